@@ -359,6 +359,7 @@ static yk_status open_path(const char *path, const yk_config_changes *changes, c
   if (!checkpoint) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
   yk_status status = kuiper_path[0] ? read_kuiper(kuiper_path, log, checkpoint, err)
                                     : read_dir(path, changes, log, weights_may_lack, checkpoint, err);
+  status = yk_checkpoint_settle(checkpoint, status, err);
   if (status != YK_OK) {
     yk_checkpoint_close(checkpoint);
     return status;
@@ -382,6 +383,13 @@ yk_status yk_checkpoint_open_for_sizes(const char *path, const yk_config_changes
                                        yk_checkpoint **out, yk_err *err)
 {
   return open_path(path, changes, log, true, out, err);
+}
+
+yk_status yk_checkpoint_settle(const yk_checkpoint *checkpoint, yk_status status, yk_err *err)
+{
+  if (!checkpoint) return status;
+  status = yk_shards_settle(checkpoint->shards, status, err);
+  return checkpoint->kuiper ? yk_kuiper_settle(checkpoint->kuiper, status, err) : status;
 }
 
 void yk_checkpoint_close(yk_checkpoint *checkpoint)

@@ -63,6 +63,11 @@ bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint);
 /* yk_checkpoint_bytes - of all tensors in its files, whether or not the model uses them. */
 int64_t yk_checkpoint_bytes(const yk_checkpoint *checkpoint);
 
+/* yk_checkpoint_settle - status; but YK_E_IO, with err naming the file, where one was cut short or could not be read
+ *   since it was opened: its views then read as zeros. Call it when views have been read, and before anything counts
+ *   that was made of them. NULL is allowed. */
+yk_status yk_checkpoint_settle(const yk_checkpoint *checkpoint, yk_status status, yk_err *err);
+
 /* yk_checkpoint_close - unmap everything; views are then gone. NULL is allowed. */
 void yk_checkpoint_close(yk_checkpoint *checkpoint);
 

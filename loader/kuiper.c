@@ -1,21 +1,19 @@
 #include "loader/kuiper.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/mapped_file.h"
 #include "base/model_path.h"
 
 struct yk_kuiper {
   char *name;
-  void *map; /* NULL where the bytes are the caller's */
-  size_t map_bytes;
+  yk_mapped_file *map; /* NULL where the bytes are the caller's */
   yk_kuiper_header header;
   yk_kuiper_layout layout;
 };
@@ -110,29 +108,32 @@ yk_status yk_kuiper_parse(const char *name, const void *bytes, uint64_t n_bytes,
 
 yk_status yk_kuiper_open(const char *path, yk_kuiper **out, yk_err *err)
 {
-  int fd;
-  size_t n_bytes;
+  yk_mapped_file *map;
+  yk_kuiper *file = NULL;
   const char *slash = strrchr(path, '/');
-  const char *name = slash ? slash + 1 : path;
-  YK_TRY(yk_file_open(path, &fd, &n_bytes, err));
-  void *map = n_bytes ? mmap(NULL, n_bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
-  int failed = errno;
-  close(fd);
-  if (map == MAP_FAILED) return yk_err_set(err, YK_E_IO, "%s: mmap: %s", path, strerror(failed));
-  yk_status status = yk_kuiper_parse(name, map ? map : "", n_bytes, out, err);
-  if (status == YK_OK) {
-    (*out)->map = map;
-    (*out)->map_bytes = n_bytes;
-  } else if (map) {
-    munmap(map, n_bytes);
-  }
+  YK_TRY(yk_mapped_file_open(path, &map, err));
+  yk_status status =
+      yk_kuiper_parse(slash ? slash + 1 : path, yk_mapped_file_bytes(map), yk_mapped_file_size(map), &file, err);
+  status = yk_mapped_file_settle(map, status, err);
+  if (file) file->map = map;
+  if (status == YK_OK)
+    *out = file;
+  else if (file)
+    yk_kuiper_close(file);
+  else
+    yk_mapped_file_close(map);
   return status;
+}
+
+yk_status yk_kuiper_settle(const yk_kuiper *file, yk_status status, yk_err *err)
+{
+  return yk_mapped_file_settle(file->map, status, err);
 }
 
 void yk_kuiper_close(yk_kuiper *file)
 {
   if (!file) return;
-  if (file->map) munmap(file->map, file->map_bytes);
+  yk_mapped_file_close(file->map);
   yk_kuiper_layout_free(&file->layout);
   free(file->name);
   free(file);

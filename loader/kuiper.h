@@ -18,6 +18,9 @@ typedef struct yk_kuiper yk_kuiper;
  *   Errors: YK_E_INVAL where a directory holds several, or a path is too long. */
 yk_status yk_kuiper_find(const char *path, char out[YK_PATH_BYTES], yk_err *err);
 
+/* yk_kuiper_settle - status, or the error of a file that was cut short or could not be read since it was opened. */
+yk_status yk_kuiper_settle(const yk_kuiper *file, yk_status status, yk_err *err);
+
 /* yk_kuiper_open - map a file read-only and check it. Free with yk_kuiper_close.
  *   Errors: YK_E_IO, YK_E_FORMAT naming file, field, expected and found; YK_E_UNSUPPORTED (version), YK_E_NOMEM.
  *   Thread: any; afterwards the object is constant. */

@@ -1,20 +1,17 @@
 #include "loader/safetensors.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/mapped_file.h"
 
 struct yk_safetensors {
-  void *map; /* NULL where the bytes are the caller's */
-  size_t map_bytes;
+  yk_mapped_file *map; /* NULL where the bytes are the caller's */
   yk_json_doc *header; /* owns the names */
   yk_tensor *tensors;
   size_t n_tensors;
@@ -257,41 +254,34 @@ yk_status yk_safetensors_parse(const char *name, const void *bytes, uint64_t n_b
   return status;
 }
 
-static yk_status map_file(const char *path, void **map, size_t *n_bytes, yk_err *err)
+yk_status yk_safetensors_open(const char *path, yk_safetensors **out, yk_err *err)
 {
-  int fd;
-  yk_status status = YK_OK;
-  YK_TRY(yk_file_open(path, &fd, n_bytes, err));
-  if (*n_bytes < YK_SAFETENSORS_LENGTH_BYTES) {
-    status = is_cut_short(path, *n_bytes, YK_SAFETENSORS_LENGTH_BYTES, err);
-  } else {
-    *map = mmap(NULL, *n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (*map == MAP_FAILED) status = yk_err_set(err, YK_E_IO, "%s: mmap: %s", path, strerror(errno));
-  }
-  close(fd);
+  yk_mapped_file *map;
+  yk_safetensors *file = NULL;
+  YK_TRY(yk_mapped_file_open(path, &map, err));
+  const char *slash = strrchr(path, '/'); /* messages are short: the directory is known to whoever opened it */
+  yk_status status =
+      yk_safetensors_parse(slash ? slash + 1 : path, yk_mapped_file_bytes(map), yk_mapped_file_size(map), &file, err);
+  status = yk_mapped_file_settle(map, status, err);
+  if (file) file->map = map;
+  if (status == YK_OK)
+    *out = file;
+  else if (file)
+    yk_safetensors_close(file);
+  else
+    yk_mapped_file_close(map);
   return status;
 }
 
-yk_status yk_safetensors_open(const char *path, yk_safetensors **out, yk_err *err)
+yk_status yk_safetensors_settle(const yk_safetensors *file, yk_status status, yk_err *err)
 {
-  void *map;
-  size_t n_bytes;
-  YK_TRY(map_file(path, &map, &n_bytes, err));
-  const char *slash = strrchr(path, '/'); /* messages are short: the directory is known to whoever opened it */
-  yk_status status = yk_safetensors_parse(slash ? slash + 1 : path, map, n_bytes, out, err);
-  if (status != YK_OK) {
-    munmap(map, n_bytes);
-    return status;
-  }
-  (*out)->map = map;
-  (*out)->map_bytes = n_bytes;
-  return YK_OK;
+  return yk_mapped_file_settle(file->map, status, err);
 }
 
 void yk_safetensors_close(yk_safetensors *file)
 {
   if (!file) return;
-  if (file->map) munmap(file->map, file->map_bytes);
+  yk_mapped_file_close(file->map);
   yk_json_free(file->header);
   free(file->tensors);
   free(file);

@@ -93,6 +93,12 @@ void yk_shards_close(yk_shards *shards)
   free(shards);
 }
 
+yk_status yk_shards_settle(const yk_shards *shards, yk_status status, yk_err *err)
+{
+  for (size_t i = 0; shards && i < shards->n_files; i++) status = yk_safetensors_settle(shards->files[i], status, err);
+  return status;
+}
+
 /* Why there is nothing to load, and what to do about it. */
 static yk_status explain_missing(const char *dir, yk_err *err)
 {

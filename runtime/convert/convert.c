@@ -66,6 +66,7 @@ static yk_status make_awq_dir(const yk_convert_source *source, const yk_convert_
     return yk_err_set(err, YK_E_IO, "%s: %s%s", part, strerror(errno),
                       errno == EEXIST ? "; what is left of a run that was killed can be removed" : "");
   yk_status status = yk_convert_write_awq(source, options, part, err);
+  status = yk_checkpoint_settle(source->checkpoint, status, err);
   if (status == YK_OK) status = yk_dir_sync(part, err);
   if (status == YK_OK && rename(part, dir) != 0) status = yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
   if (status != YK_OK) remove_folder(part);

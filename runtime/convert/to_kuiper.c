@@ -108,6 +108,7 @@ static yk_status write_file(const yk_convert_source *source, const yk_kuiper_hea
                               .progress_user = options->progress_user,
                               .total_bytes = (int64_t)layout->file_bytes};
   yk_status status = write_all(source, header, layout, &stream, err);
+  status = yk_checkpoint_settle(source->checkpoint, status, err);
   if (status == YK_OK) status = yk_file_part_sync(&part, err);
   if (status == YK_OK) status = yk_file_part_rename(&part, err);
   yk_file_part_free(&part);

@@ -150,7 +150,7 @@ static yk_status start_from_checkpoint(yk_engine *e, const yk_engine_options *op
   fill_info(e, yk_checkpoint_config(checkpoint), &plan);
   e->info.checkpoint_bytes = yk_checkpoint_bytes(checkpoint);
   log_plan(e, &plan);
-  YK_TRY(load_ranks(e, options, checkpoint, &plan, err));
+  YK_TRY(yk_checkpoint_settle(checkpoint, load_ranks(e, options, checkpoint, &plan, err), err));
   YK_TRY(yk_expert_counts_create(yk_checkpoint_config(checkpoint), &e->settings, &e->experts, err));
   return start_thread(e, err);
 }

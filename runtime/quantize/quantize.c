@@ -71,7 +71,8 @@ static yk_status make_shards(yk_quantize_rank *rank, yk_err *err)
   yk_quantize_run *run = rank->run;
   for (const char *file; (file = take_file(run));) {
     YK_TRY(yk_quantize_reserve(rank, &rank->found, sizeof(yk_awq_found), err));
-    if (run->checkpoint && !rank->scales) YK_TRY(yk_awq_scales_create(rank, &rank->scales, err));
+    if (run->checkpoint && !rank->scales)
+      YK_TRY(yk_checkpoint_settle(run->checkpoint, yk_awq_scales_create(rank, &rank->scales, err), err));
     YK_TRY(yk_quantize_shard(rank, file, err));
     pthread_mutex_lock(&run->mutex);
     run->report->n_shards_done++;

@@ -171,6 +171,8 @@ yk_status yk_quantize_shard(yk_quantize_rank *rank, const char *file, yk_err *er
   if (status == YK_OK) status = yk_safetensors_writer_open(folder, list.made, list.n_made, INT64_MAX, &writer, err);
   if (status == YK_OK) status = write_file(rank, &list, writer, err);
   yk_safetensors_writer_close(writer);
+  status = yk_shards_settle(run->plan.shards, status, err);
+  status = yk_checkpoint_settle(run->checkpoint, status, err);
   if (status == YK_OK) status = yk_quantize_output_take(&run->output, rank->index, file, err);
   pthread_mutex_lock(&run->mutex);
   if (status == YK_OK) count(run->report, &run->plan, &list);
