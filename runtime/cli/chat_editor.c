@@ -36,7 +36,8 @@ struct yk_chat_editor {
   char input[4096]; /* [at .. n) read and not yet taken */
   size_t at, n;
   mbstate_t decoder;
-  int signal; /* that has ended the line */
+  bool is_new; /* the line: nothing has been read for it */
+  int signal;  /* that has ended it */
 };
 
 /* ---- Characters -------------------------------------------------------------------------------------------------- */
@@ -50,6 +51,13 @@ static void follow_size(yk_chat_editor *editor)
   el_resize(editor->el);
 }
 
+/* Ctrl-D that was typed before libedit took the terminal over has become a NUL on the way. */
+static void restore_ends(yk_chat_editor *editor)
+{
+  for (size_t i = 0; i < editor->n; i++)
+    if (editor->input[i] == '\0') editor->input[i] = '\4';
+}
+
 /* Bytes for editor->input; false at the end, and at a signal. */
 static bool fill(yk_chat_editor *editor)
 {
@@ -57,7 +65,9 @@ static bool fill(yk_chat_editor *editor)
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
     editor->signal = yk_interrupt_take(editor->interrupt);
     if (editor->signal) return false;
-    int n = poll(&input, 1, LOOK_MS);
+    int n = poll(&input, 1, editor->is_new ? 0 : LOOK_MS);
+    bool is_typed_ahead = editor->is_new && n > 0;
+    editor->is_new = false;
     if (n == 0) follow_size(editor);
     if (n < 0 && errno != EINTR) return false;
     if (n <= 0) continue;
@@ -65,6 +75,7 @@ static bool fill(yk_chat_editor *editor)
     if (got < 0 && errno == EINTR) continue;
     editor->at = 0;
     editor->n = got > 0 ? (size_t)got : 0;
+    if (is_typed_ahead) restore_ends(editor);
     return got > 0;
   }
 }
@@ -335,6 +346,7 @@ void yk_chat_editor_read(yk_chat_editor *editor, const char *prompt, yk_editor_l
   int n = 0;
   editor->prompt = prompt;
   editor->signal = 0;
+  editor->is_new = true;
   fputs(PASTE_ON, editor->screen);
   follow_size(editor);
   const char *text = el_gets(editor->el, &n);

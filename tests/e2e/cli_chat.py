@@ -13,6 +13,7 @@ import time
 import harness
 
 SMALL = ("--kv-cache-bytes", "16MiB", "--log-level", "warn")
+LIBEDIT_LEAKS = os.path.join(harness.TESTS_DIR, "e2e", "libedit_leaks.txt")  # el_end keeps names given to EL_ADDFN
 TINY = os.path.join(harness.FAMILIES, "qwen3")  # no tokenizer
 # Gives the model the last message alone, which is all that the demo model understands. "dump" shows what has been said
 # in the words of a template that refuses it, "sizes" how long each message is.
@@ -240,12 +241,14 @@ class Terminal:
     def __init__(self, case, *arguments, **env):
         """Without TERM in env there is no editor of lines."""
         self.case, self.seen, self.at = case, "", 0
+        leaks = f"suppressions={LIBEDIT_LEAKS}:print_suppressions=0"
+        env = {**os.environ, "TERM": "dumb", "LSAN_OPTIONS": leaks, **env}
         start, begin = os.pipe()
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.read(start, 1)
-            os.execve(case.yoke, [case.yoke, *arguments], {**os.environ, "TERM": "dumb", **env})
+            os.execve(case.yoke, [case.yoke, *arguments], env)
         case.addCleanup(self.close)
         self.before = termios.tcgetattr(self.terminal)
         os.write(begin, b"x")
@@ -381,13 +384,23 @@ class Edited(Base):
         terminal = self.open(*options, model=model, **env)
         terminal.expect("/help lists commands; Ctrl-D leaves\n")
         terminal.expect("> ")
+        if env.get("TERM") != "dumb":
+            self.wait_for_libedit(terminal)
         return terminal
+
+    def wait_for_libedit(self, terminal):
+        """It takes the terminal over a moment after it has shown the prompt."""
+        until_s = time.monotonic() + harness.TIMEOUT_S
+        while termios.tcgetattr(terminal.terminal)[3] & termios.ICANON:
+            self.assertLess(time.monotonic(), until_s, repr(terminal.seen))
+            time.sleep(0.001)
 
     def history(self):
         with open(self.file, encoding="utf-8") as file:
             return file.read().splitlines()[1:]
 
     def ask(self, terminal, text, answer):
+        self.wait_for_libedit(terminal)
         terminal.type(text)
         self.assertTrue(terminal.expect("\n> ").endswith("\n" + answer), repr(terminal.seen))
 
@@ -471,6 +484,12 @@ class Edited(Base):
         terminal.expect("> 348+275=\n623\n> ")
         self.ask(terminal, "+25=\n", "42")
         self.assertEqual(terminal.seen.count("348"), 1)
+        terminal = self.open()
+        while termios.tcgetattr(terminal.terminal)[3] & termios.ECHO:
+            time.sleep(0.001)
+        terminal.type("17+25=\n\x04")
+        self.assertEqual(terminal.finish(), 0)
+        self.assertIn("42\n", terminal.seen)
 
     def test_signals(self):
         terminal = self.start("--ignore-eos", model=self.long_model)
