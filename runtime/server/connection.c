@@ -136,7 +136,7 @@ static bool hand_over(yk_connection *connection)
   connection->is_served = true;
   if (MHD_add_connection(connection->all->daemon, ends[1], (const struct sockaddr *)&address,
                          sizeof address.sun_family) == MHD_YES)
-    return watch(connection, connection->inner_fd, EPOLLIN | EPOLLOUT);
+    return watch(connection, connection->inner_fd, EPOLLIN);
   connection->is_served = false; /* and the end is closed */
   return false;
 }
@@ -238,6 +238,18 @@ static bool flush(int fd, yk_outgoing *out)
   return true;
 }
 
+/* The same of inner_fd, which tells of room only while there was none: else each read of libmicrohttpd's would. */
+static bool flush_inner(yk_connection *connection)
+{
+  bool is_full = !flush(connection->inner_fd, &connection->to_inner);
+  if (is_full != connection->inner_is_full) {
+    struct epoll_event event = {.events = (is_full ? EPOLLIN | EPOLLOUT : EPOLLIN) | EPOLLET, .data.ptr = connection};
+    epoll_ctl(connection->all->epoll_fd, EPOLL_CTL_MOD, connection->inner_fd, &event);
+    connection->inner_is_full = is_full;
+  }
+  return !is_full;
+}
+
 /* The client gets this and nothing more, unless an answer has begun. Written past libmicrohttpd, which has no answer
  * for a request that is not whole. */
 static void refuse(yk_connection *connection, yk_reply *reply)
@@ -274,7 +286,7 @@ static bool relay_requests(yk_connection *connection)
   char buffer[READ_BYTES];
   yk_request_guard *guard = &connection->guard;
   bool has_moved = false;
-  while (connection->inner_fd >= 0 && flush(connection->inner_fd, &connection->to_inner)) {
+  while (connection->inner_fd >= 0 && flush_inner(connection)) {
     bool is_between = guard->state == YK_GUARD_HEAD && guard->text.length == 0;
     if (guard->state == YK_GUARD_DONE || (is_between && !is_empty(&connection->to_client))) break;
     size_t n = read_client(connection, buffer);

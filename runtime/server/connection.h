@@ -47,6 +47,7 @@ struct yk_connection {
   int fd, inner_fd;      /* -1 once closed */
   int served_fd;         /* libmicrohttpd's end, until libmicrohttpd has said that it is open; then -1 */
   bool is_served;        /* libmicrohttpd has its end */
+  bool inner_is_full;    /* inner_fd is watched for room, too */
   bool is_direct;        /* a stream is written past libmicrohttpd */
   bool has_asked;        /* a request has arrived whole before */
   bool has_left;         /* the client has closed its end: it cannot be told apart from one that has gone */

@@ -497,7 +497,8 @@ class Refused(Case):
             for _ in range(40):
                 flood.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port))))
                 flood[-1].sendall(most)
-            while time_small() > 2 * alone_s + 0.02:  # until it has taken all that was sent
+            end = time.monotonic() + 10
+            while time_small() > 2 * alone_s + 0.02 and time.monotonic() < end:  # it has not taken all that was sent
                 time.sleep(0.05)
             for connection in flood:
                 connection.sendall(large[-1:])
@@ -506,8 +507,8 @@ class Refused(Case):
                 answer = connection.makefile("rb").read()
                 self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), answer)
                 self.assertIn(b"context_length_exceeded", answer)
-        self.assertLess(sorted(beside_s)[2], 2 * alone_s + 0.05)  # the best of them: the machine does other work
-        self.assertLess(max(beside_s), 5)
+        self.assertLess(min(beside_s), 2 * alone_s + 0.05)  # the machine may do other work meanwhile
+        self.assertLess(statistics.median(beside_s), 0.5)
 
     def test_a_slow_template_stops_no_completions(self):
         """What waits to be prepared counts, is answered in time, and is told."""
