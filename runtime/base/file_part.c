@@ -5,14 +5,42 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/strbuf.h"
+#include "base/write_lock.h"
+
+/* Empty, and nobody else's. A file that takes its name meanwhile is not the one that was opened. */
+static yk_status open_locked(const char *part_path, int *out, yk_err *err)
+{
+  struct stat info;
+  for (;;) {
+    int fd = open(part_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return yk_err_set(err, YK_E_IO, "%s: %s", part_path, strerror(errno));
+    if (!yk_write_lock_try(fd)) {
+      close(fd);
+      return yk_err_set(err, YK_E_IO, "%s: another run is writing it", part_path);
+    }
+    if (!yk_write_lock_is_at(part_path, fd)) {
+      close(fd);
+      continue;
+    }
+    bool is_file = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    if (!is_file || ftruncate(fd, 0) == 0) {
+      *out = fd;
+      return YK_OK;
+    }
+    yk_err_set(err, YK_E_IO, "%s: %s", part_path, strerror(errno));
+    close(fd);
+    return YK_E_IO;
+  }
+}
 
 yk_status yk_file_part_open(const char *path, yk_file_part *out, yk_err *err)
 {
   yk_strbuf part_path = YK_STRBUF_INIT;
-  *out = (yk_file_part){.fd = -1};
+  *out = (yk_file_part){.fd = -1, .lock_fd = -1};
   yk_strbuf_append_fmt(&part_path, "%s.part", path);
   char *copy = strdup(path);
   if (part_path.failed || !copy) {
@@ -20,14 +48,13 @@ yk_status yk_file_part_open(const char *path, yk_file_part *out, yk_err *err)
     free(copy);
     return yk_err_set(err, YK_E_NOMEM, "%s: no memory for a name", path);
   }
-  int fd = open(part_path.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) {
-    yk_err_set(err, YK_E_IO, "%s: %s", part_path.data, strerror(errno));
+  int fd;
+  if (open_locked(part_path.data, &fd, err) != YK_OK) {
     yk_strbuf_free(&part_path);
     free(copy);
     return YK_E_IO;
   }
-  *out = (yk_file_part){.path = copy, .part_path = part_path.data, .fd = fd};
+  *out = (yk_file_part){.path = copy, .part_path = part_path.data, .fd = fd, .lock_fd = -1};
   return YK_OK;
 }
 
@@ -47,6 +74,7 @@ yk_status yk_file_part_sync(yk_file_part *part, yk_err *err)
 {
   bool is_synced = fsync(part->fd) == 0;
   int failed = errno;
+  part->lock_fd = fcntl(part->fd, F_DUPFD_CLOEXEC, 0);
   bool is_closed = close(part->fd) == 0;
   part->fd = -1;
   if (is_synced && is_closed) return YK_OK;
@@ -57,15 +85,18 @@ yk_status yk_file_part_rename(yk_file_part *part, yk_err *err)
 {
   if (rename(part->part_path, part->path) != 0) return yk_err_set(err, YK_E_IO, "%s: %s", part->path, strerror(errno));
   part->is_renamed = true;
+  if (part->lock_fd >= 0) close(part->lock_fd);
+  part->lock_fd = -1;
   return YK_OK;
 }
 
 void yk_file_part_free(yk_file_part *part)
 {
   if (!part->path) return;
+  if (!part->is_renamed) unlink(part->part_path); /* while nobody else can have begun it anew */
   if (part->fd >= 0) close(part->fd);
-  if (!part->is_renamed) unlink(part->part_path);
+  if (part->lock_fd >= 0) close(part->lock_fd);
   free(part->path);
   free(part->part_path);
-  *part = (yk_file_part){.fd = -1};
+  *part = (yk_file_part){.fd = -1, .lock_fd = -1};
 }

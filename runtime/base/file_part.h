@@ -21,10 +21,12 @@ typedef struct yk_file_part {
   char *path;      /* owned; NULL: nothing is open */
   char *part_path; /* owned */
   int fd;          /* -1 once synchronised */
+  int lock_fd;     /* keeps the lock until the file has its name; -1: none */
   bool is_renamed;
 } yk_file_part;
 
-/* yk_file_part_open - begin PATH.part anew. Errors: YK_E_IO naming the file, YK_E_NOMEM; nothing is open then. */
+/* yk_file_part_open - begin PATH.part anew, also where a run that was killed left one. Errors: YK_E_IO naming the file
+ *   (another run is writing it), YK_E_NOMEM; nothing is open then. */
 yk_status yk_file_part_open(const char *path, yk_file_part *out, yk_err *err);
 
 /* yk_file_part_write - the next bytes. Errors: YK_E_IO naming the file. */

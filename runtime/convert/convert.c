@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/write_lock.h"
 #include "convert/formats.h"
 #include "loader/dir.h"
 #include "loader/safetensors_write.h"
@@ -18,8 +20,11 @@ void yk_convert_options_init(yk_convert_options *options)
 
 /* ---- A directory that appears whole ------------------------------------------------------------------------------ */
 
-/* A folder and all in it, which this call has made. */
-static void remove_folder(const char *folder)
+/* Lies in a folder that is being written, so that a later run knows it for one. */
+static const char mark_name[] = "convert.run";
+
+/* All in a folder that this program has made. */
+static void clear_folder(const char *folder)
 {
   DIR *stream = opendir(folder);
   if (!stream) return;
@@ -27,10 +32,11 @@ static void remove_folder(const char *folder)
     char path[YK_PATH_BYTES];
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
     if (yk_dir_path(folder, entry->d_name, path, NULL) != YK_OK) continue;
-    if (unlink(path) != 0) remove_folder(path);
+    if (unlink(path) == 0) continue;
+    clear_folder(path);
+    rmdir(path);
   }
   closedir(stream);
-  rmdir(folder);
 }
 
 /* DIR as given without slashes at its end, and the folder beside it that takes its name in the end. */
@@ -57,19 +63,58 @@ static yk_status check_free(const char *dir, yk_err *err)
   return yk_err_set(err, YK_E_IO, "%s: expected a new or empty directory, found files in it", dir);
 }
 
+/* What a run that was killed left has its mark, or nothing yet. */
+static yk_status take_over(const char *part, yk_err *err)
+{
+  if (yk_dir_has(part, mark_name)) {
+    clear_folder(part);
+    return YK_OK;
+  }
+  yk_err found = YK_ERR_INIT;
+  if (check_free(part, &found) == YK_OK) return YK_OK;
+  return yk_err_set(err, YK_E_IO, "%s: expected nothing, or what an unfinished run left, found other files", part);
+}
+
+/* The folder, empty but for the mark, and locked until *fd is closed. */
+static yk_status begin_part(const char *part, int *fd, yk_err *err)
+{
+  char mark[YK_PATH_BYTES];
+  YK_TRY(yk_dir_path(part, mark_name, mark, err));
+  if (mkdir(part, 0777) != 0 && errno != EEXIST) return yk_err_set(err, YK_E_IO, "%s: %s", part, strerror(errno));
+  YK_TRY(yk_write_lock_dir(part, fd, err));
+  yk_status status = take_over(part, err);
+  if (status == YK_OK) status = yk_file_replace(mark, "", 0, err);
+  if (status == YK_OK) return YK_OK;
+  rmdir(part); /* where nothing is in it */
+  close(*fd);
+  return status;
+}
+
+static yk_status write_part(const yk_convert_source *source, const yk_convert_options *options, const char *part,
+                            const char *dir, yk_err *err)
+{
+  char mark[YK_PATH_BYTES];
+  YK_TRY(yk_dir_path(dir, mark_name, mark, err));
+  YK_TRY(yk_checkpoint_settle(source->checkpoint, yk_convert_write_awq(source, options, part, err), err));
+  YK_TRY(yk_dir_sync(part, err));
+  if (rename(part, dir) != 0) return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
+  unlink(mark);
+  return YK_OK;
+}
+
 static yk_status make_awq_dir(const yk_convert_source *source, const yk_convert_options *options, yk_err *err)
 {
   char dir[YK_PATH_BYTES], part[YK_PATH_BYTES];
+  int lock;
   YK_TRY(name_folders(options->out, dir, part, err));
   YK_TRY(check_free(dir, err));
-  if (mkdir(part, 0777) != 0)
-    return yk_err_set(err, YK_E_IO, "%s: %s%s", part, strerror(errno),
-                      errno == EEXIST ? "; what is left of a run that was killed can be removed" : "");
-  yk_status status = yk_convert_write_awq(source, options, part, err);
-  status = yk_checkpoint_settle(source->checkpoint, status, err);
-  if (status == YK_OK) status = yk_dir_sync(part, err);
-  if (status == YK_OK && rename(part, dir) != 0) status = yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
-  if (status != YK_OK) remove_folder(part);
+  YK_TRY(begin_part(part, &lock, err));
+  yk_status status = write_part(source, options, part, dir, err);
+  if (status != YK_OK) {
+    clear_folder(part);
+    rmdir(part);
+  }
+  close(lock);
   return status;
 }
 

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/json_write.h"
 #include "base/model_identity.h"
+#include "base/write_lock.h"
 #include "loader/json_edit.h"
 #include "loader/side_files.h"
 #include "quantize/output_files.h"
@@ -82,8 +83,6 @@ static yk_status begin_new(const yk_quantize_output *output, yk_json identity, y
 {
   char path[YK_PATH_BYTES];
   YK_TRY(yk_dir_path(output->part_dir, run_name, path, err));
-  if (mkdir(output->part_dir, 0777) != 0 && errno != EEXIST)
-    return yk_err_set(err, YK_E_IO, "%s: %s", output->part_dir, strerror(errno));
   char *text = yk_json_to_text(identity);
   if (!text) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
   yk_status status = yk_file_replace(path, text, strlen(text), err);
@@ -114,16 +113,30 @@ static yk_status make_dir(const char *dir, bool *is_begun, yk_err *err)
   return status;
 }
 
+static yk_status lock_part(yk_quantize_output *out, yk_err *err)
+{
+  if (mkdir(out->part_dir, 0777) != 0 && errno != EEXIST)
+    return yk_err_set(err, YK_E_IO, "%s: %s", out->part_dir, strerror(errno));
+  return yk_write_lock_dir(out->part_dir, &out->lock_fd, err);
+}
+
+void yk_quantize_output_end(yk_quantize_output *output)
+{
+  if (output->lock_fd >= 0) close(output->lock_fd);
+  output->lock_fd = -1;
+}
+
 yk_status yk_quantize_output_begin(const yk_quantize_options *options, yk_device_kind device, yk_quantize_output *out,
                                    yk_err *err)
 {
   bool is_begun;
   char shard[256];
   yk_json_doc *identity;
-  *out = (yk_quantize_output){.dir = options->out_dir};
+  *out = (yk_quantize_output){.dir = options->out_dir, .lock_fd = -1};
   YK_TRY(yk_dir_path(options->out_dir, part_name, out->part_dir, err));
   YK_TRY(identity_of(options, device, &identity, err));
   yk_status status = make_dir(options->out_dir, &is_begun, err);
+  if (status == YK_OK) status = lock_part(out, err);
   if (status == YK_OK && is_begun && yk_dir_find_suffix(options->out_dir, ".safetensors", shard))
     status = resume(out, yk_json_root(identity), err);
   else if (status == YK_OK) /* what finished no shard binds nobody */

@@ -13,13 +13,17 @@
 typedef struct yk_quantize_output {
   const char *dir; /* the caller's */
   char part_dir[YK_PATH_BYTES];
+  int lock_fd; /* of part_dir; -1: none */
 } yk_quantize_output;
 
 /* yk_quantize_output_begin - make the directory, or go on with what is in it. device: what searches for scales.
- *   Errors: YK_E_IO (it holds something else, or what was begun with other options or another source: named),
- *   YK_E_NOMEM. */
+ *   Errors: YK_E_IO (another run is writing it, it holds something else, or what was begun with other options or
+ *   another source: named), YK_E_NOMEM. */
 yk_status yk_quantize_output_begin(const yk_quantize_options *options, yk_device_kind device, yk_quantize_output *out,
                                    yk_err *err);
+
+/* yk_quantize_output_end - let others have the directory. Allowed after an error, too. */
+void yk_quantize_output_end(yk_quantize_output *output);
 
 /* yk_quantize_output_has - whether a shard is finished. */
 bool yk_quantize_output_has(const yk_quantize_output *output, const char *file);

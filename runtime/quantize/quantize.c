@@ -200,8 +200,9 @@ static yk_status run_all(yk_quantize_run *run, yk_err *err)
   if (status == YK_OK) status = run_ranks(run, devs, err);
   for (int rank = 0; rank < settings.n_ranks; rank++)
     if (devs[rank]) devs[rank]->ops->destroy(devs[rank]);
-  YK_TRY(status);
-  return yk_quantize_output_finish(&run->output, run->options, &run->plan, err);
+  if (status == YK_OK) status = yk_quantize_output_finish(&run->output, run->options, &run->plan, err);
+  yk_quantize_output_end(&run->output);
+  return status;
 }
 
 yk_status yk_quantize(const yk_quantize_options *options, yk_quantize_report *out, yk_err *err)
@@ -209,7 +210,8 @@ yk_status yk_quantize(const yk_quantize_options *options, yk_quantize_report *ou
   int64_t started_ns = yk_clock_now_ns();
   *out = (yk_quantize_report){0};
   YK_TRY(check(options, err));
-  yk_quantize_run run = {.options = options, .report = out, .mutex = PTHREAD_MUTEX_INITIALIZER};
+  yk_quantize_run run = {
+      .options = options, .report = out, .output = {.lock_fd = -1}, .mutex = PTHREAD_MUTEX_INITIALIZER};
   yk_status status = run_all(&run, err);
   yk_checkpoint_close(run.checkpoint);
   yk_quantize_plan_free(&run.plan);

@@ -1,6 +1,7 @@
 """yoke convert: every 4-bit format that is read gives the same answers as AWQ; what cannot be said is refused by name;
 who is stopped leaves nothing."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -212,6 +213,37 @@ class Convert(harness.Case):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("model.safetensors: File too large", done.stderr)
         self.assertEqual(os.listdir(self.scratch), [])
+
+    def test_a_killed_run_is_got_over(self):
+        """What it left is taken over, a run that still writes is refused by name, other people's files are kept."""
+        kuiper = os.path.join(harness.TESTS_DIR, "golden", "kuiper", "untied.bin")
+        awq = os.path.join(harness.FAMILIES, "qwen3")
+        part = self.out + ".part"
+        for model, to in ((awq, "awq"), (kuiper, "kuiper")):
+            with self.subTest(to):
+                if to == "awq":
+                    os.mkdir(part)
+                    lock = os.open(part, os.O_RDONLY)
+                    for name in ("convert.run", "model.safetensors.part"):
+                        with open(os.path.join(part, name), "wb") as file:
+                            file.write(b"left")
+                else:
+                    lock = os.open(part, os.O_RDWR | os.O_CREAT)
+                    os.write(lock, b"x" * 10_000_000)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self.assert_error(["convert", "-m", model, "--to", to, "-o", self.out],
+                                  part + ": another run is writing it")
+                self.assertFalse(os.path.exists(self.out))
+                os.close(lock)  # as when a process ends
+                self.convert(model, to=to)
+                self.assertEqual(os.listdir(self.scratch), ["out"])
+                self.assertNotIn("convert.run", os.listdir(self.out) if to == "awq" else [])
+                shutil.rmtree(self.out) if to == "awq" else os.remove(self.out)
+        os.mkdir(part)
+        with open(os.path.join(part, "mine"), "wb"):
+            pass
+        self.assert_error(["convert", "-m", awq, "--to", "awq", "-o", self.out], "out.part: expected nothing, or what")
+        self.assertEqual(os.listdir(part), ["mine"])
 
     def test_a_signal_leaves_nothing(self):
         """A pipe stands where the file begins, so that writing waits until the signal has been seen."""

@@ -1,6 +1,7 @@
 """yoke quantize: what the program itself adds to yk_quantize (unit/test_quantize.c): options, messages, exit codes,
 signals, full disks; and a model that was quantised answers."""
 
+import fcntl
 import json
 import math
 import os
@@ -125,6 +126,15 @@ class Quantize(QuantizeCase):
         self.assertEqual(sorted(tree(out)), ["quantize.part/run.json"])  # and no file of a rank
         self.quantize(FLOAT, out)
         self.assertEqual(tree(out), tree(whole))
+
+    def test_one_run_at_a_time(self):
+        out = self.place("held")
+        os.makedirs(os.path.join(out, "quantize.part"))
+        lock = os.open(os.path.join(out, "quantize.part"), os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        self.assertIn("quantize.part: another run is writing it", self.quantize(FLOAT, out, expect=1))
+        os.close(lock)
+        self.quantize(FLOAT, out)
 
     def test_interrupted(self):
         """The program hangs in its first message, since nobody reads stderr, until it has the signal."""
