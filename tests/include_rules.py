@@ -96,7 +96,7 @@ SYSTEM = [
 TREES = (
     "runtime/base/json_tree.", "runtime/bench/", "runtime/study/", "runtime/cli/", "bench/", "tests/",
     # Still to be moved to json.h:
-    "loader/", "runtime/chat/", "runtime/convert/", "runtime/quantize/", "runtime/text/", "runtime/openai/chat_ids.c"
+    "loader/", "runtime/convert/", "runtime/quantize/"
 )
 JSON_LOAD = re.compile(r"\bjson_load[a-z_]*\s*\(")
 

@@ -19,7 +19,7 @@ typedef struct yk_sampling {
   float temperature;                         /* 0 .. 100; below 1e-5 is greedy */
   float top_p;                               /* more than 0, at most 1 */
   float min_p;                               /* 0 .. 1 */
-  int32_t top_k;                             /* 0 or -1: all; else 1 .. vocabulary */
+  int32_t top_k;                             /* 0 or -1: all; so is more than the vocabulary */
   float repetition_penalty;                  /* more than 0, at most 10; of ids in prompt or output; 1: off */
   float frequency_penalty, presence_penalty; /* -2 .. 2; of ids in the output; 0: off */
   const yk_logit_bias *biases;               /* [n_biases] logit_bias; copied by submit */

@@ -124,6 +124,7 @@ static yk_status submit_choice(yk_batch_run *run, yk_batch_item *item, size_t ch
 static yk_status submit_all(yk_batch_run *run, yk_batch_item *item, size_t n_choices, yk_err *err)
 {
   YK_TRY(find_ids(run, &item->line.request, err));
+  YK_TRY(yk_openai_request_truncate(&item->line.request, run->max_model_tokens, err));
   if (item->line.ticket.form == YK_BATCH_OPENAI) YK_TRY(create_answer(run, item, err));
   for (size_t i = 0; i < n_choices; i++) YK_TRY(submit_choice(run, item, i, err));
   return yk_openai_request_drop_body(&item->line.request, err);

@@ -75,7 +75,7 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
   YK_TRY(check_f32("temperature", s->temperature, s->temperature >= 0 && s->temperature <= 100, "0 to 100", err));
   YK_TRY(check_f32("top_p", s->top_p, s->top_p > 0 && s->top_p <= 1, "more than 0 and at most 1", err));
   YK_TRY(check_f32("min_p", s->min_p, s->min_p >= 0 && s->min_p <= 1, "0 to 1", err));
-  YK_TRY(yk_check_i64("top_k", s->top_k, -1, vocab, err));
+  YK_TRY(yk_check_i64("top_k", s->top_k, -1, INT32_MAX, err));
   YK_TRY(yk_check_i64("sample_index", s->sample_index, 0, INT32_MAX, err));
   YK_TRY(yk_check_i64("logprobs", s->n_logprobs, -1, most_logprobs, err));
   YK_TRY(yk_check_i64("prompt_logprobs", s->n_prompt_logprobs, -1, most_logprobs, err));
@@ -160,6 +160,7 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   YK_TRY(choose_capacity(e, &sampling, n_ids, &capacity, err));
   YK_TRY(check_ids("prompt", ids, n_ids, e->info.vocab_size, err));
   YK_TRY(check_salt(options, err));
+  if (sampling.top_k > e->info.vocab_size) sampling.top_k = 0; /* all */
   if (!sampling.has_seed) sampling.seed = seed_of_request(e);
   int32_t *end_ids = malloc((YK_MAX_EOS_IDS + 1 + sampling.n_stop_ids) * sizeof *end_ids);
   if (!end_ids) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu stop ids", sampling.n_stop_ids);

@@ -22,19 +22,19 @@ static path path_of(const char *of, size_t index, const char *key)
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
-/* {"type": "text", "text": ...}, or the same of a refusal, which an earlier answer may hold. */
+/* Of parts that are texts the renderer reads what is in them. */
 static yk_status check_part(yk_json part, const char *name, yk_err *err)
 {
+  static const char *const texts[] = {"text", "input_text", "output_text", "refusal", "thinking"};
   yk_json type = yk_json_get(part, "type");
+  if (yk_json_is(part, YK_JSON_STRING)) return YK_OK;
   if (!yk_json_is(part, YK_JSON_OBJECT)) return yk_json_wrong_type(NULL, name, "an object", part, err);
   if (!yk_json_is(type, YK_JSON_STRING))
     return yk_err_set(err, YK_E_FORMAT, "key \"%s\": expected a \"type\" that is a string", name);
-  if (!yk_json_equals(type, "text") && !yk_json_equals(type, "refusal"))
-    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected content of type \"text\", found \"%.40s\"", name,
-                      yk_json_string(type));
-  if (!yk_json_is(yk_json_get(part, yk_json_string(type)), YK_JSON_STRING))
-    return yk_err_set(err, YK_E_FORMAT, "key \"%s\": expected a \"%s\" that is a string", name, yk_json_string(type));
-  return YK_OK;
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    if (yk_json_equals(type, texts[i])) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected content of type \"text\", found \"%.40s\"", name,
+                    yk_json_string(type));
 }
 
 static yk_status check_content(yk_json content, const char *name, bool may_be_null, yk_err *err)
@@ -75,9 +75,10 @@ static yk_status check_message(yk_json message, size_t index, yk_err *err)
     return yk_json_wrong_type(NULL, path_of("messages", index, "").text, "an object", message, err);
   if (!yk_json_is(role, YK_JSON_STRING) || yk_json_length(role) == 0)
     return yk_json_wrong_type(NULL, path_of("messages", index, "role").text, "a string that is not empty", role, err);
-  bool is_assistant = strcmp(yk_json_string(role), "assistant") == 0;
+  bool may_be_null =
+      yk_json_equals(role, "assistant") || yk_json_equals(role, "tool") || yk_json_equals(role, "function");
   if (yk_json_is_given(calls)) YK_TRY(check_calls(calls, path_of("messages", index, "tool_calls").text, err));
-  return check_content(yk_json_get(message, "content"), path_of("messages", index, "content").text, is_assistant, err);
+  return check_content(yk_json_get(message, "content"), path_of("messages", index, "content").text, may_be_null, err);
 }
 
 yk_status yk_chat_read_messages(yk_openai_chat *chat, yk_json value, yk_err *err)

@@ -55,10 +55,10 @@ static const struct {
 enum { N_ENGINE_NAMES = sizeof engine_names / sizeof engine_names[0] };
 
 /* Fields that the engine names as requests do: the message begins with one and a colon or a space. */
-static const char *const shared_names[] = {"prompt",          "temperature", "top_p",      "min_p",
-                                           "top_k",           "logprobs",    "max_tokens", "repetition_penalty",
-                                           "prompt_logprobs", "logit_bias",  "min_tokens", "frequency_penalty",
-                                           "presence_penalty"};
+static const char *const shared_names[] = {
+    "prompt",           "temperature",           "top_p",           "min_p",      "top_k",      "logprobs",
+    "max_tokens",       "repetition_penalty",    "prompt_logprobs", "logit_bias", "min_tokens", "frequency_penalty",
+    "presence_penalty", "truncate_prompt_tokens"};
 
 /* Index into engine_names; N_ENGINE_NAMES for none. */
 static size_t find_engine_name(const char *message)

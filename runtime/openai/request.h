@@ -97,6 +97,7 @@ typedef struct yk_openai_request {
   int32_t n_prompt_logprobs; /* "prompt_logprobs", -1: none; sampling's own may be more, for echo */
   yk_tool_format tools;      /* how calls are found in the output; YK_TOOLS_NONE: they are not looked for */
   bool hides_special;        /* with tools: special tokens are told to the parser and not to the client */
+  int32_t truncate_tokens;   /* "truncate_prompt_tokens": the prompt's last so many; -1: what fits; 0: all */
   int32_t stream_interval;   /* a stream's first token has an event of its own, later ones share one by so many */
   char request_id[YK_OPENAI_ID_BYTES]; /* "request_id" in visible ASCII; "": none that can be used */
   yk_openai_chat chat;
@@ -127,6 +128,11 @@ yk_status yk_openai_request_drop_body(yk_openai_request *request, yk_err *err);
 /* yk_openai_request_tokenize - ids of every prompt that has a text. Thread: any, one at a time a request; takes time
  *   proportional to the text. Errors: those of yk_engine_tokenize. */
 yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine *engine, yk_err *err);
+
+/* yk_openai_request_truncate - the ids of prompts are there: keep what truncate_prompt_tokens asks for of each, -1 as
+ *   many as fit beside max_tokens, where that was given, else beside one token. Errors: YK_E_INVAL for more than
+ *   context_tokens. */
+yk_status yk_openai_request_truncate(yk_openai_request *request, int32_t context_tokens, yk_err *err);
 
 static inline size_t yk_openai_request_choices(const yk_openai_request *request)
 {

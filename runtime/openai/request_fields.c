@@ -33,6 +33,7 @@ typedef enum field_kind {
   FIELD_LATER, /* depends on other fields, and is read when these have been */
   FIELD_REQUEST_ID,
   FIELD_INTERVAL,
+  FIELD_TRUNCATE,
   FIELD_PASSED,    /* nothing that an answer shows depends on it */
   FIELD_ONLY_ZERO, /* what the other values ask for is not done */
   FIELD_ONLY_TRUE, /* what the other value asks for is not done */
@@ -138,7 +139,7 @@ static const field fields[] = {
     {"logits_processors", FIELD_OFF, BOTH, 0},
     {"bad_words", FIELD_OFF, BOTH, 0},
     {"allowed_token_ids", FIELD_OFF, BOTH, 0},
-    {"truncate_prompt_tokens", FIELD_OFF, BOTH, 0},
+    {"truncate_prompt_tokens", FIELD_TRUNCATE, BOTH, 0},
     {"logprob_token_ids", FIELD_OFF, BOTH, 0},
     {"thinking_token_budget", FIELD_OFF, BOTH, 0},
     {"repetition_detection", FIELD_OFF, BOTH, 0},
@@ -232,6 +233,14 @@ static yk_status read_request_id(yk_openai_request *request, yk_json value, yk_e
   return YK_OK;
 }
 
+static yk_status read_truncation(yk_openai_request *request, yk_json value, yk_err *err)
+{
+  static const char name[] = "truncate_prompt_tokens";
+  YK_TRY(yk_value_read_i32(name, value, -1, INT32_MAX, &request->truncate_tokens, err));
+  return request->truncate_tokens ? YK_OK
+                                  : yk_err_set(err, YK_E_INVAL, "%s: expected at least 1, or -1, found 0", name);
+}
+
 static yk_status read_only_zero(const char *name, yk_json value, yk_err *err)
 {
   int32_t number;
@@ -258,6 +267,7 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   case FIELD_MAX_TOKENS: return yk_request_read_max_tokens(request, f->name, value, err);
   case FIELD_REQUEST_ID: return read_request_id(request, value, err);
   case FIELD_INTERVAL: return yk_value_read_i32(f->name, value, 1, INT32_MAX, &request->stream_interval, err);
+  case FIELD_TRUNCATE: return read_truncation(request, value, err);
   case FIELD_PASSED: return YK_OK;
   case FIELD_ONLY_ZERO: return read_only_zero(f->name, value, err);
   case FIELD_SALT: return read_salt(request, value, err);

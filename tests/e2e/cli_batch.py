@@ -124,15 +124,19 @@ class Results(Base):
         self.assertEqual(list(found), ["tokens", "token_logprobs", "top_logprobs", "text_offset"])
         self.assertEqual(found["token_logprobs"], [step["logprob"] for step in plain["logprobs"]])
         self.assertEqual(found["text_offset"], [len("".join(found["tokens"][:i])) for i in range(40)])
+        n_whole = 0
         for token, logprob, top, step in zip(found["tokens"], found["token_logprobs"], found["top_logprobs"],
                                              plain["logprobs"]):
             self.assertEqual(top[token], logprob)  # greedy: the best is the chosen
             self.assertEqual(max(top.values()), logprob)
             self.assertLessEqual(len(top), 2)
             text = self.run_yoke("detokenize", "--model", self.text_model, step["token_id"]).out[:-1]
-            self.assertEqual(token, text)
-        whole = [token for token in found["tokens"] if "\ufffd" not in token]
-        self.assertGreater(len(whole), 5)
+            if "\ufffd" not in text and "\ufffd" not in token:  # else parts of characters, which neighbours complete
+                self.assertEqual(token, text)
+                n_whole += 1
+        self.assertGreater(n_whole, 5)
+        joined = "".join(found["tokens"])  # but for the beginning of a character at the end
+        self.assertIn(choice["text"], (joined, joined + "\ufffd"))
 
     def test_openai_echo(self):
         """What lm-evaluation-harness asks for: log-probabilities of the prompt, the first null."""
@@ -329,7 +333,7 @@ class Errors(Base):
         ({**GOOD, "temperature": 1e300}, "temperature"),
         ({**GOOD, "top_p": 0}, "top_p", "more than 0"),
         ({**GOOD, "min_p": 2}, "min_p", "0 to 1"),
-        ({**GOOD, "top_k": 201}, "top_k", "200"),
+        ({**GOOD, "top_k": -2}, "top_k", "-1 to"),
         ({**GOOD, "n": 0}, '"n": expected 1 to 128, found 0'),
         ({**GOOD, "n": 129}, '"n": expected 1 to 128, found 129'),
         ({**GOOD, "n": True}, '"n"', "true"),

@@ -95,7 +95,7 @@ static void bad_requests_are_refused_by_name(void **state)
       {"{'prompt': [5], 'temperature': NaN}", "temperature", "NaN"},
       {"{'prompt': [5], 'top_p': 0}", "top_p", "more than 0 and at most 1, found 0"},
       {"{'prompt': [5], 'top_p': 1.5}", "top_p", "more than 0 and at most 1"},
-      {"{'prompt': [5], 'top_k': 201}", "top_k", "-1 to 200, found 201"},
+      {"{'prompt': [5], 'top_k': -2}", "top_k", "-1 to 2147483647, found -2"},
       {"{'prompt': [5], 'min_p': 2}", "min_p", "0 to 1, found 2"},
       {"{'prompt': [5], 'repetition_penalty': 0}", "repetition_penalty", "more than 0"},
       {"{'prompt': [5], 'frequency_penalty': 3}", "frequency_penalty", "-2 to 2, found 3"},
