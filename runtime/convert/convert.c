@@ -1,13 +1,13 @@
 /* convert.c - yk_convert: what goes in and where it comes out. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/write_lock.h"
 #include "convert/formats.h"
 #include "loader/dir.h"
@@ -23,20 +23,23 @@ void yk_convert_options_init(yk_convert_options *options)
 /* Lies in a folder that is being written, so that a later run knows it for one. */
 static const char mark_name[] = "convert.run";
 
-/* All in a folder that this program has made. */
+/* All in a folder that this program has made; the mark goes last, so that who is killed here leaves a marked one. */
 static void clear_folder(const char *folder)
 {
+  char mark[YK_PATH_BYTES];
   DIR *stream = opendir(folder);
   if (!stream) return;
   for (struct dirent *entry; (entry = readdir(stream));) {
     char path[YK_PATH_BYTES];
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    if (strcmp(entry->d_name, mark_name) == 0) continue;
     if (yk_dir_path(folder, entry->d_name, path, NULL) != YK_OK) continue;
     if (unlink(path) == 0) continue;
     clear_folder(path);
     rmdir(path);
   }
   closedir(stream);
+  if (yk_dir_path(folder, mark_name, mark, NULL) == YK_OK) unlink(mark);
 }
 
 /* DIR as given without slashes at its end, and the folder beside it that takes its name in the end. */
@@ -83,7 +86,9 @@ static yk_status begin_part(const char *part, int *fd, yk_err *err)
   if (mkdir(part, 0777) != 0 && errno != EEXIST) return yk_err_set(err, YK_E_IO, "%s: %s", part, strerror(errno));
   YK_TRY(yk_write_lock_dir(part, fd, err));
   yk_status status = take_over(part, err);
-  if (status == YK_OK) status = yk_file_replace(mark, "", 0, err);
+  int marked = status == YK_OK ? open(mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : -1;
+  if (status == YK_OK && marked < 0) status = yk_err_set(err, YK_E_IO, "%s: %s", mark, strerror(errno));
+  if (marked >= 0) close(marked);
   if (status == YK_OK) return YK_OK;
   rmdir(part); /* where nothing is in it */
   close(*fd);

@@ -149,6 +149,28 @@ class Convert(harness.Case):
             self.assertEqual([name for name in quantization["modules_to_not_convert"] if ".experts" in name], kept)
             self.assertEqual(f"vLLM will not load this model: {stays} (1 layers" in told, "up_proj" in stays, told)
 
+    def test_a_head_of_its_own(self):
+        """tie_word_embeddings is true, yet the files have a head that differs: it is used, and the flag put right."""
+        model, odd = os.path.join(self.scratch, "model"), '"odd": [NaN, 18446744073709551617, 1e400, 1.50]'
+        shutil.copytree(os.path.join(harness.FAMILIES, "llama"), model)
+        ask = ("--device", "cpu", "--token-ids", "5,6,7", "-n", 6)
+        expected = self.run_yoke("generate", "--model", model, *ask).out
+        path = os.path.join(model, "config.json")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        text = text.replace('"tie_word_embeddings": false', '"tie_word_embeddings": true')
+        text = text.replace("{", "{" + odd + ",", 1)
+        self.assertIn('"tie_word_embeddings": true', text)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        self.assertEqual(self.run_yoke("generate", "--model", model, *ask).out, expected)
+        self.convert(model)
+        self.assertEqual(self.run_yoke("generate", "--model", self.out, *ask).out, expected)
+        with open(os.path.join(self.out, "config.json"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn('"tie_word_embeddings": false', text)
+        self.assertIn("{" + odd.replace(" ", "") + ",", "".join(text.split()))  # numbers as they were written
+
     def test_the_files_beside_the_weights_come_along(self):
         model = harness.make_text_model(os.path.join(self.scratch, "text"))
         os.mkdir(os.path.join(model, "additional_chat_templates"))

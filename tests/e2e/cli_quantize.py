@@ -16,6 +16,7 @@ import unittest
 
 import harness
 from quantize_case import CPU, FLOAT, ON, QuantizeCase, read_model, write_model
+from safetensors_case import read_tensors, write_tensors
 
 SHAPE = {"rms_norm_eps": 1e-06, "model_type": "llama"}
 
@@ -126,6 +127,19 @@ class Quantize(QuantizeCase):
         self.assertEqual(sorted(tree(out)), ["quantize.part/run.json"])  # and no file of a rank
         self.quantize(FLOAT, out)
         self.assertEqual(tree(out), tree(whole))
+
+    def test_a_head_of_its_own(self):
+        """tie_word_embeddings is true, yet the file has a head that differs: it stays, and the flag is put right."""
+        model, out = self.place("headed"), self.place("headed_out")
+        shutil.copytree(FLOAT, model)
+        tensors = read_tensors(model)
+        dtype, shape, content = tensors["model.embed_tokens.weight"]
+        tensors["lm_head.weight"] = [dtype, shape, content[:-2] + b"\0\x40"]
+        write_tensors(model, tensors)
+        self.quantize(model, out)
+        with open(os.path.join(out, "config.json"), encoding="utf-8") as file:
+            self.assertIs(json.load(file)["tie_word_embeddings"], False)
+        self.assertEqual(read_tensors(out)["lm_head.weight"], tensors["lm_head.weight"])
 
     def test_one_run_at_a_time(self):
         out = self.place("held")
