@@ -93,6 +93,9 @@ def make_turn_end_model(folder):
     other = {"<|endoftext|>": "<|im_end|>", "<|im_end|>": "<|endoftext|>"}
     for name, change in (("tokenizer.json", lambda value: {**value, "added_tokens": [
             {**token, "content": other.get(token["content"], token["content"])} for token in value["added_tokens"]]}),
+                         ("tokenizer_config.json", lambda value: {**value, "eos_token": None, "added_tokens_decoder": {
+                             id: {**token, "content": other.get(token["content"], token["content"])}
+                             for id, token in value["added_tokens_decoder"].items()}}),
                          ("config.json", lambda value: {**value, "eos_token_id": 919}),
                          ("generation_config.json", lambda value: {"do_sample": False})):
         path = os.path.join(folder, name)
