@@ -15,6 +15,11 @@ typedef struct yk_request yk_request;
 
 enum { YOKE_MAX_LOGPROBS = 20, YOKE_MAX_CACHE_SALT_BYTES = 1024 };
 
+typedef struct yk_token_ids {
+  const int32_t *ids; /* [n_ids] */
+  size_t n_ids;
+} yk_token_ids;
+
 typedef struct yk_sampling {
   float temperature;                         /* 0 .. 100; below 1e-5 is greedy */
   float top_p;                               /* more than 0, at most 1 */
@@ -24,6 +29,8 @@ typedef struct yk_sampling {
   float frequency_penalty, presence_penalty; /* -2 .. 2; of ids in the output; 0: off */
   const yk_logit_bias *biases;               /* [n_biases] logit_bias; copied by submit */
   size_t n_biases;
+  const yk_token_ids *bad_words; /* [n_bad_words] sequences of ids that the output must not hold; copied by submit */
+  size_t n_bad_words;
   uint64_t seed;
   bool has_seed; /* false: drawn from the engine's seed and the request's number */
   /* >= 0. n samples of one prompt are n requests that differ in this: the prompt is computed once. */

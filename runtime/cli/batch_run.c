@@ -98,7 +98,7 @@ static yk_status create_answer(yk_batch_run *run, yk_batch_item *item, yk_err *e
 /* Conversations and texts to ids. */
 static yk_status find_ids(yk_batch_run *run, yk_openai_request *request, yk_err *err)
 {
-  if (request->form == YK_FORM_CHAT) return yk_batch_chat_encode(run->chat, request, err);
+  if (request->form == YK_FORM_CHAT) YK_TRY(yk_batch_chat_encode(run->chat, request, err));
   return yk_openai_request_tokenize(request, run->engine, err);
 }
 

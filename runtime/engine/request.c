@@ -27,6 +27,9 @@ static void destroy(yk_request *request)
   free(request->cache_salt);
   free(request->biases);
   free(request->early_biases);
+  free(request->bad_words);
+  free(request->bad_ids);
+  free(request->row_biases);
   yk_strbuf_free(&request->decoded);
   yk_strbuf_free(&request->piece);
   yk_strbuf_free(&request->special);
@@ -39,21 +42,50 @@ static void destroy(yk_request *request)
   free(request);
 }
 
-/* The two lists of biases: before min_tokens a ban takes the place of a bias of the same id. */
+int32_t yk_request_ban(yk_logit_bias *biases, int32_t n, int32_t id)
+{
+  int32_t i = 0;
+  while (i < n && biases[i].token_id != id) i++;
+  biases[i] = (yk_logit_bias){id, -INFINITY};
+  return i == n ? n + 1 : n;
+}
+
+/* The two lists of biases. A ban takes the place of a bias of the same id. */
 static bool copy_biases(yk_request *request, const yk_sampling *s, const int32_t *end_ids, size_t n_end_ids)
 {
-  size_t n_bans = s->min_tokens > 0 ? n_end_ids : 0, n_most = s->n_biases + n_bans;
+  size_t n_bans = s->min_tokens > 0 ? n_end_ids : 0, n_most = s->n_biases + n_bans + s->n_bad_words;
   if (n_most == 0) return true;
   request->biases = malloc(n_most * sizeof *request->biases);
   request->early_biases = malloc(n_most * sizeof *request->early_biases);
   if (!request->biases || !request->early_biases) return false;
-  for (size_t i = 0; i < s->n_biases; i++) {
-    request->biases[request->n_biases++] = s->biases[i];
-    bool is_banned = yk_ids_contain(end_ids, n_bans, s->biases[i].token_id);
-    if (!is_banned) request->early_biases[request->n_early_biases++] = s->biases[i];
-  }
+  for (size_t i = 0; i < s->n_biases; i++) request->biases[request->n_biases++] = s->biases[i];
+  for (size_t i = 0; i < s->n_bad_words; i++)
+    if (s->bad_words[i].n_ids == 1)
+      request->n_biases = yk_request_ban(request->biases, request->n_biases, s->bad_words[i].ids[0]);
+  request->n_early_biases = request->n_biases;
+  memcpy(request->early_biases, request->biases, (size_t)request->n_biases * sizeof *request->biases);
   for (size_t i = 0; i < n_bans; i++)
-    request->early_biases[request->n_early_biases++] = (yk_logit_bias){end_ids[i], -INFINITY};
+    request->n_early_biases = yk_request_ban(request->early_biases, request->n_early_biases, end_ids[i]);
+  return true;
+}
+
+/* Words of several tokens, and room for the bans that they make of a row. */
+static bool copy_bad_words(yk_request *request, const yk_sampling *s)
+{
+  size_t n_ids = 0, at = 0, n_most = s->n_bad_words + (size_t)request->n_early_biases;
+  for (size_t i = 0; i < s->n_bad_words; i++) n_ids += s->bad_words[i].n_ids;
+  if (n_ids == s->n_bad_words) return true;
+  request->bad_words = malloc(s->n_bad_words * sizeof *request->bad_words);
+  request->bad_ids = malloc(n_ids * sizeof *request->bad_ids);
+  request->row_biases = malloc(n_most * sizeof *request->row_biases);
+  if (!request->bad_words || !request->bad_ids || !request->row_biases) return false;
+  for (size_t i = 0; i < s->n_bad_words; i++) {
+    const yk_token_ids *word = &s->bad_words[i];
+    if (word->n_ids == 1) continue;
+    memcpy(request->bad_ids + at, word->ids, word->n_ids * sizeof *word->ids);
+    request->bad_words[request->n_bad_words++] = (yk_token_ids){request->bad_ids + at, word->n_ids};
+    at += word->n_ids;
+  }
   return true;
 }
 
@@ -65,7 +97,8 @@ static yk_status copy_sampling(yk_request *request, const yk_sampling *s, const 
   request->sampling.stop_ids = NULL;
   request->sampling.stop_strings = NULL;
   request->sampling.biases = NULL;
-  bool ok = copy_biases(request, s, end_ids, n_end_ids);
+  request->sampling.bad_words = NULL;
+  bool ok = copy_biases(request, s, end_ids, n_end_ids) && copy_bad_words(request, s);
   if (ok && n_end_ids > 0) {
     request->end_ids = malloc(n_end_ids * sizeof *end_ids);
     ok = request->end_ids != NULL;

@@ -27,6 +27,10 @@ struct yk_request {
   yk_logit_bias *biases;       /* [n_biases] logit_bias */
   yk_logit_bias *early_biases; /* [n_early_biases] the same with the bans that hold until min_tokens */
   int32_t n_biases, n_early_biases;
+  yk_token_ids *bad_words; /* [n_bad_words] of several tokens each; the others are among the biases */
+  size_t n_bad_words;
+  int32_t *bad_ids;            /* theirs */
+  yk_logit_bias *row_biases;   /* of the row at hand, where there are such words: the biases and bans */
   yk_detokenizer *detokenizer; /* NULL without a tokenizer */
   yk_strbuf decoded;           /* text of the token at hand */
   yk_strbuf piece;             /* what of it may be given out */
@@ -73,6 +77,9 @@ static inline bool yk_ids_contain(const int32_t *ids, size_t n, int32_t id)
 yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt, int32_t capacity,
                             const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,
                             const yk_tokenizer *tokenizer, atomic_uint *n_cancels, yk_request **out, yk_err *err);
+
+/* yk_request_ban - ban an id in a list of n biases of distinct ids, with room for one more. Returns the new n. */
+int32_t yk_request_ban(yk_logit_bias *biases, int32_t n, int32_t id);
 
 /* yk_request_set_cache_salt - a copy of it, before the request is queued. Errors: YK_E_NOMEM. */
 yk_status yk_request_set_cache_salt(yk_request *request, const char *salt, size_t n_bytes, yk_err *err);

@@ -1,5 +1,7 @@
 #include "engine/request_owner.h"
 
+#include <string.h>
+
 #include "engine/engine_internal.h"
 #include "engine/engine_stats.h"
 
@@ -17,6 +19,24 @@ static bool needs_counts(const yk_sequence *seq)
 {
   const yk_sampling *s = &const_request_of(seq)->sampling;
   return s->repetition_penalty != 1 || s->frequency_penalty != 0 || s->presence_penalty != 0;
+}
+
+/* With a ban of each id that would complete a bad word, as in vLLM: the output ends in those before it. */
+static void ban_bad_words(const yk_request *request, yk_sample_row *row)
+{
+  const yk_sequence *seq = &request->seq;
+  size_t n_output = (size_t)(seq->n_tokens - seq->n_prompt);
+  yk_logit_bias *biases = request->row_biases;
+  if (row->n_biases) memcpy(biases, row->biases, (size_t)row->n_biases * sizeof *biases);
+  for (size_t i = 0; i < request->n_bad_words; i++) {
+    const yk_token_ids *word = &request->bad_words[i];
+    size_t n_before = word->n_ids - 1;
+    if (n_before > n_output) continue;
+    const int32_t *end = seq->tokens + seq->n_tokens - (int32_t)n_before;
+    if (memcmp(end, word->ids, n_before * sizeof *end) != 0) continue;
+    row->n_biases = yk_request_ban(biases, row->n_biases, word->ids[n_before]);
+  }
+  row->biases = biases;
 }
 
 /* Every field is named, so that the compiler clears none of them first: a step has a row of each sequence. */
@@ -45,6 +65,7 @@ static void describe_draw(const yk_sequence *seq, yk_sample_row *row)
                          .biases = early ? request->early_biases : request->biases,
                          .n_biases = early ? request->n_early_biases : request->n_biases,
                          .logits_out = NULL};
+  if (request->n_bad_words) ban_bad_words(request, row);
 }
 
 /* A row before the last token reports on the token that follows it, the last one draws. */

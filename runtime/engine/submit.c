@@ -54,6 +54,17 @@ static yk_status check_biases(const yk_engine *e, const yk_sampling *s, yk_err *
   return YK_OK;
 }
 
+static yk_status check_bad_words(const yk_engine *e, const yk_sampling *s, yk_err *err)
+{
+  YK_TRY(yk_check_array("bad_words", s->bad_words, s->n_bad_words, err));
+  for (size_t i = 0; i < s->n_bad_words; i++) {
+    const yk_token_ids *word = &s->bad_words[i];
+    if (word->n_ids == 0) return yk_err_set(err, YK_E_INVAL, "bad_words: expected at least one token in each");
+    YK_TRY(check_ids("bad_words", word->ids, word->n_ids, e->info.vocab_size, err));
+  }
+  return YK_OK;
+}
+
 static yk_status check_penalties(const yk_sampling *s, yk_err *err)
 {
   YK_TRY(check_f32("repetition_penalty", s->repetition_penalty,
@@ -70,7 +81,7 @@ static yk_status check_count(const char *name, size_t n, size_t most, yk_err *er
 
 static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err *err)
 {
-  enum { MAX_BIASES = 1024, MAX_STOPS = 256 };
+  enum { MAX_BIASES = 1024, MAX_STOPS = 256, MAX_BAD_WORDS = 1024 };
   int32_t vocab = e->info.vocab_size, most_logprobs = (int32_t)yk_min_i64(YOKE_MAX_LOGPROBS, vocab);
   YK_TRY(check_f32("temperature", s->temperature, s->temperature >= 0 && s->temperature <= 100, "0 to 100", err));
   YK_TRY(check_f32("top_p", s->top_p, s->top_p > 0 && s->top_p <= 1, "more than 0 and at most 1", err));
@@ -80,6 +91,8 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
   YK_TRY(yk_check_i64("logprobs", s->n_logprobs, -1, most_logprobs, err));
   YK_TRY(yk_check_i64("prompt_logprobs", s->n_prompt_logprobs, -1, most_logprobs, err));
   YK_TRY(check_count("logit_bias entries", s->n_biases, MAX_BIASES, err));
+  YK_TRY(check_count("bad_words", s->n_bad_words, MAX_BAD_WORDS, err));
+  YK_TRY(check_bad_words(e, s, err));
   YK_TRY(check_count("stop ids", s->n_stop_ids, MAX_STOPS, err));
   YK_TRY(check_count("stop strings", s->n_stop_strings, MAX_STOPS, err));
   YK_TRY(yk_check_array("stop strings", s->stop_strings, s->n_stop_strings, err));

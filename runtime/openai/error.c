@@ -50,15 +50,27 @@ static const struct {
     {"number of stop ids", "stop_token_ids", NULL},
     {"number of stop strings", "stop", NULL},
     {"number of logit_bias entries", "logit_bias", NULL},
+    {"number of bad_words", "bad_words", NULL},
 };
 
 enum { N_ENGINE_NAMES = sizeof engine_names / sizeof engine_names[0] };
 
 /* Fields that the engine names as requests do: the message begins with one and a colon or a space. */
-static const char *const shared_names[] = {
-    "prompt",           "temperature",           "top_p",           "min_p",      "top_k",      "logprobs",
-    "max_tokens",       "repetition_penalty",    "prompt_logprobs", "logit_bias", "min_tokens", "frequency_penalty",
-    "presence_penalty", "truncate_prompt_tokens"};
+static const char *const shared_names[] = {"prompt",
+                                           "temperature",
+                                           "top_p",
+                                           "min_p",
+                                           "top_k",
+                                           "logprobs",
+                                           "max_tokens",
+                                           "repetition_penalty",
+                                           "prompt_logprobs",
+                                           "logit_bias",
+                                           "min_tokens",
+                                           "frequency_penalty",
+                                           "presence_penalty",
+                                           "truncate_prompt_tokens",
+                                           "bad_words"};
 
 /* Index into engine_names; N_ENGINE_NAMES for none. */
 static size_t find_engine_name(const char *message)

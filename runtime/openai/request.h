@@ -108,6 +108,7 @@ typedef struct yk_openai_request {
   int32_t *stop_ids;
   const char **stop_strings;
   yk_logit_bias *biases;
+  yk_token_ids *bad_words; /* twice as many as "bad_words" has; ids from yk_openai_request_tokenize on, malloc'd */
 } yk_openai_request;
 
 /* yk_openai_request_parse - read an object of the document: the body, or a plain line. Takes the document, which lives
@@ -125,7 +126,8 @@ void yk_openai_request_free(yk_openai_request *request);
  *   texts of prompts unless they are echoed, the conversation, stop strings. Errors: YK_E_NOMEM. */
 yk_status yk_openai_request_drop_body(yk_openai_request *request, yk_err *err);
 
-/* yk_openai_request_tokenize - ids of every prompt that has a text. Thread: any, one at a time a request; takes time
+/* yk_openai_request_tokenize - ids of every prompt that has a text, and of bad words; a chat's, too, behind its
+ *   template. Thread: any, one at a time a request; takes time
  *   proportional to the text. Errors: those of yk_engine_tokenize. */
 yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine *engine, yk_err *err);
 

@@ -19,6 +19,7 @@ typedef enum field_kind {
   FIELD_SEED,
   FIELD_SALT,
   FIELD_STOP,
+  FIELD_BAD_WORDS,
   FIELD_STOP_IDS,
   FIELD_BIAS,
   FIELD_PROMPT,
@@ -137,7 +138,7 @@ static const field fields[] = {
     {"structural_tag", FIELD_OFF, BOTH, 0},
     {"use_beam_search", FIELD_OFF, BOTH, 0},
     {"logits_processors", FIELD_OFF, BOTH, 0},
-    {"bad_words", FIELD_OFF, BOTH, 0},
+    {"bad_words", FIELD_BAD_WORDS, BOTH, 0},
     {"allowed_token_ids", FIELD_OFF, BOTH, 0},
     {"truncate_prompt_tokens", FIELD_TRUNCATE, BOTH, 0},
     {"logprob_token_ids", FIELD_OFF, BOTH, 0},
@@ -272,6 +273,7 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   case FIELD_ONLY_ZERO: return read_only_zero(f->name, value, err);
   case FIELD_SALT: return read_salt(request, value, err);
   case FIELD_SEED: return yk_request_read_seed(request, value, err);
+  case FIELD_BAD_WORDS: return yk_request_read_bad_words(request, value, err);
   case FIELD_STOP: return yk_request_read_stop(request, value, err);
   case FIELD_STOP_IDS: return yk_request_read_stop_ids(request, value, err);
   case FIELD_BIAS: return yk_request_read_biases(request, value, err);

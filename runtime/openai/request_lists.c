@@ -61,6 +61,67 @@ yk_status yk_request_read_stop(yk_openai_request *request, yk_json value, yk_err
   return YK_OK;
 }
 
+yk_status yk_request_read_bad_words(yk_openai_request *request, yk_json value, yk_err *err)
+{
+  if (!yk_json_is(value, YK_JSON_ARRAY)) return yk_json_wrong_type(NULL, "bad_words", "an array of texts", value, err);
+  YK_JSON_EACH(word, value)
+  {
+    if (!yk_json_is(word, YK_JSON_STRING)) return yk_json_wrong_type(NULL, "bad_words", "an array of texts", word, err);
+    if (yk_json_length(word) == strspn(yk_json_text(word), " "))
+      return yk_err_set(err, YK_E_INVAL, "bad_words: expected texts of more than spaces");
+  }
+  request->bad_words = calloc(2 * yk_json_size(value) + 1, sizeof *request->bad_words);
+  return request->bad_words ? YK_OK : yk_err_set(err, YK_E_NOMEM, "bad_words: no memory for %zu", yk_json_size(value));
+}
+
+/* One more of the request's. */
+static yk_status encode_bad_word(yk_openai_request *request, const yk_engine *engine, const char *text, size_t n_bytes,
+                                 yk_err *err)
+{
+  yk_token_ids *word = &request->bad_words[request->sampling.n_bad_words];
+  int32_t *ids;
+  yk_status status = yk_engine_tokenize(engine, text, n_bytes, false, &ids, &word->n_ids, err);
+  if (status != YK_OK) {
+    yk_err_prefix(err, "bad_words");
+    return status;
+  }
+  word->ids = ids;
+  request->sampling.n_bad_words++;
+  return YK_OK;
+}
+
+/* Behind a space it may be another token; the same number of tokens, then, and another first one. */
+static bool is_another_word(const yk_token_ids *alone, const yk_token_ids *behind)
+{
+  return behind->n_ids == alone->n_ids && behind->n_ids > 0 && behind->ids[0] != alone->ids[0];
+}
+
+yk_status yk_request_encode_bad_words(yk_openai_request *request, const yk_engine *engine, yk_err *err)
+{
+  yk_strbuf text = YK_STRBUF_INIT;
+  yk_status status = YK_OK;
+  yk_sampling *s = &request->sampling;
+  YK_JSON_EACH(word, yk_json_get(request->object, "bad_words"))
+  {
+    const char *letters = yk_json_text(word) + strspn(yk_json_text(word), " ");
+    yk_strbuf_clear(&text);
+    yk_strbuf_append_str(&text, " ");
+    yk_strbuf_append(&text, letters, yk_json_length(word) - (size_t)(letters - yk_json_text(word)));
+    if (text.failed) status = yk_err_set(err, YK_E_NOMEM, "bad_words: no memory");
+    if (status == YK_OK) status = encode_bad_word(request, engine, text.data + 1, text.length - 1, err);
+    if (status == YK_OK) status = encode_bad_word(request, engine, text.data, text.length, err);
+    if (status != YK_OK) break;
+    yk_token_ids *behind = &request->bad_words[s->n_bad_words - 1];
+    if (is_another_word(behind - 1, behind)) continue;
+    free((void *)(uintptr_t)behind->ids);
+    *behind = (yk_token_ids){0};
+    s->n_bad_words--;
+  }
+  yk_strbuf_free(&text);
+  s->bad_words = request->bad_words;
+  return status;
+}
+
 yk_status yk_request_read_stop_ids(yk_openai_request *request, yk_json value, yk_err *err)
 {
   YK_TRY(yk_value_read_ids("stop_token_ids", value, &request->stop_ids, &request->sampling.n_stop_ids, err));

@@ -10,6 +10,13 @@ yk_status yk_request_read_prompts(yk_openai_request *request, yk_json value, yk_
 /* A string or an array of strings. */
 yk_status yk_request_read_stop(yk_openai_request *request, yk_json value, yk_err *err);
 
+/* An array of texts, which yk_request_encode_bad_words looks up in the body. */
+yk_status yk_request_read_bad_words(yk_openai_request *request, yk_json value, yk_err *err);
+
+/* yk_request_encode_bad_words - the ids of each, as in vLLM: of the word as it stands at the beginning of a text, and
+ *   behind a space where that is as many other tokens. */
+yk_status yk_request_encode_bad_words(yk_openai_request *request, const yk_engine *engine, yk_err *err);
+
 yk_status yk_request_read_stop_ids(yk_openai_request *request, yk_json value, yk_err *err);
 
 /* {"50256": -100, ...} */

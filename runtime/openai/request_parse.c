@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "openai/chat_fields.h"
 #include "openai/request_fields.h"
+#include "openai/request_lists.h"
 #include "openai/values.h"
 
 /* ---- Fields that depend on others -------------------------------------------------------------------------------- */
@@ -164,6 +165,9 @@ void yk_openai_request_free(yk_openai_request *request)
   free(request->stop_ids);
   free(request->stop_strings);
   free(request->biases);
+  for (size_t i = 0; request->bad_words && i < request->sampling.n_bad_words; i++)
+    free((void *)(uintptr_t)request->bad_words[i].ids);
+  free(request->bad_words);
   yk_json_free(request->document);
   *request = (yk_openai_request){0};
 }
@@ -195,7 +199,7 @@ yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine
     if (status != YK_OK && request->n_prompts > 1) yk_err_prefix(err, "prompt %zu", i);
     if (status != YK_OK) return status;
   }
-  return YK_OK;
+  return request->bad_words ? yk_request_encode_bad_words(request, engine, err) : YK_OK;
 }
 
 yk_status yk_openai_request_truncate(yk_openai_request *request, int32_t context_tokens, yk_err *err)

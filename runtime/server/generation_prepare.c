@@ -66,7 +66,8 @@ static yk_status find_ids(yk_exchange *x, yk_err *err)
   yk_openai_prompt *prompt = &g->request.prompts[0];
   YK_TRY(yk_chat_tokenize(&x->server->chat, x->server->log, &g->request.chat, x->server->options.template_kwargs,
                           &prompt->ids, &prompt->n_ids, err));
-  return yk_openai_chat_end(x->server->chat.renderer, &g->request, err);
+  YK_TRY(yk_openai_chat_end(x->server->chat.renderer, &g->request, err));
+  return yk_openai_request_tokenize(&g->request, x->engine, err);
 }
 
 /* Of several keys each has what it computes for itself. */

@@ -303,6 +303,31 @@ class Routes(Case):
             found = calls.post("/tokenize", {"messages": [{"role": "assistant", **sent}]}).value["tokens"]
             self.assertEqual(found, calls.post("/tokenize", {"prompt": "assistant"}).value["tokens"], sent)
 
+    def test_prompts_cut_and_words_banned(self):
+        server = self.serve("--chat-template", "builtin:chatml")
+        keys = {"max_tokens": 24, "temperature": 0, "ignore_eos": True}
+        text = server.post(COMPLETIONS, {"prompt": "Mia has a", **keys}).value["choices"][0]["text"]
+
+        def ids_of(said):
+            return server.post("/tokenize", {"prompt": said}).value["tokens"]
+
+        word = next(word for word in text.split()  # that is as many tokens behind a space
+                    if word.isalpha() and len(ids_of(word)) == len(ids_of(" " + word)))
+        for path, body in ((COMPLETIONS, {"prompt": "Mia has a"}),
+                           (CHAT, {"messages": [{"role": "user", "content": "Mia has a"}]})):
+            answer = server.post(path, {**body, **keys, "bad_words": [word, "no such word"]}).value["choices"][0]
+            self.assertNotIn(f" {word} ", answer.get("text") or answer["message"]["content"])
+        ids = ids_of("Tom and Mia has a")
+        cut = server.post(COMPLETIONS, {"prompt": "Tom and Mia has a", "truncate_prompt_tokens": 3, **keys}).value
+        self.assertEqual(cut["usage"]["prompt_tokens"], 3)
+        same = server.post(COMPLETIONS, {"prompt": ids[-3:], **keys}).value
+        self.assertEqual(cut["choices"][0]["text"], same["choices"][0]["text"])
+        fits = server.post(COMPLETIONS, {"prompt": "x " * 3000, "truncate_prompt_tokens": -1, "max_tokens": 5}).value
+        self.assertEqual(fits["usage"], {"prompt_tokens": 1019, "completion_tokens": fits["usage"]["completion_tokens"],
+                                         "total_tokens": fits["usage"]["total_tokens"]})
+        refused = server.post(COMPLETIONS, {"prompt": "x", "truncate_prompt_tokens": 1025})
+        self.assert_refused(refused, 400, "1024", param="truncate_prompt_tokens")
+
     def test_tokens(self):
         server = self.serve()
         text = "Mia the fox: 17+25=42 \u00e9\U0001f98a\n"

@@ -277,6 +277,27 @@ static void check_salts(yk_engine *engine)
   assert_non_null(strstr(err.message, "cache_salt"));
 }
 
+/* The last id of a bad word is banned behind those before it, and only there. */
+static void check_bad_words(yk_engine *engine)
+{
+  int32_t ids[20];
+  static answer plain, without;
+  fixture_prompt(17, VOCAB, ids, 20);
+  yk_request_options request = fixture_request(engine, ids, 20, OUTPUT);
+  fixture_answer(engine, &request, &plain);
+  const int32_t *said = plain.ids, elsewhere[] = {said[2], said[2], said[2], said[2], said[3]};
+  const yk_token_ids words[] = {{said + 2, 2}, {elsewhere, 5}, {said, 1}};
+  request.sampling.bad_words = words;
+  request.sampling.n_bad_words = 2;
+  fixture_answer(engine, &request, &without);
+  for (int i = 0; i < 3; i++) assert_int_equal(without.ids[i], said[i]);
+  for (int i = 1; i < OUTPUT; i++) assert_false(without.ids[i - 1] == said[2] && without.ids[i] == said[3]);
+  request.sampling.bad_words = words + 2;
+  request.sampling.n_bad_words = 1;
+  fixture_answer(engine, &request, &without);
+  for (int i = 0; i < OUTPUT; i++) assert_int_not_equal(without.ids[i], said[0]);
+}
+
 /* n samples are n requests at once: all but the first find the prompt's blocks in the same step. */
 static void check_samples_of_one_prompt(yk_engine *engine)
 {
@@ -313,6 +334,7 @@ static void equal_beginnings_are_computed_once(void **state)
     yk_engine *engine = open_with_wide_steps(m);
     check_equal_beginnings(engine);
     check_salts(engine);
+    check_bad_words(engine);
     check_samples_of_one_prompt(engine);
     fixture_close(engine);
   }

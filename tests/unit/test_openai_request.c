@@ -418,10 +418,10 @@ static void values_out_of_range_or_of_another_type(void **state)
 static void what_is_not_done_is_refused_by_name(void **state)
 {
   (void)state;
-  static const char *const both[] = {
-      "guided_json",        "guided_regex",          "guided_choice",       "guided_grammar", "structural_tag",
-      "structured_outputs", "logits_processors",     "use_beam_search",     "bad_words",      "allowed_token_ids",
-      "logprob_token_ids",  "thinking_token_budget", "repetition_detection"};
+  static const char *const both[] = {"guided_json",       "guided_regex",          "guided_choice",
+                                     "guided_grammar",    "structural_tag",        "structured_outputs",
+                                     "logits_processors", "use_beam_search",       "allowed_token_ids",
+                                     "logprob_token_ids", "thinking_token_budget", "repetition_detection"};
   static const char *const completion[] = {"suffix", "prompt_embeds"};
   static const char *const of_chat[] = {"functions",          "function_call", "audio",
                                         "web_search_options", "chat_template", "echo"};
@@ -451,6 +451,9 @@ static void what_is_not_done_is_refused_by_name(void **state)
       {P "'detokenize': false}", "detokenize", "expected true", YK_E_UNSUPPORTED},
       {P "'truncate_prompt_tokens': 0}", "truncate_prompt_tokens", "at least 1, or -1", YK_E_INVAL},
       {P "'truncate_prompt_tokens': -2}", "truncate_prompt_tokens", "found -2", YK_E_FORMAT},
+      {P "'bad_words': 'x'}", "bad_words", "an array of texts", YK_E_FORMAT},
+      {P "'bad_words': ['x', 5]}", "bad_words", "an array of texts", YK_E_FORMAT},
+      {P "'bad_words': ['  ']}", "bad_words", "more than spaces", YK_E_INVAL},
       {P "'priority': 1}", "priority", "expected 0", YK_E_UNSUPPORTED},
       {P "'stream_interval': 0}", "stream_interval", "found 0", YK_E_FORMAT},
       {P "'vllm_xargs': {'a': 1}}", "vllm_xargs", "not supported", YK_E_UNSUPPORTED},
