@@ -275,10 +275,25 @@ def cut_at_final_tag(text, said):
     return text[:at] if text[at:at + len(FINAL_TAG)] == FINAL_TAG else text[:at].rstrip()
 
 
+def call_all(environment):
+    """Call each filter and test once: some import a module when they are used, which a locked process cannot."""
+    for call, names in ((environment.call_filter, environment.filters), (environment.call_test, environment.tests)):
+        for name in names:
+            for value in ("a <b>c</b> %s", [1], {"a": 1}, 1):
+                for arguments in ((), ("a",), (1,)):
+                    try:
+                        result = call(name, value, arguments)
+                        if not isinstance(result, (str, bool, int, float)):
+                            list(result)
+                    except Exception:  # of a value that it does not take
+                        continue
+
+
 class Renderer:
     def __init__(self):
         self.jinja2, environment_class, marked_class = make_classes()
         self.environment, self.marked_environment = environment_class(), marked_class()
+        call_all(self.environment)
         self.sources, self.templates = {}, {}
 
     def load(self, sources):

@@ -8,6 +8,7 @@ import json
 import mmap
 import os
 import socket
+import struct
 import subprocess
 import sys
 import unittest
@@ -41,6 +42,14 @@ def mark_message(message, step):
     return {mark(key, step): value if key == "role" else mark(value, step) for key, value in message.items()}
 
 
+def request(messages, marked=True, **more):
+    """A request to render a conversation."""
+    others = {"tools": None, "documents": None, "arguments": None, **more.pop("others", {})}
+    return json.dumps({"render": "default", "special_tokens": {}, "said": {"messages": messages, "others": others},
+                       "add_generation_prompt": True, "continue_final_message": False,
+                       "mark": MARK if marked else None, **more})
+
+
 class Marks(unittest.TestCase):
     def check(self, path, step):
         name = os.path.basename(path)[:-len(".json")]
@@ -49,15 +58,16 @@ class Marks(unittest.TestCase):
         with open(os.path.join(CHAT, "templates", name + ".jinja"), encoding="utf-8") as file:
             source = file.read()
         renderer = template_helper.Renderer()
-        renderer.load({"default": source})
+        needs = renderer.load({"default": source})["needs"]["default"]
         for i, case in enumerate(golden["cases"]):
-            request = {"render": "default", "special_tokens": golden["special_tokens"], "mark": MARK,
-                       "messages": [mark_message(message, step) for message in case["messages"]],
-                       "others": {"tools": mark(case["tools"], step), "documents": None,
-                                  "arguments": mark(case["arguments"], step)},
-                       "add_generation_prompt": case["add_generation_prompt"],
-                       "continue_final_message": case.get("continue_final_message", False)}
-            answer = renderer.answer(json.dumps(request))
+            messages = case["messages"]
+            if not needs["content_null"]:
+                messages = [{**message, "content": message["content"] or ""} for message in messages]
+            answer = renderer.answer(request(
+                [mark_message(message, step) for message in messages], special_tokens=golden["special_tokens"],
+                others={"tools": mark(case["tools"], step), "arguments": mark(case["arguments"], step)},
+                add_generation_prompt=case["add_generation_prompt"],
+                continue_final_message=case.get("continue_final_message", False)))
             found = {key: value.replace(MARK, "") for key, value in answer.items()}
             if "text" in case:
                 self.assertEqual(found, {"text": case["text"]}, f"{name}, case {i}, every {step}")
@@ -77,11 +87,7 @@ class Marks(unittest.TestCase):
                        f"{{}}[{said}].x", f"{said}.none.x"):
             with self.subTest(source):
                 renderer.load({"default": "{{ " + source + " }}"})
-                answer = renderer.answer(json.dumps({
-                    "render": "default", "special_tokens": {}, "messages": [mark_message({"role": "user",
-                                                                                          "content": "a b"}, 1)],
-                    "others": {"tools": None, "documents": None, "arguments": None}, "add_generation_prompt": True,
-                    "continue_final_message": False, "mark": MARK}))
+                answer = renderer.answer(request([mark_message({"role": "user", "content": "a b"}, 1)]))
                 self.assertEqual(list(answer), ["refused"])
                 self.assertNotIn(MARK, answer["refused"])
 
@@ -90,10 +96,7 @@ class Marks(unittest.TestCase):
         said = "messages[0].content"
         renderer.load({"default": f"{{{{ {said}|tojson }}}}{{{{ {said}|tojson(ensure_ascii=true) }}}}"})
         content = f"a\n{MARK}\\{MARK}n\x01{MARK}é{MARK}"
-        answer = renderer.answer(json.dumps({
-            "render": "default", "special_tokens": {}, "messages": [{"role": "user", "content": content}],
-            "others": {"tools": None, "documents": None, "arguments": None}, "add_generation_prompt": True,
-            "continue_final_message": False, "mark": MARK}))
+        answer = renderer.answer(request([{"role": "user", "content": content}]))
         start = "\"a" + "".join(character + MARK for character in "\\n\\\\") + "n"
         control, accent = ("".join(character + MARK for character in text) for text in ("\\u0001", "\\u00e9"))
         self.assertEqual(answer, {"text": f'{start}{control}é{MARK}"{start}{control}{accent}"'})
@@ -125,7 +128,81 @@ def attempts():
     print(json.dumps(results))
 
 
+# What filters and tests of jinja2 are applied to, where it is not a text, and their arguments.
+VALUES = {"abs": "3", "round": "2.5", "int": "'7'", "float": "'7'", "filesizeformat": "1234567", "dictsort": "{'a': 1}",
+          "items": "{'a': 1}", "xmlattr": "{'a': 'b'}", "urlencode": "{'a': 'b c'}", "map": "['a']",
+          "groupby": "[{'a': 1}]", "selectattr": "[{'a': 1}]", "rejectattr": "[{'a': 1}]", "filter": "'upper'",
+          "test": "'odd'", "tojson": "[1, {'a': none}]",
+          **dict.fromkeys(("batch", "slice", "sum", "select", "reject", "min", "max", "random", "unique", "sort",
+                           "first", "last", "list", "join", "divisibleby", "even", "odd", "sameas", "in", "eq",
+                           "equalto", "ne", "gt", "ge", "lt", "le", "greaterthan", "lessthan"), None)}
+ARGUMENTS = {"attr": "'x'", "batch": "2", "slice": "2", "groupby": "'a'", "format": "1", "replace": "'a', 'b'",
+             "map": "'upper'", "select": "'odd'", "reject": "'odd'", "selectattr": "'a'", "rejectattr": "'a'",
+             "truncate": "3", "wordwrap": "3", "divisibleby": "2", "sameas": "1", "in": "[1]",
+             **dict.fromkeys(("eq", "equalto", "ne", "gt", "ge", "lt", "le", "greaterthan", "lessthan"), "2")}
+NUMBERS = ("divisibleby", "even", "odd", "sameas", "in", "eq", "equalto", "ne", "gt", "ge", "lt", "le", "greaterthan",
+           "lessthan")
+
+
+def applied(name):
+    """A filter or test with what it is applied to, as the source of a template."""
+    value = VALUES.get(name, "'a <b>big</b> world of http://x.org %s'")
+    if value is None:
+        value = "4" if name in NUMBERS else "[3, 1, 2]"
+    arguments = ARGUMENTS.get(name)
+    return value, name + (f"({arguments})" if arguments else "")
+
+
+BOOT = """import sys, types
+for name, text in zip(sys.argv[1::2], sys.argv[2::2]):
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, 'exec'), module.__dict__)
+module.main(512 << 20, 60)"""
+
+
+class Helper:
+    """The process as the program starts it, which has imported nothing but what it needs."""
+
+    def __init__(self):
+        scripts = []
+        for name in ("marked_text", "syscall_filter", "template_helper"):
+            with open(os.path.join(MODULES, name + ".py"), encoding="utf-8") as file:
+                scripts += [name, file.read()]
+        self.connection, theirs = socket.socketpair()
+        self.process = subprocess.Popen([sys.executable, "-I", "-B", "-c", BOOT, *scripts], stdin=theirs,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        theirs.close()
+        self.answers = self.connection.makefile("rb")
+
+    def ask(self, text):
+        self.connection.sendall(struct.pack("<I", len(text.encode())) + text.encode())
+        return json.loads(self.answers.read(struct.unpack("<I", self.answers.read(4))[0]))
+
+    def close(self):
+        self.answers.close()
+        self.connection.close()
+        self.process.wait(harness.TIMEOUT_S)
+
+
 class Lock(unittest.TestCase):
+    def test_every_filter_and_test_works(self):
+        """None imports a module when it is used."""
+        environment = template_helper.Renderer().environment
+        sources = [f"{{{{ {value}|{call}|string }}}}" for value, call in map(applied, environment.filters)]
+        sources += [f"{{{{ {value} is {call} }}}}" for value, call in
+                    map(applied, filter(str.isalpha, environment.tests))]
+        sources += ["{{ strftime_now('%A %d %B %Y %c %x %X %Z') }}", "{{ lipsum() }}", "{{ messages|pprint }}",
+                    "{{ 'é'.encode('utf-8') }}", "{{ '{:>5}'.format('a') }}", "{{ 'x'|e }}"]
+        self.assertGreater(len(sources), 80)
+        helper = Helper()
+        self.addCleanup(helper.close)
+        for source in sources:
+            for marked in (False, True):
+                with self.subTest(source, marked=marked):
+                    self.assertIn("needs", helper.ask(json.dumps({"load": {"default": source}})))
+                    said = [{"role": "user", "content": "a" + MARK * marked}]
+                    self.assertIn("text", helper.ask(request(said, marked)))
+
     def test_nothing_can_be_reached(self):
         run = subprocess.run([sys.executable, "-B", __file__, "--attempts"], capture_output=True, text=True, check=True,
                              timeout=harness.TIMEOUT_S)

@@ -313,6 +313,198 @@ static void test_arguments_of_calls(void **state)
                   NULL, (rendering){TEXT, 0, 0, 0}, YK_OK, "a=<|im_end|>");
 }
 
+static void check_messages(const char *chat_template, const char *messages, const char *expected)
+{
+  check_rendering(chat_template, NULL, (rendering){messages, 0, 0, 0}, YK_OK, expected);
+}
+
+/* Many conversations with one template; each ends with two NULLs. */
+static void check_many(const char *chat_template, const char *const cases[][2])
+{
+  yk_tokenizer *tokenizer;
+  yk_chat_renderer *renderer;
+  yk_err err = YK_ERR_INIT;
+  if (create(chat_template, NULL, &tokenizer, &renderer, &err) != YK_OK) fail_msg("%s", err.message);
+  for (; (*cases)[0]; cases++) expect_rendering(renderer, (rendering){(*cases)[0], 0, 0, 0}, YK_OK, (*cases)[1]);
+  yk_chat_renderer_free(renderer);
+  yk_tokenizer_free(tokenizer);
+}
+
+#define SHOW_CONTENT "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+#define JOIN_CONTENT "{% for m in messages %}{{ '[' + m['role'] + ']' + m['content'] }}{% endfor %}"
+#define LOOP_CONTENT                                                                                                   \
+  "{% for m in messages %}[{{ m.role }}]{% if m.content is string %}{{ m.content }}{% else %}"                         \
+  "{% for p in m.content %}({{ p.text }}){% endfor %}{% endif %}{% endfor %}"
+#define ONLY_LISTS                                                                                                     \
+  "{% for m in messages %}[{{ m.role }}]{% for p in m['content'] %}({{ p['type'] }} {{ p['text'] }}){% endfor %}"      \
+  "{% endfor %}"
+#define CALLS                                                                                                          \
+  "\"tool_calls\": [{\"id\": \"c\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]"
+
+/* Null, absent and empty are the same to templates, but to those that ask for null. */
+static void test_content_that_is_not_there(void **state)
+{
+#define ANSWERED(content)                                                                                              \
+  "[{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", " content CALLS "},"                          \
+  "{\"role\": \"tool\", \"tool_call_id\": \"c\", \"content\": \"sun\"}]"
+  static const char NONE[] = ANSWERED("\"content\": null, "), ABSENT[] = ANSWERED(""),
+                    EMPTY[] = ANSWERED("\"content\": \"\", ");
+  static const char SHOWN[] = "[user]hi[assistant][tool]sun", LISTED[] = "[user](text hi)[assistant][tool](text sun)";
+  static const char ASKS[] = "False True False ", ASKS_NOT[] = "False False False ";
+  (void)state;
+  const char *const shown[][2] = {{NONE, SHOWN}, {ABSENT, SHOWN}, {EMPTY, SHOWN}, {NULL, NULL}};
+  check_many(SHOW_CONTENT, shown);
+  check_many(JOIN_CONTENT, shown);
+  check_many(LOOP_CONTENT, shown);
+  const char *const listed[][2] = {
+      {NONE, LISTED}, {ABSENT, LISTED}, {EMPTY, "[user](text hi)[assistant](text )[tool](text sun)"}, {NULL, NULL}};
+  check_many(ONLY_LISTS, listed);
+  const char *const asked[][2] = {{NONE, ASKS}, {ABSENT, ASKS}, {EMPTY, ASKS_NOT}, {NULL, NULL}};
+  check_many("{% for m in messages %}{{ m.content is none }} {% endfor %}", asked);
+  check_many("{% for m in messages %}{{ m['content'] == none }} {% endfor %}", asked);
+}
+
+static void test_forms_of_content(void **state)
+{
+  static const char PARTS[] = "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, \"b\","
+                              "{\"type\": \"input_text\", \"text\": \"\"}, {\"type\": \"text\", \"text\": null}]},"
+                              "{\"role\": \"assistant\", \"content\": [{\"type\": \"refusal\", \"refusal\": \"no\"}]},"
+                              "{\"role\": \"tool\", \"content\": [{\"type\": \"text\", \"text\": \"x\"}, {\"type\": "
+                              "\"text\", \"text\": \"y\"}]}]";
+  static const char TEXTS[] = "[{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"hi\"}]";
+  (void)state;
+  check_messages(SHOW_CONTENT, PARTS, "[user]a\nb[assistant]no[tool]x\ny");
+  check_messages(LOOP_CONTENT, PARTS, "[user](a)(b)()[assistant](no)[tool]x\ny");
+  check_messages(ONLY_LISTS, PARTS, "[user](text a)(text b)(text )[assistant](text no)[tool](text x)(text y)");
+  check_messages(ONLY_LISTS, TEXTS, "[system](text s)[user](text hi)");
+  check_messages(LOOP_CONTENT, TEXTS, "[system]s[user]hi");
+  check_messages("{{ messages[0].content[0].text }}|{{ messages[1]['content'][0]['text'] }}", TEXTS, "s|hi");
+  check_messages("{% set list = messages %}{% for m in list[1:] %}{% set c = m.content %}{% for p in c %}<{{ p.text }}>"
+                 "{% endfor %}{% endfor %}",
+                 TEXTS, "<hi>");
+}
+
+static void test_reasoning_and_names(void **state)
+{
+#define ANSWER(members) "[{\"role\": \"assistant\", \"content\": \"a\", " members "}]"
+  static const char *const CASES[][2] = {
+      {ANSWER("\"reasoning\": \"R\""), "<R R>a"},
+      {ANSWER("\"reasoning_content\": \"R\""), "<R R>a"},
+      {ANSWER("\"reasoning\": \"R\", \"reasoning_content\": null"), "<R R>a"},
+      {ANSWER("\"reasoning\": null, \"reasoning_content\": \"R\""), "<R R>a"},
+      {ANSWER("\"reasoning\": \"R\", \"reasoning_content\": \"S\""), "<R R>a"},
+      {ANSWER("\"reasoning_content\": null"), "a"},
+      {ANSWER("\"reasoning\": null, \"name\": null, \"refusal\": null"), "a"},
+      {ANSWER("\"name\": 3"), "a"},
+      {ANSWER("\"name\": \"n\""), "n:a"},
+      {NULL, NULL},
+  };
+  (void)state;
+  check_many("{% for m in messages %}{% if m.name is defined %}{{ m.name }}:{% endif %}"
+             "{% if m.reasoning is defined %}<{{ m.reasoning }} {{ m.reasoning_content }}>{% endif %}"
+             "{% if m.refusal is defined %}!{% endif %}{{ m.content }}{% endfor %}",
+             CASES);
+}
+
+/* As vLLM's _postprocess_messages, and then Python, have them. */
+static void test_arguments_of_the_past(void **state)
+{
+#define CALLED(arguments)                                                                                              \
+  "[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\"" arguments "}}]}]"
+#define GIVEN(arguments) CALLED(", \"arguments\": " arguments)
+  static const char *const CASES[][2] = {
+      {GIVEN("\"{\\\"city\\\": \\\"Rome\\\"}\""), "<f city=Rome>"},
+      {GIVEN("\"{\\\"n\\\": 18446744073709551615}\""), "<f n=18446744073709551615>"},
+      {GIVEN("\"{\\\"a\\\": 1, \\\"a\\\": 2}\""), "<f a=2>"},
+      {GIVEN("\"{\\\"x\\\": NaN, \\\"y\\\": 1e400, \\\"z\\\": -Infinity}\""), "<f x=nan y=inf z=-inf>"},
+      {GIVEN("{\"n\": 1e400, \"m\": 1.50}"), "<f n=inf m=1.5>"},
+      {GIVEN("\"null\""), "<f>"},
+      {GIVEN("\"[1]\""), "<f>"},
+      {GIVEN("\"42\""), "<f>"},
+      {GIVEN("\"\\\"x\\\"\""), "<f>"},
+      {GIVEN("\"{\\\"city\\\": \\\"Ro\""), "<f>"},
+      {GIVEN("\"not json\""), "<f>"},
+      {GIVEN("\"\""), "<f>"},
+      {GIVEN("null"), "<f>"},
+      {GIVEN("[1]"), "<f>"},
+      {GIVEN("7"), "<f>"},
+      {CALLED(""), "<f>"},
+      {NULL, NULL},
+  };
+  (void)state;
+  check_many("{% for c in messages[0].tool_calls %}<{{ c.function.name }}{% for k, v in c.function.arguments|items %} "
+             "{{ k }}={{ v }}{% endfor %}>{% endfor %}",
+             CASES);
+  check_messages("{{ messages[0].tool_calls is defined }}", "[{\"role\": \"assistant\", \"tool_calls\": []}]", "False");
+  check_messages("{{ messages[0].tool_calls[0].function.arguments + '!' }}", CALLED(""), "{}!");
+}
+
+/* A template that does not know the role gets one message of the system. */
+static void test_developers(void **state)
+{
+#define SAYS(role, text) "{\"role\": \"" role "\", \"content\": " text "}"
+  static const char BOTH[] = "[" SAYS("system", "\"s\"") ", " SAYS("user", "\"u\"") ", " SAYS(
+      "developer",
+      "[{\"type\": \"text\", \"text\": \"d\"}, {\"type\": \"text\", \"text\": \"e\"}]") ", " SAYS("system",
+                                                                                                  "\"t\"") "]";
+  (void)state;
+  check_messages(SHOW_CONTENT, BOTH, "[system]s\n\nd\ne\n\nt[user]u");
+  check_messages(ONLY_LISTS, BOTH, "[system](text s\n\nd\ne\n\nt)[user](text u)");
+  check_messages(SHOW_CONTENT, "[" SAYS("developer", "\"d\"") ", " SAYS("user", "\"u\"") "]", "[system]d[user]u");
+  check_messages(SHOW_CONTENT, "[" SAYS("system", "\"s\"") ", " SAYS("system", "\"t\"") "]", "[system]s[system]t");
+  check_messages(SHOW_CONTENT "{# 'developer' #}", BOTH, "[system]s[user]u[developer]d\ne[system]t");
+}
+
+/* Numbers and the order of keys reach a template as Python reads them. */
+static void test_numbers_and_keys(void **state)
+{
+  static const char HI[] = "[{\"role\": \"user\", \"content\": \"hi\"}]";
+  (void)state;
+  check_rendering("{{ tools|tojson }}{{ big }} {{ documents[0].x }}", NULL,
+                  (rendering){HI, "[{\"z\": 18446744073709551615, \"a\": [1e400, NaN, 1.10, -0.0], \"m\": 1E5}]",
+                              "[{\"x\": 123456789012345678901234567890}]", "{\"big\": 1e400}"},
+                  YK_OK,
+                  "[{\"z\": 18446744073709551615, \"a\": [Infinity, NaN, 1.1, -0.0], \"m\": 100000.0}]"
+                  "inf 123456789012345678901234567890");
+}
+
+/* reasoning_effort decides about thinking unless the request does; the server's defaults come last. */
+static void test_arguments_of_templates(void **state)
+{
+  static const struct {
+    const char *defaults, *arguments, *effort, *expected;
+  } CASES[] = {
+      {NULL, NULL, NULL, "- -"},
+      {NULL, NULL, "high", "high True"},
+      {NULL, NULL, "none", "none False"},
+      {NULL, "{\"enable_thinking\": false}", "high", "high False"},
+      {"{\"enable_thinking\": false, \"reasoning_effort\": \"low\"}", NULL, NULL, "low False"},
+      {"{\"enable_thinking\": false, \"reasoning_effort\": \"low\"}", NULL, "high", "high True"},
+      {"{\"enable_thinking\": false}", "{\"enable_thinking\": true}", NULL, "- True"},
+  };
+  (void)state;
+  yk_tokenizer *tokenizer;
+  yk_chat_renderer *renderer;
+  yk_err err = YK_ERR_INIT;
+  assert_int_equal(create("{{ reasoning_effort|default('-') }} {{ enable_thinking|default('-') }}", NULL, &tokenizer,
+                          &renderer, &err),
+                   YK_OK);
+  yk_json_doc *messages = parse("[{\"role\": \"user\", \"content\": \"hi\"}]");
+  for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+    yk_json_doc *defaults = parse(CASES[i].defaults), *arguments = parse(CASES[i].arguments);
+    yk_chat_conversation conversation = {.messages = yk_json_root(messages),
+                                         .arguments = yk_json_root(arguments),
+                                         .default_arguments = yk_json_root(defaults),
+                                         .reasoning_effort = CASES[i].effort};
+    expect_prompt(renderer, &conversation, YK_OK, CASES[i].expected);
+    yk_json_free(defaults);
+    yk_json_free(arguments);
+  }
+  yk_json_free(messages);
+  yk_chat_renderer_free(renderer);
+  yk_tokenizer_free(tokenizer);
+}
+
 static void test_variables(void **state)
 {
   static const char HI[] = "[{\"role\": \"user\", \"content\": \"hi\"}]";
@@ -504,6 +696,13 @@ int main(void)
       cmocka_unit_test(test_tokens_of_classes),
       cmocka_unit_test(test_bad_files),
       cmocka_unit_test(test_content_lists),
+      cmocka_unit_test(test_content_that_is_not_there),
+      cmocka_unit_test(test_forms_of_content),
+      cmocka_unit_test(test_reasoning_and_names),
+      cmocka_unit_test(test_arguments_of_the_past),
+      cmocka_unit_test(test_developers),
+      cmocka_unit_test(test_numbers_and_keys),
+      cmocka_unit_test(test_arguments_of_templates),
       cmocka_unit_test(test_arguments_of_calls),
       cmocka_unit_test(test_variables),
       cmocka_unit_test(test_continued_messages),
