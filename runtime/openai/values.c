@@ -1,5 +1,7 @@
 #include "openai/values.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 
 yk_status yk_value_read_i32(const char *key, yk_json value, int32_t min, int32_t max, int32_t *out, yk_err *err)
@@ -13,8 +15,9 @@ yk_status yk_value_read_i32(const char *key, yk_json value, int32_t min, int32_t
 yk_status yk_value_read_f32(const char *key, yk_json value, float *out, yk_err *err)
 {
   double number;
-  YK_TRY(yk_json_read_f64(value, NULL, key, -1e30, 1e30, &number, err));
-  *out = (float)number;
+  if (!yk_json_to_f64(value, &number)) return yk_json_wrong_type(NULL, key, "a number", value, err);
+  bool is_float = isnan(number) || fabs(number) <= FLT_MAX;
+  *out = is_float ? (float)number : number > 0 ? INFINITY : -INFINITY;
   return YK_OK;
 }
 

@@ -8,7 +8,7 @@
 /* Integers may be written 10.0, as some programs do. */
 yk_status yk_value_read_i32(const char *key, yk_json value, int32_t min, int32_t max, int32_t *out, yk_err *err);
 
-/* A number of ordinary size; what the engine takes is narrower and named by it. */
+/* Any number; beyond a float an infinity. The engine refuses those, NaN and others with the range that it takes. */
 yk_status yk_value_read_f32(const char *key, yk_json value, float *out, yk_err *err);
 
 /* yk_value_read_ids - an array of token ids into malloc'd memory, which replaces *out (freed). */

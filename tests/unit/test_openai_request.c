@@ -1,4 +1,5 @@
 /* Bodies of requests: what each field does, and what is refused, with the field's name. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,6 +67,20 @@ static void sampling(void **state)
   assert_true(!r.add_special_tokens && r.return_token_ids && r.names_token_ids && !r.echo && !r.stream);
   assert_true(s->include_stop && !s->skip_special_tokens);
   assert_int_equal(r.tools, YK_TOOLS_NONE);
+  yk_openai_request_free(&r);
+}
+
+/* The engine, which knows the ranges, refuses them. */
+static void numbers_beyond_floats(void **state)
+{
+  (void)state;
+  yk_openai_request r = openai_request(
+      YK_FORM_COMPLETION, "{'prompt': 'p', 'temperature': NaN, 'top_p': 1e300, 'min_p': -1e39, 'presence_penalty': "
+                          "-Infinity, 'repetition_penalty': 1e400, 'logit_bias': {'5': 1e999, '6': 3e38}}");
+  const yk_sampling *s = &r.sampling;
+  assert_true(isnan(s->temperature) && s->top_p == INFINITY && s->min_p == -INFINITY);
+  assert_true(s->presence_penalty == -INFINITY && s->repetition_penalty == INFINITY);
+  assert_true(s->biases[0].bias == INFINITY && s->biases[1].bias == 3e38f);
   yk_openai_request_free(&r);
 }
 
@@ -355,8 +370,6 @@ static void bodies_that_are_no_request(void **state)
   static const refusal rows[] = {
       {"", "", "body", YK_E_FORMAT},
       {"{'prompt': 'p'", "", "body: line 1 column", YK_E_FORMAT},
-      {"{'prompt': 'p', 'temperature': NaN}", "temperature", "found NaN", YK_E_FORMAT},
-      {"{'prompt': 'p', 'temperature': 1e999}", "temperature", "found 1e999", YK_E_FORMAT},
       {"{'prompt': 'p', }", "", "body: line 1 column 17: expected a key", YK_E_FORMAT},
       {"{'prompt': '\xFF'}", "", "0xff", YK_E_FORMAT},
       {"[]", "", "expected an object, found array", YK_E_FORMAT},
@@ -385,7 +398,6 @@ static void values_out_of_range_or_of_another_type(void **state)
       {P "'max_tokens': 2147483648}", "max_tokens", "-1 to 2147483647, found 2147483648", YK_E_FORMAT},
       {P "'max_tokens': -2}", "max_tokens", "found -2", YK_E_FORMAT},
       {P "'temperature': 'hot'}", "temperature", "a number, found string", YK_E_FORMAT},
-      {P "'temperature': 1e300}", "temperature", "-1e+30 to 1e+30, found 1e300", YK_E_FORMAT},
       {P "'n': 0}", "n", "1 to 128, found 0", YK_E_FORMAT},
       {P "'n': 129}", "n", "1 to 128, found 129", YK_E_FORMAT},
       {P "'n': true}", "n", "an integer, found true", YK_E_FORMAT},
@@ -570,6 +582,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(prompts),
                                      cmocka_unit_test(sampling),
+                                     cmocka_unit_test(numbers_beyond_floats),
                                      cmocka_unit_test(defaults_and_nulls),
                                      cmocka_unit_test(streams),
                                      cmocka_unit_test(echo),
