@@ -117,7 +117,7 @@ static yk_status find_given(const char *chat_template, yk_template_source *out, 
   out->builtin = yk_builtin_form_find(chat_template + strlen(BUILTIN));
   if (out->builtin) return YK_OK;
   return yk_err_set(err, YK_E_INVAL,
-                    "chat template: expected a file or one of " YK_BUILTIN_FORM_NAMES ", found \"%.60s\"",
+                    "expected a file or one of " YK_BUILTIN_FORM_NAMES ", found \"%.60s\"",
                     chat_template);
 }
 

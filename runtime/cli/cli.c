@@ -72,6 +72,17 @@ static void take_model(const yk_command *command, yk_arguments *arguments)
   arguments->n_operands--;
 }
 
+static void refuse_operand(const yk_command *command, const char *operand, yk_err *err)
+{
+  if (command->instead)
+    yk_err_set(err, YK_E_INVAL, "unexpected argument \"%.80s\"; %s", operand, command->instead);
+  else if (command->model && command->model->name)
+    yk_err_set(err, YK_E_INVAL, "unexpected argument \"%.80s\"; the model is \"%.80s\" already", operand,
+               command->model->name);
+  else
+    yk_err_set(err, YK_E_INVAL, "unexpected argument \"%.80s\"", operand);
+}
+
 /* One line, where --log-level lets it through. */
 static void tell_passed_over(const yk_command *command, const yk_arguments *arguments)
 {
@@ -93,8 +104,7 @@ bool yk_cli_begin(const yk_command *command, int argc, char **argv, yk_arguments
   yk_options_parse(command, argc, argv, arguments, &err);
   if (err.code == YK_OK && !arguments->help) take_model(command, arguments);
   if (err.code == YK_OK && !arguments->help && arguments->n_operands && !command->takes_operands)
-    yk_err_set(&err, YK_E_INVAL, "unexpected argument \"%.80s\"%s%s", arguments->operands[0],
-               command->instead ? "; " : "", command->instead ? command->instead : "");
+    refuse_operand(command, arguments->operands[0], &err);
   if (err.code != YK_OK) {
     *exit_code = yk_cli_usage_error(command, &err);
     return false;

@@ -36,11 +36,24 @@ static const char examples[] = "  yoke serve Qwen3-8B-AWQ --tp 2\n"
                                "  curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\\n"
                                "       -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 32}'\n";
 
+/* "null" is the origin of a page from a file. */
+static bool is_origin(const char *text)
+{
+  const char *host = strstr(text, "://");
+  if (!host) return strcmp(text, "*") == 0 || strcmp(text, "null") == 0;
+  return host > text && host[3] && !strpbrk(host + 3, "/?# ");
+}
+
 static yk_status add_origin(void *user, const char *text, yk_err *err)
 {
   serve_options *options = user;
   if (options->server.n_origins == MAX_ORIGINS)
-    return yk_err_set(err, YK_E_INVAL, "--cors-origin: expected at most %d of them", MAX_ORIGINS);
+    return yk_err_set(err, YK_E_INVAL, "expected at most %d of them", MAX_ORIGINS);
+  if (!is_origin(text))
+    return yk_err_set(err, YK_E_INVAL,
+                      "expected an origin as browsers send it, scheme://host or scheme://host:port without a path, or "
+                      "*; found \"%.100s\"",
+                      text);
   options->origins[options->server.n_origins++] = text;
   return YK_OK;
 }
@@ -68,9 +81,9 @@ static yk_status add_allowed_host(void *user, const char *text, yk_err *err)
 {
   serve_options *options = user;
   if (options->server.n_allowed_hosts == MAX_ALLOWED_HOSTS)
-    return yk_err_set(err, YK_E_INVAL, "--allowed-host: expected at most %d of them", MAX_ALLOWED_HOSTS);
+    return yk_err_set(err, YK_E_INVAL, "expected at most %d of them", MAX_ALLOWED_HOSTS);
   if (!text[0] || strpbrk(text, "/ ") || (text[0] != '[' && strchr(text, ':')))
-    return yk_err_set(err, YK_E_INVAL, "--allowed-host: expected a name without scheme and port, found %.100s", text);
+    return yk_err_set(err, YK_E_INVAL, "expected a name without scheme and port, found \"%.100s\"", text);
   options->allowed_hosts[options->server.n_allowed_hosts++] = text;
   return YK_OK;
 }

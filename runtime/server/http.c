@@ -163,7 +163,7 @@ void yk_http_note_refused(void *user, const yk_request_guard *guard)
   if (!place || !place->is_probe)
     yk_http_metrics_add(&server->http_metrics, yk_route_number(place), guard->method, reply->http_status, 0);
   yk_log_write(server->log, YK_LOG_INFO, "refused %.10s %s with %d: %s", guard->method,
-               yk_route_handler(yk_route_number(place)), reply->http_status, reply->why);
+               place ? yk_route_handler(yk_route_number(place)) : "(no route)", reply->http_status, reply->why);
 }
 
 /* ---- What comes in ----------------------------------------------------------------------------------------------- */

@@ -25,7 +25,8 @@ static void log_failure(const yk_exchange *x)
   if (!reply->why[0] || (x->place && x->place->is_probe && reply->http_status == 503)) return;
   yk_log_write(x->server->log, !is_refused || reply->http_status >= 500 ? YK_LOG_WARN : YK_LOG_INFO,
                "%s %.10s %s with %d, request %s: %s", is_refused ? "refused" : "broke off", x->method,
-               yk_route_handler(yk_route_number(x->place)), reply->http_status, x->request_id, reply->why);
+               x->place ? yk_route_handler(yk_route_number(x->place)) : "(no route)", reply->http_status, x->request_id,
+               reply->why);
 }
 
 void yk_request_log_end(const yk_exchange *x, bool is_complete)

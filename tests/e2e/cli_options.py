@@ -92,7 +92,7 @@ class Refused(harness.Case):
             self.assert_error([command, "a text"], "a text: No such file or directory; ", hint)
             self.assert_usage_error([command, "-m", "x", "a text"], "unexpected argument \"a text\"; ", hint)
         self.assert_error(["plan", "directory"], "directory: No such file")
-        self.assert_usage_error(["plan", "-m", "x", "directory"], "directory")
+        self.assert_usage_error(["plan", "-m", "x", "directory"], 'unexpected argument "directory"; the model is "x"')
         self.assert_usage_error(["chat", "--system", "a"], "--model")
         self.assert_usage_error(["chat", "-m", "x", "--logprobs", "1"], "unknown option --logprobs")
 

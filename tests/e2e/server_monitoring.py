@@ -335,7 +335,7 @@ class Log(Case):
             expected.append((begins, more["says"]))
 
         expected = []
-        refused("GET", "/no%0Arefused%C2%85path", route="none", says="nothing at /no")
+        refused("GET", "/no%0Arefused%C2%85path", route="(no route)", says="nothing at /no")
         refused("PUT", COMPLETIONS, says="PUT is not allowed")
         refused("GET", "/v1/models/f", route="/v1/models/{model}", says='model "f" is not served')
         refused("POST", COMPLETIONS, {"prompt": "x"}, {}, says="Authorization")

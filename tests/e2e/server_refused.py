@@ -41,7 +41,8 @@ BAD_FIELDS = [
     ({"best_of": 4}, ["best_of"], "best_of"),
     ({"prompt": ["a"] * 100, "n": 100}, ["1024"], None),
     ({"temperature": -1}, ["temperature", "0 to 100"], "temperature"),
-    ({"temperature": 1e300}, ["temperature"], "temperature"),
+    ({"temperature": 1e300}, ["temperature", "0 to 100"], "temperature"),
+    ({"temperature": float("nan")}, ["temperature", "0 to 100"], "temperature"),
     ({"top_p": 0}, ["top_p"], "top_p"),
     ({"top_p": 1.5}, ["top_p"], "top_p"),
     ({"min_p": 2}, ["min_p"], "min_p"),
@@ -52,6 +53,7 @@ BAD_FIELDS = [
     ({"presence_penalty": -3}, ["presence_penalty"], "presence_penalty"),
     ({"logprobs": 100}, ["logprobs"], "logprobs"),
     ({"logit_bias": {"5": 200}}, ["logit_bias"], "logit_bias"),
+    ({"logit_bias": {"5": float("-inf")}}, ["logit_bias", "-100 to 100"], "logit_bias"),
     ({"logit_bias": {"100000": 1}}, ["logit_bias", "100000"], "logit_bias"),
     ({"logit_bias": {"five": 1}}, ["logit_bias"], "logit_bias"),
     ({"stop": [""]}, ["stop"], "stop"),
@@ -610,7 +612,10 @@ class Refused(Case):
                                   (["--max-waiting", "-1"], "--max-waiting"),
                                   (["--tool-call-parser", "x"], "--tool-call-parser", "hermes"),
                                   (["--request-timeout", "-1"], "--request-timeout"),
-                                  (["--max-body-bytes", "0"], "--max-body-bytes"), (["operand"], "operand")):
+                                  (["--max-body-bytes", "0"], "--max-body-bytes"), (["operand"], "operand"),
+                                  (["--cors-origin", "https://a.example/"], "--cors-origin", "without a path"),
+                                  (["--cors-origin", "a.example"], "--cors-origin", "scheme://host", '"a.example"'),
+                                  (["--allowed-host", "http://a"], "error: --allowed-host: expected a name")):
             self.assert_usage_error(["serve", "-m", harness.DEMO, *arguments], *parts)
         self.assert_usage_error(["serve"], "--model")
         help_text = subprocess.run([self.yoke, "serve", "--help"], capture_output=True, check=True).stdout.decode()
