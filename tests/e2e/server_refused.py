@@ -47,7 +47,6 @@ BAD_FIELDS = [
     ({"top_p": 1.5}, ["top_p"], "top_p"),
     ({"min_p": 2}, ["min_p"], "min_p"),
     ({"top_k": -2}, ["top_k"], "top_k"),
-    ({"top_k": -2}, ["top_k"], "top_k"),
     ({"repetition_penalty": 0}, ["repetition_penalty"], "repetition_penalty"),
     ({"frequency_penalty": 3}, ["frequency_penalty", "-2 to 2"], "frequency_penalty"),
     ({"presence_penalty": -3}, ["presence_penalty"], "presence_penalty"),
