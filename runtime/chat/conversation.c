@@ -335,9 +335,10 @@ static yk_json reasoning_of(yk_json message)
 
 static void append_reasoning(yk_strbuf *out, yk_json message, bool *is_first)
 {
-  static const char *const NAMES[] = {"reasoning", "reasoning_content"};
+  static const char *const NAMES[] = {"reasoning", "reasoning_content", "thinking"};
   yk_json reasoning = reasoning_of(message);
-  for (size_t i = 0; i < 2 && yk_json_is_given(reasoning); i++) {
+  size_t n = yk_json_is_given(yk_json_get(message, "thinking")) ? 2 : 3; /* a client's own stays */
+  for (size_t i = 0; i < n && yk_json_is_given(reasoning); i++) {
     append_key(out, NAMES[i], is_first);
     yk_json_append(out, reasoning, 0);
   }

@@ -55,7 +55,7 @@ yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err
 /* yk_conversation_append - append a conversation that has been checked as JSON: {"messages", "others": {"tools",
  *   "documents", "arguments"}}, the messages in the form that the template takes, as vLLM brings them there:
  *   - A member that is null is left out, as is a name that is no string and a list of no tool calls.
- *   - An assistant's reasoning stands under "reasoning" and "reasoning_content", whichever is given.
+ *   - An assistant's reasoning stands under "reasoning" and "reasoning_content", whichever is given, and "thinking".
  *   - Arguments of a tool call that are a string become the object in it. Those that hold no object, no JSON or nothing
  *     become an empty one: they are the past, and refusing them would end the conversation.
  *   - Where there is a developer and the template does not know the role, all that system and developer say becomes one

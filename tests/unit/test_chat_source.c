@@ -404,6 +404,10 @@ static void test_reasoning_and_names(void **state)
              "{% if m.reasoning is defined %}<{{ m.reasoning }} {{ m.reasoning_content }}>{% endif %}"
              "{% if m.refusal is defined %}!{% endif %}{{ m.content }}{% endfor %}",
              CASES);
+  static const char *const THOUGHTS[][2] = {{ANSWER("\"reasoning_content\": \"R\""), "R R R"},
+                                            {ANSWER("\"reasoning\": \"R\", \"thinking\": \"T\""), "R R T"},
+                                            {NULL, NULL}};
+  check_many("{% set m = messages[0] %}{{ m.reasoning }} {{ m.reasoning_content }} {{ m.thinking }}", THOUGHTS);
 }
 
 /* As vLLM's _postprocess_messages, and then Python, have them. */
