@@ -94,9 +94,7 @@ SYSTEM = [
 
 # Who may build jansson's trees, documents of our own. Text is read by runtime/base/json.h, nowhere by jansson.
 TREES = (
-    "runtime/base/json_tree.", "runtime/bench/", "runtime/study/", "runtime/cli/", "bench/", "tests/",
-    # Still to be moved to json.h:
-    "loader/", "runtime/convert/", "runtime/quantize/"
+    "runtime/base/json_tree.", "runtime/bench/", "runtime/study/", "runtime/cli/", "bench/", "tests/"
 )
 JSON_LOAD = re.compile(r"\bjson_load[a-z_]*\s*\(")
 
