@@ -19,9 +19,9 @@ void yk_passed_fields_destroy(yk_passed_fields *fields)
 /* Whether it is new; from here on it is not. */
 static bool remember(yk_passed_fields *fields, const char *name)
 {
+  if (fields->n == YK_PASSED_FIELDS) return false;
   for (int i = 0; i < fields->n; i++)
     if (strcmp(fields->names[i], name) == 0) return false;
-  if (fields->n == YK_PASSED_FIELDS) return false;
   memcpy(fields->names[fields->n++], name, strlen(name) + 1);
   return true;
 }

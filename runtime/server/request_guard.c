@@ -194,6 +194,12 @@ static void append_line(const request_line *line, yk_strbuf *out)
   yk_strbuf_append_fmt(out, " %s\r\n", line->version);
 }
 
+/* Nobody reads cookies, which libmicrohttpd would take apart: without an answer where its memory does not suffice. */
+static bool is_cookie(const char *header)
+{
+  return strncasecmp(header, "Cookie:", strlen("Cookie:")) == 0;
+}
+
 /* The whole head is there. */
 static void pass_head(yk_request_guard *guard, yk_strbuf *out)
 {
@@ -204,6 +210,7 @@ static void pass_head(yk_request_guard *guard, yk_strbuf *out)
   if (!parse_line(guard, next_line(&at), &line)) return;
   while ((header = next_line(&at))[0] && parse_header(guard, header, &value, &seen)) {
     bool is_host = line.authority && seen.value[HOST] == value;
+    if (is_cookie(header)) continue;
     yk_strbuf_append(&lines, header, strcspn(header, ":"));
     if (is_host)
       yk_strbuf_append_fmt(&lines, ": %.*s\r\n", (int)line.authority_bytes, line.authority);

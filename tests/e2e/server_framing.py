@@ -155,6 +155,8 @@ class Framing(Case):
         answer = raw(self.server, asks)
         self.assertTrue(answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\n"), answer)
         self.assertEqual(self.texts(answer), [expected])
+        cookies = raw(self.server, get(headers=b"Cookie: " + b"a=b; " * 5000 + b"\r\n" + end))
+        self.assertTrue(cookies.startswith(b"HTTP/1.1 200"), cookies)
         head = raw(self.server, b"HEAD /version HTTP/1.1\r\n" + HOST + end + b"\r\n")
         self.assertTrue(head.startswith(b"HTTP/1.1 200") and head.endswith(b"\r\n\r\n"), head)
 
