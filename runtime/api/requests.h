@@ -13,7 +13,7 @@ extern "C" {
 
 typedef struct yk_request yk_request;
 
-enum { YOKE_MAX_LOGPROBS = 20, YOKE_MAX_CACHE_SALT_BYTES = 1024 };
+enum { YOKE_MAX_LOGPROBS = 20, YOKE_MAX_LOGPROB_IDS = 128, YOKE_MAX_CACHE_SALT_BYTES = 1024 };
 
 typedef struct yk_token_ids {
   const int32_t *ids; /* [n_ids] */
@@ -31,6 +31,10 @@ typedef struct yk_sampling {
   size_t n_biases;
   const yk_token_ids *bad_words; /* [n_bad_words] sequences of ids that the output must not hold; copied by submit */
   size_t n_bad_words;
+  /* [n_logprob_ids] at most YOKE_MAX_LOGPROB_IDS: each output token comes with the log-probabilities of these ids in
+   * its place, beside n_logprobs; copied by submit. */
+  const int32_t *logprob_ids;
+  size_t n_logprob_ids;
   uint64_t seed;
   bool has_seed; /* false: drawn from the engine's seed and the request's number */
   /* >= 0. n samples of one prompt are n requests that differ in this: the prompt is computed once. */
@@ -103,6 +107,11 @@ typedef struct yk_output {
   int32_t n_top;
   int32_t top_ids[YOKE_MAX_LOGPROBS];
   float top_logprobs[YOKE_MAX_LOGPROBS];
+  /* [n_listed] of an output token: sampling.logprob_ids, as they were given, and the log-probability of each; valid
+   * until the next call on this request. */
+  const int32_t *listed_ids;
+  const float *listed_logprobs;
+  size_t n_listed;
   const char *text; /* whole UTF-8 characters, maybe empty; valid until the next call on this request */
   size_t text_bytes;
   /* [n_special] which bytes of the text are special tokens', in order; as long-lived as the text. A stop string that

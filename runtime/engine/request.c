@@ -7,13 +7,13 @@
 
 #include "base/wait.h"
 
-/* One queued token; n_top ids, n_top log-probabilities, text_bytes of text and special_bytes of yk_text_span follow it
- * in the queue. */
+/* One queued token; n_top ids, n_top log-probabilities, n_listed more, text_bytes of text and special_bytes of
+ * yk_text_span follow it in the queue. */
 typedef struct record {
   bool is_prompt;
   int32_t token_id;
   float logprob;
-  int32_t n_top;
+  int32_t n_top, n_listed;
   uint32_t text_bytes, special_bytes;
   int64_t time_ns; /* when it was put here */
 } record;
@@ -29,6 +29,9 @@ static void destroy(yk_request *request)
   free(request->early_biases);
   free(request->bad_words);
   free(request->bad_ids);
+  free(request->logprob_ids);
+  free(request->listed_logprobs);
+  free(request->text_logprobs);
   free(request->row_biases);
   yk_strbuf_free(&request->decoded);
   yk_strbuf_free(&request->piece);
@@ -98,6 +101,7 @@ static yk_status copy_sampling(yk_request *request, const yk_sampling *s, const 
   request->sampling.stop_strings = NULL;
   request->sampling.biases = NULL;
   request->sampling.bad_words = NULL;
+  request->sampling.logprob_ids = NULL;
   bool ok = copy_biases(request, s, end_ids, n_end_ids) && copy_bad_words(request, s);
   if (ok && n_end_ids > 0) {
     request->end_ids = malloc(n_end_ids * sizeof *end_ids);
@@ -148,6 +152,21 @@ yk_status yk_request_set_cache_salt(yk_request *request, const char *salt, size_
   return YK_OK;
 }
 
+yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sampling, float *row_logits,
+                                     int32_t vocab_size, yk_err *err)
+{
+  size_t n = sampling->n_logprob_ids;
+  request->logprob_ids = malloc(n * sizeof *request->logprob_ids);
+  request->listed_logprobs = malloc(n * sizeof *request->listed_logprobs);
+  request->text_logprobs = malloc(n * sizeof *request->text_logprobs);
+  if (!request->logprob_ids || !request->listed_logprobs || !request->text_logprobs)
+    return yk_err_set(err, YK_E_NOMEM, "logprob_token_ids: no memory for %zu", n);
+  request->row_logits = row_logits;
+  request->vocab_size = vocab_size;
+  memcpy(request->logprob_ids, sampling->logprob_ids, n * sizeof *request->logprob_ids);
+  return YK_OK;
+}
+
 /* Called with the mutex held, which it releases. */
 static void release(yk_request *request)
 {
@@ -181,10 +200,15 @@ static bool has_lost_text(const yk_request *request)
 static void enqueue(yk_request *request, const yk_sampled *result, bool is_prompt, bool announces, int64_t now_ns)
 {
   yk_strbuf *queue = &request->queue;
+  /* Where ids are listed the row reports its best logit unasked. */
+  int32_t n_asked = is_prompt ? request->sampling.n_prompt_logprobs : request->sampling.n_logprobs;
+  int32_t n_top = result->n_top < n_asked ? result->n_top : n_asked < 0 ? 0 : n_asked;
+  int32_t n_listed = is_prompt ? 0 : (int32_t)request->sampling.n_logprob_ids;
   record r = {is_prompt,
               result->token_id,
               result->logprob,
-              result->n_top,
+              n_top,
+              n_listed,
               (uint32_t)request->piece.length,
               (uint32_t)request->piece_special.length,
               now_ns};
@@ -195,13 +219,24 @@ static void enqueue(yk_request *request, const yk_sampled *result, bool is_promp
   }
   size_t length_before = queue->length;
   yk_strbuf_append(queue, &r, sizeof r);
-  yk_strbuf_append(queue, result->top_ids, (size_t)result->n_top * sizeof result->top_ids[0]);
-  yk_strbuf_append(queue, result->top_logprobs, (size_t)result->n_top * sizeof result->top_logprobs[0]);
+  yk_strbuf_append(queue, result->top_ids, (size_t)n_top * sizeof result->top_ids[0]);
+  yk_strbuf_append(queue, result->top_logprobs, (size_t)n_top * sizeof result->top_logprobs[0]);
+  yk_strbuf_append(queue, request->listed_logprobs, (size_t)n_listed * sizeof *request->listed_logprobs);
   yk_strbuf_append(queue, request->piece.data, request->piece.length);
   yk_strbuf_append(queue, request->piece_special.data, request->piece_special.length);
   if (queue->failed) queue->length = length_before;
   request->lost_output |= queue->failed || has_lost_text(request);
   if (was_empty && announces && !queue->failed) announce(request);
+}
+
+/* The best logit is the anchor: its log-probability is never far below zero, so that rounding it loses nothing. */
+void yk_request_list_logprobs(yk_request *request, const yk_sampled *result)
+{
+  const float *logits = yk_request_row_logits(request);
+  for (size_t i = 0; i < request->sampling.n_logprob_ids; i++) {
+    double below_best = (double)logits[request->logprob_ids[i]] - (double)logits[result->top_ids[0]];
+    request->listed_logprobs[i] = (float)(below_best + (double)result->top_logprobs[0]);
+  }
 }
 
 void yk_request_push_prompt_token(yk_request *request, const yk_sampled *result)
@@ -366,6 +401,10 @@ static void read_token(yk_request *request, yk_output *output)
   output->time_ns = r.time_ns;
   take(request, output->top_ids, (size_t)r.n_top * sizeof output->top_ids[0]);
   take(request, output->top_logprobs, (size_t)r.n_top * sizeof output->top_logprobs[0]);
+  take(request, request->text_logprobs, (size_t)r.n_listed * sizeof *request->text_logprobs);
+  output->listed_ids = request->logprob_ids;
+  output->listed_logprobs = request->text_logprobs;
+  output->n_listed = (size_t)r.n_listed;
   set_text(request, output, take(request, NULL, r.text_bytes), r.text_bytes);
   set_special(request, output, take(request, NULL, r.special_bytes), r.special_bytes);
 }

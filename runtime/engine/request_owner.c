@@ -53,7 +53,7 @@ static void describe_draw(const yk_sequence *seq, yk_sample_row *row)
                          .seed = s->seed,
                          .stream = (uint32_t)s->sample_index,
                          .position = (uint32_t)n_output,
-                         .n_top_logprobs = s->n_logprobs > 0 ? s->n_logprobs : 0,
+                         .n_top_logprobs = s->n_logprobs > 0 ? s->n_logprobs : s->n_logprob_ids > 0,
                          .want_logprob = s->n_logprobs >= 0,
                          .is_forced = false,
                          .forced_id = 0,
@@ -64,7 +64,7 @@ static void describe_draw(const yk_sequence *seq, yk_sample_row *row)
                          .penalty_slot = seq->slot,
                          .biases = early ? request->early_biases : request->biases,
                          .n_biases = early ? request->n_early_biases : request->n_biases,
-                         .logits_out = NULL};
+                         .logits_out = yk_request_row_logits(request)};
   if (request->n_bad_words) ban_bad_words(request, row);
 }
 
@@ -113,6 +113,7 @@ static yk_finish_reason append_token(yk_engine *e, yk_request *request, const yk
 {
   yk_sequence *seq = &request->seq;
   seq->tokens[seq->n_tokens++] = result->token_id;
+  yk_request_list_logprobs(request, result);
   bool is_end = yk_ids_contain(request->end_ids, request->n_end_ids, result->token_id);
   bool is_full = seq->n_tokens == seq->capacity;
   if (!is_end && !is_full && !request->stops) {

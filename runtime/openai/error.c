@@ -51,6 +51,7 @@ static const struct {
     {"number of stop strings", "stop", NULL},
     {"number of logit_bias entries", "logit_bias", NULL},
     {"number of bad_words", "bad_words", NULL},
+    {"number of logprob_token_ids", "logprob_token_ids", NULL},
 };
 
 enum { N_ENGINE_NAMES = sizeof engine_names / sizeof engine_names[0] };
@@ -70,7 +71,8 @@ static const char *const shared_names[] = {"prompt",
                                            "frequency_penalty",
                                            "presence_penalty",
                                            "truncate_prompt_tokens",
-                                           "bad_words"};
+                                           "bad_words",
+                                           "logprob_token_ids"};
 
 /* Index into engine_names; N_ENGINE_NAMES for none. */
 static size_t find_engine_name(const char *message)

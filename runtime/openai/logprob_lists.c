@@ -50,6 +50,18 @@ static yk_status look_at(yk_token_walk *walk, const yk_output *output, const tok
   return yk_token_walk_other(walk, out->id, &out->text, &out->n_bytes, err);
 }
 
+/* The i-th of the ids that the request lists, in the place of the token that came last. Where it is that token, or was
+ * listed before, is_new is false and nothing else is set. */
+static yk_status look_at_listed(yk_token_walk *walk, const yk_output *output, const token *last, size_t i, token *out,
+                                bool *is_new, yk_err *err)
+{
+  *is_new = output->listed_ids[i] != last->id;
+  for (size_t j = 0; j < i; j++) *is_new &= output->listed_ids[j] != output->listed_ids[i];
+  if (!*is_new) return YK_OK;
+  *out = (token){.id = output->listed_ids[i], .logprob = output->listed_logprobs[i]};
+  return yk_token_walk_other(walk, out->id, &out->text, &out->n_bytes, err);
+}
+
 /* ---- Completions ------------------------------------------------------------------------------------------------- */
 
 /* The text of the token, and where it begins. */
@@ -64,9 +76,11 @@ static void add_text(yk_logprob_lists *lists, const token *t)
   lists->n_characters += count_characters(t->text, t->n_bytes);
 }
 
+enum { MAX_KEYS = YOKE_MAX_LOGPROBS + YOKE_MAX_LOGPROB_IDS + 1 };
+
 /* The keys of an object that is being written. */
 typedef struct key_set {
-  size_t n, begin[YOKE_MAX_LOGPROBS + 1], end[YOKE_MAX_LOGPROBS + 1];
+  size_t n, begin[MAX_KEYS], end[MAX_KEYS];
 } key_set;
 
 static bool has_key(const key_set *keys, const char *json, size_t begin, size_t end)
@@ -104,8 +118,10 @@ static int32_t least(int32_t a, int32_t b)
 yk_status yk_logprob_lists_add(yk_logprob_lists *lists, yk_token_walk *walk, const yk_output *output, int32_t n_most,
                                yk_err *err)
 {
-  key_set keys = {0};
+  key_set keys;
   token last, top;
+  bool is_new;
+  keys.n = 0;
   YK_TRY(walk_to(walk, output, &last, err));
   add_text(lists, &last);
   yk_json_append_real(&lists->logprobs, (double)output->logprob);
@@ -115,6 +131,10 @@ yk_status yk_logprob_lists_add(yk_logprob_lists *lists, yk_token_walk *walk, con
     add_top(lists, &keys, &top);
   }
   add_top(lists, &keys, &last);
+  for (size_t i = 0; i < output->n_listed; i++) {
+    YK_TRY(look_at_listed(walk, output, &last, i, &top, &is_new, err));
+    if (is_new) add_top(lists, &keys, &top);
+  }
   yk_strbuf_append(&lists->tops, "}", 1);
   return YK_OK;
 }
@@ -163,6 +183,27 @@ static void open_entry(yk_logprob_lists *lists, const token *t)
   yk_strbuf_append_str(out, "]");
 }
 
+static void add_entry(yk_logprob_lists *lists, bool is_first, const token *t)
+{
+  if (!is_first) yk_strbuf_append(&lists->tokens, ",", 1);
+  open_entry(lists, t);
+  yk_strbuf_append(&lists->tokens, "}", 1);
+}
+
+/* The token itself in front of them, as in vLLM. */
+static yk_status add_listed_chat(yk_logprob_lists *lists, yk_token_walk *walk, const yk_output *output,
+                                 const token *last, yk_err *err)
+{
+  token other;
+  bool is_new;
+  if (output->n_listed > 0) add_entry(lists, output->n_top == 0, last);
+  for (size_t i = 0; i < output->n_listed; i++) {
+    YK_TRY(look_at_listed(walk, output, last, i, &other, &is_new, err));
+    if (is_new) add_entry(lists, false, &other);
+  }
+  return YK_OK;
+}
+
 yk_status yk_logprob_lists_add_chat(yk_logprob_lists *lists, yk_token_walk *walk, const yk_output *output, yk_err *err)
 {
   yk_strbuf *out = &lists->tokens;
@@ -172,11 +213,10 @@ yk_status yk_logprob_lists_add_chat(yk_logprob_lists *lists, yk_token_walk *walk
   open_entry(lists, &last);
   yk_strbuf_append_str(out, ",\"top_logprobs\":[");
   for (int32_t i = 0; i < output->n_top; i++) {
-    if (i) yk_strbuf_append(out, ",", 1);
     YK_TRY(look_at(walk, output, &last, i, &top, err));
-    open_entry(lists, &top);
-    yk_strbuf_append(out, "}", 1);
+    add_entry(lists, i == 0, &top);
   }
+  YK_TRY(add_listed_chat(lists, walk, output, &last, err));
   yk_strbuf_append_str(out, "]}");
   return YK_OK;
 }

@@ -108,6 +108,7 @@ typedef struct yk_openai_request {
   int32_t *stop_ids;
   const char **stop_strings;
   yk_logit_bias *biases;
+  int32_t *logprob_ids;
   yk_token_ids *bad_words; /* twice as many as "bad_words" has; ids from yk_openai_request_tokenize on, malloc'd */
 } yk_openai_request;
 
@@ -144,7 +145,7 @@ static inline size_t yk_openai_request_choices(const yk_openai_request *request)
 /* yk_openai_request_options_of - what the engine is asked for choice 0 .. yk_openai_request_choices - 1: ids and
  *   sampling, borrowed from the request; the other members as yk_request_options_init leaves them. The prompts' ids
  *   must be there. context_tokens: yk_engine_info.max_model_tokens. A body's max_tokens of no more than that becomes
- *   what the prompt leaves of it, where that is less. */
+ *   what the prompt leaves of it, where that is less. With logprob_token_ids no best tokens are asked for. */
 void yk_openai_request_options_of(const yk_openai_request *request, size_t choice, int32_t context_tokens,
                                   yk_request_options *out);
 

@@ -21,6 +21,7 @@ typedef enum field_kind {
   FIELD_STOP,
   FIELD_BAD_WORDS,
   FIELD_STOP_IDS,
+  FIELD_LOGPROB_IDS,
   FIELD_BIAS,
   FIELD_PROMPT,
   FIELD_SAMPLES,
@@ -141,7 +142,7 @@ static const field fields[] = {
     {"bad_words", FIELD_BAD_WORDS, BOTH, 0},
     {"allowed_token_ids", FIELD_OFF, BOTH, 0},
     {"truncate_prompt_tokens", FIELD_TRUNCATE, BOTH, 0},
-    {"logprob_token_ids", FIELD_OFF, BOTH, 0},
+    {"logprob_token_ids", FIELD_LOGPROB_IDS, BOTH, 0},
     {"thinking_token_budget", FIELD_OFF, BOTH, 0},
     {"repetition_detection", FIELD_OFF, BOTH, 0},
     {"cache_salt", FIELD_SALT, BOTH, 0},
@@ -276,6 +277,7 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   case FIELD_BAD_WORDS: return yk_request_read_bad_words(request, value, err);
   case FIELD_STOP: return yk_request_read_stop(request, value, err);
   case FIELD_STOP_IDS: return yk_request_read_stop_ids(request, value, err);
+  case FIELD_LOGPROB_IDS: return yk_request_read_logprob_ids(request, value, err);
   case FIELD_BIAS: return yk_request_read_biases(request, value, err);
   case FIELD_PROMPT: return yk_request_read_prompts(request, value, err);
   case FIELD_SAMPLES: return yk_value_read_i32(f->name, value, 1, YK_OPENAI_MAX_SAMPLES, &request->n_samples, err);

@@ -129,6 +129,14 @@ yk_status yk_request_read_stop_ids(yk_openai_request *request, yk_json value, yk
   return YK_OK;
 }
 
+yk_status yk_request_read_logprob_ids(yk_openai_request *request, yk_json value, yk_err *err)
+{
+  yk_sampling *s = &request->sampling;
+  YK_TRY(yk_value_read_ids("logprob_token_ids", value, &request->logprob_ids, &s->n_logprob_ids, err));
+  s->logprob_ids = request->logprob_ids;
+  return YK_OK;
+}
+
 yk_status yk_request_read_biases(yk_openai_request *request, yk_json value, yk_err *err)
 {
   if (!yk_json_is(value, YK_JSON_OBJECT))

@@ -19,6 +19,8 @@ yk_status yk_request_encode_bad_words(yk_openai_request *request, const yk_engin
 
 yk_status yk_request_read_stop_ids(yk_openai_request *request, yk_json value, yk_err *err);
 
+yk_status yk_request_read_logprob_ids(yk_openai_request *request, yk_json value, yk_err *err);
+
 /* {"50256": -100, ...} */
 yk_status yk_request_read_biases(yk_openai_request *request, yk_json value, yk_err *err);
 

@@ -85,6 +85,15 @@ static yk_status finish_chat(yk_openai_request *request, const yk_openai_default
   return yk_chat_check_endings(&request->chat, err);
 }
 
+/* As in vLLM: they take the place of the best ones, and come only where log-probabilities do. */
+static yk_status check_logprob_ids(yk_openai_request *request, yk_err *err)
+{
+  yk_request_take_up(request, "logprob_token_ids");
+  if (request->sampling.n_logprob_ids == 0 || request->sampling.n_logprobs >= 0) return YK_OK;
+  return yk_err_set(err, YK_E_INVAL, "logprob_token_ids: expected \"logprobs\"%s beside it",
+                    request->form == YK_FORM_CHAT ? ": true" : "");
+}
+
 /* What echo asks of the engine: the prompt's log-probabilities too, and without max_tokens there is nothing else. */
 static void apply_echo(yk_openai_request *request)
 {
@@ -105,6 +114,7 @@ static yk_status finish(yk_openai_request *request, const yk_openai_defaults *de
   }
   YK_TRY(check_choices(request, err));
   if (request->form != YK_FORM_PLAIN) YK_TRY(read_stream_options(request, err));
+  YK_TRY(check_logprob_ids(request, err));
   apply_echo(request);
   yk_request_take_up(request, "prompt_logprobs");
   if (request->stream && request->n_prompt_logprobs >= 0)
@@ -164,6 +174,7 @@ void yk_openai_request_free(yk_openai_request *request)
   free(request->prompts);
   free(request->stop_ids);
   free(request->stop_strings);
+  free(request->logprob_ids);
   free(request->biases);
   for (size_t i = 0; request->bad_words && i < request->sampling.n_bad_words; i++)
     free((void *)(uintptr_t)request->bad_words[i].ids);
@@ -235,6 +246,7 @@ void yk_openai_request_options_of(const yk_openai_request *request, size_t choic
   out->cache_salt = request->cache_salt;
   out->cache_salt_bytes = request->cache_salt_bytes;
   out->sampling.sample_index = (int32_t)(choice % (size_t)request->n_samples);
+  if (out->sampling.n_logprob_ids > 0) out->sampling.n_logprobs = 0;
   if (!is_bounded_by_context(request, context_tokens)) return;
   int64_t left_tokens = (int64_t)context_tokens - (int64_t)prompt->n_ids;
   out->sampling.max_tokens = (int32_t)yk_min_i64(request->sampling.max_tokens, yk_max_i64(left_tokens, 1));

@@ -113,6 +113,15 @@ class Results(Base):
         self.assertEqual(list(choice), ["index", "text", "logprobs", "finish_reason", "stop_reason"])
         self.assertIsNone(choice["logprobs"])
 
+    def test_openai_logprobs_of_listed_ids(self):
+        keys = {"prompt": "the", "max_tokens": 3, "logprobs": 1, "return_tokens_as_token_ids": True}
+        good, bad = self.batch([openai("a", logprob_token_ids=[5, 6], **keys),
+                                openai("b", logprob_token_ids=[5, 10**6], **keys)], model=self.text_model, expect=1)
+        found = good["response"]["body"]["choices"][0]["logprobs"]
+        for name, tops in zip(found["tokens"], found["top_logprobs"], strict=True):
+            self.assertEqual(set(tops), {name, "token_id:5", "token_id:6"})
+        self.assertIn("logprob_token_ids", json.dumps(bad))
+
     @unittest.skipUnless(harness.ON_CPU, "compares bits of two requests")
     def test_openai_logprobs(self):
         line = openai("a", prompt="the", max_tokens=40, logprobs=2, temperature=0, ignore_eos=True,

@@ -180,6 +180,38 @@ class Routes(Case):
         for tops, name in list(zip(named["logprobs"]["top_logprobs"], names, strict=True))[1:]:
             self.assertIn(name, tops)
 
+    def test_log_probabilities_of_listed_ids(self):
+        server = self.serve("--chat-template", "builtin:chatml")
+        body = {"prompt": "Mia has a", "temperature": 0, "max_tokens": 3, "return_tokens_as_token_ids": True}
+        best = server.post(COMPLETIONS, {**body, "logprobs": 5}).value["choices"][0]["logprobs"]
+        ids = [int(name.split(":")[1]) for name in best["top_logprobs"][0]]
+        listed = {"logprobs": 2, "logprob_token_ids": [*ids, 7, 7]}
+        found = server.post(COMPLETIONS, {**body, **listed, "n": 2}).value["choices"]
+        for choice in found:
+            self.assertEqual(choice["logprobs"]["token_logprobs"], best["token_logprobs"])
+            first = choice["logprobs"]["top_logprobs"][0]
+            self.assertEqual(set(first), {*best["top_logprobs"][0], "token_id:7"})
+            for name, logprob in best["top_logprobs"][0].items():
+                self.assertAlmostEqual(first[name], logprob, delta=1e-5)
+            for name, tops in zip(choice["logprobs"]["tokens"], choice["logprobs"]["top_logprobs"], strict=True):
+                self.assertEqual(set(tops), {name, *first})
+        events = self.stream(server, COMPLETIONS, {**body, **listed})
+        streamed = [tops for event in events for choice in event["choices"]
+                    for tops in (choice["logprobs"] or {}).get("top_logprobs", [])]
+        self.assertEqual(streamed, found[0]["logprobs"]["top_logprobs"])
+        chat = {"messages": [{"role": "user", "content": "17+25="}], "max_tokens": 2, "temperature": 0,
+                "logprobs": True, "top_logprobs": 3, "return_tokens_as_token_ids": True}
+        natural = server.post(CHAT, chat).value["choices"][0]["logprobs"]["content"]
+        chosen = int(natural[0]["token"].split(":")[1])
+        asked = {**chat, "logprob_token_ids": [7, chosen, 9, 7]}
+        content = server.post(CHAT, asked).value["choices"][0]["logprobs"]["content"]
+        self.assertEqual([top["token"] for top in content[0]["top_logprobs"]],
+                         [natural[0]["token"], "token_id:7", "token_id:9"])
+        self.assertEqual(content[0]["top_logprobs"][0]["logprob"], natural[0]["logprob"])
+        parts = [part for event in self.stream(server, CHAT, asked) for choice in event["choices"]
+                 for part in (choice["logprobs"] or {}).get("content", [])]
+        self.assertEqual(parts, content)
+
     def test_chats(self):
         server = self.serve("--chat-template", "builtin:chatml")
         body = {"messages": [{"role": "user", "content": "17+25="}], "temperature": 0, "max_completion_tokens": 12}

@@ -96,6 +96,87 @@ static void logits_are_those_of_requests(void **state)
   }
 }
 
+enum { N_DRAWN = 10, N_SAMPLES = 3, N_LISTED = 4 };
+
+/* Reads a request to its end: every token comes with the log-probabilities that the raw logits of its place give. */
+static void check_listed(yk_engine *engine, yk_request *request, const int32_t *prompt, const yk_sampling *sampling)
+{
+  static float logits[VOCAB];
+  yk_held_sequence *sequence = create(engine);
+  yk_output output;
+  int n = 0;
+  append(sequence, prompt, N, YK_LOGITS_LAST, logits);
+  for (; yk_request_next(request, -1, &output, NULL) == YK_OK && output.has_token; n++) {
+    float expected[N_LISTED], chosen = log_softmax(logits, output.token_id);
+    for (int i = 0; i < N_LISTED; i++) expected[i] = log_softmax(logits, sampling->logprob_ids[i]);
+    assert_int_equal(output.n_listed, N_LISTED);
+    assert_memory_equal(output.listed_ids, sampling->logprob_ids, sizeof expected);
+    assert_close_numbers(output.listed_logprobs, expected, N_LISTED);
+    assert_int_equal(output.n_top, sampling->n_logprobs > 0 ? sampling->n_logprobs : 0);
+    if (sampling->n_logprobs >= 0) assert_close_numbers(&output.logprob, &chosen, 1);
+    append(sequence, &output.token_id, 1, YK_LOGITS_LAST, logits);
+  }
+  assert_int_equal(n, N_DRAWN);
+  assert_int_equal(output.n_listed, 0);
+  yk_request_free(request);
+  yk_held_sequence_free(sequence);
+}
+
+/* Samples that are drawn with biases and penalties, beside a request that lists nothing. */
+static void check_listed_samples(yk_engine *engine)
+{
+  static const yk_logit_bias biases[] = {{3, 2}, {7, -50}};
+  static const int32_t listed[N_LISTED] = {VOCAB - 1, 3, 7, 3};
+  static answer plain, beside;
+  int32_t ids[N];
+  fixture_prompt(9, VOCAB, ids, N);
+  yk_request_options greedy = fixture_request(engine, ids, N, N_DRAWN), options = greedy;
+  fixture_answer(engine, &greedy, &plain);
+  options.sampling.temperature = 1;
+  options.sampling.frequency_penalty = 2;
+  options.sampling.biases = biases;
+  options.sampling.n_biases = 2;
+  options.sampling.logprob_ids = listed;
+  options.sampling.n_logprob_ids = N_LISTED;
+  yk_request *requests[N_SAMPLES], *other = fixture_submit(engine, &greedy);
+  for (int i = 0; i < N_SAMPLES; i++) {
+    options.sampling.sample_index = i;
+    options.sampling.n_logprobs = i - 1;
+    requests[i] = fixture_submit(engine, &options);
+  }
+  for (int i = 0; i < N_SAMPLES; i++) {
+    options.sampling.n_logprobs = i - 1;
+    check_listed(engine, requests[i], ids, &options.sampling);
+  }
+  fixture_read(other, &beside);
+  assert_same_answer(&beside, &plain);
+}
+
+static void listed_ids_have_the_log_probabilities_of_the_logits(void **state)
+{
+  (void)state;
+  int32_t ids[YOKE_MAX_LOGPROB_IDS + 1] = {0};
+  for (int n_ranks = 1; n_ranks <= 2 && n_ranks <= fixture_most_ranks(); n_ranks++) {
+    yk_engine_options options = fixture_options("qwen3", n_ranks);
+    yk_engine *engine = fixture_open(&options);
+    check_listed_samples(engine);
+    yk_request_options request = fixture_request(engine, ids, N, 1);
+    yk_request *refused;
+    yk_err err = YK_ERR_INIT;
+    request.sampling.logprob_ids = ids;
+    request.sampling.n_logprob_ids = YOKE_MAX_LOGPROB_IDS + 1;
+    assert_int_equal(yk_engine_submit(engine, &request, &refused, &err), YK_E_INVAL);
+    assert_string_equal(err.message, "number of logprob_token_ids: expected 0 to 128, found 129");
+    yk_err_clear(&err);
+    ids[1] = VOCAB;
+    request.sampling.n_logprob_ids = 2;
+    assert_int_equal(yk_engine_submit(engine, &request, &refused, &err), YK_E_INVAL);
+    assert_string_equal(err.message, "logprob_token_ids: token id 200 at index 1 is outside the vocabulary (0 to 199)");
+    ids[1] = 0;
+    fixture_close(engine);
+  }
+}
+
 static void going_back_and_branching_change_nothing(void **state)
 {
   (void)state;
@@ -208,10 +289,12 @@ static void bad_calls_are_refused_and_leave_the_sequence_alone(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(logits_are_those_of_requests), cmocka_unit_test(going_back_and_branching_change_nothing),
-      cmocka_unit_test(small_steps_back_change_nothing), cmocka_unit_test(lost_blocks_are_computed_again),
-      cmocka_unit_test(bad_calls_are_refused_and_leave_the_sequence_alone)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(logits_are_those_of_requests),
+                                     cmocka_unit_test(listed_ids_have_the_log_probabilities_of_the_logits),
+                                     cmocka_unit_test(going_back_and_branching_change_nothing),
+                                     cmocka_unit_test(small_steps_back_change_nothing),
+                                     cmocka_unit_test(lost_blocks_are_computed_again),
+                                     cmocka_unit_test(bad_calls_are_refused_and_leave_the_sequence_alone)};
   int status = fixture_gate();
   return status ? status : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -430,10 +430,10 @@ static void values_out_of_range_or_of_another_type(void **state)
 static void what_is_not_done_is_refused_by_name(void **state)
 {
   (void)state;
-  static const char *const both[] = {"guided_json",       "guided_regex",          "guided_choice",
-                                     "guided_grammar",    "structural_tag",        "structured_outputs",
-                                     "logits_processors", "use_beam_search",       "allowed_token_ids",
-                                     "logprob_token_ids", "thinking_token_budget", "repetition_detection"};
+  static const char *const both[] = {"guided_json",           "guided_regex",        "guided_choice",
+                                     "guided_grammar",        "structural_tag",      "structured_outputs",
+                                     "logits_processors",     "use_beam_search",     "allowed_token_ids",
+                                     "thinking_token_budget", "repetition_detection"};
   static const char *const completion[] = {"suffix", "prompt_embeds"};
   static const char *const of_chat[] = {"functions",          "function_call", "audio",
                                         "web_search_options", "chat_template", "echo"};
@@ -465,6 +465,9 @@ static void what_is_not_done_is_refused_by_name(void **state)
       {P "'truncate_prompt_tokens': -2}", "truncate_prompt_tokens", "found -2", YK_E_FORMAT},
       {P "'bad_words': 'x'}", "bad_words", "an array of texts", YK_E_FORMAT},
       {P "'bad_words': ['x', 5]}", "bad_words", "an array of texts", YK_E_FORMAT},
+      {P "'logprob_token_ids': [5]}", "logprob_token_ids", "\"logprobs\" beside it", YK_E_INVAL},
+      {P "'logprobs': 1, 'logprob_token_ids': 5}", "logprob_token_ids", "an array of token ids", YK_E_FORMAT},
+      {P "'logprobs': 1, 'logprob_token_ids': [-1]}", "logprob_token_ids", "found -1", YK_E_FORMAT},
       {P "'bad_words': ['  ']}", "bad_words", "more than spaces", YK_E_INVAL},
       {P "'priority': 1}", "priority", "expected 0", YK_E_UNSUPPORTED},
       {P "'stream_interval': 0}", "stream_interval", "found 0", YK_E_FORMAT},
