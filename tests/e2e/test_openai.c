@@ -92,7 +92,7 @@ static void bad_requests_are_refused_by_name(void **state)
       {"{'prompt': [5], 'logprobs': 21}", "logprobs", "-1 to 20, found 21"},
       {"{'prompt': [5], 'prompt_logprobs': 21}", "prompt_logprobs", "-1 to 20, found 21"},
       {"{'prompt': [5], 'temperature': -1}", "temperature", "0 to 100, found -1"},
-      {"{'prompt': [5], 'temperature': NaN}", "temperature", "NaN"},
+      {"{'prompt': [5], 'temperature': NaN}", "temperature", "0 to 100, found nan"},
       {"{'prompt': [5], 'top_p': 0}", "top_p", "more than 0 and at most 1, found 0"},
       {"{'prompt': [5], 'top_p': 1.5}", "top_p", "more than 0 and at most 1"},
       {"{'prompt': [5], 'top_k': -2}", "top_k", "-1 to 2147483647, found -2"},
