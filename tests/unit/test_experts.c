@@ -93,7 +93,7 @@ static void bad_values_are_refused(void **state)
       {qwen3, "{'moe_intermediate_size': 0}", "moe_intermediate_size|found 0", YK_E_FORMAT},
       {qwen3, "{'decoder_sparse_step': 0}", "decoder_sparse_step|found 0", YK_E_FORMAT},
       {qwen3, "{'mlp_only_layers': 3}", "mlp_only_layers|array", YK_E_FORMAT},
-      {qwen3, "{'mlp_only_layers': [1, -1]}", "mlp_only_layers[1]|negative", YK_E_FORMAT},
+      {qwen3, "{'mlp_only_layers': [1, -1]}", "mlp_only_layers[1]|from 0 on", YK_E_FORMAT},
       {qwen3, "{'mlp_only_layers': ['a']}", "mlp_only_layers[0]|string", YK_E_FORMAT},
       {qwen2, "{'shared_expert_intermediate_size': '-'}", "shared_expert_intermediate_size|missing", YK_E_FORMAT},
       {mixtral, "{'num_local_experts': 0}", "num_local_experts|found 0", YK_E_FORMAT},

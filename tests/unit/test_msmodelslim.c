@@ -88,7 +88,6 @@ static void bad_descriptions(void **state)
   } cases[] = {
       {"[]", YK_E_FORMAT, "quant_model_description.json|expected an object, found array"},
       {"{'a.weight': 'W8A16'", YK_E_FORMAT, "quant_model_description.json|line 1"},
-      {"{'a.weight': 'W8A16', 'a.weight': 'FLOAT'}", YK_E_FORMAT, "duplicate"},
       {"{'a.weight': 'W4A16'}", YK_E_UNSUPPORTED, "a.weight: \"W4A16\"|supported: FLOAT, W8A16, W8A8, W8A8S"},
       {"{'a.weight': 'W8A8_MIX'}", YK_E_UNSUPPORTED, "a.weight: \"W8A8_MIX\""},
       {"{'k_proj.kv_cache_scale': 'C8'}", YK_E_UNSUPPORTED, "k_proj.kv_cache_scale: \"C8\""},
