@@ -66,9 +66,10 @@ stage() {
     configure asan
     build asan
     # Left out: every code point, in functions that other tests call too; streams, which the thread sanitizer watches;
-    # "yoke bench", which runs the engine's code that the server's tests run; the demo model's numbers.
+    # "yoke bench", which runs the engine's code that the server's tests run; the demo model's numbers; the page, whose
+    # own code runs in a browser.
     scripts/progress.py ctest "Testing asan" ctest --preset asan -j "$jobs" \
-      -E 'unicode_golden|server_streams|cli_bench|e2e\.demo'
+      -E 'unicode_golden|server_streams|cli_bench|e2e\.demo|e2e\.page'
     ;;
   tsan)
     configure tsan
