@@ -395,8 +395,11 @@ yk_status yk_chat_encode(yk_chat_renderer *renderer, const yk_chat_conversation 
   *n_ids = 0;
   YK_TRY(yk_chat_render(renderer, conversation, &prompt, err));
   yk_status status =
-      yk_tokenizer_encode_bounded(renderer->tokenizer, prompt.text, prompt.n_bytes, &prompt.plain,
-                                  conversation->add_special_tokens, conversation->max_ids, ids, n_ids, err);
+      conversation->last_ids
+          ? yk_tokenizer_encode_last(renderer->tokenizer, prompt.text, prompt.n_bytes, &prompt.plain,
+                                     conversation->add_special_tokens, conversation->last_ids, ids, n_ids, err)
+          : yk_tokenizer_encode_bounded(renderer->tokenizer, prompt.text, prompt.n_bytes, &prompt.plain,
+                                        conversation->add_special_tokens, conversation->max_ids, ids, n_ids, err);
   yk_chat_prompt_free(&prompt);
   return status;
 }

@@ -32,6 +32,7 @@ typedef struct yk_chat_conversation {
   bool add_special_tokens; /* to the ids: what the tokenizer adds to every text, beside what the template has */
   int64_t deadline_ns;     /* of yk_clock_now_ns, for rendering, if before the renderer's own; 0: none */
   size_t max_ids;          /* ids are given up where there are clearly more (text/encode_bounded.h); 0: any number */
+  size_t last_ids;         /* only so many ids, from the end, are wanted, in place of max_ids; 0: all */
 } yk_chat_conversation;
 
 /* In which form a template reads "content". */

@@ -20,6 +20,14 @@ static yk_status need_tokenizer(const yk_engine *engine, yk_err *err)
   return yk_err_set(err, YK_E_UNSUPPORTED, "text: %s; give token ids", engine->no_tokenizer);
 }
 
+static yk_status check_text(const yk_engine *engine, const char *text, size_t n_bytes, yk_err *err)
+{
+  YK_TRY(need_tokenizer(engine, err));
+  if (n_bytes > INT32_MAX)
+    return yk_err_set(err, YK_E_INVAL, "text: expected at most %d bytes, found %zu", INT32_MAX, n_bytes);
+  return yk_check_array("text", text, n_bytes, err);
+}
+
 yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
                              int32_t **ids, size_t *n_ids, yk_err *err)
 {
@@ -31,12 +39,19 @@ yk_status yk_engine_tokenize_bounded(const yk_engine *engine, const char *text, 
 {
   *ids = NULL;
   *n_ids = 0;
-  YK_TRY(need_tokenizer(engine, err));
-  if (n_bytes > INT32_MAX)
-    return yk_err_set(err, YK_E_INVAL, "text: expected at most %d bytes, found %zu", INT32_MAX, n_bytes);
-  YK_TRY(yk_check_array("text", text, n_bytes, err));
+  YK_TRY(check_text(engine, text, n_bytes, err));
   return yk_tokenizer_encode_bounded(engine->tokenizer, text, n_bytes, NULL, add_special_tokens, max_ids, ids, n_ids,
                                      err);
+}
+
+yk_status yk_engine_tokenize_last(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
+                                  size_t n_last, int32_t **ids, size_t *n_ids, yk_err *err)
+{
+  *ids = NULL;
+  *n_ids = 0;
+  YK_TRY(check_text(engine, text, n_bytes, err));
+  YK_TRY(yk_check_i64("last ids of a text", (int64_t)n_last, 1, INT32_MAX, err));
+  return yk_tokenizer_encode_last(engine->tokenizer, text, n_bytes, NULL, add_special_tokens, n_last, ids, n_ids, err);
 }
 
 yk_status yk_text_stream_create(const yk_engine *engine, bool skip_special_tokens, yk_text_stream **out, yk_err *err)

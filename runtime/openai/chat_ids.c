@@ -15,7 +15,8 @@ yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *a
                                              .continue_final_message = asked->continue_final_message,
                                              .add_special_tokens = asked->add_special_tokens,
                                              .deadline_ns = asked->deadline_ns,
-                                             .max_ids = asked->max_ids};
+                                             .max_ids = asked->max_ids,
+                                             .last_ids = asked->last_ids};
   yk_err why = YK_ERR_INIT;
   *n_ids = 0;
   yk_status status = yk_chat_encode(renderer, &conversation, ids, n_ids, &why);

@@ -75,6 +75,7 @@ typedef struct yk_openai_chat {
   bool parallel_tool_calls;     /* default true; false: only the first call is told */
   int64_t deadline_ns;          /* of yk_clock_now_ns, for rendering; 0: none but the renderer's */
   size_t max_ids;               /* the context: clearly more tokens are refused early; 0: any number */
+  size_t last_ids;              /* tokens that are kept, from the end, in place of max_ids; 0: all */
 } yk_openai_chat;
 
 typedef struct yk_openai_request {
@@ -132,9 +133,14 @@ yk_status yk_openai_request_drop_body(yk_openai_request *request, yk_err *err);
  *   proportional to the text. Errors: those of yk_engine_tokenize. */
 yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine *engine, yk_err *err);
 
-/* yk_openai_request_truncate - the ids of prompts are there: keep what truncate_prompt_tokens asks for of each, -1 as
- *   many as fit beside max_tokens, where that was given, else beside one token. Errors: YK_E_INVAL for more than
- *   context_tokens. */
+/* yk_openai_request_kept_ids - how many ids of each prompt truncate_prompt_tokens keeps, from its end: -1 as many as fit
+ *   beside max_tokens, where that was given, else beside one token. *out is 0 where all are kept.
+ *   Errors: YK_E_INVAL for more than context_tokens. */
+yk_status yk_openai_request_kept_ids(const yk_openai_request *request, int32_t context_tokens, size_t *out,
+                                     yk_err *err);
+
+/* yk_openai_request_truncate - the ids of prompts are there: keep those that yk_openai_request_kept_ids says.
+ *   Errors: its. */
 yk_status yk_openai_request_truncate(yk_openai_request *request, int32_t context_tokens, yk_err *err);
 
 static inline size_t yk_openai_request_choices(const yk_openai_request *request)

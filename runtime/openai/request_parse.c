@@ -201,30 +201,41 @@ yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine
 {
   yk_engine_info info;
   yk_engine_get_info(engine, &info);
-  size_t max_ids = request->truncate_tokens ? 0 : (size_t)info.max_model_tokens;
+  size_t n_kept;
+  YK_TRY(yk_openai_request_kept_ids(request, info.max_model_tokens, &n_kept, err));
   for (size_t i = 0; i < request->n_prompts; i++) {
     yk_openai_prompt *prompt = &request->prompts[i];
     if (!prompt->text || prompt->ids) continue;
-    yk_status status = yk_engine_tokenize_bounded(engine, prompt->text, prompt->n_bytes, request->add_special_tokens,
-                                                  max_ids, &prompt->ids, &prompt->n_ids, err);
+    yk_status status =
+        n_kept ? yk_engine_tokenize_last(engine, prompt->text, prompt->n_bytes, request->add_special_tokens, n_kept,
+                                         &prompt->ids, &prompt->n_ids, err)
+               : yk_engine_tokenize_bounded(engine, prompt->text, prompt->n_bytes, request->add_special_tokens,
+                                            (size_t)info.max_model_tokens, &prompt->ids, &prompt->n_ids, err);
     if (status != YK_OK && request->n_prompts > 1) yk_err_prefix(err, "prompt %zu", i);
     if (status != YK_OK) return status;
   }
   return request->bad_words ? yk_request_encode_bad_words(request, engine, err) : YK_OK;
 }
 
-yk_status yk_openai_request_truncate(yk_openai_request *request, int32_t context_tokens, yk_err *err)
+yk_status yk_openai_request_kept_ids(const yk_openai_request *request, int32_t context_tokens, size_t *out, yk_err *err)
 {
   int32_t n_kept = request->truncate_tokens, max_tokens = request->has_max_tokens ? request->sampling.max_tokens : 1;
-  if (n_kept == 0) return YK_OK;
   if (n_kept > context_tokens)
     return yk_err_set(err, YK_E_INVAL, "truncate_prompt_tokens: expected at most %d, found %d", context_tokens, n_kept);
   if (n_kept < 0) n_kept = (int32_t)yk_max_i64(context_tokens - (max_tokens < 1 ? 1 : max_tokens), 1);
-  for (size_t i = 0; i < request->n_prompts; i++) {
+  *out = (size_t)n_kept;
+  return YK_OK;
+}
+
+yk_status yk_openai_request_truncate(yk_openai_request *request, int32_t context_tokens, yk_err *err)
+{
+  size_t n_kept;
+  YK_TRY(yk_openai_request_kept_ids(request, context_tokens, &n_kept, err));
+  for (size_t i = 0; i < request->n_prompts && n_kept; i++) {
     yk_openai_prompt *prompt = &request->prompts[i];
-    if (prompt->n_ids <= (size_t)n_kept) continue;
-    memmove(prompt->ids, prompt->ids + prompt->n_ids - (size_t)n_kept, (size_t)n_kept * sizeof *prompt->ids);
-    prompt->n_ids = (size_t)n_kept;
+    if (prompt->n_ids <= n_kept) continue;
+    memmove(prompt->ids, prompt->ids + prompt->n_ids - n_kept, n_kept * sizeof *prompt->ids);
+    prompt->n_ids = n_kept;
   }
   return YK_OK;
 }

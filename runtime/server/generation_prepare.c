@@ -135,11 +135,12 @@ static void prepare(yk_exchange *x, yk_openai_form form)
   yk_engine_get_info(x->engine, &info);
   bool is_admitted = false;
   if (parse(x, form, &err) == YK_OK) is_admitted = admit(x, &info);
-  g->request.chat.max_ids = g->request.truncate_tokens ? 0 : (size_t)info.max_model_tokens;
+  g->request.chat.max_ids = (size_t)info.max_model_tokens;
   g->request.chat.deadline_ns = yk_exchange_deadline_ns(x);
   if (is_admitted && atomic_load(&x->is_given_up)) yk_err_set(&err, YK_E_CANCELLED, "given up");
-  if (is_admitted && err.code == YK_OK && find_ids(x, &err) == YK_OK &&
-      yk_openai_request_truncate(&g->request, info.max_model_tokens, &err) == YK_OK)
+  if (is_admitted && err.code == YK_OK &&
+      yk_openai_request_kept_ids(&g->request, info.max_model_tokens, &g->request.chat.last_ids, &err) == YK_OK &&
+      find_ids(x, &err) == YK_OK && yk_openai_request_truncate(&g->request, info.max_model_tokens, &err) == YK_OK)
     submit_all(x, info.max_model_tokens, &err);
   if (err.code != YK_OK) yk_reply_failure(&x->reply, &err, g->request.param);
   if (x->reply.http_status) drop(x);

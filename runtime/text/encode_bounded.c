@@ -1,9 +1,15 @@
 #include "text/encode_bounded.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "text/ids.h"
 
 /* What a token of an ordinary text takes, and more: a text within this many bytes a token is encoded at once. */
 enum { TOKEN_BYTES = 8 };
+
+/* Encodings of ends that are compared: more of them notice groups of digits and of repeated characters. */
+enum { N_ENDS = 4, MARGIN_IDS = 64 };
 
 /* The beginning of a text has at most so many tokens more than the text: those of an added token that was cut, of the
  * last piece, which the pattern might have cut otherwise, and of characters that are composed with what follows. */
@@ -63,4 +69,77 @@ yk_status yk_tokenizer_encode_bounded(const yk_tokenizer *tokenizer, const char 
                       max_ids, n_bytes, max_ids);
   }
   return yk_tokenizer_encode_partly_plain(tokenizer, text, n_bytes, plain, add_special_tokens, ids, n_ids, err);
+}
+
+/* The spans behind the first n_bytes, counted from there. items is the caller's to free. */
+static yk_status spans_behind(const yk_spans *plain, size_t n_bytes, yk_spans *out, yk_err *err)
+{
+  *out = (yk_spans){0};
+  for (size_t i = 0; i < plain->n; i++) {
+    yk_span span = plain->items[i];
+    if (span.end <= n_bytes) continue;
+    if (!yk_spans_append(out, span.begin > n_bytes ? span.begin - n_bytes : 0, span.end - n_bytes))
+      return yk_err_set(err, YK_E_NOMEM, "no memory for %zu plain parts of a text", plain->n);
+  }
+  return YK_OK;
+}
+
+static yk_status encode_behind(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes, size_t begin,
+                               const yk_spans *plain, bool add_special_tokens, yk_ids *ids, yk_err *err)
+{
+  yk_spans behind;
+  yk_status status = spans_behind(plain, begin, &behind, err);
+  if (status == YK_OK)
+    status = yk_tokenizer_encode_partly_plain(tokenizer, text + begin, n_bytes - begin, &behind, add_special_tokens,
+                                              &ids->data, &ids->n, err);
+  free(behind.items);
+  return status;
+}
+
+/* The ids of the end from begin on, where the ends from the characters behind it have the same n_same last ones; else
+ * *ids stays empty. */
+static yk_status agree(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes, size_t begin,
+                       const yk_spans *plain, bool add_special_tokens, size_t n_same, yk_ids *ids, yk_err *err)
+{
+  yk_ids first = {0};
+  yk_status status = encode_behind(tokenizer, text, n_bytes, begin, plain, add_special_tokens, &first, err);
+  bool is_same = status == YK_OK && first.n >= n_same;
+  for (int i = 1; i < N_ENDS && is_same; i++) {
+    yk_ids other = {0};
+    begin++;
+    while (((unsigned char)text[begin] & 0xC0) == 0x80) begin++;
+    status = encode_behind(tokenizer, text, n_bytes, begin, plain, add_special_tokens, &other, err);
+    is_same =
+        status == YK_OK && other.n >= n_same &&
+        memcmp(first.data + (first.n - n_same), other.data + (other.n - n_same), n_same * sizeof *first.data) == 0;
+    free(other.data);
+  }
+  if (is_same)
+    *ids = first;
+  else
+    free(first.data);
+  return status;
+}
+
+yk_status yk_tokenizer_encode_last(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                                   const yk_spans *plain, bool add_special_tokens, size_t n_last, int32_t **ids,
+                                   size_t *n_ids, yk_err *err)
+{
+  const yk_spans none = {0};
+  yk_ids found = {0};
+  if (!plain) plain = &none;
+  *ids = NULL;
+  *n_ids = 0;
+  size_t n_same = n_last + MARGIN_IDS;
+  for (size_t length = TOKEN_BYTES * n_same; !found.data && length < n_bytes / (2 * N_ENDS); length *= 4)
+    YK_TRY(agree(tokenizer, text, n_bytes, cut_at(text, n_bytes - length), plain, add_special_tokens, n_same, &found,
+                 err));
+  if (!found.data) YK_TRY(encode_behind(tokenizer, text, n_bytes, 0, plain, add_special_tokens, &found, err));
+  if (found.n > n_last) {
+    memmove(found.data, found.data + (found.n - n_last), n_last * sizeof *found.data);
+    found.n = n_last;
+  }
+  *ids = found.data;
+  *n_ids = found.n;
+  return YK_OK;
 }

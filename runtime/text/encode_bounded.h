@@ -1,7 +1,8 @@
-/* encode_bounded.h - ids of a text, given up early where there are far more of them than a context takes.
+/* encode_bounded.h - ids of a text in time that grows with the ids that are wanted rather than with the text.
  *
  * Tokenising 8 MiB takes seconds. The beginning of a text, encoded alone, has about the ids that the text begins with:
- * so beginnings of doubling length are encoded until one has clearly too many. */
+ * so beginnings of doubling length are encoded until one has clearly too many. The end of a text, encoded alone, has
+ * the ids that the text ends with, unless they depend on where the encoding began. */
 #ifndef YK_TEXT_ENCODE_BOUNDED_H
 #define YK_TEXT_ENCODE_BOUNDED_H
 
@@ -15,5 +16,15 @@
 yk_status yk_tokenizer_encode_bounded(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes,
                                       const yk_spans *plain, bool add_special_tokens, size_t max_ids, int32_t **ids,
                                       size_t *n_ids, yk_err *err);
+
+/* yk_tokenizer_encode_last - the last n_last (at least 1) of the ids of yk_tokenizer_encode_partly_plain, or all where
+ *   there are no more; plain may be NULL.
+ *   Ends of the text are encoded from several neighbouring characters on. Where their last ids agree, with a margin,
+ *   the encodings have met in front of these ids, so the ids depend on no beginning. Else the whole text is encoded:
+ *   one run of digits or of one letter, whose grouping depends on its first character.
+ *   Errors: those of that function, found in what was encoded. */
+yk_status yk_tokenizer_encode_last(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                                   const yk_spans *plain, bool add_special_tokens, size_t n_last, int32_t **ids,
+                                   size_t *n_ids, yk_err *err);
 
 #endif

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+import time
 import unittest
 
 import harness
@@ -357,6 +358,17 @@ class Routes(Case):
         fits = server.post(COMPLETIONS, {"prompt": "x " * 3000, "truncate_prompt_tokens": -1, "max_tokens": 5}).value
         self.assertEqual(fits["usage"], {"prompt_tokens": 1019, "completion_tokens": fits["usage"]["completion_tokens"],
                                          "total_tokens": fits["usage"]["total_tokens"]})
+        long = "Tom and Mia has a box. " * ((2 << 20) // 23)
+        began = time.monotonic()
+        cut = server.post(COMPLETIONS, {"prompt": long, "truncate_prompt_tokens": 3, **keys}).value
+        chat = server.post(CHAT, {"messages": [{"role": "user", "content": long}], "truncate_prompt_tokens": 9,
+                                  "max_tokens": 1}).value
+        cut_s, began = time.monotonic() - began, time.monotonic()
+        server.post("/tokenize", {"prompt": long})
+        self.assertLess(cut_s, time.monotonic() - began)  # tokenising all of one takes several times as long
+        self.assertEqual((cut["usage"]["prompt_tokens"], chat["usage"]["prompt_tokens"]), (3, 9))
+        same = server.post(COMPLETIONS, {"prompt": ids_of(long[-230:])[-3:], **keys}).value
+        self.assertEqual(cut["choices"][0]["text"], same["choices"][0]["text"])
         refused = server.post(COMPLETIONS, {"prompt": "x", "truncate_prompt_tokens": 1025})
         self.assert_refused(refused, 400, "1024", param="truncate_prompt_tokens")
 

@@ -123,8 +123,88 @@ static void too_long(void **state)
   yk_tokenizer_free(tokenizer);
 }
 
+static const char *const all_names[] = {"added",
+                                        "added_prepend",
+                                        "deepseek_llm",
+                                        "deepseek_v3",
+                                        "gpt2",
+                                        "llama2",
+                                        "llama3",
+                                        "metaspace_first",
+                                        "metaspace_always",
+                                        "nfkc",
+                                        "partial_bytes",
+                                        "metaspace_never",
+                                        "metaspace_pieces",
+                                        "o200k",
+                                        "qwen3",
+                                        "splits",
+                                        "whitespace",
+                                        "partial_bytes_fused"};
+
+static void check_last(const yk_tokenizer *tokenizer, const yk_strbuf *text, const yk_spans *plain)
+{
+  int32_t *all, *last;
+  size_t n_all, n_found;
+  yk_err err = YK_ERR_INIT;
+  yk_status status =
+      yk_tokenizer_encode_partly_plain(tokenizer, text->data, text->length, plain, true, &all, &n_all, &err);
+  for (size_t n_last = 1; n_last < 4000; n_last = 8 * n_last + 1) {
+    assert_int_equal(
+        yk_tokenizer_encode_last(tokenizer, text->data, text->length, plain, true, n_last, &last, &n_found, &err),
+        status);
+    if (status != YK_OK) continue;
+    assert_int_equal(n_found, n_last < n_all ? n_last : n_all);
+    if (n_found) assert_memory_equal(last, all + (n_all - n_found), n_found * sizeof *all);
+    free(last);
+  }
+  if (status == YK_OK) free(all);
+}
+
+/* The last ids are those of the whole text, in mixed texts and in runs whose grouping depends on their first
+ * character. */
+static void last(void **state)
+{
+  (void)state;
+  uint32_t random = 11;
+  for (size_t i = 0; i < sizeof all_names / sizeof *all_names; i++) {
+    yk_tokenizer *tokenizer = load(all_names[i]);
+    for (size_t k = 0; k < 24; k++) {
+      yk_strbuf text = k < 16 ? (yk_strbuf)YK_STRBUF_INIT : make_text(&random, 40000);
+      while (text.length < 15000 + k) yk_strbuf_append_str(&text, parts[k]);
+      size_t middle = text.length / 2 + 1;
+      while (((unsigned char)text.data[middle] & 0xC0) == 0x80) middle++;
+      yk_span spans[2] = {{0, middle}, {middle, text.length}};
+      yk_spans plain = {.items = spans, .n = k % 3};
+      check_last(tokenizer, &text, &plain);
+      yk_strbuf_free(&text);
+    }
+    yk_tokenizer_free(tokenizer);
+  }
+}
+
+static void last_of_long(void **state)
+{
+  (void)state;
+  yk_tokenizer *tokenizer = load("qwen3");
+  yk_strbuf text = YK_STRBUF_INIT;
+  yk_err err = YK_ERR_INIT;
+  int32_t *ids;
+  size_t n_ids;
+  while (text.length < 32 << 20) yk_strbuf_append_str(&text, "some words, and 17 numbers\n");
+  int64_t began_ns = yk_clock_now_ns();
+  assert_int_equal(yk_tokenizer_encode_last(tokenizer, text.data, text.length, NULL, true, 1000, &ids, &n_ids, &err),
+                   YK_OK);
+  assert_true(yk_clock_seconds_since(began_ns) < 2); /* all of it takes ten times as long */
+  assert_int_equal(n_ids, 1000);
+  free(ids);
+  yk_strbuf_free(&text);
+  yk_tokenizer_free(tokenizer);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(fits), cmocka_unit_test(too_long)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(fits), cmocka_unit_test(too_long), cmocka_unit_test(last),
+                                     cmocka_unit_test(last_of_long)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
