@@ -262,7 +262,7 @@ static yk_status untie(char **text, yk_err *err)
   free(*text);
   YK_TRY(status);
   yk_strbuf_append_str(&changes, "{\"tie_word_embeddings\": false}");
-  status = yk_json_edit_by_text(name, yk_json_root(config), &changes, NULL, &edited, err);
+  status = yk_json_edit(name, yk_json_root(config), &changes, NULL, &edited, err);
   yk_json_free(config);
   YK_TRY(status);
   *text = yk_json_to_text(yk_json_root(edited));

@@ -3,29 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
-#include "base/strbuf.h"
-
-/* An object that is being written, of members of others. */
-typedef struct writer {
-  yk_strbuf text;
-  bool has_members;
-} writer;
-
-static void begin_member(writer *out, const char *key)
-{
-  yk_strbuf_append_fmt(&out->text, "%s\"%s\": ", out->has_members ? ", " : "", key);
-  out->has_members = true;
-}
-
-static void append_member(writer *out, yk_json key, yk_json value)
-{
-  if (out->has_members) yk_strbuf_append_str(&out->text, ", ");
-  yk_json_append(&out->text, key, 0);
-  yk_strbuf_append_str(&out->text, ": ");
-  yk_json_append(&out->text, value, 0);
-  out->has_members = true;
-}
+#include "loader/json_edit.h"
 
 static yk_status parse_object(const char *name, const char *text, size_t n_bytes, yk_status if_other, yk_json_doc **out,
                               yk_err *err)
@@ -44,32 +22,30 @@ static bool has(yk_json object, const char *key)
   return yk_json_kind_of(yk_json_get(object, key)) != YK_JSON_ABSENT;
 }
 
-/* rope_parameters of the file under the older names, as far as the changes leave anything of it. */
-static void append_older_rope(writer *out, yk_json parameters, yk_json changes)
+/* Writes rope_parameters of the file under the older names, as far as the changes leave anything of it. */
+static void append_older_rope(yk_strbuf *out, yk_json parameters, yk_json changes)
 {
   yk_json theta = yk_json_get(parameters, "rope_theta");
   if (!has(changes, "rope_theta") && theta.doc) {
-    begin_member(out, "rope_theta");
-    yk_json_append(&out->text, theta, 0);
+    yk_json_begin_member(out, "rope_theta");
+    yk_json_append(out, theta, 0);
   }
   if (has(changes, "rope_scaling")) return;
-  begin_member(out, "rope_scaling");
-  writer inner = {.text = out->text};
-  yk_strbuf_append_str(&inner.text, "{");
+  yk_json_begin_member(out, "rope_scaling");
+  yk_strbuf_append_str(out, "{");
   YK_JSON_EACH_KEY(key, parameters)
   {
-    if (!yk_json_equals(key, "rope_theta")) append_member(&inner, key, yk_json_member(key));
+    if (!yk_json_equals(key, "rope_theta")) yk_json_append_member(out, key, yk_json_member(key));
   }
-  yk_strbuf_append_str(&inner.text, "}");
-  out->text = inner.text;
+  yk_strbuf_append_str(out, "}");
 }
 
-/* Members of root, those of changes in their place, and then those that root lacks. keeps: which of root's count. */
-static void merge(writer *out, yk_json root, yk_json changes, bool (*keeps)(const char *key))
+/* Writes root's members that changes does not name, then those of changes. keeps: which of root's count; NULL: all. */
+static void merge(yk_strbuf *out, yk_json root, yk_json changes, bool (*keeps)(const char *key))
 {
   bool has_newer = has(changes, "rope_parameters"),
        has_older = has(changes, "rope_scaling") || has(changes, "rope_theta");
-  yk_strbuf_append_str(&out->text, "{");
+  yk_strbuf_append_str(out, "{");
   YK_JSON_EACH_KEY(key, root)
   {
     const char *name = yk_json_string(key);
@@ -80,22 +56,25 @@ static void merge(writer *out, yk_json root, yk_json changes, bool (*keeps)(cons
     if (has_older && !has_newer && strcmp(name, "rope_parameters") == 0 && yk_json_is(value, YK_JSON_OBJECT))
       append_older_rope(out, value, changes);
     else
-      append_member(out, key, value);
+      yk_json_append_member(out, key, value);
   }
-  YK_JSON_EACH_KEY(key, changes) append_member(out, key, yk_json_member(key));
+  YK_JSON_EACH_KEY(key, changes)
+  {
+    yk_json_append_member(out, key, yk_json_member(key));
+  }
 }
 
 /* Ends the object, which takes the place of *text. */
-static yk_status replace(writer *out, const char *name, char **text, size_t *n_bytes, yk_err *err)
+static yk_status replace(yk_strbuf *out, const char *name, char **text, size_t *n_bytes, yk_err *err)
 {
-  yk_strbuf_append_str(&out->text, "}");
-  if (out->text.failed) {
-    yk_strbuf_free(&out->text);
+  yk_strbuf_append_str(out, "}");
+  if (out->failed) {
+    yk_strbuf_free(out);
     return yk_err_set(err, YK_E_NOMEM, "%s: no memory", name);
   }
   free(*text);
-  *text = out->text.data;
-  *n_bytes = out->text.length;
+  *text = out->data;
+  *n_bytes = out->length;
   return YK_OK;
 }
 
@@ -104,7 +83,7 @@ static yk_status parse_changes(const char *name, const char *text, yk_json_doc *
   *out = NULL;
   if (!text) return YK_OK;
   yk_status status = parse_object(name, text, strlen(text), YK_E_INVAL, out, err);
-  if (status == YK_E_FORMAT && err) err->code = status = YK_E_INVAL; /* what the caller wrote, and no file */
+  if (status == YK_E_FORMAT && err) err->code = status = YK_E_INVAL; /* the caller's text, not a file's */
   return status;
 }
 
@@ -112,7 +91,7 @@ yk_status yk_config_changes_apply_config(const yk_config_changes *changes, char 
 {
   static const char name[] = "config.json";
   yk_json_doc *root, *overrides;
-  writer out = {0};
+  yk_strbuf out = YK_STRBUF_INIT;
   YK_TRY(parse_changes("hf_overrides", changes->config, &overrides, err));
   if (!overrides) return YK_OK;
   yk_status status = parse_object(name, *text, *n_bytes, YK_E_FORMAT, &root, err);
@@ -140,7 +119,7 @@ yk_status yk_config_changes_apply_generation(const yk_config_changes *changes, c
 {
   static const char name[] = "generation_config.json";
   yk_json_doc *root = NULL, *overrides;
-  writer out = {0};
+  yk_strbuf out = YK_STRBUF_INIT;
   YK_TRY(parse_changes("override_generation_config", changes->generation, &overrides, err));
   if (!overrides && !(changes->has_plain_sampling && *text)) return YK_OK;
   yk_status status = *text ? parse_object(name, *text, *n_bytes, YK_E_FORMAT, &root, err) : YK_OK;

@@ -69,8 +69,7 @@ yk_status yk_kuiper_config_text(const yk_kuiper *file, const char *dir, char **t
   append_quantization(&changes, header);
   if (header->shared_classifier) yk_strbuf_append_str(&changes, ", \"tie_word_embeddings\": true");
   yk_strbuf_append_str(&changes, "}");
-  yk_status status =
-      yk_json_edit_by_text(config_name, yk_json_root(config), &changes, "compression_config", &edited, err);
+  yk_status status = yk_json_edit(config_name, yk_json_root(config), &changes, "compression_config", &edited, err);
   yk_json_free(config);
   YK_TRY(status);
   *text = yk_json_to_text(yk_json_root(edited));

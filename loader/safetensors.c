@@ -35,7 +35,7 @@ const char *yk_tensor_dtype_name(yk_tensor_dtype dtype)
   return dtypes[dtype].name;
 }
 
-static yk_status is_cut_short(const char *file, uint64_t found, uint64_t needed, yk_err *err)
+static yk_status refuse_cut_short(const char *file, uint64_t found, uint64_t needed, yk_err *err)
 {
   return yk_err_set(err, YK_E_FORMAT, "%s: cut short: is %" PRIu64 " bytes, needs %" PRIu64 ": download it again", file,
                     found, needed);
@@ -174,7 +174,7 @@ static yk_status check_layout(const char *file, entry *entries, size_t n, uint64
                         n_bytes, e->end - e->begin);
     position = e->end;
   }
-  if (position > data_bytes) return is_cut_short(file, data_begin + data_bytes, data_begin + position, err);
+  if (position > data_bytes) return refuse_cut_short(file, data_begin + data_bytes, data_begin + position, err);
   if (position < data_bytes)
     return yk_err_set(err, YK_E_FORMAT, "%s: expected %" PRIu64 " bytes of tensor data, found %" PRIu64, file, position,
                       data_bytes);
@@ -207,7 +207,7 @@ static yk_status read_table(const char *file, yk_json header, const uint8_t *byt
 static yk_status read_header(const char *file, const uint8_t *bytes, uint64_t n_bytes, yk_json_doc **header,
                              uint64_t *data_begin, yk_err *err)
 {
-  if (n_bytes < YK_SAFETENSORS_LENGTH_BYTES) return is_cut_short(file, n_bytes, YK_SAFETENSORS_LENGTH_BYTES, err);
+  if (n_bytes < YK_SAFETENSORS_LENGTH_BYTES) return refuse_cut_short(file, n_bytes, YK_SAFETENSORS_LENGTH_BYTES, err);
   static const yk_json_rules rules = {.max_depth = YK_JSON_MAX_DEPTH, .unique_keys = true};
   uint64_t length = 0;
   YK_TRY(yk_file_refuse_lfs(file, bytes, n_bytes, "weights", err));
@@ -216,7 +216,7 @@ static yk_status read_header(const char *file, const uint8_t *bytes, uint64_t n_
     return yk_err_set(err, YK_E_FORMAT, "%s: header of %" PRIu64 " bytes, expected at most %d", file, length,
                       YK_SAFETENSORS_HEADER_MAX_BYTES);
   if (length > n_bytes - YK_SAFETENSORS_LENGTH_BYTES)
-    return is_cut_short(file, n_bytes, YK_SAFETENSORS_LENGTH_BYTES + length, err);
+    return refuse_cut_short(file, n_bytes, YK_SAFETENSORS_LENGTH_BYTES + length, err);
   YK_TRY(yk_json_parse(file, (const char *)bytes + YK_SAFETENSORS_LENGTH_BYTES, (size_t)length, &rules, header, err));
   *data_begin = YK_SAFETENSORS_LENGTH_BYTES + length;
   yk_json root = yk_json_root(*header);

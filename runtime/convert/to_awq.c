@@ -167,7 +167,7 @@ static yk_status edit_config(const yk_convert_source *source, const yk_convert_o
 {
   yk_strbuf changes = YK_STRBUF_INIT;
   yk_status status = append_quantization(source, &options->log, &changes, err);
-  if (status == YK_OK) return yk_json_edit_by_text("config.json", config, &changes, "compression_config", edited, err);
+  if (status == YK_OK) return yk_json_edit("config.json", config, &changes, "compression_config", edited, err);
   yk_strbuf_free(&changes);
   return status;
 }

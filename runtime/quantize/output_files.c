@@ -121,7 +121,7 @@ yk_status yk_quantize_write_config(const char *dir, const yk_quantize_plan *plan
                        "{\"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": %d, "
                        "\"zero_point\": true, \"version\": \"gemm\", \"modules_to_not_convert\": [%s]}%s}",
                        plan->group_size, plan->kept.data, is_untied ? ", \"tie_word_embeddings\": false" : "");
-  YK_TRY(yk_json_edit_by_text("config.json", yk_json_root(plan->config), &text, NULL, &config, err));
+  YK_TRY(yk_json_edit("config.json", yk_json_root(plan->config), &text, NULL, &config, err));
   yk_json_append(&text, yk_json_root(config), 2);
   yk_json_free(config);
   return write_text(dir, "config.json", &text, err);
