@@ -317,6 +317,23 @@ static void a_file_and_its_directory_are_the_model(void **state)
   "\"intermediate_size\": 48, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 10, "            \
   "\"max_position_embeddings\": 32, \"head_dim\": 8"
 
+static void its_configuration_takes_no_changes(void **state)
+{
+  (void)state;
+  static const yk_config_changes cases[] = {
+      {.config = "{}"}, {.generation = "{}"}, {.generation_dir = "/tmp"}, {.has_plain_sampling = true}};
+  temp_dir dir = temp_dir_make();
+  yk_err err = YK_ERR_INIT;
+  yk_checkpoint *checkpoint;
+  write_model(&dir, "x.bin");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    expect_error("changes", YK_E_UNSUPPORTED, "x.bin: a KuiperLLama file takes no changes",
+                 yk_checkpoint_open_changed(dir.path, &cases[i], NULL, &checkpoint, &err), &err);
+  expect_ok("none", yk_checkpoint_open_changed(dir.path, &(yk_config_changes){0}, NULL, &checkpoint, &err), &err);
+  yk_checkpoint_close(checkpoint);
+  temp_dir_remove(&dir);
+}
+
 static void a_configuration_beside_it_must_agree(void **state)
 {
   (void)state;
@@ -378,6 +395,9 @@ static void other_files_are_told_apart(void **state)
   expect_error("other weights", YK_E_IO, "a.bin|a local checkpoint directory or a KuiperLLama file",
                open_in(&dir, "a.bin", &checkpoint, &err), &err);
   expect_error("other weights", YK_E_UNSUPPORTED, "a.bin|PyTorch", open_in(&dir, NULL, &checkpoint, &err), &err);
+  write_text(&dir, "a.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n");
+  expect_error("a pointer", YK_E_FORMAT, "a.bin: a Git LFS pointer, not the weights: git lfs pull",
+               open_in(&dir, "a.bin", &checkpoint, &err), &err);
   write_text(&dir, "a.bin", "84ka");
   expect_error("the magic alone", YK_E_FORMAT, "a.bin: expected a header of 256 bytes, found 4",
                open_in(&dir, NULL, &checkpoint, &err), &err);
@@ -395,6 +415,7 @@ int main(void)
       cmocka_unit_test(bad_headers_are_refused),
       cmocka_unit_test(only_whole_files_are_taken),
       cmocka_unit_test(a_file_and_its_directory_are_the_model),
+      cmocka_unit_test(its_configuration_takes_no_changes),
       cmocka_unit_test(a_configuration_beside_it_must_agree),
       cmocka_unit_test(other_files_are_told_apart),
   };
