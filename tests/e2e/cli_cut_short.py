@@ -21,18 +21,21 @@ class CutShort(harness.Case):
         self.scratch = harness.scratch_folder(self.addCleanup)
         self.library = os.path.join(os.path.dirname(self.yoke), "libcut_on_map.so")
 
-    def run_cut(self, source, name, n_bytes, *arguments):
-        """Runs a command on a copy of the model, whose file `name` is cut once it has been mapped."""
+    def run_cut(self, source, name, n_bytes, *arguments, late=False):
+        """Runs a command on a copy of the model, whose file `name` is cut once it has been mapped; late: only when the
+        command then starts a thread."""
         model = os.path.join(self.scratch, "model")
         shutil.rmtree(model, ignore_errors=True)
         shutil.copytree(source, model)
         path = os.path.join(model, name)
         env = {**os.environ, "LD_PRELOAD": self.library, "YOKE_CUT_NAME": name, "YOKE_CUT_BYTES": str(n_bytes(path))}
+        if late:
+            env["YOKE_CUT_LATE"] = "1"
         return subprocess.run([self.yoke, arguments[0], "--model", model, *arguments[1:]], env=env, text=True,
                               capture_output=True, timeout=harness.TIMEOUT_S, check=False)
 
-    def refused(self, source, name, n_bytes, *arguments):
-        done = self.run_cut(source, name, n_bytes, *arguments)
+    def refused(self, source, name, n_bytes, *arguments, late=False):
+        done = self.run_cut(source, name, n_bytes, *arguments, late=late)
         self.assertEqual(done.returncode, 1, f"{arguments}: {done.stderr}")
         self.assertIn(name + ": " + SAID, done.stderr, arguments)
         self.assertNotIn("Bad address", done.stderr, arguments)
@@ -57,6 +60,12 @@ class CutShort(harness.Case):
         os.mkdir(whole)
         shutil.copy(os.path.join(kuiper, "untied.bin"), whole)
         self.refused(whole, "untied.bin", lambda path: os.path.getsize(path) // 2, "generate", *commands["generate"])
+
+    def test_while_weights_are_brought_to_the_device(self):
+        """The file opens whole: threads of the device find it cut."""
+        model = os.path.join(harness.FAMILIES, "qwen3")
+        for cut in (lambda path: 0, lambda path: os.path.getsize(path) - 1):
+            self.refused(model, "model.safetensors", cut, "generate", *ON, "--token-ids", "5", "-n", "2", late=True)
 
     def test_quantising_takes_no_such_shard(self):
         out = os.path.join(self.scratch, "out")

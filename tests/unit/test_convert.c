@@ -344,6 +344,48 @@ static void who_stops_leaves_nothing(void **state)
   temp_dir_remove(&dir);
 }
 
+typedef struct cut {
+  char path[256];
+  off_t n_bytes;
+} cut;
+
+static bool cut_source(void *user, int64_t done_bytes, int64_t total_bytes)
+{
+  const cut *c = user;
+  (void)done_bytes;
+  (void)total_bytes;
+  assert_int_equal(truncate(c->path, c->n_bytes), 0);
+  return true;
+}
+
+/* A source that is cut after it was opened: by a byte of its last page, where no signal comes. */
+static void a_source_that_shrinks_leaves_nothing(void **state)
+{
+  (void)state;
+  static const yk_convert_format formats[] = {YK_CONVERT_AWQ, YK_CONVERT_KUIPER};
+  temp_dir dir = temp_dir_make(), from = temp_dir_make();
+  char *bytes, path[256], out[256];
+  size_t n_bytes;
+  yk_err err = YK_ERR_INIT;
+  expect_ok("read", yk_file_read(golden("kuiper/tied.bin", path), MAX_BYTES, &bytes, &n_bytes, &err), &err);
+  for (int i = 0; i < 2; i++) {
+    cut c = {.n_bytes = (off_t)n_bytes - 1};
+    yk_convert_options options;
+    yk_convert_options_init(&options);
+    write_file(&from, "x.bin", bytes, n_bytes);
+    options.model_dir = in_dir(&from, "x.bin", c.path);
+    options.out = in_dir(&dir, "made", out);
+    options.to = formats[i];
+    options.progress = cut_source;
+    options.progress_user = &c;
+    expect_error("cut", YK_E_IO, "x.bin: cut short", yk_convert(&options, &err), &err);
+    assert_int_equal(n_entries(&dir), 0);
+  }
+  free(bytes);
+  temp_dir_remove(&from);
+  temp_dir_remove(&dir);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -355,6 +397,7 @@ int main(void)
       cmocka_unit_test(nothing_is_written_over),
       cmocka_unit_test(options_are_checked),
       cmocka_unit_test(who_stops_leaves_nothing),
+      cmocka_unit_test(a_source_that_shrinks_leaves_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -409,6 +409,15 @@ static void files_of_a_directory(void **state)
   assert_int_equal(config.generation.top_k, 9);
   assert_int_equal(config.quant.scheme.group_size, 128);
   yk_model_config_free(&config);
+  temp_dir other = temp_dir_make(); /* another directory's generation_config.json, which has to be there */
+  const yk_config_changes changes = {.generation_dir = other.path};
+  expect_error("no other companion", YK_E_IO, "generation_config.json|No such file",
+               yk_model_config_load(dir.path, &changes, NULL, &config, &err), &err);
+  write_text(&other, "generation_config.json", "{\"top_k\": 3}");
+  expect_ok("another's companion", yk_model_config_load(dir.path, &changes, NULL, &config, &err), &err);
+  assert_int_equal(config.generation.top_k, 3);
+  yk_model_config_free(&config);
+  temp_dir_remove(&other);
   write_text(&dir, "generation_config.json", "{\"top_k\": }");
   expect_error("broken companion", YK_E_FORMAT, "generation_config.json|line 1",
                yk_model_config_load(dir.path, NULL, NULL, &config, &err), &err);

@@ -2,6 +2,8 @@
  * same bytes; what cannot be quantised, or gone on with, is refused by name. */
 #include "unit/quantize_fixture.h"
 
+#include <sys/stat.h>
+
 #include "base/json_tree.h"
 #include "kernels/cpu/cpu_awq.h"
 #include "loader/linear_names.h"
@@ -263,6 +265,8 @@ static void test_experts(void **state)
   write_text(&m.from, "config.json", "{\"hidden_size\": 128}");
   snprintf(m.out, sizeof m.out, "%s/other", m.to.path);
   expect_refused("transposed", &options, YK_E_UNSUPPORTED, "down_proj|hidden_size 128|[3, 64, 32]");
+  write_text(&m.from, "config.json", "{}");
+  expect_refused("no size", &options, YK_E_FORMAT, "config.json: key \"hidden_size\" is missing");
   write_text(&m.from, "config.json", "{\"hidden_size\": 64, \"model_type\": \"mixtral\"}");
   expect_refused("names of no Mixtral", &options, YK_E_UNSUPPORTED, "layers.1.mlp.experts.down_proj|block_sparse_moe");
   assert_int_not_equal(access(m.out, F_OK), 0);
@@ -397,6 +401,40 @@ static void test_source_refused(void **state)
   }
 }
 
+typedef struct cut {
+  char path[256];
+  off_t n_bytes;
+} cut;
+
+static bool cut_source(void *user, const char *what, int64_t done, int64_t total)
+{
+  const cut *c = user;
+  (void)what;
+  (void)done;
+  (void)total;
+  assert_int_equal(truncate(c->path, c->n_bytes), 0);
+  return true;
+}
+
+/* A source that is cut after it was opened, by a byte of its last page, where no signal comes: no shard is kept. */
+static void test_source_shrinks(void **state)
+{
+  (void)state;
+  model m = model_make(INT64_MAX);
+  recorder r = {.n_left = -1};
+  yk_quantize_options options = options_for(&m, &r);
+  struct stat info;
+  cut c;
+  snprintf(c.path, sizeof c.path, "%s/model.safetensors", m.from.path);
+  assert_int_equal(stat(c.path, &info), 0);
+  c.n_bytes = info.st_size - 1;
+  options.progress = cut_source;
+  options.progress_user = &c;
+  expect_refused("cut", &options, YK_E_IO, "model.safetensors: cut short");
+  assert_false(has_out(&m, "model.safetensors"));
+  model_remove(&m);
+}
+
 static void expect_tensors_refused(const char *what, const drawn *tensors, size_t n, yk_status code, const char *words)
 {
   model m = {.from = temp_dir_make(), .to = out_dir_make()};
@@ -509,6 +547,7 @@ int main(void)
       cmocka_unit_test(test_stopped_and_resumed),
       cmocka_unit_test(test_other_run),
       cmocka_unit_test(test_source_refused),
+      cmocka_unit_test(test_source_shrinks),
       cmocka_unit_test(test_tensors_refused),
       cmocka_unit_test(test_nan),
       cmocka_unit_test(test_options_refused),

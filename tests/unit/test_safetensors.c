@@ -111,6 +111,7 @@ static void bad_headers_are_refused(void **state)
       {"{\"__metadata__\":{\"k\":1}}", 0, "__metadata__|\"k\"|expected a string, found integer"},
       {"{\"__metadata__\":3}", 0, "__metadata__|found integer"},
       {"{\"a\":7}", 0, "tensor a|expected an object, found integer"},
+      {"{" TENSOR("a\\u0000b", "U8", "[2]", "[0,2]") "}", 2, "tensor a: |NUL"},
       {"{" TENSOR("a", "U8", "[2]", "[0,2]") "," TENSOR("a", "U8", "[2]", "[2,4]") "}", 4, "duplicate"},
       {"{" TENSOR("a", "U8", "[2]", "[0,2]") "}", 1,
        "x.safetensors: cut short: is 62 bytes, needs 63: download it again"},
