@@ -18,10 +18,10 @@ typedef struct yk_awq_modules {
   size_t n_quantised;
 } yk_awq_modules;
 
-/* yk_awq_kept_append - append modules_to_not_convert as JSON strings to list, each behind a ", " but the first of an
- *   empty list: whole names, but one for all experts of a layer where they
- *   all stay ("model.layers.3.mlp.experts"), which are one module elsewhere. What reads the list looks for its entries
- *   anywhere in a module's name (vLLM, transformers 4), or at its beginning and its end (transformers 5). */
+/* yk_awq_kept_append - append the names of modules_to_not_convert to list, as JSON strings with ", " between: whole
+ *   names, but one for all experts of a layer where they all stay ("model.layers.3.mlp.experts"), which are one module
+ *   elsewhere. Readers look for the entries anywhere in a module's name (vLLM, transformers 4), or at its beginning and
+ *   its end (transformers 5). */
 void yk_awq_kept_append(const yk_awq_modules *modules, yk_strbuf *list);
 
 /* yk_awq_kept_warn - warn of what vLLM 0.32 refuses: layers that it makes one of (q, k and v; gate and up; q_a and

@@ -295,7 +295,7 @@ static yk_status read_config(const char *dir, const yk_config_changes *changes, 
   return yk_model_config_load(dir, changes, log, &checkpoint->config, err);
 }
 
-/* As transformers: a head that is there and differs is the head. */
+/* A head in the files that differs from the embedding is used, as in transformers. */
 static void settle_head(const yk_log *log, yk_checkpoint *checkpoint)
 {
   yk_model_config *config = &checkpoint->config;

@@ -43,7 +43,7 @@ typedef struct yk_vector_view {
  *   is used although tie_word_embeddings is true, and the configuration then says false.
  *   Errors: YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED, YK_E_NOMEM; messages name file and tensor. A configuration that is
  *   not supported comes before anything about weights. A directory that holds only PyTorch .bin, GGUF or other weights,
- *   or a GGUF file in its place, is YK_E_UNSUPPORTED and told how to convert them. */
+ *   or a GGUF file in its place, is YK_E_UNSUPPORTED, and the message says how to convert them. */
 yk_status yk_checkpoint_open(const char *path, const yk_log *log, yk_checkpoint **out, yk_err *err);
 
 /* yk_checkpoint_open_changed - the same with the configuration changed (NULL: not). A KuiperLLama file takes no
@@ -63,17 +63,17 @@ bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint);
 /* yk_checkpoint_bytes - of all tensors in its files, whether or not the model uses them. */
 int64_t yk_checkpoint_bytes(const yk_checkpoint *checkpoint);
 
-/* yk_checkpoint_settle - status; but YK_E_IO, with err naming the file, where one was cut short or could not be read
- *   since it was opened: its views then read as zeros. Call it when views have been read, and before anything counts
- *   that was made of them. NULL is allowed. */
+/* yk_checkpoint_settle - status; but YK_E_IO, with err naming the file, where a file was cut short or could not be read
+ *   since it was opened: its views then read as zeros. Call it when views have been read, before their values are used
+ *   or written. NULL is allowed. */
 yk_status yk_checkpoint_settle(const yk_checkpoint *checkpoint, yk_status status, yk_err *err);
 
 /* yk_checkpoint_close - unmap everything; views are then gone. NULL is allowed. */
 void yk_checkpoint_close(yk_checkpoint *checkpoint);
 
-/* yk_checkpoint_config_text - the model's config.json, malloc'd and the caller's: that of the directory, or what stands
- *   for it beside or in a KuiperLLama file; with tie_word_embeddings false where the files have a head of their own.
- *   path: what was opened. Errors: YK_E_IO, YK_E_FORMAT, YK_E_NOMEM. */
+/* yk_checkpoint_config_text - the model's config.json, malloc'd and the caller's: the directory's, or for a
+ *   KuiperLLama file the one beside it or made of its header; with tie_word_embeddings false where the files have a
+ *   head of their own. path: as it was opened. Errors: YK_E_IO, YK_E_FORMAT, YK_E_NOMEM. */
 yk_status yk_checkpoint_config_text(const yk_checkpoint *checkpoint, const char *path, char **text, yk_err *err);
 
 const yk_model_config *yk_checkpoint_config(const yk_checkpoint *checkpoint);

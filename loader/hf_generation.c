@@ -3,8 +3,8 @@
 #include "base/checked.h"
 #include "loader/hf_parts.h"
 
-/* One token id. One that is outside the vocabulary (-1 where there is none, an id of another model) never occurs: it is
- * left out, as elsewhere, with a warning. */
+/* One token id. The model never generates an id outside the vocabulary (-1 for none, another model's): *out is -1 then,
+ * with a warning. */
 static yk_status read_id(const yk_log *log, yk_json value, const char *file, const char *key, int32_t vocab_size,
                          int32_t *out, yk_err *err)
 {
@@ -42,7 +42,9 @@ static yk_status add_all_eos(const yk_log *log, yk_json object, const char *file
   if (!yk_json_is_given(value)) return YK_OK;
   if (!yk_json_is(value, YK_JSON_ARRAY)) return add_eos(log, value, file, config, err);
   YK_JSON_EACH(element, value)
-  YK_TRY(add_eos(log, element, file, config, err));
+  {
+    YK_TRY(add_eos(log, element, file, config, err));
+  }
   return YK_OK;
 }
 

@@ -20,7 +20,7 @@ yk_status yk_hf_get_bits(yk_json object, const char *label, const char *key, boo
 yk_status yk_hf_get_group_size(yk_json object, const char *label, const char *key, bool required, int32_t *out,
                                yk_err *err);
 
-/* yk_hf_add_skips - a list of names that are not quantised (NULL or null: none) as rules. */
+/* yk_hf_add_skips - a list of names that are not quantised (absent or null: none) as rules. */
 yk_status yk_hf_add_skips(yk_json object, const char *label, const char *key, yk_name_match match,
                           yk_quant_config *quant, yk_err *err);
 

@@ -19,7 +19,9 @@ yk_status yk_json_index_make(yk_json object, const char *name, yk_json_index *ou
   *out = (yk_json_index){.keys = calloc(n + 1, sizeof *out->keys)};
   if (!out->keys) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for a table of %zu keys", name, n);
   YK_JSON_EACH_KEY(key, object)
-  out->keys[out->n++] = key;
+  {
+    out->keys[out->n++] = key;
+  }
   qsort(out->keys, out->n, sizeof *out->keys, by_text);
   return YK_OK;
 }

@@ -3,7 +3,7 @@
  * the loader.
  *
  * Every number of the header is checked, and the file's length is exactly that of its layout, before anything is read.
- * Data is not aligned. The file must not be shortened while it is mapped. */
+ * Data is not aligned. Lost bytes of a file that shrinks meanwhile read as zeros: yk_kuiper_settle. */
 #ifndef YK_LOADER_KUIPER_H
 #define YK_LOADER_KUIPER_H
 
@@ -18,7 +18,7 @@ typedef struct yk_kuiper yk_kuiper;
  *   Errors: YK_E_INVAL where a directory holds several, or a path is too long. */
 yk_status yk_kuiper_find(const char *path, char out[YK_PATH_BYTES], yk_err *err);
 
-/* yk_kuiper_settle - status, or the error of a file that was cut short or could not be read since it was opened. */
+/* yk_kuiper_settle - as yk_checkpoint_settle, of this file. */
 yk_status yk_kuiper_settle(const yk_kuiper *file, yk_status status, yk_err *err);
 
 /* yk_kuiper_open - map a file read-only and check it. Free with yk_kuiper_close.

@@ -136,7 +136,7 @@ typedef struct yk_model_config {
   int32_t max_position_embeddings;
   int32_t max_model_tokens; /* longest context: max_position_embeddings, or what rope scaling extends it to */
   float rms_norm_eps;
-  bool tie_word_embeddings; /* lm_head is the embedding matrix: no file has another */
+  bool tie_word_embeddings; /* lm_head is the embedding matrix: the files have no other */
   bool qkv_bias, o_bias, mlp_bias;
   bool qk_norm;   /* per-head RMSNorm of q and k, after projection and before RoPE */
   yk_dtype dtype; /* activations: torch_dtype or dtype; float16 where absent */

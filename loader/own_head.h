@@ -11,8 +11,8 @@ typedef enum yk_head {
   YK_HEAD_OWN     /* other numbers, another type or shape, or quantised: used, whatever tie_word_embeddings says */
 } yk_head;
 
-/* yk_head_of - what the files hold as head, beside the embedding (names of modules). Reads both tensors up to the first
- *   difference. Thread: any. */
+/* yk_head_of - the head in the files, against the embedding (both are names of modules). Reads both tensors up to the
+ *   first difference. Thread: any. */
 yk_head yk_head_of(const yk_shards *shards, const char *embedding, const char *head);
 
 #endif

@@ -16,8 +16,8 @@ const yk_packing_names *yk_packing_names_of(yk_packing packing);
  *   "weight" where its type is one of 8 bits; NULL: none. */
 const char *yk_quant_suffix(const yk_shards *shards, const char *module);
 
-/* yk_quant_is_blank - whether g_idx is what a GPTQ tool leaves that has chosen no order and filled none in: zeros. They
- *   stand for groups of neighbouring inputs where desc_act is false. */
+/* yk_quant_is_blank - whether g_idx is all zeros, which some GPTQ tools write where they choose no order: with desc_act
+ *   false, groups are then of neighbouring inputs. */
 bool yk_quant_is_blank(const yk_tensor *g_idx, yk_packing packing);
 
 /* yk_quant_begin - format, packing and group of a layer of view's k and n, from what the configuration says of it.

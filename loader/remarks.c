@@ -31,7 +31,7 @@ static void note(oddity *odd, const char *module)
   if (odd->n++ == 0) snprintf(odd->first, sizeof odd->first, "%s", module);
 }
 
-/* Tensors decide a layer's format; what contradicts them is worth a warning each. */
+/* Tensors decide a layer's format: each kind of contradiction in the configuration gets one warning. */
 static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
 {
   const yk_model_config *config = c->config;
@@ -177,7 +177,7 @@ static void mark_all(const checkpoint_view *c, const char *module, const char *c
     if (suffixes[i]) mark(c, module, suffixes[i], used);
 }
 
-/* What stands beside 8 bits: scales and zeros of weights and inputs. */
+/* 8-bit weights, and scales and zeros of weights and inputs beside them. */
 static void mark_8_bits(const checkpoint_view *c, const char *module, bool *used)
 {
   static const char *const suffixes[] = {
@@ -186,14 +186,17 @@ static void mark_8_bits(const checkpoint_view *c, const char *module, bool *used
   mark_all(c, module, suffixes, sizeof suffixes / sizeof *suffixes, used);
 }
 
-/* A scale beside floats, say, is not read: whoever put it there wanted something else. */
+/* Marks only the tensors that the layer's format reads: a scale beside floats, say, is reported. */
 static yk_status mark_weight(const checkpoint_view *c, const char *module, bool *used, yk_err *err)
 {
   const char *suffix = yk_quant_suffix(c->shards, module);
   const yk_quant_scheme *scheme;
-  if (!suffix || strcmp(suffix, "weight") == 0) {
-    if (suffix) mark_8_bits(c, module, used);
+  if (!suffix) {
     mark(c, module, "weight", used);
+    return YK_OK;
+  }
+  if (strcmp(suffix, "weight") == 0) {
+    mark_8_bits(c, module, used);
     return YK_OK;
   }
   YK_TRY(yk_quant_scheme_of(&c->config->quant, module, &scheme, err));
@@ -203,7 +206,7 @@ static yk_status mark_weight(const checkpoint_view *c, const char *module, bool 
   return YK_OK;
 }
 
-/* A bias that the model does not add changes nothing where it is zero, as some tools write it. */
+/* Some tools write zeros for a bias that the model does not add: they change nothing, and are not reported. */
 static yk_status mark_linear(const checkpoint_view *c, yk_weight_role role, int layer, int expert, bool *used,
                              yk_err *err)
 {

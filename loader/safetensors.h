@@ -4,8 +4,8 @@
  * The whole table is checked when the file is opened: lengths, UTF-8, duplicate names, dtypes, shapes against sizes,
  * and that the tensors cover the data without hole or overlap. A file that opens can be read without further checks.
  *
- * Data is not aligned: read elements with memcpy. What is lost of a file that shrinks meanwhile reads as zeros
- * (base/mapped_file.h): settle before what was made of its data counts. */
+ * Data is not aligned: read elements with memcpy. Lost bytes of a file that shrinks meanwhile read as zeros
+ * (base/mapped_file.h): settle before values of its data are used or written. */
 #ifndef YK_LOADER_SAFETENSORS_H
 #define YK_LOADER_SAFETENSORS_H
 
@@ -64,8 +64,8 @@ yk_status yk_safetensors_open(const char *path, yk_safetensors **out, yk_err *er
 yk_status yk_safetensors_parse(const char *name, const void *bytes, uint64_t n_bytes, yk_safetensors **out,
                                yk_err *err);
 
-/* yk_safetensors_settle - status, or the error of a file that was cut short or could not be read since it was opened.
- */
+/* yk_safetensors_settle - status; but YK_E_IO, with err naming the file, where it was cut short or could not be read
+ *   since it was opened. */
 yk_status yk_safetensors_settle(const yk_safetensors *file, yk_status status, yk_err *err);
 
 /* yk_safetensors_close - unmap and free; views into the file are then gone. NULL is allowed. */

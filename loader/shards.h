@@ -25,8 +25,7 @@ yk_status yk_shards_replace(yk_shards *shards, yk_tensor *tensors, const size_t 
 
 void yk_shards_close(yk_shards *shards); /* NULL is allowed */
 
-/* yk_shards_settle - status; but the error of a file that was cut short or could not be read since it was opened, which
- *   goes before any other. Before anything counts that was made of the data. NULL is allowed. */
+/* yk_shards_settle - yk_safetensors_settle of every file. NULL is allowed. */
 yk_status yk_shards_settle(const yk_shards *shards, yk_status status, yk_err *err);
 
 /* yk_shards_find - the tensor and the name of its file, or NULL. file may be NULL. */

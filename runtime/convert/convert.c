@@ -20,10 +20,10 @@ void yk_convert_options_init(yk_convert_options *options)
 
 /* ---- A directory that appears whole ------------------------------------------------------------------------------ */
 
-/* Lies in a folder that is being written, so that a later run knows it for one. */
+/* A file in a folder that is being written: a later run takes over a folder that has it. */
 static const char mark_name[] = "convert.run";
 
-/* All in a folder that this program has made; the mark goes last, so that who is killed here leaves a marked one. */
+/* Removes all that is in a folder of this program's; the mark last, so that a run that is killed here leaves it. */
 static void clear_folder(const char *folder)
 {
   char mark[YK_PATH_BYTES];
@@ -66,7 +66,7 @@ static yk_status check_free(const char *dir, yk_err *err)
   return yk_err_set(err, YK_E_IO, "%s: expected a new or empty directory, found files in it", dir);
 }
 
-/* What a run that was killed left has its mark, or nothing yet. */
+/* A run that was killed leaves a folder with its mark, or an empty one. */
 static yk_status take_over(const char *part, yk_err *err)
 {
   if (yk_dir_has(part, mark_name)) {

@@ -147,7 +147,7 @@ static yk_status append_kept(const yk_convert_source *source, const yk_log *log,
   return YK_OK;
 }
 
-/* lm_head: of 4 bits, which vLLM takes only where it is told. */
+/* lm_head: of 4 bits, which vLLM takes only where this key says so. */
 static yk_status append_quantization(const yk_convert_source *source, const yk_log *log, yk_strbuf *out, yk_err *err)
 {
   const yk_convert_item *head = yk_convert_source_find(source, YK_ROLE_LM_HEAD, 0);

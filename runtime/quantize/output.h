@@ -22,7 +22,7 @@ typedef struct yk_quantize_output {
 yk_status yk_quantize_output_begin(const yk_quantize_options *options, yk_device_kind device, yk_quantize_output *out,
                                    yk_err *err);
 
-/* yk_quantize_output_end - let others have the directory. Allowed after an error, too. */
+/* yk_quantize_output_end - unlock the directory. Allowed after an error, too. */
 void yk_quantize_output_end(yk_quantize_output *output);
 
 /* yk_quantize_output_has - whether a shard is finished. */

@@ -54,7 +54,7 @@ static int by_name(const void *a, const void *b)
   return strcmp(((const listed *)a)->name, ((const listed *)b)->name);
 }
 
-/* All of them; list: as many as YK_QUANTISED_TENSORS for each planned one. */
+/* All tensors of the plan. list: room for YK_QUANTISED_TENSORS of each; names are the caller's, also on failure. */
 static yk_status list_made(const yk_quantize_plan *plan, listed *list, size_t *n, uint64_t *total_bytes, yk_err *err)
 {
   for (size_t i = 0; i < plan->n_tensors; i++) {

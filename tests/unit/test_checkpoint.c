@@ -293,6 +293,7 @@ static void blank_group_indices(void **state)
   }
 }
 
+/* A tied model's file may hold lm_head all the same. */
 static void tied_lm_head_is_no_stray(void **state)
 {
   (void)state;
