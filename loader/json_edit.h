@@ -1,4 +1,4 @@
-/* json_edit.h - a configuration with some members changed: all others keep their order and the text of their numbers. */
+/* json_edit.h - a configuration with some members changed: others keep their order and the text of their numbers. */
 #ifndef YK_LOADER_JSON_EDIT_H
 #define YK_LOADER_JSON_EDIT_H
 

@@ -1,5 +1,5 @@
-/* A library to preload: once a file whose name ends with YOKE_CUT_NAME has been mapped, it is cut to YOKE_CUT_BYTES; with
- * YOKE_CUT_LATE, only when the program then starts a thread. */
+/* A library to preload: once a file whose name ends with YOKE_CUT_NAME has been mapped, it is cut to YOKE_CUT_BYTES;
+ * with YOKE_CUT_LATE, only when the program then starts a thread. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
