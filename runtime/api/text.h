@@ -20,7 +20,7 @@ yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n
 yk_status yk_engine_tokenize_bounded(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
                                      size_t max_ids, int32_t **ids, size_t *n_ids, yk_err *err);
 
-/* yk_engine_tokenize_last - the same as yk_engine_tokenize, but only the last n_last ids, at least 1, or all where there
+/* yk_engine_tokenize_last - the last n_last (at least 1) of the ids that yk_engine_tokenize gives, or all where there
  *   are no more. A long text is tokenised from near its end, unless the ids depend on the beginning. */
 yk_status yk_engine_tokenize_last(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
                                   size_t n_last, int32_t **ids, size_t *n_ids, yk_err *err);

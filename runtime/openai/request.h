@@ -133,8 +133,8 @@ yk_status yk_openai_request_drop_body(yk_openai_request *request, yk_err *err);
  *   proportional to the text. Errors: those of yk_engine_tokenize. */
 yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine *engine, yk_err *err);
 
-/* yk_openai_request_kept_ids - how many ids of each prompt truncate_prompt_tokens keeps, from its end: -1 as many as fit
- *   beside max_tokens, where that was given, else beside one token. *out is 0 where all are kept.
+/* yk_openai_request_kept_ids - how many ids of each prompt truncate_prompt_tokens keeps, from its end: -1 keeps as many
+ *   as fit beside max_tokens, where max_tokens was given, else beside one token. *out is 0 where all are kept.
  *   Errors: YK_E_INVAL for more than context_tokens. */
 yk_status yk_openai_request_kept_ids(const yk_openai_request *request, int32_t context_tokens, size_t *out,
                                      yk_err *err);
