@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/json_write.h"
+#include "base/utf8.h"
 #include "text/plain_marks.h"
-#include "text/utf8.h"
 
 yk_status yk_marking_choose(const char *const *texts, size_t n_texts, char mark[YK_MARK_BYTES], yk_err *err)
 {

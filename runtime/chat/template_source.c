@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "chat/builtin_forms.h"
 #include "text/special_tokens.h"
-#include "text/utf8.h"
 
 enum { TEMPLATE_MAX_BYTES = 4 << 20 };
 
@@ -116,8 +116,7 @@ static yk_status find_given(const char *chat_template, yk_template_source *out, 
   if (strncmp(chat_template, BUILTIN, strlen(BUILTIN)) != 0) return read_template(chat_template, &out->text, err);
   out->builtin = yk_builtin_form_find(chat_template + strlen(BUILTIN));
   if (out->builtin) return YK_OK;
-  return yk_err_set(err, YK_E_INVAL,
-                    "expected a file or one of " YK_BUILTIN_FORM_NAMES ", found \"%.60s\"",
+  return yk_err_set(err, YK_E_INVAL, "expected a file or one of " YK_BUILTIN_FORM_NAMES ", found \"%.60s\"",
                     chat_template);
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json_write.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* Forget messages until n are left. */
 static void cut(yk_chat_history *history, size_t n)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/json_write.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* The HTTP status alone decides the type, as clients expect. */
 static const char *type_of(int http_status)

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/component.h"
-#include "text/utf8.h"
 
 static const char *const WORD_CHARACTER = "[" YK_REGEX_RUST_WORD "]";
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 enum { BLOCK = 256, N_BLOCKS = YK_CODE_POINT_END / BLOCK, MAX_SYMBOLS = 255 };
 

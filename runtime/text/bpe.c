@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* One token-to-be of the piece. Symbols that a merge swallowed have id -1. */
 typedef struct yk_bpe_symbol {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 yk_status yk_component_type(const char *file, const char *what, yk_json part, const char **type, yk_err *err)
 {

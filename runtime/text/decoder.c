@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/byte_map.h"
 #include "text/decoder_stage.h"
-#include "text/utf8.h"
 
 enum { GROWTH_LIMIT = 256, FREE_BYTES_PER_TOKEN = 4096 };
 

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/tokenizer_parts.h"
-#include "text/utf8.h"
 
 /* A text and where its words begin and end: what is left when white space is taken off its ends. */
 typedef struct subject {

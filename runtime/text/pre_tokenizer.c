@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/byte_map.h"
 #include "text/pre_tokenizer_step.h"
-#include "text/utf8.h"
 
 /* A stretch of a piece between two boundaries, and whether it is a delimiter. */
 typedef struct part {

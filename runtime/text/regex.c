@@ -4,9 +4,9 @@
 #include <pcre2.h>
 #include <stdlib.h>
 
+#include "base/utf8.h"
 #include "text/alphabet.h"
 #include "text/regex_syntax.h"
-#include "text/utf8.h"
 
 enum { PATTERN_MAX_BYTES = 1 << 20, SMALL_BYTES = 1024 };
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/unicode_property.h"
-#include "text/utf8.h"
 
 enum { MAX_DEPTH = 256, N_RECENT = 3 };
 

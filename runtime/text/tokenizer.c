@@ -7,9 +7,9 @@
 
 #include "base/gguf.h"
 #include "base/model_path.h"
+#include "base/utf8.h"
 #include "text/special_tokens.h"
 #include "text/tokenizer_parts.h"
-#include "text/utf8.h"
 
 /* The special tokens of the files beside the tokenizer.json: those that become added tokens, and the last one of a
  * text. */

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/utf8.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 enum { MAX_DECOMPOSED = 32 }; /* the longest decomposition of one code point, U+FDFA, has 18 */
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/json_tree.h"
+#include "base/utf8.h"
 #include "openai/answer.h"
 #include "openai/tokens.h"
-#include "text/utf8.h"
 
 enum { MAX_ANSWERED_CHOICES = 8 };
 

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "text/detokenizer.h"
-#include "text/utf8.h"
 
 #define GOLDENS YOKE_TESTS_DIR "/golden/tokenizer/"
 

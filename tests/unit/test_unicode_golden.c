@@ -15,10 +15,10 @@
 
 #include "base/file.h"
 #include "base/json_tree.h"
+#include "base/utf8.h"
 #include "text/regex.h"
 #include "text/tokenizer.h"
 #include "text/unicode_form.h"
-#include "text/utf8.h"
 
 enum { CODE_POINTS = 0x110000, BLOCK = 4096, TEXT = 64, SHOWN_FAILURES = 5 };
 
