@@ -38,12 +38,16 @@ static yk_status check_role(yk_json message, size_t index, yk_err *err)
                     yk_json_string(role));
 }
 
-/* The key of the text in a part of some type; NULL: a type that is no text. */
-static const char *text_key(yk_json type)
+const char *yk_chat_text_key(yk_json type)
 {
   for (size_t i = 0; i < N_TEXT_PARTS; i++)
     if (yk_json_equals(type, TEXT_PARTS[i].type)) return TEXT_PARTS[i].key;
   return NULL;
+}
+
+bool yk_chat_may_lack_content(yk_json role)
+{
+  return yk_json_equals(role, "assistant") || yk_json_equals(role, "tool") || yk_json_equals(role, "function");
 }
 
 static yk_status check_part(yk_json part, size_t index, size_t part_index, yk_err *err)
@@ -53,7 +57,7 @@ static yk_status check_part(yk_json part, size_t index, size_t part_index, yk_er
   if (!yk_json_is(type, YK_JSON_STRING))
     return yk_err_set(err, YK_E_INVAL, "messages[%zu].content[%zu]: expected an object with a \"type\", found %s",
                       index, part_index, yk_json_type_name(part));
-  const char *key = text_key(type);
+  const char *key = yk_chat_text_key(type);
   if (!key)
     return yk_err_set(err, YK_E_INVAL, "messages[%zu].content[%zu].type: expected \"text\", found \"%.40s\"", index,
                       part_index, yk_json_string(type));
@@ -66,7 +70,7 @@ static yk_status check_part(yk_json part, size_t index, size_t part_index, yk_er
 static yk_status check_content(yk_json message, size_t index, yk_err *err)
 {
   yk_json content = yk_json_get(message, "content");
-  bool optional = has_role(message, "assistant") || has_role(message, "tool") || has_role(message, "function");
+  bool optional = yk_chat_may_lack_content(yk_json_get(message, "role"));
   size_t i = 0;
   if (yk_json_is(content, YK_JSON_STRING) || (optional && !yk_json_is_given(content))) return YK_OK;
   if (!yk_json_is(content, YK_JSON_ARRAY))
@@ -172,7 +176,7 @@ static void append_member(yk_strbuf *out, yk_json key, bool *is_first)
 static yk_json part_text(yk_json part)
 {
   if (yk_json_is(part, YK_JSON_STRING)) return part;
-  const char *key = text_key(yk_json_get(part, "type"));
+  const char *key = yk_chat_text_key(yk_json_get(part, "type"));
   return key ? yk_json_get(part, key) : YK_JSON_NONE;
 }
 
@@ -180,7 +184,7 @@ static yk_json part_text(yk_json part)
 static void append_part(yk_strbuf *out, yk_json part)
 {
   bool is_first = true, is_object = yk_json_is(part, YK_JSON_OBJECT);
-  const char *text = is_object ? text_key(yk_json_get(part, "type")) : NULL;
+  const char *text = is_object ? yk_chat_text_key(yk_json_get(part, "type")) : NULL;
   yk_strbuf_append_str(out, "{");
   append_key(out, "type", &is_first);
   yk_strbuf_append_str(out, "\"text\"");

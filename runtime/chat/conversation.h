@@ -50,6 +50,13 @@ typedef struct yk_template_needs {
   bool no_developer;     /* it knows no role "developer", which becomes "system" */
 } yk_template_needs;
 
+/* yk_chat_text_key - the key of the text in a content part of this type ("text", "refusal", ...); NULL: the type is no
+ *   text. */
+const char *yk_chat_text_key(yk_json type);
+
+/* yk_chat_may_lack_content - whether the content of a message of this role may be null or absent. */
+bool yk_chat_may_lack_content(yk_json role);
+
 /* yk_conversation_check - YK_E_INVAL names the message, the key, what is expected and what was found. */
 yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err *err);
 

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "chat/conversation.h"
+
 void yk_chat_init(yk_openai_chat *chat)
 {
   *chat = (yk_openai_chat){.add_generation_prompt = true, .parallel_tool_calls = true};
@@ -22,17 +24,15 @@ static path path_of(const char *of, size_t index, const char *key)
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
-/* Of parts that are texts the renderer reads what is in them. */
+/* The renderer checks the texts themselves. */
 static yk_status check_part(yk_json part, const char *name, yk_err *err)
 {
-  static const char *const texts[] = {"text", "input_text", "output_text", "refusal", "thinking"};
   yk_json type = yk_json_get(part, "type");
   if (yk_json_is(part, YK_JSON_STRING)) return YK_OK;
   if (!yk_json_is(part, YK_JSON_OBJECT)) return yk_json_wrong_type(NULL, name, "an object", part, err);
   if (!yk_json_is(type, YK_JSON_STRING))
     return yk_err_set(err, YK_E_FORMAT, "key \"%s\": expected a \"type\" that is a string", name);
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-    if (yk_json_equals(type, texts[i])) return YK_OK;
+  if (yk_chat_text_key(type)) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected content of type \"text\", found \"%.40s\"", name,
                     yk_json_string(type));
 }
@@ -75,10 +75,9 @@ static yk_status check_message(yk_json message, size_t index, yk_err *err)
     return yk_json_wrong_type(NULL, path_of("messages", index, "").text, "an object", message, err);
   if (!yk_json_is(role, YK_JSON_STRING) || yk_json_length(role) == 0)
     return yk_json_wrong_type(NULL, path_of("messages", index, "role").text, "a string that is not empty", role, err);
-  bool may_be_null =
-      yk_json_equals(role, "assistant") || yk_json_equals(role, "tool") || yk_json_equals(role, "function");
   if (yk_json_is_given(calls)) YK_TRY(check_calls(calls, path_of("messages", index, "tool_calls").text, err));
-  return check_content(yk_json_get(message, "content"), path_of("messages", index, "content").text, may_be_null, err);
+  return check_content(yk_json_get(message, "content"), path_of("messages", index, "content").text,
+                       yk_chat_may_lack_content(role), err);
 }
 
 yk_status yk_chat_read_messages(yk_openai_chat *chat, yk_json value, yk_err *err)
