@@ -144,6 +144,8 @@ yk_status yk_json_get_str(yk_json object, const char *file, const char *key, boo
 /* The same of a value that is at hand, which has to be there; key names it in errors. */
 yk_status yk_json_read_i64(yk_json value, const char *file, const char *key, int64_t min, int64_t max, int64_t *out,
                            yk_err *err);
+yk_status yk_json_read_i32(yk_json value, const char *file, const char *key, int32_t min, int32_t max, int32_t *out,
+                           yk_err *err);
 yk_status yk_json_read_f64(yk_json value, const char *file, const char *key, double min, double max, double *out,
                            yk_err *err);
 yk_status yk_json_read_bool(yk_json value, const char *file, const char *key, bool *out, yk_err *err);

@@ -32,6 +32,15 @@ yk_status yk_json_read_i64(yk_json value, const char *file, const char *key, int
   return YK_OK;
 }
 
+yk_status yk_json_read_i32(yk_json value, const char *file, const char *key, int32_t min, int32_t max, int32_t *out,
+                           yk_err *err)
+{
+  int64_t number;
+  YK_TRY(yk_json_read_i64(value, file, key, min, max, &number, err));
+  *out = (int32_t)number;
+  return YK_OK;
+}
+
 yk_status yk_json_read_f64(yk_json value, const char *file, const char *key, double min, double max, double *out,
                            yk_err *err)
 {
@@ -80,10 +89,9 @@ yk_status yk_json_get_i64(yk_json object, const char *file, const char *key, boo
 yk_status yk_json_get_i32(yk_json object, const char *file, const char *key, bool required, int32_t min, int32_t max,
                           int32_t *out, yk_err *err)
 {
-  int64_t number = *out;
-  YK_TRY(yk_json_get_i64(object, file, key, required, min, max, &number, err));
-  *out = (int32_t)number;
-  return YK_OK;
+  yk_json value;
+  YK_TRY(find(object, file, key, required, "an integer", &value, err));
+  return yk_json_is_given(value) ? yk_json_read_i32(value, file, key, min, max, out, err) : YK_OK;
 }
 
 yk_status yk_json_get_f64(yk_json object, const char *file, const char *key, bool required, double min, double max,

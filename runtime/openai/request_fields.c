@@ -109,7 +109,7 @@ static const field fields[] = {
     {"prompt_cache_key", FIELD_PASSED, BOTH, 0},
     {"prediction", FIELD_PASSED, CHAT, 0},
     {"verbosity", FIELD_PASSED, CHAT, 0},
-    {"include_reasoning", FIELD_PASSED, CHAT, 0}, /* no reasoning is told apart */
+    {"include_reasoning", FIELD_PASSED, CHAT, 0}, /* reasoning is part of the content */
     {"spaces_between_special_tokens", FIELD_PASSED, BOTH, 0},
     {"vllm_xargs", FIELD_OFF, BOTH, 0},
     {"return_token_offsets", FIELD_OFF, BOTH, 0},
@@ -211,7 +211,7 @@ static yk_status read_modalities(yk_json value, yk_err *err)
 yk_status yk_request_read_max_tokens(yk_openai_request *request, const char *name, yk_json value, yk_err *err)
 {
   request->has_max_tokens = true;
-  return yk_value_read_i32(name, value, -1, INT32_MAX, &request->sampling.max_tokens, err);
+  return yk_json_read_i32(value, NULL, name, -1, INT32_MAX, &request->sampling.max_tokens, err);
 }
 
 static yk_status read_salt(yk_openai_request *request, yk_json value, yk_err *err)
@@ -223,7 +223,7 @@ static yk_status read_salt(yk_openai_request *request, yk_json value, yk_err *er
                     YK_OPENAI_MAX_SALT_BYTES, request->cache_salt_bytes);
 }
 
-/* As of X-Request-Id: what cannot be used is as if it were not given. */
+/* As with X-Request-Id, an id that cannot be used counts as not given. */
 static yk_status read_request_id(yk_openai_request *request, yk_json value, yk_err *err)
 {
   const char *id;
@@ -238,7 +238,7 @@ static yk_status read_request_id(yk_openai_request *request, yk_json value, yk_e
 static yk_status read_truncation(yk_openai_request *request, yk_json value, yk_err *err)
 {
   static const char name[] = "truncate_prompt_tokens";
-  YK_TRY(yk_value_read_i32(name, value, -1, INT32_MAX, &request->truncate_tokens, err));
+  YK_TRY(yk_json_read_i32(value, NULL, name, -1, INT32_MAX, &request->truncate_tokens, err));
   return request->truncate_tokens ? YK_OK
                                   : yk_err_set(err, YK_E_INVAL, "%s: expected at least 1, or -1, found 0", name);
 }
@@ -246,7 +246,7 @@ static yk_status read_truncation(yk_openai_request *request, yk_json value, yk_e
 static yk_status read_only_zero(const char *name, yk_json value, yk_err *err)
 {
   int32_t number;
-  YK_TRY(yk_value_read_i32(name, value, INT32_MIN, INT32_MAX, &number, err));
+  YK_TRY(yk_json_read_i32(value, NULL, name, INT32_MIN, INT32_MAX, &number, err));
   return number == 0 ? YK_OK : yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected 0, or to be left out", name);
 }
 
@@ -263,12 +263,12 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   void *member = (char *)request + f->offset;
   switch (f->kind) {
   case FIELD_F32: return yk_value_read_f32(f->name, value, member, err);
-  case FIELD_I32: return yk_value_read_i32(f->name, value, INT32_MIN, INT32_MAX, member, err);
+  case FIELD_I32: return yk_json_read_i32(value, NULL, f->name, INT32_MIN, INT32_MAX, member, err);
   case FIELD_FLAG: return yk_json_read_bool(value, NULL, f->name, member, err);
   case FIELD_TEXT: return yk_json_read_str(value, NULL, f->name, member, err);
   case FIELD_MAX_TOKENS: return yk_request_read_max_tokens(request, f->name, value, err);
   case FIELD_REQUEST_ID: return read_request_id(request, value, err);
-  case FIELD_INTERVAL: return yk_value_read_i32(f->name, value, 1, INT32_MAX, &request->stream_interval, err);
+  case FIELD_INTERVAL: return yk_json_read_i32(value, NULL, f->name, 1, INT32_MAX, &request->stream_interval, err);
   case FIELD_TRUNCATE: return read_truncation(request, value, err);
   case FIELD_PASSED: return YK_OK;
   case FIELD_ONLY_ZERO: return read_only_zero(f->name, value, err);
@@ -280,7 +280,7 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   case FIELD_LOGPROB_IDS: return yk_request_read_logprob_ids(request, value, err);
   case FIELD_BIAS: return yk_request_read_biases(request, value, err);
   case FIELD_PROMPT: return yk_request_read_prompts(request, value, err);
-  case FIELD_SAMPLES: return yk_value_read_i32(f->name, value, 1, YK_OPENAI_MAX_SAMPLES, &request->n_samples, err);
+  case FIELD_SAMPLES: return yk_json_read_i32(value, NULL, f->name, 1, YK_OPENAI_MAX_SAMPLES, &request->n_samples, err);
   case FIELD_STREAM: return read_stream(request, defaults, value, err);
   case FIELD_MESSAGES: return yk_chat_read_messages(&request->chat, value, err);
   case FIELD_TOOLS: return yk_chat_read_tools(&request->chat, value, err);

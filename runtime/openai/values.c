@@ -4,14 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-yk_status yk_value_read_i32(const char *key, yk_json value, int32_t min, int32_t max, int32_t *out, yk_err *err)
-{
-  int64_t number;
-  YK_TRY(yk_json_read_i64(value, NULL, key, min, max, &number, err));
-  *out = (int32_t)number;
-  return YK_OK;
-}
-
 yk_status yk_value_read_f32(const char *key, yk_json value, float *out, yk_err *err)
 {
   double number;
@@ -30,6 +22,6 @@ yk_status yk_value_read_ids(const char *key, yk_json array, int32_t **out, size_
   free(*out);
   *out = ids;
   *n_out = n;
-  YK_JSON_EACH(id, array) YK_TRY(yk_value_read_i32(key, id, 0, INT32_MAX, &ids[i++], err));
+  YK_JSON_EACH(id, array) YK_TRY(yk_json_read_i32(id, NULL, key, 0, INT32_MAX, &ids[i++], err));
   return YK_OK;
 }

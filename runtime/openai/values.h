@@ -1,12 +1,9 @@
-/* values.h - what a request's fields hold beyond single values of base/json.h. Errors name the field, what was expected
- * and what was found: YK_E_FORMAT, YK_E_NOMEM. */
+/* values.h - values of a request's fields that base/json.h has no reader for. Errors name the field, the expected and
+ * the found value: YK_E_FORMAT, YK_E_NOMEM. */
 #ifndef YK_OPENAI_VALUES_H
 #define YK_OPENAI_VALUES_H
 
 #include "base/json.h"
-
-/* Integers may be written 10.0, as some programs do. */
-yk_status yk_value_read_i32(const char *key, yk_json value, int32_t min, int32_t max, int32_t *out, yk_err *err);
 
 /* Any number; beyond a float an infinity. The engine refuses those, NaN and others with the range that it takes. */
 yk_status yk_value_read_f32(const char *key, yk_json value, float *out, yk_err *err);

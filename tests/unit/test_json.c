@@ -224,6 +224,8 @@ static void typed_readers_name_key_range_and_finding(void **state)
   assert_int_equal(yk_json_get_i32(root, "f", "n", false, 0, 9, &i32, &err), YK_OK);
   assert_int_equal(yk_json_get_f64(root, "f", "gone", false, 0, 9, &f64, &err), YK_OK);
   assert_true(i32 == 4 && f64 == 5);
+  assert_int_equal(yk_json_get_i32(root, "f", "i", true, 0, 9, &i32, &err), YK_OK);
+  assert_int_equal(i32, 7);
   assert_int_equal(yk_json_get_bool(root, "f", "t", true, &flag, &err), YK_OK);
   assert_true(flag);
   assert_int_equal(yk_json_get_str(root, "f", "s", true, &text, &err), YK_OK);
