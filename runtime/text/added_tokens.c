@@ -8,7 +8,7 @@
 
 static const char *const WORD_CHARACTER = "[" YK_REGEX_RUST_WORD "]";
 
-/* What normalised text the token is found by, where that is not its content. */
+/* The normalised text by which a token is found, where that is not its content. */
 static yk_status set_normal_form(yk_added_token *token, const char *content, size_t n_bytes,
                                  const yk_normalizer *normalizer, yk_err *err)
 {
@@ -60,17 +60,17 @@ static yk_status take_new(reader *to, const char *content, size_t n_bytes, int64
   return YK_OK;
 }
 
-/* The text and the flags of a token that is an object. */
-static yk_status read_flags(const char *file, yk_json value, const char **content, size_t *n_bytes,
+/* The text and the flags of a token that is an object; place begins errors. */
+static yk_status read_flags(const char *place, yk_json value, const char **content, size_t *n_bytes,
                             yk_added_token *token, yk_err *err)
 {
-  YK_TRY(yk_component_text(file, value, "content", content, n_bytes, err));
-  YK_TRY(yk_json_get_bool(value, file, "special", false, &token->special, err));
-  YK_TRY(yk_json_get_bool(value, file, "single_word", false, &token->single_word, err));
-  YK_TRY(yk_json_get_bool(value, file, "lstrip", false, &token->lstrip, err));
-  YK_TRY(yk_json_get_bool(value, file, "rstrip", false, &token->rstrip, err));
+  YK_TRY(yk_component_text(place, value, "content", content, n_bytes, err));
+  YK_TRY(yk_json_get_bool(value, place, "special", false, &token->special, err));
+  YK_TRY(yk_json_get_bool(value, place, "single_word", false, &token->single_word, err));
+  YK_TRY(yk_json_get_bool(value, place, "lstrip", false, &token->lstrip, err));
+  YK_TRY(yk_json_get_bool(value, place, "rstrip", false, &token->rstrip, err));
   token->normalized = !token->special;
-  return yk_json_get_bool(value, file, "normalized", false, &token->normalized, err);
+  return yk_json_get_bool(value, place, "normalized", false, &token->normalized, err);
 }
 
 /* An element of "added_tokens". */
@@ -105,7 +105,7 @@ static yk_status read_tokens(reader *to, const char *file, yk_json list, yk_err 
 
 /* ---- The files beside it ----------------------------------------------------------------------------------------- */
 
-static const char CONFIG[] = "tokenizer_config.json";
+static const char CONFIG[] = "tokenizer_config.json", MAP[] = "special_tokens_map.json";
 
 /* An entry of "added_tokens_decoder". A token that is known has one id, and its flags from now on. */
 static yk_status read_decoder_entry(reader *to, yk_json key, int64_t id, yk_err *err)
@@ -113,7 +113,7 @@ static yk_status read_decoder_entry(reader *to, yk_json key, int64_t id, yk_err 
   const char *content;
   size_t n_bytes;
   yk_added_token token = {0};
-  YK_TRY(read_flags(CONFIG, yk_json_member(key), &content, &n_bytes, &token, err));
+  YK_TRY(read_flags(yk_json_text(key), yk_json_member(key), &content, &n_bytes, &token, err));
   if (n_bytes == 0) return YK_OK;
   int32_t known = yk_vocab_find(&to->added->contents, content, n_bytes);
   if (known < 0) return take_new(to, content, n_bytes, id, token, err);
@@ -169,31 +169,36 @@ static yk_status read_decoder(reader *to, yk_json decoder, yk_err *err)
   return status;
 }
 
-/* How a special token is found, where a file has more of it than its text: the object under its name or in a list. */
+/* The object of a special token in a file that has more of it than its text: under its name, or in a list. */
 static yk_json find_object(yk_json file, const char *name, yk_json text)
 {
   static const char *const LISTS[] = {"additional_special_tokens", "extra_special_tokens"};
   yk_json named = name ? yk_json_get(file, name) : YK_JSON_NONE;
   if (yk_json_is(named, YK_JSON_OBJECT)) return named;
   if (name) return yk_json_get(yk_json_get(file, LISTS[1]), name);
-  for (size_t i = 0; i < 2; i++) YK_JSON_EACH(item, yk_json_get(file, LISTS[i]))
-  if (yk_json_same(yk_json_get(item, "content"), text)) return item;
+  for (size_t i = 0; i < 2; i++) {
+    YK_JSON_EACH(item, yk_json_get(file, LISTS[i]))
+    if (yk_json_same(yk_json_get(item, "content"), text)) return item;
+  }
   return YK_JSON_NONE;
 }
 
-/* A special token that is no added token yet becomes one: looked for in the text as it comes, unless a file says more
- * of it. */
+/* A special token that is no added token yet becomes one: found in the raw text, unless a file has flags of it. */
 static yk_status read_special(reader *to, const yk_more_tokens *more, const char *name, yk_json text, yk_err *err)
 {
   const char *content = yk_json_text(text);
   size_t n_bytes = yk_json_length(text);
   yk_added_token token = {.special = true};
   if (n_bytes == 0 || yk_vocab_find(&to->added->contents, content, n_bytes) >= 0) return YK_OK;
-  yk_json object = find_object(more->map, name, text);
-  if (!yk_json_is(object, YK_JSON_OBJECT)) object = find_object(more->config, name, text);
-  if (yk_json_is(object, YK_JSON_OBJECT)) YK_TRY(read_flags(CONFIG, object, &content, &n_bytes, &token, err));
+  yk_json in_map = find_object(more->map, name, text), in_config = find_object(more->config, name, text);
+  bool has_map = yk_json_is(in_map, YK_JSON_OBJECT), has_config = yk_json_is(in_config, YK_JSON_OBJECT);
+  yk_status status = YK_OK;
+  if (has_map || has_config)
+    status = read_flags(name ? name : "a special token", has_map ? in_map : in_config, &content, &n_bytes, &token, err);
   token.special = true;
-  return take_new(to, yk_json_text(text), yk_json_length(text), -1, token, err);
+  if (status == YK_OK) status = take_new(to, yk_json_text(text), yk_json_length(text), -1, token, err);
+  if (status != YK_OK) yk_err_prefix(err, "%s", has_map ? MAP : CONFIG);
+  return status;
 }
 
 static yk_status read_specials(reader *to, const yk_more_tokens *more, yk_err *err)
@@ -247,9 +252,7 @@ static yk_status read_all(reader *to, const char *file, yk_json value, const yk_
   YK_TRY(read_tokens(to, file, value, err));
   yk_status status = read_decoder(to, yk_json_get(more->config, "added_tokens_decoder"), err);
   if (status != YK_OK) yk_err_prefix(err, "%s: added_tokens_decoder", CONFIG);
-  if (status == YK_OK && (status = read_specials(to, more, err)) != YK_OK)
-    yk_err_prefix(err, "%s: special tokens", CONFIG);
-  return status;
+  return status == YK_OK ? read_specials(to, more, err) : status;
 }
 
 yk_status yk_added_tokens_parse(yk_added_tokens *added, const char *file, yk_json value, const yk_more_tokens *more,

@@ -1,5 +1,5 @@
-/* Tokens that only the files beside a tokenizer.json name, against golden/make_special_token_goldens.py; ids that clash
- * are refused by name. */
+/* Tokens that only the files beside a tokenizer.json name, against golden/make_special_token_goldens.py; bad
+ * entries of these files are refused by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -108,7 +108,16 @@ static void test_against_transformers(void **state)
   yk_json_free(goldens);
 }
 
-static void test_ids_that_clash(void **state)
+static void expect_refused(const char *config, const char *map, const char *part)
+{
+  yk_tokenizer *tokenizer;
+  yk_err err = YK_ERR_INIT;
+  yk_status status = load("gpt2", config, map, &tokenizer, &err);
+  if (status != YK_E_FORMAT || !strstr(err.message, part) || tokenizer)
+    fail_msg("%s: expected \"%s\", found %d and \"%s\"", config, part, status, err.message);
+}
+
+static void test_bad_files(void **state)
 {
   static const struct {
     const char *config, *part;
@@ -123,19 +132,21 @@ static void test_ids_that_clash(void **state)
        "expected ids from 0 to 4194303, found \"99999999\""},
       {"{\"added_tokens_decoder\": {\"x\": {\"content\": \"<think>\"}}}", "found \"x\""},
       {"{\"added_tokens_decoder\": []}", "added_tokens_decoder: expected an object, found array"},
-      {"{\"added_tokens_decoder\": {\"701\": \"<think>\"}}", "key \"content\": expected a string"},
+      {"{\"added_tokens_decoder\": {\"701\": \"<think>\"}}",
+       "tokenizer_config.json: added_tokens_decoder: 701: key \"content\": expected a string, found nothing"},
+      {"{\"eos_token\": {\"content\": \"<end>\", \"lstrip\": 3}}",
+       "tokenizer_config.json: eos_token: key \"lstrip\": expected true or false, found integer"},
+      {"{\"additional_special_tokens\": [{\"content\": \"<end>\", \"rstrip\": 3}]}",
+       "tokenizer_config.json: a special token: key \"rstrip\": expected true or false, found integer"},
       {"{\"extra_special_tokens\": [3]}", "key \"extra_special_tokens\"[0]: expected a token, found integer"},
       {"{\"eos_token\": 3}", "key \"eos_token\": expected a string or an object"},
       {"{\"a\": }", "tokenizer_config.json: line 1"},
   };
   (void)state;
-  for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-    yk_tokenizer *tokenizer;
-    yk_err err = YK_ERR_INIT;
-    yk_status status = load("gpt2", CASES[i].config, NULL, &tokenizer, &err);
-    if (status != YK_E_FORMAT || !strstr(err.message, CASES[i].part) || tokenizer)
-      fail_msg("%s: expected \"%s\", found %d and \"%s\"", CASES[i].config, CASES[i].part, status, err.message);
-  }
+  for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) expect_refused(CASES[i].config, NULL, CASES[i].part);
+  expect_refused("{\"eos_token\": {\"content\": \"<end>\"}}",
+                 "{\"eos_token\": {\"content\": \"<end>\", \"lstrip\": 3}}",
+                 "special_tokens_map.json: eos_token: key \"lstrip\": expected true or false, found integer");
 }
 
 /* Python reads all of these, so that checkpoints have them. */
@@ -173,7 +184,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_against_transformers),
-      cmocka_unit_test(test_ids_that_clash),
+      cmocka_unit_test(test_bad_files),
       cmocka_unit_test(test_json_of_python),
       cmocka_unit_test(test_classes),
   };
