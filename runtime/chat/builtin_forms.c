@@ -90,7 +90,7 @@ static void add(prompt *out, const char *text)
   yk_strbuf_append_str(out->text, text);
 }
 
-/* What a message says. */
+/* The content of a message. */
 static void add_content(prompt *out, yk_json message, content said)
 {
   size_t begin = out->text->length;

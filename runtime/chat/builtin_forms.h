@@ -15,7 +15,7 @@ typedef struct yk_builtin_form yk_builtin_form;
 /* The names, for messages. */
 #define YK_BUILTIN_FORM_NAMES "builtin:chatml, builtin:llama2, builtin:llama3, builtin:minicpm"
 
-/* What a text ends with. */
+/* The end of a text. */
 typedef enum yk_form_ending {
   YK_ENDING_NONE,     /* the last message */
   YK_ENDING_ASKS,     /* what asks for an answer */

@@ -46,7 +46,7 @@ static yk_status check_options(const yk_chat_options *options, yk_err *err)
   return YK_OK;
 }
 
-/* What an answer that is not the wanted one says; code is for a template that refuses. */
+/* The error in an answer of the helper; code is for a template that refuses. */
 static yk_status read_refusal(yk_json answer, yk_status code, yk_err *err)
 {
   const char *refused = yk_json_string(yk_json_get(answer, "refused"));
@@ -58,7 +58,7 @@ static yk_status read_refusal(yk_json answer, yk_status code, yk_err *err)
   return yk_err_set(err, YK_E_INTERNAL, "helper's answer: nothing that is known");
 }
 
-/* Send a request and take it over. */
+/* Send a request, which is freed. */
 static yk_status ask(yk_chat_renderer *renderer, yk_strbuf *request, double time_limit_s, yk_json_doc **answer,
                      yk_err *err)
 {
@@ -93,7 +93,7 @@ static void append_text_member(yk_strbuf *out, const char *name, const char *tex
   yk_json_append_string(out, text, strlen(text));
 }
 
-/* Give the helper the template; the first time it tells its needs. */
+/* Send the template to the helper. reads_needs: keep the forms that it takes. */
 static yk_status load_template(yk_chat_renderer *renderer, bool reads_needs, yk_err *err)
 {
   yk_json_doc *answer;
@@ -211,7 +211,7 @@ static bool uses_tool_template(const yk_chat_renderer *renderer, const yk_chat_c
   return renderer->source.tool_use && yk_json_is_given(conversation->tools);
 }
 
-/* The template's variables but for the special tokens, as yk_conversation_append writes them: all that users say. */
+/* The template's variables without the special tokens, as yk_conversation_append writes them: all text of users. */
 typedef struct said {
   yk_strbuf text;
   yk_json_doc *doc; /* the same, read; the text is not needed any more */
@@ -232,8 +232,8 @@ static yk_status collect(const yk_chat_renderer *renderer, const yk_chat_convers
   return yk_json_parse("conversation", out->text.data, out->text.length, NULL, &out->doc, err);
 }
 
-/* Put marks into what is said, where it needs any; mark is then not empty. A mark is a character that neither what is
- * said nor the template holds. */
+/* Put marks into the text of users, where it needs any; mark is then not empty. A mark is a character that neither this
+ * text nor the template holds. */
 static yk_status add_marks(const yk_chat_renderer *renderer, said *what, char mark[YK_MARK_BYTES], yk_err *err)
 {
   const char *texts[] = {what->text.data, renderer->source.text, renderer->source.tool_use};
@@ -276,7 +276,7 @@ static void append_request(const yk_chat_renderer *renderer, const yk_chat_conve
   yk_strbuf_append_str(out, "}");
 }
 
-/* It was there when the renderer was created: whatever is missing now, the conversation is not at fault. */
+/* The helper ran when the renderer was created, so that the conversation is not at fault if it cannot start now. */
 static yk_status start_again(yk_chat_renderer *renderer, yk_err *err)
 {
   yk_status status = start_helper(renderer, false, err);
@@ -292,7 +292,7 @@ static double time_left_s(const yk_chat_renderer *renderer, int64_t deadline_ns)
   return left_s < 0 ? 0 : left_s < renderer->time_limit_s ? left_s : renderer->time_limit_s;
 }
 
-/* Once its turn has come. */
+/* Called with the mutex held. */
 static yk_status ask_once(yk_chat_renderer *renderer, const yk_strbuf *request, int64_t deadline_ns,
                           yk_json_doc **answer, yk_err *err)
 {

@@ -48,7 +48,7 @@ yk_status yk_chat_renderer_create(const yk_chat_options *options, yk_chat_render
 /* yk_chat_renderer_free - end the helper. NULL is allowed. No other thread may be inside a call. */
 void yk_chat_renderer_free(yk_chat_renderer *renderer);
 
-/* What a conversation is rendered as. Free with yk_chat_prompt_free. */
+/* A rendered conversation. Free with yk_chat_prompt_free. */
 typedef struct yk_chat_prompt {
   char *text; /* NUL-terminated behind its n_bytes bytes */
   size_t n_bytes;

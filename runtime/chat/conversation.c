@@ -113,7 +113,7 @@ static bool is_string_or_filled(yk_json content)
   return yk_json_is(content, YK_JSON_STRING) || (yk_json_is(content, YK_JSON_ARRAY) && yk_json_size(content) > 0);
 }
 
-/* What the last message says can be gone on with. */
+/* The last message has a text that an answer can continue. */
 static yk_status check_final(const yk_chat_conversation *conversation, yk_err *err)
 {
   if (!conversation->continue_final_message) return YK_OK;
@@ -218,8 +218,8 @@ static void append_list_of_one(yk_strbuf *out, yk_json text)
   yk_strbuf_append_str(out, "]");
 }
 
-/* The text inside a JSON string of what a content says; *is_first: nothing has been said before, else separator comes
- * first. Texts of nothing take no line. */
+/* Append the texts of a content to a JSON string that is open, a line each; empty texts take no line. *is_first: the
+ * string is empty so far, else separator comes first. */
 static void append_said(yk_strbuf *out, yk_json content, const char *separator, bool *is_first)
 {
   bool is_list = yk_json_is(content, YK_JSON_ARRAY);
@@ -385,7 +385,7 @@ static bool instructs(yk_json message)
   return has_role(message, "system") || has_role(message, "developer");
 }
 
-/* All that system and developer say, as one message of the system. */
+/* All system and developer messages as one system message. */
 static void append_instructions(yk_strbuf *out, yk_json messages, yk_template_needs needs)
 {
   bool is_first = true, is_list = needs.content == YK_CONTENT_LISTS;
@@ -416,7 +416,7 @@ static void append_messages(yk_strbuf *out, yk_json messages, yk_template_needs 
 
 /* ---- The rest ---------------------------------------------------------------------------------------------------- */
 
-/* Of members that are given twice, the last one counts. */
+/* Members may stand twice: readers take the last one. */
 static void append_arguments_of_template(yk_strbuf *out, const yk_chat_conversation *conversation)
 {
   const char *effort = conversation->reasoning_effort;

@@ -15,8 +15,8 @@
 typedef struct yk_chat_conversation {
   /* Objects with a "role" (system, developer, user, assistant, tool, function, or the models' own observation, ipython)
    * and mostly "content": a string, null or absent (an assistant's or a tool's), or a list of texts: strings,
-   * {"type": "text", "text": ...}, or one of vLLM's other types of texts. What a template gets of them is what vLLM
-   * gives it: yk_conversation_append. */
+   * {"type": "text", "text": ...}, or one of vLLM's other types of texts. A template gets them in the form in which
+   * vLLM passes them: yk_conversation_append. */
   yk_json messages;
   yk_json tools;             /* a list of objects, or absent or null: none given */
   yk_json documents;         /* likewise */
@@ -42,7 +42,7 @@ typedef enum yk_content_form {
   YK_CONTENT_EITHER   /* both stay, but for a tool's list, which most templates do not expect: it becomes a string */
 } yk_content_form;
 
-/* What a template takes, as the helper finds out by reading it. */
+/* The forms that a template takes, as the helper finds them in it. */
 typedef struct yk_template_needs {
   yk_content_form content;
   bool content_null;     /* it asks whether content is none: an assistant's that is not there stays null, else "" */

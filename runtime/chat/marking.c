@@ -21,7 +21,7 @@ yk_status yk_marking_choose(const char *const *texts, size_t n_texts, char mark[
   return yk_err_set(err, YK_E_INVAL, "the conversation holds every character that could serve as a mark");
 }
 
-/* What texts are marked with; memory is used from text to text. */
+/* A mark, and memory that is reused from text to text. */
 typedef struct marker {
   const yk_tokenizer *tokenizer;
   const char *mark;
@@ -36,7 +36,7 @@ static yk_status no_memory(yk_err *err)
   return yk_err_set(err, YK_E_NOMEM, "no memory for a conversation with marks");
 }
 
-/* How JSON writes an ASCII character in a string. */
+/* An ASCII character as JSON writes it in a string. */
 static void escape(unsigned char c, char out[8])
 {
   static const char SHORT[] = "\bb\ff\nn\rr\tt\"\"\\\\"; /* characters and the letters of their escapes */
@@ -50,7 +50,7 @@ static void escape(unsigned char c, char out[8])
   snprintf(out, 8, c < 0x20 ? "\\u%04x" : "%c", c);
 }
 
-/* The text as a string of JSON without its quotes, in marker->escaped. Returns whether it differs from the text. */
+/* Write the text as a JSON string without its quotes to marker->escaped. *differs: it is not the text itself. */
 static yk_status escape_text(marker *marking, const char *text, size_t n_bytes, bool *differs, yk_err *err)
 {
   *differs = false;
@@ -184,7 +184,7 @@ static yk_status append_messages(marker *marking, yk_json messages, yk_strbuf *o
   return YK_OK;
 }
 
-/* What marking has cost. */
+/* Free the memory and count the marks. */
 static yk_status finish(marker *marking, yk_status status, const yk_strbuf *out, size_t *n_marks, yk_err *err)
 {
   *n_marks += marking->n_marks;

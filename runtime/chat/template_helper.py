@@ -151,14 +151,14 @@ def add_marks_to(jinja2, environment_class):
 
 
 class Needs:
-    """What a template takes, found in its syntax tree."""
+    """The forms that a template takes, found in its syntax tree."""
 
     def __init__(self, nodes, tree):
         self.nodes = nodes
         self.tree = tree
 
     def inner(self, node):
-        """What filters, slices and tests are applied to."""
+        """The operand of filters, slices and tests."""
         while isinstance(node, (self.nodes.Filter, self.nodes.Test)) or (
                 isinstance(node, self.nodes.Getitem) and isinstance(node.arg, self.nodes.Slice)):
             node = node.node
@@ -267,7 +267,7 @@ def with_final_tag(messages):
 
 
 def cut_at_final_tag(text, said):
-    """What stands before the tag, which is where the last message's content ends."""
+    """The text before the tag, which is where the last message's content ends."""
     tag = FINAL_TAG.strip()
     if marked_text.plain_of(said.strip()) not in text or tag not in text:
         raise ValueError("continue_final_message: the final message does not appear in what the template makes of it")

@@ -7,7 +7,7 @@
 #include "engine/call.h"
 #include "engine/engine_internal.h"
 
-/* What is asked of one sequence. */
+/* A call about one sequence. */
 typedef struct sequence_call {
   yk_call call;
   yk_held_sequence *sequence, *other;

@@ -256,7 +256,7 @@ static void note_special(yk_request *request, int32_t token_id, size_t n_decoded
   yk_strbuf_append(&request->special, &(yk_text_span){begin, end}, sizeof(yk_text_span));
 }
 
-/* Of the piece that is about to be given out: which bytes are special tokens'. */
+/* Set piece_special: the bytes of the piece, which is about to be given out, that are special tokens'. */
 static void find_special(yk_request *request)
 {
   yk_strbuf *special = &request->special;
@@ -315,7 +315,8 @@ bool yk_request_is_cancelled(yk_request *request)
   return cancelled;
 }
 
-/* What was held back, into piece. After a complete stop string nothing is: what followed it is dropped. */
+/* Move the text that was held back into piece. After a complete stop string there is none: the text behind it is
+ * dropped. */
 static void flush_text(yk_request *request)
 {
   yk_strbuf_clear(&request->decoded);

@@ -38,7 +38,7 @@ struct yk_request {
   yk_detokenizer *detokenizer; /* NULL without a tokenizer */
   yk_strbuf decoded;           /* text of the token at hand */
   yk_strbuf piece;             /* what of it may be given out */
-  /* Of a text with special tokens: where theirs are, as yk_text_span over all of the output's text. */
+  /* Where texts of special tokens are, as yk_text_span over all of the output's text. */
   yk_strbuf special;
   yk_strbuf piece_special; /* the same of the piece */
   size_t decoded_bytes, given_bytes;

@@ -4,8 +4,8 @@
 
 #include "engine/settings.h"
 
-/* yk_settings_config_changes - what the options want to be other than a checkpoint's JSON files say; points into
- *   them. */
+/* yk_settings_config_changes - the changes of a checkpoint's JSON files that the options ask for; points into the
+ *   options. */
 yk_config_changes yk_settings_config_changes(const yk_engine_options *options);
 
 /* yk_settings_resolve - check the options and plan the memory.

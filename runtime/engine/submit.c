@@ -131,7 +131,7 @@ static yk_status choose_capacity(const yk_engine *e, const yk_sampling *s, size_
   return YK_OK;
 }
 
-/* What ends an output: the model's end-of-sequence ids unless ignored, and the request's own; each once. */
+/* The ids that end an output: the model's end-of-sequence ids unless ignored, and the request's own; each once. */
 static size_t collect_end_ids(const yk_engine *e, const yk_sampling *s, int32_t *out)
 {
   size_t n = 0;

@@ -93,7 +93,7 @@ static yk_status push_text(yk_answer_choice *c, const yk_output *output, yk_err 
   return YK_OK;
 }
 
-/* What the request wanted the output to end with: a string or an id. */
+/* The string or id of the request that ended the output. */
 static void note_stop_reason(yk_answer_choice *c, const yk_output *end)
 {
   const yk_sampling *sampling = &c->answer->request->sampling;

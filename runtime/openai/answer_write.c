@@ -204,7 +204,7 @@ void yk_answer_end_event(yk_answer_choice *c, yk_strbuf *out)
   append(out, "}\n\n");
 }
 
-/* What is pending as an event. While a tool call is being made out there may be nothing to say. */
+/* Write pending output as an event. There may be none while the parser holds back the beginning of a call. */
 void yk_answer_write_event(yk_answer_choice *c, yk_strbuf *out)
 {
   c->is_due = false;

@@ -5,7 +5,7 @@
 #include "openai/answer.h"
 #include "openai/logprob_lists.h"
 
-/* What has been pushed and not told; of a whole answer that is all of it. */
+/* Pushed output that no event has yet; of an answer that is no stream all of it. */
 typedef struct yk_answer_choice {
   yk_openai_answer *answer;
   size_t index;
@@ -23,7 +23,7 @@ typedef struct yk_answer_choice {
   bool has_told_prompt; /* what is asked to be told of it */
   bool is_due;          /* an event is to be written */
   int32_t n_output, n_cached;
-  int32_t n_told;  /* of the output's tokens, in events */
+  int32_t n_told;  /* of the output's tokens, those in events */
   int32_t last_id; /* of the output */
   yk_finish_reason finish;
 } yk_answer_choice;

@@ -39,8 +39,8 @@ static int http_status_of(yk_status code)
   }
 }
 
-/* Where what the engine says begins with another name than the request's field has; and what is said instead where the
- * model has no tokenizer, since the cause may name files. */
+/* Beginnings of the engine's messages that name a field otherwise than requests do, and the message in place of the
+ * engine's where the model has no tokenizer, since the cause may name files. */
 static const struct {
   const char *beginning, *param, *without_tokenizer;
 } engine_names[] = {

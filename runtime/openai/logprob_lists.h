@@ -31,7 +31,7 @@ yk_status yk_logprob_lists_add_chat(yk_logprob_lists *lists, yk_token_walk *walk
 yk_status yk_logprob_append_by_id(yk_strbuf *out, yk_token_walk *walk, const yk_output *output, int32_t n_most,
                                   yk_err *err);
 
-/* What has been gathered, as an object. */
+/* The gathered lists as an object. */
 void yk_logprob_lists_append(const yk_logprob_lists *lists, yk_strbuf *out);
 void yk_logprob_lists_append_chat(const yk_logprob_lists *lists, yk_strbuf *out);
 

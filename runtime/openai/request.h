@@ -38,14 +38,14 @@ typedef enum yk_openai_form {
  *   in fields that the form does not have is not kept. */
 yk_json_rules yk_openai_body_rules(yk_openai_form form, size_t max_bytes);
 
-/* What the body does not say, and what the caller can do. */
+/* Values that the body may leave out, and abilities of the caller. */
 typedef struct yk_openai_defaults {
   yk_sampling sampling; /* yk_request_options_init's, then the caller's; its arrays must outlive the request */
   int32_t n_samples;    /* of each prompt */
   bool has_max_tokens;  /* sampling.max_tokens was asked for; else it is bounded by what the context leaves */
   bool can_stream;      /* else "stream": true is refused */
   yk_tool_format tools; /* YK_TOOLS_NONE: tools are refused by name */
-  void (*pass_over)(void *user, const char *field); /* told of each field that Yoke does not know; or NULL */
+  void (*pass_over)(void *user, const char *field); /* called for each unknown field; or NULL */
   void *user;
 } yk_openai_defaults;
 
@@ -61,8 +61,8 @@ typedef struct yk_openai_prompt {
   size_t n_ids;
 } yk_openai_prompt;
 
-/* What a chat template is rendered from, borrowed from the body and checked: every message is an object with a "role";
- * its content is a string, a list of parts that are texts or refusals, or, an assistant's, null. */
+/* The variables of a chat template, borrowed from the body and checked: every message is an object with a "role"; its
+ * content is a string, a list of parts that are texts or refusals, or, an assistant's, null. */
 typedef struct yk_openai_chat {
   yk_json messages;             /* array of at least one */
   yk_json tools;                /* array of at least one {"type": "function", "function": {...}}; absent: none wanted */
@@ -97,7 +97,7 @@ typedef struct yk_openai_request {
   bool names_token_ids;      /* tokens of log-probabilities are "token_id:5" */
   int32_t n_prompt_logprobs; /* "prompt_logprobs", -1: none; sampling's own may be more, for echo */
   yk_tool_format tools;      /* how calls are found in the output; YK_TOOLS_NONE: they are not looked for */
-  bool hides_special;        /* with tools: special tokens are told to the parser and not to the client */
+  bool hides_special;        /* with tools: the parser gets special tokens, the client does not */
   int32_t truncate_tokens;   /* "truncate_prompt_tokens": the prompt's last so many; -1: what fits; 0: all */
   int32_t stream_interval;   /* a stream's first token has an event of its own, later ones share one by so many */
   char request_id[YK_OPENAI_ID_BYTES]; /* "request_id" in visible ASCII; "": none that can be used */

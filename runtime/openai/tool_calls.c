@@ -85,7 +85,7 @@ static void end_call(yk_tool_parser *p, bool is_whole)
   p->has_open_call = false;
 }
 
-/* False where there is no memory, which push tells at its end. */
+/* False where there is no memory, which push reports at its end. */
 static bool hold(yk_tool_parser *p, char c)
 {
   yk_strbuf_append(&p->held, &c, 1);
@@ -98,14 +98,14 @@ static void drop_held(yk_tool_parser *p)
   p->held.length = p->held_special.length = p->n_space = 0;
 }
 
-/* The byte at hand, which was held last, is none of what is held. */
+/* Take back the byte at hand, which was held last. */
 static void unhold(yk_tool_parser *p)
 {
   p->held.length--;
   p->held_special.length--;
 }
 
-/* What was held turns out to be of this kind. */
+/* The held bytes turn out to be of this kind. */
 static void release(yk_tool_parser *p, yk_tool_event_kind kind)
 {
   for (size_t i = 0; i < p->held.length; i++) add_byte(p, kind, p->held.data[i], p->held_special.data[i]);
@@ -123,21 +123,21 @@ static void enter_call(yk_tool_parser *p)
   call->value = VALUE_OTHER;
 }
 
-/* What was held is no call. */
+/* The held bytes are no call. */
 static void give_up(yk_tool_parser *p)
 {
   release(p, YK_TOOL_CONTENT);
   p->mode = p->options.format == YK_TOOLS_HERMES ? MODE_CONTENT : MODE_REST;
 }
 
-/* The name is there, and the arguments have begun or there will be none. False: the name is none. */
+/* The name is complete, and the arguments have begun or there will be none. False: the name is empty or no string. */
 static bool tell_beginning(yk_tool_parser *p)
 {
   call_reader *call = &p->call;
   static const yk_json_rules rules = {.max_depth = 1};
   yk_json_doc *name = NULL;
   if (yk_json_parse("name", call->name.data, call->name.length, &rules, &name, NULL) == YK_E_NOMEM)
-    call->name.failed = true; /* which push tells */
+    call->name.failed = true; /* which push reports */
   yk_json text = yk_json_root(name);
   size_t length = yk_json_length(text);
   if (length > 0) {

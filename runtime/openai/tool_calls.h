@@ -8,9 +8,10 @@
  *   call without arguments has none: {}.
  * llama3_json: the whole answer is {"name": ..., "parameters" or "arguments": {...}}, or several with ";" between,
  *   after an optional <|python_tag|>.
- * What is no valid call comes out as content, byte for byte as the model wrote it. Arguments come out as the model
- * wrote them too. Where an output is cut, by its length or a stop string, text that may begin a tag or a
- * call is neither. The calls and the content do not depend on how the text was cut into pieces. */
+ * Text that is no valid call comes out as content, byte for byte as the model wrote it; so do arguments. Where an
+ * output is cut, by its length or a stop string, text that may begin a tag or a call is dropped (of llama3_json only a
+ * tag: any JSON object may begin a call). The calls and the content do not depend on how the text was cut into
+ * pieces. */
 #ifndef YK_OPENAI_TOOL_CALLS_H
 #define YK_OPENAI_TOOL_CALLS_H
 
@@ -63,7 +64,7 @@ void yk_tool_parser_free(yk_tool_parser *parser);
  *   emitted. Errors: YK_E_NOMEM, after which only free is of use. */
 yk_status yk_tool_parser_push(yk_tool_parser *parser, const yk_output *output, yk_err *err);
 
-/* yk_tool_parser_has_calls - calls have been told, and all that have begun are whole. */
+/* yk_tool_parser_has_calls - there were events of calls, and each call that began is whole. */
 bool yk_tool_parser_has_calls(const yk_tool_parser *parser);
 
 #endif

@@ -29,7 +29,7 @@ typedef struct yk_added_tokens {
   yk_regex *word; /* one character of a word; NULL where no token needs it */
 } yk_added_tokens;
 
-/* What the files beside a tokenizer.json say of its added tokens; all may be absent. */
+/* The files beside a tokenizer.json that have added tokens; each may be absent. */
 typedef struct yk_more_tokens {
   yk_json config;  /* the object in tokenizer_config.json */
   yk_json special; /* yk_special_tokens_find's, without what a class alone names */

@@ -3,7 +3,7 @@
 
 #include "text/bpe.h"
 
-/* What a message may show of a token. */
+/* Bytes of a token that a message shows. */
 static int shown(size_t n_bytes)
 {
   return n_bytes < 48 ? (int)n_bytes : 48;

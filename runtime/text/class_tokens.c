@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Of the classes of BPE tokenizers. */
+/* The classes of BPE tokenizers. */
 static const yk_class_tokens CLASSES[] = {
     {"BloomTokenizer", "<s>", "</s>", "<unk>", "<pad>"},
     {"CodeGenTokenizer", "<|endoftext|>", "<|endoftext|>", "<|endoftext|>", NULL},

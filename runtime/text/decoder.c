@@ -9,7 +9,7 @@
 
 enum { GROWTH_LIMIT = 256, FREE_BYTES_PER_TOKEN = 4096 };
 
-/* What a stage remembers between tokens. */
+/* State of a stage between tokens. */
 typedef struct yk_decoder_state {
   yk_strbuf token;       /* the token so far, for stages that need the whole of it */
   yk_strbuf run;         /* BYTE_FALLBACK: bytes of the run so far */

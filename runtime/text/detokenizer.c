@@ -32,7 +32,7 @@ void yk_detokenizer_free(yk_detokenizer *detokenizer)
   free(detokenizer);
 }
 
-/* What a token adds to the list that is decoded; NULL where nothing. */
+/* The text that a token adds to the list that is decoded; NULL: none. */
 static const char *text_of(const yk_detokenizer *detokenizer, int32_t id, size_t *n_bytes)
 {
   const yk_tokenizer *tokenizer = detokenizer->tokenizer;

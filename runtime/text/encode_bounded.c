@@ -5,7 +5,7 @@
 
 #include "text/ids.h"
 
-/* What a token of an ordinary text takes, and more: a text within this many bytes a token is encoded at once. */
+/* A token of ordinary text takes fewer bytes: a text within this many bytes a token is encoded at once. */
 enum { TOKEN_BYTES = 8 };
 
 /* Encodings of ends that are compared: more of them notice groups of digits and of repeated characters. */
@@ -36,7 +36,7 @@ static yk_spans cut_spans(const yk_spans *plain, size_t n_bytes, size_t *last_en
   return cut;
 }
 
-/* Whether the beginning of the text already has more ids than there may be, whatever follows. */
+/* Whether the beginning of the text already has too many ids, whatever follows. */
 static yk_status check_beginning(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes, const yk_spans *plain,
                                  size_t max_ids, bool *is_too_long, yk_err *err)
 {

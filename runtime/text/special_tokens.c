@@ -86,7 +86,7 @@ static yk_status add(found_tokens *found, token added, yk_err *err)
   return YK_OK;
 }
 
-/* Set what a name stands for; text NULL or empty: nothing. */
+/* Set the token of a name; text NULL or empty: none. */
 static yk_status set(found_tokens *found, const char *name, const char *text, size_t n_bytes, yk_err *err)
 {
   size_t i = 0;
@@ -192,7 +192,7 @@ static size_t rank_of(const token *of)
   return i;
 }
 
-/* What has been found as a document of its own. */
+/* The found tokens as a document of its own. */
 static yk_status finish(const found_tokens *found, yk_json_doc **out, yk_err *err)
 {
   yk_strbuf text = YK_STRBUF_INIT;

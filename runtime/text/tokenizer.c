@@ -80,7 +80,7 @@ static bool exists(const char *directory, const char *name)
   return n > 0 && n < (int)sizeof path && stat(path, &info) == 0;
 }
 
-/* dir: of the files beside it; NULL: nothing is read of them. */
+/* dir: the directory of the files beside it; NULL: none of them is read. */
 static yk_status load_file(const char *path, const char *dir, yk_tokenizer **out, yk_err *err)
 {
   yk_json_doc *doc;
@@ -150,7 +150,7 @@ void yk_tokenizer_free(yk_tokenizer *tokenizer)
   free(tokenizer);
 }
 
-/* What one call of encode works with. */
+/* Memory of one call of encode. */
 typedef struct encoding {
   yk_pieces pieces, spare;
   yk_strbuf normal;

@@ -249,7 +249,7 @@ static void check_equal_beginnings(yk_engine *engine)
   assert_int_equal(fresh.usage.reused_tokens, 64);
 }
 
-/* What one salt's requests have computed no other's find. */
+/* Requests of one salt never find what those of another have computed. */
 static void check_salts(yk_engine *engine)
 {
   int32_t ids[100];

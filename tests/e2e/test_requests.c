@@ -1,4 +1,4 @@
-/* What one request may ask for, and what is refused: each parameter by its effect, each refusal by its message. */
+/* Parameters of one request, and refusals: each parameter by its effect, each refusal by its message. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -204,7 +204,7 @@ static void a_request_may_fail_after_some_tokens(void **state)
   remove_model(&model);
 }
 
-/* Of a greedy request that wants no log-probabilities ranks see no more than their best logits. */
+/* Ranks see no more than their best logits of a greedy request that wants no log-probabilities. */
 static void a_plain_request_fails_too(void **state)
 {
   (void)state;

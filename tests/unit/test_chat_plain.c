@@ -215,7 +215,7 @@ static void test_every_added_token_of_every_vocabulary(void **state)
   assert_true(n_tokens >= 70 && n_naive >= 1000);
 }
 
-/* What an assistant has said is tokenised as it is rendered, and so is the template's own text. */
+/* An assistant's text is tokenised as it is rendered, and so is the template's own. */
 static void test_tokens_of_assistants_and_templates_stay(void **state)
 {
   fixture with = open_fixture(DEMO);
@@ -234,7 +234,7 @@ static void test_tokens_of_assistants_and_templates_stay(void **state)
   close_fixture(&with);
 }
 
-/* How often a token comes up when a message is rendered with a template. */
+/* Occurrences of a token when a message is rendered with a template. */
 static void expect_count(const char *tokenizer_path, const char *chat_template, const char *role, const char *content,
                          const char *token, size_t expected)
 {

@@ -23,7 +23,7 @@
 
 #define DEMO YOKE_TESTS_DIR "/models/demo"
 
-/* What the last user says decides what happens. */
+/* The last user's text selects the case. */
 static const char TEMPLATE[] =
     "{%- set what = messages[-1].content -%}"
     "{%- if what == 'slow' -%}{% for i in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}"

@@ -55,7 +55,7 @@ static yk_strbuf make_text(uint32_t *random, size_t n_bytes)
   return text;
 }
 
-/* What fits is found to fit, to the last token. */
+/* A text that fits is encoded, to the last token. */
 static void check_fits(const yk_tokenizer *tokenizer, const yk_strbuf *text, const yk_spans *plain)
 {
   int32_t *all, *bounded;

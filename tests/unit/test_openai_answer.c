@@ -91,7 +91,7 @@ static void finish(session *s)
   assert_int_equal(yk_openai_answer_finish(s->answer, &s->out, NULL), YK_OK);
 }
 
-/* What was written since the last time; expected has ' in place of ". */
+/* The text written since the last call; expected has ' in place of ". */
 static void expect(session *s, const char *expected)
 {
   char *copy = double_quoted(expected);
@@ -305,7 +305,7 @@ static void logprobs_in_a_stream(void **state)
   close_session(s);
 }
 
-/* Of two tokens with one text the likelier counts. One that the engine ranks beyond what was asked for is left out. */
+/* The likelier of two tokens with one text counts. One that the engine ranks beyond what was asked for is left out. */
 static void top_logprobs_have_each_text_once(void **state)
 {
   (void)state;
@@ -357,7 +357,7 @@ static void chat_streams(void **state)
   close_session(s);
 }
 
-/* What the request asked to end with, and null for the model's own end. */
+/* The string or id of the request that ended the output, and null for the model's own end. */
 static void stop_reasons(void **state)
 {
   (void)state;

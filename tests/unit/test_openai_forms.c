@@ -59,7 +59,7 @@ static void statuses(void **state)
   }
 }
 
-/* What the engine's messages are about. */
+/* The fields that the engine's messages are about. */
 static void params_of_the_engine(void **state)
 {
   (void)state;

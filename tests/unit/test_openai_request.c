@@ -192,7 +192,7 @@ static void no_tools_wanted(void **state)
   yk_openai_request_free(&r);
 }
 
-/* What Python's json module reads, which most clients and servers use; numbers that nobody needs are no fault. */
+/* Texts that Python's json module reads, which most clients and servers use; numbers of unread fields are no fault. */
 static void json_as_python_reads_it(void **state)
 {
   (void)state;
@@ -570,7 +570,7 @@ static void depth_is_bounded(void **state)
   }
 }
 
-/* What stands in strings is no depth. */
+/* Brackets in strings are no depth. */
 static void brackets_in_strings_are_text(void **state)
 {
   (void)state;

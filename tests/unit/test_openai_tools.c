@@ -9,7 +9,7 @@
 
 #include "openai/tool_calls.h"
 
-/* What events say, readable: content as it is, a call as {name|arguments}, a cut one as {name|arguments!. */
+/* Events, readable: content as it is, a call as {name|arguments}, a cut one as {name|arguments!. */
 typedef struct record {
   yk_strbuf text;
   bool in_call, has_broken;
@@ -44,7 +44,7 @@ static void take(void *user, const yk_tool_event *event)
   if (event->kind == YK_TOOL_BEGIN) yk_strbuf_append_str(&r->text, "|");
 }
 
-/* How an answer is parsed, and how it ends. */
+/* Options of the parser, and the end of the answer. */
 typedef struct way {
   yk_tool_format format;
   bool only_first;
@@ -55,7 +55,7 @@ typedef struct way {
 
 static const char *const specials[] = {"<tool_call>", "</tool_call>", "<|x|>"};
 
-/* Of text from begin to end what is of special tokens. */
+/* The spans of special tokens in the text from begin to end. */
 static size_t find_special(const char *text, size_t begin, size_t end, yk_text_span *out)
 {
   size_t n = 0;
@@ -140,7 +140,7 @@ static void hermes_calls(void **state)
   check(f, "é<tool_call>" CALL("f", "{\"t\": \"日本 😀\"}"), "é{f|{\"t\": \"日本 😀\"}}");
 }
 
-/* What is none comes back byte for byte. */
+/* Text that is no call comes back byte for byte. */
 static void hermes_content(void **state)
 {
   (void)state;

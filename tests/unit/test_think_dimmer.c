@@ -1,4 +1,4 @@
-/* What stands in <think> is dimmed, however the answer is cut. */
+/* Text in <think> is dimmed, however the answer is cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -23,7 +23,7 @@ typedef struct kind {
   char path[512];
 } kind;
 
-/* What a case is checked with, and how many failed so far. */
+/* The tokenizer of a case, and the number of failures so far. */
 typedef struct checker {
   const kind *checked;
   const yk_tokenizer *tokenizer;
