@@ -202,6 +202,30 @@ static void ids_outside_the_vocabulary_are_refused(void **state)
   refused(*state, &request, YK_E_INVAL, "logit_bias: expected -100 to 100, found nan");
 }
 
+static void bad_words_and_salts_out_of_range_are_refused(void **state)
+{
+  enum { TOO_MANY = 1025 };
+  static const char salt[YOKE_MAX_CACHE_SALT_BYTES + 1];
+  static yk_token_ids words[TOO_MANY];
+  const int32_t ids[] = {1, 200};
+  for (int i = 0; i < TOO_MANY; i++) words[i] = (yk_token_ids){ids, 1};
+  yk_request_options request = greedy(*state);
+  request.sampling.bad_words = words;
+  request.sampling.n_bad_words = TOO_MANY;
+  refused(*state, &request, YK_E_INVAL, "number of bad_words: expected 0 to 1024, found 1025");
+  request.sampling.n_bad_words = 2;
+  words[1].n_ids = 2;
+  refused(*state, &request, YK_E_INVAL, "bad_words: token id 200 at index 1 is outside the vocabulary (0 to 199)");
+  words[1].n_ids = 0;
+  refused(*state, &request, YK_E_INVAL, "bad_words: expected at least one token in each");
+  request.sampling.bad_words = NULL;
+  refused(*state, &request, YK_E_INVAL, "bad_words: expected an array of 2, found NULL");
+  request.sampling.n_bad_words = 0;
+  request.cache_salt = salt;
+  request.cache_salt_bytes = sizeof salt;
+  refused(*state, &request, YK_E_INVAL, "bytes of cache_salt: expected 1 to 1024, found 1025");
+}
+
 static void prompts_that_do_not_fit_are_refused(void **state)
 {
   int32_t ids[300];
@@ -257,6 +281,7 @@ int main(void)
                                      cmocka_unit_test(prompt_logprobs_are_those_of_generating),
                                      cmocka_unit_test(parameters_out_of_range_are_refused_by_name),
                                      cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
+                                     cmocka_unit_test(bad_words_and_salts_out_of_range_are_refused),
                                      cmocka_unit_test(prompts_that_do_not_fit_are_refused),
                                      cmocka_unit_test(a_refusal_leaves_others_untouched),
                                      cmocka_unit_test(the_cpu_is_always_a_device)};

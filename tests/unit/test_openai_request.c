@@ -228,14 +228,22 @@ static void seeds(void **state)
   }
 }
 
-/* An answer may hold a refusal, which comes back with the conversation. */
-static void refusals_are_text(void **state)
+/* Each type of part that templates get as a text; an answer may hold a refusal, which comes back with the conversation.
+ * Tools, functions and assistants may say nothing. */
+static void parts_that_are_text(void **state)
 {
   (void)state;
   yk_openai_request r = openai_request(
       YK_FORM_CHAT, "{'messages': [" USER ", {'role': 'assistant', 'content': [{'type': 'refusal', 'refusal': 'no'}], "
                     "'tool_calls': [{'function': {'name': 'f'}}, {'function': {'name': 'f', 'arguments': null}}]}]}");
   assert_int_equal(yk_json_size(r.chat.messages), 2);
+  yk_openai_request_free(&r);
+  r = openai_request(YK_FORM_CHAT,
+                     "{'messages': [{'role': 'user', 'content': ['a', {'type': 'text', 'text': 'b'}, {'type': "
+                     "'input_text', 'text': 'c'}]}, {'role': 'assistant', 'content': [{'type': 'output_text', 'text': "
+                     "'d'}, {'type': 'thinking', 'thinking': 'e'}]}, {'role': 'tool', 'content': null}, {'role': "
+                     "'function'}, {'role': 'assistant'}]}");
+  assert_int_equal(yk_json_size(r.chat.messages), 5);
   yk_openai_request_free(&r);
 }
 
@@ -382,6 +390,9 @@ static void bodies_that_are_no_request(void **state)
   check_refusals(YK_FORM_COMPLETION, YK_TOOLS_NONE, rows, N_ROWS(rows));
 }
 
+#define SALT_64   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define LONG_SALT SALT_64 SALT_64 SALT_64 SALT_64 SALT_64 SALT_64 SALT_64 SALT_64 "!"
+
 static void values_out_of_range_or_of_another_type(void **state)
 {
   (void)state;
@@ -408,6 +419,7 @@ static void values_out_of_range_or_of_another_type(void **state)
       {P "'stop': 5}", "stop", "found integer", YK_E_FORMAT},
       {P "'cache_salt': ''}", "cache_salt", "1 to 512 bytes, found 0", YK_E_INVAL},
       {P "'cache_salt': 5}", "cache_salt", "a string", YK_E_FORMAT},
+      {P "'cache_salt': '" LONG_SALT "'}", "cache_salt", "1 to 512 bytes, found 513", YK_E_INVAL},
       {P "'stop': ['a', null]}", "stop", "found null", YK_E_FORMAT},
       {P "'stop': ''}", "stop", "not empty", YK_E_INVAL},
       {P "'stop': 'a\\u0000'}", "stop", "NUL", YK_E_INVAL},
@@ -513,6 +525,7 @@ static void chat_fields_out_of_place(void **state)
   static const refusal rows[] = {
       {CHAT(", 'logprobs': 5"), "logprobs", "true or false, found integer", YK_E_FORMAT},
       {CHAT(", 'top_logprobs': 2"), "top_logprobs", "\"logprobs\": true", YK_E_INVAL},
+      {CHAT(", 'logprob_token_ids': [5]"), "logprob_token_ids", "\"logprobs\": true beside it", YK_E_INVAL},
       {CHAT(", 'logprobs': true, 'top_logprobs': 21"), "top_logprobs", "0 to 20, found 21", YK_E_FORMAT},
       {CHAT(", 'logprobs': true, 'top_logprobs': -1"), "top_logprobs", "0 to 20, found -1", YK_E_FORMAT},
       {CHAT(", 'max_completion_tokens': -5"), "max_completion_tokens", "found -5", YK_E_FORMAT},
@@ -594,7 +607,7 @@ int main(void)
                                      cmocka_unit_test(no_tools_wanted),
                                      cmocka_unit_test(json_as_python_reads_it),
                                      cmocka_unit_test(seeds),
-                                     cmocka_unit_test(refusals_are_text),
+                                     cmocka_unit_test(parts_that_are_text),
                                      cmocka_unit_test(what_is_kept_of_a_body),
                                      cmocka_unit_test(bodies_are_dropped),
                                      cmocka_unit_test(truncation),
