@@ -1,11 +1,30 @@
 #include <math.h>
+#include <stdio.h>
 
 #include "base/checked.h"
 #include "loader/hf_parts.h"
 
-/* One token id. The model never generates an id outside the vocabulary (-1 for none, another model's): *out is -1 then,
- * with a warning. */
-static yk_status read_id(const yk_log *log, yk_json value, const char *file, const char *key, int32_t vocab_size,
+static const char bos_key[] = "bos_token_id", eos_key[] = "eos_token_id";
+
+/* Ids of one key that are outside the vocabulary (-1 for none, another model's). The model never generates them: they
+ * are ignored, with one warning a key. */
+typedef struct ignored_ids {
+  yk_json first;
+  size_t n;
+} ignored_ids;
+
+static void warn_ignored(const yk_log *log, const char *file, const char *key, int32_t vocab_size,
+                         const ignored_ids *ignored)
+{
+  char more[40] = "";
+  if (ignored->n > 1) snprintf(more, sizeof more, " (%zu in all)", ignored->n);
+  if (ignored->n > 0)
+    yk_log_write(log, YK_LOG_WARN, "%s: %s: expected 0 to %d (vocab_size - 1), found %.40s%s: ignored", file, key,
+                 vocab_size - 1, yk_json_text(ignored->first), more);
+}
+
+/* One token id; *out is -1 where it is ignored. */
+static yk_status read_id(yk_json value, const char *file, const char *key, int32_t vocab_size, ignored_ids *ignored,
                          int32_t *out, yk_err *err)
 {
   int64_t id = -1;
@@ -15,21 +34,20 @@ static yk_status read_id(const yk_log *log, yk_json value, const char *file, con
                       yk_json_type_name(value));
   if (yk_json_to_i64(value, &id) && id >= 0 && id < vocab_size)
     *out = (int32_t)id;
-  else
-    yk_log_write(log, YK_LOG_WARN, "%s: %s: expected 0 to %d (vocab_size - 1), found %.40s: ignored", file, key,
-                 vocab_size - 1, yk_json_text(value));
+  else if (ignored->n++ == 0)
+    ignored->first = value;
   return YK_OK;
 }
 
-static yk_status add_eos(const yk_log *log, yk_json value, const char *file, yk_model_config *config, yk_err *err)
+static yk_status add_eos(yk_json value, const char *file, ignored_ids *ignored, yk_model_config *config, yk_err *err)
 {
   int32_t id;
-  YK_TRY(read_id(log, value, file, "eos_token_id", config->vocab_size, &id, err));
+  YK_TRY(read_id(value, file, eos_key, config->vocab_size, ignored, &id, err));
   if (id < 0) return YK_OK;
   for (int32_t i = 0; i < config->n_eos_ids; i++)
     if (config->eos_ids[i] == id) return YK_OK;
   if (config->n_eos_ids == YK_MAX_EOS_IDS)
-    return yk_err_set(err, YK_E_FORMAT, "%s: key \"eos_token_id\": expected at most %d different ids", file,
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected at most %d different ids", file, eos_key,
                       YK_MAX_EOS_IDS);
   config->eos_ids[config->n_eos_ids++] = id;
   return YK_OK;
@@ -38,21 +56,26 @@ static yk_status add_eos(const yk_log *log, yk_json value, const char *file, yk_
 /* An id, a list of ids, null, or no key at all. */
 static yk_status add_all_eos(const yk_log *log, yk_json object, const char *file, yk_model_config *config, yk_err *err)
 {
-  yk_json value = yk_json_get(object, "eos_token_id");
+  yk_json value = yk_json_get(object, eos_key);
+  ignored_ids ignored = {0};
   if (!yk_json_is_given(value)) return YK_OK;
-  if (!yk_json_is(value, YK_JSON_ARRAY)) return add_eos(log, value, file, config, err);
+  if (!yk_json_is(value, YK_JSON_ARRAY)) YK_TRY(add_eos(value, file, &ignored, config, err));
   YK_JSON_EACH(element, value)
   {
-    YK_TRY(add_eos(log, element, file, config, err));
+    YK_TRY(add_eos(element, file, &ignored, config, err));
   }
+  warn_ignored(log, file, eos_key, config->vocab_size, &ignored);
   return YK_OK;
 }
 
 static yk_status read_bos(const yk_log *log, yk_json object, const char *file, yk_model_config *config, yk_err *err)
 {
-  yk_json value = yk_json_get(object, "bos_token_id");
+  yk_json value = yk_json_get(object, bos_key);
+  ignored_ids ignored = {0};
   if (!yk_json_is_given(value)) return YK_OK;
-  return read_id(log, value, file, "bos_token_id", config->vocab_size, &config->bos_id, err);
+  YK_TRY(read_id(value, file, bos_key, config->vocab_size, &ignored, &config->bos_id, err));
+  warn_ignored(log, file, bos_key, config->vocab_size, &ignored);
+  return YK_OK;
 }
 
 static yk_status read_special_ids(yk_json root, const char *file, yk_json generation, const char *generation_file,
@@ -68,8 +91,8 @@ static yk_status read_special_ids(yk_json root, const char *file, yk_json genera
       config->family == YK_FAMILY_CHATGLM || config->family == YK_FAMILY_QWEN2_MOE ||
       config->family == YK_FAMILY_QWEN3_MOE || config->family == YK_FAMILY_GLM4_MOE)
     return YK_OK;
-  bool has_bos = yk_json_get(root, "bos_token_id").doc || yk_json_get(generation, "bos_token_id").doc;
-  bool has_eos = yk_json_get(root, "eos_token_id").doc || yk_json_get(generation, "eos_token_id").doc;
+  bool has_bos = yk_json_get(root, bos_key).doc || yk_json_get(generation, bos_key).doc;
+  bool has_eos = yk_json_get(root, eos_key).doc || yk_json_get(generation, eos_key).doc;
   if (!has_bos && config->vocab_size > 1) config->bos_id = 1;
   if (!has_eos && config->vocab_size > 2) config->eos_ids[config->n_eos_ids++] = 2;
   return YK_OK;

@@ -93,6 +93,7 @@ static void ids_outside_the_vocabulary_are_left_out(void **state)
       {"{'eos_token_id': 7}", "{'eos_token_id': 200}",
        "generation_config.json: eos_token_id: expected 0 to 199 (vocab_size - 1), found 200: ignored"},
       {"{'eos_token_id': 7}", "{'eos_token_id': [7, -1]}", "generation_config.json: eos_token_id|found -1: ignored"},
+      {"{'eos_token_id': 7}", "{'eos_token_id': [-1, 7, 200]}", "eos_token_id|found -1 (2 in all): ignored"},
       {"{'eos_token_id': 7, 'bos_token_id': 4294967296}", "{}", "config.json: bos_token_id|found 4294967296: ignored"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
