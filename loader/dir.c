@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -33,6 +34,12 @@ yk_status yk_dir_read(const char *dir, const char *name, bool required, char **t
   char path[YK_PATH_BYTES];
   YK_TRY(yk_dir_path(dir, name, path, err));
   return yk_file_read(path, TEXT_MAX_BYTES, text, n_bytes, err);
+}
+
+yk_status yk_dir_make(const char *dir, yk_err *err)
+{
+  if (mkdir(dir, 0777) == 0 || errno == EEXIST) return YK_OK;
+  return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
 }
 
 yk_status yk_dir_sync(const char *dir, yk_err *err)

@@ -23,6 +23,9 @@ bool yk_dir_has(const char *dir, const char *name);
  *   *text is NULL and the call succeeds. */
 yk_status yk_dir_read(const char *dir, const char *name, bool required, char **text, size_t *n_bytes, yk_err *err);
 
+/* yk_dir_make - a directory, unless something of its name is there already. Errors: YK_E_IO. */
+yk_status yk_dir_make(const char *dir, yk_err *err);
+
 /* yk_dir_sync - bring the names in a directory to the disk, as far as its file system can. Errors: YK_E_IO. */
 yk_status yk_dir_sync(const char *dir, yk_err *err);
 

@@ -73,6 +73,6 @@ yk_status yk_side_files_copy(const char *from, const char *to, yk_err *err)
   if (!yk_dir_has(from, templates)) return YK_OK;
   YK_TRY(yk_dir_path(from, templates, source, err));
   YK_TRY(yk_dir_path(to, templates, target, err));
-  if (mkdir(target, 0777) != 0 && errno != EEXIST) return yk_err_set(err, YK_E_IO, "%s: %s", target, strerror(errno));
+  YK_TRY(yk_dir_make(target, err));
   return copy_folder(source, target, err);
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/write_lock.h"
@@ -83,7 +82,7 @@ static yk_status begin_part(const char *part, int *fd, yk_err *err)
 {
   char mark[YK_PATH_BYTES];
   YK_TRY(yk_dir_path(part, mark_name, mark, err));
-  if (mkdir(part, 0777) != 0 && errno != EEXIST) return yk_err_set(err, YK_E_IO, "%s: %s", part, strerror(errno));
+  YK_TRY(yk_dir_make(part, err));
   YK_TRY(yk_write_lock_dir(part, fd, err));
   yk_status status = take_over(part, err);
   int marked = status == YK_OK ? open(mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : -1;

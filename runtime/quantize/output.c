@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -97,7 +96,7 @@ static yk_status make_dir(const char *dir, bool *is_begun, yk_err *err)
 {
   char run[YK_PATH_BYTES];
   struct dirent *entry;
-  if (mkdir(dir, 0777) != 0 && errno != EEXIST) return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
+  YK_TRY(yk_dir_make(dir, err));
   snprintf(run, sizeof run, "%s/%s", part_name, run_name);
   *is_begun = yk_dir_has(dir, run);
   if (*is_begun) return YK_OK;
@@ -115,8 +114,7 @@ static yk_status make_dir(const char *dir, bool *is_begun, yk_err *err)
 
 static yk_status lock_part(yk_quantize_output *out, yk_err *err)
 {
-  if (mkdir(out->part_dir, 0777) != 0 && errno != EEXIST)
-    return yk_err_set(err, YK_E_IO, "%s: %s", out->part_dir, strerror(errno));
+  YK_TRY(yk_dir_make(out->part_dir, err));
   return yk_write_lock_dir(out->part_dir, &out->lock_fd, err);
 }
 
@@ -173,7 +171,7 @@ static void clear(const char *folder)
 yk_status yk_quantize_output_folder(const yk_quantize_output *output, int rank, char folder[YK_PATH_BYTES], yk_err *err)
 {
   YK_TRY(folder_of(output, rank, folder, err));
-  if (mkdir(folder, 0777) != 0 && errno != EEXIST) return yk_err_set(err, YK_E_IO, "%s: %s", folder, strerror(errno));
+  YK_TRY(yk_dir_make(folder, err));
   clear(folder);
   return YK_OK;
 }
