@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json_doc.h"
+#include "base/utf8.h"
 
 enum { MAX_BYTES = (1 << YK_JSON_SIZE_BITS) - 1, FIRST_NODES = 64 };
 
@@ -89,37 +90,6 @@ static void skip_space(parser *p)
   }
 }
 
-/* Bytes of the well-formed UTF-8 sequence at s, whose first byte is 0x80 or more; 0: malformed. s ends in NUL. */
-static size_t utf8_bytes(const unsigned char *s)
-{
-  size_t n = s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
-  for (size_t i = 1; i < n; i++)
-    if ((s[i] & 0xc0) != 0x80) return 0;
-  if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0)) return 0; /* overlong; surrogates */
-  if ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90)) return 0; /* overlong; beyond U+10FFFF */
-  return n;
-}
-
-static char *put_utf8(char *to, uint32_t c)
-{
-  if (c < 0x80) {
-    *to++ = (char)c;
-  } else if (c < 0x800) {
-    *to++ = (char)(0xc0 | c >> 6);
-    *to++ = (char)(0x80 | (c & 0x3f));
-  } else if (c < 0x10000) {
-    *to++ = (char)(0xe0 | c >> 12);
-    *to++ = (char)(0x80 | (c >> 6 & 0x3f));
-    *to++ = (char)(0x80 | (c & 0x3f));
-  } else {
-    *to++ = (char)(0xf0 | c >> 18);
-    *to++ = (char)(0x80 | (c >> 12 & 0x3f));
-    *to++ = (char)(0x80 | (c >> 6 & 0x3f));
-    *to++ = (char)(0x80 | (c & 0x3f));
-  }
-  return to;
-}
-
 /* Four hexadecimal digits; -1: no such. */
 static int32_t hex4(const char *s)
 {
@@ -159,7 +129,7 @@ static yk_status read_escape(parser *p, char **to)
     character = is_pair ? 0x10000 + ((character - 0xd800) << 10) + (uint32_t)(second - 0xdc00) : 0xfffd;
     if (is_pair) p->at += 6;
   }
-  *to = put_utf8(*to, character);
+  *to += yk_utf8_encode(character, *to);
   return YK_OK;
 }
 
@@ -171,13 +141,15 @@ static yk_status read_string(parser *p)
   for (;;) {
     unsigned char c = (unsigned char)p->text[p->at];
     size_t n = 1;
+    uint32_t character;
     if (c == '"') break;
     if (c == '\\') {
       YK_TRY(read_escape(p, &to));
       continue;
     }
     if (c < 0x20) return expected(p, p->at >= p->n_bytes ? "'\"'" : "a control character to be escaped");
-    if (c >= 0x80 && (n = utf8_bytes((const unsigned char *)p->text + p->at)) == 0) return expected(p, "UTF-8");
+    if (c >= 0x80 && (n = yk_utf8_decode(p->text + p->at, p->n_bytes - p->at, &character)) == 0)
+      return expected(p, "UTF-8");
     for (; n; n--) *to++ = p->text[p->at++];
   }
   p->at++;
