@@ -1,6 +1,7 @@
 #include "server/request_guard.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -178,13 +179,6 @@ static char *next_line(char **at)
   return line;
 }
 
-static uint64_t number_of(const char *digits)
-{
-  uint64_t value = 0;
-  for (; *digits; digits++) value = 10 * value + (uint64_t)(*digits - '0');
-  return value;
-}
-
 static void append_line(const request_line *line, yk_strbuf *out)
 {
   bool has_path = line->target_bytes > 0 && line->target[0] != '?';
@@ -222,7 +216,7 @@ static void pass_head(yk_request_guard *guard, yk_strbuf *out)
     yk_strbuf_append(out, lines.data, lines.length);
     yk_strbuf_append_str(out, line_end);
     out->failed = out->failed || lines.failed;
-    guard->left_bytes = seen.value[LENGTH] ? number_of(seen.value[LENGTH]) : 0;
+    guard->left_bytes = seen.value[LENGTH] ? strtoull(seen.value[LENGTH], NULL, 10) : 0;
     guard->state = seen.value[CODING] ? YK_GUARD_CHUNK_SIZE : guard->left_bytes ? YK_GUARD_BODY : YK_GUARD_DONE;
   }
   yk_strbuf_free(&lines);
@@ -269,22 +263,18 @@ static void take_head_byte(yk_request_guard *guard, char byte, yk_strbuf *out)
 
 /* ---- Chunks ------------------------------------------------------------------------------------------------------ */
 
-/* A size, and extensions, which mean nothing to us. */
+/* A size, and extensions, which are dropped. */
 static void pass_chunk_size(yk_request_guard *guard, yk_strbuf *out)
 {
   const char *line = guard->text.data;
   size_t n_digits = strspn(line, "0123456789abcdefABCDEF");
   const char *rest = line + n_digits + strspn(line + n_digits, " \t");
   bool is_size = n_digits > 0 && n_digits <= SIZE_DIGITS && (rest[0] == ';' || strcmp(line + n_digits, line_end) == 0);
-  guard->left_bytes = 0;
-  for (size_t i = 0; i < n_digits && is_size; i++) {
-    char c = line[i];
-    guard->left_bytes = guard->left_bytes << 4 | (uint64_t)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-  }
   if (!is_size) {
     REFUSE(guard, 400, "expected the size of a chunk, found %.40s", line);
     return;
   }
+  guard->left_bytes = strtoull(line, NULL, 16);
   guard->state = guard->left_bytes ? YK_GUARD_CHUNK : YK_GUARD_TRAILER;
   guard->n_trailer_bytes = 0;
   if (guard->left_bytes) yk_strbuf_append_fmt(out, "%llx\r\n", (unsigned long long)guard->left_bytes);

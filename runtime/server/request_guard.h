@@ -1,4 +1,4 @@
-/* request_guard.h - a look at the bytes of requests before libmicrohttpd reads them.
+/* request_guard.h - the bytes of requests are checked before libmicrohttpd reads them.
  *
  * libmicrohttpd joins folded header lines to the name before, takes a carriage return alone for the end of a line and
  * NULs for the end of a text. A proxy that reads such a request otherwise sees another sequence of requests than we do.
@@ -26,7 +26,7 @@ enum {
 
 typedef enum yk_guard_state {
   YK_GUARD_HEAD,
-  YK_GUARD_BODY,       /* of a length that the head has told */
+  YK_GUARD_BODY,       /* its length stands in the head */
   YK_GUARD_CHUNK_SIZE, /* the line before a chunk */
   YK_GUARD_CHUNK,
   YK_GUARD_CHUNK_END, /* the line end behind it */
@@ -47,7 +47,7 @@ typedef struct yk_request_guard {
   yk_reply refusal;                           /* once REFUSED; its body may be taken away */
 } yk_request_guard;
 
-/* yk_request_guard_take - look at bytes [n_bytes] that have come, and append to out what of them may pass. Returns how
+/* yk_request_guard_take - look at bytes [n_bytes] that have come, and append to out those that may pass, written anew. Returns how
  *   many were looked at: fewer than n_bytes where a request ends before, or is refused. */
 size_t yk_request_guard_take(yk_request_guard *guard, const char *bytes, size_t n_bytes, yk_strbuf *out);
 

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -89,8 +90,60 @@ static void test_refused(void **state)
   REFUSED("GET / HTTP/1.1\r\n\r\n", 400);
   REFUSED("GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505);
   REFUSED("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n", 501);
+  REFUSED("GET / HTTP/1.1\r\nHost: a\r\nContent-Lengthy: 1\r\n\r\n", 400);
+  REFUSED("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: b\r\nAuthorization: c\r\n\r\n", 400);
+  REFUSED("POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", 400);
+  REFUSED("GET http://b@c/ HTTP/1.1\r\nHost: a\r\n\r\n", 400);
+  REFUSED("GET * HTTP/1.1\r\nHost: a\r\n\r\n", 400);
+  REFUSED("GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", 400);
+  REFUSED("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nno colon\r\n", 400);
   REFUSED("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\nx\r\n", 400);
   REFUSED("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxy\r\n", 400);
+}
+
+/* A request with n times the same part between a beginning and an end. */
+static void check_many(const char *begin, const char *part, int n, const char *end, int http_status)
+{
+  size_t n_taken;
+  yk_strbuf text = YK_STRBUF_INIT;
+  yk_request_guard guard = {0};
+  yk_strbuf_append_str(&text, begin);
+  for (int i = 0; i < n; i++) yk_strbuf_append_str(&text, part);
+  yk_strbuf_append_str(&text, end);
+  yk_strbuf out = take(&guard, text.data, text.length, text.length, &n_taken);
+  assert_int_equal(guard.state, http_status ? YK_GUARD_REFUSED : YK_GUARD_DONE);
+  assert_int_equal(guard.refusal.http_status, http_status);
+  yk_strbuf_free(&out);
+  yk_strbuf_free(&text);
+  yk_request_guard_free(&guard);
+}
+
+/* The most that passes of everything that is counted, and one more. */
+static void test_limits(void **state)
+{
+  (void)state;
+  static const char head[] = " HTTP/1.1\r\nHost: a\r\n\r\n", line[] = "GET / HTTP/1.1\r\nHost: a\r\n";
+  static const char chunked[] = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+  static const char length[] = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ";
+  char trailers[sizeof chunked + 8], extension[sizeof chunked + 8];
+  snprintf(trailers, sizeof trailers, "%s0\r\n", chunked);
+  snprintf(extension, sizeof extension, "%s0;", chunked);
+  check_many("GET /", "a", YK_GUARD_TARGET_BYTES - 1, head, 0);
+  check_many("GET /", "a", YK_GUARD_TARGET_BYTES, head, 414);
+  check_many("GET /", "a", 2 * YK_GUARD_TARGET_BYTES, "", 414);
+  check_many("GET /?a", "&a", YK_GUARD_ARGUMENTS - 1, head, 0);
+  check_many("GET /?a", "&a", YK_GUARD_ARGUMENTS, head, 414);
+  check_many(line, "A: b\r\n", YK_GUARD_HEADERS - 1, "\r\n", 0);
+  check_many(line, "A: b\r\n", YK_GUARD_HEADERS, "\r\n", 431);
+  check_many(line, "A: 345678901234567890123456789012345678901234567890123456789012\r\n", 512, "", 431);
+  check_many(trailers, "T: 4\r\n", 1365, "\r\n", 0);
+  check_many(trailers, "T: 4\r\n", 1366, "\r\n", 431);
+  check_many(extension, "a", 252, "\r\n\r\n", 0);
+  check_many(extension, "a", 253, "\r\n\r\n", 400);
+  check_many(chunked, "0", 15, "\r\n\r\n", 0);
+  check_many(chunked, "0", 16, "\r\n\r\n", 400);
+  check_many(length, "0", 18, "\r\n\r\n", 0);
+  check_many(length, "0", 19, "\r\n\r\n", 400);
 }
 
 /* One request behind another. */
@@ -116,6 +169,6 @@ static void test_next(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_passes), cmocka_unit_test(test_refused),
-                                     cmocka_unit_test(test_next)};
+                                     cmocka_unit_test(test_limits), cmocka_unit_test(test_next)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
