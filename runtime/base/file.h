@@ -15,8 +15,8 @@ yk_status yk_file_open(const char *path, int *fd, size_t *n_bytes, yk_err *err);
  *   may be NULL. Errors: YK_E_IO, YK_E_FORMAT (longer, a Git LFS pointer), YK_E_NOMEM. Thread: any. */
 yk_status yk_file_read(const char *path, size_t max_bytes, char **out, size_t *n_bytes, yk_err *err);
 
-/* yk_file_refuse_lfs - whether bytes are what Git leaves in the place of a large file until it is fetched. what:
- *   "weights", "file". Errors: YK_E_FORMAT, saying how to fetch it. */
+/* yk_file_refuse_lfs - refuse bytes that are a Git LFS pointer, which stands in the place of a large file until it is
+ *   fetched. what: "weights", "file", for the message. Errors: YK_E_FORMAT, saying how to fetch it. */
 yk_status yk_file_refuse_lfs(const char *name, const void *bytes, size_t n_bytes, const char *what, yk_err *err);
 
 /* yk_file_replace - write a file whole: into path.part beside its place, which then takes the name. Where that fails,

@@ -67,7 +67,7 @@ yk_status yk_json_read_str(yk_json value, const char *file, const char *key, con
   return YK_OK;
 }
 
-/* The value of a key; not given where it may be absent. Status says whether reading can go on. */
+/* *out is the value of a key; not given where it may be absent and is. */
 static yk_status find(yk_json object, const char *file, const char *key, bool required, const char *expected,
                       yk_json *out, yk_err *err)
 {

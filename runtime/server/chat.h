@@ -15,9 +15,8 @@ yk_status yk_chat_open(const char *model_dir, const char *chat_template, const y
                        yk_err *err);
 
 /* yk_chat_tokenize - the ids of a conversation; malloc'd and the caller's. default_kwargs: as of yk_openai_chat_ids.
- *   Errors: YK_E_UNSUPPORTED where the
- *   checkpoint has no template that can be used, YK_E_CANCELLED where the helper process has died, of which the log has
- *   the cause, and the others of yk_openai_chat_ids. Any thread. */
+ *   Errors: YK_E_UNSUPPORTED where the checkpoint has no template that can be used, YK_E_CANCELLED where the helper
+ *   process has died (the log has the cause), and the others of yk_openai_chat_ids. Any thread. */
 yk_status yk_chat_tokenize(yk_checkpoint_template *chat, const yk_log *log, const yk_openai_chat *conversation,
                            yk_json default_kwargs, int32_t **ids, size_t *n_ids, yk_err *err);
 

@@ -19,8 +19,8 @@ bool yk_server_has_engine(yk_exchange *exchange);
  *   thread. */
 bool yk_exchange_lease_engine(yk_exchange *exchange);
 
-/* yk_exchange_deadline_ns - when nobody is to work for the request any more, a little after its client has been told
- *   so; 0: never. Any thread. */
+/* yk_exchange_deadline_ns - when work for the request ends, a little after the server thread has answered that it is
+ *   late; 0: never. Any thread. */
 int64_t yk_exchange_deadline_ns(const yk_exchange *exchange);
 
 /* yk_exchange_return_engine - give the lease back: nothing of the exchange uses the engine any more. The thread that

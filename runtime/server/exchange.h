@@ -54,7 +54,7 @@ struct yk_exchange {
   int n_held;                /* of the server's n_open, by one that is not a choice yet */
 };
 
-/* yk_exchange_reply - what its client is told, or has been told; http_status 0: nothing yet. Server thread. */
+/* yk_exchange_reply - the reply that its client gets, or has; http_status 0: none yet. Server thread. */
 static inline const yk_reply *yk_exchange_reply(const yk_exchange *exchange)
 {
   return exchange->state == YK_PREPARING ? &exchange->late : &exchange->reply; /* a worker writes the reply */

@@ -189,7 +189,7 @@ void yk_generation_pump(yk_exchange *x)
 {
   yk_generation *g = x->generation;
   if (g->has_ended || !x->engine) return; /* the last: cancelled, and about to be closed */
-  /* What a slow client has not taken stays with the engine, unless that engine is to go. */
+  /* A slow client's tokens stay with the engine, unless that engine is to go. */
   if (is_blocked(x) && !x->server->has_failed) {
     g->has_news = true;
     yk_server_check_engine(x->server); /* the news may be its failure */

@@ -70,7 +70,7 @@ static yk_status find_ids(yk_exchange *x, yk_err *err)
   return yk_openai_request_tokenize(&g->request, x->engine, err);
 }
 
-/* Of several keys each has what it computes for itself. */
+/* With several keys, one key's requests do not reuse the prefixes that another's have computed. */
 static void add_salt_of_key(const yk_exchange *x, char *salt, size_t n_most, yk_request_options *options)
 {
   if (x->server->options.n_api_keys < 2) return;

@@ -62,7 +62,7 @@ static void statuses(yk_strbuf *out, const char *labels, const yk_http_counts *c
                            (unsigned long long)counts->statuses[i]);
 }
 
-/* What is counted of each method at each route, where there is any. */
+/* The counts of each method at each route that has had a request. */
 static void each(const yk_http_metrics *m, const char *(*name_of)(size_t), bool is_durations, yk_strbuf *out)
 {
   for (size_t i = 0; i < YK_HANDLERS; i++)

@@ -47,7 +47,7 @@ void yk_metrics_profile(yk_metrics *metrics, const yk_profile *now);
 /* yk_metrics_engine_gone - keep the counters of an engine that is about to be destroyed. */
 void yk_metrics_engine_gone(yk_metrics *metrics, const yk_engine_stats *stats);
 
-/* What is told of the present. */
+/* The present state, beside the counters. */
 typedef struct yk_metrics_view {
   const char *prefix; /* of names, in front of a colon */
   const char *model_name;

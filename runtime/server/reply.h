@@ -1,4 +1,4 @@
-/* reply.h - what a client is told in one piece. */
+/* reply.h - an answer that is sent in one piece. */
 #ifndef YK_SERVER_REPLY_H
 #define YK_SERVER_REPLY_H
 
@@ -9,7 +9,7 @@ typedef struct yk_reply {
   int http_status;                /* 0: not known yet */
   const char *content_type;       /* static */
   const char *allow;              /* static, of 405; or NULL */
-  int retry_after_s;              /* 0: not told */
+  int retry_after_s;              /* 0: no header Retry-After */
   char why[YK_ERR_MESSAGE_BYTES]; /* what an error says; "": it is none */
   yk_strbuf body;                 /* where static_body is NULL */
   const char *static_body;        /* [static_bytes] that lives as long as the program */

@@ -17,7 +17,7 @@ void yk_request_log_begin(const yk_exchange *x)
                x->body.length > n_bytes ? "..." : "");
 }
 
-/* Not what probes are told while the model loads. */
+/* A probe's 503 while the model loads is no failure. */
 static void log_failure(const yk_exchange *x)
 {
   const yk_reply *reply = yk_exchange_reply(x);

@@ -28,7 +28,7 @@ static void real(yk_strbuf *out, const char *key, double value)
   yk_strbuf_append_str(out, ",");
 }
 
-/* The names are what clients call the model, so that no folder is told. */
+/* The model has the name that clients use, so that the answer shows no folder. */
 void yk_route_server_info(yk_exchange *x)
 {
   yk_server *server = x->server;

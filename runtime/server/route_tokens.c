@@ -5,7 +5,7 @@
 #include "server/engine_state.h"
 #include "server/routes.h"
 
-/* What either of them holds while it works. */
+/* Held by either of them while it works. */
 typedef struct tokens_work {
   yk_exchange *exchange;
   yk_json_doc *document;

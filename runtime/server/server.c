@@ -137,7 +137,7 @@ static yk_status start(yk_server *server, yk_err *err)
   server->connections.refused = yk_http_note_refused;
   server->connections.user = server;
   YK_TRY(yk_ready_init(&server->ready, err));
-  /* By edges: each write is told, and nothing need be read. */
+  /* Edge-triggered: each write is reported, and nothing need be read. */
   YK_TRY(watch(server, server->ready.event_fd, EPOLLIN | EPOLLET, &server->ready, err));
   YK_TRY(watch(server, server->signal_fd, EPOLLIN, &server->signal_fd, err));
   YK_TRY(yk_listen_open(options->host, options->port, &server->listen_fd, url, err));

@@ -116,7 +116,7 @@ class Framing(Case):
                 self.check_refused(post(CHUNKED, body + INNER), (400, 431))
 
     def test_refused_behind_others(self):
-        """What came before on the connection is answered first."""
+        """Requests that came before on the connection are answered first."""
         for bad in (FOLDS[0], CODINGS[0], LINES[0], post(CHUNKED, CHUNKS[1])):
             answer = raw(self.server, get() + request_bytes(COMPLETIONS, BODY) + bad + INNER)
             self.assertEqual(answer.count(b"HTTP/1.1 200"), 2, answer)
@@ -135,7 +135,7 @@ class Framing(Case):
         self.assertIn(int(answer.split()[1]), (404, 405))
 
     def texts(self, answer):
-        """Of the answers to several posts on one connection."""
+        """The texts of the answers to several posts on one connection."""
         return [json.loads(part.partition(b"\r\n\r\n")[2])["choices"][0]["text"]
                 for part in answer.split(b"HTTP/1.1 200 OK\r\n")[1:]]
 

@@ -1,4 +1,4 @@
-"""What operators see of `yoke serve`: ids of requests, proxies in front, metrics, the log, routes for routers."""
+"""`yoke serve` as operators see it: ids of requests, proxies in front, metrics, the log, routes for routers."""
 
 import contextlib
 import json

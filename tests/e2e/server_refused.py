@@ -1,4 +1,4 @@
-"""What `yoke serve` does not take: bad requests, too much of anything, callers without a key, pages of others."""
+"""`yoke serve` refuses: bad requests, too much of anything, callers without a key, pages of others."""
 
 import concurrent.futures
 import contextlib
@@ -392,7 +392,7 @@ class Refused(Case):
                                         {"Authorization": "Bearer only-key"}), 400, "512", param="cache_salt")
 
     def test_several_keys(self):
-        """Of options and a file; none of them stands in the list of processes."""
+        """Keys of options and of a file are taken; none of them stands in the list of processes."""
         folder = harness.scratch_folder(self.addCleanup)
         path = os.path.join(folder, "keys")
         with open(path, "w", encoding="utf-8") as file:
@@ -518,7 +518,7 @@ class Refused(Case):
         self.assertLess(statistics.median(beside_s), 0.5)
 
     def test_a_slow_template_stops_no_completions(self):
-        """What waits to be prepared counts, is answered in time, and is told."""
+        """Requests that wait to be prepared count as waiting, are answered in time, and show in /health."""
         with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
             template.write("{% if messages[0].content == 'slow' %}{% for i in range(100000) %}"
                            "{% for k in range(100000) %}{% endfor %}{% endfor %}{% endif %}x")
@@ -555,7 +555,7 @@ class Refused(Case):
     # ---- The helper of chat templates ------------------------------------------------------------------------------
 
     def test_a_template_helper_that_dies(self):
-        """Another one answers; where none can be started, the client is told no more than that."""
+        """Another one answers; where none can be started, the client learns no more than that."""
         with tempfile.TemporaryDirectory() as folder:
             python = os.path.join(folder, "python3")
             with open(python, "w", encoding="utf-8") as file:

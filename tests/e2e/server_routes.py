@@ -141,7 +141,7 @@ class Routes(Case):
         self.assertEqual(server.post(COMPLETIONS, {"prompt": ids, **fields}).value["choices"][0]["text"], one)
 
     def test_ends(self):
-        """What ended an output is told, and part of its text only where that is asked for, as in vLLM."""
+        """The answer says what ended an output, and has its text only where the request asks for it, as in vLLM."""
         server = self.serve()
         body = {"prompt": "The capital of Norway is", "temperature": 0}
         full_stop = server.post("/tokenize", {"prompt": "."}).value["tokens"][0]
@@ -272,7 +272,7 @@ class Routes(Case):
             self.assertEqual(len(ends) == 1, bool(stop))
 
     def test_special_tokens_of_chats(self):
-        """What the tokenizer puts before a text is put before a chat only where that is asked for."""
+        """The tokenizer's tokens before a text stand before a chat only where the request asks for them."""
         model = self.copy_of_demo()
         path = os.path.join(model, "tokenizer.json")
         with open(path, encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-/* What a log writes of texts that others chose: one line, no commands to a terminal, nothing reordered. */
+/* Texts that others chose, as a log writes them: one line, no commands to a terminal, nothing reordered. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
