@@ -47,8 +47,8 @@ typedef struct yk_request_guard {
   yk_reply refusal;                           /* once REFUSED; its body may be taken away */
 } yk_request_guard;
 
-/* yk_request_guard_take - look at bytes [n_bytes] that have come, and append to out those that may pass, written anew. Returns how
- *   many were looked at: fewer than n_bytes where a request ends before, or is refused. */
+/* yk_request_guard_take - check bytes [n_bytes] that have come, and append those that may pass to out, written anew.
+ *   Returns how many were checked: fewer than n_bytes where a request ends before, or is refused. */
 size_t yk_request_guard_take(yk_request_guard *guard, const char *bytes, size_t n_bytes, yk_strbuf *out);
 
 /* yk_request_guard_next - a request is DONE, and another one may come. */
