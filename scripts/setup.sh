@@ -9,7 +9,7 @@ need() {
   sh -c "$check" >/dev/null 2>&1 || missing="$missing $*"
 }
 
-# What the program alone needs.
+# Installs the packages that the program alone needs.
 install_for_program() {
   missing=
   need 'command -v cmake' cmake
@@ -27,7 +27,7 @@ install_for_program() {
   [ -z "$missing" ] || install_packages "$missing"
 }
 
-# What every test stage needs beside that.
+# Installs these and those that every test stage needs.
 install_for_tests() {
   install_for_program
   missing=
@@ -53,7 +53,7 @@ install_packages() {
 apt_get() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::http::Timeout=20 "$@"; }
 apt_install() { apt_get install -y --no-install-recommends "$@"; }
 
-# What only tests use, and what they are skipped without: a browser, nginx, HAProxy, promtool, shellcheck, and the
+# Installs programs without which their tests are skipped: a browser, nginx, HAProxy, promtool, shellcheck, and the
 # public clients of tests/requirements.txt in build/test-venv, which YOKE_CLIENT_VENV then names, unless that names
 # another.
 install_test_clients() {
@@ -101,8 +101,8 @@ visible_gpus() {
   nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -E '^[0-9]+\.[0-9]+$' | sort -u
 }
 
-# What this machine's GPUs are built for: gpu_architectures as CMake has them, empty for CPU ranks alone, and gpu_note,
-# which says so and why.
+# Sets gpu_architectures for this machine's GPUs, in CMake's form, empty for CPU ranks alone, and gpu_note, which says
+# so and why.
 choose_gpus() {
   gpu_architectures='' capabilities=$(visible_gpus | paste -sd ' ' -) nvcc=''
   for capability in $capabilities; do

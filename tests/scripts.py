@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What run.sh and test.sh are made of: which GPUs they build for, what they show of a build and of CTest, and whether
-shellcheck has anything to say."""
+"""run.sh and test.sh: the GPUs that they build for, the progress that they show of a build and of CTest, and shellcheck
+over all scripts."""
 
 import glob
 import os

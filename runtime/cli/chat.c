@@ -25,9 +25,10 @@ static const char about[] =
     "Talk with a model. Each line of standard input is a message, and its answer goes to standard output; earlier "
     "messages and answers go before it, as the model's chat template puts them. A line that ends in a backslash goes "
     "on in the next one; on a terminal Alt-Enter begins a new line, what is pasted stays one message, the arrows and "
-    "Ctrl-R go through earlier messages, and what stands in <think> is dimmed. Lines that begin with a slash are "
-    "commands: /help lists them. Ctrl-C stops an answer, which "
-    "is kept as far as it came; twice at the prompt, or Ctrl-D, it leaves. A turn that fails is taken back, and the "
+    "Ctrl-R go through earlier messages, and text between <think> and </think> is dimmed. Lines that begin with a "
+    "slash "
+    "are commands: /help lists them. Ctrl-C stops an answer, which is kept as far as it came; twice at the prompt, or "
+    "Ctrl-D, it leaves. A turn that fails is taken back, and the "
     "chat goes on; where standard input is no terminal, the exit code is then 1.";
 
 static const char examples[] =
@@ -43,8 +44,8 @@ static bool parse(chat_options *options, int argc, char **argv, int *exit_code)
        .fallback = "none"},
       {"stats", NULL, YK_OPTION_FLAG, &options->with_stats, .help = "tokens/s behind each answer, on stderr"},
       {"no-history", NULL, YK_OPTION_FLAG, &options->keeps_no_history,
-       .help = "do not keep messages that are typed, for the arrows of later chats, in yoke/chat_history below "
-               "XDG_STATE_HOME or ~/.local/state"},
+       .help = "do not write typed messages to yoke/chat_history below XDG_STATE_HOME or ~/.local/state, where the "
+               "arrows of later chats find them"},
   };
   const yk_option_group groups[] = {{"Conversation", own, sizeof own / sizeof own[0]},
                                     yk_template_options_group(&options->chat, false),

@@ -20,7 +20,7 @@ enum {
   LOOK_MS = 100,                /* how often a signal is looked for while nothing is typed */
   HISTORY_ENTRIES = 1000,       /* kept */
   HISTORY_MAX_BYTES = 1 << 20,  /* of the file, before what is no longer kept is dropped */
-  REMEMBER_MAX_BYTES = 64 << 10 /* of a message: longer ones are not what anybody goes back to */
+  REMEMBER_MAX_BYTES = 64 << 10 /* of a message: longer ones are not kept */
 };
 
 struct yk_chat_editor {
@@ -99,7 +99,7 @@ static int read_character(EditLine *el, wchar_t *out)
 
 /* ---- Pasting ----------------------------------------------------------------------------------------------------- */
 
-/* Terminals put these around what is pasted, once they are told to. */
+/* Terminals put PASTE_BEGIN and PASTE_END around pasted text between PASTE_ON and PASTE_OFF. */
 #define PASTE_ON    "\033[?2004h"
 #define PASTE_OFF   "\033[?2004l"
 #define PASTE_BEGIN "\033[200~"
@@ -124,8 +124,8 @@ static bool add_wide(wide_text *text, wchar_t c)
   return true;
 }
 
-/* What stands ahead of the end of the paste, its lines ended by line feeds, but for one at the very end: the line is
- * sent by hand. */
+/* Reads pasted text up to its end, with line feeds at the ends of its lines. A last line feed is dropped: the user
+ * sends the message by hand. */
 static bool read_paste(EditLine *el, wide_text *text)
 {
   const size_t n_end = sizeof PASTE_END / sizeof *PASTE_END - 1;
@@ -191,7 +191,7 @@ static void find_path(yk_chat_editor *editor)
   if (editor->path.failed) yk_strbuf_free(&editor->path);
 }
 
-/* The file at its end, whoever made it readable for its owner alone; NULL where it cannot be written. */
+/* The file, for appending, readable by its owner alone whatever its mode was; NULL where it cannot be written. */
 static FILE *open_history(const yk_chat_editor *editor, int flags)
 {
   int fd = open(editor->path.data, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
@@ -256,8 +256,7 @@ static char *show_prompt(EditLine *el)
   return (char *)(uintptr_t)editor->prompt;
 }
 
-/* Keys that libedit has no names for, and those that other programs have taught everybody; ~/.editrc has the last
- * word. */
+/* Keys that libedit does not bind, and those that bash binds otherwise; ~/.editrc is read later, and wins. */
 static void bind_keys(EditLine *el)
 {
   static const char *const keys[][2] = {

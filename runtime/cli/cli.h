@@ -38,8 +38,8 @@ int yk_cli_usage_error(const yk_command *command, const yk_err *err);
 /* yk_cli_failure - print err, with the engine's fields under the names of their options; returns YK_EXIT_FAILURE. */
 int yk_cli_failure(const yk_err *err);
 
-/* yk_cli_option_named - of a message that begins with a field of yk_engine_options ("max_seqs: ..."): the option that
- *   sets the field, as "--max-num-seqs:", and what stands behind it; else "" and the message. */
+/* yk_cli_option_named - the option, as "--max-num-seqs:", that sets the field of yk_engine_options with which a message
+ *   begins ("max_seqs: ..."), and in *rest the message behind that field. Another message: "", and all of it. */
 const char *yk_cli_option_named(const char *message, const char **rest);
 
 /* yk_cli_end - what a subcommand returns that had an engine: exit_code. all_freed: what yk_engine_destroy

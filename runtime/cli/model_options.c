@@ -29,14 +29,6 @@ static yk_status parse_object(void *value, const char *text, yk_err *err)
 static void fill_table(yk_model_options *options)
 {
   const yk_option table[] = {
-      {"model", "m", YK_OPTION_STRING, &options->checkpoint.name, "MODEL",
-       .help = "a Hugging Face checkpoint directory, a KuiperLLama .bin, or ORG/NAME of a model in Hugging Face's "
-               "cache; required, here or as the first argument"},
-      {"revision", NULL, YK_OPTION_STRING, &options->checkpoint.revision, "REV",
-       .help = "branch, tag or commit of a model in Hugging Face's cache", .fallback = "main"},
-      {"download-dir", NULL, YK_OPTION_STRING, &options->checkpoint.cache, "DIR",
-       .help = "Hugging Face's cache, in which ORG/NAME is looked for; nothing is downloaded",
-       .fallback = "HF_HUB_CACHE, HF_HOME/hub, else ~/.cache/huggingface/hub"},
       {"tokenizer", NULL, YK_OPTION_STRING, &options->tokenizer.name, "PATH",
        .help = "a tokenizer.json or the directory of one, and of the chat template; or ORG/NAME",
        .fallback = "the model's directory"},
@@ -93,8 +85,13 @@ static void fill_table(yk_model_options *options)
       {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, NULL,
        .help = "messages on stderr; info also shows progress", .choices = yk_log_level_names},
   };
-  static_assert(sizeof table <= sizeof options->table, "YK_MODEL_OPTIONS is too small");
-  memcpy(options->table, table, sizeof table);
+  static_assert(sizeof table / sizeof *table + YK_NAMED_MODEL_OPTIONS <= YK_MODEL_OPTIONS,
+                "YK_MODEL_OPTIONS is too small");
+  yk_named_model_options(&options->checkpoint,
+                         "a Hugging Face checkpoint directory, a KuiperLLama .bin, or ORG/NAME of a model in Hugging "
+                         "Face's cache; required, here or as the first argument",
+                         options->table);
+  memcpy(options->table + YK_NAMED_MODEL_OPTIONS, table, sizeof table);
 }
 
 void yk_model_options_init(yk_model_options *options)

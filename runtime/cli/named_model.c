@@ -49,7 +49,7 @@ void yk_named_model_options(yk_named_model *model, const char *help, yk_option o
       {"revision", NULL, YK_OPTION_STRING, &model->revision, "REV",
        .help = "branch, tag or commit of a model in Hugging Face's cache", .fallback = "main"},
       {"download-dir", NULL, YK_OPTION_STRING, &model->cache, "DIR",
-       .help = "Hugging Face's cache, in which names of models are looked for; nothing is downloaded",
+       .help = "Hugging Face's cache, in which ORG/NAME is looked for; nothing is downloaded",
        .fallback = "HF_HUB_CACHE, HF_HOME/hub, else ~/.cache/huggingface/hub"},
   };
   memcpy(out, table, sizeof table);

@@ -25,7 +25,8 @@ yk_status yk_named_model_check(const yk_named_model *model, yk_err *err);
 yk_status yk_named_model_find(yk_named_model *model, bool needs_weights, yk_err *err);
 void yk_named_model_free(yk_named_model *model);
 
-/* What the tables of commands without yk_model_options have for it. */
+/* yk_named_model_options - the options of a model for a command's table: --model with this help, --revision and
+ *   --download-dir. They store into *model, which must not move. */
 enum { YK_NAMED_MODEL_OPTIONS = 3 };
 void yk_named_model_options(yk_named_model *model, const char *help, yk_option out[YK_NAMED_MODEL_OPTIONS]);
 

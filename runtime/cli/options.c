@@ -242,7 +242,7 @@ const yk_option *yk_options_find(const yk_command *command, const char *name)
 
 /* ---- Foreign options --------------------------------------------------------------------------------------------- */
 
-/* What an argument names. */
+/* The foreign option that an argument names. */
 typedef struct foreign {
   const yk_foreign_option *option; /* NULL: nothing */
   const char *value;               /* that the argument holds, or NULL */

@@ -58,7 +58,7 @@ static yk_status add_origin(void *user, const char *text, yk_err *err)
   return YK_OK;
 }
 
-/* What a name of Prometheus' may begin with. */
+/* Whether names of Prometheus' metrics may begin so, in front of a colon. */
 static bool is_metrics_prefix(const char *text)
 {
   size_t n = strlen(text);
@@ -173,8 +173,8 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
        .help = "what clients may call the model; the first of several is what answers call it",
        .fallback = "MODEL as it is given", .parse = add_name, .takes_several = true},
       {"api-key", NULL, YK_OPTION_CALL, &options->keys, "KEY...",
-       .help = "clients must send one of these keys, but for /health, /ping and the page's files; overwritten in the "
-               "list of processes, but not before this program has read it",
+       .help = "clients must send one of these keys, but for /health, /ping and the page's files; other users can "
+               "read it in the list of processes until this program has overwritten it",
        .fallback = "the environment variable YOKE_API_KEY, else none", .parse = yk_api_keys_add, .takes_several = true,
        .is_secret = true},
       {"api-key-file", NULL, YK_OPTION_CALL, &options->keys, "FILE", .help = "the same, with a key a line of FILE",
@@ -196,7 +196,8 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
       {"enable-tokenizer-info-endpoint", NULL, YK_OPTION_FLAG, &server->tells_tokenizer,
        .help = "/tokenizer_info: what tokenizer_config.json says, and the chat template"},
       {"enable-prompt-tokens-details", NULL, YK_OPTION_FLAG, &server->tells_cached_tokens,
-       .help = "usage tells cached_tokens: how much of a prompt was found computed, which tells clients of each other"},
+       .help = "usage has cached_tokens: how much of a prompt an earlier one had computed, which tells clients of each "
+               "other"},
       {"log-requests", NULL, YK_OPTION_FLAG, &server->logs_requests,
        .help = "a line for each request, which quotes its body: prompts are in the log"},
       {"profile-every", NULL, YK_OPTION_INT, &server->profile_every, "N",
@@ -250,8 +251,8 @@ static void print_url(void *user, const char *url)
   fflush(stdout);
 }
 
-/* What is wrong with the model's headers, or with the template, is said before the port is open. Devices and memory are
- * none of this: the plan is for CPU ranks of a machine that holds any model, so that no GPU is touched yet. */
+/* Reports errors of the model's headers and of the template before the port is open. The plan is for CPU ranks of a
+ * machine that holds any model: errors of devices and memory come later, and no GPU is touched yet. */
 static yk_status check_files(const serve_options *options, yk_err *err)
 {
   yk_plan plan;
