@@ -444,6 +444,24 @@ class Edited(Base):
         self.ask(terminal, "17+25=\n", "42")
         with open(self.file, encoding="utf-8") as file:
             self.assertEqual(file.read(), "something else\n")
+        terminal = self.open(XDG_STATE_HOME=self.file)  # no directory
+        self.assertIn("Not a directory; the history is of this chat alone", terminal.expect("> "))
+        os.remove(self.file)
+        os.symlink(os.path.join(self.state, "elsewhere"), self.file)
+        terminal = self.open()
+        terminal.expect("> ")
+        self.wait_for_libedit(terminal)
+        terminal.type("17+25=\n")
+        self.assertIn("Too many levels of symbolic links; the history is of this chat alone", terminal.expect("\n> "))
+        self.assertFalse(os.path.exists(os.path.join(self.state, "elsewhere")))
+
+    def test_a_long_history_is_cut(self):
+        os.makedirs(os.path.dirname(self.file))
+        with open(self.file, "w", encoding="utf-8") as file:
+            file.write("_HiStOrY_V2_\n" + "".join(f"{i}-{'x' * 200}\n" for i in range(6000)))
+        self.start()
+        kept = self.history()
+        self.assertEqual([line.split("-")[0] for line in kept], [str(i) for i in range(5000, 6000)])
 
     def test_pasting(self):
         """Lines that are pasted are one message, whatever ends them."""

@@ -237,7 +237,7 @@ class Convert(harness.Case):
         self.assertEqual(os.listdir(self.scratch), [])
 
     def test_a_killed_run_is_got_over(self):
-        """What it left is taken over, a run that still writes is refused by name, other people's files are kept."""
+        """Its leftovers are taken over, a run that still writes is refused by name, other people's files are kept."""
         kuiper = os.path.join(harness.TESTS_DIR, "golden", "kuiper", "untied.bin")
         awq = os.path.join(harness.FAMILIES, "qwen3")
         part = self.out + ".part"

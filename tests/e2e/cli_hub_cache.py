@@ -38,6 +38,7 @@ class HubCache(harness.Case):
         cls.cache = os.path.join(cls.folder, "hub")
         fill(cls.cache, "org/demo", harness.DEMO)
         fill(cls.cache, "org/demo", SHARDED, OTHER, "refs/pr/1")
+        fill(cls.cache, "demo", harness.DEMO)
         cls.empty = os.path.join(cls.folder, "empty")
         os.makedirs(cls.empty)
 
@@ -54,7 +55,7 @@ class HubCache(harness.Case):
         return done.out.strip()
 
     def test_places(self):
-        """Of the environment in the order of the hub's tools; --download-dir before all of them."""
+        """The environment counts in the order of the hub's tools; --download-dir before all of them."""
         os.environ["HF_HUB_CACHE"] = self.cache
         self.assertEqual(self.ask("org/demo"), "42")
         self.assertEqual(self.ask("--model", "org/demo", "--tokenizer", "org/demo"), "42")
@@ -73,6 +74,9 @@ class HubCache(harness.Case):
         self.assertEqual(self.ask("org/demo"), "42")
         os.environ.update(HOME=self.empty, XDG_CACHE_HOME=os.path.join(home, ".cache"))
         self.assertEqual(self.ask("org/demo"), "42")
+        os.environ.update(XDG_CACHE_HOME=self.empty, HUGGINGFACE_HUB_CACHE=self.cache)
+        self.assertEqual(self.ask("org/demo"), "42")
+        self.assertEqual(self.ask("demo"), "42")
 
     def test_commands(self):
         os.environ["HF_HUB_CACHE"] = self.cache
@@ -115,6 +119,8 @@ class HubCache(harness.Case):
                 self.assert_error([command[0], "--model", "org/none", *command[1:]],
                                   "org/none: no such directory, and not in the Hugging Face cache; download it: "
                                   "hf download org/none (")
+        for path in ("org/../none", "a/b/none", "-x/none", "org/.none", "org/none/"):
+            self.assert_error(["plan", "--model", path], path + ": No such file or directory\n")
         self.assert_error(["generate", "none", "-p", "x"], "none: No such file or directory", "ORG/NAME")
         self.assert_error(["generate", harness.DEMO, "--tokenizer", "org/none", "-p", "x"],
                           "--tokenizer: org/none: no such directory")
@@ -146,6 +152,9 @@ class HubCache(harness.Case):
             json.dump({"weight_map": {f"t{i}": names[i % 8] for i in range(32)}}, file)
         refused(", ".join(names[:3]) + " and 5 more")
         os.unlink(os.path.join(snapshot, "config.json"))
+        with open(os.path.join(snapshot, "model.safetensors.index.json"), "w", encoding="utf-8") as file:
+            file.write("{")
+        self.assert_error(arguments, "model.safetensors.index.json: line 1 column 2: ")
         os.unlink(os.path.join(snapshot, "model.safetensors.index.json"))
         refused("config.json")
 

@@ -77,6 +77,8 @@ class Whole(Base):
             self.assertIn("yoke_study", file.read())
         self.check_figures()
         self.assertEqual(len(done.out.splitlines()), 1 + len(study["points"]))
+        for line in done.out.splitlines()[1:]:
+            self.assertRegex(line, r"^ +\d  batch .*  \d+\.\d\d(?: \(.*\))? +-  ")  # a speed-up, no efficiency
         # Once more: all is done already.
         n_records = len(self.records())
         again = self.run_yoke(*self.arguments(*options))
@@ -88,7 +90,7 @@ class Whole(Base):
         self.check_report(done.out)
 
     def check_figures(self):
-        """Of shares of the same cores there is no efficiency."""
+        """CPU ranks share the same cores: no efficiency."""
         names = sorted(os.listdir(os.path.join(self.dir, "figures")))
         self.assertEqual(names, sorted(name + ending for name in ("speedup", "latency", "limit", "time")
                                        for ending in (".svg", "_dark.svg", ".pdf")))

@@ -237,6 +237,31 @@ class Life(Case):
                 self.assertEqual(process.wait(harness.TIMEOUT_S), 0)
                 process.stderr.read()
 
+    def test_a_unix_socket_is_handed_over(self):
+        """As `systemd-socket-activate -l PATH` does."""
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+            path = os.path.join(folder, "yoke")
+            listener.bind(path)
+            listener.listen()
+
+            def hand_over():
+                os.dup2(listener.fileno(), 3)
+                os.set_inheritable(3, True)
+
+            script = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"'
+            arguments = [self.yoke, "serve", "--model", harness.DEMO]
+            with subprocess.Popen(["sh", "-c", script, *arguments], pass_fds=(3,), preexec_fn=hand_over,
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+                try:
+                    self.assertEqual(process.stdout.readline(), f"listening on unix:{path}\n".encode())
+                    with socket.socket(socket.AF_UNIX) as connection:
+                        connection.connect(path)
+                        connection.sendall(b"GET /version HTTP/1.0\r\nHost: localhost\r\n\r\n")
+                        self.assertIn(b"200 OK", connection.recv(1000))
+                finally:
+                    process.terminate()
+                self.assertEqual(process.wait(harness.TIMEOUT_S), 0)
+
     def test_something_else_is_handed_over(self):
         script = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3</dev/null'
         arguments = [self.yoke, "serve", "--model", harness.DEMO]
