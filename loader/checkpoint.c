@@ -296,7 +296,7 @@ static yk_status read_config(const char *dir, const yk_config_changes *changes, 
 }
 
 /* A head in the files that differs from the embedding is used, as in transformers. */
-static void settle_head(const yk_log *log, yk_checkpoint *checkpoint)
+static void choose_head(const yk_log *log, yk_checkpoint *checkpoint)
 {
   yk_model_config *config = &checkpoint->config;
   char embedding[YK_WEIGHT_NAME_BYTES], head[YK_WEIGHT_NAME_BYTES];
@@ -317,7 +317,7 @@ static yk_status read_weights(const char *dir, const yk_log *log, yk_checkpoint 
   YK_TRY(yk_fused_experts_split(&checkpoint->config, checkpoint->shards, err));
   if (checkpoint->config.quant.method == YK_QUANT_MSMODELSLIM)
     YK_TRY(yk_description_check(dir, checkpoint->shards, log, err));
-  settle_head(log, checkpoint);
+  choose_head(log, checkpoint);
   return yk_remarks_write(&checkpoint->config, checkpoint->shards, log, err);
 }
 

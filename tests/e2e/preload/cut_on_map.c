@@ -33,7 +33,7 @@ void *mmap(void *address, size_t n_bytes, int protection, int flags, int fd, off
   if (n < (ssize_t)strlen(name)) return map;
   found[n] = '\0';
   if (strcmp(found + n - strlen(name), name) != 0) return map;
-  strcpy(path, found);
+  memcpy(path, found, (size_t)n + 1);
   if (!getenv("YOKE_CUT_LATE")) cut();
   return map;
 }
