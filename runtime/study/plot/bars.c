@@ -31,9 +31,7 @@ static double legend_item(yk_drawing *out, const char *label, double width, doub
 
 static void draw_ideal(yk_drawing *out, double x, double top, double bottom)
 {
-  yk_drawing_line(out, "ideal", YK_INK_TEXT, 2, x, top, x, bottom);
-  yk_mark *mark = out->failed ? &out->spare : &out->marks[out->n_marks - 1];
-  mark->dash = "2 2";
+  yk_drawing_line(out, "ideal", YK_INK_TEXT, 2, x, top, x, bottom)->dash = "2 2";
 }
 
 static void draw_legend(const yk_bars *bars, double width, yk_drawing *out)

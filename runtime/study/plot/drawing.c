@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* ---- Marks ------------------------------------------------------------------------------------------------------- */
 
 static void free_mark(yk_mark *mark)
@@ -99,12 +101,13 @@ void yk_path_curve(yk_drawing *drawing, double x1, double y1, double x2, double 
   add_segment(drawing, (yk_segment){'C', {x1, y1, x2, y2, x, y}});
 }
 
-void yk_drawing_line(yk_drawing *drawing, const char *role, yk_ink stroke, double width, double x1, double y1,
-                     double x2, double y2)
+yk_mark *yk_drawing_line(yk_drawing *drawing, const char *role, yk_ink stroke, double width, double x1, double y1,
+                         double x2, double y2)
 {
-  yk_drawing_path(drawing, role, YK_INK_NONE, stroke, width);
+  yk_mark *line = yk_drawing_path(drawing, role, YK_INK_NONE, stroke, width);
   yk_path_to(drawing, 'M', x1, y1);
   yk_path_to(drawing, 'L', x2, y2);
+  return line;
 }
 
 void yk_drawing_explain(yk_drawing *drawing, const char *words)
@@ -132,26 +135,11 @@ static const uint16_t bold[95] = {278, 333, 474, 556, 556, 889, 722, 238, 333, 3
 
 unsigned yk_text_next(const char **text)
 {
-  const unsigned char *at = (const unsigned char *)*text;
-  static const struct {
-    unsigned char mask, lead;
-    unsigned least;
-  } forms[] = {{0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
-  if (*at == 0) return 0;
-  *text += 1;
-  if (*at < 0x80) return *at < 0x20 || *at == 0x7f ? 0xfffd : *at;
-  for (int i = 0; i < 3; i++) {
-    if ((*at & forms[i].mask) != forms[i].lead) continue;
-    unsigned code = *at & (0xffu & ~(unsigned)forms[i].mask);
-    for (int k = 1; k <= i + 1; k++) {
-      if ((at[k] & 0xc0) != 0x80) return 0xfffd;
-      code = code << 6 | (at[k] & 0x3fu);
-    }
-    if (code < forms[i].least || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return 0xfffd;
-    *text += i + 1;
-    return code;
-  }
-  return 0xfffd;
+  uint32_t code = 0;
+  if (**text == '\0') return 0;
+  size_t length = yk_utf8_decode(*text, strnlen(*text, YK_UTF8_MAX_BYTES), &code);
+  *text += length ? length : 1;
+  return length == 0 || code < 0x20 || code == 0x7f ? 0xfffd : code;
 }
 
 double yk_text_width(const char *text, double size, bool is_bold)

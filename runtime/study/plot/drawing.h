@@ -71,18 +71,18 @@ typedef struct yk_drawing {
 
 void yk_drawing_free(yk_drawing *drawing);
 
-/* yk_drawing_path, _rect, _text - add a mark, whose other members the caller may set; never NULL. The pointer holds
- *   until the next mark is added. words and text are copied. */
+/* yk_drawing_path, _rect, _text, _line - add a mark, whose other members the caller may set; never NULL. The pointer
+ *   holds until the next mark is added. text is copied. _line: a path from x1, y1 to x2, y2. */
 yk_mark *yk_drawing_path(yk_drawing *drawing, const char *role, yk_ink fill, yk_ink stroke, double width);
 yk_mark *yk_drawing_rect(yk_drawing *drawing, const char *role, yk_ink fill, double x, double y, double w, double h);
 yk_mark *yk_drawing_text(yk_drawing *drawing, const char *role, yk_ink fill, double x, double y, double size,
                          yk_anchor anchor, const char *text);
+yk_mark *yk_drawing_line(yk_drawing *drawing, const char *role, yk_ink stroke, double width, double x1, double y1,
+                         double x2, double y2);
 
-/* yk_path_to - add a segment to the last mark: 'M' or 'L' to x, y; 'Z' closes. */
+/* yk_path_to - add a segment to the last mark: 'M' or 'L' to x, y; 'Z' closes. yk_path_curve: a cubic Bezier curve. */
 void yk_path_to(yk_drawing *drawing, char op, double x, double y);
 void yk_path_curve(yk_drawing *drawing, double x1, double y1, double x2, double y2, double x, double y);
-void yk_drawing_line(yk_drawing *drawing, const char *role, yk_ink stroke, double width, double x1, double y1,
-                     double x2, double y2);
 
 /* yk_drawing_explain - what the last mark says where the reader points; copied. */
 void yk_drawing_explain(yk_drawing *drawing, const char *words);

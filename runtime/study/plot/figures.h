@@ -39,7 +39,7 @@ const char *yk_plot_title(yk_plot_kind kind);
 yk_status yk_plot_make(const yk_plot_group *group, yk_plot_kind kind, yk_plot_place place, yk_plot *out, yk_err *err);
 void yk_plot_free(yk_plot *plot);
 
-/* What each figure consists of; nothing of it where the points have nothing to draw. False: memory is short.
+/* The content of each figure, left empty where the points have nothing to draw. False: memory is short.
  * figures_lines.c, figures_bars.c. */
 bool yk_plot_speedup(const yk_plot_group *group, yk_lines *out);
 bool yk_plot_efficiency(const yk_plot_group *group, yk_lines *out);

@@ -199,7 +199,7 @@ static int find_bases(const yk_plot_group *group, int bases[2])
   return n;
 }
 
-/* What was predicted continues the line of its load. */
+/* Predicted points continue the line of their load. */
 static bool add_predictions(const yk_plot_group *group, yk_lines *out)
 {
   const json_t *predictions = json_object_get(group->study, "predictions");
@@ -246,8 +246,7 @@ static void put_last_first(yk_lines *lines, size_t n_first)
 {
   for (size_t i = n_first; i < lines->n_series; i++) {
     yk_series series = lines->series[i];
-    memmove(lines->series + (i - n_first) + 1, lines->series + (i - n_first),
-            (i - (i - n_first)) * sizeof *lines->series);
+    memmove(lines->series + (i - n_first) + 1, lines->series + (i - n_first), n_first * sizeof *lines->series);
     lines->series[i - n_first] = series;
   }
 }

@@ -2,7 +2,6 @@
 
 const yk_hatch *yk_hatch_of(yk_ink ink)
 {
-  static const yk_hatch plain = {.n_lines = 0};
   static const yk_hatch hatches[YK_N_INKS] = {
       [YK_INK_HEAD] = {{{2, 2, 2, 2}, {6, 6, 6, 6}}, 2, 2},
       [YK_INK_ATTENTION] = {{{-2, 2, 2, -2}, {0, 8, 8, 0}, {6, 10, 10, 6}}, 3, 1},
@@ -12,5 +11,5 @@ const yk_hatch *yk_hatch_of(yk_ink ink)
       [YK_INK_SAMPLE] = {{{2, 0, 2, 8}, {6, 0, 6, 8}}, 2, 1},
       [YK_INK_HOST] = {{{0, 4, 8, 4}, {4, 0, 4, 8}}, 2, 1},
   };
-  return ink < YK_N_INKS ? &hatches[ink] : &plain;
+  return &hatches[ink];
 }

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/utf8.h"
 #include "study/plot/hatching.h"
 
 enum { MARGIN_PX = 8 };
@@ -12,17 +13,13 @@ static const char fonts[] = "Helvetica, Arial, 'Liberation Sans', 'Nimbus Sans',
 static void append_text(yk_strbuf *out, const char *text)
 {
   for (unsigned code; (code = yk_text_next(&text)) != 0;) {
-    char utf8[4];
+    char utf8[YK_UTF8_MAX_BYTES];
     const char *name = code == '<' ? "&lt;" : code == '>' ? "&gt;" : code == '&' ? "&amp;" : code == '"' ? "&quot;" : 0;
     if (code == 0xfffe || code == 0xffff) code = 0xfffd;
-    int n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    if (name) {
+    if (name)
       yk_strbuf_append_str(out, name);
-      continue;
-    }
-    for (int i = n - 1; i > 0; i--, code >>= 6) utf8[i] = (char)(0x80 | (code & 0x3f));
-    utf8[0] = (char)(n == 1 ? code : (0xf00u >> n & 0xffu) | code);
-    yk_strbuf_append(out, utf8, (size_t)n);
+    else
+      yk_strbuf_append(out, utf8, yk_utf8_encode(code, utf8));
   }
 }
 
