@@ -5,8 +5,8 @@
 #include "base/json_tree.h"
 #include "base/strbuf.h"
 
-/* yk_study_latex - append a table for each lengths and options: ranks, load, output tokens/s, speed-up and efficiency
- *   with their intervals, the share of the limit, TTFT and TPOT. No text of the study is a command of LaTeX.
+/* yk_study_latex - append a table for each lengths and options: ranks, load, output tokens/s and speed-up with their
+ *   intervals, efficiency, the share of the limit, TTFT and TPOT. No text of the study is a command of LaTeX.
  *   Errors: YK_E_NOMEM. Thread: any. */
 yk_status yk_study_latex(const json_t *study, yk_strbuf *out, yk_err *err);
 
