@@ -34,19 +34,18 @@ static yk_status write_table(const char *dir, const char *name, const json_t *st
 yk_status yk_study_write(const char *dir, const json_t *study, yk_err *err)
 {
   YK_TRY(yk_study_make_folder(dir, err));
-  char *text = yk_tree_text(study, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+  char *text = yk_tree_text(study, JSON_INDENT(1) | YK_STUDY_DIGITS);
   if (!text) return yk_err_set(err, YK_E_NOMEM, "no memory to write a study");
-  size_t n_bytes = strlen(text);
-  yk_status status = write_whole(dir, "study.json", text, n_bytes, err);
+  yk_status status = write_whole(dir, "study.json", text, strlen(text), err);
+  free(text);
   if (status == YK_OK) status = write_table(dir, "study.csv", study, yk_study_csv, err);
   if (status == YK_OK) status = write_table(dir, "results.tex", study, yk_study_latex, err);
   if (status == YK_OK) {
     char path[4200];
     snprintf(path, sizeof path, "%s/report.html", dir);
-    status = yk_study_report_write(path, text, n_bytes, err);
+    status = yk_study_report_write(path, study, err);
   }
   if (status == YK_OK) status = yk_study_write_figures(dir, study, err);
-  free(text);
   return status;
 }
 

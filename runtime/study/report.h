@@ -4,13 +4,14 @@
 #ifndef YK_STUDY_REPORT_H
 #define YK_STUDY_REPORT_H
 
-#include <stddef.h>
+#include "base/json_tree.h"
 
-#include "base/status.h"
+/* The digits of real numbers in study.json and in the report: jansson's flag. */
+#define YK_STUDY_DIGITS JSON_REAL_PRECISION(9)
 
-/* yk_study_report_write - write the report of a study.json [n_bytes] to path, which is replaced whole or left as it
- *   was. No text of the study can end the element that holds it, since every "<" is written as an escape.
- *   Errors: YK_E_FORMAT (no JSON object), YK_E_IO, YK_E_NOMEM. Thread: any. */
-yk_status yk_study_report_write(const char *path, const char *study_json, size_t n_bytes, yk_err *err);
+/* yk_study_report_write - write the report of a study to path, which is replaced whole or left as it was. The study
+ *   stands in it as compact JSON. No text of the study can end the element that holds it, since every "<" is written
+ *   as an escape. Errors: YK_E_FORMAT (no JSON object), YK_E_IO, YK_E_NOMEM. Thread: any. */
+yk_status yk_study_report_write(const char *path, const json_t *study, yk_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* What stands around the figures, whose drawings are in the file. Each function gives {id, words, tables}, or
+/* The words and tables around the figures, whose drawings are in the file. Each function gives {id, words, tables}, or
  * {id, missing}: why there is nothing to draw. */
 
 const TITLES = {speedup: "Speed-up over ranks", efficiency: "Efficiency over ranks",
