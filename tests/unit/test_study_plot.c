@@ -3,8 +3,10 @@
 #include "unit/loader_fixture.h"
 
 #include <math.h>
+#include <sys/stat.h>
 
 #include "study/latex.h"
+#include "study/output_figures.h"
 #include "study/plot/figures.h"
 #include "study/plot/pdf.h"
 #include "study/plot/svg.h"
@@ -221,14 +223,68 @@ static void extreme_numbers_are_drawn(void **state)
   }
   for (int kind = 0; kind < YK_N_PLOTS; kind++) {
     yk_plot plot;
-    yk_strbuf pdf = YK_STRBUF_INIT;
+    yk_strbuf pdf = YK_STRBUF_INIT, svg = YK_STRBUF_INIT;
     make(study, (yk_plot_kind)kind, YK_PLOT_FILE, &plot);
     yk_pdf_append_file(&pdf, plot.drawings, plot.n_drawings, "x");
-    assert_false(pdf.failed);
+    yk_svg_append_file(&svg, plot.drawings, plot.n_drawings, "x", YK_SCHEME_LIGHT);
+    check_pdf(&pdf);
+    assert_true(!svg.failed && !strstr(svg.data, "nan") && !strstr(svg.data, "inf"));
     yk_strbuf_free(&pdf);
+    yk_strbuf_free(&svg);
     yk_plot_free(&plot);
   }
   json_decref(study);
+}
+
+static void remove_figures(const temp_dir *dir)
+{
+  temp_dir figures;
+  snprintf(figures.path, sizeof figures.path, "%.40s/figures", dir->path);
+  temp_dir_remove(&figures);
+  temp_dir_remove(dir);
+}
+
+/* One name for each lengths and options: numbered where letters, digits, hyphens and points do not tell them apart. */
+static void files_are_named_by_settings(void **state)
+{
+  (void)state;
+  static const char *const options[] = {"auto", "a/b", "a:b"};
+  static const char *const names[] = {"limit_16_in_8_out_weights_auto.pdf", "limit_16_in_8_out_weights_a_b_2.pdf",
+                                      "limit_16_in_8_out_weights_a_b_3.pdf"};
+  temp_dir dir = temp_dir_make();
+  yk_err err = YK_ERR_INIT;
+  char path[192];
+  json_t *study = make_study("cuda", 1, 3, 0.01), *points = json_object_get(study, "points");
+  for (size_t i = 0; i < 3; i++)
+    json_object_set_new(json_array_get(points, i), "options", json_pack("{s:s}", "weights", options[i]));
+  expect_ok("figures", yk_study_write_figures(dir.path, study, &err), &err);
+  for (size_t i = 0; i < 3; i++) {
+    snprintf(path, sizeof path, "%s/figures/%s", dir.path, names[i]);
+    if (access(path, R_OK) != 0) fail_msg("no file %s", path);
+  }
+  json_decref(study);
+  remove_figures(&dir);
+}
+
+static void figures_that_cannot_be_written(void **state)
+{
+  (void)state;
+  temp_dir dir = temp_dir_make();
+  yk_err err = YK_ERR_INIT;
+  char path[192];
+  json_t *study = make_study("cuda", 2, 1, 0.01);
+  write_text(&dir, "figures", "no folder");
+  expect_error("folder", YK_E_IO, "figures", yk_study_write_figures(dir.path, study, &err), &err);
+  snprintf(path, sizeof path, "%s/figures", dir.path);
+  assert_int_equal(unlink(path), 0);
+  snprintf(path, sizeof path, "%s/figures/efficiency_dark.svg", dir.path);
+  expect_ok("figures", yk_study_write_figures(dir.path, study, &err), &err);
+  assert_true(unlink(path) == 0 && mkdir(path, 0700) == 0);
+  expect_error("file", YK_E_IO, "efficiency_dark.svg: Is a directory", yk_study_write_figures(dir.path, study, &err),
+               &err);
+  assert_int_equal(rmdir(path), 0);
+  json_decref(study);
+  remove_figures(&dir);
 }
 
 static void tables_for_latex(void **state)
@@ -264,6 +320,8 @@ int main(void)
                                      cmocka_unit_test(files_hold_together),
                                      cmocka_unit_test(what_is_no_study_draws_nothing),
                                      cmocka_unit_test(extreme_numbers_are_drawn),
+                                     cmocka_unit_test(files_are_named_by_settings),
+                                     cmocka_unit_test(figures_that_cannot_be_written),
                                      cmocka_unit_test(tables_for_latex)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
