@@ -141,7 +141,7 @@ export class AnswerView {
   }
 }
 
-// What a screen reader is told while an answer comes: whole sentences, not pieces of words, without Markdown's marks.
+// The words for a screen reader while an answer comes: whole sentences, not pieces of words, without Markdown's marks.
 export class Speaker {
   constructor(element) {
     this.element = element;

@@ -1,4 +1,4 @@
-// What stands inside a paragraph of Markdown: emphasis, code, links. Time is linear in the text, whatever it holds, and
+// The inside of a paragraph of Markdown: emphasis, code, links. Time is linear in the text, whatever it holds, and
 // elements are made here by name: no text of an answer is ever read as markup.
 
 const MAX_DEPTH = 32; // of elements inside each other; deeper ones are left out, their text stays
@@ -48,12 +48,19 @@ function lastRuns(text) {
   return last;
 }
 
+// Text without the marks at its end: which of them these are, the next characters say.
+function withoutRun(text) {
+  let n = text.length;
+  while (n > 0 && "*_~`".includes(text[n - 1])) n--;
+  return text.slice(0, n);
+}
+
 // Text to marks: {text}, {code}, {br}, {begin: target}, {end}, {run: character, n, opens, closes}, which hold the
 // names of elements that begin behind and end before what is left of a run.
 class Scanner {
   constructor(text, isOpen) {
     this.isOpen = isOpen;
-    this.text = isOpen ? text.replace(/[*_~`]+$/, "") : text; // which of them these are, the next characters say
+    this.text = isOpen ? withoutRun(text) : text;
     this.marks = [];
     this.brackets = []; // places of "[" that may begin a link
     this.lastRun = lastRuns(this.text);
@@ -82,7 +89,7 @@ class Scanner {
     return this.marks;
   }
 
-  // What begins at a special character; the place behind it.
+  // Takes what begins at a special character; returns the place behind it.
   take(at) {
     const { text } = this, c = text[at];
     if (c === "`") return this.takeCode(at);

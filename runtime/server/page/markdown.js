@@ -13,7 +13,7 @@ const CODE_NODE = 16384; // characters of one text node of code
 const UNDECIDED = /^[\s>+\-*_=|:`~#\d.)\\]*$/; // a beginning that may become a mark
 const MAYBE_FENCE = /^[\s>+\-*\d.)]*(?:`{3,}[^`]*|~{3,}.*)$/;
 const MAYBE_TASK = /^[\s>]*(?:[-*+]|\d{1,9}[.)]) +\[[ xX]?\]?$/;
-const MAYBE_CLOSING = /^[\s>]*(?:`*|~*)\s*$/;
+const MAYBE_CLOSING = /^[\s>]*(?:(?:`+|~+)\s*)?$/;
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/;
 const RULE = /^ {0,3}(?:(?:\* *){3,}|(?:- *){3,}|(?:_ *){3,})$/;
 const UNDERLINE = /^ {0,3}(=+|-+) *$/;
