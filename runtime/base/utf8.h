@@ -83,6 +83,14 @@ static inline size_t yk_utf8_valid_bytes(const char *text, size_t n_bytes)
   return at;
 }
 
+/* yk_utf8_character_begin - where the character begins that ends at end > 0. */
+static inline size_t yk_utf8_character_begin(const char *text, size_t end)
+{
+  do end--;
+  while (end > 0 && ((unsigned char)text[end] & 0xC0) == 0x80);
+  return end;
+}
+
 /* yk_utf8_drop_cut - length of text [n_bytes] without a character at its end of which bytes are missing. */
 static inline size_t yk_utf8_drop_cut(const char *text, size_t n_bytes)
 {

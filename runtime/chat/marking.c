@@ -209,14 +209,6 @@ yk_status yk_marking_append_messages(yk_json messages, const yk_tokenizer *token
   return finish(&marking, append_messages(&marking, messages, out, err), out, n_marks, err);
 }
 
-/* Where the character begins that ends at end > 0. */
-static size_t character_before(const char *text, size_t end)
-{
-  do end--;
-  while (end > 0 && ((unsigned char)text[end] & 0xC0u) == 0x80u);
-  return end;
-}
-
 yk_status yk_marking_take(const char *text, size_t n_bytes, const char *mark, yk_strbuf *out, yk_spans *plain,
                           yk_err *err)
 {
@@ -227,7 +219,7 @@ yk_status yk_marking_take(const char *text, size_t n_bytes, const char *mark, yk
     size_t end = found ? (size_t)(found - text) : n_bytes;
     yk_strbuf_append(out, text + at, end - at);
     if (found && end > at && !out->failed)
-      ok = yk_spans_append(plain, character_before(out->data, out->length), out->length);
+      ok = yk_spans_append(plain, yk_utf8_character_begin(out->data, out->length), out->length);
     at = found ? end + mark_bytes : n_bytes;
   }
   return ok && !out->failed ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for a prompt of %zu bytes", n_bytes);

@@ -1,7 +1,6 @@
 #include "openai/chat_fields.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "chat/conversation.h"
 
@@ -99,7 +98,7 @@ static yk_status check_tool(yk_json tool, size_t index, yk_err *err)
   path name = path_of("tools", index, "");
   yk_json type = yk_json_get(tool, "type"), function = yk_json_get(tool, "function");
   if (!yk_json_is(tool, YK_JSON_OBJECT)) return yk_json_wrong_type(NULL, name.text, "an object", tool, err);
-  if (!yk_json_is(type, YK_JSON_STRING) || strcmp(yk_json_string(type), "function") != 0)
+  if (!yk_json_equals(type, "function"))
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected the type \"function\"", name.text);
   if (!yk_json_is(function, YK_JSON_OBJECT))
     return yk_json_wrong_type(NULL, path_of("tools", index, "function").text, "an object", function, err);
@@ -121,9 +120,8 @@ yk_status yk_chat_read_tools(yk_openai_chat *chat, yk_json value, yk_err *err)
 
 yk_status yk_chat_read_tool_choice(yk_json value, bool *none, yk_err *err)
 {
-  const char *choice = yk_json_string(value);
-  *none = choice && strcmp(choice, "none") == 0;
-  if (*none || (choice && strcmp(choice, "auto") == 0)) return YK_OK;
+  *none = yk_json_equals(value, "none");
+  if (*none || yk_json_equals(value, "auto")) return YK_OK;
   if (!yk_json_is(value, YK_JSON_STRING) && !yk_json_is(value, YK_JSON_OBJECT))
     return yk_json_wrong_type(NULL, "tool_choice", "\"auto\" or \"none\"", value, err);
   return yk_err_set(err, YK_E_UNSUPPORTED, "tool_choice: expected \"auto\" or \"none\"; calls cannot be enforced");

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* The last ids of a text. */
 static void remember(yk_token_walk *walk, const int32_t *ids, size_t n_ids)
 {
@@ -55,7 +57,7 @@ yk_status yk_token_walk_next(yk_token_walk *walk, int32_t id, const char **text,
 /* Whether a token's own text has a part of a character. */
 static bool has_part(const char *text, size_t n_bytes)
 {
-  return memmem(text, n_bytes, "\xEF\xBF\xBD", 3) != NULL;
+  return memmem(text, n_bytes, YK_UTF8_REPLACEMENT, 3) != NULL;
 }
 
 static yk_status read_behind_context(yk_token_walk *walk, int32_t id, yk_err *err)

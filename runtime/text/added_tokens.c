@@ -286,14 +286,6 @@ void yk_added_tokens_free(yk_added_tokens *added)
   *added = (yk_added_tokens){0};
 }
 
-/* Where the character begins that ends at end > 0. */
-static size_t previous_character(const char *text, size_t end)
-{
-  do end--;
-  while (end > 0 && ((unsigned char)text[end] & 0xC0u) == 0x80u);
-  return end;
-}
-
 /* Whether the characters on both sides of [begin, end) are none of a word. */
 static yk_status stands_alone(const yk_added_tokens *added, const char *text, size_t n_bytes, size_t begin, size_t end,
                               bool *alone, yk_err *err)
@@ -302,7 +294,7 @@ static yk_status stands_alone(const yk_added_tokens *added, const char *text, si
   yk_status status = YK_OK;
   *alone = true;
   if (begin > 0) {
-    size_t before = previous_character(text, begin);
+    size_t before = yk_utf8_character_begin(text, begin);
     status = yk_regex_find_all(added->word, text + before, begin - before, &matches, err);
     *alone = matches.n == 0;
   }
@@ -319,7 +311,7 @@ static size_t white_space_before(const char *text, size_t limit, size_t end)
 {
   while (end > limit) {
     uint32_t code_point;
-    size_t begin = previous_character(text, end);
+    size_t begin = yk_utf8_character_begin(text, end);
     if (yk_utf8_decode(text + begin, end - begin, &code_point) == 0 || !yk_utf8_is_white_space(code_point)) break;
     end = begin;
   }
