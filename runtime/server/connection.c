@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "server/reply.h"
 
-enum { READ_BYTES = 64 << 10, STALLED_CLIENT_S = 300, LINGER_S = 2 };
+enum { READ_BYTES = 64 << 10, LINGER_S = 2 };
 
 /* ---- Time limits ------------------------------------------------------------------------------------------------- */
 
@@ -68,7 +68,7 @@ void yk_connection_arrived(yk_connection *connection)
 void yk_connections_init(yk_connections *connections, int64_t header_limit_ns, int max_open)
 {
   connections->awaited.limit_ns = header_limit_ns;
-  connections->stalled.limit_ns = (int64_t)STALLED_CLIENT_S * 1000000000;
+  connections->stalled.limit_ns = (int64_t)YK_STALLED_CLIENT_S * 1000000000;
   connections->closing.limit_ns = (int64_t)LINGER_S * 1000000000;
   connections->max_open = max_open;
 }

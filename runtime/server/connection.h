@@ -25,6 +25,9 @@ typedef struct yk_server yk_server;
 typedef struct yk_exchange yk_exchange;
 typedef struct yk_connection yk_connection;
 
+/* A client that takes none of its answer for so long is left; libmicrohttpd has the same limit on its side. */
+enum { YK_STALLED_CLIENT_S = 300 };
+
 /* Connections that have the same time from when they are listed: the first has the least left. */
 typedef struct yk_deadlines {
   yk_connection *first, *last;

@@ -23,7 +23,6 @@
 #include "server/server_internal.h"
 
 enum {
-  STALLED_CLIENT_S = 300,
   SPARE_DESCRIPTORS = 64,
   DESCRIPTORS = 3,             /* of a connection: the client's, and two between relay and libmicrohttpd */
   CONNECTION_BYTES = 128 << 10 /* room for any head that passes the guard, and for its answer */
@@ -95,7 +94,7 @@ static yk_status start_http(yk_server *server, yk_err *err)
       /* More than we accept: those that have ended are counted until libmicrohttpd has cleaned up. */
       {MHD_OPTION_CONNECTION_LIMIT, 2 * server->options.max_connections + SPARE_DESCRIPTORS, NULL},
       {MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, NULL},
-      {MHD_OPTION_CONNECTION_TIMEOUT, STALLED_CLIENT_S, NULL},
+      {MHD_OPTION_CONNECTION_TIMEOUT, YK_STALLED_CLIENT_S, NULL},
       {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)yk_http_completed, server},
       {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)yk_connection_notify, &server->connections},
       {MHD_OPTION_END, 0, NULL},
