@@ -85,7 +85,7 @@ static yk_status drive(point *p, yk_err *err)
   return YK_OK;
 }
 
-/* What is prepared before the clock starts: the prompts of all requests that are sent at once. */
+/* Prepared before the clock starts: the prompts of all requests that are sent at once. */
 static yk_status prepare(point *p, yk_err *err)
 {
   int32_t n_at_once = p->load->batch > 0 ? p->all.n : p->load->n_clients > 0 ? p->load->n_clients : 1;

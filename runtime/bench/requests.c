@@ -130,7 +130,7 @@ static yk_status read_request(yk_bench_requests *all, yk_bench_request *r, yk_er
   return YK_OK;
 }
 
-/* What else a step has comes within this time. Tokens bring the engine's own times, so that reading them a little later
+/* All else of a step comes within this time. Tokens bring the engine's own times, so that reading them a little later
  * changes no figure, while a thread that reads each as it comes costs the engine a wake-up for every one. */
 static const int64_t gather_ns = 200000;
 

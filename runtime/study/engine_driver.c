@@ -12,7 +12,7 @@ static yk_status no_memory(yk_err *err)
   return yk_err_set(err, YK_E_NOMEM, "no memory for the figures of a run");
 }
 
-/* What summaries need of an engine. */
+/* An engine's properties that summaries need. */
 static json_t *info_json(yk_engine *engine, const yk_engine_options *options)
 {
   yk_engine_info info;

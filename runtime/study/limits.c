@@ -65,7 +65,7 @@ bool yk_machine_has_all_reduces(const yk_machine_rates *machine, int ranks)
   return false;
 }
 
-/* What is being added up. */
+/* The sums so far. */
 typedef struct sum {
   const yk_machine_rates *machine;
   double ranks;

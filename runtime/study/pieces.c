@@ -35,7 +35,7 @@ static line fit_line(const yk_pieces *measured, size_t n, const double *shares, 
   return b < 0 ? (line){s1 / s11, 0} : (line){a, b};
 }
 
-/* What the slowest ranks take beyond the mean: the others wait for that long. */
+/* The time of the slowest ranks beyond the mean: the others wait for that long. */
 static double imbalance(const yk_split *split, int ranks, const double whole_s[YK_SPLIT_PARTS])
 {
   double shares[YK_SPLIT_PARTS], mean_s = 0;

@@ -7,7 +7,7 @@
 
 enum { SIZE_MAX_VALUE = 1 << 30 };
 
-/* Of b bits in groups of g: the weights, a scale of 16 bits and a zero point of b bits a group. */
+/* Weights of b bits in groups of g, with a scale of 16 bits and a zero point of b bits a group. */
 static yk_status read_quantisation(const json_t *config, const char *path, yk_model_shapes *out, yk_err *err)
 {
   int64_t bits = 4, group_size = 128;

@@ -180,7 +180,7 @@ static yk_status add_points(const yk_study_frame *frame, const yk_study_records 
   return yk_scaling_add(points, err);
 }
 
-/* What decides how ranks cut the model. */
+/* The sizes that decide how ranks cut the model. */
 static int add_shapes(json_t *model, const yk_model_shapes *shapes)
 {
   return json_object_set_new(model, "n_heads", json_integer(shapes->n_heads)) |

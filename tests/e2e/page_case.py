@@ -1,4 +1,4 @@
-"""What the tests of the page share: a tab of a headless Chromium, and what holds of every page whatever was done."""
+"""Shared by the tests of the page: a tab of a headless Chromium, and the checks that every page passes after a test."""
 
 import sys
 import urllib.parse

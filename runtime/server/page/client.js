@@ -1,4 +1,4 @@
-// What the server is asked, with the key where it wants one, and its streams as they come.
+// Requests to the server, with the key where it wants one, and its streams as they come.
 
 const STORED_KEY = "yoke.key";
 let askForKey = async () => null;
