@@ -128,7 +128,7 @@ def attempts():
     print(json.dumps(results))
 
 
-# What filters and tests of jinja2 are applied to, where it is not a text, and their arguments.
+# Operands of jinja2's filters and tests that are no text, and their arguments.
 VALUES = {"abs": "3", "round": "2.5", "int": "'7'", "float": "'7'", "filesizeformat": "1234567", "dictsort": "{'a': 1}",
           "items": "{'a': 1}", "xmlattr": "{'a': 'b'}", "urlencode": "{'a': 'b c'}", "map": "['a']",
           "groupby": "[{'a': 1}]", "selectattr": "[{'a': 1}]", "rejectattr": "[{'a': 1}]", "filter": "'upper'",

@@ -120,7 +120,7 @@ COUNTERS = {"prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemp
             "prompt_tokens_cached_total", "prompt_tokens_by_source_total", "generation_tokens_total",
             "request_success_total"}
 
-# What vLLM's public dashboard for Grafana asks for.
+# Metrics that vLLM's public dashboard for Grafana reads.
 DASHBOARD = """
     vllm:e2e_request_latency_seconds_bucket vllm:e2e_request_latency_seconds_count vllm:e2e_request_latency_seconds_sum
     vllm:generation_tokens_total vllm:inter_token_latency_seconds_bucket vllm:inter_token_latency_seconds_count

@@ -338,7 +338,7 @@ static void broken_json_names_its_line(void **state)
   }
 }
 
-/* What Python's json writes and reads: a number that nobody needs may be any, of equal keys the last counts. */
+/* JSON as Python's json module reads it: an unused number may be any, and the last of equal keys counts. */
 static void json_as_python_writes_it(void **state)
 {
   (void)state;
