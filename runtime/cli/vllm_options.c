@@ -248,7 +248,7 @@ static const yk_foreign_option options[] = {
     REFUSED("additional-config", NULL, ONE, "", "Yoke has no platform plugins; leave it out"),
     REFUSED("enable-fault-tolerance", NULL, FLAG, "false", "use --restart-on-failure of yoke serve"),
     REFUSED("engine-recovery-timeout", NULL, ONE, "", "use --restart-on-failure of yoke serve"),
-    /* Written by earlier versions */
+    /* Options of earlier versions of vLLM */
     REFUSED("rope-scaling", NULL, ONE, "", HF_OVERRIDES),
     REFUSED("rope-theta", NULL, ONE, "", HF_OVERRIDES),
     REFUSED("speculative-model", NULL, ONE, "", NO_DRAFTS),
