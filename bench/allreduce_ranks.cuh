@@ -14,7 +14,7 @@
 #include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
 #include "kernels/cuda/experts/combine.h"
-#include "parallel/allreduce_p2p.h"
+#include "parallel/p2p/allreduce_p2p.h"
 
 namespace allreduce {
 

@@ -8,9 +8,9 @@
 
 #include "base/checked.h"
 #include "kernels/cuda/device/device.h"
-#include "parallel/allreduce_p2p.h"
 #include "parallel/comm_nccl.h"
 #include "parallel/comm_warm_up.h"
+#include "parallel/p2p/allreduce_p2p.h"
 
 enum { WARM_UP_TIMEOUT_S = 60 };
 

@@ -4,7 +4,7 @@
 #define YK_PARALLEL_COMM_AUTO_H
 
 #include "parallel/comm.h"
-#include "parallel/p2p_sizes.h"
+#include "parallel/p2p/p2p_sizes.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -50,8 +50,11 @@ MAY_INCLUDE = {
     "kernels/cuda/device/": ["runtime/base/", "kernels/"],
     "loader/": ["runtime/base/"],
     "parallel/": [
-        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/experts.h", "kernels/cuda/device/device.h",
-        "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/experts/combine_rows.cuh"
+        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/experts.h", "kernels/cuda/device/device.h"
+    ],
+    "parallel/p2p/": [
+        "runtime/base/", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
+        "kernels/cuda/experts/combine_rows.cuh", "parallel/comm.h"
     ],
     "runtime/text/": ["runtime/base/"],
     "runtime/chat/": ["runtime/base/", "runtime/text/"],
@@ -84,7 +87,7 @@ NEVER = {
 # Headers of other people: (pattern of the name in <>, pattern of the files that may include it, what it is).
 SYSTEM = [
     (r"^(cuda|cublas|nccl|curand|nvrtc|nvml|nvtx|cooperative_groups|mma\.h|cub/|cute/|nv/|device_|driver_types)",
-     r"^(kernels/cuda/|parallel/[^/]*(nccl|p2p)|bench/|tests/.*(cuda|nccl|p2p))", "CUDA"),
+     r"^(kernels/cuda/|parallel/([^/]*nccl|p2p/)|bench/|tests/.*(cuda|nccl|p2p))", "CUDA"),
     (r"^pcre2", r"^(runtime/text/|tests/|loader/quant_rules\.c)", "PCRE2"),
     (r"^utf8proc", r"^(runtime/text|tests)/", "utf8proc"),
     (r"^microhttpd", r"^runtime/server/", "libmicrohttpd"),

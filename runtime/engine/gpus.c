@@ -5,7 +5,7 @@
 #include "engine/arguments.h"
 #include "kernels/cuda/linear/layout.h"
 #include "model/model.h"
-#include "parallel/p2p_sizes.h"
+#include "parallel/p2p/p2p_sizes.h"
 
 yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *settings, int rank, yk_model_memory *out,
                           yk_err *err)
@@ -46,7 +46,7 @@ yk_status yk_gpus_check_list(const char *what, const int *ids, int n, yk_err *er
 #include "base/checked.h"
 #include "kernels/cuda/device/bandwidth.h"
 #include "kernels/cuda/device/device.h"
-#include "parallel/links_p2p.h"
+#include "parallel/p2p/links_p2p.h"
 #ifdef YOKE_HAVE_NCCL
 #include "parallel/comm_auto.h"
 #include "parallel/comm_nccl.h"

@@ -8,7 +8,7 @@
 
 #include "comm/gpu_fixture.h"
 #include "parallel/comm_auto.h"
-#include "parallel/links_p2p.h"
+#include "parallel/p2p/links_p2p.h"
 
 enum { HIDDEN = 4096, MAX_ROWS = 2048 };
 enum { MOST_BYTES = 8 << 20, MOST_LAUNCHES = 4 }; /* of one launch over peer pointers; of a sum of rows */

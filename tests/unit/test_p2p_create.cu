@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "parallel/allreduce_p2p.h"
+#include "parallel/p2p/allreduce_p2p.h"
 
 extern "C" { /* cmocka.h is C alone */
 #include <cmocka.h>

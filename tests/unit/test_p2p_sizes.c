@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "parallel/p2p_sizes.h"
+#include "parallel/p2p/p2p_sizes.h"
 
 enum { KIB = 1024, MIB = 1024 * 1024, PACKET = 16 };
 

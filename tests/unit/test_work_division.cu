@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "parallel/allreduce_p2p_kernels.cuh" /* ahead of cmocka.h, which makes fail a macro */
+#include "parallel/p2p/allreduce_p2p_kernels.cuh" /* ahead of cmocka.h, which makes fail a macro */
 
 extern "C" { /* cmocka.h is C alone */
 #include <cmocka.h>

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "model/model.h"
-#include "parallel/p2p_sizes.h"
+#include "parallel/p2p/p2p_sizes.h"
 
 #ifdef YOKE_HAVE_CUDA
 #include "fault/hook/cuda_faults.h"

@@ -1,4 +1,4 @@
-#include "parallel/links_p2p.h"
+#include "parallel/p2p/links_p2p.h"
 
 #include <cuda_runtime_api.h>
 #include <stdint.h>

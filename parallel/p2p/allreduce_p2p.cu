@@ -1,9 +1,9 @@
 /* allreduce_p2p.cu - host side of the all-reduce: slots, peer access, launches. See allreduce_p2p.h. */
-#include "parallel/allreduce_p2p.h"
+#include "parallel/p2p/allreduce_p2p.h"
 
 #include <cstdlib>
 
-#include "parallel/allreduce_p2p.cuh"
+#include "parallel/p2p/allreduce_p2p.cuh"
 
 using namespace yk_p2p_kernels;
 

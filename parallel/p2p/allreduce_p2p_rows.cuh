@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/experts/combine_rows.cuh"
-#include "parallel/allreduce_p2p_slots.cuh"
+#include "parallel/p2p/allreduce_p2p_slots.cuh"
 
 namespace yk_p2p_kernels {
 

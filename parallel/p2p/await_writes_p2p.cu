@@ -1,6 +1,6 @@
 /* await_writes_p2p.cu - rank 0 waits for what the other ranks have written to its memory (a one-sided gather): see
  * await_writes in comm.h. */
-#include "parallel/allreduce_p2p_slots.cuh"
+#include "parallel/p2p/allreduce_p2p_slots.cuh"
 
 namespace yk_p2p_kernels {
 

@@ -45,7 +45,7 @@
 #define YK_PARALLEL_ALLREDUCE_P2P_H
 
 #include "parallel/comm.h"
-#include "parallel/p2p_sizes.h"
+#include "parallel/p2p/p2p_sizes.h"
 
 #ifdef __cplusplus
 extern "C" {

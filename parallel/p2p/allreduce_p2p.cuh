@@ -7,7 +7,7 @@
 #include <cuda_fp16.h>
 
 #include "kernels/experts.h"
-#include "parallel/allreduce_p2p.h"
+#include "parallel/p2p/allreduce_p2p.h"
 
 namespace yk_p2p_kernels {
 

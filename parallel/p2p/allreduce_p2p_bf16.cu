@@ -1,4 +1,4 @@
-#include "parallel/allreduce_p2p_kernels.cuh"
+#include "parallel/p2p/allreduce_p2p_kernels.cuh"
 
 namespace yk_p2p_kernels {
 template cudaError_t launch<__nv_bfloat16, true>(const launch_args &, bool, cudaStream_t);

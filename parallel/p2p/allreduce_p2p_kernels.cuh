@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/ptx/dependent_launch.cuh"
-#include "parallel/allreduce_p2p_rows.cuh"
+#include "parallel/p2p/allreduce_p2p_rows.cuh"
 
 namespace yk_p2p_kernels {
 

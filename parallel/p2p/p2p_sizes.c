@@ -1,4 +1,4 @@
-#include "parallel/p2p_sizes.h"
+#include "parallel/p2p/p2p_sizes.h"
 
 #include <stdbool.h>
 
