@@ -50,11 +50,12 @@ MAY_INCLUDE = {
     "kernels/cuda/device/": ["runtime/base/", "kernels/"],
     "loader/": ["runtime/base/"],
     "parallel/": [
-        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/experts.h", "kernels/cuda/device/device.h"
+        "runtime/base/", "kernels/all_reduce.h", "kernels/device.h", "kernels/linear.h", "kernels/experts.h",
+        "kernels/cuda/device/device.h", "parallel/p2p/"
     ],
     "parallel/p2p/": [
-        "runtime/base/", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
-        "kernels/cuda/experts/combine_rows.cuh", "parallel/comm.h"
+        "runtime/base/", "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/",
+        "kernels/cuda/common/", "kernels/cuda/experts/combine_rows.cuh"
     ],
     "runtime/text/": ["runtime/base/"],
     "runtime/chat/": ["runtime/base/", "runtime/text/"],

@@ -44,7 +44,8 @@
 #ifndef YK_PARALLEL_ALLREDUCE_P2P_H
 #define YK_PARALLEL_ALLREDUCE_P2P_H
 
-#include "parallel/comm.h"
+#include "kernels/all_reduce.h"
+#include "kernels/device.h"
 #include "parallel/p2p/p2p_sizes.h"
 
 #ifdef __cplusplus
@@ -86,7 +87,7 @@ yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, yk_dtype dty
 yk_status yk_p2p_all_reduce_i32(yk_p2p *end, int32_t *data, int64_t count, yk_reduction reduction,
                                 struct CUstream_st *stream, yk_err *err);
 
-/* yk_p2p_await_writes - see await_writes in comm.h. Otherwise as above. */
+/* yk_p2p_await_writes - see await_writes in parallel/comm.h. Otherwise as above. */
 yk_status yk_p2p_await_writes(yk_p2p *end, struct CUstream_st *stream, yk_err *err);
 
 /* yk_p2p_check - YK_OK, or YK_E_COMM: which rank is missing (err->rank too), from every end once one has found out, or
