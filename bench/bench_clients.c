@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/cli.h"
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
 #include "load_figures.h"
 #include "yoke.h"
 

@@ -69,6 +69,7 @@ MAY_INCLUDE = {
     "runtime/server/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/"],
     "runtime/bench/": ["runtime/yoke.h", "runtime/base/"],
     "runtime/study/": ["runtime/yoke.h", "runtime/base/", "runtime/bench/", "parallel/shard.h"],
+    "runtime/cli/options/": ["runtime/yoke.h", "runtime/base/", "runtime/openai/"],
     "runtime/cli/": [
         "runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/",
         "runtime/server/server.h", "runtime/bench/", "runtime/study/"

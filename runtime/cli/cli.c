@@ -9,7 +9,7 @@
 #include "base/bom.h"
 #include "base/log.h"
 #include "base/strbuf.h"
-#include "cli/named_model.h"
+#include "cli/options/named_model.h"
 
 int yk_cli_usage_error(const yk_command *command, const yk_err *err)
 {

@@ -4,7 +4,7 @@
 #define YK_CLI_CLI_H
 
 #include "base/status.h"
-#include "cli/options.h"
+#include "cli/options/options.h"
 
 enum {
   YK_EXIT_OK = 0,

@@ -10,8 +10,6 @@
 
 enum { BAR_CHARS = 30, LINE_BYTES = 1024 };
 
-const char *const yk_log_level_names[] = {"error", "warn", "info", "debug", NULL};
-
 static void write_line(void *user, yk_log_level level, const char *message)
 {
   yk_console_clear(user);

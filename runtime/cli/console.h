@@ -18,9 +18,6 @@ typedef struct yk_console {
   yk_log log;            /* writes to this console; any thread */
 } yk_console;
 
-/* yk_log_level_names - what --log-level takes, in the order of yk_log_level; NULL behind the last. */
-extern const char *const yk_log_level_names[];
-
 /* yk_console_init - the struct must not move afterwards: its log points to it. */
 void yk_console_init(yk_console *console, yk_log_level level);
 

@@ -6,7 +6,8 @@
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
-#include "cli/named_model.h"
+#include "cli/options/model_options.h"
+#include "cli/options/named_model.h"
 
 /* In the order of yk_convert_format. */
 static const char *const format_names[] = {"awq", "kuiper", NULL};

@@ -6,12 +6,12 @@
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
+#include "cli/options/sampling_options.h"
+#include "cli/options/vllm_options.h"
 #include "cli/prompts.h"
 #include "cli/result.h"
-#include "cli/sampling_options.h"
 #include "cli/trace_option.h"
-#include "cli/vllm_options.h"
 
 typedef struct generate_options {
   yk_model_options model;

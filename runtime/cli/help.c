@@ -4,7 +4,7 @@
 
 #include "base/strbuf.h"
 #include "base/units.h"
-#include "cli/options.h"
+#include "cli/options/options.h"
 
 enum { HELP_COLUMN = 32, HELP_WIDTH = 100 };
 

@@ -6,9 +6,9 @@
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/console.h"
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
+#include "cli/options/vllm_options.h"
 #include "cli/plan_links.h"
-#include "cli/vllm_options.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const format_names[] = {"text", "json", NULL};

@@ -7,9 +7,10 @@
 #include "cli/cli.h"
 #include "cli/command_text.h"
 #include "cli/console.h"
-#include "cli/device_ids.h"
 #include "cli/interrupt.h"
-#include "cli/named_model.h"
+#include "cli/options/device_ids.h"
+#include "cli/options/model_options.h"
+#include "cli/options/named_model.h"
 #include "yoke.h"
 
 enum { MAX_KEPT = 256 };

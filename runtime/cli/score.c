@@ -7,10 +7,10 @@
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
+#include "cli/options/vllm_options.h"
 #include "cli/prompts.h"
 #include "cli/score_windows.h"
-#include "cli/vllm_options.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const format_names[] = {"text", "json", NULL};

@@ -9,10 +9,10 @@
 #include "cli/api_keys.h"
 #include "cli/cli.h"
 #include "cli/console.h"
-#include "cli/model_options.h"
-#include "cli/template_options.h"
+#include "cli/options/model_options.h"
+#include "cli/options/template_options.h"
+#include "cli/options/vllm_options.h"
 #include "cli/trace_option.h"
-#include "cli/vllm_options.h"
 #include "server/server.h"
 
 enum { MAX_ORIGINS = 64, MAX_ALLOWED_HOSTS = 64, MAX_NAMES = 64 };

@@ -8,7 +8,7 @@
 #include "base/json_tree.h"
 #include "base/strbuf.h"
 #include "cli/cli.h"
-#include "cli/named_model.h"
+#include "cli/options/named_model.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 

@@ -2,7 +2,7 @@
 #ifndef YK_CLI_TRACE_OPTION_H
 #define YK_CLI_TRACE_OPTION_H
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "yoke.h"
 
 /* yk_trace_option - the option, which stores into *path. */

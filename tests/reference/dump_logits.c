@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "cli/model_options.h"
+#include "cli/options/model_options.h"
 #include "yoke.h"
 
 enum { MAX_SEQUENCES = 64 };

@@ -1,0 +1,152 @@
+/* yoke batch - continue the prompts of a JSONL file; an interrupted run goes on where it stopped. */
+#include <stdio.h>
+
+#include "cli/batch/batch_identity.h"
+#include "cli/batch/batch_run.h"
+#include "cli/cli.h"
+#include "cli/console.h"
+#include "cli/options/model_options.h"
+#include "cli/options/vllm_options.h"
+#include "cli/trace_option.h"
+
+typedef struct batch_options {
+  yk_model_options model;
+  yk_sampling_options sampling;
+  yk_template_options chat;
+  yk_tool_format tools;
+  const char *input, *output, *trace_path;
+  int32_t max_in_flight; /* 0: by the engine's max_seqs */
+  bool overwrite;
+} batch_options;
+
+static const char about[] =
+    "Continue the prompts of a JSONL file. Each line of INPUT is {\"prompt\": \"text\" or [ids], ...} or an OpenAI "
+    "batch line for /v1/completions or /v1/chat/completions; each gives one line of OUTPUT as soon as it is finished, "
+    "with the number of its input line. \"-\" is standard input or output. Keys beside the prompt: id or custom_id, "
+    "n, seed, stop, stop_token_ids, logit_bias, and the sampling options below with underscores; other keys are "
+    "refused. The body of an OpenAI line may have any field: what Yoke cannot do is refused, what it does not know is "
+    "passed over. A line that is wrong gives an error in its place, and exit code 1 at the end. Blank lines are "
+    "skipped. Where OUTPUT holds results of INPUT already, by the same model and options, their lines are not done "
+    "again; what a power cut left behind them (blank lines, bytes of zero) is dropped.";
+
+static const char examples[] = "  yoke batch -m Qwen3-8B-AWQ prompts.jsonl -o results.jsonl --max-tokens 256\n"
+                               "  yoke batch -m Qwen3-8B-AWQ --tp 4 openai_batch.jsonl -o results.jsonl\n"
+                               "  echo '{\"prompt\": \"Once upon a time\", \"n\": 3}' | yoke batch -m Qwen3-8B-AWQ -\n";
+
+/* True: go on. */
+static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
+{
+  const yk_option own[] = {
+      {"output", "o", YK_OPTION_STRING, &options->output, "FILE", .help = "where results go", .fallback = "-"},
+      {"overwrite", NULL, YK_OPTION_FLAG, &options->overwrite,
+       .help = "drop the results that OUTPUT holds instead of going on after them"},
+      {"max-in-flight", NULL, YK_OPTION_INT, &options->max_in_flight, "N",
+       .help = "requests in the engine, running and waiting", .fallback = "twice --max-num-seqs", .min = 1,
+       .max = 1 << 20},
+      yk_trace_option(&options->trace_path),
+  };
+  const yk_option_group groups[] = {{"Input and output", own, sizeof own / sizeof own[0]},
+                                    yk_template_options_group(&options->chat, true),
+                                    yk_sampling_options_group(&options->sampling),
+                                    yk_model_options_group(&options->model)};
+  const yk_command command = {"yoke batch",
+                              "MODEL [options] INPUT -o OUTPUT",
+                              about,
+                              examples,
+                              groups,
+                              4,
+                              .takes_operands = true,
+                              .min_operands = 1,
+                              .model = &options->model.checkpoint,
+                              .foreign = &yk_vllm_options};
+  yk_arguments arguments;
+  if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
+  yk_err err = YK_ERR_INIT;
+  yk_engine_options engine;
+  if (arguments.n_operands != 1)
+    yk_err_set(&err, YK_E_INVAL, "expected one input file (or - for standard input), found %zu", arguments.n_operands);
+  else if (yk_template_options_tools(&options->chat, &options->tools, &err) == YK_OK)
+    yk_model_options_apply(&options->model, &engine, &err);
+  if (err.code == YK_OK) {
+    options->input = arguments.operands[0];
+    return true;
+  }
+  *exit_code = yk_cli_usage_error(&command, &err);
+  return false;
+}
+
+static yk_status run_session(const batch_options *options, yk_batch_run *run, yk_trace *trace, yk_console *console,
+                             yk_err *err)
+{
+  yk_engine_options engine_options;
+  YK_TRY(yk_batch_identity(&options->model, &options->sampling, &options->chat, &run->files->hash_start, err));
+  YK_TRY(yk_batch_files_open(run->files, err));
+  if (options->chat.chat_template) YK_TRY(yk_batch_chat_open(run->chat, err));
+  YK_TRY(yk_model_options_apply(&options->model, &engine_options, err));
+  engine_options.log = console->log;
+  engine_options.progress = yk_console_loading;
+  engine_options.progress_user = console;
+  yk_status status = yk_engine_create(&engine_options, &run->engine, err);
+  yk_console_clear(console);
+  if (status != YK_OK) return status;
+  yk_engine_set_trace(run->engine, trace);
+  run->progress.n_total = run->files->n_to_answer;
+  run->progress.n_before = run->files->n_done;
+  run->progress.n_failed_before = run->files->n_failed;
+  yk_batch_progress_start(&run->progress, console, run->engine);
+  yk_request *const none = NULL;
+  yk_interrupt_watch(run->interrupt, &none, 0); /* from here on a signal ends the loop, not the program */
+  status = yk_batch_run_lines(run, err);
+  yk_interrupt_watch(run->interrupt, NULL, 0);
+  yk_batch_progress_summarise(&run->progress);
+  return status;
+}
+
+static int run_batch(batch_options *options)
+{
+  yk_console console;
+  yk_interrupt interrupt;
+  yk_err err = YK_ERR_INIT;
+  if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
+  yk_batch_files files = {
+      .input_path = options->input, .output_path = options->output, .overwrite = options->overwrite};
+  yk_batch_chat chat = {.tokenizer = yk_model_options_tokenizer(&options->model),
+                        .chat_template = options->chat.chat_template,
+                        .default_kwargs = yk_json_root(options->chat.kwargs)};
+  yk_batch_run run = {.model_dir = options->model.checkpoint.name,
+                      .sampling = &options->sampling,
+                      .chat = &chat,
+                      .tools = options->tools,
+                      .seed = options->model.seed,
+                      .max_in_flight = (size_t)options->max_in_flight,
+                      .files = &files,
+                      .interrupt = &interrupt};
+  yk_console_init(&console, (yk_log_level)options->model.log_level);
+  yk_trace *trace;
+  if (yk_trace_option_open(options->trace_path, &trace, &err) != YK_OK) return yk_cli_failure(&err);
+  if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_failure(&err);
+  yk_status status = run_session(options, &run, trace, &console, &err);
+  int exit_code = run.progress.n_failed + files.n_failed > 0 ? YK_EXIT_FAILURE : YK_EXIT_OK;
+  if (status != YK_OK) exit_code = yk_cli_failure(&err);
+  yk_batch_run_free(&run);
+  bool all_freed = yk_engine_destroy(run.engine);
+  yk_batch_files_close(&files);
+  yk_batch_chat_close(&chat);
+  exit_code = yk_trace_option_close(trace, exit_code);
+  int caught = yk_interrupt_stop(&interrupt);
+  return yk_cli_end(all_freed, caught ? YK_EXIT_SIGNAL + caught : exit_code);
+}
+
+int yk_cli_batch(int argc, char **argv)
+{
+  batch_options options = {.output = "-"};
+  int exit_code;
+  yk_model_options_init(&options.model);
+  yk_sampling_options_init(&options.sampling);
+  yk_template_options_init(&options.chat);
+  if (parse(&options, argc, argv, &exit_code)) exit_code = run_batch(&options);
+  yk_sampling_options_free(&options.sampling);
+  yk_template_options_free(&options.chat);
+  yk_model_options_free(&options.model);
+  return exit_code;
+}

@@ -1,0 +1,20 @@
+/* batch_identity.h - what a run's results depend on besides their lines: a run with another model or other options must
+ * not go on after them. */
+#ifndef YK_CLI_BATCH_IDENTITY_H
+#define YK_CLI_BATCH_IDENTITY_H
+
+#include <stdint.h>
+
+#include "cli/options/model_options.h"
+#include "cli/options/sampling_options.h"
+#include "cli/options/template_options.h"
+
+/* yk_batch_identity - a hash of the model and its tokenizer, the options of sampling and of chats (the contents of a
+ *   template's file), the type of activations and the seed. Of the model: its JSON files and chat templates (*.jinja),
+ *   and of its weight files names, sizes and a fingerprint of their contents, which does not read all of a large file.
+ *   Neither where the model lies nor how many devices run it is part of it.
+ *   Errors: YK_E_IO where the directory or a file cannot be read, YK_E_NOMEM. */
+yk_status yk_batch_identity(const yk_model_options *model, const yk_sampling_options *sampling,
+                            const yk_template_options *chat, uint32_t *out, yk_err *err);
+
+#endif

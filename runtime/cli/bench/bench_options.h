@@ -1,0 +1,31 @@
+/* bench_options.h - the command line of `yoke bench`: a load, how often it is run, and where figures go. */
+#ifndef YK_CLI_BENCH_OPTIONS_H
+#define YK_CLI_BENCH_OPTIONS_H
+
+#include "bench/load.h"
+#include "cli/options/model_options.h"
+
+enum { YK_BENCH_MAX_REPEATS = 64 };
+
+typedef struct yk_bench_options {
+  yk_model_options model;
+  yk_bench_load load;
+  yk_bench_trace trace; /* owned; what --lengths names */
+  const char *lengths_path, *output_path, *trace_path;
+  int32_t repeats;
+  int arrivals;
+  double temperature, top_p;
+  bool batch_given, clients_given, rate_given, requests_given, arrivals_given, lengths_given, input_given, output_given;
+} yk_bench_options;
+
+/* yk_bench_options_init - the defaults. The struct must not move. Free with yk_bench_options_free. */
+void yk_bench_options_init(yk_bench_options *options);
+void yk_bench_options_free(yk_bench_options *options);
+
+/* yk_bench_options_parse - parse and check a command line; *engine is what the engine is created from, sized for the
+ *   load unless the command line says otherwise. True: go on. False: *exit_code is final, help or an error has been
+ *   printed. */
+bool yk_bench_options_parse(yk_bench_options *options, int argc, char **argv, yk_engine_options *engine,
+                            int *exit_code);
+
+#endif

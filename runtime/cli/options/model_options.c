@@ -1,0 +1,187 @@
+#include "cli/options/model_options.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "cli/options/json_option.h"
+
+const char *const yk_log_level_names[] = {"error", "warn", "info", "debug", NULL};
+
+/* In the order of the enums in api/engine.h. */
+static const char *const dtype_names[] = {"auto", "float16", "bfloat16", "float32", NULL};
+static const char *const dtype_aliases[] = {"half", "float16", "float", "float32", NULL};
+static const char *const weights_names[] = {"auto", "f16", NULL};
+static const char *const kv_cache_names[] = {
+    "auto", "float16", "bfloat16", "float32", "int8", "fp8", "int8_per_token_head", "fp8_per_token_head", NULL};
+static const char *const kv_cache_aliases[] = {"fp8_e4m3", "fp8", NULL};
+
+/* The text of a JSON object. */
+static yk_status parse_object(void *value, const char *text, yk_err *err)
+{
+  yk_json_doc *object;
+  YK_TRY(yk_json_option_read(text, &object, err));
+  yk_json_free(object);
+  *(const char **)value = text;
+  return YK_OK;
+}
+
+static void fill_table(yk_model_options *options)
+{
+  const yk_option table[] = {
+      {"tokenizer", NULL, YK_OPTION_STRING, &options->tokenizer.name, "PATH",
+       .help = "a tokenizer.json or the directory of one, and of the chat template; or ORG/NAME",
+       .fallback = "the model's directory"},
+      {"tokenizer-revision", NULL, YK_OPTION_STRING, &options->tokenizer.revision, "REV",
+       .help = "of ORG/NAME of --tokenizer", .fallback = "main"},
+      {"hf-overrides", NULL, YK_OPTION_CALL, &options->hf_overrides, "JSON",
+       .help = "an object whose members take the place of config.json's, as '{\"rope_scaling\": {\"rope_type\": "
+               "\"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 32768}}'",
+       .parse = parse_object},
+      {"override-generation-config", NULL, YK_OPTION_CALL, &options->generation_overrides, "JSON",
+       .help = "the same for generation_config.json, as '{\"temperature\": 0.2}'", .parse = parse_object},
+      {"generation-config", NULL, YK_OPTION_STRING, &options->generation_config, "DIR",
+       .help = "where generation_config.json lies; vllm: its sampling does not count", .fallback = "auto, the model's"},
+      {"tensor-parallel-size", "tp", YK_OPTION_INT, &options->n_ranks, "N",
+       .help = "ranks (devices) that the model is split over, 1 to 8", .min = 1, .max = YOKE_MAX_RANKS,
+       .given = &options->ranks_given},
+      {"enable-expert-parallel", "ep", YK_OPTION_FLAG, &options->expert_parallel,
+       .help = "deal whole experts to ranks, not a share of each; no effect on models without experts"},
+      {"device", NULL, YK_OPTION_CHOICE, &options->device, NULL, .help = "auto takes CUDA where there is a device",
+       .choices = yk_device_names},
+      {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "CUDA devices of the ranks, as 0,2,3",
+       .parse = yk_device_ids_parse},
+      {"dtype", NULL, YK_OPTION_CHOICE, &options->dtype, NULL,
+       .help = "type of activations; auto is the checkpoint's; half is float16, float is float32",
+       .choices = dtype_names, .aliases = dtype_aliases},
+      {"weights", NULL, YK_OPTION_CHOICE, &options->weights, NULL,
+       .help = "f16 dequantises weights to 16 bits at load, for comparison", .choices = weights_names},
+      {"kv-cache-dtype", NULL, YK_OPTION_CHOICE, &options->kv_cache_dtype, NULL,
+       .help = "what K and V are kept in; auto is 8 bits where the checkpoint has static scales for it, else the "
+               "activations' type; int8 and fp8 (e4m3) take such scales of their type, else one for each token and "
+               "head, which the last two always do; fp8_e4m3 is fp8",
+       .choices = kv_cache_names, .aliases = kv_cache_aliases},
+      {"max-model-len", NULL, YK_OPTION_TOKENS, &options->max_model_tokens, "N",
+       .help = "longest prompt and output, in tokens; 32k is 32,000, 32K 32,768; auto or -1: the model's own",
+       .fallback = "the model's own, lowered where KV does not fit", .min = 1, .max = INT32_MAX, .takes_auto = true},
+      {"max-num-seqs", NULL, YK_OPTION_INT, &options->max_seqs, "N", .help = "requests running at once", .min = 1,
+       .max = 65536, .given = &options->seqs_given},
+      {"max-num-batched-tokens", NULL, YK_OPTION_TOKENS, &options->max_batched_tokens, "N",
+       .help = "tokens of one step", .min = 1, .max = 1 << 20},
+      {"gpu-memory-utilization", NULL, YK_OPTION_NUMBER, &options->gpu_memory_utilization, "SHARE",
+       .help = "share of a device's memory to use", .max = 1, .above_min = true},
+      {"kv-cache-bytes", NULL, YK_OPTION_BYTES, &options->kv_cache_bytes, "SIZE", .help = "KV memory per rank, as 4GiB",
+       .fallback = "what the share above leaves; on CPU at most 4 GiB and a quarter of memory over all ranks"},
+      {"threads", "t", YK_OPTION_INT, &options->n_threads, "N",
+       .help = "CPU threads over all ranks; with GPUs, while weights are loaded", .fallback = "every core", .min = 1,
+       .max = 4096},
+      {"seed", NULL, YK_OPTION_SEED, &options->seed, "N",
+       .help = "of the random numbers that sampling draws, 0 to 2^64 - 1; -1: as if not given"},
+      {"step-timeout", NULL, YK_OPTION_NUMBER, &options->step_timeout_s, "SECONDS",
+       .help = "a step that takes longer fails, naming the ranks that stall", .fallback = "60 on CUDA, none on CPU",
+       .max = 86400, .above_min = true},
+      {"no-prefix-reuse", NULL, YK_OPTION_FLAG, &options->no_prefix_reuse,
+       .help = "compute every prompt from its start, also where an earlier one began alike"},
+      {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, NULL,
+       .help = "messages on stderr; info also shows progress", .choices = yk_log_level_names},
+  };
+  static_assert(sizeof table / sizeof *table + YK_NAMED_MODEL_OPTIONS <= YK_MODEL_OPTIONS,
+                "YK_MODEL_OPTIONS is too small");
+  yk_named_model_options(&options->checkpoint,
+                         "a Hugging Face checkpoint directory, a KuiperLLama .bin, or ORG/NAME of a model in Hugging "
+                         "Face's cache; required, here or as the first argument",
+                         options->table);
+  memcpy(options->table + YK_NAMED_MODEL_OPTIONS, table, sizeof table);
+}
+
+void yk_model_options_init(yk_model_options *options)
+{
+  yk_engine_options engine;
+  yk_engine_options_init(&engine);
+  memset(options, 0, sizeof *options);
+  options->n_ranks = engine.n_ranks;
+  options->device = (int)engine.device;
+  options->dtype = (int)engine.dtype;
+  options->weights = (int)engine.weights;
+  options->kv_cache_dtype = (int)engine.kv_cache_dtype;
+  options->log_level = YK_LOG_INFO;
+  options->max_seqs = engine.max_seqs;
+  options->max_batched_tokens = engine.max_batched_tokens;
+  options->gpu_memory_utilization = engine.gpu_memory_utilization;
+  options->step_timeout_s = engine.step_timeout_s;
+  options->seed = engine.seed;
+  fill_table(options);
+}
+
+void yk_model_options_copy(const yk_model_options *options, yk_model_options *out)
+{
+  *out = *options;
+  fill_table(out);
+}
+
+void yk_model_options_free(yk_model_options *options)
+{
+  free(options->devices.ids);
+  yk_named_model_free(&options->checkpoint);
+  yk_named_model_free(&options->tokenizer);
+}
+
+yk_option_group yk_model_options_group(const yk_model_options *options)
+{
+  size_t n = 0;
+  while (n < YK_MODEL_OPTIONS && options->table[n].name) n++;
+  return (yk_option_group){"Model and devices", options->table, n};
+}
+
+uint32_t yk_model_options_hash(const yk_model_options *options, uint32_t hash)
+{
+  const char *const texts[] = {options->hf_overrides, options->generation_overrides, options->generation_config};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    if (texts[i]) hash = yk_hash(yk_hash(hash, &i, sizeof i), texts[i], strlen(texts[i]) + 1);
+  return hash;
+}
+
+const char *yk_model_options_tokenizer(const yk_model_options *options)
+{
+  return options->tokenizer.path ? options->tokenizer.path : options->checkpoint.path;
+}
+
+yk_status yk_model_options_find(yk_model_options *options, bool needs_weights, yk_err *err)
+{
+  YK_TRY(yk_named_model_find(&options->checkpoint, needs_weights, err));
+  options->tokenizer.cache = options->checkpoint.cache;
+  yk_status status = yk_named_model_find(&options->tokenizer, false, err);
+  if (status != YK_OK) yk_err_prefix(err, "--tokenizer");
+  return status;
+}
+
+yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_options *engine, yk_err *err)
+{
+  YK_TRY(yk_named_model_check(&options->checkpoint, err));
+  YK_TRY(yk_device_ids_check(&options->devices, options->device, options->ranks_given ? options->n_ranks : 0,
+                             "--tensor-parallel-size", err));
+  yk_engine_options_init(engine);
+  engine->model_dir = options->checkpoint.path;
+  engine->tokenizer = options->tokenizer.path;
+  engine->hf_overrides = options->hf_overrides;
+  engine->override_generation_config = options->generation_overrides;
+  engine->generation_config = options->generation_config;
+  engine->n_ranks = options->devices.n ? (int)options->devices.n : options->n_ranks;
+  engine->device = (yk_device_kind)options->device;
+  engine->device_ids = options->devices.n ? options->devices.ids : NULL;
+  engine->dtype = (yk_dtype_choice)options->dtype;
+  engine->weights = (yk_weights_choice)options->weights;
+  engine->kv_cache_dtype = (yk_kv_cache_choice)options->kv_cache_dtype;
+  engine->max_model_tokens = options->max_model_tokens;
+  engine->max_seqs = options->max_seqs;
+  engine->max_batched_tokens = options->max_batched_tokens;
+  engine->gpu_memory_utilization = options->gpu_memory_utilization;
+  engine->kv_cache_bytes = options->kv_cache_bytes;
+  engine->n_cpu_threads = options->n_threads;
+  engine->step_timeout_s = options->step_timeout_s;
+  engine->seed = options->seed;
+  engine->expert_parallel = options->expert_parallel;
+  engine->no_prefix_reuse = options->no_prefix_reuse;
+  return YK_OK;
+}

@@ -1,0 +1,49 @@
+/* sampling_options.h - how `yoke generate` picks tokens and when it stops. What is not given is the model's own. */
+#ifndef YK_CLI_SAMPLING_OPTIONS_H
+#define YK_CLI_SAMPLING_OPTIONS_H
+
+#include "cli/options/options.h"
+#include "yoke.h"
+
+enum { YK_SAMPLING_OPTIONS = 16, YK_DEFAULT_MAX_TOKENS = 128 };
+
+typedef struct yk_sampling_options {
+  double temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
+  int32_t n_samples; /* of each prompt */
+  int32_t top_k, max_tokens, min_tokens, n_logprobs, n_prompt_logprobs;
+  bool temperature_given, top_p_given, min_p_given, repetition_penalty_given, top_k_given, max_tokens_given;
+  bool ignore_eos;
+  int32_t *stop_ids; /* [n_stop_ids], owned */
+  size_t n_stop_ids;
+  const char **stop_strings; /* [n_stop_strings], the array owned, its strings in argv */
+  size_t n_stop_strings;
+  yk_option table[YK_SAMPLING_OPTIONS];
+} yk_sampling_options;
+
+/* yk_sampling_options_init - a table that stores into *options, which must not move. Free with
+ *   yk_sampling_options_free. */
+void yk_sampling_options_init(yk_sampling_options *options);
+
+/* yk_sampling_options_init_for_chat - the same for one answer at a time that is read as text: without --n, --logprobs
+ *   and --prompt-logprobs, and an answer may be as long as the context allows. */
+void yk_sampling_options_init_for_chat(yk_sampling_options *options);
+void yk_sampling_options_free(yk_sampling_options *options);
+
+/* yk_sampling_options_group - the table for yk_command.groups. */
+yk_option_group yk_sampling_options_group(const yk_sampling_options *options);
+
+/* yk_sampling_seed - the seed of a prompt that brings none: number index, from 0, of a run with this seed. What an
+ *   engine draws for its request number index, but by the prompt: it is the same whatever came before, and the samples
+ *   of a prompt share it. part: of several prompts with one number, from 0. */
+uint64_t yk_sampling_seed(uint64_t seed, uint64_t index, size_t part);
+
+/* yk_sampling_options_hash - start, and then every value: tells whether two runs sample alike. */
+uint32_t yk_sampling_options_hash(const yk_sampling_options *options, uint32_t start);
+
+/* yk_sampling_options_apply - put what was given over the model's own in *sampling, which points into *options
+ *   afterwards. model_max_tokens: its default of max_tokens, or 0. left_tokens: what the context leaves beside the
+ *   prompt; bounds that default, but not what is given, which the engine refuses with its legal range. */
+void yk_sampling_options_apply(const yk_sampling_options *options, int32_t model_max_tokens, int64_t left_tokens,
+                               yk_sampling *sampling);
+
+#endif

@@ -1,0 +1,29 @@
+/* template_options.h - the options about chat templates, for every subcommand that takes conversations. */
+#ifndef YK_CLI_TEMPLATE_OPTIONS_H
+#define YK_CLI_TEMPLATE_OPTIONS_H
+
+#include "base/json.h"
+#include "cli/options/options.h"
+#include "openai/tool_calls.h"
+
+enum { YK_TEMPLATE_OPTIONS = 3 };
+
+typedef struct yk_template_options {
+  const char *chat_template; /* NULL: the checkpoint's; "builtin:NAME", else a file */
+  const char *tool_parser;   /* NULL: none */
+  const char *kwargs_text;   /* of kwargs; NULL: none */
+  yk_json_doc *kwargs;       /* owned: an object of variables that the template has by default; NULL: none */
+  yk_option table[YK_TEMPLATE_OPTIONS];
+} yk_template_options;
+
+/* yk_template_options_init - a table that stores into *options, which must not move. */
+void yk_template_options_init(yk_template_options *options);
+void yk_template_options_free(yk_template_options *options);
+
+/* yk_template_options_group - the table for yk_command.groups. with_tools: conversations may bring tools. */
+yk_option_group yk_template_options_group(const yk_template_options *options, bool with_tools);
+
+/* yk_template_options_tools - the parser's format. Errors: YK_E_INVAL for a name that is none. */
+yk_status yk_template_options_tools(const yk_template_options *options, yk_tool_format *out, yk_err *err);
+
+#endif

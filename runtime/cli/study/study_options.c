@@ -1,0 +1,289 @@
+#include "cli/study/study_options.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "cli/command_text.h"
+#include "cli/options/vllm_options.h"
+
+enum { RANKS_MAX = 1024, REPEATS_MAX = 1000 };
+
+static const char about[] =
+    "Measure how a model scales: every combination of the values below is a point, measured several times on several "
+    "starts of the engine, in random order. Lists may hold ranges: 1-256*2 is 1, 2, 4 ... 256, 8-64+8 is 8, 16 ... 64. "
+    "DIR then holds study.json, study.csv, report.html, results.tex and figures as SVG and PDF: throughput and "
+    "latencies with 95 % intervals that include the differences between starts, speed-up and efficiency against the "
+    "fewest ranks, the limit of the machine and what was lost to what. Points that cannot be measured are listed "
+    "first, with the reason. What is finished is in DIR/journal.jsonl at once: the same command goes on where it was "
+    "stopped. See also yoke study compare --help, yoke study predict --help and yoke study report --help.";
+
+static const char examples[] =
+    "  yoke study -m Qwen3-8B-AWQ --ranks 1,2,4 --batch 1-256*4 --output-dir scaling\n"
+    "  yoke study -m Qwen3-8B-AWQ --ranks 1,2 --clients 16,64 --num-requests 512 --output-dir clients\n"
+    "  yoke study -m Qwen3-8B-AWQ --batch 256 --sweep max-num-batched-tokens=1024-8192*2 -o chunks\n"
+    "  yoke study -m Qwen3-8B-AWQ --batch 64 --shared-prefix 400 --sweep no-prefix-reuse=off,on -o reuse\n"
+    "  yoke study compare before/study.json after/study.json --fail-above 3\n"
+    "  yoke study predict scaling/study.json --ranks 8\n"
+    "  yoke study report scaling/study.json --output-dir scaling\n";
+
+/* ---- Lists ------------------------------------------------------------------------------------------------------- */
+
+static yk_status parse_ranks(void *values, const char *text, yk_err *err)
+{
+  return yk_values_parse(text, 1, RANKS_MAX, true, values, err);
+}
+
+static yk_status parse_counts(void *values, const char *text, yk_err *err)
+{
+  return yk_values_parse(text, 1, 65536, true, values, err);
+}
+
+static yk_status parse_rates(void *values, const char *text, yk_err *err)
+{
+  return yk_values_parse(text, 0, 1e6, false, values, err);
+}
+
+static yk_status parse_lengths(void *values, const char *text, yk_err *err)
+{
+  return yk_values_parse(text, 1, 1 << 24, true, values, err);
+}
+
+static yk_status parse_sweep(void *sweep, const char *text, yk_err *err)
+{
+  return yk_sweep_add_option(sweep, text, err);
+}
+
+static yk_status parse_slo(void *slo_ms, const char *text, yk_err *err)
+{
+  return yk_bench_slo_parse(text, slo_ms, err);
+}
+
+/* ---- Options of engines ------------------------------------------------------------------------------------------ */
+
+/* Options that are no configuration of an engine, or that --ranks stands for. */
+static bool is_swept(const char *name)
+{
+  static const char *const others[] = {
+      "model",  "revision", "download-dir", "tokenizer", "tokenizer-revision", "tensor-parallel-size",
+      "device", "devices",  "seed",         "log-level"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (strcmp(name, others[i]) == 0) return false;
+  return true;
+}
+
+/* Put one value of a swept option into the model's options. A flag's values are on and off. */
+static yk_status apply_value(yk_model_options *model, const char *name, const char *value, yk_err *err)
+{
+  const yk_option_group group = yk_model_options_group(model);
+  const yk_command command = {.groups = &group, .n_groups = 1};
+  yk_arguments arguments;
+  const yk_option *option = NULL;
+  for (size_t i = 0; i < group.n_options; i++)
+    if (strcmp(group.options[i].name, name) == 0 && is_swept(name)) option = &group.options[i];
+  if (!option) return yk_err_set(err, YK_E_INVAL, "--sweep: %.60s is no option of an engine that can be swept", name);
+  bool is_flag = option->kind == YK_OPTION_FLAG, is_off = strcmp(value, "off") == 0;
+  if (is_flag && !is_off && strcmp(value, "on") != 0)
+    return yk_err_set(err, YK_E_INVAL, "--sweep: %s: expected on or off, found \"%.60s\"", name, value);
+  if (is_flag) {
+    *(bool *)option->value = !is_off;
+    return YK_OK;
+  }
+  yk_strbuf argument = YK_STRBUF_INIT;
+  yk_strbuf_append_fmt(&argument, "--%s=%s", name, value);
+  yk_status status = argument.failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an option")
+                                     : yk_options_parse(&command, 1, &argument.data, &arguments, err);
+  if (status == YK_E_INVAL) yk_err_prefix(err, "--sweep");
+  yk_strbuf_free(&argument);
+  return status;
+}
+
+/* The largest number of requests at once that the study asks for. */
+static int32_t most_at_once(const yk_sweep *sweep)
+{
+  double most = 0;
+  for (size_t i = 0; i < sweep->loads.n && sweep->load != YK_SWEEP_REQUEST_RATE; i++)
+    if (sweep->loads.at[i] > most) most = sweep->loads.at[i];
+  return (int32_t)most;
+}
+
+yk_status yk_study_settings_engine(const yk_study_settings *settings, const yk_study_config *config,
+                                   yk_engine_options *out, yk_err *err)
+{
+  const yk_sweep *sweep = &settings->sweep;
+  yk_model_options model;
+  yk_model_options_copy(&settings->model, &model);
+  for (size_t i = 0; i < sweep->n_options; i++)
+    YK_TRY(apply_value(&model, sweep->options[i].name, sweep->options[i].values[config->choice[i]], err));
+  YK_TRY(yk_model_options_apply(&model, out, err));
+  if (!model.seqs_given && most_at_once(sweep) > out->max_seqs) out->max_seqs = most_at_once(sweep);
+  if (model.devices.n && (size_t)config->ranks > model.devices.n)
+    return yk_err_set(err, YK_E_INVAL, "%d ranks, but --devices names %zu", config->ranks, model.devices.n);
+  out->n_ranks = config->ranks;
+  return YK_OK;
+}
+
+/* Every value of every swept option, before anything is tried. */
+static yk_status check_sweep(const yk_study_settings *settings, yk_err *err)
+{
+  for (size_t i = 0; i < settings->sweep.n_options; i++) {
+    const yk_sweep_option *option = &settings->sweep.options[i];
+    for (size_t j = 0; j < option->n_values; j++) {
+      yk_model_options model;
+      yk_model_options_copy(&settings->model, &model);
+      YK_TRY(apply_value(&model, option->name, option->values[j], err));
+    }
+  }
+  return YK_OK;
+}
+
+/* ---- The command line -------------------------------------------------------------------------------------------- */
+
+static yk_status fill_default(yk_values *values, const char *text, yk_err *err)
+{
+  return values->n ? YK_OK : yk_values_parse(text, 1, INT32_MAX, true, values, err);
+}
+
+/* Exactly one of three lists becomes the sweep's loads. */
+static yk_status choose_load(yk_study_settings *settings, yk_err *err)
+{
+  yk_values *lists[] = {&settings->batches, &settings->rates, &settings->clients};
+  int n_given = 0;
+  for (int i = 0; i < 3; i++)
+    if (lists[i]->n) {
+      settings->sweep.load = (yk_sweep_load)i;
+      n_given++;
+    }
+  if (n_given > 1) return yk_err_set(err, YK_E_INVAL, "expected one of --batch, --request-rate, --clients, found more");
+  if (n_given == 0) YK_TRY(fill_default(&settings->batches, "1", err));
+  settings->sweep.loads = *lists[settings->sweep.load];
+  *lists[settings->sweep.load] = (yk_values){0};
+  return YK_OK;
+}
+
+static yk_status check(yk_study_settings *settings, yk_err *err)
+{
+  yk_engine_options engine;
+  YK_TRY(yk_model_options_apply(&settings->model, &engine, err));
+  if (!settings->output_dir || !settings->output_dir[0])
+    return yk_err_set(err, YK_E_INVAL, "--output-dir: expected a directory, found nothing");
+  YK_TRY(choose_load(settings, err));
+  YK_TRY(fill_default(&settings->sweep.ranks, "1", err));
+  YK_TRY(fill_default(&settings->sweep.input_lens, "512", err));
+  YK_TRY(fill_default(&settings->sweep.output_lens, "100", err));
+  settings->load.n_requests = settings->n_requests;
+  settings->load.shared_prefix = settings->shared_prefix;
+  settings->load.seed = settings->model.seed;
+  return check_sweep(settings, err);
+}
+
+static void init(yk_study_settings *settings, int argc, char **argv)
+{
+  memset(settings, 0, sizeof *settings);
+  yk_model_options_init(&settings->model);
+  yk_bench_load_init(&settings->load);
+  settings->n_repeats = 5;
+  settings->n_starts = 3;
+  settings->n_requests = 256;
+  settings->command = yk_command_text("yoke study", argc, argv);
+}
+
+/* The model's options but --tensor-parallel-size, which --ranks stands for. */
+static yk_option_group engine_group(const yk_model_options *options, yk_option *table)
+{
+  const yk_option_group group = yk_model_options_group(options);
+  size_t n = 0;
+  for (size_t i = 0; i < group.n_options; i++)
+    if (strcmp(group.options[i].name, "tensor-parallel-size") != 0) table[n++] = group.options[i];
+  return (yk_option_group){group.title, table, n};
+}
+
+static yk_option_group points_group(yk_study_settings *settings)
+{
+  const yk_option table[] = {
+      {"ranks", "tp", YK_OPTION_CALL, &settings->sweep.ranks, "LIST", .help = "rank counts (default: 1)",
+       .parse = parse_ranks},
+      {"batch", NULL, YK_OPTION_CALL, &settings->batches, "LIST",
+       .help = "requests that run at once, submitted together (default: 1, without the next two)",
+       .parse = parse_counts},
+      {"request-rate", NULL, YK_OPTION_CALL, &settings->rates, "LIST",
+       .help = "instead of --batch: requests a second, arriving at random (Poisson)", .parse = parse_rates},
+      {"clients", NULL, YK_OPTION_CALL, &settings->clients, "LIST",
+       .help = "instead of --batch: clients, each of which sends its next request when it has its answer",
+       .parse = parse_counts},
+      {"input-len", NULL, YK_OPTION_CALL, &settings->sweep.input_lens, "LIST",
+       .help = "tokens of a prompt (default: 512)", .parse = parse_lengths},
+      {"output-len", NULL, YK_OPTION_CALL, &settings->sweep.output_lens, "LIST",
+       .help = "tokens of an answer (default: 100)", .parse = parse_lengths},
+      {"sweep", NULL, YK_OPTION_CALL, &settings->sweep, "NAME=LIST",
+       .help = "values of an option below, as max-num-seqs=64,256; on and off of one that takes no value; again for "
+               "another option",
+       .parse = parse_sweep},
+      {"num-requests", NULL, YK_OPTION_INT, &settings->n_requests, "N",
+       .help = "requests of a run with --request-rate or --clients", .min = 1, .max = 1 << 20},
+      {"shared-prefix", NULL, YK_OPTION_INT, &settings->shared_prefix, "N",
+       .help = "tokens that all prompts of a run begin with", .max = 1 << 24},
+      {"slo", NULL, YK_OPTION_CALL, settings->load.slo_ms, "LIST",
+       .help = "what a good request keeps, in ms, as ttft:200,tpot:50: goodput counts those", .parse = parse_slo},
+  };
+  static_assert(sizeof table == sizeof settings->points, "as many places as options");
+  memcpy(settings->points, table, sizeof table);
+  return (yk_option_group){"Points", settings->points, sizeof table / sizeof *table};
+}
+
+static yk_option_group study_group(yk_study_settings *settings)
+{
+  const yk_option table[] = {
+      {"output-dir", "o", YK_OPTION_STRING, &settings->output_dir, "DIR",
+       .help = "where the study goes, and goes on; required"},
+      {"repeats", NULL, YK_OPTION_INT, &settings->n_repeats, "N", .help = "runs of each point on each engine start",
+       .min = 1, .max = REPEATS_MAX},
+      {"starts", NULL, YK_OPTION_INT, &settings->n_starts, "N",
+       .help = "times that each configuration's engine is started, 2 or more; with 2, intervals are some four times as "
+               "wide as with 3",
+       .min = 2, .max = REPEATS_MAX},
+      {"machine", NULL, YK_OPTION_STRING, &settings->machine_path, "FILE",
+       .help = "limits of this machine, as yoke bench machine --output FILE has measured them; none does without",
+       .fallback = "they are measured first, which takes up to a minute"},
+      {"dry-run", NULL, YK_OPTION_FLAG, &settings->dry_run,
+       .help = "list what would be measured and how long that may take; measure nothing"},
+  };
+  static_assert(sizeof table == sizeof settings->runs, "as many places as options");
+  memcpy(settings->runs, table, sizeof table);
+  return (yk_option_group){"Study", settings->runs, sizeof table / sizeof *table};
+}
+
+bool yk_study_settings_parse(yk_study_settings *settings, int argc, char **argv, int *exit_code)
+{
+  init(settings, argc, argv);
+  yk_option table[YK_MODEL_OPTIONS];
+  const yk_option_group groups[] = {points_group(settings), study_group(settings),
+                                    engine_group(&settings->model, table)};
+  const yk_command command = {"yoke study",
+                              "MODEL --output-dir DIR [options]",
+                              about,
+                              examples,
+                              groups,
+                              3,
+                              .instead = "lists follow --ranks, --batch and so on",
+                              .model = &settings->model.checkpoint,
+                              .foreign = &yk_vllm_options};
+  yk_arguments arguments;
+  if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
+  yk_err err = YK_ERR_INIT;
+  if (!settings->command) yk_err_set(&err, YK_E_NOMEM, "no memory for the command");
+  if (err.code == YK_OK && check(settings, &err) == YK_OK) return true;
+  *exit_code = yk_cli_usage_error(&command, &err);
+  return false;
+}
+
+void yk_study_settings_free(yk_study_settings *settings)
+{
+  yk_sweep_free(&settings->sweep);
+  yk_values_free(&settings->batches);
+  yk_values_free(&settings->rates);
+  yk_values_free(&settings->clients);
+  yk_model_options_free(&settings->model);
+  free(settings->command);
+}
