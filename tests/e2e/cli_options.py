@@ -267,7 +267,7 @@ class Refused(harness.Case):
 
     def test_every_option_of_vllm(self):
         """None is an option of Yoke's too, which would hide the row; the server has all options but those of plans."""
-        source = os.path.join(harness.TESTS_DIR, "..", "runtime", "cli", "vllm_options.c")
+        source = os.path.join(harness.TESTS_DIR, "..", "runtime", "cli", "options", "vllm_options.c")
         with open(source, encoding="utf-8") as file:
             rows = re.findall(r'(?m)^    (?:PASSED\(|REFUSED\(|\{)"([^"]+)", (?:NULL|"([^"]+)")', file.read())
         self.assertGreater(len(rows), 150)
