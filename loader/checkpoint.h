@@ -24,8 +24,8 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/weight.h"
-#include "loader/hf_config.h"
-#include "loader/weight_names.h"
+#include "loader/hf/hf_config.h"
+#include "loader/model/weight_names.h"
 
 typedef struct yk_checkpoint yk_checkpoint;
 

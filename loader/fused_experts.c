@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "loader/quant_rules.h"
-#include "loader/weight_names.h"
+#include "loader/model/quant_rules.h"
+#include "loader/model/weight_names.h"
 
 enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 32, MAX_PIECES = 2 };
 

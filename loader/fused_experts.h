@@ -10,8 +10,8 @@
 #ifndef YK_LOADER_FUSED_EXPERTS_H
 #define YK_LOADER_FUSED_EXPERTS_H
 
-#include "loader/model_config.h"
-#include "loader/shards.h"
+#include "loader/model/model_config.h"
+#include "loader/safetensors/shards.h"
 
 /* yk_fused_experts_split - put the tensors of each expert in the place of fused ones; none for models without experts.
  *   Errors: YK_E_FORMAT naming the tensor: a number of experts or of rows that does not fit; YK_E_NOMEM. */

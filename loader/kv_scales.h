@@ -5,9 +5,9 @@
 #ifndef YK_LOADER_KV_SCALES_H
 #define YK_LOADER_KV_SCALES_H
 
-#include "loader/model_config.h"
-#include "loader/tensors.h"
-#include "loader/weight_names.h"
+#include "loader/model/model_config.h"
+#include "loader/model/weight_names.h"
+#include "loader/safetensors/tensors.h"
 
 /* A module and the suffixes of its tensors; offset NULL: there is none. */
 typedef struct yk_kv_scale_names {

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "loader/quant_tensors.h"
-#include "loader/tensors.h"
+#include "loader/integers/quant_tensors.h"
+#include "loader/safetensors/tensors.h"
 
 static bool is_same(const yk_tensor *a, const yk_tensor *b)
 {

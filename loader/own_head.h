@@ -3,7 +3,7 @@
 #ifndef YK_LOADER_OWN_HEAD_H
 #define YK_LOADER_OWN_HEAD_H
 
-#include "loader/shards.h"
+#include "loader/safetensors/shards.h"
 
 typedef enum yk_head {
   YK_HEAD_ABSENT, /* nothing but the embedding */

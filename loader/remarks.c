@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/foreign/msmodelslim_tensors.h"
+#include "loader/integers/quant_tensors.h"
 #include "loader/kv_scales.h"
-#include "loader/msmodelslim_tensors.h"
-#include "loader/quant_rules.h"
-#include "loader/quant_tensors.h"
-#include "loader/weight_names.h"
+#include "loader/model/quant_rules.h"
+#include "loader/model/weight_names.h"
 
 enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 16 };
 

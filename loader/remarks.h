@@ -4,8 +4,8 @@
 #define YK_LOADER_REMARKS_H
 
 #include "base/log.h"
-#include "loader/hf_config.h"
-#include "loader/shards.h"
+#include "loader/hf/hf_config.h"
+#include "loader/safetensors/shards.h"
 
 /* yk_remarks_write - warn of layers whose format or bias contradicts the configuration, and of tensors that the model
  *   has no use for (layers beyond the last, group indices, experts, adapters ...), each with their number and the

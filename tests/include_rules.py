@@ -49,6 +49,13 @@ MAY_INCLUDE = {
     ],
     "kernels/cuda/device/": ["runtime/base/", "kernels/"],
     "loader/": ["runtime/base/"],
+    "loader/model/": ["runtime/base/"],
+    "loader/safetensors/": ["runtime/base/"],
+    "loader/hf/": ["runtime/base/", "loader/model/", "loader/safetensors/"],
+    "loader/integers/": ["runtime/base/", "loader/model/", "loader/safetensors/"],
+    "loader/foreign/": [
+        "runtime/base/", "loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/"
+    ],
     "parallel/": [
         "runtime/base/", "kernels/all_reduce.h", "kernels/device.h", "kernels/linear.h", "kernels/experts.h",
         "kernels/cuda/device/device.h", "parallel/p2p/"
@@ -90,7 +97,7 @@ NEVER = {
 SYSTEM = [
     (r"^(cuda|cublas|nccl|curand|nvrtc|nvml|nvtx|cooperative_groups|mma\.h|cub/|cute/|nv/|device_|driver_types)",
      r"^(kernels/cuda/|parallel/([^/]*nccl|p2p/)|bench/|tests/.*(cuda|nccl|p2p))", "CUDA"),
-    (r"^pcre2", r"^(runtime/text/|tests/|loader/quant_rules\.c)", "PCRE2"),
+    (r"^pcre2", r"^(runtime/text/|tests/|loader/model/quant_rules\.c)", "PCRE2"),
     (r"^utf8proc", r"^(runtime/text|tests)/", "utf8proc"),
     (r"^microhttpd", r"^runtime/server/", "libmicrohttpd"),
     (r"^histedit", r"^runtime/cli/", "libedit"),

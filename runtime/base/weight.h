@@ -18,8 +18,8 @@ typedef enum yk_weight_format {
 } yk_weight_format;
 
 /* How a checkpoint packs the integers of a quantised weight: b bits an element (AWQ 4, the others 8), g = k/group
- * groups. Devices read YK_PACKING_AWQ_GEMM of AWQ and YK_PACKING_ROWS of the others alone; whoever loads a layer brings
- * the others into that form first (loader/int4.h, loader/int8.h). The element type of scales is the view's dtype. */
+ * groups. Devices read YK_PACKING_AWQ_GEMM of AWQ and YK_PACKING_ROWS of the others alone; the loader repacks the
+ * others into that form first (loader/integers). The element type of scales is the view's dtype. */
 typedef enum yk_packing {
   YK_PACKING_AWQ_GEMM,      /* AWQ: qweight u32 [k, n/8], qzeros u32 [g, n/8], scales [g, n]; nibbles as below */
   YK_PACKING_AWQ_GEMV,      /* AWQ: u32 [n, k/8]; u32 [n, z]; [n, 8 z], where z is g/8 rounded up: see int4_awq.c */
@@ -78,7 +78,7 @@ typedef struct yk_weight_view {
   const char *tensor;  /* the name of plain's or qweight's tensor in the checkpoint; may be NULL */
   const void *bias;    /* [n] of bias_dtype, or NULL */
   yk_dtype bias_dtype;
-  /* What becomes a part of the bias when the layer is brought (loader/folded_bias.h); devices see none of it.
+  /* What becomes a part of the bias when the layer is brought (loader/integers/folded_bias.h); devices see none of it.
    * folds_bias: there is something, also where the data is not there. */
   bool folds_bias;
   const void *product_bias; /* i32 [n] or NULL: of STATIC inputs, added to sums of integer products, zeros included */

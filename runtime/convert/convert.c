@@ -9,8 +9,8 @@
 
 #include "base/write_lock.h"
 #include "convert/formats.h"
-#include "loader/dir.h"
-#include "loader/safetensors_write.h"
+#include "loader/safetensors/dir.h"
+#include "loader/safetensors/safetensors_write.h"
 
 void yk_convert_options_init(yk_convert_options *options)
 {

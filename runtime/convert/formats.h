@@ -10,8 +10,8 @@
 yk_status yk_convert_write_awq(const yk_convert_source *source, const yk_convert_options *options, const char *dir,
                                yk_err *err);
 
-/* yk_convert_write_kuiper - a KuiperLLama file (loader/kuiper_layout.h) at options->out, which takes its name once it
- *   is whole. Errors: YK_E_UNSUPPORTED naming what such a file cannot say, those of stream.h, YK_E_IO. */
+/* yk_convert_write_kuiper - a KuiperLLama file (loader/foreign/kuiper_layout.h) at options->out, which takes its name
+ *   once it is whole. Errors: YK_E_UNSUPPORTED naming what such a file cannot say, those of stream.h, YK_E_IO. */
 yk_status yk_convert_write_kuiper(const yk_convert_source *source, const yk_convert_options *options, yk_err *err);
 
 #endif

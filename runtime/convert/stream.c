@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
-#include "loader/int4.h"
+#include "loader/integers/int4.h"
 
 enum { PIECE_BYTES = 8 << 20, ALIGNMENT = 64, LINE_K = 8, F16_ELEMENTS = 4096 };
 

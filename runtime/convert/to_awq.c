@@ -6,11 +6,11 @@
 #include "base/model_path.h"
 #include "convert/formats.h"
 #include "convert/stream.h"
-#include "loader/awq_kept.h"
-#include "loader/dir.h"
-#include "loader/json_edit.h"
-#include "loader/safetensors_write.h"
-#include "loader/side_files.h"
+#include "loader/hf/awq_kept.h"
+#include "loader/hf/json_edit.h"
+#include "loader/hf/side_files.h"
+#include "loader/safetensors/dir.h"
+#include "loader/safetensors/safetensors_write.h"
 
 enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 32, MAX_PER_ITEM = 4 };
 

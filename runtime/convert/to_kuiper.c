@@ -5,7 +5,7 @@
 #include "base/file_part.h"
 #include "convert/formats.h"
 #include "convert/stream.h"
-#include "loader/kuiper_layout.h"
+#include "loader/foreign/kuiper_layout.h"
 
 /* ---- What the form can say --------------------------------------------------------------------------------------- */
 

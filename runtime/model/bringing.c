@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "loader/folded_bias.h"
-#include "loader/group_order.h"
-#include "loader/int4.h"
-#include "loader/int8.h"
+#include "loader/integers/folded_bias.h"
+#include "loader/integers/group_order.h"
+#include "loader/integers/int4.h"
+#include "loader/integers/int8.h"
 #include "model/bringing_floats.h"
 
 enum { FOLDED_N = 128 /* biases that are folded as one piece of work */ };

@@ -2,10 +2,10 @@
  *
  *   a part of                                    is brought as
  *   floats                                       itself
- *   4-bit integers                               the slice in AWQ's gemm order (loader/int4.h), or itself
- *   8 bits, where the device keeps them          the slice as rows of bytes (loader/int8.h)
- *   8 bits, elsewhere or as_16_bits              the slice as 16-bit floats (loader/dequantise.h): a PLAIN part
- *   4 or 8 bits with act order                   the slice sorted by group (loader/group_order.h) and an order of x,
+ *   4-bit integers                               the slice in AWQ's gemm order (loader/integers/int4.h), or itself
+ *   8 bits, where the device keeps them          the slice as rows of bytes (loader/integers/int8.h)
+ *   8 bits, elsewhere or as_16_bits              the slice as 16-bit floats (integers/dequantise.h): a PLAIN part
+ *   4 or 8 bits with act order                   the slice sorted by group (integers/group_order.h) and an order of x,
  *                                                where the device keeps both, else as 16-bit floats
  *   any of them with n_order                     the slice with its outputs in that order
  *

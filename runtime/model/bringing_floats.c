@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "kernels/cpu/cpu_simd.h"
-#include "loader/dequantise.h"
+#include "loader/integers/dequantise.h"
 
 enum {
   BLOCK_K = 4096, /* a block is floats in a cache before it is rounded */

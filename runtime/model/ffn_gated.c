@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "loader/group_order.h"
+#include "loader/integers/group_order.h"
 
 typedef struct projections {
   yk_linear_spec gate_up, down;

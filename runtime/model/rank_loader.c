@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "base/cpu_pool.h"
 #include "kernels/cpu/cpu_simd.h"
-#include "loader/dequantise.h"
+#include "loader/integers/dequantise.h"
 #include "model/rope.h"
 
 static void report(const yk_rank_loader *loader, int64_t n_bytes)

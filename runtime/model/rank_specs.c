@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "loader/group_order.h"
-#include "loader/quant_rules.h"
+#include "loader/integers/group_order.h"
+#include "loader/model/quant_rules.h"
 #include "model/bringing.h"
 
 /* The group that an FFN of so many channels is cut at, by its role of down_proj: the largest of all layers'; where they

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "loader/hf_config.h"
+#include "loader/hf/hf_config.h"
 
 /* yk_rope_frequencies - angle per position of each pair, after scaling.
  *   rotary_dim: how many elements of a head rotate; even, at most YK_MAX_HEAD_DIM.

@@ -10,7 +10,7 @@
 #define YK_QUANTIZE_EXPERTS_H
 
 #include "base/json.h"
-#include "loader/safetensors.h"
+#include "loader/safetensors/safetensors.h"
 
 /* yk_experts_count - how many layers a tensor is made of; 0: it is no such tensor. */
 int64_t yk_experts_count(const yk_tensor *tensor);

@@ -14,8 +14,8 @@
 #include "base/json_write.h"
 #include "base/model_identity.h"
 #include "base/write_lock.h"
-#include "loader/json_edit.h"
-#include "loader/side_files.h"
+#include "loader/hf/json_edit.h"
+#include "loader/hf/side_files.h"
 #include "quantize/output_files.h"
 
 static const char part_name[] = "quantize.part";

@@ -7,7 +7,7 @@
 #ifndef YK_QUANTIZE_OUTPUT_H
 #define YK_QUANTIZE_OUTPUT_H
 
-#include "loader/dir.h"
+#include "loader/safetensors/dir.h"
 #include "quantize/plan.h"
 
 typedef struct yk_quantize_output {

@@ -6,9 +6,9 @@
 
 #include "base/file.h"
 #include "base/json_write.h"
-#include "loader/dir.h"
-#include "loader/json_edit.h"
+#include "loader/hf/json_edit.h"
 #include "loader/own_head.h"
+#include "loader/safetensors/dir.h"
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 

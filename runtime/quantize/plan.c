@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/awq_kept.h"
-#include "loader/dir.h"
-#include "loader/linear_names.h"
-#include "loader/other_formats.h"
-#include "loader/quant_rules.h"
+#include "loader/hf/awq_kept.h"
+#include "loader/model/linear_names.h"
+#include "loader/model/quant_rules.h"
+#include "loader/safetensors/dir.h"
+#include "loader/safetensors/other_formats.h"
 #include "quantize/experts.h"
 
 static bool ends_with(const char *text, const char *end)

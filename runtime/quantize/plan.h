@@ -5,7 +5,7 @@
 #include "base/dtype.h"
 #include "base/json.h"
 #include "base/strbuf.h"
-#include "loader/shards.h"
+#include "loader/safetensors/shards.h"
 #include "yoke.h"
 
 /* A tensor, and what is made of it. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "loader/safetensors_write.h"
+#include "loader/safetensors/safetensors_write.h"
 #include "quantize/awq_scales.h"
 #include "quantize/output_files.h"
 #include "quantize/stream.h"

@@ -10,7 +10,7 @@
 #define YK_QUANTIZE_STREAM_H
 
 #include "kernels/device.h"
-#include "loader/safetensors_write.h"
+#include "loader/safetensors/safetensors_write.h"
 
 typedef struct yk_quantize_stream yk_quantize_stream;
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/hf_config.h"
-#include "loader/quant_rules.h"
+#include "loader/hf/hf_config.h"
+#include "loader/model/quant_rules.h"
 #include "model/rope.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "loader/hf_config.h"
-#include "loader/quant_rules.h"
+#include "loader/hf/hf_config.h"
+#include "loader/model/quant_rules.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

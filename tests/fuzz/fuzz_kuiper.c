@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "loader/kuiper_config.h"
+#include "loader/foreign/kuiper_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

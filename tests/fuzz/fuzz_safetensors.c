@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/safetensors.h"
+#include "loader/safetensors/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

@@ -96,7 +96,7 @@ def main():
 #ifndef YK_GOLDEN_ROPE_GOLDENS_H
 #define YK_GOLDEN_ROPE_GOLDENS_H
 
-#include "loader/hf_config.h"
+#include "loader/hf/hf_config.h"
 
 static const int rope_golden_positions[] = {{{", ".join(map(str, POSITIONS))}}};
 

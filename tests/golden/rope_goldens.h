@@ -2,7 +2,7 @@
 #ifndef YK_GOLDEN_ROPE_GOLDENS_H
 #define YK_GOLDEN_ROPE_GOLDENS_H
 
-#include "loader/hf_config.h"
+#include "loader/hf/hf_config.h"
 
 static const int rope_golden_positions[] = {0, 1, 7, 300, 4095, 100000};
 

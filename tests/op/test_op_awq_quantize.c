@@ -12,8 +12,8 @@
 
 #include "base/rng.h"
 #include "kernels/cpu/cpu_awq.h"
-#include "loader/awq_layout.h"
-#include "loader/safetensors.h"
+#include "loader/integers/awq_layout.h"
+#include "loader/safetensors/safetensors.h"
 
 static yk_cpu_pool *pool_make(int n_threads)
 {

@@ -6,8 +6,8 @@
 #include "unit/single_quotes.h"
 
 #include "base/json_tree.h"
-#include "loader/hf_config.h"
-#include "loader/hf_parts.h"
+#include "loader/hf/hf_config.h"
+#include "loader/hf/hf_parts.h"
 
 static inline json_t *config_parse(const char *text)
 {

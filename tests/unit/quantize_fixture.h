@@ -10,9 +10,9 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/rng.h"
-#include "loader/awq_layout.h"
-#include "loader/safetensors_write.h"
-#include "loader/shards.h"
+#include "loader/integers/awq_layout.h"
+#include "loader/safetensors/safetensors_write.h"
+#include "loader/safetensors/shards.h"
 #include "yoke.h"
 
 /* ---- A checkpoint ------------------------------------------------------------------------------------------------ */

@@ -1,7 +1,7 @@
 /* What is written of layers of an AWQ checkpoint that stay as they are, and which of them vLLM cannot load so. */
 #include "unit/loader_fixture.h"
 
-#include "loader/awq_kept.h"
+#include "loader/hf/awq_kept.h"
 
 enum { MOST = 8 };
 

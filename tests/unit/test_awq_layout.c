@@ -2,7 +2,7 @@
 #include "unit/loader_fixture.h"
 
 #include "base/weight.h"
-#include "loader/awq_layout.h"
+#include "loader/integers/awq_layout.h"
 
 enum { ROWS = 5, COLUMNS = 24 };
 

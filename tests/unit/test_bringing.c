@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cuda/linear/layout.h"
-#include "loader/group_order.h"
+#include "loader/integers/group_order.h"
 #include "model/bringing.h"
 
 enum { K = 768, N = 1040, GROUP = 32, N_GROUPS = K / GROUP, N_POOLS = 3 };

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "loader/config_changes.h"
+#include "loader/hf/config_changes.h"
 
 typedef yk_status (*apply_fn)(const yk_config_changes *changes, char **text, size_t *n_bytes, yk_err *err);
 

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "convert/source.h"
-#include "loader/int4.h"
+#include "loader/integers/int4.h"
 #include "yoke.h"
 
 enum { MAX_BYTES = 1 << 20 };

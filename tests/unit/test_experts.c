@@ -2,7 +2,7 @@
 #include "unit/config_fixture.h"
 
 #include "loader/fused_experts.h"
-#include "loader/weight_names.h"
+#include "loader/model/weight_names.h"
 
 #define COMMON                                                                                                         \
   " 'vocab_size': 200, 'hidden_size': 64, 'intermediate_size': 96, 'num_hidden_layers': 4, 'num_attention_heads': 4,"  \

@@ -6,9 +6,9 @@
 
 #include "base/checked.h"
 #include "base/float8.h"
-#include "loader/block_tensors.h"
-#include "loader/dequantise.h"
-#include "loader/int8.h"
+#include "loader/integers/block_tensors.h"
+#include "loader/integers/dequantise.h"
+#include "loader/integers/int8.h"
 #include "parallel/shard.h"
 
 enum { K = 200, N = 40 };

@@ -2,7 +2,7 @@
 #include "unit/config_fixture.h"
 
 #include "loader/checkpoint.h"
-#include "loader/weight_names.h"
+#include "loader/model/weight_names.h"
 
 static const char chatglm[] =
     "{'architectures': ['ChatGLMModel'], 'model_type': 'chatglm', 'add_qkv_bias': true, 'ffn_hidden_size': 96,"

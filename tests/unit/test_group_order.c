@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/checked.h"
-#include "loader/group_order.h"
+#include "loader/integers/group_order.h"
 
 enum { K = 512, MAX_PLACES = 4 * K, MAX_GROUPS = K / 16 };
 

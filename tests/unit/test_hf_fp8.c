@@ -2,7 +2,7 @@
  */
 #include "unit/config_fixture.h"
 
-#include "loader/quant_rules.h"
+#include "loader/model/quant_rules.h"
 
 static yk_quant_config good(const char *text)
 {

@@ -4,8 +4,8 @@
 
 #include "unit/config_fixture.h"
 
-#include "loader/quant_rules.h"
-#include "loader/quant_tensors.h"
+#include "loader/integers/quant_tensors.h"
+#include "loader/model/quant_rules.h"
 
 static const char module[] = "model.layers.0.mlp.up_proj";
 

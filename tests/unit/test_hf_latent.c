@@ -2,8 +2,8 @@
 #include "unit/loader_fixture.h"
 #include "unit/single_quotes.h"
 
-#include "loader/hf_config.h"
-#include "loader/weight_names.h"
+#include "loader/hf/hf_config.h"
+#include "loader/model/weight_names.h"
 
 /* A small model of a class whose keys of latent attention are given, written with ' for ". */
 static yk_status parse_as(const char *class, const char *keys, yk_model_config *out, yk_err *err)

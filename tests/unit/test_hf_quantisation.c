@@ -1,7 +1,7 @@
 /* quantization_config and quantize_config.json of every method, and what is refused of them. */
 #include "unit/hf_config_fixture.h"
 
-#include "loader/quant_rules.h"
+#include "loader/model/quant_rules.h"
 
 #define AWQ "'quant_method': 'awq', 'bits': 4, 'group_size': 32"
 

@@ -5,9 +5,9 @@
 #include "unit/loader_fixture.h"
 
 #include "base/checked.h"
-#include "loader/awq_layout.h"
-#include "loader/dequantise.h"
-#include "loader/int4.h"
+#include "loader/integers/awq_layout.h"
+#include "loader/integers/dequantise.h"
+#include "loader/integers/int4.h"
 
 enum { K = 192, N = 40, GROUP = 32, MAX_GROUPS = K / 16, PADDED_GROUPS = 32 };
 

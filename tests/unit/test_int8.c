@@ -6,8 +6,8 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
-#include "loader/dequantise.h"
-#include "loader/int8.h"
+#include "loader/integers/dequantise.h"
+#include "loader/integers/int8.h"
 
 enum { K = 320, N = 148, MAX_GROUPS = K / 16 };
 

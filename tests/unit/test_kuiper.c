@@ -3,7 +3,7 @@
 #include "unit/loader_fixture.h"
 
 #include "loader/checkpoint.h"
-#include "loader/kuiper_config.h"
+#include "loader/foreign/kuiper_config.h"
 
 /* The fields in the file's order, shared_classifier being a byte. */
 enum {

@@ -1,7 +1,7 @@
 /* msmodelslim's descriptions: what they may say, and the files that they stand beside. */
 #include "unit/msmodelslim_fixture.h"
 
-#include "loader/quant_rules.h"
+#include "loader/model/quant_rules.h"
 
 static yk_status parse(const char *description, yk_model_config *out, yk_err *err)
 {

@@ -3,7 +3,7 @@
 
 #include "unit/msmodelslim_fixture.h"
 
-#include "loader/folded_bias.h"
+#include "loader/integers/folded_bias.h"
 
 /* A directory whose norm has these tensors; q is of a kind, k and v are quantised. */
 static yk_status read_norm(const tensor *tensors, const char *kind_of_q, yk_weight_view *q, yk_vector_view *norm,

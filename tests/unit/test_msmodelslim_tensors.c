@@ -3,7 +3,7 @@
 
 #include "unit/msmodelslim_fixture.h"
 
-#include "loader/folded_bias.h"
+#include "loader/integers/folded_bias.h"
 
 /* q_proj, 8 inputs and 8 outputs, with these tensors and of this kind. */
 static yk_status read_q(const char *kind, const tensor *tensors, yk_checkpoint **checkpoint, yk_weight_view *view,

@@ -6,7 +6,7 @@
 
 #include "base/json_tree.h"
 #include "kernels/cpu/cpu_awq.h"
-#include "loader/linear_names.h"
+#include "loader/model/linear_names.h"
 #include "quantize/plan.h"
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */

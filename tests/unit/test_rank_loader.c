@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cuda/linear/layout.h"
-#include "loader/group_order.h"
+#include "loader/integers/group_order.h"
 #include "model/rank_loader.h"
 
 enum { K = 256, N = 96 };

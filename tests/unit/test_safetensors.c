@@ -1,7 +1,7 @@
 /* safetensors files: good ones give their views, each rule of the format refuses what breaks it. */
 #include "unit/loader_fixture.h"
 
-#include "loader/safetensors.h"
+#include "loader/safetensors/safetensors.h"
 
 static const uint8_t zeros[64];
 

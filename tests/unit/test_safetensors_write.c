@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "loader/safetensors_write.h"
-#include "loader/shards.h"
+#include "loader/safetensors/safetensors_write.h"
+#include "loader/safetensors/shards.h"
 
 /* As in golden/make_safetensors_goldens.py; byte j of tensor i is 7 i + j. */
 static const yk_tensor tensors[] = {

@@ -1,0 +1,28 @@
+/* msmodelslim_tensors.h - the tensors of layers and norms that msmodelslim writes. Not for use outside the loader. */
+#ifndef YK_LOADER_MSMODELSLIM_TENSORS_H
+#define YK_LOADER_MSMODELSLIM_TENSORS_H
+
+#include "loader/model/model_config.h"
+#include "loader/model/weight_names.h"
+#include "loader/safetensors/tensors.h"
+
+/* yk_msmodelslim_begin - what the description alone says of a quantised layer of view's k and n.
+ *   Errors: those of yk_quant_begin; YK_E_UNSUPPORTED for more quantised inputs than integer sums hold. */
+yk_status yk_msmodelslim_begin(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err);
+
+/* yk_msmodelslim_read - the view from checked tensors, but for the bias of layers whose inputs are not STATIC.
+ *   Errors: YK_E_FORMAT naming file and tensor, expected and found; YK_E_UNSUPPORTED. */
+yk_status yk_msmodelslim_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
+                              yk_weight_view *view, yk_err *err);
+
+/* What the norm of a role is called: what quantised layers read may be another norm than what layers of floats read. */
+typedef struct yk_msmodelslim_norm {
+  const char *weight, *offset; /* suffixes after the norm's module; offset NULL: the norm has none, or all zeros */
+} yk_msmodelslim_norm;
+
+/* yk_msmodelslim_norm_of - of an attention, FFN or final norm.
+ *   Errors: YK_E_FORMAT naming file and tensor; YK_E_UNSUPPORTED where layers of both kinds read norms that differ. */
+yk_status yk_msmodelslim_norm_of(const yk_model_config *config, const yk_shards *shards, yk_weight_role role, int layer,
+                                 yk_msmodelslim_norm *out, yk_err *err);
+
+#endif

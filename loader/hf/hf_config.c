@@ -1,0 +1,375 @@
+#include "loader/hf/hf_config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/hf/hf_parts.h"
+#include "loader/model/quant_rules.h"
+#include "loader/safetensors/dir.h"
+
+static const char file[] = "config.json";
+static const char generation_file[] = "generation_config.json";
+static const char *const quantize_files[] = {"quantize_config.json", "quant_config.json"};
+
+static const char *const family_names[] = {"llama",    "mistral",     "qwen2",      "qwen3",     "minicpm",
+                                           "glm",      "chatglm",     "mixtral",    "qwen2_moe", "qwen3_moe",
+                                           "glm4_moe", "deepseek_v2", "deepseek_v3"};
+
+/* A class in "architectures" or a "model_type", and the family that it belongs to. */
+typedef struct known_name {
+  const char *name;
+  yk_model_family family;
+} known_name;
+
+static const known_name architectures[] = {
+    {"LlamaForCausalLM", YK_FAMILY_LLAMA},
+    {"LLaMAForCausalLM", YK_FAMILY_LLAMA},
+    {"MistralForCausalLM", YK_FAMILY_MISTRAL},
+    {"Qwen2ForCausalLM", YK_FAMILY_QWEN2},
+    {"Qwen3ForCausalLM", YK_FAMILY_QWEN3},
+    {"MiniCPMForCausalLM", YK_FAMILY_MINICPM},
+    {"FM9GForCausalLM", YK_FAMILY_MINICPM},
+    {"GlmForCausalLM", YK_FAMILY_GLM},
+    {"ChatGLMModel", YK_FAMILY_CHATGLM},
+    {"ChatGLMForConditionalGeneration", YK_FAMILY_CHATGLM},
+    {"MixtralForCausalLM", YK_FAMILY_MIXTRAL},
+    {"Qwen2MoeForCausalLM", YK_FAMILY_QWEN2_MOE},
+    {"Qwen3MoeForCausalLM", YK_FAMILY_QWEN3_MOE},
+    {"Glm4MoeForCausalLM", YK_FAMILY_GLM4_MOE},
+    {"DeepseekV2ForCausalLM", YK_FAMILY_DEEPSEEK_V2},
+    {"DeepseekV3ForCausalLM", YK_FAMILY_DEEPSEEK_V3},
+};
+static const known_name model_types[] = {
+    {"llama", YK_FAMILY_LLAMA},
+    {"mistral", YK_FAMILY_MISTRAL},
+    {"qwen2", YK_FAMILY_QWEN2},
+    {"qwen3", YK_FAMILY_QWEN3},
+    {"minicpm", YK_FAMILY_MINICPM},
+    {"fm9g", YK_FAMILY_MINICPM},
+    {"fm9g7b", YK_FAMILY_MINICPM},
+    {"glm", YK_FAMILY_GLM},
+    {"chatglm", YK_FAMILY_CHATGLM},
+    {"mixtral", YK_FAMILY_MIXTRAL},
+    {"qwen2_moe", YK_FAMILY_QWEN2_MOE},
+    {"qwen3_moe", YK_FAMILY_QWEN3_MOE},
+    {"glm4_moe", YK_FAMILY_GLM4_MOE},
+    {"deepseek_v2", YK_FAMILY_DEEPSEEK_V2},
+    {"deepseek_v3", YK_FAMILY_DEEPSEEK_V3},
+    {"kimi_k2", YK_FAMILY_DEEPSEEK_V3},
+};
+static const char supported_architectures[] = "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
+                                              "Qwen3ForCausalLM, MiniCPMForCausalLM, FM9GForCausalLM, GlmForCausalLM, "
+                                              "ChatGLMModel, MixtralForCausalLM, Qwen2MoeForCausalLM, "
+                                              "Qwen3MoeForCausalLM, Glm4MoeForCausalLM, DeepseekV2ForCausalLM, "
+                                              "DeepseekV3ForCausalLM";
+
+static const known_name *find_name(const known_name *table, size_t n, const char *name)
+{
+  for (size_t i = 0; i < n; i++)
+    if (strcmp(table[i].name, name) == 0) return &table[i];
+  return NULL;
+}
+
+const char *yk_model_family_name(yk_model_family family)
+{
+  return family_names[family];
+}
+
+/* The first class of "architectures" that we know; without that key, "model_type". */
+static yk_status read_family(yk_json root, yk_model_config *config, yk_err *err)
+{
+  yk_json classes = yk_json_get(root, "architectures");
+  const char *name = NULL, *model_type;
+  YK_TRY(yk_json_get_str(root, file, "model_type", false, &model_type, err));
+  if (yk_json_is_given(classes) && !yk_json_is(classes, YK_JSON_ARRAY))
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\": expected an array of strings, found %s", file,
+                      yk_json_type_name(classes));
+  for (size_t i = 0; i < yk_json_size(classes); i++) {
+    name = yk_json_string(yk_json_at(classes, i));
+    if (!name) return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\": expected an array of strings", file);
+    const known_name *known = find_name(architectures, sizeof architectures / sizeof *architectures, name);
+    if (!known) continue;
+    config->family = known->family;
+    return YK_OK;
+  }
+  if (!name && model_type) {
+    name = model_type;
+    const known_name *known = find_name(model_types, sizeof model_types / sizeof *model_types, name);
+    if (known) {
+      config->family = known->family;
+      return YK_OK;
+    }
+  }
+  if (!name) return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\" is missing", file);
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: architecture \"%s\" is not supported; supported: %s", file, name,
+                    supported_architectures);
+}
+
+/* Absent means one KV head per query head for Llama and MiniCPM; the other families' class defaults fit one model only,
+ * so there the key is required. null means one per query head everywhere. */
+static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *err)
+{
+  static const char key[] = "num_key_value_heads";
+  bool required = config->family != YK_FAMILY_LLAMA && config->family != YK_FAMILY_MINICPM &&
+                  !yk_json_is(yk_json_get(root, key), YK_JSON_NULL);
+  config->n_kv_heads = config->n_heads;
+  YK_TRY(yk_json_get_i32(root, file, key, required, 1, config->n_heads, &config->n_kv_heads, err));
+  if (config->n_heads % config->n_kv_heads != 0)
+    return yk_err_set(err, YK_E_FORMAT, "%s: num_attention_heads %d: expected a multiple of num_key_value_heads %d",
+                      file, config->n_heads, config->n_kv_heads);
+  return YK_OK;
+}
+
+static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *err)
+{
+  yk_json value = yk_json_get(root, "head_dim");
+  bool given = yk_json_is_given(value);
+  if (!value.doc && (config->family == YK_FAMILY_QWEN3 || config->family == YK_FAMILY_GLM)) {
+    config->head_dim = 128; /* the class default */
+  } else if (!given) {
+    if (config->hidden_size % config->n_heads != 0)
+      return yk_err_set(err, YK_E_FORMAT,
+                        "%s: hidden_size %d: expected a multiple of num_attention_heads %d, or a key \"head_dim\"",
+                        file, config->hidden_size, config->n_heads);
+    config->head_dim = config->hidden_size / config->n_heads;
+  }
+  YK_TRY(yk_json_get_i32(root, file, "head_dim", false, 2, YK_MAX_HEAD_DIM, &config->head_dim, err));
+  if (config->head_dim % 2 != 0 || config->head_dim < 2 || config->head_dim > YK_MAX_HEAD_DIM)
+    return yk_err_set(err, YK_E_FORMAT, "%s: head_dim: expected an even number from 2 to %d, found %d", file,
+                      YK_MAX_HEAD_DIM, config->head_dim);
+  return YK_OK;
+}
+
+static bool is_latent(yk_model_family family)
+{
+  return family == YK_FAMILY_DEEPSEEK_V2 || family == YK_FAMILY_DEEPSEEK_V3;
+}
+
+static yk_status read_heads(yk_json root, yk_model_config *config, yk_err *err)
+{
+  if (is_latent(config->family)) return yk_hf_read_latent(root, file, config, err);
+  YK_TRY(read_kv_heads(root, config, err));
+  return read_head_dim(root, config, err);
+}
+
+static yk_status read_sizes(yk_json root, yk_model_config *config, yk_err *err)
+{
+  YK_TRY(yk_json_get_i32(root, file, "vocab_size", true, 1, YK_MAX_VOCAB, &config->vocab_size, err));
+  YK_TRY(yk_json_get_i32(root, file, "hidden_size", true, 1, YK_MAX_HIDDEN, &config->hidden_size, err));
+  YK_TRY(yk_json_get_i32(root, file, "intermediate_size", true, 1, YK_MAX_FFN, &config->ffn_size, err));
+  YK_TRY(yk_json_get_i32(root, file, "num_hidden_layers", true, 1, YK_MAX_LAYERS, &config->n_layers, err));
+  YK_TRY(yk_json_get_i32(root, file, "num_attention_heads", true, 1, YK_MAX_HEADS, &config->n_heads, err));
+  YK_TRY(read_heads(root, config, err));
+  YK_TRY(yk_json_get_i32(root, file, "max_position_embeddings", true, 1, YK_MAX_POSITIONS,
+                         &config->max_position_embeddings, err));
+  bool has_1e5 = config->family == YK_FAMILY_MIXTRAL || config->family == YK_FAMILY_GLM4_MOE;
+  config->rms_norm_eps = config->family == YK_FAMILY_GLM ? 1.5625e-7f : has_1e5 ? 1e-5f : 1e-6f;
+  return yk_json_get_f32(root, file, "rms_norm_eps", false, 1e-20, 1, &config->rms_norm_eps, err);
+}
+
+static yk_status read_dtype(yk_json root, yk_model_config *config, yk_err *err)
+{
+  static const char *const keys[] = {"dtype", "torch_dtype"};
+  config->dtype = YK_F16;
+  for (int i = 0; i < 2; i++) {
+    const char *name;
+    YK_TRY(yk_json_get_str(root, file, keys[i], false, &name, err));
+    if (!name) continue;
+    if (strncmp(name, "torch.", 6) == 0) name += 6;
+    if (strcmp(name, "auto") == 0) continue;
+    if (strcmp(name, "half") == 0) return YK_OK;
+    for (yk_dtype dtype = YK_F16; dtype <= YK_F32; dtype++) {
+      if (strcmp(name, yk_dtype_name(dtype)) != 0) continue;
+      config->dtype = dtype;
+      return YK_OK;
+    }
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: %s \"%s\" is not supported; supported: float16 (half), bfloat16, float32, auto", file,
+                      keys[i], name);
+  }
+  return YK_OK;
+}
+
+static yk_status read_activation(yk_json root, yk_err *err)
+{
+  const char *name;
+  YK_TRY(yk_json_get_str(root, file, "hidden_act", false, &name, err));
+  if (name && strcmp(name, "silu") != 0 && strcmp(name, "swish") != 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: hidden_act \"%s\" is not supported; supported: silu", file, name);
+  return YK_OK;
+}
+
+/* Which linear layers have a bias, and whether q and k are normed: fixed by the family or asked for by the file. */
+static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_err *err)
+{
+  bool attention_bias = config->family == YK_FAMILY_GLM;
+  YK_TRY(yk_json_get_bool(root, file, "attention_bias", false, &attention_bias, err));
+  switch (config->family) {
+  case YK_FAMILY_LLAMA:
+    config->qkv_bias = config->o_bias = attention_bias;
+    YK_TRY(yk_json_get_bool(root, file, "mlp_bias", false, &config->mlp_bias, err));
+    break;
+  case YK_FAMILY_MISTRAL: break;
+  case YK_FAMILY_QWEN2: config->qkv_bias = true; break;
+  case YK_FAMILY_QWEN3:
+    config->qkv_bias = config->o_bias = attention_bias;
+    config->qk_norm = true;
+    break;
+  case YK_FAMILY_MINICPM: config->qkv_bias = config->o_bias = attention_bias; break;
+  case YK_FAMILY_GLM: config->qkv_bias = attention_bias; break;
+  case YK_FAMILY_CHATGLM: break; /* hf_chatglm.c */
+  case YK_FAMILY_MIXTRAL: break;
+  case YK_FAMILY_QWEN2_MOE:
+    config->qkv_bias = true;
+    YK_TRY(yk_json_get_bool(root, file, "qkv_bias", false, &config->qkv_bias, err));
+    break;
+  case YK_FAMILY_QWEN3_MOE:
+    config->qkv_bias = config->o_bias = attention_bias;
+    config->qk_norm = true;
+    break;
+  case YK_FAMILY_GLM4_MOE:
+    config->qkv_bias = attention_bias;
+    YK_TRY(yk_json_get_bool(root, file, "use_qk_norm", false, &config->qk_norm, err));
+    break;
+  case YK_FAMILY_DEEPSEEK_V2:
+  case YK_FAMILY_DEEPSEEK_V3: config->qkv_bias = config->o_bias = attention_bias; break;
+  }
+  config->tie_word_embeddings = config->family == YK_FAMILY_MINICPM;
+  return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
+}
+
+/* MiniCPM's three scalings. Its own class has defaults that no model was trained with, so the keys are required, except
+ * for fm9g7b, a plain Llama that has none of them. */
+static yk_status read_scales(yk_json root, yk_model_config *config, yk_err *err)
+{
+  config->embed_scale = config->residual_scale = config->logit_scale = 1;
+  if (config->family != YK_FAMILY_MINICPM) return YK_OK;
+  int64_t n_experts = 0;
+  YK_TRY(yk_json_get_i64(root, file, "num_experts", false, 0, INT32_MAX, &n_experts, err));
+  if (n_experts > 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: num_experts %lld is not supported for this family; supported: 0",
+                      file, (long long)n_experts);
+  const char *model_type;
+  YK_TRY(yk_json_get_str(root, file, "model_type", false, &model_type, err));
+  bool required = !model_type || strcmp(model_type, "fm9g7b") != 0;
+  double layers_root = sqrt(config->n_layers), scale_depth = layers_root, dim_model_base = config->hidden_size;
+  YK_TRY(yk_json_get_f32(root, file, "scale_emb", required, 1e-6, 1e6, &config->embed_scale, err));
+  YK_TRY(yk_json_get_f64(root, file, "scale_depth", required, 1e-6, 1e6, &scale_depth, err));
+  YK_TRY(yk_json_get_f64(root, file, "dim_model_base", required, 1, YK_MAX_HIDDEN, &dim_model_base, err));
+  config->residual_scale = (float)(scale_depth / layers_root);
+  config->logit_scale = (float)(dim_model_base / config->hidden_size);
+  return YK_OK;
+}
+
+/* The keys that all families have but ChatGLM. */
+static yk_status read_common(yk_json root, yk_model_config *config, yk_err *err)
+{
+  YK_TRY(read_sizes(root, config, err));
+  YK_TRY(read_activation(root, err));
+  YK_TRY(read_layer_options(root, config, err));
+  YK_TRY(read_scales(root, config, err));
+  YK_TRY(yk_hf_read_experts(root, file, config, err));
+  return yk_hf_read_rope(root, file, config, err);
+}
+
+typedef struct documents {
+  yk_json_doc *root, *generation, *quantize, *description; /* NULL: no such file */
+  const char *description_file;
+} documents;
+
+static yk_status read_all(const documents *d, const yk_log *log, yk_model_config *config, yk_err *err)
+{
+  yk_json root = yk_json_root(d->root);
+  if (!yk_json_is(root, YK_JSON_OBJECT))
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", file, yk_json_type_name(root));
+  YK_TRY(read_family(root, config, err));
+  YK_TRY(yk_hf_read_quant(root, yk_json_root(d->quantize), quantize_files[0], &config->quant, err));
+  if (config->quant.method == YK_QUANT_NONE && d->description)
+    YK_TRY(yk_hf_read_msmodelslim(yk_json_root(d->description), d->description_file, &config->quant, err));
+  if (config->family == YK_FAMILY_CHATGLM)
+    YK_TRY(yk_hf_read_chatglm(root, file, config, err));
+  else
+    YK_TRY(read_common(root, config, err));
+  YK_TRY(read_dtype(root, config, err));
+  YK_TRY(yk_hf_read_windows(root, file, config, err));
+  return yk_hf_read_generation(root, file, yk_json_root(d->generation), generation_file, log, config, err);
+}
+
+static yk_status parse_optional(const char *name, const char *text, size_t n_bytes, yk_json_doc **out, yk_err *err)
+{
+  *out = NULL;
+  return text ? yk_json_parse(name, text, n_bytes, NULL, out, err) : YK_OK;
+}
+
+yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log, yk_model_config *out, yk_err *err)
+{
+  documents d = {.description_file = texts->description_file};
+  yk_model_config config = {0};
+  yk_status status = yk_json_parse(file, texts->config, texts->config_bytes, NULL, &d.root, err);
+  if (status == YK_OK)
+    status = parse_optional(generation_file, texts->generation, texts->generation_bytes, &d.generation, err);
+  if (status == YK_OK)
+    status = parse_optional(quantize_files[0], texts->quantize, texts->quantize_bytes, &d.quantize, err);
+  if (status == YK_OK)
+    status = parse_optional(texts->description_file, texts->description, texts->description_bytes, &d.description, err);
+  if (status == YK_OK) status = read_all(&d, log, &config, err);
+  yk_json_free(d.root);
+  yk_json_free(d.generation);
+  yk_json_free(d.quantize);
+  yk_json_free(d.description);
+  if (status == YK_OK)
+    *out = config;
+  else
+    yk_model_config_free(&config);
+  return status;
+}
+
+/* msmodelslim's description of what is quantised: name is empty where there is none. */
+static yk_status read_description(const char *dir, char name[256], char **text, size_t *n_bytes, yk_err *err)
+{
+  char last[256];
+  int n = yk_dir_find_all(dir, YK_DESCRIPTION_PREFIX, YK_DESCRIPTION_SUFFIX, name, last);
+  if (n > 1)
+    return yk_err_set(err, YK_E_FORMAT,
+                      "%s: expected one file " YK_DESCRIPTION_PREFIX "*" YK_DESCRIPTION_SUFFIX ", found %s and %s", dir,
+                      name, last);
+  return n == 1 ? yk_dir_read(dir, name, true, text, n_bytes, err) : YK_OK;
+}
+
+static yk_status read_generation(const char *dir, const yk_config_changes *changes, char **text, size_t *n_bytes,
+                                 yk_err *err)
+{
+  const char *other = changes ? changes->generation_dir : NULL;
+  YK_TRY(yk_dir_read(other ? other : dir, generation_file, other != NULL, text, n_bytes, err));
+  return changes ? yk_config_changes_apply_generation(changes, text, n_bytes, err) : YK_OK;
+}
+
+yk_status yk_model_config_load(const char *dir, const yk_config_changes *changes, const yk_log *log,
+                               yk_model_config *out, yk_err *err)
+{
+  char *config = NULL, *generation = NULL, *quantize = NULL, *description = NULL, description_name[256] = "";
+  yk_config_texts texts = {.description_file = description_name};
+  yk_status status = yk_dir_read(dir, file, true, &config, &texts.config_bytes, err);
+  if (status == YK_OK) status = read_generation(dir, changes, &generation, &texts.generation_bytes, err);
+  if (status == YK_OK && changes) status = yk_config_changes_apply_config(changes, &config, &texts.config_bytes, err);
+  for (int i = 0; i < 2 && status == YK_OK && !quantize; i++)
+    status = yk_dir_read(dir, quantize_files[i], false, &quantize, &texts.quantize_bytes, err);
+  if (status == YK_OK) status = read_description(dir, description_name, &description, &texts.description_bytes, err);
+  texts.config = config;
+  texts.generation = generation;
+  texts.quantize = quantize;
+  texts.description = description;
+  if (status == YK_OK) status = yk_model_config_parse(&texts, log, out, err);
+  free(config);
+  free(generation);
+  free(quantize);
+  free(description);
+  return status;
+}
+
+void yk_model_config_free(yk_model_config *config)
+{
+  yk_quant_rules_free(config->quant.rules);
+  config->quant.rules = NULL;
+}

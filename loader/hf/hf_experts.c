@@ -1,0 +1,176 @@
+/* hf_experts.c - the keys of config.json that say what a mixture of experts consists of and how rows choose among them.
+ * Each family has keys of its own; keys that decide shapes are required. */
+#include <string.h>
+
+#include "loader/hf/hf_parts.h"
+
+/* Which layers have experts: Qwen's keys. */
+static yk_status read_sparse_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  static const char key[] = "mlp_only_layers";
+  int32_t step = 1;
+  YK_TRY(yk_json_get_i32(root, file, "decoder_sparse_step", false, 1, INT32_MAX, &step, err));
+  for (int32_t i = 0; i < config->n_layers; i++) config->experts.layers[i] = (i + 1) % step == 0;
+  yk_json dense = yk_json_get(root, key);
+  if (!yk_json_is_given(dense)) return YK_OK;
+  if (!yk_json_is(dense, YK_JSON_ARRAY))
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an array of layers, found %s", file, key,
+                      yk_json_type_name(dense));
+  for (size_t i = 0; i < yk_json_size(dense); i++) {
+    yk_json layer = yk_json_at(dense, i);
+    int64_t value = -1;
+    if (!yk_json_is_integer(layer) || !yk_json_to_i64(layer, &value) || value < 0)
+      return yk_err_set(err, YK_E_FORMAT, "%s: %s[%zu]: expected a layer from 0 on, found %s", file, key, i,
+                        yk_json_is_integer(layer) ? yk_json_text(layer) : yk_json_type_name(layer));
+    if (value < config->n_layers) config->experts.layers[value] = false;
+  }
+  return YK_OK;
+}
+
+static yk_status read_top_k(yk_json root, const char *file, yk_experts_config *x, yk_err *err)
+{
+  int32_t top_k = 0;
+  YK_TRY(yk_json_get_i32(root, file, "num_experts_per_tok", true, 1, INT32_MAX, &top_k, err));
+  if (top_k > x->n_experts)
+    return yk_err_set(err, YK_E_FORMAT, "%s: num_experts_per_tok: expected at most the %d experts, found %d", file,
+                      x->n_experts, top_k);
+  if (top_k > YK_MAX_TOP_K)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: num_experts_per_tok %d is not supported; supported: 1 to %d", file,
+                      top_k, YK_MAX_TOP_K);
+  x->top_k = top_k;
+  return YK_OK;
+}
+
+static yk_status read_qwen(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  yk_experts_config *x = &config->experts;
+  /* transformers 5 saves Qwen3-MoE with Mixtral's name of the key. */
+  bool is_renamed = !yk_json_get(root, "num_experts").doc && yk_json_get(root, "num_local_experts").doc;
+  const char *n_experts = is_renamed ? "num_local_experts" : "num_experts";
+  YK_TRY(yk_json_get_i32(root, file, n_experts, true, 0, YK_MAX_EXPERTS, &x->n_experts, err));
+  if (x->n_experts == 0) return YK_OK;
+  YK_TRY(read_top_k(root, file, x, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
+  YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
+  YK_TRY(read_sparse_layers(root, file, config, err));
+  if (config->family == YK_FAMILY_QWEN3_MOE) return YK_OK;
+  x->has_shared_gate = true;
+  return yk_json_get_i32(root, file, "shared_expert_intermediate_size", true, 1, YK_MAX_FFN, &x->shared_ffn_size, err);
+}
+
+static yk_status read_mixtral(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  yk_experts_config *x = &config->experts;
+  YK_TRY(yk_json_get_i32(root, file, "num_local_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
+  YK_TRY(read_top_k(root, file, x, err));
+  x->ffn_size = config->ffn_size;
+  x->normalise = true;
+  memset(x->layers, true, (size_t)config->n_layers * sizeof *x->layers);
+  return YK_OK;
+}
+
+/* Groups of experts, of which the best stay. */
+static yk_status read_groups(yk_json root, const char *file, yk_experts_config *x, yk_err *err)
+{
+  YK_TRY(yk_json_get_i32(root, file, "n_group", false, 1, x->n_experts, &x->n_groups, err));
+  if (x->n_experts % x->n_groups != 0)
+    return yk_err_set(err, YK_E_FORMAT, "%s: n_group: expected a divisor of the %d experts, found %d", file,
+                      x->n_experts, x->n_groups);
+  if (x->n_groups > YK_MAX_EXPERT_GROUPS)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: n_group %d is not supported; supported: 1 to %d", file, x->n_groups,
+                      YK_MAX_EXPERT_GROUPS);
+  YK_TRY(yk_json_get_i32(root, file, "topk_group", x->n_groups > 1, 1, x->n_groups, &x->top_groups, err));
+  int32_t group_size = x->n_experts / x->n_groups, n_left = x->top_groups * group_size;
+  if (x->top_k > n_left)
+    return yk_err_set(err, YK_E_FORMAT,
+                      "%s: num_experts_per_tok: expected at most the %d experts of topk_group = %d groups, found %d",
+                      file, n_left, x->top_groups, x->top_k);
+  if (x->n_groups > 1 && x->group_score == YK_GROUP_SCORE_LARGEST_TWO && group_size < 2)
+    return yk_err_set(err, YK_E_FORMAT, "%s: n_group: expected groups of at least 2 of the %d experts, found %d groups",
+                      file, x->n_experts, x->n_groups);
+  return YK_OK;
+}
+
+/* What topk_method names. */
+typedef struct choice_method {
+  const char *name;
+  bool has_groups, has_choice_bias;
+  yk_expert_group_score group_score;
+} choice_method;
+
+/* scoring_func and topk_method; x->scoring and default_method hold what their absence means. */
+static yk_status read_method(yk_json root, const char *file, const char *default_method, yk_experts_config *x,
+                             yk_err *err)
+{
+  static const choice_method methods[] = {{"noaux_tc", true, true, YK_GROUP_SCORE_LARGEST_TWO},
+                                          {"group_limited_greedy", true, false, YK_GROUP_SCORE_MAXIMUM},
+                                          {"greedy", false, false, YK_GROUP_SCORE_MAXIMUM}};
+  const size_t n_methods = sizeof methods / sizeof *methods;
+  const char *scoring, *name;
+  YK_TRY(yk_json_get_str(root, file, "scoring_func", false, &scoring, err));
+  if (scoring && strcmp(scoring, "sigmoid") != 0 && strcmp(scoring, "softmax") != 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: scoring_func \"%s\" is not supported; supported: softmax, "
+                      "sigmoid",
+                      file, scoring);
+  if (scoring) x->scoring = strcmp(scoring, "softmax") == 0 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
+  YK_TRY(yk_json_get_str(root, file, "topk_method", false, &name, err));
+  if (!name) name = default_method;
+  size_t i = 0;
+  while (i < n_methods && strcmp(methods[i].name, name) != 0) i++;
+  if (i == n_methods)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: topk_method \"%s\" is not supported; supported: noaux_tc, group_limited_greedy, greedy",
+                      file, name);
+  x->has_choice_bias = methods[i].has_choice_bias;
+  x->group_score = methods[i].group_score;
+  return methods[i].has_groups ? read_groups(root, file, x, err) : YK_OK;
+}
+
+static yk_status read_dense_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  int32_t n_dense = 0, step = 1;
+  YK_TRY(yk_json_get_i32(root, file, "first_k_dense_replace", true, 0, INT32_MAX, &n_dense, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_layer_freq", false, 1, INT32_MAX, &step, err));
+  for (int32_t i = n_dense; i < config->n_layers; i++) config->experts.layers[i] = i % step == 0;
+  return YK_OK;
+}
+
+/* DeepSeek-V2 and V3, and GLM-4.5, whose keys are V3's. n_routed_experts null: every layer is dense; n_shared_experts
+ * null: no expert is shared. */
+static yk_status read_deepseek(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  yk_experts_config *x = &config->experts;
+  bool is_v2 = config->family == YK_FAMILY_DEEPSEEK_V2;
+  int32_t n_shared = 0;
+  if (yk_json_is(yk_json_get(root, "n_routed_experts"), YK_JSON_NULL)) return YK_OK;
+  YK_TRY(yk_json_get_i32(root, file, "n_routed_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
+  YK_TRY(read_top_k(root, file, x, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
+  const bool has_shared_key = yk_json_get(root, "n_shared_experts").doc != NULL;
+  YK_TRY(yk_json_get_i32(root, file, "n_shared_experts", !has_shared_key, 0, YK_MAX_EXPERTS, &n_shared, err));
+  if ((int64_t)n_shared * x->ffn_size > YK_MAX_FFN)
+    return yk_err_set(err, YK_E_FORMAT, "%s: n_shared_experts: expected at most %d in all of %d each, found %d", file,
+                      YK_MAX_FFN, x->ffn_size, n_shared);
+  x->shared_ffn_size = n_shared * x->ffn_size;
+  x->normalise = !is_v2;
+  x->scoring = is_v2 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
+  YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
+  YK_TRY(yk_json_get_f32(root, file, "routed_scaling_factor", false, 1e-6, 1e6, &x->scale, err));
+  YK_TRY(read_method(root, file, is_v2 ? "greedy" : "noaux_tc", x, err));
+  return read_dense_layers(root, file, config, err);
+}
+
+yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  config->experts = (yk_experts_config){.n_groups = 1, .top_groups = 1, .scale = 1};
+  switch (config->family) {
+  case YK_FAMILY_MIXTRAL: return read_mixtral(root, file, config, err);
+  case YK_FAMILY_QWEN2_MOE:
+  case YK_FAMILY_QWEN3_MOE: return read_qwen(root, file, config, err);
+  case YK_FAMILY_DEEPSEEK_V2:
+  case YK_FAMILY_DEEPSEEK_V3:
+  case YK_FAMILY_GLM4_MOE: return read_deepseek(root, file, config, err);
+  default: return YK_OK;
+  }
+}

@@ -1,0 +1,167 @@
+#include <math.h>
+#include <string.h>
+
+#include "loader/hf/hf_parts.h"
+
+static const double theta_min = 1.5, theta_max = 1e15; /* YaRN divides by ln theta */
+static const double factor_min = 1e-3, factor_max = 1e6;
+
+static yk_status read_linear(yk_json object, const char *label, yk_rope_config *rope, yk_err *err)
+{
+  rope->type = YK_ROPE_LINEAR;
+  return yk_json_get_f64(object, label, "factor", true, factor_min, factor_max, &rope->factor, err);
+}
+
+/* The context before scaling. A key beside the rotary settings goes first, as in transformers. */
+static yk_status read_original_context(yk_json root, const char *file, yk_json object, const char *label,
+                                       yk_rope_config *rope, yk_err *err)
+{
+  static const char key[] = "original_max_position_embeddings";
+  YK_TRY(yk_json_get_f64(object, label, key, false, 1, YK_MAX_POSITIONS, &rope->original_max_positions, err));
+  return yk_json_get_f64(root, file, key, false, 1, YK_MAX_POSITIONS, &rope->original_max_positions, err);
+}
+
+static yk_status read_llama3(yk_json object, const char *label, yk_rope_config *rope, yk_err *err)
+{
+  rope->type = YK_ROPE_LLAMA3;
+  YK_TRY(yk_json_get_f64(object, label, "factor", true, factor_min, factor_max, &rope->factor, err));
+  YK_TRY(yk_json_get_f64(object, label, "low_freq_factor", true, 1e-3, 1e6, &rope->low_freq_factor, err));
+  YK_TRY(yk_json_get_f64(object, label, "high_freq_factor", true, 1e-3, 1e6, &rope->high_freq_factor, err));
+  if (rope->high_freq_factor <= rope->low_freq_factor)
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"high_freq_factor\": expected more than low_freq_factor %g, found %g",
+                      label, rope->low_freq_factor, rope->high_freq_factor);
+  return YK_OK;
+}
+
+static yk_status read_yarn(yk_json object, const char *label, int32_t max_positions, yk_rope_config *rope, yk_err *err)
+{
+  rope->type = YK_ROPE_YARN;
+  rope->factor = fmax(max_positions / rope->original_max_positions, factor_min); /* where "factor" is null */
+  bool has_key = yk_json_get(object, "factor").doc != NULL;
+  YK_TRY(yk_json_get_f64(object, label, "factor", !has_key, factor_min, factor_max, &rope->factor, err));
+  YK_TRY(yk_json_get_f64(object, label, "beta_fast", false, 1e-3, 1e6, &rope->beta_fast, err));
+  YK_TRY(yk_json_get_f64(object, label, "beta_slow", false, 1e-3, 1e6, &rope->beta_slow, err));
+  if (rope->beta_fast < rope->beta_slow)
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"beta_fast\": expected at least beta_slow %g, found %g", label,
+                      rope->beta_slow, rope->beta_fast);
+  YK_TRY(yk_json_get_f64(object, label, "attention_factor", false, 1e-3, 1e3, &rope->attention_factor, err));
+  YK_TRY(yk_json_get_f64(object, label, "mscale", false, 0, 1e3, &rope->mscale, err));
+  YK_TRY(yk_json_get_f64(object, label, "mscale_all_dim", false, 0, 1e3, &rope->mscale_all_dim, err));
+  return yk_json_get_bool(object, label, "truncate", false, &rope->truncate, err);
+}
+
+static yk_status read_scaling(yk_json root, const char *file, yk_json object, const char *label,
+                              yk_model_config *config, yk_err *err)
+{
+  yk_rope_config *rope = &config->rope;
+  const char *type, *old_type;
+  YK_TRY(yk_json_get_str(object, label, "rope_type", false, &type, err));
+  YK_TRY(yk_json_get_str(object, label, "type", false, &old_type, err));
+  if (!type) type = old_type ? old_type : "default";
+  if (strcmp(type, "default") == 0) return YK_OK;
+  if (strcmp(type, "linear") == 0) return read_linear(object, label, rope, err);
+  if (strcmp(type, "llama3") == 0) {
+    YK_TRY(read_original_context(root, file, object, label, rope, err));
+    return read_llama3(object, label, rope, err);
+  }
+  if (strcmp(type, "yarn") == 0) {
+    YK_TRY(read_original_context(root, file, object, label, rope, err));
+    return read_yarn(object, label, config->max_position_embeddings, rope, err);
+  }
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "%s: rotary type \"%s\" is not supported; supported: default, linear, llama3, yarn", label, type);
+}
+
+/* The families whose heads may rotate in part. */
+static bool rotates_in_part(const yk_model_config *config)
+{
+  return config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_GLM4_MOE;
+}
+
+/* partial_rotary_factor: the share of each head that rotates. */
+static yk_status read_partial(yk_json object, const char *label, const yk_model_config *config, double *factor,
+                              yk_err *err)
+{
+  YK_TRY(yk_json_get_f64(object, label, "partial_rotary_factor", false, 0, 1, factor, err));
+  if (*factor != 1 && !rotates_in_part(config))
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: partial_rotary_factor %g is not supported; supported: 1", label,
+                      *factor);
+  return YK_OK;
+}
+
+static yk_status set_rotary_dim(const char *file, double factor, yk_model_config *config, yk_err *err)
+{
+  config->rotary_interleaved = config->rotary_interleaved || config->family == YK_FAMILY_GLM;
+  config->rotary_dim = (int32_t)(config->head_dim * factor);
+  if (config->rotary_dim < 2 || config->rotary_dim % 2 != 0)
+    return yk_err_set(err, YK_E_FORMAT,
+                      "%s: partial_rotary_factor %g: expected an even number of at least 2 of head_dim %d, found %d",
+                      file, factor, config->head_dim, config->rotary_dim);
+  return YK_OK;
+}
+
+/* rope_scaling (old) or rope_parameters (new), with its label for messages; absent where there is neither. */
+static yk_status find_settings(yk_json root, const char *file, yk_json *object, const char **label, yk_err *err)
+{
+  static const char *const keys[] = {"rope_scaling", "rope_parameters"};
+  static const char *const labels[] = {"config.json: rope_scaling", "config.json: rope_parameters"};
+  *object = YK_JSON_NONE;
+  *label = file;
+  for (int i = 0; i < 2 && !object->doc; i++) {
+    yk_json value = yk_json_get(root, keys[i]);
+    if (!yk_json_is_given(value)) continue;
+    if (!yk_json_is(value, YK_JSON_OBJECT))
+      return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", file, keys[i],
+                        yk_json_type_name(value));
+    if (yk_json_size(value) == 0) continue;
+    *object = value;
+    *label = labels[i];
+  }
+  if (yk_json_is(yk_json_get(*object, "full_attention"), YK_JSON_OBJECT) ||
+      yk_json_is(yk_json_get(*object, "sliding_attention"), YK_JSON_OBJECT))
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: settings per layer type are not supported", *label);
+  return YK_OK;
+}
+
+/* What vLLM derives: linear and yarn multiply the context, llama3 checkpoints already name the extended one. */
+static int32_t longest_context(const yk_model_config *config)
+{
+  const yk_rope_config *rope = &config->rope;
+  double extended = 0;
+  if (rope->type == YK_ROPE_LINEAR) extended = config->max_position_embeddings * rope->factor;
+  if (rope->type == YK_ROPE_YARN) extended = rope->original_max_positions * rope->factor;
+  return (int32_t)fmin(fmax(extended, config->max_position_embeddings), YK_MAX_POSITIONS);
+}
+
+yk_rope_config yk_hf_rope_default(int32_t max_position_embeddings)
+{
+  return (yk_rope_config){.type = YK_ROPE_DEFAULT,
+                          .theta = 10000,
+                          .factor = 1,
+                          .original_max_positions = max_position_embeddings,
+                          .low_freq_factor = 1,
+                          .high_freq_factor = 4,
+                          .beta_fast = 32,
+                          .beta_slow = 1,
+                          .truncate = true};
+}
+
+yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  yk_rope_config *rope = &config->rope;
+  double partial = rotates_in_part(config) ? 0.5 : 1;
+  *rope = yk_hf_rope_default(config->max_position_embeddings);
+  if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default */
+  YK_TRY(yk_json_get_f64(root, file, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
+  YK_TRY(read_partial(root, file, config, &partial, err));
+  yk_json object;
+  const char *label;
+  YK_TRY(find_settings(root, file, &object, &label, err));
+  if (object.doc) {
+    YK_TRY(yk_json_get_f64(object, label, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
+    YK_TRY(read_partial(object, label, config, &partial, err));
+    YK_TRY(read_scaling(root, file, object, label, config, err));
+  }
+  config->max_model_tokens = longest_context(config);
+  return set_rotary_dim(file, partial, config, err);
+}

@@ -1,0 +1,239 @@
+#include "loader/integers/quant_tensors.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "loader/integers/block_tensors.h"
+#include "loader/integers/int4_packing.h"
+#include "loader/integers/int8_inputs.h"
+
+/* What k and n must be multiples of, and why. */
+typedef struct grain {
+  int64_t k, n;
+  const char *why;
+} grain;
+
+static const yk_packing_names common_names = {"qweight", "qzeros", "scales", NULL, NULL};
+static const yk_packing_names gptq_names = {"qweight", "qzeros", "scales", "g_idx", NULL};
+static const yk_packing_names block_names = {"weight", NULL, "weight_scale", NULL, NULL};
+static const yk_packing_names compressed_names = {"weight_packed", "weight_zero_point", "weight_scale", "weight_g_idx",
+                                                  "weight_shape"};
+
+const yk_packing_names *yk_packing_names_of(yk_packing packing)
+{
+  switch (packing) {
+  case YK_PACKING_GPTQ: return &gptq_names;
+  case YK_PACKING_COMPRESSED: return &compressed_names;
+  case YK_PACKING_BLOCKS: return &block_names;
+  default: return &common_names;
+  }
+}
+
+const char *yk_quant_suffix(const yk_shards *shards, const char *module)
+{
+  static const yk_packing packings[] = {YK_PACKING_AWQ_GEMM, YK_PACKING_COMPRESSED};
+  for (size_t i = 0; i < sizeof packings / sizeof *packings; i++) {
+    const char *suffix = yk_packing_names_of(packings[i])->weight;
+    if (yk_tensors_find(shards, module, suffix, NULL)) return suffix;
+  }
+  const yk_tensor *weight = yk_tensors_find(shards, module, block_names.weight, NULL);
+  bool is_8_bits = weight && (weight->dtype == YK_TENSOR_I8 || weight->dtype == YK_TENSOR_F8_E4M3 ||
+                              weight->dtype == YK_TENSOR_F8_E5M2);
+  return is_8_bits ? block_names.weight : NULL;
+}
+
+/* Elements of a 32-bit word. */
+static int64_t per_word(yk_weight_format format)
+{
+  return format == YK_WEIGHT_AWQ ? 8 : 4;
+}
+
+static grain grain_of(const yk_quant_scheme *scheme)
+{
+  switch (scheme->packing) {
+  case YK_PACKING_AWQ_GEMM: return (grain){1, 8, "AWQ packs 8 columns"};
+  case YK_PACKING_AWQ_GEMV: return (grain){8, 8, "AWQ gemv packs 8 inputs"};
+  case YK_PACKING_AWQ_GEMV_FAST: return (grain){64, 8, "AWQ gemv_fast packs 4 outputs by 64 inputs"};
+  case YK_PACKING_GPTQ:
+    if (scheme->format == YK_WEIGHT_AWQ) return (grain){8, 8, "GPTQ packs 8 inputs, and 8 outputs of its zeros"};
+    return (grain){4, 4, "GPTQ packs 4 inputs, and 4 outputs of its zeros, of 8 bits"};
+  default: return (grain){1, 1, ""};
+  }
+}
+
+yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err)
+{
+  if (scheme->packing == YK_PACKING_BLOCKS) {
+    yk_block_tensors_begin(scheme, view);
+    return yk_int8_inputs_begin(module, scheme, view, err);
+  }
+  const grain unit = grain_of(scheme);
+  view->format = scheme->format;
+  view->packing = scheme->packing;
+  bool is_channel = scheme->group_size == -1 || (scheme->may_be_channel && view->k % scheme->group_size != 0);
+  view->group = is_channel ? view->k : scheme->group_size;
+  view->zeros_less_one = scheme->zeros == YK_ZEROS_LESS_ONE;
+  view->has_zeros = scheme->zeros != YK_ZEROS_NONE;
+  view->act_order = scheme->act_order && view->group < view->k; /* until g_idx says */
+  if (view->k % view->group != 0)
+    return yk_err_set(err, YK_E_FORMAT, "%s: %" PRId64 " inputs: expected a multiple of group_size %" PRId64, module,
+                      view->k, view->group);
+  if (view->k % unit.k != 0)
+    return yk_err_set(err, YK_E_FORMAT, "%s: %" PRId64 " inputs: expected a multiple of %" PRId64 " (%s)", module,
+                      view->k, unit.k, unit.why);
+  if (view->n % unit.n != 0)
+    return yk_err_set(err, YK_E_FORMAT, "%s: %" PRId64 " outputs: expected a multiple of %" PRId64 " (%s)", module,
+                      view->n, unit.n, unit.why);
+  return YK_OK;
+}
+
+typedef struct wishes {
+  yk_tensor_wish weight, zeros, scales;
+} wishes;
+
+static wishes wishes_of(const yk_weight_view *view)
+{
+  const yk_packing_names *names = yk_packing_names_of(view->packing);
+  int64_t k = view->k, n = view->n, groups = k / view->group, unit = per_word(view->format);
+  int64_t zero_words = yk_int4_gemv_zero_words(k, view->group);
+  wishes w = {.weight = {names->weight, YK_TENSORS_I32, 2, {k, n / unit}},
+              .zeros = {names->zeros, YK_TENSORS_I32, 2, {groups, n / unit}},
+              .scales = {names->scales, YK_TENSORS_FLOAT, 2, {groups, n}}};
+  switch (view->packing) {
+  case YK_PACKING_AWQ_GEMV:
+    w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {n, k / 8}};
+    w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_I32, 2, {n, zero_words}};
+    w.scales = (yk_tensor_wish){names->scales, YK_TENSORS_FLOAT, 2, {n, 8 * zero_words}};
+    break;
+  case YK_PACKING_AWQ_GEMV_FAST:
+    w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I16, 2, {n / 4, k}};
+    w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_FLOAT, 2, {8 * zero_words, n}};
+    w.scales = (yk_tensor_wish){names->scales, YK_TENSORS_FLOAT, 2, {8 * zero_words, n}};
+    break;
+  case YK_PACKING_GPTQ: w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {k / unit, n}}; break;
+  case YK_PACKING_COMPRESSED:
+    w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {n, yk_ceil_div_i64(k, unit)}};
+    w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_I32, 2, {yk_ceil_div_i64(n, unit), groups}};
+    w.scales = (yk_tensor_wish){names->scales, YK_TENSORS_FLOAT, 2, {n, groups}};
+    break;
+  default: break;
+  }
+  return w;
+}
+
+/* weight_shape repeats N and K. */
+static yk_status check_shape(const yk_shards *shards, const char *module, const yk_packing_names *names,
+                             const yk_weight_view *view, yk_err *err)
+{
+  if (!names->shape) return YK_OK;
+  const yk_tensor_wish wish = {names->shape, YK_TENSORS_I64, 1, {2, 0}};
+  const yk_tensor *tensor;
+  int64_t shape[2];
+  YK_TRY(yk_tensors_require(shards, module, &wish, NULL, &tensor, err));
+  memcpy(shape, tensor->data, sizeof shape);
+  if (shape[0] == view->n && shape[1] == view->k) return YK_OK;
+  return yk_err_set(err, YK_E_FORMAT,
+                    "%s: tensor %s: expected the values %" PRId64 ", %" PRId64 ", found %" PRId64 ", %" PRId64,
+                    yk_shards_source(shards), tensor->name, view->n, view->k, shape[0], shape[1]);
+}
+
+static int32_t group_at(const yk_tensor *g_idx, int64_t k)
+{
+  return (int32_t)yk_int4_word(g_idx->data, k);
+}
+
+/* compressed-tensors leaves -1 everywhere where no order was chosen: groups are then of neighbouring inputs. */
+static bool is_unset(const yk_tensor *g_idx, const yk_weight_view *view)
+{
+  bool unset = view->packing == YK_PACKING_COMPRESSED;
+  for (int64_t k = 0; unset && k < view->k; k++) unset = group_at(g_idx, k) == -1;
+  return unset;
+}
+
+bool yk_quant_is_blank(const yk_tensor *g_idx, yk_packing packing)
+{
+  return packing == YK_PACKING_GPTQ && yk_tensors_is_zero(g_idx);
+}
+
+/* compressed-tensors takes each group_size of the sorted inputs for a group, whatever g_idx calls them: that is the
+ * same where all groups are of that size. */
+static yk_status check_sizes(const yk_shards *shards, const yk_tensor *g_idx, const yk_weight_view *view, yk_err *err)
+{
+  int64_t n_groups = view->k / view->group, group = 0;
+  if (view->packing != YK_PACKING_COMPRESSED) return YK_OK;
+  int64_t *sizes = calloc((size_t)n_groups, sizeof *sizes);
+  if (!sizes) return yk_err_set(err, YK_E_NOMEM, "no memory for the sizes of %" PRId64 " groups", n_groups);
+  for (int64_t k = 0; k < view->k; k++) sizes[group_at(g_idx, k)]++;
+  while (group < n_groups && sizes[group] == view->group) group++;
+  int64_t size = group < n_groups ? sizes[group] : 0;
+  free(sizes);
+  if (group == n_groups) return YK_OK;
+  return yk_err_set(err, YK_E_FORMAT,
+                    "%s: tensor %s: group %" PRId64 ": expected %" PRId64 " inputs (group_size), found %" PRId64,
+                    yk_shards_source(shards), g_idx->name, group, view->group, size);
+}
+
+/* Groups that are not contiguous mean that the inputs were put into another order (desc_act, actorder). */
+static yk_status read_groups(const yk_shards *shards, const char *module, const yk_packing_names *names, bool must_say,
+                             yk_weight_view *view, yk_err *err)
+{
+  bool is_there = names->g_idx && yk_tensors_find(shards, module, names->g_idx, NULL);
+  view->act_order = false;
+  if (!is_there && (!must_say || view->group == view->k)) return YK_OK;
+  const yk_tensor_wish wish = {names->g_idx, YK_TENSORS_I32, 1, {view->k, 0}};
+  const yk_tensor *tensor;
+  int64_t n_groups = view->k / view->group;
+  YK_TRY(yk_tensors_require(shards, module, &wish, NULL, &tensor, err));
+  if (is_unset(tensor, view) || (!must_say && yk_quant_is_blank(tensor, view->packing))) return YK_OK;
+  bool is_contiguous = true;
+  for (int64_t k = 0; k < view->k; k++) {
+    int32_t group = group_at(tensor, k);
+    if (group < 0 || group >= n_groups)
+      return yk_err_set(err, YK_E_FORMAT,
+                        "%s: tensor %s: input %" PRId64 ": expected a group from 0 to %" PRId64 ", found %d",
+                        yk_shards_source(shards), tensor->name, k, n_groups - 1, group);
+    is_contiguous = is_contiguous && group == k / view->group;
+  }
+  if (is_contiguous) return YK_OK;
+  view->act_order = true;
+  view->g_idx = tensor->data;
+  return check_sizes(shards, tensor, view, err);
+}
+
+yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
+                        yk_weight_view *view, yk_err *err)
+{
+  if (scheme->packing == YK_PACKING_BLOCKS) {
+    YK_TRY(yk_quant_begin(module, scheme, view, err));
+    YK_TRY(yk_block_tensors_read(shards, module, scheme, view, err));
+    YK_TRY(yk_tensors_require_symmetric(shards, module, compressed_names.zeros, err));
+    return yk_int8_inputs_read(shards, module, scheme, view, err);
+  }
+  const yk_packing_names *names = yk_packing_names_of(scheme->packing);
+  yk_quant_scheme of_module = *scheme;
+  const yk_tensor *found = yk_tensors_find(shards, module, names->scales, NULL);
+  if (scheme->may_be_channel && found && found->n_dims == 2 && found->shape[1] == 1) of_module.group_size = -1;
+  YK_TRY(yk_quant_begin(module, &of_module, view, err));
+  const wishes w = wishes_of(view);
+  const yk_tensor *weight, *zeros = NULL, *scales;
+  yk_dtype zeros_dtype = YK_F32;
+  YK_TRY(yk_tensors_require(shards, module, &w.weight, NULL, &weight, err));
+  YK_TRY(yk_tensors_require(shards, module, &w.scales, &view->dtype, &scales, err));
+  bool has_zeros = scheme->zeros != YK_ZEROS_NONE;
+  if (!has_zeros) YK_TRY(yk_tensors_require_symmetric(shards, module, names->zeros, err));
+  if (scheme->zeros == YK_ZEROS_OPTIONAL) has_zeros = yk_tensors_find(shards, module, names->zeros, NULL) != NULL;
+  if (has_zeros) YK_TRY(yk_tensors_require(shards, module, &w.zeros, &zeros_dtype, &zeros, err));
+  if (zeros && w.zeros.kind == YK_TENSORS_FLOAT && zeros_dtype != view->dtype)
+    return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected the type of %s, %s, found %s",
+                      yk_shards_source(shards), zeros->name, scales->name, yk_dtype_name(view->dtype),
+                      yk_dtype_name(zeros_dtype));
+  YK_TRY(check_shape(shards, module, names, view, err));
+  YK_TRY(read_groups(shards, module, names, scheme->act_order, view, err));
+  view->tensor = weight->name;
+  view->qweight = weight->data;
+  view->qzeros = zeros ? zeros->data : NULL;
+  view->scales = scales->data;
+  return YK_OK;
+}

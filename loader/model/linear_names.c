@@ -1,0 +1,76 @@
+#include "loader/model/linear_names.h"
+
+#include <ctype.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "loader/model/weight_names.h"
+
+/* Within a layer; # stands for a number. */
+static const char *const linear_names[] = {
+    "self_attn.q_proj",
+    "self_attn.k_proj",
+    "self_attn.v_proj",
+    "self_attn.o_proj",
+    "self_attn.qkv_proj", /* Phi-3, as the next but one */
+    "mlp.gate_proj",
+    "mlp.gate_up_proj",
+    "mlp.up_proj",
+    "mlp.down_proj",
+    "self_attn.q_a_proj", /* latent attention: DeepSeek, as vLLM quantises them */
+    "self_attn.q_b_proj",
+    "self_attn.kv_a_proj_with_mqa",
+    "self_attn.kv_b_proj",
+    "mlp.experts.#.gate_proj", /* Qwen, DeepSeek */
+    "mlp.experts.#.up_proj",
+    "mlp.experts.#.down_proj",
+    "mlp.shared_expert.gate_proj", /* Qwen2-MoE */
+    "mlp.shared_expert.up_proj",
+    "mlp.shared_expert.down_proj",
+    "mlp.shared_experts.gate_proj", /* DeepSeek */
+    "mlp.shared_experts.up_proj",
+    "mlp.shared_experts.down_proj",
+    "block_sparse_moe.experts.#.w1", /* Mixtral */
+    "block_sparse_moe.experts.#.w2",
+    "block_sparse_moe.experts.#.w3",
+};
+
+static const char *const gate_names[] = {"mlp.gate", "mlp.shared_expert_gate", "block_sparse_moe.gate"};
+
+/* Whether name is pattern with ".weight" behind it. */
+static bool fits(const char *name, const char *pattern)
+{
+  for (; *pattern; pattern++) {
+    if (*pattern != '#') {
+      if (*name++ != *pattern) return false;
+      continue;
+    }
+    if (!isdigit((unsigned char)*name)) return false;
+    while (isdigit((unsigned char)*name)) name++;
+  }
+  return strcmp(name, ".weight") == 0;
+}
+
+static bool fits_any(const char *name, const char *const *patterns, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    if (fits(name, patterns[i])) return true;
+  return false;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+  size_t n = strlen(text), n_end = strlen(end);
+  return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+yk_weight_kind yk_weight_kind_of(const char *tensor)
+{
+  if (yk_weight_layer(YK_FAMILY_LLAMA, tensor) < 0) return YK_KIND_OTHER; /* whose prefix the families here share */
+  const char *name = strchr(tensor + strlen("model.layers."), '.');
+  if (!name++) return YK_KIND_OTHER;
+  if (fits_any(name, linear_names, sizeof linear_names / sizeof *linear_names)) return YK_KIND_LINEAR;
+  if (fits_any(name, gate_names, sizeof gate_names / sizeof *gate_names)) return YK_KIND_GATE;
+  bool is_norm = ends_with(name, "norm.weight") || strstr(name, "_norm") || strstr(name, "layernorm");
+  return ends_with(name, ".weight") && !is_norm ? YK_KIND_UNKNOWN : YK_KIND_OTHER;
+}

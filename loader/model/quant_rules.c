@@ -1,0 +1,133 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "loader/model/quant_rules.h"
+
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_STEPS = 100000, MAX_HEAP_KIB = 1024, MAX_PATTERN_BYTES = 1 << 16 };
+
+typedef struct rule {
+  yk_name_match match;
+  char *pattern;
+  pcre2_code *regex; /* of the two that are like something */
+  bool is_quantised;
+  yk_quant_scheme scheme;
+} rule;
+
+struct yk_quant_rules {
+  rule *rules;
+  size_t n, capacity;
+};
+
+bool yk_name_has_parts(const char *name, const char *parts)
+{
+  size_t n = strlen(parts);
+  for (; n > 0 && *parts == '.'; n--) parts++;
+  while (n > 0 && parts[n - 1] == '.') n--;
+  for (const char *at = name; n > 0 && at; at = strchr(at, '.')) {
+    at += *at == '.';
+    if (strncmp(at, parts, n) == 0 && (at[n] == '\0' || at[n] == '.')) return true;
+  }
+  return false;
+}
+
+static yk_status compile(rule *r, const char *label, const char *key, yk_err *err)
+{
+  int code;
+  PCRE2_SIZE offset;
+  uint32_t options = r->match == YK_NAME_BEGINS_LIKE ? PCRE2_ANCHORED : 0;
+  if (strlen(r->pattern) > MAX_PATTERN_BYTES)
+    return yk_err_set(err, YK_E_FORMAT, "%s: %s: a regular expression: expected at most %d bytes, found %zu", label,
+                      key, MAX_PATTERN_BYTES, strlen(r->pattern));
+  r->regex = pcre2_compile((PCRE2_SPTR)r->pattern, PCRE2_ZERO_TERMINATED, options, &code, &offset, NULL);
+  if (r->regex) return YK_OK;
+  PCRE2_UCHAR why[128] = "";
+  pcre2_get_error_message(code, why, sizeof why);
+  return yk_err_set(err, YK_E_FORMAT, "%s: %s: \"%s\": expected a regular expression: %s", label, key, r->pattern,
+                    (const char *)why);
+}
+
+static yk_status grow(yk_quant_rules **rules, const char *label, yk_err *err)
+{
+  if (!*rules) *rules = calloc(1, sizeof **rules);
+  if (!*rules) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for its rules", label);
+  if ((*rules)->n < (*rules)->capacity) return YK_OK;
+  size_t capacity = 2 * (*rules)->capacity + 8;
+  rule *grown = realloc((*rules)->rules, capacity * sizeof *grown);
+  if (!grown) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for its rules", label);
+  (*rules)->rules = grown;
+  (*rules)->capacity = capacity;
+  return YK_OK;
+}
+
+yk_status yk_quant_rules_add(yk_quant_rules **rules, yk_name_match match, const char *pattern,
+                             const yk_quant_scheme *scheme, const char *label, const char *key, yk_err *err)
+{
+  if (!*pattern) return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected a module name, found none", label, key);
+  YK_TRY(grow(rules, label, err));
+  rule *added = &(*rules)->rules[(*rules)->n];
+  *added = (rule){.match = match, .pattern = strdup(pattern), .is_quantised = scheme != NULL};
+  if (!added->pattern) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for its rules", label);
+  (*rules)->n++;
+  if (scheme) added->scheme = *scheme;
+  return match == YK_NAME_BEGINS_LIKE || match == YK_NAME_CONTAINS_LIKE ? compile(added, label, key, err) : YK_OK;
+}
+
+void yk_quant_rules_free(yk_quant_rules *rules)
+{
+  if (!rules) return;
+  for (size_t i = 0; i < rules->n; i++) {
+    free(rules->rules[i].pattern);
+    pcre2_code_free(rules->rules[i].regex);
+  }
+  free(rules->rules);
+  free(rules);
+}
+
+/* A pattern out of a file may ask for any number of steps: they are bounded. */
+static yk_status matches_regex(const rule *r, const char *module, bool *out, yk_err *err)
+{
+  pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+  pcre2_match_context *limits = pcre2_match_context_create(NULL);
+  int result = PCRE2_ERROR_NOMEMORY;
+  if (data && limits) {
+    pcre2_set_match_limit(limits, MAX_STEPS);
+    pcre2_set_heap_limit(limits, MAX_HEAP_KIB);
+    result = pcre2_match(r->regex, (PCRE2_SPTR)module, PCRE2_ZERO_TERMINATED, 0, 0, data, limits);
+  }
+  pcre2_match_data_free(data);
+  pcre2_match_context_free(limits);
+  *out = result >= 0;
+  if (result >= 0 || result == PCRE2_ERROR_NOMATCH) return YK_OK;
+  PCRE2_UCHAR why[128] = "";
+  pcre2_get_error_message(result, why, sizeof why);
+  return yk_err_set(err, result == PCRE2_ERROR_NOMEMORY ? YK_E_NOMEM : YK_E_FORMAT,
+                    "quantization_config: pattern \"%s\" against module %s: %s", r->pattern, module, (const char *)why);
+}
+
+static yk_status matches(const rule *r, const char *module, bool *out, yk_err *err)
+{
+  switch (r->match) {
+  case YK_NAME_IS: *out = strcmp(module, r->pattern) == 0; return YK_OK;
+  case YK_NAME_HAS_PARTS: *out = yk_name_has_parts(module, r->pattern); return YK_OK;
+  case YK_NAME_CONTAINS: *out = strstr(module, r->pattern) != NULL; return YK_OK;
+  default: return matches_regex(r, module, out, err);
+  }
+}
+
+yk_status yk_quant_scheme_of(const yk_quant_config *quant, const char *module, const yk_quant_scheme **out, yk_err *err)
+{
+  *out = NULL;
+  if (quant->method == YK_QUANT_NONE) return YK_OK;
+  for (size_t i = 0; quant->rules && i < quant->rules->n; i++) {
+    const rule *r = &quant->rules->rules[i];
+    bool fits = false;
+    YK_TRY(matches(r, module, &fits, err));
+    if (!fits) continue;
+    if (r->is_quantised) *out = &r->scheme;
+    return YK_OK;
+  }
+  if (!quant->only_named) *out = &quant->scheme;
+  return YK_OK;
+}

@@ -1,0 +1,261 @@
+#include "loader/model/weight_names.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How a family names its modules: those that exist once wholly, the others after the prefix, the layer and a dot. #
+ * stands for the expert. NULL: as Llama's table says. */
+typedef struct name_table {
+  const char *layer_prefix;
+  const char *names[YK_N_ROLES];
+} name_table;
+
+static const name_table llama_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_EMBEDDING] = "model.embed_tokens",
+              [YK_ROLE_FINAL_NORM] = "model.norm",
+              [YK_ROLE_LM_HEAD] = "lm_head",
+              [YK_ROLE_ATTENTION_NORM] = "input_layernorm",
+              [YK_ROLE_FFN_NORM] = "post_attention_layernorm",
+              [YK_ROLE_Q] = "self_attn.q_proj",
+              [YK_ROLE_K] = "self_attn.k_proj",
+              [YK_ROLE_V] = "self_attn.v_proj",
+              [YK_ROLE_O] = "self_attn.o_proj",
+              [YK_ROLE_Q_NORM] = "self_attn.q_norm",
+              [YK_ROLE_K_NORM] = "self_attn.k_norm",
+              [YK_ROLE_GATE] = "mlp.gate_proj",
+              [YK_ROLE_UP] = "mlp.up_proj",
+              [YK_ROLE_DOWN] = "mlp.down_proj",
+              [YK_ROLE_Q_A] = "self_attn.q_a_proj",
+              [YK_ROLE_Q_A_NORM] = "self_attn.q_a_layernorm",
+              [YK_ROLE_Q_B] = "self_attn.q_b_proj",
+              [YK_ROLE_KV_A] = "self_attn.kv_a_proj_with_mqa",
+              [YK_ROLE_KV_A_NORM] = "self_attn.kv_a_layernorm",
+              [YK_ROLE_KV_B] = "self_attn.kv_b_proj",
+              [YK_ROLE_ROUTER] = "mlp.gate",
+              [YK_ROLE_SHARED_GATE] = "mlp.shared_experts.gate_proj",
+              [YK_ROLE_SHARED_UP] = "mlp.shared_experts.up_proj",
+              [YK_ROLE_SHARED_DOWN] = "mlp.shared_experts.down_proj",
+              [YK_ROLE_SHARED_SCORE] = "mlp.shared_expert_gate",
+              [YK_ROLE_EXPERT_GATE] = "mlp.experts.#.gate_proj",
+              [YK_ROLE_EXPERT_UP] = "mlp.experts.#.up_proj",
+              [YK_ROLE_EXPERT_DOWN] = "mlp.experts.#.down_proj"},
+};
+
+static const name_table qwen2_moe_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_SHARED_GATE] = "mlp.shared_expert.gate_proj",
+              [YK_ROLE_SHARED_UP] = "mlp.shared_expert.up_proj",
+              [YK_ROLE_SHARED_DOWN] = "mlp.shared_expert.down_proj"},
+};
+
+static const name_table mixtral_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_ROUTER] = "block_sparse_moe.gate",
+              [YK_ROLE_EXPERT_GATE] = "block_sparse_moe.experts.#.w1",
+              [YK_ROLE_EXPERT_UP] = "block_sparse_moe.experts.#.w3",
+              [YK_ROLE_EXPERT_DOWN] = "block_sparse_moe.experts.#.w2"},
+};
+
+static const name_table glm_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_GATE] = "mlp.gate_up_proj", [YK_ROLE_UP] = "mlp.gate_up_proj"},
+};
+
+static const name_table chatglm_table = {
+    .layer_prefix = "transformer.encoder.layers.",
+    .names = {[YK_ROLE_EMBEDDING] = "transformer.embedding.word_embeddings",
+              [YK_ROLE_FINAL_NORM] = "transformer.encoder.final_layernorm",
+              [YK_ROLE_LM_HEAD] = "transformer.output_layer",
+              [YK_ROLE_ATTENTION_NORM] = "input_layernorm",
+              [YK_ROLE_FFN_NORM] = "post_attention_layernorm",
+              [YK_ROLE_Q] = "self_attention.query_key_value",
+              [YK_ROLE_K] = "self_attention.query_key_value",
+              [YK_ROLE_V] = "self_attention.query_key_value",
+              [YK_ROLE_O] = "self_attention.dense",
+              [YK_ROLE_GATE] = "mlp.dense_h_to_4h",
+              [YK_ROLE_UP] = "mlp.dense_h_to_4h",
+              [YK_ROLE_DOWN] = "mlp.dense_4h_to_h"},
+};
+
+static const name_table *table_of(yk_model_family family)
+{
+  switch (family) {
+  case YK_FAMILY_GLM: return &glm_table;
+  case YK_FAMILY_CHATGLM: return &chatglm_table;
+  case YK_FAMILY_MIXTRAL: return &mixtral_table;
+  case YK_FAMILY_QWEN2_MOE: return &qwen2_moe_table;
+  default: return &llama_table;
+  }
+}
+
+static const char *name_of(yk_model_family family, yk_weight_role role)
+{
+  const char *name = table_of(family)->names[role];
+  return name ? name : llama_table.names[role];
+}
+
+void yk_weight_name_of_expert(yk_model_family family, yk_weight_role role, int layer, int expert,
+                              char out[YK_WEIGHT_NAME_BYTES])
+{
+  const char *name = name_of(family, role), *number = strchr(name, '#');
+  const char *prefix = table_of(family)->layer_prefix;
+  if (role < YK_ROLE_ATTENTION_NORM)
+    snprintf(out, YK_WEIGHT_NAME_BYTES, "%s", name);
+  else if (number)
+    snprintf(out, YK_WEIGHT_NAME_BYTES, "%s%d.%.*s%d%s", prefix, layer, (int)(number - name), name, expert, number + 1);
+  else
+    snprintf(out, YK_WEIGHT_NAME_BYTES, "%s%d.%s", prefix, layer, name);
+}
+
+void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES])
+{
+  yk_weight_name_of_expert(family, role, layer, 0, out);
+}
+
+/* The number behind ".experts.", or 0. */
+static int32_t expert_in(const char *module)
+{
+  static const char before[] = ".experts.";
+  const char *at = strstr(module, before);
+  long expert = at ? strtol(at + strlen(before), NULL, 10) : 0;
+  return expert >= 0 && expert < INT32_MAX ? (int32_t)expert : INT32_MAX;
+}
+
+bool yk_weight_find(const yk_model_config *config, const char *module, yk_weight_place *out)
+{
+  char name[YK_WEIGHT_NAME_BYTES];
+  *out = (yk_weight_place){.layer = yk_weight_layer(config->family, module), .expert = expert_in(module)};
+  if (out->layer < 0 || out->layer >= config->n_layers) return false;
+  for (yk_weight_role role = YK_ROLE_ATTENTION_NORM; role < YK_N_ROLES; role++) {
+    if (out->expert >= yk_weight_count(config, role, out->layer) && role >= YK_ROLE_EXPERT_GATE) continue;
+    if (!yk_weight_is_in_layer(config, role, out->layer)) continue;
+    yk_weight_name_of_expert(config->family, role, out->layer, out->expert, name);
+    out->role = role;
+    if (strcmp(name, module) == 0) return true;
+  }
+  return false;
+}
+
+bool yk_weight_is_linear(yk_weight_role role)
+{
+  switch (role) {
+  case YK_ROLE_EMBEDDING:
+  case YK_ROLE_FINAL_NORM:
+  case YK_ROLE_ATTENTION_NORM:
+  case YK_ROLE_FFN_NORM:
+  case YK_ROLE_Q_NORM:
+  case YK_ROLE_K_NORM:
+  case YK_ROLE_Q_A_NORM:
+  case YK_ROLE_KV_A_NORM: return false;
+  default: return true;
+  }
+}
+
+bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, int layer)
+{
+  bool has_experts = config->experts.layers[layer], is_latent = config->latent.kv_rank > 0;
+  switch (role) {
+  case YK_ROLE_Q_NORM:
+  case YK_ROLE_K_NORM: return config->qk_norm;
+  case YK_ROLE_Q: return config->latent.q_rank == 0;
+  case YK_ROLE_K:
+  case YK_ROLE_V: return !is_latent;
+  case YK_ROLE_Q_A:
+  case YK_ROLE_Q_A_NORM:
+  case YK_ROLE_Q_B: return config->latent.q_rank > 0;
+  case YK_ROLE_KV_A:
+  case YK_ROLE_KV_A_NORM:
+  case YK_ROLE_KV_B: return is_latent;
+  case YK_ROLE_GATE:
+  case YK_ROLE_UP:
+  case YK_ROLE_DOWN: return !has_experts;
+  case YK_ROLE_ROUTER:
+  case YK_ROLE_EXPERT_GATE:
+  case YK_ROLE_EXPERT_UP:
+  case YK_ROLE_EXPERT_DOWN: return has_experts;
+  case YK_ROLE_SHARED_GATE:
+  case YK_ROLE_SHARED_UP:
+  case YK_ROLE_SHARED_DOWN: return has_experts && config->experts.shared_ffn_size > 0;
+  case YK_ROLE_SHARED_SCORE: return has_experts && config->experts.has_shared_gate;
+  default: return role >= YK_ROLE_ATTENTION_NORM;
+  }
+}
+
+int32_t yk_weight_count(const yk_model_config *config, yk_weight_role role, int layer)
+{
+  if (!yk_weight_is_in_layer(config, role, layer)) return 0;
+  return role >= YK_ROLE_EXPERT_GATE ? config->experts.n_experts : 1;
+}
+
+/* A linear role of latent attention by itself. q_b and kv_b have no biases in any checkpoint. */
+static yk_weight_module latent_of(const yk_model_config *c, yk_weight_role role)
+{
+  const yk_latent_config *latent = &c->latent;
+  int64_t q_width = (int64_t)c->n_heads * (latent->nope_dim + c->head_dim);
+  int64_t v_width = (int64_t)c->n_heads * latent->value_dim,
+          up_width = (int64_t)c->n_heads * latent->nope_dim + v_width;
+  switch (role) {
+  case YK_ROLE_Q: return (yk_weight_module){.k = c->hidden_size, .n_own = q_width};
+  case YK_ROLE_Q_A: return (yk_weight_module){.k = c->hidden_size, .n_own = latent->q_rank, .has_bias = c->qkv_bias};
+  case YK_ROLE_Q_B: return (yk_weight_module){.k = latent->q_rank, .n_own = q_width};
+  case YK_ROLE_KV_A:
+    return (yk_weight_module){.k = c->hidden_size, .n_own = latent->kv_rank + c->head_dim, .has_bias = c->qkv_bias};
+  case YK_ROLE_KV_B: return (yk_weight_module){.k = latent->kv_rank, .n_own = up_width};
+  case YK_ROLE_O: return (yk_weight_module){.k = v_width, .n_own = c->hidden_size, .has_bias = c->o_bias};
+  default: return (yk_weight_module){0};
+  }
+}
+
+/* A linear role by itself. */
+static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
+{
+  bool is_attention = (role >= YK_ROLE_Q && role <= YK_ROLE_O) || (role >= YK_ROLE_Q_A && role <= YK_ROLE_KV_B);
+  if (c->latent.kv_rank > 0 && is_attention) return latent_of(c, role);
+  int64_t q_width = (int64_t)c->n_heads * c->head_dim, kv_width = (int64_t)c->n_kv_heads * c->head_dim;
+  switch (role) {
+  case YK_ROLE_LM_HEAD: return (yk_weight_module){.k = c->hidden_size, .n_own = c->vocab_size};
+  case YK_ROLE_Q: return (yk_weight_module){.k = c->hidden_size, .n_own = q_width, .has_bias = c->qkv_bias};
+  case YK_ROLE_K:
+  case YK_ROLE_V: return (yk_weight_module){.k = c->hidden_size, .n_own = kv_width, .has_bias = c->qkv_bias};
+  case YK_ROLE_O: return (yk_weight_module){.k = q_width, .n_own = c->hidden_size, .has_bias = c->o_bias};
+  case YK_ROLE_GATE:
+  case YK_ROLE_UP: return (yk_weight_module){.k = c->hidden_size, .n_own = c->ffn_size, .has_bias = c->mlp_bias};
+  case YK_ROLE_DOWN: return (yk_weight_module){.k = c->ffn_size, .n_own = c->hidden_size, .has_bias = c->mlp_bias};
+  case YK_ROLE_ROUTER: return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.n_experts};
+  case YK_ROLE_SHARED_SCORE: return (yk_weight_module){.k = c->hidden_size, .n_own = 1};
+  case YK_ROLE_SHARED_GATE:
+  case YK_ROLE_SHARED_UP: return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.shared_ffn_size};
+  case YK_ROLE_SHARED_DOWN: return (yk_weight_module){.k = c->experts.shared_ffn_size, .n_own = c->hidden_size};
+  case YK_ROLE_EXPERT_GATE:
+  case YK_ROLE_EXPERT_UP: return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.ffn_size};
+  case YK_ROLE_EXPERT_DOWN: return (yk_weight_module){.k = c->experts.ffn_size, .n_own = c->hidden_size};
+  default: return (yk_weight_module){0};
+  }
+}
+
+yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_role role)
+{
+  const char *name = name_of(config->family, role);
+  yk_weight_module module = own_of(config, role);
+  for (yk_weight_role other = YK_ROLE_EMBEDDING; other < YK_N_ROLES; other++) {
+    if (strcmp(name_of(config->family, other), name) != 0) continue;
+    int64_t n = own_of(config, other).n_own;
+    module.n += n;
+    if (other < role) module.first_n += n;
+  }
+  return module;
+}
+
+int32_t yk_weight_layer(yk_model_family family, const char *tensor)
+{
+  const char *prefix = table_of(family)->layer_prefix;
+  size_t n = strlen(prefix);
+  int64_t layer = 0;
+  if (strncmp(tensor, prefix, n) != 0 || !isdigit((unsigned char)tensor[n])) return -1;
+  for (const char *c = tensor + n; isdigit((unsigned char)*c); c++)
+    if (layer < INT32_MAX) layer = layer * 10 + (*c - '0');
+  return layer < INT32_MAX ? (int32_t)layer : INT32_MAX;
+}
