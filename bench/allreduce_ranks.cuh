@@ -13,7 +13,7 @@
 
 #include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
-#include "kernels/cuda/experts/combine.h"
+#include "kernels/cuda/moe/combine.h"
 #include "parallel/p2p/allreduce_p2p.h"
 
 namespace allreduce {

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "bench/linear_gemm.cuh"
-#include "kernels/cuda/experts/combine.h"
-#include "kernels/cuda/experts/lone_row.h"
-#include "kernels/cuda/experts/route.h"
-#include "kernels/cuda/experts/routed_gemm.h"
-#include "kernels/cuda/experts/router.h"
+#include "kernels/cuda/moe/combine.h"
+#include "kernels/cuda/moe/single_token.h"
+#include "kernels/cuda/moe/route.h"
+#include "kernels/cuda/moe/routed_gemm.h"
+#include "kernels/cuda/moe/router.h"
 #include "kernels/cuda/gemm/few_outputs.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 

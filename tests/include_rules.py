@@ -27,13 +27,13 @@ MAY_INCLUDE = {
     ],
     "kernels/cuda/w8a8/": ["runtime/base/", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/gemm/"],
     "kernels/cuda/attention/": ["runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
-    "kernels/cuda/experts/": [
+    "kernels/cuda/moe/": [
         "runtime/base/", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
         "kernels/cuda/gemm/"
     ],
     "kernels/cuda/rows/": [
         "runtime/base/", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
-        "kernels/cuda/experts/combine_rows.cuh"
+        "kernels/cuda/moe/combine_rows.cuh"
     ],
     "kernels/cuda/sampling/": [
         "runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/device/"
@@ -41,7 +41,7 @@ MAY_INCLUDE = {
     "kernels/cuda/linear/": [
         "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
         "kernels/cuda/gemm/", "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h",
-        "kernels/cuda/experts/lone_row.h", "kernels/cuda/experts/routed_gemm.h", "kernels/cuda/device/"
+        "kernels/cuda/moe/single_token.h", "kernels/cuda/moe/routed_gemm.h", "kernels/cuda/device/"
     ],
     "kernels/cuda/quantize/": [
         "runtime/base/", "kernels/device.h", "kernels/awq_quantize.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
@@ -62,7 +62,7 @@ MAY_INCLUDE = {
     ],
     "parallel/p2p/": [
         "runtime/base/", "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/",
-        "kernels/cuda/common/", "kernels/cuda/experts/combine_rows.cuh"
+        "kernels/cuda/common/", "kernels/cuda/moe/combine_rows.cuh"
     ],
     "runtime/text/": ["runtime/base/"],
     "runtime/chat/": ["runtime/base/", "runtime/text/"],

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/experts/combine_rows.cuh"
+#include "kernels/cuda/moe/combine_rows.cuh"
 #include "parallel/p2p/allreduce_p2p_slots.cuh"
 
 namespace yk_p2p_kernels {

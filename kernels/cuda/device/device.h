@@ -11,7 +11,7 @@
  *   blas.h         cuBLAS
  *   ../rows        embedding, norms, rotary embedding       ../attention   paged attention
  *   ../gemm        GEMM with 4-bit weights, grouped ones    ../sampling    choice of tokens
- *   ../experts     routing to experts, their combination    ../latent      latent attention
+ *   ../moe         routing to experts, their combination    ../latent      latent attention
  *   ../quantize    16-bit weights to 4-bit ones             ../w8a8        GEMM of 8-bit weights and activations
  *   ../common      what kernels of several folders share    ../ptx         instructions that C++ cannot name */
 #ifndef YK_KERNELS_CUDA_DEVICE_DEVICE_H

@@ -1,6 +1,6 @@
 /* wna16_grouped_few_run.cuh - what a thread block does in grouped WNA16 GEMMs on 9.0 for matrices of few rows each,
  * item by item: up to stage_panels panels of one row tile, over all of K. Which items these are its kernel says:
- * wna16_grouped_few_kernel.cuh, and experts/routed_gemm_kernel.cuh, which routes too.
+ * wna16_grouped_few_kernel.cuh, and moe/routed_gemm_kernel.cuh, which routes too.
  *
  *   producer  warp 0: weights, one bulk copy a K tile; warps 1 and 2: rows of x by cp.async, in the order that the
  *   warps     128-byte swizzle gives; warp 3: the rest that a kernel has to do

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "kernels/cuda/experts/lone_row.h"
-#include "kernels/cuda/experts/routed_gemm.h"
+#include "kernels/cuda/moe/single_token.h"
+#include "kernels/cuda/moe/routed_gemm.h"
 #include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/gemm/wna16_sizes.h"

@@ -1,7 +1,7 @@
 /* norm.cu - RMSNorm of rows: see norm.h. */
 #include "kernels/cuda/rows/norm.h"
 
-#include "kernels/cuda/experts/combine_rows.cuh"
+#include "kernels/cuda/moe/combine_rows.cuh"
 #include "kernels/cuda/ptx/parameters.cuh"
 #include "kernels/cuda/rows/combine_norm.h"
 #include "kernels/cuda/rows/launch.cuh"

@@ -17,11 +17,11 @@
  *
  * Blocks wait for those that have columns: the first ones of the grid, which run before any other, and wait for nobody
  * but the kernels ahead. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTED_GEMM_KERNEL_CUH
-#define YK_KERNELS_CUDA_EXPERTS_ROUTED_GEMM_KERNEL_CUH
+#ifndef YK_KERNELS_CUDA_MOE_ROUTED_GEMM_KERNEL_CUH
+#define YK_KERNELS_CUDA_MOE_ROUTED_GEMM_KERNEL_CUH
 
-#include "kernels/cuda/experts/logits_exchange.cuh"
-#include "kernels/cuda/experts/route_assign.cuh"
+#include "kernels/cuda/moe/logits_mailbox.cuh"
+#include "kernels/cuda/moe/route_assign.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_few_share.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_tiles.h"
 

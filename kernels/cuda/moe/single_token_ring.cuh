@@ -1,8 +1,8 @@
-/* lone_row_ring.cuh - a warp's ring of weights, in the order of its work: which bytes are asked for, and when. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_RING_CUH
-#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_RING_CUH
+/* single_token_ring.cuh - a warp's ring of weights, in the order of its work: which bytes are asked for, and when. */
+#ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_RING_CUH
+#define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_RING_CUH
 
-#include "kernels/cuda/experts/lone_row_work.cuh"
+#include "kernels/cuda/moe/single_token_work.cuh"
 
 namespace yk_experts {
 

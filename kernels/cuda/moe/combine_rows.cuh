@@ -1,7 +1,7 @@
 /* combine_rows.cuh - device code: what the experts of a row give, weighted and added, for vectors of the row. A thread
  * asks for the slots of all choices of a vector before it adds the first. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_COMBINE_ROWS_CUH
-#define YK_KERNELS_CUDA_EXPERTS_COMBINE_ROWS_CUH
+#ifndef YK_KERNELS_CUDA_MOE_COMBINE_ROWS_CUH
+#define YK_KERNELS_CUDA_MOE_COMBINE_ROWS_CUH
 
 #include <type_traits>
 

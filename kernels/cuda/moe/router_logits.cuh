@@ -1,10 +1,10 @@
 /* router_logits.cuh - the first half of the router's kernel: a cluster's rows, normalised or copied,
  * and the products with the router's weights, which give logits to the blocks that choose. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_LOGITS_CUH
-#define YK_KERNELS_CUDA_EXPERTS_ROUTER_LOGITS_CUH
+#ifndef YK_KERNELS_CUDA_MOE_ROUTER_LOGITS_CUH
+#define YK_KERNELS_CUDA_MOE_ROUTER_LOGITS_CUH
 
 #include "kernels/cuda/common/elements.cuh"
-#include "kernels/cuda/experts/router_params.cuh"
+#include "kernels/cuda/moe/router_params.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 
 namespace yk_experts::router_kernels {

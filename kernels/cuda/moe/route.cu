@@ -1,9 +1,9 @@
 /* route.cu - see route.h. */
-#include "kernels/cuda/experts/route.h"
+#include "kernels/cuda/moe/route.h"
 
 #include <algorithm>
 
-#include "kernels/cuda/experts/route_assign.cuh"
+#include "kernels/cuda/moe/route_assign.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
 using namespace yk_cuda;

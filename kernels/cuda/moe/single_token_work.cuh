@@ -1,8 +1,8 @@
-/* lone_row_work.cuh - which panels and K tiles of both GEMMs are a warp's. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_WORK_CUH
-#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_WORK_CUH
+/* single_token_work.cuh - which panels and K tiles of both GEMMs are a warp's. */
+#ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_WORK_CUH
+#define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_WORK_CUH
 
-#include "kernels/cuda/experts/lone_row_params.cuh"
+#include "kernels/cuda/moe/single_token_params.cuh"
 
 namespace yk_experts {
 

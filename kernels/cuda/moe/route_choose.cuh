@@ -1,6 +1,6 @@
 /* route_choose.cuh - the choice of one row's experts by one warp. Lane l keeps experts l, l + 32, ... in registers. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTE_CHOOSE_CUH
-#define YK_KERNELS_CUDA_EXPERTS_ROUTE_CHOOSE_CUH
+#ifndef YK_KERNELS_CUDA_MOE_ROUTE_CHOOSE_CUH
+#define YK_KERNELS_CUDA_MOE_ROUTE_CHOOSE_CUH
 
 #include <cuda_runtime.h>
 

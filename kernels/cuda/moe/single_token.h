@@ -1,10 +1,10 @@
-/* lone_row.h - a lone row through a mixture of experts in one kernel: routing, both grouped GEMMs, the combination, and
+/* single_token.h - a lone row through a mixture of experts in one kernel: routing, both grouped GEMMs, the combination, and
  * a shared expert's layers beside. In a decode step of one row the boundaries between kernels, and what each of them
  * does before its first weights are there, take longer than the weights. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_H
-#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_H
+#ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_H
+#define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_H
 
-#include "kernels/cuda/experts/routed_gemm.h"
+#include "kernels/cuda/moe/routed_gemm.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,10 +1,10 @@
-/* lone_row_products.cuh - the products of a warp: its stages by the inputs of their K tiles, and the results of gate
+/* single_token_products.cuh - the products of a warp: its stages by the inputs of their K tiles, and the results of gate
  * and up, which go to all thread blocks. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_PRODUCTS_CUH
-#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_PRODUCTS_CUH
+#ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PRODUCTS_CUH
+#define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PRODUCTS_CUH
 
-#include "kernels/cuda/experts/lone_row_inputs.cuh"
-#include "kernels/cuda/experts/lone_row_ring.cuh"
+#include "kernels/cuda/moe/single_token_inputs.cuh"
+#include "kernels/cuda/moe/single_token_ring.cuh"
 
 namespace yk_experts {
 

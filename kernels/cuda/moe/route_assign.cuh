@@ -1,8 +1,8 @@
 /* route_assign.cuh - from the choices of a thread block's rows to slots: see route.h. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTE_ASSIGN_CUH
-#define YK_KERNELS_CUDA_EXPERTS_ROUTE_ASSIGN_CUH
+#ifndef YK_KERNELS_CUDA_MOE_ROUTE_ASSIGN_CUH
+#define YK_KERNELS_CUDA_MOE_ROUTE_ASSIGN_CUH
 
-#include "kernels/cuda/experts/route_choose.cuh"
+#include "kernels/cuda/moe/route_choose.cuh"
 
 namespace yk_experts {
 

@@ -1,9 +1,9 @@
-/* lone_row_inputs.cuh - the inputs of both GEMMs in shared memory: the row itself, and what is between the GEMMs, which
+/* single_token_inputs.cuh - the inputs of both GEMMs in shared memory: the row itself, and what is between the GEMMs, which
  * comes from all thread blocks. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_INPUTS_CUH
-#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_INPUTS_CUH
+#ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_INPUTS_CUH
+#define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_INPUTS_CUH
 
-#include "kernels/cuda/experts/lone_row_work.cuh"
+#include "kernels/cuda/moe/single_token_work.cuh"
 
 namespace yk_experts {
 

@@ -1,4 +1,4 @@
-/* lone_row_kernel.cuh - a lone row through a mixture of experts in one launch, on 9.0: its routing, gate and up, down
+/* single_token_kernel.cuh - a lone row through a mixture of experts in one launch, on 9.0: its routing, gate and up, down
  * and their combination, with the layers of a shared expert. One thread block a multiprocessor; its warps are alike.
  *
  *   logits    the warps of the first blocks have 8 columns of the router each, whose weights they read before
@@ -13,12 +13,12 @@
  *
  * Thread blocks wait for each other, so all of them must run at once: there is one for each multiprocessor at most, and
  * a GPU places all thread blocks of a grid before any of the next one. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_KERNEL_CUH
-#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_KERNEL_CUH
+#ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_KERNEL_CUH
+#define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_KERNEL_CUH
 
-#include "kernels/cuda/experts/lone_row_products.cuh"
-#include "kernels/cuda/experts/lone_row_routing.cuh"
-#include "kernels/cuda/experts/lone_row_turns.cuh"
+#include "kernels/cuda/moe/single_token_products.cuh"
+#include "kernels/cuda/moe/single_token_routing.cuh"
+#include "kernels/cuda/moe/single_token_mailbox.cuh"
 
 namespace yk_experts {
 

@@ -1,8 +1,8 @@
 /* routed_gemm.cu - see routed_gemm.h. */
-#include "kernels/cuda/experts/routed_gemm.h"
+#include "kernels/cuda/moe/routed_gemm.h"
 
 #include "kernels/cuda/common/elements.cuh"
-#include "kernels/cuda/experts/routed_gemm_kernel.cuh"
+#include "kernels/cuda/moe/routed_gemm_kernel.cuh"
 
 using namespace yk_experts;
 using namespace yk_gemm;

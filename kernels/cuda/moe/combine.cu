@@ -1,9 +1,9 @@
 /* combine.cu - see combine.h. A thread has one vector of a row. */
-#include "kernels/cuda/experts/combine.h"
+#include "kernels/cuda/moe/combine.h"
 
 #include <algorithm>
 
-#include "kernels/cuda/experts/combine_rows.cuh"
+#include "kernels/cuda/moe/combine_rows.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
 using namespace yk_cuda;

@@ -1,17 +1,17 @@
-/* logits_exchange.cuh - the logits of a lone row, from the thread blocks that make some to all of a launch, through
+/* logits_mailbox.cuh - the logits of a lone row, from the thread blocks that make some to all of a launch, through
  * device memory: words that are empty until they come, and are made empty again by the last block that has taken them
  * all, or by the next launch, which has other words.
  *
  * Blocks wait for those that make logits: the first ones of the grid, which run before any other and wait for nobody
  * but the kernels ahead. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_LOGITS_EXCHANGE_CUH
-#define YK_KERNELS_CUDA_EXPERTS_LOGITS_EXCHANGE_CUH
+#ifndef YK_KERNELS_CUDA_MOE_LOGITS_MAILBOX_CUH
+#define YK_KERNELS_CUDA_MOE_LOGITS_MAILBOX_CUH
 
 #include <cfloat>
 
 #include "kernels/cuda/common/few_outputs_tile.cuh"
 #include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/experts/router.h"
+#include "kernels/cuda/moe/router.h"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 #include "kernels/cuda/ptx/global_memory.cuh"
 #include "kernels/cuda/ptx/thread_block.cuh"

@@ -1,9 +1,9 @@
 /* router_slots.cuh - the second half of the router's kernel: choices, which all thread blocks that
  * choose exchange as bits, and slots, which follow from the bits of all rows. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_SLOTS_CUH
-#define YK_KERNELS_CUDA_EXPERTS_ROUTER_SLOTS_CUH
+#ifndef YK_KERNELS_CUDA_MOE_ROUTER_SLOTS_CUH
+#define YK_KERNELS_CUDA_MOE_ROUTER_SLOTS_CUH
 
-#include "kernels/cuda/experts/router_params.cuh"
+#include "kernels/cuda/moe/router_params.cuh"
 #include "kernels/cuda/ptx/global_memory.cuh"
 
 namespace yk_experts::router_kernels {

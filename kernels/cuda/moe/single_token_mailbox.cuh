@@ -1,12 +1,12 @@
-/* lone_row_turns.cuh - which part of the exchange a launch has.
+/* single_token_mailbox.cuh - which part of the exchange a launch has.
  *
  * A block reads its own turn and writes it for the next launch, so that no block asks another one. Counting the blocks
  * that have taken all logits would be a read behind the requests for weights, which comes only when they have been
  * served. A launch of fewer blocks writes the others' turns, too. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_TURNS_CUH
-#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_TURNS_CUH
+#ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_MAILBOX_CUH
+#define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_MAILBOX_CUH
 
-#include "kernels/cuda/experts/lone_row_params.cuh"
+#include "kernels/cuda/moe/single_token_params.cuh"
 
 namespace yk_experts {
 

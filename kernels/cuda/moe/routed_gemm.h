@@ -1,9 +1,9 @@
 /* routed_gemm.h - the routing of a lone row together with the grouped GEMM of the experts that it chooses: one kernel
  * instead of two, since in a decode step of one row the boundary between them takes longer than either's work. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTED_GEMM_H
-#define YK_KERNELS_CUDA_EXPERTS_ROUTED_GEMM_H
+#ifndef YK_KERNELS_CUDA_MOE_ROUTED_GEMM_H
+#define YK_KERNELS_CUDA_MOE_ROUTED_GEMM_H
 
-#include "kernels/cuda/experts/router.h"
+#include "kernels/cuda/moe/router.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 
 #ifdef __cplusplus

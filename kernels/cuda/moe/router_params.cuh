@@ -1,10 +1,10 @@
 /* router_params.cuh - what the router's kernel is given, what its thread blocks exchange, and their
  * shared memory. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_PARAMS_CUH
-#define YK_KERNELS_CUDA_EXPERTS_ROUTER_PARAMS_CUH
+#ifndef YK_KERNELS_CUDA_MOE_ROUTER_PARAMS_CUH
+#define YK_KERNELS_CUDA_MOE_ROUTER_PARAMS_CUH
 
 #include "kernels/cuda/common/few_outputs_tile.cuh"
-#include "kernels/cuda/experts/route_assign.cuh"
+#include "kernels/cuda/moe/route_assign.cuh"
 
 namespace yk_experts::router_kernels {
 

@@ -1,10 +1,10 @@
-/* lone_row_params.cuh - what the kernel of a lone row is told, what it keeps in shared memory, and what its thread
+/* single_token_params.cuh - what the kernel of a lone row is told, what it keeps in shared memory, and what its thread
  * blocks exchange in device memory. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_PARAMS_CUH
-#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_PARAMS_CUH
+#ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PARAMS_CUH
+#define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PARAMS_CUH
 
-#include "kernels/cuda/experts/logits_exchange.cuh"
-#include "kernels/cuda/experts/route_choose.cuh"
+#include "kernels/cuda/moe/logits_mailbox.cuh"
+#include "kernels/cuda/moe/route_choose.cuh"
 #include "kernels/cuda/gemm/divider.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_row_kernel.cuh"
 

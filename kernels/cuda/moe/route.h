@@ -1,7 +1,7 @@
 /* route.h - routing of a mixture of experts: see kernels/experts.h. Asynchronous on the stream.
  *
  * With the router's GEMM, on GPUs of 9.0, where the router has up to 2^20 weights, or the row is alone:
- *   1 row                       every block          lone_row.cu, with all that the experts do; routed_gemm.cu, with
+ *   1 row                       every block          single_token.cu, with all that the experts do; routed_gemm.cu, with
  *                                                    their first GEMM
  *   up to 256 rows              clusters of 8 blocks router.cu: choices go to all blocks. Up to 128 rows with the norm
  *                                                    in front, where a thread has 16 bytes of a row
@@ -14,8 +14,8 @@
  *            expert is words of 32 bits in shared memory
  *   assign   an expert's slots: those of experts before, then the bits of rows before. So slots do not depend on the
  *            order in which anything runs */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTE_H
-#define YK_KERNELS_CUDA_EXPERTS_ROUTE_H
+#ifndef YK_KERNELS_CUDA_MOE_ROUTE_H
+#define YK_KERNELS_CUDA_MOE_ROUTE_H
 
 #include <cuda_runtime_api.h>
 

@@ -1,7 +1,7 @@
 /* combine.h - what the experts of each row give, weighted and added: see kernels/experts.h. Asynchronous on the
  * stream. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_COMBINE_H
-#define YK_KERNELS_CUDA_EXPERTS_COMBINE_H
+#ifndef YK_KERNELS_CUDA_MOE_COMBINE_H
+#define YK_KERNELS_CUDA_MOE_COMBINE_H
 
 #include <cuda_runtime_api.h>
 

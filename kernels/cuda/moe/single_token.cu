@@ -1,10 +1,10 @@
-/* lone_row.cu - see lone_row.h. */
-#include "kernels/cuda/experts/lone_row.h"
+/* single_token.cu - see single_token.h. */
+#include "kernels/cuda/moe/single_token.h"
 
 #include <algorithm>
 
-#include "kernels/cuda/experts/lone_row_kernel.cuh"
-#include "kernels/cuda/experts/route_assign.cuh"
+#include "kernels/cuda/moe/single_token_kernel.cuh"
+#include "kernels/cuda/moe/route_assign.cuh"
 #include "kernels/cuda/gemm/wna16_occupancy.cuh"
 
 using namespace yk_experts;

@@ -12,11 +12,11 @@
  *
  * Logits have the same bits as those of few_outputs_tile's other users: the blocks have of K what its warps have.
  * Blocks wait for each other, so all of them must fit at once. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_KERNEL_CUH
-#define YK_KERNELS_CUDA_EXPERTS_ROUTER_KERNEL_CUH
+#ifndef YK_KERNELS_CUDA_MOE_ROUTER_KERNEL_CUH
+#define YK_KERNELS_CUDA_MOE_ROUTER_KERNEL_CUH
 
-#include "kernels/cuda/experts/router_logits.cuh"
-#include "kernels/cuda/experts/router_slots.cuh"
+#include "kernels/cuda/moe/router_logits.cuh"
+#include "kernels/cuda/moe/router_slots.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
 namespace yk_experts::router_kernels {

@@ -1,6 +1,6 @@
 /* router.h - the router of a mixture of experts and the routing of up to 256 rows in one kernel: see route.h. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_ROUTER_H
-#define YK_KERNELS_CUDA_EXPERTS_ROUTER_H
+#ifndef YK_KERNELS_CUDA_MOE_ROUTER_H
+#define YK_KERNELS_CUDA_MOE_ROUTER_H
 
 #include <cuda_runtime_api.h>
 

@@ -1,10 +1,10 @@
 /* router.cu - see router.h. */
-#include "kernels/cuda/experts/router.h"
+#include "kernels/cuda/moe/router.h"
 
 #include <algorithm>
 
 #include "kernels/cuda/common/elements.cuh"
-#include "kernels/cuda/experts/router_kernel.cuh"
+#include "kernels/cuda/moe/router_kernel.cuh"
 #include "kernels/cuda/gemm/few_outputs.h"
 #include "kernels/cuda/ptx/count_clusters.cuh"
 

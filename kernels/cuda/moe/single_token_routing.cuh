@@ -1,9 +1,9 @@
-/* lone_row_routing.cuh - the routing of a lone row, by one warp of every thread block: the choice comes first, since
+/* single_token_routing.cuh - the routing of a lone row, by one warp of every thread block: the choice comes first, since
  * weights wait for it, and what the slots are worth when weights have been asked for. */
-#ifndef YK_KERNELS_CUDA_EXPERTS_LONE_ROW_ROUTING_CUH
-#define YK_KERNELS_CUDA_EXPERTS_LONE_ROW_ROUTING_CUH
+#ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_ROUTING_CUH
+#define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_ROUTING_CUH
 
-#include "kernels/cuda/experts/lone_row_params.cuh"
+#include "kernels/cuda/moe/single_token_params.cuh"
 
 namespace yk_experts {
 
