@@ -12,7 +12,7 @@
 
 #include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
-#include "kernels/cuda/device/device.h"
+#include "kernels/cuda/cuda_device.h"
 
 using bench::check;
 

@@ -3,7 +3,7 @@
 
 #include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
-#include "kernels/cuda/device/device.h"
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
 using namespace bench;

@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
-#include "kernels/cuda/device/device.h"
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/sampling/best_logits.h"
 #include "kernels/cuda/sampling/sample_rows.h"
 

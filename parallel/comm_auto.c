@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "kernels/cuda/device/device.h"
+#include "kernels/cuda/cuda_device.h"
 #include "parallel/comm_nccl.h"
 #include "parallel/comm_warm_up.h"
 #include "parallel/p2p/allreduce_p2p.h"

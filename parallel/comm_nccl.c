@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #include "base/wait.h"
-#include "kernels/cuda/device/device.h"
+#include "kernels/cuda/cuda_device.h"
 #include "parallel/nccl_functions.h"
 
 enum { CREATE_TIMEOUT_S = 60, END_TIMEOUT_S = 60, FAILED_END_TIMEOUT_S = 5 };

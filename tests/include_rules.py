@@ -47,6 +47,8 @@ MAY_INCLUDE = {
         "runtime/base/", "kernels/device.h", "kernels/awq_quantize.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
         "kernels/cuda/device/"
     ],
+    "kernels/cuda/": ["runtime/base/", "kernels/"],
+    "kernels/cuda/latent/": ["runtime/base/", "kernels/"],
     "kernels/cuda/device/": ["runtime/base/", "kernels/"],
     "loader/": ["runtime/base/"],
     "loader/model/": ["runtime/base/"],
@@ -58,7 +60,7 @@ MAY_INCLUDE = {
     ],
     "parallel/": [
         "runtime/base/", "kernels/all_reduce.h", "kernels/device.h", "kernels/linear.h", "kernels/experts.h",
-        "kernels/cuda/device/device.h", "parallel/p2p/"
+        "kernels/cuda/cuda_device.h", "parallel/p2p/"
     ],
     "parallel/p2p/": [
         "runtime/base/", "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/",

@@ -44,8 +44,8 @@ yk_status yk_gpus_check_list(const char *what, const int *ids, int n, yk_err *er
 #ifdef YOKE_HAVE_CUDA
 
 #include "base/checked.h"
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/device/bandwidth.h"
-#include "kernels/cuda/device/device.h"
 #include "parallel/p2p/links_p2p.h"
 #ifdef YOKE_HAVE_NCCL
 #include "parallel/comm_auto.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "comm/conformance.h"
-#include "kernels/cuda/device/device.h"
+#include "kernels/cuda/cuda_device.h"
 
 /* Shapes [rows, 4096] on both sides of every size at which a sum of 16-bit values may go another way: 512 KiB, 2 MiB, 8
  * MiB. */

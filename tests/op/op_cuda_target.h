@@ -6,7 +6,7 @@
 #ifndef YK_TESTS_OP_CUDA_TARGET_H
 #define YK_TESTS_OP_CUDA_TARGET_H
 
-#include "kernels/cuda/device/device.h"
+#include "kernels/cuda/cuda_device.h"
 #include "op/op_harness.h"
 
 enum { GPU_GO = 0, GPU_FAIL = 1, GPU_SKIP = 77 };

@@ -1,7 +1,7 @@
 /* state.h - the state of a CUDA device, and what every operation does with the state: make the GPU current, report
  * errors, wait for the stream.
  *
- * device.c creates the state and fills the device's table. The other files of this folder, the linear layers and the
+ * cuda_device.c creates the state and fills the device's table. The files of this folder, the linear layers and the
  * sampler implement operations of the table; each declares its own in the header of its name and includes this one.
  * Kernels never see the state: their launches take the arguments of one operation and a stream. */
 #ifndef YK_KERNELS_CUDA_DEVICE_STATE_H
@@ -58,13 +58,13 @@ static inline yk_cuda_device *yk_cuda_device_of(yk_device *dev)
 /* yk_cuda_check - YK_OK, or the error of an operation on this GPU: see yk_cuda_error_tell. */
 yk_status yk_cuda_check(const yk_cuda_device *cuda, cudaError_t error, const char *operation, yk_err *err);
 
-/* yk_cuda_blame - see yk_cuda_device_blame in device.h. */
+/* yk_cuda_blame - see yk_cuda_device_blame in cuda_device.h. */
 yk_status yk_cuda_blame(const yk_cuda_device *cuda, yk_status status, yk_err *err);
 
 /* yk_cuda_enter - make the GPU current for the calling thread. Every operation of the table begins with this call. */
 yk_status yk_cuda_enter(const yk_cuda_device *cuda, yk_err *err);
 
-/* yk_cuda_ask_watch - see yk_cuda_device_ask_watch in device.h. */
+/* yk_cuda_ask_watch - see yk_cuda_device_ask_watch in cuda_device.h. */
 yk_status yk_cuda_ask_watch(const yk_cuda_device *cuda, yk_err *err);
 
 /* yk_cuda_wait - wait until the event has completed. The watch is asked meanwhile; its error ends the wait. */

@@ -12,7 +12,7 @@
 
 #ifdef YOKE_HAVE_CUDA
 #include "fault/hook/cuda_faults.h"
-#include "kernels/cuda/device/device.h"
+#include "kernels/cuda/cuda_device.h"
 #endif
 #ifdef YOKE_HAVE_NCCL
 #include "fault/hook/nccl_faults.h"

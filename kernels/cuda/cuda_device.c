@@ -1,5 +1,5 @@
-/* device.c - a GPU as a device: its table of operations, creation and destruction, and queries. */
-#include "kernels/cuda/device/device.h"
+/* cuda_device.c - a GPU as a device: its table of operations, creation and destruction, and queries. */
+#include "kernels/cuda/cuda_device.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,21 +1,19 @@
-/* device.h - one NVIDIA GPU as a device (see kernels/device.h), and queries about GPUs before one is opened.
+/* cuda_device.h - one NVIDIA GPU as a device (see kernels/device.h), and queries about GPUs before one is opened.
  *
- * A device's operations may be called from any thread, one at a time; each makes the GPU current for its thread. Where
- * things are, in this folder and beside it:
+ * A device's operations may be called from any thread, one at a time; each makes the GPU current for its thread. The
+ * table of operations, creation and destruction are in cuda_device.c; the folders, lower ones first:
  *
- *   device.c       the table of operations, creation and destruction
- *   state.h        the device's state; errors and waits, for the operations' own files
- *   errors.h       CUDA's error codes as errors of ours
- *   memory.h       allocation, copies to the host           staging.h   copies from the host, through pinned memory
- *   graph.h        capture and replay                       probe.h     whether a GPU answers at all
- *   blas.h         cuBLAS
- *   ../rows        embedding, norms, rotary embedding       ../attention   paged attention
- *   ../gemm        GEMM with 4-bit weights, grouped ones    ../sampling    choice of tokens
- *   ../moe         routing to experts, their combination    ../latent      latent attention
- *   ../quantize    16-bit weights to 4-bit ones             ../w8a8        GEMM of 8-bit weights and activations
- *   ../common      what kernels of several folders share    ../ptx         instructions that C++ cannot name */
-#ifndef YK_KERNELS_CUDA_DEVICE_DEVICE_H
-#define YK_KERNELS_CUDA_DEVICE_DEVICE_H
+ *   ptx         instructions that C++ cannot name          common      what kernels of several folders share
+ *   blas        cuBLAS                                     rows        embedding, norms, rotary embedding
+ *   attention   paged attention                            latent      latent attention
+ *   gemm        GEMM with 4-bit weights, grouped ones      w8a8        GEMM of 8-bit weights and activations
+ *   moe         routing to experts, their combination
+ *   device      what operations have of a device: its state, errors and waits (state.h, errors.h), memory and copies
+ *               (memory.h, staging.h), graphs, clocks, whether a GPU answers at all (probe.h)
+ *   linear      linear layers                              sampling    choice of tokens
+ *   quantize    16-bit weights to 4-bit ones */
+#ifndef YK_KERNELS_CUDA_CUDA_DEVICE_H
+#define YK_KERNELS_CUDA_CUDA_DEVICE_H
 
 #include "kernels/device.h"
 
