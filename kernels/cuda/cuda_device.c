@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "kernels/cuda/attention/attention.h"
-#include "kernels/cuda/device/blas.h"
+#include "kernels/cuda/blas/blas.h"
 #include "kernels/cuda/device/errors.h"
 #include "kernels/cuda/device/graph.h"
 #include "kernels/cuda/device/memory.h"
@@ -22,6 +22,7 @@
 #include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/latent/latent.h"
+#include "kernels/cuda/latent/scratch.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/quantize/quantize.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "engine/arguments.h"
+#include "kernels/cuda/latent/scratch.h"
 #include "kernels/cuda/linear/layout.h"
 #include "model/model.h"
 #include "parallel/p2p/p2p_sizes.h"

@@ -14,7 +14,7 @@
 /* Weights: int8 [n, k]; scales: f32 [n]. */
 static int64_t scales_at(const yk_cuda_gemm *gemm)
 {
-  return yk_round_up_i64(gemm->n * gemm->k, YK_CUDA_ALIGNMENT_BYTES);
+  return yk_round_up_i64(gemm->n * gemm->k, YK_DEVICE_ALIGNMENT_BYTES);
 }
 
 static int64_t weight_bytes(const yk_cuda_gemm *gemm)

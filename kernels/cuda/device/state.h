@@ -33,7 +33,7 @@ typedef struct yk_cuda_device {
   yk_cuda_latent latent;
   void *latent_counters;           /* latent.grid_counters */
   struct yk_cuda_staging *staging; /* staging.h */
-  struct yk_cuda_blas *blas;       /* blas.h */
+  struct yk_cuda_blas *blas;       /* blas/blas.h */
   struct yk_cuda_sampler *sampler; /* sampling/sampler.h */
   void *blas_workspace, *attention_workspace;
   void *routing_exchange;        /* moe/routed_gemm.h */

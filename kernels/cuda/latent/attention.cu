@@ -5,12 +5,12 @@
 #include <cuda_fp16.h>
 
 #include "base/checked.h"
+#include "kernels/cuda/blas/blas.h"
 #include "kernels/cuda/common/elements.cuh"
-#include "kernels/cuda/device/blas.h"
 #include "kernels/cuda/latent/expanded_work.cuh"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/latent/mma_sync_kernel.cuh"
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/latent/scratch.h"
 
 using namespace yk_latent;
 
@@ -274,8 +274,8 @@ bool plan_expanded(const yk_cuda_latent &latent, const yk_latent_attention_args 
   if (n_seqs > YK_CUDA_LATENT_EXPANDED_SEQS || at_once * YK_CUDA_LATENT_HEAD_GROUPS < args.layout.n_heads) return false;
   char *memory = static_cast<char *>(args.scratch) + yk_cuda_latent_scratch_bytes(&args.layout, 0);
   int32_t *lists = reinterpret_cast<int32_t *>(memory + sizeof(expanded_work));
-  const int64_t list_bytes =
-      yk_round_up_i64(static_cast<int64_t>(sizeof(expanded_work)) + INT64_C(16) * b.n_tokens, YK_CUDA_ALIGNMENT_BYTES);
+  const int64_t list_bytes = yk_round_up_i64(static_cast<int64_t>(sizeof(expanded_work)) + INT64_C(16) * b.n_tokens,
+                                             YK_DEVICE_ALIGNMENT_BYTES);
   plan->launch = {latent.encode_tensor_map, latent.n_multiprocessors,  reinterpret_cast<expanded_work *>(memory),
                   memory + list_bytes,      YK_CUDA_LATENT_MADE_BYTES, made_tokens};
   plan->others = {lists, lists + b.n_tokens, lists + 2 * b.n_tokens, lists + 3 * b.n_tokens,

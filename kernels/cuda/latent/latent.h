@@ -55,7 +55,7 @@ cudaError_t yk_cuda_launch_latent_rope_cache(yk_dtype dtype, const yk_latent_rop
                                              cudaStream_t stream);
 
 /* yk_cuda_latent_attention_run - latent_attention of the device's table, asynchronous; args->scratch has
- *   yk_cuda_latent_scratch_bytes (linear/layout.h). Errors: YK_E_DEVICE, YK_E_UNSUPPORTED where shared memory is too
+ *   yk_cuda_latent_scratch_bytes (scratch.h). Errors: YK_E_DEVICE, YK_E_UNSUPPORTED where shared memory is too
  *   small for one latent vector a thread block. */
 yk_status yk_cuda_latent_attention_run(const yk_cuda_latent *latent, const yk_latent_attention_args *args,
                                        yk_dtype dtype, cudaStream_t stream, yk_err *err);

@@ -3,7 +3,7 @@
 #define YK_KERNELS_CUDA_LATENT_PARAMS_CUH
 
 #include "kernels/cuda/latent/latent_types.h"
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/latent/scratch.h"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 #include "kernels/device.h"
 

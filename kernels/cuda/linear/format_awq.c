@@ -47,8 +47,8 @@ static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, yk_wna1
   int64_t first_word = part->n.begin / 8, n_words = yk_ceil_div_i64(part->n.end, 8) - first_word;
   int64_t first_group = part->k.begin / w->group, n_groups = yk_ceil_div_i64(part->k.end, w->group) - first_group;
   int64_t k = yk_range_size(part->k), row_bytes = n_words * 4, stride = w->n / 8 * 4;
-  int64_t zeros_at = yk_round_up_i64(k * row_bytes, YK_CUDA_ALIGNMENT_BYTES);
-  int64_t scales_at = yk_round_up_i64(zeros_at + n_groups * row_bytes, YK_CUDA_ALIGNMENT_BYTES);
+  int64_t zeros_at = yk_round_up_i64(k * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
+  int64_t scales_at = yk_round_up_i64(zeros_at + n_groups * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
   YK_TRY(yk_cuda_grow(cuda, &cuda->landing, (size_t)(scales_at + n_groups * row_bytes * 4), err));
   char *to = cuda->landing.ptr;
   *source = (yk_wna16_source){.qweight = cuda->landing.ptr,

@@ -19,7 +19,7 @@ static bool uses_resident(const yk_linear_spec *spec)
 }
 
 #ifdef YOKE_HAVE_CUDA
-#include "kernels/cuda/device/blas.h"
+#include "kernels/cuda/blas/blas.h"
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"

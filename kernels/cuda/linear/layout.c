@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "kernels/cuda/blas/blas.h"
 
 /* ---- Which row of the table has a part --------------------------------------------------------------------------- */
 
@@ -121,10 +122,10 @@ yk_status yk_cuda_linear_lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_
     gemm->resident = gemm->is_resident ? spec->parts[0].resident : NULL;
     gemm->weights = out->matrix_bytes;
     int64_t n_bytes = gemm->is_resident ? 0 : gemm->kind->weight_bytes(gemm);
-    gemm->bias = yk_round_up_i64(gemm->weights + n_bytes, YK_CUDA_ALIGNMENT_BYTES);
-    gemm->order = yk_round_up_i64(gemm->bias + (gemm->has_bias ? gemm->n * 4 : 0), YK_CUDA_ALIGNMENT_BYTES);
+    gemm->bias = yk_round_up_i64(gemm->weights + n_bytes, YK_DEVICE_ALIGNMENT_BYTES);
+    gemm->order = yk_round_up_i64(gemm->bias + (gemm->has_bias ? gemm->n * 4 : 0), YK_DEVICE_ALIGNMENT_BYTES);
     int64_t order_bytes = gemm->x_size > 0 ? gemm->k * (int64_t)sizeof(int32_t) : 0;
-    out->matrix_bytes = yk_round_up_i64(gemm->order + order_bytes, YK_CUDA_ALIGNMENT_BYTES);
+    out->matrix_bytes = yk_round_up_i64(gemm->order + order_bytes, YK_DEVICE_ALIGNMENT_BYTES);
   }
   return YK_OK;
 }
@@ -159,33 +160,4 @@ int64_t yk_cuda_device_own_bytes(const yk_device_limits *limits)
   const int64_t rest = INT64_C(64) << 20; /* workspaces of GEMMs and attention */
   return YK_CUDA_CUBLAS_BYTES + YK_CUDA_QUANTISED_BYTES + rest +
          (int64_t)limits->max_seqs * limits->vocab * (int64_t)sizeof(uint32_t);
-}
-
-bool yk_cuda_latent_expands(const yk_latent_layout *layout)
-{
-  return layout->kv_rank == 512 && layout->rope_dim == 64 && layout->nope_dim == 128 && layout->value_dim == 128;
-}
-
-/* Keys and values of a group of heads, behind the lists of sequences and rows: an expanded_work of
- * latent/expanded_work.cuh (16 bytes, 4 for each group of heads, 24 for each sequence), and 16 bytes for each row. */
-static int64_t latent_expanded_bytes(const yk_latent_layout *layout, int32_t max_tokens)
-{
-  if (!yk_cuda_latent_expands(layout) || max_tokens <= YK_CUDA_LATENT_EXPANDED_ROWS) return 0;
-  int64_t lists = INT64_C(24) * YK_CUDA_LATENT_EXPANDED_SEQS + INT64_C(4) * YK_CUDA_LATENT_HEAD_GROUPS + 16;
-  return yk_round_up_i64(lists + INT64_C(16) * max_tokens, YK_CUDA_ALIGNMENT_BYTES) + YK_CUDA_LATENT_MADE_BYTES;
-}
-
-/* Absorbed queries and weighted sums, of 2 bytes each; then, for tiles of at most 64 queries, float32 partial sums with
- * their maximum and sum; then 12 bytes a row that say where its partial sums are (latent/attention.cu). */
-static int64_t latent_absorbed_bytes(const yk_latent_layout *layout)
-{
-  int64_t head_rows = (int64_t)YK_CUDA_LATENT_ROWS * layout->n_heads;
-  return head_rows * layout->kv_rank * 4 + (int64_t)YK_CUDA_LATENT_SPLIT_BLOCKS * 64 * (layout->kv_rank + 2) * 4 +
-         YK_CUDA_LATENT_ROWS * 12;
-}
-
-int64_t yk_cuda_latent_scratch_bytes(const yk_latent_layout *layout, int32_t max_tokens)
-{
-  return yk_round_up_i64(latent_absorbed_bytes(layout), YK_CUDA_ALIGNMENT_BYTES) +
-         latent_expanded_bytes(layout, max_tokens);
 }

@@ -28,7 +28,7 @@ static int64_t result_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)
 
 static int64_t quantised_at(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
-  return yk_round_up_i64(result_bytes(linear, gemm), YK_CUDA_ALIGNMENT_BYTES);
+  return yk_round_up_i64(result_bytes(linear, gemm), YK_DEVICE_ALIGNMENT_BYTES);
 }
 
 static int64_t ordered_at(const yk_linear *linear, const yk_cuda_gemm *gemm)
@@ -36,7 +36,7 @@ static int64_t ordered_at(const yk_linear *linear, const yk_cuda_gemm *gemm)
   if (!gemm->kind->quantise) return quantised_at(linear, gemm);
   return yk_round_up_i64(quantised_at(linear, gemm) +
                              gemm->kind->quantised_bytes(gemm, yk_cuda_block_rows(linear, gemm)),
-                         YK_CUDA_ALIGNMENT_BYTES);
+                         YK_DEVICE_ALIGNMENT_BYTES);
 }
 
 static int64_t scratch_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)

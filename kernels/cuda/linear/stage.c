@@ -11,8 +11,8 @@ yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, y
   int64_t k = yk_range_size(part->k), n = yk_range_size(part->n), all_groups = yk_ceil_div_i64(w->k, w->group);
   int64_t first_group = part->k.begin / w->group, n_groups = yk_ceil_div_i64(part->k.end, w->group) - first_group;
   size_t scale_bytes = (size_t)n_groups * sizeof(float), scale_stride = (size_t)all_groups * sizeof(float);
-  int64_t scales_at = yk_round_up_i64(n * k, YK_CUDA_ALIGNMENT_BYTES);
-  int64_t zeros_at = yk_round_up_i64(scales_at + n * (int64_t)scale_bytes, YK_CUDA_ALIGNMENT_BYTES);
+  int64_t scales_at = yk_round_up_i64(n * k, YK_DEVICE_ALIGNMENT_BYTES);
+  int64_t zeros_at = yk_round_up_i64(scales_at + n * (int64_t)scale_bytes, YK_DEVICE_ALIGNMENT_BYTES);
   int64_t first_scale = (part->n.begin * all_groups + first_group) * (int64_t)sizeof(float);
   YK_TRY(yk_cuda_grow(cuda, &cuda->landing, (size_t)zeros_at + (w->has_zeros ? (size_t)n * scale_bytes : 0), err));
   char *to = cuda->landing.ptr;

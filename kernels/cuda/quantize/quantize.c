@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "base/checked.h"
-#include "kernels/cuda/device/blas.h"
+#include "kernels/cuda/blas/blas.h"
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/quantize/awq_quantize.h"
 #include "kernels/cuda/quantize/awq_search.h"

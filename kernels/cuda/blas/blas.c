@@ -1,12 +1,11 @@
 /* blas.c - cuBLAS, found by dlopen and called through a table of its functions. */
-#include "kernels/cuda/device/blas.h"
+#include "kernels/cuda/blas/blas.h"
 
 #include <cublas_v2.h>
 #include <stddef.h>
 #include <stdlib.h>
 
 #include "base/library.h"
-#include "kernels/cuda/linear/layout.h"
 
 #define LIBRARY "libcublas.so." YK_LIBRARY_STRING(CUBLAS_VER_MAJOR)
 
@@ -52,7 +51,7 @@ static yk_status open_handle(yk_cuda_blas *blas, cudaStream_t stream, void *work
   return yk_err_set(err, YK_E_DEVICE, "cuBLAS: %s", blas->get_status_string(status));
 }
 
-yk_status yk_cuda_blas_create(cudaStream_t stream, void *workspace, yk_cuda_blas **out, yk_err *err)
+yk_status yk_cuda_blas_create(struct CUstream_st *stream, void *workspace, yk_cuda_blas **out, yk_err *err)
 {
   yk_cuda_blas *blas = calloc(1, sizeof *blas);
   if (!blas) return yk_err_set(err, YK_E_NOMEM, "no memory for cuBLAS's functions");

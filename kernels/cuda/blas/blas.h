@@ -1,9 +1,8 @@
 /* blas.h - GEMMs by cuBLAS: of 16-bit matrices, and of float32 ones where weights are quantised. The library is loaded
  * when a GPU is opened, so that a program without GPUs starts where there is no cuBLAS. */
-#ifndef YK_KERNELS_CUDA_DEVICE_BLAS_H
-#define YK_KERNELS_CUDA_DEVICE_BLAS_H
+#ifndef YK_KERNELS_CUDA_BLAS_BLAS_H
+#define YK_KERNELS_CUDA_BLAS_BLAS_H
 
-#include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,12 +13,16 @@
 extern "C" {
 #endif
 
+struct CUstream_st; /* *cudaStream_t, without the CUDA headers */
+
+enum { YK_CUDA_CUBLAS_BYTES = 32 << 20 /* recommended for its workspace on compute capability 9.0 */ };
+
 typedef struct yk_cuda_blas yk_cuda_blas; /* one for each device, which owns it */
 
 /* yk_cuda_blas_create - load cuBLAS, of the major version that this program was built with, for the current GPU.
  *   workspace: device memory of YK_CUDA_CUBLAS_BYTES, not owned.
  *   Errors: YK_E_UNSUPPORTED in the loader's words where the library is missing, YK_E_NOMEM, YK_E_DEVICE. */
-yk_status yk_cuda_blas_create(cudaStream_t stream, void *workspace, yk_cuda_blas **out, yk_err *err);
+yk_status yk_cuda_blas_create(struct CUstream_st *stream, void *workspace, yk_cuda_blas **out, yk_err *err);
 void yk_cuda_blas_destroy(yk_cuda_blas *blas);
 
 /* yk_cuda_blas_multiply - y = x w^T, accumulated in float32.
