@@ -1,98 +1,119 @@
 #!/usr/bin/env python3
-"""Who may include whom: checks every source file against the rules below, and that no modules depend on each other in a
-circle; a header and the source of its name are one module.
+"""Who may include whom: checks every source file against the table below, which has a row for every folder and allows
+no circle of folders; and that neither modules nor libraries depend on each other in a circle. A header and the source
+of its name are one module; a library is the folders that CMakeLists.txt compiles into it.
 
 First plants violations in a scratch tree and fails unless each is found, so that a rule cannot stop working unseen.
 """
 
 import argparse
+import fnmatch
 import os
 import re
 import sys
 import tempfile
 
+PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 SOURCE = (".c", ".h", ".cu", ".cuh", ".cc", ".cpp", ".inc")
 INCLUDE_DIRS = ("", "runtime/", "tests/")  # as the build has them, after the folder of the including file
 
-# Folder (longest match decides) -> prefixes of the files it may include, beside its own folder.
-MAY_INCLUDE = {
-    "runtime/base/": [],
-    "runtime/api/": ["runtime/base/"],
-    "runtime/yoke.h": ["runtime/base/", "runtime/api/"],
-    "kernels/": ["runtime/base/"],
-    "kernels/cuda/ptx/": [],
-    "kernels/cuda/common/": ["runtime/base/", "kernels/cuda/ptx/"],
-    "kernels/cuda/gemm/": [
-        "runtime/base/", "kernels/linear.h", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/"
-    ],
-    "kernels/cuda/w8a8/": ["runtime/base/", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/gemm/"],
-    "kernels/cuda/attention/": ["runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/"],
-    "kernels/cuda/moe/": [
-        "runtime/base/", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
-        "kernels/cuda/gemm/"
-    ],
-    "kernels/cuda/rows/": [
-        "runtime/base/", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
-        "kernels/cuda/moe/combine_rows.cuh"
-    ],
-    "kernels/cuda/sampling/": [
-        "runtime/base/", "kernels/device.h", "kernels/cuda/ptx/", "kernels/cuda/common/", "kernels/cuda/device/"
-    ],
-    "kernels/cuda/linear/": [
-        "runtime/base/", "kernels/device.h", "kernels/linear.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
-        "kernels/cuda/gemm/", "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h",
-        "kernels/cuda/moe/single_token.h", "kernels/cuda/moe/routed_gemm.h", "kernels/cuda/device/"
-    ],
-    "kernels/cuda/quantize/": [
-        "runtime/base/", "kernels/device.h", "kernels/awq_quantize.h", "kernels/cuda/ptx/", "kernels/cuda/common/",
-        "kernels/cuda/device/"
-    ],
-    "kernels/cuda/": ["runtime/base/", "kernels/"],
-    "kernels/cuda/latent/": ["runtime/base/", "kernels/"],
-    "kernels/cuda/device/": ["runtime/base/", "kernels/"],
-    "loader/": ["runtime/base/"],
-    "loader/model/": ["runtime/base/"],
-    "loader/safetensors/": ["runtime/base/"],
-    "loader/hf/": ["runtime/base/", "loader/model/", "loader/safetensors/"],
-    "loader/integers/": ["runtime/base/", "loader/model/", "loader/safetensors/"],
-    "loader/foreign/": [
-        "runtime/base/", "loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/"
-    ],
-    "parallel/": [
-        "runtime/base/", "kernels/all_reduce.h", "kernels/device.h", "kernels/linear.h", "kernels/experts.h",
-        "kernels/cuda/cuda_device.h", "parallel/p2p/"
-    ],
-    "parallel/p2p/": [
-        "runtime/base/", "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", "kernels/cuda/ptx/",
-        "kernels/cuda/common/", "kernels/cuda/moe/combine_rows.cuh"
-    ],
-    "runtime/text/": ["runtime/base/"],
-    "runtime/chat/": ["runtime/base/", "runtime/text/"],
-    "runtime/convert/": ["runtime/yoke.h", "runtime/base/", "loader/"],
-    "runtime/engine/": ["runtime/", "kernels/", "loader/", "parallel/"],
-    "runtime/model/": ["runtime/", "kernels/", "loader/", "parallel/"],
-    "runtime/quantize/": ["runtime/", "kernels/", "loader/", "parallel/"],
-    "runtime/trace/": ["runtime/yoke.h", "runtime/base/"],
-    "runtime/tools/": ["runtime/", "kernels/", "loader/", "parallel/"],
-    "runtime/openai/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/"],
-    "runtime/server/": ["runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/"],
-    "runtime/bench/": ["runtime/yoke.h", "runtime/base/"],
-    "runtime/study/": ["runtime/yoke.h", "runtime/base/", "runtime/bench/", "parallel/shard.h"],
-    "runtime/cli/options/": ["runtime/yoke.h", "runtime/base/", "runtime/openai/"],
-    "runtime/cli/": [
-        "runtime/yoke.h", "runtime/base/", "runtime/text/", "runtime/chat/", "runtime/openai/",
-        "runtime/server/server.h", "runtime/bench/", "runtime/study/"
-    ],
-    "bench/": [""],
-    "tests/": [""],
-}
+BASE, PTX, COMMON = "runtime/base/", "kernels/cuda/ptx/", "kernels/cuda/common/"
+DEVICE, BLAS, LAUNCH = "kernels/cuda/device/", "kernels/cuda/blas/", "kernels/cuda/rows/launch.cuh"
+COMBINE = "kernels/cuda/moe/combine_rows.cuh"
+PLANS = ["kernels/cuda/latent/scratch.h", "kernels/cuda/linear/layout.h", "parallel/p2p/p2p_sizes.h"]  # without a GPU
+LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
+LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/"]  # what the layers of a model stand on
+HOUSE = ["runtime/*", "kernels/*", "loader/*", "parallel/*"]
 
-# What a folder may never include although its prefixes would let it.
-NEVER = {
-    "runtime/engine/": ["runtime/cli/", "runtime/server/", "runtime/openai/"],
-    "runtime/tools/": ["runtime/cli/", "runtime/server/", "runtime/openai/"],
-    "runtime/quantize/": ["runtime/cli/", "runtime/server/", "runtime/openai/"],
-    "runtime/model/": ["runtime/cli/", "runtime/server/", "runtime/openai/", "runtime/engine/"],
+# Folder -> the files, or folders, without theirs inside, that its files may include, beside its own. Every folder has a
+# row; "x/*" is for tests and benchmarks alone: a folder with all inside.
+MAY_INCLUDE = {
+    "runtime/": ["runtime/api/"],
+    "runtime/base/": [],
+    "runtime/api/": [BASE],
+    "kernels/": [BASE],
+    "kernels/cpu/": [BASE, "kernels/"],
+    "kernels/cpu/linear/": [BASE, "kernels/", "kernels/cpu/"],
+    "kernels/cuda/ptx/": [],
+    "kernels/cuda/common/": [BASE, PTX],
+    "kernels/cuda/blas/": [BASE],
+    "kernels/cuda/gemm/": [BASE, "kernels/linear.h", "kernels/experts.h", PTX, COMMON],
+    "kernels/cuda/w8a8/": [BASE, PTX, COMMON, "kernels/cuda/gemm/"],
+    "kernels/cuda/attention/": [BASE, "kernels/device.h", PTX, COMMON],
+    "kernels/cuda/moe/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON, "kernels/cuda/gemm/"],
+    "kernels/cuda/rows/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON, COMBINE],
+    "kernels/cuda/latent/": [BASE, "kernels/device.h", "kernels/latent.h", PTX, COMMON, BLAS, LAUNCH],
+    "kernels/cuda/device/": [
+        BASE, "kernels/", LAUNCH, "kernels/cuda/attention/attention_types.h", "kernels/cuda/gemm/wna16_types.h",
+        "kernels/cuda/latent/latent_types.h", "kernels/cuda/w8a8/w8a8_types.h"
+    ],
+    "kernels/cuda/sampling/": [BASE, "kernels/device.h", PTX, COMMON, DEVICE],
+    "kernels/cuda/quantize/": [BASE, "kernels/device.h", "kernels/awq_quantize.h", PTX, COMMON, BLAS, DEVICE],
+    "kernels/cuda/linear/": [
+        BASE, "kernels/device.h", "kernels/linear.h", PTX, COMMON, BLAS, DEVICE, "kernels/cuda/gemm/",
+        "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h", "kernels/cuda/moe/single_token.h",
+        "kernels/cuda/moe/routed_gemm.h"
+    ],
+    "kernels/cuda/": [
+        BASE, "kernels/", BLAS, DEVICE, "kernels/cuda/attention/", "kernels/cuda/moe/", "kernels/cuda/gemm/",
+        "kernels/cuda/latent/", "kernels/cuda/linear/", "kernels/cuda/quantize/", "kernels/cuda/rows/",
+        "kernels/cuda/sampling/", "kernels/cuda/w8a8/"
+    ],
+    "loader/model/": [BASE],
+    "loader/safetensors/": [BASE],
+    "loader/hf/": [BASE, "loader/model/", "loader/safetensors/"],
+    "loader/integers/": [BASE, "loader/model/", "loader/safetensors/"],
+    "loader/foreign/": [BASE, "loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/"],
+    "loader/": [BASE, *LOADER],
+    "parallel/p2p/": [
+        BASE, "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", PTX, COMMON, COMBINE
+    ],
+    "parallel/": [BASE, "kernels/", "kernels/cuda/cuda_device.h", "parallel/p2p/"],
+    "runtime/text/": [BASE],
+    "runtime/chat/": [BASE, "runtime/text/"],
+    "runtime/trace/": ["runtime/yoke.h", BASE],
+    "runtime/convert/": ["runtime/yoke.h", BASE, "loader/", *LOADER],
+    "runtime/model/": [*LOWER, *PLANS, "runtime/yoke.h", "kernels/cpu/", "runtime/trace/"],
+    "runtime/engine/": [
+        *LOWER, *PLANS, "runtime/yoke.h", "kernels/cpu/", "kernels/cuda/cuda_device.h",
+        "kernels/cuda/device/bandwidth.h", "parallel/p2p/links_p2p.h", "runtime/model/", "runtime/text/",
+        "runtime/trace/"
+    ],
+    "runtime/quantize/": [
+        *LOWER, "runtime/yoke.h", "runtime/convert/", "runtime/engine/", "runtime/model/", "runtime/text/"
+    ],
+    "runtime/tools/": [*LOWER, "runtime/yoke.h", "runtime/engine/", "runtime/model/"],
+    "runtime/openai/": ["runtime/yoke.h", BASE, "runtime/text/", "runtime/chat/"],
+    "runtime/server/": ["runtime/yoke.h", BASE, "runtime/text/", "runtime/chat/", "runtime/openai/"],
+    "runtime/bench/": ["runtime/yoke.h", BASE],
+    "runtime/study/plot/": [BASE],
+    "runtime/study/": ["runtime/yoke.h", BASE, "runtime/bench/", "runtime/study/plot/", "parallel/shard.h"],
+    "runtime/cli/options/": ["runtime/yoke.h", BASE, "runtime/openai/"],
+    "runtime/cli/": [
+        "runtime/yoke.h", BASE, "runtime/text/", "runtime/chat/", "runtime/server/server.h", "runtime/cli/options/"
+    ],
+    "runtime/cli/batch/": [
+        "runtime/yoke.h", BASE, "runtime/chat/", "runtime/openai/", "runtime/cli/", "runtime/cli/options/"
+    ],
+    "runtime/cli/bench/": ["runtime/yoke.h", BASE, "runtime/bench/", "runtime/cli/", "runtime/cli/options/"],
+    "runtime/cli/chat/": ["runtime/yoke.h", BASE, "runtime/chat/", "runtime/cli/", "runtime/cli/options/"],
+    "runtime/cli/study/": [
+        "runtime/yoke.h", BASE, "runtime/study/", "runtime/cli/", "runtime/cli/bench/", "runtime/cli/options/"
+    ],
+    "bench/": HOUSE,
+    "tests/comm/": HOUSE,
+    "tests/e2e/": [*HOUSE, "tests/unit/"],
+    "tests/e2e/preload/": [],
+    "tests/e2e/report/": HOUSE,
+    "tests/fault/": [*HOUSE, "tests/fault/hook/", "tests/unit/"],
+    "tests/fault/hook/": [*HOUSE, "tests/e2e/"],
+    "tests/fuzz/": HOUSE,
+    "tests/golden/": ["loader/hf/hf_config.h"],
+    "tests/install/": HOUSE,
+    "tests/op/": HOUSE,
+    "tests/reference/": HOUSE,
+    "tests/unit/": [*HOUSE, "tests/golden/", "tests/op/"],
+    "tests/unit/fake_gpu/": HOUSE,
 }
 
 # Headers of other people: (pattern of the name in <>, pattern of the files that may include it, what it is).
@@ -116,11 +137,19 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 
 
 def source_files(root):
-    for top in ("runtime", "kernels", "loader", "parallel", "bench", "tests"):
-        for folder, _, names in os.walk(os.path.join(root, top)):
-            for name in sorted(names):
-                if name.endswith(SOURCE):
-                    yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
+    """Every C, C++ and CUDA file but those of builds and of folders that begin with a dot."""
+    for folder, folders, names in os.walk(root):
+        if folder == root:
+            folders[:] = [name for name in folders if name not in ("build", "shared")]
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in sorted(names):
+            if name.endswith(SOURCE):
+                yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
+
+
+def folder_of(path):
+    folder = os.path.dirname(path)
+    return folder + "/" if folder else ""
 
 
 def code_of(root, path):
@@ -145,20 +174,20 @@ def resolve(files, path, name):
     return None
 
 
-def rule_of(path):
-    rules = [folder for folder in MAY_INCLUDE if path.startswith(folder)]
-    return max(rules, key=len) if rules else None
+def is_allowed(target, entry):
+    if entry.endswith("/*"):
+        return target.startswith(entry[:-1])
+    return entry in (target, folder_of(target))
 
 
 def check_quoted(path, target):
-    rule = rule_of(path)
-    if rule is None:
-        return f"{path} is in no folder that has a rule"
-    if any(target.startswith(prefix) for prefix in NEVER.get(rule, [])):
-        return f"{rule} may not include {target}"
-    if target.startswith(rule) or any(target.startswith(prefix) for prefix in MAY_INCLUDE[rule]):
+    folder = folder_of(path)
+    allowed = MAY_INCLUDE.get(folder)
+    if allowed is None:  # check_tree reports the folder
         return None
-    return f"{rule} may include only {', '.join([rule] + MAY_INCLUDE[rule])}, not {target}"
+    if folder_of(target) == folder or any(is_allowed(target, entry) for entry in allowed):
+        return None
+    return f"{folder} may include only {', '.join([folder, *allowed])}, not {target}"
 
 
 def check_system(path, name):
@@ -210,49 +239,120 @@ def find_circle(graph):
     return None
 
 
-def check_tree(root):
-    """Every violation in a tree, as lines."""
-    files = set(source_files(root))
-    problems, graph = [], {}
-    for path in sorted(files):
-        module = graph.setdefault(module_of(path), set())
-        text = code_of(root, path)
-        problems += check_loads(path, text)
-        for line, quoted, system in includes(text):
-            target = resolve(files, path, quoted or system)
-            problem = check_trees(path, target or system)
-            if target:
-                if module_of(target) != module_of(path):
-                    module.add(module_of(target))
-                problem = problem or check_quoted(path, target)
-            elif quoted:
-                problem = f'"{quoted}" names no file of the project'
-            else:
-                problem = problem or check_system(path, system)
-            if problem:
-                problems.append(f"{path}:{line}: {problem}")
-    circle = find_circle(graph)
-    if circle:
-        problems.append("circle: " + " -> ".join(circle))
+def check_file(root, files, path):
+    """(violations of one file, as lines; the project's files that it includes)."""
+    text = code_of(root, path)
+    problems, targets = check_loads(path, text), []
+    for line, quoted, system in includes(text):
+        target = resolve(files, path, quoted or system)
+        problem = check_trees(path, target or system)
+        if target:
+            targets.append(target)
+            problem = problem or check_quoted(path, target)
+        elif quoted:
+            problem = f'"{quoted}" names no file of the project'
+        else:
+            problem = problem or check_system(path, system)
+        if problem:
+            problems.append(f"{path}:{line}: {problem}")
+    return problems, targets
+
+
+def graph_of(targets, node_of):
+    """Dependencies between the nodes of files, from the files that each file includes."""
+    graph = {}
+    for path, included in targets.items():
+        graph.setdefault(node_of(path), set()).update({node_of(target) for target in included} - {node_of(path)})
+    return graph
+
+
+def libraries_of(root, files):
+    """Folder -> the library that CMakeLists.txt compiles its sources into; and a line for each folder of two."""
+    with open(os.path.join(root, "CMakeLists.txt"), encoding="utf-8") as file:
+        text = re.sub(r"#[^\n]*", "", file.read())
+    globs = dict(re.findall(r"file\(GLOB (\w+) CONFIGURE_DEPENDS([^)]*)\)", text))
+    compiled = re.findall(r"(?:yoke_library|add_library)\((\w+)([^)]*)\)", text)
+    folders = {os.path.dirname(path) for path in files}
+    library_of, problems = {}, []
+    for library, arguments in compiled:
+        arguments = re.sub(r"\$\{(\w+)\}", lambda name: globs.get(name.group(1), ""), arguments)
+        for pattern in re.findall(r"(\S+)/\*\.cu?(?=\s|$)", arguments):
+            for folder in sorted(folders):
+                if folder.count("/") != pattern.count("/") or not fnmatch.fnmatch(folder, pattern):
+                    continue
+                if library_of.setdefault(folder + "/", library) != library:
+                    problems.append(f"{folder}/ is compiled into {library_of[folder + '/']} and {library}")
+    return library_of, problems
+
+
+def check_circles(root, files, targets):
+    """A circle of modules, of folders, of libraries; and folders that are compiled into none, as lines."""
+    library_of, problems = libraries_of(root, files)
+    house = {path: included for path, included in targets.items() if not path.startswith(("bench/", "tests/"))}
+    problems += [f"{folder} is compiled into no library" for folder in sorted({
+        folder_of(path) for path in house if path.endswith((".c", ".cu")) and folder_of(path) not in library_of})]
+    for what, node_of in (("modules", module_of), ("folders", folder_of),
+                          ("libraries", lambda path: library_of.get(folder_of(path), folder_of(path)))):
+        circle = find_circle(graph_of(house if what == "libraries" else targets, node_of))
+        if circle:
+            problems.append(f"circle of {what}: " + " -> ".join(circle))
     return problems
 
 
-def check_rules(root):
-    """Rules about places that are not there."""
-    return [f"the rule of {place} is about nothing that exists" for place in MAY_INCLUDE
-            if not os.path.exists(os.path.join(root, place))]
+def check_tree(root):
+    """Every violation in a tree, as lines."""
+    files = set(source_files(root))
+    problems, targets = [], {}
+    for folder in sorted({folder_of(path) for path in files} - set(MAY_INCLUDE)):
+        problems.append(f"{folder or 'the root'} has no row in the table of folders")
+    for path in sorted(files):
+        found, targets[path] = check_file(root, files, path)
+        problems += found
+    return problems + check_circles(root, files, targets)
+
+
+def check_table(root, table):
+    """Rows and entries about places that are not there, and a circle that the table would allow."""
+    problems = [f"the row of {place} is about nothing that exists" for place in table
+                if not os.path.exists(os.path.join(root, place))]
+    graph = {}
+    for folder, allowed in table.items():
+        problems += [f"{folder} may include {entry}, which does not exist" for entry in allowed
+                     if not os.path.exists(os.path.join(root, entry.rstrip("*")))]
+        graph[folder] = {folder_of(entry) for entry in allowed if not entry.endswith("*")} - {folder}
+    circle = find_circle(graph)
+    return problems + (["the table allows a circle: " + " -> ".join(circle)] if circle else [])
 
 
 CLEAN = {
+    "CMakeLists.txt": """yoke_library(yoke_kernels kernels/*.c kernels/cpu/*.c)  # kernels/cuda/ptx/*.c
+        file(GLOB gpu_sources CONFIGURE_DEPENDS kernels/cuda/*.c kernels/cuda/*/*.cu
+             parallel/p2p/*.cu)
+        add_library(yoke_gpu SHARED ${gpu_sources})
+        yoke_library(yoke_parallel parallel/*.c)
+        yoke_library(yoke_runtime runtime/engine/*.c runtime/model/*.c runtime/tools/*.c)
+        yoke_library(yoke_base runtime/base/*.c)
+        yoke_library(yoke_cli loader/*.c runtime/cli/*.c runtime/openai/*.c runtime/study/*.c runtime/text/*.c)
+        """,
     "runtime/base/status.h": "#include <stdbool.h>\n",
     "runtime/base/json_tree.h": "#include <jansson.h>\n",
-    "runtime/yoke.h": '#include "base/status.h"\n',
+    "runtime/api/engine.h": '#include "base/status.h"\n',
+    "runtime/yoke.h": '#include "api/engine.h"\n',
     "kernels/device.h": '#include "base/status.h"\n',
+    "kernels/cuda/ptx/mma.cuh": "",
     "kernels/cuda/device/state.h": '#include <cuda_runtime.h>\n#include "kernels/device.h"\n',
+    "kernels/cuda/sampling/sampler.h": '#include "kernels/cuda/device/state.h"\n',
+    "kernels/cuda/cuda_device.h": '#include "kernels/device.h"\n',
+    "kernels/cuda/cuda_device.c": '#include "kernels/cuda/cuda_device.h"\n#include "kernels/cuda/sampling/sampler.h"\n',
+    "parallel/p2p/allreduce.cu": '#include "kernels/device.h"\n',
     "parallel/comm.h": '#include "kernels/device.h"\n',
-    "parallel/comm_nccl.c": '#include <nccl.h>\n#include "comm.h"\n',
+    "parallel/comm_nccl.c": '#include <nccl.h>\n#include "comm.h"\n#include "kernels/cuda/cuda_device.h"\n',
     "runtime/model/model.h": '#include "kernels/device.h"\n#include "parallel/comm.h"\n',
+    "runtime/engine/b.h": '#include "model/model.h"\n',
     "runtime/cli/main.c": '/* #include "model/model.h" */\n#include "yoke.h"\n',
+    "bench/bench_mma.cu": '#include "kernels/cuda/ptx/mma.cuh"\n',
+    ".git/bad.c": '#include "no_such.h"\n',
+    "build/bad.c": '#include "no_such.h"\n',
 }
 
 PLANTED = [
@@ -265,14 +365,33 @@ PLANTED = [
     ("runtime/study/bad.c", "json_t *a = json_loads (text, 0, NULL);\n", "not by jansson"),
     ("parallel/bad.c", '#include "../runtime/model/model.h"\n', "parallel/ may include only"),
     ("kernels/bad.c", '#include "parallel/comm.h"\n', "kernels/ may include only"),
+    ("kernels/cpu/bad.c", '#include "kernels/cuda/cuda_device.h"\n', "kernels/cpu/ may include only"),
     ("kernels/cuda/ptx/bad.cuh", '#include "kernels/device.h"\n', "kernels/cuda/ptx/ may include only"),
     ("kernels/cuda/gemm/bad.cu", '#include "kernels/cuda/device/state.h"\n', "kernels/cuda/gemm/ may include only"),
+    ("runtime/model/bad.c", '#include "kernels/cuda/device/state.h"\n', "runtime/model/ may include only"),
     ("kernels/cpu/bad.c", "#include <cuda_fp16.h>\n", "CUDA headers"),
     ("runtime/engine/bad.c", "#include <nccl.h>\n", "CUDA headers"),
     ("runtime/text/bad.c", '#include "no_such.h"\n', "names no file"),
-    ("runtime/other/bad.c", '#include "base/status.h"\n', "no folder that has a rule"),
-    ("runtime/model/model.h", '#include "engine/b.h"\n', "circle: "),
-    ("runtime/model/model.c", '#include "engine/b.h"\n', "circle: "),
+    ("runtime/other/bad.c", "", "runtime/other/ has no row"),
+    ("kernels/cuda/new/bad.cuh", "", "kernels/cuda/new/ has no row"),
+    ("kernels/cuda/new/bad.cuh", '#include "kernels/device.h"\n', "kernels/cuda/new/ has no row"),
+    ("examples/bad.c", "", "examples/ has no row"),
+    ("bad.c", "", "the root has no row"),
+    ("loader/deep/bad.c", "", "loader/deep/ is compiled into no library"),
+    ("runtime/model/model.h", '#include "engine/b.h"\n', "circle of modules: "),
+    ("runtime/model/model.c", '#include "engine/b.h"\n', "circle of modules: "),
+    ("kernels/cuda/device/bad.cu", '#include "kernels/cuda/sampling/sampler.h"\n',
+     "circle of folders: kernels/cuda/sampling/ -> kernels/cuda/device/ -> kernels/cuda/sampling/"),
+    ("runtime/engine/bad.c", '#include "tools/a.h"\n',
+     "circle of folders: runtime/engine/ -> runtime/tools/ -> runtime/engine/"),
+    ("parallel/p2p/bad.cu", '#include "parallel/comm.h"\n',
+     "circle of libraries: yoke_gpu -> yoke_parallel -> yoke_gpu"),
+]
+
+PLANTED_ROWS = [
+    ({"runtime/text/": ["runtime/chat/"], "runtime/chat/": ["runtime/text/"]}, "the table allows a circle: "),
+    ({"runtime/no_such/": []}, "the row of runtime/no_such/ is about nothing"),
+    ({"runtime/text/": ["runtime/base/no_such.h"]}, "runtime/text/ may include runtime/base/no_such.h, which"),
 ]
 
 
@@ -290,18 +409,22 @@ def self_test():
         failures += [f"a clean tree is refused: {problem}" for problem in check_tree(root)]
     for path, text, expected in PLANTED:
         with tempfile.TemporaryDirectory() as root:
-            write_tree(root, {**CLEAN, "runtime/engine/b.h": '#include "model/model.h"\n', path: text})
+            write_tree(root, {**CLEAN, "runtime/tools/a.h": '#include "engine/b.h"\n', path: text})
             problems = check_tree(root)
             if not any(expected in problem for problem in problems):
                 failures.append(f"{path} with {text.strip()}: expected \"{expected}\", found {problems}")
+    for rows, expected in PLANTED_ROWS:
+        problems = check_table(PROJECT, {**MAY_INCLUDE, **rows})
+        if not any(expected in problem for problem in problems):
+            failures.append(f"rows {rows}: expected \"{expected}\", found {problems}")
     return failures
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("root", nargs="?", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    parser.add_argument("root", nargs="?", default=PROJECT)
     root = parser.parse_args().root
-    problems = self_test() + check_rules(root) + check_tree(root)
+    problems = self_test() + check_table(root, MAY_INCLUDE) + check_tree(root)
     for problem in problems:
         print(problem, file=sys.stderr)
     sys.exit(1 if problems else 0)
