@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "parallel/p2p/allreduce_p2p.cuh"
+#include "parallel/p2p/allreduce_p2p_launch.cuh"
 
 using namespace yk_p2p_kernels;
 

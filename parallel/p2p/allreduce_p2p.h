@@ -3,7 +3,8 @@
  * to NCCL, and the memory of the slots: p2p_sizes.h.
  *
  *   allreduce_p2p.cu            host side: slots, peer access, launches
- *   allreduce_p2p.cuh           the arguments of a launch, and the memory that the ranks share
+ *   allreduce_p2p_params.cuh    the arguments of a launch, and the memory that the ranks share
+ *   allreduce_p2p_launch.cuh    which kernel a launch takes, how its thread blocks divide the rows
  *   allreduce_p2p_kernels.cuh   the one-shot kernel and the two-shot kernel
  *   allreduce_p2p_rows.cuh      reduce a row in rank order, add the residual, normalise
  *   allreduce_p2p_slots.cuh     packets, slots, how a thread waits for a packet

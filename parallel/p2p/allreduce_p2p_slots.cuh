@@ -9,7 +9,7 @@
 #define YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
 
 #include "kernels/cuda/ptx/global_memory.cuh"
-#include "parallel/p2p/allreduce_p2p.cuh"
+#include "parallel/p2p/allreduce_p2p_params.cuh"
 
 namespace yk_p2p_kernels {
 

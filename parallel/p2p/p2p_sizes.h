@@ -19,7 +19,7 @@ enum {
   YK_P2P_BLOCKS = 128,                        /* most thread blocks of a launch; all must be resident at once */
   YK_P2P_SETS = 2,                            /* of slots: one in use, one that a rank ahead already fills */
   YK_P2P_STATE_BYTES = 2 * YK_P2P_BLOCKS * 4, /* a counter of every thread block, for one-shot and for two-shot */
-  YK_P2P_FLAG_BYTES = 256,                    /* flags of a device: device_flags in allreduce_p2p.cuh */
+  YK_P2P_FLAG_BYTES = 256,                    /* flags of a device: allreduce_p2p_params.cuh */
   YK_P2P_MAX_ROW_BYTES = 32 * 1024,
   YK_P2P_SHORT_ROW_BYTES = 4 * 1024
 };

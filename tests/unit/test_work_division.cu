@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "parallel/p2p/allreduce_p2p_kernels.cuh" /* ahead of cmocka.h, which makes fail a macro */
+#include "parallel/p2p/allreduce_p2p_launch.cuh" /* ahead of cmocka.h, which makes fail a macro */
 
 extern "C" { /* cmocka.h is C alone */
 #include <cmocka.h>
@@ -21,8 +21,9 @@ extern "C" { /* cmocka.h is C alone */
 #include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/gemm/wna16_plan.h"
-#include "kernels/cuda/gemm/wna16_small_batch_kernel.cuh"
-#include "kernels/cuda/gemm/wna16_wgmma_kernel.cuh"
+#include "kernels/cuda/gemm/wna16_small_batch.cuh"
+#include "kernels/cuda/gemm/wna16_wgmma.cuh"
+#include "kernels/cuda/gemm/wna16_wgmma_cluster.cuh"
 #include "kernels/cuda/gemm/wna16_wgmma_schedule.cuh"
 #include "kernels/cuda/latent/work_list.cuh"
 

@@ -120,26 +120,6 @@ __global__ void __maxnreg__(few_registers(OCCUPANCY)) grouped_few_kernel(const _
 #endif
 }
 
-/* The kernels of one type, by tile. */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> const void *grouped_few_kernel_of()
-{
-  constexpr grouped_few_shape S = GROUPED_FEW_SHAPES[TILE];
-  if constexpr (!has_groups(ENCODING, GROUPS))
-    return nullptr;
-  else
-    return reinterpret_cast<const void *>(
-        grouped_few_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.n, S.panels, S.taken>);
-}
-
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
-const tile_kernels &grouped_few_kernels_of_tile(int tile, std::index_sequence<TILES...>)
-{
-  static const tile_kernels table[] = {
-      {{grouped_few_kernel_of<ENCODING, DTYPE, 1, TILES>(), grouped_few_kernel_of<ENCODING, DTYPE, 2, TILES>(),
-        grouped_few_kernel_of<ENCODING, DTYPE, 4, TILES>()}}...};
-  return table[tile];
-}
-
 } // namespace yk_gemm
 
 #endif

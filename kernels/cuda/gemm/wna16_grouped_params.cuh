@@ -154,19 +154,10 @@ struct panel_stream {
   }
 };
 
-/* Each in a source of its own, for the sake of building. tile: of the host's table of each family. */
+/* The kernels of tile number `tile` of the family's shapes. Defined in wna16_grouped_few_instances.cuh and
+ * wna16_grouped_wgmma_instances.cuh. */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_few_kernels(int tile);
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_wgmma_kernels(int tile);
-#define YK_DECLARE_GROUPED_KERNELS(ENCODING, DTYPE)                                                                    \
-  template <> const tile_kernels &grouped_few_kernels<ENCODING, DTYPE>(int tile);                                      \
-  template <> const tile_kernels &grouped_wgmma_kernels<ENCODING, DTYPE>(int tile);
-YK_DECLARE_GROUPED_KERNELS(YK_WNA16_INT4, YK_F16)
-YK_DECLARE_GROUPED_KERNELS(YK_WNA16_INT4, YK_BF16)
-YK_DECLARE_GROUPED_KERNELS(YK_WNA16_INT8, YK_F16)
-YK_DECLARE_GROUPED_KERNELS(YK_WNA16_INT8, YK_BF16)
-YK_DECLARE_GROUPED_KERNELS(YK_WNA16_FP8, YK_F16)
-YK_DECLARE_GROUPED_KERNELS(YK_WNA16_FP8, YK_BF16)
-#undef YK_DECLARE_GROUPED_KERNELS
 
 /* Of all kernels that there are (wna16_occupancy.cuh). */
 inline cudaError_t allow_shared_bytes(const tile_kernels &kernels, int bytes)

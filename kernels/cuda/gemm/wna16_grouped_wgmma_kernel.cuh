@@ -175,25 +175,6 @@ __global__ void __maxnreg__(GROUPED_REGISTERS) grouped_wgmma_kernel(const __grid
 #endif
 }
 
-/* The kernels of one type, by tile. */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> const void *grouped_wgmma_kernel_of()
-{
-  constexpr grouped_wgmma_shape S = GROUPED_WGMMA_SHAPES[TILE];
-  if constexpr (!has_groups(ENCODING, GROUPS))
-    return nullptr;
-  else
-    return reinterpret_cast<const void *>(grouped_wgmma_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.n>);
-}
-
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
-const tile_kernels &grouped_wgmma_kernels_of_tile(int tile, std::index_sequence<TILES...>)
-{
-  static const tile_kernels table[] = {
-      {{grouped_wgmma_kernel_of<ENCODING, DTYPE, 1, TILES>(), grouped_wgmma_kernel_of<ENCODING, DTYPE, 2, TILES>(),
-        grouped_wgmma_kernel_of<ENCODING, DTYPE, 4, TILES>()}}...};
-  return table[tile];
-}
-
 } // namespace yk_gemm
 
 #endif

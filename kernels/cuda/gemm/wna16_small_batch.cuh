@@ -20,6 +20,9 @@ void small_batch_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64
 double small_batch_us(const small_batch_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc,
                       yk_wna16_plan plan);
 
+/* The kernels of tile number `tile` of SMALL_BATCH_SHAPES. Defined in wna16_small_batch_instances.cuh. */
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &small_batch_kernels(int tile);
+
 /* Load all kernels and allow them their dynamic shared memory, on the current device. */
 cudaError_t small_batch_init();
 

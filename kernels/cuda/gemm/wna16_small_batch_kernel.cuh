@@ -279,36 +279,6 @@ __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF
 #endif
 }
 
-/* The kernel of a tile and a number of groups of scales in a K tile; NULL where none is compiled. */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> const void *small_batch_kernel_of()
-{
-  constexpr small_batch_shape S = SMALL_BATCH_SHAPES[TILE];
-  if constexpr (!is_compiled(S, ENCODING, GROUPS))
-    return nullptr;
-  else
-    return reinterpret_cast<const void *>(
-        small_batch_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.n, S.panels, S.taken>);
-}
-
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
-const tile_kernels &small_batch_kernels_of_tile(int tile, std::index_sequence<TILES...>)
-{
-  static const tile_kernels table[] = {
-      {{small_batch_kernel_of<ENCODING, DTYPE, 1, TILES>(), small_batch_kernel_of<ENCODING, DTYPE, 2, TILES>(),
-        small_batch_kernel_of<ENCODING, DTYPE, 4, TILES>()}}...};
-  return table[tile];
-}
-
-/* The kernels of tile number `tile` of SMALL_BATCH_SHAPES. Each specialisation is in a source of its own, so that they
- * compile in parallel. */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &small_batch_kernels(int tile);
-template <> const tile_kernels &small_batch_kernels<YK_WNA16_INT4, YK_F16>(int tile);
-template <> const tile_kernels &small_batch_kernels<YK_WNA16_INT4, YK_BF16>(int tile);
-template <> const tile_kernels &small_batch_kernels<YK_WNA16_INT8, YK_F16>(int tile);
-template <> const tile_kernels &small_batch_kernels<YK_WNA16_INT8, YK_BF16>(int tile);
-template <> const tile_kernels &small_batch_kernels<YK_WNA16_FP8, YK_F16>(int tile);
-template <> const tile_kernels &small_batch_kernels<YK_WNA16_FP8, YK_BF16>(int tile);
-
 } // namespace yk_gemm
 
 #endif

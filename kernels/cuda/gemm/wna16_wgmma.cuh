@@ -21,6 +21,9 @@ double wgmma_us(const wgmma_costs &costs, const yk_wna16_gpu &gpu, const yk_wna1
 /* Bytes of the partial sums of split-K and stream-K, enough for any GEMM and number of tokens. */
 size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu);
 
+/* The kernels of tile number `tile` of WGMMA_SHAPES. Defined in wna16_wgmma_instances.cuh. */
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &wgmma_kernels(int tile);
+
 /* Load all kernels, allow them their dynamic shared memory, and fill in gpu->clusters, for the current device. */
 cudaError_t wgmma_init(yk_wna16_gpu *gpu);
 

@@ -211,36 +211,6 @@ __global__ void __maxnreg__(start_registers(WARPGROUPS, OCCUPANCY))
 #endif
 }
 
-/* The kernel of a tile and a number of groups of scales in a K tile; NULL where none is compiled. */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> const void *wgmma_kernel_of()
-{
-  constexpr wgmma_shape S = WGMMA_SHAPES[TILE];
-  if constexpr (!is_compiled(S, ENCODING, GROUPS))
-    return nullptr;
-  else
-    return reinterpret_cast<const void *>(
-        wgmma_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.warpgroups, S.wgmma_m, S.n, S.taken, S.cluster>);
-}
-
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
-const tile_kernels &wgmma_kernels_of_tile(int tile, std::index_sequence<TILES...>)
-{
-  static const tile_kernels table[] = {
-      {{wgmma_kernel_of<ENCODING, DTYPE, 1, TILES>(), wgmma_kernel_of<ENCODING, DTYPE, 2, TILES>(),
-        wgmma_kernel_of<ENCODING, DTYPE, 4, TILES>()}}...};
-  return table[tile];
-}
-
-/* The kernels of tile number `tile` of WGMMA_SHAPES. Each specialisation is in a source of its own, so that they
- * compile in parallel. */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &wgmma_kernels(int tile);
-template <> const tile_kernels &wgmma_kernels<YK_WNA16_INT4, YK_F16>(int tile);
-template <> const tile_kernels &wgmma_kernels<YK_WNA16_INT4, YK_BF16>(int tile);
-template <> const tile_kernels &wgmma_kernels<YK_WNA16_INT8, YK_F16>(int tile);
-template <> const tile_kernels &wgmma_kernels<YK_WNA16_INT8, YK_BF16>(int tile);
-template <> const tile_kernels &wgmma_kernels<YK_WNA16_FP8, YK_F16>(int tile);
-template <> const tile_kernels &wgmma_kernels<YK_WNA16_FP8, YK_BF16>(int tile);
-
 } // namespace yk_gemm
 
 #endif

@@ -1,13 +1,14 @@
-/* allreduce_p2p.cuh - the arguments of the all-reduce kernels, the memory that the ranks share, and the launch. See
+/* allreduce_p2p_params.cuh - the arguments of the all-reduce kernels, and the memory that the ranks share. See
  * allreduce_p2p.h. */
-#ifndef YK_PARALLEL_ALLREDUCE_P2P_CUH
-#define YK_PARALLEL_ALLREDUCE_P2P_CUH
+#ifndef YK_PARALLEL_P2P_ALLREDUCE_P2P_PARAMS_CUH
+#define YK_PARALLEL_P2P_ALLREDUCE_P2P_PARAMS_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "kernels/device.h"
 #include "kernels/experts.h"
-#include "parallel/p2p/allreduce_p2p.h"
+#include "parallel/p2p/p2p_sizes.h"
 
 namespace yk_p2p_kernels {
 
@@ -69,17 +70,9 @@ struct launch_args {
   yk_combine_args combine;
 };
 
-/* All-reduce of x [n_rows, ..]. NORM: the sum is added to residual and normalised into y (w NULL: not normalised);
- * otherwise it is written to residual, which is then x itself. Integers (int32_t) have neither a norm nor two-shot. */
-template <typename T, bool NORM> cudaError_t launch(const launch_args &args, bool two_shot, cudaStream_t stream);
-
 /* Rank 0 waits for the others, and sees what they wrote to its memory before. arrived: on rank 0's device. */
 cudaError_t launch_await_writes(const launch_args &args, uint32_t *arrived, cudaStream_t stream);
 cudaError_t load_await_writes();
-
-/* Load the kernels that launch may choose onto the current device. Loading one later could wait for a running kernel
- * that itself waits for a peer. */
-template <typename T, bool NORM> cudaError_t load(int n_ranks);
 
 } // namespace yk_p2p_kernels
 

@@ -1,0 +1,53 @@
+# Sources that instantiate kernel templates, generated: one source for each combination of types, so that the instances
+# compile in parallel. A header NAME_instances.cuh defines YK_INSTANCE(types), the explicit instantiation.
+
+# Appends to the list `sources` of the caller a source that instantiates `header` for the types in ARGN.
+#   name   of the combination, for the name of the source
+function(yoke_instance sources header name)
+  string(REGEX REPLACE "_instances\\.cuh$" "_${name}.cu" source ${PROJECT_BINARY_DIR}/generated/${header})
+  list(JOIN ARGN ", " types)
+  file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n\nYK_INSTANCE(${types})\n")
+  set(${sources} ${${sources}} ${source} PARENT_SCOPE)
+endfunction()
+
+set(attention kernels/cuda/attention)
+set(activations f16 bf16)
+set(element_f16 __half)
+set(element_bf16 __nv_bfloat16)
+set(dtype_f16 YK_F16)
+set(dtype_bf16 YK_BF16)
+set(encodings int4 int8 fp8) # of weights: a traits header each in kernels/cuda/gemm
+
+set(yoke_instances) # for every architecture
+# For compute capability 9.0 alone: the kernels of these sources are empty in code for others.
+file(GLOB yoke_sm90_sources CONFIGURE_DEPENDS kernels/cuda/gemm/wna16_grouped_row.cu kernels/cuda/w8a8/w8a8_wgmma.cu
+     kernels/cuda/moe/routed_gemm.cu kernels/cuda/moe/single_token.cu)
+foreach(act ${activations})
+  foreach(encoding ${encodings})
+    string(TOUPPER YK_WNA16_${encoding} enum)
+    foreach(family small_batch wgmma grouped_few grouped_wgmma)
+      yoke_instance(yoke_sm90_sources kernels/cuda/gemm/wna16_${family}_instances.cuh ${encoding}_${act}
+                    ${enum} ${dtype_${act}})
+    endforeach()
+  endforeach()
+  yoke_instance(yoke_sm90_sources ${attention}/prefill_wgmma_instances.cuh ${act} ${element_${act}})
+  yoke_instance(yoke_instances ${attention}/prefill_mma_sync_instances.cuh ${act} ${element_${act}})
+  yoke_instance(yoke_instances ${attention}/flash_decoding_instances.cuh ${act} ${element_${act}})
+endforeach()
+foreach(codes INT8 FP8)
+  string(TOLOWER ${codes} name)
+  yoke_instance(yoke_instances ${attention}/flash_decoding_instances.cuh ${name} yk_attn::codes<YK_KV_${codes}>)
+endforeach()
+
+set(all_reduce parallel/p2p/allreduce_p2p_instances.cuh)
+foreach(ranks 2 4 YK_MAX_RANKS)
+  string(REPLACE YK_MAX_RANKS most name ${ranks})
+  yoke_instance(yoke_instances ${all_reduce} i32_${name} int32_t ${ranks} false)
+  foreach(act ${activations})
+    yoke_instance(yoke_instances ${all_reduce} ${act}_norm_${name} ${element_${act}} ${ranks} true)
+  endforeach()
+endforeach()
+foreach(type __half __nv_bfloat16 float) # for any number of ranks
+  string(REGEX REPLACE "^_+(nv_)?" "" name ${type})
+  yoke_instance(yoke_instances ${all_reduce} ${name}_sum ${type} YK_MAX_RANKS false)
+endforeach()

@@ -1,0 +1,10 @@
+/* allreduce_p2p_instances.cuh - the all-reduce kernels of one type for up to N ranks, with or without the norm. */
+#ifndef YK_PARALLEL_P2P_ALLREDUCE_P2P_INSTANCES_CUH
+#define YK_PARALLEL_P2P_ALLREDUCE_P2P_INSTANCES_CUH
+
+#include "parallel/p2p/allreduce_p2p_kernels.cuh"
+
+#define YK_INSTANCE(T, N, NORM)                                                                                        \
+  template yk_p2p_kernels::kernel yk_p2p_kernels::kernel_of<T, N, NORM>(bool, bool, yk_p2p_kernels::division);
+
+#endif
