@@ -44,7 +44,7 @@ typedef struct yk_awq_floats {
   const float *limits;   /* [n, k / group], or NULL: none */
 } yk_awq_floats;
 
-/* The three tensors in AWQ's "gemm" order: see base/weight.h. */
+/* The three tensors in AWQ's "gemm" order: see kernels/weight.h. */
 typedef struct yk_awq_tensors {
   uint32_t *qweight; /* [k, n / 8] */
   uint32_t *qzeros;  /* [k / group, n / 8] */

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/experts.h"
+#include "kernels/expert_choice.h"
 #include "kernels/linear.h"
 
 #ifdef __cplusplus

@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
-#include "base/kv_format.h"
+#include "kernels/kv_format.h"
 
 #ifdef __cplusplus
 extern "C" {

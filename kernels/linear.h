@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "base/weight.h"
+#include "kernels/weight.h"
 
 #ifdef __cplusplus
 extern "C" {

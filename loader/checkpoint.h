@@ -23,7 +23,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "base/weight.h"
+#include "kernels/weight.h"
 #include "loader/hf/hf_config.h"
 #include "loader/model/weight_names.h"
 

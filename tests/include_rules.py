@@ -21,6 +21,7 @@ BASE, PTX, COMMON = "runtime/base/", "kernels/cuda/ptx/", "kernels/cuda/common/"
 DEVICE, BLAS, LAUNCH = "kernels/cuda/device/", "kernels/cuda/blas/", "kernels/cuda/rows/launch.cuh"
 COMBINE = "kernels/cuda/moe/combine_rows.cuh"
 PLANS = ["kernels/cuda/latent/scratch.h", "kernels/cuda/linear/layout.h", "parallel/p2p/p2p_sizes.h"]  # without a GPU
+WEIGHT = "kernels/weight.h"
 LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
 LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/"]  # what the layers of a model stand on
 HOUSE = ["runtime/*", "kernels/*", "loader/*", "parallel/*"]
@@ -35,7 +36,7 @@ MAY_INCLUDE = {
     "kernels/cpu/": [BASE, "kernels/"],
     "kernels/cpu/linear/": [BASE, "kernels/", "kernels/cpu/"],
     "kernels/cuda/ptx/": [],
-    "kernels/cuda/common/": [BASE, PTX],
+    "kernels/cuda/common/": [BASE, "kernels/kv_format.h", PTX],
     "kernels/cuda/blas/": [BASE],
     "kernels/cuda/gemm/": [BASE, "kernels/linear.h", "kernels/experts.h", PTX, COMMON],
     "kernels/cuda/w8a8/": [BASE, PTX, COMMON, "kernels/cuda/gemm/"],
@@ -50,7 +51,7 @@ MAY_INCLUDE = {
     "kernels/cuda/sampling/": [BASE, "kernels/device.h", PTX, COMMON, DEVICE],
     "kernels/cuda/quantize/": [BASE, "kernels/device.h", "kernels/awq_quantize.h", PTX, COMMON, BLAS, DEVICE],
     "kernels/cuda/linear/": [
-        BASE, "kernels/device.h", "kernels/linear.h", PTX, COMMON, BLAS, DEVICE, "kernels/cuda/gemm/",
+        BASE, "kernels/device.h", "kernels/linear.h", WEIGHT, PTX, COMMON, BLAS, DEVICE, "kernels/cuda/gemm/",
         "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h", "kernels/cuda/moe/single_token.h",
         "kernels/cuda/moe/routed_gemm.h"
     ],
@@ -59,12 +60,12 @@ MAY_INCLUDE = {
         "kernels/cuda/latent/", "kernels/cuda/linear/", "kernels/cuda/quantize/", "kernels/cuda/rows/",
         "kernels/cuda/sampling/", "kernels/cuda/w8a8/"
     ],
-    "loader/model/": [BASE],
+    "loader/model/": [BASE, WEIGHT, "kernels/expert_choice.h", "kernels/kv_format.h"],
     "loader/safetensors/": [BASE],
     "loader/hf/": [BASE, "loader/model/", "loader/safetensors/"],
-    "loader/integers/": [BASE, "loader/model/", "loader/safetensors/"],
-    "loader/foreign/": [BASE, "loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/"],
-    "loader/": [BASE, *LOADER],
+    "loader/integers/": [BASE, WEIGHT, "loader/model/", "loader/safetensors/"],
+    "loader/foreign/": [BASE, WEIGHT, "loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/"],
+    "loader/": [BASE, WEIGHT, *LOADER],
     "parallel/p2p/": [
         BASE, "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", PTX, COMMON, COMBINE
     ],
@@ -72,7 +73,7 @@ MAY_INCLUDE = {
     "runtime/text/": [BASE],
     "runtime/chat/": [BASE, "runtime/text/"],
     "runtime/trace/": ["runtime/yoke.h", BASE],
-    "runtime/convert/": ["runtime/yoke.h", BASE, "loader/", *LOADER],
+    "runtime/convert/": ["runtime/yoke.h", BASE, WEIGHT, "loader/", *LOADER],
     "runtime/model/": [*LOWER, *PLANS, "runtime/yoke.h", "kernels/cpu/", "runtime/trace/"],
     "runtime/engine/": [
         *LOWER, *PLANS, "runtime/yoke.h", "kernels/cpu/", "kernels/cuda/cuda_device.h",

@@ -1,7 +1,7 @@
 /* cpu_awq_quantize.c - the definition of kernels/awq_quantize.h, a group of some outputs at a time. */
-#include "base/weight.h"
 #include "kernels/cpu/awq_rounding.h"
 #include "kernels/cpu/cpu_awq.h"
+#include "kernels/weight.h"
 
 enum {
   TILE_WORDS = 16, /* of qweight, from neighbouring outputs: a line of the cache */

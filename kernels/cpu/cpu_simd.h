@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
-#include "base/kv_format.h"
+#include "kernels/kv_format.h"
 
 enum {
   YK_CPU_LANES = 16,    /* sums of one output element */

@@ -7,7 +7,7 @@
  *   28 vocab_size   32 max_seq_len   36 u8 shared_classifier   37 i32 head_dim   41 i32 group_size   45 zeros
  *
  *   float16      input norms of all layers, norms before the FFN of all layers, final norm, embedding
- *   AWQ "gemm"   for each of q, k, v, o, gate, down, up: of all layers qweight, qzeros, scales (base/weight.h)
+ *   AWQ "gemm"   for each of q, k, v, o, gate, down, up: of all layers qweight, qzeros, scales (kernels/weight.h)
  *   float16      lm_head unless shared, norms of q of all layers, norms of k of all layers
  *
  * Names of fields are those of the tool that writes such files (tools/export_qwen3-8B-awq.py of KuiperLLama). What the

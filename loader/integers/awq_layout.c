@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/weight.h"
+#include "kernels/weight.h"
 
 static const uint8_t nibble_of_column[8] = YK_AWQ_NIBBLE_OF_COLUMN;
 

@@ -1,7 +1,7 @@
 /* awq_layout.h - the AWQ "gemm" packing of 4-bit values, eight columns to a 32-bit word.
  *
  * qweight is u32 [K, N/8] and qzeros u32 [K/group, N/8], both row-major: word c of a row holds columns 8c .. 8c+7,
- * column 8c+j at bit 4 * YK_AWQ_NIBBLE_OF_COLUMN[j] (base/weight.h). A weight is scale * (q - z), without any offset.
+ * column 8c+j at bit 4 * YK_AWQ_NIBBLE_OF_COLUMN[j] (kernels/weight.h). A weight is scale * (q - z), without an offset.
  * Words may be unaligned in memory (they lie in a mapped file). Weights are loaded without these functions, which read
  * single values: they are for what checks packed weights, or will write them as AWQ files. */
 #ifndef YK_LOADER_AWQ_LAYOUT_H

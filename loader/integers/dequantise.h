@@ -5,7 +5,7 @@
 #define YK_LOADER_DEQUANTISE_H
 
 #include "base/status.h"
-#include "base/weight.h"
+#include "kernels/weight.h"
 
 /* yk_dequantise - a slice of a quantised weight as to f32 [n, stride], k of each row written. Inputs stay where they
  *   are, whatever groups g_idx says that they are of.

@@ -8,7 +8,7 @@
 #define YK_LOADER_FOLDED_BIAS_H
 
 #include "base/status.h"
-#include "base/weight.h"
+#include "kernels/weight.h"
 
 /* yk_folded_bias - biases of outputs [n_begin, n_end) of a checkpoint's weight with folds_bias, its own included, to
  *   [n_end - n_begin]; all inputs are read. Sums are exact integers, or of double precision.

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "base/weight.h"
+#include "kernels/weight.h"
 
 /* What a rank holds of the inputs. */
 typedef struct yk_group_share {

@@ -15,7 +15,7 @@
 
 #include "base/cpu_pool.h"
 #include "base/status.h"
-#include "base/weight.h"
+#include "kernels/weight.h"
 
 /* A slice as a weight of its own: its input 0 and output 0 are first_k and first_n of the checkpoint's weight. k and n
  * may reach beyond the slice, to whole words and groups; what lies there is not meant to be read. */

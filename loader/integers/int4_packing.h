@@ -9,7 +9,7 @@
 
 #include "base/checked.h"
 #include "base/status.h"
-#include "base/weight.h"
+#include "kernels/weight.h"
 
 enum {
   YK_INT4_BLOCK_LINES = 16, /* of eight inputs each, and */

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "base/cpu_pool.h"
-#include "base/weight.h"
+#include "kernels/weight.h"
 
 enum { YK_INT4_LINE_K = 8 /* inputs of a line */ };
 

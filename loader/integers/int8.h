@@ -14,7 +14,7 @@
 
 #include "base/cpu_pool.h"
 #include "base/status.h"
-#include "base/weight.h"
+#include "kernels/weight.h"
 
 /* yk_int8_repacked_bytes - what a slice whose inputs share scales by group_local needs of a buffer. order: as below;
  *   only whether it names inputs, and outputs, matters. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/weight.h"
+#include "kernels/weight.h"
 
 /* Groups [first, first + n) of one output. */
 typedef struct yk_int8_groups {

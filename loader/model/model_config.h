@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
-#include "base/experts.h"
-#include "base/kv_format.h"
-#include "base/weight.h"
+#include "kernels/expert_choice.h"
+#include "kernels/kv_format.h"
+#include "kernels/weight.h"
 
 enum {
   YK_MAX_LAYERS = 1024,

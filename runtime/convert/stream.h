@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "base/weight.h"
+#include "kernels/weight.h"
 
 /* Where bytes go, and whom to tell of them. */
 typedef struct yk_convert_stream {

@@ -1,7 +1,7 @@
 /* The AWQ packing, against a packer written from the order in which AutoAWQ stores columns. */
 #include "unit/loader_fixture.h"
 
-#include "base/weight.h"
+#include "kernels/weight.h"
 #include "loader/integers/awq_layout.h"
 
 enum { ROWS = 5, COLUMNS = 24 };

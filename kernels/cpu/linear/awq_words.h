@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/weight.h"
+#include "kernels/weight.h"
 
 /* Two bytes to eight: the nibbles of the low half of x move to the even nibbles. */
 static inline uint32_t yk_cpu_awq_spread_nibbles(uint32_t x)

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "base/kv_format.h"
+#include "kernels/kv_format.h"
 
 namespace yk_cuda {
 

@@ -1,7 +1,7 @@
 /* convert.cu - see convert.h. Kernels are grid-stride loops, one element a thread and step. */
 #include <algorithm>
 
-#include "base/weight.h"
+#include "kernels/weight.h"
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/linear/convert.h"
 

@@ -1,6 +1,6 @@
 /* kv_format.h - in which form the KV cache keeps numbers: kernels/kv_cache.h has the definitions. */
-#ifndef YK_BASE_KV_FORMAT_H
-#define YK_BASE_KV_FORMAT_H
+#ifndef YK_KERNELS_KV_FORMAT_H
+#define YK_KERNELS_KV_FORMAT_H
 
 typedef enum yk_kv_format {
   YK_KV_ACT,  /* the activation type */
@@ -10,6 +10,6 @@ typedef enum yk_kv_format {
 
 /* The largest codes: what the largest element of a token becomes where the token has a scale of its own. */
 #define YK_KV_INT8_MAX 127.0f
-#define YK_KV_FP8_MAX 448.0f
+#define YK_KV_FP8_MAX  448.0f
 
 #endif

@@ -2,8 +2,8 @@
  *
  * The loader fills it, the kernels read slices of it into their own layout. y[n] = sum over k of x[k] * w(k, n) + bias.
  * Pointers may be unaligned (safetensors does not align its data): read elements with memcpy. */
-#ifndef YK_BASE_WEIGHT_H
-#define YK_BASE_WEIGHT_H
+#ifndef YK_KERNELS_WEIGHT_H
+#define YK_KERNELS_WEIGHT_H
 
 #include <stdbool.h>
 #include <stdint.h>

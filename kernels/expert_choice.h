@@ -1,6 +1,6 @@
-/* experts.h - how a mixture of experts chooses: what configurations name and devices do. */
-#ifndef YK_BASE_EXPERTS_H
-#define YK_BASE_EXPERTS_H
+/* expert_choice.h - how a mixture of experts chooses: what configurations name and devices do. */
+#ifndef YK_KERNELS_EXPERT_CHOICE_H
+#define YK_KERNELS_EXPERT_CHOICE_H
 
 enum { YK_MAX_EXPERTS = 1024, YK_MAX_TOP_K = 32, YK_MAX_EXPERT_GROUPS = 64 };
 
