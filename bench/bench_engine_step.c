@@ -86,9 +86,9 @@ static yk_status submit(bench *b, int32_t i, yk_err *err)
 /* What rank 0 would have written, and what readers would take. */
 static void sample(const yk_step *step, uint32_t *state)
 {
-  for (int32_t i = 0; i < step->n_wanted; i++) {
+  for (int32_t i = 0; i < step->counts.n_wanted; i++) {
     *state = *state * 1664525u + 1013904223u;
-    step->sampled[i] = (yk_sampled){.state = YK_ROW_SAMPLED, .token_id = (int32_t)(*state >> 8) % 1000};
+    step->answer.sampled[i] = (yk_sampled){.state = YK_ROW_SAMPLED, .token_id = (int32_t)(*state >> 8) % 1000};
   }
 }
 

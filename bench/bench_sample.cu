@@ -80,7 +80,7 @@ spread time_kernel(yk_device *dev, const yk_sample_args &args)
   launch.n_rows = launch.n_launched = args.n_rows;
   launch.n_shards = args.n_shards;
   launch.shard_stride = args.shard_stride;
-  std::memcpy(launch.shard_first, args.shard_first, sizeof launch.shard_first);
+  launch.shard_first[1] = VOCAB;
   launch.rows = rows;
   launch.vocab = VOCAB;
   cudaStream_t stream = yk_cuda_device_stream(dev);
@@ -144,7 +144,9 @@ void time_point(yk_device *dev, const float *logits, int64_t *stamps, const poin
   args.logits = logits;
   args.n_rows = n_rows;
   args.n_shards = 1;
-  args.shard_stride = args.shard_first[1] = VOCAB;
+  const int32_t shard_first[] = {0, VOCAB};
+  args.shard_stride = VOCAB;
+  args.shard_first = shard_first;
   args.rows = rows.data();
   args.out = out.data();
   const spread step = time_steps(dev, args, stamps), kernel = time_kernel(dev, args);

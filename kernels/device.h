@@ -51,9 +51,12 @@ typedef struct yk_batch {
   /* [n_tokens] where the row's K and V go: block * YK_KV_BLOCK_TOKENS + offset. In recorded steps -1 marks a padding
    * row, which belongs to no sequence and writes nothing. */
   const int32_t *kv_slots;
-  const int32_t *seq_of_row;   /* [n_tokens] index of the row's sequence */
-  const int32_t *row_starts;   /* [n_seqs + 1] first row of each sequence */
-  const int32_t *kv_tokens;    /* [n_seqs] tokens in the cache once this step's rows are written */
+  const int32_t *seq_of_row; /* [n_tokens] index of the row's sequence */
+  const int32_t *row_starts; /* [n_seqs + 1] first row of each sequence */
+  const int32_t *kv_tokens;  /* [n_seqs] tokens in the cache once this step's rows are written */
+  /* [n_seqs] slot of each sequence: its row, below max_seqs, in tables that live from step to step; a row's slot is
+   * seq_slots[seq_of_row[row]]. -1: a padding sequence. */
+  const int32_t *seq_slots;
   const int32_t *block_tables; /* [n_seqs, block_table_stride] physical block of each logical block */
 } yk_batch;
 
@@ -160,17 +163,18 @@ typedef struct yk_sample_row {
   int32_t forced_id;
   bool has_penalties;                                            /* the chosen id is then also counted in the slot */
   float repetition_penalty, frequency_penalty, presence_penalty; /* 1, 0, 0: off */
-  int32_t penalty_slot;        /* row of the device's table of counts: see penalties_set */
-  const yk_logit_bias *biases; /* host [n_biases], ids distinct */
-  int32_t n_biases;
-  float *logits_out; /* host [vocab]: the raw logits, copied there; or NULL */
+  int32_t penalty_slot; /* row of the device's table of counts: see penalties_set */
+  int32_t n_biases;     /* of distinct ids, */
+  int64_t first_bias;   /* from this one of yk_sample_args.biases on */
+  bool returns_logits;  /* the raw logits are copied to this row of yk_sample_args.logits_out */
+  int32_t logits_row;
 } yk_sample_row;
 
 /* Whether a row's token is the id of its largest raw logit, and nothing else of its logits is asked for. */
 static inline bool yk_sample_row_is_plain(const yk_sample_row *row)
 {
   return row->temperature < 1e-5f && row->n_top_logprobs == 0 && !row->want_logprob && !row->is_forced &&
-         !row->has_penalties && row->n_biases == 0 && !row->logits_out;
+         !row->has_penalties && row->n_biases == 0 && !row->returns_logits;
 }
 
 enum { YK_MAX_TOP_LOGPROBS = 20 };
@@ -196,14 +200,17 @@ typedef struct yk_sampled {
 /* sample: one token per row. Rank 0 only.
  *   logits: f32 device [n_shards][n_rows][shard_stride]; shard s holds vocabulary ids shard_first[s] ..
  *   shard_first[s + 1] - 1 in its first columns, the rest is padding and never read. Ties: lower id first.
- *   rows: host [n_rows]. out: host [n_rows], valid on return (the call waits for its result).
+ *   rows: host [n_rows]; biases, logits_out: host, what the rows name of them: logits_out is [*, all ids].
+ *   out: host [n_rows], valid on return (the call waits for its result).
  *   Log-probabilities are of the raw logits, before biases and penalties.
  *   A row that cannot be sampled says why in its state; nothing is counted or copied for it. */
 typedef struct yk_sample_args {
   const float *logits;
   int32_t n_rows, n_shards, shard_stride;
-  int32_t shard_first[YK_MAX_RANKS + 1];
+  const int32_t *shard_first; /* host [n_shards + 1] */
   const yk_sample_row *rows;
+  const yk_logit_bias *biases; /* NULL where no row has any, as the next */
+  float *logits_out;
   yk_sampled *out;
 } yk_sample_args;
 

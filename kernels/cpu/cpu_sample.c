@@ -118,9 +118,10 @@ static void find_top(const row_view *v, int32_t n_wanted, yk_sampled *out)
 }
 
 /* What is reported of the raw logits before they are adjusted. Returns their log-sum-exp, 0 where nobody asks. */
-static double report_raw(const yk_sample_row *params, const row_view *v, yk_sampled *out)
+static double report_raw(const yk_sample_args *a, const yk_sample_row *params, const row_view *v, yk_sampled *out)
 {
-  if (params->logits_out) memcpy(params->logits_out, v->scaled, (size_t)v->n * sizeof(float));
+  if (params->returns_logits)
+    memcpy(a->logits_out + (int64_t)params->logits_row * v->n, v->scaled, (size_t)v->n * sizeof(float));
   if (!params->want_logprob && params->n_top_logprobs <= 0) return 0.0;
   double log_sum = log_sum_exp(v);
   if (params->n_top_logprobs > 0)
@@ -130,9 +131,10 @@ static double report_raw(const yk_sample_row *params, const row_view *v, yk_samp
 }
 
 /* Biases, then repetition, frequency and presence penalties, in this order and in float32. */
-static void adjust_logits(const yk_sample_row *params, const uint32_t *counts, row_view *v)
+static void adjust_logits(const yk_sample_args *a, const yk_sample_row *params, const uint32_t *counts, row_view *v)
 {
-  for (int32_t i = 0; i < params->n_biases; i++) v->scaled[params->biases[i].token_id] += params->biases[i].bias;
+  for (int64_t i = params->first_bias; i < params->first_bias + params->n_biases; i++)
+    v->scaled[a->biases[i].token_id] += a->biases[i].bias;
   if (!params->has_penalties) return;
   for (int32_t id = 0; id < v->n; id++) {
     float logit = v->scaled[id];
@@ -281,13 +283,13 @@ static yk_row_state sample_row(const sample_context *c, int64_t row, row_view *v
   yk_sampled *out = &a->out[row];
   load_logits(a, row, v);
   if (!find_maximum(v)) return fault_of(v);
-  double log_sum = report_raw(params, v, out);
+  double log_sum = report_raw(a, params, v, out);
   int32_t id = params->forced_id;
   if (!params->is_forced) {
     uint32_t *counts =
         params->has_penalties ? c->cpu->penalty_counts + (int64_t)params->penalty_slot * c->cpu->limits.vocab : NULL;
     if (params->has_penalties || params->n_biases) {
-      adjust_logits(params, counts, v);
+      adjust_logits(a, params, counts, v);
       if (!find_maximum(v)) return YK_ROW_BANNED;
     }
     id = choose(params, v);
@@ -312,17 +314,18 @@ static void sample_rows(void *context, int thread, int64_t begin, int64_t end)
 }
 
 /* Ids and slots of one row are those of this device. */
-static yk_status check_row(const yk_cpu_device *cpu, const yk_sample_row *row, int32_t index, int32_t n_ids,
+static yk_status check_row(const yk_cpu_device *cpu, const yk_sample_args *args, int32_t index, int32_t n_ids,
                            yk_err *err)
 {
+  const yk_sample_row *row = &args->rows[index];
   if (row->is_forced && (row->forced_id < 0 || row->forced_id >= n_ids))
     return yk_err_set(err, YK_E_INVAL, "sample: row %d: forced id %d of %d ids", index, row->forced_id, n_ids);
   if (row->has_penalties && (row->penalty_slot < 0 || row->penalty_slot >= cpu->limits.max_seqs))
     return yk_err_set(err, YK_E_INVAL, "sample: row %d: penalty slot %d of %d", index, row->penalty_slot,
                       cpu->limits.max_seqs);
-  for (int32_t i = 0; i < row->n_biases; i++)
-    if (row->biases[i].token_id < 0 || row->biases[i].token_id >= n_ids)
-      return yk_err_set(err, YK_E_INVAL, "sample: row %d: biased id %d of %d ids", index, row->biases[i].token_id,
+  for (int64_t i = row->first_bias; i < row->first_bias + row->n_biases; i++)
+    if (args->biases[i].token_id < 0 || args->biases[i].token_id >= n_ids)
+      return yk_err_set(err, YK_E_INVAL, "sample: row %d: biased id %d of %d ids", index, args->biases[i].token_id,
                         n_ids);
   return YK_OK;
 }
@@ -334,7 +337,7 @@ yk_status yk_cpu_sample(yk_device *dev, const yk_sample_args *args, yk_err *err)
   if (args->shard_first[0] != 0 || n_ids > context.cpu->limits.vocab)
     return yk_err_set(err, YK_E_INVAL, "sample: expected ids 0 to %d at most, found %d to %d",
                       context.cpu->limits.vocab - 1, args->shard_first[0], n_ids - 1);
-  for (int32_t row = 0; row < args->n_rows; row++) YK_TRY(check_row(context.cpu, &args->rows[row], row, n_ids, err));
+  for (int32_t row = 0; row < args->n_rows; row++) YK_TRY(check_row(context.cpu, args, row, n_ids, err));
   yk_cpu_pool_run(context.cpu->pool, args->n_rows, 1, sample_rows, &context);
   return YK_OK;
 }

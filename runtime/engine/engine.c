@@ -201,7 +201,6 @@ bool yk_engine_destroy(yk_engine *engine)
   if (engine->thread_started) pthread_join(engine->thread, NULL);
   bool all_freed = yk_ranks_destroy(engine->ranks);
   if (all_freed) yk_step_builder_destroy(engine->builder); /* else a rank may still read a step */
-  if (all_freed) free(engine->row_logits);                 /* or write there */
   yk_scheduler_destroy(engine->scheduler);
   yk_cache_salts_free(&engine->salts);
   yk_kv_blocks_destroy(engine->blocks);

@@ -54,8 +54,7 @@ struct yk_engine {
   yk_request *inbox; /* submitted, oldest first, linked by next_submitted */
   yk_request **inbox_end;
   bool stopping;
-  yk_err failure;    /* code YK_OK while the ranks work */
-  float *row_logits; /* [slots, vocab_size] of rows whose request lists ids; NULL until the first is submitted */
+  yk_err failure; /* code YK_OK while the ranks work */
   yk_engine_stats stats;
   yk_profiler profiler; /* in part the engine thread's own, as the next is */
   yk_expert_counts experts;

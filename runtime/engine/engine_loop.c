@@ -15,6 +15,21 @@ static bool has_work(const yk_engine *e)
   return yk_scheduler_n_running(e->scheduler) + yk_scheduler_n_waiting(e->scheduler) > 0;
 }
 
+static void add_request(yk_engine *e, yk_request *request)
+{
+  yk_sequence *seq = &request->seq;
+  yk_err error = YK_ERR_INIT;
+  if (request->cache_salt)
+    yk_sequence_begin_at(seq,
+                         yk_cache_salts_start(&e->salts, e->blocks, request->cache_salt, request->cache_salt_bytes));
+  if (yk_step_builder_reserve(e->builder, &seq->extras, &error) == YK_OK) {
+    yk_scheduler_add(e->scheduler, seq);
+    return;
+  }
+  seq->extras = (yk_step_extras){0}; /* nothing is to be released */
+  seq->owner->finish(e, seq, YK_FINISH_ERROR, &error);
+}
+
 /* Move the inbox to the scheduler and run what callers wait for; with nothing to do, sleep until something comes.
  * Returns false to stop. */
 static bool take_inbox(yk_engine *e)
@@ -31,10 +46,7 @@ static bool take_inbox(yk_engine *e)
   pthread_mutex_unlock(&e->mutex);
   while (request) {
     yk_request *next = request->next_submitted; /* once added, the request may finish and be gone */
-    if (request->cache_salt)
-      yk_sequence_begin_at(&request->seq,
-                           yk_cache_salts_start(&e->salts, e->blocks, request->cache_salt, request->cache_salt_bytes));
-    yk_scheduler_add(e->scheduler, &request->seq);
+    add_request(e, request);
     request = next;
   }
   while (call) {
@@ -82,6 +94,7 @@ static void run_step(yk_engine *e, yk_err *err)
   const yk_step *step = yk_step_builder_build(e->builder, items, n_items, is_timed);
   yk_engine_times times = {.ranks_ns = yk_clock_now_ns()};
   yk_ranks_begin(e->ranks, step);
+  yk_step_builder_fill_late(e->builder);
   times.deliver_ns = yk_clock_now_ns();
   yk_requests_deliver(e);
   int32_t n_prompt = yk_engine_prompt_rows(items, n_items);

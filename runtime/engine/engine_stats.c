@@ -30,8 +30,8 @@ int32_t yk_engine_prompt_rows(const yk_scheduled *items, int32_t n_items)
 static int32_t n_drawn(const yk_step *step)
 {
   int32_t n = 0;
-  for (int32_t i = 0; i < step->n_wanted; i++)
-    n += !step->sampling[i].is_forced && step->sampled[i].state == YK_ROW_SAMPLED;
+  for (int32_t i = 0; i < step->counts.n_wanted; i++)
+    n += !yk_step_sampling(step)[i].is_forced && step->answer.sampled[i].state == YK_ROW_SAMPLED;
   return n;
 }
 
@@ -47,15 +47,15 @@ void yk_engine_count_step(yk_engine *e, const yk_step *step, int32_t n_prompt, d
   pthread_mutex_lock(&e->mutex);
   yk_engine_stats *s = &e->stats;
   s->steps++;
-  s->steps_by_rows[size_class(step->batch.n_tokens)]++;
+  s->steps_by_rows[size_class(step->counts.n_tokens)]++;
   s->prompt_tokens += (uint64_t)n_prompt;
   s->output_tokens += (uint64_t)n_drawn(step);
   if (n_prompt > 0) {
     s->prefill_s += seconds;
-    s->prefill_step_tokens += (uint64_t)step->batch.n_tokens;
+    s->prefill_step_tokens += (uint64_t)step->counts.n_tokens;
   } else {
     s->decode_s += seconds;
-    s->decode_step_tokens += (uint64_t)step->batch.n_tokens;
+    s->decode_step_tokens += (uint64_t)step->counts.n_tokens;
   }
   yk_engine_refresh_gauges(e);
   pthread_mutex_unlock(&e->mutex);

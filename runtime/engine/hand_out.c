@@ -7,6 +7,7 @@ typedef struct item_results {
   yk_sequence *seq;
   int32_t position; /* of the first */
   const yk_sampled *results;
+  int32_t first; /* among the step's wanted rows */
   int32_t n;
   int32_t n_sampled; /* before the first that could not be sampled */
 } item_results;
@@ -14,10 +15,11 @@ typedef struct item_results {
 /* The results of item `index`, which begin at *next of the step's. */
 static item_results results_of(const yk_scheduled *items, int32_t index, const yk_step *step, int32_t *next)
 {
-  const yk_batch *batch = &step->batch;
-  item_results r = {.seq = items[index].seq, .results = step->sampled + *next};
-  if (*next < step->n_wanted) r.position = batch->positions[step->wanted_rows[*next]];
-  while (*next < step->n_wanted && batch->seq_of_row[step->wanted_rows[*next]] == index) {
+  const int32_t *wanted_rows = yk_step_wanted_rows(step), *seq_of_row = yk_step_seq_of_row(step);
+  int32_t n_wanted = step->counts.n_wanted;
+  item_results r = {.seq = items[index].seq, .results = step->answer.sampled + *next, .first = *next};
+  if (*next < n_wanted) r.position = yk_step_positions(step)[wanted_rows[*next]];
+  while (*next < n_wanted && seq_of_row[wanted_rows[*next]] == index) {
     bool is_sampled = r.results[r.n].state == YK_ROW_SAMPLED;
     if (is_sampled && r.n_sampled == r.n) r.n_sampled++;
     r.n++;
@@ -96,7 +98,8 @@ void yk_hand_out(yk_engine *engine, const yk_scheduled *items, int32_t n_items, 
   for (int32_t i = 0, next = 0; i < n_items; i++) {
     item_results r = results_of(items, i, step, &next);
     mark_sound(engine, &r);
-    yk_finish_reason reason = r.seq->owner->take_results(engine, r.seq, r.position, r.results, r.n_sampled);
+    yk_row_results sampled = {.step = step, .first = r.first, .n = r.n_sampled};
+    yk_finish_reason reason = r.seq->owner->take_results(engine, r.seq, r.position, &sampled);
     if (reason != YK_FINISH_NONE && !has_failed(&r)) r.seq->owner->finish(engine, r.seq, reason, NULL);
     n_failed += has_failed(&r);
     n_unsound += is_unsound(&r);

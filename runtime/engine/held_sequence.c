@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "engine/arguments.h"
 #include "engine/call.h"
 #include "engine/engine_internal.h"
@@ -27,14 +28,12 @@ struct yk_held_sequence {
 
 /* ---- As the owner of a sequence ---------------------------------------------------------------------------------- */
 
-static void describe_row(const yk_sequence *seq, int32_t position, yk_sample_row *out)
+static const yk_logit_bias *describe_row(const yk_sequence *seq, int32_t position, yk_sample_row *out)
 {
-  const yk_held_sequence *held = (const yk_held_sequence *)seq;
-  const sequence_call *append = held->pending;
-  int64_t vocab = held->engine->info.vocab_size;
-  *out = (yk_sample_row){.top_p = 1, .is_forced = true};
-  if (append->which == YK_LOGITS_ALL) out->logits_out = append->logits + (position - held->n_before) * vocab;
-  if (append->which == YK_LOGITS_LAST) out->logits_out = append->logits;
+  const sequence_call *append = ((const yk_held_sequence *)seq)->pending;
+  (void)position;
+  *out = (yk_sample_row){.top_p = 1, .is_forced = true, .returns_logits = append->which != YK_LOGITS_NONE};
+  return NULL;
 }
 
 static bool needs_counts(const yk_sequence *seq)
@@ -54,13 +53,18 @@ static void scheduled(yk_sequence *seq)
   (void)seq;
 }
 
-/* The sampler has copied the logits to the caller already. */
-static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t position, const yk_sampled *results,
-                                     int32_t n)
+/* Logits go to the caller: of all appended rows, or of the last alone. */
+static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t position, const yk_row_results *results)
 {
-  (void)e;
-  (void)results;
-  if (n > 0) seq->wanted_from = position + n;
+  const yk_held_sequence *held = (const yk_held_sequence *)seq;
+  const sequence_call *append = held->pending;
+  size_t vocab = (size_t)e->info.vocab_size;
+  int32_t first = append->which == YK_LOGITS_ALL ? position - held->n_before : 0;
+  for (int32_t i = 0; i < results->n; i++) {
+    const float *logits = yk_step_logits(results->step, results->first + i, e->info.vocab_size);
+    if (logits) memcpy(append->logits + (size_t)(first + i) * vocab, logits, vocab * sizeof *logits);
+  }
+  if (results->n > 0) seq->wanted_from = position + results->n;
   return seq->n_computed == seq->n_tokens ? YK_FINISH_STOP : YK_FINISH_NONE;
 }
 
@@ -70,6 +74,7 @@ static void finish(yk_engine *e, yk_sequence *seq, yk_finish_reason reason, cons
   yk_held_sequence *held = (yk_held_sequence *)seq;
   (void)reason;
   yk_scheduler_park(e->scheduler, seq);
+  yk_step_builder_release(e->builder, &seq->extras);
   if (error) {
     yk_sequence_release(seq, e->blocks);
     seq->n_tokens = seq->n_prompt = held->n_before;
@@ -98,6 +103,13 @@ static void run_append(yk_engine *e, yk_call *call)
   sequence_call *c = (sequence_call *)call;
   yk_held_sequence *held = c->sequence;
   yk_sequence *seq = &held->seq;
+  yk_err error = YK_ERR_INIT;
+  int64_t n_wanted = c->which == YK_LOGITS_ALL ? (int64_t)c->n : c->which == YK_LOGITS_LAST;
+  seq->extras.n_logits = yk_min_i64(n_wanted, e->settings.limits.step.max_tokens);
+  if (yk_step_builder_reserve(e->builder, &seq->extras, &error) != YK_OK) {
+    yk_call_answer(e, call, &error);
+    return;
+  }
   memcpy(seq->tokens + seq->n_tokens, c->ids, c->n * sizeof *c->ids);
   held->n_before = seq->n_tokens;
   held->pending = c;

@@ -94,8 +94,8 @@ void yk_profiler_step_ran(yk_engine *e, const yk_step *step, const yk_engine_tim
   int64_t begin_ns = now->times.begin_ns;
   now->times = *times;
   now->times.begin_ns = begin_ns;
-  now->times.n_rows = step->batch.n_tokens;
-  now->n_wanted = step->n_wanted;
+  now->times.n_rows = step->counts.n_tokens;
+  now->n_wanted = step->counts.n_wanted;
   now->ranks_ns = (double)(times->hand_out_ns - times->ranks_ns);
   now->is_comparable = !times->is_prefill;
   if (!now->is_timed) return;

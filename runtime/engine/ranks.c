@@ -158,7 +158,7 @@ yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
 {
   YK_TRY(yk_rank_group_wait(ranks->group, timeout_s, err));
   const yk_step *step = ranks->command.step;
-  if (step->is_plain) yk_model_choose(ranks->models, ranks->settings.n_ranks, step);
+  if (step->counts.is_plain) yk_model_choose(ranks->models, ranks->settings.n_ranks, step);
   return YK_OK;
 }
 

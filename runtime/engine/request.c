@@ -139,6 +139,8 @@ yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *promp
     return status;
   }
   if (sampling->n_prompt_logprobs >= 0) request->seq.wanted_from = 0;
+  request->seq.extras.n_biases = request->n_early_biases + (int64_t)request->n_bad_words;
+  if (yk_request_has_penalties(request)) request->seq.extras.n_penalty_tokens = capacity;
   *out = request;
   return YK_OK;
 }
@@ -152,8 +154,7 @@ yk_status yk_request_set_cache_salt(yk_request *request, const char *salt, size_
   return YK_OK;
 }
 
-yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sampling, float *row_logits,
-                                     int32_t vocab_size, yk_err *err)
+yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sampling, yk_err *err)
 {
   size_t n = sampling->n_logprob_ids;
   request->logprob_ids = malloc(n * sizeof *request->logprob_ids);
@@ -161,8 +162,7 @@ yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sam
   request->text_logprobs = malloc(n * sizeof *request->text_logprobs);
   if (!request->logprob_ids || !request->listed_logprobs || !request->text_logprobs)
     return yk_err_set(err, YK_E_NOMEM, "logprob_token_ids: no memory for %zu", n);
-  request->row_logits = row_logits;
-  request->vocab_size = vocab_size;
+  request->seq.extras.n_logits = 1;
   memcpy(request->logprob_ids, sampling->logprob_ids, n * sizeof *request->logprob_ids);
   return YK_OK;
 }
@@ -230,9 +230,8 @@ static void enqueue(yk_request *request, const yk_sampled *result, bool is_promp
 }
 
 /* The best logit is the anchor: its log-probability is never far below zero, so that rounding it loses nothing. */
-void yk_request_list_logprobs(yk_request *request, const yk_sampled *result)
+void yk_request_list_logprobs(yk_request *request, const yk_sampled *result, const float *logits)
 {
-  const float *logits = yk_request_row_logits(request);
   for (size_t i = 0; i < request->sampling.n_logprob_ids; i++) {
     double below_best = (double)logits[request->logprob_ids[i]] - (double)logits[result->top_ids[0]];
     request->listed_logprobs[i] = (float)(below_best + (double)result->top_logprobs[0]);

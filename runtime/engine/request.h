@@ -29,10 +29,8 @@ struct yk_request {
   int32_t n_biases, n_early_biases;
   yk_token_ids *bad_words; /* [n_bad_words] of several tokens each; the others are among the biases */
   size_t n_bad_words;
-  int32_t *bad_ids;     /* theirs */
-  int32_t *logprob_ids; /* [sampling.n_logprob_ids] whose log-probabilities the reader gets */
-  float *row_logits;    /* [slots, vocab_size] the engine's, where there are such ids; else NULL */
-  int32_t vocab_size;
+  int32_t *bad_ids;            /* theirs */
+  int32_t *logprob_ids;        /* [sampling.n_logprob_ids] whose log-probabilities the reader gets */
   float *listed_logprobs;      /* [n_logprob_ids] of the token at hand */
   yk_logit_bias *row_biases;   /* of the row at hand, where there are such words: the biases and bans */
   yk_detokenizer *detokenizer; /* NULL without a tokenizer */
@@ -83,29 +81,27 @@ yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *promp
                             const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,
                             const yk_tokenizer *tokenizer, atomic_uint *n_cancels, yk_request **out, yk_err *err);
 
+/* yk_request_has_penalties - whether its rows need counts of tokens. */
+static inline bool yk_request_has_penalties(const yk_request *request)
+{
+  const yk_sampling *s = &request->sampling;
+  return s->repetition_penalty != 1 || s->frequency_penalty != 0 || s->presence_penalty != 0;
+}
+
 /* yk_request_ban - ban an id in a list of n biases of distinct ids, with room for one more. Returns the new n. */
 int32_t yk_request_ban(yk_logit_bias *biases, int32_t n, int32_t id);
 
 /* yk_request_set_cache_salt - a copy of it, before the request is queued. Errors: YK_E_NOMEM. */
 yk_status yk_request_set_cache_salt(yk_request *request, const char *salt, size_t n_bytes, yk_err *err);
 
-/* yk_request_set_logprob_ids - a copy of sampling's, before the request is queued. row_logits: [slots, vocab_size],
- *   where the rows of the request leave their logits, as long as the ranks run. Errors: YK_E_NOMEM. */
-yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sampling, float *row_logits,
-                                     int32_t vocab_size, yk_err *err);
-
-/* yk_request_row_logits - where the row at hand leaves its logits; NULL where the request lists no ids. */
-static inline float *yk_request_row_logits(const yk_request *request)
-{
-  if (!request->row_logits) return NULL;
-  return request->row_logits + (int64_t)request->seq.slot * request->vocab_size;
-}
+/* yk_request_set_logprob_ids - a copy of sampling's, before the request is queued. Errors: YK_E_NOMEM. */
+yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sampling, yk_err *err);
 
 /* The engine's end. Engine thread only. */
 void yk_request_mark_scheduled(yk_request *request, int32_t n_reused);
 /* yk_request_list_logprobs - of a token that has just been drawn: those of the request's ids, from the row's logits,
- *   which the next step overwrites. */
-void yk_request_list_logprobs(yk_request *request, const yk_sampled *result);
+ *   which are not read where there are no such ids. */
+void yk_request_list_logprobs(yk_request *request, const yk_sampled *result, const float *logits);
 void yk_request_push_prompt_token(yk_request *request, const yk_sampled *result);
 /* is_last: yk_request_finish follows, and tells the reader. Returns whether a stop string is complete: then too. */
 bool yk_request_push_token(yk_request *request, const yk_sampled *result, bool is_last);

@@ -17,17 +17,16 @@ static yk_request *request_of(yk_sequence *seq)
 
 static bool needs_counts(const yk_sequence *seq)
 {
-  const yk_sampling *s = &const_request_of(seq)->sampling;
-  return s->repetition_penalty != 1 || s->frequency_penalty != 0 || s->presence_penalty != 0;
+  return yk_request_has_penalties(const_request_of(seq));
 }
 
-/* With a ban of each id that would complete a bad word, as in vLLM: the output ends in those before it. */
-static void ban_bad_words(const yk_request *request, yk_sample_row *row)
+/* The biases with a ban of each id that would complete a bad word, as in vLLM: the output ends in those before it. */
+static const yk_logit_bias *ban_bad_words(const yk_request *request, const yk_logit_bias *without, yk_sample_row *row)
 {
   const yk_sequence *seq = &request->seq;
   size_t n_output = (size_t)(seq->n_tokens - seq->n_prompt);
   yk_logit_bias *biases = request->row_biases;
-  if (row->n_biases) memcpy(biases, row->biases, (size_t)row->n_biases * sizeof *biases);
+  if (row->n_biases) memcpy(biases, without, (size_t)row->n_biases * sizeof *biases);
   for (size_t i = 0; i < request->n_bad_words; i++) {
     const yk_token_ids *word = &request->bad_words[i];
     size_t n_before = word->n_ids - 1;
@@ -36,16 +35,17 @@ static void ban_bad_words(const yk_request *request, yk_sample_row *row)
     if (memcmp(end, word->ids, n_before * sizeof *end) != 0) continue;
     row->n_biases = yk_request_ban(biases, row->n_biases, word->ids[n_before]);
   }
-  row->biases = biases;
+  return biases;
 }
 
 /* Every field is named, so that the compiler clears none of them first: a step has a row of each sequence. */
-static void describe_draw(const yk_sequence *seq, yk_sample_row *row)
+static const yk_logit_bias *describe_draw(const yk_sequence *seq, yk_sample_row *row)
 {
   const yk_request *request = const_request_of(seq);
   const yk_sampling *s = &request->sampling;
   int32_t n_output = seq->n_tokens - seq->n_prompt;
   bool early = n_output < s->min_tokens;
+  const yk_logit_bias *biases = early ? request->early_biases : request->biases;
   *row = (yk_sample_row){.temperature = s->temperature,
                          .top_p = s->top_p,
                          .min_p = s->min_p,
@@ -62,25 +62,24 @@ static void describe_draw(const yk_sequence *seq, yk_sample_row *row)
                          .frequency_penalty = s->frequency_penalty,
                          .presence_penalty = s->presence_penalty,
                          .penalty_slot = seq->slot,
-                         .biases = early ? request->early_biases : request->biases,
                          .n_biases = early ? request->n_early_biases : request->n_biases,
-                         .logits_out = yk_request_row_logits(request)};
-  if (request->n_bad_words) ban_bad_words(request, row);
+                         .first_bias = 0,
+                         .returns_logits = s->n_logprob_ids > 0,
+                         .logits_row = 0};
+  return request->n_bad_words ? ban_bad_words(request, biases, row) : biases;
 }
 
 /* A row before the last token reports on the token that follows it, the last one draws. */
-static void describe_row(const yk_sequence *seq, int32_t position, yk_sample_row *row)
+static const yk_logit_bias *describe_row(const yk_sequence *seq, int32_t position, yk_sample_row *row)
 {
   const yk_sampling *s = &const_request_of(seq)->sampling;
-  if (position == seq->n_tokens - 1 && s->max_tokens != 0) {
-    describe_draw(seq, row);
-    return;
-  }
+  if (position == seq->n_tokens - 1 && s->max_tokens != 0) return describe_draw(seq, row);
   *row = (yk_sample_row){.top_p = 1,
                          .n_top_logprobs = s->n_prompt_logprobs > 0 ? s->n_prompt_logprobs : 0,
                          .want_logprob = s->n_prompt_logprobs >= 0,
                          .is_forced = true,
                          .forced_id = position + 1 < seq->n_tokens ? seq->tokens[position + 1] : 0};
+  return NULL;
 }
 
 static bool is_cancelled(yk_sequence *seq)
@@ -109,11 +108,12 @@ void yk_requests_deliver(yk_engine *engine)
 
 /* A token was drawn. Only text can tell whether it completes a stop string; of any other request that goes on, the next
  * step can be planned before the reader has the token. */
-static yk_finish_reason append_token(yk_engine *e, yk_request *request, const yk_sampled *result)
+static yk_finish_reason append_token(yk_engine *e, yk_request *request, const yk_step *step, int32_t row)
 {
   yk_sequence *seq = &request->seq;
+  const yk_sampled *result = &step->answer.sampled[row];
   seq->tokens[seq->n_tokens++] = result->token_id;
-  yk_request_list_logprobs(request, result);
+  yk_request_list_logprobs(request, result, yk_step_logits(step, row, e->info.vocab_size));
   bool is_end = yk_ids_contain(request->end_ids, request->n_end_ids, result->token_id);
   bool is_full = seq->n_tokens == seq->capacity;
   if (!is_end && !is_full && !request->stops) {
@@ -124,18 +124,18 @@ static yk_finish_reason append_token(yk_engine *e, yk_request *request, const yk
   return is_full ? YK_FINISH_LENGTH : YK_FINISH_NONE;
 }
 
-static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t position, const yk_sampled *results,
-                                     int32_t n)
+static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t position, const yk_row_results *results)
 {
   yk_request *request = request_of(seq);
-  for (int32_t i = 0; i < n; i++) {
+  for (int32_t i = 0; i < results->n; i++) {
+    int32_t row = results->first + i;
     seq->wanted_from = position + i + 1;
     if (position + i + 1 < seq->n_tokens)
-      yk_request_push_prompt_token(request, &results[i]);
+      yk_request_push_prompt_token(request, &results->step->answer.sampled[row]);
     else if (request->sampling.max_tokens == 0) /* only the prompt's log-probabilities were asked for */
       return YK_FINISH_LENGTH;
     else
-      return append_token(e, request, &results[i]);
+      return append_token(e, request, results->step, row);
   }
   return YK_FINISH_NONE;
 }
@@ -144,6 +144,7 @@ static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t pos
 static void finish(yk_engine *e, yk_sequence *seq, yk_finish_reason reason, const yk_err *error)
 {
   yk_scheduler_remove(e->scheduler, seq);
+  yk_step_builder_release(e->builder, &seq->extras);
   pthread_mutex_lock(&e->mutex);
   if (reason == YK_FINISH_ERROR)
     e->stats.requests_failed++;

@@ -4,28 +4,41 @@
 
 #include "engine/kv_blocks.h"
 #include "kernels/device.h"
+#include "model/step.h"
 #include "yoke.h"
 
 struct yk_sequence;
 
-/* What whoever owns a sequence does for it: a request, or a sequence that a caller holds. Engine thread. */
+/* Results of consecutive wanted rows of one sequence. */
+typedef struct yk_row_results {
+  const yk_step *step;
+  int32_t first, n; /* among the step's wanted rows */
+} yk_row_results;
+
+/* What the owner of a sequence does for it: a request, or a sequence that a caller holds. Engine thread. */
 typedef struct yk_sequence_owner {
-  /* What to do with the logits of the row at this position. */
-  void (*describe_row)(const struct yk_sequence *seq, int32_t position, yk_sample_row *out);
+  /* What to do with the logits of the row at this position. Where the rows are in the step (first_bias, logits_row) is
+   * the step builder's to say. Returns the row's biases [out->n_biases], which stay until late data are filled. */
+  const yk_logit_bias *(*describe_row)(const struct yk_sequence *seq, int32_t position, yk_sample_row *out);
   /* Whether drawing needs the sequence's slot of the table of token counts. */
   bool (*needs_counts)(const struct yk_sequence *seq);
   bool (*is_cancelled)(struct yk_sequence *seq);
   /* The sequence runs from the step to come on; again after it was preempted. */
   void (*scheduled)(struct yk_sequence *seq);
-  /* Take the results of n rows of a step that were sampled, from this position on; 0 where no row was wanted. Returns
-   * YK_FINISH_NONE where there is more to compute, else the reason to finish with. results stay until the step after
-   * the next one is built. */
+  /* Take the results of rows that were sampled, from this position on; none where no row was wanted. Returns
+   * YK_FINISH_NONE where there is more to compute, else the reason to finish with. What was sampled stays until the
+   * step after the next one is built, logits until the next one is. */
   yk_finish_reason (*take_results)(yk_engine *engine, struct yk_sequence *seq, int32_t position,
-                                   const yk_sampled *results, int32_t n);
+                                   const yk_row_results *results);
   /* Take the sequence off the scheduler's lists of running and waiting ones and tell its reader. error: with
    * YK_FINISH_ERROR, else NULL. The sequence must not be touched afterwards. */
   void (*finish)(yk_engine *engine, struct yk_sequence *seq, yk_finish_reason reason, const yk_err *error);
 } yk_sequence_owner;
+
+/* The most that a sequence adds to one step and its answer, beside its rows. */
+typedef struct yk_step_extras {
+  int64_t n_biases, n_penalty_tokens, n_logits;
+} yk_step_extras;
 
 typedef struct yk_sequence {
   int32_t *tokens;     /* [capacity] prompt, then output */
@@ -46,6 +59,7 @@ typedef struct yk_sequence {
   struct yk_sequence *next;       /* in the scheduler's waiting or parked list */
   int32_t slot;                   /* while running: its row in tables of max_seqs rows; else -1 */
   bool slot_is_new;               /* nothing has been put in the slot's rows yet */
+  yk_step_extras extras;          /* the owner's to say, before the sequence is scheduled */
   const yk_sequence_owner *owner; /* the sequence is the owner's first member */
 } yk_sequence;
 

@@ -158,19 +158,6 @@ static yk_status enqueue(yk_engine *e, yk_request *request, yk_err *err)
   return refused.code;
 }
 
-/* Pages of the table that no slot has used take no memory. */
-static yk_status set_logprob_ids(yk_engine *e, yk_request *request, const yk_sampling *sampling, yk_err *err)
-{
-  int32_t vocab = e->info.vocab_size, n_slots = e->settings.limits.step.max_seqs;
-  pthread_mutex_lock(&e->mutex);
-  if (!e->row_logits) e->row_logits = calloc((size_t)n_slots, (size_t)vocab * sizeof *e->row_logits);
-  float *row_logits = e->row_logits;
-  pthread_mutex_unlock(&e->mutex);
-  if (!row_logits)
-    return yk_err_set(err, YK_E_NOMEM, "logprob_token_ids: no memory for %d rows of %d logits", n_slots, vocab);
-  return yk_request_set_logprob_ids(request, sampling, row_logits, vocab, err);
-}
-
 static uint64_t seed_of_request(yk_engine *e)
 {
   uint32_t counter[4] = {atomic_fetch_add(&e->n_requests, 1), 0, 0, 1}; /* 1: apart from what sampling draws */
@@ -202,7 +189,7 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   yk_status status = YK_OK;
   if (options->cache_salt)
     status = yk_request_set_cache_salt(request, options->cache_salt, options->cache_salt_bytes, err);
-  if (status == YK_OK && sampling.n_logprob_ids > 0) status = set_logprob_ids(e, request, &sampling, err);
+  if (status == YK_OK && sampling.n_logprob_ids > 0) status = yk_request_set_logprob_ids(request, &sampling, err);
   if (status == YK_OK) status = enqueue(e, request, err);
   if (status != YK_OK) {
     request->notify = NULL; /* the caller has no request that this could be about */

@@ -94,15 +94,30 @@ static yk_status embed(yk_model *m, const yk_batch *batch, yk_err *err)
   return YK_OK;
 }
 
+/* What sampling needs beside logits: late data, and the counts of sequences that begin to count tokens. */
+static yk_status prepare_sampling(yk_model *m, const yk_step *step, yk_err *err)
+{
+  const yk_penalty_load *loads = yk_step_penalty_loads(step);
+  const int32_t *tokens = yk_step_penalty_tokens(step);
+  if (step->late)
+    RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "late data", yk_step_late_await(step->late, &m->operations.is_stopped, err));
+  for (int32_t i = 0; i < step->counts.n_penalty_loads; tokens += loads[i++].n_tokens)
+    RUN(m, SAMPLING, YK_OUTSIDE_LAYERS, "penalty counts",
+        m->dev->ops->penalties_set(m->dev, loads[i].slot, tokens, loads[i].n_prompt, loads[i].n_tokens, err));
+  return YK_OK;
+}
+
 static yk_status sample(yk_model *m, const yk_step *step, int32_t first, int32_t count, yk_err *err)
 {
   yk_sample_args args = {.logits = m->act.logits,
                          .n_rows = count,
                          .n_shards = m->comm->n_ranks,
                          .shard_stride = m->shard_stride,
-                         .rows = step->sampling + first,
-                         .out = step->sampled + first};
-  for (int rank = 0; rank <= m->comm->n_ranks; rank++) args.shard_first[rank] = m->shard_first[rank];
+                         .shard_first = m->shard_first,
+                         .rows = yk_step_sampling(step) + first,
+                         .biases = yk_step_biases(step),
+                         .logits_out = step->answer.logits,
+                         .out = step->answer.sampled + first};
   RUN(m, SAMPLING, YK_OUTSIDE_LAYERS, "sampling", m->dev->ops->sample(m->dev, &args, err));
   return YK_OK;
 }
@@ -135,13 +150,14 @@ static yk_sampled choose_row(yk_model *const *models, int n_ranks, int32_t row)
 
 void yk_model_choose(yk_model *const *models, int n_ranks, const yk_step *step)
 {
-  for (int32_t row = 0; row < step->n_wanted; row++) step->sampled[row] = choose_row(models, n_ranks, row);
+  for (int32_t row = 0; row < step->counts.n_wanted; row++)
+    step->answer.sampled[row] = choose_row(models, n_ranks, row);
 }
 
 /* Where this rank's share of count rows of logits goes. */
 static float *own_logits(const yk_model *m, const yk_step *step, int32_t count)
 {
-  if (step->is_plain || !m->rank_0_logits) return m->act.logits;
+  if (step->counts.is_plain || !m->rank_0_logits) return m->act.logits;
   return m->rank_0_logits + (int64_t)m->comm->rank * count * m->shard_stride;
 }
 
@@ -154,58 +170,35 @@ static yk_status gather_logits(yk_model *m, int32_t count, yk_err *err)
 
 /* Logits of some of the wanted rows: each rank its share of the vocabulary, gathered and sampled on rank 0, where the
  * step is not plain. */
-static yk_status finish_rows(yk_model *m, const yk_step *step, int32_t first, int32_t count, yk_err *err)
+static yk_status finish_rows(yk_model *m, const yk_step *step, const int32_t *wanted_rows, int32_t first, int32_t count,
+                             yk_err *err)
 {
-  yk_gather_rows_args rows = {.y = m->act.wanted,
-                              .x = m->act.normed,
-                              .rows = yk_step_rebase(step, step->wanted_rows, m->act.words) + first,
-                              .n_rows = count,
-                              .hidden = m->hidden};
+  yk_gather_rows_args rows = {
+      .y = m->act.wanted, .x = m->act.normed, .rows = wanted_rows + first, .n_rows = count, .hidden = m->hidden};
   yk_linear_args head = {
       .x = m->act.wanted, .y = own_logits(m, step, count), .n_tokens = count, .y_stride = m->shard_stride};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "row selection", m->dev->ops->gather_rows(m->dev, &rows, err));
   RUN(m, LM_HEAD, YK_OUTSIDE_LAYERS, "lm_head", m->dev->ops->linear_forward(m->dev, m->lm_head, &head, err));
-  if (step->is_plain) return find_bests(m, first, count, err);
+  if (step->counts.is_plain) return find_bests(m, first, count, err);
   if (m->comm->n_ranks > 1) RUN(m, GATHER, YK_OUTSIDE_LAYERS, "logits gather", gather_logits(m, count, err));
-  return m->comm->rank == 0 ? sample(m, step, first, count, err) : YK_OK;
-}
-
-static yk_status load_penalties(yk_model *m, const yk_step *step, yk_err *err)
-{
-  for (int32_t i = 0; i < step->n_penalty_loads; i++) {
-    const yk_penalty_load *load = &step->penalty_loads[i];
-    RUN(m, SAMPLING, YK_OUTSIDE_LAYERS, "penalty counts",
-        m->dev->ops->penalties_set(m->dev, load->slot, load->tokens, load->n_prompt, load->n_tokens, err));
-  }
-  return YK_OK;
+  if (m->comm->rank != 0) return YK_OK;
+  if (first == 0) YK_TRY(prepare_sampling(m, step, err));
+  return sample(m, step, first, count, err);
 }
 
 /* The logits buffers hold max_seqs rows, enough for a step of decodes; prompts whose every row is wanted take turns.
  * Nobody writes to rank 0's logits before rank 0 has sampled those of the turn before; those of the step before it has
- * sampled when a step begins. */
-static yk_status finish(yk_model *m, const yk_step *step, yk_err *err)
+ * sampled when a step begins. wanted_rows: on the device. */
+static yk_status finish(yk_model *m, const yk_step *step, const int32_t *wanted_rows, yk_err *err)
 {
-  if (m->comm->rank == 0) YK_TRY(load_penalties(m, step, err));
-  for (int32_t first = 0; first < step->n_wanted; first += m->max_wanted) {
-    int32_t left = step->n_wanted - first;
-    if (first > 0 && m->rank_0_logits && !step->is_plain)
+  int32_t n_wanted = step->counts.n_wanted;
+  for (int32_t first = 0; first < n_wanted; first += m->max_wanted) {
+    int32_t left = n_wanted - first;
+    if (first > 0 && m->rank_0_logits && !step->counts.is_plain)
       RUN(m, GATHER, YK_OUTSIDE_LAYERS, "turn of rows", m->comm->ops->barrier(m->comm, err));
-    YK_TRY(finish_rows(m, step, first, left < m->max_wanted ? left : m->max_wanted, err));
+    YK_TRY(finish_rows(m, step, wanted_rows, first, left < m->max_wanted ? left : m->max_wanted, err));
   }
   return YK_OK;
-}
-
-static yk_batch on_device(const yk_model *m, const yk_step *step)
-{
-  yk_batch batch = step->batch;
-  batch.token_ids = yk_step_rebase(step, batch.token_ids, m->act.words);
-  batch.positions = yk_step_rebase(step, batch.positions, m->act.words);
-  batch.kv_slots = yk_step_rebase(step, batch.kv_slots, m->act.words);
-  batch.seq_of_row = yk_step_rebase(step, batch.seq_of_row, m->act.words);
-  batch.row_starts = yk_step_rebase(step, batch.row_starts, m->act.words);
-  batch.kv_tokens = yk_step_rebase(step, batch.kv_tokens, m->act.words);
-  batch.block_tables = yk_step_rebase(step, batch.block_tables, m->act.words);
-  return batch;
 }
 
 static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
@@ -242,12 +235,12 @@ static yk_status forward(yk_model *m, const yk_step *step, yk_err *err)
 {
   yk_graph **graph = NULL;
   const yk_step *padded = m->graphs ? yk_decode_graphs_pad(m->graphs, step, &graph) : NULL;
-  if (padded) step = padded;
+  const yk_step *uploaded = padded ? padded : step;
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "step upload",
-      m->dev->ops->upload(m->dev, m->act.words, step->words, step->n_words * sizeof(int32_t), err));
-  yk_batch batch = on_device(m, step);
+      m->dev->ops->upload(m->dev, m->act.step, uploaded->block, uploaded->layout.rank_bytes, err));
+  yk_batch batch = yk_step_batch(uploaded, m->act.step);
   YK_TRY(padded ? run_recorded(m, &batch, graph, err) : run_layers(m, &batch, err));
-  YK_TRY(finish(m, step, err));
+  YK_TRY(finish(m, step, yk_step_in_copy(uploaded, YK_STEP_WANTED_ROWS, m->act.step), err));
   RUN(m, END, YK_OUTSIDE_LAYERS, "step end", m->dev->ops->sync(m->dev, err));
   return YK_OK;
 }
@@ -265,7 +258,7 @@ static yk_status forward_timed(yk_model *m, const yk_step *step, yk_err *err)
 
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err)
 {
-  yk_status status = step->is_timed ? forward_timed(model, step, err) : forward(model, step, err);
+  yk_status status = step->counts.is_timed ? forward_timed(model, step, err) : forward(model, step, err);
   atomic_store(&model->operations.n_begun, 0);
   return status;
 }

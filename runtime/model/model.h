@@ -33,16 +33,16 @@ void yk_model_destroy(yk_model *model);
  *   first step. Thread: any. */
 void yk_model_connect(yk_model *model, const yk_model *rank_0);
 
-/* yk_model_forward - run one step: all ranks call it with the same step. Rank 0 fills step->sampled, unless
- *   step->is_plain: yk_model_choose follows.
+/* yk_model_forward - run one step: all ranks call it with the same step. Rank 0 fills step->answer, unless
+ *   step->counts.is_plain: yk_model_choose follows.
  *   Errors name rank, layer and operation. Thread: the rank's own. */
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err);
 
-/* yk_model_choose - fill step->sampled of a plain step once every rank's forward of it has ended: each row's token is
- *   the best of the ranks' best logits, of equal ones the lower id. models [n_ranks] by rank. Thread: any. */
+/* yk_model_choose - fill step->answer.sampled of a plain step once every rank's forward of it has ended: each row's
+ *   token is the best of the ranks' best logits, of equal ones the lower id. models [n_ranks] by rank. Thread: any. */
 void yk_model_choose(yk_model *const *models, int n_ranks, const yk_step *step);
 
-/* yk_model_profile - of the last step that was timed (step->is_timed). Thread: any, between steps. */
+/* yk_model_profile - of the last step that was timed (step->counts.is_timed). Thread: any, between steps. */
 const yk_step_profile *yk_model_profile(const yk_model *model);
 
 /* yk_model_read_expert_rows - rows that each expert was chosen for since the model was created: [layers with experts,

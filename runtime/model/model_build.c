@@ -10,7 +10,7 @@
 /* ---- Sizes: one table serves planning and building -------------------------------------------------------------- */
 
 typedef struct buffer_sizes {
-  size_t words, residual, normed, partial, attention_scratch, ffn_scratch, wanted, logits, rope, timestamps;
+  size_t step, residual, normed, partial, attention_scratch, ffn_scratch, wanted, logits, rope, timestamps;
 } buffer_sizes;
 
 typedef struct sizes {
@@ -34,9 +34,8 @@ static buffer_sizes common_buffers(const yk_rank_source *source)
   size_t rows_bytes = (size_t)limits->step.max_tokens * row_bytes;
   size_t logits = seqs * (size_t)shard_stride_of(c, share->n_ranks) * sizeof(float);
   size_t n_gathered = share->rank == 0 ? (size_t)share->n_ranks : 1; /* a plain step's logits stay on their rank */
-  int32_t blocks_per_seq = (int32_t)yk_ceil_div_i64(limits->step.max_model_tokens, YK_KV_BLOCK_TOKENS);
-  return (buffer_sizes){.words = yk_step_words_max(limits->step.max_tokens, limits->step.max_seqs, blocks_per_seq) *
-                                 sizeof(int32_t),
+  const yk_step_counts most = yk_step_counts_max(&limits->step);
+  return (buffer_sizes){.step = yk_step_layout_of(&most).rank_bytes,
                         .residual = rows_bytes,
                         .normed = rows_bytes,
                         .partial = rows_bytes,
@@ -101,7 +100,7 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
                            .n_unkept = s.n_unkept,
                            .n_float_inputs = s.n_float_inputs,
                            .workspace_bytes =
-                               (int64_t)(b->words + b->residual + b->normed + b->partial + b->attention_scratch +
+                               (int64_t)(b->step + b->residual + b->normed + b->partial + b->attention_scratch +
                                          b->ffn_scratch + b->wanted + b->logits + b->rope + b->timestamps),
                            .kv_bytes_per_block = s.kv_per_block + s.kv_room_per_block};
   return YK_OK;
@@ -127,7 +126,7 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
 {
   sizes s;
   yk_activations *a = &m->act;
-  void *words = NULL, *logits = NULL, *bests = NULL, *timestamps = NULL;
+  void *logits = NULL, *bests = NULL, *timestamps = NULL;
   YK_TRY(measure(&loader->source, &s, err));
   YK_TRY(build_rope(m, loader, s.buffers.rope, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.residual, &a->residual, err));
@@ -137,8 +136,7 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
   YK_TRY(yk_rank_alloc(loader, s.buffers.ffn_scratch, &a->ffn_scratch, err));
   YK_TRY(yk_rank_alloc(loader, (size_t)(s.kv_room_per_block * loader->source.limits->n_kv_blocks), &a->kv_room, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.wanted, &a->wanted, err));
-  YK_TRY(yk_rank_alloc(loader, s.buffers.words, &words, err));
-  a->words = words;
+  YK_TRY(yk_rank_alloc(loader, s.buffers.step, &a->step, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.logits, &logits, err));
   a->logits = logits;
   size_t max_tokens = (size_t)loader->source.limits->step.max_tokens;
@@ -183,8 +181,7 @@ static yk_status build(yk_model *m, const yk_rank_loader *loader, yk_err *err)
   YK_TRY(build_activations(m, loader, err));
   if (m->dev->ops->graph_begin)
     YK_TRY(yk_decode_graphs_create((int32_t)yk_min_i64(limits->step.max_seqs, limits->step.max_tokens),
-                                   (int32_t)yk_ceil_div_i64(limits->step.max_model_tokens, YK_KV_BLOCK_TOKENS),
-                                   &m->graphs, err));
+                                   limits->step.max_model_tokens, &m->graphs, err));
   return m->dev->ops->sync(m->dev, err);
 }
 
@@ -230,7 +227,7 @@ void yk_model_destroy(yk_model *model)
   for (int32_t i = 0; model->layers && i < model->n_layers; i++) yk_layer_destroy(dev, &model->layers[i]);
   free(model->layers);
   dev->ops->linear_destroy(dev, model->lm_head);
-  void *const buffers[] = {model->embedding,     model->final_norm_w, model->rope,    a->words,  a->residual, a->normed,
+  void *const buffers[] = {model->embedding,     model->final_norm_w, model->rope,    a->step,   a->residual, a->normed,
                            a->attention_scratch, a->partial,          a->ffn_scratch, a->wanted, a->kv_room,  a->logits,
                            model->profile.table};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) dev->ops->free(dev, buffers[i]);

@@ -9,7 +9,7 @@
 
 /* Activations of one step; rows of max_tokens unless stated. act is the device's activation type. */
 typedef struct yk_activations {
-  int32_t *words;                        /* the step's arrays */
+  void *step;                            /* rank_bytes of the largest step's block */
   void *residual;                        /* act [hidden] */
   void *normed;                          /* act [hidden] */
   void *partial;                         /* act [hidden]: embedding, o and down before their sum over ranks */

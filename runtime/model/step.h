@@ -1,43 +1,51 @@
-/* step.h - the immutable description of one step, from the engine thread to every rank.
+/* step.h - the immutable description of one step, from the engine thread to every rank, and the answer.
  *
- * The engine fills a step, publishes it through the rank group and does not touch it until all ranks have returned. All
- * int32 arrays lie in one block, so that a rank brings them to its device with one copy. */
+ * A step is counts and one flat block (step_arrays.h); the block holds no pointers, so that both can be sent elsewhere.
+ * The engine fills a step, publishes it through the rank group and does not touch it until all ranks have returned, but
+ * for the late arrays, which it fills meanwhile (step_late.h). */
 #ifndef YK_MODEL_STEP_H
 #define YK_MODEL_STEP_H
 
-#include "kernels/device.h"
+#include "model/step_arrays.h"
+#include "model/step_late.h"
 
-/* A sequence whose sampling counts tokens: rank 0 fills its slot of the device's table before sampling. */
-typedef struct yk_penalty_load {
-  int32_t slot;
-  const int32_t *tokens; /* [n_tokens] host, prompt first */
-  int32_t n_prompt, n_tokens;
-} yk_penalty_load;
+/* What rank 0 gives back. The memory is the engine's, in the process of rank 0. */
+typedef struct yk_step_answer {
+  yk_sampled *sampled; /* [n_wanted] in the order of the wanted rows */
+  float *logits;       /* [n_logits, vocab]: raw logits of rows that return them, at yk_sample_row.logits_row */
+} yk_step_answer;
 
 typedef struct yk_step {
-  yk_batch batch;             /* pointers are host memory inside words */
-  int32_t n_wanted;           /* rows whose logits are wanted: most draw the next token, some only report */
-  const int32_t *wanted_rows; /* [n_wanted] row indices, rising, inside words */
-  const int32_t *words;       /* every array above and in batch */
-  size_t n_words;
-  const yk_sample_row *sampling;        /* [n_wanted] host */
-  bool is_plain;                        /* every one is: yk_sample_row_is_plain */
-  yk_sampled *sampled;                  /* [n_wanted] host; written by rank 0, or where is_plain by yk_model_choose */
-  const yk_penalty_load *penalty_loads; /* [n_penalty_loads] host */
-  int32_t n_penalty_loads;
-  bool is_timed; /* every rank's device takes the time of each operation: step_profile.h */
+  yk_step_counts counts;
+  yk_step_layout layout; /* of the block */
+  void *block;
+  yk_step_answer answer;
+  yk_step_late *late; /* rank 0 waits for it before it reads late arrays; NULL: there are none */
 } yk_step;
 
-/* yk_step_words_max - size of words for the largest step. */
-static inline size_t yk_step_words_max(int32_t max_tokens, int32_t max_seqs, int32_t max_blocks_per_seq)
+/* yk_step_<array> - an array of a step, in its block. */
+#define YK_ARRAY_OF(constant, function, element, part, length, padding)                                                \
+  static inline element *yk_step_##function(const yk_step *step)                                                       \
+  {                                                                                                                    \
+    return (element *)(void *)((char *)step->block + step->layout.offset[YK_STEP_##constant]);                         \
+  }
+YK_STEP_ARRAYS(YK_ARRAY_OF)
+#undef YK_ARRAY_OF
+
+/* yk_step_in_copy - an array that every rank reads, in a copy of the block's rank_bytes, which may lie on a device. */
+static inline const int32_t *yk_step_in_copy(const yk_step *step, yk_step_array array, const void *copy)
 {
-  return 5 * (size_t)max_tokens + (2 + (size_t)max_blocks_per_seq) * (size_t)max_seqs + 1;
+  return (const int32_t *)(const void *)((const char *)copy + step->layout.offset[array]);
 }
 
-/* yk_step_rebase - a pointer into step->words as the same place in a copy of words. */
-static inline const int32_t *yk_step_rebase(const yk_step *step, const int32_t *host, const int32_t *copy)
+/* yk_step_batch - the batch of a step, with its arrays in such a copy. */
+yk_batch yk_step_batch(const yk_step *step, const void *copy);
+
+/* yk_step_logits - the logits that wanted row i returns, in the answer; NULL where the row returns none. */
+static inline const float *yk_step_logits(const yk_step *step, int32_t i, int32_t vocab)
 {
-  return copy + (host - step->words);
+  const yk_sample_row *row = &yk_step_sampling(step)[i];
+  return row->returns_logits ? step->answer.logits + (int64_t)row->logits_row * vocab : NULL;
 }
 
 #endif

@@ -13,35 +13,26 @@ enum { WINDOW_TOKENS = 512, MIN_TOKENS = 16 };
 
 /* ---- The model --------------------------------------------------------------------------------------------------- */
 
-/* One sequence of n_tokens ids from position 0 on, of which no logits are wanted. words: yk_step_words_max. */
-static yk_step step_of(const int32_t *ids, int32_t n, int32_t *words)
+/* One sequence of n_tokens ids from position 0 on, of which no logits are wanted. */
+static yk_step step_of(const int32_t *ids, int32_t n, void *block)
 {
-  int32_t n_blocks = (int32_t)yk_ceil_div_i64(n, YK_KV_BLOCK_TOKENS);
-  int32_t *token_ids = words, *positions = token_ids + n, *kv_slots = positions + n, *seq_of_row = kv_slots + n;
-  int32_t *row_starts = seq_of_row + n, *kv_tokens = row_starts + 2, *blocks = kv_tokens + 1;
-  for (int32_t i = 0; i < n; i++) {
-    token_ids[i] = ids[i];
-    positions[i] = kv_slots[i] = i;
-    seq_of_row[i] = 0;
-  }
-  row_starts[0] = 0;
-  row_starts[1] = kv_tokens[0] = n;
-  for (int32_t i = 0; i < n_blocks; i++) blocks[i] = i;
-  return (yk_step){.batch = {.n_tokens = n,
+  yk_step step = {.counts = {.n_tokens = n,
                              .n_seqs = 1,
                              .max_rows_per_seq = n,
                              .max_kv_tokens = n,
-                             .block_table_stride = n_blocks,
-                             .token_ids = token_ids,
-                             .positions = positions,
-                             .kv_slots = kv_slots,
-                             .seq_of_row = seq_of_row,
-                             .row_starts = row_starts,
-                             .kv_tokens = kv_tokens,
-                             .block_tables = blocks},
-                   .wanted_rows = blocks + n_blocks,
-                   .words = words,
-                   .n_words = (size_t)(blocks + n_blocks - words)};
+                             .block_table_stride = (int32_t)yk_ceil_div_i64(n, YK_KV_BLOCK_TOKENS)},
+                  .block = block};
+  step.layout = yk_step_layout_of(&step.counts);
+  for (int32_t i = 0; i < n; i++) {
+    yk_step_token_ids(&step)[i] = ids[i];
+    yk_step_positions(&step)[i] = yk_step_kv_slots(&step)[i] = i;
+    yk_step_seq_of_row(&step)[i] = 0;
+  }
+  yk_step_row_starts(&step)[0] = 0;
+  yk_step_row_starts(&step)[1] = yk_step_kv_tokens(&step)[0] = n;
+  yk_step_seq_slots(&step)[0] = 0;
+  for (int32_t i = 0; i < step.counts.block_table_stride; i++) yk_step_block_tables(&step)[i] = i;
+  return step;
 }
 
 typedef struct reader {
@@ -52,7 +43,7 @@ typedef struct reader {
   int32_t n_ids;
   yk_comm *comm;
   yk_model *model;
-  int32_t *words;
+  void *block; /* of a step of window_tokens */
 } reader;
 
 yk_device_limits yk_calibration_limits(const yk_checkpoint *checkpoint)
@@ -67,8 +58,9 @@ static yk_status load_model(reader *r, yk_err *err)
   const yk_quantize_rank *rank = r->recorder.rank;
   const yk_model_limits limits = {.step = yk_calibration_limits(r->checkpoint),
                                   .n_kv_blocks = (int32_t)yk_ceil_div_i64(r->window_tokens, YK_KV_BLOCK_TOKENS)};
-  r->words = calloc(yk_step_words_max(r->window_tokens, 1, limits.n_kv_blocks), sizeof *r->words);
-  if (!r->words) return yk_err_set(err, YK_E_NOMEM, "no memory for steps of %d tokens", (int)r->window_tokens);
+  const yk_step_counts most = yk_step_counts_max(&limits.step);
+  r->block = calloc(1, yk_step_layout_of(&most).n_bytes);
+  if (!r->block) return yk_err_set(err, YK_E_NOMEM, "no memory for steps of %d tokens", (int)r->window_tokens);
   YK_TRY(yk_quantize_progress(rank, "loading", 0, 1, err));
   YK_TRY(yk_comm_local_create(&rank->dev, 1, &r->comm, err));
   return yk_model_create(r->checkpoint, &limits, rank->dev, r->comm, NULL, NULL, &r->model, err);
@@ -81,7 +73,7 @@ static yk_status read_text(reader *r, const yk_quantize_rank *rank, yk_calibrati
   for (int32_t at = 0; at < r->n_ids; at += r->window_tokens) {
     YK_TRY(yk_quantize_progress(rank, "calibrating", at, r->n_ids, err));
     int32_t n = (int32_t)yk_min_i64(r->window_tokens, r->n_ids - at);
-    yk_step step = step_of(r->ids + at, n, r->words);
+    yk_step step = step_of(r->ids + at, n, r->block);
     r->recorder.n_seen = at;
     YK_TRY(yk_model_forward(r->model, &step, err));
   }
@@ -93,7 +85,7 @@ static void reader_free(reader *r)
   if (r->model) yk_model_destroy(r->model);
   if (r->comm) r->comm->ops->destroy(r->comm);
   yk_input_recorder_free(&r->recorder);
-  free(r->words);
+  free(r->block);
 }
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */

@@ -81,16 +81,28 @@ static inline int32_t ref_draw(ref_kept *kept, double u, double *distance)
   return chosen;
 }
 
+/* What rows name: their biases, and where logits go. */
+typedef struct sample_named {
+  const yk_logit_bias *biases;
+  float *logits_out;
+} sample_named;
+
 /* One call of sample on rows of logits [n_rows, vocab], cut into n_shards uneven shards with poisoned padding. */
 static inline yk_status run_sample(yk_device *dev, const float *logits, int32_t n_rows, int32_t vocab, int n_shards,
-                                   const yk_sample_row *rows, yk_sampled *out, yk_err *failure)
+                                   const yk_sample_row *rows, sample_named named, yk_sampled *out, yk_err *failure)
 {
-  yk_sample_args args = {.n_rows = n_rows, .n_shards = n_shards, .rows = rows, .out = out};
-  int32_t widest = 0;
+  int32_t shard_first[65], widest = 0;
   for (int s = 0; s <= n_shards; s++)
-    args.shard_first[s] = (int32_t)((int64_t)vocab * s * (s + 1) / (n_shards * (n_shards + 1)));
+    shard_first[s] = (int32_t)((int64_t)vocab * s * (s + 1) / (n_shards * (n_shards + 1)));
+  yk_sample_args args = {.n_rows = n_rows,
+                         .n_shards = n_shards,
+                         .shard_first = shard_first,
+                         .rows = rows,
+                         .biases = named.biases,
+                         .logits_out = named.logits_out,
+                         .out = out};
   for (int s = 0; s < n_shards; s++) {
-    int32_t width = args.shard_first[s + 1] - args.shard_first[s];
+    int32_t width = shard_first[s + 1] - shard_first[s];
     widest = width > widest ? width : widest;
   }
   args.shard_stride = widest + 3;
@@ -100,9 +112,8 @@ static inline yk_status run_sample(yk_device *dev, const float *logits, int32_t 
   for (size_t i = 0; i < n; i++) sharded[i] = NAN;
   for (int s = 0; s < n_shards; s++)
     for (int32_t row = 0; row < n_rows; row++)
-      memcpy(sharded + ((int64_t)s * n_rows + row) * args.shard_stride,
-             logits + (int64_t)row * vocab + args.shard_first[s],
-             (size_t)(args.shard_first[s + 1] - args.shard_first[s]) * sizeof *sharded);
+      memcpy(sharded + ((int64_t)s * n_rows + row) * args.shard_stride, logits + (int64_t)row * vocab + shard_first[s],
+             (size_t)(shard_first[s + 1] - shard_first[s]) * sizeof *sharded);
   void *dev_logits = NULL;
   op_ok(dev->ops->alloc(dev, n * sizeof *sharded, &dev_logits, &err));
   op_ok(dev->ops->upload(dev, dev_logits, sharded, n * sizeof *sharded, &err));
@@ -116,7 +127,7 @@ static inline yk_status run_sample(yk_device *dev, const float *logits, int32_t 
 static inline void sample_rows_ok(yk_device *dev, const float *logits, int32_t n_rows, int32_t vocab, int n_shards,
                                   const yk_sample_row *rows, yk_sampled *out)
 {
-  op_ok(run_sample(dev, logits, n_rows, vocab, n_shards, rows, out, &err));
+  op_ok(run_sample(dev, logits, n_rows, vocab, n_shards, rows, (sample_named){NULL, NULL}, out, &err));
 }
 
 /* Random logits; coarse ones lie on a grid, so that many are equal. */
@@ -358,11 +369,12 @@ static inline void check_sample_bad_logits(const op_target *target)
     for (int j = 0; j < VOCAB; j++)
       if (i % 4 == 3 || j == 61 + i % 4) logits[VOCAB + j] = poisons[i % 4];
     if (i % 4 == 0) logits[VOCAB + 3] = INFINITY; /* a NaN says more than an infinity beside it */
-    rows[1].logits_out = untouched;
+    rows[1].returns_logits = true;
     yk_sampled expected[N_ROWS], out[N_ROWS];
-    sample_rows_ok(dev, sound, N_ROWS, VOCAB, 2, rows, expected);
+    const sample_named named = {.logits_out = untouched};
+    op_ok(run_sample(dev, sound, N_ROWS, VOCAB, 2, rows, named, expected, &err));
     memset(untouched, 0, sizeof untouched);
-    sample_rows_ok(dev, logits, N_ROWS, VOCAB, 2, rows, out);
+    op_ok(run_sample(dev, logits, N_ROWS, VOCAB, 2, rows, named, out, &err));
     assert_int_equal(out[1].state, states[i % 4]);
     assert_int_equal(out[1].token_id, -1);
     for (int j = 0; j < VOCAB; j++) assert_true(untouched[j] == 0.0f);
@@ -404,10 +416,10 @@ static inline void check_sample_extreme_penalties(const op_target *target)
 }
 
 /* Biases and penalties in float32, in the order of the definition, by hand for one row. */
-static inline void ref_adjust(float *logits, const yk_sample_row *row, const int32_t *tokens, int32_t n_prompt,
-                              int32_t n_tokens, int32_t vocab)
+static inline void ref_adjust(float *logits, const yk_sample_row *row, const yk_logit_bias *biases,
+                              const int32_t *tokens, int32_t n_prompt, int32_t n_tokens, int32_t vocab)
 {
-  for (int32_t i = 0; i < row->n_biases; i++) logits[row->biases[i].token_id] += row->biases[i].bias;
+  for (int32_t i = 0; i < row->n_biases; i++) logits[biases[i].token_id] += biases[i].bias;
   for (int32_t id = 0; id < vocab && row->has_penalties; id++) {
     int32_t n_seen = 0, n_output = 0;
     for (int32_t i = 0; i < n_tokens; i++) {
@@ -428,12 +440,14 @@ static inline void check_sample_penalties(const op_target *target)
   yk_device *dev = op_device_new(target, YK_F16, 2, VOCAB);
   int32_t tokens[N_PROMPT + 2 + N_STEPS] = {3, 3, 8, 20, 89, 0, 41, 8, 55}; /* the last two are output already */
   int32_t n_tokens = N_PROMPT + 2;
-  static const yk_logit_bias biases[] = {{11, 2.5f}, {3, 4.0f}, {60, -INFINITY}};
+  enum { FIRST_BIAS = 2 }; /* those before are another row's, as are the logits before */
+  static const yk_logit_bias all_biases[] = {{5, 90.0f}, {6, 90.0f}, {11, 2.5f}, {3, 4.0f}, {60, -INFINITY}};
+  const yk_logit_bias *biases = all_biases + FIRST_BIAS;
   op_ok(dev->ops->penalties_set(dev, SLOT, (const int32_t[]){1, 2, 60}, 1, 3, &err)); /* forgotten by the next */
   op_ok(dev->ops->penalties_set(dev, SLOT, tokens, N_PROMPT, n_tokens, &err));
   op_ok(dev->ops->penalties_set(dev, SLOT + 1, tokens, 0, n_tokens, &err)); /* somebody else's */
   for (uint32_t step = 0; step < N_STEPS; step++) {
-    float *logits = random_logits(VOCAB, 1.5, false, &random), raw[VOCAB], copied[VOCAB];
+    float *logits = random_logits(VOCAB, 1.5, false, &random), raw[VOCAB], copied[2 * VOCAB] = {0};
     yk_sampled out;
     yk_sample_row row = {.temperature = step % 3 ? 1.0f : 0.0f,
                          .top_p = 1.0f,
@@ -446,12 +460,14 @@ static inline void check_sample_penalties(const op_target *target)
                          .frequency_penalty = 0.3f,
                          .presence_penalty = -0.2f,
                          .penalty_slot = SLOT,
-                         .biases = biases,
                          .n_biases = (int32_t)(step % 4),
-                         .logits_out = copied};
+                         .first_bias = FIRST_BIAS,
+                         .returns_logits = true,
+                         .logits_row = 1};
     memcpy(raw, logits, sizeof raw);
-    sample_rows_ok(dev, logits, 1, VOCAB, 4, &row, &out);
-    assert_memory_equal(copied, raw, sizeof raw);
+    op_ok(run_sample(dev, logits, 1, VOCAB, 4, &row, (sample_named){all_biases, copied}, &out, &err));
+    assert_memory_equal(copied + VOCAB, raw, sizeof raw);
+    for (int i = 0; i < VOCAB; i++) assert_true(copied[i] == 0.0f);
     double highest = -INFINITY, sum = 0.0;
     for (int i = 0; i < VOCAB; i++) highest = fmax(highest, (double)raw[i]);
     for (int i = 0; i < VOCAB; i++) sum += exp((double)raw[i] - highest);
@@ -459,7 +475,7 @@ static inline void check_sample_penalties(const op_target *target)
     if (row.is_forced) {
       assert_int_equal(out.token_id, 13);
     } else {
-      ref_adjust(logits, &row, tokens, N_PROMPT, n_tokens, VOCAB);
+      ref_adjust(logits, &row, biases, tokens, N_PROMPT, n_tokens, VOCAB);
       yk_sample_row filter = {.temperature = row.temperature < 1e-5f ? 1.0f : row.temperature, .top_p = 1.0f};
       ref_kept kept = ref_filter(logits, VOCAB, &filter);
       double distance = 1.0;
@@ -481,13 +497,15 @@ static inline void check_sample_refusals(const op_target *target)
   float logits[VOCAB] = {0};
   yk_logit_bias beyond = {VOCAB, 1.0f}, bans[VOCAB];
   for (int32_t i = 0; i < VOCAB; i++) bans[i] = (yk_logit_bias){i, -INFINITY};
-  const yk_sample_row bad[] = {{.top_p = 1.0f, .biases = &beyond, .n_biases = 1},
+  const yk_sample_row bad[] = {{.top_p = 1.0f, .n_biases = 1},
                                {.top_p = 1.0f, .is_forced = true, .forced_id = VOCAB},
                                {.top_p = 1.0f, .has_penalties = true, .penalty_slot = 64, .repetition_penalty = 1.0f}};
   yk_sampled out;
-  for (int i = 0; i < 3; i++) assert_int_equal(run_sample(dev, logits, 1, VOCAB, 1, &bad[i], &out, NULL), YK_E_INVAL);
-  yk_sample_row all_banned = {.top_p = 1.0f, .biases = bans, .n_biases = VOCAB};
-  assert_int_equal(run_sample(dev, logits, 1, VOCAB, 1, &all_banned, &out, NULL), YK_OK);
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(run_sample(dev, logits, 1, VOCAB, 1, &bad[i], (sample_named){&beyond, NULL}, &out, NULL),
+                     YK_E_INVAL);
+  yk_sample_row all_banned = {.top_p = 1.0f, .n_biases = VOCAB};
+  op_ok(run_sample(dev, logits, 1, VOCAB, 1, &all_banned, (sample_named){bans, NULL}, &out, &err));
   assert_int_equal(out.state, YK_ROW_BANNED);
   assert_int_equal(out.token_id, -1);
   int32_t unknown = VOCAB;

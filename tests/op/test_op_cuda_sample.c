@@ -60,8 +60,13 @@ static void test_like_the_cpu(void **state)
       rows[i].seed = 99;
       rows[i].position = i;
     }
-    yk_sample_args args = {
-        .logits = ptr, .n_rows = N_ROWS, .n_shards = 1, .shard_stride = VOCAB, .shard_first = {0, VOCAB}, .rows = rows};
+    static const int32_t shard_first[] = {0, VOCAB};
+    yk_sample_args args = {.logits = ptr,
+                           .n_rows = N_ROWS,
+                           .n_shards = 1,
+                           .shard_stride = VOCAB,
+                           .shard_first = shard_first,
+                           .rows = rows};
     args.out = on_gpu;
     seconds_of_sampling(gpu, &args);
     args.out = again;

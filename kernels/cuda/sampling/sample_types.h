@@ -6,7 +6,7 @@
 
 /* The parameters of a row as the kernel takes them. */
 typedef struct yk_cuda_sample_row {
-  yk_sample_row row;           /* its host pointers are not read */
+  yk_sample_row row;           /* biases are where the next member says */
   const yk_logit_bias *biases; /* device [n_biases] */
   float *raw_at_biases;        /* device [n_biases]: keeps the raw logits at the biased ids during the launch */
 } yk_cuda_sample_row;
@@ -15,10 +15,12 @@ typedef struct yk_cuda_sample_row {
  * that the id was output. */
 enum { YK_CUDA_COUNT_PROMPT = 1, YK_CUDA_COUNT_OUTPUT = 2 };
 
+enum { YK_CUDA_MAX_SHARDS = 64 }; /* of the vocabulary: their first ids are among the kernel's parameters */
+
 typedef struct yk_cuda_sample_launch {
   float *logits; /* as in yk_sample_args; may change during the launch, unchanged after it */
   int32_t n_rows, n_shards, shard_stride;
-  int32_t shard_first[YK_MAX_RANKS + 1];
+  int32_t shard_first[YK_CUDA_MAX_SHARDS + 1];
   int32_t first_row, n_launched;  /* the launch samples rows first_row .. first_row + n_launched - 1 */
   const yk_cuda_sample_row *rows; /* pinned [n_launched]; written before the launch */
   uint32_t *counts;               /* device [slots, vocab] */

@@ -65,9 +65,10 @@ void yk_cuda_sampler_destroy(yk_cuda_sampler *s)
 }
 
 /* Ids and slots of a row are within this device's limits. */
-static yk_status check_row(const yk_cuda_device *cuda, const yk_sample_row *row, int32_t index, int32_t n_ids,
+static yk_status check_row(const yk_cuda_device *cuda, const yk_sample_args *args, int32_t index, int32_t n_ids,
                            yk_err *err)
 {
+  const yk_sample_row *row = &args->rows[index];
   if (row->is_forced && (row->forced_id < 0 || row->forced_id >= n_ids))
     return yk_err_set(err, YK_E_INVAL, "sample: row %d: forced id %d of %d ids", index, row->forced_id, n_ids);
   if (row->has_penalties && (row->penalty_slot < 0 || row->penalty_slot >= cuda->limits.max_seqs))
@@ -75,9 +76,9 @@ static yk_status check_row(const yk_cuda_device *cuda, const yk_sample_row *row,
                       cuda->limits.max_seqs);
   if (row->n_biases > n_ids)
     return yk_err_set(err, YK_E_INVAL, "sample: row %d: %d biases of %d ids", index, row->n_biases, n_ids);
-  for (int32_t i = 0; i < row->n_biases; i++)
-    if (row->biases[i].token_id < 0 || row->biases[i].token_id >= n_ids)
-      return yk_err_set(err, YK_E_INVAL, "sample: row %d: biased id %d of %d ids", index, row->biases[i].token_id,
+  for (int64_t i = row->first_bias; i < row->first_bias + row->n_biases; i++)
+    if (args->biases[i].token_id < 0 || args->biases[i].token_id >= n_ids)
+      return yk_err_set(err, YK_E_INVAL, "sample: row %d: biased id %d of %d ids", index, args->biases[i].token_id,
                         n_ids);
   return YK_OK;
 }
@@ -105,8 +106,8 @@ static yk_status put_rows(yk_cuda_device *cuda, const yk_sample_args *args, int3
     const yk_sample_row *row = &args->rows[first + i];
     s->rows[i] = (yk_cuda_sample_row){.row = *row, .biases = s->biases_dev + at, .raw_at_biases = s->raw_dev + at};
     if (row->n_biases <= 0) continue;
-    YK_TRY(
-        yk_cuda_upload(&cuda->base, s->biases_dev + at, row->biases, (size_t)row->n_biases * sizeof *row->biases, err));
+    YK_TRY(yk_cuda_upload(&cuda->base, s->biases_dev + at, args->biases + row->first_bias,
+                          (size_t)row->n_biases * sizeof *args->biases, err));
     at += row->n_biases;
   }
   return YK_OK;
@@ -127,7 +128,7 @@ static yk_status run_launch(yk_cuda_device *cuda, const yk_sample_args *args, in
                                   .counts = s->counts,
                                   .vocab = cuda->limits.vocab,
                                   .out = s->out};
-  memcpy(launch.shard_first, args->shard_first, sizeof launch.shard_first);
+  memcpy(launch.shard_first, args->shard_first, (size_t)(args->n_shards + 1) * sizeof *launch.shard_first);
   YK_TRY(yk_cuda_check(cuda, yk_cuda_launch_sample(&launch, cuda->stream), "sample", err));
   YK_TRY(yk_cuda_drain(cuda, "sample", err));
   memcpy(args->out + first, s->out, (size_t)n_rows * sizeof *s->out);
@@ -137,8 +138,9 @@ static yk_status run_launch(yk_cuda_device *cuda, const yk_sample_args *args, in
 /* Copy a row's raw logits to the host, where the row asks for them. */
 static yk_status copy_logits(yk_cuda_device *cuda, const yk_sample_args *args, int32_t row, yk_err *err)
 {
-  float *to = args->rows[row].logits_out;
-  for (int32_t s = 0; to && s < args->n_shards; s++) {
+  if (!args->rows[row].returns_logits) return YK_OK;
+  float *to = args->logits_out + (int64_t)args->rows[row].logits_row * args->shard_first[args->n_shards];
+  for (int32_t s = 0; s < args->n_shards; s++) {
     const float *from = args->logits + ((int64_t)s * args->n_rows + row) * args->shard_stride;
     size_t n = (size_t)(args->shard_first[s + 1] - args->shard_first[s]);
     YK_TRY(cuda->base.ops->download(&cuda->base, to + args->shard_first[s], from, n * sizeof *to, err));
@@ -150,10 +152,13 @@ yk_status yk_cuda_sample(yk_device *dev, const yk_sample_args *args, yk_err *err
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   int32_t n_ids = args->shard_first[args->n_shards];
+  if (args->n_shards > YK_CUDA_MAX_SHARDS)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "sample: expected at most %d shards, found %d", YK_CUDA_MAX_SHARDS,
+                      args->n_shards);
   if (args->shard_first[0] != 0 || n_ids > cuda->limits.vocab)
     return yk_err_set(err, YK_E_INVAL, "sample: expected ids 0 to %d at most, found %d to %d", cuda->limits.vocab - 1,
                       args->shard_first[0], n_ids - 1);
-  for (int32_t row = 0; row < args->n_rows; row++) YK_TRY(check_row(cuda, &args->rows[row], row, n_ids, err));
+  for (int32_t row = 0; row < args->n_rows; row++) YK_TRY(check_row(cuda, args, row, n_ids, err));
   YK_TRY(yk_cuda_enter(cuda, err));
   for (int32_t row = 0, n; row < args->n_rows; row += n) {
     n = rows_of_launch(cuda, args, row);

@@ -1,0 +1,165 @@
+/* A step's block: arrays that lie one behind the other, alike wherever the block goes, and within the largest block for
+ * every step that limits allow; late data that rank 0 waits for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "model/step.h"
+
+enum { N_CASES = 2000 };
+
+static int32_t draw(uint64_t seed, uint32_t *draws, int32_t below)
+{
+  return (int32_t)(yk_rng_uniform(seed, 1, (*draws)++) * (float)below);
+}
+
+static yk_step_counts random_counts(const yk_device_limits *limits, uint64_t seed)
+{
+  uint32_t draws = 0;
+  yk_step_counts c = {.n_tokens = 1 + draw(seed, &draws, limits->max_tokens)};
+  c.n_seqs = 1 + draw(seed, &draws, c.n_tokens < limits->max_seqs ? c.n_tokens : limits->max_seqs);
+  c.block_table_stride = 1 + draw(seed, &draws, (limits->max_model_tokens + 15) / 16);
+  c.n_wanted = draw(seed, &draws, c.n_tokens + 1);
+  c.n_penalty_loads = draw(seed, &draws, c.n_seqs + 1);
+  c.n_penalty_tokens = draw(seed, &draws, 50);
+  c.n_biases = draw(seed, &draws, 50);
+  return c;
+}
+
+/* Every array filled with its own number, all of it: none reaches into another, and a copy of the part for ranks holds
+ * what ranks read. */
+static void test_arrays_do_not_overlap(void **state)
+{
+  (void)state;
+  const yk_device_limits limits = {.max_tokens = 37, .max_seqs = 9, .max_model_tokens = 130};
+  for (uint64_t seed = 0; seed < N_CASES; seed++) {
+    yk_step_counts c = random_counts(&limits, seed);
+    yk_step_layout layout = yk_step_layout_of(&c);
+    unsigned char *block = malloc(layout.n_bytes);
+    assert_non_null(block);
+    for (int i = 0; i < YK_STEP_N_ARRAYS; i++) {
+      size_t n_bytes = (size_t)yk_step_array_length((yk_step_array)i, &c) * yk_step_array_element_bytes(i);
+      if (layout.offset[i] + n_bytes > layout.n_bytes) fail_msg("seed %d: %s", (int)seed, yk_step_array_name(i));
+      bool is_for_ranks = yk_step_array_part(i) == YK_STEP_RANKS;
+      assert_true(is_for_ranks == (layout.offset[i] + n_bytes <= layout.rank_bytes && i <= YK_STEP_WANTED_ROWS));
+      memset(block + layout.offset[i], i + 1, n_bytes);
+    }
+    for (int i = 0; i < YK_STEP_N_ARRAYS; i++) {
+      size_t n_bytes = (size_t)yk_step_array_length((yk_step_array)i, &c) * yk_step_array_element_bytes(i);
+      for (size_t b = 0; b < n_bytes; b++)
+        if (block[layout.offset[i] + b] != i + 1) fail_msg("seed %d: %s", (int)seed, yk_step_array_name(i));
+    }
+    free(block);
+  }
+}
+
+/* The block for the largest step, and for so many biases and tokens, holds any step. */
+static void test_largest_step_holds_all(void **state)
+{
+  (void)state;
+  const yk_device_limits limits = {.max_tokens = 37, .max_seqs = 9, .max_model_tokens = 130};
+  yk_step_counts most = yk_step_counts_max(&limits);
+  most.n_penalty_tokens = most.n_biases = 50;
+  yk_step_layout largest = yk_step_layout_of(&most);
+  for (uint64_t seed = 0; seed < N_CASES; seed++) {
+    yk_step_counts c = random_counts(&limits, seed);
+    yk_step_layout layout = yk_step_layout_of(&c);
+    assert_true(layout.n_bytes <= largest.n_bytes && layout.rank_bytes <= largest.rank_bytes);
+  }
+}
+
+/* What the builder relies on: late arrays are last, so that it may count biases while it fills the others. */
+static void test_late_arrays_move_no_other(void **state)
+{
+  (void)state;
+  const yk_device_limits limits = {.max_tokens = 37, .max_seqs = 9, .max_model_tokens = 130};
+  for (uint64_t seed = 0; seed < N_CASES; seed++) {
+    yk_step_counts c = random_counts(&limits, seed), without = c;
+    without.n_biases = without.n_penalty_tokens = 0;
+    yk_step_layout with_late = yk_step_layout_of(&c), before = yk_step_layout_of(&without);
+    for (int i = 0; i < YK_STEP_N_ARRAYS; i++)
+      if (yk_step_array_part(i) != YK_STEP_FOR_SAMPLING_LATE) assert_int_equal(with_late.offset[i], before.offset[i]);
+  }
+}
+
+static void test_batch_in_a_copy(void **state)
+{
+  (void)state;
+  const yk_device_limits limits = {.max_tokens = 37, .max_seqs = 9, .max_model_tokens = 130};
+  yk_step step = {.counts = random_counts(&limits, 5)};
+  step.layout = yk_step_layout_of(&step.counts);
+  step.block = calloc(1, step.layout.n_bytes);
+  char *copy = calloc(1, step.layout.rank_bytes);
+  assert_true(step.block && copy);
+  for (int32_t i = 0; i < step.counts.n_tokens; i++) yk_step_positions(&step)[i] = 7 * i;
+  for (int32_t i = 0; i < step.counts.n_seqs; i++) yk_step_seq_slots(&step)[i] = 3 * i + 1;
+  memcpy(copy, step.block, step.layout.rank_bytes);
+  yk_batch batch = yk_step_batch(&step, copy);
+  assert_int_equal(batch.n_tokens, step.counts.n_tokens);
+  for (int32_t i = 0; i < batch.n_tokens; i++) assert_int_equal(batch.positions[i], 7 * i);
+  for (int32_t i = 0; i < batch.n_seqs; i++) assert_int_equal(batch.seq_slots[i], 3 * i + 1);
+  free(step.block);
+  free(copy);
+}
+
+/* ---- Late data --------------------------------------------------------------------------------------------------- */
+
+typedef struct waiter {
+  yk_step_late late;
+  atomic_bool is_stopped;
+  int data; /* written before it is said to be there */
+  int seen;
+  yk_status status;
+} waiter;
+
+static void *wait_for_late(void *argument)
+{
+  waiter *w = argument;
+  w->status = yk_step_late_await(&w->late, &w->is_stopped, NULL);
+  w->seen = w->status == YK_OK ? w->data : -1;
+  return NULL;
+}
+
+static void pause_ms(int ms)
+{
+  nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL);
+}
+
+static void test_late_data_is_awaited(void **state)
+{
+  (void)state;
+  for (int stops = 0; stops < 2; stops++) {
+    waiter w = {.data = 0};
+    pthread_t thread;
+    yk_step_late_init(&w.late);
+    assert_int_equal(yk_step_late_await(&w.late, &w.is_stopped, NULL), YK_OK); /* none is expected */
+    yk_step_late_expect(&w.late);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_late, &w), 0);
+    pause_ms(20);
+    w.data = 42;
+    if (stops)
+      atomic_store(&w.is_stopped, true);
+    else
+      yk_step_late_fill(&w.late);
+    pthread_join(thread, NULL);
+    assert_int_equal(w.status, stops ? YK_E_COMM : YK_OK);
+    assert_int_equal(w.seen, stops ? -1 : 42);
+    yk_step_late_destroy(&w.late);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_arrays_do_not_overlap),     cmocka_unit_test(test_largest_step_holds_all),
+      cmocka_unit_test(test_late_arrays_move_no_other), cmocka_unit_test(test_batch_in_a_copy),
+      cmocka_unit_test(test_late_data_is_awaited),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
