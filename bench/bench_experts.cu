@@ -104,14 +104,14 @@ int main(int argc, char **argv)
   check(yk_cuda_route_init(), "route");
   check(yk_cuda_router_init(), "router");
   check(yk_cuda_routed_gemm_init(&gpu), "routed GEMM");
-  check(yk_lone_row_init(&gpu), "lone row");
+  check(yk_single_token_init(&gpu), "lone row");
   if (!o.run.time_only) {
     bool good = check_routes();
     good &= check_combines();
     good &= check_grouped_gemms();
     good &= check_weights_beside();
     good &= check_routed_gemms(gpu);
-    good &= check_lone_rows(gpu);
+    good &= check_single_tokens(gpu);
     if (!good) return 1;
   }
   if (o.run.check_only) return 0;

@@ -27,10 +27,10 @@ inline bool routed_alike(const yk_route_spec &spec, const routing &a, const rout
 
 /* ---- A routed GEMM ----------------------------------------------------------------------------------------------- */
 
-/* One kernel gives the bits of the two. Three times, with other rows, through the same exchange. */
+/* One kernel gives the bits of the two. Three times, with other rows, through the same mailbox. */
 inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_dtype dtype, int64_t k, int64_t n,
-                         int64_t group, bool gate_up, bool padding, const router_exchange &of_router,
-                         const routing_exchange &exchange, unsigned seed)
+                         int64_t group, bool gate_up, bool padding, const router_mailbox &of_router,
+                         const routing_mailbox &mailbox, unsigned seed)
 {
   const matrices m({k, n, group, dtype, gate_up}, spec.n_local, 1, seed);
   const int n_logits = spec.n_experts + int(seed % 2);
@@ -59,7 +59,7 @@ inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_
     routed.starts = one.starts.data;
     routed.y = y_of_one.data;
     routed.second_half = i % 2;
-    const yk_cuda_routing routing = {&router, &of_one, exchange.memory.data};
+    const yk_cuda_routing routing = {&router, &of_one, mailbox.memory.data};
     if (!yk_cuda_router_takes(&router, &of_two) || !yk_cuda_routed_gemm_takes(&gpu, &m.desc, &routed, &routing))
       return gpu.path != YK_WNA16_WGMMA; /* where kernels for 9.0 run, they take all of these */
     yk_err err = YK_ERR_INIT;
@@ -85,15 +85,15 @@ inline bool check_routed_gemms(const yk_wna16_gpu &gpu)
       DEEPSEEK_V2,      {250, 8, YK_SCORE_SOFTMAX, 1, 1, LARGEST, true, 1.0f, 100, 50},
       DEEPSEEK_V3,
   };
-  const router_exchange of_router;
-  const routing_exchange exchange;
+  const router_mailbox of_router;
+  const routing_mailbox mailbox;
   int failures = 0, runs = 0;
   for (const yk_route_spec &spec : specs)
     for (yk_dtype dtype : {YK_F16, YK_BF16})
       for (int64_t group : {32, 64, 128})
         for (bool padding : {false, true}) {
           failures += !check_routed(gpu, spec, dtype, runs % 2 ? 2048 : 3904, 192, group, runs % 3 > 0, padding,
-                                    of_router, exchange, 50 + unsigned(runs));
+                                    of_router, mailbox, 50 + unsigned(runs));
           runs++;
         }
   std::printf("routed GEMMs: %d of %d runs wrong\n", failures, runs);
@@ -110,8 +110,8 @@ struct lone_case {
 
 /* One kernel routes as two do, and gives what they give up to rounding. Three times, with other rows; of some seeds
  * each expert has a twin with the same logits. */
-inline bool check_lone_row(const yk_wna16_gpu &gpu, const lone_case &c, yk_dtype dtype, bool padding,
-                           const routing_exchange &exchange, const lone_row_exchange &own_exchange, unsigned seed)
+inline bool check_single_token(const yk_wna16_gpu &gpu, const lone_case &c, yk_dtype dtype, bool padding,
+                               const routing_mailbox &mailbox, const single_token_mailbox &own_mailbox, unsigned seed)
 {
   const yk_route_spec &spec = c.spec;
   const matrices gate_up({c.hidden, 2 * c.ffn, c.group, dtype, true}, spec.n_local, 1, seed),
@@ -163,15 +163,15 @@ inline bool check_lone_row(const yk_wna16_gpu &gpu, const lone_case &c, yk_dtype
         first.beside = {shared_gate_up.packed.data, x.data, inner_of_shared.data, c.hidden, 2 * shared_ffn, 1};
         second.beside = {shared_down.packed.data, inner_of_shared.data, y, shared_ffn, c.hidden, 1};
       }
-      const yk_cuda_routing routing = {&router, &route, together ? own_exchange.memory.data : exchange.memory.data};
-      const yk_lone_row row = {&gate_up.desc, &down.desc, &first, &second, &routing};
+      const yk_cuda_routing routing = {&router, &route, together ? own_mailbox.memory.data : mailbox.memory.data};
+      const yk_single_token row = {&gate_up.desc, &down.desc, &first, &second, &routing};
       yk_err err = YK_ERR_INIT;
-      if (!yk_lone_row_takes(&gpu, &row)) {
+      if (!yk_single_token_takes(&gpu, &row)) {
         std::printf("lone row: not taken\n");
         return false;
       }
       if (together) {
-        check(yk_lone_row_launch(&gpu, &row, nullptr), "lone row");
+        check(yk_single_token_launch(&gpu, &row, nullptr), "lone row");
       } else {
         check(yk_cuda_launch_routed_gemm(&gpu, &gate_up.desc, &first, &routing, nullptr), "routed GEMM");
         check(yk_wna16_grouped_forward(&gpu, &down.desc, &second, nullptr, &err), err);
@@ -198,7 +198,7 @@ inline bool check_lone_row(const yk_wna16_gpu &gpu, const lone_case &c, yk_dtype
   return good;
 }
 
-inline bool check_lone_rows(const yk_wna16_gpu &gpu)
+inline bool check_single_tokens(const yk_wna16_gpu &gpu)
 {
   const lone_case cases[] = {
       {QWEN3_30B, 2048, 768, 0, 128, false, false},
@@ -211,14 +211,14 @@ inline bool check_lone_rows(const yk_wna16_gpu &gpu)
       {DEEPSEEK_V3, 7168, 256, 256, 128, false, false},
       {{12, 3, YK_SCORE_SIGMOID, 4, 2, LARGEST_TWO, true, 1.8f, 0, 12}, 64, 64, 64, 32, false, false},
   };
-  const routing_exchange exchange;
-  const lone_row_exchange own_exchange;
+  const routing_mailbox mailbox;
+  const single_token_mailbox own_mailbox;
   int failures = 0, runs = 0;
-  /* Cases follow each other, as launches of many and of few blocks then have one exchange by turns. */
+  /* Cases follow each other, as launches of many and of few blocks then have one mailbox by turns. */
   for (yk_dtype dtype : {YK_F16, YK_BF16})
     for (bool padding : {false, true})
       for (const lone_case &c : cases) {
-        failures += !check_lone_row(gpu, c, dtype, padding, exchange, own_exchange, 70 + unsigned(runs));
+        failures += !check_single_token(gpu, c, dtype, padding, mailbox, own_mailbox, 70 + unsigned(runs));
         runs++;
       }
   std::printf("lone rows: %d of %d runs wrong\n", failures, runs);

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "bench/linear_gemm.cuh"
+#include "kernels/cuda/gemm/few_outputs.h"
+#include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/moe/combine.h"
-#include "kernels/cuda/moe/single_token.h"
 #include "kernels/cuda/moe/route.h"
 #include "kernels/cuda/moe/routed_gemm.h"
 #include "kernels/cuda/moe/router.h"
-#include "kernels/cuda/gemm/few_outputs.h"
-#include "kernels/cuda/gemm/wna16_grouped.h"
+#include "kernels/cuda/moe/single_token.h"
 
 namespace experts {
 
@@ -93,35 +93,35 @@ template <typename T> void upload(const device_array<T> &to, const std::vector<T
 }
 
 /* Where the thread blocks of a routed GEMM exchange logits. */
-struct routing_exchange {
+struct routing_mailbox {
   device_array<uint8_t> memory;
 
-  routing_exchange() : memory(yk_cuda_routed_gemm_exchange_bytes())
+  routing_mailbox() : memory(yk_cuda_routed_gemm_mailbox_bytes())
   {
-    check(yk_cuda_routed_gemm_prepare(memory.data, nullptr), "exchange");
-    check(cudaDeviceSynchronize(), "exchange");
+    check(yk_cuda_routed_gemm_prepare(memory.data, nullptr), "mailbox");
+    check(cudaDeviceSynchronize(), "mailbox");
   }
 };
 
 /* Where the thread blocks of a lone row's kernel exchange logits and what is between the GEMMs. */
-struct lone_row_exchange {
+struct single_token_mailbox {
   device_array<uint8_t> memory;
 
-  lone_row_exchange() : memory(yk_lone_row_exchange_bytes())
+  single_token_mailbox() : memory(yk_single_token_mailbox_bytes())
   {
-    check(yk_lone_row_prepare(memory.data, nullptr), "exchange");
-    check(cudaDeviceSynchronize(), "exchange");
+    check(yk_single_token_prepare(memory.data, nullptr), "mailbox");
+    check(cudaDeviceSynchronize(), "mailbox");
   }
 };
 
 /* Where the thread blocks of a router's kernel exchange choices. */
-struct router_exchange {
+struct router_mailbox {
   device_array<uint8_t> memory;
 
-  router_exchange() : memory(yk_cuda_router_exchange_bytes())
+  router_mailbox() : memory(yk_cuda_router_mailbox_bytes())
   {
-    check(yk_cuda_router_prepare(memory.data, nullptr), "exchange");
-    check(cudaDeviceSynchronize(), "exchange");
+    check(yk_cuda_router_prepare(memory.data, nullptr), "mailbox");
+    check(cudaDeviceSynchronize(), "mailbox");
   }
 };
 

@@ -137,9 +137,9 @@ private:
   device_array<uint16_t> x, y, h, out;
   std::vector<std::unique_ptr<routing>> routings;               /* one a node */
   std::vector<std::unique_ptr<device_array<uint16_t>>> routers; /* likewise */
-  routing_exchange exchange;
-  lone_row_exchange lone_exchange;
-  router_exchange of_router;
+  routing_mailbox mailbox;
+  single_token_mailbox lone_mailbox;
+  router_mailbox of_router;
   cudaStream_t stream;
   int active = 0, max_rows = 0;
   bool half = false;
@@ -245,7 +245,7 @@ private:
   {
     const yk_route_args a = routings[i]->args(false, false);
     const yk_cuda_router router = router_of(i);
-    const yk_cuda_routing routing = {&router, &a, exchange.memory.data};
+    const yk_cuda_routing routing = {&router, &a, mailbox.memory.data};
     const yk_grouped_call c = call_of(l.gate_up, i, x.data, h.data, true);
     if (yk_cuda_routed_gemm_takes(&gpu, &l.gate_up.desc, &c, &routing)) {
       check(yk_cuda_launch_routed_gemm(&gpu, &l.gate_up.desc, &c, &routing, stream), "routed GEMM");
@@ -272,7 +272,7 @@ private:
   {
     const yk_route_args a = routings[i]->args(false, false);
     const yk_cuda_router router = router_of(i);
-    const yk_cuda_routing routing = {&router, &a, exchange.memory.data};
+    const yk_cuda_routing routing = {&router, &a, mailbox.memory.data};
     yk_grouped_call first = call_of(l.gate_up, i, x.data, h.data, true);
     first.beside = to_inner.beside(i, x.data, inner.data, 1);
     check(yk_cuda_launch_routed_gemm(&gpu, &l.gate_up.desc, &first, &routing, stream), "routed GEMM");
@@ -311,7 +311,7 @@ private:
   {
     const yk_route_args a = routings[i]->args(false, false);
     const yk_cuda_router router = router_of(i);
-    const yk_cuda_routing routing = {&router, &a, lone_exchange.memory.data};
+    const yk_cuda_routing routing = {&router, &a, lone_mailbox.memory.data};
     yk_grouped_call first = call_of(l.gate_up, i, x.data, h.data, true),
                     second = call_of(l.down, i, h.data, out.data, false);
     yk_combine_args sum = sum_of(i);
@@ -319,8 +319,9 @@ private:
     first.beside = to_inner;
     second.beside = to_y;
     second.combine = &sum;
-    const yk_lone_row row = {&l.gate_up.desc, &l.down.desc, &first, &second, &routing};
-    check(yk_lone_row_takes(&gpu, &row) ? yk_lone_row_launch(&gpu, &row, stream) : cudaErrorNotSupported, "lone row");
+    const yk_single_token row = {&l.gate_up.desc, &l.down.desc, &first, &second, &routing};
+    check(yk_single_token_takes(&gpu, &row) ? yk_single_token_launch(&gpu, &row, stream) : cudaErrorNotSupported,
+          "lone row");
   }
 
   /* A lone row with what a step has around its experts: GEMMs as of o and qkv of 32 and 4 heads of 128, and norms. */

@@ -14,17 +14,17 @@
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/device/timestamp.h"
-#include "kernels/cuda/moe/combine.h"
-#include "kernels/cuda/moe/single_token.h"
-#include "kernels/cuda/moe/route.h"
-#include "kernels/cuda/moe/routed_gemm.h"
-#include "kernels/cuda/moe/router.h"
 #include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/latent/scratch.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/linear.h"
+#include "kernels/cuda/moe/combine.h"
+#include "kernels/cuda/moe/route.h"
+#include "kernels/cuda/moe/routed_gemm.h"
+#include "kernels/cuda/moe/router.h"
+#include "kernels/cuda/moe/single_token.h"
 #include "kernels/cuda/quantize/quantize.h"
 #include "kernels/cuda/rows/embed.h"
 #include "kernels/cuda/rows/norm.h"
@@ -72,7 +72,7 @@ static yk_status add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(check_hidden(cuda, args->hidden, err));
   YK_TRY(yk_cuda_enter(cuda, err));
-  /* A grouped forward since the newest routing lets its successor start once it has waited for that. A lone row's
+  /* A grouped forward since the newest routing lets its successor start once it has waited for that. A single token's
    * routing may be part of it, and go on meanwhile. */
   const bool choices_are_settled = cuda->settled_starts != NULL && args->n_rows > 1;
   return yk_cuda_check(cuda, yk_cuda_launch_add_norm(dev->dtype, args, choices_are_settled, cuda->stream), "add_norm",
@@ -129,8 +129,7 @@ static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)
     router.norm = NULL;
   }
   if (router_takes(&router, args))
-    return yk_cuda_check(cuda, yk_cuda_launch_router(&router, args, cuda->router_exchange, cuda->stream), "router",
-                         err);
+    return yk_cuda_check(cuda, yk_cuda_launch_router(&router, args, cuda->router_mailbox, cuda->stream), "router", err);
   if (args->router) {
     const yk_linear_args logits = {
         .x = args->x, .y = args->logits, .n_tokens = args->n_tokens, .y_stride = args->logits_stride};
@@ -174,9 +173,9 @@ static void destroy(yk_device *dev)
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda->sampler);
   yk_cuda_blas_destroy(cuda->blas);
-  void *const buffers[] = {cuda->blas_workspace,    cuda->attention_workspace, cuda->routing_exchange,
-                           cuda->lone_row_exchange, cuda->router_exchange,     cuda->next_tiles,
-                           cuda->latent_counters,   cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
+  void *const buffers[] = {cuda->blas_workspace,       cuda->attention_workspace, cuda->routing_mailbox,
+                           cuda->single_token_mailbox, cuda->router_mailbox,      cuda->next_tiles,
+                           cuda->latent_counters,      cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_staging_destroy(cuda->staging);
   if (cuda->drained) cudaEventDestroy(cuda->drained);
@@ -271,16 +270,16 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_check(cuda, yk_cuda_route_init(), "route init", err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_router_init(), "router init", err));
   YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_init(&cuda->wna16), "routed GEMM init", err));
-  YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_routed_gemm_exchange_bytes(), &cuda->routing_exchange, err));
-  YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_prepare(cuda->routing_exchange, cuda->stream), "routed GEMM", err));
-  YK_TRY(yk_cuda_check(cuda, yk_lone_row_init(&cuda->wna16), "lone row init", err));
-  YK_TRY(yk_cuda_alloc(&cuda->base, yk_lone_row_exchange_bytes(), &cuda->lone_row_exchange, err));
-  YK_TRY(yk_cuda_check(cuda, yk_lone_row_prepare(cuda->lone_row_exchange, cuda->stream), "lone row", err));
+  YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_routed_gemm_mailbox_bytes(), &cuda->routing_mailbox, err));
+  YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_prepare(cuda->routing_mailbox, cuda->stream), "routed GEMM", err));
+  YK_TRY(yk_cuda_check(cuda, yk_single_token_init(&cuda->wna16), "single token init", err));
+  YK_TRY(yk_cuda_alloc(&cuda->base, yk_single_token_mailbox_bytes(), &cuda->single_token_mailbox, err));
+  YK_TRY(yk_cuda_check(cuda, yk_single_token_prepare(cuda->single_token_mailbox, cuda->stream), "single token", err));
   void *next_tiles;
   YK_TRY(yk_cuda_alloc(&cuda->base, 2 * sizeof *cuda->next_tiles, &next_tiles, err));
   cuda->next_tiles = next_tiles;
-  YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_router_exchange_bytes(), &cuda->router_exchange, err));
-  YK_TRY(yk_cuda_check(cuda, yk_cuda_router_prepare(cuda->router_exchange, cuda->stream), "router", err));
+  YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_router_mailbox_bytes(), &cuda->router_mailbox, err));
+  YK_TRY(yk_cuda_check(cuda, yk_cuda_router_prepare(cuda->router_mailbox, cuda->stream), "router", err));
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_blas(cuda, err));
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->wna16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);

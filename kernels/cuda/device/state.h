@@ -36,9 +36,9 @@ typedef struct yk_cuda_device {
   struct yk_cuda_blas *blas;       /* blas/blas.h */
   struct yk_cuda_sampler *sampler; /* sampling/sampler.h */
   void *blas_workspace, *attention_workspace;
-  void *routing_exchange;        /* moe/routed_gemm.h */
-  void *lone_row_exchange;       /* moe/single_token.h */
-  void *router_exchange;         /* moe/router.h */
+  void *routing_mailbox;         /* moe/routed_gemm.h */
+  void *single_token_mailbox;    /* moe/single_token.h */
+  void *router_mailbox;          /* moe/router.h */
   yk_cuda_buffer gemm_workspace; /* of the WNA16 GEMM: zeroed once, and every call leaves it ready for the next one */
   bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_wna16_call */
   int32_t *next_tiles;           /* two of yk_grouped_call, by turns: a call may begin while the one before runs */

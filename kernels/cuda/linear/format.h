@@ -165,11 +165,11 @@ struct yk_cuda_gemm_kind {
   /* takes_beside - whether forward_grouped does the forward beside, too. NULL: never. */
   bool (*takes_beside)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
 
-  /* forward_lone_row - the experts of a single row in one kernel: the grouped forward `call` with its routing, the
+  /* forward_single_token - the experts of a single row in one kernel: the grouped forward `call` with its routing, the
    * grouped forward `next` with its combination, and the forwards beside either. *is_done: whether the kernel takes
    * them; if not, nothing was launched. NULL: never. Errors: YK_E_DEVICE. */
-  yk_status (*forward_lone_row)(yk_cuda_device *cuda, const yk_cuda_grouped_call *call,
-                                const yk_cuda_grouped_call *next, bool *is_done, yk_err *err);
+  yk_status (*forward_single_token)(yk_cuda_device *cuda, const yk_cuda_grouped_call *call,
+                                    const yk_cuda_grouped_call *next, bool *is_done, yk_err *err);
 
   /* combines - whether forward_grouped does the combination that the call's args ask for, too. NULL: never. */
   bool (*combines)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);

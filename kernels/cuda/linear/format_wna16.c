@@ -4,11 +4,11 @@
 
 #include <stdlib.h>
 
-#include "kernels/cuda/moe/single_token.h"
-#include "kernels/cuda/moe/routed_gemm.h"
 #include "kernels/cuda/gemm/wna16.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
 #include "kernels/cuda/gemm/wna16_sizes.h"
+#include "kernels/cuda/moe/routed_gemm.h"
+#include "kernels/cuda/moe/single_token.h"
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
 
@@ -129,7 +129,7 @@ static bool routes_too(const yk_cuda_device *cuda, const yk_cuda_grouped_call *c
 {
   const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
   const yk_cuda_router router = router_of(call);
-  const yk_cuda_routing routing = {.router = &router, .args = call->args->route, .exchange = cuda->routing_exchange};
+  const yk_cuda_routing routing = {.router = &router, .args = call->args->route, .mailbox = cuda->routing_mailbox};
   return yk_cuda_routed_gemm_takes(&cuda->wna16, &desc, grouped, &routing);
 }
 
@@ -158,31 +158,32 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
   if (!call->args->route)
     return yk_cuda_blame(cuda, yk_wna16_grouped_forward(&cuda->wna16, &desc, &grouped, cuda->stream, err), err);
   const yk_cuda_router router = router_of(call);
-  const yk_cuda_routing routing = {.router = &router, .args = call->args->route, .exchange = cuda->routing_exchange};
+  const yk_cuda_routing routing = {.router = &router, .args = call->args->route, .mailbox = cuda->routing_mailbox};
   return yk_cuda_check(cuda, yk_cuda_launch_routed_gemm(&cuda->wna16, &desc, &grouped, &routing, cuda->stream),
                        "routed GEMM", err);
 }
 
-static yk_status forward_lone_row(yk_cuda_device *cuda, const yk_cuda_grouped_call *call,
-                                  const yk_cuda_grouped_call *next, bool *is_done, yk_err *err)
+static yk_status forward_single_token(yk_cuda_device *cuda, const yk_cuda_grouped_call *call,
+                                      const yk_cuda_grouped_call *next, bool *is_done, yk_err *err)
 {
   if (call->gemm->kind != next->gemm->kind) return YK_OK;
   const yk_wna16_desc to_inner = yk_wna16_desc_of(call->gemm), to_y = yk_wna16_desc_of(next->gemm);
   const yk_grouped_call first = grouped_call_of(cuda, call), second = grouped_call_of(cuda, next);
   const yk_cuda_router router = router_of(call);
-  const yk_cuda_routing routing = {.router = &router, .args = call->args->route, .exchange = cuda->lone_row_exchange};
-  const yk_lone_row row = {
+  const yk_cuda_routing routing = {.router = &router, .args = call->args->route, .mailbox = cuda->single_token_mailbox};
+  const yk_single_token row = {
       .gate_up_desc = &to_inner, .down_desc = &to_y, .gate_up = &first, .down = &second, .routing = &routing};
   if (!call->args->beside != !first.beside.weights || !next->args->beside != !second.beside.weights) return YK_OK;
-  if (!yk_lone_row_takes(&cuda->wna16, &row)) return YK_OK;
+  if (!yk_single_token_takes(&cuda->wna16, &row)) return YK_OK;
   *is_done = true;
-  return yk_cuda_check(cuda, yk_lone_row_launch(&cuda->wna16, &row, cuda->stream), "experts of a lone row", err);
+  return yk_cuda_check(cuda, yk_single_token_launch(&cuda->wna16, &row, cuda->stream), "experts of a single token",
+                       err);
 }
 
 #define FUNCTIONS                                                                                                      \
   .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_in_place, .forward = forward,            \
   .forward_grouped = forward_grouped, .routes = routes, .takes_beside = takes_beside, .combines = combines,            \
-  .forward_lone_row = forward_lone_row
+  .forward_single_token = forward_single_token
 #else
 #define FUNCTIONS .plan = NULL
 #endif

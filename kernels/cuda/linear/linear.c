@@ -345,9 +345,9 @@ static yk_status try_with_next(yk_cuda_device *cuda, const yk_linear *linear, co
   const yk_linear_grouped_next *next = args->next;
   if (!next || !has_plain_x(linear) || !has_plain_x(next->linear) || !next->args->combine) return YK_OK;
   const yk_cuda_grouped_call call = grouped_call_of(linear, args), after = grouped_call_of(next->linear, next->args);
-  if (!call.router || !call.gemm->kind->forward_lone_row) return YK_OK;
+  if (!call.router || !call.gemm->kind->forward_single_token) return YK_OK;
   YK_TRY(yk_linear_check_grouped_args(next->args, next->linear->is_grouped, next->linear->max_tokens, err));
-  YK_TRY(call.gemm->kind->forward_lone_row(cuda, &call, &after, is_done, err));
+  YK_TRY(call.gemm->kind->forward_single_token(cuda, &call, &after, is_done, err));
   if (!*is_done) return YK_OK;
   cuda->settled_starts = NULL;
   *next->is_done = true;

@@ -8,7 +8,7 @@
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/experts.h"
 
-namespace yk_experts {
+namespace yk_moe {
 
 constexpr int CHOICES_AHEAD = 8; /* choices whose slots are asked for together */
 
@@ -105,6 +105,6 @@ __device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_ar
   return combine_vector<T, N>(p, row, i, choices_in_memory<false>{p, row});
 }
 
-} // namespace yk_experts
+} // namespace yk_moe
 
 #endif

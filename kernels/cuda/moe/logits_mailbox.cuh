@@ -1,4 +1,4 @@
-/* logits_mailbox.cuh - the logits of a lone row, from the thread blocks that make some to all of a launch, through
+/* logits_mailbox.cuh - the logits of a single token, from the thread blocks that make some to all of a launch, through
  * device memory: words that are empty until they come, and are made empty again by the last block that has taken them
  * all, or by the next launch, which has other words.
  *
@@ -16,7 +16,7 @@
 #include "kernels/cuda/ptx/global_memory.cuh"
 #include "kernels/cuda/ptx/thread_block.cuh"
 
-namespace yk_experts {
+namespace yk_moe {
 
 using namespace yk_cuda;
 using namespace yk_ptx;
@@ -43,12 +43,12 @@ struct alignas(16) logits_words {
   }
 };
 
-struct logits_exchange {
+struct logits_mailbox {
   logits_words words;
   int32_t blocks; /* that have taken everything */
 };
 
-inline cudaError_t prepare_exchange(logits_exchange *e, cudaStream_t stream)
+inline cudaError_t prepare_mailbox(logits_mailbox *e, cudaStream_t stream)
 {
   const cudaError_t error = cudaMemsetAsync(e, 0xFF, sizeof *e, stream);
   return error == cudaSuccess ? cudaMemsetAsync(&e->blocks, 0, sizeof e->blocks, stream) : error;
@@ -127,7 +127,7 @@ __device__ __forceinline__ void gather_logits(const logits_words &from, int n_ex
 }
 
 /* By one warp, once the block has taken everything. */
-__device__ __forceinline__ void release_exchange(logits_exchange &e)
+__device__ __forceinline__ void release_mailbox(logits_mailbox &e)
 {
   const int lane = threadIdx.x % WARP;
   const int before = lane == 0 ? increment_acq_rel_gpu(&e.blocks) : 0;
@@ -136,6 +136,6 @@ __device__ __forceinline__ void release_exchange(logits_exchange &e)
   if (lane == 0) e.blocks = 0;
 }
 
-} // namespace yk_experts
+} // namespace yk_moe
 
 #endif

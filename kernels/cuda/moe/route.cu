@@ -8,7 +8,7 @@
 
 using namespace yk_cuda;
 using namespace yk_ptx;
-using namespace yk_experts;
+using namespace yk_moe;
 
 namespace {
 

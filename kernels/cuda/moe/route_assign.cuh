@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/moe/route_choose.cuh"
 
-namespace yk_experts {
+namespace yk_moe {
 
 /* Memory that the assigning needs: words of the rows that chose each expert of the model, and first slots of the rank's
  * experts. */
@@ -107,6 +107,6 @@ inline size_t route_shared_bytes(const yk_route_spec &spec, int block_rows, int 
   return (words + (spec.n_groups > 1 ? static_cast<size_t>(warps) * spec.n_experts : 0)) * sizeof(uint32_t);
 }
 
-} // namespace yk_experts
+} // namespace yk_moe
 
 #endif

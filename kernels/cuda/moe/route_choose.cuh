@@ -11,7 +11,7 @@
 #include "kernels/cuda/ptx/thread_block.cuh"
 #include "kernels/experts.h"
 
-namespace yk_experts {
+namespace yk_moe {
 
 using namespace yk_cuda;
 
@@ -249,6 +249,6 @@ __device__ void choose(const route_params &p, int row, int bit, uint32_t *chosen
   atomicOr(chosen + expert, 1u << bit);
 }
 
-} // namespace yk_experts
+} // namespace yk_moe
 
 #endif

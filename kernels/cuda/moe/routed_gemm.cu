@@ -4,7 +4,7 @@
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/moe/routed_gemm_kernel.cuh"
 
-using namespace yk_experts;
+using namespace yk_moe;
 using namespace yk_gemm;
 
 namespace {
@@ -47,14 +47,14 @@ extern "C" cudaError_t yk_cuda_routed_gemm_init(const yk_wna16_gpu *gpu)
   return cudaSuccess;
 }
 
-extern "C" size_t yk_cuda_routed_gemm_exchange_bytes(void)
+extern "C" size_t yk_cuda_routed_gemm_mailbox_bytes(void)
 {
-  return sizeof(logits_exchange);
+  return sizeof(logits_mailbox);
 }
 
 extern "C" cudaError_t yk_cuda_routed_gemm_prepare(void *to, cudaStream_t stream)
 {
-  return prepare_exchange(static_cast<logits_exchange *>(to), stream);
+  return prepare_mailbox(static_cast<logits_mailbox *>(to), stream);
 }
 
 extern "C" bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
@@ -96,7 +96,7 @@ extern "C" cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const
   p.gemm[BESIDE] = params_beside(l.params, *desc, call->beside);
   p.route = route_params_of(*routing->args);
   p.router = row_router_of(*routing->router, *routing->args);
-  p.among_blocks = static_cast<logits_exchange *>(routing->exchange);
+  p.among_blocks = static_cast<logits_mailbox *>(routing->mailbox);
   const int64_t with_columns = ceil_div(p.router.n_logits, router_tile<__half, false>::COLUMNS);
   p.first_beside = static_cast<int>(with_columns < l.blocks / 2 ? with_columns : 0);
   p.beside = split_panels(p.gemm[BESIDE].n_panels, l.blocks - p.first_beside);

@@ -1,29 +1,30 @@
-/* routed_gemm.h - the routing of a lone row together with the grouped GEMM of the experts that it chooses: one kernel
- * instead of two, since in a decode step of one row the boundary between them takes longer than either's work. */
+/* routed_gemm.h - the routing of a single token together with the grouped GEMM of the experts that it chooses: one
+ * kernel instead of two, since in a decode step of one row the boundary between them takes longer than either's work.
+ * */
 #ifndef YK_KERNELS_CUDA_MOE_ROUTED_GEMM_H
 #define YK_KERNELS_CUDA_MOE_ROUTED_GEMM_H
 
-#include "kernels/cuda/moe/router.h"
 #include "kernels/cuda/gemm/wna16_grouped.h"
+#include "kernels/cuda/moe/router.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* The routing that a grouped call begins with. exchange: yk_cuda_routed_gemm_exchange_bytes of device memory, prepared
+/* The routing that a grouped call begins with. mailbox: yk_cuda_routed_gemm_mailbox_bytes of device memory, prepared
  * by yk_cuda_routed_gemm_prepare, for the calls of one stream. */
 typedef struct yk_cuda_routing {
   const yk_cuda_router *router;
   const yk_route_args *args;
-  void *exchange;
+  void *mailbox;
 } yk_cuda_routing;
 
 /* yk_cuda_routed_gemm_init - load the kernels, on a GPU that takes any. */
 cudaError_t yk_cuda_routed_gemm_init(const yk_wna16_gpu *gpu);
 
-/* yk_cuda_routed_gemm_prepare - an exchange, once: every call leaves it ready for the next one. */
-size_t yk_cuda_routed_gemm_exchange_bytes(void);
-cudaError_t yk_cuda_routed_gemm_prepare(void *exchange, cudaStream_t stream);
+/* yk_cuda_routed_gemm_prepare - a mailbox, once: every call leaves it ready for the next one. */
+size_t yk_cuda_routed_gemm_mailbox_bytes(void);
+cudaError_t yk_cuda_routed_gemm_prepare(void *mailbox, cudaStream_t stream);
 
 /* yk_cuda_routed_gemm_takes - whether one kernel can do both: one row, up to 256 experts, all of them the rank's where
  * they are in groups, weights of 4 bits, a GPU of 9.0. Logits have the same bits as those of yk_cuda_launch_router,

@@ -1,6 +1,6 @@
-/* routed_gemm_kernel.cuh - routing of a lone row and the grouped GEMM of the experts that it chooses, in one kernel:
- * that of few rows (wna16_grouped_few_run.cuh), whose thread blocks route first. While they do, they multiply the
- * row with the weight that it passes beside (a shared expert's), which needs no routing.
+/* routed_gemm_kernel.cuh - routing of a single token and the grouped GEMM of the experts that it chooses, in one
+ * kernel: that of few rows (wna16_grouped_few_run.cuh), whose thread blocks route first. While they do, they multiply
+ * the row with the weight that it passes beside (a shared expert's), which needs no routing.
  *
  *   logits    the consumers of the first blocks have 8 columns of the router each, whose weights they read before
  *             griddepcontrol.wait
@@ -20,12 +20,12 @@
 #ifndef YK_KERNELS_CUDA_MOE_ROUTED_GEMM_KERNEL_CUH
 #define YK_KERNELS_CUDA_MOE_ROUTED_GEMM_KERNEL_CUH
 
-#include "kernels/cuda/moe/logits_mailbox.cuh"
-#include "kernels/cuda/moe/route_assign.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_few_share.cuh"
 #include "kernels/cuda/gemm/wna16_grouped_tiles.h"
+#include "kernels/cuda/moe/logits_mailbox.cuh"
+#include "kernels/cuda/moe/route_assign.cuh"
 
-namespace yk_experts {
+namespace yk_moe {
 
 using namespace yk_gemm;
 
@@ -39,7 +39,7 @@ struct routed_params {
   grouped_params gemm[N_PRODUCTS]; /* alike but for weights and results; BESIDE has one matrix, or no panels */
   route_params route;
   row_router router;
-  logits_exchange *among_blocks;
+  logits_mailbox *among_blocks;
   int first_beside;   /* the first block with panels of BESIDE */
   panel_split beside; /* among the blocks from there on */
 };
@@ -202,7 +202,7 @@ template <typename T, int PER_LANE, bool HAS_BESIDE> struct routed_work {
       write_route<PER_LANE>(p, row);
     else if (HAS_BESIDE && threadIdx.x % WARP == 0)
       let_next_kernel_start();
-    release_exchange(*p.among_blocks);
+    release_mailbox(*p.among_blocks);
   }
 
 private:
@@ -247,6 +247,6 @@ __global__ void __maxnreg__(few_registers(ROUTED_SHAPE.taken))
 #endif
 }
 
-} // namespace yk_experts
+} // namespace yk_moe
 
 #endif

@@ -4,14 +4,14 @@
 #include <algorithm>
 
 #include "kernels/cuda/common/elements.cuh"
-#include "kernels/cuda/moe/router_kernel.cuh"
 #include "kernels/cuda/gemm/few_outputs.h"
+#include "kernels/cuda/moe/router_kernel.cuh"
 #include "kernels/cuda/ptx/count_clusters.cuh"
 
 using namespace yk_cuda;
 using namespace yk_ptx;
-using namespace yk_experts;
-using namespace yk_experts::router_kernels;
+using namespace yk_moe;
+using namespace yk_moe::router_kernels;
 
 namespace {
 
@@ -19,20 +19,20 @@ namespace {
 constexpr int64_t MOST_WEIGHTS = 1 << 20;
 constexpr size_t MOST_SHARED_BYTES = 47 * 1024; /* of every block without asking for more, less what is not dynamic */
 
-template <typename T> const void *kernel_for(int per_lane, int rows, bool is_lone)
+template <typename T> const void *kernel_for(int per_lane, int rows, bool is_one_cluster)
 {
   if (per_lane > 4)
-    return is_lone ? reinterpret_cast<const void *>(router_kernel<T, MOST_WORDS, 8, true>)
-                   : reinterpret_cast<const void *>(router_kernel<T, MOST_WORDS, 8, false>);
-  if (is_lone) return reinterpret_cast<const void *>(router_kernel<T, 4, 8, true>);
+    return is_one_cluster ? reinterpret_cast<const void *>(router_kernel<T, MOST_WORDS, 8, true>)
+                          : reinterpret_cast<const void *>(router_kernel<T, MOST_WORDS, 8, false>);
+  if (is_one_cluster) return reinterpret_cast<const void *>(router_kernel<T, 4, 8, true>);
   return rows == 8 ? reinterpret_cast<const void *>(router_kernel<T, 4, 8, false>)
                    : reinterpret_cast<const void *>(router_kernel<T, 4, 16, false>);
 }
 
-const void *kernel_for(yk_dtype dtype, int per_lane, int rows, bool is_lone)
+const void *kernel_for(yk_dtype dtype, int per_lane, int rows, bool is_one_cluster)
 {
-  return dtype == YK_F16 ? kernel_for<__half>(per_lane, rows, is_lone)
-                         : kernel_for<__nv_bfloat16>(per_lane, rows, is_lone);
+  return dtype == YK_F16 ? kernel_for<__half>(per_lane, rows, is_one_cluster)
+                         : kernel_for<__nv_bfloat16>(per_lane, rows, is_one_cluster);
 }
 
 constexpr int MOST_ROWS_BY_8 = MOST_ROWS / 2; /* of clusters of 8, else 16 */
@@ -98,14 +98,14 @@ bool fits(const router_launch &l)
 
 } // namespace
 
-extern "C" size_t yk_cuda_router_exchange_bytes(void)
+extern "C" size_t yk_cuda_router_mailbox_bytes(void)
 {
-  return sizeof(choices_exchange);
+  return sizeof(choices_mailbox);
 }
 
-extern "C" cudaError_t yk_cuda_router_prepare(void *exchange, cudaStream_t stream)
+extern "C" cudaError_t yk_cuda_router_prepare(void *mailbox, cudaStream_t stream)
 {
-  choices_exchange *e = static_cast<choices_exchange *>(exchange);
+  choices_mailbox *e = static_cast<choices_mailbox *>(mailbox);
   const cudaError_t error = cudaMemsetAsync(e->chosen, 0xFF, sizeof e->chosen, stream);
   return error == cudaSuccess ? cudaMemsetAsync(&e->half, 0, sizeof e->half, stream) : error;
 }
@@ -137,18 +137,18 @@ extern "C" cudaError_t yk_cuda_router_init(void)
   for (yk_dtype dtype : {YK_F16, YK_BF16})
     for (int rows : {8, 16})
       for (int per_lane : {4, MOST_WORDS})
-        for (bool is_lone : {false, true}) {
-          const cudaError_t error = prefer_shared_memory(kernel_for(dtype, per_lane, rows, is_lone));
+        for (bool is_one_cluster : {false, true}) {
+          const cudaError_t error = prefer_shared_memory(kernel_for(dtype, per_lane, rows, is_one_cluster));
           if (error != cudaSuccess) return error;
         }
   return cudaSuccess;
 }
 
-extern "C" cudaError_t yk_cuda_launch_router(const yk_cuda_router *router, const yk_route_args *args, void *exchange,
+extern "C" cudaError_t yk_cuda_launch_router(const yk_cuda_router *router, const yk_route_args *args, void *mailbox,
                                              cudaStream_t stream)
 {
   router_launch launch = launch_of(*router, *args);
-  launch.params.exchange = static_cast<choices_exchange *>(exchange);
+  launch.params.mailbox = static_cast<choices_mailbox *>(mailbox);
   void *pointers[] = {&launch.params};
   return launch_dependent(launch.kernel, launch.shape, stream, pointers);
 }

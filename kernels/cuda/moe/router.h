@@ -23,10 +23,10 @@ typedef struct yk_cuda_router {
 /* yk_cuda_router_init - load the kernels of the current device. */
 cudaError_t yk_cuda_router_init(void);
 
-/* yk_cuda_router_prepare - an exchange, yk_cuda_router_exchange_bytes of device memory for the calls of one stream,
+/* yk_cuda_router_prepare - a mailbox, yk_cuda_router_mailbox_bytes of device memory for the calls of one stream,
  * once: every call leaves it ready for the next one. */
-size_t yk_cuda_router_exchange_bytes(void);
-cudaError_t yk_cuda_router_prepare(void *exchange, cudaStream_t stream);
+size_t yk_cuda_router_mailbox_bytes(void);
+cudaError_t yk_cuda_router_prepare(void *mailbox, cudaStream_t stream);
 
 /* yk_cuda_router_takes - whether the kernel can do it, and is meant to: a router of up to 2^20 weights that the GEMM of
  * few outputs takes, up to 128 experts, or 256 and 128 rows, and a GPU with clusters, of which all fit at once; a norm
@@ -36,7 +36,7 @@ bool yk_cuda_router_takes(const yk_cuda_router *router, const yk_route_args *arg
 
 /* yk_cuda_launch_router - args.logits [n_tokens, logits_stride] = x W^T, and the route of these. W is read before the
  * previous kernel has ended. Errors: those of the launch. */
-cudaError_t yk_cuda_launch_router(const yk_cuda_router *router, const yk_route_args *args, void *exchange,
+cudaError_t yk_cuda_launch_router(const yk_cuda_router *router, const yk_route_args *args, void *mailbox,
                                   cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -19,10 +19,10 @@
 #include "kernels/cuda/moe/router_slots.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
-namespace yk_experts::router_kernels {
+namespace yk_moe::router_kernels {
 
-/* PER_LANE: 32 experts each. ROWS: of a cluster. IS_LONE: the cluster is the only one. */
-template <typename T, int PER_LANE, int ROWS, bool IS_LONE>
+/* PER_LANE: 32 experts each. ROWS: of a cluster. IS_ONE_CLUSTER: the cluster is the only one. */
+template <typename T, int PER_LANE, int ROWS, bool IS_ONE_CLUSTER>
 __global__ void __launch_bounds__(WARPS<PER_LANE> *WARP, 16 / WARPS<PER_LANE>)
     router_kernel(const __grid_constant__ router_params p)
 {
@@ -30,7 +30,8 @@ __global__ void __launch_bounds__(WARPS<PER_LANE> *WARP, 16 / WARPS<PER_LANE>)
   constexpr int EXPERTS = PER_LANE * WARP;
   constexpr bool NORMALISES = ROWS == BLOCKS;
   extern __shared__ uint4 shared[];
-  __shared__ uint64_t x_full, full, all_chosen; /* barriers: normalised rows; this block's sums; choices, IS_LONE */
+  __shared__ uint64_t x_full, full,
+      all_chosen; /* barriers: normalised rows; this block's sums; choices, IS_ONE_CLUSTER */
   __shared__ int first_half;
   __shared__ alignas(16) float squares[WARPS<PER_LANE>];
   const router_memory m = memory_of<PER_LANE, ROWS>(p, shared);
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(WARPS<PER_LANE> *WARP, 16 / WARPS<PER_LANE>)
   let_next_kernel_start();
   cluster_sync_relaxed(); /* nobody may write the memory of a block that does not run yet */
   wait_for_previous_kernel();
-  const int next_half = !IS_LONE && threadIdx.x == 0 ? p.exchange->half : 0; /* nobody waits for it yet */
+  const int next_half = !IS_ONE_CLUSTER && threadIdx.x == 0 ? p.mailbox->half : 0; /* nobody waits for it yet */
   if (NORMALISES && p.norm.w) {
     normalise<T, WARPS<PER_LANE>>(p, part, cluster_row0, norm_w, m.x, &x_full, squares);
     mbarrier_wait_loop(&x_full, 0);
@@ -87,22 +88,22 @@ __global__ void __launch_bounds__(WARPS<PER_LANE> *WARP, 16 / WARPS<PER_LANE>)
   const int half = first_half;
   int expert = -1;
   if (chooses) {
-    const choices_destination to = {p.exchange->chosen[half][row], shared_address(m.rows_of + row * PER_LANE),
+    const choices_destination to = {p.mailbox->chosen[half][row], shared_address(m.rows_of + row * PER_LANE),
                                     shared_address(&all_chosen), (p.route.n_tokens + OWN - 1) / OWN};
-    expert = choose_and_send<PER_LANE, IS_LONE>(route, m.logits + own * p.n_tiles * COLUMNS, row, is_padding,
-                                                reinterpret_cast<uint32_t *>(m.of_experts + own * EXPERTS),
-                                                m.chosen + own * WARP, to);
+    expert = choose_and_send<PER_LANE, IS_ONE_CLUSTER>(route, m.logits + own * p.n_tiles * COLUMNS, row, is_padding,
+                                                       reinterpret_cast<uint32_t *>(m.of_experts + own * EXPERTS),
+                                                       m.chosen + own * WARP, to);
   }
   row_counts<PER_LANE> counts;
-  if constexpr (IS_LONE) {
+  if constexpr (IS_ONE_CLUSTER) {
     if (!chooses) return;
     mbarrier_wait_loop(&all_chosen, 0);
     counts.template count_rows<ROWS>(m.rows_of, p.route.n_tokens, row);
   } else {
-    make_empty(p.exchange->chosen[1 - half], row0 / OWN, (p.route.n_tokens + OWN - 1) / OWN);
-    gather_choices<PER_LANE>(p.exchange->chosen[half], p.route.n_tokens, m.rows_of);
+    make_empty(p.mailbox->chosen[1 - half], row0 / OWN, (p.route.n_tokens + OWN - 1) / OWN);
+    gather_choices<PER_LANE>(p.mailbox->chosen[half], p.route.n_tokens, m.rows_of);
     __syncthreads();
-    if (blockIdx.x == 0 && threadIdx.x == 0) p.exchange->half = 1 - half; /* every block has read it before it sent */
+    if (blockIdx.x == 0 && threadIdx.x == 0) p.mailbox->half = 1 - half; /* every block has read it before it sent */
     if (!chooses) return;
     counts.count_words(m.rows_of, p.route.n_tokens, row);
   }
@@ -117,6 +118,6 @@ __global__ void __launch_bounds__(WARPS<PER_LANE> *WARP, 16 / WARPS<PER_LANE>)
 #endif
 }
 
-} // namespace yk_experts::router_kernels
+} // namespace yk_moe::router_kernels
 
 #endif

@@ -7,7 +7,7 @@
 #include "kernels/cuda/moe/router_params.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 
-namespace yk_experts::router_kernels {
+namespace yk_moe::router_kernels {
 
 /* The block's part of K of the cluster's rows. */
 template <int ROWS> __device__ __forceinline__ void copy_x(const router_params &p, int part, int row0, uint4 *to)
@@ -112,6 +112,6 @@ __device__ __forceinline__ void add_parts(const router_params &p, const router_m
   }
 }
 
-} // namespace yk_experts::router_kernels
+} // namespace yk_moe::router_kernels
 
 #endif

@@ -6,7 +6,7 @@
 #include "kernels/cuda/common/few_outputs_tile.cuh"
 #include "kernels/cuda/moe/route_assign.cuh"
 
-namespace yk_experts::router_kernels {
+namespace yk_moe::router_kernels {
 
 using namespace yk_ptx;
 
@@ -18,7 +18,7 @@ constexpr int OWN = 2;                                     /* rows of a block th
 constexpr int COLUMNS = few_outputs_tile<__half, 8>::COLUMNS;
 
 /* Which experts rows chose, in device memory: every block that chooses writes its rows' words, and reads all. */
-struct choices_exchange {
+struct choices_mailbox {
   uint32_t chosen[2][MOST_ROWS][MOST_WORDS]; /* bit e % 32 of word e / 32: expert e */
   int32_t half;                              /* of the next call */
 };
@@ -36,7 +36,7 @@ struct router_params {
   float *logits;
   int n_logits, n_tiles, k; /* n_tiles: of COLUMNS logits */
   int n_pieces;             /* of 32 inputs, of a block, a multiple of KEPT; zeros behind k */
-  choices_exchange *exchange;
+  choices_mailbox *mailbox;
   router_norm norm;
 };
 
@@ -79,6 +79,6 @@ inline size_t shared_bytes(const router_params &p, int per_lane, int rows)
   return static_cast<size_t>(pieces) * sizeof(uint4) + static_cast<size_t>(words) * sizeof(uint32_t);
 }
 
-} // namespace yk_experts::router_kernels
+} // namespace yk_moe::router_kernels
 
 #endif

@@ -6,7 +6,7 @@
 #include "kernels/cuda/moe/router_params.cuh"
 #include "kernels/cuda/ptx/global_memory.cuh"
 
-namespace yk_experts::router_kernels {
+namespace yk_moe::router_kernels {
 
 /* Bit b of lane l becomes bit l of lane b, in each word. */
 template <int N> __device__ __forceinline__ void transpose_bits(uint32_t (&words)[N], int lane)
@@ -32,14 +32,14 @@ struct choices_destination {
 };
 
 /* By one warp. taken: bit i of a lane is expert i * 32 + lane. */
-template <int PER_LANE, bool IS_LONE>
+template <int PER_LANE, bool IS_ONE_CLUSTER>
 __device__ __forceinline__ void send_choices(const choices_destination &to, uint32_t taken)
 {
   const int lane = threadIdx.x % WARP;
   uint32_t words[PER_LANE];
 #pragma unroll
   for (int i = 0; i < PER_LANE; i++) words[i] = __ballot_sync(ALL_LANES, taken >> i & 1);
-  if constexpr (IS_LONE) {
+  if constexpr (IS_ONE_CLUSTER) {
 #pragma unroll
     for (int i = 0; i < PER_LANE; i += 4)
       if (lane < to.n)
@@ -56,7 +56,7 @@ __device__ __forceinline__ void send_choices(const choices_destination &to, uint
 
 /* By one warp: choices and weights of a row. logits: the row's. keys: memory for each expert's, where there are groups;
  * chosen: for each choice. Returns the expert that is choice number `lane`, -1 where there is none. */
-template <int PER_LANE, bool IS_LONE>
+template <int PER_LANE, bool IS_ONE_CLUSTER>
 __device__ __forceinline__ int choose_and_send(const route_params &p, const float *logits, int row, bool is_padding,
                                                uint32_t *keys, int *chosen, const choices_destination &to)
 {
@@ -68,7 +68,7 @@ __device__ __forceinline__ int choose_and_send(const route_params &p, const floa
   load_logits(logits, spec.n_experts, lane, scores);
   const bool is_chosen = !is_padding && score(spec, scores);
   if (is_chosen) taken = choose_experts(p, scores, keys, lane, chosen);
-  send_choices<PER_LANE, IS_LONE>(to, taken);
+  send_choices<PER_LANE, IS_ONE_CLUSTER>(to, taken);
   if (is_chosen) {
     expert = lane < spec.top_k ? chosen[lane] : 0;
     weight = weight_of_lane(spec, scores, expert);
@@ -175,7 +175,7 @@ __device__ __forceinline__ void find_slots(const route_params &p, const row_coun
   __syncwarp();
 }
 
-/* Share number `share` of `shares` of a half of the exchange. */
+/* Share number `share` of `shares` of a half of the mailbox. */
 __device__ __forceinline__ void make_empty(uint32_t (&chosen)[MOST_ROWS][MOST_WORDS], int share, int shares)
 {
   constexpr int PIECES = MOST_ROWS * MOST_WORDS / 4;
@@ -183,6 +183,6 @@ __device__ __forceinline__ void make_empty(uint32_t (&chosen)[MOST_ROWS][MOST_WO
     store_relaxed_gpu16(reinterpret_cast<uint4 *>(chosen) + i, EMPTY);
 }
 
-} // namespace yk_experts::router_kernels
+} // namespace yk_moe::router_kernels
 
 #endif

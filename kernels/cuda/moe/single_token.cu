@@ -3,24 +3,24 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/moe/single_token_kernel.cuh"
-#include "kernels/cuda/moe/route_assign.cuh"
 #include "kernels/cuda/gemm/wna16_occupancy.cuh"
+#include "kernels/cuda/moe/route_assign.cuh"
+#include "kernels/cuda/moe/single_token_kernel.cuh"
 
-using namespace yk_experts;
+using namespace yk_moe;
 using namespace yk_gemm;
 
 namespace {
 
 constexpr int LEAST_STAGES = 2;
-constexpr int LEAST_FFN = 8 * LONE_GROUP; /* a stage's panels are of two matrices at most */
-constexpr int MOST_BYTES = ALL_SHARED_BYTES - static_cast<int>(sizeof(lone_row));
+constexpr int LEAST_FFN = 8 * SINGLE_TOKEN_GROUP; /* a stage's panels are of two matrices at most */
+constexpr int MOST_BYTES = ALL_SHARED_BYTES - static_cast<int>(sizeof(single_token_memory));
 
 template <yk_dtype DTYPE, int PER_LANE> tile_kernels kernels_of()
 {
   const auto of_groups = [](auto groups) {
     return reinterpret_cast<const void *>(
-        lone_row_kernel<DTYPE, panel_layout<YK_WNA16_INT4, decltype(groups)::value>, PER_LANE>);
+        single_token_kernel<DTYPE, panel_layout<YK_WNA16_INT4, decltype(groups)::value>, PER_LANE>);
   };
   return {{of_groups(std::integral_constant<int, 1>{}), of_groups(std::integral_constant<int, 2>{}),
            of_groups(std::integral_constant<int, 4>{})}};
@@ -37,9 +37,9 @@ tile_kernels kernels_of(yk_dtype dtype, int n_experts)
   return dtype == YK_F16 ? kernels_of<YK_F16>(n_experts) : kernels_of<YK_BF16>(n_experts);
 }
 
-lone_gemm gemm_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
+single_token_gemm gemm_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
 {
-  lone_gemm g = {};
+  single_token_gemm g = {};
   g.weights = static_cast<const uint8_t *>(call.weights);
   g.bias = static_cast<const uint8_t *>(call.bias);
   g.matrix_bytes = call.matrix_bytes;
@@ -53,47 +53,49 @@ lone_gemm gemm_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
   return g;
 }
 
-struct lone_launch {
-  lone_params params;
+struct single_token_launch {
+  single_token_params params;
   int64_t blocks;
   int shared_bytes;
 };
 
-lone_launch launch_of(const yk_wna16_gpu &gpu, const yk_lone_row &r)
+single_token_launch launch_of(const yk_wna16_gpu &gpu, const yk_single_token &r)
 {
-  lone_launch l = {};
-  lone_params &p = l.params;
+  single_token_launch l = {};
+  single_token_params &p = l.params;
   p.gate_up = gemm_of(*r.gate_up_desc, *r.gate_up);
   p.down = gemm_of(*r.down_desc, *r.down);
   p.route = route_params_of(*r.routing->args);
   p.router = row_router_of(*r.routing->router, *r.routing->args);
   p.sum = *r.down->combine;
-  p.exchange = static_cast<lone_exchange *>(r.routing->exchange);
+  p.mailbox = static_cast<single_token_mailbox *>(r.routing->mailbox);
   p.ffn = static_cast<int>(r.down_desc->k);
   p.shared_ffn = static_cast<int>(r.down->beside.weights ? r.down->beside.k : 0);
   p.max_slots = static_cast<int>(r.gate_up->max_slots);
   p.hidden = static_cast<int>(r.down_desc->n);
   const int64_t panels = r.gate_up->max_slots * p.gate_up.n_panels;
   const int down_tiles = p.max_slots * p.down.k_tiles + p.down.shared_k_tiles;
-  l.blocks = std::min<int64_t>({gpu.n_multiprocessors, LONE_BLOCKS, std::max<int64_t>(panels, p.down.n_panels)});
+  l.blocks =
+      std::min<int64_t>({gpu.n_multiprocessors, SINGLE_TOKEN_BLOCKS, std::max<int64_t>(panels, p.down.n_panels)});
   p.max_panels = static_cast<int>(ceil_div(panels, l.blocks) + ceil_div(p.gate_up.shared_panels, l.blocks));
-  const int own = static_cast<int>(ceil_div(lone_x_bytes(p.gate_up.k_tiles), 1024)) * 1024 + lone_x_bytes(down_tiles) +
-                  LONE_WARPS * p.max_panels * PANEL_COLUMNS * 4;
+  const int own = static_cast<int>(ceil_div(single_token_x_bytes(p.gate_up.k_tiles), 1024)) * 1024 +
+                  single_token_x_bytes(down_tiles) + SINGLE_TOKEN_WARPS * p.max_panels * PANEL_COLUMNS * 4;
   p.by_blocks = yk_cuda::divider::of(l.blocks);
   p.by_panels = yk_cuda::divider::of(p.gate_up.n_panels);
   p.by_down_tiles = yk_cuda::divider::of(p.down.k_tiles);
-  const int stage_bytes = LONE_WARPS * LONE_GROUP * panel_bytes(*r.down_desc);
-  const int64_t wanted = ceil_div(p.gate_up.k_tiles, LONE_WARPS) * (ceil_div(p.max_panels, LONE_GROUP) + 1) +
-                         ceil_div(p.down.n_panels, l.blocks) * ceil_div(ceil_div(down_tiles, LONE_WARPS), LONE_GROUP);
+  const int stage_bytes = SINGLE_TOKEN_WARPS * SINGLE_TOKEN_GROUP * panel_bytes(*r.down_desc);
+  const int64_t wanted =
+      ceil_div(p.gate_up.k_tiles, SINGLE_TOKEN_WARPS) * (ceil_div(p.max_panels, SINGLE_TOKEN_GROUP) + 1) +
+      ceil_div(p.down.n_panels, l.blocks) * ceil_div(ceil_div(down_tiles, SINGLE_TOKEN_WARPS), SINGLE_TOKEN_GROUP);
   const int64_t fitting = (MOST_BYTES - own) / stage_bytes;
-  p.stages = static_cast<int>(std::min({wanted, fitting, int64_t{LONE_STAGES}}));
+  p.stages = static_cast<int>(std::min({wanted, fitting, int64_t{SINGLE_TOKEN_STAGES}}));
   l.shared_bytes = own + p.stages * stage_bytes;
   return l;
 }
 
 } // namespace
 
-extern "C" cudaError_t yk_lone_row_init(const yk_wna16_gpu *gpu)
+extern "C" cudaError_t yk_single_token_init(const yk_wna16_gpu *gpu)
 {
   if (gpu->path != YK_WNA16_WGMMA) return cudaSuccess;
   for (int n_experts : {FEW_EXPERTS, ROUTED_EXPERTS}) {
@@ -105,17 +107,18 @@ extern "C" cudaError_t yk_lone_row_init(const yk_wna16_gpu *gpu)
   return cudaSuccess;
 }
 
-extern "C" size_t yk_lone_row_exchange_bytes(void)
+extern "C" size_t yk_single_token_mailbox_bytes(void)
 {
-  return sizeof(lone_exchange);
+  return sizeof(single_token_mailbox);
 }
 
-extern "C" cudaError_t yk_lone_row_prepare(void *to, cudaStream_t stream)
+extern "C" cudaError_t yk_single_token_prepare(void *to, cudaStream_t stream)
 {
-  return cudaMemsetAsync(to, 0xFF, sizeof(lone_exchange), stream); /* all words empty, and one turn for all blocks */
+  return cudaMemsetAsync(to, 0xFF, sizeof(single_token_mailbox),
+                         stream); /* all words empty, and one turn for all blocks */
 }
 
-extern "C" bool yk_lone_row_takes(const yk_wna16_gpu *gpu, const yk_lone_row *r)
+extern "C" bool yk_single_token_takes(const yk_wna16_gpu *gpu, const yk_single_token *r)
 {
   const yk_wna16_desc &first = *r->gate_up_desc, &second = *r->down_desc;
   const yk_grouped_call &down = *r->down;
@@ -128,15 +131,15 @@ extern "C" bool yk_lone_row_takes(const yk_wna16_gpu *gpu, const yk_lone_row *r)
   if (!r->gate_up->beside.weights != !down.beside.weights) return false;
   if (down.beside.weights && (down.beside.k % 8 != 0 || r->gate_up->beside.n != 2 * down.beside.k)) return false;
   if (down.combine->shared_gate && down.combine->shared_gate != r->routing->args->logits + spec.n_experts) return false;
-  const lone_launch l = launch_of(*gpu, *r);
-  return l.params.max_slots * second.k + l.params.shared_ffn <= LONE_INNER && l.params.max_panels <= LONE_PANELS &&
-         l.params.stages >= LEAST_STAGES;
+  const single_token_launch l = launch_of(*gpu, *r);
+  return l.params.max_slots * second.k + l.params.shared_ffn <= SINGLE_TOKEN_INNER &&
+         l.params.max_panels <= SINGLE_TOKEN_PANELS && l.params.stages >= LEAST_STAGES;
 }
 
-extern "C" cudaError_t yk_lone_row_launch(const yk_wna16_gpu *gpu, const yk_lone_row *r, cudaStream_t stream)
+extern "C" cudaError_t yk_single_token_launch(const yk_wna16_gpu *gpu, const yk_single_token *r, cudaStream_t stream)
 {
-  lone_launch l = launch_of(*gpu, *r);
+  single_token_launch l = launch_of(*gpu, *r);
   void *args[] = {&l.params};
   const tile_kernels kernels = kernels_of(r->down_desc->dtype, r->routing->args->spec->n_experts);
-  return launch_clusters(kernels.get(*r->down_desc), l.blocks, 1, LONE_THREADS, l.shared_bytes, args, stream);
+  return launch_clusters(kernels.get(*r->down_desc), l.blocks, 1, SINGLE_TOKEN_THREADS, l.shared_bytes, args, stream);
 }

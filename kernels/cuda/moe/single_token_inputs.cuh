@@ -1,19 +1,19 @@
-/* single_token_inputs.cuh - the inputs of both GEMMs in shared memory: the row itself, and what is between the GEMMs, which
- * comes from all thread blocks. */
+/* single_token_inputs.cuh - the inputs of both GEMMs in shared memory: the row itself, and what is between the GEMMs,
+ * which comes from all thread blocks. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_INPUTS_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_INPUTS_CUH
 
 #include "kernels/cuda/moe/single_token_work.cuh"
 
-namespace yk_experts {
+namespace yk_moe {
 
 /* The row's inputs in shared memory: those of a K tile as row_x_at says, and the sums of each group of scales. */
-struct lone_x {
+struct single_token_x {
   uint32_t x;
   float *sums; /* [K tiles, 4] */
 };
 
-__host__ __device__ constexpr int lone_x_bytes(int k_tiles)
+__host__ __device__ constexpr int single_token_x_bytes(int k_tiles)
 {
   return row_x_bytes(k_tiles) + k_tiles * 16;
 }
@@ -30,7 +30,8 @@ template <typename T> __device__ __forceinline__ float sum_of_pair(uint32_t word
 
 /* By a warp: the lane's eight inputs, piece `piece` of 16 of a K tile. Half a warp has a tile, or nothing to store. */
 template <typename T, typename PANEL>
-__device__ __forceinline__ void store_lone_x(const lone_x &x, int tile, int piece, const uint4 &v, bool has_tile)
+__device__ __forceinline__ void store_single_token_x(const single_token_x &x, int tile, int piece, const uint4 &v,
+                                                     bool has_tile)
 {
   constexpr int LANES = 16 / PANEL::GROUPS;
   float sum = (sum_of_pair<T>(v.x) + sum_of_pair<T>(v.y)) + (sum_of_pair<T>(v.z) + sum_of_pair<T>(v.w));
@@ -43,7 +44,8 @@ __device__ __forceinline__ void store_lone_x(const lone_x &x, int tile, int piec
 
 /* By a warp: x of its K tiles, zeros past its end. */
 template <typename T, typename PANEL>
-__device__ __forceinline__ void load_lone_x(const lone_params &p, const lone_work &w, const lone_x &x)
+__device__ __forceinline__ void load_single_token_x(const single_token_params &p, const single_token_work &w,
+                                                    const single_token_x &x)
 {
   for (int i = threadIdx.x % WARP; i - threadIdx.x % WARP < w.n_k_tiles * 16; i += WARP) {
     const int tile = w.k_tile + i / 16, k = tile * TILE_K + i % 16 * 8;
@@ -51,7 +53,7 @@ __device__ __forceinline__ void load_lone_x(const lone_params &p, const lone_wor
     const uint4 v = has_tile && k < p.router.k
                         ? __ldcg(reinterpret_cast<const uint4 *>(static_cast<const uint16_t *>(p.router.x) + k))
                         : make_uint4(0, 0, 0, 0);
-    store_lone_x<T, PANEL>(x, tile, i % 16, v, has_tile);
+    store_single_token_x<T, PANEL>(x, tile, i % 16, v, has_tile);
   }
   __syncwarp();
 }
@@ -63,8 +65,8 @@ __device__ __forceinline__ bool is_empty(const uint4 &v)
 
 /* By a warp: what its K tiles of down are multiplied with, once it is there. */
 template <typename T, typename PANEL>
-__device__ __forceinline__ void gather_inner(const lone_params &p, const lone_work &w, const uint32_t *inner,
-                                             const lone_x &x)
+__device__ __forceinline__ void gather_inner(const single_token_params &p, const single_token_work &w,
+                                             const uint32_t *inner, const single_token_x &x)
 {
   constexpr int AT_ONCE = 2;
   const int lane = threadIdx.x % WARP, n = w.n_down_tiles * 16;
@@ -87,12 +89,12 @@ __device__ __forceinline__ void gather_inner(const lone_params &p, const lone_wo
       while (__any_sync(ALL_LANES, is_empty(v[j])))
         if (is_empty(v[j])) v[j] = load_relaxed_gpu16(from[j]);
       const int i = base + j * WARP + lane;
-      store_lone_x<T, PANEL>(x, w.down_tile + i / 16, i % 16, v[j], i < n);
+      store_single_token_x<T, PANEL>(x, w.down_tile + i / 16, i % 16, v[j], i < n);
     }
   }
   __syncwarp();
 }
 
-} // namespace yk_experts
+} // namespace yk_moe
 
 #endif

@@ -1,5 +1,6 @@
-/* single_token_kernel.cuh - a lone row through a mixture of experts in one launch, on 9.0: its routing, gate and up, down
- * and their combination, with the layers of a shared expert. One thread block a multiprocessor; its warps are alike.
+/* single_token_kernel.cuh - a single token through a mixture of experts in one launch, on 9.0: its routing, gate and
+ * up, down and their combination, with the layers of a shared expert. One thread block a multiprocessor; its warps are
+ * alike.
  *
  *   logits    the warps of the first blocks have 8 columns of the router each, whose weights they read before
  *             griddepcontrol.wait. Logits go to all blocks through device memory: words that are empty until they come
@@ -16,11 +17,11 @@
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_KERNEL_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_KERNEL_CUH
 
+#include "kernels/cuda/moe/single_token_mailbox.cuh"
 #include "kernels/cuda/moe/single_token_products.cuh"
 #include "kernels/cuda/moe/single_token_routing.cuh"
-#include "kernels/cuda/moe/single_token_mailbox.cuh"
 
-namespace yk_experts {
+namespace yk_moe {
 
 /* A number of the warp that the compiler knows to be one: behind a branch that depends on another it would put slow
  * sequences around everything that a warp does together. */
@@ -32,25 +33,27 @@ __device__ __forceinline__ int same_in_warp(int x)
 /* PER_LANE: experts of a lane, at most. One kernel for all numbers of experts would be half as long again, and behind
  * the other kernels of a step, which the instruction cache has to hold too, it takes longer. */
 template <yk_dtype DTYPE, typename PANEL, int PER_LANE>
-__global__ void __maxnreg__(LONE_REGISTERS) lone_row_kernel(const __grid_constant__ lone_params p)
+__global__ void __maxnreg__(SINGLE_TOKEN_REGISTERS) single_token_kernel(const __grid_constant__ single_token_params p)
 {
 #ifdef YK_HAVE_SM90A
   using T = element<DTYPE>;
   extern __shared__ __align__(1024) uint8_t shared[];
-  __shared__ lone_row row;
+  __shared__ single_token_memory row;
   const int warp = same_in_warp(threadIdx.x / WARP), lane = threadIdx.x % WARP;
-  const bool routes = warp == LONE_WARPS - 1;
+  const bool routes = warp == SINGLE_TOKEN_WARPS - 1;
   const int down_tiles = p.max_slots * p.down.k_tiles + p.down.shared_k_tiles;
   const uint32_t memory = shared_address(shared);
-  const lone_x x = {memory, reinterpret_cast<float *>(shared + row_x_bytes(p.gate_up.k_tiles))};
-  const int down_x_at = (lone_x_bytes(p.gate_up.k_tiles) + 1023) & ~1023;
-  const lone_x down_x = {memory + down_x_at, reinterpret_cast<float *>(shared + down_x_at + row_x_bytes(down_tiles))};
-  const int sums_at = down_x_at + lone_x_bytes(down_tiles);
+  const single_token_x x = {memory, reinterpret_cast<float *>(shared + row_x_bytes(p.gate_up.k_tiles))};
+  const int down_x_at = (single_token_x_bytes(p.gate_up.k_tiles) + 1023) & ~1023;
+  const single_token_x down_x = {memory + down_x_at,
+                                 reinterpret_cast<float *>(shared + down_x_at + row_x_bytes(down_tiles))};
+  const int sums_at = down_x_at + single_token_x_bytes(down_tiles);
   float *const sums = reinterpret_cast<float *>(shared + sums_at);
-  const int rings_at = sums_at + LONE_WARPS * p.max_panels * PANEL_COLUMNS * 4;
-  lone_work w(p, warp, p.max_slots);
-  lone_ring<PANEL> ring = {p, w, row.matrix, memory + rings_at + warp * p.stages * lone_ring<PANEL>::STAGE_BYTES,
-                           shared_address(row.full[warp])};
+  const int rings_at = sums_at + SINGLE_TOKEN_WARPS * p.max_panels * PANEL_COLUMNS * 4;
+  single_token_work w(p, warp, p.max_slots);
+  single_token_ring<PANEL> ring = {p, w, row.matrix,
+                                   memory + rings_at + warp * p.stages * single_token_ring<PANEL>::STAGE_BYTES,
+                                   shared_address(row.full[warp])};
   if (lane < p.stages) mbarrier_init(ring.full + lane * 8, 1);
   fence_mbarrier_init();
   __syncwarp();
@@ -58,17 +61,17 @@ __global__ void __maxnreg__(LONE_REGISTERS) lone_row_kernel(const __grid_constan
   ring.begin(min(w.n_shared_units(), p.stages));
   if (warp < router_tile<T, true>::WARPS)
     send_logits<T, true>(
-        p.router, [&]() -> logits_words & { return p.exchange->logits[turn_of_block(*p.exchange)]; },
+        p.router, [&]() -> logits_words & { return p.mailbox->logits[turn_of_block(*p.mailbox)]; },
         *reinterpret_cast<typename router_tile<T, true>::sums *>(&row.logits));
   else
     wait_for_previous_kernel();
-  const int turn = turn_of_block(*p.exchange);
-  load_lone_x<T, PANEL>(p, w, x);
-  if (routes) route_lone_row<PER_LANE>(p, p.exchange->logits[turn], row);
+  const int turn = turn_of_block(*p.mailbox);
+  load_single_token_x<T, PANEL>(p, w, x);
+  if (routes) route_single_token<PER_LANE>(p, p.mailbox->logits[turn], row);
   __syncthreads();
   const int n_slots = same_in_warp(row.n_slots);
   if (n_slots != p.max_slots) {
-    w = lone_work(p, warp, n_slots);
+    w = single_token_work(p, warp, n_slots);
     ring.describe();
   }
   ring.begin(min(w.n_gate_up, p.stages));
@@ -76,9 +79,9 @@ __global__ void __maxnreg__(LONE_REGISTERS) lone_row_kernel(const __grid_constan
   const bool writes = blockIdx.x == gridDim.x - 1;
   if (routes) weigh_slots(p, row, writes);
   if (writes) write_starts(p, row);
-  if (warp == 0) prepare_next_turn(*p.exchange, turn);
-  uint32_t *const inner = p.exchange->inner[turn];
-  const lone_column own_column(p, w);
+  if (warp == 0) prepare_next_turn(*p.mailbox, turn);
+  uint32_t *const inner = p.mailbox->inner[turn];
+  const single_token_column own_column(p, w);
   multiply_gate_up<DTYPE>(p, w, ring, x, sums);
   __syncthreads();
   send_inner<DTYPE>(p, w, own_column, row.matrix, sums, inner);
@@ -97,7 +100,7 @@ __global__ void __maxnreg__(LONE_REGISTERS) lone_row_kernel(const __grid_constan
     if (threadIdx.x >= PANEL_COLUMNS || column >= p.hidden) continue;
     float of_column = 0.0f;
 #pragma unroll
-    for (int i = 0; i < LONE_WARPS; i++) of_column += all[i][threadIdx.x];
+    for (int i = 0; i < SINGLE_TOKEN_WARPS; i++) of_column += all[i][threadIdx.x];
     for (int slot = 0; p.down.bias && slot < w.n_slots; slot++)
       of_column += row.weight[slot] * load_float<DTYPE>(p.down.bias + row.matrix[slot] * p.down.matrix_bytes, column);
     if (p.sum.shared && !p.down.shared) of_column += load_float<DTYPE>(p.sum.shared, column) * row.weight[YK_MAX_TOP_K];
@@ -106,6 +109,6 @@ __global__ void __maxnreg__(LONE_REGISTERS) lone_row_kernel(const __grid_constan
 #endif
 }
 
-} // namespace yk_experts
+} // namespace yk_moe
 
 #endif

@@ -1,39 +1,41 @@
-/* single_token_products.cuh - the products of a warp: its stages by the inputs of their K tiles, and the results of gate
- * and up, which go to all thread blocks. */
+/* single_token_products.cuh - the products of a warp: its stages by the inputs of their K tiles, and the results of
+ * gate and up, which go to all thread blocks. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PRODUCTS_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PRODUCTS_CUH
 
 #include "kernels/cuda/moe/single_token_inputs.cuh"
 #include "kernels/cuda/moe/single_token_ring.cuh"
 
-namespace yk_experts {
+namespace yk_moe {
 
 /* acc[c] += 128 inputs of panel c of a stage by those of K tile tile + c of the row, or of `tile` where all panels have
  * one. Weights are multiplied as integers (wna16_integer_weights.cuh). Panels that the stage lacks give anything. */
 template <yk_dtype DTYPE, typename PANEL, bool ONE_TILE>
-__device__ __forceinline__ void multiply_stage(uint32_t panels, const lone_x &x, int tile, float (&acc)[LONE_GROUP][2])
+__device__ __forceinline__ void multiply_stage(uint32_t panels, const single_token_x &x, int tile,
+                                               float (&acc)[SINGLE_TOKEN_GROUP][2])
 {
-  constexpr int GROUP_STEPS = PANEL::GROUP_STEPS, LOAD_STEPS = PANEL::LOAD_STEPS, N_X = ONE_TILE ? 1 : LONE_GROUP;
+  constexpr int GROUP_STEPS = PANEL::GROUP_STEPS, LOAD_STEPS = PANEL::LOAD_STEPS,
+                N_X = ONE_TILE ? 1 : SINGLE_TOKEN_GROUP;
   using integers = integer_weights<DTYPE>;
   const int lane = threadIdx.x % WARP;
-  uint4 words[LONE_GROUP];
+  uint4 words[SINGLE_TOKEN_GROUP];
   uint32_t b[N_X][4], at[N_X];
-  float part[LONE_GROUP][4];
+  float part[SINGLE_TOKEN_GROUP][4];
 #pragma unroll
   for (int i = 0; i < N_X; i++) at[i] = x.x + row_x_at(tile + i) + lane / 8 * 16;
 #pragma unroll
   for (int step = 0; step < 8; step++) {
 #pragma unroll
-    for (int c = 0; c < LONE_GROUP; c++)
+    for (int c = 0; c < SINGLE_TOKEN_GROUP; c++)
       if (step % LOAD_STEPS == 0) words[c] = load_shared16(words_at<PANEL>(panels + c * PANEL::BYTES, step, lane));
 #pragma unroll
     for (int i = 0; i < N_X; i++)
       if (step % 2 == 0) ldmatrix_x4(b[i], (step % 4 ? at[i] ^ 64 : at[i]) + step / 4 * 1024);
 #pragma unroll
-    for (int i = 0; i < 4 * LONE_GROUP; i++)
+    for (int i = 0; i < 4 * SINGLE_TOKEN_GROUP; i++)
       if (step % GROUP_STEPS == 0) part[i / 4][i % 4] = 0.0f;
 #pragma unroll
-    for (int c = 0; c < LONE_GROUP; c++) {
+    for (int c = 0; c < SINGLE_TOKEN_GROUP; c++) {
       const int k = step % 2 * 2, i = c % N_X;
       uint32_t a[4];
       integers::expand(word_at(words[c], step % 4), a);
@@ -49,22 +51,22 @@ __device__ __forceinline__ void multiply_stage(uint32_t panels, const lone_x &x,
 }
 
 template <yk_dtype DTYPE, typename PANEL>
-__device__ __forceinline__ void multiply_gate_up(const lone_params &p, const lone_work &w, lone_ring<PANEL> &ring,
-                                                 const lone_x &x, float *sums)
+__device__ __forceinline__ void multiply_gate_up(const single_token_params &p, const single_token_work &w,
+                                                 single_token_ring<PANEL> &ring, const single_token_x &x, float *sums)
 {
   using integers = integer_weights<DTYPE>;
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, n_panels = w.n_shared + w.n_expert;
 #pragma unroll 1
   for (int panel = 0, end; panel < n_panels; panel = end) {
-    float acc[LONE_GROUP][2] = {};
+    float acc[SINGLE_TOKEN_GROUP][2] = {};
 #pragma unroll 1
     for (int tile = w.k_tile; tile < w.k_tile + w.n_k_tiles; tile++) {
       multiply_stage<DTYPE, PANEL, true>(ring.wait(), x, tile, acc);
       ring.next();
     }
-    end = min(panel + LONE_GROUP, panel < w.n_shared ? w.n_shared : n_panels);
+    end = min(panel + SINGLE_TOKEN_GROUP, panel < w.n_shared ? w.n_shared : n_panels);
 #pragma unroll
-    for (int c = 0; c < LONE_GROUP; c++) {
+    for (int c = 0; c < SINGLE_TOKEN_GROUP; c++) {
       if (lane % 4 != 0 || panel + c >= end) continue;
       float *to = sums + (warp * p.max_panels + panel + c) * PANEL_COLUMNS + lane / 4;
       to[0] = acc[c][0] * integers::FACTOR;
@@ -75,14 +77,15 @@ __device__ __forceinline__ void multiply_gate_up(const lone_params &p, const lon
 
 /* By all threads: gate and up from the warps' sums of the block's panels, to all blocks. sums: [warps, panels, 16]. */
 template <yk_dtype DTYPE>
-__device__ __forceinline__ void send_inner(const lone_params &p, const lone_work &w, const lone_column &own,
-                                           const int *matrices, const float *sums, uint32_t *inner)
+__device__ __forceinline__ void send_inner(const single_token_params &p, const single_token_work &w,
+                                           const single_token_column &own, const int *matrices, const float *sums,
+                                           uint32_t *inner)
 {
   const int row = threadIdx.x % PANEL_COLUMNS;
   if (static_cast<int>(threadIdx.x / WARP) * WARP >= (w.n_shared + w.n_expert) * PANEL_COLUMNS) return;
   float v = 0.0f;
 #pragma unroll
-  for (int i = 0; i < LONE_WARPS; i++) v += sums[i * p.max_panels * PANEL_COLUMNS + threadIdx.x];
+  for (int i = 0; i < SINGLE_TOKEN_WARPS; i++) v += sums[i * p.max_panels * PANEL_COLUMNS + threadIdx.x];
   if (p.gate_up.bias && !own.is_shared && own.is_valid)
     v += load_float<DTYPE>(p.gate_up.bias + matrices[own.slot] * p.gate_up.matrix_bytes,
                            own.column + row / 8 * own.width);
@@ -95,18 +98,19 @@ __device__ __forceinline__ void send_inner(const lone_params &p, const lone_work
 
 /* The warp's weighted sums of a panel: columns lane / 4 and lane / 4 + 8. */
 template <yk_dtype DTYPE, typename PANEL>
-__device__ __forceinline__ float2 multiply_down(const lone_params &p, const lone_work &w, lone_ring<PANEL> &ring,
-                                                const lone_x &x, const float *weights)
+__device__ __forceinline__ float2 multiply_down(const single_token_params &p, const single_token_work &w,
+                                                single_token_ring<PANEL> &ring, const single_token_x &x,
+                                                const float *weights)
 {
   using integers = integer_weights<DTYPE>;
   float2 sum = {0.0f, 0.0f};
 #pragma unroll 1
-  for (int i = 0; i < w.n_down_tiles; i += LONE_GROUP) {
-    float acc[LONE_GROUP][2] = {};
+  for (int i = 0; i < w.n_down_tiles; i += SINGLE_TOKEN_GROUP) {
+    float acc[SINGLE_TOKEN_GROUP][2] = {};
     multiply_stage<DTYPE, PANEL, false>(ring.wait(), x, w.down_tile + i, acc);
     ring.next();
 #pragma unroll
-    for (int c = 0; c < LONE_GROUP; c++) {
+    for (int c = 0; c < SINGLE_TOKEN_GROUP; c++) {
       const int slot = p.by_down_tiles.quotient(w.down_tile + i + c);
       if (i + c >= w.n_down_tiles) continue;
       const float weight = weights[slot < w.n_slots ? slot : YK_MAX_TOP_K];
@@ -117,6 +121,6 @@ __device__ __forceinline__ float2 multiply_down(const lone_params &p, const lone
   return {sum.x * integers::FACTOR, sum.y * integers::UPPER_FACTOR};
 }
 
-} // namespace yk_experts
+} // namespace yk_moe
 
 #endif

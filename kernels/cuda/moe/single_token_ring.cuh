@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/moe/single_token_work.cuh"
 
-namespace yk_experts {
+namespace yk_moe {
 
 /* n / by of counts of units, in far fewer instructions than an integer division has. Exact while n is below a million:
  * what is divided is at least 0.5 away from a multiple of by, which is more than the approximation is wrong. */
@@ -14,10 +14,10 @@ __device__ __forceinline__ int quotient_of_units(int n, int by)
 }
 
 /* A warp's ring of stages. Every lane knows one of 32 units, and asks for that one's weights. */
-template <typename PANEL> struct lone_ring {
-  static constexpr int STAGE_BYTES = LONE_GROUP * PANEL::BYTES;
-  const lone_params &p;
-  const lone_work &w;
+template <typename PANEL> struct single_token_ring {
+  static constexpr int STAGE_BYTES = SINGLE_TOKEN_GROUP * PANEL::BYTES;
+  const single_token_params &p;
+  const single_token_work &w;
   const int *matrices; /* of the slots */
   uint32_t memory, full;
   int first = 0; /* the unit of lane 0 */
@@ -34,11 +34,11 @@ template <typename PANEL> struct lone_ring {
     n = n_next = slot_or_tile = offset_or_panel = 0;
     if (i < w.n_gate_up) {
       const int group = quotient_of_units(i, w.n_k_tiles), tile = w.k_tile + i - group * w.n_k_tiles;
-      const int shared_groups = (w.n_shared + LONE_GROUP - 1) / LONE_GROUP;
+      const int shared_groups = (w.n_shared + SINGLE_TOKEN_GROUP - 1) / SINGLE_TOKEN_GROUP;
       const bool is_shared = group < shared_groups;
-      const int before = (is_shared ? group : group - shared_groups) * LONE_GROUP;
+      const int before = (is_shared ? group : group - shared_groups) * SINGLE_TOKEN_GROUP;
       int panel = before + (is_shared ? w.shared_panel : w.expert_panel), panels = p.gate_up.shared_panels;
-      n = min(LONE_GROUP, (is_shared ? w.n_shared : w.n_expert) - before);
+      n = min(SINGLE_TOKEN_GROUP, (is_shared ? w.n_shared : w.n_expert) - before);
       slot_or_tile = -1;
       if (!is_shared) {
         panels = p.gate_up.n_panels;
@@ -49,12 +49,12 @@ template <typename PANEL> struct lone_ring {
       }
       offset_or_panel = (tile * panels + panel) * PANEL::BYTES;
     } else if (i < w.n_units) {
-      const int groups = (w.n_down_tiles + LONE_GROUP - 1) / LONE_GROUP,
+      const int groups = (w.n_down_tiles + SINGLE_TOKEN_GROUP - 1) / SINGLE_TOKEN_GROUP,
                 panel = quotient_of_units(i - w.n_gate_up, groups);
-      const int before = (i - w.n_gate_up - panel * groups) * LONE_GROUP;
+      const int before = (i - w.n_gate_up - panel * groups) * SINGLE_TOKEN_GROUP;
       slot_or_tile = w.down_tile + before;
       offset_or_panel = w.down_panel + panel;
-      n = min(LONE_GROUP, w.n_down_tiles - before);
+      n = min(SINGLE_TOKEN_GROUP, w.n_down_tiles - before);
     }
   }
 
@@ -121,6 +121,6 @@ template <typename PANEL> struct lone_ring {
   }
 };
 
-} // namespace yk_experts
+} // namespace yk_moe
 
 #endif

@@ -1,16 +1,16 @@
-/* single_token_routing.cuh - the routing of a lone row, by one warp of every thread block: the choice comes first, since
- * weights wait for it, and what the slots are worth when weights have been asked for. */
+/* single_token_routing.cuh - the routing of a single token, by one warp of every thread block: the choice comes first,
+ * since weights wait for it, and what the slots are worth when weights have been asked for. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_ROUTING_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_ROUTING_CUH
 
 #include "kernels/cuda/moe/single_token_params.cuh"
 
-namespace yk_experts {
+namespace yk_moe {
 
 /* By one warp: the logits of each lane's experts and the shared expert's weight, once they are there. */
 template <int PER_LANE>
-__device__ __forceinline__ void gather_row(const lone_params &p, const logits_words &from, lone_row &row,
-                                           float (&logits)[PER_LANE])
+__device__ __forceinline__ void gather_row(const single_token_params &p, const logits_words &from,
+                                           single_token_memory &row, float (&logits)[PER_LANE])
 {
   const bool has_gate = p.sum.shared_gate != nullptr;
   uint32_t gate_logit;
@@ -73,7 +73,8 @@ __device__ __forceinline__ void choose_by_keys(int top_k, uint32_t (&keys)[PER_L
 
 /* By one warp, in shared memory: scores, choices and slots. */
 template <int PER_LANE>
-__device__ __forceinline__ void route_lone_row(const lone_params &p, const logits_words &from, lone_row &row)
+__device__ __forceinline__ void route_single_token(const single_token_params &p, const logits_words &from,
+                                                   single_token_memory &row)
 {
   const yk_route_spec &spec = p.route.spec;
   const int lane = threadIdx.x % WARP;
@@ -119,7 +120,7 @@ __device__ __forceinline__ int slots_below(const yk_route_spec &spec, const int 
 }
 
 /* By one warp: what the slots are worth; writes: and what a route writes, but for the starts. */
-__device__ __forceinline__ void weigh_slots(const lone_params &p, lone_row &row, bool writes)
+__device__ __forceinline__ void weigh_slots(const single_token_params &p, single_token_memory &row, bool writes)
 {
   const yk_route_spec &spec = p.route.spec;
   const int lane = threadIdx.x % WARP, expert = row.chosen[lane], matrix = expert - spec.first_local;
@@ -145,13 +146,13 @@ __device__ __forceinline__ void weigh_slots(const lone_params &p, lone_row &row,
 }
 
 /* By a whole block. */
-__device__ __forceinline__ void write_starts(const lone_params &p, const lone_row &row)
+__device__ __forceinline__ void write_starts(const single_token_params &p, const single_token_memory &row)
 {
-  static_assert(LONE_THREADS > ROUTED_EXPERTS, "a thread for each start");
+  static_assert(SINGLE_TOKEN_THREADS > ROUTED_EXPERTS, "a thread for each start");
   const int e = threadIdx.x;
   if (e <= p.route.spec.n_local) p.route.starts[e] = slots_below(p.route.spec, row.chosen, e);
 }
 
-} // namespace yk_experts
+} // namespace yk_moe
 
 #endif

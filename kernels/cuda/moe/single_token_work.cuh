@@ -4,13 +4,13 @@
 
 #include "kernels/cuda/moe/single_token_params.cuh"
 
-namespace yk_experts {
+namespace yk_moe {
 
 /* What a warp multiplies, counted in units, each of which is a stage of its ring. First those of gate and up: up to
- * LONE_GROUP neighbouring panels of the block by one of the warp's K tiles, the shared expert's before the others. Then
- * those of down: one of the block's panels by up to LONE_GROUP neighbouring K tiles of the warp's, which are counted
- * over slots, the shared expert's last. */
-struct lone_work {
+ * SINGLE_TOKEN_GROUP neighbouring panels of the block by one of the warp's K tiles, the shared expert's before the
+ * others. Then those of down: one of the block's panels by up to SINGLE_TOKEN_GROUP neighbouring K tiles of the warp's,
+ * which are counted over slots, the shared expert's last. */
+struct single_token_work {
   int shared_panel, n_shared; /* gate and up: the block's panels of the shared expert */
   int expert_panel, n_expert; /* and of the others, counted over slots */
   int k_tile, n_k_tiles;      /* the warp's of the row */
@@ -20,9 +20,9 @@ struct lone_work {
   int n_gate_up, n_units; /* units of gate and up; of both */
 
   /* slots: of the row. */
-  __device__ __forceinline__ lone_work(const lone_params &p, int warp, int slots)
+  __device__ __forceinline__ single_token_work(const single_token_params &p, int warp, int slots)
   {
-    const auto groups = [](int n) { return (n + LONE_GROUP - 1) / LONE_GROUP; };
+    const auto groups = [](int n) { return (n + SINGLE_TOKEN_GROUP - 1) / SINGLE_TOKEN_GROUP; };
     const int block = blockIdx.x;
     const auto of_block = [&](int n) { return p.by_blocks.quotient(block * n); };
     const auto end_of_block = [&](int n) { return p.by_blocks.quotient((block + 1) * n); };
@@ -32,28 +32,28 @@ struct lone_work {
     n_shared = end_of_block(p.gate_up.shared_panels) - shared_panel;
     expert_panel = of_block(panels);
     n_expert = end_of_block(panels) - expert_panel;
-    k_tile = warp * p.gate_up.k_tiles / LONE_WARPS;
-    n_k_tiles = (warp + 1) * p.gate_up.k_tiles / LONE_WARPS - k_tile;
+    k_tile = warp * p.gate_up.k_tiles / SINGLE_TOKEN_WARPS;
+    n_k_tiles = (warp + 1) * p.gate_up.k_tiles / SINGLE_TOKEN_WARPS - k_tile;
     down_panel = of_block(p.down.n_panels);
     n_down = end_of_block(p.down.n_panels) - down_panel;
-    down_tile = warp * tiles / LONE_WARPS;
-    n_down_tiles = (warp + 1) * tiles / LONE_WARPS - down_tile;
+    down_tile = warp * tiles / SINGLE_TOKEN_WARPS;
+    n_down_tiles = (warp + 1) * tiles / SINGLE_TOKEN_WARPS - down_tile;
     n_gate_up = (groups(n_shared) + groups(n_expert)) * n_k_tiles;
     n_units = n_gate_up + n_down * groups(n_down_tiles);
   }
 
   __device__ __forceinline__ int n_shared_units() const
   {
-    return (n_shared + LONE_GROUP - 1) / LONE_GROUP * n_k_tiles;
+    return (n_shared + SINGLE_TOKEN_GROUP - 1) / SINGLE_TOKEN_GROUP * n_k_tiles;
   }
 };
 
 /* A column of the block's panels of gate and up, a thread's own. */
-struct lone_column {
+struct single_token_column {
   int slot, column, width;
   bool is_shared, is_valid;
 
-  __device__ __forceinline__ lone_column(const lone_params &p, const lone_work &w)
+  __device__ __forceinline__ single_token_column(const single_token_params &p, const single_token_work &w)
   {
     int panel = threadIdx.x / PANEL_COLUMNS;
     is_shared = panel < w.n_shared;
@@ -66,6 +66,6 @@ struct lone_column {
   }
 };
 
-} // namespace yk_experts
+} // namespace yk_moe
 
 #endif

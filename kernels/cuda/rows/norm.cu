@@ -7,7 +7,7 @@
 #include "kernels/cuda/rows/launch.cuh"
 
 using namespace yk_cuda;
-using namespace yk_experts;
+using namespace yk_moe;
 using namespace yk_ptx;
 using namespace yk_rows;
 
