@@ -19,7 +19,6 @@ INCLUDE_DIRS = ("", "runtime/", "tests/")  # as the build has them, after the fo
 
 BASE, PTX, COMMON = "runtime/base/", "kernels/cuda/ptx/", "kernels/cuda/common/"
 DEVICE, BLAS, LAUNCH = "kernels/cuda/device/", "kernels/cuda/blas/", "kernels/cuda/rows/launch.cuh"
-COMBINE = "kernels/cuda/moe/combine_rows.cuh"
 PLANS = ["kernels/cuda/latent/scratch.h", "kernels/cuda/linear/layout.h", "parallel/p2p/p2p_sizes.h"]  # without a GPU
 WEIGHT = "kernels/weight.h"
 LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
@@ -36,13 +35,13 @@ MAY_INCLUDE = {
     "kernels/cpu/": [BASE, "kernels/"],
     "kernels/cpu/linear/": [BASE, "kernels/", "kernels/cpu/"],
     "kernels/cuda/ptx/": [],
-    "kernels/cuda/common/": [BASE, "kernels/kv_format.h", PTX],
+    "kernels/cuda/common/": [BASE, "kernels/experts.h", "kernels/kv_format.h", PTX],
     "kernels/cuda/blas/": [BASE],
     "kernels/cuda/gemm/": [BASE, "kernels/linear.h", "kernels/experts.h", PTX, COMMON],
     "kernels/cuda/w8a8/": [BASE, PTX, COMMON, "kernels/cuda/gemm/"],
     "kernels/cuda/attention/": [BASE, "kernels/device.h", PTX, COMMON],
     "kernels/cuda/moe/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON, "kernels/cuda/gemm/"],
-    "kernels/cuda/rows/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON, COMBINE],
+    "kernels/cuda/rows/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON],
     "kernels/cuda/latent/": [BASE, "kernels/device.h", "kernels/latent.h", PTX, COMMON, BLAS, LAUNCH],
     "kernels/cuda/device/": [
         BASE, "kernels/", LAUNCH, "kernels/cuda/attention/attention_types.h", "kernels/cuda/gemm/wna16_types.h",
@@ -67,7 +66,7 @@ MAY_INCLUDE = {
     "loader/foreign/": [BASE, WEIGHT, "loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/"],
     "loader/": [BASE, WEIGHT, *LOADER],
     "parallel/p2p/": [
-        BASE, "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", PTX, COMMON, COMBINE
+        BASE, "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", PTX, COMMON
     ],
     "parallel/": [BASE, "kernels/", "kernels/cuda/cuda_device.h", "parallel/p2p/"],
     "runtime/text/": [BASE],

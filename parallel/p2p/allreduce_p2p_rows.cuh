@@ -5,8 +5,8 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/common/combine_rows.cuh"
 #include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/moe/combine_rows.cuh"
 #include "parallel/p2p/allreduce_p2p_slots.cuh"
 
 namespace yk_p2p_kernels {
@@ -103,18 +103,18 @@ template <bool NORM> __device__ __forceinline__ int packets_of(const launch_args
 }
 
 /* The first choices of a row that COMBINES. Where they are settled, they may be read ahead of griddepcontrol.wait. */
-template <bool COMBINES> __device__ __forceinline__ yk_moe::few_choices first_choices(const launch_args &a, int row)
+template <bool COMBINES> __device__ __forceinline__ yk_cuda::few_choices first_choices(const launch_args &a, int row)
 {
   if (!COMBINES || row >= a.n_rows) return {};
-  return yk_moe::choices_in_memory<true>{a.combine, row}.from(0);
+  return yk_cuda::choices_in_memory<true>{a.combine, row}.from(0);
 }
 
 /* A row's choices, of which the thread has the first already. */
 struct row_choices {
-  const yk_moe::few_choices &first;
-  yk_moe::choices_in_memory<true> all;
+  const yk_cuda::few_choices &first;
+  yk_cuda::choices_in_memory<true> all;
 
-  __device__ __forceinline__ yk_moe::few_choices from(int i) const
+  __device__ __forceinline__ yk_cuda::few_choices from(int i) const
   {
     return i == 0 ? first : all.from(i);
   }
@@ -124,7 +124,7 @@ struct row_choices {
  * written unless the thread HOLDS them. */
 template <typename T, typename G, bool NORM, bool COMBINES>
 __device__ __forceinline__ void load_partial(const launch_args &a, const G &group, int row,
-                                             const yk_moe::few_choices &first, uint4 (&x)[G::V])
+                                             const yk_cuda::few_choices &first, uint4 (&x)[G::V])
 {
   uint4 *partial = static_cast<uint4 *>(a.x) + static_cast<int64_t>(row) * a.row_packets;
   if constexpr (!COMBINES) {
@@ -135,7 +135,7 @@ __device__ __forceinline__ void load_partial(const launch_args &a, const G &grou
     for (int v = 0; v < G::V; v++) {
       x[v] = make_uint4(0, 0, 0, 0);
       if (group.at(v) >= a.row_packets) continue;
-      const auto sum = yk_moe::combine_vector<T, 16 / sizeof(T)>(a.combine, row, group.at(v), choices);
+      const auto sum = yk_cuda::combine_vector<T, 16 / sizeof(T)>(a.combine, row, group.at(v), choices);
       x[v] = reinterpret_cast<const uint4 &>(sum);
       if (!G::HOLDS) partial[group.at(v)] = x[v];
     }
@@ -150,7 +150,7 @@ template <int V> struct row_so_far {
 /* Load a row into registers; the residual's loads are under way while the partial sums are loaded or combined. */
 template <typename T, typename G, bool NORM, bool COMBINES>
 __device__ __forceinline__ void load_row(const launch_args &a, const G &group, int row,
-                                         const yk_moe::few_choices &first, row_so_far<G::V> &held)
+                                         const yk_cuda::few_choices &first, row_so_far<G::V> &held)
 {
   const uint4 *residual = static_cast<const uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets;
   if (NORM) group.load(residual, a.row_packets, held.residual);

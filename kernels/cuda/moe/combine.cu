@@ -3,11 +3,10 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/moe/combine_rows.cuh"
+#include "kernels/cuda/common/combine_rows.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
 using namespace yk_cuda;
-using namespace yk_moe;
 using namespace yk_ptx;
 
 namespace {

@@ -1,13 +1,12 @@
 /* norm.cu - RMSNorm of rows: see norm.h. */
 #include "kernels/cuda/rows/norm.h"
 
-#include "kernels/cuda/moe/combine_rows.cuh"
+#include "kernels/cuda/common/combine_rows.cuh"
 #include "kernels/cuda/ptx/parameters.cuh"
 #include "kernels/cuda/rows/combine_norm.h"
 #include "kernels/cuda/rows/launch.cuh"
 
 using namespace yk_cuda;
-using namespace yk_moe;
 using namespace yk_ptx;
 using namespace yk_rows;
 

@@ -1,14 +1,14 @@
 /* combine_rows.cuh - device code: what the experts of a row give, weighted and added, for vectors of the row. A thread
  * asks for the slots of all choices of a vector before it adds the first. */
-#ifndef YK_KERNELS_CUDA_MOE_COMBINE_ROWS_CUH
-#define YK_KERNELS_CUDA_MOE_COMBINE_ROWS_CUH
+#ifndef YK_KERNELS_CUDA_COMMON_COMBINE_ROWS_CUH
+#define YK_KERNELS_CUDA_COMMON_COMBINE_ROWS_CUH
 
 #include <type_traits>
 
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/experts.h"
 
-namespace yk_moe {
+namespace yk_cuda {
 
 constexpr int CHOICES_AHEAD = 8; /* choices whose slots are asked for together */
 
@@ -65,10 +65,10 @@ struct choices_in_block {
 
 /* Vector i, of N elements, of what yk_combine_args defines for a row of these choices. */
 template <typename T, int N, typename CHOICES>
-__device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_args &p, int64_t row, int i,
-                                                             const CHOICES &choices)
+__device__ __forceinline__ vec<T, N> combine_vector(const yk_combine_args &p, int64_t row, int i,
+                                                    const CHOICES &choices)
 {
-  using V = yk_cuda::vec<T, N>;
+  using V = vec<T, N>;
   const int n = p.hidden / N;
   using words = std::conditional_t<sizeof(V) == sizeof(uint4), uint4, V>; /* elements would have a register each */
   const words *slots = static_cast<const words *>(p.slots);
@@ -84,27 +84,27 @@ __device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_ar
       if (few.slots[j] < 0) continue;
       const V of_slot = *reinterpret_cast<const V *>(v + j);
 #pragma unroll
-      for (int e = 0; e < N; e++) sum[e] += few.weights[j] * yk_cuda::to_float(of_slot.at[e]);
+      for (int e = 0; e < N; e++) sum[e] += few.weights[j] * to_float(of_slot.at[e]);
     }
   }
   if (p.shared) {
     const V v = static_cast<const V *>(p.shared)[row * n + i];
     const float factor = p.shared_gate ? 1.0f / (1.0f + expf(-p.shared_gate[row * p.shared_gate_stride])) : 1.0f;
 #pragma unroll
-    for (int e = 0; e < N; e++) sum[e] += yk_cuda::to_float(v.at[e]) * factor;
+    for (int e = 0; e < N; e++) sum[e] += to_float(v.at[e]) * factor;
   }
   V out;
 #pragma unroll
-  for (int e = 0; e < N; e++) out.at[e] = yk_cuda::from_float<T>(sum[e]);
+  for (int e = 0; e < N; e++) out.at[e] = from_float<T>(sum[e]);
   return out;
 }
 
 template <typename T, int N>
-__device__ __forceinline__ yk_cuda::vec<T, N> combine_vector(const yk_combine_args &p, int64_t row, int i)
+__device__ __forceinline__ vec<T, N> combine_vector(const yk_combine_args &p, int64_t row, int i)
 {
   return combine_vector<T, N>(p, row, i, choices_in_memory<false>{p, row});
 }
 
-} // namespace yk_moe
+} // namespace yk_cuda
 
 #endif
