@@ -1,7 +1,8 @@
 """`yoke serve` under clients of every kind for a long time: each gets its own answer, and nothing is left of them.
 
-Environment: YOKE_SOAK_SECONDS, how long (12); YOKE_SOAK_SEED, which requests (1); YOKE_SOAK_JSON, a file for what was
-asked how often and what memory the server held, round by round.
+Environment: YOKE_SOAK_SECONDS, the duration (12); YOKE_SOAK_SEED, the seed of the requests (1); YOKE_SOAK_JSON, a file
+for the counts of requests and the server's memory, round by round. YOKE_TEST_DEVICE=cuda YOKE_TEST_RANKS=2 runs the
+soak on GPUs: at least two, as one rank fails.
 """
 
 import json
@@ -10,6 +11,7 @@ import platform
 import signal
 import subprocess
 import time
+import unittest
 
 import harness
 from server_case import Case
@@ -23,8 +25,8 @@ N_CLIENTS = 12
 MIB = 1 << 20
 MAX_GROWTH_BYTES = MIB
 FAULT = "rank=1 operation=attention call=1200 fault=error"
-OPTIONS = ("--chat-template", "builtin:chatml", "--tp", 2, "--restart-on-failure", "--max-num-seqs", 16,
-           "--max-waiting", 20, "--kv-cache-bytes", "4MiB")
+OPTIONS = ("--chat-template", "builtin:chatml", *(("--tp", 2) if harness.ON_CPU else ()), "--restart-on-failure",
+           "--max-num-seqs", 16, "--max-waiting", 20, "--kv-cache-bytes", "4MiB")
 # The allocator writes to all that it hands out, the ranks' memory for the largest step among it. Memory that waits for
 # its first use would otherwise look like a leak: it becomes resident page by page as larger steps come by.
 TOUCHED = {"MALLOC_PERTURB_": "165"}
@@ -45,7 +47,16 @@ def find_commit():
     return done.stdout.strip() or "unknown"
 
 
-@harness.of_the_program
+def find_gpus():
+    """Name and driver of each GPU of the soak; none on CPU ranks."""
+    if harness.ON_CPU:
+        return []
+    done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+                          capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[:harness.RANKS]
+
+
+@unittest.skipUnless(harness.ON_CPU or harness.RANKS > 1, "one rank of several fails")
 class ServerSoak(Case):
     def run_clients(self, soak, n_round, is_over):
         """Clients until is_over() says so; then every one of them must come to its end."""
@@ -75,9 +86,10 @@ class ServerSoak(Case):
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             cpu = next((line.split(": ")[1].strip() for line in file if line.startswith("model name")),
                        platform.machine())
-        report = {"bench": "soak of the server", "cpu": cpu, "processors": os.cpu_count(),
+        on = "" if harness.ON_CPU else f"YOKE_TEST_DEVICE=cuda YOKE_TEST_RANKS={harness.RANKS} "
+        report = {"bench": "soak of the server", "cpu": cpu, "processors": os.cpu_count(), "gpus": find_gpus(),
                   "commit": commit,
-                  "command": f"YOKE_SOAK_SECONDS={SECONDS:g} YOKE_SOAK_SEED={SEED} YOKE_SOAK_JSON=FILE "
+                  "command": f"{on}YOKE_SOAK_SECONDS={SECONDS:g} YOKE_SOAK_SEED={SEED} YOKE_SOAK_JSON=FILE "
                              f"tests/e2e/server_soak.py {os.path.relpath(self.yoke, ROOT)}",
                   "environment": TOUCHED, "options": " ".join(map(str, OPTIONS)), "fault": FAULT,
                   "clients": N_CLIENTS, "longest_request_s": round(soak.longest_s, 2), "counts": dict(soak.counts),

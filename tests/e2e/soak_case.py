@@ -54,7 +54,10 @@ class Soak:
             self.ids.add(name)
 
     def check_again(self, key, answer):
-        """The answer to this is the one that was given before."""
+        """The answer to this is the one that was given before. On CPU alone: a GPU splits sums by the number of rows that
+        run together, and a draw near a border then falls to the other side."""
+        if not harness.ON_CPU:
+            return
         with self.lock:
             expected = self.answers.setdefault(key, answer)
         assert answer == expected, (key, answer, expected)
@@ -196,6 +199,10 @@ class Client(threading.Thread):
             text, ids, end = found[index]
             expected = prompt["output_ids"][:body["max_tokens"]]
             is_whole = len(expected) == len(prompt["output_ids"])
+            if not harness.ON_CPU:  # answers may part at a near tie, as in harness.assert_same_tokens
+                n = (len(expected) + 1) // 2
+                assert ids[:n] == expected[:len(ids)][:n] and end in ("stop", "length"), (body, index, found)
+                continue
             stop = next((stop for stop in body.get("stop", []) if stop in prompt["answer"]), None)
             if stop:
                 assert (text, end) == (prompt["answer"].split(stop)[0], "stop"), (body, index, found)
