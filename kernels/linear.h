@@ -56,7 +56,7 @@ typedef struct yk_linear_part {
    * x; 0: in order, as many as inputs, and x_order is NULL. linear_bytes looks at x_size alone. */
   int64_t x_size;
   const int32_t *x_order;
-  /* The next three are for whoever brings a part to a device (runtime/model/bringing.h), and unset in what devices get.
+  /* The next three are for whoever repacks a part for a device (runtime/model/repack.h), and unset in what devices get.
    * k_places: of a weight with act order, places that the inputs k take once they are sorted by group, with padding;
    * group_local of them share a scale. 0: they are not to be sorted, and the weight is dequantised.
    * k_is_sorted: k is a range of all the weight's inputs sorted by group, else of the inputs as they are.

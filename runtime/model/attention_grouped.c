@@ -111,9 +111,9 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   projections p;
   YK_TRY(specify(source, layer, &p, err));
   *out =
-      (yk_sublayer_bytes){.weights = norms + channels + yk_bring_bytes(dev, &p.qkv) + yk_bring_bytes(dev, &p.o),
-                          .n_unkept = yk_bring_n_unkept(dev, &p.qkv) + yk_bring_n_unkept(dev, &p.o),
-                          .n_float_inputs = yk_bring_n_float_inputs(dev, &p.qkv) + yk_bring_n_float_inputs(dev, &p.o),
+      (yk_sublayer_bytes){.weights = norms + channels + yk_repack_bytes(dev, &p.qkv) + yk_repack_bytes(dev, &p.o),
+                          .n_unkept = yk_repack_n_unkept(dev, &p.qkv) + yk_repack_n_unkept(dev, &p.o),
+                          .n_float_inputs = yk_repack_n_float_inputs(dev, &p.qkv) + yk_repack_n_float_inputs(dev, &p.o),
                           .kv_per_block = 2 * half_kv_bytes(&heads, source->limits->kv_format, dev->dtype),
                           .kv_room_per_block = 2 * half_room_bytes(source, &heads),
                           .scratch = o_offset_bytes(source, &heads) + yk_row_parallel_scratch(source, &p.o)};

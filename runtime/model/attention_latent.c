@@ -119,9 +119,9 @@ static int64_t block_bytes(const yk_rank_source *source)
 
 static void add(const yk_model_device *dev, const yk_linear_spec *spec, yk_sublayer_bytes *out)
 {
-  out->weights += yk_bring_bytes(dev, spec);
-  out->n_unkept += yk_bring_n_unkept(dev, spec);
-  out->n_float_inputs += yk_bring_n_float_inputs(dev, spec);
+  out->weights += yk_repack_bytes(dev, spec);
+  out->n_unkept += yk_repack_n_unkept(dev, spec);
+  out->n_float_inputs += yk_repack_n_float_inputs(dev, spec);
 }
 
 static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err)

@@ -86,7 +86,7 @@ static yk_status find_shares_maxima(const yk_rank_source *source, int32_t layer,
   *out = false;
   if (source->share.n_ranks == 1 || source->limits->expert_parallel) return YK_OK;
   YK_TRY(yk_rank_row_part(source, &first, source->share.expert_ffn, true, &down.parts[0], err));
-  *out = yk_rank_experts_quantise(&down.parts[0].weight.inputs) && !yk_bring_dequantises(&source->dev, &down, 0);
+  *out = yk_rank_experts_quantise(&down.parts[0].weight.inputs) && !yk_repack_dequantises(&source->dev, &down, 0);
   return YK_OK;
 }
 
@@ -115,9 +115,9 @@ static layout lay_out(const yk_rank_source *source, const projections *p, bool s
                .shared_inner = place(&end, n_rows * yk_range_size(source->share.shared_ffn) * element)};
   at.inner = place(&end, n_slots * yk_range_size(source->share.expert_ffn) * element);
   at.outputs = place(&end, n_slots * source->config->hidden_size * element);
-  at.down_room = place(&end, p ? yk_bring_room_bytes(&source->dev, &p->down) : 0);
+  at.down_room = place(&end, p ? yk_repack_scratch_bytes(&source->dev, &p->down) : 0);
   at.end = yk_max_i64(end, at.inner + shared_scratch);
-  if (p) at.end = yk_max_i64(at.end, at.outputs + yk_bring_room_bytes(&source->dev, &p->gate_up));
+  if (p) at.end = yk_max_i64(at.end, at.outputs + yk_repack_scratch_bytes(&source->dev, &p->gate_up));
   return at;
 }
 
@@ -167,8 +167,8 @@ static int32_t settle_inputs(const yk_rank_source *source, projections *p)
     *inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
     n_floats++;
   }
-  return n_floats + yk_bring_n_float_inputs(&source->dev, &p->gate_up) +
-         yk_bring_n_float_inputs(&source->dev, &p->down);
+  return n_floats + yk_repack_n_float_inputs(&source->dev, &p->gate_up) +
+         yk_repack_n_float_inputs(&source->dev, &p->down);
 }
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
@@ -192,13 +192,13 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
     YK_TRY(yk_gated_ffn_measure(source, &shared, out, err));
   }
   out->scratch = lay_out(source, has_experts ? &p : NULL, shares_maxima, out->scratch).end;
-  out->weights += yk_bring_bytes(dev, &router);
+  out->weights += yk_repack_bytes(dev, &router);
   if (x->has_choice_bias) out->weights += x->n_experts * (int64_t)sizeof(float);
   if (source->share.rank == 0) out->weights += x->n_experts * (int64_t)sizeof(int64_t);
   if (!has_experts) return YK_OK;
-  out->experts = yk_bring_bytes(dev, &p.gate_up) + yk_bring_bytes(dev, &p.down);
+  out->experts = yk_repack_bytes(dev, &p.gate_up) + yk_repack_bytes(dev, &p.down);
   out->weights += out->experts;
-  out->n_unkept += yk_bring_n_unkept(dev, &p.gate_up) + yk_bring_n_unkept(dev, &p.down);
+  out->n_unkept += yk_repack_n_unkept(dev, &p.gate_up) + yk_repack_n_unkept(dev, &p.down);
   return YK_OK;
 }
 

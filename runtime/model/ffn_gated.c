@@ -34,9 +34,9 @@ yk_status yk_gated_ffn_measure(const yk_rank_source *source, const yk_gated_ffn_
   const yk_model_device *dev = &source->dev;
   projections p;
   YK_TRY(specify(source, spec, &p, err));
-  out->weights += yk_bring_bytes(dev, &p.gate_up) + yk_bring_bytes(dev, &p.down);
-  out->n_unkept += yk_bring_n_unkept(dev, &p.gate_up) + yk_bring_n_unkept(dev, &p.down);
-  out->n_float_inputs += yk_bring_n_float_inputs(dev, &p.gate_up) + yk_bring_n_float_inputs(dev, &p.down);
+  out->weights += yk_repack_bytes(dev, &p.gate_up) + yk_repack_bytes(dev, &p.down);
+  out->n_unkept += yk_repack_n_unkept(dev, &p.gate_up) + yk_repack_n_unkept(dev, &p.down);
+  out->n_float_inputs += yk_repack_n_float_inputs(dev, &p.gate_up) + yk_repack_n_float_inputs(dev, &p.down);
   out->scratch += down_offset_bytes(source, spec) + yk_row_parallel_scratch(source, &p.down);
   return YK_OK;
 }

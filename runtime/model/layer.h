@@ -15,8 +15,8 @@
 typedef struct yk_sublayer_bytes {
   int64_t weights;
   int64_t experts;           /* of weights: what a mixture's routed experts take */
-  int32_t n_unkept;          /* weights among them: see yk_bring_n_unkept */
-  int32_t n_float_inputs;    /* and yk_bring_n_float_inputs */
+  int32_t n_unkept;          /* weights among them: see yk_repack_n_unkept */
+  int32_t n_float_inputs;    /* and yk_repack_n_float_inputs */
   int64_t kv_per_block;      /* of this layer's cache; an FFN has none */
   int64_t kv_room_per_block; /* of the room beside the caches, which all layers share: see yk_kv_layer */
   int64_t

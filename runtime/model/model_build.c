@@ -58,9 +58,9 @@ static yk_status measure(const yk_rank_source *source, sizes *out, yk_err *err)
   YK_TRY(yk_lm_head_spec_make(source, &head, err));
   *out = (sizes){.buffers = common_buffers(source),
                  .weights = (1 + yk_range_size(source->share.vocab)) * c->hidden_size * element +
-                            yk_bring_bytes(&source->dev, &head),
-                 .n_unkept = yk_bring_n_unkept(&source->dev, &head),
-                 .n_float_inputs = yk_bring_n_float_inputs(&source->dev, &head)};
+                            yk_repack_bytes(&source->dev, &head),
+                 .n_unkept = yk_repack_n_unkept(&source->dev, &head),
+                 .n_float_inputs = yk_repack_n_float_inputs(&source->dev, &head)};
   for (int32_t i = 0; i < c->n_layers; i++) {
     yk_layer_bytes layer;
     YK_TRY(yk_layer_measure(source, i, &layer, err));

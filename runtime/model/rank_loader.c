@@ -148,8 +148,8 @@ yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec
     yk_checkpoint_prefetch(&spec->parts[i].weight);
     for (int32_t m = 1; m < spec->n_matrices; m++) yk_checkpoint_prefetch(&spec->parts[i].more_weights[m - 1]);
   }
-  YK_TRY(yk_bring(&loader->source.dev, spec, loader->dev->pool, loader->brought, &brought, err));
-  YK_TRY(yk_bring_biases(spec, loader->dev->pool, loader->biases, &brought, err));
+  YK_TRY(yk_repack_layer(&loader->source.dev, spec, loader->dev->pool, loader->brought, &brought, err));
+  YK_TRY(yk_repack_biases(spec, loader->dev->pool, loader->biases, &brought, err));
   YK_TRY(loader->dev->ops->linear_create(loader->dev, &brought, out, err));
   report(loader, loader->dev->ops->linear_bytes(&brought));
   return YK_OK;

@@ -3,8 +3,8 @@
 #define YK_MODEL_RANK_LOADER_H
 
 #include "kernels/device.h"
-#include "model/bringing.h"
 #include "model/rank_specs.h"
+#include "model/repack.h"
 
 typedef struct yk_rank_loader {
   yk_rank_source source;
@@ -35,7 +35,7 @@ yk_status yk_rank_load_floats(const yk_rank_loader *loader, const yk_vector_view
 yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_err *err);
 
 /* yk_rank_load_linear - a linear layer in the device's own form, its parts brought before.
- *   Errors: those of linear_create and yk_bring. */
+ *   Errors: those of linear_create and yk_repack_layer. */
 yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
 
 /* yk_rank_load_matrix - a part's slice, dequantised where it is quantised, as act [size of n, size of k] in memory of

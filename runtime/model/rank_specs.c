@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "loader/integers/group_order.h"
 #include "loader/model/quant_rules.h"
-#include "model/bringing.h"
+#include "model/repack.h"
 
 /* The group that an FFN of so many channels is cut at, by its role of down_proj: the largest of all layers'; where they
  * differ, the others' groups may be cut inside. Experts of a layer are alike: the first stands for them. A name that
@@ -80,7 +80,7 @@ static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_w
 /* Where the part's inputs are to be sorted by group: how. */
 static yk_status sort_inputs(const yk_rank_source *source, bool may_choose, yk_linear_part *part, yk_err *err)
 {
-  if (!yk_bring_sorts(&source->dev, part)) return YK_OK;
+  if (!yk_repack_sorts(&source->dev, part)) return YK_OK;
   part->k_is_sorted = may_choose;
   const yk_group_share share = {part->k.begin, part->k.end, part->k_is_sorted};
   yk_group_places places;

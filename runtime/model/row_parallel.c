@@ -6,7 +6,7 @@
 /* Alike on all ranks, also on one whose slice is empty. */
 static bool goes_in_steps(const yk_rank_source *source, const yk_linear_spec *spec)
 {
-  return source->share.n_ranks > 1 && yk_linear_has_sums(spec) && !yk_bring_dequantises(&source->dev, spec, 0);
+  return source->share.n_ranks > 1 && yk_linear_has_sums(spec) && !yk_repack_dequantises(&source->dev, spec, 0);
 }
 
 /* The maxima are followed by room for more: communicators are fastest with such counts, and what the largest of the

@@ -8,7 +8,7 @@
 #define YK_QUANTIZE_OUTPUT_H
 
 #include "loader/safetensors/dir.h"
-#include "quantize/plan.h"
+#include "quantize/quantize_plan.h"
 
 typedef struct yk_quantize_output {
   const char *dir; /* the caller's */

@@ -2,7 +2,7 @@
 #ifndef YK_QUANTIZE_OUTPUT_FILES_H
 #define YK_QUANTIZE_OUTPUT_FILES_H
 
-#include "quantize/plan.h"
+#include "quantize/quantize_plan.h"
 
 /* The tensors that stand for a quantised layer's weight, in the order in which they are written. */
 enum { YK_QUANTISED_TENSORS = 3 };

@@ -8,7 +8,7 @@
 #include "kernels/device.h"
 #include "loader/checkpoint.h"
 #include "quantize/output.h"
-#include "quantize/plan.h"
+#include "quantize/quantize_plan.h"
 
 typedef struct yk_awq_scales yk_awq_scales;
 

@@ -7,7 +7,7 @@
 #include "base/json_tree.h"
 #include "kernels/cpu/cpu_awq.h"
 #include "loader/model/linear_names.h"
-#include "quantize/plan.h"
+#include "quantize/quantize_plan.h"
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
 

@@ -127,7 +127,7 @@ static void check_8_bits(bool kept, bool as_16_bits, yk_dtype dtype, yk_range k,
   assert_int_equal(part->weight.format, is_plain ? YK_WEIGHT_PLAIN : YK_WEIGHT_INT8);
   assert_ptr_equal((const char *)part->weight.bias + 2 * part->n.begin, zeros + 2 * n.begin);
   if (is_plain) assert_int_equal(part->weight.dtype, dtype == YK_F32 ? YK_F16 : dtype);
-  assert_int_equal(yk_bring_bytes(&sizes_on, &spec), sizes_on.linear_bytes(&dev.spec));
+  assert_int_equal(yk_repack_bytes(&sizes_on, &spec), sizes_on.linear_bytes(&dev.spec));
   for (int64_t i = n.begin; is_plain && i < n.end; i++)
     for (int64_t j = k.begin; j < k.end; j++) {
       float w = yk_f16_to_f32(scales[j / 64 * N + i]) * (float)bytes[j / 4 * 4 * N + 4 * i + j % 4]; /* zeros: -128 */
@@ -178,10 +178,10 @@ static void quantised_inputs_go_with_8_bit_weights(void **state)
       yk_rank_buffer buffer = {0};
       yk_err err = YK_ERR_INIT;
       bool stays = kept && !as_16_bits;
-      if (yk_bring(&dev, &spec, NULL, &buffer, &brought, &err) != YK_OK) fail_msg("%s", err.message);
+      if (yk_repack_layer(&dev, &spec, NULL, &buffer, &brought, &err) != YK_OK) fail_msg("%s", err.message);
       const yk_inputs *inputs = &brought.parts[0].weight.inputs;
       assert_int_equal(yk_linear_has_sums(&brought), stays);
-      assert_int_equal(yk_bring_n_float_inputs(&dev, &spec), stays ? 0 : 1);
+      assert_int_equal(yk_repack_n_float_inputs(&dev, &spec), stays ? 0 : 1);
       assert_int_equal(inputs->kind, stays ? YK_INPUTS_STATIC : YK_INPUTS_FLOAT);
       if (stays) assert_true(inputs->scale == 0.5f && inputs->zero == 3 && brought.parts[0].weight.group == 97);
       free(buffer.memory);
@@ -233,7 +233,7 @@ static void check_act_order(bool kept, yk_weight_format format, const yk_group_s
                            .n_order = orders_outputs ? outputs : NULL};
   yk_err err = YK_ERR_INIT;
   yk_group_places places = {0};
-  assert_int_equal(yk_bring_sorts(&sizes_on, part), kept);
+  assert_int_equal(yk_repack_sorts(&sizes_on, part), kept);
   if (kept) {
     assert_int_equal(yk_group_order_measure(&part->weight, share, 4, &places, &err), YK_OK);
     part->k_places = places.n;
@@ -243,8 +243,8 @@ static void check_act_order(bool kept, yk_weight_format format, const yk_group_s
   if (yk_rank_load_linear(&loader, &spec, &linear, &err) != YK_OK) fail_msg("%s", err.message);
   const yk_linear_part *found = &dev.spec.parts[0];
   int64_t size = share->end - share->begin;
-  assert_int_equal(yk_bring_bytes(&sizes_on, &spec), linear_bytes(&dev.spec));
-  assert_int_equal(yk_bring_n_unkept(&sizes_on, &spec), !kept);
+  assert_int_equal(yk_repack_bytes(&sizes_on, &spec), linear_bytes(&dev.spec));
+  assert_int_equal(yk_repack_n_unkept(&sizes_on, &spec), !kept);
   assert_int_equal(yk_range_size(found->n), TAKEN_N);
   assert_int_equal(yk_linear_x_size(found), size);
   assert_true(!found->weight.act_order && !found->weight.g_idx && !found->k_is_sorted && !found->n_order);
@@ -343,18 +343,18 @@ static void check_matrices(const yk_model_device *dev, yk_weight_format format, 
                                      .n = {8, 64},
                                      .group_local = yk_shard_group(ks[c], MATRIX_GROUP)};
     for (int m = 1; m < N_MATRICES; m++) more[m - 1] = matrix_of(format, packing, m);
-    if (yk_bring(dev, &spec, NULL, &buffer, &all, &err) != YK_OK) fail_msg("%s", err.message);
-    assert_int_equal(yk_bring_bytes(dev, &spec), dev->linear_bytes(&all));
+    if (yk_repack_layer(dev, &spec, NULL, &buffer, &all, &err) != YK_OK) fail_msg("%s", err.message);
+    assert_int_equal(yk_repack_bytes(dev, &spec), dev->linear_bytes(&all));
     for (int m = 0; m < N_MATRICES; m++) {
       yk_linear_spec single = spec;
       single.n_matrices = 1;
       single.parts[0].weight = matrix_of(format, packing, m);
-      if (yk_bring(dev, &single, NULL, &alone_buffer, &alone, &err) != YK_OK) fail_msg("%s", err.message);
+      if (yk_repack_layer(dev, &single, NULL, &alone_buffer, &alone, &err) != YK_OK) fail_msg("%s", err.message);
       const yk_linear_part found = yk_linear_part_of(&all.parts[0], m);
       expect_same_weight(&found, &alone.parts[0]);
     }
     more[1].group = 32; /* not as the others */
-    assert_int_equal(yk_bring(dev, &spec, NULL, &buffer, &all, &err), YK_E_INVAL);
+    assert_int_equal(yk_repack_layer(dev, &spec, NULL, &buffer, &all, &err), YK_E_INVAL);
     assert_non_null(strstr(err.message, "matrix 2"));
     free(buffer.memory);
     free(alone_buffer.memory);
@@ -392,14 +392,14 @@ static void check_ordered_matrices(const yk_model_device *dev, yk_weight_format 
   assert_int_equal(yk_group_order_measure(&part->weight, &share, 4, &places, &err), YK_OK);
   part->k_places = places.n;
   part->group_local = places.group;
-  if (yk_bring(dev, &spec, NULL, &buffer, &all, &err) != YK_OK) fail_msg("%s", err.message);
-  assert_int_equal(yk_bring_bytes(dev, &spec), dev->linear_bytes(&all));
+  if (yk_repack_layer(dev, &spec, NULL, &buffer, &all, &err) != YK_OK) fail_msg("%s", err.message);
+  assert_int_equal(yk_repack_bytes(dev, &spec), dev->linear_bytes(&all));
   assert_true(!all.parts[0].x_order == k_is_sorted); /* sorted inputs of a share are x as it is */
   for (int m = 0; m < N_MATRICES; m++) {
     yk_linear_spec single = spec;
     single.n_matrices = 1;
     single.parts[0] = yk_linear_part_of(part, m);
-    if (yk_bring(dev, &single, NULL, &alone_buffer, &alone, &err) != YK_OK) fail_msg("%s", err.message);
+    if (yk_repack_layer(dev, &single, NULL, &alone_buffer, &alone, &err) != YK_OK) fail_msg("%s", err.message);
     const yk_linear_part found = yk_linear_part_of(&all.parts[0], m);
     expect_same_weight(&found, &alone.parts[0]);
     expect_same_bytes(found.x_order, alone.parts[0].x_order, places.n * (int64_t)sizeof(int32_t));

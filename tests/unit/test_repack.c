@@ -13,7 +13,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cuda/linear/layout.h"
 #include "loader/integers/group_order.h"
-#include "model/bringing.h"
+#include "model/repack.h"
 
 enum { K = 768, N = 1040, GROUP = 32, N_GROUPS = K / GROUP, N_POOLS = 3 };
 enum { TABLE = 32 * N /* scales: gemv rounds its groups up to whole words */ };
@@ -134,7 +134,7 @@ static void sort_inputs(const yk_model_device *dev, yk_linear_part *part)
   const yk_group_share all = {0, K, false};
   yk_group_places places;
   yk_err err = YK_ERR_INIT;
-  if (!yk_bring_sorts(dev, part)) return;
+  if (!yk_repack_sorts(dev, part)) return;
   assert_int_equal(yk_group_order_measure(&part->weight, &all, 4, &places, &err), YK_OK);
   part->k_places = places.n;
   part->group_local = places.group;
@@ -168,10 +168,10 @@ static void check_bytes(const fixture *f, const yk_model_device *dev, const yk_l
   yk_rank_buffer alone = {0}, shared = {0};
   yk_linear_spec by_one, by_many;
   yk_err err = YK_ERR_INIT;
-  if (yk_bring(dev, spec, NULL, &alone, &by_one, &err) != YK_OK) fail_msg("%s", err.message);
+  if (yk_repack_layer(dev, spec, NULL, &alone, &by_one, &err) != YK_OK) fail_msg("%s", err.message);
   for (int i = 1; i < N_POOLS; i++) {
     if (shared.memory) memset(shared.memory, 0xA5, shared.n_bytes);
-    assert_int_equal(yk_bring(dev, spec, f->pools[i], &shared, &by_many, &err), YK_OK);
+    assert_int_equal(yk_repack_layer(dev, spec, f->pools[i], &shared, &by_many, &err), YK_OK);
     expect_same(&by_one.parts[0], &by_many.parts[0]);
   }
   free(alone.memory);
@@ -202,8 +202,8 @@ static void check_error(const fixture *f, const yk_model_device *dev, const yk_l
     yk_rank_buffer buffer = {0}, biases = {0};
     yk_linear_spec brought;
     yk_err err = YK_ERR_INIT;
-    yk_status status = yk_bring(dev, spec, f->pools[i], &buffer, &brought, &err);
-    if (status == YK_OK) status = yk_bring_biases(spec, f->pools[i], &biases, &brought, &err);
+    yk_status status = yk_repack_layer(dev, spec, f->pools[i], &buffer, &brought, &err);
+    if (status == YK_OK) status = yk_repack_biases(spec, f->pools[i], &biases, &brought, &err);
     free(buffer.memory);
     free(biases.memory);
     if (status != YK_E_FORMAT || !strstr(err.message, words))
@@ -288,7 +288,7 @@ static void memory_is_that_of_the_largest_layer(void **state)
   for (int layer = 0; layer < 24; layer++) {
     yk_linear_spec spec = make_spec(f, layer % (N_PACKINGS - 1), false, false);
     spec.parts[0].as_16_bits = layer % 3 == 0 && spec.parts[0].weight.format != YK_WEIGHT_AWQ;
-    assert_int_equal(yk_bring(&f->keeps, &spec, f->pools[2], &buffer, &brought, &err), YK_OK);
+    assert_int_equal(yk_repack_layer(&f->keeps, &spec, f->pools[2], &buffer, &brought, &err), YK_OK);
     assert_true(buffer.n_bytes <= 2 * K * N + 4096);
   }
   assert_true(buffer.n_bytes >= 2 * K * (N - 64));

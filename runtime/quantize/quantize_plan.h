@@ -1,6 +1,6 @@
-/* plan.h - what becomes of each tensor of a checkpoint that is quantised. */
-#ifndef YK_QUANTIZE_PLAN_H
-#define YK_QUANTIZE_PLAN_H
+/* quantize_plan.h - what becomes of each tensor of a checkpoint that is quantised. */
+#ifndef YK_QUANTIZE_QUANTIZE_PLAN_H
+#define YK_QUANTIZE_QUANTIZE_PLAN_H
 
 #include "base/dtype.h"
 #include "base/json.h"

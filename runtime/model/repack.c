@@ -1,4 +1,4 @@
-#include "model/bringing.h"
+#include "model/repack.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "loader/integers/group_order.h"
 #include "loader/integers/int4.h"
 #include "loader/integers/int8.h"
-#include "model/bringing_floats.h"
+#include "model/repack_floats.h"
 
 enum { FOLDED_N = 128 /* biases that are folded as one piece of work */ };
 
@@ -28,7 +28,7 @@ static bool is_empty(const yk_linear_part *part)
   return yk_range_size(part->k) == 0 || yk_range_size(part->n) == 0;
 }
 
-bool yk_bring_dequantises(const yk_model_device *dev, const yk_linear_spec *spec, int i)
+bool yk_repack_dequantises(const yk_model_device *dev, const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
   bool is_bytes = part->weight.format == YK_WEIGHT_INT8 || part->weight.format == YK_WEIGHT_FP8;
@@ -36,7 +36,7 @@ bool yk_bring_dequantises(const yk_model_device *dev, const yk_linear_spec *spec
   return (is_bytes && part->as_16_bits) || is_unsorted || !keeps(dev, spec, i);
 }
 
-bool yk_bring_sorts(const yk_model_device *dev, const yk_linear_part *part)
+bool yk_repack_sorts(const yk_model_device *dev, const yk_linear_part *part)
 {
   const yk_linear_spec alone = {.parts = {*part}, .n_parts = 1, .n_matrices = 1};
   return part->weight.act_order && !part->as_16_bits && !is_empty(part) && keeps(dev, &alone, 0);
@@ -45,7 +45,7 @@ bool yk_bring_sorts(const yk_model_device *dev, const yk_linear_part *part)
 static way way_of(const yk_model_device *dev, const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
-  if (yk_bring_dequantises(dev, spec, i)) return DEQUANTISED;
+  if (yk_repack_dequantises(dev, spec, i)) return DEQUANTISED;
   switch (part->weight.format) {
   case YK_WEIGHT_AWQ:
     if (is_empty(part)) return AS_IT_IS;
@@ -221,7 +221,7 @@ static yk_status dequantise(const yk_model_device *dev, yk_cpu_pool *pool, yk_li
   if (part->n_order) part->n = (yk_range){0, yk_range_size(part->n)};
   *part = plain_part(dev, part);
   part->weight.plain = memory;
-  return yk_bring_dequantised(pool, &source, part->weight.dtype, memory, err);
+  return yk_repack_as_floats(pool, &source, part->weight.dtype, memory, err);
 }
 
 /* order: the slice's, or NULL. memory: weight_bytes. */
@@ -253,7 +253,7 @@ static yk_status repack_bytes(yk_cpu_pool *pool, yk_linear_part *part, const yk_
 static void reorder_floats(yk_cpu_pool *pool, yk_linear_part *part, char *memory)
 {
   int64_t n = yk_range_size(part->n);
-  yk_bring_rows(pool, part, memory);
+  yk_repack_rows(pool, part, memory);
   part->weight.plain = memory;
   part->weight.n = n;
   part->n = (yk_range){0, n};
@@ -401,8 +401,8 @@ static yk_status bring_matrices(const yk_model_device *dev, const yk_linear_spec
   return YK_OK;
 }
 
-yk_status yk_bring(const yk_model_device *dev, const yk_linear_spec *spec, yk_cpu_pool *pool, yk_rank_buffer *buffer,
-                   yk_linear_spec *out, yk_err *err)
+yk_status yk_repack_layer(const yk_model_device *dev, const yk_linear_spec *spec, yk_cpu_pool *pool,
+                          yk_rank_buffer *buffer, yk_linear_spec *out, yk_err *err)
 {
   int64_t n_bytes = 0, of_layer_bytes = views_bytes(spec);
   if (spec->n_matrices > 1) YK_TRY(yk_linear_check(spec, err));
@@ -448,8 +448,8 @@ static yk_status fold_biases(yk_cpu_pool *pool, const yk_linear_part *source, fl
   return yk_cpu_pool_try(pool, yk_ceil_div_i64(yk_range_size(source->n), FOLDED_N), 1, fold_blocks, &f, err);
 }
 
-yk_status yk_bring_biases(const yk_linear_spec *spec, yk_cpu_pool *pool, yk_rank_buffer *buffer,
-                          yk_linear_spec *brought, yk_err *err)
+yk_status yk_repack_biases(const yk_linear_spec *spec, yk_cpu_pool *pool, yk_rank_buffer *buffer,
+                           yk_linear_spec *brought, yk_err *err)
 {
   int64_t n_bytes = 0, at = 0;
   for (int i = 0; i < spec->n_parts; i++) n_bytes += folded_bytes(&spec->parts[i], &brought->parts[i]);
@@ -473,36 +473,36 @@ static yk_linear_spec outline_of_brought(const yk_model_device *dev, const yk_li
 {
   yk_linear_spec brought = *spec;
   for (int i = 0; i < spec->n_parts; i++)
-    if (yk_bring_dequantises(dev, spec, i))
+    if (yk_repack_dequantises(dev, spec, i))
       brought.parts[i] = plain_part(dev, &spec->parts[i]);
     else
       become_sorted(&brought.parts[i]);
   return brought;
 }
 
-int64_t yk_bring_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
+int64_t yk_repack_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
 {
   const yk_linear_spec brought = outline_of_brought(dev, spec);
   return dev->linear_bytes(&brought);
 }
 
-int64_t yk_bring_room_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
+int64_t yk_repack_scratch_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
 {
   const yk_linear_spec brought = outline_of_brought(dev, spec);
   return dev->linear_room_bytes ? dev->linear_room_bytes(&brought) : 0;
 }
 
-int32_t yk_bring_n_unkept(const yk_model_device *dev, const yk_linear_spec *spec)
+int32_t yk_repack_n_unkept(const yk_model_device *dev, const yk_linear_spec *spec)
 {
   int32_t n = 0;
-  for (int i = 0; i < spec->n_parts; i++) n += !spec->parts[i].as_16_bits && yk_bring_dequantises(dev, spec, i);
+  for (int i = 0; i < spec->n_parts; i++) n += !spec->parts[i].as_16_bits && yk_repack_dequantises(dev, spec, i);
   return n;
 }
 
-int32_t yk_bring_n_float_inputs(const yk_model_device *dev, const yk_linear_spec *spec)
+int32_t yk_repack_n_float_inputs(const yk_model_device *dev, const yk_linear_spec *spec)
 {
   int32_t n = 0;
   for (int i = 0; i < spec->n_parts; i++)
-    n += spec->parts[i].weight.inputs.kind != YK_INPUTS_FLOAT && yk_bring_dequantises(dev, spec, i);
+    n += spec->parts[i].weight.inputs.kind != YK_INPUTS_FLOAT && yk_repack_dequantises(dev, spec, i);
   return n;
 }

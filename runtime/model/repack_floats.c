@@ -1,4 +1,4 @@
-#include "model/bringing_floats.h"
+#include "model/repack_floats.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static int64_t min_items(const yk_linear_part *part, int64_t item_outputs)
   return yk_ceil_div_i64(MIN_THREAD_ELEMENTS, yk_max_i64(item_outputs * yk_range_size(part->k), 1));
 }
 
-yk_status yk_bring_dequantised(yk_cpu_pool *pool, const yk_linear_part *part, yk_dtype dtype, void *to, yk_err *err)
+yk_status yk_repack_as_floats(yk_cpu_pool *pool, const yk_linear_part *part, yk_dtype dtype, void *to, yk_err *err)
 {
   bringing b = {.part = part, .dtype = dtype, .to = to};
   return yk_cpu_pool_try(pool, n_items_of(part), min_items(part, part->n_order ? 1 : BLOCK_N), dequantise_items, &b,
@@ -89,7 +89,7 @@ static void copy_rows(void *context, int thread, int64_t begin, int64_t end)
     memcpy(b->to + i * row_bytes, (const char *)weight->plain + b->part->n_order[i] * row_bytes, (size_t)row_bytes);
 }
 
-void yk_bring_rows(yk_cpu_pool *pool, const yk_linear_part *part, void *to)
+void yk_repack_rows(yk_cpu_pool *pool, const yk_linear_part *part, void *to)
 {
   bringing b = {.part = part, .to = to};
   yk_cpu_pool_deal(pool, yk_range_size(part->n), min_items(part, 1), copy_rows, &b);

@@ -1,4 +1,4 @@
-#include "quantize/plan.h"
+#include "quantize/quantize_plan.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
