@@ -14,7 +14,7 @@
 #include "cli/cli.h"
 #include "cli/options/model_options.h"
 #include "load_figures.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 enum { MAX_TOKENS = 1 << 20, MAX_CLIENTS = 65536, DRAW_INPUT = 0, DRAW_OUTPUT = 1, DRAW_IDS = 3 };
 

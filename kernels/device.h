@@ -20,19 +20,20 @@
 
 #include "base/cpu_pool.h"
 #include "base/dtype.h"
-#include "base/logit_bias.h"
 #include "base/status.h"
 #include "kernels/awq_quantize.h"
 #include "kernels/experts.h"
 #include "kernels/kv_cache.h"
 #include "kernels/latent.h"
 #include "kernels/linear.h"
+#include "yoke/limits.h"
+#include "yoke/logit_bias.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { YK_MAX_RANKS = 8, YK_DEVICE_ALIGNMENT_BYTES = 256 };
+enum { YK_DEVICE_ALIGNMENT_BYTES = 256 };
 
 typedef struct yk_device yk_device;
 typedef struct yk_graph yk_graph; /* a device's own recording of operations */

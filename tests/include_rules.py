@@ -15,9 +15,10 @@ import tempfile
 
 PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 SOURCE = (".c", ".h", ".cu", ".cuh", ".cc", ".cpp", ".inc")
-INCLUDE_DIRS = ("", "runtime/", "tests/")  # as the build has them, after the folder of the including file
+INCLUDE_DIRS = ("", "runtime/", "runtime/include/", "tests/")  # as in the build, after the including file's folder
 
-BASE, PTX, COMMON = "runtime/base/", "kernels/cuda/ptx/", "kernels/cuda/common/"
+YOKE, BASE = "runtime/include/yoke/", "runtime/base/"
+PTX, COMMON = "kernels/cuda/ptx/", "kernels/cuda/common/"
 DEVICE, BLAS, LAUNCH = "kernels/cuda/device/", "kernels/cuda/blas/", "kernels/cuda/rows/launch.cuh"
 PLANS = ["kernels/cuda/latent/scratch.h", "kernels/cuda/linear/layout.h", "parallel/p2p/p2p_sizes.h"]  # without a GPU
 WEIGHT = "kernels/weight.h"
@@ -28,10 +29,9 @@ HOUSE = ["runtime/*", "kernels/*", "loader/*", "parallel/*"]
 # Folder -> the files, or folders, without theirs inside, that its files may include, beside its own. Every folder has a
 # row; "x/*" is for tests and benchmarks alone: a folder with all inside.
 MAY_INCLUDE = {
-    "runtime/": ["runtime/api/"],
-    "runtime/base/": [],
-    "runtime/api/": [BASE],
-    "kernels/": [BASE],
+    "runtime/include/yoke/": [],
+    "runtime/base/": ["runtime/include/yoke/status.h", "runtime/include/yoke/log.h"],
+    "kernels/": [BASE, "runtime/include/yoke/limits.h", "runtime/include/yoke/logit_bias.h"],
     "kernels/cpu/": [BASE, "kernels/"],
     "kernels/cpu/linear/": [BASE, "kernels/", "kernels/cpu/"],
     "kernels/cuda/ptx/": [],
@@ -71,34 +71,34 @@ MAY_INCLUDE = {
     "parallel/": [BASE, "kernels/", "kernels/cuda/cuda_device.h", "parallel/p2p/"],
     "runtime/text/": [BASE],
     "runtime/chat/": [BASE, "runtime/text/"],
-    "runtime/trace/": ["runtime/yoke.h", BASE],
-    "runtime/convert/": ["runtime/yoke.h", BASE, WEIGHT, "loader/", *LOADER],
-    "runtime/model/": [*LOWER, *PLANS, "runtime/yoke.h", "kernels/cpu/", "runtime/trace/"],
+    "runtime/trace/": [YOKE, BASE],
+    "runtime/convert/": [YOKE, BASE, WEIGHT, "loader/", *LOADER],
+    "runtime/model/": [*LOWER, *PLANS, YOKE, "kernels/cpu/", "runtime/trace/"],
     "runtime/engine/": [
-        *LOWER, *PLANS, "runtime/yoke.h", "kernels/cpu/", "kernels/cuda/cuda_device.h",
+        *LOWER, *PLANS, YOKE, "kernels/cpu/", "kernels/cuda/cuda_device.h",
         "kernels/cuda/device/bandwidth.h", "parallel/p2p/links_p2p.h", "runtime/model/", "runtime/text/",
         "runtime/trace/"
     ],
     "runtime/quantize/": [
-        *LOWER, "runtime/yoke.h", "runtime/convert/", "runtime/engine/", "runtime/model/", "runtime/text/"
+        *LOWER, YOKE, "runtime/convert/", "runtime/engine/", "runtime/model/", "runtime/text/"
     ],
-    "runtime/tools/": [*LOWER, "runtime/yoke.h", "runtime/engine/", "runtime/model/"],
-    "runtime/openai/": ["runtime/yoke.h", BASE, "runtime/text/", "runtime/chat/"],
-    "runtime/server/": ["runtime/yoke.h", BASE, "runtime/text/", "runtime/chat/", "runtime/openai/"],
-    "runtime/bench/": ["runtime/yoke.h", BASE],
+    "runtime/tools/": [*LOWER, YOKE, "runtime/engine/", "runtime/model/"],
+    "runtime/openai/": [YOKE, BASE, "runtime/text/", "runtime/chat/"],
+    "runtime/server/": [YOKE, BASE, "runtime/text/", "runtime/chat/", "runtime/openai/"],
+    "runtime/bench/": [YOKE, BASE],
     "runtime/study/plot/": [BASE],
-    "runtime/study/": ["runtime/yoke.h", BASE, "runtime/bench/", "runtime/study/plot/", "parallel/shard.h"],
-    "runtime/cli/options/": ["runtime/yoke.h", BASE, "runtime/openai/"],
+    "runtime/study/": [YOKE, BASE, "runtime/bench/", "runtime/study/plot/", "parallel/shard.h"],
+    "runtime/cli/options/": [YOKE, BASE, "runtime/openai/"],
     "runtime/cli/": [
-        "runtime/yoke.h", BASE, "runtime/text/", "runtime/chat/", "runtime/server/server.h", "runtime/cli/options/"
+        YOKE, BASE, "runtime/text/", "runtime/chat/", "runtime/server/server.h", "runtime/cli/options/"
     ],
     "runtime/cli/batch/": [
-        "runtime/yoke.h", BASE, "runtime/chat/", "runtime/openai/", "runtime/cli/", "runtime/cli/options/"
+        YOKE, BASE, "runtime/chat/", "runtime/openai/", "runtime/cli/", "runtime/cli/options/"
     ],
-    "runtime/cli/bench/": ["runtime/yoke.h", BASE, "runtime/bench/", "runtime/cli/", "runtime/cli/options/"],
-    "runtime/cli/chat/": ["runtime/yoke.h", BASE, "runtime/chat/", "runtime/cli/", "runtime/cli/options/"],
+    "runtime/cli/bench/": [YOKE, BASE, "runtime/bench/", "runtime/cli/", "runtime/cli/options/"],
+    "runtime/cli/chat/": [YOKE, BASE, "runtime/chat/", "runtime/cli/", "runtime/cli/options/"],
     "runtime/cli/study/": [
-        "runtime/yoke.h", BASE, "runtime/study/", "runtime/cli/", "runtime/cli/bench/", "runtime/cli/options/"
+        YOKE, BASE, "runtime/study/", "runtime/cli/", "runtime/cli/bench/", "runtime/cli/options/"
     ],
     "bench/": HOUSE,
     "tests/comm/": HOUSE,
@@ -336,8 +336,7 @@ CLEAN = {
         """,
     "runtime/base/status.h": "#include <stdbool.h>\n",
     "runtime/base/json_tree.h": "#include <jansson.h>\n",
-    "runtime/api/engine.h": '#include "base/status.h"\n',
-    "runtime/yoke.h": '#include "api/engine.h"\n',
+    "runtime/include/yoke/yoke.h": "",
     "kernels/device.h": '#include "base/status.h"\n',
     "kernels/cuda/ptx/mma.cuh": "",
     "kernels/cuda/device/state.h": '#include <cuda_runtime.h>\n#include "kernels/device.h"\n',
@@ -349,7 +348,7 @@ CLEAN = {
     "parallel/comm_nccl.c": '#include <nccl.h>\n#include "comm.h"\n#include "kernels/cuda/cuda_device.h"\n',
     "runtime/model/model.h": '#include "kernels/device.h"\n#include "parallel/comm.h"\n',
     "runtime/engine/b.h": '#include "model/model.h"\n',
-    "runtime/cli/main.c": '/* #include "model/model.h" */\n#include "yoke.h"\n',
+    "runtime/cli/main.c": '/* #include "model/model.h" */\n#include "yoke/yoke.h"\n',
     "bench/bench_mma.cu": '#include "kernels/cuda/ptx/mma.cuh"\n',
     ".git/bad.c": '#include "no_such.h"\n',
     "build/bad.c": '#include "no_such.h"\n',
@@ -358,7 +357,7 @@ CLEAN = {
 PLANTED = [
     ("runtime/cli/bad.c", '#include "model/model.h"\n', "runtime/cli/ may include only"),
     ("runtime/cli/bad.c", '#  include <model/model.h>\n', "runtime/cli/ may include only"),
-    ("runtime/base/bad.c", '#include "yoke.h"\n', "runtime/base/ may include only"),
+    ("runtime/base/bad.c", '#include "yoke/yoke.h"\n', "runtime/base/ may include only"),
     ("runtime/base/bad.c", "#include <jansson.h>\n", "jansson's trees are for"),
     ("runtime/openai/bad.c", "#include <jansson.h>\n", "jansson's trees are for"),
     ("runtime/engine/bad.c", '#include "base/json_tree.h"\n', "jansson's trees are for"),

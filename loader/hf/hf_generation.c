@@ -99,7 +99,7 @@ static yk_status read_special_ids(yk_json root, const char *file, yk_json genera
 }
 
 /* Other software takes other ranges, and a default that no request could have would fail every one that brings no value
- * of its own: out of the range that requests have (api/requests.h), the nearest value is taken. */
+ * of its own: out of the range that requests have (yoke/requests.h), the nearest value is taken. */
 static yk_status clip_f32(yk_json object, const char *file, const char *key, double min, double max, const yk_log *log,
                           float *out, yk_err *err)
 {

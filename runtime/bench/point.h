@@ -4,7 +4,7 @@
 
 #include "bench/figures.h"
 #include "bench/load.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* yk_bench_run - submit a load's requests, read all their tokens and sum up. Prompts are random token ids, outputs
  *   ignore end-of-sequence, so that every run with the same lengths does the same work.

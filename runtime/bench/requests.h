@@ -10,7 +10,7 @@
 
 #include "bench/load.h"
 #include "bench/measure.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 struct yk_bench_requests;
 

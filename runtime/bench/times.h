@@ -3,7 +3,7 @@
 #define YK_BENCH_TIMES_H
 
 #include "base/json_tree.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* yk_bench_times_json - {"decode": {"n_steps", "step": us, each part: us a step, mean over ranks}, "prefill": the same,
  *   "by_rank": [{each part} of decode steps], "slowest": [share of all-reduces, of either kind of step, for which each

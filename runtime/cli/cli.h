@@ -43,7 +43,7 @@ int yk_cli_failure(const yk_err *err);
 const char *yk_cli_option_named(const char *message, const char **rest);
 
 /* yk_cli_end - what a subcommand returns that had an engine: exit_code. all_freed: what yk_engine_destroy
- *   returned; where it is false the process ends here, without the exit handlers of GPU libraries (api/engine.h says
+ *   returned; where it is false the process ends here, without the exit handlers of GPU libraries (yoke/engine.h says
  *   why). */
 int yk_cli_end(bool all_freed, int exit_code);
 

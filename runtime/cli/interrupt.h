@@ -11,7 +11,7 @@
 #include <termios.h>
 
 #include "cli/console.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef struct yk_interrupt {
   pthread_t thread;

@@ -3,9 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/name_nearest.h"
 #include "cli/cli.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 static const struct {
   const char *name, *about;

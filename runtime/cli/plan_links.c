@@ -9,8 +9,8 @@
 /* The GPUs that ranks would run on. */
 typedef struct gpu_list {
   int n;
-  int ids[YOKE_MAX_RANKS];
-  yk_device_info gpus[YOKE_MAX_RANKS];
+  int ids[YK_MAX_RANKS];
+  yk_device_info gpus[YK_MAX_RANKS];
 } gpu_list;
 
 static const yk_device_info *find_gpu(const yk_device_info *devices, int n, int id)

@@ -2,7 +2,7 @@
 #ifndef YK_CLI_PLAN_LINKS_H
 #define YK_CLI_PLAN_LINKS_H
 
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef struct yk_links_options {
   bool wants_gpus;       /* false: ranks run on the CPU */

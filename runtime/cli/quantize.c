@@ -11,7 +11,7 @@
 #include "cli/options/device_ids.h"
 #include "cli/options/model_options.h"
 #include "cli/options/named_model.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 enum { MAX_KEPT = 256 };
 #define CALIBRATION_MAX_BYTES ((size_t)1 << 30)
@@ -99,7 +99,7 @@ static bool parse(quantize_options *options, int argc, char **argv, int *exit_co
       {"device", NULL, YK_OPTION_CHOICE, &options->device, .help = "auto takes CUDA where there is a device",
        .choices = yk_device_names},
       {"ranks", NULL, YK_OPTION_INT, &q->n_ranks, "N",
-       .help = "devices, which take weight files in turn; with awq each calibrates", .min = 1, .max = YOKE_MAX_RANKS,
+       .help = "devices, which take weight files in turn; with awq each calibrates", .min = 1, .max = YK_MAX_RANKS,
        .given = &options->ranks_given},
       {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "CUDA devices of the ranks, as 0,2,3",
        .fallback = "0 to N - 1", .parse = yk_device_ids_parse},

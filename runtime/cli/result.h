@@ -7,7 +7,7 @@
 
 #include "base/strbuf.h"
 #include "cli/think_dimmer.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef struct yk_result {
   yk_request *request; /* owned; NULL where the engine refused it */

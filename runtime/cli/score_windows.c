@@ -1,5 +1,7 @@
 #include "cli/score_windows.h"
 
+#include "base/status.h"
+
 enum { MAX_WINDOWS_IN_FLIGHT = 16 };
 
 /* What window number index of a text covers. */

@@ -6,7 +6,7 @@
 #ifndef YK_CLI_SCORE_WINDOWS_H
 #define YK_CLI_SCORE_WINDOWS_H
 
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef void (*yk_score_progress)(void *user, int64_t done_tokens, int64_t total_tokens);
 

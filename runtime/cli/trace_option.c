@@ -17,7 +17,7 @@ yk_status yk_trace_option_open(const char *path, yk_trace **out, yk_err *err)
 {
   *out = NULL;
   if (!path) return YK_OK;
-  yk_status status = yk_trace_create(path, YOKE_TRACE_STEPS, out, err);
+  yk_status status = yk_trace_create(path, YK_TRACE_STEPS, out, err);
   if (status != YK_OK) yk_err_prefix(err, "--trace");
   return status;
 }

@@ -3,7 +3,7 @@
 #define YK_CLI_TRACE_OPTION_H
 
 #include "cli/options/options.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* yk_trace_option - the option, which stores into *path. */
 yk_option yk_trace_option(const char **path);

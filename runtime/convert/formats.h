@@ -3,7 +3,7 @@
 #define YK_CONVERT_FORMATS_H
 
 #include "convert/source.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* yk_convert_write_awq - safetensors files in AWQ's "gemm" order, config.json and all other files of the model, into
  *   dir, which exists and is empty. Errors: those of stream.h, safetensors_write.h, side_files.h. */

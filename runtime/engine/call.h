@@ -2,7 +2,7 @@
 #ifndef YK_ENGINE_CALL_H
 #define YK_ENGINE_CALL_H
 
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* Lives on the caller's stack, as the first member of what the call is about. */
 typedef struct yk_call {

@@ -18,8 +18,7 @@
 #include "engine/step_builder.h"
 #include "text/tokenizer.h"
 
-_Static_assert((int)YOKE_MAX_RANKS == (int)YK_MAX_RANKS, "the public limit of ranks is the devices'");
-_Static_assert((int)YOKE_MAX_LOGPROBS == (int)YK_MAX_TOP_LOGPROBS, "the public limit of alternatives is the sampler's");
+_Static_assert((int)YK_MAX_LOGPROBS == (int)YK_MAX_TOP_LOGPROBS, "the public limit of alternatives is the sampler's");
 
 struct yk_engine {
   /* Fixed once created. */

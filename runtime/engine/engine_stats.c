@@ -38,7 +38,7 @@ static int32_t n_drawn(const yk_step *step)
 static int size_class(int32_t n_rows)
 {
   int i = 0;
-  while (i < YOKE_STEP_SIZES - 1 && n_rows > 1 << i) i++;
+  while (i < YK_STEP_SIZES - 1 && n_rows > 1 << i) i++;
   return i;
 }
 

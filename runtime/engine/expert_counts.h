@@ -2,7 +2,7 @@
 #ifndef YK_ENGINE_EXPERT_COUNTS_H
 #define YK_ENGINE_EXPERT_COUNTS_H
 
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* The engine's own; zero for a model without experts. */
 typedef struct yk_expert_counts {

@@ -100,7 +100,7 @@ static double choices_of_rank(const yk_expert_load *load, const int64_t *rows, i
 
 static void sum_up(yk_expert_load *load)
 {
-  double total = 0, busiest = 0, of_ranks[YOKE_MAX_RANKS] = {0};
+  double total = 0, busiest = 0, of_ranks[YK_MAX_RANKS] = {0};
   for (int32_t layer = 0; layer < load->n_layers; layer++) {
     const int64_t *rows = load->rows + (int64_t)layer * load->n_experts;
     double most = 0;

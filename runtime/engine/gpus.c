@@ -30,8 +30,8 @@ yk_status yk_gpus_check_list(const char *what, const int *ids, int n, yk_err *er
 {
   int n_gpus = yk_gpus_count();
   if (!yk_gpus_are_built()) return yk_err_set(err, YK_E_UNSUPPORTED, "%s: this build runs on CPU ranks only", what);
-  if (n < 1 || n > YOKE_MAX_RANKS)
-    return yk_err_set(err, YK_E_INVAL, "%s: expected 1 to %d GPUs, found %d", what, YOKE_MAX_RANKS, n);
+  if (n < 1 || n > YK_MAX_RANKS)
+    return yk_err_set(err, YK_E_INVAL, "%s: expected 1 to %d GPUs, found %d", what, YK_MAX_RANKS, n);
   YK_TRY(yk_check_array("device_ids", ids, (size_t)n, err));
   for (int i = 0; i < n; i++) {
     if (ids[i] < 0 || ids[i] >= n_gpus)

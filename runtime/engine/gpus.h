@@ -12,7 +12,7 @@ bool yk_gpus_are_built(void);
 /* yk_gpus_count - GPUs that this process may use. Thread: any. */
 int yk_gpus_count(void);
 
-/* yk_gpus_check_list - GPUs that a caller has named: 1 to YOKE_MAX_RANKS, here, each once. what: named in messages.
+/* yk_gpus_check_list - GPUs that a caller has named: 1 to YK_MAX_RANKS, here, each once. what: named in messages.
  *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL. */
 yk_status yk_gpus_check_list(const char *what, const int *ids, int n, yk_err *err);
 

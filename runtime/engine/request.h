@@ -13,7 +13,7 @@
 #include "kernels/device.h"
 #include "text/detokenizer.h"
 #include "text/stop_strings.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 struct yk_request {
   /* Set by submit, then the engine thread's. What every step touches stands together. */

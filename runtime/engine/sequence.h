@@ -5,7 +5,7 @@
 #include "engine/kv_blocks.h"
 #include "kernels/device.h"
 #include "model/step.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 struct yk_sequence;
 

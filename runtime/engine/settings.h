@@ -7,7 +7,7 @@
 #include "kernels/device.h"
 #include "loader/checkpoint.h"
 #include "model/model_limits.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef struct yk_settings {
   yk_device_kind device; /* CPU or CUDA */

@@ -17,7 +17,7 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
   YK_TRY(yk_check_enum("weights", (int)o->weights, YK_WEIGHTS_F16, err));
   YK_TRY(yk_check_enum("kv_cache_dtype", (int)o->kv_cache_dtype, YK_KV_CACHE_FP8_PER_TOKEN_HEAD, err));
   YK_TRY(yk_check_enum("log.level", (int)o->log.level, YK_LOG_DEBUG, err));
-  YK_TRY(yk_check_i64("number of ranks", o->n_ranks, 1, YOKE_MAX_RANKS, err));
+  YK_TRY(yk_check_i64("number of ranks", o->n_ranks, 1, YK_MAX_RANKS, err));
   YK_TRY(yk_check_i64("max_model_tokens", o->max_model_tokens, 0, YK_MAX_POSITIONS, err));
   YK_TRY(yk_check_i64("max_seqs", o->max_seqs, 1, 65536, err));
   YK_TRY(yk_check_i64("max_batched_tokens", o->max_batched_tokens, 1, 1 << 20, err));

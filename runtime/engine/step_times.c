@@ -42,7 +42,7 @@ static yk_time_part part_of(yk_operation_kind kind, int n_ranks)
   return YK_TIME_OTHER_KERNELS;
 }
 
-bool yk_all_reduce_next(const yk_timed_step *step, int32_t place[YOKE_MAX_RANKS])
+bool yk_all_reduce_next(const yk_timed_step *step, int32_t place[YK_MAX_RANKS])
 {
   if (step->n_ranks < 2) return false;
   for (int r = 0; r < step->n_ranks; r++) {
@@ -53,7 +53,7 @@ bool yk_all_reduce_next(const yk_timed_step *step, int32_t place[YOKE_MAX_RANKS]
   return true;
 }
 
-static void move_on(const yk_timed_step *step, int32_t place[YOKE_MAX_RANKS])
+static void move_on(const yk_timed_step *step, int32_t place[YK_MAX_RANKS])
 {
   for (int r = 0; r < step->n_ranks; r++) place[r]++;
 }
@@ -82,11 +82,11 @@ static int64_t offset_of(const clock_bounds *b)
   return yk_max_i64(yk_min_i64(mean_ns, b->most_ns), b->least_ns);
 }
 
-void yk_clocks_align(const yk_timed_step *step, int64_t offset_ns[YOKE_MAX_RANKS])
+void yk_clocks_align(const yk_timed_step *step, int64_t offset_ns[YK_MAX_RANKS])
 {
-  clock_bounds bounds[YOKE_MAX_RANKS];
-  int32_t place[YOKE_MAX_RANKS] = {0};
-  for (int r = 0; r < YOKE_MAX_RANKS; r++) {
+  clock_bounds bounds[YK_MAX_RANKS];
+  int32_t place[YK_MAX_RANKS] = {0};
+  for (int r = 0; r < YK_MAX_RANKS; r++) {
     bounds[r] = (clock_bounds){.least_ns = INT64_MIN, .most_ns = INT64_MAX};
     offset_ns[r] = 0;
   }
@@ -97,8 +97,8 @@ void yk_clocks_align(const yk_timed_step *step, int64_t offset_ns[YOKE_MAX_RANKS
   for (int r = 1; r < step->n_ranks; r++) offset_ns[r] = offset_of(&bounds[r]);
 }
 
-int64_t yk_all_reduce_arrival(const yk_timed_step *step, const int64_t offset_ns[YOKE_MAX_RANKS],
-                              const int32_t place[YOKE_MAX_RANKS], int *slowest)
+int64_t yk_all_reduce_arrival(const yk_timed_step *step, const int64_t offset_ns[YK_MAX_RANKS],
+                              const int32_t place[YK_MAX_RANKS], int *slowest)
 {
   int64_t last = INT64_MIN;
   for (int r = 0; r < step->n_ranks; r++) {
@@ -113,8 +113,8 @@ int64_t yk_all_reduce_arrival(const yk_timed_step *step, const int64_t offset_ns
 /* Of what was counted as transfer, the waiting. */
 static void split_all_reduces(yk_step_sums *sums, const yk_timed_step *step)
 {
-  int64_t offset_ns[YOKE_MAX_RANKS];
-  int32_t place[YOKE_MAX_RANKS] = {0};
+  int64_t offset_ns[YK_MAX_RANKS];
+  int32_t place[YK_MAX_RANKS] = {0};
   yk_clocks_align(step, offset_ns);
   for (; yk_all_reduce_next(step, place); move_on(step, place)) {
     int slowest = 0;

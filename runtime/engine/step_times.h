@@ -19,34 +19,34 @@
 #define YK_ENGINE_STEP_TIMES_H
 
 #include "model/step_profile.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* What the ranks measured of one step. */
 typedef struct yk_timed_step {
   int n_ranks;
-  const yk_step_profile *ranks[YOKE_MAX_RANKS];
+  const yk_step_profile *ranks[YK_MAX_RANKS];
   bool has_one_clock; /* the stamps of all ranks are of one clock */
   int64_t period_ns;
 } yk_timed_step;
 
 /* Sums over steps, with what the stamps themselves took. */
 typedef struct yk_step_sums {
-  uint64_t n_steps, n_all_reduces, slowest[YOKE_MAX_RANKS];
+  uint64_t n_steps, n_all_reduces, slowest[YK_MAX_RANKS];
   double step_ns;
-  double part_ns[YOKE_MAX_RANKS][YK_TIME_PARTS];
-  double n_stamps[YOKE_MAX_RANKS][YK_TIME_PARTS]; /* in each part */
+  double part_ns[YK_MAX_RANKS][YK_TIME_PARTS];
+  double n_stamps[YK_MAX_RANKS][YK_TIME_PARTS]; /* in each part */
 } yk_step_sums;
 
 /* yk_clocks_align - offset_ns[r]: by how much rank r's clock is ahead of rank 0's. */
-void yk_clocks_align(const yk_timed_step *step, int64_t offset_ns[YOKE_MAX_RANKS]);
+void yk_clocks_align(const yk_timed_step *step, int64_t offset_ns[YK_MAX_RANKS]);
 
 /* yk_all_reduce_arrival - when the last rank came to the all-reduce that is operation [place[r]] of each rank r, on
  *   rank 0's clock; *slowest: which rank that was, the lowest of equals. */
-int64_t yk_all_reduce_arrival(const yk_timed_step *step, const int64_t offset_ns[YOKE_MAX_RANKS],
-                              const int32_t place[YOKE_MAX_RANKS], int *slowest);
+int64_t yk_all_reduce_arrival(const yk_timed_step *step, const int64_t offset_ns[YK_MAX_RANKS],
+                              const int32_t place[YK_MAX_RANKS], int *slowest);
 
 /* yk_all_reduce_next - move place[] to each rank's next all-reduce at or behind it. False: there is none. */
-bool yk_all_reduce_next(const yk_timed_step *step, int32_t place[YOKE_MAX_RANKS]);
+bool yk_all_reduce_next(const yk_timed_step *step, int32_t place[YK_MAX_RANKS]);
 
 /* yk_step_sums_add - add a step. */
 void yk_step_sums_add(yk_step_sums *sums, const yk_timed_step *step);

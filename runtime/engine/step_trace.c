@@ -60,10 +60,10 @@ static void add_rank(yk_trace *trace, const yk_timed_step *step, const yk_engine
 }
 
 /* Inside the slices of all-reduces. */
-static void add_waits(yk_trace *trace, const yk_timed_step *step, const int64_t offset_ns[YOKE_MAX_RANKS],
+static void add_waits(yk_trace *trace, const yk_timed_step *step, const int64_t offset_ns[YK_MAX_RANKS],
                       int64_t to_host_ns)
 {
-  int32_t place[YOKE_MAX_RANKS] = {0};
+  int32_t place[YK_MAX_RANKS] = {0};
   while (yk_all_reduce_next(step, place)) {
     int slowest;
     int64_t arrival_ns = yk_all_reduce_arrival(step, offset_ns, place, &slowest);
@@ -79,7 +79,7 @@ static void add_waits(yk_trace *trace, const yk_timed_step *step, const int64_t 
 
 void yk_step_trace(yk_trace *trace, const yk_timed_step *step, const yk_engine_times *times)
 {
-  int64_t offset_ns[YOKE_MAX_RANKS], to_host_ns = host_offset_ns(step);
+  int64_t offset_ns[YK_MAX_RANKS], to_host_ns = host_offset_ns(step);
   yk_clocks_align(step, offset_ns);
   add_engine(trace, times);
   for (int r = 0; r < step->n_ranks; r++) add_rank(trace, step, times, r, to_host_ns - offset_ns[r]);

@@ -82,7 +82,7 @@ static yk_status check_count(const char *name, size_t n, size_t most, yk_err *er
 static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err *err)
 {
   enum { MAX_BIASES = 1024, MAX_STOPS = 256, MAX_BAD_WORDS = 1024 };
-  int32_t vocab = e->info.vocab_size, most_logprobs = (int32_t)yk_min_i64(YOKE_MAX_LOGPROBS, vocab);
+  int32_t vocab = e->info.vocab_size, most_logprobs = (int32_t)yk_min_i64(YK_MAX_LOGPROBS, vocab);
   YK_TRY(check_f32("temperature", s->temperature, s->temperature >= 0 && s->temperature <= 100, "0 to 100", err));
   YK_TRY(check_f32("top_p", s->top_p, s->top_p > 0 && s->top_p <= 1, "more than 0 and at most 1", err));
   YK_TRY(check_f32("min_p", s->min_p, s->min_p >= 0 && s->min_p <= 1, "0 to 1", err));
@@ -93,7 +93,7 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
   YK_TRY(check_count("logit_bias entries", s->n_biases, MAX_BIASES, err));
   YK_TRY(check_count("bad_words", s->n_bad_words, MAX_BAD_WORDS, err));
   YK_TRY(check_bad_words(e, s, err));
-  YK_TRY(check_count("logprob_token_ids", s->n_logprob_ids, YOKE_MAX_LOGPROB_IDS, err));
+  YK_TRY(check_count("logprob_token_ids", s->n_logprob_ids, YK_MAX_LOGPROB_IDS, err));
   YK_TRY(check_ids("logprob_token_ids", s->logprob_ids, s->n_logprob_ids, vocab, err));
   YK_TRY(check_count("stop ids", s->n_stop_ids, MAX_STOPS, err));
   YK_TRY(check_count("stop strings", s->n_stop_strings, MAX_STOPS, err));
@@ -108,7 +108,7 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
 static yk_status check_salt(const yk_request_options *options, yk_err *err)
 {
   if (!options->cache_salt) return YK_OK;
-  return yk_check_i64("bytes of cache_salt", (int64_t)options->cache_salt_bytes, 1, YOKE_MAX_CACHE_SALT_BYTES, err);
+  return yk_check_i64("bytes of cache_salt", (int64_t)options->cache_salt_bytes, 1, YK_MAX_CACHE_SALT_BYTES, err);
 }
 
 /* Prompt and output together, from the prompt's length, max_tokens and the context. */

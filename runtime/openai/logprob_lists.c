@@ -76,7 +76,7 @@ static void add_text(yk_logprob_lists *lists, const token *t)
   lists->n_characters += count_characters(t->text, t->n_bytes);
 }
 
-enum { MAX_KEYS = YOKE_MAX_LOGPROBS + YOKE_MAX_LOGPROB_IDS + 1 };
+enum { MAX_KEYS = YK_MAX_LOGPROBS + YK_MAX_LOGPROB_IDS + 1 };
 
 /* The keys of an object that is being written. */
 typedef struct key_set {

@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "openai/error.h"
 #include "openai/tool_calls.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* n; n times the number of prompts. */
 enum { YK_OPENAI_MAX_SAMPLES = 128, YK_OPENAI_MAX_CHOICES = 1024 };

@@ -45,7 +45,7 @@ static yk_status read_chat_logprobs(yk_openai_request *request, yk_err *err)
   yk_json flag = yk_request_take_up(request, "logprobs");
   if (flag.doc) YK_TRY(yk_json_read_bool(flag, NULL, "logprobs", &wanted, err));
   yk_json top = yk_request_take_up(request, "top_logprobs");
-  if (top.doc) YK_TRY(yk_json_read_i32(top, NULL, "top_logprobs", 0, YOKE_MAX_LOGPROBS, &n_top, err));
+  if (top.doc) YK_TRY(yk_json_read_i32(top, NULL, "top_logprobs", 0, YK_MAX_LOGPROBS, &n_top, err));
   if (n_top > 0 && !wanted) return yk_err_set(err, YK_E_INVAL, "top_logprobs: expected \"logprobs\": true beside it");
   request->sampling.n_logprobs = wanted ? n_top : -1;
   return YK_OK;

@@ -3,7 +3,7 @@
 #define YK_OPENAI_TOKEN_TEXTS_H
 
 #include "base/strbuf.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef struct yk_token_texts yk_token_texts; /* owner: whoever created it; one thread at a time */
 

@@ -20,7 +20,7 @@
 
 #include "base/status.h"
 #include "base/strbuf.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef enum yk_tool_format { YK_TOOLS_NONE, YK_TOOLS_HERMES, YK_TOOLS_LLAMA3_JSON } yk_tool_format;
 

@@ -16,7 +16,7 @@ typedef struct yk_calibrated_input {
 typedef struct yk_calibration {
   const yk_model_config *config;
   int32_t n_tokens;
-  int32_t n_rows;              /* tokens that are kept, at equal distances; at most YOKE_CALIBRATION_ROWS */
+  int32_t n_rows;              /* tokens that are kept, at equal distances; at most YK_CALIBRATION_ROWS */
   yk_calibrated_input *inputs; /* [n_layers, YK_N_INPUT_KINDS] */
   int32_t **choices;           /* [n_layers] -> [n_rows, top_k] experts of each kept token; NULL without experts */
 } yk_calibration;

@@ -129,7 +129,7 @@ static yk_status calibrate_on(const yk_quantize_rank *rank, const int32_t *ids, 
                         (int)config->vocab_size);
   out->config = config;
   out->n_tokens = (int32_t)yk_min_i64((int64_t)n_ids, rank->run->options->calibration_tokens);
-  out->n_rows = (int32_t)yk_min_i64(out->n_tokens, YOKE_CALIBRATION_ROWS);
+  out->n_rows = (int32_t)yk_min_i64(out->n_tokens, YK_CALIBRATION_ROWS);
   reader r = {.checkpoint = checkpoint,
               .window_tokens = yk_calibration_limits(checkpoint).max_tokens,
               .ids = ids,

@@ -190,7 +190,7 @@ yk_status yk_quantize_output_take(const yk_quantize_output *output, int rank, co
 static yk_status remove_parts(const yk_quantize_output *output, yk_err *err)
 {
   char folder[YK_PATH_BYTES];
-  for (int rank = 0; rank < YOKE_MAX_RANKS; rank++) {
+  for (int rank = 0; rank < YK_MAX_RANKS; rank++) {
     YK_TRY(folder_of(output, rank, folder, err));
     clear(folder);
     rmdir(folder);

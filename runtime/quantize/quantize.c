@@ -12,7 +12,7 @@
 
 void yk_quantize_options_init(yk_quantize_options *options)
 {
-  *options = (yk_quantize_options){.group_size = 128, .n_ranks = 1, .calibration_tokens = YOKE_CALIBRATION_TOKENS};
+  *options = (yk_quantize_options){.group_size = 128, .n_ranks = 1, .calibration_tokens = YK_CALIBRATION_TOKENS};
 }
 
 static yk_status check(const yk_quantize_options *o, yk_err *err)
@@ -20,7 +20,7 @@ static yk_status check(const yk_quantize_options *o, yk_err *err)
   YK_TRY(yk_check_enum("method", (int)o->method, YK_QUANTIZE_AWQ, err));
   YK_TRY(yk_check_enum("log.level", (int)o->log.level, YK_LOG_DEBUG, err));
   YK_TRY(yk_check_enum("device", (int)o->device, YK_DEVICE_CUDA, err));
-  YK_TRY(yk_check_i64("n_ranks", o->n_ranks, 1, YOKE_MAX_RANKS, err));
+  YK_TRY(yk_check_i64("n_ranks", o->n_ranks, 1, YK_MAX_RANKS, err));
   if (o->device_ids && o->device != YK_DEVICE_CPU)
     YK_TRY(yk_gpus_check_list("device_ids", o->device_ids, o->n_ranks, err));
   YK_TRY(yk_check_i64("n_cpu_threads", o->n_cpu_threads, 0, 4096, err));
@@ -128,7 +128,7 @@ static yk_status status_of(const worker *workers, int n_ranks, yk_err *err)
 static yk_status run_ranks(yk_quantize_run *run, yk_device *const *devs, yk_err *err)
 {
   int n_ranks = run->options->n_ranks;
-  worker workers[YOKE_MAX_RANKS] = {0};
+  worker workers[YK_MAX_RANKS] = {0};
   for (int i = 0; i < n_ranks; i++) {
     workers[i].rank = (yk_quantize_rank){.run = run, .index = i, .dev = devs[i]};
     workers[i].err = (yk_err)YK_ERR_INIT;
@@ -192,7 +192,7 @@ static yk_status open_devices(const yk_settings *s, yk_device **devs, yk_err *er
 
 static yk_status run_all(yk_quantize_run *run, yk_err *err)
 {
-  yk_device *devs[YOKE_MAX_RANKS] = {0};
+  yk_device *devs[YK_MAX_RANKS] = {0};
   YK_TRY(prepare(run, err));
   yk_settings settings = settings_of(run);
   yk_status status = open_devices(&settings, devs, err);

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/strbuf.h"
 #include "loader/safetensors/shards.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* A tensor, and what is made of it. */
 typedef struct yk_planned_tensor {

@@ -16,7 +16,7 @@
 #include "server/ready.h"
 #include "server/reply.h"
 #include "server/workers.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef struct yk_route yk_route;
 typedef struct yk_generation yk_generation;

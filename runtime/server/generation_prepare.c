@@ -89,7 +89,7 @@ static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
   if (!g->requests || !g->token_ns || !g->n_tokens)
     return yk_err_set(err, YK_E_NOMEM, "no memory for %zu requests", g->n_choices);
   for (size_t i = 0; i < g->n_choices; i++) {
-    char salt[YOKE_MAX_CACHE_SALT_BYTES];
+    char salt[YK_MAX_CACHE_SALT_BYTES];
     yk_request_options options;
     yk_request_options_init(x->engine, &options);
     yk_openai_request_options_of(&g->request, i, context_tokens, &options);

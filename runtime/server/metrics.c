@@ -75,7 +75,7 @@ void yk_metrics_longest(yk_metrics *m, int32_t n_tokens)
 static void count_times(yk_step_times *told, const yk_step_times *before, const yk_step_times *now)
 {
   told->n_steps = before->n_steps + now->n_steps;
-  for (int rank = 0; rank < YOKE_MAX_RANKS; rank++)
+  for (int rank = 0; rank < YK_MAX_RANKS; rank++)
     for (int part = 0; part < YK_TIME_PARTS; part++) {
       double seconds = before->part_s[rank][part] + now->part_s[rank][part];
       if (seconds > told->part_s[rank][part]) told->part_s[rank][part] = seconds;
@@ -95,7 +95,7 @@ void yk_metrics_engine_gone(yk_metrics *m, const yk_engine_stats *stats)
   m->before.preemptions += stats->preemptions;
   m->before.prefix_tokens += stats->prefix_tokens;
   m->before.prefix_reused_tokens += stats->prefix_reused_tokens;
-  for (int i = 0; i < YOKE_STEP_SIZES; i++) m->before.steps_by_rows[i] += stats->steps_by_rows[i];
+  for (int i = 0; i < YK_STEP_SIZES; i++) m->before.steps_by_rows[i] += stats->steps_by_rows[i];
   m->before.steps += stats->steps;
   m->before.prefill_step_tokens += stats->prefill_step_tokens;
   m->before.decode_step_tokens += stats->decode_step_tokens;

@@ -4,7 +4,7 @@
 
 #include "base/strbuf.h"
 #include "server/histogram.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 enum { YK_FINISH_REASONS = YK_FINISH_ERROR + 1 };
 

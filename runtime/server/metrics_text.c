@@ -85,7 +85,7 @@ static void step_sizes(writer *w, const yk_engine_stats *now, const yk_engine_st
   static const char name[] = "iteration_tokens_total";
   uint64_t count = 0;
   head(w, name, "histogram", "Tokens of a step, prompt and output.");
-  for (int i = 0; i < YOKE_STEP_SIZES - 1; i++) {
+  for (int i = 0; i < YK_STEP_SIZES - 1; i++) {
     char bound[32];
     count += now->steps_by_rows[i] + before->steps_by_rows[i];
     snprintf(bound, sizeof bound, "%ld.0", 1L << i);

@@ -3,7 +3,7 @@
 #define YK_SERVER_SERVER_OPTIONS_H
 
 #include "base/json.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef struct yk_server_options {
   yk_engine_options engine; /* with its log, which the server writes to as well */

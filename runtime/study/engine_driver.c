@@ -32,13 +32,13 @@ static json_t *info_json(yk_engine *engine, const yk_engine_options *options)
 /* The GPUs of the engine to be, and who uses them before it does. */
 static yk_status open_gpus(yk_study_engine *self, const yk_engine_options *options, yk_err *err)
 {
-  int ids[YOKE_MAX_RANKS];
+  int ids[YK_MAX_RANKS];
   yk_device_info devices[2]; /* the CPU, then the first GPU */
   int n_devices;
   self->others = (yk_bench_warnings){0};
   YK_TRY(yk_device_list(devices, 2, &n_devices, err));
   if (options->device == YK_DEVICE_CPU || n_devices < 2) return YK_OK;
-  for (int i = 0; i < options->n_ranks && i < YOKE_MAX_RANKS; i++)
+  for (int i = 0; i < options->n_ranks && i < YK_MAX_RANKS; i++)
     ids[i] = options->device_ids ? options->device_ids[i] : i;
   YK_TRY(yk_bench_gpus_open(ids, options->n_ranks, &self->log, &self->gpus, err));
   yk_bench_gpus_find_others(self->gpus, &self->others);

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 
 #include "base/json_tree.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef enum yk_study_loss {
   YK_LOSS_ALL_REDUCE,

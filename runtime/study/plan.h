@@ -4,7 +4,7 @@
 
 #include "bench/load.h"
 #include "study/sweep.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* Where engine options come from. */
 typedef struct yk_study_options {

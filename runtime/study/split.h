@@ -10,7 +10,7 @@
 #define YK_STUDY_SPLIT_H
 
 #include "base/json_tree.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* The parts of a step that are split: the first of yk_time_part. */
 enum { YK_SPLIT_PARTS = YK_TIME_ATTENTION + 1 };

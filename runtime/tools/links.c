@@ -4,10 +4,10 @@
 
 #include "engine/gpus.h"
 #include "tools/all_reduce_times.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 enum { N_REPEATS = 5 };
-static const int32_t rows_of_all_reduce[YOKE_ALL_REDUCE_SIZES] = {2, 128}; /* 16 KiB, 1 MiB */
+static const int32_t rows_of_all_reduce[YK_ALL_REDUCE_SIZES] = {2, 128}; /* 16 KiB, 1 MiB */
 
 static int64_t bytes_of_all_reduce(int i)
 {
@@ -20,11 +20,11 @@ static yk_status test_all_reduces(const int *device_ids, int n_devices, yk_link_
   const yk_all_reduce_options options = {.device = YK_DEVICE_CUDA,
                                          .n_ranks = n_devices,
                                          .device_ids = device_ids,
-                                         .max_bytes = bytes_of_all_reduce(YOKE_ALL_REDUCE_SIZES - 1),
+                                         .max_bytes = bytes_of_all_reduce(YK_ALL_REDUCE_SIZES - 1),
                                          .limit_s = 5};
   YK_TRY(yk_all_reduce_times_open(&options, &times, err));
   yk_status status = YK_OK;
-  for (int i = 0; i < YOKE_ALL_REDUCE_SIZES && status == YK_OK; i++) {
+  for (int i = 0; i < YK_ALL_REDUCE_SIZES && status == YK_OK; i++) {
     yk_spread us;
     const yk_all_reduce_case c = {.n_bytes = bytes_of_all_reduce(i), .add_norm = true, .n_repeats = N_REPEATS};
     status = yk_all_reduce_times_measure(times, &c, &us, err);

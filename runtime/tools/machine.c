@@ -30,7 +30,7 @@ static yk_status check_options(const yk_machine_options *o, yk_err *err)
 {
   const int64_t mib = 1 << 20, most_columns = 1 << 20;
   YK_TRY(yk_check_enum("device", (int)o->device, YK_DEVICE_CUDA, err));
-  YK_TRY(yk_check_i64("n_ranks", o->n_ranks, 1, YOKE_MAX_RANKS, err));
+  YK_TRY(yk_check_i64("n_ranks", o->n_ranks, 1, YK_MAX_RANKS, err));
   YK_TRY(yk_check_i64("n_cpu_threads", o->n_cpu_threads, 0, 1024, err));
   YK_TRY(check_size("memory_bytes", o->memory_bytes, mib, mib * mib, err));
   YK_TRY(yk_check_i64("gemm_m", o->gemm_m, 0, 65536, err));
@@ -57,7 +57,7 @@ static yk_status choose_gpus(yk_machine_run *run, yk_err *err)
     return yk_err_set(err, YK_E_UNSUPPORTED, "device cuda: this %s",
                       yk_gpus_are_built() ? "machine has no GPU that the process may use"
                                           : "build runs on CPU ranks only");
-  if (!o->device_ids) o->n_devices = (int)yk_min_i64(n_gpus, YOKE_MAX_RANKS);
+  if (!o->device_ids) o->n_devices = (int)yk_min_i64(n_gpus, YK_MAX_RANKS);
   if (o->device_ids) YK_TRY(yk_gpus_check_list("devices", o->device_ids, o->n_devices, err));
   for (int i = 0; i < o->n_devices; i++) run->device_ids[i] = o->device_ids ? o->device_ids[i] : i;
   o->device_ids = run->device_ids;

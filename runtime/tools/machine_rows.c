@@ -85,7 +85,7 @@ static void add_all_reduce(yk_machine_limits *limits, const yk_machine_row *row)
   while (i < limits->n_all_reduces &&
          (limits->all_reduces[i].n_ranks != row->n_ranks || limits->all_reduces[i].n_bytes != row->n_bytes))
     i++;
-  if (i == YOKE_MACHINE_ALL_REDUCES || (i < limits->n_all_reduces && limits->all_reduces[i].us <= row->us)) return;
+  if (i == YK_MACHINE_ALL_REDUCES || (i < limits->n_all_reduces && limits->all_reduces[i].us <= row->us)) return;
   if (i == limits->n_all_reduces) limits->n_all_reduces++;
   limits->all_reduces[i].n_ranks = row->n_ranks;
   limits->all_reduces[i].n_bytes = row->n_bytes;

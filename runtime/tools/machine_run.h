@@ -3,13 +3,13 @@
 #define YK_TOOLS_MACHINE_RUN_H
 
 #include "base/spread.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 enum { YK_MACHINE_MAX_REPEATS = 100 };
 
 typedef struct yk_machine_run {
   yk_machine_options options; /* no zeros that stand for defaults */
-  int device_ids[YOKE_MAX_RANKS];
+  int device_ids[YK_MAX_RANKS];
   yk_machine_report *report;
   size_t max_rows;
   yk_status status; /* YK_E_NOMEM once a row has been lost */

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
+
 enum { MAX_ROWS = 32, FIRST_SLICES = 4096 };
 
 typedef struct named_row {

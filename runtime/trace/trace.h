@@ -7,7 +7,7 @@
 #ifndef YK_TRACE_TRACE_H
 #define YK_TRACE_TRACE_H
 
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef struct yk_trace_slice {
   int process, row;         /* process 0 is the engine, 1 + r is rank r */

@@ -11,7 +11,7 @@
 #ifndef TESTS_E2E_BACKEND_H
 #define TESTS_E2E_BACKEND_H
 
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef struct test_backend {
   yk_device_kind kind;

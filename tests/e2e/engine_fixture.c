@@ -19,7 +19,7 @@ int fixture_gate(void)
 
 int fixture_most_ranks(void)
 {
-  return test_backend_chosen().n_ranks ? 1 : YOKE_MAX_RANKS;
+  return test_backend_chosen().n_ranks ? 1 : YK_MAX_RANKS;
 }
 
 bool fixture_opens_slowly(void)

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "e2e/soak_callers.h"
+#include "base/status.h"
 
 #include <math.h>
 #include <pthread.h>

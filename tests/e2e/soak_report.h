@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 enum { SOAK_MAX_EXAMPLES = 20 };
 

@@ -155,7 +155,7 @@ static void check_listed_samples(yk_engine *engine)
 static void listed_ids_have_the_log_probabilities_of_the_logits(void **state)
 {
   (void)state;
-  int32_t ids[YOKE_MAX_LOGPROB_IDS + 1] = {0};
+  int32_t ids[YK_MAX_LOGPROB_IDS + 1] = {0};
   for (int n_ranks = 1; n_ranks <= 2 && n_ranks <= fixture_most_ranks(); n_ranks++) {
     yk_engine_options options = fixture_options("qwen3", n_ranks);
     yk_engine *engine = fixture_open(&options);
@@ -164,7 +164,7 @@ static void listed_ids_have_the_log_probabilities_of_the_logits(void **state)
     yk_request *refused;
     yk_err err = YK_ERR_INIT;
     request.sampling.logprob_ids = ids;
-    request.sampling.n_logprob_ids = YOKE_MAX_LOGPROB_IDS + 1;
+    request.sampling.n_logprob_ids = YK_MAX_LOGPROB_IDS + 1;
     assert_int_equal(yk_engine_submit(engine, &request, &refused, &err), YK_E_INVAL);
     assert_string_equal(err.message, "number of logprob_token_ids: expected 0 to 128, found 129");
     yk_err_clear(&err);

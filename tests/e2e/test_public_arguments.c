@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/log.h"
 #include "e2e/engine_fixture.h"
 
 enum { VOCAB = 200, CONTEXT = 256 };

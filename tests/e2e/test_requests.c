@@ -205,7 +205,7 @@ static void ids_outside_the_vocabulary_are_refused(void **state)
 static void bad_words_and_salts_out_of_range_are_refused(void **state)
 {
   enum { TOO_MANY = 1025 };
-  static const char salt[YOKE_MAX_CACHE_SALT_BYTES + 1];
+  static const char salt[YK_MAX_CACHE_SALT_BYTES + 1];
   static yk_token_ids words[TOO_MANY];
   const int32_t ids[] = {1, 200};
   for (int i = 0; i < TOO_MANY; i++) words[i] = (yk_token_ids){ids, 1};

@@ -40,7 +40,7 @@ typedef struct soak_options {
 typedef struct memory {
   int64_t heap_bytes, resident_bytes;
   int n_devices;
-  yk_device_info devices[1 + YOKE_MAX_RANKS];
+  yk_device_info devices[1 + YK_MAX_RANKS];
 } memory;
 
 /* How much more may be in use after the last request than after the first quarter of them. GPUs and their drivers keep
@@ -62,7 +62,7 @@ static memory measure(void)
   memory out = {0};
   long n_pages = 0;
   /* First: the driver keeps memory of the host for each GPU that it has been asked about. */
-  assert_int_equal(yk_device_list(out.devices, 1 + YOKE_MAX_RANKS, &out.n_devices, NULL), YK_OK);
+  assert_int_equal(yk_device_list(out.devices, 1 + YK_MAX_RANKS, &out.n_devices, NULL), YK_OK);
   malloc_trim(0);
   out.heap_bytes = (int64_t)mallinfo2().uordblks + (int64_t)mallinfo2().hblkhd;
   FILE *file = fopen("/proc/self/statm", "r");
@@ -266,7 +266,7 @@ static bool parse_options(int argc, char **argv, soak_options *o)
   for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
     bool ok = option != '?';
     if (option == 'm') snprintf(o->model, sizeof o->model, "%s", optarg);
-    if (option == 't') ok = parse_number(optarg, YOKE_MAX_RANKS, &o->n_ranks);
+    if (option == 't') ok = parse_number(optarg, YK_MAX_RANKS, &o->n_ranks);
     if (option == 'r') ok = parse_number(optarg, 10000000, &o->n_requests);
     if (option == 's') ok = parse_number(optarg, 1 << 30, &o->seed);
     if (option == 'c') ok = parse_number(optarg, 256, &o->n_threads);

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "fault/counted_alloc.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 static yk_engine_options options_of(const char *dir)
 {

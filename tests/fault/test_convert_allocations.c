@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "fault/counted_alloc.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 static const char folder_form[] = "/tmp/yoke-convert-XXXXXX";
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "fault/counted_alloc.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* Rows with an error; -1: all of it ended with one. */
 static int measure(void)

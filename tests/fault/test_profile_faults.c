@@ -12,7 +12,7 @@
 #include "fault/counted_alloc.h"
 #include "kernels/device.h"
 #include "trace/trace.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 enum { N_RANKS = 3, N_TOKENS = 20, N_LAYERS = 2, GEMMS_A_LAYER = 4, PAUSE_NS = 2000000 };
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "kernels/device.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* Every CPU device gets a table whose linear layers and attention go through here. */
 static atomic_int n_devices, n_calls, fail_at_call, failing_device;

@@ -33,7 +33,9 @@ compile_by_pkg_config example.c "$work/example_pc"
 compile_by_pkg_config text.c "$work/text_pc"
 
 # Each header stands alone.
-headers=$(cd "$work/prefix/include/yoke" && ls yoke.h api/*.h)
+others=$(cd "$work/prefix/include" && find . -type f ! -path './yoke/*.h')
+[ -z "$others" ] || fail "installed beside yoke/*.h: $others"
+headers=$(cd "$work/prefix/include" && ls yoke/*.h)
 for header in $headers; do
   echo "#include <$header>" >"$work/alone.c"
   # shellcheck disable=SC2046 # flags are words
@@ -44,7 +46,7 @@ done
 nm -D --defined-only "$libdir/../libyoke.so" | awk '{print $3}' | sort >"$work/shown"
 extra=$(grep -v '^yk_' "$work/shown" || true)
 [ -z "$extra" ] || fail "unexpected names in libyoke.so: $extra"
-(cd "$work/prefix/include/yoke" && cat yoke.h api/*.h) |
+cat "$work"/prefix/include/yoke/*.h |
   sed -n 's/^[a-z].*[ *]\(yk_[a-z0-9_]*\)(.*/\1/p' | sort -u >"$work/declared"
 [ "$(wc -l <"$work/declared")" -ge 40 ] || fail "found only $(wc -l <"$work/declared") functions in the headers"
 missing=$(comm -23 "$work/declared" "$work/shown")

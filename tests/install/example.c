@@ -4,7 +4,7 @@
  *   ./example tests/models/demo "348+275=" "Sort: k b z a ->" */
 #include <stdio.h>
 #include <stdlib.h>
-#include <yoke.h>
+#include <yoke/yoke.h>
 
 static int fail(const char *what, const yk_err *err)
 {

@@ -6,14 +6,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <yoke.h>
+#include <yoke/yoke.h>
+
+/* Return the status of a failing call. */
+#define TRY(call)                                                                                                      \
+  do {                                                                                                                 \
+    yk_status try_status = (call);                                                                                     \
+    if (try_status != YK_OK) return try_status;                                                                        \
+  } while (0)
 
 static yk_status print_at_once(const yk_engine *engine, const char *label, const int32_t *ids, size_t n_ids,
                                yk_err *err)
 {
   char *text;
   size_t n_bytes;
-  YK_TRY(yk_engine_detokenize(engine, ids, n_ids, false, &text, &n_bytes, err));
+  TRY(yk_engine_detokenize(engine, ids, n_ids, false, &text, &n_bytes, err));
   printf("%s", label);
   fwrite(text, 1, n_bytes, stdout);
   printf("\n");
@@ -26,10 +33,10 @@ static yk_status print_stream(yk_text_stream *stream, const int32_t *ids, size_t
   const char *text;
   size_t n_bytes;
   for (size_t i = 0; i < n_ids; i++) {
-    YK_TRY(yk_text_stream_push(stream, &ids[i], 1, &text, &n_bytes, err));
+    TRY(yk_text_stream_push(stream, &ids[i], 1, &text, &n_bytes, err));
     fwrite(text, 1, n_bytes, stdout);
   }
-  YK_TRY(yk_text_stream_finish(stream, &text, &n_bytes, err));
+  TRY(yk_text_stream_finish(stream, &text, &n_bytes, err));
   fwrite(text, 1, n_bytes, stdout);
   return YK_OK;
 }
@@ -37,7 +44,7 @@ static yk_status print_stream(yk_text_stream *stream, const int32_t *ids, size_t
 static yk_status print_id_by_id(const yk_engine *engine, const int32_t *ids, size_t n_ids, yk_err *err)
 {
   yk_text_stream *stream;
-  YK_TRY(yk_text_stream_create(engine, true, &stream, err));
+  TRY(yk_text_stream_create(engine, true, &stream, err));
   printf("stream: ");
   yk_status status = print_stream(stream, ids, n_ids, err);
   printf("\n");
@@ -52,7 +59,7 @@ static yk_status print_eos(const yk_engine *engine, yk_err *err)
   yk_engine_get_info(engine, &info);
   for (size_t i = 0; i < info.n_eos_ids; i++) {
     snprintf(label, sizeof label, "eos: %d ", (int)info.eos_ids[i]);
-    YK_TRY(print_at_once(engine, label, &info.eos_ids[i], 1, err));
+    TRY(print_at_once(engine, label, &info.eos_ids[i], 1, err));
   }
   return YK_OK;
 }
@@ -61,7 +68,7 @@ static yk_status run(const yk_engine *engine, const char *text, yk_err *err)
 {
   int32_t *ids;
   size_t n_ids;
-  YK_TRY(yk_engine_tokenize(engine, text, strlen(text), true, &ids, &n_ids, err));
+  TRY(yk_engine_tokenize(engine, text, strlen(text), true, &ids, &n_ids, err));
   yk_status status = print_at_once(engine, "text: ", ids, n_ids, err);
   if (status == YK_OK) status = print_id_by_id(engine, ids, n_ids, err);
   free(ids);

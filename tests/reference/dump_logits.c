@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/options/model_options.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 enum { MAX_SEQUENCES = 64 };
 

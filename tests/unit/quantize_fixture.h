@@ -13,7 +13,7 @@
 #include "loader/integers/awq_layout.h"
 #include "loader/safetensors/safetensors_write.h"
 #include "loader/safetensors/shards.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* ---- A checkpoint ------------------------------------------------------------------------------------------------ */
 

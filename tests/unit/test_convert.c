@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "convert/source.h"
 #include "loader/integers/int4.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 enum { MAX_BYTES = 1 << 20 };
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "parallel/comm.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* ---- A communicator that errs ------------------------------------------------------------------------------------ */
 

@@ -44,7 +44,7 @@ static void test_calibration(void **state)
     float x[K], squares = 0;
     for (int i = 0; i < K; i++) x[i] = yk_dtype_load(YK_BF16, embedding.plain, (size_t)(ids[token] * K + i));
     for (int i = 0; i < K; i++) squares += x[i] * x[i];
-    bool is_kept = token * YOKE_CALIBRATION_ROWS / 700 != (token + 1) * YOKE_CALIBRATION_ROWS / 700;
+    bool is_kept = token * YK_CALIBRATION_ROWS / 700 != (token + 1) * YK_CALIBRATION_ROWS / 700;
     for (int i = 0; i < K; i++) {
       x[i] *= yk_dtype_load(YK_BF16, norm.data, (size_t)i) / sqrtf(squares / K + 1e-6f);
       sums[i] += fabs((double)x[i]);
@@ -52,8 +52,8 @@ static void test_calibration(void **state)
     }
     n_kept += is_kept;
   }
-  assert_int_equal(c.n_rows, YOKE_CALIBRATION_ROWS);
-  assert_int_equal(n_kept, YOKE_CALIBRATION_ROWS);
+  assert_int_equal(c.n_rows, YK_CALIBRATION_ROWS);
+  assert_int_equal(n_kept, YK_CALIBRATION_ROWS);
   for (int i = 0; i < K; i++)
     if (fabs(input->sums[i] / sums[i] - 1) > 1e-4) fail_msg("channel %d: %g, expected %g", i, input->sums[i], sums[i]);
   free(ids);

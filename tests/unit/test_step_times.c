@@ -16,20 +16,20 @@ enum { N_LAYERS = 20, MAX_STAMPS = 200, TRANSFER_NS = 5000 };
 /* What a made-up step is to be like. */
 typedef struct plan {
   int n_ranks;
-  int64_t gemm_ns[YOKE_MAX_RANKS];   /* each GEMM of the rank */
-  int64_t offset_ns[YOKE_MAX_RANKS]; /* its clock is ahead by so much at the beginning, */
-  double drift[YOKE_MAX_RANKS];      /* and by so much more for each ns */
+  int64_t gemm_ns[YK_MAX_RANKS];   /* each GEMM of the rank */
+  int64_t offset_ns[YK_MAX_RANKS]; /* its clock is ahead by so much at the beginning, */
+  double drift[YK_MAX_RANKS];      /* and by so much more for each ns */
   int64_t transfer_ns, sampling_ns, before_ns, after_ns;
   int64_t last_ends_sooner_ns; /* the last rank to come to an all-reduce has its own data sooner */
 } plan;
 
 typedef struct made_step {
   yk_timed_step step;
-  yk_step_profile ranks[YOKE_MAX_RANKS];
-  yk_timed_operation operations[YOKE_MAX_RANKS][MAX_STAMPS];
-  int64_t begin_ns[YOKE_MAX_RANKS][MAX_STAMPS];
-  int64_t now_ns[YOKE_MAX_RANKS]; /* on the common clock, from the beginning of the forward */
-  int64_t wait_ns[YOKE_MAX_RANKS];
+  yk_step_profile ranks[YK_MAX_RANKS];
+  yk_timed_operation operations[YK_MAX_RANKS][MAX_STAMPS];
+  int64_t begin_ns[YK_MAX_RANKS][MAX_STAMPS];
+  int64_t now_ns[YK_MAX_RANKS]; /* on the common clock, from the beginning of the forward */
+  int64_t wait_ns[YK_MAX_RANKS];
 } made_step;
 
 static const int64_t start_ns = 1000000000;
@@ -147,7 +147,7 @@ static void clocks_apart(void **state)
   for (int r = 0; r < 4; r++) p.offset_ns[r] = offsets[r];
   check(&p, 1e-9, &times);
   static made_step m;
-  int64_t found[YOKE_MAX_RANKS];
+  int64_t found[YK_MAX_RANKS];
   make(&p, &m);
   yk_clocks_align(&m.step, found);
   for (int r = 0; r < 4; r++) assert_true(llabs(found[r] - offsets[r]) <= 1);
@@ -202,7 +202,7 @@ static void bounds_are_kept(void **state)
 {
   (void)state;
   static made_step m;
-  int64_t found[YOKE_MAX_RANKS];
+  int64_t found[YK_MAX_RANKS];
   plan p = {.n_ranks = 2, .gemm_ns = {100, 100}, .transfer_ns = 10};
   make(&p, &m);
   m.begin_ns[1][3] += 1000000; /* rank 1 ends the first all-reduce late, and that one alone */

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/cpu_memory.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 enum { N_LAYERS = 6, HIDDEN = 256, FFN = 640, HEAD_DIM = 64, Q = 512, KV = 128, VOCAB = 1024 }; /* the demo model */
 

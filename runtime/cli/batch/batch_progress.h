@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "cli/console.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef struct yk_batch_progress {
   yk_console *console;

@@ -63,7 +63,7 @@ static void close_output(bench *b)
 /* ---- GPUs */
 
 /* The GPUs that ranks will use, should they use any. */
-static int gpu_ids(const bench *b, int ids[YOKE_MAX_RANKS])
+static int gpu_ids(const bench *b, int ids[YK_MAX_RANKS])
 {
   for (int i = 0; i < b->engine_options.n_ranks; i++)
     ids[i] = b->engine_options.device_ids ? b->engine_options.device_ids[i] : i;
@@ -74,7 +74,7 @@ static int gpu_ids(const bench *b, int ids[YOKE_MAX_RANKS])
 static yk_status find_others(bench *b, yk_err *err)
 {
   static const yk_log quiet = {0};
-  int ids[YOKE_MAX_RANKS], n = gpu_ids(b, ids);
+  int ids[YK_MAX_RANKS], n = gpu_ids(b, ids);
   yk_bench_gpus *gpus;
   if (b->engine_options.device == YK_DEVICE_CPU) return YK_OK;
   YK_TRY(yk_bench_gpus_open(ids, n, &quiet, &gpus, err));
@@ -85,7 +85,7 @@ static yk_status find_others(bench *b, yk_err *err)
 
 static yk_status open_gpus(bench *b, yk_err *err)
 {
-  int ids[YOKE_MAX_RANKS], n = gpu_ids(b, ids);
+  int ids[YK_MAX_RANKS], n = gpu_ids(b, ids);
   if (strcmp(b->report.info.device, "cuda") != 0) {
     b->others.n = 0;
     return YK_OK;

@@ -10,7 +10,7 @@
 #include "cli/bench/bench_machine_json.h"
 #include "cli/cli.h"
 #include "cli/options/device_ids.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef struct settings {
   yk_machine_options machine;
@@ -175,7 +175,7 @@ static bool parse(settings *s, int argc, char **argv, int *exit_code)
       {"devices", NULL, YK_OPTION_CALL, &s->devices, "LIST", .help = "CUDA devices to measure, as 0,2,3",
        .fallback = "all", .parse = yk_device_ids_parse},
       {"ranks", NULL, YK_OPTION_INT, &s->n_ranks, "N", .help = "with --device cpu: all-reduces over 2 to N ranks",
-       .min = 1, .max = YOKE_MAX_RANKS, .given = &s->ranks_given},
+       .min = 1, .max = YK_MAX_RANKS, .given = &s->ranks_given},
       {"threads", "t", YK_OPTION_INT, &s->n_threads, "N", .help = "CPU threads over all ranks",
        .fallback = "every core", .min = 1, .max = 1024},
       {"memory-bytes", NULL, YK_OPTION_BYTES, &s->machine.memory_bytes, "SIZE",

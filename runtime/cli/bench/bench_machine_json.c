@@ -1,5 +1,7 @@
 #include "cli/bench/bench_machine_json.h"
 
+#include "base/status.h"
+
 enum { MAX_DEVICES = 64 };
 
 static json_t *number(bool applies, double value)

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* yk_machine_json - *out is the caller's:
  *   {"yoke_machine": 1, "version": "0.2.0", "device": "cuda", "devices": ["NVIDIA H200", ...],

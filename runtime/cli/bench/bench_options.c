@@ -163,7 +163,7 @@ bool yk_bench_options_parse(yk_bench_options *o, int argc, char **argv, yk_engin
        .fallback = "none", .parse = parse_slo},
       {"output", NULL, YK_OPTION_STRING, &o->output_path, "FILE", .help = "write all figures of all runs as JSON"},
       {"ranks", NULL, YK_OPTION_INT, &o->model.n_ranks, "N", .help = "the same as --tensor-parallel-size", .min = 1,
-       .max = YOKE_MAX_RANKS, .given = &o->model.ranks_given},
+       .max = YK_MAX_RANKS, .given = &o->model.ranks_given},
       yk_trace_option(&o->trace_path),
   };
   fill_load_table(o, load_table);

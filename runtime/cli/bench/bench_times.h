@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* yk_bench_times_print - a table of the parts of steps with prompt rows, and one of those of decode steps; none of a
  *   kind without timed steps. */

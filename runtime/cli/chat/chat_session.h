@@ -8,7 +8,7 @@
 #include "cli/console.h"
 #include "cli/interrupt.h"
 #include "cli/options/sampling_options.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 typedef struct yk_chat_session {
   const yk_sampling_options *sampling;

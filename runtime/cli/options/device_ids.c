@@ -1,7 +1,7 @@
 #include "cli/options/device_ids.h"
 
 #include "cli/options/options.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 const char *const yk_device_names[] = {"auto", "cpu", "cuda", NULL};
 
@@ -10,8 +10,8 @@ yk_status yk_device_ids_parse(void *device_ids, const char *text, yk_err *err)
   yk_device_ids *list = device_ids;
   list->n = 0;
   YK_TRY(yk_int_list_parse(text, &list->ids, &list->n, err));
-  if (list->n > YOKE_MAX_RANKS)
-    return yk_err_set(err, YK_E_INVAL, "expected at most %d devices, found %zu", YOKE_MAX_RANKS, list->n);
+  if (list->n > YK_MAX_RANKS)
+    return yk_err_set(err, YK_E_INVAL, "expected at most %d devices, found %zu", YK_MAX_RANKS, list->n);
   for (size_t i = 0; i < list->n; i++) {
     if (list->ids[i] < 0) return yk_err_set(err, YK_E_INVAL, "expected device numbers from 0, found %d", list->ids[i]);
     for (size_t j = 0; j < i; j++)

@@ -5,7 +5,7 @@
 #include "cli/options/device_ids.h"
 #include "cli/options/named_model.h"
 #include "cli/options/options.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 enum { YK_MODEL_OPTIONS = 25 };
 

@@ -66,10 +66,10 @@ void yk_sampling_options_init(yk_sampling_options *options)
        .parse = parse_stop_ids},
       {"logprobs", NULL, YK_OPTION_INT, &options->n_logprobs, "N",
        .help = "with --format json: log-probability of each token and of the N likeliest (0 to 20)", .fallback = "none",
-       .max = YOKE_MAX_LOGPROBS},
+       .max = YK_MAX_LOGPROBS},
       {"prompt-logprobs", NULL, YK_OPTION_INT, &options->n_prompt_logprobs, "N",
        .help = "the same of each token of the prompt but the first; --max-tokens 0 then only scores the prompt",
-       .fallback = "none", .max = YOKE_MAX_LOGPROBS},
+       .fallback = "none", .max = YK_MAX_LOGPROBS},
   };
   static_assert(sizeof table <= sizeof options->table, "YK_SAMPLING_OPTIONS is too small");
   memcpy(options->table, table, sizeof table);

@@ -3,7 +3,7 @@
 #define YK_CLI_SAMPLING_OPTIONS_H
 
 #include "cli/options/options.h"
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 enum { YK_SAMPLING_OPTIONS = 16, YK_DEFAULT_MAX_TOKENS = 128 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "cli/bench/bench_machine_json.h"
 
 enum { DEVICES_MAX = 64 };

@@ -132,9 +132,9 @@ static void live(const failure_case *c, yk_device_kind kind, answers *out)
 /* Free bytes of every GPU in use. */
 static void measure(const failure_case *c, yk_device_kind kind, int64_t *free_bytes)
 {
-  yk_device_info devices[YOKE_MAX_RANKS + 1];
+  yk_device_info devices[YK_MAX_RANKS + 1];
   int n = 0;
-  memset(free_bytes, 0, YOKE_MAX_RANKS * sizeof *free_bytes);
+  memset(free_bytes, 0, YK_MAX_RANKS * sizeof *free_bytes);
   if (kind != YK_DEVICE_CUDA) return;
   yk_device_list(devices, c->n_ranks + 1, &n, NULL);
   for (int rank = 0; rank < c->n_ranks && rank + 1 < n; rank++) free_bytes[rank] = devices[rank + 1].free_bytes;
@@ -219,7 +219,7 @@ static void check_memory(const failure_case *c, yk_device_kind kind, const int64
 {
   if (kind != YK_DEVICE_CUDA) return;
   const int64_t slack_bytes = INT64_C(16) << 20;
-  int64_t after[YOKE_MAX_RANKS];
+  int64_t after[YK_MAX_RANKS];
   measure(c, kind, after);
   for (int rank = 0; rank < c->n_ranks; rank++) {
     printf("GPU %d: %.1f MB free, %.1f MB before\n", rank, (double)after[rank] * 1e-6, (double)before[rank] * 1e-6);
@@ -230,7 +230,7 @@ static void check_memory(const failure_case *c, yk_device_kind kind, const int64
 static void run_case(const failure_case *c, yk_device_kind kind)
 {
   static answers before, after;
-  int64_t free_bytes[YOKE_MAX_RANKS];
+  int64_t free_bytes[YK_MAX_RANKS];
   if (c->variable) putenv((char *)(uintptr_t)c->variable);
   live(c, kind, &before);
   measure(c, kind, free_bytes);

@@ -5,7 +5,7 @@
 #ifndef TESTS_FAULT_HOOK_FAILURE_CASES_H
 #define TESTS_FAULT_HOOK_FAILURE_CASES_H
 
-#include "yoke.h"
+#include "yoke/yoke.h"
 
 /* What follows once the failed engine is destroyed. */
 typedef enum failure_end {

@@ -6,8 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/log.h"
-#include "base/status.h"
+#include "yoke/limits.h"
+#include "yoke/log.h"
+#include "yoke/status.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,8 +32,6 @@ typedef enum yk_kv_cache_choice {
   YK_KV_CACHE_FP8_PER_TOKEN_HEAD
 } yk_kv_cache_choice;
 
-enum { YOKE_MAX_RANKS = 8 };
-
 typedef struct yk_engine_options {
   const char *model_dir; /* a Hugging Face checkpoint directory, or a KuiperLLama file */
   /* JSON objects, or NULL: members that take the place of those of config.json, and of generation_config.json. Rotary
@@ -43,7 +42,7 @@ typedef struct yk_engine_options {
   const char *generation_config;
   const char *tokenizer; /* a tokenizer.json, or a directory that holds one; NULL: the model's directory, if it does */
   yk_device_kind device; /* auto: CUDA where there is any device, else CPU */
-  int n_ranks;           /* 1 .. YOKE_MAX_RANKS; default 1 */
+  int n_ranks;           /* 1 .. YK_MAX_RANKS; default 1 */
   const int *device_ids; /* [n_ranks] CUDA ordinals, or NULL for 0 .. n_ranks - 1 */
   yk_dtype_choice dtype; /* activations; auto: the checkpoint's (float16 for AWQ with float32) */
   /* auto: as the checkpoint has them, where a device can multiply that. f16: quantised weights are dequantised at load,
@@ -118,7 +117,7 @@ typedef struct yk_engine_info {
   double load_s;            /* all of yk_engine_create */
   double weights_s;         /* of it, from the first byte of the weights read to the last layer prepared */
   int64_t checkpoint_bytes; /* of all weights in the checkpoint's files */
-  yk_rank_memory memory[YOKE_MAX_RANKS];
+  yk_rank_memory memory[YK_MAX_RANKS];
 } yk_engine_info;
 
 void yk_engine_get_info(const yk_engine *engine, yk_engine_info *out);
@@ -128,7 +127,7 @@ void yk_engine_get_info(const yk_engine *engine, yk_engine_info *out);
  *   Errors: the engine's failure, or YK_E_CANCELLED where it stops. Thread: any. */
 yk_status yk_engine_reset_prefixes(yk_engine *engine, yk_err *err);
 
-enum { YOKE_STEP_SIZES = 16 };
+enum { YK_STEP_SIZES = 16 };
 
 /* Counters since creation, and the present state. A consistent snapshot. */
 typedef struct yk_engine_stats {
@@ -143,7 +142,7 @@ typedef struct yk_engine_stats {
   double prefill_s, decode_s; /* time in steps that carried prompt tokens, and in steps that did not */
   uint64_t prefill_step_tokens, decode_step_tokens; /* rows computed in either kind of step */
   /* Steps of 1 row, 2, 3 to 4, 5 to 8, ...: [i] of at most 2^i rows, the last of any more. */
-  uint64_t steps_by_rows[YOKE_STEP_SIZES];
+  uint64_t steps_by_rows[YK_STEP_SIZES];
   int32_t waiting, running;
   int64_t kv_blocks_total, kv_blocks_free;
 } yk_engine_stats;
@@ -159,9 +158,9 @@ typedef struct yk_expert_load {
   int64_t *rows;     /* [n_layers, n_experts] rows that chose each expert */
   int n_ranks;
   bool holds_whole; /* rank r holds experts first[r] .. first[r + 1] - 1; else the part parts[r] of every expert */
-  int32_t first[YOKE_MAX_RANKS + 1];
-  double parts[YOKE_MAX_RANKS];
-  double rank_shares[YOKE_MAX_RANKS]; /* of all choices, what falls to a rank; 0 before the first row, as the next */
+  int32_t first[YK_MAX_RANKS + 1];
+  double parts[YK_MAX_RANKS];
+  double rank_shares[YK_MAX_RANKS]; /* of all choices, what falls to a rank; 0 before the first row, as the next */
   double busiest_share; /* of a layer's choices, the most that falls to one rank, on average; 1 / n_ranks: even */
 } yk_expert_load;
 
@@ -182,16 +181,16 @@ typedef struct yk_plan {
   int n_ranks;
   bool fits;
   bool assumes_formats; /* the directory holds no weights: their formats and types are what config.json says */
-  char reason[YK_ERR_MESSAGE_BYTES];     /* why not, or a remark ("ranks 6, 7 hold no attention head") */
-  yk_rank_memory memory[YOKE_MAX_RANKS]; /* kv_bytes: of kv_tokens */
-  const char *kv_cache_dtype;            /* as in yk_engine_info */
-  int64_t kv_bytes_per_token[YOKE_MAX_RANKS];
-  int64_t kv_tokens;                    /* of KV that the smallest rank can hold beside weights and workspace */
-  int32_t n_experts;                    /* of each layer that has some; 0: the model has none, and what follows is 0 */
-  bool expert_parallel;                 /* ranks hold whole experts, else a share of each */
-  int32_t rank_experts[YOKE_MAX_RANKS]; /* of n_experts, that the rank holds wholly or in part */
-  int64_t expert_bytes[YOKE_MAX_RANKS]; /* of weight_bytes: the experts that rows choose among */
-  int64_t active_bytes[YOKE_MAX_RANKS]; /* of weight_bytes that one token uses, on average over its choices */
+  char reason[YK_ERR_MESSAGE_BYTES];   /* why not, or a remark ("ranks 6, 7 hold no attention head") */
+  yk_rank_memory memory[YK_MAX_RANKS]; /* kv_bytes: of kv_tokens */
+  const char *kv_cache_dtype;          /* as in yk_engine_info */
+  int64_t kv_bytes_per_token[YK_MAX_RANKS];
+  int64_t kv_tokens;                  /* of KV that the smallest rank can hold beside weights and workspace */
+  int32_t n_experts;                  /* of each layer that has some; 0: the model has none, and what follows is 0 */
+  bool expert_parallel;               /* ranks hold whole experts, else a share of each */
+  int32_t rank_experts[YK_MAX_RANKS]; /* of n_experts, that the rank holds wholly or in part */
+  int64_t expert_bytes[YK_MAX_RANKS]; /* of weight_bytes: the experts that rows choose among */
+  int64_t active_bytes[YK_MAX_RANKS]; /* of weight_bytes that one token uses, on average over its choices */
 } yk_plan;
 
 /* yk_plan_make - options as for yk_engine_create; config.json is enough of a model_dir.

@@ -2,8 +2,8 @@
 #ifndef YOKE_API_REQUESTS_H
 #define YOKE_API_REQUESTS_H
 
-#include "api/engine.h"
-#include "base/logit_bias.h"
+#include "yoke/engine.h"
+#include "yoke/logit_bias.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,7 +13,7 @@ extern "C" {
 
 typedef struct yk_request yk_request;
 
-enum { YOKE_MAX_LOGPROBS = 20, YOKE_MAX_LOGPROB_IDS = 128, YOKE_MAX_CACHE_SALT_BYTES = 1024 };
+enum { YK_MAX_LOGPROBS = 20, YK_MAX_LOGPROB_IDS = 128, YK_MAX_CACHE_SALT_BYTES = 1024 };
 
 typedef struct yk_token_ids {
   const int32_t *ids; /* [n_ids] */
@@ -31,7 +31,7 @@ typedef struct yk_sampling {
   size_t n_biases;
   const yk_token_ids *bad_words; /* [n_bad_words] sequences of ids that the output must not hold; copied by submit */
   size_t n_bad_words;
-  /* [n_logprob_ids] at most YOKE_MAX_LOGPROB_IDS: each output token comes with the log-probabilities of these ids in
+  /* [n_logprob_ids] at most YK_MAX_LOGPROB_IDS: each output token comes with the log-probabilities of these ids in
    * its place, beside n_logprobs; copied by submit. */
   const int32_t *logprob_ids;
   size_t n_logprob_ids;
@@ -50,7 +50,7 @@ typedef struct yk_sampling {
   size_t n_stop_strings;
   bool include_stop;        /* the text has the stop string that ends it, or the text of the id; else neither */
   bool skip_special_tokens; /* special tokens have no text; default true. Else output.special says where theirs is */
-  int32_t n_logprobs; /* -1: none; 0: of the chosen token; else also of this many best, at most YOKE_MAX_LOGPROBS */
+  int32_t n_logprobs;       /* -1: none; 0: of the chosen token; else also of this many best, at most YK_MAX_LOGPROBS */
   int32_t n_prompt_logprobs; /* the same of every prompt token but the first; they are delivered before the output */
 } yk_sampling;
 
@@ -61,7 +61,7 @@ typedef struct yk_request_options {
   const int32_t *ids;      /* [n_ids], where text is NULL; copied by submit */
   size_t n_ids;
   yk_sampling sampling;
-  /* [cache_salt_bytes] 1 to YOKE_MAX_CACHE_SALT_BYTES; copied. NULL: none. What was computed for a prompt is reused
+  /* [cache_salt_bytes] 1 to YK_MAX_CACHE_SALT_BYTES; copied. NULL: none. What was computed for a prompt is reused
    * only by requests of the same salt, so that who does not know it cannot find out by times what others have asked. */
   const char *cache_salt;
   size_t cache_salt_bytes;
@@ -105,8 +105,8 @@ typedef struct yk_output {
   int32_t token_id;
   float logprob; /* of the raw logits, where asked for */
   int32_t n_top;
-  int32_t top_ids[YOKE_MAX_LOGPROBS];
-  float top_logprobs[YOKE_MAX_LOGPROBS];
+  int32_t top_ids[YK_MAX_LOGPROBS];
+  float top_logprobs[YK_MAX_LOGPROBS];
   /* [n_listed] of an output token: sampling.logprob_ids, as they were given, and the log-probability of each; valid
    * until the next call on this request. */
   const int32_t *listed_ids;

@@ -2,7 +2,7 @@
 #ifndef YOKE_API_MACHINE_H
 #define YOKE_API_MACHINE_H
 
-#include "api/engine.h"
+#include "yoke/engine.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,19 +41,19 @@ typedef struct yk_all_reduce_time {
   const char *route; /* "one-shot", "two-shot" (both by stores into peers' memory), "nccl" */
 } yk_all_reduce_time;
 
-enum { YOKE_MAX_LINKS = YOKE_MAX_RANKS * (YOKE_MAX_RANKS - 1), YOKE_ALL_REDUCE_SIZES = 2 };
+enum { YK_MAX_LINKS = YK_MAX_RANKS * (YK_MAX_RANKS - 1), YK_ALL_REDUCE_SIZES = 2 };
 
 typedef struct yk_link_report {
   int n_links; /* n_devices * (n_devices - 1): every ordered pair */
-  yk_link links[YOKE_MAX_LINKS];
+  yk_link links[YK_MAX_LINKS];
   int n_all_reduces; /* 0 where they were not measured */
-  yk_all_reduce_time all_reduces[YOKE_ALL_REDUCE_SIZES];
+  yk_all_reduce_time all_reduces[YK_ALL_REDUCE_SIZES];
   char all_reduce_error[YK_ERR_MESSAGE_BYTES]; /* why they could not be measured or are wrong; else "" */
 } yk_link_report;
 
 /* yk_links_test - test the links between GPUs, and small all-reduces over them with the communicator that an engine
  *   would use: that the right values arrive, and how fast. What fails is told in *out.
- *   device_ids [n_devices]: CUDA ordinals, 1 to YOKE_MAX_RANKS of them, each once. measures: false asks only for peer
+ *   device_ids [n_devices]: CUDA ordinals, 1 to YK_MAX_RANKS of them, each once. measures: false asks only for peer
  *   access, which is instant; true takes about 200 MB on each GPU and some seconds, and others' work on the GPUs slows
  *   it down.
  *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL (a GPU that is not there, or named twice). */
@@ -83,7 +83,7 @@ typedef struct yk_machine_row {
   char error[YK_ERR_MESSAGE_BYTES]; /* why it could not be measured, or is wrong; then all figures are 0. Else "" */
 } yk_machine_row;
 
-enum { YOKE_MACHINE_ALL_REDUCES = 256 };
+enum { YK_MACHINE_ALL_REDUCES = 256 };
 
 /* The limits that follow: no run can do better. Each is the slowest device's or link's, and 0 where nothing gave it. */
 typedef struct yk_machine_limits {
@@ -95,12 +95,12 @@ typedef struct yk_machine_limits {
     int n_ranks;
     int64_t n_bytes;
     double us; /* of the fastest method */
-  } all_reduces[YOKE_MACHINE_ALL_REDUCES];
+  } all_reduces[YK_MACHINE_ALL_REDUCES];
 } yk_machine_limits;
 
 typedef struct yk_machine_options {
   yk_device_kind device; /* auto: CUDA where there is any device, else CPU */
-  const int *device_ids; /* [n_devices] CUDA ordinals, each once; NULL: all, but at most YOKE_MAX_RANKS */
+  const int *device_ids; /* [n_devices] CUDA ordinals, each once; NULL: all, but at most YK_MAX_RANKS */
   int n_devices;         /* 0 where device_ids is NULL */
   int n_ranks;           /* CPU: all-reduces over 2 .. n_ranks ranks; default 2 */
   int n_cpu_threads;     /* CPU: threads over all ranks; 0: every core */

@@ -2,7 +2,7 @@
 #ifndef YOKE_API_TEXT_H
 #define YOKE_API_TEXT_H
 
-#include "api/engine.h"
+#include "yoke/engine.h"
 
 #ifdef __cplusplus
 extern "C" {

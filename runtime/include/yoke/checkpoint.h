@@ -2,7 +2,7 @@
 #ifndef YOKE_API_CHECKPOINT_H
 #define YOKE_API_CHECKPOINT_H
 
-#include "api/engine.h"
+#include "yoke/engine.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,7 +43,7 @@ typedef enum yk_quantize_method {
   YK_QUANTIZE_AWQ  /* activation-aware: channels scaled and groups cut first, as a text's activations say is best */
 } yk_quantize_method;
 
-enum { YOKE_CALIBRATION_TOKENS = 8192, YOKE_CALIBRATION_ROWS = 512 };
+enum { YK_CALIBRATION_TOKENS = 8192, YK_CALIBRATION_ROWS = 512 };
 
 typedef struct yk_quantize_options {
   const char *model_dir; /* a Hugging Face checkpoint of 16- or 32-bit weights */
@@ -54,9 +54,9 @@ typedef struct yk_quantize_options {
   size_t n_keep;
   const char *calibration; /* AWQ: a text of UTF-8 [calibration_bytes]; else NULL */
   size_t calibration_bytes;
-  int32_t calibration_tokens; /* AWQ: of the text's beginning; 16 to 2^20, default YOKE_CALIBRATION_TOKENS */
+  int32_t calibration_tokens; /* AWQ: of the text's beginning; 16 to 2^20, default YK_CALIBRATION_TOKENS */
   yk_device_kind device;      /* auto: CUDA where there is any device, else CPU */
-  int n_ranks;                /* 1 .. YOKE_MAX_RANKS devices, which take weight files in turn; default 1 */
+  int n_ranks;                /* 1 .. YK_MAX_RANKS devices, which take weight files in turn; default 1 */
   const int *device_ids;      /* [n_ranks] CUDA ordinals, or NULL for 0 .. n_ranks - 1 */
   int n_cpu_threads;          /* CPU: over all ranks; 0: every core */
   yk_log log;
@@ -83,7 +83,7 @@ typedef struct yk_quantize_report {
  *   size does not divide, or whose outputs are no multiple of 8, with a warning. Experts of a layer that are one tensor
  *   ([experts, outputs, inputs]) become one layer each, named as where each has a tensor.
  *   Memory of a rank, beside mapped files: twice the largest layer's 4-bit form; AWQ: also the model with
- *   YOKE_CALIBRATION_ROWS inputs of every layer in float32, and while it searches those inputs in host memory and up to
+ *   YK_CALIBRATION_ROWS inputs of every layer in float32, and while it searches those inputs in host memory and up to
  *   4096 outputs of a layer in float32. On a GPU what is not host memory is the GPU's, with the largest layer's weight.
  *   Neither device nor number of ranks and threads changes a byte, but of AWQ the kind of device: GPUs calibrate with
  *   the model's 16-bit activations, CPUs with float32.

@@ -2,7 +2,7 @@
 #ifndef YOKE_API_PROFILE_H
 #define YOKE_API_PROFILE_H
 
-#include "api/engine.h"
+#include "yoke/engine.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,10 +34,10 @@ const char *yk_time_part_name(yk_time_part part);
 typedef struct yk_step_times {
   uint64_t n_steps;
   double step_s; /* from the start of a step to the start of the next, or its end */
-  double part_s[YOKE_MAX_RANKS][YK_TIME_PARTS];
+  double part_s[YK_MAX_RANKS][YK_TIME_PARTS];
   uint64_t n_all_reduces;
-  uint64_t slowest[YOKE_MAX_RANKS]; /* how often each rank was the last to come to an all-reduce */
-  double timestamp_cost_s;          /* taken off step_s, and off the parts: what the timestamps themselves cost */
+  uint64_t slowest[YK_MAX_RANKS]; /* how often each rank was the last to come to an all-reduce */
+  double timestamp_cost_s;        /* taken off step_s, and off the parts: what the timestamps themselves cost */
 } yk_step_times;
 
 typedef struct yk_profile {
@@ -62,7 +62,7 @@ void yk_engine_get_profile(yk_engine *engine, yk_profile *out);
  * chrome://tracing. */
 typedef struct yk_trace yk_trace;
 
-enum { YOKE_TRACE_STEPS = 64 }; /* a good number: some megabytes */
+enum { YK_TRACE_STEPS = 64 }; /* a good number: some megabytes */
 
 /* yk_trace_create - open the file at path, which is written once max_steps steps are in it, or by yk_trace_finish.
  *   Errors: YK_E_INVAL, YK_E_IO (the file), YK_E_NOMEM. */

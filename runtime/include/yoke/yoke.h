@@ -7,12 +7,12 @@
  * describes is read, and an array may be NULL only where its length is 0: YK_E_INVAL names the argument and its legal
  * range.
  *
- *   api/engine.h      a model on its ranks: options, state, counters, what it would take
- *   api/requests.h    prompts to be continued, tokens and log-probabilities; held sequences with logits
- *   api/text.h        text to token ids and back
- *   api/profile.h     where the time of a step goes
- *   api/machine.h     devices, links, what they reach
- *   api/checkpoint.h  checkpoints in another format, or of fewer bits
+ *   yoke/engine.h      a model on its ranks: options, state, counters, what it would take
+ *   yoke/requests.h    prompts to be continued, tokens and log-probabilities; held sequences with logits
+ *   yoke/text.h        text to token ids and back
+ *   yoke/profile.h     where the time of a step goes
+ *   yoke/machine.h     devices, links, what they reach
+ *   yoke/checkpoint.h  checkpoints in another format, or of fewer bits
  *
  *   yk_engine_options options;
  *   yk_engine_options_init(&options);
@@ -31,15 +31,15 @@
  *   yk_request_free(request);
  *   yk_engine_destroy(engine);
  */
-#ifndef YOKE_H
-#define YOKE_H
+#ifndef YK_YOKE_H
+#define YK_YOKE_H
 
-#include "api/checkpoint.h"
-#include "api/engine.h"
-#include "api/machine.h"
-#include "api/profile.h"
-#include "api/requests.h"
-#include "api/text.h"
+#include "yoke/checkpoint.h"
+#include "yoke/engine.h"
+#include "yoke/machine.h"
+#include "yoke/profile.h"
+#include "yoke/requests.h"
+#include "yoke/text.h"
 
 #ifdef __cplusplus
 extern "C" {

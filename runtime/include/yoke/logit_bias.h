@@ -1,6 +1,6 @@
 /* logit_bias.h - what is added to one logit before anything else is done with the row. */
-#ifndef YK_BASE_LOGIT_BIAS_H
-#define YK_BASE_LOGIT_BIAS_H
+#ifndef YK_LOGIT_BIAS_H
+#define YK_LOGIT_BIAS_H
 
 #include <stdint.h>
 
