@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "bench/linear_gemm.cuh"
-#include "kernels/cuda/gemm/few_outputs.h"
-#include "kernels/cuda/gemm/wna16_grouped.h"
+#include "kernels/cuda/gemm/dense/few_outputs.h"
+#include "kernels/cuda/gemm/grouped/grouped.h"
 #include "kernels/cuda/moe/combine.h"
 #include "kernels/cuda/moe/route.h"
 #include "kernels/cuda/moe/routed_gemm.h"

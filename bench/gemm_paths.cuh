@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "bench/check.cuh"
-#include "kernels/cuda/gemm/wna16.h"
+#include "kernels/cuda/gemm/dense/dense.h"
 
 namespace bench {
 

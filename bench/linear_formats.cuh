@@ -11,7 +11,7 @@
 #include "bench/linear_int8_peak.cuh"
 #include "bench/linear_timed_gemm.cuh"
 #include "bench/linear_w8a8.cuh"
-#include "kernels/cuda/gemm/wna16_plan.h"
+#include "kernels/cuda/gemm/dense/plan.h"
 
 namespace linear {
 
@@ -85,7 +85,7 @@ bool check_wna16(yk_wna16_path path, const std::vector<int64_t> &tokens, uint64_
 
 struct format {
   const char *name;
-  bool has_plans; /* of wna16_plan.h, for that encoding */
+  bool has_plans; /* of gemm/dense/plan.h, for that encoding */
   yk_wna16_encoding encoding;
   std::unique_ptr<timed_gemm> (*make)(const yk_wna16_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed);
   /* Odd shapes; whether any failed. */

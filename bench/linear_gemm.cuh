@@ -15,7 +15,7 @@
 #include <cuda_runtime.h>
 
 #include "bench/check.cuh"
-#include "kernels/cuda/gemm/wna16.h"
+#include "kernels/cuda/gemm/dense/dense.h"
 
 namespace linear {
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "bench/check.cuh"
-#include "kernels/cuda/gemm/wna16.h"
-#include "kernels/cuda/gemm/wna16_plan.h"
+#include "kernels/cuda/gemm/dense/dense.h"
+#include "kernels/cuda/gemm/dense/plan.h"
 
 namespace linear {
 
@@ -223,7 +223,7 @@ inline void print_numbers(const double *from, const double *to)
   for (const double *at = from; at < to; at++) std::printf("%s%.3g", at == from ? "" : ", ", *at);
 }
 
-/* As wna16_heuristics.h has them. */
+/* As gemm/dense/heuristics.h has them. */
 inline void print_costs(const yk_gemm::gemm_costs &c)
 {
   using namespace yk_gemm;
@@ -238,7 +238,7 @@ inline void print_costs(const yk_gemm::gemm_costs &c)
   std::printf("}},\n};\n");
 }
 
-/* Random search from the constants of wna16_heuristics.h, such that no point gets 2 % slower than with those. What
+/* Random search from the constants of gemm/dense/heuristics.h, such that no point gets 2 % slower than with those. What
  * counts is the excess of the constants and of the same ones shaken by 1 % each: a choice must not hang on their last
  * digit. */
 inline void fit_costs(const std::vector<plan_point> &points, const yk_wna16_gpu &gpu, int steps, uint64_t seed)

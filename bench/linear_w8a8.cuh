@@ -11,7 +11,7 @@
 #include "kernels/cuda/rows/quantise.h"
 #include "kernels/cuda/rows/row_quantiser.cuh"
 #include "kernels/cuda/w8a8/w8a8.h"
-#include "kernels/cuda/w8a8/w8a8_wgmma.cuh"
+#include "kernels/cuda/w8a8/wgmma.cuh"
 
 namespace linear {
 

@@ -20,6 +20,8 @@ INCLUDE_DIRS = ("", "runtime/", "runtime/include/", "tests/")  # as in the build
 YOKE, BASE = "runtime/include/yoke/", "runtime/base/"
 PTX, COMMON = "kernels/cuda/ptx/", "kernels/cuda/common/"
 DEVICE, BLAS, LAUNCH = "kernels/cuda/device/", "kernels/cuda/blas/", "kernels/cuda/rows/launch.cuh"
+GEMM_DENSE, GEMM_GROUPED = "kernels/cuda/gemm/dense/", "kernels/cuda/gemm/grouped/"
+GEMM = ["kernels/cuda/gemm/", GEMM_DENSE, GEMM_GROUPED]
 PLANS = ["kernels/cuda/latent/scratch.h", "kernels/cuda/linear/layout.h", "parallel/p2p/p2p_sizes.h"]  # without a GPU
 WEIGHT = "kernels/weight.h"
 LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
@@ -37,25 +39,28 @@ MAY_INCLUDE = {
     "kernels/cuda/ptx/": [],
     "kernels/cuda/common/": [BASE, "kernels/experts.h", "kernels/kv_format.h", PTX],
     "kernels/cuda/blas/": [BASE],
-    "kernels/cuda/gemm/": [BASE, "kernels/linear.h", "kernels/experts.h", PTX, COMMON],
-    "kernels/cuda/w8a8/": [BASE, PTX, COMMON, "kernels/cuda/gemm/"],
+    "kernels/cuda/gemm/": [BASE, PTX, COMMON],
+    "kernels/cuda/gemm/dense/": [BASE, PTX, COMMON, "kernels/cuda/gemm/"],
+    "kernels/cuda/gemm/grouped/": [BASE, "kernels/experts.h", PTX, COMMON, "kernels/cuda/gemm/", GEMM_DENSE],
+    "kernels/cuda/gemm/pack/": [BASE, PTX, COMMON, "kernels/cuda/gemm/", GEMM_DENSE],
+    "kernels/cuda/w8a8/": [BASE, PTX, COMMON, *GEMM],
     "kernels/cuda/attention/": [BASE, "kernels/device.h", PTX, COMMON],
-    "kernels/cuda/moe/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON, "kernels/cuda/gemm/"],
+    "kernels/cuda/moe/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON, *GEMM],
     "kernels/cuda/rows/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON],
     "kernels/cuda/latent/": [BASE, "kernels/device.h", "kernels/latent.h", PTX, COMMON, BLAS, LAUNCH],
     "kernels/cuda/device/": [
-        BASE, "kernels/", LAUNCH, "kernels/cuda/attention/attention_types.h", "kernels/cuda/gemm/wna16_types.h",
-        "kernels/cuda/latent/latent_types.h", "kernels/cuda/w8a8/w8a8_types.h"
+        BASE, "kernels/", LAUNCH, "kernels/cuda/attention/attention_types.h", "kernels/cuda/gemm/types.h",
+        "kernels/cuda/latent/latent_types.h", "kernels/cuda/w8a8/types.h"
     ],
     "kernels/cuda/sampling/": [BASE, "kernels/device.h", PTX, COMMON, DEVICE],
     "kernels/cuda/quantize/": [BASE, "kernels/device.h", "kernels/awq_quantize.h", PTX, COMMON, BLAS, DEVICE],
     "kernels/cuda/linear/": [
-        BASE, "kernels/device.h", "kernels/linear.h", WEIGHT, PTX, COMMON, BLAS, DEVICE, "kernels/cuda/gemm/",
+        BASE, "kernels/device.h", "kernels/linear.h", WEIGHT, PTX, COMMON, BLAS, DEVICE, *GEMM,
         "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h", "kernels/cuda/moe/single_token.h",
         "kernels/cuda/moe/routed_gemm.h"
     ],
     "kernels/cuda/": [
-        BASE, "kernels/", BLAS, DEVICE, "kernels/cuda/attention/", "kernels/cuda/moe/", "kernels/cuda/gemm/",
+        BASE, "kernels/", BLAS, DEVICE, "kernels/cuda/attention/", "kernels/cuda/moe/", *GEMM,
         "kernels/cuda/latent/", "kernels/cuda/linear/", "kernels/cuda/quantize/", "kernels/cuda/rows/",
         "kernels/cuda/sampling/", "kernels/cuda/w8a8/"
     ],

@@ -14,8 +14,8 @@
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/device/timestamp.h"
-#include "kernels/cuda/gemm/wna16.h"
-#include "kernels/cuda/gemm/wna16_grouped.h"
+#include "kernels/cuda/gemm/dense/dense.h"
+#include "kernels/cuda/gemm/grouped/grouped.h"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/latent/scratch.h"
 #include "kernels/cuda/linear/layout.h"
@@ -30,8 +30,8 @@
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/rope.h"
 #include "kernels/cuda/sampling/sampler.h"
+#include "kernels/cuda/w8a8/grouped.h"
 #include "kernels/cuda/w8a8/w8a8.h"
-#include "kernels/cuda/w8a8/w8a8_grouped.h"
 
 /* A watch that fails has aborted the kernels that wait for other ranks, but returns before they have ended. */
 static void settle(yk_device *dev)

@@ -20,14 +20,14 @@ set(encodings int4 int8 fp8) # of weights: a traits header each in kernels/cuda/
 
 set(yoke_instances) # for every architecture
 # For compute capability 9.0 alone: the kernels of these sources are empty in code for others.
-file(GLOB yoke_sm90_sources CONFIGURE_DEPENDS kernels/cuda/gemm/wna16_grouped_row.cu kernels/cuda/w8a8/w8a8_wgmma.cu
+file(GLOB yoke_sm90_sources CONFIGURE_DEPENDS kernels/cuda/gemm/grouped/single_row.cu kernels/cuda/w8a8/wgmma.cu
      kernels/cuda/moe/routed_gemm.cu kernels/cuda/moe/single_token.cu)
 foreach(act ${activations})
   foreach(encoding ${encodings})
     string(TOUPPER YK_WNA16_${encoding} enum)
-    foreach(family small_batch wgmma grouped_few grouped_wgmma)
-      yoke_instance(yoke_sm90_sources kernels/cuda/gemm/wna16_${family}_instances.cuh ${encoding}_${act}
-                    ${enum} ${dtype_${act}})
+    foreach(family dense/small_batch dense/wgmma grouped/few_rows grouped/wgmma)
+      yoke_instance(yoke_sm90_sources kernels/cuda/gemm/${family}_instances.cuh ${encoding}_${act} ${enum}
+                    ${dtype_${act}})
     endforeach()
   endforeach()
   yoke_instance(yoke_sm90_sources ${attention}/prefill_wgmma_instances.cuh ${act} ${element_${act}})

@@ -9,7 +9,7 @@ extern "C" { /* cmocka.h is C alone */
 #include <cmocka.h>
 }
 
-#include "kernels/cuda/gemm/wna16_grouped.h"
+#include "kernels/cuda/gemm/grouped/grouped.h"
 
 namespace {
 

@@ -17,14 +17,14 @@ extern "C" { /* cmocka.h is C alone */
 #include <vector>
 
 #include "kernels/cuda/attention/split_kv.cuh"
-#include "kernels/cuda/gemm/divider.cuh"
-#include "kernels/cuda/gemm/wna16.h"
-#include "kernels/cuda/gemm/wna16_grouped.h"
-#include "kernels/cuda/gemm/wna16_plan.h"
-#include "kernels/cuda/gemm/wna16_small_batch.cuh"
-#include "kernels/cuda/gemm/wna16_wgmma.cuh"
-#include "kernels/cuda/gemm/wna16_wgmma_cluster.cuh"
-#include "kernels/cuda/gemm/wna16_wgmma_schedule.cuh"
+#include "kernels/cuda/common/divider.cuh"
+#include "kernels/cuda/gemm/dense/dense.h"
+#include "kernels/cuda/gemm/dense/plan.h"
+#include "kernels/cuda/gemm/dense/small_batch.cuh"
+#include "kernels/cuda/gemm/dense/wgmma.cuh"
+#include "kernels/cuda/gemm/dense/wgmma_cluster.cuh"
+#include "kernels/cuda/gemm/grouped/grouped.h"
+#include "kernels/cuda/gemm/schedule.cuh"
 #include "kernels/cuda/latent/work_list.cuh"
 
 namespace {

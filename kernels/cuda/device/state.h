@@ -10,9 +10,9 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/attention/attention_types.h"
-#include "kernels/cuda/gemm/wna16_types.h"
+#include "kernels/cuda/gemm/types.h"
 #include "kernels/cuda/latent/latent_types.h"
-#include "kernels/cuda/w8a8/w8a8_types.h"
+#include "kernels/cuda/w8a8/types.h"
 #include "kernels/device.h"
 
 /* Device memory that is replaced by more while layers are created, and stays where it is afterwards. */

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "kernels/cuda/gemm/wna16_common.cuh"
+#include "kernels/cuda/gemm/common.cuh"
 
 namespace yk_gemm {
 

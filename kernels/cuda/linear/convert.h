@@ -6,7 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/gemm/wna16_types.h"
+#include "kernels/cuda/gemm/types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,7 +25,7 @@ typedef struct yk_cuda_unpack_target {
   const int32_t *order; /* device int32 [k] or NULL */
 } yk_cuda_unpack_target;
 
-/* Dequantise n columns of W, of k inputs each, of an AWQ source or of rows of 8-bit integers (wna16_types.h), to act;
+/* Dequantise n columns of W, of k inputs each, of an AWQ source or of rows of 8-bit integers (gemm/types.h), to act;
  * each weight is rounded once. */
 cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to, const yk_wna16_source *source, int64_t k,
                                       int64_t n, cudaStream_t stream);

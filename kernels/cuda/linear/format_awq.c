@@ -1,7 +1,7 @@
-/* format_awq.c - AWQ weights on a GPU: packed for the WNA16 GEMM (gemm/wna16.h), or, where that does not take a slice
- * or 16 bits are asked for, each weight rounded to 16 bits for the GEMM of plain weights. */
+/* format_awq.c - AWQ weights on a GPU: packed for the WNA16 GEMM (gemm/dense/dense.h), or, where that does not take a
+ * slice or 16 bits are asked for, each weight rounded to 16 bits for the GEMM of plain weights. */
 #include "base/checked.h"
-#include "kernels/cuda/gemm/wna16.h"
+#include "kernels/cuda/gemm/dense/dense.h"
 #include "kernels/cuda/linear/format_wna16.h"
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* format_bytes.c - weights of 8 bits whose inputs stay floats, integers and floats, on a GPU: packed for the GEMM of
- * 16-bit activations (gemm/wna16.h). Integers whose inputs come in another order than x, and which that GEMM does not
- * take, are rounded to 16 bits here: once a part is sorted by group, the loader can no longer dequantise it. */
+ * 16-bit activations (gemm/dense/dense.h). Integers whose inputs come in another order than x, and which that GEMM does
+ * not take, are rounded to 16 bits here: once a part is sorted by group, the loader can no longer dequantise it. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -63,7 +63,7 @@ static bool takes_as_16_bits(const yk_linear_spec *spec, int i)
 #ifdef YOKE_HAVE_CUDA
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/state.h"
-#include "kernels/cuda/gemm/wna16.h"
+#include "kernels/cuda/gemm/dense/dense.h"
 #include "kernels/cuda/linear/convert.h"
 #include "kernels/cuda/linear/stage.h"
 

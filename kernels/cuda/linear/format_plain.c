@@ -23,8 +23,8 @@ static bool uses_resident(const yk_linear_spec *spec)
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
-#include "kernels/cuda/gemm/few_outputs.h"
-#include "kernels/cuda/gemm/wna16_grouped.h"
+#include "kernels/cuda/gemm/dense/few_outputs.h"
+#include "kernels/cuda/gemm/grouped/grouped.h"
 #include "kernels/cuda/linear/convert.h"
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */

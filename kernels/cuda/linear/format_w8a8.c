@@ -3,7 +3,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "kernels/cuda/linear/format.h"
-#include "kernels/cuda/w8a8/w8a8_sizes.h"
+#include "kernels/cuda/w8a8/sizes.h"
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
 
@@ -76,8 +76,8 @@ static int64_t grouped_room_bytes(const yk_cuda_gemm *gemm, int64_t max_slots)
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/linear/stage.h"
 #include "kernels/cuda/rows/quantise.h"
+#include "kernels/cuda/w8a8/grouped.h"
 #include "kernels/cuda/w8a8/w8a8.h"
-#include "kernels/cuda/w8a8/w8a8_grouped.h"
 
 static float static_scale_of(const yk_cuda_gemm *gemm)
 {

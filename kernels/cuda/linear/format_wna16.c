@@ -1,12 +1,12 @@
-/* format_wna16.c - the GEMMs of quantised weights and 16-bit activations (gemm/wna16.h) as kinds of GEMM, one for each
- * encoding of the weights. Nobody else of this folder calls that GEMM. */
+/* format_wna16.c - the GEMMs of quantised weights and 16-bit activations (gemm/dense/dense.h) as kinds of GEMM, one for
+ * each encoding of the weights. Nobody else of this folder calls that GEMM. */
 #include "kernels/cuda/linear/format_wna16.h"
 
 #include <stdlib.h>
 
-#include "kernels/cuda/gemm/wna16.h"
-#include "kernels/cuda/gemm/wna16_grouped.h"
-#include "kernels/cuda/gemm/wna16_sizes.h"
+#include "kernels/cuda/gemm/dense/dense.h"
+#include "kernels/cuda/gemm/grouped/grouped.h"
+#include "kernels/cuda/gemm/packed_sizes.h"
 #include "kernels/cuda/moe/routed_gemm.h"
 #include "kernels/cuda/moe/single_token.h"
 

@@ -10,7 +10,7 @@
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
-#include "kernels/cuda/gemm/wna16_grouped.h"
+#include "kernels/cuda/gemm/grouped/grouped.h"
 #include "kernels/cuda/linear/convert.h"
 #include "kernels/cuda/linear/input_order.h"
 #include "kernels/cuda/linear/prepared.h"

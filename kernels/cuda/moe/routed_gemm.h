@@ -4,7 +4,7 @@
 #ifndef YK_KERNELS_CUDA_MOE_ROUTED_GEMM_H
 #define YK_KERNELS_CUDA_MOE_ROUTED_GEMM_H
 
-#include "kernels/cuda/gemm/wna16_grouped.h"
+#include "kernels/cuda/gemm/grouped/grouped.h"
 #include "kernels/cuda/moe/router.h"
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* routed_gemm_kernel.cuh - routing of a single token and the grouped GEMM of the experts that it chooses, in one
- * kernel: that of few rows (wna16_grouped_few_run.cuh), whose thread blocks route first. While they do, they multiply
- * the row with the weight that it passes beside (a shared expert's), which needs no routing.
+ * kernel: that of few rows (gemm/grouped/few_rows_run.cuh), whose thread blocks route first. While they do, they
+ * multiply the row with the weight that it passes beside (a shared expert's), which needs no routing.
  *
  *   logits    the consumers of the first blocks have 8 columns of the router each, whose weights they read before
  *             griddepcontrol.wait
@@ -20,8 +20,8 @@
 #ifndef YK_KERNELS_CUDA_MOE_ROUTED_GEMM_KERNEL_CUH
 #define YK_KERNELS_CUDA_MOE_ROUTED_GEMM_KERNEL_CUH
 
-#include "kernels/cuda/gemm/wna16_grouped_few_share.cuh"
-#include "kernels/cuda/gemm/wna16_grouped_tiles.h"
+#include "kernels/cuda/gemm/grouped/few_rows_share.cuh"
+#include "kernels/cuda/gemm/grouped/tiles.h"
 #include "kernels/cuda/moe/logits_mailbox.cuh"
 #include "kernels/cuda/moe/route_assign.cuh"
 

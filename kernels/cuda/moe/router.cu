@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/common/elements.cuh"
-#include "kernels/cuda/gemm/few_outputs.h"
+#include "kernels/cuda/gemm/dense/few_outputs.h"
 #include "kernels/cuda/moe/router_kernel.cuh"
 #include "kernels/cuda/ptx/count_clusters.cuh"
 

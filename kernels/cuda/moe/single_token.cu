@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/gemm/wna16_occupancy.cuh"
+#include "kernels/cuda/gemm/occupancy.cuh"
 #include "kernels/cuda/moe/route_assign.cuh"
 #include "kernels/cuda/moe/single_token_kernel.cuh"
 

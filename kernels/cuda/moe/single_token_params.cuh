@@ -3,8 +3,8 @@
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PARAMS_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PARAMS_CUH
 
-#include "kernels/cuda/gemm/divider.cuh"
-#include "kernels/cuda/gemm/wna16_grouped_row_kernel.cuh"
+#include "kernels/cuda/common/divider.cuh"
+#include "kernels/cuda/gemm/grouped/single_row_kernel.cuh"
 #include "kernels/cuda/moe/logits_mailbox.cuh"
 #include "kernels/cuda/moe/route_choose.cuh"
 

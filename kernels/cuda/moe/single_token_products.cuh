@@ -9,7 +9,8 @@
 namespace yk_moe {
 
 /* acc[c] += 128 inputs of panel c of a stage by those of K tile tile + c of the row, or of `tile` where all panels have
- * one. Weights are multiplied as integers (wna16_integer_weights.cuh). Panels that the stage lacks give anything. */
+ * one. Weights are multiplied as integers (gemm/encoding_int4_integers.cuh). Panels that the stage lacks give anything.
+ * */
 template <yk_dtype DTYPE, typename PANEL, bool ONE_TILE>
 __device__ __forceinline__ void multiply_stage(uint32_t panels, const single_token_x &x, int tile,
                                                float (&acc)[SINGLE_TOKEN_GROUP][2])

@@ -2,8 +2,8 @@
 #include "kernels/cuda/w8a8/w8a8.h"
 
 #include "kernels/cuda/common/elements.cuh"
-#include "kernels/cuda/w8a8/w8a8_mma_sm80.cuh"
-#include "kernels/cuda/w8a8/w8a8_wgmma.cuh"
+#include "kernels/cuda/w8a8/mma_sm80.cuh"
+#include "kernels/cuda/w8a8/wgmma.cuh"
 
 using namespace yk_w8a8;
 

@@ -5,19 +5,19 @@
  *   x act --(rows/quantise.h)--> x_q int8 [m, k_padded], s_x f32 [m] --+--> GEMM --> y act, or sums int32
  *   w --(yk_w8a8_pack, at load)--> packed: w_q, s_w, sums of w_q ------+
  *
- *   w8a8_types.h        what a GEMM is given
- *   w8a8_sizes.h        sizes, for plans on any machine
- *   w8a8_layout.cuh     where a weight lies in the packed copy
- *   w8a8_pack.cu        packing
- *   w8a8_wgmma.cu       9.0: wgmma, persistent, split-K; plans in w8a8_tiles.h
- *   w8a8_mma_sm80.cu    8.0 and later: mma.sync
- *   w8a8_grouped.h      the same for many matrices, each with rows of its own
+ *   types.h        what a GEMM is given
+ *   sizes.h        sizes, for plans on any machine
+ *   layout.cuh     where a weight lies in the packed copy
+ *   pack.cu        packing
+ *   wgmma.cu       9.0: wgmma, persistent, split-K; plans in tiles.h
+ *   mma_sm80.cu    8.0 and later: mma.sync
+ *   grouped.h      the same for many matrices, each with rows of its own
  *
  * Results depend neither on the path nor on how K is split, since integers are exact. */
 #ifndef YK_KERNELS_CUDA_W8A8_W8A8_H
 #define YK_KERNELS_CUDA_W8A8_W8A8_H
 
-#include "kernels/cuda/w8a8/w8a8_types.h"
+#include "kernels/cuda/w8a8/types.h"
 
 #ifdef __cplusplus
 extern "C" {

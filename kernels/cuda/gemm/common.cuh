@@ -1,0 +1,129 @@
+/* common.cuh - small things that all kernels of the WNA16 GEMM and their host sides share. */
+#ifndef YK_KERNELS_CUDA_GEMM_COMMON_CUH
+#define YK_KERNELS_CUDA_GEMM_COMMON_CUH
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/gemm/encoding_fp8.cuh"
+#include "kernels/cuda/gemm/encoding_int4.cuh"
+#include "kernels/cuda/gemm/encoding_int8.cuh"
+#include "kernels/cuda/gemm/packed_layout.cuh"
+#include "kernels/cuda/gemm/tiles.h"
+#include "kernels/cuda/gemm/types.h"
+#include "kernels/cuda/ptx/dependent_launch.cuh"
+
+namespace yk_gemm {
+
+/* what: of which step the error message speaks. */
+inline yk_status cuda_status(cudaError_t error, const char *what, yk_err *err)
+{
+  if (error == cudaSuccess) return YK_OK;
+  return yk_err_set(err, YK_E_DEVICE, "%s: %s", what, cudaGetErrorString(error));
+}
+
+inline int64_t ceil_div(int64_t a, int64_t b)
+{
+  return (a + b - 1) / b;
+}
+
+/* gate * sigmoid(gate). By __fdividef, since an exact division branches, in the middle of an epilogue. */
+__device__ __forceinline__ float silu(float gate)
+{
+  return __fdividef(gate, 1.0f + __expf(-gate));
+}
+
+/* Element i of an array of DTYPE in global memory. */
+template <yk_dtype DTYPE> __device__ __forceinline__ float load_float(const void *array, int64_t i)
+{
+  if constexpr (DTYPE == YK_F16) return __half2float(static_cast<const __half *>(array)[i]);
+  return __bfloat162float(static_cast<const __nv_bfloat16 *>(array)[i]);
+}
+
+/* Whether the packed layout ever has this number of groups of scales in a K tile: 1, 2 or 4 with weights of 4 bits, 1
+ * or 4 with 8 bits (yk_wna16_groups_per_k_tile). */
+constexpr bool has_groups(yk_wna16_encoding encoding, int groups)
+{
+  return encoding == YK_WNA16_INT4 || groups != 2;
+}
+
+/* Whether a kernel is compiled for a tile. SHAPE: small_batch_shape or wgmma_shape; groups: of scales in a K tile. */
+template <typename SHAPE> constexpr bool is_compiled(const SHAPE &shape, yk_wna16_encoding encoding, int groups)
+{
+  scale_groups compiled = encoding == YK_WNA16_INT4 ? shape.int4_groups : shape.byte_groups;
+  if (!has_groups(encoding, groups)) return false;
+  return compiled == scale_groups::ANY || (compiled == scale_groups::FROM_128 && groups == 1);
+}
+
+/* The same for a GEMM. */
+template <typename SHAPE> inline bool can_run(const SHAPE &shape, const yk_wna16_desc &desc)
+{
+  return is_compiled(shape, desc.encoding, groups_per_k_tile(desc));
+}
+
+/* The row scales of 8-bit weights for rows lane/4 (x) and lane/4 + 8 (y) of a panel's accumulator fragment. */
+__device__ __forceinline__ float2 load_row_scales(const float *row_scales, int panel, int lane)
+{
+  const float *at = row_scales + panel * PANEL_COLUMNS + lane / 4;
+  return make_float2(__ldg(at), __ldg(at + 8));
+}
+
+/* Multiply one panel's accumulators, of N8 groups of 8 tokens, with its row scales. */
+template <int N8> __device__ __forceinline__ void scale_rows(float2 scales, float (&acc)[N8][4])
+{
+#pragma unroll
+  for (int i = 0; i < N8 * 4; i++) acc[i / 4][i % 4] *= i % 4 < 2 ? scales.x : scales.y;
+}
+
+/* The compiled kernels of one tile, for 1, 2 and 4 groups of scales in a K tile (entries 0, 1 and 2); NULL where there
+ * is none. */
+struct tile_kernels {
+  const void *of_groups[3];
+
+  const void *get(const yk_wna16_desc &desc) const
+  {
+    return of_groups[groups_per_k_tile(desc) / 2];
+  }
+};
+
+/* The types that kernels are compiled for: encoding of the weights, dtype of the activations. */
+struct kernel_types {
+  yk_wna16_encoding encoding;
+  yk_dtype dtype;
+};
+constexpr kernel_types ALL_KERNEL_TYPES[] = {{YK_WNA16_INT4, YK_F16}, {YK_WNA16_INT4, YK_BF16},
+                                             {YK_WNA16_INT8, YK_F16}, {YK_WNA16_INT8, YK_BF16},
+                                             {YK_WNA16_FP8, YK_F16},  {YK_WNA16_FP8, YK_BF16}};
+
+/* A kernel_types as a type, for template arguments. */
+template <yk_wna16_encoding ENCODING_, yk_dtype DTYPE_> struct constant_types {
+  static constexpr yk_wna16_encoding ENCODING = ENCODING_;
+  static constexpr yk_dtype DTYPE = DTYPE_;
+};
+
+/* Calls f with a value of the constant_types of a run-time encoding and dtype. */
+template <typename F>
+auto with_types(yk_wna16_encoding encoding, yk_dtype dtype, F f) -> decltype(f(constant_types<YK_WNA16_INT4, YK_F16>()))
+{
+  switch (encoding) {
+  case YK_WNA16_INT8:
+    return dtype == YK_F16 ? f(constant_types<YK_WNA16_INT8, YK_F16>()) : f(constant_types<YK_WNA16_INT8, YK_BF16>());
+  case YK_WNA16_FP8:
+    return dtype == YK_F16 ? f(constant_types<YK_WNA16_FP8, YK_F16>()) : f(constant_types<YK_WNA16_FP8, YK_BF16>());
+  case YK_WNA16_INT4: break;
+  }
+  return dtype == YK_F16 ? f(constant_types<YK_WNA16_INT4, YK_F16>()) : f(constant_types<YK_WNA16_INT4, YK_BF16>());
+}
+
+/* Launch `clusters` clusters of `cluster` thread blocks each (1: no clusters), as a dependent of the previous kernel
+ * (programmatic dependent launch). threads, shared_bytes: of a thread block. */
+inline cudaError_t launch_clusters(const void *kernel, int64_t clusters, int64_t cluster, int threads, int shared_bytes,
+                                   void **args, cudaStream_t stream)
+{
+  const yk_ptx::launch_shape shape = {dim3(static_cast<unsigned>(clusters * cluster)), threads,
+                                      static_cast<size_t>(shared_bytes), static_cast<int>(cluster)};
+  return yk_ptx::launch_dependent(kernel, shape, stream, args);
+}
+
+} // namespace yk_gemm
+
+#endif

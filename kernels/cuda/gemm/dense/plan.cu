@@ -1,0 +1,99 @@
+/* plan.cu - see plan.h. Plans and estimates of each kernel are in its own host file: small_batch.cu,
+ * wgmma.cu. */
+#include "kernels/cuda/gemm/dense/plan.h"
+
+#include "kernels/cuda/gemm/dense/small_batch.cuh"
+#include "kernels/cuda/gemm/dense/wgmma.cuh"
+
+namespace yk_gemm {
+
+std::vector<yk_wna16_plan> plans_of(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m)
+{
+  std::vector<yk_wna16_plan> plans;
+  if (m <= SMALL_BATCH_TOKENS) small_batch_plans(gpu, desc, m, plans);
+  if (m > UNROUNDED_TOKENS) wgmma_plans(gpu, desc, m, plans);
+  return plans;
+}
+
+double plan_us(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
+               yk_wna16_plan plan)
+{
+  if (plan.kernel == PLAN_SMALL_BATCH) return small_batch_us(costs.small_batch, gpu, desc, plan);
+  return wgmma_us(costs.wgmma, gpu, desc, m, plan);
+}
+
+const gemm_costs &costs_of(yk_wna16_encoding encoding)
+{
+  return encoding == YK_WNA16_INT4 ? GEMM_COSTS : BYTES_GEMM_COSTS;
+}
+
+yk_wna16_plan best_plan(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m)
+{
+  yk_wna16_plan best = {};
+  double best_us = 0.0;
+  bool any = false;
+  for (yk_wna16_plan plan : plans_of(gpu, desc, m)) {
+    double us = plan_us(costs, gpu, desc, m, plan);
+    if (any && us >= best_us) continue;
+    best = plan;
+    best_us = us;
+    any = true;
+  }
+  return best;
+}
+
+std::string tile_name(yk_wna16_plan plan)
+{
+  if (plan.kernel == PLAN_SMALL_BATCH) {
+    const small_batch_shape &s = SMALL_BATCH_SHAPES[plan.tile];
+    return "small_batch:n" + std::to_string(s.n) + ",panels" + std::to_string(s.panels) +
+           (s.taken == occupancy::HALF ? ",half" : ",most");
+  }
+  const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
+  return "wgmma:m" + std::to_string(s.m()) + ",n" + std::to_string(s.n) + ",cluster" + std::to_string(s.cluster) +
+         (s.n <= 64 && s.taken == occupancy::ALL ? ",all" : "");
+}
+
+std::string plan_name(yk_wna16_plan plan)
+{
+  if (plan.kernel == PLAN_SMALL_BATCH)
+    return tile_name(plan) + ":slice" + std::to_string(plan.slice_warps) + ",cluster" + std::to_string(plan.splits);
+  return tile_name(plan) + (plan.splits == 0 ? ":stream_k" : ":split_k" + std::to_string(plan.splits)) +
+         (plan.kernel == PLAN_WGMMA_CLUSTER ? ",in_cluster" : "");
+}
+
+/* Buckets of 8 tokens up to 32, of 16 up to 256, of 64 up to 1024, of 256 up to 8192, and one for the rest. */
+struct bucket_series {
+  int64_t first, rows; /* largest count before the series, rows of each bucket */
+  int buckets;
+};
+constexpr bucket_series SERIES[] = {{0, 8, 4}, {32, 16, 14}, {256, 64, 12}, {1024, 256, 28}, {8192, 8192, 1}};
+
+constexpr int n_buckets()
+{
+  int n = 0;
+  for (const bucket_series &s : SERIES) n += s.buckets;
+  return n;
+}
+static_assert(n_buckets() == YK_WNA16_ROW_BUCKETS, "a plan for each bucket");
+
+int row_bucket(int64_t m)
+{
+  int before = 0;
+  for (const bucket_series &s : SERIES) {
+    if (m <= s.first + s.rows * s.buckets) return before + static_cast<int>((m - s.first - 1) / s.rows);
+    before += s.buckets;
+  }
+  return before - 1;
+}
+
+int64_t bucket_rows(int bucket)
+{
+  for (const bucket_series &s : SERIES) {
+    if (bucket < s.buckets) return s.first + s.rows * (bucket + 1);
+    bucket -= s.buckets;
+  }
+  return 0;
+}
+
+} // namespace yk_gemm

@@ -1,0 +1,44 @@
+/* plan.h - plans of the WNA16 GEMM on compute capability 9.0: which there are for a shape, how long each is
+ * estimated to take, and which is chosen. Host arithmetic that calls no CUDA function; any thread may call it. */
+#ifndef YK_KERNELS_CUDA_GEMM_DENSE_PLAN_H
+#define YK_KERNELS_CUDA_GEMM_DENSE_PLAN_H
+
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/gemm/dense/heuristics.h"
+#include "kernels/cuda/gemm/types.h"
+
+namespace yk_gemm {
+
+/* Numerics: the small-batch kernel does not round its dequantised weights, the wgmma kernel does. Up to
+ * UNROUNDED_TOKENS only plans of the small-batch kernel are considered, so that results of small decode batches differ
+ * by the order of additions alone. */
+constexpr int UNROUNDED_TOKENS = 16;
+constexpr int SMALL_BATCH_TOKENS = 32; /* the most that the small-batch kernel takes: its largest tile N */
+
+/* All plans that can run m tokens, 1 or more; at least one. desc must be valid, gpu on the WGMMA path. */
+std::vector<yk_wna16_plan> plans_of(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m);
+
+/* Estimated microseconds of a plan of plans_of. */
+double plan_us(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
+               yk_wna16_plan plan);
+
+/* The fitted constants of an encoding. */
+const gemm_costs &costs_of(yk_wna16_encoding encoding);
+
+/* The plan with the least estimate; the first of plans_of among equals. */
+yk_wna16_plan best_plan(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m);
+
+/* Names such as "wgmma:m128,n64" and "wgmma:m128,n64:split_k3", without spaces. */
+std::string tile_name(yk_wna16_plan plan);
+std::string plan_name(yk_wna16_plan plan);
+
+/* Buckets of row counts: every count of a bucket has the plan of its largest. Tiles of 8 and 16 tokens decide up to 256
+ * tokens, so there the plan of a count is its bucket's. */
+int row_bucket(int64_t m);
+int64_t bucket_rows(int bucket); /* the largest count of a bucket */
+
+} // namespace yk_gemm
+
+#endif

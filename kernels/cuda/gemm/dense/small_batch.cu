@@ -1,0 +1,137 @@
+/* small_batch.cu - see small_batch.cuh. */
+#include "kernels/cuda/gemm/dense/small_batch.cuh"
+
+#include <algorithm>
+
+#include "kernels/cuda/gemm/dense/small_batch_kernel.cuh"
+#include "kernels/cuda/gemm/dense/x_tensor_map.cuh"
+
+namespace yk_gemm {
+namespace {
+
+/* How a plan is launched. */
+struct launch_layout {
+  int64_t cluster, clusters; /* thread blocks of a cluster; clusters of the grid */
+  int tile_panels;           /* of a thread block's output tile */
+  int k_slices, stages;
+  int shared_bytes, threads; /* of a thread block; shared_bytes: dynamic */
+};
+
+/* Stages of a ring in `bytes` of shared memory; 0 where the plan does not fit. A multiple of the number of K slices, so
+ * that a slice waits for the same stages in every round of the ring: one that skipped rounds of a stage could take the
+ * round two before for its own, since they have the same parity. A plan does not fit with less than two stages, nor
+ * where the ring is too small for the accumulators that are written in its place at the end of a tile. */
+int n_stages(const small_batch_shape &s, const yk_wna16_desc &desc, int slice_warps, int64_t bytes)
+{
+  int64_t stage = stage_bytes_of(s.n, slice_warps * s.panels, panel_bytes(desc));
+  int64_t slices = CONSUMER_WARPS / slice_warps;
+  int64_t stages = std::min<int64_t>(bytes / stage, SMALL_BATCH_STAGES) / slices * slices;
+  bool fits = stages >= 2 && stages * stage >= panel_acc_bytes(s.n, CONSUMER_WARPS * s.panels);
+  return fits ? static_cast<int>(stages) : 0;
+}
+
+/* stages is 0 where the plan does not fit. It is the same in either half of a multiprocessor. */
+launch_layout lay_out(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan, bool second_half)
+{
+  const small_batch_shape &s = SMALL_BATCH_SHAPES[plan.tile];
+  launch_layout l = {};
+  l.cluster = plan.splits;
+  l.clusters = std::min(n_panels(desc), gpu.n_multiprocessors / l.cluster);
+  l.tile_panels = plan.slice_warps * s.panels;
+  l.k_slices = CONSUMER_WARPS / plan.slice_warps;
+  /* Bytes of the partial sums that the blocks of a cluster send each other, of two tiles. */
+  int received = l.cluster > 1 ? 2 * panel_acc_bytes(s.n, l.tile_panels) : 0;
+  int available = std::min(most_shared_bytes(s.taken, false), most_shared_bytes(s.taken, true));
+  l.stages = n_stages(s, desc, plan.slice_warps, available - received);
+  l.shared_bytes = MOST_SHARED_BYTES;
+  l.threads = HALF_THREADS[0];
+  if (s.taken == occupancy::HALF) {
+    int stage = stage_bytes_of(s.n, l.tile_panels, panel_bytes(desc));
+    l.shared_bytes = half_shared_bytes(second_half, l.stages * stage + received);
+    l.threads = HALF_THREADS[second_half];
+  }
+  return l;
+}
+
+const tile_kernels &kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
+{
+  return with_types(encoding, dtype, [=](auto types) -> const tile_kernels & {
+    return small_batch_kernels<types.ENCODING, types.DTYPE>(tile);
+  });
+}
+
+} // namespace
+
+/* There are no plans with clusters of more than two blocks: a GPC whose multiprocessors the cluster size does not
+ * divide leaves some of them out, so that two blocks of one GEMM would share a multiprocessor. */
+void small_batch_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, std::vector<yk_wna16_plan> &plans)
+{
+  for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {
+    const small_batch_shape &s = SMALL_BATCH_SHAPES[tile];
+    if (s.n != ceil_div(m, 8) * 8 || !can_run(s, desc)) continue;
+    for (int slice_warps = 1; slice_warps <= CONSUMER_WARPS; slice_warps *= 2) {
+      for (int cluster = 1; cluster <= std::min(2, gpu.n_multiprocessors); cluster++) {
+        const yk_wna16_plan plan = {PLAN_SMALL_BATCH, static_cast<uint8_t>(tile), static_cast<uint8_t>(slice_warps),
+                                    static_cast<uint8_t>(cluster)};
+        if (lay_out(gpu, desc, plan, false).stages > 0) plans.push_back(plan);
+      }
+    }
+  }
+}
+
+double small_batch_us(const small_batch_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc,
+                      yk_wna16_plan plan)
+{
+  const small_batch_shape &s = SMALL_BATCH_SHAPES[plan.tile];
+  const launch_layout l = lay_out(gpu, desc, plan, false);
+  int64_t k_tiles = ceil_div(n_k_tiles(desc), l.cluster);
+  double busy = static_cast<double>(l.clusters * l.cluster) / gpu.n_multiprocessors; /* share of multiprocessors */
+  double us = (s.taken == occupancy::HALF ? 0.0 : costs.alone_us) + (l.cluster > 1 ? costs.exchange_us : 0.0);
+  for (int64_t left = ceil_div(n_panels(desc), l.clusters); left > 0; left -= l.tile_panels) {
+    double panels = static_cast<double>(std::min<int64_t>(left, l.tile_panels));
+    double memory_us = static_cast<double>(k_tiles) * panels * costs.panel_us * busy;
+    us += std::max(memory_us, static_cast<double>(ceil_div(k_tiles, l.k_slices)) * costs.k_tile_us[plan.tile]);
+    us += static_cast<double>(k_tiles * s.n) * costs.token_us * busy;
+    us += costs.tile_end_us + l.k_slices * costs.k_slice_us + panels * s.n * costs.panel_token_us;
+  }
+  return us;
+}
+
+cudaError_t small_batch_init()
+{
+  for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {
+    for (const kernel_types &types : ALL_KERNEL_TYPES) {
+      for (const void *kernel : kernels_of(types.encoding, types.dtype, tile).of_groups) {
+        if (!kernel) continue;
+        cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(SMALL_BATCH_SHAPES[tile].taken, false));
+        if (error != cudaSuccess) return error;
+      }
+    }
+  }
+  return cudaSuccess;
+}
+
+cudaError_t small_batch_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
+                                const yk_wna16_call &call, cudaStream_t stream)
+{
+  const launch_layout l = lay_out(gpu, desc, plan, call.second_half);
+  CUtensorMap map;
+  const cudaError_t error = encode_x(gpu, desc, call, SMALL_BATCH_SHAPES[plan.tile].n, &map);
+  if (error != cudaSuccess) return error;
+  small_batch_params p = {};
+  p.packed = static_cast<const uint8_t *>(call.packed);
+  p.row_scales = row_scales_of(desc, call.packed);
+  p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.gate_up};
+  p.k_tiles = static_cast<int>(n_k_tiles(desc));
+  p.n_panels = static_cast<int>(n_panels(desc));
+  p.split = split_panels(n_panels(desc), l.clusters);
+  p.stages = l.stages;
+  p.slice_warps = plan.slice_warps;
+  p.k_slices = l.k_slices;
+  p.tile_panels = l.tile_panels;
+  void *args[] = {&map, &p};
+  return launch_clusters(kernels_of(desc.encoding, desc.dtype, plan.tile).get(desc), l.clusters, l.cluster, l.threads,
+                         l.shared_bytes, args, stream);
+}
+
+} // namespace yk_gemm

@@ -1,0 +1,35 @@
+/* small_batch.cuh - host side of the WNA16 GEMM of up to 32 tokens on 9.0: its plans and their launch. It needs
+ * no workspace. */
+#ifndef YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_CUH
+#define YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_CUH
+
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/gemm/common.cuh"
+#include "kernels/cuda/gemm/dense/heuristics.h"
+
+namespace yk_gemm {
+
+/* Appends the plans that can run m tokens, 1 to 32. There is always one. Host arithmetic, as small_batch_us. */
+void small_batch_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
+                       std::vector<yk_wna16_plan> &plans);
+
+/* Estimated microseconds of a plan of small_batch_plans. */
+double small_batch_us(const small_batch_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc,
+                      yk_wna16_plan plan);
+
+/* The kernels of tile number `tile` of SMALL_BATCH_SHAPES. Defined in small_batch_instances.cuh. */
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &small_batch_kernels(int tile);
+
+/* Load all kernels and allow them their dynamic shared memory, on the current device. */
+cudaError_t small_batch_init();
+
+/* yk_wna16_forward by a plan of small_batch_plans; arguments are checked before. */
+cudaError_t small_batch_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
+                                const yk_wna16_call &call, cudaStream_t stream);
+
+} // namespace yk_gemm
+
+#endif

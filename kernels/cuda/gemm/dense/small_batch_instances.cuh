@@ -1,0 +1,32 @@
+/* small_batch_instances.cuh - the kernels of up to 32 tokens of one encoding and type. */
+#ifndef YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_INSTANCES_CUH
+#define YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_INSTANCES_CUH
+
+#include "kernels/cuda/gemm/dense/small_batch_kernel.cuh"
+#include "kernels/cuda/gemm/kernel_table.cuh"
+
+namespace yk_gemm {
+
+struct small_batch_family {
+  template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> static const void *kernel()
+  {
+    constexpr small_batch_shape S = SMALL_BATCH_SHAPES[TILE];
+    if constexpr (!is_compiled(S, ENCODING, GROUPS))
+      return nullptr;
+    else
+      return reinterpret_cast<const void *>(
+          small_batch_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.n, S.panels, S.taken>);
+  }
+};
+
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &small_batch_kernels(int tile)
+{
+  return kernels_of_tile<small_batch_family, ENCODING, DTYPE>(tile, std::make_index_sequence<N_SMALL_BATCH_SHAPES>());
+}
+
+} // namespace yk_gemm
+
+#define YK_INSTANCE(ENCODING, DTYPE)                                                                                   \
+  template const yk_gemm::tile_kernels &yk_gemm::small_batch_kernels<ENCODING, DTYPE>(int tile);
+
+#endif

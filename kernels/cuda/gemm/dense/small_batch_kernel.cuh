@@ -1,0 +1,284 @@
+/* small_batch_kernel.cuh - WNA16 GEMM of up to 32 tokens on 9.0, bound by memory bandwidth.
+ *
+ *   grid      one cluster of one or two thread blocks for each range of panels (16 columns of W); the two blocks of a
+ *             cluster split K, so that partial sums stay within the cluster
+ *   block     output tiles of tile_panels panels by N tokens, one after the other (most often there is only one)
+ *   producer  warp 0: weights of a K tile, one bulk copy a stage; warps 1 and 2: half of its x each, by tensor map with
+ *   warps     the 128-byte swizzle and zeros past the edges; warp 3 nothing
+ *   consumer  eight, in K slices of slice_warps warps: a slice takes every k_slices-th stage (sliced-K), each of its
+ *   warps     warps WARP_PANELS panels
+ *
+ * At the end of K the accumulators of the slices are added in shared memory, then those of the cluster's two blocks,
+ * each of which finishes half of the tile: in an order that depends on the shape alone. Accumulators lie where the
+ * ring of stages is, so a second tile's producers wait until the ring is free again (ring_free).
+ *
+ * Programmatic dependent launch: weights do not depend on the kernel before, so those of the first stages are asked
+ * for before griddepcontrol.wait. The next GEMM may start at once; its ring fills while this one works
+ * (occupancy.cuh). */
+#ifndef YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_KERNEL_CUH
+#define YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_KERNEL_CUH
+
+#include <cuda.h>
+
+#include <utility>
+
+#include "kernels/cuda/common/stage_ring.cuh"
+#include "kernels/cuda/gemm/mma_epilogue.cuh"
+#include "kernels/cuda/gemm/mma_k_tile.cuh"
+#include "kernels/cuda/gemm/tiles.h"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
+#include "kernels/cuda/ptx/target.cuh"
+
+namespace yk_gemm {
+
+constexpr int SMALL_BATCH_STAGES = 16; /* at most */
+using small_batch_ring = yk_cuda::stage_ring<SMALL_BATCH_STAGES>;
+
+/* Registers of a thread with occupancy MOST, at the start and of consumers after setmaxnreg: two sets of accumulators
+ * (of a group of scales, and of all K) for three panels need more than a half has. */
+constexpr int MOST_REGISTERS = 112, MOST_CONSUMER_REGISTERS = 152;
+static_assert(3 * MOST_REGISTERS >= HALF_PRODUCER_REGISTERS + 2 * MOST_CONSUMER_REGISTERS, "of three warpgroups");
+
+struct small_batch_params {
+  const uint8_t *packed;
+  output out;
+  int k_tiles, n_panels;
+  panel_split split;
+  int stages;                /* a multiple of k_slices */
+  int slice_warps, k_slices; /* warps of a K slice: 1, 2, 4 or 8; K slices of a block */
+  int tile_panels;           /* of the warps of a slice */
+  const float *row_scales;   /* NULL for 4 bits */
+};
+
+__host__ __device__ constexpr int small_batch_x_bytes(int tokens)
+{
+  return tokens * TILE_K * 2;
+}
+
+/* x of a K tile, and panels of panel_bytes each. */
+__host__ __device__ constexpr int stage_bytes_of(int tokens, int panels, int panel_bytes)
+{
+  return small_batch_x_bytes(tokens) + panels * panel_bytes;
+}
+
+/* Bytes of the float32 accumulators of so many panels by so many tokens. */
+__host__ __device__ constexpr int panel_acc_bytes(int tokens, int panels)
+{
+  return panels * PANEL_COLUMNS * tokens * 4;
+}
+
+/* Addresses in shared memory. acc: a tile's accumulators, in the place of the ring, which is empty then. received:
+ * partial sums from the other block of the cluster, behind the ring; two buffers for alternate tiles, so that a block
+ * may send without waiting for a "buffer is free" arrival: one with `.release.cluster` at a remote barrier costs a
+ * fence of the whole GPU. */
+struct small_batch_memory {
+  uint32_t x, weights, acc, received;
+  uint32_t barriers;      /* mbarriers of the ring */
+  uint32_t ring_free;     /* mbarrier: the accumulators of the previous tile have left the ring's memory */
+  uint32_t received_full; /* two mbarriers, one for each buffer of received */
+};
+
+constexpr int SMALL_BATCH_BARRIERS = small_batch_ring::BARRIERS + 3;
+
+template <typename PANEL, int N>
+__device__ __forceinline__ small_batch_memory memory_of_block(const small_batch_params &p, uint32_t memory,
+                                                              uint32_t barriers)
+{
+  small_batch_memory s;
+  s.x = memory;
+  s.weights = memory + p.stages * small_batch_x_bytes(N);
+  s.acc = memory;
+  s.received = memory + p.stages * stage_bytes_of(N, p.tile_panels, PANEL::BYTES);
+  s.barriers = barriers;
+  s.ring_free = barriers + small_batch_ring::BARRIERS * 8;
+  s.received_full = s.ring_free + 8;
+  return s;
+}
+
+__device__ __forceinline__ void init_barriers(const small_batch_params &p, const small_batch_memory &s)
+{
+  small_batch_ring(0, s.barriers, p.stages, 0).init(1, p.slice_warps);
+  mbarrier_init(s.ring_free, 1);
+  mbarrier_init(s.received_full, 1);
+  mbarrier_init(s.received_full + 8, 1);
+  fence_mbarrier_init();
+}
+
+/* ---- Producers --------------------------------------------------------------------------------------------------- */
+
+/* Copies of weights, by one lane; it also tells each full barrier how many bytes of weights and x to expect. */
+template <typename PANEL, int N>
+__device__ __forceinline__ void produce_weights(const small_batch_params &p, const small_batch_memory &s,
+                                                const block_work &w)
+{
+  small_batch_ring r(s.weights, s.barriers, p.stages, p.tile_panels * PANEL::BYTES);
+  int tile = 0;
+  int64_t k_tile_bytes = static_cast<int64_t>(p.n_panels) * PANEL::BYTES;
+  r.start_producing();
+#pragma unroll 1
+  for (int panel = w.panel; panel < w.panel_end; panel += p.tile_panels, tile++) {
+    int bytes = min(p.tile_panels, w.panel_end - panel) * PANEL::BYTES;
+    const uint8_t *from = p.packed + w.first_k_tile * k_tile_bytes + static_cast<int64_t>(panel) * PANEL::BYTES;
+    if (tile > 0) mbarrier_wait_asm_loop(s.ring_free, (tile - 1) % 2);
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < w.k_tiles; k_tile++, from += k_tile_bytes) {
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+      mbarrier_arrive_expect(r.full(), bytes + small_batch_x_bytes(N));
+      bulk_copy(r.data(), from, bytes, r.full());
+      r.advance();
+    }
+  }
+}
+
+/* Copies of a half of each stage's x: 64 inputs of all tokens. Although all blocks then ask the L2 cache for the same
+ * lines at the same time, they go through K in one order: other orders are slower. */
+template <int N>
+__device__ __forceinline__ void produce_x(const CUtensorMap *map, const small_batch_params &p,
+                                          const small_batch_memory &s, const block_work &w, int half)
+{
+  small_batch_ring r(s.x, s.barriers, p.stages, small_batch_x_bytes(N));
+  int tile = 0;
+  r.start_producing();
+  wait_for_previous_kernel();
+#pragma unroll 1
+  for (int panel = w.panel; panel < w.panel_end; panel += p.tile_panels, tile++) {
+    if (tile > 0) mbarrier_wait_asm_loop(s.ring_free, (tile - 1) % 2);
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < w.k_tiles; k_tile++) {
+      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+      tensor_copy(r.data() + half * (N * 128), map, (w.first_k_tile + k_tile) * TILE_K + half * 64, 0, r.full());
+      r.advance();
+    }
+  }
+}
+
+/* ---- Consumers: end of a tile ------------------------------------------------------------------------------------ */
+
+/* Add up the partial sums of the tile that begins at panel0, and write the results. An item is one lane's accumulator
+ * fragment of one panel by 8 tokens: four float32. tile: the block's tiles counted from 0. */
+template <yk_dtype DTYPE, int N, int WARP_PANELS>
+__device__ __forceinline__ void finish_tile(const small_batch_params &p, const small_batch_memory &s,
+                                            const block_work &w, int tile, int panel0,
+                                            const float (&acc)[WARP_PANELS][N / 8][4])
+{
+  constexpr int PANEL_ITEMS = N / 8 * 32;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int items = p.tile_panels * PANEL_ITEMS, own = w.own_part(items);
+  int n_panels = min(p.tile_panels, w.panel_end - panel0);
+  uint32_t received = s.received + tile % 2 * items * 16, received_full = s.received_full + tile % 2 * 8;
+  auto finish = [&](int item, float4 v) {
+    int panel = item / PANEL_ITEMS;
+    if (panel < n_panels)
+      store_output<DTYPE>(p.out, panel0 + panel, item % 32 / 4, item / 32 % (N / 8) * 8 + item % 4 * 2, v);
+  };
+  if (w.n_ranks > 1 && threadIdx.x == 0) mbarrier_arrive_expect(received_full, items * 16);
+  sync_consumers(); /* all stages have been consumed: the ring's memory is free for accumulators */
+#pragma unroll
+  for (int c = 0; c < WARP_PANELS; c++) {
+#pragma unroll
+    for (int t = 0; t < N / 8; t++)
+      store_acc(s.acc + (((warp * WARP_PANELS + c) * (N / 8) + t) * 32 + lane) * 16, acc[c][t]);
+  }
+  sync_consumers();
+  /* The slices one after the other: reading them all ahead needs registers that the larger tiles do not have. */
+  for (int item = threadIdx.x; item < items; item += CONSUMER_WARPS * 32) {
+    float4 v = load_acc(s.acc + item * 16);
+    for (int slice = 1; slice < p.k_slices; slice++) add_acc(v, load_acc(s.acc + (slice * items + item) * 16));
+    if (w.n_ranks > 1) {
+      int to = item >= own; /* the rank that finishes the item */
+      store_async_remote16(received + (static_cast<int>(w.rank) * own + item - to * own) * 16, received_full,
+                           static_cast<uint32_t>(to), v);
+    } else {
+      finish(item, v);
+    }
+  }
+  if (w.n_ranks > 1) {
+    mbarrier_wait_asm_loop(received_full, tile / 2 % 2);
+    for (int i = threadIdx.x; i < own; i += CONSUMER_WARPS * 32) {
+      float4 v = load_acc(received + i * 16);
+      add_acc(v, load_acc(received + (own + i) * 16));
+      finish(static_cast<int>(w.rank) * own + i, v);
+    }
+  }
+  if (panel0 + p.tile_panels >= w.panel_end) return;
+  fence_async_shared(); /* our reads of the accumulators come before the next copies into the ring */
+  sync_consumers();
+  if (threadIdx.x == 0) mbarrier_arrive(s.ring_free);
+}
+
+/* A consumer warp: member number `member` of K slice `slice`, through all tiles of the block. */
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS>
+__device__ __forceinline__ void consume(const small_batch_params &p, const small_batch_memory &s, const block_work &w)
+{
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int slice = warp / p.slice_warps, member = warp % p.slice_warps;
+  uint32_t x = s.x + lane_of_x(lane);
+  uint32_t panels = member * WARP_PANELS * PANEL::BYTES;
+  small_batch_ring r(s.weights, s.barriers, p.stages, p.tile_panels * PANEL::BYTES);
+  r.at.stage = slice;
+  int ahead = slice; /* K tiles of the output tile that come before this slice's next one */
+  wait_for_previous_kernel();
+  for (int panel = w.panel, tile = 0; panel < w.panel_end; panel += p.tile_panels, tile++) {
+    float acc[WARP_PANELS][N / 8][4] = {};
+    float2 row_scales[WARP_PANELS];
+    if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+      for (int c = 0; c < WARP_PANELS; c++)
+        row_scales[c] = load_row_scales(p.row_scales, min(panel + member * WARP_PANELS + c, p.n_panels - 1), lane);
+    }
+#pragma unroll 1
+    for (; ahead < w.k_tiles; ahead += p.k_slices) {
+      mbarrier_wait_asm_loop(r.full(), r.at.phase);
+      if (member * WARP_PANELS < w.panel_end - panel)
+        multiply_k_tile<DTYPE, PANEL, N, WARP_PANELS>(r.data() + panels, x + r.at.stage * small_batch_x_bytes(N), lane,
+                                                      acc);
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(r.empty());
+      r.at.advance_by(p.k_slices, p.stages);
+    }
+    ahead -= w.k_tiles;
+    if constexpr (takes_integers(PANEL::ENCODING, N, WARP_PANELS)) {
+#pragma unroll
+      for (int i = 0; i < WARP_PANELS * (N / 8); i++) integer_weights<DTYPE>::to_output(acc[i / (N / 8)][i % (N / 8)]);
+    }
+    if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+      for (int c = 0; c < WARP_PANELS; c++) scale_rows(row_scales[c], acc[c]);
+    }
+    finish_tile<DTYPE, N, WARP_PANELS>(p, s, w, tile, panel, acc);
+  }
+}
+
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
+
+/* PANEL: a panel_layout; N and WARP_PANELS: n and panels of small_batch_shape. */
+template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY>
+__global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF_REGISTERS)
+    small_batch_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ small_batch_params p)
+{
+#ifdef YK_HAVE_SM90A
+  extern __shared__ __align__(1024) uint8_t shared[];
+  __shared__ uint64_t barriers[SMALL_BATCH_BARRIERS];
+  uint32_t memory = shared_address(shared), barrier = shared_address(barriers);
+  begin_block(&map, [&] { init_barriers(p, memory_of_block<PANEL, N>(p, memory, barrier)); });
+  constexpr int REGISTERS = OCCUPANCY == occupancy::MOST ? MOST_CONSUMER_REGISTERS : HALF_CONSUMER_REGISTERS;
+  run_warps<REGISTERS>(
+      [&](int producer) {
+        small_batch_memory s = memory_of_block<PANEL, N>(p, memory, barrier);
+        block_work w = work_of_block(p.split, p.k_tiles);
+        if (producer == 0)
+          produce_weights<PANEL, N>(p, s, w);
+        else if (producer <= 2)
+          produce_x<N>(&map, p, s, w, producer - 1);
+      },
+      [&] {
+        consume<DTYPE, PANEL, N, WARP_PANELS>(p, memory_of_block<PANEL, N>(p, memory, barrier),
+                                              work_of_block(p.split, p.k_tiles));
+      });
+#endif
+}
+
+} // namespace yk_gemm
+
+#endif

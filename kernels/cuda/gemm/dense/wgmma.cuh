@@ -1,0 +1,36 @@
+/* wgmma.cuh - host side of the WNA16 GEMM of more than 16 tokens on 9.0: its plans and their launch. */
+#ifndef YK_KERNELS_CUDA_GEMM_DENSE_WGMMA_CUH
+#define YK_KERNELS_CUDA_GEMM_DENSE_WGMMA_CUH
+
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/gemm/common.cuh"
+#include "kernels/cuda/gemm/dense/heuristics.h"
+
+namespace yk_gemm {
+
+/* Appends the plans that can run m tokens, 1 or more. Host arithmetic, as wgmma_us. */
+void wgmma_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, std::vector<yk_wna16_plan> &plans);
+
+/* Estimated microseconds of a plan of wgmma_plans. */
+double wgmma_us(const wgmma_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
+                yk_wna16_plan plan);
+
+/* Bytes of the partial sums of split-K and stream-K, enough for any GEMM and number of tokens. */
+size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu);
+
+/* The kernels of tile number `tile` of WGMMA_SHAPES. Defined in wgmma_instances.cuh. */
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &wgmma_kernels(int tile);
+
+/* Load all kernels, allow them their dynamic shared memory, and fill in gpu->clusters, for the current device. */
+cudaError_t wgmma_init(yk_wna16_gpu *gpu);
+
+/* yk_wna16_forward by a plan of wgmma_plans; arguments are checked before. */
+cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
+                          const yk_wna16_call &call, cudaStream_t stream);
+
+} // namespace yk_gemm
+
+#endif

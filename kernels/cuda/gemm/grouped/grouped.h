@@ -1,0 +1,53 @@
+/* grouped.h - GEMMs with many matrices of one shape, each of which has rows of its own (the experts of a
+ * mixture): y[slot] = x[row_of_slot[slot]] W_m (+ bias), or SiLU(gate) * up of it, for the slots starts[m] ..
+ * starts[m + 1] - 1 of each matrix m. How many slots a matrix has is known to the device alone.
+ *
+ *   rows a matrix  GPU      kernel
+ *   1 row in all   9.0      single_row_kernel.cuh: with the combination of its slots
+ *   less than 1    9.0      few_rows_kernel.cuh: mma.sync; the memory's rate is the bound
+ *   more           9.0      wgmma_kernel.cuh: a matrix of up to 8 rows by mma.sync, others by wgmma
+ *   any            8.0 on   mma_sm80.cu: mma.sync
+ *
+ * The first and the third of them multiply one more weight beside (yk_grouped_call.beside): a shared expert's.
+ *
+ * Every thread block works out from starts which row tiles there are (row_tile_order.cuh), and which of them it
+ * has: the kernels are persistent, and weights of matrices without slots are not read. Rows of x are gathered by
+ * cp.async, weights come by bulk copies, as in dense/dense.h, whose packed form and device functions these kernels
+ * share.
+ *
+ * Numerics, and what may be called when: as dense/dense.h says. */
+#ifndef YK_KERNELS_CUDA_GEMM_GROUPED_GROUPED_H
+#define YK_KERNELS_CUDA_GEMM_GROUPED_GROUPED_H
+
+#include "kernels/cuda/gemm/dense/dense.h"
+#include "kernels/cuda/gemm/grouped/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* yk_wna16_grouped_init - load every kernel that the next functions may launch. Errors: YK_E_DEVICE. */
+yk_status yk_wna16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err);
+
+/* yk_wna16_grouped_combines - whether a forward does the combination that call.combine asks for, in place of y. Where
+ *   call.beside has weights, it is the shared expert of that combination, and a forward that combines multiplies it. */
+bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call);
+
+/* yk_wna16_grouped_takes_beside - whether a forward multiplies the weight beside that call.beside has: of one row with
+ *   the combination, of up to 128 where there are at least as many slots as matrices. */
+bool yk_wna16_grouped_takes_beside(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call);
+
+/* yk_wna16_grouped_forward - with packed weights.
+ *   Errors  YK_E_INVAL on shapes, alignment, a weight beside that the kernel does not take, or x of more than 16 G
+ *           values (y untouched), YK_E_DEVICE when the launch failed. */
+yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
+                                   struct CUstream_st *stream, yk_err *err);
+
+/* yk_16_bits_grouped_forward - with weights of 16 bits, desc.dtype [n, k]; desc.group is not looked at. Same errors. */
+yk_status yk_16_bits_grouped_forward(const yk_wna16_desc *desc, const yk_grouped_call *call, struct CUstream_st *stream,
+                                     yk_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,188 @@
+/* params.cuh - what the kernels of grouped GEMMs are given. */
+#ifndef YK_KERNELS_CUDA_GEMM_GROUPED_PARAMS_CUH
+#define YK_KERNELS_CUDA_GEMM_GROUPED_PARAMS_CUH
+
+#include "kernels/cuda/common/divider.cuh"
+#include "kernels/cuda/gemm/common.cuh"
+#include "kernels/cuda/gemm/grouped/row_tile_table.cuh"
+#include "kernels/cuda/gemm/grouped/types.h"
+#include "kernels/cuda/gemm/occupancy.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
+#include "kernels/cuda/ptx/mbarrier.cuh"
+
+namespace yk_gemm {
+
+/* The GEMM of the weight beside a call of this one. */
+inline yk_wna16_desc desc_beside(const yk_wna16_desc &desc, const yk_grouped_beside &beside)
+{
+  yk_wna16_desc own = desc;
+  own.k = beside.k;
+  own.n = beside.n;
+  return own;
+}
+
+/* What an output tile is a product of: a matrix, or the weight beside. */
+struct grouped_operands {
+  const uint8_t *weights;
+  const float *row_scales; /* of 8-bit weights */
+  const void *bias, *x;
+  void *y;
+  int k, k_tiles, n, n_panels;
+};
+
+struct grouped_params {
+  yk_grouped_call call;
+  int k, n, k_tiles, n_panels;
+  int64_t row_scales_at; /* of 8-bit weights, in bytes from a matrix's first panel */
+  bool gate_up;
+  int slice_warps, stage_panels, stages; /* few rows */
+  int ring_bytes;
+  int x_stages, weight_stages; /* wgmma */
+  int tiles_m;                 /* wgmma: output tiles along columns */
+  int n_dealt;    /* wgmma: matrices whose first row tile is dealt out: each of its output tiles to a block */
+  int max_tiles;  /* wgmma: row tiles at most */
+  int tile_items; /* few rows: items of a row tile */
+  yk_cuda::divider by_panels; /* few rows: where blocks have shares */
+  yk_cuda::divider by_tile_items;
+  yk_cuda::divider by_tiles_m;       /* wgmma */
+  int beside_k_tiles, beside_panels; /* of the weight beside; 0: there is none */
+  int64_t beside_row_scales_at;      /* as row_scales_at */
+  int beside_parts;                  /* wgmma: its columns are cut into parts of as many output tiles as a matrix has */
+
+  __device__ __forceinline__ const uint8_t *weights_of(int matrix) const
+  {
+    return static_cast<const uint8_t *>(call.weights) + matrix * call.matrix_bytes;
+  }
+  __device__ __forceinline__ const float *row_scales_of(int matrix) const
+  {
+    return reinterpret_cast<const float *>(weights_of(matrix) + row_scales_at);
+  }
+  __device__ __forceinline__ const void *bias_of(int matrix) const
+  {
+    return call.bias ? static_cast<const uint8_t *>(call.bias) + matrix * call.matrix_bytes : nullptr;
+  }
+  /* The weight beside has the number behind the matrices'. */
+  __device__ __forceinline__ grouped_operands operands_of(int matrix) const
+  {
+    if (matrix < call.n_matrices)
+      return {weights_of(matrix), row_scales_of(matrix), bias_of(matrix), call.x, call.y, k, k_tiles, n, n_panels};
+    const yk_grouped_beside &b = call.beside;
+    const uint8_t *weights = static_cast<const uint8_t *>(b.weights);
+    return {weights,
+            reinterpret_cast<const float *>(weights + beside_row_scales_at),
+            nullptr,
+            b.x,
+            b.y,
+            static_cast<int>(b.k),
+            beside_k_tiles,
+            static_cast<int>(b.n),
+            beside_panels};
+  }
+  __device__ __forceinline__ int row_of(int slot) const
+  {
+    if (call.n_rows == 1) return 0;
+    return call.row_of_slot ? __ldcg(call.row_of_slot + slot) : slot;
+  }
+  /* Slots of the weight beside are its rows. */
+  __device__ __forceinline__ int row_of(int matrix, int slot) const
+  {
+    return matrix < call.n_matrices ? row_of(slot) : slot;
+  }
+  /* The results of a slot: columns of y are those of W, or half of them. */
+  __device__ __forceinline__ void *y_of(const grouped_operands &of, int slot) const
+  {
+    return static_cast<uint16_t *>(of.y) + static_cast<int64_t>(slot) * (gate_up ? of.n / 2 : of.n);
+  }
+  __device__ __forceinline__ void *y_of(int slot) const
+  {
+    return static_cast<uint16_t *>(call.y) + static_cast<int64_t>(slot) * (gate_up ? n / 2 : n);
+  }
+};
+
+/* By all threads, before the table is built. The next kernel may start once this one has waited, so that whoever finds
+ * the starts settled there reads what was complete before this kernel. */
+__device__ __forceinline__ void wait_for_starts(const grouped_params &p)
+{
+  if (p.call.starts_are_settled) return;
+  wait_for_previous_kernel();
+  if (threadIdx.x == 0) let_next_kernel_start();
+}
+
+/* By consumers, before they write y: the wait that wait_for_starts has left to them. Who reads x waits itself. */
+__device__ __forceinline__ void wait_in_grouped(const grouped_params &p)
+{
+  if (!p.call.starts_are_settled) return;
+  wait_for_previous_kernel();
+  if (threadIdx.x == 0) let_next_kernel_start();
+}
+
+/* By one thread of each block, once for each tile that it works on: asks for the number of its next one. The answer
+ * takes as long as a stage of weights, and is looked at when the tile has been asked for. n_tiles: that all blocks work
+ * on; so many questions leave the counter as it was. */
+__device__ __forceinline__ unsigned ask_for_next(const grouped_params &p, int n_tiles)
+{
+  if (!p.call.next_tile) return 0;
+  return atomicInc(reinterpret_cast<unsigned *>(p.call.next_tile), static_cast<unsigned>(n_tiles - 1));
+}
+
+/* The block's tile behind number `tile`, by the answer. Blocks begin with one each, from number `first` on. */
+__device__ __forceinline__ int next_of(const grouped_params &p, unsigned answer, int tile, int first)
+{
+  const int blocks = static_cast<int>(gridDim.x);
+  return p.call.next_tile ? first + blocks + static_cast<int>(answer) : tile + blocks;
+}
+
+/* The K tiles of some neighbouring panels of a weight. */
+struct panel_stream {
+  const uint8_t *from; /* the next K tile's */
+  int64_t k_tile_bytes;
+  int bytes; /* of a stage */
+
+  template <typename PANEL>
+  __device__ __forceinline__ static panel_stream of(const grouped_operands &of, int panel, int n_panels)
+  {
+    return {of.weights + static_cast<int64_t>(panel) * PANEL::BYTES, static_cast<int64_t>(of.n_panels) * PANEL::BYTES,
+            n_panels * PANEL::BYTES};
+  }
+  /* By one thread: one K tile into the stage, which is empty. */
+  template <typename RING> __device__ __forceinline__ void ask(RING &r)
+  {
+    mbarrier_arrive_expect(r.full(), bytes);
+    if (bytes > 0) bulk_copy_once(r.data(), from, bytes, r.full());
+    from += k_tile_bytes;
+    r.advance();
+  }
+};
+
+/* The kernels of tile number `tile` of the family's shapes. Defined in few_rows_instances.cuh and
+ * wgmma_instances.cuh. */
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_few_kernels(int tile);
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_wgmma_kernels(int tile);
+
+/* Of all kernels that there are (occupancy.cuh). */
+inline cudaError_t allow_shared_bytes(const tile_kernels &kernels, int bytes)
+{
+  for (const void *kernel : kernels.of_groups) {
+    const cudaError_t error = kernel ? allow_shared_bytes(kernel, bytes) : cudaSuccess;
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+/* How a kernel of few rows is launched. */
+struct few_launch {
+  grouped_params params;
+  int64_t blocks;
+  int threads, shared_bytes;
+};
+
+/* tile: of GROUPED_FEW_SHAPES. */
+few_launch launch_of_few(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile, const yk_grouped_call &call);
+
+cudaError_t grouped_sm80_init();
+cudaError_t grouped_sm80_forward(const yk_wna16_desc &desc, bool is_packed, const yk_grouped_call &call,
+                                 cudaStream_t stream);
+
+} // namespace yk_gemm
+
+#endif

@@ -1,0 +1,88 @@
+/* single_row.cu - see single_row.cuh. */
+#include "kernels/cuda/gemm/grouped/single_row.cuh"
+
+#include <algorithm>
+
+#include "kernels/cuda/gemm/grouped/single_row_kernel.cuh"
+
+namespace yk_gemm {
+namespace {
+
+/* A block fits beside one of the grouped GEMM before it (occupancy.cuh), two of these do not fit there. */
+constexpr int MOST_BYTES = 104 * 1024, LEAST_BYTES = 60 * 1024;
+constexpr int MOST_X_BYTES = 64 * 1024;
+
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, bool HAS_BESIDE> const void *kernel_of_groups()
+{
+  if constexpr (!has_groups(ENCODING, GROUPS))
+    return nullptr;
+  else
+    return reinterpret_cast<const void *>(grouped_row_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, HAS_BESIDE>);
+}
+
+template <bool HAS_BESIDE> tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype)
+{
+  return with_types(encoding, dtype, [](auto types) {
+    return tile_kernels{{kernel_of_groups<types.ENCODING, types.DTYPE, 1, HAS_BESIDE>(),
+                         kernel_of_groups<types.ENCODING, types.DTYPE, 2, HAS_BESIDE>(),
+                         kernel_of_groups<types.ENCODING, types.DTYPE, 4, HAS_BESIDE>()}};
+  });
+}
+
+tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, bool has_beside)
+{
+  return has_beside ? kernels_of<true>(encoding, dtype) : kernels_of<false>(encoding, dtype);
+}
+
+/* All that a panel is multiplied with. */
+int64_t most_k_tiles(const yk_wna16_desc &desc, const yk_grouped_call &call)
+{
+  return call.max_slots * n_k_tiles(desc) + (call.beside.weights ? n_k_tiles(desc_beside(desc, call.beside)) : 0);
+}
+
+int x_bytes(const yk_wna16_desc &desc, const yk_grouped_call &call)
+{
+  return row_x_bytes(static_cast<int>(most_k_tiles(desc, call)));
+}
+
+} // namespace
+
+cudaError_t grouped_row_init()
+{
+  for (const kernel_types &t : ALL_KERNEL_TYPES)
+    for (bool has_beside : {false, true}) {
+      const cudaError_t error = allow_shared_bytes(kernels_of(t.encoding, t.dtype, has_beside), MOST_BYTES);
+      if (error != cudaSuccess) return error;
+    }
+  return cudaSuccess;
+}
+
+bool grouped_row_takes(const yk_wna16_desc &desc, const yk_grouped_call &call)
+{
+  const yk_wna16_desc beside = desc_beside(desc, call.beside);
+  return call.combine && call.combine->n_tokens == 1 && call.combine->hidden == desc.n && !call.row_of_slot &&
+         !desc.gate_up && call.max_slots > 0 && call.max_slots <= YK_MAX_TOP_K &&
+         (!call.beside.weights || (yk_wna16_has_panels_of(&beside, &desc) && call.beside.n == desc.n &&
+                                   call.beside.y == call.combine->shared)) &&
+         x_bytes(desc, call) <= MOST_X_BYTES;
+}
+
+cudaError_t grouped_row_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_params &params,
+                                cudaStream_t stream)
+{
+  grouped_row_params p = {};
+  p.gemm = params;
+  p.sum = *params.call.combine;
+  const int64_t blocks = std::min<int64_t>(params.n_panels, gpu.n_multiprocessors);
+  const int64_t stage_bytes = ROW_WARPS * panel_bytes(desc);
+  const int64_t wanted = ceil_div(most_k_tiles(desc, params.call), ROW_WARPS) * ceil_div(params.n_panels, blocks);
+  const int64_t fitting = (MOST_BYTES - 1024 - x_bytes(desc, params.call)) / stage_bytes;
+  p.stages = static_cast<int>(std::min({wanted, fitting, int64_t{ROW_STAGES}}));
+  const int64_t rings = ceil_div(p.stages * stage_bytes, 1024) * 1024;
+  const int bytes = std::max(LEAST_BYTES, static_cast<int>(rings) + x_bytes(desc, params.call));
+  void *args[] = {&p};
+  return launch_clusters(kernels_of(desc.encoding, desc.dtype, params.beside_k_tiles > 0).get(desc), blocks, 1,
+                         ROW_THREADS, bytes, args, stream);
+}
+
+} // namespace yk_gemm

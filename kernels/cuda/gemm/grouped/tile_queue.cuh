@@ -1,0 +1,66 @@
+/* tile_queue.cuh - a queue in shared memory, by which one thread of a block tells the warps of the block which
+ * output tiles they work on. */
+#ifndef YK_KERNELS_CUDA_GEMM_GROUPED_TILE_QUEUE_CUH
+#define YK_KERNELS_CUDA_GEMM_GROUPED_TILE_QUEUE_CUH
+
+#include "kernels/cuda/common/stage_ring.cuh"
+
+namespace yk_gemm {
+
+/* rows: 0 behind the last tile; below 0 where so many stages of weights are to be passed over instead. panel: the first
+ * of its panels. */
+struct grouped_tile {
+  int matrix, first_slot, rows, panel;
+};
+
+/* In shared memory. A place is full once its tile is there, and empty once all reading warps have it. */
+struct tile_queue {
+  static constexpr int PLACES = 4; /* so far the producers may be ahead of the consumers, in tiles */
+  uint64_t full[PLACES], empty[PLACES];
+  int4 tiles[PLACES];
+
+  /* By one thread. */
+  __device__ __forceinline__ void init(int reading_warps)
+  {
+    for (int i = 0; i < PLACES; i++) {
+      yk_ptx::mbarrier_init(full + i, 1);
+      yk_ptx::mbarrier_init(empty + i, reading_warps);
+    }
+  }
+};
+
+/* Of the thread that writes. */
+struct tile_writer {
+  tile_queue &queue;
+  yk_cuda::ring_position at = {0, 1};
+
+  __device__ __forceinline__ void put(const grouped_tile &w)
+  {
+    yk_ptx::mbarrier_wait_asm_loop(queue.empty + at.stage, at.phase);
+    queue.tiles[at.stage] = make_int4(w.matrix, w.first_slot, w.rows, w.panel);
+    yk_ptx::mbarrier_arrive(queue.full + at.stage);
+    at.advance(tile_queue::PLACES);
+  }
+};
+
+/* Of a warp that reads. */
+struct tile_reader {
+  tile_queue &queue;
+  yk_cuda::ring_position at;
+
+  /* By all lanes. False: there are no more. */
+  __device__ __forceinline__ bool next(grouped_tile &w)
+  {
+    yk_ptx::mbarrier_wait_asm_loop(queue.full + at.stage, at.phase);
+    const int4 v = queue.tiles[at.stage];
+    w = {v.x, v.y, v.z, v.w};
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) yk_ptx::mbarrier_arrive(queue.empty + at.stage);
+    at.advance(tile_queue::PLACES);
+    return w.rows != 0;
+  }
+};
+
+} // namespace yk_gemm
+
+#endif

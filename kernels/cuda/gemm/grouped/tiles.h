@@ -1,0 +1,32 @@
+/* tiles.h - which tiles of the grouped GEMM are compiled, and when each is taken. */
+#ifndef YK_KERNELS_CUDA_GEMM_GROUPED_TILES_H
+#define YK_KERNELS_CUDA_GEMM_GROUPED_TILES_H
+
+#include "kernels/cuda/gemm/tiles.h"
+
+namespace yk_gemm {
+
+/* Of the kernel for fewer rows than matrices. */
+struct grouped_few_shape {
+  int n;      /* tile N: rows */
+  int panels; /* of 16 columns that a consumer warp holds */
+  occupancy taken;
+};
+constexpr grouped_few_shape GROUPED_FEW_SHAPES[] = {{8, 3, occupancy::HALF}};
+constexpr int N_GROUPED_FEW_SHAPES = sizeof GROUPED_FEW_SHAPES / sizeof *GROUPED_FEW_SHAPES;
+
+/* Of the wgmma kernel: all have 256 columns, in GROUPED_WARPGROUPS * GROUPED_WGMMA_M * 64. The rows that a matrix has
+ * beyond whole tiles are multiplied by the narrowest instruction that holds them. Two panels a warp halve what a K tile
+ * costs beside its products, and leave registers for more producer warps. most_rows: of a matrix on average, for the
+ * tile to be taken: hardly any matrix has a second tile then, which would read weights again. */
+struct grouped_wgmma_shape {
+  int n; /* tile N: rows */
+  int most_rows;
+};
+constexpr grouped_wgmma_shape GROUPED_WGMMA_SHAPES[] = {{16, 5}, {48, 36}, {80, 64}, {160, 1 << 30}};
+constexpr int N_GROUPED_WGMMA_SHAPES = sizeof GROUPED_WGMMA_SHAPES / sizeof *GROUPED_WGMMA_SHAPES;
+constexpr int GROUPED_WARPGROUPS = 2, GROUPED_WGMMA_M = 2;
+
+} // namespace yk_gemm
+
+#endif

@@ -1,0 +1,32 @@
+/* wgmma_instances.cuh - the kernels of more than a few rows a matrix of one encoding and type. */
+#ifndef YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_INSTANCES_CUH
+#define YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_INSTANCES_CUH
+
+#include "kernels/cuda/gemm/grouped/wgmma_kernel.cuh"
+#include "kernels/cuda/gemm/kernel_table.cuh"
+
+namespace yk_gemm {
+
+struct grouped_wgmma_family {
+  template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> static const void *kernel()
+  {
+    constexpr grouped_wgmma_shape S = GROUPED_WGMMA_SHAPES[TILE];
+    if constexpr (!has_groups(ENCODING, GROUPS))
+      return nullptr;
+    else
+      return reinterpret_cast<const void *>(grouped_wgmma_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.n>);
+  }
+};
+
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_wgmma_kernels(int tile)
+{
+  return kernels_of_tile<grouped_wgmma_family, ENCODING, DTYPE>(tile,
+                                                                std::make_index_sequence<N_GROUPED_WGMMA_SHAPES>());
+}
+
+} // namespace yk_gemm
+
+#define YK_INSTANCE(ENCODING, DTYPE)                                                                                   \
+  template const yk_gemm::tile_kernels &yk_gemm::grouped_wgmma_kernels<ENCODING, DTYPE>(int tile);
+
+#endif

@@ -1,0 +1,180 @@
+/* wgmma_kernel.cuh - grouped WNA16 GEMM on 9.0: one persistent thread block a multiprocessor.
+ *
+ *   work      output tiles of 256 columns by up to N rows of one matrix, over all of K. Each block has one to begin
+ *             with and then takes the next one that nobody has (yk_grouped_call.next_tile). Where rows are few, the
+ *             first one is dealt out: blocks have the first row tiles of the first matrices, and ask for their weights
+ *             before they may know whether there are rows. Of the others whole tiles come first: those of a matrix are
+ *             neighbours, and among them those of the same columns, so that a wave of blocks finds weights and x in the
+ *             L2 cache. Then come the rows that matrices have beyond whole tiles, most rows first: a narrower
+ *             instruction multiplies them in less time, and the last wave is short. A weight beside
+ *             (yk_grouped_call.beside) is cut into parts of as many columns as a matrix has, each one more matrix
+ *   producer  the last two warpgroups. Warp 0: takes tiles and tells the other warps (tile_queue.cuh);
+ *   warps     weights, one bulk copy a K tile, of which a few are under way while others lie ready. Warps 2 and up: a
+ *             part of the rows of x each, by cp.async in the order that the 128-byte swizzle gives. wgmma reads shared
+ *             memory past the path of ordinary accesses, so that a fence must stand between; one that waited for the
+ *             copies that are still under way would stop the pipeline. So copies land at a barrier of their own, where
+ *             warp 1 waits, fences and tells the consumers, once the K tile's weights are there too: one wait is less
+ *             for them
+ *   consumer  two warpgroups, each with half of the columns: wgmma_mainloops.cuh, and the epilogue of
+ *   warps     dense/wgmma_kernel.cuh
+ *
+ * Tiles and their order: wgmma_tiles.cuh. Producers: wgmma_producers.cuh. */
+#ifndef YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_KERNEL_CUH
+#define YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_KERNEL_CUH
+
+#include "kernels/cuda/gemm/dense/wgmma_kernel.cuh"
+#include "kernels/cuda/gemm/grouped/wgmma_producers.cuh"
+
+namespace yk_gemm {
+
+constexpr int GROUPED_THREADS = 128 * (GROUPED_WARPGROUPS + GROUPED_PRODUCERS);
+constexpr int GROUPED_REGISTERS = SM_REGISTERS / GROUPED_THREADS / 8 * 8, GATHER_REGISTERS = 32;
+constexpr int GROUPED_CONSUMER_REGISTERS =
+    (GROUPED_REGISTERS * GROUPED_THREADS / 128 - GATHER_REGISTERS * GROUPED_PRODUCERS) / GROUPED_WARPGROUPS / 8 * 8;
+
+/* Shared memory for results on their way out, of all consumer warps and for every width of instructions. */
+__host__ __device__ constexpr int grouped_staging_bytes(int tile_n)
+{
+  int most = 0; /* of a warp */
+  for (int n = tile_n; n > 0; n = fewer_rows(tile_n, n))
+    most = most > staging_bytes(GROUPED_WGMMA_M, n) ? most : staging_bytes(GROUPED_WGMMA_M, n);
+  return most * GROUPED_CONSUMER_WARPS;
+}
+
+/* An address in shared memory that stays in a register. Else the compiler works it out wherever it is used, from a
+ * special register that is slow to read. */
+__device__ __forceinline__ uint32_t kept_address(const void *pointer)
+{
+  uint32_t address = shared_address(pointer);
+  asm volatile("" : "+r"(address));
+  return address;
+}
+
+/* By a consumer warp: frees stages of weights that were asked for ahead, and whose matrix has no rows. */
+__device__ __forceinline__ void pass_over(tile_ring &weights, int n_stages)
+{
+  for (int i = 0; i < n_stages; i++) {
+    mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
+    release_stage<1>(weights.empty(), threadIdx.x % 32);
+    weights.advance();
+  }
+}
+
+/* By a consumer warp: one output tile of at most N rows, from the products to y. staging: the warp's; ROOM8: rows that
+ * acc and a stage of x have room for, in eights. */
+template <yk_dtype DTYPE, typename PANEL, int N, int ROOM8>
+__device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, tile_ring &x, tile_ring &weights,
+                                                      const grouped_tile &w, uint32_t staging,
+                                                      float (&acc)[GROUPED_WGMMA_M][ROOM8][4])
+{
+  constexpr int WGMMA_M = GROUPED_WGMMA_M;
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
+  const int panel = w.panel + first_panel<WGMMA_M>(warpgroup, warp);
+  const grouped_operands of = p.operands_of(w.matrix);
+  multiply_rows<DTYPE, PANEL, WGMMA_M, N>(x, weights, of.k_tiles, warpgroup, warp, lane, acc);
+  if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+    for (int c = 0; c < WGMMA_M; c++)
+      scale_rows(load_row_scales(of.row_scales, min(panel + c, of.n_panels - 1), lane), first_tokens<N>(acc[c]));
+  }
+  wgmma_params to = {};
+  to.bias = of.bias;
+  to.y = p.y_of(of, w.first_slot);
+  to.m = w.rows;
+  to.n = of.n;
+  const int64_t row0 = static_cast<int64_t>(panel) * PANEL_COLUMNS;
+  if (p.gate_up)
+    write_output<DTYPE, WGMMA_M, N, true>(to, staging, row0, 0, {0, N / 8}, lane, acc);
+  else
+    write_output<DTYPE, WGMMA_M, N, false>(to, staging, row0, 0, {0, N / 8}, lane, acc);
+}
+
+/* By a consumer warp: the block's output tiles, from w on. Those of more rows than narrower instructions hold come
+ * first, but for one that is dealt out. */
+template <yk_dtype DTYPE, typename PANEL, int N, int ROOM>
+__device__ __forceinline__ void multiply_grouped_tiles(const grouped_params &p, tile_ring &x, tile_ring &weights,
+                                                       tile_reader &tiles, grouped_tile &w, uint32_t staging)
+{
+#pragma unroll 1
+  while (w.rows > fewer_rows(ROOM, N)) {
+    float acc[GROUPED_WGMMA_M][ROOM / 8][4];
+    multiply_grouped_tile<DTYPE, PANEL, N>(p, x, weights, w, staging, acc);
+    tiles.next(w);
+  }
+  if constexpr (fewer_rows(ROOM, N) > 0)
+    multiply_grouped_tiles<DTYPE, PANEL, fewer_rows(ROOM, N), ROOM>(p, x, weights, tiles, w, staging);
+}
+
+/* By a consumer warp: w, where it is a tile that was dealt out and has fewer rows than tiles that come then; w is then
+ * the next tile. */
+template <yk_dtype DTYPE, typename PANEL, int N>
+__device__ __forceinline__ void multiply_dealt_tile(const grouped_params &p, tile_ring &x, tile_ring &weights,
+                                                    tile_reader &tiles, grouped_tile &w, uint32_t staging)
+{
+  static_assert(fewer_rows(N, fewer_rows(N, N)) == 0, "two widths");
+  if (w.rows <= 0 || w.rows > fewer_rows(N, N)) return;
+  float acc[GROUPED_WGMMA_M][N / 8][4];
+  multiply_grouped_tile<DTYPE, PANEL, fewer_rows(N, N)>(p, x, weights, w, staging, acc);
+  tiles.next(w);
+}
+
+template <yk_dtype DTYPE, typename PANEL, int N>
+__global__ void __maxnreg__(GROUPED_REGISTERS) grouped_wgmma_kernel(const __grid_constant__ grouped_params p)
+{
+#ifdef YK_HAVE_SM90A
+  extern __shared__ __align__(1024) uint8_t shared[];
+  __shared__ uint64_t barriers[2 * tile_ring::BARRIERS], landed_barriers[MAX_STAGES];
+  __shared__ tile_queue queue;
+  const block_shared_memory<PANEL, GROUPED_M64, N> memory = {kept_address(shared), kept_address(barriers)};
+  constexpr int STAGING = grouped_staging_bytes(N);
+  uint8_t *behind = shared + p.x_stages * memory.X_BYTES + p.weight_stages * memory.WEIGHT_BYTES + STAGING;
+  int *rows = reinterpret_cast<int *>(behind);
+  const row_tile_order order =
+      row_tile_order_at(behind + grouped_gather_bytes(N), p.call.n_matrices + p.beside_parts, n_widths(N));
+  wgmma_params rings = {};
+  rings.x_stages = p.x_stages;
+  rings.weight_stages = p.weight_stages;
+  tile_ring x = memory.x(rings), weights = memory.weights(rings);
+  const uint32_t landed = shared_address(landed_barriers);
+  weight_producer<PANEL, N> producer = {p, weights};
+  if (threadIdx.x == GROUPED_CONSUMER_WARPS * 32) {
+    x.init(1, GROUPED_CONSUMER_WARPS);
+    weights.init(1, GROUPED_CONSUMER_WARPS);
+    for (int i = 0; i < p.x_stages; i++) mbarrier_init(landed + i * 8, GATHER_WARPS * 32);
+    queue.init(1 + GATHER_WARPS + GROUPED_CONSUMER_WARPS);
+    fence_mbarrier_init();
+    producer.ask_ahead();
+  }
+  wait_for_starts(p);
+  order_grouped_tiles<N>(p, order);
+  const tile_reader tiles = {queue};
+  if (threadIdx.x >= GROUPED_CONSUMER_WARPS * 32) {
+    lower_registers<GATHER_REGISTERS>();
+    const int warp = threadIdx.x / 32 - GROUPED_CONSUMER_WARPS;
+    if (warp == 0) {
+      if (threadIdx.x % 32 == 0) producer.run({order}, {queue});
+    } else if (warp == 1) {
+      pass_on_x(p, x, weights, landed, tiles);
+    } else if (warp < 2 + GATHER_WARPS) {
+      gather_x<N>(p, x, landed, tiles, rows + (warp - 2) * gathered_rows(N), warp - 2);
+    }
+  } else {
+    raise_registers<GROUPED_CONSUMER_REGISTERS>();
+    const uint32_t staging = memory.staging(rings) + threadIdx.x / 32 * (STAGING / GROUPED_CONSUMER_WARPS);
+    tile_reader own = tiles;
+    grouped_tile w;
+    wait_in_grouped(p);
+    own.next(w);
+    if (w.rows < 0) {
+      pass_over(weights, -w.rows);
+      own.next(w);
+    }
+    if constexpr (deals_tiles(N)) multiply_dealt_tile<DTYPE, PANEL, N>(p, x, weights, own, w, staging);
+    multiply_grouped_tiles<DTYPE, PANEL, N, N>(p, x, weights, own, w, staging);
+  }
+#endif
+}
+
+} // namespace yk_gemm
+
+#endif

@@ -1,0 +1,74 @@
+/* pack.cuh - what packing has in common for all sources: which columns of the packed panels (packed_layout.cuh)
+ * are filled, how threads are dealt out over the panels, and the checks. */
+#ifndef YK_KERNELS_CUDA_GEMM_PACK_PACK_CUH
+#define YK_KERNELS_CUDA_GEMM_PACK_PACK_CUH
+
+#include "kernels/cuda/gemm/common.cuh"
+
+namespace yk_gemm {
+
+/* Columns first_column .. first_column + n_columns - 1 of a GEMM's packed weights. */
+struct pack_target {
+  uint8_t *packed;
+  int64_t k, n, first_column, n_columns, panels;
+  int groups; /* of scales in a K tile */
+  int panel_bytes;
+  bool gate_up, is_bf16;
+
+  pack_target(const yk_wna16_desc &desc, void *to, int64_t first, int64_t count)
+      : packed(static_cast<uint8_t *>(to)), k(desc.k), n(desc.n), first_column(first), n_columns(count),
+        panels(n_panels(desc)), groups(groups_per_k_tile(desc)), panel_bytes(yk_gemm::panel_bytes(desc)),
+        gate_up(desc.gate_up), is_bf16(desc.dtype == YK_BF16)
+  {
+  }
+
+  /* The column of the source that a packed row holds, or -1 where this part does not own the row. */
+  __device__ int64_t source_column(int64_t row) const
+  {
+    int64_t column = column_of_row(row, n, gate_up) - first_column;
+    return column >= 0 && column < n_columns ? column : -1;
+  }
+};
+
+/* The panel that a thread packs. A thread block packs PANELS neighbouring panels of one K tile, with THREADS threads
+ * each; panel may be past the last one. */
+template <int THREADS, int PANELS> struct packed_panel {
+  int64_t k_tile, panel;
+  int thread; /* of the panel */
+  uint8_t *packed;
+
+  __device__ explicit packed_panel(const pack_target &t) : thread(threadIdx.x % THREADS)
+  {
+    int64_t row_blocks = (t.panels + PANELS - 1) / PANELS;
+    k_tile = blockIdx.x / row_blocks;
+    panel = blockIdx.x % row_blocks * PANELS + threadIdx.x / THREADS;
+    packed = t.packed + (k_tile * t.panels + panel) * t.panel_bytes;
+  }
+  /* Thread blocks of the grid. */
+  static unsigned blocks(const pack_target &t, const yk_wna16_desc &desc)
+  {
+    return static_cast<unsigned>(ceil_div(t.panels, PANELS) * n_k_tiles(desc));
+  }
+};
+
+/* YK_E_INVAL unless the columns are multiples of 8 within desc's, and desc.group divides the source's group and k_phase
+ * or one group covers all of k. group, k_phase: of the source, as in yk_wna16_source. */
+inline yk_status pack_check(const yk_wna16_desc &desc, int64_t first_column, int64_t n_columns, int64_t group,
+                            int64_t k_phase, yk_err *err)
+{
+  if (first_column < 0 || n_columns < 0 || first_column % 8 || n_columns % 8 || first_column + n_columns > desc.n)
+    return yk_err_set(err, YK_E_INVAL, "wna16 pack: columns %lld + %lld must be multiples of 8 within %lld",
+                      (long long)first_column, (long long)n_columns, (long long)desc.n);
+  if (group <= 0 || k_phase < 0 || k_phase >= group)
+    return yk_err_set(err, YK_E_INVAL, "wna16 pack: group %lld with %lld inputs before the range", (long long)group,
+                      (long long)k_phase);
+  bool one_group = k_phase + desc.k <= group;
+  if (!one_group && (group % desc.group || k_phase % desc.group))
+    return yk_err_set(err, YK_E_INVAL, "wna16 pack: group %lld must divide the source's %lld and its phase %lld",
+                      (long long)desc.group, (long long)group, (long long)k_phase);
+  return YK_OK;
+}
+
+} // namespace yk_gemm
+
+#endif

@@ -1,0 +1,69 @@
+/* packed_sizes.h - sizes of the packed weights (packed_layout.cuh): for kernels, and for the host, which plans with
+ * them where there is no CUDA. */
+#ifndef YK_KERNELS_CUDA_GEMM_PACKED_SIZES_H
+#define YK_KERNELS_CUDA_GEMM_PACKED_SIZES_H
+
+#include <stddef.h>
+
+#include "kernels/cuda/gemm/types.h"
+
+enum {
+  YK_WNA16_TILE_K = 128,
+  YK_WNA16_PANEL_COLUMNS = 16,
+  YK_WNA16_PANEL_SCALE_BYTES = YK_WNA16_PANEL_COLUMNS * 4 /* of a group */
+};
+
+/* Bytes of a panel without its scales. */
+#define YK_WNA16_PANEL_WEIGHT_BYTES(encoding)                                                                          \
+  (YK_WNA16_PANEL_COLUMNS * YK_WNA16_TILE_K / ((encoding) == YK_WNA16_INT4 ? 2 : 1))
+
+/* Groups of scales in a K tile: longer groups repeat their scale, so that a panel is complete in itself. Weights of 8
+ * bits, of which a scale is a smaller share, do so from 64 inputs on: fewer kernels are compiled for them. */
+static inline int yk_wna16_groups_per_k_tile(const yk_wna16_desc *desc)
+{
+  if (desc->group >= desc->k || desc->group % 128 == 0) return 1;
+  return desc->group % 64 == 0 && desc->encoding == YK_WNA16_INT4 ? 2 : 4;
+}
+
+static inline int yk_wna16_panel_bytes(const yk_wna16_desc *desc)
+{
+  return YK_WNA16_PANEL_WEIGHT_BYTES(desc->encoding) + yk_wna16_groups_per_k_tile(desc) * YK_WNA16_PANEL_SCALE_BYTES;
+}
+
+/* Whether a kernel that reads the panels of one GEMM reads those of the other, too. Equal groups do not say so: a GEMM
+ * with no more inputs than a group has one group in each K tile. */
+static inline bool yk_wna16_has_panels_of(const yk_wna16_desc *desc, const yk_wna16_desc *other)
+{
+  return desc->encoding == other->encoding && yk_wna16_groups_per_k_tile(desc) == yk_wna16_groups_per_k_tile(other);
+}
+
+static inline int64_t yk_wna16_n_k_tiles(const yk_wna16_desc *desc)
+{
+  return (desc->k + YK_WNA16_TILE_K - 1) / YK_WNA16_TILE_K;
+}
+
+/* Panels of one K tile: n in panels of 16 columns, the last one padded. */
+static inline int64_t yk_wna16_n_panels(const yk_wna16_desc *desc)
+{
+  return (desc->n + YK_WNA16_PANEL_COLUMNS - 1) / YK_WNA16_PANEL_COLUMNS;
+}
+
+/* All panels of all K tiles. */
+static inline int64_t yk_wna16_panels_bytes(const yk_wna16_desc *desc)
+{
+  return yk_wna16_n_panels(desc) * yk_wna16_n_k_tiles(desc) * yk_wna16_panel_bytes(desc);
+}
+
+/* Behind the panels of 8-bit weights: what the accumulators of each packed row are multiplied with, float32. */
+static inline int64_t yk_wna16_row_scale_bytes(const yk_wna16_desc *desc)
+{
+  return desc->encoding == YK_WNA16_INT4 ? 0 : yk_wna16_n_panels(desc) * YK_WNA16_PANEL_COLUMNS * 4;
+}
+
+/* yk_wna16_packed_bytes - device memory of the repacked weights of a valid desc. */
+static inline size_t yk_wna16_packed_bytes(const yk_wna16_desc *desc)
+{
+  return (size_t)(yk_wna16_panels_bytes(desc) + yk_wna16_row_scale_bytes(desc));
+}
+
+#endif

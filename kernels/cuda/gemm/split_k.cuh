@@ -1,0 +1,174 @@
+/* split_k.cuh - split-K and stream-K: partial sums of the thread blocks (peers) that share an output tile
+ * go through global memory and are added in a fixed order.
+ *
+ * Each K range has a place of its own in the workspace, thread by thread, in pieces of four accumulators: a lane's
+ * fragment of 16 columns by 8 tokens. The data are their own flag: accumulators are sent with all bits inverted, and 0
+ * means "not written yet", since no arithmetic gives the NaN whose bits are all ones. The thread that has read a piece
+ * puts the zeros back for the next launch. Peers may wait for each other because all run at once: a grid never has more
+ * blocks than fit, and the GPU places all blocks of a grid before any of the next one, of other streams too. */
+#ifndef YK_KERNELS_CUDA_GEMM_SPLIT_K_CUH
+#define YK_KERNELS_CUDA_GEMM_SPLIT_K_CUH
+
+#include "kernels/cuda/gemm/schedule.cuh"
+#include "kernels/cuda/ptx/global_memory.cuh"
+
+namespace yk_gemm {
+
+__device__ __forceinline__ bool is_written(uint4 piece)
+{
+  return piece.x && piece.y && piece.z && piece.w;
+}
+
+/* Write one piece. The bits are inverted inside the assembly: as an integer operation of C++ on accumulators the
+ * inversion makes ptxas serialise the wgmma that they come from (its note C7514). */
+__device__ __forceinline__ void send_piece(uint4 *to, const float (&acc)[4])
+{
+  asm volatile("{\n"
+               ".reg .b32 a, b, c, d;\n"
+               "not.b32 a, %1;\n"
+               "not.b32 b, %2;\n"
+               "not.b32 c, %3;\n"
+               "not.b32 d, %4;\n"
+               "st.relaxed.gpu.global.v4.b32 [%0], {a, b, c, d};\n"
+               "}" ::"l"(to),
+               "f"(acc[0]), "f"(acc[1]), "f"(acc[2]), "f"(acc[3])
+               : "memory");
+}
+
+/* Where this thread's pieces of a K range lie, 128 pieces apart. warpgroups: consumer warpgroups of a cluster;
+ * warpgroup: this one's number among them. */
+template <int WGMMA_M, int N>
+__device__ __forceinline__ uint4 *pieces_of(const wgmma_params &p, int range, int warpgroups, int warpgroup)
+{
+  int64_t at = static_cast<int64_t>(range) * warpgroups + warpgroup;
+  return reinterpret_cast<uint4 *>(p.partial) + at * (WGMMA_M * N / 8) * 128 + threadIdx.x % 128;
+}
+
+/* Groups [first, end) of a tile's groups of 8 tokens. */
+struct n8_range {
+  int first, end;
+
+  __host__ __device__ __forceinline__ bool holds(int n8) const
+  {
+    return n8 >= first && n8 < end;
+  }
+};
+
+/* The K ranges of an output tile, and what this block finishes of it. */
+struct tile_peers {
+  int first, count; /* ranges that have K tiles of it */
+  int index;        /* of this block's range among them */
+  n8_range own;     /* tokens that this block finishes */
+};
+
+/* Split-K: each peer finishes an equal part of the tokens. Stream-K: the block that has the tile's first K tiles
+ * finishes all of them; its peers work on this tile before any other, so their partial sums are there by then. A
+ * whole tile has one peer. n8s: groups of 8 tokens of a tile. */
+__host__ __device__ __forceinline__ tile_peers peers_of(const wgmma_params &p, int range, const work_tile &w, int n8s)
+{
+  if (w.last - w.first == p.k_tiles) return {range, 1, 0, {0, n8s}};
+  if (p.k_splits) {
+    int first = w.tile * p.k_splits, index = range - first;
+    n8_range own = {p.by_k_splits.quotient(index * n8s), p.by_k_splits.quotient((index + 1) * n8s)};
+    return {first, p.k_splits, index, own};
+  }
+  int first = range, end = range + 1, tile_start = w.tile * p.k_tiles;
+  while (tile_scheduler::range_start(p, first) > tile_start) first--;
+  while (end < p.k_ranges && tile_scheduler::range_start(p, end) < tile_start + p.k_tiles) end++;
+  return {first, end - first, range - first, {0, range == first ? n8s : 0}};
+}
+
+/* The K range of another peer: other counts from 0 to peers.count - 2. */
+__device__ __forceinline__ int range_of_other(const tile_peers &peers, int other)
+{
+  return peers.first + other + (other >= peers.index ? 1 : 0);
+}
+
+/* Prefetch into the L2 cache the places that the peers will write: other kernels of the layer have evicted them since,
+ * and a read that goes to memory waits behind the next GEMM's weights. */
+template <int WARPGROUPS, int WGMMA_M, int N>
+__device__ __forceinline__ void prefetch_partials(const wgmma_params &p, const tile_peers &peers, int warpgroup)
+{
+  for (int i = 0; i < peers.count - 1; i++) {
+    const uint4 *from = pieces_of<WGMMA_M, N>(p, range_of_other(peers, i), WARPGROUPS, warpgroup);
+#pragma unroll
+    for (int c = 0; c < WGMMA_M; c++) {
+      for (int n8 = peers.own.first; n8 < peers.own.end; n8++) prefetch_l2(from + (c * (N / 8) + n8) * 128);
+    }
+  }
+}
+
+/* Add the peers' partial sums of the tokens that this block finishes, in the order of K ranges.
+ *   BATCH   pieces of a range that are read together
+ *   AHEAD   ranges whose pieces are read together
+ * A warp leaves a polling loop as one (__all_sync): else the compiler keeps the addresses of the next tile's main
+ * loop for each lane by itself, and the main loop is slower. */
+template <int WARPGROUPS, int WGMMA_M, int N, int BATCH, int AHEAD>
+__device__ __forceinline__ void receive_partials(const wgmma_params &p, const tile_peers &peers, int warpgroup,
+                                                 float (&acc)[WGMMA_M][N / 8][4])
+{
+  constexpr int N8 = N / 8, PIECES = WGMMA_M * N8;
+  for (int other = 0; other < peers.count - 1; other += AHEAD) {
+    uint4 *from[AHEAD];
+#pragma unroll
+    for (int a = 0; a < AHEAD; a++)
+      from[a] = pieces_of<WGMMA_M, N>(p, range_of_other(peers, min(other + a, peers.count - 2)), WARPGROUPS, warpgroup);
+    /* Poll the piece that is written last, so that waiting takes no bandwidth from those who still work. */
+    const uint4 *last = from[AHEAD - 1] + ((WGMMA_M - 1) * N8 + peers.own.end - 1) * 128;
+    while (other == 0 && !__all_sync(~0u, is_written(load_relaxed_gpu16(last)))) continue;
+#pragma unroll
+    for (int i0 = 0; i0 < PIECES; i0 += BATCH) {
+      if (i0 % N8 >= peers.own.end || (BATCH < N8 && i0 % N8 + BATCH <= peers.own.first)) continue;
+      /* Pieces of others' tokens too: they are added to accumulators that nobody reads any more. */
+      uint4 v[AHEAD][BATCH];
+      bool complete;
+      do {
+        complete = true;
+#pragma unroll
+        for (int i = 0; i < AHEAD * BATCH; i++)
+          v[i / BATCH][i % BATCH] = load_relaxed_gpu16(from[i / BATCH] + (i0 + i % BATCH) * 128);
+#pragma unroll
+        for (int i = 0; i < AHEAD * BATCH; i++)
+          complete = complete && (is_written(v[i / BATCH][i % BATCH]) || !peers.own.holds((i0 + i % BATCH) % N8));
+      } while (!__all_sync(~0u, complete));
+#pragma unroll
+      for (int a = 0; a < AHEAD; a++) {
+        if (other + a >= peers.count - 1) break;
+#pragma unroll
+        for (int i = 0; i < BATCH; i++) {
+          float(&s)[4] = acc[(i0 + i) / N8][(i0 + i) % N8];
+          s[0] += __uint_as_float(~v[a][i].x);
+          s[1] += __uint_as_float(~v[a][i].y);
+          s[2] += __uint_as_float(~v[a][i].z);
+          s[3] += __uint_as_float(~v[a][i].w);
+          if (peers.own.holds((i0 + i) % N8)) store_relaxed_gpu16(from[a] + (i0 + i) * 128, 0);
+        }
+      }
+    }
+  }
+}
+
+/* Send the peers the partial sums of the tokens that they finish, and complete those of this block's own tokens. */
+template <int WARPGROUPS, int WGMMA_M, int N>
+__device__ __forceinline__ void exchange_partials(const wgmma_params &p, int range, const tile_peers &peers,
+                                                  int warpgroup, float (&acc)[WGMMA_M][N / 8][4])
+{
+  constexpr int N8 = N / 8, PIECES = WGMMA_M * N8;
+  uint4 *to = pieces_of<WGMMA_M, N>(p, range, WARPGROUPS, warpgroup);
+#pragma unroll
+  for (int i = 0; i < PIECES; i++) {
+    if (!peers.own.holds(i % N8)) send_piece(to + i * 128, acc[i / N8][i % N8]);
+  }
+  if (peers.own.first == peers.own.end) return;
+  /* About eight pieces are read together: of several ranges where each has few for this block, else of one or two. */
+  constexpr int FEW = N8 < 8 ? 1 : N8 / 4, FEW_AHEAD = FEW == 1 ? 4 : 8 / FEW;
+  constexpr int MANY = PIECES < 8 ? PIECES : WGMMA_M == 1 ? 8 : 4, MANY_AHEAD = PIECES < 8 ? 8 / PIECES : 1;
+  if (WGMMA_M == 1 && N8 <= 16 && peers.own.end - peers.own.first <= FEW)
+    receive_partials<WARPGROUPS, WGMMA_M, N, FEW, FEW_AHEAD>(p, peers, warpgroup, acc);
+  else
+    receive_partials<WARPGROUPS, WGMMA_M, N, MANY, MANY_AHEAD>(p, peers, warpgroup, acc);
+}
+
+} // namespace yk_gemm
+
+#endif

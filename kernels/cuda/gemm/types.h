@@ -1,0 +1,98 @@
+/* types.h - descriptions of a WNA16 GEMM: see dense/dense.h. */
+#ifndef YK_KERNELS_CUDA_GEMM_TYPES_H
+#define YK_KERNELS_CUDA_GEMM_TYPES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+/* Which family of kernels a GEMM uses. AUTO: WGMMA on compute capability 9.0, MMA on any other from 8.0 on. */
+typedef enum yk_wna16_path {
+  YK_WNA16_AUTO,
+  YK_WNA16_MMA,  /* mma.sync and cp.async: compute capability 8.0 and later */
+  YK_WNA16_WGMMA /* the two kernels with bulk and tensor copies: compute capability 9.0 only */
+} yk_wna16_path;
+
+/* How weights are kept, beside the scales of groups. */
+typedef enum yk_wna16_encoding {
+  YK_WNA16_INT4, /* AWQ: unsigned integers, an integer zero and a 16-bit scale a group */
+  YK_WNA16_INT8, /* signed integers, a float32 scale and a zero from -128 to 128, kept to 1/256, a group */
+  YK_WNA16_FP8   /* e4m3 without infinities, a float32 scale a group */
+} yk_wna16_encoding;
+
+/* Thread blocks of the largest cluster that every GPU of 9.0 can run (CUDA's portable cluster size). */
+enum { YK_WNA16_MOST_PEERS = 8 };
+
+/* Properties of the current GPU; filled once by yk_wna16_gpu_init. */
+typedef struct yk_wna16_gpu {
+  int n_multiprocessors;
+  yk_wna16_path path;
+  void *encode_tensor_map; /* driver entry point, NULL on the MMA path */
+  /* clusters[s]: how many clusters of s thread blocks run at once, s from 2 on, each block on a multiprocessor of its
+   * own; 0 on the MMA path. A cluster lies within a group of multiprocessors (GPC), whose sizes differ among GPUs of
+   * one kind. */
+  int clusters[YK_WNA16_MOST_PEERS + 1];
+} yk_wna16_gpu;
+
+/* One GEMM as a rank sees it. */
+typedef struct yk_wna16_desc {
+  int64_t k;      /* inputs, a multiple of 32 */
+  int64_t n;      /* columns of W, a multiple of 8; with gate_up gate and up together, a multiple of 16 */
+  int64_t group;  /* inputs that share a scale: a multiple of 32, or k and more for one group */
+  yk_dtype dtype; /* activations, bias and result: YK_F16 or YK_BF16 */
+  bool gate_up;   /* columns [0, n/2) are gates, [n/2, n) ups; y = SiLU(gate) * up has n/2 columns */
+  yk_wna16_encoding encoding;
+} yk_wna16_desc;
+
+/* A range of columns of AWQ "gemm" tensors in device memory. Local input i and local column j are row i of qweight and
+ * column first_column + j, counted from the pointers; their group is row (k_phase + i) / group of qzeros and scales. */
+typedef struct yk_wna16_source {
+  const int32_t *qweight; /* [k, words_per_row], at the first input of the range */
+  const int32_t *qzeros;  /* [groups, words_per_row], at the group that holds the first input */
+  const void *scales;     /* [groups, 8 * words_per_row] */
+  yk_dtype scales_dtype;  /* YK_F16 or YK_BF16 */
+  int64_t words_per_row;  /* columns of the whole tensor / 8 */
+  int64_t first_column;   /* need not be a multiple of 8 */
+  int64_t group;          /* of these tensors; desc.group divides it and k_phase, unless it covers all of k */
+  int64_t k_phase;        /* inputs of the first group that lie before the range */
+} yk_wna16_source;
+
+/* Rows of bytes in device memory, INT8 or FP8. Local input i and local column j are byte i of row j; their group is
+ * (k_phase + i) / group, counted from the pointers. */
+typedef struct yk_wna16_rows {
+  const uint8_t *bytes; /* [n, row_bytes], at the first input of the range */
+  const float *scales;  /* [n, n_groups], at the group that holds the first input */
+  const float *zeros;   /* likewise, or NULL: all 0 */
+  int64_t row_bytes, n_groups;
+  int64_t group, k_phase; /* as in yk_wna16_source */
+} yk_wna16_rows;
+
+/* A choice of kernel, tile and split of K. What the fields mean: plan_kernel of tiles.h; who chooses:
+ * dense/plan.h. */
+typedef struct yk_wna16_plan {
+  uint8_t kernel, tile, slice_warps, splits;
+} yk_wna16_plan;
+
+enum { YK_WNA16_ROW_BUCKETS = 59 }; /* of dense/plan.cu's series, which is checked against it */
+
+/* The plans of one GEMM, for each bucket of row counts. */
+typedef struct yk_wna16_plans {
+  yk_wna16_plan of_bucket[YK_WNA16_ROW_BUCKETS];
+} yk_wna16_plans;
+
+/* One call of a GEMM. All pointers are to device memory. */
+typedef struct yk_wna16_call {
+  const void *packed; /* from yk_wna16_pack or yk_wna16_pack_rows, 128-byte aligned */
+  const void *bias;   /* [n] in desc.dtype, or NULL */
+  const void *x;      /* [m, k] in desc.dtype, 16-byte aligned */
+  void *y;            /* [m, n], or [m, n/2] with gate_up, in desc.dtype, 16-byte aligned; must not alias x */
+  int64_t m;          /* tokens, 0 or more */
+  void *workspace;    /* yk_wna16_workspace_bytes, 256-byte aligned */
+  /* Which half of each multiprocessor the call takes, where its plan leaves the other half free: alternately false and
+   * true for the GEMMs that follow each other on a stream. Results do not depend on it. */
+  bool second_half;
+} yk_wna16_call;
+
+#endif

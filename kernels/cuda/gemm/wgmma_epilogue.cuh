@@ -1,0 +1,89 @@
+/* wgmma_epilogue.cuh - epilogue of the wgmma kernel: accumulators plus bias, SiLU * up, rounded, transposed
+ * through shared memory and written as 16-byte pieces of rows of y. */
+#ifndef YK_KERNELS_CUDA_GEMM_WGMMA_EPILOGUE_CUH
+#define YK_KERNELS_CUDA_GEMM_WGMMA_EPILOGUE_CUH
+
+#include "kernels/cuda/gemm/common.cuh"
+#include "kernels/cuda/gemm/split_k.cuh"
+#include "kernels/cuda/ptx/global_memory.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
+
+namespace yk_gemm {
+
+/* Tokens of a warp's results that its staging holds at a time. */
+__host__ __device__ constexpr int staged_tokens(int tokens)
+{
+  return tokens == 64 || tokens == 128 ? 32 : tokens < 16 ? tokens : 16;
+}
+
+/* Bytes from token to token of the staging: 16 more than the results of a token, against bank conflicts. */
+__host__ __device__ constexpr int staging_pitch(int wgmma_m)
+{
+  return wgmma_m * 32 + 16;
+}
+
+/* Bytes of the staging of one warp. */
+__host__ __device__ constexpr int staging_bytes(int wgmma_m, int tokens)
+{
+  return staged_tokens(tokens) * staging_pitch(wgmma_m);
+}
+
+/* Write one warp's results. A piece is 8 columns of one token, 16 bytes; with gate_up a panel's 8 gates and 8 ups make
+ * one.
+ *   staging  address in shared memory, 16-byte aligned
+ *   row0   packed row of the warp's first column
+ *   own    groups of 8 tokens to write; the others' accumulators are not complete */
+template <yk_dtype DTYPE, int WGMMA_M, int N, bool GATE_UP, int ROOM8>
+__device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t staging, int64_t row0, int token0,
+                                             n8_range own, int lane, const float (&acc)[WGMMA_M][ROOM8][4])
+{
+  constexpr int PIECES = GATE_UP ? WGMMA_M : 2 * WGMMA_M, PITCH = staging_pitch(WGMMA_M), STAGED = staged_tokens(N);
+  constexpr int ROWS = 32 / PIECES < STAGED ? 32 / PIECES : STAGED; /* tokens that the warp stores at once */
+  int64_t width = GATE_UP ? p.n / 2 : p.n, column = (GATE_UP ? row0 / 2 : row0) + lane % PIECES * 8;
+  float bias[WGMMA_M][2];
+#pragma unroll
+  for (int c = 0; c < WGMMA_M; c++) {
+#pragma unroll
+    for (int upper = 0; upper < 2; upper++) {
+      int64_t at = column_of_row(row0 + c * 16 + upper * 8 + lane / 4, p.n, GATE_UP);
+      bias[c][upper] = p.bias && at < p.n ? load_float<DTYPE>(p.bias, at) : 0.0f;
+    }
+  }
+  int token = lane / PIECES, last = min(own.end * 8, p.m - token0);
+  uint16_t *to = static_cast<uint16_t *>(p.y) + (token0 + token) * width + column;
+  if (column >= width || token >= ROWS) last = 0;
+  uint32_t put = staging + lane % 8 * PITCH + lane / 8 % PIECES * 16;
+  uint32_t take = staging + lane / PIECES * PITCH + lane % PIECES * 16;
+#pragma unroll
+  for (int first = 0; first < N; first += STAGED, to += STAGED * width) {
+    if (first >= own.end * 8 || first + STAGED <= own.first * 8) continue;
+#pragma unroll
+    for (int i = 0; i < STAGED / 8; i++) {
+      if (first + i * 8 >= N) continue;
+      uint32_t matrices[PIECES];
+#pragma unroll
+      for (int c = 0; c < WGMMA_M; c++) {
+        const float(&s)[4] = acc[c][first / 8 + i];
+        float low0 = s[0] + bias[c][0], low1 = s[1] + bias[c][0], up0 = s[2] + bias[c][1], up1 = s[3] + bias[c][1];
+        if constexpr (GATE_UP) {
+          matrices[c] = round_pair<element<DTYPE>>(silu(low0) * up0, silu(low1) * up1);
+        } else {
+          matrices[c * 2] = round_pair<element<DTYPE>>(low0, low1);
+          matrices[c * 2 + 1] = round_pair<element<DTYPE>>(up0, up1);
+        }
+      }
+      stmatrix_trans<PIECES>(put + i * 8 * PITCH, matrices);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < STAGED; i += ROWS) {
+      int at = first + i + token;
+      if (at >= own.first * 8 && at < last) store_global16(to + i * width, load_shared16(take + i * PITCH));
+    }
+    __syncwarp();
+  }
+}
+
+} // namespace yk_gemm
+
+#endif

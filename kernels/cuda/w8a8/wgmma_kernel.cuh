@@ -1,0 +1,204 @@
+/* wgmma_kernel.cuh - W8A8 GEMM on 9.0: one persistent kernel for any number of tokens.
+ *
+ *   grid       as of the WNA16 wgmma kernel, whose tile scheduler deals out output tiles and K ranges: at most one
+ *              thread block a multiprocessor. Clusters: two with neighbouring rows that share their tokens, or the K
+ *              ranges of a tile, which are added up through their shared memory
+ *   producer   the last warpgroup. Warp 0: weights, one bulk copy a K tile; warp 1: x, by tensor map with the 128-byte
+ *              swizzle and zeros past the edges. Both fill one ring of stages
+ *   consumer   one to three warpgroups of 64 rows (columns of W) each by N tokens: both operands from shared memory,
+ *   warps      sums in registers; then partial sums and results (wgmma_epilogue.cuh)
+ *
+ * Programmatic dependent launch: weights of the first stages are asked for before griddepcontrol.wait, so that they
+ * arrive while x is quantised by the kernel before; x and partial sums after it. Then the next kernel may start. */
+#ifndef YK_KERNELS_CUDA_W8A8_WGMMA_KERNEL_CUH
+#define YK_KERNELS_CUDA_W8A8_WGMMA_KERNEL_CUH
+
+#include "kernels/cuda/gemm/dense/wgmma_kernel.cuh"
+#include "kernels/cuda/ptx/wgmma.cuh"
+#include "kernels/cuda/w8a8/wgmma_epilogue.cuh"
+
+namespace yk_w8a8 {
+
+constexpr int WARPGROUP_ROWS = 64, MOST_STAGES = 20;
+using yk_gemm::work_tile;
+using tile_ring = yk_cuda::stage_ring<MOST_STAGES>;
+
+/* Registers of a thread: at the start, then of producers and of consumers. What the thread block leaves has room for
+ * thread blocks of the kernel that quantises. */
+struct thread_registers {
+  int start, producer, consumer;
+};
+
+__host__ __device__ constexpr thread_registers registers_of(int tokens, int warpgroups = 2)
+{
+  if (warpgroups == 3) return tokens <= 64 ? thread_registers{80, 32, 96} : thread_registers{112, 40, 136};
+  return tokens <= 64    ? thread_registers{72, 24, 96}
+         : tokens <= 128 ? thread_registers{120, 40, 152}
+                         : thread_registers{160, 40, 216};
+}
+
+struct kernel_params {
+  yk_gemm::wgmma_params tiles;
+  output_params out;
+  int n_stages;
+};
+
+/* Of the weights of a K tile. */
+__host__ __device__ constexpr int weight_bytes(int warpgroups)
+{
+  return warpgroups * WARPGROUP_ROWS * TILE_K;
+}
+
+__host__ __device__ constexpr int stage_bytes(int warpgroups, int tokens)
+{
+  return weight_bytes(warpgroups) + tokens * TILE_K;
+}
+
+template <int WARPGROUPS, int CLUSTER>
+__device__ __forceinline__ void produce_weights(const kernel_params &p, tile_ring r, int cluster, int rank)
+{
+  constexpr int TILE_ROWS = WARPGROUPS * WARPGROUP_ROWS;
+  work_tile w;
+  int tile_m, tile_n;
+  r.start_producing();
+  for (yk_gemm::tile_scheduler scheduler(p.tiles, cluster); scheduler.next(p.tiles, w);) {
+    yk_gemm::tile_coordinates(p.tiles, w.tile, tile_m, tile_n);
+    const int row = (tile_m * CLUSTER + rank) * TILE_ROWS;
+    const int bytes = max(0, min(TILE_ROWS, p.out.n_rows - row)) * TILE_K;
+    const int64_t k_tile_bytes = static_cast<int64_t>(p.out.n_rows) * TILE_K;
+    const uint8_t *from = p.tiles.packed + w.first * k_tile_bytes + static_cast<int64_t>(row) * TILE_K;
+#pragma unroll 1
+    for (int k_tile = w.first; k_tile < w.last; k_tile++, from += k_tile_bytes) {
+      yk_ptx::mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+      yk_ptx::mbarrier_arrive_expect(r.full(), bytes);
+      if (bytes > 0) yk_ptx::bulk_copy(r.data(), from, bytes, r.full());
+      r.advance();
+    }
+  }
+}
+
+template <int WARPGROUPS, int N, int CLUSTER>
+__device__ __forceinline__ void produce_x(const CUtensorMap *map, const kernel_params &p, tile_ring r, int cluster,
+                                          int rank)
+{
+  work_tile w;
+  int tile_m, tile_n;
+  r.start_producing();
+  yk_ptx::wait_for_previous_kernel();
+  yk_ptx::let_next_kernel_start();
+  for (yk_gemm::tile_scheduler scheduler(p.tiles, cluster); scheduler.next(p.tiles, w);) {
+    yk_gemm::tile_coordinates(p.tiles, w.tile, tile_m, tile_n);
+    const int token = tile_n * N + rank * (N / CLUSTER);
+#pragma unroll 1
+    for (int k_tile = w.first; k_tile < w.last; k_tile++) {
+      yk_ptx::mbarrier_wait_asm_loop(r.empty(), r.at.phase);
+      yk_ptx::mbarrier_arrive_expect(r.full(), N * TILE_K);
+      const uint32_t to = r.data() + weight_bytes(WARPGROUPS) + rank * (N / CLUSTER) * TILE_K;
+      if constexpr (CLUSTER == 1)
+        yk_ptx::tensor_copy(to, map, k_tile * TILE_K, token, r.full());
+      else
+        yk_ptx::tensor_copy_to_both(to, map, k_tile * TILE_K, token, r.full());
+      r.advance();
+    }
+  }
+}
+
+/* Sums of one work tile: 64 rows by N tokens a warpgroup. A stage is released once the wgmma that read it are known to
+ * be complete, which is a K tile later. */
+template <int WARPGROUPS, int N, int CLUSTER>
+__device__ __forceinline__ void mainloop(tile_ring &r, const work_tile &w, int warpgroup, int lane,
+                                         int (&acc)[N / 8][4])
+{
+  uint32_t read = 0; /* empty barrier of the K tile before */
+#pragma unroll 1
+  for (int k_tile = w.first; k_tile < w.last; k_tile++) {
+    yk_ptx::mbarrier_wait_asm_loop(r.full(), r.at.phase);
+    const uint64_t a = yk_ptx::tile_descriptor(r.data() + warpgroup * weight_bytes(1), 1024, 16);
+    const uint64_t b = yk_ptx::tile_descriptor(r.data() + weight_bytes(WARPGROUPS), 1024, 16);
+    yk_ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < TILE_K / 32; step++) {
+      const uint64_t at = yk_ptx::descriptor_step(step * 32);
+      yk_ptx::wgmma<int8_t, N>::run_ss(acc, a + at, b + at, k_tile > w.first || step > 0);
+    }
+    yk_ptx::wgmma_commit();
+    yk_ptx::wgmma_wait<1>();
+    if (read) yk_gemm::release_stage<CLUSTER>(read, lane);
+    read = r.empty();
+    r.advance();
+  }
+  yk_ptx::wgmma_wait<0>();
+  yk_ptx::pin(acc);
+  yk_gemm::release_stage<CLUSTER>(read, lane);
+}
+
+/* What belongs to a row of W comes from memory, which takes long: it is loaded before the wait. */
+template <int WARPGROUPS, int N, int CLUSTER>
+__device__ __forceinline__ void consume(const kernel_params &p, tile_ring r, uint32_t results, int cluster, int rank)
+{
+  const int lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
+  const int range = yk_gemm::tile_scheduler::range_of(p.tiles, cluster);
+  const result_memory<N> memory(results + warpgroup * result_memory<N>::BYTES);
+  work_tile w;
+  for (yk_gemm::tile_scheduler scheduler(p.tiles, cluster); scheduler.next(p.tiles, w);) {
+    int acc[N / 8][4];
+    int tile_m, tile_n;
+    yk_gemm::tile_coordinates(p.tiles, w.tile, tile_m, tile_n);
+    yk_gemm::tile_peers peers = yk_gemm::peers_of(p.tiles, range, w, N / 8);
+    yk_gemm::compute_now(tile_m, tile_n, peers);
+    const int64_t row = ((static_cast<int64_t>(tile_m) * CLUSTER + rank) * WARPGROUPS + warpgroup) * WARPGROUP_ROWS;
+    const int64_t own_row = row + threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const row_terms rows[2] = {row_terms(p.out, own_row), row_terms(p.out, own_row + 8)};
+    yk_ptx::wait_for_previous_kernel(); /* returns at once but for the first tile */
+    memory.fetch_scales(p.out.x_scales, tile_n * N);
+    mainloop<WARPGROUPS, N, CLUSTER>(r, w, warpgroup, lane, acc);
+    if constexpr (CLUSTER == 1) {
+      if (peers.count > 1) exchange_sums<WARPGROUPS, N>(r.memory, peers, warpgroup, acc);
+    }
+    if (peers.own.first == peers.own.end) continue;
+    write_output<N>(p.out, memory, row, tile_n * N, peers.own, rows, acc);
+  }
+}
+
+template <int WARPGROUPS, int N, int CLUSTER>
+__global__ void __maxnreg__(registers_of(N, WARPGROUPS).start)
+    wgmma_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ kernel_params p)
+{
+#ifdef YK_HAVE_SM90A
+  extern __shared__ __align__(1024) uint8_t shared[];
+  __shared__ uint64_t barriers[tile_ring::BARRIERS];
+  const tile_ring ring(yk_ptx::shared_address(shared), yk_ptx::shared_address(barriers), p.n_stages,
+                       stage_bytes(WARPGROUPS, N));
+  const int cluster = blockIdx.x / CLUSTER, rank = blockIdx.x % CLUSTER;
+  if (threadIdx.x == WARPGROUPS * 128) {
+    yk_ptx::prefetch_tensor_map(&map);
+    ring.init(2, WARPGROUPS * 4 * CLUSTER);
+    yk_ptx::fence_mbarrier_init();
+  }
+  if constexpr (CLUSTER == 1)
+    __syncthreads();
+  else
+    yk_ptx::cluster_sync();
+  if (threadIdx.x >= WARPGROUPS * 128) {
+    yk_ptx::lower_registers<registers_of(N, WARPGROUPS).producer>();
+    const int warp = threadIdx.x / 32 - WARPGROUPS * 4;
+    if (threadIdx.x % 32 == 0) {
+      if (warp == 0)
+        produce_weights<WARPGROUPS, CLUSTER>(p, ring, cluster, rank);
+      else if (warp == 1)
+        produce_x<WARPGROUPS, N, CLUSTER>(&map, p, ring, cluster, rank);
+    }
+    __syncwarp();
+    if (CLUSTER == 1 && p.tiles.k_splits > 1) yk_ptx::cluster_sync(); /* that of exchange_sums */
+  } else {
+    yk_ptx::raise_registers<registers_of(N, WARPGROUPS).consumer>();
+    consume<WARPGROUPS, N, CLUSTER>(p, ring, ring.memory + p.n_stages * ring.stage_bytes, cluster, rank);
+  }
+  /* Others of the cluster may still read this block's memory, or copy to it and arrive at its barriers. */
+  if (CLUSTER > 1 || p.tiles.k_splits > 1) yk_ptx::cluster_sync();
+#endif
+}
+
+} // namespace yk_w8a8
+
+#endif
