@@ -27,6 +27,7 @@ WEIGHT = "kernels/weight.h"
 LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
 LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/"]  # what the layers of a model stand on
 HOUSE = ["runtime/*", "kernels/*", "loader/*", "parallel/*"]
+TESTS = [*HOUSE, "tests/each_case.h"]
 
 # Folder -> the files, or folders, without theirs inside, that its files may include, beside its own. Every folder has a
 # row; "x/*" is for tests and benchmarks alone: a folder with all inside.
@@ -106,18 +107,19 @@ MAY_INCLUDE = {
         YOKE, BASE, "runtime/study/", "runtime/cli/", "runtime/cli/bench/", "runtime/cli/options/"
     ],
     "bench/": HOUSE,
-    "tests/comm/": HOUSE,
-    "tests/e2e/": [*HOUSE, "tests/unit/"],
+    "tests/": [],
+    "tests/comm/": TESTS,
+    "tests/e2e/": [*TESTS, "tests/unit/"],
     "tests/e2e/preload/": [],
     "tests/e2e/report/": HOUSE,
-    "tests/fault/": [*HOUSE, "tests/fault/hook/", "tests/unit/"],
+    "tests/fault/": [*TESTS, "tests/fault/hook/", "tests/unit/"],
     "tests/fault/hook/": [*HOUSE, "tests/e2e/"],
     "tests/fuzz/": HOUSE,
     "tests/golden/": ["loader/hf/hf_config.h"],
     "tests/install/": HOUSE,
-    "tests/op/": HOUSE,
+    "tests/op/": TESTS,
     "tests/reference/": HOUSE,
-    "tests/unit/": [*HOUSE, "tests/golden/", "tests/op/"],
+    "tests/unit/": [*TESTS, "tests/golden/", "tests/op/"],
     "tests/unit/fake_gpu/": HOUSE,
 }
 

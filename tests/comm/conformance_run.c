@@ -1,4 +1,5 @@
 #include "comm/conformance_case.h"
+#include "each_case.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -127,7 +128,7 @@ static void all_operations(void **state)
   values *v = case_values_new(test->dtype);
   session s;
   bool opens = open_session(&s, fixture, test->n_ranks, v), good = opens;
-  for (size_t i = 0; i < sizeof operations / sizeof *operations && good; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof operations / sizeof *operations && good); i++) {
     int n_large = operations[i].takes_large && test->n_ranks > 1 ? fixture->n_large_shapes : 0;
     good = run_shapes(&s, operations[i].name, operations[i].body, shapes, N_SHAPES) &&
            run_shapes(&s, operations[i].name, operations[i].body, fixture->large_shapes, n_large);
@@ -146,7 +147,7 @@ static void with_one_rank_misbehaving(const comm_fixture *fixture, const char *n
 {
   values *v = case_values_new(YK_F16);
   bool good = true;
-  for (int n_ranks = 2; n_ranks <= fixture->max_ranks && good; n_ranks++) {
+  for (int n_ranks = 2; each_case(n_ranks, n_ranks <= fixture->max_ranks && good); n_ranks++) {
     session s;
     if (fixture->opens_slowly && n_ranks > 2 && n_ranks < fixture->max_ranks) continue;
     if (!open_session(&s, fixture, n_ranks, v)) continue;

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "comm/gpu_fixture.h"
+#include "each_case.h"
 #include "parallel/comm_auto.h"
 #include "parallel/p2p/links_p2p.h"
 
@@ -53,7 +54,7 @@ static double rounding_steps(int n_ranks, comm_shape shape)
 static void the_way_follows_the_size(void **state)
 {
   (void)state;
-  for (int n_ranks = 2; n_ranks <= n_gpus_tested; n_ranks++) {
+  for (int n_ranks = 2; each_case(n_ranks, n_ranks <= n_gpus_tested); n_ranks++) {
     if (n_ranks > 2 && n_ranks < n_gpus_tested) continue; /* ends take long to open */
     const int64_t crossover = (n_ranks == 2 ? 2048 : 512) * 1024 / (HIDDEN * 2), most_rows = MOST_BYTES / (HIDDEN * 2);
     const bool reach = all_reach_each_other(n_ranks);

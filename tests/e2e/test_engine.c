@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "e2e/engine_fixture.h"
+#include "each_case.h"
 
 enum { VOCAB = 128, N_PROMPTS = 8, OUTPUT = 20, LONG_OUTPUT = 100 };
 
@@ -109,7 +110,7 @@ static void company_and_chunks_change_nothing(void **state)
   static const int32_t budgets[] = {1, 7, 64, 256};
   size_t n_budgets = fixture_opens_slowly() ? 1 : 4;
   static answer alone[N_PROMPTS], together[N_PROMPTS];
-  for (size_t m = 0; m < n_models(); m++) {
+  for (size_t m = 0; each_case(m, m < n_models()); m++) {
     answers_alone(m, OUTPUT, alone);
     for (size_t b = m >= N_DENSE; b < n_budgets; b++) { /* steps of one row take long */
       yk_engine_options options = options_of(m);
@@ -125,7 +126,7 @@ static void preemption_changes_nothing(void **state)
   (void)state;
   /* A long output grows by more blocks than admission leaves free. */
   static answer alone[N_PROMPTS], together[N_PROMPTS];
-  for (size_t m = 0; m < n_models(); m++) {
+  for (size_t m = 0; each_case(m, m < n_models()); m++) {
     answers_alone(m, LONG_OUTPUT, alone);
     yk_engine_options options = options_of(m);
     options.kv_cache_bytes = fixture_kv_bytes(&options, 256 + 64); /* one longest sequence and little more */
@@ -166,7 +167,7 @@ static void preempted_prompts_report_once(void **state)
 {
   (void)state;
   static answer plain[N_REPORTS], preempted[N_REPORTS];
-  for (size_t m = 0; m < n_models(); m++) {
+  for (size_t m = 0; each_case(m, m < n_models()); m++) {
     if (strcmp(MODELS[m].name, "mistral") == 0) continue; /* its blocks come back in time */
     report_prompts(m, false, plain);
     report_prompts(m, true, preempted);
@@ -197,9 +198,9 @@ static void runs_repeat_on_any_rank_count(void **state)
 {
   (void)state;
   static answer alone[N_PROMPTS], first[N_PROMPTS], second[N_PROMPTS];
-  for (size_t m = 0; m < n_models(); m++) {
+  for (size_t m = 0; each_case(m, m < n_models()); m++) {
     answers_alone(m, OUTPUT, alone);
-    for (int n_ranks = 1; n_ranks <= fixture_most_ranks(); n_ranks++) {
+    for (int n_ranks = 1; each_case(n_ranks, n_ranks <= fixture_most_ranks()); n_ranks++) {
       if (m >= N_DENSE && n_ranks % 3 != 2) continue; /* of mixtures 2, 5 and 8: families.py takes the others */
       yk_engine_options options = options_on(m, n_ranks);
       answers_twice(&options, first, second);
@@ -262,7 +263,7 @@ static void check_salts(yk_engine *engine)
   fixture_prompt(16, VOCAB, ids, 100);
   yk_request_options request = fixture_request(engine, ids, 80, OUTPUT);
   fixture_answer(engine, &request, &plain);
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) {
     request.cache_salt = rows[i].salt;
     request.cache_salt_bytes = rows[i].n_bytes;
     fixture_answer(engine, &request, &found);
@@ -329,7 +330,7 @@ static void check_samples_of_one_prompt(yk_engine *engine)
 static void equal_beginnings_are_computed_once(void **state)
 {
   (void)state;
-  for (size_t m = 0; m < n_models(); m++) {
+  for (size_t m = 0; each_case(m, m < n_models()); m++) {
     if (strcmp(MODELS[m].name, "mistral") == 0) continue; /* blocks behind the window are gone */
     yk_engine *engine = open_with_wide_steps(m);
     check_equal_beginnings(engine);

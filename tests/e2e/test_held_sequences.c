@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "e2e/engine_fixture.h"
+#include "each_case.h"
 
 enum { VOCAB = 200, N = 60 };
 
@@ -82,7 +83,7 @@ static void logits_are_those_of_requests(void **state)
   int32_t ids[N];
   static answer scored;
   fixture_prompt(9, VOCAB, ids, N);
-  for (size_t m = 0; m < n_models(); m++) {
+  for (size_t m = 0; each_case(m, m < n_models()); m++) {
     const float *logits = reference(m, ids);
     yk_engine *engine = open_model(m);
     yk_request_options request = fixture_request(engine, ids, N, 0);
@@ -156,7 +157,7 @@ static void listed_ids_have_the_log_probabilities_of_the_logits(void **state)
 {
   (void)state;
   int32_t ids[YK_MAX_LOGPROB_IDS + 1] = {0};
-  for (int n_ranks = 1; n_ranks <= 2 && n_ranks <= fixture_most_ranks(); n_ranks++) {
+  for (int n_ranks = 1; each_case(n_ranks, n_ranks <= 2 && n_ranks <= fixture_most_ranks()); n_ranks++) {
     yk_engine_options options = fixture_options("qwen3", n_ranks);
     yk_engine *engine = fixture_open(&options);
     check_listed_samples(engine);
@@ -184,7 +185,7 @@ static void going_back_and_branching_change_nothing(void **state)
   float last[VOCAB];
   fixture_prompt(9, VOCAB, ids, N);
   fixture_prompt(10, VOCAB, other, N);
-  for (size_t m = 0; m < n_models(); m++) {
+  for (size_t m = 0; each_case(m, m < n_models()); m++) {
     const float *logits = reference(m, ids);
     yk_engine *engine = open_model(m);
     yk_held_sequence *sequence = create(engine), *branch = NULL;
@@ -215,7 +216,7 @@ static void small_steps_back_change_nothing(void **state)
   float last[VOCAB];
   fixture_prompt(9, VOCAB, ids, N);
   fixture_prompt(10, VOCAB, other, N);
-  for (size_t m = 0; m < n_models(); m++) {
+  for (size_t m = 0; each_case(m, m < n_models()); m++) {
     const float *logits = reference(m, ids);
     yk_engine *engine = open_model(m);
     yk_held_sequence *sequence = create(engine);
@@ -240,7 +241,7 @@ static void lost_blocks_are_computed_again(void **state)
   float last[VOCAB];
   fixture_prompt(9, VOCAB, ids, N);
   fixture_prompt(10, VOCAB, other, N);
-  for (size_t m = 0; m < n_models(); m++) {
+  for (size_t m = 0; each_case(m, m < n_models()); m++) {
     const float *logits = reference(m, ids);
     yk_engine_options options = options_of(m);
     options.max_model_tokens = 64;

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "e2e/engine_fixture.h"
+#include "each_case.h"
 
 enum { VOCAB = 128, N_PROMPTS = 5, OUTPUT = 60 };
 
@@ -131,7 +132,7 @@ static void other_rank_counts_come_near(void **state)
   (void)state;
   static answer found[N_PROMPTS];
   for (int i = 0; i < N_CASES; i++)
-    for (int n_ranks = 2; n_ranks <= 3 && n_ranks <= fixture_most_ranks(); n_ranks++) {
+    for (int n_ranks = 2; each_case(n_ranks, n_ranks <= 3 && n_ranks <= fixture_most_ranks()); n_ranks++) {
       yk_engine_options options = options_of(i, n_ranks);
       yk_engine *engine = fixture_open(&options);
       ask_together(engine, found);
@@ -194,7 +195,7 @@ static void choices(void **state)
               {"format_kv_fp8", YK_KV_CACHE_FP8_PER_TOKEN_HEAD, "fp8_per_token_head", 20},
               {"llama", YK_KV_CACHE_AUTO, "float32", 64},
               {"llama", YK_KV_CACHE_INT8, "int8_per_token_head", 20}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) {
     yk_engine_options options = fixture_options(rows[i].model, 1);
     yk_plan plan;
     options.device = YK_DEVICE_CPU;

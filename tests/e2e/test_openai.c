@@ -11,6 +11,7 @@
 
 #include "base/json_tree.h"
 #include "e2e/engine_fixture.h"
+#include "each_case.h"
 #include "openai/answer.h"
 #include "unit/single_quotes.h"
 
@@ -101,7 +102,7 @@ static void bad_requests_are_refused_by_name(void **state)
       {"{'prompt': [5], 'frequency_penalty': 3}", "frequency_penalty", "-2 to 2, found 3"},
       {"{'prompt': [5], 'presence_penalty': -3}", "presence_penalty", "-2 to 2, found -3"},
   };
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) {
     session s;
     yk_err err = YK_ERR_INIT;
     yk_openai_error error;

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "e2e/engine_fixture.h"
+#include "each_case.h"
 
 enum { VOCAB = 200, CONTEXT = 256 };
 
@@ -153,7 +154,7 @@ static void arrays_of_a_request(void **state)
   options.n_ids = 0;
   request_refused(*state, &options, YK_E_INVAL, "prompt: expected at least one token");
   const size_t lengths[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 32, CONTEXT};
-  for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof lengths / sizeof lengths[0]); i++) {
     options = good;
     options.n_ids = lengths[i];
     request_refused(*state, &options, YK_E_CAPACITY, "prompt: expected at most 255 tokens");

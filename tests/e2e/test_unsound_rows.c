@@ -14,6 +14,7 @@
 #include <jansson.h>
 
 #include "e2e/engine_fixture.h"
+#include "each_case.h"
 
 enum { VOCAB = 200, SOUND_VOCAB = 198, NAN_ID = 198, INFINITE_ID = 199, PROMPT = 64, OUTPUT = 12 };
 
@@ -213,7 +214,7 @@ static void a_plain_request_fails_too(void **state)
   poisoned_model model = poison("llama", -1);
   yk_engine *engine = open_model(&model, 2);
   int32_t prompt[PROMPT];
-  for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof ids / sizeof *ids); i++) {
     make_prompt(3, PROMPT - 1, ids[i], prompt);
     yk_request_options request = fixture_request(engine, prompt, PROMPT, OUTPUT);
     request.sampling.n_logprobs = -1;

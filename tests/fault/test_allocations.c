@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "fault/counted_alloc.h"
 #include "yoke/yoke.h"
 
@@ -154,7 +155,7 @@ static void any_allocation_of_loading_may_fail(void **state)
                 {YOKE_TESTS_DIR "/golden/families/format_msmodelslim_w8a16", YK_WEIGHTS_AUTO, false},
                 {YOKE_TESTS_DIR "/golden/families/deepseek_v2_act_order", YK_WEIGHTS_AUTO, false},
                 {YOKE_TESTS_DIR "/golden/families/moe_glm4", YK_WEIGHTS_F16, true}};
-  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof models / sizeof *models); i++) {
     yk_engine_options options = options_of(models[i].dir);
     options.weights = models[i].weights;
     options.expert_parallel = models[i].expert_parallel;

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "fault/counted_alloc.h"
 #include "openai/answer.h"
 #include "openai/tokens.h"
@@ -25,7 +26,7 @@ static yk_status push_all(yk_openai_answer *answer, size_t choice, yk_strbuf *ou
   yk_output output = {.is_prompt = true, .has_token = true, .n_top = 1, .text = ""};
   YK_TRY(yk_openai_answer_push(answer, choice, &output, NULL, false, out, err));
   output.is_prompt = false;
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof texts / sizeof *texts); i++) {
     output.token_id = (int32_t)i;
     output.text = texts[i];
     output.text_bytes = strlen(texts[i]);

@@ -5,6 +5,7 @@
 #ifndef YK_TESTS_OP_CASES_ATTENTION_H
 #define YK_TESTS_OP_CASES_ATTENTION_H
 
+#include "each_case.h"
 #include "op/op_reference.h"
 
 enum { SCENE_MAX_SEQS = 6, SCENE_MAX_ROWS = 640, SCENE_MAX_TOKENS = 160 };
@@ -368,7 +369,7 @@ static inline void check_attention_faults(const op_target *target)
                 {OP_BLOCKS_IN_ORDER, 2}, {OP_NO_SOFTMAX_SCALE, 3}};
   for (size_t d = 0; d < 3; d++) {
     yk_dtype dtype = op_dtypes[d];
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+    for (size_t i = 0; each_case(i, i < sizeof faults / sizeof *faults); i++) {
       double error = attention_error(target, dtype, &scene_shapes[faults[i].scene], 4, faults[i].fault);
       if (error < 5.0 * attention_tolerance(dtype))
         fail_msg("fault %d in scene %d passes: error %.3g", (int)faults[i].fault, faults[i].scene, error);

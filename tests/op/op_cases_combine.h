@@ -3,6 +3,7 @@
 #ifndef YK_TESTS_OP_CASES_COMBINE_H
 #define YK_TESTS_OP_CASES_COMBINE_H
 
+#include "each_case.h"
 #include "op/op_harness.h"
 
 typedef struct combine_case {
@@ -100,7 +101,7 @@ static inline void check_combine(const op_target *target, yk_dtype dtype, const 
 static inline void check_combines(const op_target *target, size_t n_dtypes)
 {
   for (size_t d = 0; d < n_dtypes; d++)
-    for (size_t i = 0; i < sizeof combine_cases / sizeof *combine_cases; i++)
+    for (size_t i = 0; each_case(i, i < sizeof combine_cases / sizeof *combine_cases); i++)
       check_combine(target, op_dtypes[d], &combine_cases[i]);
 }
 

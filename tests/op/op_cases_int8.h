@@ -5,6 +5,7 @@
 #ifndef YK_TESTS_OP_CASES_INT8_H
 #define YK_TESTS_OP_CASES_INT8_H
 
+#include "each_case.h"
 #include "op/op_cases_linear.h"
 
 /* yk_weight_format of the test's own. view.qweight: int8 [n, k]; view.scales: f32 [n]; view.dtype: YK_F32. */
@@ -241,7 +242,7 @@ static inline void check_int8_cases(const op_target *target, yk_dtype dtype, dou
 static inline void check_int8_faults(const op_target *target, yk_dtype dtype)
 {
   static const int8_fault faults[] = {INT8_NO_ROW_SCALE, INT8_MATRIX_0};
-  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof faults / sizeof *faults); i++) {
     double error = int8_error(target, dtype, &int8_cases[2], 7, 1, faults[i]);
     if (error < 0.1) fail_msg("fault %d passes: error %.3g", (int)faults[i], error);
   }

@@ -4,6 +4,7 @@
 #ifndef YK_TESTS_OP_CASES_LATENT_H
 #define YK_TESTS_OP_CASES_LATENT_H
 
+#include "each_case.h"
 #include "op/op_cases_attention.h"
 
 enum { LATENT_MAX_TOKENS = 2304 };
@@ -378,7 +379,7 @@ static const latent_shape latent_new_token_shapes[] = {
 static inline void check_latent_new_tokens(const op_target *target, size_t n_dtypes, bool absorbs_in_f32)
 {
   for (size_t d = 0; d < n_dtypes; d++)
-    for (size_t i = 0; i < sizeof latent_new_token_shapes / sizeof *latent_new_token_shapes; i++) {
+    for (size_t i = 0; each_case(i, i < sizeof latent_new_token_shapes / sizeof *latent_new_token_shapes); i++) {
       double error = latent_error_behind_long_call(target, op_dtypes[d], &latent_new_token_shapes[i]);
       if (!(error <= latent_tolerance(op_dtypes[d], absorbs_in_f32 ? YK_F32 : op_dtypes[d])))
         fail_msg("%s %s new tokens, shape %zu: error %.3g", target->name, yk_dtype_name(op_dtypes[d]), i, error);

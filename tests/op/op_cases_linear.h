@@ -2,6 +2,7 @@
 #ifndef YK_TESTS_OP_CASES_LINEAR_H
 #define YK_TESTS_OP_CASES_LINEAR_H
 
+#include "each_case.h"
 #include "op/op_reference.h"
 
 /* One part of a case: the whole weight and the rank's slice of it. group 0 makes it plain. */
@@ -459,7 +460,7 @@ static inline void check_linear_faults(const op_target *target)
   } faults[] = {{OP_NIBBLE_ORDER, 0}, {OP_NO_SCALE, 0},    {OP_ZERO_PLUS_ONE, 0},
                 {OP_NIBBLE_ORDER, 2}, {OP_GROUP_SHIFT, 4}, {OP_GROUP_SHIFT, 5},
                 {OP_NO_BIAS, 2},      {OP_NO_BIAS, 11},    {OP_GATE_UP_SWAPPED, 17}};
-  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+  for (size_t i = 0; each_case(i, i < sizeof faults / sizeof *faults); i++)
     for (size_t d = 0; d < 3; d++) {
       const linear_case *shape = &linear_cases[faults[i].shape];
       double tolerance = linear_tolerance(op_dtypes[d], yk_range_size(shape->parts[0].k_slice));
@@ -482,7 +483,7 @@ static inline void check_linear_batches(const op_target *target, yk_dtype dtype,
   size_t row_bytes = (size_t)run.y_stride * yk_dtype_bytes(batch.dtype);
   assert_memory_equal(batch.bytes, batch3.bytes, row_bytes * N_TOKENS);
   static const int32_t firsts[] = {0, 1, 5, 13, 47, 48, 95, 149}, lengths[] = {1, 2, 3, 8, 1, 50, 11, 1};
-  for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof firsts / sizeof *firsts); i++) {
     op_array some = linear_run_forward(three, &run3, firsts[i], lengths[i]);
     assert_memory_equal(some.bytes, (char *)batch.bytes + (size_t)firsts[i] * row_bytes,
                         (size_t)lengths[i] * row_bytes);
@@ -499,7 +500,7 @@ static inline void check_linear_batches(const op_target *target, yk_dtype dtype,
 static inline void check_linear_batch_invariance(const op_target *target)
 {
   static const int shapes[] = {2, 4, 6, 7, 11, 15, 17, 18, 20};
-  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+  for (size_t s = 0; each_case(s, s < sizeof shapes / sizeof *shapes); s++)
     for (size_t d = 0; d < 3; d++) check_linear_batches(target, op_dtypes[d], &linear_cases[shapes[s]]);
 }
 

@@ -3,6 +3,7 @@
 #ifndef YK_TESTS_OP_CASES_ROUTER_H
 #define YK_TESTS_OP_CASES_ROUTER_H
 
+#include "each_case.h"
 #include "op/op_cases_route.h"
 
 /* The sums of the router's own forward may be in another order. */
@@ -167,7 +168,7 @@ static inline void check_router(const op_target *target, yk_dtype dtype, const r
 
 static inline void check_routers(const op_target *target, size_t n_dtypes)
 {
-  for (size_t i = 0; i < sizeof router_cases / sizeof *router_cases; i++)
+  for (size_t i = 0; each_case(i, i < sizeof router_cases / sizeof *router_cases); i++)
     check_router(target, op_dtypes[i % n_dtypes], &router_cases[i]);
 }
 
@@ -205,7 +206,7 @@ static inline void check_router_companies(const op_target *target, yk_dtype dtyp
   const route_input input = {.logits = &logits, .stride = spec.n_experts, .router = run.linear, .x = run.x.dev};
   route_found all = route_run(dev, &routed, &input);
   op_array_fetch(dev, &logits);
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+  for (size_t i = 0; each_case(i, i < sizeof sizes / sizeof *sizes); i++)
     check_router_company(dev, &spec, &run, firsts[i], sizes[i], &logits, &all);
   route_found_free(dev, &all);
   op_array_free(dev, &logits);

@@ -2,6 +2,7 @@
 #ifndef YK_TESTS_OP_CASES_ROWS_H
 #define YK_TESTS_OP_CASES_ROWS_H
 
+#include "each_case.h"
 #include "op/op_reference.h"
 
 static const int32_t row_hiddens[] = {1, 16, 20, 80, 256, 260, 1024, 2051};
@@ -171,8 +172,8 @@ static inline add_norm_errors add_norm_error(const op_target *target, yk_dtype d
 static inline void check_rows(const op_target *target)
 {
   for (size_t d = 0; d < 3; d++)
-    for (size_t h = 0; h < sizeof row_hiddens / sizeof *row_hiddens; h++)
-      for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++) {
+    for (size_t h = 0; each_case(h, h < sizeof row_hiddens / sizeof *row_hiddens); h++)
+      for (size_t r = 0; each_case(r, r < sizeof row_counts / sizeof *row_counts); r++) {
         yk_dtype dtype = op_dtypes[d];
         int32_t hidden = row_hiddens[h], rows = row_counts[r];
         check_embed(target, dtype, rows, hidden, 0, OP_VOCAB);
@@ -211,7 +212,7 @@ static inline void check_memory(const op_target *target)
 {
   yk_device *dev = op_device_new(target, YK_F16, 1, 16);
   static const size_t sizes[] = {0, 1, 255, 4096, 5000001};
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof sizes / sizeof *sizes); i++) {
     void *ptr = NULL;
     char *host = malloc(sizes[i] + 1);
     op_ok(dev->ops->alloc(dev, sizes[i], &ptr, &err));

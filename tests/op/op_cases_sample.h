@@ -5,6 +5,7 @@
 #ifndef YK_TESTS_OP_CASES_SAMPLE_H
 #define YK_TESTS_OP_CASES_SAMPLE_H
 
+#include "each_case.h"
 #include "op/op_harness.h"
 
 typedef struct ref_token {
@@ -206,7 +207,7 @@ static inline void check_sample_frequencies(const op_target *target)
                                          {.temperature = 1.0f, .top_p = 1.0f, .min_p = 0.3f},
                                          {.temperature = 1.0f, .top_p = 0.7f, .top_k = 12, .min_p = 0.02f}};
   yk_device *dev = op_device_new(target, YK_F16, 2, VOCAB);
-  for (size_t p = 0; p < sizeof params / sizeof *params; p++) {
+  for (size_t p = 0; each_case(p, p < sizeof params / sizeof *params); p++) {
     op_random random = {.seed = 3 + (uint32_t)p};
     float *logits = random_logits(VOCAB, 1.0, false, &random), *batch = malloc(sizeof *batch * VOCAB * N_ROWS);
     for (int i = 0; i < N_ROWS; i++) memcpy(batch + (size_t)i * VOCAB, logits, VOCAB * sizeof *logits);
@@ -258,7 +259,7 @@ static inline void check_sample_ties(const op_target *target)
                {{.temperature = 1.0f, .top_p = 1.0f}, 0x7Fu},                          /* -inf is never drawn */
                {{.temperature = 1.0f, .top_p = 1.0f, .top_k = 8}, 0x7Fu}};
   yk_device *dev = op_device_new(target, YK_F16, 1, VOCAB);
-  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+  for (size_t c = 0; each_case(c, c < sizeof cases / sizeof *cases); c++) {
     uint32_t seen = 0;
     for (uint32_t i = 0; i < N_DRAWS; i++) {
       yk_sample_row row = cases[c].row;
@@ -528,7 +529,7 @@ static inline void check_sample_large_row(yk_device *dev, bool coarse, uint32_t 
                                          {.temperature = 1.0f, .top_p = 0.9f},
                                          {.temperature = 0.01f, .top_p = 0.9f, .top_k = 40000},
                                          {.temperature = 1.0f, .top_p = 0.9999f, .min_p = 0.0001f}};
-  for (size_t p = 0; p < sizeof params / sizeof *params; p++) {
+  for (size_t p = 0; each_case(p, p < sizeof params / sizeof *params); p++) {
     ref_kept kept = ref_filter(logits, VOCAB, &params[p]);
     for (uint32_t position = 0; position < n_draws; position++) {
       yk_sample_row row = params[p];
@@ -608,7 +609,7 @@ static inline void check_sample_best_logits(const op_target *target)
   static const int32_t widths[] = {0, 1, 3, 31, 32, 127, 1000, 4097, 75968};
   yk_device *dev = op_device_new(target, YK_F16, 2, 151936);
   op_random random = {.seed = 11};
-  for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
+  for (size_t w = 0; each_case(w, w < sizeof widths / sizeof *widths); w++)
     for (int32_t skipped = 0; skipped < 4; skipped++)
       check_sample_best_of(dev, 9, widths[w], skipped, widths[w] + op_between(&random, 0, 3), &random);
   check_sample_best_of(dev, 300, 500, 0, 500, &random);

@@ -4,6 +4,7 @@
 #define YK_TESTS_OP_CASES_W8A8_H
 
 #include "base/checked.h"
+#include "each_case.h"
 #include "op/op_harness.h"
 
 typedef struct w8a8_case {
@@ -356,10 +357,10 @@ static inline void check_w8a8_ranks(const op_target *target, const yk_dtype *dty
 {
   static const yk_inputs kinds[] = {PER_TOKEN, STATIC(0.03f, 0), STATIC(0.02f, -7)};
   for (size_t d = 0; d < n_dtypes; d++)
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    for (size_t i = 0; each_case(i, i < sizeof kinds / sizeof *kinds); i++) {
       w8a8_case shape = w8a8_cases[0];
       shape.inputs[0] = kinds[i];
-      for (size_t s = 0; s < sizeof w8a8_sharings / sizeof *w8a8_sharings; s++)
+      for (size_t s = 0; each_case(s, s < sizeof w8a8_sharings / sizeof *w8a8_sharings); s++)
         if (!w8a8_ranks_agree(target, dtypes[d], &shape, &w8a8_sharings[s], false))
           fail_msg("%s %s, inputs %zu: %d ranks give other bits than one", target->name, yk_dtype_name(dtypes[d]), i,
                    w8a8_sharings[s].n_ranks);

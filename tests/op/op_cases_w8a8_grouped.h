@@ -4,6 +4,7 @@
 #ifndef YK_TESTS_OP_CASES_W8A8_GROUPED_H
 #define YK_TESTS_OP_CASES_W8A8_GROUPED_H
 
+#include "each_case.h"
 #include "op/op_cases_w8a8.h"
 
 enum { N_MATRICES = 3, N_SLOTS = N_TOKENS };
@@ -142,7 +143,7 @@ static inline double w8a8_grouped_error(const op_target *target, yk_dtype dtype,
 static inline void check_w8a8_grouped_ranks(const op_target *target, const yk_dtype *dtypes, size_t n_dtypes)
 {
   for (size_t d = 0; d < n_dtypes; d++)
-    for (size_t s = 0; s < sizeof w8a8_sharings / sizeof *w8a8_sharings; s++) {
+    for (size_t s = 0; each_case(s, s < sizeof w8a8_sharings / sizeof *w8a8_sharings); s++) {
       double error = w8a8_grouped_error(target, dtypes[d], &w8a8_sharings[s], false);
       if (!(error <= (1 + w8a8_sharings[s].n_ranks) * op_unit_roundoff(dtypes[d]) + 1e-6))
         fail_msg("%s %s: %d ranks differ from one by %.3g", target->name, yk_dtype_name(dtypes[d]),

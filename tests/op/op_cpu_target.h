@@ -2,6 +2,7 @@
 #ifndef YK_TESTS_OP_CPU_TARGET_H
 #define YK_TESTS_OP_CPU_TARGET_H
 
+#include "each_case.h"
 #include "kernels/cpu/cpu_device.h"
 #include "op/op_harness.h"
 
@@ -15,7 +16,7 @@ static inline yk_status cpu_target_create(const void *variant, yk_dtype dtype, i
 static inline void for_each_cpu_target(void (*check)(const op_target *target))
 {
   static const char *const names[] = {"portable", "avx2", "avx512"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof names / sizeof *names); i++) {
     const yk_cpu_simd *simd = yk_cpu_simd_find(names[i]);
     if (!simd) continue;
     assert_string_equal(simd->name, names[i]);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "each_case.h"
 #include "kernels/cpu/cpu_awq.h"
 #include "loader/integers/awq_layout.h"
 #include "loader/safetensors/safetensors.h"
@@ -65,7 +66,7 @@ static void test_goldens(void **state)
   yk_err err = YK_ERR_INIT;
   if (yk_safetensors_open(YOKE_TESTS_DIR "/golden/quantize/rtn.safetensors", &file, &err) != YK_OK)
     fail_msg("%s", err.message);
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+  for (size_t i = 0; each_case(i, i < sizeof names / sizeof *names); i++)
     for (int n_threads = 1; n_threads <= 3; n_threads++) check_golden(file, names[i], n_threads);
   yk_safetensors_close(file);
 }

@@ -1,5 +1,6 @@
 /* test_op_cpu_bytes.c - weights of 8-bit integers and of 8-bit floats on the CPU device, every instruction set against
  * float64. */
+#include "each_case.h"
 #include "op/op_cases_linear.h"
 #include "op/op_cpu_target.h"
 
@@ -83,7 +84,8 @@ static void check_faults(const op_target *target)
     int shape;
   } faults[] = {{OP_NO_SCALE, 0},    {OP_ZERO_PLUS_ONE, 1}, {OP_GROUP_SHIFT, 3},
                 {OP_GROUP_SHIFT, 5}, {OP_NO_BIAS, 2},       {OP_GATE_UP_SWAPPED, 14}};
-  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) { /* bfloat16 is coarser than a step of 8 bits */
+  for (size_t i = 0; each_case(i, i < sizeof faults / sizeof *faults);
+       i++) { /* bfloat16 is coarser than a step of 8 bits */
     const linear_case kinds[] = {cases[faults[i].shape], with_floats(&cases[faults[i].shape])};
     for (int kind = 0; kind < (faults[i].fault == OP_ZERO_PLUS_ONE ? 1 : 2); kind++) {
       double error = linear_error(target, YK_F32, &kinds[kind], 3, 9, faults[i].fault);

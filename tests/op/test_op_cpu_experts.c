@@ -1,4 +1,5 @@
 /* test_op_cpu_experts.c - a mixture of experts' operations on the CPU device, every instruction set. */
+#include "each_case.h"
 #include "op/op_cases_mixture.h"
 #include "op/op_cpu_target.h"
 
@@ -34,7 +35,7 @@ static void test_combination(void **state)
 static void check_grouped(const op_target *target)
 {
   static const int shapes[] = {2, 4, 9, 11, 15, 17};
-  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+  for (size_t s = 0; each_case(s, s < sizeof shapes / sizeof *shapes); s++)
     check_linear_grouped(target, op_dtypes[s % 3], &linear_cases[shapes[s]], s % 2 == 0, 0.0);
   static const linear_case w8a8 = {
       .parts = {{136, 21, 136, YK_F32, {0, 136}, {0, 21}, 136, true, true, .inputs = YK_INPUTS_PER_TOKEN},
@@ -53,7 +54,7 @@ static void test_grouped_layers(void **state)
 static void check_orders(const op_target *target)
 {
   static const int shapes[] = {2, 4, 11, 15, 17};
-  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+  for (size_t s = 0; each_case(s, s < sizeof shapes / sizeof *shapes); s++) {
     const linear_case *shape = &linear_cases[shapes[s]];
     int64_t k = yk_range_size(shape->parts[0].k_slice);
     check_grouped_order(target, op_dtypes[s % 3], shape, k + 5 * ((int64_t)s % 3 - 1), s % 2 == 0, 0.0);

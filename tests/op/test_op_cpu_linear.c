@@ -1,4 +1,5 @@
 /* test_op_cpu_linear.c - linear layers on the CPU device, every instruction set against float64. */
+#include "each_case.h"
 #include "op/op_cases_linear.h"
 #include "op/op_cpu_target.h"
 
@@ -44,7 +45,7 @@ static void check_long_rows(const op_target *target)
       {.parts = {{2432, 12, 128, YK_F32, {0, 2432}, {0, 12}, 128, false, true, .is_fp8 = true}}, .n_parts = 1},
       {.parts = {{16512, 8, 128, YK_F16, {0, 16512}, {0, 8}, 128, false}}, .n_parts = 1},
   };
-  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+  for (size_t c = 0; each_case(c, c < sizeof cases / sizeof *cases); c++) {
     double tolerance = linear_tolerance(YK_F32, yk_range_size(cases[c].parts[0].k_slice));
     for (int32_t n_tokens = 1; n_tokens <= 7; n_tokens += 6) {
       double error = linear_error(target, YK_F32, &cases[c], n_tokens, 300 + (uint32_t)c, OP_RIGHT);
@@ -64,7 +65,7 @@ static void test_long_rows(void **state)
 static void check_matrices(const op_target *target)
 {
   static const int shapes[] = {2, 4, 9, 11, 15, 17, 18};
-  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+  for (size_t s = 0; each_case(s, s < sizeof shapes / sizeof *shapes); s++)
     check_linear_matrices(target, op_dtypes[s % 3], &linear_cases[shapes[s]], 7);
 }
 

@@ -1,4 +1,5 @@
 /* test_op_cpu_simd.c - what each instruction set converts and computes, against the scalar conversions and libm. */
+#include "each_case.h"
 #include "op/op_cpu_target.h"
 
 static void check_halves_to_f32(const op_target *target)
@@ -66,7 +67,7 @@ static void check_float8(const op_target *target)
       bytes[k / YK_CPU_CHUNK_K][c][k % YK_CPU_CHUNK_K] = (uint8_t)(k + 16 * c);
       scales[k / MIN_GROUP][c] = ldexpf(1.0f + (float)(k / MIN_GROUP) / 64.0f, c - 4);
     }
-  for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+  for (size_t g = 0; each_case(g, g < sizeof groups / sizeof *groups); g++) {
     const yk_cpu_byte_panel panel = {
         .bytes = bytes[0][0], .scales = scales[0], .n_lines = N_LINES, .n_groups = K / groups[g], .group = groups[g]};
     const yk_cpu_simd *simd = target->variant;
@@ -189,10 +190,10 @@ static void test_integers_are_exact(void **state)
   (void)state;
   static const char *const names[] = {"portable", "avx2", "avx512", "avx512vnni"};
   static const int row_counts[] = {1, 2, 3, 4, 7};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof names / sizeof *names); i++) {
     const yk_cpu_simd *simd = yk_cpu_simd_find(names[i]);
     if (!simd) continue;
-    for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++)
+    for (size_t r = 0; each_case(r, r < sizeof row_counts / sizeof *row_counts); r++)
       for (int kinds = 0; kinds < 9; kinds++) check_integers(simd, row_counts[r], 192, kinds % 3, kinds / 3);
     check_integers(simd, 2, 1 << 16, 0, 0); /* the longest rows there may be */
     check_integers(simd, 2, 1 << 16, 1, 0);

@@ -1,4 +1,5 @@
 /* test_op_cuda_attention.c - rotary embedding, cache and attention on a GPU. */
+#include "each_case.h"
 #include "op/op_cases_kv.h"
 #include "op/op_cuda_target.h"
 
@@ -67,7 +68,7 @@ static void test_many_rows_rotate_as_few(void **state)
   (void)state;
   for (int d = 0; d < N_GPU_DTYPES; d++) {
     yk_device *dev = op_device_new(&cuda_target, gpu_dtypes[d], 1, 16);
-    for (size_t i = 0; i < sizeof long_scenes / sizeof *long_scenes; i++) {
+    for (size_t i = 0; each_case(i, i < sizeof long_scenes / sizeof *long_scenes); i++) {
       scene many = rotated_scene(dev, &long_scenes[i], SCENE_MAX_ROWS), few = rotated_scene(dev, &long_scenes[i], 150);
       assert_true(many.n_tokens > 300);
       assert_memory_equal(many.qkv.bytes, few.qkv.bytes, many.qkv.n * yk_dtype_bytes(dev->dtype));
@@ -175,7 +176,7 @@ static void test_planted_faults_are_seen(void **state)
   static const op_fault rope_faults[] = {OP_ROPE_INTERLEAVED, OP_ROPE_LATE, OP_NO_QK_NORM};
   for (int d = 0; d < N_GPU_DTYPES; d++) {
     yk_dtype dtype = gpu_dtypes[d];
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    for (size_t i = 0; each_case(i, i < sizeof faults / sizeof *faults); i++)
       assert_true(attention_error(&cuda_target, dtype, &scene_shapes[faults[i].scene], 4, faults[i].fault) >
                   5.0 * tolerance_of(dtype));
     check_code_faults(&cuda_target, dtype, code_tolerance(dtype));

@@ -1,5 +1,6 @@
 /* test_op_cuda_bytes.c - weights of 8-bit integers and of 8-bit floats on a GPU against float64, and layers whose parts
  * take their inputs in orders of their own. */
+#include "each_case.h"
 #include "op/op_cases_order.h"
 #include "op/op_cuda_target.h"
 
@@ -83,7 +84,7 @@ static void test_planted_faults_are_seen(void **state)
     int shape;
   } faults[] = {{OP_NO_SCALE, 0},    {OP_ZERO_PLUS_ONE, 1}, {OP_GROUP_SHIFT, 3},
                 {OP_GROUP_SHIFT, 2}, {OP_NO_BIAS, 2},       {OP_GATE_UP_SWAPPED, SILU_CASE}};
-  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof faults / sizeof *faults); i++) {
     const linear_case kinds[] = {cases[faults[i].shape], with_floats(&cases[faults[i].shape])};
     for (int kind = 0; kind < (faults[i].fault == OP_ZERO_PLUS_ONE ? 1 : 2); kind++) {
       double error = linear_error(&cuda_target, YK_F16, &kinds[kind], 3, 9, faults[i].fault);

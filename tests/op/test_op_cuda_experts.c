@@ -1,4 +1,5 @@
 /* test_op_cuda_experts.c - a mixture of experts' operations on a GPU. */
+#include "each_case.h"
 #include "op/op_cases_mixture.h"
 #include "op/op_cuda_paths.h"
 
@@ -162,7 +163,7 @@ static void check_tiles(yk_dtype dtype, const linear_case *shape, int32_t each, 
   const int32_t *starts = to_one ? third : spread, n_slots = 4 * each;
   op_array first = {0};
   grouped_layer layer = grouped_layer_new(dev, shape, n_slots, 190, starts, 170 * N_GROUPED_MATRICES);
-  for (size_t r = 0; r < sizeof rooms / sizeof *rooms; r++) {
+  for (size_t r = 0; each_case(r, r < sizeof rooms / sizeof *rooms); r++) {
     const int32_t room = rooms[r];
     if (room < n_slots) continue;
     op_array y = forward(dev, &layer, n_slots, room), again = forward(dev, &layer, n_slots, room);
@@ -219,7 +220,7 @@ static void test_grouped_combination(void **state)
 {
   (void)state;
   static const int shapes[] = {0, 2, 3, 5, 6, 8, 9, 11, 13, 15};
-  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+  for (size_t s = 0; each_case(s, s < sizeof shapes / sizeof *shapes); s++)
     for (int d = 0; d < N_GPU_DTYPES; d++)
       check_grouped_combination(&cuda_target, gpu_dtypes[d], &grouped_cases[shapes[s]], s % 2 == 0,
                                 8.0 * op_unit_roundoff(gpu_dtypes[d]));
@@ -230,7 +231,7 @@ static void test_grouped_route(void **state)
 {
   (void)state;
   static const int shapes[] = {0, 1, 3, 5, 6, 12, 13};
-  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+  for (size_t s = 0; each_case(s, s < sizeof shapes / sizeof *shapes); s++)
     for (int d = 0; d < N_GPU_DTYPES; d++)
       check_grouped_route(&cuda_target, gpu_dtypes[d], &grouped_cases[shapes[s]],
                           tolerance_of(gpu_dtypes[d], &grouped_cases[shapes[s]]));

@@ -1,4 +1,5 @@
 /* test_op_cuda_latent.c - latent attention on a GPU. */
+#include "each_case.h"
 #include "kernels/cuda/device/state.h"
 #include "op/op_cases_latent.h"
 #include "op/op_cuda_target.h"
@@ -70,7 +71,7 @@ static void test_sharp_scores(void **state)
       {{2, 128, 64, 512, 128}, 1, {{2100, 1}}, 0},
   };
   const float sharpness = 16;
-  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof shapes / sizeof *shapes); i++) {
     for (latent_calls calls = LATENT_ATTENTION; calls <= LATENT_BOTH_IN_ONE; calls++) {
       double error = latent_sharp_error(&cuda_target, YK_F16, &shapes[i], calls, sharpness, OP_RIGHT);
       if (!(error <= sharpness * latent_tolerance(YK_F16, YK_F16))) fail_msg("shape %zu: error %.3g", i, error);
@@ -205,7 +206,7 @@ static void test_many_rows(void **state)
 {
   (void)state;
   static const int32_t sizes[][2] = {{70, 16}, {300, 16}, {260, 3}, {70, 20}, {130, 70}, {260, 20}}; /* rows, heads */
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof sizes / sizeof *sizes); i++) {
     yk_device *dev = op_device_new(&cuda_target, YK_F16, 3, 16);
     many_scene m = many_scene_new(dev, sizes[i][0], sizes[i][1]);
     double *all = attend_many(dev, &m, m.n), *few = attend_many(dev, &m, MANY_AT_ONCE);
@@ -251,7 +252,7 @@ static void test_few_clusters(void **state)
 {
   (void)state;
   static const int32_t most[] = {0, 2};
-  for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof most / sizeof *most); i++) {
     const op_target target = {.name = "cuda with few clusters", .create = create_with_clusters, .variant = &most[i]};
     check_latent_shapes(&target, few_row_shapes, N_FEW_ROW_SHAPES, 1, false);
   }

@@ -1,4 +1,5 @@
 /* test_op_cuda_linear.c - linear layers on a GPU against float64. */
+#include "each_case.h"
 #include "op/op_cases_linear.h"
 #include "op/op_cuda_target.h"
 
@@ -62,7 +63,7 @@ static void test_packed(void **state)
   (void)state;
   static const int32_t token_counts[] = {1, 17, 130, 700};
   for (int d = 0; d < N_GPU_DTYPES; d++)
-    for (size_t c = 0; c < sizeof packed_cases / sizeof *packed_cases; c++)
+    for (size_t c = 0; each_case(c, c < sizeof packed_cases / sizeof *packed_cases); c++)
       for (int t = 0; t < 4; t++) check_case(gpu_dtypes[d], &packed_cases[c], token_counts[t], 300 + (uint32_t)c);
 }
 
@@ -71,8 +72,8 @@ static void test_few_shapes(void **state)
   (void)state;
   static const int32_t token_counts[] = {1, 12, 24, 60, 130, 300}; /* tiles of every size */
   for (int c = 0; c < N_LINEAR_CASES; c++) check_case(gpu_dtypes[c % 2], &linear_cases[c], 7, 100 + (uint32_t)c);
-  for (size_t c = 0; c < sizeof packed_cases / sizeof *packed_cases; c++)
-    for (size_t t = 0; t < sizeof token_counts / sizeof *token_counts; t++)
+  for (size_t c = 0; each_case(c, c < sizeof packed_cases / sizeof *packed_cases); c++)
+    for (size_t t = 0; each_case(t, t < sizeof token_counts / sizeof *token_counts); t++)
       check_case(gpu_dtypes[(c + t) % 2], &packed_cases[c], token_counts[t], 300 + (uint32_t)c);
 }
 
@@ -103,7 +104,7 @@ static void test_planted_faults_are_seen(void **state)
                 {OP_NIBBLE_ORDER, &linear_cases[2]},    {OP_GROUP_SHIFT, &linear_cases[4]},
                 {OP_GATE_UP_SWAPPED, &linear_cases[18]}};
   for (int d = 0; d < N_GPU_DTYPES; d++)
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+    for (size_t i = 0; each_case(i, i < sizeof faults / sizeof *faults); i++) {
       double error = linear_error(&cuda_target, gpu_dtypes[d], faults[i].shape, 3, 9, faults[i].fault);
       double tolerance = tolerance_of(gpu_dtypes[d], faults[i].shape);
       if (error < 5.0 * tolerance)
@@ -114,7 +115,7 @@ static void test_planted_faults_are_seen(void **state)
 static void test_same_bits_again(void **state)
 {
   (void)state;
-  for (size_t c = 0; c < sizeof packed_cases / sizeof *packed_cases; c++) {
+  for (size_t c = 0; each_case(c, c < sizeof packed_cases / sizeof *packed_cases); c++) {
     yk_device *dev = op_device_new(&cuda_target, YK_F16, 1, 16);
     linear_run run = linear_run_new(dev, &packed_cases[c], 150, 77);
     op_array first = linear_run_forward(dev, &run, 0, 150);
@@ -133,9 +134,9 @@ static void test_matrices_side_by_side(void **state)
 {
   (void)state;
   static const int shapes[] = {2, 4, 11, 15, 17, 18};
-  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+  for (size_t s = 0; each_case(s, s < sizeof shapes / sizeof *shapes); s++)
     check_linear_matrices(&cuda_target, gpu_dtypes[s % 2], &linear_cases[shapes[s]], 7);
-  for (size_t c = 0; c < sizeof packed_cases / sizeof *packed_cases; c++)
+  for (size_t c = 0; each_case(c, c < sizeof packed_cases / sizeof *packed_cases); c++)
     check_linear_matrices(&cuda_target, gpu_dtypes[c % 2], &packed_cases[c], 40);
 }
 
@@ -144,7 +145,7 @@ static void test_as_16_bits(void **state)
   (void)state;
   for (int d = 0; d < N_GPU_DTYPES; d++) {
     for (int c = 0; c < N_LINEAR_CASES; c++) check_linear_as_16_bits(&cuda_target, gpu_dtypes[d], &linear_cases[c], 9);
-    for (size_t c = 0; c < sizeof packed_cases / sizeof *packed_cases; c++)
+    for (size_t c = 0; each_case(c, c < sizeof packed_cases / sizeof *packed_cases); c++)
       check_linear_as_16_bits(&cuda_target, gpu_dtypes[d], &packed_cases[c], 40);
   }
 }

@@ -1,6 +1,7 @@
 /* Quantising on a GPU: the tensors are the CPU's, bit for bit, of every type, group and shape; weights that cannot be
  * quantised are found; what a search needs is what the CPU finds, within what its GEMMs round. */
 #include "base/checked.h"
+#include "each_case.h"
 #include "op/op_cuda_target.h"
 
 /* A weight, and what goes with it, in host memory. */
@@ -142,7 +143,7 @@ static void test_words(void **state)
   yk_device *cpu = NULL, *gpu = op_device_new(&cuda_target, YK_F16, 1, 16);
   const yk_device_limits limits = {1, 1, 1, 1};
   op_ok(yk_cpu_device_create(YK_F32, 4, &limits, &cpu, &err));
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes - (gpu_is_small() ? 1 : 0); i++)
+  for (size_t i = 0; each_case(i, i < sizeof sizes / sizeof *sizes - (gpu_is_small() ? 1 : 0)); i++)
     for (int type = 0; type < 3; type++) {
       sample s = sample_make(op_dtypes[type], sizes[i][0], sizes[i][1], sizes[i][2], (uint32_t)i);
       expect_same(cpu, gpu, &s.weight);
@@ -194,7 +195,7 @@ static void test_refused(void **state)
   yk_device *cpu = NULL, *gpu = op_device_new(&cuda_target, YK_F16, 1, 16);
   const yk_device_limits limits = {1, 1, 1, 1};
   op_ok(yk_cpu_device_create(YK_F32, 4, &limits, &cpu, &err));
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+  for (size_t i = 0; each_case(i, i < sizeof bad / sizeof *bad); i++)
     for (int type = 0; type < 3; type++)
       for (int which = 0; which < 4; which++) {
         char out[2][16 * 192];

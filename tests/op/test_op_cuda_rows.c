@@ -1,4 +1,5 @@
 /* test_op_cuda_rows.c - memory, embedding, norms and gather on a GPU. */
+#include "each_case.h"
 #include "op/op_cases_rows.h"
 #include "op/op_cuda_target.h"
 
@@ -30,7 +31,8 @@ static void test_rows(void **state)
 {
   (void)state;
   for (int d = 0; d < N_GPU_DTYPES; d++) {
-    for (size_t h = 0; h < sizeof row_hiddens / sizeof *row_hiddens; h++) check_shape(gpu_dtypes[d], 3, row_hiddens[h]);
+    for (size_t h = 0; each_case(h, h < sizeof row_hiddens / sizeof *row_hiddens); h++)
+      check_shape(gpu_dtypes[d], 3, row_hiddens[h]);
     check_shape(gpu_dtypes[d], 40, 4096);
     check_shape(gpu_dtypes[d], 1, 24512);
   }
@@ -41,7 +43,8 @@ static void test_few_rows(void **state)
   (void)state;
   static const int32_t hiddens[] = {1, 20, 256, 2051};
   for (int d = 0; d < N_GPU_DTYPES; d++) {
-    for (size_t h = 0; h < sizeof hiddens / sizeof *hiddens; h++) check_shape(gpu_dtypes[d], 2, hiddens[h]);
+    for (size_t h = 0; each_case(h, h < sizeof hiddens / sizeof *hiddens); h++)
+      check_shape(gpu_dtypes[d], 2, hiddens[h]);
     check_shape(gpu_dtypes[d], 1, 24512);
   }
 }

@@ -1,6 +1,7 @@
 /* test_op_cuda_sample.c - sampling on a GPU: its definition, and the CPU device's choices at the size of a real
  * model. */
 #include "base/clock.h"
+#include "each_case.h"
 #include "op/op_cases_sample.h"
 #include "op/op_cuda_target.h"
 
@@ -54,7 +55,7 @@ static void test_like_the_cpu(void **state)
   op_ok(gpu->ops->upload(gpu, ptr, host, n * sizeof *host, &err));
   static yk_sample_row rows[N_ROWS];
   static yk_sampled on_gpu[N_ROWS], again[N_ROWS], on_cpu[N_ROWS];
-  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+  for (size_t c = 0; each_case(c, c < sizeof cases / sizeof *cases); c++) {
     for (uint32_t i = 0; i < N_ROWS; i++) {
       rows[i] = cases[c].row;
       rows[i].seed = 99;

@@ -1,6 +1,7 @@
 /* What is written of layers of an AWQ checkpoint that stay as they are, and which of them vLLM cannot load so. */
 #include "unit/loader_fixture.h"
 
+#include "each_case.h"
 #include "loader/hf/awq_kept.h"
 
 enum { MOST = 8 };
@@ -72,7 +73,7 @@ static size_t count(const char *const names[MOST])
 static void names_and_warnings(void **state)
 {
   (void)state;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     const kept_case *c = &cases[i];
     const yk_awq_modules modules = {c->kept, count(c->kept), c->quantised, count(c->quantised)};
     char warning[512] = "";

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "bench/measure.h"
+#include "each_case.h"
 
 #define MS INT64_C(1000000)
 
@@ -87,7 +88,7 @@ static void test_goodput(void **state)
                {0, 0, 0, 60, 2}, {20, 40, 0, 55, 1}, {20, 14, 0, 99, 0}};
   int64_t first[] = {20 * MS, 30 * MS, 50 * MS}, second[] = {30 * MS, 70 * MS};
   yk_bench_record records[] = {{0, first, 3, 7, 0, true, 0}, {10 * MS, second, 2, 5, 0, true, 0}};
-  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof cases[0]); i++) {
     yk_bench_load load;
     yk_bench_figures f;
     yk_bench_load_init(&load);
@@ -199,7 +200,7 @@ static void test_json(void **state)
   yk_bench_warn(&f.warnings, "hot");
   json_t *object = json_object();
   assert_int_equal(yk_bench_figures_json(&f, object, NULL), YK_OK);
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+  for (size_t i = 0; each_case(i, i < sizeof names / sizeof names[0]); i++)
     assert_near(json_real_value(json_object_get(object, names[i])), figure(&f, names[i]));
   for (int time = 0; time < YK_BENCH_TIMES; time++)
     for (int i = 0; i < 6; i++) {

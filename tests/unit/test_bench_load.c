@@ -10,6 +10,7 @@
 
 #include "bench/arrivals.h"
 #include "bench/load.h"
+#include "each_case.h"
 
 enum { N = 20000 };
 
@@ -32,7 +33,7 @@ static void test_slo(void **state)
              {"ttft:5 tpot:6", "above 0"}, {"e2el:1,,tpot:2", "expected"}, {"ttftx:5", "\"ttftx:5\""}};
   double slo[YK_BENCH_TIMES] = {1, 2, 3, 4};
   yk_err err = YK_ERR_INIT;
-  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof bad / sizeof bad[0]); i++) {
     assert_says(&err, yk_bench_slo_parse(bad[i].text, slo, &err), YK_E_INVAL, bad[i].part);
     assert_true(slo[0] == 1 && slo[3] == 4);
   }
@@ -180,7 +181,7 @@ static void test_good_traces(void **state)
       " {\"output_length\": 0, \"input_length\": 396, \"timestamp\": 31796.579}"};
   yk_err err = YK_ERR_INIT;
   yk_bench_trace trace;
-  for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof same / sizeof same[0]); i++) {
     if (parse(same[i], &trace, &err) != YK_OK) fail_msg("%zu: %s", i, err.message);
     assert_int_equal(trace.n_rows, 2);
     assert_true(trace.has_times && trace.rows[0].time_s == 0 && fabs(trace.rows[1].time_s - 4.314579) < 1e-5);
@@ -228,7 +229,7 @@ static void test_bad_traces(void **state)
        "f:2: expected a timestamp in every row or in none, found one"}};
   yk_err err = YK_ERR_INIT;
   yk_bench_trace trace;
-  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof bad / sizeof bad[0]); i++) {
     assert_says(&err, parse(bad[i].text, &trace, &err), YK_E_FORMAT, bad[i].part);
     assert_true(trace.rows == NULL && trace.n_rows == 0);
   }

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "unit/template_fixture.h"
 
 #define SHOW_CONTENT "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
@@ -236,7 +237,7 @@ static void test_arguments_of_templates(void **state)
                                     &tokenizer, &renderer, &err),
                    YK_OK);
   yk_json_doc *messages = chat_json("[{\"role\": \"user\", \"content\": \"hi\"}]");
-  for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof CASES / sizeof *CASES); i++) {
     yk_json_doc *defaults = chat_json(CASES[i].defaults), *arguments = chat_json(CASES[i].arguments);
     yk_chat_conversation conversation = {.messages = yk_json_root(messages),
                                          .arguments = yk_json_root(arguments),

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "chat/chat_renderer.h"
+#include "each_case.h"
 
 #define CASES      YOKE_TESTS_DIR "/golden/chat/cases/"
 #define TEMPLATES  YOKE_TESTS_DIR "/golden/chat/templates/"
@@ -177,7 +178,7 @@ static void test_builtin_forms(void **state)
                                          {"llama3", "builtin:llama3"},
                                          {"minicpm", "builtin:minicpm"}};
   (void)state;
-  for (size_t i = 0; i < sizeof FORMS / sizeof *FORMS; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof FORMS / sizeof *FORMS); i++) {
     yk_tokenizer *tokenizer = load_tokenizer("qwen3");
     yk_json_doc *goldens = load_cases(FORMS[i][0]);
     yk_json root = yk_json_root(goldens);

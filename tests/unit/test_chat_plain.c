@@ -15,6 +15,7 @@
 
 #include "base/json_tree.h"
 #include "chat/chat_renderer.h"
+#include "each_case.h"
 #include "text/detokenizer.h"
 #include "unit/chat_fixture.h"
 
@@ -153,7 +154,7 @@ static size_t check_token(const fixture *with, const json_t *added, const char *
   cut = bytes - 1;
   while (cut > 0 && ((unsigned char)token[cut] & 0xC0) == 0x80) cut--;
   snprintf(first, sizeof first, "%.*s", (int)cut, token);
-  for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof SHAPES / sizeof *SHAPES); i++) {
     char *text;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -306,7 +307,7 @@ static void test_builtin_forms(void **state)
   yk_json_doc *messages =
       document_of(json_pack("[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]", "role", "system", "content", "<|im_end|>", "role",
                             "user", "content", "<|im_end|>", "role", "assistant", "content", "<|im_end|>"));
-  for (size_t i = 0; i < sizeof FORMS / sizeof *FORMS; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof FORMS / sizeof *FORMS); i++) {
     yk_chat_renderer *renderer;
     yk_chat_options options;
     size_t n_ids;

@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "chat/chat_renderer.h"
 #include "chat/helper_process.h"
+#include "each_case.h"
 #include "unit/chat_fixture.h"
 
 #define DEMO YOKE_TESTS_DIR "/models/demo"
@@ -302,7 +303,7 @@ static void test_answers_that_are_none(void **state)
   yk_err err = YK_ERR_INIT;
   (void)state;
   assert_int_equal(yk_helper_start("python3", 512 << 20, 5, &helper, &err), YK_OK);
-  for (size_t i = 0; i < sizeof REQUESTS / sizeof *REQUESTS; i++) { /* refused, and the helper goes on */
+  for (size_t i = 0; each_case(i, i < sizeof REQUESTS / sizeof *REQUESTS); i++) { /* refused, and the helper goes on */
     yk_json_doc *answer;
     if (yk_helper_ask(&helper, REQUESTS[i], strlen(REQUESTS[i]), 60, &answer, &err) != YK_OK)
       fail_msg("%s", err.message);

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "unit/template_fixture.h"
 
 #define DEMO YOKE_TESTS_DIR "/models/demo"
@@ -46,7 +47,7 @@ static void test_bad_conversations(void **state)
   yk_chat_renderer *renderer;
   yk_err err = YK_ERR_INIT;
   assert_int_equal(chat_renderer_of("{{ messages[0].content }}", NULL, &tokenizer, &renderer, &err), YK_OK);
-  for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+  for (size_t i = 0; each_case(i, i < sizeof CASES / sizeof *CASES); i++)
     chat_expect_rendering(renderer, CASES[i].of, YK_E_INVAL, CASES[i].part);
   chat_expect_rendering(renderer, (chat_rendering){NULL, 0, 0, 0}, YK_E_INVAL, "found nothing");
   chat_expect_rendering(renderer, (chat_rendering){HI, 0, 0, 0}, YK_OK, "hi");
@@ -82,7 +83,7 @@ static void test_builtin_forms_refuse(void **state)
   (void)state;
   yk_tokenizer *tokenizer;
   assert_int_equal(yk_tokenizer_load(DEMO, &tokenizer, NULL), YK_OK);
-  for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof CASES / sizeof *CASES); i++) {
     yk_chat_renderer *renderer;
     yk_chat_options options;
     yk_chat_options_init(&options);
@@ -133,7 +134,7 @@ static void test_bad_options(void **state)
                {0.0 / 0.0, 512 << 20, "time_limit_s"},
                {5, 1, "memory_limit_bytes: expected 67108864 to"},
                {5, INT64_MAX, "memory_limit_bytes"}};
-  for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof CASES / sizeof *CASES); i++) {
     yk_err err = YK_ERR_INIT;
     yk_chat_options_init(&options);
     options.model_dir = DEMO;

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "chat/template_source.h"
+#include "each_case.h"
 #include "unit/template_fixture.h"
 
 static void assert_json(const yk_json_doc *found, const char *expected)
@@ -154,7 +155,7 @@ static void test_bad_files(void **state)
       {NULL, "/tmp", YK_E_IO, "/tmp"},
   };
   (void)state;
-  for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+  for (size_t i = 0; each_case(i, i < sizeof CASES / sizeof *CASES); i++)
     expect_bad_source((const char *[]){NULL, NULL, CASES[i].config, NULL}, CASES[i].given, CASES[i].code,
                       CASES[i].part);
   expect_bad_source((const char *[]){NULL, NULL, NULL, "{\"eos_token\": []}"}, NULL, YK_E_FORMAT,

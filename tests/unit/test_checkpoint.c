@@ -1,4 +1,5 @@
 /* Checkpoint directories: every weight of a model as a view, and an error that names what is wrong with a bad one. */
+#include "each_case.h"
 #include "unit/checkpoint_fixture.h"
 
 static void single_file(void **state)
@@ -82,7 +83,7 @@ static void wrong_tensors_are_named(void **state)
        {3, 8},
        "scales: expected F16, BF16 or F32 [3, 64], found F16 [3, 8]"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     tiny_model model = tiny();
     tensor_spec *spec = find_spec(&model, cases[i].name);
     if (cases[i].dtype) spec->dtype = cases[i].dtype;
@@ -247,7 +248,7 @@ static void tensors_without_use_are_mentioned(void **state)
       {{"lm_head.bias", "model.norm.bias", "model.layers.0.mlp.up_proj.bias"},
        "3 tensors of biases that are not zero|lm_head.bias"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     tiny_model model = tiny();
     for (int j = 0; j < 3 && cases[i].names[j]; j++) add(&model, cases[i].names[j], "F16", 1, 8, 0);
     temp_dir dir = tiny_dir(&model);

@@ -1,4 +1,5 @@
 /* Directories that hold something else than a checkpoint, or nothing but its configuration. */
+#include "each_case.h"
 #include "unit/checkpoint_fixture.h"
 
 static void other_formats_name_the_conversion(void **state)
@@ -16,7 +17,7 @@ static void other_formats_name_the_conversion(void **state)
       {"weights.safetensors", YK_E_FORMAT, "expected model.safetensors or model.safetensors.index.json|weights"},
       {"notes.txt", YK_E_IO, "expected model.safetensors or model.safetensors.index.json, found neither"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     temp_dir dir = temp_dir_make();
     write_text(&dir, "config.json", tiny_config);
     write_text(&dir, cases[i].file, "x");
@@ -51,7 +52,7 @@ static void the_cause_comes_first(void **state)
       {NULL, "notes.txt", YK_E_IO, "config.json|No such file"},
       {NULL, "model.safetensors", YK_E_IO, "config.json|No such file"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     temp_dir dir = temp_dir_make();
     if (cases[i].config) write_text(&dir, "config.json", cases[i].config);
     if (cases[i].weights) write_text(&dir, cases[i].weights, "x");

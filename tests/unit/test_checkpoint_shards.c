@@ -1,4 +1,5 @@
 /* Checkpoints of several files and their index, and what is wrong with bad ones. */
+#include "each_case.h"
 #include "unit/checkpoint_fixture.h"
 
 static const char shard1[] = "model-00001-of-00002.safetensors", shard2[] = "model-00002-of-00002.safetensors";
@@ -115,7 +116,7 @@ static void bad_indexes(void **state)
   };
   temp_dir dir = temp_dir_make();
   write_text(&dir, "config.json", tiny_config);
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     write_text(&dir, "model.safetensors.index.json", cases[i].text);
     yk_err err = YK_ERR_INIT;
     expect_error(cases[i].text, YK_E_FORMAT, cases[i].words, read_model(dir.path, NULL, &err), &err);

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "convert/source.h"
+#include "each_case.h"
 #include "loader/integers/int4.h"
 #include "yoke/yoke.h"
 
@@ -154,7 +155,7 @@ static void every_format_keeps_its_numbers(void **state)
                                          "format_compressed",   "format_compressed_asym", "format_gptq",
                                          "format_gptq_dynamic", "format_gptq_v2_channel", "qwen2",
                                          "qwen3_bf16",          "qwen3_group_all",        "minicpm"};
-  for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof families / sizeof *families); i++) {
     temp_dir dir = temp_dir_make();
     char from[256], made[256];
     yk_err err = YK_ERR_INIT;
@@ -243,7 +244,7 @@ static void what_cannot_be_said_is_refused(void **state)
       {"qwen3", THETA_1E4, THETA_1E6 ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.0}",
        YK_CONVERT_KUIPER, "rope_scaling"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     temp_dir dir = temp_dir_make(), out = temp_dir_make();
     char made[256];
     yk_err err = YK_ERR_INIT;

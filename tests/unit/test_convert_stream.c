@@ -2,6 +2,7 @@
 #include "unit/loader_fixture.h"
 
 #include "convert/stream.h"
+#include "each_case.h"
 
 static yk_status put_to_buffer(void *buffer, const void *bytes, size_t n_bytes, yk_err *err)
 {
@@ -17,7 +18,7 @@ static void large_weights_go_in_pieces(void **state)
     int64_t k, n, group;
     int32_t out_group;
   } cases[] = {{1536, 16384, 128, 128}, {1024, 24576, 256, 64}, {1540, 16384, 1540, -1}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     int64_t k = cases[i].k, n = cases[i].n, n_groups = k / cases[i].group;
     size_t word_bytes = (size_t)(k * n / 2), zero_bytes = (size_t)(n_groups * n / 2);
     size_t scale_bytes = (size_t)(n_groups * n * 2);

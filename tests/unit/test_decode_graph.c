@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/checked.h"
+#include "each_case.h"
 #include "model/decode_graph.h"
 
 enum { MAX_ROWS = 200, MAX_BLOCKS = 300 };
@@ -79,7 +80,7 @@ static void test_every_size(void **state)
   assert_int_equal(yk_decode_graphs_create(MAX_ROWS, MAX_BLOCKS * YK_KV_BLOCK_TOKENS, &graphs, NULL), YK_OK);
   void *block = calloc(1, block_bytes());
   assert_non_null(block);
-  for (size_t b = 0; b < sizeof block_counts / sizeof *block_counts; b++) {
+  for (size_t b = 0; each_case(b, b < sizeof block_counts / sizeof *block_counts); b++) {
     yk_graph **last_slot = NULL;
     int32_t last_rows = 0;
     for (int32_t n = 1; n <= MAX_ROWS; n++) {

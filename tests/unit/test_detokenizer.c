@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "each_case.h"
 #include "text/detokenizer.h"
 
 #define GOLDENS YOKE_TESTS_DIR "/golden/tokenizer/"
@@ -240,7 +241,7 @@ static void test_many_tokens(void **state)
   enum { N_TOKENS = 300000 };
   static const char *const KINDS[] = {"qwen3", "llama2", "metaspace_always", "whitespace"};
   (void)state;
-  for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++) {
+  for (size_t k = 0; each_case(k, k < sizeof KINDS / sizeof *KINDS); k++) {
     yk_tokenizer *tokenizer = load(KINDS[k]);
     yk_detokenizer *detokenizer = create(tokenizer, true);
     yk_strbuf text = YK_STRBUF_INIT;

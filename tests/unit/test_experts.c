@@ -1,6 +1,7 @@
 /* Mixtures of experts in the loader: configurations, what of them is refused, names, experts fused in one tensor. */
 #include "unit/config_fixture.h"
 
+#include "each_case.h"
 #include "loader/fused_experts.h"
 #include "loader/model/weight_names.h"
 
@@ -113,7 +114,7 @@ static void bad_values_are_refused(void **state)
       {glm4, "{'n_routed_experts': 650, 'n_group': 65, 'num_experts_per_tok': 1}", "n_group 65|1 to 64",
        YK_E_UNSUPPORTED},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_model_config config;
     yk_err err = YK_ERR_INIT;
     yk_status status = config_load(cases[i].base, cases[i].changes, &config, &err);
@@ -147,7 +148,7 @@ static void names_find_modules(void **state)
   expect_found(&c, "model.layers.1.mlp.gate", YK_ROLE_ROUTER, 1, 0);
   expect_found(&c, "model.layers.2.mlp.experts.11.down_proj", YK_ROLE_EXPERT_DOWN, 2, 11);
   expect_found(&c, "model.layers.2.mlp.shared_experts.up_proj", YK_ROLE_SHARED_UP, 2, 0);
-  for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+  for (size_t i = 0; each_case(i, i < sizeof absent / sizeof *absent); i++)
     if (yk_weight_find(&c, absent[i], &place)) fail_msg("%s: found", absent[i]);
   c = config_good(mixtral, "{}");
   expect_found(&c, "model.layers.0.block_sparse_moe.experts.7.w3", YK_ROLE_EXPERT_UP, 0, 7);
@@ -283,7 +284,7 @@ static void bad_fused_tensors_are_refused(void **state)
       {&blocks, tensor_of("model.layers.1.mlp.experts.gate_up_proj_scale_inv", YK_TENSOR_F32, 12, 2, 2, data),
        "test: tensor|gate_up_proj_scale_inv|32 outputs|40|multiple", YK_E_UNSUPPORTED},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_shards *shards;
     yk_err err = YK_ERR_INIT;
     expect_ok("shards", yk_shards_of("test", &cases[i].tensor, 1, &shards, &err), &err);

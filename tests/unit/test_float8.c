@@ -4,6 +4,7 @@
 #include "unit/loader_fixture.h"
 
 #include "base/float8.h"
+#include "each_case.h"
 
 /* Sign, exponent and mantissa as the specification's table has them. */
 static double by_definition(int code)
@@ -37,7 +38,7 @@ static void numbers_of_the_specification(void **state)
     float value;
   } cases[] = {{0x7E, 448.0f},  {0xFE, -448.0f},  {0x08, 0x1p-6f}, {0x07, 0.875f * 0x1p-6f},
                {0x01, 0x1p-9f}, {0x81, -0x1p-9f}, {0x38, 1.0f},    {0xB8, -1.0f}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++)
     assert_true(yk_e4m3_to_f32(cases[i].code) == cases[i].value);
   assert_true(isnan(yk_e4m3_to_f32(0x7F)) && isnan(yk_e4m3_to_f32(0xFF)));
 }

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/float8.h"
+#include "each_case.h"
 #include "loader/integers/block_tensors.h"
 #include "loader/integers/dequantise.h"
 #include "loader/integers/int8.h"
@@ -104,12 +105,12 @@ static void every_slice(void **state)
     yk_dtype dtype;
   } cases[] = {{16, 64, YK_F32}, {24, 48, YK_BF16}, {1, K, YK_F16}, {N, K, YK_F32}, {7, 13, YK_F32}, {1, 32, YK_BF16}};
   static const int64_t k_cuts[] = {0, 8, 48, 64, 131, 192, K}, n_cuts[] = {0, 1, 16, 23, N};
-  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+  for (size_t c = 0; each_case(c, c < sizeof cases / sizeof *cases); c++) {
     layer *l = draw(cases[c].group_n, cases[c].group, cases[c].dtype);
-    for (size_t i = 0; i < sizeof k_cuts / sizeof *k_cuts; i++)
-      for (size_t j = i + 1; j < sizeof k_cuts / sizeof *k_cuts; j++)
-        for (size_t a = 0; a < sizeof n_cuts / sizeof *n_cuts; a++)
-          for (size_t b = a + 1; b < sizeof n_cuts / sizeof *n_cuts; b++) {
+    for (size_t i = 0; each_case(i, i < sizeof k_cuts / sizeof *k_cuts); i++)
+      for (size_t j = i + 1; each_case(j, j < sizeof k_cuts / sizeof *k_cuts); j++)
+        for (size_t a = 0; each_case(a, a < sizeof n_cuts / sizeof *n_cuts); a++)
+          for (size_t b = a + 1; each_case(b, b < sizeof n_cuts / sizeof *n_cuts); b++) {
             const yk_weight_slice slice = {k_cuts[i], k_cuts[j], n_cuts[a], n_cuts[b]};
             check_slice(l, &slice);
           }
@@ -144,7 +145,7 @@ static void codes_that_are_no_numbers(void **state)
     for (size_t s = 0; s < sizeof with / sizeof *with; s++)
       refuse_slice(l, &with[s],
                    codes[i] == 0x7F ? "layer.weight|row 29, column 131|0x7F" : "layer.weight|row 29, column 131|0xFF");
-    for (size_t s = 0; s < sizeof without / sizeof *without; s++) check_slice(l, &without[s]);
+    for (size_t s = 0; each_case(s, s < sizeof without / sizeof *without); s++) check_slice(l, &without[s]);
     free(l);
   }
 }
@@ -199,7 +200,7 @@ static void shapes_of_scales(void **state)
               {1, -1, WEIGHT "weight_scale F16 [20,1] 40;input_scale F32 [] 4;", YK_F16},
               {1, -1, WEIGHT "weight_scale F32 [20] 80;", YK_F32},
               {8, 16, WEIGHT "weight_scale_inv F32 [3,3] 36;", YK_F32}};
-  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof good / sizeof *good); i++) {
     yk_quant_scheme scheme = {.format = YK_WEIGHT_FP8, .group_outputs = good[i].outputs, .group_size = good[i].inputs};
     yk_weight_view view;
     yk_err err = YK_ERR_INIT;
@@ -235,7 +236,7 @@ static void tensors_that_do_not_fit(void **state)
       {1, -1, YK_E_UNSUPPORTED, "weight F8_E5M2 [20,36] 720;weight_scale F32 [20,1] 80;",
        "layer.weight|F8_E5M2|supported: F8_E4M3"},
   };
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof bad / sizeof *bad); i++) {
     yk_quant_scheme scheme = {.format = YK_WEIGHT_FP8, .group_outputs = bad[i].outputs, .group_size = bad[i].inputs};
     yk_weight_view view;
     yk_err err = YK_ERR_INIT;

@@ -1,6 +1,7 @@
 /* The ChatGLM2 family and GLM-4: their configurations, names, fused modules, and what of them is refused. */
 #include "unit/config_fixture.h"
 
+#include "each_case.h"
 #include "loader/checkpoint.h"
 #include "loader/model/weight_names.h"
 
@@ -99,7 +100,7 @@ static void what_differs_is_refused(void **state)
       {glm, "{'partial_rotary_factor': 2}", YK_E_FORMAT, "\"partial_rotary_factor\"|found 2"},
       {glm, "{'architectures': ['Glm4ForCausalLM']}", YK_E_UNSUPPORTED, "\"Glm4ForCausalLM\"|GlmForCausalLM"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_model_config config;
     yk_err err = YK_ERR_INIT;
     expect_error(cases[i].changes, cases[i].status, cases[i].words,

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "kernels/cuda/linear/layout.h"
 
 enum {
@@ -45,7 +46,7 @@ static void packed_bytes(void **state)
       {160, 8, 32, 2, 4},               /* both sides are filled up to whole units */
       {28672, 8192, 128, 224 * 512, 1}, /* more than 2^26 weights */
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_linear_spec spec = {
         .parts = {part_of(YK_WEIGHT_AWQ, cases[i].k, cases[i].n, cases[i].group)}, .n_parts = 1, .n_matrices = 1};
     int64_t expected = cases[i].n_units * (UNIT + cases[i].n_groups * GROUP);
@@ -61,7 +62,7 @@ static void packed_bytes_of_bytes(void **state)
     int64_t k, n, group, n_units, n_groups;
   } cases[] = {{8192, 1024, 128, 64 * 64, 1}, {8192, 1024, 8192, 64 * 64, 1}, {8192, 1024, 64, 64 * 64, 4},
                {8192, 1024, 32, 64 * 64, 4},  {200 + 24, 24, 128, 2 * 2, 1},  {96, 24, 200, 2, 1}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++)
     for (int format = YK_WEIGHT_INT8; format <= YK_WEIGHT_FP8; format++) {
       yk_linear_spec spec = {.parts = {part_of((yk_weight_format)format, cases[i].k, cases[i].n, cases[i].group)},
                              .n_parts = 1,

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/checked.h"
+#include "each_case.h"
 #include "loader/integers/group_order.h"
 
 enum { K = 512, MAX_PLACES = 4 * K, MAX_GROUPS = K / 16 };
@@ -105,8 +106,8 @@ static void shares_are_sorted(void **unused)
   for (drawing how = 0; how < N_DRAWINGS; how++)
     for (int32_t group = 16; group <= 128; group *= 2) {
       draw(how, K, group, &g);
-      for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
-        for (size_t j = i; j < sizeof cuts / sizeof *cuts; j++)
+      for (size_t i = 0; each_case(i, i < sizeof cuts / sizeof *cuts); i++)
+        for (size_t j = i; each_case(j, j < sizeof cuts / sizeof *cuts); j++)
           for (int of_sorted = 0; of_sorted < 2; of_sorted++) {
             const yk_group_share share = {cuts[i], cuts[j], of_sorted};
             check_share(&g, K, group, &share, j % 2 ? 4 : 8);
@@ -122,7 +123,7 @@ static void whole_groups_are_kept(void **unused)
   draw(SHUFFLED, K, 64, &g);
   const yk_weight_view weight = view_of(&g, K, 64);
   const yk_group_share shares[] = {{0, K, false}, {0, K, true}, {64, 192, true}, {448, K, true}};
-  for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof shares / sizeof *shares); i++) {
     yk_group_places places;
     yk_err err = YK_ERR_INIT;
     assert_int_equal(yk_group_order_measure(&weight, &shares[i], 4, &places, &err), YK_OK);
@@ -144,7 +145,7 @@ static void without_data_shares_are_even(void **unused)
                {{64, 192, true}, {128, 64}},
                {{0, 72, false}, {8 * 16, 16}},
                {{0, 260, false}, {384, 32}}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_group_places places;
     yk_err err = YK_ERR_INIT;
     assert_int_equal(yk_group_order_measure(&weight, &cases[i].share, 4, &places, &err), YK_OK);

@@ -1,4 +1,5 @@
 /* config.json: each family's settings, defaults as in transformers, and what is refused. */
+#include "each_case.h"
 #include "unit/hf_config_fixture.h"
 
 static void llama_values_and_defaults(void **state)
@@ -235,11 +236,11 @@ static void bad_sizes(void **state)
                                      "num_attention_heads", "max_position_embeddings",
                                      "num_key_value_heads", "head_dim"};
   static const char *const values[] = {"0", "-1", "4611686018427387904", "'x'", "2.5", "[]"};
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof keys / sizeof *keys); i++) {
     char changes[128];
     yk_model_config config;
     yk_err err = YK_ERR_INIT;
-    for (size_t j = 0; j < sizeof values / sizeof *values; j++) {
+    for (size_t j = 0; each_case(j, j < sizeof values / sizeof *values); j++) {
       snprintf(changes, sizeof changes, "{'%s': %s}", keys[i], values[j]);
       char words[64];
       snprintf(words, sizeof words, "config.json|\"%s\"|expected", keys[i]);
@@ -330,7 +331,7 @@ static void broken_json_names_its_line(void **state)
       {"{\"a\": 1,}", "config.json|line 1|a key in double quotes"},
       {"{\"a\": \"\xff\"}", "config.json|line 1|byte 0xff"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_config_texts texts = {.config = cases[i].text, .config_bytes = strlen(cases[i].text)};
     yk_model_config config;
     yk_err err = YK_ERR_INIT;
@@ -374,8 +375,8 @@ static void needed_numbers_are_named(void **state)
   (void)state;
   static const char *const values[] = {"NaN", "Infinity", "-Infinity", "1e400", "1000000000000000019884624838656"};
   static const char *const keys[] = {"vocab_size", "max_position_embeddings", "rope_theta", "rms_norm_eps"};
-  for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-    for (size_t j = 0; j < sizeof keys / sizeof *keys; j++) {
+  for (size_t i = 0; each_case(i, i < sizeof values / sizeof *values); i++)
+    for (size_t j = 0; each_case(j, j < sizeof keys / sizeof *keys); j++) {
       char text[512], words[128];
       snprintf(text, sizeof text,
                "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 9, \"hidden_size\": 8, "

@@ -2,6 +2,7 @@
  */
 #include "unit/config_fixture.h"
 
+#include "each_case.h"
 #include "loader/model/quant_rules.h"
 
 static yk_quant_config good(const char *text)
@@ -50,7 +51,7 @@ static void method_fp8(void **state)
   static const char *const whole[] = {"'quant_method': 'fp8'",
                                       "'quant_method': 'fp8', 'activation_scheme': 'static', 'ignored_layers': null",
                                       "'quant_method': 'FP8', 'weight_block_size': null, 'dequantize': false"};
-  for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof whole / sizeof *whole); i++) {
     quant = good(whole[i]);
     expect_groups(&quant, "model.layers.0.mlp.up_proj", -1, -1);
   }
@@ -86,7 +87,7 @@ static void compressed_tensors(void **state)
       {COMPRESSED("float-quantized", "'fp8_dynamic': ['Linear']"), 1, -1, true},
       {COMPRESSED("float-quantized", "'FP8_BLOCK': ['Linear']"), 128, 128, true},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_quant_config quant = good(cases[i].text);
     const yk_quant_scheme *scheme;
     yk_err err = YK_ERR_INIT;
@@ -113,7 +114,7 @@ static void kv_cache_scheme(void **state)
       {KV_SCHEME("'kv_cache_scheme': {'num_bits': 8, 'type': 'int', 'strategy': 'tensor'}"), YK_KV_INT8},
       {KV_SCHEME("'kv_cache_scheme': {'num_bits': 8}"), YK_KV_INT8},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_quant_config quant = good(cases[i].text);
     assert_int_equal(quant.kv_format, cases[i].format);
     yk_quant_rules_free(quant.rules);
@@ -165,7 +166,7 @@ static void what_is_refused(void **state)
       {KV_SCHEME("'kv_cache_scheme': {'num_bits': 8, 'strategy': 'attn_head'}"),
        "kv_cache_scheme|strategy \"attn_head\"|supported: tensor"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_quant_config quant;
     yk_err err = YK_ERR_INIT;
     yk_status status = config_read_quant(cases[i].text, &quant, &err);

@@ -1,4 +1,5 @@
 /* generation_config.json: defaults of requests, values out of range, and what is refused. */
+#include "each_case.h"
 #include "unit/hf_config_fixture.h"
 
 static void generation_defaults(void **state)
@@ -67,7 +68,7 @@ static void generation_values_are_clipped(void **state)
       {"{'max_new_tokens': null, 'top_k': null, 'top_p': null}", {DEFAULTS}, ""},
 #undef DEFAULTS
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     char warning[YK_ERR_MESSAGE_BYTES] = "";
     yk_log log = {YK_LOG_WARN, keep_warning, warning};
     yk_model_config config;
@@ -96,7 +97,7 @@ static void ids_outside_the_vocabulary_are_left_out(void **state)
       {"{'eos_token_id': 7}", "{'eos_token_id': [-1, 7, 200]}", "eos_token_id|found -1 (2 in all): ignored"},
       {"{'eos_token_id': 7, 'bos_token_id': 4294967296}", "{}", "config.json: bos_token_id|found 4294967296: ignored"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     char warning[YK_ERR_MESSAGE_BYTES] = "";
     yk_log log = {YK_LOG_WARN, keep_warning, warning};
     yk_model_config config;
@@ -123,7 +124,7 @@ static void bad_generation_settings(void **state)
       {"{}", "{'eos_token_id': ['x']}", "generation_config.json|\"eos_token_id\"|found string"},
       {"{'eos_token_id': [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}", "{}", "\"eos_token_id\"|at most 16"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_model_config config;
     yk_err err = YK_ERR_INIT;
     yk_status status = load(cases[i].config, cases[i].generation, NULL, &config, &err);

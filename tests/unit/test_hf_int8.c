@@ -4,6 +4,7 @@
 
 #include "unit/config_fixture.h"
 
+#include "each_case.h"
 #include "loader/integers/quant_tensors.h"
 #include "loader/model/quant_rules.h"
 
@@ -49,7 +50,7 @@ static void what_is_read(void **state)
       {IN_FORMAT("int-quantized", "'W8A8': ['Linear']"), 1, -1, YK_INPUTS_PER_TOKEN, false},
       {IN_FORMAT("int-quantized", "'int8': ['re:.*_proj']"), 1, -1, YK_INPUTS_PER_TOKEN, false},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_quant_config quant;
     const yk_quant_scheme *scheme;
     yk_err err = YK_ERR_INIT;
@@ -90,7 +91,7 @@ static void groups_side_by_side(void **state)
                {"model.layers.1.mlp.up_proj", YK_PACKING_BLOCKS, YK_INPUTS_STATIC},
                {"model.layers.1.mlp.gate_proj", YK_PACKING_BLOCKS, YK_INPUTS_PER_TOKEN}};
   expect_ok("groups", read_config(text, &quant, &err), &err);
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     const yk_quant_scheme *scheme;
     expect_ok(cases[i].module, yk_quant_scheme_of(&quant, cases[i].module, &scheme, &err), &err);
     assert_int_equal(scheme ? (int)scheme->packing : -1, cases[i].packing);
@@ -135,7 +136,7 @@ static void what_is_refused(void **state)
       {YK_E_FORMAT, IN_FORMAT("int-quantized", "'a': {'targets': ['Linear']}"), "weights: expected an object"},
       {YK_E_UNSUPPORTED, IN_FORMAT("int-quantized", "'W4A8': ['Linear']"), "preset \"W4A8\"|W8A8, INT8"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_quant_config quant;
     yk_err err = YK_ERR_INIT;
     yk_status status = read_config(cases[i].text, &quant, &err);
@@ -188,7 +189,7 @@ static void tensors_of_static_inputs(void **state)
   } cases[] = {{LAYER "input_scale F32 [1] 4;input_zero_point I8 [1] 1;", YK_F32},
                {LAYER "input_scale BF16 [] 2;input_zero_point I8 [] 1;", YK_BF16},
                {LAYER "input_scale F16 [1] 2;input_zero_point I8 [1] 1;", YK_F16}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++)
     for (int has_zeros = 0; has_zeros < 2; has_zeros++) {
       uint8_t bytes[N_BYTES] = {0};
       yk_weight_view view;
@@ -229,7 +230,7 @@ static void tensors_that_do_not_fit(void **state)
       {YK_INPUTS_PER_TOKEN, false, "weight I8 [20,36] 720;weight_scale F32 [1] 4;", "[20], found F32 [1]"},
       {YK_INPUTS_PER_TOKEN, false, "weight F8_E4M3 [20,36] 720;weight_scale F32 [20,1] 80;", "found F8_E4M3"},
   };
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof bad / sizeof *bad); i++) {
     uint8_t bytes[N_BYTES] = {0};
     yk_weight_view view;
     yk_err err = YK_ERR_INIT;
@@ -244,7 +245,7 @@ static void scales_that_are_none(void **state)
 {
   (void)state;
   static const float scales[] = {0.0f, -0.5f, NAN, INFINITY};
-  for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof scales / sizeof *scales); i++) {
     uint8_t bytes[N_BYTES] = {0};
     yk_weight_view view;
     yk_err err = YK_ERR_INIT;

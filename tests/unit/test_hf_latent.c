@@ -2,6 +2,7 @@
 #include "unit/loader_fixture.h"
 #include "unit/single_quotes.h"
 
+#include "each_case.h"
 #include "loader/hf/hf_config.h"
 #include "loader/model/weight_names.h"
 
@@ -108,7 +109,7 @@ static void refused(void **state)
       {"'q_lora_rank': 8, 'kv_lora_rank': 32, 'qk_nope_head_dim': 16, 'qk_rope_head_dim': 8", "v_head_dim|missing"},
       {SIZES ", 'q_lora_rank': 8, 'rope_interleave': 3", "rope_interleave"},
   };
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof bad / sizeof *bad); i++) {
     yk_model_config config;
     yk_err err = YK_ERR_INIT;
     expect_error(bad[i].keys, YK_E_FORMAT, bad[i].words, parse(bad[i].keys, &config, &err), &err);

@@ -5,6 +5,7 @@
 #include "unit/loader_fixture.h"
 
 #include "base/checked.h"
+#include "each_case.h"
 #include "loader/integers/awq_layout.h"
 #include "loader/integers/dequantise.h"
 #include "loader/integers/int4.h"
@@ -199,10 +200,10 @@ static void check_all_slices(const numbers *x, const tensors *t, bool has_zeros)
 {
   static const int64_t k_cuts[] = {0, 8, 16, 20, 40, 64, 72, 100, 128, 160, 192};
   static const int64_t n_cuts[] = {0, 1, 8, 13, 16, 29, 32, 37, 40};
-  for (size_t i = 0; i < sizeof k_cuts / sizeof *k_cuts; i++)
-    for (size_t j = i + 1; j < sizeof k_cuts / sizeof *k_cuts && k_cuts[j] <= x->k; j++)
-      for (size_t a = 0; a < sizeof n_cuts / sizeof *n_cuts; a++)
-        for (size_t b = a + 1; b < sizeof n_cuts / sizeof *n_cuts && n_cuts[b] <= x->n; b++) {
+  for (size_t i = 0; each_case(i, i < sizeof k_cuts / sizeof *k_cuts); i++)
+    for (size_t j = i + 1; each_case(j, j < sizeof k_cuts / sizeof *k_cuts && k_cuts[j] <= x->k); j++)
+      for (size_t a = 0; each_case(a, a < sizeof n_cuts / sizeof *n_cuts); a++)
+        for (size_t b = a + 1; each_case(b, b < sizeof n_cuts / sizeof *n_cuts && n_cuts[b] <= x->n); b++) {
           const yk_weight_slice slice = {k_cuts[i], k_cuts[j], n_cuts[a], n_cuts[b]};
           check_slice(x, t, &slice, has_zeros);
         }

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "each_case.h"
 #include "loader/integers/dequantise.h"
 #include "loader/integers/int8.h"
 
@@ -177,10 +178,10 @@ static void check_slice(const numbers *x, const tensors *t, const yk_weight_slic
 static void check_slices(const numbers *x, const tensors *t)
 {
   static const int64_t k_cuts[] = {0, 8, 20, 64, 65, 130, 160, 256, 317, K}, n_cuts[] = {0, 1, 16, 37, 129, N};
-  for (size_t i = 0; i < sizeof k_cuts / sizeof *k_cuts; i++)
-    for (size_t j = i + 1; j < sizeof k_cuts / sizeof *k_cuts && k_cuts[j] <= x->k; j++)
-      for (size_t a = 0; a < sizeof n_cuts / sizeof *n_cuts; a++)
-        for (size_t b = a + 1; b < sizeof n_cuts / sizeof *n_cuts && n_cuts[b] <= x->n; b++) {
+  for (size_t i = 0; each_case(i, i < sizeof k_cuts / sizeof *k_cuts); i++)
+    for (size_t j = i + 1; each_case(j, j < sizeof k_cuts / sizeof *k_cuts && k_cuts[j] <= x->k); j++)
+      for (size_t a = 0; each_case(a, a < sizeof n_cuts / sizeof *n_cuts); a++)
+        for (size_t b = a + 1; each_case(b, b < sizeof n_cuts / sizeof *n_cuts && n_cuts[b] <= x->n); b++) {
           if ((i + j + a + b) % 3) continue; /* a third of them cuts everywhere all the same */
           const yk_weight_slice slice = {k_cuts[i], k_cuts[j], n_cuts[a], n_cuts[b]};
           check_slice(x, t, &slice);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
+#include "each_case.h"
 
 static yk_json_doc *parse(const char *text)
 {
@@ -84,7 +85,7 @@ static void texts_that_nobody_reads(void **state)
   static const char *const encodings[] = {"\"\x80\"",         "\"\xc1\x81\"",         "\"\xe0\x9f\xbf\"",
                                           "\"\xed\xa0\x80\"", "\"\xf0\x8f\xbf\xbf\"", "\"\xf4\x90\x80\x80\"",
                                           "\"\xf5\"",         "\"\xe2\x82\"",         "\"\xc3"};
-  for (size_t i = 0; i < sizeof encodings / sizeof encodings[0]; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof encodings / sizeof encodings[0]); i++) {
     yk_err err = YK_ERR_INIT;
     yk_json_doc *doc;
     assert_int_equal(yk_json_parse("t", encodings[i], strlen(encodings[i]), NULL, &doc, &err), YK_E_FORMAT);
@@ -189,7 +190,7 @@ static void numbers_keep_their_text_and_become_numbers_when_read(void **state)
       {"1e400", false, false, false, 0, 0, INFINITY},
       {"-Infinity", false, false, false, 0, 0, -INFINITY},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof cases[0]); i++) {
     yk_json_doc *doc = parse(cases[i].text);
     yk_json value = yk_json_root(doc);
     int64_t i64;
@@ -239,7 +240,7 @@ static void typed_readers_name_key_range_and_finding(void **state)
       {"nan", "f: key \"nan\": expected an integer, found number"},
       {"n", "f: key \"n\" is missing, expected an integer"},
   };
-  for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof integers / sizeof integers[0]); i++) {
     yk_err refused = YK_ERR_INIT;
     assert_int_equal(yk_json_get_i64(root, "f", integers[i].key, true, 0, 9, &i64, &refused), YK_E_FORMAT);
     assert_string_equal(refused.message, integers[i].message);
@@ -279,7 +280,7 @@ static void equal_values(void **state)
       {"NaN", "NaN", true},
       {"\"a\"", "\"a\\u0000\"", false},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof cases[0]); i++) {
     yk_json_doc *a = parse(cases[i].a), *b = parse(cases[i].b);
     assert_int_equal(yk_json_same(yk_json_root(a), yk_json_root(b)), cases[i].is_same);
     yk_json_free(a);

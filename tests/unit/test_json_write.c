@@ -12,6 +12,7 @@
 
 #include "base/json_write.h"
 #include "base/rng.h"
+#include "each_case.h"
 
 enum { FLAGS = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9) };
 
@@ -61,7 +62,7 @@ static void reals(void **state)
   static const double values[] = {0,       -0.0,     1,         -1,   1.5,         1e9,
                                   1e10,    -1e-5,    1e-10,     1e20, 1.5e300,     DBL_MAX,
                                   DBL_MIN, INFINITY, -INFINITY, NAN,  123456789.0, 1234567890.0};
-  for (size_t i = 0; i < sizeof values / sizeof *values; i++) check_real(values[i]);
+  for (size_t i = 0; each_case(i, i < sizeof values / sizeof *values); i++) check_real(values[i]);
   for (uint32_t i = 0; i < 20000; i++) {
     uint32_t random[4] = {i, 0, 0, 0};
     yk_philox(random, 1, 2);
@@ -76,7 +77,7 @@ static void integers(void **state)
 {
   (void)state;
   static const int64_t values[] = {0, 1, -1, 9, 10, 1234567890123, INT64_MAX, INT64_MIN, INT32_MIN};
-  for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof values / sizeof *values); i++) {
     yk_strbuf found = YK_STRBUF_INIT;
     yk_json_append_i64(&found, values[i]);
     assert_same_as(&found, json_integer(values[i]));

@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "base/jsonl.h"
+#include "each_case.h"
 
 /* A temporary file that holds text, at its start. */
 static int file_of(const char *text, size_t n_bytes)
@@ -203,7 +204,7 @@ static void test_stored(void **state)
       {TEXT("a1\n\nb\n"), NULL, 0, "file: line 3: not of this file"},
   };
 #undef TEXT
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     char taken[64] = "";
     int64_t whole_bytes = -1;
     yk_err err = YK_ERR_INIT;

@@ -2,6 +2,7 @@
  * files beside one count as they should. */
 #include "unit/loader_fixture.h"
 
+#include "each_case.h"
 #include "loader/checkpoint.h"
 #include "loader/foreign/kuiper_config.h"
 
@@ -234,7 +235,7 @@ static void bad_headers_are_refused(void **state)
       {GROUP, -2, YK_E_FORMAT, "group_size|found -2"},
   };
   size_t data_bytes = walk(&small, NULL, NULL) - 256;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     fields f = small;
     f.of[cases[i].field] = cases[i].value;
     yk_strbuf file = make_file(&f, data_bytes);
@@ -326,7 +327,7 @@ static void its_configuration_takes_no_changes(void **state)
   yk_err err = YK_ERR_INIT;
   yk_checkpoint *checkpoint;
   write_model(&dir, "x.bin");
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++)
     expect_error("changes", YK_E_UNSUPPORTED, "x.bin: a KuiperLLama file takes no changes",
                  yk_checkpoint_open_changed(dir.path, &cases[i], NULL, &checkpoint, &err), &err);
   expect_ok("none", yk_checkpoint_open_changed(dir.path, &(yk_config_changes){0}, NULL, &checkpoint, &err), &err);
@@ -353,7 +354,7 @@ static void a_configuration_beside_it_must_agree(void **state)
   };
   temp_dir dir = temp_dir_make();
   write_model(&dir, "x.bin");
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_err err = YK_ERR_INIT;
     yk_checkpoint *checkpoint;
     write_text(&dir, "config.json", cases[i].config);

@@ -1,6 +1,7 @@
 /* msmodelslim's descriptions: what they may say, and the files that they stand beside. */
 #include "unit/msmodelslim_fixture.h"
 
+#include "each_case.h"
 #include "loader/model/quant_rules.h"
 
 static yk_status parse(const char *description, yk_model_config *out, yk_err *err)
@@ -104,7 +105,7 @@ static void bad_descriptions(void **state)
       {"{'group_size': '64'}", YK_E_FORMAT, "\"group_size\"|found string"},
       {"{'.weight': 'W8A16'}", YK_E_FORMAT, "module's name of 1 to"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_model_config config;
     yk_err err = YK_ERR_INIT;
     expect_error(cases[i].description, cases[i].status, cases[i].words, parse(cases[i].description, &config, &err),

@@ -3,6 +3,7 @@
 
 #include "unit/msmodelslim_fixture.h"
 
+#include "each_case.h"
 #include "loader/integers/folded_bias.h"
 
 /* A directory whose norm has these tensors; q is of a kind, k and v are quantised. */
@@ -68,7 +69,7 @@ static void norms(void **state)
                {"the same", {PLAIN_NORM, SAME_NORM, NO_OFFSET}, "FLOAT", 1, 0},
                {"newer", {PLAIN_NORM, NEW_OFFSET}, "FLOAT", 1, 6},
                {"plain", {PLAIN_NORM}, "W8A16", 1, 0}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_checkpoint *checkpoint;
     yk_weight_view q;
     yk_vector_view norm;
@@ -103,7 +104,7 @@ static void bad_norms(void **state)
        YK_E_FORMAT,
        NORM ".bias|[8]|found F32 [0]"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_checkpoint *checkpoint;
     yk_weight_view q;
     yk_vector_view norm;

@@ -3,6 +3,7 @@
 
 #include "unit/msmodelslim_fixture.h"
 
+#include "each_case.h"
 #include "loader/integers/folded_bias.h"
 
 /* q_proj, 8 inputs and 8 outputs, with these tensors and of this kind. */
@@ -127,7 +128,7 @@ static void bad_tensors(void **state)
        Q ".input_offset|whole number of -128 to 127, found 2.5"},
       {"FLOAT", {WEIGHT}, YK_E_FORMAT, Q ".weight|F16, BF16 or F32 [8, 8]|found I8 [8, 8]"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_checkpoint *checkpoint;
     yk_weight_view view;
     yk_err err = YK_ERR_INIT;
@@ -181,7 +182,7 @@ static void scales_of_the_cache(void **state)
                {{"kv_cache_scale", "F32", "[8]", 8, -1}, good_offset, "k_proj.kv_cache_scale|above 0, found -1"},
                {{"kv_cache_scale", "F32", "[8]", 8, (double)NAN}, good_offset, "k_proj.kv_cache_scale|found nan"},
                {good_scale, {"kv_cache_offset", "F32", "[8]", 8, (double)INFINITY}, "kv_cache_offset|found inf"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++)
     expect_error(cases[i].words, YK_E_FORMAT, cases[i].words,
                  read_k_channels(&cases[i].scale, &cases[i].offset, 0, 4, scales, offsets, &err), &err);
 }

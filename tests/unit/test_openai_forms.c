@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "openai/tokens.h"
 #include "unit/single_quotes.h"
 
@@ -48,7 +49,7 @@ static void statuses(void **state)
               {YK_E_NOMEM, 500, "server_error", NULL, "out of memory"},
               {YK_E_IO, 500, "server_error", NULL, "input/output error"},
               {YK_E_INTERNAL, 500, "server_error", NULL, "internal error"}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) {
     yk_openai_error error = error_of(rows[i].status, "words", "n");
     assert_int_equal(error.http_status, rows[i].http_status);
     assert_string_equal(error.type, rows[i].type);
@@ -76,7 +77,7 @@ static void params_of_the_engine(void **state)
                                         {"text: expected UTF-8", "prompt"},
                                         {"promptly: no field", ""},
                                         {"position 5: min_tokens bans every token", ""}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++)
     assert_string_equal(error_of(YK_E_INVAL, rows[i][0], NULL).param, rows[i][1]);
   assert_string_equal(error_of(YK_E_INVAL, "temperature: x", "n").param, "n");
 }
@@ -170,7 +171,7 @@ static void tokenize_refusals(void **state)
       {"{'prompt': 'p', 'model': 1}", "model", "a string"},
       {"{'messages': [{'role': 'user', 'content': 'x'}], 'continue_final_message': true}", "continue_final_message",
        "add_generation_prompt"}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) {
     yk_err err = YK_ERR_INIT;
     yk_tokenize_request request;
     yk_json_doc *document = document_of(rows[i][0]);
@@ -191,7 +192,7 @@ static void detokenize_requests(void **state)
   assert_true(request.n_ids == 2 && request.ids[1] == 6 && strcmp(request.model, "m") == 0);
   free(request.ids);
   yk_json_free(document);
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof bad / sizeof *bad); i++) {
     document = document_of(bad[i]);
     assert_int_not_equal(yk_detokenize_request_parse(yk_json_root(document), &request, NULL), YK_OK);
     assert_string_equal(request.param, i ? "tokens" : "");

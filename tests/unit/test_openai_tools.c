@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "openai/tool_calls.h"
 
 /* Events, readable: content as it is, a call as {name|arguments}, a cut one as {name|arguments!. */
@@ -166,7 +167,7 @@ static void hermes_content(void **state)
                                       "<tool_call>\n {\"name\": \"f",
                                       "</tool_call>",
                                       " \n<tool_call> {\"na"};
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) check(YK_TOOLS_HERMES, texts[i], texts[i]);
+  for (size_t i = 0; each_case(i, i < sizeof texts / sizeof *texts); i++) check(YK_TOOLS_HERMES, texts[i], texts[i]);
 }
 
 static void hermes_recovers(void **state)
@@ -215,7 +216,7 @@ static void outputs_that_are_cut(void **state)
       {"a <tool_c ", "a <tool_c "}};
   const way cut = {.format = YK_TOOLS_HERMES, .end = {.finish = YK_FINISH_LENGTH, .text = ""}};
   const way stopped = {.format = YK_TOOLS_HERMES, .end = {.finish = YK_FINISH_STOP, .stop_string = "x", .text = ""}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) {
     check_as(&cut, rows[i][0], rows[i][1]);
     check_as(&stopped, rows[i][0], rows[i][1]);
   }
@@ -266,7 +267,8 @@ static void llama_content(void **state)
                                       "{\"name\": \"Bob\", \"age\": 5} " CALL("f", "{}"),
                                       "{",
                                       "[" CALL("f", "{}") "]"};
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) check(YK_TOOLS_LLAMA3_JSON, texts[i], texts[i]);
+  for (size_t i = 0; each_case(i, i < sizeof texts / sizeof *texts); i++)
+    check(YK_TOOLS_LLAMA3_JSON, texts[i], texts[i]);
 }
 
 static void only_the_first_call(void **state)

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "parallel/p2p/p2p_sizes.h"
 
 enum { KIB = 1024, MIB = 1024 * 1024, PACKET = 16 };
@@ -29,7 +30,7 @@ static void expect_room(const yk_p2p_layout *layout, int64_t n_rows, int64_t row
 static void the_route_follows_the_size(void **state)
 {
   (void)state;
-  for (int n_ranks = 2; n_ranks <= 8; n_ranks++) {
+  for (int n_ranks = 2; each_case(n_ranks, n_ranks <= 8); n_ranks++) {
     const int64_t row = 8 * KIB, crossover = n_ranks == 2 ? 2 * MIB : 512 * KIB;
     yk_p2p_options o = yk_p2p_options_for(n_ranks, 4096, row, 60);
     assert_int_equal(o.one_shot_bytes, crossover);
@@ -51,7 +52,7 @@ static void the_route_follows_the_size(void **state)
 static void short_rows_cross_sooner_on_two_ranks(void **state)
 {
   (void)state;
-  for (int n_ranks = 2; n_ranks <= 4; n_ranks++)
+  for (int n_ranks = 2; each_case(n_ranks, n_ranks <= 4); n_ranks++)
     for (int64_t max_rows = 256; max_rows <= 4096; max_rows *= 16) { /* of few the slots for two-shot are there, too */
       const int64_t row = 4 * KIB, most = n_ranks == 2 ? 255 : 128;
       yk_p2p_options o = yk_p2p_options_for(n_ranks, max_rows, row, 60);
@@ -108,7 +109,7 @@ static void every_message_finds_room(void **state)
 {
   (void)state;
   const int64_t rows_of_model[] = {1, 2, 64, 500, 2048, 1 << 20};
-  for (int n_ranks = 2; n_ranks <= 8; n_ranks++)
+  for (int n_ranks = 2; each_case(n_ranks, n_ranks <= 8); n_ranks++)
     for (int64_t row = PACKET; row <= YK_P2P_MAX_ROW_BYTES;
          row = row < 256 ? row + PACKET : row * 3 / PACKET / 2 * PACKET)
       for (int i = 0; i < 6; i++) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/json_tree.h"
+#include "each_case.h"
 #include "kernels/cpu/cpu_awq.h"
 #include "loader/model/linear_names.h"
 #include "quantize/quantize_plan.h"
@@ -50,7 +51,7 @@ static void test_names(void **state)
       {YK_KIND_UNKNOWN, "model.layers.7.mlp.experts.3.w1.weight"},
       {YK_KIND_UNKNOWN, "model.layers.0.self_attn.q_proj.lora_A.weight"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++)
     if (yk_weight_kind_of(cases[i].name) != cases[i].kind) fail_msg("%s", cases[i].name);
 }
 
@@ -170,7 +171,7 @@ static void test_keep(void **state)
   yk_quantize_report report;
   yk_err err = YK_ERR_INIT;
   options.n_keep = 1;
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof parts / sizeof *parts); i++) {
     options.keep = parts + i;
     expect_refused(parts[i], &options, YK_E_INVAL, parts[i]);
   }
@@ -306,7 +307,7 @@ static void test_stopped_and_resumed(void **state)
     }
     assert_int_equal(report.n_shards_done, 3);
     if (n_cancelled > 0 && stop > 6) assert_true(report.n_shards_before > 0);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) expect_same_file(&whole, &m, files[i]);
+    for (size_t i = 0; each_case(i, i < sizeof files / sizeof *files); i++) expect_same_file(&whole, &m, files[i]);
   }
   model_remove(&whole);
 }
@@ -334,7 +335,7 @@ static void test_ranks(void **state)
     options.n_ranks = 2;
     if (status != YK_OK) expect_ok("again", yk_quantize(&options, &report, &err), &err);
     assert_int_equal(report.n_shards_done, 3);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) expect_same_file(&one, &m, files[i]);
+    for (size_t i = 0; each_case(i, i < sizeof files / sizeof *files); i++) expect_same_file(&one, &m, files[i]);
     assert_false(has_out(&m, "quantize.part"));
   }
   options.n_ranks = 9;
@@ -390,7 +391,7 @@ static void test_source_refused(void **state)
       {"settings", "quantize_config.json", "{}", YK_E_UNSUPPORTED, "quantize_config.json"},
       {"index", "model.safetensors.index.json", "{\"weight_map\": {\"a\": \"../b\"}}", YK_E_FORMAT, "../b"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     model m = model_make(24000);
     recorder r = {.n_left = -1};
     yk_quantize_options options = options_for(&m, &r);

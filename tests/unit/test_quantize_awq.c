@@ -2,6 +2,7 @@
  * threads nor stops change a byte. */
 #include "unit/quantize_fixture.h"
 
+#include "each_case.h"
 #include "quantize/calibration.h"
 #include "text/tokenizer.h"
 
@@ -78,7 +79,7 @@ static void test_awq_stopped_and_resumed(void **state)
   yk_err err = YK_ERR_INIT;
   expect_ok("in one go", yk_quantize(&options, &report, &err), &err);
   assert_int_equal(report.n_quantised, 7);
-  for (size_t stop = 0; stop < sizeof stops / sizeof *stops; stop++) {
+  for (size_t stop = 0; each_case(stop, stop < sizeof stops / sizeof *stops); stop++) {
     snprintf(m.out, sizeof m.out, "%s/stopped-%zu", m.to.path, stop);
     options = awq_options_for(&m, &r);
     options.n_cpu_threads = 1 + (int)stop % 3;
@@ -89,7 +90,7 @@ static void test_awq_stopped_and_resumed(void **state)
       options.calibration_bytes++;
     }
     expect_ok("again", yk_quantize(&options, &report, &err), &err);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) expect_same_file(&whole, &m, files[i]);
+    for (size_t i = 0; each_case(i, i < sizeof files / sizeof *files); i++) expect_same_file(&whole, &m, files[i]);
   }
   model_remove(&whole);
 }

@@ -2,6 +2,7 @@
  * against products written out here. */
 #include "unit/quantize_fixture.h"
 
+#include "each_case.h"
 #include "quantize/calibration.h"
 
 enum { HIDDEN = 64, FFN = 32, RANK = 32, N_EXPERTS_HERE = 3, TOP_K = 2 };
@@ -127,7 +128,7 @@ static void test_latent(void **state)
                {"self_attn.kv_a_proj_with_mqa", 48, YK_INPUT_KV_B, YK_ROLE_KV_A_NORM}};
   calibrated t;
   calibrate(&t);
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     const yk_calibrated_input *input = yk_calibrated_input_of(&t.c, 0, cases[i].kind);
     yk_vector_view norm;
     yk_err err = YK_ERR_INIT;

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "parallel/rank_group.h"
 
 /* A rank's end and device: a group asks them to abort and to settle. */
@@ -107,7 +108,7 @@ static yk_rank_group *start(void **state, bench *b, int n_ranks)
 
 static void every_rank_runs_every_command_once(void **state)
 {
-  for (int n_ranks = 1; n_ranks <= 8; n_ranks++) {
+  for (int n_ranks = 1; each_case(n_ranks, n_ranks <= 8); n_ranks++) {
     bench b = {.failing_rank = -1, .stalling_rank = -1};
     yk_rank_group *group = start(state, &b, n_ranks);
     for (int i = 1; i <= 100; i++) assert_int_equal(yk_rank_group_run(group, &i, i % 2 ? 10 : 0, NULL), YK_OK);
@@ -172,7 +173,7 @@ static void the_rank_furthest_behind_is_blamed(void **state)
       {{0, 9, 5, 7}, 2, "rank 1, 2, 3 did not finish a step within 0.05 s; rank 2 is furthest behind; rank 1 is at"},
       {{0, 9, 5, 5}, 1, "rank 1, 2, 3 did not finish a step within 0.05 s; rank 1 is at"},
       {{0, 5, 5, 4}, 3, "rank 1, 2, 3 did not finish a step within 0.05 s; rank 3 is furthest behind; rank 1 is at"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     bench b = {.failing_rank = -1, .stalling_rank = -1, .progress = cases[i].progress};
     yk_rank_group *group = start(state, &b, 4);
     int command = 1;

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/checked.h"
+#include "each_case.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cuda/linear/layout.h"
 #include "loader/integers/group_order.h"
@@ -224,7 +225,7 @@ static void the_first_bad_scale_is_named(void **state)
       {3, 900 * N_GROUPS + 3, 50 * N_GROUPS + 20, "group 3, output 900", "group 20, output 50"}, /* by group too */
       {4, 3 * N + 900, 20 * N + 50, "group 20, output 50", "group 20, output 50"},               /* bytes: by output */
       {7, 900 * N_GROUPS + 3, 50 * N_GROUPS + 20, "group 20, output 50", "group 20, output 50"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     uint16_t *scales = f->t.scales, first = scales[cases[i].first], second = scales[cases[i].second];
     yk_linear_spec spec = make_spec(f, cases[i].packing, false, false);
     scales[cases[i].first] = scales[cases[i].second] = nan_f16;

@@ -1,6 +1,7 @@
 /* safetensors files: good ones give their views, each rule of the format refuses what breaks it. */
 #include "unit/loader_fixture.h"
 
+#include "each_case.h"
 #include "loader/safetensors/safetensors.h"
 
 static const uint8_t zeros[64];
@@ -76,7 +77,7 @@ static void every_type_has_its_size(void **state)
                {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"I16", 16},
                {"U16", 16}, {"F16", 16},    {"BF16", 16},   {"I32", 32},    {"U32", 32},
                {"F32", 32}, {"I64", 64},    {"U64", 64},    {"F64", 64},    {"C64", 64}};
-  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof types / sizeof *types); i++) {
     char header[160];
     int n_bytes = types[i].bits * 4 / 8; /* in as many dimensions as are allowed */
     snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"%s\",\"shape\":[1,1,1,2,1,1,1,2],\"data_offsets\":[0,%d]}}",
@@ -142,7 +143,7 @@ static void bad_headers_are_refused(void **state)
       {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,2]}}", 2, "tensor a|shape|found nothing"},
       {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2]}}", 2, "tensor a|data_offsets"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_strbuf image = safetensors_image(cases[i].header, zeros, cases[i].data_bytes);
     yk_err err = YK_ERR_INIT;
     yk_safetensors *file = NULL;
@@ -167,7 +168,7 @@ static void bad_lengths_are_refused(void **state)
       {{0x01, 0xe1, 0xf5, 0x05}, 12, "header of 100000001 bytes, expected at most 100000000"},
       {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 12, "header of 18446744073709551615 bytes"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_err err = YK_ERR_INIT;
     yk_safetensors *file = NULL;
     yk_status status = yk_safetensors_parse("x.safetensors", cases[i].bytes, cases[i].n_bytes, &file, &err);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "each_case.h"
 #include "loader/safetensors/safetensors_write.h"
 #include "loader/safetensors/shards.h"
 
@@ -201,7 +202,7 @@ static void bad_lists_are_refused(void **state)
        {{.name = "a"}, {.name = "b", .n_dims = 1, .shape = {INT64_C(1) << 60}}}},
   };
   temp_dir dir = temp_dir_make();
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_err err = YK_ERR_INIT;
     yk_safetensors_writer *writer;
     yk_status status = yk_safetensors_writer_open(dir.path, cases[i].tensors, 2, cases[i].shard_bytes, &writer, &err);
@@ -219,7 +220,7 @@ static void other_files_stay(void **state)
   temp_dir dir = temp_dir_make();
   yk_err err = YK_ERR_INIT;
   yk_safetensors_writer *writer;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof names / sizeof *names); i++) {
     write_text(&dir, names[i], "mine");
     expect_error(names[i], YK_E_IO, names[i], open_writer(&dir, YK_SHARD_BYTES, &writer, &err), &err);
     remove_file(&dir, names[i]);

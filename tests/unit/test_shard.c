@@ -5,12 +5,13 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "parallel/shard.h"
 
 static void ranges_cover_everything_once(void **state)
 {
   (void)state;
-  for (int n_ranks = 1; n_ranks <= 8; n_ranks++)
+  for (int n_ranks = 1; each_case(n_ranks, n_ranks <= 8); n_ranks++)
     for (int64_t n = 1; n <= 300; n++)
       for (int64_t unit = 1; unit <= 64; unit *= 4) {
         int64_t end = 0, largest = 0, smallest = n;
@@ -35,7 +36,7 @@ static void ranges_cover_everything_once(void **state)
 static void heads_bring_every_kv_head_they_read(void **state)
 {
   (void)state;
-  for (int n_ranks = 1; n_ranks <= 8; n_ranks++)
+  for (int n_ranks = 1; each_case(n_ranks, n_ranks <= 8); n_ranks++)
     for (int64_t n_kv = 1; n_kv <= 8; n_kv++)
       for (int64_t q_per_kv = 1; q_per_kv <= 8; q_per_kv++) {
         int64_t end = 0;
@@ -58,7 +59,7 @@ static void ffn_is_cut_at_groups_while_there_are_enough(void **state)
 {
   (void)state;
   static const int64_t groups[] = {0, 32, 64, 128};
-  for (int n_ranks = 1; n_ranks <= 8; n_ranks++)
+  for (int n_ranks = 1; each_case(n_ranks, n_ranks <= 8); n_ranks++)
     for (size_t g = 0; g < 4; g++)
       for (int64_t ffn = 8; ffn <= 2048; ffn += 8) {
         int64_t end = 0;

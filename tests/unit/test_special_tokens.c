@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
+#include "each_case.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
@@ -143,7 +144,8 @@ static void test_bad_files(void **state)
       {"{\"a\": }", "tokenizer_config.json: line 1"},
   };
   (void)state;
-  for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) expect_refused(CASES[i].config, NULL, CASES[i].part);
+  for (size_t i = 0; each_case(i, i < sizeof CASES / sizeof *CASES); i++)
+    expect_refused(CASES[i].config, NULL, CASES[i].part);
   expect_refused("{\"eos_token\": {\"content\": \"<end>\"}}",
                  "{\"eos_token\": {\"content\": \"<end>\", \"lstrip\": 3}}",
                  "special_tokens_map.json: eos_token: key \"lstrip\": expected true or false, found integer");
@@ -157,7 +159,7 @@ static void test_json_of_python(void **state)
       "{\"model_max_length\": Infinity, \"x\": [NaN, -Infinity, 1e400], \"eos_token\": \"<|endoftext|>\"}",
       "\xEF\xBB\xBF{\"eos_token\": \"no\", \"eos_token\": \"<|endoftext|>\"}"};
   (void)state;
-  for (size_t i = 0; i < sizeof CONFIGS / sizeof *CONFIGS; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof CONFIGS / sizeof *CONFIGS); i++) {
     yk_tokenizer *tokenizer;
     yk_err err = YK_ERR_INIT;
     if (load("gpt2", CONFIGS[i], NULL, &tokenizer, &err) != YK_OK) fail_msg("%s", err.message);

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "study/limits.h"
 #include "study/predict.h"
 #include "unit/study_fixture.h"
@@ -90,7 +91,7 @@ static void test_shapes_of_experts(void **state)
                {"moe_mixtral", 2, 4, 2, 72, 0},
                {"moe_glm4", 2, 6, 3, 24, 24},
                {"llama", 0, 0, 0, 0, 0}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     char dir[256];
     yk_model_shapes s;
     yk_err err = YK_ERR_INIT;

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "study/limits.h"
 #include "unit/study_fixture.h"
 
@@ -67,7 +68,7 @@ static void test_shapes_of_latent_attention(void **state)
     const char *name;
     int64_t kv_rank, q_rank, nope_dim, rope_dim, value_dim;
   } cases[] = {{"deepseek_v2", 32, 0, 16, 12, 36}, {"deepseek_v3", 32, 32, 16, 8, 16}, {"llama", 0, 0, 0, 0, 0}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     char dir[256];
     yk_model_shapes s;
     yk_err err = YK_ERR_INIT;

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
+#include "each_case.h"
 #include "study/latex.h"
 #include "study/output_figures.h"
 #include "study/plot/figures.h"
@@ -198,7 +199,7 @@ static void what_is_no_study_draws_nothing(void **state)
       "{\"points\": [null, 3, {}]}", "{\"points\": [{\"ranks\": 0}, {\"ranks\": 1e9}, {\"ranks\": \"two\"}]}",
       "{\"points\": [{\"ranks\": 1, \"batch\": 1e300, \"speedup\": [], \"time_us\": {\"step\": \"x\"}}]}",
       "{\"points\": [{\"ranks\": 2, \"batch\": 1, \"output_throughput\": -1, \"median_tpot_ms\": 0, \"limit\": 7}]}"};
-  for (size_t i = 0; i < sizeof studies / sizeof *studies; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof studies / sizeof *studies); i++) {
     json_t *study = json_loads(studies[i], 0, NULL);
     assert_non_null(study);
     for (int kind = 0; kind < YK_N_PLOTS; kind++) {

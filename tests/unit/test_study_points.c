@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "study/order.h"
 #include "study/sweep.h"
 
@@ -51,7 +52,7 @@ static void test_bad_values(void **state)
                                     "1-4*1",   "1-4+0", "1.5",      "-1",     "0",        "1--4",   "1-4*",
                                     "1-4*2*2", "nan",   "1e3",      "0x10",   "1 ,2",     "1-9+-1", "2e9999",
                                     ".5",      "1..5",  "10000000", "1-6000", "1-1e300*2"};
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof bad / sizeof *bad); i++) {
     yk_values values = {0};
     yk_err err = YK_ERR_INIT;
     if (yk_values_parse(bad[i], 1, 1e6, true, &values, &err) != YK_E_INVAL) fail_msg("\"%s\" was taken", bad[i]);
@@ -113,7 +114,7 @@ static void test_bad_sweeps(void **state)
   yk_sweep sweep = {0};
   yk_study_grid grid;
   assert_int_equal(yk_sweep_add_option(&sweep, "twice=1", NULL), YK_OK);
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof bad / sizeof *bad); i++) {
     if (yk_sweep_add_option(&sweep, bad[i], NULL) != YK_E_INVAL) fail_msg("\"%s\" was taken", bad[i]);
     assert_int_equal(sweep.n_options, 1);
   }

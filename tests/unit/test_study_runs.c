@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "each_case.h"
 #include "study/runner.h"
 
 enum { STARTS = 2, REPEATS = 3, N_POINTS = 4, N_ITEMS = N_POINTS * (STARTS * REPEATS + 1) };
@@ -351,7 +352,7 @@ static void test_damaged(void **state)
   char path[64], *after;
   make_study(&made);
   journal_path(&made, path);
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     char text[1024] = "";
     for (int line = 0; line < 3 && cases[i].lines[line]; line++) strcat(text, cases[i].lines[line]);
     write_file(path, text, strlen(text));

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
@@ -54,7 +55,7 @@ static void test_malformed_utf8_names_the_offset(void **state)
   };
   (void)state;
   yk_tokenizer *tokenizer = load(GOLDENS "qwen3");
-  for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof CASES / sizeof *CASES); i++) {
     int32_t *ids = NULL;
     size_t n = 7;
     yk_err err = YK_ERR_INIT;
@@ -73,7 +74,7 @@ static void test_ids_outside_the_vocabulary_are_refused(void **state)
   int32_t size = yk_tokenizer_vocab_size(tokenizer);
   assert_int_equal(size, 1509);
   int32_t bad[] = {-1, size, INT32_MAX, INT32_MIN};
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof bad / sizeof *bad); i++) {
     yk_strbuf text = YK_STRBUF_INIT;
     yk_err err = YK_ERR_INIT;
     char expected[64];

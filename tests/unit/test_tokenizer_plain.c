@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/json_tree.h"
+#include "each_case.h"
 #include "text/plain_marks.h"
 #include "text/tokenizer.h"
 
@@ -222,7 +223,7 @@ static void test_bad_parts(void **state)
                {{{4, 5}}, 1}, {{{0, 2}, {1, 3}}, 2}, {{{2, 3}, {0, 1}}, 2}};
   (void)state;
   pair by = load_pair("qwen3");
-  for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+  for (size_t i = 0; each_case(i, i < sizeof CASES / sizeof *CASES); i++) {
     yk_err err = YK_ERR_INIT;
     yk_span spans[2] = {CASES[i].spans[0], CASES[i].spans[1]};
     yk_spans plain = {spans, CASES[i].n, 2};

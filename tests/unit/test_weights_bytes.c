@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "kernels/cpu/cpu_memory.h"
 #include "yoke/yoke.h"
 
@@ -41,7 +42,7 @@ static void planned_is_allocated(void **state)
   (void)state;
   const int64_t norms = N_LAYERS * (2 * HIDDEN + 2 * HEAD_DIM) + HIDDEN;
   const int64_t linear = (int64_t)N_LAYERS * HIDDEN * (2 * Q + 2 * KV + 3 * FFN);
-  for (int n_ranks = 1; n_ranks <= 2; n_ranks++)
+  for (int n_ranks = 1; each_case(n_ranks, n_ranks <= 2); n_ranks++)
     for (int weights = YK_WEIGHTS_AUTO; weights <= YK_WEIGHTS_F16; weights++) {
       yk_engine_options options;
       yk_engine *engine;
@@ -92,8 +93,8 @@ static void planned_is_allocated_in_order(void **state)
   } models[] = {{"format_gptq_act_order", (2 * 2 * 96 + 96) * 2, 200 * 96 * 2, 0, 0},
                 {"format_compressed_act_order", (2 * 2 * 64 + 64) * 2, 200 * 64 * 2, 0, 0},
                 {"deepseek_v2_act_order", (2 * (2 * 64 + 32 + 32) + 64) * 2, 200 * 64 * 2, 2 * 32 * 128 * 2, 6 * 8}};
-  for (size_t m = 0; m < sizeof models / sizeof *models; m++)
-    for (int n_ranks = 1; n_ranks <= 8; n_ranks++) {
+  for (size_t m = 0; each_case(m, m < sizeof models / sizeof *models); m++)
+    for (int n_ranks = 1; each_case(n_ranks, n_ranks <= 8); n_ranks++) {
       int64_t others = n_ranks * models[m].norms + models[m].embedding + models[m].kv_b + models[m].counters;
       check_planned(models[m].name, n_ranks, false, others);
       if (models[m].counters > 0) check_planned(models[m].name, n_ranks, true, others);
