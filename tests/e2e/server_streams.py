@@ -179,7 +179,7 @@ class Streams(Case):
         self.assertEqual(server.post(PATH, {"prompt": "x", "n": 8}).status, 200)  # alone, it may wait for itself
 
     def test_time_limit(self):
-        """The limit counts from a request's arrival: where no token has come by then, a stream is refused as a whole."""
+        """The limit counts from a request's arrival: a stream without a token by then is refused as a whole."""
         for limit_s in (0.3, 2.4, 20):  # the first in which this machine, loaded or sanitized, makes a token
             server = self.serve("--request-timeout", limit_s)
             body = {**LONG, "n": 16}

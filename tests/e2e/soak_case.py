@@ -54,8 +54,8 @@ class Soak:
             self.ids.add(name)
 
     def check_again(self, key, answer):
-        """The answer to this is the one that was given before. On CPU alone: a GPU splits sums by the number of rows that
-        run together, and a draw near a border then falls to the other side."""
+        """The answer to this is the one that was given before. On CPU alone: a GPU splits sums by the number of rows
+        that run together, and a draw near a border then falls to the other side."""
         if not harness.ON_CPU:
             return
         with self.lock:

@@ -1,8 +1,8 @@
 /* route.h - routing of a mixture of experts: see kernels/experts.h. Asynchronous on the stream.
  *
  * With the router's GEMM, on GPUs of 9.0, where the router has up to 2^20 weights, or the row is alone:
- *   1 row                       every block          single_token.cu, with all that the experts do; routed_gemm.cu, with
- *                                                    their first GEMM
+ *   1 row                       every block          single_token.cu, with all that the experts do; routed_gemm.cu,
+ *                                                    with their first GEMM
  *   up to 256 rows              clusters of 8 blocks router.cu: choices go to all blocks. Up to 128 rows with the norm
  *                                                    in front, where a thread has 16 bytes of a row
  * Of logits that are there, or that another GEMM makes:
