@@ -22,61 +22,16 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# All tests: GEMMs and attention of every shape, which take longest, programs, whole engines and the program on 1 to 4
-# GPUs, scripts that take as many as there are. The soak comes last, once, on as many as there are.
-list_tests() {
-  if [ -x "$bin/bench_linear" ]; then printf 'linear_check.%s\n' int4 int8 fp8 w8a8; fi
-  if [ -x "$bin/bench_attention" ]; then echo attention_check; fi
-  for test in "$bin"/test_*cuda* "$bin"/test_*nccl*; do
-    if [ -x "$test" ]; then basename "$test"; fi
-  done
-  for n_gpus in 1 2 3 4; do
-    for source in tests/e2e/test_*.c; do
-      test=$(basename "$source" .c)
-      if [ -x "$bin/$test" ] && [ "$test" != test_soak ]; then echo "$test.gpu$n_gpus"; fi
-    done
-    printf '%s\n' "demo.gpu$n_gpus" "weights_f16.gpu$n_gpus" "cli_trace.gpu$n_gpus" \
-      "cli_expert_formats.gpu$n_gpus"
-  done
-  printf '%s\n' cli_generate.gpu1 cli_score.gpu1 cli_batch.gpu1 # the same on any number
-  basename -s .py tests/e2e/cuda_*.py
-  if [ -x "$bin/test_soak" ]; then printf '%s\n' test_soak.gpu4 test_soak.gpu3 test_soak.gpu2 test_soak.gpu1; fi
-}
+# The tests (gpu_test_list.py): of a package its file, of a build tree what ctest lists.
+list=$work/list
+if [ -e gpu_tests.txt ]; then cp gpu_tests.txt "$list"; else scripts/gpu_test_list.py "${YOKE_BUILD:-.}" >"$list"; fi
 
-needs_one_gpu() {
-  case $1 in
-  test_soak.*) return 1 ;;
-  *.gpu1 | test_op_cuda_* | test_failures_cuda | linear_check.* | attention_check) return 0 ;;
-  *) return 1 ;;
-  esac
-}
+tab=$(printf '\t')
 
-# On N GPUs: the command as it is, with its device in the environment.
-on_gpus() {
-  YOKE_TEST_RANKS=$1 YOKE_TEST_DEVICE=cuda
-  export YOKE_TEST_RANKS YOKE_TEST_DEVICE
-  shift
-  "$@"
-}
-
+# The command of a test, which reads $bin.
 start() {
-  name=$1 n_gpus=${1##*.gpu}
-  case $name in
-  test_soak.*) on_gpus "$n_gpus" "$bin/test_soak" --requests 10000 --threads 24 --seconds 60 --time-limit 80 ;;
-  test_*.gpu*) on_gpus "$n_gpus" "$bin/${name%.gpu*}" ;;
-  *.gpu*) on_gpus "$n_gpus" python3 -B "tests/e2e/${name%.gpu*}.py" "$bin/yoke" ;;
-  linear_check.*)
-    [ -n "$gpus" ] || exit 77
-    "$bin/bench_linear" --check-only --format "${name#linear_check.}"
-    ;;
-  attention_check) # 163 and 99: what GPUs of compute capability 8.0 and 8.6 have
-    [ -n "$gpus" ] || exit 77
-    "$bin/bench_attention" --check-only && "$bin/bench_attention" --check-only --shared-memory 163 &&
-      "$bin/bench_attention" --check-only --shared-memory 99
-    ;;
-  cuda_*) python3 -B "tests/e2e/$name.py" "$bin/yoke" ;;
-  *) "$bin/$name" ;;
-  esac
+  command=$(sed -n "s/^${1}${tab}[^${tab}]*${tab}[^${tab}]*${tab}//p" "$list")
+  eval "$command"
 }
 
 # One test, its result on one line; a failure leaves a file in $work/failed.
@@ -86,7 +41,7 @@ run() {
   code=0
   (start "$1") >"$log" 2>&1 || code=$?
   shows=${YOKE_TEST_OUTPUT:-}
-  case $1 in test_soak.*) shows=yes ;; esac # for its figures
+  case $1 in *test_soak.*) shows=yes ;; esac # for its figures
   case $code in
   0) result=passed ;;
   77) result=skipped ;;
@@ -111,12 +66,15 @@ run_lane() {
 }
 
 mkdir "$work/failed"
-one_gpu=
-more_gpus=
-for test in $(list_tests); do
+one_gpu='' more_gpus='' soaks='' # the soak comes last, once, on as many GPUs as there are
+while IFS=$tab read -r test count kind command; do
   if ! is_wanted "$test" "$@"; then continue; fi
-  if needs_one_gpu "$test"; then one_gpu="$one_gpu $test"; else more_gpus="$more_gpus $test"; fi
-done
+  case $test-$count-$kind in
+  *test_soak.*) soaks="$test $soaks" ;;
+  *-1-each) one_gpu="$one_gpu $test" ;;
+  *) more_gpus="$more_gpus $test" ;;
+  esac
+done <"$list"
 
 gpus=${CUDA_VISIBLE_DEVICES:-$(nvidia-smi -L 2>/dev/null | sed -n 's/^GPU \([0-9]*\):.*/\1/p' | paste -sd,)}
 n_gpus=$(echo "$gpus" | tr , ' ' | wc -w)
@@ -127,12 +85,12 @@ fi
 if [ "$n_gpus" -eq 0 ]; then run_lane ''; fi
 for gpu in $(echo "$gpus" | tr , ' '); do run_lane "$gpu" & done
 wait
-for test in $more_gpus; do
-  case $test in test_soak.*) if [ -e "$work/soaked" ]; then continue; fi ;; esac
+for test in $more_gpus $soaks; do
+  case $test in *test_soak.*) if [ -e "$work/soaked" ]; then continue; fi ;; esac
   run "$test"
   case $test-$result in
-  test_soak.*-skipped) ;;
-  test_soak.*) : >"$work/soaked" ;;
+  *test_soak.*-skipped) ;;
+  *test_soak.*) : >"$work/soaked" ;;
   esac
 done
 [ -z "$(ls "$work/failed")" ]

@@ -32,13 +32,12 @@ mkdir -p "$root/bin" "$root/lib" "$root/scripts" "$root/tests/golden" "$root/tes
 
 cp "$build/bin/yoke" "$root/bin/"
 if [ -x "$build/bin/yoke_with_faults" ]; then cp "$build/bin/yoke_with_faults" "$root/bin/"; fi # for tests
-for test in "$build"/bin/test_*cuda* "$build"/bin/test_*nccl* "$build"/bin/bench_* "$build/bin/dump_logits"; do
-  if [ -x "$test" ]; then cp "$test" "$root/bin/"; fi
+scripts/gpu_test_list.py "$build" >"$stage/gpu_tests.txt"
+# shellcheck disable=SC2016 # $bin as it is
+for test in $(grep -oE '"\$bin"/[a-z0-9_]+' "$stage/gpu_tests.txt" | cut -d / -f 2 | sort -u) dump_logits; do
+  cp "$build/bin/$test" "$root/bin/"
 done
-for source in tests/e2e/test_*.c; do # engine tests, which run on GPUs too
-  test=$build/bin/$(basename "$source" .c)
-  if [ -x "$test" ]; then cp "$test" "$root/bin/"; fi
-done
+for bench in "$build"/bin/bench_*; do cp "$bench" "$root/bin/"; done
 
 # Not copied: what the machine has of its own: libc and its parts, the compilers' runtime, and driver, CUDA and NCCL,
 # which bench needs.
@@ -50,7 +49,8 @@ LD_LIBRARY_PATH=$(realpath "$build/lib"):${LD_LIBRARY_PATH:-} ldd "$root"/bin/* 
 done
 find "$root" -type f -exec strip --strip-debug {} +
 
-cp scripts/gpu_package.sh scripts/gpu_tests.sh scripts/gpu_sanitize.sh scripts/*random_model*.py "$root/scripts/"
+mv "$stage/gpu_tests.txt" "$root/"
+cp scripts/gpu_package.sh scripts/gpu_tests.sh scripts/gpu_test_list.py scripts/gpu_sanitize.sh scripts/*random_model*.py "$root/scripts/"
 cp -r tests/e2e tests/reference "$root/tests/"
 cp -r tests/golden/families "$root/tests/golden/"
 if [ -d tests/models/demo ]; then cp -r tests/models/demo "$root/tests/models/"; fi

@@ -32,3 +32,18 @@ case $found in
 *623*) ;;
 *) fail "expected 623, found $found" ;;
 esac
+
+# Every GPU test is listed with a command that the package has.
+tab=$(printf '\t')
+grep -q "^e2e.cuda_plan${tab}1${tab}all${tab}python3 -B tests/e2e/cuda_plan.py \"\$bin\"/yoke$" "$root/gpu_tests.txt" ||
+  fail "cuda_plan.py is not listed: $(cat "$root/gpu_tests.txt")"
+# shellcheck disable=SC2034 # commands read it
+bin=$root/bin
+while IFS=$tab read -r name count kind command; do
+  for word in $(eval "echo $command"); do
+    case $word in
+    "$root"/* | tests/*) (cd "$root" && [ -e "$word" ]) || fail "$name, $count $kind: the package lacks $word" ;;
+    "$build"* | "$source"*) fail "$name: $word is outside of the package" ;;
+    esac
+  done
+done <"$root/gpu_tests.txt"
