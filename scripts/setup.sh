@@ -53,9 +53,9 @@ install_packages() {
 apt_get() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::http::Timeout=20 "$@"; }
 apt_install() { apt_get install -y --no-install-recommends "$@"; }
 
-# Installs programs without which their tests are skipped: a browser, nginx, HAProxy, promtool, shellcheck, and the
-# public clients of tests/requirements.txt in build/test-venv, which YOKE_CLIENT_VENV then names, unless that names
-# another.
+# Installs programs without which their tests are skipped: a browser, nginx, HAProxy, promtool, shellcheck, clang-format
+# and clang-tidy, and the public clients of tests/requirements.txt in build/test-venv, which YOKE_CLIENT_VENV then
+# names, unless that names another.
 install_test_clients() {
   missing=
   need 'python3 -c "import ensurepip"' python3-venv
@@ -64,6 +64,8 @@ install_test_clients() {
   need 'command -v haproxy || test -x /usr/sbin/haproxy' haproxy
   need 'command -v promtool' prometheus
   need 'command -v shellcheck' shellcheck
+  need 'command -v clang-format' clang-format
+  need 'command -v clang-tidy' clang-tidy
   [ -z "$missing" ] || install_packages "$missing" || echo "Tests that need these are skipped:$missing"
   [ -z "${YOKE_CLIENT_VENV:-}" ] || return 0
   venv=$PWD/build/test-venv
