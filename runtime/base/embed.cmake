@@ -1,6 +1,6 @@
 # Writes the files of a folder as a table (embedded.h) in C: cmake -DFOLDER=... -DTABLE=... -DOUT=... -P embed.cmake
 set(types html "text/html\; charset=utf-8" css "text/css\; charset=utf-8" js "text/javascript\; charset=utf-8"
-          svg image/svg+xml png image/png ico image/x-icon json application/json)
+          py text/x-python svg image/svg+xml png image/png ico image/x-icon json application/json)
 set(arrays "")
 set(rows "")
 file(GLOB files LIST_DIRECTORIES false ${FOLDER}/*)

@@ -7,7 +7,7 @@
 typedef struct yk_embedded_file {
   const char *path; /* "/app.js" */
   const char *content_type;
-  const unsigned char *bytes; /* [n_bytes] */
+  const unsigned char *bytes; /* [n_bytes], and a NUL behind them */
   size_t n_bytes;
 } yk_embedded_file;
 

@@ -14,7 +14,19 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "chat/chat_scripts.h"
+#include "base/embedded.h"
+
+/* The Python modules of helper/, in the order in which they can be imported; the last one's main runs. */
+extern const yk_embedded_file yk_helper_files[];
+static const char *const MODULES[] = {"marked_text", "syscall_filter", "template_helper"};
+enum { N_MODULES = sizeof MODULES / sizeof *MODULES };
+
+static const char *text_of(const char *module)
+{
+  char path[64];
+  snprintf(path, sizeof path, "/%s.py", module);
+  return (const char *)yk_embedded_find(yk_helper_files, path)->bytes;
+}
 
 /* Arguments: memory limit, time limit, then name and text of each module. */
 static const char BOOT[] = "import sys, types\n"
@@ -79,10 +91,10 @@ static int spawn_scripts(const char *python, int64_t memory_limit_bytes, double 
   char memory[32], seconds[32];
   snprintf(memory, sizeof memory, "%lld", (long long)memory_limit_bytes);
   snprintf(seconds, sizeof seconds, "%.3f", time_limit_s);
-  char *arguments[7 + 2 * YK_CHAT_SCRIPTS + 1] = {(char *)python, "-I", "-B", "-c", (char *)BOOT, memory, seconds};
-  for (size_t i = 0; i < YK_CHAT_SCRIPTS; i++) {
-    arguments[7 + 2 * i] = (char *)yk_chat_scripts[i].name;
-    arguments[8 + 2 * i] = (char *)yk_chat_scripts[i].text;
+  char *arguments[7 + 2 * N_MODULES + 1] = {(char *)python, "-I", "-B", "-c", (char *)BOOT, memory, seconds};
+  for (size_t i = 0; i < N_MODULES; i++) {
+    arguments[7 + 2 * i] = (char *)MODULES[i];
+    arguments[8 + 2 * i] = (char *)text_of(MODULES[i]);
   }
   char *zone = environment_entry("TZ"), *path = environment_entry("PATH");
   char *environment[4] = {"LC_ALL=C.UTF-8"}, **next = environment + 1;

@@ -16,7 +16,7 @@ import unittest.mock
 
 import harness
 
-MODULES = os.path.join(harness.TESTS_DIR, "..", "runtime", "chat")
+MODULES = os.path.join(harness.TESTS_DIR, "..", "runtime", "chat", "helper")
 sys.path.insert(0, MODULES)
 sys.dont_write_bytecode = True
 import marked_text
