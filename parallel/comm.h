@@ -32,11 +32,16 @@ typedef struct yk_comm_ops {
 
   /* Rank r's data (n_bytes, alike on all ranks) goes to data + r * n_bytes of rank 0, which has room for all. */
   yk_status (*gather)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);
-  /* A one-sided gather: rank 0's later operations see what every rank's earlier operations have written to memory of
-   * rank 0's device. NULL where no end reaches_rank_0. */
+  /* Rank r's data (host, n_bytes, alike on all ranks) goes to all + r * n_bytes on rank 0, which waits for the others;
+   * the others do not wait for rank 0, and their all is not used. Host-side: nobody waits for a device. */
+  yk_status (*gather_host)(yk_comm *comm, const void *data, size_t n_bytes, void *all, yk_err *err);
+  /* Rank 0 opens memory of its device to every rank: *opened is where operations of this rank's device write to it, or
+   * NULL, alike on all ranks, where some device does not reach rank 0's. memory: rank 0's, NULL elsewhere. Host-side;
+   * returns when rank 0 has called it. */
+  yk_status (*open_memory)(yk_comm *comm, void *memory, void **opened, yk_err *err);
+  /* A one-sided gather: rank 0's later operations see what every rank's earlier operations have written to memory that
+   * rank 0 has opened. NULL where open_memory gives none. */
   yk_status (*await_writes)(yk_comm *comm, yk_err *err);
-  /* Rank 0's data goes to every rank. */
-  yk_status (*broadcast)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);
   /* Returns when every rank has called it. Host-side. */
   yk_status (*barrier)(yk_comm *comm, yk_err *err);
 
@@ -48,7 +53,6 @@ struct yk_comm {
   const yk_comm_ops *ops;
   yk_device *dev; /* not owned */
   int rank, n_ranks;
-  bool reaches_rank_0; /* operations of dev may write to memory of rank 0's device; alike on all ranks */
 };
 
 /* The combination of experts as an operation of its own, ahead of an all-reduce that cannot compute it itself. */

@@ -4,6 +4,7 @@
  * the stream drains; the other ranks are told by abort, once the error is recorded. */
 #include "parallel/comm_auto.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -14,10 +15,17 @@
 
 enum { WARM_UP_TIMEOUT_S = 60 };
 
+/* Shared by all ends; freed with the last of them. */
+typedef struct group {
+  void *opened; /* memory of rank 0's device, which writes it ahead of a barrier */
+  atomic_int n_ends;
+} group;
+
 typedef struct auto_comm {
   yk_comm base;
   yk_comm *nccl;
   yk_p2p *p2p; /* NULL with one rank, without peer access, and where max_bytes is 0 (yk_p2p_options_for) */
+  group *group;
   struct CUstream_st *stream;
   int64_t row_bytes; /* of an all_reduce_add_norm */
 } auto_comm;
@@ -135,11 +143,21 @@ static yk_status auto_await_writes(yk_comm *base, yk_err *err)
   return blamed(comm, yk_p2p_await_writes(comm->p2p, comm->stream, err), err);
 }
 
-static yk_status auto_broadcast(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)
+static yk_status auto_gather_host(yk_comm *base, const void *data, size_t n_bytes, void *all, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
   YK_TRY(check(comm, err));
-  return comm->nccl->ops->broadcast(comm->nccl, data, n_bytes, err);
+  return comm->nccl->ops->gather_host(comm->nccl, data, n_bytes, all, err);
+}
+
+/* Peers of one process name memory by the same address. */
+static yk_status auto_open_memory(yk_comm *base, void *memory, void **opened, yk_err *err)
+{
+  auto_comm *comm = (auto_comm *)base;
+  if (base->rank == 0) comm->group->opened = memory;
+  YK_TRY(comm->nccl->ops->barrier(comm->nccl, err));
+  *opened = comm->p2p ? comm->group->opened : NULL;
+  return YK_OK;
 }
 
 static yk_status auto_barrier(yk_comm *base, yk_err *err)
@@ -165,6 +183,7 @@ static bool auto_destroy(yk_comm *base)
   bool is_gone = !comm->nccl || comm->nccl->ops->destroy(comm->nccl); /* takes our watch away */
   if (comm->p2p) base->dev->ops->sync(base->dev, NULL);               /* peers may free the slots next */
   yk_p2p_destroy(comm->p2p);
+  if (atomic_fetch_sub(&comm->group->n_ends, 1) == 1) free(comm->group);
   free(comm);
   return is_gone;
 }
@@ -191,8 +210,9 @@ yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm
                                   .all_reduce_add_norm = auto_all_reduce_add_norm,
                                   .all_reduce_i32 = auto_all_reduce_i32,
                                   .gather = auto_gather,
+                                  .gather_host = auto_gather_host,
+                                  .open_memory = auto_open_memory,
                                   .await_writes = auto_await_writes,
-                                  .broadcast = auto_broadcast,
                                   .barrier = auto_barrier,
                                   .abort = auto_abort};
   yk_comm *nccl[YK_MAX_RANKS] = {0};
@@ -204,6 +224,8 @@ yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm
   int64_t row_bytes = options->hidden * (int64_t)yk_dtype_bytes(devs[0]->dtype);
   yk_p2p_options sizes = yk_p2p_options_for(n_ranks, options->max_rows, row_bytes, options->step_limit_s);
   if (status == YK_OK) status = create_p2p(devs, n_ranks, &sizes, p2p, err);
+  group *shared = calloc(1, sizeof *shared);
+  if (!shared && status == YK_OK) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   for (int rank = 0; rank < n_ranks && status == YK_OK; rank++) {
     made[rank] = calloc(1, sizeof *made[rank]);
     if (!made[rank]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
@@ -215,15 +237,19 @@ yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm
       free(made[rank]);
       continue;
     }
-    *made[rank] = (auto_comm){
-        .base = {.ops = &ops, .dev = devs[rank], .rank = rank, .n_ranks = n_ranks, .reaches_rank_0 = p2p[rank] != NULL},
-        .nccl = nccl[rank],
-        .p2p = p2p[rank],
-        .stream = yk_cuda_device_stream(devs[rank]),
-        .row_bytes = row_bytes};
+    *made[rank] = (auto_comm){.base = {.ops = &ops, .dev = devs[rank], .rank = rank, .n_ranks = n_ranks},
+                              .group = shared,
+                              .nccl = nccl[rank],
+                              .p2p = p2p[rank],
+                              .stream = yk_cuda_device_stream(devs[rank]),
+                              .row_bytes = row_bytes};
     yk_cuda_device_set_watch(devs[rank], check, made[rank]); /* in place of NCCL's, which it asks */
     out[rank] = &made[rank]->base;
   }
+  if (status == YK_OK)
+    atomic_store(&shared->n_ends, n_ranks);
+  else
+    free(shared);
   return status;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/spin.h"
 #include "parallel/comm.h"
+#include "parallel/host_gather.h"
 
 /* Shared by all ends; freed with the last of them. Written under mutex, all but n_ranks; the two atomics are also
  * looked at without: a rank looks for the others before it sleeps, since a layer has several meetings. */
@@ -22,6 +23,7 @@ typedef struct group {
   int n_ends;
   int n_sleeping; /* ranks that wait on cv_met */
   atomic_bool aborted;
+  yk_host_gather *host_gather;
   const void *published[YK_MAX_RANKS];
 } group;
 
@@ -233,10 +235,17 @@ static yk_status local_await_writes(yk_comm *comm, yk_err *err)
   return publish(comm, NULL, err);
 }
 
-static yk_status local_broadcast(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err)
+static yk_status local_gather_host(yk_comm *comm, const void *data, size_t n_bytes, void *all, yk_err *err)
 {
-  YK_TRY(publish(comm, data, err));
-  if (comm->rank != 0) memcpy(data, group_of(comm)->published[0], (size_t)n_bytes);
+  const yk_host_gather_watch none = {0};
+  return yk_host_gather_run(group_of(comm)->host_gather, comm->rank, data, n_bytes, all, &none, err);
+}
+
+/* Every device is the host's memory. */
+static yk_status local_open_memory(yk_comm *comm, void *memory, void **opened, yk_err *err)
+{
+  YK_TRY(meet(comm, memory, err));
+  *opened = (void *)(uintptr_t)group_of(comm)->published[0];
   return meet(comm, NULL, err);
 }
 
@@ -247,6 +256,7 @@ static void local_abort(yk_comm *comm)
   g->aborted = true;
   pthread_cond_broadcast(&g->cv_met);
   pthread_mutex_unlock(&g->mutex);
+  yk_host_gather_abort(g->host_gather);
 }
 
 static void release_group(group *g)
@@ -255,6 +265,7 @@ static void release_group(group *g)
   bool last = --g->n_ends == 0;
   pthread_mutex_unlock(&g->mutex);
   if (!last) return;
+  yk_host_gather_destroy(g->host_gather);
   pthread_cond_destroy(&g->cv_met);
   pthread_mutex_destroy(&g->mutex);
   free(g);
@@ -278,8 +289,9 @@ yk_status yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **ou
                                   .all_reduce_add_norm = local_all_reduce_add_norm,
                                   .all_reduce_i32 = local_all_reduce_i32,
                                   .gather = local_gather,
+                                  .gather_host = local_gather_host,
+                                  .open_memory = local_open_memory,
                                   .await_writes = local_await_writes,
-                                  .broadcast = local_broadcast,
                                   .barrier = local_barrier,
                                   .abort = local_abort};
   if (n_ranks < 1 || n_ranks > YK_MAX_RANKS)
@@ -290,16 +302,15 @@ yk_status yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **ou
   pthread_cond_init(&g->cv_met, NULL);
   g->n_ranks = n_ranks;
   g->n_ends = 1; /* ours, until every end is made */
-  yk_status status = YK_OK;
+  yk_status status = yk_host_gather_create(n_ranks, &g->host_gather, err);
   int n_made = 0;
-  for (; n_made < n_ranks; n_made++) {
+  for (; n_made < n_ranks && status == YK_OK; n_made++) {
     local_comm *local = calloc(1, sizeof *local);
     if (!local) {
       status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
       break;
     }
-    local->base =
-        (yk_comm){.ops = &ops, .dev = devs[n_made], .rank = n_made, .n_ranks = n_ranks, .reaches_rank_0 = true};
+    local->base = (yk_comm){.ops = &ops, .dev = devs[n_made], .rank = n_made, .n_ranks = n_ranks};
     local->group = g;
     g->n_ends++;
     out[n_made] = &local->base;

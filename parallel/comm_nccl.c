@@ -17,6 +17,7 @@
 
 #include "base/wait.h"
 #include "kernels/cuda/cuda_device.h"
+#include "parallel/host_gather.h"
 #include "parallel/nccl_functions.h"
 
 enum { CREATE_TIMEOUT_S = 60, END_TIMEOUT_S = 60, FAILED_END_TIMEOUT_S = 5 };
@@ -26,6 +27,7 @@ enum { WATCHES_PER_QUERY = 256 }; /* calls of the watch for each question to NCC
 typedef struct group {
   int n_ranks;
   yk_nccl_functions functions; /* empty with one rank */
+  yk_host_gather *host_gather;
   atomic_bool aborted;
   pthread_mutex_t mutex;
   pthread_cond_t cv_met; /* generation grew, or aborted */
@@ -108,6 +110,7 @@ static void signal_abort(group *g)
   atomic_store(&g->aborted, true);
   pthread_cond_broadcast(&g->cv_met);
   pthread_mutex_unlock(&g->mutex);
+  yk_host_gather_abort(g->host_gather);
 }
 
 /* An error of NCCL's. Does not abort the group: whoever gets the error does so once it is recorded, lest an error that
@@ -231,13 +234,27 @@ static yk_status nccl_gather(yk_comm *base, void *data, int64_t n_bytes, yk_err 
   return taken(comm, comm->functions->send(data, (size_t)n_bytes, ncclInt8, 0, comm->nccl, comm->stream), "send", err);
 }
 
-static yk_status nccl_broadcast(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)
+/* Ahead of every look at a rank that does not come: the device's watch finds peers that another transport misses. */
+static yk_status watch_device(void *context, yk_err *err)
+{
+  return yk_cuda_device_ask_watch(context, err);
+}
+
+static yk_status nccl_gather_host(yk_comm *base, const void *data, size_t n_bytes, void *all, yk_err *err)
 {
   nccl_comm *comm = (nccl_comm *)base;
+  const yk_host_gather_watch device = {watch_device, base->dev};
   YK_TRY(enter(comm, err));
-  if (base->n_ranks == 1 || n_bytes == 0) return YK_OK;
-  return taken(comm, comm->functions->broadcast(data, data, (size_t)n_bytes, ncclInt8, 0, comm->nccl, comm->stream),
-               "broadcast", err);
+  yk_status status = yk_host_gather_run(comm->group->host_gather, base->rank, data, n_bytes, all, &device, err);
+  return status == YK_E_COMM && !comm->has_failed ? give_up(comm, err) : status;
+}
+
+/* NCCL alone reaches no peer's memory. */
+static yk_status nccl_open_memory(yk_comm *base, void *memory, void **opened, yk_err *err)
+{
+  (void)memory;
+  *opened = NULL;
+  return enter((nccl_comm *)base, err);
 }
 
 static yk_status nccl_barrier(yk_comm *base, yk_err *err)
@@ -280,6 +297,7 @@ static void release_group(group *g)
   bool last = --g->n_ends == 0;
   pthread_mutex_unlock(&g->mutex);
   if (!last) return;
+  yk_host_gather_destroy(g->host_gather);
   pthread_cond_destroy(&g->cv_met);
   pthread_mutex_destroy(&g->mutex);
   free(g);
@@ -357,7 +375,8 @@ static nccl_comm *end_new(group *g, yk_device *dev, int rank)
                                   .all_reduce_add_norm = nccl_all_reduce_add_norm,
                                   .all_reduce_i32 = nccl_all_reduce_i32,
                                   .gather = nccl_gather,
-                                  .broadcast = nccl_broadcast,
+                                  .gather_host = nccl_gather_host,
+                                  .open_memory = nccl_open_memory,
                                   .barrier = nccl_barrier,
                                   .abort = nccl_abort};
   nccl_comm *comm = calloc(1, sizeof *comm);
@@ -377,14 +396,16 @@ yk_status yk_comm_nccl_create(yk_device *const *devs, int n_ranks, yk_comm **out
     return yk_err_set(err, YK_E_INVAL, "number of ranks: expected 1 to %d, found %d", YK_MAX_RANKS, n_ranks);
   group *g = group_new(n_ranks);
   if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
-  yk_status status = n_ranks > 1 ? yk_nccl_load(&g->functions, err) : YK_OK;
+  yk_status status = yk_host_gather_create(n_ranks, &g->host_gather, err);
+  if (status == YK_OK && n_ranks > 1) status = yk_nccl_load(&g->functions, err);
   yk_comm *ends[YK_MAX_RANKS] = {0};
   for (int rank = 0; rank < n_ranks && status == YK_OK; rank++) {
     ends[rank] = (yk_comm *)end_new(g, devs[rank], rank);
     if (!ends[rank]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   }
   if (status == YK_OK && n_ranks > 1) status = connect_ends(&g->functions, ends, n_ranks, err);
-  if (status != YK_OK) signal_abort(g); /* so that nobody waits long for ends that NCCL could not connect */
+  if (status != YK_OK && g->host_gather)
+    signal_abort(g); /* so that nobody waits long for ends that NCCL could not connect */
   for (int rank = 0; rank < n_ranks; rank++) {
     if (status == YK_OK)
       out[rank] = ends[rank];

@@ -18,7 +18,6 @@
   F(group_start, ncclGroupStart)                                                                                       \
   F(group_end, ncclGroupEnd)                                                                                           \
   F(all_reduce, ncclAllReduce)                                                                                         \
-  F(broadcast, ncclBroadcast)                                                                                          \
   F(send, ncclSend)                                                                                                    \
   F(recv, ncclRecv)
 

@@ -73,7 +73,8 @@ static yk_status run_command(void *context, int rank, const void *command_ptr, y
   const command *c = command_ptr;
   if (c->step) return yk_model_forward(ranks->models[rank], c->step, err);
   if (c->expert_rows) return rank == 0 ? yk_model_read_expert_rows(ranks->models[0], c->expert_rows, err) : YK_OK;
-  return load(ranks, rank, c->checkpoint, err);
+  YK_TRY(load(ranks, rank, c->checkpoint, err));
+  return yk_model_connect(ranks->models[rank], err);
 }
 
 static void stop_models(void *context)
@@ -143,7 +144,6 @@ yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
   ranks->progress_user = user;
   ranks->command = (command){.checkpoint = checkpoint};
   YK_TRY(yk_rank_group_run(ranks->group, &ranks->command, 0, err));
-  for (int rank = 0; rank < ranks->settings.n_ranks; rank++) yk_model_connect(ranks->models[rank], ranks->models[0]);
   ranks->is_loaded = true;
   return YK_OK;
 }
@@ -156,10 +156,7 @@ void yk_ranks_begin(yk_ranks *ranks, const yk_step *step)
 
 yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
 {
-  YK_TRY(yk_rank_group_wait(ranks->group, timeout_s, err));
-  const yk_step *step = ranks->command.step;
-  if (step->counts.is_plain) yk_model_choose(ranks->models, ranks->settings.n_ranks, step);
-  return YK_OK;
+  return yk_rank_group_wait(ranks->group, timeout_s, err);
 }
 
 yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, double timeout_s, yk_err *err)

@@ -136,22 +136,28 @@ static yk_status find_bests(yk_model *m, int32_t first, int32_t count, yk_err *e
   return YK_OK;
 }
 
-static yk_sampled choose_row(yk_model *const *models, int n_ranks, int32_t row)
+/* all: the ranks' best logits of `stride` rows each. */
+static yk_sampled choose_row(const yk_best_logit *all, int n_ranks, int32_t stride, int32_t row)
 {
-  yk_best_logit best = models[0]->act.bests[row];
-  for (int rank = 1; rank < n_ranks; rank++) { /* ids rise with ranks */
-    yk_best_logit other = models[rank]->act.bests[row];
+  yk_best_logit best = all[row];
+  for (int rank = 1; rank < n_ranks && !isnan(best.value); rank++) { /* ids rise with ranks */
+    yk_best_logit other = all[(int64_t)rank * stride + row];
     if (isnan(other.value) || other.value > best.value) best = other;
-    if (isnan(best.value)) break;
   }
   if (isfinite(best.value)) return (yk_sampled){.state = YK_ROW_SAMPLED, .token_id = best.id};
   return (yk_sampled){.state = isnan(best.value) ? YK_ROW_NAN : YK_ROW_INFINITE, .token_id = -1};
 }
 
-void yk_model_choose(yk_model *const *models, int n_ranks, const yk_step *step)
+/* The tokens of a plain step, on rank 0: each row's is the best of the ranks' best logits, of equal ones the lower id.
+ * The device has written this rank's. */
+static yk_status choose_tokens(yk_model *m, const yk_step *step, yk_err *err)
 {
-  for (int32_t row = 0; row < step->counts.n_wanted; row++)
-    step->answer.sampled[row] = choose_row(models, n_ranks, row);
+  int32_t n = step->counts.n_wanted;
+  RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "best logits of all ranks",
+      m->comm->ops->gather_host(m->comm, m->act.bests, (size_t)n * sizeof *m->act.bests, m->act.all_bests, err));
+  for (int32_t row = 0; m->comm->rank == 0 && row < n; row++)
+    step->answer.sampled[row] = choose_row(m->act.all_bests, m->comm->n_ranks, n, row);
+  return YK_OK;
 }
 
 /* Where this rank's share of count rows of logits goes. */
@@ -242,7 +248,7 @@ static yk_status forward(yk_model *m, const yk_step *step, yk_err *err)
   YK_TRY(padded ? run_recorded(m, &batch, graph, err) : run_layers(m, &batch, err));
   YK_TRY(finish(m, step, yk_step_in_copy(uploaded, YK_STEP_WANTED_ROWS, m->act.step), err));
   RUN(m, END, YK_OUTSIDE_LAYERS, "step end", m->dev->ops->sync(m->dev, err));
-  return YK_OK;
+  return step->counts.is_plain ? choose_tokens(m, step, err) : YK_OK;
 }
 
 static yk_status forward_timed(yk_model *m, const yk_step *step, yk_err *err)
@@ -275,9 +281,13 @@ yk_status yk_model_read_expert_rows(yk_model *m, int64_t *rows, yk_err *err)
   return YK_OK;
 }
 
-void yk_model_connect(yk_model *model, const yk_model *rank_0)
+yk_status yk_model_connect(yk_model *m, yk_err *err)
 {
-  if (model->comm->n_ranks > 1 && model->comm->reaches_rank_0) model->rank_0_logits = rank_0->act.logits;
+  void *opened = NULL, *own = m->comm->rank == 0 ? m->act.logits : NULL;
+  if (m->comm->n_ranks == 1) return YK_OK;
+  RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "connection of logits", m->comm->ops->open_memory(m->comm, own, &opened, err));
+  m->rank_0_logits = opened;
+  return YK_OK;
 }
 
 void yk_model_stop(yk_model *model)

@@ -29,18 +29,13 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
 void yk_model_destroy(yk_model *model);
 
 /* yk_model_connect - have a rank write its share of the logits where rank 0 samples them, if its device reaches that
- *   memory: else they are gathered. rank_0: that rank's model. Once, between the creation of all ranks' models and the
- *   first step. Thread: any. */
-void yk_model_connect(yk_model *model, const yk_model *rank_0);
+ *   memory: else they are gathered. Every rank calls it once, between the creation of its model and its first step.
+ *   Errors: the communicator's. Thread: the rank's own. */
+yk_status yk_model_connect(yk_model *model, yk_err *err);
 
-/* yk_model_forward - run one step: all ranks call it with the same step. Rank 0 fills step->answer, unless
- *   step->counts.is_plain: yk_model_choose follows.
+/* yk_model_forward - run one step: all ranks call it with the same step. Rank 0 fills step->answer.
  *   Errors name rank, layer and operation. Thread: the rank's own. */
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err);
-
-/* yk_model_choose - fill step->answer.sampled of a plain step once every rank's forward of it has ended: each row's
- *   token is the best of the ranks' best logits, of equal ones the lower id. models [n_ranks] by rank. Thread: any. */
-void yk_model_choose(yk_model *const *models, int n_ranks, const yk_step *step);
 
 /* yk_model_profile - of the last step that was timed (step->counts.is_timed). Thread: any, between steps. */
 const yk_step_profile *yk_model_profile(const yk_model *model);

@@ -142,6 +142,10 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
   size_t max_tokens = (size_t)loader->source.limits->step.max_tokens;
   YK_TRY(m->dev->ops->host_alloc(m->dev, max_tokens * sizeof *a->bests, &bests, err));
   a->bests = bests;
+  if (m->comm->rank == 0) {
+    a->all_bests = calloc((size_t)m->comm->n_ranks * max_tokens, sizeof *a->all_bests);
+    if (!a->all_bests) return yk_err_set(err, YK_E_NOMEM, "no memory for the best logits of %zu rows", max_tokens);
+  }
   YK_TRY(yk_rank_alloc(loader, s.buffers.timestamps, &timestamps, err));
   return yk_step_profile_create(&m->profile, m->dev, (int32_t)(s.buffers.timestamps / sizeof *m->profile.table),
                                 timestamps, err);
@@ -232,6 +236,7 @@ void yk_model_destroy(yk_model *model)
                            model->profile.table};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) dev->ops->free(dev, buffers[i]);
   dev->ops->host_free(dev, a->bests);
+  free(a->all_bests);
   yk_step_profile_destroy(&model->profile);
   free(model);
 }

@@ -18,6 +18,7 @@ typedef struct yk_activations {
   void *wanted;                          /* act [max_seqs, hidden]: rows whose logits are wanted */
   float *logits;                         /* [max_seqs, shard_stride]; rank 0: n_ranks times so much */
   yk_best_logit *bests;                  /* host [max_tokens]: of this rank's share, of a plain step's wanted rows */
+  yk_best_logit *all_bests;              /* [n_ranks, max_tokens]: of all ranks' shares; NULL but on rank 0 */
 } yk_activations;
 
 struct yk_model {
@@ -34,7 +35,7 @@ struct yk_model {
   float *rope; /* [max_model_tokens, 2, head_dim / 2] */
   yk_layer *layers;
   yk_activations act;
-  float *rank_0_logits;     /* rank 0's act.logits, where this rank writes its share there; else NULL */
+  float *rank_0_logits;     /* rank 0's act.logits, as this rank writes its share there; NULL: it is gathered */
   yk_decode_graphs *graphs; /* NULL on a device without */
   yk_step_profile profile;  /* of timed steps */
   yk_operations operations; /* what the rank is at: read by other threads too */

@@ -27,7 +27,6 @@ typedef struct rank_case {
   size_t result_bytes;
   bool misbehave; /* this rank takes no part, and may later abort */
   int misbehaving_rank;
-  void **rank_0_array; /* shared by all ranks, for rank 0 to set */
 } rank_case;
 
 typedef void (*rank_body)(rank_case *c);
@@ -60,7 +59,7 @@ void all_reduce_add_norm_body(rank_case *c);
 void combining_all_reduce_body(rank_case *c);
 void gather_body(rank_case *c);
 void await_writes_body(rank_case *c);
-void broadcast_body(rank_case *c);
+void gather_host_body(rank_case *c);
 void embedding_body(rank_case *c);
 void chain_body(rank_case *c);
 

@@ -66,7 +66,6 @@ static bool run_case(session *s, const char *name, rank_body body, comm_shape sh
   rank_case cases[YK_MAX_RANKS];
   thread_start starts[YK_MAX_RANKS];
   pthread_t threads[YK_MAX_RANKS];
-  void *rank_0_array = NULL;
   double n_steps = s->fixture->rounding_steps(s->n_ranks, shape);
   for (int rank = 0; rank < s->n_ranks; rank++) {
     cases[rank] = (rank_case){.fixture = s->fixture,
@@ -78,8 +77,7 @@ static bool run_case(session *s, const char *name, rank_body body, comm_shape sh
                               .tolerance = n_steps * case_rounding_step(s->values->dtype) * 1.01,
                               .status = YK_E_INTERNAL,
                               .misbehave = rank == misbehaving_rank,
-                              .misbehaving_rank = misbehaving_rank,
-                              .rank_0_array = &rank_0_array};
+                              .misbehaving_rank = misbehaving_rank};
     starts[rank] = (thread_start){&cases[rank], body};
     assert_int_equal(pthread_create(&threads[rank], NULL, run_rank, &starts[rank]), 0);
   }
@@ -121,7 +119,7 @@ static void all_operations(void **state)
                     {"embedding", embedding_body, true},
                     {"gather", gather_body, false},
                     {"await_writes", await_writes_body, false},
-                    {"broadcast", broadcast_body, false}};
+                    {"gather_host", gather_host_body, false}};
   const whole_test *test = *state;
   const comm_fixture *fixture = test->fixture;
   const comm_shape chain_shape = fixture->n_large_shapes ? (comm_shape){1100, 4096} : (comm_shape){70, 96};
