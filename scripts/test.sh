@@ -66,10 +66,9 @@ stage() {
     configure asan
     build asan
     # Left out: every code point, in functions that other tests call too; streams, which the thread sanitizer watches;
-    # "yoke bench", which runs the engine's code that the server's tests run; the demo model's numbers; the page, whose
-    # own code runs in a browser; the longest: goldens of families, the soak, experts of every shape.
+    # the demo model's numbers; the page, whose own code runs in a browser.
     scripts/progress.py ctest "Testing asan" ctest --preset asan -j "$jobs" \
-      -E 'unicode_golden|server_streams|cli_bench|e2e\.(demo|page|families|test_soak)|op\.test_op_cpu_experts'
+      -E 'unicode_golden|server_streams|e2e\.(demo|page)'
     ;;
   tsan)
     configure tsan

@@ -27,7 +27,7 @@ WEIGHT = "kernels/weight.h"
 LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
 LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/"]  # what the layers of a model stand on
 HOUSE = ["runtime/*", "kernels/*", "loader/*", "parallel/*"]
-TESTS = [*HOUSE, "tests/each_case.h"]
+TESTS = [*HOUSE, "tests/"]
 
 # Folder -> the files, or folders, without theirs inside, that its files may include, beside its own. Every folder has a
 # row; "x/*" is for tests and benchmarks alone: a folder with all inside.

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "sanitized.h"
 
 int fixture_gate(void)
 {
@@ -19,7 +20,8 @@ int fixture_gate(void)
 
 int fixture_most_ranks(void)
 {
-  return test_backend_chosen().n_ranks ? 1 : YK_MAX_RANKS;
+  if (test_backend_chosen().n_ranks) return 1;
+  return TEST_IS_SANITIZED ? 3 : YK_MAX_RANKS;
 }
 
 bool fixture_opens_slowly(void)

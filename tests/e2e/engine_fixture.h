@@ -28,7 +28,7 @@ int fixture_gate(void);
 /* Options for tests/golden/families/<model> on n_ranks CPU ranks in float32, or what the environment says instead. */
 yk_engine_options fixture_options(const char *model, int n_ranks);
 
-/* A test of rank counts tries 1 to this many: 1 where the environment has chosen. */
+/* A test of rank counts tries 1 to this many: 1 where the environment has chosen, 3 under a sanitizer. */
 int fixture_most_ranks(void);
 
 /* Whether opening an engine takes seconds, as GPUs do to connect: then tests open fewer. */

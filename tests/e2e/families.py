@@ -75,6 +75,8 @@ class Families(harness.Case):
 
     def test_small_steps(self):
         """Prompts cut into chunks of a few tokens, and fewer requests at once than there are."""
+        if harness.is_sanitized(self.yoke):
+            self.skipTest("steps are the engine's, which test_engine cuts alike")
         self.check_all("--tp", 2, "--max-num-batched-tokens", 13, "--max-num-seqs", 3)
 
     def test_integers_are_alike_on_any_ranks(self):
@@ -116,8 +118,8 @@ def without_prompt_logprobs(prompt):
 def add_rank_test(n_ranks):
     def test(self):
         names = case_names()
-        if n_ranks in (2, 4, 5, 6, 7) and harness.is_sanitized(self.yoke):
-            self.skipTest("sanitizers see the code, not the numbers: fewer rank counts do")
+        if n_ranks != 3 and harness.is_sanitized(self.yoke):
+            self.skipTest("sanitizers see the code, not the numbers: one rank count does")
         if n_ranks > 4:  # other packings of the weights of a family: their cuts are those of fewer ranks, but for some
             names = [name for name in names
                      if not name.startswith("format_") or name.endswith(("act_order", "w8a8_experts"))]

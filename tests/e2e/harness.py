@@ -8,6 +8,7 @@ YOKE_CLIENT_VENV names a virtual environment with the packages of tests/requirem
 import concurrent.futures
 import ctypes
 import fcntl
+import functools
 import importlib.util
 import json
 import os
@@ -139,6 +140,7 @@ def make_text_model(folder, add_bos=False):
 of_the_program = unittest.skipUnless(ON_CPU, "of the program, not of the device")
 
 
+@functools.cache
 def is_sanitized(program, *by):
     """Whether the program was built with one of these sanitizers, "asan" and "tsan" unless others are named."""
     with open(program, "rb") as file:

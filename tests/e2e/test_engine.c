@@ -10,6 +10,7 @@
 
 #include "e2e/engine_fixture.h"
 #include "each_case.h"
+#include "sanitized.h"
 
 enum { VOCAB = 128, N_PROMPTS = 8, OUTPUT = 20, LONG_OUTPUT = 100 };
 
@@ -20,19 +21,19 @@ static const struct {
   bool expert_parallel;
 } MODELS[] = {{"qwen3", 1, false},    {"mistral", 1, false},    {"llama_uneven", 1, false},
               {"moe_qwen3", 2, true}, {"deepseek_v2", 3, true}, {"deepseek_v3", 1, false}};
-enum {
-#ifdef __SANITIZE_THREAD__
-  N_MODELS = 4, /* threads do with latent attention as with the others */
-#else
-  N_MODELS = sizeof MODELS / sizeof *MODELS,
-#endif
-  N_DENSE = 3
-};
+enum { N_MODELS = sizeof MODELS / sizeof *MODELS, N_DENSE = 3 };
 
 /* Mixtures of experts last, for devices that promise the same bits: rounding turns near ties of their routers. */
 static size_t n_models(void)
 {
   return fixture_same_bits() ? N_MODELS : N_DENSE;
+}
+
+/* Threads do with every model as with these. */
+static bool is_tried(size_t model)
+{
+  return !TEST_WATCHES_THREADS || strcmp(MODELS[model].name, "qwen3") == 0 ||
+         strcmp(MODELS[model].name, "moe_qwen3") == 0;
 }
 
 static yk_engine_options options_on(size_t model, int n_ranks)
@@ -111,6 +112,7 @@ static void company_and_chunks_change_nothing(void **state)
   size_t n_budgets = fixture_opens_slowly() ? 1 : 4;
   static answer alone[N_PROMPTS], together[N_PROMPTS];
   for (size_t m = 0; each_case(m, m < n_models()); m++) {
+    if (!is_tried(m)) continue;
     answers_alone(m, OUTPUT, alone);
     for (size_t b = m >= N_DENSE; b < n_budgets; b++) { /* steps of one row take long */
       yk_engine_options options = options_of(m);
@@ -127,6 +129,7 @@ static void preemption_changes_nothing(void **state)
   /* A long output grows by more blocks than admission leaves free. */
   static answer alone[N_PROMPTS], together[N_PROMPTS];
   for (size_t m = 0; each_case(m, m < n_models()); m++) {
+    if (!is_tried(m)) continue;
     answers_alone(m, LONG_OUTPUT, alone);
     yk_engine_options options = options_of(m);
     options.kv_cache_bytes = fixture_kv_bytes(&options, 256 + 64); /* one longest sequence and little more */
@@ -168,6 +171,7 @@ static void preempted_prompts_report_once(void **state)
   (void)state;
   static answer plain[N_REPORTS], preempted[N_REPORTS];
   for (size_t m = 0; each_case(m, m < n_models()); m++) {
+    if (!is_tried(m)) continue;
     if (strcmp(MODELS[m].name, "mistral") == 0) continue; /* its blocks come back in time */
     report_prompts(m, false, plain);
     report_prompts(m, true, preempted);
@@ -199,6 +203,7 @@ static void runs_repeat_on_any_rank_count(void **state)
   (void)state;
   static answer alone[N_PROMPTS], first[N_PROMPTS], second[N_PROMPTS];
   for (size_t m = 0; each_case(m, m < n_models()); m++) {
+    if (!is_tried(m)) continue;
     answers_alone(m, OUTPUT, alone);
     for (int n_ranks = 1; each_case(n_ranks, n_ranks <= fixture_most_ranks()); n_ranks++) {
       if (m >= N_DENSE && n_ranks % 3 != 2) continue; /* of mixtures 2, 5 and 8: families.py takes the others */
@@ -331,6 +336,7 @@ static void equal_beginnings_are_computed_once(void **state)
 {
   (void)state;
   for (size_t m = 0; each_case(m, m < n_models()); m++) {
+    if (!is_tried(m)) continue;
     if (strcmp(MODELS[m].name, "mistral") == 0) continue; /* blocks behind the window are gone */
     yk_engine *engine = open_with_wide_steps(m);
     check_equal_beginnings(engine);

@@ -12,13 +12,14 @@ static inline yk_status cpu_target_create(const void *variant, yk_dtype dtype, i
   return yk_cpu_device_create_with(variant, dtype, n_threads, limits, out, err);
 }
 
-/* check runs on every set; the portable one and the processor's best are always among them. */
+/* check runs on every set; the portable one and the processor's best are always among them, under a sanitizer these
+ * alone. */
 static inline void for_each_cpu_target(void (*check)(const op_target *target))
 {
   static const char *const names[] = {"portable", "avx2", "avx512"};
   for (size_t i = 0; each_case(i, i < sizeof names / sizeof *names); i++) {
     const yk_cpu_simd *simd = yk_cpu_simd_find(names[i]);
-    if (!simd) continue;
+    if (!simd || (TEST_IS_SANITIZED && i == 1 && yk_cpu_simd_find(names[2]))) continue;
     assert_string_equal(simd->name, names[i]);
     op_target target = {.name = simd->name, .create = cpu_target_create, .variant = simd};
     check(&target);

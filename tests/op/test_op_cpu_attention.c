@@ -4,7 +4,7 @@
 
 static void check_random(const op_target *target)
 {
-  check_attention_random(target, 60);
+  check_attention_random(target, TEST_IS_SANITIZED ? 12 : 60);
 }
 
 static void test_table(void **state)

@@ -5,7 +5,7 @@
 
 static void check_random(const op_target *target)
 {
-  check_linear_random(target, 90);
+  check_linear_random(target, TEST_IS_SANITIZED ? 20 : 90);
 }
 
 static void test_table(void **state)
