@@ -1,11 +1,9 @@
 /* bench_clients.c - the engine under a closed loop of clients, without a server: what bench_serve.py measures over
  * HTTP, with the same lengths and the same names of figures, so that the two say what the server costs.
  *
- * One thread reads all requests as they tell that they have something, as a server does. A token's time is taken where
- * the engine tells of it. */
+ * One thread waits for any request, as a server does. A token's time is the engine's own. */
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,32 +23,23 @@ typedef struct options {
   const char *json_path;
 } options;
 
-typedef struct load load;
-
 typedef struct client {
-  load *load;
   yk_request *request;
   int64_t sent_ns, first_ns, last_ns;
   int32_t n_tokens;
-  /* Guarded by the load's mutex. */
-  struct client *next; /* of those that have been told of something to read, in that order */
-  bool is_told;        /* is one of them. What it was told of may have been read since, its request's end too */
-  int64_t told_ns;     /* when, the last time */
 } client;
 
-/* One run. Clients that have something to read are handed over under the mutex; all else is the reading thread's. */
-struct load {
+/* One run. */
+typedef struct load {
   yk_engine *engine;
+  yk_waiter *waiter;
   const options *options;
   int run;
   int32_t n_requests, n_sent, n_running;
   int32_t *ids;    /* [longest prompt] */
   client *clients; /* [n_clients] */
   load_run figures;
-  pthread_mutex_t mutex;
-  pthread_cond_t cv_told;
-  client *first_told, *last_told;
-};
+} load;
 
 static const char about[] =
     "Keeps N requests under way in the engine alone and reports time to first token (TTFT), time per output token "
@@ -109,23 +98,6 @@ static int32_t length(const options *o, int32_t mean, int32_t number, uint32_t s
          (int32_t)((double)yk_rng_uniform(o->model.seed, stream, (uint32_t)number) * (longest(o, mean) - low + 1));
 }
 
-/* Called by the engine's thread. */
-static void on_notify(void *user)
-{
-  client *c = user;
-  load *l = c->load;
-  pthread_mutex_lock(&l->mutex);
-  c->told_ns = yk_clock_now_ns();
-  if (!c->is_told) {
-    c->is_told = true;
-    c->next = NULL;
-    *(l->first_told ? &l->last_told->next : &l->first_told) = c;
-    l->last_told = c;
-    if (l->first_told == c) pthread_cond_signal(&l->cv_told);
-  }
-  pthread_mutex_unlock(&l->mutex);
-}
-
 static yk_status send_next(load *l, client *c, yk_err *err)
 {
   const options *o = l->options;
@@ -142,8 +114,8 @@ static yk_status send_next(load *l, client *c, yk_err *err)
   request.sampling.temperature = 0;
   request.sampling.ignore_eos = true;
   request.sampling.max_tokens = length(o, o->output_tokens, number, DRAW_OUTPUT);
-  request.notify = on_notify;
-  request.notify_user = c;
+  request.waiter = l->waiter;
+  request.user = c;
   c->n_tokens = 0;
   c->sent_ns = yk_clock_now_ns();
   YK_TRY(yk_engine_submit(l->engine, &request, &c->request, err));
@@ -185,30 +157,17 @@ static yk_status take_end(load *l, client *c, yk_err *err)
   return l->n_sent < l->n_requests ? send_next(l, c, err) : YK_OK;
 }
 
-/* Everything that a client's request has, as read at now_ns, and at its end the next request. */
-static yk_status read_client(load *l, client *c, int64_t now_ns, yk_err *err)
+/* Everything that a client's request has, and at its end the next request. */
+static yk_status read_client(load *l, client *c, yk_err *err)
 {
   for (;;) {
-    yk_output output;
+    const yk_output *output;
     yk_status status = yk_request_next(c->request, 0, &output, err);
-    if (status == YK_E_TIMEOUT) return YK_OK;
+    if (status == YK_E_AGAIN) return YK_OK;
     YK_TRY(status);
-    if (output.finish == YK_FINISH_ERROR) return err->code;
-    if (output.has_token) take_token(l, c, now_ns);
-    if (output.finish != YK_FINISH_NONE) return take_end(l, c, err);
+    if (output->has_token) take_token(l, c, output->time_ns);
+    if (output->finish != YK_FINISH_NONE) return take_end(l, c, err);
   }
-}
-
-static client *wait_for_told(load *l, int64_t *told_ns)
-{
-  pthread_mutex_lock(&l->mutex);
-  while (!l->first_told) pthread_cond_wait(&l->cv_told, &l->mutex);
-  client *c = l->first_told;
-  l->first_told = c->next;
-  c->is_told = false;
-  *told_ns = c->told_ns;
-  pthread_mutex_unlock(&l->mutex);
-  return c;
 }
 
 static yk_status keep_busy(load *l, yk_err *err)
@@ -216,9 +175,9 @@ static yk_status keep_busy(load *l, yk_err *err)
   for (int i = 0; i < l->options->n_clients && l->n_sent < l->n_requests; i++)
     YK_TRY(send_next(l, &l->clients[i], err));
   while (l->n_running > 0) {
-    int64_t told_ns;
-    client *c = wait_for_told(l, &told_ns);
-    if (c->request) YK_TRY(read_client(l, c, told_ns, err));
+    void *client_of_request;
+    YK_TRY(yk_waiter_wait(l->waiter, -1, NULL, &client_of_request, err));
+    YK_TRY(read_client(l, client_of_request, err));
   }
   return YK_OK;
 }
@@ -231,8 +190,6 @@ static yk_status run_once(load *l, int run, int32_t n_requests, double figures[N
   l->run = run;
   l->n_requests = n_requests;
   l->n_sent = l->n_running = 0;
-  l->first_told = NULL; /* none of the run before has a request left that could tell */
-  for (int i = 0; i < l->options->n_clients; i++) l->clients[i].is_told = false;
   l->figures.completed = l->figures.input_tokens = l->figures.output_tokens = 0;
   for (int i = 0; i < N_LOAD_TIMES; i++) l->figures.times[i].n = 0;
   int64_t start_ns = yk_clock_now_ns();
@@ -284,8 +241,7 @@ static yk_status load_create(load *l, yk_err *err)
     is_whole = is_whole && l->figures.times[i].values_ms;
   }
   if (!is_whole) return yk_err_set(err, YK_E_NOMEM, "no memory for the times of %d requests", o->n_requests);
-  for (int i = 0; i < o->n_clients; i++) l->clients[i].load = l;
-  return YK_OK;
+  return yk_waiter_create(&l->waiter, err);
 }
 
 static void load_free(load *l)
@@ -293,13 +249,12 @@ static void load_free(load *l)
   free(l->ids);
   free(l->clients);
   for (int i = 0; i < N_LOAD_TIMES; i++) free(l->figures.times[i].values_ms);
-  pthread_mutex_destroy(&l->mutex);
-  pthread_cond_destroy(&l->cv_told);
+  yk_waiter_free(l->waiter);
 }
 
 static yk_status bench(const options *o, const yk_engine_options *engine_options, FILE *file, yk_err *err)
 {
-  load l = {.options = o, .mutex = PTHREAD_MUTEX_INITIALIZER, .cv_told = PTHREAD_COND_INITIALIZER};
+  load l = {.options = o};
   yk_status status = load_create(&l, err);
   if (status == YK_OK) status = yk_engine_create(engine_options, &l.engine, err);
   if (status == YK_OK) {

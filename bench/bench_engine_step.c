@@ -94,9 +94,9 @@ static void sample(const yk_step *step, uint32_t *state)
 
 static void read_all(bench *b)
 {
-  yk_output output;
+  const yk_output *output;
   for (int32_t i = 0; i < b->o.n_seqs; i++)
-    while (yk_request_next(b->requests[i], 0, &output, NULL) == YK_OK && output.finish == YK_FINISH_NONE) {
+    while (yk_request_next(b->requests[i], 0, &output, NULL) == YK_OK && output->finish == YK_FINISH_NONE) {
     }
 }
 

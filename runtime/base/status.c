@@ -60,6 +60,7 @@ const char *yk_status_name(yk_status code)
   case YK_E_TIMEOUT: return "time limit passed";
   case YK_E_CANCELLED: return "cancelled";
   case YK_E_INTERNAL: return "internal error";
+  case YK_E_AGAIN: return "nothing yet";
   }
   return "unknown status";
 }

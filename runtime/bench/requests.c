@@ -1,12 +1,12 @@
 #include "bench/requests.h"
 
-#include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "base/wait.h"
+#include "base/status.h"
 
 /* Streams of random numbers of a run's prompts: what they share, and one for each request. Lengths and arrivals draw
  * from the load's own seed, whatever the run. */
@@ -18,13 +18,10 @@ yk_status yk_bench_requests_create(yk_bench_requests *all, yk_engine *engine, co
   yk_engine_get_info(engine, &info);
   *all = (yk_bench_requests){
       .engine = engine, .load = load, .vocab_size = info.vocab_size, .n = yk_bench_load_requests(load)};
-  pthread_mutex_init(&all->mutex, NULL);
-  yk_cond_init(&all->cv_told);
   all->list = calloc((size_t)all->n, sizeof *all->list);
   all->records = calloc((size_t)all->n, sizeof *all->records);
   if (!all->list || !all->records) return yk_err_set(err, YK_E_NOMEM, "no memory for %d requests", all->n);
-  for (int32_t i = 0; i < all->n; i++) all->list[i].all = all;
-  return YK_OK;
+  return yk_waiter_create(&all->waiter, err);
 }
 
 void yk_bench_requests_free(yk_bench_requests *all)
@@ -36,8 +33,7 @@ void yk_bench_requests_free(yk_bench_requests *all)
   for (int32_t i = 0; all->records && i < all->n; i++) free(all->records[i].times_ns);
   free(all->list);
   free(all->records);
-  pthread_cond_destroy(&all->cv_told);
-  pthread_mutex_destroy(&all->mutex);
+  yk_waiter_free(all->waiter);
 }
 
 yk_status yk_bench_requests_prepare(yk_bench_requests *all, int32_t i, yk_err *err)
@@ -59,22 +55,6 @@ yk_status yk_bench_requests_prepare(yk_bench_requests *all, int32_t i, yk_err *e
   return YK_OK;
 }
 
-/* Called by the engine's thread. */
-static void on_notify(void *user)
-{
-  yk_bench_request *r = user;
-  yk_bench_requests *all = r->all;
-  pthread_mutex_lock(&all->mutex);
-  if (!r->is_told) {
-    r->is_told = true;
-    r->next_told = NULL;
-    *(all->first_told ? &all->last_told->next_told : &all->first_told) = r;
-    all->last_told = r;
-    if (all->first_told == r) pthread_cond_signal(&all->cv_told);
-  }
-  pthread_mutex_unlock(&all->mutex);
-}
-
 yk_status yk_bench_requests_submit(yk_bench_requests *all, int32_t i, int64_t sent_ns, yk_err *err)
 {
   yk_bench_request *r = &all->list[i];
@@ -89,8 +69,8 @@ yk_status yk_bench_requests_submit(yk_bench_requests *all, int32_t i, int64_t se
   options.sampling.repetition_penalty = 1;
   options.sampling.ignore_eos = true;
   options.sampling.max_tokens = r->n_output;
-  options.notify = on_notify;
-  options.notify_user = r;
+  options.waiter = all->waiter;
+  options.user = r;
   all->records[i].sent_ns = sent_ns;
   YK_TRY(yk_engine_submit(all->engine, &options, &r->request, err));
   free(r->ids);
@@ -118,14 +98,13 @@ static yk_status read_request(yk_bench_requests *all, yk_bench_request *r, yk_er
 {
   yk_bench_record *record = &all->records[r - all->list];
   yk_err failure = YK_ERR_INIT;
-  while (r->request) { /* what was told may have been read since, the end too */
-    yk_output output;
+  while (r->request) {
+    const yk_output *output;
     yk_status status = yk_request_next(r->request, 0, &output, &failure);
-    if (status == YK_E_TIMEOUT) return YK_OK;
-    if (status == YK_OK && output.finish == YK_FINISH_ERROR) status = failure.code;
+    if (status == YK_E_AGAIN) return YK_OK;
     if (status != YK_OK) return yk_err_set(err, status, "request %d: %s", (int)(r - all->list), failure.message);
-    if (output.has_token && record->n_tokens < r->n_output) record->times_ns[record->n_tokens++] = output.time_ns;
-    if (output.finish != YK_FINISH_NONE) take_end(all, r);
+    if (output->has_token && record->n_tokens < r->n_output) record->times_ns[record->n_tokens++] = output->time_ns;
+    if (output->finish != YK_FINISH_NONE) take_end(all, r);
   }
   return YK_OK;
 }
@@ -140,33 +119,17 @@ static void gather(int64_t deadline_ns)
   if (left_ns > 0) nanosleep(&(struct timespec){0, (long)left_ns}, NULL);
 }
 
-static yk_bench_request *wait_for_told(yk_bench_requests *all, int64_t deadline_ns)
-{
-  struct timespec deadline = {(time_t)(deadline_ns / 1000000000), (long)(deadline_ns % 1000000000)};
-  pthread_mutex_lock(&all->mutex);
-  while (!all->first_told)
-    if (pthread_cond_timedwait(&all->cv_told, &all->mutex, &deadline) == ETIMEDOUT) break;
-  pthread_mutex_unlock(&all->mutex);
-  gather(deadline_ns);
-  pthread_mutex_lock(&all->mutex);
-  yk_bench_request *first = all->first_told;
-  all->first_told = NULL;
-  pthread_mutex_unlock(&all->mutex);
-  return first;
-}
-
 yk_status yk_bench_requests_read(yk_bench_requests *all, int64_t deadline_ns, int32_t *n_ended, yk_err *err)
 {
   int32_t n_done = all->n_done;
-  yk_bench_request *r = wait_for_told(all, deadline_ns);
-  while (r) {
-    pthread_mutex_lock(&all->mutex);
-    yk_bench_request *next = r->next_told;
-    r->is_told = false; /* from here on the engine may put it on the next list */
-    pthread_mutex_unlock(&all->mutex);
-    YK_TRY(read_request(all, r, err));
-    r = next;
+  void *request;
+  double wait_s = (double)yk_max_i64(deadline_ns - yk_clock_now_ns(), 0) * 1e-9;
+  yk_status status = yk_waiter_wait(all->waiter, wait_s, NULL, &request, err);
+  if (status == YK_OK) gather(deadline_ns);
+  while (status == YK_OK) {
+    YK_TRY(read_request(all, request, err));
+    status = yk_waiter_wait(all->waiter, 0, NULL, &request, err);
   }
   *n_ended = all->n_done - n_done;
-  return YK_OK;
+  return status == YK_E_AGAIN ? YK_OK : status;
 }

@@ -1,27 +1,16 @@
-/* requests.h - the requests of one run: prepared, submitted, read by one thread as the engine tells of them.
- *
- * The engine's thread puts a request that has something to read on a list, under one mutex that is held for a few
- * instructions; the reading thread takes the whole list at once, so that it wakes once a step however many requests
- * there are. */
+/* requests.h - the requests of one run: prepared, submitted, read by one thread that waits for any of them and wakes
+ * once a step however many there are. */
 #ifndef YK_BENCH_REQUESTS_H
 #define YK_BENCH_REQUESTS_H
-
-#include <pthread.h>
 
 #include "bench/load.h"
 #include "bench/measure.h"
 #include "yoke/yoke.h"
 
-struct yk_bench_requests;
-
 typedef struct yk_bench_request {
-  struct yk_bench_requests *all;
   yk_request *request; /* owned; NULL before it is submitted and after its end */
   int32_t *ids;        /* [record.n_input], owned; NULL before it is prepared and once submitted */
   int32_t n_output;    /* tokens asked for */
-  /* Guarded by the mutex. */
-  struct yk_bench_request *next_told;
-  bool is_told;
 } yk_bench_request;
 
 typedef struct yk_bench_requests {
@@ -30,13 +19,11 @@ typedef struct yk_bench_requests {
   int32_t vocab_size, n, n_running, n_done;
   yk_bench_request *list;   /* [n], owned */
   yk_bench_record *records; /* [n], owned, and each one's times */
-  pthread_mutex_t mutex;
-  pthread_cond_t cv_told;
-  yk_bench_request *first_told, *last_told;
+  yk_waiter *waiter;
 } yk_bench_requests;
 
-/* yk_bench_requests_create - n requests of which none is prepared. Errors: YK_E_NOMEM. Free with yk_bench_requests_free
- *   in either case, which also cancels what has not ended. */
+/* yk_bench_requests_create - n requests of which none is prepared. Errors: YK_E_NOMEM, YK_E_IO. Free with
+ *   yk_bench_requests_free in either case, which also cancels what has not ended. */
 yk_status yk_bench_requests_create(yk_bench_requests *all, yk_engine *engine, const yk_bench_load *load, yk_err *err);
 void yk_bench_requests_free(yk_bench_requests *all);
 

@@ -79,36 +79,40 @@ static yk_status print_token(const yk_result *result, const yk_output *output, y
   return yk_cli_flush(err);
 }
 
+static void note_end(yk_result *result, yk_finish_reason reason)
+{
+  result->finish = reason;
+  yk_request_get_usage(result->request, &result->usage);
+}
+
 yk_status yk_result_collect(yk_result *result, yk_stream stream, yk_err *err)
 {
-  yk_output output;
-  do {
-    yk_status status = yk_request_next(result->request, -1, &output, &result->err);
-    if (status != YK_OK) return yk_err_set(err, status, "%s", result->err.message);
+  for (;;) {
+    const yk_output *output;
+    if (yk_request_next(result->request, -1, &output, &result->err) != YK_OK) {
+      note_end(result, YK_FINISH_ERROR);
+      return YK_OK;
+    }
     bool first = json_array_size(result->token_ids) == 0;
-    YK_TRY(append(result, &output, err));
-    if (stream != YK_STREAM_NOTHING) YK_TRY(print_token(result, &output, stream, first, err));
-  } while (output.finish == YK_FINISH_NONE);
-  result->finish = output.finish;
-  yk_request_get_usage(result->request, &result->usage);
-  return YK_OK;
+    YK_TRY(append(result, output, err));
+    if (stream != YK_STREAM_NOTHING) YK_TRY(print_token(result, output, stream, first, err));
+    if (output->finish == YK_FINISH_NONE) continue;
+    note_end(result, output->finish);
+    return YK_OK;
+  }
 }
 
 yk_status yk_result_read(yk_result *result, bool *ended, yk_err *err)
 {
-  yk_output output;
   *ended = false;
-  do {
-    yk_err next_err = YK_ERR_INIT;
-    yk_status status = yk_request_next(result->request, 0, &output, &next_err);
-    if (status == YK_E_TIMEOUT) return YK_OK;
-    if (status != YK_OK) return yk_err_set(err, status, "%s", next_err.message);
-    YK_TRY(append(result, &output, err));
-    if (output.finish == YK_FINISH_ERROR) result->err = next_err;
-  } while (output.finish == YK_FINISH_NONE);
-  *ended = true;
-  result->finish = output.finish;
-  yk_request_get_usage(result->request, &result->usage);
+  while (!*ended) {
+    const yk_output *output;
+    yk_status status = yk_request_next(result->request, 0, &output, &result->err);
+    if (status == YK_E_AGAIN) return YK_OK;
+    if (status == YK_OK) YK_TRY(append(result, output, err));
+    *ended = status != YK_OK || output->finish != YK_FINISH_NONE;
+    if (*ended) note_end(result, status == YK_OK ? output->finish : YK_FINISH_ERROR);
+  }
   return YK_OK;
 }
 

@@ -35,17 +35,17 @@ static yk_status submit(yk_engine *engine, const int32_t *ids, const score_windo
 /* Wait for a window's end and keep the log-probabilities that it is there for. */
 static yk_status collect(yk_request *request, const score_window *window, float *logprobs, yk_err *err)
 {
-  yk_output output;
+  const yk_output *output;
   size_t at = window->begin + 1;
   for (;;) {
-    YK_TRY(yk_request_next(request, -1, &output, err));
-    if (output.finish == YK_FINISH_ERROR) {
+    yk_status status = yk_request_next(request, -1, &output, err);
+    if (status != YK_OK) {
       yk_err_prefix(err, "tokens %zu to %zu", window->begin, window->end - 1);
-      return err ? err->code : YK_E_INTERNAL;
+      return status;
     }
-    if (output.finish != YK_FINISH_NONE) break;
-    if (!output.is_prompt || at >= window->end) continue;
-    if (at >= window->first) logprobs[at] = output.logprob;
+    if (output->finish != YK_FINISH_NONE) break;
+    if (!output->is_prompt || at >= window->end) continue;
+    if (at >= window->first) logprobs[at] = output->logprob;
     at++;
   }
   if (at == window->end) return YK_OK;

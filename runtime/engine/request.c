@@ -7,16 +7,25 @@
 
 #include "base/wait.h"
 
-/* One queued token; n_top ids, n_top log-probabilities, n_listed more, text_bytes of text and special_bytes of
- * yk_text_span follow it in the queue. */
+/* One queued token; special_bytes of yk_text_span, n_top ids, n_top log-probabilities, n_listed more and text_bytes of
+ * text follow it in the queue, and 1 to 8 zeros up to a multiple of its alignment, so that all can be read in place. */
 typedef struct record {
+  int64_t time_ns; /* when it was put here */
   bool is_prompt;
   int32_t token_id;
   float logprob;
   int32_t n_top, n_listed;
   uint32_t text_bytes, special_bytes;
-  int64_t time_ns; /* when it was put here */
 } record;
+
+enum { RECORD_ALIGNMENT = 8 };
+_Static_assert(sizeof(record) % RECORD_ALIGNMENT == 0 && sizeof(yk_text_span) % RECORD_ALIGNMENT == 0,
+               "what follows a record, and the next one, are aligned");
+
+static size_t n_zeros_at(size_t end_of_text)
+{
+  return RECORD_ALIGNMENT - end_of_text % RECORD_ALIGNMENT;
+}
 
 static void destroy(yk_request *request)
 {
@@ -31,15 +40,13 @@ static void destroy(yk_request *request)
   free(request->bad_ids);
   free(request->logprob_ids);
   free(request->listed_logprobs);
-  free(request->text_logprobs);
   free(request->row_biases);
   yk_strbuf_free(&request->decoded);
   yk_strbuf_free(&request->piece);
   yk_strbuf_free(&request->special);
   yk_strbuf_free(&request->piece_special);
   yk_strbuf_free(&request->queue);
-  yk_strbuf_free(&request->text);
-  yk_strbuf_free(&request->text_special);
+  yk_strbuf_free(&request->taken);
   pthread_cond_destroy(&request->cv_output);
   pthread_mutex_destroy(&request->mutex);
   free(request);
@@ -159,12 +166,24 @@ yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sam
   size_t n = sampling->n_logprob_ids;
   request->logprob_ids = malloc(n * sizeof *request->logprob_ids);
   request->listed_logprobs = malloc(n * sizeof *request->listed_logprobs);
-  request->text_logprobs = malloc(n * sizeof *request->text_logprobs);
-  if (!request->logprob_ids || !request->listed_logprobs || !request->text_logprobs)
+  if (!request->logprob_ids || !request->listed_logprobs)
     return yk_err_set(err, YK_E_NOMEM, "logprob_token_ids: no memory for %zu", n);
   request->seq.extras.n_logits = 1;
   memcpy(request->logprob_ids, sampling->logprob_ids, n * sizeof *request->logprob_ids);
   return YK_OK;
+}
+
+void yk_request_set_waiter(yk_request *request, yk_waiter *waiter, void *user)
+{
+  if (waiter) yk_waiter_share(waiter);
+  pthread_mutex_lock(&request->mutex);
+  yk_waiter *before = request->waiter;
+  if (before) yk_waiter_remove(before, &request->ready);
+  request->waiter = waiter;
+  request->ready.request = request;
+  request->ready.user = user;
+  pthread_mutex_unlock(&request->mutex);
+  yk_waiter_free(before);
 }
 
 /* Called with the mutex held, which it releases. */
@@ -184,11 +203,11 @@ void yk_request_mark_scheduled(yk_request *request, int32_t n_reused)
   pthread_mutex_unlock(&request->mutex);
 }
 
-/* Under the mutex: wake a reader that waits, and tell one that does not. */
+/* Under the mutex: wake a reader that waits for this request, and one that waits for any. */
 static void announce(yk_request *request)
 {
   pthread_cond_signal(&request->cv_output);
-  if (request->notify) request->notify(request->notify_user);
+  if (request->waiter) yk_waiter_push(request->waiter, &request->ready);
 }
 
 static bool has_lost_text(const yk_request *request)
@@ -204,26 +223,24 @@ static void enqueue(yk_request *request, const yk_sampled *result, bool is_promp
   int32_t n_asked = is_prompt ? request->sampling.n_prompt_logprobs : request->sampling.n_logprobs;
   int32_t n_top = result->n_top < n_asked ? result->n_top : n_asked < 0 ? 0 : n_asked;
   int32_t n_listed = is_prompt ? 0 : (int32_t)request->sampling.n_logprob_ids;
-  record r = {is_prompt,
-              result->token_id,
-              result->logprob,
-              n_top,
-              n_listed,
-              (uint32_t)request->piece.length,
-              (uint32_t)request->piece_special.length,
-              now_ns};
-  bool was_empty = request->read_bytes == queue->length;
-  if (was_empty) {
-    yk_strbuf_clear(queue);
-    request->read_bytes = 0;
-  }
+  record r = {.time_ns = now_ns,
+              .is_prompt = is_prompt,
+              .token_id = result->token_id,
+              .logprob = result->logprob,
+              .n_top = n_top,
+              .n_listed = n_listed,
+              .text_bytes = (uint32_t)request->piece.length,
+              .special_bytes = (uint32_t)request->piece_special.length};
   size_t length_before = queue->length;
+  bool was_empty = length_before == 0;
+  static const char zeros[RECORD_ALIGNMENT];
   yk_strbuf_append(queue, &r, sizeof r);
+  yk_strbuf_append(queue, request->piece_special.data, request->piece_special.length);
   yk_strbuf_append(queue, result->top_ids, (size_t)n_top * sizeof result->top_ids[0]);
   yk_strbuf_append(queue, result->top_logprobs, (size_t)n_top * sizeof result->top_logprobs[0]);
   yk_strbuf_append(queue, request->listed_logprobs, (size_t)n_listed * sizeof *request->listed_logprobs);
   yk_strbuf_append(queue, request->piece.data, request->piece.length);
-  yk_strbuf_append(queue, request->piece_special.data, request->piece_special.length);
+  yk_strbuf_append(queue, zeros, n_zeros_at(queue->length));
   if (queue->failed) queue->length = length_before;
   request->lost_output |= queue->failed || has_lost_text(request);
   if (was_empty && announces && !queue->failed) announce(request);
@@ -347,7 +364,7 @@ void yk_request_finish(yk_request *request, yk_finish_reason reason, const yk_er
 
 static bool has_news(const yk_request *request)
 {
-  return request->read_bytes < request->queue.length || request->finish != YK_FINISH_NONE;
+  return request->queue.length > 0 || request->finish != YK_FINISH_NONE;
 }
 
 /* Under the mutex: wait until there is something to read. False when the time limit passed. */
@@ -365,76 +382,79 @@ static bool wait_news(yk_request *request, double timeout_s)
   return true;
 }
 
-static const char *take(yk_request *request, void *to, size_t n_bytes)
+/* The next n_bytes of what was taken; NULL where there are none to come. */
+static const void *take(yk_request *request, size_t n_bytes)
 {
-  const char *from = request->queue.data + request->read_bytes;
-  if (to && n_bytes) memcpy(to, from, n_bytes);
+  const char *at = request->taken.data + request->read_bytes;
   request->read_bytes += n_bytes;
-  return from;
-}
-
-static void set_text(yk_request *request, yk_output *output, const char *text, size_t n_bytes)
-{
-  yk_strbuf_clear(&request->text);
-  yk_strbuf_append(&request->text, text, n_bytes);
-  output->text = request->text.data ? request->text.data : "";
-  output->text_bytes = request->text.length;
-}
-
-static void set_special(yk_request *request, yk_output *output, const char *spans, size_t n_bytes)
-{
-  yk_strbuf_clear(&request->text_special);
-  yk_strbuf_append(&request->text_special, spans, n_bytes);
-  output->special = (const yk_text_span *)(const void *)request->text_special.data;
-  output->n_special = request->text_special.length / sizeof *output->special;
+  return n_bytes ? at : NULL;
 }
 
 static void read_token(yk_request *request, yk_output *output)
 {
-  record r;
-  take(request, &r, sizeof r);
-  output->has_token = true;
-  output->is_prompt = r.is_prompt;
-  output->token_id = r.token_id;
-  output->logprob = r.logprob;
-  output->n_top = r.n_top;
-  output->time_ns = r.time_ns;
-  take(request, output->top_ids, (size_t)r.n_top * sizeof output->top_ids[0]);
-  take(request, output->top_logprobs, (size_t)r.n_top * sizeof output->top_logprobs[0]);
-  take(request, request->text_logprobs, (size_t)r.n_listed * sizeof *request->text_logprobs);
-  output->listed_ids = request->logprob_ids;
-  output->listed_logprobs = request->text_logprobs;
-  output->n_listed = (size_t)r.n_listed;
-  set_text(request, output, take(request, NULL, r.text_bytes), r.text_bytes);
-  set_special(request, output, take(request, NULL, r.special_bytes), r.special_bytes);
+  const record *r = take(request, sizeof *r);
+  *output = (yk_output){.has_token = true,
+                        .is_prompt = r->is_prompt,
+                        .token_id = r->token_id,
+                        .logprob = r->logprob,
+                        .n_top = r->n_top,
+                        .time_ns = r->time_ns,
+                        .n_listed = (size_t)r->n_listed,
+                        .listed_ids = request->logprob_ids,
+                        .n_special = r->special_bytes / sizeof *output->special,
+                        .text_bytes = r->text_bytes};
+  output->special = take(request, r->special_bytes);
+  output->top_ids = take(request, (size_t)r->n_top * sizeof *output->top_ids);
+  output->top_logprobs = take(request, (size_t)r->n_top * sizeof *output->top_logprobs);
+  output->listed_logprobs = take(request, (size_t)r->n_listed * sizeof *output->listed_logprobs);
+  output->text = r->text_bytes ? take(request, r->text_bytes) : "";
+  request->read_bytes += n_zeros_at(request->read_bytes);
 }
 
-static void read_end(yk_request *request, yk_output *output, yk_err *err)
+/* The engine has let go of the piece. Its text is given out once. */
+static void read_end(yk_request *request, yk_output *output)
 {
-  output->finish = request->finish;
+  *output = (yk_output){.finish = request->finish, .text = ""};
   if (request->finish == YK_FINISH_STOP && request->stops) output->stop_string = yk_stop_strings_found(request->stops);
-  if (request->finish == YK_FINISH_ERROR && err) *err = request->error;
-  const yk_strbuf *rest = &request->piece; /* the engine has let go of it */
-  set_text(request, output, rest->data, request->end_delivered ? 0 : rest->length);
-  set_special(request, output, request->piece_special.data, request->end_delivered ? 0 : request->piece_special.length);
+  if (request->end_delivered) return;
   request->end_delivered = true;
+  if (request->piece.length) output->text = request->piece.data;
+  output->text_bytes = request->piece.length;
+  output->special = (const yk_text_span *)(const void *)request->piece_special.data;
+  output->n_special = request->piece_special.length / sizeof *output->special;
 }
 
-yk_status yk_request_next(yk_request *request, double timeout_s, yk_output *output, yk_err *err)
+/* Make what is queued the reader's. Errors: YK_E_AGAIN: nothing is, and the request goes on; what it failed with. */
+static yk_status take_queue(yk_request *request, double timeout_s, yk_err *err)
 {
-  memset(output, 0, sizeof *output);
-  output->text = "";
-  if (isnan(timeout_s)) return yk_err_set(err, YK_E_INVAL, "timeout_s: expected a number, found nan");
   pthread_mutex_lock(&request->mutex);
-  bool ready = wait_news(request, timeout_s);
-  if (ready && request->read_bytes < request->queue.length)
-    read_token(request, output);
-  else if (ready)
-    read_end(request, output, err);
-  bool lost = request->text.failed || request->text_special.failed;
+  bool is_ready = wait_news(request, timeout_s), has_failed = false;
+  if (request->queue.length > 0) {
+    yk_strbuf empty = request->taken;
+    yk_strbuf_clear(&empty);
+    request->taken = request->queue;
+    request->queue = empty;
+    request->read_bytes = 0;
+  } else {
+    has_failed = request->finish == YK_FINISH_ERROR;
+  }
   pthread_mutex_unlock(&request->mutex);
-  if (lost) return yk_err_set(err, YK_E_NOMEM, "no memory for the text of a token");
-  return ready ? YK_OK : yk_err_set(err, YK_E_TIMEOUT, "no token within %g s", timeout_s);
+  if (!is_ready) return YK_E_AGAIN;
+  if (has_failed && err) *err = request->error;
+  return has_failed ? request->error.code : YK_OK;
+}
+
+yk_status yk_request_next(yk_request *request, double timeout_s, const yk_output **out, yk_err *err)
+{
+  *out = NULL;
+  if (isnan(timeout_s)) return yk_err_set(err, YK_E_INVAL, "timeout_s: expected a number, found nan");
+  if (request->read_bytes == request->taken.length) YK_TRY(take_queue(request, timeout_s, err));
+  if (request->read_bytes < request->taken.length)
+    read_token(request, &request->output);
+  else
+    read_end(request, &request->output);
+  *out = &request->output;
+  return YK_OK;
 }
 
 void yk_request_cancel(yk_request *request)
@@ -466,8 +486,8 @@ void yk_request_free(yk_request *request)
 {
   if (!request) return;
   yk_request_cancel(request);
+  yk_request_set_waiter(request, NULL, NULL);
   pthread_mutex_lock(&request->mutex);
-  request->notify = NULL;
   release(request);
 }
 

@@ -1,7 +1,7 @@
 /* request.h - one request: the engine writes tokens at one end, a caller reads them at the other.
  *
  * Two owners: the caller's handle, until yk_request_free, and the engine, until the request is finished. Whoever lets
- * go last frees it. mutex guards everything below it; the engine thread alone uses what stands above it. */
+ * go last frees it. mutex guards what stands below it; the engine thread alone uses what stands above it. */
 #ifndef YK_ENGINE_REQUEST_H
 #define YK_ENGINE_REQUEST_H
 
@@ -10,6 +10,7 @@
 
 #include "base/strbuf.h"
 #include "engine/sequence.h"
+#include "engine/waiter.h"
 #include "kernels/device.h"
 #include "text/detokenizer.h"
 #include "text/stop_strings.h"
@@ -50,13 +51,9 @@ struct yk_request {
 
   pthread_mutex_t mutex;
   pthread_cond_t cv_output;
-  yk_strbuf queue; /* encoded outputs not yet read, from read_bytes on */
-  size_t read_bytes;
-  yk_strbuf text;             /* what the reader was last given */
-  float *text_logprobs;       /* [n_logprob_ids] beside it */
-  yk_strbuf text_special;     /* yk_text_span of it */
-  void (*notify)(void *user); /* NULL once the caller's handle is free */
-  void *notify_user;
+  yk_strbuf queue;   /* encoded outputs that the reader has not taken */
+  yk_waiter *waiter; /* shared; NULL: none, or the caller's handle is free */
+  yk_waiter_node ready;
   bool cancelled;
   yk_finish_reason finish; /* NONE until the engine is done with it */
   bool end_delivered;
@@ -64,6 +61,11 @@ struct yk_request {
   int32_t n_output, n_reused;
   int64_t submitted_ns, scheduled_ns, first_token_ns, finished_ns; /* 0: not yet */
   int n_owners;
+
+  /* The reader's, without the mutex. */
+  yk_strbuf taken; /* what was the queue, read up to read_bytes; the two change places */
+  size_t read_bytes;
+  yk_output output; /* what yk_request_next last gave out; points into taken */
 };
 
 static inline bool yk_ids_contain(const int32_t *ids, size_t n, int32_t id)
@@ -96,6 +98,9 @@ yk_status yk_request_set_cache_salt(yk_request *request, const char *salt, size_
 
 /* yk_request_set_logprob_ids - a copy of sampling's, before the request is queued. Errors: YK_E_NOMEM. */
 yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sampling, yk_err *err);
+
+/* yk_request_set_waiter - what reports output and end from now on, with the user; NULL: nothing does. */
+void yk_request_set_waiter(yk_request *request, yk_waiter *waiter, void *user);
 
 /* The engine's end. Engine thread only. */
 void yk_request_mark_scheduled(yk_request *request, int32_t n_reused);

@@ -184,15 +184,14 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
                                         e->tokenizer, &e->n_cancels, &request, err);
   free(end_ids);
   if (created != YK_OK) return created;
-  request->notify = options->notify;
-  request->notify_user = options->notify_user;
+  yk_request_set_waiter(request, options->waiter, options->user);
   yk_status status = YK_OK;
   if (options->cache_salt)
     status = yk_request_set_cache_salt(request, options->cache_salt, options->cache_salt_bytes, err);
   if (status == YK_OK && sampling.n_logprob_ids > 0) status = yk_request_set_logprob_ids(request, &sampling, err);
   if (status == YK_OK) status = enqueue(e, request, err);
   if (status != YK_OK) {
-    request->notify = NULL; /* the caller has no request that this could be about */
+    yk_request_set_waiter(request, NULL, NULL); /* the caller has no request that this could be about */
     yk_request_finish(request, YK_FINISH_CANCELLED, NULL);
     yk_request_free(request);
     return status;

@@ -45,7 +45,7 @@ yk_status yk_openai_answer_flush(yk_openai_answer *answer, size_t choice, yk_str
 
 /* yk_openai_answer_read - push everything that can be read from a choice's request now, without waiting, and flush.
  *   *ended: its end was among it, and it is not to be read again.
- *   Errors: YK_E_NOMEM, and what ended the request with YK_FINISH_ERROR or YK_FINISH_CANCELLED, *ended then true. */
+ *   Errors: YK_E_NOMEM, and what the request failed with, YK_E_CANCELLED where it was cancelled: *ended then true. */
 yk_status yk_openai_answer_read(yk_openai_answer *answer, size_t choice, yk_request *request, bool joins,
                                 yk_strbuf *out, bool *ended, yk_err *err);
 

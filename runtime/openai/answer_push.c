@@ -93,7 +93,7 @@ static yk_status push_text(yk_answer_choice *c, const yk_output *output, yk_err 
   return YK_OK;
 }
 
-/* The string or id of the request that ended the output. */
+/* The string or id of the request that ended the output-> */
 static void note_stop_reason(yk_answer_choice *c, const yk_output *end)
 {
   const yk_sampling *sampling = &c->answer->request->sampling;
@@ -152,19 +152,18 @@ yk_status yk_openai_answer_flush(yk_openai_answer *answer, size_t choice_index, 
 yk_status yk_openai_answer_read(yk_openai_answer *answer, size_t choice_index, yk_request *request, bool joins,
                                 yk_strbuf *out, bool *ended, yk_err *err)
 {
-  yk_output output;
   *ended = false;
   do {
+    const yk_output *output;
     yk_request_usage usage;
     yk_err failure = YK_ERR_INIT;
     yk_status status = yk_request_next(request, 0, &output, &failure);
-    if (status == YK_E_TIMEOUT) break;
+    if (status == YK_E_AGAIN) break;
+    *ended = status != YK_OK || output->finish != YK_FINISH_NONE;
     if (status != YK_OK) return yk_err_set(err, status, "%s", failure.message);
-    *ended = output.finish != YK_FINISH_NONE;
-    if (output.finish == YK_FINISH_ERROR) return yk_err_set(err, failure.code, "%s", failure.message);
-    if (output.finish == YK_FINISH_CANCELLED) return yk_err_set(err, YK_E_CANCELLED, "the request was cancelled");
+    if (output->finish == YK_FINISH_CANCELLED) return yk_err_set(err, YK_E_CANCELLED, "the request was cancelled");
     if (*ended) yk_request_get_usage(request, &usage);
-    YK_TRY(yk_openai_answer_push(answer, choice_index, &output, *ended ? &usage : NULL, joins, out, err));
+    YK_TRY(yk_openai_answer_push(answer, choice_index, output, *ended ? &usage : NULL, joins, out, err));
   } while (!*ended);
   return yk_openai_answer_flush(answer, choice_index, out, err);
 }

@@ -136,20 +136,16 @@ static yk_status read_choice(yk_exchange *x, size_t choice, bool joins, yk_err *
   yk_generation *g = x->generation;
   yk_request_usage usage;
   for (bool has_ended = false; !has_ended;) {
-    yk_output output;
+    const yk_output *output;
     yk_status status = yk_request_next(g->requests[choice], 0, &output, err);
-    if (status == YK_E_TIMEOUT) {
-      yk_err_clear(err);
-      break;
-    }
+    if (status == YK_E_AGAIN) break;
     if (status != YK_OK) return status;
-    if (output.finish == YK_FINISH_ERROR) return err->code;
-    if (output.finish == YK_FINISH_CANCELLED) return yk_err_set(err, YK_E_CANCELLED, "the request was cancelled");
-    has_ended = output.finish != YK_FINISH_NONE;
-    if (output.has_token && !output.is_prompt) count_token(x, choice);
+    if (output->finish == YK_FINISH_CANCELLED) return yk_err_set(err, YK_E_CANCELLED, "the request was cancelled");
+    has_ended = output->finish != YK_FINISH_NONE;
+    if (output->has_token && !output->is_prompt) count_token(x, choice);
     if (has_ended) yk_request_get_usage(g->requests[choice], &usage);
-    YK_TRY(yk_openai_answer_push(g->answer, choice, &output, has_ended ? &usage : NULL, joins, &g->out, err));
-    if (has_ended) end_choice(x, choice, output.finish, &usage);
+    YK_TRY(yk_openai_answer_push(g->answer, choice, output, has_ended ? &usage : NULL, joins, &g->out, err));
+    if (has_ended) end_choice(x, choice, output->finish, &usage);
   }
   return yk_openai_answer_flush(g->answer, choice, &g->out, err);
 }

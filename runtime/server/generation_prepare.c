@@ -10,12 +10,6 @@
 #include "server/generation.h"
 #include "server/request_id.h"
 
-static void tell(void *exchange)
-{
-  yk_exchange *x = exchange;
-  yk_ready_push(&x->server->ready, &x->news);
-}
-
 /* Room for n more beside those that are open; a request alone is always taken. False: the reply says so. */
 static bool reserve(yk_exchange *x, int n, const yk_engine_info *info)
 {
@@ -94,8 +88,8 @@ static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
     yk_request_options_init(x->engine, &options);
     yk_openai_request_options_of(&g->request, i, context_tokens, &options);
     add_salt_of_key(x, salt, sizeof salt, &options);
-    options.notify = tell;
-    options.notify_user = x;
+    options.waiter = x->server->waiter;
+    options.user = x;
     YK_TRY(yk_engine_submit(x->engine, &options, &g->requests[i], err));
     g->n_running++;
   }

@@ -89,6 +89,14 @@ static int64_t expire(yk_server *server)
 
 /* ---- The loop ---------------------------------------------------------------------------------------------------- */
 
+/* List the exchanges that the engine has output for. The next such output makes the waiter's descriptor readable. */
+static void take_engine_news(yk_server *server)
+{
+  void *exchange;
+  while (yk_waiter_wait(server->waiter, 0, NULL, &exchange, NULL) == YK_OK)
+    yk_ready_push(&server->ready, &((yk_exchange *)exchange)->news);
+}
+
 /* Milliseconds that may be waited for events; -1: for ever. */
 static int timeout_ms(yk_server *server, int64_t next_ns)
 {
@@ -97,6 +105,7 @@ static int timeout_ms(yk_server *server, int64_t next_ns)
   if (server->has_resumed) return 0;
   if (MHD_get_timeout(server->daemon, &http_ms) == MHD_YES) ms = (int64_t)yk_min_i64((int64_t)http_ms, INT32_MAX);
   if (next_ns != INT64_MAX) ms = yk_min_i64(ms, yk_max_i64(next_ns - yk_clock_now_ns(), 0) / 1000000 + 1);
+  if (ms > 0) take_engine_news(server);
   if (ms > 0 && !yk_ready_may_sleep(&server->ready)) ms = 0;
   return ms == INT64_MAX ? -1 : (int)yk_min_i64(ms, INT32_MAX);
 }
@@ -108,7 +117,7 @@ static void take_event(yk_server *server, const struct epoll_event *event)
     take_signals(server);
   else if (what == &server->listen_fd)
     server->connections.has_more = true;
-  else if (what != &server->ready && what != server->daemon)
+  else if (what != &server->ready && what != &server->waiter && what != server->daemon)
     yk_connection_take_event(what, event->events);
 }
 
@@ -145,6 +154,8 @@ yk_status yk_loop_run(yk_server *server, yk_err *err)
     int64_t next_ns = expire(server);
     yk_connections_accept(&server->connections, server->listen_fd);
     YK_TRY(wait_for_events(server, next_ns, err));
+    yk_ready_awake(&server->ready);
+    take_engine_news(server);
     yk_ready_take(&server->ready);
     yk_server_follow_host(server);
     YK_TRY(check_loading(server, err));

@@ -61,6 +61,13 @@ bool yk_ready_may_sleep(yk_ready *ready)
   return sleeps;
 }
 
+void yk_ready_awake(yk_ready *ready)
+{
+  pthread_mutex_lock(&ready->mutex);
+  ready->sleeps = false;
+  pthread_mutex_unlock(&ready->mutex);
+}
+
 void yk_ready_take(yk_ready *ready)
 {
   pthread_mutex_lock(&ready->mutex);

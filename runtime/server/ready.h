@@ -39,6 +39,9 @@ void yk_ready_wake(yk_ready *ready);
 /* yk_ready_may_sleep - call right before waiting for event_fd. False: there is something to take, do not wait. */
 bool yk_ready_may_sleep(yk_ready *ready);
 
+/* yk_ready_awake - the server thread no longer waits: pushes need not write event_fd. */
+void yk_ready_awake(yk_ready *ready);
+
 /* yk_ready_take - call take of all that is listed, oldest first; what is taken may free itself and nothing else. */
 void yk_ready_take(yk_ready *ready);
 

@@ -138,6 +138,8 @@ static yk_status start(yk_server *server, yk_err *err)
   YK_TRY(yk_ready_init(&server->ready, err));
   /* Edge-triggered: each write is reported, and nothing need be read. */
   YK_TRY(watch(server, server->ready.event_fd, EPOLLIN | EPOLLET, &server->ready, err));
+  YK_TRY(yk_waiter_create(&server->waiter, err));
+  YK_TRY(watch(server, yk_waiter_fd(server->waiter), EPOLLIN, &server->waiter, err));
   YK_TRY(watch(server, server->signal_fd, EPOLLIN, &server->signal_fd, err));
   YK_TRY(yk_listen_open(options->host, options->port, &server->listen_fd, url, err));
   server->is_local = yk_listen_is_local(server->listen_fd);
@@ -182,6 +184,7 @@ static bool stop(yk_server *server)
   if (server->epoll_fd >= 0) close(server->epoll_fd);
   if (server->signal_fd >= 0) close(server->signal_fd);
   yk_ready_free(&server->ready);
+  yk_waiter_free(server->waiter);
   yk_passed_fields_destroy(&server->passed_fields);
   return all_freed;
 }

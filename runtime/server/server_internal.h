@@ -37,6 +37,7 @@ struct yk_server {
 
   /* Any thread. */
   yk_ready ready;
+  yk_waiter *waiter;             /* reports the requests of all generations, with their exchanges */
   yk_workers workers, renderers; /* renderers: of routes that may wait for the chat template's helper */
   yk_engine_host host;
   yk_passed_fields passed_fields;

@@ -235,26 +235,26 @@ static void cancel_some(const caller *me, reading *readings, int n)
 /* Read one of the n requests to its end, or until it is left. Others of them may be cancelled meanwhile. */
 static void read_one(caller *me, reading *r, reading *readings, int n)
 {
-  yk_output output;
+  const yk_output *output;
   yk_err err = YK_ERR_INIT;
   do {
     yk_status status = yk_request_next(r->request, WAIT_S, &output, &err);
-    if (status != YK_OK || output.finish == YK_FINISH_ERROR) {
-      COMPLAIN(me, r->number, "%s: %s", status != YK_OK ? "next" : "ended with", err.message);
+    if (status != YK_OK) {
+      COMPLAIN(me, r->number, "next: %s: %s", yk_status_name(status), err.message);
       return;
     }
-    if (output.has_token) me->n_read++;
-    if (output.has_token && output.is_prompt) check_prompt_token(me, r, &output);
-    if (output.has_token && !output.is_prompt) check_token(me, r, &output);
+    if (output->has_token) me->n_read++;
+    if (output->has_token && output->is_prompt) check_prompt_token(me, r, output);
+    if (output->has_token && !output->is_prompt) check_token(me, r, output);
     /* What a cancelled request held back is not the end of a text. */
-    if (output.finish != YK_FINISH_CANCELLED) check_text(me, r, &output);
+    if (output->finish != YK_FINISH_CANCELLED) check_text(me, r, output);
     cancel_some(me, readings, n);
     if (me->n_read >= r->leave_at) {
       me->counts.left++;
       return;
     }
-  } while (output.finish == YK_FINISH_NONE);
-  check_end(me, r, output.finish);
+  } while (output->finish == YK_FINISH_NONE);
+  check_end(me, r, output->finish);
 }
 
 static void check_logits(caller *me, int number, const soak_case *c, int32_t at, const float *logits)

@@ -104,21 +104,21 @@ static void check_listed(yk_engine *engine, yk_request *request, const int32_t *
 {
   static float logits[VOCAB];
   yk_held_sequence *sequence = create(engine);
-  yk_output output;
+  const yk_output *output;
   int n = 0;
   append(sequence, prompt, N, YK_LOGITS_LAST, logits);
-  for (; yk_request_next(request, -1, &output, NULL) == YK_OK && output.has_token; n++) {
-    float expected[N_LISTED], chosen = log_softmax(logits, output.token_id);
+  for (; yk_request_next(request, -1, &output, NULL) == YK_OK && output->has_token; n++) {
+    float expected[N_LISTED], chosen = log_softmax(logits, output->token_id);
     for (int i = 0; i < N_LISTED; i++) expected[i] = log_softmax(logits, sampling->logprob_ids[i]);
-    assert_int_equal(output.n_listed, N_LISTED);
-    assert_memory_equal(output.listed_ids, sampling->logprob_ids, sizeof expected);
-    assert_close_numbers(output.listed_logprobs, expected, N_LISTED);
-    assert_int_equal(output.n_top, sampling->n_logprobs > 0 ? sampling->n_logprobs : 0);
-    if (sampling->n_logprobs >= 0) assert_close_numbers(&output.logprob, &chosen, 1);
-    append(sequence, &output.token_id, 1, YK_LOGITS_LAST, logits);
+    assert_int_equal(output->n_listed, N_LISTED);
+    assert_memory_equal(output->listed_ids, sampling->logprob_ids, sizeof expected);
+    assert_close_numbers(output->listed_logprobs, expected, N_LISTED);
+    assert_int_equal(output->n_top, sampling->n_logprobs > 0 ? sampling->n_logprobs : 0);
+    if (sampling->n_logprobs >= 0) assert_close_numbers(&output->logprob, &chosen, 1);
+    append(sequence, &output->token_id, 1, YK_LOGITS_LAST, logits);
   }
   assert_int_equal(n, N_DRAWN);
-  assert_int_equal(output.n_listed, 0);
+  assert_int_equal(output->n_listed, 0);
   yk_request_free(request);
   yk_held_sequence_free(sequence);
 }

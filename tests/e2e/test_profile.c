@@ -160,11 +160,11 @@ static void switched_while_requests_run(void **state)
   yk_request_options options = fixture_request(engine, ids, N_PROMPT, 200);
   fixture_answer(engine, &options, &expected);
   yk_request *request = fixture_submit(engine, &options);
-  yk_output output;
+  const yk_output *output;
   for (int32_t i = 0; i < 199; i++) {
     yk_profile profile;
     assert_int_equal(yk_request_next(request, 60, &output, NULL), YK_OK);
-    if (is_same && output.token_id != expected.ids[i]) {
+    if (is_same && output->token_id != expected.ids[i]) {
       assert_true(fixture_near_tie(&expected, i));
       is_same = false;
     }
@@ -172,7 +172,7 @@ static void switched_while_requests_run(void **state)
     yk_engine_get_profile(engine, &profile);
     for (int rank = 0; rank < profile.n_ranks; rank++) parts_of(&profile.decode, rank);
   }
-  while (yk_request_next(request, 60, &output, NULL) == YK_OK && output.finish == YK_FINISH_NONE) continue;
+  while (yk_request_next(request, 60, &output, NULL) == YK_OK && output->finish == YK_FINISH_NONE) continue;
   yk_request_free(request);
   fixture_close(engine);
 }

@@ -23,7 +23,10 @@ static yk_status push_all(yk_openai_answer *answer, size_t choice, yk_strbuf *ou
   static const char *const texts[] = {
       "I <to",          "<tool_call>{\"x\": {}, \"arguments\"",          ": {\"a\": 1}, \"name\": \"f\"",
       "}</tool_call> ", "<tool_call>{\"name\": \"g\", \"arguments\": {", "} and a long rest of it"};
-  yk_output output = {.is_prompt = true, .has_token = true, .n_top = 1, .text = ""};
+  static const int32_t top_id;
+  static const float top_logprob;
+  yk_output output = {
+      .is_prompt = true, .has_token = true, .n_top = 1, .top_ids = &top_id, .top_logprobs = &top_logprob, .text = ""};
   YK_TRY(yk_openai_answer_push(answer, choice, &output, NULL, false, out, err));
   output.is_prompt = false;
   for (size_t i = 0; each_case(i, i < sizeof texts / sizeof *texts); i++) {

@@ -88,17 +88,21 @@ static yk_finish_reason run_request(yk_engine *engine, yk_err *err)
   static const int32_t ids[] = {1, 2, 3, 4, 5};
   yk_request_options options;
   yk_request *request;
-  yk_output output;
   yk_request_options_init(engine, &options);
   options.ids = ids;
   options.n_ids = 5;
   options.sampling.max_tokens = N_TOKENS;
   options.sampling.ignore_eos = true;
   assert_int_equal(yk_engine_submit(engine, &options, &request, NULL), YK_OK);
-  do assert_int_equal(yk_request_next(request, 60, &output, err), YK_OK);
-  while (output.finish == YK_FINISH_NONE);
+  yk_finish_reason reason = YK_FINISH_NONE;
+  while (reason == YK_FINISH_NONE) {
+    const yk_output *output;
+    yk_status status = yk_request_next(request, 60, &output, err);
+    assert_int_not_equal(status, YK_E_AGAIN);
+    reason = status == YK_OK ? output->finish : YK_FINISH_ERROR;
+  }
   yk_request_free(request);
-  return output.finish;
+  return reason;
 }
 
 static void the_others_wait_for(int slow)

@@ -171,12 +171,16 @@ static yk_request *submit(yk_engine *engine)
 
 static yk_finish_reason read_all(yk_request *request, yk_err *err)
 {
-  yk_output output;
   *err = YK_ERR_INIT;
-  do assert_int_equal(yk_request_next(request, 60, &output, err), YK_OK);
-  while (output.finish == YK_FINISH_NONE);
+  yk_finish_reason reason = YK_FINISH_NONE;
+  while (reason == YK_FINISH_NONE) {
+    const yk_output *output;
+    yk_status status = yk_request_next(request, 60, &output, err);
+    assert_int_not_equal(status, YK_E_AGAIN);
+    reason = status == YK_OK ? output->finish : YK_FINISH_ERROR;
+  }
   yk_request_free(request);
-  return output.finish;
+  return reason;
 }
 
 /* The failing rank's calls of one step: per layer qkv, attention, o, gate_up, down; then lm_head, and on rank 0

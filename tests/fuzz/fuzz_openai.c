@@ -62,7 +62,14 @@ static size_t characters(const char *text, size_t n_bytes, size_t n_most)
 static void push_all(yk_openai_answer *answer, size_t choice, const yk_openai_request *request, const char *text,
                      size_t n_bytes, yk_strbuf *out)
 {
-  yk_output output = {.is_prompt = true, .has_token = true, .token_id = 3, .text = ""};
+  static const int32_t top_id;
+  static const float top_logprob;
+  yk_output output = {.is_prompt = true,
+                      .has_token = true,
+                      .token_id = 3,
+                      .top_ids = &top_id,
+                      .top_logprobs = &top_logprob,
+                      .text = ""};
   if (request->sampling.n_prompt_logprobs >= 0)
     require(yk_openai_answer_push(answer, choice, &output, NULL, false, out, NULL) == YK_OK);
   output.is_prompt = false;

@@ -16,15 +16,15 @@ static int fail(const char *what, const yk_err *err)
 static int print_answer(const char *prompt, yk_request *request)
 {
   yk_err err = YK_ERR_INIT;
-  yk_output output;
+  const yk_output *output;
   printf("%s", prompt);
   do {
     if (yk_request_next(request, 60.0, &output, &err) != YK_OK) return fail(prompt, &err);
-    fwrite(output.text, 1, output.text_bytes, stdout);
+    fwrite(output->text, 1, output->text_bytes, stdout);
     fflush(stdout);
-  } while (output.finish == YK_FINISH_NONE);
+  } while (output->finish == YK_FINISH_NONE);
   printf("\n");
-  return output.finish == YK_FINISH_ERROR ? fail(prompt, &err) : 0;
+  return 0;
 }
 
 static int answer_all(yk_engine *engine, char **prompts, int n)

@@ -228,10 +228,8 @@ static void push_with_top(session *s, size_t choice, bool is_prompt, int32_t id,
   yk_output output = token(id, text);
   output.is_prompt = is_prompt;
   output.n_top = 2;
-  output.top_ids[0] = 9;
-  output.top_logprobs[0] = -0.25f;
-  output.top_ids[1] = id;
-  output.top_logprobs[1] = output.logprob;
+  output.top_ids = (int32_t[]){9, id};
+  output.top_logprobs = (float[]){-0.25f, output.logprob};
   push_output(s, choice, &output, false);
 }
 
@@ -313,8 +311,8 @@ static void top_logprobs_have_each_text_once(void **state)
   session *s = open_session(YK_FORM_COMPLETION, "{'prompt': [4], 'logprobs': 3, 'stream': true}");
   yk_output output = token(6, "");
   output.n_top = 4;
-  memcpy(output.top_ids, (int32_t[]){9, 9, 6, 5}, 4 * sizeof(int32_t));
-  memcpy(output.top_logprobs, (float[]){-1, -2, -1.5f, -4}, 4 * sizeof(float));
+  output.top_ids = (int32_t[]){9, 9, 6, 5};
+  output.top_logprobs = (float[]){-1, -2, -1.5f, -4};
   push_output(s, 0, &output, false);
   flush(s, 0);
   assert_non_null(strstr(s->out.data, "\"top_logprobs\":[{\"token_id:9\":-1.0,\"token_id:6\":-1.5}]"));
@@ -411,8 +409,8 @@ static void chat_whole(void **state)
   session *s = open_session(YK_FORM_CHAT, "{" MESSAGES ", 'n': 2, 'logprobs': true, 'top_logprobs': 1}");
   yk_output output = token(5, "a");
   output.n_top = 1;
-  output.top_ids[0] = 6;
-  output.top_logprobs[0] = -INFINITY;
+  output.top_ids = (int32_t[]){6};
+  output.top_logprobs = (float[]){-INFINITY};
   push_output(s, 0, &output, false);
   end(s, 0, YK_FINISH_STOP, "");
   end(s, 1, YK_FINISH_STOP, "");

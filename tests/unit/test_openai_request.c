@@ -333,7 +333,7 @@ static void options_of_choices(void **state)
   yk_openai_request_options_of(&r, 3, 100, &options);
   assert_ptr_equal(options.ids, r.prompts[1].ids);
   assert_true(options.n_ids == 3 && options.sampling.sample_index == 1 && options.sampling.seed == 3);
-  assert_true(options.sampling.max_tokens == 16 && !options.text && !options.notify);
+  assert_true(options.sampling.max_tokens == 16 && !options.text && !options.waiter);
   assert_true(options.cache_salt_bytes == 3 && memcmp(options.cache_salt, "a\0b", 3) == 0);
   yk_openai_request_options_of(&r, 0, 10, &options);
   assert_true(options.sampling.max_tokens == 9 && options.sampling.sample_index == 0); /* what the context leaves */

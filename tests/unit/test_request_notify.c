@@ -1,4 +1,5 @@
-/* When a request tells its reader that there is something to read, step by step. */
+/* When a waiter reports a request, step by step. */
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,86 +10,180 @@
 
 enum { N_PROMPT = 3, CAPACITY = 20 };
 
-static void count(void *user)
+static yk_waiter *waiter;
+
+static int set_up(void **state)
 {
-  ++*(int *)user;
+  (void)state;
+  return yk_waiter_create(&waiter, NULL);
 }
 
-static yk_request *create(atomic_uint *n_cancels, int *n_calls)
+static int tear_down(void **state)
+{
+  (void)state;
+  yk_waiter_free(waiter);
+  return 0;
+}
+
+static yk_request *create(atomic_uint *n_cancels, void *user)
 {
   const int32_t prompt[N_PROMPT] = {1, 2, 3};
   const yk_sampling sampling = {.max_tokens = CAPACITY - N_PROMPT, .n_logprobs = -1, .n_prompt_logprobs = 0};
   yk_request *request;
   assert_int_equal(
       yk_request_create(NULL, prompt, N_PROMPT, CAPACITY, &sampling, NULL, 0, NULL, n_cancels, &request, NULL), YK_OK);
-  request->notify = count;
-  request->notify_user = n_calls;
+  yk_request_set_waiter(request, waiter, user);
   return request;
+}
+
+/* Whether the waiter's descriptor is readable. */
+static bool is_readable(void)
+{
+  return poll(&(struct pollfd){.fd = yk_waiter_fd(waiter), .events = POLLIN}, 1, 0) == 1;
+}
+
+/* How many times requests are reported now; each must be this one. */
+static int n_reports(const yk_request *expected, const void *expected_user)
+{
+  yk_request *request;
+  void *user;
+  int n = 0;
+  for (; yk_waiter_wait(waiter, 0, &request, &user, NULL) == YK_OK; n++) {
+    assert_ptr_equal(request, expected);
+    assert_ptr_equal(user, expected_user);
+  }
+  assert_null(request);
+  assert_false(is_readable());
+  return n;
 }
 
 static yk_status read_one(yk_request *request)
 {
-  yk_output output;
+  const yk_output *output;
   return yk_request_next(request, 0, &output, NULL);
 }
 
-static void told_from_nothing_to_something(void **state)
+static void reported_from_nothing_to_something(void **state)
 {
   (void)state;
   atomic_uint n_cancels = 0;
-  int n_calls = 0;
+  int word;
   const yk_sampled token = {.token_id = 5};
-  yk_request *request = create(&n_cancels, &n_calls);
-  yk_request_push_prompt_token(request, &token);
-  assert_int_equal(n_calls, 1);
-  yk_request_push_prompt_token(request, &token); /* behind something unread */
+  yk_request *request = create(&n_cancels, &word);
+  assert_int_equal(n_reports(NULL, NULL), 0);
   yk_request_push_token(request, &token, false);
-  assert_int_equal(n_calls, 1);
-  assert_int_equal(read_one(request), YK_OK);
-  yk_request_push_token(request, &token, false); /* two are still unread */
-  assert_int_equal(n_calls, 1);
+  assert_true(is_readable());
+  assert_int_equal(n_reports(request, &word), 1);
+  for (int i = 0; i < 2; i++) { /* behind something unread */
+    yk_request_push_token(request, &token, false);
+    assert_int_equal(n_reports(NULL, NULL), 0);
+  }
   for (int i = 0; i < 3; i++) assert_int_equal(read_one(request), YK_OK);
   yk_request_push_token(request, &token, false); /* all has been read, though the reader has not looked for more */
-  assert_int_equal(n_calls, 2);
+  assert_int_equal(n_reports(request, &word), 1);
   assert_int_equal(read_one(request), YK_OK);
-  assert_int_equal(read_one(request), YK_E_TIMEOUT);
+  assert_int_equal(read_one(request), YK_E_AGAIN);
   yk_request_push_token(request, &token, false);
-  assert_int_equal(n_calls, 3);
+  assert_int_equal(n_reports(request, &word), 1);
   assert_int_equal(read_one(request), YK_OK);
-  yk_request_push_token(request, &token, true); /* the end tells of it */
-  assert_int_equal(n_calls, 3);
+  yk_request_push_token(request, &token, true); /* reported by the end */
+  assert_int_equal(n_reports(NULL, NULL), 0);
   yk_request_finish(request, YK_FINISH_LENGTH, NULL);
-  assert_int_equal(n_calls, 4);
+  assert_int_equal(n_reports(request, &word), 1);
   assert_int_equal(read_one(request), YK_OK);
   assert_int_equal(read_one(request), YK_OK);
   yk_request_free(request);
-  assert_int_equal(n_calls, 4);
+  assert_int_equal(n_reports(NULL, NULL), 0);
 }
 
-/* The end is told beside something unread too, once, and to nobody who has let go. */
-static void told_of_the_end(void **state)
+/* The end is reported beside something unread too, once, and never of a request that was freed. */
+static void reported_at_the_end(void **state)
 {
   (void)state;
   atomic_uint n_cancels = 0;
-  int n_calls = 0;
   const yk_sampled token = {.token_id = 5};
-  yk_request *request = create(&n_cancels, &n_calls);
+  yk_request *request = create(&n_cancels, NULL);
   yk_request_push_token(request, &token, false);
+  assert_int_equal(n_reports(request, NULL), 1);
   yk_request_finish(request, YK_FINISH_CANCELLED, NULL);
-  assert_int_equal(n_calls, 2);
+  assert_int_equal(n_reports(request, NULL), 1);
   yk_request_free(request);
-  request = create(&n_cancels, &n_calls);
-  n_calls = 0;
-  yk_request_free(request);
+  for (int is_listed = 0; is_listed < 2; is_listed++) {
+    request = create(&n_cancels, NULL);
+    if (is_listed) yk_request_push_token(request, &token, false);
+    yk_request_free(request);
+    yk_request_push_token(request, &token, false);
+    yk_request_finish(request, YK_FINISH_LENGTH, NULL);
+    assert_int_equal(yk_waiter_wait(waiter, 0, NULL, NULL, NULL), YK_E_AGAIN);
+  }
+  assert_int_equal(n_cancels, 2);
+}
+
+/* The oldest news first; a request with more news keeps its place. */
+static void reported_in_order(void **state)
+{
+  (void)state;
+  enum { N = 3 };
+  atomic_uint n_cancels = 0;
+  const yk_sampled token = {.token_id = 5};
+  yk_request *requests[N], *found;
+  for (int i = 0; i < N; i++) requests[i] = create(&n_cancels, NULL);
+  for (int i = N; i-- > 0;) yk_request_push_token(requests[i], &token, false);
+  yk_request_finish(requests[N - 1], YK_FINISH_LENGTH, NULL);
+  for (int i = N; i-- > 0;) {
+    assert_int_equal(yk_waiter_wait(waiter, -1, &found, NULL, NULL), YK_OK);
+    assert_ptr_equal(found, requests[i]);
+  }
+  assert_int_equal(yk_waiter_wait(waiter, 0.001, &found, NULL, NULL), YK_E_AGAIN);
+  for (int i = 0; i < N - 1; i++) yk_request_finish(requests[i], YK_FINISH_LENGTH, NULL);
+  for (int i = 0; i < N; i++) yk_request_free(requests[i]);
+}
+
+/* A request that has failed: what came before, then the error, again and again, and no output with it. */
+static void a_failure_comes_as_a_status(void **state)
+{
+  (void)state;
+  atomic_uint n_cancels = 0;
+  const yk_sampled token = {.token_id = 5};
+  yk_request *request = create(&n_cancels, NULL);
+  const yk_output *output;
+  yk_err failure = {YK_E_TIMEOUT, 1, "a rank hangs"};
   yk_request_push_token(request, &token, false);
+  yk_request_finish(request, YK_FINISH_ERROR, &failure);
+  assert_int_equal(yk_request_next(request, 0, &output, NULL), YK_OK);
+  assert_int_equal(output->token_id, 5);
+  for (int i = 0; i < 2; i++) {
+    yk_err err = YK_ERR_INIT;
+    assert_int_equal(yk_request_next(request, 0, &output, &err), YK_E_TIMEOUT);
+    assert_null(output);
+    assert_string_equal(err.message, "a rank hangs");
+    assert_int_equal(err.rank, 1);
+  }
+  yk_request_free(request);
+}
+
+/* A waiter that was freed before its requests. */
+static void a_waiter_goes_with_its_last_request(void **state)
+{
+  (void)state;
+  atomic_uint n_cancels = 0;
+  const yk_sampled token = {.token_id = 5};
+  yk_request *request = create(&n_cancels, NULL);
+  yk_waiter_free(waiter);
+  waiter = NULL;
+  yk_request_push_token(request, &token, false);
+  assert_int_equal(read_one(request), YK_OK);
   yk_request_finish(request, YK_FINISH_LENGTH, NULL);
-  assert_int_equal(n_calls, 0);
-  assert_int_equal(n_cancels, 1);
+  yk_request_free(request);
 }
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(told_from_nothing_to_something),
-                                     cmocka_unit_test(told_of_the_end)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(reported_from_nothing_to_something, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(reported_at_the_end, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(reported_in_order, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(a_failure_comes_as_a_status, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(a_waiter_goes_with_its_last_request, set_up, tear_down)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

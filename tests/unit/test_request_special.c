@@ -35,20 +35,20 @@ static void run(const char *said, bool skips, const char *stop, const char *expe
       YK_OK);
   for (size_t i = 0; i < n_ids; i++) yk_request_push_token(request, &(yk_sampled){.token_id = ids[i]}, false);
   yk_request_finish(request, YK_FINISH_LENGTH, NULL);
-  yk_output output;
+  const yk_output *output;
   do {
     assert_int_equal(yk_request_next(request, 0, &output, NULL), YK_OK);
     size_t at = 0;
-    for (size_t i = 0; i < output.n_special; i++) {
-      assert_true(output.special[i].begin >= at && output.special[i].end <= output.text_bytes);
-      yk_strbuf_append(&text, output.text + at, output.special[i].begin - at);
-      at = output.special[i].end;
+    for (size_t i = 0; i < output->n_special; i++) {
+      assert_true(output->special[i].begin >= at && output->special[i].end <= output->text_bytes);
+      yk_strbuf_append(&text, output->text + at, output->special[i].begin - at);
+      at = output->special[i].end;
       yk_strbuf_append_str(&text, "[");
-      yk_strbuf_append(&text, output.text + output.special[i].begin, at - output.special[i].begin);
+      yk_strbuf_append(&text, output->text + output->special[i].begin, at - output->special[i].begin);
       yk_strbuf_append_str(&text, "]");
     }
-    yk_strbuf_append(&text, output.text + at, output.text_bytes - at);
-  } while (output.finish == YK_FINISH_NONE);
+    yk_strbuf_append(&text, output->text + at, output->text_bytes - at);
+  } while (output->finish == YK_FINISH_NONE);
   assert_string_equal(text.data, expected);
   yk_strbuf_free(&text);
   yk_request_free(request);

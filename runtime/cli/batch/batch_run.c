@@ -1,5 +1,6 @@
 #include "cli/batch/batch_run.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,13 +9,13 @@
 #include "base/checked.h"
 #include "base/hash.h"
 
-enum { LINES_PER_ROUND = 256, PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 20 };
+enum { LINES_PER_ROUND = 256, GATHER_MS = 1, WAIT_MS = 20 }; /* WAIT_MS: signals and the progress bar are looked at */
 
 static const double sync_interval_s = 1.0;
 
 struct yk_batch_item {
-  yk_batch_item *next;
-  yk_batch_line line;       /* owned */
+  yk_batch_item *next, **link; /* link: what points to the item, in the list of those in flight */
+  yk_batch_line line;          /* owned */
   yk_openai_answer *answer; /* owned, of an OpenAI line: holds what its requests gave; else NULL, and the results do */
   size_t n_results, n_left;
   yk_result results[]; /* [n_results] samples of a prompt side by side; request NULL once it has ended */
@@ -112,6 +113,8 @@ static yk_status submit_choice(yk_batch_run *run, yk_batch_item *item, size_t ch
     options.sampling.seed = yk_sampling_seed(run->seed, (uint64_t)item->line.ticket.number - 1, prompt);
   options.sampling.has_seed = true;
   yk_result *result = &item->results[item->n_results++];
+  options.waiter = run->waiter;
+  options.user = item;
   bool keeps = !item->answer;
   yk_status status = yk_result_init(result, keeps && options.sampling.n_logprobs >= 0,
                                     keeps && options.sampling.n_prompt_logprobs >= 0, err);
@@ -146,6 +149,7 @@ static yk_status submit_line(yk_batch_run *run, yk_batch_line *line, yk_err *err
   }
   *line = (yk_batch_line){0};
   item->n_left = n_choices;
+  item->link = run->items_end;
   *run->items_end = item;
   run->items_end = &item->next;
   run->n_in_flight += n_choices;
@@ -189,8 +193,8 @@ static yk_status take_line(yk_batch_run *run, const yk_jsonl_line *text, yk_err 
   return start_line(run, &line, status, &failure, err);
 }
 
-/* Start lines while there is room; wait at most timeout_ms for the first. *started: whether any was. */
-static yk_status start_lines(yk_batch_run *run, int timeout_ms, bool *started, yk_err *err)
+/* Start the lines that are there while there is room. *started: whether any was. */
+static yk_status start_lines(yk_batch_run *run, bool *started, yk_err *err)
 {
   if (run->has_waiting && has_room(run, yk_openai_request_choices(&run->waiting.request))) {
     yk_err failure = YK_ERR_INIT;
@@ -201,7 +205,7 @@ static yk_status start_lines(yk_batch_run *run, int timeout_ms, bool *started, y
   for (int i = 0; i < LINES_PER_ROUND && !run->input_ended && !run->has_waiting && has_room(run, 1); i++) {
     yk_jsonl_event event;
     yk_jsonl_line line;
-    YK_TRY(yk_jsonl_read(&run->files->reader, i == 0 && !*started ? timeout_ms : 0, &event, &line, err));
+    YK_TRY(yk_jsonl_read(&run->files->reader, 0, &event, &line, err));
     run->input_ended = event == YK_JSONL_END;
     if (event != YK_JSONL_LINE) return YK_OK;
     *started = true;
@@ -227,49 +231,65 @@ static yk_status read_answer(yk_batch_item *item, size_t choice, bool *ended, yk
   return YK_OK;
 }
 
-static yk_status look_at_item(yk_batch_item *item, yk_err *err)
+static yk_status read_choice(yk_batch_item *item, size_t choice, yk_err *err)
 {
-  for (size_t i = 0; i < item->n_results; i++) {
-    yk_result *result = &item->results[i];
-    bool ended = false;
-    if (!result->request) continue;
-    if (item->answer)
-      YK_TRY(read_answer(item, i, &ended, err));
-    else
-      YK_TRY(yk_result_read(result, &ended, err));
-    if (!ended) continue;
-    yk_request_free(result->request);
-    result->request = NULL;
-    item->n_left--;
-  }
+  yk_result *result = &item->results[choice];
+  bool ended = false;
+  if (item->answer)
+    YK_TRY(read_answer(item, choice, &ended, err));
+  else
+    YK_TRY(yk_result_read(result, &ended, err));
+  if (!ended) return YK_OK;
+  yk_request_free(result->request);
+  result->request = NULL;
+  item->n_left--;
   return YK_OK;
 }
 
-/* Read what has come for every request and write the lines that are complete. *finished: whether any was. */
-static yk_status finish_lines(yk_batch_run *run, bool *finished, yk_err *err)
+static void unlink_item(yk_batch_run *run, yk_batch_item *item)
 {
-  for (yk_batch_item **link = &run->items; *link;) {
-    yk_batch_item *item = *link;
-    YK_TRY(look_at_item(item, err));
-    if (item->n_left > 0) {
-      link = &item->next;
-      continue;
-    }
-    YK_TRY(write_result(run, item, err));
-    *link = item->next;
-    if (run->items_end == &item->next) run->items_end = link;
-    run->n_in_flight -= item->n_results;
-    free_item(item);
-    *finished = true;
+  *item->link = item->next;
+  if (item->next)
+    item->next->link = item->link;
+  else
+    run->items_end = item->link;
+}
+
+static yk_status read_request(yk_batch_run *run, yk_batch_item *item, const yk_request *request, yk_err *err)
+{
+  size_t choice = 0;
+  while (item->results[choice].request != request) choice++;
+  YK_TRY(read_choice(item, choice, err));
+  if (item->n_left > 0) return YK_OK;
+  YK_TRY(write_result(run, item, err));
+  unlink_item(run, item);
+  run->n_in_flight -= item->n_results;
+  free_item(item);
+  return YK_OK;
+}
+
+/* Read what has come and write the lines that are complete. *has_read: whether anything had come. */
+static yk_status finish_lines(yk_batch_run *run, bool *has_read, yk_err *err)
+{
+  yk_request *request;
+  void *item;
+  while (yk_waiter_wait(run->waiter, 0, &request, &item, err) == YK_OK) {
+    YK_TRY(read_request(run, item, request, err));
+    *has_read = true;
   }
   return YK_OK;
 }
 
 /* ---- The loop ---------------------------------------------------------------------------------------------------- */
 
-static void sleep_ms(int ms)
+/* Until there is output or, where a line could start, input; at most WAIT_MS. */
+static void wait_for_news(const yk_batch_run *run)
 {
-  nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
+  bool can_start = !run->input_ended && !run->has_waiting && has_room(run, 1);
+  struct pollfd news[] = {{.fd = yk_waiter_fd(run->waiter), .events = POLLIN},
+                          {.fd = can_start ? run->files->reader.fd : -1, .events = POLLIN}};
+  poll(news, 2, WAIT_MS);
+  if (news[0].revents) nanosleep(&(struct timespec){0, GATHER_MS * 1000000}, NULL);
 }
 
 static yk_status prepare(yk_batch_run *run, yk_err *err)
@@ -288,25 +308,24 @@ static yk_status prepare(yk_batch_run *run, yk_err *err)
   run->created_s = (int64_t)time(NULL);
   if (run->max_in_flight == 0) run->max_in_flight = 2 * (size_t)info.max_seqs;
   run->items_end = &run->items;
+  YK_TRY(yk_waiter_create(&run->waiter, err));
   return yk_token_texts_create(run->engine, &run->texts, err);
 }
 
 yk_status yk_batch_run_lines(yk_batch_run *run, yk_err *err)
 {
-  int pause_ms = 0;
+  bool active = false;
   YK_TRY(prepare(run, err));
   while (!yk_interrupt_caught(run->interrupt)) {
-    bool can_start = !run->input_ended && !run->has_waiting && has_room(run, 1), active = false;
-    if (!can_start && pause_ms > 0) sleep_ms(pause_ms);
-    YK_TRY(start_lines(run, pause_ms, &active, err));
+    active = false;
+    YK_TRY(start_lines(run, &active, err));
     YK_TRY(finish_lines(run, &active, err));
     YK_TRY(yk_jsonl_sync(&run->files->writer, sync_interval_s, err));
     if (run->input_ended && !run->has_waiting && !run->items) return yk_jsonl_sync(&run->files->writer, 0, err);
     yk_batch_progress_draw(&run->progress);
-    pause_ms = active ? PAUSE_MIN_MS : (int)yk_min_i64(2 * (int64_t)pause_ms + PAUSE_MIN_MS, PAUSE_MAX_MS);
+    if (!active) wait_for_news(run);
   }
-  bool finished;
-  YK_TRY(finish_lines(run, &finished, err));
+  YK_TRY(finish_lines(run, &active, err));
   return yk_jsonl_sync(&run->files->writer, 0, err);
 }
 
@@ -317,6 +336,7 @@ void yk_batch_run_free(yk_batch_run *run)
     run->items = item->next;
     free_item(item);
   }
+  yk_waiter_free(run->waiter);
   if (run->has_waiting) yk_batch_line_free(&run->waiting);
   yk_token_texts_free(run->texts);
   yk_strbuf_free(&run->out);

@@ -1,11 +1,9 @@
 /* batch_run.h - the loop of a batch: lines in, requests through the engine, results out as they finish.
  *
- * One thread does it all. It starts lines while fewer than max_in_flight requests are in the engine, then looks at
- * every request without waiting, writes the lines that are complete, and pauses: 1 ms after something happened, twice
- * as long each time that nothing did, at most 20 ms. A look at 512 requests takes some tens of microseconds, so this
- * costs no core; and since the engine holds more requests than it runs at once, none of its steps waits for the next
- * look. Threads that wait for a request each would be woken for every token instead, and be held up by the slowest
- * request where they are few. */
+ * One thread does it all. It starts lines while fewer than max_in_flight requests are in the engine, reads the requests
+ * that have output, writes the lines that are complete, and waits for input or output. It lets 1 ms pass over output
+ * before it reads, so that it wakes once for what a step gives to many requests; since the engine holds more requests
+ * than it runs at once, none of its steps waits for that. */
 #ifndef YK_CLI_BATCH_RUN_H
 #define YK_CLI_BATCH_RUN_H
 
@@ -36,6 +34,7 @@ typedef struct yk_batch_run {
   yk_token_texts *texts;             /* of single tokens, for OpenAI's log-probabilities */
   int64_t created_s;                 /* Unix time */
   yk_batch_item *items, **items_end; /* in flight, in the order of the input */
+  yk_waiter *waiter;                 /* reports their requests */
   size_t n_in_flight;                /* their requests */
   yk_batch_line waiting;             /* read, but with too many requests to start beside the others */
   bool has_waiting, input_ended;

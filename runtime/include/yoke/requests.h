@@ -12,6 +12,7 @@ extern "C" {
 /* ---- Requests ---------------------------------------------------------------------------------------------------- */
 
 typedef struct yk_request yk_request;
+typedef struct yk_waiter yk_waiter;
 
 enum { YK_MAX_LOGPROBS = 20, YK_MAX_LOGPROB_IDS = 128, YK_MAX_CACHE_SALT_BYTES = 1024 };
 
@@ -65,17 +66,13 @@ typedef struct yk_request_options {
    * only by requests of the same salt, so that who does not know it cannot find out by times what others have asked. */
   const char *cache_salt;
   size_t cache_salt_bytes;
-  /* For who reads many requests without waiting for each: called when yk_request_next, having had nothing to give,
-   * has something, and at the end. Read until YK_E_TIMEOUT or the end then, since what comes behind something unread is
-   * not told; who reads fast may be told of what he has read already. The last token is told by the end, which comes
-   * with it. Called from a thread of the engine that holds the request's lock: maybe before submit returns, never for a
-   * request that submit refuses, never after yk_request_free has returned. Must not block nor call a function of Yoke.
-   * May be NULL. */
-  void (*notify)(void *user);
-  void *notify_user;
+  /* The waiter that reports the request (yk_waiter_wait), or NULL. It may do so before submit has returned, and never
+   * reports a request that submit refuses. */
+  yk_waiter *waiter;
+  void *user; /* what yk_waiter_wait returns with the request */
 } yk_request_options;
 
-/* yk_request_options_init - no prompt, special tokens added to a text, no notify, sampling defaults from the model's
+/* yk_request_options_init - no prompt, special tokens added to a text, no waiter, sampling defaults from the model's
  *   generation_config.json, else temperature 1. */
 void yk_request_options_init(const yk_engine *engine, yk_request_options *options);
 
@@ -84,9 +81,7 @@ typedef enum yk_finish_reason {
   YK_FINISH_STOP,   /* an end-of-sequence or stop id, or a stop string */
   YK_FINISH_LENGTH, /* max_tokens or the context is used up */
   YK_FINISH_CANCELLED,
-  YK_FINISH_ERROR /* yk_request_next says why: the engine's failure, or this request's own, which harms no other:
-                   * YK_E_DEVICE, naming the position, where the model gave it logits that are not finite;
-                   * YK_E_INVAL where min_tokens bans every token; YK_E_NOMEM where its output was lost */
+  YK_FINISH_ERROR /* of no output: yk_request_next returns the error. For those who keep the reasons of ends */
 } yk_finish_reason;
 
 /* yk_finish_reason_name - "stop", "length", "cancelled", "error"; "" for YK_FINISH_NONE, "unknown" for any other
@@ -97,24 +92,24 @@ typedef struct yk_text_span {
   size_t begin, end; /* bytes of a text */
 } yk_text_span;
 
-/* One token, or the end. The end comes once, after the last token, with has_token false; text may then hold what was
- * held back: half a character, or the beginning of a stop string that did not come. */
+/* One token, or the end. The end comes after the last token, with has_token false; text may then hold what was held
+ * back: half a character, or the beginning of a stop string that did not come. An output and all that it points to are
+ * the request's, valid until the next call of yk_request_next on it, or until it is freed. */
 typedef struct yk_output {
   bool has_token;
   bool is_prompt; /* a prompt token with its log-probability; it has no text */
   int32_t token_id;
   float logprob; /* of the raw logits, where asked for */
   int32_t n_top;
-  int32_t top_ids[YK_MAX_LOGPROBS];
-  float top_logprobs[YK_MAX_LOGPROBS];
-  /* [n_listed] of an output token: sampling.logprob_ids, as they were given, and the log-probability of each; valid
-   * until the next call on this request. */
+  const int32_t *top_ids;    /* [n_top] the best, the best first */
+  const float *top_logprobs; /* [n_top] */
+  /* [n_listed] of an output token: sampling.logprob_ids, as they were given, and the log-probability of each. */
   const int32_t *listed_ids;
   const float *listed_logprobs;
   size_t n_listed;
-  const char *text; /* whole UTF-8 characters, maybe empty; valid until the next call on this request */
+  const char *text; /* [text_bytes] whole UTF-8 characters, maybe none; NUL-terminated behind them */
   size_t text_bytes;
-  /* [n_special] which bytes of the text are special tokens', in order; as long-lived as the text. A stop string that
+  /* [n_special] which bytes of the text are special tokens', in order. A stop string that
    * may yet come can hold a token's text back, so that it is with a later token, or cut. */
   const yk_text_span *special;
   size_t n_special;
@@ -137,11 +132,14 @@ typedef struct yk_request_usage {
  *   YK_E_NOMEM, YK_E_CANCELLED once the engine stops, or the engine's own error after a rank failed. */
 yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options, yk_request **out, yk_err *err);
 
-/* yk_request_next - the next token or the end, in order.
- *   timeout_s: negative waits for ever, 0 only looks. YK_E_TIMEOUT: nothing yet, call again. YK_E_INVAL: timeout_s is
- *   not a number. YK_E_NOMEM: this token's text is lost; the rest can still be read.
- *   When output.finish is YK_FINISH_ERROR, err tells why (the return value is still YK_OK). One reader at a time. */
-yk_status yk_request_next(yk_request *request, double timeout_s, yk_output *output, yk_err *err);
+/* yk_request_next - the next token or the end, in order. One reader at a time.
+ *   timeout_s: negative waits for ever, 0 only looks. *out: the request's, NULL where nothing is returned.
+ *   Errors: YK_E_AGAIN: nothing yet; call again; err is left as it was. YK_E_INVAL: timeout_s is not a number. All
+ *   others are the end of a request that has failed, by the engine's failure or alone, which harms no other request:
+ *   YK_E_DEVICE, naming the position, where the model gave it logits that are not finite; YK_E_INVAL where min_tokens
+ *   bans every token; YK_E_NOMEM where its output was lost; YK_E_CANCELLED where the engine was destroyed. Tokens that
+ *   came before the failure come first, and each later call returns the error again. */
+yk_status yk_request_next(yk_request *request, double timeout_s, const yk_output **out, yk_err *err);
 
 /* yk_request_cancel - ask the engine to drop it; the end follows with YK_FINISH_CANCELLED unless it was already
  *   done. */
@@ -152,6 +150,32 @@ void yk_request_get_usage(yk_request *request, yk_request_usage *out);
 
 /* yk_request_free - cancels it where unfinished. NULL is allowed. May be called after the engine is destroyed. */
 void yk_request_free(yk_request *request);
+
+/* ---- Waiting for any of many requests ---------------------------------------------------------------------------- */
+
+/* A waiter reports its requests (yk_request_options.waiter) as output comes for them. */
+
+/* yk_waiter_create - a waiter without requests, which may be of several engines. Errors: YK_E_NOMEM, YK_E_IO (no
+ *   descriptor is left). */
+yk_status yk_waiter_create(yk_waiter **out, yk_err *err);
+
+/* yk_waiter_wait - a request that has something to read, the one that has had it for longest, and its options' user.
+ *   A request is reported once, when output comes behind the last that yk_request_next has returned, and at its end:
+ *   read it with a timeout of 0 until YK_E_AGAIN or its end before the next call. There may then be nothing left to read.
+ *   timeout_s: negative waits for ever, 0 only looks. request, user: each may be NULL; *request is NULL, and *user left
+ *   as it was, where none is returned. Another thread may free the request at any time: who allows that uses the user.
+ *   Errors: YK_E_AGAIN: none; err is left as it was. YK_E_INVAL: timeout_s is not a number.
+ *   Thread: any; of several that wait, one gets a request. */
+yk_status yk_waiter_wait(yk_waiter *waiter, double timeout_s, yk_request **request, void **user, yk_err *err);
+
+/* yk_waiter_fd - a descriptor for poll or epoll, the waiter's: readable once a request is to be reported after
+ *   yk_waiter_wait has returned YK_E_AGAIN, and until it is called again. So call that with a timeout of 0 until it
+ *   finds none, then wait for the descriptor. */
+int yk_waiter_fd(const yk_waiter *waiter);
+
+/* yk_waiter_free - NULL is allowed. Requests that it would report go on unreported. No other thread may be inside
+ *   yk_waiter_wait. */
+void yk_waiter_free(yk_waiter *waiter);
 
 /* ---- Sequences --------------------------------------------------------------------------------------------------- */
 

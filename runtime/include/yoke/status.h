@@ -22,7 +22,8 @@ typedef enum yk_status {
   YK_E_COMM,        /* a communicator failed or was aborted */
   YK_E_TIMEOUT,     /* a time limit passed */
   YK_E_CANCELLED,   /* the caller cancelled, or the engine is stopping */
-  YK_E_INTERNAL     /* a broken invariant of ours: please report it */
+  YK_E_INTERNAL,    /* a broken invariant of ours: please report it */
+  YK_E_AGAIN        /* nothing yet: call again */
 } yk_status;
 
 enum { YK_ERR_MESSAGE_BYTES = 256 };

@@ -87,15 +87,16 @@ static yk_status submit(yk_engine *engine, int index, yk_request **out, yk_err *
 /* Reads to the end and frees. */
 static yk_finish_reason read_request(yk_request *request, int32_t *ids, yk_err *err)
 {
-  yk_output output;
-  int32_t n = 0;
-  do {
+  yk_finish_reason reason = YK_FINISH_NONE;
+  for (int32_t n = 0; reason == YK_FINISH_NONE;) {
+    const yk_output *output;
     yk_status status = yk_request_next(request, 60, &output, err);
-    require(status == YK_OK, "%s: %s", yk_status_name(status), err->message);
-    if (output.has_token && ids && n < N_TOKENS) ids[n++] = output.token_id;
-  } while (output.finish == YK_FINISH_NONE);
+    require(status != YK_E_AGAIN, "no output for a minute");
+    reason = status == YK_OK ? output->finish : YK_FINISH_ERROR;
+    if (status == YK_OK && output->has_token && ids && n < N_TOKENS) ids[n++] = output->token_id;
+  }
   yk_request_free(request);
-  return output.finish;
+  return reason;
 }
 
 /* The requests that later fail, so that whatever they have CUDA load has been loaded. */
