@@ -20,7 +20,7 @@ find_libdir() {
   dirname "$(find "$1" -name yoke.pc)"
 }
 
-# Compile a source of this folder as README says: compile_by_pkg_config SOURCE PROGRAM
+# Compile a source of this folder by the flags of pkg-config: compile_by_pkg_config SOURCE PROGRAM
 compile_by_pkg_config() {
   # shellcheck disable=SC2046 # flags are words
   cc -std=c99 -Wall -Wextra -pedantic -Werror "$source/tests/install/$1" $(pkg-config --cflags --libs yoke) -o "$2"

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Documents: every link leads to a file and a heading that exist, and pages for users are short.
+
+First plants faults in a scratch tree and fails unless each is found, so that the rules cannot stop working unseen.
+"""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+
+NOT_WALKED = {"build", "__pycache__"}
+MOST_LINES = 150  # of a README
+LINK = re.compile(r"\[[^\]\[]*\]\(([^()\s]+)\)|(?:src|srcset|href)=\"([^\"\s]+)\"")
+
+
+def documents(root):
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in NOT_WALKED and not name.startswith("."))
+        for name in sorted(names):
+            if name.endswith(".md"):
+                yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
+
+
+def without_code(text):
+    """The text with fenced blocks and code between backticks emptied, line by line."""
+    lines, is_code = [], False
+    for line in text.splitlines():
+        is_fence = line.startswith("```")
+        lines.append("" if is_code or is_fence else re.sub(r"`[^`]*`", "", line))
+        is_code = is_code != is_fence
+    return lines
+
+
+def anchors(text):
+    """The names that GitHub gives to the headings of a text."""
+    found, is_code = set(), False
+    for line in text.splitlines():
+        is_code = is_code != line.startswith("```")
+        heading = None if is_code else re.match(r"#+ +(.*)", line)
+        if heading:
+            words = re.sub(r"[^\w\- ]", "", heading[1].replace("`", "").lower())
+            found.add(words.strip().replace(" ", "-"))
+    return found
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def check_link(root, path, target):
+    """What is wrong with a link, or None."""
+    if re.match(r"[a-z]+:", target):
+        return None
+    name, _, heading = target.partition("#")
+    at = os.path.normpath(os.path.join(root, os.path.dirname(path), name)) if name else os.path.join(root, path)
+    if not os.path.exists(at):
+        return "no such file"
+    if heading and (not at.endswith(".md") or heading not in anchors(read(at))):
+        return f"{os.path.relpath(at, root)} has no heading of this name"
+    return None
+
+
+def check_tree(root):
+    problems = []
+    for path in documents(root):
+        text = read(os.path.join(root, path))
+        n_lines = len(text.splitlines())
+        if os.path.basename(path) == "README.md" and n_lines > MOST_LINES:
+            problems.append(f"{path}: {n_lines} lines; a README has at most {MOST_LINES}")
+        for number, line in enumerate(without_code(text), 1):
+            for match in LINK.finditer(line):
+                target = match[1] or match[2]
+                problem = check_link(root, path, target)
+                if problem:
+                    problems.append(f"{path}:{number}: link to {target}: {problem}")
+    return problems
+
+
+def self_test():
+    failures = []
+    for text, is_found in (("[a](b.md)", True), ("[a](#no)", True), ("[a](c.md#no)", True), ('<img src="x.svg">', True),
+                           ("![a](no.png)", True), ("[a](../d/c.md#a-b-8-bits)", False), ("[a](#here)\n# Here", False),
+                           ("[a](https://x)", False), ("`[a](b.md)`", False), ("```\n[a](b.md)\n```", False),
+                           ("[a](.)", False), ("```\n# Here\n```\n[a](#here)", True), ("x\n" * MOST_LINES, False),
+                           ("x\n" * (MOST_LINES + 1), True)):
+        with tempfile.TemporaryDirectory() as root:
+            os.mkdir(os.path.join(root, "d"))
+            for name, content in (("c.md", "# A `b`, 8 bits\n"), ("README.md", text)):
+                with open(os.path.join(root, "d", name), "w", encoding="utf-8") as file:
+                    file.write(content)
+            if bool(check_tree(root)) != is_found:
+                failures.append(f"{text[:40]!r} is {'not found' if is_found else 'refused'}")
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", nargs="?", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    problems = self_test() + check_tree(parser.parse_args().root)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()
