@@ -161,7 +161,8 @@ yk_status yk_waiter_create(yk_waiter **out, yk_err *err);
 
 /* yk_waiter_wait - a request that has something to read, the one that has had it for longest, and its options' user.
  *   A request is reported once, when output comes behind the last that yk_request_next has returned, and at its end:
- *   read it with a timeout of 0 until YK_E_AGAIN or its end before the next call. There may then be nothing left to read.
+ *   read it with a timeout of 0 until YK_E_AGAIN or its end before the next call. There may then be nothing left to
+ *   read.
  *   timeout_s: negative waits for ever, 0 only looks. request, user: each may be NULL; *request is NULL, and *user left
  *   as it was, where none is returned. Another thread may free the request at any time: who allows that uses the user.
  *   Errors: YK_E_AGAIN: none; err is left as it was. YK_E_INVAL: timeout_s is not a number.
