@@ -83,8 +83,9 @@ inline void destroy(group &g)
 inline void all_reduce_add_norm(yk_p2p *end, const rank_state &r, int rows, int hidden, yk_dtype dtype, float alpha)
 {
   yk_err err = YK_ERR_INIT;
-  const yk_all_reduce_add_norm_args args = {r.partial, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f};
-  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, false, r.stream, &err), err);
+  const yk_all_reduce_add_norm_args args = {
+      {YK_PARTIAL_ROWS, r.partial, {}}, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f, YK_READER_GEMM};
+  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
 }
 
 inline yk_combine_args combination(const rank_state &r, int rows, int hidden)
@@ -111,8 +112,9 @@ inline void combine_and_reduce(yk_p2p *end, const rank_state &r, int rows, int h
 {
   yk_err err = YK_ERR_INIT;
   const yk_combine_args sum = combination(r, rows, hidden);
-  const yk_all_reduce_add_norm_args args = {r.partial, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f, &sum};
-  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, true, r.stream, &err), err);
+  const yk_all_reduce_add_norm_args args = {
+      {YK_PARTIAL_SLOTS, r.partial, sum}, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f, YK_READER_GEMM};
+  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
 }
 
 } // namespace allreduce

@@ -1,5 +1,5 @@
-/* bench_expert_formats.cu - experts in each format that a GPU multiplies, through the device's table as a model's layer
- * does: gate and up alone, and with down, with all that goes before their GEMMs (inputs put into order, or quantised).
+/* bench_expert_formats.cu - experts in each format that a GPU multiplies, as a model's layer multiplies them: gate and
+ * up alone, and with down, with all that goes before their GEMMs (inputs put into order, or quantised).
  *
  * Rows choose experts at random. A graph's nodes have routings of their own, so that few rows read weights from memory;
  * time is the median over replays, divided by the nodes. All matrices hold the same random bytes. */
@@ -13,6 +13,9 @@
 #include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/linear/grouped.h"
+#include "kernels/cuda/linear/layout.h"
 
 using bench::check;
 
@@ -67,7 +70,7 @@ std::vector<uint16_t> random_halves(int64_t n)
 struct grouped_layer {
   yk_device *dev;
   yk_linear *linear = nullptr;
-  void *room = nullptr;
+  void *staging = nullptr;
 
   grouped_layer(yk_device *device, const form &f, const model &m, bool is_down, int32_t max_slots) : dev(device)
   {
@@ -108,15 +111,15 @@ struct grouped_layer {
       part.x_size = orders.empty() ? 0 : k;
       part.x_order = orders.empty() ? nullptr : orders.data();
     }
-    const int64_t room_bytes = dev->ops->linear_room_bytes(&spec);
-    if (room_bytes > 0) check(dev->ops->alloc(dev, room_bytes, &room, &err), err);
+    const int64_t staging_bytes = yk_cuda_linear_staging_bytes(&spec);
+    if (staging_bytes > 0) check(dev->ops->alloc(dev, staging_bytes, &staging, &err), err);
     check(dev->ops->linear_create(dev, &spec, &linear, &err), err);
   }
 
   ~grouped_layer()
   {
     dev->ops->linear_destroy(dev, linear);
-    dev->ops->free(dev, room);
+    dev->ops->free(dev, staging);
   }
 };
 
@@ -200,7 +203,7 @@ private:
   void run(const grouped_layer &gate_up, const grouped_layer *down, int32_t n_rows, const int32_t *starts,
            const int32_t *rows)
   {
-    yk_linear_grouped_args args = {};
+    yk_grouped_args args = {};
     args.x = x;
     args.n_rows = n_rows;
     args.row_of_slot = rows;
@@ -208,16 +211,16 @@ private:
     args.max_slots = n_rows * m.top_k;
     args.y = inner;
     args.y_stride = m.ffn;
-    args.room = gate_up.room;
-    check(dev->ops->linear_forward_grouped(dev, gate_up.linear, &args, &err), err);
+    args.staging = gate_up.staging;
+    check(yk_cuda_grouped_forward(yk_cuda_device_of(dev), gate_up.linear, &args, nullptr, false, &err), err);
     if (!down) return;
     args.x = inner;
     args.n_rows = args.max_slots;
     args.row_of_slot = nullptr;
     args.y = outputs;
     args.y_stride = m.hidden;
-    args.room = down->room;
-    check(dev->ops->linear_forward_grouped(dev, down->linear, &args, &err), err);
+    args.staging = down->staging;
+    check(yk_cuda_grouped_forward(yk_cuda_device_of(dev), down->linear, &args, nullptr, true, &err), err);
   }
 };
 

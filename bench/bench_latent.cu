@@ -150,24 +150,18 @@ void time_point(yk_device *dev, const point &p, FILE *json, bool is_first)
   fill(rope, rope_bytes); /* as floats small numbers too */
   fill(up, up_bytes);
   fill(cache, cache_bytes * copies);
-  yk_latent_rope_cache_args to_cache = {};
-  to_cache.q = rows;
-  to_cache.latent = static_cast<char *>(rows) + yk_latent_q_width(&layout) * 2;
-  to_cache.q_stride = to_cache.latent_stride = static_cast<int64_t>(stride);
-  to_cache.layout = layout;
-  to_cache.norm_w = norm_w;
-  to_cache.norm_eps = 1e-6f;
-  to_cache.rope = static_cast<const float *>(rope);
-  to_cache.batch = &s.batch;
   yk_latent_attention_args args = {};
-  args.to_cache = &to_cache;
   args.y = y;
   args.q = rows;
-  args.q_stride = to_cache.q_stride;
+  args.latent = static_cast<char *>(rows) + yk_latent_q_width(&layout) * 2;
+  args.q_stride = args.latent_stride = static_cast<int64_t>(stride);
   args.layout = layout;
+  args.norm_w = norm_w;
+  args.norm_eps = 1e-6f;
+  args.scale = 0.07f;
+  args.rope = static_cast<const float *>(rope);
   args.kv_up = up;
   args.scratch = scratch;
-  args.scale = 0.07f;
   args.batch = &s.batch;
   void *from = nullptr;
   if (p.is_behind_rows) {
@@ -179,7 +173,7 @@ void time_point(yk_device *dev, const point &p, FILE *json, bool is_first)
     return time_nodes(dev, n_nodes, [&](int i) {
       yk_err err = YK_ERR_INIT;
       if (p.is_behind_rows) launch_write_rows(yk_cuda_device_stream(dev), rows, from, rows_bytes);
-      args.cache = to_cache.cache = static_cast<char *>(cache) + cache_bytes * (i % copies);
+      args.cache = static_cast<char *>(cache) + cache_bytes * (i % copies);
       if (attends && dev->ops->latent_attention(dev, &args, &err) != YK_OK) give_up(err);
     });
   };

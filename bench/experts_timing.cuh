@@ -348,7 +348,7 @@ private:
       a.hidden = int32_t(hidden);
       a.alpha = 0.01f;
       a.eps = 1e-5f;
-      check(yk_cuda_launch_add_norm(YK_F16, &a, false, stream), "norm");
+      check(yk_cuda_launch_add_norm(YK_F16, &a, stream), "norm");
     };
     const auto time_with = [&](auto experts) {
       return time([&](int i) {

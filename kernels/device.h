@@ -22,10 +22,10 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "kernels/awq_quantize.h"
-#include "kernels/experts.h"
 #include "kernels/kv_cache.h"
 #include "kernels/latent.h"
 #include "kernels/linear.h"
+#include "kernels/mixture.h"
 #include "yoke/limits.h"
 #include "yoke/logit_bias.h"
 
@@ -94,8 +94,9 @@ typedef struct yk_rms_norm_args {
 
 /* add_norm: residual += alpha * (partials[0] + ... + partials[n_partials-1]), added in that order in float32 and
  * rounded once; then y = rms_norm(residual, w) unless w is NULL.   partials, residual, y act [n_rows, hidden] Partials
- * may be other ranks' memory; residual is ours alone, so every rank holds the same bits. combine: partials[0], its y,
- * is first what this combination of experts of as many rows gives, and may be written or not; NULL: it is there. */
+ * may be other ranks' memory; residual is ours alone, so every rank holds the same bits. combine: the combination of
+ * experts, of as many rows, that gives partials[0], its y, which may be written or not; NULL: partials[0] is
+ * complete. */
 typedef struct yk_add_norm_args {
   void *y, *residual;
   const void *partials[YK_MAX_RANKS];
@@ -262,25 +263,23 @@ typedef struct yk_device_ops {
    * the weight has act order. What it does not keep it is given as 16-bit floats. Looks at no data. NULL: floats and
    * 4-bit integers are kept, nothing else and in no order. */
   bool (*linear_keeps)(const yk_linear_spec *spec, int i);
-  /* linear_room_bytes: device memory that a grouped forward of max_tokens slots wants lent (yk_linear_grouped_args),
-   * for rows on their way to the GEMM. NULL: none. */
-  int64_t (*linear_room_bytes)(const yk_linear_spec *spec);
-
   /* The steps of a row-parallel layer with quantised inputs: see yk_linear_sums_args. NULL, all three, on a device that
    * keeps no such layers. */
   yk_status (*linear_maxima)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
   yk_status (*linear_sums)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
   yk_status (*linear_scale)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 
-  /* Mixtures of experts, all three or none (NULL): a model with experts is then refused when it is built. See experts.h
-   * and yk_linear_grouped_args. */
-  yk_status (*route)(yk_device *dev, const yk_route_args *args, yk_err *err);
-  yk_status (*linear_forward_grouped)(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
-                                      yk_err *err);
-  yk_status (*combine)(yk_device *dev, const yk_combine_args *args, yk_err *err);
+  /* Mixtures of experts: see mixture.h. All or none (NULL); without them a model with experts is refused when it is
+   * built. mixture_scratch_bytes: of the layers' specifications, NULL on a rank without experts; reads no data. */
+  yk_status (*mixture_create)(yk_device *dev, const yk_mixture_spec *spec, yk_mixture **out, yk_err *err);
+  void (*mixture_destroy)(yk_device *dev, yk_mixture *mixture);
+  int64_t (*mixture_scratch_bytes)(const yk_mixture_sizes *sizes, const yk_linear_spec *gate_up,
+                                   const yk_linear_spec *down);
+  yk_status (*mixture_forward)(yk_device *dev, const yk_mixture *mixture, const yk_mixture_args *args, yk_err *err);
+  /* partial_complete: the rows of a partial result in either state become complete. */
+  yk_status (*partial_complete)(yk_device *dev, const yk_partial *partial, yk_err *err);
 
-  /* Latent attention, both or none (NULL): a model that has it is then refused when it is built. See latent.h. */
-  yk_status (*latent_rope_cache)(yk_device *dev, const yk_latent_rope_cache_args *args, yk_err *err);
+  /* Latent attention: see latent.h. NULL: a model that has it is refused when it is built. */
   yk_status (*latent_attention)(yk_device *dev, const yk_latent_attention_args *args, yk_err *err);
   int64_t (*latent_scratch_bytes)(const yk_latent_layout *layout, int32_t max_tokens); /* NULL: none is wanted */
 
@@ -328,6 +327,23 @@ struct yk_device {
    * cores; elsewhere uploads while weights are loaded. NULL: the caller's thread does that alone. */
   yk_cpu_pool *pool;
 };
+
+/* yk_normed_add_norm - the operation that a pending norm is. The result points into normed. */
+static inline yk_add_norm_args yk_normed_add_norm(const yk_normed *normed)
+{
+  yk_add_norm_args args = {0};
+  args.y = normed->rows;
+  args.residual = normed->residual;
+  args.partials[0] = normed->partial.rows;
+  args.n_partials = 1;
+  args.w = normed->w;
+  args.n_rows = normed->n_rows;
+  args.hidden = normed->hidden;
+  args.alpha = normed->alpha;
+  args.eps = normed->eps;
+  args.combine = yk_partial_slots(&normed->partial);
+  return args;
+}
 
 /* What a device must be able to hold at once: workspace is sized for it when the device is created. */
 typedef struct yk_device_limits {

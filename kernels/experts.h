@@ -1,8 +1,10 @@
-/* experts.h - operations of a mixture of experts: which experts a row passes, and the weighted sum of what they give.
+/* experts.h - the parts of a mixture of experts (mixture.h): which experts a row passes, the products with the experts'
+ * matrices, and the weighted sum of the results. Devices have them inside their mixture_forward; only tests and
+ * benchmarks call a part by itself.
  *
- *   x -> router's logits -> route -> row_of_slot, starts -> linear_forward_grouped gate and up (linear.h)
- *                             |                              -> linear_forward_grouped down -> slots
- *                             +-> weights, slot_of_choice -> combine <--------------------------+
+ *   x -> router's logits -> route -> row_of_slot, starts -> grouped forward of gate and up
+ *                             |                              -> grouped forward of down -> slots
+ *                             +-> weights, slot_of_choice -> combine <------------------+
  *
  * A choice is one expert of one row: a row makes top_k of them, by falling score. A slot is a choice of one of this
  * rank's experts: slots are numbered expert by expert, those of one expert by rising row, so that an expert's rows lie
@@ -60,9 +62,8 @@ static inline int64_t yk_route_scratch_bytes(const yk_route_spec *spec, int64_t 
  * choose nothing (choices and slot_of_choice -1, weights 0), cost no expert's weights and are not counted. */
 typedef struct yk_route_args {
   const yk_route_spec *spec;
-  /* What gives x, its y (device.h): the device does it first, or along with the router. NULL: x is there. */
-  const struct yk_add_norm_args *norm;
-  const yk_linear *router; /* of float32 outputs: logits become x times it first; NULL: logits are there */
+  const struct yk_add_norm_args *norm; /* add_norm (device.h) of y = x, which comes first; NULL: x is complete */
+  const yk_linear *router; /* of float32 outputs: logits become x times it first; NULL: logits are complete */
   const void *x;           /* act [n_tokens, k] of the router */
   float *logits;           /* [n_tokens, logits_stride], of which n_experts are read */
   int64_t logits_stride;
@@ -78,18 +79,43 @@ typedef struct yk_route_args {
   void *scratch;           /* yk_route_scratch_bytes, nobody else's until the end */
 } yk_route_args;
 
+/* grouped forward: y[slot] = x[row_of_slot[slot]] times matrix m, for the slots starts[m] .. starts[m + 1] - 1 of each
+ * matrix m of a linear layer (linear.h), with bias and epilogue as in a forward. How many slots a matrix has is known
+ * to the device alone: the call waits for nobody, and reads no weights of matrices without slots. Slots at
+ * starts[n_matrices] and beyond are neither read nor written. A row's result depends neither on the slot nor on the
+ * other rows where the device says that of linear_forward. y must alias neither x nor the arrays. */
+typedef struct yk_grouped_args {
+  const void *x; /* act [n_rows, x_size or k_local] */
+  int32_t n_rows;
+  const int32_t *row_of_slot; /* device [max_slots], or NULL: the row of a slot is the slot, and n_rows is max_slots */
+  const int32_t *starts;      /* device [n_matrices + 1], rising from 0 to at most max_slots */
+  int32_t max_slots;          /* at most the layer's max_tokens */
+  /* device [max_slots], of inputs that are quantised per token where x is a part of each row: the results of
+   * linear_maxima for the whole row of each slot. y is then a partial result. NULL: x is the whole rows. */
+  const int32_t *maxima;
+  void *y; /* [max_slots, y_stride] act (or f32) */
+  int64_t y_stride;
+  void *staging; /* device memory for rows on their way to the GEMM, as much as the device wants, else NULL */
+} yk_grouped_args;
+
+/* yk_grouped_check - an experts' layer, and slots within its max_tokens. Errors: YK_E_INVAL. Thread: any. */
+yk_status yk_grouped_check(const yk_grouped_args *args, bool is_grouped, int32_t max_tokens, yk_err *err);
+
 /* combine: y[row] = sum over j = 0 .. top_k - 1, in that order, of weights[row, j] * slots[slot_of_choice[row, j]],
  * then + shared[row] * sigmoid(shared_gate[row]), all in float32 and rounded once. Choices at slot -1 add nothing. The
  * result is the rank's PARTIAL one. Arrays are device memory; y may be shared, and must not be slots. */
 typedef struct yk_combine_args {
   void *y;              /* act [n_tokens, hidden] */
-  const void *slots;    /* act [*, hidden]: what the rank's experts gave; not read where no choice has a slot */
+  const void *slots;    /* act [*, hidden]: the outputs of the rank's experts; not read where no choice has a slot */
   const float *weights; /* [n_tokens, top_k] */
   const int32_t *slot_of_choice; /* [n_tokens, top_k] */
   const void *shared;            /* act [n_tokens, hidden], this rank's part of the shared expert; or NULL: none */
   const float *shared_gate; /* [n_tokens, shared_gate_stride], of which the first is read; or NULL: a factor of 1 */
   int64_t shared_gate_stride;
   int32_t n_tokens, top_k, hidden;
+  /* weights and slot_of_choice were complete before the last operation ahead could begin: a device that overlaps
+   * operations may read them while that operation runs. */
+  bool choices_are_settled;
 } yk_combine_args;
 
 #ifdef __cplusplus

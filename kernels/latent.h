@@ -1,4 +1,4 @@
-/* latent.h - operations of multi-head latent attention (DeepSeek-V2, section 2.1).
+/* latent.h - the operation of multi-head latent attention (DeepSeek-V2, section 2.1).
  *
  * Keys and values of all heads come from one latent vector c of kv_rank values a token, by the weights of kv_b_proj:
  *
@@ -38,36 +38,26 @@ static inline int64_t yk_latent_q_width(const yk_latent_layout *layout)
   return (int64_t)layout->n_heads * (layout->nope_dim + layout->rope_dim);
 }
 
-/* latent_rope_cache: c = rms_norm(c, norm_w) and rotary embedding of r, which go to the cache at kv_slots, and of each
- *   head's rope_dim values of q, in place; first half rotates with second half.
- *   q act [n_tokens, n_heads, nope_dim + rope_dim], rows q_stride elements apart; latent act [n_tokens, kv_rank +
- *   rope_dim], rows latent_stride apart, overwritten; norm_w act [kv_rank]; rope f32 [n_positions, 2, rope_dim / 2],
- *   cos then sin; cache act [n_blocks, YK_KV_BLOCK_TOKENS, kv_rank + rope_dim]. */
-typedef struct yk_latent_rope_cache_args {
-  void *q, *latent;
+/* latent_attention, of rows whose q and latent vectors are projected:
+ *
+ *   cache[kv_slots[row]] = rms_norm(c, norm_w), rotary embedding of r; and rotary embedding of each head's rope_dim
+ *   values of q: the first half rotates with the second half. Then
+ *   y[row, h] = V[h] sum over tokens of softmax(scale * q . k, causal) c
+ *
+ * Slots behind a sequence's last token may hold anything. Once the operation has ended on the device's stream the cache
+ * holds the rows' normed latent vectors, which kv_b_proj reads (calibration does), and q and latent hold anything. */
+typedef struct yk_latent_attention_args {
+  void *y;      /* act [n_tokens, n_heads, value_dim], which must not alias q */
+  void *q;      /* act [n_tokens, n_heads, nope_dim + rope_dim], rows q_stride elements apart */
+  void *latent; /* act [n_tokens, kv_rank + rope_dim], rows latent_stride elements apart */
   int64_t q_stride, latent_stride;
   yk_latent_layout layout;
-  const void *norm_w;
-  float norm_eps;
-  const float *rope;
-  void *cache;
-  const struct yk_batch *batch;
-} yk_latent_rope_cache_args;
-
-/* latent_attention: y[row, h] = V[h] sum over tokens of softmax(scale * q . k, causal) c.
- *   q as latent_rope_cache left it; kv_up act [n_heads, nope_dim + value_dim, kv_rank]: K[h], then V[h]; y act
- *   [n_tokens, n_heads, value_dim], which must not alias q. Slots behind a sequence's last token may hold anything.
- *   to_cache: latent_rope_cache of the same rows, which comes first, as a device can do both at once: of the same q,
- *   layout, cache and batch. q and latent hold anything afterwards. NULL: it has been done. */
-typedef struct yk_latent_attention_args {
-  const yk_latent_rope_cache_args *to_cache;
-  void *y;
-  const void *q;
-  int64_t q_stride;
-  yk_latent_layout layout;
-  const void *kv_up, *cache;
+  const void *norm_w; /* act [kv_rank] */
+  float norm_eps, scale;
+  const float *rope; /* f32 [n_positions, 2, rope_dim / 2], cos then sin */
+  const void *kv_up; /* act [n_heads, nope_dim + value_dim, kv_rank]: K[h], then V[h] */
+  void *cache;       /* act [n_blocks, YK_KV_BLOCK_TOKENS, kv_rank + rope_dim] */
   void *scratch; /* the device's latent_scratch_bytes for as many rows; nobody else's until the operation has ended */
-  float scale;
   const struct yk_batch *batch;
 } yk_latent_attention_args;
 

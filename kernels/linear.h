@@ -9,8 +9,8 @@
  * the caller owes one all-reduce; only rank 0's part may carry the bias.
  *
  * Many matrices of one shape may be one layer (the experts of a mixture): the device keeps them side by side, at one
- * stride. A forward names the matrix that its rows are multiplied with; a grouped forward multiplies each row with a
- * matrix of its own. */
+ * stride. A forward names the matrix that its rows are multiplied with; a mixture multiplies each row with matrices of
+ * the row's own (mixture.h). */
 #ifndef YK_KERNELS_LINEAR_H
 #define YK_KERNELS_LINEAR_H
 
@@ -83,8 +83,8 @@ typedef struct yk_linear_spec {
   int32_t n_matrices; /* at least 1: matrices of this shape side by side, each with all the parts */
   yk_epilogue epilogue;
   bool f32_output;    /* lm_head: y is float32 whatever the activation type */
-  bool is_grouped;    /* multiplied by linear_forward_grouped alone, never by linear_forward */
-  int32_t max_tokens; /* rows of the largest forward; of a grouped one: slots */
+  bool is_grouped;    /* a mixture's experts (mixture.h), which linear_forward never multiplies */
+  int32_t max_tokens; /* rows of the largest forward; of experts: slots */
 } yk_linear_spec;
 
 /* forward: x act [n_tokens, x_size or k_local]; y [n_tokens, y_stride] act (or f32), written in columns 0 ..
@@ -98,59 +98,14 @@ typedef struct yk_linear_args {
   int64_t y_stride; /* elements from one row of y to the next */
 } yk_linear_args;
 
-/* A forward of a layer of one's own. */
-typedef struct yk_linear_beside {
-  const yk_linear *linear; /* not a grouped one */
-  yk_linear_args args;
-} yk_linear_beside;
-
-/* grouped forward: y[slot] = x[row_of_slot[slot]] times matrix m, for the slots starts[m] .. starts[m + 1] - 1 of each
- * matrix m, with bias and epilogue as in a forward. How many slots a matrix has is known to the device alone: the call
- * waits for nobody, and reads no weights of matrices without slots. Slots at starts[n_matrices] and beyond are neither
- * read nor written. A row's result depends neither on the slot nor on the other rows where the device says that of
- * linear_forward. y must alias neither x nor the arrays. */
-typedef struct yk_linear_grouped_args {
-  const void *x; /* act [n_rows, x_size or k_local] */
-  int32_t n_rows;
-  const int32_t *row_of_slot; /* device [max_slots], or NULL: the row of a slot is the slot, and n_rows is max_slots */
-  const int32_t *starts;      /* device [n_matrices + 1], rising from 0 to at most max_slots */
-  int32_t max_slots;          /* at most the layer's max_tokens */
-  /* device [max_slots], of inputs that are quantised per token where x is a part of each row: what linear_maxima gives
-   * for the whole row of each slot. y is then a partial result. NULL: x is the whole rows. */
-  const int32_t *maxima;
-  void *y; /* [max_slots, y_stride] act (or f32) */
-  int64_t y_stride;
-  /* What comes before, where that is the routing (experts.h) that gives starts and row_of_slot: the device does it
-   * first. NULL: they are there. */
-  const struct yk_route_args *route;
-  /* What comes next, where that is the combination of these slots (experts.h): y is its slots, and the device may leave
-   * y as it is. NULL: something else. */
-  const struct yk_combine_args *combine;
-  /* A forward of another layer that is to be done too: what rows pass beside their matrices (a shared expert's layer).
-   * The device does it first, or in the same kernel; where combine adds up its y (as shared), it may then leave that y
-   * as it is. It must depend on nothing that this forward writes. NULL: nothing. */
-  const yk_linear_beside *beside;
-  /* The grouped forward that comes next, with a combination, whose x is this y and whose beside's x is the y of this
-   * one's beside: the device may do it too, and then leave these as they are. NULL: something else. */
-  const struct yk_linear_grouped_next *next;
-  void *room; /* linear_room_bytes of device memory, nobody else's until the end; NULL where those are 0 */
-} yk_linear_grouped_args;
-
-/* is_done: set to true where the device has done it, else left as it is. */
-typedef struct yk_linear_grouped_next {
-  const yk_linear *linear;
-  const yk_linear_grouped_args *args;
-  bool *is_done;
-} yk_linear_grouped_next;
-
 /* A row-parallel layer whose inputs are quantised gives on any number of ranks, to the bit, what it gives on one: ranks
  * share the row's scale, and add up integers. Instead of a forward there are then three steps, with an exchange of all
  * ranks after the first and the second (runtime/model/row_parallel.h):
  *   maxima: maxima <- x          the largest over ranks is the whole row's
  *   sums:   sums <- x, maxima    what is added up over ranks, exactly
  *   scale:  y <- sums, maxima    on one rank, whose part has the bias; y of the others is zeros
- * For layers of one part without epilogue. A grouped layer, whose rows are slots, has the first step alone: its forward
- * takes the maxima. Without a layer (NULL), on a rank that has none of the inputs, maxima become zeros. */
+ * For layers of one part without epilogue. Experts' layers, whose rows are slots, have the first step alone
+ * (yk_grouped_args.maxima). Without a layer (NULL), on a rank that has none of the inputs, maxima become zeros. */
 typedef struct yk_linear_sums_args {
   const void *x; /* act [n_tokens, k_local] */
   int32_t
@@ -175,10 +130,6 @@ yk_status yk_linear_check_bytes(const yk_linear_part *part, int index, yk_err *e
 
 /* yk_linear_check_args - rows and matrix within those of the layer. Errors: YK_E_INVAL. Thread: any. */
 yk_status yk_linear_check_args(const yk_linear_args *args, int32_t max_tokens, int32_t n_matrices, yk_err *err);
-
-/* yk_linear_check_grouped_args - a grouped layer, and slots within its own. Errors: YK_E_INVAL. Thread: any. */
-yk_status yk_linear_check_grouped_args(const yk_linear_grouped_args *args, bool is_grouped, int32_t max_tokens,
-                                       yk_err *err);
 
 /* yk_linear_has_sums - whether a device that keeps such parts as they are multiplies integers for a layer: it is then
  *   to be forwarded in steps where it is row-parallel. */

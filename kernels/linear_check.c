@@ -134,12 +134,3 @@ yk_status yk_linear_check_args(const yk_linear_args *args, int32_t max_tokens, i
     return yk_err_set(err, YK_E_INVAL, "linear: expected a matrix of 0 to %d, found %d", n_matrices - 1, args->matrix);
   return YK_OK;
 }
-
-yk_status yk_linear_check_grouped_args(const yk_linear_grouped_args *args, bool is_grouped, int32_t max_tokens,
-                                       yk_err *err)
-{
-  if (!is_grouped) return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward of a layer that is not grouped");
-  if (args->max_slots > max_tokens)
-    return yk_err_set(err, YK_E_INVAL, "linear: expected at most %d slots, found %d", max_tokens, args->max_slots);
-  return YK_OK;
-}

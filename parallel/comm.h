@@ -55,10 +55,11 @@ struct yk_comm {
   int rank, n_ranks;
 };
 
-/* The combination of experts as an operation of its own, ahead of an all-reduce that cannot compute it itself. */
-static inline yk_status yk_comm_combine(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err)
+/* yk_comm_leaves_norm - whether a rank has nothing to add up, and may leave the norm behind its partial result pending
+ *   (yk_normed), for the reader to do. */
+static inline bool yk_comm_leaves_norm(const yk_comm *comm)
 {
-  return args->combine ? comm->dev->ops->combine(comm->dev, args->combine, err) : YK_OK;
+  return comm->n_ranks == 1;
 }
 
 /* yk_comm_local_create - ends for n_ranks threads of this process that share host memory (CPU devices).

@@ -87,26 +87,31 @@ static const void *row_of(const void *array, int64_t row, int64_t row_bytes)
   return array ? (const char *)array + row * row_bytes : NULL;
 }
 
-/* The arguments of rows first .. first + n_rows - 1 alone. combine: memory for their combination of experts. */
+/* The partial result of rows first .. first + n_rows - 1 alone. */
+static yk_partial partial_rows_of(const yk_partial *all, int64_t first, int32_t n_rows, int64_t row_bytes)
+{
+  yk_partial rows = {.state = all->state, .rows = (void *)row_of(all->rows, first, row_bytes), .slots = all->slots};
+  if (rows.state == YK_PARTIAL_ROWS) return rows;
+  yk_combine_args *slots = &rows.slots;
+  int64_t choices_bytes = slots->top_k * (int64_t)sizeof(int32_t);
+  slots->y = rows.rows;
+  slots->weights = row_of(slots->weights, first, choices_bytes);
+  slots->slot_of_choice = row_of(slots->slot_of_choice, first, choices_bytes);
+  slots->shared = row_of(slots->shared, first, row_bytes);
+  slots->shared_gate = row_of(slots->shared_gate, first, slots->shared_gate_stride * (int64_t)sizeof(float));
+  slots->n_tokens = n_rows;
+  return rows;
+}
+
+/* The arguments of rows first .. first + n_rows - 1 alone. */
 static yk_all_reduce_add_norm_args rows_of(const yk_all_reduce_add_norm_args *args, int64_t first, int32_t n_rows,
-                                           int64_t row_bytes, yk_combine_args *combine)
+                                           int64_t row_bytes)
 {
   yk_all_reduce_add_norm_args rows = *args;
-  rows.partial = (void *)row_of(args->partial, first, row_bytes);
+  rows.partial = partial_rows_of(&args->partial, first, n_rows, row_bytes);
   rows.residual = (void *)row_of(args->residual, first, row_bytes);
   rows.y = (void *)row_of(args->y, first, row_bytes);
   rows.n_rows = n_rows;
-  if (!args->combine) return rows;
-  int64_t choices_bytes = args->combine->top_k * (int64_t)sizeof(int32_t);
-  *combine = *args->combine;
-  combine->y = rows.partial;
-  combine->weights = row_of(combine->weights, first, choices_bytes);
-  combine->slot_of_choice = row_of(combine->slot_of_choice, first, choices_bytes);
-  combine->shared = row_of(combine->shared, first, row_bytes);
-  combine->shared_gate =
-      row_of(combine->shared_gate, first, combine->shared_gate_stride * (int64_t)sizeof *combine->shared_gate);
-  combine->n_tokens = n_rows;
-  rows.combine = combine;
   return rows;
 }
 
@@ -115,16 +120,12 @@ static yk_status auto_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add
   auto_comm *comm = (auto_comm *)base;
   int64_t row_bytes = args->hidden * (int64_t)yk_dtype_bytes(base->dev->dtype);
   int64_t n_rows = rows_at_once(comm, args->n_rows, row_bytes);
-  /* The device says it of the newest route of several rows, not of a lone row's. */
-  bool is_settled = args->n_rows > 1 && yk_cuda_device_choices_are_settled(base->dev);
   YK_TRY(enter(comm, err));
   if (n_rows == 0) return comm->nccl->ops->all_reduce_add_norm(comm->nccl, args, err);
   for (int64_t first = 0; first < args->n_rows; first += n_rows) {
-    yk_combine_args combine;
-    yk_all_reduce_add_norm_args rows =
-        rows_of(args, first, (int32_t)yk_min_i64(n_rows, args->n_rows - first), row_bytes, &combine);
-    YK_TRY(blamed(comm, yk_p2p_all_reduce_add_norm(comm->p2p, &rows, base->dev->dtype, is_settled, comm->stream, err),
-                  err));
+    const yk_all_reduce_add_norm_args rows =
+        rows_of(args, first, (int32_t)yk_min_i64(n_rows, args->n_rows - first), row_bytes);
+    YK_TRY(blamed(comm, yk_p2p_all_reduce_add_norm(comm->p2p, &rows, base->dev->dtype, comm->stream, err), err));
   }
   return YK_OK;
 }

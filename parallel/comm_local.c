@@ -141,7 +141,7 @@ static yk_status sum_rows(yk_comm *comm, const yk_all_reduce_add_norm_args *args
                           .eps = args->eps};
   for (int rank = 0; rank < comm->n_ranks; rank++) {
     const yk_all_reduce_add_norm_args *theirs = group_of(comm)->published[rank];
-    sum.partials[rank] = row_of(comm, args, theirs->partial, first);
+    sum.partials[rank] = row_of(comm, args, theirs->partial.rows, first);
   }
   return comm->dev->ops->add_norm(comm->dev, &sum, err);
 }
@@ -169,7 +169,7 @@ static void copy_rows(yk_comm *comm, const yk_all_reduce_add_norm_args *args)
 static yk_status local_all_reduce_add_norm(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
   enum { SHARED_ROWS_PER_RANK = 4 };
-  YK_TRY(yk_comm_combine(comm, args, err));
+  YK_TRY(comm->dev->ops->partial_complete(comm->dev, &args->partial, err));
   if (comm->n_ranks == 1) {
     group_of(comm)->published[0] = args;
     return sum_rows(comm, args, 0, args->n_rows, err);
@@ -210,8 +210,8 @@ static yk_status local_all_reduce(yk_comm *comm, void *data, int64_t count, yk_d
   int32_t n_rows = (int32_t)(count / HIDDEN), n_left = (int32_t)(count % HIDDEN);
   size_t whole_bytes = n_bytes - (size_t)n_left * yk_dtype_bytes(dtype);
   yk_all_reduce_add_norm_args rows = {
-      .partial = data, .residual = local->scratch, .n_rows = n_rows, .hidden = HIDDEN, .alpha = 1};
-  yk_all_reduce_add_norm_args rest = {.partial = (char *)data + whole_bytes,
+      .partial.rows = data, .residual = local->scratch, .n_rows = n_rows, .hidden = HIDDEN, .alpha = 1};
+  yk_all_reduce_add_norm_args rest = {.partial.rows = (char *)data + whole_bytes,
                                       .residual = (char *)local->scratch + whole_bytes,
                                       .n_rows = 1,
                                       .hidden = n_left,

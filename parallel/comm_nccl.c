@@ -200,18 +200,18 @@ static yk_status nccl_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add
 {
   int64_t count = (int64_t)args->n_rows * args->hidden;
   YK_TRY(enter((nccl_comm *)base, err));
-  if (base->n_ranks > 1) YK_TRY(yk_comm_combine(base, args, err));
-  YK_TRY(nccl_all_reduce(base, args->partial, count, base->dev->dtype, err));
+  if (base->n_ranks > 1) YK_TRY(base->dev->ops->partial_complete(base->dev, &args->partial, err));
+  YK_TRY(nccl_all_reduce(base, args->partial.rows, count, base->dev->dtype, err));
   yk_add_norm_args add = {.y = args->y,
                           .residual = args->residual,
-                          .partials = {args->partial},
+                          .partials = {args->partial.rows},
                           .n_partials = 1,
                           .w = args->w,
                           .n_rows = args->n_rows,
                           .hidden = args->hidden,
                           .alpha = args->alpha,
                           .eps = args->eps,
-                          .combine = base->n_ranks == 1 ? args->combine : NULL};
+                          .combine = base->n_ranks == 1 ? yk_partial_slots(&args->partial) : NULL};
   return base->dev->ops->add_norm(base->dev, &add, err);
 }
 

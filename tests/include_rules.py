@@ -22,7 +22,10 @@ PTX, COMMON = "kernels/cuda/ptx/", "kernels/cuda/common/"
 DEVICE, BLAS, LAUNCH = "kernels/cuda/device/", "kernels/cuda/blas/", "kernels/cuda/rows/launch.cuh"
 GEMM_DENSE, GEMM_GROUPED = "kernels/cuda/gemm/dense/", "kernels/cuda/gemm/grouped/"
 GEMM = ["kernels/cuda/gemm/", GEMM_DENSE, GEMM_GROUPED]
-PLANS = ["kernels/cuda/latent/scratch.h", "kernels/cuda/linear/layout.h", "parallel/p2p/p2p_sizes.h"]  # without a GPU
+PLANS = [  # without a GPU
+    "kernels/cuda/latent/scratch.h", "kernels/cuda/linear/layout.h", "kernels/cuda/moe/scratch.h",
+    "parallel/p2p/p2p_sizes.h"
+]
 WEIGHT = "kernels/weight.h"
 LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
 LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/"]  # what the layers of a model stand on
@@ -46,7 +49,7 @@ MAY_INCLUDE = {
     "kernels/cuda/gemm/pack/": [BASE, PTX, COMMON, "kernels/cuda/gemm/", GEMM_DENSE],
     "kernels/cuda/w8a8/": [BASE, PTX, COMMON, *GEMM],
     "kernels/cuda/attention/": [BASE, "kernels/device.h", PTX, COMMON],
-    "kernels/cuda/moe/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON, *GEMM],
+    "kernels/cuda/moe/": [BASE, "kernels/", PTX, COMMON, DEVICE, *GEMM, "kernels/cuda/linear/"],
     "kernels/cuda/rows/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON],
     "kernels/cuda/latent/": [BASE, "kernels/device.h", "kernels/latent.h", PTX, COMMON, BLAS, LAUNCH],
     "kernels/cuda/device/": [
@@ -56,9 +59,8 @@ MAY_INCLUDE = {
     "kernels/cuda/sampling/": [BASE, "kernels/device.h", PTX, COMMON, DEVICE],
     "kernels/cuda/quantize/": [BASE, "kernels/device.h", "kernels/awq_quantize.h", PTX, COMMON, BLAS, DEVICE],
     "kernels/cuda/linear/": [
-        BASE, "kernels/device.h", "kernels/linear.h", WEIGHT, PTX, COMMON, BLAS, DEVICE, *GEMM,
-        "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h", "kernels/cuda/moe/single_token.h",
-        "kernels/cuda/moe/routed_gemm.h"
+        BASE, "kernels/device.h", "kernels/experts.h", "kernels/linear.h", WEIGHT, PTX, COMMON, BLAS, DEVICE, *GEMM,
+        "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h"
     ],
     "kernels/cuda/": [
         BASE, "kernels/", BLAS, DEVICE, "kernels/cuda/attention/", "kernels/cuda/moe/", *GEMM,

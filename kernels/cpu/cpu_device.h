@@ -68,21 +68,27 @@ bool yk_cpu_linear_keeps(const yk_linear_spec *spec, int i);
 yk_status yk_cpu_linear_maxima(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 yk_status yk_cpu_linear_sums(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 yk_status yk_cpu_linear_scale(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
-yk_status yk_cpu_linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
-                                        yk_err *err);
-yk_status yk_cpu_route(yk_device *dev, const yk_route_args *args, yk_err *err);
-yk_status yk_cpu_combine(yk_device *dev, const yk_combine_args *args, yk_err *err);
+yk_status yk_cpu_mixture_create(yk_device *dev, const yk_mixture_spec *spec, yk_mixture **out, yk_err *err);
+void yk_cpu_mixture_destroy(yk_device *dev, yk_mixture *mixture);
+int64_t yk_cpu_mixture_scratch_bytes(const yk_mixture_sizes *sizes, const yk_linear_spec *gate_up,
+                                     const yk_linear_spec *down);
+yk_status yk_cpu_mixture_forward(yk_device *dev, const yk_mixture *mixture, const yk_mixture_args *args, yk_err *err);
+yk_status yk_cpu_partial_complete(yk_device *dev, const yk_partial *partial, yk_err *err);
 yk_status yk_cpu_embed(yk_device *dev, const yk_embed_args *args, yk_err *err);
 yk_status yk_cpu_rms_norm(yk_device *dev, const yk_rms_norm_args *args, yk_err *err);
 yk_status yk_cpu_add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *err);
 yk_status yk_cpu_qk_rope_kv(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err);
 yk_status yk_cpu_attention(yk_device *dev, const yk_attention_args *args, yk_err *err);
-yk_status yk_cpu_latent_rope_cache(yk_device *dev, const yk_latent_rope_cache_args *args, yk_err *err);
 yk_status yk_cpu_latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err);
 yk_status yk_cpu_gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
 yk_status yk_cpu_sample(yk_device *dev, const yk_sample_args *args, yk_err *err);
 yk_status yk_cpu_best_logits(yk_device *dev, const yk_best_logits_args *args, yk_err *err);
 yk_status yk_cpu_penalties_set(yk_device *dev, int32_t slot, const int32_t *tokens, int32_t n_prompt, int32_t n_tokens,
                                yk_err *err);
+
+/* The parts of a mixture: see kernels/experts.h. */
+yk_status yk_cpu_route(yk_device *dev, const yk_route_args *args, yk_err *err);
+yk_status yk_cpu_grouped_forward(yk_device *dev, const yk_linear *linear, const yk_grouped_args *args, yk_err *err);
+yk_status yk_cpu_combine(yk_device *dev, const yk_combine_args *args, yk_err *err);
 
 #endif

@@ -149,8 +149,8 @@ yk_status yk_cpu_route(yk_device *dev, const yk_route_args *args, yk_err *err)
 {
   const yk_linear_args logits = {
       .x = args->x, .y = args->logits, .n_tokens = args->n_tokens, .y_stride = args->logits_stride};
-  if (args->norm) YK_TRY(dev->ops->add_norm(dev, args->norm, err));
-  if (args->router) YK_TRY(dev->ops->linear_forward(dev, args->router, &logits, err));
+  if (args->norm) YK_TRY(yk_cpu_add_norm(dev, args->norm, err));
+  if (args->router) YK_TRY(yk_cpu_linear_forward(dev, args->router, &logits, err));
   yk_route_args a = *args;
   yk_cpu_pool_run(yk_cpu_device_of(dev)->pool, args->n_tokens,
                   min_rows((int64_t)args->spec->n_experts * args->spec->top_k), choose_rows, &a);

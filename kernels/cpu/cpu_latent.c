@@ -21,10 +21,10 @@ static yk_status check_width(const yk_latent_layout *layout, yk_err *err)
 
 /* ---- Norm, rotation and the write to the cache ------------------------------------------------------------------- */
 
-typedef struct cache_context {
+typedef struct latent_context {
   yk_cpu_device *cpu;
-  const yk_latent_rope_cache_args *args;
-} cache_context;
+  const yk_latent_attention_args *args;
+} latent_context;
 
 static void rotate_in_place(const yk_cpu_device *cpu, void *at, const float *rope, int32_t rope_dim, float *f32)
 {
@@ -35,8 +35,8 @@ static void rotate_in_place(const yk_cpu_device *cpu, void *at, const float *rop
 
 static void cache_rows(void *context, int thread, int64_t begin, int64_t end)
 {
-  const cache_context *c = context;
-  const yk_latent_rope_cache_args *a = c->args;
+  const latent_context *c = context;
+  const yk_latent_attention_args *a = c->args;
   const yk_latent_layout *layout = &a->layout;
   yk_dtype dtype = c->cpu->base.dtype;
   int32_t width = yk_latent_width(layout), head_width = layout->nope_dim + layout->rope_dim;
@@ -55,20 +55,7 @@ static void cache_rows(void *context, int thread, int64_t begin, int64_t end)
   }
 }
 
-yk_status yk_cpu_latent_rope_cache(yk_device *dev, const yk_latent_rope_cache_args *args, yk_err *err)
-{
-  YK_TRY(check_width(&args->layout, err));
-  cache_context context = {yk_cpu_device_of(dev), args};
-  yk_cpu_pool_run(context.cpu->pool, args->batch->n_tokens, 1, cache_rows, &context);
-  return YK_OK;
-}
-
 /* ---- Attention --------------------------------------------------------------------------------------------------- */
-
-typedef struct latent_context {
-  yk_cpu_device *cpu;
-  const yk_latent_attention_args *args;
-} latent_context;
 
 /* Queries of one item: rows first_row .. first_row + n_rows - 1 of one sequence, heads first_head .. + n_heads - 1;
  * query q is of row q / n_heads. */
@@ -190,8 +177,8 @@ static void attend_share(void *context, int thread, int64_t begin, int64_t end)
 yk_status yk_cpu_latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err)
 {
   YK_TRY(check_width(&args->layout, err));
-  if (args->to_cache) YK_TRY(yk_cpu_latent_rope_cache(dev, args->to_cache, err));
   latent_context context = {yk_cpu_device_of(dev), args};
+  yk_cpu_pool_run(context.cpu->pool, args->batch->n_tokens, 1, cache_rows, &context);
   yk_cpu_pool_run(context.cpu->pool, context.cpu->n_threads, 1, attend_share, &context);
   return YK_OK;
 }

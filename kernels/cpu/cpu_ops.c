@@ -148,7 +148,7 @@ static void add_norm_rows(void *context, int thread, int64_t begin, int64_t end)
 
 yk_status yk_cpu_add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *err)
 {
-  if (args->combine) YK_TRY(dev->ops->combine(dev, args->combine, err));
+  if (args->combine) YK_TRY(yk_cpu_combine(dev, args->combine, err));
   (void)err;
   add_norm_context context = {yk_cpu_device_of(dev), args};
   yk_cpu_pool_run(context.cpu->pool, args->n_rows, min_rows((int64_t)args->hidden * (2 + args->n_partials)),

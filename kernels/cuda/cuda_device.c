@@ -20,11 +20,8 @@
 #include "kernels/cuda/latent/scratch.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/linear.h"
-#include "kernels/cuda/moe/combine.h"
-#include "kernels/cuda/moe/route.h"
-#include "kernels/cuda/moe/routed_gemm.h"
-#include "kernels/cuda/moe/router.h"
-#include "kernels/cuda/moe/single_token.h"
+#include "kernels/cuda/moe/mixture.h"
+#include "kernels/cuda/moe/scratch.h"
 #include "kernels/cuda/quantize/quantize.h"
 #include "kernels/cuda/rows/embed.h"
 #include "kernels/cuda/rows/norm.h"
@@ -72,11 +69,7 @@ static yk_status add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(check_hidden(cuda, args->hidden, err));
   YK_TRY(yk_cuda_enter(cuda, err));
-  /* A grouped forward since the newest routing lets its successor start once it has waited for that. A single token's
-   * routing may be part of it, and go on meanwhile. */
-  const bool choices_are_settled = cuda->settled_starts != NULL && args->n_rows > 1;
-  return yk_cuda_check(cuda, yk_cuda_launch_add_norm(dev->dtype, args, choices_are_settled, cuda->stream), "add_norm",
-                       err);
+  return yk_cuda_check(cuda, yk_cuda_launch_add_norm(dev->dtype, args, cuda->stream), "add_norm", err);
 }
 
 static yk_status qk_rope_kv(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err)
@@ -97,52 +90,11 @@ static yk_status attention(yk_device *dev, const yk_attention_args *args, yk_err
   return yk_cuda_blame(cuda, yk_cuda_attention_run(&cuda->attention, args, dev->dtype, cuda->stream, err), err);
 }
 
-static yk_status latent_rope_cache(yk_device *dev, const yk_latent_rope_cache_args *args, yk_err *err)
-{
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  YK_TRY(yk_cuda_enter(cuda, err));
-  return yk_cuda_check(cuda, yk_cuda_launch_latent_rope_cache(dev->dtype, args, cuda->stream), "latent_rope_cache",
-                       err);
-}
-
 static yk_status latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_cuda_enter(cuda, err));
   return yk_cuda_blame(cuda, yk_cuda_latent_attention_run(&cuda->latent, args, dev->dtype, cuda->stream, err), err);
-}
-
-static bool router_takes(const yk_cuda_router *router, const yk_route_args *args)
-{
-  return router->w && yk_cuda_router_takes(router, args);
-}
-
-static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)
-{
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  YK_TRY(yk_cuda_enter(cuda, err));
-  cuda->settled_starts = NULL;
-  yk_cuda_router router = {.x = args->x, .dtype = dev->dtype, .norm = args->norm};
-  if (args->router) router.w = yk_cuda_linear_plain(args->router, &router.n, &router.k);
-  if (args->norm && !router_takes(&router, args)) {
-    YK_TRY(add_norm(dev, args->norm, err));
-    router.norm = NULL;
-  }
-  if (router_takes(&router, args))
-    return yk_cuda_check(cuda, yk_cuda_launch_router(&router, args, cuda->router_mailbox, cuda->stream), "router", err);
-  if (args->router) {
-    const yk_linear_args logits = {
-        .x = args->x, .y = args->logits, .n_tokens = args->n_tokens, .y_stride = args->logits_stride};
-    YK_TRY(yk_cuda_linear_forward(dev, args->router, &logits, err));
-  }
-  return yk_cuda_check(cuda, yk_cuda_launch_route(args, cuda->stream), "route", err);
-}
-
-static yk_status combine(yk_device *dev, const yk_combine_args *args, yk_err *err)
-{
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  YK_TRY(yk_cuda_enter(cuda, err));
-  return yk_cuda_check(cuda, yk_cuda_launch_combine(dev->dtype, args, cuda->stream), "combine", err);
 }
 
 static yk_status gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk_err *err)
@@ -173,10 +125,10 @@ static void destroy(yk_device *dev)
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda->sampler);
   yk_cuda_blas_destroy(cuda->blas);
-  void *const buffers[] = {cuda->blas_workspace,       cuda->attention_workspace, cuda->routing_mailbox,
-                           cuda->single_token_mailbox, cuda->router_mailbox,      cuda->next_tiles,
-                           cuda->latent_counters,      cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
+  void *const buffers[] = {cuda->blas_workspace,  cuda->attention_workspace, cuda->next_tiles,
+                           cuda->latent_counters, cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
+  yk_cuda_moe_close(cuda);
   yk_cuda_staging_destroy(cuda->staging);
   if (cuda->drained) cudaEventDestroy(cuda->drained);
   cudaStreamDestroy(cuda->stream);
@@ -202,20 +154,20 @@ static const yk_device_ops *device_ops(void)
       .linear_forward = yk_cuda_linear_forward,
       .linear_bytes = yk_cuda_linear_bytes,
       .linear_keeps = yk_cuda_linear_keeps,
-      .linear_room_bytes = yk_cuda_linear_room_bytes,
       .linear_maxima = yk_cuda_linear_maxima,
       .linear_sums = yk_cuda_linear_sums,
       .linear_scale = yk_cuda_linear_scale,
-      .route = route,
-      .linear_forward_grouped = yk_cuda_linear_forward_grouped,
-      .combine = combine,
+      .mixture_create = yk_cuda_mixture_create,
+      .mixture_destroy = yk_cuda_mixture_destroy,
+      .mixture_scratch_bytes = yk_cuda_mixture_scratch_bytes,
+      .mixture_forward = yk_cuda_mixture_forward,
+      .partial_complete = yk_cuda_partial_complete,
       .embed = embed,
       .rms_norm = rms_norm,
       .add_norm = add_norm,
       .qk_rope_kv = qk_rope_kv,
       .attention = attention,
       .needs_kv_room = true,
-      .latent_rope_cache = latent_rope_cache,
       .latent_attention = latent_attention,
       .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
       .gather_rows = gather_rows,
@@ -267,19 +219,10 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_init(&cuda->wna16, &cuda->w8a8, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_wna16_grouped_init(&cuda->wna16, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_grouped_init(&cuda->w8a8, err), err));
-  YK_TRY(yk_cuda_check(cuda, yk_cuda_route_init(), "route init", err));
-  YK_TRY(yk_cuda_check(cuda, yk_cuda_router_init(), "router init", err));
-  YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_init(&cuda->wna16), "routed GEMM init", err));
-  YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_routed_gemm_mailbox_bytes(), &cuda->routing_mailbox, err));
-  YK_TRY(yk_cuda_check(cuda, yk_cuda_routed_gemm_prepare(cuda->routing_mailbox, cuda->stream), "routed GEMM", err));
-  YK_TRY(yk_cuda_check(cuda, yk_single_token_init(&cuda->wna16), "single token init", err));
-  YK_TRY(yk_cuda_alloc(&cuda->base, yk_single_token_mailbox_bytes(), &cuda->single_token_mailbox, err));
-  YK_TRY(yk_cuda_check(cuda, yk_single_token_prepare(cuda->single_token_mailbox, cuda->stream), "single token", err));
+  YK_TRY(yk_cuda_moe_open(cuda, err));
   void *next_tiles;
   YK_TRY(yk_cuda_alloc(&cuda->base, 2 * sizeof *cuda->next_tiles, &next_tiles, err));
   cuda->next_tiles = next_tiles;
-  YK_TRY(yk_cuda_alloc(&cuda->base, yk_cuda_router_mailbox_bytes(), &cuda->router_mailbox, err));
-  YK_TRY(yk_cuda_check(cuda, yk_cuda_router_prepare(cuda->router_mailbox, cuda->stream), "router", err));
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_blas(cuda, err));
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->wna16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);
@@ -354,11 +297,6 @@ struct CUstream_st *yk_cuda_device_stream(yk_device *dev)
 int yk_cuda_device_ordinal(const yk_device *dev)
 {
   return ((const yk_cuda_device *)dev)->ordinal;
-}
-
-bool yk_cuda_device_choices_are_settled(const yk_device *dev)
-{
-  return ((const yk_cuda_device *)dev)->settled_starts != NULL;
 }
 
 yk_status yk_cuda_device_activate(yk_device *dev, yk_err *err)

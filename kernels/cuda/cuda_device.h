@@ -52,10 +52,6 @@ int yk_cuda_device_ordinal(const yk_device *dev);
 /* yk_cuda_device_activate - make the device's GPU current for the calling thread. */
 yk_status yk_cuda_device_activate(yk_device *dev, yk_err *err);
 
-/* yk_cuda_device_choices_are_settled - whether the newest route of several rows has ended before what is launched next
- *   may begin: a grouped forward has come since, which lets its successor start once it has waited itself.           */
-bool yk_cuda_device_choices_are_settled(const yk_device *dev);
-
 /* yk_cuda_device_blame - complete the error of an operation that failed on this GPU without naming it. Puts "GPU 1: "
  *   before err's message. Where this process cannot use the GPU any more, adds CUDA's reason and the remedy behind the
  *   message. Returns status; YK_OK changes nothing. Waits for nothing. */

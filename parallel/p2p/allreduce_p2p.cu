@@ -222,7 +222,7 @@ static launch_args args_of(const yk_p2p *end, bool two_shot)
 }
 
 extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce_add_norm_args *args, yk_dtype dtype,
-                                                bool choices_are_settled, cudaStream_t stream, yk_err *err)
+                                                cudaStream_t stream, yk_err *err)
 {
   const int64_t row_bytes = static_cast<int64_t>(args->hidden) * 2;
   if (args->n_rows <= 0) return YK_OK;
@@ -233,10 +233,9 @@ extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce
                       yk_dtype_name(dtype));
   const bool two_shot = route == YK_P2P_TWO_SHOT;
   launch_args a = args_of(end, two_shot);
-  a.x = args->partial;
-  if (args->combine) a.combine = *args->combine;
-  a.choices_are_settled = choices_are_settled;
-  a.late_next = args->late_next;
+  a.x = args->partial.rows;
+  if (args->partial.state == YK_PARTIAL_SLOTS) a.combine = args->partial.slots;
+  a.late_next = args->reader == YK_READER_ROUTER && args->n_rows > 1;
   a.residual = args->residual;
   a.y = args->y;
   a.w = args->w;

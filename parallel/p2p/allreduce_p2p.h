@@ -70,13 +70,11 @@ yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const yk_p2p_optio
 const yk_p2p_options *yk_p2p_get_options(const yk_p2p *end);
 
 /* yk_p2p_all_reduce_add_norm - all-reduce with residual add and RMSNorm: see yk_all_reduce_add_norm_args; dtype f16 or
- *   bf16; pointers aligned to 16 bytes. choices_are_settled: slot_of_choice and weights of args.combine were complete
- *   before the previous kernel on the stream could begin, and are read while that kernel still runs. Asynchronous on
- *   stream; capturable.
+ *   bf16; pointers aligned to 16 bytes. Asynchronous on stream; capturable.
  *   Errors: YK_E_UNSUPPORTED where yk_p2p_route_of_rows says none, YK_E_DEVICE, and YK_E_COMM as yk_p2p_check.
  *   Thread: the rank's own, with its device current.                                                                 */
 yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce_add_norm_args *args, yk_dtype dtype,
-                                     bool choices_are_settled, struct CUstream_st *stream, yk_err *err);
+                                     struct CUstream_st *stream, yk_err *err);
 
 /* yk_p2p_all_reduce - data [count] of dtype becomes the sum over ranks. Otherwise as above, with
  *   yk_p2p_route_of_array.                                                                                           */

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   const int n_mine = G::MANY ? items_of_block(a.n_rows) : 1;
   uint4 weights[V]; /* loaded ahead of griddepcontrol.wait: no kernel writes w */
   yk_cuda::few_choices chosen;
-  const bool is_settled = COMBINES && G::HOLDS && a.choices_are_settled;
+  const bool is_settled = COMBINES && G::HOLDS && a.combine.choices_are_settled;
   load_weights<G, NORM>(a, group, weights);
   if (is_settled) chosen = first_choices<COMBINES>(a, item_of_block(group.index));
   fetch_parameters(a);

@@ -62,9 +62,8 @@ struct launch_args {
   uint32_t *n_launches; /* [MAX_BLOCKS] launches so far of this kernel (one-shot or two-shot), by thread block */
   int32_t *stopped;     /* this device's flag */
   host_flags *flags;
-  uint64_t timeout_ns;      /* UINT64_MAX: none */
-  bool late_next;           /* see yk_all_reduce_add_norm_args */
-  bool choices_are_settled; /* see yk_p2p_all_reduce_add_norm */
+  uint64_t timeout_ns; /* UINT64_MAX: none */
+  bool late_next;      /* the next kernel starts only once the kernel in front has ended: see yk_reader */
   /* The combination of experts that gives x; y NULL: x is complete. The last member, so that all others lie in few
    * cache lines. */
   yk_combine_args combine;

@@ -5,6 +5,7 @@
 #include "engine/arguments.h"
 #include "kernels/cuda/latent/scratch.h"
 #include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/moe/scratch.h"
 #include "model/model.h"
 #include "parallel/p2p/p2p_sizes.h"
 
@@ -17,7 +18,7 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
   yk_model_device dev = {.dtype = settings->dtype,
                          .linear_bytes = yk_cuda_linear_bytes,
                          .linear_keeps = yk_cuda_linear_keeps,
-                         .linear_room_bytes = yk_cuda_linear_room_bytes,
+                         .mixture_scratch_bytes = yk_cuda_mixture_scratch_bytes,
                          .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
                          .needs_kv_room = true};
   YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, rank, settings->n_ranks, out, err));

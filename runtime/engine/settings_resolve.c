@@ -165,8 +165,10 @@ static yk_status memory_bounds(const yk_engine_options *o, const yk_settings *s,
 
 static yk_status measure_ranks(const yk_checkpoint *checkpoint, const yk_settings *s, yk_model_memory *out, yk_err *err)
 {
-  const yk_model_device cpu = {
-      .dtype = s->dtype, .linear_bytes = yk_cpu_linear_bytes, .linear_keeps = yk_cpu_linear_keeps};
+  const yk_model_device cpu = {.dtype = s->dtype,
+                               .linear_bytes = yk_cpu_linear_bytes,
+                               .linear_keeps = yk_cpu_linear_keeps,
+                               .mixture_scratch_bytes = yk_cpu_mixture_scratch_bytes};
   for (int rank = 0; rank < s->n_ranks; rank++)
     if (s->device == YK_DEVICE_CUDA)
       YK_TRY(yk_gpus_measure(checkpoint, s, rank, &out[rank], err));

@@ -253,12 +253,13 @@ static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, const v
   return s->dev->ops->attention(s->dev, &args, err);
 }
 
-static yk_status forward(const yk_sublayer *a, const yk_sublayer_step *s, yk_err *err)
+static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
 {
+  YK_TRY(yk_sublayer_normalise(s, err));
   int32_t n = s->batch->n_tokens;
   void *qkv = s->scratch, *attended = (char *)s->scratch + a->attended_offset_bytes;
-  yk_linear_args to_qkv = {.x = s->x, .y = qkv, .n_tokens = n, .y_stride = qkv_width(&a->heads)};
-  yk_row_parallel_args to_y = {.x = attended, .y = s->y, .scratch = (char *)s->scratch + a->o_offset_bytes};
+  yk_linear_args to_qkv = {.x = s->x.rows, .y = qkv, .n_tokens = n, .y_stride = qkv_width(&a->heads)};
+  yk_row_parallel_args to_y = {.x = attended, .y = s->y.rows, .scratch = (char *)s->scratch + a->o_offset_bytes};
   YK_RUN(s->operations, GEMM_QKV, s->layer, "qkv_proj", s->dev->ops->linear_forward(s->dev, a->qkv, &to_qkv, err));
   YK_RUN(s->operations, OTHER, s->layer, "rotary embedding", rotate_and_cache(a, s, qkv, err));
   YK_RUN(s->operations, ATTENTION, s->layer, "attention", attend(a, s, qkv, attended, err));

@@ -192,7 +192,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   const yk_model_config *c = source->config;
   const yk_device_ops *ops = loader->dev->ops;
   projections p;
-  if (!ops->latent_rope_cache || !ops->latent_attention)
+  if (!ops->latent_attention)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s device: latent attention is not supported", ops->name);
   YK_TRY(specify(source, layer, &p, err));
   yk_sublayer *a = *out = calloc(1, sizeof *a);
@@ -223,7 +223,7 @@ static yk_status project(const yk_sublayer *a, const yk_sublayer_step *s, rows *
   int64_t first_q = a->q_rank > 0 ? a->q_rank : yk_latent_q_width(&a->layout);
   int64_t width = first_q + yk_latent_width(&a->layout);
   int32_t n = s->batch->n_tokens;
-  yk_linear_args to_first = {.x = s->x, .y = scratch + a->at.first, .n_tokens = n, .y_stride = width};
+  yk_linear_args to_first = {.x = s->x.rows, .y = scratch + a->at.first, .n_tokens = n, .y_stride = width};
   *out = (rows){.q = scratch + a->at.first,
                 .latent = scratch + a->at.first + first_q * (int64_t)yk_dtype_bytes(s->dev->dtype),
                 .q_stride = width,
@@ -250,34 +250,29 @@ static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, void *a
 {
   rows r;
   YK_TRY(project(a, s, &r, err));
-  yk_latent_rope_cache_args to_cache = {.q = r.q,
-                                        .latent = r.latent,
-                                        .q_stride = r.q_stride,
-                                        .latent_stride = r.latent_stride,
-                                        .layout = a->layout,
-                                        .norm_w = a->kv_norm_w,
-                                        .norm_eps = inner_norm_eps,
-                                        .rope = s->rope,
-                                        .cache = a->cache,
-                                        .batch = s->batch};
-  yk_latent_attention_args args = {.to_cache = &to_cache,
-                                   .y = attended,
-                                   .q = r.q,
-                                   .q_stride = r.q_stride,
-                                   .layout = a->layout,
-                                   .kv_up = a->kv_up,
-                                   .cache = a->cache,
-                                   .scratch = (char *)s->scratch + a->at.inner,
-                                   .scale = a->scale,
-                                   .batch = s->batch};
+  const yk_latent_attention_args args = {.y = attended,
+                                         .q = r.q,
+                                         .latent = r.latent,
+                                         .q_stride = r.q_stride,
+                                         .latent_stride = r.latent_stride,
+                                         .layout = a->layout,
+                                         .norm_w = a->kv_norm_w,
+                                         .norm_eps = inner_norm_eps,
+                                         .scale = a->scale,
+                                         .rope = s->rope,
+                                         .kv_up = a->kv_up,
+                                         .cache = a->cache,
+                                         .scratch = (char *)s->scratch + a->at.inner,
+                                         .batch = s->batch};
   YK_RUN(s->operations, ATTENTION, s->layer, "latent attention", s->dev->ops->latent_attention(s->dev, &args, err));
   return YK_OK;
 }
 
-static yk_status forward(const yk_sublayer *a, const yk_sublayer_step *s, yk_err *err)
+static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
 {
+  YK_TRY(yk_sublayer_normalise(s, err));
   void *attended = (char *)s->scratch + a->at.attended;
-  yk_row_parallel_args to_y = {.x = attended, .y = s->y, .scratch = (char *)s->scratch + a->at.o};
+  yk_row_parallel_args to_y = {.x = attended, .y = s->y.rows, .scratch = (char *)s->scratch + a->at.o};
   if (a->layout.n_heads > 0) YK_TRY(attend(a, s, attended, err));
   YK_TRY(yk_row_parallel_begin(&a->o, s, &to_y, err));
   YK_RUN(s->operations, GEMM_O, s->layer, "o_proj", yk_row_parallel_multiply(&a->o, s, &to_y, err));

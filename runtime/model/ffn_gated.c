@@ -41,6 +41,14 @@ yk_status yk_gated_ffn_measure(const yk_rank_source *source, const yk_gated_ffn_
   return YK_OK;
 }
 
+yk_status yk_gated_ffn_in_steps(const yk_rank_source *source, const yk_gated_ffn_spec *spec, bool *out, yk_err *err)
+{
+  projections p;
+  YK_TRY(specify(source, spec, &p, err));
+  *out = yk_row_parallel_in_steps(source, &p.down);
+  return YK_OK;
+}
+
 yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec *down, int32_t **order, yk_err *err)
 {
   const yk_linear_part *part = &down->parts[0];
@@ -83,19 +91,11 @@ yk_status yk_gated_ffn_load(const yk_rank_loader *loader, const yk_gated_ffn_spe
   return yk_row_parallel_load(loader, &p.down, &out->down, err);
 }
 
-yk_gated_ffn_forwards yk_gated_ffn_beside(const yk_gated_ffn *ffn, const yk_sublayer_step *s, void *inner)
-{
-  int32_t n = s->batch->n_tokens;
-  return (yk_gated_ffn_forwards){
-      .gate_up = {ffn->gate_up, {.x = s->x, .y = inner, .n_tokens = n, .y_stride = ffn->width}},
-      .down = {ffn->down.linear, {.x = inner, .y = s->y, .n_tokens = n, .y_stride = s->hidden}}};
-}
-
 yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, const yk_sublayer_step *s, void *scratch, yk_err *err)
 {
   int32_t n = s->batch->n_tokens;
-  yk_linear_args to_inner = {.x = s->x, .y = scratch, .n_tokens = n, .y_stride = ffn->width};
-  yk_row_parallel_args to_y = {.x = scratch, .y = s->y, .scratch = (char *)scratch + ffn->down_offset_bytes};
+  yk_linear_args to_inner = {.x = s->x.rows, .y = scratch, .n_tokens = n, .y_stride = ffn->width};
+  yk_row_parallel_args to_y = {.x = scratch, .y = s->y.rows, .scratch = (char *)scratch + ffn->down_offset_bytes};
   YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "gate_up_proj",
          s->dev->ops->linear_forward(s->dev, ffn->gate_up, &to_inner, err));
   YK_TRY(yk_row_parallel_begin(&ffn->down, s, &to_y, err));

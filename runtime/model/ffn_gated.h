@@ -28,6 +28,9 @@ typedef struct yk_gated_ffn {
 yk_status yk_gated_ffn_measure(const yk_rank_source *source, const yk_gated_ffn_spec *spec, yk_sublayer_bytes *out,
                                yk_err *err);
 
+/* yk_gated_ffn_in_steps - whether ranks go in steps at down (row_parallel.h). Reads no weights. Errors: as above. */
+yk_status yk_gated_ffn_in_steps(const yk_rank_source *source, const yk_gated_ffn_spec *spec, bool *out, yk_err *err);
+
 /* yk_gated_ffn_load - fills a zeroed network. What was loaded before an error is for yk_gated_ffn_destroy. */
 yk_status yk_gated_ffn_load(const yk_rank_loader *loader, const yk_gated_ffn_spec *spec, yk_gated_ffn *out,
                             yk_err *err);
@@ -38,14 +41,7 @@ void yk_gated_ffn_destroy(yk_device *dev, yk_gated_ffn *ffn);
  *   are brought; NULL where nothing is sorted. Errors: YK_E_NOMEM, and *order is to be freed then too. Thread: any. */
 yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec *down, int32_t **order, yk_err *err);
 
-/* yk_gated_ffn_beside - the network's two forwards, step->x to step->y, for whoever has them done beside others. inner:
- *   act [n_tokens, width], what is between them. Not for a network whose down goes in steps. */
-typedef struct yk_gated_ffn_forwards {
-  yk_linear_beside gate_up, down;
-} yk_gated_ffn_forwards;
-yk_gated_ffn_forwards yk_gated_ffn_beside(const yk_gated_ffn *ffn, const yk_sublayer_step *step, void *inner);
-
-/* yk_gated_ffn_forward - step->x to step->y, with scratch bytes as measured. Errors name the operation. */
+/* yk_gated_ffn_forward - step->x, whose norm is complete, to step->y, with scratch bytes as measured. Errors name the operation. */
 yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, const yk_sublayer_step *step, void *scratch, yk_err *err);
 
 #endif

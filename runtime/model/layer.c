@@ -24,16 +24,27 @@ yk_status yk_layer_load(const yk_rank_loader *loader, int32_t layer, yk_layer *o
   const yk_model_config *c = loader->source.config;
   out->attention_kind = attention_kind_of(c);
   out->ffn_kind = ffn_kind_of(c, layer);
-  YK_TRY(yk_rank_load_vector(loader, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, 1, &out->input_norm_w, err));
-  YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FFN_NORM, layer, c->hidden_size, 1, &out->post_norm_w, err));
+  YK_TRY(yk_rank_load_vector(loader, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, 1, &out->input_norm.w, err));
+  YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FFN_NORM, layer, c->hidden_size, 1, &out->post_norm.w, err));
+  out->input_norm.reader = out->attention_kind->reader;
+  out->post_norm.reader = out->ffn_kind->reader;
   YK_TRY(out->attention_kind->load(loader, layer, &out->attention, err));
   return out->ffn_kind->load(loader, layer, &out->ffn, err);
 }
 
 void yk_layer_destroy(yk_device *dev, yk_layer *layer)
 {
-  dev->ops->free(dev, layer->input_norm_w);
-  dev->ops->free(dev, layer->post_norm_w);
+  dev->ops->free(dev, layer->input_norm.w);
+  dev->ops->free(dev, layer->post_norm.w);
   if (layer->attention) layer->attention_kind->destroy(dev, layer->attention);
   if (layer->ffn) layer->ffn_kind->destroy(dev, layer->ffn);
+}
+
+yk_status yk_sublayer_normalise(yk_sublayer_step *s, yk_err *err)
+{
+  if (s->x.state == YK_NORMED_ROWS) return YK_OK;
+  const yk_add_norm_args norm = yk_normed_add_norm(&s->x);
+  YK_RUN(s->operations, OTHER, s->layer, "residual add and norm", s->dev->ops->add_norm(s->dev, &norm, err));
+  s->x.state = YK_NORMED_ROWS;
+  return YK_OK;
 }

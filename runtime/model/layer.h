@@ -38,28 +38,23 @@ typedef struct yk_sublayer_step {
   float norm_eps;
   const float *rope; /* f32 device [max_model_tokens, 2, head_dim / 2], cos then sin */
   const yk_batch *batch;
-  /* What gives x, its y, of a sublayer that routes rows: to be done first. NULL: x is there. */
-  const yk_add_norm_args *norm;
-  const void *x; /* act [n_tokens, hidden] */
-  void *y;       /* act [n_tokens, hidden]: the partial result; must not alias x or scratch */
+  yk_normed x;   /* of n_tokens rows; a sublayer whose first operation does no norm begins with yk_sublayer_normalise */
+  yk_partial y;  /* state ROWS, rows act [n_tokens, hidden], which do not alias x or scratch: the sublayer's result */
   void *scratch; /* bytes as measured */
   void *kv_room; /* likewise, times the number of blocks; NULL where none was wanted */
-  /* For a sublayer that ends with a combination of experts: it may leave that to the all-reduce, by filling this,
-   * zeroed before, for y. NULL: nobody would do it. */
-  yk_combine_args *combine;
 } yk_sublayer_step;
 
 typedef struct yk_sublayer yk_sublayer; /* one layer's, of its kind's own layout */
 
 typedef struct yk_sublayer_kind {
   const char *name;
-  bool routes_rows; /* several rows are routed first, by an operation that reads little else and can do their norm */
+  yk_reader reader; /* what reads x first */
   /* Reads no weights. Errors: those of the checkpoint. */
   yk_status (*measure)(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err);
   /* *out is the caller's to destroy, also where loading fails half-way. Errors: of checkpoint and device. */
   yk_status (*load)(const yk_rank_loader *loader, int32_t layer, yk_sublayer **out, yk_err *err);
   /* Asynchronous on the device's stream. Errors name the operation. */
-  yk_status (*forward)(const yk_sublayer *sublayer, const yk_sublayer_step *step, yk_err *err);
+  yk_status (*forward)(const yk_sublayer *sublayer, yk_sublayer_step *step, yk_err *err);
   /* Of a mixture of experts, on rank 0: rows [n_experts] that each expert of the model was chosen for since the start.
    * NULL for other kinds. Errors: the device's. */
   yk_status (*read_expert_rows)(const yk_sublayer *sublayer, yk_device *dev, int64_t *rows, yk_err *err);
@@ -72,8 +67,14 @@ extern const yk_sublayer_kind yk_attention_latent;  /* attention_latent.c */
 extern const yk_sublayer_kind yk_ffn_dense;         /* ffn_dense.c */
 extern const yk_sublayer_kind yk_ffn_experts;       /* ffn_experts.c */
 
+/* A norm behind an all-reduce, and what reads its rows. */
+typedef struct yk_layer_norm {
+  void *w; /* act [hidden] */
+  yk_reader reader;
+} yk_layer_norm;
+
 typedef struct yk_layer {
-  void *input_norm_w, *post_norm_w; /* act [hidden] */
+  yk_layer_norm input_norm, post_norm;
   const yk_sublayer_kind *attention_kind, *ffn_kind;
   yk_sublayer *attention, *ffn;
 } yk_layer;
@@ -84,5 +85,8 @@ yk_status yk_layer_measure(const yk_rank_source *source, int32_t layer, yk_layer
 /* yk_layer_load - fill a zeroed layer. What was loaded before an error is for yk_layer_destroy. */
 yk_status yk_layer_load(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err);
 void yk_layer_destroy(yk_device *dev, yk_layer *layer);
+
+/* yk_sublayer_normalise - the norm that step->x is still waiting for, if any. Errors name the operation. */
+yk_status yk_sublayer_normalise(yk_sublayer_step *step, yk_err *err);
 
 #endif

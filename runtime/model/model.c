@@ -6,92 +6,69 @@
 
 #define RUN(m, kind, layer, name, call) YK_RUN(&(m)->operations, kind, layer, name, call)
 
-/* residual += scale * sum over ranks of partial, then the norm that the next GEMM reads. combine: what partial is first
- * to be; NULL: it is there. late_next: see comm.h. */
-static yk_status all_reduce_add_norm(yk_model *m, float scale, const void *norm_w, int32_t n_tokens,
-                                     const yk_combine_args *combine, bool late_next, yk_err *err)
+/* The norm behind a layer: the next one's first, after the last layer that in front of lm_head. */
+static const yk_layer_norm *next_norm(const yk_model *m, int32_t layer)
 {
-  yk_all_reduce_add_norm_args args = {.partial = m->act.partial,
-                                      .residual = m->act.residual,
-                                      .y = m->act.normed,
-                                      .w = norm_w,
-                                      .n_rows = n_tokens,
-                                      .hidden = m->hidden,
-                                      .alpha = scale,
-                                      .eps = m->eps,
-                                      .combine = combine,
-                                      .late_next = late_next};
-  return m->comm->ops->all_reduce_add_norm(m->comm, &args, err);
+  return layer + 1 < m->n_layers ? &m->layers[layer + 1].input_norm : &m->final_norm;
 }
 
-static yk_status run_sublayer(yk_model *m, const yk_sublayer_kind *kind, const yk_sublayer *sublayer, int32_t layer,
-                              void *scratch, const yk_batch *batch, const yk_add_norm_args *norm,
-                              yk_combine_args *combine, yk_err *err)
+/* residual += scale * sum over ranks of s->y, then the norm that the next sublayer reads as s->x. A rank alone leaves
+ * both to that reader. */
+static yk_status reduce(yk_model *m, yk_sublayer_step *s, const char *name, float scale, const yk_layer_norm *norm,
+                        yk_err *err)
 {
-  yk_sublayer_step step = {.dev = m->dev,
-                           .comm = m->comm,
-                           .operations = &m->operations,
-                           .layer = layer,
-                           .hidden = m->hidden,
-                           .norm_eps = m->eps,
-                           .rope = m->rope,
-                           .batch = batch,
-                           .x = m->act.normed,
-                           .norm = norm,
-                           .y = m->act.partial,
-                           .scratch = scratch,
-                           .kv_room = m->act.kv_room,
-                           .combine = combine};
-  return kind->forward(sublayer, &step, err);
-}
-
-static yk_status run_layer(yk_model *m, int32_t i, const yk_batch *batch, yk_err *err)
-{
-  const yk_layer *layer = &m->layers[i];
-  const void *next_norm_w = i + 1 < m->n_layers ? m->layers[i + 1].input_norm_w : m->final_norm_w;
-  int32_t n = batch->n_tokens;
-  yk_combine_args combine = {0};
-  /* A rank alone has nothing to add up, and may leave its norm to what reads it. */
-  const yk_add_norm_args norm = {.y = m->act.normed,
-                                 .residual = m->act.residual,
-                                 .partials = {m->act.partial},
-                                 .n_partials = 1,
-                                 .w = layer->post_norm_w,
-                                 .n_rows = n,
-                                 .hidden = m->hidden,
-                                 .alpha = m->residual_scale,
-                                 .eps = m->eps};
-  const bool ffn_routes_rows = layer->ffn_kind->routes_rows && n > 1;
-  const bool ffn_normalises = ffn_routes_rows && m->comm->n_ranks == 1;
-  YK_TRY(run_sublayer(m, layer->attention_kind, layer->attention, i, m->act.attention_scratch, batch, NULL, NULL, err));
-  if (!ffn_normalises)
-    RUN(m, ALL_REDUCE, i, "all-reduce after attention",
-        all_reduce_add_norm(m, m->residual_scale, layer->post_norm_w, n, NULL, ffn_routes_rows, err));
-  YK_TRY(run_sublayer(m, layer->ffn_kind, layer->ffn, i, m->act.ffn_scratch, batch, ffn_normalises ? &norm : NULL,
-                      &combine, err));
-  RUN(m, ALL_REDUCE, i, "all-reduce after FFN",
-      all_reduce_add_norm(m, m->residual_scale, next_norm_w, n, combine.y ? &combine : NULL, false, err));
+  s->x = (yk_normed){.state = YK_NORMED_PENDING,
+                     .rows = m->act.normed,
+                     .partial = s->y,
+                     .residual = m->act.residual,
+                     .w = norm->w,
+                     .n_rows = s->batch->n_tokens,
+                     .hidden = m->hidden,
+                     .alpha = scale,
+                     .eps = m->eps};
+  s->y.state = YK_PARTIAL_ROWS;
+  if (yk_comm_leaves_norm(m->comm)) return YK_OK;
+  const yk_all_reduce_add_norm_args args = {.partial = s->x.partial,
+                                            .residual = s->x.residual,
+                                            .y = s->x.rows,
+                                            .w = norm->w,
+                                            .n_rows = s->x.n_rows,
+                                            .hidden = m->hidden,
+                                            .alpha = scale,
+                                            .eps = m->eps,
+                                            .reader = norm->reader};
+  RUN(m, ALL_REDUCE, s->layer, name, m->comm->ops->all_reduce_add_norm(m->comm, &args, err));
+  s->x.state = YK_NORMED_ROWS;
   return YK_OK;
+}
+
+static yk_status run_layer(yk_model *m, yk_sublayer_step *s, yk_err *err)
+{
+  const yk_layer *layer = &m->layers[s->layer];
+  s->scratch = m->act.attention_scratch;
+  YK_TRY(layer->attention_kind->forward(layer->attention, s, err));
+  YK_TRY(reduce(m, s, "all-reduce after attention", m->residual_scale, &layer->post_norm, err));
+  s->scratch = m->act.ffn_scratch;
+  YK_TRY(layer->ffn_kind->forward(layer->ffn, s, err));
+  return reduce(m, s, "all-reduce after FFN", m->residual_scale, next_norm(m, s->layer), err);
 }
 
 /* A row of the embedding is one rank's, and zeros on the others: the sum is exact, and alike on any number of ranks (a
  * zero comes out of it as plus zero on one rank too). */
-static yk_status embed(yk_model *m, const yk_batch *batch, yk_err *err)
+static yk_status embed(yk_model *m, yk_sublayer_step *s, yk_err *err)
 {
   int32_t first_id = m->shard_first[m->comm->rank];
-  yk_embed_args args = {.y = m->act.partial,
+  yk_embed_args args = {.y = s->y.rows,
                         .cleared = m->act.residual,
                         .table = m->embedding,
-                        .token_ids = batch->token_ids,
+                        .token_ids = s->batch->token_ids,
                         .first_id = first_id,
                         .n_ids = m->shard_first[m->comm->rank + 1] - first_id,
-                        .n_tokens = batch->n_tokens,
+                        .n_tokens = s->batch->n_tokens,
                         .hidden = m->hidden,
                         .scale = m->embed_scale};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
-  RUN(m, ALL_REDUCE, YK_OUTSIDE_LAYERS, "all-reduce after embedding",
-      all_reduce_add_norm(m, 1, m->layers[0].input_norm_w, batch->n_tokens, NULL, false, err));
-  return YK_OK;
+  return reduce(m, s, "all-reduce after embedding", 1, &m->layers[0].input_norm, err);
 }
 
 /* What sampling needs beside logits: late data, and the counts of sequences that begin to count tokens. */
@@ -207,11 +184,23 @@ static yk_status finish(yk_model *m, const yk_step *step, const int32_t *wanted_
   return YK_OK;
 }
 
+/* Ends with the rows of the final norm in m->act.normed. */
 static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
 {
-  YK_TRY(embed(m, batch, err));
-  for (int32_t i = 0; i < m->n_layers; i++) YK_TRY(run_layer(m, i, batch, err));
-  return YK_OK;
+  yk_sublayer_step s = {.dev = m->dev,
+                        .comm = m->comm,
+                        .operations = &m->operations,
+                        .layer = YK_OUTSIDE_LAYERS,
+                        .hidden = m->hidden,
+                        .norm_eps = m->eps,
+                        .rope = m->rope,
+                        .batch = batch,
+                        .y = {.rows = m->act.partial},
+                        .kv_room = m->act.kv_room};
+  YK_TRY(embed(m, &s, err));
+  for (s.layer = 0; s.layer < m->n_layers; s.layer++) YK_TRY(run_layer(m, &s, err));
+  s.layer = YK_OUTSIDE_LAYERS;
+  return yk_sublayer_normalise(&s, err);
 }
 
 /* The layers of a padded decode step: as a graph, once there is one. The first step of its kind runs launch by launch,

@@ -177,7 +177,7 @@ static yk_status build(yk_model *m, const yk_rank_loader *loader, yk_err *err)
   if (!m->layers) return yk_err_set(err, YK_E_NOMEM, "no memory for %d layers", c->n_layers);
   YK_TRY(yk_rank_load_embedding(loader, &m->embedding, err));
   /* The scale before lm_head is folded into the norm that feeds it: nothing is left to do per step. */
-  YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FINAL_NORM, 0, c->hidden_size, c->logit_scale, &m->final_norm_w, err));
+  YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FINAL_NORM, 0, c->hidden_size, c->logit_scale, &m->final_norm.w, err));
   YK_TRY(yk_lm_head_spec_make(&loader->source, &head, err));
   head.parts[0].resident = m->embedding;
   YK_TRY(yk_rank_load_linear(loader, &head, &m->lm_head, err));
@@ -197,7 +197,7 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
   yk_model_device sizes_on = {.dtype = dev->dtype,
                               .linear_bytes = dev->ops->linear_bytes,
                               .linear_keeps = dev->ops->linear_keeps,
-                              .linear_room_bytes = dev->ops->linear_room_bytes,
+                              .mixture_scratch_bytes = dev->ops->mixture_scratch_bytes,
                               .latent_scratch_bytes = dev->ops->latent_scratch_bytes,
                               .needs_kv_room = dev->ops->needs_kv_room};
   yk_rank_buffer brought = {0}, biases = {0};
@@ -231,7 +231,7 @@ void yk_model_destroy(yk_model *model)
   for (int32_t i = 0; model->layers && i < model->n_layers; i++) yk_layer_destroy(dev, &model->layers[i]);
   free(model->layers);
   dev->ops->linear_destroy(dev, model->lm_head);
-  void *const buffers[] = {model->embedding,     model->final_norm_w, model->rope,    a->step,   a->residual, a->normed,
+  void *const buffers[] = {model->embedding,     model->final_norm.w, model->rope,    a->step,   a->residual, a->normed,
                            a->attention_scratch, a->partial,          a->ffn_scratch, a->wanted, a->kv_room,  a->logits,
                            model->profile.table};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) dev->ops->free(dev, buffers[i]);

@@ -30,7 +30,7 @@ struct yk_model {
   int32_t shard_stride;                  /* columns of one rank's logits row: the widest shard */
   int32_t shard_first[YK_MAX_RANKS + 1]; /* vocabulary ids of each rank's shard */
   void *embedding;                       /* act [this rank's vocabulary ids, hidden]; NULL where there are none */
-  void *final_norm_w;
+  yk_layer_norm final_norm;
   yk_linear *lm_head;
   float *rope; /* [max_model_tokens, 2, head_dim / 2] */
   yk_layer *layers;

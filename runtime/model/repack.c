@@ -486,10 +486,13 @@ int64_t yk_repack_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
   return dev->linear_bytes(&brought);
 }
 
-int64_t yk_repack_scratch_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
+int64_t yk_repack_mixture_scratch_bytes(const yk_model_device *dev, const yk_mixture_sizes *sizes,
+                                        const yk_linear_spec *gate_up, const yk_linear_spec *down)
 {
-  const yk_linear_spec brought = outline_of_brought(dev, spec);
-  return dev->linear_room_bytes ? dev->linear_room_bytes(&brought) : 0;
+  if (!dev->mixture_scratch_bytes) return 0;
+  if (!gate_up) return dev->mixture_scratch_bytes(sizes, NULL, NULL);
+  const yk_linear_spec to_inner = outline_of_brought(dev, gate_up), to_outputs = outline_of_brought(dev, down);
+  return dev->mixture_scratch_bytes(sizes, &to_inner, &to_outputs);
 }
 
 int32_t yk_repack_n_unkept(const yk_model_device *dev, const yk_linear_spec *spec)

@@ -3,8 +3,7 @@
 #include "base/checked.h"
 #include "model/layer.h"
 
-/* Alike on all ranks, also on one whose slice is empty. */
-static bool goes_in_steps(const yk_rank_source *source, const yk_linear_spec *spec)
+bool yk_row_parallel_in_steps(const yk_rank_source *source, const yk_linear_spec *spec)
 {
   return source->share.n_ranks > 1 && yk_linear_has_sums(spec) && !yk_repack_dequantises(&source->dev, spec, 0);
 }
@@ -22,13 +21,13 @@ static int64_t maxima_bytes(int64_t n_rows)
 int64_t yk_row_parallel_scratch(const yk_rank_source *source, const yk_linear_spec *spec)
 {
   int64_t n_rows = source->limits->step.max_tokens, n = yk_range_size(spec->parts[0].n);
-  return goes_in_steps(source, spec) ? maxima_bytes(n_rows) + n_rows * n * (int64_t)sizeof(int32_t) : 0;
+  return yk_row_parallel_in_steps(source, spec) ? maxima_bytes(n_rows) + n_rows * n * (int64_t)sizeof(int32_t) : 0;
 }
 
 yk_status yk_row_parallel_load(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_row_parallel *out,
                                yk_err *err)
 {
-  out->in_steps = goes_in_steps(&loader->source, spec);
+  out->in_steps = yk_row_parallel_in_steps(&loader->source, spec);
   return yk_rank_load_linear(loader, spec, &out->linear, err);
 }
 

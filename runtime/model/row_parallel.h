@@ -27,6 +27,9 @@ typedef struct yk_row_parallel_args {
   void *scratch;
 } yk_row_parallel_args;
 
+/* yk_row_parallel_in_steps - whether ranks go in steps. Alike on all ranks, also on one whose slice is empty. */
+bool yk_row_parallel_in_steps(const yk_rank_source *source, const yk_linear_spec *spec);
+
 /* yk_row_parallel_scratch - bytes for a forward of limits->step.max_tokens rows. Looks at no data. */
 int64_t yk_row_parallel_scratch(const yk_rank_source *source, const yk_linear_spec *spec);
 

@@ -34,7 +34,7 @@ static yk_status on_create(void *user, const yk_linear_spec *spec, const yk_line
 /* Its inputs, or NULL: it is none that stands for a kind. */
 static yk_calibrated_input *input_of(yk_input_recorder *r, const yk_linear *linear, yk_input_kind *kind)
 {
-  int32_t n = config_of(r)->n_layers * YK_N_INPUT_KINDS;
+  int32_t n = linear ? config_of(r)->n_layers * YK_N_INPUT_KINDS : 0;
   for (int32_t i = 0; i < n; i++) {
     if (r->linears[i] != linear) continue;
     r->layer = i / YK_N_INPUT_KINDS;
@@ -71,7 +71,7 @@ static yk_status on_forward(void *user, const yk_linear *linear, const yk_linear
 }
 
 /* The cache begins with the window's normed latent vectors, which kv_b reads. */
-static yk_status on_latent(void *user, const yk_latent_rope_cache_args *args, yk_err *err)
+static yk_status on_latent(void *user, const yk_latent_attention_args *args, yk_err *err)
 {
   yk_input_recorder *r = user;
   yk_calibrated_input *input = yk_calibrated_input_of(r->calibration, r->layer, YK_INPUT_KV_B);
@@ -79,14 +79,6 @@ static yk_status on_latent(void *user, const yk_latent_rope_cache_args *args, yk
 }
 
 /* ---- Experts ----------------------------------------------------------------------------------------------------- */
-
-static yk_status on_route(void *user, const yk_route_args *args, yk_err *err)
-{
-  (void)err;
-  yk_input_recorder *r = user;
-  r->route = *args;
-  return YK_OK;
-}
 
 static yk_status fetch(yk_input_recorder *r, const void *data, size_t n_bytes, yk_host_buffer *buffer, const void **out,
                        yk_err *err)
@@ -119,23 +111,33 @@ static void keep_token(const yk_input_recorder *r, int64_t token, const void *x,
   }
 }
 
-static yk_status on_grouped(void *user, const yk_linear *linear, const yk_linear_grouped_args *args, yk_err *err)
+/* What the experts' down projections read. */
+static yk_status keep_experts(yk_input_recorder *r, const yk_calibrated_input *input, const yk_mixture_args *args,
+                              yk_err *err)
 {
-  yk_input_recorder *r = user;
-  yk_input_kind kind;
-  const yk_calibrated_input *input = input_of(r, linear, &kind);
+  const yk_mixture_taps *taps = args->taps;
   const void *x, *choices, *slots;
-  if (!input || kind != YK_INPUT_EXPERT_DOWN) return YK_OK;
-  int32_t n_tokens = r->route.n_tokens;
-  size_t n_choices = (size_t)(n_tokens * config_of(r)->experts.top_k);
-  size_t x_bytes = (size_t)args->max_slots * (size_t)input->k * yk_dtype_bytes(r->rank->dev->dtype);
-  YK_TRY(fetch(r, args->x, x_bytes, &r->x, &x, err));
-  YK_TRY(fetch(r, r->route.choices, n_choices * sizeof(int32_t), &r->choices, &choices, err));
-  YK_TRY(fetch(r, r->route.slot_of_choice, n_choices * sizeof(int32_t), &r->slots, &slots, err));
-  for (int32_t i = 0; i < n_tokens; i++)
+  size_t n_choices = (size_t)(args->n_rows * config_of(r)->experts.top_k);
+  size_t x_bytes = (size_t)taps->max_slots * (size_t)input->k * yk_dtype_bytes(r->rank->dev->dtype);
+  YK_TRY(fetch(r, taps->inner, x_bytes, &r->x, &x, err));
+  YK_TRY(fetch(r, taps->choices, n_choices * sizeof(int32_t), &r->choices, &choices, err));
+  YK_TRY(fetch(r, taps->slot_of_choice, n_choices * sizeof(int32_t), &r->slots, &slots, err));
+  for (int32_t i = 0; i < args->n_rows; i++)
     if (yk_awq_is_kept(r->n_seen + i, r->calibration->n_tokens, r->calibration->n_rows))
       keep_token(r, i, x, choices, slots);
   return YK_OK;
+}
+
+static yk_status on_mixture(void *user, const yk_mixture *mixture, const yk_mixture_args *args, yk_err *err)
+{
+  yk_input_recorder *r = user;
+  yk_input_kind kind;
+  yk_calibrated_input *rows = input_of(r, mixture->spec.router, &kind);
+  if (rows) YK_TRY(observe(r, rows, args->x->rows, rows->k, args->n_rows, err));
+  yk_calibrated_input *shared = input_of(r, mixture->spec.shared_down, &kind);
+  if (shared) YK_TRY(observe(r, shared, args->taps->shared_inner, shared->k, args->n_rows, err));
+  const yk_calibrated_input *inner = input_of(r, mixture->spec.down, &kind);
+  return inner ? keep_experts(r, inner, args, err) : YK_OK;
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -173,13 +175,10 @@ yk_status yk_input_recorder_begin(const yk_quantize_rank *rank, yk_calibration *
                                   yk_err *err)
 {
   int32_t n_layers = calibration->config->n_layers;
-  *out = (yk_input_recorder){.observer = {.on_create = on_create,
-                                          .on_forward = on_forward,
-                                          .on_grouped = on_grouped,
-                                          .on_route = on_route,
-                                          .on_latent = on_latent},
-                             .rank = rank,
-                             .calibration = calibration};
+  *out = (yk_input_recorder){
+      .observer = {.on_create = on_create, .on_forward = on_forward, .on_mixture = on_mixture, .on_latent = on_latent},
+      .rank = rank,
+      .calibration = calibration};
   out->observer.user = out;
   out->linears = calloc((size_t)n_layers * YK_N_INPUT_KINDS, sizeof *out->linears);
   calibration->inputs = calloc((size_t)n_layers * YK_N_INPUT_KINDS, sizeof *calibration->inputs);

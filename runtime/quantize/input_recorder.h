@@ -23,7 +23,6 @@ typedef struct yk_input_recorder {
   const yk_linear **linears; /* [n_layers, YK_N_INPUT_KINDS] */
   int32_t n_seen;            /* tokens of earlier windows, which the caller counts */
   int32_t layer;             /* of the linear layer that ran last */
-  yk_route_args route;       /* the last */
   yk_host_buffer x, choices, slots;
 } yk_input_recorder;
 

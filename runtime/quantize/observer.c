@@ -23,40 +23,21 @@ static yk_status linear_forward(yk_device *dev, const yk_linear *linear, const y
   return observer->inner->linear_forward(dev, linear, args, err);
 }
 
-static yk_status linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
-                                        yk_err *err)
+static yk_status mixture_forward(yk_device *dev, const yk_mixture *mixture, const yk_mixture_args *args, yk_err *err)
 {
   const yk_observer *observer = observer_of(dev);
-  yk_linear_grouped_args alone = *args;
-  alone.route = NULL;
-  alone.beside = NULL;
-  alone.next = NULL;
-  if (args->beside) YK_TRY(linear_forward(dev, args->beside->linear, &args->beside->args, err));
-  if (args->route) YK_TRY(dev->ops->route(dev, args->route, err));
-  YK_TRY(observer->on_grouped(observer->user, linear, &alone, err));
-  return observer->inner->linear_forward_grouped(dev, linear, &alone, err);
-}
-
-static yk_status route(yk_device *dev, const yk_route_args *args, yk_err *err)
-{
-  const yk_observer *observer = observer_of(dev);
-  YK_TRY(observer->inner->route(dev, args, err));
-  return observer->on_route(observer->user, args, err);
-}
-
-static yk_status latent_rope_cache(yk_device *dev, const yk_latent_rope_cache_args *args, yk_err *err)
-{
-  const yk_observer *observer = observer_of(dev);
-  YK_TRY(observer->inner->latent_rope_cache(dev, args, err));
-  return observer->on_latent(observer->user, args, err);
+  yk_mixture_taps taps;
+  yk_mixture_args tapped = *args;
+  tapped.taps = &taps;
+  YK_TRY(observer->inner->mixture_forward(dev, mixture, &tapped, err));
+  return observer->on_mixture(observer->user, mixture, &tapped, err);
 }
 
 static yk_status latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err)
 {
-  yk_latent_attention_args cached = *args;
-  cached.to_cache = NULL;
-  if (args->to_cache) YK_TRY(dev->ops->latent_rope_cache(dev, args->to_cache, err));
-  return observer_of(dev)->inner->latent_attention(dev, &cached, err);
+  const yk_observer *observer = observer_of(dev);
+  YK_TRY(observer->inner->latent_attention(dev, args, err));
+  return observer->on_latent(observer->user, args, err);
 }
 
 void yk_observer_attach(yk_observer *observer, yk_device *dev)
@@ -65,12 +46,8 @@ void yk_observer_attach(yk_observer *observer, yk_device *dev)
   observer->ops = *dev->ops;
   observer->ops.linear_create = linear_create;
   observer->ops.linear_forward = linear_forward;
-  if (dev->ops->linear_forward_grouped) observer->ops.linear_forward_grouped = linear_forward_grouped;
-  if (dev->ops->route) observer->ops.route = route;
-  if (dev->ops->latent_rope_cache) {
-    observer->ops.latent_rope_cache = latent_rope_cache;
-    observer->ops.latent_attention = latent_attention;
-  }
+  if (dev->ops->mixture_forward) observer->ops.mixture_forward = mixture_forward;
+  if (dev->ops->latent_attention) observer->ops.latent_attention = latent_attention;
   dev->ops = &observer->ops;
 }
 

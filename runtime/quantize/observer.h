@@ -12,12 +12,11 @@ typedef struct yk_observer {
   const yk_device_ops *inner;
   /* Called when a linear layer is made. */
   yk_status (*on_create)(void *user, const yk_linear_spec *spec, const yk_linear *linear, yk_err *err);
-  /* Called before the operation runs. */
+  /* Called before a linear layer's forward runs; layers of a mixture have none of their own. */
   yk_status (*on_forward)(void *user, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
-  yk_status (*on_grouped)(void *user, const yk_linear *linear, const yk_linear_grouped_args *args, yk_err *err);
-  /* Called once the operation is on the device's stream: what it writes can be read behind it. */
-  yk_status (*on_route)(void *user, const yk_route_args *args, yk_err *err);
-  yk_status (*on_latent)(void *user, const yk_latent_rope_cache_args *args, yk_err *err);
+  /* Called once the operation is on the device's stream: the rows, args->taps and the cache can be read behind it. */
+  yk_status (*on_mixture)(void *user, const yk_mixture *mixture, const yk_mixture_args *args, yk_err *err);
+  yk_status (*on_latent)(void *user, const yk_latent_attention_args *args, yk_err *err);
   void *user;
 } yk_observer;
 

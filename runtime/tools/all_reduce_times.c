@@ -39,7 +39,7 @@ static yk_status enqueue(const rank_arrays *r, const yk_all_reduce_case *c, yk_e
   int64_t count = c->n_bytes / ELEMENT_BYTES;
   if (!c->add_norm) return r->comm->ops->all_reduce(r->comm, r->partial, count, YK_F16, err);
   int32_t hidden = (int32_t)yk_min_i64(count, HIDDEN);
-  yk_all_reduce_add_norm_args args = {.partial = r->partial,
+  yk_all_reduce_add_norm_args args = {.partial = {.rows = r->partial},
                                       .residual = r->residual,
                                       .y = r->y,
                                       .w = r->w,

@@ -22,7 +22,7 @@ void abort_body(rank_case *c)
 static void make_sum(rank_case *c, yk_all_reduce_add_norm_args *args)
 {
   size_t hidden = (size_t)c->hidden, n = (size_t)c->n_rows * hidden;
-  *args = (yk_all_reduce_add_norm_args){.partial = case_array(c, c->comm->rank, n),
+  *args = (yk_all_reduce_add_norm_args){.partial = {.rows = case_array(c, c->comm->rank, n)},
                                         .residual = case_array(c, 1, n),
                                         .y = case_array(c, 2, n),
                                         .w = case_array(c, 3, hidden),
@@ -35,7 +35,7 @@ static void make_sum(rank_case *c, yk_all_reduce_add_norm_args *args)
 static void free_sum(rank_case *c, const yk_all_reduce_add_norm_args *args)
 {
   yk_device *dev = c->comm->dev;
-  void *const arrays[] = {args->partial, args->residual, args->y, (void *)(uintptr_t)args->w};
+  void *const arrays[] = {args->partial.rows, args->residual, args->y, (void *)(uintptr_t)args->w};
   for (int i = 0; i < 4; i++) dev->ops->free(dev, arrays[i]);
 }
 

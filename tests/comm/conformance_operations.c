@@ -87,7 +87,15 @@ void all_reduce_add_norm_body(rank_case *c)
   size_t hidden = (size_t)c->hidden, n = (size_t)c->n_rows * hidden, bytes = n * yk_dtype_bytes(c->dtype);
   void *partial = case_array(c, c->comm->rank, n), *residual = case_array(c, RESIDUAL, n);
   void *w = case_array(c, WEIGHT, hidden), *y = case_array(c, WEIGHT, n);
-  yk_all_reduce_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, alpha, eps, NULL, true};
+  const yk_all_reduce_add_norm_args args = {.partial = {.rows = partial},
+                                            .residual = residual,
+                                            .y = y,
+                                            .w = w,
+                                            .n_rows = c->n_rows,
+                                            .hidden = c->hidden,
+                                            .alpha = alpha,
+                                            .eps = eps,
+                                            .reader = YK_READER_ROUTER};
   case_meet(c);
   c->status = c->comm->ops->all_reduce_add_norm(c->comm, &args, NULL);
   case_keep_result(c, residual, bytes);
@@ -164,17 +172,24 @@ void combining_all_reduce_body(rank_case *c)
   void *slots = case_array(c, c->comm->rank, n * TOP_K), *partial = case_array(c, c->comm->rank, n);
   void *residual = case_array(c, RESIDUAL, n), *w = case_array(c, WEIGHT, (size_t)c->hidden),
        *y = case_array(c, WEIGHT, n);
-  yk_combine_args combine = {.y = partial,
-                             .slots = slots,
-                             .weights = weights,
-                             .slot_of_choice = slot_of_choice,
-                             .shared = partial,
-                             .shared_gate = gates,
-                             .shared_gate_stride = 2,
-                             .n_tokens = c->n_rows,
-                             .top_k = TOP_K,
-                             .hidden = c->hidden};
-  yk_all_reduce_add_norm_args args = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f, &combine, false};
+  const yk_combine_args combine = {.y = partial,
+                                   .slots = slots,
+                                   .weights = weights,
+                                   .slot_of_choice = slot_of_choice,
+                                   .shared = partial,
+                                   .shared_gate = gates,
+                                   .shared_gate_stride = 2,
+                                   .n_tokens = c->n_rows,
+                                   .top_k = TOP_K,
+                                   .hidden = c->hidden};
+  const yk_all_reduce_add_norm_args args = {.partial = {YK_PARTIAL_SLOTS, partial, combine},
+                                            .residual = residual,
+                                            .y = y,
+                                            .w = w,
+                                            .n_rows = c->n_rows,
+                                            .hidden = c->hidden,
+                                            .alpha = 1,
+                                            .eps = 1e-5f};
   case_meet(c);
   c->status = c->comm->ops->all_reduce_add_norm(c->comm, &args, NULL);
   case_keep_result(c, residual, n * yk_dtype_bytes(c->dtype));
@@ -365,7 +380,14 @@ void embedding_body(rank_case *c)
                          .n_tokens = c->n_rows,
                          .hidden = c->hidden,
                          .scale = 0.3f};
-  yk_all_reduce_add_norm_args sum = {partial, residual, y, w, c->n_rows, c->hidden, 1, 1e-5f, NULL, false};
+  const yk_all_reduce_add_norm_args sum = {.partial = {.rows = partial},
+                                           .residual = residual,
+                                           .y = y,
+                                           .w = w,
+                                           .n_rows = c->n_rows,
+                                           .hidden = c->hidden,
+                                           .alpha = 1,
+                                           .eps = 1e-5f};
   case_meet(c);
   c->status = dev->ops->embed(dev, &embed, NULL);
   if (c->status == YK_OK) c->status = c->comm->ops->all_reduce_add_norm(c->comm, &sum, NULL);
@@ -397,7 +419,14 @@ static yk_status run_chain(rank_case *c, const chain *a)
   for (int i = 0; i < N_CHAIN; i++) {
     int32_t n_rows = chain_rows(c, i);
     yk_gather_rows_args copy = {a->partial, a->source, a->row_numbers, n_rows, c->hidden};
-    yk_all_reduce_add_norm_args sum = {a->partial, a->residual, a->y, a->w, n_rows, c->hidden, 1, 1e-5f, NULL, false};
+    const yk_all_reduce_add_norm_args sum = {.partial = {.rows = a->partial},
+                                             .residual = a->residual,
+                                             .y = a->y,
+                                             .w = a->w,
+                                             .n_rows = n_rows,
+                                             .hidden = c->hidden,
+                                             .alpha = 1,
+                                             .eps = 1e-5f};
     YK_TRY(dev->ops->gather_rows(dev, &copy, NULL));
     YK_TRY(c->comm->ops->all_reduce_add_norm(c->comm, &sum, NULL));
   }

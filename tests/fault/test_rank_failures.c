@@ -64,23 +64,34 @@ static yk_status faulty_attention(yk_device *dev, const yk_attention_args *args,
   return real_ops->attention(dev, args, err);
 }
 
-static yk_status faulty_route(yk_device *dev, const yk_route_args *args, yk_err *err)
+/* What a mixture's forward is followed by: the model's own host, and a rank that may fail as a phase begins. */
+typedef struct faulty_host {
+  yk_device *dev;
+  const yk_mixture_host *real;
+} faulty_host;
+
+static yk_status faulty_begin(void *user, yk_mixture_phase phase, yk_err *err)
 {
-  YK_TRY(maybe_fail(dev, err));
-  return real_ops->route(dev, args, err);
+  const faulty_host *host = user;
+  const bool is_exchange = phase == YK_MIXTURE_MAXIMA_EXCHANGE || phase == YK_MIXTURE_SHARED_MAXIMA_EXCHANGE ||
+                           phase == YK_MIXTURE_SHARED_SUMS_EXCHANGE;
+  YK_TRY(host->real->begin(host->real->user, phase, err));
+  return is_exchange ? YK_OK : maybe_fail(host->dev, err);
 }
 
-static yk_status faulty_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
-                                yk_err *err)
+static yk_status faulty_reduce(void *user, int32_t *data, int64_t count, yk_reduction reduction, yk_err *err)
 {
-  YK_TRY(maybe_fail(dev, err));
-  return real_ops->linear_forward_grouped(dev, linear, args, err);
+  const faulty_host *host = user;
+  return host->real->all_reduce(host->real->user, data, count, reduction, err);
 }
 
-static yk_status faulty_combine(yk_device *dev, const yk_combine_args *args, yk_err *err)
+static yk_status faulty_mixture(yk_device *dev, const yk_mixture *mixture, const yk_mixture_args *args, yk_err *err)
 {
-  YK_TRY(maybe_fail(dev, err));
-  return real_ops->combine(dev, args, err);
+  faulty_host host = {dev, args->host};
+  const yk_mixture_host between = {.user = &host, .begin = faulty_begin, .all_reduce = faulty_reduce};
+  yk_mixture_args own = *args;
+  own.host = &between;
+  return real_ops->mixture_forward(dev, mixture, &own, err);
 }
 
 static yk_status faulty_latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err)
@@ -112,9 +123,7 @@ yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_de
   faulty_ops.linear_sums = faulty_sums;
   faulty_ops.linear_scale = faulty_scale;
   faulty_ops.attention = faulty_attention;
-  faulty_ops.route = faulty_route;
-  faulty_ops.linear_forward_grouped = faulty_grouped;
-  faulty_ops.combine = faulty_combine;
+  faulty_ops.mixture_forward = faulty_mixture;
   faulty_ops.latent_attention = faulty_latent_attention;
   faulty_ops.sample = faulty_sample;
   faulty_ops.best_logits = faulty_best_logits;

@@ -4,7 +4,7 @@
 #define YK_TESTS_OP_CASES_COMBINE_H
 
 #include "each_case.h"
-#include "op/op_harness.h"
+#include "op/op_parts.h"
 
 typedef struct combine_case {
   int32_t n_tokens, hidden, top_k;
@@ -82,7 +82,7 @@ static inline void check_combine(const op_target *target, yk_dtype dtype, const 
                                 .hidden = c->hidden};
   op_array together = norm_of_combination(dev, dtype, &args, false);
   op_array_send(dev, &shared);
-  op_ok(dev->ops->combine(dev, &args, &err));
+  op_ok(op_parts_of(dev).combine(dev, &args, &err));
   op_array apart = norm_of_combination(dev, dtype, &args, true);
   assert_memory_equal(together.bytes, apart.bytes, 2 * n * yk_dtype_bytes(dtype));
   op_array_fetch(dev, result);

@@ -1,5 +1,5 @@
-/* op_cases_grouped.h - grouped linear layers, alone and with the routing before and the combination behind them: each
- * slot gives what its row gives with its matrix alone. */
+/* op_cases_grouped.h - grouped forwards of experts' layers: each slot gives what its row gives with its matrix alone.
+ * */
 #ifndef YK_TESTS_OP_CASES_GROUPED_H
 #define YK_TESTS_OP_CASES_GROUPED_H
 
@@ -17,7 +17,7 @@ typedef struct grouped_layer {
   linear_run runs[N_GROUPED_MATRICES]; /* x of the first is the rows of the grouped forward, where that has no orders */
   yk_linear *linear;
   int32_t *starts; /* device memory */
-  void *room;      /* what the device wants lent */
+  void *staging;   /* as much as the device wants */
 } grouped_layer;
 
 /* Orders of the inputs of each matrix, alike in all its parts. */
@@ -25,14 +25,6 @@ typedef struct grouped_orders {
   int64_t x_size;
   int32_t *columns; /* [N_GROUPED_MATRICES, k_local] */
 } grouped_orders;
-
-static inline void *grouped_room_new(yk_device *dev, const yk_linear_spec *spec)
-{
-  void *room = NULL;
-  int64_t n_bytes = dev->ops->linear_room_bytes ? dev->ops->linear_room_bytes(spec) : 0;
-  if (n_bytes > 0) op_ok(dev->ops->alloc(dev, (size_t)n_bytes, &room, &err));
-  return room;
-}
 
 /* orders: or NULL. */
 static inline grouped_layer grouped_layer_in_order(yk_device *dev, const linear_case *shape, int32_t n_rows,
@@ -51,7 +43,7 @@ static inline grouped_layer grouped_layer_in_order(yk_device *dev, const linear_
     spec.parts[i].more_weights = views[i];
     if (orders) spec.parts[i].x_size = orders->x_size;
   }
-  layer.room = grouped_room_new(dev, &spec);
+  layer.staging = op_staging_new(dev, &spec);
   for (int i = 0; orders && i < spec.n_parts; i++) spec.parts[i].x_order = orders->columns;
   op_ok(dev->ops->linear_create(dev, &spec, &layer.linear, &err));
   return layer;
@@ -68,7 +60,7 @@ static inline void grouped_layer_free(yk_device *dev, grouped_layer *layer)
   dev->ops->linear_destroy(dev, layer->linear);
   for (int m = 0; m < N_GROUPED_MATRICES; m++) linear_run_free(dev, &layer->runs[m]);
   dev->ops->free(dev, layer->starts);
-  dev->ops->free(dev, layer->room);
+  dev->ops->free(dev, layer->staging);
 }
 
 /* Results of so many slots, in which whatever nobody writes is -7. */
@@ -134,7 +126,7 @@ static inline op_array rows_in_order(yk_device *dev, const op_array *x, const gr
 }
 
 /* Each slot gives what its row of x gives with its matrix alone, once the row is in the matrix's order, if there are
- * orders: to the bit where rows do not depend on their company, else within tolerance. The room for one more slot than
+ * orders: to the bit where rows do not depend on their company, else within tolerance. Memory of one more slot than
  * there are stays as it was. */
 static inline void check_slots(const op_target *target, yk_device *dev, const linear_case *shape, uint32_t seed,
                                const grouped_orders *orders, bool is_gathered, double tolerance)
@@ -152,15 +144,15 @@ static inline void check_slots(const op_target *target, yk_device *dev, const li
   if (orders) x = op_array_random(dev, dev->dtype, (size_t)(N_GROUPED_ROWS * orders->x_size), 1.0, &random);
   op_array y = slots_new(dev, shape->f32_output ? YK_F32 : dev->dtype, (size_t)((n_slots + 1) * stride));
   int32_t *dev_rows = op_send_i32(dev, rows, (size_t)(n_slots + 1));
-  yk_linear_grouped_args args = {.x = x.dev,
-                                 .n_rows = N_GROUPED_ROWS,
-                                 .row_of_slot = is_gathered ? dev_rows : NULL,
-                                 .starts = layer.starts,
-                                 .max_slots = n_slots + 1,
-                                 .y = y.dev,
-                                 .y_stride = stride,
-                                 .room = layer.room};
-  op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
+  yk_grouped_args args = {.x = x.dev,
+                          .n_rows = N_GROUPED_ROWS,
+                          .row_of_slot = is_gathered ? dev_rows : NULL,
+                          .starts = layer.starts,
+                          .max_slots = n_slots + 1,
+                          .y = y.dev,
+                          .y_stride = stride,
+                          .staging = layer.staging};
+  op_ok(op_parts_of(dev).grouped(dev, layer.linear, &args, &err));
   op_array_fetch(dev, &y);
   for (int m = 0; m < N_GROUPED_MATRICES; m++) {
     op_array ordered = orders ? rows_in_order(dev, &x, orders, m, k) : x;
@@ -170,12 +162,12 @@ static inline void check_slots(const op_target *target, yk_device *dev, const li
   }
   for (int64_t i = 0; i < stride; i++) assert_true(y.values[n_slots * stride + i] == -7.0);
   yk_err refusal = YK_ERR_INIT;
-  args.room = NULL;
-  if (layer.room) assert_int_equal(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &refusal), YK_E_INVAL);
+  args.staging = NULL;
+  if (layer.staging) assert_int_equal(op_parts_of(dev).grouped(dev, layer.linear, &args, &refusal), YK_E_INVAL);
   args.max_slots = n_slots + 2;
-  assert_int_equal(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &refusal), YK_E_INVAL);
+  assert_int_equal(op_parts_of(dev).grouped(dev, layer.linear, &args, &refusal), YK_E_INVAL);
   args.max_slots = 1;
-  assert_int_equal(dev->ops->linear_forward_grouped(dev, layer.runs[0].linear, &args, &refusal), YK_E_INVAL);
+  assert_int_equal(op_parts_of(dev).grouped(dev, layer.runs[0].linear, &args, &refusal), YK_E_INVAL);
   if (orders) op_array_free(dev, &x);
   grouped_layer_free(dev, &layer);
   dev->ops->free(dev, dev_rows);
@@ -201,137 +193,6 @@ static inline void check_grouped_order(const op_target *target, yk_dtype dtype, 
   dev->ops->destroy(dev);
 }
 
-/* One row whose choices have slots of some of the matrices: a forward with its combination gives what both give one
- * after the other, but for the rounding of the slots. Choice 0 is another rank's. */
-static inline void check_grouped_combination(const op_target *target, yk_dtype dtype, const linear_case *shape,
-                                             bool has_shared, double tolerance)
-{
-  enum { TOP_K = 4, N_SLOTS = TOP_K - 1 };
-  op_random random = {.seed = 7};
-  yk_device *dev = op_device_new(target, dtype, 3, 16);
-  const int32_t starts[N_GROUPED_MATRICES + 1] = {0, 0, 1, 1, 2, 3}, slot_of_choice[TOP_K] = {-1, 2, 0, 1};
-  grouped_layer layer = grouped_layer_new(dev, shape, N_SLOTS, 60, starts, N_SLOTS);
-  const size_t n = (size_t)layer.runs[0].y_stride;
-  op_array slots = op_array_new(dev, dtype, N_SLOTS * n), weights = op_array_random(dev, YK_F32, TOP_K, 1.0, &random);
-  op_array shared = op_array_random(dev, dtype, n, 1.0, &random), gate = op_array_random(dev, YK_F32, 1, 2.0, &random);
-  op_array together = op_array_new(dev, dtype, n), apart = op_array_new(dev, dtype, n);
-  int32_t *dev_slots = op_send_i32(dev, slot_of_choice, TOP_K);
-  yk_combine_args sum = {.y = apart.dev,
-                         .slots = slots.dev,
-                         .weights = weights.dev,
-                         .slot_of_choice = dev_slots,
-                         .shared = has_shared ? shared.dev : NULL,
-                         .shared_gate = has_shared ? gate.dev : NULL,
-                         .shared_gate_stride = 1,
-                         .n_tokens = 1,
-                         .top_k = TOP_K,
-                         .hidden = (int32_t)n};
-  yk_linear_grouped_args args = {.x = layer.runs[0].x.dev,
-                                 .n_rows = N_SLOTS,
-                                 .starts = layer.starts,
-                                 .max_slots = N_SLOTS,
-                                 .y = slots.dev,
-                                 .y_stride = (int64_t)n,
-                                 .room = layer.room};
-  op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
-  op_ok(dev->ops->combine(dev, &sum, &err));
-  sum.y = together.dev;
-  args.combine = &sum;
-  op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
-  op_array_fetch(dev, &apart);
-  op_array_fetch(dev, &together);
-  double error = op_error(together.values, apart.values, n);
-  if (!(error <= tolerance))
-    fail_msg("%s %s combination of %zu columns: error %.3g, tolerance %.3g", target->name, yk_dtype_name(dtype), n,
-             error, tolerance);
-  grouped_layer_free(dev, &layer);
-  dev->ops->free(dev, dev_slots);
-  op_array_free(dev, &slots), op_array_free(dev, &weights), op_array_free(dev, &shared), op_array_free(dev, &gate);
-  op_array_free(dev, &together), op_array_free(dev, &apart);
-  dev->ops->destroy(dev);
-}
-
-/* A forward that names the routing of its only row gives what both give one after the other; the second time without
- * any slot, for the row is padding. */
-static inline void check_grouped_route(const op_target *target, yk_dtype dtype, const linear_case *shape,
-                                       double tolerance)
-{
-  enum { TOP_K = 3, N_EXPERTS = 6 };
-  const yk_route_spec spec = {.n_experts = N_EXPERTS,
-                              .top_k = TOP_K,
-                              .n_groups = 1,
-                              .top_groups = 1,
-                              .normalise = true,
-                              .scale = 1.0f,
-                              .first_local = 1,
-                              .n_local = N_GROUPED_MATRICES};
-  const int32_t starts[N_GROUPED_MATRICES + 1] = {0}, kv_slots[2] = {0, -1};
-  yk_device *dev = op_device_new(target, dtype, 3, 16);
-  grouped_layer layer = grouped_layer_new(dev, shape, 1, 80, starts, TOP_K);
-  const int64_t n = layer.runs[0].y_stride, k = yk_range_size(shape->parts[0].k_slice);
-  const linear_case of_router = {
-      .parts = {{k, N_EXPERTS, 0, YK_F16, {0, k}, {0, N_EXPERTS}, 0, false}}, .n_parts = 1, .f32_output = true};
-  linear_run router = linear_run_new(dev, &of_router, 1, 41);
-  int32_t *dev_slots = op_send_i32(dev, kv_slots, 2);
-  op_array logits = op_array_new(dev, YK_F32, N_EXPERTS), weights[2];
-  for (int is_padding = 0; is_padding < 2; is_padding++) {
-    op_array y[2];
-    int32_t *found[2][3]; /* choices, starts, slot_of_choice */
-    for (int together = 0; together < 2; together++) {
-      weights[together] = op_array_new(dev, YK_F32, TOP_K);
-      y[together] = slots_new(dev, dtype, (size_t)(TOP_K * n));
-      const yk_route_args route = {.spec = &spec,
-                                   .router = router.linear,
-                                   .x = layer.runs[0].x.dev,
-                                   .logits = logits.dev,
-                                   .logits_stride = N_EXPERTS,
-                                   .kv_slots = dev_slots + is_padding,
-                                   .n_tokens = 1,
-                                   .choices = route_room(dev, TOP_K * 4),
-                                   .weights = weights[together].dev,
-                                   .starts = route_room(dev, sizeof starts),
-                                   .row_of_slot = route_room(dev, TOP_K * 4),
-                                   .slot_of_choice = route_room(dev, TOP_K * 4),
-                                   .scratch = route_room(dev, (size_t)yk_route_scratch_bytes(&spec, 1))};
-      const yk_linear_grouped_args args = {.x = layer.runs[0].x.dev,
-                                           .n_rows = 1,
-                                           .row_of_slot = route.row_of_slot,
-                                           .starts = route.starts,
-                                           .max_slots = TOP_K,
-                                           .y = y[together].dev,
-                                           .y_stride = n,
-                                           .route = together ? &route : NULL};
-      if (!together) op_ok(dev->ops->route(dev, &route, &err));
-      op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
-      op_array_fetch(dev, &y[together]);
-      op_array_fetch(dev, &weights[together]);
-      found[together][0] = route_fetch(dev, route.choices, TOP_K * 4);
-      found[together][1] = route_fetch(dev, route.starts, sizeof starts);
-      found[together][2] = route_fetch(dev, route.slot_of_choice, TOP_K * 4);
-      dev->ops->free(dev, route.row_of_slot);
-      dev->ops->free(dev, route.scratch);
-    }
-    assert_memory_equal(found[1][0], found[0][0], TOP_K * 4);
-    assert_memory_equal(found[1][1], found[0][1], sizeof starts);
-    assert_memory_equal(found[1][2], found[0][2], TOP_K * 4);
-    assert_int_equal(found[0][1][N_GROUPED_MATRICES] > 0, !is_padding);
-    assert_memory_equal(weights[1].bytes, weights[0].bytes, TOP_K * 4);
-    double error = op_error(y[1].values, y[0].values, y[0].n);
-    if (!(error <= tolerance))
-      fail_msg("%s %s routed forward of %lld columns: error %.3g, tolerance %.3g", target->name, yk_dtype_name(dtype),
-               (long long)n, error, tolerance);
-    for (int together = 0; together < 2; together++) {
-      for (int i = 0; i < 3; i++) free(found[together][i]);
-      op_array_free(dev, &y[together]), op_array_free(dev, &weights[together]);
-    }
-  }
-  op_array_free(dev, &logits);
-  linear_run_free(dev, &router);
-  grouped_layer_free(dev, &layer);
-  dev->ops->free(dev, dev_slots);
-  dev->ops->destroy(dev);
-}
-
 /* One row that some of the matrices have a slot of: as each matrix gives it alone. */
 static inline void check_grouped_row(const op_target *target, yk_dtype dtype, const linear_case *shape,
                                      double tolerance)
@@ -344,15 +205,15 @@ static inline void check_grouped_row(const op_target *target, yk_dtype dtype, co
   const int64_t n = layer.runs[0].y_stride;
   int32_t *dev_rows = op_send_i32(dev, rows, N_SLOTS + 1);
   op_array y = slots_new(dev, dtype, (size_t)((N_SLOTS + 1) * n));
-  const yk_linear_grouped_args args = {.x = layer.runs[0].x.dev,
-                                       .n_rows = 1,
-                                       .row_of_slot = dev_rows,
-                                       .starts = layer.starts,
-                                       .max_slots = N_SLOTS + 1,
-                                       .y = y.dev,
-                                       .y_stride = n,
-                                       .room = layer.room};
-  op_ok(dev->ops->linear_forward_grouped(dev, layer.linear, &args, &err));
+  const yk_grouped_args args = {.x = layer.runs[0].x.dev,
+                                .n_rows = 1,
+                                .row_of_slot = dev_rows,
+                                .starts = layer.starts,
+                                .max_slots = N_SLOTS + 1,
+                                .y = y.dev,
+                                .y_stride = n,
+                                .staging = layer.staging};
+  op_ok(op_parts_of(dev).grouped(dev, layer.linear, &args, &err));
   op_array_fetch(dev, &y);
   for (int slot = 0; slot < N_SLOTS; slot++)
     check_slot(target, dev, &layer, &y, slot, matrix_of_slot[slot], 0, tolerance);

@@ -1,4 +1,4 @@
-/* op_cases_latent.h - latent_rope_cache and latent_attention, each by itself and in one call, against float64.
+/* op_cases_latent.h - latent attention, and what it leaves in the cache, against float64.
  *
  * Sequences, blocks and the rotary table are those of a scene (op_cases_attention.h) of one head of rope_dim. */
 #ifndef YK_TESTS_OP_CASES_LATENT_H
@@ -69,24 +69,6 @@ static inline void latent_scene_free(yk_device *dev, latent_scene *l)
   free(l);
 }
 
-/* Which operations a case runs. */
-typedef enum latent_calls { LATENT_ROPE_CACHE, LATENT_ATTENTION, LATENT_BOTH_IN_ONE } latent_calls;
-
-static inline yk_latent_rope_cache_args latent_rope_cache_args(yk_device *dev, latent_scene *l)
-{
-  int64_t first_bytes = yk_latent_q_width(&l->layout) * (int64_t)yk_dtype_bytes(dev->dtype);
-  return (yk_latent_rope_cache_args){.q = l->rows.dev,
-                                     .latent = (char *)l->rows.dev + first_bytes,
-                                     .q_stride = l->stride,
-                                     .latent_stride = l->stride,
-                                     .layout = l->layout,
-                                     .norm_w = l->norm_w.dev,
-                                     .norm_eps = 1e-3f,
-                                     .rope = l->s.rope.dev,
-                                     .cache = l->cache.dev,
-                                     .batch = &l->s.batch};
-}
-
 /* Uniform values, of variance (1.2 / sqrt(kv_rank))^2: they are so many that normal ones would be what the tests spend
  * their time on. */
 static inline void make_latent_weights(yk_device *dev, latent_scene *l)
@@ -101,26 +83,29 @@ static inline void make_latent_weights(yk_device *dev, latent_scene *l)
   op_array_send(dev, &l->kv_up);
 }
 
-static inline void attend_latent(yk_device *dev, latent_scene *l, latent_calls calls, const op_array *y, void *scratch)
+static inline void attend_latent(yk_device *dev, latent_scene *l, const op_array *y, void *scratch)
 {
+  int64_t first_bytes = yk_latent_q_width(&l->layout) * (int64_t)yk_dtype_bytes(dev->dtype);
   if (!l->kv_up.values) make_latent_weights(dev, l);
-  const yk_latent_rope_cache_args to_cache = latent_rope_cache_args(dev, l);
-  const yk_latent_attention_args args = {.to_cache = calls == LATENT_BOTH_IN_ONE ? &to_cache : NULL,
-                                         .y = y->dev,
+  const yk_latent_attention_args args = {.y = y->dev,
                                          .q = l->rows.dev,
+                                         .latent = (char *)l->rows.dev + first_bytes,
                                          .q_stride = l->stride,
+                                         .latent_stride = l->stride,
                                          .layout = l->layout,
+                                         .norm_w = l->norm_w.dev,
+                                         .norm_eps = 1e-3f,
+                                         .scale = l->scale,
+                                         .rope = l->s.rope.dev,
                                          .kv_up = l->kv_up.dev,
                                          .cache = l->cache.dev,
                                          .scratch = scratch,
-                                         .scale = l->scale,
                                          .batch = &l->s.batch};
   op_ok(dev->ops->latent_attention(dev, &args, &err));
 }
 
 /* in_front: what attends first, in a call of its own; NULL: nothing. */
-static inline op_array run_latent_attention_behind(yk_device *dev, latent_scene *in_front, latent_scene *l,
-                                                   latent_calls calls)
+static inline op_array run_latent_attention_behind(yk_device *dev, latent_scene *in_front, latent_scene *l)
 {
   latent_scene *scenes[] = {in_front, l};
   op_array y[2] = {0};
@@ -133,59 +118,42 @@ static inline op_array run_latent_attention_behind(yk_device *dev, latent_scene 
     if (dev->ops->latent_scratch_bytes)
       op_ok(dev->ops->alloc(dev, (size_t)dev->ops->latent_scratch_bytes(layout, n_tokens), &scratch[i], &err));
   }
-  if (in_front) attend_latent(dev, in_front, LATENT_ATTENTION, &y[0], scratch[0]);
-  attend_latent(dev, l, calls, &y[1], scratch[1]);
+  if (in_front) attend_latent(dev, in_front, &y[0], scratch[0]);
+  attend_latent(dev, l, &y[1], scratch[1]);
   op_array_fetch(dev, &y[1]);
   if (in_front) op_array_free(dev, &y[0]);
   for (int i = 0; i < 2; i++) dev->ops->free(dev, scratch[i]);
   return y[1];
 }
 
-static inline op_array run_latent_attention(yk_device *dev, latent_scene *l, latent_calls calls)
+static inline op_array run_latent_attention(yk_device *dev, latent_scene *l)
 {
-  return run_latent_attention_behind(dev, NULL, l, calls);
+  return run_latent_attention_behind(dev, NULL, l);
 }
 
-/* Largest error of the cached rows, of slots that nobody may touch and, unless attention is in the same call, of q in
- * place. */
-static inline double latent_rope_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
-                                       latent_calls calls, op_fault fault)
+/* Largest error of the cached rows, and of slots that nobody may touch. */
+static inline double latent_cache_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
+                                        op_fault fault)
 {
   yk_device *dev = op_device_new(target, dtype, 3, 16);
   latent_scene *l = latent_scene_new(dev, shape, 5);
   const yk_latent_layout *layout = &l->layout;
-  int32_t width = yk_latent_width(layout), head_width = layout->nope_dim + layout->rope_dim;
+  int32_t width = yk_latent_width(layout);
   int64_t q_width = yk_latent_q_width(layout);
-  double *q = calloc((size_t)(l->s.n_tokens * q_width), sizeof *q), *found_q = calloc((size_t)l->rows.n, sizeof *q);
   double *cache = calloc(l->cache.n, sizeof *cache);
+  assert_non_null(cache);
   memcpy(cache, l->cache.values, l->cache.n * sizeof *cache);
   for (int32_t row = 0; row < l->s.n_tokens; row++) {
-    const double *from = l->rows.values + row * l->stride;
+    const double *from = l->rows.values + row * l->stride + q_width;
     double *cached = cache + (int64_t)l->s.slots[row] * width;
-    memcpy(q + row * q_width, from, (size_t)q_width * sizeof *q);
-    for (int32_t h = 0; h < layout->n_heads; h++) {
-      int64_t at = (int64_t)h * head_width + layout->nope_dim;
-      op_ref_rope(q + row * q_width + at, from + at, layout->rope_dim, l->s.positions[row], l->s.inv_freq, fault);
-    }
-    op_ref_rms_norm(dtype, cached, from + q_width, l->norm_w.values, layout->kv_rank, (double)1e-3f, fault);
-    op_ref_rope(cached + layout->kv_rank, from + q_width + layout->kv_rank, layout->rope_dim, l->s.positions[row],
-                l->s.inv_freq, fault);
+    op_ref_rms_norm(dtype, cached, from, l->norm_w.values, layout->kv_rank, (double)1e-3f, fault);
+    op_ref_rope(cached + layout->kv_rank, from + layout->kv_rank, layout->rope_dim, l->s.positions[row], l->s.inv_freq,
+                fault);
   }
-  if (calls == LATENT_BOTH_IN_ONE) {
-    op_array y = run_latent_attention(dev, l, calls);
-    op_array_free(dev, &y);
-  } else {
-    const yk_latent_rope_cache_args args = latent_rope_cache_args(dev, l);
-    op_ok(dev->ops->latent_rope_cache(dev, &args, &err));
-  }
-  op_array_fetch(dev, &l->rows);
+  op_array y = run_latent_attention(dev, l);
+  op_array_free(dev, &y);
   op_array_fetch(dev, &l->cache);
-  for (int32_t row = 0; row < l->s.n_tokens; row++)
-    memcpy(found_q + row * q_width, l->rows.values + row * l->stride, (size_t)q_width * sizeof *q);
   double error = op_error(l->cache.values, cache, l->cache.n);
-  if (calls == LATENT_ROPE_CACHE) error = fmax(error, op_error(found_q, q, (size_t)(l->s.n_tokens * q_width)));
-  free(q);
-  free(found_q);
   free(cache);
   latent_scene_free(dev, l);
   dev->ops->destroy(dev);
@@ -193,14 +161,14 @@ static inline double latent_rope_error(const op_target *target, yk_dtype dtype, 
 }
 
 /* What an earlier owner of a block may leave behind reaches no row, nor what stood where this call writes. */
-static inline void poison_unused_latents(yk_device *dev, latent_scene *l, latent_calls calls)
+static inline void poison_unused_latents(yk_device *dev, latent_scene *l)
 {
   int32_t width = yk_latent_width(&l->layout);
   bool *is_used = calloc((size_t)l->s.n_blocks * YK_KV_BLOCK_TOKENS, sizeof *is_used);
   assert_non_null(is_used);
   for (int32_t seq = 0; seq < l->sequences.n_seqs; seq++)
     for (int32_t t = 0; t < l->s.kv_tokens[seq]; t++) is_used[slot_of(&l->s, seq, t)] = true;
-  for (int32_t row = 0; row < l->s.n_tokens && calls == LATENT_BOTH_IN_ONE; row++) is_used[l->s.slots[row]] = false;
+  for (int32_t row = 0; row < l->s.n_tokens; row++) is_used[l->s.slots[row]] = false;
   for (int64_t slot = 0; slot < (int64_t)l->s.n_blocks * YK_KV_BLOCK_TOKENS; slot++)
     for (int32_t i = 0; !is_used[slot] && i < width; i++) l->cache.values[slot * width + i] = (double)NAN;
   free(is_used);
@@ -254,7 +222,7 @@ static inline void latent_reference_row(const latent_scene *l, int32_t row, int3
 }
 
 /* What the call has done: q rotates, and what it left in the cache is what attention must have seen. */
-static inline void follow_latent_rope_cache(yk_device *dev, latent_scene *l)
+static inline void follow_latent_rows(yk_device *dev, latent_scene *l)
 {
   const yk_latent_layout *layout = &l->layout;
   double *from = calloc((size_t)layout->rope_dim, sizeof *from);
@@ -287,14 +255,14 @@ static inline double latent_scene_error(const latent_scene *l, const op_array *y
 
 /* sharpness: factor of the softmax scale. */
 static inline double latent_sharp_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
-                                        latent_calls calls, float sharpness, op_fault fault)
+                                        float sharpness, op_fault fault)
 {
   yk_device *dev = op_device_new(target, dtype, 3, 16);
   latent_scene *l = latent_scene_new(dev, shape, 6);
   l->scale *= sharpness;
-  poison_unused_latents(dev, l, calls);
-  op_array y = run_latent_attention(dev, l, calls);
-  if (calls == LATENT_BOTH_IN_ONE) follow_latent_rope_cache(dev, l);
+  poison_unused_latents(dev, l);
+  op_array y = run_latent_attention(dev, l);
+  follow_latent_rows(dev, l);
   double error = latent_scene_error(l, &y, fault);
   op_array_free(dev, &y);
   latent_scene_free(dev, l);
@@ -302,7 +270,7 @@ static inline double latent_sharp_error(const op_target *target, yk_dtype dtype,
   return error;
 }
 
-/* Both in one call, right behind a call that lasts while one multiprocessor makes a row and leaves the others to the
+/* Right behind a call that lasts while one multiprocessor makes a row and leaves the others to the
  * next call. So a device that reads cached tokens before the call in front has ended has all the time to do so before
  * this step's tokens are there: what stands in their places until then is NaN. */
 static inline double latent_error_behind_long_call(const op_target *target, yk_dtype dtype, const latent_shape *shape)
@@ -310,13 +278,13 @@ static inline double latent_error_behind_long_call(const op_target *target, yk_d
   static const latent_shape in_front = {{1, 16, 8, 32, 16}, 1, {{2200, 1}}, 0};
   yk_device *dev = op_device_new(target, dtype, 3, 16);
   latent_scene *first = latent_scene_new(dev, &in_front, 7), *l = latent_scene_new(dev, shape, 6);
-  poison_unused_latents(dev, l, LATENT_BOTH_IN_ONE);
-  op_array y = run_latent_attention_behind(dev, first, l, LATENT_BOTH_IN_ONE);
+  poison_unused_latents(dev, l);
+  op_array y = run_latent_attention_behind(dev, first, l);
   op_array_free(dev, &y); /* the first time code may have to be loaded, longer than the call in front lasts */
   op_array_send(dev, &l->rows);
   op_array_send(dev, &l->cache);
-  y = run_latent_attention_behind(dev, first, l, LATENT_BOTH_IN_ONE);
-  follow_latent_rope_cache(dev, l);
+  y = run_latent_attention_behind(dev, first, l);
+  follow_latent_rows(dev, l);
   double error = latent_scene_error(l, &y, OP_RIGHT);
   op_array_free(dev, &y);
   latent_scene_free(dev, first);
@@ -326,9 +294,9 @@ static inline double latent_error_behind_long_call(const op_target *target, yk_d
 }
 
 static inline double latent_attention_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
-                                            latent_calls calls, op_fault fault)
+                                            op_fault fault)
 {
-  return latent_sharp_error(target, dtype, shape, calls, 1.0f, fault);
+  return latent_sharp_error(target, dtype, shape, 1.0f, fault);
 }
 
 /* heads, nope_dim, rope_dim, kv_rank, value_dim; sequences {cached, rows} */
@@ -355,15 +323,12 @@ static inline void check_latent_shapes(const op_target *target, const latent_sha
   for (size_t d = 0; d < n_dtypes; d++)
     for (int i = 0; i < n_shapes; i++) {
       yk_dtype dtype = op_dtypes[d];
-      for (latent_calls calls = LATENT_ATTENTION; calls <= LATENT_BOTH_IN_ONE; calls++) {
-        latent_calls first = calls == LATENT_ATTENTION ? LATENT_ROPE_CACHE : calls;
-        double rope = latent_rope_error(target, dtype, &shapes[i], first, OP_RIGHT);
-        double attention = latent_attention_error(target, dtype, &shapes[i], calls, OP_RIGHT);
-        double tolerance = latent_tolerance(dtype, absorbs_in_f32 ? YK_F32 : dtype);
-        if (!(rope <= rope_tolerance(dtype, true)) || !(attention <= tolerance))
-          fail_msg("%s %s latent shape %d%s: errors of latent_rope_cache %.3g, latent_attention %.3g", target->name,
-                   yk_dtype_name(dtype), i, calls == LATENT_ATTENTION ? "" : ", in one call", rope, attention);
-      }
+      double cache = latent_cache_error(target, dtype, &shapes[i], OP_RIGHT);
+      double attention = latent_attention_error(target, dtype, &shapes[i], OP_RIGHT);
+      double tolerance = latent_tolerance(dtype, absorbs_in_f32 ? YK_F32 : dtype);
+      if (!(cache <= rope_tolerance(dtype, true)) || !(attention <= tolerance))
+        fail_msg("%s %s latent shape %d: errors of the cache %.3g, of y %.3g", target->name, yk_dtype_name(dtype), i,
+                 cache, attention);
     }
 }
 
@@ -396,8 +361,8 @@ static inline void check_latent_faults(const op_target *target, yk_dtype dtype)
   static const op_fault attention_faults[] = {OP_MASK_EARLY, OP_WRONG_KV_HEAD, OP_BLOCKS_IN_ORDER, OP_NO_SOFTMAX_SCALE};
   static const op_fault rope_faults[] = {OP_ROPE_INTERLEAVED, OP_ROPE_LATE, OP_NO_NORM_WEIGHT, OP_NO_NORM_WEIGHT};
   for (size_t i = 0; i < 4; i++) {
-    assert_true(latent_attention_error(target, dtype, &latent_shapes[3], LATENT_ATTENTION, attention_faults[i]) > 0.05);
-    assert_true(latent_rope_error(target, dtype, &latent_shapes[3], LATENT_ROPE_CACHE, rope_faults[i]) >
+    assert_true(latent_attention_error(target, dtype, &latent_shapes[3], attention_faults[i]) > 0.05);
+    assert_true(latent_cache_error(target, dtype, &latent_shapes[3], rope_faults[i]) >
                 5.0 * rope_tolerance(dtype, true));
   }
 }

@@ -1,10 +1,10 @@
-/* op_cases_mixture.h - few rows through a mixture of experts with a shared one, or without: with the routing of a lone
- * row before, the shared expert's layers beside and the combination behind, and with the second grouped forward handed
- * to the first, as a device may do them in fewer kernels, they give what the operations give one by one. */
+/* op_cases_mixture.h - rows through a mixture of experts with a shared one, or without: the operation, with whatever
+ * the device fuses, gives what its parts give one by one. */
 #ifndef YK_TESTS_OP_CASES_MIXTURE_H
 #define YK_TESTS_OP_CASES_MIXTURE_H
 
 #include "op/op_cases_grouped.h"
+#include "op/op_cases_router.h"
 
 enum { MIXTURE_TOP_K = 3, MIXTURE_EXPERTS = 6 /* of which the rank has numbers 1 to 5 */ };
 
@@ -12,8 +12,8 @@ typedef struct mixture_case {
   int32_t n_rows;
   int64_t hidden, ffn, shared_ffn; /* shared_ffn 0: no shared expert */
   int64_t group, shared_group;     /* 0: plain weights */
-  bool is_bytes, has_gate, has_shared_bias, has_bias;
-  bool is_in_one; /* a device that does all of a lone row at once does this one so */
+  bool is_bytes, is_fp8, has_gate, has_shared_bias, has_bias;
+  bool is_in_one; /* a device with one kernel for a single token has it for this one */
 } mixture_case;
 
 static const mixture_case mixture_cases[] = {
@@ -31,11 +31,13 @@ static const mixture_case mixture_cases[] = {
     {1, 256, 64, 128, 64, 0, .has_gate = false},       /* ... or floats */
     {1, 256, 64, 128, 0, 0, .has_gate = true},
     {1, 256, 128, 384, 128, 128, .is_bytes = true, .has_gate = true},
+    {1, 256, 128, 384, 128, 128, .is_fp8 = true, .has_bias = true},
     {2, 320, 128, 256, 64, 64, .has_gate = true},
     {7, 416, 96, 160, 32, 32, .has_gate = true},
     {8, 2048, 256, 896, 128, 128, .has_gate = false},
     {5, 256, 128, 384, 128, 128, .is_bytes = true, .has_gate = true},
     {3, 256, 64, 192, 32, 64, .has_shared_bias = true},
+    {6, 256, 128, 384, 128, 128, .is_fp8 = true, .has_gate = true},
     {20, 320, 128, 256, 64, 64, .has_gate = true},
     {40, 256, 128, 384, 128, 128, .is_bytes = true, .has_gate = true},
     {100, 256, 64, 704, 64, 64, .has_gate = true, .has_bias = true}, /* eleven times as wide as an expert */
@@ -46,34 +48,36 @@ typedef struct mixture_shapes {
   linear_case router, gate_up, down, shared_gate_up, shared_down;
 } mixture_shapes;
 
-static inline linear_part_case mixture_part(int64_t k, int64_t n, int64_t group, bool is_bytes, bool use_bias)
+static inline linear_part_case mixture_part(const mixture_case *c, int64_t k, int64_t n, int64_t group, bool use_bias)
 {
+  const bool is_bytes = group && (c->is_bytes || c->is_fp8);
   return (linear_part_case){.k = k,
                             .n = n,
                             .group = group,
-                            .dtype = group && is_bytes ? YK_F32 : YK_F16,
+                            .dtype = is_bytes ? YK_F32 : YK_F16,
                             .k_slice = {0, k},
                             .n_slice = {0, n},
                             .group_local = group,
                             .use_bias = use_bias,
-                            .is_bytes = group && is_bytes};
+                            .is_bytes = is_bytes,
+                            .is_fp8 = is_bytes && c->is_fp8};
 }
 
 static inline linear_case mixture_gate_up(const mixture_case *c, int64_t ffn, int64_t group, bool use_bias)
 {
-  const linear_part_case part = mixture_part(c->hidden, ffn, group, c->is_bytes, use_bias);
+  const linear_part_case part = mixture_part(c, c->hidden, ffn, group, use_bias);
   return (linear_case){.parts = {part, part}, .n_parts = 2, .epilogue = YK_EPILOGUE_SILU_MUL};
 }
 
 static inline linear_case mixture_down(const mixture_case *c, int64_t ffn, int64_t group, bool use_bias)
 {
-  return (linear_case){.parts = {mixture_part(ffn, c->hidden, group, c->is_bytes, use_bias)}, .n_parts = 1};
+  return (linear_case){.parts = {mixture_part(c, ffn, c->hidden, group, use_bias)}, .n_parts = 1};
 }
 
 static inline mixture_shapes mixture_shapes_of(const mixture_case *c)
 {
   const int64_t shared_ffn = c->shared_ffn ? c->shared_ffn : 64; /* of layers that nobody forwards */
-  return (mixture_shapes){.router = {.parts = {mixture_part(c->hidden, MIXTURE_EXPERTS + c->has_gate, 0, false, false)},
+  return (mixture_shapes){.router = {.parts = {mixture_part(c, c->hidden, MIXTURE_EXPERTS + c->has_gate, 0, false)},
                                      .n_parts = 1,
                                      .f32_output = true},
                           .gate_up = mixture_gate_up(c, c->ffn, c->group, c->has_bias),
@@ -107,21 +111,33 @@ static inline void mixture_layers_free(yk_device *dev, mixture_layers *layers)
   grouped_layer_free(dev, &layers->down);
 }
 
-/* One by one; handed over with the two grouped forwards; and the second of these with the first. */
-typedef enum mixture_way { MIXTURE_APART, MIXTURE_TOGETHER, MIXTURE_IN_ONE } mixture_way;
+/* ---- Part by part ------------------------------------------------------------------------------------------------ */
 
-/* What the rows give. is_done: whether the first grouped forward did the second one. */
-static inline op_array mixture_forward(yk_device *dev, const mixture_case *c, const mixture_layers *layers,
-                                       const int32_t *kv_slots, mixture_way way, bool *is_done)
+static inline yk_mixture_sizes mixture_sizes_of(const mixture_case *c, yk_dtype dtype)
 {
-  const bool together = way != MIXTURE_APART, has_shared = c->shared_ffn > 0;
-  const yk_route_spec spec = {.n_experts = MIXTURE_EXPERTS,
-                              .top_k = MIXTURE_TOP_K,
-                              .n_groups = 1,
-                              .top_groups = 1,
-                              .scale = 1.0f,
-                              .first_local = 1,
-                              .n_local = N_GROUPED_MATRICES};
+  return (yk_mixture_sizes){.route = {.n_experts = MIXTURE_EXPERTS,
+                                      .top_k = MIXTURE_TOP_K,
+                                      .n_groups = 1,
+                                      .top_groups = 1,
+                                      .scale = 1.0f,
+                                      .first_local = 1,
+                                      .n_local = N_GROUPED_MATRICES},
+                            .max_rows = c->n_rows,
+                            .hidden = (int32_t)c->hidden,
+                            .width = (int32_t)c->ffn,
+                            .shared_width = (int32_t)c->shared_ffn,
+                            .has_shared = c->shared_ffn > 0,
+                            .has_shared_gate = c->has_gate,
+                            .dtype = dtype};
+}
+
+/* What the rows x give. */
+static inline op_array mixture_apart(yk_device *dev, const mixture_case *c, const mixture_layers *layers,
+                                     const int32_t *kv_slots, const void *x)
+{
+  const op_parts parts = op_parts_of(dev);
+  const yk_mixture_sizes sizes = mixture_sizes_of(c, dev->dtype);
+  const bool has_shared = c->shared_ffn > 0;
   const int32_t n = c->n_rows, n_slots = n * MIXTURE_TOP_K;
   const int64_t n_logits = MIXTURE_EXPERTS + c->has_gate;
   op_array logits = op_array_new(dev, YK_F32, (size_t)(n * n_logits)),
@@ -130,23 +146,36 @@ static inline op_array mixture_forward(yk_device *dev, const mixture_case *c, co
            y = slots_new(dev, dev->dtype, (size_t)(n * c->hidden));
   op_array outputs = slots_new(dev, dev->dtype, (size_t)(n_slots * c->hidden));
   op_array shared = slots_new(dev, dev->dtype, (size_t)(n * (has_shared ? c->shared_ffn : 1)));
-  const yk_route_args route = {.spec = &spec,
+  const yk_route_args route = {.spec = &sizes.route,
                                .router = layers->router.linear,
-                               .x = layers->router.x.dev,
+                               .x = x,
                                .logits = logits.dev,
                                .logits_stride = n_logits,
                                .kv_slots = kv_slots,
                                .n_tokens = n,
-                               .choices = route_room(dev, (size_t)n_slots * 4),
+                               .choices = route_memory(dev, (size_t)n_slots * 4),
                                .weights = weights.dev,
-                               .starts = route_room(dev, (N_GROUPED_MATRICES + 1) * 4),
-                               .row_of_slot = route_room(dev, (size_t)n_slots * 4),
-                               .slot_of_choice = route_room(dev, (size_t)n_slots * 4),
-                               .scratch = route_room(dev, (size_t)yk_route_scratch_bytes(&spec, n))};
-  const yk_linear_beside to_shared = {layers->shared_gate_up.linear,
-                                      {.x = route.x, .y = shared.dev, .n_tokens = n, .y_stride = c->shared_ffn}};
-  const yk_linear_beside from_shared = {layers->shared_down.linear,
-                                        {.x = shared.dev, .y = y.dev, .n_tokens = n, .y_stride = c->hidden}};
+                               .starts = route_memory(dev, (N_GROUPED_MATRICES + 1) * 4),
+                               .row_of_slot = route_memory(dev, (size_t)n_slots * 4),
+                               .slot_of_choice = route_memory(dev, (size_t)n_slots * 4),
+                               .scratch = route_memory(dev, (size_t)yk_route_scratch_bytes(&sizes.route, n))};
+  const yk_linear_args to_shared = {.x = x, .y = shared.dev, .n_tokens = n, .y_stride = c->shared_ffn};
+  const yk_linear_args from_shared = {.x = shared.dev, .y = y.dev, .n_tokens = n, .y_stride = c->hidden};
+  const yk_grouped_args to_inner = {.x = x,
+                                    .n_rows = n,
+                                    .row_of_slot = route.row_of_slot,
+                                    .starts = route.starts,
+                                    .max_slots = n_slots,
+                                    .y = inner.dev,
+                                    .y_stride = c->ffn,
+                                    .staging = layers->gate_up.staging};
+  const yk_grouped_args to_outputs = {.x = inner.dev,
+                                      .n_rows = n_slots,
+                                      .starts = route.starts,
+                                      .max_slots = n_slots,
+                                      .y = outputs.dev,
+                                      .y_stride = c->hidden,
+                                      .staging = layers->down.staging};
   const yk_combine_args sum = {.y = y.dev,
                                .slots = outputs.dev,
                                .weights = weights.dev,
@@ -157,36 +186,12 @@ static inline op_array mixture_forward(yk_device *dev, const mixture_case *c, co
                                .n_tokens = n,
                                .top_k = MIXTURE_TOP_K,
                                .hidden = (int32_t)c->hidden};
-  const yk_linear_grouped_args to_outputs = {.x = inner.dev,
-                                             .n_rows = n_slots,
-                                             .starts = route.starts,
-                                             .max_slots = n_slots,
-                                             .y = outputs.dev,
-                                             .y_stride = c->hidden,
-                                             .combine = together ? &sum : NULL,
-                                             .beside = together && has_shared ? &from_shared : NULL,
-                                             .room = layers->down.room};
-  const yk_linear_grouped_next next = {layers->down.linear, &to_outputs, is_done};
-  const yk_linear_grouped_args to_inner = {.x = route.x,
-                                           .n_rows = n,
-                                           .row_of_slot = route.row_of_slot,
-                                           .starts = route.starts,
-                                           .max_slots = n_slots,
-                                           .y = inner.dev,
-                                           .y_stride = c->ffn,
-                                           .route = together && n == 1 ? &route : NULL,
-                                           .beside = together && has_shared ? &to_shared : NULL,
-                                           .next = way == MIXTURE_IN_ONE ? &next : NULL,
-                                           .room = layers->gate_up.room};
-  if (!together || n > 1) op_ok(dev->ops->route(dev, &route, &err));
-  *is_done = false;
-  if (!together && has_shared) {
-    op_ok(dev->ops->linear_forward(dev, to_shared.linear, &to_shared.args, &err));
-    op_ok(dev->ops->linear_forward(dev, from_shared.linear, &from_shared.args, &err));
-  }
-  op_ok(dev->ops->linear_forward_grouped(dev, layers->gate_up.linear, &to_inner, &err));
-  if (!*is_done) op_ok(dev->ops->linear_forward_grouped(dev, layers->down.linear, &to_outputs, &err));
-  if (!together) op_ok(dev->ops->combine(dev, &sum, &err));
+  op_ok(parts.route(dev, &route, &err));
+  if (has_shared) op_ok(dev->ops->linear_forward(dev, layers->shared_gate_up.linear, &to_shared, &err));
+  if (has_shared) op_ok(dev->ops->linear_forward(dev, layers->shared_down.linear, &from_shared, &err));
+  op_ok(parts.grouped(dev, layers->gate_up.linear, &to_inner, &err));
+  op_ok(parts.grouped(dev, layers->down.linear, &to_outputs, &err));
+  op_ok(parts.combine(dev, &sum, &err));
   op_array_fetch(dev, &y);
   dev->ops->free(dev, route.choices), dev->ops->free(dev, route.starts), dev->ops->free(dev, route.row_of_slot);
   dev->ops->free(dev, route.slot_of_choice), dev->ops->free(dev, route.scratch);
@@ -195,11 +200,129 @@ static inline op_array mixture_forward(yk_device *dev, const mixture_case *c, co
   return y;
 }
 
+/* ---- The operation ----------------------------------------------------------------------------------------------- */
+
+/* One way of running a forward: the device's, or one that a test program makes. */
+typedef yk_status (*mixture_way)(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
+                                 const yk_mixture_args *args, yk_err *err);
+
+static inline yk_status mixture_whole(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
+                                      const yk_mixture_args *args, yk_err *err)
+{
+  (void)c;
+  return dev->ops->mixture_forward(dev, mixture, args, err);
+}
+
+/* With taps, which show what the experts' and the shared expert's down read. */
+static inline yk_status mixture_tapped(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
+                                       const yk_mixture_args *args, yk_err *err)
+{
+  yk_mixture_taps taps = {.max_slots = -1};
+  yk_mixture_args tapped = *args;
+  tapped.taps = &taps;
+  yk_status status = dev->ops->mixture_forward(dev, mixture, &tapped, err);
+  assert_int_equal(taps.max_slots, c->n_rows * MIXTURE_TOP_K);
+  assert_true(taps.choices && taps.weights && taps.slot_of_choice && taps.starts && taps.row_of_slot && taps.inner);
+  assert_int_equal(taps.shared_inner != NULL, c->shared_ffn > 0);
+  return status;
+}
+
+static inline yk_mixture *mixture_new(yk_device *dev, const mixture_case *c, const mixture_layers *layers)
+{
+  const bool has_shared = c->shared_ffn > 0;
+  const yk_mixture_spec spec = {.sizes = mixture_sizes_of(c, dev->dtype),
+                                .router = layers->router.linear,
+                                .gate_up = layers->gate_up.linear,
+                                .down = layers->down.linear,
+                                .shared_gate_up = has_shared ? layers->shared_gate_up.linear : NULL,
+                                .shared_down = has_shared ? layers->shared_down.linear : NULL};
+  yk_mixture *mixture = NULL;
+  op_ok(dev->ops->mixture_create(dev, &spec, &mixture, &err));
+  return mixture;
+}
+
+/* What rows give in one way, completed. x: rows, or what becomes rows. */
+static inline op_array mixture_forward(yk_device *dev, const mixture_case *c, const mixture_layers *layers,
+                                       const int32_t *kv_slots, mixture_way way, yk_normed *x)
+{
+  static const yk_mixture_host nobody = {.user = NULL};
+  yk_mixture *mixture = mixture_new(dev, c, layers);
+  op_array y = slots_new(dev, dev->dtype, (size_t)(c->n_rows * c->hidden));
+  yk_partial partial = {.rows = y.dev};
+  void *scratch = route_memory(dev, (size_t)mixture->at.end);
+  const yk_mixture_args args = {
+      .x = x, .y = &partial, .kv_slots = kv_slots, .n_rows = c->n_rows, .scratch = scratch, .host = &nobody};
+  op_ok(way(c, dev, mixture, &args, &err));
+  assert_int_equal(x->state, YK_NORMED_ROWS);
+  op_ok(dev->ops->partial_complete(dev, &partial, &err));
+  op_array_fetch(dev, &y);
+  dev->ops->free(dev, scratch);
+  dev->ops->mixture_destroy(dev, mixture);
+  return y;
+}
+
+/* A norm that is still to come, of residual and partial rows, and the rows that it gives apart. */
+typedef struct mixture_norm {
+  op_array residual, partial, w, rows, apart;
+} mixture_norm;
+
+static inline yk_normed mixture_pending(const mixture_case *c, const mixture_norm *norm)
+{
+  return (yk_normed){.state = YK_NORMED_PENDING,
+                     .rows = norm->rows.dev,
+                     .partial = {.rows = norm->partial.dev},
+                     .residual = norm->residual.dev,
+                     .w = norm->w.dev,
+                     .n_rows = c->n_rows,
+                     .hidden = (int32_t)c->hidden,
+                     .alpha = 0.75f,
+                     .eps = 1e-5f};
+}
+
+static inline mixture_norm mixture_norm_new(yk_device *dev, const mixture_case *c)
+{
+  op_random random = {.seed = 17};
+  const size_t n = (size_t)(c->n_rows * c->hidden);
+  mixture_norm norm = {.residual = op_array_random(dev, dev->dtype, n, 1.0, &random),
+                       .partial = op_array_random(dev, dev->dtype, n, 1.0, &random),
+                       .w = op_array_random(dev, dev->dtype, (size_t)c->hidden, 1.0, &random),
+                       .rows = op_array_new(dev, dev->dtype, n),
+                       .apart = op_array_new(dev, dev->dtype, n)};
+  const yk_normed pending = mixture_pending(c, &norm);
+  yk_add_norm_args apart = yk_normed_add_norm(&pending);
+  apart.y = norm.apart.dev;
+  op_ok(dev->ops->add_norm(dev, &apart, &err));
+  op_array_fetch(dev, &norm.apart);
+  op_array_send(dev, &norm.residual);
+  return norm;
+}
+
+static inline void mixture_norm_free(yk_device *dev, mixture_norm *norm)
+{
+  op_array *arrays[] = {&norm->residual, &norm->partial, &norm->w, &norm->rows, &norm->apart};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) op_array_free(dev, arrays[i]);
+}
+
+/* The norm gives the bits that it gives apart, whoever does it, and the mixture what it gives of these rows. */
+static inline void check_mixture_norm(yk_device *dev, const mixture_case *c, const mixture_layers *layers,
+                                      mixture_way way, double tolerance)
+{
+  mixture_norm norm = mixture_norm_new(dev, c);
+  yk_normed x = mixture_pending(c, &norm);
+  op_array expected = mixture_apart(dev, c, layers, NULL, norm.apart.dev);
+  op_array y = mixture_forward(dev, c, layers, NULL, way, &x);
+  op_array_fetch(dev, &norm.rows);
+  assert_memory_equal(norm.rows.bytes, norm.apart.bytes, norm.rows.n * yk_dtype_bytes(dev->dtype));
+  double error = op_error(y.values, expected.values, y.n);
+  if (!(error <= tolerance)) fail_msg("mixture of %d rows behind a norm: error %.3g", c->n_rows, error);
+  op_array_free(dev, &y), op_array_free(dev, &expected);
+  mixture_norm_free(dev, &norm);
+}
+
 /* The second time the last row is padding, and has its shared expert alone; the third time rows are of other values,
- * so that nothing may be left of the first.
- * does_all: the device does all of a lone row at once, where the case says so. */
-static inline void check_mixture(const op_target *target, yk_dtype dtype, const mixture_case *c, bool does_all,
-                                 double tolerance)
+ * so that nothing may be left of the first. ways: [n_ways], of which the first runs behind a norm too. */
+static inline void check_mixture(const op_target *target, yk_dtype dtype, const mixture_case *c,
+                                 const mixture_way *ways, int n_ways, double tolerance)
 {
   enum { MOST_ROWS = 100 };
   yk_device *dev = op_device_new(target, dtype, 3, 16);
@@ -207,26 +330,26 @@ static inline void check_mixture(const op_target *target, yk_dtype dtype, const 
   mixture_layers layers = mixture_layers_new(dev, &shapes, c->n_rows);
   for (int i = 0; i < 3; i++) {
     int32_t slots[MOST_ROWS] = {0};
-    bool is_done;
     if (i == 1) slots[c->n_rows - 1] = -1;
     for (size_t j = 0; i == 2 && j < layers.router.x.n; j++) layers.router.x.values[j] *= -1.0;
     op_array_send(dev, &layers.router.x);
     int32_t *kv_slots = op_send_i32(dev, slots, (size_t)c->n_rows);
-    op_array apart = mixture_forward(dev, c, &layers, kv_slots, MIXTURE_APART, &is_done);
-    for (mixture_way way = MIXTURE_TOGETHER; way <= MIXTURE_IN_ONE; way++) {
-      op_array together = mixture_forward(dev, c, &layers, kv_slots, way, &is_done);
+    op_array apart = mixture_apart(dev, c, &layers, kv_slots, layers.router.x.dev);
+    for (int way = 0; way < n_ways; way++) {
+      yk_normed x = {.rows = layers.router.x.dev};
+      op_array together = mixture_forward(dev, c, &layers, kv_slots, ways[way], &x);
       double error = op_error(together.values, apart.values, apart.n);
       if (!(error <= tolerance))
         fail_msg("%s %s mixture, time %d, way %d, %d rows, hidden %lld, shared expert of %lld: error %.3g, tolerance "
                  "%.3g",
-                 target->name, yk_dtype_name(dtype), i, (int)way, c->n_rows, (long long)c->hidden,
-                 (long long)c->shared_ffn, error, tolerance);
-      assert_int_equal(is_done, does_all && c->is_in_one && way == MIXTURE_IN_ONE);
+                 target->name, yk_dtype_name(dtype), i, way, c->n_rows, (long long)c->hidden, (long long)c->shared_ffn,
+                 error, tolerance);
       op_array_free(dev, &together);
     }
     op_array_free(dev, &apart);
     dev->ops->free(dev, kv_slots);
   }
+  check_mixture_norm(dev, c, &layers, ways[0], tolerance);
   mixture_layers_free(dev, &layers);
   dev->ops->destroy(dev);
 }

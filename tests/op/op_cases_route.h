@@ -3,6 +3,7 @@
 #define YK_TESTS_OP_CASES_ROUTE_H
 
 #include "op/op_cases_linear.h"
+#include "op/op_parts.h"
 
 typedef enum route_logits { ROUTE_RANDOM, ROUTE_EQUAL, ROUTE_ONE_SIDED /* all rows prefer one expert */ } route_logits;
 
@@ -109,11 +110,11 @@ static inline void *route_fetch(yk_device *dev, void *from, size_t n_bytes)
   return to;
 }
 
-static inline void *route_room(yk_device *dev, size_t n_bytes)
+static inline void *route_memory(yk_device *dev, size_t n_bytes)
 {
-  void *room = NULL;
-  op_ok(dev->ops->alloc(dev, n_bytes + 1, &room, &err));
-  return room;
+  void *memory = NULL;
+  op_ok(dev->ops->alloc(dev, n_bytes + 1, &memory, &err));
+  return memory;
 }
 
 typedef struct route_input {
@@ -142,16 +143,16 @@ static inline route_found route_run(yk_device *dev, const route_case *c, const r
                               .bias = input->bias ? input->bias->dev : NULL,
                               .kv_slots = input->kv_slots,
                               .n_tokens = c->n_tokens,
-                              .choices = route_room(dev, n_choices * 4),
+                              .choices = route_memory(dev, n_choices * 4),
                               .weights = found.weights.dev,
-                              .starts = route_room(dev, ((size_t)spec->n_local + 1) * 4),
-                              .row_of_slot = route_room(dev, n_slots * 4),
-                              .slot_of_choice = route_room(dev, n_choices * 4),
-                              .counts = route_room(dev, (size_t)spec->n_experts * 8),
-                              .scratch = route_room(dev, (size_t)yk_route_scratch_bytes(spec, c->n_tokens))};
+                              .starts = route_memory(dev, ((size_t)spec->n_local + 1) * 4),
+                              .row_of_slot = route_memory(dev, n_slots * 4),
+                              .slot_of_choice = route_memory(dev, n_choices * 4),
+                              .counts = route_memory(dev, (size_t)spec->n_experts * 8),
+                              .scratch = route_memory(dev, (size_t)yk_route_scratch_bytes(spec, c->n_tokens))};
   for (int i = 0; i < 2; i++) {
     if (input->is_apart) op_ok(dev->ops->add_norm(dev, input->norm, &err));
-    op_ok(dev->ops->route(dev, &args, &err));
+    op_ok(op_parts_of(dev).route(dev, &args, &err));
   }
   op_array_fetch(dev, &found.weights);
   found.choices = route_fetch(dev, args.choices, n_choices * 4);

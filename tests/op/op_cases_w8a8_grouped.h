@@ -6,6 +6,7 @@
 
 #include "each_case.h"
 #include "op/op_cases_w8a8.h"
+#include "op/op_parts.h"
 
 enum { N_MATRICES = 3, N_SLOTS = N_TOKENS };
 static const int32_t grouped_starts[N_MATRICES + 1] = {0, 20, 20, N_SLOTS}; /* one matrix has none */
@@ -53,22 +54,21 @@ static inline op_array w8a8_grouped_forward(yk_device *dev, const w8a8_grouped *
                                    .n = {0, n},
                                    .group_local = yk_range_size(k)};
   yk_linear *linear = NULL;
-  void *room = NULL;
   op_array y = op_array_new(dev, dev->dtype, (size_t)(N_SLOTS * n));
-  if (dev->ops->linear_room_bytes) op_ok(dev->ops->alloc(dev, (size_t)dev->ops->linear_room_bytes(&spec), &room, &err));
+  void *staging = op_staging_new(dev, &spec);
   op_ok(dev->ops->linear_create(dev, &spec, &linear, &err));
-  const yk_linear_grouped_args args = {.x = x,
-                                       .n_rows = N_SLOTS,
-                                       .starts = layer->starts,
-                                       .max_slots = N_SLOTS,
-                                       .maxima = maxima,
-                                       .y = y.dev,
-                                       .y_stride = n,
-                                       .room = room};
-  op_ok(dev->ops->linear_forward_grouped(dev, linear, &args, &err));
+  const yk_grouped_args args = {.x = x,
+                                .n_rows = N_SLOTS,
+                                .starts = layer->starts,
+                                .max_slots = N_SLOTS,
+                                .maxima = maxima,
+                                .y = y.dev,
+                                .y_stride = n,
+                                .staging = staging};
+  op_ok(op_parts_of(dev).grouped(dev, linear, &args, &err));
   op_array_fetch(dev, &y);
   dev->ops->linear_destroy(dev, linear);
-  dev->ops->free(dev, room);
+  dev->ops->free(dev, staging);
   return y;
 }
 

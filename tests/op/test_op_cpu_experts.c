@@ -69,22 +69,6 @@ static void test_grouped_orders(void **state)
   for_each_cpu_target(check_orders);
 }
 
-static void check_combination(const op_target *target)
-{
-  for (int s = 2; s < 6; s++) check_grouped_combination(target, op_dtypes[s % 3], &linear_cases[s], s % 2 == 0, 0.0);
-}
-
-static void check_route_together(const op_target *target)
-{
-  for (int s = 2; s < 6; s++) check_grouped_route(target, op_dtypes[s % 3], &linear_cases[s], 0.0);
-}
-
-static void test_grouped_route(void **state)
-{
-  (void)state;
-  for_each_cpu_target(check_route_together);
-}
-
 static void check_row(const op_target *target)
 {
   check_grouped_row(target, YK_F32, &linear_cases[4], 0.0);
@@ -96,15 +80,10 @@ static void test_grouped_row(void **state)
   for_each_cpu_target(check_row);
 }
 
-static void test_grouped_combination(void **state)
-{
-  (void)state;
-  for_each_cpu_target(check_combination);
-}
-
 static void check_all_mixtures(const op_target *target)
 {
-  for (int c = 0; c < N_MIXTURE_CASES; c++) check_mixture(target, op_dtypes[c % 3], &mixture_cases[c], false, 0.0);
+  static const mixture_way ways[] = {mixture_whole, mixture_tapped};
+  for (int c = 0; c < N_MIXTURE_CASES; c++) check_mixture(target, op_dtypes[c % 3], &mixture_cases[c], ways, 2, 0.0);
 }
 
 static void test_mixture(void **state)
@@ -116,10 +95,8 @@ static void test_mixture(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_routing),       cmocka_unit_test(test_routers),
-      cmocka_unit_test(test_combination),   cmocka_unit_test(test_grouped_layers),
-      cmocka_unit_test(test_grouped_row),   cmocka_unit_test(test_grouped_combination),
-      cmocka_unit_test(test_grouped_route), cmocka_unit_test(test_grouped_orders),
+      cmocka_unit_test(test_routing),        cmocka_unit_test(test_routers),     cmocka_unit_test(test_combination),
+      cmocka_unit_test(test_grouped_layers), cmocka_unit_test(test_grouped_row), cmocka_unit_test(test_grouped_orders),
       cmocka_unit_test(test_mixture),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

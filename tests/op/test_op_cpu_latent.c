@@ -43,21 +43,23 @@ static void check_invariance(const op_target *target)
   const latent_shape *shape = &latent_shapes[3];
   yk_device *one = op_device_new(target, YK_F32, 1, 16), *three = op_device_new(target, YK_F32, 3, 16);
   latent_scene *l1 = latent_scene_new(one, shape, 8), *l3 = latent_scene_new(three, shape, 8);
-  op_array y1 = run_latent_attention(one, l1, LATENT_ATTENTION), y3 = run_latent_attention(three, l3, LATENT_ATTENTION);
+  op_array y1 = run_latent_attention(one, l1), y3 = run_latent_attention(three, l3);
   assert_memory_equal(y1.bytes, y3.bytes, y1.n * sizeof(float));
   int32_t row = l1->s.n_tokens - 2, seq = l1->s.seq_of_row[row], starts[2] = {0, 1},
           kv_tokens = l1->s.positions[row] + 1;
   yk_batch whole = l1->s.batch;
   l1->s.batch.n_tokens = l1->s.batch.n_seqs = l1->s.batch.max_rows_per_seq = 1;
   l1->s.batch.positions = whole.positions + row;
+  l1->s.batch.kv_slots = whole.kv_slots + row;
   l1->s.batch.block_tables = whole.block_tables + seq * l1->s.stride;
   l1->s.batch.row_starts = starts;
   l1->s.batch.kv_tokens = &kv_tokens;
+  op_array_send(one, &l1->rows); /* the call before has rotated q */
   void *rows = l1->rows.dev;
   int32_t n_tokens = l1->s.n_tokens;
   l1->rows.dev = (char *)rows + row * l1->stride * (int64_t)sizeof(float);
   l1->s.n_tokens = 1;
-  op_array alone = run_latent_attention(one, l1, LATENT_ATTENTION);
+  op_array alone = run_latent_attention(one, l1);
   assert_memory_equal(alone.bytes, (char *)y1.bytes + (size_t)row * (y1.n / (size_t)n_tokens) * sizeof(float),
                       alone.n * sizeof(float));
   l1->rows.dev = rows;
@@ -87,8 +89,8 @@ static void test_too_wide_heads_are_refused(void **state)
   yk_latent_attention_args args = {.layout = {1, 8, 16, 1020, 8}};
   assert_int_equal(dev->ops->latent_attention(dev, &args, &err), YK_E_UNSUPPORTED);
   assert_non_null(strstr(err.message, "at most 1024"));
-  yk_latent_rope_cache_args to_cache = {.layout = {1, 1030, 16, 100, 8}};
-  assert_int_equal(dev->ops->latent_rope_cache(dev, &to_cache, &err), YK_E_UNSUPPORTED);
+  args.layout = (yk_latent_layout){1, 1030, 16, 100, 8};
+  assert_int_equal(dev->ops->latent_attention(dev, &args, &err), YK_E_UNSUPPORTED);
   dev->ops->destroy(dev);
 }
 

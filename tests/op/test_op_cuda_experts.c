@@ -1,5 +1,6 @@
 /* test_op_cuda_experts.c - a mixture of experts' operations on a GPU. */
 #include "each_case.h"
+#include "kernels/cuda/moe/plan.h"
 #include "op/op_cases_mixture.h"
 #include "op/op_cuda_paths.h"
 
@@ -108,7 +109,6 @@ static void test_grouped_w8a8(void **state)
       check_linear_grouped(cuda_paths[i / N_GPU_DTYPES], dtype, &grouped_w8a8_cases[c], (c + i) % 2 == 0, 0.0);
       check_grouped_row(cuda_paths[i / N_GPU_DTYPES], dtype, &grouped_w8a8_cases[c], 0.0);
     }
-  check_grouped_combination(&cuda_target, YK_BF16, &grouped_w8a8_cases[0], true, 0.0);
 }
 
 /* As many columns of x as inputs, fewer, and so many that rows are not whole vectors: of every kind of weights. */
@@ -138,14 +138,14 @@ static op_array forward(yk_device *dev, const grouped_layer *layer, int32_t n_sl
 {
   const linear_run *run = &layer->runs[0];
   op_array y = op_array_new(dev, dev->dtype, (size_t)(max_slots * run->y_stride));
-  const yk_linear_grouped_args args = {.x = run->x.dev,
-                                       .n_rows = n_slots,
-                                       .starts = layer->starts,
-                                       .max_slots = max_slots,
-                                       .y = y.dev,
-                                       .y_stride = run->y_stride,
-                                       .room = layer->room};
-  op_ok(dev->ops->linear_forward_grouped(dev, layer->linear, &args, &err));
+  const yk_grouped_args args = {.x = run->x.dev,
+                                .n_rows = n_slots,
+                                .starts = layer->starts,
+                                .max_slots = max_slots,
+                                .y = y.dev,
+                                .y_stride = run->y_stride,
+                                .staging = layer->staging};
+  op_ok(op_parts_of(dev).grouped(dev, layer->linear, &args, &err));
   op_array_fetch(dev, &y);
   y.n = (size_t)(n_slots * run->y_stride);
   return y;
@@ -215,38 +215,122 @@ static void test_grouped_row(void **state)
       check_grouped_row(&cuda_target, gpu_dtypes[d], &grouped_cases[c], tolerance_of(gpu_dtypes[d], &grouped_cases[c]));
 }
 
-/* The kernel of one row with its combination, and the two one after the other where that does not take the layer. */
-static void test_grouped_combination(void **state)
+static yk_status run_with(unsigned allowed, yk_device *dev, const yk_mixture *mixture, const yk_mixture_args *args,
+                          yk_moe_plan *plan, yk_err *err)
 {
-  (void)state;
-  static const int shapes[] = {0, 2, 3, 5, 6, 8, 9, 11, 13, 15};
-  for (size_t s = 0; each_case(s, s < sizeof shapes / sizeof *shapes); s++)
-    for (int d = 0; d < N_GPU_DTYPES; d++)
-      check_grouped_combination(&cuda_target, gpu_dtypes[d], &grouped_cases[shapes[s]], s % 2 == 0,
-                                8.0 * op_unit_roundoff(gpu_dtypes[d]));
+  yk_moe_forward f = yk_moe_forward_of(dev, mixture, args);
+  *plan = yk_moe_plan_of(&f, allowed);
+  return yk_moe_run(&f, plan, err);
 }
 
-/* The kernel of one row with its routing, and the two one after the other where that does not take the layer. */
-static void test_grouped_route(void **state)
+/* The device's own plan has one kernel for a single token where the case says so. */
+static yk_status run_as_planned(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
+                                const yk_mixture_args *args, yk_err *err)
 {
-  (void)state;
-  static const int shapes[] = {0, 1, 3, 5, 6, 12, 13};
-  for (size_t s = 0; each_case(s, s < sizeof shapes / sizeof *shapes); s++)
-    for (int d = 0; d < N_GPU_DTYPES; d++)
-      check_grouped_route(&cuda_target, gpu_dtypes[d], &grouped_cases[shapes[s]],
-                          tolerance_of(gpu_dtypes[d], &grouped_cases[shapes[s]]));
+  yk_moe_plan plan;
+  const bool is_hopper = yk_cuda_device_of(dev)->wna16.path == YK_WNA16_WGMMA;
+  YK_TRY(run_with(YK_MOE_FUSE_ALL, dev, mixture, args, &plan, err));
+  assert_int_equal(plan.is_single_token, is_hopper && c->is_in_one);
+  return YK_OK;
 }
 
-/* Of the kernels of a lone row, and of what they leave to others. Its slots are rounded only apart. */
+/* Routing, the shared expert and the combination in the kernels of the experts' GEMMs. */
+static yk_status run_in_two_kernels(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
+                                    const yk_mixture_args *args, yk_err *err)
+{
+  yk_moe_plan plan;
+  const bool is_hopper = yk_cuda_device_of(dev)->wna16.path == YK_WNA16_WGMMA;
+  YK_TRY(run_with(YK_MOE_FUSE_ALL & ~YK_MOE_FUSE_SINGLE_TOKEN, dev, mixture, args, &plan, err));
+  if (is_hopper && c->is_in_one) assert_int_equal(plan.routing, YK_MOE_ROUTING_IN_GATE_UP);
+  if (is_hopper && c->is_in_one) assert_int_equal(plan.combination, YK_MOE_COMBINATION_IN_DOWN);
+  return YK_OK;
+}
+
+static yk_status run_apart(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
+                           const yk_mixture_args *args, yk_err *err)
+{
+  (void)c;
+  yk_moe_plan plan;
+  return run_with(0, dev, mixture, args, &plan, err);
+}
+
+/* Kernels of a single token, of few rows and of many, and what they leave to others. Slots of a single token are
+ * rounded only apart. */
 static void test_mixture(void **state)
 {
   (void)state;
-  yk_device *dev = op_device_new(&cuda_target, YK_F16, 1, 16);
-  const bool does_all = yk_cuda_device_of(dev)->wna16.path == YK_WNA16_WGMMA;
-  dev->ops->destroy(dev);
+  static const mixture_way ways[] = {run_as_planned, run_in_two_kernels, run_apart, mixture_tapped, mixture_whole};
   for (int c = 0; c < N_MIXTURE_CASES; c++)
     for (int d = 0; d < N_GPU_DTYPES; d++)
-      check_mixture(&cuda_target, gpu_dtypes[d], &mixture_cases[c], does_all, 14.0 * op_unit_roundoff(gpu_dtypes[d]));
+      check_mixture(&cuda_target, gpu_dtypes[d], &mixture_cases[c], ways, sizeof ways / sizeof *ways,
+                    14.0 * op_unit_roundoff(gpu_dtypes[d]));
+}
+
+/* ---- The plan ---------------------------------------------------------------------------------------------------- */
+
+/* A mixture of 4-bit experts with a shared one, all of whose shapes kernels for 9.0 take. */
+static mixture_case planned_case(int32_t n_rows)
+{
+  return (mixture_case){n_rows, 2048, 256, 896, 128, 128, .has_gate = true};
+}
+
+static yk_moe_plan plan_of(const op_target *target, int32_t n_rows, bool has_pending_norm, bool shares_maxima)
+{
+  const mixture_case c = planned_case(n_rows);
+  yk_device *dev = op_device_new(target, YK_BF16, 1, 16);
+  const mixture_shapes shapes = mixture_shapes_of(&c);
+  mixture_layers layers = mixture_layers_new(dev, &shapes, n_rows);
+  mixture_norm norm = mixture_norm_new(dev, &c);
+  yk_normed x = has_pending_norm ? mixture_pending(&c, &norm) : (yk_normed){.rows = layers.router.x.dev};
+  yk_mixture *mixture = mixture_new(dev, &c, &layers);
+  mixture->spec.sizes.shares_maxima = shares_maxima;
+  void *scratch = route_memory(dev, (size_t)mixture->at.end);
+  op_array y = op_array_new(dev, YK_BF16, (size_t)(n_rows * c.hidden));
+  yk_partial partial = {.rows = y.dev};
+  const yk_mixture_args args = {.x = &x, .y = &partial, .n_rows = n_rows, .scratch = scratch};
+  const yk_moe_forward f = yk_moe_forward_of(dev, mixture, &args);
+  const yk_moe_plan plan = yk_moe_plan_of(&f, YK_MOE_FUSE_ALL);
+  dev->ops->free(dev, scratch);
+  dev->ops->mixture_destroy(dev, mixture);
+  op_array_free(dev, &y);
+  mixture_norm_free(dev, &norm);
+  mixture_layers_free(dev, &layers);
+  dev->ops->destroy(dev);
+  return plan;
+}
+
+/* One rank leaves the norm to the mixture, several ranks do it in their all-reduce. */
+static void test_plans(void **state)
+{
+  (void)state;
+  static const struct {
+    int32_t n_rows;
+    int n_ranks;
+    const char *text;
+  } cases[] = {
+      {1, 1, "1 row: norm apart, single token kernel, shared gate_up fused, shared down fused, combination in down"},
+      {1, 2, "1 row: norm done, single token kernel, shared gate_up fused, shared down fused, combination in down"},
+      {8, 1, "8 rows: norm in router, router kernel, shared gate_up fused, shared down fused, slots"},
+      {8, 2, "8 rows: norm done, router kernel, shared gate_up fused, shared down fused, slots"},
+      {64, 1, "64 rows: norm in router, router kernel, shared gate_up fused, shared down fused, slots"},
+      {64, 2, "64 rows: norm done, router kernel, shared gate_up fused, shared down fused, slots"},
+      {256, 1, "256 rows: norm apart, router kernel, shared gate_up apart, shared down apart, slots"},
+      {256, 2, "256 rows: norm done, router kernel, shared gate_up apart, shared down apart, slots"},
+  };
+  yk_device *dev = op_device_new(&cuda_target, YK_F16, 1, 16);
+  const bool is_hopper = yk_cuda_device_of(dev)->wna16.path == YK_WNA16_WGMMA;
+  dev->ops->destroy(dev);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[160];
+    const yk_moe_plan plan = plan_of(&cuda_target, cases[i].n_rows, cases[i].n_ranks == 1, false);
+    yk_moe_plan_print(&plan, text, sizeof text);
+    printf("%s\n", text);
+    if (is_hopper) assert_string_equal(text, cases[i].text);
+  }
+  const yk_moe_plan before = plan_of(&mma_target, 1, false, false), cut = plan_of(&cuda_target, 1, false, true);
+  assert_false(before.is_single_token || before.shared_down == YK_MOE_SHARED_FUSED);
+  assert_int_equal(before.combination, YK_MOE_COMBINATION_APART);
+  assert_false(cut.is_single_token); /* ranks exchange values between its GEMMs */
 }
 
 static void expect_refusal(yk_device *dev, const yk_linear_spec *spec, yk_status expected, const char *says)
@@ -268,8 +352,8 @@ static void test_refusals(void **state)
   yk_err refusal = YK_ERR_INIT;
   spec.is_grouped = true;
   op_ok(dev->ops->linear_create(dev, &spec, &linear, &err));
-  const yk_linear_grouped_args args = {.x = run.x.dev, .n_rows = 1, .max_slots = 1, .y_stride = 88};
-  assert_int_equal(dev->ops->linear_forward_grouped(dev, linear, &args, &refusal), YK_E_INVAL);
+  const yk_grouped_args args = {.x = run.x.dev, .n_rows = 1, .max_slots = 1, .y_stride = 88};
+  assert_int_equal(op_parts_of(dev).grouped(dev, linear, &args, &refusal), YK_E_INVAL);
   assert_non_null(strstr(refusal.message, "rows of y 80 apart, found 88"));
   dev->ops->linear_destroy(dev, linear);
   spec.max_tokens = (1 << 20) + 1;
@@ -293,11 +377,10 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_routing),        cmocka_unit_test(test_routers),
       cmocka_unit_test(test_combination),    cmocka_unit_test(test_grouped_layers),
-      cmocka_unit_test(test_tiles_agree),    cmocka_unit_test(test_grouped_combination),
-      cmocka_unit_test(test_grouped_row),    cmocka_unit_test(test_grouped_route),
+      cmocka_unit_test(test_tiles_agree),    cmocka_unit_test(test_grouped_row),
       cmocka_unit_test(test_grouped_orders), cmocka_unit_test(test_grouped_orders_of_long_rows),
       cmocka_unit_test(test_refusals),       cmocka_unit_test(test_grouped_w8a8),
-      cmocka_unit_test(test_mixture),
+      cmocka_unit_test(test_mixture),        cmocka_unit_test(test_plans),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

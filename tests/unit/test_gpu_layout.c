@@ -119,7 +119,7 @@ static void grouped_layers_keep_bytes(void **state)
       bool is_kept = formats[i] == YK_WEIGHT_INT8 && kind == YK_INPUTS_PER_TOKEN;
       weight->inputs.kind = (yk_inputs_kind)kind;
       if (formats[i] != YK_WEIGHT_AWQ) assert_int_equal(yk_cuda_linear_keeps(&spec, 0), is_kept);
-      if (is_kept) assert_int_equal(yk_cuda_linear_room_bytes(&spec), 512 * 4 + 300 * 256 + 256 * 4);
+      if (is_kept) assert_int_equal(yk_cuda_linear_staging_bytes(&spec), 512 * 4 + 300 * 256 + 256 * 4);
     }
   }
 }
@@ -168,18 +168,18 @@ static void orders_of_matrices(void **state)
                          .is_grouped = true,
                          .max_tokens = 50};
   int64_t packed = 2 * 8 * (UNIT + GROUP);
-  assert_int_equal(yk_cuda_linear_room_bytes(&spec), 0);
+  assert_int_equal(yk_cuda_linear_staging_bytes(&spec), 0);
   spec.parts[0].x_size = spec.parts[1].x_size = 300;
   assert_int_equal(yk_cuda_linear_bytes(&spec), N_MATRICES * (packed + K_LOCAL * 4));
-  assert_int_equal(yk_cuda_linear_room_bytes(&spec), 50 * K_LOCAL * 2);
+  assert_int_equal(yk_cuda_linear_staging_bytes(&spec), 50 * K_LOCAL * 2);
   spec.parts[0].x_order = spec.parts[1].x_order = order;
   assert_string_equal(layout_of(&spec).formats[1]->name, "awq");
   spec.parts[1].x_order = other;
   assert_string_equal(layout_of(&spec).formats[1]->name, "awq as 16 bits");
-  assert_int_equal(yk_cuda_linear_room_bytes(&spec), 0);
+  assert_int_equal(yk_cuda_linear_staging_bytes(&spec), 0);
   spec.parts[1].x_order = order;
   spec.is_grouped = false;
-  assert_int_equal(yk_cuda_linear_room_bytes(&spec), 0); /* these have the device's own scratch */
+  assert_int_equal(yk_cuda_linear_staging_bytes(&spec), 0); /* these have the device's own scratch */
 }
 
 static void awq_as_16_bits(void **state)

@@ -202,12 +202,9 @@ yk_status yk_cpu_linear_forward(yk_device *dev, const yk_linear *linear, const y
 }
 
 /* Matrix by matrix: each one's weights are read once a block of its own rows. */
-yk_status yk_cpu_linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
-                                        yk_err *err)
+yk_status yk_cpu_grouped_forward(yk_device *dev, const yk_linear *linear, const yk_grouped_args *args, yk_err *err)
 {
-  YK_TRY(yk_linear_check_grouped_args(args, linear->is_grouped, linear->max_tokens, err));
-  if (args->beside) YK_TRY(dev->ops->linear_forward(dev, args->beside->linear, &args->beside->args, err));
-  if (args->route) YK_TRY(dev->ops->route(dev, args->route, err));
+  YK_TRY(yk_grouped_check(args, linear->is_grouped, linear->max_tokens, err));
   const yk_linear_args rows = {.x = args->x, .y = args->y, .y_stride = args->y_stride};
   for (int32_t m = 0; m < linear->n_matrices; m++) {
     forward_context context = {.cpu = yk_cpu_device_of(dev),
@@ -218,7 +215,7 @@ yk_status yk_cpu_linear_forward_grouped(yk_device *dev, const yk_linear *linear,
                                .row_of_slot = args->row_of_slot};
     forward_blocks(&context, args->starts[m], args->starts[m + 1]);
   }
-  return args->combine ? dev->ops->combine(dev, args->combine, err) : YK_OK;
+  return YK_OK;
 }
 
 /* The middle one of the steps of sums.c. */

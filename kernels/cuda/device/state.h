@@ -21,6 +21,13 @@ typedef struct yk_cuda_buffer {
   size_t n_bytes;
 } yk_cuda_buffer;
 
+/* Device memory through which thread blocks of one launch of a mixture's kernels pass each other values. */
+typedef struct yk_cuda_moe_mailboxes {
+  void *router;       /* moe/router.h */
+  void *routed_gemm;  /* moe/routed_gemm.h */
+  void *single_token; /* moe/single_token.h */
+} yk_cuda_moe_mailboxes;
+
 typedef struct yk_cuda_device {
   yk_device base; /* first: a yk_device * is a yk_cuda_device * */
   int ordinal;
@@ -36,14 +43,11 @@ typedef struct yk_cuda_device {
   struct yk_cuda_blas *blas;       /* blas/blas.h */
   struct yk_cuda_sampler *sampler; /* sampling/sampler.h */
   void *blas_workspace, *attention_workspace;
-  void *routing_mailbox;         /* moe/routed_gemm.h */
-  void *single_token_mailbox;    /* moe/single_token.h */
-  void *router_mailbox;          /* moe/router.h */
+  yk_cuda_moe_mailboxes mailboxes;
   yk_cuda_buffer gemm_workspace; /* of the WNA16 GEMM: zeroed once, and every call leaves it ready for the next one */
   bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_wna16_call */
   int32_t *next_tiles;           /* two of yk_grouped_call, by turns: a call may begin while the one before runs */
   bool second_next_tile;         /* that of the next call */
-  const int32_t *settled_starts; /* starts of the newest grouped forward, NULL once anything routes */
   yk_cuda_buffer scratch;        /* results of a GEMM that cannot write y itself */
   yk_cuda_buffer landing, landing_order; /* while a layer is created: a part as it comes, the order of its inputs */
   yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch of device.h, or NULL */

@@ -218,9 +218,9 @@ yk_status run_decode(const yk_cuda_latent *latent, const params &all, const yk_l
 }
 
 /* Whether new tokens can be made by the attention kernels. */
-bool are_aligned(const yk_latent_rope_cache_args *rows)
+bool are_aligned(const yk_latent_attention_args &args)
 {
-  return rows && rows->latent_stride % 8 == 0 && yk_cuda::is_aligned(rows->latent, 16);
+  return args.latent_stride % 8 == 0 && yk_cuda::is_aligned(args.latent, 16);
 }
 
 /* Few decode rows whose norm and rotation are still to come, none so long that its clusters would need longer than all
@@ -229,14 +229,13 @@ int cluster_heads_of(const yk_cuda_latent &latent, const yk_latent_attention_arg
 {
   const yk_latent_layout &l = args.layout;
   const yk_batch &batch = *args.batch;
-  const yk_latent_rope_cache_args *rows = args.to_cache;
   if (!takes_wgmma(latent, l) || l.nope_dim != 128 || l.value_dim != 128) return 0;
   if (batch.max_rows_per_seq > 1 || batch.max_kv_tokens > CLUSTER_MOST_TOKENS) return 0;
-  if (!are_aligned(rows)) return 0;
+  if (!are_aligned(args)) return 0;
   return cluster_heads(l, batch.n_tokens, latent.n_clusters);
 }
 
-new_rows new_rows_of(const yk_latent_rope_cache_args &args)
+new_rows new_rows_of(const yk_latent_attention_args &args)
 {
   return {args.q, args.latent, args.norm_w, args.latent_stride, args.rope, args.norm_eps, args.cache};
 }
@@ -316,7 +315,6 @@ extern "C" yk_status yk_cuda_latent_attention_run(const yk_cuda_latent *latent, 
 {
   const params all = params_of(*args);
   const yk_latent_layout &l = args->layout;
-  const yk_latent_rope_cache_args *rows = args->to_cache;
   const bool is_generic =
       l.kv_rank != KV_RANK || l.rope_dim != ROPE_DIM || (l.nope_dim + l.rope_dim) % 8 != 0 || args->q_stride % 8 != 0;
   expanded_plan plan;
@@ -324,12 +322,12 @@ extern "C" yk_status yk_cuda_latent_attention_run(const yk_cuda_latent *latent, 
   const int heads = is_generic ? 0 : cluster_heads_of(*latent, *args);
   if (heads > 0) {
     const auto launch = dtype == YK_F16 ? launch_cluster<__half> : launch_cluster<__nv_bfloat16>;
-    return cuda_status(launch(latent->encode_tensor_map, heads, all, new_rows_of(*rows), stream), err);
+    return cuda_status(launch(latent->encode_tensor_map, heads, all, new_rows_of(*args), stream), err);
   }
   const bool is_decode = !is_generic && takes_decode(*latent, *args->batch, l);
-  if (is_decode && are_aligned(rows) && all.n_rows <= YK_CUDA_LATENT_ROWS)
-    return run_decode(latent, all, args, new_rows_of(*rows), dtype, stream, err);
-  if (rows) YK_TRY(cuda_status(yk_cuda_launch_latent_rope_cache(dtype, rows, stream), err));
+  if (is_decode && are_aligned(*args) && all.n_rows <= YK_CUDA_LATENT_ROWS)
+    return run_decode(latent, all, args, new_rows_of(*args), dtype, stream, err);
+  YK_TRY(cuda_status(yk_cuda_launch_latent_rope_cache(dtype, args, stream), err));
   if (is_decode) return run_decode(latent, all, args, new_rows(), dtype, stream, err);
   if (is_generic) return cuda_status(launch_generic(dtype, all, stream), err);
   return plan_expanded(*latent, *args, &plan) ? run_expanded(latent, all, args, plan, dtype, stream, err)

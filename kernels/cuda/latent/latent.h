@@ -50,9 +50,9 @@ extern "C" {
 /* yk_cuda_latent_init - set n_clusters and n_pairs, of the current GPU, from the other fields. dtype: the device's. */
 cudaError_t yk_cuda_latent_init(yk_cuda_latent *latent, yk_dtype dtype);
 
-/* latent_rope_cache of the device's table. */
-cudaError_t yk_cuda_launch_latent_rope_cache(yk_dtype dtype, const yk_latent_rope_cache_args *args,
-                                             cudaStream_t stream);
+/* yk_cuda_launch_latent_rope_cache - the first step of latent_attention by itself: norm and rotation of the rows, and
+ * their way to the cache. Errors: those of the launch. */
+cudaError_t yk_cuda_launch_latent_rope_cache(yk_dtype dtype, const yk_latent_attention_args *args, cudaStream_t stream);
 
 /* yk_cuda_latent_attention_run - latent_attention of the device's table, asynchronous; args->scratch has
  *   yk_cuda_latent_scratch_bytes (scratch.h). Errors: YK_E_DEVICE, YK_E_UNSUPPORTED where shared memory is too

@@ -38,7 +38,7 @@ struct params {
   uint32_t *grid_counters; /* of the grid_barrier of launches that do everything */
 };
 
-/* Where the new latent vectors of the step's rows come from and go to, and their q: see yk_latent_rope_cache_args. */
+/* Where the new latent vectors of the step's rows come from and go to, and their q: see yk_latent_attention_args. */
 struct new_rows {
   void *q;
   const void *latent, *norm_w;

@@ -59,7 +59,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) rope_cache_kern
 
 } // namespace
 
-extern "C" cudaError_t yk_cuda_launch_latent_rope_cache(yk_dtype dtype, const yk_latent_rope_cache_args *args,
+extern "C" cudaError_t yk_cuda_launch_latent_rope_cache(yk_dtype dtype, const yk_latent_attention_args *args,
                                                         cudaStream_t stream)
 {
   if (args->batch->n_tokens == 0) return cudaSuccess;

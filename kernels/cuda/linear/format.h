@@ -13,9 +13,8 @@
  *                    (kinds without an epilogue) bias, SiLU * up and rounding
  *   linear_sums      the same, but forward writes sums; linear_scale: scale_sums (sums.c)
  *
- *   linear_forward_grouped   for the one GEMM that a grouped layer may have: routing and the forward beside, unless
- *                            forward_grouped does them -> x of each slot into the order of the GEMM's inputs, where
- *                            that is another -> forward_grouped -> the combination, unless that did it
+ *   grouped forward  for the one GEMM that experts' layers have: x of each slot into the order of the GEMM's inputs,
+ *                    where that is another -> forward_grouped (grouped.h)
  *
  *   row               takes                                                            kind of GEMM
  *   awq               AWQ slices of whole words and groups of 32 k or more, no         W4A16: 4 bits in memory
@@ -42,7 +41,7 @@
 
 #include <stddef.h>
 
-#include "kernels/linear.h"
+#include "kernels/experts.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -87,6 +86,13 @@ typedef struct yk_cuda_gemm_call {
   int64_t y_stride, n_rows;
 } yk_cuda_gemm_call;
 
+/* What one kernel does beside a grouped GEMM: only what the plan of a mixture (moe/plan.h) has found it to take. */
+typedef struct yk_cuda_grouped_fusion {
+  const yk_combine_args *combine; /* the combination of the slots y, in place of y; NULL: y is written */
+  const yk_linear *shared;        /* the layer of a shared expert that is of one GEMM; NULL: none */
+  const yk_linear_args *shared_args;
+} yk_cuda_grouped_fusion;
+
 /* One GEMM of a grouped forward: all matrices, each over rows of its own. */
 typedef struct yk_cuda_grouped_call {
   const yk_cuda_gemm *gemm;
@@ -94,12 +100,12 @@ typedef struct yk_cuda_grouped_call {
   const void *bias;     /* device [n] of matrix 0, act where the kind has an epilogue, else f32; or NULL */
   int64_t matrix_bytes; /* from a matrix to the next */
   int32_t n_matrices;
-  const yk_linear_grouped_args *args;
-  bool starts_are_settled; /* the grouped forward before on the stream had the same starts, unchanged since */
-  const void *router;      /* the weights act [router_n, router_k] of args->route's router; NULL: none, or others */
-  int64_t router_n, router_k;
-  const yk_cuda_gemm *beside; /* the only GEMM of args->beside's layer, and its weights; NULL: none, or several */
-  const void *beside_weights;
+  const yk_grouped_args *args;
+  bool starts_are_settled; /* args->starts were complete before the kernel in front could begin */
+  const yk_combine_args *combine;
+  const yk_cuda_gemm *shared; /* the only GEMM of the fusion's shared layer, and its weights; NULL: none, or several */
+  const void *shared_weights;
+  const yk_linear_args *shared_args;
 } yk_cuda_grouped_call;
 
 /* A kind of GEMM. Functions above the line are arithmetic, which plans call too, for weights whose data is not there.
@@ -120,9 +126,9 @@ struct yk_cuda_gemm_kind {
   /* uses_resident - whether the layer's one GEMM multiplies the weights that are on the device already. NULL: no. */
   bool (*uses_resident)(const yk_linear_spec *spec);
 
-  /* grouped_room_bytes - bytes of yk_linear_grouped_args.room that a grouped forward of max_slots slots needs. NULL:
+  /* grouped_staging_bytes - bytes of yk_grouped_args.staging that a grouped forward of max_slots slots needs. NULL:
    * 0. */
-  int64_t (*grouped_room_bytes)(const yk_cuda_gemm *gemm, int64_t max_slots);
+  int64_t (*grouped_staging_bytes)(const yk_cuda_gemm *gemm, int64_t max_slots);
 
   /* ---- */
 
@@ -154,25 +160,10 @@ struct yk_cuda_gemm_kind {
    * Errors: YK_E_DEVICE. */
   yk_status (*forward)(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err);
 
-  /* forward_grouped - the same for a grouped forward: bias and epilogue included, y in place, rounded to act;
-   * args->room is the kind's, as far as it wants some. args->route and args->beside are there only where the functions
-   * below say that they are done too. NULL: the kind takes no grouped layer. Errors: YK_E_DEVICE. */
+  /* forward_grouped - the same for a grouped forward: bias and epilogue included, y in place, rounded to act.
+   * call->combine and call->shared are NULL for kinds that fuse neither. NULL: the kind takes no grouped layer.
+   * Errors: YK_E_DEVICE. */
   yk_status (*forward_grouped)(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err);
-
-  /* routes - whether forward_grouped does the routing that the call's args ask for, too. NULL: never. */
-  bool (*routes)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
-
-  /* takes_beside - whether forward_grouped does the forward beside, too. NULL: never. */
-  bool (*takes_beside)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
-
-  /* forward_single_token - the experts of a single row in one kernel: the grouped forward `call` with its routing, the
-   * grouped forward `next` with its combination, and the forwards beside either. *is_done: whether the kernel takes
-   * them; if not, nothing was launched. NULL: never. Errors: YK_E_DEVICE. */
-  yk_status (*forward_single_token)(yk_cuda_device *cuda, const yk_cuda_grouped_call *call,
-                                    const yk_cuda_grouped_call *next, bool *is_done, yk_err *err);
-
-  /* combines - whether forward_grouped does the combination that the call's args ask for, too. NULL: never. */
-  bool (*combines)(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
 };
 
 /* One row of the table. */

@@ -66,8 +66,8 @@ static int64_t quantised_bytes(const yk_cuda_gemm *gemm, int64_t n_rows)
   return quants_at(n_rows) + n_rows * yk_w8a8_k_padded(gemm->k);
 }
 
-/* With room for the scales that the GEMM reads past the last row, and does not use. */
-static int64_t grouped_room_bytes(const yk_cuda_gemm *gemm, int64_t max_slots)
+/* With the scales that the GEMM reads past the last row, and does not use. */
+static int64_t grouped_staging_bytes(const yk_cuda_gemm *gemm, int64_t max_slots)
 {
   return quantised_bytes(gemm, max_slots) + YK_W8A8_ROW_MULTIPLE * (int64_t)sizeof(float);
 }
@@ -129,18 +129,18 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   return yk_cuda_blame(cuda, yk_w8a8_forward(&cuda->w8a8, &desc, &w8a8, cuda->stream, err), err);
 }
 
-/* x of each slot is quantised into the room first. That kernel lets the GEMM begin only once it has waited itself, so
+/* x of each slot is quantised into the staging memory first. That kernel lets the GEMM begin only once it has waited itself, so
  * starts are complete by then. */
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
 {
   const yk_w8a8_desc desc = desc_of(call->gemm);
-  const yk_linear_grouped_args *args = call->args;
-  int8_t *quants = (int8_t *)args->room + quants_at(args->max_slots);
+  const yk_grouped_args *args = call->args;
+  int8_t *quants = (int8_t *)args->staging + quants_at(args->max_slots);
   const yk_cuda_quantise_args rows = {.x = args->x,
                                       .rows = args->row_of_slot,
                                       .n_there = args->starts + call->n_matrices,
                                       .quants = quants,
-                                      .scales = args->room,
+                                      .scales = args->staging,
                                       .maxima = args->maxima,
                                       .n_rows = args->max_slots,
                                       .k = desc.k,
@@ -150,7 +150,7 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
                                      .matrix_bytes = call->matrix_bytes,
                                      .n_matrices = call->n_matrices,
                                      .x = quants,
-                                     .x_scales = args->room,
+                                     .x_scales = args->staging,
                                      .starts = args->starts,
                                      .max_slots = args->max_slots,
                                      .y = args->y,
@@ -184,7 +184,7 @@ static const yk_cuda_gemm_kind w8a8 = {
     .has_epilogue = true,
     .f32_bias = true,
     .weight_bytes = weight_bytes,
-    .grouped_room_bytes = grouped_room_bytes,
+    .grouped_staging_bytes = grouped_staging_bytes,
 #ifdef YOKE_HAVE_CUDA
     .quantised_bytes = quantised_bytes,
     .quantise = quantise,

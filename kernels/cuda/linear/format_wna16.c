@@ -7,8 +7,6 @@
 #include "kernels/cuda/gemm/dense/dense.h"
 #include "kernels/cuda/gemm/grouped/grouped.h"
 #include "kernels/cuda/gemm/packed_sizes.h"
-#include "kernels/cuda/moe/routed_gemm.h"
-#include "kernels/cuda/moe/single_token.h"
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
 
@@ -69,26 +67,26 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   return yk_cuda_blame(cuda, yk_wna16_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
 }
 
-/* The forward beside, as the grouped kernel takes it. weights is NULL where there is none, or where the kernel cannot
- * do it: its GEMM must be of the grouped one's kind and groups, without bias or order, and write y in place. */
-static yk_grouped_beside beside_of(const yk_cuda_grouped_call *call)
+/* The shared expert's layer, as the grouped kernel takes it. weights is NULL where there is none, or where the kernel
+ * cannot multiply it: its GEMM must be of the grouped one's kind and groups, without bias or order, and write y in
+ * place. */
+static yk_grouped_beside shared_of(const yk_cuda_grouped_call *call)
 {
-  const yk_cuda_gemm *gemm = call->beside, *own = call->gemm;
+  const yk_cuda_gemm *gemm = call->shared, *own = call->gemm;
+  const yk_linear_args *args = call->shared_args;
   const yk_grouped_beside none = {.weights = NULL};
-  const yk_linear_beside *beside = call->args->beside;
-  if (!beside || !gemm) return none;
-  if (gemm->kind != own->kind || gemm->key != own->key || gemm->gate_up != own->gate_up) return none;
+  if (!gemm || gemm->kind != own->kind || gemm->key != own->key || gemm->gate_up != own->gate_up) return none;
   if (gemm->has_bias || gemm->x_size > 0 || gemm->is_resident || gemm->k == 0 || gemm->n == 0) return none;
-  if (!writes_in_place(gemm, beside->args.y, beside->args.y_stride)) return none;
-  return (yk_grouped_beside){.weights = call->beside_weights,
-                             .x = beside->args.x,
-                             .y = beside->args.y,
+  if (!writes_in_place(gemm, args->y, args->y_stride)) return none;
+  return (yk_grouped_beside){.weights = call->shared_weights,
+                             .x = args->x,
+                             .y = args->y,
                              .k = gemm->k,
                              .n = gemm->n,
-                             .n_rows = beside->args.n_tokens};
+                             .n_rows = args->n_tokens};
 }
 
-static yk_grouped_call grouped_call_of(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
+yk_grouped_call yk_cuda_wna16_grouped_call(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
 {
   return (yk_grouped_call){.weights = call->weights,
                            .bias = call->bias,
@@ -104,86 +102,27 @@ static yk_grouped_call grouped_call_of(const yk_cuda_device *cuda, const yk_cuda
                            .second_half = cuda->gemm_second_half,
                            .starts_are_settled = call->starts_are_settled,
                            .next_tile = cuda->next_tiles + (cuda->second_next_tile ? 1 : 0),
-                           .combine = call->args->combine,
-                           .beside = beside_of(call)};
+                           .combine = call->combine,
+                           .beside = shared_of(call)};
 }
 
-static bool combines(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
+void yk_cuda_wna16_grouped_launched(yk_cuda_device *cuda)
 {
-  const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
-  const yk_grouped_call grouped = grouped_call_of(cuda, call);
-  return yk_wna16_grouped_combines(&cuda->wna16, &desc, &grouped);
-}
-
-static yk_cuda_router router_of(const yk_cuda_grouped_call *call)
-{
-  return (yk_cuda_router){.x = call->args->route->x,
-                          .w = call->router,
-                          .n = call->router_n,
-                          .k = call->router_k,
-                          .dtype = call->gemm->dtype};
-}
-
-/* Whether the kernel that does `grouped`, with a forward beside or without, does the routing too. */
-static bool routes_too(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call, const yk_grouped_call *grouped)
-{
-  const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
-  const yk_cuda_router router = router_of(call);
-  const yk_cuda_routing routing = {.router = &router, .args = call->args->route, .mailbox = cuda->routing_mailbox};
-  return yk_cuda_routed_gemm_takes(&cuda->wna16, &desc, grouped, &routing);
-}
-
-static bool routes(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
-{
-  yk_grouped_call grouped = grouped_call_of(cuda, call);
-  grouped.beside.weights = NULL;
-  return routes_too(cuda, call, &grouped);
-}
-
-static bool takes_beside(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
-{
-  const yk_grouped_call grouped = grouped_call_of(cuda, call);
-  if (!grouped.beside.weights) return false;
-  if (call->args->route) return routes_too(cuda, call, &grouped);
-  const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
-  return yk_wna16_grouped_takes_beside(&cuda->wna16, &desc, &grouped);
+  cuda->gemm_second_half = !cuda->gemm_second_half;
+  cuda->second_next_tile = !cuda->second_next_tile;
 }
 
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
 {
   const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
-  const yk_grouped_call grouped = grouped_call_of(cuda, call);
-  cuda->gemm_second_half = !cuda->gemm_second_half;
-  cuda->second_next_tile = !cuda->second_next_tile;
-  if (!call->args->route)
-    return yk_cuda_blame(cuda, yk_wna16_grouped_forward(&cuda->wna16, &desc, &grouped, cuda->stream, err), err);
-  const yk_cuda_router router = router_of(call);
-  const yk_cuda_routing routing = {.router = &router, .args = call->args->route, .mailbox = cuda->routing_mailbox};
-  return yk_cuda_check(cuda, yk_cuda_launch_routed_gemm(&cuda->wna16, &desc, &grouped, &routing, cuda->stream),
-                       "routed GEMM", err);
-}
-
-static yk_status forward_single_token(yk_cuda_device *cuda, const yk_cuda_grouped_call *call,
-                                      const yk_cuda_grouped_call *next, bool *is_done, yk_err *err)
-{
-  if (call->gemm->kind != next->gemm->kind) return YK_OK;
-  const yk_wna16_desc to_inner = yk_wna16_desc_of(call->gemm), to_y = yk_wna16_desc_of(next->gemm);
-  const yk_grouped_call first = grouped_call_of(cuda, call), second = grouped_call_of(cuda, next);
-  const yk_cuda_router router = router_of(call);
-  const yk_cuda_routing routing = {.router = &router, .args = call->args->route, .mailbox = cuda->single_token_mailbox};
-  const yk_single_token row = {
-      .gate_up_desc = &to_inner, .down_desc = &to_y, .gate_up = &first, .down = &second, .routing = &routing};
-  if (!call->args->beside != !first.beside.weights || !next->args->beside != !second.beside.weights) return YK_OK;
-  if (!yk_single_token_takes(&cuda->wna16, &row)) return YK_OK;
-  *is_done = true;
-  return yk_cuda_check(cuda, yk_single_token_launch(&cuda->wna16, &row, cuda->stream), "experts of a single token",
-                       err);
+  const yk_grouped_call grouped = yk_cuda_wna16_grouped_call(cuda, call);
+  yk_cuda_wna16_grouped_launched(cuda);
+  return yk_cuda_blame(cuda, yk_wna16_grouped_forward(&cuda->wna16, &desc, &grouped, cuda->stream, err), err);
 }
 
 #define FUNCTIONS                                                                                                      \
   .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_in_place, .forward = forward,            \
-  .forward_grouped = forward_grouped, .routes = routes, .takes_beside = takes_beside, .combines = combines,            \
-  .forward_single_token = forward_single_token
+  .forward_grouped = forward_grouped
 #else
 #define FUNCTIONS .plan = NULL
 #endif
@@ -196,3 +135,9 @@ const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8 = {
     .name = "W8A16", .variant = YK_WNA16_INT8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp8 = {
     .name = "W8A16 of floats", .variant = YK_WNA16_FP8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
+
+bool yk_cuda_gemm_is_wna16(const yk_cuda_gemm *gemm)
+{
+  return gemm->kind == &yk_cuda_gemm_wna16_int4 || gemm->kind == &yk_cuda_gemm_wna16_int8 ||
+         gemm->kind == &yk_cuda_gemm_wna16_fp8;
+}

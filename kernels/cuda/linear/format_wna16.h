@@ -3,11 +3,22 @@
 #ifndef YK_KERNELS_CUDA_LINEAR_FORMAT_WNA16_H
 #define YK_KERNELS_CUDA_LINEAR_FORMAT_WNA16_H
 
+#include "kernels/cuda/gemm/grouped/types.h"
 #include "kernels/cuda/gemm/types.h"
 #include "kernels/cuda/linear/format.h"
 
 /* yk_wna16_desc_of - the desc of a GEMM whose kind is one of yk_cuda_gemm_wna16_*. Their fuse_key is the number of
  * inputs that share a scale, and becomes desc.group. */
 yk_wna16_desc yk_wna16_desc_of(const yk_cuda_gemm *gemm);
+
+/* For kernels of mixtures (moe), which have such a GEMM inside or share its launch with more:
+ * yk_cuda_gemm_is_wna16 - whether the GEMM's kind is one of these.
+ * yk_cuda_wna16_grouped_call - the call of its kernel; beside.weights is NULL where call's shared layer cannot be a part
+ *   of that.
+ * yk_cuda_wna16_grouped_launched - to be called with each launch of such a call, since two in turn share the
+ *   multiprocessors. */
+bool yk_cuda_gemm_is_wna16(const yk_cuda_gemm *gemm);
+yk_grouped_call yk_cuda_wna16_grouped_call(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call);
+void yk_cuda_wna16_grouped_launched(yk_cuda_device *cuda);
 
 #endif

@@ -138,19 +138,19 @@ int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec)
   return spec->n_matrices * layout.matrix_bytes;
 }
 
-int64_t yk_cuda_grouped_room_bytes(const yk_cuda_gemm *gemm, int64_t max_slots)
+int64_t yk_cuda_grouped_staging_bytes(const yk_cuda_gemm *gemm, int64_t max_slots)
 {
   if (gemm->x_size > 0) return max_slots * gemm->k * 2;
-  return gemm->kind->grouped_room_bytes ? gemm->kind->grouped_room_bytes(gemm, max_slots) : 0;
+  return gemm->kind->grouped_staging_bytes ? gemm->kind->grouped_staging_bytes(gemm, max_slots) : 0;
 }
 
-int64_t yk_cuda_linear_room_bytes(const yk_linear_spec *spec)
+int64_t yk_cuda_linear_staging_bytes(const yk_linear_spec *spec)
 {
   yk_cuda_linear_layout layout;
   yk_err refusal = YK_ERR_INIT;
   if (!spec->is_grouped || yk_cuda_linear_lay_out(spec, YK_F16, &layout, &refusal) != YK_OK || layout.n_gemms == 0)
     return 0;
-  return yk_cuda_grouped_room_bytes(&layout.gemms[0], spec->max_tokens);
+  return yk_cuda_grouped_staging_bytes(&layout.gemms[0], spec->max_tokens);
 }
 
 /* ---- The device itself ------------------------------------------------------------------------------------------- */

@@ -33,12 +33,12 @@ int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec);
  *   all, since a gate of another GEMM than the up's could not be multiplied. */
 bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i);
 
-/* yk_cuda_linear_room_bytes - linear_room_bytes of the device's table: x of each slot in the order of its matrix, or
- *   quantised. */
-int64_t yk_cuda_linear_room_bytes(const yk_linear_spec *spec);
+/* yk_cuda_linear_staging_bytes - staging that a grouped forward of an experts' layer wants (yk_grouped_args): x of each
+ *   slot in the order of its matrix, or quantised. */
+int64_t yk_cuda_linear_staging_bytes(const yk_linear_spec *spec);
 
-/* yk_cuda_grouped_room_bytes - the same of a grouped layer's one GEMM. */
-int64_t yk_cuda_grouped_room_bytes(const yk_cuda_gemm *gemm, int64_t max_slots);
+/* yk_cuda_grouped_staging_bytes - the same of a grouped layer's one GEMM. */
+int64_t yk_cuda_grouped_staging_bytes(const yk_cuda_gemm *gemm, int64_t max_slots);
 
 /* yk_cuda_device_own_bytes - about what a device takes for itself besides what is allocated through its table. */
 int64_t yk_cuda_device_own_bytes(const yk_device_limits *limits);

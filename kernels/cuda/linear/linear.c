@@ -10,7 +10,7 @@
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
-#include "kernels/cuda/gemm/grouped/grouped.h"
+#include "kernels/cuda/gemm/grouped/types.h"
 #include "kernels/cuda/linear/convert.h"
 #include "kernels/cuda/linear/input_order.h"
 #include "kernels/cuda/linear/prepared.h"
@@ -294,118 +294,4 @@ const yk_cuda_gemm *yk_cuda_linear_only(const yk_linear *linear, const void **we
   if (linear->layout.n_gemms != 1 || linear->n_matrices != 1 || linear->f32_output) return NULL;
   *weights = gemm->is_resident ? gemm->resident : linear->memory + gemm->weights;
   return gemm;
-}
-
-/* x of each slot in the order of its matrix's inputs, in the room; *args then has a row for each slot. */
-static yk_status order_slots(yk_cuda_device *cuda, const yk_linear *linear, yk_linear_grouped_args *args, yk_err *err)
-{
-  const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
-  const yk_cuda_input_order_args order = {.y = args->room,
-                                          .x = args->x,
-                                          .rows = args->row_of_slot,
-                                          .order = (const int32_t *)(const void *)(linear->memory + gemm->order),
-                                          .n_rows = args->max_slots,
-                                          .x_size = gemm->x_size,
-                                          .k = gemm->k,
-                                          .starts = args->starts,
-                                          .n_matrices = linear->n_matrices,
-                                          .matrix_bytes = linear->layout.matrix_bytes};
-  args->x = args->room;
-  args->row_of_slot = NULL;
-  args->n_rows = args->max_slots;
-  return yk_cuda_check(cuda, yk_cuda_launch_input_order(&order, cuda->stream), "ordering of inputs of slots", err);
-}
-
-static yk_cuda_grouped_call grouped_call_of(const yk_linear *linear, const yk_linear_grouped_args *args)
-{
-  const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
-  yk_cuda_grouped_call call = {.gemm = gemm,
-                               .weights = linear->memory + gemm->weights,
-                               .bias = gemm->has_bias ? linear->memory + gemm->bias : NULL,
-                               .matrix_bytes = linear->layout.matrix_bytes,
-                               .n_matrices = linear->n_matrices,
-                               .args = args};
-  if (args->route && args->route->router)
-    call.router = yk_cuda_linear_plain(args->route->router, &call.router_n, &call.router_k);
-  if (args->beside) call.beside = yk_cuda_linear_only(args->beside->linear, &call.beside_weights);
-  return call;
-}
-
-/* Whether a layer's x is its GEMM's. */
-static bool has_plain_x(const yk_linear *linear)
-{
-  return linear->layout.n_gemms == 1 && linear->layout.gemms[0].x_size == 0;
-}
-
-/* A grouped forward with its routing, and the next one with its combination, by one kernel, where the kind of GEMM has
- * one that takes them. *is_done: whether it did. */
-static yk_status try_with_next(yk_cuda_device *cuda, const yk_linear *linear, const yk_linear_grouped_args *args,
-                               bool *is_done, yk_err *err)
-{
-  const yk_linear_grouped_next *next = args->next;
-  if (!next || !has_plain_x(linear) || !has_plain_x(next->linear) || !next->args->combine) return YK_OK;
-  const yk_cuda_grouped_call call = grouped_call_of(linear, args), after = grouped_call_of(next->linear, next->args);
-  if (!call.router || !call.gemm->kind->forward_single_token) return YK_OK;
-  YK_TRY(yk_linear_check_grouped_args(next->args, next->linear->is_grouped, next->linear->max_tokens, err));
-  YK_TRY(call.gemm->kind->forward_single_token(cuda, &call, &after, is_done, err));
-  if (!*is_done) return YK_OK;
-  cuda->settled_starts = NULL;
-  *next->is_done = true;
-  return YK_OK;
-}
-
-/* Before a grouped GEMM: the routing and the forward beside it that its args ask for, by launches of their own, unless
- * the GEMM's kernel does them too. What has been done here is removed from *own, the args that call points to. */
-static yk_status route_and_forward_beside(yk_cuda_device *cuda, yk_cuda_grouped_call *call, yk_linear_grouped_args *own,
-                                          yk_err *err)
-{
-  const yk_cuda_gemm_kind *kind = call->gemm->kind;
-  yk_device *dev = &cuda->base;
-  const bool has_order = call->gemm->x_size > 0;
-  if (own->route && (has_order || !call->router || !kind->routes || !kind->routes(cuda, call))) {
-    YK_TRY(dev->ops->route(dev, own->route, err));
-    own->route = NULL;
-  }
-  if (own->beside && (has_order || !call->beside || !kind->takes_beside || !kind->takes_beside(cuda, call))) {
-    YK_TRY(dev->ops->linear_forward(dev, own->beside->linear, &own->beside->args, err));
-    own->beside = NULL;
-  }
-  return YK_OK;
-}
-
-/* starts_are_settled: the GEMM may read starts before griddepcontrol.wait, since they are complete when it begins. So
- * it is where the last grouped forward on the stream had the same starts, since that one lets its successor begin only
- * once they are complete; and where order_slots' kernel comes before, which lets the GEMM begin only once it has itself
- * waited. */
-yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
-                                         yk_err *err)
-{
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  YK_TRY(yk_linear_check_grouped_args(args, linear->is_grouped, linear->max_tokens, err));
-  if (linear->layout.n_gemms == 0 || args->max_slots == 0) {
-    if (args->beside) YK_TRY(dev->ops->linear_forward(dev, args->beside->linear, &args->beside->args, err));
-    if (args->route) YK_TRY(dev->ops->route(dev, args->route, err));
-    return args->combine ? dev->ops->combine(dev, args->combine, err) : YK_OK;
-  }
-  const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
-  if (args->y_stride != yk_cuda_gemm_columns_of_y(gemm))
-    return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward on a GPU: expected rows of y %lld apart, found %lld",
-                      (long long)yk_cuda_gemm_columns_of_y(gemm), (long long)args->y_stride);
-  if (!args->room && yk_cuda_grouped_room_bytes(gemm, args->max_slots) > 0)
-    return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward on a GPU: expected room of %lld bytes, found none",
-                      (long long)yk_cuda_grouped_room_bytes(gemm, args->max_slots));
-  YK_TRY(yk_cuda_enter(cuda, err));
-  bool is_done = false;
-  YK_TRY(try_with_next(cuda, linear, args, &is_done, err));
-  if (is_done) return YK_OK;
-  yk_linear_grouped_args own = *args;
-  yk_cuda_grouped_call call = grouped_call_of(linear, &own);
-  const bool has_order = gemm->x_size > 0 && gemm->k > 0;
-  YK_TRY(route_and_forward_beside(cuda, &call, &own, err));
-  if (has_order) YK_TRY(order_slots(cuda, linear, &own, err));
-  call.starts_are_settled = has_order || (!args->route && cuda->settled_starts == args->starts);
-  cuda->settled_starts = args->starts;
-  YK_TRY(gemm->kind->forward_grouped(cuda, &call, err));
-  if (!args->combine || (gemm->kind->combines && gemm->kind->combines(cuda, &call))) return YK_OK;
-  return dev->ops->combine(dev, args->combine, err);
 }

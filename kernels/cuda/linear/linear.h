@@ -8,8 +8,6 @@
 yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
 void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear);
 yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
-yk_status yk_cuda_linear_forward_grouped(yk_device *dev, const yk_linear *linear, const yk_linear_grouped_args *args,
-                                         yk_err *err);
 
 /* yk_cuda_linear_plain - the weights act [*n, *k] of a layer that is one GEMM of plain 16-bit weights over all of x,
  *   without a bias and with float32 outputs: for kernels that do more than multiply by them. NULL: another layer. */

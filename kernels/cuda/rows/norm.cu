@@ -18,7 +18,6 @@ struct norm_params {
   void *residual; /* add_norm: partials are added to it, and the sum is the norm's input */
   const void *partials[YK_MAX_RANKS];
   yk_combine_args combine;  /* the combination of experts that gives the first of partials; y NULL: it is complete */
-  bool choices_are_settled; /* see norm.h */
   int32_t n_partials;
   const void *w;    /* NULL: no norm */
   int64_t x_stride; /* elements */
@@ -90,11 +89,11 @@ __global__ void __launch_bounds__(VECTORS) vector_norm_kernel(const __grid_const
   V v = {};
   read_parameters(p);
   if (p.w && is_there) w = static_cast<const uint4 *>(p.w)[own];
-  if (OF == norm_of::COMBINATION && p.choices_are_settled) choices.load(p.combine, blockIdx.x);
+  if (OF == norm_of::COMBINATION && p.combine.choices_are_settled) choices.load(p.combine, blockIdx.x);
   let_next_kernel_start();
   if (OF == norm_of::COMBINATION) __syncthreads();
   wait_for_previous_kernel();
-  if (OF == norm_of::COMBINATION && !p.choices_are_settled) {
+  if (OF == norm_of::COMBINATION && !p.combine.choices_are_settled) {
     choices.load(p.combine, blockIdx.x);
     __syncthreads();
   }
@@ -180,8 +179,7 @@ extern "C" cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm
   return launch_norm<norm_of::ROWS>(dtype, p, args->n_rows, is_wide, stream);
 }
 
-extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, bool choices_are_settled,
-                                               cudaStream_t stream)
+extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream)
 {
   if (yk_cuda_combine_norm_takes(dtype, args)) return yk_cuda_launch_combine_norm(dtype, args, stream);
   norm_params p = {};
@@ -195,7 +193,6 @@ extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm
   }
   if (!args->combine) return launch_norm<norm_of::SUMS>(dtype, p, args->n_rows, is_wide, stream);
   p.combine = *args->combine;
-  p.choices_are_settled = choices_are_settled;
   is_wide = is_wide && is_aligned(p.combine.slots, 16) && is_aligned(p.combine.shared, 16);
   return launch_norm<norm_of::COMBINATION>(dtype, p, args->n_rows, is_wide, stream);
 }

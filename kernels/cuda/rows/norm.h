@@ -24,11 +24,9 @@ extern "C" {
 /* Elements of a row of 16 bits in 48 KiB of shared memory, beside the 32 sums of the warps. */
 enum { YK_CUDA_MAX_HIDDEN = 24512 };
 
-/* add_norm and rms_norm of kernels/device.h, where act is dtype; hidden: at most YK_CUDA_MAX_HIDDEN.
- * choices_are_settled: slot_of_choice and weights of args.combine were complete before the previous kernel on the
- * stream could begin, and may be read while that kernel still runs. Errors: those of the launch. */
-cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, bool choices_are_settled,
-                                    cudaStream_t stream);
+/* add_norm and rms_norm of kernels/device.h, where act is dtype; hidden: at most YK_CUDA_MAX_HIDDEN. Errors: those of the
+ * launch. */
+cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream);
 cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -1,0 +1,101 @@
+/* plan.h - which kernels run a mixture of experts (kernels/mixture.h) of a number of rows: every fusion of this device is
+ * decided here, and mixture.c follows the plan.
+ *
+ *   rows, at most   what is fused, on GPUs of 9.0
+ *   1               all parts: single_token.h, with experts of 4 bits. Else routing in gate and up's kernel
+ *                   (routed_gemm.h), the combination in down's (gemm/grouped/single_row.cuh), the shared expert in either
+ *   128             the norm in front in the router's kernel, where it is pending; the shared expert in the grouped GEMMs
+ *   256             routing in the router's kernel (router.h)
+ *   any             several rows leave the combination to the norm or all-reduce that reads the result
+ *
+ * Other GPUs, other weights and shapes that a kernel does not take have parts by launches of their own. */
+#ifndef YK_KERNELS_CUDA_MOE_PLAN_H
+#define YK_KERNELS_CUDA_MOE_PLAN_H
+
+#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/moe/single_token.h"
+#include "kernels/mixture_calls.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a caller may forbid: taps do, and tests. */
+typedef enum yk_moe_fusion {
+  YK_MOE_FUSE_SINGLE_TOKEN = 1,
+  YK_MOE_FUSE_ROUTING = 2, /* in gate and up's kernel */
+  YK_MOE_FUSE_SHARED = 4,
+  YK_MOE_FUSE_COMBINATION = 8,
+  YK_MOE_FUSE_ALL = 15,
+  YK_MOE_FUSE_WITH_TAPS = YK_MOE_FUSE_COMBINATION /* leaves all values between the parts in memory */
+} yk_moe_fusion;
+
+typedef enum yk_moe_norm { YK_MOE_NORM_DONE, YK_MOE_NORM_APART, YK_MOE_NORM_IN_ROUTER } yk_moe_norm;
+
+typedef enum yk_moe_routing {
+  YK_MOE_ROUTING_APART,  /* the router's GEMM, then route.h */
+  YK_MOE_ROUTING_ROUTER, /* router.h */
+  YK_MOE_ROUTING_IN_GATE_UP,
+  YK_MOE_ROUTING_IN_SINGLE_TOKEN
+} yk_moe_routing;
+
+typedef enum yk_moe_shared {
+  YK_MOE_SHARED_NONE,
+  YK_MOE_SHARED_FIRST, /* all of it ahead of the experts: its ranks exchange values, or the rank has no experts */
+  YK_MOE_SHARED_APART, /* a GEMM of its own */
+  YK_MOE_SHARED_FUSED  /* in the kernel of the experts' GEMM */
+} yk_moe_shared;
+
+typedef enum yk_moe_combination {
+  YK_MOE_COMBINATION_LEFT, /* the result is slots, which its reader combines */
+  YK_MOE_COMBINATION_APART,
+  YK_MOE_COMBINATION_IN_DOWN
+} yk_moe_combination;
+
+typedef struct yk_moe_plan {
+  int32_t n_rows;
+  bool is_single_token; /* one kernel runs routing, both GEMMs, the shared expert and the combination */
+  yk_moe_norm norm;
+  yk_moe_routing routing;
+  yk_moe_shared shared_gate_up, shared_down;
+  yk_moe_combination combination;
+  bool shares_maxima; /* ranks exchange the largest inputs of down */
+} yk_moe_plan;
+
+/* The mixture of this device: plan and forward take it with the arguments of its parts. */
+typedef struct yk_moe_forward {
+  yk_cuda_device *cuda;
+  const yk_mixture *mixture;
+  const yk_mixture_args *args;
+  yk_mixture_calls calls;
+  yk_add_norm_args norm; /* where args->x is pending */
+  yk_cuda_router router; /* w NULL: the router's layer is not one plain GEMM */
+} yk_moe_forward;
+
+yk_moe_forward yk_moe_forward_of(yk_device *dev, const yk_mixture *mixture, const yk_mixture_args *args);
+
+/* The experts of a single token as its kernel takes them. */
+typedef struct yk_moe_single_token {
+  yk_wna16_desc gate_up_desc, down_desc;
+  yk_grouped_call gate_up, down;
+  yk_cuda_routing routing;
+  yk_single_token token;
+} yk_moe_single_token;
+
+/* yk_moe_single_token_of - *out points into itself and f. False: layers that the kernel can never take. */
+bool yk_moe_single_token_of(const yk_moe_forward *f, yk_moe_single_token *out);
+
+/* yk_moe_plan_of - for the rows and pointers of f. allowed: of yk_moe_fusion. Thread: the device's. */
+yk_moe_plan yk_moe_plan_of(const yk_moe_forward *f, unsigned allowed);
+
+/* yk_moe_plan_routing - norm and routing by launches of their own. norm: or NULL. norm_may_fuse: in the router's kernel. */
+void yk_moe_plan_routing(const yk_cuda_router *router, const yk_route_args *route, const yk_add_norm_args *norm,
+                         bool norm_may_fuse, yk_moe_plan *plan);
+
+/* yk_moe_plan_print - one line, such as "8 rows: norm in router, router kernel, shared fused, fused, slots". */
+void yk_moe_plan_print(const yk_moe_plan *plan, char *text, size_t n_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,49 @@
+/* partial.h - the two values that pass between the sublayers of a model and the all-reduces around them: a rank's
+ * partial result, and normalised rows. Each has two states, so that a device may leave the last step of one operation
+ * to the operation that reads the result, and fuse the two. */
+#ifndef YK_KERNELS_PARTIAL_H
+#define YK_KERNELS_PARTIAL_H
+
+#include "kernels/experts.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum yk_partial_state {
+  YK_PARTIAL_ROWS, /* rows are complete */
+  YK_PARTIAL_SLOTS /* rows are to become the combination of slots; whoever adds them up may leave rows unwritten */
+} yk_partial_state;
+
+typedef struct yk_partial {
+  yk_partial_state state;
+  void *rows;            /* act [n_rows, hidden] */
+  yk_combine_args slots; /* in state SLOTS: a combination of n_rows rows, whose y is rows */
+} yk_partial;
+
+/* yk_partial_slots - the combination that is still to be done; NULL: none. */
+static inline const yk_combine_args *yk_partial_slots(const yk_partial *partial)
+{
+  return partial->state == YK_PARTIAL_SLOTS ? &partial->slots : NULL;
+}
+
+typedef enum yk_normed_state {
+  YK_NORMED_ROWS,   /* rows are complete */
+  YK_NORMED_PENDING /* rows are to become y of an add_norm of the members below (device.h) */
+} yk_normed_state;
+
+/* Normalised rows, as a sublayer reads them. */
+typedef struct yk_normed {
+  yk_normed_state state;
+  void *rows; /* act [n_rows, hidden] */
+  yk_partial partial;
+  void *residual;
+  const void *w;
+  int32_t n_rows, hidden;
+  float alpha, eps;
+} yk_normed;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
