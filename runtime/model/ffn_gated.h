@@ -41,7 +41,8 @@ void yk_gated_ffn_destroy(yk_device *dev, yk_gated_ffn *ffn);
  *   are brought; NULL where nothing is sorted. Errors: YK_E_NOMEM, and *order is to be freed then too. Thread: any. */
 yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec *down, int32_t **order, yk_err *err);
 
-/* yk_gated_ffn_forward - step->x, whose norm is complete, to step->y, with scratch bytes as measured. Errors name the operation. */
+/* yk_gated_ffn_forward - step->x, whose norm is complete, to step->y, with scratch bytes as measured. Errors name the
+ * operation. */
 yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, const yk_sublayer_step *step, void *scratch, yk_err *err);
 
 #endif

@@ -42,7 +42,8 @@ bool yk_repack_sorts(const yk_model_device *dev, const yk_linear_part *part);
 /* yk_repack_bytes - device bytes of the layer once it is brought; weights whose data is not there have them too. */
 int64_t yk_repack_bytes(const yk_model_device *dev, const yk_linear_spec *spec);
 
-/* yk_repack_mixture_scratch_bytes - mixture_scratch_bytes of a mixture of the layers once they are brought; both NULL on
+/* yk_repack_mixture_scratch_bytes - mixture_scratch_bytes of a mixture of the layers once they are brought; both NULL
+ * on
  *   a rank without experts. */
 int64_t yk_repack_mixture_scratch_bytes(const yk_model_device *dev, const yk_mixture_sizes *sizes,
                                         const yk_linear_spec *gate_up, const yk_linear_spec *down);

@@ -129,8 +129,8 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   return yk_cuda_blame(cuda, yk_w8a8_forward(&cuda->w8a8, &desc, &w8a8, cuda->stream, err), err);
 }
 
-/* x of each slot is quantised into the staging memory first. That kernel lets the GEMM begin only once it has waited itself, so
- * starts are complete by then. */
+/* x of each slot is quantised into the staging memory first. That kernel lets the GEMM begin only once it has waited
+ * itself, so starts are complete by then. */
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
 {
   const yk_w8a8_desc desc = desc_of(call->gemm);

@@ -13,7 +13,7 @@ typedef struct yk_cuda_device yk_cuda_device;
 typedef struct yk_moe_forward yk_moe_forward;
 typedef struct yk_moe_plan yk_moe_plan;
 
-/* yk_cuda_moe_open - load the kernels and make their mailboxes, when a device is created; close frees what open made. */
+/* yk_cuda_moe_open - load the kernels and make their mailboxes, when a device is created; close frees these. */
 yk_status yk_cuda_moe_open(yk_cuda_device *cuda, yk_err *err);
 void yk_cuda_moe_close(yk_cuda_device *cuda);
 

@@ -1,12 +1,12 @@
-/* plan.h - which kernels run a mixture of experts (kernels/mixture.h) of a number of rows: every fusion of this device is
- * decided here, and mixture.c follows the plan.
+/* plan.h - which kernels run a mixture of experts (kernels/mixture.h) of a number of rows: every fusion of this device
+ * is decided here, and mixture.c follows the plan.
  *
  *   rows, at most   what is fused, on GPUs of 9.0
- *   1               all parts: single_token.h, with experts of 4 bits. Else routing in gate and up's kernel
- *                   (routed_gemm.h), the combination in down's (gemm/grouped/single_row.cuh), the shared expert in either
- *   128             the norm in front in the router's kernel, where it is pending; the shared expert in the grouped GEMMs
+ *   1               with experts of 4 bits all parts: single_token.h. Else routing in gate and up's kernel
+ *                   (routed_gemm.h), the combination in down's (gemm/grouped/single_row.cuh), the shared expert in both
+ *   128             the norm in front, where it is pending, in the router's kernel; the shared expert in both GEMMs
  *   256             routing in the router's kernel (router.h)
- *   any             several rows leave the combination to the norm or all-reduce that reads the result
+ *   any             of several rows the combination is left to the norm or all-reduce that reads the result
  *
  * Other GPUs, other weights and shapes that a kernel does not take have parts by launches of their own. */
 #ifndef YK_KERNELS_CUDA_MOE_PLAN_H
@@ -88,7 +88,8 @@ bool yk_moe_single_token_of(const yk_moe_forward *f, yk_moe_single_token *out);
 /* yk_moe_plan_of - for the rows and pointers of f. allowed: of yk_moe_fusion. Thread: the device's. */
 yk_moe_plan yk_moe_plan_of(const yk_moe_forward *f, unsigned allowed);
 
-/* yk_moe_plan_routing - norm and routing by launches of their own. norm: or NULL. norm_may_fuse: in the router's kernel. */
+/* yk_moe_plan_routing - norm and routing by launches of their own. norm: or NULL. norm_may_fuse: in the router's
+ * kernel. */
 void yk_moe_plan_routing(const yk_cuda_router *router, const yk_route_args *route, const yk_add_norm_args *norm,
                          bool norm_may_fuse, yk_moe_plan *plan);
 

@@ -1,5 +1,5 @@
-/* scratch.h - the scratch memory of a mixture of experts. Pure arithmetic, compiled also where there is no CUDA, so that
- * a plan can be made for GPUs on any machine. */
+/* scratch.h - the scratch memory of a mixture of experts. Pure arithmetic, compiled also where there is no CUDA, so
+ * that a plan can be made for GPUs on any machine. */
 #ifndef YK_KERNELS_CUDA_MOE_SCRATCH_H
 #define YK_KERNELS_CUDA_MOE_SCRATCH_H
 

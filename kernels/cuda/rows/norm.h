@@ -24,8 +24,8 @@ extern "C" {
 /* Elements of a row of 16 bits in 48 KiB of shared memory, beside the 32 sums of the warps. */
 enum { YK_CUDA_MAX_HIDDEN = 24512 };
 
-/* add_norm and rms_norm of kernels/device.h, where act is dtype; hidden: at most YK_CUDA_MAX_HIDDEN. Errors: those of the
- * launch. */
+/* add_norm and rms_norm of kernels/device.h, where act is dtype; hidden: at most YK_CUDA_MAX_HIDDEN. Errors: those of
+ * the launch. */
 cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream);
 cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm_args *args, cudaStream_t stream);
 
