@@ -9,7 +9,7 @@ enum { MOST_LAUNCHES = 4 };
 
 enum { PACKET_BYTES = 16, MIN_ARRAY_ROW_BYTES = 2048, MAX_ARRAY_ROW_BYTES = 8192 };
 
-/* Largest launch: up to here NCCL is slower (bench/LOG.md). Slots take about 10 times as much memory on each device,
+/* Largest launch: up to here NCCL is slower (bench/log). Slots take about 10 times as much memory on each device,
  * more where rows are longer than 8 KiB. */
 static const int64_t max_launch_bytes = INT64_C(8) << 20;
 
@@ -18,7 +18,7 @@ int64_t yk_p2p_one_shot_default(int n_ranks)
   return n_ranks <= 2 ? 2048 * 1024 : 512 * 1024;
 }
 
-/* 2 GPUs: short rows go two-shot from 1 MiB on (bench/LOG.md). Other numbers of GPUs: as rows of any length, 0. */
+/* 2 GPUs: short rows go two-shot from 1 MiB on (bench/log). Other numbers of GPUs: as rows of any length, 0. */
 static int64_t short_rows_one_shot_default(int n_ranks)
 {
   return n_ranks == 2 ? 1024 * 1024 - 1 : 0;

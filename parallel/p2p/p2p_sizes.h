@@ -43,7 +43,7 @@ typedef enum yk_p2p_route { YK_P2P_NONE, YK_P2P_ONE_SHOT, YK_P2P_TWO_SHOT } yk_p
  *   long. */
 yk_p2p_options yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s);
 
-/* yk_p2p_one_shot_default - the crossover from one-shot to two-shot in bytes, as measured: see bench/LOG.md. */
+/* yk_p2p_one_shot_default - the crossover from one-shot to two-shot in bytes, as measured: see bench/log. */
 int64_t yk_p2p_one_shot_default(int n_ranks);
 
 /* yk_p2p_route_of_rows - the route of n_rows rows of row_bytes in one launch. */

@@ -1,5 +1,5 @@
 /* tiles.h - which tiles of the W8A8 wgmma kernel are compiled, and the constants of the estimate that chooses
- * among them and among splits of K. The constants were fitted to times on an H100 (bench/LOG.md); taken one by one they
+ * among them and among splits of K. The constants were fitted to times on an H100 (bench/log); taken one by one they
  * mean little. */
 #ifndef YK_KERNELS_CUDA_W8A8_TILES_H
 #define YK_KERNELS_CUDA_W8A8_TILES_H

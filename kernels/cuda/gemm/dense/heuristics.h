@@ -16,7 +16,7 @@
  * files.
  *
  * Constants are to be judged in a model (yoke bench), not by that search alone: the best plan of a row of equal GEMMs
- * can lose where other kernels stand between (bench/LOG.md). */
+ * can lose where other kernels stand between (bench/log). */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_HEURISTICS_H
 #define YK_KERNELS_CUDA_GEMM_DENSE_HEURISTICS_H
 
