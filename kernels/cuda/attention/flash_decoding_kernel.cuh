@@ -14,10 +14,28 @@
 
 namespace yk_attn {
 
-/* Grid: one thread block a multiprocessor, whatever the lengths. N_TILES: tiles of 8 query heads of a work item.
- * groups_per_kv_head: work items that a KV head's query heads make. */
+/* Shared memory of a thread block, in bytes. */
+template <typename CACHE, int HD, int N_TILES, int WARPS> __host__ __device__ constexpr size_t decode_bytes()
+{
+  constexpr int PAGE_BYTES = cache_elements<CACHE>::page_bytes(HD);
+  using shared = decode_shared<HD, N_TILES, WARPS, decode_stages(PAGE_BYTES, WARPS)>;
+  return WARPS * page_ring<PAGE_BYTES, shared>::BYTES + sizeof(shared);
+}
+
+/* Whether a GPU that code is compiled for may lack shared memory for thread blocks of all warps, so that half of them
+ * are launched. */
+template <typename CACHE, int HD, int N_TILES> __host__ __device__ constexpr bool may_halve_warps()
+{
+#if defined(YK_HAVE_SM90A)
+  return decode_bytes<CACHE, HD, N_TILES, cache_elements<CACHE>::WARPS>() > 227 * 1024;
+#else
+  return true;
+#endif
+}
+
+/* By all threads of a thread block. Arguments as of the kernel. */
 template <typename CACHE, int HD, int N_TILES, int WARPS>
-__global__ void __launch_bounds__(WARPS * 32, 1) flash_decoding_kernel(const params p, int32_t groups_per_kv_head)
+__device__ __forceinline__ void decode_pages(const params &p, int32_t groups_per_kv_head)
 {
   using elements = cache_elements<CACHE>;
   using shared = decode_shared<HD, N_TILES, WARPS, decode_stages(elements::page_bytes(HD), WARPS)>;
@@ -79,13 +97,20 @@ __global__ void __launch_bounds__(WARPS * 32, 1) flash_decoding_kernel(const par
   results.template finish<N_TILES == 1 ? 16 : 8>();
 }
 
+/* Grid: one thread block a multiprocessor, whatever the lengths. N_TILES: tiles of 8 query heads.
+ * groups_per_kv_head: work items that a KV head's query heads make. */
+template <typename CACHE, int HD, int N_TILES, int WARPS>
+__global__ void __launch_bounds__(WARPS * 32, 1) flash_decoding_kernel(const params p, int32_t groups_per_kv_head)
+{
+  if constexpr (WARPS == cache_elements<CACHE>::WARPS || may_halve_warps<CACHE, HD, N_TILES>())
+    decode_pages<CACHE, HD, N_TILES, WARPS>(p, groups_per_kv_head);
+}
+
 /* MAX_SEQS_PER_LAUNCH sequences a launch. */
 template <typename CACHE, int HD, int N_TILES, int WARPS>
 cudaError_t launch_decoding_with_warps(const yk_cuda_attention &device, const params &all, cudaStream_t stream)
 {
-  constexpr int PAGE_BYTES = cache_elements<CACHE>::page_bytes(HD);
-  using shared = decode_shared<HD, N_TILES, WARPS, decode_stages(PAGE_BYTES, WARPS)>;
-  constexpr size_t smem_bytes = WARPS * page_ring<PAGE_BYTES, shared>::BYTES + sizeof(shared);
+  constexpr size_t smem_bytes = decode_bytes<CACHE, HD, N_TILES, WARPS>();
   const int32_t groups_per_kv_head = (max_heads_per_kv(all.heads) + 8 * N_TILES - 1) / (8 * N_TILES);
   if (smem_bytes > static_cast<size_t>(device.smem_bytes)) return cudaErrorNotSupported;
   for (int32_t first = 0; first < all.n_seqs; first += MAX_SEQS_PER_LAUNCH) {
