@@ -53,7 +53,7 @@ MAY_INCLUDE = {
     "kernels/cuda/rows/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON],
     "kernels/cuda/latent/": [BASE, "kernels/device.h", "kernels/latent.h", PTX, COMMON, BLAS, LAUNCH],
     "kernels/cuda/device/": [
-        BASE, "kernels/", LAUNCH, "kernels/cuda/attention/attention_types.h", "kernels/cuda/gemm/types.h",
+        BASE, "kernels/", PTX, LAUNCH, "kernels/cuda/attention/attention_types.h", "kernels/cuda/gemm/types.h",
         "kernels/cuda/latent/latent_types.h", "kernels/cuda/w8a8/types.h"
     ],
     "kernels/cuda/sampling/": [BASE, "kernels/device.h", PTX, COMMON, DEVICE],
@@ -140,6 +140,7 @@ SYSTEM = [
 TREES = (
     "runtime/base/json_tree.", "runtime/bench/", "runtime/study/", "runtime/cli/", "bench/", "tests/"
 )
+ASSEMBLY = re.compile(r"\basm\s*(?:volatile\s*)?\(")
 JSON_LOAD = re.compile(r"\bjson_load[a-z_]*\s*\(")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
@@ -220,6 +221,14 @@ def check_loads(path, text):
             for match in JSON_LOAD.finditer(text)]
 
 
+def check_assembly(path, text):
+    """Every use of inline PTX outside its folder, as lines."""
+    if path.startswith(PTX) or not path.endswith((".cu", ".cuh")) or not path.startswith(("kernels/", "parallel/")):
+        return []
+    return [f"{path}:{text.count(chr(10), 0, match.start()) + 1}: inline PTX is for {PTX}"
+            for match in ASSEMBLY.finditer(text)]
+
+
 def module_of(path):
     """NAME.h and NAME.c (or .cu, .cuh) are one module: who includes the header depends on what the source includes."""
     return os.path.splitext(path)[0]
@@ -251,7 +260,7 @@ def find_circle(graph):
 def check_file(root, files, path):
     """(violations of one file, as lines; the project's files that it includes)."""
     text = code_of(root, path)
-    problems, targets = check_loads(path, text), []
+    problems, targets = check_loads(path, text) + check_assembly(path, text), []
     for line, quoted, system in includes(text):
         target = resolve(files, path, quoted or system)
         problem = check_trees(path, target or system)
@@ -375,6 +384,7 @@ PLANTED = [
     ("kernels/bad.c", '#include "parallel/comm.h"\n', "kernels/ may include only"),
     ("kernels/cpu/bad.c", '#include "kernels/cuda/cuda_device.h"\n', "kernels/cpu/ may include only"),
     ("kernels/cuda/ptx/bad.cuh", '#include "kernels/device.h"\n', "kernels/cuda/ptx/ may include only"),
+    ("kernels/cuda/gemm/bad.cuh", 'asm volatile("");\n', "inline PTX is for kernels/cuda/ptx/"),
     ("kernels/cuda/gemm/bad.cu", '#include "kernels/cuda/device/state.h"\n', "kernels/cuda/gemm/ may include only"),
     ("runtime/model/bad.c", '#include "kernels/cuda/device/state.h"\n', "runtime/model/ may include only"),
     ("kernels/cpu/bad.c", "#include <cuda_fp16.h>\n", "CUDA headers"),

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/common/combine_rows.cuh"
 #include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/ptx/thread_block.cuh"
 #include "parallel/p2p/allreduce_p2p_slots.cuh"
 
 namespace yk_p2p_kernels {
@@ -82,17 +83,7 @@ template <int PACKETS, bool SEVERAL> struct thread_group {
   __device__ __forceinline__ bool any(bool mine) const
   {
     if (!MANY) return __syncthreads_or(mine) != 0;
-    int is;
-    asm volatile("{\n"
-                 ".reg .pred p, q;\n"
-                 "setp.ne.s32 p, %1, 0;\n"
-                 "barrier.cta.red.or.pred q, %2, %3, p;\n"
-                 "selp.s32 %0, 1, 0, q;\n"
-                 "}"
-                 : "=r"(is)
-                 : "r"(static_cast<int>(mine)), "r"(index + 1), "r"(n_threads)
-                 : "memory");
-    return is != 0;
+    return yk_ptx::named_barrier_or(index + 1, n_threads, mine);
   }
 };
 

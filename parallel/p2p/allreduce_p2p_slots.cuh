@@ -8,7 +8,9 @@
 #ifndef YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
 #define YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
 
+#include "kernels/cuda/ptx/clock.cuh"
 #include "kernels/cuda/ptx/global_memory.cuh"
+#include "kernels/cuda/ptx/registers.cuh"
 #include "parallel/p2p/allreduce_p2p_params.cuh"
 
 namespace yk_p2p_kernels {
@@ -25,13 +27,6 @@ __device__ __forceinline__ uint4 sendable(uint4 v)
   return make_uint4(v.x == ABSENT ? 0 : v.x, v.y == ABSENT ? 0 : v.y, v.z == ABSENT ? 0 : v.z, v.w == ABSENT ? 0 : v.w);
 }
 
-__device__ __forceinline__ uint64_t nanoseconds()
-{
-  uint64_t t;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
-  return t;
-}
-
 /* By the thread that has read the packet in it. */
 __device__ __forceinline__ void empty_slot(uint4 *slot)
 {
@@ -42,8 +37,12 @@ __device__ __forceinline__ void empty_slot(uint4 *slot)
  * constant memory, where the first read of 64 bytes goes to the L2 cache: ahead of the wait it costs nothing. */
 __device__ __forceinline__ void fetch_parameters(const launch_args &a)
 {
-  asm volatile("" ::"r"(a.n_ranks), "l"(a.first.of_rank[YK_MAX_RANKS - 1]), "l"(a.second.of_rank[YK_MAX_RANKS - 1]),
-               "l"(a.timeout_ns), "l"(a.combine.slots), "r"(a.combine.hidden));
+  yk_ptx::read_now(a.n_ranks);
+  yk_ptx::read_now(a.first.of_rank[YK_MAX_RANKS - 1]);
+  yk_ptx::read_now(a.second.of_rank[YK_MAX_RANKS - 1]);
+  yk_ptx::read_now(a.timeout_ns);
+  yk_ptx::read_now(a.combine.slots);
+  yk_ptx::read_now(a.combine.hidden);
 }
 
 /* One launch as one thread block sees it. */
@@ -96,7 +95,7 @@ struct block_view {
       const int missing = ready();
       if (__all_sync(~0u, missing < 0)) return;
       if (n % POLLS_PER_CHECK != 0) continue;
-      const uint64_t now = nanoseconds();
+      const uint64_t now = yk_ptx::nanoseconds();
       if (began == 0) began = now;
       if (*static_cast<volatile int32_t *>(a.stopped) != 0)
         stopped = true;

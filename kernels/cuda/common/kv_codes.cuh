@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/ptx/arithmetic.cuh"
 #include "kernels/kv_format.h"
 
 namespace yk_cuda {
@@ -52,10 +53,7 @@ __device__ __forceinline__ void kv_decode_4(uint32_t codes, uint32_t &first, uin
     return;
   }
 #if __CUDA_ARCH__ >= 890
-  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, "
-      "high;\n}"
-      : "=r"(first), "=r"(second)
-      : "r"(codes));
+  yk_ptx::e4m3x4_to_f16x2(codes, first, second);
 #else
   /* The sign stays, the seven other bits go one place down: read as float16 that is the number divided by 256 exactly,
    * subnormals too. */

@@ -1,17 +1,16 @@
 /* timestamp.cu - one thread reads the GPU's clock. */
 #include "kernels/cuda/device/timestamp.h"
 
+#include "kernels/cuda/ptx/clock.cuh"
 #include "kernels/cuda/rows/launch.cuh"
 
 /* A link in the chain of dependent launches: the next kernel may start at once, where there is room, and finds its own
  * wait over when this kernel has ended, which is after the previous one. */
 static __global__ void timestamp_kernel(int64_t *at)
 {
-  int64_t now_ns;
   yk_ptx::let_next_kernel_start();
   yk_ptx::wait_for_previous_kernel();
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now_ns)::"memory");
-  *at = now_ns;
+  *at = static_cast<int64_t>(yk_ptx::nanoseconds());
 }
 
 extern "C" cudaError_t yk_cuda_launch_timestamp(int64_t *at, cudaStream_t stream)

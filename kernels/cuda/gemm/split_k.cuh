@@ -11,28 +11,13 @@
 
 #include "kernels/cuda/gemm/schedule.cuh"
 #include "kernels/cuda/ptx/global_memory.cuh"
+#include "kernels/cuda/ptx/registers.cuh"
 
 namespace yk_gemm {
 
 __device__ __forceinline__ bool is_written(uint4 piece)
 {
   return piece.x && piece.y && piece.z && piece.w;
-}
-
-/* Write one piece. The bits are inverted inside the assembly: as an integer operation of C++ on accumulators the
- * inversion makes ptxas serialise the wgmma that they come from (its note C7514). */
-__device__ __forceinline__ void send_piece(uint4 *to, const float (&acc)[4])
-{
-  asm volatile("{\n"
-               ".reg .b32 a, b, c, d;\n"
-               "not.b32 a, %1;\n"
-               "not.b32 b, %2;\n"
-               "not.b32 c, %3;\n"
-               "not.b32 d, %4;\n"
-               "st.relaxed.gpu.global.v4.b32 [%0], {a, b, c, d};\n"
-               "}" ::"l"(to),
-               "f"(acc[0]), "f"(acc[1]), "f"(acc[2]), "f"(acc[3])
-               : "memory");
 }
 
 /* Where this thread's pieces of a K range lie, 128 pieces apart. warpgroups: consumer warpgroups of a cluster;
@@ -60,6 +45,13 @@ struct tile_peers {
   int index;        /* of this block's range among them */
   n8_range own;     /* tokens that this block finishes */
 };
+
+/* Computes these before the main loop, where there are cycles to spare, and not after it, where they are used and there
+ * are none. */
+__device__ __forceinline__ void compute_now(int &tile_m, int &tile_n, tile_peers &peers)
+{
+  yk_ptx::keep_in_registers(tile_m, tile_n, peers.first, peers.count, peers.index, peers.own.first, peers.own.end);
+}
 
 /* Split-K: each peer finishes an equal part of the tokens. Stream-K: the block that has the tile's first K tiles
  * finishes all of them; its peers work on this tile before any other, so their partial sums are there by then. A
@@ -157,7 +149,7 @@ __device__ __forceinline__ void exchange_partials(const wgmma_params &p, int ran
   uint4 *to = pieces_of<WGMMA_M, N>(p, range, WARPGROUPS, warpgroup);
 #pragma unroll
   for (int i = 0; i < PIECES; i++) {
-    if (!peers.own.holds(i % N8)) send_piece(to + i * 128, acc[i / N8][i % N8]);
+    if (!peers.own.holds(i % N8)) store_inverted_relaxed_gpu16(to + i * 128, acc[i / N8][i % N8]);
   }
   if (peers.own.first == peers.own.end) return;
   /* About eight pieces are read together: of several ranges where each has few for this block, else of one or two. */

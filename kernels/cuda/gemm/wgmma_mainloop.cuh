@@ -6,6 +6,7 @@
 #include "kernels/cuda/common/stage_ring.cuh"
 #include "kernels/cuda/gemm/common.cuh"
 #include "kernels/cuda/gemm/schedule.cuh"
+#include "kernels/cuda/ptx/registers.cuh"
 #include "kernels/cuda/ptx/wgmma.cuh"
 
 namespace yk_gemm {
@@ -100,7 +101,7 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
   uint32_t a[2][WGMMA_M][BATCH_STEPS][4];
   /* Kept in registers: the compiler would recompute them for each K tile from threadIdx, whose read is slow. */
   uint32_t own_panels = first_panel<WGMMA_M>(warpgroup, warp) * PANEL::BYTES;
-  asm volatile("" : "+r"(own_panels), "+r"(lane));
+  keep_in_registers(own_panels, lane);
   uint32_t weights_read = 0, x_read = 0; /* empty barriers of the stages of the previous K tile */
   for (int k_tile = w.first; k_tile < w.last; k_tile++) {
     mbarrier_wait_asm_loop(weights.full(), weights.at.phase);

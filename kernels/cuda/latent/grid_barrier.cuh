@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/ptx/global_memory.cuh"
+
 namespace yk_latent {
 
 struct grid_barrier {
@@ -24,15 +26,14 @@ struct grid_barrier {
   /* By one thread of a thread block, once all its threads have written what others read after the meeting. */
   __device__ void arrive(int meeting) const
   {
-    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counters + meeting) : "memory");
+    yk_ptx::increment_release_gpu(counters + meeting);
   }
 
   /* By any thread, after the wait for the kernel in front: before, a counter may be that of the launch before. */
   __device__ void wait(int meeting) const
   {
-    uint32_t arrived;
-    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(arrived) : "l"(counters + meeting) : "memory");
-    while (arrived != n_blocks);
+    while (yk_ptx::load_acquire_gpu(counters + meeting) != n_blocks) {
+    }
   }
 
   /* By one thread of the grid, after the second meeting. */
@@ -41,13 +42,6 @@ struct grid_barrier {
     counters[0] = 0;
   }
 };
-
-/* Orders plain stores to global memory before reads of them by the copy engine: after the stores, before their thread
- * block arrives at a meeting; and after the meeting, before the reads. */
-__device__ __forceinline__ void fence_async_global()
-{
-  asm volatile("fence.proxy.async.global;" ::: "memory");
-}
 
 } // namespace yk_latent
 

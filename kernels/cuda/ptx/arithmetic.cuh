@@ -48,6 +48,17 @@ __device__ __forceinline__ uint32_t multiply_add_bf16x2(uint32_t a, uint32_t b, 
   return out;
 }
 
+#if __CUDA_ARCH__ >= 890
+/* Four 8-bit floats (e4m3) as pairs of float16, exactly: the first two and the last two (8.9 and later). */
+__device__ __forceinline__ void e4m3x4_to_f16x2(uint32_t codes, uint32_t &first, uint32_t &second)
+{
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, "
+      "high;\n}"
+      : "=r"(first), "=r"(second)
+      : "r"(codes));
+}
+#endif
+
 /* Two floats rounded to T, the first in the low half. */
 template <typename T> __device__ __forceinline__ uint32_t round_pair(float low, float high);
 

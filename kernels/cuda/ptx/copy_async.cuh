@@ -110,6 +110,13 @@ __device__ __forceinline__ void fence_async_shared()
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/* Orders plain stores to global memory before reads of them by bulk and tensor copies: after the stores, before other
+ * threads hear of them; and after this thread has heard of others' stores, before its copies. */
+__device__ __forceinline__ void fence_async_global()
+{
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
 } // namespace yk_ptx
 
 #endif

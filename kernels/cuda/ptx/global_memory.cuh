@@ -61,6 +61,22 @@ __device__ __forceinline__ void store_relaxed_sys16(uint4 *to, uint4 v)
                : "memory");
 }
 
+/* Stores four accumulators with all bits inverted. The assembly inverts the bits: an integer operation of C++ on
+ * accumulators makes ptxas serialise the wgmma that they come from (its note C7514). */
+__device__ __forceinline__ void store_inverted_relaxed_gpu16(uint4 *to, const float (&v)[4])
+{
+  asm volatile("{\n"
+               ".reg .b32 a, b, c, d;\n"
+               "not.b32 a, %1;\n"
+               "not.b32 b, %2;\n"
+               "not.b32 c, %3;\n"
+               "not.b32 d, %4;\n"
+               "st.relaxed.gpu.global.v4.b32 [%0], {a, b, c, d};\n"
+               "}" ::"l"(to),
+               "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3])
+               : "memory");
+}
+
 /* Adds 1 and returns the value before. Acquire and release at GPU scope: a thread whose increment follows another
  * thread's increment of the same counter sees everything that the other thread wrote before its own. */
 __device__ __forceinline__ int32_t increment_acq_rel_gpu(int32_t *counter)
@@ -68,6 +84,19 @@ __device__ __forceinline__ int32_t increment_acq_rel_gpu(int32_t *counter)
   int32_t before;
   asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
   return before;
+}
+
+/* Adds 1. A thread that loads the sum by load_acquire_gpu sees everything that this thread wrote before. */
+__device__ __forceinline__ void increment_release_gpu(uint32_t *counter)
+{
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
+__device__ __forceinline__ uint32_t load_acquire_gpu(const uint32_t *from)
+{
+  uint32_t word;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+  return word;
 }
 
 /* A thread that loads what another has stored so sees everything that the other thread saw or wrote before its store,

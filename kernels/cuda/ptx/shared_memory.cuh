@@ -26,6 +26,11 @@ __device__ __forceinline__ uint2 load_shared8(uint32_t address)
   return v;
 }
 
+__device__ __forceinline__ void store_shared4(uint32_t address, float v)
+{
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
+}
+
 __device__ __forceinline__ void store_shared8(uint32_t address, uint2 v)
 {
   asm volatile("st.shared.v2.u32 [%0], {%1,%2};" ::"r"(address), "r"(v.x), "r"(v.y) : "memory");

@@ -19,6 +19,22 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int n_threads)
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
 }
 
+/* The same barrier as named_barrier_sync. Returns whether mine is true in any of its threads. */
+__device__ __forceinline__ bool named_barrier_or(int id, int n_threads, bool mine)
+{
+  int any;
+  asm volatile("{\n"
+               ".reg .pred p, q;\n"
+               "setp.ne.s32 p, %1, 0;\n"
+               "barrier.cta.red.or.pred q, %2, %3, p;\n"
+               "selp.s32 %0, 1, 0, q;\n"
+               "}"
+               : "=r"(any)
+               : "r"(static_cast<int>(mine)), "r"(id), "r"(n_threads)
+               : "memory");
+  return any != 0;
+}
+
 /* True in exactly one lane of a whole warp, the same lane every time. Unlike for a comparison of lane numbers, the
  * compiler knows that a branch on the result has one active lane (9.0). */
 __device__ __forceinline__ bool elect_one()

@@ -99,7 +99,7 @@ template <int N> struct result_memory {
   __device__ __forceinline__ void fetch_scales(const float *x_scales, int token0) const
   {
     for (int i = threadIdx.x % 128; i < N; i += 128)
-      asm volatile("st.shared.f32 [%0], %1;" ::"r"(scales + i * 4), "f"(x_scales[token0 + i]) : "memory");
+      yk_ptx::store_shared4(scales + i * 4, x_scales[token0 + i]);
   }
 
   /* Of the two tokens of a thread in 8 that begin with token. */

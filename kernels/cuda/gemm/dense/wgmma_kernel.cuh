@@ -103,15 +103,6 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_pa
   }
 }
 
-/* Has the compiler compute these before the main loop, where there are cycles to spare, and not after it, where they
- * are used and there are none. */
-__device__ __forceinline__ void compute_now(int &tile_m, int &tile_n, tile_peers &peers)
-{
-  asm volatile(""
-               : "+r"(tile_m), "+r"(tile_n), "+r"(peers.first), "+r"(peers.count), "+r"(peers.index),
-                 "+r"(peers.own.first), "+r"(peers.own.end));
-}
-
 /* A consumer warp, through all work tiles of the block. */
 template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, int CLUSTER>
 __device__ __forceinline__ void

@@ -41,12 +41,11 @@ __host__ __device__ constexpr int grouped_staging_bytes(int tile_n)
   return most * GROUPED_CONSUMER_WARPS;
 }
 
-/* An address in shared memory that stays in a register. Else the compiler works it out wherever it is used, from a
- * special register that is slow to read. */
+/* An address in shared memory that stays in a register. */
 __device__ __forceinline__ uint32_t kept_address(const void *pointer)
 {
   uint32_t address = shared_address(pointer);
-  asm volatile("" : "+r"(address));
+  keep_in_registers(address);
   return address;
 }
 

@@ -1,0 +1,29 @@
+/* registers.cuh - when the compiler computes a value, and where it keeps the value. */
+#ifndef YK_KERNELS_CUDA_PTX_REGISTERS_CUH
+#define YK_KERNELS_CUDA_PTX_REGISTERS_CUH
+
+#include <cstdint>
+
+namespace yk_ptx {
+
+/* Computes 32-bit integers here and keeps them in registers. Else the compiler may compute a value where it is used, or
+ * again at every use, from special registers that are slow to read. */
+template <typename T, typename... REST> __device__ __forceinline__ void keep_in_registers(T &value, REST &...rest)
+{
+  static_assert(sizeof(T) == 4, "of 32 bits");
+  asm volatile("" : "+r"(value));
+  if constexpr (sizeof...(REST) > 0) keep_in_registers(rest...);
+}
+
+/* Reads integers or pointers here: parameters of a kernel, ahead of a wait (parameters.cuh). */
+template <typename T> __device__ __forceinline__ void read_now(T value)
+{
+  if constexpr (sizeof(T) == 8)
+    asm volatile("" ::"l"(value));
+  else
+    asm volatile("" ::"r"(value));
+}
+
+} // namespace yk_ptx
+
+#endif
