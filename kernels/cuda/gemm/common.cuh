@@ -39,17 +39,16 @@ template <yk_dtype DTYPE> __device__ __forceinline__ float load_float(const void
   return __bfloat162float(static_cast<const __nv_bfloat16 *>(array)[i]);
 }
 
-/* Whether the packed layout ever has this number of groups of scales in a K tile: 1, 2 or 4 with weights of 4 bits, 1
- * or 4 with 8 bits (yk_wna16_groups_per_k_tile). */
+/* Whether the packed layout ever has this number of groups of scales in a K tile (yk_wna16_groups_per_k_tile). */
 constexpr bool has_groups(yk_wna16_encoding encoding, int groups)
 {
-  return encoding == YK_WNA16_INT4 || groups != 2;
+  return groups != 2 || yk_wna16_traits(encoding).has_two_groups;
 }
 
 /* Whether a kernel is compiled for a tile. SHAPE: small_batch_shape or wgmma_shape; groups: of scales in a K tile. */
 template <typename SHAPE> constexpr bool is_compiled(const SHAPE &shape, yk_wna16_encoding encoding, int groups)
 {
-  scale_groups compiled = encoding == YK_WNA16_INT4 ? shape.int4_groups : shape.byte_groups;
+  scale_groups compiled = yk_wna16_traits(encoding).bits == 4 ? shape.int4_groups : shape.byte_groups;
   if (!has_groups(encoding, groups)) return false;
   return compiled == scale_groups::ANY || (compiled == scale_groups::FROM_128 && groups == 1);
 }
@@ -90,9 +89,9 @@ struct kernel_types {
   yk_wna16_encoding encoding;
   yk_dtype dtype;
 };
-constexpr kernel_types ALL_KERNEL_TYPES[] = {{YK_WNA16_INT4, YK_F16}, {YK_WNA16_INT4, YK_BF16},
-                                             {YK_WNA16_INT8, YK_F16}, {YK_WNA16_INT8, YK_BF16},
-                                             {YK_WNA16_FP8, YK_F16},  {YK_WNA16_FP8, YK_BF16}};
+#define YK_BOTH_DTYPES(NAME, ...) {YK_WNA16_##NAME, YK_F16}, {YK_WNA16_##NAME, YK_BF16},
+constexpr kernel_types ALL_KERNEL_TYPES[] = {YK_WNA16_ENCODINGS(YK_BOTH_DTYPES)};
+#undef YK_BOTH_DTYPES
 
 /* A kernel_types as a type, for template arguments. */
 template <yk_wna16_encoding ENCODING_, yk_dtype DTYPE_> struct constant_types {
@@ -105,13 +104,15 @@ template <typename F>
 auto with_types(yk_wna16_encoding encoding, yk_dtype dtype, F f) -> decltype(f(constant_types<YK_WNA16_INT4, YK_F16>()))
 {
   switch (encoding) {
-  case YK_WNA16_INT8:
-    return dtype == YK_F16 ? f(constant_types<YK_WNA16_INT8, YK_F16>()) : f(constant_types<YK_WNA16_INT8, YK_BF16>());
-  case YK_WNA16_FP8:
-    return dtype == YK_F16 ? f(constant_types<YK_WNA16_FP8, YK_F16>()) : f(constant_types<YK_WNA16_FP8, YK_BF16>());
-  case YK_WNA16_INT4: break;
+#define YK_CASE(NAME, ...)                                                                                             \
+  case YK_WNA16_##NAME:                                                                                                \
+    return dtype == YK_F16 ? f(constant_types<YK_WNA16_##NAME, YK_F16>())                                              \
+                           : f(constant_types<YK_WNA16_##NAME, YK_BF16>());
+    YK_WNA16_ENCODINGS(YK_CASE)
+#undef YK_CASE
+  case YK_WNA16_N_ENCODINGS: break;
   }
-  return dtype == YK_F16 ? f(constant_types<YK_WNA16_INT4, YK_F16>()) : f(constant_types<YK_WNA16_INT4, YK_BF16>());
+  return f(constant_types<YK_WNA16_INT4, YK_F16>()); /* no encoding: not reached */
 }
 
 /* Launch `clusters` clusters of `cluster` thread blocks each (1: no clusters), as a dependent of the previous kernel

@@ -71,7 +71,7 @@ template <typename PANEL> __device__ __forceinline__ uint32_t scales_at(uint32_t
 
 __host__ __device__ constexpr bool has_row_scales(yk_wna16_encoding encoding)
 {
-  return encoding != YK_WNA16_INT4;
+  return yk_wna16_traits(encoding).has_row_scales;
 }
 
 /* The row scales of 8-bit weights, by packed row, within packed; NULL for 4 bits. */

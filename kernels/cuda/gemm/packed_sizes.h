@@ -15,14 +15,13 @@ enum {
 
 /* Bytes of a panel without its scales. */
 #define YK_WNA16_PANEL_WEIGHT_BYTES(encoding)                                                                          \
-  (YK_WNA16_PANEL_COLUMNS * YK_WNA16_TILE_K / ((encoding) == YK_WNA16_INT4 ? 2 : 1))
+  (YK_WNA16_PANEL_COLUMNS * YK_WNA16_TILE_K * yk_wna16_traits(encoding).bits / 8)
 
-/* Groups of scales in a K tile: longer groups repeat their scale, so that a panel is complete in itself. Weights of 8
- * bits, of which a scale is a smaller share, do so from 64 inputs on: fewer kernels are compiled for them. */
+/* Groups of scales in a K tile: longer groups repeat their scale, so that a panel is complete in itself. */
 static inline int yk_wna16_groups_per_k_tile(const yk_wna16_desc *desc)
 {
   if (desc->group >= desc->k || desc->group % 128 == 0) return 1;
-  return desc->group % 64 == 0 && desc->encoding == YK_WNA16_INT4 ? 2 : 4;
+  return desc->group % 64 == 0 && yk_wna16_traits(desc->encoding).has_two_groups ? 2 : 4;
 }
 
 static inline int yk_wna16_panel_bytes(const yk_wna16_desc *desc)
@@ -54,10 +53,10 @@ static inline int64_t yk_wna16_panels_bytes(const yk_wna16_desc *desc)
   return yk_wna16_n_panels(desc) * yk_wna16_n_k_tiles(desc) * yk_wna16_panel_bytes(desc);
 }
 
-/* Behind the panels of 8-bit weights: what the accumulators of each packed row are multiplied with, float32. */
+/* Behind the panels of encodings with row scales: these, float32. */
 static inline int64_t yk_wna16_row_scale_bytes(const yk_wna16_desc *desc)
 {
-  return desc->encoding == YK_WNA16_INT4 ? 0 : yk_wna16_n_panels(desc) * YK_WNA16_PANEL_COLUMNS * 4;
+  return yk_wna16_traits(desc->encoding).has_row_scales ? yk_wna16_n_panels(desc) * YK_WNA16_PANEL_COLUMNS * 4 : 0;
 }
 
 /* yk_wna16_packed_bytes - device memory of the repacked weights of a valid desc. */

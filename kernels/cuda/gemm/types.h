@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "kernels/cuda/gemm/encodings.h"
 
 /* Which family of kernels a GEMM uses. AUTO: WGMMA on compute capability 9.0, MMA on any other from 8.0 on. */
 typedef enum yk_wna16_path {
@@ -14,13 +15,6 @@ typedef enum yk_wna16_path {
   YK_WNA16_MMA,  /* mma.sync and cp.async: compute capability 8.0 and later */
   YK_WNA16_WGMMA /* the two kernels with bulk and tensor copies: compute capability 9.0 only */
 } yk_wna16_path;
-
-/* How weights are kept, beside the scales of groups. */
-typedef enum yk_wna16_encoding {
-  YK_WNA16_INT4, /* AWQ: unsigned integers, an integer zero and a 16-bit scale a group */
-  YK_WNA16_INT8, /* signed integers, a float32 scale and a zero from -128 to 128, kept to 1/256, a group */
-  YK_WNA16_FP8   /* e4m3 without infinities, a float32 scale a group */
-} yk_wna16_encoding;
 
 /* Thread blocks of the largest cluster that every GPU of 9.0 can run (CUDA's portable cluster size). */
 enum { YK_WNA16_MOST_PEERS = 8 };

@@ -58,7 +58,7 @@ __device__ __forceinline__ void load_stage(const mma_params &p, uint32_t stage, 
 template <yk_wna16_encoding ENCODING>
 __device__ __forceinline__ uint4 load_words(const uint8_t *panel, int quarter, int lane)
 {
-  if constexpr (ENCODING != YK_WNA16_INT4)
+  if constexpr (yk_wna16_traits(ENCODING).bits == 8)
     return *reinterpret_cast<const uint4 *>(panel + quarter * PANEL_LOAD_BYTES + lane * LANE_BYTES);
   const uint8_t *from = panel + quarter / 2 * PANEL_LOAD_BYTES + lane * LANE_BYTES + quarter % 2 * 8;
   uint2 words = *reinterpret_cast<const uint2 *>(from);

@@ -24,7 +24,7 @@ double plan_us(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_
 
 const gemm_costs &costs_of(yk_wna16_encoding encoding)
 {
-  return encoding == YK_WNA16_INT4 ? GEMM_COSTS : BYTES_GEMM_COSTS;
+  return yk_wna16_traits(encoding).bits == 4 ? GEMM_COSTS : BYTES_GEMM_COSTS;
 }
 
 yk_wna16_plan best_plan(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m)

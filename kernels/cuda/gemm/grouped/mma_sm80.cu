@@ -31,8 +31,7 @@ struct sm80_params {
 
 /* What weights are: packed as one of yk_wna16_encoding, or plain. */
 constexpr int PLAIN = -1;
-constexpr int N_WEIGHT_KINDS = YK_WNA16_FP8 + 2;
-static_assert(YK_WNA16_INT4 == 0 && YK_WNA16_INT8 == 1 && YK_WNA16_FP8 == 2, "kinds are counted");
+constexpr int N_WEIGHT_KINDS = YK_WNA16_N_ENCODINGS + 1;
 
 /* A row tile of one matrix. */
 struct row_tile {
@@ -41,7 +40,8 @@ struct row_tile {
 
 __host__ __device__ constexpr int n_stages(int weights)
 {
-  return weights == YK_WNA16_INT4 ? 3 : 2; /* as much as GPUs of 8.6 have memory for */
+  const bool is_small = weights != PLAIN && yk_wna16_traits(static_cast<yk_wna16_encoding>(weights)).bits == 4;
+  return is_small ? 3 : 2; /* as much as GPUs of 8.6 have memory for */
 }
 
 __host__ __device__ inline int weight_bytes_of_stage(int weights, int panel_bytes)
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(THREADS) grouped_mma_kernel(const __grid_const
 #pragma unroll
   for (int panel = 0; panel < 2; panel++) {
     const int64_t row = static_cast<int64_t>(blockIdx.x) * TILE_M + (warp * 2 + panel) * PANEL_COLUMNS + lane / 4;
-    if constexpr (WEIGHTS != PLAIN && WEIGHTS != YK_WNA16_INT4) {
+    if constexpr (WEIGHTS != PLAIN && has_row_scales(static_cast<yk_wna16_encoding>(WEIGHTS))) {
       const float *row_scales = reinterpret_cast<const float *>(static_cast<const uint8_t *>(p.call.weights) +
                                                                 tile.matrix * p.call.matrix_bytes + p.row_scales_at);
       scale_rows(load_row_scales(row_scales,

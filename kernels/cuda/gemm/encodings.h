@@ -1,0 +1,61 @@
+/* encodings.h - how weights of fewer than 16 bits are kept, beside the scales of groups: what sizes and tables depend
+ * on. How an encoding becomes operands of matrix instructions is in encoding_NAME.cuh. */
+#ifndef YK_KERNELS_CUDA_GEMM_ENCODINGS_H
+#define YK_KERNELS_CUDA_GEMM_ENCODINGS_H
+
+#include <stdbool.h>
+
+/* X(NAME, bits of a weight, whether two scale groups of a K tile have a layout of their own, row scales)
+ *   INT4   AWQ: unsigned integers, an integer zero and a 16-bit scale a group
+ *   INT8   signed integers, a float32 scale and a zero from -128 to 128, kept to 1/256, a group
+ *   FP8    e4m3 without infinities, a float32 scale a group
+ * Two scale groups: else they are kept as four, of which pairs are alike; fewer kernels are compiled then. Row scales:
+ * accumulators of a row (column of W) are multiplied with the largest of its float32 scales. */
+#define YK_WNA16_ENCODINGS(X)                                                                                          \
+  X(INT4, 4, true, false)                                                                                              \
+  X(INT8, 8, false, true)                                                                                              \
+  X(FP8, 8, false, true)
+
+typedef enum yk_wna16_encoding {
+#define YK_ENUMERATOR(NAME, BITS, TWO_GROUPS, ROW_SCALES) YK_WNA16_##NAME,
+  YK_WNA16_ENCODINGS(YK_ENUMERATOR)
+#undef YK_ENUMERATOR
+      YK_WNA16_N_ENCODINGS
+} yk_wna16_encoding;
+
+typedef struct yk_wna16_encoding_traits {
+  int bits;
+  bool has_two_groups, has_row_scales;
+} yk_wna16_encoding_traits;
+
+#ifdef __cplusplus
+#define YK_TRAITS_FUNCTION constexpr
+#else
+#define YK_TRAITS_FUNCTION
+#endif
+#ifdef __CUDACC__
+#define YK_TRAITS_OF_DEVICE __host__ __device__
+#else
+#define YK_TRAITS_OF_DEVICE
+#endif
+
+YK_TRAITS_OF_DEVICE static inline YK_TRAITS_FUNCTION yk_wna16_encoding_traits yk_wna16_traits(yk_wna16_encoding e)
+{
+  switch (e) {
+#define YK_CASE(NAME, BITS, TWO_GROUPS, ROW_SCALES)                                                                    \
+  case YK_WNA16_##NAME: {                                                                                              \
+    const yk_wna16_encoding_traits traits = {BITS, TWO_GROUPS, ROW_SCALES};                                            \
+    return traits;                                                                                                     \
+  }
+    YK_WNA16_ENCODINGS(YK_CASE)
+#undef YK_CASE
+  case YK_WNA16_N_ENCODINGS: break;
+  }
+  const yk_wna16_encoding_traits none = {16, false, false};
+  return none;
+}
+
+#undef YK_TRAITS_FUNCTION
+#undef YK_TRAITS_OF_DEVICE
+
+#endif
