@@ -17,7 +17,7 @@ extern "C" { /* cmocka.h is C alone */
 #include <vector>
 
 #include "kernels/cuda/attention/split_kv.cuh"
-#include "kernels/cuda/common/divider.cuh"
+#include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/gemm/dense/dense.h"
 #include "kernels/cuda/gemm/dense/plan.h"
 #include "kernels/cuda/gemm/dense/small_batch.cuh"

@@ -170,7 +170,7 @@ __device__ block_pages pages_of_this_block(const SHARED &s, const params &p, con
   const int32_t n_items = list.n_seqs * n_head_groups;
   return divide_pages(list, n_items, gridDim.x, blockIdx.x, [&](int32_t item) {
     if (item >= n_items) return list.n_pages;
-    const int32_t entry = divide_small(item, n_head_groups);
+    const int32_t entry = small_quotient(item, n_head_groups);
     return s.first_page[entry] + (item - entry * n_head_groups) * pages_of(p, s.kv_tokens[entry]);
   });
 }
@@ -184,7 +184,7 @@ __device__ work_item work_item_at(const SHARED &s, const params &p, int32_t grou
   const int32_t kv = s.kv_tokens[entry], n_pages = pages_of(p, kv);
   const int32_t head_group = (index - s.first_page[entry]) / n_pages;
   const int32_t begin = s.first_page[entry] + head_group * n_pages;
-  const int32_t kv_head = divide_small(head_group, groups_per_kv_head);
+  const int32_t kv_head = small_quotient(head_group, groups_per_kv_head);
   head_range heads = q_heads_of(p.heads, kv_head);
   heads.begin += (head_group - kv_head * groups_per_kv_head) * N_HEADS;
   return {entry, kv, begin, begin + n_pages, heads.begin, min(heads.end - heads.begin, N_HEADS), s.row[entry]};

@@ -40,7 +40,7 @@ template <int BYTES_OF_PAGE, typename SHARED> struct page_ring {
     int32_t within = index - s.first_page[entry], head_group = within / n_pages;
     int32_t logical = first_visible(p, kv) / PAGE_TOKENS + within - head_group * n_pages;
     int32_t block = p.block_tables[static_cast<int64_t>(s.seq[entry]) * p.block_table_stride + logical];
-    page_number = block * p.heads.n_kv_heads + divide_small(head_group, groups_per_kv_head);
+    page_number = block * p.heads.n_kv_heads + small_quotient(head_group, groups_per_kv_head);
     return entry;
   }
 

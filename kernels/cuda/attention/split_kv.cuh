@@ -17,6 +17,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cuda/common/division.cuh"
+
 namespace yk_attn {
 
 /* A thread block takes at least this many pages, so that tiny steps do not drown in partial results. */
@@ -32,15 +34,7 @@ struct alignas(16) page_list {
   int32_t longest; /* pages of the longest work item */
 };
 
-/* a / b for 0 <= a < 2^20. On a GPU by a reciprocal in float32, which is exact for such numbers. */
-__host__ __device__ __forceinline__ int32_t divide_small(int32_t a, int32_t b)
-{
-#ifdef __CUDA_ARCH__
-  return static_cast<int32_t>(__fdividef(static_cast<float>(a) + 0.5f, static_cast<float>(b)));
-#else
-  return a / b;
-#endif
-}
+using yk_cuda::small_quotient;
 
 /* The pages [begin, end) of the page list that one thread block takes. */
 struct block_pages {
@@ -89,19 +83,19 @@ __host__ __device__ block_pages divide_pages(const page_list &list, int32_t n_it
   const int32_t even = max((list.n_pages + n_blocks - 1) / n_blocks, MIN_PAGES_PER_BLOCK);
   const int32_t limit = even + WORK_ITEM_COST_PAGES;
   if (n_items > n_blocks) {
-    const int32_t items = divide_small(n_items + n_blocks - 1, n_blocks);
+    const int32_t items = small_quotient(n_items + n_blocks - 1, n_blocks);
     if (items * list.longest <= limit)
       return {first_page_of(block * items), first_page_of((block + 1) * items), 0, 0, 1};
   } else {
     const int32_t max_splits =
-        min(divide_small(n_blocks, n_items), (list.longest + MIN_PAGES_PER_BLOCK - 1) / MIN_PAGES_PER_BLOCK);
-    if (divide_small(list.longest + max_splits - 1, max_splits) <= limit) {
-      const int32_t item = divide_small(block, max_splits), split = block - item * max_splits;
+        min(small_quotient(n_blocks, n_items), (list.longest + MIN_PAGES_PER_BLOCK - 1) / MIN_PAGES_PER_BLOCK);
+    if (small_quotient(list.longest + max_splits - 1, max_splits) <= limit) {
+      const int32_t item = small_quotient(block, max_splits), split = block - item * max_splits;
       if (item >= n_items) return {0, 0, 0, 0, 1};
       const int32_t first = first_page_of(item), n_pages = first_page_of(item + 1) - first;
       const int32_t n_splits = min(max_splits, (n_pages + MIN_PAGES_PER_BLOCK - 1) / MIN_PAGES_PER_BLOCK);
       if (split >= n_splits) return {0, 0, 0, 0, 1};
-      const int32_t each = divide_small(n_pages, n_splits), n_longer = n_pages - each * n_splits;
+      const int32_t each = small_quotient(n_pages, n_splits), n_longer = n_pages - each * n_splits;
       const int32_t begin = first + split * each + min(split, n_longer);
       return {begin, begin + each + (split < n_longer ? 1 : 0), 0, split, n_splits};
     }

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/gemm/encoding_fp8.cuh"
 #include "kernels/cuda/gemm/encoding_int4.cuh"
 #include "kernels/cuda/gemm/encoding_int8.cuh"
@@ -21,10 +22,7 @@ inline yk_status cuda_status(cudaError_t error, const char *what, yk_err *err)
   return yk_err_set(err, YK_E_DEVICE, "%s: %s", what, cudaGetErrorString(error));
 }
 
-inline int64_t ceil_div(int64_t a, int64_t b)
-{
-  return (a + b - 1) / b;
-}
+using yk_cuda::ceil_div;
 
 /* gate * sigmoid(gate). By __fdividef, since an exact division branches, in the middle of an epilogue. */
 __device__ __forceinline__ float silu(float gate)

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda/common/divider.cuh"
+#include "kernels/cuda/common/division.cuh"
 
 namespace yk_gemm {
 

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/latent/head_products.cuh"
 #include "kernels/cuda/latent/work_list.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 #include "kernels/cuda/ptx/thread_block.cuh"
 
 namespace yk_latent {
@@ -40,8 +41,8 @@ struct unit_range {
   {
     constexpr int32_t LEAST = 2;
     int32_t rows = most_rows;
-    while (rows > LEAST && n_parts * divide_up(n_rows, rows / 2) <= n_blocks) rows /= 2;
-    const int32_t n = n_parts * divide_up(n_rows, rows);
+    while (rows > LEAST && n_parts * ceil_div(n_rows, rows / 2) <= n_blocks) rows /= 2;
+    const int32_t n = n_parts * ceil_div(n_rows, rows);
     const int32_t step = n_blocks >= n_parts ? n_blocks / n_parts * n_parts : n_blocks;
     return {block < step ? block : n, n, step, n_parts, rows, block % n_parts, block / n_parts * rows,
             step % n_parts == 0};
@@ -81,8 +82,8 @@ struct query_units {
 
   template <int ROOMS> __device__ static query_units of(const params &p, int32_t block, int32_t n_blocks)
   {
-    const int32_t all = p.layout.n_heads * OF_HEAD, each = divide_up(all, n_blocks), first = min(block * each, all);
-    const int32_t n = min(each, all - first), n_units = n * divide_up(p.n_rows, ROWS);
+    const int32_t all = p.layout.n_heads * OF_HEAD, each = ceil_div(all, n_blocks), first = min(block * each, all);
+    const int32_t n = min(each, all - first), n_units = n * ceil_div(p.n_rows, ROWS);
     return {first, n, n_units, n <= ROOMS ? n : n_units, n <= ROOMS};
   }
 };

@@ -18,7 +18,7 @@ template <typename T> cudaError_t launch_absorb(const params &p, cudaStream_t st
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(absorb_shared));
   if (error != cudaSuccess) return error;
-  const dim3 grid(p.layout.n_heads, KV_RANK / ABSORB_COLUMNS, divide_up(p.n_rows, ABSORB_ROWS));
+  const dim3 grid(p.layout.n_heads, KV_RANK / ABSORB_COLUMNS, ceil_div(p.n_rows, ABSORB_ROWS));
   return launch_dependent(kernel, {grid, ABSORB_THREADS, sizeof(absorb_shared), 1}, stream, p);
 }
 
@@ -64,7 +64,7 @@ inline cudaError_t launch_output_tiles(void (*kernel)(params), size_t bytes, int
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (error != cudaSuccess) return error;
-  const dim3 grid(p.layout.n_heads, p.layout.value_dim / columns, divide_up(p.n_rows, rows));
+  const dim3 grid(p.layout.n_heads, p.layout.value_dim / columns, ceil_div(p.n_rows, rows));
   return launch_dependent(kernel, {grid, OUTPUT_THREADS, bytes, 1}, stream, p);
 }
 
@@ -77,7 +77,7 @@ template <typename T, int COLUMNS> cudaError_t launch_wide_output(const params &
 /* Tiles of 64 rows where there are more than two of 16, and thread blocks enough to fill most of the GPU. */
 template <typename T> cudaError_t launch_output(int n_multiprocessors, const params &p, cudaStream_t stream)
 {
-  const int n_heads = p.layout.n_heads, value_dim = p.layout.value_dim, n_tiles = divide_up(p.n_rows, 64);
+  const int n_heads = p.layout.n_heads, value_dim = p.layout.value_dim, n_tiles = ceil_div(p.n_rows, 64);
   const int enough = n_multiprocessors * 3 / 4;
   if (p.n_rows > 2 * output_shared::ROWS && value_dim % 128 == 0 && n_heads * (value_dim / 128) * n_tiles >= enough)
     return launch_wide_output<T, 128>(p, stream);

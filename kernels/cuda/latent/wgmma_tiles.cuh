@@ -121,7 +121,7 @@ __device__ uint32_t load_tiles(LOADING &s, const params &p, const block_tiles &m
   int in_front = -1; /* the buffer of the tile in front */
   for_each_segment(s.list, mine, [&](const segment &of, int32_t n) {
     const int32_t *table = p.block_tables + static_cast<int64_t>(of.seq) * p.block_table_stride;
-    const int32_t end_page = divide_up(of.n_tokens, YK_KV_BLOCK_TOKENS);
+    const int32_t end_page = ceil_div(of.n_tokens, YK_KV_BLOCK_TOKENS);
     for (int32_t tile = of.begin + loader; tile < of.end; tile += STEP) {
       const int buffer = STEP == 1 ? (tile - of.begin) % 2 : loader;
       const int32_t n_pages = min(PAGES, end_page - tile * PAGES);

@@ -11,28 +11,15 @@
 #ifndef YK_KERNELS_CUDA_LATENT_WORK_LIST_CUH
 #define YK_KERNELS_CUDA_LATENT_WORK_LIST_CUH
 
+#include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/latent/params.cuh"
 
 namespace yk_latent {
 
 constexpr int WGMMA_TOKENS = 64; /* of a tile */
 
-__host__ __device__ __forceinline__ int32_t divide_up(int32_t a, int32_t b)
-{
-  return (a + b - 1) / b;
-}
-
-/* a / b of 0 <= a < 2^30 and b > 0 where that is below 2^21. On a GPU by way of floats, and then exact: in half of the
- * time of an integer division, of which the first tile waits for some in turn. */
-__host__ __device__ __forceinline__ int32_t quotient(int32_t a, int32_t b)
-{
-#if defined(__CUDA_ARCH__)
-  const int32_t near = __float2int_rz(__fdividef(static_cast<float>(a), static_cast<float>(b))), rest = a - near * b;
-  return near + (rest >= b ? 1 : 0) - (rest < 0 ? 1 : 0);
-#else
-  return a / b;
-#endif
-}
+using yk_cuda::ceil_div;
+using yk_cuda::quotient;
 
 __host__ __device__ __forceinline__ int32_t quotient_up(int32_t a, int32_t b)
 {
@@ -92,12 +79,12 @@ __host__ __device__ inline block_tiles divide_tiles(const int32_t *first_tile, i
       return {first_tile[first], first_tile[first + items < n_items ? first + items : n_items], 0, 0, 1, 0};
     }
   } else {
-    const int32_t room = quotient(n_blocks, n_items), wanted = divide_up(longest, MIN_TILES_PER_BLOCK);
+    const int32_t room = quotient(n_blocks, n_items), wanted = ceil_div(longest, MIN_TILES_PER_BLOCK);
     const int32_t most = room < wanted ? room : wanted;
     if (quotient_up(longest, most) <= limit) {
       const int32_t item = quotient(block, most), split = block - item * most;
       if (item >= n_items) return {0, 0, 0, 0, 1, most};
-      const int32_t first = first_tile[item], n = first_tile[item + 1] - first, own = divide_up(n, MIN_TILES_PER_BLOCK);
+      const int32_t first = first_tile[item], n = first_tile[item + 1] - first, own = ceil_div(n, MIN_TILES_PER_BLOCK);
       const int32_t n_splits = own < most ? own : most;
       if (split >= n_splits) return {0, 0, 0, 0, 1, most};
       return {
@@ -123,7 +110,7 @@ struct work_list {
   {
     constexpr int MOST = YK_CUDA_LATENT_ROWS / 32;
     const int lane = threadIdx.x % 32;
-    const int32_t each = divide_up(p.n_rows, 32), row = lane * each, n = min(each, p.n_rows - row);
+    const int32_t each = ceil_div(p.n_rows, 32), row = lane * each, n = min(each, p.n_rows - row);
     int32_t own_seq[MOST], tokens[MOST], own = 0, most = 0, end_item = 0;
 #pragma unroll
     for (int i = 0; i < MOST; i++) {
@@ -134,7 +121,7 @@ struct work_list {
     }
 #pragma unroll
     for (int i = 0; i < MOST; i++) {
-      const int32_t tiles = divide_up(tokens[i], WGMMA_TOKENS);
+      const int32_t tiles = ceil_div(tokens[i], WGMMA_TOKENS);
       own += tiles;
       most = max(most, tiles);
       if (tiles > 0) end_item = row + i + 1;
@@ -155,7 +142,7 @@ struct work_list {
       seq[row + i] = own_seq[i];
       n_tokens[row + i] = tokens[i];
       item_of_row[row + i] = static_cast<int16_t>(tokens[i] > 0 ? row + i : -1);
-      at += divide_up(tokens[i], WGMMA_TOKENS);
+      at += ceil_div(tokens[i], WGMMA_TOKENS);
     }
     most = __reduce_max_sync(~0u, most);
     end_item = __reduce_max_sync(~0u, end_item);
@@ -208,7 +195,7 @@ struct work_list {
       const int32_t row = 32 * w + lane, own = item + __popc(begins[w] & ((1u << lane) - 1));
       const bool is_item = begins[w] >> lane & 1;
       const int32_t last = is_item ? p.positions[end[w] - 1] : 0;
-      const int32_t tiles = is_item ? divide_up(last + 1, WGMMA_TOKENS) : 0;
+      const int32_t tiles = is_item ? ceil_div(last + 1, WGMMA_TOKENS) : 0;
       int32_t sum = tiles;
 #pragma unroll
       for (int offset = 1; offset < 32; offset *= 2) {
@@ -258,7 +245,7 @@ struct segment {
 /* The item of tile `at` of the list; by whole warps. */
 __device__ inline int32_t item_at(const work_list &list, int32_t at)
 {
-  const int32_t lane = threadIdx.x % 32, each = divide_up(list.n_items, 32);
+  const int32_t lane = threadIdx.x % 32, each = ceil_div(list.n_items, 32);
   const auto begins_by = [&](int32_t item) { return item < list.n_items && list.first_tile[item] <= at; };
   const int32_t first = (__popc(__ballot_sync(~0u, begins_by(lane * each))) - 1) * each;
   return first + __popc(__ballot_sync(~0u, lane < each && begins_by(first + lane))) - 1;

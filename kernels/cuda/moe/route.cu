@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/moe/route_assign.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
@@ -15,11 +16,6 @@ namespace {
 /* Rows of a block, a warp each: more blocks where they fit in a cluster, since a row takes a warp some microseconds. */
 constexpr int FEWEST_BLOCK_ROWS = 4, MOST_BLOCK_ROWS = YK_ROUTE_BLOCK_ROWS;
 constexpr int MOST_THREADS = 1024, MOST_BLOCKS_OF_CLUSTER = 8;
-
-int ceil_div(int a, int b)
-{
-  return (a + b - 1) / b;
-}
 
 /* Where the counts of other blocks are. */
 enum class peers { CLUSTER, SCRATCH };

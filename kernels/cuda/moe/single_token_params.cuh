@@ -3,7 +3,7 @@
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PARAMS_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PARAMS_CUH
 
-#include "kernels/cuda/common/divider.cuh"
+#include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/gemm/grouped/single_row_kernel.cuh"
 #include "kernels/cuda/moe/logits_mailbox.cuh"
 #include "kernels/cuda/moe/route_choose.cuh"

@@ -7,12 +7,21 @@
 namespace yk_ptx {
 
 /* Computes 32-bit integers here and keeps them in registers. Else the compiler may compute a value where it is used, or
- * again at every use, from special registers that are slow to read. */
-template <typename T, typename... REST> __device__ __forceinline__ void keep_in_registers(T &value, REST &...rest)
+ * again at every use, from special registers that are slow to read. One statement for several values leaves their order
+ * to the compiler. */
+template <typename T> __device__ __forceinline__ void keep_in_registers(T &a)
 {
-  static_assert(sizeof(T) == 4, "of 32 bits");
-  asm volatile("" : "+r"(value));
-  if constexpr (sizeof...(REST) > 0) keep_in_registers(rest...);
+  asm volatile("" : "+r"(a));
+}
+
+template <typename T, typename U> __device__ __forceinline__ void keep_in_registers(T &a, U &b)
+{
+  asm volatile("" : "+r"(a), "+r"(b));
+}
+
+__device__ __forceinline__ void keep_in_registers(int &a, int &b, int &c, int &d, int &e, int &f, int &g)
+{
+  asm volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f), "+r"(g));
 }
 
 /* Reads integers or pointers here: parameters of a kernel, ahead of a wait (parameters.cuh). */

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/common/divider.cuh"
+#include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/gemm/grouped/row_tile_table.cuh"
 #include "kernels/cuda/w8a8/grouped_types.h"
 #include "kernels/cuda/w8a8/output.cuh"

@@ -13,7 +13,10 @@
 #ifndef YK_KERNELS_CUDA_W8A8_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_W8A8_WGMMA_KERNEL_CUH
 
-#include "kernels/cuda/gemm/dense/wgmma_kernel.cuh"
+#include "kernels/cuda/gemm/occupancy.cuh"
+#include "kernels/cuda/gemm/weight_producer.cuh"
+#include "kernels/cuda/gemm/wgmma_mainloop.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 #include "kernels/cuda/ptx/wgmma.cuh"
 #include "kernels/cuda/w8a8/wgmma_epilogue.cuh"
 
@@ -52,29 +55,6 @@ __host__ __device__ constexpr int weight_bytes(int warpgroups)
 __host__ __device__ constexpr int stage_bytes(int warpgroups, int tokens)
 {
   return weight_bytes(warpgroups) + tokens * TILE_K;
-}
-
-template <int WARPGROUPS, int CLUSTER>
-__device__ __forceinline__ void produce_weights(const kernel_params &p, tile_ring r, int cluster, int rank)
-{
-  constexpr int TILE_ROWS = WARPGROUPS * WARPGROUP_ROWS;
-  work_tile w;
-  int tile_m, tile_n;
-  r.start_producing();
-  for (yk_gemm::tile_scheduler scheduler(p.tiles, cluster); scheduler.next(p.tiles, w);) {
-    yk_gemm::tile_coordinates(p.tiles, w.tile, tile_m, tile_n);
-    const int row = (tile_m * CLUSTER + rank) * TILE_ROWS;
-    const int bytes = max(0, min(TILE_ROWS, p.out.n_rows - row)) * TILE_K;
-    const int64_t k_tile_bytes = static_cast<int64_t>(p.out.n_rows) * TILE_K;
-    const uint8_t *from = p.tiles.packed + w.first * k_tile_bytes + static_cast<int64_t>(row) * TILE_K;
-#pragma unroll 1
-    for (int k_tile = w.first; k_tile < w.last; k_tile++, from += k_tile_bytes) {
-      yk_ptx::mbarrier_wait_asm_loop(r.empty(), r.at.phase);
-      yk_ptx::mbarrier_arrive_expect(r.full(), bytes);
-      if (bytes > 0) yk_ptx::bulk_copy(r.data(), from, bytes, r.full());
-      r.advance();
-    }
-  }
 }
 
 template <int WARPGROUPS, int N, int CLUSTER>
@@ -184,7 +164,8 @@ __global__ void __maxnreg__(registers_of(N, WARPGROUPS).start)
     const int warp = threadIdx.x / 32 - WARPGROUPS * 4;
     if (threadIdx.x % 32 == 0) {
       if (warp == 0)
-        produce_weights<WARPGROUPS, CLUSTER>(p, ring, cluster, rank);
+        yk_gemm::produce_weights<WARPGROUPS * WARPGROUP_ROWS, TILE_K, CLUSTER>(p.tiles, p.out.n_rows, ring, cluster,
+                                                                               rank);
       else if (warp == 1)
         produce_x<WARPGROUPS, N, CLUSTER>(&map, p, ring, cluster, rank);
     }

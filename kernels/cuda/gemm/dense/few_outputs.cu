@@ -1,6 +1,7 @@
 /* few_outputs.cu - see few_outputs.h. A thread block has 8 or 16 columns of 8 or 16 rows. */
 #include "kernels/cuda/gemm/dense/few_outputs.h"
 
+#include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/common/few_outputs_tile.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
@@ -40,11 +41,6 @@ __global__ void __launch_bounds__(tile_of<T, ROWS, COLUMNS>::THREADS)
     static_cast<float *>(p.y)[at] = sum;
   else
     static_cast<T *>(p.y)[at] = from_float<T>(sum);
-}
-
-int64_t ceil_div(int64_t a, int64_t b)
-{
-  return (a + b - 1) / b;
 }
 
 template <typename T, int ROWS, int COLUMNS> cudaError_t launch(const yk_few_outputs_gemm &gemm, cudaStream_t stream)

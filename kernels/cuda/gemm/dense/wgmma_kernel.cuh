@@ -23,6 +23,7 @@
 #include "kernels/cuda/gemm/dense/wgmma_cluster.cuh"
 #include "kernels/cuda/gemm/occupancy.cuh"
 #include "kernels/cuda/gemm/tiles.h"
+#include "kernels/cuda/gemm/weight_producer.cuh"
 #include "kernels/cuda/gemm/wgmma_epilogue.cuh"
 #include "kernels/cuda/gemm/wgmma_mainloop.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
@@ -48,32 +49,6 @@ __host__ __device__ constexpr int consumer_registers(int warpgroups, occupancy t
 {
   if (taken != occupancy::ALL) return HALF_CONSUMER_REGISTERS;
   return warpgroups == 3 ? 152 : 232;
-}
-
-/* Copies of a block's weights, by one lane. A block past the last panel copies nothing, but its barriers complete.
- *   M64             tile M / 64
- *   cluster, rank   number of the block's cluster, and of the block in it */
-template <typename PANEL, int M64, int CLUSTER>
-__device__ __forceinline__ void produce_weights(const wgmma_params &p, tile_ring r, int cluster, int rank)
-{
-  work_tile w;
-  int tile_m, tile_n;
-  r.start_producing();
-  for (tile_scheduler scheduler(p, cluster); scheduler.next(p, w);) {
-    tile_coordinates(p, w.tile, tile_m, tile_n);
-    tile_m = tile_m * CLUSTER + rank;
-    int panel = tile_m * M64 * WARPGROUP_PANELS;
-    int bytes = max(0, min(M64 * WARPGROUP_PANELS, p.panels - panel)) * PANEL::BYTES;
-    int64_t k_tile_bytes = static_cast<int64_t>(p.panels) * PANEL::BYTES;
-    const uint8_t *from = p.packed + w.first * k_tile_bytes + static_cast<int64_t>(panel) * PANEL::BYTES;
-#pragma unroll 1
-    for (int k_tile = w.first; k_tile < w.last; k_tile++, from += k_tile_bytes) {
-      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
-      mbarrier_arrive_expect(r.full(), bytes);
-      if (bytes > 0) bulk_copy(r.data(), from, bytes, r.full());
-      r.advance();
-    }
-  }
 }
 
 /* Copies of a half of x (64 inputs of each stage's 128), by one lane: of all of the tile's tokens; or of this block's
@@ -188,7 +163,8 @@ __global__ void __maxnreg__(start_registers(WARPGROUPS, OCCUPANCY))
     int warp = threadIdx.x / 32 - WARPGROUPS * 4;
     if (threadIdx.x % 32 == 0) {
       if (warp == 0)
-        produce_weights<PANEL, WARPGROUPS * WGMMA_M, CLUSTER>(p, memory.weights(p), cluster, rank);
+        produce_weights<WARPGROUPS * WGMMA_M * WARPGROUP_PANELS, PANEL::BYTES, CLUSTER>(p, p.panels, memory.weights(p),
+                                                                                        cluster, rank);
       else if (warp <= X_WARPS)
         produce_x<N, CLUSTER>(&map, p, memory.x(p), cluster, rank, warp - 1);
     }

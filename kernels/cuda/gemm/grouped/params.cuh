@@ -2,7 +2,7 @@
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_PARAMS_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_PARAMS_CUH
 
-#include "kernels/cuda/common/divider.cuh"
+#include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/gemm/common.cuh"
 #include "kernels/cuda/gemm/grouped/row_tile_table.cuh"
 #include "kernels/cuda/gemm/grouped/types.h"
