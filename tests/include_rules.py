@@ -140,6 +140,7 @@ SYSTEM = [
 TREES = (
     "runtime/base/json_tree.", "runtime/bench/", "runtime/study/", "runtime/cli/", "bench/", "tests/"
 )
+TARGET = PTX + "target.cuh"  # defines YK_HAVE_SM90A
 ASSEMBLY = re.compile(r"\basm\s*(?:volatile\s*)?\(")
 JSON_LOAD = re.compile(r"\bjson_load[a-z_]*\s*\(")
 
@@ -229,6 +230,13 @@ def check_assembly(path, text):
             for match in ASSEMBLY.finditer(text)]
 
 
+def check_target(path, text):
+    """A kernel for 9.0 whose file does not see the macro of the target would be compiled to nothing."""
+    if "YK_HAVE_SM90A" not in text or f'"{TARGET}"' in text or path == TARGET or not path.startswith("kernels/"):
+        return []
+    return [f"{path}: uses YK_HAVE_SM90A and does not include {TARGET}"]
+
+
 def module_of(path):
     """NAME.h and NAME.c (or .cu, .cuh) are one module: who includes the header depends on what the source includes."""
     return os.path.splitext(path)[0]
@@ -260,7 +268,7 @@ def find_circle(graph):
 def check_file(root, files, path):
     """(violations of one file, as lines; the project's files that it includes)."""
     text = code_of(root, path)
-    problems, targets = check_loads(path, text) + check_assembly(path, text), []
+    problems, targets = check_loads(path, text) + check_assembly(path, text) + check_target(path, text), []
     for line, quoted, system in includes(text):
         target = resolve(files, path, quoted or system)
         problem = check_trees(path, target or system)
@@ -384,6 +392,7 @@ PLANTED = [
     ("kernels/bad.c", '#include "parallel/comm.h"\n', "kernels/ may include only"),
     ("kernels/cpu/bad.c", '#include "kernels/cuda/cuda_device.h"\n', "kernels/cpu/ may include only"),
     ("kernels/cuda/ptx/bad.cuh", '#include "kernels/device.h"\n', "kernels/cuda/ptx/ may include only"),
+    ("kernels/cuda/gemm/bad.cuh", "#ifdef YK_HAVE_SM90A\n#endif\n", "does not include kernels/cuda/ptx/target.cuh"),
     ("kernels/cuda/gemm/bad.cuh", 'asm volatile("");\n', "inline PTX is for kernels/cuda/ptx/"),
     ("kernels/cuda/gemm/bad.cu", '#include "kernels/cuda/device/state.h"\n', "kernels/cuda/gemm/ may include only"),
     ("runtime/model/bad.c", '#include "kernels/cuda/device/state.h"\n', "runtime/model/ may include only"),

@@ -3,6 +3,7 @@
 #define YK_KERNELS_CUDA_LATENT_CLUSTER_ATTEND_CUH
 
 #include "kernels/cuda/latent/cluster_tokens.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_latent {
 

@@ -4,6 +4,7 @@
 #define YK_KERNELS_CUDA_LATENT_CLUSTER_ENDS_CUH
 
 #include "kernels/cuda/latent/cluster_block.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_latent {
 

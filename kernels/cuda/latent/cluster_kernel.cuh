@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/latent/cluster_attend.cuh"
 #include "kernels/cuda/latent/cluster_ends.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_latent {
 

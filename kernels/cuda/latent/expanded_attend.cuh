@@ -13,6 +13,7 @@
 #define YK_KERNELS_CUDA_LATENT_EXPANDED_ATTEND_CUH
 
 #include "kernels/cuda/latent/expanded_make.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_latent {
 

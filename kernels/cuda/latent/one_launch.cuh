@@ -18,6 +18,7 @@
 #include "kernels/cuda/latent/grid_barrier.cuh"
 #include "kernels/cuda/latent/new_token.cuh"
 #include "kernels/cuda/latent/wgmma_tiles.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_latent {
 

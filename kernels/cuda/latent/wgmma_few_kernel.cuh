@@ -13,6 +13,7 @@
 #define YK_KERNELS_CUDA_LATENT_WGMMA_FEW_KERNEL_CUH
 
 #include "kernels/cuda/latent/one_launch.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_latent {
 

@@ -20,6 +20,7 @@
 #define YK_KERNELS_CUDA_LATENT_WGMMA_MANY_CONSUMER_CUH
 
 #include "kernels/cuda/latent/one_launch.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_latent {
 

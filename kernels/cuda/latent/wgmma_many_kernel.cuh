@@ -4,6 +4,7 @@
 #define YK_KERNELS_CUDA_LATENT_WGMMA_MANY_KERNEL_CUH
 
 #include "kernels/cuda/latent/wgmma_many_consumer.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_latent {
 

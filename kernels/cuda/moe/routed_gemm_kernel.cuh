@@ -24,6 +24,7 @@
 #include "kernels/cuda/gemm/grouped/tiles.h"
 #include "kernels/cuda/moe/logits_mailbox.cuh"
 #include "kernels/cuda/moe/route_assign.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_moe {
 

@@ -20,6 +20,7 @@
 #include "kernels/cuda/moe/single_token_mailbox.cuh"
 #include "kernels/cuda/moe/single_token_products.cuh"
 #include "kernels/cuda/moe/single_token_routing.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_moe {
 

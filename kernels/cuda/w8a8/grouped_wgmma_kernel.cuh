@@ -8,6 +8,7 @@
 #ifndef YK_KERNELS_CUDA_W8A8_GROUPED_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_W8A8_GROUPED_WGMMA_KERNEL_CUH
 
+#include "kernels/cuda/ptx/target.cuh"
 #include "kernels/cuda/w8a8/grouped_params.cuh"
 #include "kernels/cuda/w8a8/grouped_tiles.h"
 #include "kernels/cuda/w8a8/wgmma_kernel.cuh"

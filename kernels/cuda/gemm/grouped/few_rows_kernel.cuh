@@ -10,6 +10,7 @@
 #include "kernels/cuda/gemm/grouped/row_tile_order.cuh"
 #include "kernels/cuda/gemm/grouped/tile_queue.cuh"
 #include "kernels/cuda/gemm/grouped/tiles.h"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_gemm {
 

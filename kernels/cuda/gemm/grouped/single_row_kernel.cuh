@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/gemm/dense/small_batch_kernel.cuh"
 #include "kernels/cuda/gemm/grouped/params.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 #include "kernels/experts.h"
 
 namespace yk_gemm {

@@ -24,6 +24,7 @@
 
 #include "kernels/cuda/gemm/dense/wgmma_kernel.cuh"
 #include "kernels/cuda/gemm/grouped/wgmma_producers.cuh"
+#include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_gemm {
 
