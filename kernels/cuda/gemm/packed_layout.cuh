@@ -3,7 +3,7 @@
  * Columns of W are the rows of the matrix instruction's A operand. A panel is 16 columns by a K tile of 128 inputs:
  *   1024 bytes of nibbles   [input half 2][lane 32][k16 step 4] words: a lane's A fragment of one m16k16 step a word
  *   or 2048 bytes           [input quarter 4][lane 32][k16 step 2][2] words: a lane's A fragment in two words
- *   64 bytes a group        [row 8][upper 2] scale words (wna16_dequant*.cuh)
+ *   64 bytes a group        [row 8][upper 2] scale words (encoding_*.cuh)
  * Register j of a fragment holds row lane / 4 (+ 8 for odd j), inputs 2 (lane % 4) and the next one (+ 8 for j of 2 and
  * 3), in its two halves. Of nibbles, they are the four bits of the word from bit 4j and from bit 4j + 16. Of bytes,
  * word j / 2 has register j's at bytes 0 and 2 for even j, 1 and 3 for odd j; FP8 for float16 is an exception

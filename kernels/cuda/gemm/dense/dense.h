@@ -1,17 +1,16 @@
 /* dense.h - GEMM of 16-bit activations with weights of fewer bits on one GPU: y = x W (+ bias), or SiLU(gate) * up of
  * it. Weights are AWQ's 4-bit integers, 8-bit integers or 8-bit floats (yk_wna16_encoding): one family of kernels,
- * whose panels and dequantisation (wna16_dequant*.cuh) are chosen when they are compiled.
+ * whose panels and dequantisation (encoding_*.cuh) are chosen when they are compiled.
  *
  * All kernels compute the transpose: columns of W are the rows (tile M) of a matrix instruction's A operand, tokens
  * are the columns (tile N) of its B operand, and K is taken in tiles of 128 inputs (tile K). W is repacked once, at
  * load, into panels of 16 columns by 128 inputs in the order of the A operand's registers (packed_layout.cuh); one
  * copy serves every number of tokens.
  *
- *   tokens        GPU      kernel                          K is split over              partial sums meet in
+ *   tokens        GPU      kernel                    K is split over              partial sums meet in
  *   1 to 32       9.0      small_batch_kernel.cuh    warps (sliced-K), cluster    shared memory
- *   17 and more   9.0      wgmma_kernel.cuh          thread blocks (split-K,      global memory, as their own
- *                                                          stream-K)                    flags; of a cluster in shared
- *                                                                                       memory
+ *   17 and more   9.0      wgmma_kernel.cuh          thread blocks (split-K,      global memory, as their own flags;
+ *                                                    stream-K)                    of a cluster in shared memory
  *   any           8.0 on   mma_sm80.cu               thread blocks (split-K)      global memory, a second kernel
  *
  * A thread block of the two kernels for 9.0:
