@@ -263,12 +263,12 @@ yk_status find_devices(std::vector<int32_t> &devices, bool check_only, yk_err *e
   if (cudaGetDeviceCount(&n_present) != cudaSuccess || n_present == 0)
     return yk_err_set(err, YK_E_DEVICE, "no CUDA device was found");
   const bool takes_all = devices.empty();
-  for (int d = 0; takes_all && d < n_present && d < YK_MAX_RANKS; d++) devices.push_back(d);
+  for (int d = 0; takes_all && d < n_present && d < YK_P2P_MAX_RANKS; d++) devices.push_back(d);
   for (int d : devices)
     if (d < 0 || d >= n_present)
       return yk_err_set(err, YK_E_INVAL, "--devices: expected CUDA devices from 0 to %d, found %d", n_present - 1, d);
-  if (devices.size() < 2 || devices.size() > YK_MAX_RANKS)
-    return yk_err_set(err, YK_E_INVAL, "expected 2 to %d CUDA devices, found %zu", YK_MAX_RANKS, devices.size());
+  if (devices.size() < 2 || devices.size() > YK_P2P_MAX_RANKS)
+    return yk_err_set(err, YK_E_INVAL, "expected 2 to %d CUDA devices, found %zu", YK_P2P_MAX_RANKS, devices.size());
   return YK_OK;
 }
 

@@ -48,7 +48,7 @@ static yk_status create(bench *b, yk_err *err)
   const yk_scheduler_rules rules = {.reuses_prefixes = true};
   yk_engine *e = &b->engine;
   pthread_mutex_init(&e->mutex, NULL);
-  e->settings.n_ranks = 1;
+  e->settings.world = yk_world_of_process(1);
   YK_TRY(yk_kv_blocks_create(o->n_seqs * yk_sequence_blocks_for(longest), &e->blocks, err));
   YK_TRY(yk_scheduler_create(&limits, &rules, e->blocks, &e->scheduler, err));
   YK_TRY(yk_step_builder_create(&limits, &e->builder, err));

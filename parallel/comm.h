@@ -11,6 +11,7 @@
 
 #include "kernels/all_reduce.h"
 #include "kernels/device.h"
+#include "parallel/world.h"
 
 typedef struct yk_comm yk_comm; /* one rank's end of the group, as an ncclComm_t is NCCL's */
 
@@ -62,9 +63,14 @@ static inline bool yk_comm_leaves_norm(const yk_comm *comm)
   return comm->n_ranks == 1;
 }
 
-/* yk_comm_local_create - ends for n_ranks threads of this process that share host memory (CPU devices).
+/* yk_comm_local_create - ends for a world whose ranks are threads of this process and share host memory (CPU devices).
  *   devs [n_ranks], not owned. out [n_ranks]; destroy each end once, in any order, from any thread.
- *   One rank needs no transport: its operations reduce to the device's own. */
-yk_status yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **out, yk_err *err);
+ *   One rank needs no transport: its operations reduce to the device's own.
+ *   Errors: YK_E_INVAL (a world that is none), YK_E_UNSUPPORTED (yk_comm_check_world), YK_E_NOMEM. */
+yk_status yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk_comm **out, yk_err *err);
+
+/* yk_comm_check_world - whether communicators between threads of one process take a world.
+ *   Errors: YK_E_INVAL (a world that is none), YK_E_UNSUPPORTED for ranks of other processes and pipeline stages. */
+yk_status yk_comm_check_world(const yk_world *world, yk_err *err);
 
 #endif

@@ -193,7 +193,7 @@ static bool auto_destroy(yk_comm *base)
 static yk_status create_p2p(yk_device *const *devs, int n_ranks, const yk_p2p_options *options, yk_p2p **out,
                             yk_err *err)
 {
-  int ordinals[YK_MAX_RANKS];
+  int ordinals[YK_P2P_MAX_RANKS];
   yk_err why = YK_ERR_INIT;
   if (options->max_bytes == 0) return YK_OK;
   for (int rank = 0; rank < n_ranks; rank++) ordinals[rank] = yk_cuda_device_ordinal(devs[rank]);
@@ -202,8 +202,8 @@ static yk_status create_p2p(yk_device *const *devs, int n_ranks, const yk_p2p_op
   return yk_err_set(err, status, "%s", why.message);
 }
 
-yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm_auto_options *options, yk_comm **out,
-                              yk_err *err)
+yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs,
+                              const yk_comm_auto_options *options, yk_comm **out, yk_err *err)
 {
   static const yk_comm_ops ops = {.name = "auto",
                                   .destroy = auto_destroy,
@@ -219,7 +219,8 @@ yk_status yk_comm_auto_create(yk_device *const *devs, int n_ranks, const yk_comm
   yk_comm *nccl[YK_MAX_RANKS] = {0};
   yk_p2p *p2p[YK_MAX_RANKS] = {0};
   auto_comm *made[YK_MAX_RANKS] = {0};
-  YK_TRY(yk_comm_nccl_create(devs, n_ranks, nccl, err));
+  int n_ranks = world->n_ranks;
+  YK_TRY(yk_comm_nccl_create(world, exchange, devs, nccl, err));
   yk_status status = n_ranks > 1 ? yk_comm_warm_up(nccl, n_ranks, WARM_UP_TIMEOUT_S, err) : YK_OK;
   if (status == YK_E_TIMEOUT) return status; /* the ends are lost */
   int64_t row_bytes = options->hidden * (int64_t)yk_dtype_bytes(devs[0]->dtype);

@@ -281,7 +281,18 @@ static bool local_destroy(yk_comm *comm)
   return true;
 }
 
-yk_status yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **out, yk_err *err)
+yk_status yk_comm_check_world(const yk_world *world, yk_err *err)
+{
+  YK_TRY(yk_world_check(world, err));
+  if (!yk_world_is_whole(world))
+    return yk_err_set(err, YK_E_UNSUPPORTED, "communicator: expected %d ranks of one process, found %d", world->n_ranks,
+                      world->n_local);
+  if (world->n_stages > 1)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "communicator: expected one pipeline stage, found %d", world->n_stages);
+  return YK_OK;
+}
+
+yk_status yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk_comm **out, yk_err *err)
 {
   static const yk_comm_ops ops = {.name = "local",
                                   .destroy = local_destroy,
@@ -294,8 +305,8 @@ yk_status yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **ou
                                   .await_writes = local_await_writes,
                                   .barrier = local_barrier,
                                   .abort = local_abort};
-  if (n_ranks < 1 || n_ranks > YK_MAX_RANKS)
-    return yk_err_set(err, YK_E_INVAL, "number of ranks: expected 1 to %d, found %d", YK_MAX_RANKS, n_ranks);
+  YK_TRY(yk_comm_check_world(world, err));
+  int n_ranks = world->n_ranks;
   group *g = calloc(1, sizeof *g);
   if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   pthread_mutex_init(&g->mutex, NULL);

@@ -318,18 +318,33 @@ static bool nccl_destroy(yk_comm *base)
   return is_gone;
 }
 
-static ncclResult_t begin_connecting(const yk_nccl_functions *nccl, yk_comm *const *ends, int n_ranks, yk_err *err)
+/* Every process makes an id, that of the first is everybody's. */
+static yk_status agree_on_id(const yk_nccl_functions *nccl, const yk_exchange *exchange, ncclUniqueId *id, yk_err *err)
 {
-  ncclUniqueId id;
-  ncclResult_t result = nccl->get_unique_id(&id);
-  if (result == ncclSuccess) result = nccl->group_start();
+  ncclUniqueId *all = calloc((size_t)exchange->n_processes, sizeof *all);
+  ncclResult_t result = nccl->get_unique_id(id);
+  yk_status status = YK_OK;
+  if (!all) status = yk_err_set(err, YK_E_NOMEM, "no memory for NCCL's ids");
+  if (status == YK_OK && result != ncclSuccess)
+    status = yk_err_set(err, YK_E_COMM, "NCCL has no id: %s", nccl->get_error_string(result));
+  if (status == YK_OK) status = exchange->all_gather(exchange, id, sizeof *id, all, err);
+  if (status == YK_OK) *id = all[0];
+  free(all);
+  return status;
+}
+
+static ncclResult_t begin_connecting(const yk_nccl_functions *nccl, yk_comm *const *ends, int n_local,
+                                     const ncclUniqueId *id, yk_err *err)
+{
+  ncclResult_t result = nccl->group_start();
   if (result != ncclSuccess) return result;
-  for (int rank = 0; rank < n_ranks && result == ncclSuccess; rank++) {
-    nccl_comm *comm = (nccl_comm *)ends[rank];
+  for (int i = 0; i < n_local && result == ncclSuccess; i++) {
+    nccl_comm *comm = (nccl_comm *)ends[i];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     if (yk_cuda_device_activate(comm->base.dev, err) != YK_OK) result = ncclUnhandledCudaError;
-    if (result == ncclSuccess) result = nccl->comm_init_rank_config(&comm->nccl, n_ranks, id, rank, &config);
+    if (result == ncclSuccess)
+      result = nccl->comm_init_rank_config(&comm->nccl, comm->base.n_ranks, *id, comm->base.rank, &config);
     if (result == ncclInProgress) result = ncclSuccess;
   }
   ncclResult_t ended = nccl->group_end();
@@ -337,15 +352,19 @@ static ncclResult_t begin_connecting(const yk_nccl_functions *nccl, yk_comm *con
 }
 
 /* One thread connects all ends at once, and gives up after a while. */
-static yk_status connect_ends(const yk_nccl_functions *nccl, yk_comm *const *ends, int n_ranks, yk_err *err)
+static yk_status connect_ends(const yk_nccl_functions *nccl, const yk_exchange *exchange, yk_comm *const *ends,
+                              int n_local, yk_err *err)
 {
   int64_t start_ns = yk_clock_now_ns();
-  ncclResult_t result = begin_connecting(nccl, ends, n_ranks, err);
-  for (int rank = 0; rank < n_ranks && result == ncclSuccess;) {
-    nccl_comm *comm = (nccl_comm *)ends[rank];
+  int n_ranks = ends[0]->n_ranks;
+  ncclUniqueId id;
+  YK_TRY(agree_on_id(nccl, exchange, &id, err));
+  ncclResult_t result = begin_connecting(nccl, ends, n_local, &id, err);
+  for (int i = 0; i < n_local && result == ncclSuccess;) {
+    nccl_comm *comm = (nccl_comm *)ends[i];
     ncclResult_t asked = nccl->comm_get_async_error(comm->nccl, &result);
     if (asked != ncclSuccess) result = asked;
-    if (result == ncclSuccess) rank++;
+    if (result == ncclSuccess) i++;
     if (result != ncclInProgress) continue;
     result = ncclSuccess;
     if (yk_clock_seconds_since(start_ns) > CREATE_TIMEOUT_S)
@@ -390,10 +409,11 @@ static nccl_comm *end_new(group *g, yk_device *dev, int rank)
   return comm;
 }
 
-yk_status yk_comm_nccl_create(yk_device *const *devs, int n_ranks, yk_comm **out, yk_err *err)
+yk_status yk_comm_nccl_create(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs, yk_comm **out,
+                              yk_err *err)
 {
-  if (n_ranks < 1 || n_ranks > YK_MAX_RANKS)
-    return yk_err_set(err, YK_E_INVAL, "number of ranks: expected 1 to %d, found %d", YK_MAX_RANKS, n_ranks);
+  YK_TRY(yk_comm_check_world(world, err));
+  int n_ranks = world->n_ranks;
   group *g = group_new(n_ranks);
   if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   yk_status status = yk_host_gather_create(n_ranks, &g->host_gather, err);
@@ -403,7 +423,7 @@ yk_status yk_comm_nccl_create(yk_device *const *devs, int n_ranks, yk_comm **out
     ends[rank] = (yk_comm *)end_new(g, devs[rank], rank);
     if (!ends[rank]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   }
-  if (status == YK_OK && n_ranks > 1) status = connect_ends(&g->functions, ends, n_ranks, err);
+  if (status == YK_OK && n_ranks > 1) status = connect_ends(&g->functions, exchange, ends, n_ranks, err);
   if (status != YK_OK && g->host_gather)
     signal_abort(g); /* so that nobody waits long for ends that NCCL could not connect */
   for (int rank = 0; rank < n_ranks; rank++) {

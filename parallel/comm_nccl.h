@@ -3,15 +3,18 @@
 #define YK_PARALLEL_COMM_NCCL_H
 
 #include "parallel/comm.h"
+#include "parallel/exchange.h"
 
-/* yk_comm_nccl_create - ends for n_ranks CUDA devices of this process, one GPU each.
- *   devs [n_ranks], not owned; each device's waits watch its end, so that an abort releases them. out [n_ranks];
+/* yk_comm_nccl_create - ends for the ranks of a world that are this process's, one GPU each. exchange: brings NCCL's id
+ *   from the first process to the others.
+ *   devs [n_local], not owned; each device's waits watch its end, so that an abort releases them. out [n_local];
  *   destroy each end once, before its device.
  *   One rank needs no transport, and no libnccl.
  *   Errors: YK_E_INVAL (ranks), YK_E_UNSUPPORTED (no libnccl, in the loader's words), YK_E_NOMEM, YK_E_COMM (NCCL's own
  *   words), YK_E_TIMEOUT when NCCL does not come up.
  *   NCCL_NVLS_ENABLE is set to 0 before main: NVLink multicast stays off.                                            */
-yk_status yk_comm_nccl_create(yk_device *const *devs, int n_ranks, yk_comm **out, yk_err *err);
+yk_status yk_comm_nccl_create(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs, yk_comm **out,
+                              yk_err *err);
 
 /* ---- For a communicator that holds such an end and watches the device itself ------------------------------------- */
 

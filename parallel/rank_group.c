@@ -13,7 +13,7 @@
 
 typedef struct worker {
   yk_rank_group *group;
-  int rank;
+  int index; /* among the group's ranks */
   pthread_t thread;
   bool started;
   bool busy; /* has taken a command and not yet returned; under mutex */
@@ -36,6 +36,12 @@ struct yk_rank_group {
   bool failure_signalled;
   yk_err error; /* first error of any rank; code YK_OK while the group is whole */
 };
+
+/* The number of a rank in calls and messages. */
+static int number_of(const yk_rank_group *group, int index)
+{
+  return group->ops.first_rank + index;
+}
 
 /* Record an error if it is the first. Returns whether the caller must call signal_failure (without the lock). */
 static bool record_failure(yk_rank_group *group, const yk_err *error)
@@ -63,17 +69,18 @@ static void run_command(worker *self, const void *command)
 {
   yk_rank_group *group = self->group;
   yk_err err = YK_ERR_INIT;
-  yk_status status = group->ops.run(group->ops.context, self->rank, command, &err);
+  int rank = number_of(group, self->index);
+  yk_status status = group->ops.run(group->ops.context, rank, command, &err);
   bool must_signal = false;
   if (status != YK_OK) {
-    yk_err_set(&err, status, "rank %d failed: %s", self->rank, yk_status_name(status));
-    if (err.rank < 0) err.rank = self->rank; /* else it tells of another, which did not come */
+    yk_err_set(&err, status, "rank %d failed: %s", rank, yk_status_name(status));
+    if (err.rank < 0) err.rank = rank; /* else it tells of another, which did not come */
     pthread_mutex_lock(&group->mutex);
     must_signal = record_failure(group, &err);
     pthread_mutex_unlock(&group->mutex);
   }
   if (must_signal) signal_failure(group);
-  if (status != YK_OK) settle(group->comms[self->rank]);
+  if (status != YK_OK) settle(group->comms[self->index]);
   pthread_mutex_lock(&group->mutex);
   self->busy = false;
   if (--group->n_busy == 0) pthread_cond_signal(&group->cv_done);
@@ -131,10 +138,10 @@ static bool wait_idle(yk_rank_group *group, double timeout_s)
 static int furthest_behind(const yk_rank_group *group)
 {
   int last = -1, least = INT_MAX;
-  for (int rank = 0; rank < group->n_ranks && group->ops.progress; rank++) {
-    if (!group->workers[rank].busy) continue;
-    int progress = group->ops.progress(group->ops.context, rank);
-    if (progress <= least) last = progress < least ? rank : -1;
+  for (int i = 0; i < group->n_ranks && group->ops.progress; i++) {
+    if (!group->workers[i].busy) continue;
+    int progress = group->ops.progress(group->ops.context, number_of(group, i));
+    if (progress <= least) last = progress < least ? number_of(group, i) : -1;
     if (progress < least) least = progress;
   }
   return last;
@@ -145,8 +152,9 @@ static yk_err stall_error(const yk_rank_group *group, double timeout_s)
 {
   char ranks[4 * YK_MAX_RANKS] = "", places[YK_ERR_MESSAGE_BYTES] = "", culprit[48] = "";
   int first = -1, n_busy = 0, behind = furthest_behind(group);
-  for (int rank = 0; rank < group->n_ranks; rank++) {
-    if (!group->workers[rank].busy) continue;
+  for (int i = 0; i < group->n_ranks; i++) {
+    if (!group->workers[i].busy) continue;
+    int rank = number_of(group, i);
     char place[64] = "";
     size_t used = strlen(ranks);
     snprintf(ranks + used, sizeof ranks - used, "%s%d", first < 0 ? "" : ", ", rank);
@@ -246,10 +254,10 @@ yk_status yk_rank_group_create(int n_ranks, const yk_rank_group_ops *ops, yk_ran
   yk_cond_init(&group->cv_done);
   for (int rank = 0; rank < n_ranks; rank++) {
     worker *w = &group->workers[rank];
-    *w = (worker){.group = group, .rank = rank};
+    *w = (worker){.group = group, .index = rank};
     int failed = pthread_create(&w->thread, NULL, worker_main, w);
     if (failed) {
-      yk_err_set(err, YK_E_DEVICE, "cannot start the thread of rank %d: %s", rank, strerror(failed));
+      yk_err_set(err, YK_E_DEVICE, "cannot start the thread of rank %d: %s", number_of(group, rank), strerror(failed));
       yk_rank_group_destroy(group, 0);
       return YK_E_DEVICE;
     }

@@ -23,6 +23,7 @@
 typedef struct yk_rank_group yk_rank_group;
 
 typedef struct yk_rank_group_ops {
+  int first_rank; /* number of the group's first rank, in calls and messages */
   /* Runs command on rank, on the rank's own thread. Sets err on failure; err->rank where that is another's. */
   yk_status (*run)(void *context, int rank, const void *command, yk_err *err);
   /* Must make every rank's run return soon, together with the abort of all ends, which follows. Called once, from any
@@ -40,8 +41,8 @@ typedef struct yk_rank_group_ops {
   double spin_s;
 } yk_rank_group_ops;
 
-/* yk_rank_group_create - start n_ranks threads that wait. Errors: YK_E_NOMEM, YK_E_DEVICE when a thread cannot start
- *   (none is left running then). */
+/* yk_rank_group_create - start n_ranks threads that wait, of ranks ops->first_rank and following. Errors: YK_E_INVAL
+ *   (number of ranks), YK_E_NOMEM, YK_E_DEVICE when a thread cannot start (none is left running then). */
 yk_status yk_rank_group_create(int n_ranks, const yk_rank_group_ops *ops, yk_rank_group **out, yk_err *err);
 
 /* yk_rank_group_begin - let all ranks run a command, which must stay as it is until yk_rank_group_wait has returned:

@@ -76,7 +76,7 @@ MAY_INCLUDE = {
     "parallel/p2p/": [
         BASE, "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", PTX, COMMON
     ],
-    "parallel/": [BASE, "kernels/", "kernels/cuda/cuda_device.h", "parallel/p2p/"],
+    "parallel/": [BASE, "runtime/include/yoke/limits.h", "kernels/", "kernels/cuda/cuda_device.h", "parallel/p2p/"],
     "runtime/text/": [BASE],
     "runtime/chat/": [BASE, "runtime/text/"],
     "runtime/trace/": [YOKE, BASE],

@@ -12,8 +12,8 @@ struct p2p_group {
   int n_ranks;
   int n_ends; /* atomic */
   yk_p2p_options options;
-  int device[YK_MAX_RANKS];
-  void *memory[YK_MAX_RANKS]; /* on each device: slots, then the counters of thread blocks and the device's flags */
+  int device[YK_P2P_MAX_RANKS];
+  void *memory[YK_P2P_MAX_RANKS]; /* on each device: slots, then the counters of thread blocks and the device's flags */
   size_t state_offset;
   slots whole, first, second; /* of one-shot; of two-shot: partial sums, and results */
   host_flags *flags;
@@ -117,9 +117,9 @@ static yk_status open_group(p2p_group *g, yk_err *err)
 extern "C" yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const yk_p2p_options *options, yk_p2p **out,
                                    yk_err *err)
 {
-  if (n_ranks < 1 || n_ranks > YK_MAX_RANKS)
+  if (n_ranks < 1 || n_ranks > YK_P2P_MAX_RANKS)
     return yk_err_set(err, YK_E_INVAL, "peer-to-peer all-reduce: %d ranks: expected 1 to %d", n_ranks,
-                      static_cast<int>(YK_MAX_RANKS));
+                      static_cast<int>(YK_P2P_MAX_RANKS));
   if (options->max_bytes <= 0 || options->max_bytes > INT32_MAX || options->max_row_bytes <= 0 ||
       options->max_row_bytes > YK_P2P_MAX_ROW_BYTES || options->timeout_ms < 0)
     return yk_err_set(

@@ -36,7 +36,7 @@ template <typename T, bool NORM> kernel kernel_for(int n_ranks, bool two_shot, b
     if (n_ranks <= 2) return kernel_of<T, 2, NORM>(two_shot, combines, d);
     if (n_ranks <= 4) return kernel_of<T, 4, NORM>(two_shot, combines, d);
   }
-  return kernel_of<T, YK_MAX_RANKS, NORM>(two_shot, combines, d);
+  return kernel_of<T, YK_P2P_MAX_RANKS, NORM>(two_shot, combines, d);
 }
 
 inline int group_threads(int row_packets, int packets)

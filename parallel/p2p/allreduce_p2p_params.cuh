@@ -28,7 +28,7 @@ static_assert(GROUP_BLOCK_THREADS * MAX_PACKETS * 16 == YK_P2P_MAX_ROW_BYTES, "a
 struct device_flags {
   int32_t stopped;                /* nonzero after a failure, and no kernel waits any more */
   uint32_t n_meetings;            /* this rank's launches of the kernel that awaits writes */
-  uint32_t arrived[YK_MAX_RANKS]; /* on rank 0's device: launches of that kernel by each rank */
+  uint32_t arrived[YK_P2P_MAX_RANKS]; /* on rank 0's device: launches of that kernel by each rank */
 };
 static_assert(sizeof(device_flags) <= YK_P2P_FLAG_BYTES, "the plan counts the flags' memory");
 
@@ -39,12 +39,12 @@ struct host_flags {
     volatile int32_t failed;  /* set by the kernels: 1: a rank was missing, 2: aborted */
     volatile int32_t missing; /* which rank, -1 where not known */
     volatile uint32_t n_launches;
-  } rank[YK_MAX_RANKS];
+  } rank[YK_P2P_MAX_RANKS];
 };
 
 /* Slots on every device: [thread block][set][source rank][capacity] packets of 16 bytes. */
 struct slots {
-  uint4 *of_rank[YK_MAX_RANKS]; /* the array on that rank's device */
+  uint4 *of_rank[YK_P2P_MAX_RANKS]; /* the array on that rank's device */
   int64_t capacity;
 };
 

@@ -38,8 +38,8 @@ __device__ __forceinline__ void empty_slot(uint4 *slot)
 __device__ __forceinline__ void fetch_parameters(const launch_args &a)
 {
   yk_ptx::read_now(a.n_ranks);
-  yk_ptx::read_now(a.first.of_rank[YK_MAX_RANKS - 1]);
-  yk_ptx::read_now(a.second.of_rank[YK_MAX_RANKS - 1]);
+  yk_ptx::read_now(a.first.of_rank[YK_P2P_MAX_RANKS - 1]);
+  yk_ptx::read_now(a.second.of_rank[YK_P2P_MAX_RANKS - 1]);
   yk_ptx::read_now(a.timeout_ns);
   yk_ptx::read_now(a.combine.slots);
   yk_ptx::read_now(a.combine.hidden);

@@ -27,7 +27,8 @@ static int64_t short_rows_one_shot_default(int n_ranks)
 yk_p2p_options yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s)
 {
   const double longest_wait_ms = INT32_MAX;
-  bool goes = n_ranks > 1 && row_bytes > 0 && row_bytes % PACKET_BYTES == 0 && row_bytes <= YK_P2P_MAX_ROW_BYTES;
+  bool goes = n_ranks > 1 && n_ranks <= YK_P2P_MAX_RANKS && row_bytes > 0 && row_bytes % PACKET_BYTES == 0 &&
+              row_bytes <= YK_P2P_MAX_ROW_BYTES;
   yk_p2p_options o = {.max_row_bytes = yk_max_i64(row_bytes, MAX_ARRAY_ROW_BYTES),
                       .one_shot_bytes = yk_p2p_one_shot_default(n_ranks),
                       .short_rows_one_shot_bytes = short_rows_one_shot_default(n_ranks)};

@@ -16,8 +16,9 @@ extern "C" {
 #endif
 
 enum {
-  YK_P2P_BLOCKS = 128,                        /* most thread blocks of a launch; all must be resident at once */
-  YK_P2P_SETS = 2,                            /* of slots: one in use, one that a rank ahead already fills */
+  YK_P2P_MAX_RANKS = 8, /* the kernels hold a pointer to each peer's slots; more ranks go by NCCL */
+  YK_P2P_BLOCKS = 128,  /* most thread blocks of a launch; all must be resident at once */
+  YK_P2P_SETS = 2,      /* of slots: one in use, one that a rank ahead already fills */
   YK_P2P_STATE_BYTES = 2 * YK_P2P_BLOCKS * 4, /* a counter of every thread block, for one-shot and for two-shot */
   YK_P2P_FLAG_BYTES = 256,                    /* flags of a device: allreduce_p2p_params.cuh */
   YK_P2P_MAX_ROW_BYTES = 32 * 1024,

@@ -217,6 +217,8 @@ static yk_status print_links(const plan_options *options, const yk_engine_option
   return yk_plan_links_print(&links, err);
 }
 
+enum { DEFAULT_MOST_RANKS = 8 /* GPUs of most machines */ };
+
 static yk_status run(plan_options *options, const yk_console *console, yk_err *err)
 {
   yk_engine_options engine;
@@ -226,7 +228,7 @@ static yk_status run(plan_options *options, const yk_console *console, yk_err *e
   YK_TRY(yk_model_options_apply(&options->model, &engine, err));
   engine.log = console->log;
   bool one = options->model.ranks_given || options->model.devices.n > 0;
-  int first = one ? engine.n_ranks : 1, last = one ? engine.n_ranks : YK_MAX_RANKS;
+  int first = one ? engine.n_ranks : 1, last = one ? engine.n_ranks : DEFAULT_MOST_RANKS;
   YK_TRY(print_plans(options, &engine, first, last, &n_fitting, &plan, err));
   YK_TRY(print_links(options, &engine, last, err));
   YK_TRY(yk_cli_flush(err));

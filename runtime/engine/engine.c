@@ -51,7 +51,7 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
                              .family = yk_model_family_name(config->family),
                              .dtype = yk_dtype_name(s->dtype),
                              .kv_cache_dtype = yk_settings_kv_cache_dtype(s),
-                             .n_ranks = s->n_ranks,
+                             .n_ranks = s->world.n_ranks,
                              .vocab_size = config->vocab_size,
                              .n_layers = config->n_layers,
                              .hidden_size = config->hidden_size,

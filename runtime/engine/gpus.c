@@ -13,17 +13,17 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
                           yk_err *err)
 {
   int64_t row_bytes = settings->hidden_size * (int64_t)yk_dtype_bytes(settings->dtype);
-  yk_p2p_options all_reduces =
-      yk_p2p_options_for(settings->n_ranks, settings->limits.step.max_tokens, row_bytes, settings->step_timeout_s);
+  yk_p2p_options all_reduces = yk_p2p_options_for(settings->world.n_ranks, settings->limits.step.max_tokens, row_bytes,
+                                                  settings->step_timeout_s);
   yk_model_device dev = {.dtype = settings->dtype,
                          .linear_bytes = yk_cuda_linear_bytes,
                          .linear_keeps = yk_cuda_linear_keeps,
                          .mixture_scratch_bytes = yk_cuda_mixture_scratch_bytes,
                          .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
                          .needs_kv_room = true};
-  YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, rank, settings->n_ranks, out, err));
-  out->workspace_bytes +=
-      yk_cuda_device_own_bytes(&settings->limits.step) + yk_p2p_layout_of(&all_reduces, settings->n_ranks).n_bytes;
+  YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, rank, settings->world.n_ranks, out, err));
+  out->workspace_bytes += yk_cuda_device_own_bytes(&settings->limits.step) +
+                          yk_p2p_layout_of(&all_reduces, settings->world.n_ranks).n_bytes;
   return YK_OK;
 }
 
@@ -79,7 +79,7 @@ yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_
 {
   int n_gpus = yk_cuda_device_count();
   *n_bytes = INT64_MAX;
-  for (int rank = 0; rank < settings->n_ranks; rank++) {
+  for (int rank = 0; rank < settings->world.n_ranks; rank++) {
     yk_cuda_device_info info;
     int ordinal = settings->device_ids[rank];
     YK_TRY(yk_cuda_device_query(ordinal < n_gpus ? ordinal : 0, &info, err));
@@ -92,9 +92,9 @@ yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_
 static yk_status check_ordinals(const yk_settings *s, yk_err *err)
 {
   int n_gpus = yk_cuda_device_count();
-  if (s->n_ranks > n_gpus)
-    return yk_err_set(err, YK_E_CAPACITY, "%d ranks need as many GPUs, this machine has %d", s->n_ranks, n_gpus);
-  for (int rank = 0; rank < s->n_ranks; rank++) {
+  if (s->world.n_ranks > n_gpus)
+    return yk_err_set(err, YK_E_CAPACITY, "%d ranks need as many GPUs, this machine has %d", s->world.n_ranks, n_gpus);
+  for (int rank = 0; rank < s->world.n_ranks; rank++) {
     if (s->device_ids[rank] < 0 || s->device_ids[rank] >= n_gpus)
       return yk_err_set(err, YK_E_INVAL, "devices: expected ordinals 0 to %d, found %d", n_gpus - 1,
                         s->device_ids[rank]);
@@ -109,7 +109,7 @@ static yk_status check_ordinals(const yk_settings *s, yk_err *err)
 yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *err)
 {
   YK_TRY(check_ordinals(settings, err));
-  for (int rank = 0; rank < settings->n_ranks; rank++)
+  for (int rank = 0; rank < settings->world.n_ranks; rank++)
     YK_TRY(
         yk_cuda_device_create(settings->device_ids[rank], settings->dtype, &settings->limits.step, &devs[rank], err));
   return YK_OK;
@@ -121,12 +121,13 @@ yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, y
   yk_comm_auto_options options = {.max_rows = settings->limits.step.max_tokens,
                                   .hidden = settings->hidden_size,
                                   .step_limit_s = settings->step_timeout_s};
-  return yk_comm_auto_create(devs, settings->n_ranks, &options, comms, err);
+  const yk_exchange alone = yk_exchange_alone();
+  return yk_comm_auto_create(&settings->world, &alone, devs, &options, comms, err);
 #else
-  if (settings->n_ranks > 1)
+  if (settings->world.n_ranks > 1)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%d ranks on GPUs need NCCL, which this build was made without",
-                      settings->n_ranks);
-  return yk_comm_local_create(devs, 1, comms, err);
+                      settings->world.n_ranks);
+  return yk_comm_local_create(&settings->world, devs, comms, err);
 #endif
 }
 
@@ -149,9 +150,11 @@ yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *de
 #ifdef YOKE_HAVE_NCCL
   const double warm_up_timeout_s = 60;
   yk_comm *ends[YK_MAX_RANKS] = {NULL};
-  YK_TRY(yk_comm_nccl_create(devs, settings->n_ranks, ends, err));
-  yk_status status = yk_comm_warm_up(ends, settings->n_ranks, warm_up_timeout_s, err);
-  for (int rank = 0; rank < settings->n_ranks && status != YK_E_TIMEOUT; rank++) /* after that the ends are lost */
+  const yk_exchange alone = yk_exchange_alone();
+  YK_TRY(yk_comm_nccl_create(&settings->world, &alone, devs, ends, err));
+  yk_status status = yk_comm_warm_up(ends, settings->world.n_ranks, warm_up_timeout_s, err);
+  for (int rank = 0; rank < settings->world.n_ranks && status != YK_E_TIMEOUT;
+       rank++) /* after that the ends are lost */
     if (status == YK_OK)
       comms[rank] = ends[rank];
     else
@@ -159,7 +162,7 @@ yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *de
   return status;
 #else
   (void)devs, (void)comms;
-  return yk_err_set(err, YK_E_UNSUPPORTED, "%d ranks: this build was made without NCCL", settings->n_ranks);
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%d ranks: this build was made without NCCL", settings->world.n_ranks);
 #endif
 }
 

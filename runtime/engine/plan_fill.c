@@ -13,11 +13,11 @@ void yk_plan_fill(const yk_model_memory *memory, const yk_settings *s, yk_plan *
 {
   int64_t n_blocks = s->limits.n_kv_blocks;
   *plan = (yk_plan){.device = s->device,
-                    .n_ranks = s->n_ranks,
+                    .n_ranks = s->world.n_ranks,
                     .fits = true,
                     .kv_cache_dtype = yk_settings_kv_cache_dtype(s),
                     .kv_tokens = n_blocks * YK_KV_BLOCK_TOKENS};
-  for (int rank = 0; rank < s->n_ranks; rank++) {
+  for (int rank = 0; rank < s->world.n_ranks; rank++) {
     plan->memory[rank] = (yk_rank_memory){.weight_bytes = memory[rank].weight_bytes,
                                           .kv_bytes = memory[rank].kv_bytes_per_block * n_blocks,
                                           .workspace_bytes = memory[rank].workspace_bytes};
@@ -30,7 +30,7 @@ void yk_plan_fill_experts(const yk_model_memory *memory, const yk_settings *s, c
 {
   plan->n_experts = experts->n_experts;
   plan->expert_parallel = experts->n_experts > 0 && s->limits.expert_parallel;
-  for (int rank = 0; rank < s->n_ranks && experts->n_experts > 0; rank++) {
+  for (int rank = 0; rank < s->world.n_ranks && experts->n_experts > 0; rank++) {
     int64_t of_experts = memory[rank].expert_bytes;
     plan->rank_experts[rank] = memory[rank].n_experts;
     plan->expert_bytes[rank] = of_experts;

@@ -4,7 +4,7 @@
 
 static yk_timed_step timed_step_of(const yk_engine *e)
 {
-  yk_timed_step step = {.n_ranks = e->settings.n_ranks, .has_one_clock = e->settings.device == YK_DEVICE_CPU};
+  yk_timed_step step = {.n_ranks = e->settings.world.n_ranks, .has_one_clock = e->settings.device == YK_DEVICE_CPU};
   for (int r = 0; r < step.n_ranks; r++) step.ranks[r] = yk_ranks_profile(e->ranks, r);
   return step;
 }
@@ -156,7 +156,7 @@ yk_status yk_engine_set_profile(yk_engine *engine, int32_t every, yk_err *err)
 void yk_engine_get_profile(yk_engine *engine, yk_profile *out)
 {
   const yk_profiler *p = &engine->profiler;
-  int n_ranks = engine->settings.n_ranks;
+  int n_ranks = engine->settings.world.n_ranks;
   pthread_mutex_lock(&engine->mutex);
   double stamp_ns = stamp_cost_ns(p);
   *out = (yk_profile){.n_ranks = n_ranks, .clock_resolution_s = (double)p->resolution_ns * 1e-9};

@@ -1,4 +1,5 @@
-/* rank_devices.h - the device of every rank and the ends of their communicator. Owner: whoever declared it. */
+/* rank_devices.h - the devices of this process's ranks and the ends of their communicator. Owner: whoever declared
+ * it. */
 #ifndef YK_ENGINE_RANK_DEVICES_H
 #define YK_ENGINE_RANK_DEVICES_H
 
@@ -6,8 +7,8 @@
 #include "parallel/comm.h"
 
 typedef struct yk_rank_devices {
-  int n_ranks;
-  yk_device *devs[YK_MAX_RANKS];
+  int n_local;                   /* from world.first_rank on */
+  yk_device *devs[YK_MAX_RANKS]; /* [n_local], as the next */
   yk_comm *comms[YK_MAX_RANKS];
 } yk_rank_devices;
 

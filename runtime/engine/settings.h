@@ -7,16 +7,17 @@
 #include "kernels/device.h"
 #include "loader/checkpoint.h"
 #include "model/model_limits.h"
+#include "parallel/world.h"
 #include "yoke/yoke.h"
 
 typedef struct yk_settings {
   yk_device_kind device; /* CPU or CUDA */
   yk_dtype dtype;
-  int n_ranks;
-  int device_ids[YK_MAX_RANKS];
-  int n_threads_per_rank; /* of the host */
-  int32_t hidden_size;    /* of the model: the rows of an all-reduce */
-  double step_timeout_s;  /* 0: none */
+  yk_world world;
+  int device_ids[YK_MAX_RANKS]; /* [world.n_ranks] */
+  int n_threads_per_rank;       /* of the host */
+  int32_t hidden_size;          /* of the model: the rows of an all-reduce */
+  double step_timeout_s;        /* 0: none */
   yk_model_limits limits;
   yk_scheduler_rules rules;
 } yk_settings;

@@ -54,7 +54,7 @@ static yk_status choose_device(const yk_engine_options *o, bool is_elsewhere, yk
 {
   enum { CUDA_STEP_TIMEOUT_S = 60 }; /* a CPU rank may rightly take longer over a large prompt: no limit there */
   YK_TRY(choose_kind(o, is_elsewhere, &s->device, err));
-  s->n_ranks = o->n_ranks;
+  s->world = yk_world_of_process(o->n_ranks);
   s->step_timeout_s = o->step_timeout_s;
   if (s->step_timeout_s == 0 && s->device == YK_DEVICE_CUDA) s->step_timeout_s = CUDA_STEP_TIMEOUT_S;
   for (int rank = 0; rank < o->n_ranks; rank++) s->device_ids[rank] = o->device_ids ? o->device_ids[rank] : rank;
@@ -157,9 +157,9 @@ static yk_status memory_bounds(const yk_engine_options *o, const yk_settings *s,
     *kv_max = o->kv_cache_bytes ? o->kv_cache_bytes : *total;
     return YK_OK;
   }
-  int64_t ram = device_memory_bytes ? device_memory_bytes * s->n_ranks : host_ram_bytes();
-  *total = (int64_t)((double)ram * o->gpu_memory_utilization) / s->n_ranks;
-  *kv_max = o->kv_cache_bytes ? o->kv_cache_bytes : yk_min_i64(INT64_C(4) << 30, ram / 4) / s->n_ranks;
+  int64_t ram = device_memory_bytes ? device_memory_bytes * s->world.n_ranks : host_ram_bytes();
+  *total = (int64_t)((double)ram * o->gpu_memory_utilization) / s->world.n_ranks;
+  *kv_max = o->kv_cache_bytes ? o->kv_cache_bytes : yk_min_i64(INT64_C(4) << 30, ram / 4) / s->world.n_ranks;
   return YK_OK;
 }
 
@@ -169,11 +169,11 @@ static yk_status measure_ranks(const yk_checkpoint *checkpoint, const yk_setting
                                .linear_bytes = yk_cpu_linear_bytes,
                                .linear_keeps = yk_cpu_linear_keeps,
                                .mixture_scratch_bytes = yk_cpu_mixture_scratch_bytes};
-  for (int rank = 0; rank < s->n_ranks; rank++)
+  for (int rank = 0; rank < s->world.n_ranks; rank++)
     if (s->device == YK_DEVICE_CUDA)
       YK_TRY(yk_gpus_measure(checkpoint, s, rank, &out[rank], err));
     else
-      YK_TRY(yk_model_measure(checkpoint, &s->limits, &cpu, rank, s->n_ranks, &out[rank], err));
+      YK_TRY(yk_model_measure(checkpoint, &s->limits, &cpu, rank, s->world.n_ranks, &out[rank], err));
   return YK_OK;
 }
 
@@ -193,7 +193,7 @@ static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *me
                            yk_settings *s, yk_plan *plan, yk_err *err)
 {
   yk_model_limits *limits = &s->limits;
-  int64_t fit = blocks_that_fit(memory, s->n_ranks, total, kv_max);
+  int64_t fit = blocks_that_fit(memory, s->world.n_ranks, total, kv_max);
   int64_t most_useful =
       (int64_t)limits->step.max_seqs * yk_ceil_div_i64(limits->step.max_model_tokens, YK_KV_BLOCK_TOKENS);
   int64_t n_blocks = yk_min_i64(fit, most_useful);

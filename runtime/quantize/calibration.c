@@ -62,7 +62,8 @@ static yk_status load_model(reader *r, yk_err *err)
   r->block = calloc(1, yk_step_layout_of(&most).n_bytes);
   if (!r->block) return yk_err_set(err, YK_E_NOMEM, "no memory for steps of %d tokens", (int)r->window_tokens);
   YK_TRY(yk_quantize_progress(rank, "loading", 0, 1, err));
-  YK_TRY(yk_comm_local_create(&rank->dev, 1, &r->comm, err));
+  const yk_world alone = yk_world_of_process(1);
+  YK_TRY(yk_comm_local_create(&alone, &rank->dev, &r->comm, err));
   return yk_model_create(r->checkpoint, &limits, rank->dev, r->comm, NULL, NULL, &r->model, err);
 }
 

@@ -172,7 +172,7 @@ static yk_settings settings_of(const yk_quantize_run *run)
   int n_threads = o->n_cpu_threads ? o->n_cpu_threads : (int)yk_max_i64(1, (int64_t)sysconf(_SC_NPROCESSORS_ONLN));
   yk_settings s = {.device = run->device,
                    .dtype = YK_F32,
-                   .n_ranks = o->n_ranks,
+                   .world = yk_world_of_process(o->n_ranks),
                    .n_threads_per_rank = (int)yk_min_i64(1024, yk_max_i64(1, n_threads / o->n_ranks)),
                    .limits.step = {.max_tokens = 1, .max_seqs = 1, .max_model_tokens = 1, .vocab = 1}};
   if (run->checkpoint) s.limits.step = yk_calibration_limits(run->checkpoint);
@@ -185,7 +185,7 @@ static yk_settings settings_of(const yk_quantize_run *run)
 static yk_status open_devices(const yk_settings *s, yk_device **devs, yk_err *err)
 {
   if (s->device == YK_DEVICE_CUDA) return yk_gpus_open(s, devs, err);
-  for (int rank = 0; rank < s->n_ranks; rank++)
+  for (int rank = 0; rank < s->world.n_ranks; rank++)
     YK_TRY(yk_cpu_device_create(s->dtype, s->n_threads_per_rank, &s->limits.step, &devs[rank], err));
   return YK_OK;
 }
@@ -198,7 +198,7 @@ static yk_status run_all(yk_quantize_run *run, yk_err *err)
   yk_status status = open_devices(&settings, devs, err);
   if (status == YK_OK) status = yk_quantize_output_begin(run->options, run->device, &run->output, err);
   if (status == YK_OK) status = run_ranks(run, devs, err);
-  for (int rank = 0; rank < settings.n_ranks; rank++)
+  for (int rank = 0; rank < settings.world.n_ranks; rank++)
     if (devs[rank]) devs[rank]->ops->destroy(devs[rank]);
   if (status == YK_OK) status = yk_quantize_output_finish(&run->output, run->options, &run->plan, err);
   yk_quantize_output_end(&run->output);

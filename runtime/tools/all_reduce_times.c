@@ -167,7 +167,7 @@ static yk_status run_rank(void *context, int rank, const void *command, yk_err *
 static yk_status open_devices(yk_all_reduce_times *times, bool nccl, yk_err *err)
 {
   if (!nccl) return yk_rank_devices_open(&times->settings, &times->devices, err);
-  times->devices.n_ranks = times->settings.n_ranks;
+  times->devices.n_local = times->settings.world.n_local;
   YK_TRY(yk_gpus_open(&times->settings, times->devices.devs, err));
   return yk_gpus_connect_nccl(&times->settings, times->devices.devs, times->devices.comms, err);
 }
@@ -195,7 +195,7 @@ yk_status yk_all_reduce_times_open(const yk_all_reduce_options *options, yk_all_
   times->settings =
       (yk_settings){.device = options->device,
                     .dtype = YK_F16,
-                    .n_ranks = options->n_ranks,
+                    .world = yk_world_of_process(options->n_ranks),
                     .n_threads_per_rank = options->n_threads,
                     .hidden_size = HIDDEN,
                     .step_timeout_s = options->limit_s,
@@ -222,7 +222,7 @@ yk_status yk_all_reduce_times_measure(yk_all_reduce_times *times, const yk_all_r
   times->n_begun += which->n_repeats + 1;
   double slowest[YK_ALL_REDUCE_MAX_REPEATS] = {0};
   for (int i = 0; i < which->n_repeats; i++)
-    for (int rank = 0; rank < times->settings.n_ranks; rank++)
+    for (int rank = 0; rank < times->settings.world.n_ranks; rank++)
       if (times->ranks[rank].us[i] > slowest[i]) slowest[i] = times->ranks[rank].us[i];
   *us = yk_spread_of(slowest, which->n_repeats);
   return YK_OK;
@@ -237,7 +237,7 @@ void yk_all_reduce_times_close(yk_all_reduce_times *times)
 {
   const double grace_s = 1;
   if (!times || !yk_rank_group_destroy(times->group, grace_s)) return;
-  for (int rank = 0; rank < times->settings.n_ranks; rank++) {
+  for (int rank = 0; rank < times->settings.world.n_ranks; rank++) {
     rank_arrays *r = &times->ranks[rank];
     void *const arrays[] = {r->partial, r->residual, r->y, r->w};
     for (int i = 0; i < 4; i++)

@@ -41,6 +41,8 @@ yk_status yk_links_test(const int *device_ids, int n_devices, bool measures, yk_
 {
   yk_err all_reduce_err = YK_ERR_INIT;
   *out = (yk_link_report){0};
+  if (n_devices > YK_MAX_LINKED_GPUS)
+    return yk_err_set(err, YK_E_INVAL, "links: expected at most %d GPUs, found %d", YK_MAX_LINKED_GPUS, n_devices);
   YK_TRY(yk_gpus_check_list("links", device_ids, n_devices, err));
   for (int i = 0; i < n_devices; i++)
     for (int j = 0; j < n_devices; j++)

@@ -116,7 +116,7 @@ static yk_status open_device(const yk_machine_run *run, int device, yk_device **
   yk_settings settings = {
       .device = run->options.device,
       .dtype = YK_F16,
-      .n_ranks = 1,
+      .world = yk_world_of_process(1),
       .device_ids = {device},
       .limits.step = {.max_tokens = (int32_t)run->options.gemm_m, .max_seqs = 1, .max_model_tokens = 16, .vocab = 16}};
   if (device >= 0) return yk_gpus_open(&settings, out, err);

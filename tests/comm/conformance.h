@@ -5,6 +5,8 @@
 
 #include "parallel/comm.h"
 
+enum { COMM_TESTED_RANKS = 8 }; /* most ranks of a fixture */
+
 typedef struct comm_shape {
   int32_t n_rows, hidden;
 } comm_shape;

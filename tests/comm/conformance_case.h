@@ -5,7 +5,7 @@
 #include "comm/conformance.h"
 
 /* What ranks bring: a prime number of elements, repeated, so that what lies a row or a packet too far differs. */
-enum { PERIOD = 65521, RESIDUAL = YK_MAX_RANKS, WEIGHT, N_SOURCES };
+enum { PERIOD = 65521, RESIDUAL = COMM_TESTED_RANKS, WEIGHT, N_SOURCES };
 
 typedef struct values {
   yk_dtype dtype;

@@ -28,8 +28,8 @@ typedef struct session {
   const comm_fixture *fixture;
   const values *values;
   int n_ranks;
-  yk_device *devs[YK_MAX_RANKS];
-  yk_comm *comms[YK_MAX_RANKS];
+  yk_device *devs[COMM_TESTED_RANKS];
+  yk_comm *comms[COMM_TESTED_RANKS];
 } session;
 
 static bool open_session(session *s, const comm_fixture *fixture, int n_ranks, const values *v)
@@ -63,9 +63,9 @@ static bool check_ranks(const rank_case *cases, int n_ranks, const char *name, y
 static bool run_case(session *s, const char *name, rank_body body, comm_shape shape, yk_status expected,
                      int misbehaving_rank)
 {
-  rank_case cases[YK_MAX_RANKS];
-  thread_start starts[YK_MAX_RANKS];
-  pthread_t threads[YK_MAX_RANKS];
+  rank_case cases[COMM_TESTED_RANKS];
+  thread_start starts[COMM_TESTED_RANKS];
+  pthread_t threads[COMM_TESTED_RANKS];
   double n_steps = s->fixture->rounding_steps(s->n_ranks, shape);
   for (int rank = 0; rank < s->n_ranks; rank++) {
     cases[rank] = (rank_case){.fixture = s->fixture,
@@ -191,8 +191,8 @@ int comm_conformance_run(const comm_fixture *fixture)
       {"abort_releases_a_sum_that_waits", abort_releases_a_sum_that_waits},
       {"a_rank_that_does_not_come_is_named", a_rank_that_does_not_come_is_named},
   };
-  whole_test whole[YK_MAX_RANKS * N_DTYPES];
-  struct CMUnitTest tests[YK_MAX_RANKS * N_DTYPES + N_BREAKING];
+  whole_test whole[COMM_TESTED_RANKS * N_DTYPES];
+  struct CMUnitTest tests[COMM_TESTED_RANKS * N_DTYPES + N_BREAKING];
   size_t n = 0;
   for (int n_ranks = 1; n_ranks <= fixture->max_ranks; n_ranks++)
     for (int d = 0; d < N_DTYPES; d++) {

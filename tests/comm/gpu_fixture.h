@@ -29,7 +29,7 @@ static inline int gpus_to_test(int *exit_code)
     return 0;
   }
   if (required && n_required < n_gpus) n_gpus = n_required;
-  if (n_gpus >= 2) return n_gpus < YK_MAX_RANKS ? n_gpus : YK_MAX_RANKS;
+  if (n_gpus >= 2) return n_gpus < COMM_TESTED_RANKS ? n_gpus : COMM_TESTED_RANKS;
   printf(yk_cuda_device_count() ? "skipped, needs 2 GPUs\n" : "skipped, no device\n");
   *exit_code = 77;
   return 0;

@@ -14,7 +14,8 @@ static bool open_local(int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **
   yk_device_limits limits = {.max_tokens = 64, .max_seqs = 64, .max_model_tokens = 64, .vocab = 64};
   for (int rank = 0; rank < n_ranks; rank++)
     if (yk_cpu_device_create(dtype, 1, &limits, &devs[rank], NULL) != YK_OK) return false;
-  return yk_comm_local_create(devs, n_ranks, comms, NULL) == YK_OK;
+  const yk_world world = yk_world_of_process(n_ranks);
+  return yk_comm_local_create(&world, devs, comms, NULL) == YK_OK;
 }
 
 static void close_local(int n_ranks, yk_device **devs, yk_comm **comms)
@@ -29,6 +30,42 @@ static double round_once(int n_ranks, comm_shape shape)
 {
   (void)n_ranks, (void)shape;
   return 1;
+}
+
+/* Ranks in other processes and stages need other communicators. */
+static void other_worlds_are_refused(void **state)
+{
+  (void)state;
+  static const struct {
+    yk_world world;
+    yk_status status;
+    const char *says;
+  } cases[] = {{{0, 0, 0, 1}, YK_E_INVAL, "number of ranks: expected 1 to 64, found 0"},
+               {{4, 2, 2, 1}, YK_E_UNSUPPORTED, "expected 4 ranks of one process, found 2"},
+               {{4, 0, 4, 2}, YK_E_UNSUPPORTED, "expected one pipeline stage, found 2"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    yk_comm *comms[1];
+    yk_err err = YK_ERR_INIT;
+    assert_int_equal(yk_comm_local_create(&cases[i].world, NULL, comms, &err), cases[i].status);
+    assert_non_null(strstr(err.message, cases[i].says));
+  }
+}
+
+/* More ranks than any GPU kernel takes, and than a machine has GPUs. */
+static void many_ranks_gather(void **state)
+{
+  enum { MANY = 12, N = 3 };
+  (void)state;
+  yk_device *devs[MANY];
+  yk_comm *comms[MANY];
+  int32_t all[MANY][N] = {{0}};
+  assert_true(open_local(MANY, YK_F32, devs, comms));
+  for (int rank = MANY - 1; rank >= 0; rank--) { /* rank 0 last: nobody waits for it */
+    int32_t mine[N] = {rank, 10 * rank, 100 * rank};
+    assert_int_equal(comms[rank]->ops->gather_host(comms[rank], mine, sizeof mine, rank ? NULL : all, NULL), YK_OK);
+  }
+  for (int rank = 0; rank < MANY; rank++) assert_int_equal(all[rank][2], 100 * rank);
+  close_local(MANY, devs, comms);
 }
 
 static void another_type_is_refused(void **state)
@@ -46,11 +83,12 @@ static void another_type_is_refused(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest own[] = {cmocka_unit_test(another_type_is_refused)};
+  const struct CMUnitTest own[] = {cmocka_unit_test(another_type_is_refused),
+                                   cmocka_unit_test(other_worlds_are_refused), cmocka_unit_test(many_ranks_gather)};
   comm_fixture fixture = {.name = "local",
                           .open = open_local,
                           .close = close_local,
-                          .max_ranks = TEST_IS_SANITIZED ? 4 : YK_MAX_RANKS,
+                          .max_ranks = TEST_IS_SANITIZED ? 4 : COMM_TESTED_RANKS,
                           .rounding_steps = round_once};
   int n_failed = comm_conformance_run(&fixture);
   return n_failed + cmocka_run_group_tests(own, NULL, NULL);

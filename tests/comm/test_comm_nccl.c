@@ -6,7 +6,9 @@ static bool open_nccl(int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **c
 {
   yk_err err = YK_ERR_INIT;
   if (!open_gpus(n_ranks, dtype, devs)) return false;
-  if (yk_comm_nccl_create(devs, n_ranks, comms, &err) == YK_OK) return true;
+  const yk_world world = yk_world_of_process(n_ranks);
+  const yk_exchange alone = yk_exchange_alone();
+  if (yk_comm_nccl_create(&world, &alone, devs, comms, &err) == YK_OK) return true;
   printf("%s\n", err.message);
   abort();
 }

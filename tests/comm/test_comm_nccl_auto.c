@@ -19,7 +19,9 @@ static void create(yk_device *const *devs, int n_ranks, int32_t hidden, yk_comm 
 {
   yk_comm_auto_options options = {.max_rows = MAX_ROWS, .hidden = hidden, .step_limit_s = step_limit_s};
   yk_err err = YK_ERR_INIT;
-  if (yk_comm_auto_create(devs, n_ranks, &options, comms, &err) == YK_OK) return;
+  const yk_world world = yk_world_of_process(n_ranks);
+  const yk_exchange alone = yk_exchange_alone();
+  if (yk_comm_auto_create(&world, &alone, devs, &options, comms, &err) == YK_OK) return;
   printf("%s\n", err.message);
   abort();
 }
@@ -58,8 +60,8 @@ static void the_way_follows_the_size(void **state)
     if (n_ranks > 2 && n_ranks < n_gpus_tested) continue; /* ends take long to open */
     const int64_t crossover = (n_ranks == 2 ? 2048 : 512) * 1024 / (HIDDEN * 2), most_rows = MOST_BYTES / (HIDDEN * 2);
     const bool reach = all_reach_each_other(n_ranks);
-    yk_device *devs[YK_MAX_RANKS];
-    yk_comm *comms[YK_MAX_RANKS];
+    yk_device *devs[COMM_TESTED_RANKS];
+    yk_comm *comms[COMM_TESTED_RANKS];
     assert_true(open_gpus(n_ranks, YK_F16, devs));
     create(devs, n_ranks, HIDDEN, comms);
     for (int rank = 0; rank < n_ranks; rank++) {

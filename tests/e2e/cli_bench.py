@@ -206,7 +206,7 @@ class Refused(Bench):
                 (["--clients", "0"], ["--clients", '"0"']),
                 (["--requests", "0", "--clients", "2"], ["--requests", '"0"']),
                 (["--repeats", "65"], ["--repeats", "from 1 to 64"]),
-                (["--ranks", "9"], ["--ranks", "from 1 to 8"]),
+                (["--ranks", "65"], ["--ranks", "from 1 to 64"]),
                 (["--ranks", "1,2"], ["--ranks", '"1,2"']),
                 (["--batch", "2", "--clients", "2"], ["one of --batch, --clients and --request-rate", "several"]),
                 (["--batch", "2", "--requests", "2"], ["--requests", "--request-rate or --clients"]),

@@ -58,9 +58,9 @@ class Base(harness.Case):
 class Whole(Base):
     def test_study(self):
         """Ranks, batches and an option; points that are impossible are told first, and why."""
-        options = ["--ranks", "1-3,16", "--batch", "1,4", "--input-len", "8,100000"]
+        options = ["--ranks", "1-3,65", "--batch", "1,4", "--input-len", "8,100000"]
         done = self.run_yoke(*self.arguments(*options))
-        self.assertIn("left out: 16 ranks, all 4 points: number of ranks: expected 1 to 8, found 16", done.err)
+        self.assertIn("left out: 65 ranks, all 4 points: number of ranks: expected 1 to 64, found 65", done.err)
         self.assertIn("left out: 1 rank, batch 1, 100000 in, 6 out: ", done.err)
         self.assertRegex(done.err, r"6 points, 18 runs, of which 0 are done; about \d+:\d\d:\d\d left")
         self.assertIn("2 ranks; ", done.err)
@@ -471,7 +471,7 @@ class Refused(Base):
         for options, *parts in (
                 (["--model", os.path.join(self.folder, "none")], "none"),
                 (["--batch", "1-1000", "--input-len", "1-10"], "expected 1 to 2000 points in a study, found 10000"),
-                (["--ranks", "9"], "none of the 1 points can be measured", "expected 1 to 8"),
+                (["--ranks", "65"], "none of the 1 points can be measured", "expected 1 to 64"),
                 (["--batch", "65000"], "none of the 1 points can be measured"),
                 (["--machine", os.path.join(self.folder, "none.json")], "none.json"),
                 (["--machine", write_json({"gemm_flops": 1}, self.folder, "bad.json")], "memory_bytes_per_s"),

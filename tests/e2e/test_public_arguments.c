@@ -68,8 +68,8 @@ static void engine_options(void **state)
   OPTIONS_REFUSED(weights, (yk_weights_choice)2, "weights: expected 0 to 1, found 2");
   OPTIONS_REFUSED(kv_cache_dtype, (yk_kv_cache_choice)8, "kv_cache_dtype: expected 0 to 7, found 8");
   OPTIONS_REFUSED(log.level, (yk_log_level)4, "log.level: expected 0 to 3, found 4");
-  OPTIONS_REFUSED(n_ranks, 9, "number of ranks: expected 1 to 8, found 9");
-  OPTIONS_REFUSED(n_ranks, INT32_MIN, "number of ranks: expected 1 to 8");
+  OPTIONS_REFUSED(n_ranks, 65, "number of ranks: expected 1 to 64, found 65");
+  OPTIONS_REFUSED(n_ranks, INT32_MIN, "number of ranks: expected 1 to 64");
   OPTIONS_REFUSED(gpu_memory_utilization, NAN, "gpu_memory_utilization: expected more than 0 and at most 1, found nan");
   OPTIONS_REFUSED(gpu_memory_utilization, -INFINITY, "gpu_memory_utilization");
   OPTIONS_REFUSED(step_timeout_s, NAN, "step_timeout_s: expected 0 to 1e6, found nan");

@@ -31,15 +31,15 @@ static yk_status faulty_all_reduce(yk_comm *comm, void *data, int64_t count, yk_
   return YK_OK;
 }
 
-yk_status __real_yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **out, yk_err *err);
-yk_status __wrap_yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **out, yk_err *err);
-yk_status __wrap_yk_comm_local_create(yk_device *const *devs, int n_ranks, yk_comm **out, yk_err *err)
+yk_status __real_yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk_comm **out, yk_err *err);
+yk_status __wrap_yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk_comm **out, yk_err *err);
+yk_status __wrap_yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk_comm **out, yk_err *err)
 {
-  YK_TRY(__real_yk_comm_local_create(devs, n_ranks, out, err));
+  YK_TRY(__real_yk_comm_local_create(world, devs, out, err));
   sound_ops = *out[0]->ops;
   faulty_ops = sound_ops;
   faulty_ops.all_reduce = faulty_all_reduce;
-  for (int rank = 0; rank < n_ranks; rank++) out[rank]->ops = &faulty_ops;
+  for (int rank = 0; rank < world->n_ranks; rank++) out[rank]->ops = &faulty_ops;
   return YK_OK;
 }
 
@@ -196,8 +196,8 @@ static void refusals(void **state)
   (void)state;
   const int ids[] = {0, 0};
   REFUSED(device, (yk_device_kind)3, "device: expected 0 to 2, found 3");
-  REFUSED(n_ranks, 0, "n_ranks: expected 1 to 8, found 0");
-  REFUSED(n_ranks, 9, "n_ranks: expected 1 to 8, found 9");
+  REFUSED(n_ranks, 0, "n_ranks: expected 1 to 64, found 0");
+  REFUSED(n_ranks, 65, "n_ranks: expected 1 to 64, found 65");
   REFUSED(n_cpu_threads, -1, "n_cpu_threads: expected 0 to 1024, found -1");
   REFUSED(memory_bytes, -1, "memory_bytes: expected 1048576 to 1099511627776, found -1");
   REFUSED(memory_bytes, 1000, "memory_bytes: expected 1048576 to");

@@ -26,7 +26,7 @@ void refused(int n_ranks, const yk_p2p_options &options, const char *why)
 void what_slots_cannot_hold_is_refused(void **)
 {
   const int64_t bytes = int64_t{1} << 20, gib = int64_t{1} << 30;
-  for (int n_ranks : {0, YK_MAX_RANKS + 1}) refused(n_ranks, {bytes, 8192, 0, 0}, "ranks: expected 1 to");
+  for (int n_ranks : {0, YK_P2P_MAX_RANKS + 1}) refused(n_ranks, {bytes, 8192, 0, 0}, "ranks: expected 1 to");
   for (int64_t max_bytes : {int64_t{0}, int64_t{-1}, 2 * gib}) refused(2, {max_bytes, 8192, 0, 0}, "below 2 GiB");
   for (int64_t row : {int64_t{0}, int64_t{YK_P2P_MAX_ROW_BYTES + 16}}) refused(2, {bytes, row, 0, 0}, "up to 32 KiB");
   refused(2, {bytes, 8192, 0, -1}, "time limit not below 0");

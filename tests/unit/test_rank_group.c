@@ -185,6 +185,29 @@ static void the_rank_furthest_behind_is_blamed(void **state)
   }
 }
 
+/* The ranks of a later process: calls and messages have their numbers in the run. */
+static yk_status fail_on_5(void *context, int rank, const void *command, yk_err *err)
+{
+  (void)command;
+  atomic_fetch_or((atomic_int *)context, 1 << rank);
+  return rank == 5 ? yk_err_set(err, YK_E_DEVICE, "rank %d: made to fail", rank) : YK_OK;
+}
+
+static void ranks_of_a_later_process_keep_their_numbers(void **state)
+{
+  (void)state;
+  atomic_int ran = 0;
+  yk_rank_group *group = NULL;
+  yk_rank_group_ops ops = {.first_rank = 4, .run = fail_on_5, .context = &ran};
+  yk_err err = YK_ERR_INIT;
+  assert_int_equal(yk_rank_group_create(3, &ops, &group, NULL), YK_OK);
+  assert_int_equal(yk_rank_group_run(group, "", 10, &err), YK_E_DEVICE);
+  assert_int_equal(err.rank, 5);
+  assert_string_equal(err.message, "rank 5: made to fail");
+  assert_true(yk_rank_group_destroy(group, 1));
+  assert_int_equal(atomic_load(&ran), 0x70);
+}
+
 static void rank_counts_out_of_range_are_refused(void **state)
 {
   (void)state;
@@ -192,8 +215,8 @@ static void rank_counts_out_of_range_are_refused(void **state)
   yk_rank_group_ops ops = {.run = run};
   yk_err err = YK_ERR_INIT;
   assert_int_equal(yk_rank_group_create(0, &ops, &group, &err), YK_E_INVAL);
-  assert_string_equal(err.message, "number of ranks: expected 1 to 8, found 0");
-  assert_int_equal(yk_rank_group_create(9, &ops, &group, NULL), YK_E_INVAL);
+  assert_string_equal(err.message, "number of ranks: expected 1 to 64, found 0");
+  assert_int_equal(yk_rank_group_create(YK_MAX_RANKS + 1, &ops, &group, NULL), YK_E_INVAL);
   assert_null(group);
   assert_true(yk_rank_group_destroy(NULL, 1));
 }
@@ -210,6 +233,7 @@ int main(void)
       cmocka_unit_test_prestate(a_stalled_rank_is_named_and_released, &none),
       cmocka_unit_test_prestate(a_stalled_rank_is_named_and_released, &some),
       cmocka_unit_test_prestate(the_rank_furthest_behind_is_blamed, &none),
+      cmocka_unit_test(ranks_of_a_later_process_keep_their_numbers),
       cmocka_unit_test(rank_counts_out_of_range_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

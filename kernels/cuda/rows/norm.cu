@@ -12,11 +12,13 @@ using namespace yk_rows;
 
 namespace {
 
+constexpr int MAX_PARTIALS = 8; /* pointers among the parameters */
+
 struct norm_params {
   void *y;
   const void *x;  /* rms_norm: the input */
   void *residual; /* add_norm: partials are added to it, and the sum is the norm's input */
-  const void *partials[YK_MAX_RANKS];
+  const void *partials[MAX_PARTIALS];
   yk_combine_args combine;  /* the combination of experts that gives the first of partials; y NULL: it is complete */
   int32_t n_partials;
   const void *w;    /* NULL: no norm */

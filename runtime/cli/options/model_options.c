@@ -44,7 +44,7 @@ static void fill_table(yk_model_options *options)
       {"generation-config", NULL, YK_OPTION_STRING, &options->generation_config, "DIR",
        .help = "where generation_config.json lies; vllm: its sampling does not count", .fallback = "auto, the model's"},
       {"tensor-parallel-size", "tp", YK_OPTION_INT, &options->n_ranks, "N",
-       .help = "ranks (devices) that the model is split over, 1 to 8", .min = 1, .max = YK_MAX_RANKS,
+       .help = "ranks (devices) that the model is split over, 1 to 64", .min = 1, .max = YK_MAX_RANKS,
        .given = &options->ranks_given},
       {"enable-expert-parallel", "ep", YK_OPTION_FLAG, &options->expert_parallel,
        .help = "deal whole experts to ranks, not a share of each; no effect on models without experts"},

@@ -2,6 +2,6 @@
 #ifndef YK_LIMITS_H
 #define YK_LIMITS_H
 
-enum { YK_MAX_RANKS = 8 };
+enum { YK_MAX_RANKS = 64 };
 
 #endif

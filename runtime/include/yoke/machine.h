@@ -41,7 +41,8 @@ typedef struct yk_all_reduce_time {
   const char *route; /* "one-shot", "two-shot" (both by stores into peers' memory), "nccl" */
 } yk_all_reduce_time;
 
-enum { YK_MAX_LINKS = YK_MAX_RANKS * (YK_MAX_RANKS - 1), YK_ALL_REDUCE_SIZES = 2 };
+/* Of one machine. */
+enum { YK_MAX_LINKED_GPUS = 16, YK_MAX_LINKS = YK_MAX_LINKED_GPUS * (YK_MAX_LINKED_GPUS - 1), YK_ALL_REDUCE_SIZES = 2 };
 
 typedef struct yk_link_report {
   int n_links; /* n_devices * (n_devices - 1): every ordered pair */
@@ -53,9 +54,9 @@ typedef struct yk_link_report {
 
 /* yk_links_test - test the links between GPUs, and small all-reduces over them with the communicator that an engine
  *   would use: that the right values arrive, and how fast. What fails is told in *out.
- *   device_ids [n_devices]: CUDA ordinals, 1 to YK_MAX_RANKS of them, each once. measures: false asks only for peer
- *   access, which is instant; true takes about 200 MB on each GPU and some seconds, and others' work on the GPUs slows
- *   it down.
+ *   device_ids [n_devices]: CUDA ordinals, 1 to YK_MAX_LINKED_GPUS of them, each once. measures: false asks only for
+ *   peer access, which is instant; true takes about 200 MB on each GPU and some seconds, and others' work on the GPUs
+ *   slows it down.
  *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL (a GPU that is not there, or named twice). */
 yk_status yk_links_test(const int *device_ids, int n_devices, bool measures, yk_link_report *out, yk_err *err);
 
