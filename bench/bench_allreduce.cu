@@ -7,6 +7,7 @@
 
 #include "bench/allreduce_check.cuh"
 #include "bench/allreduce_ranks.cuh"
+#include "yoke/process.h"
 
 using namespace allreduce;
 
@@ -294,7 +295,7 @@ void time_and_report(machine &m, const char *commit, FILE *json)
 
 int main(int argc, char **argv)
 {
-  setenv("NCCL_NVLS_ENABLE", "0", 1); /* before any thread starts */
+  yk_process_init();
   setvbuf(stdout, nullptr, _IOLBF, 0);
   options o = parse(argc, argv);
   FILE *json = o.run.check_only ? nullptr : open_figures(o.report);

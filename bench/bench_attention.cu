@@ -6,6 +6,7 @@
  * nodes: median and range of the repeats. */
 #include "bench/attention_check.cuh"
 #include "bench/kernel_bench.cuh"
+#include "yoke/process.h"
 
 using namespace attention;
 
@@ -253,6 +254,7 @@ void time_and_report(const machine &m, const options &o, const cudaDeviceProp &p
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   const options o = parse(argc, argv);
   FILE *json = o.run.check_only ? nullptr : open_figures(o.report);
   cudaDeviceProp prop;

@@ -278,6 +278,7 @@ static yk_status bench_into_file(const options *o, const yk_engine_options *engi
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   options o = {.n_clients = 64, .n_requests = 256, .input_tokens = 512, .output_tokens = 128, .repeats = 1};
   yk_engine_options engine;
   yk_err err = YK_ERR_INIT;

@@ -16,6 +16,7 @@
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/linear/grouped.h"
 #include "kernels/cuda/linear/layout.h"
+#include "yoke/process.h"
 
 using bench::check;
 
@@ -248,6 +249,7 @@ void time_form(yk_device *dev, const model &m, const form &f, const std::vector<
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   bench::report_options report;
   const char *list_of_tokens = "", *only_model = "", *only_format = "";
   std::vector<yk_option> list;

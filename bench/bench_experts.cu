@@ -10,6 +10,7 @@
 #include "bench/experts_check_row.cuh"
 #include "bench/experts_timing.cuh"
 #include "bench/kernel_bench.cuh"
+#include "yoke/process.h"
 
 using namespace experts;
 
@@ -71,6 +72,7 @@ void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE 
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   options o;
   const char *tokens = "", *only = "";
   std::vector<yk_option> list;

@@ -5,6 +5,7 @@
 #include "bench/kernel_bench.cuh"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
+#include "yoke/process.h"
 
 using namespace bench;
 
@@ -202,6 +203,7 @@ void time_point(yk_device *dev, const point &p, FILE *json, bool is_first)
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   report_options report;
   std::vector<yk_option> options;
   add_options(options, report);

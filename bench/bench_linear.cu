@@ -22,6 +22,7 @@
 #include "bench/kernel_bench.cuh"
 #include "bench/linear_formats.cuh"
 #include "bench/linear_plans.cuh"
+#include "yoke/process.h"
 
 using namespace linear;
 
@@ -459,6 +460,7 @@ options parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   options o = parse(argc, argv);
   const std::vector<shape> shapes = shapes_of(o);
   if (*o.fit) return fit(o);

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "kernels/cpu/cpu_device.h"
+#include "yoke/process.h"
 
 enum { MAX_COPIES = 256, N_REPEATS = 11 };
 
@@ -195,6 +196,7 @@ static int parse_options(int argc, char **argv, options *out)
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   options opts = {.n_threads = 2, .simd = yk_cpu_simd_best(), .only = ""};
   int code = parse_options(argc, argv, &opts);
   if (code >= 0) return code;

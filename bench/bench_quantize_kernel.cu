@@ -15,6 +15,7 @@
 
 extern "C" {
 #include "kernels/cpu/cpu_awq.h"
+#include "yoke/process.h"
 }
 
 using namespace bench;
@@ -318,6 +319,7 @@ void time_all(FILE *json)
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   report_options report;
   run_options run;
   std::vector<yk_option> options;

@@ -8,6 +8,7 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/sampling/best_logits.h"
 #include "kernels/cuda/sampling/sample_rows.h"
+#include "yoke/process.h"
 
 using namespace bench;
 
@@ -165,6 +166,7 @@ void time_point(yk_device *dev, const float *logits, int64_t *stamps, const poin
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   report_options report;
   std::vector<yk_option> options;
   add_options(options, report);

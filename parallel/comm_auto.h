@@ -18,9 +18,9 @@ typedef struct yk_comm_auto_options {
 } yk_comm_auto_options;
 
 /* yk_comm_auto_create - ends for the ranks of a world that are this process's, as yk_comm_nccl_create, with the slots
- *   that yk_p2p_layout_of gives on each device. The route of an all-reduce depends on its size alone (p2p_sizes.h), so it
- *   is the same on every rank. A rank that does not come to an all-reduce in time is named by the others, in err->rank
- *   and in the message.
+ *   that yk_p2p_layout_of gives on each device. The route of an all-reduce depends on its size alone (p2p_sizes.h), and
+ *   so is the same on every rank. A rank that does not come to an all-reduce in time is named by the others, in
+ *   err->rank and in the message.
  *   Errors: those of yk_comm_nccl_create, and YK_E_CAPACITY where the slots do not fit. GPUs that cannot reach each
  *   other's memory are no error: then all goes over NCCL. */
 yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs,

@@ -47,13 +47,6 @@ typedef struct nccl_comm {
   bool has_failed;
 } nccl_comm;
 
-/* NVLink multicast (NVLS) stays off. NCCL reads the variable when it is first used; changing the environment is only
- * safe while there is one thread. */
-__attribute__((constructor)) static void switch_multicast_off(void)
-{
-  setenv("NCCL_NVLS_ENABLE", "0", 1);
-}
-
 /* ---- Abort and errors -------------------------------------------------------------------------------------------- */
 
 /* Freed by the thread that aborts, which may outlive the communicator. */

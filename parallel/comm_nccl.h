@@ -12,7 +12,7 @@
  *   One rank needs no transport, and no libnccl.
  *   Errors: YK_E_INVAL (ranks), YK_E_UNSUPPORTED (no libnccl, in the loader's words), YK_E_NOMEM, YK_E_COMM (NCCL's own
  *   words), YK_E_TIMEOUT when NCCL does not come up.
- *   NCCL_NVLS_ENABLE is set to 0 before main: NVLink multicast stays off.                                            */
+ *   NVLink multicast stays off: see yk_nccl_load.                                                                    */
 yk_status yk_comm_nccl_create(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs, yk_comm **out,
                               yk_err *err);
 

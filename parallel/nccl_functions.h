@@ -28,7 +28,9 @@ typedef struct yk_nccl_functions {
 } yk_nccl_functions;
 
 /* yk_nccl_load - fill the table from libnccl of the major version that this program was built with.
- *   Errors: YK_E_UNSUPPORTED, naming the library and what the loader says. Thread: any.                              */
+ *   NVLink multicast (NVLS) stays off: NCCL reads NCCL_NVLS_ENABLE when it is first used, and is not loaded in a
+ *   process where the variable is not 0 (yk_process_init).
+ *   Errors: YK_E_UNSUPPORTED, naming the variable, or the library and what the loader says. Thread: any. */
 yk_status yk_nccl_load(yk_nccl_functions *table, yk_err *err);
 
 #endif

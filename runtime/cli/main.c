@@ -55,6 +55,7 @@ static int print_unknown(const char *name)
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   signal(SIGPIPE, SIG_IGN); /* a reader that goes away shows as a failed write */
   if (argc < 2) {
     yk_log log = yk_log_stderr(YK_LOG_ERROR);

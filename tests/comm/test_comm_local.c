@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "sanitized.h"
+#include "yoke/process.h"
 
 static bool open_local(int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **comms)
 {
@@ -83,6 +84,7 @@ static void another_type_is_refused(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest own[] = {cmocka_unit_test(another_type_is_refused),
                                    cmocka_unit_test(other_worlds_are_refused), cmocka_unit_test(many_ranks_gather)};
   comm_fixture fixture = {.name = "local",

@@ -1,6 +1,7 @@
 /* test_comm_nccl.c - the conformance suite over NCCL, on as many GPUs as there are (at least two). */
 #include "comm/gpu_fixture.h"
 #include "parallel/comm_nccl.h"
+#include "yoke/process.h"
 
 static bool open_nccl(int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **comms)
 {
@@ -21,6 +22,7 @@ static double round_each_hop(int n_ranks, comm_shape shape)
 
 int main(void)
 {
+  yk_process_init();
   int exit_code, n_gpus = gpus_to_test(&exit_code);
   if (n_gpus == 0) return exit_code;
   comm_fixture fixture = {.name = "nccl",

@@ -10,6 +10,7 @@
 #include "each_case.h"
 #include "parallel/comm_auto.h"
 #include "parallel/p2p/links_p2p.h"
+#include "yoke/process.h"
 
 enum { HIDDEN = 4096, MAX_ROWS = 2048 };
 enum { MOST_BYTES = 8 << 20, MOST_LAUNCHES = 4 }; /* of one launch over peer pointers; of a sum of rows */
@@ -83,6 +84,7 @@ static void the_way_follows_the_size(void **state)
 
 int main(void)
 {
+  yk_process_init();
   int exit_code;
   n_gpus_tested = gpus_to_test(&exit_code);
   if (n_gpus_tested == 0) return exit_code;

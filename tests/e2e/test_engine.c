@@ -11,6 +11,7 @@
 #include "e2e/engine_fixture.h"
 #include "each_case.h"
 #include "sanitized.h"
+#include "yoke/process.h"
 
 enum { VOCAB = 128, N_PROMPTS = 8, OUTPUT = 20, LONG_OUTPUT = 100 };
 
@@ -393,6 +394,7 @@ static void destroying_ends_what_runs_with_an_error(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(company_and_chunks_change_nothing),
                                      cmocka_unit_test(preemption_changes_nothing),
                                      cmocka_unit_test(preempted_prompts_report_once),

@@ -11,6 +11,7 @@
 
 #include "e2e/engine_fixture.h"
 #include "each_case.h"
+#include "yoke/process.h"
 
 enum { VOCAB = 200, N = 60 };
 
@@ -290,6 +291,7 @@ static void bad_calls_are_refused_and_leave_the_sequence_alone(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(logits_are_those_of_requests),
                                      cmocka_unit_test(listed_ids_have_the_log_probabilities_of_the_logits),
                                      cmocka_unit_test(going_back_and_branching_change_nothing),

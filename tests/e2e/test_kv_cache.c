@@ -11,6 +11,7 @@
 
 #include "e2e/engine_fixture.h"
 #include "each_case.h"
+#include "yoke/process.h"
 
 enum { VOCAB = 128, N_PROMPTS = 5, OUTPUT = 60 };
 
@@ -242,6 +243,7 @@ static void other_floats_are_refused(void **state)
 
 int main(void)
 {
+  yk_process_init();
   int gate = fixture_gate();
   if (gate) return gate;
   const struct CMUnitTest tests[] = {

@@ -14,6 +14,7 @@
 
 #include "base/wait.h"
 #include "e2e/engine_fixture.h"
+#include "yoke/process.h"
 
 enum { VOCAB = 200, CLIENTS = 48, ROUNDS = 4, OUTPUT = 24, PROMPT = 9 };
 
@@ -279,6 +280,7 @@ static void special_tokens_are_added_where_wanted(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(a_reader_that_waits_for_any_misses_nothing),
                                      cmocka_unit_test(the_last_token_comes_with_the_end),
                                      cmocka_unit_test(a_freed_request_is_not_reported),

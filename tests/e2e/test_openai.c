@@ -14,6 +14,7 @@
 #include "each_case.h"
 #include "openai/answer.h"
 #include "unit/single_quotes.h"
+#include "yoke/process.h"
 
 static int open_engine(void **state)
 {
@@ -230,6 +231,7 @@ static void a_cancelled_request_is_an_error(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bad_requests_are_refused_by_name), cmocka_unit_test(a_prompt_longer_than_the_context),
       cmocka_unit_test(streams_and_whole_answers_agree), cmocka_unit_test(a_cancelled_request_is_an_error)};

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "e2e/engine_fixture.h"
+#include "yoke/process.h"
 
 enum { N_REQUESTS = 4, N_PROMPT = 20, N_TOKENS = 32 };
 
@@ -190,6 +191,7 @@ static void parts_have_names(void **state)
 
 int main(void)
 {
+  yk_process_init();
   int gate = fixture_gate();
   if (gate) return gate;
   const struct CMUnitTest tests[] = {cmocka_unit_test(parts_have_names), cmocka_unit_test(parts_add_up),

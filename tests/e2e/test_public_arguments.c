@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "e2e/engine_fixture.h"
 #include "each_case.h"
+#include "yoke/process.h"
 
 enum { VOCAB = 200, CONTEXT = 256 };
 
@@ -381,6 +382,7 @@ static void a_stream(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest without_tokenizer[] = {cmocka_unit_test(engine_options),
                                                  cmocka_unit_test(device_memory),
                                                  cmocka_unit_test(log_levels),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "e2e/engine_fixture.h"
+#include "yoke/process.h"
 
 enum { VOCAB = 200, OUTPUT = 20 };
 
@@ -273,6 +274,7 @@ static void the_cpu_is_always_a_device(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(same_seed_same_tokens_other_seed_others),
                                      cmocka_unit_test(greedy_tokens_do_not_depend_on_what_is_reported),
                                      cmocka_unit_test(stop_ids_end_the_output_unless_too_early),

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "e2e/soak_callers.h"
+#include "yoke/process.h"
 
 static const char USAGE[] =
     "usage: test_soak [--model DIR] [--tp N] [--requests N] [--seconds S] [--seed N] [--kv-tokens N] [--threads N]\n"
@@ -281,6 +282,7 @@ static bool parse_options(int argc, char **argv, soak_options *o)
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   static soak_options options;
   setvbuf(stdout, NULL, _IOLBF, 0); /* what is known is to be read even where it hangs */
   if (!parse_options(argc, argv, &options)) return fputs(USAGE, stderr), 2;

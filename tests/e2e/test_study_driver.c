@@ -8,6 +8,7 @@
 
 #include "e2e/engine_fixture.h"
 #include "study/engine_driver.h"
+#include "yoke/process.h"
 
 /* More output tokens than a warm-up has, so that the two cannot be taken for each other. */
 enum { BATCH = 3, INPUT = 5, OUTPUT = 20, WARM_UP_OUTPUT = 8 };
@@ -81,6 +82,7 @@ static void test_warm_up(void **state)
 
 int main(void)
 {
+  yk_process_init();
   int gate = fixture_gate();
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_warm_up)};
   return gate ? gate : cmocka_run_group_tests(tests, NULL, NULL);

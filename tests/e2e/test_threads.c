@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "e2e/engine_fixture.h"
+#include "yoke/process.h"
 
 enum { N_THREADS = 32, N_ROUNDS = 12, N_PROMPTS = 6, VOCAB = 200, OUTPUT = 12 };
 
@@ -198,6 +199,7 @@ static void destroying_releases_every_reader(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(many_callers_get_their_own_answers),
                                      cmocka_unit_test(a_cancellation_right_after_submit_is_seen),
                                      cmocka_unit_test(destroying_releases_every_reader)};

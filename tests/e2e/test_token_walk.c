@@ -10,6 +10,7 @@
 
 #include "e2e/engine_fixture.h"
 #include "openai/token_walk.h"
+#include "yoke/process.h"
 
 #define MODEL YOKE_TESTS_DIR "/models/demo"
 
@@ -75,6 +76,7 @@ static void joined_they_are_the_text(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(joined_they_are_the_text)};
   int status = fixture_gate();
   return status ? status : cmocka_run_group_tests(tests, open_engine, close_engine);

@@ -15,6 +15,7 @@
 
 #include "e2e/engine_fixture.h"
 #include "each_case.h"
+#include "yoke/process.h"
 
 enum { VOCAB = 200, SOUND_VOCAB = 198, NAN_ID = 198, INFINITE_ID = 199, PROMPT = 64, OUTPUT = 12 };
 
@@ -330,6 +331,7 @@ static void a_request_that_bans_every_token_is_told(void **state)
 
 int main(void)
 {
+  yk_process_init();
   int gate = fixture_gate();
   if (gate) return gate;
   const struct CMUnitTest tests[] = {

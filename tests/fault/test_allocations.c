@@ -237,6 +237,7 @@ static void a_decode_step_allocates_nothing(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(any_allocation_may_fail),
                                      cmocka_unit_test(any_allocation_of_loading_may_fail),
                                      cmocka_unit_test(a_decode_step_allocates_nothing)};

@@ -10,6 +10,7 @@
 #include "bench/point.h"
 #include "bench/times.h"
 #include "fault/counted_alloc.h"
+#include "yoke/process.h"
 
 /* Three requests of each kind of load. */
 static yk_status bench(yk_engine *engine, int kind, yk_bench_figures *figures, yk_err *err)
@@ -116,6 +117,7 @@ static void bench_may_run_out(void **state)
 
 int main(void)
 {
+  yk_process_init();
   json_set_alloc_funcs(malloc, free); /* jansson's allocations are counted too */
   const struct CMUnitTest tests[] = {cmocka_unit_test(bench_may_run_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);

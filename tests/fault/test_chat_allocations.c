@@ -10,6 +10,7 @@
 #include "chat/chat_renderer.h"
 #include "fault/counted_alloc.h"
 #include "unit/chat_fixture.h"
+#include "yoke/process.h"
 
 #define TEMPLATE YOKE_TESTS_DIR "/golden/chat/templates/qwen3.jinja"
 
@@ -105,6 +106,7 @@ static void any_allocation_of_rendering_may_fail(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(any_allocation_of_creation_may_fail),
                                      cmocka_unit_test(any_allocation_of_rendering_may_fail)};
   return cmocka_run_group_tests(tests, NULL, NULL);

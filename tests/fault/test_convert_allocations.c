@@ -86,6 +86,7 @@ static void any_allocation_may_fail(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(any_allocation_may_fail)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* CPU ranks that fail or stall, in processes of their own: see fault/hook/failure_cases.h. */
 #include "fault/hook/failure_cases.h"
+#include "yoke/process.h"
 
 static const failure_case cases[] = {
     {.name = "an_operation_fails",
@@ -39,5 +40,6 @@ static const failure_case cases[] = {
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   return failure_cases_main(argc, argv, YK_DEVICE_CPU, cases, sizeof cases / sizeof *cases, 3);
 }

@@ -1,5 +1,6 @@
 /* One GPU that fails, stalls or runs out of memory: see fault/hook/failure_cases.h. */
 #include "fault/hook/failure_cases.h"
+#include "yoke/process.h"
 
 #define POISONED                                                                                                       \
   {                                                                                                                    \
@@ -84,5 +85,6 @@ static const failure_case cases[] = {
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   return failure_cases_main(argc, argv, YK_DEVICE_CUDA, cases, sizeof cases / sizeof *cases, 8);
 }

@@ -1,5 +1,6 @@
 /* GPUs that wait for each other, and one of them fails: see fault/hook/failure_cases.h. */
 #include "fault/hook/failure_cases.h"
+#include "yoke/process.h"
 
 /* Sums between peers know who did not come; NCCL does not, and every rank that waits is named.
  *
@@ -133,5 +134,6 @@ static const failure_case cases[] = {
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   return failure_cases_main(argc, argv, YK_DEVICE_CUDA, cases, sizeof cases / sizeof *cases, 2);
 }

@@ -11,6 +11,7 @@
 #include "fault/counted_alloc.h"
 #include "openai/answer.h"
 #include "openai/tokens.h"
+#include "yoke/process.h"
 
 static const yk_openai_defaults defaults = {
     .sampling = {.temperature = 1, .max_tokens = 16, .n_logprobs = -1, .n_prompt_logprobs = -1},
@@ -109,6 +110,7 @@ static void chats(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(completions), cmocka_unit_test(chats)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

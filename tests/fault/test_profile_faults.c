@@ -192,6 +192,7 @@ static void no_memory_for_a_trace(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_may_be_slow), cmocka_unit_test(timestamps_may_fail),
                                      cmocka_unit_test(no_memory_for_a_trace)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "unit/quantize_fixture.h"
 
 #include "fault/counted_alloc.h"
+#include "yoke/process.h"
 
 /* Every stride-th allocation fails, one a call, until a call takes so few that none does: then the rest of the work is
  * done. Shards that were finished stay, so that later calls begin behind them. */
@@ -56,6 +57,7 @@ static void scaling_experts(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(rounding), cmocka_unit_test(scaling),
                                      cmocka_unit_test(scaling_experts)};
   return cmocka_run_group_tests(tests, NULL, NULL);

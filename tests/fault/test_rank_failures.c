@@ -357,6 +357,7 @@ static void a_failed_engine_lets_go_of_held_sequences(void **state)
 
 int main(void)
 {
+  yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_operation_of_every_layer_may_fail),
                                      cmocka_unit_test(best_logits_may_fail),
                                      cmocka_unit_test(every_step_of_integer_layers_may_fail),

@@ -19,6 +19,7 @@
 #include "study/predict.h"
 #include "study/runner.h"
 #include "study/summary.h"
+#include "yoke/process.h"
 
 /* The same of JSON: jansson takes a text that it has no memory for for a wrong one, or does without some of what it
  * reads; then the result must be whole. */
@@ -359,6 +360,7 @@ static void deriving_may_run_out(void **state)
 
 int main(void)
 {
+  yk_process_init();
   json_set_alloc_funcs(malloc, free); /* jansson's allocations are counted too */
   const struct CMUnitTest tests[] = {cmocka_unit_test(measuring_may_run_out), cmocka_unit_test(telling_may_run_out),
                                      cmocka_unit_test(deriving_may_run_out)};

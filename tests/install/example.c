@@ -48,6 +48,7 @@ static int answer_all(yk_engine *engine, char **prompts, int n)
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   yk_err err = YK_ERR_INIT;
   yk_engine *engine;
   yk_engine_options options;

@@ -228,6 +228,7 @@ static yk_status open_and_dump(const options *o, const yk_engine_options *engine
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   options o = {.piece = 227, .n_decoded = 100};
   yk_engine_options engine;
   yk_err err = YK_ERR_INIT;

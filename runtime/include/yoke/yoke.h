@@ -37,6 +37,7 @@
 #include "yoke/checkpoint.h"
 #include "yoke/engine.h"
 #include "yoke/machine.h"
+#include "yoke/process.h"
 #include "yoke/profile.h"
 #include "yoke/requests.h"
 #include "yoke/text.h"
