@@ -13,6 +13,7 @@
 #include "engine/hand_out.h"
 #include "engine/request.h"
 #include "engine/request_owner.h"
+#include "yoke/process.h"
 
 /* Between which the ranks would wait for the engine, and the delivery, which they do not wait for. */
 enum { PLAN, SCHEDULED, BUILD, COUNT, COMMIT, HAND_OUT, DELIVER, PARTS };
@@ -45,12 +46,12 @@ static yk_status create(bench *b, yk_err *err)
   int32_t longest = o->n_input + o->n_output + 1;
   const yk_device_limits limits = {
       .max_tokens = o->n_seqs * o->n_input, .max_seqs = o->n_seqs, .max_model_tokens = longest, .vocab = 1000};
-  const yk_scheduler_rules rules = {.reuses_prefixes = true};
+  const yk_memory_rules rules = {.reuses_prefixes = true};
   yk_engine *e = &b->engine;
   pthread_mutex_init(&e->mutex, NULL);
   e->settings.world = yk_world_of_process(1);
-  YK_TRY(yk_kv_blocks_create(o->n_seqs * yk_sequence_blocks_for(longest), &e->blocks, err));
-  YK_TRY(yk_scheduler_create(&limits, &rules, e->blocks, &e->scheduler, err));
+  YK_TRY(yk_memory_pool_create(o->n_seqs * yk_kv_blocks_for(longest), &rules, &e->pool, err));
+  YK_TRY(yk_scheduler_create(&limits, e->pool, &e->scheduler, err));
   YK_TRY(yk_step_builder_create(&limits, &e->builder, err));
   b->n_steps = o->n_output - 2;
   b->requests = calloc((size_t)o->n_seqs, sizeof *b->requests);
@@ -63,7 +64,7 @@ static void destroy(bench *b)
 {
   yk_step_builder_destroy(b->engine.builder);
   yk_scheduler_destroy(b->engine.scheduler);
-  yk_kv_blocks_destroy(b->engine.blocks);
+  yk_memory_pool_destroy(b->engine.pool);
   free(b->requests);
   free(b->cache);
   free(b->seconds);
@@ -186,6 +187,7 @@ static yk_status run(bench *b, yk_err *err)
 
 int main(int argc, char **argv)
 {
+  yk_process_init();
   static const char about[] =
       "Microseconds that the engine's thread takes for the parts of a decode step: median over the steps of a run. The "
       "ranks wait for all of them but the delivery of tokens, which is done while they compute.";

@@ -131,8 +131,8 @@ static yk_status load_ranks(yk_engine *e, const yk_engine_options *options, cons
 static yk_status start_thread(yk_engine *e, yk_err *err)
 {
   const yk_model_limits *l = &e->settings.limits;
-  YK_TRY(yk_kv_blocks_create(l->n_kv_blocks, &e->blocks, err));
-  YK_TRY(yk_scheduler_create(&l->step, &e->settings.rules, e->blocks, &e->scheduler, err));
+  YK_TRY(yk_memory_pool_create(l->n_kv_blocks, &e->settings.rules, &e->pool, err));
+  YK_TRY(yk_scheduler_create(&l->step, e->pool, &e->scheduler, err));
   YK_TRY(yk_step_builder_create(&l->step, &e->builder, err));
   e->stats.kv_blocks_total = e->stats.kv_blocks_free = l->n_kv_blocks;
   int failed = pthread_create(&e->thread, NULL, yk_engine_loop, e);
@@ -203,7 +203,7 @@ bool yk_engine_destroy(yk_engine *engine)
   if (all_freed) yk_step_builder_destroy(engine->builder); /* else a rank may still read a step */
   yk_scheduler_destroy(engine->scheduler);
   yk_cache_salts_free(&engine->salts);
-  yk_kv_blocks_destroy(engine->blocks);
+  yk_memory_pool_destroy(engine->pool);
   yk_tokenizer_free(engine->tokenizer);
   if (all_freed) yk_expert_counts_destroy(&engine->experts); /* else rank 0 may still write there */
   pthread_cond_destroy(&engine->cv_work);
@@ -229,7 +229,7 @@ yk_status yk_engine_check(yk_engine *engine, yk_err *err)
 
 static void run_reset(yk_engine *e, yk_call *call)
 {
-  yk_kv_blocks_forget(e->blocks);
+  yk_kv_blocks_forget(yk_memory_pool_blocks(e->pool));
   yk_call_answer(e, call, NULL);
 }
 

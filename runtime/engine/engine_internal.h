@@ -1,7 +1,7 @@
 /* engine_internal.h - the engine's own state, shared by engine.c (life), engine_loop.c (the engine thread), submit.c,
  * and those whose sequences it runs: request_owner.c and held_sequence.c.
  *
- * Threads: the engine thread alone touches ranks, blocks, scheduler and builder. Callers reach it through the inbox.
+ * Threads: the engine thread alone touches ranks, pool, scheduler and builder. Callers reach it through the inbox.
  * Locks: engine.mutex and each request's mutex; a thread never holds two of them. */
 #ifndef YK_ENGINE_ENGINE_INTERNAL_H
 #define YK_ENGINE_ENGINE_INTERNAL_H
@@ -34,7 +34,7 @@ struct yk_engine {
 
   /* The engine thread's. */
   yk_ranks *ranks;
-  yk_kv_blocks *blocks;
+  yk_memory_pool *pool;
   yk_cache_salts salts;
   yk_scheduler *scheduler;
   yk_step_builder *builder;

@@ -20,8 +20,8 @@ static void add_request(yk_engine *e, yk_request *request)
   yk_sequence *seq = &request->seq;
   yk_err error = YK_ERR_INIT;
   if (request->cache_salt)
-    yk_sequence_begin_at(seq,
-                         yk_cache_salts_start(&e->salts, e->blocks, request->cache_salt, request->cache_salt_bytes));
+    yk_sequence_memory_begin_at(&seq->memory, yk_cache_salts_start(&e->salts, yk_memory_pool_blocks(e->pool),
+                                                                   request->cache_salt, request->cache_salt_bytes));
   if (yk_step_builder_reserve(e->builder, &seq->extras, &error) == YK_OK) {
     yk_scheduler_add(e->scheduler, seq);
     return;

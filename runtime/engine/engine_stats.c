@@ -11,12 +11,12 @@ void yk_engine_refresh_gauges(yk_engine *e)
   e->stats.preemptions = counts.preemptions;
   e->stats.prefix_tokens = counts.admitted_tokens;
   e->stats.prefix_reused_tokens = counts.reused_tokens;
-  e->stats.kv_blocks_free = yk_kv_blocks_free_count(e->blocks);
+  e->stats.kv_blocks_free = yk_kv_blocks_free_count(yk_memory_pool_blocks(e->pool));
 }
 
 static int32_t prompt_rows(const yk_scheduled *item)
 {
-  int64_t left = (int64_t)item->seq->n_prompt - item->seq->n_computed;
+  int64_t left = (int64_t)item->seq->n_prompt - item->seq->memory.n_computed;
   return (int32_t)yk_min_i64(yk_max_i64(left, 0), item->n_rows);
 }
 

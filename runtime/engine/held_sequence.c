@@ -65,7 +65,7 @@ static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t pos
     if (logits) memcpy(append->logits + (size_t)(first + i) * vocab, logits, vocab * sizeof *logits);
   }
   if (results->n > 0) seq->wanted_from = position + results->n;
-  return seq->n_computed == seq->n_tokens ? YK_FINISH_STOP : YK_FINISH_NONE;
+  return seq->memory.n_computed == seq->n_tokens ? YK_FINISH_STOP : YK_FINISH_NONE;
 }
 
 /* The pending append is over. After an error the sequence is as before, with nothing computed. */
@@ -76,7 +76,7 @@ static void finish(yk_engine *e, yk_sequence *seq, yk_finish_reason reason, cons
   yk_scheduler_park(e->scheduler, seq);
   yk_step_builder_release(e->builder, &seq->extras);
   if (error) {
-    yk_sequence_release(seq, e->blocks);
+    yk_sequence_memory_release(&seq->memory, e->pool);
     seq->n_tokens = seq->n_prompt = held->n_before;
   }
   yk_call_answer(e, &held->pending->call, error);
@@ -123,14 +123,14 @@ static void run_append(yk_engine *e, yk_call *call)
 static void run_truncate(yk_engine *e, yk_call *call)
 {
   sequence_call *c = (sequence_call *)call;
-  yk_sequence_truncate(&c->sequence->seq, e->blocks, (int32_t)c->n);
+  yk_sequence_truncate(&c->sequence->seq, e->pool, (int32_t)c->n);
   yk_call_answer(e, call, NULL);
 }
 
 static void run_fork(yk_engine *e, yk_call *call)
 {
   sequence_call *c = (sequence_call *)call;
-  yk_sequence_fork(&c->sequence->seq, e->blocks, &c->other->seq);
+  yk_sequence_fork(&c->sequence->seq, e->pool, &c->other->seq);
   yk_scheduler_park(e->scheduler, &c->other->seq);
   yk_call_answer(e, call, NULL);
 }

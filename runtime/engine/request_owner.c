@@ -89,7 +89,7 @@ static bool is_cancelled(yk_sequence *seq)
 
 static void scheduled(yk_sequence *seq)
 {
-  yk_request_mark_scheduled(request_of(seq), seq->n_computed);
+  yk_request_mark_scheduled(request_of(seq), seq->memory.n_computed);
 }
 
 static void deliver_later(yk_engine *e, yk_request *request, const yk_sampled *result)

@@ -7,12 +7,10 @@
 
 struct yk_scheduler {
   yk_device_limits limits;
-  yk_scheduler_rules rules;
-  yk_kv_blocks *blocks; /* not owned */
+  yk_memory_pool *pool; /* not owned */
   yk_sequence *waiting; /* linked by next, oldest first */
   yk_sequence **waiting_end;
   int32_t n_waiting;
-  yk_sequence *parked;   /* linked by next, latest first */
   yk_sequence **running; /* [max_seqs], oldest first */
   int32_t n_running;
   yk_scheduled *items; /* [max_seqs] the planned step */
@@ -21,8 +19,7 @@ struct yk_scheduler {
   yk_scheduler_counts counts;
 };
 
-yk_status yk_scheduler_create(const yk_device_limits *limits, const yk_scheduler_rules *rules, yk_kv_blocks *blocks,
-                              yk_scheduler **out, yk_err *err)
+yk_status yk_scheduler_create(const yk_device_limits *limits, yk_memory_pool *pool, yk_scheduler **out, yk_err *err)
 {
   yk_scheduler *s = calloc(1, sizeof *s);
   if (s) {
@@ -35,8 +32,7 @@ yk_status yk_scheduler_create(const yk_device_limits *limits, const yk_scheduler
     return yk_err_set(err, YK_E_NOMEM, "no memory for a scheduler of %d sequences", limits->max_seqs);
   }
   s->limits = *limits;
-  s->rules = *rules;
-  s->blocks = blocks;
+  s->pool = pool;
   s->waiting_end = &s->waiting;
   for (int32_t i = 0; i < limits->max_seqs; i++) s->free_slots[i] = limits->max_seqs - 1 - i;
   *out = s;
@@ -114,43 +110,35 @@ static bool remove_waiting(yk_scheduler *s, const yk_sequence *seq)
   return true;
 }
 
-static void remove_parked(yk_scheduler *s, const yk_sequence *seq)
-{
-  yk_sequence **link = &s->parked;
-  while (*link && *link != seq) link = &(*link)->next;
-  if (*link) *link = seq->next;
-}
-
 void yk_scheduler_remove(yk_scheduler *scheduler, yk_sequence *seq)
 {
-  if (!remove_running(scheduler, seq) && !remove_waiting(scheduler, seq)) remove_parked(scheduler, seq);
-  yk_sequence_release(seq, scheduler->blocks);
+  if (!remove_running(scheduler, seq) && !remove_waiting(scheduler, seq))
+    yk_sequence_memory_unpark(&seq->memory, scheduler->pool);
+  yk_sequence_memory_release(&seq->memory, scheduler->pool);
 }
 
 void yk_scheduler_park(yk_scheduler *scheduler, yk_sequence *seq)
 {
   if (!remove_running(scheduler, seq)) remove_waiting(scheduler, seq);
-  seq->next = scheduler->parked;
-  scheduler->parked = seq;
+  yk_sequence_memory_park(&seq->memory, scheduler->pool);
 }
 
 void yk_scheduler_unpark(yk_scheduler *scheduler, yk_sequence *seq)
 {
-  remove_parked(scheduler, seq);
+  yk_sequence_memory_unpark(&seq->memory, scheduler->pool);
   yk_scheduler_add(scheduler, seq);
 }
 
-/* Blocks of a sequence that does not run: of the one parked longest, else of the last waiting one that brought some
+/* The memory of a sequence that does not run: of the one parked longest, else of the last waiting one that brought some
  * from an earlier call. None of `wanting`. False when nobody holds any. */
 static bool reclaim_idle(yk_scheduler *s, const yk_sequence *wanting)
 {
   yk_sequence *victim = NULL;
-  for (yk_sequence *seq = s->parked; seq; seq = seq->next)
-    if (seq->n_blocks > 0) victim = seq;
-  for (yk_sequence *seq = victim ? NULL : s->waiting; seq; seq = seq->next)
-    if (seq->n_blocks > 0 && seq != wanting) victim = seq;
+  if (yk_memory_pool_reclaim(s->pool)) return true;
+  for (yk_sequence *seq = s->waiting; seq; seq = seq->next)
+    if (!yk_sequence_memory_is_empty(&seq->memory) && seq != wanting) victim = seq;
   if (!victim) return false;
-  yk_sequence_release(victim, s->blocks);
+  yk_sequence_memory_release(&victim->memory, s->pool);
   return true;
 }
 
@@ -158,7 +146,7 @@ static void preempt(yk_scheduler *s, int32_t index)
 {
   yk_sequence *victim = s->running[index];
   leave_running(s, index);
-  yk_sequence_release(victim, s->blocks);
+  yk_sequence_memory_release(&victim->memory, s->pool);
   add_first(s, victim);
   s->counts.preemptions++;
 }
@@ -171,13 +159,13 @@ static void preempt_youngest(yk_scheduler *s)
 static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, bool enters, int32_t *budget)
 {
   s->items[s->n_items++] = (yk_scheduled){seq, n_rows, enters};
-  if (s->rules.reuses_prefixes) yk_sequence_publish(seq, s->blocks, seq->n_computed + n_rows);
+  yk_sequence_memory_plan(&seq->memory, s->pool, seq->tokens, n_rows);
   *budget -= n_rows;
 }
 
 static int32_t rows_within(const yk_sequence *seq, int32_t budget)
 {
-  return (int32_t)yk_min_i64(seq->n_tokens - seq->n_computed, budget);
+  return (int32_t)yk_min_i64(seq->n_tokens - seq->memory.n_computed, budget);
 }
 
 /* Rows for those already running. Returns whether anyone was preempted. */
@@ -188,7 +176,7 @@ static bool plan_running(yk_scheduler *s, int32_t *budget)
     if (*budget <= 0) break;
     yk_sequence *seq = s->running[i];
     int32_t n_rows = rows_within(seq, *budget);
-    while (!yk_sequence_reserve(seq, s->blocks, seq->n_computed + n_rows)) {
+    while (!yk_sequence_memory_reserve(&seq->memory, s->pool, seq->memory.n_computed + n_rows)) {
       if (reclaim_idle(s, seq)) continue;
       preempt_youngest(s); /* never one already planned: those stand before seq */
       preempted = true;
@@ -203,8 +191,7 @@ static bool plan_running(yk_scheduler *s, int32_t *budget)
  * half computed prompt that must be thrown away again helps nobody. Alone, it always fits. */
 static bool make_room(yk_scheduler *s, yk_sequence *seq)
 {
-  int32_t needed = yk_sequence_blocks_for(seq->n_tokens) - seq->n_blocks + s->n_running;
-  while (yk_kv_blocks_free_count(s->blocks) < needed)
+  while (!yk_memory_pool_fits(s->pool, &seq->memory, seq->n_tokens, s->n_running))
     if (!reclaim_idle(s, seq)) return false;
   return true;
 }
@@ -214,9 +201,9 @@ static void admit_waiting(yk_scheduler *s, int32_t *budget)
   while (s->waiting && *budget > 0 && s->n_running < s->limits.max_seqs) {
     yk_sequence *seq = s->waiting;
     int32_t reused = 0;
-    if (seq->n_blocks == 0 && s->rules.reuses_prefixes) reused = yk_sequence_match(seq, s->blocks);
+    if (yk_sequence_memory_is_empty(&seq->memory)) reused = yk_sequence_reuse(seq, s->pool);
     if (!make_room(s, seq)) {
-      yk_sequence_release(seq, s->blocks);
+      yk_sequence_memory_release(&seq->memory, s->pool);
       return;
     }
     take_first(s);
@@ -224,7 +211,7 @@ static void admit_waiting(yk_scheduler *s, int32_t *budget)
     s->counts.admitted_tokens += (uint64_t)seq->n_tokens;
     s->counts.reused_tokens += (uint64_t)reused;
     int32_t n_rows = rows_within(seq, *budget);
-    yk_sequence_reserve(seq, s->blocks, seq->n_computed + n_rows);
+    yk_sequence_memory_reserve(&seq->memory, s->pool, seq->memory.n_computed + n_rows);
     plan_rows(s, seq, n_rows, true, budget);
   }
 }
@@ -241,42 +228,44 @@ int32_t yk_scheduler_plan(yk_scheduler *scheduler, const yk_scheduled **items)
 void yk_scheduler_commit(yk_scheduler *scheduler)
 {
   for (int32_t i = 0; i < scheduler->n_items; i++) {
-    yk_sequence *seq = scheduler->items[i].seq;
-    seq->n_computed += scheduler->items[i].n_rows;
-    if (scheduler->rules.window_tokens)
-      yk_sequence_leave_behind(seq, scheduler->blocks, scheduler->rules.window_tokens);
+    const yk_scheduled *item = &scheduler->items[i];
+    yk_sequence_memory_commit(&item->seq->memory, scheduler->pool, item->n_rows);
   }
 }
 
 void yk_scheduler_mark_sound(yk_scheduler *scheduler, yk_sequence *seq, int32_t position)
 {
-  yk_sequence_mark_sound(seq, scheduler->blocks, position, scheduler->rules.narrowest_window_tokens);
+  yk_sequence_memory_mark_sound(&seq->memory, scheduler->pool, position);
 }
 
-/* Give up the blocks of one sequence other than `failed` that reads a withdrawn block; what the sequence has computed
- * on top of that block is withdrawn with it. False where there is none. */
+static bool must_recompute(const yk_scheduler *s, const yk_sequence *seq, const yk_sequence *failed)
+{
+  return seq != failed && yk_sequence_memory_reads_withdrawn(&seq->memory, s->pool);
+}
+
+/* Give up the memory of one sequence other than `failed` that holds something withdrawn; what the sequence has computed
+ * on top of that is withdrawn with it. False where there is none. */
 static bool recompute_one(yk_scheduler *s, const yk_sequence *failed)
 {
   for (int32_t i = s->n_running - 1; i >= 0; i--) { /* youngest first, so that they wait in their order */
     yk_sequence *seq = s->running[i];
-    if (seq == failed || !yk_sequence_reads_withdrawn(seq, s->blocks)) continue;
-    yk_sequence_withdraw(seq, s->blocks);
+    if (!must_recompute(s, seq, failed)) continue;
+    yk_sequence_memory_withdraw(&seq->memory, s->pool);
     preempt(s, i);
     return true;
   }
-  for (int list = 0; list < 2; list++)
-    for (yk_sequence *seq = list ? s->parked : s->waiting; seq; seq = seq->next) {
-      if (seq == failed || !yk_sequence_reads_withdrawn(seq, s->blocks)) continue;
-      yk_sequence_withdraw(seq, s->blocks);
-      yk_sequence_release(seq, s->blocks);
-      return true;
-    }
-  return false;
+  for (yk_sequence *seq = s->waiting; seq; seq = seq->next) {
+    if (!must_recompute(s, seq, failed)) continue;
+    yk_sequence_memory_withdraw(&seq->memory, s->pool);
+    yk_sequence_memory_release(&seq->memory, s->pool);
+    return true;
+  }
+  return yk_memory_pool_drop_withdrawn(s->pool);
 }
 
 void yk_scheduler_withdraw(yk_scheduler *scheduler, yk_sequence *seq)
 {
-  yk_sequence_withdraw(seq, scheduler->blocks);
+  yk_sequence_memory_withdraw(&seq->memory, scheduler->pool);
   while (recompute_one(scheduler, seq)) {
   }
 }

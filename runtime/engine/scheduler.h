@@ -15,14 +15,7 @@
 #include "engine/sequence.h"
 #include "model/step.h"
 
-typedef struct yk_scheduler_rules {
-  /* Of the widest layer where all slide: blocks behind the window are released; 0: some layer sees all. */
-  int32_t window_tokens;
-  int32_t narrowest_window_tokens; /* of the layer that sees least; 0: every layer sees all */
-  bool reuses_prefixes;
-} yk_scheduler_rules;
-
-/* One sequence's part of a step: rows n_computed .. n_computed + n_rows - 1 of it. */
+/* One sequence's part of a step: rows memory.n_computed .. memory.n_computed + n_rows - 1 of it. */
 typedef struct yk_scheduled {
   yk_sequence *seq;
   int32_t n_rows;
@@ -39,19 +32,18 @@ typedef struct yk_scheduler_counts {
 typedef struct yk_scheduler yk_scheduler;
 
 /* yk_scheduler_create - limits: of one step; of max_seqs running sequences at most max_tokens progress in it.
- *   blocks is not owned and must hold at least one sequence of max_model_tokens. Errors: YK_E_NOMEM. */
-yk_status yk_scheduler_create(const yk_device_limits *limits, const yk_scheduler_rules *rules, yk_kv_blocks *blocks,
-                              yk_scheduler **out, yk_err *err);
+ *   pool is not owned and must hold at least one sequence of max_model_tokens. Errors: YK_E_NOMEM. */
+yk_status yk_scheduler_create(const yk_device_limits *limits, yk_memory_pool *pool, yk_scheduler **out, yk_err *err);
 void yk_scheduler_destroy(yk_scheduler *scheduler);
 
 /* yk_scheduler_add - queue a sequence (not owned). */
 void yk_scheduler_add(yk_scheduler *scheduler, yk_sequence *seq);
 
-/* yk_scheduler_remove - forget a waiting, running or parked sequence and release its blocks. Not between plan and
+/* yk_scheduler_remove - forget a waiting, running or parked sequence and release its memory. Not between plan and
  *   commit. */
 void yk_scheduler_remove(yk_scheduler *scheduler, yk_sequence *seq);
 
-/* yk_scheduler_park - take a running, a waiting or a new sequence out without releasing its blocks; they may be
+/* yk_scheduler_park - take a running, a waiting or a new sequence out without releasing its memory; that may be
  *   reclaimed, and its rows then computed again. yk_scheduler_unpark queues it again. */
 void yk_scheduler_park(yk_scheduler *scheduler, yk_sequence *seq);
 void yk_scheduler_unpark(yk_scheduler *scheduler, yk_sequence *seq);

@@ -1,8 +1,9 @@
-/* sequence.h - tokens of one request and the KV blocks that hold them. Owner and thread: the engine's. */
+/* sequence.h - tokens of one request or held sequence, and the memory that holds what is computed of them. Owner and
+ * thread: the engine's. */
 #ifndef YK_ENGINE_SEQUENCE_H
 #define YK_ENGINE_SEQUENCE_H
 
-#include "engine/kv_blocks.h"
+#include "engine/sequence_memory.h"
 #include "kernels/device.h"
 #include "model/step.h"
 #include "yoke/yoke.h"
@@ -45,18 +46,11 @@ typedef struct yk_sequence {
   int32_t capacity;    /* most tokens it may get */
   int32_t n_prompt;    /* tokens that the caller brought */
   int32_t n_tokens;    /* prompt and output so far */
-  int32_t n_computed;  /* tokens whose K and V are in the cache; the rest are rows still to be computed */
   int32_t wanted_from; /* logits are wanted of rows at this position and after */
 
-  int32_t *blocks; /* [blocks for capacity] physical blocks, in order of position; -1: left behind by the window */
-  int32_t n_blocks;
-  int32_t n_left_behind; /* leading blocks that are -1 */
-  int32_t n_published;   /* leading blocks offered for reuse: full, and never written again */
-  int32_t n_sound;       /* leading published blocks that were marked as sound, or passed over behind the window */
-  yk_kv_chain start;     /* before the first block: blocks are shared by sequences that begin at one chain */
-  yk_kv_chain chain;     /* of the last published block */
+  yk_sequence_memory memory;
 
-  struct yk_sequence *next;       /* in the scheduler's waiting or parked list */
+  struct yk_sequence *next;       /* in the scheduler's waiting list */
   int32_t slot;                   /* while running: its row in tables of max_seqs rows; else -1 */
   bool slot_is_new;               /* nothing has been put in the slot's rows yet */
   yk_step_extras extras;          /* the owner's to say, before the sequence is scheduled */
@@ -67,49 +61,18 @@ typedef struct yk_sequence {
 yk_status yk_sequence_init(yk_sequence *seq, const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt,
                            int32_t capacity, yk_err *err);
 
-/* yk_sequence_begin_at - of a new sequence: share blocks only with sequences that begin at this chain too. */
-void yk_sequence_begin_at(yk_sequence *seq, yk_kv_chain start);
-
-/* yk_sequence_destroy - free the arrays. Its blocks must have been released. */
+/* yk_sequence_destroy - free the arrays. Its memory must have been released. */
 void yk_sequence_destroy(yk_sequence *seq);
 
-/* yk_sequence_blocks_for - blocks that n_tokens take. */
-int32_t yk_sequence_blocks_for(int32_t n_tokens);
+/* yk_sequence_reuse - with an empty memory, start from what is published of the same beginning; at least one row, and
+ *   every wanted one, is left to compute. Returns the tokens that need not be computed. */
+int32_t yk_sequence_reuse(yk_sequence *seq, yk_memory_pool *pool);
 
-/* yk_sequence_reserve - take blocks until n_tokens fit. False, with what was got kept, when none is left. */
-bool yk_sequence_reserve(yk_sequence *seq, yk_kv_blocks *blocks, int32_t n_tokens);
+/* yk_sequence_truncate - keep the first n_tokens. */
+void yk_sequence_truncate(yk_sequence *seq, yk_memory_pool *pool, int32_t n_tokens);
 
-/* yk_sequence_match - with nothing computed yet, start from the longest published prefix; at least one row, and every
- *   wanted one, is left to compute. Returns the tokens that need not be computed. */
-int32_t yk_sequence_match(yk_sequence *seq, yk_kv_blocks *blocks);
-
-/* yk_sequence_publish - offer every block that the first n_tokens fill. */
-void yk_sequence_publish(yk_sequence *seq, yk_kv_blocks *blocks, int32_t n_tokens);
-
-/* yk_sequence_mark_sound - the row at this position has given finite logits: the published blocks that the row sees are
- *   sound. window_tokens: what every layer sees at least, the row included; 0: all. */
-void yk_sequence_mark_sound(yk_sequence *seq, yk_kv_blocks *blocks, int32_t position, int32_t window_tokens);
-
-/* yk_sequence_withdraw - a row has given logits that are not finite: withdraw every published block that is not known
- *   to be sound. */
-void yk_sequence_withdraw(yk_sequence *seq, yk_kv_blocks *blocks);
-
-/* yk_sequence_reads_withdrawn - whether one of its blocks was withdrawn. */
-bool yk_sequence_reads_withdrawn(const yk_sequence *seq, const yk_kv_blocks *blocks);
-
-/* yk_sequence_leave_behind - release published blocks that no row to come can see with this window, not even after a
- *   truncation inside the last, unfilled block. */
-void yk_sequence_leave_behind(yk_sequence *seq, yk_kv_blocks *blocks, int32_t window_tokens);
-
-/* yk_sequence_release - give all blocks back; nothing is computed any more. */
-void yk_sequence_release(yk_sequence *seq, yk_kv_blocks *blocks);
-
-/* yk_sequence_truncate - keep the first n_tokens. Rows of a published block that is cut are computed again: it may be
- *   another's too. */
-void yk_sequence_truncate(yk_sequence *seq, yk_kv_blocks *blocks, int32_t n_tokens);
-
-/* yk_sequence_fork - make an initialised, empty copy hold the same tokens; published blocks are shared, rows behind
- *   them are computed again when the copy next runs. copy->capacity >= seq->n_tokens. */
-void yk_sequence_fork(const yk_sequence *seq, yk_kv_blocks *blocks, yk_sequence *copy);
+/* yk_sequence_fork - make an initialised, empty copy hold the same tokens, and of their memory what can be shared; the
+ *   rest is computed again when the copy next runs. copy->capacity >= seq->n_tokens. */
+void yk_sequence_fork(const yk_sequence *seq, yk_memory_pool *pool, yk_sequence *copy);
 
 #endif

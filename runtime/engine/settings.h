@@ -19,7 +19,7 @@ typedef struct yk_settings {
   int32_t hidden_size;          /* of the model: the rows of an all-reduce */
   double step_timeout_s;        /* 0: none */
   yk_model_limits limits;
-  yk_scheduler_rules rules;
+  yk_memory_rules rules;
 } yk_settings;
 
 /* yk_settings_kv_cache_dtype - as yk_engine_info has it. */

@@ -243,9 +243,9 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "dtype: GPUs run float16 and bfloat16, found float32; device cpu takes it");
   settings->hidden_size = config->hidden_size;
-  settings->rules = (yk_scheduler_rules){.window_tokens = widest_window(config),
-                                         .narrowest_window_tokens = narrowest_window(config),
-                                         .reuses_prefixes = !options->no_prefix_reuse};
+  settings->rules = (yk_memory_rules){.window_tokens = widest_window(config),
+                                      .narrowest_window_tokens = narrowest_window(config),
+                                      .reuses_prefixes = !options->no_prefix_reuse};
   YK_TRY(choose_lengths(options, config, settings, err));
   YK_TRY(choose_kv_format(options, config, settings, err));
   settings->limits.as_16_bits = options->weights == YK_WEIGHTS_F16;

@@ -110,7 +110,7 @@ void yk_step_builder_release(yk_step_builder *builder, const yk_step_extras *ext
 
 static int32_t n_wanted_of(const yk_scheduled *item)
 {
-  int64_t end = (int64_t)item->seq->n_computed + item->n_rows;
+  int64_t end = (int64_t)item->seq->memory.n_computed + item->n_rows;
   return (int32_t)yk_min_i64(yk_max_i64(end - item->seq->wanted_from, 0), item->n_rows);
 }
 
@@ -124,7 +124,7 @@ static yk_step_counts measure(const yk_scheduled *items, int32_t n_items, bool i
 {
   yk_step_counts c = {.n_seqs = n_items, .is_timed = is_timed};
   for (int32_t i = 0; i < n_items; i++) {
-    int32_t kv_tokens = items[i].seq->n_computed + items[i].n_rows;
+    int32_t kv_tokens = items[i].seq->memory.n_computed + items[i].n_rows;
     c.n_tokens += items[i].n_rows;
     c.max_rows_per_seq = (int32_t)yk_max_i64(c.max_rows_per_seq, items[i].n_rows);
     c.max_kv_tokens = (int32_t)yk_max_i64(c.max_kv_tokens, kv_tokens);
@@ -133,7 +133,7 @@ static yk_step_counts measure(const yk_scheduled *items, int32_t n_items, bool i
     c.n_penalty_loads++;
     c.n_penalty_tokens += items[i].seq->n_tokens;
   }
-  c.block_table_stride = yk_sequence_blocks_for(c.max_kv_tokens);
+  c.block_table_stride = yk_kv_blocks_for(c.max_kv_tokens);
   return c;
 }
 
@@ -144,23 +144,12 @@ static void fill_rows(const yk_step *step, const yk_scheduled *item, int32_t seq
   int32_t *token_ids = yk_step_token_ids(step) + row, *positions = yk_step_positions(step) + row;
   int32_t *kv_slots = yk_step_kv_slots(step) + row, *seq_of_row = yk_step_seq_of_row(step) + row;
   for (int32_t i = 0; i < item->n_rows; i++) {
-    int32_t position = seq->n_computed + i;
+    int32_t position = seq->memory.n_computed + i;
     token_ids[i] = seq->tokens[position];
     positions[i] = position;
-    kv_slots[i] = seq->blocks[position / YK_KV_BLOCK_TOKENS] * YK_KV_BLOCK_TOKENS + position % YK_KV_BLOCK_TOKENS;
+    kv_slots[i] = yk_sequence_memory_kv_slot(&seq->memory, position);
     seq_of_row[i] = seq_index;
   }
-}
-
-/* Blocks that the window has left behind may still be loaded, though no row sees them: the first block that is left
- * stands in for them, since what another sequence's block holds must not get near this one. Entries past the last are
- * not read. */
-static void fill_table(const yk_sequence *seq, int32_t *table, int32_t stride)
-{
-  int32_t n = (int32_t)yk_min_i64(seq->n_blocks, stride);
-  memcpy(table, seq->blocks, (size_t)n * sizeof *table);
-  memset(table + n, 0, (size_t)(stride - n) * sizeof *table);
-  for (int32_t i = 0; i < seq->n_left_behind; i++) table[i] = seq->blocks[seq->n_left_behind];
 }
 
 /* The wanted rows of an item; `row` is its first row. n_done: wanted rows of the items before. */
@@ -172,7 +161,7 @@ static void describe_wanted(yk_step_builder *b, const yk_scheduled *item, int32_
   for (int32_t i = 0; i < n; i++) {
     yk_sample_row *sampling = &yk_step_sampling(step)[n_done + i];
     yk_step_wanted_rows(step)[n_done + i] = row + first + i;
-    b->row_biases[n_done + i] = seq->owner->describe_row(seq, seq->n_computed + first + i, sampling);
+    b->row_biases[n_done + i] = seq->owner->describe_row(seq, seq->memory.n_computed + first + i, sampling);
     sampling->first_bias = step->counts.n_biases;
     step->counts.n_biases += sampling->n_biases;
     sampling->logits_row = step->counts.n_logits;
@@ -195,10 +184,10 @@ static void fill_items(yk_step_builder *b, const yk_scheduled *items, int32_t n_
   for (int32_t i = 0; i < n_items; i++) {
     yk_sequence *seq = items[i].seq;
     yk_step_row_starts(step)[i] = row;
-    yk_step_kv_tokens(step)[i] = seq->n_computed + items[i].n_rows;
+    yk_step_kv_tokens(step)[i] = seq->memory.n_computed + items[i].n_rows;
     yk_step_seq_slots(step)[i] = seq->slot;
     fill_rows(step, &items[i], i, row);
-    fill_table(seq, yk_step_block_tables(step) + (size_t)i * (size_t)stride, stride);
+    yk_sequence_memory_fill_table(&seq->memory, yk_step_block_tables(step) + (size_t)i * (size_t)stride, stride);
     describe_wanted(b, &items[i], row, n_wanted);
     if (begins_to_count(&items[i])) begin_to_count(b, seq, n_loads++);
     n_wanted += n_wanted_of(&items[i]);

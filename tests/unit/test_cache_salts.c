@@ -45,31 +45,33 @@ static void sequences_share_within_a_salt(void **state)
   (void)state;
   enum { N_TOKENS = 3 * YK_KV_BLOCK_TOKENS };
   int32_t ids[N_TOKENS] = {0};
-  yk_kv_blocks *blocks;
+  yk_memory_pool *pool;
   yk_sequence sequences[3], copy;
-  assert_int_equal(yk_kv_blocks_create(40, &blocks, NULL), YK_OK);
+  const yk_memory_rules rules = {.reuses_prefixes = true};
+  assert_int_equal(yk_memory_pool_create(40, &rules, &pool, NULL), YK_OK);
+  yk_kv_blocks *blocks = yk_memory_pool_blocks(pool);
   yk_kv_chain starts[] = {0, yk_kv_blocks_new_chain(blocks), yk_kv_blocks_new_chain(blocks)};
   for (int i = 0; i < 3; i++) {
     yk_sequence *seq = &sequences[i];
     assert_int_equal(yk_sequence_init(seq, NULL, ids, N_TOKENS, N_TOKENS, NULL), YK_OK);
-    yk_sequence_begin_at(seq, starts[i]);
+    yk_sequence_memory_begin_at(&seq->memory, starts[i]);
     for (int again = 0; again < 2; again++) {
-      assert_int_equal(yk_sequence_match(seq, blocks), again ? N_TOKENS - YK_KV_BLOCK_TOKENS : 0);
-      assert_true(yk_sequence_reserve(seq, blocks, N_TOKENS));
-      yk_sequence_publish(seq, blocks, N_TOKENS);
-      if (!again) yk_sequence_release(seq, blocks);
+      assert_int_equal(yk_sequence_reuse(seq, pool), again ? N_TOKENS - YK_KV_BLOCK_TOKENS : 0);
+      assert_true(yk_sequence_memory_reserve(&seq->memory, pool, N_TOKENS));
+      yk_sequence_memory_plan(&seq->memory, pool, ids, N_TOKENS - seq->memory.n_computed);
+      if (!again) yk_sequence_memory_release(&seq->memory, pool);
     }
   }
   assert_int_equal(yk_sequence_init(&copy, NULL, ids, 0, N_TOKENS, NULL), YK_OK);
-  yk_sequence_fork(&sequences[1], blocks, &copy);
-  yk_sequence_release(&copy, blocks);
-  assert_true(copy.chain == starts[1]);
+  yk_sequence_fork(&sequences[1], pool, &copy);
+  yk_sequence_memory_release(&copy.memory, pool);
+  assert_true(copy.memory.chain == starts[1]);
   for (int i = 0; i < 3; i++) {
-    yk_sequence_release(&sequences[i], blocks);
+    yk_sequence_memory_release(&sequences[i].memory, pool);
     yk_sequence_destroy(&sequences[i]);
   }
   yk_sequence_destroy(&copy);
-  yk_kv_blocks_destroy(blocks);
+  yk_memory_pool_destroy(pool);
 }
 
 int main(void)

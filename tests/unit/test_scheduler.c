@@ -24,13 +24,14 @@ typedef struct client {
 
 typedef struct scheduler_limits {
   yk_device_limits step;
-  yk_scheduler_rules rules;
+  yk_memory_rules rules;
 } scheduler_limits;
 
 typedef struct driver {
   scheduler_limits limits;
   int32_t n_blocks;
-  yk_kv_blocks *blocks;
+  yk_memory_pool *pool;
+  yk_kv_blocks *blocks; /* the pool's */
   yk_scheduler *scheduler;
   client clients[N_SEQS];
   bool some_fail; /* some rows give logits that are not finite, others finite ones */
@@ -62,16 +63,16 @@ static void check_blocks(driver *d)
   for (int i = 0; i < N_SEQS; i++) {
     const yk_sequence *seq = &d->clients[i].seq;
     if (!d->clients[i].active) continue;
-    assert_true(seq->n_blocks >= yk_sequence_blocks_for(seq->n_computed));
-    assert_true(seq->n_blocks <= yk_sequence_blocks_for(seq->capacity));
-    for (int32_t b = 0; b < seq->n_blocks; b++) {
-      if (seq->blocks[b] < 0) {
-        int32_t behind = seq->n_computed - d->limits.rules.window_tokens + 1;
+    assert_true(seq->memory.n_blocks >= yk_kv_blocks_for(seq->memory.n_computed));
+    assert_true(seq->memory.n_blocks <= yk_kv_blocks_for(seq->capacity));
+    for (int32_t b = 0; b < seq->memory.n_blocks; b++) {
+      if (seq->memory.blocks[b] < 0) {
+        int32_t behind = seq->memory.n_computed - d->limits.rules.window_tokens + 1;
         assert_true(d->limits.rules.window_tokens > 0 && (b + 1) * YK_KV_BLOCK_TOKENS <= behind);
         continue;
       }
-      assert_in_range(seq->blocks[b], 0, total - 1);
-      owner *o = &owners[seq->blocks[b]];
+      assert_in_range(seq->memory.blocks[b], 0, total - 1);
+      owner *o = &owners[seq->memory.blocks[b]];
       if (o->seq) {
         assert_true(d->limits.rules.reuses_prefixes);
         assert_int_equal(o->index, b);
@@ -107,7 +108,7 @@ static void submit(driver *d, int i)
 static void leave(driver *d, client *c)
 {
   yk_scheduler_remove(d->scheduler, &c->seq);
-  assert_int_equal(c->seq.n_blocks, 0);
+  assert_int_equal(c->seq.memory.n_blocks, 0);
   yk_sequence_destroy(&c->seq);
   c->active = false;
   c->done = true;
@@ -131,8 +132,8 @@ static void check_plan(driver *d, const yk_scheduled *items, int32_t n_items)
     rows += items[i].n_rows;
     assert_true(items[i].n_rows >= 1);
     assert_int_equal(items[i].enters, !((const client *)seq)->was_running);
-    assert_true(seq->n_computed + items[i].n_rows <= seq->n_tokens);
-    assert_true(seq->n_blocks >= yk_sequence_blocks_for(seq->n_computed + items[i].n_rows));
+    assert_true(seq->memory.n_computed + items[i].n_rows <= seq->n_tokens);
+    assert_true(seq->memory.n_blocks >= yk_kv_blocks_for(seq->memory.n_computed + items[i].n_rows));
     if (i > 0 && !d->some_fail)
       assert_true(items[i - 1].seq < seq); /* first come, first served: clients lie in order of arrival */
   }
@@ -145,7 +146,7 @@ static void fail_one(driver *d, client *failed)
   yk_scheduler_withdraw(d->scheduler, &failed->seq);
   for (int i = 0; i < N_SEQS; i++) {
     const client *c = &d->clients[i];
-    if (c->active && c != failed) assert_false(yk_sequence_reads_withdrawn(&c->seq, d->blocks));
+    if (c->active && c != failed) assert_false(yk_sequence_memory_reads_withdrawn(&c->seq.memory, d->pool));
   }
   leave(d, failed);
 }
@@ -164,12 +165,12 @@ static void step(driver *d)
   yk_scheduler_commit(d->scheduler);
   for (int32_t i = 0; i < n_items; i++) {
     yk_sequence *seq = items[i].seq;
-    if (seq->n_computed < seq->n_tokens) continue;
+    if (seq->memory.n_computed < seq->n_tokens) continue;
     if (d->some_fail && draw(d, 20) == 0) {
       fail_one(d, (client *)seq);
       continue;
     }
-    yk_scheduler_mark_sound(d->scheduler, seq, seq->n_computed - 1);
+    yk_scheduler_mark_sound(d->scheduler, seq, seq->memory.n_computed - 1);
     seq->tokens[seq->n_tokens++] = 1;
     if (seq->n_tokens == seq->capacity) leave(d, (client *)seq);
   }
@@ -184,8 +185,9 @@ static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, 
   d->limits = *limits;
   d->n_blocks = n_blocks;
   d->seed = seed;
-  assert_int_equal(yk_kv_blocks_create(n_blocks, &d->blocks, NULL), YK_OK);
-  assert_int_equal(yk_scheduler_create(&limits->step, &limits->rules, d->blocks, &d->scheduler, NULL), YK_OK);
+  assert_int_equal(yk_memory_pool_create(n_blocks, &limits->rules, &d->pool, NULL), YK_OK);
+  d->blocks = yk_memory_pool_blocks(d->pool);
+  assert_int_equal(yk_scheduler_create(&limits->step, d->pool, &d->scheduler, NULL), YK_OK);
   int submitted = 0, steps = 0;
   while (submitted < N_SEQS || oldest(d)) {
     int32_t action = draw(d, 10);
@@ -204,7 +206,7 @@ static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, 
   assert_int_equal(yk_scheduler_n_running(d->scheduler) + yk_scheduler_n_waiting(d->scheduler), 0);
   yk_scheduler_counts counts = yk_scheduler_count(d->scheduler);
   yk_scheduler_destroy(d->scheduler);
-  yk_kv_blocks_destroy(d->blocks);
+  yk_memory_pool_destroy(d->pool);
   free(d);
   return counts;
 }
@@ -230,7 +232,7 @@ static void scarce_blocks_preempt_and_still_everyone_finishes(void **state)
   (void)state;
   scheduler_limits limits = {.step.max_tokens = 64, .step.max_seqs = 16, .step.max_model_tokens = MAX_CONTEXT};
   for (uint64_t seed = 1; seed <= 40; seed++)
-    assert_true(run_driver(seed, &limits, yk_sequence_blocks_for(MAX_CONTEXT) + 4).preemptions > 0);
+    assert_true(run_driver(seed, &limits, yk_kv_blocks_for(MAX_CONTEXT) + 4).preemptions > 0);
 }
 
 static void equal_beginnings_share_blocks(void **state)
@@ -240,7 +242,7 @@ static void equal_beginnings_share_blocks(void **state)
       .step.max_tokens = 64, .step.max_seqs = 16, .step.max_model_tokens = MAX_CONTEXT, .rules.reuses_prefixes = true};
   for (uint64_t seed = 1; seed <= 40; seed++) {
     assert_true(run_driver(seed, &limits, 200).reused_tokens > 0);
-    assert_true(run_driver(seed, &limits, yk_sequence_blocks_for(MAX_CONTEXT) + 4).reused_tokens > 0);
+    assert_true(run_driver(seed, &limits, yk_kv_blocks_for(MAX_CONTEXT) + 4).reused_tokens > 0);
   }
 }
 
@@ -256,7 +258,7 @@ static void blocks_behind_the_window_are_let_go(void **state)
                                .rules.reuses_prefixes = true};
     run_driver(seed, &limits, 200);
     limits.rules.window_tokens = limits.rules.narrowest_window_tokens = 1;
-    run_driver(seed, &limits, yk_sequence_blocks_for(MAX_CONTEXT) + 2);
+    run_driver(seed, &limits, yk_kv_blocks_for(MAX_CONTEXT) + 2);
   }
 }
 
@@ -269,7 +271,7 @@ static void failing_sequences_take_nobody_along(void **state)
                                .step.max_model_tokens = MAX_CONTEXT,
                                .rules.reuses_prefixes = true};
     drive(seed, &limits, 200, true, false);
-    drive(seed, &limits, yk_sequence_blocks_for(MAX_CONTEXT) + 4, true, true);
+    drive(seed, &limits, yk_kv_blocks_for(MAX_CONTEXT) + 4, true, true);
     limits.rules.window_tokens = limits.rules.narrowest_window_tokens = 20;
     drive(seed, &limits, 60, true, false);
   }
@@ -283,13 +285,15 @@ static void what_a_failing_sequence_leaves_is_not_found(void **state)
   enum { BLOCK = YK_KV_BLOCK_TOKENS, N_PROMPT = 3 * BLOCK + 1, CONTEXT = 8 * BLOCK };
   scheduler_limits limits = {
       .step.max_tokens = CONTEXT, .step.max_seqs = 4, .step.max_model_tokens = CONTEXT, .rules.reuses_prefixes = true};
+  yk_memory_pool *pool;
   yk_kv_blocks *blocks;
   yk_scheduler *scheduler;
   yk_sequence sound, sharing, failing;
   const yk_scheduled *items;
   int32_t prompt[CONTEXT] = {0};
-  assert_int_equal(yk_kv_blocks_create(40, &blocks, NULL), YK_OK);
-  assert_int_equal(yk_scheduler_create(&limits.step, &limits.rules, blocks, &scheduler, NULL), YK_OK);
+  assert_int_equal(yk_memory_pool_create(40, &limits.rules, &pool, NULL), YK_OK);
+  blocks = yk_memory_pool_blocks(pool);
+  assert_int_equal(yk_scheduler_create(&limits.step, pool, &scheduler, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&sound, NULL, prompt, BLOCK + 1, CONTEXT, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&failing, NULL, prompt, N_PROMPT, CONTEXT, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&sharing, NULL, prompt, CONTEXT, CONTEXT, NULL), YK_OK);
@@ -297,21 +301,21 @@ static void what_a_failing_sequence_leaves_is_not_found(void **state)
   yk_scheduler_add(scheduler, &failing);
   yk_scheduler_add(scheduler, &sharing);
   assert_int_equal(yk_scheduler_plan(scheduler, &items), 3);
-  assert_int_equal(items[2].seq->blocks[2], failing.blocks[2]);
+  assert_int_equal(items[2].seq->memory.blocks[2], failing.memory.blocks[2]);
   assert_true(items[2].n_rows < CONTEXT - 3 * BLOCK);
   yk_scheduler_commit(scheduler);
   yk_scheduler_mark_sound(scheduler, &sound, BLOCK);
-  int32_t shared = sound.blocks[0], withdrawn = failing.blocks[1];
+  int32_t shared = sound.memory.blocks[0], withdrawn = failing.memory.blocks[1];
   yk_scheduler_withdraw(scheduler, &failing);
   assert_false(yk_kv_blocks_is_withdrawn(blocks, shared));
   assert_true(yk_kv_blocks_is_withdrawn(blocks, withdrawn));
   assert_int_equal(yk_scheduler_n_waiting(scheduler), 1);
-  assert_int_equal(sharing.n_blocks, 0);
-  assert_int_equal(sound.n_blocks, 2); /* goes on as before */
+  assert_int_equal(sharing.memory.n_blocks, 0);
+  assert_int_equal(sound.memory.n_blocks, 2); /* goes on as before */
   yk_scheduler_remove(scheduler, &failing);
   yk_scheduler_plan(scheduler, &items);
-  assert_int_equal(sharing.n_computed, BLOCK); /* of what was there only the sound block is found again */
-  assert_int_equal(sharing.blocks[0], shared);
+  assert_int_equal(sharing.memory.n_computed, BLOCK); /* of what was there only the sound block is found again */
+  assert_int_equal(sharing.memory.blocks[0], shared);
   yk_scheduler_commit(scheduler);
   yk_scheduler_remove(scheduler, &sound);
   yk_scheduler_remove(scheduler, &sharing);
@@ -320,7 +324,7 @@ static void what_a_failing_sequence_leaves_is_not_found(void **state)
   yk_sequence_destroy(&sharing);
   assert_int_equal(yk_kv_blocks_free_count(blocks), 40);
   yk_scheduler_destroy(scheduler);
-  yk_kv_blocks_destroy(blocks);
+  yk_memory_pool_destroy(pool);
 }
 
 static void what_is_forgotten_is_found_by_nobody(void **state)
@@ -383,13 +387,15 @@ static void those_who_wait_behind_give_their_blocks(void **state)
   (void)state;
   enum { N_BLOCKS = 4, CONTEXT = N_BLOCKS * YK_KV_BLOCK_TOKENS };
   scheduler_limits limits = {.step.max_tokens = CONTEXT, .step.max_seqs = 4, .step.max_model_tokens = CONTEXT};
+  yk_memory_pool *pool;
   yk_kv_blocks *blocks;
   yk_scheduler *scheduler;
   yk_sequence parked, first;
   const yk_scheduled *items;
   int32_t prompt[CONTEXT] = {0};
-  assert_int_equal(yk_kv_blocks_create(N_BLOCKS, &blocks, NULL), YK_OK);
-  assert_int_equal(yk_scheduler_create(&limits.step, &limits.rules, blocks, &scheduler, NULL), YK_OK);
+  assert_int_equal(yk_memory_pool_create(N_BLOCKS, &limits.rules, &pool, NULL), YK_OK);
+  blocks = yk_memory_pool_blocks(pool);
+  assert_int_equal(yk_scheduler_create(&limits.step, pool, &scheduler, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&parked, NULL, prompt, CONTEXT / 2, CONTEXT, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&first, NULL, prompt, CONTEXT - 1, CONTEXT, NULL), YK_OK);
   yk_scheduler_add(scheduler, &parked);
@@ -399,10 +405,10 @@ static void those_who_wait_behind_give_their_blocks(void **state)
   parked.n_tokens++;
   yk_scheduler_add(scheduler, &first);
   yk_scheduler_unpark(scheduler, &parked);
-  assert_int_equal(parked.n_blocks, N_BLOCKS / 2);
+  assert_int_equal(parked.memory.n_blocks, N_BLOCKS / 2);
   assert_int_equal(yk_scheduler_plan(scheduler, &items), 1);
   assert_ptr_equal(items[0].seq, &first);
-  assert_int_equal(parked.n_blocks, 0);
+  assert_int_equal(parked.memory.n_blocks, 0);
   yk_scheduler_commit(scheduler);
   yk_scheduler_remove(scheduler, &first);
   assert_int_equal(yk_scheduler_plan(scheduler, &items), 1);
@@ -413,7 +419,7 @@ static void those_who_wait_behind_give_their_blocks(void **state)
   yk_sequence_destroy(&first);
   yk_sequence_destroy(&parked);
   yk_scheduler_destroy(scheduler);
-  yk_kv_blocks_destroy(blocks);
+  yk_memory_pool_destroy(pool);
 }
 
 int main(void)
