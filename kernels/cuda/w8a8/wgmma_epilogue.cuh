@@ -98,8 +98,7 @@ template <int N> struct result_memory {
    * between their last use and the next tile. */
   __device__ __forceinline__ void fetch_scales(const float *x_scales, int token0) const
   {
-    for (int i = threadIdx.x % 128; i < N; i += 128)
-      yk_ptx::store_shared4(scales + i * 4, x_scales[token0 + i]);
+    for (int i = threadIdx.x % 128; i < N; i += 128) yk_ptx::store_shared4(scales + i * 4, x_scales[token0 + i]);
   }
 
   /* Of the two tokens of a thread in 8 that begin with token. */
