@@ -111,7 +111,7 @@ int main(int argc, char **argv)
     bool good = check_routes();
     good &= check_combines();
     good &= check_grouped_gemms();
-    good &= check_weights_beside();
+    good &= check_shared_experts();
     good &= check_routed_gemms(gpu);
     good &= check_single_tokens(gpu);
     if (!good) return 1;

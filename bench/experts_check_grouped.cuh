@@ -1,4 +1,5 @@
-/* experts_check_grouped.cuh - checks of bench_experts: grouped GEMMs, with weights beside too, against float64. */
+/* experts_check_grouped.cuh - checks of bench_experts: grouped GEMMs, with a shared expert's weights too, against
+ * float64. */
 #ifndef YK_BENCH_EXPERTS_CHECK_GROUPED_CUH
 #define YK_BENCH_EXPERTS_CHECK_GROUPED_CUH
 
@@ -176,54 +177,56 @@ inline bool check_grouped(const yk_wna16_gpu &gpu, const grouped_case &c, yk_dty
   return good;
 }
 
-/* A weight beside gives the results that it has as the only matrix of a call, and the others theirs. Its columns are
- * other ones than the matrices', and so are its inputs, but for gate_up. */
-inline bool check_beside(const yk_wna16_gpu &gpu, const grouped_case &c, int rows, int per_expert, yk_dtype dtype,
-                         unsigned seed)
+/* A shared expert's weight gives the results that it has as the only matrix of a call, and the others theirs. Its
+ * columns are other ones than the matrices', and so are its inputs, but for gate_up. */
+inline bool check_shared_expert(const yk_wna16_gpu &gpu, const grouped_case &c, int rows, int per_expert,
+                                yk_dtype dtype, unsigned seed)
 {
   const yk_wna16_desc d = {c.k, c.n, c.group, dtype, c.gate_up};
-  const yk_wna16_desc of_beside = {c.gate_up ? c.k : c.k + 640, c.gate_up ? 2 * c.n + 48 : c.n, c.group, dtype,
-                                   c.gate_up};
-  matrices m(d, c.n_experts, c.n_experts, seed), one(of_beside, 1, 1, seed + 50);
+  const yk_wna16_desc of_shared_expert = {c.gate_up ? c.k : c.k + 640, c.gate_up ? 2 * c.n + 48 : c.n, c.group, dtype,
+                                          c.gate_up};
+  matrices m(d, c.n_experts, c.n_experts, seed), one(of_shared_expert, 1, 1, seed + 50);
   std::mt19937 rng(seed);
   const std::vector<int> rows_of_experts = rows_of(c.pattern, c.n_experts, c.slots, rng);
   std::vector<int32_t> starts = {0}, row_of_slot;
   for (int r : rows_of_experts) starts.push_back(starts.back() + r);
   for (int i = 0; i < starts.back(); i++) row_of_slot.push_back(int(rng() % rows));
   const int64_t max_slots = int64_t(per_expert) * c.n_experts;
-  device_array<uint16_t> x(rows * c.k), x_beside(rows * of_beside.k), y(max_slots * m.width()), y_alone(y.count),
-      y_beside(rows * one.width());
-  device_array<int32_t> starts_device(starts.size()), rows_device(row_of_slot.size()), starts_beside(2);
+  device_array<uint16_t> x(rows * c.k), x_shared_expert(rows * of_shared_expert.k), y(max_slots * m.width()),
+      y_alone(y.count), y_shared_expert(rows * one.width());
+  device_array<int32_t> starts_device(starts.size()), rows_device(row_of_slot.size()), starts_shared_expert(2);
   upload(starts_device, starts);
   upload(rows_device, row_of_slot);
-  upload(starts_beside, {0, rows});
+  upload(starts_shared_expert, {0, rows});
   linear::fill_halves<<<256, 256>>>(x.data, x.count, dtype, -1.0f, 1.0f, seed + 4);
-  linear::fill_halves<<<256, 256>>>(x_beside.data, x_beside.count, dtype, -1.0f, 1.0f, seed + 5);
+  linear::fill_halves<<<256, 256>>>(x_shared_expert.data, x_shared_expert.count, dtype, -1.0f, 1.0f, seed + 5);
   check(cudaMemset(y.data, 0xFF, y.count * 2), "poison");
   check(cudaMemset(y_alone.data, 0xFF, y_alone.count * 2), "poison");
-  check(cudaMemset(y_beside.data, 0xFF, y_beside.count * 2), "poison");
+  check(cudaMemset(y_shared_expert.data, 0xFF, y_shared_expert.count * 2), "poison");
   yk_grouped_call call = m.call(x.data, rows, y_alone.data, rows_device.data, starts_device.data, max_slots, seed % 2);
   yk_err err = YK_ERR_INIT;
   check(yk_wna16_grouped_forward(&gpu, &d, &call, nullptr, &err), err);
   call.y = y.data;
-  call.beside = {one.packed.data, x_beside.data, y_beside.data, of_beside.k, of_beside.n, rows};
+  call.shared_expert = {one.packed.data,    x_shared_expert.data, y_shared_expert.data,
+                        of_shared_expert.k, of_shared_expert.n,   rows};
   check(yk_wna16_grouped_forward(&gpu, &d, &call, nullptr, &err), err);
-  check(cudaDeviceSynchronize(), "grouped GEMM with a weight beside");
-  const grouped_reference reference = {one.tensors(0), one.words, 0, 0, of_beside, nullptr, one.matrix_bytes};
-  const yk_grouped_call alone = one.call(x_beside.data, rows, y_beside.data, nullptr, starts_beside.data, rows, false);
-  const double error = grouped_error(reference, alone, rows, download(y_beside, y_beside.count), rng);
+  check(cudaDeviceSynchronize(), "grouped GEMM with a shared expert's weight");
+  const grouped_reference reference = {one.tensors(0), one.words, 0, 0, of_shared_expert, nullptr, one.matrix_bytes};
+  const yk_grouped_call alone =
+      one.call(x_shared_expert.data, rows, y_shared_expert.data, nullptr, starts_shared_expert.data, rows, false);
+  const double error = grouped_error(reference, alone, rows, download(y_shared_expert, y_shared_expert.count), rng);
   const bool is_same = download(y, y.count) == download(y_alone, y.count),
              counter_is_left = download(m.next_tile, 1)[0] == 0;
   const bool good = error < linear::tolerance(dtype, c.gate_up, rows * one.width()) && is_same && counter_is_left;
   if (!good)
-    std::printf("WRONG  beside, %s k %lld n %lld group %lld%s, %d experts, %d slots, %d rows: error %.2e%s%s\n",
+    std::printf("WRONG  shared expert, %s k %lld n %lld group %lld%s, %d experts, %d slots, %d rows: error %.2e%s%s\n",
                 dtype == YK_F16 ? "f16" : "bf16", (long long)c.k, (long long)c.n, (long long)c.group,
                 c.gate_up ? " gate_up" : "", c.n_experts, c.slots, rows, error, is_same ? "" : ", experts differ",
                 counter_is_left ? "" : ", counter not left as it was");
   return good;
 }
 
-inline bool check_weights_beside()
+inline bool check_shared_experts()
 {
   yk_wna16_gpu gpu;
   yk_err err = YK_ERR_INIT;
@@ -240,10 +243,10 @@ inline bool check_weights_beside()
       for (int per_expert : {3, 10, 56, 200})
         for (int rows : {2, 48, 128}) {
           if (c.slots > per_expert * c.n_experts) continue;
-          failures += !check_beside(gpu, c, rows, per_expert, dtype, seed++);
+          failures += !check_shared_expert(gpu, c, rows, per_expert, dtype, seed++);
           runs++;
         }
-  std::printf("weights beside: %d of %d runs wrong\n", failures, runs);
+  std::printf("a shared expert's weights: %d of %d runs wrong\n", failures, runs);
   return failures == 0;
 }
 

@@ -160,8 +160,8 @@ inline bool check_single_token(const yk_wna16_gpu &gpu, const lone_case &c, yk_d
       second.combine = &sum;
       second.second_half = true;
       if (c.shared_ffn) {
-        first.beside = {shared_gate_up.packed.data, x.data, inner_of_shared.data, c.hidden, 2 * shared_ffn, 1};
-        second.beside = {shared_down.packed.data, inner_of_shared.data, y, shared_ffn, c.hidden, 1};
+        first.shared_expert = {shared_gate_up.packed.data, x.data, inner_of_shared.data, c.hidden, 2 * shared_ffn, 1};
+        second.shared_expert = {shared_down.packed.data, inner_of_shared.data, y, shared_ffn, c.hidden, 1};
       }
       const yk_cuda_routing routing = {&router, &route, together ? own_mailbox.memory.data : mailbox.memory.data};
       const yk_single_token row = {&gate_up.desc, &down.desc, &first, &second, &routing};

@@ -44,7 +44,7 @@ struct shared_layer {
     check(cudaMemset(workspace.data, 0, workspace.count), "workspace");
   }
 
-  yk_grouped_beside beside(int i, const void *from, void *to, int rows) const
+  yk_grouped_shared_expert shared_expert(int i, const void *from, void *to, int rows) const
   {
     return {copies.packed.data + i % SHARED_COPIES * copies.matrix_bytes, from, to, copies.desc.k, copies.desc.n, rows};
   }
@@ -52,7 +52,7 @@ struct shared_layer {
   void multiply(const yk_wna16_gpu &gpu, int i, const void *from, void *to, int rows, bool half, cudaStream_t stream)
   {
     yk_err err = YK_ERR_INIT;
-    const yk_wna16_call c = {beside(i, from, to, rows).weights, nullptr, from, to, rows, workspace.data, half};
+    const yk_wna16_call c = {shared_expert(i, from, to, rows).weights, nullptr, from, to, rows, workspace.data, half};
     check(yk_wna16_forward(&gpu, &copies.desc, &plans, &c, stream, &err), err);
   }
 };
@@ -225,13 +225,13 @@ private:
   }
 
   bool multiply(const matrices &m, int i, const void *from, void *to, bool gathers, bool settled,
-                const yk_combine_args *sum = nullptr, const yk_grouped_beside &beside = {})
+                const yk_combine_args *sum = nullptr, const yk_grouped_shared_expert &shared_expert = {})
   {
     yk_err err = YK_ERR_INIT;
     yk_grouped_call c = call_of(m, i, from, to, gathers);
     c.starts_are_settled = settled;
     c.combine = sum;
-    c.beside = beside;
+    c.shared_expert = shared_expert;
     check(yk_wna16_grouped_forward(&gpu, &m.desc, &c, stream, &err), err);
     return yk_wna16_grouped_combines(&gpu, &m.desc, &c);
   }
@@ -268,46 +268,45 @@ private:
   }
 
   /* Of a lone row. */
-  void run_with_shared_beside(int i, shared_layer &to_inner, shared_layer &to_y, const device_array<uint16_t> &inner)
+  void run_with_shared(int i, shared_layer &to_inner, shared_layer &to_y, const device_array<uint16_t> &inner)
   {
     const yk_route_args a = routings[i]->args(false, false);
     const yk_cuda_router router = router_of(i);
     const yk_cuda_routing routing = {&router, &a, mailbox.memory.data};
     yk_grouped_call first = call_of(l.gate_up, i, x.data, h.data, true);
-    first.beside = to_inner.beside(i, x.data, inner.data, 1);
+    first.shared_expert = to_inner.shared_expert(i, x.data, inner.data, 1);
     check(yk_cuda_launch_routed_gemm(&gpu, &l.gate_up.desc, &first, &routing, stream), "routed GEMM");
     yk_combine_args sum = sum_of(i);
     sum.shared = y.data;
     yk_grouped_call second = call_of(l.down, i, h.data, out.data, false);
     second.starts_are_settled = true;
     second.combine = &sum;
-    second.beside = to_y.beside(i, inner.data, y.data, 1);
+    second.shared_expert = to_y.shared_expert(i, inner.data, y.data, 1);
     yk_err err = YK_ERR_INIT;
     check(yk_wna16_grouped_forward(&gpu, &l.down.desc, &second, stream, &err), err);
   }
 
-  /* Of more rows, where the kernel takes the weight beside. */
-  void run_rows_with_shared_beside(int i, shared_layer &to_inner, shared_layer &to_y,
-                                   const device_array<uint16_t> &inner)
+  /* Of more rows, where the kernel takes the shared expert's weight. */
+  void run_rows_with_shared(int i, shared_layer &to_inner, shared_layer &to_y, const device_array<uint16_t> &inner)
   {
     route(i);
-    multiply(l.gate_up, i, x.data, h.data, true, false, nullptr, to_inner.beside(i, x.data, inner.data, n));
-    multiply(l.down, i, h.data, out.data, false, true, nullptr, to_y.beside(i, inner.data, y.data, n));
+    multiply(l.gate_up, i, x.data, h.data, true, false, nullptr, to_inner.shared_expert(i, x.data, inner.data, n));
+    multiply(l.down, i, h.data, out.data, false, true, nullptr, to_y.shared_expert(i, inner.data, y.data, n));
     yk_combine_args sum = sum_of(i);
     sum.shared = y.data;
     check(yk_cuda_launch_combine(YK_F16, &sum, stream), "combine");
   }
 
-  bool takes_beside(const shared_layer &to_inner, const device_array<uint16_t> &inner)
+  bool takes_shared_expert(const shared_layer &to_inner, const device_array<uint16_t> &inner)
   {
     yk_grouped_call c = call_of(l.gate_up, 0, x.data, h.data, true);
-    c.beside = to_inner.beside(0, x.data, inner.data, n);
+    c.shared_expert = to_inner.shared_expert(0, x.data, inner.data, n);
     half = !half;
-    return yk_wna16_grouped_takes_beside(&gpu, &l.gate_up.desc, &c);
+    return yk_wna16_grouped_takes_shared_expert(&gpu, &l.gate_up.desc, &c);
   }
 
   /* All of a lone row in one kernel. */
-  void run_lone(int i, const yk_grouped_beside &to_inner, const yk_grouped_beside &to_y)
+  void run_lone(int i, const yk_grouped_shared_expert &to_inner, const yk_grouped_shared_expert &to_y)
   {
     const yk_route_args a = routings[i]->args(false, false);
     const yk_cuda_router router = router_of(i);
@@ -316,8 +315,8 @@ private:
                     second = call_of(l.down, i, h.data, out.data, false);
     yk_combine_args sum = sum_of(i);
     if (to_y.weights) sum.shared = y.data;
-    first.beside = to_inner;
-    second.beside = to_y;
+    first.shared_expert = to_inner;
+    second.shared_expert = to_y;
     second.combine = &sum;
     const yk_single_token row = {&l.gate_up.desc, &l.down.desc, &first, &second, &routing};
     check(yk_single_token_takes(&gpu, &row) ? yk_single_token_launch(&gpu, &row, stream) : cudaErrorNotSupported,
@@ -377,13 +376,14 @@ private:
     check(cudaDeviceSynchronize(), "shared expert");
     t.shared_apart = time([&](int i) { run_with_shared_apart(i, to_inner, to_y, inner); });
     if (n != 1) {
-      if (takes_beside(to_inner, inner))
-        t.shared_beside = time([&](int i) { run_rows_with_shared_beside(i, to_inner, to_y, inner); });
+      if (takes_shared_expert(to_inner, inner))
+        t.shared_beside = time([&](int i) { run_rows_with_shared(i, to_inner, to_y, inner); });
       return;
     }
-    t.shared_beside = time([&](int i) { run_with_shared_beside(i, to_inner, to_y, inner); });
-    t.lone_shared = time(
-        [&](int i) { run_lone(i, to_inner.beside(i, x.data, inner.data, 1), to_y.beside(i, inner.data, y.data, 1)); });
+    t.shared_beside = time([&](int i) { run_with_shared(i, to_inner, to_y, inner); });
+    t.lone_shared = time([&](int i) {
+      run_lone(i, to_inner.shared_expert(i, x.data, inner.data, 1), to_y.shared_expert(i, inner.data, y.data, 1));
+    });
   }
 
   void multiply_down(int i)

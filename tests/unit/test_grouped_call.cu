@@ -40,7 +40,7 @@ void expect_refusal(const yk_wna16_gpu &gpu, const yk_grouped_call &call, const 
 }
 
 /* Of one row with the combination of its slots, where that expects it; of more where many rows' kernel does them. */
-void a_weight_beside(void **)
+void a_shared_experts_weight(void **)
 {
   static char shared[256];
   yk_combine_args one_row = {};
@@ -48,39 +48,39 @@ void a_weight_beside(void **)
   one_row.n_tokens = 1;
   one_row.hidden = 64;
   yk_grouped_call call = call_of(&one_row);
-  call.beside = {some, some, shared, 256, 64, 1};
+  call.shared_expert = {some, some, shared, 256, 64, 1};
   assert_true(yk_wna16_grouped_combines(&hopper, &desc, &call));
-  assert_true(yk_wna16_grouped_takes_beside(&hopper, &desc, &call));
+  assert_true(yk_wna16_grouped_takes_shared_expert(&hopper, &desc, &call));
 
   const yk_wna16_gpu ampere = {.n_multiprocessors = 108, .path = YK_WNA16_MMA};
-  const char beside[] = "expected no weight beside, found one of 256 x 64 for 1 rows";
-  expect_refusal(ampere, call, beside);
+  const char none_expected[] = "expected no shared expert's weight, found one of 256 x 64 for 1 rows";
+  expect_refusal(ampere, call, none_expected);
   yk_grouped_call other = call;
   other.combine = nullptr;
-  expect_refusal(hopper, other, beside);
+  expect_refusal(hopper, other, none_expected);
   other = call;
-  other.beside.y = shared + 128;
-  expect_refusal(hopper, other, beside);
+  other.shared_expert.y = shared + 128;
+  expect_refusal(hopper, other, none_expected);
   other = call;
-  other.beside.n = 128;
+  other.shared_expert.n = 128;
   expect_refusal(hopper, other, "found one of 256 x 128 for 1 rows");
   one_row.n_tokens = 2;
-  expect_refusal(hopper, call, beside);
+  expect_refusal(hopper, call, none_expected);
 
   other = call_of(nullptr);
-  other.beside = {some, some, shared, 256, 64, 2};
+  other.shared_expert = {some, some, shared, 256, 64, 2};
   expect_refusal(hopper, other, "found one of 256 x 64 for 2 rows"); /* fewer slots than matrices */
   other.max_slots = other.n_matrices;
-  assert_true(yk_wna16_grouped_takes_beside(&hopper, &desc, &other));
+  assert_true(yk_wna16_grouped_takes_shared_expert(&hopper, &desc, &other));
   expect_refusal(ampere, other, "found one of 256 x 64 for 2 rows");
-  other.beside.n_rows = 128;
-  assert_true(yk_wna16_grouped_takes_beside(&hopper, &desc, &other));
-  other.beside.n_rows = 129; /* faster apart */
+  other.shared_expert.n_rows = 128;
+  assert_true(yk_wna16_grouped_takes_shared_expert(&hopper, &desc, &other));
+  other.shared_expert.n_rows = 129; /* faster apart */
   expect_refusal(hopper, other, "found one of 256 x 64 for 129 rows");
-  other.beside.n_rows = 2;
+  other.shared_expert.n_rows = 2;
   yk_wna16_desc groups_of_32 = desc;
-  groups_of_32.group = other.beside.k = 32; /* one group of scales in a K tile, where the matrices have four */
-  assert_false(yk_wna16_grouped_takes_beside(&hopper, &groups_of_32, &other));
+  groups_of_32.group = other.shared_expert.k = 32; /* one group of scales in a K tile, where the matrices have four */
+  assert_false(yk_wna16_grouped_takes_shared_expert(&hopper, &groups_of_32, &other));
 }
 
 void matrices_and_addresses(void **)
@@ -110,7 +110,7 @@ void matrices_and_addresses(void **)
 int main()
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_weight_beside),
+      cmocka_unit_test(a_shared_experts_weight),
       cmocka_unit_test(matrices_and_addresses),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -1,5 +1,5 @@
-/* new_token.cuh - latent_rope_cache within other kernels: the latent vector of a row of the step, by one warp, and
- * pieces of 16 bytes of what rotates. */
+/* new_token.cuh - norm, rotation and cache write within other kernels: the latent vector of a row of the step, by one
+ * warp, and pieces of 16 bytes of what rotates. */
 #ifndef YK_KERNELS_CUDA_LATENT_NEW_TOKEN_CUH
 #define YK_KERNELS_CUDA_LATENT_NEW_TOKEN_CUH
 

@@ -104,9 +104,9 @@ __device__ void rotate_heads(const params &p, const new_rows &rows, const rotati
   }
 }
 
-/* By one warp, number `writer` of n_writers: latent_rope_cache of its share of rows and of heads. The first share of a
- * row is its new token, the others are its heads; a lone one is both. What a share needs beside the rows themselves is
- * read before the wait. */
+/* By one warp, number `writer` of n_writers: norm, rotation and cache write of its share of rows and of heads. The
+ * first share of a row is its new token, the others are its heads; a lone one is both. What a share needs beside the
+ * rows themselves is read before the wait. */
 template <typename T>
 __device__ void make_new_rows(const params &p, const new_rows &rows, int32_t writer, int32_t n_writers)
 {

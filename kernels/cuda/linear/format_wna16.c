@@ -70,20 +70,20 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
 /* The shared expert's layer, as the grouped kernel takes it. weights is NULL where there is none, or where the kernel
  * cannot multiply it: its GEMM must be of the grouped one's kind and groups, without bias or order, and write y in
  * place. */
-static yk_grouped_beside shared_of(const yk_cuda_grouped_call *call)
+static yk_grouped_shared_expert shared_of(const yk_cuda_grouped_call *call)
 {
   const yk_cuda_gemm *gemm = call->shared, *own = call->gemm;
   const yk_linear_args *args = call->shared_args;
-  const yk_grouped_beside none = {.weights = NULL};
+  const yk_grouped_shared_expert none = {.weights = NULL};
   if (!gemm || gemm->kind != own->kind || gemm->key != own->key || gemm->gate_up != own->gate_up) return none;
   if (gemm->has_bias || gemm->x_size > 0 || gemm->is_resident || gemm->k == 0 || gemm->n == 0) return none;
   if (!writes_in_place(gemm, args->y, args->y_stride)) return none;
-  return (yk_grouped_beside){.weights = call->shared_weights,
-                             .x = args->x,
-                             .y = args->y,
-                             .k = gemm->k,
-                             .n = gemm->n,
-                             .n_rows = args->n_tokens};
+  return (yk_grouped_shared_expert){.weights = call->shared_weights,
+                                    .x = args->x,
+                                    .y = args->y,
+                                    .k = gemm->k,
+                                    .n = gemm->n,
+                                    .n_rows = args->n_tokens};
 }
 
 yk_grouped_call yk_cuda_wna16_grouped_call(const yk_cuda_device *cuda, const yk_cuda_grouped_call *call)
@@ -103,7 +103,7 @@ yk_grouped_call yk_cuda_wna16_grouped_call(const yk_cuda_device *cuda, const yk_
                            .starts_are_settled = call->starts_are_settled,
                            .next_tile = cuda->next_tiles + (cuda->second_next_tile ? 1 : 0),
                            .combine = call->combine,
-                           .beside = shared_of(call)};
+                           .shared_expert = shared_of(call)};
 }
 
 void yk_cuda_wna16_grouped_launched(yk_cuda_device *cuda)

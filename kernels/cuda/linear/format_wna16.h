@@ -13,7 +13,8 @@ yk_wna16_desc yk_wna16_desc_of(const yk_cuda_gemm *gemm);
 
 /* For kernels of mixtures (moe), which have such a GEMM inside or share its launch with more:
  * yk_cuda_gemm_is_wna16 - whether the GEMM's kind is one of these.
- * yk_cuda_wna16_grouped_call - the call of its kernel; beside.weights is NULL where call's shared layer cannot be
+ * yk_cuda_wna16_grouped_call - the call of its kernel; shared_expert.weights is NULL where call's shared layer cannot
+ * be
  *   a part of that.
  * yk_cuda_wna16_grouped_launched - to be called with each launch of such a call, since two in turn share the
  *   multiprocessors. */

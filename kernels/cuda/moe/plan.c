@@ -84,7 +84,7 @@ bool yk_moe_single_token_of(const yk_moe_forward *f, yk_moe_single_token *out)
                                  .gate_up = &out->gate_up,
                                  .down = &out->down,
                                  .routing = &out->routing};
-  return shared == (out->gate_up.beside.weights != NULL) && shared == (out->down.beside.weights != NULL);
+  return shared == (out->gate_up.shared_expert.weights != NULL) && shared == (out->down.shared_expert.weights != NULL);
 }
 
 static bool takes_single_token(const yk_moe_forward *f)
@@ -120,7 +120,7 @@ static bool gate_up_routes(const yk_moe_forward *f, bool with_shared)
   const yk_cuda_grouped_fusion fusion = gate_up_fusion(f, with_shared);
   const yk_grouped_call call = wna16_call(f, linear, &f->calls.gate_up, &fusion);
   const yk_cuda_routing routing = routing_of(f, f->cuda->mailboxes.routed_gemm);
-  return with_shared == (call.beside.weights != NULL) &&
+  return with_shared == (call.shared_expert.weights != NULL) &&
          yk_cuda_routed_gemm_takes(&f->cuda->wna16, &desc, &call, &routing);
 }
 
@@ -131,7 +131,7 @@ static bool takes_shared(const yk_moe_forward *f, const yk_linear *linear, const
   if (!gemm || args->max_slots == 0) return false;
   const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
   const yk_grouped_call call = wna16_call(f, linear, args, fusion);
-  return call.beside.weights && yk_wna16_grouped_takes_beside(&f->cuda->wna16, &desc, &call);
+  return call.shared_expert.weights && yk_wna16_grouped_takes_shared_expert(&f->cuda->wna16, &desc, &call);
 }
 
 static bool down_combines(const yk_moe_forward *f, bool with_shared)

@@ -9,27 +9,27 @@ using namespace yk_gemm;
 
 namespace {
 
-template <yk_dtype DTYPE, int PER_LANE, bool HAS_BESIDE> tile_kernels kernels_of()
+template <yk_dtype DTYPE, int PER_LANE, bool HAS_SHARED_EXPERT> tile_kernels kernels_of()
 {
   const auto of_groups = [](auto groups) {
     return reinterpret_cast<const void *>(
-        routed_gemm_kernel<DTYPE, panel_layout<YK_WNA16_INT4, decltype(groups)::value>, PER_LANE, HAS_BESIDE>);
+        routed_gemm_kernel<DTYPE, panel_layout<YK_WNA16_INT4, decltype(groups)::value>, PER_LANE, HAS_SHARED_EXPERT>);
   };
   return {{of_groups(std::integral_constant<int, 1>{}), of_groups(std::integral_constant<int, 2>{}),
            of_groups(std::integral_constant<int, 4>{})}};
 }
 
-template <yk_dtype DTYPE, int PER_LANE> tile_kernels kernels_of(bool has_beside)
+template <yk_dtype DTYPE, int PER_LANE> tile_kernels kernels_of(bool has_shared_expert)
 {
-  return has_beside ? kernels_of<DTYPE, PER_LANE, true>() : kernels_of<DTYPE, PER_LANE, false>();
+  return has_shared_expert ? kernels_of<DTYPE, PER_LANE, true>() : kernels_of<DTYPE, PER_LANE, false>();
 }
 
-tile_kernels kernels_of(yk_dtype dtype, int n_experts, bool has_beside)
+tile_kernels kernels_of(yk_dtype dtype, int n_experts, bool has_shared_expert)
 {
   constexpr int FEW = FEW_EXPERTS / WARP, MOST = ROUTED_EXPERTS / WARP;
   if (n_experts <= FEW_EXPERTS)
-    return dtype == YK_F16 ? kernels_of<YK_F16, FEW>(has_beside) : kernels_of<YK_BF16, FEW>(has_beside);
-  return dtype == YK_F16 ? kernels_of<YK_F16, MOST>(has_beside) : kernels_of<YK_BF16, MOST>(has_beside);
+    return dtype == YK_F16 ? kernels_of<YK_F16, FEW>(has_shared_expert) : kernels_of<YK_BF16, FEW>(has_shared_expert);
+  return dtype == YK_F16 ? kernels_of<YK_F16, MOST>(has_shared_expert) : kernels_of<YK_BF16, MOST>(has_shared_expert);
 }
 
 } // namespace
@@ -39,9 +39,9 @@ extern "C" cudaError_t yk_cuda_routed_gemm_init(const yk_wna16_gpu *gpu)
   if (gpu->path != YK_WNA16_WGMMA) return cudaSuccess;
   for (yk_dtype dtype : {YK_F16, YK_BF16})
     for (int n_experts : {FEW_EXPERTS, ROUTED_EXPERTS})
-      for (bool has_beside : {false, true}) {
-        const cudaError_t error =
-            allow_shared_bytes(kernels_of(dtype, n_experts, has_beside), most_shared_bytes(ROUTED_SHAPE.taken, false));
+      for (bool has_shared_expert : {false, true}) {
+        const cudaError_t error = allow_shared_bytes(kernels_of(dtype, n_experts, has_shared_expert),
+                                                     most_shared_bytes(ROUTED_SHAPE.taken, false));
         if (error != cudaSuccess) return error;
       }
   return cudaSuccess;
@@ -64,22 +64,23 @@ extern "C" bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna1
   return gpu->path == YK_WNA16_WGMMA && desc->encoding == YK_WNA16_INT4 && routing->args->n_tokens == 1 &&
          call->n_rows == 1 && spec.n_experts <= ROUTED_EXPERTS &&
          (spec.n_groups <= 1 || spec.n_local == spec.n_experts) && call->max_slots > 0 &&
-         (!call->beside.weights || (call->beside.k == desc->k && call->beside.x == call->x)) &&
+         (!call->shared_expert.weights || (call->shared_expert.k == desc->k && call->shared_expert.x == call->x)) &&
          routing->router->k % 8 == 0 && is_aligned(routing->router->x, 16) && is_aligned(routing->router->w, 16);
 }
 
 namespace {
 
-/* The weight beside as the only matrix of a call, with the ring of the experts' call. */
-grouped_params params_beside(const grouped_params &experts, const yk_wna16_desc &desc, const yk_grouped_beside &beside)
+/* The shared expert's weight as the only matrix of a call, with the ring of the experts' call. */
+grouped_params params_of_shared_expert(const grouped_params &experts, const yk_wna16_desc &desc,
+                                       const yk_grouped_shared_expert &shared_expert)
 {
-  const yk_wna16_desc own = desc_beside(desc, beside);
+  const yk_wna16_desc own = desc_of_shared_expert(desc, shared_expert);
   grouped_params p = experts;
-  p.call.weights = beside.weights;
-  p.call.y = beside.y;
+  p.call.weights = shared_expert.weights;
+  p.call.y = shared_expert.y;
   p.call.bias = nullptr;
-  p.n = static_cast<int>(beside.n);
-  p.n_panels = beside.weights ? static_cast<int>(n_panels(own)) : 0;
+  p.n = static_cast<int>(shared_expert.n);
+  p.n_panels = shared_expert.weights ? static_cast<int>(n_panels(own)) : 0;
   return p;
 }
 
@@ -93,15 +94,15 @@ extern "C" cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const
   routed_params p = {};
   l.params.call.starts_are_settled = false;
   p.gemm[EXPERTS] = l.params;
-  p.gemm[BESIDE] = params_beside(l.params, *desc, call->beside);
+  p.gemm[SHARED_EXPERT] = params_of_shared_expert(l.params, *desc, call->shared_expert);
   p.route = route_params_of(*routing->args);
   p.router = row_router_of(*routing->router, *routing->args);
   p.among_blocks = static_cast<logits_mailbox *>(routing->mailbox);
   const int64_t with_columns = ceil_div(p.router.n_logits, router_tile<__half, false>::COLUMNS);
-  p.first_beside = static_cast<int>(with_columns < l.blocks / 2 ? with_columns : 0);
-  p.beside = split_panels(p.gemm[BESIDE].n_panels, l.blocks - p.first_beside);
+  p.first_shared_expert = static_cast<int>(with_columns < l.blocks / 2 ? with_columns : 0);
+  p.shared_expert = split_panels(p.gemm[SHARED_EXPERT].n_panels, l.blocks - p.first_shared_expert);
   void *args[] = {&p};
   return launch_clusters(
-      kernels_of(desc->dtype, routing->args->spec->n_experts, call->beside.weights != nullptr).get(*desc), l.blocks, 1,
-      l.threads, l.shared_bytes, args, stream);
+      kernels_of(desc->dtype, routing->args->spec->n_experts, call->shared_expert.weights != nullptr).get(*desc),
+      l.blocks, 1, l.threads, l.shared_bytes, args, stream);
 }

@@ -32,8 +32,8 @@ cudaError_t yk_cuda_routed_gemm_prepare(void *mailbox, cudaStream_t stream);
 bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
                                const yk_cuda_routing *routing);
 
-/* yk_cuda_launch_routed_gemm - the route, then the grouped call, whose starts are the route's; its weight beside, which
- * multiplies the same x, meanwhile. A grouped GEMM that follows may read the starts before it waits. */
+/* yk_cuda_launch_routed_gemm - the route, then the grouped call, whose starts are the route's; its shared expert's
+ * weight, which multiplies the same x, meanwhile. A grouped GEMM that follows may read the starts before it waits. */
 cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
                                        const yk_cuda_routing *routing, cudaStream_t stream);
 

@@ -1,10 +1,10 @@
 /* routed_gemm_kernel.cuh - routing of a single token and the grouped GEMM of the experts that it chooses, in one
  * kernel: that of few rows (gemm/grouped/few_rows_run.cuh), whose thread blocks route first. While they do, they
- * multiply the row with the weight that it passes beside (a shared expert's), which needs no routing.
+ * multiply the row with the weight of a shared expert, which needs no routing.
  *
  *   logits    the consumers of the first blocks have 8 columns of the router each, whose weights they read before
  *             griddepcontrol.wait
- *   beside    the other blocks share the panels of the weight beside: their first item
+ *   shared    the other blocks share the panels of the shared expert's weight: their first item
  *   gather    the free producer warp of every block takes all logits from a place that is empty until they come; the
  *             last block that has them all makes it empty again
  *   choose    by that warp; an expert has one slot at most, so row tiles follow from the choices alone. A barrier tells
@@ -12,8 +12,8 @@
  *   outputs   that warp of block 0 writes what a route writes. It lets the next kernel start only then, so that they
  *             are there for whoever reads them before its own wait
  *
- * Without a weight beside nothing is there to be done meanwhile: the first warp chooses, before warps divide their
- * registers, and the thread block meets.
+ * Without a shared expert's weight nothing is there to be done meanwhile: the first warp chooses, before warps divide
+ * their registers, and the thread block meets.
  *
  * Blocks wait for those that have columns: the first ones of the grid, which run before any other, and wait for nobody
  * but the kernels ahead. */
@@ -34,15 +34,15 @@ constexpr int ROUTED_TILE = 0; /* of GROUPED_FEW_SHAPES */
 constexpr grouped_few_shape ROUTED_SHAPE = GROUPED_FEW_SHAPES[ROUTED_TILE];
 
 /* What a block multiplies the row with first, and then. */
-enum { BESIDE, EXPERTS, N_PRODUCTS };
+enum { SHARED_EXPERT, EXPERTS, N_PRODUCTS };
 
 struct routed_params {
-  grouped_params gemm[N_PRODUCTS]; /* alike but for weights and results; BESIDE has one matrix, or no panels */
+  grouped_params gemm[N_PRODUCTS]; /* alike but for weights and results; SHARED_EXPERT has one matrix, or no panels */
   route_params route;
   row_router router;
   logits_mailbox *among_blocks;
-  int first_beside;   /* the first block with panels of BESIDE */
-  panel_split beside; /* among the blocks from there on */
+  int first_shared_expert;   /* the first block with panels of SHARED_EXPERT */
+  panel_split shared_expert; /* among the blocks from there on */
 };
 
 static_assert(sizeof(router_tile<__half, false>::sums) <= few_acc_bytes(ROUTED_SHAPE.n, ROUTED_SHAPE.panels),
@@ -120,7 +120,7 @@ template <int PER_LANE> __device__ __forceinline__ void write_route(const routed
   if (lane == 0) let_next_kernel_start();
 }
 
-/* Of the weight beside; then, once the row is routed, of its experts. */
+/* Of the shared expert's weight; then, once the row is routed, of its experts. */
 struct routed_items {
   const routed_params &p;
   const grouped_table &table;
@@ -142,7 +142,7 @@ struct routed_items {
   }
   template <typename F> __device__ __forceinline__ void for_each(F f)
   {
-    items.for_each(p.gemm[BESIDE], f);
+    items.for_each(p.gemm[SHARED_EXPERT], f);
     go_on();
     items.for_each(p.gemm[EXPERTS], f);
   }
@@ -157,16 +157,16 @@ private:
 };
 
 /* As run_few wants it. */
-template <typename T, int PER_LANE, bool HAS_BESIDE> struct routed_work {
+template <typename T, int PER_LANE, bool HAS_SHARED_EXPERT> struct routed_work {
   const routed_params &p;
   const grouped_table &table;
   routed_row &row;
-  grouped_entry (&only)[2]; /* the table of the weight beside */
+  grouped_entry (&only)[2]; /* the table of the shared expert's weight */
   uint8_t *free_memory;     /* where accumulators lie later */
 
   __device__ __forceinline__ void begin() const
   {
-    if constexpr (!HAS_BESIDE) {
+    if constexpr (!HAS_SHARED_EXPERT) {
       if (threadIdx.x < 32 * CONSUMER_WARPS) send();
       if (threadIdx.x < WARP) find();
     } else if (threadIdx.x == 0) {
@@ -177,7 +177,7 @@ template <typename T, int PER_LANE, bool HAS_BESIDE> struct routed_work {
   }
   __device__ __forceinline__ auto items() const
   {
-    if constexpr (!HAS_BESIDE)
+    if constexpr (!HAS_SHARED_EXPERT)
       return few_share_items<ROUTED_SHAPE.n>{p.gemm[EXPERTS], {p.gemm[EXPERTS], table.entries, row.share}};
     else
       return items_of_both();
@@ -188,20 +188,20 @@ template <typename T, int PER_LANE, bool HAS_BESIDE> struct routed_work {
   }
   __device__ __forceinline__ void before_items() const
   {
-    if constexpr (!HAS_BESIDE) return;
+    if constexpr (!HAS_SHARED_EXPERT) return;
     send();
     sync_consumers(); /* accumulators come where its sums lie */
   }
   __device__ __forceinline__ void rest() const
   {
     wait_for_previous_kernel();
-    if constexpr (HAS_BESIDE) {
+    if constexpr (HAS_SHARED_EXPERT) {
       find();
       if (threadIdx.x % WARP == 0) mbarrier_arrive(&row.has_share);
     }
     if (blockIdx.x == 0)
       write_route<PER_LANE>(p, row);
-    else if (HAS_BESIDE && threadIdx.x % WARP == 0)
+    else if (HAS_SHARED_EXPERT && threadIdx.x % WARP == 0)
       let_next_kernel_start();
     release_mailbox(*p.among_blocks);
   }
@@ -209,10 +209,11 @@ template <typename T, int PER_LANE, bool HAS_BESIDE> struct routed_work {
 private:
   __device__ __forceinline__ routed_items items_of_both() const
   {
-    const int block = static_cast<int>(blockIdx.x) - p.first_beside;
-    const int begin = block * p.beside.each + min(block, p.beside.longer);
-    const few_share beside = {begin, block < 0 ? begin : begin + p.beside.each + (block < p.beside.longer), 0, 0};
-    return {p, table, row, few_items<ROUTED_SHAPE.n>(p.gemm[BESIDE], only, beside)};
+    const int block = static_cast<int>(blockIdx.x) - p.first_shared_expert;
+    const int begin = block * p.shared_expert.each + min(block, p.shared_expert.longer);
+    const few_share shared_expert = {
+        begin, block < 0 ? begin : begin + p.shared_expert.each + (block < p.shared_expert.longer), 0, 0};
+    return {p, table, row, few_items<ROUTED_SHAPE.n>(p.gemm[SHARED_EXPERT], only, shared_expert)};
   }
   /* By the consumers. */
   __device__ __forceinline__ void send() const
@@ -228,12 +229,12 @@ private:
     const int expert = choose_expert<PER_LANE>(p, reinterpret_cast<uint32_t *>(table.ends), row.experts);
     row.experts[threadIdx.x % WARP] = expert;
     find_share(p.gemm[EXPERTS], table, build_row_table(p.route.spec, table, expert), row.share);
-    if (!HAS_BESIDE && blockIdx.x > 0 && threadIdx.x % WARP == 0) let_next_kernel_start();
+    if (!HAS_SHARED_EXPERT && blockIdx.x > 0 && threadIdx.x % WARP == 0) let_next_kernel_start();
     __syncwarp();
   }
 };
 
-template <yk_dtype DTYPE, typename PANEL, int PER_LANE, bool HAS_BESIDE>
+template <yk_dtype DTYPE, typename PANEL, int PER_LANE, bool HAS_SHARED_EXPERT>
 __global__ void __maxnreg__(few_registers(ROUTED_SHAPE.taken))
     routed_gemm_kernel(const __grid_constant__ routed_params p)
 {
@@ -243,7 +244,8 @@ __global__ void __maxnreg__(few_registers(ROUTED_SHAPE.taken))
   __shared__ grouped_entry only[2];
   const grouped_params &experts = p.gemm[EXPERTS];
   const grouped_table table = few_table<ROUTED_SHAPE.n, ROUTED_SHAPE.panels>(experts, shared);
-  const routed_work<element<DTYPE>, PER_LANE, HAS_BESIDE> work = {p, table, row, only, shared + experts.ring_bytes};
+  const routed_work<element<DTYPE>, PER_LANE, HAS_SHARED_EXPERT> work = {p, table, row, only,
+                                                                         shared + experts.ring_bytes};
   run_few<DTYPE, PANEL, ROUTED_SHAPE.n, ROUTED_SHAPE.panels, ROUTED_SHAPE.taken>(experts, shared, work);
 #endif
 }

@@ -45,9 +45,9 @@ single_token_gemm gemm_of(const yk_wna16_desc &desc, const yk_grouped_call &call
   g.matrix_bytes = call.matrix_bytes;
   g.k_tiles = static_cast<int>(n_k_tiles(desc));
   g.n_panels = static_cast<int>(n_panels(desc));
-  if (!call.beside.weights) return g;
-  const yk_wna16_desc shared = desc_beside(desc, call.beside);
-  g.shared = static_cast<const uint8_t *>(call.beside.weights);
+  if (!call.shared_expert.weights) return g;
+  const yk_wna16_desc shared = desc_of_shared_expert(desc, call.shared_expert);
+  g.shared = static_cast<const uint8_t *>(call.shared_expert.weights);
   g.shared_k_tiles = static_cast<int>(n_k_tiles(shared));
   g.shared_panels = static_cast<int>(n_panels(shared));
   return g;
@@ -70,7 +70,7 @@ single_token_launch launch_of(const yk_wna16_gpu &gpu, const yk_single_token &r)
   p.sum = *r.down->combine;
   p.mailbox = static_cast<single_token_mailbox *>(r.routing->mailbox);
   p.ffn = static_cast<int>(r.down_desc->k);
-  p.shared_ffn = static_cast<int>(r.down->beside.weights ? r.down->beside.k : 0);
+  p.shared_ffn = static_cast<int>(r.down->shared_expert.weights ? r.down->shared_expert.k : 0);
   p.max_slots = static_cast<int>(r.gate_up->max_slots);
   p.hidden = static_cast<int>(r.down_desc->n);
   const int64_t panels = r.gate_up->max_slots * p.gate_up.n_panels;
@@ -128,8 +128,10 @@ extern "C" bool yk_single_token_takes(const yk_wna16_gpu *gpu, const yk_single_t
   if (r->routing->router->x != r->gate_up->x || r->routing->router->k != first.k) return false;
   if (!yk_wna16_has_panels_of(&first, &second) || first.dtype != second.dtype) return false;
   if (!first.gate_up || second.k % 8 != 0 || second.k < LEAST_FFN || first.n != 2 * second.k) return false;
-  if (!r->gate_up->beside.weights != !down.beside.weights) return false;
-  if (down.beside.weights && (down.beside.k % 8 != 0 || r->gate_up->beside.n != 2 * down.beside.k)) return false;
+  if (!r->gate_up->shared_expert.weights != !down.shared_expert.weights) return false;
+  if (down.shared_expert.weights &&
+      (down.shared_expert.k % 8 != 0 || r->gate_up->shared_expert.n != 2 * down.shared_expert.k))
+    return false;
   if (down.combine->shared_gate && down.combine->shared_gate != r->routing->args->logits + spec.n_experts) return false;
   const single_token_launch l = launch_of(*gpu, *r);
   return l.params.max_slots * second.k + l.params.shared_ffn <= SINGLE_TOKEN_INNER &&

@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* The two grouped calls: the first gives the x of the second, whose combine gives y. Their weights beside are a shared
- * expert's. mailbox of the routing: yk_single_token_mailbox_bytes of device memory, prepared by
+/* The two grouped calls: the first gives the x of the second, whose combine gives y. Their a shared expert's weights
+ * are a shared expert's. mailbox of the routing: yk_single_token_mailbox_bytes of device memory, prepared by
  * yk_single_token_prepare, for the launches of one stream. */
 typedef struct yk_single_token {
   const yk_wna16_desc *gate_up_desc, *down_desc;
@@ -27,14 +27,14 @@ size_t yk_single_token_mailbox_bytes(void);
 cudaError_t yk_single_token_prepare(void *mailbox, cudaStream_t stream);
 
 /* yk_single_token_takes - whether the kernel can do it: what yk_cuda_routed_gemm_takes and yk_wna16_grouped_combines
- * both take, with panels of one layout, and weights beside in both calls or in neither, as far as shared memory and the
- * mailbox hold what is between the GEMMs. */
+ * both take, with panels of one layout, and a shared expert's weights in both calls or in neither, as far as shared
+ * memory and the mailbox hold what is between the GEMMs. */
 bool yk_single_token_takes(const yk_wna16_gpu *gpu, const yk_single_token *row);
 
 /* yk_single_token_launch - all that a route writes, and the combination's y. What is between, the y of the first call
- * and of the weights beside and the slots of the second, is not written. Sums are those of the two calls, added up in
- * another order, which depends on the shapes and on the number of multiprocessors. The starts are there once the launch
- * has ended. */
+ * and of the a shared expert's weights and the slots of the second, is not written. Sums are those of the two calls,
+ * added up in another order, which depends on the shapes and on the number of multiprocessors. The starts are there
+ * once the launch has ended. */
 cudaError_t yk_single_token_launch(const yk_wna16_gpu *gpu, const yk_single_token *row, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -37,11 +37,11 @@ grouped_params params_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
   p.n_panels = static_cast<int>(n_panels(desc));
   p.row_scales_at = yk_wna16_panels_bytes(&desc);
   p.gate_up = desc.gate_up;
-  if (!call.beside.weights) return p;
-  const yk_wna16_desc beside = desc_beside(desc, call.beside);
-  p.beside_k_tiles = static_cast<int>(n_k_tiles(beside));
-  p.beside_panels = static_cast<int>(n_panels(beside));
-  p.beside_row_scales_at = yk_wna16_panels_bytes(&beside);
+  if (!call.shared_expert.weights) return p;
+  const yk_wna16_desc shared_expert = desc_of_shared_expert(desc, call.shared_expert);
+  p.shared_expert_k_tiles = static_cast<int>(n_k_tiles(shared_expert));
+  p.shared_expert_panels = static_cast<int>(n_panels(shared_expert));
+  p.shared_expert_row_scales_at = yk_wna16_panels_bytes(&shared_expert);
   return p;
 }
 
@@ -154,10 +154,10 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.by_tiles_m = yk_cuda::divider::of(p.tiles_m);
   if (deals_tiles(s.n))
     p.n_dealt = static_cast<int>(std::min<int64_t>(gpu.n_multiprocessors / p.tiles_m, call.n_matrices));
-  p.beside_parts = static_cast<int>(ceil_div(p.beside_panels, p.tiles_m * GROUPED_TILE_PANELS));
-  p.max_tiles += p.beside_parts * static_cast<int>(ceil_div(call.beside.n_rows, s.n));
+  p.shared_expert_parts = static_cast<int>(ceil_div(p.shared_expert_panels, p.tiles_m * GROUPED_TILE_PANELS));
+  p.max_tiles += p.shared_expert_parts * static_cast<int>(ceil_div(call.shared_expert.n_rows, s.n));
   const int own = grouped_staging_bytes(s.n) + grouped_gather_bytes(s.n) +
-                  row_tile_order_bytes(call.n_matrices + p.beside_parts, n_widths(s.n), p.max_tiles);
+                  row_tile_order_bytes(call.n_matrices + p.shared_expert_parts, n_widths(s.n), p.max_tiles);
   const int x_bytes = x_stage_bytes(s.n), weight_bytes = GROUPED_TILE_PANELS * panel_bytes(desc);
   const int rings = ALL_SHARED_BYTES - own;
   const int least = std::min(LEAST_X_STAGES, (rings - LEAST_WEIGHT_STAGES * weight_bytes) / x_bytes);
@@ -231,16 +231,17 @@ extern "C" bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna1
 constexpr int X_PIECE = 8; /* values of x in 16 bytes: the kernels for 9.0 count rows in these, in 32 bits */
 
 /* More rows are faster with the weight apart, in tiles of more rows than a matrix has. */
-constexpr int MOST_ROWS_BESIDE = 128;
+constexpr int MOST_ROWS_WITH_SHARED_EXPERT = 128;
 
-extern "C" bool yk_wna16_grouped_takes_beside(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
-                                              const yk_grouped_call *call)
+extern "C" bool yk_wna16_grouped_takes_shared_expert(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
+                                                     const yk_grouped_call *call)
 {
-  const yk_grouped_beside &beside = call->beside;
-  if (!beside.weights || gpu->path != YK_WNA16_WGMMA) return false;
-  if (beside.n_rows == 1) return grouped_row_takes(*desc, *call);
-  const yk_wna16_desc own = desc_beside(*desc, beside);
-  return beside.n_rows <= MOST_ROWS_BESIDE && call->max_slots >= call->n_matrices && yk_wna16_has_panels_of(&own, desc);
+  const yk_grouped_shared_expert &shared_expert = call->shared_expert;
+  if (!shared_expert.weights || gpu->path != YK_WNA16_WGMMA) return false;
+  if (shared_expert.n_rows == 1) return grouped_row_takes(*desc, *call);
+  const yk_wna16_desc own = desc_of_shared_expert(*desc, shared_expert);
+  return shared_expert.n_rows <= MOST_ROWS_WITH_SHARED_EXPERT && call->max_slots >= call->n_matrices &&
+         yk_wna16_has_panels_of(&own, desc);
 }
 
 extern "C" yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
@@ -249,9 +250,10 @@ extern "C" yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_
   YK_TRY(yk_wna16_desc_check(desc, err));
   YK_TRY(check_call(*call, err));
   if (call->max_slots <= 0) return YK_OK;
-  if (call->beside.weights && !yk_wna16_grouped_takes_beside(gpu, desc, call))
-    return yk_err_set(err, YK_E_INVAL, "grouped GEMM: expected no weight beside, found one of %lld x %lld for %d rows",
-                      (long long)call->beside.k, (long long)call->beside.n, call->beside.n_rows);
+  if (call->shared_expert.weights && !yk_wna16_grouped_takes_shared_expert(gpu, desc, call))
+    return yk_err_set(err, YK_E_INVAL,
+                      "grouped GEMM: expected no shared expert's weight, found one of %lld x %lld for %d rows",
+                      (long long)call->shared_expert.k, (long long)call->shared_expert.n, call->shared_expert.n_rows);
   const bool sm90 = gpu->path == YK_WNA16_WGMMA;
   if (sm90 && call->n_rows * (desc->k / X_PIECE) > INT32_MAX)
     return yk_err_set(err, YK_E_INVAL, "grouped GEMM: expected x of at most %d times %d values, found %d rows of %lld",

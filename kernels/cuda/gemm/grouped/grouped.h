@@ -8,7 +8,7 @@
  *   more           9.0      wgmma_kernel.cuh: a matrix of up to 8 rows by mma.sync, others by wgmma
  *   any            8.0 on   mma_sm80.cu: mma.sync
  *
- * The first and the third of them multiply one more weight beside (yk_grouped_call.beside): a shared expert's.
+ * The first and the third of them multiply a shared expert's weight too (yk_grouped_call.shared_expert).
  *
  * Every thread block works out from starts which row tiles there are (row_tile_order.cuh), and which of them it
  * has: the kernels are persistent, and weights of matrices without slots are not read. Rows of x are gathered by
@@ -30,16 +30,18 @@ extern "C" {
 yk_status yk_wna16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err);
 
 /* yk_wna16_grouped_combines - whether a forward does the combination that call.combine asks for, in place of y. Where
- *   call.beside has weights, it is the shared expert of that combination, and a forward that combines multiplies it. */
+ *   call.shared_expert has weights, it is the shared expert of that combination, and a forward that combines multiplies
+ *   it. */
 bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call);
 
-/* yk_wna16_grouped_takes_beside - whether a forward multiplies the weight beside that call.beside has: of one row with
- *   the combination, of up to 128 where there are at least as many slots as matrices. */
-bool yk_wna16_grouped_takes_beside(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call);
+/* yk_wna16_grouped_takes_shared_expert - whether a forward multiplies call.shared_expert too: of one row with the
+ *   combination, of up to 128 where there are at least as many slots as matrices. */
+bool yk_wna16_grouped_takes_shared_expert(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
+                                          const yk_grouped_call *call);
 
 /* yk_wna16_grouped_forward - with packed weights.
- *   Errors  YK_E_INVAL on shapes, alignment, a weight beside that the kernel does not take, or x of more than 16 G
- *           values (y untouched), YK_E_DEVICE when the launch failed. */
+ *   Errors  YK_E_INVAL on shapes, alignment, a shared expert's weight that the kernel does not take, or x of more than
+ *           16 G values (y untouched), YK_E_DEVICE when the launch failed. */
 yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
                                    struct CUstream_st *stream, yk_err *err);
 

@@ -12,16 +12,16 @@
 
 namespace yk_gemm {
 
-/* The GEMM of the weight beside a call of this one. */
-inline yk_wna16_desc desc_beside(const yk_wna16_desc &desc, const yk_grouped_beside &beside)
+/* The GEMM of the shared expert's weight in a call of this GEMM. */
+inline yk_wna16_desc desc_of_shared_expert(const yk_wna16_desc &desc, const yk_grouped_shared_expert &shared_expert)
 {
   yk_wna16_desc own = desc;
-  own.k = beside.k;
-  own.n = beside.n;
+  own.k = shared_expert.k;
+  own.n = shared_expert.n;
   return own;
 }
 
-/* What an output tile is a product of: a matrix, or the weight beside. */
+/* What an output tile is a product of: a matrix, or the shared expert's weight. */
 struct grouped_operands {
   const uint8_t *weights;
   const float *row_scales; /* of 8-bit weights */
@@ -44,10 +44,10 @@ struct grouped_params {
   int tile_items; /* few rows: items of a row tile */
   yk_cuda::divider by_panels; /* few rows: where blocks have shares */
   yk_cuda::divider by_tile_items;
-  yk_cuda::divider by_tiles_m;       /* wgmma */
-  int beside_k_tiles, beside_panels; /* of the weight beside; 0: there is none */
-  int64_t beside_row_scales_at;      /* as row_scales_at */
-  int beside_parts;                  /* wgmma: its columns are cut into parts of as many output tiles as a matrix has */
+  yk_cuda::divider by_tiles_m;                     /* wgmma */
+  int shared_expert_k_tiles, shared_expert_panels; /* of the shared expert's weight; 0: there is none */
+  int64_t shared_expert_row_scales_at;             /* as row_scales_at */
+  int shared_expert_parts; /* wgmma: its columns are cut into parts of as many output tiles as a matrix has */
 
   __device__ __forceinline__ const uint8_t *weights_of(int matrix) const
   {
@@ -61,29 +61,29 @@ struct grouped_params {
   {
     return call.bias ? static_cast<const uint8_t *>(call.bias) + matrix * call.matrix_bytes : nullptr;
   }
-  /* The weight beside has the number behind the matrices'. */
+  /* The shared expert's weight has the number behind the matrices'. */
   __device__ __forceinline__ grouped_operands operands_of(int matrix) const
   {
     if (matrix < call.n_matrices)
       return {weights_of(matrix), row_scales_of(matrix), bias_of(matrix), call.x, call.y, k, k_tiles, n, n_panels};
-    const yk_grouped_beside &b = call.beside;
+    const yk_grouped_shared_expert &b = call.shared_expert;
     const uint8_t *weights = static_cast<const uint8_t *>(b.weights);
     return {weights,
-            reinterpret_cast<const float *>(weights + beside_row_scales_at),
+            reinterpret_cast<const float *>(weights + shared_expert_row_scales_at),
             nullptr,
             b.x,
             b.y,
             static_cast<int>(b.k),
-            beside_k_tiles,
+            shared_expert_k_tiles,
             static_cast<int>(b.n),
-            beside_panels};
+            shared_expert_panels};
   }
   __device__ __forceinline__ int row_of(int slot) const
   {
     if (call.n_rows == 1) return 0;
     return call.row_of_slot ? __ldcg(call.row_of_slot + slot) : slot;
   }
-  /* Slots of the weight beside are its rows. */
+  /* Slots of the shared expert's weight are its rows. */
   __device__ __forceinline__ int row_of(int matrix, int slot) const
   {
     return matrix < call.n_matrices ? row_of(slot) : slot;

@@ -12,32 +12,33 @@ namespace {
 constexpr int MOST_BYTES = 104 * 1024, LEAST_BYTES = 60 * 1024;
 constexpr int MOST_X_BYTES = 64 * 1024;
 
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, bool HAS_BESIDE> const void *kernel_of_groups()
+template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, bool HAS_SHARED_EXPERT> const void *kernel_of_groups()
 {
   if constexpr (!has_groups(ENCODING, GROUPS))
     return nullptr;
   else
-    return reinterpret_cast<const void *>(grouped_row_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, HAS_BESIDE>);
+    return reinterpret_cast<const void *>(grouped_row_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, HAS_SHARED_EXPERT>);
 }
 
-template <bool HAS_BESIDE> tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype)
+template <bool HAS_SHARED_EXPERT> tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype)
 {
   return with_types(encoding, dtype, [](auto types) {
-    return tile_kernels{{kernel_of_groups<types.ENCODING, types.DTYPE, 1, HAS_BESIDE>(),
-                         kernel_of_groups<types.ENCODING, types.DTYPE, 2, HAS_BESIDE>(),
-                         kernel_of_groups<types.ENCODING, types.DTYPE, 4, HAS_BESIDE>()}};
+    return tile_kernels{{kernel_of_groups<types.ENCODING, types.DTYPE, 1, HAS_SHARED_EXPERT>(),
+                         kernel_of_groups<types.ENCODING, types.DTYPE, 2, HAS_SHARED_EXPERT>(),
+                         kernel_of_groups<types.ENCODING, types.DTYPE, 4, HAS_SHARED_EXPERT>()}};
   });
 }
 
-tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, bool has_beside)
+tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, bool has_shared_expert)
 {
-  return has_beside ? kernels_of<true>(encoding, dtype) : kernels_of<false>(encoding, dtype);
+  return has_shared_expert ? kernels_of<true>(encoding, dtype) : kernels_of<false>(encoding, dtype);
 }
 
 /* All that a panel is multiplied with. */
 int64_t most_k_tiles(const yk_wna16_desc &desc, const yk_grouped_call &call)
 {
-  return call.max_slots * n_k_tiles(desc) + (call.beside.weights ? n_k_tiles(desc_beside(desc, call.beside)) : 0);
+  return call.max_slots * n_k_tiles(desc) +
+         (call.shared_expert.weights ? n_k_tiles(desc_of_shared_expert(desc, call.shared_expert)) : 0);
 }
 
 int x_bytes(const yk_wna16_desc &desc, const yk_grouped_call &call)
@@ -50,8 +51,8 @@ int x_bytes(const yk_wna16_desc &desc, const yk_grouped_call &call)
 cudaError_t grouped_row_init()
 {
   for (const kernel_types &t : ALL_KERNEL_TYPES)
-    for (bool has_beside : {false, true}) {
-      const cudaError_t error = allow_shared_bytes(kernels_of(t.encoding, t.dtype, has_beside), MOST_BYTES);
+    for (bool has_shared_expert : {false, true}) {
+      const cudaError_t error = allow_shared_bytes(kernels_of(t.encoding, t.dtype, has_shared_expert), MOST_BYTES);
       if (error != cudaSuccess) return error;
     }
   return cudaSuccess;
@@ -59,11 +60,12 @@ cudaError_t grouped_row_init()
 
 bool grouped_row_takes(const yk_wna16_desc &desc, const yk_grouped_call &call)
 {
-  const yk_wna16_desc beside = desc_beside(desc, call.beside);
+  const yk_wna16_desc shared_expert = desc_of_shared_expert(desc, call.shared_expert);
   return call.combine && call.combine->n_tokens == 1 && call.combine->hidden == desc.n && !call.row_of_slot &&
          !desc.gate_up && call.max_slots > 0 && call.max_slots <= YK_MAX_TOP_K &&
-         (!call.beside.weights || (yk_wna16_has_panels_of(&beside, &desc) && call.beside.n == desc.n &&
-                                   call.beside.y == call.combine->shared)) &&
+         (!call.shared_expert.weights ||
+          (yk_wna16_has_panels_of(&shared_expert, &desc) && call.shared_expert.n == desc.n &&
+           call.shared_expert.y == call.combine->shared)) &&
          x_bytes(desc, call) <= MOST_X_BYTES;
 }
 
@@ -81,7 +83,7 @@ cudaError_t grouped_row_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &de
   const int64_t rings = ceil_div(p.stages * stage_bytes, 1024) * 1024;
   const int bytes = std::max(LEAST_BYTES, static_cast<int>(rings) + x_bytes(desc, params.call));
   void *args[] = {&p};
-  return launch_clusters(kernels_of(desc.encoding, desc.dtype, params.beside_k_tiles > 0).get(desc), blocks, 1,
+  return launch_clusters(kernels_of(desc.encoding, desc.dtype, params.shared_expert_k_tiles > 0).get(desc), blocks, 1,
                          ROW_THREADS, bytes, args, stream);
 }
 

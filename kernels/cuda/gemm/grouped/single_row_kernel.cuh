@@ -64,27 +64,27 @@ __device__ __forceinline__ void find_row_slots(const grouped_row_params &p, row_
   }
 }
 
-/* The slot of a K tile, counted over slots; n: the weight beside, where the kernel has one. */
-template <bool HAS_BESIDE>
+/* The slot of a K tile, counted over slots; n: the shared expert's weight, where the kernel has one. */
+template <bool HAS_SHARED_EXPERT>
 __device__ __forceinline__ int slot_of_tile(const grouped_row_params &p, const row_slots &slots, int tile)
 {
   const int slot = tile / p.gemm.k_tiles;
-  return HAS_BESIDE ? min(slot, slots.n) : slot;
+  return HAS_SHARED_EXPERT ? min(slot, slots.n) : slot;
 }
 
-template <bool HAS_BESIDE> __device__ __forceinline__ bool is_beside(const row_slots &slots, int slot)
+template <bool HAS_SHARED_EXPERT> __device__ __forceinline__ bool is_shared_expert(const row_slots &slots, int slot)
 {
-  return HAS_BESIDE && slot == slots.n;
+  return HAS_SHARED_EXPERT && slot == slots.n;
 }
 
-/* Of 8-bit weights. Those of the weight beside lie behind its own panels. */
-template <bool HAS_BESIDE>
+/* Of 8-bit weights. Those of the shared expert's weight lie behind its own panels. */
+template <bool HAS_SHARED_EXPERT>
 __device__ __forceinline__ const float *row_scales_of_slot(const grouped_row_params &p, const row_slots &slots,
                                                            int slot)
 {
-  if (!is_beside<HAS_BESIDE>(slots, slot)) return p.gemm.row_scales_of(slots.matrix[slot]);
-  const uint8_t *weights = static_cast<const uint8_t *>(p.gemm.call.beside.weights);
-  return reinterpret_cast<const float *>(weights + p.gemm.beside_row_scales_at);
+  if (!is_shared_expert<HAS_SHARED_EXPERT>(slots, slot)) return p.gemm.row_scales_of(slots.matrix[slot]);
+  const uint8_t *weights = static_cast<const uint8_t *>(p.gemm.call.shared_expert.weights);
+  return reinterpret_cast<const float *>(weights + p.gemm.shared_expert_row_scales_at);
 }
 
 /* What a warp multiplies: K tiles first .. first + n_tiles - 1, counted over slots, of each of the block's panels. */
@@ -94,7 +94,7 @@ struct row_work {
 
 __device__ __forceinline__ row_work work_of_warp(const grouped_row_params &p, const row_slots &slots)
 {
-  const int warp = threadIdx.x / 32, tiles = slots.n * p.gemm.k_tiles + p.gemm.beside_k_tiles,
+  const int warp = threadIdx.x / 32, tiles = slots.n * p.gemm.k_tiles + p.gemm.shared_expert_k_tiles,
             first = warp * tiles / ROW_WARPS;
   const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
   return {block * p.gemm.n_panels / blocks, (block + 1) * p.gemm.n_panels / blocks, first,
@@ -102,7 +102,7 @@ __device__ __forceinline__ row_work work_of_warp(const grouped_row_params &p, co
 }
 
 /* The stages of a warp in the order of its work: the K tiles of the first panel, then those of the next. */
-template <typename PANEL, bool HAS_BESIDE> struct row_ring {
+template <typename PANEL, bool HAS_SHARED_EXPERT> struct row_ring {
   const grouped_row_params &p;
   const row_slots &slots;
   uint32_t memory, full; /* of the warp */
@@ -110,10 +110,10 @@ template <typename PANEL, bool HAS_BESIDE> struct row_ring {
   /* By one lane: ask for a K tile of a panel. */
   __device__ __forceinline__ void ask_for(int stage, int tile, int panel) const
   {
-    const int slot = slot_of_tile<HAS_BESIDE>(p, slots, tile), k_tile = tile - slot * p.gemm.k_tiles;
+    const int slot = slot_of_tile<HAS_SHARED_EXPERT>(p, slots, tile), k_tile = tile - slot * p.gemm.k_tiles;
     const int64_t at = static_cast<int64_t>(k_tile) * p.gemm.n_panels + panel;
-    const uint8_t *weights = is_beside<HAS_BESIDE>(slots, slot)
-                                 ? static_cast<const uint8_t *>(p.gemm.call.beside.weights)
+    const uint8_t *weights = is_shared_expert<HAS_SHARED_EXPERT>(slots, slot)
+                                 ? static_cast<const uint8_t *>(p.gemm.call.shared_expert.weights)
                                  : p.gemm.weights_of(slots.matrix[slot]);
     mbarrier_arrive_expect(full + stage * 8, PANEL::BYTES);
     bulk_copy(memory + stage * PANEL::BYTES, weights + at * PANEL::BYTES, PANEL::BYTES, full + stage * 8);
@@ -121,17 +121,17 @@ template <typename PANEL, bool HAS_BESIDE> struct row_ring {
 };
 
 /* x of the warp's K tiles, zeros past k. */
-template <bool HAS_BESIDE>
+template <bool HAS_SHARED_EXPERT>
 __device__ __forceinline__ void load_row_x(const grouped_row_params &p, const row_slots &slots, uint32_t x,
                                            const row_work &w)
 {
   for (int i = threadIdx.x % 32; i < w.n_tiles * 16; i += 32) {
-    const int tile = w.first + i / 16, slot = slot_of_tile<HAS_BESIDE>(p, slots, tile);
+    const int tile = w.first + i / 16, slot = slot_of_tile<HAS_SHARED_EXPERT>(p, slots, tile);
     const int k = (tile - slot * p.gemm.k_tiles) * TILE_K + i % 16 * 8;
-    const bool beside = is_beside<HAS_BESIDE>(slots, slot);
-    const uint16_t *from = static_cast<const uint16_t *>(beside ? p.gemm.call.beside.x : p.gemm.call.x) + k +
-                           (beside ? 0 : static_cast<int64_t>(slot) * p.gemm.k);
-    const bool is_valid = k < (beside ? static_cast<int>(p.gemm.call.beside.k) : p.gemm.k);
+    const bool shared_expert = is_shared_expert<HAS_SHARED_EXPERT>(slots, slot);
+    const uint16_t *from = static_cast<const uint16_t *>(shared_expert ? p.gemm.call.shared_expert.x : p.gemm.call.x) +
+                           k + (shared_expert ? 0 : static_cast<int64_t>(slot) * p.gemm.k);
+    const bool is_valid = k < (shared_expert ? static_cast<int>(p.gemm.call.shared_expert.k) : p.gemm.k);
     const uint4 v = is_valid ? __ldcg(reinterpret_cast<const uint4 *>(from)) : make_uint4(0, 0, 0, 0);
     store_shared16(x + row_x_at(tile) + i % 16 / 8 * 1024 + i % 8 * 16, v);
   }
@@ -144,17 +144,17 @@ __device__ __forceinline__ float factor_of_shared(const yk_combine_args &sum)
 }
 
 /* What a column is beside products: biases, then the shared expert where that is no product of this kernel. */
-template <yk_dtype DTYPE, bool HAS_BESIDE>
+template <yk_dtype DTYPE, bool HAS_SHARED_EXPERT>
 __device__ __forceinline__ float add_to_column(const grouped_row_params &p, const row_slots &slots, int column,
                                                float sum)
 {
   for (int slot = 0; p.gemm.call.bias && slot < slots.n; slot++)
     sum += slots.weight[slot] * load_float<DTYPE>(p.gemm.bias_of(slots.matrix[slot]), column);
-  if (!p.sum.shared || HAS_BESIDE) return sum;
+  if (!p.sum.shared || HAS_SHARED_EXPERT) return sum;
   return sum + load_float<DTYPE>(p.sum.shared, column) * factor_of_shared(p.sum);
 }
 
-template <yk_dtype DTYPE, typename PANEL, bool HAS_BESIDE>
+template <yk_dtype DTYPE, typename PANEL, bool HAS_SHARED_EXPERT>
 __global__ void __maxnreg__(ROW_REGISTERS) grouped_row_kernel(const __grid_constant__ grouped_row_params p)
 {
 #ifdef YK_HAVE_SM90A
@@ -163,8 +163,8 @@ __global__ void __maxnreg__(ROW_REGISTERS) grouped_row_kernel(const __grid_const
   __shared__ row_slots slots;
   __shared__ float sums[2][ROW_WARPS][PANEL_COLUMNS]; /* of two panels alternately */
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_stages = p.stages;
-  const row_ring<PANEL, HAS_BESIDE> ring = {p, slots, shared_address(shared) + warp * n_stages * PANEL::BYTES,
-                                            shared_address(barriers[warp])};
+  const row_ring<PANEL, HAS_SHARED_EXPERT> ring = {p, slots, shared_address(shared) + warp * n_stages * PANEL::BYTES,
+                                                   shared_address(barriers[warp])};
   const uint32_t x = shared_address(shared) + (ROW_WARPS * n_stages * PANEL::BYTES + 1023) / 1024 * 1024;
   if (lane < n_stages) mbarrier_init(ring.full + lane * 8, 1);
   fence_mbarrier_init();
@@ -181,16 +181,16 @@ __global__ void __maxnreg__(ROW_REGISTERS) grouped_row_kernel(const __grid_const
   for (int stage = 0; stage < n_stages; stage++) ask(stage);
   wait_for_previous_kernel();
   let_next_kernel_start();
-  const float beside_weight = HAS_BESIDE ? factor_of_shared(p.sum) : 0.0f;
-  load_row_x<HAS_BESIDE>(p, slots, x, w);
+  const float shared_expert_weight = HAS_SHARED_EXPERT ? factor_of_shared(p.sum) : 0.0f;
+  load_row_x<HAS_SHARED_EXPERT>(p, slots, x, w);
   __syncwarp();
   yk_cuda::ring_position at;
   for (int panel = w.panel, buffer = 0; panel < w.panel_end; panel++, buffer ^= 1) {
     float sum[2] = {}; /* columns lane / 4 and lane / 4 + 8 */
     for (int tile = w.first; tile < w.first + w.n_tiles;) {
-      const int slot = slot_of_tile<HAS_BESIDE>(p, slots, tile), last = w.first + w.n_tiles;
-      const bool beside = is_beside<HAS_BESIDE>(slots, slot);
-      const int end = beside ? last : min((slot + 1) * p.gemm.k_tiles, last);
+      const int slot = slot_of_tile<HAS_SHARED_EXPERT>(p, slots, tile), last = w.first + w.n_tiles;
+      const bool shared_expert = is_shared_expert<HAS_SHARED_EXPERT>(slots, slot);
+      const int end = shared_expert ? last : min((slot + 1) * p.gemm.k_tiles, last);
       float acc[1][1][4] = {};
 #pragma unroll 1
       for (; tile < end; tile++) {
@@ -202,8 +202,8 @@ __global__ void __maxnreg__(ROW_REGISTERS) grouped_row_kernel(const __grid_const
         at.advance(n_stages);
       }
       if constexpr (has_row_scales(PANEL::ENCODING))
-        scale_rows(load_row_scales(row_scales_of_slot<HAS_BESIDE>(p, slots, slot), panel, lane), acc[0]);
-      const float weight = beside ? beside_weight : slots.weight[slot];
+        scale_rows(load_row_scales(row_scales_of_slot<HAS_SHARED_EXPERT>(p, slots, slot), panel, lane), acc[0]);
+      const float weight = shared_expert ? shared_expert_weight : slots.weight[slot];
       sum[0] = fmaf(weight, acc[0][0][0], sum[0]);
       sum[1] = fmaf(weight, acc[0][0][2], sum[1]);
     }
@@ -217,7 +217,7 @@ __global__ void __maxnreg__(ROW_REGISTERS) grouped_row_kernel(const __grid_const
     float of_column = 0.0f;
 #pragma unroll
     for (int i = 0; i < ROW_WARPS; i++) of_column += sums[buffer][i][threadIdx.x];
-    of_column = add_to_column<DTYPE, HAS_BESIDE>(p, slots, column, of_column);
+    of_column = add_to_column<DTYPE, HAS_SHARED_EXPERT>(p, slots, column, of_column);
     static_cast<uint16_t *>(p.sum.y)[column] = static_cast<uint16_t>(round_pair<element<DTYPE>>(of_column, 0.0f));
   }
 #endif

@@ -12,13 +12,13 @@ enum {
 
 /* The product of some rows with one more weight, of the same encoding, type and groups: what a kernel does beside its
  * own. All pointers are device memory. */
-typedef struct yk_grouped_beside {
-  const void *weights; /* packed, 128-byte aligned; NULL: nothing is to be done beside */
+typedef struct yk_grouped_shared_expert {
+  const void *weights; /* packed, 128-byte aligned; NULL: there is none */
   const void *x;       /* [n_rows, k], 16-byte aligned */
   void *y;             /* [n_rows, n], or [n_rows, n/2] with gate_up; 16-byte aligned unless n_rows is 1 */
   int64_t k, n;
   int32_t n_rows;
-} yk_grouped_beside;
+} yk_grouped_shared_expert;
 
 /* One call of a grouped GEMM. All pointers are device memory. */
 typedef struct yk_grouped_call {
@@ -42,8 +42,8 @@ typedef struct yk_grouped_call {
    * block takes an output tile when it is free, since multiprocessors get shares of the memory's rate that differ by a
    * fifth. NULL: tiles are dealt out in turn. */
   int32_t *next_tile;
-  const yk_combine_args *combine; /* of the slots y, for yk_wna16_grouped_combines; or NULL */
-  yk_grouped_beside beside;       /* for kernels that take it */
+  const yk_combine_args *combine;         /* of the slots y, for yk_wna16_grouped_combines; or NULL */
+  yk_grouped_shared_expert shared_expert; /* for kernels that take it */
 } yk_grouped_call;
 
 #endif

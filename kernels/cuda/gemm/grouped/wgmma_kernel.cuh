@@ -6,8 +6,9 @@
  *             before they may know whether there are rows. Of the others whole tiles come first: those of a matrix are
  *             neighbours, and among them those of the same columns, so that a wave of blocks finds weights and x in the
  *             L2 cache. Then come the rows that matrices have beyond whole tiles, most rows first: a narrower
- *             instruction multiplies them in less time, and the last wave is short. A weight beside
- *             (yk_grouped_call.beside) is cut into parts of as many columns as a matrix has, each one more matrix
+ *             instruction multiplies them in less time, and the last wave is short. A shared expert's weight
+ *             (yk_grouped_call.shared_expert) is cut into parts of as many columns as a matrix has, each one more
+ *             matrix
  *   producer  the last two warpgroups. Warp 0: takes tiles and tells the other warps (tile_queue.cuh);
  *   warps     weights, one bulk copy a K tile, of which a few are under way while others lie ready. Warps 2 and up: a
  *             part of the rows of x each, by cp.async in the order that the 128-byte swizzle gives. wgmma reads shared
@@ -130,7 +131,7 @@ __global__ void __maxnreg__(GROUPED_REGISTERS) grouped_wgmma_kernel(const __grid
   uint8_t *behind = shared + p.x_stages * memory.X_BYTES + p.weight_stages * memory.WEIGHT_BYTES + STAGING;
   int *rows = reinterpret_cast<int *>(behind);
   const row_tile_order order =
-      row_tile_order_at(behind + grouped_gather_bytes(N), p.call.n_matrices + p.beside_parts, n_widths(N));
+      row_tile_order_at(behind + grouped_gather_bytes(N), p.call.n_matrices + p.shared_expert_parts, n_widths(N));
   wgmma_params rings = {};
   rings.x_stages = p.x_stages;
   rings.weight_stages = p.weight_stages;

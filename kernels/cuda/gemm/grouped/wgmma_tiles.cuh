@@ -39,16 +39,17 @@ template <int N> __device__ __forceinline__ int width_of(int rows)
   return width;
 }
 
-/* By all threads. A matrix lacks the row tile that is dealt out; a part of the weight beside has all rows of its x. */
+/* By all threads. A matrix lacks the row tile that is dealt out; a part of the shared expert's weight has all rows of
+ * its x. */
 template <int N>
 __device__ __forceinline__ void order_grouped_tiles(const grouped_params &p, const row_tile_order &order)
 {
   const auto slots_of = [&](int m) {
-    if (m >= p.call.n_matrices) return int2{0, p.call.beside.n_rows};
+    if (m >= p.call.n_matrices) return int2{0, p.call.shared_expert.n_rows};
     const int32_t *starts = p.call.starts + m;
     return int2{__ldcg(starts) + (m < p.n_dealt ? N : 0), __ldcg(starts + 1)};
   };
-  order_row_tiles<N, n_widths(N)>(order, p.call.n_matrices + p.beside_parts, slots_of, width_of<N>);
+  order_row_tiles<N, n_widths(N)>(order, p.call.n_matrices + p.shared_expert_parts, slots_of, width_of<N>);
 }
 
 /* Output tiles in the order of the work. Those that are dealt out have the numbers below 0. */
@@ -80,7 +81,7 @@ template <int N> struct grouped_tiles {
       tile = in_matrix - tile_m * whole;
     }
     const int first_slot = of.first_slot + static_cast<int>(tile) * N, matrix = min(m, p.call.n_matrices);
-    const int part = m - matrix; /* of the weight beside */
+    const int part = m - matrix; /* of the shared expert's weight */
     return {matrix, first_slot, min(N, of.end_slot - first_slot),
             (part * p.tiles_m + static_cast<int>(tile_m)) * GROUPED_TILE_PANELS};
   }
