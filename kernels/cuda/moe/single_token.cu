@@ -115,7 +115,7 @@ extern "C" size_t yk_single_token_mailbox_bytes(void)
 extern "C" cudaError_t yk_single_token_prepare(void *to, cudaStream_t stream)
 {
   return cudaMemsetAsync(to, 0xFF, sizeof(single_token_mailbox),
-                         stream); /* all words empty, and one turn for all blocks */
+                         stream); /* all words empty, and one half for all blocks */
 }
 
 extern "C" bool yk_single_token_takes(const yk_wna16_gpu *gpu, const yk_single_token *r)

@@ -62,13 +62,13 @@ __global__ void __maxnreg__(SINGLE_TOKEN_REGISTERS) single_token_kernel(const __
   ring.begin(min(w.n_shared_units(), p.stages));
   if (warp < router_tile<T, true>::WARPS)
     send_logits<T, true>(
-        p.router, [&]() -> logits_words & { return p.mailbox->logits[turn_of_block(*p.mailbox)]; },
+        p.router, [&]() -> logits_words & { return p.mailbox->logits[half_of_block(*p.mailbox)]; },
         *reinterpret_cast<typename router_tile<T, true>::sums *>(&row.logits));
   else
     wait_for_previous_kernel();
-  const int turn = turn_of_block(*p.mailbox);
+  const int half = half_of_block(*p.mailbox);
   load_single_token_x<T, PANEL>(p, w, x);
-  if (routes) route_single_token<PER_LANE>(p, p.mailbox->logits[turn], row);
+  if (routes) route_single_token<PER_LANE>(p, p.mailbox->logits[half], row);
   __syncthreads();
   const int n_slots = same_in_warp(row.n_slots);
   if (n_slots != p.max_slots) {
@@ -80,8 +80,8 @@ __global__ void __maxnreg__(SINGLE_TOKEN_REGISTERS) single_token_kernel(const __
   const bool writes = blockIdx.x == gridDim.x - 1;
   if (routes) weigh_slots(p, row, writes);
   if (writes) write_starts(p, row);
-  if (warp == 0) prepare_next_turn(*p.mailbox, turn);
-  uint32_t *const inner = p.mailbox->inner[turn];
+  if (warp == 0) prepare_next_half(*p.mailbox, half);
+  uint32_t *const inner = p.mailbox->inner[half];
   const single_token_column own_column(p, w);
   multiply_gate_up<DTYPE>(p, w, ring, x, sums);
   __syncthreads();

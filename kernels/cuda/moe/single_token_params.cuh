@@ -1,5 +1,5 @@
-/* single_token_params.cuh - what the kernel of a single token is told, what it keeps in shared memory, and what its
- * thread blocks exchange in device memory. */
+/* single_token_params.cuh - the parameters of the kernel of a single token, its shared memory, and the mailbox in
+ * device memory through which its thread blocks pass values. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PARAMS_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PARAMS_CUH
 
@@ -24,10 +24,10 @@ constexpr int SINGLE_TOKEN_PANELS =
 
 /* In device memory. */
 struct single_token_mailbox {
-  /* Two parts, which launches have alternately: meanwhile the other one is made empty. */
+  /* Two halves, which launches use alternately; meanwhile the other one becomes empty. */
   logits_words logits[2];
   alignas(16) uint32_t inner[2][SINGLE_TOKEN_INNER / 2]; /* pairs of values */
-  uint32_t turns[SINGLE_TOKEN_BLOCKS]; /* of a block, which nobody else reads: its lowest bit is the part */
+  uint32_t halves[SINGLE_TOKEN_BLOCKS]; /* of a block, which alone reads the word: the lowest bit is the half */
 };
 
 /* One of the two GEMMs. */
