@@ -81,7 +81,8 @@ static yk_status parse_objective(const char **text, double slo_ms[YK_BENCH_TIMES
                       "expected ttft, tpot, itl or e2el with milliseconds, as ttft:200, found \"%.60s\"", *text);
   if ((*text)[n_name] != ':')
     return yk_err_set(err, YK_E_INVAL, "expected %s:MILLISECONDS, found \"%.60s\"", yk_bench_time_name(time), *text);
-  if (slo_ms[time] > 0) return yk_err_set(err, YK_E_INVAL, "%s occurs twice", yk_bench_time_name(time));
+  if (slo_ms[time] > 0)
+    return yk_err_set(err, YK_E_INVAL, "expected each time once, found %s twice", yk_bench_time_name(time));
   const char *number = *text + n_name + 1;
   char *end;
   double value = strtod(number, &end);

@@ -24,7 +24,7 @@ typedef struct convert_command {
 
 static const char examples[] = "  yoke convert -m Qwen3-8B-GPTQ-Int4 --to awq -o Qwen3-8B-AWQ\n"
                                "  yoke convert -m Qwen3-8B-AWQ --to kuiper -o Qwen3-8B-awq.bin\n"
-                               "  yoke convert -m Qwen3-8B-awq.bin --to awq -o Qwen3-8B-AWQ --shard-size 2GB\n";
+                               "  yoke convert -m Qwen3-8B-awq.bin --to awq -o OUT --shard-size 2GB\n";
 
 static yk_status check(const convert_command *c, yk_err *err)
 {
@@ -48,15 +48,14 @@ static bool parse(convert_command *c, int argc, char **argv, int *exit_code)
        .help = "awq: a Hugging Face directory in AWQ's gemm format; kuiper: a KuiperLLama file; required",
        .fallback = "", .choices = format_names, .given = &c->to_given},
       {"output", "o", YK_OPTION_STRING, &options->out, "PATH",
-       .help = "the directory or file to make; nothing is written over; required"},
+       .help = "directory or file, which must be new; required"},
       {"shard-size", NULL, YK_OPTION_BYTES, &options->shard_bytes, "SIZE", .help = "awq: most data of a weight file",
        .fallback = "5GB"},
-      {"log-level", NULL, YK_OPTION_CHOICE, &c->log_level, NULL, .help = "messages on stderr; info also shows progress",
-       .choices = yk_log_level_names},
+      {"log-level", NULL, YK_OPTION_CHOICE, &c->log_level, "LEVEL",
+       .help = "error, warn, info (with progress) or debug", .choices = yk_log_level_names},
   };
   yk_option model[YK_NAMED_MODEL_OPTIONS];
-  yk_named_model_options(&c->model, "a Hugging Face checkpoint directory, a KuiperLLama .bin, or ORG/NAME; required",
-                         model);
+  yk_named_model_options(&c->model, "checkpoint directory, KuiperLLama .bin, or ORG/NAME; required", model);
   const yk_option_group groups[] = {{"Options", own, sizeof own / sizeof own[0]},
                                     {"Model", model, YK_NAMED_MODEL_OPTIONS}};
   const yk_command command = {

@@ -38,10 +38,10 @@ typedef struct generation {
 } generation;
 
 static const char examples[] = "  yoke generate -m Qwen3-8B-AWQ --tp 2 -p \"Once upon a time\"\n"
-                               "  yoke generate -m Qwen3-8B-AWQ -p \"One\" -p \"Two\" --temperature 0 --max-tokens 32\n"
+                               "  yoke generate -m Qwen3-8B-AWQ -p \"One\" -p \"Two\" --temperature 0 -n 32\n"
                                "  echo \"Dear Sir,\" | yoke generate -m Qwen3-8B-AWQ --device cpu\n"
                                "  yoke generate -m Qwen3-8B-AWQ -f prompt.txt --n 4 --seed 7 -n 256\n"
-                               "  yoke generate -m Qwen3-8B-AWQ --token-ids 5,6,7 --format json --logprobs 5\n";
+                               "  yoke generate -m DIR --token-ids 5,6,7 --format json --logprobs 5\n";
 
 /* True: go on. */
 static bool parse(generate_options *options, int argc, char **argv, int *exit_code)
@@ -50,13 +50,10 @@ static bool parse(generate_options *options, int argc, char **argv, int *exit_co
       {"prompt", "p", YK_OPTION_CALL, &options->prompts, "TEXT", .help = "a prompt; repeatable",
        .parse = yk_prompts_add_text},
       {"prompt-file", "f", YK_OPTION_CALL, &options->prompts, "FILE",
-       .help = "a file that is one prompt, less one newline at its end; - is standard input; repeatable",
-       .parse = yk_prompts_add_file},
+       .help = "a file that is one prompt; - is stdin; repeatable", .parse = yk_prompts_add_file},
       {"token-ids", NULL, YK_OPTION_CALL, &options->prompts, "LIST", .help = "a prompt as token ids, 5,6,7; repeatable",
        .parse = yk_prompts_add_ids},
-      {"format", NULL, YK_OPTION_CHOICE, &options->format,
-       .help = "json prints one object a line per prompt, or per sample (with \"index\") where --n is above 1; an "
-               "object with \"error\" for a refused one",
+      {"format", NULL, YK_OPTION_CHOICE, &options->format, .help = "json: an object a line for each sample",
        .choices = format_names},
       yk_trace_option(&options->trace_path),
   };

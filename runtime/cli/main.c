@@ -34,7 +34,7 @@ static int print_help(void)
   for (size_t i = 0; i < N_COMMANDS; i++) printf("  %-12s %s\n", commands[i].name, commands[i].about);
   printf("\n  yoke COMMAND --help   its options and examples\n  yoke --version        the version\n\n"
          "Example:\n  yoke generate --model Qwen3-8B-AWQ --tp 2 --prompt \"Once upon a time\"\n\n"
-         "Exit codes: 0 done, 1 something failed, 2 wrong command line, 130 after Ctrl-C.\n");
+         "Exit codes: 0 done, 1 something failed, 2 wrong command line,\n            130 after Ctrl-C.\n");
   yk_err err = YK_ERR_INIT;
   return yk_cli_flush(&err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
 }
@@ -59,7 +59,7 @@ int main(int argc, char **argv)
   signal(SIGPIPE, SIG_IGN); /* a reader that goes away shows as a failed write */
   if (argc < 2) {
     yk_log log = yk_log_stderr(YK_LOG_ERROR);
-    yk_log_write(&log, YK_LOG_ERROR, "expected a command; see yoke --help");
+    yk_log_write(&log, YK_LOG_ERROR, "expected a command, found nothing; see yoke --help");
     return YK_EXIT_USAGE;
   }
   const char *name = argv[1];

@@ -60,14 +60,12 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
 {
   const yk_option own[] = {
       {"device-memory", NULL, YK_OPTION_BYTES, &options->device_memory_bytes, "SIZE",
-       .help = "plan for another machine, whose devices (GPUs, unless --device is cpu) have this much memory each, as "
-               "80GiB",
-       .fallback = "the devices of this machine"},
+       .help = "for another machine: memory of each GPU (of CPU ranks with --device cpu), as 80GiB",
+       .fallback = "this machine's"},
       {"no-link-test", NULL, YK_OPTION_FLAG, &options->no_link_test,
-       .help =
-           "do not measure what connects several GPUs of this machine, which takes some seconds and 200 MB on each"},
+       .help = "do not test links, some seconds and 200 MB a GPU"},
       {"format", NULL, YK_OPTION_CHOICE, &options->format, NULL,
-       .help = "json prints one object a line per rank count, then one of GPUs and links", .choices = format_names},
+       .help = "json: a line a rank count, then GPUs and links", .choices = format_names},
   };
   yk_option table[YK_MODEL_OPTIONS];
   const yk_option_group groups[] = {{"Plan", own, 3}, model_group(&options->model, table)};

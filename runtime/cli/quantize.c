@@ -39,15 +39,15 @@ static const char about[] =
     "GPUs write the same bytes, but for awq, which calibrates in float32 on CPUs and in the model's own type on GPUs.";
 
 static const char examples[] = "  yoke quantize -m Qwen3-8B -o Qwen3-8B-AWQ\n"
-                               "  yoke quantize -m Qwen3-8B -o Qwen3-8B-AWQ --method awq --calibration text.txt\n"
-                               "  yoke quantize -m Llama-3.3-70B -o Llama-3.3-70B-AWQ --device cuda --ranks 4\n"
-                               "  yoke quantize -m Mixtral-8x7B -o Mixtral-8x7B-AWQ --group-size 64 --keep layers.0.\n";
+                               "  yoke quantize -m Qwen3-8B -o OUT --method awq --calibration text.txt\n"
+                               "  yoke quantize -m Llama-3.3-70B -o OUT --device cuda --ranks 4\n"
+                               "  yoke quantize -m Mixtral-8x7B -o OUT --group-size 64 --keep layers.0.\n";
 
 static yk_status add_kept(void *value, const char *text, yk_err *err)
 {
   quantize_options *options = value;
   if (options->quantize.n_keep == MAX_KEPT)
-    return yk_err_set(err, YK_E_INVAL, "expected at most %d patterns", MAX_KEPT);
+    return yk_err_set(err, YK_E_INVAL, "expected at most %d names, found one more", MAX_KEPT);
   if (!text[0]) return yk_err_set(err, YK_E_INVAL, "expected a part of a module's name, found \"\"");
   options->keep[options->quantize.n_keep++] = text;
   return YK_OK;
@@ -62,7 +62,7 @@ static void check(quantize_options *options, yk_err *err)
   q->keep = options->keep;
   if (yk_named_model_check(&options->model, err) != YK_OK) return;
   if (!q->out_dir)
-    yk_err_set(err, YK_E_INVAL, "--output: expected a directory, found none");
+    yk_err_set(err, YK_E_INVAL, "--output: expected a directory, found nothing");
   else if (q->group_size != 32 && q->group_size != 64 && q->group_size != 128 && q->group_size != -1)
     yk_err_set(err, YK_E_INVAL, "--group-size: expected 32, 64, 128 or -1, found %d", (int)q->group_size);
   else if (q->method == YK_QUANTIZE_AWQ && !options->calibration_path)
@@ -82,31 +82,27 @@ static bool parse(quantize_options *options, int argc, char **argv, int *exit_co
   yk_quantize_options *q = &options->quantize;
   const yk_option own[] = {
       {"output", "o", YK_OPTION_STRING, &q->out_dir, "DIR",
-       .help = "made where it is not there; must be empty, or of the same command that was stopped"},
-      {"method", NULL, YK_OPTION_CHOICE, &options->method, .help = "see above", .choices = method_names},
-      {"group-size", NULL, YK_OPTION_INT, &q->group_size, "N",
-       .help = "inputs that share a scale: 32, 64, 128, or -1 for all of a layer's", .min = -1, .max = 128},
+       .help = "empty, new, or of the same command stopped; required"},
+      {"method", NULL, YK_OPTION_CHOICE, &options->method, .help = "how, see above", .choices = method_names},
+      {"group-size", NULL, YK_OPTION_INT, &q->group_size, "N", .help = "inputs of a scale: 32, 64, 128; -1: all",
+       .min = -1, .max = 128},
       {"keep", NULL, YK_OPTION_CALL, options, "NAME",
-       .help =
-           "modules stay as they are whose names have NAME as one or more of the parts between dots: layers.0, "
-           "self_attn, mlp.down_proj (may be repeated; modules_to_not_convert of the new config.json). vLLM wants q, "
-           "k and v alike, gate and up, q_a and kv_a, and all experts of a layer: a warning tells where they are not",
+       .help = "modules that stay: NAME between the dots of theirs, as layers.0, self_attn, mlp.down_proj; repeatable",
        .parse = add_kept},
       {"calibration", NULL, YK_OPTION_STRING, &options->calibration_path, "FILE",
-       .help = "with --method awq: text such as the model will read; - is standard input"},
+       .help = "with --method awq: a text; - is stdin"},
       {"calibration-tokens", NULL, YK_OPTION_INT, &q->calibration_tokens, "N",
-       .help = "how many tokens of its beginning the model reads, 512 at a time", .min = 16, .max = 1 << 20},
-      {"device", NULL, YK_OPTION_CHOICE, &options->device, .help = "auto takes CUDA where there is a device",
+       .help = "that are read of it, 512 at a time", .min = 16, .max = 1 << 20},
+      {"device", NULL, YK_OPTION_CHOICE, &options->device, .help = "auto: GPUs where there are any",
        .choices = yk_device_names},
-      {"ranks", NULL, YK_OPTION_INT, &q->n_ranks, "N",
-       .help = "devices, which take weight files in turn; with awq each calibrates", .min = 1, .max = YK_MAX_RANKS,
-       .given = &options->ranks_given},
-      {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "CUDA devices of the ranks, as 0,2,3",
+      {"ranks", NULL, YK_OPTION_INT, &q->n_ranks, "N", .help = "devices, which take weight files in turn", .min = 1,
+       .max = YK_MAX_RANKS, .given = &options->ranks_given},
+      {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "GPUs of the ranks, as 0,2,3",
        .fallback = "0 to N - 1", .parse = yk_device_ids_parse},
-      {"threads", NULL, YK_OPTION_INT, &q->n_cpu_threads, "N", .help = "with --device cpu: threads over all ranks",
+      {"threads", NULL, YK_OPTION_INT, &q->n_cpu_threads, "N", .help = "CPU threads of all ranks",
        .fallback = "every core", .min = 1, .max = 4096},
-      {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, .help = "messages on stderr",
-       .choices = yk_log_level_names},
+      {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, "LEVEL",
+       .help = "error, warn, info (with progress) or debug", .choices = yk_log_level_names},
   };
   yk_option model[YK_NAMED_MODEL_OPTIONS];
   yk_named_model_options(&options->model, "the checkpoint's directory, or ORG/NAME; required", model);

@@ -39,8 +39,8 @@ static const char about[] =
     "tokens apart, so that every token sees at least window - stride tokens before it. Logarithms are natural; bits "
     "per byte are over all bytes of the text.";
 
-static const char examples[] = "  yoke score -m Qwen3-8B-AWQ --text-file wikitext.txt --window 2048 --stride 1024\n"
-                               "  yoke score -m Qwen3-8B-AWQ --text \"To be, or not to be\" --format json --tokens\n"
+static const char examples[] = "  yoke score -m Qwen3-8B-AWQ --text-file wikitext.txt --window 2048\n"
+                               "  yoke score -m DIR --text \"To be, or not to be\" --format json --tokens\n"
                                "  yoke score -m Qwen3-8B-AWQ --token-ids 5,6,7 --device cpu\n";
 
 /* True: go on. */
@@ -48,17 +48,15 @@ static bool parse(score_options *options, int argc, char **argv, int *exit_code)
 {
   const yk_option own[] = {
       {"text", NULL, YK_OPTION_CALL, &options->texts, "TEXT", .help = "the text", .parse = yk_prompts_add_text},
-      {"text-file", "f", YK_OPTION_CALL, &options->texts, "FILE",
-       .help = "a file that is the text, less one newline at its end; - is standard input",
+      {"text-file", "f", YK_OPTION_CALL, &options->texts, "FILE", .help = "a file that is the text; - is stdin",
        .parse = yk_prompts_add_file},
       {"token-ids", NULL, YK_OPTION_CALL, &options->texts, "LIST", .help = "the text as token ids, 5,6,7",
        .parse = yk_prompts_add_ids},
-      {"window", NULL, YK_OPTION_INT, &options->window, "N", .help = "tokens that are scored together",
+      {"window", NULL, YK_OPTION_INT, &options->window, "N", .help = "tokens scored together",
        .fallback = "the longest context that fits", .min = 2, .max = INT32_MAX},
-      {"stride", NULL, YK_OPTION_INT, &options->stride, "S", .help = "tokens from one window's beginning to the next's",
+      {"stride", NULL, YK_OPTION_INT, &options->stride, "S", .help = "tokens from one window to the next",
        .fallback = "half the window", .min = 1, .max = INT32_MAX},
-      {"tokens", NULL, YK_OPTION_FLAG, &options->tokens,
-       .help = "with --format json: also each token's id and log-probability"},
+      {"tokens", NULL, YK_OPTION_FLAG, &options->tokens, .help = "each token's log-probability, with --format json"},
       {"format", NULL, YK_OPTION_CHOICE, &options->format, .help = "json prints one object", .choices = format_names},
   };
   const yk_option_group groups[] = {{"Text and windows", own, sizeof own / sizeof own[0]},
@@ -77,7 +75,8 @@ static bool parse(score_options *options, int argc, char **argv, int *exit_code)
   yk_err err = YK_ERR_INIT;
   yk_engine_options engine;
   if (options->texts.n > 1)
-    yk_err_set(&err, YK_E_INVAL, "expected one text, found %zu", options->texts.n);
+    yk_err_set(&err, YK_E_INVAL, "expected one text, found %zu: give one of --text, --text-file and --token-ids",
+               options->texts.n);
   else if (options->tokens && options->format != FORMAT_JSON)
     yk_err_set(&err, YK_E_INVAL, "--tokens: expected --format json with it, found --format text");
   else if (options->window && options->stride >= options->window)

@@ -30,10 +30,11 @@ typedef struct serve_options {
 } serve_options;
 
 static const char examples[] = "  yoke serve Qwen3-8B-AWQ --tp 2\n"
-                               "  yoke serve Qwen/Qwen3-8B-AWQ --served-model-name qwen qwen3-8b --max-model-len 32k\n"
+                               "  yoke serve Qwen/Qwen3-8B-AWQ --served-model-name qwen qwen3-8b\n"
                                "  YOKE_API_KEY=secret yoke serve Qwen3-8B-AWQ --host 0.0.0.0 --port 80\n"
                                "  yoke serve Qwen3-8B-AWQ --host 0.0.0.0 --port 80 --api-key-file keys.txt\n"
-                               "  curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\\n"
+                               "  curl http://127.0.0.1:8000/v1/completions \\\n"
+                               "       -H 'Content-Type: application/json' \\\n"
                                "       -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 32}'\n";
 
 /* "null" is the origin of a page from a file. */
@@ -48,7 +49,7 @@ static yk_status add_origin(void *user, const char *text, yk_err *err)
 {
   serve_options *options = user;
   if (options->server.n_origins == MAX_ORIGINS)
-    return yk_err_set(err, YK_E_INVAL, "expected at most %d of them", MAX_ORIGINS);
+    return yk_err_set(err, YK_E_INVAL, "expected at most %d origins, found one more", MAX_ORIGINS);
   if (!is_origin(text))
     return yk_err_set(err, YK_E_INVAL,
                       "expected an origin as browsers send it, scheme://host or scheme://host:port without a path, or "
@@ -81,7 +82,7 @@ static yk_status add_allowed_host(void *user, const char *text, yk_err *err)
 {
   serve_options *options = user;
   if (options->server.n_allowed_hosts == MAX_ALLOWED_HOSTS)
-    return yk_err_set(err, YK_E_INVAL, "expected at most %d of them", MAX_ALLOWED_HOSTS);
+    return yk_err_set(err, YK_E_INVAL, "expected at most %d names, found one more", MAX_ALLOWED_HOSTS);
   if (!text[0] || strpbrk(text, "/ ") || (text[0] != '[' && strchr(text, ':')))
     return yk_err_set(err, YK_E_INVAL, "expected a name without scheme and port, found \"%.100s\"", text);
   options->allowed_hosts[options->server.n_allowed_hosts++] = text;
@@ -92,7 +93,7 @@ static yk_status add_name(void *user, const char *text, yk_err *err)
 {
   serve_options *options = user;
   if (options->server.n_model_names == MAX_NAMES)
-    return yk_err_set(err, YK_E_INVAL, "expected at most %d names", MAX_NAMES);
+    return yk_err_set(err, YK_E_INVAL, "expected at most %d names, found one more", MAX_NAMES);
   if (!text[0]) return yk_err_set(err, YK_E_INVAL, "expected a name, found an empty one");
   options->names[options->server.n_model_names++] = text;
   return YK_OK;
@@ -165,61 +166,56 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
 {
   yk_server_options *server = &options->server;
   const yk_option http[] = {
-      {"host", NULL, YK_OPTION_STRING, &server->host, "HOST",
-       .help = "name or address to listen on; 0.0.0.0 or :: are all of this machine's", .fallback = server->host},
-      {"port", NULL, YK_OPTION_INT, &options->port, "N", .help = "0 takes any free one, which is printed",
-       .max = 65535},
+      {"host", NULL, YK_OPTION_STRING, &server->host, "HOST", .help = "address to listen on; 0.0.0.0, :: are all",
+       .fallback = server->host},
+      {"port", NULL, YK_OPTION_INT, &options->port, "N", .help = "0 takes a free one and prints it", .max = 65535},
       {"served-model-name", NULL, YK_OPTION_CALL, options, "NAME...",
-       .help = "what clients may call the model; the first of several is what answers call it",
-       .fallback = "MODEL as it is given", .parse = add_name, .takes_several = true},
+       .help = "names by which clients may call the model; answers have the first", .fallback = "MODEL",
+       .parse = add_name, .takes_several = true},
       {"api-key", NULL, YK_OPTION_CALL, &options->keys, "KEY...",
-       .help = "clients must send one of these keys, but for /health, /ping and the page's files; other users can "
-               "read it in the list of processes until this program has overwritten it",
-       .fallback = "the environment variable YOKE_API_KEY, else none", .parse = yk_api_keys_add, .takes_several = true,
+       .help = "keys, of which clients must send one, but for /health, /ping and the page; overwritten in the list of "
+               "processes",
+       .fallback = "YOKE_API_KEY of the environment", .parse = yk_api_keys_add, .takes_several = true,
        .is_secret = true},
-      {"api-key-file", NULL, YK_OPTION_CALL, &options->keys, "FILE", .help = "the same, with a key a line of FILE",
+      {"api-key-file", NULL, YK_OPTION_CALL, &options->keys, "FILE", .help = "the same, with a key a line",
        .parse = yk_api_keys_add_file},
-      {"cors-origin", NULL, YK_OPTION_CALL, options, "URL",
-       .help = "pages of this origin may call from a browser; * is any; repeatable", .parse = add_origin},
+      {"cors-origin", NULL, YK_OPTION_CALL, options, "URL", .help = "web pages that may call; *: any; repeatable",
+       .fallback = "none", .parse = add_origin},
       {"metrics-prefix", NULL, YK_OPTION_CALL, &server->metrics_prefix, "NAME",
-       .help = "of metrics' names in /metrics, in front of a colon; vllm: for dashboards and gateways made for vLLM",
-       .fallback = server->metrics_prefix, .parse = take_metrics_prefix},
+       .help = "metrics' names begin so; vllm: as vLLM's", .fallback = server->metrics_prefix,
+       .parse = take_metrics_prefix},
       {"allowed-host", NULL, YK_OPTION_CALL, options, "NAME",
-       .help = "a name by which clients may call the server, as one behind a proxy on this machine needs; repeatable",
-       .fallback = "localhost, 127.0.0.1 and [::1] alone where --host is one of them, else any",
-       .parse = add_allowed_host},
+       .help = "name by which clients may call, as behind a proxy on this machine; repeatable",
+       .fallback = "this machine's if --host is, else any", .parse = add_allowed_host},
       {"disable-log-stats", NULL, YK_OPTION_FLAG, &options->disables_log_stats,
-       .help = "no lines in the log of what runs and waits, and of tokens a second"},
+       .help = "no log lines of load and tokens/s"},
       {"log-stats-interval", NULL, YK_OPTION_NUMBER, &server->stats_interval_s, "SECONDS",
-       .help = "between these lines, which are written while there is something to do", .above_min = true,
-       .max = 86400},
+       .help = "between these lines", .above_min = true, .max = 86400},
       {"enable-tokenizer-info-endpoint", NULL, YK_OPTION_FLAG, &server->tells_tokenizer,
-       .help = "/tokenizer_info: what tokenizer_config.json says, and the chat template"},
+       .help = "serve /tokenizer_info"},
       {"enable-prompt-tokens-details", NULL, YK_OPTION_FLAG, &server->tells_cached_tokens,
-       .help = "usage has cached_tokens: how much of a prompt an earlier one had computed, which tells clients of each "
-               "other"},
-      {"log-requests", NULL, YK_OPTION_FLAG, &server->logs_requests,
-       .help = "a line for each request, which quotes its body: prompts are in the log"},
+       .help = "usage has cached_tokens, which lets clients learn about each other's prompts"},
+      {"log-requests", NULL, YK_OPTION_FLAG, &server->logs_requests, .help = "log each request, prompts too"},
       {"profile-every", NULL, YK_OPTION_INT, &server->profile_every, "N",
-       .help = "time every N-th step, for step_time_seconds_total in /metrics; 0: none", .max = INT32_MAX},
+       .help = "time every N-th step for /metrics; 0: none", .max = INT32_MAX},
       yk_trace_option(&options->trace_path),
   };
   const yk_option limits[] = {
       {"max-waiting", NULL, YK_OPTION_INT, &options->max_waiting, "N",
-       .help = "requests accepted beside those that run at once; further ones get 429", .max = 1 << 20},
-      {"max-connections", NULL, YK_OPTION_INT, &options->max_connections, "N", .help = "at once", .min = 1,
+       .help = "requests beside running ones; more get 429", .max = 1 << 20},
+      {"max-connections", NULL, YK_OPTION_INT, &options->max_connections, "N", .help = "connections at once", .min = 1,
        .max = 1 << 20},
-      {"max-body-bytes", NULL, YK_OPTION_BYTES, &server->max_body_bytes, "SIZE", .help = "of a request"},
+      {"max-body-bytes", NULL, YK_OPTION_BYTES, &server->max_body_bytes, "SIZE", .help = "largest request"},
       {"max-held-body-bytes", NULL, YK_OPTION_BYTES, &server->max_held_body_bytes, "SIZE",
-       .help = "of all requests that are received or prepared; beyond it large ones get 503"},
+       .help = "bodies received or prepared; then 503"},
       {"header-timeout", NULL, YK_OPTION_NUMBER, &server->header_timeout_s, "SECONDS",
-       .help = "for a request's headers to arrive, and again for its body; 0: no limit", .max = 86400},
-      {"request-timeout", NULL, YK_OPTION_NUMBER, &server->request_timeout_s, "SECONDS",
-       .help = "for a request to be finished", .fallback = "none", .max = 86400 * 365},
+       .help = "for a request's headers and body; 0: none", .max = 86400},
+      {"request-timeout", NULL, YK_OPTION_NUMBER, &server->request_timeout_s, "SECONDS", .help = "for a request to end",
+       .fallback = "none", .max = 86400 * 365},
       {"shutdown-timeout", NULL, YK_OPTION_NUMBER, &server->shutdown_timeout_s, "SECONDS",
-       .help = "for requests to be finished after SIGTERM or Ctrl-C", .max = 86400},
+       .help = "for running requests after SIGTERM", .max = 86400},
       {"restart-on-failure", NULL, YK_OPTION_FLAG, &server->restarts_on_failure,
-       .help = "when a rank has failed, load the model again and go on"},
+       .help = "load the model again when a rank has failed"},
   };
   const yk_option_group groups[] = {{"HTTP", http, sizeof http / sizeof http[0]},
                                     {"Limits and failures", limits, sizeof limits / sizeof limits[0]},

@@ -154,7 +154,7 @@ static const direction to_ids = {
     "With --format json and no text: one JSON string a line on standard input, one array of ids a line on standard "
     "output. A line that cannot be converted gives {\"error\": ...} in its place, and exit code 1 at the end.",
     "  yoke tokenize -m Qwen3-8B-AWQ \"Hello, world\"\n"
-    "  echo '\"Hello\\n\"' | yoke tokenize -m Qwen3-8B-AWQ --format json --no-special-tokens\n",
+    "  echo '\"Hello\\n\"' | yoke tokenize -m Qwen3-8B-AWQ --format json\n",
     "do not add the tokens that the model expects around a text",
     encode_operands,
     encode,
@@ -168,7 +168,7 @@ static const direction to_text = {
     "With --format json and no ids: one JSON array of ids a line on standard input, one string a line on standard "
     "output. A line that cannot be converted gives {\"error\": ...} in its place, and exit code 1 at the end.",
     "  yoke detokenize -m Qwen3-8B-AWQ 9707 11 1879\n"
-    "  echo '[9707,11,1879]' | yoke detokenize -m Qwen3-8B-AWQ --format json --no-special-tokens\n",
+    "  echo '[9707,11,1879]' | yoke detokenize -m Qwen3-8B-AWQ --format json\n",
     "leave special tokens out of the text",
     decode_operands,
     decode_text,

@@ -4,13 +4,8 @@
 
 yk_option yk_trace_option(const char **path)
 {
-  return (yk_option){"trace",
-                     NULL,
-                     YK_OPTION_STRING,
-                     path,
-                     "FILE",
-                     .help = "time the first 64 steps, operation by operation, for Perfetto (ui.perfetto.dev) or "
-                             "chrome://tracing"};
+  return (yk_option){"trace", NULL,   YK_OPTION_STRING,
+                     path,    "FILE", .help = "time the first 64 steps, for ui.perfetto.dev"};
 }
 
 yk_status yk_trace_option_open(const char *path, yk_trace **out, yk_err *err)

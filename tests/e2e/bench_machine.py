@@ -57,13 +57,14 @@ class BenchMachine(harness.Case):
         self.assertIn("--all-reduce-max", self.run_yoke("bench", "machine", "--help").out)
 
     def test_refusals(self):
-        for arguments, parts in ((["--devices", "0,0"], ["--devices", "device 0 occurs twice"]),
-                                 (["--devices", "0", "--device", "cpu"], ["--devices", "--device is cpu"]),
+        for arguments, parts in ((["--devices", "0,0"], ["--devices", "expected each device once, found 0 twice"]),
+                                 (["--devices", "0", "--device", "cpu"],
+                                  ["--devices", "expected --device auto or cuda with it, found cpu"]),
                                  (["--devices", "0", "--ranks", "2"], ["--ranks", "--devices"]),
                                  (["--ranks", "2"], ["--ranks", "--device cpu"]),
                                  (["--gemm", "4x256"], ["--gemm", "4096x4096x24576", '"4x256"']),
                                  (["--gemm", "4x200x256"], ["--gemm", "multiples of 128", "200"]),
-                                 (["--ranks", "9"], ["--ranks", '"9"']),
+                                 (["--ranks", "65"], ["--ranks", '"65"']),
                                  (["--repeats", "2"], ["--repeats", '"2"'])):
             with self.subTest(arguments):
                 self.assert_usage_error(["bench", "machine", *arguments], *parts)

@@ -56,22 +56,33 @@ class Help(harness.Case):
             self.assertEqual(done.err, "")
             self.assertTrue(done.out.startswith(f"Usage: yoke {command} "))
             self.assertIn(f"\nExamples:\n  yoke {command} ", done.out)
-            self.assertLessEqual(max(map(len, done.out.splitlines())), 100)
+            self.assertLessEqual(max(map(len, done.out.splitlines())), 80)
+            self.assertNotIn("default:", done.out)
             for option in options:
                 self.assertRegex(done.out, rf"(?m)^  (-\w, |--\w+, )?--{option}( |$)")
+
+    def test_lines(self):
+        """Options take one line where they can, in groups of at most 20."""
+        for command in ("generate", "chat", "serve", "batch", "bench", "study", "plan", "quantize"):
+            groups = self.run_yoke(command, "--help").out.split("\n\n")[3:-1]
+            options = re.findall(r"(?m)^  -.*(?:\n {30}.*)*", "\n".join(groups))
+            self.assertGreater(sum("\n" not in option for option in options), len(options) / 3, command)
+            for group in groups:
+                self.assertRegex(group, r"^[A-Z].*:\n  -")
+                self.assertLessEqual(len(re.findall(r"(?m)^  -", group)), 20, group)
 
     def test_n(self):
         """-n and --n are two options; help says so at both."""
         out = self.run_yoke("generate", "--help").out
         self.assertRegex(out, r"(?m)^  -n, --max-tokens N ")
-        self.assertRegex(out, r"(?m)^  --n N +samples of each prompt, 1 to 128 \(two dashes: -n is --max-tokens\)")
+        self.assertIn("--n N samples of a prompt, 1 to 128; -n is --max-tokens [1]", " ".join(out.split()))
 
     def test_chat(self):
         """One answer at a time, as text: the options of several samples and of numbers are not there."""
         out = self.run_yoke("chat", "--help").out
         for name in ("--n ", "--logprobs", "--prompt-logprobs", "--tool-call-parser"):
             self.assertNotIn(f" {name}", out)
-        self.assertIn("(default: the model's generation_config.json, else -1)", " ".join(out.split()))
+        self.assertIn("[the model's, else -1]", " ".join(out.split()))
 
     def test_help_wins_over_what_follows(self):
         self.run_yoke("generate", "--tp", "2", "--help", "--no-such-option")
@@ -103,11 +114,11 @@ class Refused(harness.Case):
     def test_values(self):
         for arguments, *parts in (
             (["--tp"], "--tensor-parallel-size", "expected a value"),
-            (["--tp", "0"], "--tensor-parallel-size", "1 to 8", '"0"'),
-            (["--tensor-parallel-size=9"], "--tensor-parallel-size", "1 to 8", '"9"'),
-            (["-tp", "2x"], "--tensor-parallel-size", "1 to 8", '"2x"'),
-            (["--tp", ""], "--tensor-parallel-size", "1 to 8", '""'),
-            (["--tp", "99999999999999999999"], "--tensor-parallel-size", "1 to 8"),
+            (["--tp", "0"], "--tensor-parallel-size", "1 to 64", '"0"'),
+            (["--tensor-parallel-size=65"], "--tensor-parallel-size", "1 to 64", '"65"'),
+            (["-tp", "2x"], "--tensor-parallel-size", "1 to 64", '"2x"'),
+            (["--tp", ""], "--tensor-parallel-size", "1 to 64", '""'),
+            (["--tp", "99999999999999999999"], "--tensor-parallel-size", "1 to 64"),
             (["--max-tokens", "-2"], "--max-tokens", "-1 to 2147483647", '"-2"'),
             (["-n", "2147483648"], "--max-tokens", "-1 to 2147483647"),
             (["--min-tokens", "-1"], "--min-tokens", "0 to"),
@@ -133,7 +144,7 @@ class Refused(harness.Case):
             (["--n", "0"], "--n:", "1 to 128", '"0"'),
             (["--n=129"], "--n:", "1 to 128", '"129"'),
             (["-n4x"], "--max-tokens", '"4x"'),
-            (["-tp9"], "--tensor-parallel-size", "1 to 8", '"9"'),
+            (["-tp65"], "--tensor-parallel-size", "1 to 64", '"65"'),
             (["-t0"], "--threads", '"0"'),
             (["-promt", "a"], "unknown option -promt", "did you mean --prompt?"),
             (["-nfour"], "unknown option -nfour"),
@@ -153,7 +164,7 @@ class Refused(harness.Case):
             (["--stop-token-ids", "a"], "--stop-token-ids"),
             (["--devices", "0,0"], "--devices", "twice"),
             (["--devices", "0,-1"], "--devices", "-1"),
-            (["--devices", "0,1,2,3,4,5,6,7,8"], "--devices", "at most 8", "9"),
+            (["--devices", ",".join(map(str, range(65)))], "--devices", "at most 64", "65"),
             (["--devices", "0,1", "--tp", "3", "-m", "x"], "--devices", "3", "2"),
             (["--devices", "0,1", "--device", "cpu", "-m", "x"], "--devices", "cpu"),
             (["--kv-cache-bytes", "-1"], "--kv-cache-bytes"),

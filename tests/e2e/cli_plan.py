@@ -243,7 +243,7 @@ class Plan(harness.Case):
         listed = re.findall(r"(?m)^  (?:-\w, |--\w+, )?--([a-z-]+)", self.run_yoke("plan", "--help").out)
         self.assertEqual(listed, ["device-memory", "no-link-test", "format", "model", "revision", "download-dir",
                                   "hf-overrides",
-                                  "tensor-parallel-size", "enable-expert-parallel", "device", "devices", "dtype",
+                                  "device", "devices", "tensor-parallel-size", "enable-expert-parallel", "dtype",
                                   "weights", "kv-cache-dtype",
                                   "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
                                   "kv-cache-bytes", "log-level"])

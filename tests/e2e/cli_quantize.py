@@ -204,9 +204,10 @@ class Quantize(QuantizeCase):
         cases = [(["--group-size", 48], "--group-size: expected 32, 64, 128 or -1, found 48"),
                  (["--method", "gptq"], "--method"), (["--method", "awq"], "expected --calibration FILE"),
                  (["--calibration", self.text], "expected --method awq"), (["--keep", ""], "--keep"),
-                 (["--device", "gpu"], "--device"), (["--ranks", 9], "--ranks"), (["--devices", "0,0"], "--devices"),
-                 (["--device", "cpu", "--devices", "0"], "--devices: names CUDA devices, but --device is cpu"),
-                 (["--ranks", 3, "--devices", "0,1"], "--devices: expected 3 devices as --ranks says, found 2"),
+                 (["--device", "gpu"], "--device"), (["--ranks", 65], "--ranks"), (["--devices", "0,0"], "--devices"),
+                 (["--device", "cpu", "--devices", "0"],
+                  "--devices: expected --device auto or cuda with it, found cpu"),
+                 (["--ranks", 3, "--devices", "0,1"], "--devices: expected 3 devices, as --ranks says, found 2"),
                  (["extra"], "unexpected argument")]
         for options, words in cases:
             self.assertIn(words, self.quantize(FLOAT, out, *options, expect=2, on=[]))

@@ -29,7 +29,7 @@ static void test_slo(void **state)
   } bad[] = {{"", "expected ttft"},        {"ttft", "ttft:MILLISECONDS"},  {"ttft:", "above 0, found \"\""},
              {"ttft:0", "above 0"},        {"ttft:-1", "above 0"},         {"ttft:nan", "above 0"},
              {"ttft:inf", "above 0"},      {"ttft:1e999", "above 0"},      {"ttft:5ms", "found \"5ms\""},
-             {"ttfb:5", "\"ttfb:5\""},     {"ttft:5,", "expected ttft"},   {"ttft:5,ttft:6", "occurs twice"},
+             {"ttfb:5", "\"ttfb:5\""},     {"ttft:5,", "expected ttft"},   {"ttft:5,ttft:6", "found ttft twice"},
              {"ttft:5 tpot:6", "above 0"}, {"e2el:1,,tpot:2", "expected"}, {"ttftx:5", "\"ttftx:5\""}};
   double slo[YK_BENCH_TIMES] = {1, 2, 3, 4};
   yk_err err = YK_ERR_INIT;

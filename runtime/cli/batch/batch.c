@@ -29,20 +29,18 @@ static const char about[] =
     "skipped. Where OUTPUT holds results of INPUT already, by the same model and options, their lines are not done "
     "again; what a power cut left behind them (blank lines, bytes of zero) is dropped.";
 
-static const char examples[] = "  yoke batch -m Qwen3-8B-AWQ prompts.jsonl -o results.jsonl --max-tokens 256\n"
+static const char examples[] = "  yoke batch -m Qwen3-8B-AWQ prompts.jsonl -o results.jsonl -n 256\n"
                                "  yoke batch -m Qwen3-8B-AWQ --tp 4 openai_batch.jsonl -o results.jsonl\n"
-                               "  echo '{\"prompt\": \"Once upon a time\", \"n\": 3}' | yoke batch -m Qwen3-8B-AWQ -\n";
+                               "  echo '{\"prompt\": \"Once upon a time\", \"n\": 3}' | yoke batch -m DIR -\n";
 
 /* True: go on. */
 static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
 {
   const yk_option own[] = {
       {"output", "o", YK_OPTION_STRING, &options->output, "FILE", .help = "where results go", .fallback = "-"},
-      {"overwrite", NULL, YK_OPTION_FLAG, &options->overwrite,
-       .help = "drop the results that OUTPUT holds instead of going on after them"},
-      {"max-in-flight", NULL, YK_OPTION_INT, &options->max_in_flight, "N",
-       .help = "requests in the engine, running and waiting", .fallback = "twice --max-num-seqs", .min = 1,
-       .max = 1 << 20},
+      {"overwrite", NULL, YK_OPTION_FLAG, &options->overwrite, .help = "drop the results that FILE holds"},
+      {"max-in-flight", NULL, YK_OPTION_INT, &options->max_in_flight, "N", .help = "requests that run or wait",
+       .fallback = "twice --max-num-seqs", .min = 1, .max = 1 << 20},
       yk_trace_option(&options->trace_path),
   };
   const yk_option_group groups[] = {{"Input and output", own, sizeof own / sizeof own[0]},

@@ -150,7 +150,7 @@ static yk_status apply(settings *s, yk_err *err)
   yk_machine_options *machine = &s->machine;
   YK_TRY(yk_device_ids_check(&s->devices, s->device, 0, "--ranks", err));
   if (s->ranks_given && s->device != YK_DEVICE_CPU)
-    return yk_err_set(err, YK_E_INVAL, "--ranks: needs --device cpu; on GPUs --devices says how many there are");
+    return yk_err_set(err, YK_E_INVAL, "--ranks: expected --device cpu with it, found GPUs; use --devices, as 0,1");
   if (machine->gemm_k % 128 || machine->gemm_n % 128)
     return yk_err_set(err, YK_E_INVAL,
                       "--gemm: expected inputs and outputs that are multiples of 128, found %lld, %lld",
@@ -172,22 +172,22 @@ static bool parse(settings *s, int argc, char **argv, int *exit_code)
   const yk_option table[] = {
       {"device", NULL, YK_OPTION_CHOICE, &s->device, NULL, .help = "auto takes CUDA where there is a device",
        .choices = yk_device_names},
-      {"devices", NULL, YK_OPTION_CALL, &s->devices, "LIST", .help = "CUDA devices to measure, as 0,2,3",
-       .fallback = "all", .parse = yk_device_ids_parse},
-      {"ranks", NULL, YK_OPTION_INT, &s->n_ranks, "N", .help = "with --device cpu: all-reduces over 2 to N ranks",
+      {"devices", NULL, YK_OPTION_CALL, &s->devices, "LIST", .help = "GPUs to measure, as 0,2,3", .fallback = "all",
+       .parse = yk_device_ids_parse},
+      {"ranks", NULL, YK_OPTION_INT, &s->n_ranks, "N", .help = "with --device cpu: all-reduces of 2 to N ranks",
        .min = 1, .max = YK_MAX_RANKS, .given = &s->ranks_given},
-      {"threads", "t", YK_OPTION_INT, &s->n_threads, "N", .help = "CPU threads over all ranks",
-       .fallback = "every core", .min = 1, .max = 1024},
+      {"threads", "t", YK_OPTION_INT, &s->n_threads, "N", .help = "CPU threads of all ranks", .fallback = "every core",
+       .min = 1, .max = 1024},
       {"memory-bytes", NULL, YK_OPTION_BYTES, &s->machine.memory_bytes, "SIZE",
-       .help = "size of reads and copies of memory: more than caches hold", .fallback = "2 GiB on GPUs, 1 GiB on CPU"},
-      {"gemm", NULL, YK_OPTION_CALL, &s->machine, "MxKxN", .help = "rows, inputs and outputs of the GEMM",
-       .fallback = "4096x4096x24576 on GPUs, 64x4096x4096 on CPU", .parse = parse_gemm},
+       .help = "of reads and copies: more than caches hold", .fallback = "2 GiB on GPUs, 1 GiB on CPUs"},
+      {"gemm", NULL, YK_OPTION_CALL, &s->machine, "MxKxN", .help = "rows x inputs x outputs",
+       .fallback = "4096x4096x24576 on GPUs, 64x4096x4096 on CPUs", .parse = parse_gemm},
       {"all-reduce-max", NULL, YK_OPTION_BYTES, &s->machine.all_reduce_max_bytes, "SIZE",
-       .help = "largest all-reduce, at most 1 GiB; sizes are 1 KiB, 4 KiB, 16 KiB, ...",
-       .fallback = "256 MiB on GPUs, 16 MiB on CPU"},
-      {"repeats", NULL, YK_OPTION_INT, &s->n_repeats, "N", .help = "of each measurement, of which the median counts",
-       .min = 3, .max = 100},
-      {"output", "o", YK_OPTION_STRING, &s->output_path, "FILE", .help = "also write all rows and the limits as JSON"},
+       .help = "largest all-reduce, at most 1 GiB; from 1 KiB in steps of 4",
+       .fallback = "256 MiB on GPUs, 16 MiB on CPUs"},
+      {"repeats", NULL, YK_OPTION_INT, &s->n_repeats, "N", .help = "of each measurement; the median counts", .min = 3,
+       .max = 100},
+      {"output", "o", YK_OPTION_STRING, &s->output_path, "FILE", .help = "also write rows and limits as JSON"},
   };
   const yk_option_group group = {"Machine", table, sizeof table / sizeof *table};
   const yk_command command = {

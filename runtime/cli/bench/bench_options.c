@@ -22,12 +22,11 @@ static const char about[] =
     "steps with prompt rows, and in decode steps. The engine is sized for the load unless --max-num-seqs and "
     "--max-model-len say otherwise.";
 
-static const char examples[] =
-    "  yoke bench --model Qwen3-8B-AWQ --ranks 2 --batch 64 --input-len 512 --output-len 100\n"
-    "  yoke bench --model DIR --request-rate 8 --requests 500 --input-len 128-512 --slo ttft:200,tpot:50\n"
-    "  yoke bench --model Qwen3-8B-AWQ --clients 32 --requests 320 --repeats 3 --output clients.json\n"
-    "  yoke bench --model DIR --lengths AzureLLMInferenceTrace_conv.csv --arrivals trace --requests 1000\n"
-    "  yoke bench --model tests/models/demo --device cpu --batch 4 --input-len 64 --output-len 32\n";
+static const char examples[] = "  yoke bench -m Qwen3-8B-AWQ --ranks 2 --batch 64 --output point.json\n"
+                               "  yoke bench -m DIR --request-rate 8 --input-len 128-512 --slo ttft:200,tpot:50\n"
+                               "  yoke bench -m Qwen3-8B-AWQ --clients 32 --requests 320 --repeats 3\n"
+                               "  yoke bench -m DIR --lengths AzureLLMInferenceTrace_conv.csv --arrivals trace\n"
+                               "  yoke bench -m tests/models/demo --device cpu --batch 4 --input-len 64\n";
 
 void yk_bench_options_init(yk_bench_options *options)
 {
@@ -78,16 +77,17 @@ static yk_status choose_kind(yk_bench_options *o, yk_err *err)
   if (o->batch_given + o->clients_given + is_offered > 1)
     return yk_err_set(err, YK_E_INVAL,
                       "expected one of --batch, --clients and --request-rate (or --arrivals trace), "
-                      "found several");
+                      "found several; leave all but one out");
   if (o->arrivals_given && !is_offered)
-    return yk_err_set(err, YK_E_INVAL, "--arrivals: expected --request-rate with it, found none");
+    return yk_err_set(err, YK_E_INVAL, "--arrivals: expected --request-rate R with it, found none");
   if (!o->clients_given && !is_offered && o->requests_given)
     return yk_err_set(err, YK_E_INVAL,
-                      "--requests: expected --request-rate or --clients with it; a batch is as many "
-                      "as it says");
+                      "--requests: expected --request-rate or --clients with it, found a batch, whose "
+                      "requests are --batch N");
   if (o->clients_given || is_offered) load->batch = 0;
   if (o->lengths_path && (o->input_given || o->output_given))
-    return yk_err_set(err, YK_E_INVAL, "--lengths: expected no --input-len and --output-len beside it");
+    return yk_err_set(err, YK_E_INVAL,
+                      "--lengths: expected neither --input-len nor --output-len with it, found one; leave it out");
   return YK_OK;
 }
 
@@ -119,34 +119,32 @@ enum { N_LOAD_OPTIONS = 12 };
 static void fill_load_table(yk_bench_options *o, yk_option out[N_LOAD_OPTIONS])
 {
   const yk_option table[N_LOAD_OPTIONS] = {
-      {"batch", NULL, YK_OPTION_INT, &o->load.batch, "N", .help = "a fixed batch: requests, all submitted at once",
+      {"batch", NULL, YK_OPTION_INT, &o->load.batch, "N", .help = "a fixed batch: requests submitted together",
        .min = 1, .max = MAX_BATCH, .given = &o->batch_given},
-      {"request-rate", NULL, YK_OPTION_NUMBER, &o->load.request_rate, "R",
-       .help = "offered load: requests a second, whether or not the engine keeps up", .fallback = "", .max = 1e6,
-       .above_min = true, .given = &o->rate_given},
+      {"request-rate", NULL, YK_OPTION_NUMBER, &o->load.request_rate, "R", .help = "offered load: requests a second",
+       .fallback = "", .max = 1e6, .above_min = true, .given = &o->rate_given},
       {"arrivals", NULL, YK_OPTION_CHOICE, &o->arrivals, NULL,
-       .help =
-           "of offered load; trace: the times of the file of --lengths, as they are, or stretched to --request-rate",
+       .help = "of offered load; trace: the times in the file of --lengths, stretched to --request-rate if given",
        .choices = arrival_names, .given = &o->arrivals_given},
       {"clients", NULL, YK_OPTION_INT, &o->load.n_clients, "N",
        .help = "closed loop: each client sends its next request when its last has ended", .fallback = "", .min = 1,
        .max = MAX_BATCH, .given = &o->clients_given},
-      {"requests", NULL, YK_OPTION_INT, &o->load.n_requests, "N", .help = "of offered load or all clients, in each run",
-       .fallback = "256; as many as --lengths has rows", .min = 1, .max = MAX_REQUESTS, .given = &o->requests_given},
-      {"input-len", NULL, YK_OPTION_CALL, &o->load.input, "N[-M]", .help = "tokens of a prompt; evenly from N to M",
+      {"requests", NULL, YK_OPTION_INT, &o->load.n_requests, "N", .help = "of a run of offered load or clients",
+       .fallback = "256, or the rows of --lengths", .min = 1, .max = MAX_REQUESTS, .given = &o->requests_given},
+      {"input-len", NULL, YK_OPTION_CALL, &o->load.input, "N[-M]", .help = "tokens of a prompt, evenly from N to M",
        .fallback = "512", .parse = parse_lengths, .given = &o->input_given},
-      {"output-len", NULL, YK_OPTION_CALL, &o->load.output, "N[-M]", .help = "tokens of an output; evenly from N to M",
+      {"output-len", NULL, YK_OPTION_CALL, &o->load.output, "N[-M]", .help = "tokens of an output, evenly from N to M",
        .fallback = "100", .parse = parse_lengths, .given = &o->output_given},
       {"lengths", NULL, YK_OPTION_STRING, &o->lengths_path, "FILE",
-       .help = "lengths row by row from a trace: CSV with ContextTokens,GeneratedTokens (Azure) or JSONL with "
-               "input_length, output_length (Mooncake)"},
-      {"shared-prefix", NULL, YK_OPTION_INT, &o->load.shared_prefix, "N",
-       .help = "tokens at the beginning that all prompts of a run share", .max = MAX_TOKENS},
+       .help = "lengths by row: CSV with ContextTokens and GeneratedTokens (Azure), or JSONL with input_length and "
+               "output_length (Mooncake)"},
+      {"shared-prefix", NULL, YK_OPTION_INT, &o->load.shared_prefix, "N", .help = "first tokens that all prompts share",
+       .max = MAX_TOKENS},
       {"temperature", NULL, YK_OPTION_NUMBER, &o->temperature, "T", .help = "0 takes the likeliest token", .max = 100},
-      {"top-k", NULL, YK_OPTION_INT, &o->load.top_k, "K", .help = "draw from the K likeliest tokens; 0: from all",
+      {"top-k", NULL, YK_OPTION_INT, &o->load.top_k, "K", .help = "draw from the K likeliest; 0: all",
        .max = INT32_MAX},
-      {"top-p", NULL, YK_OPTION_NUMBER, &o->top_p, "P", .help = "draw from the likeliest tokens that together reach P",
-       .max = 1, .above_min = true},
+      {"top-p", NULL, YK_OPTION_NUMBER, &o->top_p, "P", .help = "draw from the likeliest that reach P", .max = 1,
+       .above_min = true},
   };
   memcpy(out, table, sizeof table);
 }
@@ -155,13 +153,12 @@ bool yk_bench_options_parse(yk_bench_options *o, int argc, char **argv, yk_engin
 {
   yk_option load_table[N_LOAD_OPTIONS];
   const yk_option run_table[] = {
-      {"repeats", NULL, YK_OPTION_INT, &o->repeats, "N", .help = "runs, after a first one that is not counted",
-       .min = 1, .max = YK_BENCH_MAX_REPEATS},
+      {"repeats", NULL, YK_OPTION_INT, &o->repeats, "N", .help = "runs after the warm-up", .min = 1,
+       .max = YK_BENCH_MAX_REPEATS},
       {"slo", NULL, YK_OPTION_CALL, o->load.slo_ms, "LIST",
-       .help = "objectives in milliseconds, as ttft:200,tpot:50,e2el:5000 (itl: the longest gap): goodput counts "
-               "requests that keep all",
+       .help = "milliseconds, as ttft:200,tpot:50,e2el:5000 (itl: longest gap): goodput counts requests that keep all",
        .fallback = "none", .parse = parse_slo},
-      {"output", NULL, YK_OPTION_STRING, &o->output_path, "FILE", .help = "write all figures of all runs as JSON"},
+      {"output", NULL, YK_OPTION_STRING, &o->output_path, "FILE", .help = "all figures of all runs as JSON"},
       {"ranks", NULL, YK_OPTION_INT, &o->model.n_ranks, "N", .help = "the same as --tensor-parallel-size", .min = 1,
        .max = YK_MAX_RANKS, .given = &o->model.ranks_given},
       yk_trace_option(&o->trace_path),

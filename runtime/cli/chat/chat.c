@@ -31,10 +31,9 @@ static const char about[] =
     "Ctrl-D, it leaves. A turn that fails is taken back, and the "
     "chat goes on; where standard input is no terminal, the exit code is then 1.";
 
-static const char examples[] =
-    "  yoke chat -m Qwen3-8B-AWQ --tp 2\n"
-    "  yoke chat -m Qwen3-8B-AWQ --system \"Answer in one sentence.\" --temperature 0.3 --stats\n"
-    "  printf 'Who was Ada Lovelace?\\nWhere was she born?\\n' | yoke chat -m Qwen3-8B-AWQ --log-level warn\n";
+static const char examples[] = "  yoke chat -m Qwen3-8B-AWQ --tp 2\n"
+                               "  yoke chat -m Qwen3-8B-AWQ --system \"Answer in one sentence.\" --stats\n"
+                               "  printf 'Who was Ada Lovelace?\\nWhere was she born?\\n' | yoke chat -m DIR\n";
 
 /* True: go on. */
 static bool parse(chat_options *options, int argc, char **argv, int *exit_code)
@@ -42,10 +41,10 @@ static bool parse(chat_options *options, int argc, char **argv, int *exit_code)
   const yk_option own[] = {
       {"system", NULL, YK_OPTION_STRING, &options->system, "TEXT", .help = "the system's message, before all others",
        .fallback = "none"},
-      {"stats", NULL, YK_OPTION_FLAG, &options->with_stats, .help = "tokens/s behind each answer, on stderr"},
+      {"stats", NULL, YK_OPTION_FLAG, &options->with_stats, .help = "tokens/s after each answer, on stderr"},
       {"no-history", NULL, YK_OPTION_FLAG, &options->keeps_no_history,
-       .help = "do not write typed messages to yoke/chat_history below XDG_STATE_HOME or ~/.local/state, where the "
-               "arrows of later chats find them"},
+       .help = "do not keep messages for the arrow keys of later chats, in XDG_STATE_HOME or ~/.local/state, "
+               "yoke/chat_history"},
   };
   const yk_option_group groups[] = {{"Conversation", own, sizeof own / sizeof own[0]},
                                     yk_template_options_group(&options->chat, false),

@@ -15,7 +15,8 @@ yk_status yk_device_ids_parse(void *device_ids, const char *text, yk_err *err)
   for (size_t i = 0; i < list->n; i++) {
     if (list->ids[i] < 0) return yk_err_set(err, YK_E_INVAL, "expected device numbers from 0, found %d", list->ids[i]);
     for (size_t j = 0; j < i; j++)
-      if (list->ids[i] == list->ids[j]) return yk_err_set(err, YK_E_INVAL, "device %d occurs twice", list->ids[i]);
+      if (list->ids[i] == list->ids[j])
+        return yk_err_set(err, YK_E_INVAL, "expected each device once, found %d twice", list->ids[i]);
   }
   return YK_OK;
 }
@@ -24,8 +25,9 @@ yk_status yk_device_ids_check(const yk_device_ids *list, int device, int n_ranks
 {
   if (!list->n) return YK_OK;
   if (n_ranks && (size_t)n_ranks != list->n)
-    return yk_err_set(err, YK_E_INVAL, "--devices: expected %d devices as %s says, found %zu", n_ranks, ranks_option,
+    return yk_err_set(err, YK_E_INVAL, "--devices: expected %d devices, as %s says, found %zu", n_ranks, ranks_option,
                       list->n);
-  if (device == YK_DEVICE_CPU) return yk_err_set(err, YK_E_INVAL, "--devices: names CUDA devices, but --device is cpu");
+  if (device == YK_DEVICE_CPU)
+    return yk_err_set(err, YK_E_INVAL, "--devices: expected --device auto or cuda with it, found cpu; leave one out");
   return YK_OK;
 }

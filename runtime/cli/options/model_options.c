@@ -31,67 +31,66 @@ static void fill_table(yk_model_options *options)
 {
   const yk_option table[] = {
       {"tokenizer", NULL, YK_OPTION_STRING, &options->tokenizer.name, "PATH",
-       .help = "a tokenizer.json or the directory of one, and of the chat template; or ORG/NAME",
-       .fallback = "the model's directory"},
+       .help = "tokenizer.json, or a directory or ORG/NAME with it and the chat template", .fallback = "the model"},
       {"tokenizer-revision", NULL, YK_OPTION_STRING, &options->tokenizer.revision, "REV",
        .help = "of ORG/NAME of --tokenizer", .fallback = "main"},
       {"hf-overrides", NULL, YK_OPTION_CALL, &options->hf_overrides, "JSON",
-       .help = "an object whose members take the place of config.json's, as '{\"rope_scaling\": {\"rope_type\": "
-               "\"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 32768}}'",
+       .help = "members in place of config.json's, as '{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}}'",
        .parse = parse_object},
       {"override-generation-config", NULL, YK_OPTION_CALL, &options->generation_overrides, "JSON",
-       .help = "the same for generation_config.json, as '{\"temperature\": 0.2}'", .parse = parse_object},
+       .help = "the same for generation_config.json", .parse = parse_object},
       {"generation-config", NULL, YK_OPTION_STRING, &options->generation_config, "DIR",
-       .help = "where generation_config.json lies; vllm: its sampling does not count", .fallback = "auto, the model's"},
+       .help = "directory of generation_config.json; vllm: none of its sampling", .fallback = "auto: the model's"},
+      {"device", NULL, YK_OPTION_CHOICE, &options->device, NULL, .help = "auto: GPUs where there are any",
+       .choices = yk_device_names, .heading = "Devices"},
+      {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "GPUs of the ranks, as 0,2,3",
+       .fallback = "0 to N - 1", .parse = yk_device_ids_parse},
       {"tensor-parallel-size", "tp", YK_OPTION_INT, &options->n_ranks, "N",
-       .help = "ranks (devices) that the model is split over, 1 to 64", .min = 1, .max = YK_MAX_RANKS,
+       .help = "ranks that the model is split over, 1 to 64", .min = 1, .max = YK_MAX_RANKS,
        .given = &options->ranks_given},
       {"enable-expert-parallel", "ep", YK_OPTION_FLAG, &options->expert_parallel,
-       .help = "deal whole experts to ranks, not a share of each; no effect on models without experts"},
-      {"device", NULL, YK_OPTION_CHOICE, &options->device, NULL, .help = "auto takes CUDA where there is a device",
-       .choices = yk_device_names},
-      {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "CUDA devices of the ranks, as 0,2,3",
-       .parse = yk_device_ids_parse},
-      {"dtype", NULL, YK_OPTION_CHOICE, &options->dtype, NULL,
-       .help = "type of activations; auto is the checkpoint's; half is float16, float is float32",
+       .help = "ranks hold whole experts, not a share of each"},
+      {"dtype", NULL, YK_OPTION_CHOICE, &options->dtype, "TYPE",
+       .help = "type of activations: auto (the checkpoint's), float16 or half, bfloat16, float32 or float",
        .choices = dtype_names, .aliases = dtype_aliases},
-      {"weights", NULL, YK_OPTION_CHOICE, &options->weights, NULL,
-       .help = "f16 dequantises weights to 16 bits at load, for comparison", .choices = weights_names},
-      {"kv-cache-dtype", NULL, YK_OPTION_CHOICE, &options->kv_cache_dtype, NULL,
-       .help = "what K and V are kept in; auto is 8 bits where the checkpoint has static scales for it, else the "
-               "activations' type; int8 and fp8 (e4m3) take such scales of their type, else one for each token and "
-               "head, which the last two always do; fp8_e4m3 is fp8",
+      {"weights", NULL, YK_OPTION_CHOICE, &options->weights, NULL, .help = "f16: dequantise to 16 bits at load",
+       .choices = weights_names},
+      {"kv-cache-dtype", NULL, YK_OPTION_CHOICE, &options->kv_cache_dtype, "TYPE",
+       .help = "type of K and V: auto, float16, bfloat16, float32; int8, fp8 or fp8_e4m3: with the checkpoint's static "
+               "scales, else with one for each token and head; int8_per_token_head, fp8_per_token_head: always with "
+               "the latter",
        .choices = kv_cache_names, .aliases = kv_cache_aliases},
+      {"threads", "t", YK_OPTION_INT, &options->n_threads, "N", .help = "CPU threads of all ranks",
+       .fallback = "every core", .min = 1, .max = 4096},
       {"max-model-len", NULL, YK_OPTION_TOKENS, &options->max_model_tokens, "N",
-       .help = "longest prompt and output, in tokens; 32k is 32,000, 32K 32,768; auto or -1: the model's own",
-       .fallback = "the model's own, lowered where KV does not fit", .min = 1, .max = INT32_MAX, .takes_auto = true},
-      {"max-num-seqs", NULL, YK_OPTION_INT, &options->max_seqs, "N", .help = "requests running at once", .min = 1,
+       .help = "longest prompt and output; 32k is 32,000, 32K is 32,768; auto or -1: the model's own",
+       .fallback = "the model's own, or less where KV does not fit", .min = 1, .max = INT32_MAX, .takes_auto = true,
+       .heading = "Engine"},
+      {"max-num-seqs", NULL, YK_OPTION_INT, &options->max_seqs, "N", .help = "requests that run at once", .min = 1,
        .max = 65536, .given = &options->seqs_given},
-      {"max-num-batched-tokens", NULL, YK_OPTION_TOKENS, &options->max_batched_tokens, "N",
-       .help = "tokens of one step", .min = 1, .max = 1 << 20},
+      {"max-num-batched-tokens", NULL, YK_OPTION_TOKENS, &options->max_batched_tokens, "N", .help = "tokens of a step",
+       .min = 1, .max = 1 << 20},
       {"gpu-memory-utilization", NULL, YK_OPTION_NUMBER, &options->gpu_memory_utilization, "SHARE",
        .help = "share of a device's memory to use", .max = 1, .above_min = true},
-      {"kv-cache-bytes", NULL, YK_OPTION_BYTES, &options->kv_cache_bytes, "SIZE", .help = "KV memory per rank, as 4GiB",
-       .fallback = "what the share above leaves; on CPU at most 4 GiB and a quarter of memory over all ranks"},
-      {"threads", "t", YK_OPTION_INT, &options->n_threads, "N",
-       .help = "CPU threads over all ranks; with GPUs, while weights are loaded", .fallback = "every core", .min = 1,
-       .max = 4096},
-      {"seed", NULL, YK_OPTION_SEED, &options->seed, "N",
-       .help = "of the random numbers that sampling draws, 0 to 2^64 - 1; -1: as if not given"},
+      {"kv-cache-bytes", NULL, YK_OPTION_BYTES, &options->kv_cache_bytes, "SIZE",
+       .help = "KV memory of a rank, as 4GiB",
+       .fallback = "from the share above; on CPUs at most 4 GiB and a quarter of memory"},
+      {"seed", NULL, YK_OPTION_SEED, &options->seed, "N", .help = "of sampling, below 2^64; -1: as if not given"},
       {"step-timeout", NULL, YK_OPTION_NUMBER, &options->step_timeout_s, "SECONDS",
-       .help = "a step that takes longer fails, naming the ranks that stall", .fallback = "60 on CUDA, none on CPU",
-       .max = 86400, .above_min = true},
+       .help = "a longer step fails and names the stalled ranks", .fallback = "60 on GPUs, none on CPUs", .max = 86400,
+       .above_min = true},
       {"no-prefix-reuse", NULL, YK_OPTION_FLAG, &options->no_prefix_reuse,
-       .help = "compute every prompt from its start, also where an earlier one began alike"},
-      {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, NULL,
-       .help = "messages on stderr; info also shows progress", .choices = yk_log_level_names},
+       .help = "compute every prompt from its start"},
+      {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, "LEVEL",
+       .help = "error, warn, info (with progress) or debug", .choices = yk_log_level_names},
   };
   static_assert(sizeof table / sizeof *table + YK_NAMED_MODEL_OPTIONS <= YK_MODEL_OPTIONS,
                 "YK_MODEL_OPTIONS is too small");
-  yk_named_model_options(&options->checkpoint,
-                         "a Hugging Face checkpoint directory, a KuiperLLama .bin, or ORG/NAME of a model in Hugging "
-                         "Face's cache; required, here or as the first argument",
-                         options->table);
+  yk_named_model_options(
+      &options->checkpoint,
+      "checkpoint directory, KuiperLLama .bin, or ORG/NAME in Hugging Face's cache; required, here or as the "
+      "first argument",
+      options->table);
   memcpy(options->table + YK_NAMED_MODEL_OPTIONS, table, sizeof table);
 }
 
@@ -131,7 +130,7 @@ yk_option_group yk_model_options_group(const yk_model_options *options)
 {
   size_t n = 0;
   while (n < YK_MODEL_OPTIONS && options->table[n].name) n++;
-  return (yk_option_group){"Model and devices", options->table, n};
+  return (yk_option_group){"Model", options->table, n};
 }
 
 uint32_t yk_model_options_hash(const yk_model_options *options, uint32_t hash)

@@ -46,10 +46,10 @@ void yk_named_model_options(yk_named_model *model, const char *help, yk_option o
 {
   const yk_option table[YK_NAMED_MODEL_OPTIONS] = {
       {"model", "m", YK_OPTION_STRING, &model->name, "MODEL", .help = help},
-      {"revision", NULL, YK_OPTION_STRING, &model->revision, "REV",
-       .help = "branch, tag or commit of a model in Hugging Face's cache", .fallback = "main"},
+      {"revision", NULL, YK_OPTION_STRING, &model->revision, "REV", .help = "branch, tag or commit of ORG/NAME",
+       .fallback = "main"},
       {"download-dir", NULL, YK_OPTION_STRING, &model->cache, "DIR",
-       .help = "Hugging Face's cache, in which ORG/NAME is looked for; nothing is downloaded",
+       .help = "Hugging Face's cache, with ORG/NAME; nothing is downloaded",
        .fallback = "HF_HUB_CACHE, HF_HOME/hub, else ~/.cache/huggingface/hub"},
   };
   memcpy(out, table, sizeof table);

@@ -232,7 +232,7 @@ static yk_status unknown(const yk_command *command, const char *argument, yk_err
   snprintf(text, sizeof text, "%.*s", length < sizeof text ? (int)length : (int)sizeof text - 1, name);
   const char *nearest = yk_name_nearest(text, candidates, n);
   if (nearest) return yk_err_set(err, YK_E_INVAL, "unknown option %.80s; did you mean --%s?", argument, nearest);
-  return yk_err_set(err, YK_E_INVAL, "unknown option %.80s", argument);
+  return yk_err_set(err, YK_E_INVAL, "unknown option %.80s; leave it out", argument);
 }
 
 const yk_option *yk_options_find(const yk_command *command, const char *name)
@@ -339,7 +339,8 @@ static yk_status take_option(const named *found, int argc, char **argv, int *at,
 {
   const yk_option *option = found->option;
   if (option->kind == YK_OPTION_FLAG && found->value)
-    return yk_err_set(err, YK_E_INVAL, "--%s: expected no value, found \"%s\"", option->name, found->value);
+    return yk_err_set(err, YK_E_INVAL, "--%s: expected no value, found \"%s\"; leave it out", option->name,
+                      found->value);
   if (option->kind == YK_OPTION_FLAG) return store(option, NULL, err);
   if (found->value) return store_value(option, argv[*at] + (found->value - argv[*at]), err);
   if (*at + 1 == argc)

@@ -32,7 +32,7 @@ typedef struct yk_option {
   const char *short_name; /* "tp", "m"; or NULL */
   yk_option_kind kind;
   void *value;         /* where it is stored; what is there before parsing is the default that help shows */
-  const char *metavar; /* "DIR", "N"; NULL for flags and choices */
+  const char *metavar; /* "DIR", "N"; NULL for flags, and for choices that help lists in its place */
   const char *help;
   const char *fallback; /* shown as the default instead of *value; "" shows none */
   double min, max;
@@ -44,6 +44,7 @@ typedef struct yk_option {
   bool takes_several;         /* YK_OPTION_CALL: the arguments behind its value are values too, up to the next option */
   bool is_secret;             /* YK_OPTION_CALL that copies: the value is overwritten in argv, which other users see */
   yk_status (*parse)(void *value, const char *text, yk_err *err);
+  const char *heading; /* in help a group of this title begins here; or NULL */
 } yk_option;
 
 typedef struct yk_option_group {
@@ -107,7 +108,8 @@ yk_status yk_options_parse(const yk_command *command, int argc, char **argv, yk_
 /* yk_options_find - the option of this long name, or NULL. */
 const yk_option *yk_options_find(const yk_command *command, const char *name);
 
-/* yk_options_help - print what the command does, its options with their defaults, and examples, to stdout. */
+/* yk_options_help - print what the command does, its options with their defaults, and examples, to stdout, in 80
+ *   columns but for examples, which are printed as they are. */
 void yk_options_help(const yk_command *command);
 
 /* yk_int_list_parse - "5,6,7" (spaces allowed) appended to *ids, which is realloc'd and the caller's.

@@ -28,48 +28,41 @@ static yk_status add_stop_string(void *user, const char *text, yk_err *err)
 
 void yk_sampling_options_init(yk_sampling_options *options)
 {
-  static const char model_default[] = "the model's generation_config.json";
   _Static_assert(YK_DEFAULT_MAX_TOKENS == 128, "help says so");
   *options = (yk_sampling_options){
       .n_samples = 1, .max_tokens = YK_DEFAULT_MAX_TOKENS, .n_logprobs = -1, .n_prompt_logprobs = -1};
   const yk_option table[] = {
-      {"max-tokens", "n", YK_OPTION_INT, &options->max_tokens, "N",
-       .help = "most tokens to generate for a prompt; -1: all that the context leaves",
-       .fallback = "the model's generation_config.json, else 128", .min = -1, .max = INT32_MAX,
-       .given = &options->max_tokens_given},
-      {"n", NULL, YK_OPTION_INT, &options->n_samples, "N",
-       .help = "samples of each prompt, 1 to 128 (two dashes: -n is --max-tokens)", .min = 1,
-       .max = YK_OPENAI_MAX_SAMPLES},
-      {"min-tokens", NULL, YK_OPTION_INT, &options->min_tokens, "N", .help = "do not stop before", .max = INT32_MAX},
+      {"max-tokens", "n", YK_OPTION_INT, &options->max_tokens, "N", .help = "most tokens to generate; -1: all that fit",
+       .fallback = "the model's, else 128", .min = -1, .max = INT32_MAX, .given = &options->max_tokens_given},
+      {"n", NULL, YK_OPTION_INT, &options->n_samples, "N", .help = "samples of a prompt, 1 to 128; -n is --max-tokens",
+       .min = 1, .max = YK_OPENAI_MAX_SAMPLES},
+      {"min-tokens", NULL, YK_OPTION_INT, &options->min_tokens, "N", .help = "tokens before any stop",
+       .max = INT32_MAX},
       {"temperature", NULL, YK_OPTION_NUMBER, &options->temperature, "T", .help = "0 takes the likeliest token",
-       .fallback = "the model's generation_config.json, else 1", .max = 100, .given = &options->temperature_given},
-      {"top-k", NULL, YK_OPTION_INT, &options->top_k, "K",
-       .help = "draw from the K likeliest tokens; 0 or -1: from all", .fallback = model_default, .min = -1,
-       .max = INT32_MAX, .given = &options->top_k_given},
-      {"top-p", NULL, YK_OPTION_NUMBER, &options->top_p, "P",
-       .help = "draw from the likeliest tokens that together reach P", .fallback = model_default, .max = 1,
-       .above_min = true, .given = &options->top_p_given},
-      {"min-p", NULL, YK_OPTION_NUMBER, &options->min_p, "P",
-       .help = "drop tokens less likely than P times the likeliest", .fallback = model_default, .max = 1,
-       .given = &options->min_p_given},
+       .fallback = "the model's, else 1", .max = 100, .given = &options->temperature_given},
+      {"top-k", NULL, YK_OPTION_INT, &options->top_k, "K", .help = "draw from the K likeliest; 0, -1: all",
+       .fallback = "the model's", .min = -1, .max = INT32_MAX, .given = &options->top_k_given},
+      {"top-p", NULL, YK_OPTION_NUMBER, &options->top_p, "P", .help = "draw from the likeliest that reach P",
+       .fallback = "the model's", .max = 1, .above_min = true, .given = &options->top_p_given},
+      {"min-p", NULL, YK_OPTION_NUMBER, &options->min_p, "P", .help = "drop those below P times the likeliest",
+       .fallback = "the model's", .max = 1, .given = &options->min_p_given},
       {"repetition-penalty", NULL, YK_OPTION_NUMBER, &options->repetition_penalty, "R",
-       .help = "above 1 makes tokens of prompt and output less likely", .fallback = model_default, .max = 10,
-       .above_min = true, .given = &options->repetition_penalty_given},
+       .help = "above 1: fewer repetitions", .fallback = "the model's", .max = 10, .above_min = true,
+       .given = &options->repetition_penalty_given},
       {"frequency-penalty", NULL, YK_OPTION_NUMBER, &options->frequency_penalty, "F",
-       .help = "taken from the logit of a token for each time that it was generated", .min = -2, .max = 2},
+       .help = "off a logit for each earlier occurrence", .min = -2, .max = 2},
       {"presence-penalty", NULL, YK_OPTION_NUMBER, &options->presence_penalty, "F",
-       .help = "taken from the logit of a token that was generated", .min = -2, .max = 2},
+       .help = "off the logit of a generated token", .min = -2, .max = 2},
       {"ignore-eos", NULL, YK_OPTION_FLAG, &options->ignore_eos, .help = "go on after an end-of-sequence token"},
-      {"stop", NULL, YK_OPTION_CALL, options, "TEXT",
-       .help = "a text that ends the output and is cut off it; repeatable", .parse = add_stop_string},
+      {"stop", NULL, YK_OPTION_CALL, options, "TEXT", .help = "text that ends the output, cut off; repeatable",
+       .parse = add_stop_string},
       {"stop-token-ids", NULL, YK_OPTION_CALL, options, "LIST", .help = "further tokens that end the output",
        .parse = parse_stop_ids},
       {"logprobs", NULL, YK_OPTION_INT, &options->n_logprobs, "N",
-       .help = "with --format json: log-probability of each token and of the N likeliest (0 to 20)", .fallback = "none",
+       .help = "log-probabilities, and of N likeliest, 0 to 20; with --format json", .fallback = "none",
        .max = YK_MAX_LOGPROBS},
       {"prompt-logprobs", NULL, YK_OPTION_INT, &options->n_prompt_logprobs, "N",
-       .help = "the same of each token of the prompt but the first; --max-tokens 0 then only scores the prompt",
-       .fallback = "none", .max = YK_MAX_LOGPROBS},
+       .help = "the same of the prompt; --max-tokens 0: only that", .fallback = "none", .max = YK_MAX_LOGPROBS},
   };
   static_assert(sizeof table <= sizeof options->table, "YK_SAMPLING_OPTIONS is too small");
   memcpy(options->table, table, sizeof table);
@@ -84,8 +77,8 @@ void yk_sampling_options_init_for_chat(yk_sampling_options *options)
     yk_option option = options->table[i];
     const void *value = option.value;
     if (value == &options->n_samples || value == &options->n_logprobs || value == &options->n_prompt_logprobs) continue;
-    if (value == &options->max_tokens) option.help = "most tokens of an answer; -1: all that the context leaves";
-    if (value == &options->max_tokens) option.fallback = "the model's generation_config.json, else -1";
+    if (value == &options->max_tokens) option.help = "most tokens of an answer; -1: all that fit";
+    if (value == &options->max_tokens) option.fallback = "the model's, else -1";
     options->table[n++] = option;
   }
   while (n < YK_SAMPLING_OPTIONS) options->table[n++] = (yk_option){0};
@@ -101,7 +94,7 @@ yk_option_group yk_sampling_options_group(const yk_sampling_options *options)
 {
   size_t n = 0;
   while (n < YK_SAMPLING_OPTIONS && options->table[n].name) n++;
-  return (yk_option_group){"Sampling and stopping", options->table, n};
+  return (yk_option_group){"Sampling (the model's: its generation_config.json)", options->table, n};
 }
 
 uint64_t yk_sampling_seed(uint64_t seed, uint64_t index, size_t part)

@@ -30,11 +30,11 @@ void yk_template_options_init(yk_template_options *options)
        .help = "a Jinja template, or builtin:chatml, builtin:llama2, builtin:llama3, builtin:minicpm",
        .fallback = "the checkpoint's"},
       {"default-chat-template-kwargs", NULL, YK_OPTION_CALL, options, "JSON",
-       .help = "an object of variables for the template, as '{\"enable_thinking\": false}'; a request's "
-               "chat_template_kwargs and reasoning_effort come before them",
+       .help = "the template's variables, as '{\"enable_thinking\": false}'; a request's chat_template_kwargs and "
+               "reasoning_effort win",
        .fallback = "none", .parse = parse_kwargs},
-      {"tool-call-parser", NULL, YK_OPTION_STRING, &options->tool_parser, "NAME",
-       .help = "how calls of tools are found in answers: hermes or llama3_json", .fallback = "none: tools are refused"},
+      {"tool-call-parser", NULL, YK_OPTION_STRING, &options->tool_parser, "NAME", .help = "hermes or llama3_json",
+       .fallback = "none: tools are refused"},
   };
   static_assert(sizeof table == sizeof options->table, "YK_TEMPLATE_OPTIONS has another size");
   memcpy(options->table, table, sizeof table);

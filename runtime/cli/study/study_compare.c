@@ -82,10 +82,9 @@ int yk_cli_study_compare(int argc, char **argv)
   compare_options options = {.metric = "output_throughput"};
   const yk_option own[] = {
       {"fail-above", NULL, YK_OPTION_NUMBER, &options.fail_above_percent, "PERCENT",
-       .help = "exit with 1 where a point is worse by more than this, and by more than the noise",
-       .fallback = "exit with 0 whatever the difference", .max = 1e6, .given = &options.fails},
-      {"metric", NULL, YK_OPTION_STRING, &options.metric, "NAME",
-       .help = "what is compared, by its name in study.json; of times, less is better",
+       .help = "exit with 1 if a point is worse by more than this and than the noise", .fallback = "exit with 0",
+       .max = 1e6, .given = &options.fails},
+      {"metric", NULL, YK_OPTION_STRING, &options.metric, "NAME", .help = "what is compared, as study.json calls it",
        .fallback = "output_throughput"},
   };
   const yk_option_group groups[] = {{"Comparison", own, 2}};
@@ -96,7 +95,7 @@ int yk_cli_study_compare(int argc, char **argv)
   int exit_code, n_failing = 0;
   if (!yk_cli_begin(&command, argc, argv, &arguments, &exit_code)) return exit_code;
   if (arguments.n_operands != 2) {
-    yk_err_set(&err, YK_E_INVAL, "expected two studies, found %zu", arguments.n_operands);
+    yk_err_set(&err, YK_E_INVAL, "expected two studies, A.json and B.json, found %zu", arguments.n_operands);
     return yk_cli_usage_error(&command, &err);
   }
   if (compare(&options, arguments.operands[0], arguments.operands[1], &n_failing, &err) != YK_OK)

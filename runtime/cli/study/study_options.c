@@ -19,14 +19,13 @@ static const char about[] =
     "first, with the reason. What is finished is in DIR/journal.jsonl at once: the same command goes on where it was "
     "stopped. See also yoke study compare --help, yoke study predict --help and yoke study report --help.";
 
-static const char examples[] =
-    "  yoke study -m Qwen3-8B-AWQ --ranks 1,2,4 --batch 1-256*4 --output-dir scaling\n"
-    "  yoke study -m Qwen3-8B-AWQ --ranks 1,2 --clients 16,64 --num-requests 512 --output-dir clients\n"
-    "  yoke study -m Qwen3-8B-AWQ --batch 256 --sweep max-num-batched-tokens=1024-8192*2 -o chunks\n"
-    "  yoke study -m Qwen3-8B-AWQ --batch 64 --shared-prefix 400 --sweep no-prefix-reuse=off,on -o reuse\n"
-    "  yoke study compare before/study.json after/study.json --fail-above 3\n"
-    "  yoke study predict scaling/study.json --ranks 8\n"
-    "  yoke study report scaling/study.json --output-dir scaling\n";
+static const char examples[] = "  yoke study -m Qwen3-8B-AWQ --ranks 1,2,4 --batch 1-256*4 --output-dir scaling\n"
+                               "  yoke study -m Qwen3-8B-AWQ --ranks 1,2 --clients 16,64 -o clients\n"
+                               "  yoke study -m DIR --batch 256 --sweep max-num-seqs=64-256*2 -o out\n"
+                               "  yoke study -m DIR --shared-prefix 400 --sweep no-prefix-reuse=off,on -o reuse\n"
+                               "  yoke study compare before/study.json after/study.json --fail-above 3\n"
+                               "  yoke study predict scaling/study.json --ranks 8\n"
+                               "  yoke study report scaling/study.json --output-dir scaling\n";
 
 /* ---- Lists ------------------------------------------------------------------------------------------------------- */
 
@@ -82,7 +81,10 @@ static yk_status apply_value(yk_model_options *model, const char *name, const ch
   const yk_option *option = NULL;
   for (size_t i = 0; i < group.n_options; i++)
     if (strcmp(group.options[i].name, name) == 0 && is_swept(name)) option = &group.options[i];
-  if (!option) return yk_err_set(err, YK_E_INVAL, "--sweep: %.60s is no option of an engine that can be swept", name);
+  if (!option)
+    return yk_err_set(
+        err, YK_E_INVAL,
+        "--sweep: expected an engine option that may differ between points, as max-num-seqs, found \"%.60s\"", name);
   bool is_flag = option->kind == YK_OPTION_FLAG, is_off = strcmp(value, "off") == 0;
   if (is_flag && !is_off && strcmp(value, "on") != 0)
     return yk_err_set(err, YK_E_INVAL, "--sweep: %s: expected on or off, found \"%.60s\"", name, value);
@@ -119,7 +121,8 @@ yk_status yk_study_settings_engine(const yk_study_settings *settings, const yk_s
   YK_TRY(yk_model_options_apply(&model, out, err));
   if (!model.seqs_given && most_at_once(sweep) > out->max_seqs) out->max_seqs = most_at_once(sweep);
   if (model.devices.n && (size_t)config->ranks > model.devices.n)
-    return yk_err_set(err, YK_E_INVAL, "%d ranks, but --devices names %zu", config->ranks, model.devices.n);
+    return yk_err_set(err, YK_E_INVAL, "--ranks: expected at most %zu, as many as --devices names, found %d",
+                      model.devices.n, config->ranks);
   out->n_ranks = config->ranks;
   return YK_OK;
 }
@@ -155,7 +158,10 @@ static yk_status choose_load(yk_study_settings *settings, yk_err *err)
       settings->sweep.load = (yk_sweep_load)i;
       n_given++;
     }
-  if (n_given > 1) return yk_err_set(err, YK_E_INVAL, "expected one of --batch, --request-rate, --clients, found more");
+  if (n_given > 1)
+    return yk_err_set(err, YK_E_INVAL,
+                      "expected one of --batch, --request-rate and --clients, found several; leave all but "
+                      "one out");
   if (n_given == 0) YK_TRY(fill_default(&settings->batches, "1", err));
   settings->sweep.loads = *lists[settings->sweep.load];
   *lists[settings->sweep.load] = (yk_values){0};
@@ -202,30 +208,28 @@ static yk_option_group engine_group(const yk_model_options *options, yk_option *
 static yk_option_group points_group(yk_study_settings *settings)
 {
   const yk_option table[] = {
-      {"ranks", "tp", YK_OPTION_CALL, &settings->sweep.ranks, "LIST", .help = "rank counts (default: 1)",
+      {"ranks", "tp", YK_OPTION_CALL, &settings->sweep.ranks, "LIST", .help = "rank counts", .fallback = "1",
        .parse = parse_ranks},
-      {"batch", NULL, YK_OPTION_CALL, &settings->batches, "LIST",
-       .help = "requests that run at once, submitted together (default: 1, without the next two)",
-       .parse = parse_counts},
+      {"batch", NULL, YK_OPTION_CALL, &settings->batches, "LIST", .help = "requests submitted together",
+       .fallback = "1, without the next two", .parse = parse_counts},
       {"request-rate", NULL, YK_OPTION_CALL, &settings->rates, "LIST",
-       .help = "instead of --batch: requests a second, arriving at random (Poisson)", .parse = parse_rates},
+       .help = "instead: requests a second, arriving at random", .parse = parse_rates},
       {"clients", NULL, YK_OPTION_CALL, &settings->clients, "LIST",
-       .help = "instead of --batch: clients, each of which sends its next request when it has its answer",
-       .parse = parse_counts},
-      {"input-len", NULL, YK_OPTION_CALL, &settings->sweep.input_lens, "LIST",
-       .help = "tokens of a prompt (default: 512)", .parse = parse_lengths},
-      {"output-len", NULL, YK_OPTION_CALL, &settings->sweep.output_lens, "LIST",
-       .help = "tokens of an answer (default: 100)", .parse = parse_lengths},
+       .help = "instead: clients, each with one request at a time", .parse = parse_counts},
+      {"input-len", NULL, YK_OPTION_CALL, &settings->sweep.input_lens, "LIST", .help = "tokens of a prompt",
+       .fallback = "512", .parse = parse_lengths},
+      {"output-len", NULL, YK_OPTION_CALL, &settings->sweep.output_lens, "LIST", .help = "tokens of an answer",
+       .fallback = "100", .parse = parse_lengths},
       {"sweep", NULL, YK_OPTION_CALL, &settings->sweep, "NAME=LIST",
-       .help = "values of an option below, as max-num-seqs=64,256; on and off of one that takes no value; again for "
-               "another option",
+       .help = "values of an option below, as max-num-seqs=64,256; on,off for one without value; repeatable",
        .parse = parse_sweep},
       {"num-requests", NULL, YK_OPTION_INT, &settings->n_requests, "N",
-       .help = "requests of a run with --request-rate or --clients", .min = 1, .max = 1 << 20},
+       .help = "of a run with --request-rate or --clients", .min = 1, .max = 1 << 20},
       {"shared-prefix", NULL, YK_OPTION_INT, &settings->shared_prefix, "N",
-       .help = "tokens that all prompts of a run begin with", .max = 1 << 24},
+       .help = "first tokens that all prompts share", .max = 1 << 24},
       {"slo", NULL, YK_OPTION_CALL, settings->load.slo_ms, "LIST",
-       .help = "what a good request keeps, in ms, as ttft:200,tpot:50: goodput counts those", .parse = parse_slo},
+       .help = "milliseconds, as ttft:200,tpot:50: goodput counts requests that keep all", .fallback = "none",
+       .parse = parse_slo},
   };
   static_assert(sizeof table == sizeof settings->points, "as many places as options");
   memcpy(settings->points, table, sizeof table);
@@ -236,18 +240,17 @@ static yk_option_group study_group(yk_study_settings *settings)
 {
   const yk_option table[] = {
       {"output-dir", "o", YK_OPTION_STRING, &settings->output_dir, "DIR",
-       .help = "where the study goes, and goes on; required"},
-      {"repeats", NULL, YK_OPTION_INT, &settings->n_repeats, "N", .help = "runs of each point on each engine start",
+       .help = "where the study is, or goes on; required"},
+      {"repeats", NULL, YK_OPTION_INT, &settings->n_repeats, "N", .help = "runs of a point on each engine start",
        .min = 1, .max = REPEATS_MAX},
       {"starts", NULL, YK_OPTION_INT, &settings->n_starts, "N",
-       .help = "times that each configuration's engine is started, 2 or more; with 2, intervals are some four times as "
-               "wide as with 3",
-       .min = 2, .max = REPEATS_MAX},
+       .help = "engine starts of each point, 2 or more; 2 give intervals four times as wide as 3", .min = 2,
+       .max = REPEATS_MAX},
       {"machine", NULL, YK_OPTION_STRING, &settings->machine_path, "FILE",
-       .help = "limits of this machine, as yoke bench machine --output FILE has measured them; none does without",
-       .fallback = "they are measured first, which takes up to a minute"},
+       .help = "limits as bench machine --output wrote them; none: without",
+       .fallback = "measured first, up to a minute"},
       {"dry-run", NULL, YK_OPTION_FLAG, &settings->dry_run,
-       .help = "list what would be measured and how long that may take; measure nothing"},
+       .help = "only show points that cannot be measured, and the time of the others"},
   };
   static_assert(sizeof table == sizeof settings->runs, "as many places as options");
   memcpy(settings->runs, table, sizeof table);

@@ -94,7 +94,7 @@ int yk_cli_study_predict(int argc, char **argv)
       {"ranks", NULL, YK_OPTION_CALL, &options.ranks, "LIST", .help = "rank counts to predict; required",
        .parse = parse_ranks},
       {"output-dir", "o", YK_OPTION_STRING, &options.output_dir, "DIR",
-       .help = "write the study with its predictions, its table and its report there", .fallback = ""},
+       .help = "write study, table and report with them here", .fallback = ""},
   };
   const yk_option_group groups[] = {{"Prediction", own, 2}};
   const yk_command command = {"yoke study predict",  "STUDY.json --ranks LIST [options]", about, examples, groups, 1,
@@ -104,9 +104,9 @@ int yk_cli_study_predict(int argc, char **argv)
   int exit_code = YK_EXIT_OK;
   if (yk_cli_begin(&command, argc, argv, &arguments, &exit_code)) {
     if (arguments.n_operands != 1)
-      yk_err_set(&err, YK_E_INVAL, "expected one study, found %zu", arguments.n_operands);
+      yk_err_set(&err, YK_E_INVAL, "expected one study, STUDY.json, found %zu", arguments.n_operands);
     else if (options.ranks.n == 0)
-      yk_err_set(&err, YK_E_INVAL, "--ranks: expected rank counts to predict, found nothing");
+      yk_err_set(&err, YK_E_INVAL, "--ranks: expected rank counts to predict, as 4,8, found nothing");
     if (err.code != YK_OK)
       exit_code = yk_cli_usage_error(&command, &err);
     else

@@ -36,7 +36,7 @@ int yk_cli_study_report(int argc, char **argv)
   int exit_code;
   if (!yk_cli_begin(&command, argc, argv, &arguments, &exit_code)) return exit_code;
   if (arguments.n_operands != 1)
-    yk_err_set(&err, YK_E_INVAL, "expected one study, found %zu", arguments.n_operands);
+    yk_err_set(&err, YK_E_INVAL, "expected one study, STUDY.json, found %zu", arguments.n_operands);
   else if (!output_dir)
     yk_err_set(&err, YK_E_INVAL, "--output-dir: expected a directory, found nothing");
   if (err.code != YK_OK) return yk_cli_usage_error(&command, &err);
