@@ -328,22 +328,8 @@ struct yk_device {
   yk_cpu_pool *pool;
 };
 
-/* yk_normed_add_norm - the operation that a pending norm is. The result points into normed. */
-static inline yk_add_norm_args yk_normed_add_norm(const yk_normed *normed)
-{
-  yk_add_norm_args args = {0};
-  args.y = normed->rows;
-  args.residual = normed->residual;
-  args.partials[0] = normed->partial.rows;
-  args.n_partials = 1;
-  args.w = normed->w;
-  args.n_rows = normed->n_rows;
-  args.hidden = normed->hidden;
-  args.alpha = normed->alpha;
-  args.eps = normed->eps;
-  args.combine = yk_partial_slots(&normed->partial);
-  return args;
-}
+/* yk_normed_add_norm - the operation that a pending norm is; its arguments point into normed. Thread: any. */
+yk_add_norm_args yk_normed_add_norm(const yk_normed *normed);
 
 /* What a device must be able to hold at once: workspace is sized for it when the device is created. */
 typedef struct yk_device_limits {

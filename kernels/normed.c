@@ -1,0 +1,16 @@
+/* normed.c - a norm that is pending (partial.h), as an operation of the table (device.h). */
+#include "kernels/device.h"
+
+yk_add_norm_args yk_normed_add_norm(const yk_normed *normed)
+{
+  return (yk_add_norm_args){.y = normed->rows,
+                            .residual = normed->residual,
+                            .partials = {normed->partial.rows},
+                            .n_partials = 1,
+                            .w = normed->w,
+                            .n_rows = normed->n_rows,
+                            .hidden = normed->hidden,
+                            .alpha = normed->alpha,
+                            .eps = normed->eps,
+                            .combine = yk_partial_slots(&normed->partial)};
+}
