@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes bench/RESULTS.md from bench/results/*.json, and with --check says where the page differs from them.
+"""Writes bench/RESULTS.md from bench/results/*.json, and with --check reports where the page differs from them.
 
   python3 bench/make_results.py [--check]
 
@@ -31,7 +31,7 @@ OPENING = (
 
 
 def make_page(folder):
-    """The page as text, and what is wrong with the files, as lines of text."""
+    """The page as text, and the faults of the files and the page, each as a line of text."""
     results = page.Results(folder)
     made = page.Page("Results")
     made.paragraph(OPENING)

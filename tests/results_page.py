@@ -17,7 +17,7 @@ SPEEDS = "results/models_1869a2e_h200.json"
 
 
 def check(bench):
-    """What --check reports about a folder like bench; nothing where all is well."""
+    """The report of --check on a folder like bench, empty where the page fits the files."""
     program = [sys.executable, "-B", os.path.join(ROOT, "bench/make_results.py"), "--check", "--root", bench]
     found = subprocess.run(program, capture_output=True, text=True, check=False)
     return found.stderr if found.returncode else ""

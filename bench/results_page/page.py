@@ -1,4 +1,4 @@
-"""The page that tables are added to, and the files of bench/results that they read."""
+"""The page as lines of Markdown, the files of bench/results, and the forms of figures in tables."""
 
 import json
 import os
@@ -15,14 +15,14 @@ class Results:
         self.read = set()
 
     def load(self, name):
-        """The file's object. Every figure needs the machine and the commit that it was measured on."""
+        """The object in the file, which counts as read from then on."""
         with open(os.path.join(self.folder, name), encoding="utf-8") as file:
             found = json.load(file)
         self.read.add(name)
         return found
 
     def measured(self, name):
-        """load, for a file with figures: fails without machine and commit."""
+        """load for a file with figures. ValueError where machine or commit is missing, unknown or dirty."""
         found = self.load(name)
         machine, commit = found.get("gpu") or found.get("cpu"), found.get("commit") or found.get("revision")
         if not machine or not commit or commit == "unknown" or "dirty" in commit:
@@ -65,7 +65,7 @@ def row_of(cells):
 
 
 def number(value):
-    """Three digits and more, at most one behind the point: 5.3, 88.9, 1,545. None stays None."""
+    """One decimal below 100, none above, thousands separated: 5.3, 88.9, 1,545. None stays None."""
     if value is None:
         return None
     if abs(value) >= 100:
@@ -82,7 +82,7 @@ def times(value):
 
 
 def one(found, **wanted):
-    """The only object of a list whose fields have the values wanted; None where there is none."""
+    """The only object of a list whose fields have the wanted values, or None. ValueError where there are several."""
     matches = [item for item in found if all(item.get(key) == value for key, value in wanted.items())]
     if len(matches) > 1:
         raise ValueError(f"{len(matches)} points with {wanted}")
@@ -90,7 +90,7 @@ def one(found, **wanted):
 
 
 def field(found, key, **wanted):
-    """A field of the only object with the values wanted; None where there is none."""
+    """A field of the only object with the wanted values, or None."""
     point = one(found, **wanted)
     return None if point is None else point.get(key)
 
