@@ -267,7 +267,7 @@ plan_point time_plans(const yk_wna16_gpu &gpu, cudaStream_t stream, const std::s
   constexpr double COLD_MS = 15, LOOK_MS = 1.5, TIME_MS = 3; /* of replays that do not count */
   constexpr int LOOKS = 3, TIMES = 7, LARGE_TOKENS = 256;
   plan_point point = {name, p.desc, m, {}};
-  const yk_gemm::gemm_costs &costs = yk_gemm::costs_of(p.desc.encoding);
+  const yk_gemm::gemm_costs &costs = yk_gemm::costs_of(gpu, p.desc.encoding);
   const int nodes = std::max(packed.count, m <= LARGE_TOKENS ? 48 : 4);
   auto time = [&](yk_wna16_plan plan, double warm_up_ms, int repeats) {
     yk_wna16_plans plans;

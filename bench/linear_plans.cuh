@@ -218,27 +218,47 @@ inline fit_result judge(const std::vector<plan_point> &points, const std::vector
   return r;
 }
 
-inline void print_numbers(const double *from, const double *to)
+inline void print_cost(const char *field, double value)
 {
-  for (const double *at = from; at < to; at++) std::printf("%s%.3g", at == from ? "" : ", ", *at);
+  std::printf("COST(%s, %.3g)\n", field, value);
 }
 
-/* As gemm/dense/heuristics.h has them. */
+inline void print_costs_of_tiles(const char *field, const double *values, int n)
+{
+  std::printf("COSTS(%s", field);
+  for (int i = 0; i < n; i++) std::printf(", %.3g", values[i]);
+  std::printf(")\n");
+}
+
+/* As the data files of gemm/dense/costs have them. */
 inline void print_costs(const yk_gemm::gemm_costs &c)
 {
-  using namespace yk_gemm;
-  std::printf("constexpr gemm_costs GEMM_COSTS = {\n    {");
-  print_numbers(&c.small_batch.panel_us, c.small_batch.k_tile_us);
-  std::printf(", {");
-  print_numbers(c.small_batch.k_tile_us, c.small_batch.k_tile_us + N_SMALL_BATCH_SHAPES);
-  std::printf("}},\n    {");
-  print_numbers(&c.wgmma.start_us, c.wgmma.k_tile_us);
-  std::printf(", {");
-  print_numbers(c.wgmma.k_tile_us, c.wgmma.k_tile_us + N_WGMMA_SHAPES);
-  std::printf("}},\n};\n");
+#define PRINT(field) print_cost(#field, c.field)
+  PRINT(small_batch.panel_us);
+  PRINT(small_batch.token_us);
+  PRINT(small_batch.alone_us);
+  PRINT(small_batch.tile_end_us);
+  PRINT(small_batch.k_slice_us);
+  PRINT(small_batch.panel_token_us);
+  PRINT(small_batch.exchange_us);
+  print_costs_of_tiles("small_batch.k_tile_us", c.small_batch.k_tile_us, yk_gemm::N_SMALL_BATCH_SHAPES);
+  PRINT(wgmma.start_us);
+  PRINT(wgmma.small_start_us);
+  PRINT(wgmma.cluster_start_us);
+  PRINT(wgmma.tile_end_byte_us);
+  PRINT(wgmma.peer_us);
+  PRINT(wgmma.split_k_us);
+  PRINT(wgmma.split_k_byte_us);
+  PRINT(wgmma.cluster_peer_us);
+  PRINT(wgmma.cluster_byte_us);
+  PRINT(wgmma.stream_k_us);
+  PRINT(wgmma.stream_k_byte_us);
+  PRINT(wgmma.stream_k_peer_byte_us);
+  print_costs_of_tiles("wgmma.k_tile_us", c.wgmma.k_tile_us, yk_gemm::N_WGMMA_SHAPES);
+#undef PRINT
 }
 
-/* Random search from the constants of gemm/dense/heuristics.h, such that no point gets 2 % slower than with those. What
+/* Random search from the costs of gemm/dense/costs.h, such that no point gets 2 % slower than with those. What
  * counts is the excess of the constants and of the same ones shaken by 1 % each: a choice must not hang on their last
  * digit. */
 inline void fit_costs(const std::vector<plan_point> &points, const yk_wna16_gpu &gpu, int steps, uint64_t seed)
@@ -258,7 +278,7 @@ inline void fit_costs(const std::vector<plan_point> &points, const yk_wna16_gpu 
     return out;
   };
   std::vector<double> limits;
-  yk_gemm::gemm_costs best = yk_gemm::costs_of(points[0].desc.encoding);
+  yk_gemm::gemm_costs best = yk_gemm::costs_of(gpu, points[0].desc.encoding);
   for (const plan_point &p : points) limits.push_back(chosen_us(p, gpu, best));
   auto cost = [&](const yk_gemm::gemm_costs &costs) {
     const fit_result r = judge(points, limits, gpu, costs);

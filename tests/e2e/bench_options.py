@@ -111,7 +111,8 @@ class Refused(harness.Case):
             self.assertRegex(done.stdout, r"wgmma:m128,n64,cluster1 +1 +10.0 %  o at 64 +1")
             self.assertIn("may go: wgmma:m128,n32,cluster1", done.stdout)
             self.assertNotIn("may go: wgmma:m128,n64,cluster1", done.stdout)
-            self.assertIn("constexpr gemm_costs GEMM_COSTS = {", done.stdout)
+            self.assertRegex(done.stdout, r"\nCOST\(small_batch\.panel_us, [0-9.e-]+\)\n")
+            self.assertRegex(done.stdout, r"\nCOSTS\(wgmma\.k_tile_us(, [0-9.e-]+){8}\)\n")
 
 
 if __name__ == "__main__":

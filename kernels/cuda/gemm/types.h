@@ -21,6 +21,7 @@ enum { YK_WNA16_MOST_PEERS = 8 };
 
 /* Properties of the current GPU; filled once by yk_wna16_gpu_init. */
 typedef struct yk_wna16_gpu {
+  char name[64]; /* as the driver has it: costs are fitted by GPU type */
   int n_multiprocessors;
   yk_wna16_path path;
   void *encode_tensor_map; /* driver entry point, NULL on the MMA path */

@@ -1,26 +1,30 @@
-/* heuristics.h - every fitted constant of the estimates that choose among plans of the WNA16 GEMM.
+/* costs.h - what the estimates add up that choose among plans of the WNA16 GEMM.
  *
- * The constants were fitted to the times of plans on an H200, in rows of equal GEMMs with cold weights. They are the
- * same on every machine, so that a plan is a function of the shape, the number of multiprocessors and how many clusters
- * run at once; taken one by one they mean little. To time all plans, and to search constants whose choices are slower
- * than the fastest plans by the least, on average over shapes and numbers of tokens:
+ * The costs of a GPU type are a data file for each width of weights, costs/<type>_<bits>_bits.inc, of lines
+ *
+ *   COST(field, value)     COSTS(field, a value for each tile)
+ *
+ * and a line in costs.cu, which also says whose costs serve GPUs that nobody has fitted. To fit a type: time all plans
+ * on such a GPU, in rows of equal GEMMs with cold weights, then search costs whose choices are slower than the fastest
+ * plans by the least, on average over shapes and numbers of tokens:
  *
  *   bench_linear --plans --m 1,2,4,8,16,24,32,48,64,96,128,192,256,512,1024,2048,4096               (on the GPU)
  *   bench_linear --fit bench/results/linear_plans_h200.txt --fit-steps 300000 --seed 8              (anywhere)
  *
  * The first command also prints how much slower a shape gets when a tile is left out: a tile stays while that is 2 %
- * at a number of tokens that a user meets. The second prints a table such as the one below; its file keeps the plans
+ * at a number of tokens that a user meets. The second prints the data file; the file that it reads keeps the plans
  * within 30 % of the fastest, without the plans whose peers are a cluster. linear_plans_clusters_h200.txt has those
- * too, but only the fastest few plans of more shapes. Of the 4-bit constants, start_us, small_start_us,
- * cluster_start_us, cluster_peer_us, cluster_byte_us and k_tile_us of the first three wgmma tiles were fitted to both
- * files.
+ * too, but only the fastest few plans of more shapes.
  *
- * Constants are to be judged in a model (yoke bench), not by that search alone: the best plan of a row of equal GEMMs
- * can lose where other kernels stand between (bench/log). */
-#ifndef YK_KERNELS_CUDA_GEMM_DENSE_HEURISTICS_H
-#define YK_KERNELS_CUDA_GEMM_DENSE_HEURISTICS_H
+ * A plan is a function of the GPU's type, the shape, the number of multiprocessors and how many clusters run at once;
+ * taken one by one costs mean little. Costs are to be judged in a model (yoke bench), not by that search alone: the
+ * best plan of a row of equal GEMMs can lose where other kernels stand between (bench/log). */
+#ifndef YK_KERNELS_CUDA_GEMM_DENSE_COSTS_H
+#define YK_KERNELS_CUDA_GEMM_DENSE_COSTS_H
 
+#include "kernels/cuda/gemm/encodings.h"
 #include "kernels/cuda/gemm/tiles.h"
+#include "kernels/cuda/gemm/types.h"
 
 namespace yk_gemm {
 
@@ -55,48 +59,8 @@ struct gemm_costs {
   wgmma_costs wgmma;
 };
 
-/* Of weights of 4 bits. */
-constexpr gemm_costs GEMM_COSTS = {
-    {0.0346, 0.98e-3, 1.0, 1.39, 0.105, 3.9e-3, 0.155, {0.330, 0.458, 0.470, 0.338, 0.558, 0.507, 0.747, 0.660, 0.448}},
-    {1.08,
-     0.134,
-     0.64,
-     25.8e-6,
-     0.17,
-     0.44,
-     38e-6,
-     0.155,
-     29e-6,
-     0.49,
-     75e-6,
-     8e-6,
-     {0.382, 0.411, 0.480, 0.473, 0.613, 0.920, 1.187, 1.175}},
-};
-
-/* Of weights of 8 bits: fitted to bench/results/linear_plans_int8_h200.txt. */
-constexpr gemm_costs BYTES_GEMM_COSTS = {
-    {0.0535,
-     0.735e-3,
-     0.906,
-     1.52,
-     0.109,
-     3.3e-3,
-     0.234,
-     {0.441, 0.507, 0.446, 0.387, 0.794, 0.796, 1.23, 0.726, 0.473}},
-    {0.793,
-     0.143,
-     0.758,
-     29.9e-6,
-     0.332,
-     0.366,
-     20.9e-6,
-     0.28,
-     14e-6,
-     0.311,
-     116e-6,
-     10.4e-6,
-     {0.335, 0.566, 0.668, 0.55, 0.645, 0.955, 1.26, 1.23}},
-};
+/* Costs of a GPU by its name, and of an encoding of weights. */
+const gemm_costs &costs_of(const yk_wna16_gpu &gpu, yk_wna16_encoding encoding);
 
 } // namespace yk_gemm
 

@@ -22,13 +22,14 @@ static cudaError_t init_sm90(yk_wna16_gpu *gpu)
 
 extern "C" yk_status yk_wna16_gpu_init(yk_wna16_gpu *gpu, yk_wna16_path path, yk_err *err)
 {
-  int device = 0, major = 0, minor = 0;
+  int device = 0;
+  cudaDeviceProp properties = {};
   *gpu = {};
   YK_TRY(cuda_status(cudaGetDevice(&device), "wna16 init", err));
-  YK_TRY(cuda_status(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "wna16 init", err));
-  YK_TRY(cuda_status(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "wna16 init", err));
-  YK_TRY(cuda_status(cudaDeviceGetAttribute(&gpu->n_multiprocessors, cudaDevAttrMultiProcessorCount, device),
-                     "wna16 init", err));
+  YK_TRY(cuda_status(cudaGetDeviceProperties(&properties, device), "wna16 init", err));
+  const int major = properties.major, minor = properties.minor;
+  gpu->n_multiprocessors = properties.multiProcessorCount;
+  snprintf(gpu->name, sizeof gpu->name, "%s", properties.name);
   bool is_90 = major == 9 && minor == 0;
   if (major < 8 || (path == YK_WNA16_WGMMA && !is_90))
     return yk_err_set(err, YK_E_UNSUPPORTED, "wna16: %s needs compute capability %s, found %d.%d",
@@ -69,7 +70,7 @@ extern "C" void yk_wna16_plans_choose(const yk_wna16_gpu *gpu, const yk_wna16_de
   *plans = {};
   if (gpu->path != YK_WNA16_WGMMA) return;
   for (int i = 0; i < YK_WNA16_ROW_BUCKETS; i++)
-    plans->of_bucket[i] = best_plan(costs_of(desc->encoding), *gpu, *desc, bucket_rows(i));
+    plans->of_bucket[i] = best_plan(costs_of(*gpu, desc->encoding), *gpu, *desc, bucket_rows(i));
 }
 
 static bool is_aligned(const void *pointer, uintptr_t bytes)

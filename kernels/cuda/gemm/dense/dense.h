@@ -28,7 +28,7 @@
  * Producers wait for a stage to be empty, consumers for it to be full; consumers of different warps or thread blocks
  * wait for each other only at the end of a tile, for partial sums. Which kernel, which tile and how K is split is a
  * plan (plan.h), chosen when a layer is created for each bucket of row counts. How much of a multiprocessor a
- * thread block takes (occupancy) is in occupancy.cuh, all fitted constants are in heuristics.h.
+ * thread block takes (occupancy) is in occupancy.cuh, all fitted constants are in costs.h.
  *
  * Numerics: w = scale * (q - zero) is rounded once to the activation type, or not at all (few tokens on 9.0, where
  * the scale is applied to a group's accumulators); accumulators are float32, the result is rounded once. Scales of

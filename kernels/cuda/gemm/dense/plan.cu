@@ -22,11 +22,6 @@ double plan_us(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_
   return wgmma_us(costs.wgmma, gpu, desc, m, plan);
 }
 
-const gemm_costs &costs_of(yk_wna16_encoding encoding)
-{
-  return yk_wna16_traits(encoding).bits == 4 ? GEMM_COSTS : BYTES_GEMM_COSTS;
-}
-
 yk_wna16_plan best_plan(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m)
 {
   yk_wna16_plan best = {};

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/gemm/dense/heuristics.h"
+#include "kernels/cuda/gemm/dense/costs.h"
 #include "kernels/cuda/gemm/types.h"
 
 namespace yk_gemm {
@@ -23,9 +23,6 @@ std::vector<yk_wna16_plan> plans_of(const yk_wna16_gpu &gpu, const yk_wna16_desc
 /* Estimated microseconds of a plan of plans_of. */
 double plan_us(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
                yk_wna16_plan plan);
-
-/* The fitted constants of an encoding. */
-const gemm_costs &costs_of(yk_wna16_encoding encoding);
 
 /* The plan with the least estimate; the first of plans_of among equals. */
 yk_wna16_plan best_plan(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m);

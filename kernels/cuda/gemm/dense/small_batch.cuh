@@ -8,7 +8,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/gemm/common.cuh"
-#include "kernels/cuda/gemm/dense/heuristics.h"
+#include "kernels/cuda/gemm/dense/costs.h"
 
 namespace yk_gemm {
 
