@@ -61,10 +61,10 @@ static bool parse(convert_command *c, int argc, char **argv, int *exit_code)
   const yk_command command = {
       "yoke convert",
       "MODEL --to FORMAT -o PATH",
-      "Write a model of 4-bit integers, in any format that can be loaded, in another one. Every number stays exactly "
-      "what it was: what the other format cannot say is refused, with the tensor that it is about. Needs no GPU, and "
-      "little memory. Tokenizer, templates and settings of generation are copied into a directory. What is made takes "
-      "its name once it is whole: a run that fails or is stopped leaves nothing.",
+      "Write a model of 4-bit integers in another format. Every number stays exactly as it is; a value that the "
+      "other format cannot hold is refused with its tensor. Needs no GPU, and little memory. Tokenizer, templates "
+      "and generation settings are copied into a directory. The result takes its name once it is whole: a run that "
+      "fails or is stopped leaves nothing.",
       examples,
       groups,
       .n_groups = 2,

@@ -72,10 +72,10 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
   const yk_command command = {
       "yoke plan",
       "MODEL [options]",
-      "Show for 1 to 8 ranks (or the one count that --tensor-parallel-size gives) whether a model works, the bytes "
-      "that each rank takes, and how many tokens of KV fit; then the GPUs of this machine, and what tests of each "
-      "link between them and of all-reduces over them give. Loads no weights: config.json alone is enough, and "
-      "formats are then assumed to be what it says. Exits with 1 where nothing fits.",
+      "Show for 1 to 8 ranks (or the one count of --tensor-parallel-size) whether a model fits, the bytes of each "
+      "rank, and how many tokens of KV fit; then the GPUs of this machine, and tests of each link between them and "
+      "of all-reduces over them. Loads no weights: config.json alone is enough, and formats are then those that it "
+      "names. Exits with 1 where nothing fits.",
       examples,
       groups,
       .n_groups = 2,

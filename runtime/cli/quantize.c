@@ -31,12 +31,13 @@ typedef struct quantize_options {
 
 static const char about[] =
     "Write a Hugging Face checkpoint of 16- or 32-bit weights as one of 4-bit weights in AWQ's gemm format, which "
-    "yoke and vLLM load, and transformers where there are no experts. Embedding, lm_head, norms and router gates stay "
-    "as they are; so do layers whose inputs the group size does not divide, with a warning. rtn rounds each weight to "
-    "the nearest of its group's 16 values. awq runs the model over --calibration first and scales channels and cuts "
-    "groups as its activations say is best; it takes the architectures that yoke runs, experts and latent attention "
-    "among them. A run that was stopped goes on by the same command after the weight files that are finished. CPUs and "
-    "GPUs write the same bytes, but for awq, which calibrates in float32 on CPUs and in the model's own type on GPUs.";
+    "yoke and vLLM load, and transformers where there are no experts. Embedding, lm_head, norms and router gates "
+    "stay as they are; so do layers whose inputs the group size does not divide, with a warning. rtn rounds each "
+    "weight to the nearest of its group's 16 values. awq first runs the model over --calibration, then scales "
+    "channels and cuts groups as its activations suggest; it takes the architectures that yoke runs, experts and "
+    "latent attention among them. A run that was stopped goes on by the same command after the finished weight "
+    "files. CPUs and GPUs write the same bytes with rtn; awq calibrates in float32 on CPUs and in the model's own "
+    "type on GPUs.";
 
 static const char examples[] = "  yoke quantize -m Qwen3-8B -o Qwen3-8B-AWQ\n"
                                "  yoke quantize -m Qwen3-8B -o OUT --method awq --calibration text.txt\n"

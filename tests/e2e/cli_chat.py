@@ -123,7 +123,7 @@ class Piped(Base):
         self.assertEqual(self.chat("\\\n\n17+25=\n")[0], "42\n")  # blank
 
     def test_turns_that_fail(self):
-        """The turn is taken back, and the chat goes on."""
+        """The turn is removed, and the chat goes on."""
         for text, *parts in ((b"\xff\xfe", "message: expected UTF-8, found byte 0xFF at offset 0"),
                              (b"the " * 1100, "prompt: expected at most 1023 tokens", "/clear", "/undo"),
                              (b"x" * (4 << 20) + b"y", "message: expected at most 4194304 bytes"),

@@ -8,15 +8,21 @@ import shlex
 import harness
 
 ROOT = os.path.join(harness.TESTS_DIR, "..")
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "loader/README.md", "kernels/README.md", "scripts/README.md",
-             "runtime/cli/README.md", "runtime/server/README.md", "runtime/study/README.md",
-             "runtime/quantize/README.md"]
+
+
+def documents():
+    """CONTRIBUTING.md and every README."""
+    yield "CONTRIBUTING.md"
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name != "build" and name[0] != "."]
+        if "README.md" in names:
+            yield os.path.relpath(os.path.join(folder, "README.md"), ROOT)
 
 
 def commands(text):
     """Command lines of the program, from fenced blocks and from code between backticks."""
     lines = []
-    for block in re.findall(r"(?ms)^```\n(.*?)^```", text):
+    for block in re.findall(r"(?ms)^```\w*\n(.*?)^```", text):
         lines += block.replace("\\\n", " ").splitlines()
     lines += re.findall(r"`(yoke [^`]*)`", re.sub(r"(?ms)^```.*?^```", "", text).replace("\n", " "))
     found = []
@@ -41,7 +47,7 @@ class Documents(harness.Case):
         with open(os.path.join(folder, "keys.txt"), "w", encoding="utf-8") as file:
             file.write("key\n")
         n_commands = 0
-        for name in DOCUMENTS:
+        for name in documents():
             for words in commands(self.read(name)):
                 n_commands += 1
                 words = [os.path.join(folder, word) if word == "keys.txt" else word for word in words]

@@ -193,9 +193,10 @@ static bool parse(settings *s, int argc, char **argv, int *exit_code)
   const yk_command command = {
       "yoke bench machine",
       "[options]",
-      "Measure the memory, GEMM rate and links of this machine's devices, and all-reduces over sizes and rank counts, "
-      "ours beside NCCL's, with their values checked. Times are medians with the fastest and slowest repeat; rates are "
-      "of the median. Needs no model. What fails is told in its row, and the exit code is then 1.",
+      "Measure memory, GEMM rate and links of this machine's devices, and all-reduces over sizes and rank counts, "
+      "Yoke's beside NCCL's, with their values checked. Times are medians with the fastest and slowest repeat; rates "
+      "are of the median. Needs no model. The row of a failed measurement has the reason, and the exit code is then "
+      "1.",
       examples,
       &group,
       .n_groups = 1};

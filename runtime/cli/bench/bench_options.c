@@ -13,14 +13,13 @@ enum { MAX_TOKENS = 1 << 24, MAX_BATCH = 65536, MAX_REQUESTS = 10000000, DEFAULT
 static const char *const arrival_names[] = {"poisson", "constant", "trace", NULL};
 
 static const char about[] =
-    "Runs one load through the engine and prints its figures: a fixed batch (prefill and decode rates as "
+    "Run one load through the engine and print its figures. The load is a fixed batch (prefill and decode rates as "
     "llama-bench gives them, decode while all sequences decode), requests that arrive at a rate, or clients that "
-    "each wait for their answer; with times to first token (TTFT), per output token (TPOT), between tokens (ITL) "
-    "and to the end (E2EL) under the names of `vllm bench serve`. Prompts are random token ids, other ones in "
-    "every run; outputs ignore end-of-sequence. The first run is a warm-up and does not count; figures are "
-    "medians over the others. The steps of one more run at the end are timed, which tells where the time goes: in "
-    "steps with prompt rows, and in decode steps. The engine is sized for the load unless --max-num-seqs and "
-    "--max-model-len say otherwise.";
+    "each wait for their answer. Times to first token (TTFT), per output token (TPOT), between tokens (ITL) and to "
+    "the end (E2EL) have the names of `vllm bench serve`. Prompts are random token ids, different in every run; "
+    "outputs ignore end-of-sequence. The first run is a warm-up and does not count; figures are medians over the "
+    "others. One more run times every operation, of steps with prompt rows and of decode steps. The engine is sized "
+    "for the load unless --max-num-seqs and --max-model-len are given.";
 
 static const char examples[] = "  yoke bench -m Qwen3-8B-AWQ --ranks 2 --batch 64 --output point.json\n"
                                "  yoke bench -m DIR --request-rate 8 --input-len 128-512 --slo ttft:200,tpot:50\n"

@@ -22,14 +22,13 @@ typedef struct chat_options {
 } chat_options;
 
 static const char about[] =
-    "Talk with a model. Each line of standard input is a message, and its answer goes to standard output; earlier "
-    "messages and answers go before it, as the model's chat template puts them. A line that ends in a backslash goes "
-    "on in the next one; on a terminal Alt-Enter begins a new line, what is pasted stays one message, the arrows and "
+    "Talk with a model. Each line of standard input is a message, and its answer goes to standard output; the "
+    "model's chat template renders earlier messages and answers in front. A line that ends in a backslash continues "
+    "in the next one. On a terminal Alt-Enter begins a new line, pasted text stays one message, the arrows and "
     "Ctrl-R go through earlier messages, and text between <think> and </think> is dimmed. Lines that begin with a "
-    "slash "
-    "are commands: /help lists them. Ctrl-C stops an answer, which is kept as far as it came; twice at the prompt, or "
-    "Ctrl-D, it leaves. A turn that fails is taken back, and the "
-    "chat goes on; where standard input is no terminal, the exit code is then 1.";
+    "slash are commands: /help lists them. Ctrl-C stops an answer, which is kept as far as it came; Ctrl-D, or "
+    "Ctrl-C twice at the prompt, ends the chat. A failed turn is removed, and the chat goes on; where standard input "
+    "is no terminal, the exit code is then 1.";
 
 static const char examples[] = "  yoke chat -m Qwen3-8B-AWQ --tp 2\n"
                                "  yoke chat -m Qwen3-8B-AWQ --system \"Answer in one sentence.\" --stats\n"

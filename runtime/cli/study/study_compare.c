@@ -13,9 +13,9 @@ typedef struct compare_options {
 } compare_options;
 
 static const char about[] =
-    "Put the points of two studies beside each other. The ratio B / A has a 95 % interval that includes the "
-    "differences between engine starts; where that leaves out 1 the difference exceeds the noise. Of twenty points "
-    "that are alike one does so by chance. Points that one study alone has are listed behind.";
+    "Compare the points of two studies. The ratio B / A has a 95 % interval that includes the differences between "
+    "engine starts; a difference exceeds the noise where the interval leaves out 1, as one in twenty equal points "
+    "does by chance. Points of one study alone are listed at the end.";
 
 static const char examples[] = "  yoke study compare before/study.json after/study.json\n"
                                "  yoke study compare main/study.json change/study.json --fail-above 3\n"

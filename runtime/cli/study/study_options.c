@@ -11,13 +11,13 @@
 enum { RANKS_MAX = 1024, REPEATS_MAX = 1000 };
 
 static const char about[] =
-    "Measure how a model scales: every combination of the values below is a point, measured several times on several "
-    "starts of the engine, in random order. Lists may hold ranges: 1-256*2 is 1, 2, 4 ... 256, 8-64+8 is 8, 16 ... 64. "
-    "DIR then holds study.json, study.csv, report.html, results.tex and figures as SVG and PDF: throughput and "
+    "Measure how a model scales. Every combination of the values below is a point, measured several times on several "
+    "starts of the engine, in random order. Lists may hold ranges: 1-256*2 is 1, 2, 4 ... 256, 8-64+8 is 8, 16 ... "
+    "64. DIR then holds study.json, study.csv, report.html, results.tex and figures as SVG and PDF: throughput and "
     "latencies with 95 % intervals that include the differences between starts, speed-up and efficiency against the "
-    "fewest ranks, the limit of the machine and what was lost to what. Points that cannot be measured are listed "
-    "first, with the reason. What is finished is in DIR/journal.jsonl at once: the same command goes on where it was "
-    "stopped. See also yoke study compare --help, yoke study predict --help and yoke study report --help.";
+    "fewest ranks, the limit of the machine, and the causes of lost efficiency. Points that cannot be measured are "
+    "listed first, with the reason. Finished runs are in DIR/journal.jsonl at once: the same command goes on where "
+    "it was stopped. See also yoke study compare --help, yoke study predict --help and yoke study report --help.";
 
 static const char examples[] = "  yoke study -m Qwen3-8B-AWQ --ranks 1,2,4 --batch 1-256*4 --output-dir scaling\n"
                                "  yoke study -m Qwen3-8B-AWQ --ranks 1,2 --clients 16,64 -o clients\n"

@@ -17,10 +17,10 @@ typedef struct predict_options {
 } predict_options;
 
 static const char about[] =
-    "Predict the points of a study on rank counts that it has not measured, from measured pieces: products and "
-    "attention as the slowest rank's shard shrinks (heads and FFN columns may not divide evenly), all-reduces as this "
-    "machine does them, waiting and what does not split as they are. The error is found by leaving out: each measured "
-    "rank count but the fewest is predicted from the others.";
+    "Predict the points of a study on other rank counts from measured pieces: GEMMs and attention shrink with the "
+    "slowest rank's shard (heads and FFN columns may not divide evenly), all-reduces take the times measured on this "
+    "machine, waiting and unsplit parts stay. The error is found by leaving out: each measured rank count but the "
+    "fewest is predicted from the others.";
 
 static const char examples[] = "  yoke study predict scaling/study.json --ranks 8\n"
                                "  yoke study predict scaling/study.json --ranks 4,8 --output-dir predicted\n";
