@@ -133,8 +133,12 @@ yk_status yk_plan_links_print(const yk_links_options *options, yk_err *err)
   gpu_list list;
   yk_link_report report = {0};
   YK_TRY(list_gpus(options, &list, err));
-  if (list.n > 1) YK_TRY(yk_links_test(list.ids, list.n, options->measures, &report, err));
-  if (options->as_json) return print_json(&list, &report, err);
-  print_text(&list, &report, options->measures);
-  return YK_OK;
+  yk_status status = YK_OK;
+  if (list.n > 1) status = yk_links_test(list.ids, list.n, options->measures, &report, err);
+  if (status == YK_OK && options->as_json)
+    status = print_json(&list, &report, err);
+  else if (status == YK_OK)
+    print_text(&list, &report, options->measures);
+  yk_link_report_free(&report);
+  return status;
 }

@@ -7,14 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/struct_size.h"
 #include "base/write_lock.h"
 #include "convert/formats.h"
 #include "loader/safetensors/dir.h"
 #include "loader/safetensors/safetensors_write.h"
 
-void yk_convert_options_init(yk_convert_options *options)
+static const yk_convert_options defaults = {
+    .struct_size = sizeof defaults, .to = YK_CONVERT_AWQ, .shard_bytes = YK_SHARD_BYTES, .log = {.level = YK_LOG_WARN}};
+
+void yk_convert_options_init_sized(yk_convert_options *options, size_t struct_size)
 {
-  *options = (yk_convert_options){.to = YK_CONVERT_AWQ, .shard_bytes = YK_SHARD_BYTES, .log = {.level = YK_LOG_WARN}};
+  yk_struct_write(options, struct_size, &defaults, sizeof defaults);
 }
 
 /* ---- A directory that appears whole ------------------------------------------------------------------------------ */
@@ -124,7 +128,7 @@ static yk_status make_awq_dir(const yk_convert_source *source, const yk_convert_
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */
 
-yk_status yk_convert(const yk_convert_options *options, yk_err *err)
+static yk_status convert(const yk_convert_options *options, yk_err *err)
 {
   if (!options->model_dir || !options->out)
     return yk_err_set(err, YK_E_INVAL, "%s: expected a path, found nothing", options->model_dir ? "out" : "model_dir");
@@ -137,4 +141,12 @@ yk_status yk_convert(const yk_convert_options *options, yk_err *err)
                                            : yk_convert_write_kuiper(&source, options, err);
   yk_convert_source_close(&source);
   return status;
+}
+
+yk_status yk_convert(const yk_convert_options *options, yk_err *err)
+{
+  yk_convert_options own = defaults;
+  YK_TRY(yk_struct_read("yk_convert_options", options, YK_STRUCT_END(yk_convert_options, progress_user), &own,
+                        sizeof own, err));
+  return convert(&own, err);
 }

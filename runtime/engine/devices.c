@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/struct_size.h"
 #include "engine/arguments.h"
 #include "engine/gpus.h"
 
@@ -16,14 +17,23 @@ static yk_device_info describe_cpu(void)
   return cpu;
 }
 
-yk_status yk_device_list(yk_device_info *out, int max, int *n, yk_err *err)
+static yk_status describe(int index, yk_device_info *out, yk_err *err)
+{
+  if (index > 0) return yk_gpus_describe(index - 1, out, err);
+  *out = describe_cpu();
+  return YK_OK;
+}
+
+yk_status yk_device_list_sized(yk_device_info *out, size_t struct_size, int max, int *n, yk_err *err)
 {
   *n = 0;
   if (max < 0) return yk_err_set(err, YK_E_INVAL, "max: expected 0 or more, found %d", max);
   YK_TRY(yk_check_array("out", out, (size_t)max, err));
-  int n_gpus = yk_gpus_count();
-  *n = 1 + n_gpus;
-  if (max > 0) out[0] = describe_cpu();
-  for (int i = 0; i < n_gpus && i + 1 < max; i++) YK_TRY(yk_gpus_describe(i, &out[i + 1], err));
+  *n = 1 + yk_gpus_count();
+  for (int i = 0; i < *n && i < max; i++) {
+    yk_device_info info;
+    YK_TRY(describe(i, &info, err));
+    yk_struct_write((char *)out + (size_t)i * struct_size, struct_size, &info, sizeof info);
+  }
   return YK_OK;
 }

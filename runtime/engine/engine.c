@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/model_path.h"
+#include "base/struct_size.h"
 #include "base/units.h"
 #include "engine/call.h"
 #include "engine/engine_internal.h"
@@ -18,13 +19,10 @@ const char *yk_version(void)
   return YOKE_VERSION;
 }
 
-void yk_engine_options_init(yk_engine_options *options)
+void yk_engine_options_init_sized(yk_engine_options *options, size_t struct_size)
 {
-  *options = (yk_engine_options){.n_ranks = 1,
-                                 .max_seqs = 256,
-                                 .max_batched_tokens = 2048,
-                                 .gpu_memory_utilization = 0.9,
-                                 .log = {.level = YK_LOG_WARN}};
+  const yk_engine_options defaults = yk_engine_options_defaults();
+  yk_struct_write(options, struct_size, &defaults, sizeof defaults);
 }
 
 /* A checkpoint may come without a tokenizer, or with one that cannot be read: token ids do without, and text is refused
@@ -172,17 +170,19 @@ static yk_status start(yk_engine *e, const yk_engine_options *options, yk_err *e
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk_err *err)
 {
   *out = NULL;
+  yk_engine_options own;
+  YK_TRY(yk_engine_options_read(options, &own, err));
   yk_engine *e = calloc(1, sizeof *e);
   if (!e) return yk_err_set(err, YK_E_NOMEM, "no memory for an engine");
-  e->log = options->log;
-  e->seed = options->seed;
+  e->log = own.log;
+  e->seed = own.seed;
   e->failure = YK_ERR_INIT;
   e->inbox_end = &e->inbox;
   e->calls_end = &e->calls;
   pthread_mutex_init(&e->mutex, NULL);
   pthread_cond_init(&e->cv_work, NULL);
   pthread_cond_init(&e->cv_call, NULL);
-  yk_status status = start(e, options, err);
+  yk_status status = start(e, &own, err);
   if (status != YK_OK) {
     yk_engine_destroy(e);
     return status;
@@ -213,9 +213,9 @@ bool yk_engine_destroy(yk_engine *engine)
   return all_freed;
 }
 
-void yk_engine_get_info(const yk_engine *engine, yk_engine_info *out)
+void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size)
 {
-  *out = engine->info;
+  yk_struct_write(out, struct_size, &engine->info, sizeof engine->info);
 }
 
 yk_status yk_engine_check(yk_engine *engine, yk_err *err)

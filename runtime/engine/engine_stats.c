@@ -2,6 +2,7 @@
 #include "engine/engine_stats.h"
 
 #include "base/checked.h"
+#include "base/struct_size.h"
 
 void yk_engine_refresh_gauges(yk_engine *e)
 {
@@ -69,9 +70,9 @@ void yk_engine_count_own_time(yk_engine *e, int64_t scheduling_ns, int64_t hand_
   pthread_mutex_unlock(&e->mutex);
 }
 
-void yk_engine_get_stats(yk_engine *engine, yk_engine_stats *out)
+void yk_engine_get_stats_sized(yk_engine *engine, yk_engine_stats *out, size_t struct_size)
 {
   pthread_mutex_lock(&engine->mutex);
-  *out = engine->stats;
+  yk_struct_write(out, struct_size, &engine->stats, sizeof engine->stats);
   pthread_mutex_unlock(&engine->mutex);
 }

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/struct_size.h"
 #include "engine/call.h"
 #include "engine/engine_internal.h"
 #include "model/rank_specs.h"
@@ -123,7 +124,7 @@ static void run_read(yk_engine *e, yk_call *call)
   yk_call_answer(e, call, status == YK_OK ? NULL : &error);
 }
 
-yk_status yk_engine_get_expert_load(yk_engine *engine, bool waits, yk_expert_load *out, yk_err *err)
+static yk_status get_load(yk_engine *engine, bool waits, yk_expert_load *out, yk_err *err)
 {
   const yk_expert_load *load = &engine->experts.load;
   *out = (yk_expert_load){0};
@@ -152,11 +153,22 @@ yk_status yk_engine_get_expert_load(yk_engine *engine, bool waits, yk_expert_loa
   return YK_OK;
 }
 
+yk_status yk_engine_get_expert_load_sized(yk_engine *engine, bool waits, yk_expert_load *out, size_t struct_size,
+                                          yk_err *err)
+{
+  yk_expert_load load;
+  yk_status status = get_load(engine, waits, &load, err);
+  yk_struct_write(out, struct_size, &load, sizeof load);
+  return status;
+}
+
 void yk_expert_load_free(yk_expert_load *load)
 {
   free(load->layers);
   free(load->rows);
-  *load = (yk_expert_load){0};
+  load->layers = NULL;
+  load->rows = NULL;
+  load->n_layers = 0;
 }
 
 void yk_expert_load_subtract(yk_expert_load *load, const yk_expert_load *before)

@@ -1,9 +1,10 @@
 /* plan.c - what a model would take on a machine, for those who only ask. */
+#include "base/struct_size.h"
 #include "engine/arguments.h"
 #include "engine/gpus.h"
 #include "engine/settings_resolve.h"
 
-yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_bytes, yk_plan *out, yk_err *err)
+static yk_status make(const yk_engine_options *options, int64_t device_memory_bytes, yk_plan *out, yk_err *err)
 {
   yk_checkpoint *checkpoint;
   yk_settings settings;
@@ -23,5 +24,16 @@ yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_b
   yk_checkpoint_close(checkpoint);
   if (status == YK_E_CAPACITY) return YK_OK; /* an answer, in out->reason */
   if (status != YK_OK && err && err->code == YK_OK) *err = local;
+  return status;
+}
+
+yk_status yk_plan_make_sized(const yk_engine_options *options, int64_t device_memory_bytes, yk_plan *out,
+                             size_t struct_size, yk_err *err)
+{
+  yk_plan plan = {0};
+  yk_engine_options own;
+  yk_status status = yk_engine_options_read(options, &own, err);
+  if (status == YK_OK) status = make(&own, device_memory_bytes, &plan, err);
+  yk_struct_write(out, struct_size, &plan, sizeof plan);
   return status;
 }

@@ -1,6 +1,7 @@
 #include "engine/profiler.h"
 
 #include "base/checked.h"
+#include "base/struct_size.h"
 
 static yk_timed_step timed_step_of(const yk_engine *e)
 {
@@ -153,16 +154,17 @@ yk_status yk_engine_set_profile(yk_engine *engine, int32_t every, yk_err *err)
   return YK_OK;
 }
 
-void yk_engine_get_profile(yk_engine *engine, yk_profile *out)
+void yk_engine_get_profile_sized(yk_engine *engine, yk_profile *out, size_t struct_size)
 {
   const yk_profiler *p = &engine->profiler;
   int n_ranks = engine->settings.world.n_ranks;
   pthread_mutex_lock(&engine->mutex);
   double stamp_ns = stamp_cost_ns(p);
-  *out = (yk_profile){.n_ranks = n_ranks, .clock_resolution_s = (double)p->resolution_ns * 1e-9};
-  yk_step_sums_correct(&p->prefill, n_ranks, stamp_ns, &out->prefill);
-  yk_step_sums_correct(&p->decode, n_ranks, stamp_ns, &out->decode);
+  yk_profile profile = {.n_ranks = n_ranks, .clock_resolution_s = (double)p->resolution_ns * 1e-9};
+  yk_step_sums_correct(&p->prefill, n_ranks, stamp_ns, &profile.prefill);
+  yk_step_sums_correct(&p->decode, n_ranks, stamp_ns, &profile.decode);
   pthread_mutex_unlock(&engine->mutex);
+  yk_struct_write(out, struct_size, &profile, sizeof profile);
 }
 
 void yk_engine_set_trace(yk_engine *engine, yk_trace *trace)

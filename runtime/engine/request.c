@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/struct_size.h"
 #include "base/wait.h"
 
 /* One queued token; special_bytes of yk_text_span, n_top ids, n_top log-probabilities, n_listed more and text_bytes of
@@ -467,19 +468,20 @@ void yk_request_cancel(yk_request *request)
   pthread_mutex_unlock(&request->mutex);
 }
 
-void yk_request_get_usage(yk_request *request, yk_request_usage *out)
+void yk_request_get_usage_sized(yk_request *request, yk_request_usage *out, size_t struct_size)
 {
   pthread_mutex_lock(&request->mutex);
   int64_t now = request->finished_ns ? request->finished_ns : yk_clock_now_ns();
   int64_t scheduled = request->scheduled_ns ? request->scheduled_ns : now;
   int64_t first = request->first_token_ns ? request->first_token_ns : now;
-  *out = (yk_request_usage){.prompt_tokens = request->seq.n_prompt,
-                            .output_tokens = request->n_output,
-                            .reused_tokens = request->n_reused,
-                            .queue_s = (double)(scheduled - request->submitted_ns) * 1e-9,
-                            .ttft_s = (double)(first - request->submitted_ns) * 1e-9,
-                            .decode_s = (double)(now - first) * 1e-9};
+  const yk_request_usage usage = {.prompt_tokens = request->seq.n_prompt,
+                                  .output_tokens = request->n_output,
+                                  .reused_tokens = request->n_reused,
+                                  .queue_s = (double)(scheduled - request->submitted_ns) * 1e-9,
+                                  .ttft_s = (double)(first - request->submitted_ns) * 1e-9,
+                                  .decode_s = (double)(now - first) * 1e-9};
   pthread_mutex_unlock(&request->mutex);
+  yk_struct_write(out, struct_size, &usage, sizeof usage);
 }
 
 void yk_request_free(yk_request *request)

@@ -4,11 +4,29 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/struct_size.h"
 #include "engine/arguments.h"
 #include "engine/gpus.h"
 #include "engine/plan_fill.h"
 #include "kernels/cpu/cpu_device.h"
 #include "model/model.h"
+
+yk_engine_options yk_engine_options_defaults(void)
+{
+  return (yk_engine_options){.struct_size = sizeof(yk_engine_options),
+                             .n_ranks = 1,
+                             .max_seqs = 256,
+                             .max_batched_tokens = 2048,
+                             .gpu_memory_utilization = 0.9,
+                             .log = {.level = YK_LOG_WARN}};
+}
+
+yk_status yk_engine_options_read(const yk_engine_options *options, yk_engine_options *out, yk_err *err)
+{
+  *out = yk_engine_options_defaults();
+  return yk_struct_read("yk_engine_options", options, YK_STRUCT_END(yk_engine_options, progress_user), out, sizeof *out,
+                        err);
+}
 
 static yk_status check_options(const yk_engine_options *o, yk_err *err)
 {

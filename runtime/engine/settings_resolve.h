@@ -4,6 +4,12 @@
 
 #include "engine/settings.h"
 
+/* yk_engine_options_defaults - of our size. */
+yk_engine_options yk_engine_options_defaults(void);
+
+/* yk_engine_options_read - a program's options, with defaults for what its version lacks. Errors: yk_struct_read's. */
+yk_status yk_engine_options_read(const yk_engine_options *options, yk_engine_options *out, yk_err *err);
+
 /* yk_settings_config_changes - the changes of a checkpoint's JSON files that the options ask for; points into the
  *   options. */
 yk_config_changes yk_settings_config_changes(const yk_engine_options *options);

@@ -5,23 +5,31 @@
 
 #include "base/checked.h"
 #include "base/rng.h"
+#include "base/struct_size.h"
 #include "engine/arguments.h"
 #include "engine/engine_internal.h"
 #include "engine/request_owner.h"
 
-void yk_request_options_init(const yk_engine *engine, yk_request_options *options)
+static yk_request_options defaults_of(const yk_engine *engine)
 {
   const yk_generation_defaults *g = &engine->generation;
-  *options = (yk_request_options){.add_special_tokens = true,
-                                  .sampling = {.temperature = g->temperature,
-                                               .top_p = g->top_p,
-                                               .min_p = g->min_p,
-                                               .top_k = g->top_k,
-                                               .repetition_penalty = g->repetition_penalty,
-                                               .max_tokens = -1,
-                                               .skip_special_tokens = true,
-                                               .n_logprobs = -1,
-                                               .n_prompt_logprobs = -1}};
+  return (yk_request_options){.struct_size = sizeof(yk_request_options),
+                              .add_special_tokens = true,
+                              .sampling = {.temperature = g->temperature,
+                                           .top_p = g->top_p,
+                                           .min_p = g->min_p,
+                                           .top_k = g->top_k,
+                                           .repetition_penalty = g->repetition_penalty,
+                                           .max_tokens = -1,
+                                           .skip_special_tokens = true,
+                                           .n_logprobs = -1,
+                                           .n_prompt_logprobs = -1}};
+}
+
+void yk_request_options_init_sized(const yk_engine *engine, yk_request_options *options, size_t struct_size)
+{
+  const yk_request_options defaults = defaults_of(engine);
+  yk_struct_write(options, struct_size, &defaults, sizeof defaults);
 }
 
 static yk_status check_f32(const char *name, float value, bool legal, const char *range, yk_err *err)
@@ -83,6 +91,8 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
 {
   enum { MAX_BIASES = 1024, MAX_STOPS = 256, MAX_BAD_WORDS = 1024 };
   int32_t vocab = e->info.vocab_size, most_logprobs = (int32_t)yk_min_i64(YK_MAX_LOGPROBS, vocab);
+  for (size_t i = 0; i < sizeof s->reserved / sizeof *s->reserved; i++)
+    if (s->reserved[i]) return yk_err_set(err, YK_E_UNSUPPORTED, "sampling.reserved[%zu]: expected 0", i);
   YK_TRY(check_f32("temperature", s->temperature, s->temperature >= 0 && s->temperature <= 100, "0 to 100", err));
   YK_TRY(check_f32("top_p", s->top_p, s->top_p > 0 && s->top_p <= 1, "more than 0 and at most 1", err));
   YK_TRY(check_f32("min_p", s->min_p, s->min_p >= 0 && s->min_p <= 1, "0 to 1", err));
@@ -200,9 +210,8 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   return YK_OK;
 }
 
-yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options, yk_request **out, yk_err *err)
+static yk_status submit(yk_engine *engine, const yk_request_options *options, yk_request **out, yk_err *err)
 {
-  *out = NULL;
   if (!options->text) return submit_ids(engine, options->ids, options->n_ids, options, out, err);
   int32_t *ids;
   size_t n_ids, n_bytes = options->text_bytes ? options->text_bytes : strlen(options->text);
@@ -210,4 +219,12 @@ yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options,
   yk_status status = submit_ids(engine, ids, n_ids, options, out, err);
   free(ids);
   return status;
+}
+
+yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options, yk_request **out, yk_err *err)
+{
+  yk_request_options own = defaults_of(engine);
+  *out = NULL;
+  YK_TRY(yk_struct_read("yk_request_options", options, YK_STRUCT_END(yk_request_options, user), &own, sizeof own, err));
+  return submit(engine, &own, out, err);
 }

@@ -251,8 +251,11 @@ void yk_openai_request_options_of(const yk_openai_request *request, size_t choic
                                   yk_request_options *out)
 {
   const yk_openai_prompt *prompt = &request->prompts[choice / (size_t)request->n_samples];
-  *out = (yk_request_options){
-      .add_special_tokens = true, .ids = prompt->ids, .n_ids = prompt->n_ids, .sampling = request->sampling};
+  *out = (yk_request_options){.struct_size = sizeof *out,
+                              .add_special_tokens = true,
+                              .ids = prompt->ids,
+                              .n_ids = prompt->n_ids,
+                              .sampling = request->sampling};
   out->cache_salt = request->cache_salt;
   out->cache_salt_bytes = request->cache_salt_bytes;
   out->sampling.sample_index = (int32_t)(choice % (size_t)request->n_samples);

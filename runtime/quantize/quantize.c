@@ -4,15 +4,19 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/struct_size.h"
 #include "engine/arguments.h"
 #include "engine/gpus.h"
 #include "quantize/awq_scales.h"
 #include "quantize/calibration.h"
 #include "quantize/shard.h"
 
-void yk_quantize_options_init(yk_quantize_options *options)
+static const yk_quantize_options defaults = {
+    .struct_size = sizeof defaults, .group_size = 128, .n_ranks = 1, .calibration_tokens = YK_CALIBRATION_TOKENS};
+
+void yk_quantize_options_init_sized(yk_quantize_options *options, size_t struct_size)
 {
-  *options = (yk_quantize_options){.group_size = 128, .n_ranks = 1, .calibration_tokens = YK_CALIBRATION_TOKENS};
+  yk_struct_write(options, struct_size, &defaults, sizeof defaults);
 }
 
 static yk_status check(const yk_quantize_options *o, yk_err *err)
@@ -205,17 +209,28 @@ static yk_status run_all(yk_quantize_run *run, yk_err *err)
   return status;
 }
 
-yk_status yk_quantize(const yk_quantize_options *options, yk_quantize_report *out, yk_err *err)
+static yk_status quantize(const yk_quantize_options *options, yk_quantize_report *report, yk_err *err)
 {
-  int64_t started_ns = yk_clock_now_ns();
-  *out = (yk_quantize_report){0};
   YK_TRY(check(options, err));
   yk_quantize_run run = {
-      .options = options, .report = out, .output = {.lock_fd = -1}, .mutex = PTHREAD_MUTEX_INITIALIZER};
+      .options = options, .report = report, .output = {.lock_fd = -1}, .mutex = PTHREAD_MUTEX_INITIALIZER};
   yk_status status = run_all(&run, err);
   yk_checkpoint_close(run.checkpoint);
   yk_quantize_plan_free(&run.plan);
   pthread_mutex_destroy(&run.mutex);
-  out->elapsed_s = yk_clock_seconds_since(started_ns);
+  return status;
+}
+
+yk_status yk_quantize_sized(const yk_quantize_options *options, yk_quantize_report *out, size_t struct_size,
+                            yk_err *err)
+{
+  int64_t started_ns = yk_clock_now_ns();
+  yk_quantize_options own = defaults;
+  yk_quantize_report report = {0};
+  yk_status status = yk_struct_read("yk_quantize_options", options, YK_STRUCT_END(yk_quantize_options, progress_user),
+                                    &own, sizeof own, err);
+  if (status == YK_OK) status = quantize(&own, &report, err);
+  report.elapsed_s = yk_clock_seconds_since(started_ns);
+  yk_struct_write(out, struct_size, &report, sizeof report);
   return status;
 }

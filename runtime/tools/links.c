@@ -1,7 +1,9 @@
 /* links.c - what the connections between GPUs are worth: each link alone, then all-reduces over all of them as a model
  * has them. */
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "base/struct_size.h"
 #include "engine/gpus.h"
 #include "tools/all_reduce_times.h"
 #include "yoke/yoke.h"
@@ -37,17 +39,32 @@ static yk_status test_all_reduces(const int *device_ids, int n_devices, yk_link_
   return status;
 }
 
-yk_status yk_links_test(const int *device_ids, int n_devices, bool measures, yk_link_report *out, yk_err *err)
+static yk_status test_links(const int *device_ids, int n_devices, bool measures, yk_link_report *out, yk_err *err)
 {
   yk_err all_reduce_err = YK_ERR_INIT;
-  *out = (yk_link_report){0};
-  if (n_devices > YK_MAX_LINKED_GPUS)
-    return yk_err_set(err, YK_E_INVAL, "links: expected at most %d GPUs, found %d", YK_MAX_LINKED_GPUS, n_devices);
   YK_TRY(yk_gpus_check_list("links", device_ids, n_devices, err));
+  out->links = calloc((size_t)(n_devices * n_devices), sizeof *out->links);
+  if (!out->links) return yk_err_set(err, YK_E_NOMEM, "no memory for the links of %d GPUs", n_devices);
   for (int i = 0; i < n_devices; i++)
     for (int j = 0; j < n_devices; j++)
       if (i != j) yk_gpus_link(device_ids[i], device_ids[j], measures, &out->links[out->n_links++]);
   if (measures && n_devices > 1) test_all_reduces(device_ids, n_devices, out, &all_reduce_err);
   snprintf(out->all_reduce_error, sizeof out->all_reduce_error, "%s", all_reduce_err.message);
   return YK_OK;
+}
+
+yk_status yk_links_test_sized(const int *device_ids, int n_devices, bool measures, yk_link_report *out,
+                              size_t struct_size, yk_err *err)
+{
+  yk_link_report report = {0};
+  yk_status status = test_links(device_ids, n_devices, measures, &report, err);
+  yk_struct_write(out, struct_size, &report, sizeof report);
+  return status;
+}
+
+void yk_link_report_free(yk_link_report *report)
+{
+  free(report->links);
+  report->links = NULL;
+  report->n_links = 0;
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/struct_size.h"
 #include "engine/arguments.h"
 #include "engine/gpus.h"
 #include "tools/machine_run.h"
@@ -15,9 +16,11 @@ const char *yk_machine_kind_name(yk_machine_kind kind)
   return (int)kind >= 0 && (size_t)kind < sizeof kind_names / sizeof *kind_names ? kind_names[kind] : "unknown";
 }
 
-void yk_machine_options_init(yk_machine_options *options)
+static const yk_machine_options defaults = {.struct_size = sizeof defaults, .n_ranks = 2, .n_repeats = 9};
+
+void yk_machine_options_init_sized(yk_machine_options *options, size_t struct_size)
 {
-  *options = (yk_machine_options){.n_ranks = 2, .n_repeats = 9};
+  yk_struct_write(options, struct_size, &defaults, sizeof defaults);
 }
 
 /* 0 stands for a default. */
@@ -83,23 +86,35 @@ static yk_status resolve(yk_machine_run *run, yk_err *err)
   return YK_OK;
 }
 
-yk_status yk_machine_measure(const yk_machine_options *options, yk_machine_report *out, yk_err *err)
+static yk_status measure(yk_machine_run *run, yk_err *err)
 {
-  yk_machine_run run = {.options = *options, .report = out};
-  *out = (yk_machine_report){0};
-  YK_TRY(resolve(&run, err));
-  out->device = run.options.device;
-  yk_machine_measure_memory(&run);
-  yk_machine_measure_gemm(&run);
-  if (out->device == YK_DEVICE_CUDA) yk_machine_measure_links(&run);
-  yk_machine_measure_all_reduces(&run);
-  if (run.status != YK_OK) return yk_err_set(err, run.status, "no memory for the rows of a machine's measurement");
+  yk_machine_report *out = run->report;
+  YK_TRY(resolve(run, err));
+  out->device = run->options.device;
+  yk_machine_measure_memory(run);
+  yk_machine_measure_gemm(run);
+  if (out->device == YK_DEVICE_CUDA) yk_machine_measure_links(run);
+  yk_machine_measure_all_reduces(run);
+  if (run->status != YK_OK) return yk_err_set(err, run->status, "no memory for the rows of a machine's measurement");
   out->limits = yk_machine_limits_of(out);
   return YK_OK;
+}
+
+yk_status yk_machine_measure_sized(const yk_machine_options *options, yk_machine_report *out, size_t struct_size,
+                                   yk_err *err)
+{
+  yk_machine_report report = {0};
+  yk_machine_run run = {.options = defaults, .report = &report};
+  yk_status status = yk_struct_read("yk_machine_options", options, YK_STRUCT_END(yk_machine_options, on_row_user),
+                                    &run.options, sizeof run.options, err);
+  if (status == YK_OK) status = measure(&run, err);
+  yk_struct_write(out, struct_size, &report, sizeof report);
+  return status;
 }
 
 void yk_machine_report_free(yk_machine_report *report)
 {
   free(report->rows);
-  *report = (yk_machine_report){0};
+  report->rows = NULL;
+  report->n_rows = 0;
 }

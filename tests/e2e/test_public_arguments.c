@@ -227,6 +227,77 @@ static void devices_and_links(void **state)
   yk_status status = yk_links_test(NULL, 2, false, &report, &err);
   assert_true(status == YK_E_INVAL || status == YK_E_UNSUPPORTED); /* the latter without CUDA */
   assert_int_equal(report.n_links, 0);
+  yk_link_report_free(&report);
+}
+
+/* ---- Programs of other versions ---------------------------------------------------------------------------------- */
+
+/* A program whose structs end this much later. */
+enum { MORE = 24 };
+
+static void structs_that_a_later_version_has(void **state)
+{
+  struct {
+    yk_request_options options;
+    char more[MORE];
+  } later;
+  struct {
+    yk_engine_stats stats;
+    char more[MORE];
+  } stats;
+  static answer found;
+  yk_err err = YK_ERR_INIT;
+  yk_request *request = not_null;
+  const int32_t prompt[] = {5, 6, 7};
+  memset(&later, 0x55, sizeof later);
+  memset(&stats, 0x55, sizeof stats);
+  yk_request_options_init_sized(*state, &later.options, sizeof later);
+  assert_int_equal(later.options.struct_size, sizeof later);
+  later.options.ids = prompt;
+  later.options.n_ids = 3;
+  later.options.sampling.max_tokens = 2;
+  fixture_answer(*state, &later.options, &found);
+  assert_int_equal(found.n, 2);
+  later.more[MORE - 1] = 1;
+  assert_refused(yk_engine_submit(*state, &later.options, &request, &err), &err, YK_E_UNSUPPORTED,
+                 "yk_request_options: expected 0 in byte ");
+  assert_null(request);
+  yk_engine_get_stats_sized(*state, &stats.stats, sizeof stats);
+  assert_int_equal(stats.stats.struct_size, sizeof stats);
+  for (int i = 0; i < MORE; i++) assert_int_equal(stats.more[i], 0);
+}
+
+static void structs_that_an_older_version_has(void **state)
+{
+  const size_t older = offsetof(yk_engine_info, vocab_size);
+  yk_engine_info info;
+  yk_engine_options engine_options = fixture_options("qwen3", 1);
+  yk_request_options options = fixture_request(*state, NULL, 0, 1);
+  yk_err err = YK_ERR_INIT;
+  yk_request *request = not_null;
+  memset(&info, 0x55, sizeof info);
+  yk_engine_get_info_sized(*state, &info, older);
+  assert_int_equal(info.struct_size, older);
+  assert_string_equal(info.family, "qwen3");
+  for (size_t i = older; i < sizeof info; i++) assert_int_equal(((const char *)&info)[i], 0x55);
+  const size_t wrong[] = {0, sizeof(size_t), (size_t)-1};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    options.struct_size = engine_options.struct_size = wrong[i];
+    options_refused(&engine_options, "yk_engine_options.struct_size: expected at least ");
+    assert_refused(yk_engine_submit(*state, &options, &request, &err), &err, YK_E_INVAL,
+                   "yk_request_options.struct_size: expected at least ");
+  }
+}
+
+static void reserved_fields(void **state)
+{
+  const int32_t prompt[] = {5, 6, 7};
+  yk_err err = YK_ERR_INIT;
+  yk_request *request = not_null;
+  yk_request_options options = fixture_request(*state, prompt, 3, 1);
+  options.sampling.reserved[7] = 1;
+  assert_refused(yk_engine_submit(*state, &options, &request, &err), &err, YK_E_UNSUPPORTED,
+                 "sampling.reserved[7]: expected 0");
 }
 
 /* ---- Text -------------------------------------------------------------------------------------------------------- */
@@ -391,6 +462,9 @@ int main(void)
                                                  cmocka_unit_test(arrays_of_a_request),
                                                  cmocka_unit_test(held_sequences),
                                                  cmocka_unit_test(devices_and_links),
+                                                 cmocka_unit_test(structs_that_a_later_version_has),
+                                                 cmocka_unit_test(structs_that_an_older_version_has),
+                                                 cmocka_unit_test(reserved_fields),
                                                  cmocka_unit_test(text_needs_a_tokenizer)};
   const struct CMUnitTest with_tokenizer[] = {cmocka_unit_test(text_arguments), cmocka_unit_test(ids_back_to_text),
                                               cmocka_unit_test(special_tokens), cmocka_unit_test(a_stream)};

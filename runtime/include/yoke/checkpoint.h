@@ -16,6 +16,7 @@ typedef enum yk_convert_format {
 } yk_convert_format;
 
 typedef struct yk_convert_options {
+  size_t struct_size;
   const char *model_dir; /* as of yk_engine_options; of 4-bit integers in any format that it may have */
   const char *out;       /* AWQ: a directory that is not there, or empty; KuiperLLama: a file that is not there */
   yk_convert_format to;
@@ -26,8 +27,12 @@ typedef struct yk_convert_options {
   void *progress_user;
 } yk_convert_options;
 
-/* yk_convert_options_init - every default above. Call it first, so that new fields keep working. */
-void yk_convert_options_init(yk_convert_options *options);
+/* yk_convert_options_init - struct_size and every default above. Must come first. */
+void yk_convert_options_init_sized(yk_convert_options *options, size_t struct_size);
+static inline void yk_convert_options_init(yk_convert_options *options)
+{
+  yk_convert_options_init_sized(options, sizeof *options);
+}
 
 /* yk_convert - write a quantised model in another format, every number of it exactly as it was. Needs no GPU. Memory
  *   beside mapped files: some 20 MB and the scales of one layer. What is not finished, for whatever reason, leaves
@@ -46,6 +51,7 @@ typedef enum yk_quantize_method {
 enum { YK_CALIBRATION_TOKENS = 8192, YK_CALIBRATION_ROWS = 512 };
 
 typedef struct yk_quantize_options {
+  size_t struct_size;
   const char *model_dir; /* a Hugging Face checkpoint of 16- or 32-bit weights */
   const char *out_dir;   /* made; or empty; or what an earlier call with the same options left unfinished */
   yk_quantize_method method;
@@ -66,10 +72,15 @@ typedef struct yk_quantize_options {
   void *progress_user;
 } yk_quantize_options;
 
-/* yk_quantize_options_init - every default above. Call it first, so that new fields keep working. */
-void yk_quantize_options_init(yk_quantize_options *options);
+/* yk_quantize_options_init - struct_size and every default above. Must come first. */
+void yk_quantize_options_init_sized(yk_quantize_options *options, size_t struct_size);
+static inline void yk_quantize_options_init(yk_quantize_options *options)
+{
+  yk_quantize_options_init_sized(options, sizeof *options);
+}
 
 typedef struct yk_quantize_report {
+  size_t struct_size;
   int32_t n_quantised, n_kept;       /* linear layers of the model; those that stay as they are, lm_head not counted */
   int32_t n_shards, n_shards_done;   /* weight files; those of them that are finished */
   int32_t n_shards_before;           /* and that an earlier call had finished */
@@ -91,7 +102,12 @@ typedef struct yk_quantize_report {
  *   YK_E_FORMAT (the checkpoint; a weight that is not finite, named), YK_E_UNSUPPORTED (a checkpoint that is quantised
  *   already; AWQ of an architecture that Yoke does not run), YK_E_CANCELLED (progress said so), YK_E_NOMEM,
  *   YK_E_CAPACITY (memory of a device; more ranks than GPUs), YK_E_DEVICE. */
-yk_status yk_quantize(const yk_quantize_options *options, yk_quantize_report *out, yk_err *err);
+yk_status yk_quantize_sized(const yk_quantize_options *options, yk_quantize_report *out, size_t struct_size,
+                            yk_err *err);
+static inline yk_status yk_quantize(const yk_quantize_options *options, yk_quantize_report *out, yk_err *err)
+{
+  return yk_quantize_sized(options, out, sizeof *out, err);
+}
 
 #ifdef __cplusplus
 }

@@ -33,6 +33,7 @@ typedef enum yk_kv_cache_choice {
 } yk_kv_cache_choice;
 
 typedef struct yk_engine_options {
+  size_t struct_size;
   const char *model_dir; /* a Hugging Face checkpoint directory, or a KuiperLLama file */
   /* JSON objects, or NULL: members that take the place of those of config.json, and of generation_config.json. Rotary
    * settings may be given under their older names (rope_scaling, rope_theta) for a file that has newer ones. */
@@ -74,8 +75,12 @@ typedef struct yk_engine_options {
   void *progress_user;
 } yk_engine_options;
 
-/* yk_engine_options_init - every default above. Call it first, so that new fields keep working. */
-void yk_engine_options_init(yk_engine_options *options);
+/* yk_engine_options_init - struct_size and every default above. Must come first. */
+void yk_engine_options_init_sized(yk_engine_options *options, size_t struct_size);
+static inline void yk_engine_options_init(yk_engine_options *options)
+{
+  yk_engine_options_init_sized(options, sizeof *options);
+}
 
 /* yk_engine_create - load a model and start its ranks. Blocks until it can serve.
  *   Errors: YK_E_INVAL (an option; named with its legal range), YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED (the
@@ -101,6 +106,7 @@ typedef struct yk_rank_memory {
 
 /* What the engine settled on, fixed after creation. */
 typedef struct yk_engine_info {
+  size_t struct_size;
   const char *device;         /* "cpu", "cuda" */
   const char *family;         /* "qwen3", ... */
   const char *dtype;          /* "float16", ... */
@@ -120,7 +126,11 @@ typedef struct yk_engine_info {
   yk_rank_memory memory[YK_MAX_RANKS];
 } yk_engine_info;
 
-void yk_engine_get_info(const yk_engine *engine, yk_engine_info *out);
+void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size);
+static inline void yk_engine_get_info(const yk_engine *engine, yk_engine_info *out)
+{
+  yk_engine_get_info_sized(engine, out, sizeof *out);
+}
 
 /* yk_engine_reset_prefixes - forget what prompts have left computed: requests that begin to run from now on find none
  *   of it; those that run keep what they have. Waits for the end of the step under way.
@@ -131,6 +141,7 @@ enum { YK_STEP_SIZES = 16 };
 
 /* Counters since creation, and the present state. A consistent snapshot. */
 typedef struct yk_engine_stats {
+  size_t struct_size;
   uint64_t steps, prompt_tokens, output_tokens; /* computed prompt tokens, sampled tokens */
   uint64_t requests_finished, requests_failed, preemptions;
   /* Tokens that sequences held on being admitted, and those of them found computed because an earlier one began
@@ -147,10 +158,15 @@ typedef struct yk_engine_stats {
   int64_t kv_blocks_total, kv_blocks_free;
 } yk_engine_stats;
 
-void yk_engine_get_stats(yk_engine *engine, yk_engine_stats *out);
+void yk_engine_get_stats_sized(yk_engine *engine, yk_engine_stats *out, size_t struct_size);
+static inline void yk_engine_get_stats(yk_engine *engine, yk_engine_stats *out)
+{
+  yk_engine_get_stats_sized(engine, out, sizeof *out);
+}
 
 /* How the rows of a mixture of experts were spread. */
 typedef struct yk_expert_load {
+  size_t struct_size;
   int32_t n_layers;  /* of the model that have experts; 0: none has, and everything else is 0 */
   int32_t n_experts; /* of each of them */
   int32_t top_k;     /* experts that a row chooses */
@@ -167,7 +183,12 @@ typedef struct yk_expert_load {
 /* yk_engine_get_expert_load - since the engine was created; free *out with yk_expert_load_free. waits: up to the end of
  *   the step under way, which is then counted; else the counts are up to a second old while requests run.
  *   Errors: YK_E_NOMEM; with waits the engine's failure, or YK_E_CANCELLED where it stops. *out is then 0. */
-yk_status yk_engine_get_expert_load(yk_engine *engine, bool waits, yk_expert_load *out, yk_err *err);
+yk_status yk_engine_get_expert_load_sized(yk_engine *engine, bool waits, yk_expert_load *out, size_t struct_size,
+                                          yk_err *err);
+static inline yk_status yk_engine_get_expert_load(yk_engine *engine, bool waits, yk_expert_load *out, yk_err *err)
+{
+  return yk_engine_get_expert_load_sized(engine, waits, out, sizeof *out, err);
+}
 void yk_expert_load_free(yk_expert_load *load);
 
 /* yk_expert_load_subtract - load of an engine becomes that since an earlier one of the same engine. */
@@ -177,6 +198,7 @@ void yk_expert_load_subtract(yk_expert_load *load, const yk_expert_load *before)
 
 /* What a model would take on n ranks. Reads configuration and headers, never the weights. */
 typedef struct yk_plan {
+  size_t struct_size;
   yk_device_kind device; /* CPU or CUDA */
   int n_ranks;
   bool fits;
@@ -198,7 +220,13 @@ typedef struct yk_plan {
  *   and device auto means GPUs. 0: this machine's (CPU: the host's RAM is shared by all ranks).
  *   Errors: those of the options, an amount of memory out of range among them, and of reading the checkpoint; not
  *   fitting is an answer, not an error. */
-yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_bytes, yk_plan *out, yk_err *err);
+yk_status yk_plan_make_sized(const yk_engine_options *options, int64_t device_memory_bytes, yk_plan *out,
+                             size_t struct_size, yk_err *err);
+static inline yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_bytes, yk_plan *out,
+                                     yk_err *err)
+{
+  return yk_plan_make_sized(options, device_memory_bytes, out, sizeof *out, err);
+}
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,7 @@ extern "C" {
 /* ---- Devices ----------------------------------------------------------------------------------------------------- */
 
 typedef struct yk_device_info {
+  size_t struct_size;
   yk_device_kind kind;
   int id;         /* CUDA ordinal, as yk_engine_options.device_ids takes it; 0 for the CPU */
   char name[128]; /* "NVIDIA H200"; "CPU, 2 cores" */
@@ -18,9 +19,13 @@ typedef struct yk_device_info {
 } yk_device_info;
 
 /* yk_device_list - what ranks can run on: the CPU, which any number of ranks may share, then every GPU.
- *   out [max]: the first max of them, maybe NULL with 0. n: how many there are. Errors: YK_E_INVAL (a negative max),
+ *   out [max]: the first max of them, each of struct_size, maybe NULL with 0. n: how many there are. Errors: YK_E_INVAL (a negative max),
  *   YK_E_DEVICE. */
-yk_status yk_device_list(yk_device_info *out, int max, int *n, yk_err *err);
+yk_status yk_device_list_sized(yk_device_info *out, size_t struct_size, int max, int *n, yk_err *err);
+static inline yk_status yk_device_list(yk_device_info *out, int max, int *n, yk_err *err)
+{
+  return yk_device_list_sized(out, sizeof *out, max, n, err);
+}
 
 /* ---- Links ------------------------------------------------------------------------------------------------------- */
 
@@ -41,12 +46,12 @@ typedef struct yk_all_reduce_time {
   const char *route; /* "one-shot", "two-shot" (both by stores into peers' memory), "nccl" */
 } yk_all_reduce_time;
 
-/* Of one machine. */
-enum { YK_MAX_LINKED_GPUS = 16, YK_MAX_LINKS = YK_MAX_LINKED_GPUS * (YK_MAX_LINKED_GPUS - 1), YK_ALL_REDUCE_SIZES = 2 };
+enum { YK_ALL_REDUCE_SIZES = 2 };
 
 typedef struct yk_link_report {
-  int n_links; /* n_devices * (n_devices - 1): every ordered pair */
-  yk_link links[YK_MAX_LINKS];
+  size_t struct_size;
+  int n_links;       /* n_devices * (n_devices - 1): every ordered pair */
+  yk_link *links;    /* [n_links], the report's own */
   int n_all_reduces; /* 0 where they were not measured */
   yk_all_reduce_time all_reduces[YK_ALL_REDUCE_SIZES];
   char all_reduce_error[YK_ERR_MESSAGE_BYTES]; /* why they could not be measured or are wrong; else "" */
@@ -54,11 +59,21 @@ typedef struct yk_link_report {
 
 /* yk_links_test - test the links between GPUs, and small all-reduces over them with the communicator that an engine
  *   would use: that the right values arrive, and how fast. What fails is told in *out.
- *   device_ids [n_devices]: CUDA ordinals, 1 to YK_MAX_LINKED_GPUS of them, each once. measures: false asks only for
- *   peer access, which is instant; true takes about 200 MB on each GPU and some seconds, and others' work on the GPUs
- *   slows it down.
- *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL (a GPU that is not there, or named twice). */
-yk_status yk_links_test(const int *device_ids, int n_devices, bool measures, yk_link_report *out, yk_err *err);
+ *   device_ids [n_devices]: CUDA ordinals, 1 to YK_MAX_RANKS of them, each once. measures: false asks only for peer
+ *   access, which is instant; true takes about 200 MB on each GPU and some seconds, and others' work on the GPUs slows
+ *   it down.
+ *   A report is for yk_link_report_free, also after an error.
+ *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL (a GPU that is not there, or named twice),
+ *   YK_E_NOMEM. */
+yk_status yk_links_test_sized(const int *device_ids, int n_devices, bool measures, yk_link_report *out,
+                              size_t struct_size, yk_err *err);
+static inline yk_status yk_links_test(const int *device_ids, int n_devices, bool measures, yk_link_report *out,
+                                      yk_err *err)
+{
+  return yk_links_test_sized(device_ids, n_devices, measures, out, sizeof *out, err);
+}
+
+void yk_link_report_free(yk_link_report *report);
 
 /* ---- Machine ----------------------------------------------------------------------------------------------------- */
 
@@ -100,6 +115,7 @@ typedef struct yk_machine_limits {
 } yk_machine_limits;
 
 typedef struct yk_machine_options {
+  size_t struct_size;
   yk_device_kind device; /* auto: CUDA where there is any device, else CPU */
   const int *device_ids; /* [n_devices] CUDA ordinals, each once; NULL: all, but at most YK_MAX_RANKS */
   int n_devices;         /* 0 where device_ids is NULL */
@@ -116,10 +132,15 @@ typedef struct yk_machine_options {
   void *on_row_user;
 } yk_machine_options;
 
-/* yk_machine_options_init - every default above. Call it first, so that new fields keep working. */
-void yk_machine_options_init(yk_machine_options *options);
+/* yk_machine_options_init - struct_size and every default above. Must come first. */
+void yk_machine_options_init_sized(yk_machine_options *options, size_t struct_size);
+static inline void yk_machine_options_init(yk_machine_options *options)
+{
+  yk_machine_options_init_sized(options, sizeof *options);
+}
 
 typedef struct yk_machine_report {
+  size_t struct_size;
   yk_device_kind device; /* CPU or CUDA */
   size_t n_rows;
   yk_machine_row *rows; /* [n_rows], the report's own */
@@ -133,7 +154,12 @@ typedef struct yk_machine_report {
  *   A report is for yk_machine_report_free, also after an error.
  *   Errors: YK_E_INVAL (an option; a GPU that is not there, or named twice), YK_E_UNSUPPORTED (CUDA where there is
  *   none), YK_E_NOMEM. Thread: any. */
-yk_status yk_machine_measure(const yk_machine_options *options, yk_machine_report *out, yk_err *err);
+yk_status yk_machine_measure_sized(const yk_machine_options *options, yk_machine_report *out, size_t struct_size,
+                                   yk_err *err);
+static inline yk_status yk_machine_measure(const yk_machine_options *options, yk_machine_report *out, yk_err *err)
+{
+  return yk_machine_measure_sized(options, out, sizeof *out, err);
+}
 void yk_machine_report_free(yk_machine_report *report);
 
 /* yk_machine_kind_name - "memory", "gemm", "link", "latency", "all_reduce"; "unknown" for any other value. */

@@ -23,7 +23,8 @@ typedef enum yk_time_part {
   YK_TIME_SAMPLING,   /* on ranks other than 0: waiting for it */
   YK_TIME_LAUNCH_GAP, /* of the forward, before the device began and after it ended */
   YK_TIME_HOST,       /* outside the forward: planning, handing out, waking the ranks */
-  YK_TIME_PARTS
+  YK_TIME_PARTS,
+  YK_MAX_TIME_PARTS = 32 /* later versions may have so many */
 } yk_time_part;
 
 /* yk_time_part_name - "gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down", "lm_head", "attention", "other_kernels",
@@ -34,13 +35,14 @@ const char *yk_time_part_name(yk_time_part part);
 typedef struct yk_step_times {
   uint64_t n_steps;
   double step_s; /* from the start of a step to the start of the next, or its end */
-  double part_s[YK_MAX_RANKS][YK_TIME_PARTS];
+  double part_s[YK_MAX_RANKS][YK_MAX_TIME_PARTS];
   uint64_t n_all_reduces;
   uint64_t slowest[YK_MAX_RANKS]; /* how often each rank was the last to come to an all-reduce */
   double timestamp_cost_s;        /* taken off step_s, and off the parts: what the timestamps themselves cost */
 } yk_step_times;
 
 typedef struct yk_profile {
+  size_t struct_size;
   int n_ranks;
   double clock_resolution_s;     /* of the devices' clocks; 0 before the first timed step */
   yk_step_times prefill, decode; /* steps with prompt rows; steps without */
@@ -56,7 +58,11 @@ typedef struct yk_profile {
 yk_status yk_engine_set_profile(yk_engine *engine, int32_t every, yk_err *err);
 
 /* yk_engine_get_profile - the sums up to now. A step is counted when the next one begins or no work is left. */
-void yk_engine_get_profile(yk_engine *engine, yk_profile *out);
+void yk_engine_get_profile_sized(yk_engine *engine, yk_profile *out, size_t struct_size);
+static inline void yk_engine_get_profile(yk_engine *engine, yk_profile *out)
+{
+  yk_engine_get_profile_sized(engine, out, sizeof *out);
+}
 
 /* Some steps as slices of time, operation by operation, in a file for Perfetto (ui.perfetto.dev) or
  * chrome://tracing. */

@@ -53,9 +53,11 @@ typedef struct yk_sampling {
   bool skip_special_tokens; /* special tokens have no text; default true. Else output.special says where theirs is */
   int32_t n_logprobs;       /* -1: none; 0: of the chosen token; else also of this many best, at most YK_MAX_LOGPROBS */
   int32_t n_prompt_logprobs; /* the same of every prompt token but the first; they are delivered before the output */
+  uint64_t reserved[8];      /* 0: of later versions */
 } yk_sampling;
 
 typedef struct yk_request_options {
+  size_t struct_size;
   const char *text;        /* UTF-8; or NULL */
   size_t text_bytes;       /* 0: strlen(text) */
   bool add_special_tokens; /* to the text, as for yk_engine_tokenize; default true */
@@ -74,7 +76,11 @@ typedef struct yk_request_options {
 
 /* yk_request_options_init - no prompt, special tokens added to a text, no waiter, sampling defaults from the model's
  *   generation_config.json, else temperature 1. */
-void yk_request_options_init(const yk_engine *engine, yk_request_options *options);
+void yk_request_options_init_sized(const yk_engine *engine, yk_request_options *options, size_t struct_size);
+static inline void yk_request_options_init(const yk_engine *engine, yk_request_options *options)
+{
+  yk_request_options_init_sized(engine, options, sizeof *options);
+}
 
 typedef enum yk_finish_reason {
   YK_FINISH_NONE,   /* more to come */
@@ -119,6 +125,7 @@ typedef struct yk_output {
 } yk_output;
 
 typedef struct yk_request_usage {
+  size_t struct_size;
   int32_t prompt_tokens, output_tokens;
   int32_t reused_tokens; /* of the prompt, found already computed */
   double queue_s;        /* submit to first scheduled */
@@ -146,7 +153,11 @@ yk_status yk_request_next(yk_request *request, double timeout_s, const yk_output
 void yk_request_cancel(yk_request *request);
 
 /* yk_request_get_usage - counts and times so far. */
-void yk_request_get_usage(yk_request *request, yk_request_usage *out);
+void yk_request_get_usage_sized(yk_request *request, yk_request_usage *out, size_t struct_size);
+static inline void yk_request_get_usage(yk_request *request, yk_request_usage *out)
+{
+  yk_request_get_usage_sized(request, out, sizeof *out);
+}
 
 /* yk_request_free - cancels it where unfinished. NULL is allowed. May be called after the engine is destroyed. */
 void yk_request_free(yk_request *request);

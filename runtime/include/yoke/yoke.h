@@ -7,6 +7,12 @@
  * describes is read, and an array may be NULL only where its length is 0: YK_E_INVAL names the argument and its legal
  * range.
  *
+ * A struct that a program allocates begins with struct_size, which tells the library how much of it the program knows,
+ * so that a program runs with any later library of the same major version: fields that an older program lacks have their
+ * defaults, and a field that the library does not know must be 0 (YK_E_UNSUPPORTED names the struct). The ..._init
+ * functions and those that fill a struct set struct_size: each is an inline function over one whose name ends in _sized,
+ * which bindings of other languages call with the size of their own struct. Structs without a struct_size do not change.
+ *
  *   yoke/engine.h      a model on its ranks: options, state, counters, what it would take
  *   yoke/requests.h    prompts to be continued, tokens and log-probabilities; held sequences with logits
  *   yoke/text.h        text to token ids and back
