@@ -194,6 +194,11 @@ yk_status yk_chat_stop_ids(const yk_chat_renderer *renderer, const int32_t *stop
   return YK_OK;
 }
 
+int32_t yk_chat_turn_end_id(const yk_chat_renderer *renderer)
+{
+  return renderer->turn_end_id;
+}
+
 const char *yk_chat_template_origin(const yk_chat_renderer *renderer)
 {
   return renderer->source.origin;

@@ -76,6 +76,9 @@ yk_status yk_chat_encode(yk_chat_renderer *renderer, const yk_chat_conversation 
 yk_status yk_chat_stop_ids(const yk_chat_renderer *renderer, const int32_t *stop_ids, size_t n_stop_ids, int32_t **ids,
                            size_t *n_ids, yk_err *err);
 
+/* yk_chat_turn_end_id - the token of a built-in form that yk_chat_stop_ids adds; -1: none. */
+int32_t yk_chat_turn_end_id(const yk_chat_renderer *renderer);
+
 /* yk_chat_template_origin - where the template comes from, for people: "DIR/chat_template.jinja", "builtin:chatml". The
  *   renderer's. */
 const char *yk_chat_template_origin(const yk_chat_renderer *renderer);

@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/options/model_options.h"
 #include "cli/options/named_model.h"
+#include "yoke/tools.h"
 
 /* In the order of yk_convert_format. */
 static const char *const format_names[] = {"awq", "kuiper", NULL};

@@ -2,6 +2,7 @@
 #ifndef YK_CLI_PLAN_LINKS_H
 #define YK_CLI_PLAN_LINKS_H
 
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 typedef struct yk_links_options {

@@ -11,6 +11,7 @@
 #include "cli/options/device_ids.h"
 #include "cli/options/model_options.h"
 #include "cli/options/named_model.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 enum { MAX_KEPT = 256 };

@@ -3,6 +3,7 @@
 #define YK_CONVERT_FORMATS_H
 
 #include "convert/source.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 /* yk_convert_write_awq - safetensors files in AWQ's "gemm" order, config.json and all other files of the model, into

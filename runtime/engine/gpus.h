@@ -5,6 +5,7 @@
 #include "base/spread.h"
 #include "engine/settings.h"
 #include "parallel/comm.h"
+#include "yoke/machine.h"
 
 /* yk_gpus_are_built - whether this build has the CUDA device at all. */
 bool yk_gpus_are_built(void);

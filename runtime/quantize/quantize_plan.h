@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/strbuf.h"
 #include "loader/safetensors/shards.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 /* A tensor, and what is made of it. */

@@ -5,6 +5,7 @@
 
 #include "study/figures.h"
 #include "study/scaling.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 static yk_status no_memory(yk_err *err)

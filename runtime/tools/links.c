@@ -6,6 +6,7 @@
 #include "base/struct_size.h"
 #include "engine/gpus.h"
 #include "tools/all_reduce_times.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 enum { N_REPEATS = 5 };

@@ -3,6 +3,7 @@
 #define YK_TOOLS_MACHINE_RUN_H
 
 #include "base/spread.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 enum { YK_MACHINE_MAX_REPEATS = 100 };

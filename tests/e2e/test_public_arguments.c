@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "e2e/engine_fixture.h"
+#include "yoke/tools.h"
 #include "each_case.h"
 #include "yoke/process.h"
 

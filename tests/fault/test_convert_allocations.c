@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "fault/counted_alloc.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 static const char folder_form[] = "/tmp/yoke-convert-XXXXXX";

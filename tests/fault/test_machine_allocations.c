@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "fault/counted_alloc.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 /* Rows with an error; -1: all of it ended with one. */

@@ -32,6 +32,25 @@ unset LD_LIBRARY_PATH
 compile_by_pkg_config example.c "$work/example_pc"
 compile_by_pkg_config text.c "$work/text_pc"
 
+# The program of runtime/README.md.
+sed -n '/^```c$/,/^```$/p' "$source/runtime/README.md" | sed '1d; $d' >"$work/answers.c"
+[ "$(wc -l <"$work/answers.c")" -le 150 ] || fail "the program of runtime/README.md has more than 150 lines"
+# shellcheck disable=SC2046 # flags are words
+cc -std=c99 -Wall -Wextra -pedantic -Werror "$work/answers.c" $(pkg-config --cflags --libs yoke) -o "$work/answers"
+
+# A program that was compiled with the headers of each earlier version runs with the libraries of today.
+for headers in "$source"/tests/install/headers_*; do
+  # shellcheck disable=SC2046 # flags are words
+  cc -std=c99 -Wall -Wextra -pedantic -Werror "-I$headers" "$source/tests/install/older.c" \
+    $(pkg-config --libs yoke yoke-tools) -o "$work/older"
+  found=$("$work/older" "$source/tests/models/demo" "348+275=") || fail "$headers: $found"
+  case $found in
+  "348+275=623
+prompt tokens: "*" of 2 ranks: 1 requests") ;;
+  *) fail "$headers: found '$found'" ;;
+  esac
+done
+
 # Each header stands alone.
 others=$(cd "$work/prefix/include" && find . -type f ! -path './yoke/*.h')
 [ -z "$others" ] || fail "installed beside yoke/*.h: $others"
@@ -42,15 +61,19 @@ for header in $headers; do
   cc -std=c99 -Wall -Wextra -pedantic -Werror -fsyntax-only $(pkg-config --cflags yoke) "$work/alone.c"
 done
 
-# The public names are visible, all of them and nothing else.
-nm -D --defined-only "$libdir/../libyoke.so" | awk '{print $3}' | sort >"$work/shown"
-extra=$(grep -v '^yk_' "$work/shown" || true)
-[ -z "$extra" ] || fail "unexpected names in libyoke.so: $extra"
-cat "$work"/prefix/include/yoke/*.h |
-  sed -n '/^static inline/d; s/^[a-z].*[ *]\(yk_[a-z0-9_]*\)(.*/\1/p' | sort -u >"$work/declared"
-[ "$(wc -l <"$work/declared")" -ge 40 ] || fail "found only $(wc -l <"$work/declared") functions in the headers"
-missing=$(comm -23 "$work/declared" "$work/shown")
-[ -z "$missing" ] || fail "the headers declare what libyoke.so lacks: $missing"
+# Each library shows the functions that its headers declare, and nothing else: check_names LIBRARY HEADER
+check_names() {
+  nm -D --defined-only "$libdir/../$1" | awk '{print $3}' | sort >"$work/shown"
+  # shellcheck disable=SC2046 # flags are words
+  echo "#include <yoke/$2>" | cc -E -P $(pkg-config --cflags yoke) - | tr '\n' ' ' |
+    sed 's/static inline/\n&/g; s/[;}]/&\n/g' |
+    sed -n '/static inline/d; s/^.*[ *]\(yk_[a-z0-9_]*\)(.*);$/\1/p' | sort -u >"$work/declared"
+  differs=$(diff "$work/declared" "$work/shown" || true)
+  [ -z "$differs" ] || fail "$2 (<) and $1 (>) differ: $differs"
+}
+check_names libyoke.so yoke.h
+check_names libyoke_tools.so tools.h
+[ "$(wc -l <"$work/declared")" -ge 10 ] || fail "found only $(wc -l <"$work/declared") functions in tools.h"
 
 # cuBLAS and NCCL are loaded when GPUs are used.
 needed=$(readelf -d "$libdir"/../libyoke*.so* "$work/prefix/bin/yoke" | grep -E 'NEEDED.*(cublas|nccl)' || true)
@@ -66,6 +89,15 @@ stream: the 1st of 2 façades
 eos: 920 <|endoftext|>
 eos: 922 <|im_end|>'
 [ "$found" = "$expected" ] || fail "text: expected '$expected', found '$found'"
+cp -r "$source/tests/models/demo" "$work/model"
+cat >"$work/model/chat_template.jinja" <<'EOF'
+{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}=
+{%- endif %}
+EOF
+answers=$("$work/answers" "$work/model" "What is 2+2?" "And 3+3?") || fail "answers: $answers"
+for question in "What is 2+2?" "And 3+3?"; do
+  echo "$answers" | grep -qxF "$question" || fail "answers: found '$answers'"
+done
 "$work/prefix/bin/yoke" --version
 
 mv "$work/prefix" "$work/moved"

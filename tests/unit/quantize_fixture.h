@@ -13,6 +13,7 @@
 #include "loader/integers/awq_layout.h"
 #include "loader/safetensors/safetensors_write.h"
 #include "loader/safetensors/shards.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 /* ---- A checkpoint ------------------------------------------------------------------------------------------------ */

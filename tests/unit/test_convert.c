@@ -8,6 +8,7 @@
 #include "convert/source.h"
 #include "each_case.h"
 #include "loader/integers/int4.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 enum { MAX_BYTES = 1 << 20 };

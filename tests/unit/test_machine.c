@@ -12,6 +12,7 @@
 
 #include "each_case.h"
 #include "parallel/comm.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 /* ---- A communicator that errs ------------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@
 #include "cli/bench/bench_machine_json.h"
 #include "cli/cli.h"
 #include "cli/options/device_ids.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 typedef struct settings {

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 /* yk_machine_json - *out is the caller's:

@@ -3,6 +3,7 @@
 #define YK_CLI_STUDY_MACHINE_H
 
 #include "base/json_tree.h"
+#include "yoke/tools.h"
 #include "yoke/yoke.h"
 
 /* yk_study_machine - {"device", "devices", "cpu", "n_cpus"} and what the machine can do: "memory_bytes_per_s",

@@ -1,8 +1,12 @@
-/* checkpoint.h - checkpoints made of others: in another format, or of fewer bits. Needs no engine. */
+/* checkpoint.h - checkpoints made of others: in another format, or of fewer bits. Needs no engine. Of libyoke_tools. */
 #ifndef YOKE_API_CHECKPOINT_H
 #define YOKE_API_CHECKPOINT_H
 
-#include "yoke/engine.h"
+#include <stdbool.h>
+
+#include "yoke/device.h"
+#include "yoke/limits.h"
+#include "yoke/log.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "yoke/device.h"
 #include "yoke/limits.h"
 #include "yoke/log.h"
 #include "yoke/status.h"
@@ -18,7 +19,6 @@ extern "C" {
 
 typedef struct yk_engine yk_engine;
 
-typedef enum yk_device_kind { YK_DEVICE_AUTO, YK_DEVICE_CPU, YK_DEVICE_CUDA } yk_device_kind;
 typedef enum yk_dtype_choice { YK_DTYPE_AUTO, YK_DTYPE_F16, YK_DTYPE_BF16, YK_DTYPE_F32 } yk_dtype_choice;
 typedef enum yk_weights_choice { YK_WEIGHTS_AUTO, YK_WEIGHTS_F16 } yk_weights_choice;
 typedef enum yk_kv_cache_choice {

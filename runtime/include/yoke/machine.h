@@ -1,31 +1,15 @@
-/* machine.h - what this machine has and can do: devices, links between them, rates. Needs no model. */
+/* machine.h - what the devices of this machine and the links between them can do. Needs no model. Of libyoke_tools. */
 #ifndef YOKE_API_MACHINE_H
 #define YOKE_API_MACHINE_H
 
-#include "yoke/engine.h"
+#include <stdbool.h>
+
+#include "yoke/device.h"
+#include "yoke/limits.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- Devices ----------------------------------------------------------------------------------------------------- */
-
-typedef struct yk_device_info {
-  size_t struct_size;
-  yk_device_kind kind;
-  int id;         /* CUDA ordinal, as yk_engine_options.device_ids takes it; 0 for the CPU */
-  char name[128]; /* "NVIDIA H200"; "CPU, 2 cores" */
-  int64_t free_bytes, total_bytes;
-} yk_device_info;
-
-/* yk_device_list - what ranks can run on: the CPU, which any number of ranks may share, then every GPU.
- *   out [max]: the first max of them, each of struct_size, maybe NULL with 0. n: how many there are. Errors: YK_E_INVAL (a negative max),
- *   YK_E_DEVICE. */
-yk_status yk_device_list_sized(yk_device_info *out, size_t struct_size, int max, int *n, yk_err *err);
-static inline yk_status yk_device_list(yk_device_info *out, int max, int *n, yk_err *err)
-{
-  return yk_device_list_sized(out, sizeof *out, max, n, err);
-}
 
 /* ---- Links ------------------------------------------------------------------------------------------------------- */
 

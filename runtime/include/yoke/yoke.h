@@ -8,18 +8,22 @@
  * range.
  *
  * A struct that a program allocates begins with struct_size, which tells the library how much of it the program knows,
- * so that a program runs with any later library of the same major version: fields that an older program lacks have their
- * defaults, and a field that the library does not know must be 0 (YK_E_UNSUPPORTED names the struct). The ..._init
- * functions and those that fill a struct set struct_size: each is an inline function over one whose name ends in _sized,
- * which bindings of other languages call with the size of their own struct. Structs without a struct_size do not change.
+ * so that a program runs with any later library of the same major version: fields that an older program lacks have
+ * their defaults, and a field that the library does not know must be 0 (YK_E_UNSUPPORTED names the struct). The
+ * ..._init functions and those that fill a struct set struct_size: each is an inline function over one whose name ends
+ * in _sized, which bindings of other languages call with the size of their own struct. Structs without a struct_size do
+ * not change.
  *
- *   yoke/engine.h      a model on its ranks: options, state, counters, what it would take
- *   yoke/requests.h    prompts to be continued, tokens and log-probabilities; held sequences with logits
- *   yoke/text.h        text to token ids and back
- *   yoke/profile.h     where the time of a step goes
- *   yoke/machine.h     devices, links, what they reach
- *   yoke/checkpoint.h  checkpoints in another format, or of fewer bits
+ *   yoke/engine.h    a model on its ranks: options, state, counters, what it would take
+ *   yoke/requests.h  prompts to be continued, tokens and log-probabilities; waiting for any; held sequences with logits
+ *   yoke/text.h      text to token ids and back
+ *   yoke/chat.h      conversations to prompts
+ *   yoke/profile.h   where the time of a step goes
+ *   yoke/device.h    what ranks can run on
+ *   yoke/process.h   what a program does first of all
+ *   yoke/tools.h     libyoke_tools, a library of its own: measuring machines, converting and quantising checkpoints
  *
+ *   yk_process_init();
  *   yk_engine_options options;
  *   yk_engine_options_init(&options);
  *   options.model_dir = "Qwen3-8B-AWQ";
@@ -31,18 +35,18 @@
  *   request_options.text = "Once upon a time";
  *   yk_request *request;
  *   if (yk_engine_submit(engine, &request_options, &request, &err) != YK_OK) ...
- *   yk_output output;
- *   while (yk_request_next(request, -1, &output, &err) == YK_OK && output.finish == YK_FINISH_NONE)
- *     fwrite(output.text, 1, output.text_bytes, stdout);
+ *   const yk_output *output;
+ *   while (yk_request_next(request, -1, &output, &err) == YK_OK && output->finish == YK_FINISH_NONE)
+ *     fwrite(output->text, 1, output->text_bytes, stdout);
  *   yk_request_free(request);
  *   yk_engine_destroy(engine);
  */
 #ifndef YK_YOKE_H
 #define YK_YOKE_H
 
-#include "yoke/checkpoint.h"
+#include "yoke/chat.h"
+#include "yoke/device.h"
 #include "yoke/engine.h"
-#include "yoke/machine.h"
 #include "yoke/process.h"
 #include "yoke/profile.h"
 #include "yoke/requests.h"

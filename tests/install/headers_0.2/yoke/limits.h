@@ -1,0 +1,7 @@
+/* limits.h - the limits of this version of the library. */
+#ifndef YK_LIMITS_H
+#define YK_LIMITS_H
+
+enum { YK_MAX_RANKS = 64 }; /* entries of a struct's arrays by rank, so the same in all later versions */
+
+#endif
