@@ -260,8 +260,7 @@ typedef struct yk_device_ops {
   yk_status (*linear_forward)(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
   int64_t (*linear_bytes)(const yk_linear_spec *spec); /* device bytes that linear_create would take */
   /* linear_keeps: whether linear_create takes part i of a layer in its weight's format, and with an order of x where
-   * the weight has act order. What it does not keep it is given as 16-bit floats. Looks at no data. NULL: floats and
-   * 4-bit integers are kept, nothing else and in no order. */
+   * the weight has act order. What it does not keep it is given as 16-bit floats. Looks at no data. */
   bool (*linear_keeps)(const yk_linear_spec *spec, int i);
   /* The steps of a row-parallel layer with quantised inputs: see yk_linear_sums_args. NULL, all three, on a device that
    * keeps no such layers. */

@@ -14,8 +14,28 @@ typedef enum yk_weight_format {
   YK_WEIGHT_PLAIN, /* 16- or 32-bit floats */
   YK_WEIGHT_AWQ,   /* 4-bit integers with a scale and a zero point a group: w = scale * (q - zero) */
   YK_WEIGHT_INT8,  /* 8-bit integers, signed, likewise; a zero point need not be whole, nor be there */
-  YK_WEIGHT_FP8    /* float8 e4m3fn, which has no infinity, with a scale a group: w = scale * f8 */
+  YK_WEIGHT_FP8,   /* float8 e4m3fn, which has no infinity, with a scale a group: w = scale * f8 */
+  YK_N_WEIGHT_FORMATS
 } yk_weight_format;
+
+/* Properties of a format that hold for every packing and every device. */
+typedef struct yk_weight_traits {
+  const char *name; /* of its elements, for messages */
+  int bits;         /* of an element; 0: those of the view's dtype */
+} yk_weight_traits;
+
+static inline const yk_weight_traits *yk_weight_traits_of(yk_weight_format format)
+{
+  static const yk_weight_traits traits[YK_N_WEIGHT_FORMATS] = {
+      {"floats", 0}, {"4-bit integers", 4}, {"8-bit integers", 8}, {"8-bit floats", 8}};
+  return &traits[format];
+}
+
+/* yk_weight_is_quantised - whether elements are codes that scales belong to. */
+static inline bool yk_weight_is_quantised(yk_weight_format format)
+{
+  return yk_weight_traits_of(format)->bits > 0;
+}
 
 /* How a checkpoint packs the integers of a quantised weight: b bits an element (AWQ 4, the others 8), g = k/group
  * groups. Devices read YK_PACKING_AWQ_GEMM of AWQ and YK_PACKING_ROWS of the others alone; the loader repacks the

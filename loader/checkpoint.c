@@ -160,8 +160,8 @@ static yk_status find_norm(const yk_checkpoint *checkpoint, yk_weight_role role,
   return yk_msmodelslim_norm_of(&checkpoint->config, checkpoint->shards, role, layer, out, err);
 }
 
-yk_status yk_checkpoint_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
-                             yk_vector_view *out, yk_err *err)
+static yk_status read_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
+                           yk_vector_view *out, yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];
   yk_msmodelslim_norm norm;
@@ -192,8 +192,8 @@ static yk_status refuse_nan(const yk_vector_view *view, const char *module, yk_e
   return YK_OK;
 }
 
-yk_status yk_checkpoint_choice_bias(const yk_checkpoint *checkpoint, int32_t layer, int64_t n, yk_vector_view *out,
-                                    yk_err *err)
+static yk_status read_choice_bias(const yk_checkpoint *checkpoint, int32_t layer, int64_t n, yk_vector_view *out,
+                                  yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];
   yk_vector_view view = {.n = n, .dtype = YK_F32};
@@ -205,6 +205,13 @@ yk_status yk_checkpoint_choice_bias(const yk_checkpoint *checkpoint, int32_t lay
   }
   *out = view;
   return YK_OK;
+}
+
+yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
+                               yk_vector_view *out, yk_err *err)
+{
+  if (role == YK_ROLE_ROUTER) return read_choice_bias(checkpoint, layer, n, out, err);
+  return read_norm(checkpoint, role, layer, n, out, err);
 }
 
 /* Whether the norm before the FFN is what a role reads. */
@@ -239,6 +246,35 @@ yk_status yk_checkpoint_add_offset(const yk_checkpoint *checkpoint, yk_weight_ro
   weight->folds_bias = true;
   weight->inputs.kind = YK_INPUTS_FLOAT;
   return YK_OK;
+}
+
+/* A name that takes too long to match has no order here: yk_checkpoint_linear has refused it. */
+static bool may_have_order(const yk_model_config *config, const char *module)
+{
+  const yk_quant_scheme *scheme;
+  yk_err refusal = YK_ERR_INIT;
+  return yk_quant_scheme_of(&config->quant, module, &scheme, &refusal) == YK_OK && scheme && scheme->act_order;
+}
+
+yk_status yk_checkpoint_find(const yk_checkpoint *checkpoint, const yk_weight_place *place, yk_found_weight *out,
+                             yk_err *err)
+{
+  const yk_model_config *config = &checkpoint->config;
+  yk_weight_module *module = &out->module;
+  yk_weight_name_of_expert(config->family, place->role, place->layer, place->expert, out->name);
+  out->may_have_order = false;
+  if (place->role == YK_ROLE_EMBEDDING) {
+    *module = (yk_weight_module){.k = config->hidden_size, .n = config->vocab_size, .n_own = config->vocab_size};
+    return yk_checkpoint_matrix(checkpoint, out->name, module->n, module->k, &out->view, err);
+  }
+  *module = yk_weight_module_of(config, place->role);
+  if (yk_weight_is_float(place->role)) {
+    YK_TRY(yk_checkpoint_matrix(checkpoint, out->name, module->n, module->k, &out->view, err));
+  } else {
+    YK_TRY(yk_checkpoint_linear(checkpoint, out->name, module->k, module->n, module->has_bias, &out->view, err));
+    out->may_have_order = may_have_order(config, out->name);
+  }
+  return yk_checkpoint_add_offset(checkpoint, place->role, place->layer, &out->view, err);
 }
 
 yk_status yk_checkpoint_kv_channels(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t first,

@@ -94,22 +94,33 @@ yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *modu
 yk_status yk_checkpoint_matrix(const yk_checkpoint *checkpoint, const char *module, int64_t n_rows, int64_t n_columns,
                                yk_weight_view *out, yk_err *err);
 
-/* yk_checkpoint_norm - the weights of a norm as float16, bfloat16 or float32 [n]: those that the layers that read it
- *   want. layer is ignored for the final norm. Errors: as above; YK_E_UNSUPPORTED where these layers want different
- *   ones, or for an offset of the final norm (those of the layers': yk_checkpoint_add_offset). */
-yk_status yk_checkpoint_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
-                             yk_vector_view *out, yk_err *err);
-
-/* yk_checkpoint_choice_bias - the router's e_score_correction_bias of a layer, a number for each of n experts. Errors:
- *   as above; YK_E_FORMAT for a NaN. */
-yk_status yk_checkpoint_choice_bias(const yk_checkpoint *checkpoint, int32_t layer, int64_t n, yk_vector_view *out,
-                                    yk_err *err);
+/* yk_checkpoint_vector - the vector that belongs to a role, as float16, bfloat16 or float32 [n]: the weights of a norm
+ *   that the layers that read it want; of a router the correction of its choice (e_score_correction_bias), a number for
+ *   each of n experts. layer is ignored for the final norm. Errors: as above; YK_E_FORMAT for a NaN in a correction;
+ *   YK_E_UNSUPPORTED where layers want different weights of one norm, or for an offset of the final norm (offsets of
+ *   layers' norms: yk_checkpoint_find). */
+yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
+                               yk_vector_view *out, yk_err *err);
 
 /* yk_checkpoint_add_offset - where the norm before a linear role has an offset: into the role's weight, as x_offset.
  *   Its inputs are then floats: with the offset in them they cannot be rounded as the checkpoint wants it. Errors: as
  *   above. */
 yk_status yk_checkpoint_add_offset(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer,
                                    yk_weight_view *weight, yk_err *err);
+
+/* The weight of a place in the model. */
+typedef struct yk_found_weight {
+  char name[YK_WEIGHT_NAME_BYTES]; /* of its module */
+  yk_weight_module module;
+  yk_weight_view view; /* of the whole module; with the offset of the norm before the place, where there is one */
+  bool may_have_order; /* the configuration lets inputs be in another order than groups, whether or not this weight's
+                          are */
+} yk_found_weight;
+
+/* yk_checkpoint_find - the weight of a linear role, or of the embedding, whose module then has k = hidden size.
+ *   Errors: those of yk_checkpoint_linear, yk_checkpoint_matrix and yk_checkpoint_add_offset. */
+yk_status yk_checkpoint_find(const yk_checkpoint *checkpoint, const yk_weight_place *place, yk_found_weight *out,
+                             yk_err *err);
 
 /* yk_checkpoint_kv_channels - the static scales and offsets of a layer's KV cache, of K's or V's (role) channels first
  *   .. first + n - 1: what config's quant.kv_format says there are. f32 [n] each; kernels/kv_cache.h has the formula.

@@ -27,21 +27,12 @@ static float float_at(yk_dtype dtype, const void *elements, int64_t i)
   return yk_dtype_load(dtype, &element, 0);
 }
 
-static yk_status read_floats(const yk_weight_view *weight, const yk_weight_slice *block, float *to, yk_err *err)
-{
-  if (weight->format != YK_WEIGHT_PLAIN) return yk_dequantise(weight, block, to, BLOCK_K, err);
-  for (int64_t n = block->n_begin; n < block->n_end; n++, to += BLOCK_K)
-    for (int64_t k = block->k_begin; k < block->k_end; k++)
-      to[k - block->k_begin] = float_at(weight->dtype, weight->plain, n * weight->k + k);
-  return YK_OK;
-}
-
 /* b W^T of a block. */
 static yk_status add_offsets(const yk_weight_view *weight, const yk_weight_slice *block, scratch *s, yk_err *err)
 {
   int64_t n_k = block->k_end - block->k_begin;
   if (!weight->x_offset) return YK_OK;
-  YK_TRY(read_floats(weight, block, s->floats, err));
+  YK_TRY(yk_dequantise(weight, block, s->floats, BLOCK_K, err));
   for (int64_t k = 0; k < n_k; k++)
     s->offsets[k] = float_at(weight->x_offset_dtype, weight->x_offset, block->k_begin + k);
   for (int64_t n = 0; n < block->n_end - block->n_begin; n++)

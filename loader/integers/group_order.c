@@ -60,7 +60,8 @@ static yk_status take_groups(const yk_weight_view *weight, const yk_group_share 
   return YK_OK;
 }
 
-yk_status yk_group_order_is_even(const yk_weight_view *weight, bool *is_even, yk_err *err)
+/* Whether every group of the weight has as many inputs. */
+static yk_status find_evenness(const yk_weight_view *weight, bool *is_even, yk_err *err)
 {
   take *takes;
   const yk_group_share all = {.end = weight->k};
@@ -71,19 +72,22 @@ yk_status yk_group_order_is_even(const yk_weight_view *weight, bool *is_even, yk
   return YK_OK;
 }
 
-yk_status yk_group_order_measure(const yk_weight_view *weight, const yk_group_share *share, int element_bits,
-                                 yk_group_places *out, yk_err *err)
+yk_status yk_group_order_measure(const yk_weight_view *weight, const yk_group_share *share, yk_group_places *out,
+                                 yk_err *err)
 {
   take *takes;
   int64_t least_bits = INT64_MAX;
+  const int bits_of_element = yk_weight_traits_of(weight->format)->bits;
+  YK_TRY(find_evenness(weight, &out->is_even, err));
   YK_TRY(take_groups(weight, share, &takes, err));
   for (int64_t local = yk_min_i64(MIN_GROUP, weight->group); local <= weight->group; local *= 2) {
     int64_t n = 0;
     for (int64_t group = 0; group < n_groups_of(weight); group++) n += yk_round_up_i64(takes[group].n, local);
-    int64_t bits = n * element_bits + n / local * SCALE_BITS;
+    int64_t bits = n * bits_of_element + n / local * SCALE_BITS;
     if (bits > least_bits) continue;
     least_bits = bits;
-    *out = (yk_group_places){.n = n, .group = local};
+    out->n = n;
+    out->group = local;
   }
   free(takes);
   return YK_OK;

@@ -25,17 +25,15 @@ typedef struct yk_group_share {
 typedef struct yk_group_places {
   int64_t n;     /* with padding: a multiple of group */
   int64_t group; /* places that share a scale */
+  bool is_even;  /* every group of the weight has as many inputs: see yk_group_order_measure */
 } yk_group_places;
 
-/* yk_group_order_is_even - whether every group has as many inputs: weights of one shape whose groups are even have the
- *   same places of the same share, whichever inputs those are. Errors: YK_E_NOMEM. Thread: any. */
-yk_status yk_group_order_is_even(const yk_weight_view *weight, bool *is_even, yk_err *err);
-
 /* yk_group_order_measure - the places of a share of a weight with act order, of local groups that cost least memory: of
- *   16 to weight->group places, powers of 2. element_bits: of one weight. Where g_idx is not there (for sizes alone), a
- *   share is taken to have as many inputs of each group. Errors: YK_E_NOMEM. Thread: any. */
-yk_status yk_group_order_measure(const yk_weight_view *weight, const yk_group_share *share, int element_bits,
-                                 yk_group_places *out, yk_err *err);
+ *   16 to weight->group places, powers of 2. Weights of one shape whose groups are even have the same places of the
+ *   same share, whichever inputs those are. Where g_idx is not there (for sizes alone), a share is taken to have as
+ *   many inputs of each group. Errors: YK_E_NOMEM. Thread: any. */
+yk_status yk_group_order_measure(const yk_weight_view *weight, const yk_group_share *share, yk_group_places *out,
+                                 yk_err *err);
 
 /* yk_group_order_fill - inputs [places->n]: the input at each place, or -1; groups [places->n / places->group]: the
  *   weight's group of each local one, or NULL. places: as measured, or in groups of 1: the sorted inputs without

@@ -31,7 +31,7 @@ static int64_t size_of_norm(const yk_model_config *config, yk_weight_role role)
 static yk_status add_norm(yk_convert_source *s, const yk_weight_place *place, yk_err *err)
 {
   yk_convert_item *item = next(s, YK_CONVERT_VECTOR, place);
-  return yk_checkpoint_norm(s->checkpoint, place->role, place->layer, size_of_norm(s->config, place->role),
+  return yk_checkpoint_vector(s->checkpoint, place->role, place->layer, size_of_norm(s->config, place->role),
                             &item->vector, err);
 }
 
@@ -75,7 +75,7 @@ static yk_status add_choice_bias(yk_convert_source *s, int32_t layer, yk_err *er
   const yk_weight_place router = {.role = YK_ROLE_ROUTER, .layer = layer};
   yk_convert_item *item = next(s, YK_CONVERT_VECTOR, &router);
   item->suffix = YK_CHOICE_BIAS_SUFFIX;
-  return yk_checkpoint_choice_bias(s->checkpoint, layer, s->config->experts.n_experts, &item->vector, err);
+  return yk_checkpoint_vector(s->checkpoint, YK_ROLE_ROUTER, layer, s->config->experts.n_experts, &item->vector, err);
 }
 
 /* What the layer has of the roles of experts, expert by expert, and of all others before. */

@@ -54,7 +54,7 @@ yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec 
   const yk_linear_part *part = &down->parts[0];
   int64_t width = yk_range_size(part->k), n_channels = down->n_matrices * width;
   const yk_group_share share = {part->k.begin, part->k.end, true};
-  const yk_group_places unpadded = {width, 1};
+  const yk_group_places unpadded = {.n = width, .group = 1};
   *order = NULL;
   if (!part->k_is_sorted) return YK_OK;
   int32_t *channels = *order = malloc((size_t)(2 * n_channels) * sizeof **order);

@@ -200,20 +200,18 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
                               .mixture_scratch_bytes = dev->ops->mixture_scratch_bytes,
                               .latent_scratch_bytes = dev->ops->latent_scratch_bytes,
                               .needs_kv_room = dev->ops->needs_kv_room};
-  yk_rank_buffer brought = {0}, biases = {0};
+  yk_rank_buffer repacked = {0};
   yk_rank_loader loader = {.source = source_of(checkpoint, limits, &sizes_on, comm->rank, comm->n_ranks),
                            .dev = dev,
                            .on_bytes = on_bytes,
                            .user = user,
-                           .brought = &brought,
-                           .biases = &biases};
+                           .repacked = &repacked};
   m->dev = dev;
   m->comm = comm;
   m->operations.rank = comm->rank;
   m->operations.dev = dev;
   yk_status status = build(m, &loader, err);
-  free(brought.memory);
-  free(biases.memory);
+  free(repacked.memory);
   if (status != YK_OK) {
     yk_model_destroy(m);
     return status;

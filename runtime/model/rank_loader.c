@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "base/cpu_pool.h"
 #include "kernels/cpu/cpu_simd.h"
-#include "loader/integers/dequantise.h"
+#include "loader/repack.h"
 #include "model/rope.h"
 
 static void report(const yk_rank_loader *loader, int64_t n_bytes)
@@ -75,7 +75,7 @@ yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role,
 {
   yk_vector_view view;
   size_t n_bytes = (size_t)n * yk_dtype_bytes(loader->dev->dtype);
-  YK_TRY(yk_checkpoint_norm(loader->source.checkpoint, role, layer, n, &view, err));
+  YK_TRY(yk_checkpoint_vector(loader->source.checkpoint, role, layer, n, &view, err));
   YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
   YK_TRY(upload_converted(loader, *out, view.dtype, view.data, n, scale, err));
   report(loader, (int64_t)n_bytes);
@@ -89,7 +89,7 @@ yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role ro
   const int32_t n = c->head_dim;
   yk_vector_view view;
   size_t n_bytes = (size_t)n * yk_dtype_bytes(loader->dev->dtype);
-  YK_TRY(yk_checkpoint_norm(loader->source.checkpoint, role, layer, n, &view, err));
+  YK_TRY(yk_checkpoint_vector(loader->source.checkpoint, role, layer, n, &view, err));
   size_t element_bytes = yk_dtype_bytes(view.dtype);
   char ordered[YK_MAX_HEAD_DIM * sizeof(float)];
   for (int32_t place = 0; place < n; place++)
@@ -127,66 +127,73 @@ yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_er
 {
   const yk_model_config *c = loader->source.config;
   yk_range vocab = loader->source.share.vocab;
-  char name[YK_WEIGHT_NAME_BYTES];
-  yk_weight_view view;
+  const yk_weight_place place = {.role = YK_ROLE_EMBEDDING};
+  yk_found_weight found;
   int64_t hidden = c->hidden_size, n = yk_range_size(vocab) * hidden;
   size_t n_bytes = (size_t)n * yk_dtype_bytes(loader->dev->dtype);
   if (n == 0) return YK_OK;
-  yk_weight_name(c->family, YK_ROLE_EMBEDDING, 0, name);
-  YK_TRY(yk_checkpoint_matrix(loader->source.checkpoint, name, c->vocab_size, hidden, &view, err));
-  const char *first = (const char *)view.plain + (size_t)(vocab.begin * hidden) * yk_dtype_bytes(view.dtype);
+  YK_TRY(yk_checkpoint_find(loader->source.checkpoint, &place, &found, err));
+  const yk_weight_view *view = &found.view;
+  const char *first = (const char *)view->plain + (size_t)(vocab.begin * hidden) * yk_dtype_bytes(view->dtype);
   YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
-  YK_TRY(upload_converted(loader, *out, view.dtype, first, n, 1, err));
+  YK_TRY(upload_converted(loader, *out, view->dtype, first, n, 1, err));
   report(loader, (int64_t)n_bytes);
   return YK_OK;
 }
 
 yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
 {
-  yk_linear_spec brought;
+  yk_linear_spec repacked;
   for (int i = 0; i < spec->n_parts; i++) {
     yk_checkpoint_prefetch(&spec->parts[i].weight);
     for (int32_t m = 1; m < spec->n_matrices; m++) yk_checkpoint_prefetch(&spec->parts[i].more_weights[m - 1]);
   }
-  YK_TRY(yk_repack_layer(&loader->source.dev, spec, loader->dev->pool, loader->brought, &brought, err));
-  YK_TRY(yk_repack_biases(spec, loader->dev->pool, loader->biases, &brought, err));
-  YK_TRY(loader->dev->ops->linear_create(loader->dev, &brought, out, err));
-  report(loader, loader->dev->ops->linear_bytes(&brought));
+  YK_TRY(yk_repack_layer(&loader->source.dev, spec, loader->dev->pool, loader->repacked, &repacked, err));
+  YK_TRY(loader->dev->ops->linear_create(loader->dev, &repacked, out, err));
+  report(loader, loader->dev->ops->linear_bytes(&repacked));
   return YK_OK;
 }
 
-/* Outputs [begin, end) of the part, at most as many as chunk has room for, to row begin of the matrix at dst. */
-static yk_status load_rows(const yk_rank_loader *loader, const yk_linear_part *part, yk_range rows, float *chunk,
+/* Rows of a part's matrix, converted to the device's activation type where the weight is quantised. */
+static yk_repack_request request_of_rows(const yk_rank_loader *loader, const yk_linear_part *part, yk_range rows)
+{
+  return (yk_repack_request){.weight = &part->weight,
+                             .slice = {part->k.begin, part->k.end, rows.begin, rows.end},
+                             .as_floats = true,
+                             .dtype = loader->dev->dtype,
+                             .round = yk_cpu_simd_best()->from_f32};
+}
+
+/* To the rows' place in the matrix at dst. buffer: of the request. */
+static yk_status load_rows(const yk_rank_loader *loader, const yk_linear_part *part, yk_range rows, void *buffer,
                            char *dst, yk_err *err)
 {
-  const yk_weight_view *weight = &part->weight;
-  int64_t k = yk_range_size(part->k), n = yk_range_size(rows) * k;
-  const yk_weight_slice slice = {part->k.begin, part->k.end, rows.begin, rows.end};
-  size_t dtype_bytes = yk_dtype_bytes(loader->dev->dtype);
-  char *to = dst + (size_t)((rows.begin - part->n.begin) * k) * dtype_bytes;
-  if (weight->format == YK_WEIGHT_PLAIN) {
-    const char *from = (const char *)weight->plain + (size_t)(rows.begin * k) * yk_dtype_bytes(weight->dtype);
-    return upload_converted(loader, to, weight->dtype, from, n, 1, err);
-  }
-  YK_TRY(yk_dequantise(weight, &slice, chunk, k, err));
-  return upload_converted(loader, to, YK_F32, chunk, n, 1, err);
+  const yk_repack_request request = request_of_rows(loader, part, rows);
+  yk_repack_result found;
+  int64_t k = yk_range_size(part->k);
+  char *to = dst + (size_t)((rows.begin - part->n.begin) * k) * yk_dtype_bytes(loader->dev->dtype);
+  YK_TRY(yk_repack(&request, loader->dev->pool, buffer, &found, err));
+  const yk_weight_view *weight = &found.weight;
+  const char *from = (const char *)weight->plain + (size_t)(found.slice.n_begin * k) * yk_dtype_bytes(weight->dtype);
+  return upload_converted(loader, to, weight->dtype, from, yk_range_size(rows) * k, 1, err);
 }
 
 yk_status yk_rank_load_matrix(const yk_rank_loader *loader, const yk_linear_part *part, void **out, yk_err *err)
 {
   enum { ROWS = 256 };
-  int64_t k = yk_range_size(part->k);
-  size_t n_bytes = (size_t)(yk_range_size(part->n) * k) * yk_dtype_bytes(loader->dev->dtype);
+  size_t n_bytes = (size_t)(yk_range_size(part->n) * yk_range_size(part->k)) * yk_dtype_bytes(loader->dev->dtype);
   if (n_bytes == 0) return YK_OK;
   YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
-  float *chunk = malloc((size_t)(ROWS * k) * sizeof *chunk);
-  if (!chunk) return yk_err_set(err, YK_E_NOMEM, "no memory to convert %d rows of a matrix", ROWS);
+  const yk_repack_request most = request_of_rows(loader, part, (yk_range){part->n.begin, part->n.begin + ROWS});
+  const size_t unit = YK_REPACK_ALIGNMENT_BYTES; /* of a buffer, and at least that much */
+  void *buffer = aligned_alloc(unit, (size_t)yk_repack_buffer_bytes(&most) + unit);
+  if (!buffer) return yk_err_set(err, YK_E_NOMEM, "no memory to convert %d rows of a matrix", ROWS);
   yk_status status = YK_OK;
   for (yk_range rows = part->n; rows.begin < part->n.end && status == YK_OK; rows.begin += ROWS) {
     rows.end = yk_min_i64(rows.begin + ROWS, part->n.end);
-    status = load_rows(loader, part, rows, chunk, *out, err);
+    status = load_rows(loader, part, rows, buffer, *out, err);
   }
-  free(chunk);
+  free(buffer);
   report(loader, (int64_t)n_bytes);
   return status;
 }

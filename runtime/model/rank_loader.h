@@ -1,4 +1,4 @@
-/* rank_loader.h - bring one rank's slices of the checkpoint to its device. */
+/* rank_loader.h - loads one rank's slices of the checkpoint to its device. */
 #ifndef YK_MODEL_RANK_LOADER_H
 #define YK_MODEL_RANK_LOADER_H
 
@@ -11,8 +11,7 @@ typedef struct yk_rank_loader {
   yk_device *dev;
   void (*on_bytes)(void *user, int64_t n_bytes); /* weight bytes just loaded; may be NULL */
   void *user;
-  yk_rank_buffer *brought; /* for weights that are not as the device takes them; the caller frees its memory */
-  yk_rank_buffer *biases;  /* likewise, for biases that something is folded into */
+  yk_rank_buffer *repacked; /* for weights that devices take in another form; the caller frees its memory */
 } yk_rank_loader;
 
 /* yk_rank_alloc - zeroed device memory; *out stays NULL where n_bytes is 0. Errors: YK_E_CAPACITY. */
@@ -34,13 +33,13 @@ yk_status yk_rank_load_floats(const yk_rank_loader *loader, const yk_vector_view
  *   none. */
 yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_err *err);
 
-/* yk_rank_load_linear - a linear layer in the device's own form, its parts brought before.
+/* yk_rank_load_linear - a linear layer in the device's own form, its parts repacked before.
  *   Errors: those of linear_create and yk_repack_layer. */
 yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
 
 /* yk_rank_load_matrix - a part's slice, dequantised where it is quantised, as act [size of n, size of k] in memory of
  *   the device; NULL where it is empty. For operations that multiply with it themselves. Orders are not applied.
- *   Errors: those of alloc, upload and yk_dequantise. */
+ *   Errors: those of alloc, upload and yk_repack. */
 yk_status yk_rank_load_matrix(const yk_rank_loader *loader, const yk_linear_part *part, void **out, yk_err *err);
 
 #endif

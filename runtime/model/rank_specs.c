@@ -1,34 +1,13 @@
 #include "model/rank_specs.h"
 
-#include <string.h>
-
 #include "base/checked.h"
 #include "loader/integers/group_order.h"
-#include "loader/model/quant_rules.h"
+#include "loader/model/ffn_group.h"
 #include "model/repack.h"
-
-/* The group that an FFN of so many channels is cut at, by its role of down_proj: the largest of all layers'; where they
- * differ, the others' groups may be cut inside. Experts of a layer are alike: the first stands for them. A name that
- * takes too long to match counts as not quantised: yk_checkpoint_linear says so. */
-static int64_t ffn_group(const yk_model_config *config, yk_weight_role down, int64_t n_channels)
-{
-  int64_t largest = 0;
-  for (int32_t layer = 0; layer < config->n_layers; layer++) {
-    char name[YK_WEIGHT_NAME_BYTES];
-    const yk_quant_scheme *scheme;
-    yk_err refusal = YK_ERR_INIT;
-    if (!yk_weight_is_in_layer(config, down, layer)) continue;
-    yk_weight_name(config->family, down, layer, name);
-    if (yk_quant_scheme_of(&config->quant, name, &scheme, &refusal) != YK_OK || !scheme) continue;
-    int64_t group = scheme->group_size > 0 ? scheme->group_size : n_channels;
-    largest = yk_max_i64(largest, group);
-  }
-  return largest;
-}
 
 static yk_range ffn_share(const yk_model_config *config, yk_weight_role down, int64_t n_channels, int rank, int n_ranks)
 {
-  return yk_shard_ffn_of(n_channels, ffn_group(config, down, n_channels), rank, n_ranks);
+  return yk_shard_ffn_of(n_channels, yk_ffn_group(config, down, n_channels), rank, n_ranks);
 }
 
 static void share_experts(const yk_model_config *config, bool expert_parallel, yk_rank_share *share)
@@ -62,19 +41,13 @@ yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ra
   return share;
 }
 
-static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_weight_module *module,
+static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_found_weight *found,
                       yk_linear_part *part, yk_err *err)
 {
-  char name[YK_WEIGHT_NAME_BYTES];
-  *module = yk_weight_module_of(source->config, p->role);
-  memset(part, 0, sizeof *part);
-  part->as_16_bits = source->limits->as_16_bits;
-  yk_weight_name_of_expert(source->config->family, p->role, p->layer, p->expert, name);
-  if (yk_weight_is_float(p->role))
-    YK_TRY(yk_checkpoint_matrix(source->checkpoint, name, module->n, module->k, &part->weight, err));
-  else
-    YK_TRY(yk_checkpoint_linear(source->checkpoint, name, module->k, module->n, module->has_bias, &part->weight, err));
-  return yk_checkpoint_add_offset(source->checkpoint, p->role, p->layer, &part->weight, err);
+  const yk_weight_place place = {p->role, p->layer, p->expert};
+  YK_TRY(yk_checkpoint_find(source->checkpoint, &place, found, err));
+  *part = (yk_linear_part){.weight = found->view, .as_16_bits = source->limits->as_16_bits};
+  return YK_OK;
 }
 
 /* Where the part's inputs are to be sorted by group: how. */
@@ -84,8 +57,7 @@ static yk_status sort_inputs(const yk_rank_source *source, bool may_choose, yk_l
   part->k_is_sorted = may_choose;
   const yk_group_share share = {part->k.begin, part->k.end, part->k_is_sorted};
   yk_group_places places;
-  int element_bits = part->weight.format == YK_WEIGHT_AWQ ? 4 : 8;
-  YK_TRY(yk_group_order_measure(&part->weight, &share, element_bits, &places, err));
+  YK_TRY(yk_group_order_measure(&part->weight, &share, &places, err));
   part->k_places = places.n;
   part->group_local = places.group;
   return YK_OK;
@@ -94,8 +66,9 @@ static yk_status sort_inputs(const yk_rank_source *source, bool may_choose, yk_l
 yk_status yk_rank_column_part(const yk_rank_source *source, const yk_projection *projection, yk_range n,
                               yk_linear_part *part, yk_err *err)
 {
-  yk_weight_module module;
-  YK_TRY(find(source, projection, &module, part, err));
+  yk_found_weight found;
+  YK_TRY(find(source, projection, &found, part, err));
+  const yk_weight_module module = found.module;
   part->k = (yk_range){0, module.k};
   part->n = (yk_range){module.first_n + n.begin, module.first_n + n.end};
   part->group_local = part->weight.group;
@@ -106,8 +79,9 @@ yk_status yk_rank_column_part(const yk_rank_source *source, const yk_projection 
 yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *projection, yk_range k, bool may_choose,
                            yk_linear_part *part, yk_err *err)
 {
-  yk_weight_module module;
-  YK_TRY(find(source, projection, &module, part, err));
+  yk_found_weight found;
+  YK_TRY(find(source, projection, &found, part, err));
+  const yk_weight_module module = found.module;
   part->k = k;
   part->n = (yk_range){module.first_n, module.first_n + module.n_own};
   if (part->weight.group > 0) part->group_local = yk_shard_group(k, part->weight.group);
@@ -116,50 +90,31 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
 }
 
 /* Grouped layers have no biases of their own. */
-static yk_status refuse_folds(const yk_rank_source *source, const yk_projection *p, const yk_weight_view *weight,
-                              yk_err *err)
+static yk_status refuse_folds(const yk_found_weight *found, yk_err *err)
 {
-  char name[YK_WEIGHT_NAME_BYTES];
-  if (!weight->folds_bias) return YK_OK;
-  yk_weight_name_of_expert(source->config->family, p->role, p->layer, p->expert, name);
+  if (!found->view.folds_bias) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED,
                     "%s: an offset before the layer, or static inputs with a bias, are not supported for experts",
-                    name);
+                    found->name);
 }
 
-/* A rank's experts are matrices of one layer, laid out alike: p's weight as the first one's. */
-static yk_status refuse_unlike(const yk_rank_source *source, const yk_projection *p, const yk_weight_view *weight,
-                               const yk_weight_view *first, yk_err *err)
+/* A rank's experts are matrices of one layer, laid out alike: a weight as the first one's. */
+static yk_status refuse_unlike(const yk_rank_source *source, const yk_found_weight *found, const yk_weight_view *first,
+                               yk_err *err)
 {
-  static const char *const formats[] = {[YK_WEIGHT_PLAIN] = "floats",
-                                        [YK_WEIGHT_AWQ] = "4-bit integers",
-                                        [YK_WEIGHT_INT8] = "8-bit integers",
-                                        [YK_WEIGHT_FP8] = "8-bit floats"};
-  char name[YK_WEIGHT_NAME_BYTES];
+  const yk_weight_view *weight = &found->view;
   if (weight->format == first->format && weight->group == first->group && weight->dtype == first->dtype) return YK_OK;
-  yk_weight_name_of_expert(source->config->family, p->role, p->layer, p->expert, name);
   return yk_err_set(err, YK_E_UNSUPPORTED,
                     "%s: expected what expert %d of the layer has (%s, groups of %lld, %s), found %s, groups of %lld, "
                     "%s",
-                    name, (int)source->share.experts.begin, formats[first->format], (long long)first->group,
-                    yk_dtype_name(first->dtype), formats[weight->format], (long long)weight->group,
-                    yk_dtype_name(weight->dtype));
+                    found->name, (int)source->share.experts.begin, yk_weight_traits_of(first->format)->name,
+                    (long long)first->group, yk_dtype_name(first->dtype), yk_weight_traits_of(weight->format)->name,
+                    (long long)weight->group, yk_dtype_name(weight->dtype));
 }
 
 bool yk_rank_experts_quantise(const yk_inputs *inputs)
 {
   return inputs->kind == YK_INPUTS_PER_TOKEN;
-}
-
-/* Whether the configuration lets an expert's inputs be in another order than its groups: each has one of its own then,
- * and one of them may have none. */
-static bool may_have_order(const yk_rank_source *source, const yk_projection *p)
-{
-  char name[YK_WEIGHT_NAME_BYTES];
-  const yk_quant_scheme *scheme;
-  yk_err refusal = YK_ERR_INIT;
-  yk_weight_name_of_expert(source->config->family, p->role, p->layer, p->expert, name);
-  return yk_quant_scheme_of(&source->config->quant, name, &scheme, &refusal) == YK_OK && scheme && scheme->act_order;
 }
 
 /* What the inputs of a layer's experts are like. */
@@ -170,10 +125,12 @@ typedef struct inputs_of_experts {
 
 static yk_status look_at_inputs(const yk_weight_view *weight, inputs_of_experts *inputs, yk_err *err)
 {
-  bool is_even = true;
-  if (weight->act_order) YK_TRY(yk_group_order_is_even(weight, &is_even, err));
-  inputs->have_order |= weight->act_order;
-  inputs->are_even &= is_even;
+  const yk_group_share all = {.end = weight->k};
+  yk_group_places places;
+  if (!weight->act_order) return YK_OK;
+  YK_TRY(yk_group_order_measure(weight, &all, &places, err));
+  inputs->have_order = true;
+  inputs->are_even &= places.is_even;
   return YK_OK;
 }
 
@@ -195,24 +152,24 @@ yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection
   inputs_of_experts inputs = {.are_even = true};
   yk_projection of_expert = *projection;
   for (int64_t i = experts->begin; i < (looks_at_all ? experts->end : experts->begin + 1); i++) {
-    yk_weight_module module;
-    yk_linear_part found;
+    yk_found_weight found;
+    yk_linear_part of_matrix;
     of_expert.expert = (int32_t)i;
-    YK_TRY(find(source, &of_expert, &module, &found, err));
-    YK_TRY(refuse_folds(source, &of_expert, &found.weight, err));
-    YK_TRY(look_at_inputs(&found.weight, &inputs, err));
-    if (views && !yk_rank_experts_quantise(&found.weight.inputs))
-      found.weight.inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
+    YK_TRY(find(source, &of_expert, &found, &of_matrix, err));
+    YK_TRY(refuse_folds(&found, err));
+    YK_TRY(look_at_inputs(&found.view, &inputs, err));
+    if (views && !yk_rank_experts_quantise(&found.view.inputs))
+      of_matrix.weight.inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
     if (i > experts->begin) {
-      YK_TRY(refuse_unlike(source, &of_expert, &found.weight, &part->weight, err));
-      if (views) views[i - experts->begin - 1] = found.weight;
+      YK_TRY(refuse_unlike(source, &found, &part->weight, err));
+      if (views) views[i - experts->begin - 1] = of_matrix.weight;
       continue;
     }
-    *part = found;
-    part->k = is_row_parallel ? range : (yk_range){0, module.k};
-    part->n = is_row_parallel ? (yk_range){0, module.n} : range;
+    *part = of_matrix;
+    part->k = is_row_parallel ? range : (yk_range){0, found.module.k};
+    part->n = is_row_parallel ? (yk_range){0, found.module.n} : range;
     if (part->weight.group > 0) part->group_local = yk_shard_group(part->k, part->weight.group);
-    looks_at_all |= found.weight.act_order || may_have_order(source, &of_expert);
+    looks_at_all |= found.view.act_order || found.may_have_order;
   }
   part->more_weights = views;
   return sort_experts(source, is_row_parallel, &inputs, views, part, err);
@@ -227,9 +184,10 @@ yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out
     const yk_projection head = {0, YK_ROLE_LM_HEAD, 0};
     return yk_rank_column_part(source, &head, source->share.vocab, &out->parts[0], err);
   }
-  char name[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(c->family, YK_ROLE_EMBEDDING, 0, name);
-  YK_TRY(yk_checkpoint_matrix(source->checkpoint, name, c->vocab_size, c->hidden_size, &out->parts[0].weight, err));
+  const yk_weight_place embedding = {.role = YK_ROLE_EMBEDDING};
+  yk_found_weight found;
+  YK_TRY(yk_checkpoint_find(source->checkpoint, &embedding, &found, err));
+  out->parts[0].weight = found.view;
   out->parts[0].k = (yk_range){0, c->hidden_size};
   out->parts[0].n = source->share.vocab;
   out->parts[0].is_resident = true;

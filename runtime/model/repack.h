@@ -1,16 +1,8 @@
-/* repack.h - parts of a linear layer on their way from the checkpoint's form to one that the device takes.
+/* repack.h - the runtime's end of a weight's way to its device: all parts and matrices of a linear layer in the form
+ * that the device takes. loader/repack.h repacks one weight.
  *
- *   a part of                                    is brought as
- *   floats                                       itself
- *   4-bit integers                               the slice in AWQ's gemm order (loader/integers/int4.h), or itself
- *   8 bits, where the device keeps them          the slice as rows of bytes (loader/integers/int8.h)
- *   8 bits, elsewhere or as_16_bits              the slice as 16-bit floats (integers/dequantise.h): a PLAIN part
- *   4 or 8 bits with act order                   the slice sorted by group (integers/group_order.h) and an order of x,
- *                                                where the device keeps both, else as 16-bit floats
- *   any of them with n_order                     the slice with its outputs in that order
- *
- * Which of them is decided by the device alone (yk_model_device), not by data, so that what is planned is what is
- * loaded. A slice that is brought is a weight of its own: it begins at input 0 and output 0, or close behind. */
+ * The device alone decides the form (yk_model_device), not data, so that plan and load agree: linear_keeps of a part
+ * leaves it in its format; all other parts become 16-bit floats. */
 #ifndef YK_MODEL_REPACK_H
 #define YK_MODEL_REPACK_H
 
@@ -27,24 +19,18 @@ typedef struct yk_rank_buffer {
  *   and into the checkpoint.
  *   pool: threads that share the work, or NULL; what comes out does not depend on them, and of several errors that of
  *   the first part, and in it of the first outputs or groups, is returned.
- *   Errors: YK_E_NOMEM; those of yk_int4_repack, yk_int8_repack and yk_dequantise. Thread: any. */
+ *   Errors: YK_E_NOMEM; those of yk_repack. Thread: any. */
 yk_status yk_repack_layer(const yk_model_device *dev, const yk_linear_spec *spec, yk_cpu_pool *pool,
                           yk_rank_buffer *buffer, yk_linear_spec *out, yk_err *err);
-
-/* yk_repack_biases - biases of brought parts, where spec's have more to add than the checkpoint's own (folds_bias), as
- *   float32. They point into buffer, which grows. pool: as above. Errors: those of yk_folded_bias. Thread: any. */
-yk_status yk_repack_biases(const yk_linear_spec *spec, yk_cpu_pool *pool, yk_rank_buffer *buffer,
-                           yk_linear_spec *brought, yk_err *err);
 
 /* yk_repack_sorts - whether a part with act order is to be sorted by group: its k_places are then to be set. */
 bool yk_repack_sorts(const yk_model_device *dev, const yk_linear_part *part);
 
-/* yk_repack_bytes - device bytes of the layer once it is brought; weights whose data is not there have them too. */
+/* yk_repack_bytes - device bytes of the layer once repacked; weights whose data is not there have them too. */
 int64_t yk_repack_bytes(const yk_model_device *dev, const yk_linear_spec *spec);
 
-/* yk_repack_mixture_scratch_bytes - mixture_scratch_bytes of a mixture of the layers once they are brought; both NULL
- * on
- *   a rank without experts. */
+/* yk_repack_mixture_scratch_bytes - mixture_scratch_bytes of a mixture of the layers once repacked; both NULL on a rank
+ *   without experts. */
 int64_t yk_repack_mixture_scratch_bytes(const yk_model_device *dev, const yk_mixture_sizes *sizes,
                                         const yk_linear_spec *gate_up, const yk_linear_spec *down);
 

@@ -255,7 +255,7 @@ static yk_status read_task(const yk_awq_search *s, const yk_awq_inputs *inputs, 
 {
   char name[YK_WEIGHT_NAME_BYTES];
   if (t->roles.writer_is_norm)
-    YK_TRY(yk_checkpoint_norm(s->checkpoint, t->roles.writer, inputs->layer, t->k, &t->norm, err));
+    YK_TRY(yk_checkpoint_vector(s->checkpoint, t->roles.writer, inputs->layer, t->k, &t->norm, err));
   for (int i = 0; i < t->roles.n_float_readers; i++) {
     const yk_weight_module m = yk_weight_module_of(s->config, t->roles.float_readers[i]);
     yk_weight_name(s->config->family, t->roles.float_readers[i], inputs->layer, name);

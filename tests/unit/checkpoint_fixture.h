@@ -151,8 +151,8 @@ static inline yk_status read_layer(const yk_checkpoint *checkpoint, int layer, y
   char name[YK_WEIGHT_NAME_BYTES];
   yk_vector_view vector;
   if (c->experts.layers[layer] && c->experts.has_choice_bias)
-    YK_TRY(yk_checkpoint_choice_bias(checkpoint, layer, n_experts, &vector, err));
-  YK_TRY(yk_checkpoint_norm(checkpoint, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, &vector, err));
+    YK_TRY(yk_checkpoint_vector(checkpoint, YK_ROLE_ROUTER, layer, n_experts, &vector, err));
+  YK_TRY(yk_checkpoint_vector(checkpoint, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, &vector, err));
   for (int i = 0; i < YK_N_ROLES * n_experts; i++) {
     yk_weight_view view;
     const yk_weight_role role = (yk_weight_role)(i / n_experts);
@@ -166,7 +166,7 @@ static inline yk_status read_layer(const yk_checkpoint *checkpoint, int layer, y
     yk_checkpoint_prefetch(&view);
   }
   for (yk_weight_role role = YK_ROLE_Q_NORM; c->qk_norm && role <= YK_ROLE_K_NORM; role++) {
-    YK_TRY(yk_checkpoint_norm(checkpoint, role, layer, c->head_dim, &vector, err));
+    YK_TRY(yk_checkpoint_vector(checkpoint, role, layer, c->head_dim, &vector, err));
   }
   return YK_OK;
 }
@@ -184,7 +184,7 @@ static inline yk_status read_model(const char *dir, log_lines *lines, yk_err *er
   yk_weight_name(config->family, YK_ROLE_EMBEDDING, 0, name);
   yk_status status = yk_checkpoint_matrix(checkpoint, name, config->vocab_size, config->hidden_size, &view, err);
   if (status == YK_OK)
-    status = yk_checkpoint_norm(checkpoint, YK_ROLE_FINAL_NORM, 0, config->hidden_size, &vector, err);
+    status = yk_checkpoint_vector(checkpoint, YK_ROLE_FINAL_NORM, 0, config->hidden_size, &vector, err);
   yk_weight_name(config->family, YK_ROLE_LM_HEAD, 0, name);
   if (status == YK_OK && !config->tie_word_embeddings)
     status = yk_checkpoint_linear(checkpoint, name, config->hidden_size, config->vocab_size, false, &view, err);

@@ -33,7 +33,7 @@ static void single_file(void **state)
   assert_int_equal(view.k, HIDDEN);
   assert_int_equal(view.n, VOCAB);
   yk_vector_view vector;
-  expect_ok("norm", yk_checkpoint_norm(checkpoint, YK_ROLE_FINAL_NORM, 0, HIDDEN, &vector, &err), &err);
+  expect_ok("norm", yk_checkpoint_vector(checkpoint, YK_ROLE_FINAL_NORM, 0, HIDDEN, &vector, &err), &err);
   assert_int_equal(vector.dtype, YK_F32);
   assert_int_equal(vector.n, HIDDEN);
   assert_int_equal(*(const uint8_t *)vector.data, 1);

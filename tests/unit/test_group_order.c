@@ -66,13 +66,14 @@ static int64_t bits_of(int64_t n, int64_t group, int element_bits)
 
 static void check_share(const g_index *g, int64_t k, int64_t group, const yk_group_share *share, int element_bits)
 {
-  const yk_weight_view weight = view_of(g, k, group);
+  yk_weight_view weight = view_of(g, k, group);
+  weight.format = element_bits == 4 ? YK_WEIGHT_AWQ : YK_WEIGHT_INT8;
   int32_t sorted[K], inputs[MAX_PLACES + 1], groups[MAX_GROUPS * 4 + 1];
   yk_group_places places;
   yk_err err = YK_ERR_INIT;
   int64_t n = sorted_share(g, k, share, sorted), next = 0;
   assert_int_equal(n, share->end - share->begin);
-  assert_int_equal(yk_group_order_measure(&weight, share, element_bits, &places, &err), YK_OK);
+  assert_int_equal(yk_group_order_measure(&weight, share, &places, &err), YK_OK);
   assert_true(places.group >= 16 && group % places.group == 0 && places.n % places.group == 0);
   assert_true(places.n <= MAX_PLACES);
   inputs[places.n] = groups[places.n / places.group] = -7;
@@ -93,7 +94,7 @@ static void check_share(const g_index *g, int64_t k, int64_t group, const yk_gro
     assert_true(bits_of(places.n, places.group, element_bits) <= bits_of(padded, local, element_bits));
     if (local == places.group) assert_int_equal(places.n, padded);
   }
-  const yk_group_places unpadded = {n, 1};
+  const yk_group_places unpadded = {.n = n, .group = 1};
   assert_int_equal(yk_group_order_fill(&weight, share, &unpadded, inputs, NULL, &err), YK_OK);
   assert_memory_equal(inputs, sorted, (size_t)n * sizeof *sorted);
 }
@@ -126,7 +127,7 @@ static void whole_groups_are_kept(void **unused)
   for (size_t i = 0; each_case(i, i < sizeof shares / sizeof *shares); i++) {
     yk_group_places places;
     yk_err err = YK_ERR_INIT;
-    assert_int_equal(yk_group_order_measure(&weight, &shares[i], 4, &places, &err), YK_OK);
+    assert_int_equal(yk_group_order_measure(&weight, &shares[i], &places, &err), YK_OK);
     assert_int_equal(places.n, shares[i].end - shares[i].begin);
     assert_int_equal(places.group, 64);
   }
@@ -136,19 +137,19 @@ static void whole_groups_are_kept(void **unused)
 static void without_data_shares_are_even(void **unused)
 {
   (void)unused;
-  const yk_weight_view weight = {.k = K, .group = 64, .act_order = true};
+  const yk_weight_view weight = {.format = YK_WEIGHT_AWQ, .k = K, .group = 64, .act_order = true};
   const struct {
     yk_group_share share;
     yk_group_places places;
-  } cases[] = {{{0, K, false}, {K, 64}},
-               {{0, K / 2, false}, {K / 2, 32}},
-               {{64, 192, true}, {128, 64}},
-               {{0, 72, false}, {8 * 16, 16}},
-               {{0, 260, false}, {384, 32}}};
+  } cases[] = {{{0, K, false}, {.n = K, .group = 64}},
+               {{0, K / 2, false}, {.n = K / 2, .group = 32}},
+               {{64, 192, true}, {.n = 128, .group = 64}},
+               {{0, 72, false}, {.n = 8 * 16, .group = 16}},
+               {{0, 260, false}, {.n = 384, .group = 32}}};
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_group_places places;
     yk_err err = YK_ERR_INIT;
-    assert_int_equal(yk_group_order_measure(&weight, &cases[i].share, 4, &places, &err), YK_OK);
+    assert_int_equal(yk_group_order_measure(&weight, &cases[i].share, &places, &err), YK_OK);
     assert_int_equal(places.n, cases[i].places.n);
     assert_int_equal(places.group, cases[i].places.group);
   }

@@ -29,7 +29,7 @@ static yk_status read_norm(const tensor *tensors, const char *kind_of_q, yk_weig
   *checkpoint = NULL;
   yk_status status = open_with(&dir, &f, description, NULL, checkpoint, err);
   temp_dir_remove(&dir);
-  if (status == YK_OK) status = yk_checkpoint_norm(*checkpoint, YK_ROLE_ATTENTION_NORM, 0, 8, norm, err);
+  if (status == YK_OK) status = yk_checkpoint_vector(*checkpoint, YK_ROLE_ATTENTION_NORM, 0, 8, norm, err);
   *q = (yk_weight_view){.k = 8, .n = 8, .inputs = {.kind = YK_INPUTS_PER_TOKEN}};
   if (status == YK_OK) status = yk_checkpoint_add_offset(*checkpoint, YK_ROLE_Q, 0, q, err);
   return status;
@@ -120,7 +120,7 @@ static void bad_norms(void **state)
   yk_err err = YK_ERR_INIT;
   expect_ok("final", read_norm(final, "FLOAT", &q, &norm, &checkpoint, &err), &err);
   expect_error("final", YK_E_UNSUPPORTED, "model.norm.bias|layers' norms",
-               yk_checkpoint_norm(checkpoint, YK_ROLE_FINAL_NORM, 0, 8, &norm, &err), &err);
+               yk_checkpoint_vector(checkpoint, YK_ROLE_FINAL_NORM, 0, 8, &norm, &err), &err);
   yk_checkpoint_close(checkpoint);
 }
 

@@ -34,7 +34,7 @@ static void test_calibration(void **state)
   expect_ok("calibrate", yk_calibrate(&rank, &c, &err), &err);
   expect_ok("tokenizer", yk_tokenizer_load(m.from.path, &tokenizer, &err), &err);
   expect_ok("embedding", yk_checkpoint_matrix(checkpoint, "model.embed_tokens", 1024, K, &embedding, &err), &err);
-  expect_ok("norm", yk_checkpoint_norm(checkpoint, YK_ROLE_ATTENTION_NORM, 0, K, &norm, &err), &err);
+  expect_ok("norm", yk_checkpoint_vector(checkpoint, YK_ROLE_ATTENTION_NORM, 0, K, &norm, &err), &err);
   int32_t *ids;
   size_t n_ids, n_kept = 0;
   expect_ok("encode", yk_tokenizer_encode(tokenizer, text, strlen(text), true, &ids, &n_ids, &err), &err);

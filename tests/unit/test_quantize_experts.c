@@ -134,7 +134,7 @@ static void test_latent(void **state)
     yk_err err = YK_ERR_INIT;
     double sum = 0;
     assert_int_equal(input->k, RANK);
-    expect_ok("norm", yk_checkpoint_norm(t.run.checkpoint, cases[i].norm, 0, RANK, &norm, &err), &err);
+    expect_ok("norm", yk_checkpoint_vector(t.run.checkpoint, cases[i].norm, 0, RANK, &norm, &err), &err);
     for (int token = 0; token < t.c.n_rows; token++) {
       float y[48], squares = 0;
       const float *x = yk_calibrated_input_of(&t.c, 0, YK_INPUT_QKV)->rows + token * HIDDEN;

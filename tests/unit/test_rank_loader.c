@@ -23,6 +23,13 @@ typedef struct seen {
   yk_linear_spec spec;
 } seen;
 
+/* linear_keeps of a device without a row for 8 bits or an order of inputs. */
+static bool keeps_4_bits(const yk_linear_spec *spec, int i)
+{
+  const yk_weight_view *weight = &spec->parts[i].weight;
+  return !weight->act_order && (weight->format == YK_WEIGHT_PLAIN || weight->format == YK_WEIGHT_AWQ);
+}
+
 static yk_status create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
 {
   ((seen *)(void *)dev)->spec = *spec;
@@ -37,9 +44,11 @@ static void check(yk_packing packing, int64_t group, yk_range k, yk_range n, int
   static const uint8_t zeros[K * N];
   static const yk_device_ops ops = {.linear_create = create, .linear_bytes = yk_cpu_linear_bytes};
   seen dev = {.base = {.ops = &ops, .dtype = YK_F16}};
-  yk_rank_buffer brought = {0};
+  yk_rank_buffer repacked = {0};
   const yk_rank_loader loader = {
-      .source = {.dev = {.dtype = YK_F16, .linear_bytes = yk_cpu_linear_bytes}}, .dev = &dev.base, .brought = &brought};
+      .source = {.dev = {.dtype = YK_F16, .linear_bytes = yk_cpu_linear_bytes, .linear_keeps = keeps_4_bits}},
+      .dev = &dev.base,
+      .repacked = &repacked};
   yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 8};
   spec.parts[0] = (yk_linear_part){.weight = {.format = YK_WEIGHT_AWQ,
                                               .k = K,
@@ -63,7 +72,7 @@ static void check(yk_packing packing, int64_t group, yk_range k, yk_range n, int
   assert_int_equal(part->group_local, group_local);
   assert_int_equal(yk_cpu_linear_bytes(&dev.spec), yk_cpu_linear_bytes(&spec));
   assert_int_equal(yk_cuda_linear_bytes(&dev.spec), yk_cuda_linear_bytes(&spec));
-  free(brought.memory);
+  free(repacked.memory);
 }
 
 static void planned_bytes_are_taken(void **state)
@@ -94,11 +103,11 @@ static void check_8_bits(bool kept, bool as_16_bits, yk_dtype dtype, yk_range k,
   for (int i = 0; i < K * N; i++) bytes[i] = (uint8_t)(i * 2654435761u >> 24);
   for (int i = 0; i < K / 64 * N; i++) scales[i] = yk_f32_to_f16(scale * (float)(1 + i % 5));
   seen dev = {.base = {.ops = &ops, .dtype = dtype}};
-  yk_rank_buffer brought = {0};
+  yk_rank_buffer repacked = {0};
   const yk_model_device sizes_on = {.dtype = dtype,
                                     .linear_bytes = kept ? yk_cpu_linear_bytes : yk_cuda_linear_bytes,
-                                    .linear_keeps = kept ? yk_cpu_linear_keeps : NULL};
-  const yk_rank_loader loader = {.source = {.dev = sizes_on}, .dev = &dev.base, .brought = &brought};
+                                    .linear_keeps = kept ? yk_cpu_linear_keeps : keeps_4_bits};
+  const yk_rank_loader loader = {.source = {.dev = sizes_on}, .dev = &dev.base, .repacked = &repacked};
   yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 8};
   spec.parts[0] = (yk_linear_part){.weight = {.format = YK_WEIGHT_INT8,
                                               .k = K,
@@ -134,7 +143,7 @@ static void check_8_bits(bool kept, bool as_16_bits, yk_dtype dtype, yk_range k,
       uint16_t rounded = part->weight.dtype == YK_F16 ? yk_f32_to_f16(w) : yk_f32_to_bf16(w);
       assert_int_equal(((const uint16_t *)part->weight.plain)[(i - n.begin) * part->weight.k + j - k.begin], rounded);
     }
-  free(brought.memory);
+  free(repacked.memory);
 }
 
 static void what_a_device_does_not_keep_is_floats(void **state)
@@ -159,8 +168,8 @@ static void quantised_inputs_go_with_8_bit_weights(void **state)
     for (int as_16_bits = 0; as_16_bits < 2; as_16_bits++) {
       const yk_model_device dev = {.dtype = YK_F16,
                                    .linear_bytes = kept ? yk_cpu_linear_bytes : yk_cuda_linear_bytes,
-                                   .linear_keeps = kept ? yk_cpu_linear_keeps : NULL};
-      yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 8}, brought;
+                                   .linear_keeps = kept ? yk_cpu_linear_keeps : keeps_4_bits};
+      yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 8}, repacked;
       spec.parts[0] = (yk_linear_part){.weight = {.format = YK_WEIGHT_INT8,
                                                   .k = K,
                                                   .n = N,
@@ -178,12 +187,12 @@ static void quantised_inputs_go_with_8_bit_weights(void **state)
       yk_rank_buffer buffer = {0};
       yk_err err = YK_ERR_INIT;
       bool stays = kept && !as_16_bits;
-      if (yk_repack_layer(&dev, &spec, NULL, &buffer, &brought, &err) != YK_OK) fail_msg("%s", err.message);
-      const yk_inputs *inputs = &brought.parts[0].weight.inputs;
-      assert_int_equal(yk_linear_has_sums(&brought), stays);
+      if (yk_repack_layer(&dev, &spec, NULL, &buffer, &repacked, &err) != YK_OK) fail_msg("%s", err.message);
+      const yk_inputs *inputs = &repacked.parts[0].weight.inputs;
+      assert_int_equal(yk_linear_has_sums(&repacked), stays);
       assert_int_equal(yk_repack_n_float_inputs(&dev, &spec), stays ? 0 : 1);
       assert_int_equal(inputs->kind, stays ? YK_INPUTS_STATIC : YK_INPUTS_FLOAT);
-      if (stays) assert_true(inputs->scale == 0.5f && inputs->zero == 3 && brought.parts[0].weight.group == 97);
+      if (stays) assert_true(inputs->scale == 0.5f && inputs->zero == 3 && repacked.parts[0].weight.group == 97);
       free(buffer.memory);
     }
 }
@@ -205,10 +214,10 @@ static void check_act_order(bool kept, yk_weight_format format, const yk_group_s
   int64_t (*const linear_bytes)(const yk_linear_spec *spec) = kept ? yk_cpu_linear_bytes : yk_cuda_linear_bytes;
   const yk_device_ops ops = {.linear_create = create, .linear_bytes = linear_bytes};
   seen dev = {.base = {.ops = &ops, .dtype = YK_F16}};
-  yk_rank_buffer brought = {0};
+  yk_rank_buffer repacked = {0};
   const yk_model_device sizes_on = {
-      .dtype = YK_F16, .linear_bytes = linear_bytes, .linear_keeps = kept ? yk_cpu_linear_keeps : NULL};
-  const yk_rank_loader loader = {.source = {.dev = sizes_on}, .dev = &dev.base, .brought = &brought};
+      .dtype = YK_F16, .linear_bytes = linear_bytes, .linear_keeps = kept ? yk_cpu_linear_keeps : keeps_4_bits};
+  const yk_rank_loader loader = {.source = {.dev = sizes_on}, .dev = &dev.base, .repacked = &repacked};
   yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 8};
   yk_linear_part *part = &spec.parts[0];
   *part = (yk_linear_part){.weight = {.format = format,
@@ -235,7 +244,7 @@ static void check_act_order(bool kept, yk_weight_format format, const yk_group_s
   yk_group_places places = {0};
   assert_int_equal(yk_repack_sorts(&sizes_on, part), kept);
   if (kept) {
-    assert_int_equal(yk_group_order_measure(&part->weight, share, 4, &places, &err), YK_OK);
+    assert_int_equal(yk_group_order_measure(&part->weight, share, &places, &err), YK_OK);
     part->k_places = places.n;
     part->group_local = places.group;
   }
@@ -268,7 +277,7 @@ static void check_act_order(bool kept, yk_weight_format format, const yk_group_s
     int64_t column = inputs[i] < 0 ? -1 : share->of_sorted ? next++ : inputs[i] - share->begin;
     assert_int_equal(found->x_order[i], column);
   }
-  free(brought.memory);
+  free(repacked.memory);
 }
 
 static void sorted_inputs_come_with_the_order_of_x(void **state)
@@ -389,7 +398,7 @@ static void check_ordered_matrices(const yk_model_device *dev, yk_weight_format 
   part->k_is_sorted = k_is_sorted;
   const yk_group_share share = {k.begin, k.end, k_is_sorted};
   yk_group_places places;
-  assert_int_equal(yk_group_order_measure(&part->weight, &share, 4, &places, &err), YK_OK);
+  assert_int_equal(yk_group_order_measure(&part->weight, &share, &places, &err), YK_OK);
   part->k_places = places.n;
   part->group_local = places.group;
   if (yk_repack_layer(dev, &spec, NULL, &buffer, &all, &err) != YK_OK) fail_msg("%s", err.message);
@@ -421,12 +430,12 @@ static void matrices_have_orders_of_their_own(void **state)
 }
 
 /* Each of several matrices comes as it comes alone, whatever is done to it on the way. */
-static void matrices_are_brought_as_alone(void **state)
+static void matrices_are_repacked_as_alone(void **state)
 {
   (void)state;
   const yk_model_device keeps = {
       .dtype = YK_F16, .linear_bytes = yk_cpu_linear_bytes, .linear_keeps = yk_cpu_linear_keeps};
-  const yk_model_device floats = {.dtype = YK_F16, .linear_bytes = yk_cpu_linear_bytes};
+  const yk_model_device floats = {.dtype = YK_F16, .linear_bytes = yk_cpu_linear_bytes, .linear_keeps = keeps_4_bits};
   check_matrices(&keeps, YK_WEIGHT_AWQ, YK_PACKING_AWQ_GEMM);
   check_matrices(&keeps, YK_WEIGHT_AWQ, YK_PACKING_GPTQ);
   check_matrices(&keeps, YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED);
@@ -440,7 +449,7 @@ int main(void)
                                      cmocka_unit_test(what_a_device_does_not_keep_is_floats),
                                      cmocka_unit_test(quantised_inputs_go_with_8_bit_weights),
                                      cmocka_unit_test(sorted_inputs_come_with_the_order_of_x),
-                                     cmocka_unit_test(matrices_are_brought_as_alone),
+                                     cmocka_unit_test(matrices_are_repacked_as_alone),
                                      cmocka_unit_test(matrices_have_orders_of_their_own)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* What is brought to a device, and which error says that it cannot be, does not depend on the number of threads; nor
+/* What is repacked to a device, and which error says that it cannot be, does not depend on the number of threads; nor
  * does memory grow with the number of layers. Layers are large enough to be cut among all of them. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,13 +59,21 @@ static void make_tensors(tensors *t)
   }
 }
 
+/* linear_keeps of a device without a row for 8 bits or an order of inputs. */
+static bool keeps_4_bits(const yk_linear_spec *spec, int i)
+{
+  const yk_weight_view *weight = &spec->parts[i].weight;
+  return !weight->act_order && (weight->format == YK_WEIGHT_PLAIN || weight->format == YK_WEIGHT_AWQ);
+}
+
 static int set_up(void **state)
 {
   fixture *f = *state = calloc(1, sizeof *f);
   make_tensors(&f->t);
   f->keeps =
       (yk_model_device){.dtype = YK_F16, .linear_bytes = yk_cpu_linear_bytes, .linear_keeps = yk_cpu_linear_keeps};
-  f->keeps_not = (yk_model_device){.dtype = YK_BF16, .linear_bytes = yk_cuda_linear_bytes};
+  f->keeps_not =
+      (yk_model_device){.dtype = YK_BF16, .linear_bytes = yk_cuda_linear_bytes, .linear_keeps = keeps_4_bits};
   for (int i = 1; i < N_POOLS; i++)
     if (yk_cpu_pool_create(n_threads[i], &f->pools[i], NULL) != YK_OK) return -1;
   return 0;
@@ -136,7 +144,7 @@ static void sort_inputs(const yk_model_device *dev, yk_linear_part *part)
   yk_group_places places;
   yk_err err = YK_ERR_INIT;
   if (!yk_repack_sorts(dev, part)) return;
-  assert_int_equal(yk_group_order_measure(&part->weight, &all, 4, &places, &err), YK_OK);
+  assert_int_equal(yk_group_order_measure(&part->weight, &all, &places, &err), YK_OK);
   part->k_places = places.n;
   part->group_local = places.group;
 }
@@ -200,19 +208,17 @@ static void threads_do_not_change_bytes(void **state)
 static void check_error(const fixture *f, const yk_model_device *dev, const yk_linear_spec *spec, const char *words)
 {
   for (int i = 0; i < N_POOLS; i++) {
-    yk_rank_buffer buffer = {0}, biases = {0};
-    yk_linear_spec brought;
+    yk_rank_buffer buffer = {0};
+    yk_linear_spec repacked;
     yk_err err = YK_ERR_INIT;
-    yk_status status = yk_repack_layer(dev, spec, f->pools[i], &buffer, &brought, &err);
-    if (status == YK_OK) status = yk_repack_biases(spec, f->pools[i], &biases, &brought, &err);
+    yk_status status = yk_repack_layer(dev, spec, f->pools[i], &buffer, &repacked, &err);
     free(buffer.memory);
-    free(biases.memory);
     if (status != YK_E_FORMAT || !strstr(err.message, words))
       fail_msg("%d threads: expected \"%s\", found status %d: %s", n_threads[i], words, (int)status, err.message);
   }
 }
 
-/* Two scales that are no numbers: in the order of what is brought, the first is named, whoever meets which. */
+/* Two scales that are no numbers: in the order of what is repacked, the first is named, whoever meets which. */
 static void the_first_bad_scale_is_named(void **state)
 {
   fixture *f = *state;
@@ -284,12 +290,12 @@ static void memory_is_that_of_the_largest_layer(void **state)
 {
   fixture *f = *state;
   yk_rank_buffer buffer = {0};
-  yk_linear_spec brought;
+  yk_linear_spec repacked;
   yk_err err = YK_ERR_INIT;
   for (int layer = 0; layer < 24; layer++) {
     yk_linear_spec spec = make_spec(f, layer % (N_PACKINGS - 1), false, false);
     spec.parts[0].as_16_bits = layer % 3 == 0 && spec.parts[0].weight.format != YK_WEIGHT_AWQ;
-    assert_int_equal(yk_repack_layer(&f->keeps, &spec, f->pools[2], &buffer, &brought, &err), YK_OK);
+    assert_int_equal(yk_repack_layer(&f->keeps, &spec, f->pools[2], &buffer, &repacked, &err), YK_OK);
     assert_true(buffer.n_bytes <= 2 * K * N + 4096);
   }
   assert_true(buffer.n_bytes >= 2 * K * (N - 64));

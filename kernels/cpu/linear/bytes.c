@@ -9,6 +9,11 @@ static int64_t n_lines_of(const yk_cpu_part *part)
   return yk_ceil_div_i64(part->k, YK_CPU_CHUNK_K);
 }
 
+bool yk_cpu_bytes_takes(const yk_linear_spec *spec, int i)
+{
+  return !spec->parts[i].as_16_bits;
+}
+
 void yk_cpu_bytes_lay_out(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_cpu_part *part)
 {
   (void)dtype;

@@ -9,7 +9,9 @@
 
 #include "kernels/cpu/linear/format.h"
 
-/* yk_cpu_bytes_lay_out, yk_cpu_bytes_load - as in yk_cpu_format. */
+/* yk_cpu_bytes_takes, yk_cpu_bytes_lay_out, yk_cpu_bytes_load - as in yk_cpu_format. Parts that are to be as 16 bits
+ * are left to the loader, which dequantises what no row takes. */
+bool yk_cpu_bytes_takes(const yk_linear_spec *spec, int i);
 void yk_cpu_bytes_lay_out(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_cpu_part *part);
 void yk_cpu_bytes_load(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_part *part, char *weights);
 

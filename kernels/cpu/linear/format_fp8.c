@@ -10,6 +10,7 @@ const yk_cpu_format yk_cpu_format_fp8 = {
     .name = "fp8",
     .weight_format = YK_WEIGHT_FP8,
     .check = yk_linear_check_bytes,
+    .takes = yk_cpu_bytes_takes,
     .lay_out = yk_cpu_bytes_lay_out,
     .load = yk_cpu_bytes_load,
     .multiply_panel = multiply_panel,

@@ -181,6 +181,11 @@ typedef struct yk_cuda_format {
   /* fuse_key - what parts of one GEMM must have in common beside the kind. NULL: nothing. */
   int64_t (*fuse_key)(const yk_linear_part *part);
 
+  /* takes_order - weights whose inputs are in another order than x (yk_linear_part.x_order) too.
+   * rounds - load itself rounds weights to 16 bits: such weights are kept (linear_keeps), though a GEMM of 16 bits
+   * multiplies them. Of a row that does not, the loader rounds them. */
+  bool takes_order, rounds;
+
   /* Whether load puts weights whose inputs are in another order than x back into the order of x: k of the GEMM is then
    * x_size. Else x is put into the inputs' order before the GEMM. */
   bool undoes_order;

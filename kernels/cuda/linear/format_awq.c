@@ -99,6 +99,7 @@ const yk_cuda_format yk_cuda_format_awq = {
     .check = check,
     .takes = takes_packed,
     .fuse_key = packed_group,
+    .takes_order = true,
     .gemm = &yk_cuda_gemm_wna16_int4,
 #ifdef YOKE_HAVE_CUDA
     .load = load_packed,
@@ -109,6 +110,8 @@ const yk_cuda_format yk_cuda_format_awq_as_16_bits = {
     .name = "awq as 16 bits",
     .weight_format = YK_WEIGHT_AWQ,
     .check = check,
+    .takes_order = true,
+    .rounds = true,
     .undoes_order = true,
     .gemm = &yk_cuda_gemm_16_bits,
 #ifdef YOKE_HAVE_CUDA

@@ -57,7 +57,7 @@ static bool takes_packed(const yk_linear_spec *spec, int i)
  * dequantised while they are loaded (yk_cuda_linear_keeps). */
 static bool takes_as_16_bits(const yk_linear_spec *spec, int i)
 {
-  return spec->parts[i].x_size > 0 && has_float_inputs(spec, i);
+  return spec->parts[i].x_size > 0 && has_float_inputs(spec, i) && !spec->parts[i].as_16_bits;
 }
 
 #ifdef YOKE_HAVE_CUDA
@@ -101,6 +101,7 @@ const yk_cuda_format yk_cuda_format_int8 = {
     .check = check,
     .takes = takes_packed,
     .fuse_key = packed_group,
+    .takes_order = true,
     .gemm = &yk_cuda_gemm_wna16_int8,
 #ifdef YOKE_HAVE_CUDA
     .load = load_packed,
@@ -112,6 +113,8 @@ const yk_cuda_format yk_cuda_format_int8_as_16_bits = {
     .weight_format = YK_WEIGHT_INT8,
     .check = check,
     .takes = takes_as_16_bits,
+    .takes_order = true,
+    .rounds = true,
     .undoes_order = true,
     .gemm = &yk_cuda_gemm_16_bits,
 #ifdef YOKE_HAVE_CUDA

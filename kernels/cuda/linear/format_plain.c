@@ -140,6 +140,7 @@ const yk_cuda_gemm_kind yk_cuda_gemm_16_bits = {
 const yk_cuda_format yk_cuda_format_plain = {
     .name = "plain",
     .weight_format = YK_WEIGHT_PLAIN,
+    .rounds = true,
     .gemm = &yk_cuda_gemm_16_bits,
 #ifdef YOKE_HAVE_CUDA
     .load = load,

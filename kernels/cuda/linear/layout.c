@@ -66,14 +66,29 @@ static const yk_cuda_format *format_of(const yk_linear_spec *spec, int i)
   return spec->epilogue == YK_EPILOGUE_SILU_MUL ? first_that_takes_both(spec, i) : first_that_takes(spec, i);
 }
 
+/* Whether a row that rounds weights to 16 bits takes part i: any other part of 16 bits fuses with such a part. */
+static bool is_rounded(const yk_linear_spec *spec, int i)
+{
+  for (const yk_cuda_format *const *row = yk_cuda_formats; *row; row++)
+    if ((*row)->rounds && takes(*row, spec, i)) return true;
+  return false;
+}
+
+/* Whether a row takes part i once its inputs are sorted by group. */
+static bool is_taken_sorted(const yk_linear_spec *spec, int i)
+{
+  yk_linear_spec sorted = *spec;
+  sorted.parts[i].x_size = sorted.parts[i].weight.k;
+  for (const yk_cuda_format *const *row = yk_cuda_formats; *row; row++)
+    if ((*row)->takes_order && takes(*row, &sorted, i)) return true;
+  return false;
+}
+
 bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i)
 {
-  const yk_weight_view *weight = &spec->parts[i].weight;
-  if (weight->format == YK_WEIGHT_PLAIN) return true;
-  if (weight->format == YK_WEIGHT_AWQ) return true;
-  if (weight->act_order) return weight->format == YK_WEIGHT_INT8 && weight->inputs.kind == YK_INPUTS_FLOAT;
+  if (spec->parts[i].weight.act_order) return is_taken_sorted(spec, i);
   const yk_cuda_format *format = format_of(spec, i);
-  return format && format->gemm != &yk_cuda_gemm_16_bits;
+  return (format && format->gemm != &yk_cuda_gemm_16_bits) || is_rounded(spec, i);
 }
 
 /* ---- What lies where --------------------------------------------------------------------------------------------- */

@@ -28,9 +28,8 @@ yk_status yk_cuda_linear_lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_
 /* yk_cuda_linear_bytes - linear_bytes of the device's table; 0 for a layer that cannot be laid out. */
 int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec);
 
-/* yk_cuda_linear_keeps - linear_keeps of the device's table: floats and 4-bit integers always, 8-bit integers with
- *   an order of x; other formats where a row multiplies them as they are. A gate and an up are kept together or not at
- *   all, since a gate of another GEMM than the up's could not be multiplied. */
+/* yk_cuda_linear_keeps - linear_keeps of the device's table: whether a row multiplies the part as it is, or rounds the
+ *   part to 16 bits itself. A gate and an up that no GEMM takes both become 16-bit floats. */
 bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i);
 
 /* yk_cuda_linear_staging_bytes - staging that a grouped forward of an experts' layer wants (yk_grouped_args): x of each

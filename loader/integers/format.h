@@ -1,0 +1,60 @@
+/* format.h - the loader's table of weight formats: how a slice of each reaches a device.
+ *
+ * A device takes one form of each format (kernels/weight.h). The loader repacks a slice of any packing into that form,
+ * or converts the slice to floats. The functions of a format read the view's packing from a table of their own
+ * (int4_packing.h, int8_packing.h).
+ *
+ *   row     form that devices take
+ *   plain   the checkpoint's floats, rows in the order of outputs
+ *   int4    AWQ's "gemm" order (int4.h)
+ *   int8    rows of bytes with float32 scales (int8.h)
+ *   fp8     the same
+ *
+ * To add a format, write format_NAME.c beside this file, declare its row below and list the row in format.c. Not for
+ * use outside the loader. */
+#ifndef YK_LOADER_FORMAT_H
+#define YK_LOADER_FORMAT_H
+
+#include "base/cpu_pool.h"
+#include "base/status.h"
+#include "kernels/weight.h"
+
+/* A slice in the form that devices take: a range of a weight that begins at input 0 and output 0, or close behind. */
+typedef struct yk_repacked_slice {
+  yk_weight_view weight;
+  yk_weight_slice slice;
+} yk_repacked_slice;
+
+/* A slice to repack. */
+typedef struct yk_slice_source {
+  const yk_weight_view *weight;
+  yk_weight_slice slice;       /* not empty; with an order of inputs or outputs that range counts places from 0 on */
+  const yk_slice_order *order; /* or NULL */
+  int64_t group_local;         /* inputs of the slice that share a scale; the order's group where that names inputs */
+} yk_slice_source;
+
+typedef struct yk_loader_format {
+  /* is_ready - whether a slice in the checkpoint's order already has the devices' form. */
+  bool (*is_ready)(const yk_weight_view *weight);
+  /* check_ready - the numbers of such a slice: YK_E_FORMAT as of repack. pool: or NULL. NULL: nothing to check. */
+  yk_status (*check_ready)(const yk_weight_view *weight, const yk_weight_slice *slice, yk_cpu_pool *pool, yk_err *err);
+  /* repacked_bytes - size of the buffer of repack. Of an order's arrays only their presence matters. */
+  size_t (*repacked_bytes)(const yk_slice_source *source);
+  /* repack - the slice in the devices' form. buffer: repacked_bytes, aligned to 64 bytes; *out points into the buffer
+   * and at the weight's biases. pool: threads that share the work, or NULL; neither bytes nor errors depend on the
+   * pool. Errors: YK_E_FORMAT naming tensor, group and output of a scale or zero that is not finite, or the element
+   * that is no number; YK_E_UNSUPPORTED; YK_E_NOMEM. */
+  yk_status (*repack)(const yk_slice_source *source, yk_cpu_pool *pool, void *buffer, yk_repacked_slice *out,
+                      yk_err *err);
+  /* to_floats - a slice as f32 [n, stride]: see yk_dequantise. */
+  yk_status (*to_floats)(const yk_weight_view *weight, const yk_weight_slice *slice, float *to, int64_t stride,
+                         yk_err *err);
+} yk_loader_format;
+
+/* yk_loader_format_of - the row of a format. */
+const yk_loader_format *yk_loader_format_of(yk_weight_format format);
+
+extern const yk_loader_format yk_loader_format_plain, yk_loader_format_int4, yk_loader_format_int8,
+    yk_loader_format_fp8;
+
+#endif
