@@ -9,15 +9,14 @@
 
 #include "base/checked.h"
 #include "base/model_path.h"
-#include "loader/foreign/description_check.h"
 #include "loader/foreign/kuiper_config.h"
-#include "loader/foreign/msmodelslim_tensors.h"
 #include "loader/fused_experts.h"
 #include "loader/hf/json_edit.h"
 #include "loader/integers/quant_tensors.h"
 #include "loader/kv_scales.h"
 #include "loader/model/quant_rules.h"
 #include "loader/own_head.h"
+#include "loader/quant_method.h"
 #include "loader/remarks.h"
 #include "loader/safetensors/dir.h"
 #include "loader/safetensors/other_formats.h"
@@ -68,8 +67,7 @@ static yk_status assume_linear(const yk_checkpoint *checkpoint, const char *modu
   view->format = YK_WEIGHT_PLAIN;
   YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
   if (!scheme || (strcmp(module, lm_head) == 0 && !config->quant.only_named)) return YK_OK;
-  if (config->quant.method == YK_QUANT_MSMODELSLIM) return yk_msmodelslim_begin(module, scheme, view, err);
-  return yk_quant_begin(module, scheme, view, err);
+  return yk_quant_method_row_of(config->quant.method)->begin(module, scheme, view, err);
 }
 
 /* Tensors decide that a layer is quantised, the configuration how. */
@@ -89,12 +87,12 @@ static yk_status read_quantised(const yk_checkpoint *checkpoint, const char *mod
                       "%s: tensor %s.%s is quantised, but no group of quantization_config names it, or ignore does",
                       source, module, suffix);
   if (!scheme) scheme = &quant->scheme; /* told as a remark */
-  const char *expected = yk_packing_names_of(scheme->packing)->weight;
+  const char *expected = yk_packing_row_of(scheme->packing)->names.weight;
   if (strcmp(suffix, expected) != 0)
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: %s: quantization_config's method has tensors %s.%s: expected that, found %s.%s", source,
                       module, module, expected, module, suffix);
-  return yk_quant_read(checkpoint->shards, module, scheme, view, err);
+  return yk_quant_method_row_of(quant->method)->read(checkpoint->shards, module, scheme, view, err);
 }
 
 static yk_status read_bias(const yk_checkpoint *checkpoint, const char *module, yk_weight_view *view, yk_err *err)
@@ -108,9 +106,10 @@ static yk_status read_described(const yk_checkpoint *checkpoint, const char *mod
                                 yk_weight_view *view, yk_err *err)
 {
   const yk_quant_scheme *scheme;
-  YK_TRY(yk_quant_scheme_of(&checkpoint->config.quant, module, &scheme, err));
+  const yk_quant_config *quant = &checkpoint->config.quant;
+  YK_TRY(yk_quant_scheme_of(quant, module, &scheme, err));
   if (scheme)
-    YK_TRY(yk_msmodelslim_read(checkpoint->shards, module, scheme, view, err));
+    YK_TRY(yk_quant_method_row_of(quant->method)->read(checkpoint->shards, module, scheme, view, err));
   else
     YK_TRY(yk_checkpoint_matrix(checkpoint, module, view->n, view->k, view, err));
   return has_bias && !view->product_bias ? read_bias(checkpoint, module, view, err) : YK_OK;
@@ -125,7 +124,7 @@ yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *modu
     *out = view;
     return YK_OK;
   }
-  if (checkpoint->config.quant.method == YK_QUANT_MSMODELSLIM) {
+  if (yk_quant_method_row_of(checkpoint->config.quant.method)->is_described) {
     YK_TRY(read_described(checkpoint, module, has_bias, &view, err));
     *out = view;
     return YK_OK;
@@ -151,20 +150,21 @@ yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *modu
 }
 
 /* The names of a norm's tensors. */
-static yk_status find_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer,
-                           yk_msmodelslim_norm *out, yk_err *err)
+static yk_status find_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, yk_norm_tensors *out,
+                           yk_err *err)
 {
   bool may_differ = role == YK_ROLE_ATTENTION_NORM || role == YK_ROLE_FFN_NORM || role == YK_ROLE_FINAL_NORM;
-  *out = (yk_msmodelslim_norm){"weight", NULL};
-  if (!may_differ || !checkpoint->shards || checkpoint->config.quant.method != YK_QUANT_MSMODELSLIM) return YK_OK;
-  return yk_msmodelslim_norm_of(&checkpoint->config, checkpoint->shards, role, layer, out, err);
+  *out = (yk_norm_tensors){"weight", NULL};
+  const yk_quant_method_row *method = yk_quant_method_row_of(checkpoint->config.quant.method);
+  if (!may_differ || !checkpoint->shards || !method->find_norm) return YK_OK;
+  return method->find_norm(&checkpoint->config, checkpoint->shards, role, layer, out, err);
 }
 
 static yk_status read_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
                            yk_vector_view *out, yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];
-  yk_msmodelslim_norm norm;
+  yk_norm_tensors norm;
   yk_vector_view view = {.n = n, .dtype = checkpoint->config.dtype};
   yk_weight_name(checkpoint->config.family, role, layer, name);
   YK_TRY(find_norm(checkpoint, role, layer, &norm, err));
@@ -234,7 +234,7 @@ yk_status yk_checkpoint_add_offset(const yk_checkpoint *checkpoint, yk_weight_ro
                                    yk_weight_view *weight, yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];
-  yk_msmodelslim_norm norm;
+  yk_norm_tensors norm;
   bool after_attention_norm = role == YK_ROLE_Q || role == YK_ROLE_K || role == YK_ROLE_V;
   yk_weight_role before = after_attention_norm ? YK_ROLE_ATTENTION_NORM : YK_ROLE_FFN_NORM;
   if (!after_attention_norm && !reads_ffn_norm(role)) return YK_OK;
@@ -351,8 +351,8 @@ static yk_status read_weights(const char *dir, const yk_log *log, yk_checkpoint 
 {
   YK_TRY(yk_shards_open(dir, log, &checkpoint->shards, err));
   YK_TRY(yk_fused_experts_split(&checkpoint->config, checkpoint->shards, err));
-  if (checkpoint->config.quant.method == YK_QUANT_MSMODELSLIM)
-    YK_TRY(yk_description_check(dir, checkpoint->shards, log, err));
+  const yk_quant_method_row *method = yk_quant_method_row_of(checkpoint->config.quant.method);
+  if (method->check_files) YK_TRY(method->check_files(dir, checkpoint->shards, log, err));
   choose_head(log, checkpoint);
   return yk_remarks_write(&checkpoint->config, checkpoint->shards, log, err);
 }
@@ -455,17 +455,12 @@ static void prefetch(const void *data, int64_t n_bytes)
 
 void yk_checkpoint_prefetch(const yk_weight_view *weight)
 {
-  int64_t element_bytes = (int64_t)yk_dtype_bytes(weight->dtype);
-  if (weight->format == YK_WEIGHT_PLAIN) {
-    prefetch(weight->plain, weight->k * weight->n * element_bytes);
+  if (!yk_weight_is_quantised(weight->format)) {
+    prefetch(weight->plain, weight->k * weight->n * (int64_t)yk_dtype_bytes(weight->dtype));
     return;
   }
-  int64_t per_byte = weight->format == YK_WEIGHT_AWQ ? 2 : 1;
-  int64_t n_groups = yk_ceil_div_i64(weight->k, weight->group);
-  bool float_zeros = weight->packing == YK_PACKING_AWQ_GEMV_FAST || weight->packing == YK_PACKING_ROWS;
-  prefetch(weight->qweight, weight->k * weight->n / per_byte);
-  prefetch(weight->qzeros, float_zeros ? n_groups * weight->n * element_bytes : n_groups * weight->n / per_byte);
-  bool has_blocks = weight->packing == YK_PACKING_BLOCKS;
-  int64_t n_scale_rows = has_blocks ? yk_ceil_div_i64(weight->n, weight->group_n) : weight->n;
-  prefetch(weight->scales, n_groups * n_scale_rows * element_bytes);
+  const yk_packing_sizes sizes = yk_packing_bytes(weight);
+  prefetch(weight->qweight, sizes.weight);
+  prefetch(weight->qzeros, sizes.zeros);
+  prefetch(weight->scales, sizes.scales);
 }

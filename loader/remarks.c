@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/foreign/msmodelslim_tensors.h"
 #include "loader/integers/quant_tensors.h"
 #include "loader/kv_scales.h"
 #include "loader/model/quant_rules.h"
 #include "loader/model/weight_names.h"
+#include "loader/quant_method.h"
 
 enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 16 };
 
@@ -82,11 +82,11 @@ static yk_status tell_offsets(const checkpoint_view *c, yk_err *err)
   static const yk_weight_role readers[] = {YK_ROLE_Q, YK_ROLE_K, YK_ROLE_V, YK_ROLE_GATE, YK_ROLE_UP};
   const yk_model_config *config = c->config;
   oddity offsets = {0};
-  for (int layer = 0; config->quant.method == YK_QUANT_MSMODELSLIM && layer < config->n_layers; layer++) {
+  for (int layer = 0; yk_quant_method_row_of(config->quant.method)->find_norm && layer < config->n_layers; layer++) {
     for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
       char module[YK_WEIGHT_NAME_BYTES];
       const yk_quant_scheme *scheme;
-      yk_msmodelslim_norm norm;
+      yk_norm_tensors norm;
       yk_weight_role before = i < 3 ? YK_ROLE_ATTENTION_NORM : YK_ROLE_FFN_NORM;
       yk_weight_name(config->family, readers[i], layer, module);
       YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
@@ -200,7 +200,7 @@ static yk_status mark_weight(const checkpoint_view *c, const char *module, bool 
     return YK_OK;
   }
   YK_TRY(yk_quant_scheme_of(&c->config->quant, module, &scheme, err));
-  const yk_packing_names *names = yk_packing_names_of((scheme ? scheme : &c->config->quant.scheme)->packing);
+  const yk_packing_names *names = &yk_packing_row_of((scheme ? scheme : &c->config->quant.scheme)->packing)->names;
   const char *const suffixes[] = {names->weight, names->zeros, names->scales, names->g_idx, names->shape};
   mark_all(c, module, suffixes, sizeof suffixes / sizeof *suffixes, used);
   return YK_OK;
@@ -224,7 +224,7 @@ static void mark_norm(const checkpoint_view *c, yk_weight_role role, int layer, 
   static const char *const suffixes[] = {"weight", "bias", "module.weight", "module.bias"};
   char module[YK_WEIGHT_NAME_BYTES];
   yk_weight_name(c->config->family, role, layer, module);
-  size_t n = c->config->quant.method == YK_QUANT_MSMODELSLIM ? sizeof suffixes / sizeof *suffixes : 1;
+  size_t n = yk_quant_method_row_of(c->config->quant.method)->find_norm ? sizeof suffixes / sizeof *suffixes : 1;
   for (size_t i = 0; i < n; i++) mark(c, module, suffixes[i], used);
 }
 

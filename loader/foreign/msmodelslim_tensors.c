@@ -183,7 +183,7 @@ static bool is_same(const yk_tensor *a, const yk_tensor *b)
 }
 
 yk_status yk_msmodelslim_norm_of(const yk_model_config *config, const yk_shards *shards, yk_weight_role role, int layer,
-                                 yk_msmodelslim_norm *out, yk_err *err)
+                                 yk_norm_tensors *out, yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];
   readers r;
@@ -192,7 +192,7 @@ yk_status yk_msmodelslim_norm_of(const yk_model_config *config, const yk_shards 
   const yk_tensor *plain = yk_tensors_find(shards, name, "weight", NULL);
   const yk_tensor *scaled = yk_tensors_find(shards, name, "module.weight", NULL);
   bool reads_scaled = scaled && (!plain || r.n_quantised > 0);
-  *out = (yk_msmodelslim_norm){reads_scaled ? "module.weight" : "weight", reads_scaled ? "module.bias" : "bias"};
+  *out = (yk_norm_tensors){reads_scaled ? "module.weight" : "weight", reads_scaled ? "module.bias" : "bias"};
   const yk_tensor *offset = yk_tensors_find(shards, name, out->offset, NULL);
   if (is_none(offset)) out->offset = NULL;
   bool is_mixed = reads_scaled && plain && r.n_quantised < r.n;

@@ -16,13 +16,13 @@ yk_status yk_msmodelslim_read(const yk_shards *shards, const char *module, const
                               yk_weight_view *view, yk_err *err);
 
 /* What the norm of a role is called: what quantised layers read may be another norm than what layers of floats read. */
-typedef struct yk_msmodelslim_norm {
+typedef struct yk_norm_tensors {
   const char *weight, *offset; /* suffixes after the norm's module; offset NULL: the norm has none, or all zeros */
-} yk_msmodelslim_norm;
+} yk_norm_tensors;
 
 /* yk_msmodelslim_norm_of - of an attention, FFN or final norm.
  *   Errors: YK_E_FORMAT naming file and tensor; YK_E_UNSUPPORTED where layers of both kinds read norms that differ. */
 yk_status yk_msmodelslim_norm_of(const yk_model_config *config, const yk_shards *shards, yk_weight_role role, int layer,
-                                 yk_msmodelslim_norm *out, yk_err *err);
+                                 yk_norm_tensors *out, yk_err *err);
 
 #endif

@@ -5,71 +5,23 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "loader/integers/block_tensors.h"
 #include "loader/integers/int4_packing.h"
-#include "loader/integers/int8_inputs.h"
-
-/* What k and n must be multiples of, and why. */
-typedef struct grain {
-  int64_t k, n;
-  const char *why;
-} grain;
-
-static const yk_packing_names common_names = {"qweight", "qzeros", "scales", NULL, NULL};
-static const yk_packing_names gptq_names = {"qweight", "qzeros", "scales", "g_idx", NULL};
-static const yk_packing_names block_names = {"weight", NULL, "weight_scale", NULL, NULL};
-static const yk_packing_names compressed_names = {"weight_packed", "weight_zero_point", "weight_scale", "weight_g_idx",
-                                                  "weight_shape"};
-
-const yk_packing_names *yk_packing_names_of(yk_packing packing)
-{
-  switch (packing) {
-  case YK_PACKING_GPTQ: return &gptq_names;
-  case YK_PACKING_COMPRESSED: return &compressed_names;
-  case YK_PACKING_BLOCKS: return &block_names;
-  default: return &common_names;
-  }
-}
 
 const char *yk_quant_suffix(const yk_shards *shards, const char *module)
 {
-  static const yk_packing packings[] = {YK_PACKING_AWQ_GEMM, YK_PACKING_COMPRESSED};
-  for (size_t i = 0; i < sizeof packings / sizeof *packings; i++) {
-    const char *suffix = yk_packing_names_of(packings[i])->weight;
-    if (yk_tensors_find(shards, module, suffix, NULL)) return suffix;
+  for (yk_packing packing = 0; packing < YK_N_PACKINGS; packing++) {
+    const yk_packing_row *row = yk_packing_row_of(packing);
+    const yk_tensor *weight = row->names.weight ? yk_tensors_find(shards, module, row->names.weight, NULL) : NULL;
+    if (weight && (!row->marks || row->marks(weight))) return row->names.weight;
   }
-  const yk_tensor *weight = yk_tensors_find(shards, module, block_names.weight, NULL);
-  bool is_8_bits = weight && (weight->dtype == YK_TENSOR_I8 || weight->dtype == YK_TENSOR_F8_E4M3 ||
-                              weight->dtype == YK_TENSOR_F8_E5M2);
-  return is_8_bits ? block_names.weight : NULL;
-}
-
-/* Elements of a 32-bit word. */
-static int64_t per_word(yk_weight_format format)
-{
-  return format == YK_WEIGHT_AWQ ? 8 : 4;
-}
-
-static grain grain_of(const yk_quant_scheme *scheme)
-{
-  switch (scheme->packing) {
-  case YK_PACKING_AWQ_GEMM: return (grain){1, 8, "AWQ packs 8 columns"};
-  case YK_PACKING_AWQ_GEMV: return (grain){8, 8, "AWQ gemv packs 8 inputs"};
-  case YK_PACKING_AWQ_GEMV_FAST: return (grain){64, 8, "AWQ gemv_fast packs 4 outputs by 64 inputs"};
-  case YK_PACKING_GPTQ:
-    if (scheme->format == YK_WEIGHT_AWQ) return (grain){8, 8, "GPTQ packs 8 inputs, and 8 outputs of its zeros"};
-    return (grain){4, 4, "GPTQ packs 4 inputs, and 4 outputs of its zeros, of 8 bits"};
-  default: return (grain){1, 1, ""};
-  }
+  return NULL;
 }
 
 yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err)
 {
-  if (scheme->packing == YK_PACKING_BLOCKS) {
-    yk_block_tensors_begin(scheme, view);
-    return yk_int8_inputs_begin(module, scheme, view, err);
-  }
-  const grain unit = grain_of(scheme);
+  const yk_packing_row *row = yk_packing_row_of(scheme->packing);
+  if (row->begin) return row->begin(module, scheme, view, err);
+  const yk_packing_grain unit = row->grain ? row->grain(scheme->format) : (yk_packing_grain){1, 1, ""};
   view->format = scheme->format;
   view->packing = scheme->packing;
   bool is_channel = scheme->group_size == -1 || (scheme->may_be_channel && view->k % scheme->group_size != 0);
@@ -87,40 +39,6 @@ yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_w
     return yk_err_set(err, YK_E_FORMAT, "%s: %" PRId64 " outputs: expected a multiple of %" PRId64 " (%s)", module,
                       view->n, unit.n, unit.why);
   return YK_OK;
-}
-
-typedef struct wishes {
-  yk_tensor_wish weight, zeros, scales;
-} wishes;
-
-static wishes wishes_of(const yk_weight_view *view)
-{
-  const yk_packing_names *names = yk_packing_names_of(view->packing);
-  int64_t k = view->k, n = view->n, groups = k / view->group, unit = per_word(view->format);
-  int64_t zero_words = yk_int4_gemv_zero_words(k, view->group);
-  wishes w = {.weight = {names->weight, YK_TENSORS_I32, 2, {k, n / unit}},
-              .zeros = {names->zeros, YK_TENSORS_I32, 2, {groups, n / unit}},
-              .scales = {names->scales, YK_TENSORS_FLOAT, 2, {groups, n}}};
-  switch (view->packing) {
-  case YK_PACKING_AWQ_GEMV:
-    w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {n, k / 8}};
-    w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_I32, 2, {n, zero_words}};
-    w.scales = (yk_tensor_wish){names->scales, YK_TENSORS_FLOAT, 2, {n, 8 * zero_words}};
-    break;
-  case YK_PACKING_AWQ_GEMV_FAST:
-    w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I16, 2, {n / 4, k}};
-    w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_FLOAT, 2, {8 * zero_words, n}};
-    w.scales = (yk_tensor_wish){names->scales, YK_TENSORS_FLOAT, 2, {8 * zero_words, n}};
-    break;
-  case YK_PACKING_GPTQ: w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {k / unit, n}}; break;
-  case YK_PACKING_COMPRESSED:
-    w.weight = (yk_tensor_wish){names->weight, YK_TENSORS_I32, 2, {n, yk_ceil_div_i64(k, unit)}};
-    w.zeros = (yk_tensor_wish){names->zeros, YK_TENSORS_I32, 2, {yk_ceil_div_i64(n, unit), groups}};
-    w.scales = (yk_tensor_wish){names->scales, YK_TENSORS_FLOAT, 2, {n, groups}};
-    break;
-  default: break;
-  }
-  return w;
 }
 
 /* weight_shape repeats N and K. */
@@ -147,14 +65,14 @@ static int32_t group_at(const yk_tensor *g_idx, int64_t k)
 /* compressed-tensors leaves -1 everywhere where no order was chosen: groups are then of neighbouring inputs. */
 static bool is_unset(const yk_tensor *g_idx, const yk_weight_view *view)
 {
-  bool unset = view->packing == YK_PACKING_COMPRESSED;
+  bool unset = yk_packing_row_of(view->packing)->blank_is_minus_one;
   for (int64_t k = 0; unset && k < view->k; k++) unset = group_at(g_idx, k) == -1;
   return unset;
 }
 
 bool yk_quant_is_blank(const yk_tensor *g_idx, yk_packing packing)
 {
-  return packing == YK_PACKING_GPTQ && yk_tensors_is_zero(g_idx);
+  return yk_packing_row_of(packing)->blank_is_zeros && yk_tensors_is_zero(g_idx);
 }
 
 /* compressed-tensors takes each group_size of the sorted inputs for a group, whatever g_idx calls them: that is the
@@ -162,7 +80,7 @@ bool yk_quant_is_blank(const yk_tensor *g_idx, yk_packing packing)
 static yk_status check_sizes(const yk_shards *shards, const yk_tensor *g_idx, const yk_weight_view *view, yk_err *err)
 {
   int64_t n_groups = view->k / view->group, group = 0;
-  if (view->packing != YK_PACKING_COMPRESSED) return YK_OK;
+  if (!yk_packing_row_of(view->packing)->blank_is_minus_one) return YK_OK;
   int64_t *sizes = calloc((size_t)n_groups, sizeof *sizes);
   if (!sizes) return yk_err_set(err, YK_E_NOMEM, "no memory for the sizes of %" PRId64 " groups", n_groups);
   for (int64_t k = 0; k < view->k; k++) sizes[group_at(g_idx, k)]++;
@@ -205,18 +123,14 @@ static yk_status read_groups(const yk_shards *shards, const char *module, const 
 yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
                         yk_weight_view *view, yk_err *err)
 {
-  if (scheme->packing == YK_PACKING_BLOCKS) {
-    YK_TRY(yk_quant_begin(module, scheme, view, err));
-    YK_TRY(yk_block_tensors_read(shards, module, scheme, view, err));
-    YK_TRY(yk_tensors_require_symmetric(shards, module, compressed_names.zeros, err));
-    return yk_int8_inputs_read(shards, module, scheme, view, err);
-  }
-  const yk_packing_names *names = yk_packing_names_of(scheme->packing);
+  const yk_packing_row *row = yk_packing_row_of(scheme->packing);
+  if (row->read) return row->read(shards, module, scheme, view, err);
+  const yk_packing_names *names = &row->names;
   yk_quant_scheme of_module = *scheme;
   const yk_tensor *found = yk_tensors_find(shards, module, names->scales, NULL);
   if (scheme->may_be_channel && found && found->n_dims == 2 && found->shape[1] == 1) of_module.group_size = -1;
   YK_TRY(yk_quant_begin(module, &of_module, view, err));
-  const wishes w = wishes_of(view);
+  const yk_packing_wishes w = row->wishes(view);
   const yk_tensor *weight, *zeros = NULL, *scales;
   yk_dtype zeros_dtype = YK_F32;
   YK_TRY(yk_tensors_require(shards, module, &w.weight, NULL, &weight, err));

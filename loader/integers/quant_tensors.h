@@ -2,18 +2,10 @@
 #ifndef YK_LOADER_QUANT_TENSORS_H
 #define YK_LOADER_QUANT_TENSORS_H
 
-#include "loader/model/model_config.h"
-#include "loader/safetensors/tensors.h"
+#include "loader/integers/packing.h"
 
-/* The names of a packing's tensors after the module's; NULL where it has none. */
-typedef struct yk_packing_names {
-  const char *weight, *zeros, *scales, *g_idx, *shape;
-} yk_packing_names;
-
-const yk_packing_names *yk_packing_names_of(yk_packing packing);
-
-/* yk_quant_suffix - the suffix of the tensor that makes a module a quantised one: a name that only those have, or
- *   "weight" where its type is one of 8 bits; NULL: none. */
+/* yk_quant_suffix - the suffix of the tensor that makes a module a quantised one, as the rows of packings say:
+ *   a name that only those have, or "weight" where its type is one of 8 bits; NULL: none. */
 const char *yk_quant_suffix(const yk_shards *shards, const char *module);
 
 /* yk_quant_is_blank - whether g_idx is all zeros, which some GPTQ tools write where they choose no order: with desc_act

@@ -25,6 +25,7 @@ static bool is_of_kind(yk_tensor_dtype dtype, yk_tensor_kind kind, yk_dtype *flo
 {
   switch (kind) {
   case YK_TENSORS_I8: return dtype == YK_TENSOR_I8;
+  case YK_TENSORS_U8: return dtype == YK_TENSOR_U8 || dtype == YK_TENSOR_F8_E8M0;
   case YK_TENSORS_I16: return dtype == YK_TENSOR_I16;
   case YK_TENSORS_I32: return dtype == YK_TENSOR_I32;
   case YK_TENSORS_I64: return dtype == YK_TENSOR_I64;
@@ -44,6 +45,7 @@ yk_status yk_tensors_require(const yk_shards *shards, const char *module, const 
 {
   static const char *const kinds[] = {[YK_TENSORS_FLOAT] = "F16, BF16 or F32",
                                       [YK_TENSORS_I8] = "I8",
+                                      [YK_TENSORS_U8] = "U8 or F8_E8M0",
                                       [YK_TENSORS_I16] = "I16",
                                       [YK_TENSORS_I32] = "I32",
                                       [YK_TENSORS_I64] = "I64",

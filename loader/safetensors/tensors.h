@@ -11,13 +11,15 @@
 typedef enum yk_tensor_kind {
   YK_TENSORS_FLOAT,
   YK_TENSORS_I8,
+  YK_TENSORS_U8,
   YK_TENSORS_I16,
   YK_TENSORS_I32,
   YK_TENSORS_I64,
   YK_TENSORS_FP8
 } yk_tensor_kind;
 
-/* A tensor as it must be: MODULE.SUFFIX. FLOAT: float16, bfloat16 or float32; FP8: float8 e4m3fn. */
+/* A tensor as it must be: MODULE.SUFFIX. FLOAT: float16, bfloat16 or float32; FP8: float8 e4m3fn. U8: bytes of
+ * any meaning, float8 e8m0 among them. */
 typedef struct yk_tensor_wish {
   const char *suffix;
   yk_tensor_kind kind;
