@@ -1,7 +1,7 @@
 /* int4_packing.h - the table of 4-bit packings that int4.c and int4_read.c walk. Not for use outside the loader.
  *
  * To add a packing, write its row in a file of its own, declare the row at the end of this header, list it in
- * int4_read.c, and say in quant_tensors.c which tensors it has. */
+ * int4_read.c, and say in packing_words.c or packing_bytes.c which tensors it has. */
 #ifndef YK_LOADER_INT4_PACKING_H
 #define YK_LOADER_INT4_PACKING_H
 

@@ -1,7 +1,7 @@
 /* int8_packing.h - the table of 8-bit packings that int8.c walks. Not for use outside the loader.
  *
  * To add a packing, write its row in a file of its own, declare the row at the end of this header, list it in
- * int8.c, and say in quant_tensors.c which tensors it has. */
+ * int8.c, and say in packing_words.c or packing_bytes.c which tensors it has. */
 #ifndef YK_LOADER_INT8_PACKING_H
 #define YK_LOADER_INT8_PACKING_H
 

@@ -1,5 +1,5 @@
-/* packing_words.c - the tensors of packings whose elements are parts of words: those of AWQ, GPTQ and compressed-tensors.
- * int4_*.c and int8_*.c read their elements. */
+/* packing_words.c - the tensors of packings whose elements are parts of words: those of AWQ, GPTQ and
+ * compressed-tensors. int4_*.c and int8_*.c read their elements. */
 #include "base/checked.h"
 #include "loader/integers/int4_packing.h"
 #include "loader/integers/packing.h"
