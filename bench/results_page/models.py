@@ -217,7 +217,7 @@ def vllm(results):
     name = "vllm_cpu.json"
     found = results.measured(name)
     return [f"checkpoints that Yoke wrote in vLLM {found['vllm']}, float16, {found['cpu']} (`{found['command']}`)",
-            link(name, found["commit"]),
+            link(name, f"recorded at {found['commit']}"),
             f"loads all {found['checkpoints']}, of every family; {found['greedy_tokens_as_transformers']:,} of "
             f"{found['greedy_tokens']:,} greedy tokens are those of `transformers` {found['transformers']} in float32, "
             f"the others near ties; {found['refused_with_yokes_warning']} others, of which `yoke quantize` warns, it "
