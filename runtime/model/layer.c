@@ -1,29 +1,31 @@
 #include "model/layer.h"
 
-/* The kinds of a layer are chosen here. */
-static const yk_sublayer_kind *attention_kind_of(const yk_model_config *config)
-{
-  return config->latent.kv_rank > 0 ? &yk_attention_latent : &yk_attention_grouped;
-}
+typedef struct layer_kinds {
+  const yk_sublayer_kind *attention, *ffn;
+} layer_kinds;
 
-static const yk_sublayer_kind *ffn_kind_of(const yk_model_config *config, int32_t layer)
+/* The kinds of a layer are chosen here, from configuration and the layer's index. */
+static layer_kinds kinds_of(const yk_model_config *config, int32_t layer)
 {
-  return config->experts.layers[layer] ? &yk_ffn_experts : &yk_ffn_dense;
+  return (layer_kinds){.attention = config->latent.kv_rank > 0 ? &yk_attention_latent : &yk_attention_grouped,
+                       .ffn = config->experts.layers[layer] ? &yk_ffn_experts : &yk_ffn_dense};
 }
 
 yk_status yk_layer_measure(const yk_rank_source *source, int32_t layer, yk_layer_bytes *out, yk_err *err)
 {
   const yk_model_config *c = source->config;
   *out = (yk_layer_bytes){.norms = 2 * (int64_t)c->hidden_size * (int64_t)yk_dtype_bytes(source->dev.dtype)};
-  YK_TRY(attention_kind_of(c)->measure(source, layer, &out->attention, err));
-  return ffn_kind_of(c, layer)->measure(source, layer, &out->ffn, err);
+  layer_kinds kinds = kinds_of(c, layer);
+  YK_TRY(kinds.attention->measure(source, layer, &out->attention, err));
+  return kinds.ffn->measure(source, layer, &out->ffn, err);
 }
 
 yk_status yk_layer_load(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
 {
   const yk_model_config *c = loader->source.config;
-  out->attention_kind = attention_kind_of(c);
-  out->ffn_kind = ffn_kind_of(c, layer);
+  layer_kinds kinds = kinds_of(c, layer);
+  out->attention_kind = kinds.attention;
+  out->ffn_kind = kinds.ffn;
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, 1, &out->input_norm.w, err));
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FFN_NORM, layer, c->hidden_size, 1, &out->post_norm.w, err));
   out->input_norm.reader = out->attention_kind->reader;
