@@ -338,8 +338,8 @@ static void test_ranks(void **state)
     for (size_t i = 0; each_case(i, i < sizeof files / sizeof *files); i++) expect_same_file(&one, &m, files[i]);
     assert_false(has_out(&m, "quantize.part"));
   }
-  options.n_ranks = 9;
-  expect_refused("ranks", &options, YK_E_INVAL, "n_ranks|9");
+  options.n_ranks = YK_MAX_RANKS + 1;
+  expect_refused("ranks", &options, YK_E_INVAL, "n_ranks|65");
   model_remove(&one);
 }
 
