@@ -85,15 +85,21 @@ MAY_INCLUDE = {
     "runtime/trace/": [YOKE, BASE],
     "runtime/convert/": [YOKE, BASE, WEIGHT, "loader/", *LOADER],
     "runtime/model/": [*LOWER, *PLANS, YOKE, "kernels/cpu/", "runtime/trace/"],
+    "runtime/engine/loop/": [YOKE, BASE, "kernels/", "runtime/model/"],
+    "runtime/engine/observe/": [YOKE, BASE, "runtime/model/", "runtime/trace/"],
+    "runtime/engine/machine/": [
+        *LOWER, *PLANS, YOKE, "kernels/cpu/", "kernels/cuda/cuda_device.h", "kernels/cuda/device/bandwidth.h",
+        "parallel/p2p/links_p2p.h", "runtime/model/", "runtime/engine/loop/"
+    ],
     "runtime/engine/": [
-        *LOWER, *PLANS, YOKE, "kernels/cpu/", "kernels/cuda/cuda_device.h",
-        "kernels/cuda/device/bandwidth.h", "parallel/p2p/links_p2p.h", "runtime/model/", "runtime/text/",
-        "runtime/trace/"
+        *LOWER, YOKE, "runtime/model/", "runtime/text/", "runtime/trace/", "runtime/engine/loop/",
+        "runtime/engine/machine/", "runtime/engine/observe/"
     ],
     "runtime/quantize/": [
-        *LOWER, YOKE, "runtime/convert/", "runtime/engine/", "runtime/model/", "runtime/text/"
+        *LOWER, YOKE, "runtime/convert/", "runtime/engine/loop/", "runtime/engine/machine/", "runtime/model/",
+        "runtime/text/"
     ],
-    "runtime/tools/": [*LOWER, YOKE, "runtime/engine/", "runtime/model/"],
+    "runtime/tools/": [*LOWER, YOKE, "runtime/engine/loop/", "runtime/engine/machine/", "runtime/model/"],
     "runtime/openai/": [YOKE, BASE, "runtime/text/", "runtime/chat/"],
     "runtime/server/": [YOKE, BASE, "runtime/text/", "runtime/chat/", "runtime/openai/"],
     "runtime/bench/": [YOKE, BASE],

@@ -11,7 +11,7 @@
 #include "engine/engine_internal.h"
 #include "engine/engine_loop.h"
 #include "engine/expert_load.h"
-#include "engine/settings_resolve.h"
+#include "engine/machine/settings_resolve.h"
 #include "loader/safetensors/dir.h"
 
 const char *yk_version(void)

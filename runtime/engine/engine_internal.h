@@ -9,13 +9,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/cache_salts.h"
-#include "engine/expert_counts.h"
-#include "engine/profiler_state.h"
-#include "engine/ranks.h"
+#include "engine/loop/cache_salts.h"
+#include "engine/observe/expert_counts.h"
+#include "engine/observe/profiler_state.h"
+#include "engine/machine/ranks.h"
 #include "engine/request.h"
-#include "engine/scheduler.h"
-#include "engine/step_builder.h"
+#include "engine/loop/scheduler.h"
+#include "engine/loop/step_builder.h"
 #include "text/tokenizer.h"
 
 _Static_assert((int)YK_MAX_LOGPROBS == (int)YK_MAX_TOP_LOGPROBS, "the public limit of alternatives is the sampler's");

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "engine/arguments.h"
+#include "base/arguments.h"
 #include "engine/engine_internal.h"
 #include "text/detokenizer.h"
 #include "text/encode_bounded.h"

@@ -5,8 +5,8 @@
 #ifndef YK_ENGINE_EXPERT_LOAD_H
 #define YK_ENGINE_EXPERT_LOAD_H
 
-#include "engine/expert_counts.h"
-#include "engine/settings.h"
+#include "engine/observe/expert_counts.h"
+#include "engine/machine/settings.h"
 
 /* yk_expert_counts_create - for a model of this configuration on these ranks. Errors: YK_E_NOMEM; what was made is for
  *   yk_expert_counts_destroy. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "engine/arguments.h"
+#include "base/arguments.h"
 #include "engine/call.h"
 #include "engine/engine_internal.h"
 

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/strbuf.h"
-#include "engine/sequence.h"
+#include "engine/loop/sequence.h"
 #include "engine/waiter.h"
 #include "kernels/device.h"
 #include "text/detokenizer.h"

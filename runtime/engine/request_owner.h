@@ -3,7 +3,7 @@
 #ifndef YK_ENGINE_REQUEST_OWNER_H
 #define YK_ENGINE_REQUEST_OWNER_H
 
-#include "engine/sequence.h"
+#include "engine/loop/sequence.h"
 
 extern const yk_sequence_owner yk_request_owner;
 

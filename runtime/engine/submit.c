@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "base/rng.h"
 #include "base/struct_size.h"
-#include "engine/arguments.h"
+#include "base/arguments.h"
 #include "engine/engine_internal.h"
 #include "engine/request_owner.h"
 

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/spin.h"
-#include "engine/gpus.h"
-#include "engine/rank_devices.h"
+#include "engine/machine/gpus.h"
+#include "engine/machine/rank_devices.h"
 #include "parallel/rank_group.h"
 
 enum { HIDDEN = YK_ALL_REDUCE_HIDDEN, ELEMENT_BYTES = 2, CHUNK_BYTES = 1 << 20, MAX_CHAIN = 100, MIN_CHAIN = 4 };

@@ -6,7 +6,7 @@
 #define YK_TOOLS_ALL_REDUCE_TIMES_H
 
 #include "base/spread.h"
-#include "engine/settings.h"
+#include "engine/machine/settings.h"
 
 enum { YK_ALL_REDUCE_HIDDEN = 4096, YK_ALL_REDUCE_MAX_REPEATS = 100 };
 

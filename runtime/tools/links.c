@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/struct_size.h"
-#include "engine/gpus.h"
+#include "engine/machine/gpus.h"
 #include "tools/all_reduce_times.h"
 #include "yoke/tools.h"
 #include "yoke/yoke.h"

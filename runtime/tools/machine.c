@@ -5,8 +5,8 @@
 
 #include "base/checked.h"
 #include "base/struct_size.h"
-#include "engine/arguments.h"
-#include "engine/gpus.h"
+#include "base/arguments.h"
+#include "engine/machine/gpus.h"
 #include "tools/machine_run.h"
 
 static const char *const kind_names[] = {"memory", "gemm", "link", "latency", "all_reduce"};

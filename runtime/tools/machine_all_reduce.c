@@ -1,6 +1,6 @@
 /* machine_all_reduce.c - all-reduces over sizes and rank counts, as an engine does them and by NCCL. */
 #include "base/checked.h"
-#include "engine/gpus.h"
+#include "engine/machine/gpus.h"
 #include "tools/all_reduce_times.h"
 #include "tools/machine_run.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "engine/gpus.h"
+#include "engine/machine/gpus.h"
 #include "tools/machine_run.h"
 
 enum { GROUP = 128, MAX_CHAIN = 200 };

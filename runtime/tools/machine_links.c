@@ -1,5 +1,5 @@
 /* machine_links.c - every link between the GPUs: one way, and both ways at once. */
-#include "engine/gpus.h"
+#include "engine/machine/gpus.h"
 #include "tools/machine_run.h"
 
 static void measure_way(yk_machine_run *run, int from, int to)

@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "engine/gpus.h"
+#include "engine/machine/gpus.h"
 #include "base/cpu_pool.h"
 #include "tools/machine_run.h"
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/units.h"
-#include "engine/gpus.h"
+#include "engine/machine/gpus.h"
 #include "tools/machine_run.h"
 
 static double operations_of(const yk_machine_row *row)

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "engine/cache_salts.h"
-#include "engine/sequence.h"
+#include "engine/loop/cache_salts.h"
+#include "engine/loop/sequence.h"
 #include "kernels/device.h"
 
 static yk_kv_chain start_of(yk_cache_salts *salts, yk_kv_blocks *blocks, int number)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "engine/scheduler.h"
+#include "engine/loop/scheduler.h"
 #include "kernels/device.h"
 
 enum { N_SEQS = 60, MAX_CONTEXT = 100 };

@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
-#include "engine/sequence.h"
+#include "engine/loop/sequence.h"
 
 enum { N_SEQS = 12, CAPACITY = 120, N_BLOCKS = 40, N_ACTIONS = 2000, N_SEEDS = 10 };
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "engine/step_times.h"
+#include "engine/observe/step_times.h"
 
 enum { N_LAYERS = 20, MAX_STAMPS = 200, TRANSFER_NS = 5000 };
 

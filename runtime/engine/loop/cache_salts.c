@@ -1,0 +1,51 @@
+#include "engine/loop/cache_salts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+typedef struct yk_cache_salt {
+  uint32_t hash;
+  char *text; /* [n_bytes], owned; NULL: the place is free */
+  size_t n_bytes;
+  yk_kv_chain start;
+  uint64_t last_use;
+} yk_cache_salt;
+
+/* The salt, or the place that it may take: a free one, else that of the salt which was not used for longest. */
+static yk_cache_salt *find(yk_cache_salts *salts, uint32_t hash, const char *text, size_t n_bytes)
+{
+  yk_cache_salt *place = &salts->salts[0];
+  for (yk_cache_salt *s = salts->salts; s < salts->salts + YK_CACHE_SALTS; s++) {
+    if (s->text && s->hash == hash && s->n_bytes == n_bytes && memcmp(s->text, text, n_bytes) == 0) return s;
+    if (s->last_use < place->last_use) place = s; /* 0: free */
+  }
+  free(place->text);
+  *place = (yk_cache_salt){0};
+  return place;
+}
+
+yk_kv_chain yk_cache_salts_start(yk_cache_salts *salts, yk_kv_blocks *blocks, const char *salt, size_t n_bytes)
+{
+  uint32_t hash = yk_hash(YK_HASH_START, salt, n_bytes);
+  if (!salts->salts) salts->salts = calloc(YK_CACHE_SALTS, sizeof *salts->salts);
+  if (!salts->salts) return yk_kv_blocks_new_chain(blocks);
+  yk_cache_salt *s = find(salts, hash, salt, n_bytes);
+  if (!s->text) {
+    yk_kv_chain start = yk_kv_blocks_new_chain(blocks);
+    char *text = malloc(n_bytes + 1);
+    if (!text) return start;
+    memcpy(text, salt, n_bytes);
+    *s = (yk_cache_salt){.hash = hash, .text = text, .n_bytes = n_bytes, .start = start};
+  }
+  s->last_use = ++salts->n_uses;
+  return s->start;
+}
+
+void yk_cache_salts_free(yk_cache_salts *salts)
+{
+  for (size_t i = 0; salts->salts && i < YK_CACHE_SALTS; i++) free(salts->salts[i].text);
+  free(salts->salts);
+  *salts = (yk_cache_salts){0};
+}

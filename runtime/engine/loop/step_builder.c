@@ -1,0 +1,233 @@
+#include "engine/loop/step_builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+
+struct yk_step_builder {
+  yk_device_limits limits;
+  yk_step step;
+  yk_step_late late;
+  size_t block_bytes;               /* of step.block */
+  yk_step_extras reserved;          /* of all sequences */
+  int64_t logits_capacity;          /* rows of step.answer.logits */
+  yk_sampled *sampled_before;       /* of the step before: with step.answer.sampled in turns */
+  const yk_logit_bias **row_biases; /* [max_tokens] of the step's wanted rows, until they are in its block */
+  const yk_sequence **counted;      /* [max_seqs] whose tokens are counted from this step on, likewise */
+};
+
+/* Bytes of the largest block, with room for these extras. Their arrays are last, each aligned to at most 8 bytes. */
+static size_t block_bytes_for(const yk_device_limits *limits, const yk_step_extras *extras)
+{
+  yk_step_counts most = yk_step_counts_max(limits);
+  most.n_biases = extras->n_biases;
+  most.n_penalty_tokens = extras->n_penalty_tokens;
+  return yk_step_layout_of(&most).n_bytes;
+}
+
+yk_status yk_step_builder_create(const yk_device_limits *limits, yk_step_builder **out, yk_err *err)
+{
+  size_t max_tokens = (size_t)limits->max_tokens;
+  yk_step_builder *b = calloc(1, sizeof *b);
+  if (!b) return yk_err_set(err, YK_E_NOMEM, "no memory for steps");
+  yk_step_late_init(&b->late);
+  b->limits = *limits;
+  b->block_bytes = block_bytes_for(limits, &b->reserved);
+  b->step.block = malloc(b->block_bytes);
+  b->step.answer.sampled = calloc(max_tokens, sizeof *b->step.answer.sampled);
+  b->sampled_before = calloc(max_tokens, sizeof *b->sampled_before);
+  b->row_biases = calloc(max_tokens, sizeof *b->row_biases);
+  b->counted = calloc((size_t)limits->max_seqs, sizeof *b->counted);
+  if (!b->step.block || !b->step.answer.sampled || !b->sampled_before || !b->row_biases || !b->counted) {
+    size_t n_bytes = b->block_bytes;
+    yk_step_builder_destroy(b);
+    return yk_err_set(err, YK_E_NOMEM, "no memory for steps of %zu bytes", n_bytes);
+  }
+  *out = b;
+  return YK_OK;
+}
+
+void yk_step_builder_destroy(yk_step_builder *builder)
+{
+  if (!builder) return;
+  yk_step_late_destroy(&builder->late);
+  free(builder->step.block);
+  free(builder->step.answer.sampled);
+  free(builder->step.answer.logits);
+  free(builder->sampled_before);
+  free(builder->row_biases);
+  free(builder->counted);
+  free(builder);
+}
+
+/* ---- Memory for extras ------------------------------------------------------------------------------------------- */
+
+static yk_status grow_block(yk_step_builder *b, const yk_step_extras *extras, yk_err *err)
+{
+  size_t n_bytes = block_bytes_for(&b->limits, extras);
+  if (n_bytes <= b->block_bytes) return YK_OK;
+  void *block = realloc(b->step.block, n_bytes);
+  if (!block) return yk_err_set(err, YK_E_NOMEM, "no memory for steps of %zu bytes", n_bytes);
+  b->step.block = block;
+  b->block_bytes = n_bytes;
+  return YK_OK;
+}
+
+static yk_status grow_logits(yk_step_builder *b, int64_t n_rows, yk_err *err)
+{
+  int32_t vocab = b->limits.vocab;
+  n_rows = yk_min_i64(n_rows, b->limits.max_tokens);
+  if (n_rows <= b->logits_capacity) return YK_OK;
+  float *logits = realloc(b->step.answer.logits, (size_t)n_rows * (size_t)vocab * sizeof *logits);
+  if (!logits)
+    return yk_err_set(err, YK_E_NOMEM, "no memory for %lld rows of %d logits", (long long)n_rows, (int)vocab);
+  b->step.answer.logits = logits;
+  b->logits_capacity = n_rows;
+  return YK_OK;
+}
+
+yk_status yk_step_builder_reserve(yk_step_builder *builder, const yk_step_extras *extras, yk_err *err)
+{
+  yk_step_extras all = builder->reserved;
+  all.n_biases += extras->n_biases;
+  all.n_penalty_tokens += extras->n_penalty_tokens;
+  all.n_logits += extras->n_logits;
+  YK_TRY(grow_block(builder, &all, err));
+  YK_TRY(grow_logits(builder, all.n_logits, err));
+  builder->reserved = all;
+  return YK_OK;
+}
+
+void yk_step_builder_release(yk_step_builder *builder, const yk_step_extras *extras)
+{
+  builder->reserved.n_biases -= extras->n_biases;
+  builder->reserved.n_penalty_tokens -= extras->n_penalty_tokens;
+  builder->reserved.n_logits -= extras->n_logits;
+}
+
+/* ---- Building ---------------------------------------------------------------------------------------------------- */
+
+static int32_t n_wanted_of(const yk_scheduled *item)
+{
+  int64_t end = (int64_t)item->seq->memory.n_computed + item->n_rows;
+  return (int32_t)yk_min_i64(yk_max_i64(end - item->seq->wanted_from, 0), item->n_rows);
+}
+
+static bool begins_to_count(const yk_scheduled *item)
+{
+  return n_wanted_of(item) > 0 && item->seq->slot_is_new && item->seq->owner->needs_counts(item->seq);
+}
+
+/* Sizes of the step, but for what rows say when they are described: biases and logits. */
+static yk_step_counts measure(const yk_scheduled *items, int32_t n_items, bool is_timed)
+{
+  yk_step_counts c = {.n_seqs = n_items, .is_timed = is_timed};
+  for (int32_t i = 0; i < n_items; i++) {
+    int32_t kv_tokens = items[i].seq->memory.n_computed + items[i].n_rows;
+    c.n_tokens += items[i].n_rows;
+    c.max_rows_per_seq = (int32_t)yk_max_i64(c.max_rows_per_seq, items[i].n_rows);
+    c.max_kv_tokens = (int32_t)yk_max_i64(c.max_kv_tokens, kv_tokens);
+    c.n_wanted += n_wanted_of(&items[i]);
+    if (!begins_to_count(&items[i])) continue;
+    c.n_penalty_loads++;
+    c.n_penalty_tokens += items[i].seq->n_tokens;
+  }
+  c.block_table_stride = yk_kv_blocks_for(c.max_kv_tokens);
+  return c;
+}
+
+/* The rows of an item, the first of which is row `row`. */
+static void fill_rows(const yk_step *step, const yk_scheduled *item, int32_t seq_index, int32_t row)
+{
+  const yk_sequence *seq = item->seq;
+  int32_t *token_ids = yk_step_token_ids(step) + row, *positions = yk_step_positions(step) + row;
+  int32_t *kv_slots = yk_step_kv_slots(step) + row, *seq_of_row = yk_step_seq_of_row(step) + row;
+  for (int32_t i = 0; i < item->n_rows; i++) {
+    int32_t position = seq->memory.n_computed + i;
+    token_ids[i] = seq->tokens[position];
+    positions[i] = position;
+    kv_slots[i] = yk_sequence_memory_kv_slot(&seq->memory, position);
+    seq_of_row[i] = seq_index;
+  }
+}
+
+/* The wanted rows of an item; `row` is its first row. n_done: wanted rows of the items before. */
+static void describe_wanted(yk_step_builder *b, const yk_scheduled *item, int32_t row, int32_t n_done)
+{
+  const yk_sequence *seq = item->seq;
+  yk_step *step = &b->step;
+  int32_t n = n_wanted_of(item), first = item->n_rows - n;
+  for (int32_t i = 0; i < n; i++) {
+    yk_sample_row *sampling = &yk_step_sampling(step)[n_done + i];
+    yk_step_wanted_rows(step)[n_done + i] = row + first + i;
+    b->row_biases[n_done + i] = seq->owner->describe_row(seq, seq->memory.n_computed + first + i, sampling);
+    sampling->first_bias = step->counts.n_biases;
+    step->counts.n_biases += sampling->n_biases;
+    sampling->logits_row = step->counts.n_logits;
+    step->counts.n_logits += sampling->returns_logits;
+    step->counts.is_plain &= yk_sample_row_is_plain(sampling);
+  }
+}
+
+static void begin_to_count(yk_step_builder *b, yk_sequence *seq, int32_t n_done)
+{
+  yk_step_penalty_loads(&b->step)[n_done] = (yk_penalty_load){seq->slot, seq->n_prompt, seq->n_tokens};
+  b->counted[n_done] = seq;
+  seq->slot_is_new = false;
+}
+
+static void fill_items(yk_step_builder *b, const yk_scheduled *items, int32_t n_items)
+{
+  const yk_step *step = &b->step;
+  int32_t row = 0, n_wanted = 0, n_loads = 0, stride = step->counts.block_table_stride;
+  for (int32_t i = 0; i < n_items; i++) {
+    yk_sequence *seq = items[i].seq;
+    yk_step_row_starts(step)[i] = row;
+    yk_step_kv_tokens(step)[i] = seq->memory.n_computed + items[i].n_rows;
+    yk_step_seq_slots(step)[i] = seq->slot;
+    fill_rows(step, &items[i], i, row);
+    yk_sequence_memory_fill_table(&seq->memory, yk_step_block_tables(step) + (size_t)i * (size_t)stride, stride);
+    describe_wanted(b, &items[i], row, n_wanted);
+    if (begins_to_count(&items[i])) begin_to_count(b, seq, n_loads++);
+    n_wanted += n_wanted_of(&items[i]);
+    row += items[i].n_rows;
+  }
+  yk_step_row_starts(step)[n_items] = row;
+}
+
+const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items,
+                                     bool is_timed)
+{
+  yk_step *step = &builder->step;
+  yk_sampled *sampled = builder->sampled_before;
+  builder->sampled_before = step->answer.sampled;
+  step->answer.sampled = sampled;
+  step->counts = measure(items, n_items, is_timed);
+  step->counts.is_plain = true;
+  step->layout = yk_step_layout_of(&step->counts); /* late arrays are last: biases move none of those filled now */
+  fill_items(builder, items, n_items);
+  step->layout = yk_step_layout_of(&step->counts);
+  bool has_late = step->counts.n_biases > 0 || step->counts.n_penalty_tokens > 0;
+  step->late = has_late ? &builder->late : NULL;
+  if (has_late) yk_step_late_expect(&builder->late);
+  return step;
+}
+
+void yk_step_builder_fill_late(yk_step_builder *builder)
+{
+  const yk_step *step = &builder->step;
+  const yk_sample_row *rows = yk_step_sampling(step);
+  int32_t *tokens = yk_step_penalty_tokens(step);
+  if (!step->late) return;
+  for (int32_t i = 0; i < step->counts.n_wanted; i++)
+    if (rows[i].n_biases > 0)
+      memcpy(yk_step_biases(step) + rows[i].first_bias, builder->row_biases[i],
+             (size_t)rows[i].n_biases * sizeof *yk_step_biases(step));
+  for (int32_t i = 0; i < step->counts.n_penalty_loads; i++) {
+    const yk_sequence *seq = builder->counted[i];
+    memcpy(tokens, seq->tokens, (size_t)seq->n_tokens * sizeof *tokens);
+    tokens += seq->n_tokens;
+  }
+  yk_step_late_fill(&builder->late);
+}

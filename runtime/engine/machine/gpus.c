@@ -1,0 +1,289 @@
+#include "engine/machine/gpus.h"
+
+#include <stdio.h>
+
+#include "base/arguments.h"
+#include "kernels/cuda/latent/scratch.h"
+#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/moe/scratch.h"
+#include "model/model.h"
+#include "parallel/p2p/p2p_sizes.h"
+
+yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *settings, int rank, yk_model_memory *out,
+                          yk_err *err)
+{
+  int64_t row_bytes = settings->hidden_size * (int64_t)yk_dtype_bytes(settings->dtype);
+  yk_p2p_options all_reduces = yk_p2p_options_for(settings->world.n_ranks, settings->limits.step.max_tokens, row_bytes,
+                                                  settings->step_timeout_s);
+  yk_model_device dev = {.dtype = settings->dtype,
+                         .linear_bytes = yk_cuda_linear_bytes,
+                         .linear_keeps = yk_cuda_linear_keeps,
+                         .mixture_scratch_bytes = yk_cuda_mixture_scratch_bytes,
+                         .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
+                         .needs_kv_room = true};
+  YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, rank, settings->world.n_ranks, out, err));
+  out->workspace_bytes += yk_cuda_device_own_bytes(&settings->limits.step) +
+                          yk_p2p_layout_of(&all_reduces, settings->world.n_ranks).n_bytes;
+  return YK_OK;
+}
+
+yk_status yk_gpus_check_list(const char *what, const int *ids, int n, yk_err *err)
+{
+  int n_gpus = yk_gpus_count();
+  if (!yk_gpus_are_built()) return yk_err_set(err, YK_E_UNSUPPORTED, "%s: this build runs on CPU ranks only", what);
+  if (n < 1 || n > YK_MAX_RANKS)
+    return yk_err_set(err, YK_E_INVAL, "%s: expected 1 to %d GPUs, found %d", what, YK_MAX_RANKS, n);
+  YK_TRY(yk_check_array("device_ids", ids, (size_t)n, err));
+  for (int i = 0; i < n; i++) {
+    if (ids[i] < 0 || ids[i] >= n_gpus)
+      return yk_err_set(err, YK_E_INVAL, "%s: GPU %d: this machine has %d", what, ids[i], n_gpus);
+    for (int j = 0; j < i; j++)
+      if (ids[i] == ids[j]) return yk_err_set(err, YK_E_INVAL, "%s: GPU %d is named twice", what, ids[i]);
+  }
+  return YK_OK;
+}
+
+#ifdef YOKE_HAVE_CUDA
+
+#include "base/checked.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/device/bandwidth.h"
+#include "parallel/p2p/links_p2p.h"
+#ifdef YOKE_HAVE_NCCL
+#include "parallel/comm_auto.h"
+#include "parallel/comm_nccl.h"
+#include "parallel/comm_warm_up.h"
+#endif
+
+bool yk_gpus_are_built(void)
+{
+  return true;
+}
+
+int yk_gpus_count(void)
+{
+  return yk_cuda_device_count();
+}
+
+yk_status yk_gpus_describe(int ordinal, yk_device_info *out, yk_err *err)
+{
+  yk_cuda_device_info info;
+  YK_TRY(yk_cuda_device_query(ordinal, &info, err));
+  *out = (yk_device_info){
+      .kind = YK_DEVICE_CUDA, .id = ordinal, .free_bytes = info.free_bytes, .total_bytes = info.total_bytes};
+  snprintf(out->name, sizeof out->name, "%s", info.name);
+  return YK_OK;
+}
+
+yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err)
+{
+  int n_gpus = yk_cuda_device_count();
+  *n_bytes = INT64_MAX;
+  for (int rank = 0; rank < settings->world.n_ranks; rank++) {
+    yk_cuda_device_info info;
+    int ordinal = settings->device_ids[rank];
+    YK_TRY(yk_cuda_device_query(ordinal < n_gpus ? ordinal : 0, &info, err));
+    int64_t kept_free = (int64_t)((double)info.total_bytes * (1 - utilization));
+    *n_bytes = yk_min_i64(*n_bytes, yk_max_i64(0, info.free_bytes - kept_free));
+  }
+  return YK_OK;
+}
+
+static yk_status check_ordinals(const yk_settings *s, yk_err *err)
+{
+  int n_gpus = yk_cuda_device_count();
+  if (s->world.n_ranks > n_gpus)
+    return yk_err_set(err, YK_E_CAPACITY, "%d ranks need as many GPUs, this machine has %d", s->world.n_ranks, n_gpus);
+  for (int rank = 0; rank < s->world.n_ranks; rank++) {
+    if (s->device_ids[rank] < 0 || s->device_ids[rank] >= n_gpus)
+      return yk_err_set(err, YK_E_INVAL, "devices: expected ordinals 0 to %d, found %d", n_gpus - 1,
+                        s->device_ids[rank]);
+    for (int other = 0; other < rank; other++)
+      if (s->device_ids[other] == s->device_ids[rank])
+        return yk_err_set(err, YK_E_INVAL, "devices: GPU %d is named twice; each rank needs one of its own",
+                          s->device_ids[rank]);
+  }
+  return YK_OK;
+}
+
+yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *err)
+{
+  YK_TRY(check_ordinals(settings, err));
+  for (int rank = 0; rank < settings->world.n_ranks; rank++)
+    YK_TRY(
+        yk_cuda_device_create(settings->device_ids[rank], settings->dtype, &settings->limits.step, &devs[rank], err));
+  return YK_OK;
+}
+
+yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
+{
+#ifdef YOKE_HAVE_NCCL
+  yk_comm_auto_options options = {.max_rows = settings->limits.step.max_tokens,
+                                  .hidden = settings->hidden_size,
+                                  .step_limit_s = settings->step_timeout_s};
+  const yk_exchange alone = yk_exchange_alone();
+  return yk_comm_auto_create(&settings->world, &alone, devs, &options, comms, err);
+#else
+  if (settings->world.n_ranks > 1)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%d ranks on GPUs need NCCL, which this build was made without",
+                      settings->world.n_ranks);
+  return yk_comm_local_create(&settings->world, devs, comms, err);
+#endif
+}
+
+const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows)
+{
+  if (comm->n_ranks == 1) return "local";
+#ifdef YOKE_HAVE_NCCL
+  switch (yk_comm_auto_route(comm, n_rows)) {
+  case YK_P2P_ONE_SHOT: return "one-shot";
+  case YK_P2P_TWO_SHOT: return "two-shot";
+  case YK_P2P_NONE: break;
+  }
+#endif
+  (void)n_rows;
+  return "nccl";
+}
+
+yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
+{
+#ifdef YOKE_HAVE_NCCL
+  const double warm_up_timeout_s = 60;
+  yk_comm *ends[YK_MAX_RANKS] = {NULL};
+  const yk_exchange alone = yk_exchange_alone();
+  YK_TRY(yk_comm_nccl_create(&settings->world, &alone, devs, ends, err));
+  yk_status status = yk_comm_warm_up(ends, settings->world.n_ranks, warm_up_timeout_s, err);
+  for (int rank = 0; rank < settings->world.n_ranks && status != YK_E_TIMEOUT;
+       rank++) /* after that the ends are lost */
+    if (status == YK_OK)
+      comms[rank] = ends[rank];
+    else
+      ends[rank]->ops->destroy(ends[rank]);
+  return status;
+#else
+  (void)devs, (void)comms;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%d ranks: this build was made without NCCL", settings->world.n_ranks);
+#endif
+}
+
+yk_status yk_gpus_time_memory(int ordinal, int64_t n_bytes, bool copies, int n_repeats, yk_spread *us, yk_err *err)
+{
+  double repeats[YK_P2P_LINK_MAX_REPEATS];
+  YK_TRY(yk_cuda_bandwidth_time(ordinal, n_bytes, copies, n_repeats, repeats, err));
+  *us = yk_spread_of(repeats, n_repeats);
+  return YK_OK;
+}
+
+yk_status yk_gpus_time_link(int from, int to, int n_repeats, yk_link_times *out, yk_err *err)
+{
+  yk_p2p_link_times times;
+  YK_TRY(yk_p2p_link_test(from, to, n_repeats, &times, err));
+  *out = (yk_link_times){.n_bytes = YK_P2P_LINK_BYTES, .copy_us = times.copy_us, .latency_us = times.latency_us};
+  return YK_OK;
+}
+
+yk_status yk_gpus_time_both_ways(int one, int other, int n_repeats, yk_link_times *out, yk_err *err)
+{
+  *out = (yk_link_times){.n_bytes = YK_P2P_LINK_BYTES};
+  return yk_p2p_link_both_ways(one, other, n_repeats, &out->copy_us, err);
+}
+
+void yk_gpus_link(int from, int to, bool measures, yk_link *out)
+{
+  enum { N_REPEATS = 1 };
+  yk_err err = YK_ERR_INIT;
+  yk_link_times times;
+  *out = (yk_link){.from = from, .to = to};
+  yk_status status = yk_p2p_link_ask(from, to, &out->peer_access, &err);
+  if (status == YK_OK && measures) {
+    status = yk_gpus_time_link(from, to, N_REPEATS, &times, &err);
+    out->is_measured = status == YK_OK;
+  }
+  if (out->is_measured) {
+    out->copy_gb_s = (double)times.n_bytes / times.copy_us.median * 1e-3;
+    out->latency_us = times.latency_us.median;
+  }
+  snprintf(out->error, sizeof out->error, "%s", err.message);
+}
+
+#else
+
+bool yk_gpus_are_built(void)
+{
+  return false;
+}
+
+int yk_gpus_count(void)
+{
+  return 0;
+}
+
+static yk_status without_cuda(yk_err *err)
+{
+  return yk_err_set(err, YK_E_UNSUPPORTED, "device cuda: this build runs on CPU ranks only; use cpu or auto");
+}
+
+yk_status yk_gpus_describe(int ordinal, yk_device_info *out, yk_err *err)
+{
+  (void)ordinal, (void)out;
+  return without_cuda(err);
+}
+
+yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err)
+{
+  (void)settings, (void)utilization, (void)n_bytes;
+  return without_cuda(err);
+}
+
+yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *err)
+{
+  (void)settings, (void)devs;
+  return without_cuda(err);
+}
+
+yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
+{
+  (void)settings, (void)devs, (void)comms;
+  return without_cuda(err);
+}
+
+const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows)
+{
+  (void)comm, (void)n_rows;
+  return "local";
+}
+
+yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
+{
+  (void)settings, (void)devs, (void)comms;
+  return without_cuda(err);
+}
+
+yk_status yk_gpus_time_memory(int ordinal, int64_t n_bytes, bool copies, int n_repeats, yk_spread *us, yk_err *err)
+{
+  (void)ordinal, (void)n_bytes, (void)copies, (void)n_repeats, (void)us;
+  return without_cuda(err);
+}
+
+yk_status yk_gpus_time_link(int from, int to, int n_repeats, yk_link_times *out, yk_err *err)
+{
+  (void)from, (void)to, (void)n_repeats, (void)out;
+  return without_cuda(err);
+}
+
+yk_status yk_gpus_time_both_ways(int one, int other, int n_repeats, yk_link_times *out, yk_err *err)
+{
+  (void)one, (void)other, (void)n_repeats, (void)out;
+  return without_cuda(err);
+}
+
+void yk_gpus_link(int from, int to, bool measures, yk_link *out)
+{
+  yk_err err = YK_ERR_INIT;
+  (void)measures;
+  without_cuda(&err);
+  *out = (yk_link){.from = from, .to = to};
+  snprintf(out->error, sizeof out->error, "%s", err.message);
+}
+
+#endif

@@ -1,0 +1,92 @@
+#include "engine/machine/plan_fill.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/units.h"
+
+/* ---- Numbers ----------------------------------------------------------------------------------------------------- */
+
+void yk_plan_fill(const yk_model_memory *memory, const yk_settings *s, yk_plan *plan)
+{
+  int64_t n_blocks = s->limits.n_kv_blocks;
+  *plan = (yk_plan){.device = s->device,
+                    .n_ranks = s->world.n_ranks,
+                    .fits = true,
+                    .kv_cache_dtype = yk_settings_kv_cache_dtype(s),
+                    .kv_tokens = n_blocks * YK_KV_BLOCK_TOKENS};
+  for (int rank = 0; rank < s->world.n_ranks; rank++) {
+    plan->memory[rank] = (yk_rank_memory){.weight_bytes = memory[rank].weight_bytes,
+                                          .kv_bytes = memory[rank].kv_bytes_per_block * n_blocks,
+                                          .workspace_bytes = memory[rank].workspace_bytes};
+    plan->kv_bytes_per_token[rank] = memory[rank].kv_bytes_per_block / YK_KV_BLOCK_TOKENS;
+  }
+}
+
+void yk_plan_fill_experts(const yk_model_memory *memory, const yk_settings *s, const yk_experts_config *experts,
+                          yk_plan *plan)
+{
+  plan->n_experts = experts->n_experts;
+  plan->expert_parallel = experts->n_experts > 0 && s->limits.expert_parallel;
+  for (int rank = 0; rank < s->world.n_ranks && experts->n_experts > 0; rank++) {
+    int64_t of_experts = memory[rank].expert_bytes;
+    plan->rank_experts[rank] = memory[rank].n_experts;
+    plan->expert_bytes[rank] = of_experts;
+    plan->active_bytes[rank] =
+        memory[rank].weight_bytes - of_experts + of_experts / experts->n_experts * experts->top_k;
+  }
+}
+
+/* ---- Remarks ----------------------------------------------------------------------------------------------------- */
+
+/* Behind the remarks before. */
+static void YK_PRINTF(2, 3) remark(yk_plan *plan, const char *fmt, ...)
+{
+  size_t used = strlen(plan->reason);
+  va_list args;
+  if (used) used += (size_t)snprintf(plan->reason + used, sizeof plan->reason - used, "; ");
+  if (used >= sizeof plan->reason) return;
+  va_start(args, fmt);
+  vsnprintf(plan->reason + used, sizeof plan->reason - used, fmt, args);
+  va_end(args);
+}
+
+/* Of what the model has n, each of the first ranks holds one where there are more ranks. */
+static void remark_ranks_without(const char *what, int n, yk_plan *plan)
+{
+  if (plan->n_ranks == n + 1)
+    remark(plan, "rank %d holds no %s (the model has %d)", n, what, n);
+  else if (plan->n_ranks > n)
+    remark(plan, "ranks %d to %d hold no %s (the model has %d)", n, plan->n_ranks - 1, what, n);
+}
+
+void yk_plan_note(const yk_model_config *config, const yk_model_memory *memory, yk_plan *plan)
+{
+  remark_ranks_without("attention head", config->n_heads, plan);
+  if (plan->expert_parallel) remark_ranks_without("expert", config->experts.n_experts, plan);
+  if (memory[0].n_unkept > 0)
+    remark(plan, "%d weights are kept as 16 bits: %s have no GEMM for their format", memory[0].n_unkept,
+           plan->device == YK_DEVICE_CUDA ? "GPUs" : "CPU ranks");
+  if (memory[0].n_float_inputs > 0)
+    remark(plan, "inputs of %d weights stay floats, though the checkpoint means them to be quantised to 8 bits",
+           memory[0].n_float_inputs);
+}
+
+void yk_plan_say_no_room(const yk_engine_options *o, const yk_model_memory *memory, int64_t total_bytes, yk_plan *plan)
+{
+  int64_t fixed = 0, block = 0;
+  char taken[YK_BYTES_TEXT], given[YK_BYTES_TEXT];
+  for (int rank = 0; rank < plan->n_ranks; rank++) {
+    fixed = yk_max_i64(fixed, memory[rank].weight_bytes + memory[rank].workspace_bytes);
+    block = yk_max_i64(block, memory[rank].kv_bytes_per_block);
+  }
+  if (o->kv_cache_bytes > 0 && o->kv_cache_bytes < block)
+    snprintf(plan->reason, sizeof plan->reason, "kv_cache_bytes: expected at least %s, a block of %d tokens, found %s",
+             yk_bytes_format(block, taken), YK_KV_BLOCK_TOKENS, yk_bytes_format(o->kv_cache_bytes, given));
+  else
+    snprintf(plan->reason, sizeof plan->reason,
+             "weights and workspace take %s on the largest rank and leave no room for KV in %s a rank",
+             yk_bytes_format(fixed, taken), yk_bytes_format(total_bytes, given));
+}

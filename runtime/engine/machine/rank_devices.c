@@ -1,0 +1,27 @@
+#include "engine/machine/rank_devices.h"
+
+#include "engine/machine/gpus.h"
+
+yk_status yk_rank_devices_open(const yk_settings *settings, yk_rank_devices *out, yk_err *err)
+{
+  *out = (yk_rank_devices){.n_local = settings->world.n_local};
+  if (settings->device == YK_DEVICE_CUDA) {
+    YK_TRY(yk_gpus_open(settings, out->devs, err));
+    return yk_gpus_connect(settings, out->devs, out->comms, err);
+  }
+  for (int rank = 0; rank < settings->world.n_local; rank++)
+    YK_TRY(yk_cpu_device_create(settings->dtype, settings->n_threads_per_rank, &settings->limits.step, &out->devs[rank],
+                                err));
+  return yk_comm_local_create(&settings->world, out->devs, out->comms, err);
+}
+
+bool yk_rank_devices_close(yk_rank_devices *devices)
+{
+  bool is_gone = true;
+  for (int rank = 0; rank < devices->n_local; rank++)
+    if (devices->comms[rank] && !devices->comms[rank]->ops->destroy(devices->comms[rank])) is_gone = false;
+  for (int rank = 0; rank < devices->n_local; rank++) /* an end may use its peers' devices until all are gone */
+    if (devices->devs[rank]) devices->devs[rank]->ops->destroy(devices->devs[rank]);
+  *devices = (yk_rank_devices){0};
+  return is_gone;
+}

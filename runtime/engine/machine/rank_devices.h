@@ -1,0 +1,24 @@
+/* rank_devices.h - the devices of this process's ranks and the ends of their communicator. Owner: whoever declared
+ * it. */
+#ifndef YK_ENGINE_MACHINE_RANK_DEVICES_H
+#define YK_ENGINE_MACHINE_RANK_DEVICES_H
+
+#include "engine/machine/settings.h"
+#include "parallel/comm.h"
+
+typedef struct yk_rank_devices {
+  int n_local;                   /* from world.first_rank on */
+  yk_device *devs[YK_MAX_RANKS]; /* [n_local], as the next */
+  yk_comm *comms[YK_MAX_RANKS];
+} yk_rank_devices;
+
+/* yk_rank_devices_open - the devices of a rank each as the settings name them, connected. On failure some may be open:
+ *   close them. Errors: YK_E_CAPACITY (more ranks than devices), YK_E_INVAL, YK_E_UNSUPPORTED, YK_E_DEVICE, YK_E_COMM,
+ *   YK_E_TIMEOUT, YK_E_NOMEM. */
+yk_status yk_rank_devices_open(const yk_settings *settings, yk_rank_devices *out, yk_err *err);
+
+/* yk_rank_devices_close - nothing may use them any more, and nothing of theirs be left. Returns whether nothing of the
+ *   communicator is left, as its destroy does. */
+bool yk_rank_devices_close(yk_rank_devices *devices);
+
+#endif

@@ -1,0 +1,191 @@
+#include "engine/machine/ranks.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/cpu_pool.h"
+#include "engine/machine/rank_devices.h"
+#include "parallel/rank_group.h"
+
+enum { MAX_LOAD_THREADS = 32 /* of a rank: by then memory is the limit */ };
+
+/* What all ranks do next: load the checkpoint, run the step, or read counts (rank 0). The other pointers are NULL. */
+typedef struct command {
+  const yk_checkpoint *checkpoint;
+  const yk_step *step;
+  int64_t *expert_rows;
+} command;
+
+struct yk_ranks {
+  yk_settings settings;
+  yk_rank_devices devices;
+  yk_model *models[YK_MAX_RANKS]; /* [n_local] each its own thread's while commands run */
+  yk_rank_group *group;
+  command command; /* what the group runs */
+  bool is_loaded;  /* models are whole; changes between commands only */
+  _Atomic int64_t loaded_bytes;
+  void (*progress)(void *user, int64_t done_bytes);
+  void *progress_user;
+};
+
+/* One rank's loading reports for all. */
+typedef struct load_counter {
+  yk_ranks *ranks;
+  bool reports;
+} load_counter;
+
+/* Of a rank of this process: its place in arrays of such. */
+static int index_of(const yk_ranks *ranks, int rank)
+{
+  return rank - ranks->settings.world.first_rank;
+}
+
+static void count_loaded(void *user, int64_t n_bytes)
+{
+  load_counter *counter = user;
+  int64_t done = atomic_fetch_add(&counter->ranks->loaded_bytes, n_bytes) + n_bytes;
+  if (counter->reports && counter->ranks->progress) counter->ranks->progress(counter->ranks->progress_user, done);
+}
+
+int64_t yk_ranks_loaded_bytes(const yk_ranks *ranks)
+{
+  return atomic_load(&ranks->loaded_bytes);
+}
+
+/* A rank with a device that leaves the host's cores free loads with its share of them. */
+static yk_status load(yk_ranks *ranks, int rank, const yk_checkpoint *checkpoint, yk_err *err)
+{
+  int index = index_of(ranks, rank);
+  yk_device *dev = ranks->devices.devs[index];
+  load_counter counter = {ranks, rank == 0};
+  yk_cpu_pool *lent = NULL;
+  if (!dev->pool) {
+    YK_TRY(yk_cpu_pool_create((int)yk_min_i64(ranks->settings.n_threads_per_rank, MAX_LOAD_THREADS), &lent, err));
+    dev->pool = lent;
+  }
+  yk_status status = yk_model_create(checkpoint, &ranks->settings.limits, dev, ranks->devices.comms[index],
+                                     count_loaded, &counter, &ranks->models[index], err);
+  if (lent) dev->pool = NULL;
+  yk_cpu_pool_destroy(lent);
+  if (status == YK_E_DEVICE || status == YK_E_CAPACITY) yk_err_prefix(err, "rank %d, loading", rank);
+  return status;
+}
+
+static yk_status run_command(void *context, int rank, const void *command_ptr, yk_err *err)
+{
+  yk_ranks *ranks = context;
+  const command *c = command_ptr;
+  yk_model **model = &ranks->models[index_of(ranks, rank)];
+  if (c->step) return yk_model_forward(*model, c->step, err);
+  if (c->expert_rows) return rank == 0 ? yk_model_read_expert_rows(*model, c->expert_rows, err) : YK_OK;
+  YK_TRY(load(ranks, rank, c->checkpoint, err));
+  return yk_model_connect(*model, err);
+}
+
+static void stop_models(void *context)
+{
+  yk_ranks *ranks = context;
+  if (!ranks->is_loaded) return;
+  for (int i = 0; i < ranks->settings.world.n_local; i++) yk_model_stop(ranks->models[i]);
+}
+
+static void describe(void *context, int rank, char *text, size_t n_bytes)
+{
+  const yk_ranks *ranks = context;
+  if (!ranks->is_loaded) return;
+  char place[64];
+  yk_model_describe(ranks->models[index_of(ranks, rank)], place, sizeof place);
+  if (ranks->settings.device == YK_DEVICE_CUDA)
+    snprintf(text, n_bytes, "%s on GPU %d", place, ranks->settings.device_ids[rank]);
+  else
+    snprintf(text, n_bytes, "%s", place);
+}
+
+static int count_begun(void *context, int rank)
+{
+  const yk_ranks *ranks = context;
+  return ranks->is_loaded ? yk_model_n_begun(ranks->models[index_of(ranks, rank)]) : 0;
+}
+
+/* GPUs leave the processors free, where there are enough for every rank's thread and the engine's. */
+static double spin_seconds(const yk_settings *s)
+{
+  const double decode_step_s = 0.02; /* nearly all take less */
+  return s->device == YK_DEVICE_CUDA && sysconf(_SC_NPROCESSORS_ONLN) > 2 * s->world.n_local ? decode_step_s : 0;
+}
+
+static yk_status start(yk_ranks *ranks, yk_err *err)
+{
+  const yk_settings *s = &ranks->settings;
+  YK_TRY(yk_rank_devices_open(s, &ranks->devices, err));
+  yk_rank_group_ops ops = {.first_rank = s->world.first_rank,
+                           .run = run_command,
+                           .on_failure = stop_models,
+                           .describe = describe,
+                           .progress = count_begun,
+                           .context = ranks,
+                           .comms = ranks->devices.comms,
+                           .spin_s = spin_seconds(s)};
+  return yk_rank_group_create(s->world.n_local, &ops, &ranks->group, err);
+}
+
+yk_status yk_ranks_create(const yk_settings *settings, yk_ranks **out, yk_err *err)
+{
+  yk_ranks *ranks = calloc(1, sizeof *ranks);
+  if (!ranks) return yk_err_set(err, YK_E_NOMEM, "no memory for %d ranks", settings->world.n_local);
+  ranks->settings = *settings;
+  yk_status status = start(ranks, err);
+  if (status != YK_OK) {
+    yk_ranks_destroy(ranks);
+    return status;
+  }
+  *out = ranks;
+  return YK_OK;
+}
+
+yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
+                        void (*progress)(void *user, int64_t done_bytes), void *user, yk_err *err)
+{
+  ranks->progress = progress;
+  ranks->progress_user = user;
+  ranks->command = (command){.checkpoint = checkpoint};
+  YK_TRY(yk_rank_group_run(ranks->group, &ranks->command, 0, err));
+  ranks->is_loaded = true;
+  return YK_OK;
+}
+
+void yk_ranks_begin(yk_ranks *ranks, const yk_step *step)
+{
+  ranks->command = (command){.step = step};
+  yk_rank_group_begin(ranks->group, &ranks->command);
+}
+
+yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
+{
+  return yk_rank_group_wait(ranks->group, timeout_s, err);
+}
+
+yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, double timeout_s, yk_err *err)
+{
+  ranks->command = (command){.expert_rows = rows};
+  return yk_rank_group_run(ranks->group, &ranks->command, timeout_s, err);
+}
+
+const yk_step_profile *yk_ranks_profile(const yk_ranks *ranks, int rank)
+{
+  return yk_model_profile(ranks->models[index_of(ranks, rank)]);
+}
+
+bool yk_ranks_destroy(yk_ranks *ranks)
+{
+  const double grace_s = 5; /* for a rank that overran its time limit to come back */
+  if (!ranks) return true;
+  if (!yk_rank_group_destroy(ranks->group, grace_s)) return false;
+  for (int i = 0; i < ranks->settings.world.n_local; i++) yk_model_destroy(ranks->models[i]);
+  bool all_freed = yk_rank_devices_close(&ranks->devices);
+  free(ranks);
+  return all_freed;
+}

@@ -1,0 +1,278 @@
+#include "engine/machine/settings_resolve.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/struct_size.h"
+#include "base/arguments.h"
+#include "engine/machine/gpus.h"
+#include "engine/machine/plan_fill.h"
+#include "kernels/cpu/cpu_device.h"
+#include "model/model.h"
+
+yk_engine_options yk_engine_options_defaults(void)
+{
+  return (yk_engine_options){.struct_size = sizeof(yk_engine_options),
+                             .n_ranks = 1,
+                             .max_seqs = 256,
+                             .max_batched_tokens = 2048,
+                             .gpu_memory_utilization = 0.9,
+                             .log = {.level = YK_LOG_WARN}};
+}
+
+yk_status yk_engine_options_read(const yk_engine_options *options, yk_engine_options *out, yk_err *err)
+{
+  *out = yk_engine_options_defaults();
+  return yk_struct_read("yk_engine_options", options, YK_STRUCT_END(yk_engine_options, progress_user), out, sizeof *out,
+                        err);
+}
+
+static yk_status check_options(const yk_engine_options *o, yk_err *err)
+{
+  YK_TRY(yk_check_enum("device", (int)o->device, YK_DEVICE_CUDA, err));
+  YK_TRY(yk_check_enum("dtype", (int)o->dtype, YK_DTYPE_F32, err));
+  YK_TRY(yk_check_enum("weights", (int)o->weights, YK_WEIGHTS_F16, err));
+  YK_TRY(yk_check_enum("kv_cache_dtype", (int)o->kv_cache_dtype, YK_KV_CACHE_FP8_PER_TOKEN_HEAD, err));
+  YK_TRY(yk_check_enum("log.level", (int)o->log.level, YK_LOG_DEBUG, err));
+  YK_TRY(yk_check_i64("number of ranks", o->n_ranks, 1, YK_MAX_RANKS, err));
+  YK_TRY(yk_check_i64("max_model_tokens", o->max_model_tokens, 0, YK_MAX_POSITIONS, err));
+  YK_TRY(yk_check_i64("max_seqs", o->max_seqs, 1, 65536, err));
+  YK_TRY(yk_check_i64("max_batched_tokens", o->max_batched_tokens, 1, 1 << 20, err));
+  YK_TRY(yk_check_i64("kv_cache_bytes", o->kv_cache_bytes, 0, INT64_C(1) << 50, err));
+  YK_TRY(yk_check_i64("n_cpu_threads", o->n_cpu_threads, 0, 4096, err));
+  if (!(o->gpu_memory_utilization > 0 && o->gpu_memory_utilization <= 1))
+    return yk_err_set(err, YK_E_INVAL, "gpu_memory_utilization: expected more than 0 and at most 1, found %g",
+                      o->gpu_memory_utilization);
+  if (!(o->step_timeout_s >= 0 && o->step_timeout_s <= 1e6))
+    return yk_err_set(err, YK_E_INVAL, "step_timeout_s: expected 0 to 1e6, found %g", o->step_timeout_s);
+  return YK_OK;
+}
+
+static int64_t host_ram_bytes(void)
+{
+  return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
+
+/* Where the memory of a device is given, the devices are another machine's: GPUs, unless the options say otherwise. */
+static yk_status choose_kind(const yk_engine_options *o, bool is_elsewhere, yk_device_kind *kind, yk_err *err)
+{
+  *kind = o->device;
+  if (o->device == YK_DEVICE_CPU) return YK_OK;
+  *kind = YK_DEVICE_CUDA;
+  if (is_elsewhere || yk_gpus_count() > 0) return YK_OK;
+  *kind = YK_DEVICE_CPU;
+  if (o->device == YK_DEVICE_AUTO) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "device cuda: this %s; use cpu or auto",
+                    yk_gpus_are_built() ? "machine has no GPU that the process may use"
+                                        : "build runs on CPU ranks only");
+}
+
+static yk_status choose_device(const yk_engine_options *o, bool is_elsewhere, yk_settings *s, yk_err *err)
+{
+  enum { CUDA_STEP_TIMEOUT_S = 60 }; /* a CPU rank may rightly take longer over a large prompt: no limit there */
+  YK_TRY(choose_kind(o, is_elsewhere, &s->device, err));
+  s->world = yk_world_of_process(o->n_ranks);
+  s->step_timeout_s = o->step_timeout_s;
+  if (s->step_timeout_s == 0 && s->device == YK_DEVICE_CUDA) s->step_timeout_s = CUDA_STEP_TIMEOUT_S;
+  for (int rank = 0; rank < o->n_ranks; rank++) s->device_ids[rank] = o->device_ids ? o->device_ids[rank] : rank;
+  int64_t threads = o->n_cpu_threads ? o->n_cpu_threads : (int64_t)sysconf(_SC_NPROCESSORS_ONLN);
+  s->n_threads_per_rank = (int)yk_max_i64(1, threads / o->n_ranks);
+  return YK_OK;
+}
+
+/* KV behind the window can be let go only where no layer looks further back. */
+static int32_t widest_window(const yk_model_config *config)
+{
+  int32_t widest = 0;
+  for (int32_t i = 0; i < config->n_layers; i++) {
+    if (config->window_tokens[i] == 0) return 0;
+    if (config->window_tokens[i] > widest) widest = config->window_tokens[i];
+  }
+  return widest;
+}
+
+static int32_t narrowest_window(const yk_model_config *config)
+{
+  int32_t narrowest = 0;
+  for (int32_t i = 0; i < config->n_layers; i++) {
+    int32_t window = config->window_tokens[i];
+    if (window > 0 && (narrowest == 0 || window < narrowest)) narrowest = window;
+  }
+  return narrowest;
+}
+
+static yk_dtype choose_dtype(const yk_engine_options *o, const yk_settings *s, const yk_model_config *config)
+{
+  switch (o->dtype) {
+  case YK_DTYPE_F16: return YK_F16;
+  case YK_DTYPE_BF16: return YK_BF16;
+  case YK_DTYPE_F32: return YK_F32;
+  case YK_DTYPE_AUTO: break;
+  }
+  bool quantised = config->quant.method != YK_QUANT_NONE;
+  return config->dtype == YK_F32 && (quantised || s->device == YK_DEVICE_CUDA) ? YK_F16 : config->dtype;
+}
+
+/* Format of the KV cache, and whose scales. */
+static yk_status choose_kv_format(const yk_engine_options *o, const yk_model_config *config, yk_settings *s,
+                                  yk_err *err)
+{
+  static const yk_dtype of_choice[] = {
+      [YK_KV_CACHE_F16] = YK_F16, [YK_KV_CACHE_BF16] = YK_BF16, [YK_KV_CACHE_F32] = YK_F32};
+  static const char of_8_bits[] = ", int8, fp8, int8_per_token_head, fp8_per_token_head";
+  const bool is_latent = config->latent.kv_rank > 0; /* whose cache has no K and V that scales could belong to */
+  yk_kv_format of_checkpoint = is_latent ? YK_KV_ACT : config->quant.kv_format, format = YK_KV_ACT;
+  bool may_be_static = true;
+  switch (o->kv_cache_dtype) {
+  case YK_KV_CACHE_AUTO: format = of_checkpoint; break;
+  case YK_KV_CACHE_F16:
+  case YK_KV_CACHE_BF16:
+  case YK_KV_CACHE_F32:
+    if (of_choice[o->kv_cache_dtype] == s->dtype) break;
+    return yk_err_set(err, YK_E_UNSUPPORTED, "kv_cache_dtype %s: activations are %s; supported: %s, auto%s",
+                      yk_dtype_name(of_choice[o->kv_cache_dtype]), yk_dtype_name(s->dtype), yk_dtype_name(s->dtype),
+                      is_latent ? "" : of_8_bits);
+  case YK_KV_CACHE_INT8: format = YK_KV_INT8; break;
+  case YK_KV_CACHE_FP8: format = YK_KV_FP8; break;
+  case YK_KV_CACHE_INT8_PER_TOKEN_HEAD:
+  case YK_KV_CACHE_FP8_PER_TOKEN_HEAD:
+    format = o->kv_cache_dtype == YK_KV_CACHE_INT8_PER_TOKEN_HEAD ? YK_KV_INT8 : YK_KV_FP8;
+    may_be_static = false;
+    break;
+  }
+  if (is_latent && format != YK_KV_ACT)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "kv_cache_dtype %s: latent attention keeps its cache in the type of the activations; supported: "
+                      "%s, auto",
+                      format == YK_KV_INT8 ? "int8" : "fp8", yk_dtype_name(s->dtype));
+  s->limits.kv_format = format;
+  s->limits.kv_is_static = format != YK_KV_ACT && format == of_checkpoint && may_be_static;
+  return YK_OK;
+}
+
+static yk_status choose_lengths(const yk_engine_options *o, const yk_model_config *config, yk_settings *s, yk_err *err)
+{
+  if (o->max_model_tokens > config->max_model_tokens)
+    return yk_err_set(err, YK_E_INVAL, "max_model_tokens: expected at most %d, the model's own limit, found %d",
+                      config->max_model_tokens, o->max_model_tokens);
+  s->limits.step =
+      (yk_device_limits){.max_tokens = o->max_batched_tokens,
+                         .max_seqs = (int32_t)yk_min_i64(o->max_seqs, o->max_batched_tokens),
+                         .max_model_tokens = o->max_model_tokens ? o->max_model_tokens : config->max_model_tokens,
+                         .vocab = config->vocab_size};
+  return YK_OK;
+}
+
+/* Bytes a rank may use for everything, and for its KV cache. CPU ranks share the host's memory; all their KV together
+ * takes at most min(4 GiB, a quarter of RAM) unless told otherwise. On a GPU, KV takes what is left. */
+static yk_status memory_bounds(const yk_engine_options *o, const yk_settings *s, int64_t device_memory_bytes,
+                               int64_t *total, int64_t *kv_max, yk_err *err)
+{
+  if (s->device == YK_DEVICE_CUDA) {
+    *total = (int64_t)((double)device_memory_bytes * o->gpu_memory_utilization);
+    if (!device_memory_bytes) YK_TRY(yk_gpus_budget(s, o->gpu_memory_utilization, total, err));
+    *kv_max = o->kv_cache_bytes ? o->kv_cache_bytes : *total;
+    return YK_OK;
+  }
+  int64_t ram = device_memory_bytes ? device_memory_bytes * s->world.n_ranks : host_ram_bytes();
+  *total = (int64_t)((double)ram * o->gpu_memory_utilization) / s->world.n_ranks;
+  *kv_max = o->kv_cache_bytes ? o->kv_cache_bytes : yk_min_i64(INT64_C(4) << 30, ram / 4) / s->world.n_ranks;
+  return YK_OK;
+}
+
+static yk_status measure_ranks(const yk_checkpoint *checkpoint, const yk_settings *s, yk_model_memory *out, yk_err *err)
+{
+  const yk_model_device cpu = {.dtype = s->dtype,
+                               .linear_bytes = yk_cpu_linear_bytes,
+                               .linear_keeps = yk_cpu_linear_keeps,
+                               .mixture_scratch_bytes = yk_cpu_mixture_scratch_bytes};
+  for (int rank = 0; rank < s->world.n_ranks; rank++)
+    if (s->device == YK_DEVICE_CUDA)
+      YK_TRY(yk_gpus_measure(checkpoint, s, rank, &out[rank], err));
+    else
+      YK_TRY(yk_model_measure(checkpoint, &s->limits, &cpu, rank, s->world.n_ranks, &out[rank], err));
+  return YK_OK;
+}
+
+/* Blocks that every rank can hold; ranks without attention heads hold any number. */
+static int64_t blocks_that_fit(const yk_model_memory *memory, int n_ranks, int64_t total, int64_t kv_max)
+{
+  int64_t blocks = INT32_MAX / YK_KV_BLOCK_TOKENS;
+  for (int rank = 0; rank < n_ranks; rank++) {
+    int64_t left = yk_min_i64(kv_max, total - memory[rank].weight_bytes - memory[rank].workspace_bytes);
+    if (memory[rank].kv_bytes_per_block) blocks = yk_min_i64(blocks, left / memory[rank].kv_bytes_per_block);
+    if (left < 0) blocks = 0;
+  }
+  return yk_max_i64(blocks, 0);
+}
+
+static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *memory, int64_t total, int64_t kv_max,
+                           yk_settings *s, yk_plan *plan, yk_err *err)
+{
+  yk_model_limits *limits = &s->limits;
+  int64_t fit = blocks_that_fit(memory, s->world.n_ranks, total, kv_max);
+  int64_t most_useful =
+      (int64_t)limits->step.max_seqs * yk_ceil_div_i64(limits->step.max_model_tokens, YK_KV_BLOCK_TOKENS);
+  int64_t n_blocks = yk_min_i64(fit, most_useful);
+  limits->n_kv_blocks = (int32_t)n_blocks;
+  yk_plan_fill(memory, s, plan);
+  int64_t tokens = plan->kv_tokens;
+  if (n_blocks > 0 && (tokens >= limits->step.max_model_tokens || o->max_model_tokens == 0)) {
+    if (tokens >= limits->step.max_model_tokens) return YK_OK;
+    snprintf(plan->reason, sizeof plan->reason,
+             "the longest sequence is lowered from %d to %lld tokens: all that the KV cache holds",
+             limits->step.max_model_tokens, (long long)tokens);
+    limits->step.max_model_tokens = (int32_t)tokens;
+    return YK_OK;
+  }
+  plan->fits = false;
+  if (n_blocks == 0)
+    yk_plan_say_no_room(o, memory, total, plan);
+  else
+    snprintf(plan->reason, sizeof plan->reason,
+             "the KV cache holds %lld tokens, fewer than max_model_tokens %d; the largest that fits is %lld",
+             (long long)tokens, limits->step.max_model_tokens, (long long)tokens);
+  return yk_err_set(err, YK_E_CAPACITY, "%s", plan->reason);
+}
+
+yk_config_changes yk_settings_config_changes(const yk_engine_options *options)
+{
+  const char *where = options->generation_config;
+  bool is_auto = !where || strcmp(where, "auto") == 0, is_plain = where && strcmp(where, "vllm") == 0;
+  return (yk_config_changes){.config = options->hf_overrides,
+                             .generation = options->override_generation_config,
+                             .generation_dir = is_auto || is_plain ? NULL : where,
+                             .has_plain_sampling = is_plain};
+}
+
+yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpoint *checkpoint,
+                              int64_t device_memory_bytes, yk_settings *settings, yk_plan *plan, yk_err *err)
+{
+  const yk_model_config *config = yk_checkpoint_config(checkpoint);
+  yk_model_memory memory[YK_MAX_RANKS];
+  int64_t total, kv_max;
+  *settings = (yk_settings){0};
+  *plan = (yk_plan){.n_ranks = options->n_ranks};
+  YK_TRY(check_options(options, err));
+  YK_TRY(choose_device(options, device_memory_bytes > 0, settings, err));
+  settings->dtype = choose_dtype(options, settings, config);
+  if (settings->device == YK_DEVICE_CUDA && settings->dtype == YK_F32)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "dtype: GPUs run float16 and bfloat16, found float32; device cpu takes it");
+  settings->hidden_size = config->hidden_size;
+  settings->rules = (yk_memory_rules){.window_tokens = widest_window(config),
+                                      .narrowest_window_tokens = narrowest_window(config),
+                                      .reuses_prefixes = !options->no_prefix_reuse};
+  YK_TRY(choose_lengths(options, config, settings, err));
+  YK_TRY(choose_kv_format(options, config, settings, err));
+  settings->limits.as_16_bits = options->weights == YK_WEIGHTS_F16;
+  settings->limits.expert_parallel = options->expert_parallel;
+  YK_TRY(measure_ranks(checkpoint, settings, memory, err));
+  YK_TRY(memory_bounds(options, settings, device_memory_bytes, &total, &kv_max, err));
+  yk_status status = choose_kv(options, memory, total, kv_max, settings, plan, err);
+  yk_plan_fill_experts(memory, settings, &config->experts, plan);
+  YK_TRY(status);
+  yk_plan_note(config, memory, plan);
+  return YK_OK;
+}

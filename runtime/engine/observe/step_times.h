@@ -1,0 +1,57 @@
+/* step_times.h - from the timestamps of all ranks to where the time of a step went. Arithmetic alone: no device, no
+ * thread, no clock.
+ *
+ *   step    period, from the start of the step to the start of the next one
+ *   host    what of the period is outside the rank's forward: planning, handing out, waking the ranks. A rank that has
+ *           nothing to do while rank 0 samples counts that as sampling.
+ *   gap     what of the forward is outside the span of its stamps: launches before the first and after the last
+ *   parts   between two stamps
+ *
+ * All-reduce i starts on rank r at s_r, when all its earlier work is done, and ends at e_r. Nobody ends before the last
+ * one has come, so rank r waits from s_r until the latest s, and transfers from then until e_r.
+ *
+ * Clocks of different GPUs have no common beginning. An all-reduce bounds how far they are apart, as two messages do in
+ * NTP: rank A cannot end before B has started, e_A >= s_B, and e_B >= s_A; all all-reduces of a step together leave an
+ * interval. Its middle would be off by half of what a rank is late at all of them. But an all-reduce ends on all ranks
+ * when the last one's data has reached them, so the mean distance of their ends is taken, within the interval. The last
+ * rank has its own data sooner, by a link's latency: a rank that is always last seems later by as much. */
+#ifndef YK_ENGINE_OBSERVE_STEP_TIMES_H
+#define YK_ENGINE_OBSERVE_STEP_TIMES_H
+
+#include "model/step_profile.h"
+#include "yoke/yoke.h"
+
+/* What the ranks measured of one step. */
+typedef struct yk_timed_step {
+  int n_ranks;
+  const yk_step_profile *ranks[YK_MAX_RANKS];
+  bool has_one_clock; /* the stamps of all ranks are of one clock */
+  int64_t period_ns;
+} yk_timed_step;
+
+/* Sums over steps, with what the stamps themselves took. */
+typedef struct yk_step_sums {
+  uint64_t n_steps, n_all_reduces, slowest[YK_MAX_RANKS];
+  double step_ns;
+  double part_ns[YK_MAX_RANKS][YK_TIME_PARTS];
+  double n_stamps[YK_MAX_RANKS][YK_TIME_PARTS]; /* in each part */
+} yk_step_sums;
+
+/* yk_clocks_align - offset_ns[r]: by how much rank r's clock is ahead of rank 0's. */
+void yk_clocks_align(const yk_timed_step *step, int64_t offset_ns[YK_MAX_RANKS]);
+
+/* yk_all_reduce_arrival - when the last rank came to the all-reduce that is operation [place[r]] of each rank r, on
+ *   rank 0's clock; *slowest: which rank that was, the lowest of equals. */
+int64_t yk_all_reduce_arrival(const yk_timed_step *step, const int64_t offset_ns[YK_MAX_RANKS],
+                              const int32_t place[YK_MAX_RANKS], int *slowest);
+
+/* yk_all_reduce_next - move place[] to each rank's next all-reduce at or behind it. False: there is none. */
+bool yk_all_reduce_next(const yk_timed_step *step, int32_t place[YK_MAX_RANKS]);
+
+/* yk_step_sums_add - add a step. */
+void yk_step_sums_add(yk_step_sums *sums, const yk_timed_step *step);
+
+/* yk_step_sums_correct - the sums in seconds, less stamp_ns for each stamp. */
+void yk_step_sums_correct(const yk_step_sums *sums, int n_ranks, double stamp_ns, yk_step_times *out);
+
+#endif
