@@ -98,7 +98,7 @@ typedef struct yk_weight_view {
   const char *tensor;  /* the name of plain's or qweight's tensor in the checkpoint; may be NULL */
   const void *bias;    /* [n] of bias_dtype, or NULL */
   yk_dtype bias_dtype;
-  /* What becomes a part of the bias when the layer is brought (loader/integers/folded_bias.h); devices see none of it.
+  /* What becomes a part of the bias when the layer is repacked (loader/integers/folded_bias.h); devices see none of it.
    * folds_bias: there is something, also where the data is not there. */
   bool folds_bias;
   const void *product_bias; /* i32 [n] or NULL: of STATIC inputs, added to sums of integer products, zeros included */

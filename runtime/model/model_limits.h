@@ -26,7 +26,7 @@ typedef struct yk_model_memory {
   int64_t kv_bytes_per_block; /* all layers, and the room that they share; 0 for a rank without attention heads */
 } yk_model_memory;
 
-/* What of a device decides the sizes, and how weights are brought (repack.h). */
+/* What of a device decides the sizes, and the form in which weights are loaded (repack.h). */
 typedef struct yk_model_device {
   yk_dtype dtype;
   int64_t (*linear_bytes)(const yk_linear_spec *spec); /* as in yk_device_ops */

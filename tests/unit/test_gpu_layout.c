@@ -75,7 +75,7 @@ static void packed_bytes_of_bytes(void **state)
     }
 }
 
-/* What the GEMM of 8-bit weights does not take is brought as 16 bits, but for what comes in an order of its own. */
+/* What the GEMM of 8-bit weights does not take is repacked as 16 bits, but for what comes in an order of its own. */
 static void other_bytes_are_not_kept(void **state)
 {
   (void)state;
@@ -91,7 +91,7 @@ static void other_bytes_are_not_kept(void **state)
     if (i > 2) continue;
     part->weight.act_order = true;
     assert_true(yk_cuda_linear_keeps(&spec, 0));
-    part->weight.act_order = false; /* sorted, as it is brought */
+    part->weight.act_order = false; /* sorted, as repacked */
     part->x_size = 300;
     const yk_cuda_linear_layout layout = layout_of(&spec);
     assert_string_equal(layout.formats[0]->name, "int8 as 16 bits");
@@ -333,7 +333,7 @@ static void other_slices_stay_plain(void **state)
   assert_int_equal(yk_cuda_linear_bytes(&spec), 0);
 }
 
-/* What no row multiplies as it is would only take memory twice: it is brought as 16 bits. */
+/* What no row multiplies as it is would only take memory twice: the part is repacked as 16 bits. */
 static void what_is_kept(void **state)
 {
   (void)state;
@@ -395,7 +395,7 @@ static void w8a8_bytes(void **state)
   assert_int_equal(yk_cuda_linear_bytes(&spec), (48 * (128 + 8) + 255) / 256 * 256);
 }
 
-/* Parts that quantise x alike are one GEMM; what the GEMM does not take is brought as 16 bits, alike on all ranks. */
+/* Parts that quantise x alike are one GEMM; what the GEMM does not take is repacked as 16 bits, alike on all ranks. */
 static void w8a8_parts(void **state)
 {
   const yk_inputs one = {YK_INPUTS_STATIC, 0.5f, -7}, other = {YK_INPUTS_STATIC, 0.5f, 7};
