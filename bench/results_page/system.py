@@ -70,7 +70,7 @@ def add_single_figures(page, results):
     page.table(["what", "state", "result"], [
         large_batch(results), shared_prefix(results),
         soak(results, "soak_server_h200_x2.json", "two H200s"),
-        soak(results, "soak_server_cpu_32.json", "two CPU ranks, 32 processors"),
+        soak(results, "soak_server_cpu.json", "two CPU ranks, 2 processors that other programs use"),
         host_work(results), machine_row(results), models.cache_accuracy(results), models.quantise_time(results),
         models.quantise_kernel(results), convert_row(results), prefill_on_two(results), models.vllm(results)])
 
