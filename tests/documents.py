@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Documents: every link leads to a file and a heading that exist, and pages for users are short.
+"""Documents: every link leads to a file and a heading that exist, code is fenced, and pages for users are short.
 
 First plants faults in a scratch tree and fails unless each is found, so that the rules cannot stop working unseen.
 """
@@ -70,6 +70,11 @@ def check_tree(root):
         n_lines = len(text.splitlines())
         if os.path.basename(path) == "README.md" and n_lines > MOST_LINES:
             problems.append(f"{path}: {n_lines} lines; a README has at most {MOST_LINES}")
+        fences = [(number, line) for number, line in enumerate(text.splitlines(), 1) if "```" in line]
+        problems += [f"{path}:{number}: expected a fence alone on its line" for number, line in fences
+                     if not re.fullmatch(r"```\w*", line)]
+        if len(fences) % 2:
+            problems.append(f"{path}:{fences[-1][0]}: a fence without its other end")
         for number, line in enumerate(without_code(text), 1):
             for match in LINK.finditer(line):
                 target = match[1] or match[2]
@@ -85,7 +90,8 @@ def self_test():
                            ("![a](no.png)", True), ("[a](../d/c.md#a-b-8-bits)", False), ("[a](#here)\n# Here", False),
                            ("[a](https://x)", False), ("`[a](b.md)`", False), ("```\n[a](b.md)\n```", False),
                            ("[a](.)", False), ("```\n# Here\n```\n[a](#here)", True), ("x\n" * MOST_LINES, False),
-                           ("x\n" * (MOST_LINES + 1), True)):
+                           ("x\n" * (MOST_LINES + 1), True),
+                           ("``` a ```", True), ("```\na", True), ("```sh\na\n```", False)):
         with tempfile.TemporaryDirectory() as root:
             os.mkdir(os.path.join(root, "d"))
             for name, content in (("c.md", "# A `b`, 8 bits\n"), ("README.md", text)):
