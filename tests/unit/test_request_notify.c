@@ -1,5 +1,6 @@
 /* When a waiter reports a request, step by step. */
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -162,6 +163,61 @@ static void a_failure_comes_as_a_status(void **state)
   yk_request_free(request);
 }
 
+/* ---- Several writers, as several engines are --------------------------------------------------------------------- */
+
+enum { WRITERS = 2, REQUESTS = 4, TOKENS = CAPACITY - N_PROMPT, ROUNDS = 200 };
+
+typedef struct written {
+  yk_request *request;
+  int n_tokens; /* that were read */
+} written;
+
+/* All tokens and ends of one writer's requests. */
+static void *write_all(void *first)
+{
+  written *all = first;
+  const yk_sampled token = {.token_id = 5};
+  for (int n = 0; n < TOKENS; n++)
+    for (int i = 0; i < REQUESTS; i++) yk_request_push_token(all[i].request, &token, n == TOKENS - 1);
+  for (int i = 0; i < REQUESTS; i++) yk_request_finish(all[i].request, YK_FINISH_LENGTH, NULL);
+  return NULL;
+}
+
+/* Returns whether the end was among what there is. */
+static bool read_news(yk_request *request, written *w)
+{
+  const yk_output *output;
+  while (yk_request_next(request, 0, &output, NULL) == YK_OK) {
+    if (output->finish != YK_FINISH_NONE) return true;
+    w->n_tokens++;
+  }
+  return false;
+}
+
+static void writers_and_a_reader_that_waits_for_any(void **state)
+{
+  (void)state;
+  atomic_uint n_cancels = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    written all[WRITERS][REQUESTS] = {0};
+    pthread_t threads[WRITERS];
+    for (int i = 0; i < WRITERS; i++)
+      for (int k = 0; k < REQUESTS; k++) all[i][k].request = create(&n_cancels, &all[i][k]);
+    for (int i = 0; i < WRITERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, write_all, all[i]), 0);
+    for (int n_left = WRITERS * REQUESTS; n_left > 0;) {
+      yk_request *request;
+      void *user;
+      assert_int_equal(yk_waiter_wait(waiter, 30, &request, &user, NULL), YK_OK);
+      if (!read_news(request, user)) continue;
+      assert_int_equal(((written *)user)->n_tokens, TOKENS);
+      yk_request_free(request);
+      n_left--;
+    }
+    for (int i = 0; i < WRITERS; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(yk_waiter_wait(waiter, 0, NULL, NULL, NULL), YK_E_AGAIN);
+  }
+}
+
 /* A waiter that was freed before its requests. */
 static void a_waiter_goes_with_its_last_request(void **state)
 {
@@ -184,6 +240,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(reported_at_the_end, set_up, tear_down),
       cmocka_unit_test_setup_teardown(reported_in_order, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_failure_comes_as_a_status, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(writers_and_a_reader_that_waits_for_any, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_waiter_goes_with_its_last_request, set_up, tear_down)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
