@@ -99,7 +99,7 @@ struct grouped_layer {
     yk_linear_spec spec = {};
     spec.n_parts = is_down ? 1 : 2;
     spec.n_matrices = m.n_experts;
-    spec.epilogue = is_down ? YK_EPILOGUE_NONE : YK_EPILOGUE_SILU_MUL;
+    if (!is_down) spec.activation = (yk_activation)YK_GATED_SILU;
     spec.is_grouped = true;
     spec.max_tokens = max_slots;
     for (int i = 0; i < spec.n_parts; i++) {

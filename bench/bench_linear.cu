@@ -299,7 +299,8 @@ void bench_plans(const options &o, const std::vector<shape> &shapes, const yk_wn
     check(yk_err_set(&err, YK_E_UNSUPPORTED, "--plans: the mma.sync path has no plans to choose from"), err);
   print_plans_header(gpu, o.report.commit);
   for (const shape &s : shapes) {
-    const yk_wna16_desc d = {s.k, s.n, o.group, DTYPES[o.dtype], s.gate_up && !o.no_fuse, FORMATS[o.format].encoding};
+    const yk_wna16_desc d = {
+        s.k, s.n, o.group, DTYPES[o.dtype], bench::silu_where(s.gate_up && !o.no_fuse), FORMATS[o.format].encoding};
     gemm_case p(gpu, d, 0, s.n, o.group, YK_F16, false, {{0, s.n, 0}}, *std::max_element(o.ms.begin(), o.ms.end()),
                 o.seed);
     cold_copies packed(o, p.packed.count);

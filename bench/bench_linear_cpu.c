@@ -127,10 +127,8 @@ static bool bench_shape(yk_device *dev, const shape *s, double steps[3])
 {
   static const int32_t token_counts[3] = {1, 8, 64};
   void *buffers[3] = {NULL};
-  yk_linear_spec spec = {.n_parts = s->is_silu ? 2 : 1,
-                         .n_matrices = 1,
-                         .epilogue = s->is_silu ? YK_EPILOGUE_SILU_MUL : YK_EPILOGUE_NONE,
-                         .max_tokens = 64};
+  yk_linear_spec spec = {.n_parts = s->is_silu ? 2 : 1, .n_matrices = 1, .max_tokens = 64};
+  if (s->is_silu) spec.activation = (yk_activation)YK_GATED_SILU;
   yk_weight_view view = make_view(s, buffers);
   for (int i = 0; i < spec.n_parts; i++)
     spec.parts[i] = (yk_linear_part){.weight = view, .k = {0, s->k}, .n = {0, s->n}, .group_local = s->group};

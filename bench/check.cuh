@@ -8,6 +8,8 @@
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
+#include "kernels/activation.h"
+
 extern "C" {
 #include "cli/cli.h"
 }
@@ -23,6 +25,12 @@ namespace bench {
 {
   std::fflush(stdout);
   std::_Exit(yk_cli_failure(&err));
+}
+
+/* The activation of gate and up, or none. */
+__host__ __device__ constexpr yk_activation silu_where(bool is_gated)
+{
+  return is_gated ? yk_activation YK_GATED_SILU : yk_activation YK_NO_ACTIVATION;
 }
 
 inline void check(yk_status status, const yk_err &err)

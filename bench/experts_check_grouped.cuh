@@ -22,7 +22,7 @@ struct grouped_reference {
 static __global__ void reference_of_slots(grouped_reference r, const uint16_t *x, const int32_t *row_of_slot,
                                           const int32_t *starts, const int32_t *slots, double *out)
 {
-  const int64_t width = r.desc.gate_up ? r.desc.n / 2 : r.desc.n,
+  const int64_t width = r.desc.activation.is_gated ? r.desc.n / 2 : r.desc.n,
                 column = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
   if (column >= width) return;
   const int slot = slots[blockIdx.y];
@@ -36,7 +36,7 @@ static __global__ void reference_of_slots(grouped_reference r, const uint16_t *x
   x += int64_t(row_of_slot ? row_of_slot[slot] : slot) * r.desc.k;
   double v = linear::exact_sum(w, x, r.desc.dtype, r.desc.k, column) +
              (bias ? linear::half_value(bias[column], r.desc.dtype) : 0.0);
-  if (r.desc.gate_up) {
+  if (r.desc.activation.is_gated) {
     const double up = linear::exact_sum(w, x, r.desc.dtype, r.desc.k, width + column) +
                       (bias ? linear::half_value(bias[width + column], r.desc.dtype) : 0.0);
     v = v / (1 + exp(-v)) * up;
@@ -87,7 +87,7 @@ struct grouped_case {
 inline double grouped_error(const grouped_reference &reference, const yk_grouped_call &call, int n_slots,
                             const std::vector<uint16_t> &got, std::mt19937 &rng)
 {
-  const int64_t width = reference.desc.gate_up ? reference.desc.n / 2 : reference.desc.n;
+  const int64_t width = reference.desc.activation.is_gated ? reference.desc.n / 2 : reference.desc.n;
   std::vector<int32_t> slots;
   for (int i = 0; i < n_slots; i++)
     if (n_slots <= 48 || rng() % n_slots < 40 || i == n_slots - 1) slots.push_back(i);
@@ -113,7 +113,7 @@ inline double grouped_error(const grouped_reference &reference, const yk_grouped
 inline bool check_grouped(const yk_wna16_gpu &gpu, const grouped_case &c, yk_dtype dtype, bool is_packed, bool bias,
                           int64_t max_slots, bool second_half, unsigned seed)
 {
-  const yk_wna16_desc d = {c.k, c.n, c.group, dtype, c.gate_up};
+  const yk_wna16_desc d = {c.k, c.n, c.group, dtype, bench::silu_where(c.gate_up)};
   matrices m(d, c.n_experts, c.n_experts, seed);
   std::mt19937 rng(seed);
   const std::vector<int> rows = rows_of(c.pattern, c.n_experts, c.slots, rng);
@@ -182,9 +182,9 @@ inline bool check_grouped(const yk_wna16_gpu &gpu, const grouped_case &c, yk_dty
 inline bool check_shared_expert(const yk_wna16_gpu &gpu, const grouped_case &c, int rows, int per_expert,
                                 yk_dtype dtype, unsigned seed)
 {
-  const yk_wna16_desc d = {c.k, c.n, c.group, dtype, c.gate_up};
+  const yk_wna16_desc d = {c.k, c.n, c.group, dtype, bench::silu_where(c.gate_up)};
   const yk_wna16_desc of_shared_expert = {c.gate_up ? c.k : c.k + 640, c.gate_up ? 2 * c.n + 48 : c.n, c.group, dtype,
-                                          c.gate_up};
+                                          bench::silu_where(c.gate_up)};
   matrices m(d, c.n_experts, c.n_experts, seed), one(of_shared_expert, 1, 1, seed + 50);
   std::mt19937 rng(seed);
   const std::vector<int> rows_of_experts = rows_of(c.pattern, c.n_experts, c.slots, rng);

@@ -32,7 +32,7 @@ inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_
                          int64_t group, bool gate_up, bool padding, const router_mailbox &of_router,
                          const routing_mailbox &mailbox, unsigned seed)
 {
-  const matrices m({k, n, group, dtype, gate_up}, spec.n_local, 1, seed);
+  const matrices m({k, n, group, dtype, bench::silu_where(gate_up)}, spec.n_local, 1, seed);
   const int n_logits = spec.n_experts + int(seed % 2);
   routing two(spec, 1), one(spec, 1);
   device_array<float> logits_of_two(n_logits), logits_of_one(n_logits);
@@ -114,11 +114,11 @@ inline bool check_single_token(const yk_wna16_gpu &gpu, const lone_case &c, yk_d
                                const routing_mailbox &mailbox, const single_token_mailbox &own_mailbox, unsigned seed)
 {
   const yk_route_spec &spec = c.spec;
-  const matrices gate_up({c.hidden, 2 * c.ffn, c.group, dtype, true}, spec.n_local, 1, seed),
-      down({c.ffn, c.hidden, c.group, dtype, false}, spec.n_local, 1, seed + 1);
+  const matrices gate_up({c.hidden, 2 * c.ffn, c.group, dtype, YK_GATED_SILU}, spec.n_local, 1, seed),
+      down({c.ffn, c.hidden, c.group, dtype, YK_NO_ACTIVATION}, spec.n_local, 1, seed + 1);
   const int64_t shared_ffn = c.shared_ffn ? c.shared_ffn : c.group;
-  const matrices shared_gate_up({c.hidden, 2 * shared_ffn, c.group, dtype, true}, 1, 1, seed + 2),
-      shared_down({shared_ffn, c.hidden, c.group, dtype, false}, 1, 1, seed + 3);
+  const matrices shared_gate_up({c.hidden, 2 * shared_ffn, c.group, dtype, YK_GATED_SILU}, 1, 1, seed + 2),
+      shared_down({shared_ffn, c.hidden, c.group, dtype, YK_NO_ACTIVATION}, 1, 1, seed + 3);
   const int n_logits = spec.n_experts + c.has_gate;
   routing two(spec, 1), one(spec, 1);
   device_array<float> logits_of_two(n_logits), logits_of_one(n_logits);

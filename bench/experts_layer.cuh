@@ -193,7 +193,7 @@ struct matrices {
 
   int64_t width() const
   {
-    return desc.gate_up ? desc.n / 2 : desc.n;
+    return desc.activation.is_gated ? desc.n / 2 : desc.n;
   }
 
   yk_grouped_call call(const void *x, int32_t n_rows, void *y, const int32_t *row_of_slot, const int32_t *starts,

@@ -68,8 +68,8 @@ struct layer {
       : shape(m), spec{m.n_experts, m.top_k, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true,
                        1.0f,        0,       m.n_experts},
         n_layers(1 + int(COLD_BYTES / (1.5 * double(m.n_experts * m.hidden * m.ffn)))),
-        gate_up({m.hidden, 2 * m.ffn, m.group, YK_F16, true}, m.n_experts * n_layers, 1, 7),
-        down({m.ffn, m.hidden, m.group, YK_F16, false}, m.n_experts * n_layers, 1, 8)
+        gate_up({m.hidden, 2 * m.ffn, m.group, YK_F16, YK_GATED_SILU}, m.n_experts * n_layers, 1, 7),
+        down({m.ffn, m.hidden, m.group, YK_F16, YK_NO_ACTIVATION}, m.n_experts * n_layers, 1, 8)
   {
   }
 };
@@ -328,8 +328,8 @@ private:
   {
     constexpr int64_t O_INPUTS = 4096, QKV_OUTPUTS = 5120;
     const int64_t hidden = l.shape.hidden;
-    shared_layer o_proj(gpu, {O_INPUTS, hidden, 128, YK_F16, false}, 1),
-        qkv(gpu, {hidden, QKV_OUTPUTS, 128, YK_F16, false}, 1);
+    shared_layer o_proj(gpu, {O_INPUTS, hidden, 128, YK_F16, YK_NO_ACTIVATION}, 1),
+        qkv(gpu, {hidden, QKV_OUTPUTS, 128, YK_F16, YK_NO_ACTIVATION}, 1);
     const device_array<uint16_t> heads(O_INPUTS), of_o(hidden), w(hidden), residual(hidden), normed(hidden),
         to(QKV_OUTPUTS);
     linear::fill_halves<<<1024, 256>>>(heads.data, heads.count, YK_F16, -1.0f, 1.0f, 3);
@@ -370,8 +370,8 @@ private:
   void time_shared(times &t)
   {
     const model &m = l.shape;
-    shared_layer to_inner(gpu, {m.hidden, 2 * m.shared_ffn, m.group, YK_F16, true}, n);
-    shared_layer to_y(gpu, {m.shared_ffn, m.hidden, m.group, YK_F16, false}, n);
+    shared_layer to_inner(gpu, {m.hidden, 2 * m.shared_ffn, m.group, YK_F16, YK_GATED_SILU}, n);
+    shared_layer to_y(gpu, {m.shared_ffn, m.hidden, m.group, YK_F16, YK_NO_ACTIVATION}, n);
     const device_array<uint16_t> inner(size_t(n) * m.shared_ffn);
     check(cudaDeviceSynchronize(), "shared expert");
     t.shared_apart = time([&](int i) { run_with_shared_apart(i, to_inner, to_y, inner); });

@@ -67,7 +67,7 @@ inline bool run_checks(yk_wna16_encoding encoding, yk_wna16_path only, const std
   bench::for_each_path(only, [&](const yk_wna16_gpu &gpu, yk_wna16_path path) {
     for (const check_case &c : CHECK_CASES) {
       for (yk_dtype dtype : {YK_F16, YK_BF16}) {
-        const yk_wna16_desc d = {c.k, c.n, c.group, dtype, c.gate_up, encoding};
+        const yk_wna16_desc d = {c.k, c.n, c.group, dtype, bench::silu_where(c.gate_up), encoding};
         yk_dtype scales = (seed / 16) % 3 == 0 ? YK_BF16 : YK_F16;
         std::vector<int64_t> ms = tokens;
         for (int64_t m : {3, 17, 25, 33, 65, 100, 130, 200, 257, 300, 1000}) ms.push_back(m);

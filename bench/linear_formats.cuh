@@ -19,8 +19,8 @@ namespace linear {
 class wna16_gemm : public timed_gemm {
 public:
   wna16_gemm(const yk_wna16_gpu &on, yk_wna16_encoding encoding, const gemm_shape &s, int64_t tokens, uint64_t seed)
-      : gpu(on), m(tokens), p(on, {s.k, s.n, s.group, s.dtype, s.gate_up, encoding}, 0, s.n, s.group, YK_F16, false,
-                              {{0, s.n, 0}}, tokens, seed)
+      : gpu(on), m(tokens), p(on, {s.k, s.n, s.group, s.dtype, bench::silu_where(s.gate_up), encoding}, 0, s.n, s.group,
+                              YK_F16, false, {{0, s.n, 0}}, tokens, seed)
   {
     yk_wna16_plans_choose(&gpu, &p.desc, &plans);
   }
@@ -37,7 +37,8 @@ public:
   double checked_error() override
   {
     errors e = compare(gpu, p, m, false, false);
-    if (!e.bad && e.normalised < tolerance(p.desc.dtype, p.desc.gate_up, m * p.width())) return e.normalised;
+    if (!e.bad && e.normalised < tolerance(p.desc.dtype, p.desc.activation.is_gated, m * p.width()))
+      return e.normalised;
     std::printf("k %lld n %lld m %lld: WRONG, error %.2e, %lld not finite\n", (long long)p.desc.k, (long long)p.desc.n,
                 (long long)m, e.normalised, (long long)e.bad);
     std::exit(1);

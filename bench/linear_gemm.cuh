@@ -133,11 +133,11 @@ __device__ inline double exact_sum(const tensors &w, const uint16_t *x, yk_dtype
 static __global__ void reference(tensors w, const uint16_t *x, const uint16_t *bias, yk_wna16_desc d,
                                  const int64_t *rows, double *out)
 {
-  int64_t width = d.gate_up ? d.n / 2 : d.n, column = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+  int64_t width = d.activation.is_gated ? d.n / 2 : d.n, column = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
   if (column >= width) return;
   x += rows[blockIdx.y] * d.k;
   double v = exact_sum(w, x, d.dtype, d.k, column) + (bias ? half_value(bias[column], d.dtype) : 0.0);
-  if (d.gate_up) {
+  if (d.activation.is_gated) {
     double up =
         exact_sum(w, x, d.dtype, d.k, width + column) + (bias ? half_value(bias[width + column], d.dtype) : 0.0);
     v = v / (1 + exp(-v)) * up;
@@ -259,7 +259,7 @@ struct gemm_case {
 
   int64_t width() const
   {
-    return desc.gate_up ? desc.n / 2 : desc.n;
+    return desc.activation.is_gated ? desc.n / 2 : desc.n;
   }
 };
 

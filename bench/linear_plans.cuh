@@ -60,7 +60,7 @@ inline void print_point(const plan_point &p)
 {
   for (const timed_plan &t : p.plans)
     std::printf("%s %lld %s %lld %lld %d %lld %s %.3f\n", yk_dtype_name(p.desc.dtype), (long long)p.desc.group,
-                p.shape.c_str(), (long long)p.desc.k, (long long)p.desc.n, p.desc.gate_up, (long long)p.m,
+                p.shape.c_str(), (long long)p.desc.k, (long long)p.desc.n, p.desc.activation.is_gated, (long long)p.m,
                 yk_gemm::plan_name(t.plan).c_str(), t.us);
   std::fflush(stdout);
 }
@@ -104,11 +104,13 @@ inline std::vector<plan_point> read_points(const char *path, yk_wna16_encoding e
     }
     plan_point p = {};
     double us;
+    bool is_gated = false;
     std::istringstream words(line);
-    if (!(words >> dtype >> p.desc.group >> p.shape >> p.desc.k >> p.desc.n >> p.desc.gate_up >> p.m >> plan >> us) ||
+    if (!(words >> dtype >> p.desc.group >> p.shape >> p.desc.k >> p.desc.n >> is_gated >> p.m >> plan >> us) ||
         gpu->n_multiprocessors <= 0)
       refuse_line(path, number, line);
     p.desc.encoding = encoding;
+    p.desc.activation = bench::silu_where(is_gated);
     p.desc.dtype = dtype == yk_dtype_name(YK_F16) ? YK_F16 : YK_BF16;
     const plan_point *last = points.empty() ? nullptr : &points.back();
     if (!last || last->shape != p.shape || last->m != p.m || last->desc.dtype != p.desc.dtype) {

@@ -86,21 +86,21 @@ static __global__ void count_wrong_sums(const int8_t *x, const int8_t *w, const 
 static __global__ void integer_reference(const int8_t *x, const float *x_scales, const int8_t *w, const float *w_scales,
                                          yk_w8a8_desc d, int64_t k_padded, const int64_t *rows, double *out)
 {
-  const int64_t width = d.gate_up ? d.n / 2 : d.n, column = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+  const int64_t width = d.activation.is_gated ? d.n / 2 : d.n, column = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
   if (column >= width) return;
   const int64_t row = rows[blockIdx.y];
   const auto value = [&](int64_t of) {
     return exact_integer_sum(x + row * k_padded, w + of * d.k, d.k) * static_cast<double>(x_scales[row]) * w_scales[of];
   };
   double v = value(column);
-  if (d.gate_up) v = v / (1 + exp(-v)) * value(width + column);
+  if (d.activation.is_gated) v = v / (1 + exp(-v)) * value(width + column);
   out[blockIdx.y * width + column] = v;
 }
 
 class w8a8_gemm : public timed_gemm {
 public:
   w8a8_gemm(const yk_wna16_gpu &on, const gemm_shape &s, int64_t tokens, uint64_t seed)
-      : gpu(on), desc{s.k, s.n, 0, s.gate_up}, dtype(s.dtype), m(tokens), w(s.k * s.n),
+      : gpu(on), desc{s.k, s.n, 0, bench::silu_where(s.gate_up)}, dtype(s.dtype), m(tokens), w(s.k * s.n),
         quants(tokens * yk_w8a8_k_padded(s.k)), w_scales(s.n), x_scales(tokens + YK_W8A8_ROW_MULTIPLE),
         x_values(tokens * s.k), y_values(tokens * s.n), weights(yk_w8a8_packed_bytes(&desc))
   {
@@ -127,7 +127,8 @@ public:
   {
     const unsigned n_wrong = wrong_quants() + wrong_sums();
     const errors e = compare();
-    if (n_wrong == 0 && e.bad == 0 && e.normalised < tolerance(dtype, desc.gate_up, m * width())) return e.normalised;
+    if (n_wrong == 0 && e.bad == 0 && e.normalised < tolerance(dtype, desc.activation.is_gated, m * width()))
+      return e.normalised;
     std::printf("k %lld n %lld m %lld: WRONG, %u integers, error %.2e, %lld not finite\n", (long long)desc.k,
                 (long long)desc.n, (long long)m, n_wrong, e.normalised, (long long)e.bad);
     std::exit(1);
@@ -164,7 +165,7 @@ public:
 private:
   int64_t width() const
   {
-    return desc.gate_up ? desc.n / 2 : desc.n;
+    return desc.activation.is_gated ? desc.n / 2 : desc.n;
   }
   void pack(const yk_w8a8_desc &d, const device_array<uint8_t> &to)
   {
@@ -216,7 +217,7 @@ private:
   unsigned wrong_sums()
   {
     yk_w8a8_desc d = desc;
-    d.gate_up = false;
+    d.activation = {};
     const int64_t n_rows = std::min<int64_t>(m, 300);
     const device_array<unsigned> wrong(1);
     const device_array<int32_t> sums(n_rows * d.n);

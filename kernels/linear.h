@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "kernels/activation.h"
 #include "kernels/weight.h"
 
 #ifdef __cplusplus
@@ -72,23 +73,18 @@ static inline int64_t yk_linear_x_size(const yk_linear_part *part)
   return part->x_size ? part->x_size : yk_range_size(part->k);
 }
 
-typedef enum yk_epilogue {
-  YK_EPILOGUE_NONE,
-  YK_EPILOGUE_SILU_MUL /* two parts of equal n (gate, up): y = silu(gate) * up, n columns */
-} yk_epilogue;
-
 typedef struct yk_linear_spec {
   yk_linear_part parts[YK_MAX_LINEAR_PARTS];
   int n_parts;
-  int32_t n_matrices; /* at least 1: matrices of this shape side by side, each with all the parts */
-  yk_epilogue epilogue;
-  bool f32_output;    /* lm_head: y is float32 whatever the activation type */
-  bool is_grouped;    /* a mixture's experts (mixture.h), which linear_forward never multiplies */
-  int32_t max_tokens; /* rows of the largest forward; of experts: slots */
+  int32_t n_matrices;       /* at least 1: matrices of this shape side by side, each with all the parts */
+  yk_activation activation; /* of y: gated, parts 0 and 1 are gate and up */
+  bool f32_output;          /* lm_head: y is float32 whatever the activation type */
+  bool is_grouped;          /* a mixture's experts (mixture.h), which linear_forward never multiplies */
+  int32_t max_tokens;       /* rows of the largest forward; of experts: slots */
 } yk_linear_spec;
 
 /* forward: x act [n_tokens, x_size or k_local]; y [n_tokens, y_stride] act (or f32), written in columns 0 ..
- * n_local - 1, where n_local is the sum of the parts' n (or one part's, with SILU_MUL). y must not alias x. With an
+ * n_local - 1, where n_local is the sum of the parts' n (one part's where y is gated). y must not alias x. With an
  * empty k, y is zeros. */
 typedef struct yk_linear_args {
   const void *x;

@@ -1,4 +1,6 @@
 /* linear_check.c - a linear layer that contradicts itself is refused before a device touches it. */
+#include <math.h>
+
 #include "base/checked.h"
 #include "kernels/linear.h"
 
@@ -113,6 +115,27 @@ static yk_status check_part(const yk_linear_spec *spec, int index, yk_err *err)
   return check_matrices(spec, index, err);
 }
 
+static yk_status check_activation(const yk_linear_spec *spec, yk_err *err)
+{
+  const yk_activation *a = &spec->activation;
+  if ((int)a->kind < 0 || a->kind >= YK_N_ACTIVATIONS)
+    return yk_err_set(err, YK_E_INVAL, "linear: activation: expected 0 to %d, found %d", YK_N_ACTIVATIONS - 1,
+                      (int)a->kind);
+  if (a->is_gated && (spec->n_parts != 2 || yk_range_size(spec->parts[0].n) != yk_range_size(spec->parts[1].n)))
+    return yk_err_set(err, YK_E_INVAL, "linear: a gated activation needs two parts of equal n");
+  if (a->is_gated && a->kind == YK_ACTIVATION_NONE)
+    return yk_err_set(err, YK_E_INVAL, "linear: a gate needs an activation");
+  if (!a->is_gated && a->kind != YK_ACTIVATION_NONE && spec->n_parts != 1)
+    return yk_err_set(err, YK_E_INVAL, "linear: an activation without a gate needs one part, found %d", spec->n_parts);
+  if (a->kind != YK_ACTIVATION_CLAMPED_SWIGLU) return YK_OK;
+  if (!a->is_gated) return yk_err_set(err, YK_E_INVAL, "linear: clamped SwiGLU needs a gate");
+  if (!isfinite(a->alpha) || !isfinite(a->limit) || !(a->limit > 0))
+    return yk_err_set(err, YK_E_INVAL,
+                      "linear: clamped SwiGLU: expected a finite alpha and a limit above 0, found %g, %g",
+                      (double)a->alpha, (double)a->limit);
+  return YK_OK;
+}
+
 yk_status yk_linear_check(const yk_linear_spec *spec, yk_err *err)
 {
   if (spec->n_parts < 1 || spec->n_parts > YK_MAX_LINEAR_PARTS)
@@ -120,10 +143,7 @@ yk_status yk_linear_check(const yk_linear_spec *spec, yk_err *err)
   if (spec->n_matrices < 1)
     return yk_err_set(err, YK_E_INVAL, "linear: expected at least 1 matrix, found %d", spec->n_matrices);
   for (int i = 0; i < spec->n_parts; i++) YK_TRY(check_part(spec, i, err));
-  if (spec->epilogue == YK_EPILOGUE_SILU_MUL &&
-      (spec->n_parts != 2 || yk_range_size(spec->parts[0].n) != yk_range_size(spec->parts[1].n)))
-    return yk_err_set(err, YK_E_INVAL, "linear: SiLU*up needs two parts of equal n");
-  return YK_OK;
+  return check_activation(spec, err);
 }
 
 yk_status yk_linear_check_args(const yk_linear_args *args, int32_t max_tokens, int32_t n_matrices, yk_err *err)

@@ -26,7 +26,7 @@ PLANS = [  # without a GPU
     "kernels/cuda/latent/scratch.h", "kernels/cuda/linear/layout.h", "kernels/cuda/moe/scratch.h",
     "parallel/p2p/p2p_sizes.h"
 ]
-WEIGHT = "kernels/weight.h"
+WEIGHT, ACTIVATION = "kernels/weight.h", "kernels/activation.h"
 LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
 LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/"]  # what the layers of a model stand on
 HOUSE = ["runtime/*", "kernels/*", "loader/*", "parallel/*"]
@@ -43,14 +43,14 @@ MAY_INCLUDE = {
     "kernels/cpu/": [BASE, "kernels/"],
     "kernels/cpu/linear/": [BASE, "kernels/", "kernels/cpu/"],
     "kernels/cuda/ptx/": [],
-    "kernels/cuda/common/": [BASE, "kernels/experts.h", "kernels/kv_format.h", PTX],
+    "kernels/cuda/common/": [BASE, ACTIVATION, "kernels/experts.h", "kernels/kv_format.h", PTX],
     "kernels/cuda/blas/": [BASE],
-    "kernels/cuda/gemm/": [BASE, PTX, COMMON],
+    "kernels/cuda/gemm/": [BASE, ACTIVATION, PTX, COMMON],
     "kernels/cuda/gemm/dense/costs/": [],
     "kernels/cuda/gemm/dense/": [BASE, PTX, COMMON, "kernels/cuda/gemm/", "kernels/cuda/gemm/dense/costs/"],
     "kernels/cuda/gemm/grouped/": [BASE, "kernels/experts.h", PTX, COMMON, "kernels/cuda/gemm/", GEMM_DENSE],
     "kernels/cuda/gemm/pack/": [BASE, PTX, COMMON, "kernels/cuda/gemm/", GEMM_DENSE],
-    "kernels/cuda/w8a8/": [BASE, PTX, COMMON, *GEMM],
+    "kernels/cuda/w8a8/": [BASE, ACTIVATION, PTX, COMMON, *GEMM],
     "kernels/cuda/attention/": [BASE, "kernels/device.h", PTX, COMMON],
     "kernels/cuda/moe/": [BASE, "kernels/", PTX, COMMON, DEVICE, *GEMM, "kernels/cuda/linear/"],
     "kernels/cuda/rows/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON],
@@ -70,7 +70,7 @@ MAY_INCLUDE = {
         "kernels/cuda/latent/", "kernels/cuda/linear/", "kernels/cuda/quantize/", "kernels/cuda/rows/",
         "kernels/cuda/sampling/", "kernels/cuda/w8a8/"
     ],
-    "loader/model/": [BASE, WEIGHT, "kernels/expert_choice.h", "kernels/kv_format.h"],
+    "loader/model/": [BASE, WEIGHT, ACTIVATION, "kernels/expert_choice.h", "kernels/kv_format.h"],
     "loader/safetensors/": [BASE],
     "loader/hf/": [BASE, "loader/model/", "loader/safetensors/"],
     "loader/integers/": [BASE, WEIGHT, "loader/model/", "loader/safetensors/"],
@@ -126,10 +126,10 @@ MAY_INCLUDE = {
     "tests/fault/": [*TESTS, "tests/fault/hook/", "tests/unit/"],
     "tests/fault/hook/": [*HOUSE, "tests/e2e/"],
     "tests/fuzz/": HOUSE,
-    "tests/golden/": ["loader/hf/hf_config.h"],
+    "tests/golden/": [ACTIVATION, "loader/hf/hf_config.h"],
     "tests/install/": HOUSE,
     "tests/install/headers_0.2/yoke/": [YOKE],
-    "tests/op/": TESTS,
+    "tests/op/": [*TESTS, "tests/golden/"],
     "tests/reference/": HOUSE,
     "tests/unit/": [*TESTS, "tests/golden/", "tests/op/"],
     "tests/unit/fake_gpu/": HOUSE,

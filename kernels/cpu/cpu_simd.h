@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "kernels/activation.h"
 #include "kernels/kv_format.h"
 
 enum {
@@ -106,9 +107,9 @@ typedef struct yk_cpu_simd {
   /* For both, n is a multiple of 16, hence of any vector. An element's result does not depend on its place.
    * softmax - *maximum becomes the largest of itself and all x, and x = exp(x - *maximum), at least 2^-126. Returns the
    *   sum of x, in a fixed order.
-   * silu_mul - gate = silu(gate) * up. */
+   * activate - gate = f(gate) * up, or f(gate) without a gate, where up is NULL: see kernels/activation.h. */
   float (*softmax)(float *x, size_t n, float *maximum);
-  void (*silu_mul)(float *gate, const float *up, size_t n);
+  void (*activate)(const yk_activation *activation, float *gate, const float *up, size_t n);
 
   /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row and those of bytes return false, having done
    * nothing, where groups end between multiples of LANES: such a panel must be unpacked. */

@@ -12,6 +12,8 @@
  *   vf_store_f16 vf_store_bf16     the way back, to nearest even
  * and what cpu_simd_gemm.h, cpu_simd_bytes.h and cpu_simd_int8.h ask for. Ends in a table,
  * SIMD_TABLE(name, multiply_int8). */
+#include <math.h>
+
 #include "kernels/cpu/cpu_simd.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -172,12 +174,62 @@ static float softmax(float *x, size_t n, float *maximum)
   return vf_sum(sum);
 }
 
-static void silu_mul(float *gate, const float *up, size_t n)
+/* x / (1 + exp(-t)) */
+ALWAYS_INLINE vf times_sigmoid(vf x, vf t)
+{
+  return vf_div(x, vf_add(vf_set1(1.0f), exp_lanes(vf_sub(vf_zero(), t))));
+}
+
+ALWAYS_INLINE vf gelu_tanh_lanes(vf x)
+{
+  const vf two_roots = vf_set1(1.59576912f); /* 2 sqrt(2 / pi) */
+  vf cubic = vf_fma(vf_mul(vf_set1(0.044715f), x), vf_mul(x, x), x);
+  return times_sigmoid(x, vf_mul(two_roots, cubic));
+}
+
+ALWAYS_INLINE vf relu2_lanes(vf x)
+{
+  vf positive = vf_max(vf_zero(), x); /* in this order a NaN stays */
+  return vf_mul(positive, positive);
+}
+
+/* kind is a constant in each call. */
+ALWAYS_INLINE void activate_as(yk_activation_kind kind, float *gate, const float *up, size_t n)
 {
   for (size_t i = 0; i < n; i += VL) {
-    vf g = vf_load(gate + i);
-    vf sigmoid_inverse = vf_add(vf_set1(1.0f), exp_lanes(vf_sub(vf_zero(), g)));
-    vf_store(gate + i, vf_mul(vf_div(g, sigmoid_inverse), vf_load(up + i)));
+    vf x = vf_load(gate + i);
+    vf y = kind == YK_ACTIVATION_SILU        ? times_sigmoid(x, x)
+           : kind == YK_ACTIVATION_GELU_TANH ? gelu_tanh_lanes(x)
+                                             : relu2_lanes(x);
+    vf_store(gate + i, up ? vf_mul(y, vf_load(up + i)) : y);
+  }
+}
+
+/* By erfc, whose relative error is small also where 1 + erf vanishes. */
+static void gelu_erf(float *gate, const float *up, size_t n)
+{
+  for (size_t i = 0; i < n; i++) gate[i] = 0.5f * gate[i] * erfcf(gate[i] * -0.707106781f) * (up ? up[i] : 1.0f);
+}
+
+static void clamped_swiglu(const yk_activation *activation, float *gate, const float *up, size_t n)
+{
+  const vf alpha = vf_set1(activation->alpha), limit = vf_set1(activation->limit), lowest = vf_set1(-activation->limit);
+  for (size_t i = 0; i < n; i += VL) {
+    vf g = vf_min(limit, vf_load(gate + i)), u = vf_max(lowest, vf_min(limit, vf_load(up + i)));
+    vf_store(gate + i, vf_mul(times_sigmoid(g, vf_mul(alpha, g)), vf_add(u, vf_set1(1.0f))));
+  }
+}
+
+static void activate(const yk_activation *activation, float *gate, const float *up, size_t n)
+{
+  switch (activation->kind) {
+  case YK_ACTIVATION_SILU: activate_as(YK_ACTIVATION_SILU, gate, up, n); break;
+  case YK_ACTIVATION_GELU_TANH: activate_as(YK_ACTIVATION_GELU_TANH, gate, up, n); break;
+  case YK_ACTIVATION_RELU2: activate_as(YK_ACTIVATION_RELU2, gate, up, n); break;
+  case YK_ACTIVATION_GELU_ERF: gelu_erf(gate, up, n); break;
+  case YK_ACTIVATION_CLAMPED_SWIGLU: clamped_swiglu(activation, gate, up, n); break;
+  case YK_ACTIVATION_NONE:
+  case YK_N_ACTIVATIONS: break;
   }
 }
 
@@ -190,7 +242,7 @@ static void silu_mul(float *gate, const float *up, size_t n)
 #define SIMD_TABLE(set_name, int8_products)                                                                            \
   {                                                                                                                    \
     .name = (set_name), .to_f32 = to_f32, .from_f32 = from_f32, .sum_squares = sum_squares, .dot_rows = dot_rows,      \
-    .weighted_sum = weighted_sum, .softmax = softmax, .silu_mul = silu_mul, .awq_row = awq_row, .int8_row = int8_row,  \
+    .weighted_sum = weighted_sum, .softmax = softmax, .activate = activate, .awq_row = awq_row, .int8_row = int8_row,  \
     .fp8_row = fp8_row, .plain_row = plain_row, .awq_unpack = awq_unpack, .int8_unpack = int8_unpack,                  \
     .fp8_unpack = fp8_unpack, .plain_unpack = plain_unpack, .multiply = multiply, .multiply_int8 = (int8_products),    \
     .kv_dequantise = kv_dequantise                                                                                     \

@@ -191,13 +191,29 @@ static yk_status read_dtype(yk_json root, yk_model_config *config, yk_err *err)
   return YK_OK;
 }
 
-static yk_status read_activation(yk_json root, yk_err *err)
+/* Names of transformers' ACT2FN. Every family has gates. */
+static yk_status read_activation(yk_json root, yk_activation *out, yk_err *err)
 {
+  static const struct {
+    const char *name;
+    yk_activation_kind kind;
+  } known[] = {{"silu", YK_ACTIVATION_SILU},
+               {"swish", YK_ACTIVATION_SILU},
+               {"gelu", YK_ACTIVATION_GELU_ERF},
+               {"gelu_pytorch_tanh", YK_ACTIVATION_GELU_TANH},
+               {"relu2", YK_ACTIVATION_RELU2}};
   const char *name;
   YK_TRY(yk_json_get_str(root, file, "hidden_act", false, &name, err));
-  if (name && strcmp(name, "silu") != 0 && strcmp(name, "swish") != 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: hidden_act \"%s\" is not supported; supported: silu", file, name);
-  return YK_OK;
+  *out = (yk_activation)YK_GATED_SILU;
+  if (!name) return YK_OK;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (strcmp(name, known[i].name) != 0) continue;
+    out->kind = known[i].kind;
+    return YK_OK;
+  }
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "%s: hidden_act \"%s\" is not supported; supported: silu (swish), gelu, gelu_pytorch_tanh, relu2",
+                    file, name);
 }
 
 /* Which linear layers have a bias, and whether q and k are normed: fixed by the family or asked for by the file. */
@@ -266,7 +282,7 @@ static yk_status read_scales(yk_json root, yk_model_config *config, yk_err *err)
 static yk_status read_common(yk_json root, yk_model_config *config, yk_err *err)
 {
   YK_TRY(read_sizes(root, config, err));
-  YK_TRY(read_activation(root, err));
+  YK_TRY(read_activation(root, &config->activation, err));
   YK_TRY(read_layer_options(root, config, err));
   YK_TRY(read_scales(root, config, err));
   YK_TRY(yk_hf_read_experts(root, file, config, err));

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "kernels/activation.h"
 #include "kernels/expert_choice.h"
 #include "kernels/kv_format.h"
 #include "kernels/weight.h"
@@ -138,8 +139,9 @@ typedef struct yk_model_config {
   float rms_norm_eps;
   bool tie_word_embeddings; /* lm_head is the embedding matrix: the files have no other */
   bool qkv_bias, o_bias, mlp_bias;
-  bool qk_norm;   /* per-head RMSNorm of q and k, after projection and before RoPE */
-  yk_dtype dtype; /* activations: torch_dtype or dtype; float16 where absent */
+  bool qk_norm;             /* per-head RMSNorm of q and k, after projection and before RoPE */
+  yk_dtype dtype;           /* activations: torch_dtype or dtype; float16 where absent */
+  yk_activation activation; /* of every FFN: gated, of the kind of hidden_act */
   yk_rope_config rope;
   int32_t rotary_dim;                   /* even; the first elements of a head rotate, the others stay as they are */
   bool rotary_interleaved;              /* elements 2i and 2i + 1 are a pair; else i and i + rotary_dim / 2 */

@@ -103,7 +103,7 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, yk_weight_
                                  .max_tokens = (int32_t)yk_route_max_slots(&route, source->limits->step.max_tokens)};
   *out = (projections){common, common};
   out->gate_up.n_parts = 2;
-  out->gate_up.epilogue = YK_EPILOGUE_SILU_MUL;
+  out->gate_up.activation = source->config->activation;
   out->down.n_parts = 1;
   yk_linear_part *const parts[] = {&out->gate_up.parts[0], &out->gate_up.parts[1], &out->down.parts[0]};
   for (int i = 0; i < 3; i++) {

@@ -15,7 +15,7 @@ static yk_status specify(const yk_rank_source *source, const yk_gated_ffn_spec *
   const yk_projection gate = {.layer = spec->layer, .role = spec->gate}, up = {.layer = spec->layer, .role = spec->up};
   const yk_projection down = {.layer = spec->layer, .role = spec->down};
   *out = (projections){
-      .gate_up = {.n_parts = 2, .n_matrices = 1, .epilogue = YK_EPILOGUE_SILU_MUL, .max_tokens = max_tokens},
+      .gate_up = {.n_parts = 2, .n_matrices = 1, .activation = source->config->activation, .max_tokens = max_tokens},
       .down = {.n_parts = 1, .n_matrices = 1, .max_tokens = max_tokens}};
   YK_TRY(yk_rank_column_part(source, &gate, spec->channels, &out->gate_up.parts[0], err));
   YK_TRY(yk_rank_column_part(source, &up, spec->channels, &out->gate_up.parts[1], err));

@@ -30,7 +30,7 @@ typedef struct int8_case {
   yk_range k_slice;
   int8_part_case parts[YK_MAX_LINEAR_PARTS];
   int n_parts;
-  yk_epilogue epilogue;
+  yk_activation activation;
   bool f32_output;
   int64_t y_pad;
 } int8_case;
@@ -53,7 +53,7 @@ static const int8_case int8_cases[] = {
      .k_slice = {0, 128},
      .parts = {{88, {8, 56}, true}, {88, {8, 56}, false}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL},
+     .activation = YK_GATED_SILU},
     {.k = 64, .k_slice = {16, 16}, .parts = {{16, {0, 16}, true}}, .n_parts = 1}, /* empty k */
     {.k = 64, .k_slice = {0, 64}, .parts = {{72, {8, 72}, false}}, .n_parts = 1, .f32_output = true, .y_pad = 1},
 };
@@ -96,7 +96,7 @@ static inline yk_linear_spec int8_spec_of(const int8_run *run, yk_weight_view mo
   const int8_case *shape = run->shape;
   yk_linear_spec spec = {.n_parts = shape->n_parts,
                          .n_matrices = INT8_MATRICES,
-                         .epilogue = shape->epilogue,
+                         .activation = shape->activation,
                          .f32_output = shape->f32_output,
                          .max_tokens = run->n_tokens};
   for (int i = 0; i < shape->n_parts; i++) {
@@ -193,7 +193,7 @@ static inline double *int8_run_expect(const int8_run *run, int32_t matrix, int8_
     for (int p = 0; p < run->shape->n_parts; p++)
       for (int64_t i = 0; i < yk_range_size(run->shape->parts[p].n_slice); i++) {
         double value = int8_part_output(run, matrix, p, row, i, fault);
-        if (run->shape->epilogue == YK_EPILOGUE_NONE)
+        if (run->!shape->activation.is_gated)
           *out++ = value;
         else if (p == 0)
           out[i] = value / (1.0 + exp(-value));

@@ -21,7 +21,7 @@ typedef struct linear_part_case {
 typedef struct linear_case {
   linear_part_case parts[YK_MAX_LINEAR_PARTS];
   int n_parts;
-  yk_epilogue epilogue;
+  yk_activation activation;
   bool f32_output;
   int64_t y_pad;    /* columns of y beyond those written */
   bool is_resident; /* the first part's weight lies on the device already */
@@ -206,7 +206,7 @@ static inline int64_t columns_written(const yk_linear_spec *spec)
 {
   int64_t n = 0;
   for (int i = 0; i < spec->n_parts; i++) n += yk_range_size(spec->parts[i].n);
-  return spec->epilogue == YK_EPILOGUE_SILU_MUL ? n / 2 : n;
+  return spec->activation.is_gated ? n / 2 : n;
 }
 
 static inline linear_run linear_run_new(yk_device *dev, const linear_case *shape, int32_t n_tokens, uint32_t seed)
@@ -215,7 +215,7 @@ static inline linear_run linear_run_new(yk_device *dev, const linear_case *shape
   linear_run run = {.shape = shape, .n_tokens = n_tokens};
   run.spec = (yk_linear_spec){.n_parts = shape->n_parts,
                               .n_matrices = 1,
-                              .epilogue = shape->epilogue,
+                              .activation = shape->activation,
                               .f32_output = shape->f32_output,
                               .max_tokens = n_tokens};
   for (int i = 0; i < shape->n_parts; i++) {
@@ -284,7 +284,7 @@ static inline double *linear_run_expect(const linear_run *run, op_fault fault, d
     const double *x = run->x.values + row * run->k_local;
     double *out = y + row * run->y_stride, *magnitude = magnitudes + row * run->y_stride, unused = 0.0;
     for (int64_t i = run->n_local; i < run->y_stride; i++) out[i] = -7.0;
-    if (run->shape->epilogue == YK_EPILOGUE_SILU_MUL) {
+    if (run->shape->activation.is_gated) {
       for (int64_t i = 0; i < run->n_local; i++) {
         double gate = part_output(&run->weights[0], &parts[0], w[0], x, i, fault, &unused);
         double up = part_output(&run->weights[1], &parts[1], w[1], x, i, fault, &unused);
@@ -292,13 +292,14 @@ static inline double *linear_run_expect(const linear_run *run, op_fault fault, d
           double swap = gate;
           gate = up, up = swap;
         }
-        out[i] = gate / (1.0 + exp(-gate)) * up;
+        out[i] = op_activated(&run->shape->activation, gate, up);
       }
       continue;
     }
     for (int p = 0; p < run->shape->n_parts; p++)
       for (int64_t i = 0; i < yk_range_size(parts[p].n_slice); i++)
-        *out++ = part_output(&run->weights[p], &parts[p], w[p], x, i, fault, magnitude++);
+        *out++ = op_activated(&run->shape->activation,
+                              part_output(&run->weights[p], &parts[p], w[p], x, i, fault, magnitude++), 1.0);
   }
   for (int p = 0; p < run->shape->n_parts; p++) free(w[p]);
   return y;
@@ -381,14 +382,14 @@ static const linear_case linear_cases[] = {
     {.parts = {{128, 88, 64, YK_F16, {0, 128}, {8, 52}, 64, false},
                {128, 88, 64, YK_F16, {0, 128}, {8, 52}, 64, false}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL,
+     .activation = YK_GATED_SILU,
      .y_pad = 1},
     {.parts = {{128, 88, 64, YK_F16, {0, 128}, {8, 52}, 64, true}, {128, 50, 0, YK_BF16, {0, 128}, {6, 50}, 0, true}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL},
+     .activation = YK_GATED_SILU},
     {.parts = {{48, 40, 0, YK_F16, {0, 48}, {0, 40}, 0, false}, {48, 40, 0, YK_F16, {0, 48}, {0, 40}, 0, false}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL},
+     .activation = YK_GATED_SILU},
     {.parts = {{1024, 72, 128, YK_F16, {0, 1024}, {0, 72}, 128, false}}, .n_parts = 1},
     {.parts = {{64, 1003, 0, YK_F16, {0, 64}, {501, 1003}, 0, false}}, /* a tied lm_head */
      .n_parts = 1,
@@ -601,7 +602,7 @@ static inline void check_linear_refusals(const op_target *target)
     if (i == 2) spec.parts[0].group_local = 64; /* reaches across a group's end */
     if (i == 3) spec.parts[0].group_local = 0;
     if (i == 4) spec.n_parts = 0;
-    if (i == 5) spec.epilogue = YK_EPILOGUE_SILU_MUL;
+    if (i == 5) spec.activation = (yk_activation)YK_GATED_SILU;
     if (i == 6) spec.n_matrices = 0;
     if (i == 7) spec.n_matrices = 2, more.n -= 8; /* a matrix of another shape */
     if (i == 8) spec.n_matrices = 2, spec.parts[0].use_bias = true, more.bias = NULL;

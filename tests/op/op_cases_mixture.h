@@ -66,7 +66,7 @@ static inline linear_part_case mixture_part(const mixture_case *c, int64_t k, in
 static inline linear_case mixture_gate_up(const mixture_case *c, int64_t ffn, int64_t group, bool use_bias)
 {
   const linear_part_case part = mixture_part(c, c->hidden, ffn, group, use_bias);
-  return (linear_case){.parts = {part, part}, .n_parts = 2, .epilogue = YK_EPILOGUE_SILU_MUL};
+  return (linear_case){.parts = {part, part}, .n_parts = 2, .activation = YK_GATED_SILU};
 }
 
 static inline linear_case mixture_down(const mixture_case *c, int64_t ffn, int64_t group, bool use_bias)

@@ -13,53 +13,53 @@ typedef struct order_case {
   linear_part_case parts[N_PARTS];
   char orders[N_PARTS + 1];
   int n_parts;
-  yk_epilogue epilogue;
+  yk_activation activation;
 } order_case;
 
 static const order_case order_cases[] = {
     {{{X_SIZE, 48, 32, YK_F16, {0, X_SIZE}, {0, 48}, 32, true, false, false, false, YK_INPUTS_FLOAT}},
      "a",
      1,
-     YK_EPILOGUE_NONE},
+     YK_NO_ACTIVATION},
     {{{MAX_K, 48, 16, YK_F16, {0, MAX_K}, {5, 43}, 16, true, false, false, false, YK_INPUTS_FLOAT}},
      "a",
      1,
-     YK_EPILOGUE_NONE}, /* with padding */
+     YK_NO_ACTIVATION}, /* with padding */
     {{{64, 24, 16, YK_F16, {0, 64}, {0, 24}, 16, false, false, false, false, YK_INPUTS_FLOAT}},
      "a",
      1,
-     YK_EPILOGUE_NONE}, /* columns that nobody wants */
+     YK_NO_ACTIVATION}, /* columns that nobody wants */
     {{{X_SIZE, 40, 32, YK_F16, {0, X_SIZE}, {0, 40}, 32, true, false, false, false, YK_INPUTS_FLOAT},
       {X_SIZE, 16, 32, YK_BF16, {0, X_SIZE}, {0, 16}, 32, false, false, false, false, YK_INPUTS_FLOAT},
       {X_SIZE, 16, 32, YK_F16, {0, X_SIZE}, {8, 16}, 32, true, false, false, false, YK_INPUTS_FLOAT}},
      "aa0",
      3,
-     YK_EPILOGUE_NONE},
+     YK_NO_ACTIVATION},
     {{{MAX_K, 40, 16, YK_F16, {0, MAX_K}, {0, 40}, 16, false, false, false, false, YK_INPUTS_FLOAT},
       {X_SIZE, 33, 0, YK_F16, {0, X_SIZE}, {0, 33}, 0, true, false, false, false, YK_INPUTS_FLOAT},
       {64, 16, 64, YK_F16, {0, 64}, {0, 16}, 64, true, false, false, false, YK_INPUTS_FLOAT}},
      "a0b",
      3,
-     YK_EPILOGUE_NONE},
+     YK_NO_ACTIVATION},
     {{{X_SIZE, 72, 32, YK_F16, {0, X_SIZE}, {0, 72}, 32, true, false, false, false, YK_INPUTS_FLOAT},
       {MAX_K, 72, 16, YK_F16, {0, MAX_K}, {0, 72}, 16, true, false, false, false, YK_INPUTS_FLOAT}},
      "ab",
      2,
-     YK_EPILOGUE_SILU_MUL},
+     YK_GATED_SILU},
     {{{MAX_K, 40, 32, YK_F16, {0, MAX_K}, {0, 40}, 32, true, true, true, false, YK_INPUTS_FLOAT},
       {X_SIZE, 16, 32, YK_F16, {0, X_SIZE}, {0, 16}, 32, true, true, true, false, YK_INPUTS_FLOAT},
       {X_SIZE, 16, 32, YK_F16, {0, X_SIZE}, {0, 16}, 32, false, false, false, false, YK_INPUTS_FLOAT}},
      "abb",
      3,
-     YK_EPILOGUE_NONE}, /* of 8 bits */
+     YK_NO_ACTIVATION}, /* of 8 bits */
     {{{X_SIZE, 24, 0, YK_F16, {0, X_SIZE}, {0, 24}, 0, false, false, false, false, YK_INPUTS_FLOAT}},
      "a",
      1,
-     YK_EPILOGUE_NONE},
+     YK_NO_ACTIVATION},
     {{{X_SIZE, 24, 32, YK_F16, {32, 32}, {0, 24}, 32, true, false, false, false, YK_INPUTS_FLOAT}},
      "a",
      1,
-     YK_EPILOGUE_NONE}, /* of no inputs */
+     YK_NO_ACTIVATION}, /* of no inputs */
 };
 enum { N_ORDER_CASES = sizeof order_cases / sizeof *order_cases };
 
@@ -87,11 +87,10 @@ static inline void put_in_order(yk_device *dev, linear_run *run, const op_array 
   op_array_send(dev, &run->x);
 }
 
-/* silu(gate) * up of what both give as float32. */
-static inline void expect_epilogue(op_array *gate, const op_array *up)
+/* The activation of float32 gates and ups. */
+static inline void expect_epilogue(const yk_activation *activation, op_array *gate, const op_array *up)
 {
-  for (size_t i = 0; i < gate->n; i++)
-    gate->values[i] = gate->values[i] / (1.0 + exp(-gate->values[i])) * up->values[i];
+  for (size_t i = 0; i < gate->n; i++) gate->values[i] = op_activated(activation, gate->values[i], up->values[i]);
 }
 
 static inline void check_columns(const op_array *y, int64_t y_stride, int64_t first, const op_array *part,
@@ -117,7 +116,8 @@ static inline void check_order_case(const op_target *target, const order_case *c
   linear_case shapes[N_PARTS] = {0};
   linear_run runs[N_PARTS], all = {.n_tokens = n_tokens, .k_local = x_size, .shape = &shapes[0]};
   int32_t orders[N_PARTS][MAX_K];
-  all.spec = (yk_linear_spec){.n_parts = c->n_parts, .n_matrices = 1, .epilogue = c->epilogue, .max_tokens = n_tokens};
+  all.spec =
+      (yk_linear_spec){.n_parts = c->n_parts, .n_matrices = 1, .activation = c->activation, .max_tokens = n_tokens};
   int64_t plain_bytes = 0, order_bytes = 0;
   for (int p = 0; p < c->n_parts; p++) {
     shapes[p] = (linear_case){.parts = {c->parts[p]}, .n_parts = 1};
@@ -141,9 +141,9 @@ static inline void check_order_case(const op_target *target, const order_case *c
   all.x = x;
   op_ok(dev->ops->linear_create(dev, &all.spec, &all.linear, &err));
   op_array y = linear_run_forward(dev, &all, 0, n_tokens);
-  if (c->epilogue) expect_epilogue(&alone[0], &alone[1]);
+  if (c->activation.is_gated) expect_epilogue(&c->activation, &alone[0], &alone[1]);
   int64_t first = 0;
-  for (int p = 0; p < (c->epilogue ? 1 : c->n_parts); first += runs[p++].n_local)
+  for (int p = 0; p < (c->activation.is_gated ? 1 : c->n_parts); first += runs[p++].n_local)
     check_columns(&y, all.y_stride, first, &alone[p], tolerance);
   dev->ops->linear_destroy(dev, all.linear);
   for (int p = 0; p < c->n_parts; p++) {

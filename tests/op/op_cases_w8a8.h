@@ -11,7 +11,7 @@ typedef struct w8a8_case {
   int64_t k, n[YK_MAX_LINEAR_PARTS];
   int n_parts;
   yk_inputs inputs[YK_MAX_LINEAR_PARTS];
-  yk_epilogue epilogue;
+  yk_activation activation;
   bool use_bias, f32_output;
   int32_t n_tokens; /* 0: as many as other w8a8_cases */
 } w8a8_case;
@@ -36,7 +36,7 @@ static const w8a8_case w8a8_cases[] = {
      .n_parts = 3,
      .inputs = {STATIC(0.02f, 11), STATIC(0.02f, 11), STATIC(0.031f, 11)},
      .use_bias = true},
-    {.k = 72, .n = {40, 40}, .n_parts = 2, .inputs = {PER_TOKEN, STATIC(0.04f, 127)}, .epilogue = YK_EPILOGUE_SILU_MUL},
+    {.k = 72, .n = {40, 40}, .n_parts = 2, .inputs = {PER_TOKEN, STATIC(0.04f, 127)}, .activation = YK_GATED_SILU},
     {.k = 128, .n = {66}, .n_parts = 1, .inputs = {PER_TOKEN}, .f32_output = true},
 };
 
@@ -92,7 +92,7 @@ static inline w8a8_run w8a8_run_new(yk_device *dev, const w8a8_case *shape)
                   .x = op_array_new(dev, dev->dtype, (size_t)(w8a8_tokens(shape) * shape->k))};
   for (int i = 0; i < shape->n_parts; i++) {
     run.weights[i] = w8a8_weight_new(shape->k, shape->n[i], &shape->inputs[i], &random);
-    if (i == 0 || shape->epilogue == YK_EPILOGUE_NONE) run.n += shape->n[i];
+    if (i == 0 || !shape->activation.is_gated) run.n += shape->n[i];
   }
   for (int32_t row = 0; row < run.n_tokens; row++) /* row 3 is zeros */
     for (int64_t k = 0; k < shape->k; k++)
@@ -117,7 +117,7 @@ static inline yk_linear *w8a8_linear_new(yk_device *dev, const w8a8_run *run, yk
   const w8a8_case *shape = run->shape;
   yk_linear_spec spec = {.n_parts = shape->n_parts,
                          .n_matrices = 1,
-                         .epilogue = shape->epilogue,
+                         .activation = shape->activation,
                          .f32_output = shape->f32_output,
                          .max_tokens = run->n_tokens};
   for (int i = 0; i < shape->n_parts; i++)
@@ -190,7 +190,7 @@ static inline double *w8a8_definition(const w8a8_run *run, w8a8_fault fault)
       w8a8_row(run, p, row, scale, fault, x);
       for (int64_t n = 0; n < shape->n[p]; n++) {
         double value = w8a8_part_output(run, p, n, scale, x);
-        if (shape->epilogue == YK_EPILOGUE_NONE)
+        if (!shape->activation.is_gated)
           *out++ = value;
         else if (p == 0)
           out[n] = value / (1.0 + exp(-value));

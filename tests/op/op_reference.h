@@ -13,7 +13,7 @@ typedef enum op_fault {
   OP_ZERO_PLUS_ONE, /* AWQ zero points stored minus one */
   OP_GROUP_SHIFT,   /* AWQ groups counted from the start of the slice, not of the weight */
   OP_NO_BIAS,
-  OP_GATE_UP_SWAPPED, /* silu(up) * gate */
+  OP_GATE_UP_SWAPPED, /* f(up) * gate */
   OP_NO_RESIDUAL,
   OP_NO_ALPHA,
   OP_LOST_PARTIAL,
@@ -29,6 +29,25 @@ typedef enum op_fault {
   OP_BLOCKS_IN_ORDER, /* block table ignored */
   OP_NO_SOFTMAX_SCALE
 } op_fault;
+
+/* See kernels/activation.h; test_op_cpu_simd holds this against torch's and transformers' functions. Without a gate, up
+ * is 1. */
+static inline double op_activated(const yk_activation *a, double gate, double up)
+{
+  const double root = 0.7071067811865476, root_2_over_pi = 0.7978845608028654;
+  switch (a->kind) {
+  case YK_ACTIVATION_SILU: return gate / (1.0 + exp(-gate)) * up;
+  case YK_ACTIVATION_GELU_TANH:
+    return 0.5 * gate * (1.0 + tanh(root_2_over_pi * (gate + 0.044715 * gate * gate * gate))) * up;
+  case YK_ACTIVATION_GELU_ERF: return 0.5 * gate * erfc(-gate * root) * up;
+  case YK_ACTIVATION_RELU2: return gate > 0.0 ? gate * gate * up : 0.0 * up;
+  case YK_ACTIVATION_CLAMPED_SWIGLU: {
+    double g = fmin(gate, (double)a->limit), u = fmax(fmin(up, (double)a->limit), -(double)a->limit);
+    return g / (1.0 + exp(-(double)a->alpha * g)) * (u + 1.0);
+  }
+  default: return gate * up;
+  }
+}
 
 /* y[n] = round(round(x / rms) * w): the two roundings are part of the definition, so the inner one is done here. */
 static inline void op_ref_rms_norm(yk_dtype dtype, double *y, const double *x, const double *w, int n, double eps,

@@ -30,7 +30,7 @@ static const linear_case cases[] = {
     {.parts = {{128, 88, 64, YK_F32, {0, 128}, {8, 52}, 64, true, true, true},
                {128, 88, 128, YK_F32, {0, 128}, {8, 52}, 128, true, true, false}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL,
+     .activation = YK_GATED_SILU,
      .y_pad = 1},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };

@@ -43,7 +43,7 @@ static void check_grouped(const op_target *target)
       .parts = {{136, 21, 136, YK_F32, {0, 136}, {0, 21}, 136, true, true, .inputs = YK_INPUTS_PER_TOKEN},
                 {136, 21, 136, YK_F32, {0, 136}, {0, 21}, 136, true, true, .inputs = YK_INPUTS_PER_TOKEN}},
       .n_parts = 2,
-      .epilogue = YK_EPILOGUE_SILU_MUL};
+      .activation = YK_GATED_SILU};
   check_linear_grouped(target, YK_F16, &w8a8, true, 0.0);
 }
 

@@ -7,7 +7,7 @@ static void check_cases(const op_target *target)
   static const int32_t rows[] = {1, 5, 50};
   for (int c = 0; c < N_ORDER_CASES; c++) /* bit for bit; the expected epilogue is that of float32 results */
     for (int i = 0; i < 3; i++) {
-      bool has_epilogue = order_cases[c].epilogue != YK_EPILOGUE_NONE;
+      bool has_epilogue = order_cases[c].activation.is_gated;
       check_order_case(target, &order_cases[c], has_epilogue ? YK_F32 : op_dtypes[(c + i) % 3], rows[i], 1, true,
                        has_epilogue ? 1e-5 : 0.0);
     }

@@ -1,6 +1,8 @@
 /* test_op_cpu_simd.c - what each instruction set converts and computes, against the scalar conversions and libm. */
 #include "each_case.h"
+#include "golden/activation_goldens.h"
 #include "op/op_cpu_target.h"
+#include "op/op_reference.h"
 
 static void check_halves_to_f32(const op_target *target)
 {
@@ -120,7 +122,8 @@ static void check_exp(const op_target *target)
   for (int i = 0; i < N; i++) x[i] = (float)(-100.0 + 200.0 * i / N), y[i] = 3.0f;
   float *gate = calloc(N, sizeof *gate);
   memcpy(gate, x, N * sizeof *x);
-  simd->silu_mul(gate, y, N);
+  const yk_activation silu = YK_GATED_SILU;
+  simd->activate(&silu, gate, y, N);
   for (int i = 0; i < N; i++) {
     double exact = (double)x[i] / (1.0 + exp(-(double)x[i])) * 3.0;
     assert_true(fabs((double)gate[i] - exact) < 6e-7 * fabs(exact) + 1e-35);
@@ -133,12 +136,56 @@ static void check_exp(const op_target *target)
   assert_true(simd->softmax(few, 16, &none) == 1.0f && none == 0.0f);
   assert_true(few[0] < 1e-37f && few[2] < 1e-37f && few[1] == 1.0f);
   float gates[16] = {NAN, -1000.0f, 0.0f, 1000.0f}, ones[16] = {1, 1, 1, 1};
-  simd->silu_mul(gates, ones, 16);
+  simd->activate(&silu, gates, ones, 16);
   assert_true(gates[0] != gates[0]);
   assert_true(fabsf(gates[1]) < 1e-34f && gates[2] == 0.0f && gates[3] == 1000.0f);
   free(x);
   free(y);
   free(gate);
+}
+
+/* Against torch and transformers; the float64 reference of the operations' cases, too. */
+static void check_activations(const op_target *target)
+{
+  const yk_cpu_simd *simd = target->variant;
+  for (size_t i = 0; each_case(i, i < sizeof activation_goldens / sizeof *activation_goldens); i++) {
+    const activation_golden *golden = &activation_goldens[i];
+    const double size = fabs(golden->y);
+    float gate[16], up[16];
+    for (int j = 0; j < 16; j++) gate[j] = (float)golden->gate, up[j] = (float)golden->up;
+    assert_true(fabs(op_activated(&golden->activation, golden->gate, golden->up) - golden->y) <= 1e-12 * size + 1e-14);
+    simd->activate(&golden->activation, gate, up, 16);
+    for (int j = 0; j < 16; j++) assert_true(fabs((double)gate[j] - golden->y) <= 3e-6 * size + 2e-7);
+    if (golden->activation.kind == YK_ACTIVATION_CLAMPED_SWIGLU) continue;
+    for (int j = 0; j < 16; j++) gate[j] = (float)golden->gate;
+    simd->activate(&golden->activation, gate, NULL, 16);
+    for (int j = 0; j < 16; j++) assert_true(fabs((double)gate[j] - golden->y / golden->up) <= 3e-6 * size + 2e-7);
+  }
+}
+
+static void test_activations(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_activations);
+}
+
+/* A NaN must not become a number, in any lane. */
+static void check_nans(const op_target *target)
+{
+  const yk_cpu_simd *simd = target->variant;
+  for (int kind = YK_ACTIVATION_SILU; each_case(kind, kind < YK_N_ACTIVATIONS); kind++) {
+    const yk_activation activation = {(yk_activation_kind)kind, true, 1.7f, 7.0f};
+    float gate[16], up[16];
+    for (int j = 0; j < 16; j++) gate[j] = j % 3 ? 1.0f : NAN, up[j] = j % 3 == 1 ? NAN : 1.0f;
+    simd->activate(&activation, gate, up, 16);
+    for (int j = 0; j < 16; j++) assert_true(j % 3 == 2 ? isfinite(gate[j]) : isnan(gate[j]));
+  }
+}
+
+static void test_nans(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_nans);
 }
 
 /* Integers of 8 bits: what is largest in magnitude, of one sign and of both, and random ones. */
@@ -217,9 +264,8 @@ static void test_exponential(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_conversions),
-      cmocka_unit_test(test_exponential),
-      cmocka_unit_test(test_integers_are_exact),
+      cmocka_unit_test(test_conversions), cmocka_unit_test(test_exponential),        cmocka_unit_test(test_activations),
+      cmocka_unit_test(test_nans),        cmocka_unit_test(test_integers_are_exact),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static const linear_case cases[] = {
     {.parts = {{256, 88, 128, YK_F32, {0, 256}, {8, 72}, 128, true, true, true},
                {256, 88, 128, YK_F32, {0, 256}, {8, 72}, 128, true, true, false}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL,
+     .activation = YK_GATED_SILU,
      .y_pad = 8},
 };
 enum { N_CASES = sizeof cases / sizeof *cases, SILU_CASE = N_CASES - 1 };
@@ -44,7 +44,7 @@ static linear_case with_floats(const linear_case *shape)
 /* A weight is rounded once, and so is the ratio of its group's scale to the row's: as in test_op_cuda_linear.c. */
 static double tolerance_of(yk_dtype dtype, const linear_case *shape)
 {
-  return (shape->epilogue == YK_EPILOGUE_SILU_MUL ? 7.0 : 3.5) * op_unit_roundoff(dtype) +
+  return (shape->activation.is_gated ? 7.0 : 3.5) * op_unit_roundoff(dtype) +
          linear_tolerance(YK_F32, yk_range_size(shape->parts[0].k_slice));
 }
 

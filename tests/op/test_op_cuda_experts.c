@@ -31,33 +31,33 @@ static const linear_case grouped_cases[] = {
     {.parts = {{256, 96, 128, YK_F16, {0, 256}, {8, 72}, 128, true},
                {256, 96, 128, YK_F16, {0, 256}, {16, 80}, 128, false}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL},
+     .activation = YK_GATED_SILU},
     {.parts = {{160, 64, 32, YK_F16, {0, 160}, {0, 64}, 32, false}}, .n_parts = 1},
     {.parts = {{72, 48, 0, YK_BF16, {0, 72}, {3, 48}, 0, true}}, .n_parts = 1},
     {.parts = {{64, 48, 16, YK_F16, {0, 64}, {0, 24}, 16, true}, {64, 48, 16, YK_F16, {0, 64}, {24, 48}, 16, false}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL},
+     .activation = YK_GATED_SILU},
     {.parts = {{160, 264, 160, YK_F16, {0, 160}, {0, 264}, 160, false}}, .n_parts = 1},
     {.parts = {{384, 80, 128, YK_F32, {128, 384}, {0, 80}, 128, true, true, true}}, .n_parts = 1},
     {.parts = {{256, 96, 256, YK_F32, {0, 256}, {8, 72}, 256, true, true, false},
                {256, 96, 256, YK_F32, {0, 256}, {16, 80}, 256, false, true, false}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL},
+     .activation = YK_GATED_SILU},
     {.parts = {{160, 64, 32, YK_F32, {0, 160}, {0, 64}, 32, false, true, true}}, .n_parts = 1},
     {.parts = {{416, 88, 128, YK_F32, {0, 416}, {0, 88}, 128, true, true, false, true}}, .n_parts = 1},
     {.parts = {{256, 96, 128, YK_F32, {0, 256}, {8, 72}, 128, true, true, false, true},
                {256, 96, 128, YK_F32, {0, 256}, {16, 80}, 128, false, true, false, true}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL},
+     .activation = YK_GATED_SILU},
     {.parts = {{448, 264, 64, YK_F16, {128, 448}, {0, 264}, 64, true}}, .n_parts = 1},
     {.parts = {{320, 96, 64, YK_F16, {0, 320}, {8, 72}, 64, true},
                {320, 96, 64, YK_F16, {0, 320}, {16, 80}, 64, false}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL},
+     .activation = YK_GATED_SILU},
     {.parts = {{416, 80, 32, YK_F16, {0, 416}, {0, 80}, 32, true}}, .n_parts = 1},
     {.parts = {{288, 72, 32, YK_F16, {0, 288}, {0, 64}, 32, false}, {288, 72, 32, YK_F16, {0, 288}, {8, 72}, 32, true}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL},
+     .activation = YK_GATED_SILU},
     {.parts = {{352, 88, 32, YK_F32, {0, 352}, {0, 88}, 32, true, true, false, true}}, .n_parts = 1},
 };
 enum { N_GROUPED_CASES = sizeof grouped_cases / sizeof *grouped_cases };
@@ -69,13 +69,13 @@ static const linear_case grouped_w8a8_cases[] = {
     {.parts = {{320, 152, 320, YK_F32, {0, 320}, {8, 152}, 320, true, true, .inputs = YK_INPUTS_PER_TOKEN},
                {320, 144, 320, YK_F32, {0, 320}, {0, 144}, 320, false, true, .inputs = YK_INPUTS_PER_TOKEN}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL},
+     .activation = YK_GATED_SILU},
     {.parts = {{100, 37, 100, YK_F32, {0, 100}, {0, 37}, 100, true, true, .inputs = YK_INPUTS_PER_TOKEN}},
      .n_parts = 1},
     {.parts = {{136, 21, 136, YK_F32, {0, 136}, {0, 21}, 136, false, true, .inputs = YK_INPUTS_PER_TOKEN},
                {136, 21, 136, YK_F32, {0, 136}, {0, 21}, 136, false, true, .inputs = YK_INPUTS_PER_TOKEN}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL},
+     .activation = YK_GATED_SILU},
     /* Thread blocks have several output tiles, of few slots and then of many. */
     {.parts = {{128, 12800, 128, YK_F32, {0, 128}, {0, 12800}, 128, false, true, .inputs = YK_INPUTS_PER_TOKEN}},
      .n_parts = 1},
@@ -86,7 +86,7 @@ enum { N_GROUPED_W8A8_CASES = sizeof grouped_w8a8_cases / sizeof *grouped_w8a8_c
 static double tolerance_of(yk_dtype dtype, const linear_case *shape)
 {
   if (shape->parts[0].inputs != YK_INPUTS_FLOAT) return 0.0;
-  return (shape->epilogue == YK_EPILOGUE_SILU_MUL ? 14.0 : 7.0) * op_unit_roundoff(dtype);
+  return (shape->activation.is_gated ? 14.0 : 7.0) * op_unit_roundoff(dtype);
 }
 
 static void test_grouped_layers(void **state)

@@ -63,7 +63,7 @@ static yk_status quantise(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *
 static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_stride)
 {
   (void)y, (void)y_stride;
-  return !gemm->has_bias && !gemm->gate_up;
+  return !gemm->has_bias && gemm->activation.kind == YK_ACTIVATION_NONE;
 }
 
 /* One row of y [n], from its quantised inputs and all weights. */

@@ -13,7 +13,7 @@ static double tolerance_of(yk_dtype dtype, const linear_case *shape)
   const linear_part_case *part = &shape->parts[0];
   double sums = linear_tolerance(YK_F32, yk_range_size(part->k_slice));
   if (shape->f32_output && !part->group && part->dtype == dtype) return sums;
-  return (shape->epilogue == YK_EPILOGUE_SILU_MUL ? 7.0 : 3.5) * op_unit_roundoff(dtype) + sums;
+  return (shape->activation.is_gated ? 7.0 : 3.5) * op_unit_roundoff(dtype) + sums;
 }
 
 static void check_case(yk_dtype dtype, const linear_case *shape, int32_t n_tokens, uint32_t seed)
@@ -47,7 +47,7 @@ static const linear_case packed_cases[] = {
     {.parts = {{256, 128, 64, YK_BF16, {0, 256}, {8, 72}, 64, false},
                {256, 128, 64, YK_F16, {0, 256}, {8, 72}, 64, true}},
      .n_parts = 2,
-     .epilogue = YK_EPILOGUE_SILU_MUL},
+     .activation = YK_GATED_SILU},
     {.parts = {{512, 96, 128, YK_F16, {192, 448}, {0, 96}, 64, false}}, .n_parts = 1}, /* cut inside a group */
     {.parts = {{512, 96, 128, YK_F16, {128, 256}, {0, 96}, 128, true}}, .n_parts = 1, .y_pad = 5},
     {.parts = {{160, 64, 32, YK_F16, {0, 160}, {0, 64}, 32, false}, /* different groups: two GEMMs, and a plain one */

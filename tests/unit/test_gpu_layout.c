@@ -143,13 +143,13 @@ static void orders_of_inputs(void **state)
   assert_int_equal(layout.gemms[0].order, packed);
   spec.parts[1].x_order = other;
   assert_int_equal(layout_of(&spec).n_gemms, 2);
-  spec.epilogue = YK_EPILOGUE_SILU_MUL; /* one GEMM all the same: of 16 bits, in the order of x */
+  spec.activation = (yk_activation)YK_GATED_SILU; /* one GEMM all the same: of 16 bits, in the order of x */
   assert_int_equal(layout_of(&spec).n_gemms, 1);
   assert_string_equal(layout_of(&spec).formats[1]->name, "awq as 16 bits");
   assert_int_equal(layout_of(&spec).gemms[0].k, 300);
   spec.parts[1].x_order = order;
   assert_string_equal(layout_of(&spec).formats[1]->name, "awq");
-  spec.epilogue = YK_EPILOGUE_NONE;
+  spec.activation = (yk_activation)YK_NO_ACTIVATION;
   spec.parts[1].x_size = 0;
   spec.parts[1].x_order = NULL;
   assert_int_equal(layout_of(&spec).n_gemms, 2);
@@ -164,7 +164,7 @@ static void orders_of_matrices(void **state)
   yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_AWQ, K_LOCAL, 64, 128), part_of(YK_WEIGHT_AWQ, K_LOCAL, 64, 128)},
                          .n_parts = 2,
                          .n_matrices = N_MATRICES,
-                         .epilogue = YK_EPILOGUE_SILU_MUL,
+                         .activation = YK_GATED_SILU,
                          .is_grouped = true,
                          .max_tokens = 50};
   int64_t packed = 2 * 8 * (UNIT + GROUP);
@@ -188,7 +188,7 @@ static void awq_as_16_bits(void **state)
   yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_AWQ, 256, 128, 128), part_of(YK_WEIGHT_AWQ, 256, 128, 128)},
                          .n_parts = 2,
                          .n_matrices = 1,
-                         .epilogue = YK_EPILOGUE_SILU_MUL};
+                         .activation = YK_GATED_SILU};
   spec.parts[0].as_16_bits = spec.parts[1].as_16_bits = true;
   const yk_cuda_linear_layout layout = layout_of(&spec);
   assert_int_equal(layout.n_gemms, 1);
@@ -249,7 +249,7 @@ static void gate_and_up_are_one_gemm(void **state)
   yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_AWQ, 256, 64, 128), part_of(YK_WEIGHT_AWQ, 256, 64, 128)},
                          .n_parts = 2,
                          .n_matrices = 1,
-                         .epilogue = YK_EPILOGUE_SILU_MUL};
+                         .activation = YK_GATED_SILU};
   assert_string_equal(layout_of(&spec).gemms[0].kind->name, "W4A16");
   spec.parts[1].weight.group = spec.parts[1].group_local = 64;
   assert_string_equal(layout_of(&spec).gemms[0].kind->name, "16 bits");
@@ -258,7 +258,7 @@ static void gate_and_up_are_one_gemm(void **state)
   assert_int_equal(layout.n_gemms, 1);
   assert_string_equal(layout.gemms[0].kind->name, "16 bits");
   assert_string_equal(layout.formats[0]->name, "awq as 16 bits");
-  assert_true(layout.gemms[0].gate_up);
+  assert_true(layout.gemms[0].activation.is_gated);
   assert_int_equal(yk_cuda_gemm_columns_of_y(&layout.gemms[0]), 64);
 }
 
@@ -302,11 +302,11 @@ static void what_no_row_takes_is_refused(void **state)
   yk_err err = YK_ERR_INIT;
   assert_int_equal(layout_of(&spec).n_gemms, 2);
   assert_int_equal(yk_cuda_linear_bytes(&spec), 256 * 64 + 2 * 4 * (UNIT + GROUP));
-  spec.epilogue = YK_EPILOGUE_SILU_MUL;
+  spec.activation = (yk_activation)YK_GATED_SILU;
   assert_int_equal(yk_cuda_linear_lay_out(&spec, YK_F16, &layout, &err), YK_E_UNSUPPORTED);
   assert_non_null(strstr(err.message, "one GEMM of gate and up"));
   assert_int_equal(yk_cuda_linear_bytes(&spec), 0);
-  spec.epilogue = YK_EPILOGUE_NONE;
+  spec.activation = (yk_activation)YK_NO_ACTIVATION;
   spec.parts[0] = part_of((yk_weight_format)100, 256, 72, 0);
   err = YK_ERR_INIT;
   assert_int_equal(yk_cuda_linear_lay_out(&spec, YK_F16, &layout, &err), YK_E_UNSUPPORTED);
@@ -361,7 +361,7 @@ static void gate_and_up_are_kept_together(void **state)
       .parts = {part_of((yk_weight_format)100, 256, 64, 0), part_of((yk_weight_format)100, 256, 64, 0)},
       .n_parts = 2,
       .n_matrices = 1,
-      .epilogue = YK_EPILOGUE_SILU_MUL};
+      .activation = YK_GATED_SILU};
   assert_true(yk_cuda_linear_keeps(&spec, 0) && yk_cuda_linear_keeps(&spec, 1));
   spec.parts[1] = part_of(YK_WEIGHT_AWQ, 256, 64, 128);
   assert_false(yk_cuda_linear_keeps(&spec, 0));
@@ -391,7 +391,7 @@ static void w8a8_bytes(void **state)
   spec = (yk_linear_spec){.parts = {w8a8_of(128, 20, per_token), w8a8_of(128, 20, per_token)},
                           .n_parts = 2,
                           .n_matrices = 1,
-                          .epilogue = YK_EPILOGUE_SILU_MUL};
+                          .activation = YK_GATED_SILU};
   assert_int_equal(yk_cuda_linear_bytes(&spec), (48 * (128 + 8) + 255) / 256 * 256);
 }
 
@@ -419,7 +419,7 @@ static void w8a8_parts(void **state)
   spec = (yk_linear_spec){.parts = {w8a8_of(256, 64, one), w8a8_of(256, 64, other)},
                           .n_parts = 2,
                           .n_matrices = 1,
-                          .epilogue = YK_EPILOGUE_SILU_MUL};
+                          .activation = YK_GATED_SILU};
   assert_false(yk_cuda_linear_keeps(&spec, 0) || yk_cuda_linear_keeps(&spec, 1));
 }
 

@@ -296,6 +296,25 @@ static void smallest_and_largest(void **state)
   assert_true(q * config.hidden_size < INT64_MAX / 4 / YK_MAX_LAYERS);
 }
 
+static void activations(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *changes;
+    yk_activation_kind kind;
+  } cases[] = {{"{}", YK_ACTIVATION_SILU},
+               {"{'hidden_act': '-'}", YK_ACTIVATION_SILU},
+               {"{'hidden_act': 'swish'}", YK_ACTIVATION_SILU},
+               {"{'hidden_act': 'gelu'}", YK_ACTIVATION_GELU_ERF},
+               {"{'hidden_act': 'gelu_pytorch_tanh'}", YK_ACTIVATION_GELU_TANH},
+               {"{'hidden_act': 'relu2'}", YK_ACTIVATION_RELU2}};
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
+    yk_model_config config = load_good(cases[i].changes, NULL, NULL);
+    assert_int_equal(config.activation.kind, cases[i].kind);
+    assert_true(config.activation.is_gated);
+  }
+}
+
 static void unknown_models(void **state)
 {
   (void)state;
@@ -306,7 +325,9 @@ static void unknown_models(void **state)
       {"{'architectures': '-', 'model_type': '-'}", YK_E_FORMAT, "\"architectures\" is missing"},
       {"{'architectures': 'LlamaForCausalLM'}", YK_E_FORMAT, "\"architectures\"|array of strings, found string"},
       {"{'architectures': [1]}", YK_E_FORMAT, "\"architectures\"|array of strings"},
-      {"{'hidden_act': 'gelu'}", YK_E_UNSUPPORTED, "hidden_act \"gelu\"|supported: silu"},
+      {"{'hidden_act': 'quick_gelu'}", YK_E_UNSUPPORTED,
+       "hidden_act \"quick_gelu\"|supported: silu (swish), gelu, gelu_pytorch_tanh, relu2"},
+      {"{'hidden_act': 1}", YK_E_FORMAT, "\"hidden_act\"|expected a string"},
       {"{'torch_dtype': 'float64'}", YK_E_UNSUPPORTED,
        "torch_dtype \"float64\"|float16 (half), bfloat16, float32, auto"},
       {"{'torch_dtype': 16}", YK_E_FORMAT, "\"torch_dtype\"|expected a string, found integer"},
@@ -441,6 +462,7 @@ int main(void)
       cmocka_unit_test(bad_sizes),
       cmocka_unit_test(contradictory_sizes),
       cmocka_unit_test(smallest_and_largest),
+      cmocka_unit_test(activations),
       cmocka_unit_test(unknown_models),
       cmocka_unit_test(broken_json_names_its_line),
       cmocka_unit_test(json_as_python_writes_it),

@@ -283,7 +283,7 @@ void every_plan_has_a_kernel(void **)
   const yk_wna16_gpu gpu = {132, YK_WNA16_WGMMA, nullptr, {0, 0, 66, 39, 30, 22, 17, 15, 15}};
   for (int64_t group : {32, 64, 96, 128, 256}) {
     for (const kernel_types &types : ALL_KERNEL_TYPES) {
-      const yk_wna16_desc desc = {3840, 4096, group, types.dtype, false, types.encoding};
+      const yk_wna16_desc desc = {3840, 4096, group, types.dtype, YK_NO_ACTIVATION, types.encoding};
       for (int64_t m : {1, 9, 17, 25, 33, 100, 1000, 8192}) {
         assert_true(plans_of(gpu, desc, m).size() > 0);
         for (yk_wna16_plan plan : plans_of(gpu, desc, m)) {
@@ -311,18 +311,20 @@ void a_gemm_refuses_sizes_out_of_range(void **)
     yk_wna16_desc desc;
     const char *message;
   } cases[] = {
-      {{64, 16, 32, YK_F16, true, YK_WNA16_INT4}, nullptr},
-      {{1 << 24, 1 << 24, 1 << 25, YK_BF16, false, YK_WNA16_FP8}, nullptr},
-      {{0, 16, 32, YK_F16, false, YK_WNA16_INT4}, "k must be a multiple of 32 from 32 to 16777216, found 0"},
-      {{33, 16, 32, YK_F16, false, YK_WNA16_INT4}, "k must be a multiple of 32 from 32 to 16777216, found 33"},
-      {{1 << 25, 16, 32, YK_F16, false, YK_WNA16_INT4},
+      {{64, 16, 32, YK_F16, YK_GATED_SILU, YK_WNA16_INT4}, nullptr},
+      {{1 << 24, 1 << 24, 1 << 25, YK_BF16, YK_NO_ACTIVATION, YK_WNA16_FP8}, nullptr},
+      {{0, 16, 32, YK_F16, YK_NO_ACTIVATION, YK_WNA16_INT4}, "k must be a multiple of 32 from 32 to 16777216, found 0"},
+      {{33, 16, 32, YK_F16, YK_NO_ACTIVATION, YK_WNA16_INT4},
+       "k must be a multiple of 32 from 32 to 16777216, found 33"},
+      {{1 << 25, 16, 32, YK_F16, YK_NO_ACTIVATION, YK_WNA16_INT4},
        "k must be a multiple of 32 from 32 to 16777216, found 33554432"},
-      {{64, 12, 32, YK_F16, false, YK_WNA16_INT4}, "n must be a multiple of 8 from 8 to 16777216, found 12"},
-      {{64, 8, 32, YK_F16, true, YK_WNA16_INT4}, "n must be a multiple of 16 from 16 to 16777216, found 8"},
-      {{64, 1 << 25, 32, YK_F16, true, YK_WNA16_INT4},
+      {{64, 12, 32, YK_F16, YK_NO_ACTIVATION, YK_WNA16_INT4}, "n must be a multiple of 8 from 8 to 16777216, found 12"},
+      {{64, 8, 32, YK_F16, YK_GATED_SILU, YK_WNA16_INT4}, "n must be a multiple of 16 from 16 to 16777216, found 8"},
+      {{64, 1 << 25, 32, YK_F16, YK_GATED_SILU, YK_WNA16_INT4},
        "n must be a multiple of 16 from 16 to 16777216, found 33554432"},
-      {{64, 16, 48, YK_F16, false, YK_WNA16_INT8}, "group must be a multiple of 32 or cover k = 64, found 48"},
-      {{64, 16, 32, YK_F32, false, YK_WNA16_INT4}, "activations must be float16 or bfloat16, found float32"},
+      {{64, 16, 48, YK_F16, YK_NO_ACTIVATION, YK_WNA16_INT8},
+       "group must be a multiple of 32 or cover k = 64, found 48"},
+      {{64, 16, 32, YK_F32, YK_NO_ACTIVATION, YK_WNA16_INT4}, "activations must be float16 or bfloat16, found float32"},
   };
   for (const auto &c : cases) {
     yk_err err = YK_ERR_INIT;
@@ -349,7 +351,7 @@ void a_bucket_of_rows_has_one_plan(void **)
                                 16 * between(random, 1, 1500),
                                 i % 4 ? 128 : 32 << i / 4 % 2,
                                 i % 3 ? YK_F16 : YK_BF16,
-                                i % 5 == 0,
+                                {i % 5 == 0 ? YK_ACTIVATION_SILU : YK_ACTIVATION_NONE, i % 5 == 0, 0, 0},
                                 static_cast<yk_wna16_encoding>(i % 3)};
     yk_wna16_plans plans;
     yk_wna16_plans_choose(&gpu, &desc, &plans);
@@ -390,7 +392,7 @@ void a_grouped_gemm_refuses_x_that_it_cannot_count(void **)
 {
   yk_wna16_gpu gpu = {};
   gpu.path = YK_WNA16_WGMMA;
-  const yk_wna16_desc down = {2048, 7168, 128, YK_F16, false};
+  const yk_wna16_desc down = {2048, 7168, 128, YK_F16, YK_NO_ACTIVATION};
   yk_grouped_call call = {};
   call.n_matrices = 256;
   call.n_rows = 1 << 23;
@@ -406,7 +408,7 @@ void a_grouped_gemm_refuses_more_slots_than_it_can_list(void **)
   yk_wna16_gpu gpu = {};
   gpu.path = YK_WNA16_WGMMA;
   gpu.n_multiprocessors = 132;
-  const yk_wna16_desc down = {256, 2048, 32, YK_F16, false, YK_WNA16_INT8};
+  const yk_wna16_desc down = {256, 2048, 32, YK_F16, YK_NO_ACTIVATION, YK_WNA16_INT8};
   yk_grouped_call call = {};
   call.n_matrices = 1024;
   call.n_rows = 1;

@@ -105,7 +105,7 @@ static yk_status lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *
   int64_t x_size = yk_linear_x_size(&spec->parts[0]), first_column = 0;
   *linear = (yk_linear){.n_parts = spec->n_parts,
                         .n_matrices = spec->n_matrices,
-                        .epilogue = spec->epilogue,
+                        .activation = spec->activation,
                         .f32_output = spec->f32_output,
                         .is_grouped = spec->is_grouped,
                         .max_tokens = spec->max_tokens,

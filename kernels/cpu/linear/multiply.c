@@ -118,7 +118,7 @@ static void store_block(const forward_context *c, const yk_cpu_part *part, int64
   }
 }
 
-static void multiply_silu_panels(void *context, int thread, int64_t begin, int64_t end)
+static void multiply_gated_panels(void *context, int thread, int64_t begin, int64_t end)
 {
   const forward_context *c = context;
   const yk_cpu_part *parts = c->linear->parts;
@@ -127,7 +127,7 @@ static void multiply_silu_panels(void *context, int thread, int64_t begin, int64
     block_end = yk_min_i64(first + BLOCK_PANELS, end);
     multiply_block(c, thread, &parts[0], first, block_end, gate);
     multiply_block(c, thread, &parts[1], first, block_end, up);
-    c->cpu->simd->silu_mul(gate, up, (size_t)c->n_rows * YK_CPU_BLOCK_COLUMNS);
+    c->cpu->simd->activate(&c->linear->activation, gate, up, (size_t)c->n_rows * YK_CPU_BLOCK_COLUMNS);
     store_block(c, &parts[0], first, block_end, gate);
   }
 }
@@ -143,6 +143,8 @@ static void multiply_panels(void *context, int thread, int64_t begin, int64_t en
     for (int64_t first = yk_max_i64(begin - part_first, 0), block_end; first < part_end; first = block_end) {
       block_end = yk_min_i64(first + BLOCK_PANELS, part_end);
       multiply_block(c, thread, part, first, block_end, acc);
+      if (c->linear->activation.kind != YK_ACTIVATION_NONE)
+        c->cpu->simd->activate(&c->linear->activation, acc, NULL, (size_t)c->n_rows * YK_CPU_BLOCK_COLUMNS);
       store_block(c, part, first, block_end, acc);
     }
     part_first += part->n_panels;
@@ -167,14 +169,14 @@ static void sum_panels(void *context, int thread, int64_t begin, int64_t end)
 static void forward_rows(forward_context *c)
 {
   const yk_linear *linear = c->linear;
-  bool is_silu = linear->epilogue == YK_EPILOGUE_SILU_MUL;
+  bool is_gated = linear->activation.is_gated;
   int64_t n_panels = 0;
-  for (int i = 0; i < (is_silu ? 1 : linear->n_parts); i++) n_panels += linear->parts[i].n_panels;
+  for (int i = 0; i < (is_gated ? 1 : linear->n_parts); i++) n_panels += linear->parts[i].n_panels;
   if (n_panels == 0) return;
   yk_cpu_pool_run(c->cpu->pool, c->n_rows, yk_ceil_div_i64(YK_CPU_MIN_THREAD_INPUTS, yk_max_i64(linear->x_size, 1)),
                   convert_rows, c);
-  int64_t panel_multiply_adds = yk_max_i64(linear->x_size, 1) * YK_CPU_PANEL * c->n_rows * (is_silu ? 2 : 1);
-  yk_cpu_task multiply = is_silu ? multiply_silu_panels : multiply_panels;
+  int64_t panel_multiply_adds = yk_max_i64(linear->x_size, 1) * YK_CPU_PANEL * c->n_rows * (is_gated ? 2 : 1);
+  yk_cpu_task multiply = is_gated ? multiply_gated_panels : multiply_panels;
   yk_cpu_pool_run(c->cpu->pool, n_panels, yk_ceil_div_i64(MIN_THREAD_MULTIPLY_ADDS, panel_multiply_adds),
                   c->sums ? sum_panels : multiply, c);
 }

@@ -10,7 +10,7 @@ struct yk_linear {
   yk_cpu_part parts[YK_MAX_LINEAR_PARTS];
   int n_parts;
   int32_t n_matrices;
-  yk_epilogue epilogue;
+  yk_activation activation;
   bool f32_output, is_grouped;
   int32_t max_tokens;
   int64_t x_size;          /* columns of x */

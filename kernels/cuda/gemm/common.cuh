@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/common/activation.cuh"
 #include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/gemm/encoding_fp8.cuh"
 #include "kernels/cuda/gemm/encoding_int4.cuh"
@@ -23,12 +24,6 @@ inline yk_status cuda_status(cudaError_t error, const char *what, yk_err *err)
 }
 
 using yk_cuda::ceil_div;
-
-/* gate * sigmoid(gate). By __fdividef, since an exact division branches, in the middle of an epilogue. */
-__device__ __forceinline__ float silu(float gate)
-{
-  return __fdividef(gate, 1.0f + __expf(-gate));
-}
 
 /* Element i of an array of DTYPE in global memory. */
 template <yk_dtype DTYPE> __device__ __forceinline__ float load_float(const void *array, int64_t i)

@@ -10,9 +10,9 @@ namespace yk_gemm {
 /* Where results go; pointers to global memory. */
 struct output {
   const void *bias; /* [n] or NULL */
-  void *y;          /* [m, n], or [m, n/2] with gate_up */
+  void *y;          /* [m, n], or [m, n/2] with gates */
   int m, n;
-  bool gate_up;
+  yk_activation activation;
 };
 
 template <yk_dtype DTYPE> __device__ __forceinline__ float bias_of(const output &out, int column)
@@ -27,15 +27,15 @@ __device__ __forceinline__ void store_output(const output &out, int panel, int r
 {
   uint16_t *y = static_cast<uint16_t *>(out.y);
   const float lower[2] = {v.x, v.y}, upper[2] = {v.z, v.w};
-  int width = out.gate_up ? out.n / 2 : out.n, column = panel * (out.gate_up ? 8 : 16) + row;
+  int width = out.activation.is_gated ? out.n / 2 : out.n, column = panel * (out.activation.is_gated ? 8 : 16) + row;
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     if (token + i >= out.m) return;
     uint16_t *to = y + static_cast<int64_t>(token + i) * width + column;
-    if (out.gate_up) {
+    if (out.activation.is_gated) {
       if (column >= width) return;
       float gate = lower[i] + bias_of<DTYPE>(out, column), up = upper[i] + bias_of<DTYPE>(out, width + column);
-      to[0] = static_cast<uint16_t>(round_pair<element<DTYPE>>(silu(gate) * up, 0.0f));
+      to[0] = static_cast<uint16_t>(round_pair<element<DTYPE>>(yk_cuda::gated(out.activation, gate, up), 0.0f));
       continue;
     }
     if (column < width)

@@ -9,7 +9,7 @@
  * word j / 2 has register j's at bytes 0 and 2 for even j, 1 and 3 for odd j; FP8 for float16 is an exception
  * (encoding_fp8.cuh). Rows 8 to 15 of a panel are called upper rows. Panels lie as [K tile][panel], so that any
  * run of panels of a K tile is one run of bytes and one bulk copy. Behind all panels lie the row scales of 8-bit
- * weights. With gate_up, the 16 columns of a panel are 8 gates and their 8 ups. */
+ * weights. With gates, the 16 columns of a panel are 8 gates and their 8 ups. */
 #ifndef YK_KERNELS_CUDA_GEMM_PACKED_LAYOUT_CUH
 #define YK_KERNELS_CUDA_GEMM_PACKED_LAYOUT_CUH
 
@@ -83,9 +83,9 @@ inline const float *row_scales_of(const yk_wna16_desc &desc, const void *packed)
 
 /* The column of W that a packed row holds; n, or more, where the row is padding. Packed rows are counted over the
  * panels of a K tile, 16 a panel. */
-__host__ __device__ inline int64_t column_of_row(int64_t row, int64_t n, bool gate_up)
+__host__ __device__ inline int64_t column_of_row(int64_t row, int64_t n, bool is_gated)
 {
-  if (!gate_up) return row;
+  if (!is_gated) return row;
   int64_t pair = row / 16 * 8 + row % 8;
   if (pair >= n / 2) return n;
   return row % 16 < 8 ? pair : n / 2 + pair;

@@ -38,7 +38,7 @@ struct wgmma_params {
   int range_k_tiles; /* ... so many K tiles, ... */
   int longer_ranges; /* ... but the first longer_ranges have one more */
   int x_stages, weight_stages;
-  bool gate_up;
+  yk_activation activation;
   int peer_groups; /* of 8 tokens, that each of the blocks of a tile finishes at most, where these are a cluster */
   const float *row_scales; /* NULL for 4 bits */
 };

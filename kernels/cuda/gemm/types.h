@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "kernels/activation.h"
 #include "kernels/cuda/gemm/encodings.h"
 
 /* Which family of kernels a GEMM uses. AUTO: WGMMA on compute capability 9.0, MMA on any other from 8.0 on. */
@@ -33,11 +34,11 @@ typedef struct yk_wna16_gpu {
 
 /* One GEMM as a rank sees it. */
 typedef struct yk_wna16_desc {
-  int64_t k;      /* inputs, a multiple of 32 */
-  int64_t n;      /* columns of W, a multiple of 8; with gate_up gate and up together, a multiple of 16 */
-  int64_t group;  /* inputs that share a scale: a multiple of 32, or k and more for one group */
-  yk_dtype dtype; /* activations, bias and result: YK_F16 or YK_BF16 */
-  bool gate_up;   /* columns [0, n/2) are gates, [n/2, n) ups; y = SiLU(gate) * up has n/2 columns */
+  int64_t k;                /* inputs, a multiple of 32 */
+  int64_t n;                /* columns of W, a multiple of 8; with gates gate and up together, a multiple of 16 */
+  int64_t group;            /* inputs that share a scale: a multiple of 32, or k and more for one group */
+  yk_dtype dtype;           /* activations, bias and result: YK_F16 or YK_BF16 */
+  yk_activation activation; /* gated or none; gated, columns [0, n/2) are gates, [n/2, n) ups, and y has n/2 */
   yk_wna16_encoding encoding;
 } yk_wna16_desc;
 
@@ -82,7 +83,7 @@ typedef struct yk_wna16_call {
   const void *packed; /* from yk_wna16_pack or yk_wna16_pack_rows, 128-byte aligned */
   const void *bias;   /* [n] in desc.dtype, or NULL */
   const void *x;      /* [m, k] in desc.dtype, 16-byte aligned */
-  void *y;            /* [m, n], or [m, n/2] with gate_up, in desc.dtype, 16-byte aligned; must not alias x */
+  void *y;            /* [m, n], or [m, n/2] with gates, in desc.dtype, 16-byte aligned; must not alias x */
   int64_t m;          /* tokens, 0 or more */
   void *workspace;    /* yk_wna16_workspace_bytes, 256-byte aligned */
   /* Which half of each multiprocessor the call takes, where its plan leaves the other half free: alternately false and

@@ -28,24 +28,24 @@ __host__ __device__ constexpr int staging_bytes(int wgmma_m, int tokens)
   return staged_tokens(tokens) * staging_pitch(wgmma_m);
 }
 
-/* Write one warp's results. A piece is 8 columns of one token, 16 bytes; with gate_up a panel's 8 gates and 8 ups make
+/* Write one warp's results. A piece is 8 columns of one token, 16 bytes; with gates a panel's 8 gates and 8 ups make
  * one.
  *   staging  address in shared memory, 16-byte aligned
  *   row0   packed row of the warp's first column
  *   own    groups of 8 tokens to write; the others' accumulators are not complete */
-template <yk_dtype DTYPE, int WGMMA_M, int N, bool GATE_UP, int ROOM8>
+template <yk_dtype DTYPE, int WGMMA_M, int N, bool GATED, int ROOM8>
 __device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t staging, int64_t row0, int token0,
                                              n8_range own, int lane, const float (&acc)[WGMMA_M][ROOM8][4])
 {
-  constexpr int PIECES = GATE_UP ? WGMMA_M : 2 * WGMMA_M, PITCH = staging_pitch(WGMMA_M), STAGED = staged_tokens(N);
+  constexpr int PIECES = GATED ? WGMMA_M : 2 * WGMMA_M, PITCH = staging_pitch(WGMMA_M), STAGED = staged_tokens(N);
   constexpr int ROWS = 32 / PIECES < STAGED ? 32 / PIECES : STAGED; /* tokens that the warp stores at once */
-  int64_t width = GATE_UP ? p.n / 2 : p.n, column = (GATE_UP ? row0 / 2 : row0) + lane % PIECES * 8;
+  int64_t width = GATED ? p.n / 2 : p.n, column = (GATED ? row0 / 2 : row0) + lane % PIECES * 8;
   float bias[WGMMA_M][2];
 #pragma unroll
   for (int c = 0; c < WGMMA_M; c++) {
 #pragma unroll
     for (int upper = 0; upper < 2; upper++) {
-      int64_t at = column_of_row(row0 + c * 16 + upper * 8 + lane / 4, p.n, GATE_UP);
+      int64_t at = column_of_row(row0 + c * 16 + upper * 8 + lane / 4, p.n, GATED);
       bias[c][upper] = p.bias && at < p.n ? load_float<DTYPE>(p.bias, at) : 0.0f;
     }
   }
@@ -65,8 +65,9 @@ __device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t sta
       for (int c = 0; c < WGMMA_M; c++) {
         const float(&s)[4] = acc[c][first / 8 + i];
         float low0 = s[0] + bias[c][0], low1 = s[1] + bias[c][0], up0 = s[2] + bias[c][1], up1 = s[3] + bias[c][1];
-        if constexpr (GATE_UP) {
-          matrices[c] = round_pair<element<DTYPE>>(silu(low0) * up0, silu(low1) * up1);
+        if constexpr (GATED) {
+          matrices[c] = round_pair<element<DTYPE>>(yk_cuda::gated(p.activation, low0, up0),
+                                                   yk_cuda::gated(p.activation, low1, up1));
         } else {
           matrices[c * 2] = round_pair<element<DTYPE>>(low0, low1);
           matrices[c * 2 + 1] = round_pair<element<DTYPE>>(up0, up1);

@@ -1,9 +1,10 @@
 /* convert.cu - see convert.h. Kernels are grid-stride loops, one element a thread and step. */
 #include <algorithm>
 
-#include "kernels/weight.h"
+#include "kernels/cuda/common/activation.cuh"
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/linear/convert.h"
+#include "kernels/weight.h"
 
 using namespace yk_cuda;
 
@@ -77,12 +78,23 @@ __device__ float with_bias(const yk_cuda_finish_args &a, int64_t row, int64_t co
 
 template <typename T> __global__ void finish_kernel(const yk_cuda_finish_args a)
 {
-  const int64_t n_out = a.silu_mul ? a.n / 2 : a.n, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  const bool is_gated = a.activation.is_gated;
+  const int64_t n_out = is_gated ? a.n / 2 : a.n, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; at < a.n_rows * n_out; at += step) {
     const int64_t row = at / n_out, column = at % n_out;
     float value = with_bias(a, row, column);
-    if (a.silu_mul) value = value / (1.0f + expf(-value)) * with_bias(a, row, n_out + column);
+    value = is_gated ? gated<true>(a.activation, value, with_bias(a, row, n_out + column))
+                     : activated<true>(a.activation, value);
     static_cast<T *>(a.y)[row * a.y_stride + column] = from_float<T>(value);
+  }
+}
+
+template <typename T> __global__ void activate_kernel(const yk_cuda_activate_args a)
+{
+  const int64_t n_rows = a.n_rows ? *a.n_rows : a.max_rows, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; at < n_rows * a.n; at += step) {
+    T &y = static_cast<T *>(a.y)[at / a.n * a.y_stride + at % a.n];
+    y = from_float<T>(activated<true>(a.activation, to_float(y)));
   }
 }
 
@@ -139,6 +151,15 @@ extern "C" cudaError_t yk_cuda_launch_finish(const yk_cuda_finish_args *args, cu
   if (args->n_rows * args->n == 0) return cudaSuccess;
   return with_type(args->y_dtype, [&](auto type) {
     finish_kernel<decltype(type)><<<blocks_for(args->n_rows * args->n), THREADS, 0, stream>>>(*args);
+    return cudaGetLastError();
+  });
+}
+
+extern "C" cudaError_t yk_cuda_launch_activate(const yk_cuda_activate_args *args, cudaStream_t stream)
+{
+  if (args->max_rows * args->n == 0) return cudaSuccess;
+  return with_type(args->dtype, [&](auto type) {
+    activate_kernel<decltype(type)><<<blocks_for(args->max_rows * args->n), THREADS, 0, stream>>>(*args);
     return cudaGetLastError();
   });
 }

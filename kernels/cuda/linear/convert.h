@@ -36,8 +36,9 @@ cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk
 cudaError_t yk_cuda_launch_copy_rows(yk_dtype dtype, void *y, int64_t y_stride, const void *src, int64_t n_rows,
                                      int64_t n, cudaStream_t stream);
 
-/* The epilogue of a GEMM that has none: y = src + bias, or SiLU(gate) * up of that sum, rounded once.
- *   src    f32 [n_rows, n]; with silu_mul the first half of a row are gates, and n / 2 columns are written
+/* The epilogue of a GEMM that has none: y = the activation of src + bias, rounded once.
+ *   src    f32 [n_rows, n]; where the activation is gated, the first half of a row are gates, and n / 2 columns are
+ *          written
  *   bias   f32 [n], or NULL
  *   y      of y_dtype [n_rows, y_stride] */
 typedef struct yk_cuda_finish_args {
@@ -46,9 +47,21 @@ typedef struct yk_cuda_finish_args {
   int64_t y_stride;
   const float *src, *bias;
   int64_t n_rows, n;
-  bool silu_mul;
+  yk_activation activation;
 } yk_cuda_finish_args;
 cudaError_t yk_cuda_launch_finish(const yk_cuda_finish_args *args, cudaStream_t stream);
+
+/* An activation without a gate behind a GEMM whose epilogue has none: y = f(y), rounded once more.
+ *   y         act [max_rows, y_stride], of which n columns
+ *   n_rows    device: rows that there are, at most max_rows; NULL: max_rows */
+typedef struct yk_cuda_activate_args {
+  void *y;
+  yk_dtype dtype;
+  int64_t y_stride, max_rows, n;
+  const int32_t *n_rows;
+  yk_activation activation;
+} yk_cuda_activate_args;
+cudaError_t yk_cuda_launch_activate(const yk_cuda_activate_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

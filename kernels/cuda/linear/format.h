@@ -55,21 +55,28 @@ typedef struct yk_cuda_gemm {
   const yk_cuda_gemm_kind *kind;
   int64_t key; /* the parts' fuse_key */
   int first_part, end_part;
-  int64_t k, n;          /* n: columns of weights, gate and up both */
-  int64_t first_column;  /* of its results within a row of y */
-  yk_dtype dtype;        /* of activations */
-  bool gate_up;          /* columns [0, n/2) are gates, [n/2, n) ups; y has n/2 columns */
-  bool has_bias;         /* of any part; the others' are zeros */
-  int64_t weights, bias; /* bytes from the start of a matrix; bias [n] f32, or act: see has_epilogue */
-  int64_t x_size;        /* columns of x where the inputs are in another order, else 0; ... */
-  int64_t order;         /* ... then bytes from the start of a matrix: int32 [k], the column of each input, or -1 */
-  bool is_resident;      /* the weights are not in the layer's memory but at resident, and stay there */
+  int64_t k, n;             /* n: columns of weights, gate and up both */
+  int64_t first_column;     /* of its results within a row of y */
+  yk_dtype dtype;           /* of activations */
+  yk_activation activation; /* gated, columns [0, n/2) are gates, [n/2, n) ups; y has n/2 columns */
+  bool has_bias;            /* of any part; the others' are zeros */
+  int64_t weights, bias;    /* bytes from the start of a matrix; bias [n] f32, or act: see has_epilogue */
+  int64_t x_size;           /* columns of x where the inputs are in another order, else 0; ... */
+  int64_t order;            /* ... then bytes from the start of a matrix: int32 [k], the column of each input, or -1 */
+  bool is_resident;         /* the weights are not in the layer's memory but at resident, and stay there */
   const void *resident;
 } yk_cuda_gemm;
 
 static inline int64_t yk_cuda_gemm_columns_of_y(const yk_cuda_gemm *gemm)
 {
-  return gemm->gate_up ? gemm->n / 2 : gemm->n;
+  return gemm->activation.is_gated ? gemm->n / 2 : gemm->n;
+}
+
+/* The activation in the epilogue of a GEMM that has one: a gated one. A kernel behind the GEMM applies others. */
+static inline yk_activation yk_cuda_gemm_activation(const yk_cuda_gemm *gemm)
+{
+  const yk_activation none = YK_NO_ACTIVATION;
+  return gemm->activation.is_gated ? gemm->activation : none;
 }
 
 /* One GEMM over a block of rows. */

@@ -63,11 +63,11 @@ static yk_status load(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weig
 
 /* ---- The 16-bit GEMM --------------------------------------------------------------------------------------------- */
 
-/* cuBLAS writes y with any stride and in either type, but neither adds a bias nor has the epilogue. */
+/* cuBLAS writes y with any stride and in either type, but neither adds a bias nor applies an activation. */
 static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_stride)
 {
   (void)y, (void)y_stride;
-  return !gemm->has_bias && !gemm->gate_up;
+  return !gemm->has_bias && gemm->activation.kind == YK_ACTIVATION_NONE;
 }
 
 static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
@@ -108,7 +108,7 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
                               .n = call->gemm->n,
                               .group = call->gemm->k,
                               .dtype = call->gemm->dtype,
-                              .gate_up = call->gemm->gate_up};
+                              .activation = yk_cuda_gemm_activation(call->gemm)};
   const yk_grouped_call grouped = {.weights = call->weights,
                                    .bias = call->bias,
                                    .bias_dtype = YK_F32,

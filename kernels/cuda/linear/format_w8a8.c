@@ -45,7 +45,7 @@ static int32_t zero_of(const yk_cuda_gemm *gemm)
 
 static yk_w8a8_desc desc_of(const yk_cuda_gemm *gemm)
 {
-  return (yk_w8a8_desc){.k = gemm->k, .n = gemm->n, .zero = zero_of(gemm), .gate_up = gemm->gate_up};
+  return (yk_w8a8_desc){.k = gemm->k, .n = gemm->n, .zero = zero_of(gemm), .activation = yk_cuda_gemm_activation(gemm)};
 }
 
 static int64_t weight_bytes(const yk_cuda_gemm *gemm)

@@ -16,7 +16,7 @@ yk_wna16_desc yk_wna16_desc_of(const yk_cuda_gemm *gemm)
                          .n = gemm->n,
                          .group = gemm->key,
                          .dtype = gemm->dtype,
-                         .gate_up = gemm->gate_up,
+                         .activation = yk_cuda_gemm_activation(gemm),
                          .encoding = (yk_wna16_encoding)gemm->kind->variant};
 }
 
@@ -67,6 +67,12 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   return yk_cuda_blame(cuda, yk_wna16_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
 }
 
+static bool is_same_activation(const yk_cuda_gemm *a, const yk_cuda_gemm *b)
+{
+  return a->activation.kind == b->activation.kind && a->activation.is_gated == b->activation.is_gated &&
+         a->activation.alpha == b->activation.alpha && a->activation.limit == b->activation.limit;
+}
+
 /* The shared expert's layer, as the grouped kernel takes it. weights is NULL where there is none, or where the kernel
  * cannot multiply it: its GEMM must be of the grouped one's kind and groups, without bias or order, and write y in
  * place. */
@@ -75,7 +81,8 @@ static yk_grouped_shared_expert shared_of(const yk_cuda_grouped_call *call)
   const yk_cuda_gemm *gemm = call->shared, *own = call->gemm;
   const yk_linear_args *args = call->shared_args;
   const yk_grouped_shared_expert none = {.weights = NULL};
-  if (!gemm || gemm->kind != own->kind || gemm->key != own->key || gemm->gate_up != own->gate_up) return none;
+  if (!gemm || gemm->kind != own->kind || gemm->key != own->key || !is_same_activation(gemm, own)) return none;
+  if (own->activation.kind != YK_ACTIVATION_NONE && !own->activation.is_gated) return none; /* yk_cuda_activate */
   if (gemm->has_bias || gemm->x_size > 0 || gemm->is_resident || gemm->k == 0 || gemm->n == 0) return none;
   if (!writes_in_place(gemm, args->y, args->y_stride)) return none;
   return (yk_grouped_shared_expert){.weights = call->shared_weights,

@@ -2,6 +2,7 @@
 #include "kernels/cuda/linear/grouped.h"
 
 #include "kernels/cuda/device/state.h"
+#include "kernels/cuda/linear/convert.h"
 #include "kernels/cuda/linear/input_order.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/linear/prepared.h"
@@ -74,5 +75,11 @@ yk_status yk_cuda_grouped_forward(yk_cuda_device *cuda, const yk_linear *linear,
   if (has_order) YK_TRY(order_slots(cuda, linear, &own, err));
   yk_cuda_grouped_call call = yk_cuda_grouped_call_of(linear, &own, fusion);
   call.starts_are_settled = has_order || starts_are_settled;
-  return gemm->kind->forward_grouped(cuda, &call, err);
+  YK_TRY(gemm->kind->forward_grouped(cuda, &call, err));
+  yk_cuda_activate_args behind = {.y = args->y,
+                                  .dtype = cuda->base.dtype,
+                                  .y_stride = args->y_stride,
+                                  .max_rows = args->max_slots,
+                                  .n_rows = args->starts + linear->n_matrices};
+  return yk_cuda_activate(cuda, &behind, gemm, err);
 }

@@ -63,7 +63,7 @@ static const yk_cuda_format *first_that_takes_both(const yk_linear_spec *spec, i
 /* The row that part i of a layer gets, or NULL. */
 static const yk_cuda_format *format_of(const yk_linear_spec *spec, int i)
 {
-  return spec->epilogue == YK_EPILOGUE_SILU_MUL ? first_that_takes_both(spec, i) : first_that_takes(spec, i);
+  return spec->activation.is_gated ? first_that_takes_both(spec, i) : first_that_takes(spec, i);
 }
 
 /* Whether a row that rounds weights to 16 bits takes part i: any other part of 16 bits fuses with such a part. */
@@ -112,7 +112,7 @@ static void add_part(const yk_linear_spec *spec, yk_dtype dtype, int i, const yk
                            .x_size = ordered_x_size(format, part),
                            .first_column = first_column,
                            .dtype = dtype,
-                           .gate_up = spec->epilogue == YK_EPILOGUE_SILU_MUL};
+                           .activation = spec->activation};
   }
   last->end_part = i + 1;
   last->n += n;
@@ -122,7 +122,7 @@ static void add_part(const yk_linear_spec *spec, yk_dtype dtype, int i, const yk
 yk_status yk_cuda_linear_lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_cuda_linear_layout *out, yk_err *err)
 {
   *out = (yk_cuda_linear_layout){0};
-  bool is_pair = spec->epilogue == YK_EPILOGUE_SILU_MUL;
+  bool is_pair = spec->activation.is_gated;
   for (int i = 0; i < spec->n_parts; i++) {
     const yk_cuda_format *format = format_of(spec, i);
     if (!format)

@@ -201,8 +201,16 @@ static yk_status finish(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, const vo
                               .bias = bias,
                               .n_rows = b->n_rows,
                               .n = gemm->n,
-                              .silu_mul = gemm->gate_up};
+                              .activation = gemm->activation};
   return yk_cuda_check(cuda, yk_cuda_launch_finish(&args, cuda->stream), "bias and activation", err);
+}
+
+yk_status yk_cuda_activate(yk_cuda_device *cuda, yk_cuda_activate_args *args, const yk_cuda_gemm *gemm, yk_err *err)
+{
+  if (gemm->activation.is_gated || gemm->activation.kind == YK_ACTIVATION_NONE) return YK_OK;
+  args->n = gemm->n;
+  args->activation = gemm->activation;
+  return yk_cuda_check(cuda, yk_cuda_launch_activate(args, cuda->stream), "activation", err);
 }
 
 /* One block of rows by GEMM i: into the order of its inputs, quantised, multiplied, and from the scratch to y, each
@@ -243,7 +251,10 @@ static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, i
     call.quantised = quantised;
   }
   YK_TRY(kind->forward(cuda, &call, err));
-  return is_in_place ? YK_OK : finish(cuda, gemm, bias, b, err);
+  if (!is_in_place) YK_TRY(finish(cuda, gemm, bias, b, err));
+  if (!kind->has_epilogue) return YK_OK;
+  yk_cuda_activate_args behind = {.y = b->y, .dtype = b->y_dtype, .y_stride = b->y_stride, .max_rows = b->n_rows};
+  return yk_cuda_activate(cuda, &behind, gemm, err);
 }
 
 /* All rows by GEMM i, in blocks. */
@@ -282,7 +293,9 @@ const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k
 {
   const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
   if (linear->layout.n_gemms != 1 || linear->n_matrices != 1 || !linear->f32_output) return NULL;
-  if (gemm->kind != &yk_cuda_gemm_16_bits || gemm->has_bias || gemm->gate_up || gemm->x_size > 0) return NULL;
+  if (gemm->kind != &yk_cuda_gemm_16_bits || gemm->has_bias || gemm->activation.kind != YK_ACTIVATION_NONE ||
+      gemm->x_size > 0)
+    return NULL;
   *n = gemm->n;
   *k = gemm->k;
   return gemm->is_resident ? gemm->resident : linear->memory + gemm->weights;

@@ -17,6 +17,12 @@ const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k
  */
 const yk_cuda_gemm *yk_cuda_linear_only(const yk_linear *linear, const void **weights);
 
+/* yk_cuda_activate - behind a GEMM, whose epilogue applies gated activations alone: that of a GEMM without gates. n and
+ *   activation of *args (convert.h) are set here. */
+struct yk_cuda_activate_args;
+yk_status yk_cuda_activate(yk_cuda_device *cuda, struct yk_cuda_activate_args *args, const yk_cuda_gemm *gemm,
+                           yk_err *err);
+
 /* The steps of a row-parallel layer with quantised inputs (yk_linear_sums_args), in sums.c. */
 yk_status yk_cuda_linear_maxima(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 yk_status yk_cuda_linear_sums(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);

@@ -70,6 +70,7 @@ single_token_launch launch_of(const yk_wna16_gpu &gpu, const yk_single_token &r)
   p.sum = *r.down->combine;
   p.mailbox = static_cast<single_token_mailbox *>(r.routing->mailbox);
   p.ffn = static_cast<int>(r.down_desc->k);
+  p.activation = r.gate_up_desc->activation;
   p.shared_ffn = static_cast<int>(r.down->shared_expert.weights ? r.down->shared_expert.k : 0);
   p.max_slots = static_cast<int>(r.gate_up->max_slots);
   p.hidden = static_cast<int>(r.down_desc->n);
@@ -127,7 +128,7 @@ extern "C" bool yk_single_token_takes(const yk_wna16_gpu *gpu, const yk_single_t
   if (!yk_wna16_grouped_combines(gpu, &second, &down)) return false;
   if (r->routing->router->x != r->gate_up->x || r->routing->router->k != first.k) return false;
   if (!yk_wna16_has_panels_of(&first, &second) || first.dtype != second.dtype) return false;
-  if (!first.gate_up || second.k % 8 != 0 || second.k < LEAST_FFN || first.n != 2 * second.k) return false;
+  if (!first.activation.is_gated || second.k % 8 != 0 || second.k < LEAST_FFN || first.n != 2 * second.k) return false;
   if (!r->gate_up->shared_expert.weights != !down.shared_expert.weights) return false;
   if (down.shared_expert.weights &&
       (down.shared_expert.k % 8 != 0 || r->gate_up->shared_expert.n != 2 * down.shared_expert.k))

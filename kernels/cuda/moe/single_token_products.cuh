@@ -91,7 +91,7 @@ __device__ __forceinline__ void send_inner(const single_token_params &p, const s
     v += load_float<DTYPE>(p.gate_up.bias + matrices[own.slot] * p.gate_up.matrix_bytes,
                            own.column + row / 8 * own.width);
   const float up = __shfl_down_sync(ALL_LANES, v, 8);
-  const uint32_t result = round_pair<element<DTYPE>>(silu(v) * up, 0.0f) & 0xFFFFu;
+  const uint32_t result = round_pair<element<DTYPE>>(yk_cuda::gated(p.activation, v, up), 0.0f) & 0xFFFFu;
   const uint32_t word = result | __shfl_down_sync(ALL_LANES, result, 1) << 16;
   if (own.is_valid && row < 8 && row % 2 == 0)
     store_relaxed_gpu(inner + (own.slot * p.ffn + own.column) / 2, word == EMPTY_WORD ? OTHER_NANS : word);

@@ -40,7 +40,7 @@ int tile_for(const yk_w8a8_grouped_call &call)
 grouped_params params_of(const yk_w8a8_desc &desc, const yk_w8a8_grouped_call &call)
 {
   const char *packed = static_cast<const char *>(call.packed);
-  const int64_t width = desc.gate_up ? desc.n / 2 : desc.n;
+  const int64_t width = desc.activation.is_gated ? desc.n / 2 : desc.n;
   grouped_params p = {};
   p.call = call;
   p.k_tiles = static_cast<int>(yk_w8a8_n_k_tiles(desc.k));
@@ -53,7 +53,7 @@ grouped_params params_of(const yk_w8a8_desc &desc, const yk_w8a8_grouped_call &c
   p.out.n = static_cast<int>(desc.n);
   p.out.n_rows = static_cast<int>(yk_w8a8_n_rows(&desc));
   p.out.zero = desc.zero;
-  p.out.gate_up = desc.gate_up;
+  p.out.activation = desc.activation;
   p.out.is_bf16 = call.y_dtype == YK_BF16;
   p.out.is_wide = width % 8 == 0 && yk_cuda::is_aligned(call.y, 16);
   return p;

@@ -14,7 +14,7 @@ typedef struct yk_w8a8_grouped_call {
   const float *x_scales; /* [max_slots], readable YK_W8A8_ROW_MULTIPLE beyond */
   const int32_t *starts; /* [n_matrices + 1] */
   int64_t max_slots;     /* starts[n_matrices] at most */
-  void *y;               /* of y_dtype [max_slots, n], or [max_slots, n/2] with gate_up */
+  void *y;               /* of y_dtype [max_slots, n], or [max_slots, n/2] with gates */
   yk_dtype y_dtype;
   bool starts_are_settled; /* as in yk_grouped_call */
 } yk_w8a8_grouped_call;

@@ -2,7 +2,7 @@
  *
  * Columns of W are rows here: of the matrix instruction's A operand. They lie as [K tile][row][128 bytes], so that any
  * run of rows of a K tile is one run of bytes and one bulk copy. The 16-byte pieces of a row are permuted as the
- * 128-byte swizzle of tensor copies would: piece i of row r is at i ^ (r % 8). With gate_up, panels of 16 rows are 8
+ * 128-byte swizzle of tensor copies would: piece i of row r is at i ^ (r % 8). With gates, panels of 16 rows are 8
  * gates and their 8 ups (column_of_row of gemm/packed_layout.cuh): the two fall to one thread of an epilogue. */
 #ifndef YK_KERNELS_CUDA_W8A8_LAYOUT_CUH
 #define YK_KERNELS_CUDA_W8A8_LAYOUT_CUH
@@ -22,9 +22,9 @@ __host__ __device__ inline int64_t byte_at(int64_t n_rows, int64_t row, int64_t 
 }
 
 /* The packed row that holds a column: the inverse of column_of_row. */
-__host__ __device__ inline int64_t row_of_column(int64_t column, int64_t n, bool gate_up)
+__host__ __device__ inline int64_t row_of_column(int64_t column, int64_t n, bool is_gated)
 {
-  if (!gate_up) return column;
+  if (!is_gated) return column;
   const bool is_up = column >= n / 2;
   const int64_t pair = is_up ? column - n / 2 : column;
   return pair / 8 * 16 + pair % 8 + (is_up ? 8 : 0);

@@ -20,7 +20,8 @@ struct output_params {
   int32_t *sums; /* [m, n] */
   int64_t y_stride;
   int m, n, n_rows, zero;
-  bool gate_up, is_bf16;
+  yk_activation activation;
+  bool is_bf16;
   bool is_wide; /* y takes pieces of 8 columns */
 };
 
@@ -31,7 +32,7 @@ struct row_terms {
 
   __device__ __forceinline__ row_terms(const output_params &o, int64_t row)
   {
-    const int64_t column = yk_gemm::column_of_row(row, o.n, o.gate_up);
+    const int64_t column = yk_gemm::column_of_row(row, o.n, o.activation.is_gated);
     if (column >= o.n) return;
     scale = o.w_scales[row];
     offset = o.zero * o.w_sums[row];
@@ -77,9 +78,9 @@ __device__ __forceinline__ void write_fragment(const output_params &o, int64_t r
     }
     const float x_scale = o.x_scales[token];
     const float low = scaled(o, sum[i], x_scale, rows[0]), high = scaled(o, sum[i + 2], x_scale, rows[1]);
-    const int64_t column = yk_gemm::column_of_row(row, o.n, o.gate_up);
-    if (o.gate_up) {
-      if (column < o.n) write_value(o, token, column, yk_gemm::silu(low) * high);
+    const int64_t column = yk_gemm::column_of_row(row, o.n, o.activation.is_gated);
+    if (o.activation.is_gated) {
+      if (column < o.n) write_value(o, token, column, yk_cuda::gated(o.activation, low, high));
       continue;
     }
     if (row < o.n) write_value(o, token, row, low);

@@ -18,13 +18,13 @@ struct pack_params {
   int32_t *sums;
   yk_w8a8_source source;
   int64_t n_rows, k, n, first_column;
-  bool gate_up;
+  bool is_gated;
 };
 
 __global__ void pack_kernel(const pack_params p)
 {
   __shared__ int warp_sums[THREADS / 32];
-  const int64_t row = row_of_column(p.first_column + blockIdx.x, p.n, p.gate_up);
+  const int64_t row = row_of_column(p.first_column + blockIdx.x, p.n, p.is_gated);
   const int8_t *from = p.source.weights + blockIdx.x * p.k;
   int sum = 0;
   for (int64_t k = threadIdx.x; k < p.k; k += THREADS) {
@@ -57,7 +57,7 @@ extern "C" yk_status yk_w8a8_pack(const yk_w8a8_desc *desc, void *packed, const 
   p.k = desc->k;
   p.n = desc->n;
   p.first_column = first_column;
-  p.gate_up = desc->gate_up;
+  p.is_gated = desc->activation.is_gated;
   pack_kernel<<<static_cast<unsigned>(n_columns), THREADS, 0, stream>>>(p);
   return yk_gemm::cuda_status(cudaGetLastError(), "packing of W8A8 weights", err);
 }

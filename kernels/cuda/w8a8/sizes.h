@@ -6,12 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/activation.h"
+
 /* One GEMM as a rank sees it. */
 typedef struct yk_w8a8_desc {
-  int64_t k;    /* inputs, 0 too */
-  int64_t n;    /* columns of W; with gate_up gate and up together */
-  int32_t zero; /* of the inputs */
-  bool gate_up; /* columns [0, n/2) are gates, [n/2, n) ups; y = SiLU(gate) * up has n/2 columns */
+  int64_t k;                /* inputs, 0 too */
+  int64_t n;                /* columns of W; with gates gate and up together */
+  int32_t zero;             /* of the inputs */
+  yk_activation activation; /* gated or none; gated, columns [0, n/2) are gates, [n/2, n) ups, and y has n/2 */
 } yk_w8a8_desc;
 
 enum {
@@ -32,10 +34,11 @@ static inline int64_t yk_w8a8_k_padded(int64_t k)
   return yk_w8a8_n_k_tiles(k) * YK_W8A8_TILE_K;
 }
 
-/* Rows of the packed weights: with gate_up the 16 of a panel are 8 gates and their 8 ups. */
+/* Rows of the packed weights: with gates the 16 of a panel are 8 gates and their 8 ups. */
 static inline int64_t yk_w8a8_n_rows(const yk_w8a8_desc *desc)
 {
-  const int64_t columns = desc->gate_up ? desc->n / 2 : desc->n, of_panel = desc->gate_up ? 8 : 16;
+  const int64_t columns = desc->activation.is_gated ? desc->n / 2 : desc->n,
+                of_panel = desc->activation.is_gated ? 8 : 16;
   return (columns + of_panel - 1) / of_panel * YK_W8A8_PANEL_ROWS;
 }
 

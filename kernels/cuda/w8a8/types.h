@@ -29,7 +29,7 @@ typedef struct yk_w8a8_call {
   void *y;               /* of y_dtype [m, y_stride]; NULL: sums is written */
   yk_dtype y_dtype;      /* YK_F16 or YK_BF16 */
   int64_t y_stride;
-  int32_t *sums; /* [m, n], without gate_up: x_q w_q^T - zero * sums of w_q */
+  int32_t *sums; /* [m, n], without gates: x_q w_q^T - zero * sums of w_q */
   int64_t m;     /* rows, 0 or more */
 } yk_w8a8_call;
 

@@ -16,7 +16,7 @@ extern "C" yk_status yk_w8a8_init(const yk_wna16_gpu *gpu, yk_w8a8_gpu *out, yk_
 /* Whether rows of y may be written in pieces of 8 columns. */
 static bool is_wide(const yk_w8a8_desc &desc, const yk_w8a8_call &call)
 {
-  const int64_t width = desc.gate_up ? desc.n / 2 : desc.n;
+  const int64_t width = desc.activation.is_gated ? desc.n / 2 : desc.n;
   return call.y && width % 8 == 0 && call.y_stride % 8 == 0 && yk_cuda::is_aligned(call.y, 16);
 }
 
@@ -35,7 +35,7 @@ static output_params output_of(const yk_w8a8_desc &desc, const yk_w8a8_call &cal
   out.n = static_cast<int>(desc.n);
   out.n_rows = static_cast<int>(yk_w8a8_n_rows(&desc));
   out.zero = desc.zero;
-  out.gate_up = desc.gate_up;
+  out.activation = desc.activation;
   out.is_bf16 = call.y_dtype == YK_BF16;
   out.is_wide = is_wide(desc, call);
   return out;

@@ -1,5 +1,5 @@
 /* w8a8.h - GEMM of 8-bit weights with 8-bit activations (W8A8): y = (x_q w_q^T - zero * sums of w_q) * s_x * s_w, then
- * bias and, with gate_up, SiLU(gate) * up. Products are summed in int32, exactly, on the tensor cores; what follows is
+ * bias and, with gates, SiLU(gate) * up. Products are summed in int32, exactly, on the tensor cores; what follows is
  * float32, each operation rounded by itself in the order of kernels/cpu/linear/format_w8a8.c.
  *
  *   x act --(rows/quantise.h)--> x_q int8 [m, k_padded], s_x f32 [m] --+--> GEMM --> y act, or sums int32

@@ -109,15 +109,16 @@ template <int N> struct result_memory {
   }
 };
 
-/* Results of the 16 rows of a warp for 8 tokens, in fragments of 8 columns by 8 tokens: with gate_up one, else two. */
-template <bool GATE_UP, int MATRICES>
+/* Results of the 16 rows of a warp for 8 tokens, in fragments of 8 columns by 8 tokens: with gates one, else two. */
+template <bool GATED, int MATRICES>
 __device__ __forceinline__ void finish_fragment(const output_params &o, float2 scales, const row_terms (&rows)[2],
                                                 const int (&sum)[4], uint32_t (&matrices)[MATRICES])
 {
   const float low0 = scaled(o, sum[0], scales.x, rows[0]), low1 = scaled(o, sum[1], scales.y, rows[0]);
   const float up0 = scaled(o, sum[2], scales.x, rows[1]), up1 = scaled(o, sum[3], scales.y, rows[1]);
-  if constexpr (GATE_UP) {
-    matrices[0] = round_pair_to(o.is_bf16, yk_gemm::silu(low0) * up0, yk_gemm::silu(low1) * up1);
+  if constexpr (GATED) {
+    matrices[0] =
+        round_pair_to(o.is_bf16, yk_cuda::gated(o.activation, low0, up0), yk_cuda::gated(o.activation, low1, up1));
   } else {
     matrices[0] = round_pair_to(o.is_bf16, low0, low1);
     matrices[1] = round_pair_to(o.is_bf16, up0, up1);
@@ -125,16 +126,16 @@ __device__ __forceinline__ void finish_fragment(const output_params &o, float2 s
 }
 
 /* A warpgroup's results in 16-byte pieces of 8 columns of a token, so that it writes whole 128-byte lines, or with
- * gate_up halves. row0: packed row of the warpgroup's first. */
-template <int N, bool GATE_UP>
+ * gates halves. row0: packed row of the warpgroup's first. */
+template <int N, bool GATED>
 __device__ __forceinline__ void write_pieces(const output_params &o, const result_memory<N> &memory, int64_t row0,
                                              int token0, yk_gemm::n8_range own, const row_terms (&rows)[2],
                                              const int (&acc)[N / 8][4])
 {
-  constexpr int MATRICES = GATE_UP ? 1 : 2, PIECES = 4 * MATRICES, PITCH = PIECES * 16 + 16;
+  constexpr int MATRICES = GATED ? 1 : 2, PIECES = 4 * MATRICES, PITCH = PIECES * 16 + 16;
   constexpr int STAGED = result_memory<N>::STAGED, AT_ONCE = 128 / PIECES < STAGED ? 128 / PIECES : STAGED;
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, warpgroup = threadIdx.x / 128;
-  const int64_t width = GATE_UP ? o.n / 2 : o.n, column = (GATE_UP ? row0 / 2 : row0) + thread % PIECES * 8;
+  const int64_t width = GATED ? o.n / 2 : o.n, column = (GATED ? row0 / 2 : row0) + thread % PIECES * 8;
   const int token = thread / PIECES, last = column < width && token < AT_ONCE ? min(own.end * 8, o.m - token0) : 0;
   uint16_t *to = static_cast<uint16_t *>(o.y) + (token0 + token) * o.y_stride + column;
   const uint32_t put = lane % 8 * PITCH + (warp * MATRICES + lane / 8 % MATRICES) * 16;
@@ -146,7 +147,7 @@ __device__ __forceinline__ void write_pieces(const output_params &o, const resul
 #pragma unroll
     for (int i = 0; i < STAGED / 8; i++) {
       uint32_t matrices[MATRICES];
-      finish_fragment<GATE_UP>(o, memory.scales_of(first + i * 8, lane), rows, acc[first / 8 + i], matrices);
+      finish_fragment<GATED>(o, memory.scales_of(first + i * 8, lane), rows, acc[first / 8 + i], matrices);
       yk_ptx::stmatrix_trans<MATRICES>(staging + put + i * 8 * PITCH, matrices);
     }
     yk_ptx::named_barrier_sync(1 + warpgroup, 128);
@@ -173,7 +174,7 @@ __device__ __forceinline__ void write_output(const output_params &o, const resul
 #pragma unroll
     for (int i = 0; i < N / 8; i++)
       if (own.holds(i)) write_fragment(o, row_of_warp, token0 + i * 8, lane, rows, acc[i]);
-  } else if (o.gate_up) {
+  } else if (o.activation.is_gated) {
     write_pieces<N, true>(o, memory, row0, token0, own, rows, acc);
   } else {
     write_pieces<N, false>(o, memory, row0, token0, own, rows, acc);

@@ -43,7 +43,7 @@ extern "C" yk_status yk_wna16_desc_check(const yk_wna16_desc *desc, yk_err *err)
 {
   /* Products of sizes stay far inside 64 bits, counts of panels and of K tiles inside 32. */
   const long long max_size = 1 << 24;
-  int columns = desc->gate_up ? 16 : 8;
+  int columns = desc->activation.is_gated ? 16 : 8;
   if (desc->k <= 0 || desc->k % 32 || desc->k > max_size)
     return yk_err_set(err, YK_E_INVAL, "wna16: k must be a multiple of 32 from 32 to %lld, found %lld", max_size,
                       (long long)desc->k);

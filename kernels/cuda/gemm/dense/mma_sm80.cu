@@ -30,7 +30,7 @@ struct mma_params {
   float *partial; /* [split][m][rows_padded], NULL without a split */
   int64_t m, k, n, rows_padded;
   int k_tiles, panels, groups, panel_bytes, splits;
-  bool gate_up;
+  yk_activation activation;
 };
 
 /* Ask for one stage by cp.async: TOKENS rows of x, whose 16-byte pieces are permuted within the row (swizzle) so that
@@ -108,7 +108,7 @@ __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_
 template <yk_dtype DTYPE>
 __device__ __forceinline__ void store_result(const mma_params &p, int64_t token, int64_t row, float acc)
 {
-  int64_t column = column_of_row(row, p.n, p.gate_up);
+  int64_t column = column_of_row(row, p.n, p.activation.is_gated);
   if (token >= p.m || column >= p.n) return;
   if (p.bias) acc += load_float<DTYPE>(p.bias, column);
   static_cast<uint16_t *>(p.y)[token * p.n + column] = static_cast<uint16_t>(round_pair<element<DTYPE>>(acc, 0.0f));
@@ -116,7 +116,7 @@ __device__ __forceinline__ void store_result(const mma_params &p, int64_t token,
 
 /* The same of a gate and its up: SiLU(gate) * up. row: the gate's packed row. */
 template <yk_dtype DTYPE>
-__device__ __forceinline__ void store_silu(const mma_params &p, int64_t token, int64_t row, float gate, float up)
+__device__ __forceinline__ void store_gated(const mma_params &p, int64_t token, int64_t row, float gate, float up)
 {
   int64_t column = column_of_row(row, p.n, true), width = p.n / 2;
   if (token >= p.m || column >= width) return;
@@ -125,7 +125,7 @@ __device__ __forceinline__ void store_silu(const mma_params &p, int64_t token, i
     up += load_float<DTYPE>(p.bias, width + column);
   }
   static_cast<uint16_t *>(p.y)[token * width + column] =
-      static_cast<uint16_t>(round_pair<element<DTYPE>>(silu(gate) * up, 0.0f));
+      static_cast<uint16_t>(round_pair<element<DTYPE>>(yk_cuda::gated(p.activation, gate, up), 0.0f));
 }
 
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int TOKENS>
@@ -170,8 +170,8 @@ __global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
           float *to = p.partial + (blockIdx.z * p.m + token) * p.rows_padded + row;
           to[0] = lower;
           to[8] = upper;
-        } else if (p.gate_up) {
-          store_silu<DTYPE>(p, token, row, lower, upper);
+        } else if (p.activation.is_gated) {
+          store_gated<DTYPE>(p, token, row, lower, upper);
         } else {
           store_result<DTYPE>(p, token, row, lower);
           store_result<DTYPE>(p, token, row + 8, upper);
@@ -184,19 +184,19 @@ __global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
 /* Split-K reduction: adds the partial sums of the splits in order and runs the epilogue, one thread a result. */
 template <yk_dtype DTYPE> __global__ void __launch_bounds__(256) reduce_kernel(mma_params p)
 {
-  int64_t width = p.gate_up ? p.n / 2 : p.n;
+  int64_t width = p.activation.is_gated ? p.n / 2 : p.n;
   int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
   if (i >= p.m * width) return;
   int64_t token = i / width, column = i % width;
-  int64_t row = p.gate_up ? column / 8 * 16 + column % 8 : column;
+  int64_t row = p.activation.is_gated ? column / 8 * 16 + column % 8 : column;
   float lower = 0.0f, upper = 0.0f;
   for (int split = 0; split < p.splits; split++) {
     const float *from = p.partial + (split * p.m + token) * p.rows_padded + row;
     lower += from[0];
-    if (p.gate_up) upper += from[8];
+    if (p.activation.is_gated) upper += from[8];
   }
-  if (p.gate_up)
-    store_silu<DTYPE>(p, token, row, lower, upper);
+  if (p.activation.is_gated)
+    store_gated<DTYPE>(p, token, row, lower, upper);
   else
     store_result<DTYPE>(p, token, row, lower);
 }
@@ -233,7 +233,7 @@ cudaError_t launch(const mma_params &p, int64_t m, cudaStream_t stream)
   else
     mma_kernel<ENCODING, DTYPE, 64><<<grid, THREADS, bytes, stream>>>(p);
   if (p.partial) {
-    int64_t results = m * (p.gate_up ? p.n / 2 : p.n);
+    int64_t results = m * (p.activation.is_gated ? p.n / 2 : p.n);
     reduce_kernel<DTYPE><<<static_cast<unsigned>(ceil_div(results, 256)), 256, 0, stream>>>(p);
   }
   return cudaGetLastError();
@@ -292,7 +292,7 @@ cudaError_t mma_sm80_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc,
   p.panel_bytes = panel_bytes(desc);
   p.splits = n_splits(gpu, desc, call.m);
   p.partial = p.splits > 1 ? static_cast<float *>(call.workspace) : nullptr;
-  p.gate_up = desc.gate_up;
+  p.activation = desc.activation;
   return with_types(desc.encoding, desc.dtype,
                     [&](auto types) { return launch<types.ENCODING, types.DTYPE>(p, call.m, stream); });
 }

@@ -121,7 +121,7 @@ cudaError_t small_batch_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &de
   small_batch_params p = {};
   p.packed = static_cast<const uint8_t *>(call.packed);
   p.row_scales = row_scales_of(desc, call.packed);
-  p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.gate_up};
+  p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.activation};
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
   p.n_panels = static_cast<int>(n_panels(desc));
   p.split = split_panels(n_panels(desc), l.clusters);

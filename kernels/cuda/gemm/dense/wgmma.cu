@@ -215,7 +215,7 @@ cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk
                  split.clusters);
   p.x_stages = l.x_stages;
   p.weight_stages = l.weight_stages;
-  p.gate_up = desc.gate_up;
+  p.activation = desc.activation;
   p.peer_groups = peers > 1 ? peer_groups_of(s.n, peers) : 0;
   void *args[] = {&map, &p};
   return launch_clusters(kernels_of(desc.encoding, desc.dtype, plan.tile).get(desc), split.clusters / peers,

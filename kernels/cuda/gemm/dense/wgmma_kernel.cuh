@@ -122,7 +122,7 @@ consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGM
     int64_t panel = (static_cast<int64_t>(tile_m) * CLUSTER + rank) * WARPGROUPS * WGMMA_M * WARPGROUP_PANELS +
                     first_panel<WGMMA_M>(warpgroup, warp);
     int64_t row0 = panel * PANEL_COLUMNS;
-    if (p.gate_up)
+    if (p.activation.is_gated)
       write_output<DTYPE, WGMMA_M, N, true>(p, staging, row0, tile_n * N, peers.own, lane, acc);
     else
       write_output<DTYPE, WGMMA_M, N, false>(p, staging, row0, tile_n * N, peers.own, lane, acc);

@@ -102,7 +102,7 @@ __device__ __forceinline__ void finish_few_item(const grouped_params &p, uint32_
   constexpr int PANEL_ITEMS = N / 8 * 32;
   const int lane = threadIdx.x % 32, first_panel = (part * p.slice_warps + member) * WARP_PANELS;
   const int slice_items = p.slice_warps * WARP_PANELS * PANEL_ITEMS;
-  const output out = {p.bias_of(item.matrix), p.y_of(item.first_slot), item.rows, p.n, p.gate_up};
+  const output out = {p.bias_of(item.matrix), p.y_of(item.first_slot), item.rows, p.n, p.activation};
 #pragma unroll
   for (int c = 0; c < WARP_PANELS; c++) {
 #pragma unroll

@@ -36,7 +36,7 @@ grouped_params params_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
   p.n_panels = static_cast<int>(n_panels(desc));
   p.row_scales_at = yk_wna16_panels_bytes(&desc);
-  p.gate_up = desc.gate_up;
+  p.activation = desc.activation;
   if (!call.shared_expert.weights) return p;
   const yk_wna16_desc shared_expert = desc_of_shared_expert(desc, call.shared_expert);
   p.shared_expert_k_tiles = static_cast<int>(n_k_tiles(shared_expert));

@@ -25,8 +25,9 @@ struct sm80_params {
   yk_grouped_call call;
   int64_t k, n;
   int k_tiles, panels, groups, panel_bytes;
-  int64_t row_scales_at;      /* of 8-bit weights, in bytes from a matrix's first panel */
-  bool gate_up, whole_pieces; /* k is a multiple of 8: rows are copied in pieces of 16 bytes */
+  int64_t row_scales_at; /* of 8-bit weights, in bytes from a matrix's first panel */
+  yk_activation activation;
+  bool whole_pieces; /* k is a multiple of 8: rows are copied in pieces of 16 bytes */
 };
 
 /* What weights are: packed as one of yk_wna16_encoding, or plain. */
@@ -90,7 +91,8 @@ __device__ __forceinline__ void load_stage(const sm80_params &p, uint32_t stage,
       cp_async_16(weights + at, at < bytes ? from + at : from, at < bytes);
   } else {
     for (int i = threadIdx.x; i < TILE_M * (ROW_BYTES / 16); i += THREADS) {
-      const int64_t column = column_of_row(static_cast<int64_t>(blockIdx.x) * TILE_M + i / 16, p.n, p.gate_up);
+      const int64_t column =
+          column_of_row(static_cast<int64_t>(blockIdx.x) * TILE_M + i / 16, p.n, p.activation.is_gated);
       const uint16_t *row = column < p.n ? reinterpret_cast<const uint16_t *>(matrix) + column * p.k : nullptr;
       load_piece(p, weights + piece_at(i / 16, i % 16), row, k0 + i % 16 * 8);
     }
@@ -165,19 +167,21 @@ __device__ __forceinline__ void store(const sm80_params &p, const row_tile &tile
   if (token >= tile.rows) return;
   const void *bias =
       p.call.bias ? static_cast<const uint8_t *>(p.call.bias) + tile.matrix * p.call.matrix_bytes : nullptr;
-  const int64_t width = p.gate_up ? p.n / 2 : p.n;
+  const int64_t width = p.activation.is_gated ? p.n / 2 : p.n;
   uint16_t *y = static_cast<uint16_t *>(p.call.y) + (tile.first_slot + token) * width;
   float results[2] = {lower, upper};
   for (int i = 0; i < 2; i++) {
-    const int64_t column = column_of_row(row + 8 * i, p.n, p.gate_up);
+    const int64_t column = column_of_row(row + 8 * i, p.n, p.activation.is_gated);
     if (bias && column < p.n)
       results[i] +=
           p.call.bias_dtype == YK_F32 ? static_cast<const float *>(bias)[column] : load_float<DTYPE>(bias, column);
-    if (!p.gate_up && column < p.n) y[column] = static_cast<uint16_t>(round_pair<element<DTYPE>>(results[i], 0.0f));
+    if (!p.activation.is_gated && column < p.n)
+      y[column] = static_cast<uint16_t>(round_pair<element<DTYPE>>(results[i], 0.0f));
   }
-  const int64_t column = column_of_row(row, p.n, p.gate_up);
-  if (p.gate_up && column < width)
-    y[column] = static_cast<uint16_t>(round_pair<element<DTYPE>>(silu(results[0]) * results[1], 0.0f));
+  const int64_t column = column_of_row(row, p.n, p.activation.is_gated);
+  if (p.activation.is_gated && column < width)
+    y[column] =
+        static_cast<uint16_t>(round_pair<element<DTYPE>>(yk_cuda::gated(p.activation, results[0], results[1]), 0.0f));
 }
 
 template <yk_dtype DTYPE, int TOKENS, int WEIGHTS>
@@ -287,11 +291,11 @@ cudaError_t grouped_sm80_forward(const yk_wna16_desc &desc, bool is_packed, cons
   p.k = desc.k;
   p.n = desc.n;
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
-  p.panels = static_cast<int>(desc.gate_up ? ceil_div(desc.n / 2, 8) : n_panels(desc));
+  p.panels = static_cast<int>(desc.activation.is_gated ? ceil_div(desc.n / 2, 8) : n_panels(desc));
   p.groups = is_packed ? groups_per_k_tile(desc) : 0;
   p.panel_bytes = is_packed ? panel_bytes(desc) : 0;
   p.row_scales_at = yk_wna16_panels_bytes(&desc);
-  p.gate_up = desc.gate_up;
+  p.activation = desc.activation;
   p.whole_pieces = desc.k % 8 == 0;
   const int weights = is_packed ? desc.encoding : PLAIN;
   const int tokens = call.max_slots <= 16 * static_cast<int64_t>(call.n_matrices) ? 16 : 64;

@@ -34,7 +34,7 @@ struct grouped_params {
   yk_grouped_call call;
   int k, n, k_tiles, n_panels;
   int64_t row_scales_at; /* of 8-bit weights, in bytes from a matrix's first panel */
-  bool gate_up;
+  yk_activation activation;
   int slice_warps, stage_panels, stages; /* few rows */
   int ring_bytes;
   int x_stages, weight_stages; /* wgmma */
@@ -91,11 +91,11 @@ struct grouped_params {
   /* The results of a slot: columns of y are those of W, or half of them. */
   __device__ __forceinline__ void *y_of(const grouped_operands &of, int slot) const
   {
-    return static_cast<uint16_t *>(of.y) + static_cast<int64_t>(slot) * (gate_up ? of.n / 2 : of.n);
+    return static_cast<uint16_t *>(of.y) + static_cast<int64_t>(slot) * (activation.is_gated ? of.n / 2 : of.n);
   }
   __device__ __forceinline__ void *y_of(int slot) const
   {
-    return static_cast<uint16_t *>(call.y) + static_cast<int64_t>(slot) * (gate_up ? n / 2 : n);
+    return static_cast<uint16_t *>(call.y) + static_cast<int64_t>(slot) * (activation.is_gated ? n / 2 : n);
   }
 };
 

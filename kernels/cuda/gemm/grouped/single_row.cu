@@ -62,7 +62,7 @@ bool grouped_row_takes(const yk_wna16_desc &desc, const yk_grouped_call &call)
 {
   const yk_wna16_desc shared_expert = desc_of_shared_expert(desc, call.shared_expert);
   return call.combine && call.combine->n_tokens == 1 && call.combine->hidden == desc.n && !call.row_of_slot &&
-         !desc.gate_up && call.max_slots > 0 && call.max_slots <= YK_MAX_TOP_K &&
+         !desc.activation.is_gated && call.max_slots > 0 && call.max_slots <= YK_MAX_TOP_K &&
          (!call.shared_expert.weights ||
           (yk_wna16_has_panels_of(&shared_expert, &desc) && call.shared_expert.n == desc.n &&
            call.shared_expert.y == call.combine->shared)) &&

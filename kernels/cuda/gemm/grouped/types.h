@@ -15,7 +15,7 @@ enum {
 typedef struct yk_grouped_shared_expert {
   const void *weights; /* packed, 128-byte aligned; NULL: there is none */
   const void *x;       /* [n_rows, k], 16-byte aligned */
-  void *y;             /* [n_rows, n], or [n_rows, n/2] with gate_up; 16-byte aligned unless n_rows is 1 */
+  void *y;             /* [n_rows, n], or [n_rows, n/2] with gates; 16-byte aligned unless n_rows is 1 */
   int64_t k, n;
   int32_t n_rows;
 } yk_grouped_shared_expert;
@@ -32,7 +32,7 @@ typedef struct yk_grouped_call {
   const int32_t *row_of_slot; /* NULL: the slot */
   const int32_t *starts;      /* [n_matrices + 1] */
   int64_t max_slots;          /* starts[n_matrices] at most; up to YK_GROUPED_MAX_SLOTS */
-  void *y;                    /* [max_slots, n], or [max_slots, n/2] with gate_up, 16-byte aligned */
+  void *y;                    /* [max_slots, n], or [max_slots, n/2] with gates, 16-byte aligned */
   bool second_half;           /* as in yk_wna16_call */
   /* starts may be read before the wait for the previous kernel of the stream: a grouped GEMM has been launched since
    * another kernel wrote them, or wrote them itself before it let its successor start (ptx/dependent_launch.cuh).

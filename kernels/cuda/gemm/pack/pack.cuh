@@ -13,19 +13,19 @@ struct pack_target {
   int64_t k, n, first_column, n_columns, panels;
   int groups; /* of scales in a K tile */
   int panel_bytes;
-  bool gate_up, is_bf16;
+  bool is_gated, is_bf16;
 
   pack_target(const yk_wna16_desc &desc, void *to, int64_t first, int64_t count)
       : packed(static_cast<uint8_t *>(to)), k(desc.k), n(desc.n), first_column(first), n_columns(count),
         panels(n_panels(desc)), groups(groups_per_k_tile(desc)), panel_bytes(yk_gemm::panel_bytes(desc)),
-        gate_up(desc.gate_up), is_bf16(desc.dtype == YK_BF16)
+        is_gated(desc.activation.is_gated), is_bf16(desc.dtype == YK_BF16)
   {
   }
 
   /* The column of the source that a packed row holds, or -1 where this part does not own the row. */
   __device__ int64_t source_column(int64_t row) const
   {
-    int64_t column = column_of_row(row, n, gate_up) - first_column;
+    int64_t column = column_of_row(row, n, is_gated) - first_column;
     return column >= 0 && column < n_columns ? column : -1;
   }
 };

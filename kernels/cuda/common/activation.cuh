@@ -1,0 +1,68 @@
+/* activation.cuh - activations of an FFN in a kernel's epilogue: see kernels/activation.h. The kind is a runtime value,
+ * alike in all threads; SiLU comes first and costs one comparison more than alone.
+ *
+ * All is inlined: a call within a kernel would serialise its wgmma. Divisions and powers are approximate unless EXACT,
+ * since an exact division branches in the middle of an epilogue. */
+#ifndef YK_KERNELS_CUDA_COMMON_ACTIVATION_CUH
+#define YK_KERNELS_CUDA_COMMON_ACTIVATION_CUH
+
+#include "kernels/activation.h"
+
+namespace yk_cuda {
+
+/* x / (1 + exp(-t)) */
+template <bool EXACT = false> __device__ __forceinline__ float times_sigmoid(float x, float t)
+{
+  if constexpr (EXACT) return x / (1.0f + expf(-t));
+  return __fdividef(x, 1.0f + __expf(-t));
+}
+
+/* erf(x) within 1.5e-7: Abramowitz and Stegun, 7.1.26. */
+__device__ __forceinline__ float approximate_erf(float x)
+{
+  const float z = fabsf(x), t = __fdividef(1.0f, fmaf(0.3275911f, z, 1.0f));
+  float p = fmaf(1.061405429f, t, -1.453152027f);
+  p = fmaf(p, t, 1.421413741f);
+  p = fmaf(p, t, -0.284496736f);
+  p = fmaf(p, t, 0.254829592f);
+  return copysignf(1.0f - p * t * __expf(-z * z), x);
+}
+
+__device__ __forceinline__ float gelu_tanh(float x)
+{
+  return times_sigmoid(x, 1.59576912f * fmaf(0.044715f * x, x * x, x)); /* 2 sqrt(2 / pi) */
+}
+
+__device__ __forceinline__ float gelu_erf(float x)
+{
+  return 0.5f * x * (1.0f + approximate_erf(0.707106781f * x));
+}
+
+/* f(x), of a kind without a gate of its own. */
+template <bool EXACT = false> __device__ __forceinline__ float activated(const yk_activation &a, float x)
+{
+  if (a.kind == YK_ACTIVATION_SILU) return times_sigmoid<EXACT>(x, x);
+  if (a.kind == YK_ACTIVATION_GELU_TANH) return gelu_tanh(x);
+  if (a.kind == YK_ACTIVATION_GELU_ERF) return gelu_erf(x);
+  if (a.kind == YK_ACTIVATION_RELU2) return x < 0.0f ? 0.0f : x * x; /* a NaN stays */
+  return x;
+}
+
+/* Comparisons leave a NaN as it is, unlike fminf. */
+__device__ __forceinline__ float clamped_swiglu(const yk_activation &a, float gate, float up)
+{
+  const float g = gate > a.limit ? a.limit : gate, u = up > a.limit ? a.limit : up < -a.limit ? -a.limit : up;
+  return times_sigmoid(g, a.alpha * g) * (u + 1.0f);
+}
+
+/* f(gate) * up. */
+template <bool EXACT = false> __device__ __forceinline__ float gated(const yk_activation &a, float gate, float up)
+{
+  if (a.kind == YK_ACTIVATION_SILU) return times_sigmoid<EXACT>(gate, gate) * up;
+  if (a.kind == YK_ACTIVATION_CLAMPED_SWIGLU) return clamped_swiglu(a, gate, up);
+  return activated<EXACT>(a, gate) * up;
+}
+
+} // namespace yk_cuda
+
+#endif
