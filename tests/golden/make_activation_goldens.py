@@ -5,12 +5,12 @@ usage: make_activation_goldens.py [output]      (needs torch and transformers; d
 
 Gated: f(gate) * up. Clamped SwiGLU is the function of GptOssExperts, whose alpha and limit are the module's attributes.
 """
-import inspect
 import pathlib
 import sys
 
 import torch
 import transformers
+from transformers import GptOssConfig
 from transformers.activations import ACT2FN
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts
 
@@ -25,10 +25,9 @@ PLAIN = [("SILU", ACT2FN["silu"]), ("GELU_TANH", ACT2FN["gelu_pytorch_tanh"]), (
 
 def clamped_swiglu(gate, up):
     """(y, alpha, limit) by the code of GptOssExperts._apply_gate, on a stand-in for the module."""
-    source = inspect.getsource(GptOssExperts.__init__)
-    alpha, limit = (float(source.split(f"self.{name} = ")[1].split()[0].replace("config.swiglu_limit", "7.0"))
-                    for name in ("alpha", "limit"))
-    alpha, limit = (torch.tensor(value, dtype=torch.float32).item() for value in (alpha, limit))  # as a device has them
+    config = GptOssConfig()
+    alpha, limit = (torch.tensor(value, dtype=torch.float32).item()  # as a device has them
+                    for value in (config.swiglu_alpha, config.swiglu_limit))
     module = type("Experts", (), {"alpha": alpha, "limit": limit})()
     both = torch.stack((gate, up), dim=-1).flatten()  # interleaved, as the checkpoint has them
     return GptOssExperts._apply_gate(module, both), alpha, limit

@@ -193,7 +193,7 @@ static inline double *int8_run_expect(const int8_run *run, int32_t matrix, int8_
     for (int p = 0; p < run->shape->n_parts; p++)
       for (int64_t i = 0; i < yk_range_size(run->shape->parts[p].n_slice); i++) {
         double value = int8_part_output(run, matrix, p, row, i, fault);
-        if (run->!shape->activation.is_gated)
+        if (!run->shape->activation.is_gated)
           *out++ = value;
         else if (p == 0)
           out[i] = value / (1.0 + exp(-value));

@@ -593,7 +593,7 @@ static inline void check_linear_refusals(const op_target *target)
   yk_device *dev = op_device_new(target, YK_F16, 1, 16);
   linear_run run = linear_run_new(dev, &linear_cases[4], 2, 1);
   yk_linear *linear = NULL;
-  for (int i = 0; i < 10; i++) {
+  for (int i = 0; each_case(i, i < 12); i++) {
     yk_linear_spec spec = run.spec;
     yk_weight_view more = spec.parts[0].weight;
     yk_err err = YK_ERR_INIT;
@@ -607,6 +607,8 @@ static inline void check_linear_refusals(const op_target *target)
     if (i == 7) spec.n_matrices = 2, more.n -= 8; /* a matrix of another shape */
     if (i == 8) spec.n_matrices = 2, spec.parts[0].use_bias = true, more.bias = NULL;
     if (i == 9) spec.parts[0].weight.format = (yk_weight_format)99;
+    if (i == 10) spec.activation.kind = (yk_activation_kind)99;
+    if (i == 11) spec.activation = (yk_activation){YK_ACTIVATION_CLAMPED_SWIGLU, false, 1.0f, 7.0f};
     spec.parts[0].more_weights = &more;
     yk_status expected = i == 9 ? YK_E_UNSUPPORTED : YK_E_INVAL;
     assert_int_equal(dev->ops->linear_create(dev, &spec, &linear, &err), expected);
