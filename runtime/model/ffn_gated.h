@@ -1,4 +1,4 @@
-/* ffn_gated.h - one gated feed-forward network that every row passes: down(silu(gate(x)) * up(x)): that of a dense
+/* ffn_gated.h - one gated feed-forward network that every row passes: down(f(gate(x)) * up(x)): that of a dense
  * layer, and the shared expert of a mixture.
  *
  * gate and up are column-parallel, down row-parallel. A rank may hold any of the channels between them: where down's
