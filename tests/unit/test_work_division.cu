@@ -280,7 +280,7 @@ void a_cluster_has_a_place_for_each_partial_sum(void **)
 void every_plan_has_a_kernel(void **)
 {
   using namespace yk_gemm;
-  const yk_wna16_gpu gpu = {132, YK_WNA16_WGMMA, nullptr, {0, 0, 66, 39, 30, 22, 17, 15, 15}};
+  const yk_wna16_gpu gpu = {"NVIDIA H200", 132, YK_WNA16_WGMMA, nullptr, {0, 0, 66, 39, 30, 22, 17, 15, 15}};
   for (int64_t group : {32, 64, 96, 128, 256}) {
     for (const kernel_types &types : ALL_KERNEL_TYPES) {
       const yk_wna16_desc desc = {3840, 4096, group, types.dtype, YK_NO_ACTIVATION, types.encoding};
@@ -346,7 +346,8 @@ void a_bucket_of_rows_has_one_plan(void **)
   assert_int_equal(yk_gemm::row_bucket(1 << 24), YK_WNA16_ROW_BUCKETS - 1);
   for (int i = 0; i < 40; i++) {
     const int n = i % 2 ? 132 : between(random, 2, 132);
-    const yk_wna16_gpu gpu = {n, YK_WNA16_WGMMA, nullptr, {0, 0, n / 2, n / 3, n / 4, n / 6, n / 7, n / 8, n / 8}};
+    const yk_wna16_gpu gpu = {
+        "NVIDIA H200", n, YK_WNA16_WGMMA, nullptr, {0, 0, n / 2, n / 3, n / 4, n / 6, n / 7, n / 8, n / 8}};
     const yk_wna16_desc desc = {32 * between(random, 1, 300),
                                 16 * between(random, 1, 1500),
                                 i % 4 ? 128 : 32 << i / 4 % 2,
@@ -356,7 +357,7 @@ void a_bucket_of_rows_has_one_plan(void **)
     yk_wna16_plans plans;
     yk_wna16_plans_choose(&gpu, &desc, &plans);
     for (int64_t m = 1; m <= 256; m++) {
-      const yk_wna16_plan best = yk_gemm::best_plan(yk_gemm::costs_of(desc.encoding), gpu, desc, m);
+      const yk_wna16_plan best = yk_gemm::best_plan(yk_gemm::costs_of(gpu, desc.encoding), gpu, desc, m);
       assert_memory_equal(&plans.of_bucket[yk_gemm::row_bucket(m)], &best, sizeof best);
       assert_true(m > yk_gemm::UNROUNDED_TOKENS || best.kernel == yk_gemm::PLAN_SMALL_BATCH);
     }
