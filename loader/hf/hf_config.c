@@ -321,7 +321,7 @@ static yk_status parse_optional(const char *name, const char *text, size_t n_byt
 yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log, yk_model_config *out, yk_err *err)
 {
   documents d = {.description_file = texts->description_file};
-  yk_model_config config = {0};
+  yk_model_config config = {.activation = YK_GATED_SILU};
   yk_status status = yk_json_parse(file, texts->config, texts->config_bytes, NULL, &d.root, err);
   if (status == YK_OK)
     status = parse_optional(generation_file, texts->generation, texts->generation_bytes, &d.generation, err);
