@@ -1,16 +1,16 @@
-/* device.h - everything Yoke asks of one compute device, as a table of operations.
+/* device.h - the interface of a compute device, as a table of operations.
  *
  * A device belongs to one rank and is used by that rank's thread alone. Operations on device memory are asynchronous on
- * the device's one stream, in call order; download and sync wait for it. The operations are the fused ones that make a
- * transformer layer eight lines in runtime/model/model.c; a device without a fusion composes it inside itself.
+ * the device's one stream, in call order; download and sync wait for it. The operations are fused to the granularity of
+ * the transformer layer in runtime/model/layer.c; a device without a fused kernel composes the operation from several.
  *
  * Memory: device pointers come from alloc and are opaque to the caller. dtype is the activation type chosen when the
- * device was created; "act" below means that type. Arithmetic is float32; what is stored between operations is rounded
+ * device was created; "act" below means that type. Arithmetic is float32; values stored between operations are rounded
  * to dtype once. All matrices are row-major and contiguous unless a stride is given.
  *
- * Errors: YK_E_DEVICE when an operation could not be launched or an earlier one failed, YK_E_CAPACITY when memory does
- * not suffice, YK_E_UNSUPPORTED for a case that supports() has refused. Shapes are the caller's contract: they are
- * fixed when the model is built, so operations do not check them again at every step. */
+ * Errors: YK_E_DEVICE when an operation could not be launched or an earlier one failed, YK_E_CAPACITY when memory is
+ * insufficient, YK_E_UNSUPPORTED for a case without a kernel. The caller guarantees the shapes: the model fixes them
+ * when it is built, so operations do not check them at every step. */
 #ifndef YK_KERNELS_DEVICE_H
 #define YK_KERNELS_DEVICE_H
 
@@ -36,33 +36,33 @@ extern "C" {
 enum { YK_DEVICE_ALIGNMENT_BYTES = 256 };
 
 typedef struct yk_device yk_device;
-typedef struct yk_graph yk_graph; /* a device's own recording of operations */
+typedef struct yk_graph yk_graph; /* recording of operations, defined by the device */
 
-/* The rows of one step, as the device sees them. The arrays are device memory, written by the rank before the forward.
- * Rows of one sequence are contiguous and in order; a sequence brings one row (decode) or many (prefill, or a chunk).
- */
+/* The rows of one step as the device receives them. The arrays are device memory, written by the rank before the
+ * forward. Rows of one sequence are contiguous and in order; a sequence has one row (decode) or many (prefill, or a
+ * chunk of it). */
 typedef struct yk_batch {
   int32_t n_tokens;           /* rows of this step */
-  int32_t n_seqs;             /* sequences that bring them */
+  int32_t n_seqs;             /* sequences that have rows in this step */
   int32_t max_rows_per_seq;   /* longest run of rows of one sequence: 1 means a pure decode step */
   int32_t max_kv_tokens;      /* longest kv_tokens of the step */
   int32_t block_table_stride; /* blocks per row of block_table */
   const int32_t *token_ids;   /* [n_tokens] */
   const int32_t *positions;   /* [n_tokens] position in the sequence, from 0 */
-  /* [n_tokens] where the row's K and V go: block * YK_KV_BLOCK_TOKENS + offset. In recorded steps -1 marks a padding
-   * row, which belongs to no sequence and writes nothing. */
+  /* [n_tokens] slot to which the row's K and V are written: block * YK_KV_BLOCK_TOKENS + offset. In recorded steps -1
+   * marks a padding row, which belongs to no sequence and writes nothing. */
   const int32_t *kv_slots;
   const int32_t *seq_of_row; /* [n_tokens] index of the row's sequence */
   const int32_t *row_starts; /* [n_seqs + 1] first row of each sequence */
   const int32_t *kv_tokens;  /* [n_seqs] tokens in the cache once this step's rows are written */
-  /* [n_seqs] slot of each sequence: its row, below max_seqs, in tables that live from step to step; a row's slot is
+  /* [n_seqs] each sequence's row, below max_seqs, in tables that persist between steps; the slot of a batch row is
    * seq_slots[seq_of_row[row]]. -1: a padding sequence. */
   const int32_t *seq_slots;
   const int32_t *block_tables; /* [n_seqs, block_table_stride] physical block of each logical block */
 } yk_batch;
 
-/* How this rank's heads are laid out. The rank's query heads are contiguous; query head h (local) reads KV head
- * (q_head_first + h) / q_per_kv - kv_head_first, which covers ranks whose range starts or ends inside a KV group. */
+/* Layout of this rank's heads. The rank's query heads are contiguous; local query head h reads KV head (q_head_first +
+ * h) / q_per_kv - kv_head_first. This covers ranks whose range starts or ends inside a KV group. */
 typedef struct yk_head_layout {
   int32_t n_q_heads, n_kv_heads; /* local */
   int32_t head_dim;
@@ -70,9 +70,9 @@ typedef struct yk_head_layout {
   int32_t q_head_first, kv_head_first;
 } yk_head_layout;
 
-/* embed: y[row] = table[token_ids[row] - first_id] * scale, zeros where the table does not hold the id.
+/* embed: y[row] = table[token_ids[row] - first_id] * scale, or zeros if the table does not hold the id.
  *   table act [n_ids, hidden] holds the ids first_id .. first_id + n_ids - 1; y act [n_tokens, hidden];
- *   cleared act [n_tokens, hidden] or NULL: becomes zeros, for a sum of y over ranks to be added to. */
+ *   cleared act [n_tokens, hidden] or NULL: set to zeros, as the accumulator of a sum of y over ranks. */
 typedef struct yk_embed_args {
   void *y, *cleared;
   const void *table;
@@ -83,7 +83,7 @@ typedef struct yk_embed_args {
 } yk_embed_args;
 
 /* rms_norm: y = round(x * rsqrt(mean(x^2) + eps)) * w.   x act [n_rows, hidden], rows x_stride elements apart; y act
- * [n_rows, hidden], w act [hidden]; y may be x where its rows lie as y's do. */
+ * [n_rows, hidden], w act [hidden]; y may be x if their rows coincide. */
 typedef struct yk_rms_norm_args {
   void *y;
   const void *x, *w;
@@ -93,10 +93,10 @@ typedef struct yk_rms_norm_args {
 } yk_rms_norm_args;
 
 /* add_norm: residual += alpha * (partials[0] + ... + partials[n_partials-1]), added in that order in float32 and
- * rounded once; then y = rms_norm(residual, w) unless w is NULL.   partials, residual, y act [n_rows, hidden] Partials
- * may be other ranks' memory; residual is ours alone, so every rank holds the same bits. combine: the combination of
- * experts, of as many rows, that gives partials[0], its y, which may be written or not; NULL: partials[0] is
- * complete. */
+ * rounded once; then y = rms_norm(residual, w) unless w is NULL.   partials, residual, y act [n_rows, hidden]. Partials
+ * may be other ranks' memory; residual is this rank's own, so every rank computes the same bits. combine: the
+ * combination of experts, of n_rows rows, whose y is partials[0]; add_norm runs it first and may leave that y
+ * unwritten. NULL: partials[0] is complete. */
 typedef struct yk_add_norm_args {
   void *y, *residual;
   const void *partials[YK_MAX_RANKS];
@@ -108,9 +108,9 @@ typedef struct yk_add_norm_args {
 } yk_add_norm_args;
 
 /* qk_rope_kv: on the fused projection qkv act [n_tokens, (n_q + 2 n_kv) * head_dim] (q heads, k heads, v heads):
- *   per-head RMSNorm of q and k where weights are given, rotary embedding of q (in place) and k, then K and V, rounded
- * to act, written to the cache at kv_slots, in the cache's format (kv_cache.h). rope: f32 [n_positions, 2,
- * head_dim/2], cos then sin; first half rotates with second half. */
+ * per-head RMSNorm of q and k if weights are given, rotary embedding of q (in place) and k; then K and V, rounded to
+ * act, are written to the cache at kv_slots in the cache's format (kv_cache.h). rope: f32 [n_positions, 2, head_dim/2],
+ * cos then sin; first half rotates with second half. */
 typedef struct yk_qk_rope_kv_args {
   void *qkv;
   yk_head_layout heads;
@@ -122,12 +122,12 @@ typedef struct yk_qk_rope_kv_args {
 } yk_qk_rope_kv_args;
 
 /* attention: y[row, h] = softmax(scale * q k^T, causal, window) v over the row's sequence in the paged cache. Rows of
- * this step are read from the cache as well: in 8 bits they count as what is kept of them.
- *   qkv as above (its q part is read); y act [n_tokens, n_q * head_dim].
- *   Row at position p sees cache positions max(0, p - window_tokens + 1) .. p; window_tokens 0 sees all. Slots behind a
- *   sequence's last token may hold anything, NaNs too, and reach no row. A block that lies wholly behind the window may
- *   still be loaded: its entry of the block table must name a block of finite values, as any other of the
- *   sequence's. */
+ * this step are also read from the cache: an 8-bit cache gives their quantised values.
+ *   qkv as above (only its q part is read); y act [n_tokens, n_q * head_dim].
+ *   The row at position p attends to cache positions max(0, p - window_tokens + 1) .. p; window_tokens 0 means no
+ *   window. Slots after a sequence's last token may have any content, NaNs too, and affect no row. A block that lies
+ *   wholly before the window may still be loaded: its entry of the block table must name a block of finite values, as
+ *   any other entry of the sequence. */
 typedef struct yk_attention_args {
   void *y;
   const void *qkv;
@@ -149,8 +149,8 @@ typedef struct yk_gather_rows_args {
 /* How one row is sampled; order and definitions are those of vLLM. All steps work on float32 logits:
  * biases -> repetition (l > 0 ? l / r : l * r, ids of prompt and output), frequency (l -= f * count), presence (l -= p;
  * both of output ids only), each finite result kept finite (at most FLT_MAX) -> greedy if temperature < 1e-5, else
- * temperature -> min_p -> top_k (ties of the k-th stay) -> top_p -> draw. Zero-initialised, a row is greedy with
- * everything else off, but for top_p, which must be set. */
+ * temperature -> min_p -> top_k (ties of the k-th stay) -> top_p -> draw. A zero-initialised row is greedy with every
+ * other step off; top_p alone must be set. */
 typedef struct yk_sample_row {
   float temperature; /* >= 0 */
   float top_p;       /* (0, 1]; 1 keeps all */
@@ -166,13 +166,13 @@ typedef struct yk_sample_row {
   bool has_penalties;                                            /* the chosen id is then also counted in the slot */
   float repetition_penalty, frequency_penalty, presence_penalty; /* 1, 0, 0: off */
   int32_t penalty_slot; /* row of the device's table of counts: see penalties_set */
-  int32_t n_biases;     /* of distinct ids, */
-  int64_t first_bias;   /* from this one of yk_sample_args.biases on */
+  int32_t n_biases;     /* number of biases, of distinct ids, from */
+  int64_t first_bias;   /* this index of yk_sample_args.biases on */
   bool returns_logits;  /* the raw logits are copied to this row of yk_sample_args.logits_out */
   int32_t logits_row;
 } yk_sample_row;
 
-/* Whether a row's token is the id of its largest raw logit, and nothing else of its logits is asked for. */
+/* Whether the row's result is just the id of its largest raw logit. */
 static inline bool yk_sample_row_is_plain(const yk_sample_row *row)
 {
   return row->temperature < 1e-5f && row->n_top_logprobs == 0 && !row->want_logprob && !row->is_forced &&
@@ -181,19 +181,18 @@ static inline bool yk_sample_row_is_plain(const yk_sample_row *row)
 
 enum { YK_MAX_TOP_LOGPROBS = 20 };
 
-/* Whether a row could be sampled. A row that could not is the row's own failure: the others of the call are
- * unaffected. */
+/* Result of sampling a row. A failure concerns that row alone: the other rows of the call are unaffected. */
 typedef enum yk_row_state {
   YK_ROW_SAMPLED,
   YK_ROW_NAN,      /* a raw logit is a NaN */
   YK_ROW_INFINITE, /* a raw logit is +infinity, or every one is -infinity */
-  YK_ROW_BANNED    /* the raw logits are sound, but the biases ban every id */
+  YK_ROW_BANNED    /* the raw logits are valid, but the biases ban every id */
 } yk_row_state;
 
 typedef struct yk_sampled {
   yk_row_state state;
   int32_t token_id; /* -1 unless state is YK_ROW_SAMPLED */
-  float logprob;    /* of the raw logits; 0 unless asked for */
+  float logprob;    /* of the raw logits; 0 unless requested */
   int32_t n_top;
   int32_t top_ids[YK_MAX_TOP_LOGPROBS]; /* by falling log-probability, lower id first on ties */
   float top_logprobs[YK_MAX_TOP_LOGPROBS];
@@ -201,28 +200,29 @@ typedef struct yk_sampled {
 
 /* sample: one token per row. Rank 0 only.
  *   logits: f32 device [n_shards][n_rows][shard_stride]; shard s holds vocabulary ids shard_first[s] ..
- *   shard_first[s + 1] - 1 in its first columns, the rest is padding and never read. Ties: lower id first.
- *   rows: host [n_rows]; biases, logits_out: host, what the rows name of them: logits_out is [*, all ids].
+ *   shard_first[s + 1] - 1 in its first columns; the rest is padding, which is never read. Ties: lower id first.
+ *   rows: host [n_rows]; biases, logits_out: host, indexed by the rows; logits_out is [*, all ids].
  *   out: host [n_rows], valid on return (the call waits for its result).
  *   Log-probabilities are of the raw logits, before biases and penalties.
- *   A row that cannot be sampled says why in its state; nothing is counted or copied for it. */
+ *   A row that cannot be sampled returns the reason in its state; its token is not counted and its logits are not
+ *   copied. */
 typedef struct yk_sample_args {
   const float *logits;
   int32_t n_rows, n_shards, shard_stride;
   const int32_t *shard_first; /* host [n_shards + 1] */
   const yk_sample_row *rows;
-  const yk_logit_bias *biases; /* NULL where no row has any, as the next */
+  const yk_logit_bias *biases; /* may be NULL, as logits_out, if no row uses it */
   float *logits_out;
   yk_sampled *out;
 } yk_sample_args;
 
-/* best_logits: of each row of a share of the vocabulary the largest logit, of equal ones that of the lower id. What
- * greedy rows need: see yk_sample_row_is_plain.
- *   logits: f32 device [n_rows][stride], of which the first n_ids columns are ids first_id and following.
- *   out: of host_alloc [n_rows], there once the stream has come so far. value is a NaN where a logit is one; id means
- *   something only where value is finite. */
+/* best_logits: the largest logit of each row of a vocabulary shard; among equal logits the one with the lower id. This
+ * is all that greedy rows need: see yk_sample_row_is_plain.
+ *   logits: f32 device [n_rows][stride]; the first n_ids columns are ids first_id and following.
+ *   out: memory from host_alloc [n_rows], valid once the stream has reached this point. value is NaN if any logit is
+ *   NaN; id is meaningful only if value is finite. */
 typedef struct yk_best_logit {
-  float value; /* -infinity: the share has none above that, or no ids */
+  float value; /* -infinity: the shard has no larger logit, or no ids */
   int32_t id;
 } yk_best_logit;
 
@@ -235,52 +235,52 @@ typedef struct yk_best_logits_args {
 
 typedef struct yk_device_ops {
   const char *name; /* "cpu", "cuda" */
-  bool is_host;     /* device memory is host memory: what lies there already needs no upload and no download */
+  bool is_host;     /* device memory is host memory, so data in it needs neither upload nor download */
   void (*destroy)(yk_device *dev);
 
-  /* Memory. alloc gives zeroed memory aligned to YK_DEVICE_ALIGNMENT_BYTES. upload may return before the copy has
-   * happened but src may be reused at once; download returns when dst is filled. free waits for the stream. */
+  /* Memory. alloc returns zeroed memory aligned to YK_DEVICE_ALIGNMENT_BYTES. upload may return before the copy has
+   * happened, but src may be reused at once; download returns when dst is filled. free waits for the stream. */
   yk_status (*alloc)(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
   void (*free)(yk_device *dev, void *ptr);
   yk_status (*upload)(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
   yk_status (*download)(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
   yk_status (*sync)(yk_device *dev, yk_err *err);
 
-  /* Host memory that uploads and downloads are fastest with. host_free takes NULL; thread: any. */
+  /* Host memory for the fastest uploads and downloads (pinned, on a GPU). host_free takes NULL; thread: any. */
   yk_status (*host_alloc)(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
   void (*host_free)(yk_device *dev, void *ptr);
 
-  /* settle: after a failure, with the communicators aborted: returns once nothing that was begun still runs, however
-   * long that takes. NULL where operations are over when they return. */
+  /* settle: after a failure, with the communicators aborted: returns once no operation still runs, however long that
+   * takes. NULL if every operation has ended when its call returns. */
   void (*settle)(yk_device *dev);
 
   /* Linear layers: see linear.h. */
   yk_status (*linear_create)(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
   void (*linear_destroy)(yk_device *dev, yk_linear *linear);
   yk_status (*linear_forward)(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
-  int64_t (*linear_bytes)(const yk_linear_spec *spec); /* device bytes that linear_create would take */
-  /* linear_keeps: whether linear_create takes part i of a layer in its weight's format, and with an order of x where
-   * the weight has act order. What it does not keep it is given as 16-bit floats. Looks at no data. */
+  int64_t (*linear_bytes)(const yk_linear_spec *spec); /* device bytes that linear_create allocates */
+  /* linear_keeps: whether linear_create takes part i of a layer in its weight's format, and with an order of x if the
+   * weight has act order. Otherwise the caller passes the part as 16-bit floats. Reads no data. */
   bool (*linear_keeps)(const yk_linear_spec *spec, int i);
-  /* The steps of a row-parallel layer with quantised inputs: see yk_linear_sums_args. NULL, all three, on a device that
-   * keeps no such layers. */
+  /* The steps of a row-parallel layer with quantised inputs: see yk_linear_sums_args. All three are NULL on a device
+   * that keeps no such layers. */
   yk_status (*linear_maxima)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
   yk_status (*linear_sums)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
   yk_status (*linear_scale)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 
-  /* Mixtures of experts: see mixture.h. All or none (NULL); without them a model with experts is refused when it is
-   * built. mixture_scratch_bytes: of the layers' specifications, NULL on a rank without experts; reads no data. */
+  /* Mixtures of experts: see mixture.h. Either all are set or all are NULL; without them, building a model with experts
+   * fails. mixture_scratch_bytes: takes the layers' specifications, NULL on a rank without experts; reads no data. */
   yk_status (*mixture_create)(yk_device *dev, const yk_mixture_spec *spec, yk_mixture **out, yk_err *err);
   void (*mixture_destroy)(yk_device *dev, yk_mixture *mixture);
   int64_t (*mixture_scratch_bytes)(const yk_mixture_sizes *sizes, const yk_linear_spec *gate_up,
                                    const yk_linear_spec *down);
   yk_status (*mixture_forward)(yk_device *dev, const yk_mixture *mixture, const yk_mixture_args *args, yk_err *err);
-  /* partial_complete: the rows of a partial result in either state become complete. */
+  /* partial_complete: completes the rows of a partial result in either state. */
   yk_status (*partial_complete)(yk_device *dev, const yk_partial *partial, yk_err *err);
 
-  /* Latent attention: see latent.h. NULL: a model that has it is refused when it is built. */
+  /* Latent attention: see latent.h. NULL: building a model with latent attention fails. */
   yk_status (*latent_attention)(yk_device *dev, const yk_latent_attention_args *args, yk_err *err);
-  int64_t (*latent_scratch_bytes)(const yk_latent_layout *layout, int32_t max_tokens); /* NULL: none is wanted */
+  int64_t (*latent_scratch_bytes)(const yk_latent_layout *layout, int32_t max_tokens); /* NULL: needs no scratch */
 
   /* Layer operations. */
   yk_status (*embed)(yk_device *dev, const yk_embed_args *args, yk_err *err);
@@ -288,49 +288,49 @@ typedef struct yk_device_ops {
   yk_status (*add_norm)(yk_device *dev, const yk_add_norm_args *args, yk_err *err);
   yk_status (*qk_rope_kv)(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err);
   yk_status (*attention)(yk_device *dev, const yk_attention_args *args, yk_err *err);
-  bool needs_kv_room; /* of a cache of 8 bits: see yk_kv_layer */
+  bool needs_kv_room; /* for 8-bit caches: see yk_kv_layer */
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);
   yk_status (*best_logits)(yk_device *dev, const yk_best_logits_args *args, yk_err *err);
 
-  /* penalties_set: make a slot of the table of counts (limits.max_seqs slots, vocab ids each) that of a sequence: the
-   * ids of tokens[0 .. n_prompt - 1] seen in the prompt, those of the rest counted as output. tokens: host. */
+  /* penalties_set: assigns a slot of the table of counts (limits.max_seqs slots, vocab ids each) to a sequence: marks
+   * the ids of tokens[0 .. n_prompt - 1] as present in the prompt and counts the other ids as output. tokens: host. */
   yk_status (*penalties_set)(yk_device *dev, int32_t slot, const int32_t *tokens, int32_t n_prompt, int32_t n_tokens,
                              yk_err *err);
 
-  /* timestamp: the device's clock in nanoseconds goes to *at (device memory) once everything before it on the stream
-   * has ended. Clocks of different devices need not agree; those of CPUs are yk_clock_now_ns. */
+  /* timestamp: writes the device's clock in nanoseconds to *at (device memory) once all preceding operations of the
+   * stream have ended. Clocks of different devices need not agree; the CPU device uses yk_clock_now_ns. */
   yk_status (*timestamp)(yk_device *dev, int64_t *at, yk_err *err);
 
-  /* Quantising: see awq_quantize.h. NULL, all four, on a device that does not quantise. */
+  /* Quantising: see awq_quantize.h. All four are NULL on a device that does not quantise. */
   yk_status (*awq_quantize)(yk_device *dev, const yk_awq_quantize_args *args, yk_err *err);
   yk_status (*awq_observe)(yk_device *dev, const yk_awq_observe_args *args, yk_err *err);
   yk_status (*awq_loss)(yk_device *dev, const yk_awq_loss_args *args, yk_err *err);
   yk_status (*awq_limits)(yk_device *dev, const yk_awq_limits_args *args, yk_err *err);
 
-  /* Graphs: all NULL on a device that has none. Between begin and end what operations (a communicator's too) put on the
-   * stream is recorded instead of run; run then does all of it again, on the same addresses, at the cost of one launch.
-   * What is recorded must have run once before, and may not wait for the stream (sync, download, sample) or allocate.
-   * end always ends the recording; out NULL discards it. destroy waits for the stream. */
+  /* Graphs: all NULL on a device without graphs. Between begin and end, operations (a communicator's too) are recorded
+   * instead of run; graph_run then repeats all of them, on the same addresses, at the cost of one launch. An operation
+   * must have run once before it is recorded, and may neither wait for the stream (sync, download, sample) nor
+   * allocate. end always ends the recording; out NULL discards it. destroy waits for the stream. */
   yk_status (*graph_begin)(yk_device *dev, yk_err *err);
   yk_status (*graph_end)(yk_device *dev, yk_graph **out, yk_err *err);
   yk_status (*graph_run)(yk_device *dev, const yk_graph *graph, yk_err *err);
   void (*graph_destroy)(yk_device *dev, yk_graph *graph);
 } yk_device_ops;
 
-/* A device begins with this; its own state follows. */
+/* First member of each device; the device's own state follows. */
 struct yk_device {
   const yk_device_ops *ops;
   yk_dtype dtype; /* activations */
-  /* Host threads that share what is to be done on the host for this device: operations, where the device is the host's
-   * cores; elsewhere uploads while weights are loaded. NULL: the caller's thread does that alone. */
+  /* Host threads for this device's work on the host: the operations, if the device is the CPU; otherwise uploads while
+   * weights are loaded. NULL: the caller's thread does that work alone. */
   yk_cpu_pool *pool;
 };
 
-/* yk_normed_add_norm - the operation that a pending norm is; its arguments point into normed. Thread: any. */
+/* yk_normed_add_norm - the add_norm that completes normed; its arguments point into normed. Thread: any. */
 yk_add_norm_args yk_normed_add_norm(const yk_normed *normed);
 
-/* What a device must be able to hold at once: workspace is sized for it when the device is created. */
+/* Capacity of a device: the workspace is sized for these when the device is created. */
 typedef struct yk_device_limits {
   int32_t max_tokens;       /* rows of one step */
   int32_t max_seqs;         /* sequences of one step, and rows sampled */
@@ -339,7 +339,8 @@ typedef struct yk_device_limits {
 } yk_device_limits;
 
 /* yk_cpu_device_create - a device on the host's cores.
- *   n_threads: threads that an operation may use, the caller's included, at least 1. Results do not depend on it.
+ *   n_threads: threads that an operation may use, the caller's included, at least 1. Results do not depend on
+ *   n_threads.
  *   Errors: YK_E_NOMEM, YK_E_INVAL. Thread: any; from then on one thread at a time. */
 yk_status yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_device_limits *limits, yk_device **out,
                                yk_err *err);

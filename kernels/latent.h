@@ -1,13 +1,15 @@
 /* latent.h - the operation of multi-head latent attention (DeepSeek-V2, section 2.1).
  *
- * Keys and values of all heads come from one latent vector c of kv_rank values a token, by the weights of kv_b_proj:
+ * The weights of kv_b_proj compute the keys and values of all heads from one latent vector c of kv_rank values per
+ * token:
  *
- *   k[h] = (K[h] c, r)   nope_dim values from c, and r, rope_dim values that rotate with the position, alike for all h
+ *   k[h] = (K[h] c, r)   nope_dim values from c; then r, rope_dim values, rotated by position and equal for all heads
  *   v[h] = V[h] c        value_dim values
  *
- * so that the cache holds c and r alone. Attention needs neither k nor v: q . k = (K^T q_nope) . c + q_rope . r, and
- * the weighted sum of v is V times the weighted sum of c. Each head then is a query of kv_rank + rope_dim values over
- * the cache of one KV head, whose values are the first kv_rank of its keys. A device may do so, or make k and v. */
+ * so the cache holds only c and r. Attention needs neither k nor v: q . k = (K^T q_nope) . c + q_rope . r, and the
+ * weighted sum of v is V times the weighted sum of c. Each head is then a query of kv_rank + rope_dim values over the
+ * cache of one KV head, whose values are the first kv_rank elements of its keys. A device may use this form, or compute
+ * k and v. */
 #ifndef YK_KERNELS_LATENT_H
 #define YK_KERNELS_LATENT_H
 
@@ -19,33 +21,34 @@ extern "C" {
 
 struct yk_batch;
 
-/* The heads of this rank, all over the same cache. rope_dim is even. */
+/* The heads of this rank, which share one cache. rope_dim is even. */
 typedef struct yk_latent_layout {
   int32_t n_heads;            /* local */
-  int32_t nope_dim, rope_dim; /* of a head of q: what does not rotate, then what does */
+  int32_t nope_dim, rope_dim; /* of a head of q: first the elements without rotary embedding, then those with it */
   int32_t kv_rank, value_dim;
 } yk_latent_layout;
 
-/* Values of a token in the cache. */
+/* Elements of one token in the cache. */
 static inline int32_t yk_latent_width(const yk_latent_layout *layout)
 {
   return layout->kv_rank + layout->rope_dim;
 }
 
-/* Values of a row of q. */
+/* Elements of one row of q. */
 static inline int64_t yk_latent_q_width(const yk_latent_layout *layout)
 {
   return (int64_t)layout->n_heads * (layout->nope_dim + layout->rope_dim);
 }
 
-/* latent_attention, of rows whose q and latent vectors are projected:
+/* latent_attention, for rows whose q and latent vectors have been projected:
  *
  *   cache[kv_slots[row]] = rms_norm(c, norm_w), rotary embedding of r; and rotary embedding of each head's rope_dim
- *   values of q: the first half rotates with the second half. Then
+ *   elements of q: the first half rotates with the second half. Then
  *   y[row, h] = V[h] sum over tokens of softmax(scale * q . k, causal) c
  *
- * Slots behind a sequence's last token may hold anything. Once the operation has ended on the device's stream the cache
- * holds the rows' normed latent vectors, which kv_b_proj reads (calibration does), and q and latent hold anything. */
+ * Cache slots after a sequence's last token may have any content. Once the operation has ended on the device's stream,
+ * the cache holds the rows' normalised latent vectors, which calibration reads as inputs of kv_b_proj; the contents of
+ * q and latent are undefined. */
 typedef struct yk_latent_attention_args {
   void *y;      /* act [n_tokens, n_heads, value_dim], which must not alias q */
   void *q;      /* act [n_tokens, n_heads, nope_dim + rope_dim], rows q_stride elements apart */
@@ -57,7 +60,8 @@ typedef struct yk_latent_attention_args {
   const float *rope; /* f32 [n_positions, 2, rope_dim / 2], cos then sin */
   const void *kv_up; /* act [n_heads, nope_dim + value_dim, kv_rank]: K[h], then V[h] */
   void *cache;       /* act [n_blocks, YK_KV_BLOCK_TOKENS, kv_rank + rope_dim] */
-  void *scratch; /* the device's latent_scratch_bytes for as many rows; nobody else's until the operation has ended */
+  /* the device's latent_scratch_bytes for that many rows; reserved for this operation until it has ended */
+  void *scratch;
   const struct yk_batch *batch;
 } yk_latent_attention_args;
 

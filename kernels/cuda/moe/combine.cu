@@ -1,4 +1,4 @@
-/* combine.cu - see combine.h. A thread has one vector of a row. */
+/* combine.cu - see combine.h. Each thread computes one vector of a row. */
 #include "kernels/cuda/moe/combine.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int WIDE = 8; /* elements of act in 16 bytes */
 constexpr int THREADS = 128;
-constexpr int MOST_GRID_ROWS = 65535; /* of a grid, along y; where there are more, along z too */
+constexpr int MOST_GRID_ROWS = 65535; /* limit of a grid along y; further rows go along z */
 
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS) combine_kernel(const __grid_constant__ yk_combine_args p)

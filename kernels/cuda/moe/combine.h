@@ -1,4 +1,4 @@
-/* combine.h - what the experts of each row give, weighted and added: see kernels/experts.h. Asynchronous on the
+/* combine.h - the weighted sum of the experts' outputs of each row: combine of kernels/experts.h. Asynchronous on the
  * stream. */
 #ifndef YK_KERNELS_CUDA_MOE_COMBINE_H
 #define YK_KERNELS_CUDA_MOE_COMBINE_H
@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* yk_cuda_launch_combine - combine of kernels/experts.h, of any number of rows and any hidden; y and slots of dtype.
- * Reads nothing before the kernel in front has ended. Errors: those of the launch. */
+/* yk_cuda_launch_combine - combine of kernels/experts.h, for any number of rows and any hidden; y and slots of dtype.
+ *   Reads nothing before the preceding kernel has ended. Errors: those of the launch. */
 cudaError_t yk_cuda_launch_combine(yk_dtype dtype, const yk_combine_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus

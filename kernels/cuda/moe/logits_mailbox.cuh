@@ -1,9 +1,10 @@
-/* logits_mailbox.cuh - the logits of a single token, from the thread blocks that make some to all of a launch, through
- * device memory: words that are empty until they come, and are made empty again by the last block that has taken them
- * all, or by the next launch, which has other words.
+/* logits_mailbox.cuh - passes the logits of a single token from the thread blocks that compute them to all blocks of a
+ * launch, through words of device memory. A word holds EMPTY_WORD until its logit is written. The last block that has
+ * read all words empties them again; or, in a launch with two sets of words, the next launch does, which uses the other
+ * set.
  *
- * Blocks wait for those that make logits: the first ones of the grid, which run before any other and wait for nobody
- * but the kernels ahead. */
+ * Readers wait for the first blocks of the grid, which compute the logits. These run before any other block and wait
+ * only for the preceding kernels, so the wait ends. */
 #ifndef YK_KERNELS_CUDA_MOE_LOGITS_MAILBOX_CUH
 #define YK_KERNELS_CUDA_MOE_LOGITS_MAILBOX_CUH
 
@@ -21,20 +22,20 @@ namespace yk_moe {
 using namespace yk_cuda;
 using namespace yk_ptx;
 
-constexpr int FEW_EXPERTS = 4 * WARP, ROUTED_EXPERTS = 8 * WARP; /* of a kernel's two forms, at most */
-constexpr uint32_t EMPTY_WORD = 0xFFFFFFFFu;                     /* a NaN that no logit is */
+constexpr int FEW_EXPERTS = 4 * WARP, ROUTED_EXPERTS = 8 * WARP; /* maximum of a kernel's two forms */
+constexpr uint32_t EMPTY_WORD = 0xFFFFFFFFu;                     /* a NaN that no logit has */
 
-/* In device memory. A lane takes its experts', which are e % 32 == lane, four at once. */
+/* In device memory. A lane reads the logits of experts e with e % 32 == lane, four at once. */
 struct alignas(16) logits_words {
   uint4 logits[ROUTED_EXPERTS / FEW_EXPERTS][WARP];
-  uint32_t gate_logit; /* of a shared expert */
+  uint32_t gate_logit; /* of the shared expert's gate */
 
   __device__ __forceinline__ uint32_t *logit_of(int expert)
   {
     return reinterpret_cast<uint32_t *>(logits[expert / FEW_EXPERTS] + expert % WARP) + expert % FEW_EXPERTS / WARP;
   }
 
-  /* By one warp. */
+  /* Called by one warp. */
   __device__ __forceinline__ void make_empty()
   {
     const int lane = threadIdx.x % WARP;
@@ -45,7 +46,7 @@ struct alignas(16) logits_words {
 
 struct logits_mailbox {
   logits_words words;
-  int32_t blocks; /* that have taken everything */
+  int32_t blocks; /* blocks that have read everything */
 };
 
 inline cudaError_t prepare_mailbox(logits_mailbox *e, cudaStream_t stream)
@@ -54,7 +55,8 @@ inline cudaError_t prepare_mailbox(logits_mailbox *e, cudaStream_t stream)
   return error == cudaSuccess ? cudaMemsetAsync(&e->blocks, 0, sizeof e->blocks, stream) : error;
 }
 
-/* The router's product. logits: the experts', then that of the shared expert's gate where n_logits has one more. */
+/* The router's product. logits: the experts' logits, then the logit of the shared expert's gate if n_logits includes
+ * one more. */
 struct row_router {
   const void *x, *w;
   float *logits;
@@ -69,10 +71,10 @@ inline row_router row_router_of(const yk_cuda_router &router, const yk_route_arg
 
 template <typename T, bool HAS_REGISTERS> using router_tile = few_outputs_tile<T, 8, 8, HAS_REGISTERS>;
 
-/* By the threads of the tile, the first of the block: the logits of this block's columns, to all blocks. Weights are
- * read before the wait for the kernel in front. HAS_REGISTERS, of the kernel: weights that do not fit in them are
- * brought into the L2 cache, and from there more at a time. words_of(): where the logits go, once the wait is over.
- * sums: in shared memory. */
+/* Called by the threads of the tile, the first of the block: sends the logits of this block's columns to all blocks.
+ * Weights are read before the wait for the preceding kernel. HAS_REGISTERS, of the kernel: if false, weights that do
+ * not fit in registers are prefetched into the L2 cache, which allows larger loads from there. words_of(): destination
+ * of the logits, called after the wait. sums: in shared memory. */
 template <typename T, bool HAS_REGISTERS, typename F>
 __device__ __forceinline__ void send_logits(const row_router &r, const F &words_of,
                                             typename router_tile<T, HAS_REGISTERS>::sums &sums)
@@ -104,7 +106,8 @@ __device__ __forceinline__ void send_logits(const row_router &r, const F &words_
   }
 }
 
-/* By one warp: the logits of each lane's experts, once they are there and lacks(), which all lanes call, is false. */
+/* Called by one warp: reads the logits of each lane's experts, once they have arrived, that is once lacks(), which all
+ * lanes call, returns false. */
 template <int PER_LANE, typename F>
 __device__ __forceinline__ void gather_logits(const logits_words &from, int n_experts, float (&logits)[PER_LANE],
                                               const F &lacks)
@@ -126,7 +129,7 @@ __device__ __forceinline__ void gather_logits(const logits_words &from, int n_ex
   for (int i = 0; i < PER_LANE; i++) logits[i] = i * WARP + lane < n_experts ? __uint_as_float(words[i]) : -FLT_MAX;
 }
 
-/* By one warp, once the block has taken everything. */
+/* Called by one warp once the block has read everything. */
 __device__ __forceinline__ void release_mailbox(logits_mailbox &e)
 {
   const int lane = threadIdx.x % WARP;

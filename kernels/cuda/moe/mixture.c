@@ -12,7 +12,8 @@
 #include "kernels/cuda/moe/plan.h"
 #include "kernels/cuda/moe/route.h"
 
-/* ---- The device's part ------------------------------------------------------------------------------------------- */
+/* ---- State of the device
+ * -------------------------------------------------------------------------------------------- */
 
 yk_status yk_cuda_moe_open(yk_cuda_device *cuda, yk_err *err)
 {
@@ -68,7 +69,7 @@ void yk_cuda_mixture_destroy(yk_device *dev, yk_mixture *mixture)
 static const yk_mixture_linear_ops linear_ops = {yk_cuda_linear_forward, yk_cuda_linear_maxima, yk_cuda_linear_sums,
                                                  yk_cuda_linear_scale};
 
-/* Norm and routing, as far as they have launches of their own. router: its norm is not looked at. */
+/* Launches of norm and routing, as far as the plan has them outside other kernels. router->norm is ignored. */
 static yk_status run_routing(yk_cuda_device *cuda, const yk_moe_plan *plan, const yk_cuda_router *router,
                              const yk_route_args *route, const yk_add_norm_args *norm, yk_err *err)
 {
@@ -109,7 +110,7 @@ static yk_status launch_routed_gemm(const yk_moe_forward *f, const yk_cuda_group
                        "routed GEMM", err);
 }
 
-/* With the shared expert's gate and up, and the routing where the plan says so. */
+/* Gate and up of the experts, with the shared expert's gate and up and the routing if the plan fuses them. */
 static yk_status run_gate_up(const yk_moe_forward *f, const yk_moe_plan *plan, yk_err *err)
 {
   const yk_mixture_spec *spec = &f->mixture->spec;
@@ -126,14 +127,14 @@ static yk_status run_gate_up(const yk_moe_forward *f, const yk_moe_plan *plan, y
   return yk_cuda_grouped_forward(f->cuda, spec->gate_up, &f->calls.gate_up, &fusion, false, err);
 }
 
-/* Whether a grouped GEMM of gate and up is launched, which lets its successor start once it has itself waited for the
- * routing, or has routed. */
+/* Whether a grouped GEMM of gate and up is launched. That kernel lets its successor start only after it has waited for
+ * the routing, or has routed. */
 static bool launches_gate_up(const yk_moe_forward *f)
 {
   return yk_cuda_grouped_gemm(f->mixture->spec.gate_up) && f->calls.gate_up.max_slots > 0;
 }
 
-/* With the shared expert's down and the combination where the plan says so. */
+/* Down of the experts, with the shared expert's down and the combination if the plan fuses them. */
 static yk_status run_down(const yk_moe_forward *f, const yk_moe_plan *plan, yk_err *err)
 {
   const yk_mixture_spec *spec = &f->mixture->spec;
@@ -151,8 +152,8 @@ static yk_status run_down(const yk_moe_forward *f, const yk_moe_plan *plan, yk_e
   return yk_cuda_combine(&f->cuda->base, &f->calls.sum, err);
 }
 
-/* The choices of several rows are complete before what comes behind a grouped GEMM may begin. A single token's routing
- * may be part of the GEMM's kernel, and go on meanwhile. */
+/* Sets the result's state. The choices of several rows are complete before the successor of a grouped GEMM may begin.
+ * The routing of a single token may be part of the GEMM's kernel and still run at that time. */
 static void hand_on(const yk_moe_forward *f, const yk_moe_plan *plan)
 {
   yk_partial *y = f->args->y;
@@ -189,7 +190,8 @@ yk_status yk_cuda_mixture_forward(yk_device *dev, const yk_mixture *mixture, con
   return yk_moe_run(&f, &plan, err);
 }
 
-/* ---- Parts by themselves ----------------------------------------------------------------------------------------- */
+/* ---- Single parts
+ * --------------------------------------------------------------------------------------------------- */
 
 yk_status yk_cuda_route(yk_device *dev, const yk_route_args *args, yk_err *err)
 {

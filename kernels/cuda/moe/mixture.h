@@ -1,5 +1,5 @@
-/* mixture.h - mixtures of experts on the CUDA device: operations of its table (kernels/mixture.h), and their parts
- * (kernels/experts.h) for tests and benchmarks. plan.h says which kernels run a forward. */
+/* mixture.h - mixtures of experts on the CUDA device: the operations of kernels/mixture.h, and their parts
+ * (kernels/experts.h) for tests and benchmarks. plan.h decides which kernels run a forward. */
 #ifndef YK_KERNELS_CUDA_MOE_MIXTURE_H
 #define YK_KERNELS_CUDA_MOE_MIXTURE_H
 
@@ -13,7 +13,8 @@ typedef struct yk_cuda_device yk_cuda_device;
 typedef struct yk_moe_forward yk_moe_forward;
 typedef struct yk_moe_plan yk_moe_plan;
 
-/* yk_cuda_moe_open - load the kernels and make their mailboxes, when a device is created; close frees these. */
+/* yk_cuda_moe_open - loads the kernels and creates their mailboxes when a device is created; close frees the
+ *   mailboxes. */
 yk_status yk_cuda_moe_open(yk_cuda_device *cuda, yk_err *err);
 void yk_cuda_moe_close(yk_cuda_device *cuda);
 
@@ -22,10 +23,10 @@ void yk_cuda_mixture_destroy(yk_device *dev, yk_mixture *mixture);
 yk_status yk_cuda_mixture_forward(yk_device *dev, const yk_mixture *mixture, const yk_mixture_args *args, yk_err *err);
 yk_status yk_cuda_partial_complete(yk_device *dev, const yk_partial *partial, yk_err *err);
 
-/* yk_moe_run - a forward as a plan of it says. */
+/* yk_moe_run - runs a forward as its plan defines. */
 yk_status yk_moe_run(yk_moe_forward *f, const yk_moe_plan *plan, yk_err *err);
 
-/* The parts. */
+/* Single parts. */
 yk_status yk_cuda_route(yk_device *dev, const yk_route_args *args, yk_err *err);
 yk_status yk_cuda_grouped(yk_device *dev, const yk_linear *linear, const yk_grouped_args *args, yk_err *err);
 yk_status yk_cuda_combine(yk_device *dev, const yk_combine_args *args, yk_err *err);

@@ -18,21 +18,22 @@ yk_moe_forward yk_moe_forward_of(yk_device *dev, const yk_mixture *mixture, cons
   return f;
 }
 
-/* ---- What layers are --------------------------------------------------------------------------------------------- */
+/* ---- Properties of layers
+ * ------------------------------------------------------------------------------------------- */
 
 static bool has_experts(const yk_moe_forward *f)
 {
   return f->mixture->spec.gate_up != NULL;
 }
 
-/* The experts' GEMM where a kernel of this folder can have it inside: its x is the layer's. */
+/* The experts' GEMM if a kernel of this folder can include it: its x is the layer's x, in order. */
 static const yk_cuda_gemm *fusable_gemm(const yk_linear *linear)
 {
   const yk_cuda_gemm *gemm = yk_cuda_grouped_gemm(linear);
   return gemm && gemm->x_size == 0 && yk_cuda_gemm_is_wna16(gemm) ? gemm : NULL;
 }
 
-/* Whether the shared expert is a layer beside the experts', and not in steps of all ranks. */
+/* Whether the shared expert may run in the experts' kernels: it does not run in the three steps of all ranks. */
 static bool may_fuse_shared(const yk_moe_forward *f)
 {
   return has_experts(f) && f->mixture->spec.sizes.has_shared && !f->mixture->spec.sizes.shared_in_steps;
@@ -94,7 +95,8 @@ static bool takes_single_token(const yk_moe_forward *f)
   return yk_single_token_takes(&f->cuda->wna16, &s.token);
 }
 
-/* ---- The parts --------------------------------------------------------------------------------------------------- */
+/* ---- Single parts
+ * --------------------------------------------------------------------------------------------------- */
 
 void yk_moe_plan_routing(const yk_cuda_router *router, const yk_route_args *route, const yk_add_norm_args *norm,
                          bool norm_may_fuse, yk_moe_plan *plan)
@@ -110,7 +112,7 @@ void yk_moe_plan_routing(const yk_cuda_router *router, const yk_route_args *rout
   plan->routing = takes ? YK_MOE_ROUTING_ROUTER : YK_MOE_ROUTING_APART;
 }
 
-/* Whether the kernel of gate and up routes too. */
+/* Whether the kernel of gate and up also does the routing. */
 static bool gate_up_routes(const yk_moe_forward *f, bool with_shared)
 {
   const yk_linear *linear = f->mixture->spec.gate_up;
@@ -145,7 +147,7 @@ static bool down_combines(const yk_moe_forward *f, bool with_shared)
   return yk_wna16_grouped_combines(&f->cuda->wna16, &desc, &call);
 }
 
-/* The shared expert: fused where gate and up's or down's kernel takes its layer. */
+/* The shared expert: fused if the kernel of gate and up, or of down, takes its layer. */
 static void plan_shared(const yk_moe_forward *f, unsigned allowed, yk_moe_plan *plan)
 {
   const bool combines = f->args->n_rows == 1 && (allowed & YK_MOE_FUSE_COMBINATION);
@@ -192,7 +194,8 @@ yk_moe_plan yk_moe_plan_of(const yk_moe_forward *f, unsigned allowed)
   return plan;
 }
 
-/* ---- For tests and readers --------------------------------------------------------------------------------------- */
+/* ---- Text of a plan, for tests
+ * -------------------------------------------------------------------------------------- */
 
 void yk_moe_plan_print(const yk_moe_plan *plan, char *text, size_t n_bytes)
 {

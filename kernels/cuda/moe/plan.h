@@ -1,14 +1,14 @@
-/* plan.h - which kernels run a mixture of experts (kernels/mixture.h) of a number of rows: every fusion of this device
- * is decided here, and mixture.c follows the plan.
+/* plan.h - the kernels that run a mixture of experts (kernels/mixture.h) for a number of rows. All fusions of this
+ * device are decided here; mixture.c follows the plan.
  *
- *   rows, at most   what is fused, on GPUs of 9.0
+ *   rows, at most   fused parts, on GPUs of compute capability 9.0
  *   1               with experts of 4 bits all parts: single_token.h. Else routing in gate and up's kernel
  *                   (routed_gemm.h), the combination in down's (gemm/grouped/single_row.cuh), the shared expert in both
- *   128             the norm in front, where it is pending, in the router's kernel; the shared expert in both GEMMs
+ *   128             a pending norm in the router's kernel; the shared expert in both GEMMs
  *   256             routing in the router's kernel (router.h)
- *   any             of several rows the combination is left to the norm or all-reduce that reads the result
+ *   any             the norm or all-reduce that reads the result combines the slots of several rows
  *
- * Other GPUs, other weights and shapes that a kernel does not take have parts by launches of their own. */
+ * On other GPUs, and for weights and shapes that a kernel does not take, the parts have separate launches. */
 #ifndef YK_KERNELS_CUDA_MOE_PLAN_H
 #define YK_KERNELS_CUDA_MOE_PLAN_H
 
@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* What a caller may forbid: taps do, and tests. */
+/* Fusions that a caller may forbid, for taps and in tests. */
 typedef enum yk_moe_fusion {
   YK_MOE_FUSE_SINGLE_TOKEN = 1,
   YK_MOE_FUSE_ROUTING = 2, /* in gate and up's kernel */
@@ -41,8 +41,8 @@ typedef enum yk_moe_routing {
 
 typedef enum yk_moe_shared {
   YK_MOE_SHARED_NONE,
-  YK_MOE_SHARED_FIRST, /* all of it ahead of the experts: its ranks exchange values, or the rank has no experts */
-  YK_MOE_SHARED_APART, /* a GEMM of its own */
+  YK_MOE_SHARED_FIRST, /* before the experts: the ranks exchange its values, or the rank has no experts */
+  YK_MOE_SHARED_APART, /* separate GEMMs */
   YK_MOE_SHARED_FUSED  /* in the kernel of the experts' GEMM */
 } yk_moe_shared;
 
@@ -62,19 +62,19 @@ typedef struct yk_moe_plan {
   bool shares_maxima; /* ranks exchange the largest inputs of down */
 } yk_moe_plan;
 
-/* The mixture of this device: plan and forward take it with the arguments of its parts. */
+/* A forward on this device: the mixture with the arguments of its parts. */
 typedef struct yk_moe_forward {
   yk_cuda_device *cuda;
   const yk_mixture *mixture;
   const yk_mixture_args *args;
   yk_mixture_calls calls;
-  yk_add_norm_args norm; /* where args->x is pending */
+  yk_add_norm_args norm; /* if args->x is pending */
   yk_cuda_router router; /* w NULL: the router's layer is not one plain GEMM */
 } yk_moe_forward;
 
 yk_moe_forward yk_moe_forward_of(yk_device *dev, const yk_mixture *mixture, const yk_mixture_args *args);
 
-/* The experts of a single token as its kernel takes them. */
+/* The experts' layers in the form that the single-token kernel takes. */
 typedef struct yk_moe_single_token {
   yk_wna16_desc gate_up_desc, down_desc;
   yk_grouped_call gate_up, down;
@@ -82,18 +82,19 @@ typedef struct yk_moe_single_token {
   yk_single_token token;
 } yk_moe_single_token;
 
-/* yk_moe_single_token_of - *out points into itself and f. False: layers that the kernel can never take. */
+/* yk_moe_single_token_of - fills *out, which points into itself and f. Returns false if the kernel cannot take the
+ *   layers. */
 bool yk_moe_single_token_of(const yk_moe_forward *f, yk_moe_single_token *out);
 
-/* yk_moe_plan_of - for the rows and pointers of f. allowed: of yk_moe_fusion. Thread: the device's. */
+/* yk_moe_plan_of - the plan for the rows and pointers of f. allowed: bits of yk_moe_fusion. Thread: the device's. */
 yk_moe_plan yk_moe_plan_of(const yk_moe_forward *f, unsigned allowed);
 
-/* yk_moe_plan_routing - norm and routing by launches of their own. norm: or NULL. norm_may_fuse: in the router's
- * kernel. */
+/* yk_moe_plan_routing - plans norm and routing as separate launches. norm: may be NULL. norm_may_fuse: into the
+ *   router's kernel. */
 void yk_moe_plan_routing(const yk_cuda_router *router, const yk_route_args *route, const yk_add_norm_args *norm,
                          bool norm_may_fuse, yk_moe_plan *plan);
 
-/* yk_moe_plan_print - one line, such as "8 rows: norm in router, router kernel, shared fused, fused, slots". */
+/* yk_moe_plan_print - writes one line, such as "8 rows: norm in router, router kernel, shared fused, fused, slots". */
 void yk_moe_plan_print(const yk_moe_plan *plan, char *text, size_t n_bytes);
 
 #ifdef __cplusplus

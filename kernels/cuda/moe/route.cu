@@ -13,15 +13,16 @@ using namespace yk_moe;
 
 namespace {
 
-/* Rows of a block, a warp each: more blocks where they fit in a cluster, since a row takes a warp some microseconds. */
+/* Rows of a block, one warp each. A row takes a warp some microseconds, so small blocks are preferred as long as their
+ * number fits in a cluster. */
 constexpr int FEWEST_BLOCK_ROWS = 4, MOST_BLOCK_ROWS = YK_ROUTE_BLOCK_ROWS;
 constexpr int MOST_THREADS = 1024, MOST_BLOCKS_OF_CLUSTER = 8;
 
-/* Where the counts of other blocks are. */
+/* Location of the other blocks' counts. */
 enum class peers { CLUSTER, SCRATCH };
 
-/* Slots of each of the rank's experts in the blocks before this one and in all. The words of all blocks are asked for
- * together. */
+/* Counts the slots of each of the rank's experts, in the blocks before this block and in all. The loads of all blocks'
+ * words are issued together. */
 __device__ void count_in_cluster(const route_params &p, const route_memory &m)
 {
   const int block = static_cast<int>(blockIdx.x);
@@ -44,7 +45,7 @@ __device__ void count_in_cluster(const route_params &p, const route_memory &m)
   }
 }
 
-/* Additions of integers, whose order changes nothing. */
+/* Integer additions, whose order does not change the result. */
 __device__ void count_in_scratch(const route_params &p, const route_memory &m)
 {
   const int n_local = p.spec.n_local, n = static_cast<int>(gridDim.x) * n_local;
@@ -59,7 +60,7 @@ __device__ void count_in_scratch(const route_params &p, const route_memory &m)
   }
 }
 
-/* Choose, and with the counts of the cluster's other blocks assign too. */
+/* Chooses the experts; in a cluster also assigns slots, from the counts of the cluster's other blocks. */
 template <int PER_LANE, peers PEERS>
 __global__ void __launch_bounds__(MOST_THREADS) route_kernel(const __grid_constant__ route_params p)
 {
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(MOST_THREADS) route_kernel(const __grid_consta
   add_starts(p, m);
   assign_slots(p, m, row0, n_rows);
 #if __CUDA_ARCH__ >= 900
-  if (gridDim.x > 1) cluster_sync(); /* others may still read this block's words */
+  if (gridDim.x > 1) cluster_sync(); /* other blocks may still read this block's words */
 #endif
 }
 
@@ -115,7 +116,7 @@ template <peers PEERS> const void *route_kernel_for(int n_experts)
   return reinterpret_cast<const void *>(route_kernel<YK_MAX_EXPERTS / WARP, PEERS>);
 }
 
-/* With groups a warp needs memory for the keys of a row: as many warps as a GPU of 8.6 has memory for. */
+/* With groups each warp needs memory for the keys of a row: the limit is what a GPU of compute capability 8.6 has. */
 int most_warps(const yk_route_spec &spec)
 {
   constexpr size_t MOST_SHARED_BYTES = 96 * 1024;
@@ -151,7 +152,7 @@ extern "C" cudaError_t yk_cuda_launch_route(const yk_route_args *args, cudaStrea
   const int most_of_cluster = has_clusters ? MOST_BLOCKS_OF_CLUSTER : 1;
   p.block_rows = std::clamp(ceil_div(args->n_tokens, most_of_cluster), FEWEST_BLOCK_ROWS, MOST_BLOCK_ROWS);
   const int blocks = ceil_div(args->n_tokens, p.block_rows);
-  const int scanners = ceil_div(spec.n_local, WARP); /* warps, for a thread each expert */
+  const int scanners = ceil_div(spec.n_local, WARP); /* warps, one thread per expert */
   const int warps = std::clamp(std::max(std::min(args->n_tokens, p.block_rows), scanners), 1, most_warps(spec));
   const size_t bytes = route_shared_bytes(spec, p.block_rows, warps);
   const dim3 grid(static_cast<unsigned>(blocks));

@@ -1,4 +1,4 @@
-/* route_assign.cuh - from the choices of a thread block's rows to slots: see route.h. */
+/* route_assign.cuh - computes slots from the choices of a thread block's rows: see route.h. */
 #ifndef YK_KERNELS_CUDA_MOE_ROUTE_ASSIGN_CUH
 #define YK_KERNELS_CUDA_MOE_ROUTE_ASSIGN_CUH
 
@@ -6,8 +6,8 @@
 
 namespace yk_moe {
 
-/* Memory that the assigning needs: words of the rows that chose each expert of the model, and first slots of the rank's
- * experts. */
+/* Shared memory of the assignment: for each expert of the model the word of rows that chose it; for each expert of the
+ * rank its first slot. */
 struct route_memory {
   uint32_t *chosen; /* [n_experts] */
   int *first;       /* [n_local] first slot of this block's rows */
@@ -23,7 +23,7 @@ __device__ __forceinline__ route_memory memory_of(const route_params &p, uint32_
   return {shared, first, first + p.spec.n_local, sums, sums + WARP};
 }
 
-/* The choices of rows row0 .. row0 + n_rows - 1, a warp a row. */
+/* Chooses for rows row0 .. row0 + n_rows - 1, one warp per row. */
 template <int PER_LANE> __device__ void choose_rows(const route_params &p, const route_memory &m, int row0, int n_rows)
 {
   const int warp = threadIdx.x / WARP, n_warps = blockDim.x / WARP;
@@ -35,7 +35,8 @@ template <int PER_LANE> __device__ void choose_rows(const route_params &p, const
   __syncthreads();
 }
 
-/* first becomes the first slot of this block's rows; block 0 writes starts. */
+/* Adds the first slot of each expert to first, which becomes the first slot of this block's rows; block 0 writes
+ * starts. */
 __device__ __forceinline__ void add_starts(const route_params &p, const route_memory &m)
 {
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, n_warps = blockDim.x / WARP;
@@ -56,7 +57,7 @@ __device__ __forceinline__ void add_starts(const route_params &p, const route_me
   if (blockIdx.x == 0 && threadIdx.x == 0) p.starts[p.spec.n_local] = base;
 }
 
-/* Slots of this block's choices. */
+/* Writes the slots of this block's choices. */
 __device__ __forceinline__ void assign_slots(const route_params &p, const route_memory &m, int row0, int n_rows)
 {
   const int top_k = p.spec.top_k;
@@ -99,7 +100,7 @@ inline route_params route_params_of(const yk_route_args &args)
   return p;
 }
 
-/* Dynamic shared memory of a block of so many rows. */
+/* Dynamic shared memory of a block of block_rows rows. */
 inline size_t route_shared_bytes(const yk_route_spec &spec, int block_rows, int warps)
 {
   const size_t words = static_cast<size_t>(spec.n_experts) + 2 * static_cast<size_t>(spec.n_local) + WARP +

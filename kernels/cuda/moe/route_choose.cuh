@@ -1,4 +1,4 @@
-/* route_choose.cuh - the choice of one row's experts by one warp. Lane l keeps experts l, l + 32, ... in registers. */
+/* route_choose.cuh - one warp chooses the experts of one row. Lane l keeps experts l, l + 32, ... in registers. */
 #ifndef YK_KERNELS_CUDA_MOE_ROUTE_CHOOSE_CUH
 #define YK_KERNELS_CUDA_MOE_ROUTE_CHOOSE_CUH
 
@@ -30,7 +30,8 @@ struct route_params {
   int32_t *scratch; /* [blocks, n_local] */
 };
 
-/* Whole numbers in the order of floats, above 0: 0 is what may not be chosen. -0 counts as 0. */
+/* Integers in the order of the floats, all above 0. A key of 0 marks an expert that may not be chosen. -0 counts as
+ * 0. */
 __device__ __forceinline__ uint32_t key_of(float x)
 {
   const uint32_t bits = __float_as_uint(x + 0.0f);
@@ -42,8 +43,8 @@ __device__ __forceinline__ float value_of(uint32_t key)
   return __uint_as_float(key & 0x80000000u ? key & 0x7FFFFFFFu : ~key);
 }
 
-/* The index of the largest key, the lower index where keys are equal: key i of lane l has index i * 32 + l. The key
- * becomes 0. That two lanes have the largest is rare, so which of them is the first is asked for only then. */
+/* Returns the index of the largest key, the lower index among equal keys: key i of lane l has index i * 32 + l. Sets
+ * that key to 0. Two lanes rarely hold equal largest keys, so only then the function searches for the lower index. */
 template <int PER_LANE> __device__ __forceinline__ int take_largest(uint32_t (&keys)[PER_LANE], int lane)
 {
   uint32_t own = keys[0];
@@ -65,7 +66,7 @@ template <int PER_LANE> __device__ __forceinline__ int take_largest(uint32_t (&k
   return __shfl_sync(ALL_LANES, at, __ffs(static_cast<int>(lanes)) - 1);
 }
 
-/* The warp's value at each lane's own index. */
+/* Returns the warp's value at each lane's index. */
 template <int PER_LANE> __device__ __forceinline__ float value_at(const float (&values)[PER_LANE], int index)
 {
   float found = 0.0f;
@@ -77,7 +78,7 @@ template <int PER_LANE> __device__ __forceinline__ float value_at(const float (&
   return found;
 }
 
-/* Takes the keys of all groups but the best. keys_of: memory of the warp, [n_experts]. */
+/* Clears the keys of all groups but the best. keys_of: memory of the warp, [n_experts]. */
 template <int PER_LANE>
 __device__ void keep_groups(const yk_route_spec &spec, uint32_t (&keys)[PER_LANE], uint32_t *keys_of, int lane)
 {
@@ -114,7 +115,7 @@ __device__ void keep_groups(const yk_route_spec &spec, uint32_t (&keys)[PER_LANE
   }
 }
 
-/* A row's logits, of experts that there are. */
+/* Loads a row's logits, for existing experts. */
 template <int PER_LANE>
 __device__ __forceinline__ void load_logits(const float *logits, int n, int lane, float (&to)[PER_LANE])
 {
@@ -122,7 +123,7 @@ __device__ __forceinline__ void load_logits(const float *logits, int n, int lane
   for (int i = 0; i < PER_LANE; i++) to[i] = i * WARP + lane < n ? logits[i * WARP + lane] : -FLT_MAX;
 }
 
-/* Logits, -FLT_MAX where there is no expert, become scores; false if one is a NaN or an infinity. */
+/* Turns logits, -FLT_MAX for missing experts, into scores; returns false if one is a NaN or an infinity. */
 template <int PER_LANE> __device__ bool score(const yk_route_spec &spec, float (&scores)[PER_LANE])
 {
   bool finite = true;
@@ -142,7 +143,7 @@ template <int PER_LANE> __device__ bool score(const yk_route_spec &spec, float (
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < PER_LANE; i++) {
-    scores[i] = expf(scores[i] - most); /* 0 where there is no expert */
+    scores[i] = expf(scores[i] - most); /* 0 for missing experts */
     sum += scores[i];
   }
   const float share = 1.0f / warp_sum(sum);
@@ -151,9 +152,9 @@ template <int PER_LANE> __device__ bool score(const yk_route_spec &spec, float (
   return true;
 }
 
-/* The top_k largest keys, as take_largest would give them one after the other: chosen, memory of the warp, gets their
- * indices. Returns which keys are the lane's own, a bit each. Of the turns only a maximum over the warp waits for the
- * turn before. Equal keys are taken in one turn, which the number of all that were taken tells. */
+/* Selects the top_k largest keys in the order of repeated take_largest calls: writes their indices to chosen, memory of
+ * the warp. Returns the lane's own selected keys, one bit each. Only the maximum over the warp depends on the preceding
+ * round. Equal keys are taken in one round; the total number of keys taken so far reveals this. */
 template <int PER_LANE>
 __device__ __forceinline__ uint32_t take_largest(int n, const uint32_t (&keys)[PER_LANE], int lane, int *chosen)
 {
@@ -189,8 +190,8 @@ __device__ __forceinline__ uint32_t take_largest(int n, const uint32_t (&keys)[P
   return taken;
 }
 
-/* The experts of a row of these scores: chosen, memory of the warp, gets the choices. Returns which are the lane's own:
- * bit i is expert i * 32 + lane. */
+/* Chooses the experts of a row from its scores: writes the choices to chosen, memory of the warp. Returns the lane's
+ * own chosen experts: bit i is expert i * 32 + lane. */
 template <int PER_LANE>
 __device__ __forceinline__ uint32_t choose_experts(const route_params &p, const float (&scores)[PER_LANE],
                                                    uint32_t *keys_of, int lane, int *chosen)
@@ -206,7 +207,7 @@ __device__ __forceinline__ uint32_t choose_experts(const route_params &p, const 
   return take_largest(p.spec.top_k, keys, lane, chosen);
 }
 
-/* What the lane's expert is worth to the row. */
+/* The weight of the lane's expert for the row. */
 template <int PER_LANE>
 __device__ __forceinline__ float weight_of_lane(const yk_route_spec &spec, const float (&scores)[PER_LANE], int expert)
 {
@@ -220,8 +221,8 @@ __device__ __forceinline__ float weight_of_lane(const yk_route_spec &spec, const
   return weight * spec.scale;
 }
 
-/* By a warp: choices and weights of a row, which is number `bit` of its block, and its bit in the word of each expert
- * that it chose. choices: of the row, in shared memory. */
+/* Called by one warp: writes choices and weights of a row, number `bit` of its block, and sets its bit in the word of
+ * each chosen expert. choices: of the row, in shared memory. */
 template <int PER_LANE>
 __device__ void choose(const route_params &p, int row, int bit, uint32_t *chosen, int *choices, uint32_t *keys_of)
 {

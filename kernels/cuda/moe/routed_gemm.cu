@@ -70,7 +70,7 @@ extern "C" bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna1
 
 namespace {
 
-/* The shared expert's weight as the only matrix of a call, with the ring of the experts' call. */
+/* The shared expert's weight as a call with one matrix, with the ring of the experts' call. */
 grouped_params params_of_shared_expert(const grouped_params &experts, const yk_wna16_desc &desc,
                                        const yk_grouped_shared_expert &shared_expert)
 {

@@ -1,22 +1,22 @@
-/* routed_gemm_kernel.cuh - routing of a single token and the grouped GEMM of the experts that it chooses, in one
- * kernel: that of few rows (gemm/grouped/few_rows_run.cuh), whose thread blocks route first. While they do, they
- * multiply the row with the weight of a shared expert, which needs no routing.
+/* routed_gemm_kernel.cuh - the routing of a single token and the grouped GEMM of the chosen experts in one kernel: the
+ * kernel for few rows (gemm/grouped/few_rows_run.cuh), whose thread blocks route first. Meanwhile they multiply the row
+ * with the weight of a shared expert, which needs no routing.
  *
- *   logits    the consumers of the first blocks have 8 columns of the router each, whose weights they read before
+ *   logits    the consumers of the first blocks compute 8 columns of the router each and read the weights before
  *             griddepcontrol.wait
  *   shared    the other blocks share the panels of the shared expert's weight: their first item
- *   gather    the free producer warp of every block takes all logits from a place that is empty until they come; the
- *             last block that has them all makes it empty again
- *   choose    by that warp; an expert has one slot at most, so row tiles follow from the choices alone. A barrier tells
- *             the other warps that the block's share is known
- *   outputs   that warp of block 0 writes what a route writes. It lets the next kernel start only then, so that they
- *             are there for whoever reads them before its own wait
+ *   gather    the free producer warp of every block reads all logits from a mailbox whose words are empty until they
+ *             arrive; the last block that has read them all empties the mailbox
+ *   choose    the same warp; an expert has at most one slot, so the row tiles follow from the choices alone. A barrier
+ *             signals the other warps that the block's share is determined
+ *   outputs   the same warp of block 0 writes the outputs of a route. Only then it lets the next kernel start, so that
+ *             a kernel may read them before its own wait
  *
- * Without a shared expert's weight nothing is there to be done meanwhile: the first warp chooses, before warps divide
- * their registers, and the thread block meets.
+ * Without a shared expert's weight there is no work to overlap: the first warp chooses before the warps divide their
+ * registers, and the thread block synchronises.
  *
- * Blocks wait for those that have columns: the first ones of the grid, which run before any other, and wait for nobody
- * but the kernels ahead. */
+ * Blocks wait for the blocks that compute logits: the first blocks of the grid, which run before any other block and
+ * wait only for the preceding kernels. */
 #ifndef YK_KERNELS_CUDA_MOE_ROUTED_GEMM_KERNEL_CUH
 #define YK_KERNELS_CUDA_MOE_ROUTED_GEMM_KERNEL_CUH
 
@@ -30,19 +30,19 @@ namespace yk_moe {
 
 using namespace yk_gemm;
 
-constexpr int ROUTED_TILE = 0; /* of GROUPED_FEW_SHAPES */
+constexpr int ROUTED_TILE = 0; /* index in GROUPED_FEW_SHAPES */
 constexpr grouped_few_shape ROUTED_SHAPE = GROUPED_FEW_SHAPES[ROUTED_TILE];
 
-/* What a block multiplies the row with first, and then. */
+/* The products of a block, in order. */
 enum { SHARED_EXPERT, EXPERTS, N_PRODUCTS };
 
 struct routed_params {
-  grouped_params gemm[N_PRODUCTS]; /* alike but for weights and results; SHARED_EXPERT has one matrix, or no panels */
+  grouped_params gemm[N_PRODUCTS]; /* equal but for weights and results; SHARED_EXPERT has one matrix, or no panels */
   route_params route;
   row_router router;
   logits_mailbox *among_blocks;
   int first_shared_expert;   /* the first block with panels of SHARED_EXPERT */
-  panel_split shared_expert; /* among the blocks from there on */
+  panel_split shared_expert; /* among the blocks from first_shared_expert on */
 };
 
 static_assert(sizeof(router_tile<__half, false>::sums) <= few_acc_bytes(ROUTED_SHAPE.n, ROUTED_SHAPE.panels),
@@ -62,8 +62,8 @@ __device__ __forceinline__ void gather_row_logits(const routed_params &p, float 
   gather_logits(p.among_blocks->words, p.route.spec.n_experts, logits, [] { return false; });
 }
 
-/* By one warp: the expert of choice number `lane`. -1 where the row is padding. keys: memory for each expert's, where
- * there are groups; chosen: for each choice. */
+/* Called by one warp: returns the expert of choice number `lane`, or -1 if the row is padding. keys: memory for one key
+ * per expert, used with groups; chosen: memory for one entry per choice. */
 template <int PER_LANE>
 __device__ __forceinline__ int choose_expert(const routed_params &p, uint32_t *keys, int *chosen)
 {
@@ -76,7 +76,7 @@ __device__ __forceinline__ int choose_expert(const routed_params &p, uint32_t *k
   return lane < p.route.spec.top_k ? chosen[lane] : lane;
 }
 
-/* By one warp: the row tiles of the chosen experts that the rank holds. Returns the table's size. */
+/* Called by one warp: builds the row tiles of the chosen experts of this rank. Returns the table's size. */
 __device__ __forceinline__ int2 build_row_table(const yk_route_spec &spec, const grouped_table &table, int expert)
 {
   const int lane = threadIdx.x % WARP, matrix = expert - spec.first_local;
@@ -90,7 +90,7 @@ __device__ __forceinline__ int2 build_row_table(const yk_route_spec &spec, const
   return {n_slots, n_slots};
 }
 
-/* By the warp of block 0 that has chosen: what a route writes. The logits are still there. */
+/* Called by the choosing warp of block 0: writes the outputs of a route. The logits are still in the mailbox. */
 template <int PER_LANE> __device__ __forceinline__ void write_route(const routed_params &p, const routed_row &row)
 {
   const yk_route_spec &spec = p.route.spec;
@@ -120,7 +120,7 @@ template <int PER_LANE> __device__ __forceinline__ void write_route(const routed
   if (lane == 0) let_next_kernel_start();
 }
 
-/* Of the shared expert's weight; then, once the row is routed, of its experts. */
+/* The items of the shared expert's weight; then, once the row is routed, those of the block's experts. */
 struct routed_items {
   const routed_params &p;
   const grouped_table &table;
@@ -156,13 +156,13 @@ private:
   }
 };
 
-/* As run_few wants it. */
+/* The work in the form that run_few takes. */
 template <typename T, int PER_LANE, bool HAS_SHARED_EXPERT> struct routed_work {
   const routed_params &p;
   const grouped_table &table;
   routed_row &row;
-  grouped_entry (&only)[2]; /* the table of the shared expert's weight */
-  uint8_t *free_memory;     /* where accumulators lie later */
+  grouped_entry (&only)[2]; /* table of the shared expert's weight */
+  uint8_t *free_memory;     /* memory in which accumulators are stored later */
 
   __device__ __forceinline__ void begin() const
   {
@@ -190,7 +190,7 @@ template <typename T, int PER_LANE, bool HAS_SHARED_EXPERT> struct routed_work {
   {
     if constexpr (!HAS_SHARED_EXPERT) return;
     send();
-    sync_consumers(); /* accumulators come where its sums lie */
+    sync_consumers(); /* accumulators overwrite the memory of the sums */
   }
   __device__ __forceinline__ void rest() const
   {
@@ -215,7 +215,7 @@ private:
         begin, block < 0 ? begin : begin + p.shared_expert.each + (block < p.shared_expert.longer), 0, 0};
     return {p, table, row, few_items<ROUTED_SHAPE.n>(p.gemm[SHARED_EXPERT], only, shared_expert)};
   }
-  /* By the consumers. */
+  /* Called by the consumers. */
   __device__ __forceinline__ void send() const
   {
     send_logits<T, false>(
@@ -223,7 +223,7 @@ private:
         *reinterpret_cast<typename router_tile<T, false>::sums *>(free_memory));
   }
 
-  /* By one warp, once the previous kernel has ended: the block's share. */
+  /* Called by one warp, once the previous kernel has ended: determines the block's share. */
   __device__ __forceinline__ void find() const
   {
     const int expert = choose_expert<PER_LANE>(p, reinterpret_cast<uint32_t *>(table.ends), row.experts);

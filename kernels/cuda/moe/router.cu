@@ -15,9 +15,10 @@ using namespace yk_moe::router_kernels;
 
 namespace {
 
-/* A cluster's eight thread blocks read the whole router: a wider one is faster over more of them, in two kernels. */
+/* A cluster's eight thread blocks read the whole router. A wider router is faster over more blocks, in two kernels. */
 constexpr int64_t MOST_WEIGHTS = 1 << 20;
-constexpr size_t MOST_SHARED_BYTES = 47 * 1024; /* of every block without asking for more, less what is not dynamic */
+/* available to every block without an attribute, less static shared memory */
+constexpr size_t MOST_SHARED_BYTES = 47 * 1024;
 
 template <typename T> const void *kernel_for(int per_lane, int rows, bool is_one_cluster)
 {
@@ -35,7 +36,7 @@ const void *kernel_for(yk_dtype dtype, int per_lane, int rows, bool is_one_clust
                          : kernel_for<__nv_bfloat16>(per_lane, rows, is_one_cluster);
 }
 
-constexpr int MOST_ROWS_BY_8 = MOST_ROWS / 2; /* of clusters of 8, else 16 */
+constexpr int MOST_ROWS_BY_8 = MOST_ROWS / 2; /* of clusters of 8 rows, else 16 */
 
 int threads_of(int per_lane)
 {
@@ -52,7 +53,7 @@ router_norm norm_of(const yk_add_norm_args &a)
   return {a.y, a.residual, a.partials[0], a.w, a.alpha, a.eps, 1.0f / static_cast<float>(a.hidden)};
 }
 
-/* Whether clusters normalise their rows: a block has one, of a packet a thread. */
+/* Whether clusters can normalise their rows: each block normalises one row, one packet per thread. */
 bool can_normalise(const yk_cuda_router &router, const yk_route_args &args)
 {
   const yk_add_norm_args &a = *router.norm;
@@ -61,7 +62,7 @@ bool can_normalise(const yk_cuda_router &router, const yk_route_args &args)
          is_aligned(a.residual, 16) && is_aligned(a.partials[0], 16) && is_aligned(a.w, 16);
 }
 
-/* How a call is launched. */
+/* Parameters of a launch. */
 struct router_launch {
   const void *kernel;
   launch_shape shape;
@@ -88,7 +89,7 @@ router_launch launch_of(const yk_cuda_router &router, const yk_route_args &args)
           p};
 }
 
-/* Whether all of the call's clusters run at once on a GPU that runs nothing else. */
+/* Whether all of the call's clusters can run at once on an otherwise idle GPU. */
 bool fits(const router_launch &l)
 {
   int clusters = 0;

@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* What gives the logits: x [n_tokens, k] W^T, W [n, k], both of dtype. n: at least the route's experts. norm: what is
- * to be done first, and gives x as its y; NULL: x is there. */
+/* The router's GEMM: logits = x [n_tokens, k] W^T, W [n, k], both of dtype. n: at least the route's experts. norm: norm
+ * to run before the router, whose y is x; NULL: x is already normalised. */
 typedef struct yk_cuda_router {
   const void *x, *w;
   int64_t n, k;
@@ -20,22 +20,23 @@ typedef struct yk_cuda_router {
   const yk_add_norm_args *norm;
 } yk_cuda_router;
 
-/* yk_cuda_router_init - load the kernels of the current device. */
+/* yk_cuda_router_init - loads the kernels of the current device. */
 cudaError_t yk_cuda_router_init(void);
 
-/* yk_cuda_router_prepare - a mailbox, yk_cuda_router_mailbox_bytes of device memory for the calls of one stream,
- * once: every call leaves it ready for the next one. */
+/* yk_cuda_router_prepare - initialises a mailbox, yk_cuda_router_mailbox_bytes of device memory for the calls of one
+ *   stream, once: every call leaves the mailbox ready for the next call. */
 size_t yk_cuda_router_mailbox_bytes(void);
 cudaError_t yk_cuda_router_prepare(void *mailbox, cudaStream_t stream);
 
-/* yk_cuda_router_takes - whether the kernel can do it, and is meant to: a router of up to 2^20 weights that the GEMM of
- * few outputs takes, up to 128 experts, or 256 and 128 rows, and a GPU with clusters, of which all fit at once; a norm
- * of one part and up to 128 rows of at most 2048 values, or 4096 with more than 128 experts. A row's logits, choices
- * and weights have the same bits as of the other kernels, and whatever rows stand beside it; so has its norm. */
+/* yk_cuda_router_takes - whether the kernel can run the call and is the faster choice: a router of up to 2^20 weights
+ *   that the GEMM of few outputs takes, up to 128 experts, or 256 experts and 128 rows, and a GPU with clusters, all of
+ *   which fit at once; a norm of one part and up to 128 rows of at most 2048 values, or 4096 with more than 128
+ *   experts. A row's logits, choices, weights and norm have the same bits as from the other kernels, whatever the other
+ *   rows of the batch. */
 bool yk_cuda_router_takes(const yk_cuda_router *router, const yk_route_args *args);
 
-/* yk_cuda_launch_router - args.logits [n_tokens, logits_stride] = x W^T, and the route of these. W is read before the
- * previous kernel has ended. Errors: those of the launch. */
+/* yk_cuda_launch_router - args.logits [n_tokens, logits_stride] = x W^T, then the route of these logits. W is read
+ *   before the previous kernel has ended. Errors: those of the launch. */
 cudaError_t yk_cuda_launch_router(const yk_cuda_router *router, const yk_route_args *args, void *mailbox,
                                   cudaStream_t stream);
 

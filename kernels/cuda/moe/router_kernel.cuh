@@ -1,17 +1,17 @@
 /* router_kernel.cuh - the router's GEMM and the routing of up to 256 rows in one kernel: see route.h.
  *
- *   normalise  a cluster of eight thread blocks has 8 or 16 rows. Of 8, each block may have to add and normalise one
- *              first, and sends each packet to the block that multiplies it
+ *   normalise  a cluster of eight thread blocks has 8 or 16 rows. With 8 rows and a pending norm, each block first adds
+ *              and normalises one row, and sends each packet to the block that multiplies it
  *   multiply   each block multiplies an eighth of K, whose weights it reads before griddepcontrol.wait, and sends two
  *              rows' sums to each of the cluster's first blocks
- *   choose     by these, a warp a row
- *   exchange   which experts a row chose, a bit each, from all such blocks of the grid to all, through device memory
- *              that is empty until they come. Two halves take turns: a call empties what the call before has used. A
- *              cluster that is the only one exchanges through its shared memory
- *   assign     a warp counts the bits of all rows, and has the slots of its own
+ *   choose     these blocks choose, one warp per row
+ *   exchange   the blocks that choose send the experts of each row, one bit per expert, to all such blocks of the grid,
+ *              through device memory that is empty until the words arrive. Calls use two halves alternately: a call
+ *              empties the half of the previous call. A single cluster exchanges through its shared memory
+ *   assign     a warp counts the bits of all rows and computes the slots of its row
  *
- * Logits have the same bits as those of few_outputs_tile's other users: the blocks have of K what its warps have.
- * Blocks wait for each other, so all of them must fit at once. */
+ * Logits have the same bits as those of few_outputs_tile's other users: a block's part of K is the part of a warp
+ * there. Blocks wait for each other, so all of them must fit at once. */
 #ifndef YK_KERNELS_CUDA_MOE_ROUTER_KERNEL_CUH
 #define YK_KERNELS_CUDA_MOE_ROUTER_KERNEL_CUH
 
@@ -21,7 +21,7 @@
 
 namespace yk_moe::router_kernels {
 
-/* PER_LANE: 32 experts each. ROWS: of a cluster. IS_ONE_CLUSTER: the cluster is the only one. */
+/* PER_LANE: number of experts / 32. ROWS: of a cluster. IS_ONE_CLUSTER: the grid is a single cluster. */
 template <typename T, int PER_LANE, int ROWS, bool IS_ONE_CLUSTER>
 __global__ void __launch_bounds__(WARPS<PER_LANE> *WARP, 16 / WARPS<PER_LANE>)
     router_kernel(const __grid_constant__ router_params p)
@@ -31,18 +31,18 @@ __global__ void __launch_bounds__(WARPS<PER_LANE> *WARP, 16 / WARPS<PER_LANE>)
   constexpr bool NORMALISES = ROWS == BLOCKS;
   extern __shared__ uint4 shared[];
   __shared__ uint64_t x_full, full,
-      all_chosen; /* barriers: normalised rows; this block's sums; choices, IS_ONE_CLUSTER */
+      all_chosen; /* barriers: normalised rows; this block's sums; choices (IS_ONE_CLUSTER) */
   __shared__ int first_half;
   __shared__ alignas(16) float squares[WARPS<PER_LANE>];
   const router_memory m = memory_of<PER_LANE, ROWS>(p, shared);
   const yk_route_spec &spec = p.route.spec;
-  /* By a shuffle, so that the compiler knows it to be one for the warp, and needs no detour at each shuffle behind a
-   * branch on it. */
+  /* The shuffle makes the value uniform over the warp for the compiler, which otherwise adds a detour to each shuffle
+   * behind a branch on the value. */
   const int warp = __shfl_sync(ALL_LANES, static_cast<int>(threadIdx.x) / WARP, 0);
   const int column0 = warp * COLUMNS, part = static_cast<int>(blockIdx.x) % BLOCKS;
   const int cluster_row0 = static_cast<int>(blockIdx.x) / BLOCKS * ROWS, row0 = cluster_row0 + part * OWN;
   const int n_rows = part < ROWS / OWN ? min(OWN, p.route.n_tokens - row0) : 0;
-  const int own = warp - (WARPS<PER_LANE> - OWN), row = row0 + own; /* of the last warps */
+  const int own = warp - (WARPS<PER_LANE> - OWN), row = row0 + own; /* computed by the last warps */
   const bool chooses = own >= 0 && own < n_rows;
   few_outputs_tile<T, ROWS> t;
   t.part = part;
@@ -65,9 +65,10 @@ __global__ void __launch_bounds__(WARPS<PER_LANE> *WARP, 16 / WARPS<PER_LANE>)
     mbarrier_arrive_expect(&all_chosen, p.route.n_tokens * PER_LANE * static_cast<int>(sizeof(uint32_t)));
   }
   let_next_kernel_start();
-  cluster_sync_relaxed(); /* nobody may write the memory of a block that does not run yet */
+  cluster_sync_relaxed(); /* no block may write the shared memory of a block that does not run yet */
   wait_for_previous_kernel();
-  const int next_half = !IS_ONE_CLUSTER && threadIdx.x == 0 ? p.mailbox->half : 0; /* nobody waits for it yet */
+  /* no thread waits for this load yet */
+  const int next_half = !IS_ONE_CLUSTER && threadIdx.x == 0 ? p.mailbox->half : 0;
   if (NORMALISES && p.norm.w) {
     normalise<T, WARPS<PER_LANE>>(p, part, cluster_row0, norm_w, m.x, &x_full, squares);
     mbarrier_wait_loop(&x_full, 0);
@@ -103,7 +104,8 @@ __global__ void __launch_bounds__(WARPS<PER_LANE> *WARP, 16 / WARPS<PER_LANE>)
     make_empty(p.mailbox->chosen[1 - half], row0 / OWN, (p.route.n_tokens + OWN - 1) / OWN);
     gather_choices<PER_LANE>(p.mailbox->chosen[half], p.route.n_tokens, m.rows_of);
     __syncthreads();
-    if (blockIdx.x == 0 && threadIdx.x == 0) p.mailbox->half = 1 - half; /* every block has read it before it sent */
+    /* every block has read `half` before it sent */
+    if (blockIdx.x == 0 && threadIdx.x == 0) p.mailbox->half = 1 - half;
     if (!chooses) return;
     counts.count_words(m.rows_of, p.route.n_tokens, row);
   }

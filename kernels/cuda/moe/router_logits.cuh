@@ -1,5 +1,5 @@
-/* router_logits.cuh - the first half of the router's kernel: a cluster's rows, normalised or copied,
- * and the products with the router's weights, which give logits to the blocks that choose. */
+/* router_logits.cuh - the first half of the router's kernel: loads a cluster's rows, normalised or copied, and
+ * multiplies them with the router's weights; the logits go to the blocks that choose. */
 #ifndef YK_KERNELS_CUDA_MOE_ROUTER_LOGITS_CUH
 #define YK_KERNELS_CUDA_MOE_ROUTER_LOGITS_CUH
 
@@ -9,7 +9,7 @@
 
 namespace yk_moe::router_kernels {
 
-/* The block's part of K of the cluster's rows. */
+/* Copies the block's part of K of the cluster's rows. */
 template <int ROWS> __device__ __forceinline__ void copy_x(const router_params &p, int part, int row0, uint4 *to)
 {
   const int n = p.n_pieces * ROWS * 4;
@@ -23,7 +23,7 @@ template <int ROWS> __device__ __forceinline__ void copy_x(const router_params &
   cp_async_wait<0>();
 }
 
-/* The sum of what warps have, in the order of block_sum (common/reduce.cuh). */
+/* The sum of the warps' values, in the order of block_sum (common/reduce.cuh). */
 template <int WARPS> __device__ __forceinline__ float sum_of_warps(const float *of_warps)
 {
   float sums[WARPS];
@@ -38,8 +38,8 @@ template <int WARPS> __device__ __forceinline__ float sum_of_warps(const float *
   return sums[0];
 }
 
-/* A row of the cluster, the block's, becomes its norm, and goes to the blocks that multiply it as well. A thread has
- * one packet, w of the weights, and the sum of squares has the bits that it has in rows/norm.cu. squares: of warps. */
+/* Normalises the block's row of the cluster and sends it to the blocks that multiply it. A thread has one packet, and w
+ * of the weights. The sum of squares has the same bits as in rows/norm.cu. squares: one per warp. */
 template <typename T, int WARPS>
 __device__ __forceinline__ void normalise(const router_params &p, int part, int cluster_row0, const vec<T, 8> &w,
                                           uint4 *x, uint64_t *x_full, float *squares)
@@ -76,7 +76,7 @@ __device__ __forceinline__ void normalise(const router_params &p, int part, int 
   static_cast<V *>(norm.y)[at] = y;
 }
 
-/* By one warp: the block's sums of a tile's columns, to the blocks that choose. */
+/* Called by one warp: sends the block's sums of a tile's columns to the blocks that choose. */
 template <typename T, int ROWS>
 __device__ __forceinline__ void multiply(const router_params &p, few_outputs_tile<T, ROWS> &t, int column,
                                          const router_memory &m, uint64_t *full)
@@ -92,7 +92,7 @@ __device__ __forceinline__ void multiply(const router_params &p, few_outputs_til
                          make_float4(acc[r][0], acc[r][1], acc[r][2], acc[r][3]));
 }
 
-/* Logits of the block's rows. */
+/* Adds the parts to the logits of the block's rows. */
 __device__ __forceinline__ void add_parts(const router_params &p, const router_memory &m, int row0, int n_rows)
 {
   for (int column = threadIdx.x; column < p.n_logits; column += blockDim.x) {

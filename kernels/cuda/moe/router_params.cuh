@@ -1,5 +1,5 @@
-/* router_params.cuh - what the router's kernel is given, what its thread blocks exchange, and their
- * shared memory. */
+/* router_params.cuh - parameters of the router's kernel, the words that its thread blocks exchange, and their shared
+ * memory. */
 #ifndef YK_KERNELS_CUDA_MOE_ROUTER_PARAMS_CUH
 #define YK_KERNELS_CUDA_MOE_ROUTER_PARAMS_CUH
 
@@ -17,13 +17,14 @@ constexpr int BLOCKS = few_outputs_tile<__half, 8>::WARPS; /* of a cluster */
 constexpr int OWN = 2;                                     /* rows of a block that chooses */
 constexpr int COLUMNS = few_outputs_tile<__half, 8>::COLUMNS;
 
-/* Which experts rows chose, in device memory: every block that chooses writes its rows' words, and reads all. */
+/* The experts that rows chose, in device memory: every block that chooses writes its rows' words and reads all
+ * words. */
 struct choices_mailbox {
   uint32_t chosen[2][MOST_ROWS][MOST_WORDS]; /* bit e % 32 of word e / 32: expert e */
-  int32_t half;                              /* of the next call */
+  int32_t half;                              /* half that the next call uses */
 };
 
-/* The norm that gives x, its y: yk_add_norm_args with one partial result, `part`. w NULL: x is there. */
+/* The norm whose y is x: yk_add_norm_args with one partial result, `part`. w NULL: x is already normalised. */
 struct router_norm {
   void *y, *residual;
   const void *part, *w;
@@ -35,7 +36,7 @@ struct router_params {
   const void *x, *w;
   float *logits;
   int n_logits, n_tiles, k; /* n_tiles: of COLUMNS logits */
-  int n_pieces;             /* of 32 inputs, of a block, a multiple of KEPT; zeros behind k */
+  int n_pieces;             /* number of pieces of 32 inputs of a block, a multiple of KEPT; zeros after k */
   choices_mailbox *mailbox;
   router_norm norm;
 };
@@ -44,10 +45,10 @@ struct router_params {
 template <int PER_LANE> constexpr int WARPS = PER_LANE *WARP / COLUMNS;
 
 /* Dynamic shared memory.
- *   sums     of two columns, lane / 4 of a tile and 8 more, by two rows, as they lie in an accumulator of
+ *   sums     of two columns, lane / 4 of a tile and that + 8, by two rows, in the order of an accumulator of
  *            few_outputs_tile
- *   rows_of  a bit for each row that chose an expert; of a lone cluster instead [rows, PER_LANE], a bit for each expert
- *            that a row chose */
+ *   rows_of  one bit for each row that chose an expert; in a single cluster instead [rows, PER_LANE], one bit for each
+ *            expert that a row chose */
 struct router_memory {
   uint4 *x;          /* [n_pieces, rows, 4] */
   float4 *sums;      /* [BLOCKS, n_tiles, 8] */

@@ -1,5 +1,5 @@
-/* router_slots.cuh - the second half of the router's kernel: choices, which all thread blocks that
- * choose exchange as bits, and slots, which follow from the bits of all rows. */
+/* router_slots.cuh - the second half of the router's kernel: choices, which all thread blocks that choose exchange as
+ * bits, and slots, which follow from the bits of all rows. */
 #ifndef YK_KERNELS_CUDA_MOE_ROUTER_SLOTS_CUH
 #define YK_KERNELS_CUDA_MOE_ROUTER_SLOTS_CUH
 
@@ -23,15 +23,15 @@ template <int N> __device__ __forceinline__ void transpose_bits(uint32_t (&words
   }
 }
 
-/* Where a row's choices go, an expert a bit: to all blocks of the grid through device memory, or of a lone cluster's n
- * blocks that choose straight into their shared memory, whose barriers count them. */
+/* Destination of a row's choices, one bit per expert: all blocks of the grid through device memory; or, in a single
+ * cluster, the shared memory of the n blocks that choose, whose barriers count the arrivals. */
 struct choices_destination {
   uint32_t *global;
   uint32_t shared, barrier;
   int n;
 };
 
-/* By one warp. taken: bit i of a lane is expert i * 32 + lane. */
+/* Called by one warp. taken: bit i of a lane is expert i * 32 + lane. */
 template <int PER_LANE, bool IS_ONE_CLUSTER>
 __device__ __forceinline__ void send_choices(const choices_destination &to, uint32_t taken)
 {
@@ -54,8 +54,8 @@ __device__ __forceinline__ void send_choices(const choices_destination &to, uint
   }
 }
 
-/* By one warp: choices and weights of a row. logits: the row's. keys: memory for each expert's, where there are groups;
- * chosen: for each choice. Returns the expert that is choice number `lane`, -1 where there is none. */
+/* Called by one warp: computes choices and weights of a row from its logits. keys: memory for one key per expert, used
+ * with groups; chosen: memory for one entry per choice. Returns the expert of choice number `lane`, or -1. */
 template <int PER_LANE, bool IS_ONE_CLUSTER>
 __device__ __forceinline__ int choose_and_send(const route_params &p, const float *logits, int row, bool is_padding,
                                                uint32_t *keys, int *chosen, const choices_destination &to)
@@ -79,8 +79,8 @@ __device__ __forceinline__ int choose_and_send(const route_params &p, const floa
   return expert;
 }
 
-/* Which rows chose an expert, for all: rows 32 w to 32 w + 31 are word rows_of[w][e]. A thread takes the bits of a row,
- * once they are there. */
+/* Gathers the rows that chose each expert: rows 32 w to 32 w + 31 are word rows_of[w][e]. A thread reads the bits of
+ * one row, once they have arrived. */
 template <int PER_LANE>
 __device__ __forceinline__ void gather_choices(const uint32_t (*chosen)[MOST_WORDS], int n_tokens, uint32_t *rows_of)
 {
@@ -102,11 +102,11 @@ __device__ __forceinline__ void gather_choices(const uint32_t (*chosen)[MOST_WOR
   for (int i = 0; i < PER_LANE; i++) rows_of[(warp * PER_LANE + i) * WARP + lane] = words[i];
 }
 
-/* Of experts lane * PER_LANE + i: rows that chose them, and those of them that lie before a row. */
+/* For experts lane * PER_LANE + i: the number of rows that chose them, and of such rows before a given row. */
 template <int PER_LANE> struct row_counts {
   int all[PER_LANE] = {}, before[PER_LANE] = {};
 
-  /* rows_of: as gather_choices leaves it. */
+  /* rows_of: the result of gather_choices. */
   __device__ __forceinline__ void count_words(const uint32_t *rows_of, int n_tokens, int row)
   {
     const int lane = threadIdx.x % WARP, n_words = (n_tokens + WARP - 1) / WARP;
@@ -120,7 +120,7 @@ template <int PER_LANE> struct row_counts {
     }
   }
 
-  /* chosen: [n_tokens, PER_LANE], a bit an expert. Four experts are counted in a word, a byte each. */
+  /* chosen: [n_tokens, PER_LANE], one bit per expert. A word counts four experts, one byte each. */
   template <int ROWS> __device__ __forceinline__ void count_rows(const uint32_t *chosen, int n_tokens, int row)
   {
     const int first = threadIdx.x % WARP * PER_LANE;
@@ -148,8 +148,8 @@ template <int PER_LANE> struct row_counts {
   }
 };
 
-/* By one warp: into slots [PER_LANE * 32], in shared memory, the slot that the row has or would have with each expert.
- * The warp of row 0 also writes starts, and adds the counts of rows. */
+/* Called by one warp: writes to slots [PER_LANE * 32], in shared memory, the slot of the row with each expert, chosen
+ * or not. The warp of row 0 also writes starts and adds the counts of rows. */
 template <int PER_LANE>
 __device__ __forceinline__ void find_slots(const route_params &p, const row_counts<PER_LANE> &counts, int row,
                                            int *slots)
@@ -175,7 +175,7 @@ __device__ __forceinline__ void find_slots(const route_params &p, const row_coun
   __syncwarp();
 }
 
-/* Share number `share` of `shares` of a half of the mailbox. */
+/* Empties part `share` of `shares` of a half of the mailbox. */
 __device__ __forceinline__ void make_empty(uint32_t (&chosen)[MOST_ROWS][MOST_WORDS], int share, int shares)
 {
   constexpr int PIECES = MOST_ROWS * MOST_WORDS / 4;

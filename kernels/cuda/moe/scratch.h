@@ -1,5 +1,5 @@
-/* scratch.h - the scratch memory of a mixture of experts. Pure arithmetic, compiled also where there is no CUDA, so
- * that a plan can be made for GPUs on any machine. */
+/* scratch.h - sizes of a mixture's scratch. Pure arithmetic, also compiled without CUDA, so that any machine can plan
+ * memory for GPUs. */
 #ifndef YK_KERNELS_CUDA_MOE_SCRATCH_H
 #define YK_KERNELS_CUDA_MOE_SCRATCH_H
 

@@ -13,7 +13,7 @@ using namespace yk_gemm;
 namespace {
 
 constexpr int LEAST_STAGES = 2;
-constexpr int LEAST_FFN = 8 * SINGLE_TOKEN_GROUP; /* a stage's panels are of two matrices at most */
+constexpr int LEAST_FFN = 8 * SINGLE_TOKEN_GROUP; /* so a stage's panels belong to at most two matrices */
 constexpr int MOST_BYTES = ALL_SHARED_BYTES - static_cast<int>(sizeof(single_token_memory));
 
 template <yk_dtype DTYPE, int PER_LANE> tile_kernels kernels_of()
@@ -116,7 +116,7 @@ extern "C" size_t yk_single_token_mailbox_bytes(void)
 extern "C" cudaError_t yk_single_token_prepare(void *to, cudaStream_t stream)
 {
   return cudaMemsetAsync(to, 0xFF, sizeof(single_token_mailbox),
-                         stream); /* all words empty, and one half for all blocks */
+                         stream); /* all words empty, and the same half for all blocks */
 }
 
 extern "C" bool yk_single_token_takes(const yk_wna16_gpu *gpu, const yk_single_token *r)

@@ -1,5 +1,5 @@
-/* single_token_inputs.cuh - the inputs of both GEMMs in shared memory: the row itself, and what is between the GEMMs,
- * which comes from all thread blocks. */
+/* single_token_inputs.cuh - the inputs of both GEMMs in shared memory: the row itself, and the values between the
+ * GEMMs, which all thread blocks produce. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_INPUTS_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_INPUTS_CUH
 
@@ -7,7 +7,8 @@
 
 namespace yk_moe {
 
-/* The row's inputs in shared memory: those of a K tile as row_x_at says, and the sums of each group of scales. */
+/* The row's inputs in shared memory: for each K tile its inputs in the layout of row_x_at, and their sum for each group
+ * of scales. */
 struct single_token_x {
   uint32_t x;
   float *sums; /* [K tiles, 4] */
@@ -28,7 +29,8 @@ template <typename T> __device__ __forceinline__ float sum_of_pair(uint32_t word
   }
 }
 
-/* By a warp: the lane's eight inputs, piece `piece` of 16 of a K tile. Half a warp has a tile, or nothing to store. */
+/* Called by a warp: stores the lane's eight inputs, piece `piece` of 16 of a K tile. Each half of the warp stores one
+ * tile or nothing. */
 template <typename T, typename PANEL>
 __device__ __forceinline__ void store_single_token_x(const single_token_x &x, int tile, int piece, const uint4 &v,
                                                      bool has_tile)
@@ -42,7 +44,7 @@ __device__ __forceinline__ void store_single_token_x(const single_token_x &x, in
   if (piece % LANES == 0) x.sums[tile * 4 + piece / LANES] = sum;
 }
 
-/* By a warp: x of its K tiles, zeros past its end. */
+/* Called by a warp: loads x of its K tiles, zeros after the end. */
 template <typename T, typename PANEL>
 __device__ __forceinline__ void load_single_token_x(const single_token_params &p, const single_token_work &w,
                                                     const single_token_x &x)
@@ -63,7 +65,7 @@ __device__ __forceinline__ bool is_empty(const uint4 &v)
   return v.x == EMPTY_WORD || v.y == EMPTY_WORD || v.z == EMPTY_WORD || v.w == EMPTY_WORD;
 }
 
-/* By a warp: what its K tiles of down are multiplied with, once it is there. */
+/* Called by a warp: waits for the inputs of down in its K tiles and loads them. */
 template <typename T, typename PANEL>
 __device__ __forceinline__ void gather_inner(const single_token_params &p, const single_token_work &w,
                                              const uint32_t *inner, const single_token_x &x)

@@ -1,19 +1,22 @@
-/* single_token_kernel.cuh - a single token through a mixture of experts in one launch, on 9.0: its routing, gate and
- * up, down and their combination, with the layers of a shared expert. One thread block a multiprocessor; its warps are
- * alike.
+/* single_token_kernel.cuh - a single token through a mixture of experts in one launch, on compute capability 9.0:
+ * routing, gate and up, down and the combination, with the layers of a shared expert. One thread block per
+ * multiprocessor; all its warps do the same work.
  *
- *   logits    the warps of the first blocks have 8 columns of the router each, whose weights they read before
- *             griddepcontrol.wait. Logits go to all blocks through device memory: words that are empty until they come
- *   choose    by one warp of every block, which takes all logits
- *   weights   a warp has a ring of its own, which it fills by bulk copies: no warp waits for another one's weights.
- *             Those of the shared expert's gate and up are asked for before the wait, those of the chosen experts' with
- *             the choice, those of down as the ones before are used: they come while the thread blocks meet
- *   gate, up  panels of all experts are dealt out evenly; the warps of a block divide K
- *   meet      results go to all blocks as logits do
- *   down      panels of the row: the warps of a block divide the K tiles of all slots, and their weighted sums meet
+ *   logits    the warps of the first blocks compute 8 columns of the router each and read their weights before
+ *             griddepcontrol.wait. Logits go to all blocks through a mailbox in device memory, whose words are empty
+ *             until they arrive
+ *   choose    one warp of every block, which reads all logits
+ *   weights   each warp has a ring, filled by bulk copies: no warp waits for another warp's weights. Copies of the
+ *             shared expert's gate and up are issued before the wait, those of the chosen experts' gate and up once
+ *             they are chosen, those of down as stages become free: they arrive while the thread blocks exchange
+ *             results
+ *   gate, up  panels of all experts are divided evenly among blocks; the warps of a block divide K
+ *   exchange  results go to all blocks through the mailbox, as logits do
+ *   down      panels of the row: the warps of a block divide the K tiles of all slots, and their weighted sums are
+ *             added
  *
- * Thread blocks wait for each other, so all of them must run at once: there is one for each multiprocessor at most, and
- * a GPU places all thread blocks of a grid before any of the next one. */
+ * Thread blocks wait for each other, so all of them must run at once: there is at most one per multiprocessor, and a
+ * GPU places all thread blocks of a grid before any of the next grid. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_KERNEL_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_KERNEL_CUH
 
@@ -24,15 +27,15 @@
 
 namespace yk_moe {
 
-/* A number of the warp that the compiler knows to be one: behind a branch that depends on another it would put slow
- * sequences around everything that a warp does together. */
+/* Returns a value that the compiler can prove uniform over the warp: behind a branch on any other value the compiler
+ * puts slow sequences around all warp-wide operations. */
 __device__ __forceinline__ int same_in_warp(int x)
 {
   return __shfl_sync(ALL_LANES, x, 0);
 }
 
-/* PER_LANE: experts of a lane, at most. One kernel for all numbers of experts would be half as long again, and behind
- * the other kernels of a step, which the instruction cache has to hold too, it takes longer. */
+/* PER_LANE: maximum number of experts of a lane. One kernel for all numbers of experts would be half as long again, and
+ * slower after the other kernels of a step, which share the instruction cache. */
 template <yk_dtype DTYPE, typename PANEL, int PER_LANE>
 __global__ void __maxnreg__(SINGLE_TOKEN_REGISTERS) single_token_kernel(const __grid_constant__ single_token_params p)
 {

@@ -1,9 +1,9 @@
-/* single_token_mailbox.cuh - which half of the mailbox a launch uses.
+/* single_token_mailbox.cuh - the choice of the mailbox half that a launch uses.
  *
- * A block reads the number of the half from a word of its own and writes the other number there for the next launch, so
- * that no block waits for another one. A counter of the blocks that have taken all logits would be a read behind the
- * requests for weights, which returns only once these have been served. A launch of fewer blocks writes the words of
- * the other blocks too. */
+ * Each block reads the number of the half from its own word and writes the other number there for the next launch, so
+ * that no block waits for another. A counter of the blocks that have read all logits would be read after the
+ * outstanding weight loads and return only after them. A launch of fewer blocks also writes the words of the other
+ * blocks. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_MAILBOX_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_MAILBOX_CUH
 
@@ -11,14 +11,14 @@
 
 namespace yk_moe {
 
-/* After the wait for the kernel in front. */
+/* Called after the wait for the preceding kernel. */
 __device__ __forceinline__ int half_of_block(const single_token_mailbox &e)
 {
   return static_cast<int>(load_relaxed_gpu(e.halves + blockIdx.x) & 1);
 }
 
-/* By one warp of every block, once all its warps have read the half: the numbers for the next launch, whose half
- * becomes empty. */
+/* Called by one warp of every block, once all its warps have read the half: writes the numbers for the next launch and
+ * empties the half of that launch. */
 __device__ __forceinline__ void prepare_next_half(single_token_mailbox &e, int half)
 {
   const int block = blockIdx.x, blocks = gridDim.x, lane = threadIdx.x % WARP;

@@ -1,5 +1,5 @@
-/* single_token_products.cuh - the products of a warp: its stages by the inputs of their K tiles, and the results of
- * gate and up, which go to all thread blocks. */
+/* single_token_products.cuh - the products of a warp: its stages times the inputs of their K tiles; the results of gate
+ * and up go to all thread blocks. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PRODUCTS_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_PRODUCTS_CUH
 
@@ -8,9 +8,9 @@
 
 namespace yk_moe {
 
-/* acc[c] += 128 inputs of panel c of a stage by those of K tile tile + c of the row, or of `tile` where all panels have
- * one. Weights are multiplied as integers (gemm/encoding_int4_integers.cuh). Panels that the stage lacks give anything.
- * */
+/* acc[c] += 128 inputs of panel c of a stage times the inputs of K tile tile + c of the row; with ONE_TILE, of K tile
+ * `tile` for all panels. Weights are multiplied as integers (gemm/encoding_int4_integers.cuh). The acc of panels
+ * missing from the stage is undefined. */
 template <yk_dtype DTYPE, typename PANEL, bool ONE_TILE>
 __device__ __forceinline__ void multiply_stage(uint32_t panels, const single_token_x &x, int tile,
                                                float (&acc)[SINGLE_TOKEN_GROUP][2])
@@ -76,7 +76,8 @@ __device__ __forceinline__ void multiply_gate_up(const single_token_params &p, c
   }
 }
 
-/* By all threads: gate and up from the warps' sums of the block's panels, to all blocks. sums: [warps, panels, 16]. */
+/* Called by all threads: adds the warps' sums of the block's gate and up panels, and sends silu(gate) * up to all
+ * blocks. sums: [warps, panels, 16]. */
 template <yk_dtype DTYPE>
 __device__ __forceinline__ void send_inner(const single_token_params &p, const single_token_work &w,
                                            const single_token_column &own, const int *matrices, const float *sums,
@@ -97,7 +98,7 @@ __device__ __forceinline__ void send_inner(const single_token_params &p, const s
     store_relaxed_gpu(inner + (own.slot * p.ffn + own.column) / 2, word == EMPTY_WORD ? OTHER_NANS : word);
 }
 
-/* The warp's weighted sums of a panel: columns lane / 4 and lane / 4 + 8. */
+/* Returns the warp's weighted sums of a panel: columns lane / 4 and lane / 4 + 8. */
 template <yk_dtype DTYPE, typename PANEL>
 __device__ __forceinline__ float2 multiply_down(const single_token_params &p, const single_token_work &w,
                                                 single_token_ring<PANEL> &ring, const single_token_x &x,

@@ -1,4 +1,5 @@
-/* single_token_ring.cuh - a warp's ring of weights, in the order of its work: which bytes are asked for, and when. */
+/* single_token_ring.cuh - a warp's ring of weight stages, in the order of its work: the bytes of each copy, and the
+ * time of its issue. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_RING_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_RING_CUH
 
@@ -6,14 +7,14 @@
 
 namespace yk_moe {
 
-/* n / by of counts of units, in far fewer instructions than an integer division has. Exact while n is below a million:
- * what is divided is at least 0.5 away from a multiple of by, which is more than the approximation is wrong. */
+/* n / by for counts of units, in far fewer instructions than integer division. Exact while n is below a million: n +
+ * 0.5 is at least 0.5 away from a multiple of by, which exceeds the error of the approximation. */
 __device__ __forceinline__ int quotient_of_units(int n, int by)
 {
   return static_cast<int>(__fdividef(static_cast<float>(n) + 0.5f, static_cast<float>(by)));
 }
 
-/* A warp's ring of stages. Every lane knows one of 32 units, and asks for that one's weights. */
+/* A warp's ring of stages. Each lane holds the description of one of 32 units and issues that unit's copy. */
 template <typename PANEL> struct single_token_ring {
   static constexpr int STAGE_BYTES = SINGLE_TOKEN_GROUP * PANEL::BYTES;
   const single_token_params &p;
@@ -21,8 +22,9 @@ template <typename PANEL> struct single_token_ring {
   const int *matrices; /* of the slots */
   uint32_t memory, full;
   int first = 0; /* the unit of lane 0 */
-  /* The lane's unit. Of gate and up: its slot, -1 of the shared expert; where it begins within the matrix; its panels,
-   * of which some are in the next slot's matrix. Of down: its first K tile, its panel, and how many K tiles. */
+  /* The lane's unit. Gate and up: the slot, -1 for the shared expert; the offset within the matrix; the number of
+   * panels n, and n_next further panels in the next slot's matrix. Down: the first K tile, the panel, and the number n
+   * of K tiles. */
   int slot_or_tile, offset_or_panel, n, n_next;
   int asked = 0, done = 0; /* units */
   int ask_stage = 0;
@@ -58,7 +60,7 @@ template <typename PANEL> struct single_token_ring {
     }
   }
 
-  /* By the lane whose unit comes next. */
+  /* Called by the lane of the next unit. */
   __device__ __forceinline__ void ask(bool is_gate_up, int stage) const
   {
     uint32_t to = memory + stage * STAGE_BYTES;
@@ -83,8 +85,8 @@ template <typename PANEL> struct single_token_ring {
     }
   }
 
-  /* Units up to `end`, which are gate and up's and fit in the ring: each lane its own, which is in the stage of that
-   * number. */
+  /* Issues units up to `end`, which are gate and up's and fit in the ring: each lane issues its own unit, into the
+   * stage of the same number. */
   __device__ __forceinline__ void begin(int end)
   {
     const int lane = threadIdx.x % WARP;
@@ -111,7 +113,7 @@ template <typename PANEL> struct single_token_ring {
     return memory + at.stage * STAGE_BYTES;
   }
 
-  /* By all lanes, which are done with a unit. */
+  /* Called by all lanes once a unit is consumed. */
   __device__ __forceinline__ void next()
   {
     __syncwarp();

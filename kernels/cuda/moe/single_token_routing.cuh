@@ -1,5 +1,5 @@
-/* single_token_routing.cuh - the routing of a single token, by one warp of every thread block: the choice comes first,
- * since weights wait for it, and what the slots are worth when weights have been asked for. */
+/* single_token_routing.cuh - the routing of a single token, by one warp of every thread block. The choice comes first
+ * because weight copies wait for it; the weights of the slots are computed once the copies have been issued. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_ROUTING_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_ROUTING_CUH
 
@@ -7,7 +7,8 @@
 
 namespace yk_moe {
 
-/* By one warp: the logits of each lane's experts and the shared expert's weight, once they are there. */
+/* Called by one warp: reads the logits of each lane's experts and of the shared expert's gate, once they have
+ * arrived. */
 template <int PER_LANE>
 __device__ __forceinline__ void gather_row(const single_token_params &p, const logits_words &from,
                                            single_token_memory &row, float (&logits)[PER_LANE])
@@ -22,8 +23,8 @@ __device__ __forceinline__ void gather_row(const single_token_params &p, const l
   row.weight[YK_MAX_TOP_K] = has_gate ? 1.0f / (1.0f + expf(-__uint_as_float(gate_logit))) : 1.0f;
 }
 
-/* By one warp, in shared memory: the top_k experts of the largest keys. A lane's keys are sorted first, so that a round
- * is a maximum over the warp. Equal keys of two lanes are rare: then once more, by the function that looks for them. */
+/* Called by one warp, on shared memory: writes the top_k experts with the largest keys. Each lane first sorts its keys,
+ * so a round is one maximum over the warp. Two lanes rarely hold equal keys; then take_largest repeats the choice. */
 template <int PER_LANE>
 __device__ __forceinline__ void choose_by_keys(int top_k, uint32_t (&keys)[PER_LANE], int *chosen)
 {
@@ -71,7 +72,7 @@ __device__ __forceinline__ void choose_by_keys(int top_k, uint32_t (&keys)[PER_L
   __syncwarp();
 }
 
-/* By one warp, in shared memory: scores, choices and slots. */
+/* Called by one warp, on shared memory: computes scores, choices and slots. */
 template <int PER_LANE>
 __device__ __forceinline__ void route_single_token(const single_token_params &p, const logits_words &from,
                                                    single_token_memory &row)
@@ -109,7 +110,7 @@ __device__ __forceinline__ void route_single_token(const single_token_params &p,
   row.n_slots = __popc(local);
 }
 
-/* How many slots the rank's experts below number e have. choices: the row's, [top_k]. */
+/* Number of slots of the rank's experts below number e. choices: of the row, [top_k]. */
 __device__ __forceinline__ int slots_below(const yk_route_spec &spec, const int *choices, int e)
 {
   int slots = 0;
@@ -119,7 +120,8 @@ __device__ __forceinline__ int slots_below(const yk_route_spec &spec, const int 
   return slots;
 }
 
-/* By one warp: what the slots are worth; writes: and what a route writes, but for the starts. */
+/* Called by one warp: computes the weights of the slots; if `writes`, also writes the outputs of a route except the
+ * starts. */
 __device__ __forceinline__ void weigh_slots(const single_token_params &p, single_token_memory &row, bool writes)
 {
   const yk_route_spec &spec = p.route.spec;
@@ -145,7 +147,7 @@ __device__ __forceinline__ void weigh_slots(const single_token_params &p, single
   if (p.route.counts && expert >= 0) atomicAdd(reinterpret_cast<unsigned long long *>(p.route.counts) + expert, 1ull);
 }
 
-/* By a whole block. */
+/* Called by all threads of a block. */
 __device__ __forceinline__ void write_starts(const single_token_params &p, const single_token_memory &row)
 {
   static_assert(SINGLE_TOKEN_THREADS > ROUTED_EXPERTS, "a thread for each start");

@@ -1,4 +1,4 @@
-/* single_token_work.cuh - which panels and K tiles of both GEMMs are a warp's. */
+/* single_token_work.cuh - the panels and K tiles of both GEMMs that a warp multiplies. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_WORK_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_WORK_CUH
 
@@ -6,13 +6,13 @@
 
 namespace yk_moe {
 
-/* What a warp multiplies, counted in units, each of which is a stage of its ring. First those of gate and up: up to
- * SINGLE_TOKEN_GROUP neighbouring panels of the block by one of the warp's K tiles, the shared expert's before the
- * others. Then those of down: one of the block's panels by up to SINGLE_TOKEN_GROUP neighbouring K tiles of the warp's,
+/* The work of a warp in units, each of which is one stage of its ring. First the units of gate and up: up to
+ * SINGLE_TOKEN_GROUP neighbouring panels of the block times one of the warp's K tiles, the shared expert's units first.
+ * Then the units of down: one of the block's panels times up to SINGLE_TOKEN_GROUP neighbouring K tiles of the warp,
  * which are counted over slots, the shared expert's last. */
 struct single_token_work {
   int shared_panel, n_shared; /* gate and up: the block's panels of the shared expert */
-  int expert_panel, n_expert; /* and of the others, counted over slots */
+  int expert_panel, n_expert; /* and of the chosen experts, counted over slots */
   int k_tile, n_k_tiles;      /* the warp's of the row */
   int down_panel, n_down;
   int down_tile, n_down_tiles;
@@ -48,7 +48,7 @@ struct single_token_work {
   }
 };
 
-/* A column of the block's panels of gate and up, a thread's own. */
+/* A column of the block's gate and up panels, one per thread. */
 struct single_token_column {
   int slot, column, width;
   bool is_shared, is_valid;
