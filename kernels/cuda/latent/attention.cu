@@ -1,4 +1,5 @@
-/* attention.cu - latent attention: which kernel serves which sizes, and the products with kv_b_proj around it. */
+/* attention.cu - latent attention: the choice of kernel for each size, and the products with kv_b_proj before and after
+ * it. */
 #include <algorithm>
 
 #include <cuda_bf16.h>
@@ -24,7 +25,7 @@ yk_status cuda_status(cudaError_t error, yk_err *err)
   return yk_err_set(err, YK_E_DEVICE, "latent attention: launch failed: %s", cudaGetErrorString(error));
 }
 
-/* Rows and heads of a tile of at most 16 mt queries. */
+/* Sets the rows and heads of a tile of at most 16 mt queries. */
 void choose_tile(params *p, int mt, bool is_decode)
 {
   const int queries = 16 * mt;
@@ -38,7 +39,7 @@ int n_items(const params &p)
   return (p.n_rows + p.tile_rows - 1) / p.tile_rows * p.n_head_tiles;
 }
 
-/* As many splits as fill the multiprocessors best, of sequences of at most max_tokens. */
+/* The number of splits that fills the multiprocessors best, for sequences of at most max_tokens. */
 int choose_splits(const params &p, int n_multiprocessors, int32_t max_tokens)
 {
   const int items = n_items(p), most = std::min(YK_CUDA_LATENT_SPLIT_BLOCKS / items, max_tokens / MIN_SPLIT_TOKENS);
@@ -103,7 +104,7 @@ params params_of(const yk_latent_attention_args &args)
   return p;
 }
 
-/* K[h]^T q_nope (to the left of the kernel) or V[h] sums (to its right), for every head. */
+/* K[h]^T q_nope (before the attention kernel) or V[h] times the sums (after the kernel), for every head. */
 yk_status multiply_heads(const yk_cuda_latent *latent, const params &p, yk_dtype dtype, bool absorbs, void *y,
                          yk_err *err)
 {
@@ -138,7 +139,7 @@ yk_status multiply_heads(const yk_cuda_latent *latent, const params &p, yk_dtype
   return yk_cuda_blas_multiply_batch(latent->blas, &batch, err);
 }
 
-/* Some of the step's rows. */
+/* A range of the step's rows. */
 params rows_of(const params &all, int32_t first, int32_t n, const yk_latent_attention_args *args)
 {
   const yk_latent_layout &l = all.layout;
@@ -160,7 +161,7 @@ params rows_of(const params &all, int32_t first, int32_t n, const yk_latent_atte
   return p;
 }
 
-/* mma.sync, with cuBLAS on both sides. */
+/* Attention by mma.sync, with cuBLAS for the products before and after. */
 yk_status run_mma_sync(const yk_cuda_latent *latent, params p, const yk_batch &batch, yk_dtype dtype,
                        cudaStream_t stream, yk_err *err)
 {
@@ -171,7 +172,7 @@ yk_status run_mma_sync(const yk_cuda_latent *latent, params p, const yk_batch &b
   return multiply_heads(latent, p, dtype, false, p.y, err);
 }
 
-/* Where partial results and what describes them lie in the scratch. */
+/* Assigns the memory of partial results and of their descriptions within the scratch. */
 void place_partials(params *p)
 {
   constexpr int64_t MOST = INT64_C(64) * YK_CUDA_LATENT_SPLIT_BLOCKS; /* queries with partial results */
@@ -193,8 +194,8 @@ bool takes_wgmma(const yk_cuda_latent &latent, const yk_latent_layout &l)
   return latent.encode_tensor_map && l.nope_dim % HEAD_MULTIPLE == 0 && l.value_dim % HEAD_MULTIPLE == 0;
 }
 
-/* The same for decode rows, in one launch. With many heads and few rows weights are most of what is read, and three
- * launches fetch those of outputs while few multiprocessors attend. */
+/* Whether decode rows run in one launch. With many heads and few rows most of the bytes read are weights, and three
+ * launches load those of the outputs while few multiprocessors attend. */
 bool takes_decode(const yk_cuda_latent &latent, const yk_batch &batch, const yk_latent_layout &l)
 {
   constexpr int32_t FEW_HEADS = 16, ROWS_OF_MANY_HEADS = 8;
@@ -202,7 +203,7 @@ bool takes_decode(const yk_cuda_latent &latent, const yk_batch &batch, const yk_
          (l.n_heads <= FEW_HEADS || batch.n_tokens >= ROWS_OF_MANY_HEADS);
 }
 
-/* rows: of all of the step's, or without latent. */
+/* rows: new tokens of all of the step's rows; latent NULL: none. */
 yk_status run_decode(const yk_cuda_latent *latent, const params &all, const yk_latent_attention_args *args,
                      const new_rows &rows, yk_dtype dtype, cudaStream_t stream, yk_err *err)
 {
@@ -217,14 +218,14 @@ yk_status run_decode(const yk_cuda_latent *latent, const params &all, const yk_l
   return YK_OK;
 }
 
-/* Whether new tokens can be made by the attention kernels. */
+/* Whether the attention kernels can compute new tokens. */
 bool are_aligned(const yk_latent_attention_args &args)
 {
   return args.latent_stride % 8 == 0 && yk_cuda::is_aligned(args.latent, 16);
 }
 
-/* Few decode rows whose norm and rotation are still to come, none so long that its clusters would need longer than all
- * multiprocessors with three launches. Returns the heads of a cluster, or 0. */
+/* Returns the heads of a cluster, or 0 if clusters are not used: for few decode rows whose norm and rotation are
+ * pending, none so long that its clusters would take longer than three launches on all multiprocessors. */
 int cluster_heads_of(const yk_cuda_latent &latent, const yk_latent_attention_args &args)
 {
   const yk_latent_layout &l = args.layout;
@@ -240,7 +241,7 @@ new_rows new_rows_of(const yk_latent_attention_args &args)
   return {args.q, args.latent, args.norm_w, args.latent_stride, args.rope, args.norm_eps, args.cache};
 }
 
-/* Latent vectors as keys and values of all heads. */
+/* Attention with latent vectors as keys and values of all heads. */
 yk_status run_absorbed(const yk_cuda_latent *latent, const params &all, const yk_latent_attention_args *args,
                        yk_dtype dtype, cudaStream_t stream, yk_err *err)
 {
@@ -254,20 +255,20 @@ yk_status run_absorbed(const yk_cuda_latent *latent, const params &all, const yk
 
 /* ---- Keys and values of each head -------------------------------------------------------------------------------- */
 
-/* Where the lists and the keys and values lie in the scratch. */
+/* Memory of the lists and of the keys and values within the scratch. */
 struct expanded_plan {
   expanded_launch launch;
   other_rows others;
 };
 
-/* False: no sequence has rows enough, there may be too many that have, or so few heads at once would fit that there
- * would be too many groups of them. */
+/* Returns false if no sequence has enough rows, if too many sequences may have, or if so few heads fit at once that
+ * there would be too many groups of heads. */
 bool plan_expanded(const yk_cuda_latent &latent, const yk_latent_attention_args &args, expanded_plan *plan)
 {
   const yk_batch &b = *args.batch;
   if (!latent.encode_tensor_map || !yk_cuda_latent_expands(&args.layout)) return false;
   if (b.max_rows_per_seq <= YK_CUDA_LATENT_EXPANDED_ROWS) return false;
-  const int32_t n_seqs = std::min(b.n_seqs, b.n_tokens / (YK_CUDA_LATENT_EXPANDED_ROWS + 1)); /* at most */
+  const int32_t n_seqs = std::min(b.n_seqs, b.n_tokens / (YK_CUDA_LATENT_EXPANDED_ROWS + 1)); /* upper bound */
   const int64_t made_tokens = n_seqs * yk_round_up_i64(b.max_kv_tokens, EXPANDED_TILE);
   const int64_t at_once = YK_CUDA_LATENT_MADE_BYTES / (made_tokens * MADE_DIM * 2);
   if (n_seqs > YK_CUDA_LATENT_EXPANDED_SEQS || at_once * YK_CUDA_LATENT_HEAD_GROUPS < args.layout.n_heads) return false;

@@ -1,4 +1,4 @@
-/* cluster.cuh - the steps that cluster_kernel takes, and its launch. */
+/* cluster.cuh - the steps of cluster_kernel, and its launch. */
 #ifndef YK_KERNELS_CUDA_LATENT_CLUSTER_CUH
 #define YK_KERNELS_CUDA_LATENT_CLUSTER_CUH
 
@@ -10,7 +10,7 @@
 
 namespace yk_latent {
 
-/* *n: clusters that run at once; 0 also where the GPU refuses clusters of this size. */
+/* *n: number of clusters that can run at once; 0 also if the GPU refuses clusters of this size. */
 template <typename T, int HEADS> cudaError_t init_cluster_heads(int *n)
 {
   const auto kernel = cluster_kernel<T, HEADS>;

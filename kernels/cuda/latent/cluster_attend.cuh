@@ -1,4 +1,4 @@
-/* cluster_attend.cuh - attention of the cluster's queries to a thread block's own tokens. */
+/* cluster_attend.cuh - attention of the cluster's queries to the tokens of a thread block. */
 #ifndef YK_KERNELS_CUDA_LATENT_CLUSTER_ATTEND_CUH
 #define YK_KERNELS_CUDA_LATENT_CLUSTER_ATTEND_CUH
 
@@ -154,10 +154,10 @@ __device__ inline void cluster_block<T, HEADS>::attend(tile &t, const new_tokens
     if (at > 0 || !LOADS_EARLY) load_tile(t, at, pages_of_tile(at));
     if (at == 0) mbarrier_wait_loop(&s.q_full, 0);
     if (own < n_pages) scores(t.keys, own, odd);
-    __syncthreads(); /* and nobody reads the tile's pages any more */
+    __syncthreads(); /* all warps have also read the tile's pages */
     const int32_t next = at + RING + warp - TILE_PAGES;
     if (warp >= TILE_PAGES && next < n_pages) {
-      fence_async_shared(); /* put_token and clear_behind may have written where the page goes */
+      fence_async_shared(); /* put_token and clear_behind may have written to the page's memory */
       load_page(next);
     }
     softmax(min(position + 1 - (begin_page + at) * PAGE, n * PAGE), m, l);

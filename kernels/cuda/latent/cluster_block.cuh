@@ -1,27 +1,29 @@
-/* cluster_block.cuh - latent attention of few decode rows in one launch: what a step of so few rows waits for are the
- * boundaries between launches, not bytes or products.
+/* cluster_block.cuh - latent attention of few decode rows in one launch: the time of a step of so few rows goes to the
+ * boundaries between launches, not to bytes or products.
  *
- * A cluster of CLUSTER_BLOCKS thread blocks takes one row and HEADS of its heads. SHARES thread blocks share a head,
- * each with COLUMNS of its KV_RANK columns, and every thread block takes its part of the row's tokens, whole pages, for
- * all heads of the cluster:
+ * A cluster of CLUSTER_BLOCKS thread blocks computes one row and HEADS of its heads. SHARES thread blocks share a head,
+ * each with COLUMNS of its KV_RANK columns. For all heads of the cluster, every thread block attends to its part of the
+ * row's tokens, in whole pages:
  *
- *   before the kernel in front has ended: weights and latent vectors of earlier steps --> shared memory
+ *   before the preceding kernel has ended: weights and latent vectors of earlier steps --> shared memory
  *   own columns of K[h]^T q_nope                                  --> all thread blocks of the cluster
- *   latent vectors of this step's tokens, normed and rotated      --> own pages; by one cluster of a row to the cache
- *   softmax over own tokens, their part of the weighted sums      --> the thread block that has head and columns
- *   the parts added up in the order of the thread blocks; V[h] times own columns of that
- *                                                                 --> the thread block that has head and rows of y
- *   y, again added up in order
+ *   latent vectors of this step's tokens, normed and rotated      --> own pages; one cluster of a row: also to the
+ *                                                                 cache
+ *   softmax over own tokens, their part of the weighted sums      --> the thread block of each head and column range
+ *   sum of the parts in the order of the thread blocks; V[h] times own columns of the sum
+ *                                                                 --> the thread block of each head and range of y
+ *   sum of the parts of y, again in order
  *
- * Latent vectors of earlier steps may be read before the wait, since a step's first kernel is not a dependent one: the
- * kernels that wrote them have ended. What is read of this step's tokens is nobody's: every thread block makes those
- * that lie in its pages itself, the row's own one and, as sequences share pages, those of other rows. Warp i has row i.
+ * Latent vectors of earlier steps may be read before the wait: a step's first kernel is not a dependent launch, so the
+ * kernels that wrote them have ended. No thread block reads tokens of this step that another has written: every thread
+ * block computes the tokens that lie in its pages itself, that of its own row and, since sequences share pages, those
+ * of other rows. Warp i computes the token of row i.
  *
- * All products are mma.sync's: A has weights or latent vectors, B one row of q, or of sums, or the cluster's queries.
- * What A comes from is loaded by TMA in blocks of 64 columns, [rows][128 bytes] with the 128-byte swizzle.
+ * All products use mma.sync: A holds weights or latent vectors; B holds one row of q, or sums, or the cluster's
+ * queries. TMA loads the source of A in blocks of 64 columns, [rows][128 bytes] with the 128-byte swizzle.
  *
- * The thread block's parts are in files of their own: cluster_tokens.cuh, cluster_ends.cuh (the products with K[h] and
- * V[h]), cluster_attend.cuh; cluster_kernel.cuh has their order. */
+ * The parts of the kernel are in cluster_tokens.cuh, cluster_ends.cuh (the products with K[h] and V[h]) and
+ * cluster_attend.cuh; cluster_kernel.cuh defines their order. */
 #ifndef YK_KERNELS_CUDA_LATENT_CLUSTER_BLOCK_CUH
 #define YK_KERNELS_CUDA_LATENT_CLUSTER_BLOCK_CUH
 
@@ -40,7 +42,7 @@ namespace yk_latent {
 
 using namespace yk_ptx;
 
-constexpr int CLUSTER_HEAD_DIM = 128; /* nope_dim and value_dim: DeepSeek's */
+constexpr int CLUSTER_HEAD_DIM = 128; /* nope_dim and value_dim of DeepSeek */
 constexpr int CLUSTER_WARPS = CLUSTER_ROWS, CLUSTER_THREADS = 32 * CLUSTER_WARPS;
 constexpr int TILE_PAGES = 4, CLUSTER_TOKENS = TILE_PAGES * YK_KV_BLOCK_TOKENS; /* of a tile */
 constexpr int SWIZZLED_ROW = 128;                                               /* bytes: 64 columns */
@@ -54,32 +56,33 @@ template <int HEADS> struct cluster_shared {
   static constexpr int RING = COLUMNS <= 128 ? 2 * TILE_PAGES : TILE_PAGES; /* pages at a time */
   union {
     alignas(1024) char k[COLUMNS / 64][WEIGHT_BLOCK_BYTES];
-    /* Then parts of the sums: columns 16 (2 j + i) + g + 8 e of each 64 at [j][g][2 i + e]. */
+    /* Overwrites the sums: columns 16 (2 j + i) + g + 8 e of each 64 at [j][g][2 i + e]. */
     float part[CLUSTER_BLOCKS][COLUMNS / 64][2][8][4];
   };
   alignas(1024) char v[COLUMNS / 64][WEIGHT_BLOCK_BYTES];
   alignas(1024) char page[RING][PAGE_BYTES];
-  alignas(16) uint16_t q[HEADS][WIDTH + 8]; /* padded: ldmatrix without bank conflicts */
+  alignas(16) uint16_t q[HEADS][WIDTH + 8]; /* padded against bank conflicts of ldmatrix */
   alignas(16) uint16_t p[HEADS][CLUSTER_TOKENS + 8];
   float score[2][8][CLUSTER_TOKENS + 4]; /* of even and of odd steps along the columns */
   float rescale[8];
-  float4 stats[CLUSTER_BLOCKS]; /* of each part: maximum in powers of two, sum */
+  float4 stats[CLUSTER_BLOCKS]; /* of each part: maximum, as a power of two, and sum */
   alignas(16) uint16_t sums[COLUMNS];
   alignas(16) uint16_t norm_w[KV_RANK];
   alignas(16) float rope[CLUSTER_WARPS][ROPE_DIM]; /* of each row's position */
-  alignas(16) float y[SHARES][ROWS];               /* by the columns of each share */
+  alignas(16) float y[SHARES][ROWS];               /* one part per share's columns */
   uint64_t k_full, v_full, q_full, part_full, y_full, page_full[RING];
 };
 
 #if defined(YK_HAVE_SM90A)
 
-/* What a thread of the kernel knows. Its methods are the kernel's parts, each in the file that its section names. */
+/* State of one thread of the kernel. The methods are the kernel's parts, each in the file that the section title
+ * names. */
 template <typename T, int HEADS> struct cluster_block {
   using shared = cluster_shared<HEADS>;
   static constexpr int SHARES = shared::SHARES, COLUMNS = shared::COLUMNS, ROWS = shared::ROWS, RING = shared::RING;
   static constexpr int PAGE = YK_KV_BLOCK_TOKENS, PIECES = TOKEN_PIECES;
   static constexpr int K_TILES = COLUMNS / 16 / CLUSTER_WARPS; /* of 16 columns a warp */
-  static constexpr bool LOADS_EARLY = K_TILES == 1; /* the first tile, while registers have room for K[h] beside it */
+  static constexpr bool LOADS_EARLY = K_TILES == 1; /* the first tile, as long as K[h] leaves enough registers */
   static constexpr int K_STEPS = CLUSTER_HEAD_DIM / 16, SCORE_STEPS = WIDTH / 16 / 2, V_STEPS = COLUMNS / 16;
 
   shared &s;
@@ -88,11 +91,11 @@ template <typename T, int HEADS> struct cluster_block {
   const CUtensorMap &weights, &cache;
   const int lane, warp, rank;
   const int32_t row, first_head, n_heads;               /* n_heads: of the cluster */
-  const int32_t head, share;                            /* this thread block's */
-  const int32_t position, begin_page, n_pages, n_parts; /* n_pages: own; n_parts: thread blocks that have any */
+  const int32_t head, share;                            /* of this thread block */
+  const int32_t position, begin_page, n_pages, n_parts; /* n_pages: own pages; n_parts: thread blocks that have pages */
   const int32_t *const table;
 
-  /* Whether the thread block has a head: a cluster behind the last ones may have fewer than HEADS. */
+  /* Whether the thread block has a head: the last cluster may have fewer than HEADS. */
   __device__ bool has_head() const
   {
     return rank / SHARES < n_heads;
@@ -100,114 +103,119 @@ template <typename T, int HEADS> struct cluster_block {
 
   /* ---- Pages and new tokens: cluster_tokens.cuh ------------------------------------------------------------------ */
 
-  /* Own page i, counted from begin_page; by the whole warp. */
+  /* Loads own page i, counted from begin_page. Called by the whole warp. */
   __device__ void load_page(int32_t i) const;
 
-  /* By all warps. */
+  /* Called by all warps. */
   __device__ void load_first_pages() const;
 
-  /* By any thread: until own page i, of those under way or there, has come. */
+  /* Called by any thread: waits until own page i, whose copy has been issued, has arrived. */
   __device__ void wait_for_page(int32_t i) const;
 
   /* 16 bytes of a token in page i. */
   __device__ uint32_t piece_address(int32_t i, int token, int piece) const;
 
-  /* Where this step's tokens are: own pages that have any, as bits, and that of the row of this warp, or -1. */
+  /* This step's tokens: the own pages that contain any, as bits; and the page with the token of this warp's row, or
+   * -1. */
   struct new_tokens {
     uint32_t pages;
     int32_t of_warp;
   };
 
-  /* By whole warps. Reads the step's description alone. */
+  /* Called by whole warps. Reads only the description of the step. */
   __device__ new_tokens find_new_tokens() const;
 
-  /* What make_token needs beside the token. Each warp that has a row copies the norm's weights, the same ones to the
-   * same place, and so waits for its own copy alone. */
+  /* Loads the other inputs of make_token. Each warp that has a row copies the norm's weights, the same data to the same
+   * address, so each waits only for its own copy. */
   __device__ void load_norm_and_rope() const;
 
-  /* By the warp of the row: the token, which has been loaded, normed and rotated. Behind load_norm_and_rope. */
+  /* Called by the row's warp after load_norm_and_rope: norms and rotates the loaded token. */
   __device__ void make_token(new_token<T> &t) const;
 
-  /* The token of the row of this warp into own page i, and to the cache by the row's first cluster. */
+  /* Writes the token of this warp's row to own page i; the row's first cluster also writes it to the cache. */
   __device__ void put_token(const new_token<T> &t, int32_t i) const;
 
-  /* Zeros behind the row's own token, which is in own page i: the cache may hold anything there, and a NaN among the
-   * values would survive a probability of 0. By all warps. */
+  /* Writes zeros after the row's own token, in own page i: the cache may have any content there, and a NaN among the
+   * values would survive a probability of 0. Called by all warps. */
   __device__ void clear_behind(int32_t i) const;
 
   /* ---- Products with K[h] and V[h]: cluster_ends.cuh ------------------------------------------------------------- */
 
-  /* By one lane: this thread block's columns of K[h] or of V[h]. */
+  /* Called by one lane: loads this thread block's columns of K[h] or of V[h]. */
   __device__ void load_weights(char (&to)[COLUMNS / 64][WEIGHT_BLOCK_BYTES], int32_t first_row, uint64_t *full) const;
 
-  /* K[h]^T as fragments of A: columns 16 (K_TILES warp + i) .., and 16 of nope_dim a step, of which lane t has 4
-   * consecutive ones, so that it reads 8 bytes of q_nope for them. */
+  /* K[h]^T as fragments of A: columns from 16 (K_TILES warp + i) on, and 16 values of nope_dim per step; lane t has 4
+   * consecutive ones, for which it reads 8 bytes of q_nope. */
   __device__ void load_k_fragments(uint32_t (&a)[K_TILES][K_STEPS][4]) const;
 
-  /* Own columns of the head's query, to all thread blocks that have tokens. b: q_nope, of lanes 0 to 3. */
+  /* Sends own columns of the head's query to all thread blocks that have tokens. b: q_nope, in lanes 0 to 3. */
   __device__ void absorb(const uint32_t (&a)[K_TILES][K_STEPS][4], const uint2 (&b)[K_STEPS]) const;
 
-  /* V[h] as fragments of A: 16 rows a warp. */
+  /* V[h] as fragments of A: 16 rows per warp. */
   __device__ void load_v_fragments(uint32_t (&a)[V_STEPS][4]) const;
 
-  /* Own columns of the head's sums from all parts, in their order, as operands of B: of 32 columns those of lane t lie
-   * side by side. */
+  /* Adds own columns of the head's sums over all parts, in their order, and stores the result as operands of B: the
+   * columns of lane t, of each 32, are contiguous. */
   __device__ void combine() const;
 
-  /* V[h] times own columns of the sums, to the thread block that has the rows. */
+  /* Multiplies V[h] with own columns of the sums, and sends the result to the thread block that has the rows of y. */
   __device__ void multiply_v(const uint32_t (&a)[V_STEPS][4]) const;
 
-  /* Where this thread block's rows of y are. */
+  /* This thread block's rows of y. */
   __device__ T *y() const;
 
   /* ---- Own tokens: cluster_attend.cuh ---------------------------------------------------------------------------- */
 
-  /* Tokens of one page as fragments of A, for the even or the odd ones of the steps along their columns. */
+  /* Tokens of one page as fragments of A, for the even or the odd steps along their columns. */
   __device__ void load_keys(uint32_t (&a)[SCORE_STEPS][4], int32_t page, int odd) const;
 
-  /* Scores of a page's tokens for all of the cluster's queries, of the even or the odd steps, into s.score. */
+  /* Writes to s.score the scores of a page's tokens for all of the cluster's queries, over the even or the odd
+   * steps. */
   __device__ void scores(const uint32_t (&a)[SCORE_STEPS][4], int32_t page, int odd) const;
 
-  /* By one warp for each head. m and l: maximum in powers of two, and this lane's sum. */
+  /* Called by one warp for each head. m: maximum, as a power of two; l: this lane's sum. */
   __device__ void softmax(int32_t n_visible, float &m, float &l) const;
 
-  /* The warp's 64 columns of a tile's values, transposed, as fragments of A: 16 columns and a page each, for those of
-   * the tile's pages whose bits are set. */
+  /* The warp's 64 columns of a tile's values, transposed, as fragments of A: 16 columns and one page each, for the
+   * pages of the tile whose bits are set. */
   __device__ void load_values(uint32_t (&a)[TILE_PAGES][4][4], int32_t first_page, uint32_t pages) const;
 
   /* o [64 columns of the warp, 8 heads] += values times probabilities. */
   __device__ void add_values(float (&o)[4][4], const uint32_t (&a)[TILE_PAGES][4][4], int32_t n) const;
 
-  /* The warp's 64 columns of this thread block's part, to the thread block of each head that has them. */
+  /* Sends the warp's 64 columns of this thread block's part to the thread block that combines them, for each head. */
   __device__ void send_part(const float (&o)[4][4], float m, float l) const;
 
-  /* What this warp needs of a tile. */
+  /* This warp's registers of a tile. */
   struct tile {
     uint32_t keys[SCORE_STEPS][4], values[TILE_PAGES][4][4];
   };
 
-  /* Own pages that there are from page `at` on, of a tile, as bits. */
+  /* The existing own pages of a tile that begins at page `at`, as bits. */
   __device__ uint32_t pages_of_tile(int32_t at) const;
 
-  /* By whole warps: of the tile from own page `at` on those pages whose bits are set, once they have come. */
+  /* Called by whole warps: waits for the pages whose bits are set, of the tile that begins at own page `at`, and loads
+   * them. */
   __device__ void load_tile(tile &t, int32_t at, uint32_t pages) const;
 
-  /* Own tokens. t: the first tile, where LOADS_EARLY; this step's tokens are in it. last: own page with the row's own
-   * token, or -1; of_warp: this warp's token. */
+  /* Attends to own tokens. t: the first tile, with this step's tokens, if LOADS_EARLY. last: own page with the row's
+   * own token, or -1; of_warp: this warp's token. */
   __device__ void attend(tile &t, const new_tokens &added, int32_t last, const new_token<T> &of_warp) const;
 
-  /* ---- The order of everything: cluster_kernel.cuh --------------------------------------------------------------- */
+  /* ---- The order of the parts: cluster_kernel.cuh ---------------------------------------------------------------- */
 
-  /* By all threads: all of the thread block's work, of a row with tokens. */
+  /* Called by all threads: the thread block's work for a row with tokens. */
   __device__ void run() const;
 
-  /* By all threads. Asks for everything that may be read before the kernel in front has ended. */
+  /* Called by all threads. Issues all loads that are allowed before the preceding kernel has ended. */
   __device__ new_tokens start() const;
 
-  /* By all threads of a thread block with a head, once they have attended: the head's sums, and its rows of y. */
+  /* Called by all threads of a thread block with a head, after its attention: computes the head's sums and its rows of
+   * y. */
   __device__ void make_outputs() const;
 
-  /* By one thread, ahead of a barrier of the thread block. What other thread blocks are to send is announced here. */
+  /* Called by one thread, before a barrier of the thread block. Sets the byte counts that other thread blocks will
+   * send. */
   __device__ void init_barriers() const;
 };
 

@@ -1,5 +1,5 @@
-/* cluster_ends.cuh - the products with kv_b_proj of a thread block of cluster_kernel: queries K[h]^T q_nope in front of
- * the attention, and V[h] times the weighted sums behind it. */
+/* cluster_ends.cuh - the products with kv_b_proj of a thread block of cluster_kernel: the queries K[h]^T q_nope before
+ * the attention, and V[h] times the weighted sums after it. */
 #ifndef YK_KERNELS_CUDA_LATENT_CLUSTER_ENDS_CUH
 #define YK_KERNELS_CUDA_LATENT_CLUSTER_ENDS_CUH
 
@@ -42,7 +42,7 @@ __device__ inline void cluster_block<T, HEADS>::absorb(const uint32_t (&a)[K_TIL
 #pragma unroll
     for (int step = 0; step < K_STEPS; step++)
       mma_m16n8k16<T>(acc[step % 2], a[i][step][0], a[i][step][1], a[i][step][2], a[i][step][3], b[step].x, b[step].y);
-    /* Lane 4 g has columns g and g + 8: every lane gathers 8 neighbours of them, for the thread block lane / 2. */
+    /* Lane 4 g has columns g and g + 8: every lane gathers 8 neighbouring columns, for thread block lane / 2. */
     const uint32_t both = round_pair<T>(acc[0][0] + acc[1][0], acc[0][2] + acc[1][2]);
     float words[4];
 #pragma unroll
@@ -97,7 +97,7 @@ __device__ inline void cluster_block<T, HEADS>::multiply_v(const uint32_t (&a)[V
     mma_m16n8k16<T>(acc[0], a[i][0], a[i][1], a[i][2], a[i][3], b.x, b.y);
     mma_m16n8k16<T>(acc[1], a[i + 1][0], a[i + 1][1], a[i + 1][2], a[i + 1][3], b.z, b.w);
   }
-  /* Lane 4 g has rows g and g + 8: lanes 0 to 3 gather 4 neighbours each. */
+  /* Lane 4 g has rows g and g + 8: lanes 0 to 3 gather 4 neighbouring rows each. */
   const float low = acc[0][0] + acc[1][0], high = acc[0][2] + acc[1][2];
   float rows[4];
 #pragma unroll

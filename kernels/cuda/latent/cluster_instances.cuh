@@ -1,4 +1,4 @@
-/* cluster_instances.cuh - decode of few rows by clusters, of one activation type. */
+/* cluster_instances.cuh - instances for decode of few rows by clusters, for one activation type. */
 #ifndef YK_KERNELS_CUDA_LATENT_CLUSTER_INSTANCES_CUH
 #define YK_KERNELS_CUDA_LATENT_CLUSTER_INSTANCES_CUH
 

@@ -1,4 +1,4 @@
-/* cluster_kernel.cuh - the kernel of cluster_block.cuh: in which order a thread block does its parts. */
+/* cluster_kernel.cuh - the kernel of cluster_block.cuh: the order of a thread block's parts. */
 #ifndef YK_KERNELS_CUDA_LATENT_CLUSTER_KERNEL_CUH
 #define YK_KERNELS_CUDA_LATENT_CLUSTER_KERNEL_CUH
 
@@ -28,7 +28,7 @@ template <typename T, int HEADS> __device__ inline auto cluster_block<T, HEADS>:
 {
   if (threadIdx.x == 0) init_barriers();
   __syncthreads();
-  cluster_arrive_relaxed(); /* this thread block's barriers are there */
+  cluster_arrive_relaxed(); /* this thread block's barriers are initialised */
   load_first_pages();
   if (has_head() && warp == CLUSTER_WARPS - 1 && elect_one()) load_weights(s.k, 2 * head * CLUSTER_HEAD_DIM, &s.k_full);
   __syncwarp();
@@ -43,7 +43,7 @@ template <typename T, int HEADS> __device__ inline void cluster_block<T, HEADS>:
   const T *q = static_cast<const T *>(p.q) + row * p.q_stride;
   const new_tokens added = start();
   const rotation turn(rope_of(rows, position));
-  /* First what is behind the wait, since it is on its way while weights and pages come. */
+  /* Loads of data that the preceding kernel writes come first: they are in flight while weights and pages arrive. */
   wait_for_previous_kernel();
   uint2 q_nope[K_STEPS];
   uint4 rotating = {};
@@ -66,9 +66,9 @@ template <typename T, int HEADS> __device__ inline void cluster_block<T, HEADS>:
     load_k_fragments(k);
   }
   if (last >= 0 && last < TILE_PAGES) clear_behind(last);
-  const uint32_t in_first_tile = added.pages & ((1u << TILE_PAGES) - 1); /* which change until the barrier below */
+  const uint32_t in_first_tile = added.pages & ((1u << TILE_PAGES) - 1); /* these change until the barrier below */
   if (LOADS_EARLY) load_tile(t, 0, pages_of_tile(0) & ~in_first_tile);
-  /* V[h] is needed last: what comes first is not to wait behind it. */
+  /* V[h] is needed last, so its copy must not delay the earlier ones. */
   if (has_head() && warp == CLUSTER_WARPS - 2 && elect_one())
     load_weights(s.v, (2 * head + 1) * CLUSTER_HEAD_DIM, &s.v_full);
   __syncwarp();

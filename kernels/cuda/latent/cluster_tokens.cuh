@@ -1,5 +1,5 @@
 /* cluster_tokens.cuh - cached tokens of a thread block of cluster_kernel: its ring of pages, and this step's tokens,
- * which it makes itself where they lie in its pages. */
+ * which it computes itself if they lie in its pages. */
 #ifndef YK_KERNELS_CUDA_LATENT_CLUSTER_TOKENS_CUH
 #define YK_KERNELS_CUDA_LATENT_CLUSTER_TOKENS_CUH
 

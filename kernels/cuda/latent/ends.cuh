@@ -1,5 +1,5 @@
-/* ends.cuh - the products with kv_b_proj at both ends of a launch that does all of decode attention, by its consumer
- * warps: queries K[h]^T q_nope for all thread blocks, and y = V[h] times the weighted sums of all of them. */
+/* ends.cuh - the products with kv_b_proj before and after the attention of a one-launch decode, by the consumer warps:
+ * queries K[h]^T q_nope for all thread blocks, and y = V[h] times the weighted sums of all thread blocks. */
 #ifndef YK_KERNELS_CUDA_LATENT_ENDS_CUH
 #define YK_KERNELS_CUDA_LATENT_ENDS_CUH
 
@@ -12,14 +12,14 @@
 
 namespace yk_latent {
 
-constexpr int END_HEAD_DIM = 128;     /* nope_dim and value_dim: DeepSeek's */
-constexpr int PRODUCER_THREADS = 128; /* in front of the consumers */
+constexpr int END_HEAD_DIM = 128;     /* nope_dim and value_dim of DeepSeek */
+constexpr int PRODUCER_THREADS = 128; /* before the consumers */
 constexpr int CONSUMER_WARPS = 8, CONSUMER_THREADS = 32 * CONSUMER_WARPS;
 constexpr int BOX = 64, BOX_BYTES = BOX * 128;                /* of kv_up: 64 rows by 64 columns, swizzled */
 constexpr int K_SLICE_BYTES = END_HEAD_DIM / BOX * BOX_BYTES; /* 64 columns of K[h] */
 constexpr int V_SLICE_BYTES = KV_RANK / BOX * BOX_BYTES;      /* 64 rows of V[h] */
 
-/* Weighted sums of a tile of rows and a head as wgmma takes them: see wide_output_shared. */
+/* Weighted sums of a tile of rows and a head in the layout of wgmma: see wide_output_shared. */
 struct end_sums {
   static constexpr int ROWS = 64;
   char at[KV_RANK / 64][ROWS * 128];
@@ -30,9 +30,9 @@ struct end_sums {
   }
 };
 
-/* Units of work [begin, end) in steps: parts (of heads) and tiles of rows. A thread block keeps its part where there
- * are no more parts than thread blocks. Where there are thread blocks enough tiles have less than most_rows. part and
- * first_row: of the first unit. */
+/* Units of work [begin, end) with stride step: parts (of heads) times tiles of rows. If there are at most as many parts
+ * as thread blocks, each thread block keeps one part. If thread blocks suffice, tiles have fewer than most_rows rows.
+ * part and first_row: of the first unit. */
 struct unit_range {
   int32_t begin, end, step, n_parts, rows, part, first_row;
   bool keeps_part;
@@ -63,7 +63,7 @@ __device__ __forceinline__ void consumers_sync()
 
 /* ---- Queries ----------------------------------------------------------------------------------------------------- */
 
-/* By one thread: slice number i of all heads'. */
+/* Called by one thread: loads slice number i over all heads. */
 __device__ __forceinline__ void load_k_slice(char *to, uint64_t *full, const CUtensorMap &weights, int32_t i)
 {
   constexpr int OF_HEAD = KV_RANK / BOX;
@@ -73,8 +73,8 @@ __device__ __forceinline__ void load_k_slice(char *to, uint64_t *full, const CUt
                 i / OF_HEAD * 2 * END_HEAD_DIM + box * BOX, full);
 }
 
-/* A thread block's share of queries: n slices for each tile of 64 rows. They stay in their rooms where there are rooms
- * enough. */
+/* A thread block's share of queries: n slices for each tile of 64 rows. If the staging buffers hold all slices, these
+ * stay there. */
 struct query_units {
   static constexpr int ROWS = 64, OF_HEAD = KV_RANK / BOX;
   int32_t first, n, n_units, n_loads;
@@ -88,7 +88,7 @@ struct query_units {
   }
 };
 
-/* By one thread: the first slices, which need nothing that the step makes. */
+/* Called by one thread: loads the first slices, which do not depend on the step. */
 template <int ROOMS>
 __device__ void load_first_slices(const params &p, const CUtensorMap &weights, char (&rooms)[ROOMS][K_SLICE_BYTES],
                                   uint64_t (&full)[ROOMS], int32_t block, int32_t n_blocks)
@@ -98,8 +98,8 @@ __device__ void load_first_slices(const params &p, const CUtensorMap &weights, c
     load_k_slice(rooms[i], &full[i], weights, units.first + i % units.n);
 }
 
-/* Behind load_first_slices. A warpgroup takes every second unit, a slice and a tile of rows; rows of q are its operand
- * in registers. */
+/* Called after load_first_slices. Each warpgroup computes every second unit, a slice and a tile of rows; rows of q are
+ * its operand in registers. */
 template <typename T, int ROOMS>
 __device__ void make_queries(const params &p, const CUtensorMap &weights, char (&rooms)[ROOMS][K_SLICE_BYTES],
                              uint64_t (&full)[ROOMS], int32_t block, int32_t n_blocks)
@@ -110,7 +110,7 @@ __device__ void make_queries(const params &p, const CUtensorMap &weights, char (
   const auto [first, n, n_units, n_loads, stay] = query_units::of<ROOMS>(p, block, n_blocks);
   wait_for_previous_kernel();
   uint32_t a[STEPS][4];
-  int32_t loaded = -1; /* head and tile of rows */
+  int32_t loaded = -1; /* head and tile of rows in registers */
   for (int32_t pair = 0; pair < n_units; pair += 2) {
     const int32_t unit = pair + warpgroup;
     if (unit < n_units) {
@@ -157,7 +157,7 @@ __device__ void make_queries(const params &p, const CUtensorMap &weights, char (
 
 /* ---- Outputs ----------------------------------------------------------------------------------------------------- */
 
-/* By one thread: V[h] from a row on, n boxes of rows. */
+/* Called by one thread: loads V[h] from a row on, n boxes of rows. */
 __device__ __forceinline__ void load_v(char *to, uint64_t *full, const CUtensorMap &weights, int32_t head, int32_t row,
                                        int n)
 {
@@ -167,9 +167,9 @@ __device__ __forceinline__ void load_v(char *to, uint64_t *full, const CUtensorM
                 (2 * head + 1) * END_HEAD_DIM + row + i / (KV_RANK / BOX) * BOX, full);
 }
 
-/* A thread block's share of y, in units of a tile of rows and COLUMNS columns of a head, a part; a warpgroup has half
- * of the columns. QUERIES: of a tile of the attention. v: room for a part's weights, of which load_first brings the
- * first. */
+/* A thread block's share of y, in units of a tile of rows and COLUMNS columns of a head, a part; each warpgroup
+ * computes half of the columns. QUERIES: of a tile of the attention. v: memory for one part's weights, the first of
+ * which load_first loads. */
 template <typename T, int QUERIES, int COLUMNS> struct outputs {
   static constexpr int OF_HEAD = END_HEAD_DIM / COLUMNS, OWN = COLUMNS / 2;
 
@@ -192,13 +192,13 @@ template <typename T, int QUERIES, int COLUMNS> struct outputs {
     load_v(v, full, weights, part / OF_HEAD, part % OF_HEAD * COLUMNS, COLUMNS / BOX);
   }
 
-  /* By one thread. */
+  /* Called by one thread. */
   __device__ void load_first() const
   {
     if (units.begin < units.end) load(units.part);
   }
 
-  /* By one thread: the first part's weights into the L2 cache. */
+  /* Called by one thread: prefetches the first part's weights into the L2 cache. */
   __device__ void prefetch_first() const
   {
     constexpr int BYTES = COLUMNS * KV_RANK * 2, PIECE = 16384;
@@ -212,7 +212,8 @@ template <typename T, int QUERIES, int COLUMNS> struct outputs {
   {
     const int warpgroup = threadIdx.x / 128 - 1, column = part % OF_HEAD * COLUMNS + warpgroup * OWN;
     float acc[OWN / 8][4];
-    const int first = warpgroup * OWN / BOX * V_SLICE_BYTES + warpgroup * OWN % BOX * 128; /* of the weights' rows */
+    /* first row of the weights */
+    const int first = warpgroup * OWN / BOX * V_SLICE_BYTES + warpgroup * OWN % BOX * 128;
     const uint64_t a = tile_descriptor(shared_address(sums.at), 1024, 16),
                    b = tile_descriptor(shared_address(v) + first, 1024, 16);
     wgmma_fence();
@@ -233,8 +234,8 @@ template <typename T, int QUERIES, int COLUMNS> struct outputs {
     }
   }
 
-  /* By all consumer warps: where the partial results of a unit's rows are. list and mine: as every thread block divides
-   * the list. */
+  /* Called by all consumer warps: finds the partial results of a unit's rows. list and mine: the list that every thread
+   * block builds, and this block's part of it. */
   __device__ void find_splits(const work_list &list, const block_tiles &mine, int32_t first_row) const
   {
     const int32_t i = threadIdx.x % CONSUMER_THREADS, row = first_row + i;
@@ -242,7 +243,7 @@ template <typename T, int QUERIES, int COLUMNS> struct outputs {
     splits[i] = list.item_of_row[row] < 0 ? item_splits{row, 0, 0} : splits_of_row(list, mine, row);
   }
 
-  /* By all consumer warps, after load_first and find_splits of the first unit. */
+  /* Called by all consumer warps, after load_first and find_splits of the first unit. */
   __device__ void run(end_sums &sums, const work_list &list, const block_tiles &mine) const
   {
     const int warp = threadIdx.x / 32 % CONSUMER_WARPS;

@@ -1,4 +1,4 @@
-/* expanded.cuh - launches of attention with keys and values of each head. */
+/* expanded.cuh - launches of attention with expanded keys and values, that is keys and values per head. */
 #ifndef YK_KERNELS_CUDA_LATENT_EXPANDED_CUH
 #define YK_KERNELS_CUDA_LATENT_EXPANDED_CUH
 
@@ -9,8 +9,8 @@
 
 namespace yk_latent {
 
-/* Heads of one launch: as many as `made` has room for. made_tokens: at least the tokens of all sequences of the list,
- * each rounded up to whole tiles. */
+/* Heads of one launch: as many as fit in `made`. made_tokens: at least the tokens of all sequences of the list, each
+ * rounded up to whole tiles. */
 template <typename T> cudaError_t launch_expanded(const expanded_launch &launch, const params &p, cudaStream_t stream)
 {
   const int64_t head_bytes = launch.made_tokens * MADE_DIM * static_cast<int64_t>(sizeof(T));

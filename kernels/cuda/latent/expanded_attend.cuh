@@ -1,14 +1,14 @@
-/* expanded_attend.cuh - causal attention with keys and values of each head on wgmma: heads of nope_dim + rope_dim for
+/* expanded_attend.cuh - causal attention with expanded keys and values on wgmma: heads of nope_dim + rope_dim for
  * scores and value_dim for values.
  *
- * A work tile is 128 rows of one sequence and one head. A producer warp brings queries, keys and values by TMA: of keys
- * what does not rotate comes from `made`, what rotates from the cache, where it is the same for all heads. Two consumer
- * warpgroups of 64 rows each:
+ * A work tile is 128 rows of one sequence and one head. A producer warp loads queries, keys and values by TMA: the nope
+ * part of keys from `made`, the rotated part, equal for all heads, from the cache. Two consumer warpgroups compute 64
+ * rows each:
  *
  *   S = Q K^T | mask | online softmax | O += P V
  *
- * The scores of the next tile of keys are issued with the output of the current one, and the softmax of one warpgroup
- * runs beside the products of the other (ping-pong). Work tiles are handed out by a counter. */
+ * The scores of the next tile of keys are issued with the output of the current tile, and the softmax of one warpgroup
+ * overlaps the products of the other (ping-pong). A counter hands out work tiles. */
 #ifndef YK_KERNELS_CUDA_LATENT_EXPANDED_ATTEND_CUH
 #define YK_KERNELS_CUDA_LATENT_EXPANDED_ATTEND_CUH
 
@@ -21,7 +21,7 @@ constexpr int KEY_BLOCKS = (NOPE_DIM + ROPE_DIM) / 64, EXPANDED_VALUE_BLOCKS = V
 constexpr int ATTEND_THREADS = 384, ATTEND_STAGES = 2;
 
 struct row_tile {
-  int32_t seq;                   /* -1: no more */
+  int32_t seq;                   /* -1: no more tiles */
   int32_t row, n_rows, position; /* first row in the step; in the sequence */
   int32_t first_key_tile, n_key_tiles, head;
 };
@@ -35,8 +35,8 @@ struct attend_shared {
   row_tile work;
 };
 
-/* Work tile number `index`: all of a head, so that thread blocks share its keys in the L2 cache; within a sequence the
- * last rows, which have most keys, first. */
+/* Work tile number `index`. Tiles are ordered by head, so that thread blocks share a head's keys in the L2 cache;
+ * within a sequence the last rows, which have most keys, come first. */
 __device__ inline row_tile find_row_tile(const expanded_work &work, const head_group &heads, int32_t index)
 {
   row_tile t = {};
@@ -64,8 +64,8 @@ struct attend_maps {
   const CUtensorMap *q, *made, *cache;
 };
 
-/* By one warp. Key tiles go from the last visible one to the first; copies are issued in the order in which consumers
- * read: K0, K1, V0, K2, V1, ... */
+/* Called by one warp. Key tiles go from the last visible tile to the first; copies are issued in the order in which
+ * consumers read: K0, K1, V0, K2, V1, ... */
 __device__ inline void attend_producer(attend_shared &s, const params &p, expanded_work *work, const head_group &heads,
                                        int32_t *next_tile, const attend_maps &maps)
 {
@@ -96,7 +96,8 @@ __device__ inline void attend_producer(attend_shared &s, const params &p, expand
     const int32_t first_made = static_cast<int32_t>(t.head * heads.made_tokens) + t.first_key_tile * EXPANDED_TILE;
     const auto load_k = [&](int32_t tile) {
       constexpr int PAGES_OF_TILE = EXPANDED_TILE / YK_KV_BLOCK_TOKENS;
-      const int32_t page = min(tile * PAGES_OF_TILE + lane % PAGES_OF_TILE, n_pages - 1); /* behind it: masked */
+      /* pages after the last one are masked */
+      const int32_t page = min(tile * PAGES_OF_TILE + lane % PAGES_OF_TILE, n_pages - 1);
       const int32_t own = table[page] * YK_KV_BLOCK_TOKENS;
       mbarrier_wait_loop(&s.k_empty[k_at.stage], k_at.phase);
       if (elect_one()) {
@@ -136,7 +137,7 @@ __device__ inline void attend_producer(attend_shared &s, const params &p, expand
 /* Lane (g, t) = (lane / 4, lane % 4) of warp w holds rows 16 w + g and 16 w + g + 8 of the warpgroup's 64. */
 template <typename T> struct attend_consumer {
   static constexpr int N_S = EXPANDED_TILE / 8, N_O = VALUE_DIM / 8; /* tiles of 8 columns: of scores, of the output */
-  static constexpr int PING_PONG = 1;                                /* named barriers 1 and 2 */
+  static constexpr int PING_PONG = 1;                                /* the first of two named barriers, 1 and 2 */
 
   attend_shared &s;
   const params &p;
@@ -221,7 +222,7 @@ template <typename T> struct attend_consumer {
       k_at.advance(ATTEND_STAGES);
       if ((tile + 1) * EXPANDED_TILE > t.position + 1) mask(score, tile);
       yk_cuda::online_softmax(score, p.scale_log2, m, l, rescale);
-      /* The tile is already there. The branch in this wait keeps the assembler from moving wgmma_wait ahead of the
+      /* The tile has already arrived. The branch in this wait keeps the assembler from moving wgmma_wait before the
        * softmax. */
       mbarrier_wait_loop(&s.v_full[v_at.stage], v_at.phase);
       wgmma_wait<0>();
@@ -263,7 +264,7 @@ template <typename T> struct attend_consumer {
 
 #endif
 
-/* Grid: one thread block a multiprocessor. */
+/* Grid: one thread block per multiprocessor. */
 template <typename T>
 __global__ void __launch_bounds__(ATTEND_THREADS, 1)
     attend_heads_kernel(const params p, expanded_work *work, const head_group heads, int group,

@@ -1,4 +1,4 @@
-/* expanded_instances.cuh - attention with keys and values of each head, of one activation type. */
+/* expanded_instances.cuh - instances for attention with expanded keys and values, for one activation type. */
 #ifndef YK_KERNELS_CUDA_LATENT_EXPANDED_INSTANCES_CUH
 #define YK_KERNELS_CUDA_LATENT_EXPANDED_INSTANCES_CUH
 

@@ -1,10 +1,11 @@
-/* expanded_make.cuh - keys and values of some heads, from the latent vectors of whole sequences: a GEMM on wgmma.
+/* expanded_make.cuh - computes the keys and values of some heads from the latent vectors of whole sequences: a GEMM on
+ * wgmma.
  *
  *   made [heads][tokens][nope_dim + value_dim] = c [tokens, kv_rank] (kv_up of the head)^T
  *
- * where tokens are those of all sequences of the list, each from a multiple of 128 on. A work item is 128 tokens times
- * one head. The latent vectors of a tile stay in shared memory for all its heads; weights come through a ring of stages
- * of 64 columns. A producer warp, and two consumer warpgroups of 64 tokens each. */
+ * The tokens are those of all sequences of the list, each sequence starting at a multiple of 128. A work item is 128
+ * tokens times one head. The latent vectors of a tile stay in shared memory for all its heads; weights pass through a
+ * ring of stages of 64 columns. One producer warp, and two consumer warpgroups of 64 tokens each. */
 #ifndef YK_KERNELS_CUDA_LATENT_EXPANDED_MAKE_CUH
 #define YK_KERNELS_CUDA_LATENT_EXPANDED_MAKE_CUH
 
@@ -36,10 +37,10 @@ struct make_shared {
 /* The heads of one launch. */
 struct head_group {
   int32_t first, n;
-  int64_t made_tokens; /* rows of `made` from a head to the next */
+  int64_t made_tokens; /* distance of two heads in `made`, in rows */
 };
 
-/* The sequence of a tile of keys. */
+/* Returns the sequence of a tile of keys. */
 __device__ inline expanded_seq seq_of_key_tile(const expanded_work &work, int32_t tile)
 {
   int32_t i = 0;
@@ -104,7 +105,7 @@ __device__ void make_consumer(make_shared &s, const expanded_work &work, void *m
       tokens_phase ^= 1;
       const expanded_seq of = seq_of_key_tile(work, tile);
       const int32_t n_valid = of.n_tokens - (tile - of.first_key_tile) * EXPANDED_TILE - warpgroup * 64;
-      if (n_valid < 64) { /* what lies behind a sequence's last token becomes keys and values of zero */
+      if (n_valid < 64) { /* rows after a sequence's last token get keys and values of zero */
         for (int i = max(n_valid, 0) * 8 + static_cast<int>(threadIdx.x % 128); i < 64 * 8; i += 128) {
           for (int block = 0; block < KV_RANK / 64; block++)
             store_shared16(tokens + block * TOKEN_BLOCK_BYTES + i * 16, make_uint4(0, 0, 0, 0));
@@ -140,7 +141,8 @@ __device__ void make_consumer(make_shared &s, const expanded_work &work, void *m
 
 #endif
 
-/* Grid: one thread block a multiprocessor, each with consecutive items: tiles of tokens outermost, heads within. */
+/* Grid: one thread block per multiprocessor, each with consecutive items: tiles of tokens in the outer loop, heads in
+ * the inner loop. */
 template <typename T>
 __global__ void __launch_bounds__(MAKE_THREADS, 1)
     make_heads_kernel(const params p, const expanded_work *work, void *made, const head_group heads,

@@ -1,4 +1,4 @@
-/* expanded_work.cu - lists the sequences that take keys and values of each head, and the rows of all others. */
+/* expanded_work.cu - lists the sequences that use expanded keys and values, and the rows of all others. */
 #include "kernels/cuda/latent/expanded_work.cuh"
 
 using namespace yk_ptx;
@@ -13,7 +13,8 @@ struct step_rows {
   int32_t n_tokens, n_seqs;
 };
 
-/* By all threads: the sum, of both parts, over the threads before this one; *total: over all. */
+/* Called by all threads: exclusive prefix sum, of both components, over the threads; *total: the sum over all
+ * threads. */
 __device__ int2 scan_block(int2 own, int2 *total)
 {
   __shared__ int2 of_warp[THREADS / 32];

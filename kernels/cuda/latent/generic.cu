@@ -9,9 +9,9 @@ using namespace yk_ptx;
 namespace yk_latent {
 namespace {
 
-constexpr int THREADS = 128, WARPS = THREADS / WARP, CHUNK = 128; /* tokens whose scores are kept at once */
+constexpr int THREADS = 128, WARPS = THREADS / WARP, CHUNK = 128; /* tokens whose scores are held at once */
 
-/* The largest value over the thread block, in every thread. */
+/* Returns the largest value over the thread block in every thread. */
 __device__ float block_max(float x, float *shared)
 {
   for (int offset = WARP / 2; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, offset));
@@ -23,8 +23,8 @@ __device__ float block_max(float x, float *shared)
   return top;
 }
 
-/* shared memory: the query [kv_rank + rope_dim], the weighted sum [kv_rank], scores [CHUNK], maxima and sums of warps,
- * each with a place of its own, since warps read maxima while others write sums. */
+/* shared memory: the query [kv_rank + rope_dim], the weighted sum [kv_rank], scores [CHUNK], and separate arrays for
+ * maxima and sums of warps, since warps read maxima while others write sums. */
 template <typename T> __global__ void __launch_bounds__(THREADS) generic_kernel(const params p)
 {
   extern __shared__ float memory[];

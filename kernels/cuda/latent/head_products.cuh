@@ -1,6 +1,6 @@
-/* head_products.cuh - the products with kv_b_proj of few rows: K[h]^T q_nope before the attention, V[h] times the
- * weighted sums behind it. Both read each head's weights once for a tile of rows, on mma.sync, and fetch them before
- * they wait for the kernel in front of them. */
+/* head_products.cuh - the products of few rows with kv_b_proj: K[h]^T q_nope before the attention, V[h] times the
+ * weighted sums after it. Both read each head's weights once for a tile of rows, multiply by mma.sync, and load the
+ * weights before they wait for the preceding kernel. */
 #ifndef YK_KERNELS_CUDA_LATENT_HEAD_PRODUCTS_CUH
 #define YK_KERNELS_CUDA_LATENT_HEAD_PRODUCTS_CUH
 
@@ -19,7 +19,7 @@ namespace yk_latent {
 
 using namespace yk_ptx;
 
-/* Elements between rows in shared memory are padded by 16 bytes: ldmatrix without bank conflicts. */
+/* Rows in shared memory are padded by 16 bytes against bank conflicts of ldmatrix. */
 constexpr int PAD = 8;
 
 constexpr int FEW_QUERIES = 16, MANY_QUERIES = 64; /* of a tile of the attention kernels */
@@ -61,7 +61,7 @@ template <typename T> __global__ void __launch_bounds__(ABSORB_THREADS) absorb_k
   };
   for (int step = 0; step < min(n_steps, 2); step++) load_w(step);
   wait_for_previous_kernel();
-  let_next_kernel_start(); /* the cache is complete: the next kernel reads it before it waits */
+  let_next_kernel_start(); /* the cache is complete: the next kernel reads the cache before it waits */
   for (int step = 0; step < 2; step++) {
     if (step < n_steps) load_q(step);
     cp_async_commit();
@@ -111,20 +111,20 @@ template <typename T> __global__ void __launch_bounds__(ABSORB_THREADS) absorb_k
 constexpr int OUTPUT_COLUMNS = HEAD_MULTIPLE, OUTPUT_THREADS = 512, OUTPUT_WARPS = OUTPUT_THREADS / 32;
 constexpr int OUTPUT_K = 128, OUTPUT_STEPS = KV_RANK / OUTPUT_K; /* columns of the sums of a stage of weights */
 
-/* Of a tile of few rows. */
+/* For tiles of few rows. */
 struct output_shared {
   static constexpr int ROWS = 16;
   alignas(16) uint16_t w[OUTPUT_STEPS][OUTPUT_COLUMNS][OUTPUT_K + PAD];
   alignas(16) uint16_t sums[ROWS][KV_RANK + PAD];
 
-  /* Where a row's sums are from a column on, a multiple of 4. */
+  /* Address of a row's sums from a column on, a multiple of 4. */
   __device__ uint32_t sums_at(int row, int column) const
   {
     return shared_address(&sums[row][column]);
   }
 };
 
-/* Of a tile of many rows: as wgmma takes them, K-major in blocks of 64 columns with the 128-byte swizzle. */
+/* For tiles of many rows, in the layout of wgmma: K-major in blocks of 64 columns with the 128-byte swizzle. */
 template <int COLUMNS> struct wide_output_shared {
   static constexpr int ROWS = 64, N_BLOCKS = KV_RANK / 64;
   alignas(1024) char w[N_BLOCKS][COLUMNS * 128];
@@ -140,9 +140,9 @@ template <int COLUMNS> struct wide_output_shared {
   }
 };
 
-/* How the kernel for QUERIES leaves partial results of a row and head: for many queries as float sums of probabilities
- * times values; for few as means of T, as whole results are, since the end waits for their bytes. A thread reads pieces
- * of VALUES columns. */
+/* Format of the partial results of a row and head from the kernel for QUERIES. Many queries: float sums of
+ * probabilities times values. Few queries: means in T, as whole results are, since the load of their bytes is on the
+ * critical path. A thread reads pieces of VALUES columns. */
 template <typename T, int QUERIES> struct partial_sums {
   static constexpr bool ARE_MEANS = QUERIES == FEW_QUERIES;
   static constexpr int VALUES = ARE_MEANS ? 8 : 4, PIECES = KV_RANK / VALUES;
@@ -150,8 +150,8 @@ template <typename T, int QUERIES> struct partial_sums {
   using piece = yk_cuda::vec<type, VALUES>;
 };
 
-/* By LANES threads, of which each has a share of the pieces: the weighted sum of one row and head from its partial
- * results, in the order of the thread blocks that left them. thread: this one's number among them. */
+/* Called by LANES threads, each with a share of the pieces: combines the partial results of one row and head into the
+ * weighted sum, in the order of the thread blocks that wrote them. thread: number of this thread among them. */
 template <typename T, int QUERIES, int LANES, typename SHARED>
 __device__ void combine_row(SHARED &s, const params &p, const item_splits &of, int32_t row, int32_t head, int thread,
                             int to_row)
@@ -214,9 +214,9 @@ __device__ void combine_row(SHARED &s, const params &p, const item_splits &of, i
   }
 }
 
-/* The rows of a tile into shared memory: whole results as they are, partial ones combined. Places behind them keep what
- * they held, since a row of a product depends on its own operands alone. LANES: threads of a row. splits_of: of a row;
- * of one without tokens n is 0. */
+/* Loads the rows of a tile into shared memory: whole results unchanged, partial results combined. Rows after the last
+ * keep their previous content, since a row of a product depends only on its own operands. LANES: threads of a row.
+ * splits_of: of a row; n is 0 for a row without tokens. */
 template <typename T, int QUERIES, int ALL_WARPS, int LANES, typename SHARED, typename F>
 __device__ void load_sums_by(SHARED &s, const params &p, int32_t first_row, int32_t n_rows, int32_t head, int warp,
                              F splits_of)
@@ -235,7 +235,7 @@ __device__ void load_sums_by(SHARED &s, const params &p, int32_t first_row, int3
   }
 }
 
-/* By ALL_WARPS warps: few rows have several warps each. QUERIES: of a tile of the attention kernel. */
+/* Called by ALL_WARPS warps: few rows have several warps each. QUERIES: of a tile of the attention kernel. */
 template <typename T, int QUERIES, int ALL_WARPS, typename SHARED, typename F>
 __device__ void load_sums(SHARED &s, const params &p, int32_t first_row, int32_t n_rows, int32_t head, int warp,
                           F splits_of)
@@ -248,13 +248,13 @@ __device__ void load_sums(SHARED &s, const params &p, int32_t first_row, int32_t
     load_sums_by<T, QUERIES, ALL_WARPS, 32>(s, p, first_row, n_rows, head, warp, splits_of);
 }
 
-/* As the attention kernel in front has described them, of rows that have tokens. */
+/* The splits that the preceding attention kernel has described, for rows that have tokens. */
 struct described_splits {
   const params &p;
 
   __device__ item_splits operator()(int32_t row) const
   {
-    const item_splits of = p.splits[row]; /* of a padding row it may be anything */
+    const item_splits of = p.splits[row]; /* undefined for a padding row */
     return {of.first_row, of.first_block, p.kv_slots[row] < 0 ? 0 : of.n};
   }
 };
@@ -267,17 +267,17 @@ template <typename T> __device__ const T *output_weights(const params &p, int he
              KV_RANK;
 }
 
-/* Where a row of the tile goes from first_column on. NULL: nowhere, there is no such row. */
+/* Address of a row of y from first_column on; NULL if the tile has no such row. */
 template <typename T>
 __device__ T *output_row(const params &p, int32_t row, int32_t end_row, int head, int first_column)
 {
   if (row >= end_row) return nullptr;
-  if (p.row_of && p.kv_slots[row] < 0) return nullptr; /* a place of the list without a row */
+  if (p.row_of && p.kv_slots[row] < 0) return nullptr; /* an entry of the list without a row */
   return static_cast<T *>(p.y) + (step_row(p, row) * p.layout.n_heads + head) * p.layout.value_dim + first_column;
 }
 
-/* Grid: heads x blocks of columns x tiles of 16 rows. A warp has 8 columns and one half of the products, which are
- * added up in shared memory. */
+/* Grid: heads x blocks of columns x tiles of 16 rows. A warp has 8 columns and one half of k; the halves are added in
+ * shared memory. */
 template <typename T> __global__ void __launch_bounds__(OUTPUT_THREADS) output_kernel(const params p)
 {
   extern __shared__ __align__(1024) char memory[];
@@ -301,7 +301,7 @@ template <typename T> __global__ void __launch_bounds__(OUTPUT_THREADS) output_k
   float acc[4] = {};
 #pragma unroll
   for (int step = 0; step < OUTPUT_STEPS; step++) {
-    /* Of B: columns i % 8, and 8 of 32 k for each group of 8 lanes. */
+    /* Addresses for B: columns i % 8, and 8 of 32 k for each group of 8 lanes. */
     const uint32_t b_at = shared_address(&s.w[step][column + lane % 8][k + lane / 8 * 8]);
 #pragma unroll
     for (int i = 0; i < K; i += 32) {
@@ -331,7 +331,7 @@ template <typename T> __global__ void __launch_bounds__(OUTPUT_THREADS) output_k
   }
 }
 
-/* The same for tiles of 64 rows and COLUMNS columns, on wgmma: all warps load, four multiply what is there. */
+/* The same for tiles of 64 rows and COLUMNS columns, on wgmma: all warps load, four warps multiply. */
 template <typename T, int COLUMNS>
 __global__ void __launch_bounds__(OUTPUT_THREADS, 1) wide_output_kernel(const params p)
 {

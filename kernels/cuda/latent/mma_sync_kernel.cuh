@@ -1,18 +1,18 @@
 /* mma_sync_kernel.cuh - softmax over cached latent vectors on GPUs without wgmma, by mma.sync.
  *
- * A thread block takes one tile of queries (tile_rows neighbouring rows times tile_heads heads, at most 16 MT) and one
- * split of their tokens. A latent vector is the key of every query of the tile, and its first kv_rank values are what
- * the probabilities weigh:
+ * A thread block computes one tile of queries (tile_rows neighbouring rows times tile_heads heads, at most 16 MT) over
+ * one split of their tokens. A latent vector is the key of every query of the tile; its first kv_rank elements are the
+ * value:
  *
  *   queries --> shared memory, once
- *   32 tokens of the cache --cp.async--> a ring of stages in shared memory, zeros behind the last token
+ *   32 tokens of the cache --cp.async--> a ring of stages in shared memory, zeros after the last token
  *   scores [16 MT, 32]: a warp has one of MT x 2 fragments of 16 queries x 16 tokens and a share of the 36 steps along
- *     the vector; shares meet in shared memory
- *   softmax: 16 / MT threads a query keep its running maximum and sum; probabilities --> shared memory
+ *   the vector; shares are added in shared memory
+ *   softmax: 16 / MT threads per query keep its running maximum and sum; probabilities --> shared memory
  *   sums [16 MT, 512] += probabilities x vectors: a warp has 64 of the 512 columns, in registers
  *
- * Rows of a tile may be of several sequences: the tile then goes through the tokens of each in turn, and the others'
- * queries see none of them. */
+ * Rows of a tile may belong to several sequences: the tile then processes the tokens of each sequence in turn, masked
+ * for the queries of the other sequences. */
 #ifndef YK_KERNELS_CUDA_LATENT_MMA_SYNC_KERNEL_CUH
 #define YK_KERNELS_CUDA_LATENT_MMA_SYNC_KERNEL_CUH
 
@@ -26,12 +26,13 @@ namespace yk_latent {
 using namespace yk_ptx;
 
 constexpr int TILE_TOKENS = 32, WARPS = 8, THREADS = 32 * WARPS;
-constexpr int ROW_ELEMENTS = WIDTH + 8;     /* of a vector in shared memory: ldmatrix without bank conflicts */
-constexpr int P_ELEMENTS = TILE_TOKENS + 8; /* of a row of probabilities, likewise */
+/* of a vector in shared memory: padded against bank conflicts of ldmatrix */
+constexpr int ROW_ELEMENTS = WIDTH + 8;
+constexpr int P_ELEMENTS = TILE_TOKENS + 8; /* of a row of probabilities: padded likewise */
 constexpr int SCORE_FLOATS = TILE_TOKENS + 4;
 constexpr int ROW_BYTES = ROW_ELEMENTS * 2, STAGE_BYTES = TILE_TOKENS * ROW_BYTES;
 
-/* Shared memory in front of the ring. MT: fragments of 16 queries. */
+/* Shared memory before the ring. MT: fragments of 16 queries. */
 template <int MT> struct shared_block {
   static constexpr int QUERIES = 16 * MT, K_SHARES = 4 / MT;
   alignas(128) uint16_t q[QUERIES][ROW_ELEMENTS];
@@ -40,7 +41,7 @@ template <int MT> struct shared_block {
   float rescale[QUERIES];
 };
 
-/* The queries of a tile, and how many of the first tokens of the pass's sequence each sees. */
+/* The queries of a tile, and how many of the first tokens of the pass's sequence each query attends to. */
 struct tile {
   int32_t first_row, first_head, n_rows, n_heads;
 
@@ -60,7 +61,7 @@ __device__ __forceinline__ tile tile_of(const params &p, int item)
   return {row, head, min(p.tile_rows, p.n_rows - row), min(p.tile_heads, p.layout.n_heads - head)};
 }
 
-/* One 16-byte piece a thread and turn: the absorbed part, then what rotates. */
+/* One 16-byte piece per thread and iteration: the absorbed part, then the rotated part. */
 template <typename T, int MT> __device__ void load_queries(shared_block<MT> &s, const params &p, const tile &t)
 {
   constexpr int PIECES = WIDTH / 8;
@@ -75,7 +76,7 @@ template <typename T, int MT> __device__ void load_queries(shared_block<MT> &s, 
   }
 }
 
-/* Tokens [first, first + TILE_TOKENS) of a sequence into a stage; those from n_tokens on become zeros. */
+/* Loads tokens [first, first + TILE_TOKENS) of a sequence into a stage; tokens from n_tokens on become zeros. */
 template <typename T>
 __device__ void load_tokens(uint32_t stage, const params &p, const int32_t *table, int32_t first, int32_t n_tokens)
 {
@@ -96,8 +97,9 @@ template <typename T, int MT> __device__ void score_fragment(shared_block<MT> &s
   constexpr int STEPS = WIDTH / 16 / shared_block<MT>::K_SHARES;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int m = warp % MT, pair = warp / MT % 2, share = warp / MT / 2;
-  float low[4] = {}, high[4] = {}; /* tokens 16 pair .. + 7, and the 8 behind them */
-  /* Rows i % 16 and halves i / 16 of A; of B tokens i % 8, the half i / 8 % 2 along the vector, tokens + 8 from 16. */
+  float low[4] = {}, high[4] = {}; /* tokens 16 pair .. + 7, and the 8 after them */
+  /* For A rows i % 16 and halves i / 16; for B tokens i % 8, half i / 8 % 2 along the vector, and tokens + 8 from lane
+   * 16 on. */
   const uint32_t a_at = shared_address(&s.q[m * 16 + lane % 16][share * STEPS * 16 + lane / 16 * 8]);
   const uint32_t b_at =
       stage + (pair * 16 + lane / 16 * 8 + lane % 8) * ROW_BYTES + (share * STEPS * 16 + lane / 8 % 2 * 8) * 2;
@@ -123,7 +125,7 @@ template <typename T, int MT> struct softmax {
   static constexpr int PEERS = THREADS / shared_block<MT>::QUERIES, OWN = TILE_TOKENS / PEERS;
   float maximum = NO_SCORE, sum = 0.0f; /* sum: of this thread's own tokens */
 
-  /* n_visible: tokens of the tile that the query sees. */
+  /* n_visible: tokens of the tile that the query attends to. */
   __device__ void add(shared_block<MT> &s, float scale_log2, int32_t n_visible)
   {
     const int query = threadIdx.x / PEERS, peer = threadIdx.x % PEERS;
@@ -186,7 +188,7 @@ template <typename T, int MT> struct weighted_sums {
         ldmatrix_x4(a[m], shared_address(&s.p[m * 16 + lane % 16][step * 16 + lane / 16 * 8]));
 #pragma unroll
       for (int n = 0; n < 8; n += 2) {
-        uint32_t b[4]; /* tokens i % 16, columns + 8 from lane 16 on; transposed on the way */
+        uint32_t b[4]; /* tokens i % 16, columns + 8 from lane 16 on; transposed by the load */
         ldmatrix_x4_trans(b, stage + (step * 16 + lane % 16) * ROW_BYTES + (warp * 64 + n * 8 + lane / 16 * 8) * 2);
 #pragma unroll
         for (int m = 0; m < MT; m++) {
@@ -198,11 +200,11 @@ template <typename T, int MT> struct weighted_sums {
   }
 };
 
-/* The tokens of one sequence on their way through a thread block. */
+/* The tokens of one sequence that a thread block processes. */
 struct pass {
   const int32_t *table;
-  int32_t first_row, end_row;   /* of the tile's rows, those of the sequence */
-  int32_t n_tokens;             /* that its last row sees */
+  int32_t first_row, end_row;   /* the sequence's rows within the tile */
+  int32_t n_tokens;             /* visible to its last row */
   int32_t begin_tile, end_tile; /* of this split, in tiles of TILE_TOKENS */
 };
 
@@ -211,7 +213,7 @@ __device__ __forceinline__ bool is_padding(const params &p, int32_t row)
   return p.kv_slots[row] < 0;
 }
 
-/* From row on: the next run of rows of one sequence. Padding rows are runs without tokens. */
+/* Returns the next run of rows of one sequence, from row on. Each padding row is a run without tokens. */
 __device__ inline pass next_pass(const params &p, int32_t row, int32_t end_row)
 {
   pass next = {nullptr, row, row + 1, 0, 0, 0};
@@ -260,7 +262,7 @@ __global__ void __launch_bounds__(THREADS, 1) attention_kernel(const params p, i
   const int32_t end_row = t.first_row + t.n_rows;
   pass now = next_pass(p, t.first_row, end_row);
   for (;;) {
-    /* The queries are in the first group of the first pass. */
+    /* The first group of the first pass includes the queries. */
     for (int i = 0; i < n_stages - 1; i++) {
       if (now.begin_tile + i < now.end_tile)
         load_tokens<T>(ring + i * STAGE_BYTES, p, now.table, (now.begin_tile + i) * TILE_TOKENS, now.n_tokens);
@@ -274,7 +276,7 @@ __global__ void __launch_bounds__(THREADS, 1) attention_kernel(const params p, i
         cp_async_wait<1>();
       else
         cp_async_wait<0>();
-      __syncthreads(); /* the stage is full; the one before is free */
+      __syncthreads(); /* the stage is full; the previous stage is free */
       const int last = (stage + n_stages - 1) % n_stages;
       if (at + n_stages - 1 < now.end_tile)
         load_tokens<T>(ring + last * STAGE_BYTES, p, now.table, (at + n_stages - 1) * TILE_TOKENS, now.n_tokens);
@@ -319,7 +321,7 @@ __global__ void __launch_bounds__(THREADS, 1) attention_kernel(const params p, i
   }
 }
 
-/* Partial results of the splits of one query, in order: one thread block for each item and query. */
+/* Combines the partial results of the splits of one query, in order: one thread block for each item and query. */
 template <typename T> __global__ void __launch_bounds__(KV_RANK / 4) combine_kernel(const params p)
 {
   const tile t = tile_of(p, blockIdx.x);

@@ -1,5 +1,5 @@
-/* new_token.cuh - norm, rotation and cache write within other kernels: the latent vector of a row of the step, by one
- * warp, and pieces of 16 bytes of what rotates. */
+/* new_token.cuh - norm, rotation and cache write inside other kernels: one warp processes the latent vector of a row of
+ * the step; elements with rotary embedding are processed in pieces of 16 bytes. */
 #ifndef YK_KERNELS_CUDA_LATENT_NEW_TOKEN_CUH
 #define YK_KERNELS_CUDA_LATENT_NEW_TOKEN_CUH
 
@@ -19,12 +19,12 @@ __device__ __forceinline__ const float *rope_of(const new_rows &rows, int32_t po
   return rows.rope + static_cast<int64_t>(position) * ROPE_DIM;
 }
 
-/* By whole warps: ROPE_PIECES neighbouring lanes each have their piece of a vector that rotates. */
+/* Called by whole warps: each of ROPE_PIECES neighbouring lanes has one piece of a vector that rotates. */
 struct rotation {
   static constexpr int HALF = ROPE_PIECES / 2;
   float4 cosines[2], sines[2]; /* of the piece's pairs; sines with their sign */
 
-  /* rope: rope_of the position, or a copy. */
+  /* rope: result of rope_of for the position, or a copy. */
   __device__ __forceinline__ explicit rotation(const float *rope)
   {
     const int piece = threadIdx.x % ROPE_PIECES;
@@ -58,7 +58,7 @@ struct rotation {
   }
 };
 
-/* What a lane has of a row's latent vector: pieces lane and lane + 32 of c, and of r piece lane % ROPE_PIECES. */
+/* A lane's part of a row's latent vector: pieces lane and lane + 32 of c, and piece lane % ROPE_PIECES of r. */
 template <typename T> struct new_token {
   uint4 c[2], r;
 
@@ -67,7 +67,7 @@ template <typename T> struct new_token {
     return threadIdx.x % 32;
   }
 
-  /* As the kernel in front left it. */
+  /* Loads the output of the preceding kernel. */
   __device__ __forceinline__ void load(const new_rows &rows, int32_t row)
   {
     const uint4 *from = reinterpret_cast<const uint4 *>(static_cast<const T *>(rows.latent) + row * rows.stride);
@@ -86,7 +86,7 @@ template <typename T> struct new_token {
     }
   };
 
-  /* c normed, r rotated. */
+  /* Norms c and rotates r. */
   __device__ __forceinline__ void make(const new_rows &rows, const weights &norm, const rotation &turn)
   {
     using piece8 = yk_cuda::vec<T, 8>;
@@ -116,7 +116,7 @@ template <typename T> struct new_token {
     if (lane() < ROPE_PIECES) f(KV_RANK / 8 + lane(), r);
   }
 
-  /* To the row's place in the cache. */
+  /* Writes to the row's slot of the cache. */
   __device__ __forceinline__ void store(const new_rows &rows, int32_t slot) const
   {
     uint4 *to = reinterpret_cast<uint4 *>(static_cast<T *>(rows.cache) + static_cast<int64_t>(slot) * WIDTH);
@@ -124,7 +124,7 @@ template <typename T> struct new_token {
   }
 };
 
-/* What `make` reads beside the row, into the L2 cache. */
+/* Prefetches the other inputs of `make` into the L2 cache. */
 __device__ __forceinline__ void prefetch_norm_and_rope(const new_rows &rows, int32_t position)
 {
   if (!yk_ptx::elect_one()) return;

@@ -1,16 +1,16 @@
 /* one_launch.cuh - decode attention in one launch, with norm and rotation of new tokens and the products with
- * kv_b_proj: what few_kernel and many_kernel share.
+ * kv_b_proj: the common part of few_kernel and many_kernel.
  *
  *   consumer warps                                          producer warps
  *   queries K[h]^T q_nope, some columns of all rows         two: new tokens, rotation of q
- *                                                           two: list of work; first tile of few queries
- *   ---- all thread blocks meet ------------------------------------------------------------------------------------
+ *                                                           two: work list; first tile of few queries
+ *   ---- grid barrier ----------------------------------------------------------------------------------------------
  *   attention                                               tiles, queries; at the end weights for outputs
- *   ---- all thread blocks meet ------------------------------------------------------------------------------------
+ *   ---- grid barrier ----------------------------------------------------------------------------------------------
  *   V[h] times the weighted sums, some heads and rows
  *
- * No launch ends in between. Nothing waits for the list of work but tiles: it takes as long as queries do. Where memory
- * sets the pace (few queries) the first tile, of older tokens, comes while thread blocks meet. */
+ * One launch saves the boundaries between three. Only tiles wait for the work list, which takes as long as the queries.
+ * If memory bandwidth is the bound (few queries), the first tile, of older tokens, is loaded during the barrier. */
 #ifndef YK_KERNELS_CUDA_LATENT_ONE_LAUNCH_CUH
 #define YK_KERNELS_CUDA_LATENT_ONE_LAUNCH_CUH
 
@@ -22,14 +22,14 @@
 
 namespace yk_latent {
 
-/* Beside what attention needs of shared memory. */
+/* Shared memory besides that of the attention. */
 template <int K_ROOMS> struct ends_shared {
-  item_splits splits[end_sums::ROWS]; /* of outputs' rows */
+  item_splits splits[end_sums::ROWS]; /* of the rows of the outputs */
   uint64_t k_full[K_ROOMS], v_full;
 };
 
-/* Named barriers: the list of work is there for the warps that load tiles; the thread block's share of queries and of
- * new rows is made, and the list is there for all. */
+/* Named barriers. LIST: the work list is complete for the warps that load tiles. OWN_SHARE: the thread block's share of
+ * queries and of new rows is computed, and the list is complete for all warps. */
 constexpr int OWN_SHARE = 7, LIST = 8;
 static_assert(WGMMA_THREADS == PRODUCER_THREADS + CONSUMER_THREADS, "which thread is_first_consumer is");
 
@@ -45,7 +45,7 @@ __device__ __forceinline__ int32_t grid_blocks()
   return static_cast<int32_t>(gridDim.x * gridDim.y);
 }
 
-/* By one thread, before a barrier of the thread block. */
+/* Called by one thread, before a barrier of the thread block. */
 template <int K_ROOMS> __device__ __forceinline__ void init_ends(ends_shared<K_ROOMS> &s)
 {
   for (int i = 0; i < K_ROOMS; i++) mbarrier_init(&s.k_full[i], 1);
@@ -53,7 +53,7 @@ template <int K_ROOMS> __device__ __forceinline__ void init_ends(ends_shared<K_R
   fence_mbarrier_init();
 }
 
-/* By one warp: the pages that new tokens of the step's rows go to. */
+/* Built by one warp: the pages that receive new tokens of the step's rows. */
 struct new_pages {
   static constexpr int MOST = YK_CUDA_LATENT_ROWS / 32;
   int32_t page[MOST]; /* -1: none */
@@ -67,7 +67,7 @@ struct new_pages {
     }
   }
 
-  /* Whether one of a tile's n pages is among them; of_lane: the lane's page. */
+  /* Whether one of a tile's n pages receives a new token; of_lane: the lane's page. */
   __device__ __forceinline__ bool have_one(int32_t of_lane, int32_t n) const
   {
     bool found = false;
@@ -81,12 +81,13 @@ struct new_pages {
   }
 };
 
-/* By one warp: what rotates of a row's heads first, first + step .. of lane 0, in place. turn: of its position. */
+/* Called by one warp: rotates in place the rotary elements of a row's heads first, first + step, .. (first: of lane 0).
+ * turn: rotation of the row's position. */
 template <typename T>
 __device__ void rotate_heads(const params &p, const new_rows &rows, const rotation &turn, int32_t row, int32_t first,
                              int32_t step)
 {
-  constexpr int AT_ONCE = 4; /* loads on their way */
+  constexpr int AT_ONCE = 4; /* loads in flight */
   const int lane = threadIdx.x % 32;
   uint4 *pieces =
       reinterpret_cast<uint4 *>(static_cast<T *>(rows.q) + row * p.q_stride + END_HEAD_DIM) + lane % ROPE_PIECES;
@@ -104,13 +105,13 @@ __device__ void rotate_heads(const params &p, const new_rows &rows, const rotati
   }
 }
 
-/* By one warp, number `writer` of n_writers: norm, rotation and cache write of its share of rows and of heads. The
- * first share of a row is its new token, the others are its heads; a lone one is both. What a share needs beside the
- * rows themselves is read before the wait. */
+/* Called by one warp, number `writer` of n_writers: norm, rotation and cache write of its share of rows and heads. The
+ * first share of a row is its new token, the others are its heads; a single share is both. Inputs other than the rows
+ * themselves are read before the wait. */
 template <typename T>
 __device__ void make_new_rows(const params &p, const new_rows &rows, int32_t writer, int32_t n_writers)
 {
-  constexpr int HEADS = 32 / ROPE_PIECES; /* of a warp at a time */
+  constexpr int HEADS = 32 / ROPE_PIECES; /* heads that a warp processes at a time */
   const int32_t n_shares = max(n_writers / p.n_rows, 1);
   for (int32_t task = writer; rows.latent && task < n_shares * p.n_rows; task += n_writers) {
     const int32_t row = task % p.n_rows, share = task / p.n_rows, slot = p.kv_slots[row];
@@ -133,10 +134,11 @@ __device__ void make_new_rows(const params &p, const new_rows &rows, int32_t wri
   fence_async_global();
 }
 
-/* Behind the thread block's share of queries and of new rows: tiles, but those of new tokens once all thread blocks
- * have met. Where memory sets the pace (few queries) the first tile is asked for at once, the next one once queries are
- * there: these and what comes before them would wait behind the bytes of both, and the two warpgroups would then wait
- * for memory, and multiply, at the same time. Where tensor cores do, weights and then queries come before any tile. */
+/* Called after the thread block's share of queries and of new rows: loads tiles, those with new tokens only after the
+ * grid barrier. If memory bandwidth is the bound (few queries), the first tile is requested at once and the next one
+ * only after the queries: otherwise the queries and the preceding loads would wait behind the bytes of both tiles, and
+ * both warpgroups would wait for memory, and multiply, at the same time. If tensor cores are the bound, weights and
+ * then queries are loaded before any tile. */
 template <typename SHARED>
 __device__ uint32_t load_tiles_around_meeting(SHARED &s, const params &p, const new_rows &rows,
                                               const grid_barrier &grid, const block_tiles &mine, const CUtensorMap *map,
@@ -151,23 +153,24 @@ __device__ uint32_t load_tiles_around_meeting(SHARED &s, const params &p, const 
       wait_for_previous_kernel();
       grid.wait(0);
     }
-    is_first = false; /* the buffer's next tile follows the use of queries */
+    is_first = false; /* the buffer's next tile follows the use of the queries */
     fence_async_global();
   });
 }
 
-/* What the thread block takes of the list. */
+/* This thread block's part of the list. */
 __device__ __forceinline__ block_tiles tiles_of_block(const work_list &list)
 {
   return divide_tiles(list.first_tile, list.n_items, list.longest, gridDim.y, list_block());
 }
 
-/* The first warpgroup. outputs_of: what the thread block makes at the end. */
+/* Work of the first warpgroup. outputs_of: returns the thread block's share of outputs. */
 template <typename T, typename SHARED, typename F>
 __device__ void run_producers(SHARED &s, const params &p, const new_rows &rows, const grid_barrier &grid,
                               const CUtensorMap *map, F outputs_of)
 {
-  constexpr int32_t FEW_TILES = 4; /* of all thread blocks: in the L2 cache they leave V[h] its place */
+  /* at most so many tiles, over all thread blocks, leave room for V[h] in the L2 cache */
+  constexpr int32_t FEW_TILES = 4;
   const int warp = threadIdx.x / 32;
   if (warp >= 2) {
     make_new_rows<T>(p, rows, 2 * grid_block() + warp - 2, 2 * grid_blocks());
@@ -194,16 +197,16 @@ __device__ void run_producers(SHARED &s, const params &p, const new_rows &rows, 
   for (int buffer = warp; buffer < 2; buffer += SHARED::N_LOADERS) {
     for (int half = 0; half < HALVES; half++) mbarrier_wait_loop(&s.empty[buffer][half], phases >> buffer & 1);
   }
-  if (SHARED::IS_MANY) named_barrier_sync(LIST, 64); /* weights may lie in both buffers */
+  if (SHARED::IS_MANY) named_barrier_sync(LIST, 64); /* weights may occupy both buffers */
   if (warp == 0 && elect_one()) outputs_of().load_first();
 }
 
-/* The other warpgroups. k_rooms and sums: memory that attention does not need before or after. */
+/* Work of the other warpgroups. k_rooms and sums: memory that attention does not use before or after. */
 template <typename T, typename CONSUMER, int K_ROOMS, typename SHARED, typename F>
 __device__ void run_consumers(SHARED &s, const params &p, const grid_barrier &grid, const CUtensorMap &weights,
                               char (&k_rooms)[K_ROOMS][K_SLICE_BYTES], end_sums &sums, F outputs_of)
 {
-  consumers_sync(); /* its barriers are there */
+  consumers_sync(); /* the barriers of the shared memory are initialised */
   make_queries<T>(p, weights, k_rooms, s.ends.k_full, grid_block(), grid_blocks());
   wait_for_previous_kernel();
   if (grid_block() == 0 && is_first_consumer()) grid.set_second_back();
@@ -216,7 +219,7 @@ __device__ void run_consumers(SHARED &s, const params &p, const grid_barrier &gr
   consumer.run();
   consumers_sync();
   if (is_first_consumer()) {
-    if (mine.begin == mine.end) grid.wait(0); /* all others have heard of it by their queries */
+    if (mine.begin == mine.end) grid.wait(0); /* all others wait for the grid barrier through their queries */
     grid.arrive(1);
     grid.wait(1);
     if (grid_block() == 0) grid.set_first_back();

@@ -1,4 +1,4 @@
-/* rope_cache.cu - one row of latent attention before its softmax: see kernels/latent.h. */
+/* rope_cache.cu - norm, rotation and cache write of latent attention: see kernels/latent.h. */
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/rows/launch.cuh"
@@ -21,7 +21,7 @@ struct rope_cache_params {
   float eps;
 };
 
-/* Pair i of a vector whose first half rotates with its second half, to another place or its own. */
+/* Rotates pair i of a vector whose first half rotates with its second half; from and to may be equal. */
 template <typename T> __device__ void rotate_pair(const T *from, T *to, int32_t i, int32_t half, const float *rope)
 {
   const float a = to_float(from[i]), b = to_float(from[i + half]), c = rope[i], s = rope[i + half];
@@ -29,7 +29,7 @@ template <typename T> __device__ void rotate_pair(const T *from, T *to, int32_t 
   to[i + half] = from_float<T>(b * c + a * s);
 }
 
-/* One thread block for each row. Before the wait it reads only what no kernel of the step writes. */
+/* One thread block per row. Before the wait it reads only data that no kernel of the step writes. */
 template <typename T> __global__ void __launch_bounds__(THREADS) rope_cache_kernel(const rope_cache_params p)
 {
   __shared__ float sums[WARP];

@@ -8,8 +8,9 @@ bool yk_cuda_latent_expands(const yk_latent_layout *layout)
   return layout->kv_rank == 512 && layout->rope_dim == 64 && layout->nope_dim == 128 && layout->value_dim == 128;
 }
 
-/* Keys and values of a group of heads, behind the lists of sequences and rows: an expanded_work of
- * latent/expanded_work.cuh (16 bytes, 4 for each group of heads, 24 for each sequence), and 16 bytes for each row. */
+/* Bytes of the keys and values of a group of heads, and of the lists of sequences and rows before them: an
+ * expanded_work of latent/expanded_work.cuh (16 bytes, 4 for each group of heads, 24 for each sequence), and 16 bytes
+ * for each row. */
 static int64_t latent_expanded_bytes(const yk_latent_layout *layout, int32_t max_tokens)
 {
   if (!yk_cuda_latent_expands(layout) || max_tokens <= YK_CUDA_LATENT_EXPANDED_ROWS) return 0;
@@ -18,7 +19,7 @@ static int64_t latent_expanded_bytes(const yk_latent_layout *layout, int32_t max
 }
 
 /* Absorbed queries and weighted sums, of 2 bytes each; then, for tiles of at most 64 queries, float32 partial sums with
- * their maximum and sum; then 12 bytes a row that say where its partial sums are (latent/attention.cu). */
+ * their maximum and sum; then 12 bytes per row with the location of its partial sums (latent/attention.cu). */
 static int64_t latent_absorbed_bytes(const yk_latent_layout *layout)
 {
   int64_t head_rows = (int64_t)YK_CUDA_LATENT_ROWS * layout->n_heads;

@@ -1,4 +1,5 @@
-/* wgmma.cuh - latent attention on Hopper: decode in one launch, all else in three: queries, attention, outputs. */
+/* wgmma.cuh - latent attention on Hopper: decode in one launch, other steps in three launches: queries, attention,
+ * outputs. */
 #ifndef YK_KERNELS_CUDA_LATENT_WGMMA_CUH
 #define YK_KERNELS_CUDA_LATENT_WGMMA_CUH
 
@@ -27,20 +28,20 @@ template <typename T> cudaError_t encode_cache(void *encode_tensor_map, const pa
   return yk_cuda::encode_matrix<T>(encode_tensor_map, p.cache, WIDTH, INT32_MAX, WIDTH, YK_KV_BLOCK_TOKENS, map);
 }
 
-/* Boxes of 64 rows of kv_up, whose heads have END_HEAD_DIM rows for K and for V. */
+/* Tensor map with boxes of 64 rows of kv_up, whose heads have END_HEAD_DIM rows for K and for V. */
 template <typename T> cudaError_t encode_weights(void *encode_tensor_map, const params &p, CUtensorMap *map)
 {
   return yk_cuda::encode_matrix<T>(encode_tensor_map, p.kv_up, KV_RANK, int64_t{2} * END_HEAD_DIM * p.layout.n_heads,
                                    KV_RANK, BOX, map);
 }
 
-/* One thread block a multiprocessor at most; two partial results of each are kept. */
+/* At most one thread block per multiprocessor; the scratch holds two partial results of each. */
 inline int attend_blocks(int n_multiprocessors)
 {
   return std::min(n_multiprocessors, YK_CUDA_LATENT_SPLIT_BLOCKS / 2);
 }
 
-/* Thread blocks of all tiles of heads go through the same tokens at once. most_blocks: of all of them together. */
+/* Thread blocks of all tiles of heads process the same tokens at the same time. most_blocks: maximum of their total. */
 template <typename T, bool HAS_ENDS>
 cudaError_t launch_attend(void *encode_tensor_map, int most_blocks, const params &p, const new_rows &rows,
                           cudaStream_t stream)
@@ -74,7 +75,7 @@ template <typename T, int COLUMNS> cudaError_t launch_wide_output(const params &
   return launch_output_tiles(wide_output_kernel<T, COLUMNS>, sizeof(shared), COLUMNS, shared::ROWS, p, stream);
 }
 
-/* Tiles of 64 rows where there are more than two of 16, and thread blocks enough to fill most of the GPU. */
+/* Tiles of 64 rows if there are more than two tiles of 16, and enough thread blocks to fill most of the GPU. */
 template <typename T> cudaError_t launch_output(int n_multiprocessors, const params &p, cudaStream_t stream)
 {
   const int n_heads = p.layout.n_heads, value_dim = p.layout.value_dim, n_tiles = ceil_div(p.n_rows, 64);

@@ -1,14 +1,14 @@
-/* wgmma_few_kernel.cuh - latent attention of decode rows of at most 16 heads, at the speed of memory, in one launch.
+/* wgmma_few_kernel.cuh - latent attention of decode rows of at most 16 heads, bound by memory bandwidth, in one launch.
  *
- * wgmma has 64 rows: tokens take them, so that no row is wasted. A thread block of one producer warpgroup and two
- * consumer warpgroups; each consumer warpgroup has a buffer of its own and takes every second tile of a segment by
- * itself, so that one buffer fills while the other is used:
+ * wgmma has 64 rows: tokens are mapped to them, so that no row is wasted. A thread block has one producer warpgroup and
+ * two consumer warpgroups. Each consumer warpgroup has its own buffer and processes every second tile of a segment
+ * alone, so that one buffer fills while the other is in use:
  *
  *   S^T [64 tokens, 16 queries] = K Q^T
- *   online softmax: a warp has 16 tokens of all queries; the warps' maxima meet in shared memory
+ *   online softmax: a warp has 16 tokens of all queries; the warps' maxima are reduced in shared memory
  *   P^T --> shared memory; O^T [512, 16] += V^T P^T, all in registers
  *
- * At the end of a segment the warpgroups exchange halves of O^T: each adds up and writes 256 of the 512 columns. */
+ * At the end of a segment the warpgroups exchange halves of O^T: each adds and writes 256 of the 512 columns. */
 #ifndef YK_KERNELS_CUDA_LATENT_WGMMA_FEW_KERNEL_CUH
 #define YK_KERNELS_CUDA_LATENT_WGMMA_FEW_KERNEL_CUH
 
@@ -19,19 +19,19 @@ namespace yk_latent {
 
 constexpr int FEW_Q_STAGES = 2, FEW_K_ROOMS = 2;
 
-/* A warpgroup's half of O^T: what the other warpgroup adds, in order of its fragments. */
+/* A warpgroup's half of O^T: the other warpgroup's contribution, in the order of its fragments. */
 struct few_half {
   float4 added[4 * 2][128];
 };
 
-/* Outputs' weights and sums lie where the tiles of tokens were. */
+/* The weights and sums of the outputs overwrite the tiles of tokens. */
 struct few_shared : loading<FEW_QUERIES, FEW_Q_STAGES> {
   alignas(1024) char p[2][FEW_QUERIES * 128]; /* probabilities [queries][64 tokens] of each warpgroup, swizzled */
-  union {                                     /* in turn */
+  union {                                     /* used one after the other */
     alignas(1024) char k_rooms[FEW_K_ROOMS][K_SLICE_BYTES];
     few_half half[2];
   };
-  float top[2][2][4][FEW_QUERIES]; /* a tile's maxima of each warpgroup and warp, in turn */
+  float top[2][2][4][FEW_QUERIES]; /* maxima of a tile for each warpgroup and warp, two sets used alternately */
   float m[2][FEW_QUERIES], l[2][4][FEW_QUERIES];
   ends_shared<FEW_K_ROOMS> ends;
 };
@@ -49,7 +49,7 @@ template <typename T> struct few_consumer {
   const int warpgroup;
   const block_tiles mine;
   uint32_t phase; /* of this warpgroup's buffer */
-  int turn;       /* of s.top */
+  int turn;       /* set of s.top */
   float m[N_Q][2], l[N_Q][2];
 
   __device__ static int lane()
@@ -78,7 +78,7 @@ template <typename T> struct few_consumer {
     pin(score);
   }
 
-  /* Scores become probabilities. n_valid: tokens of the tile. rescale: of what was summed before. */
+  /* Turns scores into probabilities. n_valid: tokens of the tile. rescale: factor of the previous sums. */
   __device__ void softmax(float (&score)[N_Q][4], int32_t n_valid, float (&rescale)[N_Q][2])
   {
     const int32_t token = warp() * 16 + lane() / 4;
@@ -115,7 +115,7 @@ template <typename T> struct few_consumer {
     turn ^= 1;
   }
 
-  /* Matrices of 8 tokens by 8 queries: both halves of the warp's tokens of queries 0 to 7, then of the others. */
+  /* Matrices of 8 tokens by 8 queries: both halves of the warp's tokens for queries 0 to 7, then for the others. */
   __device__ void store_probabilities(const float (&score)[N_Q][4]) const
   {
     uint32_t matrices[4];
@@ -144,7 +144,7 @@ template <typename T> struct few_consumer {
     for (int block = 0; block < VALUE_BLOCKS; block++) pin(o[block]);
   }
 
-  /* Both warpgroups' maxima and sums; factor: what this warpgroup's O^T is multiplied by. */
+  /* Combines both warpgroups' maxima and sums; factor: multiplier of this warpgroup's O^T. */
   __device__ void meet(float (&factor)[N_Q][2], float (&total)[N_Q][2])
   {
 #pragma unroll
@@ -181,7 +181,7 @@ template <typename T> struct few_consumer {
     }
   }
 
-  /* MINE: 0 or 1, this warpgroup. The other one's half goes to it, its contribution to this half comes in. */
+  /* MINE: 0 or 1, this warpgroup. Sends the other warpgroup's half and receives its contribution to this half. */
   template <int MINE> __device__ void exchange(float (&o)[VALUE_BLOCKS][N_Q][4], const float (&factor)[N_Q][2])
   {
 #pragma unroll
@@ -208,8 +208,9 @@ template <typename T> struct few_consumer {
   }
 
   /* Matrices of 8 columns by 8 queries are transposed within a warp: lane (g, t) then has query 8 j + g and two
-   * neighbouring columns of each. Of two matrices side by side, an even lane takes the left one's columns from its odd
-   * neighbour, which takes the right one's, so that the lanes of a query write whole sectors. */
+   * neighbouring columns of each matrix. For each pair of adjacent matrices, an even lane takes the left matrix's
+   * columns from its odd neighbour, which takes the right matrix's, so that the lanes of a query write whole
+   * sectors. */
   template <int MINE>
   __device__ void store(const float (&o)[VALUE_BLOCKS][N_Q][4], const segment &of, const float (&total)[N_Q][2])
   {
@@ -302,7 +303,7 @@ template <typename T> struct few_consumer {
 
 #endif
 
-/* Grid: 1 x thread blocks, which all run at once. */
+/* Grid: 1 x thread blocks, all of which run at once. */
 template <typename T>
 __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     few_kernel(const params p, const new_rows rows, const __grid_constant__ CUtensorMap map,
@@ -330,7 +331,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     run_consumers<T, few_consumer<T>>(s, p, grid, weights, s.k_rooms, *reinterpret_cast<end_sums *>(s.tile[1]),
                                       outputs_of);
   }
-  __syncthreads(); /* no warp ends while others still use barriers, which synccheck would report */
+  __syncthreads(); /* no warp ends while others still use barriers: synccheck would report that */
 #endif
 }
 

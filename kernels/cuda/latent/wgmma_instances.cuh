@@ -1,4 +1,4 @@
-/* wgmma_instances.cuh - decode and attention with latent vectors by wgmma, of one activation type. */
+/* wgmma_instances.cuh - instances for decode and attention with latent vectors by wgmma, for one activation type. */
 #ifndef YK_KERNELS_CUDA_LATENT_WGMMA_INSTANCES_CUH
 #define YK_KERNELS_CUDA_LATENT_WGMMA_INSTANCES_CUH
 

@@ -2,7 +2,8 @@
  * queries.
  *
  * The weighted sums of 64 queries, [64, 512] in float32, take half of all registers: the two consumer warpgroups have
- * 256 columns each. Tiles of tokens go in pairs, and each warpgroup makes scores and probabilities of one of a pair:
+ * 256 columns each. Tiles of tokens are processed in pairs, and each warpgroup computes scores and probabilities of one
+ * tile of a pair:
  *
  *   warpgroup 0                                       warpgroup 1
  *   S0 = Q K0^T                                       S1 = Q K1^T
@@ -11,11 +12,11 @@
  *   O = O rescaled to m0 + P0 V0 (columns 0 .. 255)   O = O rescaled to m1 + P1 V1 (columns 256 ..)
  *   O = O rescaled to m1 + P1 V1                      O = O rescaled to m0 + P0 V0
  *
- * so that each half of a tile is free for the next one as early as can be, and the next scores begin with the half
- * that was free first. Probabilities lie where the rotating part of the tile's keys was, which nothing reads once the
- * scores are there. Thread blocks of two tiles of heads load each tile of tokens once for both, where there are two
- * (is_paired). A reference is what scores are taken relative to in the softmax: their maximum so far, or less by
- * at most 8 in powers of two. */
+ * In this order each half of a tile becomes free for the next tile as early as possible, and the next scores begin with
+ * the half that was freed first. Probabilities overwrite the rotated part of the tile's keys, which is not read after
+ * the scores. If there are two tiles of heads, their thread blocks load each tile of tokens once for both (is_paired).
+ * A reference is the value subtracted from scores in the softmax: their maximum so far, or less by at most 8 as a power
+ * of two. */
 #ifndef YK_KERNELS_CUDA_LATENT_WGMMA_MANY_CONSUMER_CUH
 #define YK_KERNELS_CUDA_LATENT_WGMMA_MANY_CONSUMER_CUH
 
@@ -26,7 +27,7 @@ namespace yk_latent {
 
 constexpr int MANY_K_ROOMS = 4;
 
-/* Weights before and sums after attention lie where its queries are. */
+/* The weights before attention and the sums after it share the memory of the queries. */
 struct many_shared : loading<MANY_QUERIES, 1> {
   float m[2][MANY_QUERIES]; /* references after the first and after the second tile of a pair */
   float l[2][MANY_QUERIES];
@@ -39,10 +40,10 @@ static_assert(sizeof(many_shared) <= 227 * 1024, "what a thread block may have o
 /* Lane (g, t) = (lane / 4, lane % 4) of warp w holds queries 16 w + g and 16 w + g + 8. */
 template <typename T> struct many_consumer {
   static constexpr int N_S = WGMMA_TOKENS / 8, N_O = KV_RANK / 2 / 8; /* tiles of 8 columns: of scores, of sums */
-  /* Named barriers: probabilities of a pair, and the first reference. 3 to 5 are used too. */
+  /* Named barriers: probabilities of a pair, and the first reference. Barriers 3 to 5 are used too. */
   static constexpr int HAS_FIRST = 1, HAS_SECOND = 2, HAS_REFERENCE = 6;
-  static constexpr float MOST = 8.0f;      /* probabilities of up to 2^8 save rescaling the sums at every new maximum */
-  static constexpr float FARTHEST = 60.0f; /* sums rise to an older reference by at most so many powers of two */
+  static constexpr float MOST = 8.0f;      /* rescaling is skipped while probabilities stay below 2^8 */
+  static constexpr float FARTHEST = 60.0f; /* the sums are rescaled to an older reference by at most 2^60 */
 
   many_shared &s;
   const params &p;
@@ -50,8 +51,8 @@ template <typename T> struct many_consumer {
   const block_tiles mine;
   uint32_t phase; /* of this warpgroup's tiles */
   int32_t n_visible[2];
-  float m[2]; /* what the sums are relative to: a reference, near the largest score so far */
-  float l[2]; /* sums of this warpgroup's probabilities, relative to own */
+  float m[2]; /* current reference of the sums, near the largest score so far */
+  float l[2]; /* sums of this warpgroup's probabilities, relative to `own` */
   float own[2];
 
   __device__ static int lane()
@@ -78,7 +79,7 @@ template <typename T> struct many_consumer {
     }
   }
 
-  /* OWN: this warpgroup and its tile of a pair. */
+  /* OWN: this warpgroup, and its tile of a pair. */
   template <int OWN> __device__ __forceinline__ void scores(float (&score)[N_S][4], int32_t n_valid)
   {
     const uint32_t tile = shared_address(s.tile[OWN]);
@@ -97,7 +98,7 @@ template <typename T> struct many_consumer {
     phase ^= 1;
   }
 
-  /* This thread's part of the largest scores of its queries, after tokens that they do not see are gone. */
+  /* Masks the tokens that this thread's queries do not attend to. */
   __device__ __forceinline__ void mask(float (&score)[N_S][4], int32_t first) const
   {
 #pragma unroll
@@ -111,8 +112,8 @@ template <typename T> struct many_consumer {
     }
   }
 
-  /* A reference for scores, into s.m: `before`, or their own maximum where that is so much larger that probabilities
-   * would exceed 2^MOST. */
+  /* Writes a reference for the scores to s.m: `before`, or the scores' maximum if probabilities would otherwise exceed
+   * 2^MOST. */
   __device__ __forceinline__ void choose_reference(const float (&score)[N_S][4], const float (&before)[2],
                                                    float (&reference)[2])
   {
@@ -125,7 +126,7 @@ template <typename T> struct many_consumer {
     }
   }
 
-  /* Scores become probabilities relative to a reference. */
+  /* Turns scores into probabilities relative to a reference. */
   __device__ __forceinline__ void exponentiate(float (&score)[N_S][4], const float (&reference)[2])
   {
 #pragma unroll
@@ -137,7 +138,7 @@ template <typename T> struct many_consumer {
     }
   }
 
-  /* Probabilities for the other warpgroup. */
+  /* Stores probabilities for the other warpgroup. */
   __device__ __forceinline__ void hand_over(const uint32_t (&prob)[N_S / 2][4])
   {
     const int row = threadIdx.x % 128 / 32 * 16 + lane() % 16;
@@ -148,7 +149,7 @@ template <typename T> struct many_consumer {
     fence_async_shared();
   }
 
-  /* From the reference m to another. */
+  /* Rescales from the reference m to another. */
   __device__ __forceinline__ void rescale(float (&o)[N_O][4], const float (&to)[2])
   {
     float factor[2];
@@ -189,7 +190,7 @@ template <typename T> struct many_consumer {
     wgmma_commit();
   }
 
-  /* The products with a tile are complete: what only they still needed of it is free. */
+  /* The products with a tile are complete: releases the parts that only they still needed. */
   __device__ __forceinline__ void finish(float (&o)[N_O][4], int buffer)
   {
     wgmma_wait<0>();
@@ -213,7 +214,7 @@ template <typename T> struct many_consumer {
     if (is_last && lane() == 0) mbarrier_arrive(&s.q_empty[0]);
   }
 
-  /* Tiles `tile` and tile + 1 for the first warpgroup. */
+  /* Processes tiles `tile` and tile + 1 in the first warpgroup. */
   __device__ __forceinline__ void first_of_pair(float (&o)[N_O][4], const segment &of, int32_t tile)
   {
     float score[N_S][4], reference[2];
@@ -238,9 +239,9 @@ template <typename T> struct many_consumer {
     finish(o, 1);
   }
 
-  /* The same for the second warpgroup; latest: the pair's last reference. The sums have been brought to the second
-   * reference when they go back to the first one, for the first tile's probabilities. Where that is FARTHEST below, the
-   * sums are too large for these to be seen in float32, whatever they are relative to. */
+  /* The same in the second warpgroup; latest: the pair's last reference. The sums, already relative to the second
+   * reference, are rescaled back to the first for the first tile's probabilities. If the first is lower by FARTHEST or
+   * more, the sums are so large that these probabilities are below float32 resolution at any reference. */
   __device__ __forceinline__ void second_of_pair(float (&o)[N_O][4], const segment &of, int32_t tile,
                                                  float (&latest)[2])
   {

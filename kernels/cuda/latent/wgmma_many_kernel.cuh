@@ -1,5 +1,5 @@
-/* wgmma_many_kernel.cuh - latent attention of up to 64 queries a tile, at the speed of the tensor cores: alone, or with
- * all else that decode has in one launch (one_launch.cuh). What its consumers do: wgmma_many_consumer.cuh. */
+/* wgmma_many_kernel.cuh - latent attention of up to 64 queries per tile, bound by tensor cores: attention alone, or all
+ * of decode in one launch (one_launch.cuh). Its consumers are in wgmma_many_consumer.cuh. */
 #ifndef YK_KERNELS_CUDA_LATENT_WGMMA_MANY_KERNEL_CUH
 #define YK_KERNELS_CUDA_LATENT_WGMMA_MANY_KERNEL_CUH
 
@@ -10,13 +10,13 @@ namespace yk_latent {
 
 #if defined(YK_HAVE_SM90A)
 
-/* Rooms for K[h], where queries come later. */
+/* Staging buffers for K[h], in the memory of the later queries. */
 __device__ __forceinline__ auto &k_rooms_of(many_shared &s)
 {
   return *reinterpret_cast<char(*)[MANY_K_ROOMS][K_SLICE_BYTES]>(s.q);
 }
 
-/* The launch is that of attention alone: queries come from absorb_kernel, outputs are made by a kernel behind it. */
+/* Attention alone: absorb_kernel computes the queries, and a following kernel the outputs. */
 template <typename T>
 __device__ void run_alone(many_shared &s, const params &p, const block_tiles &mine, const CUtensorMap &map)
 {
@@ -27,7 +27,7 @@ __device__ void run_alone(many_shared &s, const params &p, const block_tiles &mi
     if (warp < 2) {
       load_tiles(s, p, mine, &map, warp, [](int32_t, int32_t, int32_t) {});
       if (warp == 0 && elect_one()) {
-        wait_for_previous_kernel(); /* absorb_kernel, whose weights come first */
+        wait_for_previous_kernel(); /* absorb_kernel, whose weights are loaded first */
         prefetch_output_weights(p);
       }
     } else {
@@ -79,13 +79,13 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
   if (threadIdx.x == 32) init_loading(s);
   if (!HAS_ENDS && threadIdx.x < 32) s.list.build(p);
   __syncthreads();
-  if (is_paired(s)) cluster_sync_relaxed(); /* the other's barriers are there too */
+  if (is_paired(s)) cluster_sync_relaxed(); /* the barriers of the other thread block are initialised too */
   let_next_kernel_start();
   if (HAS_ENDS)
     run_with_ends<T>(s, p, rows, map, weights);
   else
     run_alone<T>(s, p, tiles_of_block(s.list), map);
-  __syncthreads(); /* no warp ends while others still use barriers, which synccheck would report */
+  __syncthreads(); /* no warp ends while others still use barriers: synccheck would report that */
   if (is_paired(s)) cluster_sync_relaxed(); /* nothing more arrives at this thread block's barriers */
 #endif
 }

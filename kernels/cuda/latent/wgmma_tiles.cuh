@@ -1,8 +1,8 @@
-/* wgmma_tiles.cuh - what the two wgmma kernels share: tiles of latent vectors and of queries in shared memory, the
- * warps that load them, and where results go.
+/* wgmma_tiles.cuh - common parts of the two wgmma kernels: tiles of latent vectors and of queries in shared memory, the
+ * warps that load them, and the destinations of results.
  *
  * A tile is [9 blocks of 64 columns][rows][128 bytes] with the 128-byte swizzle. For scores its rows are K-major; the
- * first 8 blocks of a tile of latent vectors are the values too, MN-major with tokens along k. */
+ * first 8 blocks of a tile of latent vectors are also the values, MN-major with tokens along k. */
 #ifndef YK_KERNELS_CUDA_LATENT_WGMMA_TILES_CUH
 #define YK_KERNELS_CUDA_LATENT_WGMMA_TILES_CUH
 
@@ -27,9 +27,9 @@ constexpr int BLOCK_BYTES = WGMMA_TOKENS * 128, TILE_BYTES = N_BLOCKS * BLOCK_BY
 constexpr int PAGES = WGMMA_TOKENS / YK_KV_BLOCK_TOKENS;
 constexpr int WGMMA_THREADS = 384, Q_PRODUCER_THREADS = 64;
 
-/* A tile comes and goes in two halves, each with barriers of its own: 4 blocks of values, in the first buffer the left
- * ones, in the second buffer the right ones; then all other blocks. In the kernel for many queries each consumer
- * warpgroup multiplies with one half of the values, and with its own tile's first. */
+/* A tile is loaded and released in two halves, each with its own barriers: 4 blocks of values, the left ones in the
+ * first buffer, the right ones in the second; then all other blocks. In the kernel for many queries each consumer
+ * warpgroup multiplies with one half of the values, and with that of its own tile first. */
 constexpr int HALVES = 2, HALF_BLOCKS = VALUE_BLOCKS / 2;
 
 __device__ __forceinline__ constexpr int blocks_of_half(int half)
@@ -44,7 +44,7 @@ __device__ __forceinline__ constexpr int block_of_half(int buffer, int half, int
 }
 
 template <int QUERIES, int Q_STAGES> struct loading {
-  static constexpr bool IS_MANY = QUERIES == WGMMA_TOKENS; /* of the kernel for many queries */
+  static constexpr bool IS_MANY = QUERIES == WGMMA_TOKENS; /* kernel for many queries */
   static constexpr int N_LOADERS = IS_MANY ? 2 : 1;        /* warps that load tiles: one for each buffer, or for both */
   alignas(1024) char q[Q_STAGES][N_BLOCKS * QUERIES * 128];
   alignas(1024) char tile[2][TILE_BYTES]; /* one for each consumer warpgroup */
@@ -55,7 +55,7 @@ template <int QUERIES, int Q_STAGES> struct loading {
 
 #if defined(YK_HAVE_SM90A)
 
-/* Calls f with each of the thread block's segments, and their number. */
+/* Calls f with each of the thread block's segments and its number. */
 template <typename F>
 __device__ __forceinline__ void for_each_segment(const work_list &list, const block_tiles &mine, F f)
 {
@@ -78,22 +78,23 @@ __device__ __forceinline__ int32_t list_block()
   return static_cast<int32_t>(blockIdx.y);
 }
 
-/* Whether the thread block is one of a cluster of two, which go through the same tokens for two tiles of heads: each
- * then loads every second page of a tile for both. */
+/* Whether the thread block belongs to a cluster of two, which process the same tokens for two tiles of heads: each
+ * loads every second page of a tile for both. */
 template <typename LOADING> __device__ __forceinline__ bool is_paired(const LOADING &)
 {
   return LOADING::IS_MANY && cluster_size() == 2;
 }
 
-/* By one lane of a consumer warp that has read half of a buffer for the last time. */
+/* Called by one lane of a consumer warp that has read half of a buffer for the last time. */
 template <typename LOADING> __device__ __forceinline__ void release_half(LOADING &s, int buffer, int half)
 {
   mbarrier_arrive(&s.empty[buffer][half]);
   if (is_paired(s)) mbarrier_arrive_remote(&s.empty[buffer][half], static_cast<int>(cluster_rank() ^ 1));
 }
 
-/* By one warp: of a tile's first n_pages pages those that this thread block loads, into the L2 cache. Where tensor
- * cores set the pace, what a buffer waits for is memory's latency; where memory does, this would only disturb it. */
+/* Called by one warp: prefetches into the L2 cache those of a tile's first n_pages pages that this thread block loads.
+ * If tensor cores are the bound, this hides the memory latency of a free buffer; if memory bandwidth is the bound,
+ * prefetching would only interfere. */
 template <typename LOADING>
 __device__ __forceinline__ void prefetch_tile(const LOADING &s, const params &p, const int32_t *table, int32_t n_pages)
 {
@@ -104,13 +105,13 @@ __device__ __forceinline__ void prefetch_tile(const LOADING &s, const params &p,
   __syncwarp();
 }
 
-/* By each of N_LOADERS warps: tiles by TMA, a page and a block of columns at a time. Pages behind the segment's last
- * token are left out. One warp for both buffers holds what is on its way down to a tile: a half is asked for once that
- * of the tile in front has come. With two tiles on their way multiprocessors get unlike shares of the memory's
- * bandwidth, and the end waits for the slowest.
- * await: called when the buffer is free, before the tile is read, with its number in the thread block's first segment,
- * or with 2 in others, with its pages, each of its lane, and their number. Returns in bit b the
- * parity by which buffer b is free of its last tile. */
+/* Called by each of N_LOADERS warps: loads tiles by TMA, one page and one block of columns at a time. Pages after the
+ * segment's last token are skipped. A single warp for both buffers limits the loads in flight to one tile: it requests
+ * a half once that half of the previous tile has arrived. With two tiles in flight, multiprocessors get unequal shares
+ * of the memory bandwidth, and the end waits for the slowest.
+ * await: called when the buffer is free, before the tile is read, with the tile's number in the thread block's first
+ * segment, or with 2 in other segments; with its pages, one per lane, and their number. Returns in bit b the parity by
+ * which buffer b is free of its last tile. */
 template <typename LOADING, typename F>
 __device__ uint32_t load_tiles(LOADING &s, const params &p, const block_tiles &mine, const CUtensorMap *map, int loader,
                                F await)
@@ -118,7 +119,7 @@ __device__ uint32_t load_tiles(LOADING &s, const params &p, const block_tiles &m
   constexpr int STEP = LOADING::N_LOADERS;
   const int lane = threadIdx.x % 32;
   uint32_t phases = 3;
-  int in_front = -1; /* the buffer of the tile in front */
+  int in_front = -1; /* the buffer of the previous tile */
   for_each_segment(s.list, mine, [&](const segment &of, int32_t n) {
     const int32_t *table = p.block_tables + static_cast<int64_t>(of.seq) * p.block_table_stride;
     const int32_t end_page = ceil_div(of.n_tokens, YK_KV_BLOCK_TOKENS);
@@ -158,8 +159,8 @@ __device__ uint32_t load_tiles(LOADING &s, const params &p, const block_tiles &m
   return phases;
 }
 
-/* Two warps: the queries of each segment, the absorbed part and then what rotates, 16 bytes of 8 queries at once.
- * Queries that do not exist become zeros. await: called before the first ones are read. */
+/* Called by two warps: loads the queries of each segment, the absorbed part and then the rotated part, 16 bytes of 8
+ * queries at once. Missing queries become zeros. await: called before the first queries are read. */
 template <typename T, int QUERIES, int Q_STAGES, typename F>
 __device__ void load_queries(loading<QUERIES, Q_STAGES> &s, const params &p, const block_tiles &mine, F await)
 {
@@ -200,14 +201,14 @@ template <int QUERIES, int Q_STAGES> __device__ __forceinline__ void init_loadin
   for (int buffer = 0; buffer < 2; buffer++) {
     for (int half = 0; half < HALVES; half++) {
       mbarrier_init(&s.full[buffer][half], 1);
-      mbarrier_init(&s.empty[buffer][half], is_paired(s) ? 8 : 4); /* warps that read it last */
+      mbarrier_init(&s.empty[buffer][half], is_paired(s) ? 8 : 4); /* warps that read the half last */
     }
   }
   fence_mbarrier_init();
 }
 
-/* By a warpgroup: rows of a tile from n_valid on become zeros. The cache may hold anything there, and a NaN among the
- * values would survive a probability of 0. */
+/* Called by a warpgroup: sets rows of a tile from n_valid on to zeros. The cache may have any content there, and a NaN
+ * among the values would survive a probability of 0. */
 __device__ inline void clear_rows(uint32_t tile, int32_t n_valid)
 {
   for (int i = n_valid * 8 + static_cast<int>(threadIdx.x % 128); i < WGMMA_TOKENS * 8; i += 128) {
@@ -217,7 +218,7 @@ __device__ inline void clear_rows(uint32_t tile, int32_t n_valid)
   fence_async_shared();
 }
 
-/* Where the results of a segment go: weighted sums of T, or a partial result (partial_sums). */
+/* Destination of a segment's results: weighted sums of T, or a partial result (partial_sums). */
 struct destination {
   int32_t first_row, first_head, n_heads, n_queries;
   bool is_whole;
@@ -241,7 +242,7 @@ struct destination {
     return reinterpret_cast<E *>(p.partial_sums) + (place + query) * KV_RANK;
   }
 
-  /* maximum in powers of two. */
+  /* maximum: as a power of two. */
   __device__ void describe(const params &p, int query, float maximum, float sum) const
   {
     p.partial_stats[place + query] = make_float2(maximum == -INFINITY ? NO_SCORE : maximum, sum);
@@ -254,7 +255,7 @@ struct destination {
   }
 };
 
-/* By one warp: which thread blocks share the segment's item, for the combine. */
+/* Called by one warp: writes which thread blocks share the segment's item, for the combination. */
 __device__ inline void describe_splits(const work_list &list, const params &p, const block_tiles &mine,
                                        const segment &of)
 {
@@ -264,8 +265,8 @@ __device__ inline void describe_splits(const work_list &list, const params &p, c
   for (int i = threadIdx.x % 32; i < of.n_rows; i += 32) p.splits[of.first_row + i] = {of.first_row, block, n};
 }
 
-/* By one lane: a thread block's share of all V[h] into the L2 cache, for the output kernel. Called when the last tiles
- * are on their way, since what is read earlier would not stay. */
+/* Called by one lane: prefetches a thread block's share of all V[h] into the L2 cache, for the output kernel. Called
+ * after the loads of the last tiles have been issued, since earlier prefetches would be evicted. */
 __device__ inline void prefetch_output_weights(const params &p)
 {
   constexpr int ROWS = 16;

@@ -1,13 +1,13 @@
-/* work_list.cuh - work division of the wgmma kernels: which tokens of which queries each thread block takes.
+/* work_list.cuh - work division of the wgmma kernels: the tokens and queries of each thread block.
  *
  * An item is a run of neighbouring rows of one sequence, at most tile_rows of them and none across a multiple of
  * tile_rows, times a tile of heads. Its tokens are cut into tiles of WGMMA_TOKENS. The tile list is the tiles of all
  * items, one item after the other; a thread block takes consecutive tiles. The list is divided in one of two ways:
  *   by items   every thread block takes the same number of whole items, or one split of an item; all splits of an item
  *              have the same number of tiles, up to one;
- *   evenly     every thread block takes the same number of tiles, whatever items they belong to.
- * The first is better where it is balanced, since an item that is shared costs partial results. Every thread block
- * lists the items in its shared memory and decides by itself, from the step's lengths alone; so all decide alike. */
+ *   evenly     every thread block takes the same number of tiles, across items.
+ * The first is better if it is balanced, since a shared item costs partial results. Every thread block lists the items
+ * in its shared memory and computes the division from the step's lengths alone, so all compute the same division. */
 #ifndef YK_KERNELS_CUDA_LATENT_WORK_LIST_CUH
 #define YK_KERNELS_CUDA_LATENT_WORK_LIST_CUH
 
@@ -26,21 +26,21 @@ __host__ __device__ __forceinline__ int32_t quotient_up(int32_t a, int32_t b)
   return quotient(a + b - 1, b);
 }
 
-/* A thread block takes at least so many tiles. */
+/* A thread block takes at least this number of tiles. */
 constexpr int MIN_TILES_PER_BLOCK = 2;
 
-/* To end one item and begin another takes a thread block about as long as so many tiles: a division by items may give a
- * thread block so many more than an even division would. */
+/* Ending one item and beginning another takes a thread block about as long as this number of tiles: a division by items
+ * may give a thread block that many more tiles than an even division would. */
 constexpr int ITEM_COST_TILES = 4;
 
 /* The tiles [begin, end) of the list that one thread block takes. */
 struct block_tiles {
   int32_t begin, end;
-  int32_t tiles_per_block; /* where divided evenly; else 0 */
-  int32_t split, n_splits; /* else: which split of an item, of how many; 0 of 1 for whole items */
-  int32_t blocks_per_item; /* thread blocks that an item has for its splits; 0: it is whole, or divided evenly */
+  int32_t tiles_per_block; /* if divided evenly; else 0 */
+  int32_t split, n_splits; /* else: number of the split within the item, and number of splits; 0 of 1 for whole items */
+  int32_t blocks_per_item; /* thread blocks that share an item's splits; 0: items are whole, or divided evenly */
 
-  /* The first of the thread blocks that share an item, and their number; block: the one whose tiles these are. */
+  /* The first of the thread blocks that share an item, and their number; block: the thread block of these tiles. */
   __host__ __device__ int32_t first_block(int32_t block, int32_t item_begin) const
   {
     return tiles_per_block ? quotient(item_begin, tiles_per_block) : block - split;
@@ -51,7 +51,7 @@ struct block_tiles {
     return quotient(item_end - 1, tiles_per_block) - quotient(item_begin, tiles_per_block) + 1;
   }
 
-  /* The same of any item, whosever tiles these are. Of an item that is not shared the first is not told. */
+  /* The same for any item, from any thread block's tiles. The result is undefined for an item that is not shared. */
   __host__ __device__ int32_t first_block_of(int32_t item, int32_t item_begin) const
   {
     return tiles_per_block ? quotient(item_begin, tiles_per_block) : item * blocks_per_item;
@@ -64,8 +64,8 @@ struct block_tiles {
   }
 };
 
-/* What thread block number block of n_blocks takes. first_tile: of each item on the list, then the list's length;
- * longest: tiles of the longest item. */
+/* Returns the tiles of thread block number block of n_blocks. first_tile: of each item on the list, then the list's
+ * length; longest: tiles of the longest item. */
 __host__ __device__ inline block_tiles divide_tiles(const int32_t *first_tile, int32_t n_items, int32_t longest,
                                                     int32_t n_blocks, int32_t block)
 {
@@ -99,13 +99,13 @@ __host__ __device__ inline block_tiles divide_tiles(const int32_t *first_tile, i
 struct work_list {
   int32_t first_tile[YK_CUDA_LATENT_ROWS + 1]; /* of each item; then the list's length */
   int32_t first_row[YK_CUDA_LATENT_ROWS], end_row[YK_CUDA_LATENT_ROWS];
-  int32_t seq[YK_CUDA_LATENT_ROWS], n_tokens[YK_CUDA_LATENT_ROWS]; /* n_tokens: that the item's last row sees */
-  int16_t item_of_row[YK_CUDA_LATENT_ROWS];                        /* that begins with the row; -1: none does */
+  int32_t seq[YK_CUDA_LATENT_ROWS], n_tokens[YK_CUDA_LATENT_ROWS]; /* n_tokens: visible to the item's last row */
+  int16_t item_of_row[YK_CUDA_LATENT_ROWS];                        /* the item that begins with the row; -1: none */
   int32_t n_items, longest;
 
-  /* Of decode, where every row is an item up to the last one with tokens, padding rows in between without tiles. By one
-   * warp, each lane with neighbouring rows; others read the list behind a barrier. Reads the step's description alone,
-   * all of it at once, so that memory is waited for once. */
+  /* Builds the list for decode: every row up to the last one with tokens is an item; padding rows among them have no
+   * tiles. Called by one warp, each lane with neighbouring rows; other warps read the list after a barrier. Reads only
+   * the description of the step, with all loads in flight at once. */
   __device__ void build_decode(const params &p)
   {
     constexpr int MOST = YK_CUDA_LATENT_ROWS / 32;
@@ -152,7 +152,8 @@ struct work_list {
     longest = most;
   }
 
-  /* Of other steps, by one warp, 32 rows at a time; likewise. */
+  /* Builds the list for other steps. Called by one warp, 32 rows at a time; other warps read the list after a
+   * barrier. */
   __device__ void build(const params &p)
   {
     const int32_t tile_rows = p.tile_rows;
@@ -165,9 +166,10 @@ struct work_list {
       const int32_t row = 32 * w + lane;
       const bool exists = row < p.n_rows;
       own_seq[w] = exists ? p.seq_of_row[row] : 0;
-      slot[w] = exists ? p.kv_slots[row] : -1; /* as a padding row, of no item */
+      slot[w] = exists ? p.kv_slots[row] : -1; /* treated as a padding row, part of no item */
     }
-    uint32_t begins[WORDS], ends[WORDS]; /* an item; the one in front */
+    /* begins: rows at which an item begins; ends: rows at which the previous item ends */
+    uint32_t begins[WORDS], ends[WORDS];
 #pragma unroll
     for (int w = 0; w < WORDS; w++) {
       if (32 * w >= p.n_rows) break;
@@ -180,7 +182,7 @@ struct work_list {
       begins[w] = __ballot_sync(~0u, slot[w] >= 0 && !follows);
       ends[w] = begins[w] | __ballot_sync(~0u, slot[w] < 0);
     }
-    int32_t end[WORDS], next = p.n_rows; /* the first end behind the word */
+    int32_t end[WORDS], next = p.n_rows; /* the first end after the word */
 #pragma unroll
     for (int w = WORDS - 1; w >= 0; w--) {
       if (32 * w >= p.n_rows) continue;
@@ -223,18 +225,18 @@ struct work_list {
   }
 };
 
-/* Where the partial results of a row are that is an item by itself; mine: of any thread block. */
+/* Location of the partial results of a row that is an item of its own; mine: of any thread block. */
 __device__ inline item_splits splits_of_row(const work_list &list, const block_tiles &mine, int32_t row)
 {
   const int32_t item = list.item_of_row[row], first = list.first_tile[item], end = list.first_tile[item + 1];
   return {row, mine.first_block_of(item, first), mine.n_blocks_of(first, end)};
 }
 
-/* What a thread block takes of one item. */
+/* The part of one item that a thread block takes. */
 struct segment {
-  int32_t item, begin, end; /* tiles, of the item's own */
+  int32_t item, begin, end; /* tiles, counted within the item */
   int32_t seq, first_row, n_rows, n_tokens;
-  bool is_whole, begins; /* all of the item; at its first tile */
+  bool is_whole, begins; /* is_whole: all of the item; begins: includes its first tile */
 
   __device__ int32_t n_tiles() const
   {
@@ -242,7 +244,7 @@ struct segment {
   }
 };
 
-/* The item of tile `at` of the list; by whole warps. */
+/* Returns the item of tile `at` of the list. Called by whole warps. */
 __device__ inline int32_t item_at(const work_list &list, int32_t at)
 {
   const int32_t lane = threadIdx.x % 32, each = ceil_div(list.n_items, 32);
@@ -251,7 +253,7 @@ __device__ inline int32_t item_at(const work_list &list, int32_t at)
   return first + __popc(__ballot_sync(~0u, lane < each && begins_by(first + lane))) - 1;
 }
 
-/* The segment that begins at tile `at` of the list, which is of this item. */
+/* Returns the segment that begins at tile `at` of the list, which belongs to `item`. */
 __device__ inline segment segment_at(const work_list &list, const block_tiles &mine, int32_t at, int32_t item)
 {
   const int32_t first = list.first_tile[item], end = list.first_tile[item + 1], row = list.first_row[item];
