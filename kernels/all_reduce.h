@@ -1,4 +1,4 @@
-/* all_reduce.h - the arguments of an all-reduce, for communicators (parallel/comm.h) and for kernels that are one. */
+/* all_reduce.h - arguments of an all-reduce, for communicators (parallel/comm.h) and for all-reduce kernels. */
 #ifndef YK_KERNELS_ALL_REDUCE_H
 #define YK_KERNELS_ALL_REDUCE_H
 
@@ -7,14 +7,15 @@
 
 #include "kernels/partial.h"
 
-/* What reads the normalised rows next: a property of the reader, for communicators that overlap operations. */
+/* The operation that reads the normalised rows next, for communicators that overlap operations. */
 typedef enum yk_reader {
-  YK_READER_GEMM,  /* reads weights ahead of its rows: it should start as soon as the all-reduce has started */
-  YK_READER_ROUTER /* of several rows reads little ahead: beside the operation in front of the all-reduce it would only
-                      take room, and should start while the ranks wait for each other */
+  YK_READER_GEMM, /* loads weights before its rows: should start as soon as the all-reduce has started */
+  /* for several rows, loads little before them: overlapped with the operation before the all-reduce, the router would
+   * only occupy multiprocessors; should start while the ranks wait for each other */
+  YK_READER_ROUTER
 } yk_reader;
 
-/* residual += alpha * sum over ranks of partial; y = rms_norm(residual, w), or untouched where w is NULL.
+/* residual += alpha * sum over ranks of partial; y = rms_norm(residual, w), or unchanged if w is NULL.
  *   rows of partial, residual, y act [n_rows, hidden]. rows of partial may be overwritten. See yk_add_norm_args for the
  *   numerics. */
 typedef struct yk_all_reduce_add_norm_args {

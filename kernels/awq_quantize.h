@@ -1,19 +1,20 @@
-/* awq_quantize.h - floats to AWQ's 4-bit integers: what quantises one weight, or a slice of its outputs.
+/* awq_quantize.h - conversion of floats to AWQ's 4-bit integers: the operations that quantise one weight, or a slice of
+ * its outputs.
  *
- * A group of neighbouring inputs of one output shares a scale and a zero point. With low <= 0 <= high the least and the
- * greatest weight of a group, 0 among them:
+ * A group of neighbouring inputs of one output shares a scale and a zero point. Let low be the least and high the
+ * greatest weight of a group, extended to include 0 (low <= 0 <= high):
  *
  *   scale = f16(max(high - low, 1e-5) / 15)     zero = clamp(round(-low / scale), 0, 15)
  *   q = clamp(round(w / scale) + zero, 0, 15)   and the weight becomes scale * (q - zero)
  *
  * in float32, rounded to the nearest, ties to even. That is the public definition of AutoAWQ
  * (pseudo_quantize_tensor in awq/quantize/quantizer.py, WQLinear_GEMM.from_linear in awq/modules/linear/gemm.py), where
- * the scale is a float16 number before q is computed, but for two things: AutoAWQ leaves 0 out of low and high, so that
- * a group whose weights have one sign gets a zero point outside of 0..15, which is cut and spoils the group; and
+ * the scale is a float16 number before q is computed, with two differences: AutoAWQ does not include 0 in low and high,
+ * so a group whose weights have one sign gets a zero point outside 0..15, and clamping it corrupts the group; and
  * AutoAWQ computes high - low in float16 too, which may move a scale by its last bit.
  *
- * Devices do this (awq_quantize of kernels/device.h), all of them to the same bits, and what a search for better scales
- * and limits needs: awq_observe, awq_loss, awq_limits. Whatever the arguments point to is memory of the device. */
+ * Devices implement this (awq_quantize of kernels/device.h), all with the same bits, and the operations of a search for
+ * better scales and limits: awq_observe, awq_loss, awq_limits. All pointers are device memory. */
 #ifndef YK_KERNELS_AWQ_QUANTIZE_H
 #define YK_KERNELS_AWQ_QUANTIZE_H
 
@@ -29,14 +30,14 @@ extern "C" {
 
 enum {
   YK_AWQ_MAX_LIMITED_GROUP = 1024,
-  YK_AWQ_SLICE_OUTPUTS = 2048, /* of a weight, whose errors are in memory at once */
+  YK_AWQ_SLICE_OUTPUTS = 2048, /* of a weight, whose errors are held in memory at once */
   YK_AWQ_GRID = 20,            /* limits are 1 - i / GRID times the greatest |w| */
   YK_AWQ_LIMITS = 10
 };
 
-/* What is quantised: w(n, k) * n_scales[n] * k_scales[k], cut to +-limits[n, k / group]. */
+/* The numbers to quantise: w(n, k) * n_scales[n] * k_scales[k], clamped to +-limits[n, k / group]. */
 typedef struct yk_awq_floats {
-  const void *w; /* [n, k] row-major of dtype; on a CPU maybe unaligned */
+  const void *w; /* [n, k] row-major of dtype; may be unaligned on a CPU */
   yk_dtype dtype;
   int64_t n, k, group;   /* n: a multiple of 8; group divides k */
   const float *n_scales; /* [n], or NULL: 1 */
@@ -51,10 +52,11 @@ typedef struct yk_awq_tensors {
   uint16_t *scales;  /* f16 [k / group, n] */
 } yk_awq_tensors;
 
-/* What an operation has found. */
+/* Results of an operation. */
 typedef struct yk_awq_found {
-  int64_t first_bad; /* the least n * groups + group that cannot be quantised; -1: none. Else results are undefined */
-  double loss;       /* of awq_loss */
+  /* the smallest n * groups + group that cannot be quantised; -1: none. Otherwise the results are undefined */
+  int64_t first_bad;
+  double loss; /* of awq_loss */
 } yk_awq_found;
 
 /* awq_quantize: *out <- weight. group, on a GPU: 32, 64, 128 or k. */
@@ -64,15 +66,15 @@ typedef struct yk_awq_quantize_args {
   yk_awq_found *found;
 } yk_awq_quantize_args;
 
-/* yk_awq_is_kept - whether token t of a text of n_text tokens is one of the n_kept, at equal distances, that are kept;
- *   then it is row t * n_kept / n_text of those. */
+/* yk_awq_is_kept - whether token t of a text of n_text tokens belongs to the sample of n_kept evenly spaced tokens; if
+ *   so, its row in the sample is t * n_kept / n_text. */
 static inline bool yk_awq_is_kept(int64_t t, int64_t n_text, int64_t n_kept)
 {
   return t * n_kept / n_text != (t + 1) * n_kept / n_text;
 }
 
-/* awq_observe: what a linear layer reads while a model reads a text of n_text tokens. sums[j] += |x(t, j)| of all rows;
- *   the rows of tokens that are kept are copied. */
+/* awq_observe: records the inputs of a linear layer while the model reads a text of n_text tokens. sums[j] += |x(t, j)|
+ * over all rows; the rows of sampled tokens (yk_awq_is_kept) are copied. */
 typedef struct yk_awq_observe_args {
   const void *x;    /* act [n_tokens, k]: tokens first_token .. first_token + n_tokens - 1 of the text */
   int64_t x_stride; /* elements from one row of x to the next */
@@ -83,40 +85,40 @@ typedef struct yk_awq_observe_args {
   float *kept;  /* [n_kept, k] */
 } yk_awq_observe_args;
 
-/* awq_loss: found->loss <- sum over rows and outputs of the square of what quantising changes the output by, where the
- *   scales are undone: rows (what quantising makes of w, divided by its scales, less w)^T. */
+/* awq_loss: found->loss <- sum over rows and outputs of the square of the output error caused by quantising, with the
+ * scales undone: rows (the quantised w, divided by its scales, minus w)^T. */
 typedef struct yk_awq_loss_args {
   yk_awq_floats weight;
   const float *rows; /* [n_rows, k] */
   int32_t n_rows;    /* at most YK_AWQ_SLICE_OUTPUTS */
-  float *scratch;    /* yk_awq_scratch_floats of them */
+  float *scratch;    /* number of floats: yk_awq_scratch_floats */
   yk_awq_found *found;
 } yk_awq_loss_args;
 
-/* awq_limits: limits [n, k / group] <- for each output and group the limit of 1, 0.95, ... 0.55 times the greatest |w|
- *   with which quantising changes the group's part of the output least, in the mean square over the rows, which are
- *   divided by the weight's k_scales. That is the search of AutoAWQ (_search_best_clip: n_grid 20, max_shrink 0.5). The
- *   products of errors and inputs are summed as e^T G e, which is the same number for any number of rows.
- *   weight.limits is not looked at. group: at most YK_AWQ_MAX_LIMITED_GROUP. */
+/* awq_limits: limits [n, k / group] <- for each output and group the limit, among 1, 0.95, ... 0.55 times the greatest
+ * |w|, with which quantising changes the group's part of the output least, in the mean square over the rows, which are
+ * divided by the weight's k_scales. This is the search of AutoAWQ (_search_best_clip: n_grid 20, max_shrink 0.5). The
+ * products of errors and inputs are summed as e^T G e, whose cost does not depend on the number of rows.
+ *   weight.limits is ignored. group: at most YK_AWQ_MAX_LIMITED_GROUP. */
 typedef struct yk_awq_limits_args {
   yk_awq_floats weight;
   const float *rows; /* [n_rows, k] */
   int32_t n_rows;    /* at most YK_AWQ_SLICE_OUTPUTS */
-  float *grams;      /* scratch [k / group, group, group]: of each group the mean over rows of x_i x_j */
-  float *scratch;    /* yk_awq_scratch_floats of them */
+  float *grams;      /* scratch [k / group, group, group]: for each group the mean over rows of x_i x_j */
+  float *scratch;    /* number of floats: yk_awq_scratch_floats */
   float *limits;
   yk_awq_found *found;
 } yk_awq_limits_args;
 
-/* yk_awq_scratch_floats - that the operations need for a weight of n outputs and k inputs and n_rows rows. */
+/* yk_awq_scratch_floats - scratch of the operations for a weight of n outputs and k inputs, and n_rows rows. */
 static inline int64_t yk_awq_scratch_floats(int64_t n, int64_t k, int64_t n_rows)
 {
   const int64_t most = YK_AWQ_SLICE_OUTPUTS, outputs = n < most ? n : most, rows = n_rows > outputs ? n_rows : outputs;
   return 2 * rows * k + rows * n_rows + 2 * outputs * k + 1024;
 }
 
-/* yk_awq_check - YK_OK, or YK_E_FORMAT naming output and inputs of found's first_bad: weights that are not finite, or
- *   so large that the scale would not be finite in float16. found: in host memory. Thread: any. */
+/* yk_awq_check - returns YK_OK, or YK_E_FORMAT naming output and inputs of found's first_bad: weights that are not
+ *   finite, or so large that the scale would not be finite in float16. found: in host memory. Thread: any. */
 yk_status yk_awq_check(const yk_awq_floats *weight, const yk_awq_found *found, yk_err *err);
 
 #ifdef __cplusplus

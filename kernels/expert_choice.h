@@ -1,4 +1,4 @@
-/* expert_choice.h - how a mixture of experts chooses: what configurations name and devices do. */
+/* expert_choice.h - how a mixture of experts chooses: the variants that configurations name and devices implement. */
 #ifndef YK_KERNELS_EXPERT_CHOICE_H
 #define YK_KERNELS_EXPERT_CHOICE_H
 
@@ -8,7 +8,7 @@ typedef enum yk_expert_scoring { YK_SCORE_SOFTMAX, YK_SCORE_SIGMOID } yk_expert_
 
 typedef enum yk_expert_group_score {
   YK_GROUP_SCORE_MAXIMUM,    /* of the group's choice scores */
-  YK_GROUP_SCORE_LARGEST_TWO /* sum of the two largest; needs at least two experts a group */
+  YK_GROUP_SCORE_LARGEST_TWO /* sum of the two largest; needs at least two experts per group */
 } yk_expert_group_score;
 
 #endif

@@ -1,4 +1,4 @@
-/* kv_format.h - in which form the KV cache keeps numbers: kernels/kv_cache.h has the definitions. */
+/* kv_format.h - the number formats of the KV cache, defined in kernels/kv_cache.h. */
 #ifndef YK_KERNELS_KV_FORMAT_H
 #define YK_KERNELS_KV_FORMAT_H
 
@@ -8,7 +8,7 @@ typedef enum yk_kv_format {
   YK_KV_FP8   /* float8 e4m3fn */
 } yk_kv_format;
 
-/* The largest codes: what the largest element of a token becomes where the token has a scale of its own. */
+/* The largest codes: with a scale per token, the code of the token's largest element. */
 #define YK_KV_INT8_MAX 127.0f
 #define YK_KV_FP8_MAX  448.0f
 

@@ -1,4 +1,4 @@
-/* linear_check.c - a linear layer that contradicts itself is refused before a device touches it. */
+/* linear_check.c - rejects an inconsistent linear layer before a device uses it. */
 #include <math.h>
 
 #include "base/checked.h"
@@ -63,7 +63,7 @@ static bool is_alike(const yk_weight_view *a, const yk_weight_view *b)
          yk_inputs_are_alike(&a->inputs, &b->inputs);
 }
 
-/* The matrices after the first are laid out as the first is. */
+/* The matrices after the first have the layout of the first. */
 static yk_status check_matrices(const yk_linear_spec *spec, int index, yk_err *err)
 {
   const yk_linear_part *part = &spec->parts[index];

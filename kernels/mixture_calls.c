@@ -4,11 +4,11 @@
 
 /* ---- The scratch ------------------------------------------------------------------------------------------------- */
 
-/* Communicators are fastest with counts that are multiples of 4. The places behind the last value hold anything, and
- * nobody reads their largest. */
+/* Communicators are fastest with counts that are multiples of 4. The elements after the last value are undefined, and
+ * their maximum is not read. */
 enum { FAST_COUNT = 4 };
 
-/* Of rows whose experts are cut: a rank with any expert has all of them. */
+/* For a rank that holds parts of experts: such a rank holds a part of every expert, so every choice has a slot. */
 static int64_t n_maxima(const yk_mixture_sizes *sizes, int64_t n_rows)
 {
   return yk_round_up_i64(n_rows * sizes->route.top_k, FAST_COUNT);
@@ -27,8 +27,8 @@ static int64_t place(int64_t *end, int64_t n_bytes)
   return at;
 }
 
-/* The shared expert's sums lie where the experts' rows come later; staging of gate and up lies where their outputs
- * come. */
+/* The shared expert's sums share memory with the experts' rows, which are written later; the staging buffer of gate and
+ * up shares memory with their outputs. */
 yk_mixture_layout yk_mixture_lay_out(const yk_mixture_sizes *sizes, int64_t gate_up_staging_bytes,
                                      int64_t down_staging_bytes)
 {
@@ -151,7 +151,7 @@ yk_status yk_grouped_check(const yk_grouped_args *args, bool is_grouped, int32_t
   return YK_OK;
 }
 
-/* ---- Parts that are operations of linear layers ------------------------------------------------------------------ */
+/* ---- Parts that call linear layers ------------------------------------------------------------------------------- */
 
 yk_status yk_mixture_share_maxima(yk_device *dev, const yk_mixture_linear_ops *ops, const yk_mixture *m,
                                   const yk_mixture_args *args, const yk_mixture_calls *calls, yk_err *err)
@@ -162,7 +162,7 @@ yk_status yk_mixture_share_maxima(yk_device *dev, const yk_mixture_linear_ops *o
   return args->host->all_reduce(args->host->user, calls->maxima.maxima, calls->n_maxima, YK_REDUCE_MAX, err);
 }
 
-/* Down of a shared expert whose inputs are quantised and cut over ranks (yk_linear_sums_args). */
+/* Down of a shared expert with quantised inputs that are split over ranks (yk_linear_sums_args). */
 static yk_status run_shared_down_in_steps(yk_device *dev, const yk_mixture_linear_ops *ops, const yk_mixture *m,
                                           const yk_mixture_args *args, const yk_mixture_calls *calls, yk_err *err)
 {

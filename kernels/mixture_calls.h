@@ -1,5 +1,5 @@
-/* mixture_calls.h - from a mixture and the arguments of its forward to the arguments of its parts (experts.h): what
- * devices share of a mixture's implementation. */
+/* mixture_calls.h - derives the arguments of a mixture's parts (experts.h) from those of its forward: the common part
+ * of the devices' implementations. */
 #ifndef YK_KERNELS_MIXTURE_CALLS_H
 #define YK_KERNELS_MIXTURE_CALLS_H
 
@@ -9,32 +9,32 @@
 extern "C" {
 #endif
 
-/* yk_mixture_lay_out - the scratch. staging bytes: of grouped forwards of max_rows rows. Thread: any. */
+/* yk_mixture_lay_out - the layout of the scratch. staging bytes: for grouped forwards of max_rows rows. Thread: any. */
 yk_mixture_layout yk_mixture_lay_out(const yk_mixture_sizes *sizes, int64_t gate_up_staging_bytes,
                                      int64_t down_staging_bytes);
 
 /* The arguments of every part of one forward. */
 typedef struct yk_mixture_calls {
-  yk_route_args route; /* norm NULL: args->x says whether it is pending */
+  yk_route_args route; /* norm is NULL: args->x has the state of the norm */
   yk_linear_args shared_gate_up, shared_down;
   yk_grouped_args gate_up, down;
   yk_linear_sums_args maxima; /* of down's inputs */
-  int64_t n_maxima;           /* of their exchange */
+  int64_t n_maxima;           /* elements of their all-reduce */
   yk_combine_args sum;
 } yk_mixture_calls;
 
 yk_mixture_calls yk_mixture_calls_of(const yk_mixture *mixture, const yk_mixture_args *args);
 
-/* yk_mixture_taps_fill - args->taps, unless NULL. */
+/* yk_mixture_taps_fill - fills args->taps, unless NULL. */
 void yk_mixture_taps_fill(const yk_mixture *mixture, const yk_mixture_args *args);
 
-/* yk_mixture_begin - the host's begin. */
+/* yk_mixture_begin - calls the host's begin. */
 static inline yk_status yk_mixture_begin(const yk_mixture_args *args, yk_mixture_phase phase, yk_err *err)
 {
   return args->host->begin ? args->host->begin(args->host->user, phase, err) : YK_OK;
 }
 
-/* The device's own operations of linear layers, past whatever table stands in front of the device. */
+/* The device's own linear operations, without any wrapper table around the device. */
 typedef struct yk_mixture_linear_ops {
   yk_status (*forward)(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
   yk_status (*maxima)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
@@ -42,11 +42,11 @@ typedef struct yk_mixture_linear_ops {
   yk_status (*scale)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 } yk_mixture_linear_ops;
 
-/* yk_mixture_share_maxima - the largest |x| of each slot's row over all ranks, for calls->down.maxima. */
+/* yk_mixture_share_maxima - computes the largest |x| of each slot's row over all ranks, for calls->down.maxima. */
 yk_status yk_mixture_share_maxima(yk_device *dev, const yk_mixture_linear_ops *ops, const yk_mixture *mixture,
                                   const yk_mixture_args *args, const yk_mixture_calls *calls, yk_err *err);
 
-/* yk_mixture_run_shared - the shared expert by operations of its own, into args->y->rows: in steps where ranks share
+/* yk_mixture_run_shared - runs the shared expert in separate operations, into args->y->rows; in steps if ranks share
  *   the scale of its rows. */
 yk_status yk_mixture_run_shared(yk_device *dev, const yk_mixture_linear_ops *ops, const yk_mixture *mixture,
                                 const yk_mixture_args *args, const yk_mixture_calls *calls, yk_err *err);

@@ -1,4 +1,4 @@
-/* normed.c - a norm that is pending (partial.h), as an operation of the table (device.h). */
+/* normed.c - conversion of a pending norm (partial.h) to an add_norm (device.h). */
 #include "kernels/device.h"
 
 yk_add_norm_args yk_normed_add_norm(const yk_normed *normed)

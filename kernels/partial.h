@@ -12,7 +12,8 @@ extern "C" {
 
 typedef enum yk_partial_state {
   YK_PARTIAL_ROWS, /* rows are complete */
-  YK_PARTIAL_SLOTS /* rows are to become the combination of slots; whoever adds them up may leave rows unwritten */
+  /* rows are still to be combined from slots; an operation that combines and adds them may leave rows unwritten */
+  YK_PARTIAL_SLOTS
 } yk_partial_state;
 
 typedef struct yk_partial {
@@ -21,7 +22,7 @@ typedef struct yk_partial {
   yk_combine_args slots; /* in state SLOTS: a combination of n_rows rows, whose y is rows */
 } yk_partial;
 
-/* yk_partial_slots - the combination that is still to be done; NULL: none. */
+/* yk_partial_slots - the pending combination, or NULL. */
 static inline const yk_combine_args *yk_partial_slots(const yk_partial *partial)
 {
   return partial->state == YK_PARTIAL_SLOTS ? &partial->slots : NULL;
@@ -29,10 +30,10 @@ static inline const yk_combine_args *yk_partial_slots(const yk_partial *partial)
 
 typedef enum yk_normed_state {
   YK_NORMED_ROWS,   /* rows are complete */
-  YK_NORMED_PENDING /* rows are to become y of an add_norm of the members below (device.h) */
+  YK_NORMED_PENDING /* rows are the y of a pending add_norm of the members below (device.h) */
 } yk_normed_state;
 
-/* Normalised rows, as a sublayer reads them. */
+/* Normalised rows, the input of a sublayer. */
 typedef struct yk_normed {
   yk_normed_state state;
   void *rows; /* act [n_rows, hidden] */

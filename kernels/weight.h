@@ -1,7 +1,7 @@
-/* weight.h - the weight of one linear layer as its checkpoint holds it: views into mapped files, nothing owned.
+/* weight.h - the weight of one linear layer in its checkpoint's form: views into mapped files, nothing owned.
  *
- * The loader fills it, the kernels read slices of it into their own layout. y[n] = sum over k of x[k] * w(k, n) + bias.
- * Pointers may be unaligned (safetensors does not align its data): read elements with memcpy. */
+ * The loader fills the view; the kernels read slices of it into their own layout. y[n] = sum over k of x[k] * w(k, n) +
+ * bias. Pointers may be unaligned (safetensors does not align its data): read elements with memcpy. */
 #ifndef YK_KERNELS_WEIGHT_H
 #define YK_KERNELS_WEIGHT_H
 
@@ -12,9 +12,9 @@
 
 typedef enum yk_weight_format {
   YK_WEIGHT_PLAIN, /* 16- or 32-bit floats */
-  YK_WEIGHT_AWQ,   /* 4-bit integers with a scale and a zero point a group: w = scale * (q - zero) */
-  YK_WEIGHT_INT8,  /* 8-bit integers, signed, likewise; a zero point need not be whole, nor be there */
-  YK_WEIGHT_FP8,   /* float8 e4m3fn, which has no infinity, with a scale a group: w = scale * f8 */
+  YK_WEIGHT_AWQ,   /* 4-bit integers with a scale and a zero point per group: w = scale * (q - zero) */
+  YK_WEIGHT_INT8,  /* 8-bit signed integers, as above; zero points may be fractional or absent */
+  YK_WEIGHT_FP8,   /* float8 e4m3fn, which has no infinity, with a scale per group: w = scale * f8 */
   YK_N_WEIGHT_FORMATS
 } yk_weight_format;
 
@@ -31,15 +31,15 @@ static inline const yk_weight_traits *yk_weight_traits_of(yk_weight_format forma
   return &traits[format];
 }
 
-/* yk_weight_is_quantised - whether elements are codes that scales belong to. */
+/* yk_weight_is_quantised - whether elements are codes with scales. */
 static inline bool yk_weight_is_quantised(yk_weight_format format)
 {
   return yk_weight_traits_of(format)->bits > 0;
 }
 
-/* How a checkpoint packs the integers of a quantised weight: b bits an element (AWQ 4, the others 8), g = k/group
- * groups. Devices read YK_PACKING_AWQ_GEMM of AWQ and YK_PACKING_ROWS of the others alone; the loader repacks the
- * others into that form first (loader/integers). The element type of scales is the view's dtype. */
+/* How a checkpoint packs the integers of a quantised weight: b bits per element (AWQ 4, the others 8), g = k/group
+ * groups. Devices read only YK_PACKING_AWQ_GEMM for AWQ and YK_PACKING_ROWS for the other formats; the loader first
+ * repacks the other packings into these (loader/integers). The element type of scales is the view's dtype. */
 typedef enum yk_packing {
   YK_PACKING_AWQ_GEMM,      /* AWQ: qweight u32 [k, n/8], qzeros u32 [g, n/8], scales [g, n]; nibbles as below */
   YK_PACKING_AWQ_GEMV,      /* AWQ: u32 [n, k/8]; u32 [n, z]; [n, 8 z], where z is g/8 rounded up: see int4_awq.c */
@@ -53,12 +53,12 @@ typedef enum yk_packing {
   YK_N_PACKINGS
 } yk_packing;
 
-/* How the inputs of a layer of INT8 weights become 8-bit integers themselves (kernels/cpu/linear/format_w8a8.c); where
- * they stay floats, floats are multiplied. */
+/* How the inputs of a layer with INT8 weights become 8-bit integers too (kernels/cpu/linear/format_w8a8.c). With
+ * YK_INPUTS_FLOAT the layer multiplies floats. */
 typedef enum yk_inputs_kind {
   YK_INPUTS_FLOAT,
-  YK_INPUTS_PER_TOKEN, /* a row's scale is its largest magnitude over 127: of the whole row, on all ranks */
-  YK_INPUTS_STATIC     /* scale and zero are the checkpoint's */
+  YK_INPUTS_PER_TOKEN, /* a row's scale is its largest magnitude over 127, taken over the whole row on all ranks */
+  YK_INPUTS_STATIC     /* scale and zero come from the checkpoint */
 } yk_inputs_kind;
 
 typedef struct yk_inputs {
@@ -72,36 +72,37 @@ static inline bool yk_inputs_are_alike(const yk_inputs *a, const yk_inputs *b)
   return a->kind == b->kind && a->scale == b->scale && a->zero == b->zero;
 }
 
-/* Of a layer with quantised inputs, on all ranks: so that no sum of products leaves 32 bits. */
+/* Limit of a layer with quantised inputs, over all ranks: sums of products fit in 32 bits. */
 enum { YK_MAX_QUANTISED_INPUTS = 1 << 16 };
 
-/* What a device gets of INT8 and FP8 is a slice as a weight of its own: ROWS with scales and zeros of float32, whose
- * group is the part's group_local. */
+/* A device receives slices of INT8 and FP8 weights as separate weights: in ROWS, with scales and zeros of float32 and
+ * with the part's group_local as group. */
 typedef struct yk_weight_view {
   yk_weight_format format;
   int64_t k, n; /* inputs, outputs of the whole layer */
   /* Inputs that share a scale; whole K: group == k. AWQ: divides k. INT8, FP8: the last group may be short. PLAIN: 0 */
   int64_t group;
   int64_t group_n;     /* BLOCKS: outputs that share a scale; the last such group may be short */
-  yk_dtype dtype;      /* of plain, or of scales */
+  yk_dtype dtype;      /* of plain, otherwise of scales */
   const void *plain;   /* PLAIN: [n, k] row-major */
-  yk_packing packing;  /* of the others: shapes of the next three */
-  const void *qweight; /* INT8 in ROWS: signed; in the other packings plus 128, as are the zeros */
-  const void *qzeros;  /* NULL in a checkpoint: every zero is 8 (AWQ; devices want them), 0 (INT8) */
+  yk_packing packing;  /* for the other formats: shapes of the next three */
+  const void *qweight; /* INT8: signed in ROWS; other packings add 128 to elements and zeros */
+  const void *qzeros;  /* NULL in a checkpoint: every zero is 8 (AWQ; devices need them), 0 (INT8) */
   const void *scales;
   bool zeros_less_one; /* GPTQ: qzeros hold zero - 1 */
-  bool act_order;      /* groups are not simply of neighbouring inputs; not so in what devices take (group_order.h) */
-  const void *g_idx;   /* with act_order: i32 [k], the group of each input, from 0 to k / group - 1; NULL where the
-                          data is not there, and of an expert that alone among its layer's has groups of neighbours */
-  bool has_zeros;      /* INT8: zeros are stored, also where the data is not there */
-  yk_inputs inputs;    /* INT8 with a scale for each output (group == k) and no zeros; all others: FLOAT */
-  const char *tensor;  /* the name of plain's or qweight's tensor in the checkpoint; may be NULL */
-  const void *bias;    /* [n] of bias_dtype, or NULL */
+  bool act_order;      /* groups are not ranges of neighbouring inputs; false in a device's weights (group_order.h) */
+  /* With act_order: i32 [k], the group of each input, from 0 to k / group - 1. NULL if the data is not loaded, and for
+   * an expert that, unlike the other experts of its layer, has groups of neighbours. */
+  const void *g_idx;
+  bool has_zeros;     /* INT8: zeros are stored, even if the data is not loaded */
+  yk_inputs inputs;   /* INT8 with a scale for each output (group == k) and no zeros; all others: FLOAT */
+  const char *tensor; /* the name of plain's or qweight's tensor in the checkpoint; may be NULL */
+  const void *bias;   /* [n] of bias_dtype, or NULL */
   yk_dtype bias_dtype;
-  /* What becomes a part of the bias when the layer is repacked (loader/integers/folded_bias.h); devices see none of it.
-   * folds_bias: there is something, also where the data is not there. */
+  /* Data that repacking the layer adds to the bias (loader/integers/folded_bias.h); devices never receive it.
+   * folds_bias: such data exists, even if it is not loaded. */
   bool folds_bias;
-  const void *product_bias; /* i32 [n] or NULL: of STATIC inputs, added to sums of integer products, zeros included */
+  const void *product_bias; /* i32 [n] or NULL: for STATIC inputs, added to sums of integer products, zeros included */
   const void *x_offset;     /* [k] of x_offset_dtype, or NULL: added to every row of x */
   yk_dtype x_offset_dtype;
 } yk_weight_view;
@@ -111,16 +112,17 @@ typedef struct yk_weight_slice {
   int64_t k_begin, k_end, n_begin, n_end;
 } yk_weight_slice;
 
-/* Another order than the weight's, in which a slice stands. Its ranges then count places from 0 on. */
+/* An order of inputs and outputs that differs from the weight's. The slice's ranges then count positions from 0. */
 typedef struct yk_slice_order {
-  const int32_t *inputs;  /* [k_end] the weight's input at each place, or -1: none, a zero. NULL: as they are */
-  const int32_t *groups;  /* [k_end / group] with inputs: the weight's group of each local one, of */
-  int64_t group;          /* places that follow each other */
-  const int32_t *outputs; /* [n_end] the weight's output at each place. NULL: as they are */
+  /* [k_end] the weight's input at each position, or -1: none, a zero. NULL: the weight's order */
+  const int32_t *inputs;
+  const int32_t *groups;  /* [k_end / group] with inputs: the weight's group of each local group of */
+  int64_t group;          /* `group` consecutive positions */
+  const int32_t *outputs; /* [n_end] the weight's output at each position. NULL: the weight's order */
 } yk_slice_order;
 
-/* AWQ "gemm" packing: column j (0..7) of a word's eight columns sits at bit 4 * YK_AWQ_NIBBLE_OF_COLUMN[j], so that its
- * nibble i holds column YK_AWQ_COLUMN_OF_NIBBLE[i]. */
+/* AWQ "gemm" packing: column j (0..7) of a word's eight columns is at bit 4 * YK_AWQ_NIBBLE_OF_COLUMN[j], so nibble i
+ * holds column YK_AWQ_COLUMN_OF_NIBBLE[i]. */
 #define YK_AWQ_NIBBLE_OF_COLUMN                                                                                        \
   {                                                                                                                    \
     0, 4, 1, 5, 2, 6, 3, 7                                                                                             \

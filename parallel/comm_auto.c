@@ -1,7 +1,7 @@
-/* comm_auto.c - an NCCL end and a peer-to-peer end behind one. Both work on the device's stream, in call order.
+/* comm_auto.c - combines an NCCL end and a peer-to-peer end. Both work on the device's stream, in call order.
  *
- * Failure: the device's watch asks both ends. Whichever fails first, the other one of this rank gives up too, so that
- * the stream drains; the other ranks are told by abort, once the error is recorded. */
+ * Failure: the device's watch checks both ends. If one fails, the other end of this rank gives up too, so that the
+ * stream drains; the other ranks fail by abort, once the error is recorded. */
 #include "parallel/comm_auto.h"
 
 #include <stdatomic.h>
@@ -17,20 +17,20 @@ enum { WARM_UP_TIMEOUT_S = 60 };
 
 /* Shared by all ends; freed with the last of them. */
 typedef struct group {
-  void *opened; /* memory of rank 0's device, which writes it ahead of a barrier */
+  void *opened; /* memory of rank 0's device, written by rank 0 before a barrier */
   atomic_int n_ends;
 } group;
 
 typedef struct auto_comm {
   yk_comm base;
   yk_comm *nccl;
-  yk_p2p *p2p; /* NULL with one rank, without peer access, and where max_bytes is 0 (yk_p2p_options_for) */
+  yk_p2p *p2p; /* NULL with one rank, without peer access, or if max_bytes is 0 (yk_p2p_options_for) */
   group *group;
   struct CUstream_st *stream;
   int64_t row_bytes; /* of an all_reduce_add_norm */
 } auto_comm;
 
-/* Called by the device while it waits for its stream, and ahead of every operation. */
+/* Called by the device while it waits for its stream, and before every operation. */
 static yk_status check(void *context, yk_err *err)
 {
   auto_comm *comm = context;
@@ -76,7 +76,7 @@ static yk_status auto_all_reduce_i32(yk_comm *base, int32_t *data, int64_t count
   return blamed(comm, yk_p2p_all_reduce_i32(comm->p2p, data, count, reduction, comm->stream, err), err);
 }
 
-/* Rows of one launch of an all-reduce of n_rows through slots; 0: over NCCL. */
+/* Rows of one launch of an all-reduce of n_rows through slots; 0: the all-reduce uses NCCL. */
 static int64_t rows_at_once(const auto_comm *comm, int64_t n_rows, int64_t row_bytes)
 {
   return comm->p2p ? yk_p2p_rows_at_once(yk_p2p_get_options(comm->p2p), n_rows, row_bytes) : 0;
@@ -151,7 +151,7 @@ static yk_status auto_gather_host(yk_comm *base, const void *data, size_t n_byte
   return comm->nccl->ops->gather_host(comm->nccl, data, n_bytes, all, err);
 }
 
-/* Peers of one process name memory by the same address. */
+/* Within one process an address is valid on all peers. */
 static yk_status auto_open_memory(yk_comm *base, void *memory, void **opened, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
@@ -175,13 +175,13 @@ static void auto_abort(yk_comm *base)
   comm->nccl->ops->abort(comm->nccl);
 }
 
-/* Ends are destroyed one after the other by one thread: whatever still waits for a peer is ended first. */
+/* One thread destroys the ends one after the other: pending waits for a peer are ended first. */
 static bool auto_destroy(yk_comm *base)
 {
   if (!base) return true;
   auto_comm *comm = (auto_comm *)base;
   if (comm->p2p) yk_p2p_give_up(comm->p2p);
-  bool is_gone = !comm->nccl || comm->nccl->ops->destroy(comm->nccl); /* takes our watch away */
+  bool is_gone = !comm->nccl || comm->nccl->ops->destroy(comm->nccl); /* clears this device's watch */
   if (comm->p2p) base->dev->ops->sync(base->dev, NULL);               /* peers may free the slots next */
   yk_p2p_destroy(comm->p2p);
   if (atomic_fetch_sub(&comm->group->n_ends, 1) == 1) free(comm->group);
@@ -189,7 +189,7 @@ static bool auto_destroy(yk_comm *base)
   return is_gone;
 }
 
-/* *out stays NULL where the devices have no peer access to each other, or nothing would go through slots. */
+/* *out stays NULL if the devices have no peer access to each other, or no all-reduce would use slots. */
 static yk_status create_p2p(yk_device *const *devs, int n_ranks, const yk_p2p_options *options, yk_p2p **out,
                             yk_err *err)
 {
@@ -245,7 +245,7 @@ yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange
                               .p2p = p2p[rank],
                               .stream = yk_cuda_device_stream(devs[rank]),
                               .row_bytes = row_bytes};
-    yk_cuda_device_set_watch(devs[rank], check, made[rank]); /* in place of NCCL's, which it asks */
+    yk_cuda_device_set_watch(devs[rank], check, made[rank]); /* replaces NCCL's watch, which `check` includes */
     out[rank] = &made[rank]->base;
   }
   if (status == YK_OK)

@@ -1,8 +1,8 @@
 /* comm_local.c - ranks that are threads of one process and share host memory (CPU devices).
  *
- * A collective is: publish a pointer, meet the others, read theirs, meet again so that nobody reuses memory that a peer
- * still reads. Sums are in rank order, and a row's is computed by one rule whoever does it, so all hold the same
- * bits. */
+ * A collective publishes a pointer, passes a barrier, reads the other ranks' data, and passes a second barrier, so that
+ * no rank reuses memory that a peer still reads. Sums are in rank order, and one rule computes a row's sum on any rank,
+ * so all ranks hold the same bits. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,13 +12,13 @@
 #include "parallel/comm.h"
 #include "parallel/host_gather.h"
 
-/* Shared by all ends; freed with the last of them. Written under mutex, all but n_ranks; the two atomics are also
- * looked at without: a rank looks for the others before it sleeps, since a layer has several meetings. */
+/* Shared by all ends; freed with the last of them. All members but n_ranks are written under mutex; the two atomics are
+ * also read without it: a rank polls before it sleeps, since a layer has several barriers. */
 typedef struct group {
   int n_ranks;
   pthread_mutex_t mutex;
   pthread_cond_t cv_met;       /* generation grew, or aborted */
-  _Atomic uint64_t generation; /* completed meetings */
+  _Atomic uint64_t generation; /* completed barriers */
   int n_arrived;
   int n_ends;
   int n_sleeping; /* ranks that wait on cv_met */
@@ -27,7 +27,7 @@ typedef struct group {
   const void *published[YK_MAX_RANKS];
 } group;
 
-enum { SPIN_NS = 500000 }; /* longer than what a rank is usually behind the others */
+enum { SPIN_NS = 500000 }; /* longer than a rank usually lags */
 
 typedef struct local_comm {
   yk_comm base;
@@ -46,7 +46,7 @@ static yk_status aborted_error(yk_err *err)
   return yk_err_set(err, YK_E_COMM, "communication was aborted because another rank failed");
 }
 
-/* Our arrival, and the number of the meeting it counts for. The last to arrive ends the meeting. */
+/* Records this rank's arrival and returns the number of its barrier. The last rank to arrive ends the barrier. */
 static uint64_t arrive(group *g, int rank, const void *pointer)
 {
   pthread_mutex_lock(&g->mutex);
@@ -61,7 +61,7 @@ static uint64_t arrive(group *g, int rank, const void *pointer)
   return generation;
 }
 
-/* Publish our pointer (NULL to only meet) and wait for every rank. */
+/* Publishes a pointer (NULL: barrier only) and waits for every rank. */
 static yk_status meet(yk_comm *comm, const void *pointer, yk_err *err)
 {
   group *g = group_of(comm);
@@ -78,7 +78,7 @@ static yk_status meet(yk_comm *comm, const void *pointer, yk_err *err)
   return met ? YK_OK : aborted_error(err);
 }
 
-/* The device may still be computing what we are about to publish. */
+/* The device may still be computing the published data. */
 static yk_status publish(yk_comm *comm, const void *pointer, yk_err *err)
 {
   YK_TRY(comm->dev->ops->sync(comm->dev, err));
@@ -90,7 +90,7 @@ static yk_status local_barrier(yk_comm *comm, yk_err *err)
   return meet(comm, NULL, err);
 }
 
-/* What belongs to one rank of count elements: [share of rank, share of rank + 1). */
+/* A rank's share of count elements: [share of rank, share of rank + 1). */
 static int64_t i32_share(const yk_comm *comm, int64_t count, int rank)
 {
   return count * rank / comm->n_ranks;
@@ -104,8 +104,8 @@ static void reduce_i32(int32_t *to, const int32_t *from, int64_t begin, int64_t 
     for (int64_t i = begin; i < end; i++) to[i] = from[i] > to[i] ? from[i] : to[i];
 }
 
-/* Each rank reduces its share in place, where nobody else reads or writes until all have met, and copies the others'.
- * Integers may be added in any order. */
+/* Each rank reduces its share in place, which no other rank accesses before the barrier, and copies the others' shares.
+ * The order of integer additions is irrelevant. */
 static yk_status local_all_reduce_i32(yk_comm *comm, int32_t *data, int64_t count, yk_reduction reduction, yk_err *err)
 {
   if (comm->n_ranks == 1) return YK_OK;
@@ -127,7 +127,7 @@ static void *row_of(const yk_comm *comm, const yk_all_reduce_add_norm_args *args
   return (char *)matrix + (size_t)row * (size_t)args->hidden * yk_dtype_bytes(comm->dev->dtype);
 }
 
-/* Sum and norm of rows first .. end - 1, of every rank's partial into our residual and y. */
+/* Sum and norm of rows first .. end - 1, from every rank's partial result into this rank's residual and y. */
 static yk_status sum_rows(yk_comm *comm, const yk_all_reduce_add_norm_args *args, int32_t first, int32_t end,
                           yk_err *err)
 {
@@ -151,7 +151,7 @@ static int32_t share_begin(const yk_comm *comm, const yk_all_reduce_add_norm_arg
   return (int32_t)((int64_t)args->n_rows * rank / comm->n_ranks);
 }
 
-/* What the other ranks computed for all. */
+/* Copies the rows that the other ranks computed. */
 static void copy_rows(yk_comm *comm, const yk_all_reduce_add_norm_args *args)
 {
   for (int rank = 0; rank < comm->n_ranks; rank++) {
@@ -164,8 +164,8 @@ static void copy_rows(yk_comm *comm, const yk_all_reduce_add_norm_args *args)
   }
 }
 
-/* A few rows every rank sums for itself. Of many each sums its share and copies the others': the same bits, and a copy
- * costs less than doing every rank's work, at the price of one more meeting. */
+/* Every rank sums few rows itself. For many rows each rank sums its share and copies the others': the same bits, and a
+ * copy costs less than repeating every rank's work, at the price of one more barrier. */
 static yk_status local_all_reduce_add_norm(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err)
 {
   enum { SHARED_ROWS_PER_RANK = 4 };
@@ -185,7 +185,7 @@ static yk_status local_all_reduce_add_norm(yk_comm *comm, const yk_all_reduce_ad
   return publish(comm, NULL, err);
 }
 
-/* Room for n_bytes in the scratch of an end, which keeps nothing. */
+/* Grows the scratch of an end to n_bytes; the content is not kept. */
 static yk_status reserve(local_comm *local, size_t n_bytes, yk_err *err)
 {
   if (n_bytes <= local->scratch_bytes) return YK_OK;
@@ -195,10 +195,10 @@ static yk_status reserve(local_comm *local, size_t n_bytes, yk_err *err)
   return local->scratch ? YK_OK : yk_err_set(err, YK_E_NOMEM, "all-reduce: no memory for %zu bytes of sums", n_bytes);
 }
 
-/* Rows that are added to a residual of zeros, without a norm: the device adds them up. */
+/* The rows are added to a residual of zeros, without a norm, by the device. */
 static yk_status local_all_reduce(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err)
 {
-  enum { HIDDEN = 1024 }; /* a row: few enough elements that the rows of small data are shared out too */
+  enum { HIDDEN = 1024 }; /* of a row: few elements, so that the rows of small data are also divided among ranks */
   local_comm *local = (local_comm *)comm;
   size_t n_bytes = (size_t)count * yk_dtype_bytes(dtype);
   if (dtype != comm->dev->dtype)
@@ -241,7 +241,7 @@ static yk_status local_gather_host(yk_comm *comm, const void *data, size_t n_byt
   return yk_host_gather_run(group_of(comm)->host_gather, comm->rank, data, n_bytes, all, &none, err);
 }
 
-/* Every device is the host's memory. */
+/* All devices use host memory. */
 static yk_status local_open_memory(yk_comm *comm, void *memory, void **opened, yk_err *err)
 {
   YK_TRY(meet(comm, memory, err));
@@ -312,7 +312,7 @@ yk_status yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk
   pthread_mutex_init(&g->mutex, NULL);
   pthread_cond_init(&g->cv_met, NULL);
   g->n_ranks = n_ranks;
-  g->n_ends = 1; /* ours, until every end is made */
+  g->n_ends = 1; /* the creating function's, until every end exists */
   yk_status status = yk_host_gather_create(n_ranks, &g->host_gather, err);
   int n_made = 0;
   for (; n_made < n_ranks && status == YK_OK; n_made++) {

@@ -1,11 +1,11 @@
-/* comm_nccl.c - one non-blocking NCCL communicator a rank: whatever NCCL has not finished is polled together with the
- * device's watch, a function that the device calls while it waits. The watch finds aborts, and peers that another
- * transport misses.
+/* comm_nccl.c - one non-blocking NCCL communicator per rank: pending NCCL calls are polled together with the device's
+ * watch, a function that the device calls while it waits. The watch detects aborts, and missing peers that another
+ * transport finds.
  *
- * Abort only sets the flag. Each end's own thread sees it, in a call of ours or while its device waits for the stream,
- * and has its own NCCL communicator aborted, which ends the kernels that wait for peers. That is done by a thread of
- * its own: ncclCommAbort returns only once the recorded graphs that hold its operations are gone, and they are
- * destroyed later. */
+ * Abort only sets the flag. Each end's own thread sees the flag, in a call of this file or while its device waits for
+ * the stream, and starts the abort of its NCCL communicator, which ends the kernels that wait for peers. The abort runs
+ * in a separate thread: ncclCommAbort returns only once the recorded graphs that hold its operations are destroyed,
+ * which happens later. */
 #define _GNU_SOURCE /* pthread_clockjoin_np */
 #include "parallel/comm_nccl.h"
 
@@ -21,7 +21,7 @@
 #include "parallel/nccl_functions.h"
 
 enum { CREATE_TIMEOUT_S = 60, END_TIMEOUT_S = 60, FAILED_END_TIMEOUT_S = 5 };
-enum { WATCHES_PER_QUERY = 256 }; /* calls of the watch for each question to NCCL; aborts are looked for in all */
+enum { WATCHES_PER_QUERY = 256 }; /* calls of the watch per query of NCCL; every call checks for aborts */
 
 /* Shared by all ends; freed with the last of them. generation, n_arrived, n_ends under mutex. */
 typedef struct group {
@@ -41,15 +41,15 @@ typedef struct nccl_comm {
   const yk_nccl_functions *functions; /* the group's */
   ncclComm_t nccl;                    /* NULL with one rank, and once aborted */
   cudaStream_t stream;
-  int n_watches; /* since NCCL was last asked for an error of its own */
+  int n_watches; /* since the last query of NCCL's asynchronous error */
   pthread_t aborter;
-  bool is_aborting; /* aborter runs, and is to be joined */
+  bool is_aborting; /* aborter runs, and must be joined */
   bool has_failed;
 } nccl_comm;
 
 /* ---- Abort and errors -------------------------------------------------------------------------------------------- */
 
-/* Freed by the thread that aborts, which may outlive the communicator. */
+/* Freed by the aborting thread, which may outlive the communicator. */
 typedef struct abort_call {
   __typeof__(ncclCommAbort) *comm_abort;
   ncclComm_t nccl;
@@ -63,7 +63,7 @@ static void *abort_nccl(void *argument)
   return NULL;
 }
 
-/* Has NCCL's kernels end soon. NCCL makes the GPU current for the thread that it works in. */
+/* Starts the abort that ends NCCL's kernels. NCCL makes the GPU current for the thread that it works in. */
 static void begin_abort(nccl_comm *comm)
 {
   if (!comm->nccl) return;
@@ -77,8 +77,8 @@ static void begin_abort(nccl_comm *comm)
   comm->nccl = NULL;
 }
 
-/* Returns whether NCCL has finished the abort. On a GPU that many processes share that takes long; after an error that
- * poisoned the process it may never happen: what NCCL holds is then left to the process's end. */
+/* Returns whether NCCL has finished the abort. On a GPU that many processes share this takes long; after an error that
+ * corrupted the process's CUDA state it may never happen: NCCL's resources are then left until the process ends. */
 static bool end_abort(nccl_comm *comm)
 {
   bool has_failed = comm->has_failed || atomic_load(&comm->group->aborted);
@@ -90,7 +90,7 @@ static bool end_abort(nccl_comm *comm)
   return false;
 }
 
-/* By this end's own thread: give up what waits for the others. */
+/* Called by this end's own thread: abandons operations that wait for the others. */
 static yk_status give_up(nccl_comm *comm, yk_err *err)
 {
   begin_abort(comm);
@@ -106,8 +106,8 @@ static void signal_abort(group *g)
   yk_host_gather_abort(g->host_gather);
 }
 
-/* An error of NCCL's. Does not abort the group: whoever gets the error does so once it is recorded, lest an error that
- * the abort causes on another rank be recorded first. */
+/* Records an error of NCCL. Does not abort the group: the receiver of the error does so once the error is recorded, so
+ * that no error caused by the abort on another rank is recorded first. */
 static yk_status fail(nccl_comm *comm, ncclResult_t result, const char *operation, yk_err *err)
 {
   yk_err_set(err, YK_E_COMM, "NCCL %s: %s: %s", operation, comm->functions->get_error_string(result),
@@ -117,7 +117,7 @@ static yk_status fail(nccl_comm *comm, ncclResult_t result, const char *operatio
   return give_up(comm, NULL);
 }
 
-/* Wait until NCCL has enqueued the operation of a call that returned `result`; that may take until the peers make the
+/* Waits until NCCL has enqueued the operation of a call that returned `result`; this may take until the peers make the
  * same call. */
 static yk_status taken(nccl_comm *comm, ncclResult_t result, const char *operation, yk_err *err)
 {
@@ -129,7 +129,7 @@ static yk_status taken(nccl_comm *comm, ncclResult_t result, const char *operati
   return result == ncclSuccess ? YK_OK : fail(comm, result, operation, err);
 }
 
-/* What every operation begins with. */
+/* Start of every operation. */
 static yk_status enter(nccl_comm *comm, yk_err *err)
 {
   if (atomic_load(&comm->group->aborted) || comm->has_failed) return give_up(comm, err);
@@ -155,7 +155,7 @@ void yk_comm_nccl_give_up(yk_comm *base)
   give_up(comm, NULL);
 }
 
-/* Asked by the device while it waits for its stream. */
+/* Called by the device while it waits for its stream. */
 static yk_status watch(void *context, yk_err *err)
 {
   return yk_comm_nccl_check(context, err);
@@ -227,7 +227,7 @@ static yk_status nccl_gather(yk_comm *base, void *data, int64_t n_bytes, yk_err 
   return taken(comm, comm->functions->send(data, (size_t)n_bytes, ncclInt8, 0, comm->nccl, comm->stream), "send", err);
 }
 
-/* Ahead of every look at a rank that does not come: the device's watch finds peers that another transport misses. */
+/* Called before each check for a missing rank: the device's watch finds peers that another transport misses. */
 static yk_status watch_device(void *context, yk_err *err)
 {
   return yk_cuda_device_ask_watch(context, err);
@@ -242,7 +242,7 @@ static yk_status nccl_gather_host(yk_comm *base, const void *data, size_t n_byte
   return status == YK_E_COMM && !comm->has_failed ? give_up(comm, err) : status;
 }
 
-/* NCCL alone reaches no peer's memory. */
+/* NCCL alone gives no access to a peer's memory. */
 static yk_status nccl_open_memory(yk_comm *base, void *memory, void **opened, yk_err *err)
 {
   (void)memory;
@@ -296,8 +296,8 @@ static void release_group(group *g)
   free(g);
 }
 
-/* Ends are destroyed one after the other by one thread, so nothing here may wait for a peer: NCCL's orderly end
- * does. */
+/* One thread destroys the ends one after the other, so nothing here may wait for a peer, as NCCL's regular destruction
+ * would. */
 static bool nccl_destroy(yk_comm *base)
 {
   if (!base) return true;
@@ -311,7 +311,7 @@ static bool nccl_destroy(yk_comm *base)
   return is_gone;
 }
 
-/* Every process makes an id, that of the first is everybody's. */
+/* Every process creates an id; all use that of the first process. */
 static yk_status agree_on_id(const yk_nccl_functions *nccl, const yk_exchange *exchange, ncclUniqueId *id, yk_err *err)
 {
   ncclUniqueId *all = calloc((size_t)exchange->n_processes, sizeof *all);
@@ -344,7 +344,7 @@ static ncclResult_t begin_connecting(const yk_nccl_functions *nccl, yk_comm *con
   return result != ncclSuccess ? result : ended == ncclInProgress ? ncclSuccess : ended;
 }
 
-/* One thread connects all ends at once, and gives up after a while. */
+/* One thread connects all ends at once, with a time limit. */
 static yk_status connect_ends(const yk_nccl_functions *nccl, const yk_exchange *exchange, yk_comm *const *ends,
                               int n_local, yk_err *err)
 {
@@ -375,7 +375,7 @@ static group *group_new(int n_ranks)
   pthread_mutex_init(&g->mutex, NULL);
   yk_cond_init(&g->cv_met);
   g->n_ranks = n_ranks;
-  g->n_ends = 1; /* the creating function's, until every end is made */
+  g->n_ends = 1; /* the creating function's, until every end exists */
   return g;
 }
 
@@ -417,8 +417,7 @@ yk_status yk_comm_nccl_create(const yk_world *world, const yk_exchange *exchange
     if (!ends[rank]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   }
   if (status == YK_OK && n_ranks > 1) status = connect_ends(&g->functions, exchange, ends, n_ranks, err);
-  if (status != YK_OK && g->host_gather)
-    signal_abort(g); /* so that nobody waits long for ends that NCCL could not connect */
+  if (status != YK_OK && g->host_gather) signal_abort(g); /* ends the waits for ends that NCCL could not connect */
   for (int rank = 0; rank < n_ranks; rank++) {
     if (status == YK_OK)
       out[rank] = ends[rank];

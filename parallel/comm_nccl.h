@@ -5,25 +5,25 @@
 #include "parallel/comm.h"
 #include "parallel/exchange.h"
 
-/* yk_comm_nccl_create - ends for the ranks of a world that are this process's, one GPU each. exchange: brings NCCL's id
- *   from the first process to the others.
+/* yk_comm_nccl_create - ends for the ranks of a world that belong to this process, one GPU each. exchange: sends NCCL's
+ *   id from the first process to the others.
  *   devs [n_local], not owned; each device's waits watch its end, so that an abort releases them. out [n_local];
  *   destroy each end once, before its device.
  *   One rank needs no transport, and no libnccl.
- *   Errors: YK_E_INVAL (ranks), YK_E_UNSUPPORTED (no libnccl, in the loader's words), YK_E_NOMEM, YK_E_COMM (NCCL's own
- *   words), YK_E_TIMEOUT when NCCL does not come up.
- *   NVLink multicast stays off: see yk_nccl_load.                                                                    */
+ *   Errors: YK_E_INVAL (ranks), YK_E_UNSUPPORTED (no libnccl, with the loader's message), YK_E_NOMEM, YK_E_COMM (with
+ *   NCCL's message), YK_E_TIMEOUT if NCCL does not start in time.
+ *   NVLink multicast stays off: see yk_nccl_load. */
 yk_status yk_comm_nccl_create(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs, yk_comm **out,
                               yk_err *err);
 
-/* ---- For a communicator that holds such an end and watches the device itself ------------------------------------- */
+/* ---- For a communicator that contains such an end and sets the device's watch itself ----------------------------- */
 
-/* yk_comm_nccl_check - YK_OK, or YK_E_COMM where the group was aborted, or NCCL or this end has failed: then NCCL's
- *   kernels of this end will end. Never blocks. Thread: the end's own. */
+/* yk_comm_nccl_check - returns YK_OK, or YK_E_COMM if the group was aborted, or NCCL or this end has failed: NCCL's
+ *   kernels of this end will then end. Never blocks. Thread: the end's own. */
 yk_status yk_comm_nccl_check(yk_comm *comm, yk_err *err);
 
-/* yk_comm_nccl_give_up - this end, and no other, fails from now on; its kernels will end. Never blocks. Thread: its
- *   own. */
+/* yk_comm_nccl_give_up - makes this end, and no other, fail from now on; its kernels will end. Never blocks. Thread:
+ *   its own. */
 void yk_comm_nccl_give_up(yk_comm *comm);
 
 #endif

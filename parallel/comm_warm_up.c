@@ -7,7 +7,7 @@
 
 enum { COUNT = 64 };
 
-/* Owner: yk_comm_warm_up; left alone where a rank hangs. */
+/* Owner: yk_comm_warm_up; leaked if a rank hangs. */
 typedef struct warm_up {
   int n_ranks;
   yk_comm *ends[YK_MAX_RANKS];

@@ -1,5 +1,5 @@
-/* exchange.h - how the processes of a run give each other what communicators are made of, before ranks can communicate:
- * NCCL's id, handles of memory that peers write to. A start-up by another way is another implementation. */
+/* exchange.h - data exchange between the processes of a run before ranks can communicate: NCCL's id, handles of memory
+ * that peers write to. Each start-up mechanism is one implementation. */
 #ifndef YK_PARALLEL_EXCHANGE_H
 #define YK_PARALLEL_EXCHANGE_H
 
@@ -9,13 +9,14 @@
 
 typedef struct yk_exchange {
   int process, n_processes; /* in the order of their ranks */
-  /* mine [n_bytes], alike in all processes, goes to all + process * n_bytes in every process. Every process makes the
-   * same calls in the same order; returns when all have made this one. Errors: YK_E_COMM. Thread: one at a time. */
+  /* mine [n_bytes], equal size in all processes, goes to all + process * n_bytes in every process. Every process
+   * makes the same calls in the same order; returns once all have made this call. Errors: YK_E_COMM. Thread: one at
+   * a time. */
   yk_status (*all_gather)(const struct yk_exchange *exchange, const void *mine, size_t n_bytes, void *all, yk_err *err);
   void *context;
 } yk_exchange;
 
-/* yk_exchange_alone - of a run that is one process. */
+/* yk_exchange_alone - the exchange of a run with one process. */
 yk_exchange yk_exchange_alone(void);
 
 #endif

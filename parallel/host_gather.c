@@ -9,7 +9,7 @@
 #include "base/spin.h"
 #include "base/wait.h"
 
-enum { SPIN_NS = 500000 }; /* longer than a rank is usually behind the others */
+enum { SPIN_NS = 500000 }; /* longer than a rank usually lags */
 
 /* A rank writes data while the mailbox is empty, rank 0 reads while it is full. */
 typedef struct mailbox {
@@ -21,7 +21,7 @@ typedef struct mailbox {
 struct yk_host_gather {
   int n_ranks;
   pthread_mutex_t mutex;
-  pthread_cond_t cv_changed; /* a mailbox was filled or emptied, or aborted */
+  pthread_cond_t cv_changed; /* a mailbox was filled or emptied, or the gather aborted */
   atomic_bool is_aborted;    /* changes under mutex */
   mailbox boxes[];           /* [n_ranks] */
 };

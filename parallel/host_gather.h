@@ -1,7 +1,7 @@
-/* host_gather.h - small data of the host, from every rank that is a thread of this process to rank 0.
+/* host_gather.h - gathers small host data from every rank that is a thread of this process to rank 0.
  *
- * Every rank has a mailbox. A rank puts a copy of its data there and goes on; rank 0 waits until all mailboxes are full
- * and empties them. A rank that comes again before rank 0 has waits for that. Owner: a communicator. */
+ * Every rank has a mailbox. A rank copies its data into its mailbox and continues; rank 0 waits until all mailboxes are
+ * full and empties them. A rank whose mailbox is still full waits for rank 0. Owner: a communicator. */
 #ifndef YK_PARALLEL_HOST_GATHER_H
 #define YK_PARALLEL_HOST_GATHER_H
 
@@ -11,9 +11,9 @@
 
 typedef struct yk_host_gather yk_host_gather;
 
-/* Looked at every few milliseconds by a rank that waits; an error ends the wait, with that error. */
+/* Called every few milliseconds by a rank that waits; an error ends the wait, with that error. */
 typedef struct yk_host_gather_watch {
-  yk_status (*check)(void *context, yk_err *err); /* NULL: nothing to look at */
+  yk_status (*check)(void *context, yk_err *err); /* may be NULL */
   void *context;
 } yk_host_gather_watch;
 
@@ -21,12 +21,12 @@ typedef struct yk_host_gather_watch {
 yk_status yk_host_gather_create(int n_ranks, yk_host_gather **out, yk_err *err);
 void yk_host_gather_destroy(yk_host_gather *gather);
 
-/* yk_host_gather_run - a rank's data [n_bytes], alike on all ranks, goes to all + rank * n_bytes, on rank 0; elsewhere
- *   all is not used. Errors: YK_E_COMM once aborted, YK_E_NOMEM, the watch's. Thread: the rank's own. */
+/* yk_host_gather_run - a rank's data [n_bytes], equal size on all ranks, goes to all + rank * n_bytes, on rank 0;
+ *   elsewhere `all` is not used. Errors: YK_E_COMM once aborted, YK_E_NOMEM, the watch's. Thread: the rank's own. */
 yk_status yk_host_gather_run(yk_host_gather *gather, int rank, const void *data, size_t n_bytes, void *all,
                              const yk_host_gather_watch *watch, yk_err *err);
 
-/* yk_host_gather_abort - every rank that waits, now or later, fails. Never blocks for long. Thread: any. */
+/* yk_host_gather_abort - every present and later wait of a rank fails. Never blocks for long. Thread: any. */
 void yk_host_gather_abort(yk_host_gather *gather);
 
 #endif

@@ -1,5 +1,5 @@
-/* nccl_functions.h - the functions of NCCL that ranks on GPUs use, from the library that is loaded when several ranks
- * are connected: the program, and one rank, do without it. */
+/* nccl_functions.h - the NCCL functions that ranks on GPUs use. The library is loaded when several ranks are connected:
+ * the program, and a single rank, run without it. */
 #ifndef YK_PARALLEL_NCCL_FUNCTIONS_H
 #define YK_PARALLEL_NCCL_FUNCTIONS_H
 
@@ -27,10 +27,10 @@ typedef struct yk_nccl_functions {
 #undef MEMBER
 } yk_nccl_functions;
 
-/* yk_nccl_load - fill the table from libnccl of the major version that this program was built with.
- *   NVLink multicast (NVLS) stays off: NCCL reads NCCL_NVLS_ENABLE when it is first used, and is not loaded in a
- *   process where the variable is not 0 (yk_process_init).
- *   Errors: YK_E_UNSUPPORTED, naming the variable, or the library and what the loader says. Thread: any. */
+/* yk_nccl_load - fills the table from libnccl of the major version that this program was built with.
+ *   NVLink multicast (NVLS) stays off: NCCL reads NCCL_NVLS_ENABLE when it is first used, and yk_nccl_load refuses to
+ *   load it in a process where the variable is not 0 (yk_process_init).
+ *   Errors: YK_E_UNSUPPORTED, naming the variable, or the library and the loader's message. Thread: any. */
 yk_status yk_nccl_load(yk_nccl_functions *table, yk_err *err);
 
 #endif

@@ -19,11 +19,11 @@ typedef struct worker {
   bool busy; /* has taken a command and not yet returned; under mutex */
 } worker;
 
-/* Owner: whoever created it. Everything below mutex is written under it; the two atomics are also looked at without. */
+/* Owner: its creator. All members below mutex are written under it; the two atomics are also read without it. */
 struct yk_rank_group {
   yk_rank_group_ops ops;
   int n_ranks;
-  yk_comm *comms[YK_MAX_RANKS]; /* NULL where ranks do not communicate */
+  yk_comm *comms[YK_MAX_RANKS]; /* NULL if ranks do not communicate */
   worker workers[YK_MAX_RANKS];
   pthread_mutex_t mutex;
   pthread_cond_t cv_start; /* generation grew, or stopping */
@@ -31,19 +31,20 @@ struct yk_rank_group {
   _Atomic uint64_t generation;
   const void *command;
   _Atomic int n_busy;
-  bool is_refused; /* the last command: the group was broken. Of the thread that begins and waits */
+  /* the last command was refused because the group was broken. Used by the thread that begins and waits */
+  bool is_refused;
   bool stopping;
   bool failure_signalled;
   yk_err error; /* first error of any rank; code YK_OK while the group is whole */
 };
 
-/* The number of a rank in calls and messages. */
+/* The rank number in calls and messages. */
 static int number_of(const yk_rank_group *group, int index)
 {
   return group->ops.first_rank + index;
 }
 
-/* Record an error if it is the first. Returns whether the caller must call signal_failure (without the lock). */
+/* Records an error if it is the first. Returns whether the caller must call signal_failure (without the lock). */
 static bool record_failure(yk_rank_group *group, const yk_err *error)
 {
   if (group->error.code == YK_OK) group->error = *error;
@@ -59,7 +60,7 @@ static void signal_failure(yk_rank_group *group)
     if (group->comms[rank]) group->comms[rank]->ops->abort(group->comms[rank]);
 }
 
-/* Wait, on the thread of a rank that failed, for what its device still does. */
+/* Waits, on the thread of a failed rank, until its device is idle. */
 static void settle(const yk_comm *comm)
 {
   if (comm && comm->dev->ops->settle) comm->dev->ops->settle(comm->dev);
@@ -74,7 +75,7 @@ static void run_command(worker *self, const void *command)
   bool must_signal = false;
   if (status != YK_OK) {
     yk_err_set(&err, status, "rank %d failed: %s", rank, yk_status_name(status));
-    if (err.rank < 0) err.rank = rank; /* else it tells of another, which did not come */
+    if (err.rank < 0) err.rank = rank; /* otherwise the error names another rank, which is missing */
     pthread_mutex_lock(&group->mutex);
     must_signal = record_failure(group, &err);
     pthread_mutex_unlock(&group->mutex);
@@ -87,14 +88,14 @@ static void run_command(worker *self, const void *command)
   pthread_mutex_unlock(&group->mutex);
 }
 
-/* Spin, for ops.spin_s at most, until there is a command newer than generation `seen`. */
+/* Spins, for ops.spin_s at most, until there is a command newer than generation `seen`. */
 static void look_for_command(const yk_rank_group *group, uint64_t seen)
 {
   int64_t start_ns = yk_clock_now_ns();
   while (atomic_load(&group->generation) == seen && yk_clock_seconds_since(start_ns) < group->ops.spin_s) continue;
 }
 
-/* Spin, for ops.spin_s at most, until no rank is busy. */
+/* Spins, for ops.spin_s at most, until no rank is busy. */
 static void look_for_end(const yk_rank_group *group)
 {
   int64_t start_ns = yk_clock_now_ns();
@@ -121,7 +122,7 @@ static void *worker_main(void *argument)
   }
 }
 
-/* Wait under the mutex until no rank is busy. Returns false if the time limit passed first. */
+/* Waits under the mutex until no rank is busy. Returns false if the time limit passed first. */
 static bool wait_idle(yk_rank_group *group, double timeout_s)
 {
   if (timeout_s <= 0) {
@@ -134,7 +135,7 @@ static bool wait_idle(yk_rank_group *group, double timeout_s)
   return true;
 }
 
-/* Under the mutex: of the ranks still busy the one that is further behind than all others, or -1. */
+/* Under the mutex: returns the busy rank that is further behind than all others, or -1. */
 static int furthest_behind(const yk_rank_group *group)
 {
   int last = -1, least = INT_MAX;
@@ -147,7 +148,7 @@ static int furthest_behind(const yk_rank_group *group)
   return last;
 }
 
-/* Under the mutex: an error that names every rank still busy and what it is at. */
+/* Under the mutex: returns an error that names every busy rank and its current operation. */
 static yk_err stall_error(const yk_rank_group *group, double timeout_s)
 {
   char ranks[4 * YK_MAX_RANKS] = "", places[YK_ERR_MESSAGE_BYTES] = "", culprit[48] = "";
@@ -185,10 +186,10 @@ void yk_rank_group_begin(yk_rank_group *group, const void *command)
   pthread_mutex_unlock(&group->mutex);
 }
 
-/* Under the mutex, which it lets go of meanwhile: a rank has not come back in time. */
+/* Called under the mutex, which it releases meanwhile: handles a rank that has not returned in time. */
 static void give_up(yk_rank_group *group, double timeout_s)
 {
-  const double release_s = 2; /* how long released ranks get to come back before nobody waits for them any more */
+  const double release_s = 2; /* time for released ranks to return before the group stops waiting for them */
   yk_err stalled = stall_error(group, timeout_s);
   bool must_signal = record_failure(group, &stalled);
   pthread_mutex_unlock(&group->mutex);
@@ -231,7 +232,7 @@ bool yk_rank_group_destroy(yk_rank_group *group, double grace_s)
     pthread_cond_broadcast(&group->cv_start);
   }
   pthread_mutex_unlock(&group->mutex);
-  if (!idle) return false; /* its thread may still touch the group: leak it knowingly */
+  if (!idle) return false; /* its thread may still access the group: leaked on purpose */
   for (int rank = 0; rank < group->n_ranks; rank++)
     if (group->workers[rank].started) pthread_join(group->workers[rank].thread, NULL);
   destroy_primitives(group);

@@ -1,4 +1,4 @@
-/* world.h - the ranks of a run: which of them are threads of this process, and how they divide the model.
+/* world.h - the ranks of a run: those that are threads of this process, and the division of the model among them.
  *
  *   ranks       0 1 2 3 4 5 6 7          n_ranks
  *   processes   |-----| |-----|          each runs n_local consecutive ranks from first_rank on
@@ -18,7 +18,7 @@
 typedef struct yk_world {
   int n_ranks;             /* of all processes, at most YK_MAX_RANKS */
   int first_rank, n_local; /* of this process */
-  int n_stages;            /* n_ranks is a multiple */
+  int n_stages;            /* n_ranks is a multiple of n_stages */
 } yk_world;
 
 /* yk_world_of_process - n_ranks ranks, all of this process, one stage. */
@@ -51,7 +51,7 @@ static inline bool yk_world_is_local(const yk_world *world, int rank)
   return rank >= world->first_rank && rank < world->first_rank + world->n_local;
 }
 
-/* yk_world_is_whole - whether every rank is. */
+/* yk_world_is_whole - whether every rank is local. */
 static inline bool yk_world_is_whole(const yk_world *world)
 {
   return world->n_local == world->n_ranks;

@@ -13,9 +13,9 @@ struct p2p_group {
   int n_ends; /* atomic */
   yk_p2p_options options;
   int device[YK_P2P_MAX_RANKS];
-  void *memory[YK_P2P_MAX_RANKS]; /* on each device: slots, then the counters of thread blocks and the device's flags */
+  void *memory[YK_P2P_MAX_RANKS]; /* on each device: slots, then the thread blocks' counters and the device's flags */
   size_t state_offset;
-  slots whole, first, second; /* of one-shot; of two-shot: partial sums, and results */
+  slots whole, first, second; /* for one-shot; for two-shot: partial sums, and results */
   host_flags *flags;
 };
 
@@ -59,7 +59,7 @@ static yk_status open_peers(const p2p_group *g, int rank, yk_err *err)
                         g->device[r]);
     error = cudaDeviceEnablePeerAccess(g->device[r], 0);
     if (error == cudaErrorPeerAccessAlreadyEnabled)
-      cudaGetLastError(); /* not an error here: forget it */
+      cudaGetLastError(); /* not an error here: clear it */
     else
       YK_TRY(cuda_status(error, "cannot open peer access", rank, err));
   }
@@ -125,7 +125,8 @@ extern "C" yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const y
     return yk_err_set(
         err, YK_E_INVAL,
         "peer-to-peer all-reduce: sizes must be positive, rows up to 32 KiB, all below 2 GiB, time limit not below 0");
-  p2p_group *g = static_cast<p2p_group *>(calloc(1, sizeof *g)); /* not new: the library needs no C++ runtime */
+  /* calloc instead of new: the library needs no C++ runtime */
+  p2p_group *g = static_cast<p2p_group *>(calloc(1, sizeof *g));
   if (!g) return yk_err_set(err, YK_E_NOMEM, "peer-to-peer all-reduce: out of memory");
   g->n_ranks = n_ranks;
   g->n_ends = n_ranks;
@@ -158,8 +159,8 @@ extern "C" const yk_p2p_options *yk_p2p_get_options(const yk_p2p *end)
   return &end->group->options;
 }
 
-/* A time-out that this end's kernels found comes first, then one that another end's found: an end that was aborted
- * because of that one does not know the cause itself. */
+/* A time-out found by this end's kernels comes first, then one found by another end's: an end that was aborted because
+ * of the latter has no record of the cause. */
 extern "C" yk_status yk_p2p_check(const yk_p2p *end, yk_err *err)
 {
   const p2p_group *g = end->group;
@@ -205,7 +206,7 @@ static device_flags *flags_of(const p2p_group *g, int rank)
   return reinterpret_cast<device_flags *>(counters_of(g, rank) + 2 * MAX_BLOCKS);
 }
 
-/* The arguments that depend on the end and the kernel alone. */
+/* The arguments that depend only on the end and the kernel. */
 static launch_args args_of(const yk_p2p *end, bool two_shot)
 {
   const p2p_group *g = end->group;

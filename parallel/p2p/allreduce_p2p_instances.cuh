@@ -1,4 +1,5 @@
-/* allreduce_p2p_instances.cuh - the all-reduce kernels of one type for up to N ranks, with or without the norm. */
+/* allreduce_p2p_instances.cuh - instances of the all-reduce kernels of one type for up to N ranks, with or without the
+ * norm. */
 #ifndef YK_PARALLEL_P2P_ALLREDUCE_P2P_INSTANCES_CUH
 #define YK_PARALLEL_P2P_ALLREDUCE_P2P_INSTANCES_CUH
 

@@ -8,14 +8,14 @@
 
 namespace yk_p2p_kernels {
 
-/* How many items this thread block has. An item is a row (one-shot) or n_ranks consecutive rows, one of each rank
- * (two-shot). The packets of the thread block's item k lie in its slots from k * row_packets on. */
+/* Number of items of this thread block. An item is a row (one-shot) or n_ranks consecutive rows, one of each rank
+ * (two-shot). The packets of the thread block's item k are in its slots from k * row_packets on. */
 __device__ __forceinline__ int items_of_block(int n_items)
 {
   return (n_items - 1 - static_cast<int>(blockIdx.x)) / static_cast<int>(gridDim.x) + 1;
 }
 
-/* The number, in the launch, of the thread block's item k. */
+/* The number, within the launch, of the thread block's item k. */
 __device__ __forceinline__ int item_of_block(int k)
 {
   return static_cast<int>(blockIdx.x + k * gridDim.x);
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   __shared__ float scratch[2][32];
   const G group(a);
   const int n_mine = G::MANY ? items_of_block(a.n_rows) : 1;
-  uint4 weights[V]; /* loaded ahead of griddepcontrol.wait: no kernel writes w */
+  uint4 weights[V]; /* loaded before griddepcontrol.wait: no kernel writes w */
   yk_cuda::few_choices chosen;
   const bool is_settled = COMBINES && G::HOLDS && a.combine.choices_are_settled;
   load_weights<G, NORM>(a, group, weights);
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   });
 }
 
-/* Wait for a row that peer has reduced, in slots of the thread block's item k, and write it to residual and sum. */
+/* Waits for a row that peer has reduced, in slots of the thread block's item k, and writes it to residual and sum. */
 template <typename G, bool NORM>
 __device__ __forceinline__ void receive_row(block_view &b, const G &group, int row, int k, int peer,
                                             uint64_t timeout_ns, uint4 (&sum)[G::V])
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   if (a.late_next) yk_ptx::let_next_kernel_start();
   block_view b(a);
   row_so_far<V> held = {};
-  /* A rank whose result does not come may itself wait for a third one: whoever waits for that one's packets is to name
-   * it first. */
+  /* A rank whose result is missing may itself wait for a third rank: the ranks that wait for packets of the third rank
+   * must name it first. */
   const uint64_t result_timeout_ns = a.timeout_ns + (a.timeout_ns == UINT64_MAX ? 0 : a.timeout_ns / 4);
   group.for_items(n_mine, [&](int k) {
 #pragma unroll(COMBINES ? 1 : N)

@@ -1,5 +1,5 @@
-/* allreduce_p2p_launch.cuh - host side: which all-reduce kernel a launch takes, and how its thread blocks divide the
- * rows. */
+/* allreduce_p2p_launch.cuh - host side: the choice of all-reduce kernel, and the division of rows among thread
+ * blocks. */
 #ifndef YK_PARALLEL_P2P_ALLREDUCE_P2P_LAUNCH_CUH
 #define YK_PARALLEL_P2P_ALLREDUCE_P2P_LAUNCH_CUH
 
@@ -11,17 +11,17 @@
 
 namespace yk_p2p_kernels {
 
-/* Most threads of a thread block whose threads have `packets` packets of a row. Several rows (has_many), or combining,
- * take more than the 64 registers a thread that 1024 threads can have. */
+/* Maximum threads of a thread block whose threads have `packets` packets of a row. Several rows (has_many), or
+ * combining, need more than the 64 registers per thread that 1024 threads allow. */
 constexpr int most_threads(int packets, bool has_many, bool combines)
 {
   return packets == 1 && !has_many && !combines ? MAX_THREADS : GROUP_BLOCK_THREADS;
 }
 
-/* How the threads of a thread block divide its rows. */
+/* The division of a thread block's rows among its threads. */
 struct division {
-  int packets;   /* of a row that a thread has */
-  bool has_many; /* several thread groups, a row each; false: the thread block has one row */
+  int packets;   /* packets of a row per thread */
+  bool has_many; /* several thread groups, one row each; false: the thread block has one row */
 };
 
 using kernel = void (*)(launch_args);
@@ -29,7 +29,7 @@ using kernel = void (*)(launch_args);
 /* The kernel for up to N ranks. NORM: see launch. Defined in allreduce_p2p_kernels.cuh. */
 template <typename T, int N, bool NORM> kernel kernel_of(bool two_shot, bool combines, division d);
 
-/* Sums of floats without a norm are no part of a step of a model: one kernel serves any number of ranks. */
+/* Sums of floats without a norm do not occur in a step of a model: one kernel serves any number of ranks. */
 template <typename T, bool NORM> kernel kernel_for(int n_ranks, bool two_shot, bool combines, division d)
 {
   if constexpr (NORM || std::is_same_v<T, int32_t>) {
@@ -44,15 +44,15 @@ inline int group_threads(int row_packets, int packets)
   return ((row_packets + packets - 1) / packets + 31) / 32 * 32;
 }
 
-/* Most thread groups of a thread block. */
+/* Maximum number of thread groups of a thread block. */
 inline int most_groups(int row_packets, int packets)
 {
   return std::min(GROUP_BLOCK_THREADS / group_threads(row_packets, packets), MAX_GROUPS);
 }
 
-/* The fewest packets a thread with which a thread block has all its rows under way at once, one in each thread group;
- * MAX_PACKETS where it has too many rows for that. Combining changes the division only of a thread block with a single
- * long row. In all other cases the sums of squares are added in the same order, to the same bits, as without. */
+/* The fewest packets per thread with which a thread block processes all its rows at once, one in each thread group;
+ * MAX_PACKETS if it has too many rows for that. Combining changes the division only of a thread block with a single
+ * long row. In all other cases the sums of squares are added in the same order, with the same bits, as without. */
 inline division division_of(int row_packets, int rows_of_block, bool combines)
 {
   if (rows_of_block == 1 && row_packets <= most_threads(1, false, combines)) return {1, false};
@@ -76,8 +76,8 @@ template <typename T, bool NORM> cudaError_t launch(const launch_args &args, boo
   return yk_ptx::launch_dependent(kernel_for<T, NORM>(a.n_ranks, two_shot, combines, d), shape, stream, a);
 }
 
-/* Load a kernel, with the shared memory carveout of the GEMMs before and after: a multiprocessor changes it only when
- * empty. */
+/* Loads a kernel, with the shared memory carveout of the GEMMs before and after: a multiprocessor changes the carveout
+ * only when it is empty. */
 inline cudaError_t load(kernel which)
 {
   cudaFuncAttributes attributes;
@@ -87,8 +87,8 @@ inline cudaError_t load(kernel which)
                                                   cudaSharedmemCarveoutMaxShared);
 }
 
-/* Load the kernels that launch may choose onto the current device. Loading one later could wait for a running kernel
- * that itself waits for a peer. */
+/* Loads the kernels that launch may choose onto the current device. Loading a kernel later could wait for a running
+ * kernel that itself waits for a peer. */
 template <typename T, bool NORM> cudaError_t load(int n_ranks)
 {
   for (division d : {division{1, false}, division{1, true}, division{2, true}, division{MAX_PACKETS, true}})

@@ -37,13 +37,13 @@ template <typename T> struct packet {
 };
 
 /* A thread group: the threads of a thread block that process one row together, whole warps. A thread block of several
- * thread groups (MANY) has as many rows under way at once, since the time of a row is mostly waiting for memory.
- * PACKETS: of a row that a thread has; they lie n_threads packets apart. */
+ * thread groups (MANY) processes that many rows at once, since the time of a row is mostly memory latency. PACKETS:
+ * packets of a row per thread; they are n_threads packets apart. */
 template <int PACKETS, bool SEVERAL> struct thread_group {
   static constexpr int V = PACKETS;
   static constexpr bool MANY = SEVERAL;
   /* Whether a thread holds its packets of the norm's weights and of a row's partial sums and residual in registers from
-   * before the exchange on. Every group then has one item at most (division_of). */
+   * before the exchange on. Every group then has at most one item (division_of). */
   static constexpr bool HOLDS = V <= 2;
 
   int n_threads, n_groups, index, thread;
@@ -62,14 +62,14 @@ template <int PACKETS, bool SEVERAL> struct thread_group {
     return v * n_threads + thread;
   }
 
-  /* The thread's packets of a row of n; zeros beyond. */
+  /* Loads the thread's packets of a row of n; zeros after the end. */
   __device__ __forceinline__ void load(const uint4 *row, int n, uint4 (&x)[V]) const
   {
 #pragma unroll
     for (int v = 0; v < V; v++) x[v] = at(v) < n ? row[at(v)] : make_uint4(0, 0, 0, 0);
   }
 
-  /* f(k) for the group's items, of n_mine that the thread block has. */
+  /* Calls f(k) for the group's items, among the n_mine of the thread block. */
   template <typename F> __device__ __forceinline__ void for_items(int n_mine, F f) const
   {
     if constexpr (HOLDS) {
@@ -79,7 +79,7 @@ template <int PACKETS, bool SEVERAL> struct thread_group {
     }
   }
 
-  /* Whether mine is true in any thread of the group. A barrier of the group. */
+  /* Whether `mine` is true in any thread of the group. A barrier of the group. */
   __device__ __forceinline__ bool any(bool mine) const
   {
     if (!MANY) return __syncthreads_or(mine) != 0;
@@ -93,14 +93,14 @@ template <bool NORM> __device__ __forceinline__ int packets_of(const launch_args
   return NORM ? a.row_packets : min(a.row_packets, a.n_packets - row * a.row_packets);
 }
 
-/* The first choices of a row that COMBINES. Where they are settled, they may be read ahead of griddepcontrol.wait. */
+/* The first choices of a row if COMBINES. Settled choices may be read before griddepcontrol.wait. */
 template <bool COMBINES> __device__ __forceinline__ yk_cuda::few_choices first_choices(const launch_args &a, int row)
 {
   if (!COMBINES || row >= a.n_rows) return {};
   return yk_cuda::choices_in_memory<true>{a.combine, row}.from(0);
 }
 
-/* A row's choices, of which the thread has the first already. */
+/* A row's choices, the first of which the thread already holds. */
 struct row_choices {
   const yk_cuda::few_choices &first;
   yk_cuda::choices_in_memory<true> all;
@@ -111,8 +111,8 @@ struct row_choices {
   }
 };
 
-/* The thread's packets of a row of this rank's partial sums; zeros beyond. Where COMBINES, they are made here, and
- * written unless the thread HOLDS them. */
+/* Loads the thread's packets of a row of this rank's partial sums; zeros after the end. If COMBINES, they are computed
+ * here, and written unless the thread HOLDS them. */
 template <typename T, typename G, bool NORM, bool COMBINES>
 __device__ __forceinline__ void load_partial(const launch_args &a, const G &group, int row,
                                              const yk_cuda::few_choices &first, uint4 (&x)[G::V])
@@ -133,12 +133,12 @@ __device__ __forceinline__ void load_partial(const launch_args &a, const G &grou
   }
 }
 
-/* What a thread holds of a row before the other ranks' packets arrive: this rank's partial sums, and the residual. */
+/* A thread's part of a row before the other ranks' packets arrive: this rank's partial sums, and the residual. */
 template <int V> struct row_so_far {
   uint4 partial[V], residual[V];
 };
 
-/* Load a row into registers; the residual's loads are under way while the partial sums are loaded or combined. */
+/* Loads a row into registers; the residual's loads are in flight while the partial sums are loaded or combined. */
 template <typename T, typename G, bool NORM, bool COMBINES>
 __device__ __forceinline__ void load_row(const launch_args &a, const G &group, int row,
                                          const yk_cuda::few_choices &first, row_so_far<G::V> &held)
@@ -165,8 +165,8 @@ __device__ __forceinline__ uint4 reduce_integers(const launch_args &a, const uin
   return result;
 }
 
-/* One packet's sum over ranks in float32, in rank order; where NORM, times alpha and added to the residual. from: the
- * packets that have arrived, by rank; own: this rank's, as the others were sent it. */
+/* One packet's sum over ranks in float32, in rank order; with NORM, times alpha and added to the residual. from: the
+ * packets that have arrived, by rank; own: this rank's packet in the form sent to the others. */
 template <typename T, int N, bool NORM>
 __device__ __forceinline__ uint4 reduce_packet(const launch_args &a, const uint4 (&from)[N], uint4 own, uint4 residual)
 {
@@ -188,22 +188,23 @@ __device__ __forceinline__ uint4 reduce_packet(const launch_args &a, const uint4
   return sum.rounded();
 }
 
-/* The thread's part of the norm's weights, where it HOLDS them. */
+/* Loads the thread's part of the norm's weights, if it HOLDS them. */
 template <typename G, bool NORM>
 __device__ __forceinline__ void load_weights(const launch_args &a, const G &group, uint4 (&weights)[G::V])
 {
   if (G::HOLDS && NORM && a.w) group.load(static_cast<const uint4 *>(a.w), a.row_packets, weights);
 }
 
-/* Wait for a row of every other rank, reduce it and write the result to residual and sum. held: the row, where the
- * thread HOLDS it; else it is read from memory. from_of(r): the slots of rank r's row, which are then empty. also(at,
- * packet) is called with every packet of the result and its index in the row, and may change it. */
+/* Waits for a row of every other rank, reduces it and writes the result to residual and sum. held: the row, if the
+ * thread HOLDS it; else the row is read from memory. from_of(r): the slots of rank r's row, which are emptied. also(at,
+ * packet) is called with every packet of the result and its index in the row, and may change the packet. */
 template <typename T, int N, typename G, bool NORM, typename F, typename A>
 __device__ __forceinline__ void reduce_row(block_view &b, const G &group, int row, const row_so_far<G::V> &held,
                                            uint4 (&sum)[G::V], F from_of, A also)
 {
   constexpr int V = G::V;
-  constexpr int AT_ONCE = N <= 2 ? V : N <= 4 && V > 1 ? 2 : 1; /* packets a rank polled together: registers limit it */
+  /* packets per rank polled together: registers limit the number */
+  constexpr int AT_ONCE = N <= 2 ? V : N <= 4 && V > 1 ? 2 : 1;
   const launch_args &a = b.a;
   const uint4 *x = static_cast<const uint4 *>(a.x) + static_cast<int64_t>(row) * a.row_packets;
   uint4 *residual = static_cast<uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets;
@@ -262,9 +263,9 @@ __device__ __forceinline__ void reduce_row(block_view &b, const G &group, int ro
   }
 }
 
-/* RMSNorm of a row, x being its rounded residual: y = round(round(x * rsqrt(mean of squares + eps)) * w); nothing to do
- * where w is NULL. weights: the thread's part of w, where it HOLDS them. scratch: callers alternate between two, so
- * that one barrier a row is enough. Returns whether a thread of the group has stopped waiting. */
+/* RMSNorm of a row, x being its rounded residual: y = round(round(x * rsqrt(mean of squares + eps)) * w); does nothing
+ * if w is NULL. weights: the thread's part of w, if it HOLDS them. scratch: callers alternate between two, so that one
+ * barrier per row suffices. Returns whether a thread of the group has stopped waiting. */
 template <typename T, typename G, bool NORM>
 __device__ __forceinline__ bool norm_row(const launch_args &a, const G &group, int row, const uint4 (&x)[G::V],
                                          const uint4 (&weights)[G::V], float *scratch, bool stopped)

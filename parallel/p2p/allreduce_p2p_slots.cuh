@@ -1,10 +1,10 @@
-/* allreduce_p2p_slots.cuh - device code: slots, and how packets go from GPU to GPU. See allreduce_p2p.h for the
+/* allreduce_p2p_slots.cuh - device code: slots, and the transfer of packets between GPUs. See allreduce_p2p.h for the
  * protocol.
  *
- * The thread that has read a packet empties its slot at once. Why two sets of slots suffice: a thread block's launch i
- * ends only after all packets of launch i from the other ranks have arrived, so a rank can be at most one launch ahead
- * of another. While a rank fills set (i + 1) % 2, others may still read and empty set i % 2. That set is filled again
- * by launch i + 2: after every rank has ended launch i. */
+ * The thread that has read a packet empties its slot at once. Two sets of slots suffice: a thread block's launch i ends
+ * only after all packets of launch i from the other ranks have arrived, so a rank can be at most one launch ahead of
+ * another. While a rank fills set (i + 1) % 2, others may still read and empty set i % 2. Launch i + 2 fills that set
+ * again, after every rank has ended launch i. */
 #ifndef YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
 #define YK_PARALLEL_ALLREDUCE_P2P_SLOTS_CUH
 
@@ -15,26 +15,26 @@
 
 namespace yk_p2p_kernels {
 
-/* The flag is in the data: a packet has arrived when none of its words is ABSENT. */
+/* The flag is in the data: a packet has arrived once none of its words is ABSENT. */
 __device__ __forceinline__ bool has_arrived(uint4 v)
 {
   return v.x != ABSENT && v.y != ABSENT && v.z != ABSENT && v.w != ABSENT;
 }
 
-/* The packet as it is sent: with zero in place of every word that would read as ABSENT. */
+/* The packet in the form that is sent: with zero in place of every word that would read as ABSENT. */
 __device__ __forceinline__ uint4 sendable(uint4 v)
 {
   return make_uint4(v.x == ABSENT ? 0 : v.x, v.y == ABSENT ? 0 : v.y, v.z == ABSENT ? 0 : v.z, v.w == ABSENT ? 0 : v.w);
 }
 
-/* By the thread that has read the packet in it. */
+/* Called by the thread that has read the packet in the slot. */
 __device__ __forceinline__ void empty_slot(uint4 *slot)
 {
   yk_ptx::store_global16(slot, make_uint4(ABSENT, ABSENT, ABSENT, ABSENT));
 }
 
-/* Read a word of each 64 bytes of the parameters that the kernel needs after griddepcontrol.wait. Parameters lie in
- * constant memory, where the first read of 64 bytes goes to the L2 cache: ahead of the wait it costs nothing. */
+/* Reads a word of each 64 bytes of the parameters that the kernel needs after griddepcontrol.wait. Parameters are in
+ * constant memory, where the first read of 64 bytes goes to the L2 cache: before the wait this costs nothing. */
 __device__ __forceinline__ void fetch_parameters(const launch_args &a)
 {
   yk_ptx::read_now(a.n_ranks);
@@ -45,14 +45,14 @@ __device__ __forceinline__ void fetch_parameters(const launch_args &a)
   yk_ptx::read_now(a.combine.hidden);
 }
 
-/* One launch as one thread block sees it. */
+/* One launch from the view of one thread block. */
 struct block_view {
   const launch_args &a;
   uint32_t n_launches;
   int set;
-  bool stopped; /* nothing is waited for any more; alike in all threads from meet on */
+  bool stopped; /* no thread waits any more; equal in all threads from meet on */
 
-  /* Once the previous kernel has ended. */
+  /* Called once the previous kernel has ended. */
   __device__ explicit block_view(const launch_args &args) : a(args)
   {
     n_launches = a.n_launches[blockIdx.x];
@@ -66,15 +66,15 @@ struct block_view {
     return s.of_rank[of_rank] + ((static_cast<int64_t>(blockIdx.x) * N_SETS + set) * a.n_ranks + source) * s.capacity;
   }
 
-  /* Count the launch, and let all threads of the thread block agree on stopped. A barrier of the thread block, ahead of
-   * the first wait. */
+  /* Counts the launch and makes `stopped` equal in all threads of the thread block. A barrier of the thread block,
+   * before the first wait. */
   __device__ __forceinline__ void meet()
   {
     stopped = __syncthreads_or(stopped) != 0;
     if (threadIdx.x == 0) a.n_launches[blockIdx.x] = n_launches + 1;
   }
 
-  /* Record a failure, the first one of this device alone, and stop. why: as host_flags.failed. */
+  /* Records a failure, only the first of this device, and stops. why: as host_flags.failed. */
   __device__ void fail(int32_t why, int32_t missing)
   {
     stopped = true;
@@ -85,9 +85,9 @@ struct block_view {
     a.flags->rank[a.rank].failed = why;
   }
 
-  /* Wait until everything has arrived for all lanes of the warp, or the exchange stops. ready() reads the slots and
+  /* Waits until everything has arrived for all lanes of the warp, or the exchange stops. ready() reads the slots and
    * returns a rank whose packet is missing, or -1. The lanes leave the loop together: the compiler keeps row counters
-   * in uniform registers, one for the warp, which parts of a warp that leave one by one would each advance. */
+   * in uniform registers, one for the warp, which parts of a warp that leave separately would each advance. */
   template <typename F> __device__ __forceinline__ void wait(uint64_t timeout_ns, F ready)
   {
     uint64_t began = 0;

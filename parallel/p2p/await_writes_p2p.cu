@@ -1,14 +1,14 @@
-/* await_writes_p2p.cu - rank 0 waits for what the other ranks have written to its memory (a one-sided gather): see
- * await_writes in comm.h. */
+/* await_writes_p2p.cu - rank 0 waits for the other ranks' writes to its memory (a one-sided gather): see await_writes
+ * in comm.h. */
 #include "parallel/p2p/allreduce_p2p_slots.cuh"
 
 namespace yk_p2p_kernels {
 
 namespace {
 
-/* One warp. It starts once the rank's kernels before have ended, and its release store covers what they wrote. On rank
- * 0, lane r waits until rank r has launched this kernel as often as rank 0 has, or more often if it is ahead; the other
- * ranks do not wait. */
+/* One warp. The kernel starts once the rank's preceding kernels have ended, and its release store covers their writes.
+ * On rank 0, lane r waits until rank r has launched this kernel at least as often as rank 0; the other ranks do not
+ * wait. */
 __global__ void await_writes_kernel(const launch_args a, uint32_t *arrived)
 {
   block_view view(a);

@@ -9,22 +9,22 @@
 #include "base/clock.h"
 #include "base/rng.h"
 
-/* Copies of a timed chain, large and small; bytes that are compared. */
+/* Copies of a timed chain, large and small; number of bytes that are compared. */
 enum { N_LARGE = 8, SMALL_BYTES = 4, N_SMALL = 100, CHECKED_BYTES = 1 << 20 };
 
 /* One direction. Owner: the test. */
 typedef struct link_bench {
   int from, to;
-  void *src, *dst; /* [YK_P2P_LINK_BYTES] on from and to */
+  void *src, *dst; /* [YK_P2P_LINK_BYTES] on GPUs from and to */
   uint32_t *sent, *arrived;
-  cudaStream_t stream; /* of from */
+  cudaStream_t stream; /* on GPU from */
   cudaEvent_t begin, end;
 } link_bench;
 
 static yk_status check(const link_bench *b, cudaError_t error, const char *what, yk_err *err)
 {
   if (error == cudaSuccess) return YK_OK;
-  cudaGetLastError(); /* reported here: a later check is not to find it */
+  cudaGetLastError(); /* reported here: a later check must not find it */
   return yk_err_set(err, error == cudaErrorMemoryAllocation ? YK_E_CAPACITY : YK_E_DEVICE, "GPU %d to GPU %d: %s: %s",
                     b->from, b->to, what, cudaGetErrorString(error));
 }
@@ -53,7 +53,7 @@ static yk_status wait_for(const link_bench *b, cudaEvent_t event, yk_err *err)
   }
 }
 
-/* Microseconds of one copy, of a chain of n after one that is not timed. */
+/* Microseconds of one copy, in a chain of n after one untimed copy. */
 static yk_status time_copies(const link_bench *b, size_t n_bytes, int n, double *us, yk_err *err)
 {
   float ms = 0;
@@ -68,7 +68,7 @@ static yk_status time_copies(const link_bench *b, size_t n_bytes, int n, double 
   return YK_OK;
 }
 
-/* Copy random bytes, others for each link, and compare what arrives. */
+/* Copies random bytes, different for each link, and compares the received bytes. */
 static yk_status check_bytes(const link_bench *b, yk_err *err)
 {
   const double scale = 4294967040.0; /* the largest float32 below 2^32 */
@@ -90,7 +90,7 @@ static yk_status check_bytes(const link_bench *b, yk_err *err)
   return yk_err_set(err, YK_E_DEVICE, "GPU %d to GPU %d: other bytes arrived than were sent", b->from, b->to);
 }
 
-/* Give a GPU access to the other one's memory, as the engine's communicator does, where that is possible. */
+/* Gives a GPU access to the other's memory, as the engine's communicator does, if that is possible. */
 static yk_status open_access(const link_bench *b, int from, int to, yk_err *err)
 {
   int can = 0;
@@ -164,8 +164,8 @@ static yk_status copy_large(const link_bench *b, yk_err *err)
   return check(b, cudaMemcpyPeerAsync(b->dst, b->to, b->src, b->from, YK_P2P_LINK_BYTES, b->stream), "copy", err);
 }
 
-/* Microseconds of a copy in each direction, N_LARGE of them in a chain each way. The copies back start after the event
- * `there->begin`, and the event `there->end` waits for them: the time between the two events is that of both. */
+/* Microseconds of a copy in each direction, in a chain of N_LARGE copies each way. The copies back start after the
+ * event `there->begin`, and the event `there->end` waits for them: the time between the two events covers both. */
 static yk_status time_both(const link_bench *there, const link_bench *back, double *us, yk_err *err)
 {
   float ms = 0;

@@ -7,7 +7,7 @@
 #include "base/spread.h"
 #include "base/status.h"
 
-/* yk_p2p_link_ask - whether kernels on GPU `from` can reach the memory of GPU `to`. Touches neither. Errors:
+/* yk_p2p_link_ask - whether kernels on GPU `from` can access the memory of GPU `to`. Uses neither GPU. Errors:
  *   YK_E_DEVICE. */
 yk_status yk_p2p_link_ask(int from, int to, bool *peer_access, yk_err *err);
 
@@ -15,19 +15,19 @@ enum { YK_P2P_LINK_BYTES = 32 << 20 /* of a large copy */, YK_P2P_LINK_MAX_REPEA
 
 /* Microseconds over the repeats. */
 typedef struct yk_p2p_link_times {
-  yk_spread copy_us;    /* of a large copy, in a chain of such */
-  yk_spread latency_us; /* of a copy of 4 bytes, in a chain of such */
+  yk_spread copy_us;    /* of a large copy, in a chain */
+  yk_spread latency_us; /* of a copy of 4 bytes, in a chain */
 } yk_p2p_link_times;
 
-/* yk_p2p_link_test - copy from GPU to GPU, over the link where peer access is possible and through the host where not;
- *   check that the right bytes arrive, and time the copies, n_repeats times each (1 .. YK_P2P_LINK_MAX_REPEATS). Takes
- *   tens of milliseconds and 32 MiB on both.
- *   Errors: YK_E_CAPACITY, YK_E_DEVICE (also where other bytes arrive), YK_E_NOMEM; YK_E_TIMEOUT where nothing arrives
- *   within 2 s: what the copy may still write to is then left alone. Thread: any one; changes no current device. */
+/* yk_p2p_link_test - copies from GPU to GPU, over the link if peer access is possible and else through the host; checks
+ *   the received bytes, and times the copies, n_repeats times each (1 .. YK_P2P_LINK_MAX_REPEATS). Takes tens of
+ *   milliseconds and 32 MiB on both GPUs.
+ *   Errors: YK_E_CAPACITY, YK_E_DEVICE (also if other bytes arrive), YK_E_NOMEM; YK_E_TIMEOUT if nothing arrives within
+ *   2 s: memory that the copy may still write to is then leaked. Thread: any one; changes no current device. */
 yk_status yk_p2p_link_test(int from, int to, int n_repeats, yk_p2p_link_times *out, yk_err *err);
 
 /* yk_p2p_link_both_ways - the same with large copies in both directions at once, which takes twice the memory. us: of
- *   one copy each way. */
+ *   one copy in each direction. */
 yk_status yk_p2p_link_both_ways(int one, int other, int n_repeats, yk_spread *us, yk_err *err);
 
 #endif

@@ -4,13 +4,13 @@
 
 #include "base/checked.h"
 
-/* Crossover to NCCL: an all-reduce of rows that needs more launches than this goes by NCCL. */
+/* Crossover to NCCL: an all-reduce of rows that needs more launches than this uses NCCL. */
 enum { MOST_LAUNCHES = 4 };
 
 enum { PACKET_BYTES = 16, MIN_ARRAY_ROW_BYTES = 2048, MAX_ARRAY_ROW_BYTES = 8192 };
 
-/* Largest launch: up to here NCCL is slower (bench/log). Slots take about 10 times as much memory on each device,
- * more where rows are longer than 8 KiB. */
+/* Largest launch: up to this size NCCL is slower (bench/log). Slots take about 10 times as much memory on each device,
+ * more if rows are longer than 8 KiB. */
 static const int64_t max_launch_bytes = INT64_C(8) << 20;
 
 int64_t yk_p2p_one_shot_default(int n_ranks)
@@ -18,7 +18,7 @@ int64_t yk_p2p_one_shot_default(int n_ranks)
   return n_ranks <= 2 ? 2048 * 1024 : 512 * 1024;
 }
 
-/* 2 GPUs: short rows go two-shot from 1 MiB on (bench/log). Other numbers of GPUs: as rows of any length, 0. */
+/* 2 GPUs: short rows use two-shot from 1 MiB on (bench/log). Other numbers of GPUs: 0, as for rows of any length. */
 static int64_t short_rows_one_shot_default(int n_ranks)
 {
   return n_ranks == 2 ? 1024 * 1024 - 1 : 0;
@@ -47,7 +47,7 @@ static yk_p2p_route by_size(const yk_p2p_options *options, int64_t n_bytes, int6
   return n_bytes <= one_shot_bytes ? YK_P2P_ONE_SHOT : YK_P2P_TWO_SHOT;
 }
 
-/* The smaller crossover, that of short rows where they have one. */
+/* The smaller crossover: that of short rows, if they have one. */
 static int64_t least_one_shot_bytes(const yk_p2p_options *options)
 {
   int64_t of_short = options->short_rows_one_shot_bytes;
@@ -68,8 +68,8 @@ int64_t yk_p2p_rows_at_once(const yk_p2p_options *options, int64_t n_rows, int64
   return n_launches <= MOST_LAUNCHES ? yk_ceil_div_i64(n_rows, n_launches) : 0;
 }
 
-/* Rows of an array are only a division of work: as long as gives every thread block one, in whole warps of packets, but
- * 2 KiB to 8 KiB. */
+/* The rows of an array are only a division of work: long enough that every thread block gets one, in whole warps of
+ * packets, within 2 KiB to 8 KiB. */
 yk_p2p_route yk_p2p_route_of_array(const yk_p2p_options *options, int64_t n_bytes, int64_t *row_bytes)
 {
   const int64_t warp_bytes = 32 * PACKET_BYTES;
@@ -79,7 +79,7 @@ yk_p2p_route yk_p2p_route_of_array(const yk_p2p_options *options, int64_t n_byte
   return by_size(options, n_bytes, options->one_shot_bytes);
 }
 
-/* Packets that one thread block needs for a source rank. Rows are whole, so of more rows than thread blocks one thread
+/* Packets that one thread block needs for a source rank. Rows are whole, so with more rows than thread blocks a thread
  * block may hold up to twice the even part. */
 static int64_t block_packets(int64_t max_bytes, int64_t max_row_bytes)
 {
