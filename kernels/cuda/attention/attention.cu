@@ -1,4 +1,4 @@
-/* attention.cu - dispatch: which kernel serves which sequences of a step. */
+/* attention.cu - dispatch: the kernels that process the sequences of a step. */
 #include "kernels/cuda/attention/attention.h"
 
 #include <cuda_bf16.h>
@@ -39,8 +39,8 @@ extern "C" yk_status yk_cuda_attention_init(yk_cuda_attention *attn, void *works
   return YK_OK;
 }
 
-/* The counters, and the partial results of decode: two of each thread block, each m, l and o of MAX_DECODE_HEADS heads
- * in float32. */
+/* The counters, and the partial results of decode: two for each thread block, each with m, l and o of MAX_DECODE_HEADS
+ * heads in float32. */
 extern "C" size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_dim)
 {
   return sizeof(workspace_counters) +
@@ -93,7 +93,7 @@ static cudaError_t launch_decode(const yk_cuda_attention &attn, const params &p,
   }
 }
 
-/* Prefill reads pages of T: those of the cache, or those that decode has dequantised into the room (kv_room.cuh). */
+/* Prefill reads pages of T: those of the cache, or the staging pages that decode has dequantised (kv_room.cuh). */
 template <typename T>
 static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &cached, cudaStream_t stream)
 {
@@ -106,9 +106,9 @@ static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &c
                                 : launch_prefill_mma_sync<T>(attn, p, stream);
 }
 
-/* Decode takes the sequences with one row, prefill those with more, and the generic kernel, in their place, all. The
- * smallest prefill tile has 64 rows and holds at least one token with all query heads of its KV head: hence at most 64
- * heads. Decode goes first, since it also dequantises for prefill. */
+/* Decode processes the sequences with one row, prefill those with more; the generic kernel replaces both. The smallest
+ * prefill tile has 64 rows and holds at least one token with all query heads of its KV head: hence at most 64 heads.
+ * Decode runs first, since it also dequantises for prefill. */
 template <typename T>
 static cudaError_t launch(const yk_cuda_attention &attn, const params &p, const yk_attention_args &args,
                           cudaStream_t stream)

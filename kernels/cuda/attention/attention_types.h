@@ -1,4 +1,4 @@
-/* attention_types.h - the properties of a device that attention's launches depend on. See attention.h. */
+/* attention_types.h - the device properties that attention's launches depend on. See attention.h. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_ATTENTION_TYPES_H
 #define YK_KERNELS_CUDA_ATTENTION_ATTENTION_TYPES_H
 

@@ -1,15 +1,15 @@
 /* cache_elements.cuh - the elements of a KV cache for flash decoding: how the words of a page become operands of an
- * mma, and by which scales such an operand differs from the number that it stands for.
+ * mma, and the scales between such an operand and the number that it represents.
  *
- * Elements of the activation type are operands as they are. Codes (the elements of a cache of 8 bits) become float16,
+ * Elements of the activation type are operands as they are. Codes (the elements of an 8-bit cache) become float16,
  * whatever the activation type is. kernels/kv_cache.h derives where their scales are applied: K's static scales to the
  * query, V's to the output (decode_output.cuh), the tokens' to scores and probabilities. float16 has a narrow range, so
  * the other operand of the mma is scaled to near 1, and the float32 result is scaled back:
  *
- *   query          divided by a power of two near its largest element, exactly; the scores are multiplied by it
- *   probabilities  times the token's scale, relative to unit, which is near the largest scale of the tokens so far.
- *                  Where a much larger one comes, unit grows and the output so far is multiplied by the old unit over
- *                  the new, as for a new maximum. */
+ *   query          divided, exactly, by a power of two near its largest element; the scores are multiplied by it
+ *   probabilities  times the token's scale relative to unit, which is near the largest scale of the tokens so far. If a
+ *                  much larger scale follows, unit grows and the output so far is multiplied by the old unit over the
+ *                  new, as for a new maximum. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_CACHE_ELEMENTS_CUH
 #define YK_KERNELS_CUDA_ATTENTION_CACHE_ELEMENTS_CUH
 
@@ -74,7 +74,7 @@ template <yk_kv_format FORMAT> struct cache_elements<codes<FORMAT>> {
 
 /* ---- Codes: queries and probabilities near 1 --------------------------------------------------------------------- */
 
-/* Two neighbouring elements of the queries. */
+/* Two neighbouring elements of the queries in float32. */
 __device__ __forceinline__ float2 act_pair(yk_dtype dtype, uint32_t pair)
 {
   if (dtype == YK_F16) return __half22float2(*reinterpret_cast<const __half2 *>(&pair));
@@ -88,9 +88,9 @@ __device__ __forceinline__ float power_of_2(int exponent)
   return __int_as_float((exponent + 127) << 23);
 }
 
-/* Convert a lane's N pairs of a query, which lanes 4g .. 4g+3 hold together, from the activation type to float16 near
- * 1, in place; times K's static scales first, if channels is not NULL. column_of(i): the position of pair i in the
- * head. Returns the factor for the scores that undoes the scaling. */
+/* Converts a lane's N pairs of a query, which lanes 4g .. 4g+3 hold together, from the activation type to float16 near
+ * 1, in place; first multiplied by K's static scales, if channels is not NULL. column_of(i): the position of pair i in
+ * the head. Returns the factor for the scores that undoes the scaling. */
 template <int N, typename COLUMN_OF>
 __device__ __forceinline__ float scale_query(yk_dtype dtype, const float *channels, uint32_t *q, COLUMN_OF column_of)
 {
@@ -103,8 +103,8 @@ __device__ __forceinline__ float scale_query(yk_dtype dtype, const float *channe
     largest = fmaxf(largest, fmaxf(fabsf(x[i].x), fabsf(x[i].y)));
   }
   largest = yk_cuda::quad_max(largest);
-  /* The largest element comes to 2^8 .. 2^9: an element 2^-22 as large is still a normal float16 (2^-14 and more). The
-   * bounds keep both powers of two normal float32. */
+  /* The largest element is scaled to 2^8 .. 2^9: an element 2^-22 as large is still a normal float16 (2^-14 and more).
+   * The bounds keep both powers of two normal float32. */
   const int exponent = min(max(__float_as_int(largest) >> 23, 20), 250) - 127 - 8;
   const float factor = power_of_2(-exponent);
 #pragma unroll
@@ -112,7 +112,7 @@ __device__ __forceinline__ float scale_query(yk_dtype dtype, const float *channe
   return power_of_2(exponent);
 }
 
-/* The scales of tokens g and g + 8 (g = lane / 4). They lie behind the page's codes, a float32 for each token. */
+/* The scales of tokens g and g + 8 (g = lane / 4). They follow the page's codes, one float32 per token. */
 __device__ __forceinline__ float2 token_scales(const char *codes_end)
 {
   const float *scales = reinterpret_cast<const float *>(codes_end) + threadIdx.x % 32 / 4;

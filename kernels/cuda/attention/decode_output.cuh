@@ -1,5 +1,5 @@
 /* decode_output.cuh - the output of a work item of flash decoding: divided by the sum of probabilities, with V's static
- * scales and offsets applied where the cache has some, rounded, stored to y. */
+ * scales and offsets applied if the cache has them, rounded, stored to y. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_DECODE_OUTPUT_CUH
 #define YK_KERNELS_CUDA_ATTENTION_DECODE_OUTPUT_CUH
 
@@ -11,7 +11,7 @@
 
 namespace yk_attn {
 
-/* N neighbouring pairs, of 16 bits an element; N is 1, 2 or 4. */
+/* N neighbouring pairs of 16-bit elements; N is 1, 2 or 4. */
 template <int N> __device__ __forceinline__ void store_pairs(void *to, const uint32_t (&pairs)[N])
 {
   if constexpr (N == 4)
@@ -22,7 +22,7 @@ template <int N> __device__ __forceinline__ void store_pairs(void *to, const uin
     *static_cast<uint32_t *>(to) = pairs[0];
 }
 
-/* Of a cache in the activation type T. */
+/* Output for a cache in the activation type T. */
 template <typename T, int HD> struct act_output {
   T *y;
 
@@ -31,7 +31,7 @@ template <typename T, int HD> struct act_output {
     return {static_cast<T *>(p.y) + item.row * p.y_stride + static_cast<int64_t>(item.head_begin) * HD};
   }
 
-  /* N pairs of dimensions, from d on, of a head: the sum o of values times probabilities, and the sum l of
+  /* Stores N pairs of dimensions, from d on, of a head: o is the sum of values times probabilities, l the sum of
    * probabilities. */
   template <int N>
   __device__ __forceinline__ void store(const params &, int head, int d, const float2 (&o)[N], float l) const
@@ -44,7 +44,7 @@ template <typename T, int HD> struct act_output {
   }
 };
 
-/* Of a cache of codes, in either activation type: V's static scales and offsets are applied here. */
+/* Output for a cache of codes, in either activation type: V's static scales and offsets are applied here. */
 template <int HD> struct code_output {
   int64_t element; /* of y */
   int32_t kv_head;

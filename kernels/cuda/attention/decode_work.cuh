@@ -1,5 +1,5 @@
 /* decode_work.cuh - the work items of a decode step: every thread block lists the sequences with one query row in its
- * shared memory, from the step's lengths alone, and finds there which pages it takes. */
+ * shared memory, from the step's lengths alone, and derives its pages from the list. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_DECODE_WORK_CUH
 #define YK_KERNELS_CUDA_ATTENTION_DECODE_WORK_CUH
 
@@ -10,7 +10,8 @@
 namespace yk_attn {
 
 /* Bytes of pages that a thread block has in flight: twice a multiprocessor's share of bandwidth times latency. More
- * requests would only queue in front of all others, and some multiprocessors would get a larger share than others. */
+ * requests would only wait in queues before all others, and some multiprocessors would get a larger share than
+ * others. */
 constexpr int DECODE_BYTES_AHEAD = 64 * 1024;
 
 /* Stages of a warp's ring; each has a page of K and one of V. */
@@ -20,7 +21,7 @@ __host__ __device__ constexpr int decode_stages(int page_bytes, int n_warps)
   return n > 1 ? n : 1;
 }
 
-/* Sequences of one launch: their lengths are kept in shared memory. Larger batches take several launches. */
+/* Sequences of one launch: their lengths are kept in shared memory. Larger batches use several launches. */
 constexpr int MAX_SEQS_PER_LAUNCH = 1024;
 
 struct work_item {
@@ -31,20 +32,20 @@ struct work_item {
 };
 
 /* The partial results of a work item's heads over the pages that one warp has read: o, relative to 2^m and not divided
- * by l, and ml = (m, l). The vectors of 4 dimensions of a row of o are swizzled within groups of eight, so that those
- * that the lanes of a warp store together (warp_state::results) lie in different banks. */
+ * by l, and ml = (m, l). The vectors of 4 dimensions of a row of o are swizzled within groups of eight, so that the
+ * vectors that the lanes of a warp store together (warp_state::results) are in different banks. */
 template <int HD, int N_HEADS> struct warp_result {
-  static constexpr int N_VECTORS = (HD / 4 + 7) / 8 * 8; /* of a head, up to a multiple of eight */
+  static constexpr int N_VECTORS = (HD / 4 + 7) / 8 * 8; /* of a head, rounded up to a multiple of eight */
   float4 o[N_HEADS][N_VECTORS];
   float2 ml[N_HEADS];
 
-  /* Where vector i of a head lies in its row. */
+  /* Position of vector i of a head in its row. */
   __device__ __forceinline__ static int place(int head, int i)
   {
     return i ^ (head >> 1 & 1) ^ (head & 4);
   }
 
-  /* N pairs of dimensions, from d on. */
+  /* Stores N pairs of dimensions, from d on. */
   template <int N> __device__ __forceinline__ void keep(int head, int d, const float2 (&pairs)[N], float2 of_head)
   {
     if constexpr (N == 1) {
@@ -57,7 +58,7 @@ template <int HD, int N_HEADS> struct warp_result {
     if (d == 0) ml[head] = of_head;
   }
 
-  /* Dimensions 4i .. 4i + 3; past the last one, anything. */
+  /* Loads dimensions 4i .. 4i + 3; undefined past the last one. */
   __device__ __forceinline__ float4 kept(int head, int i) const
   {
     return o[head][place(head, i % N_VECTORS)];
@@ -68,15 +69,17 @@ template <int HD, int N_HEADS> struct warp_result {
 template <int HD, int N_TILES, int WARPS, int STAGES> struct decode_shared {
   static constexpr int N_HEADS = 8 * N_TILES, N_WARPS = WARPS, N_THREADS = WARPS * 32, N_STAGES = STAGES;
   using result = warp_result<HD, N_HEADS>;
-  result ended[WARPS];          /* of a work item that an earlier warp began and that ends before this one's pages do */
+  /* of a work item that an earlier warp began and that ends before this warp's pages do */
+  result ended[WARPS];
   uint64_t full[WARPS][STAGES]; /* mbarriers of the warps' stages */
-  /* The sequences with one query row, in the order of the step. Their index here is called entry below. */
+  /* The sequences with one query row, in the order of the step. An index into these arrays is called entry below. */
   int32_t first_page[MAX_SEQS_PER_LAUNCH + 1]; /* on the page list; at the end the list's length */
   int32_t kv_tokens[MAX_SEQS_PER_LAUNCH];
   int32_t row[MAX_SEQS_PER_LAUNCH];
   int32_t seq[MAX_SEQS_PER_LAUNCH]; /* index of the sequence in the step */
   page_list of_warp[WARPS];         /* while the list is built: the extent of a warp's sequences */
-  /* Work items whose results warps keep: begun by warp i or, the last, by an earlier thread block. n_heads 0: none. */
+  /* Work items whose results the warps keep: begun by warp i or, the last, by an earlier thread block. n_heads 0:
+   * none. */
   work_item kept[WARPS + 1];
 };
 
@@ -110,7 +113,8 @@ __device__ __forceinline__ void prefetch_cache_line(const int32_t *table, int64_
   if (cache_line * 32 < n_values) prefetch_l2_evict_last(table + cache_line * 32);
 }
 
-/* Prefetch the step's tables into the L2 cache, to stay there from layer to layer. Large block tables are left out. */
+/* Prefetches the step's tables into the L2 cache, where they stay from layer to layer. Large block tables are
+ * excluded. */
 template <int N_THREADS> __device__ __forceinline__ void prefetch_tables(const params &p)
 {
   const int64_t n_values = static_cast<int64_t>(p.n_seqs) * p.block_table_stride;
@@ -120,7 +124,7 @@ template <int N_THREADS> __device__ __forceinline__ void prefetch_tables(const p
   if (n_values <= 64 * 1024) prefetch_cache_line(p.block_tables, n_values, cache_line);
 }
 
-/* Fill the shared lists; returns the page list's extent. A thread takes one sequence of each N_THREADS: prefix sums
+/* Fills the shared lists; returns the page list's extent. A thread takes one sequence of each N_THREADS: prefix sums
  * over the warp, then over the warps, give the sequence its entry and its first page. n_head_groups: work items of a
  * sequence. */
 template <typename SHARED> __device__ page_list build_page_list(SHARED &s, const params &p, int32_t n_head_groups)
@@ -175,7 +179,7 @@ __device__ block_pages pages_of_this_block(const SHARED &s, const params &p, con
   });
 }
 
-/* The work item of page number index. entry: of this page's sequence or of an earlier one. */
+/* The work item of page number index. entry: entry of this page's sequence or of an earlier one. */
 template <int N_HEADS, typename SHARED>
 __device__ work_item work_item_at(const SHARED &s, const params &p, int32_t groups_per_kv_head, int32_t index,
                                   int32_t entry)

@@ -1,7 +1,7 @@
 /* flash_decoding.cuh - flash decoding: attention of the sequences with one query row. See attention.h.
  * CACHE: the type of the cache's elements: that of q and y, __half or __nv_bfloat16, or codes of a format (p.dtype is
- * then that of q and y). Asynchronous on stream. cudaErrorNotSupported, and nothing is launched, where the GPU has too
- * little shared memory for the head size. */
+ * then that of q and y). Asynchronous on stream. Returns cudaErrorNotSupported, and launches nothing, if the GPU has
+ * too little shared memory for the head size. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_CUH
 #define YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_CUH
 
@@ -9,7 +9,7 @@
 
 namespace yk_attn {
 
-/* The elements of a cache of 8 bits (kernels/kv_cache.h). */
+/* The elements of an 8-bit cache (kernels/kv_cache.h). */
 template <yk_kv_format OF> struct codes {
   static constexpr yk_kv_format FORMAT = OF;
 };

@@ -1,4 +1,4 @@
-/* flash_decoding_instances.cuh - flash decoding of one type of cache elements. */
+/* flash_decoding_instances.cuh - instances of flash decoding for one type of cache elements. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_INSTANCES_CUH
 #define YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_INSTANCES_CUH
 

@@ -1,5 +1,5 @@
-/* flash_decoding_kernel.cuh - flash decoding: one query row a sequence against the sequence's K and V, at the speed of
- * memory. attention.h has the picture, split_kv.cuh the work division. */
+/* flash_decoding_kernel.cuh - flash decoding: one query row per sequence against the sequence's K and V, bound by
+ * memory bandwidth. attention.h describes the data flow, split_kv.cuh the work division. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_KERNEL_CUH
 #define YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_KERNEL_CUH
 
@@ -22,8 +22,8 @@ template <typename CACHE, int HD, int N_TILES, int WARPS> __host__ __device__ co
   return WARPS * page_ring<PAGE_BYTES, shared>::BYTES + sizeof(shared);
 }
 
-/* Whether a GPU that code is compiled for may lack shared memory for thread blocks of all warps, so that half of them
- * are launched. */
+/* Whether a GPU among the compilation targets may lack shared memory for thread blocks of all warps, so that half of
+ * the warps are launched. */
 template <typename CACHE, int HD, int N_TILES> __host__ __device__ constexpr bool may_halve_warps()
 {
 #if defined(YK_HAVE_SM90A)
@@ -33,7 +33,7 @@ template <typename CACHE, int HD, int N_TILES> __host__ __device__ constexpr boo
 #endif
 }
 
-/* By all threads of a thread block. Arguments as of the kernel. */
+/* Called by all threads of a thread block. Arguments as in the kernel. */
 template <typename CACHE, int HD, int N_TILES, int WARPS>
 __device__ __forceinline__ void decode_pages(const params &p, int32_t groups_per_kv_head)
 {
@@ -72,7 +72,7 @@ __device__ __forceinline__ void decode_pages(const params &p, int32_t groups_per
   warp_state<CACHE, HD, N_TILES> state;
   room_filler<CACHE, HD> filler(p, warp * gridDim.x + blockIdx.x, gridDim.x * WARPS);
   wait_for_previous_kernel();
-  if (begin < end) state.load_queries(p, item); /* ahead of the copies, which take a while to issue */
+  if (begin < end) state.load_queries(p, item); /* before the copies, which take a while to issue */
 #pragma unroll
   for (int i = 0; i < shared::N_STAGES; i++) pages.issue();
   filler.run();
@@ -81,7 +81,8 @@ __device__ __forceinline__ void decode_pages(const params &p, int32_t groups_per
   if (begin == end) let_next_kernel_start();
   for (int32_t at = begin; at < end;) {
     const int32_t stop = min(item.end, end), visible = first_visible(p, item.kv_tokens);
-    const int32_t token_0 = (visible / PAGE_TOKENS - item.begin) * PAGE_TOKENS; /* of list page 0, extrapolated */
+    /* first token of list page 0, extrapolated */
+    const int32_t token_0 = (visible / PAGE_TOKENS - item.begin) * PAGE_TOKENS;
     state.start(p);
     for (int32_t page = at; page < stop; page++)
       state.consume(pages, token_0 + page * PAGE_TOKENS, visible, item.kv_tokens);
@@ -97,8 +98,8 @@ __device__ __forceinline__ void decode_pages(const params &p, int32_t groups_per
   results.template finish<N_TILES == 1 ? 16 : 8>();
 }
 
-/* Grid: one thread block a multiprocessor, whatever the lengths. N_TILES: tiles of 8 query heads.
- * groups_per_kv_head: work items that a KV head's query heads make. */
+/* Grid: one thread block per multiprocessor, whatever the lengths. N_TILES: tiles of 8 query heads.
+ * groups_per_kv_head: work items per KV head. */
 template <typename CACHE, int HD, int N_TILES, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32, 1) flash_decoding_kernel(const params p, int32_t groups_per_kv_head)
 {
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1) flash_decoding_kernel(const par
     decode_pages<CACHE, HD, N_TILES, WARPS>(p, groups_per_kv_head);
 }
 
-/* MAX_SEQS_PER_LAUNCH sequences a launch. */
+/* Launches for MAX_SEQS_PER_LAUNCH sequences each. */
 template <typename CACHE, int HD, int N_TILES, int WARPS>
 cudaError_t launch_decoding_with_warps(const yk_cuda_attention &device, const params &all, cudaStream_t stream)
 {
@@ -135,7 +136,7 @@ cudaError_t launch_decoding_with_tiles(const yk_cuda_attention &device, const pa
                                         : error;
 }
 
-/* Codes have no kernel of two tiles: where more than 8 query heads read a KV head, its pages are read again for the
+/* Codes have no kernel of two tiles: if more than 8 query heads read a KV head, its pages are read again for the
  * others. */
 template <typename CACHE, int HD>
 cudaError_t launch_decoding_with_head_dim(const yk_cuda_attention &device, const params &p, cudaStream_t stream)

@@ -1,14 +1,14 @@
-/* flash_decoding_warp.cuh - what one warp of flash decoding computes: scores, online softmax and output of the pages of
- * one work item, on mma.sync (m16n8k16).
+/* flash_decoding_warp.cuh - the computation of one warp of flash decoding: scores, online softmax and output of the
+ * pages of one work item, on mma.sync (m16n8k16).
  *
- * Keys are the A operand and the query heads the 8 columns of B, so the scores come out transposed, S^T [16 tokens,
- * 8 heads], and so does the output, O^T [head_dim, 8 heads]. The index that a GEMM sums over may come in any order.
- * Both orders are chosen so that every fragment is whole reads of rows as they lie in memory. With g = lane / 4 and
+ * Keys are the A operand and the query heads the 8 columns of B, so the scores come out transposed, S^T [16 tokens, 8
+ * heads], and so does the output, O^T [head_dim, 8 heads]. The index that a GEMM sums over may be permuted. Both
+ * permutations are chosen so that every fragment consists of wide reads of rows in memory order. With g = lane / 4 and
  * t = lane % 4:
- *   scores: lane (g, t) takes 16 bytes at a time of rows g and g + 8 of the K page: of each 4 E elements, where E is
- *           how many 16 bytes hold, elements E t .. E t + E - 1;
- *   output: lane (g, t) takes elements 8g .. 8g+7 of each 64 of tokens 2t, 2t+1, 2t+8, 2t+9 of the V page.
- * Where head_dim is no multiple of a chunk, the last chunk is shorter, and so is every lane's part of it. */
+ *   scores: lane (g, t) reads 16 bytes at a time of rows g and g + 8 of the K page: of each 4 E elements, where E is
+ *   the number of elements in 16 bytes, elements E t .. E t + E - 1;
+ *   output: lane (g, t) reads elements 8g .. 8g+7 of each 64 of tokens 2t, 2t+1, 2t+8, 2t+9 of the V page.
+ * If head_dim is not a multiple of a chunk, the last chunk, and every lane's part of it, is shorter. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_WARP_CUH
 #define YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_WARP_CUH
 
@@ -19,7 +19,8 @@
 
 namespace yk_attn {
 
-/* Copy N_BYTES of shared or global memory to registers, as few wide loads; from: aligned to the widest of them. */
+/* Copies N_BYTES of shared or global memory to registers, in the fewest wide loads; from: aligned to the widest
+ * load. */
 template <int N_BYTES> __device__ __forceinline__ void read_bytes(const void *from, uint32_t *to)
 {
 #pragma unroll
@@ -29,44 +30,46 @@ template <int N_BYTES> __device__ __forceinline__ void read_bytes(const void *fr
   if constexpr (N_BYTES == 2) *to = *static_cast<const uint16_t *>(from);
 }
 
-/* A warp's registers for one work item: its queries, and the running maximum m (in powers of two), sum l and output o
- * of the pages that the warp has read. Lazy rescaling: m is raised only where a score exceeds it by more than HEADROOM,
- * so that most pages need no exchange between lanes. m is then not the true maximum and probabilities are up to
+/* A warp's registers for one work item: its queries, and the running maximum m (as a power of two), sum l and output o
+ * of the pages that the warp has read. Lazy rescaling: m is raised only if a score exceeds it by more than HEADROOM, so
+ * that most pages need no exchange between lanes. m is then not the true maximum and probabilities are up to
  * 2^HEADROOM, but o / l is the same. N_TILES: tiles of 8 query heads. Lane (g, t) holds heads 2t and 2t+1 of every
- * tile; its l covers only the tokens that it holds itself, until results adds the lanes' sums up. */
+ * tile; its l covers only its own tokens, until results adds the lanes' sums. */
 template <typename CACHE, int HD, int N_TILES> struct warp_state {
   using elements = cache_elements<CACHE>;
   using T = typename elements::operand;
   static constexpr int N_K16 = HD / 16, N_D16 = HD / 16; /* steps of K Q^T along head_dim; tiles of O^T along it */
-  static constexpr int K_CHUNK = 64 / elements::BYTES;   /* elements of a row that four lanes take at a time */
-  static constexpr int K_STEPS = K_CHUNK / 16, K_REST = HD % K_CHUNK / 16; /* mma of a chunk, of a last short one */
+  static constexpr int K_CHUNK = 64 / elements::BYTES;   /* elements of a row that four lanes read at a time */
+  /* mma steps of a chunk, and of a short last chunk */
+  static constexpr int K_STEPS = K_CHUNK / 16, K_REST = HD % K_CHUNK / 16;
   static constexpr int V_CHUNKS = (HD + 63) / 64, V_REST = HD % 64 / 16;
   static constexpr float NO_UNIT = 1e-30f; /* unit before the first page: far below any scale but 0 */
-  /* How far m (by a sum) and unit (by a factor) may be exceeded. Together 2^8 * 16, below float16's largest 65504. */
+  /* Amounts by which m (as a sum) and unit (as a factor) may be exceeded. Together 2^8 * 16, below float16's largest
+   * 65504. */
   static constexpr float HEADROOM = 8.0f, UNIT_HEADROOM = 16.0f;
 
   uint32_t q[N_TILES][N_K16][2]; /* B operands; between load_queries and start in the activation type */
   float o[N_TILES][N_D16][4];
   float m[N_TILES][2], l[N_TILES][2];
-  /* Of codes alone: */
-  const float *channels;     /* K's static scales of the KV head; NULL: there are none */
+  /* For codes only: */
+  const float *channels;     /* K's static scales of the KV head, or NULL */
   float q_scale[N_TILES][2]; /* factor of the scores of heads 2t and 2t+1: see scale_query */
   float unit, inverse_unit;  /* V's scales, and so o, are divided by unit (cache_elements.cuh); 1 / unit */
 
-  /* Column pairs of a V chunk that a lane takes. */
+  /* Column pairs of a V chunk per lane. */
   __device__ __forceinline__ static constexpr int v_pairs(int chunk)
   {
     return chunk < HD / 64 ? 4 : V_REST;
   }
 
-  /* Where in the head the lane's part of K chunk c begins. */
+  /* First column, in the head, of the lane's part of K chunk c. */
   __device__ __forceinline__ static int k_column(int c)
   {
     return c * K_CHUNK + static_cast<int>(threadIdx.x % 4) * 4 * (c < HD / K_CHUNK ? K_STEPS : K_REST);
   }
 
-  /* Start loading the lane's elements of head g of each tile; zeros where there is no such head. They are not used
-   * before start, since loads that nobody waits for are under way while the work item before is combined. */
+  /* Issues loads of the lane's elements of head g of each tile; zeros if there is no such head. start uses them first,
+   * so that the loads are in flight while the previous work item is combined. */
   __device__ void load_queries(const params &p, const work_item &item)
   {
     if (elements::ARE_CODES) channels = p.k_channels ? p.k_channels + kv_head_of(p, item) * HD : nullptr;
@@ -84,7 +87,7 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  /* The loaded queries of a cache of codes become float16 near 1. */
+  /* Converts the loaded queries to float16 near 1, for a cache of codes. */
   __device__ void scale_queries(const params &p)
   {
     const int t = threadIdx.x % 4;
@@ -97,7 +100,7 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  /* Begin a work item whose queries are loaded: no page has been read. */
+  /* Begins a work item whose queries are loaded: no page has been read. */
   __device__ void start(const params &p)
   {
     if constexpr (elements::ARE_CODES) scale_queries(p);
@@ -115,8 +118,8 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     inverse_unit = 1.0f / NO_UNIT;
   }
 
-  /* Mma steps first .. first + N - 1 along head_dim. Even and odd steps have an accumulator each, since an mma waits
-   * for the one before on the same accumulator. row: the lane's part of row g of the page. */
+  /* Mma steps first .. first + N - 1 along head_dim. Even and odd steps have separate accumulators, since an mma waits
+   * for the previous mma on the same accumulator. row: the lane's part of row g of the page. */
   template <int N>
   __device__ __forceinline__ void score_chunk(const char *row, int first, float (&even)[N_TILES][4],
                                               float (&odd)[N_TILES][4]) const
@@ -165,13 +168,13 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     return x;
   }
 
-  /* The factor from a score of head 2t + e to an exponent of 2; the token's scale is applied beside it. */
+  /* The factor from a score of head 2t + e to an exponent of 2; the token's scale is applied separately. */
   __device__ __forceinline__ float score_scale(const params &p, int tile, int e) const
   {
     return elements::ARE_CODES ? q_scale[tile][e] : p.scale_log2;
   }
 
-  /* Make the scores' maxima the new m, and the largest of the scales of V the new unit. top: of the lane's scores. */
+  /* Raises m to the scores' maxima, and unit to the largest of V's scales. top: maxima of the lane's scores. */
   __device__ __forceinline__ void raise(const float (&top)[N_TILES][2], float2 v)
   {
     float rescale_unit = 1.0f;
@@ -200,9 +203,9 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  /* Online softmax over the tokens of a page, whose first one is token. Tokens begin .. end - 1 are visible, others get
-   * a probability of 0. k, v: the scales of tokens g and g + 8, 1 where the cache has none. b: the probabilities, times
-   * the scales of V, as the B operand of V^T P^T. */
+  /* Online softmax over the tokens of a page, the first of which is number token. Tokens begin .. end - 1 are visible,
+   * others get a probability of 0. k, v: the scales of tokens g and g + 8, 1 if the cache has none. b: the
+   * probabilities, times the scales of V, as the B operand of V^T P^T. */
   __device__ __forceinline__ void probabilities(const params &p, int32_t token, int32_t begin, int32_t end, float2 k,
                                                 float2 v, float (&s)[N_TILES][4], uint32_t (&b)[N_TILES][2])
   {
@@ -236,7 +239,7 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  /* Scores of tokens that are not visible become minus infinity, scales of V 0. */
+  /* Sets scores of invisible tokens to minus infinity, and their scales of V to 0. */
   __device__ __forceinline__ static void hide(int32_t token, int32_t begin, int32_t end, float2 &v,
                                               float (&s)[N_TILES][4])
   {
@@ -273,7 +276,7 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  /* Set the values of tokens n_valid and later to zero: their probability is 0, but the cache may hold NaN there. */
+  /* Sets the values of tokens n_valid and later to zero: their probability is 0, but the cache may hold NaN there. */
   __device__ __forceinline__ static void clear_values(values &w, int32_t n_valid)
   {
 #pragma unroll
@@ -303,7 +306,7 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  /* Consume the next page of the ring, whose first token is token. Tokens begin .. end - 1 are visible. */
+  /* Consumes the next page of the ring, whose first token is number token. Tokens begin .. end - 1 are visible. */
   template <typename RING>
   __device__ __forceinline__ void consume(RING &pages, int32_t token, int32_t begin, int32_t end)
   {
@@ -318,15 +321,15 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
       k_scale = token_scales(page + PAGE_TOKENS * HD);
       v_scale = token_scales(page + RING::PAGE_BYTES + PAGE_TOKENS * HD);
     }
-    pages.release(); /* the rest is in registers */
+    pages.release(); /* the remaining data is in registers */
     probabilities(pages.p, token, begin, end, k_scale, v_scale, score, prob);
     if (end - token < PAGE_TOKENS) clear_values(w, end - token);
     accumulate(w, prob);
   }
 
-  /* Call write(head, d, o, ml) for the lane's pairs of dimensions, from d on, of each head's output o, which is
-   * relative to 2^m and not divided by l. Element o[tile][4c + i][e] of lane (g, t) is head 2t + e % 2, dimension
-   * 64 c + 2 g v_pairs(c) + 2 i + e / 2. */
+  /* Calls write(head, d, o, ml) for the lane's pairs of dimensions, from d on, of each head's output o, which is
+   * relative to 2^m and not divided by l. Element o[tile][4c + i][e] of lane (g, t) is head 2t + e % 2, dimension 64 c
+   * + 2 g v_pairs(c) + 2 i + e / 2. */
   template <typename WRITE> __device__ __forceinline__ void results(WRITE write) const
   {
 #pragma unroll

@@ -1,5 +1,5 @@
 /* generic.cu - attention without tensor cores, for any head size that is a multiple of 4 up to 256: one warp for each
- * query row and head walks over the visible tokens one by one, with online softmax. Correct and slow. */
+ * query row and head iterates over the visible tokens, with online softmax. Correct and slow. */
 #include "kernels/cuda/attention/generic.cuh"
 
 #include "kernels/cuda/common/kv_codes.cuh"
@@ -18,7 +18,7 @@ template <typename T> __device__ float4 load_4(const T *src)
                      static_cast<float>(v[3]));
 }
 
-/* Dimensions d .. d+3 of a token of a page of K or V. channels: as in yk_kv_layer. */
+/* Loads dimensions d .. d+3 of a token of a page of K or V. channels: as in yk_kv_layer. */
 template <typename T>
 __device__ float4 load_cached_4(const params &p, const void *cache, const float *channels, int64_t page, int32_t token,
                                 int32_t d)

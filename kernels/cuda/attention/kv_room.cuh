@@ -1,8 +1,8 @@
-/* kv_room.cuh - pages of 8 bits dequantised to pages of the activation type, for prefill. The room is memory for as
- * many blocks as the cache has (k_room and v_room of yk_kv_layer). Pages that the sequences with several query rows see
- * are dequantised to the same block numbers there, so that the prefill kernels read the same block tables. A page that
- * several sequences share is written by each of them, with the same bits. The decode kernel does this, since it runs
- * ahead of prefill's anyway: a launch of its own would cost more than the work. */
+/* kv_room.cuh - 8-bit pages dequantised to staging pages of the activation type, for prefill. The staging buffer
+ * (k_room and v_room of yk_kv_layer) has as many blocks as the cache. Pages that the sequences with several query rows
+ * attend to are dequantised to the same block numbers in the buffer, so that the prefill kernels use the same block
+ * tables. A page that several sequences share is written by each of them, with the same bits. The decode kernel
+ * dequantises, since it runs before prefill in any case: a separate launch would cost more than the work. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_KV_ROOM_CUH
 #define YK_KERNELS_CUDA_ATTENTION_KV_ROOM_CUH
 
@@ -44,7 +44,7 @@ template <yk_kv_format FORMAT, int HD> struct page_of_codes {
     }
   }
 
-  /* to: the page in the room. channels: static scales of the KV head and, n_kv_heads further, offsets; unused unless
+  /* to: the staging page. channels: static scales of the KV head and, n_kv_heads further, offsets; unused unless
    * HAVE_CHANNELS. */
   template <typename T, bool HAVE_CHANNELS>
   __device__ void store(T *to, const float *channels, int32_t n_kv_heads) const
@@ -68,8 +68,8 @@ template <yk_kv_format FORMAT, int HD> struct page_of_codes {
   }
 };
 
-/* One warp's share of the work: of the pages of the step's sequences with several rows, those of K and of V in turn,
- * every step-th. The whole warp calls each function. For caches of the activation type: nothing. */
+/* One warp's share of the work: every step-th page of the step's sequences with several rows, those of K and of V
+ * alternately. The whole warp calls each function. Empty for caches of the activation type. */
 template <typename CACHE, int HD> struct room_filler {
   __device__ room_filler(const params &, int32_t, int32_t)
   {
@@ -84,15 +84,15 @@ template <yk_kv_format FORMAT, int HD> struct room_filler<codes<FORMAT>, HD> {
 
   const params &p;
   int32_t next, step;
-  /* 32 sequences, one a lane: the first page that prefill sees, how many pages it sees of all heads, and how many are
-   * before them; pages of the sequences before these 32, and of these. */
+  /* 32 sequences, one per lane: the first page that prefill reads, the number of pages over all heads, and the number
+   * of pages before them; number of pages of the sequences before these 32, and of these. */
   int32_t chunk = -1, first_page = 0, n = 0, start = 0, n_before = 0, n_of_chunk = 0;
   /* The warp's next page. */
   bool more, is_value;
   int32_t kv_head;
   int64_t page;
 
-  /* Finds the warp's first page, and may be called before the previous kernel ends. */
+  /* Finds the warp's first page. May be called before the previous kernel ends. */
   __device__ room_filler(const params &p, int32_t first, int32_t step) : p(p), next(first), step(step)
   {
     more = p.k_room && find();
@@ -115,7 +115,7 @@ template <yk_kv_format FORMAT, int HD> struct room_filler<codes<FORMAT>, HD> {
     n_of_chunk = __shfl_sync(~0u, sum, 31);
   }
 
-  /* Find page number `next` and start to prefetch it into the L2 cache; false: there is none. */
+  /* Finds page number `next` and starts its prefetch into the L2 cache; returns false if there is none. */
   __device__ bool find()
   {
     while (next >= n_before + n_of_chunk) {
@@ -151,7 +151,7 @@ template <yk_kv_format FORMAT, int HD> struct room_filler<codes<FORMAT>, HD> {
       fill<__nv_bfloat16>();
   }
 
-  /* Finds the next page while this one's codes are on their way. */
+  /* Finds the next page while this page's codes are being loaded. */
   template <typename T> __device__ void fill()
   {
     while (more) {

@@ -1,7 +1,7 @@
 /* page_ring.cuh - a warp's ring of stages in shared memory. A stage holds the K page and the V page of 16 tokens. The
- * warp issues the copies into its ring itself, N_STAGES ahead of what it computes, across work items, and waits on one
- * mbarrier a stage; no other warp touches the ring. On 9.0 the copies have an evict-first policy in the L2 cache: a
- * step reads a page once, or, where sequences share it, several times in short succession. */
+ * warp issues the copies into its ring itself, N_STAGES ahead of its computation, across work items, and waits on one
+ * mbarrier per stage; no other warp uses the ring. On 9.0 the copies have an evict-first policy in the L2 cache: a step
+ * reads a page once, or, if sequences share the page, several times in short succession. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PAGE_RING_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PAGE_RING_CUH
 
@@ -13,8 +13,8 @@
 
 namespace yk_attn {
 
-/* The warp's pages are numbers first .. end - 1 of the page list. The ring's memory has room for the warp's result,
- * which takes its place when all pages have been read (block_results::of_warp). */
+/* The warp's pages are numbers first .. end - 1 of the page list. The ring's memory is large enough for the warp's
+ * result, which replaces the pages once all have been read (block_results::of_warp). */
 template <int BYTES_OF_PAGE, typename SHARED> struct page_ring {
   static constexpr int PAGE_BYTES = BYTES_OF_PAGE, N_STAGES = SHARED::N_STAGES;
   static constexpr int STAGES_BYTES = N_STAGES * 2 * PAGE_BYTES, RESULT_BYTES = sizeof(typename SHARED::result);
@@ -27,9 +27,9 @@ template <int BYTES_OF_PAGE, typename SHARED> struct page_ring {
   int32_t n_entries, groups_per_kv_head, first, end;
   int32_t n_issued, issue_stage; /* copies issued; the stage of the next one */
   yk_cuda::ring_position oldest; /* of the pages not yet released */
-  int32_t page_number;           /* lane i: where the i-th page of the current 32 lies in the cache, in pages */
+  int32_t page_number;           /* lane i: index in the cache, in pages, of the i-th page of the current 32 */
 
-  /* Look up the next 32 pages in the block tables, one a lane. Returns the entry of the lane's page. */
+  /* Looks up the next 32 pages in the block tables, one per lane. Returns the entry of the lane's page. */
   __device__ int32_t look_up_32()
   {
     int32_t index = first + n_issued + static_cast<int32_t>(threadIdx.x % 32);
@@ -44,7 +44,7 @@ template <int BYTES_OF_PAGE, typename SHARED> struct page_ring {
     return entry;
   }
 
-  /* Start bringing the warp's first page into the L2 cache; may be called before the previous kernel ends. */
+  /* Prefetches the warp's first page into the L2 cache; may be called before the previous kernel ends. */
   __device__ void prefetch_first() const
   {
 #if defined(YK_HAVE_SM90A)
@@ -55,7 +55,7 @@ template <int BYTES_OF_PAGE, typename SHARED> struct page_ring {
 #endif
   }
 
-  /* Start the copies of the warp's next page, if there is one left. */
+  /* Issues the copies of the warp's next page, if there is one. */
   __device__ void issue()
   {
     if (first + n_issued >= end) return;
@@ -81,14 +81,14 @@ template <int BYTES_OF_PAGE, typename SHARED> struct page_ring {
     if (++issue_stage == N_STAGES) issue_stage = 0;
   }
 
-  /* Wait for the oldest page not yet released; returns its stage. */
+  /* Waits for the oldest page not yet released; returns its stage. */
   __device__ const char *wait()
   {
     mbarrier_wait_loop(&full[oldest.stage], oldest.phase);
     return stages + oldest.stage * 2 * PAGE_BYTES;
   }
 
-  /* Free the stage of the oldest page, and start the copies of another one. */
+  /* Frees the stage of the oldest page, and issues the copies of the next page. */
   __device__ void release()
   {
     __syncwarp();

@@ -15,17 +15,17 @@ constexpr int PAGE_TOKENS = YK_KV_BLOCK_TOKENS;
 /* Query heads of one KV head that a decode thread block computes at once: the columns of its tile. */
 constexpr int MAX_DECODE_HEADS = 16;
 
-/* Of a decode launch, which has one on each multiprocessor. */
+/* Maximum of a decode launch, which has one thread block per multiprocessor. */
 constexpr int MAX_THREAD_BLOCKS = 1024;
 
-/* The start of the workspace. All counters are zero between launches: the last thread block to count sets them back. */
+/* The start of the workspace. All counters are zero between launches: the last thread block to count resets them. */
 struct workspace_counters {
-  /* Decode: partial results written of each head of the work item that begins in thread block i and ends in a later
-   * one. */
+  /* Decode: number of partial results written for each head of the work item that begins in thread block i and ends in
+   * a later one. */
   int32_t arrived[MAX_THREAD_BLOCKS][MAX_DECODE_HEADS];
   int32_t next_tile;  /* prefill: work tiles handed out */
   int32_t n_done;     /* prefill: thread blocks that found no further work tile */
-  int32_t unused[62]; /* pads to 256 bytes, so that the partial results behind are aligned */
+  int32_t unused[62]; /* pads to 256 bytes, so that the following partial results are aligned */
 };
 
 struct params {
@@ -42,7 +42,7 @@ struct params {
   const int32_t *row_starts, *kv_tokens, *block_tables, *seq_of_row;
   workspace_counters *counters;
   float *partial_results; /* of decode: see split_kv_combine.cuh */
-  void *k_room, *v_room;  /* pages of dtype that decode dequantises for prefill (kv_room.cuh); NULL: none */
+  void *k_room, *v_room;  /* staging pages of dtype that decode dequantises for prefill (kv_room.cuh); may be NULL */
 };
 
 /* The local query heads [begin, end) that read local KV head kv_head. */
@@ -64,7 +64,7 @@ __host__ inline int32_t max_heads_per_kv(const yk_head_layout &h)
   return h.q_per_kv < h.n_q_heads ? h.q_per_kv : h.n_q_heads;
 }
 
-/* Launch a kernel of n_blocks thread blocks that waits for the previous kernel by itself (dependent_launch.cuh).
+/* Launches a kernel of n_blocks thread blocks that itself waits for the previous kernel (dependent_launch.cuh).
  * shared_bytes: dynamic shared memory of a thread block. */
 template <typename... Args>
 cudaError_t launch_kernel(void (*kernel)(Args...), int n_blocks, int n_threads, size_t shared_bytes,

@@ -1,4 +1,4 @@
-/* prefill_mma_sync_instances.cuh - prefill by mma.sync of one activation type. */
+/* prefill_mma_sync_instances.cuh - instances of prefill by mma.sync for one activation type. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_MMA_SYNC_INSTANCES_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_MMA_SYNC_INSTANCES_CUH
 

@@ -1,10 +1,10 @@
 /* prefill_mma_sync_kernel.cuh - prefill on GPUs without wgmma: mma.sync fed by cp.async.
  *
  * A thread block of 4 warps computes work tiles number blockIdx.x, blockIdx.x + gridDim.x, ... A work tile has 64
- * packed rows (tile M), 16 of each warp; keys are taken in tiles of 64 tokens (tile N), from the last visible one to
- * the first. K and V have two stages: all warps issue the copies of the next key tile, compute the current one, and
- * meet at __syncthreads, after which the copies have landed for every thread. Rows in shared memory are padded by 16
- * bytes, so that the 8 rows of a matrix that ldmatrix reads hit different banks. */
+ * packed rows (tile M), 16 per warp; keys are processed in tiles of 64 tokens (tile N), from the last visible tile to
+ * the first. K and V have two stages: all warps issue the copies of the next key tile, compute the current tile, and
+ * synchronise, after which the copies have landed for every thread. Rows in shared memory are padded by 16 bytes, so
+ * that the 8 rows of a matrix that ldmatrix reads are in different banks. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_MMA_SYNC_KERNEL_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_MMA_SYNC_KERNEL_CUH
 
@@ -25,7 +25,7 @@ template <int HD> struct mma_sync_shared {
   alignas(16) char v[2][MMA_SYNC_TILE_N * ROW_BYTES];
 };
 
-/* A work tile as a thread sees it. Lane (g, t) = (lane / 4, lane % 4) of warp i holds rows 16 i + g + {0, 8}. */
+/* A thread's part of a work tile. Lane (g, t) = (lane / 4, lane % 4) of warp i holds rows 16 i + g + {0, 8}. */
 template <typename T, int HD> struct mma_sync_tile {
   static constexpr int ROW_BYTES = mma_sync_shared<HD>::ROW_BYTES, CHUNKS = HD / 8; /* chunks of 16 bytes in a row */
   static constexpr int N_K = HD / 16;                           /* mma steps of Q K^T along head_dim */
@@ -37,7 +37,7 @@ template <typename T, int HD> struct mma_sync_tile {
   uint32_t q[N_K][4];
   float o[N_O][4], m[2], l[2];
 
-  /* Start the copies of the queries; rows past the tile's last one become zeros. */
+  /* Issues the copies of the queries; rows past the tile's last row become zeros. */
   __device__ void load_q()
   {
     const T *src = static_cast<const T *>(p.q) + static_cast<int64_t>(w.row) * p.q_stride +
@@ -50,7 +50,8 @@ template <typename T, int HD> struct mma_sync_tile {
     }
   }
 
-  /* Start the copies of a key tile's K and V into stage tile % 2; tokens past the sequence's last one become zeros. */
+  /* Issues the copies of a key tile's K and V into stage tile % 2; tokens past the sequence's last token become
+   * zeros. */
   __device__ void load_kv(int32_t tile)
   {
     const int32_t *table = p.block_tables + static_cast<int64_t>(w.seq) * p.block_table_stride;
@@ -68,7 +69,7 @@ template <typename T, int HD> struct mma_sync_tile {
     }
   }
 
-  /* The queries, which have landed, into registers; an empty output. */
+  /* Loads the queries, whose copies have landed, into registers; clears the output. */
   __device__ void start()
   {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -124,7 +125,8 @@ template <typename T, int HD> struct mma_sync_tile {
     }
   }
 
-  /* Mask, then online softmax: scores become probabilities, the output so far is rescaled to the new maximum. */
+  /* Masks, then applies the online softmax: scores become probabilities, the output so far is rescaled to the new
+   * maximum. */
   __device__ void softmax(int32_t tile, float (&score)[N_S][4])
   {
     const int t = threadIdx.x % 4;
@@ -164,7 +166,7 @@ template <typename T, int HD> struct mma_sync_tile {
     }
   }
 
-  /* Divide by the sums and write the output. */
+  /* Divides by the sums and writes the output. */
   __device__ void store()
   {
     const int t = threadIdx.x % 4;
@@ -184,7 +186,7 @@ template <typename T, int HD> struct mma_sync_tile {
   }
 };
 
-/* Grid: two thread blocks a multiprocessor. tokens_per_tile: as many as fill a work tile for the KV head with most
+/* Grid: two thread blocks per multiprocessor. tokens_per_tile: as many as fill a work tile for the KV head with most
  * query heads. */
 template <typename T, int HD>
 __global__ void __launch_bounds__(MMA_SYNC_THREADS) prefill_mma_sync_kernel(const params p, int32_t tokens_per_tile)

@@ -1,6 +1,6 @@
-/* prefill_scheduler.cuh - the tile scheduler of prefill: how a step is divided into work tiles. A work tile (tile M) is
- * some consecutive tokens of one sequence times the query heads of one KV head, GQA-packed: row r of the tile is token
- * r / n_heads, head r % n_heads. Keys are taken in tiles (tile N) of consecutive tokens. */
+/* prefill_scheduler.cuh - the tile scheduler of prefill: the division of a step into work tiles. A work tile (tile M)
+ * is a run of consecutive tokens of one sequence times the query heads of one KV head, GQA-packed: row r of the tile is
+ * token r / n_heads, head r % n_heads. Keys are processed in tiles (tile N) of consecutive tokens. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_SCHEDULER_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_SCHEDULER_CUH
 
@@ -9,19 +9,21 @@
 namespace yk_attn {
 
 struct work_tile {
-  int32_t seq; /* -1: there is no such tile */
+  int32_t seq; /* -1: no tile */
   int32_t kv_head, head_begin, n_heads;
-  int32_t row, n_rows; /* the step's row of the first token; packed rows in use */
-  int32_t position;    /* of the first token in its sequence */
+  int32_t row, n_rows; /* row in the step of the first token; number of packed rows in use */
+  int32_t position;    /* of the first token, in its sequence */
   int32_t kv_tokens;
   int32_t key_tile_begin, key_tile_end;
 };
 
-/* Finds work tiles by number: sequence by sequence, the last tokens (with most keys) first, KV heads innermost. Called
- * by a whole warp, with rising numbers; each lane knows one of 32 sequences. TILE_N: tokens of a key tile. */
+/* Finds work tiles by number, ordered by sequence, then from the last tokens (which have most keys) to the first, then
+ * by KV head. Called by a whole warp, with rising numbers; each lane holds one of 32 sequences. TILE_N: tokens of a key
+ * tile. */
 template <int TILE_N> struct tile_scheduler {
-  int32_t chunk = -1, before = 0, n_tiles = 0; /* the 32 sequences known; work tiles before them and of them */
-  int32_t row, rows, kv, start, tiles;         /* of the lane's sequence: its first work tile, and their number */
+  /* the 32 current sequences; number of work tiles before them and of them */
+  int32_t chunk = -1, before = 0, n_tiles = 0;
+  int32_t row, rows, kv, start, tiles; /* of the lane's sequence: its first work tile, and their number */
 
   __device__ void load_chunk(const params &p, int32_t new_chunk, int32_t tokens_per_tile)
   {
@@ -62,7 +64,7 @@ template <int TILE_N> struct tile_scheduler {
     return w;
   }
 
-  /* Work tile number index of a sequence that brings rows rows, of which row is the first, and has kv tokens. */
+  /* Work tile number index of a sequence that has `rows` rows from `row` on, and kv tokens. */
   __device__ static work_tile describe(const params &p, int32_t index, int32_t seq, int32_t row, int32_t rows,
                                        int32_t kv, int32_t tokens_per_tile)
   {

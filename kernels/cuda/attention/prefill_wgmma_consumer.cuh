@@ -1,8 +1,8 @@
 /* prefill_wgmma_consumer.cuh - a consumer warpgroup of prefill on Hopper: 64 packed query rows of each work tile.
  *
- * The scores of the next key tile and the output of the current one are issued together, and the softmax of the next
- * one runs while the output is still in the tensor cores. The two consumer warpgroups take turns to issue (ping-pong),
- * so that the softmax of one runs while the wgmma of the other one does. */
+ * The scores of the next key tile and the output of the current tile are issued together, and the softmax of the next
+ * tile runs while the tensor cores still compute the output. The two consumer warpgroups issue alternately (ping-pong),
+ * so that the softmax of one overlaps the wgmma of the other. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_CONSUMER_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_CONSUMER_CUH
 
@@ -24,7 +24,7 @@ template <typename T, int HD> struct prefill_consumer {
 
   prefill_shared<HD> &s;
   const params &p;
-  const int warpgroup; /* 0 or 1: rows 64 warpgroup and 63 more of the tile */
+  const int warpgroup; /* 0 or 1: rows from 64 warpgroup on, 64 of them */
   yk_cuda::ring_position kv;
   int32_t position[2]; /* of the two rows, in the sequence */
   float m[2], l[2];
@@ -61,7 +61,7 @@ template <typename T, int HD> struct prefill_consumer {
     if (first_lane()) mbarrier_arrive(&s.kv_empty[stage]);
   }
 
-  /* Scores of tokens behind the row's position, or before its window, become minus infinity. */
+  /* Sets scores of tokens after the row's position, or before its window, to minus infinity. */
   __device__ __forceinline__ void mask(float (&score)[N_S][4], int32_t tile) const
   {
     const int t = threadIdx.x % 4;
@@ -92,7 +92,7 @@ template <typename T, int HD> struct prefill_consumer {
            (p.window_tokens > 0 && tile * WGMMA_TILE_N <= last_position - p.window_tokens);
   }
 
-  /* Divide by the sums and write the output. */
+  /* Divides by the sums and writes the output. */
   __device__ __forceinline__ void store(const work_tile &w, const float (&o)[N_O][4])
   {
 #pragma unroll
@@ -105,7 +105,8 @@ template <typename T, int HD> struct prefill_consumer {
     }
   }
 
-  /* One work tile. q: descriptor of the warpgroup's queries; q_empty: to arrive on once they have been read. */
+  /* Computes one work tile. q: descriptor of the warpgroup's queries; q_empty: barrier to arrive on once they have been
+   * read. */
   __device__ __forceinline__ void compute(const work_tile &w, uint64_t q, uint64_t *q_empty)
   {
     float score[N_S][4], o[N_O][4], rescale[2];
@@ -148,7 +149,7 @@ template <typename T, int HD> struct prefill_consumer {
       release(k_stage);
       if (needs_mask(w, tile, last_position)) mask(score, tile);
       yk_cuda::online_softmax(score, p.scale_log2, m, l, rescale);
-      /* The V tile is already there. The branch in this wait keeps the assembler from moving wgmma_wait ahead of the
+      /* The V tile has already arrived. The branch in this wait keeps the assembler from moving wgmma_wait before the
        * softmax. */
       mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
       wgmma_wait<0>();

@@ -1,4 +1,4 @@
-/* prefill_wgmma_instances.cuh - prefill on Hopper of one activation type. */
+/* prefill_wgmma_instances.cuh - instances of prefill on Hopper for one activation type. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_INSTANCES_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_INSTANCES_CUH
 

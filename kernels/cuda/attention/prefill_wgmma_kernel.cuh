@@ -1,5 +1,5 @@
-/* prefill_wgmma_kernel.cuh - prefill on Hopper: wgmma fed by TMA, with producer and consumer warps. attention.h has the
- * picture, and who waits for whom. */
+/* prefill_wgmma_kernel.cuh - prefill on Hopper: wgmma fed by TMA, with producer and consumer warps. attention.h
+ * describes the data flow and the barriers. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_KERNEL_CUH
 
@@ -15,8 +15,8 @@
 
 namespace yk_attn {
 
-/* Grid: one thread block a multiprocessor. tokens_per_tile: as many as fill a work tile for the KV head with most query
- * heads. */
+/* Grid: one thread block per multiprocessor. tokens_per_tile: as many as fill a work tile for the KV head with most
+ * query heads. */
 template <typename T, int HD>
 __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     prefill_wgmma_kernel(const params p, const __grid_constant__ CUtensorMap k_map,
@@ -65,7 +65,7 @@ cudaError_t encode_map(const yk_cuda_attention &device, const params &p, const v
 {
   const CUtensorMapDataType type =
       std::is_same<T, __half>::value ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  /* The launch does not know how many blocks the cache has: rows are unbounded, and block tables keep copies inside. */
+  /* The number of the cache's blocks is not available here: rows are unbounded, and block tables keep copies inside. */
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(p.heads.head_dim), 0x7fffffffu};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(p.heads.head_dim) * sizeof(T)};
   const cuuint32_t box[2] = {64, PAGE_TOKENS}, steps[2] = {1, 1};

@@ -1,5 +1,5 @@
 /* prefill_wgmma_producers.cuh - the producer warps of prefill on Hopper: one for K and one for V (TMA), two for the
- * work tiles and their queries (cp.async). K and V have a warp each because one warp cannot issue the copies fast
+ * work tiles and their queries (cp.async). K and V have separate warps because one warp cannot issue the copies fast
  * enough. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_PRODUCERS_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_PRODUCERS_CUH
@@ -15,8 +15,8 @@
 namespace yk_attn {
 
 /* Two warps: take work tiles from the counter in the workspace and load their queries, one work tile ahead of the
- * consumers. Taking tiles from a counter is a dynamic tile scheduler: long tiles come first, and the thread block that
- * is free takes the next one. Which thread block computes a tile does not change its bits. */
+ * consumers. The counter is a dynamic tile scheduler: long tiles come first, and the next free thread block takes the
+ * next tile. The bits of a tile do not depend on the thread block that computes it. */
 template <typename T, int HD> struct q_producer {
   static constexpr int CHUNKS = HD / 8; /* of 8 elements, in a row; 16 threads load a row, one chunk each */
   static constexpr int ROWS_AT_ONCE = Q_PRODUCER_THREADS / 16;
@@ -24,7 +24,7 @@ template <typename T, int HD> struct q_producer {
   prefill_shared<HD> &s;
   const params &p;
 
-  /* Start the copies of a work tile's queries; rows past the last one become zeros. */
+  /* Issues the copies of a work tile's queries; rows past the last row become zeros. */
   __device__ void load(const work_tile &w, char *tile) const
   {
     const int tid = threadIdx.x % Q_PRODUCER_THREADS, c = tid % 16;
@@ -67,7 +67,7 @@ template <typename T, int HD> struct q_producer {
       fence_async_shared();
       mbarrier_arrive(&s.q_full[at.stage]);
     }
-    /* The last thread block to find no further tile sets the counters back for the next launch. */
+    /* The last thread block to find no further tile resets the counters for the next launch. */
     if (tid == 0 && atomicAdd(&p.counters->n_done, 1) == static_cast<int32_t>(gridDim.x) - 1) {
       p.counters->next_tile = 0;
       p.counters->n_done = 0;
@@ -75,16 +75,17 @@ template <typename T, int HD> struct q_producer {
   }
 };
 
-/* One warp for K (IS_K) and one for V: loads the work tile's key tiles by TMA, page by page, from the last visible one
- * to the first. K and V tiles share one ring. Tiles enter it in the order in which the consumers read them: K0, K1, V0,
- * K2, V1, ... K(n-1), V(n-2), V(n-1). */
+/* One warp for K (IS_K) and one for V: loads the work tile's key tiles by TMA, page by page, from the last visible tile
+ * to the first. K and V tiles share one ring, in the order in which the consumers read them: K0, K1, V0, K2, V1, ...
+ * K(n-1), V(n-2), V(n-1). */
 template <int HD, bool IS_K> struct kv_producer {
   prefill_shared<HD> &s;
   const params &p;
   const void *map;
   uint32_t tail_phase; /* of v_tail */
 
-  /* The tensor map's row of page threadIdx.x % KEY_TILE_PAGES of a key tile; of the sequence's last page beyond it. */
+  /* The tensor map's row of page threadIdx.x % KEY_TILE_PAGES of a key tile; past the sequence's last page, the row of
+   * that page. */
   __device__ __forceinline__ int32_t map_row(const work_tile &w, int32_t tile) const
   {
     const int32_t last = (w.kv_tokens - 1) / PAGE_TOKENS;
@@ -108,9 +109,9 @@ template <int HD, bool IS_K> struct kv_producer {
     }
   }
 
-  /* Load tile number n of the thread block's sequence of K and V tiles. The cache may hold anything behind the
-   * sequence's last token, and a NaN in V would survive a probability of 0: those rows of V are set to zero before the
-   * tile is handed on. n_valid: tokens of the sequence in this tile. */
+  /* Loads tile number n of the thread block's sequence of K and V tiles. The cache may have any content after the
+   * sequence's last token, and a NaN in V would survive a probability of 0: those rows of V are set to zero before
+   * consumers read the tile. n_valid: tokens of the sequence in this tile. */
   __device__ void load(int32_t n, int32_t row, int32_t n_valid)
   {
     const int stage = n % KV_STAGES;

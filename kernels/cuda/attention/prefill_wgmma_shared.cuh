@@ -1,5 +1,5 @@
-/* prefill_wgmma_shared.cuh - the tile sizes, the shared memory and the barriers of prefill on Hopper. attention.h says
- * who arrives on which barrier and who waits. */
+/* prefill_wgmma_shared.cuh - the tile sizes, the shared memory and the barriers of prefill on Hopper. attention.h lists
+ * the arrivals and waits of each barrier. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_SHARED_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_SHARED_CUH
 
@@ -16,14 +16,15 @@ constexpr int N_CONSUMER_WARPS = 8, N_KV_PRODUCER_WARPS = 2;
 
 /* A tile in shared memory is [column block of 64 elements][128 rows][128 bytes], with the 128-byte swizzle. */
 constexpr int COLUMN_BLOCK_BYTES = 128 * 128;
-constexpr int SWIZZLE_ATOM_BYTES = 8 * 128; /* 8 rows: the unit that the swizzle permutes within */
-constexpr int NO_BLOCK_STRIDE = 16;         /* a K-major descriptor's, which is not read */
+constexpr int SWIZZLE_ATOM_BYTES = 8 * 128; /* 8 rows: the unit within which the swizzle permutes */
+constexpr int NO_BLOCK_STRIDE = 16;         /* of a K-major descriptor: ignored by the hardware */
 
 /* Named barriers. The ping-pong has two, one for each consumer warpgroup. */
 constexpr int BARRIER_Q_PRODUCERS = 1, BARRIER_PING_PONG = 2;
 constexpr int PING_PONG_THREADS = N_CONSUMER_WARPS * 32;
 
-/* Registers of a thread after setmaxnreg: what the producers give up of the 168 at launch goes to the consumers. */
+/* Registers per thread after setmaxnreg: the registers that the producers release, of the 168 at launch, go to the
+ * consumers. */
 constexpr int PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
 static_assert(PRODUCER_REGISTERS + 2 * CONSUMER_REGISTERS == 3 * 168, "three warpgroups share their registers");
 
@@ -33,7 +34,7 @@ template <int HD> struct prefill_shared {
   alignas(1024) char kv[KV_STAGES][TILE_BYTES];
   uint64_t work_full[2], q_full[2], q_empty[2];
   uint64_t kv_full[KV_STAGES], kv_empty[KV_STAGES];
-  uint64_t v_tail;   /* TMA has brought a short V tile, whose tail the V producer now clears */
+  uint64_t v_tail;   /* TMA has loaded a short V tile, whose tail the V producer now clears */
   work_tile work[2]; /* described by the Q producers; seq -1: no more */
 };
 

@@ -1,16 +1,16 @@
-/* split_kv.cuh - work division of flash decoding: which pages of K and V each thread block reads. Plain arithmetic that
- * the host can run too (tests/unit/test_work_division.cu).
+/* split_kv.cuh - work division of flash decoding: the pages of K and V that each thread block reads. Plain arithmetic
+ * that also runs on the host (tests/unit/test_work_division.cu).
  *
  * A work item is one sequence with one query row, times one KV head, times at most MAX_DECODE_HEADS of the query heads
  * that read this KV head. The page list of a step is the pages of all its work items, one work item after the other,
- * sequences outermost. The page list is never stored: a thread block knows the index of every work item's first page.
+ * sequences outermost. The page list is never stored: a thread block has the index of every work item's first page.
  *
  * The page list is divided in one of two ways:
  *   by work items  every thread block takes the same number of whole work items, or one split of a work item. All
  *                  splits of a work item have the same number of pages, up to one;
- *   evenly         every thread block takes the same number of pages, whatever work items they belong to.
- * A division by work items is better where it is balanced: a thread block that ends one work item and begins another is
- * late. All thread blocks decide alike, each by itself, from the step's lengths alone. */
+ *   evenly         every thread block takes the same number of pages, across work items.
+ * A division by work items is better if it is balanced: ending one work item and beginning another delays a thread
+ * block. Every thread block computes the same division from the step's lengths alone. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_SPLIT_KV_CUH
 #define YK_KERNELS_CUDA_ATTENTION_SPLIT_KV_CUH
 
@@ -21,11 +21,11 @@
 
 namespace yk_attn {
 
-/* A thread block takes at least this many pages, so that tiny steps do not drown in partial results. */
+/* A thread block takes at least this many pages, so that partial results do not dominate tiny steps. */
 constexpr int MIN_PAGES_PER_BLOCK = 4;
 
-/* To end one work item and begin another takes a thread block as long as reading this many pages. A division by work
- * items may give a thread block this many pages more than an even division would. */
+/* Ending one work item and beginning another takes a thread block as long as reading this many pages. A division by
+ * work items may give a thread block this many pages more than an even division would. */
 constexpr int WORK_ITEM_COST_PAGES = 32;
 
 /* The extent of a page list, or of a part of one. */
@@ -39,11 +39,12 @@ using yk_cuda::small_quotient;
 /* The pages [begin, end) of the page list that one thread block takes. */
 struct block_pages {
   int32_t begin, end;
-  int32_t pages_per_block; /* where divided evenly; else 0 */
-  int32_t split, n_splits; /* else: which split of a work item, of how many; 0 of 1 for whole work items */
+  int32_t pages_per_block; /* if divided evenly; else 0 */
+  /* else: number of the split within the work item, and number of splits; 0 of 1 for whole work items */
+  int32_t split, n_splits;
 
-  /* The first of the thread blocks that read pages of a work item, and their number. block: the one whose pages these
-   * are. item_begin, item_end: the work item's pages on the page list. */
+  /* The first of the thread blocks that read pages of a work item, and their number. block: the thread block of these
+   * pages. item_begin, item_end: the work item's pages on the page list. */
   __host__ __device__ int32_t first_block(int32_t block, int32_t item_begin) const
   {
     return pages_per_block ? item_begin / pages_per_block : block - split;
@@ -65,16 +66,16 @@ struct warp_pages {
     return {block.begin, n / n_warps, n % n_warps};
   }
 
-  /* The first page of a warp, or behind the last one of the warp before. */
+  /* The first page of a warp; equals the end of the previous warp's pages. */
   __host__ __device__ int32_t first(int32_t warp) const
   {
     return begin + warp * each + min(warp, n_longer);
   }
 };
 
-/* What thread block number block of n_blocks takes. first_page_of(item): index of a work item's first page on the page
- * list; n_pages for item n_items and beyond. */
-#pragma nv_exec_check_disable /* first_page_of runs on the host where the caller does, and on the GPU where it does */
+/* Returns the pages of thread block number block of n_blocks. first_page_of(item): index of a work item's first page on
+ * the page list; n_pages for item n_items and beyond. */
+#pragma nv_exec_check_disable /* first_page_of runs on the same side, host or GPU, as the caller */
 template <typename FirstPageOf>
 __host__ __device__ block_pages divide_pages(const page_list &list, int32_t n_items, int32_t n_blocks, int32_t block,
                                              FirstPageOf first_page_of)

@@ -1,18 +1,20 @@
-/* split_kv_combine.cuh - flash decoding's partial results and their combine: those of the warps of a thread block, then
- * those of the thread blocks that share a work item.
+/* split_kv_combine.cuh - flash decoding's partial results and their combination: those of the warps of a thread block,
+ * then those of the thread blocks that share a work item.
  *
- * A warp takes consecutive pages of its thread block's, and a thread block consecutive pages of the page list. So at
- * most two of a warp's work items are shared with other warps: the one that an earlier warp began, and the one that it
- * begins itself and does not finish. The same holds of a thread block and others.
+ * A warp takes consecutive pages of its thread block, and a thread block consecutive pages of the page list. So a warp
+ * shares at most two of its work items with other warps: the one that an earlier warp began, and the one that it begins
+ * itself and does not finish. The same holds for thread blocks.
  *
- *   warp            a work item of which it has all pages goes to y. What it has of others it keeps in shared memory.
- *   thread block    once all its warps are done, each of them combines some heads of what was kept. Heads of which the
- *                   thread block has all pages go to y; others as partial results to the workspace, where a thread
- *                   block has two of them: [2 * block] of the work item begun by an earlier one, [2 * block + 1] of the
- *                   one that it begins. Heads are independent: from here on no warp waits for another one.
- *   warp            counts its partial results; a shared head's count is that of the thread block that begins the work
- *                   item. Whoever brings it to the number of splits combines all of them, in order of the thread
- *                   blocks, and sets the count back to zero for the next launch. */
+ *   warp            a work item whose pages the warp has all read goes to y. Results of other work items stay in shared
+ *                   memory.
+ *   thread block    once all its warps are done, each of them combines some heads of the kept results. Heads whose
+ *                   pages the thread block has all read go to y; other heads go as partial results to the workspace,
+ *                   where a thread block has two: [2 * block] for the work item begun by an earlier thread block, [2 *
+ *                   block + 1] for the one that it begins. Heads are independent: from here on no warp waits for
+ *                   another.
+ *   warp            counts its partial results; the count of a shared head belongs to the thread block that begins the
+ *                   work item. The warp that completes the count combines all partial results, in order of the thread
+ *                   blocks, and resets the count for the next launch. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_SPLIT_KV_COMBINE_CUH
 #define YK_KERNELS_CUDA_ATTENTION_SPLIT_KV_COMBINE_CUH
 
@@ -36,16 +38,16 @@ __device__ __forceinline__ void add_scaled(float4 &sum, float weight, float4 v)
   sum.w += weight * v.w;
 }
 
-/* Attention over some of the tokens: maximum (in powers of two), sum of probabilities and, relative to 2^m, 4
+/* Attention over some of the tokens: maximum (as a power of two), sum of probabilities and, relative to 2^m, 4
  * dimensions of the output of one head. */
 struct partial {
   float m, l;
   float4 o;
 };
 
-/* Combine a head's partial results in order of the thread blocks: the second one of the thread block that begins the
- * work item, then the first one of each that follows. AT_ONCE of them are loaded together. The lane's dimensions are d
- * .. d + 3. */
+/* Combines a head's partial results in order of the thread blocks: the second partial result of the thread block that
+ * begins the work item, then the first of each following thread block. AT_ONCE of them are loaded together. The lane's
+ * dimensions are d .. d + 3. */
 template <int HD, int AT_ONCE>
 __device__ partial combine_splits(const partial_result<HD> *results, int32_t first_block, int32_t n_splits, int head,
                                   int d)
@@ -80,7 +82,7 @@ __device__ partial combine_splits(const partial_result<HD> *results, int32_t fir
   return sum;
 }
 
-/* What a thread block's warps have computed, on its way to the output. rings: the warps', each of ring_bytes. */
+/* Combines the results of a thread block's warps into the output. rings: the warps', each of ring_bytes. */
 template <int HD, typename OUTPUT, typename SHARED> struct block_results {
   using result = typename SHARED::result;
   static constexpr int N_WARPS = SHARED::N_WARPS;
@@ -97,8 +99,8 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     return reinterpret_cast<partial_result<HD> *>(p.partial_results);
   }
 
-  /* Where a warp keeps its result of a work item that it shares with other warps. end: behind the last of the work
-   * item's pages in the thread block. If the warp's own pages end there or before, its ring is free and takes it. */
+  /* Memory of a warp's result of a work item that it shares with other warps. end: end of the work item's pages in the
+   * thread block. If the warp's own pages end there or before, its ring is free and holds the result. */
   __device__ result &of_warp(int warp, int32_t end) const
   {
     return end >= of_warps.first(warp + 1) ? *reinterpret_cast<result *>(rings + warp * ring_bytes) : s.ended[warp];
@@ -112,8 +114,8 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     if (d < HD) OUTPUT::of(p, item).store(p, head, d, o, sum.l);
   }
 
-  /* Called by a warp that has consumed pages [begin, end) of a work item, the first and the last of its own that belong
-   * to it. */
+  /* Called by a warp that has consumed pages [begin, end) of a work item: the first and the last of its pages that
+   * belong to it. */
   template <typename STATE>
   __device__ __forceinline__ void add(const STATE &state, const work_item &item, int32_t begin, int32_t end) const
   {
@@ -133,8 +135,8 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     if (is_first && threadIdx.x % 32 == 0) s.kept[item.begin < mine.begin ? N_WARPS : warp] = item;
   }
 
-  /* Called by a warp: combine what the thread block's warps have of one head of a work item. first_warp: the one that
-   * has the thread block's first pages of it. The lane gets dimensions 4 lane .. 4 lane + 3. */
+  /* Called by a warp: combines the results of the thread block's warps for one head of a work item. first_warp: the
+   * warp with the thread block's first pages of the item. The lane gets dimensions 4 lane .. 4 lane + 3. */
   __device__ partial combine(const work_item &item, int first_warp, int head) const
   {
     const int lane = threadIdx.x % 32;
@@ -166,9 +168,9 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     return sum;
   }
 
-  /* Called by all warps: combine what they have kept. The heads of all work items go round the warps; the work items
-   * that other thread blocks share come last, so that no warp has many of their heads. AT_ONCE: partial results that
-   * are loaded together. */
+  /* Called by all warps: combines the kept results. The heads of all work items are distributed over the warps in turn;
+   * the work items that other thread blocks share come last, so that no warp has many of their heads. AT_ONCE: partial
+   * results that are loaded together. */
   template <int AT_ONCE> __device__ void finish() const
   {
     __syncthreads();
@@ -190,7 +192,7 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     }
   }
 
-  /* Write the thread block's partial result of one head to the workspace. */
+  /* Writes the thread block's partial result of one head to the workspace. */
   __device__ void deliver(const work_item &item, int head, const partial &sum) const
   {
     const int lane = threadIdx.x % 32;
@@ -199,8 +201,8 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     if (lane == 0) __stcg(&to.ml[head], make_float2(sum.m, sum.l));
   }
 
-  /* Count a head's partial result, and combine all of the head if it was the last one. The atomic addition both
-   * releases what the warp has written and acquires what others have (made cumulative over the warp by __syncwarp). */
+  /* Counts a head's partial result, and combines the whole head if it was the last one. The atomic addition both
+   * releases this warp's writes and acquires the others' (made cumulative over the warp by __syncwarp). */
   template <int AT_ONCE> __device__ void finish_shared(const work_item &item, int head) const
   {
     const int lane = threadIdx.x % 32;

@@ -1,4 +1,4 @@
-/* blas.c - cuBLAS, found by dlopen and called through a table of its functions. */
+/* blas.c - cuBLAS, loaded by dlopen and called through a table of its functions. */
 #include "kernels/cuda/blas/blas.h"
 
 #include <cublas_v2.h>
@@ -9,7 +9,7 @@
 
 #define LIBRARY "libcublas.so." YK_LIBRARY_STRING(CUBLAS_VER_MAJOR)
 
-/* F(member of yk_cuda_blas, function of cublas_v2.h). cublas_v2.h defines these names as macros of others. */
+/* F(member of yk_cuda_blas, function of cublas_v2.h). cublas_v2.h defines these names as macros for other names. */
 #define FUNCTIONS(F)                                                                                                   \
   F(create, cublasCreate)                                                                                              \
   F(destroy, cublasDestroy)                                                                                            \
@@ -43,7 +43,7 @@ static yk_status open_handle(yk_cuda_blas *blas, cudaStream_t stream, void *work
   cublasStatus_t status = blas->create(&blas->handle);
   if (status == CUBLAS_STATUS_SUCCESS) status = blas->set_stream(blas->handle, stream);
   if (status == CUBLAS_STATUS_SUCCESS) status = blas->set_workspace(blas->handle, workspace, YK_CUDA_CUBLAS_BYTES);
-  /* Where cuBLAS splits K, its partial results are added in float32 too. */
+  /* If cuBLAS splits K, it adds its partial results in float32 too. */
   if (status == CUBLAS_STATUS_SUCCESS)
     status = blas->set_math_mode(
         blas->handle, (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
@@ -72,7 +72,7 @@ void yk_cuda_blas_destroy(yk_cuda_blas *blas)
   free(blas);
 }
 
-/* cuBLAS matrices are column-major, so it computes y^T = w x^T: each of its columns is one of our rows. */
+/* cuBLAS matrices are column-major, so it computes y^T = w x^T: each column is one row of y. */
 yk_status yk_cuda_blas_multiply(const yk_cuda_blas *blas, const yk_cuda_blas_gemm *g, yk_err *err)
 {
   const float one = 1.0f, zero = 0.0f;
@@ -107,7 +107,7 @@ static yk_status tell_groups(const yk_cuda_blas *blas, cublasStatus_t status, in
                     blas->get_status_string(status));
 }
 
-/* Column-major, x is [n_groups * group, n_rows], of which a group is `group` neighbouring rows. */
+/* Column-major, x is [n_groups * group, n_rows]; a group is `group` neighbouring rows. */
 yk_status yk_cuda_blas_find_grams(const yk_cuda_blas *blas, const yk_cuda_blas_grams *a, yk_err *err)
 {
   const float mean = 1.0f / (float)a->n_rows, zero = 0.0f;

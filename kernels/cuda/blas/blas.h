@@ -1,5 +1,5 @@
-/* blas.h - GEMMs by cuBLAS: of 16-bit matrices, and of float32 ones where weights are quantised. The library is loaded
- * when a GPU is opened, so that a program without GPUs starts where there is no cuBLAS. */
+/* blas.h - GEMMs by cuBLAS: of 16-bit matrices, and of float32 matrices for quantising. The library is loaded when a
+ * GPU is opened, so that a program without GPUs starts without cuBLAS. */
 #ifndef YK_KERNELS_CUDA_BLAS_BLAS_H
 #define YK_KERNELS_CUDA_BLAS_BLAS_H
 
@@ -19,9 +19,9 @@ enum { YK_CUDA_CUBLAS_BYTES = 32 << 20 /* recommended for its workspace on compu
 
 typedef struct yk_cuda_blas yk_cuda_blas; /* one for each device, which owns it */
 
-/* yk_cuda_blas_create - load cuBLAS, of the major version that this program was built with, for the current GPU.
+/* yk_cuda_blas_create - loads cuBLAS, of the major version that this program was built with, for the current GPU.
  *   workspace: device memory of YK_CUDA_CUBLAS_BYTES, not owned.
- *   Errors: YK_E_UNSUPPORTED in the loader's words where the library is missing, YK_E_NOMEM, YK_E_DEVICE. */
+ *   Errors: YK_E_UNSUPPORTED with the loader's message if the library is missing, YK_E_NOMEM, YK_E_DEVICE. */
 yk_status yk_cuda_blas_create(struct CUstream_st *stream, void *workspace, yk_cuda_blas **out, yk_err *err);
 void yk_cuda_blas_destroy(yk_cuda_blas *blas);
 
@@ -38,7 +38,7 @@ yk_status yk_cuda_blas_multiply(const yk_cuda_blas *blas, const yk_cuda_blas_gem
 
 /* yk_cuda_blas_multiply_batch - y[i] = x[i] w[i]^T, or x[i] w[i] with w_is_kn, for n_batch matrices of dtype.
  *   x [m, k], rows x_row_stride elements apart; w contiguous [n, k], or [k, n]; y [m, n], rows y_row_stride apart.
- *   From a matrix to the next it is x_stride, w_stride and y_stride elements. Errors and thread as above. */
+ *   Consecutive matrices are x_stride, w_stride and y_stride elements apart. Errors and thread as above. */
 typedef struct yk_cuda_blas_batch {
   const void *x, *w;
   void *y;
@@ -50,8 +50,8 @@ typedef struct yk_cuda_blas_batch {
 } yk_cuda_blas_batch;
 yk_status yk_cuda_blas_multiply_batch(const yk_cuda_blas *blas, const yk_cuda_blas_batch *batch, yk_err *err);
 
-/* yk_cuda_blas_find_grams - grams [n_groups, group, group] = of each group of columns of x, float32 [n_rows, n_groups *
- *   group], the mean over rows of the products of two columns. All in float32. Errors, thread: as above. */
+/* yk_cuda_blas_find_grams - grams [n_groups, group, group] = for each group of columns of x, float32 [n_rows, n_groups
+ *   * group], the mean over rows of the products of two columns. All in float32. Errors, thread: as above. */
 typedef struct yk_cuda_blas_grams {
   const float *x;
   float *grams;

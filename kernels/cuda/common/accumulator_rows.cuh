@@ -1,5 +1,5 @@
-/* accumulator_rows.cuh - rows of the accumulator fragments of mma.sync and wgmma as attention needs them: the online
- * softmax, probabilities as the A operand of the next product, and rows of results to memory.
+/* accumulator_rows.cuh - rows of the accumulator fragments of mma.sync and wgmma for attention: the online softmax,
+ * probabilities as the A operand of the next product, and stores of result rows.
  *
  * d[N][4] is N tiles of 8 columns. Lane (g, t) = (lane / 4, lane % 4) of a warp holds columns 2 t and 2 t + 1 of row g
  * (e = 0) and of row g + 8 (e = 1) of tile i: d[i][2 e] and d[i][2 e + 1]. The four lanes of a row are a quad. */
@@ -11,7 +11,7 @@
 
 namespace yk_cuda {
 
-/* The maximum, and the sum, over the lanes of a quad, in each of them. */
+/* The maximum, and the sum, over the lanes of a quad, returned in each lane. */
 __device__ __forceinline__ float quad_max(float x)
 {
   x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
@@ -33,14 +33,15 @@ template <int N> __device__ __forceinline__ float row_max(const float (&d)[N][4]
   return from;
 }
 
-/* What is subtracted from scores times scale_log2 before the exponential: the row's largest score so far times
- * scale_log2; 0 where that is minus infinity (no token has been visible), whose difference from itself would be NaN. */
+/* The value subtracted from scores times scale_log2 before the exponential: the row's largest score so far times
+ * scale_log2; 0 if that is minus infinity (no visible token so far), since its difference from itself would be NaN. */
 __device__ __forceinline__ float softmax_shift(float largest, float scale_log2)
 {
   return largest == -INFINITY ? 0.0f : largest * scale_log2;
 }
 
-/* Scores of row e become unnormalised probabilities 2^(score scale_log2 - shift). Returns the sum of the lane's own. */
+/* Turns scores of row e into unnormalised probabilities 2^(score scale_log2 - shift). Returns the sum of the lane's
+ * own. */
 template <int N>
 __device__ __forceinline__ float exponentiate_row(float (&score)[N][4], int e, float scale_log2, float shift)
 {
@@ -60,7 +61,7 @@ __device__ __forceinline__ float exponentiate_row(float (&score)[N][4], int e, f
  * so far.
  *   m        each row's largest score so far; updated
  *   l        the lane's own sums of probabilities so far; rescaled and updated
- *   rescale  the factor by which what was summed with probabilities before must be multiplied */
+ *   rescale  the factor for sums that earlier probabilities were added to */
 template <int N>
 __device__ __forceinline__ void online_softmax(float (&score)[N][4], float scale_log2, float (&m)[2], float (&l)[2],
                                                float (&rescale)[2])
@@ -75,7 +76,7 @@ __device__ __forceinline__ void online_softmax(float (&score)[N][4], float scale
   }
 }
 
-/* Both rows times a factor each. */
+/* Multiplies both rows by a factor each. */
 template <int N> __device__ __forceinline__ void scale_rows(float (&d)[N][4], const float (&factor)[2])
 {
 #pragma unroll
@@ -98,7 +99,7 @@ __device__ __forceinline__ void round_to_operand(const float (&d)[N][4], uint32_
   }
 }
 
-/* Lane t of a quad has word t of four tiles of columns; after it, lane t has all four words of tile t. */
+/* Before: lane t of a quad has word t of four tiles of columns; after: lane t has all four words of tile t. */
 __device__ __forceinline__ void transpose_quad(uint32_t (&words)[4])
 {
 #pragma unroll
@@ -114,8 +115,8 @@ __device__ __forceinline__ void transpose_quad(uint32_t (&words)[4])
   }
 }
 
-/* Row e times a factor, rounded to T, to y [8 N], 16-byte aligned: 16 bytes a lane where there are four tiles of
- * columns. exists: whether y is written at all. Called by all lanes of the warp, since it shuffles. */
+/* Writes row e times a factor, rounded to T, to y [8 N], 16-byte aligned; with four tiles of columns, 16 bytes per
+ * lane. exists: whether y is written at all. Called by all lanes of the warp, since it shuffles. */
 template <typename T, int N>
 __device__ __forceinline__ void store_row(T *y, const float (&d)[N][4], int e, float factor, bool exists)
 {

@@ -1,5 +1,5 @@
-/* combine_rows.cuh - device code: what the experts of a row give, weighted and added, for vectors of the row. A thread
- * asks for the slots of all choices of a vector before it adds the first. */
+/* combine_rows.cuh - device code: the weighted sum of the experts' outputs of a row, for vectors of the row. A thread
+ * issues the loads of several slots of a vector before it adds the first. */
 #ifndef YK_KERNELS_CUDA_COMMON_COMBINE_ROWS_CUH
 #define YK_KERNELS_CUDA_COMMON_COMBINE_ROWS_CUH
 
@@ -10,16 +10,16 @@
 
 namespace yk_cuda {
 
-constexpr int CHOICES_AHEAD = 8; /* choices whose slots are asked for together */
+constexpr int CHOICES_AHEAD = 8; /* choices whose slots are loaded together */
 
-/* What a few choices of a row are worth. */
+/* Slots and weights of a few choices of a row. */
 struct few_choices {
   int slots[CHOICES_AHEAD]; /* -1: adds nothing */
   float weights[CHOICES_AHEAD];
 };
 
-/* A row's choices where they are. AHEAD: they are read ahead of the wait for the kernel in front, and so past the L1
- * cache, where an older row may lie. Behind the wait that would take longer. */
+/* A row's choices in device memory. AHEAD: the choices are read before the wait for the preceding kernel, and therefore
+ * past the L1 cache, which may hold an older row. After the wait that would take longer. */
 template <bool AHEAD> struct choices_in_memory {
   const yk_combine_args &p;
   int64_t row;
@@ -42,11 +42,11 @@ template <bool AHEAD> struct choices_in_memory {
   }
 };
 
-/* The same in shared memory, where a block reads them from once it has met. */
+/* The same in shared memory, read by the block after a barrier. */
 struct choices_in_block {
   few_choices all[(YK_MAX_TOP_K + CHOICES_AHEAD - 1) / CHOICES_AHEAD];
 
-  /* By the block, a thread a choice. Past the L1 cache: they may be newer than what lies there. */
+  /* Called by the block, one thread per choice. Reads past the L1 cache, which may hold older values. */
   __device__ __forceinline__ void load(const yk_combine_args &p, int64_t row)
   {
     for (int j = threadIdx.x; j < YK_MAX_TOP_K; j += blockDim.x) {
@@ -63,14 +63,15 @@ struct choices_in_block {
   }
 };
 
-/* Vector i, of N elements, of what yk_combine_args defines for a row of these choices. */
+/* Vector i, of N elements, of the result that yk_combine_args defines for a row of these choices. */
 template <typename T, int N, typename CHOICES>
 __device__ __forceinline__ vec<T, N> combine_vector(const yk_combine_args &p, int64_t row, int i,
                                                     const CHOICES &choices)
 {
   using V = vec<T, N>;
   const int n = p.hidden / N;
-  using words = std::conditional_t<sizeof(V) == sizeof(uint4), uint4, V>; /* elements would have a register each */
+  /* single elements would occupy a register each */
+  using words = std::conditional_t<sizeof(V) == sizeof(uint4), uint4, V>;
   const words *slots = static_cast<const words *>(p.slots);
   float sum[N] = {};
   for (int first = 0; first < p.top_k; first += CHOICES_AHEAD) {

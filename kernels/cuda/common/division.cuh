@@ -1,9 +1,9 @@
-/* division.cuh - divisions of integers. GPUs have no instruction for them, and the sequence of instructions that
- * replaces one is long where a kernel starts or ends.
+/* division.cuh - divisions of integers. GPUs have no instruction for them, and the replacing sequence is long at the
+ * start or end of a kernel.
  *   ceil_div         rounds up
- *   divider          by what the host knows: a multiplication by the reciprocal that the host works out
- *   quotient         by a number of the device, by way of floats
- *   small_quotient   the same of smaller numbers in fewer instructions */
+ *   divider          by a number that the host has: a multiplication by the reciprocal that the host computes
+ *   quotient         by a number of the device, through floats
+ *   small_quotient   the same for smaller numbers in fewer instructions */
 #ifndef YK_KERNELS_CUDA_COMMON_DIVISION_CUH
 #define YK_KERNELS_CUDA_COMMON_DIVISION_CUH
 
@@ -29,8 +29,8 @@ __host__ __device__ __forceinline__ int32_t small_quotient(int32_t a, int32_t b)
 #endif
 }
 
-/* a / b of 0 <= a < 2^30 and b > 0 where that is below 2^21. On a GPU by way of floats, and then exact: in half of the
- * time of an integer division. */
+/* a / b for 0 <= a < 2^30 and b > 0 if the quotient is below 2^21. On a GPU through floats, with an exact result: in
+ * half the time of an integer division. */
 __host__ __device__ __forceinline__ int32_t quotient(int32_t a, int32_t b)
 {
 #ifdef __CUDA_ARCH__
@@ -51,7 +51,7 @@ __host__ __device__ __forceinline__ uint32_t multiply_high(uint32_t a, uint32_t 
 #endif
 }
 
-/* n / by for int n and a divisor that is the same for the whole launch; made on the host, used on either side. */
+/* n / by for int n and a divisor that is the same for the whole launch; created on the host, used on host and GPU. */
 struct divider {
   uint32_t by, reciprocal; /* reciprocal: 2^32 / by, rounded down, at most UINT32_MAX */
 

@@ -1,10 +1,9 @@
 /* few_outputs_tile.cuh - 8 or 16 columns of a GEMM of few rows and few columns of 16-bit weights, on tensor cores.
  * Eight warps divide K: those of one thread block, or one warp of each of a cluster's eight thread blocks. Each reads
- * its weights from global memory straight into registers, before the rows of x are there.
+ * its weights from global memory directly into registers, before the rows of x have arrived.
  *
- * An mma.sync takes 16 inputs, of each operand's row four a lane. The sum does not depend on which inputs these are as
- * long as both operands agree: so a lane reads 8 neighbouring inputs of a row, four lanes 32, and those make two
- * mma.sync. */
+ * An mma.sync takes 16 inputs, four of each operand's row per lane. The order of the inputs does not matter as long as
+ * both operands agree: so a lane reads 8 neighbouring inputs of a row, four lanes 32, and those make two mma.sync. */
 #ifndef YK_KERNELS_CUDA_COMMON_FEW_OUTPUTS_TILE_CUH
 #define YK_KERNELS_CUDA_COMMON_FEW_OUTPUTS_TILE_CUH
 
@@ -15,22 +14,22 @@
 
 namespace yk_cuda {
 
-/* ROWS: of x, a multiple of 8. COLUMNS: 16, or 8 for fewer registers. IN_BATCHES: behind the pieces of weights that are
- * read ahead, as many are asked for at once, where few thread blocks read a wide W; else a piece or two, where many do,
- * or a kernel lacks the registers. A result has the same bits whatever these are. k is a multiple of 8, and rows are
- * 16-byte aligned. */
+/* ROWS: of x, a multiple of 8. COLUMNS: 16, or 8 for fewer registers. IN_BATCHES: after the pieces of weights that are
+ * read ahead, pieces are loaded in batches of the same size, for few thread blocks that read a wide W; otherwise one or
+ * two pieces at a time, for many thread blocks, or a kernel that lacks the registers. A result has the same bits for
+ * all parameters. k is a multiple of 8, and rows are 16-byte aligned. */
 template <typename T, int ROWS, int COLUMNS_ = 16, bool IN_BATCHES = true> struct few_outputs_tile {
   static constexpr int COLUMNS = COLUMNS_, COLUMNS8 = COLUMNS / 8, WARPS = 8, THREADS = 32 * WARPS;
   static constexpr int KEPT = 8; /* pieces of 32 inputs of a warp whose weights are read ahead */
   static constexpr int N8 = ROWS / 8;
-  static constexpr int PITCH = ROWS + 1; /* floats from column to column of sums, against bank conflicts */
+  static constexpr int PITCH = ROWS + 1; /* floats between columns of sums, against bank conflicts */
 
   /* Partial sums of each warp, in shared memory. */
   struct sums {
     float of_warp[WARPS][COLUMNS][PITCH];
   };
 
-  int part = static_cast<int>(threadIdx.x) / 32; /* which of the WARPS parts of K the warp has */
+  int part = static_cast<int>(threadIdx.x) / 32; /* the warp's part of K, of WARPS parts */
   uint4 kept[KEPT][COLUMNS8];                    /* of columns lane / 4 and lane / 4 + 8 */
 
   /* Inputs at .. at + 7 of a row of a matrix [n_rows, k]; zeros past its edges. */
@@ -40,7 +39,7 @@ template <typename T, int ROWS, int COLUMNS_ = 16, bool IN_BATCHES = true> struc
     return *reinterpret_cast<const uint4 *>(static_cast<const uint16_t *>(rows) + static_cast<int64_t>(row) * k + at);
   }
 
-  /* Where the lane's inputs of the warp's piece i begin. */
+  /* First input of the lane in the warp's piece i. */
   __device__ __forceinline__ int input_of(int i) const
   {
     return (i * WARPS + part) * 32 + threadIdx.x % 4 * 8;
@@ -54,14 +53,14 @@ template <typename T, int ROWS, int COLUMNS_ = 16, bool IN_BATCHES = true> struc
     for (int c = 0; c < COLUMNS8; c++) to[c] = load(w, column + threadIdx.x % 32 / 4 + c * 8, n, k, input_of(i));
   }
 
-  /* Read the warp's first KEPT pieces of weights into registers; columns `column` and up of W [n, k]. */
+  /* Reads the warp's first KEPT pieces of weights into registers; columns `column` and up of W [n, k]. */
   __device__ __forceinline__ void read_ahead(const void *w, int n, int k, int column)
   {
 #pragma unroll
     for (int i = 0; i < KEPT; i++) load_columns(w, n, k, column, i, kept[i]);
   }
 
-  /* Prefetch the weights past those of read_ahead into the L2 cache. */
+  /* Prefetches the weights past those of read_ahead into the L2 cache. */
   __device__ __forceinline__ void prefetch_rest(const void *w, int n, int k, int column) const
   {
     for (int i = KEPT; (i * WARPS + part) * 32 < k; i++) {
@@ -101,8 +100,8 @@ template <typename T, int ROWS, int COLUMNS_ = 16, bool IN_BATCHES = true> struc
   }
 
   /* acc += the warp's partial sums of columns `column` and up of W [n, k], whose first KEPT pieces read_ahead has read,
-   * by ROWS rows of x. x_of(i, r) gives inputs input_of(i) .. + 7 of row r * 8 + lane / 4, zeros behind k. acc[r][i] is
-   * of column lane / 4 + i / 2 * 8 and row r * 8 + lane % 4 * 2 + i % 2. */
+   * times ROWS rows of x. x_of(i, r) returns inputs input_of(i) .. + 7 of row r * 8 + lane / 4, zeros after k.
+   * acc[r][i] is of column lane / 4 + i / 2 * 8 and row r * 8 + lane % 4 * 2 + i % 2. */
   template <typename F>
   __device__ __forceinline__ void accumulate(const void *w, int n, int k, int column, const F &x_of,
                                              float (&acc)[N8][4])
@@ -125,8 +124,8 @@ template <typename T, int ROWS, int COLUMNS_ = 16, bool IN_BATCHES = true> struc
     }
   }
 
-  /* Each warp's partial sums of ROWS rows of x [m, k] from `row` on, to shared memory. After a __syncthreads of the
-   * caller, sum_of adds them up. */
+  /* Writes each warp's partial sums of ROWS rows of x [m, k] from `row` on to shared memory. After a __syncthreads of
+   * the caller, sum_of adds them. */
   __device__ __forceinline__ void multiply(const void *w, int n, const void *x, int m, int k, int column, int row,
                                            sums &to)
   {

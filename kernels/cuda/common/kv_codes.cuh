@@ -1,5 +1,5 @@
 /* kv_codes.cuh - the 8-bit codes of a KV cache in registers: from float32, and to float16, in which every code is
- * exact. kernels/kv_cache.h says what they stand for. */
+ * exact. kernels/kv_cache.h defines their values. */
 #ifndef YK_KERNELS_CUDA_COMMON_KV_CODES_CUH
 #define YK_KERNELS_CUDA_COMMON_KV_CODES_CUH
 
@@ -13,7 +13,7 @@
 
 namespace yk_cuda {
 
-/* The largest code of a token and head whose scale is its own. */
+/* The largest code with a scale per token and head. */
 __host__ __device__ constexpr float kv_code_max(yk_kv_format format)
 {
   return format == YK_KV_INT8 ? YK_KV_INT8_MAX : YK_KV_FP8_MAX;
@@ -25,7 +25,7 @@ __host__ __device__ constexpr int kv_token_bytes(int head_dim)
   return head_dim + static_cast<int>(sizeof(float));
 }
 
-/* Two numbers as codes, the first in the low byte. Out of range they saturate. */
+/* Converts two numbers to codes, the first in the low byte. Values out of range saturate. */
 __device__ __forceinline__ uint16_t kv_encode_2(yk_kv_format format, float a, float b)
 {
   if (format == YK_KV_FP8) return __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E4M3);
@@ -40,8 +40,8 @@ __device__ __forceinline__ uint32_t subtract_f16x2(uint32_t a, uint32_t b)
   return *reinterpret_cast<const uint32_t *>(&out);
 }
 
-/* Four codes as pairs of float16: the first two and the last two. Integers: u = q + 128 as the low byte of a float16
- * whose high byte is 0x64 is 1024 + u, which less 1152 is q. */
+/* Four codes as pairs of float16: the first two and the last two. Integers: with u = q + 128 as low byte and 0x64 as
+ * high byte, the float16 is 1024 + u; minus 1152 that is q. */
 template <yk_kv_format FORMAT>
 __device__ __forceinline__ void kv_decode_4(uint32_t codes, uint32_t &first, uint32_t &second)
 {
@@ -55,7 +55,7 @@ __device__ __forceinline__ void kv_decode_4(uint32_t codes, uint32_t &first, uin
 #if __CUDA_ARCH__ >= 890
   yk_ptx::e4m3x4_to_f16x2(codes, first, second);
 #else
-  /* The sign stays, the seven other bits go one place down: read as float16 that is the number divided by 256 exactly,
+  /* The sign stays, the seven other bits move down by one: read as float16 that is exactly the number divided by 256,
    * subnormals too. */
   const __half2 factor = __float2half2_rn(256.0f);
   for (int i = 0; i < 2; i++) {
@@ -67,7 +67,7 @@ __device__ __forceinline__ void kv_decode_4(uint32_t codes, uint32_t &first, uin
 #endif
 }
 
-/* Four codes as float32, of a format that is known at run time. */
+/* Four codes as float32, for a format given at run time. */
 __device__ __forceinline__ float4 kv_decode_4(yk_kv_format format, uint32_t codes)
 {
   uint32_t words[2];

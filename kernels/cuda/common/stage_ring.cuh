@@ -39,7 +39,7 @@ struct ring_position {
   }
 };
 
-/* The ring as one warp sees it: n_stages stages of equal size, at most MAX_STAGES. */
+/* One warp's view of the ring: n_stages stages of equal size, at most MAX_STAGES. */
 template <int MAX_STAGES> struct stage_ring {
   static constexpr int BARRIERS = 2 * MAX_STAGES;
 
@@ -70,8 +70,8 @@ template <int MAX_STAGES> struct stage_ring {
     at.advance(n_stages);
   }
 
-  /* Called by one thread before any other thread uses the ring. full_arrivals: arrivals, beside the bytes of copies,
-   * that make a stage full; empty_arrivals: arrivals that make a stage empty. */
+  /* Called by one thread before any other thread uses the ring. full_arrivals: arrivals, in addition to the bytes of
+   * copies, that make a stage full; empty_arrivals: arrivals that make a stage empty. */
   __device__ __forceinline__ void init(int full_arrivals, int empty_arrivals) const
   {
     for (int i = 0; i < n_stages; i++) {

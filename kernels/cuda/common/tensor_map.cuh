@@ -1,4 +1,4 @@
-/* tensor_map.cuh - tensor maps, by which TMA copies tiles of matrices: activations, weights, a cache. */
+/* tensor_map.cuh - tensor maps, with which TMA copies tiles of matrices: activations, weights, a cache. */
 #ifndef YK_KERNELS_CUDA_COMMON_TENSOR_MAP_CUH
 #define YK_KERNELS_CUDA_COMMON_TENSOR_MAP_CUH
 
@@ -14,7 +14,7 @@ namespace yk_cuda {
 /* A matrix of T (16-bit floats or int8) [rows, columns], rows `stride` elements apart, in boxes of 128 bytes of a row
  * by box_rows rows (1 to 256) with the 128-byte swizzle; zeros outside. base is 16-byte aligned, and stride a multiple
  * of 16 bytes. encode_tensor_map: cuTensorMapEncodeTiled.
- * Errors: cudaErrorInvalidValue where the driver refuses. Thread: any. */
+ * Errors: cudaErrorInvalidValue if the driver refuses the map. Thread: any. */
 template <typename T>
 cudaError_t encode_matrix(void *encode_tensor_map, const void *base, int64_t columns, int64_t rows, int64_t stride,
                           int box_rows, CUtensorMap *map)

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int THREADS = 512, BLOCKS_PER_SM = 4, UNROLL = 8, N_WARM_UP = 2;
 
-/* The sum is there so that the compiler keeps the reads. */
+/* The sum keeps the compiler from removing the reads. */
 __global__ void read_all(const uint4 *from, size_t n, unsigned *sink)
 {
   unsigned sum = 0;

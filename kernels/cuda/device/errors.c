@@ -1,10 +1,10 @@
-/* errors.c - which of CUDA's errors last as long as the process, and messages. */
+/* errors.c - messages of CUDA's errors, and the errors that last until the process ends. */
 #include "kernels/cuda/device/errors.h"
 
 #include <stdbool.h>
 
-/* After one of these errors CUDA refuses all further work in this process. Its manual says of each of them that the
- * process must be terminated and launched again. */
+/* After one of these errors CUDA refuses all further work in this process. CUDA's manual states for each of them that
+ * the process must be terminated and launched again. */
 static bool poisons_process(cudaError_t error)
 {
   switch (error) {

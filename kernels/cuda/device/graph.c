@@ -9,7 +9,7 @@ struct yk_graph {
   cudaGraphExec_t exec;
 };
 
-/* Capture is thread-local: calls that other ranks' threads make meanwhile neither fail nor become part of the graph. */
+/* Capture is thread-local: concurrent calls of other ranks' threads neither fail nor become part of the graph. */
 yk_status yk_cuda_graph_begin(yk_device *dev, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);

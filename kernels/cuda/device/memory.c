@@ -24,8 +24,8 @@ yk_status yk_cuda_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err)
   return YK_OK;
 }
 
-/* cudaFree waits for all work on the GPU, without a limit. yk_cuda_drain waits for it first because the watch can end
- * that wait, by aborting kernels that wait for a lost peer. */
+/* cudaFree waits for all work on the GPU, without a limit. yk_cuda_drain waits for the work first because the watch can
+ * end that wait, by aborting kernels that wait for a lost peer. */
 void yk_cuda_free(yk_device *dev, void *ptr)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
@@ -50,7 +50,7 @@ void yk_cuda_release(yk_cuda_device *cuda, yk_cuda_buffer *buffer)
   *buffer = (yk_cuda_buffer){0};
 }
 
-/* Pinned: the GPU copies from and to it by itself. */
+/* Pinned: the GPU copies from and to this memory without the CPU. */
 yk_status yk_cuda_host_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);

@@ -1,5 +1,5 @@
-/* probe.c - a first use of a GPU with a time limit. A thread of its own uses the GPU, so that the caller can leave the
- * thread behind when the GPU does not answer. */
+/* probe.c - a first use of a GPU with a time limit. A separate thread uses the GPU, so that the caller can abandon the
+ * thread if the GPU does not answer. */
 #include "kernels/cuda/device/probe.h"
 
 #include <pthread.h>
@@ -9,8 +9,7 @@
 
 enum { TIMEOUT_S = 10, PROBE_BYTES = 4 << 20 };
 
-/* Shared by the caller and the thread; the last of the two to be done with the probe frees it. The mutex guards the
- * members below it. */
+/* Shared by the caller and the thread; freed by the last of the two. The mutex guards the members below it. */
 typedef struct probe {
   int ordinal;
   pthread_mutex_t mutex;
@@ -50,7 +49,7 @@ static void *run(void *argument)
   return NULL;
 }
 
-/* Returns whether the thread was done in time; where not, the probe then belongs to the thread. */
+/* Returns whether the thread finished in time; if not, the thread owns the probe from then on. */
 static bool wait_for(probe *p)
 {
   struct timespec deadline = yk_wait_deadline(TIMEOUT_S);

@@ -8,13 +8,13 @@ enum {
   N_SLOTS = 4,
   SLOT_BYTES = 4 << 20,
   PAGE_BYTES = 4096,
-  MIN_THREAD_BYTES = 1 << 17 /* of a slot that a thread fills: less costs more than it saves */
+  MIN_THREAD_BYTES = 1 << 17 /* of a slot per thread: filling fewer costs more than it saves */
 };
 
 typedef struct yk_cuda_staging {
   char *slots[N_SLOTS];
-  cudaEvent_t copied[N_SLOTS]; /* recorded behind the slot's last copy */
-  int next;                    /* the slot that is filled next */
+  cudaEvent_t copied[N_SLOTS]; /* recorded after the slot's last copy */
+  int next;                    /* the slot to be filled next */
 } yk_cuda_staging;
 
 yk_status yk_cuda_staging_create(yk_cuda_device *cuda, yk_err *err)
@@ -39,7 +39,7 @@ void yk_cuda_staging_destroy(yk_cuda_staging *staging)
   free(staging);
 }
 
-/* The next slot, once the copy of its last contents has completed. */
+/* Takes the next slot, once the copy of its last contents has completed. */
 static yk_status take_slot(yk_cuda_device *cuda, int *slot, yk_err *err)
 {
   yk_cuda_staging *s = cuda->staging;
@@ -75,7 +75,7 @@ static void fill_rows(void *context, int thread, int64_t begin, int64_t end)
     memcpy(f->to + at, from, last - at < row ? last - at : row);
 }
 
-/* Fill the next slot, by all of the device's host threads, and send it. */
+/* Fills the next slot, by all of the device's host threads, and issues its copy. */
 static yk_status upload_slot(yk_cuda_device *cuda, char *dst, filling f, yk_err *err)
 {
   int slot;

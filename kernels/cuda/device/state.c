@@ -36,8 +36,8 @@ yk_status yk_cuda_ask_watch(const yk_cuda_device *cuda, yk_err *err)
   return cuda->watch ? cuda->watch(cuda->watch_context, err) : YK_OK;
 }
 
-/* The event is polled: a poll sees the end of a step sooner than a blocking wait does, and the watch can be asked in
- * between. A wait that takes longer than a step sleeps between polls, to leave the processor to others. */
+/* The event is polled: polling detects the end of a step sooner than a blocking wait, and allows calls of the watch. A
+ * wait that takes longer than a step sleeps between polls, to leave the processor to others. */
 yk_status yk_cuda_wait(const yk_cuda_device *cuda, cudaEvent_t event, const char *operation, yk_err *err)
 {
   const double spin_s = 0.02;

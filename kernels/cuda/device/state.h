@@ -1,9 +1,9 @@
-/* state.h - the state of a CUDA device, and what every operation does with the state: make the GPU current, report
- * errors, wait for the stream.
+/* state.h - the state of a CUDA device, and the common parts of all operations: make the GPU current, report errors,
+ * wait for the stream.
  *
  * cuda_device.c creates the state and fills the device's table. The files of this folder, the linear layers and the
  * sampler implement operations of the table; each declares its own in the header of its name and includes this one.
- * Kernels never see the state: their launches take the arguments of one operation and a stream. */
+ * Kernels do not receive the state: their launches take the arguments of one operation and a stream. */
 #ifndef YK_KERNELS_CUDA_DEVICE_STATE_H
 #define YK_KERNELS_CUDA_DEVICE_STATE_H
 
@@ -15,13 +15,13 @@
 #include "kernels/cuda/w8a8/types.h"
 #include "kernels/device.h"
 
-/* Device memory that is replaced by more while layers are created, and stays where it is afterwards. */
+/* Device memory that may be replaced by a larger block while layers are created, and keeps its address afterwards. */
 typedef struct yk_cuda_buffer {
   void *ptr;
   size_t n_bytes;
 } yk_cuda_buffer;
 
-/* Device memory through which thread blocks of one launch of a mixture's kernels pass each other values. */
+/* Device memory through which thread blocks of one launch of a mixture's kernels exchange values. */
 typedef struct yk_cuda_moe_mailboxes {
   void *router;       /* moe/router.h */
   void *routed_gemm;  /* moe/routed_gemm.h */
@@ -44,12 +44,13 @@ typedef struct yk_cuda_device {
   struct yk_cuda_sampler *sampler; /* sampling/sampler.h */
   void *blas_workspace, *attention_workspace;
   yk_cuda_moe_mailboxes mailboxes;
-  yk_cuda_buffer gemm_workspace; /* of the WNA16 GEMM: zeroed once, and every call leaves it ready for the next one */
+  yk_cuda_buffer gemm_workspace; /* for the WNA16 GEMM: zeroed once; every call leaves it ready for the next call */
   bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_wna16_call */
-  int32_t *next_tiles;           /* two of yk_grouped_call, by turns: a call may begin while the one before runs */
-  bool second_next_tile;         /* that of the next call */
-  yk_cuda_buffer scratch;        /* results of a GEMM that cannot write y itself */
-  yk_cuda_buffer landing, landing_order; /* while a layer is created: a part as it comes, the order of its inputs */
+  /* two for yk_grouped_call, used alternately: a call may begin while the previous call runs */
+  int32_t *next_tiles;
+  bool second_next_tile;                 /* selects that of the next call */
+  yk_cuda_buffer scratch;                /* results of a GEMM that cannot write y itself */
+  yk_cuda_buffer landing, landing_order; /* while a layer is created: an uploaded part, and the order of its inputs */
   yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch of device.h, or NULL */
   void *watch_context;
 } yk_cuda_device;
@@ -59,22 +60,23 @@ static inline yk_cuda_device *yk_cuda_device_of(yk_device *dev)
   return (yk_cuda_device *)dev;
 }
 
-/* yk_cuda_check - YK_OK, or the error of an operation on this GPU: see yk_cuda_error_tell. */
+/* yk_cuda_check - returns YK_OK, or the error of an operation on this GPU: see yk_cuda_error_tell. */
 yk_status yk_cuda_check(const yk_cuda_device *cuda, cudaError_t error, const char *operation, yk_err *err);
 
 /* yk_cuda_blame - see yk_cuda_device_blame in cuda_device.h. */
 yk_status yk_cuda_blame(const yk_cuda_device *cuda, yk_status status, yk_err *err);
 
-/* yk_cuda_enter - make the GPU current for the calling thread. Every operation of the table begins with this call. */
+/* yk_cuda_enter - makes the GPU current for the calling thread. Every operation of the table begins with this call. */
 yk_status yk_cuda_enter(const yk_cuda_device *cuda, yk_err *err);
 
 /* yk_cuda_ask_watch - see yk_cuda_device_ask_watch in cuda_device.h. */
 yk_status yk_cuda_ask_watch(const yk_cuda_device *cuda, yk_err *err);
 
-/* yk_cuda_wait - wait until the event has completed. The watch is asked meanwhile; its error ends the wait. */
+/* yk_cuda_wait - waits until the event has completed, and calls the watch meanwhile; an error of the watch ends the
+ *   wait. */
 yk_status yk_cuda_wait(const yk_cuda_device *cuda, cudaEvent_t event, const char *operation, yk_err *err);
 
-/* yk_cuda_drain - wait, in the same way, until everything on the stream has completed. */
+/* yk_cuda_drain - waits, in the same way, until everything on the stream has completed. */
 yk_status yk_cuda_drain(const yk_cuda_device *cuda, const char *operation, yk_err *err);
 
 /* yk_cuda_sync - sync of the device's table. */

@@ -4,8 +4,8 @@
 #include "kernels/cuda/ptx/clock.cuh"
 #include "kernels/cuda/rows/launch.cuh"
 
-/* A link in the chain of dependent launches: the next kernel may start at once, where there is room, and finds its own
- * wait over when this kernel has ended, which is after the previous one. */
+/* A link in the chain of dependent launches: the next kernel may start at once, if multiprocessors are free; its own
+ * wait ends when this kernel has ended, which is after the previous kernel has. */
 static __global__ void timestamp_kernel(int64_t *at)
 {
   yk_ptx::let_next_kernel_start();

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* yk_cuda_launch_timestamp - *at (device memory) becomes the clock in nanoseconds when everything before on the stream
- *   has ended. */
+/* yk_cuda_launch_timestamp - sets *at (device memory) to the clock in nanoseconds once all preceding operations of the
+ *   stream have ended. */
 cudaError_t yk_cuda_launch_timestamp(int64_t *at, cudaStream_t stream);
 
 #ifdef __cplusplus
