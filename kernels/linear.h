@@ -1,16 +1,15 @@
-/* linear.h - linear layers on a device: y = x W^T (+ bias) on this rank's shard, whatever format the weight has.
+/* linear.h - linear layers on a device: y = x W^T (+ bias) on this rank's shard, for every weight format.
  *
- * A linear layer is a list of parts (q, k, v; gate, up). Each part is a slice of one weight of the checkpoint, in a
- * format of its own; their outputs are written side by side into one row of y. How a device stores and multiplies a
- * format is a row of its table of formats: kernels/cpu/linear/format.h, kernels/cuda/linear/format.h. A device may fuse
+ * A linear layer is a list of parts (q, k, v; gate, up). Each part is a slice of one weight of the checkpoint, in its
+ * own format; the outputs of the parts are concatenated in one row of y. The storage and multiplication of a format is
+ * a row of the device's table of formats: kernels/cpu/linear/format.h, kernels/cuda/linear/format.h. A device may fuse
  * neighbouring parts into one GEMM.
  *
  * Column-parallel layers slice n and keep all of k. Row-parallel layers slice k: the result is then a PARTIAL sum and
- * the caller owes one all-reduce; only rank 0's part may carry the bias.
+ * the caller must all-reduce it; only rank 0's part may have the bias.
  *
- * Many matrices of one shape may be one layer (the experts of a mixture): the device keeps them side by side, at one
- * stride. A forward names the matrix that its rows are multiplied with; a mixture multiplies each row with matrices of
- * the row's own (mixture.h). */
+ * A layer may hold many matrices of one shape (the experts of a mixture): the device stores them at a fixed stride. A
+ * forward names the matrix for all its rows; in a mixture each row has its own matrices (mixture.h). */
 #ifndef YK_KERNELS_LINEAR_H
 #define YK_KERNELS_LINEAR_H
 
@@ -25,7 +24,7 @@
 extern "C" {
 #endif
 
-typedef struct yk_linear yk_linear; /* a device's own prepared form */
+typedef struct yk_linear yk_linear; /* a device's prepared form of a layer */
 
 enum { YK_MAX_LINEAR_PARTS = 3 };
 
@@ -41,27 +40,28 @@ static inline int64_t yk_range_size(yk_range range)
 /* One part: the weight in the checkpoint, and the slice of it that this rank holds. An empty slice is legal. */
 typedef struct yk_linear_part {
   yk_weight_view weight;              /* of matrix 0 */
-  const yk_weight_view *more_weights; /* [n_matrices - 1] of the matrices after it, alike but for their pointers */
+  const yk_weight_view *more_weights; /* [n_matrices - 1] of the following matrices, equal but for their pointers */
   yk_range k, n;                      /* the same slice of every matrix */
-  int64_t group_local; /* where weight.group > 0: rows of the local shard that share a scale, starting at k.begin;
-                          divides weight.group, or is the whole local k. Local group j reads the scales of row
-                          k.begin + j * group_local. */
-  bool use_bias;       /* add weight.bias[n] */
+  /* If weight.group > 0: number of rows of the local shard that share a scale, counted from k.begin; divides
+   * weight.group, or is the whole local k. Local group j reads the scales of row k.begin + j * group_local. */
+  int64_t group_local;
+  bool use_bias;   /* add weight.bias[n] */
   bool as_16_bits; /* a quantised weight is dequantised when the layer is created, and multiplied as 16-bit floats */
-  /* A plain weight whose rows n the device holds already, as act [n, weight.k] (an embedding that is lm_head too): a
-   * device may use them in place. They must outlive the layer; linear_bytes looks at is_resident alone. */
+  /* A plain weight whose rows n are already in device memory as act [n, weight.k] (an embedding that is also lm_head):
+   * a device may use them in place. They must outlive the layer; linear_bytes reads only is_resident. */
   bool is_resident;
   const void *resident;
-  /* Inputs that stand in another order than the columns of x, each matrix's in one of its own: local input i of matrix
-   * m is multiplied with column x_order[m, i] [n_matrices, size of k], or with 0 where that is -1. x_size: columns of
-   * x; 0: in order, as many as inputs, and x_order is NULL. linear_bytes looks at x_size alone. */
+  /* Inputs in another order than the columns of x, separately for each matrix: local input i of matrix m is multiplied
+   * with column x_order[m, i] [n_matrices, size of k], or with 0 if that is -1. x_size: columns of x. If x_size is 0,
+   * inputs are in order, x has as many columns as inputs, and x_order is NULL. linear_bytes reads only x_size. */
   int64_t x_size;
   const int32_t *x_order;
-  /* The next three are for whoever repacks a part for a device (runtime/model/repack.h), and unset in what devices get.
-   * k_places: of a weight with act order, places that the inputs k take once they are sorted by group, with padding;
-   * group_local of them share a scale. 0: they are not to be sorted, and the weight is dequantised.
-   * k_is_sorted: k is a range of all the weight's inputs sorted by group, else of the inputs as they are.
-   * n_order: each weight's output at each of the part's places [n_matrices, size of n], or NULL: n as it is. */
+  /* The next three are input of the repacking of a part for a device (runtime/model/repack.h), and unset in the parts
+   * that devices receive.
+   * k_places: for a weight with act order, the number of positions that the inputs k take when sorted by group, with
+   * padding; group_local of them share a scale. 0: the inputs are not sorted, and the weight is dequantised.
+   * k_is_sorted: k is a range of all the weight's inputs sorted by group, else of the inputs in their own order.
+   * n_order: the weight's output at each position of the part [n_matrices, size of n], or NULL: the weight's order. */
   int64_t k_places;
   bool k_is_sorted;
   const int32_t *n_order;
@@ -76,59 +76,61 @@ static inline int64_t yk_linear_x_size(const yk_linear_part *part)
 typedef struct yk_linear_spec {
   yk_linear_part parts[YK_MAX_LINEAR_PARTS];
   int n_parts;
-  int32_t n_matrices;       /* at least 1: matrices of this shape side by side, each with all the parts */
-  yk_activation activation; /* of y: gated, parts 0 and 1 are gate and up */
+  int32_t n_matrices;       /* at least 1: number of matrices of this shape, each with all the parts */
+  yk_activation activation; /* of y: if gated, parts 0 and 1 are gate and up */
   bool f32_output;          /* lm_head: y is float32 whatever the activation type */
-  bool is_grouped;          /* a mixture's experts (mixture.h), which linear_forward never multiplies */
-  int32_t max_tokens;       /* rows of the largest forward; of experts: slots */
+  bool is_grouped;          /* a mixture's experts (mixture.h), not for linear_forward */
+  int32_t max_tokens;       /* rows of the largest forward; for experts, slots */
 } yk_linear_spec;
 
 /* forward: x act [n_tokens, x_size or k_local]; y [n_tokens, y_stride] act (or f32), written in columns 0 ..
- * n_local - 1, where n_local is the sum of the parts' n (one part's where y is gated). y must not alias x. With an
- * empty k, y is zeros. */
+ * n_local - 1, where n_local is the sum of the parts' n (one part's if y is gated). y must not alias x. With an empty
+ * k, y is zeros. */
 typedef struct yk_linear_args {
   const void *x;
   void *y;
   int32_t n_tokens;
   int32_t matrix;   /* 0 .. n_matrices - 1: the matrix that all rows are multiplied with */
-  int64_t y_stride; /* elements from one row of y to the next */
+  int64_t y_stride; /* elements between rows of y */
 } yk_linear_args;
 
-/* A row-parallel layer whose inputs are quantised gives on any number of ranks, to the bit, what it gives on one: ranks
- * share the row's scale, and add up integers. Instead of a forward there are then three steps, with an exchange of all
- * ranks after the first and the second (runtime/model/row_parallel.h):
- *   maxima: maxima <- x          the largest over ranks is the whole row's
- *   sums:   sums <- x, maxima    what is added up over ranks, exactly
- *   scale:  y <- sums, maxima    on one rank, whose part has the bias; y of the others is zeros
- * For layers of one part without epilogue. Experts' layers, whose rows are slots, have the first step alone
- * (yk_grouped_args.maxima). Without a layer (NULL), on a rank that has none of the inputs, maxima become zeros. */
+/* The steps of a row-parallel layer with quantised inputs. The result has the same bits on any number of ranks: ranks
+ * share the scale of a row, and add integers. Three steps replace the forward, with an all-reduce after the first and
+ * the second (runtime/model/row_parallel.h):
+ *   maxima: maxima <- x          all-reduce by maximum: the maxima of whole rows
+ *   sums:   sums <- x, maxima    all-reduce by sum: exact, in integers
+ *   scale:  y <- sums, maxima    on one rank, whose part has the bias; the other ranks' y is zeros
+ * For layers of one part without activation. Experts' layers, whose rows are slots, use only the first step
+ * (yk_grouped_args.maxima). Without a layer (NULL), on a rank without inputs, maxima are set to zeros. */
 typedef struct yk_linear_sums_args {
   const void *x; /* act [n_tokens, k_local] */
-  int32_t
-      *maxima;   /* [n_tokens]: the bits of the largest |x| of a row as float32, which rise with it; NaNs are largest */
+  /* [n_tokens]: the bits of the largest |x| of a row as float32, which order as the values do; NaNs are largest */
+  int32_t *maxima;
   int32_t *sums; /* [n_tokens, n_local] */
   void *y;       /* act [n_tokens, n_local] */
-  bool is_zeros; /* scale: y becomes zeros */
+  bool is_zeros; /* scale: sets y to zeros */
   int32_t n_tokens;
 } yk_linear_sums_args;
 
-/* yk_linear_check - slices inside their weights, x of one size, orders within x, matrices alike, an epilogue that fits:
- *   all that holds for every format. Errors: YK_E_INVAL, naming the part. Thread: any. Every device calls it first. */
+/* yk_linear_check - checks all that holds for every format: slices inside their weights, x of one size, orders within
+ *   x, equal matrices, a possible activation. Errors: YK_E_INVAL, naming the part. Thread: any. Every device calls this
+ *   function first. */
 yk_status yk_linear_check(const yk_linear_spec *spec, yk_err *err);
 
-/* yk_linear_check_awq - part number index, an AWQ weight: whole words, and groups that do not straddle. For the AWQ
- *   rows of the devices' tables. Errors: YK_E_INVAL, naming the part. Thread: any. */
+/* yk_linear_check_awq - checks part number index, an AWQ weight: whole words, and groups that do not straddle. For the
+ *   AWQ rows of the devices' tables. Errors: YK_E_INVAL, naming the part. Thread: any. */
 yk_status yk_linear_check_awq(const yk_linear_part *part, int index, yk_err *err);
 
-/* yk_linear_check_bytes - part number index, an INT8 or FP8 weight: rows of bytes with float32 scales, and groups that
- *   do not straddle. For the devices' rows that keep bytes. Errors: YK_E_INVAL, naming the part. Thread: any. */
+/* yk_linear_check_bytes - checks part number index, an INT8 or FP8 weight: rows of bytes with float32 scales, and
+ *   groups that do not straddle. For the devices' rows that keep bytes. Errors: YK_E_INVAL, naming the part. Thread:
+ *   any. */
 yk_status yk_linear_check_bytes(const yk_linear_part *part, int index, yk_err *err);
 
-/* yk_linear_check_args - rows and matrix within those of the layer. Errors: YK_E_INVAL. Thread: any. */
+/* yk_linear_check_args - checks that rows and matrix are within those of the layer. Errors: YK_E_INVAL. Thread: any. */
 yk_status yk_linear_check_args(const yk_linear_args *args, int32_t max_tokens, int32_t n_matrices, yk_err *err);
 
-/* yk_linear_has_sums - whether a device that keeps such parts as they are multiplies integers for a layer: it is then
- *   to be forwarded in steps where it is row-parallel. */
+/* yk_linear_has_sums - whether a device that keeps such parts in their format multiplies integers for the layer: if
+ *   row-parallel, the layer must then run in steps. */
 static inline bool yk_linear_has_sums(const yk_linear_spec *spec)
 {
   const yk_linear_part *part = &spec->parts[0];

@@ -1,8 +1,8 @@
 /* activation.cuh - activations of an FFN in a kernel's epilogue: see kernels/activation.h. The kind is a runtime value,
- * alike in all threads; SiLU comes first and costs one comparison more than alone.
+ * equal in all threads; SiLU is tested first and costs one extra comparison.
  *
- * All is inlined: a call within a kernel would serialise its wgmma. Divisions and powers are approximate unless EXACT,
- * since an exact division branches in the middle of an epilogue. */
+ * All functions are inlined: a call within a kernel would serialise its wgmma. Divisions and powers are approximate
+ * unless EXACT, since an exact division branches in the middle of an epilogue. */
 #ifndef YK_KERNELS_CUDA_COMMON_ACTIVATION_CUH
 #define YK_KERNELS_CUDA_COMMON_ACTIVATION_CUH
 
@@ -38,17 +38,17 @@ __device__ __forceinline__ float gelu_erf(float x)
   return 0.5f * x * (1.0f + approximate_erf(0.707106781f * x));
 }
 
-/* f(x), of a kind without a gate of its own. */
+/* f(x), for a kind without a gate. */
 template <bool EXACT = false> __device__ __forceinline__ float activated(const yk_activation &a, float x)
 {
   if (a.kind == YK_ACTIVATION_SILU) return times_sigmoid<EXACT>(x, x);
   if (a.kind == YK_ACTIVATION_GELU_TANH) return gelu_tanh(x);
   if (a.kind == YK_ACTIVATION_GELU_ERF) return gelu_erf(x);
-  if (a.kind == YK_ACTIVATION_RELU2) return x < 0.0f ? 0.0f : x * x; /* a NaN stays */
+  if (a.kind == YK_ACTIVATION_RELU2) return x < 0.0f ? 0.0f : x * x; /* preserves NaN */
   return x;
 }
 
-/* Comparisons leave a NaN as it is, unlike fminf. */
+/* Comparisons preserve a NaN, unlike fminf. */
 __device__ __forceinline__ float clamped_swiglu(const yk_activation &a, float gate, float up)
 {
   const float g = gate > a.limit ? a.limit : gate, u = up > a.limit ? a.limit : up < -a.limit ? -a.limit : up;

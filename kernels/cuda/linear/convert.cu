@@ -1,4 +1,4 @@
-/* convert.cu - see convert.h. Kernels are grid-stride loops, one element a thread and step. */
+/* convert.cu - see convert.h. Kernels are grid-stride loops, one element per thread and iteration. */
 #include <algorithm>
 
 #include "kernels/cuda/common/activation.cuh"
@@ -30,7 +30,7 @@ __device__ int nibble_of(const int32_t *words, int64_t words_per_row, int64_t ro
   return words[row * words_per_row + column / 8] >> (4 * order[column % 8]) & 0xF;
 }
 
-/* Store the weight of input i of column j of W. */
+/* Stores the weight of input i of column j of W. */
 template <typename T> __device__ void store_weight(const yk_cuda_unpack_target &to, int64_t i, int64_t j, float weight)
 {
   const int64_t column = to.order ? to.order[i] : i;

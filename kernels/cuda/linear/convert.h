@@ -1,6 +1,6 @@
-/* convert.h - kernels that linear layers need around their GEMMs. Launches are asynchronous on the stream; pointers are
- * to device memory. "act" below is the activations' type, float16 or bfloat16, given as dtype. Errors: those of the
- * launch. */
+/* convert.h - kernels that linear layers run before and after their GEMMs. Launches are asynchronous on the stream;
+ * pointers are to device memory. "act" below is the activations' type, float16 or bfloat16, given as dtype. Errors:
+ * those of the launch. */
 #ifndef YK_KERNELS_CUDA_LINEAR_CONVERT_H
 #define YK_KERNELS_CUDA_LINEAR_CONVERT_H
 
@@ -16,8 +16,8 @@ extern "C" {
 cudaError_t yk_cuda_launch_convert(yk_dtype dtype, void *dst, yk_dtype src_dtype, const void *src, int64_t n,
                                    cudaStream_t stream);
 
-/* Where weights are unpacked to: act [n, stride], input i of a row at column order[i], or at column i without an order;
- * an input whose column is -1 is dropped. */
+/* Destination of unpacked weights: act [n, stride], input i of a row at column order[i], or at column i without an
+ * order; an input whose column is -1 is dropped. */
 typedef struct yk_cuda_unpack_target {
   yk_dtype dtype;
   void *weights;
@@ -25,19 +25,19 @@ typedef struct yk_cuda_unpack_target {
   const int32_t *order; /* device int32 [k] or NULL */
 } yk_cuda_unpack_target;
 
-/* Dequantise n columns of W, of k inputs each, of an AWQ source or of rows of 8-bit integers (gemm/types.h), to act;
- * each weight is rounded once. */
+/* Dequantises n columns of W, of k inputs each, from an AWQ source or from rows of 8-bit integers (gemm/types.h), to
+ * act; each weight is rounded once. */
 cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to, const yk_wna16_source *source, int64_t k,
                                       int64_t n, cudaStream_t stream);
 cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk_wna16_rows *source, int64_t k,
                                        int64_t n, cudaStream_t stream);
 
-/* Columns 0 .. n-1 of y [n_rows, y_stride] from src: act [n_rows, n] as it is. */
+/* Copies src act [n_rows, n] to columns 0 .. n-1 of y [n_rows, y_stride]. */
 cudaError_t yk_cuda_launch_copy_rows(yk_dtype dtype, void *y, int64_t y_stride, const void *src, int64_t n_rows,
                                      int64_t n, cudaStream_t stream);
 
-/* The epilogue of a GEMM that has none: y = the activation of src + bias, rounded once.
- *   src    f32 [n_rows, n]; where the activation is gated, the first half of a row are gates, and n / 2 columns are
+/* The epilogue for a GEMM without one: y = the activation of src + bias, rounded once.
+ *   src    f32 [n_rows, n]; if the activation is gated, the first half of a row are gates, and n / 2 columns are
  *          written
  *   bias   f32 [n], or NULL
  *   y      of y_dtype [n_rows, y_stride] */
@@ -51,9 +51,9 @@ typedef struct yk_cuda_finish_args {
 } yk_cuda_finish_args;
 cudaError_t yk_cuda_launch_finish(const yk_cuda_finish_args *args, cudaStream_t stream);
 
-/* An activation without a gate behind a GEMM whose epilogue has none: y = f(y), rounded once more.
- *   y         act [max_rows, y_stride], of which n columns
- *   n_rows    device: rows that there are, at most max_rows; NULL: max_rows */
+/* An activation without a gate, after a GEMM that has none in its epilogue: y = f(y), rounded once more.
+ *   y         act [max_rows, y_stride], n columns of it
+ *   n_rows    device: actual number of rows, at most max_rows; NULL: max_rows */
 typedef struct yk_cuda_activate_args {
   void *y;
   yk_dtype dtype;

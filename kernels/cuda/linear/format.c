@@ -1,5 +1,5 @@
-/* format.c - the weight formats of the CUDA device. Nothing else is defined here, so that a test program can bring a
- * table with rows of its own: the linker takes the program's. */
+/* format.c - the weight formats of the CUDA device. The file defines only the table, so that a test program can link a
+ * table with its own rows in place of this one. */
 #include "kernels/cuda/linear/format.h"
 
 const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq,

@@ -1,5 +1,5 @@
-/* format_awq.c - AWQ weights on a GPU: packed for the WNA16 GEMM (gemm/dense/dense.h), or, where that does not take a
- * slice or 16 bits are asked for, each weight rounded to 16 bits for the GEMM of plain weights. */
+/* format_awq.c - AWQ weights on a GPU: packed for the WNA16 GEMM (gemm/dense/dense.h); or, if that GEMM does not take a
+ * slice or as_16_bits is set, each weight rounded to 16 bits for the GEMM of plain weights. */
 #include "base/checked.h"
 #include "kernels/cuda/gemm/dense/dense.h"
 #include "kernels/cuda/linear/format_wna16.h"
@@ -14,14 +14,14 @@ static yk_status check(const yk_linear_part *part, int index, yk_err *err)
                     index);
 }
 
-/* Rows of the slice that share a scale in the packed form: everything, where one group covers the slice. */
+/* Rows of the slice that share a scale in the packed form: all rows, if one group covers the slice. */
 static int64_t packed_group(const yk_linear_part *part)
 {
   return yk_min_i64(part->group_local, yk_range_size(part->k));
 }
 
 /* The WNA16 GEMM takes slices of whole words (8 columns) and of k a multiple of 32, whose groups are one, or multiples
- * of 32 that divide the checkpoint's; no float32 results, and no part that is to be multiplied as 16 bits. */
+ * of 32 that divide the checkpoint's; no float32 results, and no part with as_16_bits. */
 static bool takes_packed(const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
@@ -40,7 +40,7 @@ static bool takes_packed(const yk_linear_spec *spec, int i)
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-/* The tensors of an AWQ slice on the device, cut to the words and groups that it touches: see stage.h. */
+/* Uploads the tensors of an AWQ slice, cut to the words and groups that the slice overlaps: see stage.h. */
 static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, yk_wna16_source *source, yk_err *err)
 {
   const yk_weight_view *w = &part->weight;

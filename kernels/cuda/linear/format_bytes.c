@@ -1,6 +1,6 @@
-/* format_bytes.c - weights of 8 bits whose inputs stay floats, integers and floats, on a GPU: packed for the GEMM of
- * 16-bit activations (gemm/dense/dense.h). Integers whose inputs come in another order than x, and which that GEMM does
- * not take, are rounded to 16 bits here: once a part is sorted by group, the loader can no longer dequantise it. */
+/* format_bytes.c - 8-bit weights (integers and floats) with float inputs on a GPU: packed for the GEMM of 16-bit
+ * activations (gemm/dense/dense.h). Integers whose inputs are in another order than x, and which that GEMM does not
+ * take, are rounded to 16 bits here: the loader cannot dequantise a part that is sorted by group. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -9,7 +9,8 @@
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
 
-/* Zeros of a part's slice are in the packed form's range, which ends 1/256 below 128, as near as any zero is kept. */
+/* Checks that the zeros of a part's slice are within the packed form's range, which ends 1/256 below 128, the
+ * resolution of zeros. */
 static yk_status check_zeros(const yk_linear_part *part, int index, yk_err *err)
 {
   const yk_weight_view *w = &part->weight;
@@ -37,14 +38,14 @@ static bool has_float_inputs(const yk_linear_spec *spec, int i)
   return spec->parts[i].weight.inputs.kind == YK_INPUTS_FLOAT;
 }
 
-/* Inputs of the slice that share a scale in the packed form: everything, where one group covers the slice. */
+/* Inputs of the slice that share a scale in the packed form: all inputs, if one group covers the slice. */
 static int64_t packed_group(const yk_linear_part *part)
 {
   return yk_min_i64(part->group_local, yk_range_size(part->k));
 }
 
 /* The WNA16 GEMM takes slices of whole half panels (8 columns) and of k a multiple of 32, whose groups are one, or
- * multiples of 32; no float32 results, and no part that is to be multiplied as 16 bits. */
+ * multiples of 32; no float32 results, and no part with as_16_bits. */
 static bool takes_packed(const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
@@ -53,8 +54,8 @@ static bool takes_packed(const yk_linear_spec *spec, int i)
   return group == k || group % 32 == 0;
 }
 
-/* Of all parts that are not packed, only those whose inputs are in an order of their own come as 8 bits: the others are
- * dequantised while they are loaded (yk_cuda_linear_keeps). */
+/* Among the parts that are not packed, only those with an order of inputs arrive as 8 bits: the others are dequantised
+ * while they are loaded (yk_cuda_linear_keeps). */
 static bool takes_as_16_bits(const yk_linear_spec *spec, int i)
 {
   return spec->parts[i].x_size > 0 && has_float_inputs(spec, i) && !spec->parts[i].as_16_bits;

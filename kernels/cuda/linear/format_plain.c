@@ -1,5 +1,5 @@
-/* format_plain.c - plain weights on a GPU: act [n, k], multiplied by cuBLAS, or by the kernel of few outputs. A lone
- * part that the device holds already (an embedding that is lm_head too) is multiplied where it is. */
+/* format_plain.c - plain weights on a GPU: act [n, k], multiplied by cuBLAS, or by the kernel of few outputs. A single
+ * part that the device already holds (an embedding that is also lm_head) is multiplied in place. */
 #include "base/checked.h"
 #include "kernels/cuda/linear/format.h"
 
@@ -10,7 +10,7 @@ static int64_t weight_bytes(const yk_cuda_gemm *gemm)
   return gemm->n * gemm->k * 2;
 }
 
-/* A layer that is one plain slice over all of k whose rows the device holds. */
+/* Whether the layer is one plain slice over all of k whose rows the device holds. */
 static bool uses_resident(const yk_linear_spec *spec)
 {
   const yk_linear_part *part = &spec->parts[0];
@@ -29,7 +29,7 @@ static bool uses_resident(const yk_linear_spec *spec)
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-enum { CONVERT_BYTES = 16 << 20 /* of a weight on its way to another type */ };
+enum { CONVERT_BYTES = 16 << 20 /* of a weight per conversion step */ };
 
 static yk_status load_converted(yk_cuda_device *cuda, char *to, const char *from, const yk_linear_part *part,
                                 yk_err *err)

@@ -1,5 +1,5 @@
-/* format_w8a8.c - 8-bit weights that are multiplied with inputs of 8 bits on a GPU: packed for the W8A8 GEMM
- * (w8a8/w8a8.h). What a row of x becomes, and what is rounded when, is as in kernels/cpu/linear/format_w8a8.c. */
+/* format_w8a8.c - 8-bit weights that are multiplied with 8-bit inputs on a GPU: packed for the W8A8 GEMM (w8a8/w8a8.h).
+ * Quantisation of x and rounding are as in kernels/cpu/linear/format_w8a8.c. */
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "kernels/cuda/linear/format.h"
@@ -21,7 +21,7 @@ static yk_status check(const yk_linear_part *part, int index, yk_err *err)
                     index);
 }
 
-/* Looks at no slice: all ranks decide alike, also one whose slice is empty. */
+/* Independent of the slice, so that all ranks get the same result, including a rank with an empty slice. */
 static bool takes(const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
@@ -30,7 +30,7 @@ static bool takes(const yk_linear_spec *spec, int i)
          (!spec->is_grouped || part->weight.inputs.kind == YK_INPUTS_PER_TOKEN);
 }
 
-/* Parts that quantise x alike are one GEMM: the key is the scale's bits, 0 per token, and above them the zero. */
+/* Parts that quantise x equally are one GEMM: the key is the scale's bits, 0 per token, and above them the zero. */
 static int64_t inputs_key(const yk_linear_part *part)
 {
   const yk_inputs *inputs = &part->weight.inputs;
@@ -66,7 +66,7 @@ static int64_t quantised_bytes(const yk_cuda_gemm *gemm, int64_t n_rows)
   return quants_at(n_rows) + n_rows * yk_w8a8_k_padded(gemm->k);
 }
 
-/* With the scales that the GEMM reads past the last row, and does not use. */
+/* Includes the scales that the GEMM reads past the last row without using them. */
 static int64_t grouped_staging_bytes(const yk_cuda_gemm *gemm, int64_t max_slots)
 {
   return quantised_bytes(gemm, max_slots) + YK_W8A8_ROW_MULTIPLE * (int64_t)sizeof(float);
@@ -129,8 +129,8 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   return yk_cuda_blame(cuda, yk_w8a8_forward(&cuda->w8a8, &desc, &w8a8, cuda->stream, err), err);
 }
 
-/* x of each slot is quantised into the staging memory first. That kernel lets the GEMM begin only once it has waited
- * itself, so starts are complete by then. */
+/* x of each slot is first quantised into the staging buffer. That kernel lets the GEMM begin only after its own wait,
+ * so starts are complete by then. */
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
 {
   const yk_w8a8_desc desc = desc_of(call->gemm);

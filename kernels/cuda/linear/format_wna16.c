@@ -1,5 +1,5 @@
 /* format_wna16.c - the GEMMs of quantised weights and 16-bit activations (gemm/dense/dense.h) as kinds of GEMM, one for
- * each encoding of the weights. Nobody else of this folder calls that GEMM. */
+ * each encoding of the weights. The only file of this folder that calls that GEMM. */
 #include "kernels/cuda/linear/format_wna16.h"
 
 #include <stdlib.h>
@@ -73,9 +73,9 @@ static bool is_same_activation(const yk_cuda_gemm *a, const yk_cuda_gemm *b)
          a->activation.alpha == b->activation.alpha && a->activation.limit == b->activation.limit;
 }
 
-/* The shared expert's layer, as the grouped kernel takes it. weights is NULL where there is none, or where the kernel
- * cannot multiply it: its GEMM must be of the grouped one's kind and groups, without bias or order, and write y in
- * place. */
+/* The shared expert's layer in the form that the grouped kernel takes. weights is NULL if there is none, or if the
+ * kernel cannot multiply it: its GEMM must have the grouped GEMM's kind and groups, no bias and no order, and write y
+ * in place. */
 static yk_grouped_shared_expert shared_of(const yk_cuda_grouped_call *call)
 {
   const yk_cuda_gemm *gemm = call->shared, *own = call->gemm;

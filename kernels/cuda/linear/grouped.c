@@ -30,7 +30,8 @@ yk_cuda_grouped_call yk_cuda_grouped_call_of(const yk_linear *linear, const yk_g
   return call;
 }
 
-/* x of each slot in the order of its matrix's inputs, in the staging memory; *args then has a row for each slot. */
+/* Permutes x of each slot into the order of its matrix's inputs, in the staging buffer; *args then has a row for each
+ * slot. */
 static yk_status order_slots(yk_cuda_device *cuda, const yk_linear *linear, yk_grouped_args *args, yk_err *err)
 {
   const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
@@ -62,7 +63,7 @@ static yk_status check(const yk_cuda_gemm *gemm, const yk_grouped_args *args, yk
   return YK_OK;
 }
 
-/* The kernel that orders slots lets the GEMM begin only once it has itself waited, so that starts are settled. */
+/* The kernel that permutes slots lets the GEMM begin only after its own wait, so starts are settled. */
 yk_status yk_cuda_grouped_forward(yk_cuda_device *cuda, const yk_linear *linear, const yk_grouped_args *args,
                                   const yk_cuda_grouped_fusion *fusion, bool starts_are_settled, yk_err *err)
 {

@@ -1,11 +1,10 @@
 /* input_order.cu - see input_order.h.
  *
- *   thread block   up to MOST_ROWS neighbouring rows of y, by 8 inputs a thread; the columns of these inputs stay in
- *                  registers as long as the rows are of one matrix, and so have one order
- *   row            the row of x is copied into shared memory, with a zero behind it for inputs without a column, and
- *                  each thread gathers its 8 inputs from there. There are two buffers: one row is fetched while the
- *                  other is read. Where two rows do not fit in shared memory, inputs are gathered from x itself, 2
- *                  bytes at a time */
+ *   thread block   up to MOST_ROWS neighbouring rows of y, by 8 inputs per thread; the columns of these inputs stay in
+ *                  registers as long as the rows belong to one matrix, and so have one order
+ *   row            the row of x is copied into shared memory, followed by a zero for inputs without a column, and each
+ *                  thread gathers its 8 inputs from there. Two buffers: one row is loaded while the other is read. If
+ *                  two rows do not fit in shared memory, inputs are gathered from x itself, 2 bytes at a time */
 #include "kernels/cuda/linear/input_order.h"
 
 #include <algorithm>
@@ -22,13 +21,13 @@ namespace {
 constexpr int THREADS = 256, WIDE = 8;               /* 16-bit elements in 16 bytes */
 constexpr int64_t FEW_BLOCKS = 1024, MOST_ROWS = 16; /* blocks that are enough to fill a GPU; rows of a block */
 
-/* Elements of a buffer: a row and a zero behind it, rounded up to whole vectors. */
+/* Elements of a buffer: a row and the zero after it, rounded up to whole vectors. */
 __host__ __device__ int64_t buffer_size(int64_t x_size)
 {
   return (x_size / WIDE + 1) * WIDE;
 }
 
-/* The matrix that has a row (slot), found by all threads of the block: it counts the matrices that end before the
+/* The matrix of a row (slot), computed by all threads of the block, which count the matrices that end before the
  * row. */
 __device__ int matrix_of(const yk_cuda_input_order_args &a, int64_t row)
 {
@@ -40,7 +39,8 @@ __device__ int matrix_of(const yk_cuda_input_order_args &a, int64_t row)
   return n;
 }
 
-/* The columns of x of the 8 inputs that a thread gathers; x_size, where the zero is, for an input without a column. */
+/* The columns of x of the 8 inputs that a thread gathers; x_size, the index of the zero, for an input without a
+ * column. */
 struct columns_of_thread {
   int at[WIDE];
 
@@ -56,7 +56,7 @@ struct columns_of_thread {
   }
 };
 
-/* Ask for a row of x, into a buffer. IS_WIDE: rows of x and of y are whole vectors of 16 bytes. */
+/* Issues the copy of a row of x into a buffer. IS_WIDE: rows of x and of y are whole vectors of 16 bytes. */
 template <bool IS_WIDE> __device__ void fetch_row(const yk_cuda_input_order_args &a, int64_t row, uint16_t *to)
 {
   const uint16_t *from = static_cast<const uint16_t *>(a.x) + row * a.x_size;
@@ -70,7 +70,7 @@ template <bool IS_WIDE> __device__ void fetch_row(const yk_cuda_input_order_args
   yk_ptx::cp_async_commit();
 }
 
-/* An element of a row: of the row's copy in shared memory (IS_STAGED), or of x itself, where no zero lies behind the
+/* An element of a row: from the row's copy in shared memory (IS_STAGED), or from x itself, which has no zero after the
  * row. */
 template <bool IS_STAGED> __device__ uint16_t element_of(const uint16_t *row, int column, int64_t x_size)
 {
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(THREADS) input_order_kernel(const yk_cuda_inpu
   yk_ptx::wait_for_previous_kernel();
   yk_ptx::let_next_kernel_start();
   const int64_t own_row = min(first_row + threadIdx.x, a.n_rows - 1);
-  if (threadIdx.x < each) /* of slots that there are not, any number */
+  if (threadIdx.x < each) /* undefined for slots past the last */
     rows_of_x[threadIdx.x] = a.rows ? __ldcg(a.rows + own_row) : static_cast<int32_t>(own_row);
   const int64_t n_rows = a.starts ? __ldcg(a.starts + a.n_matrices) : a.n_rows, end = min(first_row + each, n_rows);
   if (first_row >= end) return;
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(THREADS) input_order_kernel(const yk_cuda_inpu
     const uint16_t *from = static_cast<const uint16_t *>(a.x) + rows_of_x[row - first_row] * a.x_size;
     if constexpr (IS_STAGED) {
       yk_ptx::cp_async_wait<0>();
-      __syncthreads(); /* this row of x is there, and the one before has been read */
+      __syncthreads(); /* this row of x has arrived, and the previous row has been read */
       if (row + 1 < end) fetch_row<IS_WIDE>(a, rows_of_x[row + 1 - first_row], buffers + (buffer ^ 1) * size);
       from = buffers + buffer * size;
     }
@@ -143,7 +143,7 @@ template <bool IS_STAGED> auto kernel_of(bool is_wide)
   return is_wide ? input_order_kernel<true, IS_STAGED> : input_order_kernel<false, IS_STAGED>;
 }
 
-/* Whether so much dynamic shared memory fits beside the kernel's own. */
+/* Whether that much dynamic shared memory fits in addition to the kernel's static memory. */
 cudaError_t check_fits(size_t bytes, bool *fits)
 {
   int device = 0, most = 0;

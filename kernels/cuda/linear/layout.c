@@ -5,7 +5,8 @@
 #include "base/checked.h"
 #include "kernels/cuda/blas/blas.h"
 
-/* ---- Which row of the table has a part --------------------------------------------------------------------------- */
+/* ---- The table row of a part
+ * --------------------------------------------------------------------------------------- */
 
 static bool takes(const yk_cuda_format *format, const yk_linear_spec *spec, int i)
 {
@@ -23,13 +24,13 @@ static int64_t key_of(const yk_cuda_format *format, const yk_linear_part *part)
   return format->fuse_key ? format->fuse_key(part) : 0;
 }
 
-/* Columns of the x that a row's GEMM reads through an order; 0 where it reads x as it is. */
+/* Columns of the x that a row's GEMM reads through an order; 0 if the GEMM reads x in order. */
 static int64_t ordered_x_size(const yk_cuda_format *format, const yk_linear_part *part)
 {
   return format->undoes_order ? 0 : part->x_size;
 }
 
-/* Whether one x serves parts a and b, in every matrix. Where orders are not known yet, they are taken for the same. */
+/* Whether one x serves parts a and b, in every matrix. Orders that are not loaded yet are assumed to be equal. */
 static bool have_one_order(const yk_linear_spec *spec, const yk_cuda_format *a_row, int a, const yk_cuda_format *b_row,
                            int b)
 {
@@ -60,13 +61,13 @@ static const yk_cuda_format *first_that_takes_both(const yk_linear_spec *spec, i
   return NULL;
 }
 
-/* The row that part i of a layer gets, or NULL. */
+/* The row of part i of a layer, or NULL. */
 static const yk_cuda_format *format_of(const yk_linear_spec *spec, int i)
 {
   return spec->activation.is_gated ? first_that_takes_both(spec, i) : first_that_takes(spec, i);
 }
 
-/* Whether a row that rounds weights to 16 bits takes part i: any other part of 16 bits fuses with such a part. */
+/* Whether a row that rounds weights to 16 bits takes part i: every other 16-bit part fuses with such a part. */
 static bool is_rounded(const yk_linear_spec *spec, int i)
 {
   for (const yk_cuda_format *const *row = yk_cuda_formats; *row; row++)
@@ -91,9 +92,10 @@ bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i)
   return (format && format->gemm != &yk_cuda_gemm_16_bits) || is_rounded(spec, i);
 }
 
-/* ---- What lies where --------------------------------------------------------------------------------------------- */
+/* ---- Offsets
+ * ------------------------------------------------------------------------------------------------------- */
 
-/* Part i joins the GEMM before it, or begins one. */
+/* Adds part i to the previous GEMM, or begins a new one. */
 static void add_part(const yk_linear_spec *spec, yk_dtype dtype, int i, const yk_cuda_format *format,
                      yk_cuda_linear_layout *layout)
 {
@@ -149,7 +151,8 @@ int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec)
 {
   yk_cuda_linear_layout layout;
   yk_err refusal = YK_ERR_INIT;
-  if (yk_cuda_linear_lay_out(spec, YK_F16, &layout, &refusal) != YK_OK) return 0; /* linear_create will say why */
+  /* linear_create will report the reason */
+  if (yk_cuda_linear_lay_out(spec, YK_F16, &layout, &refusal) != YK_OK) return 0;
   return spec->n_matrices * layout.matrix_bytes;
 }
 

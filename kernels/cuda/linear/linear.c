@@ -1,6 +1,6 @@
-/* linear.c - linear layers on the CUDA device, for every row of the table of formats (format.h), as layout.c lays them
- * out: loading a list of parts, and multiplying rows with their GEMMs. A GEMM that cannot write y in place writes the
- * device's scratch, a block of rows at a time. */
+/* linear.c - linear layers on the CUDA device, for every row of the table of formats (format.h), in the layout of
+ * layout.c: loading a list of parts, and multiplying rows with their GEMMs. A GEMM that cannot write y in place writes
+ * the device's scratch, a block of rows at a time. */
 #include "kernels/cuda/linear/linear.h"
 
 #include <stdlib.h>
@@ -15,10 +15,10 @@
 #include "kernels/cuda/linear/input_order.h"
 #include "kernels/cuda/linear/prepared.h"
 
-/* Rows of a block of which the scratch holds x alone, in the order of the GEMM's inputs: bounds the scratch's size. */
+/* Rows of a block for which the scratch holds only x, in the order of the GEMM's inputs: bounds the scratch's size. */
 enum { ORDERED_ROWS = 2048 };
 
-/* ---- The device's scratch: results on their way to y, then quantised rows, then rows in another order ------------ */
+/* ---- The device's scratch: results before their copy to y, then quantised rows, then permuted rows --------------- */
 
 static int64_t result_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
@@ -47,7 +47,7 @@ static int64_t scratch_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-/* The biases of a GEMM's parts, zero where a part has none. */
+/* Loads the biases of a GEMM's parts, zeros for a part without one. */
 static yk_status load_bias(yk_cuda_device *cuda, const yk_linear_spec *spec, int32_t matrix, const yk_cuda_gemm *gemm,
                            char *bias, yk_err *err)
 {
@@ -88,7 +88,7 @@ static yk_status load_gemm(yk_cuda_device *cuda, const yk_linear_spec *spec, int
   return gemm->has_bias ? load_bias(cuda, spec, matrix, gemm, memory + gemm->bias, err) : YK_OK;
 }
 
-/* The device's workspace and scratch grow to what forwards of up to max_tokens rows need. */
+/* Grows the device's workspace and scratch for forwards of up to max_tokens rows. */
 static yk_status reserve(yk_cuda_device *cuda, const yk_linear *linear, const yk_cuda_gemm *gemm, yk_err *err)
 {
   if (gemm->kind->workspace_bytes)
@@ -107,7 +107,7 @@ static yk_status load(yk_cuda_device *cuda, const yk_linear_spec *spec, yk_linea
     if (!linear->is_grouped) YK_TRY(reserve(cuda, linear, gemm, err));
     for (int32_t m = 0; m < linear->n_matrices; m++) YK_TRY(load_gemm(cuda, spec, m, linear, gemm, err));
   }
-  /* Forwards read weights before the kernel before them has ended (programmatic dependent launch), so those must be
+  /* Forwards read weights before the preceding kernel has ended (programmatic dependent launch), so the weights must be
    * complete before the first forward. */
   return yk_cuda_drain(cuda, "loading of weights", err);
 }
@@ -185,7 +185,7 @@ typedef struct row_block {
   int64_t y_stride, n_rows;
 } row_block;
 
-/* From the scratch to y. bias: that of a GEMM without an epilogue. */
+/* Copies results from the scratch to y. bias: for a GEMM without an epilogue. */
 static yk_status finish(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, const void *bias, const row_block *b,
                         yk_err *err)
 {
@@ -213,8 +213,9 @@ yk_status yk_cuda_activate(yk_cuda_device *cuda, yk_cuda_activate_args *args, co
   return yk_cuda_check(cuda, yk_cuda_launch_activate(args, cuda->stream), "activation", err);
 }
 
-/* One block of rows by GEMM i: into the order of its inputs, quantised, multiplied, and from the scratch to y, each
- * where the GEMM needs it. matrix: the matrix's weights in device memory; is_in_place: the GEMM can write y itself. */
+/* Multiplies one block of rows by GEMM i: permutes, quantises, multiplies, and copies from the scratch to y, each
+ * step only if the GEMM needs it. matrix: the matrix's weights in device memory; is_in_place: the GEMM can write y
+ * itself. */
 static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, int i, const char *matrix,
                                 const row_block *b, bool is_in_place, yk_err *err)
 {
@@ -257,7 +258,7 @@ static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, i
   return yk_cuda_activate(cuda, &behind, gemm, err);
 }
 
-/* All rows by GEMM i, in blocks. */
+/* Multiplies all rows by GEMM i, in blocks. */
 static yk_status multiply(yk_cuda_device *cuda, const yk_linear *linear, int i, const yk_linear_args *args, yk_err *err)
 {
   const yk_cuda_gemm *gemm = &linear->layout.gemms[i];

@@ -10,15 +10,16 @@ void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear);
 yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
 
 /* yk_cuda_linear_plain - the weights act [*n, *k] of a layer that is one GEMM of plain 16-bit weights over all of x,
- *   without a bias and with float32 outputs: for kernels that do more than multiply by them. NULL: another layer. */
+ *   without a bias and with float32 outputs: for kernels that multiply by them as one of several steps. NULL: another
+ *   kind of layer. */
 const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k);
 
-/* yk_cuda_linear_only - the only GEMM of a layer of one matrix, and its weights in device memory. NULL: another layer.
- */
+/* yk_cuda_linear_only - the only GEMM of a layer of one matrix, and its weights in device memory. NULL: another kind of
+ *   layer. */
 const yk_cuda_gemm *yk_cuda_linear_only(const yk_linear *linear, const void **weights);
 
-/* yk_cuda_activate - behind a GEMM, whose epilogue applies gated activations alone: that of a GEMM without gates. n and
- *   activation of *args (convert.h) are set here. */
+/* yk_cuda_activate - applies an activation without a gate after a GEMM, whose epilogue applies only gated ones. Sets n
+ *   and activation of *args (convert.h). */
 struct yk_cuda_activate_args;
 yk_status yk_cuda_activate(yk_cuda_device *cuda, struct yk_cuda_activate_args *args, const yk_cuda_gemm *gemm,
                            yk_err *err);

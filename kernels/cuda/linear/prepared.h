@@ -7,20 +7,20 @@
 
 enum {
   YK_CUDA_SCRATCH_ROWS = 512,   /* rows of a block whose results pass through the scratch: bounds its size */
-  YK_CUDA_QUANTISED_ROWS = 4096 /* at most, rows of a block whose quantised inputs alone lie in the scratch */
+  YK_CUDA_QUANTISED_ROWS = 4096 /* maximum rows of a block whose quantised inputs alone are in the scratch */
 };
 
 struct yk_linear {
   yk_cuda_linear_layout layout;
-  void *plans[YK_MAX_LINEAR_PARTS]; /* of the GEMMs; NULL where the kind makes none */
+  void *plans[YK_MAX_LINEAR_PARTS]; /* of the GEMMs; NULL if the kind has none */
   int32_t n_matrices;
   bool f32_output, is_grouped;
   int32_t max_tokens;
   char *memory; /* [n_matrices, matrix_bytes] */
 };
 
-/* Rows of a block of a GEMM that needs the scratch, for results or for quantised inputs: a kind with writes_in_place or
- * with quantise. */
+/* Rows of a block for a GEMM that needs the scratch, for results or for quantised inputs: a kind with writes_in_place
+ * or with quantise. */
 static inline int64_t yk_cuda_block_rows(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
   if (gemm->kind->writes_in_place) return yk_min_i64(linear->max_tokens, YK_CUDA_SCRATCH_ROWS);

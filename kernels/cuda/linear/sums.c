@@ -1,11 +1,11 @@
-/* sums.c - the steps of a layer of one part whose integers ranks add up (yk_linear_sums_args). All is asynchronous on
- * the stream, so that decode graphs record the steps. */
+/* sums.c - the steps of a layer of one part whose integer sums ranks add (yk_linear_sums_args). All steps are
+ * asynchronous on the stream, so that decode graphs record them. */
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/linear/prepared.h"
 #include "kernels/cuda/rows/quantise.h"
 
-/* The layer's one GEMM; NULL where the rank's slice has no outputs, so that there is nothing to do. */
+/* The layer's one GEMM; NULL if the rank's slice has no outputs, so that there is no work. */
 static const yk_cuda_gemm *gemm_of(const yk_linear *linear)
 {
   return linear->layout.n_gemms > 0 ? &linear->layout.gemms[0] : NULL;
