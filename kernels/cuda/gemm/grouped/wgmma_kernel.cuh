@@ -83,6 +83,7 @@ __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, t
   to.y = p.y_of(of, w.first_slot);
   to.m = w.rows;
   to.n = of.n;
+  to.activation = p.activation;
   const int64_t row0 = static_cast<int64_t>(panel) * PANEL_COLUMNS;
   if (p.activation.is_gated)
     write_output<DTYPE, WGMMA_M, N, true>(to, staging, row0, 0, {0, N / 8}, lane, acc);
