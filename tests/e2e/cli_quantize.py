@@ -150,6 +150,7 @@ class Quantize(QuantizeCase):
         os.close(lock)
         self.quantize(FLOAT, out)
 
+    @harness.of_the_program
     def test_interrupted(self):
         """The program hangs in its first message, since nobody reads stderr, until it has the signal."""
         out = self.place("it's")
