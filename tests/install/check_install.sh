@@ -33,6 +33,7 @@ compile_by_pkg_config example.c "$work/example_pc"
 compile_by_pkg_config text.c "$work/text_pc"
 
 # The program of runtime/README.md.
+# shellcheck disable=SC2016 # the fences of Markdown
 sed -n '/^```c$/,/^```$/p' "$source/runtime/README.md" | sed '1d; $d' >"$work/answers.c"
 [ "$(wc -l <"$work/answers.c")" -le 150 ] || fail "the program of runtime/README.md has more than 150 lines"
 # shellcheck disable=SC2046 # flags are words
