@@ -80,6 +80,13 @@ static inline yk_activation yk_cuda_gemm_activation(const yk_cuda_gemm *gemm)
   return gemm->activation.is_gated ? gemm->activation : none;
 }
 
+/* Whether the layer has an activation without a gate: a kernel after the GEMM applies such an activation, that of
+ * yk_cuda_activate or, for kinds without an epilogue, of yk_cuda_launch_finish. */
+static inline bool yk_cuda_gemm_is_activated_after(const yk_cuda_gemm *gemm)
+{
+  return gemm->activation.kind != YK_ACTIVATION_NONE && !gemm->activation.is_gated;
+}
+
 /* One GEMM over a block of rows. */
 typedef struct yk_cuda_gemm_call {
   const yk_cuda_gemm *gemm;

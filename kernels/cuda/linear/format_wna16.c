@@ -82,7 +82,7 @@ static yk_grouped_shared_expert shared_of(const yk_cuda_grouped_call *call)
   const yk_linear_args *args = call->shared_args;
   const yk_grouped_shared_expert none = {.weights = NULL};
   if (!gemm || gemm->kind != own->kind || gemm->key != own->key || !is_same_activation(gemm, own)) return none;
-  if (own->activation.kind != YK_ACTIVATION_NONE && !own->activation.is_gated) return none; /* yk_cuda_activate */
+  if (yk_cuda_gemm_is_activated_after(own)) return none;
   if (gemm->has_bias || gemm->x_size > 0 || gemm->is_resident || gemm->k == 0 || gemm->n == 0) return none;
   if (!writes_in_place(gemm, args->y, args->y_stride)) return none;
   return (yk_grouped_shared_expert){.weights = call->shared_weights,

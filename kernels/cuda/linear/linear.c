@@ -207,7 +207,7 @@ static yk_status finish(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, const vo
 
 yk_status yk_cuda_activate(yk_cuda_device *cuda, yk_cuda_activate_args *args, const yk_cuda_gemm *gemm, yk_err *err)
 {
-  if (gemm->activation.is_gated || gemm->activation.kind == YK_ACTIVATION_NONE) return YK_OK;
+  if (!yk_cuda_gemm_is_activated_after(gemm)) return YK_OK;
   args->n = gemm->n;
   args->activation = gemm->activation;
   return yk_cuda_check(cuda, yk_cuda_launch_activate(args, cuda->stream), "activation", err);

@@ -26,11 +26,17 @@ static bool has_experts(const yk_moe_forward *f)
   return f->mixture->spec.gate_up != NULL;
 }
 
+/* Whether a kernel can do more than the experts' GEMM: no kernel after the GEMM applies an activation to its slots. */
+static bool may_fuse(const yk_cuda_gemm *gemm)
+{
+  return gemm && yk_cuda_gemm_is_wna16(gemm) && !yk_cuda_gemm_is_activated_after(gemm);
+}
+
 /* The experts' GEMM if a kernel of this folder can include it: its x is the layer's x, in order. */
 static const yk_cuda_gemm *fusable_gemm(const yk_linear *linear)
 {
   const yk_cuda_gemm *gemm = yk_cuda_grouped_gemm(linear);
-  return gemm && gemm->x_size == 0 && yk_cuda_gemm_is_wna16(gemm) ? gemm : NULL;
+  return may_fuse(gemm) && gemm->x_size == 0 ? gemm : NULL;
 }
 
 /* Whether the shared expert may run in the experts' kernels: it does not run in the three steps of all ranks. */
@@ -140,7 +146,7 @@ static bool down_combines(const yk_moe_forward *f, bool with_shared)
 {
   const yk_linear *linear = f->mixture->spec.down;
   const yk_cuda_gemm *gemm = yk_cuda_grouped_gemm(linear);
-  if (!gemm || !yk_cuda_gemm_is_wna16(gemm) || f->calls.down.max_slots == 0) return false;
+  if (!may_fuse(gemm) || f->calls.down.max_slots == 0) return false;
   const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
   const yk_cuda_grouped_fusion fusion = down_fusion(f, with_shared, true);
   const yk_grouped_call call = wna16_call(f, linear, &f->calls.down, &fusion);
