@@ -1,4 +1,4 @@
-/* common.cuh - small things that all kernels of the WNA16 GEMM and their host sides share. */
+/* common.cuh - small helpers of all kernels of the WNA16 GEMM and their host sides. */
 #ifndef YK_KERNELS_CUDA_GEMM_COMMON_CUH
 #define YK_KERNELS_CUDA_GEMM_COMMON_CUH
 
@@ -16,7 +16,7 @@
 
 namespace yk_gemm {
 
-/* what: of which step the error message speaks. */
+/* what: the step that the error message names. */
 inline yk_status cuda_status(cudaError_t error, const char *what, yk_err *err)
 {
   if (error == cudaSuccess) return YK_OK;
@@ -32,7 +32,8 @@ template <yk_dtype DTYPE> __device__ __forceinline__ float load_float(const void
   return __bfloat162float(static_cast<const __nv_bfloat16 *>(array)[i]);
 }
 
-/* Whether the packed layout ever has this number of groups of scales in a K tile (yk_wna16_groups_per_k_tile). */
+/* Whether the packed layout has a variant with this number of groups of scales in a K tile
+ * (yk_wna16_groups_per_k_tile). */
 constexpr bool has_groups(yk_wna16_encoding encoding, int groups)
 {
   return groups != 2 || yk_wna16_traits(encoding).has_two_groups;
@@ -46,7 +47,7 @@ template <typename SHAPE> constexpr bool is_compiled(const SHAPE &shape, yk_wna1
   return compiled == scale_groups::ANY || (compiled == scale_groups::FROM_128 && groups == 1);
 }
 
-/* The same for a GEMM. */
+/* The same for a given GEMM. */
 template <typename SHAPE> inline bool can_run(const SHAPE &shape, const yk_wna16_desc &desc)
 {
   return is_compiled(shape, desc.encoding, groups_per_k_tile(desc));
@@ -59,15 +60,15 @@ __device__ __forceinline__ float2 load_row_scales(const float *row_scales, int p
   return make_float2(__ldg(at), __ldg(at + 8));
 }
 
-/* Multiply one panel's accumulators, of N8 groups of 8 tokens, with its row scales. */
+/* Multiplies one panel's accumulators, of N8 groups of 8 tokens, with its row scales. */
 template <int N8> __device__ __forceinline__ void scale_rows(float2 scales, float (&acc)[N8][4])
 {
 #pragma unroll
   for (int i = 0; i < N8 * 4; i++) acc[i / 4][i % 4] *= i % 4 < 2 ? scales.x : scales.y;
 }
 
-/* The compiled kernels of one tile, for 1, 2 and 4 groups of scales in a K tile (entries 0, 1 and 2); NULL where there
- * is none. */
+/* The compiled kernels of one tile, for 1, 2 and 4 groups of scales in a K tile (entries 0, 1 and 2); NULL if not
+ * compiled. */
 struct tile_kernels {
   const void *of_groups[3];
 
@@ -105,10 +106,10 @@ auto with_types(yk_wna16_encoding encoding, yk_dtype dtype, F f) -> decltype(f(c
 #undef YK_CASE
   case YK_WNA16_N_ENCODINGS: break;
   }
-  return f(constant_types<YK_WNA16_INT4, YK_F16>()); /* no encoding: not reached */
+  return f(constant_types<YK_WNA16_INT4, YK_F16>()); /* unknown encoding: not reached */
 }
 
-/* Launch `clusters` clusters of `cluster` thread blocks each (1: no clusters), as a dependent of the previous kernel
+/* Launches `clusters` clusters of `cluster` thread blocks each (1: no clusters), as a dependent of the previous kernel
  * (programmatic dependent launch). threads, shared_bytes: of a thread block. */
 inline cudaError_t launch_clusters(const void *kernel, int64_t clusters, int64_t cluster, int threads, int shared_bytes,
                                    void **args, cudaStream_t stream)

@@ -1,12 +1,12 @@
 /* encoding_fp8.cuh - 8-bit floats (e4m3, without NaNs) to A fragments; see encoding_int4.cuh.
  *
- * Sign, exponent and mantissa moved to where a 16-bit type has them, the exponent's upper bits zero, are the number
- * times 2^-8 (float16) or 2^-120 (bfloat16), exactly, subnormals too. The scale takes the factor back.
+ * Sign, exponent and mantissa, moved to their positions in a 16-bit type with the exponent's upper bits zero, give the
+ * number times 2^-8 (float16) or 2^-120 (bfloat16), exactly, subnormals too. The scale undoes this factor.
  *
- * For bfloat16, bytes lie in a word as packed_layout.cuh says. For float16, each half of a word holds two weights with
- * their bits spread out: that of register j even at its place in a float16, bit 15 (sign) and bits 7 to 13, so that one
- * AND extracts it; that of j odd in the bits left over, bit 14 (sign) and bits 0 to 6. A scale word is a float32: scale
- * of the group over the row scale, from -1 to 1. */
+ * For bfloat16, bytes are ordered in a word as in packed_layout.cuh. For float16, each half of a word holds two weights
+ * with their bits spread out: that of register j even at its position in a float16, bit 15 (sign) and bits 7 to 13, so
+ * that one AND extracts it; that of j odd in the remaining bits, bit 14 (sign) and bits 0 to 6. A scale word is a
+ * float32: scale of the group over the row scale, from -1 to 1. */
 #ifndef YK_KERNELS_CUDA_GEMM_ENCODING_FP8_CUH
 #define YK_KERNELS_CUDA_GEMM_ENCODING_FP8_CUH
 
@@ -67,7 +67,7 @@ template <> struct dequant<YK_WNA16_FP8, YK_F16> {
 template <> struct dequant<YK_WNA16_FP8, YK_BF16> {
   static constexpr float FACTOR = 0x1p120f;
   float ratio[2];             /* the scale word */
-  uint32_t scale[2], rest[2]; /* the ratio times FACTOR, and what rounding that to bfloat16 took away */
+  uint32_t scale[2], rest[2]; /* the ratio times FACTOR, and the error of rounding that to bfloat16 */
 
   __device__ __forceinline__ void load(uint2 words)
   {
@@ -83,7 +83,7 @@ template <> struct dequant<YK_WNA16_FP8, YK_BF16> {
     rest[row] = bits_of(__float2bfloat162_rn(ratio[row] * FACTOR - __low2float(rounded)));
   }
 
-  /* Register j as bfloat16, from the word that holds it: the numbers times 2^-120. */
+  /* Register j as bfloat16, from its word: the numbers times 2^-120. */
   __device__ __forceinline__ static uint32_t register_of(uint32_t word, int j)
   {
     return j % 2 ? and_or(word >> 4, 0x07F007F0u, word & 0x80008000u)

@@ -1,15 +1,15 @@
-/* encoding_int4.cuh - dequantisation: from packed words to the four registers of mma.sync's or wgmma's A fragment; here
- * of 4-bit weights (nibbles), eight in a word.
+/* encoding_int4.cuh - dequantisation: from packed words to the four registers of the A fragment of mma.sync or wgmma;
+ * here for 4-bit weights (nibbles), eight in a word.
  *
  * A nibble put into the low mantissa bits of 1024 (f16) or 128 (bf16) is that number plus q, exactly. Subtracting the
  * number and the zero point leaves q - zero, exact, and the product with the scale rounds once.
  *
  * Scale words, one per group and row:
- *   f16   low half: scale. High half: -(1024 + zero) for rows 0 to 7 and -(64 + zero) for the upper rows, whose nibbles
- *         lie four bits higher, are read as 1024 + 16 q, and are brought down by a multiplication with 1/16.
- *   bf16  high half: the scale rounded to bf16. Low half: what the rounding took away (rest), as bf16, with the zero
- *         point in its four lowest bits. A f16 scale has 11 significant bits, of which the rest needs at most 4 (1 + 3
- *         explicit), so these bits are free and the scale is kept exactly. */
+ *   f16   low half: scale. High half: -(1024 + zero) for rows 0 to 7, and -(64 + zero) for the upper rows, whose
+ *         nibbles are four bits higher, read as 1024 + 16 q, and scaled by 1/16.
+ *   bf16  high half: the scale rounded to bf16. Low half: the rounding error (rest) as bf16, with the zero point in its
+ *         four lowest bits. A f16 scale has 11 significant bits, of which the rest needs at most 4 (1 + 3 explicit), so
+ *         these bits are free and the scale is stored exactly. */
 #ifndef YK_KERNELS_CUDA_GEMM_ENCODING_INT4_CUH
 #define YK_KERNELS_CUDA_GEMM_ENCODING_INT4_CUH
 
@@ -37,7 +37,7 @@ template <typename Pair> __device__ __forceinline__ Pair pair_of(uint32_t bits)
   return *reinterpret_cast<Pair *>(&bits);
 }
 
-/* The lower 16 bits of a word in both halves; the upper ones. */
+/* The lower 16 bits of a word in both halves; the upper 16 bits in both halves. */
 __device__ __forceinline__ uint32_t both_low(uint32_t word)
 {
   return __byte_perm(word, word, 0x1010);
@@ -61,13 +61,13 @@ __device__ __forceinline__ void mma(float (&acc)[4], const uint32_t (&a)[4], uin
   mma_m16n8k16<element<DTYPE>>(acc, a[0], a[1], a[2], a[3], b0, b1);
 }
 
-/* From the words of a lane to A fragments, for one group of scales. Arrays of two are by fragment row: lane/4 (0) and
- * lane/4 + 8 (1).
- *   load              take the scale words of the two rows
+/* Converts the words of a lane to A fragments, for one group of scales. Arrays of two are by fragment row: lane/4 (0)
+ * and lane/4 + 8 (1).
+ *   load              takes the scale words of the two rows
  *   expand            the fragment of k16 step `step` of the lane's words, scaled and rounded to DTYPE
- *   expand_unscaled   q - zero (FP8 in float16: times 2^-8), exact but for fractions of INT8's zeros: accumulators of
- *                     the group are to be multiplied with scale_of
- *   scale_of          what a row's accumulators are multiplied with: the scale, and FP8's factor
+ *   expand_unscaled   q - zero (FP8 in float16: times 2^-8), exact except for fractions of INT8's zeros: the group's
+ *                     accumulators must be multiplied with scale_of
+ *   scale_of          the factor of a row's accumulators: the scale, and FP8's factor
  *   scale_word        (4 bits) for packing: the scale word; upper: of rows 8 to 15 of a panel */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> struct dequant;
 
@@ -173,7 +173,7 @@ template <> struct dequant<YK_WNA16_INT4, YK_BF16> {
 };
 
 /* The same without scaled fragments, for kernels that scale a group's accumulators:
- *   load     take the scale words of fragment rows lane/4 and lane/4 + 8
+ *   load     takes the scale words of fragment rows lane/4 and lane/4 + 8
  *   expand   the unscaled fragment of k16 step `step` of the lane's words
  *   scale    of fragment rows lane/4 (row 0) and lane/4 + 8 (row 1) */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> struct unscaled_weights {

@@ -1,10 +1,10 @@
-/* encoding_int4_integers.cuh - A fragments of 4-bit weights in the fewest instructions: nibbles go into mma.sync as
- * integers, neither scaled nor less their zero point.
+/* encoding_int4_integers.cuh - A fragments of 4-bit weights in the fewest instructions: nibbles enter mma.sync as
+ * integers, neither scaled nor offset by their zero point.
  *
  * In float16 a weight of rows 0 to 7 of a panel is q, one of the upper rows 16 q, as multiples of the smallest
- * subnormal; in bfloat16 both are 128 + q. All are exact. Zero points, and the 128, are taken off a group's
- * accumulators by means of the sums of the group's x, which another mma.sync gives: x times a fragment of ones in the
- * same unit. */
+ * subnormal; in bfloat16 both are 128 + q. All are exact. Zero points, and the 128, are subtracted from a group's
+ * accumulators using the sums of the group's x, which another mma.sync computes: x times a fragment of ones in the same
+ * unit. */
 #ifndef YK_KERNELS_CUDA_GEMM_ENCODING_INT4_INTEGERS_CUH
 #define YK_KERNELS_CUDA_GEMM_ENCODING_INT4_INTEGERS_CUH
 
@@ -51,7 +51,7 @@ template <yk_dtype DTYPE> struct integer_weights {
     }
   }
 
-  /* At the end of K: accumulators of one panel by 8 tokens times their factors. */
+  /* At the end of K: multiplies accumulators of one panel by 8 tokens with their factors. */
   __device__ __forceinline__ static void to_output(float (&acc)[4])
   {
 #pragma unroll

@@ -1,14 +1,14 @@
-/* encoding_int8.cuh - signed 8-bit integers, kept as u = q + 128, to A fragments; see encoding_int4.cuh.
+/* encoding_int8.cuh - signed 8-bit integers, stored as u = q + 128, to A fragments; see encoding_int4.cuh.
  *
  * Float16: u as the low byte of a float16 whose high byte is 0x64 gives 1024 + u. Bfloat16 has seven explicit mantissa
  * bits: the lower seven bits of u below 0x4300 give 128 + u % 128; the highest bit of u, inverted, in 0xC300 gives -128
- * where it was set and else -256; their sum is u - 128 = q. All are exact, and so is q less the whole part of the zero
+ * if it was set and else -256; their sum is u - 128 = q. All are exact, and so is q minus the integer part of the zero
  * point.
  *
  * A scale word, for either type:
  *   bits 0 to 15    scale of the group over the row scale, from -1 to 1, as float16
  *   bits 16 to 23   256 times the fraction of the zero point, from 0 on
- *   bits 24 to 31   the whole part of the zero point, rounded down, plus 128 */
+ *   bits 24 to 31   the integer part of the zero point, rounded down, plus 128 */
 #ifndef YK_KERNELS_CUDA_GEMM_ENCODING_INT8_CUH
 #define YK_KERNELS_CUDA_GEMM_ENCODING_INT8_CUH
 
@@ -17,7 +17,7 @@
 namespace yk_gemm {
 
 template <> struct dequant<YK_WNA16_INT8, YK_F16> {
-  uint32_t scale[2], whole[2]; /* whole: -(1152 + whole part of zero) */
+  uint32_t scale[2], whole[2]; /* whole: -(1152 + integer part of zero) */
   uint32_t fraction[2];        /* -fraction of zero */
 
   __device__ __forceinline__ void load(uint2 words)
@@ -35,7 +35,7 @@ template <> struct dequant<YK_WNA16_INT8, YK_F16> {
     fraction[row] = bits_of(__hfma2(pair_of<__half2>(__byte_perm(word, 0x64u, 0x4242)), unit, four));
   }
 
-  /* Register with rows `row`: q less the whole part of the zero. word: that holds it (packed_layout.cuh). */
+  /* Register with rows `row`: q minus the integer part of the zero. word: holds the register (packed_layout.cuh). */
   __device__ __forceinline__ __half2 whole_part(uint32_t word, int row) const
   {
     return __hadd2(pair_of<__half2>(__byte_perm(word, 0x64u, row ? 0x4341 : 0x4240)), pair_of<__half2>(whole[row]));
@@ -67,7 +67,7 @@ template <> struct dequant<YK_WNA16_INT8, YK_F16> {
 
 template <> struct dequant<YK_WNA16_INT8, YK_BF16> {
   float ratio[2];
-  uint32_t scale[2], rest[2];     /* the ratio, and what rounding it to bfloat16 took away */
+  uint32_t scale[2], rest[2];     /* the ratio, and the error of rounding it to bfloat16 */
   uint32_t whole[2], fraction[2]; /* the zero's two parts, negative */
 
   __device__ __forceinline__ void load(uint2 words)
@@ -89,7 +89,7 @@ template <> struct dequant<YK_WNA16_INT8, YK_BF16> {
     fraction[row] = bits_of(__float2bfloat162_rn(part * -0x1p-8f));
   }
 
-  /* q less the whole part of the zero. word: with the bytes of the row at bits 0 and 16. */
+  /* q minus the integer part of the zero. word: has the bytes of the row at bits 0 and 16. */
   __device__ __forceinline__ __nv_bfloat162 whole_part(uint32_t word, int row) const
   {
     __nv_bfloat162 low = pair_of<__nv_bfloat162>(and_or(word, 0x007F007Fu, 0x43004300u));

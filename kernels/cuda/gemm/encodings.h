@@ -1,16 +1,16 @@
-/* encodings.h - how weights of fewer than 16 bits are kept, beside the scales of groups: what sizes and tables depend
- * on. How an encoding becomes operands of matrix instructions is in encoding_NAME.cuh. */
+/* encodings.h - the storage of weights of fewer than 16 bits with their group scales, as far as sizes and tables depend
+ * on it. The conversion of an encoding to operands of matrix instructions is in encoding_NAME.cuh. */
 #ifndef YK_KERNELS_CUDA_GEMM_ENCODINGS_H
 #define YK_KERNELS_CUDA_GEMM_ENCODINGS_H
 
 #include <stdbool.h>
 
-/* X(NAME, bits of a weight, whether two scale groups of a K tile have a layout of their own, row scales)
- *   INT4   AWQ: unsigned integers, an integer zero and a 16-bit scale a group
- *   INT8   signed integers, a float32 scale and a zero from -128 to 128, kept to 1/256, a group
- *   FP8    e4m3 without infinities, a float32 scale a group
- * Two scale groups: else they are kept as four, of which pairs are alike; fewer kernels are compiled then. Row scales:
- * accumulators of a row (column of W) are multiplied with the largest of its float32 scales. */
+/* X(NAME, bits of a weight, whether two scale groups of a K tile have a separate layout, row scales)
+ *   INT4   AWQ: unsigned integers, an integer zero and a 16-bit scale per group
+ *   INT8   signed integers, a float32 scale and a zero from -128 to 128, stored to 1/256, per group
+ *   FP8    e4m3 without infinities, a float32 scale per group
+ * Without a separate layout, two scale groups are stored as four, pairs of which are equal; fewer kernels are compiled
+ * then. Row scales: accumulators of a row (column of W) are multiplied with the largest of its float32 scales. */
 #define YK_WNA16_ENCODINGS(X)                                                                                          \
   X(INT4, 4, true, false)                                                                                              \
   X(INT8, 8, false, true)                                                                                              \

@@ -1,6 +1,6 @@
 /* kernel_table.cuh - the compiled kernels of a family for one encoding and type, by tile and number of scale groups.
  * A family is a struct with a static function template kernel<ENCODING, DTYPE, GROUPS, TILE> that returns a kernel, or
- * NULL where none is compiled. */
+ * NULL if it is not compiled. */
 #ifndef YK_KERNELS_CUDA_GEMM_KERNEL_TABLE_CUH
 #define YK_KERNELS_CUDA_GEMM_KERNEL_TABLE_CUH
 

@@ -1,5 +1,5 @@
-/* mma_epilogue.cuh - epilogue of the small-batch kernel: bias, SiLU * up, one rounding, and stores of
- * single elements; accumulator fragments to and from shared memory. */
+/* mma_epilogue.cuh - epilogue of the small-batch kernel: bias, gated activation, one rounding, and stores of single
+ * elements; accumulator fragments to and from shared memory. */
 #ifndef YK_KERNELS_CUDA_GEMM_MMA_EPILOGUE_CUH
 #define YK_KERNELS_CUDA_GEMM_MMA_EPILOGUE_CUH
 
@@ -7,7 +7,7 @@
 
 namespace yk_gemm {
 
-/* Where results go; pointers to global memory. */
+/* Destination of results; pointers to global memory. */
 struct output {
   const void *bias; /* [n] or NULL */
   void *y;          /* [m, n], or [m, n/2] with gates */
@@ -20,8 +20,8 @@ template <yk_dtype DTYPE> __device__ __forceinline__ float bias_of(const output 
   return out.bias ? load_float<DTYPE>(out.bias, column) : 0.0f;
 }
 
-/* Write the results of one lane's accumulator fragment: panel rows row (v.x, v.y) and row + 8 (v.z, v.w), tokens token
- * and token + 1. What lies past m or n is dropped. */
+/* Writes the results of one lane's accumulator fragment: panel rows row (v.x, v.y) and row + 8 (v.z, v.w), tokens token
+ * and token + 1. Results past m or n are dropped. */
 template <yk_dtype DTYPE>
 __device__ __forceinline__ void store_output(const output &out, int panel, int row, int token, float4 v)
 {
@@ -45,7 +45,7 @@ __device__ __forceinline__ void store_output(const output &out, int panel, int r
   }
 }
 
-/* A fragment at a 16-byte aligned address of shared memory. */
+/* Loads a fragment from a 16-byte aligned address of shared memory. */
 __device__ __forceinline__ float4 load_acc(uint32_t address)
 {
   uint4 v = load_shared16(address);

@@ -9,8 +9,8 @@
 
 namespace yk_gemm {
 
-/* Whether weights go into mma.sync as integers (encoding_int4_integers.cuh): that saves instructions for each panel,
- * but takes one more mma.sync for each k16 step and 8 tokens, for the sums of x. */
+/* Whether weights enter mma.sync as integers (encoding_int4_integers.cuh): that saves instructions for each panel, but
+ * takes one more mma.sync for each k16 step and 8 tokens, for the sums of x. */
 __host__ __device__ constexpr bool takes_integers(yk_wna16_encoding encoding, int tokens, int warp_panels)
 {
   return encoding == YK_WNA16_INT4 && tokens == 8 && warp_panels > 1;
@@ -22,13 +22,13 @@ __device__ __forceinline__ uint32_t lane_of_x(int lane)
   return lane % 8 * 128 + ((lane / 8) ^ (lane % 8)) * 16;
 }
 
-/* acc += 128 inputs of WARP_PANELS panels by N tokens. A group of scales has accumulators of its own, which are
- * scaled in float32: fewer instructions than scaling the weights, and nothing is rounded.
+/* acc += 128 inputs of WARP_PANELS panels by N tokens. A group of scales has separate accumulators, which are scaled in
+ * float32: fewer instructions than scaling the weights, and no rounding.
  *   panels   address of the warp's first panel in shared memory
- *   x        address of the row that this lane gives ldmatrix, in the first half of the stage's x. x lies as two halves
- *            of 64 inputs, each [ROWS tokens][128 bytes] with the 128-byte swizzle: the 16-byte pieces of a row are
- *            permuted, so that the eight rows of an 8 x 8 matrix lie in different banks.
- *   N        tokens, a multiple of 8; ROWS: tokens that a half of x has room for */
+ *   x        address of the row that this lane gives ldmatrix, in the first half of the stage's x. x is stored as two
+ *            halves of 64 inputs, each [ROWS tokens][128 bytes] with the 128-byte swizzle: the 16-byte pieces of a row
+ *            are permuted, so that the eight rows of an 8 x 8 matrix are in different banks.
+ *   N        tokens, a multiple of 8; ROWS: capacity of a half of x in tokens */
 template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, int ROWS = N>
 __device__ __forceinline__ void multiply_k_tile(uint32_t panels, uint32_t x, int lane,
                                                 float (&acc)[WARP_PANELS][N / 8][4])

@@ -1,5 +1,5 @@
-/* mma_warps.cuh - warp specialisation of the small-batch kernel, in the order of warps: eight consumers,
- * four producers, and in a second half four idle warps that hold registers (occupancy.cuh). */
+/* mma_warps.cuh - warp specialisation of the small-batch kernel, in the order of warps: eight consumers, four
+ * producers, and in a second half four idle warps that hold registers (occupancy.cuh). */
 #ifndef YK_KERNELS_CUDA_GEMM_MMA_WARPS_CUH
 #define YK_KERNELS_CUDA_GEMM_MMA_WARPS_CUH
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ void sync_consumers()
   named_barrier_sync(CONSUMERS_BARRIER, CONSUMER_WARPS * 32);
 }
 
-/* Panels are divided evenly among the clusters: so many each, the first clusters one more. */
+/* Panels are divided evenly among the clusters: `each` per cluster, the first `longer` clusters one more. */
 struct panel_split {
   int each, longer;
 };
@@ -37,16 +37,16 @@ struct block_work {
   int panel, panel_end, first_k_tile, k_tiles;
   uint32_t rank, n_ranks; /* within the cluster */
 
-  /* How many of `count` items of the output tile this block adds up and writes. count: even where two blocks share
-   * it. */
+  /* Returns how many of `count` items of the output tile this block adds and writes. count: even if two blocks share
+   * the tile. */
   __device__ __forceinline__ int own_part(int count) const
   {
     return n_ranks == 2 ? count / 2 : count;
   }
 };
 
-/* k_tiles: of the GEMM. Without an integer division by a variable, which would delay the block's first copy of weights.
- */
+/* k_tiles: of the GEMM. Avoids an integer division by a variable, which would delay the block's first copy of
+ * weights. */
 __device__ __forceinline__ block_work work_of_block(const panel_split &split, int k_tiles)
 {
   block_work w;
@@ -60,8 +60,8 @@ __device__ __forceinline__ block_work work_of_block(const panel_split &split, in
   return w;
 }
 
-/* By all threads: one calls init_barriers, one lets the next kernel start; on return the barriers of all blocks of the
- * cluster can be used. */
+/* Called by all threads: one thread calls init_barriers, one lets the next kernel start; on return the barriers of all
+ * blocks of the cluster can be used. */
 template <typename INIT> __device__ __forceinline__ void begin_block(const CUtensorMap *map, INIT init_barriers)
 {
   if (threadIdx.x == CONSUMER_WARPS * 32) {
@@ -75,7 +75,7 @@ template <typename INIT> __device__ __forceinline__ void begin_block(const CUten
     cluster_sync_relaxed();
 }
 
-/* After begin_block, each warp takes its role: consumer warps, with CONSUMER_REGISTERS a thread, call consume(); one
+/* After begin_block, each warp takes its role: consumer warps, with CONSUMER_REGISTERS per thread, call consume(); one
  * lane of each producer warp calls produce(number); idle warps wait. The last call of the kernel. */
 template <int CONSUMER_REGISTERS, typename PRODUCE, typename CONSUME>
 __device__ __forceinline__ void run_warps(PRODUCE produce, CONSUME consume)

@@ -1,15 +1,16 @@
-/* packed_layout.cuh - where a weight lies in the packed copy, for the kernel that packs and for those that read it.
+/* packed_layout.cuh - the position of a weight in the packed copy, for the kernels that pack and that read it.
  *
  * Columns of W are the rows of the matrix instruction's A operand. A panel is 16 columns by a K tile of 128 inputs:
- *   1024 bytes of nibbles   [input half 2][lane 32][k16 step 4] words: a lane's A fragment of one m16k16 step a word
- *   or 2048 bytes           [input quarter 4][lane 32][k16 step 2][2] words: a lane's A fragment in two words
- *   64 bytes a group        [row 8][upper 2] scale words (encoding_*.cuh)
+ *   1024 bytes of nibbles   [input half 2][lane 32][k16 step 4] words: one word holds a lane's A fragment of an m16k16
+ *                           step
+ *   or 2048 bytes           [input quarter 4][lane 32][k16 step 2][2] words: two words hold a lane's A fragment
+ *   64 bytes per group      [row 8][upper 2] scale words (encoding_*.cuh)
  * Register j of a fragment holds row lane / 4 (+ 8 for odd j), inputs 2 (lane % 4) and the next one (+ 8 for j of 2 and
- * 3), in its two halves. Of nibbles, they are the four bits of the word from bit 4j and from bit 4j + 16. Of bytes,
- * word j / 2 has register j's at bytes 0 and 2 for even j, 1 and 3 for odd j; FP8 for float16 is an exception
- * (encoding_fp8.cuh). Rows 8 to 15 of a panel are called upper rows. Panels lie as [K tile][panel], so that any
- * run of panels of a K tile is one run of bytes and one bulk copy. Behind all panels lie the row scales of 8-bit
- * weights. With gates, the 16 columns of a panel are 8 gates and their 8 ups. */
+ * 3), in its two halves. Nibbles are the four bits of the word from bit 4j and from bit 4j + 16. Bytes of register j
+ * are in word j / 2, at bytes 0 and 2 for even j, 1 and 3 for odd j; FP8 for float16 is an exception
+ * (encoding_fp8.cuh). Rows 8 to 15 of a panel are called upper rows. Panels are ordered [K tile][panel], so that any
+ * run of panels of a K tile is one run of bytes and one bulk copy. The row scales of 8-bit weights follow all panels.
+ * With gates, the 16 columns of a panel are 8 gates and their 8 ups. */
 #ifndef YK_KERNELS_CUDA_GEMM_PACKED_LAYOUT_CUH
 #define YK_KERNELS_CUDA_GEMM_PACKED_LAYOUT_CUH
 
@@ -30,9 +31,9 @@ constexpr int K_STEPS = TILE_K / 16;              /* k16 steps of a K tile: mma.
 template <yk_wna16_encoding ENCODING_, int GROUPS_> struct panel_layout {
   static constexpr yk_wna16_encoding ENCODING = ENCODING_;
   static constexpr int GROUPS = GROUPS_;                               /* of scales */
-  static constexpr int SCALES = YK_WNA16_PANEL_WEIGHT_BYTES(ENCODING); /* where the scales begin, in bytes */
+  static constexpr int SCALES = YK_WNA16_PANEL_WEIGHT_BYTES(ENCODING); /* offset of the scales, in bytes */
   static constexpr int BYTES = SCALES + GROUPS * PANEL_SCALE_BYTES;
-  static constexpr int LOAD_STEPS = K_STEPS * PANEL_LOAD_BYTES / SCALES; /* k16 steps of which a lane loads at once */
+  static constexpr int LOAD_STEPS = K_STEPS * PANEL_LOAD_BYTES / SCALES; /* k16 steps that a lane loads at once */
   static constexpr int GROUP_STEPS = K_STEPS / GROUPS;                   /* k16 steps that share a scale */
 };
 
@@ -58,7 +59,7 @@ inline int64_t n_panels(const yk_wna16_desc &desc)
 }
 
 /* Addresses in shared memory, for a panel at address `panel`: the 16 bytes with a lane's words of a k16 step (and of
- * the steps that one load brings with it), and the lane's two scale words of the step's group. */
+ * the other steps of the same load), and the lane's two scale words of the step's group. */
 template <typename PANEL> __device__ __forceinline__ uint32_t words_at(uint32_t panel, int step, int lane)
 {
   return panel + step / PANEL::LOAD_STEPS * PANEL_LOAD_BYTES + lane * LANE_BYTES;
@@ -81,8 +82,8 @@ inline const float *row_scales_of(const yk_wna16_desc &desc, const void *packed)
   return reinterpret_cast<const float *>(static_cast<const uint8_t *>(packed) + yk_wna16_panels_bytes(&desc));
 }
 
-/* The column of W that a packed row holds; n, or more, where the row is padding. Packed rows are counted over the
- * panels of a K tile, 16 a panel. */
+/* The column of W that a packed row holds; n or more if the row is padding. Packed rows are counted over the panels of
+ * a K tile, 16 per panel. */
 __host__ __device__ inline int64_t column_of_row(int64_t row, int64_t n, bool is_gated)
 {
   if (!is_gated) return row;

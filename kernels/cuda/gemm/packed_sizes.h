@@ -1,5 +1,5 @@
-/* packed_sizes.h - sizes of the packed weights (packed_layout.cuh): for kernels, and for the host, which plans with
- * them where there is no CUDA. */
+/* packed_sizes.h - sizes of the packed weights (packed_layout.cuh): for kernels, and for plans on the host, with or
+ * without CUDA. */
 #ifndef YK_KERNELS_CUDA_GEMM_PACKED_SIZES_H
 #define YK_KERNELS_CUDA_GEMM_PACKED_SIZES_H
 
@@ -29,8 +29,8 @@ static inline int yk_wna16_panel_bytes(const yk_wna16_desc *desc)
   return YK_WNA16_PANEL_WEIGHT_BYTES(desc->encoding) + yk_wna16_groups_per_k_tile(desc) * YK_WNA16_PANEL_SCALE_BYTES;
 }
 
-/* Whether a kernel that reads the panels of one GEMM reads those of the other, too. Equal groups do not say so: a GEMM
- * with no more inputs than a group has one group in each K tile. */
+/* Whether a kernel that reads the panels of one GEMM can also read those of the other. Equal groups are not sufficient:
+ * a GEMM with no more inputs than a group has one group in each K tile. */
 static inline bool yk_wna16_has_panels_of(const yk_wna16_desc *desc, const yk_wna16_desc *other)
 {
   return desc->encoding == other->encoding && yk_wna16_groups_per_k_tile(desc) == yk_wna16_groups_per_k_tile(other);
@@ -53,7 +53,7 @@ static inline int64_t yk_wna16_panels_bytes(const yk_wna16_desc *desc)
   return yk_wna16_n_panels(desc) * yk_wna16_n_k_tiles(desc) * yk_wna16_panel_bytes(desc);
 }
 
-/* Behind the panels of encodings with row scales: these, float32. */
+/* The float32 row scales after the panels, for encodings with row scales. */
 static inline int64_t yk_wna16_row_scale_bytes(const yk_wna16_desc *desc)
 {
   return yk_wna16_traits(desc->encoding).has_row_scales ? yk_wna16_n_panels(desc) * YK_WNA16_PANEL_COLUMNS * 4 : 0;

@@ -1,12 +1,11 @@
-/* schedule.cuh - tile scheduler of the wgmma kernel: which output tiles, and which K tiles of them, each
- * thread block works on.
+/* schedule.cuh - tile scheduler of the wgmma kernel: the output tiles, and their K tiles, of each thread block.
  *
  * An output tile is tile M columns of W by tile N tokens; a K tile is 128 inputs. The first split_tiles output tiles
  * are split along K: their K tiles, one output tile after the other, are one sequence that is cut into k_ranges K
- * ranges, one for each cluster. Where the cuts fall on the ends of tiles, each tile has k_splits ranges (split-K); else
- * a range may end one tile and begin the next one, and both are partial tiles (stream-K). The other tiles are whole,
- * dealt out in turn. Tiles are numbered such that neighbours share tokens: SWIZZLE_TILES_N tiles along N by all along M
- * are a band, so that a wave of blocks finds its weights and x in the L2 cache (thread block swizzle). */
+ * ranges, one for each cluster. If the cuts coincide with the ends of tiles, each tile has k_splits ranges (split-K);
+ * else a range may end one tile and begin the next one, and both are partial tiles (stream-K). The other tiles are
+ * whole and assigned in turn. Tiles are numbered such that neighbours share tokens: SWIZZLE_TILES_N tiles along N by
+ * all along M are a band, so that a wave of blocks finds its weights and x in the L2 cache (thread block swizzle). */
 #ifndef YK_KERNELS_CUDA_GEMM_SCHEDULE_CUH
 #define YK_KERNELS_CUDA_GEMM_SCHEDULE_CUH
 
@@ -29,28 +28,28 @@ struct wgmma_params {
   int m, n;
   int k_tiles, panels;
   int tiles_m, tiles_n; /* output tiles of a cluster along columns and tokens */
-  int full_bands;       /* of SWIZZLE_TILES_N tiles along N; there may be one more, narrower */
+  int full_bands;       /* of SWIZZLE_TILES_N tiles along N; one narrower band may follow */
   yk_cuda::divider by_k_tiles, by_k_splits, by_band_tiles, by_last_width; /* width of the band past the full ones */
   int clusters;                                                           /* of the grid */
   int split_tiles;   /* the first output tiles are split along K ... */
-  int k_ranges;      /* ... into so many K ranges */
+  int k_ranges;      /* ... into this number of K ranges */
   int k_splits;      /* split-K: ranges of each tile. stream-K: 0, and each range has ... */
-  int range_k_tiles; /* ... so many K tiles, ... */
+  int range_k_tiles; /* ... this number of K tiles, ... */
   int longer_ranges; /* ... but the first longer_ranges have one more */
   int x_stages, weight_stages;
   yk_activation activation;
-  int peer_groups; /* of 8 tokens, that each of the blocks of a tile finishes at most, where these are a cluster */
+  int peer_groups; /* maximum groups of 8 tokens that each block of a tile finishes, if these blocks are a cluster */
   const float *row_scales; /* NULL for 4 bits */
 };
 
-/* Ranges of each split tile where all tiles are split alike (split-K); else 0 (stream-K). */
+/* Ranges of each split tile if all tiles are split equally (split-K); else 0 (stream-K). */
 inline int k_splits_of(int split_tiles, int k_ranges)
 {
   return split_tiles > 0 && k_ranges % split_tiles == 0 ? k_ranges / split_tiles : 0;
 }
 
-/* Fill in how tiles_m x tiles_n output tiles of k_tiles each are divided among clusters: the first split_tiles (0:
- * none) in k_ranges, at most as many as clusters; the others whole. */
+/* Sets the division of tiles_m x tiles_n output tiles of k_tiles each among clusters: the first split_tiles (0: none)
+ * in k_ranges, at most as many as clusters; the others whole. */
 inline void schedule_tiles(wgmma_params &p, int k_tiles, int tiles_m, int tiles_n, int split_tiles, int k_ranges,
                            int clusters)
 {
@@ -90,7 +89,7 @@ struct tile_scheduler {
     return range * p.range_k_tiles + min(range, p.longer_ranges);
   }
 
-  /* The number of a cluster's K range: cluster 0 has the last one; negative where it has none. */
+  /* The number of a cluster's K range: cluster 0 has the last range; negative if the cluster has none. */
   __host__ __device__ __forceinline__ static int range_of(const wgmma_params &p, int cluster)
   {
     return p.k_ranges - 1 - cluster;
@@ -104,7 +103,7 @@ struct tile_scheduler {
     next_whole = p.split_tiles + cluster;
   }
 
-  /* The cluster's next work tile; false where there is none left. */
+  /* The cluster's next work tile; returns false if there is none. */
   __host__ __device__ __forceinline__ bool next(const wgmma_params &p, work_tile &w)
   {
     if (next_k_tile < range_end) {
@@ -121,7 +120,7 @@ struct tile_scheduler {
   }
 };
 
-/* From an output tile's number to its place along M and N. */
+/* Converts an output tile's number to its coordinates along M and N. */
 __host__ __device__ __forceinline__ void tile_coordinates(const wgmma_params &p, int tile, int &tile_m, int &tile_n)
 {
   int band = p.by_band_tiles.quotient(tile), in_band = tile - band * SWIZZLE_TILES_N * p.tiles_m;

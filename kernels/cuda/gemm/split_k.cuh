@@ -1,11 +1,11 @@
-/* split_k.cuh - split-K and stream-K: partial sums of the thread blocks (peers) that share an output tile
- * go through global memory and are added in a fixed order.
+/* split_k.cuh - split-K and stream-K: partial sums of the thread blocks (peers) that share an output tile go through
+ * global memory and are added in a fixed order.
  *
- * Each K range has a place of its own in the workspace, thread by thread, in pieces of four accumulators: a lane's
+ * Each K range has a separate part of the workspace, ordered by thread, in pieces of four accumulators: a lane's
  * fragment of 16 columns by 8 tokens. The data are their own flag: accumulators are sent with all bits inverted, and 0
  * means "not written yet", since no arithmetic gives the NaN whose bits are all ones. The thread that has read a piece
- * puts the zeros back for the next launch. Peers may wait for each other because all run at once: a grid never has more
- * blocks than fit, and the GPU places all blocks of a grid before any of the next one, of other streams too. */
+ * writes the zeros back for the next launch. Peers may wait for each other because all run at once: a grid never has
+ * more blocks than fit, and the GPU places all blocks of a grid before any of the next one, of other streams too. */
 #ifndef YK_KERNELS_CUDA_GEMM_SPLIT_K_CUH
 #define YK_KERNELS_CUDA_GEMM_SPLIT_K_CUH
 
@@ -20,8 +20,8 @@ __device__ __forceinline__ bool is_written(uint4 piece)
   return piece.x && piece.y && piece.z && piece.w;
 }
 
-/* Where this thread's pieces of a K range lie, 128 pieces apart. warpgroups: consumer warpgroups of a cluster;
- * warpgroup: this one's number among them. */
+/* Address of this thread's pieces of a K range, 128 pieces apart. warpgroups: consumer warpgroups of a cluster;
+ * warpgroup: number of this one among them. */
 template <int WGMMA_M, int N>
 __device__ __forceinline__ uint4 *pieces_of(const wgmma_params &p, int range, int warpgroups, int warpgroup)
 {
@@ -39,22 +39,21 @@ struct n8_range {
   }
 };
 
-/* The K ranges of an output tile, and what this block finishes of it. */
+/* The K ranges of an output tile, and the tokens of it that this block finishes. */
 struct tile_peers {
-  int first, count; /* ranges that have K tiles of it */
+  int first, count; /* ranges that have K tiles of this tile */
   int index;        /* of this block's range among them */
   n8_range own;     /* tokens that this block finishes */
 };
 
-/* Computes these before the main loop, where there are cycles to spare, and not after it, where they are used and there
- * are none. */
+/* Forces the computation of these before the main loop, where cycles are free, instead of at their use after it. */
 __device__ __forceinline__ void compute_now(int &tile_m, int &tile_n, tile_peers &peers)
 {
   yk_ptx::keep_in_registers(tile_m, tile_n, peers.first, peers.count, peers.index, peers.own.first, peers.own.end);
 }
 
 /* Split-K: each peer finishes an equal part of the tokens. Stream-K: the block that has the tile's first K tiles
- * finishes all of them; its peers work on this tile before any other, so their partial sums are there by then. A
+ * finishes all of them; its peers process this tile before any other, so their partial sums have arrived by then. A
  * whole tile has one peer. n8s: groups of 8 tokens of a tile. */
 __host__ __device__ __forceinline__ tile_peers peers_of(const wgmma_params &p, int range, const work_tile &w, int n8s)
 {
@@ -76,8 +75,8 @@ __device__ __forceinline__ int range_of_other(const tile_peers &peers, int other
   return peers.first + other + (other >= peers.index ? 1 : 0);
 }
 
-/* Prefetch into the L2 cache the places that the peers will write: other kernels of the layer have evicted them since,
- * and a read that goes to memory waits behind the next GEMM's weights. */
+/* Prefetches into the L2 cache the memory that the peers will write: other kernels of the layer have evicted it, and a
+ * read from device memory waits behind the next GEMM's weights. */
 template <int WARPGROUPS, int WGMMA_M, int N>
 __device__ __forceinline__ void prefetch_partials(const wgmma_params &p, const tile_peers &peers, int warpgroup)
 {
@@ -90,11 +89,11 @@ __device__ __forceinline__ void prefetch_partials(const wgmma_params &p, const t
   }
 }
 
-/* Add the peers' partial sums of the tokens that this block finishes, in the order of K ranges.
+/* Adds the peers' partial sums of the tokens that this block finishes, in the order of K ranges.
  *   BATCH   pieces of a range that are read together
  *   AHEAD   ranges whose pieces are read together
- * A warp leaves a polling loop as one (__all_sync): else the compiler keeps the addresses of the next tile's main
- * loop for each lane by itself, and the main loop is slower. */
+ * A warp leaves a polling loop as a whole (__all_sync): otherwise the compiler keeps the addresses of the next tile's
+ * main loop separately for each lane, and the main loop is slower. */
 template <int WARPGROUPS, int WGMMA_M, int N, int BATCH, int AHEAD>
 __device__ __forceinline__ void receive_partials(const wgmma_params &p, const tile_peers &peers, int warpgroup,
                                                  float (&acc)[WGMMA_M][N / 8][4])
@@ -105,13 +104,13 @@ __device__ __forceinline__ void receive_partials(const wgmma_params &p, const ti
 #pragma unroll
     for (int a = 0; a < AHEAD; a++)
       from[a] = pieces_of<WGMMA_M, N>(p, range_of_other(peers, min(other + a, peers.count - 2)), WARPGROUPS, warpgroup);
-    /* Poll the piece that is written last, so that waiting takes no bandwidth from those who still work. */
+    /* Polls the piece that is written last, so that waiting takes no bandwidth from blocks that still work. */
     const uint4 *last = from[AHEAD - 1] + ((WGMMA_M - 1) * N8 + peers.own.end - 1) * 128;
     while (other == 0 && !__all_sync(~0u, is_written(load_relaxed_gpu16(last)))) continue;
 #pragma unroll
     for (int i0 = 0; i0 < PIECES; i0 += BATCH) {
       if (i0 % N8 >= peers.own.end || (BATCH < N8 && i0 % N8 + BATCH <= peers.own.first)) continue;
-      /* Pieces of others' tokens too: they are added to accumulators that nobody reads any more. */
+      /* Includes pieces of other blocks' tokens: they are added to accumulators that are not read any more. */
       uint4 v[AHEAD][BATCH];
       bool complete;
       do {
@@ -140,7 +139,7 @@ __device__ __forceinline__ void receive_partials(const wgmma_params &p, const ti
   }
 }
 
-/* Send the peers the partial sums of the tokens that they finish, and complete those of this block's own tokens. */
+/* Sends the peers the partial sums of the tokens that they finish, and completes those of this block's own tokens. */
 template <int WARPGROUPS, int WGMMA_M, int N>
 __device__ __forceinline__ void exchange_partials(const wgmma_params &p, int range, const tile_peers &peers,
                                                   int warpgroup, float (&acc)[WGMMA_M][N / 8][4])
@@ -152,7 +151,7 @@ __device__ __forceinline__ void exchange_partials(const wgmma_params &p, int ran
     if (!peers.own.holds(i % N8)) store_inverted_relaxed_gpu16(to + i * 128, acc[i / N8][i % N8]);
   }
   if (peers.own.first == peers.own.end) return;
-  /* About eight pieces are read together: of several ranges where each has few for this block, else of one or two. */
+  /* About eight pieces are read together: from several ranges if each has few for this block, else from one or two. */
   constexpr int FEW = N8 < 8 ? 1 : N8 / 4, FEW_AHEAD = FEW == 1 ? 4 : 8 / FEW;
   constexpr int MANY = PIECES < 8 ? PIECES : WGMMA_M == 1 ? 8 : 4, MANY_AHEAD = PIECES < 8 ? 8 / PIECES : 1;
   if (WGMMA_M == 1 && N8 <= 16 && peers.own.end - peers.own.first <= FEW)

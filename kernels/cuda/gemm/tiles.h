@@ -1,14 +1,14 @@
-/* tiles.h - which tiles of the WNA16 GEMM are compiled. */
+/* tiles.h - the compiled tiles of the WNA16 GEMM. */
 #ifndef YK_KERNELS_CUDA_GEMM_TILES_H
 #define YK_KERNELS_CUDA_GEMM_TILES_H
 
 namespace yk_gemm {
 
-/* What a thread block takes of the shared memory and registers of its multiprocessor (occupancy.cuh): half of
- * them; so much that a norm or an all-reduce fits beside it, but no other GEMM; all of them. */
+/* The part of a multiprocessor's shared memory and registers that a thread block takes (occupancy.cuh): half; most, so
+ * that a norm or an all-reduce still fits, but no other GEMM; all. */
 enum class occupancy { HALF, MOST, ALL };
 
-/* yk_wna16_plan.kernel, and what the plan's other fields mean with each. */
+/* Values of yk_wna16_plan.kernel, and the meaning of the plan's other fields with each. */
 enum plan_kernel {
   /* tile: index into SMALL_BATCH_SHAPES; slice_warps: warps of a K slice; splits: thread blocks of a cluster, which
    * split K */
@@ -20,11 +20,11 @@ enum plan_kernel {
 };
 
 /* The sizes of scale groups, in inputs, that a tile is compiled for: all; multiples of 128 (or one group for all of k);
- * none. Groups of 128 and more, which nearly all AWQ models have, get every tile that earns its place; groups of 64 and
- * 32 do without those that gain them little (bench_linear --plans prints how much). */
+ * none. Groups of 128 and more, which nearly all AWQ models have, get every tile that brings a gain; groups of 64 and
+ * 32 omit tiles with small gains (bench_linear --plans prints the gains). */
 enum class scale_groups { ANY, FROM_128, NONE };
 
-/* Of the kernel for up to 32 tokens. */
+/* Tiles of the kernel for up to 32 tokens. */
 struct small_batch_shape {
   int n;      /* tile N: tokens, a multiple of 8 */
   int panels; /* of 16 columns that a consumer warp holds */
@@ -45,14 +45,14 @@ constexpr small_batch_shape SMALL_BATCH_SHAPES[] = {
 };
 constexpr int N_SMALL_BATCH_SHAPES = sizeof SMALL_BATCH_SHAPES / sizeof *SMALL_BATCH_SHAPES;
 
-/* Of the wgmma kernel, by rising tile N. Tile M is 64 columns for each warpgroup and each of its wgmma.
+/* Tiles of the wgmma kernel, by rising tile N. Tile M is 64 columns for each warpgroup and each of its wgmma.
  *
- * Tiles of up to 64 tokens take half of a multiprocessor even where a tile that takes all of it is faster in a row of
- * equal GEMMs: in a model, where other kernels stand between, the latter is slower. Three warpgroups or two wgmma
- * each do not fit in the registers of a half. Weights of 8 bits have tiles of 64 tokens that take all of it as well: a
- * half holds too few stages of them to have the memory busy. Tiles of 192 columns fill the GPU where tiles of 128 leave
- * a partial wave. Multicast is for tiles of 256 tokens, which the bandwidth of x would bound; smaller ones lose by it.
- * */
+ * Tiles of up to 64 tokens take half of a multiprocessor even if a tile that takes all of it is faster in a row of
+ * equal GEMMs: in a model, with other kernels between the GEMMs, the latter is slower. Three warpgroups or two wgmma
+ * each do not fit in the registers of a half. Weights of 8 bits also have tiles of 64 tokens that take all of it: a
+ * half holds too few of their stages to keep the memory busy. Tiles of 192 columns fill the GPU where tiles of 128
+ * leave a partial wave. Multicast is for tiles of 256 tokens, which the bandwidth of x would bound; smaller tiles lose
+ * by it. */
 struct wgmma_shape {
   int n;          /* tile N: tokens */
   int warpgroups; /* consumers */

@@ -10,7 +10,7 @@
 #include "kernels/activation.h"
 #include "kernels/cuda/gemm/encodings.h"
 
-/* Which family of kernels a GEMM uses. AUTO: WGMMA on compute capability 9.0, MMA on any other from 8.0 on. */
+/* The family of kernels of a GEMM. AUTO: WGMMA on compute capability 9.0, MMA on any other from 8.0 on. */
 typedef enum yk_wna16_path {
   YK_WNA16_AUTO,
   YK_WNA16_MMA,  /* mma.sync and cp.async: compute capability 8.0 and later */
@@ -22,17 +22,17 @@ enum { YK_WNA16_MOST_PEERS = 8 };
 
 /* Properties of the current GPU; filled once by yk_wna16_gpu_init. */
 typedef struct yk_wna16_gpu {
-  char name[64]; /* as the driver has it: costs are fitted by GPU type */
+  char name[64]; /* as the driver reports it: costs are fitted by GPU type */
   int n_multiprocessors;
   yk_wna16_path path;
   void *encode_tensor_map; /* driver entry point, NULL on the MMA path */
-  /* clusters[s]: how many clusters of s thread blocks run at once, s from 2 on, each block on a multiprocessor of its
-   * own; 0 on the MMA path. A cluster lies within a group of multiprocessors (GPC), whose sizes differ among GPUs of
-   * one kind. */
+  /* clusters[s]: the number of clusters of s thread blocks that can run at once, for s from 2 on, each block on a
+   * separate multiprocessor; 0 on the MMA path. A cluster lies within a group of multiprocessors (GPC), whose sizes
+   * differ among GPUs of one kind. */
   int clusters[YK_WNA16_MOST_PEERS + 1];
 } yk_wna16_gpu;
 
-/* One GEMM as a rank sees it. */
+/* One GEMM on a rank. */
 typedef struct yk_wna16_desc {
   int64_t k;                /* inputs, a multiple of 32 */
   int64_t n;                /* columns of W, a multiple of 8; with gates gate and up together, a multiple of 16 */
@@ -46,27 +46,26 @@ typedef struct yk_wna16_desc {
  * column first_column + j, counted from the pointers; their group is row (k_phase + i) / group of qzeros and scales. */
 typedef struct yk_wna16_source {
   const int32_t *qweight; /* [k, words_per_row], at the first input of the range */
-  const int32_t *qzeros;  /* [groups, words_per_row], at the group that holds the first input */
+  const int32_t *qzeros;  /* [groups, words_per_row], at the group of the first input */
   const void *scales;     /* [groups, 8 * words_per_row] */
   yk_dtype scales_dtype;  /* YK_F16 or YK_BF16 */
   int64_t words_per_row;  /* columns of the whole tensor / 8 */
   int64_t first_column;   /* need not be a multiple of 8 */
   int64_t group;          /* of these tensors; desc.group divides it and k_phase, unless it covers all of k */
-  int64_t k_phase;        /* inputs of the first group that lie before the range */
+  int64_t k_phase;        /* inputs of the first group that precede the range */
 } yk_wna16_source;
 
 /* Rows of bytes in device memory, INT8 or FP8. Local input i and local column j are byte i of row j; their group is
  * (k_phase + i) / group, counted from the pointers. */
 typedef struct yk_wna16_rows {
   const uint8_t *bytes; /* [n, row_bytes], at the first input of the range */
-  const float *scales;  /* [n, n_groups], at the group that holds the first input */
-  const float *zeros;   /* likewise, or NULL: all 0 */
+  const float *scales;  /* [n, n_groups], at the group of the first input */
+  const float *zeros;   /* the same shape, or NULL: all 0 */
   int64_t row_bytes, n_groups;
   int64_t group, k_phase; /* as in yk_wna16_source */
 } yk_wna16_rows;
 
-/* A choice of kernel, tile and split of K. What the fields mean: plan_kernel of tiles.h; who chooses:
- * dense/plan.h. */
+/* A choice of kernel, tile and split of K. Meaning of the fields: plan_kernel of tiles.h; choice: dense/plan.h. */
 typedef struct yk_wna16_plan {
   uint8_t kernel, tile, slice_warps, splits;
 } yk_wna16_plan;
@@ -86,8 +85,8 @@ typedef struct yk_wna16_call {
   void *y;            /* [m, n], or [m, n/2] with gates, in desc.dtype, 16-byte aligned; must not alias x */
   int64_t m;          /* tokens, 0 or more */
   void *workspace;    /* yk_wna16_workspace_bytes, 256-byte aligned */
-  /* Which half of each multiprocessor the call takes, where its plan leaves the other half free: alternately false and
-   * true for the GEMMs that follow each other on a stream. Results do not depend on it. */
+  /* The half of each multiprocessor that the call takes, if its plan leaves the other half free: alternately false and
+   * true for consecutive GEMMs on a stream. Results do not depend on it. */
   bool second_half;
 } yk_wna16_call;
 

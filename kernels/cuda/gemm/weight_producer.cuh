@@ -1,4 +1,4 @@
-/* weight_producer.cuh - the producer warp of weights of the dense wgmma kernels, of every encoding and of W8A8. */
+/* weight_producer.cuh - the producer warp of weights of the dense wgmma kernels, for every encoding and for W8A8. */
 #ifndef YK_KERNELS_CUDA_GEMM_WEIGHT_PRODUCER_CUH
 #define YK_KERNELS_CUDA_GEMM_WEIGHT_PRODUCER_CUH
 
@@ -8,9 +8,9 @@
 
 namespace yk_gemm {
 
-/* Copies of a thread block's weights, one bulk copy a K tile, by one lane: each copy costs the warp that asks for it
- * hundreds of cycles. A unit is what the packed copy of a K tile consists of: a panel, or a row. A block past the
- * last unit copies nothing, but its barriers complete.
+/* Copies a thread block's weights, one bulk copy per K tile, by one lane: each copy costs the issuing warp hundreds of
+ * cycles. A unit is the element of the packed copy of a K tile: a panel, or a row. A block past the last unit copies
+ * nothing, but its barriers complete.
  *   TILE_UNITS      of a thread block's tile M
  *   n_units         of a K tile
  *   cluster, rank   number of the block's cluster, and of the block in it */

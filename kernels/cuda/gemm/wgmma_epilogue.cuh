@@ -1,4 +1,4 @@
-/* wgmma_epilogue.cuh - epilogue of the wgmma kernel: accumulators plus bias, SiLU * up, rounded, transposed
+/* wgmma_epilogue.cuh - epilogue of the wgmma kernel: accumulators plus bias, gated activation, rounded, transposed
  * through shared memory and written as 16-byte pieces of rows of y. */
 #ifndef YK_KERNELS_CUDA_GEMM_WGMMA_EPILOGUE_CUH
 #define YK_KERNELS_CUDA_GEMM_WGMMA_EPILOGUE_CUH
@@ -10,29 +10,29 @@
 
 namespace yk_gemm {
 
-/* Tokens of a warp's results that its staging holds at a time. */
+/* Tokens of a warp's results that its staging buffer holds at a time. */
 __host__ __device__ constexpr int staged_tokens(int tokens)
 {
   return tokens == 64 || tokens == 128 ? 32 : tokens < 16 ? tokens : 16;
 }
 
-/* Bytes from token to token of the staging: 16 more than the results of a token, against bank conflicts. */
+/* Bytes between tokens of the staging buffer: 16 more than the results of a token, against bank conflicts. */
 __host__ __device__ constexpr int staging_pitch(int wgmma_m)
 {
   return wgmma_m * 32 + 16;
 }
 
-/* Bytes of the staging of one warp. */
+/* Bytes of the staging buffer of one warp. */
 __host__ __device__ constexpr int staging_bytes(int wgmma_m, int tokens)
 {
   return staged_tokens(tokens) * staging_pitch(wgmma_m);
 }
 
-/* Write one warp's results. A piece is 8 columns of one token, 16 bytes; with gates a panel's 8 gates and 8 ups make
+/* Writes one warp's results. A piece is 8 columns of one token, 16 bytes; with gates a panel's 8 gates and 8 ups make
  * one.
  *   staging  address in shared memory, 16-byte aligned
- *   row0   packed row of the warp's first column
- *   own    groups of 8 tokens to write; the others' accumulators are not complete */
+ *   row0     packed row of the warp's first column
+ *   own      groups of 8 tokens to write; the others' accumulators are not complete */
 template <yk_dtype DTYPE, int WGMMA_M, int N, bool GATED, int ROOM8>
 __device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t staging, int64_t row0, int token0,
                                              n8_range own, int lane, const float (&acc)[WGMMA_M][ROOM8][4])

@@ -1,5 +1,5 @@
-/* wgmma_mainloop.cuh - main loop of the wgmma kernel: a block's shared memory, and how a consumer warpgroup
- * multiplies the stages. */
+/* wgmma_mainloop.cuh - main loop of the wgmma kernel: a block's shared memory, and the multiplication of stages by a
+ * consumer warpgroup. */
 #ifndef YK_KERNELS_CUDA_GEMM_WGMMA_MAINLOOP_CUH
 #define YK_KERNELS_CUDA_GEMM_WGMMA_MAINLOOP_CUH
 
@@ -12,18 +12,18 @@
 namespace yk_gemm {
 
 constexpr int MAX_STAGES = 12;      /* of each ring */
-constexpr int WARPGROUP_PANELS = 4; /* of the 64 columns of one wgmma, one panel a warp */
+constexpr int WARPGROUP_PANELS = 4; /* of the 64 columns of one wgmma, one panel per warp */
 using tile_ring = yk_cuda::stage_ring<MAX_STAGES>;
 
-/* Bytes of a stage of x: 128 inputs of so many tokens. */
+/* Bytes of a stage of x: 128 inputs of `tokens` tokens. */
 __host__ __device__ constexpr int x_stage_bytes(int tokens)
 {
   return tokens * TILE_K * 2;
 }
 
-/* Shared memory of a block: x in atoms of 1024 bytes with the 128-byte swizzle, weights, staging of results. Weights
- * have a ring of their own, with more stages: they come from further away, and may be fetched before the kernel
- * before has ended.
+/* Shared memory of a block: x in atoms of 1024 bytes with the 128-byte swizzle, weights, staging buffer of results.
+ * Weights have a separate ring with more stages: their latency is longer, and they may be loaded before the preceding
+ * kernel has ended.
  *   M64   tile M / 64 */
 template <typename PANEL, int M64, int N> struct block_shared_memory {
   static constexpr int X_BYTES = x_stage_bytes(N), WEIGHT_BYTES = M64 * WARPGROUP_PANELS * PANEL::BYTES;
@@ -37,8 +37,8 @@ template <typename PANEL, int M64, int N> struct block_shared_memory {
   {
     return tile_ring(memory + p.x_stages * X_BYTES, barriers + tile_ring::BARRIERS * 8, p.weight_stages, WEIGHT_BYTES);
   }
-  /* The epilogue's staging: behind the rings; or, where peers are a cluster, in the place of x, which has been
-   * multiplied by then, since the peers' partial sums (received) are behind the rings. */
+  /* The epilogue's staging buffer: after the rings; or, if peers are a cluster, in place of x, which has been
+   * multiplied by then, since the peers' partial sums (received) are after the rings. */
   __device__ __forceinline__ uint32_t staging(const wgmma_params &p) const
   {
     return p.peer_groups > 0 ? memory : received(p);
@@ -64,8 +64,8 @@ template <int CLUSTER> __device__ __forceinline__ void release_stage(uint32_t em
   }
 }
 
-/* How far from the start of a stage's x the B operand of a k16 step lies, in units of a wgmma descriptor: 32 bytes a
- * step within the swizzled rows of 64 inputs, then the other half of the stage. tokens: that the stage has room for. */
+/* Offset of the B operand of a k16 step from the start of a stage's x, in units of a wgmma descriptor: 32 bytes per
+ * step within the swizzled rows of 64 inputs, then the other half of the stage. tokens: capacity of the stage. */
 __host__ __device__ constexpr uint64_t x_step(int tokens, int step)
 {
   return descriptor_step(step / 4 * tokens * 128 + step % 4 * 32);
@@ -84,16 +84,16 @@ template <int N, int ROOM8> __device__ __forceinline__ float (&first_tokens(floa
   return reinterpret_cast<float(&)[N / 8][4]>(acc);
 }
 
-/* Accumulators of one work tile: WGMMA_M times 64 columns by N tokens a warpgroup. Accumulators and a stage have room
- * for ROOM8 times 8 tokens. The A operand has two sets of registers, so that one batch is dequantised while the
- * tensor cores work on the other; a batch's words are read from shared memory ahead of the wait for the batch
- * before. A batch is the wgmma of BATCH_STEPS k16 steps: one where accumulators leave no registers for two. A stage is
- * released once the wgmma that read it are known to be complete, which is a batch into the next K tile.
+/* Accumulates one work tile: WGMMA_M times 64 columns by N tokens per warpgroup. Accumulators and a stage have a
+ * capacity of ROOM8 times 8 tokens. The A operand has two sets of registers, so that one batch is dequantised while the
+ * tensor cores work on the other; a batch's words are read from shared memory before the wait for the previous batch. A
+ * batch is the wgmma of BATCH_STEPS k16 steps: one if accumulators leave no registers for two. A stage is released once
+ * the wgmma that read it are known to be complete, which is a batch into the next K tile.
  *
  * The loop is close to the limit of the tensor cores. No branch may stand between two batches, else ptxas serialises
- * them (its note C7513): read what it says after every change. Weights are scaled in the fragment: scaling the
- * accumulators of a group instead would have every K tile wait for its wgmma. A stage of x is released to a cluster
- * without `.release.cluster`, which is a fence of the whole GPU. */
+ * them (its note C7513): read its output after every change. Weights are scaled in the fragment: if the accumulators of
+ * a group were scaled instead, every K tile would wait for its wgmma. A stage of x is released to a cluster without
+ * `.release.cluster`, which is a fence of the whole GPU. */
 template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CLUSTER, int BATCH_STEPS = 2, int ROOM8>
 __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const work_tile &w, int warpgroup, int warp,
                                          int lane, float (&acc)[WGMMA_M][ROOM8][4])
@@ -107,7 +107,7 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
     mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
     mbarrier_wait_asm_loop(x.full(), x.at.phase);
     uint32_t panels = weights.data() + own_panels;
-    uint64_t b = tile_descriptor(x.data(), 1024, 16); /* K-major: groups of 8 tokens lie 1024 bytes apart */
+    uint64_t b = tile_descriptor(x.data(), 1024, 16); /* K-major: groups of 8 tokens are 1024 bytes apart */
     uint4 words[WGMMA_M];
     dequant<PANEL::ENCODING, DTYPE> scales[WGMMA_M];
 #pragma unroll
@@ -120,8 +120,8 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
         if (step % PANEL::GROUP_STEPS == 0) scales[c].load(load_shared8(scales_at<PANEL>(panel, step, lane)));
       }
       if (step % BATCH_STEPS == 0) {
-        /* All but the newest batch are complete: a[batch] is free and, past a K tile's first batch, the stage of x of
-         * the previous K tile, whose weights have been read into registers before. */
+        /* All but the newest batch are complete: a[batch] is free and, past a K tile's first batch, also the stage of x
+         * of the previous K tile, whose weights have been read into registers earlier. */
         wgmma_wait<1>();
         if (step == 0 && weights_read) release_stage<1>(weights_read, lane);
         if (step == BATCH_STEPS && x_read) release_stage<CLUSTER>(x_read, lane);

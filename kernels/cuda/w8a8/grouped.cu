@@ -15,7 +15,7 @@ using yk_gemm::ceil_div;
 
 namespace {
 
-/* As of the dense GEMM: room is left for the kernel that quantises. */
+/* As in the dense GEMM: the rest is left for the kernel that quantises. */
 constexpr int MOST_BYTES = yk_gemm::MOST_SHARED_BYTES;
 
 template <size_t... I> const void *kernel_of(int tile, std::index_sequence<I...>)

@@ -1,5 +1,5 @@
-/* grouped_mma_sm80.cu - grouped W8A8 GEMM for compute capability 8.0 and later. There are as many thread blocks as
- * there could be tiles; those past the last one end at once. */
+/* grouped_mma_sm80.cu - grouped W8A8 GEMM for compute capability 8.0 and later. There are as many thread blocks as the
+ * maximum number of tiles; those past the last tile end at once. */
 #include "kernels/cuda/w8a8/grouped_params.cuh"
 
 #include <algorithm>

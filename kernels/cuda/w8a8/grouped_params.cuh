@@ -1,4 +1,4 @@
-/* grouped_params.cuh - what the kernels of the grouped W8A8 GEMM are given. */
+/* grouped_params.cuh - parameters of the kernels of the grouped W8A8 GEMM. */
 #ifndef YK_KERNELS_CUDA_W8A8_GROUPED_PARAMS_CUH
 #define YK_KERNELS_CUDA_W8A8_GROUPED_PARAMS_CUH
 
@@ -15,7 +15,7 @@ struct grouped_params {
   yk_w8a8_grouped_call call;
   output_params out; /* of matrix 0 */
   int k_tiles;
-  int tiles_m, max_tiles, n_stages; /* wgmma: output tiles along rows of W, row tiles at most, stages */
+  int tiles_m, max_tiles, n_stages; /* wgmma: output tiles along rows of W, maximum number of row tiles, stages */
   yk_cuda::divider by_tiles_m;
 
   __device__ __forceinline__ const uint8_t *weights_of(int matrix) const
@@ -23,7 +23,7 @@ struct grouped_params {
     return static_cast<const uint8_t *>(call.packed) + matrix * call.matrix_bytes;
   }
 
-  /* Of a matrix, for slots before end. */
+  /* Output of a matrix, for slots before end. */
   __device__ __forceinline__ output_params out_of(int matrix, int end) const
   {
     const int64_t bytes = matrix * call.matrix_bytes;

@@ -1,4 +1,4 @@
-/* grouped_tiles.h - which tiles of the grouped W8A8 wgmma kernel are compiled, and which serves how many rows. */
+/* grouped_tiles.h - the compiled tiles of the grouped W8A8 wgmma kernel, and the number of rows for each. */
 #ifndef YK_KERNELS_CUDA_W8A8_GROUPED_TILES_H
 #define YK_KERNELS_CUDA_W8A8_GROUPED_TILES_H
 
@@ -6,8 +6,8 @@ namespace yk_w8a8 {
 
 constexpr int GROUPED_WARPGROUPS = 2; /* of 64 rows of W each */
 
-/* By rising most_rows: slots that there is room for, over matrices. The rows that a matrix has beyond whole tiles are
- * fetched, and multiplied by the narrowest instruction that holds them, in steps. */
+/* By rising most_rows: max_slots over the number of matrices. The rows of a matrix beyond whole tiles are loaded, and
+ * multiplied by the narrowest instruction that holds them, in multiples of step. */
 struct grouped_tile_shape {
   int n;    /* rows of x */
   int step; /* divides n */

@@ -1,4 +1,4 @@
-/* grouped_types.h - what a grouped W8A8 GEMM is given: see grouped.h. */
+/* grouped_types.h - arguments of a grouped W8A8 GEMM: see grouped.h. */
 #ifndef YK_KERNELS_CUDA_W8A8_GROUPED_TYPES_H
 #define YK_KERNELS_CUDA_W8A8_GROUPED_TYPES_H
 
@@ -8,12 +8,12 @@
 typedef struct yk_w8a8_grouped_call {
   const void *packed;    /* of matrix 0, 256-byte aligned */
   const float *bias;     /* [n] of matrix 0; or NULL */
-  int64_t matrix_bytes;  /* from a matrix to the next, a multiple of 256, of weights and of biases */
+  int64_t matrix_bytes;  /* distance between matrices, a multiple of 256, of weights and of biases */
   int32_t n_matrices;    /* 1 .. YK_GROUPED_MAX_MATRICES */
   const int8_t *x;       /* [max_slots, yk_w8a8_k_padded], 16-byte aligned; zeros past k */
   const float *x_scales; /* [max_slots], readable YK_W8A8_ROW_MULTIPLE beyond */
   const int32_t *starts; /* [n_matrices + 1] */
-  int64_t max_slots;     /* starts[n_matrices] at most */
+  int64_t max_slots;     /* maximum of starts[n_matrices] */
   void *y;               /* of y_dtype [max_slots, n], or [max_slots, n/2] with gates */
   yk_dtype y_dtype;
   bool starts_are_settled; /* as in yk_grouped_call */

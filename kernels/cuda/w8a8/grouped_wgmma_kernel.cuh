@@ -1,10 +1,10 @@
-/* grouped_wgmma_kernel.cuh - grouped W8A8 GEMM on 9.0: one persistent thread block a multiprocessor.
+/* grouped_wgmma_kernel.cuh - grouped W8A8 GEMM on 9.0: one persistent thread block per multiprocessor.
  *
- *   work       output tiles of 128 rows of W by up to N slots of one matrix, over all of K, dealt out in turn.
- *              Tiles of a matrix are neighbours, and among them those of the same rows of W, so that a wave of blocks
- *              finds weights and x in the L2 cache
- *   producer,  as in wgmma_kernel.cuh, whose main loop and epilogue they run. Weights are asked for before
- *   consumers  griddepcontrol.wait where the starts allow it */
+ *   work       output tiles of 128 rows of W by up to N slots of one matrix, over all of K, assigned in turn. Tiles of
+ *              a matrix are neighbours, and among them those of the same rows of W, so that a wave of blocks finds
+ *              weights and x in the L2 cache
+ *   producer,  as in wgmma_kernel.cuh, whose main loop and epilogue they run. Copies of weights are issued before
+ *   consumers  griddepcontrol.wait if the starts allow it */
 #ifndef YK_KERNELS_CUDA_W8A8_GROUPED_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_W8A8_GROUPED_WGMMA_KERNEL_CUH
 
@@ -15,7 +15,7 @@
 
 namespace yk_w8a8 {
 
-/* As registers_of; producers keep more: where they are in the table. */
+/* As registers_of, but producers keep more: their position in the table. */
 __host__ __device__ constexpr thread_registers grouped_registers_of(int tokens)
 {
   return tokens <= 64 ? thread_registers{80, 40, 96} : registers_of(tokens);
@@ -51,7 +51,7 @@ template <int N> struct grouped_tiles {
   }
 };
 
-/* By one warp, once the table is built. */
+/* Called by one warp, once the table is built. */
 __device__ __forceinline__ void map_row_tiles(const yk_gemm::grouped_table &table, uint16_t *map)
 {
   for (int i = threadIdx.x % 32; i < table.size->x; i += 32)
@@ -101,8 +101,8 @@ __device__ __forceinline__ void produce_grouped_x(const CUtensorMap *map, const 
   }
 }
 
-/* One output tile, by the narrowest instruction of N and fewer rows. What belongs to a row of W comes from memory,
- * which takes long: it is loaded before the main loop.
+/* Computes one output tile, by the narrowest instruction of N and fewer rows. The terms of a row of W have memory
+ * latency, so they are loaded before the main loop.
  *   results   of the warpgroup
  *   MOST      rows of x of the widest tile */
 template <int N, int STEP, int MOST = N>

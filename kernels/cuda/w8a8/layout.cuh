@@ -1,9 +1,9 @@
-/* layout.cuh - where a weight lies in the packed copy, for the kernel that packs and for those that read it.
+/* layout.cuh - the position of a weight in the packed copy, for the kernels that pack and that read it.
  *
- * Columns of W are rows here: of the matrix instruction's A operand. They lie as [K tile][row][128 bytes], so that any
- * run of rows of a K tile is one run of bytes and one bulk copy. The 16-byte pieces of a row are permuted as the
- * 128-byte swizzle of tensor copies would: piece i of row r is at i ^ (r % 8). With gates, panels of 16 rows are 8
- * gates and their 8 ups (column_of_row of gemm/packed_layout.cuh): the two fall to one thread of an epilogue. */
+ * Columns of W are rows here: rows of the matrix instruction's A operand. They are ordered [K tile][row][128 bytes], so
+ * that any run of rows of a K tile is one run of bytes and one bulk copy. The 16-byte pieces of a row are permuted as
+ * in the 128-byte swizzle of tensor copies: piece i of row r is at i ^ (r % 8). With gates, panels of 16 rows are 8
+ * gates and their 8 ups (column_of_row of gemm/packed_layout.cuh), so one thread of an epilogue has both. */
 #ifndef YK_KERNELS_CUDA_W8A8_LAYOUT_CUH
 #define YK_KERNELS_CUDA_W8A8_LAYOUT_CUH
 
@@ -15,7 +15,7 @@ namespace yk_w8a8 {
 constexpr int TILE_K = YK_W8A8_TILE_K;
 constexpr int PANEL_ROWS = YK_W8A8_PANEL_ROWS;
 
-/* Where byte k of a row is among the packed bytes of n_rows rows. */
+/* Offset of byte k of a row among the packed bytes of n_rows rows. */
 __host__ __device__ inline int64_t byte_at(int64_t n_rows, int64_t row, int64_t k)
 {
   return (k / TILE_K * n_rows + row) * TILE_K + ((k % TILE_K / 16) ^ (row % 8)) * 16 + k % 16;

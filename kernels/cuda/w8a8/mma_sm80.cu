@@ -1,4 +1,4 @@
-/* mma_sm80.cu - W8A8 GEMM for compute capability 8.0 and later: a thread block a tile. */
+/* mma_sm80.cu - W8A8 GEMM for compute capability 8.0 and later: one thread block per tile. */
 #include "kernels/cuda/w8a8/mma_sm80.cuh"
 
 #include "kernels/cuda/w8a8/mma_sm80_tile.cuh"

@@ -1,7 +1,7 @@
 /* mma_sm80_tile.cuh - one tile of W8A8 GEMMs by mma.sync m16n8k32, for compute capability 8.0 and later.
  *
  *   block   64 rows (columns of W) by 64 tokens; each of its four warps has a panel of 16 rows
- *   loads   every thread, by cp.async into a ring of three stages of one K tile each: packed weights as they lie, and x
+ *   loads   every thread, by cp.async into a ring of three stages of one K tile each: packed weights unchanged, and x
  *           in the same swizzle */
 #ifndef YK_KERNELS_CUDA_W8A8_MMA_SM80_TILE_CUH
 #define YK_KERNELS_CUDA_W8A8_MMA_SM80_TILE_CUH
@@ -60,7 +60,7 @@ __device__ __forceinline__ void multiply_stage(uint32_t stage, int (&acc)[MMA_TO
   }
 }
 
-/* The tile of rows row0 .. and tokens token0 .., as far as p.out has them. stages: shared memory of MMA_STAGES *
+/* The tile of rows row0 .. and tokens token0 .., within those of p.out. stages: shared memory of MMA_STAGES *
  * MMA_STAGE_BYTES. */
 __device__ __forceinline__ void mma_tile(const mma_params &p, uint32_t stages, int row0, int token0)
 {

@@ -1,4 +1,4 @@
-/* output.cuh - from sums of products to results: what both paths of the W8A8 GEMM do at the end of a tile.
+/* output.cuh - from sums of products to results: the end of a tile on both paths of the W8A8 GEMM.
  *
  * Fragments are those of mma.cuh: a thread holds rows (columns of W) g and g + 8 of a panel, g = lane / 4, and of each
  * 8 tokens number 2 (lane % 4) and the next one. */
@@ -16,7 +16,7 @@ struct output_params {
   const int32_t *w_sums; /* [n_rows] */
   const float *bias;     /* [n] in the order of columns, or NULL */
   const float *x_scales;
-  void *y;       /* NULL: sums is written */
+  void *y;       /* NULL: sums is written instead */
   int32_t *sums; /* [m, n] */
   int64_t y_stride;
   int m, n, n_rows, zero;
@@ -25,7 +25,7 @@ struct output_params {
   bool is_wide; /* y takes pieces of 8 columns */
 };
 
-/* What belongs to a packed row; of rows that are filling, zeros. */
+/* The terms of a packed row; zeros for padding rows. */
 struct row_terms {
   float scale = 0.0f, bias = 0.0f;
   int offset = 0;
@@ -40,7 +40,7 @@ struct row_terms {
   }
 };
 
-/* The CPU device's operations in their order; the compiler may contract none of them. */
+/* The CPU device's operations in the same order; the compiler may contract none of them. */
 __device__ __forceinline__ float scaled(const output_params &o, int sum, float x_scale, const row_terms &row)
 {
   const float product = __fmul_rn(__fmul_rn(__int2float_rn(sum - row.offset), x_scale), row.scale);
@@ -53,14 +53,14 @@ __device__ __forceinline__ uint32_t round_pair_to(bool is_bf16, float low, float
   return is_bf16 ? bf16 : f16;
 }
 
-/* One element of y, or of sums. */
+/* Writes one element of y, or of sums. */
 __device__ __forceinline__ void write_value(const output_params &o, int64_t token, int64_t column, float value)
 {
   const uint32_t bits = round_pair_to(o.is_bf16, value, 0.0f);
   static_cast<uint16_t *>(o.y)[token * o.y_stride + column] = static_cast<uint16_t>(bits);
 }
 
-/* The 4 sums of a thread in 16 rows by 8 tokens, element by element: any n and stride, and sums. */
+/* Writes the 4 sums of a thread in 16 rows by 8 tokens, element by element: for any n and stride, and for sums. */
 __device__ __forceinline__ void write_fragment(const output_params &o, int64_t row0, int token0, int lane,
                                                const row_terms (&rows)[2], const int (&sum)[4])
 {

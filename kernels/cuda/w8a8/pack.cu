@@ -1,4 +1,4 @@
-/* pack.cu - weights into the packed form, once, at load: a thread block for each column of W. */
+/* pack.cu - repacks weights into the packed form, once, at load: one thread block for each column of W. */
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/common/reduce.cuh"

@@ -1,5 +1,5 @@
-/* sizes.h - a W8A8 GEMM, and the sizes of its packed weights (layout.cuh): for kernels, and for the host,
- * which plans with them where there is no CUDA. */
+/* sizes.h - a W8A8 GEMM, and the sizes of its packed weights (layout.cuh): for kernels, and for plans on the host, with
+ * or without CUDA. */
 #ifndef YK_KERNELS_CUDA_W8A8_SIZES_H
 #define YK_KERNELS_CUDA_W8A8_SIZES_H
 
@@ -8,9 +8,9 @@
 
 #include "kernels/activation.h"
 
-/* One GEMM as a rank sees it. */
+/* One GEMM on a rank. */
 typedef struct yk_w8a8_desc {
-  int64_t k;                /* inputs, 0 too */
+  int64_t k;                /* inputs, may be 0 */
   int64_t n;                /* columns of W; with gates gate and up together */
   int32_t zero;             /* of the inputs */
   yk_activation activation; /* gated or none; gated, columns [0, n/2) are gates, [n/2, n) ups, and y has n/2 */
@@ -42,7 +42,7 @@ static inline int64_t yk_w8a8_n_rows(const yk_w8a8_desc *desc)
   return (columns + of_panel - 1) / of_panel * YK_W8A8_PANEL_ROWS;
 }
 
-/* Bytes, f32 scales and i32 sums of rows lie one after the other. */
+/* Bytes, f32 scales and i32 sums of rows follow each other. */
 static inline int64_t yk_w8a8_scales_at(const yk_w8a8_desc *desc)
 {
   return yk_w8a8_n_rows(desc) * yk_w8a8_k_padded(desc->k);

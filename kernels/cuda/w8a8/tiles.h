@@ -1,12 +1,12 @@
-/* tiles.h - which tiles of the W8A8 wgmma kernel are compiled, and the constants of the estimate that chooses
- * among them and among splits of K. The constants were fitted to times on an H100 (bench/log); taken one by one they
- * mean little. */
+/* tiles.h - the compiled tiles of the W8A8 wgmma kernel, and the constants of the estimate that chooses among them
+ * and among splits of K. The constants were fitted to times on an H100 (bench/log); single constants have little
+ * meaning. */
 #ifndef YK_KERNELS_CUDA_W8A8_TILES_H
 #define YK_KERNELS_CUDA_W8A8_TILES_H
 
 namespace yk_w8a8 {
 
-/* By rising n. Tiles of 64 rows give few tokens twice as many thread blocks, so that K need seldom be split; tiles of
+/* By rising n. Tiles of 64 rows give few tokens twice as many thread blocks, so that K seldom needs a split; tiles of
  * 192 rows fill the GPU where tiles of 128 leave a partial wave. */
 struct tile_shape {
   int n;            /* tokens */
@@ -20,16 +20,16 @@ constexpr tile_shape TILES[] = {
 };
 constexpr int N_TILES = sizeof TILES / sizeof *TILES;
 
-/* Tiles of fewer tokens are split along K only where one holds all tokens. */
+/* Tiles of fewer tokens are split along K only if one tile holds all tokens. */
 constexpr int LEAST_SPLIT_TOKENS = 64;
 
-/* Of the end of a tile, for each of its tokens. */
+/* Cost of the end of a tile, for each of its tokens. */
 constexpr double END_TOKEN_US = 0.0116;
-/* Of a split of K: for each range, and for each token of each warpgroup. */
+/* Costs of a split of K: for each range, and for each token of each warpgroup. */
 constexpr double RANGE_US = 0.342, EXCHANGE_TOKEN_US = 0.01245;
 constexpr double BYTES_PER_US = 4.35e6;
 
-/* A tile, and the ranges into which the K of each tile is split alike; 1: not at all. */
+/* A tile, and the number of equal ranges into which the K of each tile is split; 1: no split. */
 struct gemm_plan {
   int tile, splits;
 };

@@ -1,4 +1,4 @@
-/* wgmma.cu - see wgmma.cuh. Here is decided how K is split. */
+/* wgmma.cu - see wgmma.cuh. Chooses the split of K. */
 #include "kernels/cuda/w8a8/wgmma.cuh"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ const void *kernel_of(int tile)
   return kernel_of(tile, std::make_index_sequence<N_TILES>());
 }
 
-/* How many tiles there are. */
+/* Numbers of tiles. */
 struct tile_counts {
   int64_t m, n;
 
@@ -38,7 +38,7 @@ struct tile_counts {
   }
 };
 
-/* Estimated microseconds, without what all plans take alike. */
+/* Estimated microseconds, without the terms common to all plans. */
 double plan_us(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, const tile_counts &tiles, const tile_shape &s,
                int splits)
 {
@@ -50,7 +50,7 @@ double plan_us(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, const tile_coun
          static_cast<double>(waves * s.n) * END_TOKEN_US + exchange_us;
 }
 
-/* Whether a split is looked at: K ranges of all tiles must run at once, and thread blocks that share tokens by
+/* Whether a split is considered: K ranges of all tiles must run at once, and thread blocks that share tokens by
  * multicast share no tile. */
 bool can_split(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, const tile_counts &tiles, const tile_shape &s,
                int splits)
@@ -59,8 +59,8 @@ bool can_split(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, const tile_coun
          splits <= yk_w8a8_n_k_tiles(desc.k);
 }
 
-/* Of shared memory a thread block leaves no room for another GEMM, but for the kernel that quantises: that one starts
- * while the GEMM before still runs, and the GEMM after starts while it does. */
+/* The remaining shared memory fits no other GEMM, but the kernel that quantises: that kernel starts while the preceding
+ * GEMM still runs, and the next GEMM starts while it runs. */
 constexpr int MOST_BYTES = yk_gemm::MOST_SHARED_BYTES;
 
 int n_stages_of(const tile_shape &s)
@@ -92,8 +92,7 @@ cudaError_t wgmma_init(yk_w8a8_gpu &gpu)
   return cudaSuccess;
 }
 
-/* K is split only where all ranges of all tiles run at once. Where a tile holds all tokens no larger one is looked at.
- */
+/* K is split only if all ranges of all tiles run at once. If a tile holds all tokens, no larger tile is considered. */
 gemm_plan wgmma_plan(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, int64_t m)
 {
   gemm_plan best = {0, 1};

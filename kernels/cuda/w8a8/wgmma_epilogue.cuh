@@ -1,8 +1,8 @@
-/* wgmma_epilogue.cuh - end of a tile of the wgmma kernel: partial sums of the thread blocks that share the tile,
- * and results, transposed through shared memory and written as 16-byte pieces of rows of y.
+/* wgmma_epilogue.cuh - end of a tile of the wgmma kernel: partial sums of the thread blocks that share the tile, and
+ * results, transposed through shared memory and written as 16-byte pieces of rows of y.
  *
- * Thread blocks that share a tile (split-K) are a cluster and read each other's sums in shared memory. Which of them
- * finishes which tokens is gemm/split_k.cuh's. */
+ * Thread blocks that share a tile (split-K) are a cluster and read each other's sums in shared memory. gemm/split_k.cuh
+ * assigns the tokens that each of them finishes. */
 #ifndef YK_KERNELS_CUDA_W8A8_WGMMA_EPILOGUE_CUH
 #define YK_KERNELS_CUDA_W8A8_WGMMA_EPILOGUE_CUH
 
@@ -15,12 +15,12 @@
 
 namespace yk_w8a8 {
 
-constexpr int RING_READ_BARRIER = 4; /* of all consumer warps; those before it are of a warpgroup each */
+constexpr int RING_READ_BARRIER = 4; /* of all consumer warps; lower barriers are of one warpgroup each */
 
-/* Each of a tile's K ranges is a thread block of one cluster, the last range its first. All leave in the memory of
- * their rings the sums of the tokens that others finish, and add up those of their own tokens.
- *   ring     where the ring begins, which all warps have read when they get here
- *   BATCH, AHEAD   pieces (what a thread has of 8 tokens) of a range, and ranges, that are read together */
+/* Each of a tile's K ranges is a thread block of one cluster, the last range being the first block. All blocks write to
+ * the memory of their rings the sums of the tokens that others finish, and add those of their own tokens.
+ *   ring     start of the ring, which all warps have read by now
+ *   BATCH, AHEAD   pieces (a thread's part of 8 tokens) of a range, and ranges, that are read together */
 template <int WARPGROUPS, int N>
 __device__ __forceinline__ void exchange_sums(uint32_t ring, const yk_gemm::tile_peers &peers, int warpgroup,
                                               int (&acc)[N / 8][4])
@@ -62,11 +62,11 @@ __device__ __forceinline__ void exchange_sums(uint32_t ring, const yk_gemm::tile
   }
 }
 
-/* Shared memory of one consumer warpgroup for its results: the scales of the tile's tokens, and two pieces of staging
- * that are used in turn. A row of staging is what a token has of 64 rows, and 16 bytes against bank conflicts. */
+/* Shared memory of one consumer warpgroup for its results: the scales of the tile's tokens, and two staging buffers,
+ * used alternately. A row of a staging buffer is a token's part of 64 rows, and 16 bytes against bank conflicts. */
 constexpr int STAGING_PITCH = 64 * 2 + 16;
 
-/* Tokens that are in staging at a time. */
+/* Tokens in a staging buffer at a time. */
 __host__ __device__ constexpr int staged_tokens(int tokens)
 {
   return tokens < 32 ? tokens : 32;
@@ -82,8 +82,8 @@ template <int N> struct result_memory {
   static constexpr int BYTES = result_bytes(N);
   uint32_t scales, first_staging;
 
-  /* memory: result_bytes of the most tokens that a tile of the kernel has, so that the scales of one tile never lie
-   * where another of more or fewer tokens still has its staging. */
+  /* memory: result_bytes of the most tokens of any tile of the kernel, so that the scales of one tile never overlap the
+   * staging buffers of another tile of more or fewer tokens. */
   __device__ __forceinline__ result_memory(uint32_t memory, int most_tokens = N)
       : scales(memory), first_staging(memory + most_tokens * 4)
   {
@@ -94,14 +94,14 @@ template <int N> struct result_memory {
     return first_staging + block % 2 * STAGING_BYTES;
   }
 
-  /* Fetch the scales of a tile before its main loop: the barriers of the epilogue lie between this and their use, and
-   * between their last use and the next tile. */
+  /* Loads the scales of a tile before its main loop: the barriers of the epilogue separate this from their use, and
+   * their last use from the next tile. */
   __device__ __forceinline__ void fetch_scales(const float *x_scales, int token0) const
   {
     for (int i = threadIdx.x % 128; i < N; i += 128) yk_ptx::store_shared4(scales + i * 4, x_scales[token0 + i]);
   }
 
-  /* Of the two tokens of a thread in 8 that begin with token. */
+  /* Scales of a thread's two tokens among the 8 that begin with token. */
   __device__ __forceinline__ float2 scales_of(int token, int lane) const
   {
     const uint2 bits = yk_ptx::load_shared8(scales + (token + lane % 4 * 2) * 4);
@@ -125,8 +125,8 @@ __device__ __forceinline__ void finish_fragment(const output_params &o, float2 s
   }
 }
 
-/* A warpgroup's results in 16-byte pieces of 8 columns of a token, so that it writes whole 128-byte lines, or with
- * gates halves. row0: packed row of the warpgroup's first. */
+/* Writes a warpgroup's results in 16-byte pieces of 8 columns of a token, so that it writes whole 128-byte lines, or
+ * half lines with gates. row0: packed row of the warpgroup's first. */
 template <int N, bool GATED>
 __device__ __forceinline__ void write_pieces(const output_params &o, const result_memory<N> &memory, int64_t row0,
                                              int token0, yk_gemm::n8_range own, const row_terms (&rows)[2],
@@ -160,8 +160,8 @@ __device__ __forceinline__ void write_pieces(const output_params &o, const resul
   }
 }
 
-/* A warpgroup's results, as the output wants them.
- *   own    groups of 8 tokens to write, the others' sums are not complete
+/* Writes a warpgroup's results in the form that the output requires.
+ *   own    groups of 8 tokens to write; the others' sums are not complete
  *   rows   of this thread */
 template <int N>
 __device__ __forceinline__ void write_output(const output_params &o, const result_memory<N> &memory, int64_t row0,

@@ -1,15 +1,16 @@
 /* wgmma_kernel.cuh - W8A8 GEMM on 9.0: one persistent kernel for any number of tokens.
  *
- *   grid       as of the WNA16 wgmma kernel, whose tile scheduler deals out output tiles and K ranges: at most one
- *              thread block a multiprocessor. Clusters: two with neighbouring rows that share their tokens, or the K
- *              ranges of a tile, which are added up through their shared memory
- *   producer   the last warpgroup. Warp 0: weights, one bulk copy a K tile; warp 1: x, by tensor map with the 128-byte
- *              swizzle and zeros past the edges. Both fill one ring of stages
+ *   grid       as in the WNA16 wgmma kernel, whose tile scheduler assigns output tiles and K ranges: at most one thread
+ *              block per multiprocessor. Clusters: two with neighbouring rows that share their tokens, or the K ranges
+ *              of a tile, which are added through their shared memory
+ *   producer   the last warpgroup. Warp 0: weights, one bulk copy per K tile; warp 1: x, by tensor map with the
+ *              128-byte swizzle and zeros past the edges. Both fill one ring of stages
  *   consumer   one to three warpgroups of 64 rows (columns of W) each by N tokens: both operands from shared memory,
  *   warps      sums in registers; then partial sums and results (wgmma_epilogue.cuh)
  *
- * Programmatic dependent launch: weights of the first stages are asked for before griddepcontrol.wait, so that they
- * arrive while x is quantised by the kernel before; x and partial sums after it. Then the next kernel may start. */
+ * Programmatic dependent launch: copies of the first stages' weights are issued before griddepcontrol.wait, so that
+ * they arrive while the preceding kernel quantises x; x and partial sums are read after the wait. Then the next kernel
+ * may start. */
 #ifndef YK_KERNELS_CUDA_W8A8_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_W8A8_WGMMA_KERNEL_CUH
 
@@ -26,8 +27,8 @@ constexpr int WARPGROUP_ROWS = 64, MOST_STAGES = 20;
 using yk_gemm::work_tile;
 using tile_ring = yk_cuda::stage_ring<MOST_STAGES>;
 
-/* Registers of a thread: at the start, then of producers and of consumers. What the thread block leaves has room for
- * thread blocks of the kernel that quantises. */
+/* Registers per thread: at the start, then of producers and of consumers. The remaining registers of a multiprocessor
+ * fit thread blocks of the kernel that quantises. */
 struct thread_registers {
   int start, producer, consumer;
 };
@@ -83,13 +84,13 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const kernel_p
   }
 }
 
-/* Sums of one work tile: 64 rows by N tokens a warpgroup. A stage is released once the wgmma that read it are known to
- * be complete, which is a K tile later. */
+/* Sums of one work tile: 64 rows by N tokens per warpgroup. A stage is released once the wgmma that read it are known
+ * to be complete, which is a K tile later. */
 template <int WARPGROUPS, int N, int CLUSTER>
 __device__ __forceinline__ void mainloop(tile_ring &r, const work_tile &w, int warpgroup, int lane,
                                          int (&acc)[N / 8][4])
 {
-  uint32_t read = 0; /* empty barrier of the K tile before */
+  uint32_t read = 0; /* empty barrier of the previous K tile */
 #pragma unroll 1
   for (int k_tile = w.first; k_tile < w.last; k_tile++) {
     yk_ptx::mbarrier_wait_asm_loop(r.full(), r.at.phase);
@@ -112,7 +113,7 @@ __device__ __forceinline__ void mainloop(tile_ring &r, const work_tile &w, int w
   yk_gemm::release_stage<CLUSTER>(read, lane);
 }
 
-/* What belongs to a row of W comes from memory, which takes long: it is loaded before the wait. */
+/* The terms of a row of W have memory latency, so they are loaded before the wait. */
 template <int WARPGROUPS, int N, int CLUSTER>
 __device__ __forceinline__ void consume(const kernel_params &p, tile_ring r, uint32_t results, int cluster, int rank)
 {
@@ -129,7 +130,7 @@ __device__ __forceinline__ void consume(const kernel_params &p, tile_ring r, uin
     const int64_t row = ((static_cast<int64_t>(tile_m) * CLUSTER + rank) * WARPGROUPS + warpgroup) * WARPGROUP_ROWS;
     const int64_t own_row = row + threadIdx.x / 32 % 4 * 16 + lane / 4;
     const row_terms rows[2] = {row_terms(p.out, own_row), row_terms(p.out, own_row + 8)};
-    yk_ptx::wait_for_previous_kernel(); /* returns at once but for the first tile */
+    yk_ptx::wait_for_previous_kernel(); /* returns at once except for the first tile */
     memory.fetch_scales(p.out.x_scales, tile_n * N);
     mainloop<WARPGROUPS, N, CLUSTER>(r, w, warpgroup, lane, acc);
     if constexpr (CLUSTER == 1) {
@@ -170,12 +171,12 @@ __global__ void __maxnreg__(registers_of(N, WARPGROUPS).start)
         produce_x<WARPGROUPS, N, CLUSTER>(&map, p, ring, cluster, rank);
     }
     __syncwarp();
-    if (CLUSTER == 1 && p.tiles.k_splits > 1) yk_ptx::cluster_sync(); /* that of exchange_sums */
+    if (CLUSTER == 1 && p.tiles.k_splits > 1) yk_ptx::cluster_sync(); /* matches the one in exchange_sums */
   } else {
     yk_ptx::raise_registers<registers_of(N, WARPGROUPS).consumer>();
     consume<WARPGROUPS, N, CLUSTER>(p, ring, ring.memory + p.n_stages * ring.stage_bytes, cluster, rank);
   }
-  /* Others of the cluster may still read this block's memory, or copy to it and arrive at its barriers. */
+  /* Other blocks of the cluster may still read this block's memory, or copy to it and arrive at its barriers. */
   if (CLUSTER > 1 || p.tiles.k_splits > 1) yk_ptx::cluster_sync();
 #endif
 }

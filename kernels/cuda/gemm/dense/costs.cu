@@ -29,14 +29,14 @@ constexpr gemm_costs h200_8_bits()
   return c;
 }
 
-/* A GPU type whose name contains this, and its costs. */
+/* Costs for GPUs whose name contains `name`. */
 struct fitted_gpu {
   const char *name;
   gemm_costs of_4_bits, of_8_bits;
 };
 
 constexpr fitted_gpu fitted[] = {{"H200", h200_4_bits(), h200_8_bits()}};
-constexpr const fitted_gpu &unfitted = fitted[0]; /* serves GPUs that nobody has fitted */
+constexpr const fitted_gpu &unfitted = fitted[0]; /* also used for GPUs without fitted costs */
 
 } // namespace
 

@@ -41,7 +41,7 @@ extern "C" yk_status yk_wna16_gpu_init(yk_wna16_gpu *gpu, yk_wna16_path path, yk
 
 extern "C" yk_status yk_wna16_desc_check(const yk_wna16_desc *desc, yk_err *err)
 {
-  /* Products of sizes stay far inside 64 bits, counts of panels and of K tiles inside 32. */
+  /* With this limit products of sizes stay far inside 64 bits, counts of panels and of K tiles inside 32. */
   const long long max_size = 1 << 24;
   int columns = desc->activation.is_gated ? 16 : 8;
   if (desc->k <= 0 || desc->k % 32 || desc->k > max_size)

@@ -1,16 +1,16 @@
-/* dense.h - GEMM of 16-bit activations with weights of fewer bits on one GPU: y = x W (+ bias), or SiLU(gate) * up of
- * it. Weights are AWQ's 4-bit integers, 8-bit integers or 8-bit floats (yk_wna16_encoding): one family of kernels,
- * whose panels and dequantisation (encoding_*.cuh) are chosen when they are compiled.
+/* dense.h - GEMM of 16-bit activations with weights of fewer bits on one GPU: y = x W (+ bias), or a gated activation
+ * of the result. Weights are AWQ's 4-bit integers, 8-bit integers or 8-bit floats (yk_wna16_encoding): one family of
+ * kernels, whose panels and dequantisation (encoding_*.cuh) are template parameters.
  *
- * All kernels compute the transpose: columns of W are the rows (tile M) of a matrix instruction's A operand, tokens
- * are the columns (tile N) of its B operand, and K is taken in tiles of 128 inputs (tile K). W is repacked once, at
- * load, into panels of 16 columns by 128 inputs in the order of the A operand's registers (packed_layout.cuh); one
- * copy serves every number of tokens.
+ * All kernels compute the transpose: columns of W are the rows (tile M) of a matrix instruction's A operand, tokens are
+ * the columns (tile N) of its B operand, and K is processed in tiles of 128 inputs (tile K). W is repacked once, at
+ * load, into panels of 16 columns by 128 inputs in the order of the A operand's registers (packed_layout.cuh); one copy
+ * serves every number of tokens.
  *
- *   tokens        GPU      kernel                    K is split over              partial sums meet in
+ *   tokens        GPU      kernel                    K is split over              partial sums are added in
  *   1 to 32       9.0      small_batch_kernel.cuh    warps (sliced-K), cluster    shared memory
  *   17 and more   9.0      wgmma_kernel.cuh          thread blocks (split-K,      global memory, as their own flags;
- *                                                    stream-K)                    of a cluster in shared memory
+ *                                                    stream-K)                    in a cluster, shared memory
  *   any           8.0 on   mma_sm80.cu               thread blocks (split-K)      global memory, a second kernel
  *
  * A thread block of the two kernels for 9.0:
@@ -19,25 +19,26 @@
  *       producer warp 0, before and after          |  stage: panels of one K tile        |--> consumer warps: panels to
  *       griddepcontrol.wait                        |         and x of the same 128       |    registers, x by ldmatrix
  *     x in global memory --TMA tensor copy-->      |         inputs, 128-byte swizzle    |    or descriptor, mma.sync
- *       producer warps 1 and 2, after it           +-------------------------------------+    or wgmma, accumulators
+ *       producer warps 1 and 2, after the wait     +-------------------------------------+    or wgmma, accumulators
  *                        ^                                                     |              in registers
  *                        +---- the stage's "empty" mbarrier <-- consumers -----+                    |
  *                                                                                                   v
- *     y <-- epilogue: bias, SiLU * up, one rounding <-- partial sums of other warps and thread blocks, in a fixed order
+ *     y <-- epilogue: bias, activation, one rounding <-- partial sums of other warps and thread blocks, in a fixed
+ *     order
  *
  * Producers wait for a stage to be empty, consumers for it to be full; consumers of different warps or thread blocks
- * wait for each other only at the end of a tile, for partial sums. Which kernel, which tile and how K is split is a
- * plan (plan.h), chosen when a layer is created for each bucket of row counts. How much of a multiprocessor a
- * thread block takes (occupancy) is in occupancy.cuh, all fitted constants are in costs.h.
+ * wait for each other only at the end of a tile, for partial sums. The kernel, the tile and the split of K form a plan
+ * (plan.h), chosen when a layer is created for each bucket of row counts. occupancy.cuh defines how much of a
+ * multiprocessor a thread block takes; costs.h has all fitted constants.
  *
- * Numerics: w = scale * (q - zero) is rounded once to the activation type, or not at all (few tokens on 9.0, where
- * the scale is applied to a group's accumulators); accumulators are float32, the result is rounded once. Scales of
- * 8-bit weights are float32 and may be tiny: accumulators of a row (column of W) are multiplied with the largest of
- * them, and what is applied before is the ratio to that one. Where a row has one scale, that is 1 and weights are
- * exact. The same call gives the same bits every time on one GPU: a plan depends on the shape, the number of
- * multiprocessors and how many clusters run at once alone, and partial sums are added in a fixed order.
+ * Numerics: w = scale * (q - zero) is rounded once to the activation type, or not at all (few tokens on 9.0, where the
+ * scale is applied to a group's accumulators); accumulators are float32, the result is rounded once. Scales of 8-bit
+ * weights are float32 and may be tiny: the accumulators of a row (column of W) are multiplied with the row's largest
+ * scale, and the scales applied before are ratios to it. If a row has one scale, the ratio is 1 and weights are exact.
+ * The same call gives the same bits every time on one GPU: a plan depends only on the shape, the number of
+ * multiprocessors and the number of clusters that run at once, and partial sums are added in a fixed order.
  *
- * Everything is asynchronous on the given stream and may be captured in a graph: nothing is allocated, nothing waits.
+ * All functions are asynchronous on the given stream and may be captured in a graph: they neither allocate nor wait.
  * Any thread may call; calls that share a workspace must be ordered by one stream. */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_DENSE_H
 #define YK_KERNELS_CUDA_GEMM_DENSE_DENSE_H
@@ -53,23 +54,23 @@ extern "C" {
 
 struct CUstream_st; /* *cudaStream_t, without the CUDA headers */
 
-/* yk_wna16_gpu_init - read the current device's properties and load every kernel that forward may launch.
- *   path    YK_WNA16_AUTO, or a path to insist on.
- *   Errors  YK_E_UNSUPPORTED below compute capability 8.0 or where the path does not exist; YK_E_DEVICE. */
+/* yk_wna16_gpu_init - reads the current device's properties and loads every kernel that forward may launch.
+ *   path    YK_WNA16_AUTO, or a required path.
+ *   Errors  YK_E_UNSUPPORTED below compute capability 8.0 or if the path does not exist; YK_E_DEVICE. */
 yk_status yk_wna16_gpu_init(yk_wna16_gpu *gpu, yk_wna16_path path, yk_err *err);
 
-/* yk_wna16_desc_check - YK_OK, or YK_E_INVAL naming the field that is outside its range. */
+/* yk_wna16_desc_check - returns YK_OK, or YK_E_INVAL naming the field that is outside its range. */
 yk_status yk_wna16_desc_check(const yk_wna16_desc *desc, yk_err *err);
 
-/* yk_wna16_workspace_bytes - device memory that forward needs for 1 to m_max tokens. One workspace of the largest size
- *   serves all GEMMs of a stream. It must be zeroed once before its first use; forward leaves it ready for the next. */
+/* yk_wna16_workspace_bytes - device memory of forward for 1 to m_max tokens. One workspace of the largest size serves
+ *   all GEMMs of a stream. It must be zeroed once before its first use; forward leaves it ready for the next call. */
 size_t yk_wna16_workspace_bytes(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, int64_t m_max);
 
-/* yk_wna16_plans_choose - the plans of a valid desc, for any number of tokens. Once per layer: some 100 us of the
- * host. */
+/* yk_wna16_plans_choose - the plans of a valid desc, for any number of tokens. Called once per layer; takes some 100 us
+ *   on the host. */
 void yk_wna16_plans_choose(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, yk_wna16_plans *plans);
 
-/* yk_wna16_pack - repack columns [first_column, first_column + n_columns) of desc from source, asynchronously, into
+/* yk_wna16_pack - repacks columns [first_column, first_column + n_columns) of desc from source, asynchronously, into
  *   packed (device memory of yk_wna16_packed_bytes, of packed_sizes.h). first_column and n_columns are multiples of 8.
  *   Every column must be packed before the first forward; parts (q, k, v; gate, up) are packed by one call each, on one
  *   stream. The stream must be synchronised once before forward reads the result, since forward may start to load
@@ -78,14 +79,14 @@ void yk_wna16_plans_choose(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, y
 yk_status yk_wna16_pack(const yk_wna16_desc *desc, void *packed, const yk_wna16_source *source, int64_t first_column,
                         int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 
-/* yk_wna16_pack_rows - the same from rows of bytes, for the encodings INT8 and FP8.
- *   A scale is kept as the product of two factors: a row scale, the largest magnitude of the row's scales, as float32;
- *   and the ratio of the group's scale to the row scale, as float16 (INT8) or float32 (FP8). Zeros are rounded to
- *   multiples of 1/256 and clamped to -128 to 128 - 1/256. */
+/* yk_wna16_pack_rows - repacks rows of bytes, for the encodings INT8 and FP8.
+ *   A scale is stored as the product of two factors: a row scale, the largest magnitude of the row's scales, as
+ *   float32; and the ratio of the group's scale to the row scale, as float16 (INT8) or float32 (FP8). Zeros are rounded
+ *   to multiples of 1/256 and clamped to -128 to 128 - 1/256. */
 yk_status yk_wna16_pack_rows(const yk_wna16_desc *desc, void *packed, const yk_wna16_rows *source, int64_t first_column,
                              int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 
-/* yk_wna16_forward - y = x W (+ bias), or SiLU(gate) * up of it.
+/* yk_wna16_forward - y = x W (+ bias), or a gated activation of it.
  *   plans   of the same gpu and desc, from yk_wna16_plans_choose.
  *   Errors  YK_E_INVAL on shapes or alignment (y untouched), YK_E_DEVICE when the launch failed. */
 yk_status yk_wna16_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_wna16_plans *plans,

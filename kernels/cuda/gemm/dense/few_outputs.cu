@@ -1,4 +1,4 @@
-/* few_outputs.cu - see few_outputs.h. A thread block has 8 or 16 columns of 8 or 16 rows. */
+/* few_outputs.cu - see few_outputs.h. A thread block computes 8 or 16 columns of 8 or 16 rows. */
 #include "kernels/cuda/gemm/dense/few_outputs.h"
 
 #include "kernels/cuda/common/division.cuh"
@@ -11,10 +11,12 @@ using namespace yk_ptx;
 
 namespace {
 
-/* Every thread block reads its rows of x and columns of W from memory itself, so that larger GEMMs read too much. */
+/* Every thread block reads its rows of x and columns of W from memory, so larger GEMMs would read too much. */
 constexpr int64_t MOST_ROWS = 256, MOST_PRODUCTS = 1 << 26, MOST_WEIGHTS = 1 << 24;
-constexpr int64_t MOST_ROWS_BY_8 = 64; /* rows up to which a thread block has 8 of them, for more thread blocks */
-constexpr int64_t FEW_BLOCKS = 64;     /* fewer of 16 columns have 8 instead, for more of them, and prefetch */
+/* up to this number of rows a thread block has 8 rows, so that there are more thread blocks */
+constexpr int64_t MOST_ROWS_BY_8 = 64;
+/* with fewer blocks of 16 columns, blocks have 8 columns, so that there are more, and prefetch */
+constexpr int64_t FEW_BLOCKS = 64;
 
 template <typename T, int ROWS, int COLUMNS> using tile_of = few_outputs_tile<T, ROWS, COLUMNS, COLUMNS == 8>;
 

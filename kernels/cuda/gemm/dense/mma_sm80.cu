@@ -2,8 +2,8 @@
  *
  *   tile    a thread block has 128 columns of W by 16 or 64 tokens, each of its four warps two panels of 16 columns
  *   loads   every thread, by cp.async into a ring of three stages of one K tile each: x and panels
- *   K       split among blocks (split-K, grid dimension z) where the tiles alone do not fill the GPU; partial sums go
- *           to the workspace, and a second kernel adds them in order and runs the epilogue */
+ *   K       split among blocks (split-K, grid dimension z) if the tiles alone do not fill the GPU; partial sums go to
+ *           the workspace, and a second kernel adds them in order and runs the epilogue */
 #include "kernels/cuda/gemm/dense/mma_sm80.cuh"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int THREADS = 128;
 constexpr int STAGES = 3;
-constexpr int PANELS = 8;                      /* of a block, two a warp */
+constexpr int PANELS = 8;                      /* of a block, two per warp */
 constexpr int TILE_M = PANELS * PANEL_COLUMNS; /* columns of W of a block */
 constexpr int X_ROW_BYTES = TILE_K * 2;        /* one token of a stage */
 constexpr int MAX_SPLITS = 16;
@@ -33,8 +33,8 @@ struct mma_params {
   yk_activation activation;
 };
 
-/* Ask for one stage by cp.async: TOKENS rows of x, whose 16-byte pieces are permuted within the row (swizzle) so that
- * ldmatrix has no bank conflicts, then PANELS panels. What lies past m, k or the last panel is filled with zeros. */
+/* Issues cp.async for one stage: TOKENS rows of x, whose 16-byte pieces are permuted within the row (swizzle) so that
+ * ldmatrix has no bank conflicts, then PANELS panels. Elements past m, k or the last panel are filled with zeros. */
 template <int TOKENS>
 __device__ __forceinline__ void load_stage(const mma_params &p, uint32_t stage, int64_t token0, int k_tile)
 {
@@ -76,7 +76,7 @@ __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_
   /* Lane i gives ldmatrix the address of row i%8 of matrix i/8: tokens +0, +0, +8, +8, inputs +0, +8, +0, +8. */
   int token = lane % 8 + lane / 16 * 8, piece0 = lane / 8 % 2;
 #pragma unroll
-  for (int quarter = 0; quarter < 4; quarter++) { /* 32 inputs: never more than one group */
+  for (int quarter = 0; quarter < 4; quarter++) { /* 32 inputs: in one group */
     dequant<ENCODING, DTYPE> scales[2];
     uint4 words[2];
 #pragma unroll
@@ -114,7 +114,7 @@ __device__ __forceinline__ void store_result(const mma_params &p, int64_t token,
   static_cast<uint16_t *>(p.y)[token * p.n + column] = static_cast<uint16_t>(round_pair<element<DTYPE>>(acc, 0.0f));
 }
 
-/* The same of a gate and its up: SiLU(gate) * up. row: the gate's packed row. */
+/* The same for a gate and its up, with the gated activation. row: the gate's packed row. */
 template <yk_dtype DTYPE>
 __device__ __forceinline__ void store_gated(const mma_params &p, int64_t token, int64_t row, float gate, float up)
 {
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
   }
 }
 
-/* Split-K reduction: adds the partial sums of the splits in order and runs the epilogue, one thread a result. */
+/* Split-K reduction: adds the partial sums of the splits in order and runs the epilogue, one thread per result. */
 template <yk_dtype DTYPE> __global__ void __launch_bounds__(256) reduce_kernel(mma_params p)
 {
   int64_t width = p.activation.is_gated ? p.n / 2 : p.n;
@@ -213,7 +213,7 @@ int shared_bytes(int tokens, int bytes_of_panel)
   return STAGES * (tokens * X_ROW_BYTES + PANELS * bytes_of_panel);
 }
 
-/* Enough K splits for about two blocks a multiprocessor, each with at least two K tiles. */
+/* Number of K splits for about two blocks per multiprocessor, each with at least two K tiles. */
 int n_splits(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m)
 {
   int64_t blocks = ceil_div(n_panels(desc), PANELS) * ceil_div(m, tokens_per_block(m));
@@ -241,8 +241,8 @@ cudaError_t launch(const mma_params &p, int64_t m, cudaStream_t stream)
 
 } // namespace
 
-/* There are fewer splits for more tokens, so m_max need not be the worst case: take the maximum over all numbers of
- * token tiles, each with as many tokens as it can have. */
+/* More tokens have fewer splits, so m_max need not be the worst case: takes the maximum over all numbers of token
+ * tiles, each with its largest number of tokens. */
 size_t mma_sm80_workspace_bytes(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m_max)
 {
   int64_t rows = ceil_div(n_panels(desc), PANELS) * TILE_M, most = 0;

@@ -1,4 +1,5 @@
-/* mma_sm80.cuh - host side of the WNA16 GEMM for compute capability 8.0 and later. No plans: n_splits decides. */
+/* mma_sm80.cuh - host side of the WNA16 GEMM for compute capability 8.0 and later. Without plans: n_splits chooses the
+ * split. */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_MMA_SM80_CUH
 #define YK_KERNELS_CUDA_GEMM_DENSE_MMA_SM80_CUH
 
@@ -8,10 +9,10 @@
 
 namespace yk_gemm {
 
-/* Bytes of the partial sums of split-K, the most for any of 1 to m_max tokens; 0 where K is never split. */
+/* Bytes of the partial sums of split-K: the maximum for 1 to m_max tokens; 0 if K is never split. */
 size_t mma_sm80_workspace_bytes(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m_max);
 
-/* Load all kernels and allow them their dynamic shared memory, on the current device. */
+/* Loads all kernels and allows them their dynamic shared memory, on the current device. */
 cudaError_t mma_sm80_init();
 
 /* yk_wna16_forward for a call of 1 or more tokens, whose arguments are checked. */

@@ -1,5 +1,5 @@
-/* plan.h - plans of the WNA16 GEMM on compute capability 9.0: which there are for a shape, how long each is
- * estimated to take, and which is chosen. Host arithmetic that calls no CUDA function; any thread may call it. */
+/* plan.h - plans of the WNA16 GEMM on compute capability 9.0: the plans for a shape, their estimated times, and the
+ * choice among them. Host arithmetic that calls no CUDA function; any thread may call it. */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_PLAN_H
 #define YK_KERNELS_CUDA_GEMM_DENSE_PLAN_H
 
@@ -13,9 +13,9 @@ namespace yk_gemm {
 
 /* Numerics: the small-batch kernel does not round its dequantised weights, the wgmma kernel does. Up to
  * UNROUNDED_TOKENS only plans of the small-batch kernel are considered, so that results of small decode batches differ
- * by the order of additions alone. */
+ * only by the order of additions. */
 constexpr int UNROUNDED_TOKENS = 16;
-constexpr int SMALL_BATCH_TOKENS = 32; /* the most that the small-batch kernel takes: its largest tile N */
+constexpr int SMALL_BATCH_TOKENS = 32; /* maximum of the small-batch kernel: its largest tile N */
 
 /* All plans that can run m tokens, 1 or more; at least one. desc must be valid, gpu on the WGMMA path. */
 std::vector<yk_wna16_plan> plans_of(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m);
@@ -24,15 +24,16 @@ std::vector<yk_wna16_plan> plans_of(const yk_wna16_gpu &gpu, const yk_wna16_desc
 double plan_us(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
                yk_wna16_plan plan);
 
-/* The plan with the least estimate; the first of plans_of among equals. */
+/* The plan with the lowest estimate; among equal ones the first of plans_of. */
 yk_wna16_plan best_plan(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m);
 
 /* Names such as "wgmma:m128,n64" and "wgmma:m128,n64:split_k3", without spaces. */
 std::string tile_name(yk_wna16_plan plan);
 std::string plan_name(yk_wna16_plan plan);
 
-/* Buckets of row counts: every count of a bucket has the plan of its largest. Tiles of 8 and 16 tokens decide up to 256
- * tokens, so there the plan of a count is its bucket's. */
+/* Buckets of row counts: every count of a bucket has the plan of the bucket's largest count. Up to 256 tokens the
+ * estimates depend only on the number of tiles of 8 and 16 tokens, so there the plan of a count is that of its
+ * bucket. */
 int row_bucket(int64_t m);
 int64_t bucket_rows(int bucket); /* the largest count of a bucket */
 

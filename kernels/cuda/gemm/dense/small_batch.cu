@@ -9,7 +9,7 @@
 namespace yk_gemm {
 namespace {
 
-/* How a plan is launched. */
+/* Launch parameters of a plan. */
 struct launch_layout {
   int64_t cluster, clusters; /* thread blocks of a cluster; clusters of the grid */
   int tile_panels;           /* of a thread block's output tile */
@@ -17,10 +17,10 @@ struct launch_layout {
   int shared_bytes, threads; /* of a thread block; shared_bytes: dynamic */
 };
 
-/* Stages of a ring in `bytes` of shared memory; 0 where the plan does not fit. A multiple of the number of K slices, so
- * that a slice waits for the same stages in every round of the ring: one that skipped rounds of a stage could take the
- * round two before for its own, since they have the same parity. A plan does not fit with less than two stages, nor
- * where the ring is too small for the accumulators that are written in its place at the end of a tile. */
+/* Stages of a ring in `bytes` of shared memory; 0 if the plan does not fit. A multiple of the number of K slices, so
+ * that a slice waits for the same stages in every round of the ring: a slice that skipped rounds of a stage could
+ * mistake the round two before for its own, since they have the same parity. A plan does not fit with fewer than two
+ * stages, nor if the ring is too small for the accumulators that overwrite it at the end of a tile. */
 int n_stages(const small_batch_shape &s, const yk_wna16_desc &desc, int slice_warps, int64_t bytes)
 {
   int64_t stage = stage_bytes_of(s.n, slice_warps * s.panels, panel_bytes(desc));
@@ -30,7 +30,7 @@ int n_stages(const small_batch_shape &s, const yk_wna16_desc &desc, int slice_wa
   return fits ? static_cast<int>(stages) : 0;
 }
 
-/* stages is 0 where the plan does not fit. It is the same in either half of a multiprocessor. */
+/* stages is 0 if the plan does not fit. It is the same in either half of a multiprocessor. */
 launch_layout lay_out(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan, bool second_half)
 {
   const small_batch_shape &s = SMALL_BATCH_SHAPES[plan.tile];
@@ -62,8 +62,8 @@ const tile_kernels &kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int t
 
 } // namespace
 
-/* There are no plans with clusters of more than two blocks: a GPC whose multiprocessors the cluster size does not
- * divide leaves some of them out, so that two blocks of one GEMM would share a multiprocessor. */
+/* There are no plans with clusters of more than two blocks: in a GPC whose number of multiprocessors is not a multiple
+ * of the cluster size, some stay unused, so that two blocks of one GEMM would share a multiprocessor. */
 void small_batch_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, std::vector<yk_wna16_plan> &plans)
 {
   for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {

@@ -1,5 +1,5 @@
-/* small_batch.cuh - host side of the WNA16 GEMM of up to 32 tokens on 9.0: its plans and their launch. It needs
- * no workspace. */
+/* small_batch.cuh - host side of the WNA16 GEMM of up to 32 tokens on 9.0: its plans and their launch. It needs no
+ * workspace. */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_CUH
 #define YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_CUH
 
@@ -23,10 +23,10 @@ double small_batch_us(const small_batch_costs &costs, const yk_wna16_gpu &gpu, c
 /* The kernels of tile number `tile` of SMALL_BATCH_SHAPES. Defined in small_batch_instances.cuh. */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &small_batch_kernels(int tile);
 
-/* Load all kernels and allow them their dynamic shared memory, on the current device. */
+/* Loads all kernels and allows them their dynamic shared memory, on the current device. */
 cudaError_t small_batch_init();
 
-/* yk_wna16_forward by a plan of small_batch_plans; arguments are checked before. */
+/* yk_wna16_forward with a plan of small_batch_plans; arguments have been checked. */
 cudaError_t small_batch_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
                                 const yk_wna16_call &call, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-/* small_batch_instances.cuh - the kernels of up to 32 tokens of one encoding and type. */
+/* small_batch_instances.cuh - instances of the kernels for up to 32 tokens, for one encoding and type. */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_INSTANCES_CUH
 #define YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_INSTANCES_CUH
 

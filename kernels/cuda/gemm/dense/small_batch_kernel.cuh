@@ -2,18 +2,19 @@
  *
  *   grid      one cluster of one or two thread blocks for each range of panels (16 columns of W); the two blocks of a
  *             cluster split K, so that partial sums stay within the cluster
- *   block     output tiles of tile_panels panels by N tokens, one after the other (most often there is only one)
- *   producer  warp 0: weights of a K tile, one bulk copy a stage; warps 1 and 2: half of its x each, by tensor map with
- *   warps     the 128-byte swizzle and zeros past the edges; warp 3 nothing
+ *   block     output tiles of tile_panels panels by N tokens, one after the other (usually only one)
+ *   producer  warp 0: weights of a K tile, one bulk copy per stage; warps 1 and 2: half of its x each, by tensor map
+ *             with
+ *   warps     the 128-byte swizzle and zeros past the edges; warp 3 is idle
  *   consumer  eight, in K slices of slice_warps warps: a slice takes every k_slices-th stage (sliced-K), each of its
  *   warps     warps WARP_PANELS panels
  *
  * At the end of K the accumulators of the slices are added in shared memory, then those of the cluster's two blocks,
- * each of which finishes half of the tile: in an order that depends on the shape alone. Accumulators lie where the
- * ring of stages is, so a second tile's producers wait until the ring is free again (ring_free).
+ * each of which finishes half of the tile, in an order that depends only on the shape. Accumulators overwrite the ring
+ * of stages, so a second tile's producers wait until the ring is free again (ring_free).
  *
- * Programmatic dependent launch: weights do not depend on the kernel before, so those of the first stages are asked
- * for before griddepcontrol.wait. The next GEMM may start at once; its ring fills while this one works
+ * Programmatic dependent launch: weights do not depend on the preceding kernel, so copies of the first stages' weights
+ * are issued before griddepcontrol.wait. The next GEMM may start at once; its ring fills while this GEMM computes
  * (occupancy.cuh). */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_KERNEL_CUH
 #define YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_KERNEL_CUH
@@ -32,10 +33,10 @@
 
 namespace yk_gemm {
 
-constexpr int SMALL_BATCH_STAGES = 16; /* at most */
+constexpr int SMALL_BATCH_STAGES = 16; /* maximum */
 using small_batch_ring = yk_cuda::stage_ring<SMALL_BATCH_STAGES>;
 
-/* Registers of a thread with occupancy MOST, at the start and of consumers after setmaxnreg: two sets of accumulators
+/* Registers per thread with occupancy MOST, at the start and of consumers after setmaxnreg: two sets of accumulators
  * (of a group of scales, and of all K) for three panels need more than a half has. */
 constexpr int MOST_REGISTERS = 112, MOST_CONSUMER_REGISTERS = 152;
 static_assert(3 * MOST_REGISTERS >= HALF_PRODUCER_REGISTERS + 2 * MOST_CONSUMER_REGISTERS, "of three warpgroups");
@@ -62,15 +63,15 @@ __host__ __device__ constexpr int stage_bytes_of(int tokens, int panels, int pan
   return small_batch_x_bytes(tokens) + panels * panel_bytes;
 }
 
-/* Bytes of the float32 accumulators of so many panels by so many tokens. */
+/* Bytes of the float32 accumulators of `panels` panels by `tokens` tokens. */
 __host__ __device__ constexpr int panel_acc_bytes(int tokens, int panels)
 {
   return panels * PANEL_COLUMNS * tokens * 4;
 }
 
-/* Addresses in shared memory. acc: a tile's accumulators, in the place of the ring, which is empty then. received:
- * partial sums from the other block of the cluster, behind the ring; two buffers for alternate tiles, so that a block
- * may send without waiting for a "buffer is free" arrival: one with `.release.cluster` at a remote barrier costs a
+/* Addresses in shared memory. acc: a tile's accumulators, which overwrite the empty ring. received: partial sums from
+ * the other block of the cluster, after the ring; two buffers, used by alternate tiles, so that a block may send
+ * without waiting for a "buffer is free" arrival: such an arrival, with `.release.cluster` at a remote barrier, costs a
  * fence of the whole GPU. */
 struct small_batch_memory {
   uint32_t x, weights, acc, received;
@@ -107,7 +108,7 @@ __device__ __forceinline__ void init_barriers(const small_batch_params &p, const
 
 /* ---- Producers --------------------------------------------------------------------------------------------------- */
 
-/* Copies of weights, by one lane; it also tells each full barrier how many bytes of weights and x to expect. */
+/* Copies of weights, by one lane, which also sets the byte counts of weights and x at each full barrier. */
 template <typename PANEL, int N>
 __device__ __forceinline__ void produce_weights(const small_batch_params &p, const small_batch_memory &s,
                                                 const block_work &w)
@@ -131,8 +132,8 @@ __device__ __forceinline__ void produce_weights(const small_batch_params &p, con
   }
 }
 
-/* Copies of a half of each stage's x: 64 inputs of all tokens. Although all blocks then ask the L2 cache for the same
- * lines at the same time, they go through K in one order: other orders are slower. */
+/* Copies of a half of each stage's x: 64 inputs of all tokens. All blocks process K in the same order, although they
+ * then request the same lines from the L2 cache at the same time: other orders are slower. */
 template <int N>
 __device__ __forceinline__ void produce_x(const CUtensorMap *map, const small_batch_params &p,
                                           const small_batch_memory &s, const block_work &w, int half)
@@ -155,7 +156,7 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const small_ba
 
 /* ---- Consumers: end of a tile ------------------------------------------------------------------------------------ */
 
-/* Add up the partial sums of the tile that begins at panel0, and write the results. An item is one lane's accumulator
+/* Adds the partial sums of the tile that begins at panel0, and writes the results. An item is one lane's accumulator
  * fragment of one panel by 8 tokens: four float32. tile: the block's tiles counted from 0. */
 template <yk_dtype DTYPE, int N, int WARP_PANELS>
 __device__ __forceinline__ void finish_tile(const small_batch_params &p, const small_batch_memory &s,
@@ -181,7 +182,7 @@ __device__ __forceinline__ void finish_tile(const small_batch_params &p, const s
       store_acc(s.acc + (((warp * WARP_PANELS + c) * (N / 8) + t) * 32 + lane) * 16, acc[c][t]);
   }
   sync_consumers();
-  /* The slices one after the other: reading them all ahead needs registers that the larger tiles do not have. */
+  /* One slice after the other: reading all of them ahead needs registers that the larger tiles do not have. */
   for (int item = threadIdx.x; item < items; item += CONSUMER_WARPS * 32) {
     float4 v = load_acc(s.acc + item * 16);
     for (int slice = 1; slice < p.k_slices; slice++) add_acc(v, load_acc(s.acc + (slice * items + item) * 16));
@@ -202,7 +203,7 @@ __device__ __forceinline__ void finish_tile(const small_batch_params &p, const s
     }
   }
   if (panel0 + p.tile_panels >= w.panel_end) return;
-  fence_async_shared(); /* our reads of the accumulators come before the next copies into the ring */
+  fence_async_shared(); /* fences the reads of the accumulators before the next copies into the ring */
   sync_consumers();
   if (threadIdx.x == 0) mbarrier_arrive(s.ring_free);
 }
@@ -217,7 +218,7 @@ __device__ __forceinline__ void consume(const small_batch_params &p, const small
   uint32_t panels = member * WARP_PANELS * PANEL::BYTES;
   small_batch_ring r(s.weights, s.barriers, p.stages, p.tile_panels * PANEL::BYTES);
   r.at.stage = slice;
-  int ahead = slice; /* K tiles of the output tile that come before this slice's next one */
+  int ahead = slice; /* number of K tiles of the output tile before this slice's next one */
   wait_for_previous_kernel();
   for (int panel = w.panel, tile = 0; panel < w.panel_end; panel += p.tile_panels, tile++) {
     float acc[WARP_PANELS][N / 8][4] = {};

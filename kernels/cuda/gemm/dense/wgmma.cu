@@ -12,8 +12,8 @@ namespace {
 
 constexpr int HALF_TILE = 1; /* index of a tile that takes half of a multiprocessor */
 static_assert(WGMMA_SHAPES[HALF_TILE].taken == occupancy::HALF, "its clusters are those that are counted");
-/* Weights and x get stages in pairs up to so many, then weights alone. x needs some depth too: it comes late, since all
- * blocks ask the L2 cache for the same lines. */
+/* Weights and x get stages in pairs up to this number, then only weights. x needs some depth too: x arrives late, since
+ * all blocks request the same lines from the L2 cache. */
 constexpr int MAX_X_STAGES = 6;
 
 /* Panels of a thread block's tile. */
@@ -28,11 +28,11 @@ int64_t acc_bytes(const wgmma_shape &s)
   return static_cast<int64_t>(s.m()) * s.n * 4;
 }
 
-/* How a plan divides output tiles among clusters: what schedule_tiles takes. As there, a cluster is the thread blocks
- * that share tokens by multicast, or a single block. */
+/* The division of a plan's output tiles among clusters, as schedule_tiles takes it. As there, a cluster is the thread
+ * blocks that share tokens by multicast, or a single block. */
 struct tile_split {
   int tiles_m, tiles_n;
-  int split_tiles, k_ranges; /* the first split_tiles are split along K into k_ranges, one a cluster */
+  int split_tiles, k_ranges; /* the first split_tiles are split along K into k_ranges, one per cluster */
   int clusters;              /* of the grid */
 
   int k_splits() const
@@ -41,9 +41,10 @@ struct tile_split {
   }
 };
 
-/* With at least as many tiles as clusters that fit (a wave), all tiles are whole; but with stream-K the remainder and
- * one wave of tiles are split together into one K range a cluster, so that none has less than a tile's worth of K
- * tiles. With fewer tiles each is split evenly (split-K), or all together into one K range a cluster (stream-K). */
+/* With at least as many tiles as clusters that fit (a wave), all tiles are whole. With stream-K, however, the remainder
+ * and one wave of tiles are split together into one K range per cluster, so that no cluster has less than a tile's
+ * worth of K tiles. With fewer tiles, each is split evenly (split-K), or all together into one K range per cluster
+ * (stream-K). */
 tile_split split_of(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, yk_wna16_plan plan)
 {
   const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
@@ -66,8 +67,8 @@ struct launch_layout {
   int x_stages, weight_stages, shared_bytes, threads;
 };
 
-/* peers: thread blocks that share a tile as a cluster; else 1. Behind the rings lie the partial sums that peers send,
- * or else the epilogue's staging. */
+/* peers: thread blocks that share a tile as a cluster; else 1. The rings are followed by the partial sums that peers
+ * send, or else by the epilogue's staging buffer. */
 launch_layout lay_out(const yk_wna16_desc &desc, const wgmma_shape &s, int peers, bool second_half)
 {
   launch_layout l = {};
@@ -86,8 +87,8 @@ launch_layout lay_out(const yk_wna16_desc &desc, const wgmma_shape &s, int peers
   return l;
 }
 
-/* Whether a block that is one of so many peers has room, in either half, for two stages of each ring, and for the
- * epilogue's staging in the place of x. */
+/* Whether the memory of a block with `peers` peers suffices, in either half, for two stages of each ring, and for the
+ * epilogue's staging buffer in place of x. */
 bool has_room(const yk_wna16_desc &desc, const wgmma_shape &s, int peers)
 {
   for (bool second_half : {false, true}) {
@@ -166,7 +167,7 @@ size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu)
   return static_cast<size_t>(gpu.n_multiprocessors * most);
 }
 
-/* Fills in gpu->clusters, by blocks of the first half, of which a multiprocessor holds one. */
+/* Fills in gpu->clusters, for blocks of the first half, one of which fits on a multiprocessor. */
 static cudaError_t count_clusters(const void *kernel, yk_wna16_gpu *gpu)
 {
   for (int size = 2; size <= YK_WNA16_MOST_PEERS; size++) {

@@ -24,10 +24,10 @@ size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu);
 /* The kernels of tile number `tile` of WGMMA_SHAPES. Defined in wgmma_instances.cuh. */
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &wgmma_kernels(int tile);
 
-/* Load all kernels, allow them their dynamic shared memory, and fill in gpu->clusters, for the current device. */
+/* Loads all kernels, allows them their dynamic shared memory, and fills in gpu->clusters, for the current device. */
 cudaError_t wgmma_init(yk_wna16_gpu *gpu);
 
-/* yk_wna16_forward by a plan of wgmma_plans; arguments are checked before. */
+/* yk_wna16_forward with a plan of wgmma_plans; arguments have been checked. */
 cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
                           const yk_wna16_call &call, cudaStream_t stream);
 

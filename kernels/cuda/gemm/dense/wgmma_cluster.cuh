@@ -1,11 +1,11 @@
-/* wgmma_cluster.cuh - split-K where the thread blocks that share an output tile (peers) are a cluster: partial
- * sums go straight into the shared memory of the block that adds them.
+/* wgmma_cluster.cuh - split-K with a cluster of the thread blocks that share an output tile (peers): partial sums go
+ * directly into the shared memory of the block that adds them.
  *
- * Each block finishes an equal part of the tile's tokens, as with partial sums in global memory
- * (split_k.cuh): to its own sums it adds the peers', in the order of K ranges. For each peer it has memory
- * that nothing else uses, so that a peer may send without asking; what was sent is counted by one mbarrier. A cluster
- * has one tile a launch, so both are used once. A block that receives nothing may end while peers still work: nobody
- * sends to it. The network between multiprocessors is slow, and the exchange takes as long as its bytes.
+ * Each block finishes an equal part of the tile's tokens, as with partial sums in global memory (split_k.cuh): to its
+ * own sums it adds the peers', in the order of K ranges. It has separate memory for each peer, so that a peer may send
+ * without a handshake; one mbarrier counts the received bytes. A cluster has one tile per launch, so both are used
+ * once. A block that receives nothing may end while peers still work: no block sends to it. The network between
+ * multiprocessors is slow, and the time of the exchange is that of its bytes.
  *
  * A piece is a lane's accumulator fragment of 16 columns by 8 tokens, 16 bytes; a group is 8 tokens. */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_WGMMA_CLUSTER_CUH
@@ -21,14 +21,14 @@ namespace yk_gemm {
 
 constexpr int CLUSTER_CONSUMERS_BARRIER = 1; /* named barrier of the consumer warpgroups */
 
-/* Bytes of a row of pieces: one of each consumer thread. */
+/* Bytes of a row of pieces: one per consumer thread. */
 __host__ __device__ constexpr int row_of_pieces_bytes(int warpgroups)
 {
   return warpgroups * 128 * 16;
 }
 
-/* The peer that finishes a group of 8 tokens, of n8s groups in all, and the group's number among those that it
- * finishes. Groups are gone through in order, without a division by the number of peers; owner is that of peers_of. */
+/* The peer that finishes a group of 8 tokens, of n8s groups in total, and the group's number among those that this peer
+ * finishes. Groups are enumerated in order, without a division by the number of peers; owner is that of peers_of. */
 struct group_owner {
   int owner = 0, number = -1;
 
@@ -40,26 +40,27 @@ struct group_owner {
   }
 };
 
-/* Groups of 8 tokens that a peer finishes, at most. */
+/* Maximum number of groups of 8 tokens that a peer finishes. */
 __host__ __device__ constexpr int peer_groups_of(int tokens, int peers)
 {
   return (tokens / 8 + peers - 1) / peers;
 }
 
-/* Shared memory for what a block receives from its peers. */
+/* Shared memory for partial sums that a block receives from its peers. */
 __host__ __device__ constexpr int received_bytes(int warpgroups, int wgmma_m, int tokens, int peers)
 {
   return (peers - 1) * peer_groups_of(tokens, peers) * wgmma_m * row_of_pieces_bytes(warpgroups);
 }
 
-/* Where, in owner's memory for received sums, the first group from peer `sender` lies: counted in groups, of WGMMA_M
- * rows of pieces each. */
+/* Index, in owner's memory for received sums, of the first group from peer `sender`: counted in groups, of WGMMA_M rows
+ * of pieces each. */
 __host__ __device__ __forceinline__ int first_received_group(int sender, int owner, int peer_groups)
 {
   return (sender - (sender > owner ? 1 : 0)) * peer_groups;
 }
 
-/* Announce how many bytes the peers will send this block, at its barrier received_full. By one thread, once. */
+/* Sets the number of bytes that the peers will send this block, at its barrier received_full. Called by one thread,
+ * once. */
 template <int WARPGROUPS, int WGMMA_M>
 __device__ __forceinline__ void expect_partials(const tile_peers &peers, uint32_t received_full)
 {
@@ -67,8 +68,8 @@ __device__ __forceinline__ void expect_partials(const tile_peers &peers, uint32_
                                             row_of_pieces_bytes(WARPGROUPS));
 }
 
-/* Send the peers the partial sums of the tokens that they finish, and complete those of this block's own tokens. Blocks
- * of a cluster have K ranges in falling order: peer i is the block of rank peers.count - 1 - i.
+/* Sends the peers the partial sums of the tokens that they finish, and completes those of this block's own tokens.
+ * Blocks of a cluster have K ranges in falling order: peer i is the block of rank peers.count - 1 - i.
  *   received, received_full   addresses in shared memory, the same in every block of the cluster */
 template <int WARPGROUPS, int WGMMA_M, int N>
 __device__ __forceinline__ void exchange_in_cluster(const wgmma_params &p, const tile_peers &peers, uint32_t received,
@@ -89,7 +90,8 @@ __device__ __forceinline__ void exchange_in_cluster(const wgmma_params &p, const
                            make_float4(v[0], v[1], v[2], v[3]));
     }
   }
-  named_barrier_sync(CLUSTER_CONSUMERS_BARRIER, WARPGROUPS * 128); /* x has been read by all: staging takes its place */
+  /* all warps have read x: the staging buffer overwrites it */
+  named_barrier_sync(CLUSTER_CONSUMERS_BARRIER, WARPGROUPS * 128);
   if (peers.own.first == peers.own.end) return;
   mbarrier_wait_asm_loop(received_full, 0);
   for (int other = 0; other < peers.count; other++) {

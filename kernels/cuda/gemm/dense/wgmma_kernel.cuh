@@ -1,18 +1,19 @@
 /* wgmma_kernel.cuh - WNA16 GEMM of more than 16 tokens on 9.0: one persistent kernel for any number.
  *
- *   grid       at most one thread block a multiprocessor; clusters of two with neighbouring tiles M may share their
- *              tokens by multicast, or clusters of two to eight a tile, of which each block has a K range; the tile
- *              scheduler (schedule.cuh) deals out output tiles and K ranges
- *   producer   the last warpgroup. Warp 0: weights, one bulk copy a K tile; warps 1 and 2: a half of x each, by tensor
- *   warps      map with the 128-byte swizzle and zeros past the edges. Single lanes, since each copy costs the warp
- *              that asks for it hundreds of cycles. Weights and x have a ring of stages each
+ *   grid       at most one thread block per multiprocessor; clusters of two with neighbouring tiles M may share their
+ *              tokens by multicast, or clusters of two to eight share a tile, each block with one K range; the tile
+ *              scheduler (schedule.cuh) assigns output tiles and K ranges
+ *   producer   the last warpgroup. Warp 0: weights, one bulk copy per K tile; warps 1 and 2: a half of x each, by
+ *              tensor
+ *   warps      map with the 128-byte swizzle and zeros past the edges. Single lanes issue the copies, since each copy
+ *              costs the issuing warp hundreds of cycles. Weights and x have separate rings of stages
  *   consumer   two or three warpgroups of 64 * WGMMA_M columns each: weights are dequantised in registers (A operand of
- *   warps      wgmma), x is read from shared memory (B operand); then the exchange of partial sums
- *              (split_k.cuh, wgmma_cluster.cuh) and the epilogue (wgmma_epilogue.cuh)
+ *   warps      wgmma), x is read from shared memory (B operand); then the exchange of partial sums (split_k.cuh,
+ *              wgmma_cluster.cuh) and the epilogue (wgmma_epilogue.cuh)
  *
- * Programmatic dependent launch: weights of the first stages are asked for before griddepcontrol.wait, since they do
- * not depend on the kernel before; x and partial sums after it. Then the next kernel may start. Every block has a tile,
- * so that every block waits. */
+ * Programmatic dependent launch: copies of the first stages' weights are issued before griddepcontrol.wait, since they
+ * do not depend on the preceding kernel; x and partial sums are read after the wait. Then the next kernel may start.
+ * Every block has a tile, so every block waits. */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_GEMM_DENSE_WGMMA_KERNEL_CUH
 
@@ -33,8 +34,8 @@ namespace yk_gemm {
 
 constexpr int X_WARPS = 2; /* producer warps of x */
 
-/* Registers of a thread: at the start, then of producers and of consumers. setmaxnreg hands out only what the block
- * started with; a kernel that asks for more hangs. */
+/* Registers per thread: at the start, then of producers and of consumers. setmaxnreg distributes only the registers
+ * that the block started with; a kernel that requests more hangs. */
 __host__ __device__ constexpr int start_registers(int warpgroups, occupancy taken)
 {
   return taken == occupancy::ALL ? SM_REGISTERS / (128 * (warpgroups + 1)) / 8 * 8 : HALF_REGISTERS;
@@ -51,7 +52,7 @@ __host__ __device__ constexpr int consumer_registers(int warpgroups, occupancy t
   return warpgroups == 3 ? 152 : 232;
 }
 
-/* Copies of a half of x (64 inputs of each stage's 128), by one lane: of all of the tile's tokens; or of this block's
+/* Copies of a half of x (64 inputs of each stage's 128), by one lane: for all of the tile's tokens; or for this block's
  * half of them, by multicast to both blocks of a cluster. */
 template <int N, int CLUSTER>
 __device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_params &p, tile_ring r, int cluster,
@@ -63,7 +64,7 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_pa
   for (tile_scheduler scheduler(p, cluster); scheduler.next(p, w);) {
     tile_coordinates(p, w.tile, tile_m, tile_n);
     int token = tile_n * N + rank * (N / CLUSTER), k = w.first * TILE_K + half * 64;
-    wait_for_previous_kernel(); /* as late as possible; returns at once but for the first tile */
+    wait_for_previous_kernel(); /* as late as possible; returns at once except for the first tile */
 #pragma unroll 1
     for (int k_tile = w.first; k_tile < w.last; k_tile++, k += TILE_K) {
       mbarrier_wait_asm_loop(r.empty(), r.at.phase);
@@ -78,7 +79,7 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_pa
   }
 }
 
-/* A consumer warp, through all work tiles of the block. */
+/* A consumer warp: processes all work tiles of the block. */
 template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, int CLUSTER>
 __device__ __forceinline__ void
 consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGMMA_M, N> &memory, int cluster, int rank)
@@ -99,8 +100,8 @@ consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGM
       prefetch_partials<WARPGROUPS * CLUSTER, WGMMA_M, N>(p, peers, of_cluster);
     else if (threadIdx.x == 0)
       expect_partials<WARPGROUPS, WGMMA_M>(peers, memory.received_full());
-    wait_for_previous_kernel(); /* returns at once but for the first tile */
-    let_next_kernel_start();    /* by consumers: the producer warps of x have no time to lose */
+    wait_for_previous_kernel(); /* returns at once except for the first tile */
+    let_next_kernel_start();    /* called by consumers, since the producer warps of x are time-critical */
     float2 row_scales[WGMMA_M];
     if constexpr (has_row_scales(PANEL::ENCODING)) {
       int panel =

@@ -1,4 +1,4 @@
-/* x_tensor_map.cuh - the tensor map by which TMA tensor copies find x. */
+/* x_tensor_map.cuh - the tensor map of x for TMA tensor copies. */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_X_TENSOR_MAP_CUH
 #define YK_KERNELS_CUDA_GEMM_DENSE_X_TENSOR_MAP_CUH
 

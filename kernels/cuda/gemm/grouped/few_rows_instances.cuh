@@ -1,4 +1,4 @@
-/* few_rows_instances.cuh - the kernels of few rows a matrix of one encoding and type. */
+/* few_rows_instances.cuh - instances of the kernels for few rows per matrix, for one encoding and type. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_FEW_ROWS_INSTANCES_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_FEW_ROWS_INSTANCES_CUH
 

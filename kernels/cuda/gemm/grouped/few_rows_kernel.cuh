@@ -1,8 +1,8 @@
-/* few_rows_kernel.cuh - grouped WNA16 GEMM on 9.0 for matrices of few rows each, where the memory's rate is
- * the bound: two persistent thread blocks a multiprocessor, of which one multiplies while the other ends an item.
+/* few_rows_kernel.cuh - grouped WNA16 GEMM on 9.0 for matrices of few rows each, bound by memory bandwidth: two
+ * persistent thread blocks per multiprocessor, one of which multiplies while the other ends an item.
  *
- * Work is items: up to stage_panels panels of one row tile, over all of K. Each block begins with one, then takes the
- * next one that nobody has (yk_grouped_call.next_tile). What a block does with an item: few_rows_run.cuh. */
+ * Work is divided into items: up to stage_panels panels of one row tile, over all of K. Each block begins with one
+ * item, then takes the next unassigned item (yk_grouped_call.next_tile). few_rows_run.cuh processes an item. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_FEW_ROWS_KERNEL_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_FEW_ROWS_KERNEL_CUH
 
@@ -14,7 +14,7 @@
 
 namespace yk_gemm {
 
-/* The item that a tile of the queue stands for. */
+/* The item of a tile of the queue. */
 __device__ __forceinline__ few_item few_item_of(const grouped_params &p, const grouped_tile &tile)
 {
   return {tile.matrix, tile.first_slot, tile.rows, tile.panel, min(p.stage_panels, p.n_panels - tile.panel)};
@@ -26,8 +26,8 @@ template <int N> struct few_taken_items {
   const row_tile_order &order;
   tile_queue &queue;
 
-  /* By one thread: f(p, item) of all of the block's items, which it hands to the other warps too. It takes an item
-   * while it copies the one before. */
+  /* Called by one thread: calls f(p, item) for all of the block's items, and passes them to the other warps. It takes
+   * an item while it copies the previous one. */
   template <typename F> __device__ __forceinline__ void for_each(F f)
   {
     tile_writer writer = {queue};
@@ -53,7 +53,7 @@ private:
   }
 };
 
-/* The same items, as the other warps read them. */
+/* The same items, for the other warps. */
 struct few_queued_items {
   const grouped_params &p;
   tile_reader reader;
@@ -77,7 +77,7 @@ struct few_queued_items {
   }
 };
 
-/* Work whose starts are there once the kernel before has ended, or sooner. */
+/* Work of the kernel. The starts are complete once the preceding kernel has ended, or earlier (starts_are_settled). */
 template <int N> struct few_work {
   const grouped_params &p;
   const row_tile_order &order;

@@ -1,13 +1,13 @@
-/* few_rows_run.cuh - what a thread block does in grouped WNA16 GEMMs on 9.0 for matrices of few rows each,
- * item by item: up to stage_panels panels of one row tile, over all of K. Which items these are its kernel says:
- * few_rows_kernel.cuh, and moe/routed_gemm_kernel.cuh, which routes too.
+/* few_rows_run.cuh - the work of a thread block in grouped WNA16 GEMMs on 9.0 for matrices of few rows each, item by
+ * item: up to stage_panels panels of one row tile, over all of K. The kernel defines its items: few_rows_kernel.cuh,
+ * and moe/routed_gemm_kernel.cuh, which routes too.
  *
- *   producer  warp 0: weights, one bulk copy a K tile; warps 1 and 2: rows of x by cp.async, in the order that the
- *   warps     128-byte swizzle gives; warp 3: the rest that a kernel has to do
+ *   producer  warp 0: weights, one bulk copy per K tile; warps 1 and 2: rows of x by cp.async, in the order of the
+ *   warps     128-byte swizzle; warp 3: remaining work of a kernel
  *   consumer  eight, in K slices of slice_warps warps, as in dense/small_batch_kernel.cuh, whose main loop they run
  *   warps
  *
- * Accumulators have memory of their own, so that the ring goes on filling while an item ends. */
+ * Accumulators have separate memory, so that the ring continues to fill while an item ends. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_FEW_ROWS_RUN_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_FEW_ROWS_RUN_CUH
 
@@ -18,7 +18,7 @@ namespace yk_gemm {
 
 constexpr int FEW_X_WARPS = 2; /* producer warps of x */
 
-/* panel: the first one's number in the matrix. */
+/* panel: number of the first panel within the matrix. */
 struct few_item {
   int matrix, first_slot, rows, panel, n_panels;
 };
@@ -28,7 +28,7 @@ struct few_memory {
   uint32_t x, weights, acc, barriers;
 };
 
-/* Two sets of accumulators, which items have in turn: one is written while the other may still be read. */
+/* Two sets of accumulators, used by items alternately: one is written while the other may still be read. */
 __host__ __device__ constexpr int few_acc_bytes(int n, int warp_panels)
 {
   return 2 * panel_acc_bytes(n, CONSUMER_WARPS * warp_panels);
@@ -56,8 +56,8 @@ __device__ __forceinline__ void produce_few_weights(const grouped_params &p, ITE
   });
 }
 
-/* A warp copies its part of the rows, two at a time: half a warp the 16 pieces of 16 bytes that one row of a K tile
- * has. Rows that the tile lacks are left as they are: their accumulators are not used. */
+/* A warp copies its part of the rows, two at a time: half a warp copies the 16 pieces of 16 bytes of one row of a K
+ * tile. Missing rows of the tile are not copied: their accumulators are not used. */
 template <int N, typename ITEMS>
 __device__ __forceinline__ void produce_few_x(const grouped_params &p, ITEMS items, const few_memory &s, int warp)
 {
@@ -68,7 +68,7 @@ __device__ __forceinline__ void produce_few_x(const grouped_params &p, ITEMS ite
   r.start_producing();
   wait_for_previous_kernel();
   items.for_each([&](const grouped_params &, const few_item &item) {
-    int row[ROWS]; /* where it begins in x, in pieces */
+    int row[ROWS]; /* offset of the row in x, in pieces */
 #pragma unroll
     for (int i = 0; i < ROWS; i++)
       row[i] = row0 + 2 * i < item.rows ? p.row_of(item.first_slot + row0 + 2 * i) * (p.k / 8) : -1;
@@ -92,9 +92,10 @@ __device__ __forceinline__ void produce_few_x(const grouped_params &p, ITEMS ite
 }
 
 /* Adds the accumulators of the K slices, in the order of their first K tiles, and writes the results: which slice has
- * which first K tile depends on the items that the block had before, and the sum must not. p: the item's. set: of
- * accumulators in shared memory. Who writes one has met all others at the end of the item before, when they had read
- * it. part: the slice's first K tile of the item. member: the warp's number in its slice. */
+ * which first K tile depends on the preceding items of the block, and the sum must not. p: the item's. set: of
+ * accumulators in shared memory. A warp may write this set because all warps passed a barrier at the end of the
+ * previous item, after reading the set. part: the slice's first K tile of the item. member: the warp's number in its
+ * slice. */
 template <yk_dtype DTYPE, int N, int WARP_PANELS>
 __device__ __forceinline__ void finish_few_item(const grouped_params &p, uint32_t set, const few_item &item, int part,
                                                 int member, const float (&acc)[WARP_PANELS][N / 8][4])
@@ -129,8 +130,8 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, ITEMS items
   small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * PANEL::BYTES);
   const int k_slices = CONSUMER_WARPS / p.slice_warps;
   r.at.stage = slice;
-  int first = slice; /* of the item's K tiles, this slice's first one: each slice has another one below k_slices */
-  uint32_t set = 0;  /* in bytes from the first */
+  int first = slice; /* this slice's first K tile of the item: different for each slice, below k_slices */
+  uint32_t set = 0;  /* offset in bytes from the first set */
   few_item item;
   wait_in_grouped(p);
 #pragma unroll 1
@@ -168,18 +169,19 @@ __device__ __forceinline__ void consume_few(const grouped_params &p, ITEMS items
   }
 }
 
-/* A block with occupancy MOST has some left, and rows to keep. */
+/* A block with occupancy MOST has spare registers, and rows to hold. */
 __host__ __device__ constexpr int few_producer_registers(occupancy taken)
 {
   return taken == occupancy::MOST ? 3 * MOST_REGISTERS - 2 * MOST_CONSUMER_REGISTERS : HALF_PRODUCER_REGISTERS;
 }
 
-/* By all threads. WORK has
- *   begin          by all threads, which then meet
- *   items          of the block, for each warp that asks. Producers, whose registers are few, take them all at once
+/* Called by all threads. WORK has
+ *   begin          called by all threads, before a barrier
+ *   items          of the block, for each warp that needs them. Producers, whose registers are few, take them all at
+ *                  once
  *   weight_items   the same, for the one thread that copies weights
- *   before_items   by the consumers, together
- *   rest           by the producer warp that has nothing to produce */
+ *   before_items   called by the consumers, together
+ *   rest           called by the producer warp without copies */
 template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY, typename WORK>
 __device__ __forceinline__ void run_few(const grouped_params &p, uint8_t *shared, const WORK &work)
 {

@@ -1,5 +1,5 @@
-/* few_rows_share.cuh - items of few_rows_run.cuh for a kernel that routes too: the panels of all row
- * tiles are divided among the thread blocks, a share each. */
+/* few_rows_share.cuh - items of few_rows_run.cuh for a kernel that routes too: the panels of all row tiles are divided
+ * into one share per thread block. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_FEW_ROWS_SHARE_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_FEW_ROWS_SHARE_CUH
 
@@ -10,7 +10,7 @@ namespace yk_gemm {
 
 /* A thread block's share: panels of all row tiles, one row tile after the other. In shared memory. */
 struct few_share {
-  int begin, end, tile, entry; /* the row tile of the first panel, and the table's entry of that */
+  int begin, end, tile, entry; /* the row tile of the first panel, and that tile's entry of the table */
 };
 
 /* The items of a share, in order. */
@@ -18,14 +18,14 @@ template <int N> struct few_items {
   const grouped_entry *entry;
   int at, end, tile, tile_begin;
 
-  /* entries: of the table that the share counts row tiles by. */
+  /* entries: of the table with which the share counts row tiles. */
   __device__ __forceinline__ few_items(const grouped_params &p, const grouped_entry *entries, const few_share &share)
       : entry(entries + share.entry), at(share.begin), end(share.end), tile(share.tile),
         tile_begin(share.tile * p.n_panels)
   {
   }
 
-  /* False: there are no more. */
+  /* Returns false if there are no more. */
   __device__ __forceinline__ bool next(const grouped_params &p, few_item &item)
   {
     if (at >= end) return false;
@@ -44,7 +44,7 @@ template <int N> struct few_items {
     return true;
   }
 
-  /* All that are left: f(p, item). */
+  /* Calls f(p, item) for all remaining items. */
   template <typename F> __device__ __forceinline__ void for_each(const grouped_params &p, F f)
   {
     few_item item;
@@ -53,9 +53,9 @@ template <int N> struct few_items {
   }
 };
 
-/* A block's share as run_few wants it: item by item, or all of them. */
+/* A block's share in the form of run_few: item by item, or all items. */
 template <int N> struct few_share_items {
-  const grouped_params &p; /* where weights and results of the newest item are */
+  const grouped_params &p; /* with weights and results of the newest item */
   few_items<N> items;
 
   __device__ __forceinline__ bool next(few_item &item)
@@ -72,11 +72,11 @@ template <int N> struct few_share_items {
   }
 };
 
-/* A share that lies in one row tile is over in one item. So where there are few row tiles, each has as many blocks as
- * there are for each, unless that leaves more than a little to a block; else blocks have equal shares. */
+/* A share within one row tile is a single item. So with few row tiles, each tile gets the same number of blocks, unless
+ * a block would have FEW_MORE_PANELS or more panels above the even share; otherwise all blocks have equal shares. */
 constexpr int FEW_MORE_PANELS = 2;
 
-/* By one warp: the block's share. size: of the table, which has been built. */
+/* Called by one warp: computes the block's share. size: of the table, which has been built. */
 __device__ __forceinline__ void find_share(const grouped_params &p, const grouped_table &table, int2 size,
                                            few_share &share)
 {
@@ -100,7 +100,7 @@ __device__ __forceinline__ void find_share(const grouped_params &p, const groupe
   }
 }
 
-/* The table behind ring and accumulators. */
+/* The table after ring and accumulators. */
 template <int N, int WARP_PANELS>
 __device__ __forceinline__ grouped_table few_table(const grouped_params &p, uint8_t *shared)
 {

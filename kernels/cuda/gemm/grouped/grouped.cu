@@ -45,19 +45,19 @@ grouped_params params_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
   return p;
 }
 
-/* As many stages as fit, a multiple of the K slices (dense/small_batch.cu says why). */
+/* As many stages as fit, a multiple of the K slices (for the reason see dense/small_batch.cu). */
 int few_stages(const yk_wna16_desc &desc, const grouped_few_shape &s, int ring_bytes, int stage_panels, int k_slices)
 {
   const int stage_bytes = small_batch_x_bytes(s.n) + stage_panels * panel_bytes(desc);
   return std::min(ring_bytes / stage_bytes, SMALL_BATCH_STAGES) / k_slices * k_slices;
 }
 
-/* Of a kernel that routes too. How many warps a K slice has: so many that the warps' time for a block's share is least.
- * A block's share is estimated from the room for slots; it is cut into items of a slice's panels, of which each takes a
+/* For a kernel that routes too. Chooses the number of warps of a K slice that minimises the warps' time for a block's
+ * share. A block's share is estimated from max_slots and cut into items of a slice's panels, each of which takes a
  * slice its part of K. */
 void lay_out_few(int64_t blocks, const yk_wna16_desc &desc, const grouped_few_shape &s, grouped_params &p)
 {
-  constexpr int64_t ITEM_END_K_TILES = 2; /* what the end of an item takes, in a warp's K tiles */
+  constexpr int64_t ITEM_END_K_TILES = 2; /* time of the end of an item, in a warp's K tiles */
   const int64_t tiles = std::min<int64_t>(p.call.max_slots, p.call.n_matrices);
   const int64_t share = ceil_div(tiles * p.n_panels, blocks);
   int64_t least = INT64_MAX;
@@ -74,9 +74,9 @@ void lay_out_few(int64_t blocks, const yk_wna16_desc &desc, const grouped_few_sh
   }
 }
 
-/* Whether two blocks share a multiprocessor: one then multiplies while the other ends an item. For a lone row only
- * where a multiprocessor's share of the weights is more than both halves hold at once; else a half is left to the next
- * kernel, whose start takes about as long as the row. */
+/* Whether two blocks share a multiprocessor: one then multiplies while the other ends an item. For a single row, only
+ * if a multiprocessor's share of the weights is more than both halves hold at once; otherwise a half stays free for the
+ * next kernel, whose start takes about as long as the row. */
 bool takes_both_halves(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_few_shape &s,
                        const yk_grouped_call &call)
 {
@@ -86,7 +86,7 @@ bool takes_both_halves(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const
          panels * n_k_tiles(desc) * panel_bytes(desc) > 2 * HALF_SHARED_BYTES[1] * gpu.n_multiprocessors;
 }
 
-/* A kernel of few rows as it is launched, but for how its work is laid out. own: bytes of a block beside the ring. */
+/* The launch of a kernel of few rows, without the layout of its work. own: bytes of a block in addition to the ring. */
 few_launch place_few(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_few_shape &s,
                      const yk_grouped_call &call, int own)
 {
@@ -112,15 +112,15 @@ few_launch yk_gemm::launch_of_few(const yk_wna16_gpu &gpu, const yk_wna16_desc &
 
 namespace {
 
-/* Items of 6 panels, of which four K slices of two warps multiply a quarter of K each: with smaller ones what an item
- * costs besides its bytes shows, with larger ones how far apart the blocks end. Two K tiles have no more slices, and
- * where there are fewer panels than that for each block, items have so many. */
+/* Items of 6 panels, of which four K slices of two warps multiply a quarter of K each: smaller items increase the fixed
+ * cost per item, larger ones the difference between the blocks' ends. Two K tiles allow no more slices; and if there
+ * are fewer panels than that per block, items have that number. */
 int few_slice_warps(const grouped_params &p)
 {
   return p.k_tiles > 2 ? 2 : 4;
 }
 
-/* A lone row has the K slices of the kernel that routes too, so that its results have the same bits. */
+/* A single row has the K slices of the kernel that routes too, so that its results have the same bits. */
 cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile, const yk_grouped_call &call,
                         cudaStream_t stream)
 {
@@ -140,8 +140,8 @@ cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int 
                          l.shared_bytes, args, stream);
 }
 
-/* x comes late, since its rows are looked up first: it has as many stages as weights, or more. Weights have at least
- * two, and no more than may be under way where products are the bound. */
+/* x arrives late, since its rows are looked up first: x has at least as many stages as weights. Weights have at least
+ * two stages, and no more than may be in flight if products are the bound. */
 constexpr int MOST_X_STAGES = 8, LEAST_X_STAGES = 3, MOST_WEIGHT_STAGES = 8, LEAST_WEIGHT_STAGES = 2;
 
 cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile,
@@ -164,14 +164,14 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
   p.x_stages = std::min(MOST_X_STAGES, std::max(least, rings / (x_bytes + weight_bytes)));
   const int most_weights = has_few_rows(s.n) ? MOST_WEIGHT_STAGES : MOST_UNDER_WAY;
   p.weight_stages = std::min(most_weights, (rings - p.x_stages * x_bytes) / weight_bytes);
-  /* A stage is released when the next one is there. */
+  /* A stage is released once the next has arrived. */
   if (p.x_stages < 2 || p.weight_stages < LEAST_WEIGHT_STAGES) return cudaErrorInvalidConfiguration;
   void *args[] = {&p};
   return launch_clusters(wgmma_kernels_of(desc.encoding, desc.dtype, tile).get(desc), gpu.n_multiprocessors, 1,
                          GROUPED_THREADS, p.x_stages * x_bytes + p.weight_stages * weight_bytes + own, args, stream);
 }
 
-/* Fewer slots than matrices: the kernel of few rows, else the first tile for so many rows a matrix. */
+/* Fewer slots than matrices: the kernel of few rows; else the first tile for that number of rows per matrix. */
 cudaError_t sm90_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const yk_grouped_call &call,
                          cudaStream_t stream)
 {
@@ -228,9 +228,9 @@ extern "C" bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna1
   return gpu->path == YK_WNA16_WGMMA && grouped_row_takes(*desc, *call);
 }
 
-constexpr int X_PIECE = 8; /* values of x in 16 bytes: the kernels for 9.0 count rows in these, in 32 bits */
+constexpr int X_PIECE = 8; /* elements of x in 16 bytes: the kernels for 9.0 count rows in these, in 32 bits */
 
-/* More rows are faster with the weight apart, in tiles of more rows than a matrix has. */
+/* More rows are faster with a separate GEMM for the weight, in tiles of more rows than a matrix has. */
 constexpr int MOST_ROWS_WITH_SHARED_EXPERT = 128;
 
 extern "C" bool yk_wna16_grouped_takes_shared_expert(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,

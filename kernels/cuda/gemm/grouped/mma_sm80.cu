@@ -1,11 +1,11 @@
-/* mma_sm80.cu - grouped GEMM for compute capability 8.0 and later, by mma.sync m16n8k16, of packed weights or
- * of plain 16-bit ones.
+/* mma_sm80.cu - grouped GEMM for compute capability 8.0 and later, by mma.sync m16n8k16, of packed weights or of plain
+ * 16-bit ones.
  *
  *   block   128 columns of W by 16 or 64 rows of one matrix; each of its four warps has two panels of 16 columns. There
- *           are as many blocks as there could be row tiles; those past the last one end at once
+ *           are as many blocks as the maximum number of row tiles; those past the last tile end at once
  *   loads   every thread, by cp.async into a ring of stages of one K tile each: rows of x and weights
  *
- * Plain weights lie in shared memory as the packed ones are ordered, so that a panel is 8 gates and their 8 ups. */
+ * Plain weights have the order of packed weights in shared memory, so that a panel is 8 gates and their 8 ups. */
 #include "kernels/cuda/gemm/grouped/params.cuh"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace yk_gemm {
 namespace {
 
 constexpr int THREADS = 128;
-constexpr int PANELS = 8;                      /* of a block, two a warp */
+constexpr int PANELS = 8;                      /* of a block, two per warp */
 constexpr int TILE_M = PANELS * PANEL_COLUMNS; /* columns of W of a block */
 constexpr int ROW_BYTES = TILE_K * 2;          /* of x, and of plain weights, in a stage */
 
@@ -30,7 +30,7 @@ struct sm80_params {
   bool whole_pieces; /* k is a multiple of 8: rows are copied in pieces of 16 bytes */
 };
 
-/* What weights are: packed as one of yk_wna16_encoding, or plain. */
+/* Kind of weights: packed in an encoding of yk_wna16_encoding, or plain. */
 constexpr int PLAIN = -1;
 constexpr int N_WEIGHT_KINDS = YK_WNA16_N_ENCODINGS + 1;
 
@@ -42,7 +42,7 @@ struct row_tile {
 __host__ __device__ constexpr int n_stages(int weights)
 {
   const bool is_small = weights != PLAIN && yk_wna16_traits(static_cast<yk_wna16_encoding>(weights)).bits == 4;
-  return is_small ? 3 : 2; /* as much as GPUs of 8.6 have memory for */
+  return is_small ? 3 : 2; /* limited by the shared memory of compute capability 8.6 */
 }
 
 __host__ __device__ inline int weight_bytes_of_stage(int weights, int panel_bytes)
@@ -50,7 +50,7 @@ __host__ __device__ inline int weight_bytes_of_stage(int weights, int panel_byte
   return weights == PLAIN ? TILE_M * ROW_BYTES : PANELS * panel_bytes;
 }
 
-/* One piece of 8 inputs, zeros past k or where the row is missing. */
+/* One piece of 8 inputs; zeros past k or if the row is missing. */
 __device__ __forceinline__ void load_piece(const sm80_params &p, uint32_t to, const uint16_t *row, int64_t k)
 {
   const bool valid = row && k < p.k;
@@ -64,14 +64,14 @@ __device__ __forceinline__ void load_piece(const sm80_params &p, uint32_t to, co
   store_shared16(to, make_uint4(words[0], words[1], words[2], words[3]));
 }
 
-/* Where a piece lies within rows of a K tile: permuted within the row (swizzle), so that ldmatrix meets no bank
- * twice. */
+/* Offset of a piece within rows of a K tile: permuted within the row (swizzle), so that ldmatrix has no bank
+ * conflicts. */
 __device__ __forceinline__ uint32_t piece_at(int row, int piece)
 {
   return row * ROW_BYTES + ((piece ^ (row & 7)) * 16);
 }
 
-/* rows: of x, of each row of the tile. */
+/* rows: row of x for each row of the tile. */
 template <int TOKENS, int WEIGHTS>
 __device__ __forceinline__ void load_stage(const sm80_params &p, uint32_t stage, const row_tile &tile, const int *rows,
                                            int k_tile)
@@ -99,8 +99,7 @@ __device__ __forceinline__ void load_stage(const sm80_params &p, uint32_t stage,
   }
 }
 
-/* The A fragments of a warp's panel for the two steps of a quarter of a K tile: 32 inputs, which are of one
- * group. */
+/* The A fragments of a warp's panel for the two steps of a quarter of a K tile: 32 inputs, in one group. */
 template <yk_dtype DTYPE, int WEIGHTS>
 __device__ __forceinline__ void load_a(const sm80_params &p, const uint8_t *weights, uint32_t address, int panel,
                                        int quarter, uint32_t (&a)[2][4])
@@ -159,7 +158,7 @@ __device__ __forceinline__ void multiply_stage(const sm80_params &p, const uint8
   }
 }
 
-/* Epilogue of two accumulators, of rows row and row + 8 of a panel: gate and up, or two columns. */
+/* Epilogue of two accumulators, for rows row and row + 8 of a panel: gate and up, or two columns. */
 template <yk_dtype DTYPE>
 __device__ __forceinline__ void store(const sm80_params &p, const row_tile &tile, int token, int64_t row, float lower,
                                       float upper)
@@ -266,7 +265,7 @@ int shared_bytes(int weights, int tokens, int panel_bytes, int n_matrices)
 
 } // namespace
 
-/* A kernel may have what the GPU has; a launch asks for what its table needs. */
+/* A kernel may use the GPU's maximum; a launch requests what its table needs. */
 cudaError_t grouped_sm80_init()
 {
   int device = 0, most = 0;

@@ -1,4 +1,4 @@
-/* params.cuh - what the kernels of grouped GEMMs are given. */
+/* params.cuh - parameters of the kernels of grouped GEMMs. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_PARAMS_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_PARAMS_CUH
 
@@ -21,7 +21,7 @@ inline yk_wna16_desc desc_of_shared_expert(const yk_wna16_desc &desc, const yk_g
   return own;
 }
 
-/* What an output tile is a product of: a matrix, or the shared expert's weight. */
+/* The weights and results of an output tile: those of a matrix, or of the shared expert. */
 struct grouped_operands {
   const uint8_t *weights;
   const float *row_scales; /* of 8-bit weights */
@@ -39,15 +39,15 @@ struct grouped_params {
   int ring_bytes;
   int x_stages, weight_stages; /* wgmma */
   int tiles_m;                 /* wgmma: output tiles along columns */
-  int n_dealt;    /* wgmma: matrices whose first row tile is dealt out: each of its output tiles to a block */
-  int max_tiles;  /* wgmma: row tiles at most */
+  int n_dealt;    /* wgmma: matrices whose first row tile is statically assigned: each of its output tiles to a block */
+  int max_tiles;  /* wgmma: maximum number of row tiles */
   int tile_items; /* few rows: items of a row tile */
-  yk_cuda::divider by_panels; /* few rows: where blocks have shares */
+  yk_cuda::divider by_panels; /* few rows: for blocks with shares */
   yk_cuda::divider by_tile_items;
   yk_cuda::divider by_tiles_m;                     /* wgmma */
-  int shared_expert_k_tiles, shared_expert_panels; /* of the shared expert's weight; 0: there is none */
+  int shared_expert_k_tiles, shared_expert_panels; /* of the shared expert's weight; 0 without one */
   int64_t shared_expert_row_scales_at;             /* as row_scales_at */
-  int shared_expert_parts; /* wgmma: its columns are cut into parts of as many output tiles as a matrix has */
+  int shared_expert_parts; /* wgmma: its columns are cut into parts, each with as many output tiles as a matrix */
 
   __device__ __forceinline__ const uint8_t *weights_of(int matrix) const
   {
@@ -61,7 +61,7 @@ struct grouped_params {
   {
     return call.bias ? static_cast<const uint8_t *>(call.bias) + matrix * call.matrix_bytes : nullptr;
   }
-  /* The shared expert's weight has the number behind the matrices'. */
+  /* The shared expert's weight has the number after the matrices'. */
   __device__ __forceinline__ grouped_operands operands_of(int matrix) const
   {
     if (matrix < call.n_matrices)
@@ -88,7 +88,7 @@ struct grouped_params {
   {
     return matrix < call.n_matrices ? row_of(slot) : slot;
   }
-  /* The results of a slot: columns of y are those of W, or half of them. */
+  /* Address of the results of a slot: columns of y are those of W, or half of them. */
   __device__ __forceinline__ void *y_of(const grouped_operands &of, int slot) const
   {
     return static_cast<uint16_t *>(of.y) + static_cast<int64_t>(slot) * (activation.is_gated ? of.n / 2 : of.n);
@@ -99,8 +99,8 @@ struct grouped_params {
   }
 };
 
-/* By all threads, before the table is built. The next kernel may start once this one has waited, so that whoever finds
- * the starts settled there reads what was complete before this kernel. */
+/* Called by all threads, before the table is built. The next kernel may start once this kernel has waited, so a
+ * successor for which the starts are settled reads data that was complete before this kernel. */
 __device__ __forceinline__ void wait_for_starts(const grouped_params &p)
 {
   if (p.call.starts_are_settled) return;
@@ -108,7 +108,8 @@ __device__ __forceinline__ void wait_for_starts(const grouped_params &p)
   if (threadIdx.x == 0) let_next_kernel_start();
 }
 
-/* By consumers, before they write y: the wait that wait_for_starts has left to them. Who reads x waits itself. */
+/* Called by consumers, before they write y: the wait that wait_for_starts has left to them. Warps that read x wait
+ * themselves. */
 __device__ __forceinline__ void wait_in_grouped(const grouped_params &p)
 {
   if (!p.call.starts_are_settled) return;
@@ -116,16 +117,17 @@ __device__ __forceinline__ void wait_in_grouped(const grouped_params &p)
   if (threadIdx.x == 0) let_next_kernel_start();
 }
 
-/* By one thread of each block, once for each tile that it works on: asks for the number of its next one. The answer
- * takes as long as a stage of weights, and is looked at when the tile has been asked for. n_tiles: that all blocks work
- * on; so many questions leave the counter as it was. */
+/* Called by one thread of each block, once for each tile that the block processes: requests the number of its next
+ * tile. The result takes as long as a stage of weights, and is read when the tile's copies have been issued. n_tiles:
+ * number of tiles of all blocks; that many requests leave the counter unchanged. */
 __device__ __forceinline__ unsigned ask_for_next(const grouped_params &p, int n_tiles)
 {
   if (!p.call.next_tile) return 0;
   return atomicInc(reinterpret_cast<unsigned *>(p.call.next_tile), static_cast<unsigned>(n_tiles - 1));
 }
 
-/* The block's tile behind number `tile`, by the answer. Blocks begin with one each, from number `first` on. */
+/* The block's tile after number `tile`, from the result of the request. Blocks begin with one tile each, from number
+ * `first` on. */
 __device__ __forceinline__ int next_of(const grouped_params &p, unsigned answer, int tile, int first)
 {
   const int blocks = static_cast<int>(gridDim.x);
@@ -134,7 +136,7 @@ __device__ __forceinline__ int next_of(const grouped_params &p, unsigned answer,
 
 /* The K tiles of some neighbouring panels of a weight. */
 struct panel_stream {
-  const uint8_t *from; /* the next K tile's */
+  const uint8_t *from; /* of the next K tile */
   int64_t k_tile_bytes;
   int bytes; /* of a stage */
 
@@ -144,7 +146,7 @@ struct panel_stream {
     return {of.weights + static_cast<int64_t>(panel) * PANEL::BYTES, static_cast<int64_t>(of.n_panels) * PANEL::BYTES,
             n_panels * PANEL::BYTES};
   }
-  /* By one thread: one K tile into the stage, which is empty. */
+  /* Called by one thread: copies one K tile into the stage, which is empty. */
   template <typename RING> __device__ __forceinline__ void ask(RING &r)
   {
     mbarrier_arrive_expect(r.full(), bytes);
@@ -159,7 +161,7 @@ struct panel_stream {
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_few_kernels(int tile);
 template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_wgmma_kernels(int tile);
 
-/* Of all kernels that there are (occupancy.cuh). */
+/* For all kernels of the table (occupancy.cuh). */
 inline cudaError_t allow_shared_bytes(const tile_kernels &kernels, int bytes)
 {
   for (const void *kernel : kernels.of_groups) {
@@ -169,7 +171,7 @@ inline cudaError_t allow_shared_bytes(const tile_kernels &kernels, int bytes)
   return cudaSuccess;
 }
 
-/* How a kernel of few rows is launched. */
+/* Launch parameters of a kernel of few rows. */
 struct few_launch {
   grouped_params params;
   int64_t blocks;

@@ -1,6 +1,6 @@
-/* row_tile_order.cuh - the row tiles of a grouped GEMM on 9.0 in the order of the work, worked out by every thread
- * block from the slots of each matrix, which only the device knows: first whole tiles of N rows, those of a matrix side
- * by side, then what matrices have beyond them, those of the widest instruction first. */
+/* row_tile_order.cuh - the row tiles of a grouped GEMM on 9.0 in the order of the work, computed by every thread block
+ * from the slots of each matrix, which only the device has: first whole tiles of N rows, those of a matrix adjacent,
+ * then the remaining rows of the matrices, those of the widest instruction first. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_ROW_TILE_ORDER_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_ROW_TILE_ORDER_CUH
 
@@ -10,10 +10,10 @@
 
 namespace yk_gemm {
 
-/* The slots of a matrix that are to be ordered. */
+/* The slots of a matrix to be ordered. */
 struct ordered_matrix {
-  int first_slot, end_slot; /* the end may come first: there are none */
-  int first_tile;           /* the number of its first whole tile, or what that would be */
+  int first_slot, end_slot; /* the end may precede the first: no slots */
+  int first_tile;           /* number of its first whole tile, also if it has none */
 
   __device__ __forceinline__ int rows() const
   {
@@ -25,7 +25,7 @@ struct ordered_matrix {
 struct row_tile_order {
   int2 *size;               /* whole tiles, all tiles */
   ordered_matrix *matrices; /* [n] */
-  int32_t *counts;          /* [1 + widths][warpfuls of matrices]: tiles that come before */
+  int32_t *counts;          /* [1 + widths][warpfuls of matrices]: number of preceding tiles */
   uint16_t *map;            /* the matrix of each tile */
 };
 
@@ -47,8 +47,8 @@ __device__ __forceinline__ row_tile_order row_tile_order_at(uint8_t *memory, int
           reinterpret_cast<uint16_t *>(counts + (1 + widths) * warpfuls)};
 }
 
-/* By all threads of the block, which meet; a warp takes 32 matrices at a time, a lane one. Tiles are counted, then the
- * counts added up, then the tiles put where they belong.
+/* Called by all threads of the block, with barriers; a warp processes 32 matrices at a time, one per lane. Counts the
+ * tiles, adds the counts, then writes the tiles to their positions.
  *   slots_of   (matrix) -> int2: first slot, end
  *   width_of   (rows, less than N) -> the number of the width that multiplies them, 0 for the widest; -1 for no rows */
 template <int N, int WIDTHS, typename SLOTS, typename WIDTH>

@@ -1,5 +1,5 @@
-/* row_tile_table.cuh - which row tiles a grouped GEMM has: worked out by every thread block from the slots of each
- * matrix, which only the device knows. A row tile is up to TILE_ROWS slots of one matrix. */
+/* row_tile_table.cuh - the row tiles of a grouped GEMM, computed by every thread block from the slots of each matrix,
+ * which only the device has. A row tile is up to TILE_ROWS slots of one matrix. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_ROW_TILE_TABLE_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_ROW_TILE_TABLE_CUH
 
@@ -9,17 +9,17 @@
 
 namespace yk_gemm {
 
-/* A matrix with slots. Matrices without are left out. */
+/* A matrix with slots. Matrices without slots have no entry. */
 struct grouped_entry {
   int matrix;
-  int first_tile; /* of the call's row tiles that are counted */
+  int first_tile; /* among the call's row tiles */
   int first_slot, end_slot;
 };
 
 /* In shared memory. */
 struct grouped_table {
   grouped_entry *entries; /* [n_entries + 1]; the last one has no slots, and first_tile is the number of row tiles */
-  int32_t *ends;          /* [n_matrices] the slot behind the last one of each */
+  int32_t *ends;          /* [n_matrices] the end of the slots of each matrix */
   int2 *size;             /* n_entries, row tiles */
 };
 
@@ -35,14 +35,14 @@ __device__ __forceinline__ grouped_table grouped_table_at(uint8_t *memory, int n
   return {entries, reinterpret_cast<int32_t *>(entries + n_matrices + 1), reinterpret_cast<int2 *>(memory)};
 }
 
-/* By one warp, after the previous kernel's results may be read; the caller has the thread block meet before others use
- * the table. Returns its size, in every lane. Starts are read past the L1 cache, since they may be newer than what lies
- * there. Each lane has a run of matrices, and keeps their starts in shared memory for itself. */
+/* Called by one warp, once the previous kernel's results may be read; the caller must run a barrier of the thread block
+ * before others use the table. Returns its size, in every lane. Starts are read past the L1 cache, which may hold older
+ * values. Each lane has a run of matrices, and keeps their starts in shared memory for itself. */
 template <int TILE_ROWS>
 __device__ __forceinline__ int2 build_grouped_table(const grouped_table &table, const int32_t *starts, int n_matrices)
 {
   using namespace yk_cuda;
-  constexpr int AHEAD = 4; /* starts that a lane asks for together */
+  constexpr int AHEAD = 4; /* starts that a lane loads together */
   const int lane = threadIdx.x % WARP, each = (n_matrices + WARP - 1) / WARP;
   const int first = min(lane * each, n_matrices), end = min(first + each, n_matrices);
   int2 own = {0, 0}; /* entries, tiles */

@@ -8,7 +8,8 @@
 namespace yk_gemm {
 namespace {
 
-/* A block fits beside one of the grouped GEMM before it (occupancy.cuh), two of these do not fit there. */
+/* A block fits next to a block of the preceding grouped GEMM (occupancy.cuh), but two of these blocks do not fit
+ * there. */
 constexpr int MOST_BYTES = 104 * 1024, LEAST_BYTES = 60 * 1024;
 constexpr int MOST_X_BYTES = 64 * 1024;
 
@@ -34,7 +35,7 @@ tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, bool has_sha
   return has_shared_expert ? kernels_of<true>(encoding, dtype) : kernels_of<false>(encoding, dtype);
 }
 
-/* All that a panel is multiplied with. */
+/* Number of K tiles that a panel is multiplied with. */
 int64_t most_k_tiles(const yk_wna16_desc &desc, const yk_grouped_call &call)
 {
   return call.max_slots * n_k_tiles(desc) +

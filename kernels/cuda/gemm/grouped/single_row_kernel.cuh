@@ -1,13 +1,13 @@
-/* single_row_kernel.cuh - grouped WNA16 GEMM of one row's experts together with their combination, on 9.0:
- * y = sum over the row's slots of weight * (x[slot] W of its matrix), added up in float32 and rounded once. A weight
- * beside (a shared expert's), with its own x, counts as one more slot, behind the others.
+/* single_row_kernel.cuh - grouped WNA16 GEMM of one row's experts together with their combination, on 9.0: y = sum over
+ * the row's slots of weight * (x[slot] W of its matrix), added in float32 and rounded once. A shared expert's weight,
+ * with its own x, counts as one more slot, after the others.
  *
- *   block   a range of panels, one after the other (most often one). Its warps divide the K tiles of all slots side by
- *           side; their sums meet at the end of a panel
- *   warp    a ring of weights of its own, which it fills by bulk copies: no warp waits for another before the end.
- *           Weights are asked for before griddepcontrol.wait, where the starts allow it
+ *   block   a range of panels, one after the other (usually one). Its warps divide the K tiles of all slots; their sums
+ *           are added at the end of a panel
+ *   warp    its own ring of weights, filled by bulk copies: no warp waits for another before the end. Copies are issued
+ *           before griddepcontrol.wait, if the starts allow it
  *   x       of the warp's K tiles, in shared memory, each 64 inputs in 128 bytes, as the main loop of
- *           dense/small_batch_kernel.cuh wants them. All columns of the B operand are the same row */
+ *           dense/small_batch_kernel.cuh requires. All columns of the B operand are the same row */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_SINGLE_ROW_KERNEL_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_SINGLE_ROW_KERNEL_CUH
 
@@ -19,8 +19,8 @@
 namespace yk_gemm {
 
 constexpr int ROW_WARPS = 16, ROW_THREADS = 32 * ROW_WARPS;
-constexpr int ROW_STAGES = 8;     /* of a warp's ring, at most */
-constexpr int ROW_REGISTERS = 56; /* what a block of the grouped GEMM before it leaves (occupancy.cuh) */
+constexpr int ROW_STAGES = 8;     /* maximum of a warp's ring */
+constexpr int ROW_REGISTERS = 56; /* registers that a block of the preceding grouped GEMM leaves (occupancy.cuh) */
 static_assert(ROW_REGISTERS * ROW_THREADS + HALF_REGISTERS * HALF_THREADS[1] <= SM_REGISTERS, "both fit");
 
 struct grouped_row_params {
@@ -47,7 +47,7 @@ struct row_slots {
   int n;
 };
 
-/* By two warps, once the starts may be read. A matrix has one slot at most. */
+/* Called by two warps, once the starts may be read. A matrix has at most one slot. */
 __device__ __forceinline__ void find_row_slots(const grouped_row_params &p, row_slots &slots)
 {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_matrices = p.gemm.call.n_matrices;
@@ -64,7 +64,7 @@ __device__ __forceinline__ void find_row_slots(const grouped_row_params &p, row_
   }
 }
 
-/* The slot of a K tile, counted over slots; n: the shared expert's weight, where the kernel has one. */
+/* The slot of a K tile, counted over slots; n: the shared expert's weight, if the kernel has one. */
 template <bool HAS_SHARED_EXPERT>
 __device__ __forceinline__ int slot_of_tile(const grouped_row_params &p, const row_slots &slots, int tile)
 {
@@ -77,7 +77,7 @@ template <bool HAS_SHARED_EXPERT> __device__ __forceinline__ bool is_shared_expe
   return HAS_SHARED_EXPERT && slot == slots.n;
 }
 
-/* Of 8-bit weights. Those of the shared expert's weight lie behind its own panels. */
+/* For 8-bit weights. Those of the shared expert's weight follow its own panels. */
 template <bool HAS_SHARED_EXPERT>
 __device__ __forceinline__ const float *row_scales_of_slot(const grouped_row_params &p, const row_slots &slots,
                                                            int slot)
@@ -87,7 +87,7 @@ __device__ __forceinline__ const float *row_scales_of_slot(const grouped_row_par
   return reinterpret_cast<const float *>(weights + p.gemm.shared_expert_row_scales_at);
 }
 
-/* What a warp multiplies: K tiles first .. first + n_tiles - 1, counted over slots, of each of the block's panels. */
+/* The work of a warp: K tiles first .. first + n_tiles - 1, counted over slots, of each of the block's panels. */
 struct row_work {
   int panel, panel_end, first, n_tiles;
 };
@@ -107,7 +107,7 @@ template <typename PANEL, bool HAS_SHARED_EXPERT> struct row_ring {
   const row_slots &slots;
   uint32_t memory, full; /* of the warp */
 
-  /* By one lane: ask for a K tile of a panel. */
+  /* Called by one lane: issues the copy of a K tile of a panel. */
   __device__ __forceinline__ void ask_for(int stage, int tile, int panel) const
   {
     const int slot = slot_of_tile<HAS_SHARED_EXPERT>(p, slots, tile), k_tile = tile - slot * p.gemm.k_tiles;
@@ -137,13 +137,13 @@ __device__ __forceinline__ void load_row_x(const grouped_row_params &p, const ro
   }
 }
 
-/* What the row's shared expert is worth. */
+/* The weight of the row's shared expert. */
 __device__ __forceinline__ float factor_of_shared(const yk_combine_args &sum)
 {
   return sum.shared_gate ? 1.0f / (1.0f + expf(-*sum.shared_gate)) : 1.0f;
 }
 
-/* What a column is beside products: biases, then the shared expert where that is no product of this kernel. */
+/* Terms of a column other than products: biases, and the shared expert's result if this kernel does not compute it. */
 template <yk_dtype DTYPE, bool HAS_SHARED_EXPERT>
 __device__ __forceinline__ float add_to_column(const grouped_row_params &p, const row_slots &slots, int column,
                                                float sum)
@@ -161,7 +161,7 @@ __global__ void __maxnreg__(ROW_REGISTERS) grouped_row_kernel(const __grid_const
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ uint64_t barriers[ROW_WARPS][ROW_STAGES];
   __shared__ row_slots slots;
-  __shared__ float sums[2][ROW_WARPS][PANEL_COLUMNS]; /* of two panels alternately */
+  __shared__ float sums[2][ROW_WARPS][PANEL_COLUMNS]; /* of two panels, used alternately */
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_stages = p.stages;
   const row_ring<PANEL, HAS_SHARED_EXPERT> ring = {p, slots, shared_address(shared) + warp * n_stages * PANEL::BYTES,
                                                    shared_address(barriers[warp])};
@@ -172,7 +172,7 @@ __global__ void __maxnreg__(ROW_REGISTERS) grouped_row_kernel(const __grid_const
   find_row_slots(p, slots);
   __syncthreads();
   const row_work w = work_of_warp(p, slots);
-  int ask_tile = 0, ask_panel = w.panel; /* the next to be asked for */
+  int ask_tile = 0, ask_panel = w.panel; /* the next to be copied */
   const auto ask = [&](int stage) {
     if (w.n_tiles == 0 || ask_panel >= w.panel_end) return;
     if (lane == 0) ring.ask_for(stage, w.first + ask_tile, ask_panel);

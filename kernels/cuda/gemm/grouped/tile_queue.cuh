@@ -1,5 +1,5 @@
-/* tile_queue.cuh - a queue in shared memory, by which one thread of a block tells the warps of the block which
- * output tiles they work on. */
+/* tile_queue.cuh - a queue in shared memory, with which one thread of a block passes output tiles to the other warps of
+ * the block. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_TILE_QUEUE_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_TILE_QUEUE_CUH
 
@@ -7,19 +7,19 @@
 
 namespace yk_gemm {
 
-/* rows: 0 behind the last tile; below 0 where so many stages of weights are to be passed over instead. panel: the first
- * of its panels. */
+/* rows: 0 after the last tile; a negative value -n means that n stages of weights must be skipped. panel: the first of
+ * its panels. */
 struct grouped_tile {
   int matrix, first_slot, rows, panel;
 };
 
-/* In shared memory. A place is full once its tile is there, and empty once all reading warps have it. */
+/* In shared memory. A slot is full once its tile is written, and empty once all reading warps have read it. */
 struct tile_queue {
-  static constexpr int PLACES = 4; /* so far the producers may be ahead of the consumers, in tiles */
+  static constexpr int PLACES = 4; /* how many tiles the producers may be ahead of the consumers */
   uint64_t full[PLACES], empty[PLACES];
   int4 tiles[PLACES];
 
-  /* By one thread. */
+  /* Called by one thread. */
   __device__ __forceinline__ void init(int reading_warps)
   {
     for (int i = 0; i < PLACES; i++) {
@@ -29,7 +29,7 @@ struct tile_queue {
   }
 };
 
-/* Of the thread that writes. */
+/* Position of the writing thread. */
 struct tile_writer {
   tile_queue &queue;
   yk_cuda::ring_position at = {0, 1};
@@ -43,12 +43,12 @@ struct tile_writer {
   }
 };
 
-/* Of a warp that reads. */
+/* Position of a reading warp. */
 struct tile_reader {
   tile_queue &queue;
   yk_cuda::ring_position at;
 
-  /* By all lanes. False: there are no more. */
+  /* Called by all lanes. Returns false if there are no more tiles. */
   __device__ __forceinline__ bool next(grouped_tile &w)
   {
     yk_ptx::mbarrier_wait_asm_loop(queue.full + at.stage, at.phase);

@@ -1,4 +1,4 @@
-/* tiles.h - which tiles of the grouped GEMM are compiled, and when each is taken. */
+/* tiles.h - the compiled tiles of the grouped GEMM, and the condition for each. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_TILES_H
 #define YK_KERNELS_CUDA_GEMM_GROUPED_TILES_H
 
@@ -6,7 +6,7 @@
 
 namespace yk_gemm {
 
-/* Of the kernel for fewer rows than matrices. */
+/* Tiles of the kernel for fewer rows than matrices. */
 struct grouped_few_shape {
   int n;      /* tile N: rows */
   int panels; /* of 16 columns that a consumer warp holds */
@@ -15,10 +15,10 @@ struct grouped_few_shape {
 constexpr grouped_few_shape GROUPED_FEW_SHAPES[] = {{8, 3, occupancy::HALF}};
 constexpr int N_GROUPED_FEW_SHAPES = sizeof GROUPED_FEW_SHAPES / sizeof *GROUPED_FEW_SHAPES;
 
-/* Of the wgmma kernel: all have 256 columns, in GROUPED_WARPGROUPS * GROUPED_WGMMA_M * 64. The rows that a matrix has
- * beyond whole tiles are multiplied by the narrowest instruction that holds them. Two panels a warp halve what a K tile
- * costs beside its products, and leave registers for more producer warps. most_rows: of a matrix on average, for the
- * tile to be taken: hardly any matrix has a second tile then, which would read weights again. */
+/* Tiles of the wgmma kernel: all have 256 columns, in GROUPED_WARPGROUPS * GROUPED_WGMMA_M * 64. The rows of a matrix
+ * beyond whole tiles are multiplied by the narrowest instruction that holds them. Two panels per warp halve the cost of
+ * a K tile other than its products, and leave registers for more producer warps. most_rows: maximum average number of
+ * rows per matrix for the tile: hardly any matrix has a second tile then, which would read weights again. */
 struct grouped_wgmma_shape {
   int n; /* tile N: rows */
   int most_rows;

@@ -1,4 +1,4 @@
-/* wgmma_instances.cuh - the kernels of more than a few rows a matrix of one encoding and type. */
+/* wgmma_instances.cuh - instances of the kernels for more than a few rows per matrix, for one encoding and type. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_INSTANCES_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_INSTANCES_CUH
 

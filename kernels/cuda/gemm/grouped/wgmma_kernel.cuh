@@ -1,21 +1,20 @@
-/* wgmma_kernel.cuh - grouped WNA16 GEMM on 9.0: one persistent thread block a multiprocessor.
+/* wgmma_kernel.cuh - grouped WNA16 GEMM on 9.0: one persistent thread block per multiprocessor.
  *
- *   work      output tiles of 256 columns by up to N rows of one matrix, over all of K. Each block has one to begin
- *             with and then takes the next one that nobody has (yk_grouped_call.next_tile). Where rows are few, the
- *             first one is dealt out: blocks have the first row tiles of the first matrices, and ask for their weights
- *             before they may know whether there are rows. Of the others whole tiles come first: those of a matrix are
- *             neighbours, and among them those of the same columns, so that a wave of blocks finds weights and x in the
- *             L2 cache. Then come the rows that matrices have beyond whole tiles, most rows first: a narrower
+ *   work      output tiles of 256 columns by up to N rows of one matrix, over all of K. Each block begins with one tile
+ *             and then takes the next unassigned tile (yk_grouped_call.next_tile). With few rows, the first tile is
+ *             assigned statically: blocks have the first row tiles of the first matrices, and issue copies of their
+ *             weights before the number of rows may be read. Among the other tiles whole tiles come first: those of a
+ *             matrix are neighbours, and among them those of the same columns, so that a wave of blocks finds weights
+ *             and x in the L2 cache. Then come the rows of matrices beyond whole tiles, most rows first: a narrower
  *             instruction multiplies them in less time, and the last wave is short. A shared expert's weight
- *             (yk_grouped_call.shared_expert) is cut into parts of as many columns as a matrix has, each one more
- *             matrix
- *   producer  the last two warpgroups. Warp 0: takes tiles and tells the other warps (tile_queue.cuh);
- *   warps     weights, one bulk copy a K tile, of which a few are under way while others lie ready. Warps 2 and up: a
- *             part of the rows of x each, by cp.async in the order that the 128-byte swizzle gives. wgmma reads shared
- *             memory past the path of ordinary accesses, so that a fence must stand between; one that waited for the
- *             copies that are still under way would stop the pipeline. So copies land at a barrier of their own, where
- *             warp 1 waits, fences and tells the consumers, once the K tile's weights are there too: one wait is less
- *             for them
+ *             (yk_grouped_call.shared_expert) is cut into parts of as many columns as a matrix, each treated as one
+ *             more matrix
+ *   producer  the last two warpgroups. Warp 0: takes tiles and passes them to the other warps (tile_queue.cuh);
+ *   warps     weights, one bulk copy per K tile, a few of them in flight while others have arrived. Warps 2 and up: a
+ *             part of the rows of x each, by cp.async in the order of the 128-byte swizzle. wgmma reads shared memory
+ *             through the asynchronous proxy, so a fence must precede it; a fence that waited for copies still in
+ *             flight would stall the pipeline. So copies complete at a separate barrier, where warp 1 waits, fences and
+ *             signals the consumers once the K tile's weights have arrived too: one wait less for the consumers
  *   consumer  two warpgroups, each with half of the columns: wgmma_mainloops.cuh, and the epilogue of
  *   warps     dense/wgmma_kernel.cuh
  *
@@ -34,7 +33,7 @@ constexpr int GROUPED_REGISTERS = SM_REGISTERS / GROUPED_THREADS / 8 * 8, GATHER
 constexpr int GROUPED_CONSUMER_REGISTERS =
     (GROUPED_REGISTERS * GROUPED_THREADS / 128 - GATHER_REGISTERS * GROUPED_PRODUCERS) / GROUPED_WARPGROUPS / 8 * 8;
 
-/* Shared memory for results on their way out, of all consumer warps and for every width of instructions. */
+/* Shared memory for staging results, of all consumer warps and for every width of instructions. */
 __host__ __device__ constexpr int grouped_staging_bytes(int tile_n)
 {
   int most = 0; /* of a warp */
@@ -51,7 +50,7 @@ __device__ __forceinline__ uint32_t kept_address(const void *pointer)
   return address;
 }
 
-/* By a consumer warp: frees stages of weights that were asked for ahead, and whose matrix has no rows. */
+/* Called by a consumer warp: frees stages of weights that were copied ahead for a matrix without rows. */
 __device__ __forceinline__ void pass_over(tile_ring &weights, int n_stages)
 {
   for (int i = 0; i < n_stages; i++) {
@@ -61,8 +60,8 @@ __device__ __forceinline__ void pass_over(tile_ring &weights, int n_stages)
   }
 }
 
-/* By a consumer warp: one output tile of at most N rows, from the products to y. staging: the warp's; ROOM8: rows that
- * acc and a stage of x have room for, in eights. */
+/* Called by a consumer warp: one output tile of at most N rows, from the products to y. staging: the warp's; ROOM8:
+ * capacity of acc and of a stage of x, in groups of 8 rows. */
 template <yk_dtype DTYPE, typename PANEL, int N, int ROOM8>
 __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, tile_ring &x, tile_ring &weights,
                                                       const grouped_tile &w, uint32_t staging,
@@ -91,8 +90,8 @@ __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, t
     write_output<DTYPE, WGMMA_M, N, false>(to, staging, row0, 0, {0, N / 8}, lane, acc);
 }
 
-/* By a consumer warp: the block's output tiles, from w on. Those of more rows than narrower instructions hold come
- * first, but for one that is dealt out. */
+/* Called by a consumer warp: the block's output tiles, from w on. Tiles with more rows than narrower instructions hold
+ * come first, except for a statically assigned tile. */
 template <yk_dtype DTYPE, typename PANEL, int N, int ROOM>
 __device__ __forceinline__ void multiply_grouped_tiles(const grouped_params &p, tile_ring &x, tile_ring &weights,
                                                        tile_reader &tiles, grouped_tile &w, uint32_t staging)
@@ -107,8 +106,8 @@ __device__ __forceinline__ void multiply_grouped_tiles(const grouped_params &p, 
     multiply_grouped_tiles<DTYPE, PANEL, fewer_rows(ROOM, N), ROOM>(p, x, weights, tiles, w, staging);
 }
 
-/* By a consumer warp: w, where it is a tile that was dealt out and has fewer rows than tiles that come then; w is then
- * the next tile. */
+/* Called by a consumer warp: processes w if it is a statically assigned tile with fewer rows than the tiles that
+ * follow; w is then the next tile. */
 template <yk_dtype DTYPE, typename PANEL, int N>
 __device__ __forceinline__ void multiply_dealt_tile(const grouped_params &p, tile_ring &x, tile_ring &weights,
                                                     tile_reader &tiles, grouped_tile &w, uint32_t staging)

@@ -1,10 +1,8 @@
-/* wgmma_mainloops.cuh - main loops of the grouped wgmma kernel. Where rows are few, consumers spend time on
- * expanding weights: wgmma with an A operand from registers does not overlap with it, and takes as long for 8 rows as
- * for 32.
+/* wgmma_mainloops.cuh - main loops of the grouped wgmma kernel. With few rows, the expansion of weights costs consumers
+ * time: wgmma with an A operand from registers does not overlap with it, and takes as long for 8 rows as for 32.
  *   tile N up to 48, up to 8 rows   mma.sync, weights as integers: a third of the instructions
  *   tile N up to 48, more rows      wgmma, unscaled weights: a group's accumulators are scaled instead
- *   larger tiles                    mainloop of wgmma_mainloop.cuh: they leave no registers for a group's sums
- */
+ *   larger tiles                    mainloop of wgmma_mainloop.cuh: they leave no registers for a group's sums */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_MAINLOOPS_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_MAINLOOPS_CUH
 
@@ -19,15 +17,15 @@ __host__ __device__ constexpr bool has_few_rows(int tile_n)
   return tile_n <= 48;
 }
 
-/* The rows of the next narrower instruction than that of n rows, within a tile N; 0 behind the narrowest. Beside a
- * large tile it matters little how narrow the rest is. */
+/* The rows of the next narrower instruction than that of n rows, within a tile N; 0 after the narrowest. For large
+ * tiles fewer widths suffice. */
 __host__ __device__ constexpr int fewer_rows(int tile_n, int n)
 {
   if (has_few_rows(tile_n)) return n <= 32 ? n - 8 : n - 16;
   return n > 48 ? n - 16 : 0;
 }
 
-/* Arguments as of mainloop, over all of K. */
+/* Arguments as in mainloop, over all of K. */
 template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int ROOM8>
 __device__ __forceinline__ void mainloop_of_mma(tile_ring &x, tile_ring &weights, int k_tiles, int warpgroup, int warp,
                                                 int lane, float (&acc)[WGMMA_M][ROOM8][4])
@@ -59,7 +57,7 @@ template <typename PANEL, int WGMMA_M> struct lane_words {
   uint4 words[WGMMA_M];
   uint2 scales[WGMMA_M];
 
-  /* Before k16 step `step`. panels: address of the warp's first panel. */
+  /* Called before k16 step `step`. panels: address of the warp's first panel. */
   __device__ __forceinline__ void load(uint32_t panels, int step, int lane)
   {
 #pragma unroll
@@ -71,11 +69,11 @@ template <typename PANEL, int WGMMA_M> struct lane_words {
   }
 };
 
-/* As mainloop, but that a group's products go into accumulators of their own, which are scaled and added to acc once
- * the next group's first batch has been expanded: until then the tensor cores may work on them. A warp's time is about
- * that of its instructions and of its wgmma one after the other: wgmma of few rows take half of what registers and
- * schedulers can do. So instructions count, those beside the weights' expansion too. Where stages are
- * released matters: ptxas serialises wgmma if that stands beside the reading of accumulators (its note C7514). */
+/* As mainloop, but a group's products go into separate accumulators, which are scaled and added to acc once the next
+ * group's first batch has been expanded: until then the tensor cores may work on them. A warp's time is about the sum
+ * of its instructions and its wgmma: wgmma of few rows take half of the capacity of registers and schedulers. So the
+ * number of instructions counts, also outside the expansion of weights. The place where stages are released matters:
+ * ptxas serialises wgmma if it is adjacent to reads of accumulators (its note C7514). */
 template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int ROOM8>
 __device__ __forceinline__ void mainloop_by_group(tile_ring &x, tile_ring &weights, int k_tiles, int warpgroup,
                                                   int warp, int lane, float (&acc)[WGMMA_M][ROOM8][4])
@@ -99,7 +97,7 @@ __device__ __forceinline__ void mainloop_by_group(tile_ring &x, tile_ring &weigh
         acc[c][i / 4][i % 4] = fmaf(scale[c][i % 4 / 2], part[c][i / 4][i % 4], acc[c][i / 4][i % 4]);
     }
   };
-  uint32_t x_read = 0; /* empty barrier of the K tile before */
+  uint32_t x_read = 0; /* empty barrier of the previous K tile */
 #pragma unroll 1
   for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
     mbarrier_wait_asm_loop(x.full(), x.at.phase);
@@ -112,7 +110,7 @@ __device__ __forceinline__ void mainloop_by_group(tile_ring &x, tile_ring &weigh
     for (int step = 0; step < K_STEPS; step++) {
       const int batch = step / BATCH_STEPS % 2;
       if (step % BATCH_STEPS == 0) {
-        wgmma_wait<1>(); /* a[batch] is free and, past the first batch, the x before */
+        wgmma_wait<1>(); /* a[batch] is free and, past the first batch, the previous x */
         if (step == BATCH_STEPS && x_read) release_stage<1>(x_read, lane);
       }
 #pragma unroll

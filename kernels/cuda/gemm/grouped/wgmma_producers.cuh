@@ -1,5 +1,5 @@
-/* wgmma_producers.cuh - producer warps of the grouped wgmma kernel: weights, rows of x, and the warp that
- * hands x on to the consumers. */
+/* wgmma_producers.cuh - producer warps of the grouped wgmma kernel: weights, rows of x, and the warp that passes x to
+ * the consumers. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_PRODUCERS_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_PRODUCERS_CUH
 
@@ -8,30 +8,30 @@
 
 namespace yk_gemm {
 
-/* Two warpgroups of producers: two warps cannot ask for the x of 96 rows as fast as two warpgroups multiply. */
-constexpr int GROUPED_PRODUCERS = 2, GATHER_WARPS = 4; /* warpgroups; warps of them that copy x */
+/* Two warpgroups of producers: two warps cannot issue the copies of x of 96 rows as fast as two warpgroups multiply. */
+constexpr int GROUPED_PRODUCERS = 2, GATHER_WARPS = 4; /* warpgroups; number of their warps that copy x */
 
-/* Rows of a tile that a producer warp of x copies, in eights. */
+/* Rows of a tile that a producer warp of x copies, a multiple of 8. */
 __host__ __device__ constexpr int gathered_rows(int n)
 {
   return (n / 8 + GATHER_WARPS - 1) / GATHER_WARPS * 8;
 }
 
-/* Shared memory for where the rows of x begin, of all warps that copy it. */
+/* Shared memory for the offsets of the rows of x, for all warps that copy x. */
 __host__ __device__ constexpr int grouped_gather_bytes(int n)
 {
   return gathered_rows(n) * GATHER_WARPS * 4;
 }
 
-/* Stages of weights that are under way at most: what a multiprocessor asks for beyond some 70 KB waits, and makes the
- * shares of the memory's rate unequal. More lie ready, for the time that consumers need at the end of a tile. */
+/* Maximum stages of weights in flight: requests of a multiprocessor beyond some 70 KB only wait, and make the shares of
+ * the memory bandwidth unequal. More stages are kept full, for the time of the consumers' end of a tile. */
 constexpr int MOST_UNDER_WAY = 4;
 
-/* The one thread of a block that copies weights and chooses the block's tiles. */
+/* State of the one thread of a block that copies weights and chooses the block's tiles. */
 template <typename PANEL, int N> struct weight_producer {
   const grouped_params &p;
-  tile_ring asked, landed;          /* where the next K tile is asked for, and where the oldest one is under way */
-  int n_under_way = 0, n_ahead = 0; /* n_ahead: K tiles of the tile that was dealt out */
+  tile_ring asked, landed;          /* position of the next K tile to copy, and of the oldest in flight */
+  int n_under_way = 0, n_ahead = 0; /* n_ahead: K tiles of the statically assigned tile */
 
   __device__ __forceinline__ weight_producer(const grouped_params &p, const tile_ring &r) : p(p), asked(r), landed(r)
   {
@@ -43,7 +43,7 @@ template <typename PANEL, int N> struct weight_producer {
     return panel_stream::of<PANEL>(of, panel, max(0, min(GROUPED_TILE_PANELS, of.n_panels - panel)));
   }
 
-  /* Before starts may be read: the first K tiles of what is dealt out to this block. */
+  /* Called before starts may be read: copies the first K tiles of the tile assigned statically to this block. */
   __device__ __forceinline__ void ask_ahead()
   {
     const int number = blockIdx.x;
@@ -56,7 +56,7 @@ template <typename PANEL, int N> struct weight_producer {
     for (int k_tile = 0; k_tile < n_ahead; k_tile++) stream.ask(asked);
   }
 
-  /* All of the block's tiles. A tile is taken while the one before is streamed. */
+  /* Processes all of the block's tiles. A tile is taken while the previous tile is streamed. */
   __device__ __forceinline__ void run(const grouped_tiles<N> &tiles, tile_writer queue)
   {
     const int first = -tiles.n_dealt(p), n_tiles = tiles.n_tiles(p);
@@ -88,12 +88,12 @@ template <typename PANEL, int N> struct weight_producer {
   }
 };
 
-/* By one of the warps that copy x: its rows of all of the block's tiles, eight rows at a time. Half a warp copies the
- * 16 pieces of a row's K tile, so that a lane has four of the eight. The warps take eights in turn, so that all of them
- * have work where a tile has few rows.
+/* Called by one of the warps that copy x: copies its rows of all of the block's tiles, eight rows at a time. Half a
+ * warp copies the 16 pieces of a row's K tile, so that a lane has four of the eight rows. Groups of eight rows are
+ * distributed over the warps in turn, so that all of them have work if a tile has few rows.
  *   landed   barriers of the stages
- *   rows     in shared memory, this warp's part: where they begin in x, in pieces; -1 where there is none, whose
- *            accumulators are not used. Rows that a lane copies lie side by side: [half of the warp][4 of each
+ *   rows     in shared memory, this warp's part: offsets of the rows in x, in pieces; -1 for a missing row, whose
+ *            accumulators are not used. The rows that a lane copies are adjacent: [half of the warp][4 of each
  *            eight] */
 template <int N>
 __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, uint32_t landed, tile_reader tiles,
@@ -139,7 +139,7 @@ __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, u
   }
 }
 
-/* By one warp. Once x may be read, and the weights that go with it are there. */
+/* Called by one warp, once x may be read: signals that x and the weights of the same K tile have arrived. */
 __device__ __forceinline__ void pass_on_x(const grouped_params &p, tile_ring r, tile_ring weights, uint32_t landed,
                                           tile_reader tiles)
 {

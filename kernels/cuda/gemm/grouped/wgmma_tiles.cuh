@@ -1,5 +1,5 @@
-/* wgmma_tiles.cuh - output tiles of the grouped wgmma kernel: their sizes, and which of them there are in
- * the order of the work. */
+/* wgmma_tiles.cuh - output tiles of the grouped wgmma kernel: their sizes, and their sequence in the order of the
+ * work. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_TILES_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_TILES_CUH
 
@@ -15,15 +15,15 @@ constexpr int GROUPED_M64 = GROUPED_WARPGROUPS * GROUPED_WGMMA_M;
 constexpr int GROUPED_TILE_PANELS = GROUPED_M64 * WARPGROUP_PANELS;
 constexpr int GROUPED_CONSUMER_WARPS = 4 * GROUPED_WARPGROUPS;
 
-/* Whether the first row tiles of the first matrices are dealt out to blocks: where rows are few. A block may then have
- * a tile of few rows ahead of one of more. */
+/* Whether the first row tiles of the first matrices are assigned statically to blocks: with few rows. A block may then
+ * have a tile of few rows before one of more. */
 __host__ __device__ constexpr bool deals_tiles(int tile_n)
 {
   return tile_n <= 16;
 }
 
-/* The widths of instructions that multiply a tile N, and the number of the narrowest one that holds so many rows: 0 is
- * the widest. */
+/* The number of widths of instructions that multiply a tile N, and the number of the narrowest that holds the given
+ * rows: 0 is the widest. */
 __host__ __device__ constexpr int n_widths(int tile_n)
 {
   int widths = 0;
@@ -39,8 +39,8 @@ template <int N> __device__ __forceinline__ int width_of(int rows)
   return width;
 }
 
-/* By all threads. A matrix lacks the row tile that is dealt out; a part of the shared expert's weight has all rows of
- * its x. */
+/* Called by all threads. Excludes the statically assigned row tile of a matrix; a part of the shared expert's weight
+ * has all rows of its x. */
 template <int N>
 __device__ __forceinline__ void order_grouped_tiles(const grouped_params &p, const row_tile_order &order)
 {
@@ -52,7 +52,7 @@ __device__ __forceinline__ void order_grouped_tiles(const grouped_params &p, con
   order_row_tiles<N, n_widths(N)>(order, p.call.n_matrices + p.shared_expert_parts, slots_of, width_of<N>);
 }
 
-/* Output tiles in the order of the work. Those that are dealt out have the numbers below 0. */
+/* Output tiles in the order of the work. Statically assigned tiles have negative numbers. */
 template <int N> struct grouped_tiles {
   const row_tile_order &order;
 
@@ -65,7 +65,7 @@ template <int N> struct grouped_tiles {
     return n_dealt(p) + order.size->y * p.tiles_m;
   }
 
-  /* Tile number `at`; rows are 0 behind the last one, and where one that was dealt out has none. */
+  /* Tile number `at`; rows are 0 after the last tile, and for a statically assigned tile without rows. */
   __device__ __forceinline__ grouped_tile tile(const grouped_params &p, int at) const
   {
     if (at < 0) return dealt(p, at + n_dealt(p));

@@ -10,7 +10,7 @@ struct repack_params {
   pack_target to;
 };
 
-/* The bit at which AWQ keeps a column within its word of eight. */
+/* The bit position of a column within AWQ's word of eight. */
 __device__ int awq_shift(int64_t column)
 {
   return static_cast<int>(0x73625140u >> (column % 8 * 4) & 0xFu) * 4;
@@ -23,8 +23,8 @@ __device__ uint32_t awq_nibble(const int32_t *words, const repack_params &p, int
   return word >> awq_shift(at) & 0xFu;
 }
 
-/* The four nibbles that one row of W has in a lane's word of a k16 step: at even nibbles of the word, for an upper row
- * at odd ones. k0: the lane's first input of the step. Inputs past k get q = 0; x is zero there. */
+/* The four nibbles of one row of W in a lane's word of a k16 step: at even nibbles of the word, for an upper row at odd
+ * ones. k0: the lane's first input of the step. Inputs past k get q = 0; x is zero there. */
 __device__ uint32_t row_nibbles(const repack_params &p, int64_t column, int64_t k0, bool upper)
 {
   uint32_t word = 0;
@@ -37,7 +37,7 @@ __device__ uint32_t row_nibbles(const repack_params &p, int64_t column, int64_t 
   return word;
 }
 
-/* The scale word of a column and the group that holds input k. */
+/* The scale word of a column, for the group of input k. */
 __device__ uint32_t scale_word_of(const repack_params &p, int64_t column, int64_t k, bool upper)
 {
   int64_t group = (p.source.k_phase + (k < p.to.k ? k : p.to.k - 1)) / p.source.group;

@@ -1,5 +1,5 @@
-/* pack.cuh - what packing has in common for all sources: which columns of the packed panels (packed_layout.cuh)
- * are filled, how threads are dealt out over the panels, and the checks. */
+/* pack.cuh - common parts of packing for all sources: the columns of the packed panels (packed_layout.cuh) to fill, the
+ * assignment of threads to panels, and the checks. */
 #ifndef YK_KERNELS_CUDA_GEMM_PACK_PACK_CUH
 #define YK_KERNELS_CUDA_GEMM_PACK_PACK_CUH
 
@@ -22,7 +22,7 @@ struct pack_target {
   {
   }
 
-  /* The column of the source that a packed row holds, or -1 where this part does not own the row. */
+  /* The column of the source that a packed row holds, or -1 if this part does not own the row. */
   __device__ int64_t source_column(int64_t row) const
   {
     int64_t column = column_of_row(row, n, is_gated) - first_column;
@@ -51,8 +51,8 @@ template <int THREADS, int PANELS> struct packed_panel {
   }
 };
 
-/* YK_E_INVAL unless the columns are multiples of 8 within desc's, and desc.group divides the source's group and k_phase
- * or one group covers all of k. group, k_phase: of the source, as in yk_wna16_source. */
+/* Returns YK_E_INVAL unless the columns are multiples of 8 within desc's, and desc.group divides the source's group and
+ * k_phase or one group covers all of k. group, k_phase: of the source, as in yk_wna16_source. */
 inline yk_status pack_check(const yk_wna16_desc &desc, int64_t first_column, int64_t n_columns, int64_t group,
                             int64_t k_phase, yk_err *err)
 {

@@ -12,13 +12,13 @@ struct rows_params {
   bool is_int8;
 };
 
-/* Index into scales and zeros of a column and the group that holds input k. */
+/* Index into scales and zeros for a column and the group of input k. */
 __device__ int64_t scale_index(const rows_params &p, int64_t column, int64_t k)
 {
   return column * p.source.n_groups + (p.source.k_phase + min(k, p.to.k - 1)) / p.source.group;
 }
 
-/* A row scale is the largest magnitude of the row's scales. One warp a packed row, eight a thread block. */
+/* A row scale is the largest magnitude of the row's scales. One warp per packed row, eight per thread block. */
 __global__ void __launch_bounds__(256) row_scales_kernel(rows_params p)
 {
   int64_t row = blockIdx.x * 8 + threadIdx.x / 32;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) pack_rows_kernel(
   const packed_panel<PANEL_THREADS, BLOCK_PANELS> to(p.to);
   if (to.panel >= p.to.panels) return;
   const int quarter = to.thread / 32, lane = to.thread % 32;
-  const bool is_spread = !p.is_int8 && !p.to.is_bf16; /* bits lie as encoding_fp8.cuh says for float16 */
+  const bool is_spread = !p.is_int8 && !p.to.is_bf16; /* bits in the order of encoding_fp8.cuh for float16 */
   const uint32_t even_bits = is_spread ? dequant<YK_WNA16_FP8, YK_F16>::EVEN_BITS : 0x00FF00FFu;
   uint32_t *words = reinterpret_cast<uint32_t *>(to.packed) + to.thread * 4;
   for (int upper = 0; upper < 2; upper++) {
