@@ -5,10 +5,11 @@
  *   GELU_TANH        x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which is x / (1 + exp(-2 sqrt(2 / pi) (...)))
  *   GELU_ERF         x / 2 (1 + erf(x / sqrt(2)))
  *   RELU2            max(x, 0)^2
- *   CLAMPED_SWIGLU   gated alone: with g = min(gate, limit), u = max(min(up, limit), -limit):
+ *   CLAMPED_SWIGLU   only gated: with g = min(gate, limit), u = max(min(up, limit), -limit):
  *                    y = g / (1 + exp(-alpha g)) (u + 1)
  *
- * Gated, the layer has two parts of equal n, gate and up: y = f(gate) * up, n columns. Else it has one: y = f(x).
+ * A gated layer has two parts of equal n, gate and up: y = f(gate) * up, n columns. Other layers have one part: y =
+ * f(x).
  * In float32, rounded once. A NaN stays a NaN. Sources: torch.nn.functional (silu, gelu), transformers' ACT2FN (relu2)
  * and GptOssExperts. */
 #ifndef YK_KERNELS_ACTIVATION_H

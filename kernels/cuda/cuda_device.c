@@ -117,7 +117,7 @@ static void destroy(yk_device *dev)
 {
   if (!dev) return;
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  if (!cuda->stream) { /* nothing has been created, and the GPU may be one that does not answer */
+  if (!cuda->stream) { /* nothing has been created, and the GPU may not answer */
     free(cuda);
     return;
   }

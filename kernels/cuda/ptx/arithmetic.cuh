@@ -1,4 +1,4 @@
-/* arithmetic.cuh - single arithmetic instructions that the compiler does not choose by itself. */
+/* arithmetic.cuh - single arithmetic instructions that the compiler does not generate. */
 #ifndef YK_KERNELS_CUDA_PTX_ARITHMETIC_CUH
 #define YK_KERNELS_CUDA_PTX_ARITHMETIC_CUH
 

@@ -1,18 +1,18 @@
-/* cluster_barrier.cuh - a barrier of all threads of a cluster in two parts, between which a thread does what needs
- * nothing of other thread blocks. */
+/* cluster_barrier.cuh - a barrier of all threads of a cluster in two parts, between which a thread does work that does
+ * not depend on other thread blocks. */
 #ifndef YK_KERNELS_CUDA_PTX_CLUSTER_BARRIER_CUH
 #define YK_KERNELS_CUDA_PTX_CLUSTER_BARRIER_CUH
 
 namespace yk_ptx {
 
-/* By all threads, once each for every cluster_wait. Orders nothing but what a fence in front of it does, as
+/* Called by all threads, once for every cluster_wait. Orders memory only as far as a preceding fence does, such as
  * fence_mbarrier_init. */
 __device__ __forceinline__ void cluster_arrive_relaxed()
 {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
-/* Until all threads of the cluster have arrived. */
+/* Waits until all threads of the cluster have arrived. */
 __device__ __forceinline__ void cluster_wait()
 {
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");

@@ -1,6 +1,6 @@
-/* cluster_memory.cuh - reading the shared memory of other thread blocks of the cluster (9.0). What another thread block
- * wrote is there after a cluster_sync (thread_block.cuh); a second one keeps that thread block from ending, or writing
- * again, before all have read. */
+/* cluster_memory.cuh - reads of the shared memory of other thread blocks of the cluster (9.0). Writes of another thread
+ * block are visible after a cluster_sync (thread_block.cuh); a second one keeps that thread block from ending, or
+ * writing again, before all have read. */
 #ifndef YK_KERNELS_CUDA_PTX_CLUSTER_MEMORY_CUH
 #define YK_KERNELS_CUDA_PTX_CLUSTER_MEMORY_CUH
 
@@ -8,8 +8,7 @@
 
 namespace yk_ptx {
 
-/* The address, for load_remote16_if, of what lies at offset `address` in the shared memory of thread block `rank` of
- * the cluster. */
+/* The address, for load_remote16_if, of offset `address` in the shared memory of thread block `rank` of the cluster. */
 __device__ __forceinline__ uint32_t remote_address(uint32_t address, uint32_t rank)
 {
   uint32_t remote;
@@ -17,7 +16,7 @@ __device__ __forceinline__ uint32_t remote_address(uint32_t address, uint32_t ra
   return remote;
 }
 
-/* 16 bytes where they are wanted, else zeros, without a branch. */
+/* Loads 16 bytes if wanted, else returns zeros, without a branch. */
 __device__ __forceinline__ uint4 load_remote16_if(uint32_t address, bool wanted)
 {
   uint4 v = {};

@@ -1,6 +1,6 @@
-/* copy_async.cuh - asynchronous copies from global to shared memory. cp.async: each thread issues copies of its own
- * (8.0). Bulk and tensor copies: one thread issues a copy of many bytes, the copy engine (TMA) carries it out and
- * counts its bytes at an mbarrier (9.0). */
+/* copy_async.cuh - asynchronous copies from global to shared memory. cp.async: each thread issues its own copies (8.0).
+ * Bulk and tensor copies: one thread issues a copy of many bytes, the copy engine (TMA) executes it and counts its
+ * bytes at an mbarrier (9.0). */
 #ifndef YK_KERNELS_CUDA_PTX_COPY_ASYNC_CUH
 #define YK_KERNELS_CUDA_PTX_COPY_ASYNC_CUH
 
@@ -10,7 +10,7 @@ namespace yk_ptx {
 
 /* ---- cp.async ---------------------------------------------------------------------------------------------------- */
 
-/* Copy 16 bytes; where valid is false, write 16 zero bytes and read nothing. */
+/* Copy 16 bytes; if valid is false, write 16 zero bytes and read nothing. */
 __device__ __forceinline__ void cp_async_16(uint32_t to, const void *from, bool valid)
 {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
@@ -50,7 +50,7 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void *from, int n_b
                : "memory");
 }
 
-/* bulk_copy with an evict-first policy in the L2 cache: for bytes that nobody reads again soon. */
+/* bulk_copy with an evict-first policy in the L2 cache: for bytes that are not read again soon. */
 __device__ __forceinline__ void bulk_copy_once(uint32_t to, const void *from, int n_bytes, mbarrier barrier)
 {
   asm volatile("{\n.reg .b64 policy;\n"
@@ -61,7 +61,7 @@ __device__ __forceinline__ void bulk_copy_once(uint32_t to, const void *from, in
                : "memory");
 }
 
-/* Bring n_bytes contiguous bytes, a multiple of 16, into the L2 cache. */
+/* Prefetch n_bytes contiguous bytes, a multiple of 16, into the L2 cache. */
 __device__ __forceinline__ void bulk_prefetch_l2(const void *from, int n_bytes)
 {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(n_bytes) : "memory");
@@ -98,7 +98,7 @@ __device__ __forceinline__ void tensor_copy_to_both(uint32_t to, const void *map
                : "memory");
 }
 
-/* Bring the tensor map into the copy engine's cache. */
+/* Prefetch the tensor map into the copy engine's cache. */
 __device__ __forceinline__ void prefetch_tensor_map(const void *map)
 {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -110,8 +110,8 @@ __device__ __forceinline__ void fence_async_shared()
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* Orders plain stores to global memory before reads of them by bulk and tensor copies: after the stores, before other
- * threads hear of them; and after this thread has heard of others' stores, before its copies. */
+/* Orders plain stores to global memory before reads of them by bulk and tensor copies. Called after the stores, before
+ * other threads are signalled; and after this thread has observed the signal of others' stores, before its copies. */
 __device__ __forceinline__ void fence_async_global()
 {
   asm volatile("fence.proxy.async.global;" ::: "memory");

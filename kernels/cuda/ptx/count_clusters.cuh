@@ -1,4 +1,4 @@
-/* count_clusters.cuh - how many clusters of a launch a GPU runs at once. */
+/* count_clusters.cuh - the number of clusters of a launch that a GPU runs at once. */
 #ifndef YK_KERNELS_CUDA_PTX_COUNT_CLUSTERS_CUH
 #define YK_KERNELS_CUDA_PTX_COUNT_CLUSTERS_CUH
 
@@ -6,8 +6,8 @@
 
 namespace yk_ptx {
 
-/* *n: clusters of the launch that run at once on a GPU that runs nothing else. Errors: cudaErrorInvalidClusterSize
- * where it runs none of this size, among others. */
+/* *n: number of clusters of the launch that can run at once on an otherwise idle GPU. Errors: among others
+ * cudaErrorInvalidClusterSize if the GPU runs no cluster of this size. */
 inline cudaError_t count_clusters(const void *kernel, const launch_shape &shape, int *n)
 {
   cudaLaunchAttribute cluster = {};

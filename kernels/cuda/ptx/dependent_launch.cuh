@@ -1,30 +1,32 @@
 /* dependent_launch.cuh - programmatic dependent launch (PDL): a kernel may start before the previous kernel of the
  * stream has ended (compute capability 9.0).
  *
- * What may a kernel read before griddepcontrol.wait? Only what no kernel of the step writes:
+ * A kernel may read before griddepcontrol.wait only data that no kernel of the step writes:
  *
- *   - its parameters, and tensor maps among them;
+ *   - its parameters, tensor maps among them;
  *   - weights, scales, zeros, biases, norm weights and the table of cosines and sines. They are written when the model
  *     is loaded, and the stream is synchronised before the first step;
  *   - the step's description: token ids, positions, KV slots, row starts, KV lengths and block tables. They are copied
- *     to the device before the step's first kernel, and that kernel is not a dependent one: it starts after the copies;
- *   - how rows are sampled: the host writes it to pinned memory before it launches the kernel;
- *   - what a routing has written (starts of a grouped GEMM, slots and weights of choices), where a grouped GEMM came
- *     since: it lets its successor start only once it has waited itself, so what it has read was complete by then. A
- *     GEMM that routes writes starts, and lets its successor start only behind a fence after that;
- *   - cached tokens of earlier steps: their kernels ended before the step's first one started. Which they are is not
- *     plain, since a sequence may read blocks that others write in the same step. Decode of latent attention does so.
+ *     to the device before the step's first kernel, which is not a dependent launch: it starts after the copies;
+ *   - sampling parameters of rows: the host writes them to pinned memory before it launches the kernel;
+ *   - results of a routing (starts of a grouped GEMM, slots and weights of choices), if a grouped GEMM has been
+ *   launched
+ *     since: it lets its successor start only after its own wait, so the data that it has read was complete by then. A
+ *     GEMM that routes writes starts, then fences, and only then lets its successor start;
+ *   - cached tokens of earlier steps: their kernels ended before the step's first kernel started. A kernel must
+ *   identify
+ *     them, since a sequence may read blocks that others write in the same step. Decode of latent attention does so.
  *
- * A prefetch into the L2 cache is no read: what a kernel writes later goes through the same cache. So a kernel may
+ * A prefetch into the L2 cache is not a read: later writes of a kernel go through the same cache. So a kernel may
  * prefetch anything before the wait, such as pages of the KV cache.
  *
- * Everything else, above all activations, the rest of the KV cache, workspaces and counters in global memory, may be
- * read or written only after the wait. The previous kernel is not the only one that may still run: a kernel can let its
- * successor start before it has itself waited, so an early read may race with any earlier kernel of the step.
+ * All other data, above all activations, the rest of the KV cache, workspaces and counters in global memory, may be
+ * read or written only after the wait. More kernels than the previous one may still run: a kernel can let its successor
+ * start before its own wait, so an early read may race with any earlier kernel of the step.
  *
- * Why one wait is enough: in every thread block of every dependent kernel at least one warp waits, so no kernel ends
+ * One wait is sufficient: in every thread block of every dependent kernel at least one warp waits, so no kernel ends
  * before its predecessor has ended. Kernels end in order, and the end of the previous kernel means the end of all. A
- * warp that neither reads nor writes what the step's kernels write need not wait itself. */
+ * warp that neither reads nor writes data written by the step's kernels need not wait itself. */
 #ifndef YK_KERNELS_CUDA_PTX_DEPENDENT_LAUNCH_CUH
 #define YK_KERNELS_CUDA_PTX_DEPENDENT_LAUNCH_CUH
 
@@ -32,8 +34,8 @@
 
 namespace yk_ptx {
 
-/* griddepcontrol.wait: returns when the previous kernel has ended and everything that it wrote is visible. Returns at
- * once where the kernel was not launched as a dependent one, and on every later call. */
+/* griddepcontrol.wait: returns when the previous kernel has ended and all its writes are visible. Returns at once if
+ * the kernel was not launched as a dependent, and on every later call. */
 __device__ __forceinline__ void wait_for_previous_kernel()
 {
 #if __CUDA_ARCH__ >= 900
@@ -41,9 +43,9 @@ __device__ __forceinline__ void wait_for_previous_kernel()
 #endif
 }
 
-/* griddepcontrol.launch_dependents: thread blocks of the next kernel may start, where there is room for them, once
- * every thread block of this kernel has called this function or has ended. It says nothing about memory: the next
- * kernel sees what this kernel writes only after its own wait. */
+/* griddepcontrol.launch_dependents: thread blocks of the next kernel may start, as far as resources are free, once
+ * every thread block of this kernel has called this function or has ended. It does not order memory: the next kernel
+ * sees this kernel's writes only after its own wait. */
 __device__ __forceinline__ void let_next_kernel_start()
 {
 #if __CUDA_ARCH__ >= 900
@@ -58,8 +60,8 @@ struct launch_shape {
   int cluster;         /* thread blocks of a cluster, along x; 1: no clusters */
 };
 
-/* Whether the current GPU runs code of the kernel that was compiled for 9.0 or later. The GPU's own compute capability
- * does not tell: a newer GPU may run PTX that was compiled for an older one. */
+/* Whether the current GPU runs code of the kernel that was compiled for 9.0 or later. The GPU's compute capability is
+ * not sufficient: a newer GPU may run PTX that was compiled for an older one. */
 inline cudaError_t has_code_for_90(const void *kernel, bool *yes)
 {
   cudaFuncAttributes code;

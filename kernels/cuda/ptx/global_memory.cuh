@@ -1,9 +1,9 @@
-/* global_memory.cuh - accesses to global memory that C++ cannot name: 16 bytes in one instruction, with a memory order
- * and a scope, or with a hint for the caches.
+/* global_memory.cuh - accesses to global memory that C++ cannot express: 16 bytes in one instruction, with a memory
+ * order and a scope, or with a cache hint.
  *
  * Relaxed accesses are for memory that one thread polls while others write it. Each of the four words is read and
- * written whole; the 16 bytes together need not be. The scope says whose accesses they work with: those of one GPU
- * (gpu), or those of all GPUs and the host (sys). */
+ * written atomically; the 16 bytes together need not be. The scope is the set of threads for which the access is
+ * atomic: those of one GPU (gpu), or of all GPUs and the host (sys). */
 #ifndef YK_KERNELS_CUDA_PTX_GLOBAL_MEMORY_CUH
 #define YK_KERNELS_CUDA_PTX_GLOBAL_MEMORY_CUH
 
@@ -86,7 +86,7 @@ __device__ __forceinline__ int32_t increment_acq_rel_gpu(int32_t *counter)
   return before;
 }
 
-/* Adds 1. A thread that loads the sum by load_acquire_gpu sees everything that this thread wrote before. */
+/* Adds 1. A thread that loads the sum by load_acquire_gpu sees all earlier writes of this thread. */
 __device__ __forceinline__ void increment_release_gpu(uint32_t *counter)
 {
   asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
@@ -99,8 +99,8 @@ __device__ __forceinline__ uint32_t load_acquire_gpu(const uint32_t *from)
   return word;
 }
 
-/* A thread that loads what another has stored so sees everything that the other thread saw or wrote before its store,
- * whichever GPU either runs on. */
+/* A thread that acquires the stored value sees everything that the storing thread saw or wrote before its store, on any
+ * GPU. */
 __device__ __forceinline__ void store_release_sys(uint32_t *to, uint32_t word)
 {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
@@ -113,13 +113,13 @@ __device__ __forceinline__ uint32_t load_acquire_sys(const uint32_t *from)
   return word;
 }
 
-/* Bring the 128 bytes around address into the L2 cache. */
+/* Prefetch the 128 bytes around address into the L2 cache. */
 __device__ __forceinline__ void prefetch_l2(const void *address)
 {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
-/* The same, and ask the cache to evict other data first. */
+/* The same, with the hint to evict other data first. */
 __device__ __forceinline__ void prefetch_l2_evict_last(const void *address)
 {
   asm volatile("prefetch.global.L2::evict_last [%0];" ::"l"(address));

@@ -11,7 +11,7 @@
 
 namespace yk_ptx {
 
-/* Made from a barrier's address in shared memory, or from a pointer to the barrier. */
+/* Created from a barrier's address in shared memory, or from a pointer to the barrier. */
 struct mbarrier {
   uint32_t address;
 
@@ -63,7 +63,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect(mbarrier barrier, int n_b
       : "memory");
 }
 
-/* Whether the phase of this parity has ended. On 9.0 the instruction may suspend the thread before it says no. */
+/* Whether the phase of this parity has ended. On 9.0 the instruction may suspend the thread before it returns false. */
 __device__ __forceinline__ bool mbarrier_try_wait(mbarrier barrier, uint32_t parity)
 {
   uint32_t done;

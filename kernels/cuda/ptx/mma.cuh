@@ -1,11 +1,11 @@
 /* mma.cuh - matrix instructions of one warp (8.0), and moves of their operands between registers and shared memory.
  *
- * Fragments of m16n8k16, with g = lane / 4 and t = lane % 4, two values of 16 bits a register:
+ * Fragments of m16n8k16, with g = lane / 4 and t = lane % 4, two values of 16 bits per register:
  *   A [16, 16]   a0 row g, k 2t and 2t+1; a1 row g+8; a2 and a3 the same rows, k + 8
  *   B [16, 8]    b0 k 2t and 2t+1, column g; b1 k + 8
  *   C [16, 8]    c0, c1 row g, columns 2t and 2t+1; c2, c3 row g+8; float32
- * Of m16n8k32, with four values of 8 bits a register, where k counts bytes: the same with 4t .. 4t+3 in place of 2t and
- * 2t+1 of A and B, and k + 16 in place of k + 8; C is int32. */
+ * Fragments of m16n8k32, with four values of 8 bits per register, where k counts bytes: the same with 4t .. 4t+3 in
+ * place of 2t and 2t+1 of A and B, and k + 16 in place of k + 8; C is int32. */
 #ifndef YK_KERNELS_CUDA_PTX_MMA_CUH
 #define YK_KERNELS_CUDA_PTX_MMA_CUH
 
@@ -51,7 +51,7 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], uint32_t address)
                : "memory");
 }
 
-/* The same, and each matrix is transposed on the way. */
+/* The same with each matrix transposed. */
 __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address)
 {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -68,7 +68,7 @@ __device__ __forceinline__ void stmatrix_x4(uint32_t address, const uint32_t (&v
                : "memory");
 }
 
-/* Store N = 1, 2 or 4 matrices and transpose each on the way; lanes and addresses as in ldmatrix_x4 (9.0). */
+/* Store N = 1, 2 or 4 matrices, each transposed; lanes and addresses as in ldmatrix_x4 (9.0). */
 template <int N> __device__ __forceinline__ void stmatrix_trans(uint32_t address, const uint32_t (&v)[N])
 {
   static_assert(N == 1 || N == 2 || N == 4, "matrices");

@@ -1,4 +1,4 @@
-/* parameters.cuh - when a kernel's parameters are read. */
+/* parameters.cuh - control of the time at which a kernel's parameters are read. */
 #ifndef YK_KERNELS_CUDA_PTX_PARAMETERS_CUH
 #define YK_KERNELS_CUDA_PTX_PARAMETERS_CUH
 
@@ -6,8 +6,8 @@
 
 namespace yk_ptx {
 
-/* Read all of a kernel's parameters, a __grid_constant__, once. They lie in constant memory, of which a launch finds
- * nothing in the caches: the first read of each 64 bytes is one of the L2 cache, and better ahead of the wait for the
+/* Read all of a kernel's parameters, a __grid_constant__, once. They are in constant memory, which is not cached at the
+ * start of a launch: the first read of each 64 bytes goes to the L2 cache, and should happen before the wait for the
  * previous kernel (dependent_launch.cuh). */
 template <typename P> __device__ __forceinline__ void read_parameters(const P &p)
 {

@@ -1,4 +1,4 @@
-/* registers.cuh - when the compiler computes a value, and where it keeps the value. */
+/* registers.cuh - control of the point at which the compiler computes a value, and of the register that keeps it. */
 #ifndef YK_KERNELS_CUDA_PTX_REGISTERS_CUH
 #define YK_KERNELS_CUDA_PTX_REGISTERS_CUH
 
@@ -24,7 +24,7 @@ __device__ __forceinline__ void keep_in_registers(int &a, int &b, int &c, int &d
   asm volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f), "+r"(g));
 }
 
-/* Reads integers or pointers here: parameters of a kernel, ahead of a wait (parameters.cuh). */
+/* Reads integers or pointers here: parameters of a kernel, before a wait (parameters.cuh). */
 template <typename T> __device__ __forceinline__ void read_now(T value)
 {
   if constexpr (sizeof(T) == 8)

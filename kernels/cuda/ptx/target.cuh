@@ -1,4 +1,4 @@
-/* target.cuh - which instructions the architecture that is being compiled for has. */
+/* target.cuh - the instructions of the architecture that is compiled for. */
 #ifndef YK_KERNELS_CUDA_PTX_TARGET_CUH
 #define YK_KERNELS_CUDA_PTX_TARGET_CUH
 

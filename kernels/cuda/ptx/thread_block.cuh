@@ -1,5 +1,5 @@
-/* thread_block.cuh - warps of one thread block, and thread blocks of one cluster: barriers among them, registers that
- * warpgroups trade, and the shared memory of other thread blocks of the cluster. */
+/* thread_block.cuh - warps of one thread block, and thread blocks of one cluster: barriers among them, register
+ * reallocation between warpgroups, and the shared memory of other thread blocks of the cluster. */
 #ifndef YK_KERNELS_CUDA_PTX_THREAD_BLOCK_CUH
 #define YK_KERNELS_CUDA_PTX_THREAD_BLOCK_CUH
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int n_threads)
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
 }
 
-/* The same barrier as named_barrier_sync. Returns whether mine is true in any of its threads. */
+/* The same barrier as named_barrier_sync. Returns whether `mine` is true in any of its threads. */
 __device__ __forceinline__ bool named_barrier_or(int id, int n_threads, bool mine)
 {
   int any;
@@ -35,8 +35,8 @@ __device__ __forceinline__ bool named_barrier_or(int id, int n_threads, bool min
   return any != 0;
 }
 
-/* True in exactly one lane of a whole warp, the same lane every time. Unlike for a comparison of lane numbers, the
- * compiler knows that a branch on the result has one active lane (9.0). */
+/* True in exactly one lane of a whole warp, the same lane every time. Unlike with a comparison of lane numbers, the
+ * compiler can prove that a branch on the result has one active lane (9.0). */
 __device__ __forceinline__ bool elect_one()
 {
   uint32_t chosen;
@@ -46,8 +46,8 @@ __device__ __forceinline__ bool elect_one()
 
 /* ---- Registers --------------------------------------------------------------------------------------------------- */
 
-/* A warpgroup that lowers its number of registers a thread to N gives the difference back to the thread block's pool.
- * A warpgroup that raises its number waits until the pool has enough. All warps of the warpgroup call it (sm_90a). */
+/* A warpgroup that lowers its number of registers per thread to N returns the difference to the thread block's pool. A
+ * warpgroup that raises its number waits until the pool has enough. All warps of the warpgroup call it (sm_90a). */
 template <int N> __device__ __forceinline__ void raise_registers()
 {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
@@ -83,7 +83,7 @@ __device__ __forceinline__ void cluster_sync()
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-/* The same barrier without the order of memory, for use after fence_mbarrier_init, which orders what needs it. */
+/* The same barrier without memory ordering, for use after fence_mbarrier_init, which provides the required order. */
 __device__ __forceinline__ void cluster_sync_relaxed()
 {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");

@@ -1,12 +1,12 @@
-/* wgmma.cuh - matrix instructions of a warpgroup (sm_90a alone): d [64, N] (+)= A [64, 16] B [16, N] of 16-bit floats,
+/* wgmma.cuh - matrix instructions of a warpgroup (sm_90a only): d [64, N] (+)= A [64, 16] B [16, N] of 16-bit floats,
  * accumulated in float32, and A [64, 32] B [32, N] of signed bytes, accumulated in int32, exactly.
  *
  * The four warps of a warpgroup issue an instruction together; it runs asynchronously until wgmma_wait. Warp w holds
- * rows 16w .. 16w+15 of d, as C fragments of mma.cuh side by side: d[i] holds columns 8i .. 8i+7. A comes from
- * registers (a0 .. a3 as in mma.cuh) or from shared memory, B always from shared memory; a descriptor names a matrix
- * in shared memory. A wgmma_fence must stand between writing the registers of A or d and the first instruction that
- * uses them. Registers and shared memory that an instruction reads may be overwritten once wgmma_wait has seen the
- * instruction complete. */
+ * rows 16w .. 16w+15 of d, as adjacent C fragments of mma.cuh: d[i] holds columns 8i .. 8i+7. A comes from registers
+ * (a0 .. a3 as in mma.cuh) or from shared memory, B always from shared memory; a descriptor identifies a matrix
+ * in shared memory. A wgmma_fence must be between writing the registers of A or d and the first instruction that uses
+ * them. Registers and shared memory that an instruction reads may be overwritten once the instruction has completed,
+ * that is after wgmma_wait. */
 #ifndef YK_KERNELS_CUDA_PTX_WGMMA_CUH
 #define YK_KERNELS_CUDA_PTX_WGMMA_CUH
 
@@ -50,8 +50,8 @@ template <int N> __device__ __forceinline__ void wgmma_wait()
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-/* Keeps the compiler from moving accesses to d across this point. Without it the compiler may read d before
- * wgmma_wait, since it takes the results of an asm statement for complete as soon as the statement is issued. */
+/* Keeps the compiler from moving accesses to d across this point. Without it the compiler may read d before wgmma_wait,
+ * since it treats the results of an asm statement as complete once the statement is issued. */
 template <int N> __device__ __forceinline__ void pin(float (&d)[N][4])
 {
 #pragma unroll
@@ -73,7 +73,7 @@ template <int N> __device__ __forceinline__ void pin(int (&d)[N][4])
 /* d = (accumulate ? d : 0) + A B, for each N that a kernel uses.
  *   T        __half, __nv_bfloat16 or int8_t
  *   run_rs   A from registers; B K-major, or MN-major with TRANSPOSE_B; not of bytes
- *   run_ss   A and B from shared memory, K-major, or, but for bytes, MN-major with TRANSPOSE_A, TRANSPOSE_B */
+ *   run_ss   A and B from shared memory, K-major, or, except for bytes, MN-major with TRANSPOSE_A, TRANSPOSE_B */
 template <typename T, int N> struct wgmma;
 
 /* PTX takes registers as a literal list. YK_TEN: ten operand numbers; YK_D4 .. YK_D64: that many numbers of d, whose
@@ -146,7 +146,7 @@ YK_WGMMA(256, YK_LIST(YK_D64("+f", 0), YK_D64("+f", 16)),
              YK_TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127",
          "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 
-/* The same of bytes. A, B, P: operand numbers of the descriptors and of accumulate. */
+/* The same for bytes. A, B, P: operand numbers of the descriptors and of accumulate. */
 #define YK_WGMMA_S8(N, D, NUMBERS, A, B, P)                                                                            \
   template <> struct wgmma<int8_t, N> {                                                                                \
     static __device__ __forceinline__ void run_ss(int (&d)[N / 8][4], uint64_t a, uint64_t b, bool accumulate)         \

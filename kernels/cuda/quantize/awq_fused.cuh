@@ -4,7 +4,7 @@
  *
  *   global [n, k]                a lane of four holds 32 inputs of an output, in four vectors of 8
  *        |  min, max over the vectors of a group, then over the four lanes
- *        |  scale and zero of a group by one of the lanes, handed to the other three
+ *        |  scale and zero of a group by one of the lanes, broadcast to the other three
  *        v  8 inputs -> 8 nibbles of a word, of one output
  *   shared [output][octet of inputs]      rows PITCH words apart, and SKEW words more every 8 rows
  *        |  a lane takes the words of 8 outputs: 8 x 8 nibbles, transposed in registers
@@ -14,10 +14,10 @@
  * Banks: the 8 rows that a warp writes begin at banks 0, 20, 8, 28, 16, 4, 24, 12 and take four banks each; lanes that
  * read are 8 rows apart, that is 8 * PITCH + SKEW = SKEW banks, and SKEW octets fill them. Neither has conflicts.
  *
- * The quotient w / scale is never needed, only the whole number that it rounds to. With w and scale of at most 11 bits,
- * |w / scale| at most 16, the quotient is a number half-way between two whole ones, or at least 2^-13 from it. So
- * w * (1 / scale), wrong by less than 2^-18, is first rounded to a multiple of 2^-14, which is half-way exactly where
- * the quotient is, and then to a whole number, ties to even. */
+ * The quotient w / scale itself is not needed, only the integer to which it rounds. With w and scale of at most 11 bits
+ * and |w / scale| at most 16, the quotient is half-way between two integers, or at least 2^-13 from such a number. So w
+ * * (1 / scale), whose error is below 2^-18, is first rounded to a multiple of 2^-14, which is half-way exactly if the
+ * quotient is, and then to an integer, ties to even. */
 #ifndef YK_KERNELS_CUDA_QUANTIZE_AWQ_FUSED_CUH
 #define YK_KERNELS_CUDA_QUANTIZE_AWQ_FUSED_CUH
 
@@ -36,8 +36,9 @@ struct fused_args {
   uint16_t *scales;
   int64_t *first_bad;
   int64_t n, k;
-  int64_t begin; /* the first output: a multiple of 8; the grid says up to which */
-  /* All inputs as one group: this many thread blocks at first find scale and zero of 8 outputs each, from here on. */
+  int64_t begin; /* the first output: a multiple of 8; the grid defines the last */
+  /* For all inputs as one group: this many thread blocks at the start compute scale and zero of 8 outputs each, from
+   * ranges_begin on. */
   int64_t n_range_blocks, ranges_begin;
 };
 
@@ -71,7 +72,7 @@ template <> struct pair<__nv_bfloat16> {
   }
 };
 
-/* The lesser of each pair; NaN where either is a NaN. */
+/* The lesser of each pair; NaN if either is a NaN. */
 template <typename T> __device__ __forceinline__ uint32_t least(uint32_t a, uint32_t b)
 {
   using V = typename pair<T>::type;
@@ -86,8 +87,7 @@ template <typename T> __device__ __forceinline__ uint32_t greatest(uint32_t a, u
   return *reinterpret_cast<uint32_t *>(&most);
 }
 
-/* The least of a vector in the low half, the greatest with its sign changed in the high half: so that one minimum does
- * for both. */
+/* The least of a vector in the low half, the negated greatest in the high half, so that one minimum serves both. */
 template <typename T> __device__ __forceinline__ uint32_t range_of_vector(const uint4 &v)
 {
   const uint32_t low = least<T>(least<T>(v.x, v.y), least<T>(v.z, v.w));
@@ -95,7 +95,7 @@ template <typename T> __device__ __forceinline__ uint32_t range_of_vector(const 
   return least<T>(__byte_perm(low, high, 0x5410), __byte_perm(low, high, 0x7632));
 }
 
-/* The same over a group and 0, of which N vectors are in each of the four lanes. */
+/* The same over a group and 0; each of the four lanes has N vectors of the group. */
 template <typename T, int N> __device__ __forceinline__ uint32_t range_of(const uint4 *v)
 {
   uint32_t range = 0;
@@ -106,7 +106,7 @@ template <typename T, int N> __device__ __forceinline__ uint32_t range_of(const 
   return range;
 }
 
-/* How the group of such a range is rounded. */
+/* The rounding parameters of a group with this range. */
 template <typename T> __device__ __forceinline__ group group_in(uint32_t range)
 {
   constexpr uint32_t INFINITE = pair<T>::INFINITE;
@@ -117,10 +117,10 @@ template <typename T> __device__ __forceinline__ group group_in(uint32_t range)
 
 /* ---- Rounding ---------------------------------------------------------------------------------------------------- */
 
-/* How a group is rounded, in the form in which lanes hand it on. */
+/* Rounding parameters of a group, in the form that lanes exchange. */
 struct rounding {
   float inverse;  /* 1 / scale */
-  uint32_t zeros; /* in either half */
+  uint32_t zeros; /* in both halves */
 };
 
 /* The 8 inputs of a vector as nibbles, the first in the lowest. */
@@ -144,7 +144,7 @@ template <typename T> __device__ __forceinline__ uint32_t nibbles_of(const uint4
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
-/* GROUPS: of a tile. 0: all inputs are one group, whose scale and zero are in p already. */
+/* GROUPS: of a tile. 0: all inputs are one group, whose scale and zero are already in p. */
 template <int N_TILE, int GROUPS> struct fused_shared {
   static constexpr int SKEW = 256 / N_TILE;
   uint32_t nibbles[N_TILE * PITCH + N_TILE / 8 * SKEW]; /* of output row: from row * PITCH + row / 8 * SKEW on */
@@ -152,7 +152,7 @@ template <int N_TILE, int GROUPS> struct fused_shared {
   uint8_t zeros[GROUPS + (GROUPS == 0)][N_TILE];
 };
 
-/* Scales and zeros of an output's groups, found from its inputs v. A lane's own is that of group lane % GROUPS. */
+/* Scales and zeros of an output's groups, computed from its inputs v. A lane's own is that of group lane % GROUPS. */
 template <typename T, int N_TILE, int GROUPS>
 __device__ __forceinline__ rounding find_rounding(const fused_args &p, fused_shared<N_TILE, GROUPS> &shared,
                                                   const uint4 (&v)[VECTORS], int row, int64_t output,
@@ -178,7 +178,7 @@ __device__ __forceinline__ rounding find_rounding(const fused_args &p, fused_sha
   return {__frcp_rn(g.scale), zero << 16 | zero};
 }
 
-/* The same of all inputs as one group. */
+/* The same for all inputs as one group. */
 __device__ __forceinline__ rounding read_rounding(const fused_args &p, int64_t output)
 {
   if (output >= p.n) return {};
@@ -186,7 +186,7 @@ __device__ __forceinline__ rounding read_rounding(const fused_args &p, int64_t o
   return {__frcp_rn(__half2float(__ushort_as_half(p.scales[output]))), zero << 16 | zero};
 }
 
-/* The words of an output, a row of the tile. */
+/* Computes the words of an output, a row of the tile. */
 template <typename T, int N_TILE, int GROUPS>
 __device__ __forceinline__ void quantise_row(const fused_args &p, fused_shared<N_TILE, GROUPS> &shared,
                                              const uint4 (&v)[VECTORS], int row, int64_t output, int64_t first_input)
@@ -208,7 +208,7 @@ __device__ __forceinline__ void quantise_row(const fused_args &p, fused_shared<N
   }
 }
 
-/* The tile's scales and zeros. */
+/* Writes the tile's scales and zeros. */
 template <int THREADS, int N_TILE, int GROUPS>
 __device__ __forceinline__ void write_groups(const fused_args &p, const fused_shared<N_TILE, GROUPS> &shared,
                                              int64_t first_output, int64_t first_input, int64_t n_columns)
@@ -232,7 +232,7 @@ __device__ __forceinline__ void write_groups(const fused_args &p, const fused_sh
   }
 }
 
-/* The whole tile; columns are words of 8 outputs. */
+/* Writes the whole tile; columns are words of 8 outputs. */
 template <int THREADS, int N_TILE, int GROUPS>
 __device__ __forceinline__ void write_tile(const fused_args &p, const fused_shared<N_TILE, GROUPS> &shared,
                                            int64_t first_output, int64_t first_input)
@@ -255,7 +255,7 @@ __device__ __forceinline__ void write_tile(const fused_args &p, const fused_shar
   }
   if constexpr (GROUPS > 0) write_groups<THREADS, N_TILE, GROUPS>(p, shared, first_output, first_input, n_columns);
 }
-/* Scale and zero of whole rows, 8 of them: a warp an output. */
+/* Scale and zero of 8 whole rows: one warp per output. */
 template <typename T> __device__ __forceinline__ void find_row_ranges(const fused_args &p)
 {
   __shared__ uint32_t zeros[8];

@@ -1,5 +1,5 @@
-/* awq_group.cuh - how a group of weights is rounded: the arithmetic of kernels/awq_quantize.h on a GPU, every operation
- * rounded once as there, so that the bits are the same. */
+/* awq_group.cuh - the rounding of a group of weights: the arithmetic of kernels/awq_quantize.h on a GPU, with every
+ * operation rounded once as defined there, so that the bits are the same. */
 #ifndef YK_KERNELS_CUDA_QUANTIZE_AWQ_GROUP_CUH
 #define YK_KERNELS_CUDA_QUANTIZE_AWQ_GROUP_CUH
 
@@ -20,7 +20,7 @@ __device__ __forceinline__ constexpr int nibble_of_output(int output)
   return output % 2 * 4 + output / 2;
 }
 
-/* Adding 1.5 * 2^23 rounds to a whole number, ties to even, which is then in the low bits of the float. */
+/* Adding 1.5 * 2^23 rounds to an integer, ties to even, which is then in the low bits of the float. */
 constexpr float WHOLE = 12582912.0f;
 
 __device__ __forceinline__ float nearest(float x)
@@ -40,7 +40,7 @@ struct group {
   bool is_sound; /* a finite scale */
 };
 
-/* low and high: the least and the greatest weight and 0. Neither may be a NaN. */
+/* low and high: the least and the greatest of the weights and 0. Neither may be a NaN. */
 __device__ __forceinline__ group group_of(float low, float high)
 {
   const float width = __fsub_rn(high, low);
@@ -53,19 +53,19 @@ __device__ __forceinline__ group group_of(float low, float high)
   return g;
 }
 
-/* q of a weight that may be any float. */
+/* q of a weight, for any float. */
 __device__ __forceinline__ float whole_of(const group &g, float w)
 {
   return clamp_q(__fadd_rn(nearest(__fdiv_rn(w, g.scale)), g.zero));
 }
 
-/* Keep the least place that cannot be quantised; at first all ones: none. */
+/* Keeps the least place that cannot be quantised; initially all ones: none. */
 __device__ __forceinline__ void note_bad(int64_t *first_bad, int64_t place)
 {
   atomicMin(reinterpret_cast<unsigned long long *>(first_bad), static_cast<unsigned long long>(place));
 }
 
-/* Eight words of eight nibbles each become the eight words whose nibble j is nibble i of word j. */
+/* Transposes eight words of eight nibbles: nibble j of result word i is nibble i of word j. */
 __device__ __forceinline__ void transpose_nibbles(uint32_t (&w)[8])
 {
   uint32_t a[8];

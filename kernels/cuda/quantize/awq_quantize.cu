@@ -1,4 +1,4 @@
-/* awq_quantize.cu - which kernels quantise a weight, and those in two passes. */
+/* awq_quantize.cu - the choice of kernels for a weight, and the kernels in two passes. */
 #include "kernels/cuda/quantize/awq_quantize.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr int THREADS = 256, WARPS = THREADS / WARP;
 
 /* ---- Two passes -------------------------------------------------------------------------------------------------- */
 
-/* Scales and zeros. A thread block takes a group of 8 outputs, a warp each. */
+/* Scales and zeros. A thread block takes a group of 8 outputs, one warp each. */
 template <typename T> __global__ void range_kernel(const yk_awq_quantize_args p)
 {
   __shared__ uint32_t zeros[WARPS];
@@ -76,8 +76,8 @@ template <typename T> cudaError_t launch_two_passes(const yk_awq_quantize_args &
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
-/* Where a row of words is no whole number of sectors (32 bytes), thread blocks share those at their tiles' ends: wider
- * tiles have fewer ends. */
+/* If a row of words is not a whole number of sectors (32 bytes), thread blocks share the sectors at the ends of their
+ * tiles: wider tiles have fewer ends. */
 template <typename T, int GROUPS> cudaError_t launch_tile_kernel(const fused_args &p, int64_t end, cudaStream_t stream)
 {
   constexpr int SECTOR_OUTPUTS = 64;
@@ -85,8 +85,8 @@ template <typename T, int GROUPS> cudaError_t launch_tile_kernel(const fused_arg
   return launch_fused<T, 512, 128, 3, GROUPS>(p, end, stream);
 }
 
-/* All inputs as one group, of rows that no cluster holds: while some outputs are quantised, whose inputs are in the L2
- * cache still, the ranges of the next ones are found. */
+/* All inputs as one group, for rows too long for a cluster: while some outputs, whose inputs are still in the L2 cache,
+ * are quantised, the ranges of the next outputs are computed. */
 template <typename T> cudaError_t launch_rows_twice(fused_args p, cudaStream_t stream)
 {
   constexpr int64_t CACHED_BYTES = 16 << 20, OUTPUTS = 256;
@@ -103,7 +103,7 @@ template <typename T> cudaError_t launch_rows_twice(fused_args p, cudaStream_t s
   return launch_fused<T, 256, 64, 6, 0>(p, p.n, stream);
 }
 
-/* All inputs as one group. Fewer tiles in a thread block leave room for more thread blocks. */
+/* All inputs as one group. With fewer tiles per thread block more thread blocks fit. */
 template <typename T> cudaError_t launch_whole_rows(const fused_args &p, cudaStream_t stream)
 {
   bool fits = false;

@@ -1,9 +1,9 @@
-/* awq_rows.cuh - 16-bit weights to AWQ's tensors where all inputs of an output are one group: read once, written once.
+/* awq_rows.cuh - 16-bit weights to AWQ's tensors with all inputs of an output as one group: read once, written once.
  *
  * A cluster takes the tile of outputs that one thread block has in awq_fused.cuh; each of its thread blocks holds TILES
  * tiles of their inputs in registers:
  *
- *   global [n, k]                thread block r: inputs r * TILES * K_TILE and on
+ *   global [n, k]                thread block r: inputs from r * TILES * K_TILE on
  *        |  range of each output over these inputs -> shared memory of all thread blocks of the cluster
  *        |  cluster barrier
  *        |  range over all inputs, scale and zero
@@ -11,7 +11,7 @@
  *   nibbles, transposed and written as in awq_fused.cuh, tile by tile
  *
  * Larger clusters hold longer rows, but leave more multiprocessors idle: a cluster lies within one of a GPU's groups of
- * 16 or 18 of them. */
+ * 16 or 18 multiprocessors. */
 #ifndef YK_KERNELS_CUDA_QUANTIZE_AWQ_ROWS_CUH
 #define YK_KERNELS_CUDA_QUANTIZE_AWQ_ROWS_CUH
 
@@ -28,7 +28,7 @@ template <int TILES> struct rows_shared {
   uint8_t zeros[ROWS_N_TILE];
 };
 
-/* The range over the inputs of a row that its four lanes have. */
+/* The range over the inputs of a row in its four lanes. */
 template <typename T> __device__ __forceinline__ uint32_t range_of_lanes(uint32_t range)
 {
 #pragma unroll
@@ -36,7 +36,7 @@ template <typename T> __device__ __forceinline__ uint32_t range_of_lanes(uint32_
   return range;
 }
 
-/* The range over all inputs of a row. range: over the thread's own. */
+/* The range over all inputs of a row. range: over the thread's own inputs. */
 template <typename T>
 __device__ __forceinline__ uint32_t exchange_range(uint32_t (&ranges)[MAX_CLUSTER][ROWS_N_TILE], uint32_t range,
                                                    int n_ranks)
@@ -49,7 +49,7 @@ __device__ __forceinline__ uint32_t exchange_range(uint32_t (&ranges)[MAX_CLUSTE
   return range_of_lanes<T>(range);
 }
 
-/* The zeros of the tile's outputs, by the threads of one thread block of the cluster. */
+/* Writes the zeros of the tile's outputs. Called by the threads of one thread block of the cluster. */
 __device__ __forceinline__ void write_zeros(const fused_args &p, const uint8_t (&zeros)[ROWS_N_TILE],
                                             int64_t first_output)
 {
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(ROWS_THREADS, MIN_BLOCKS) rows_kernel(const fu
 #endif
 }
 
-/* *fits: whether the GPU has clusters that hold a row; else nothing is done. */
+/* *fits: whether the GPU has clusters that hold a row; otherwise nothing is launched. */
 template <typename T, int TILES, int MIN_BLOCKS>
 cudaError_t launch_rows(const fused_args &p, cudaStream_t stream, bool *fits)
 {

@@ -1,4 +1,4 @@
-/* awq_search.cu - kernels of the search for scales and limits: a warp takes a group of an output. */
+/* awq_search.cu - kernels of the search for scales and limits: one warp per group of an output. */
 #include "kernels/cuda/quantize/awq_search.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ constexpr int THREADS = 256, WARPS = THREADS / WARP;
 
 /* ---- Observing --------------------------------------------------------------------------------------------------- */
 
-/* A thread an input. */
+/* One thread per input. */
 template <typename T> __global__ void observe_kernel(const yk_awq_observe_args p)
 {
   const int64_t j = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
@@ -56,7 +56,7 @@ template <typename T> __device__ float greatest_of(const yk_awq_floats &p, const
   return greatest_magnitude(most);
 }
 
-/* What a weight becomes. */
+/* The dequantised value of a weight. */
 __device__ float value_of(const group &g, float w)
 {
   return __fmul_rn(g.scale, __fsub_rn(whole_of(g, w), g.zero));

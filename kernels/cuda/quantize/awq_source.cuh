@@ -1,4 +1,4 @@
-/* awq_source.cuh - weights as they are quantised, with scales and limits, read by a warp a group. */
+/* awq_source.cuh - weights to be quantised, with scales and limits, read by one warp per group. */
 #ifndef YK_KERNELS_CUDA_QUANTIZE_AWQ_SOURCE_CUH
 #define YK_KERNELS_CUDA_QUANTIZE_AWQ_SOURCE_CUH
 
@@ -18,7 +18,7 @@ __device__ __forceinline__ float cut(float w, float limit)
   return w < -limit ? -limit : w;
 }
 
-/* The weight at (n, k) but for its limit. */
+/* The weight at (n, k) before its limit. */
 template <typename T> __device__ __forceinline__ float scaled(const yk_awq_floats &p, int64_t n, int64_t k)
 {
   float w = yk_cuda::to_float(static_cast<const T *>(p.w)[n * p.k + k]);
@@ -49,7 +49,8 @@ struct range {
   }
 };
 
-/* How a group of an output is rounded, in every lane; noted where that cannot be. first_output: of the slice p. */
+/* The rounding of a group of an output, returned in every lane; notes the group if it cannot be quantised.
+ * first_output: of the slice p. */
 template <typename T>
 __device__ group find_group(const yk_awq_floats &p, int64_t n, int64_t which, float limit, int64_t first_output,
                             yk_awq_found *found)

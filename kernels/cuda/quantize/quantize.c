@@ -8,7 +8,7 @@
 #include "kernels/cuda/quantize/awq_quantize.h"
 #include "kernels/cuda/quantize/awq_search.h"
 
-/* Nothing bad, no loss. */
+/* Resets found: nothing bad, no loss. */
 static yk_status clear_found(yk_cuda_device *cuda, yk_awq_found *found, yk_err *err)
 {
   YK_TRY(yk_cuda_enter(cuda, err));
@@ -35,7 +35,7 @@ yk_status yk_cuda_awq_observe(yk_device *dev, const yk_awq_observe_args *args, y
   return yk_cuda_check(cuda, yk_cuda_launch_awq_observe(dev->dtype, args, cuda->stream), "observe", err);
 }
 
-/* The outputs of a weight from `first` on, as many as are searched at once. */
+/* A slice of a weight's outputs from `first` on, as many as are searched at once. */
 static yk_awq_floats slice_of(const yk_awq_floats *weight, int64_t first)
 {
   yk_awq_floats slice = *weight;
@@ -46,7 +46,7 @@ static yk_awq_floats slice_of(const yk_awq_floats *weight, int64_t first)
   return slice;
 }
 
-/* scratch: errors [slice, k], what they change outputs by [n_rows, slice], partial sums */
+/* scratch: errors [slice, k], the resulting changes of outputs [n_rows, slice], partial sums */
 static yk_status add_slice_loss(yk_cuda_device *cuda, const yk_awq_loss_args *args, int64_t first, yk_err *err)
 {
   const yk_awq_floats slice = slice_of(&args->weight, first);

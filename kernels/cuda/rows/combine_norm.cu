@@ -15,12 +15,14 @@ using namespace yk_rows;
 
 namespace {
 
-constexpr int MANY_ROWS = 256; /* up to so many rows have a thread block each, all at once: norm.cu's kernel */
+constexpr int MANY_ROWS = 256; /* up to this number of rows have a thread block each, all at once: norm.cu's kernel */
 constexpr int STAGES = 2;
-constexpr int MOST_SM_BLOCKS = 3, FEWEST_SM_BLOCKS = 2; /* thread blocks of a multiprocessor: one alone would idle */
-constexpr int MOST_THREADS = 1024;                      /* of a multiprocessor: registers suffice for so many */
+/* thread blocks per multiprocessor: a single one would leave it idle at times */
+constexpr int MOST_SM_BLOCKS = 3, FEWEST_SM_BLOCKS = 2;
+constexpr int MOST_THREADS = 1024; /* of a multiprocessor: registers suffice for this number */
 constexpr int MOST_CHOICES = 8;
-constexpr size_t OWN_SHARED_BYTES = 2048; /* of a block beside its stages, at most: static memory, and the system's */
+/* maximum of a block in addition to its stages: static memory, and the system's */
+constexpr size_t OWN_SHARED_BYTES = 2048;
 
 struct combine_norm_params {
   yk_combine_args combine;
@@ -29,7 +31,7 @@ struct combine_norm_params {
   float alpha, eps, per_element; /* per_element: 1 / hidden */
 };
 
-/* In shared memory behind the stages. */
+/* In shared memory after the stages. */
 struct stage_state {
   uint64_t full[STAGES];
   uint32_t present[STAGES]; /* bit j: choice j has a slot */
@@ -45,7 +47,7 @@ size_t stage_bytes(const yk_combine_args &combine)
   return static_cast<size_t>(n_sources(combine)) * combine.hidden * 2;
 }
 
-/* Thread blocks that a multiprocessor of the current device has room for; 0 where that is not known. */
+/* Number of thread blocks that fit on a multiprocessor of the current device; 0 if unknown. */
 int sm_blocks(const yk_combine_args &combine)
 {
   int device = 0, sm_bytes = 0;
@@ -56,7 +58,7 @@ int sm_blocks(const yk_combine_args &combine)
   return std::min({by_memory, MOST_THREADS / row_threads(combine.hidden / WIDE), MOST_SM_BLOCKS});
 }
 
-/* The sources of a row, copied by warp 0, a lane each: the slots of its choices, then the residual, then the shared
+/* The sources of a row, copied by warp 0, one per lane: the slots of its choices, then the residual, then the shared
  * expert. */
 struct row_sources {
   const combine_norm_params &p;
@@ -73,7 +75,7 @@ struct row_sources {
     return lane < top_k + 1 + (p.combine.shared != nullptr) ? row : -1;
   }
 
-  /* Start the copies of a row into a stage. slot: slot_of(row), loaded before. */
+  /* Issues the copies of a row into a stage. slot: slot_of(row), loaded earlier. */
   __device__ __forceinline__ void copy(int row, int slot, int stage) const
   {
     if (row >= p.combine.n_tokens) return;
@@ -92,7 +94,7 @@ struct row_sources {
   }
 };
 
-/* A vector of a row's combination of experts. from: the vector of the first source in the row's stage; sources lie n
+/* A vector of a row's combination of experts. from: the vector of the first source in the row's stage; sources are n
  * vectors apart. */
 template <typename T>
 __device__ __forceinline__ vec<T, WIDE> combine_stage(const combine_norm_params &p, const vec<T, WIDE> *from, int n,
@@ -140,7 +142,7 @@ __global__ void __launch_bounds__(MOST_THREADS) combine_norm_kernel(const __grid
   using V = vec<T, WIDE>;
   extern __shared__ __align__(128) char stages[];
   __shared__ stage_state state;
-  __shared__ float sums[2][WARP]; /* by turns: a slow warp may still read those of the row before */
+  __shared__ float sums[2][WARP]; /* used alternately: a slow warp may still read those of the previous row */
   const yk_combine_args &c = p.combine;
   const int n = c.hidden / WIDE, i = threadIdx.x, row_bytes = c.hidden * static_cast<int>(sizeof(T));
   const int n_staged = c.top_k + 1 + (c.shared != nullptr), step = static_cast<int>(gridDim.x);

@@ -1,4 +1,4 @@
-/* embed.cu - token embedding and gather: one thread block copies a row. */
+/* embed.cu - token embedding and gather: one thread block per row. */
 #include "kernels/cuda/rows/embed.h"
 
 #include "kernels/cuda/common/elements.cuh"
@@ -9,7 +9,7 @@ using namespace yk_rows;
 
 namespace {
 
-/* The row of the table, scaled; zeros where this rank's table does not hold the id. */
+/* Copies the row of the table, scaled; zeros if this rank's table does not hold the id. */
 template <typename T, int N> __global__ void embed_kernel(const yk_embed_args p)
 {
   using V = vec<T, N>;

@@ -1,4 +1,4 @@
-/* embed.h - rows that are looked up: token embedding, gather. Asynchronous on the stream; see kernels/device.h for the
+/* embed.h - row lookups: token embedding, gather. Asynchronous on the stream; see kernels/device.h for the
  * operations. */
 #ifndef YK_KERNELS_CUDA_ROWS_EMBED_H
 #define YK_KERNELS_CUDA_ROWS_EMBED_H

@@ -1,7 +1,7 @@
-/* launch.cuh - how the row-wise kernels are launched.
+/* launch.cuh - launches of the row-wise kernels.
  *
- * In all of them arithmetic is float32, and a value is rounded where kernels/device.h says that the value is stored. A
- * row's result depends on that row alone, and sums are taken in a fixed order. */
+ * In all of them arithmetic is float32, and a value is rounded where kernels/device.h defines it as stored. A row's
+ * result depends on that row alone, and sums are taken in a fixed order. */
 #ifndef YK_KERNELS_CUDA_ROWS_LAUNCH_CUH
 #define YK_KERNELS_CUDA_ROWS_LAUNCH_CUH
 
@@ -17,8 +17,8 @@ constexpr int WIDE = 8; /* elements of act in 16 bytes */
 
 constexpr int MOST_ROW_THREADS = 1024;
 
-/* Threads of the thread block that processes a row of n vectors, a vector a thread: whole warps, MOST_ROW_THREADS at
- * most. */
+/* Threads of the thread block that processes a row of n vectors, one vector per thread: whole warps, at most
+ * MOST_ROW_THREADS. */
 inline int row_threads(int32_t n)
 {
   constexpr int WARP = yk_cuda::WARP;
@@ -35,7 +35,7 @@ cudaError_t launch_with_max_shared_memory(void (*kernel)(P), dim3 grid, int thre
   return yk_ptx::launch_dependent(kernel, {grid, threads, shared_bytes, 1}, stream, p);
 }
 
-/* Set the members that the parameters of all kernels of add_norm have. */
+/* Set the members common to the parameters of all kernels of add_norm. */
 template <typename P> void set_add_norm(P &p, const yk_add_norm_args &args)
 {
   p.y = args.y;

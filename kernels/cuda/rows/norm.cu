@@ -19,7 +19,8 @@ struct norm_params {
   const void *x;  /* rms_norm: the input */
   void *residual; /* add_norm: partials are added to it, and the sum is the norm's input */
   const void *partials[MAX_PARTIALS];
-  yk_combine_args combine;  /* the combination of experts that gives the first of partials; y NULL: it is complete */
+  /* the combination of experts whose result is the first of partials; y NULL: the first of partials is complete */
+  yk_combine_args combine;
   int32_t n_partials;
   const void *w;    /* NULL: no norm */
   int64_t x_stride; /* elements */
@@ -27,10 +28,10 @@ struct norm_params {
   float alpha, eps, per_element; /* per_element: 1 / hidden */
 };
 
-constexpr int VECTORS = 512; /* most vectors of a row that stays in registers: a thread each */
+constexpr int VECTORS = 512; /* most vectors of a row that stays in registers: one per thread */
 
-/* The input of the norm: rows as they are, the residual plus partial results, or the latter where the first partial
- * result is a combination of experts that the kernel computes. */
+/* The input of the norm: rows unchanged; the residual plus partial results; or the latter with a first partial result
+ * that the kernel computes as a combination of experts. */
 enum class norm_of { ROWS, SUMS, COMBINATION };
 
 /* residual + alpha * (partials, added in order) for vector i of the thread block's row of n vectors. choices: the row's
@@ -76,8 +77,8 @@ __device__ __forceinline__ float factor_of(const norm_params &p, float squares, 
   return rsqrtf(block_sum(squares, sums) * p.per_element + p.eps);
 }
 
-/* The norm of a row of at most one vector a thread, which stays in registers. So do the weights, as a uint4: as 16-bit
- * elements they would take a register each. */
+/* The norm of a row of at most one vector per thread, which stays in registers. The weights stay there too, as a uint4:
+ * as 16-bit elements they would take a register each. */
 template <typename T, norm_of OF>
 __global__ void __launch_bounds__(VECTORS) vector_norm_kernel(const __grid_constant__ norm_params p)
 {
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(VECTORS) vector_norm_kernel(const __grid_const
   if (is_there) static_cast<V *>(p.y)[at] = scaled(v, factor, *reinterpret_cast<const V *>(&w));
 }
 
-/* The norm of a row of any length, which is kept in shared memory. The parameters are a __grid_constant__, because
+/* The norm of a row of any length, which is held in shared memory. The parameters are a __grid_constant__, because
  * indexing partials would otherwise copy all of them to each thread's local memory. A thread's first weights are read
  * before the wait: no kernel of the step writes weights. */
 template <typename T, int N, norm_of OF>

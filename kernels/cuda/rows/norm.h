@@ -1,15 +1,15 @@
 /* norm.h - RMSNorm of rows, with or without partial results that are added to the residual first. Asynchronous on the
  * stream; see kernels/device.h for the operations.
  *
- * One thread block for each row. A thread keeps the same vectors of 16 bytes throughout:
+ * One thread block per row. A thread keeps the same vectors of 16 bytes throughout:
  *
  *   its first weights --> registers, before griddepcontrol.wait
  *   x, or residual + alpha * partial results --> shared memory, rounded as stored; sum of squares --> thread block
  *   shared memory * rsqrt(mean of squares + eps), rounded, * weights --> y
  *
- * Where a thread has one vector at most it stays in a register; parameters, and choices of experts that are settled,
- * are read before griddepcontrol.wait, too. Many rows whose partial result is a combination of experts have a kernel of
- * their own (combine_norm.h). */
+ * If a thread has at most one vector, the vector stays in a register; parameters, and settled choices of experts, are
+ * then also read before griddepcontrol.wait. Many rows whose partial result is a combination of experts have a separate
+ * kernel (combine_norm.h). */
 #ifndef YK_KERNELS_CUDA_ROWS_NORM_H
 #define YK_KERNELS_CUDA_ROWS_NORM_H
 
@@ -21,10 +21,10 @@
 extern "C" {
 #endif
 
-/* Elements of a row of 16 bits in 48 KiB of shared memory, beside the 32 sums of the warps. */
+/* Elements of a row of 16 bits in 48 KiB of shared memory, next to the 32 sums of the warps. */
 enum { YK_CUDA_MAX_HIDDEN = 24512 };
 
-/* add_norm and rms_norm of kernels/device.h, where act is dtype; hidden: at most YK_CUDA_MAX_HIDDEN. Errors: those of
+/* add_norm and rms_norm of kernels/device.h, with act of dtype; hidden: at most YK_CUDA_MAX_HIDDEN. Errors: those of
  * the launch. */
 cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream);
 cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm_args *args, cudaStream_t stream);

@@ -12,13 +12,13 @@ using namespace yk_rows;
 
 namespace {
 
-/* Vectors of a row that a thread keeps in registers: one, where the threads of all rows run at once; else several, so
- * that a thread has several loads in flight. */
+/* Vectors of a row that a thread keeps in registers: one, if the threads of all rows run at once; else several, so that
+ * a thread has several loads in flight. */
 constexpr int FEW_KEPT = 1, SOME_KEPT = 4, MOST_KEPT = 8;
-constexpr int64_t THREADS_AT_ONCE = 1 << 18; /* about what an H200 holds */
-constexpr int ROW_WARPS = 4;                 /* of a thread block whose warps have a row each */
+constexpr int64_t THREADS_AT_ONCE = 1 << 18; /* approximate capacity of an H200 */
+constexpr int ROW_WARPS = 4;                 /* of a thread block whose warps process a row each */
 
-/* Most threads of a thread block whose threads keep so many vectors: registers limit it. */
+/* Most threads of a thread block whose threads keep `kept` vectors: registers limit the number. */
 constexpr int most_threads(int kept)
 {
   return kept == FEW_KEPT ? 1024 : 512;
@@ -33,8 +33,8 @@ __device__ int block_max(int x, int *shared)
   return __reduce_max_sync(ALL_LANES, threadIdx.x % WARP < blockDim.x / WARP ? shared[threadIdx.x % WARP] : 0);
 }
 
-/* The scale of a row, which one thread stores, and whether its integers are zeros: a scale of 0 means so, and so
- * does NaN, whose row's results are NaNs by the scale alone. */
+/* The scale of a row, which one thread stores, and whether its integers are zeros: they are if the scale is 0 or NaN;
+ * with NaN, the row's results are NaNs through the scale alone. */
 struct row_scale {
   float scale;
   bool is_zeros;
@@ -46,8 +46,8 @@ struct row_scale {
   }
 };
 
-/* Waits for the previous kernel. Returns the row of x that is to be quantised as a row, or -1: none. Rows of slots let
- * the next kernel start only then, so that it finds complete what says how many there are (quantise.h). */
+/* Waits for the previous kernel. Returns the row of x to be quantised as this row, or -1 for none. Rows of slots let
+ * the next kernel start only after that wait, so that it reads their number when it is complete (quantise.h). */
 __device__ int64_t wait_for_row(const yk_cuda_quantise_args &a, int64_t row)
 {
   if (!a.n_there) let_next_kernel_start();
@@ -58,7 +58,7 @@ __device__ int64_t wait_for_row(const yk_cuda_quantise_args &a, int64_t row)
   return a.rows ? of_x : row;
 }
 
-/* One thread block for each row, whose vectors its threads keep, KEPT each. */
+/* One thread block per row, whose threads keep its vectors, KEPT each. */
 template <typename T, int KEPT>
 __global__ void __launch_bounds__(most_threads(KEPT)) quantise_kernel(const yk_cuda_quantise_args a)
 {
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(most_threads(KEPT)) quantise_kernel(const yk_c
   for (int at = n + threadIdx.x; at < n_padded; at += blockDim.x) to[at] = {};
 }
 
-/* A warp for each row: of many short ones, which leave the threads of a block little to do. */
+/* One warp per row: for many short rows, which give the threads of a block little work. */
 template <typename T>
 __global__ void __launch_bounds__(ROW_WARPS *WARP) quantise_by_warps_kernel(const yk_cuda_quantise_args a)
 {
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(ROW_WARPS *WARP) quantise_by_warps_kernel(cons
   for (int at = n + lane; at < n_padded; at += WARP) to[at] = {};
 }
 
-/* One thread block for each row, whose inputs are read twice, one by one. */
+/* One thread block per row, whose inputs are read twice, one by one. */
 template <typename T> __global__ void read_twice_kernel(const yk_cuda_quantise_args a)
 {
   __shared__ int maxima[WARP];

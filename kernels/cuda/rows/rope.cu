@@ -15,16 +15,16 @@ namespace {
 
 constexpr int ROPE_WARPS = 8; /* of a thread block; a warp processes one head */
 
-/* Pairs of a head's first half that a lane has: PAIRS of the kernel. */
+/* Pairs of a head's first half per lane: PAIRS of the kernel. */
 constexpr int pairs_of_lane(int head_dim)
 {
   return (head_dim / 4 + WARP - 1) / WARP;
 }
 
-/* What a lane needs to norm and rotate its pairs. Entry i belongs to pair i * WARP + lane of the head's first half
- * (low) or second half (high). PAIRS: of each half of a head, at most, in a lane. */
+/* Values with which a lane norms and rotates its pairs. Entry i belongs to pair i * WARP + lane of the head's first
+ * half (low) or second half (high). PAIRS: maximum number of pairs of each half of a head in a lane. */
 template <typename T, int PAIRS> struct rotation {
-  vec<T, 2> norm_low[PAIRS], norm_high[PAIRS]; /* weights of the norm; unused where there is none */
+  vec<T, 2> norm_low[PAIRS], norm_high[PAIRS]; /* weights of the norm; unused without a norm */
   vec<float, 2> cosine[PAIRS], sine[PAIRS];
 };
 
@@ -76,8 +76,8 @@ template <typename T, int PAIRS> __device__ void store_head(const rope_params &p
   }
 }
 
-/* One warp processes one head: RMSNorm where has_norm, rotation of first half with second half. Entries past the
- * head's last pair stay 0. */
+/* One warp processes one head: RMSNorm if has_norm, rotation of first half with second half. Entries past the head's
+ * last pair stay 0. */
 template <typename T, int PAIRS>
 __device__ void norm_and_rotate(const rope_params &p, head_pairs<T, PAIRS> &head, bool has_norm,
                                 const rotation<T, PAIRS> &r)
@@ -118,7 +118,7 @@ __device__ __forceinline__ uint16_t encode_pair(const rope_params &p, float a, f
   return kv_encode_2(p.format, a / channels[d] + offsets[d], b / channels[d + 1] + offsets[d + 1]);
 }
 
-/* One warp quantises one head of a token and writes it to a cache of 8 bits (kernels/kv_cache.h). channels: the cache's
+/* One warp quantises one head of a token and writes it to an 8-bit cache (kernels/kv_cache.h). channels: the cache's
  * static scales and offsets, or NULL. */
 template <typename T, int PAIRS>
 __device__ void store_codes(const rope_params &p, const head_pairs<T, PAIRS> &x, void *cache, const float *channels,
@@ -153,8 +153,8 @@ __device__ void store_codes(const rope_params &p, const head_pairs<T, PAIRS> &x,
   }
 }
 
-/* One warp for each head; rope.h has the picture. Before the wait the kernel reads only what no kernel of the step
- * writes: positions, KV slots, norm weights, cosines and sines. */
+/* One warp per head; rope.h describes the data flow. Before the wait the kernel reads only data that no kernel of the
+ * step writes: positions, KV slots, norm weights, cosines and sines. */
 template <typename T, int PAIRS, bool IN_8_BITS>
 __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_kernel(const rope_params p)
 {

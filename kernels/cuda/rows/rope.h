@@ -1,17 +1,17 @@
 /* rope.h - RMSNorm of query and key heads, rotary embedding, and the write of K and V to the paged cache. Asynchronous
  * on the stream; see kernels/device.h for the operation.
  *
- * One warp for each head of a row, eight warps in a thread block. A warp holds a head in registers: a lane has pairs of
+ * One warp per head of a row, eight warps in a thread block. A warp holds a head in registers: a lane has pairs of
  * neighbouring elements of the head's first half, and the pairs of the second half that they are rotated with: one of
- * each for heads of up to 128 elements, else two. Of many rows half a warp has a head (rope_many.cuh).
+ * each for heads of up to 128 elements, else two. For many rows half a warp has a head (rope_many.cuh).
  *
  *   norm weights, cosines, sines, KV slot --> registers, before griddepcontrol.wait
  *   query head --> norm --> rotation --> qkv, in place
  *   key head   --> norm --> rotation --> K cache, at the row's KV slot
  *   value head ----------------------> V cache, at the row's KV slot
  *
- * In a cache of 8 bits the head is quantised on the way, from the registers: its largest element is known to the warp
- * that has it. */
+ * For an 8-bit cache the head is quantised from the registers: the warp that has the head computes its largest
+ * element. */
 #ifndef YK_KERNELS_CUDA_ROWS_ROPE_H
 #define YK_KERNELS_CUDA_ROWS_ROPE_H
 

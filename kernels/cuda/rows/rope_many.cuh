@@ -1,7 +1,7 @@
-/* rope_many.cuh - rope.h's operation on many rows, where the bytes in flight set the speed: 16 lanes have a head of 128
- * elements, a lane two pieces of 8 bytes of it, and a warp loads all its heads of a row before it rotates the first.
- * Cosines and sines, which all heads of a row share, are read once a warp. Results have the bits of the kernel of few
- * rows. */
+/* rope_many.cuh - the operation of rope.h for many rows, where the bytes in flight determine the speed: 16 lanes have a
+ * head of 128 elements, each lane two pieces of 8 bytes of it, and a warp loads all its heads of a row before it
+ * rotates the first. Cosines and sines, which all heads of a row share, are read once per warp. Results have the bits
+ * of the kernel for few rows. */
 #ifndef YK_KERNELS_CUDA_ROWS_ROPE_MANY_CUH
 #define YK_KERNELS_CUDA_ROWS_ROPE_MANY_CUH
 
@@ -11,10 +11,11 @@
 
 namespace yk_rows {
 
-constexpr int MANY_ROWS = 256;      /* up to so many rows go by rope.cu's kernel, which has more warps for a row */
+/* up to this number of rows, rope.cu's kernel is used, which has more warps per row */
+constexpr int MANY_ROWS = 256;
 constexpr int MANY_HEAD = 128;      /* head_dim */
 constexpr int MANY_LANES = 16;      /* of a head; lane l has elements 4 l to 4 l + 3 of either half */
-constexpr int MANY_PASSES = 4;      /* heads that a lane has a part of */
+constexpr int MANY_PASSES = 4;      /* heads of which a lane has a part */
 constexpr int MANY_MOST_WARPS = 16; /* of a thread block, which has one row */
 constexpr int MANY_WARP_HEADS = MANY_PASSES * yk_cuda::WARP / MANY_LANES;
 
@@ -35,8 +36,8 @@ template <typename T> __device__ __forceinline__ void store_part(const head_part
   reinterpret_cast<V *>(head + MANY_HEAD / 2)[lane] = x.high;
 }
 
-/* The head's sum of squares, added in the order of rope_kernel's warp, of which lane i has pair i alone. Here a lane
- * has pairs 2 l and 2 l + 1, which are added last. */
+/* The head's sum of squares, added in the order of rope_kernel's warp, where lane i has only pair i. Here a lane has
+ * pairs 2 l and 2 l + 1, which are added last. */
 template <typename T> __device__ __forceinline__ float sum_of_squares(const head_part<T> &x)
 {
   using yk_cuda::to_float;
@@ -54,7 +55,7 @@ template <typename T> __device__ __forceinline__ float sum_of_squares(const head
   return sums[0] + sums[1];
 }
 
-/* Norm, where has_norm (norm: its weights; factor: of the head), then rotation. */
+/* Norm, if has_norm (norm: its weights; factor: of the head), then rotation. */
 template <typename T>
 __device__ __forceinline__ void rotate_part(head_part<T> &x, const head_part<T> &norm, bool has_norm, float factor,
                                             const yk_cuda::vec<float, 4> &cosine, const yk_cuda::vec<float, 4> &sine)
@@ -72,7 +73,7 @@ __device__ __forceinline__ void rotate_part(head_part<T> &x, const head_part<T> 
   }
 }
 
-/* A thread block for each row. Before the wait the kernel reads what rope_kernel reads there. */
+/* One thread block per row. Before the wait the kernel reads the same data as rope_kernel. */
 template <typename T>
 __global__ void __launch_bounds__(MANY_MOST_WARPS *yk_cuda::WARP)
     rope_many_kernel(const __grid_constant__ rope_params p)

@@ -1,4 +1,4 @@
-/* rope_params.cuh - what the kernels of rope.h are given. */
+/* rope_params.cuh - parameters of the kernels of rope.h. */
 #ifndef YK_KERNELS_CUDA_ROWS_ROPE_PARAMS_CUH
 #define YK_KERNELS_CUDA_ROWS_ROPE_PARAMS_CUH
 
@@ -19,7 +19,7 @@ struct rope_params {
   float eps, per_element; /* per_element: 1 / head_dim */
 };
 
-/* Where in a cache of T KV head h of a KV slot begins. */
+/* Address in a cache of T of KV head h of a KV slot. */
 template <typename T> __device__ T *cache_at(const rope_params &p, void *cache, int64_t slot, int32_t h)
 {
   return static_cast<T *>(cache) +

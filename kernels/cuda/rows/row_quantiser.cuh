@@ -1,4 +1,4 @@
-/* row_quantiser.cuh - how inputs of a row become 8-bit integers: formulas and rounding of
+/* row_quantiser.cuh - conversion of a row's inputs to 8-bit integers: formulas and rounding of
  * kernels/cpu/linear/format_w8a8.c, bit for bit. */
 #ifndef YK_KERNELS_CUDA_ROWS_ROW_QUANTISER_CUH
 #define YK_KERNELS_CUDA_ROWS_ROW_QUANTISER_CUH
@@ -7,7 +7,7 @@
 
 namespace yk_cuda {
 
-/* Bits of |x| as float32, which rise with it; those of NaNs are largest. */
+/* Bits of |x| as float32, which order as the values do; those of NaNs are largest. */
 __device__ inline int magnitude(float x)
 {
   return static_cast<int>(__float_as_uint(x) & 0x7FFFFFFFu);
@@ -20,12 +20,12 @@ __device__ inline float input_scale(int largest, float static_scale)
   return static_scale > 0.0f ? static_scale : __fdiv_rn(__int_as_float(largest), 127.0f);
 }
 
-/* How the inputs of one row become integers. */
+/* Converts the inputs of one row to integers. */
 struct row_quantiser {
   static constexpr float ROUND = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, ties to even */
   float scale, reciprocal, zero;
-  bool is_extreme; /* the reciprocal is no number to rely on */
-  bool is_plain;   /* it is, no integer leaves -127 .. 127, and zero is 0 */
+  bool is_extreme; /* the reciprocal cannot be used */
+  bool is_plain;   /* the reciprocal can be used, all integers are in -127 .. 127, and zero is 0 */
 
   __device__ row_quantiser(float scale, float static_scale, int zero)
       : scale(scale), reciprocal(1.0f / scale), zero(static_cast<float>(zero)),
@@ -33,10 +33,10 @@ struct row_quantiser {
   {
   }
 
-  /* x / scale, of an x of at most 11 bits as those of 16-bit floats are: the nearest float32 where that decides to
-   * which integer it rounds, that is for the x next to a number half-way between two; else within an ulp. It is the
-   * last step of Markstein's division (Computation of elementary functions on the IBM RISC System/6000 processor,
-   * 1990), from a guess that may be two ulps off. bench_linear --format w8a8 --check-only tries all that decide. */
+  /* x / scale, for an x of at most 11 bits, as in 16-bit floats: the nearest float32 if that decides to which integer
+   * it rounds, that is for x next to a number half-way between two integers; else within an ulp. This is the last step
+   * of Markstein's division (Computation of elementary functions on the IBM RISC System/6000 processor, 1990), from a
+   * guess that may be two ulps off. bench_linear --format w8a8 --check-only tests all x that decide. */
   __device__ float quotient(float x) const
   {
     const float guess = __fmul_rn(x, reciprocal);
@@ -50,7 +50,7 @@ struct row_quantiser {
     return fabsf(guess) < 512.0f ? quotient(x) : guess;
   }
 
-  /* In the lowest byte the integer that a quotient becomes. */
+  /* The integer of a quotient, in the lowest byte. */
   __device__ uint32_t integer(float v) const
   {
     v = fminf(fmaxf(v, -256.0f), 256.0f);
@@ -63,7 +63,7 @@ struct row_quantiser {
     return static_cast<int8_t>(integer(any_quotient(to_float(x))));
   }
 
-  /* Eight inputs. */
+  /* Converts eight inputs. */
   template <typename T> __device__ uint2 operator()(const uint4 &x) const
   {
     return is_plain ? vector<true, T>(x) : vector<false, T>(x);
@@ -88,7 +88,8 @@ struct row_quantiser {
   }
 };
 
-/* Bits of the largest |x| of a vector as float32. Those of 16-bit floats rise with it too, two to a word. */
+/* Bits of the largest |x| of a vector as float32. The bits of 16-bit floats order as the values do too, two per
+ * word. */
 template <typename T> __device__ int largest_of(uint4 words)
 {
   constexpr uint32_t MAGNITUDES = 0x7FFF7FFFu;

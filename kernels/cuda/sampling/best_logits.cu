@@ -1,5 +1,6 @@
-/* best_logits.cu - see best_logits.h. Unlike sample_rows.cu, which goes over a row several times, it keeps nothing of a
- * row, so that many small thread blocks share a multiprocessor and some of them read while others exchange. */
+/* best_logits.cu - see best_logits.h. Unlike sample_rows.cu, which passes over a row several times, this kernel keeps
+ * nothing of a row, so that many small thread blocks share a multiprocessor and some of them read while others
+ * exchange. */
 #include "kernels/cuda/sampling/best_logits.h"
 
 #include "kernels/cuda/ptx/dependent_launch.cuh"
@@ -14,9 +15,9 @@ namespace {
 
 constexpr int CLUSTER_BLOCKS = 8; /* on GPUs that have clusters */
 constexpr int BEST_THREADS = 256, BEST_WARPS = BEST_THREADS / WARP;
-constexpr int FOURS = 4; /* loads of 16 bytes that a thread has under way */
+constexpr int FOURS = 4; /* loads of 16 bytes in flight per thread */
 
-/* A logit and its id as one number: the greater one is the better one, and no logit is better than a NaN. */
+/* A logit and its id as one number: the greater number is the better logit, and no logit is better than a NaN. */
 using rank_key = unsigned long long;
 constexpr rank_key NAN_KEY = ~0ull;
 
@@ -46,7 +47,7 @@ struct thread_best {
   }
 };
 
-/* The greatest of the warp, in every lane. */
+/* Returns the greatest of the warp in every lane. */
 __device__ rank_key warp_maximum(rank_key key)
 {
   const uint32_t own = static_cast<uint32_t>(key >> 32);
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(BEST_THREADS) best_logits_kernel(const __grid_
   const int32_t row = blockIdx.x / CLUSTER, part = slice_ids(a.n_ids, CLUSTER), lane = threadIdx.x % WARP;
   const int32_t begin = min(a.n_ids, rank_in_cluster<CLUSTER>() * part), n = min(a.n_ids - begin, part);
   int parity = 0;
-  sync_cluster<CLUSTER>(); /* nobody may write the memory of a thread block that does not run yet */
+  sync_cluster<CLUSTER>(); /* no block may write the memory of a thread block that does not run yet */
   wait_for_previous_kernel();
   const thread_best best = best_of(a.logits + static_cast<int64_t>(row) * a.stride + begin, n, a.first_id + begin);
   rank_key key = warp_maximum(best.key());

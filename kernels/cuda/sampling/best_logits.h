@@ -1,5 +1,5 @@
-/* best_logits.h - the largest logit of each row of one rank's share of the vocabulary: best_logits of kernels/device.h.
- * A cluster of thread blocks reads a row, once; logits need no alignment. Asynchronous on the stream. */
+/* best_logits.h - the largest logit of each row of one rank's vocabulary shard: best_logits of kernels/device.h. A
+ * cluster of thread blocks reads a row, once; logits need no alignment. Asynchronous on the stream. */
 #ifndef YK_KERNELS_CUDA_SAMPLING_BEST_LOGITS_H
 #define YK_KERNELS_CUDA_SAMPLING_BEST_LOGITS_H
 

@@ -1,9 +1,9 @@
-/* candidates.cuh - filters and draw where few ids can be drawn: the cluster's first thread block has them as a list and
- * finishes the row alone, a candidate a thread.
+/* candidates.cuh - filters and draw if few ids can be drawn: the cluster's first thread block has them as a list and
+ * finishes the row alone, one candidate per thread.
  *
- *   each thread block: its candidates --> own list --(all_gather)--> how many there are in all
+ *   each thread block: its candidates --> own list --(all_gather)--> total number of candidates
  *                                             |
- *                                             +--> list of the first thread block, where all fit there
+ *                                             +--> list of the first thread block, if all fit there
  *
  * Weights are fixed-point numbers, so that their sums do not depend on the order of the list, which is arbitrary. */
 #ifndef YK_KERNELS_CUDA_SAMPLING_CANDIDATES_CUH
@@ -14,7 +14,7 @@
 
 namespace yk_sample {
 
-/* Add a candidate to a list that may be full: n counts it all the same. */
+/* Add a candidate to a list that may be full: n counts it nevertheless. */
 __device__ inline int32_t append(candidate_list &list, best candidate)
 {
   const int32_t at = atomicAdd(&list.n, 1);
@@ -22,8 +22,8 @@ __device__ inline int32_t append(candidate_list &list, best candidate)
   return at;
 }
 
-/* Collect in the first thread block's list what pass(f) calls f(id, scaled logit) for. Returns whether the list holds
- * all; it is of no use otherwise. */
+/* Collect in the first thread block's list the arguments of all calls f(id, scaled logit) that pass(f) makes. Returns
+ * whether the list holds all; otherwise the list must not be used. */
 template <int CLUSTER, typename Pass> __device__ bool collect(shared_state<CLUSTER> &shared, row_view &v, Pass pass)
 {
   candidate_list &own = shared.lists[0], &first = shared_of_rank<CLUSTER>(&shared, 0)->lists[0];
@@ -63,7 +63,7 @@ template <int CLUSTER> __device__ float find_threshold(shared_state<CLUSTER> &sh
       const uint4 others = *reinterpret_cast<const uint4 *>(&shared.group_keys[i]);
       n_greater += (others.x > mine) + (others.y > mine) + (others.z > mine) + (others.w > mine);
     }
-    /* Where fewer than k groups have logits, the k-th key is that of a NaN, and fmaxf gives -infinity: all pass. */
+    /* If fewer than k groups have logits, the k-th key is that of a NaN, and fmaxf returns -infinity: all pass. */
     if (n_greater == k - 1) shared.threshold = fmaxf(value_of(mine & ~(N_GROUPS - 1u)), -INFINITY);
   }
   __syncthreads();
@@ -71,7 +71,7 @@ template <int CLUSTER> __device__ float find_threshold(shared_state<CLUSTER> &sh
 }
 
 /* Collect every logit that may be among the k largest of the row, or equal to the k-th: those of each slice that may be
- * among the k largest there. Returns false where they are too many. */
+ * among the k largest there. Returns false if they are too many. */
 template <int CLUSTER> __device__ bool collect_top_k(shared_state<CLUSTER> &shared, row_view &v, int32_t k)
 {
   constexpr int MAX_K = MAX_CANDIDATES / 10; /* a slice has about k * 5 / 4, and a cluster eight slices */
@@ -86,7 +86,7 @@ template <int CLUSTER> __device__ bool collect_top_k(shared_state<CLUSTER> &shar
   });
 }
 
-/* The sum of the weights of the candidates that f(candidate) selects. Every thread gets its own. */
+/* The sum of the weights of the candidates that f(candidate) selects, returned in every thread. */
 template <typename F> __device__ unsigned long long sum_weights(const candidate_list &list, F f)
 {
   const int32_t n = list.n;
@@ -117,8 +117,8 @@ __device__ inline void keep_candidates(const row_view &v, const candidate_list &
   __syncthreads();
 }
 
-/* Filter and draw among the collected candidates. They hold every id that top_k keeps, or, where it is off, every id
- * that top_p keeps; total is then the weight of all ids that min_p keeps. The first thread block gets the id, the
+/* Filter and draw among the collected candidates. They include every id that top_k keeps, or, without top_k, every id
+ * that top_p keeps; total is then the weight of all ids that min_p keeps. The first thread block returns the id, the
  * others NO_ID. */
 template <int CLUSTER>
 __device__ int32_t draw_candidate(shared_state<CLUSTER> &shared, const row_view &v, unsigned long long total)

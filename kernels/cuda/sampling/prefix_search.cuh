@@ -14,13 +14,13 @@
 
 namespace yk_sample {
 
-/* The index at which a scan stopped, -1 where it did not, and the sum of the values before that index. */
+/* The index at which a scan stopped, or -1, and the sum of the values before that index. */
 struct scan_result {
   double before;
   int32_t index;
 };
 
-/* One warp looks for the first of n values at which the running sum passes `test`. */
+/* One warp searches for the first of n values at which the running sum passes `test`. */
 template <typename Test> __device__ scan_result scan(const double *values, int32_t n, Test test)
 {
   const int lane = threadIdx.x % WARP;
@@ -62,9 +62,9 @@ __device__ int32_t sum_segments(shared_state<CLUSTER> &shared, const row_view &v
   return n_segments;
 }
 
-/* One warp looks for the first id of a segment at which the running sum of f exceeds target. before: the sum over all
- * lower ids than those of the segment. Where no sum exceeds the target because of rounding, the result is the last id
- * for which f is positive, or NO_ID. */
+/* One warp searches for the first id of a segment at which the running sum of f exceeds target. before: the sum over
+ * all ids below the segment. If no sum exceeds the target because of rounding, the result is the last id for which f is
+ * positive, or NO_ID. */
 template <typename F>
 __device__ int32_t walk_segment(const row_view &v, int32_t segment, double before, double target, F f)
 {
@@ -83,7 +83,7 @@ __device__ int32_t walk_segment(const row_view &v, int32_t segment, double befor
   return last;
 }
 
-/* The first id at which the sum of f over rising ids exceeds target_of(total); NO_ID where f is positive for none. */
+/* The first id at which the sum of f over rising ids exceeds target_of(total); NO_ID if f is positive for none. */
 template <int CLUSTER, typename F, typename Target>
 __device__ int32_t find_id(shared_state<CLUSTER> &shared, row_view &v, F f, Target target_of)
 {

@@ -1,18 +1,18 @@
 /* radix_select.cuh - the key at which a sum over falling keys passes a test: top_k counts logits, top_p adds weights.
  *
- * A key is a scaled logit as an integer of the same order. Each pass makes a histogram of the keys that are still in
- * question, and finds the bin in which the running sum over falling keys passes the test:
+ * A key is a scaled logit as an integer of the same order. Each pass builds a histogram of the remaining keys, and
+ * finds the bin in which the running sum over falling keys passes the test:
  *
  *   first pass    bins by distance from the largest scaled logit, fine enough that few logits share the bin found
- *   later passes  only logits of that bin, at most 11 bits of their keys a pass, from the highest bits to the lowest
+ *   later passes  only logits of that bin, at most 11 bits of their keys per pass, from the highest bits to the lowest
  *
  * A pass, with clusters:
  *
  *   each thread block, from its slice       --(atomics)--> bins: a histogram of all N_BINS bins in its shared memory
  *   cluster barrier
  *   thread block r reads share r of all histograms   --> cluster_bins --> prefix_sums: running sums over its share
- *   all_gather of the shares' totals                 --> which share, and so which thread block, holds the bin
- *   all_gather: that thread block tells the others the bin
+ *   all_gather of the shares' totals                 --> the share, and so the thread block, that holds the bin
+ *   all_gather: that thread block sends the bin to the others
  *
  * Share r of the bins is the r-th of CLUSTER equal parts by falling key. Counts and weights are integers, so sums do
  * not depend on the order of atomics. A weight is a fixed-point number with 41 fraction bits, cut into three limbs of
@@ -24,10 +24,11 @@
 
 namespace yk_sample {
 
-constexpr float BINS_PER_NAT = 64.0f;               /* the last bin takes all beyond 32 nats, weights below 1e-13 */
+/* the last bin includes all logits beyond 32 nats, with weights below 1e-13 */
+constexpr float BINS_PER_NAT = 64.0f;
 constexpr float FIXED_POINT_ONE = 2199023255552.0f; /* 2^41: the weight 1 */
 
-/* The probability of a scaled logit relative to that of the largest one. */
+/* The probability of a scaled logit relative to that of the largest. */
 __device__ inline float weight_of(const row_view &v, float s)
 {
   return expf(s - v.maximum);
@@ -38,8 +39,8 @@ __device__ inline unsigned long long to_fixed_point(float weight)
   return static_cast<unsigned long long>(weight * FIXED_POINT_ONE);
 }
 
-/* Empty this thread block's histogram for the next pass. The other thread blocks have read the previous one: they do so
- * before the all_gather in find_bin. */
+/* Clear this thread block's histogram for the next pass. The other thread blocks have read the previous one before the
+ * all_gather in find_bin. */
 template <int CLUSTER> __device__ void clear_bins(shared_state<CLUSTER> &shared)
 {
   __syncthreads();
@@ -109,8 +110,8 @@ struct selected_bin {
 };
 
 /* The bin in which the sum over falling keys passes `test`, given histograms of all thread blocks. *above: the sum over
- * greater keys than those of the histogram; on return, over greater keys than those of the bin. after(total) is called
- * with the sum of all bins before `test` is. */
+ * keys greater than those of the histogram; on return, over keys greater than those of the bin. after(total) is called
+ * with the sum of all bins before `test` is called. */
 template <int CLUSTER, typename After, typename Test>
 __device__ selected_bin find_bin(shared_state<CLUSTER> &shared, row_view &v, unsigned long long *above, After after,
                                  Test test)
@@ -166,16 +167,16 @@ struct selection {
   unsigned long long above, sum;
 };
 
-/* What the first pass finds: the distance in bins of the key that is looked for, and the sum over greater keys than
- * those of its bin. */
+/* Result of the first pass: the distance in bins of the key that is searched, and the sum over keys greater than those
+ * of its bin. */
 struct nearest_bin {
   int32_t distance;
   unsigned long long above;
 };
 
 /* The first pass of the search for the key at which the sum over falling keys passes `test`. add(s, key, bin) adds a
- * scaled logit s to a bin, or leaves it out; it is called for each s within `among`, and perhaps for others.
- * after(total) is called once, with the sum of everything added, before `test` is. */
+ * scaled logit s to a bin, or omits it; it is called for each s within `among`, and perhaps for others. after(total) is
+ * called once, with the sum of everything added, before `test` is called. */
 template <int CLUSTER, typename Add, typename After, typename Test>
 __device__ nearest_bin find_nearest_bin(shared_state<CLUSTER> &shared, row_view &v, bounds among, Add add, After after,
                                         Test test)

@@ -16,8 +16,8 @@ template <int CLUSTER> __device__ __forceinline__ int rank_in_cluster()
   return CLUSTER == 1 ? 0 : static_cast<int>(blockIdx.x % CLUSTER);
 }
 
-/* A barrier of all threads of the cluster. What any of them wrote before it, in the shared memory of any thread block
- * or in global memory, is visible to all of them after it. */
+/* A barrier of all threads of the cluster. All writes of any thread before it, to the shared memory of any thread block
+ * or to global memory, are visible to all of them after it. */
 template <int CLUSTER> __device__ __forceinline__ void sync_cluster()
 {
   if constexpr (CLUSTER == 1) {
@@ -40,9 +40,9 @@ template <int CLUSTER, typename T> __device__ __forceinline__ T *shared_of_rank(
   return own;
 }
 
-/* Where the messages of all_gather arrive, by sender. There are two buffers, used alternately. A thread block that is
- * one all_gather ahead writes to the buffer that the others do not read; it cannot be two ahead, since it waits for the
- * others in each all_gather. */
+/* Receive buffers of all_gather, by sender. There are two, used alternately. A thread block that is one all_gather
+ * ahead writes to the buffer that the others do not read; it cannot be two ahead, since it waits for the others in each
+ * all_gather. */
 template <int CLUSTER, typename Message> struct gather_buffers {
   Message messages[2][CLUSTER];
 };

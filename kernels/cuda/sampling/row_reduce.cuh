@@ -12,16 +12,17 @@ namespace yk_sample {
 constexpr int DIGIT_BITS = 11, N_BINS = 1 << DIGIT_BITS;
 constexpr int N_LIMBS = 3, LIMB_BITS = 14;
 constexpr int MAX_SEGMENTS = 128;
-constexpr int MAX_CANDIDATES = THREADS;                           /* a candidate a thread */
+constexpr int MAX_CANDIDATES = THREADS;                           /* one candidate per thread */
 constexpr int N_GROUPS = 256, GROUP_THREADS = THREADS / N_GROUPS; /* of threads: see find_maximum */
 
-/* The larger logit is better; of equal ones, that of the lower id. */
+/* The larger logit is better; among equal ones, that of the lower id. */
 struct best {
   float value;
   int32_t id;
 };
 
-/* What a thread block tells the others of its cluster about its slice. Each all_gather uses some of the members. */
+/* Message about its slice that a thread block sends to the others of its cluster. Each all_gather uses some of the
+ * members. */
 struct message {
   best highest;
   int32_t is_bad, bin, id, n_candidates;
@@ -39,12 +40,12 @@ struct candidate_list {
 template <int CLUSTER> struct shared_state {
   static constexpr bool HAS_CLUSTER = CLUSTER > 1;
   static constexpr int BLOCK_BINS = N_BINS / CLUSTER; /* bins of a thread block's share: see scan_bins */
-  /* The histogram of this thread block's slice, by rising key. Lists are used while nobody uses histograms. */
+  /* The histogram of this thread block's slice, by rising key. Lists are used only while histograms are not. */
   union {
     alignas(16) uint32_t bins[N_LIMBS][N_BINS];
     candidate_list lists[2];
   };
-  /* The bins of the share, summed over the cluster. Without a cluster, `bins` serves instead. */
+  /* The bins of the share, summed over the cluster. Without a cluster, `bins` is used instead. */
   alignas(16) uint32_t cluster_bins[HAS_CLUSTER ? N_LIMBS : 1][HAS_CLUSTER ? BLOCK_BINS : 1];
   unsigned long long prefix_sums[BLOCK_BINS]; /* over the bins of the share, by falling key */
   unsigned long long warp_bin_sums[WARPS];
@@ -82,7 +83,7 @@ template <int CLUSTER> __device__ best block_best(shared_state<CLUSTER> &shared,
   return warp_best(lane < WARPS ? shared.warp_bests[lane] : best{-INFINITY, NO_ID});
 }
 
-/* The best of all thread blocks; id NO_ID where is_bad is set in one of them. */
+/* The best of all thread blocks; id NO_ID if is_bad is set in any of them. */
 template <int CLUSTER> __device__ best cluster_best(shared_state<CLUSTER> &shared, row_view &v, best b, int is_bad)
 {
   const message *all = all_gather(shared.gather, v.parity, {.highest = b, .is_bad = is_bad});
@@ -94,16 +95,16 @@ template <int CLUSTER> __device__ best cluster_best(shared_state<CLUSTER> &share
   return b;
 }
 
-/* The best logit of the row. Its id is NO_ID where the row holds a NaN or +infinity, or nothing finite. The largest
- * logit of each group of threads goes to group_keys as its key, with the group's number as low bits, so that no two
- * keys are equal. */
+/* The best logit of the row. Its id is NO_ID if the row holds a NaN or +infinity, or nothing finite. The largest logit
+ * of each group of threads goes to group_keys as its key, with the group's number as low bits, so that no two keys are
+ * equal. */
 template <int CLUSTER> __device__ best find_maximum(shared_state<CLUSTER> &shared, row_view &v)
 {
   best mine = {-INFINITY, NO_ID};
   bool has_bad = false;
   for_each_logit(v, [&](int32_t id, float logit) {
     has_bad |= !(logit < INFINITY);
-    if (logit > mine.value) mine = {logit, id}; /* of equal ones the first stays: a thread's ids rise */
+    if (logit > mine.value) mine = {logit, id}; /* among equal ones the first stays: a thread's ids rise */
   });
   float largest = mine.value;
   for (int offset = GROUP_THREADS / 2; offset > 0; offset /= 2)
@@ -116,7 +117,7 @@ template <int CLUSTER> __device__ best find_maximum(shared_state<CLUSTER> &share
   return b;
 }
 
-/* Why find_maximum found no id among the raw logits. */
+/* The reason why find_maximum found no id among the raw logits. */
 template <int CLUSTER> __device__ yk_row_state fault_of(shared_state<CLUSTER> &shared, row_view &v)
 {
   int has_nan = 0;

@@ -1,4 +1,4 @@
-/* row_view.cuh - a row of logits as one thread block sees it: its slice of the ids, and passes over the slice. */
+/* row_view.cuh - one thread block's view of a row of logits: its slice of the ids, and passes over the slice. */
 #ifndef YK_KERNELS_CUDA_SAMPLING_ROW_VIEW_CUH
 #define YK_KERNELS_CUDA_SAMPLING_ROW_VIEW_CUH
 
@@ -17,7 +17,7 @@ constexpr int WARPS = THREADS / WARP;
 constexpr int LOADS = 4;          /* logits that a thread loads together, so that their latencies overlap */
 constexpr int NO_ID = 0x7fffffff; /* greater than every id: in a tie any id comes first */
 
-/* A row of logits, this thread block's slice of it, and which ids the filters have kept so far. */
+/* A row of logits, this thread block's slice of it, and the ids that the filters have kept so far. */
 struct row_view {
   const yk_cuda_sample_launch *a;
   const yk_cuda_sample_row *params;
@@ -25,8 +25,8 @@ struct row_view {
   int64_t row;
   int32_t n;          /* ids */
   int32_t begin, end; /* the slice: ids begin .. end - 1 */
-  /* [end - begin] the slice in shared memory: raw logits, then scaled ones. NULL where one thread block has the row
-   * alone: the row does not fit then, and each pass reads global memory and works scaled logits out again. */
+  /* [end - begin] the slice in shared memory: raw logits, then scaled ones. NULL if one thread block has the row alone:
+   * the row does not fit then, and each pass reads global memory and recomputes scaled logits. */
   float *slice;
   int parity;                 /* of all_gather */
   bool has_top_k;             /* top_k drops some ids */
@@ -62,13 +62,13 @@ __device__ inline float *logit_of(const row_view &v, int32_t id)
   return shard_row(v, s) + (id - v.a->shard_first[s]);
 }
 
-/* Where passes find a logit of the slice. */
+/* The address from which passes read a logit of the slice. */
 __device__ inline float *logit_in_slice(const row_view &v, int32_t id)
 {
   return v.slice ? &v.slice[id - v.begin] : logit_of(v, id);
 }
 
-/* Begin to copy the slice to shared memory, in units of 16 bytes where the shards' rows are aligned so. */
+/* Begin to copy the slice to shared memory, in units of 16 bytes if the shards' rows are aligned so. */
 __device__ inline void load_slice(const row_view &v)
 {
   for (int32_t s = 0; s < v.a->n_shards; s++) {
@@ -106,7 +106,7 @@ __device__ inline float penalised(const row_view &v, int32_t id, float logit)
   return fminf(fmaxf(logit, -FLT_MAX), FLT_MAX);
 }
 
-/* Calls f(id, what the slice in shared memory holds) for every id. */
+/* Calls f(id, element of the slice in shared memory) for every id. */
 template <typename F> __device__ void for_each_in_slice(const row_view &v, F f)
 {
   const int32_t end_of_fours = v.begin + (v.end - v.begin) / 4 * 4;

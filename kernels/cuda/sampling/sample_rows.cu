@@ -1,5 +1,5 @@
-/* sample_rows.cu - the sampling kernel: see sampler.h for the picture. kernels/cpu/cpu_sample.c defines what each step
- * computes. */
+/* sample_rows.cu - the sampling kernel: sampler.h describes the data flow, kernels/cpu/cpu_sample.c defines each
+ * step. */
 #include "kernels/cuda/sampling/sample_rows.h"
 
 #include "kernels/cuda/ptx/dependent_launch.cuh"
@@ -43,9 +43,9 @@ __device__ bool is_kept(const row_view &v, int32_t id, float s, float weight)
   return passes_thresholds(v, key, weight) && (key > v.last_key || (key == v.last_key && id <= v.last_id));
 }
 
-/* Of what min_p and top_k keep, keep the shortest prefix, by falling logit and then rising id, whose weight is at least
- * top_p of their total weight, *total. Where top_k is off and few logits may be among them, returns true with these
- * collected instead. */
+/* Among the ids that min_p and top_k keep, keep the shortest prefix, by falling logit and then rising id, whose weight
+ * is at least top_p of their total weight, *total. If top_k is off and few logits may be among them, returns true with
+ * these collected instead. */
 template <int CLUSTER>
 __device__ bool keep_top_p(shared_state<CLUSTER> &shared, row_view &v, float top_p, unsigned long long *total)
 {
@@ -79,7 +79,7 @@ __device__ bool keep_top_p(shared_state<CLUSTER> &shared, row_view &v, float top
   v.last_key = e.key;
   v.lowest = value_of(e.key);
   if (n_kept * weight >= static_cast<double>(e.sum)) return false; /* all of them */
-  /* The n_kept-th id of this key: the target is half a count below n_kept, so that this id is the first above it. */
+  /* The n_kept-th id of this key: the target is half a count below n_kept, so this id is the first above the target. */
   v.last_id = find_id(
       shared, v, [&](int32_t, float s) { return key_of(s) == e.key ? 1.0 : 0.0; },
       [&](double) { return n_kept - 0.5; });
@@ -116,8 +116,8 @@ template <int CLUSTER> __device__ int32_t sample_filtered(shared_state<CLUSTER> 
 
 /* ---- A row ------------------------------------------------------------------------------------------------------- */
 
-/* Add the biases to the logits where the passes find them, until restore_biases. The functions that read logits then
- * need not know of biases. A thread block changes only ids of its own slice. */
+/* Add the biases to the logits that the passes read, until restore_biases. The functions that read logits then need no
+ * case for biases. A thread block changes only ids of its own slice. */
 __device__ void apply_biases(const row_view &v)
 {
   for (int32_t i = threadIdx.x; i < v.params->row.n_biases; i += THREADS) {
@@ -130,7 +130,7 @@ __device__ void apply_biases(const row_view &v)
   __syncthreads();
 }
 
-/* Put the raw logits back, where they are those in global memory. */
+/* Restore the raw logits, if the biases were added in global memory. */
 __device__ void restore_biases(const row_view &v)
 {
   if (v.slice) return;
@@ -159,7 +159,7 @@ __device__ void report_top(shared_state<CLUSTER> &shared, row_view &v, double lo
 }
 
 /* Choose a row's token, with biases and penalties, and count it in the penalty slot. highest: the best raw logit.
- * Returns NO_ID where the biases ban every id. */
+ * Returns NO_ID if the biases ban every id. */
 template <int CLUSTER>
 __device__ int32_t choose(shared_state<CLUSTER> &shared, row_view &v, best highest, uint32_t *counts)
 {
@@ -181,7 +181,7 @@ __device__ int32_t choose(shared_state<CLUSTER> &shared, row_view &v, best highe
   return id;
 }
 
-/* Objects of T as words that threads copy one by one. */
+/* Views an object of T as words that threads copy one by one. */
 template <typename T> constexpr int WORDS = sizeof(T) / sizeof(uint32_t);
 
 template <typename T> __device__ uint32_t *words_of(T *object)
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constan
   sync_cluster<CLUSTER>(); /* other thread blocks may write to this one's shared memory once all have started */
   if (v.slice) wait_for_slice();
   const yk_sample_row &p = v.params->row;
-  yk_sampled *out = &shared.sampled; /* of which that of the cluster's first thread block counts */
+  yk_sampled *out = &shared.sampled; /* only that of the cluster's first thread block is used */
   const best highest = find_maximum(shared, v);
   int32_t id = NO_ID;
   double log_sum = 0.0;
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constan
   }
   __syncthreads();
   if (rank_in_cluster<CLUSTER>() == 0 && word < WORDS<yk_sampled>) words_of(&a.out[index])[word] = words_of(out)[word];
-  /* A thread block may end: whatever others access in its shared memory they access before the last all_gather. */
+  /* A thread block may end: all accesses of others to its shared memory happen before the last all_gather. */
 }
 
 __global__ void count_kernel(uint32_t *counts, const int32_t *tokens, int32_t n_tokens, int32_t n_prompt)

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Sample rows first_row .. first_row + n_launched - 1, each by a cluster of thread blocks. The launch's pinned memory
- * must stay as it is until the kernel has ended. */
+ * must stay unchanged until the kernel has ended. */
 cudaError_t yk_cuda_launch_sample(const yk_cuda_sample_launch *launch, cudaStream_t stream);
 
 /* Add tokens to the counts [vocab] of one slot: the first n_prompt as prompt, the others as output. */

@@ -4,14 +4,14 @@
 
 #include "kernels/device.h"
 
-/* The parameters of a row as the kernel takes them. */
+/* The parameters of a row in the form that the kernel takes. */
 typedef struct yk_cuda_sample_row {
-  yk_sample_row row;           /* biases are where the next member says */
+  yk_sample_row row;           /* the next member replaces its biases */
   const yk_logit_bias *biases; /* device [n_biases] */
   float *raw_at_biases;        /* device [n_biases]: keeps the raw logits at the biased ids during the launch */
 } yk_cuda_sample_row;
 
-/* A count of an id in a penalty slot: bit 0 says whether the prompt has the id, the other bits are the number of times
+/* A count of an id in a penalty slot: bit 0 is set if the prompt has the id, the other bits are the number of times
  * that the id was output. */
 enum { YK_CUDA_COUNT_PROMPT = 1, YK_CUDA_COUNT_OUTPUT = 2 };
 

@@ -1,4 +1,4 @@
-/* sampler.c - the host's side of sampling: parameters of rows to the GPU, sampled tokens back, counts of ids. */
+/* sampler.c - the host side of sampling: sends parameters of rows to the GPU, returns sampled tokens, counts ids. */
 #include "kernels/cuda/sampling/sampler.h"
 
 #include <stdlib.h>
@@ -11,13 +11,14 @@
 #include "kernels/cuda/sampling/sample_rows.h"
 
 enum {
-  MAX_VOCAB = 1 << 18,   /* a 32-bit bin has room for the limbs of as many weights: see radix_select.cuh */
-  TOKEN_CHUNK = 1 << 16, /* ids that yk_cuda_penalties_set brings to the device at once */
+  /* limit: a 32-bit bin holds the sum of the limbs of this number of weights: see radix_select.cuh */
+  MAX_VOCAB = 1 << 18,
+  TOKEN_CHUNK = 1 << 16, /* ids that yk_cuda_penalties_set uploads at once */
 };
 
 typedef struct yk_cuda_sampler {
-  yk_cuda_sample_row *rows;  /* [max_seqs] pinned: the kernel reads them where they are */
-  yk_sampled *out;           /* [max_seqs] pinned: the kernel writes there */
+  yk_cuda_sample_row *rows;  /* [max_seqs] pinned: the kernel reads them in place */
+  yk_sampled *out;           /* [max_seqs] pinned: written by the kernel */
   yk_logit_bias *biases_dev; /* [bias_capacity]: the biases of one launch's rows */
   float *raw_dev;            /* [bias_capacity]: see yk_cuda_sample_row.raw_at_biases */
   uint32_t *counts;          /* [max_seqs, vocab]: see YK_CUDA_COUNT_OUTPUT */
@@ -96,8 +97,8 @@ static int32_t rows_of_launch(const yk_cuda_device *cuda, const yk_sample_args *
   return n;
 }
 
-/* Parameters of the launch's rows to where the kernel reads them, and their biases to the device. The previous launch
- * has ended, so that all buffers are free. */
+/* Writes parameters of the launch's rows to the pinned memory that the kernel reads, and uploads their biases. The
+ * previous launch has ended, so all buffers are free. */
 static yk_status put_rows(yk_cuda_device *cuda, const yk_sample_args *args, int32_t first, int32_t n_rows, yk_err *err)
 {
   yk_cuda_sampler *s = cuda->sampler;
@@ -135,7 +136,7 @@ static yk_status run_launch(yk_cuda_device *cuda, const yk_sample_args *args, in
   return YK_OK;
 }
 
-/* Copy a row's raw logits to the host, where the row asks for them. */
+/* Copy a row's raw logits to the host, if the row requests them. */
 static yk_status copy_logits(yk_cuda_device *cuda, const yk_sample_args *args, int32_t row, yk_err *err)
 {
   if (!args->rows[row].returns_logits) return YK_OK;

@@ -1,31 +1,31 @@
-/* sampler.h - sampling on a GPU: rows of logits to one token each, and the counts that penalties need.
+/* sampler.h - sampling on a GPU: rows of logits to one token each, and the counts for penalties.
  *
- *   sampler.h         the host's side: parameters and results in pinned memory, the table of counts
+ *   sampler.h         the host side: parameters and results in pinned memory, the table of counts
  *   sample_rows.h     launches; sample_rows.cu: the kernel; sample_types.h: its parameters
  *   row_cluster.cuh   the cluster of thread blocks that sample one row
  *   row_view.cuh      a thread block's slice of a row       row_reduce.cuh      maxima and sums over a row
  *   radix_select.cuh  thresholds of top_k and top_p         prefix_search.cuh   the draw
- *   candidates.cuh    both, where few ids can be drawn
- *   best_logits.h     the largest logits alone: greedy rows, each rank's share of the vocabulary by itself
+ *   candidates.cuh    both, if few ids can be drawn
+ *   best_logits.h     only the largest logits: greedy rows, separately for each rank's vocabulary shard
  *
- * Who holds which part of a row. A cluster of 8 thread blocks samples one row; clusters share nothing and never wait
- * for each other. A thread block has a slice of neighbouring ids, wherever the shards of the vocabulary are cut:
+ * Division of a row. A cluster of 8 thread blocks samples one row; clusters share nothing and never wait for each
+ * other. A thread block has a slice of neighbouring ids, independent of the shards of the vocabulary:
  *
  *   a row of logits   [ ids of shard 0       | ids of shard 1       | ... ]   float32, global memory
  *   thread blocks     [ 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 ]                       slices of ceil(n / 8) ids
  *   shared memory     the slice, raw and later scaled; a histogram or lists of candidates; messages
  *
- * Parameters and results cross the bus without a copy of their own: the kernel reads the former, all at once and while
- * the slice is on its way, and writes the latter when the row is done.
+ * Parameters and results cross the bus without separate copies: the kernel reads the parameters from pinned memory, all
+ * at once while the slice is being loaded, and writes the results when the row is done.
  *
- * On GPUs without clusters one thread block has the whole row. Its shared memory has no room for it, so that each pass
- * reads the logits in global memory, and scales them again.
+ * On GPUs without clusters one thread block has the whole row, which does not fit in its shared memory: each pass reads
+ * the logits in global memory, and scales them again.
  *
- * The passes over a row. In each the threads of a thread block go over its slice; then the thread blocks exchange one
- * message each (all_gather) and every one of them works out the same result from all messages, in rank order:
+ * The passes over a row. In each pass the threads of a thread block process its slice; then the thread blocks exchange
+ * one message each (all_gather) and every one of them computes the same result from all messages, in rank order:
  *
  *   pass                      over                      result                                  when
- *   find_maximum              raw logits                best id; NO_ID where the row is bad     always
+ *   find_maximum              raw logits                best id; NO_ID if the row is bad        always
  *   fault_of                  raw logits                NaN or infinity                         the row is bad
  *   log_sum_exp               raw logits                normaliser of log-probabilities         log-probabilities
  *   find_next                 raw logits                the next best logit, for each top one   top log-probabilities
@@ -40,29 +40,29 @@
  *   find_id                   scaled logits             last id of that key that top_p keeps    ties at top_p's end
  *   find_id                   scaled logits             the token                               not greedy
  *
- * Candidates that are few enough for one thread block end the passes: it filters and draws. A radix_select is up to
- * three passes with a histogram each. A forced row is not drawn: no pass follows those over raw logits.
+ * If the candidates are few enough for one thread block, it filters and draws, and no further pass follows. A
+ * radix_select is up to three passes with a histogram each. A forced row is not drawn: it has only the passes over raw
+ * logits.
  *
- * Who waits for whom. Every thread waits for the previous kernel (griddepcontrol.wait) before its first read of logits.
+ * Synchronisation. Every thread waits for the previous kernel (griddepcontrol.wait) before its first read of logits.
  * Threads wait for their thread block (__syncthreads) and thread blocks for their cluster (barrier.cluster) in every
  * exchange. Nothing waits across clusters. On the host, yk_cuda_sample waits for the stream after each launch.
  *
- * How a row's state is found. The first find_maximum sees a NaN or +infinity as a logit that is not below infinity, and
- * a row of -infinity alone as one without a finite maximum. Either makes the row bad, and fault_of tells YK_ROW_NAN
- * from YK_ROW_INFINITE. The row is YK_ROW_BANNED where no finite maximum is left after biases, else
- * YK_ROW_SAMPLED. The cluster's first thread block writes state, token and log-probability. Rows do not affect each
- * other.
+ * State of a row. The first find_maximum detects a NaN or +infinity as a logit that is not below infinity, and a row of
+ * only -infinity as a row without a finite maximum. Either makes the row bad, and fault_of distinguishes YK_ROW_NAN
+ * from YK_ROW_INFINITE. The row is YK_ROW_BANNED if no finite maximum is left after biases, else YK_ROW_SAMPLED. The
+ * cluster's first thread block writes state, token and log-probability. Rows do not affect each other.
  *
- * Numerics: as kernels/cpu/cpu_sample.c defines them. Histograms hold integers, sums of floats are float64 in a fixed
+ * Numerics: as defined by kernels/cpu/cpu_sample.c. Histograms hold integers, sums of floats are float64 in a fixed
  * order: the same logits and parameters give the same token every time. */
 #ifndef YK_KERNELS_CUDA_SAMPLING_SAMPLER_H
 #define YK_KERNELS_CUDA_SAMPLING_SAMPLER_H
 
 #include "kernels/cuda/device/state.h"
 
-/* yk_cuda_sampler_create - buffers for the device's limits, as cuda->sampler.
- *   Errors: YK_E_UNSUPPORTED for a vocabulary above 2^18 ids, YK_E_NOMEM, YK_E_CAPACITY, YK_E_DEVICE; what was created
- *   until then stays in cuda->sampler for yk_cuda_sampler_destroy. */
+/* yk_cuda_sampler_create - creates buffers for the device's limits, in cuda->sampler.
+ *   Errors: YK_E_UNSUPPORTED for a vocabulary above 2^18 ids, YK_E_NOMEM, YK_E_CAPACITY, YK_E_DEVICE; objects created
+ *   before the error stay in cuda->sampler for yk_cuda_sampler_destroy. */
 yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err);
 
 /* yk_cuda_sampler_destroy - NULL is allowed. The stream must have been drained. */

@@ -3,8 +3,8 @@
  *   work       output tiles of 128 rows of W by up to N slots of one matrix, over all of K, assigned in turn. Tiles of
  *              a matrix are neighbours, and among them those of the same rows of W, so that a wave of blocks finds
  *              weights and x in the L2 cache
- *   producer,  as in wgmma_kernel.cuh, whose main loop and epilogue they run. Copies of weights are issued before
- *   consumers  griddepcontrol.wait if the starts allow it */
+ *   warps      producers and consumers as in wgmma_kernel.cuh, whose main loop and epilogue they run. Copies of weights
+ *              are issued before griddepcontrol.wait if the starts allow it */
 #ifndef YK_KERNELS_CUDA_W8A8_GROUPED_WGMMA_KERNEL_CUH
 #define YK_KERNELS_CUDA_W8A8_GROUPED_WGMMA_KERNEL_CUH
 

@@ -3,10 +3,10 @@
  *   grid       as in the WNA16 wgmma kernel, whose tile scheduler assigns output tiles and K ranges: at most one thread
  *              block per multiprocessor. Clusters: two with neighbouring rows that share their tokens, or the K ranges
  *              of a tile, which are added through their shared memory
- *   producer   the last warpgroup. Warp 0: weights, one bulk copy per K tile; warp 1: x, by tensor map with the
+ *   producers  the last warpgroup. Warp 0: weights, one bulk copy per K tile; warp 1: x, by tensor map with the
  *              128-byte swizzle and zeros past the edges. Both fill one ring of stages
- *   consumer   one to three warpgroups of 64 rows (columns of W) each by N tokens: both operands from shared memory,
- *   warps      sums in registers; then partial sums and results (wgmma_epilogue.cuh)
+ *   consumers  one to three warpgroups of 64 rows (columns of W) each by N tokens: both operands from shared memory,
+ *              sums in registers; then partial sums and results (wgmma_epilogue.cuh)
  *
  * Programmatic dependent launch: copies of the first stages' weights are issued before griddepcontrol.wait, so that
  * they arrive while the preceding kernel quantises x; x and partial sums are read after the wait. Then the next kernel

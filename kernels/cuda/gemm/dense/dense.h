@@ -10,21 +10,22 @@
  *   tokens        GPU      kernel                    K is split over              partial sums are added in
  *   1 to 32       9.0      small_batch_kernel.cuh    warps (sliced-K), cluster    shared memory
  *   17 and more   9.0      wgmma_kernel.cuh          thread blocks (split-K,      global memory, as their own flags;
- *                                                    stream-K)                    in a cluster, shared memory
+ *                 stream-K)                    in a cluster, shared memory
  *   any           8.0 on   mma_sm80.cu               thread blocks (split-K)      global memory, a second kernel
  *
  * A thread block of the two kernels for 9.0:
  *
  *     weights in global memory --bulk copy-->      +-- ring of stages in shared memory --+
  *       producer warp 0, before and after          |  stage: panels of one K tile        |--> consumer warps: panels to
- *       griddepcontrol.wait                        |         and x of the same 128       |    registers, x by ldmatrix
- *     x in global memory --TMA tensor copy-->      |         inputs, 128-byte swizzle    |    or descriptor, mma.sync
- *       producer warps 1 and 2, after the wait     +-------------------------------------+    or wgmma, accumulators
+ *                                                  griddepcontrol.wait                        |         and x of the
+ *                                                  same 128       |    registers, x by ldmatrix x in global memory
+ *                                                  --TMA tensor copy-->      |         inputs, 128-byte swizzle    |
+ *                                                  or descriptor, mma.sync producer warps 1 and 2, after the wait
+ *                                                  +-------------------------------------+    or wgmma, accumulators
  *                        ^                                                     |              in registers
  *                        +---- the stage's "empty" mbarrier <-- consumers -----+                    |
  *                                                                                                   v
- *     y <-- epilogue: bias, activation, one rounding <-- partial sums of other warps and thread blocks, in a fixed
- *     order
+ *     y <-- epilogue: bias, activation, one rounding <-- partial sums of other warps and thread blocks, in fixed order
  *
  * Producers wait for a stage to be empty, consumers for it to be full; consumers of different warps or thread blocks
  * wait for each other only at the end of a tile, for partial sums. The kernel, the tile and the split of K form a plan

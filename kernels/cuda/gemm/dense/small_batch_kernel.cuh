@@ -1,13 +1,12 @@
 /* small_batch_kernel.cuh - WNA16 GEMM of up to 32 tokens on 9.0, bound by memory bandwidth.
  *
- *   grid      one cluster of one or two thread blocks for each range of panels (16 columns of W); the two blocks of a
- *             cluster split K, so that partial sums stay within the cluster
- *   block     output tiles of tile_panels panels by N tokens, one after the other (usually only one)
- *   producer  warp 0: weights of a K tile, one bulk copy per stage; warps 1 and 2: half of its x each, by tensor map
- *             with
- *   warps     the 128-byte swizzle and zeros past the edges; warp 3 is idle
- *   consumer  eight, in K slices of slice_warps warps: a slice takes every k_slices-th stage (sliced-K), each of its
- *   warps     warps WARP_PANELS panels
+ *   grid       one cluster of one or two thread blocks for each range of panels (16 columns of W); the two blocks of a
+ *              cluster split K, so that partial sums stay within the cluster
+ *   block      output tiles of tile_panels panels by N tokens, one after the other (usually only one)
+ *   producers  warp 0: weights of a K tile, one bulk copy per stage; warps 1 and 2: half of its x each, by tensor map
+ *              with the 128-byte swizzle and zeros past the edges; warp 3 is idle
+ *   consumers  eight warps, in K slices of slice_warps warps: a slice takes every k_slices-th stage (sliced-K), each of
+ *              its warps WARP_PANELS panels
  *
  * At the end of K the accumulators of the slices are added in shared memory, then those of the cluster's two blocks,
  * each of which finishes half of the tile, in an order that depends only on the shape. Accumulators overwrite the ring

@@ -3,12 +3,11 @@
  *   grid       at most one thread block per multiprocessor; clusters of two with neighbouring tiles M may share their
  *              tokens by multicast, or clusters of two to eight share a tile, each block with one K range; the tile
  *              scheduler (schedule.cuh) assigns output tiles and K ranges
- *   producer   the last warpgroup. Warp 0: weights, one bulk copy per K tile; warps 1 and 2: a half of x each, by
- *              tensor
- *   warps      map with the 128-byte swizzle and zeros past the edges. Single lanes issue the copies, since each copy
- *              costs the issuing warp hundreds of cycles. Weights and x have separate rings of stages
- *   consumer   two or three warpgroups of 64 * WGMMA_M columns each: weights are dequantised in registers (A operand of
- *   warps      wgmma), x is read from shared memory (B operand); then the exchange of partial sums (split_k.cuh,
+ *   producers  the last warpgroup. Warp 0: weights, one bulk copy per K tile; warps 1 and 2: a half of x each, by
+ *              tensor map with the 128-byte swizzle and zeros past the edges. Single lanes issue the copies, since each
+ *              copy costs the issuing warp hundreds of cycles. Weights and x have separate rings of stages
+ *   consumers  two or three warpgroups of 64 * WGMMA_M columns each: weights are dequantised in registers (A operand of
+ *              wgmma), x is read from shared memory (B operand); then the exchange of partial sums (split_k.cuh,
  *              wgmma_cluster.cuh) and the epilogue (wgmma_epilogue.cuh)
  *
  * Programmatic dependent launch: copies of the first stages' weights are issued before griddepcontrol.wait, since they

@@ -2,10 +2,10 @@
  * item: up to stage_panels panels of one row tile, over all of K. The kernel defines its items: few_rows_kernel.cuh,
  * and moe/routed_gemm_kernel.cuh, which routes too.
  *
- *   producer  warp 0: weights, one bulk copy per K tile; warps 1 and 2: rows of x by cp.async, in the order of the
- *   warps     128-byte swizzle; warp 3: remaining work of a kernel
- *   consumer  eight, in K slices of slice_warps warps, as in dense/small_batch_kernel.cuh, whose main loop they run
- *   warps
+ *   producers  warp 0: weights, one bulk copy per K tile; warps 1 and 2: rows of x by cp.async, in the order of the
+ *              128-byte swizzle; warp 3: remaining work of a kernel
+ *   consumers  eight warps, in K slices of slice_warps warps, as in dense/small_batch_kernel.cuh, whose main loop they
+ *              run
  *
  * Accumulators have separate memory, so that the ring continues to fill while an item ends. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_FEW_ROWS_RUN_CUH

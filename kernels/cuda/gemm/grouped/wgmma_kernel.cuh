@@ -1,22 +1,22 @@
 /* wgmma_kernel.cuh - grouped WNA16 GEMM on 9.0: one persistent thread block per multiprocessor.
  *
- *   work      output tiles of 256 columns by up to N rows of one matrix, over all of K. Each block begins with one tile
- *             and then takes the next unassigned tile (yk_grouped_call.next_tile). With few rows, the first tile is
- *             assigned statically: blocks have the first row tiles of the first matrices, and issue copies of their
- *             weights before the number of rows may be read. Among the other tiles whole tiles come first: those of a
- *             matrix are neighbours, and among them those of the same columns, so that a wave of blocks finds weights
- *             and x in the L2 cache. Then come the rows of matrices beyond whole tiles, most rows first: a narrower
- *             instruction multiplies them in less time, and the last wave is short. A shared expert's weight
- *             (yk_grouped_call.shared_expert) is cut into parts of as many columns as a matrix, each treated as one
- *             more matrix
- *   producer  the last two warpgroups. Warp 0: takes tiles and passes them to the other warps (tile_queue.cuh);
- *   warps     weights, one bulk copy per K tile, a few of them in flight while others have arrived. Warps 2 and up: a
- *             part of the rows of x each, by cp.async in the order of the 128-byte swizzle. wgmma reads shared memory
- *             through the asynchronous proxy, so a fence must precede it; a fence that waited for copies still in
- *             flight would stall the pipeline. So copies complete at a separate barrier, where warp 1 waits, fences and
- *             signals the consumers once the K tile's weights have arrived too: one wait less for the consumers
- *   consumer  two warpgroups, each with half of the columns: wgmma_mainloops.cuh, and the epilogue of
- *   warps     dense/wgmma_kernel.cuh
+ *   work       output tiles of 256 columns by up to N rows of one matrix, over all of K. Each block begins with one
+ *              tile and then takes the next unassigned tile (yk_grouped_call.next_tile). With few rows, the first tile
+ *              is assigned statically: blocks have the first row tiles of the first matrices, and issue copies of their
+ *              weights before the number of rows may be read. Among the other tiles whole tiles come first: those of a
+ *              matrix are neighbours, and among them those of the same columns, so that a wave of blocks finds weights
+ *              and x in the L2 cache. Then come the rows of matrices beyond whole tiles, most rows first: a narrower
+ *              instruction multiplies them in less time, and the last wave is short. A shared expert's weight
+ *              (yk_grouped_call.shared_expert) is cut into parts of as many columns as a matrix, each treated as one
+ *              more matrix
+ *   producers  the last two warpgroups. Warp 0: takes tiles and passes them to the other warps (tile_queue.cuh); copies
+ *              weights, one bulk copy per K tile, a few of them in flight while others have arrived. Warps 2 and up: a
+ *              part of the rows of x each, by cp.async in the order of the 128-byte swizzle. wgmma reads shared memory
+ *              through the asynchronous proxy, so a fence must precede it; a fence that waited for copies still in
+ *              flight would stall the pipeline. So copies complete at a separate barrier, where warp 1 waits, fences
+ *              and signals the consumers once the K tile's weights have arrived too: one wait less for the consumers
+ *   consumers  two warpgroups, each with half of the columns: wgmma_mainloops.cuh, and the epilogue of
+ *              dense/wgmma_kernel.cuh
  *
  * Tiles and their order: wgmma_tiles.cuh. Producers: wgmma_producers.cuh. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_KERNEL_CUH
