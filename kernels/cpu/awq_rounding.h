@@ -1,5 +1,5 @@
-/* awq_rounding.h - the arithmetic of kernels/awq_quantize.h on pieces of a row. Loops are over whole arrays without a
- * sum, so that the compiler vectorises them for any processor and rounds each element as the definition says. */
+/* awq_rounding.h - the arithmetic of kernels/awq_quantize.h on pieces of a row. Loops process whole arrays without a
+ * sum, so that the compiler vectorises them for any processor and rounds each element as defined. */
 #ifndef YK_KERNELS_CPU_AWQ_ROUNDING_H
 #define YK_KERNELS_CPU_AWQ_ROUNDING_H
 
@@ -13,7 +13,7 @@
 
 enum { YK_AWQ_CHUNK = 128, YK_AWQ_RANGE_LANES = 16 };
 
-/* Adding and taking away 1.5 * 2^23 rounds to a whole number, ties to even, and leaves that number in the low bits. */
+/* Adding and subtracting 1.5 * 2^23 rounds to an integer, ties to even, and leaves it in the low bits. */
 #define YK_AWQ_WHOLE 12582912.0f
 
 static inline float yk_awq_nearest(float x)
@@ -27,13 +27,13 @@ static inline float yk_awq_clamp(float x)
   return x > 15.0f ? 15.0f : x;
 }
 
-/* yk_awq_chunk - how many of a group's weights are read together, from k on. */
+/* yk_awq_chunk - number of a group's weights that are read together, from k on. */
 static inline int yk_awq_chunk(int64_t k, int64_t end)
 {
   return (int)yk_min_i64(YK_AWQ_CHUNK, end - k);
 }
 
-/* yk_awq_read - weights k .. k + count - 1 of a row as the floats that are quantised, but for the limits. */
+/* yk_awq_read - reads weights k .. k + count - 1 of a row as the floats to be quantised, before the limits. */
 static inline void yk_awq_read(const yk_cpu_simd *simd, const yk_awq_floats *weight, int64_t row, int64_t k, int count,
                                float *out)
 {
@@ -53,7 +53,7 @@ static inline void yk_awq_cut(float *w, int count, float limit)
   for (int i = 0; i < count; i++) w[i] = w[i] < -limit ? -limit : w[i];
 }
 
-/* Of the weights so far; zeros at first. */
+/* Range of the weights so far; initially zeros. */
 typedef struct yk_awq_range {
   float low[YK_AWQ_RANGE_LANES], high[YK_AWQ_RANGE_LANES];
   float nothing[YK_AWQ_RANGE_LANES]; /* 0, or NaN once a weight was not finite */
@@ -76,13 +76,13 @@ static inline void yk_awq_range_add(yk_awq_range *range, const float *w, int cou
   *range = r;
 }
 
-/* How a group is rounded. */
+/* Rounding parameters of a group. */
 typedef struct yk_awq_group {
   uint16_t scale_bits; /* f16 */
   float scale, zero;
 } yk_awq_group;
 
-/* yk_awq_group_of - false where a weight or the scale is not finite. */
+/* yk_awq_group_of - computes the parameters; returns false if a weight or the scale is not finite. */
 static inline bool yk_awq_group_of(const yk_awq_range *range, yk_awq_group *out)
 {
   float low = 0.0f, high = 0.0f, nothing = 0.0f;
@@ -98,7 +98,7 @@ static inline bool yk_awq_group_of(const yk_awq_range *range, yk_awq_group *out)
   return nothing == 0.0f && (out->scale_bits & 0x7C00u) != 0x7C00u;
 }
 
-/* yk_awq_whole - q of count weights. A loop that does one thing is one that is vectorised. */
+/* yk_awq_whole - q of count weights. Compilers vectorise a loop with a single operation. */
 static inline void yk_awq_whole(const yk_awq_group *group, const float *w, int count, float *q)
 {
   float scale = group->scale, zero = group->zero;
@@ -107,7 +107,7 @@ static inline void yk_awq_whole(const yk_awq_group *group, const float *w, int c
   for (int i = 0; i < count; i++) q[i] = q[i] > 15.0f ? 15.0f : q[i];
 }
 
-/* yk_awq_add_words - q of count weights into bits shift .. shift + 3 of as many words. */
+/* yk_awq_add_words - writes q of count weights into bits shift .. shift + 3 of count words. */
 static inline void yk_awq_add_words(const yk_awq_group *group, const float *w, int count, int shift, uint32_t *words)
 {
   float q[YK_AWQ_CHUNK];
@@ -115,14 +115,14 @@ static inline void yk_awq_add_words(const yk_awq_group *group, const float *w, i
   for (int i = 0; i < count; i++) words[i] |= (yk_f32_bits(q[i] + YK_AWQ_WHOLE) & 15u) << shift;
 }
 
-/* yk_awq_values - what count weights become. */
+/* yk_awq_values - the dequantised values of count weights. */
 static inline void yk_awq_values(const yk_awq_group *group, const float *w, int count, float *out)
 {
   yk_awq_whole(group, w, count, out);
   for (int i = 0; i < count; i++) out[i] = group->scale * (out[i] - group->zero);
 }
 
-/* yk_awq_note_bad - keep the least row * groups + group that cannot be quantised; INT64_MAX at first: none. */
+/* yk_awq_note_bad - keeps the least row * groups + group that cannot be quantised; INT64_MAX at first: none. */
 static inline void yk_awq_note_bad(_Atomic int64_t *first_bad, int64_t bad)
 {
   int64_t seen = atomic_load(first_bad);
@@ -130,7 +130,7 @@ static inline void yk_awq_note_bad(_Atomic int64_t *first_bad, int64_t bad)
   }
 }
 
-/* yk_awq_first_bad - what was noted; -1: nothing. */
+/* yk_awq_first_bad - the noted index, or -1. */
 static inline int64_t yk_awq_first_bad(_Atomic int64_t *first_bad)
 {
   int64_t bad = atomic_load(first_bad);

@@ -1,8 +1,9 @@
 /* cpu_attention.c - softmax attention over the paged cache, prefill and decode rows mixed.
  *
  * One item of work is one KV head and a tile of neighbouring rows of one sequence, so that a block of keys and values
- * is converted once for all query heads that share it. Each query goes through the cache's blocks in rising order. What
- * a query sees depends on its own position only, never on the tile, so its result does not depend on the batch. */
+ * is converted once for all query heads that share it. Each query processes the cache's blocks in rising order. The
+ * tokens that a query attends to depend only on its position, never on the tile, so its result does not depend on the
+ * batch. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* cpu_awq.h - what kernels/awq_quantize.h defines, on the threads of a pool; results do not depend on their number.
- * Each returns the least output * groups + group that cannot be quantised, or -1. Thread: the pool's caller. */
+/* cpu_awq.h - the operations of kernels/awq_quantize.h on the threads of a pool; results do not depend on the number
+ * of threads. Each returns the least output * groups + group that cannot be quantised, or -1. Thread: the pool's
+ * caller. */
 #ifndef YK_KERNELS_CPU_AWQ_H
 #define YK_KERNELS_CPU_AWQ_H
 
@@ -9,7 +10,7 @@
 
 int64_t yk_awq_quantize(yk_cpu_pool *pool, const yk_awq_floats *weight, const yk_awq_tensors *out);
 
-/* yk_awq_errors - errors [n, k] = what quantising makes of w, with n_scales and k_scales undone, less w. */
+/* yk_awq_errors - errors [n, k] = the quantised w, with n_scales and k_scales undone, minus w. */
 int64_t yk_awq_errors(yk_cpu_pool *pool, const yk_awq_floats *weight, float *errors);
 
 /* yk_awq_grams - grams [k / group, group, group] = for each group the mean over rows of x_i x_j.

@@ -1,4 +1,4 @@
-/* cpu_awq_limits.c - at which limit a group of weights is best cut: see kernels/awq_quantize.h. */
+/* cpu_awq_limits.c - the best limit of a group of weights: see kernels/awq_quantize.h. */
 #include <math.h>
 
 #include "kernels/cpu/awq_rounding.h"
@@ -60,7 +60,7 @@ static float greatest(const float *w, int64_t n)
   return most;
 }
 
-/* The mean square of what the group's part of the output changes by when its weights w are cut and rounded. */
+/* The mean square of the change of the group's part of the output when its weights w are clamped and rounded. */
 static float loss_of(const limit_task *t, const float *w, float limit, const float *gram, bool *is_sound)
 {
   float cut[YK_AWQ_MAX_LIMITED_GROUP], change[YK_AWQ_MAX_LIMITED_GROUP], dots[YK_AWQ_MAX_LIMITED_GROUP];
@@ -109,7 +109,8 @@ static void find_limits(void *context, int thread, int64_t begin, int64_t end)
   (void)thread;
   limit_task *t = context;
   int64_t n_groups = t->weight->k / t->weight->group;
-  for (int64_t group = 0; group < n_groups; group++) /* whose products of inputs then stay in the cache */
+  /* all outputs of one group, so that its products of inputs stay in the cache */
+  for (int64_t group = 0; group < n_groups; group++)
     for (int64_t row = begin; row < end; row++) find_limit(t, row, group);
 }
 

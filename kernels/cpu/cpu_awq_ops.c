@@ -46,7 +46,7 @@ yk_status yk_cpu_awq_observe(yk_device *dev, const yk_awq_observe_args *args, yk
 
 /* ---- Searching --------------------------------------------------------------------------------------------------- */
 
-/* y [n_rows, slice's outputs] = rows errors^T, as a linear layer of plain weights. */
+/* y [n_rows, slice's outputs] = rows errors^T, computed as a linear layer of plain weights. */
 static yk_status multiply(yk_device *dev, const yk_awq_loss_args *args, int64_t n, const float *errors, float *y,
                           yk_err *err)
 {

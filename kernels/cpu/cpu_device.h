@@ -1,4 +1,4 @@
-/* cpu_device.h - what the files of the CPU device share. */
+/* cpu_device.h - common declarations of the CPU device's files. */
 #ifndef YK_KERNELS_CPU_DEVICE_H
 #define YK_KERNELS_CPU_DEVICE_H
 
@@ -8,13 +8,14 @@
 #include "kernels/device.h"
 
 enum {
-  YK_CPU_ROW_BLOCK = 48,      /* rows of a GEMM that are multiplied at a time, at most */
+  YK_CPU_ROW_BLOCK = 48,      /* maximum rows of a GEMM that are multiplied at a time */
   YK_CPU_BLOCK_COLUMNS = 64,  /* columns of a GEMM whose results are stored at a time */
-  YK_CPU_MAX_HEAD_DIM = 1024, /* scratch of attention is sized for it */
+  YK_CPU_MAX_HEAD_DIM = 1024, /* scratch of attention is sized for this */
   YK_CPU_MAX_QUERIES = 16     /* queries that share one block of keys and values */
 };
 
-/* An entry of the table of counts: a multiple of the number in the output, and a bit for the prompt. */
+/* Fields of an entry of the table of counts: a multiple of COUNT_OUTPUT is the number in the output; one bit marks the
+ * prompt. */
 enum { YK_CPU_COUNT_PROMPT = 1, YK_CPU_COUNT_OUTPUT = 2 };
 
 /* Scratch of one thread, so that operations allocate nothing. Arrays begin at whole vectors. */
@@ -38,10 +39,10 @@ typedef struct yk_cpu_device {
   float *sample_floats;     /* [n_threads, 2, vocab] of the sampler */
   int32_t *sample_ids;      /* [n_threads, 2, vocab] */
   uint32_t *penalty_counts; /* [max_seqs, vocab]; rows of one call name different slots */
-  void *x_f32;              /* inputs of a GEMM as floats; grown by linear_create, as the next */
-  void *x_quantised;        /* inputs of a GEMM, quantised as a weight format wants them */
+  void *x_f32;              /* inputs of a GEMM as floats; linear_create grows this and the next buffer */
+  void *x_quantised;        /* inputs of a GEMM, quantised for a weight format */
   int64_t x_f32_bytes, x_quantised_bytes;
-  yk_cpu_chunk *chunk; /* that the next layer's weights come from; may be NULL */
+  yk_cpu_chunk *chunk; /* memory of the next layer's weights; may be NULL */
 } yk_cpu_device;
 
 static inline yk_cpu_device *yk_cpu_device_of(yk_device *dev)
@@ -55,7 +56,7 @@ static inline void *yk_cpu_at(yk_dtype dtype, const void *array, int64_t i)
   return (char *)array + i * (int64_t)yk_dtype_bytes(dtype);
 }
 
-/* yk_cpu_device_create_with - as yk_cpu_device_create, with the instruction set chosen by the caller. */
+/* yk_cpu_device_create_with - as yk_cpu_device_create, with an instruction set given by the caller. */
 yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int n_threads,
                                     const yk_device_limits *limits, yk_device **out, yk_err *err);
 

@@ -1,4 +1,4 @@
-/* cpu_experts.c - routing of rows to experts, and the sum of what their experts give (kernels/experts.h). */
+/* cpu_experts.c - routing of rows to experts, and the weighted sum of the experts' outputs (kernels/experts.h). */
 #include <math.h>
 #include <string.h>
 
@@ -49,7 +49,7 @@ static float group_score(const yk_route_spec *spec, const float *choice, int32_t
   return spec->group_score == YK_GROUP_SCORE_MAXIMUM ? first : first + second;
 }
 
-/* The place of the largest value that is not taken; the first of equals. */
+/* The index of the largest value that is not taken; the first among equal ones. */
 static int32_t take_largest(const float *values, bool *taken, int32_t n)
 {
   int32_t best = -1;
@@ -59,7 +59,7 @@ static int32_t take_largest(const float *values, bool *taken, int32_t n)
   return best;
 }
 
-/* Experts of groups that do not stay are taken before the choice begins. */
+/* Marks experts of excluded groups as taken before the choice begins. */
 static void take_groups(const yk_route_spec *spec, const float *choice, bool *taken)
 {
   float scores[YK_MAX_EXPERT_GROUPS] = {0};
@@ -116,14 +116,14 @@ static void choose_rows(void *context, int thread, int64_t begin, int64_t end)
 
 /* ---- Slots ------------------------------------------------------------------------------------------------------- */
 
-/* The number of a choice among the rank's experts, or -1. */
+/* The index of a choice among the rank's experts, or -1. */
 static int32_t local_of(const yk_route_spec *spec, int32_t choice)
 {
   bool is_local = choice >= spec->first_local && choice < spec->first_local + spec->n_local;
   return is_local ? choice - spec->first_local : -1;
 }
 
-/* next: [n_local] the slot that each expert's next row gets. */
+/* next: [n_local] the next slot of each expert. */
 static void number_slots(const yk_route_args *a, int32_t *next)
 {
   const yk_route_spec *spec = a->spec;

@@ -42,13 +42,13 @@ static const float *offsets_at(const yk_cpu_kv_side *side, int32_t kv_head)
   return side->channels ? channels_at(side, kv_head) + (int64_t)side->n_kv_heads * side->head_dim : NULL;
 }
 
-/* A token's scales, which lie behind a page's codes. */
+/* A token's scales, which follow a page's codes. */
 static char *scale_at(const yk_cpu_kv_side *side, char *page, int32_t token)
 {
   return page + (int64_t)YK_KV_BLOCK_TOKENS * side->head_dim + token * (int64_t)sizeof(float);
 }
 
-/* The token's scale; of a static cache 1. A NaN where the head holds a NaN or an infinity. */
+/* The token's scale; 1 for a static cache; NaN if the head holds a NaN or an infinity. */
 static float scale_of(const yk_cpu_kv_side *side, const float *x)
 {
   float largest = 0.0f;
@@ -61,7 +61,7 @@ static float scale_of(const yk_cpu_kv_side *side, const float *x)
   return largest / (side->format == YK_KV_INT8 ? YK_KV_INT8_MAX : YK_KV_FP8_MAX);
 }
 
-/* Adding 1.5 * 2^23 rounds to an integer, to even where two are as near. */
+/* Adding 1.5 * 2^23 rounds to an integer, ties to even. */
 static uint8_t code_of(yk_kv_format format, float q)
 {
   if (format == YK_KV_FP8) return yk_e4m3_from_f32(q);

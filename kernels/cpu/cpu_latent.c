@@ -1,8 +1,8 @@
 /* cpu_latent.c - latent attention with the weights of kv_b_proj absorbed into queries and results: see latent.h.
  *
  * One item of work is a tile of at most YK_CPU_MAX_QUERIES queries: neighbouring heads of neighbouring rows of one
- * sequence, so that a block of the cache is converted once for all of them. What a query sees depends on its own
- * position only, never on the tile, so its result does not depend on the batch. */
+ * sequence, so that a block of the cache is converted once for all of them. The tokens that a query attends to depend
+ * only on its position, never on the tile, so its result does not depend on the batch. */
 #include <math.h>
 #include <string.h>
 
@@ -77,7 +77,7 @@ static int convert_up_rows(const latent_context *c, int64_t head, int32_t row, i
   return n;
 }
 
-/* Query q of the tile: K^T q_nope, then q_rope, both times scale; and where its output goes. */
+/* Sets query q of the tile: K^T q_nope, then q_rope, both times scale; and the destination of its output. */
 static void begin_query(const latent_context *c, tile *t, int32_t q, yk_cpu_scratch *scratch)
 {
   const yk_latent_attention_args *a = c->args;

@@ -9,8 +9,8 @@
 enum {
   ALIGNMENT_BYTES = 256,
   HUGE_PAGE_BYTES = 2 << 20,
-  CHUNK_BYTES = 64 << 20,      /* of which the last stays partly unused, and hence without pages */
-  LEAST_SHARED_BYTES = 1 << 18 /* smaller layers are not worth it */
+  CHUNK_BYTES = 64 << 20,      /* the unused end of the last chunk has no physical pages */
+  LEAST_SHARED_BYTES = 1 << 18 /* smaller layers have separate memory */
 };
 
 struct yk_cpu_chunk {
@@ -19,7 +19,8 @@ struct yk_cpu_chunk {
   int n_layers;
 };
 
-/* Weights are read front to back at every step, which takes a fifth less time with large pages. No more than a wish. */
+/* Weights are read sequentially at every step, which takes a fifth less time with large pages. The request may be
+ * ignored. */
 static void ask_for_huge_pages(char *memory, size_t n_bytes)
 {
 #ifdef MADV_HUGEPAGE
@@ -36,8 +37,8 @@ static yk_status no_memory(size_t n_bytes, yk_err *err)
   return yk_err_set(err, YK_E_CAPACITY, "cpu device: no memory for %zu bytes", n_bytes);
 }
 
-/* calloc rather than aligned_alloc and memset: large blocks are then zero pages that nobody touches before their use.
- * The address that calloc gave stands just before the aligned one. */
+/* calloc rather than aligned_alloc and memset: large blocks are then zero pages without physical memory until their
+ * first use. The address from calloc is stored just before the aligned address. */
 yk_status yk_cpu_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err)
 {
   (void)dev;

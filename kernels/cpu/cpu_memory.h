@@ -8,12 +8,13 @@
 yk_status yk_cpu_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
 void yk_cpu_free(yk_device *dev, void *ptr);
 
-/* A large piece of memory that several layers' weights share, so that large pages cover them: a matrix alone begins
- * and ends inside one. Owner: the layers in it; it goes with the last. */
+/* A large block of memory that several layers' weights share, so that large pages cover them: a single matrix begins
+ * and ends inside a large page. Owner: the layers in it; freed with the last of them. */
 typedef struct yk_cpu_chunk yk_cpu_chunk;
 
-/* yk_cpu_weights_alloc - zeroed memory for one layer, aligned to 256 bytes, of *current or of a new chunk, which
- * *current then is. *chunk is where it came from; NULL for a small layer, which has memory of its own.
+/* yk_cpu_weights_alloc - allocates zeroed memory for one layer, aligned to 256 bytes, from *current or from a new
+ *   chunk, which then becomes *current. *chunk: the chunk of the memory; NULL for a small layer, which has separate
+ *   memory.
  *   Errors: YK_E_CAPACITY. Thread: the device's. */
 yk_status yk_cpu_weights_alloc(yk_cpu_chunk **current, size_t n_bytes, yk_cpu_chunk **chunk, void **out, yk_err *err);
 void yk_cpu_weights_free(yk_cpu_chunk **current, yk_cpu_chunk *chunk, void *ptr);

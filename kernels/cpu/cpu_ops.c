@@ -1,6 +1,6 @@
 /* cpu_ops.c - the row-wise operations: embedding, norms, rotary embedding with the write to the cache, gather.
  *
- * Each works through a row in chunks of float32 on the stack; a row's result depends on nothing but the row. */
+ * Each operation processes a row in chunks of float32 on the stack; a row's result depends only on the row. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ enum {
   MIN_THREAD_ELEMENTS = 8192 /* below this a thread costs more than it saves */
 };
 
-/* Rows that are worth handing to another thread. */
+/* Minimum number of rows for a further thread. */
 static int64_t min_rows(int64_t elements_per_row)
 {
   return elements_per_row >= MIN_THREAD_ELEMENTS ? 1
@@ -174,7 +174,7 @@ void yk_cpu_rotate(float *head, const float *rope, int32_t head_dim)
   }
 }
 
-/* One head of q or k in place: RMSNorm where weights are given, then the rotation of its halves. */
+/* One head of q or k in place: RMSNorm if weights are given, then the rotation of its halves. */
 static void norm_and_rotate(const yk_cpu_device *cpu, void *head, const void *norm_w, float eps, const float *rope,
                             int32_t head_dim, float *f32)
 {

@@ -1,4 +1,4 @@
-/* cpu_rows.h - what operations of the CPU device do to one row. */
+/* cpu_rows.h - operations on one row, shared by operations of the CPU device. */
 #ifndef YK_KERNELS_CPU_ROWS_H
 #define YK_KERNELS_CPU_ROWS_H
 
@@ -11,15 +11,15 @@ void yk_cpu_norm_row(const yk_cpu_device *cpu, void *y, const void *x, const voi
  *   rope: [2, head_dim / 2] of the position, cos then sin. */
 void yk_cpu_rotate(float *head, const float *rope, int32_t head_dim);
 
-/* One query on its way through the tokens that it sees: softmax with a running maximum and sum (online softmax; Milakov
- * and Gimelshein 2018). It begins with maximum -INFINITY, sum 0 and an output of zeros. */
+/* State of one query while it processes its tokens: softmax with a running maximum and sum (online softmax; Milakov and
+ * Gimelshein 2018). Initially maximum is -INFINITY, sum is 0 and the output is zeros. */
 typedef struct yk_cpu_query {
-  const float *q; /* [dim], times the scale already */
+  const float *q; /* [dim], already multiplied by the scale */
   float *output;  /* [dim] weighted sum of values so far, to be divided by sum */
   float maximum, sum;
 } yk_cpu_query;
 
-/* yk_cpu_attend - the query sees n tokens more, at most YK_KV_BLOCK_TOKENS.   keys, values: [n, dim] */
+/* yk_cpu_attend - the query processes n more tokens, at most YK_KV_BLOCK_TOKENS.   keys, values: [n, dim] */
 void yk_cpu_attend(const yk_cpu_simd *simd, yk_cpu_query *query, const float *keys, const float *values, int n,
                    size_t dim);
 

@@ -3,15 +3,15 @@
  * Definition, which every device follows. With s = logit / temperature (one float32 division), order the ids by falling
  * s, lower id first. Every filter keeps a prefix of that order:
  *   min_p  the ids with weight exp(s - s_max) >= min_p
- *   top_k  the first k, and whatever ties with the k-th
- *   top_p  of what is left, the shortest prefix whose weights sum to at least top_p of all that is left
+ *   top_k  the first k, and all that tie with the k-th
+ *   top_p  among the remaining ids, the shortest prefix whose weights sum to at least top_p of the remaining total
  * The draw then runs over the kept ids by RISING ID, which needs no sort: with u = yk_rng_uniform(seed, stream,
  * position), the first id whose running sum of weights exceeds u * total. Weights are float32, sums float64, so that
- * another device that adds in another order makes the same choice but for the last bits of exp.
+ * another device that adds in another order makes the same choice except for the last bits of exp.
  *
- * Before that, biases and penalties adjust the logits in float32; log-probabilities and the copied logits are of the
- * raw ones. A penalty keeps a finite logit finite: a repetition penalty of 1e-38 would otherwise make infinities, and
- * their differences NaNs. A forced row is not adjusted, drawn or counted.
+ * Before that, biases and penalties adjust the logits in float32; log-probabilities and the copied logits are those of
+ * the raw logits. A penalty keeps a finite logit finite: a repetition penalty of 1e-38 would otherwise produce
+ * infinities, and their differences NaNs. A forced row is not adjusted, drawn or counted.
  *
  * The prefix is found by a histogram over s_max - s and a heap of the one bin in which it ends. */
 #include <float.h>
@@ -23,7 +23,7 @@
 
 enum {
   N_BINS = 2048,
-  BINS_PER_NAT = 64, /* the last bin takes all beyond 32 nats, weights below 1e-13 */
+  BINS_PER_NAT = 64, /* the last bin includes all beyond 32 nats, with weights below 1e-13 */
   LANES = 16
 };
 
@@ -32,7 +32,7 @@ typedef struct sample_context {
   const yk_sample_args *args;
 } sample_context;
 
-/* One row as the sampler works on it. */
+/* The sampler's working data of one row. */
 typedef struct row_view {
   float *scaled;  /* [n] logits, then adjusted, then divided by the temperature */
   float *weights; /* [n] exp(scaled - maximum) of kept ids */
@@ -42,7 +42,7 @@ typedef struct row_view {
   float maximum; /* of scaled */
 } row_view;
 
-/* Find the largest of v's logits; false where there is a NaN or +infinity, or nothing finite. */
+/* Finds the largest of v's logits; returns false if there is a NaN or +infinity, or nothing finite. */
 static bool find_maximum(row_view *v)
 {
   float lanes[LANES];
@@ -64,7 +64,7 @@ static bool find_maximum(row_view *v)
   return !n_bad && v->maximum > -INFINITY;
 }
 
-/* Why find_maximum failed on raw logits. */
+/* The reason why find_maximum failed on raw logits. */
 static yk_row_state fault_of(const row_view *v)
 {
   for (int32_t id = 0; id < v->n; id++)
@@ -117,7 +117,8 @@ static void find_top(const row_view *v, int32_t n_wanted, yk_sampled *out)
   }
 }
 
-/* What is reported of the raw logits before they are adjusted. Returns their log-sum-exp, 0 where nobody asks. */
+/* Writes the results that depend on the raw logits, before they are adjusted. Returns their log-sum-exp, or 0 if not
+ * needed. */
 static double report_raw(const yk_sample_args *a, const yk_sample_row *params, const row_view *v, yk_sampled *out)
 {
   if (params->returns_logits)
@@ -199,7 +200,7 @@ static float kth_largest(row_view *v, int32_t k)
   return v->scaled[v->heap[0]];
 }
 
-/* Keep what min_p and top_k leave: both are a threshold. Returns the sum of the kept weights. */
+/* Keeps the ids that pass min_p and top_k: both are a threshold. Returns the sum of the kept weights. */
 static double keep_by_threshold(row_view *v, float lowest_scaled, float min_p)
 {
   double total = 0.0;
@@ -215,7 +216,7 @@ static double keep_by_threshold(row_view *v, float lowest_scaled, float min_p)
   return total;
 }
 
-/* Cut what is kept to the shortest prefix that weighs at least top_p * total. Returns the sum of what stays. */
+/* Cuts the kept ids to the shortest prefix whose weight is at least top_p * total. Returns the sum of that prefix. */
 static double keep_top_p(row_view *v, double total, float top_p)
 {
   double bins[N_BINS] = {0}, target = (double)top_p * total, sum = 0.0;
@@ -257,7 +258,7 @@ static int32_t draw(const row_view *v, double total, float uniform)
   return chosen;
 }
 
-/* Token of a row whose logits are adjusted. */
+/* The token of a row with adjusted logits. */
 static int32_t choose(const yk_sample_row *params, row_view *v)
 {
   /* A temperature so low that the largest logit overflows leaves only that logit. */
@@ -275,7 +276,7 @@ static int32_t choose(const yk_sample_row *params, row_view *v)
   return draw(v, total, yk_rng_uniform(params->seed, params->stream, params->position));
 }
 
-/* The row's token into the row's result, whose state tells where there is none. */
+/* Writes the row's token to the row's result; returns the state, which gives the reason if there is no token. */
 static yk_row_state sample_row(const sample_context *c, int64_t row, row_view *v)
 {
   const yk_sample_args *a = c->args;
@@ -313,7 +314,7 @@ static void sample_rows(void *context, int thread, int64_t begin, int64_t end)
   }
 }
 
-/* Ids and slots of one row are those of this device. */
+/* Checks that ids and slots of one row are within this device's limits. */
 static yk_status check_row(const yk_cpu_device *cpu, const yk_sample_args *args, int32_t index, int32_t n_ids,
                            yk_err *err)
 {

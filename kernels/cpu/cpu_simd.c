@@ -1,4 +1,4 @@
-/* cpu_simd.c - choosing the instruction set at run time. */
+/* cpu_simd.c - choice of the instruction set at run time. */
 #include "kernels/cpu/cpu_simd.h"
 
 #include <stdbool.h>

@@ -1,10 +1,10 @@
 /* cpu_simd.h - the inner loops of the CPU device, once for each instruction set, chosen when a device is created.
  *
- * GEMMs: every output element is YK_CPU_LANES sums, to which element k of the row adds x[k] * w[k] where k is the
- * sum's number modulo YK_CPU_LANES, in rising order and with one rounding where the set can fuse; at the end the
- * sums are added pairwise, the far half to the near half. That order is the same for any number of rows, tiles and
- * threads, which makes a row's result independent of its batch. (Instruction sets differ in rounding: the portable
- * one does not fuse.) Rows of x and of unpacked weights are padded with zeros to whole chunks of YK_CPU_CHUNK_K. */
+ * GEMMs: every output element is YK_CPU_LANES sums. Element k of the row adds x[k] * w[k] to sum number k modulo
+ * YK_CPU_LANES, in rising order and with one rounding if the set can fuse; at the end the sums are added pairwise, the
+ * far half to the near half. That order is the same for any number of rows, tiles and threads, which makes a row's
+ * result independent of its batch. (Instruction sets differ in rounding: the portable one does not fuse.) Rows of x and
+ * of unpacked weights are padded with zeros to whole chunks of YK_CPU_CHUNK_K. */
 #ifndef YK_KERNELS_CPU_SIMD_H
 #define YK_KERNELS_CPU_SIMD_H
 
@@ -22,13 +22,13 @@ enum {
   YK_CPU_CHUNK_K = 128, /* k of one line of packed AWQ weights: LANES words of NIBBLES */
   YK_CPU_PANEL = 8,     /* output columns that one row is multiplied with together */
   YK_CPU_INT8_K = 64,   /* inputs of 8-bit rows and columns come in so many, padded with zeros */
-  YK_CPU_STRIP = 4,     /* of a panel's columns, those that are unpacked and multiplied together */
-  YK_CPU_STRIP_K = 1024 /* inputs of a strip, at most: it and a few rows of x stay in the L1 cache */
+  YK_CPU_STRIP = 4,     /* inputs of 8-bit rows and columns are padded with zeros to a multiple of this */
+  YK_CPU_STRIP_K = 1024 /* maximum inputs of a strip: the strip and a few rows of x stay in the L1 cache */
 };
 
 /* One panel of an AWQ weight: line (k / 128, column) holds 128 k of a column, element k of them in word k % 16, the
- * lowest k in the lowest nibble: 64 bytes, in the order in which they are needed.
- * w = scale * (q - zero), exact while scales come from 16-bit floats. */
+ * lowest k in the lowest nibble: 64 bytes, in the order of use.
+ * w = scale * (q - zero), exact if scales come from 16-bit floats. */
 typedef struct yk_cpu_awq_panel {
   const uint32_t *words; /* [n_lines, YK_CPU_PANEL, YK_CPU_LANES] */
   const float *scales;   /* [n_groups, YK_CPU_PANEL] */
@@ -38,17 +38,16 @@ typedef struct yk_cpu_awq_panel {
   int64_t group; /* rows of one group (the last may be short) */
 } yk_cpu_awq_panel;
 
-/* One panel of a plain weight, as it lies in the checkpoint: column i is the k elements of dtype from w + i *
- * stride. */
+/* One panel of a plain weight in its checkpoint's layout: column i is the k elements of dtype from w + i * stride. */
 typedef struct yk_cpu_plain_panel {
   const void *w;
   yk_dtype dtype;
   int64_t k, stride; /* stride in elements */
-  int n_columns;     /* 1 .. YK_CPU_PANEL; what belongs to the others becomes 0 */
+  int n_columns;     /* 1 .. YK_CPU_PANEL; the outputs of the other columns become 0 */
 } yk_cpu_plain_panel;
 
-/* One panel of a weight of 8 bits: line (k / 128, column) holds 128 k of a column in order: 128 bytes.
- * w = scale * (q - zero), or of 8-bit floats scale * f8, with one rounding each. */
+/* One panel of an 8-bit weight: line (k / 128, column) holds 128 k of a column in order: 128 bytes.
+ * w = scale * (q - zero), or for 8-bit floats scale * f8, with one rounding each. */
 typedef struct yk_cpu_byte_panel {
   const uint8_t *bytes; /* [n_lines, YK_CPU_PANEL, YK_CPU_CHUNK_K] */
   const float *scales;  /* [n_groups, YK_CPU_PANEL] */
@@ -60,11 +59,11 @@ typedef struct yk_cpu_byte_panel {
 
 typedef bool yk_cpu_byte_row(float *y, const float *x, const yk_cpu_byte_panel *panel);
 
-/* w [n_k / LANES, STRIP, LANES] = inputs k .. k + n_k - 1 of columns first .. first + STRIP - 1 of a panel, of the type
- * that belongs to the function, as floats. first is a multiple of STRIP; k and n_k are whole chunks. */
+/* w [n_k / LANES, STRIP, LANES] = inputs k .. k + n_k - 1 of columns first .. first + STRIP - 1 of a panel, of the
+ * function's panel type, as floats. first is a multiple of STRIP; k and n_k are whole chunks. */
 typedef void yk_cpu_unpack(float *w, const void *panel, int first, int64_t k, int64_t n_k);
 
-/* Rows of x times a strip of weights. The inputs of a row may come in several products, in rising order. */
+/* Rows of x times a strip of weights. The inputs of a row may be split into several products, in rising order. */
 typedef struct yk_cpu_product {
   float *y;       /* the last product sets y[row * y_stride + column] */
   const float *x; /* rows [n_k] that are x_stride apart */
@@ -82,12 +81,12 @@ typedef struct yk_cpu_int8_panel {
   int64_t n_k;         /* k in whole INT8_Ks, at most 2^16 */
 } yk_cpu_int8_panel;
 
-/* One token's K or V of one head in a cache of 8 bits: kernels/kv_cache.h. */
+/* K or V of one token and one head in an 8-bit cache: kernels/kv_cache.h. */
 typedef struct yk_cpu_kv_row {
   yk_kv_format format; /* INT8 or FP8 */
   const uint8_t *codes;
   float scale;                     /* the token's */
-  const float *channels, *offsets; /* static scales and offsets of the head; NULL, both: none */
+  const float *channels, *offsets; /* static scales and offsets of the head; both NULL: none */
 } yk_cpu_kv_row;
 
 typedef struct yk_cpu_simd {
@@ -104,15 +103,15 @@ typedef struct yk_cpu_simd {
   /* acc = acc * acc_scale + sum over i, rising, of weights[i] * rows[i]; acc [n], rows [n_rows, n] */
   void (*weighted_sum)(float *acc, float acc_scale, const float *weights, const float *rows, int n_rows, size_t n);
 
-  /* For both, n is a multiple of 16, hence of any vector. An element's result does not depend on its place.
+  /* For both, n is a multiple of 16, hence of any vector. An element's result does not depend on its position.
    * softmax - *maximum becomes the largest of itself and all x, and x = exp(x - *maximum), at least 2^-126. Returns the
-   *   sum of x, in a fixed order.
-   * activate - gate = f(gate) * up, or f(gate) without a gate, where up is NULL: see kernels/activation.h. */
+   * sum of x, in a fixed order.
+   * activate - gate = f(gate) * up, or f(gate) for a kind without a gate, with up NULL: see kernels/activation.h. */
   float (*softmax)(float *x, size_t n, float *maximum);
   void (*activate)(const yk_activation *activation, float *gate, const float *up, size_t n);
 
-  /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row and those of bytes return false, having done
-   * nothing, where groups end between multiples of LANES: such a panel must be unpacked. */
+  /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row and the byte rows return false, and compute
+   * nothing, if groups end between multiples of LANES: such a panel must be unpacked. */
   bool (*awq_row)(float *y, const float *x, const yk_cpu_awq_panel *panel);
   yk_cpu_byte_row *int8_row, *fp8_row;
   void (*plain_row)(float *y, const float *x, const yk_cpu_plain_panel *panel);
@@ -124,22 +123,22 @@ typedef struct yk_cpu_simd {
   void (*multiply)(const yk_cpu_product *product);
 
   /* y[row * y_stride + column] = x times all columns of a panel, for n_rows rows x [n_k] that are x_stride apart. The
-   * same integers whatever the set. */
+   * integers are the same for every set. */
   void (*multiply_int8)(int32_t *y, int64_t y_stride, const int8_t *x, int64_t x_stride, int n_rows,
                         const yk_cpu_int8_panel *panel);
 
-  /* dst[n] = what a row of codes stands for. The same floats whatever the set. */
+  /* dst[n] = the numbers of a row of codes. The floats are the same for every set. */
   void (*kv_dequantise)(float *dst, const yk_cpu_kv_row *row, size_t n);
 } yk_cpu_simd;
 
 /* yk_cpu_simd_best - the fastest set that this processor has. Never NULL. */
 const yk_cpu_simd *yk_cpu_simd_best(void);
 
-/* yk_cpu_simd_find - the set of that name ("portable", "avx2", "avx512", "avx512vnni": that with faster products of
- *   8-bit integers), or NULL where the processor lacks it. */
+/* yk_cpu_simd_find - the set of that name ("portable", "avx2", "avx512", "avx512vnni": avx512 with faster products of
+ *   8-bit integers), or NULL if the processor lacks it. */
 const yk_cpu_simd *yk_cpu_simd_find(const char *name);
 
-/* Each in a source file compiled for its instructions; NULL where the compiler does not target x86-64. */
+/* Each in a source file compiled for its instructions; NULL if the compiler does not target x86-64. */
 const yk_cpu_simd *yk_cpu_simd_portable(void);
 const yk_cpu_simd *yk_cpu_simd_avx2(void);
 const yk_cpu_simd *yk_cpu_simd_avx512(void);

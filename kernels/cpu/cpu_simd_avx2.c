@@ -1,4 +1,5 @@
-/* cpu_simd_avx2.c - the inner loops for AVX2 with FMA and F16C, eight lanes. Compiled with those instructions on. */
+/* cpu_simd_avx2.c - the inner loops for AVX2 with FMA and F16C, eight lanes. Compiled with these instructions
+ * enabled. */
 #include "kernels/cpu/cpu_simd.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -144,7 +145,7 @@ static inline wide wide_load_i8(const int8_t *p)
                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, VL)))};
 }
 
-/* yk_e4m3_to_f16 of sixteen: the sign of a code is extended over the bits that the mask clears but for one. */
+/* yk_e4m3_to_f16 of sixteen codes: the sign of a code is extended over bits of which the mask keeps one. */
 static inline wide wide_load_e4m3(const uint8_t *p)
 {
   __m256i codes = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));

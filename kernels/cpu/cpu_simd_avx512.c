@@ -1,4 +1,4 @@
-/* cpu_simd_avx512.c - the inner loops for AVX-512 F and BW, sixteen lanes. Compiled with those instructions on. */
+/* cpu_simd_avx512.c - the inner loops for AVX-512 F and BW, sixteen lanes. Compiled with these instructions enabled. */
 #include "kernels/cpu/cpu_simd.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__)
@@ -130,14 +130,14 @@ static inline wide wide_load_i8(const int8_t *p)
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 
-/* yk_e4m3_to_f16 of sixteen: the sign of a code is extended over the bits that the mask clears but for one. */
+/* yk_e4m3_to_f16 of sixteen codes: the sign of a code is extended over bits of which the mask keeps one. */
 static inline wide wide_load_e4m3(const uint8_t *p)
 {
   __m256i codes = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
   return _mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(codes, 7), _mm256_set1_epi16((short)0xBF80)));
 }
 
-/* The sixteen weights that a column's group can have: a nibble picks one. */
+/* The sixteen weights that are possible in a column's group: a nibble selects one. */
 typedef vf awq_scale;
 
 static inline awq_scale awq_scale_make(float scale, uint8_t zero)
@@ -147,7 +147,7 @@ static inline awq_scale awq_scale_make(float scale, uint8_t zero)
   return vf_mul(vf_set1(scale), vf_load(quants + 15 - zero));
 }
 
-/* The permutation looks at the lowest four bits of a word alone. */
+/* The permutation reads only the lowest four bits of a word. */
 static inline wide awq_weights(const uint32_t *line, int i, awq_scale scale)
 {
   return _mm512_permutexvar_ps(_mm512_srli_epi32(_mm512_loadu_si512(line), (unsigned)(4 * i)), scale);

@@ -1,13 +1,14 @@
-/* cpu_simd_bytes.h - the inner loops of linear layers whose weights are bytes with a scale a group.
+/* cpu_simd_bytes.h - the inner loops of linear layers whose weights are bytes with a scale per group.
  *
- * Included by cpu_simd_kernels.h after cpu_simd_gemm.h; the instruction set has defined, beside what that asks for:
- *   wide_set1(a), wide_sub(a, b), wide_mul(a, b)
+ * Included by cpu_simd_kernels.h after cpu_simd_gemm.h; in addition to the requirements of that file, the instruction
+ * set has defined:
+ *   wide_set1(a) wide_sub(a, b) wide_mul(a, b)
  *   wide_load_i8      of 8-bit integers, as float32
  *   wide_load_e4m3    of 8-bit floats, divided by 256, as float32 */
 
 enum { BYTE_LINE = YK_CPU_PANEL * YK_CPU_CHUNK_K };
 
-/* What the bytes are: a constant of every call. */
+/* The kind of bytes: a constant of every call. */
 typedef enum byte_kind { BYTES_I8, BYTES_I8_ZEROS, BYTES_E4M3 } byte_kind;
 
 ALWAYS_INLINE int64_t byte_group_of(const yk_cpu_byte_panel *panel, int64_t k)
@@ -16,7 +17,7 @@ ALWAYS_INLINE int64_t byte_group_of(const yk_cpu_byte_panel *panel, int64_t k)
   return group < panel->n_groups ? group : panel->n_groups - 1; /* padding */
 }
 
-/* A scale of the panel for what byte_weights reads. */
+/* A scale of the panel in the form that byte_weights takes. */
 ALWAYS_INLINE float byte_scale(const yk_cpu_byte_panel *panel, int64_t at, const byte_kind kind)
 {
   return kind == BYTES_E4M3 ? 0x1p8f * panel->scales[at] : panel->scales[at];
@@ -29,9 +30,9 @@ ALWAYS_INLINE wide byte_weights(const uint8_t *bytes, wide scale, wide zero, con
   return wide_mul(scale, numbers);
 }
 
-/* One column of a line, whose n_alike vectors in a row lie in one group. Adds to *sum the products with x, or stores a
- * strip's column to w where sum is NULL; x and w are those of the line. n_alike and which of the two are constants of
- * the call. */
+/* One column of a line, in which n_alike consecutive vectors are in one group. Adds to *sum the products with x, or
+ * stores a strip's column to w if sum is NULL; x and w are those of the line. n_alike and the choice of the two are
+ * constants of the call. */
 ALWAYS_INLINE void byte_line(wide *sum, float *w, const float *x, const yk_cpu_byte_panel *panel, int64_t line,
                              int column, const int n_alike, const byte_kind kind)
 {
@@ -59,8 +60,8 @@ ALWAYS_INLINE void prefetch_byte_line(const yk_cpu_byte_panel *panel, int64_t li
   for (int i = 0; i < BYTE_LINE; i += CACHE_LINE_BYTES) prefetch_after(panel->bytes + line * BYTE_LINE + i);
 }
 
-/* Loops over columns and groups are not unrolled: sums that wait in memory for a line cost nothing, and code is much
- * shorter. */
+/* Loops over columns and groups are not unrolled: keeping the sums in memory during a line costs nothing, and code is
+ * much shorter. */
 ALWAYS_INLINE void byte_row_alike(float *y, const float *x, const yk_cpu_byte_panel *panel, const int n_alike,
                                   const byte_kind kind)
 {
@@ -86,7 +87,7 @@ ALWAYS_INLINE void byte_unpack_alike(float *w, const yk_cpu_byte_panel *panel, i
   }
 }
 
-/* Groups that end inside a vector, where a slice of k was cut there: each lane has a scale of its own. */
+/* For groups that end inside a vector, if a slice of k was cut there: each lane has its own scale. */
 ALWAYS_INLINE void byte_unpack_any(float *w, const yk_cpu_byte_panel *panel, int first, int64_t begin, int64_t n_k,
                                    const byte_kind kind)
 {
@@ -104,7 +105,7 @@ ALWAYS_INLINE void byte_unpack_any(float *w, const yk_cpu_byte_panel *panel, int
   }
 }
 
-/* Vectors of a line that lie in one group, or 0 where groups end inside vectors. */
+/* Vectors of a line in one group, or 0 if groups end inside vectors. */
 ALWAYS_INLINE int byte_vectors_alike(const yk_cpu_byte_panel *panel)
 {
   if (panel->n_groups == 1 || panel->group % 128 == 0) return 8;
@@ -123,7 +124,7 @@ ALWAYS_INLINE void byte_unpack(float *w, const yk_cpu_byte_panel *panel, int fir
   }
 }
 
-/* False where the panel must be unpacked first. */
+/* Returns false if the panel must be unpacked first. */
 ALWAYS_INLINE bool byte_row(float *y, const float *x, const yk_cpu_byte_panel *panel, const byte_kind kind)
 {
   switch (byte_vectors_alike(panel)) {

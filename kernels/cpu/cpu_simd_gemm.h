@@ -4,12 +4,12 @@
  *   wide                            YK_CPU_LANES floats
  *   wide_zero wide_load wide_store  of floats
  *   wide_load_f16 wide_load_bf16    of 16-bit floats, as float32
- *   wide_fma(a, b, c)               a * b + c, fused where the set can
+ *   wide_fma(a, b, c)               a * b + c, fused if the set can
  *   wide_sum(a)                     the lanes' sum: the far half added to the near half until one is left
- *   awq_scale, awq_scale_make(scale, zero)   what a group's weights of one column are made with
+ *   awq_scale, awq_scale_make(scale, zero)   parameters of a group's weights of one column
  *   awq_weights(line, i, s)         nibble i of a line's words as weights: scale * (q - zero)
- *   AWQ_COLUMNS (1 to YK_CPU_PANEL)   columns whose sums of one row take turns; a macro
- *   TILE_ROWS (3 or 6), TILE_COLUMNS (2 or 4)   the largest tile of sums that fits the registers; macros */
+ *   AWQ_COLUMNS (1 to YK_CPU_PANEL)   columns whose sums of one row are interleaved; a macro
+ *   TILE_ROWS (3 or 6), TILE_COLUMNS (2 or 4)   the largest tile of sums that fits in registers; macros */
 
 enum {
   LINE_WORDS = YK_CPU_PANEL * YK_CPU_LANES,
@@ -24,16 +24,16 @@ ALWAYS_INLINE int64_t group_of(const yk_cpu_awq_panel *panel, int64_t k)
   return group < panel->n_groups ? group : panel->n_groups - 1; /* padding */
 }
 
-/* Asks for what lies PREFETCH_BYTES behind p, perhaps beyond the array. The instructions of a GEMM fill a processor's
- * queues long before enough of its loads are under way to read memory at full rate. */
+/* Prefetches PREFETCH_BYTES after p, possibly beyond the array. The instructions of a GEMM fill a processor's queues
+ * long before enough of its loads are in flight to read memory at full rate. */
 ALWAYS_INLINE void prefetch_after(const void *p)
 {
   __builtin_prefetch((const void *)((uintptr_t)p + PREFETCH_BYTES));
 }
 
-/* One line of columns first .. first + n_columns - 1 of a panel. n_alike vectors of a line in a row lie in one group.
- * Adds to sum the products with x, or stores a strip's columns to w where sum is NULL; x and w are those of the line.
- * n_columns, n_alike and which of the two are constants of the call. */
+/* One line of columns first .. first + n_columns - 1 of a panel. n_alike consecutive vectors of a line are in one
+ * group. Adds to sum the products with x, or stores a strip's columns to w if sum is NULL; x and w are those of the
+ * line. n_columns, n_alike and the choice of the two are constants of the call. */
 ALWAYS_INLINE void awq_line(wide *sum, float *w, const float *x, const yk_cpu_awq_panel *panel, int64_t line, int first,
                             const int n_columns, const int n_alike)
 {
@@ -90,7 +90,7 @@ ALWAYS_INLINE void awq_unpack_alike(float *w, const yk_cpu_awq_panel *panel, int
   }
 }
 
-/* Groups that end inside a vector: only where a slice of k was cut there. */
+/* For groups that end inside a vector: only if a slice of k was cut there. */
 static void awq_unpack_any(float *w, const yk_cpu_awq_panel *panel, int first, int64_t begin, int64_t n_k)
 {
   for (int64_t i = 0; i < n_k; i++) {
@@ -119,7 +119,7 @@ static void awq_unpack(float *w, const void *of, int first, int64_t k, int64_t n
     awq_unpack_any(w, panel, first, k, n_k);
 }
 
-/* False where the panel must be unpacked first. */
+/* Returns false if the panel must be unpacked first. */
 static bool awq_row(float *y, const float *x, const yk_cpu_awq_panel *panel)
 {
   if (panel->group % 128 == 0)
@@ -155,7 +155,7 @@ ALWAYS_INLINE const void *plain_column(const yk_cpu_plain_panel *panel, yk_dtype
   return (const char *)panel->w + (int64_t)yk_dtype_bytes(dtype) * panel->stride * c;
 }
 
-/* One column after the other: processors read memory half as fast in several places at once. */
+/* One column after the other: processors read memory at half the rate from several addresses at once. */
 ALWAYS_INLINE void plain_row_as(float *y, const float *x, yk_dtype dtype, const yk_cpu_plain_panel *panel)
 {
   for (int c = 0; c < panel->n_columns; c++) {
@@ -205,7 +205,7 @@ static void plain_unpack(float *w, const void *of, int first, int64_t k, int64_t
 }
 
 /* Rows first .. first + n_rows - 1 of a product and n_columns columns from column on, whose sums fill the registers;
- * both counts are constants of the call, so that the loops over them vanish. */
+ * both counts are constants of the call, so that the loops over them are unrolled. */
 ALWAYS_INLINE void multiply_tile(const yk_cpu_product *product, int first, int column, const int n_rows,
                                  const int n_columns)
 {

@@ -3,16 +3,16 @@
  * Included by a file of an instruction set, which has defined:
  *   int8_sums                       a vector of sums
  *   int8_sums_zero()
- *   INT8_VECTOR_K                   inputs that one product takes: divides YK_CPU_INT8_K
- *   int8_x, int8_load_x(p)          so many inputs of a row, as products take them
+ *   INT8_VECTOR_K                   inputs of one product: divides YK_CPU_INT8_K
+ *   int8_x, int8_load_x(p)          that many inputs of a row, in the form for products
  *   int8_w, int8_load_w(p)          and of a column
  *   int8_dot(sums, x, w)            sums + x * w
- *   int8_total(sums)                of all of them
+ *   int8_total(sums)                the sum over the vector
  *   INT8_X_OFFSET                   the number that int8_load_x adds to every input
  *   INT8_TILE_ROWS                  rows that are multiplied with INT8_TILE_COLUMNS (divides YK_CPU_PANEL) together
  *
- * No product and no sum of two leaves 16 or 32 bits on its way, so that every instruction set gives the same integers:
- * sets with a product of unsigned and signed bytes that saturates (pmaddubsw) take words instead. */
+ * No product exceeds 16 bits and no sum exceeds 32 bits at any step, so that every instruction set gives the same
+ * integers: sets whose product of unsigned and signed bytes saturates (pmaddubsw) use words instead. */
 #include "kernels/cpu/cpu_simd.h"
 
 /* n_rows rows by n_columns columns of a panel from first on; both are constants of the call. */
@@ -47,7 +47,7 @@ static inline __attribute__((always_inline)) void int8_tile(int32_t *y, int64_t 
       y[r * y_stride + first + c] = int8_total(sums[r][c]) - INT8_X_OFFSET * panel->sums[first + c];
 }
 
-/* One row reads a panel from beginning to end, more rows a part of its columns after the other. */
+/* One row reads a panel from beginning to end; several rows read one part of its columns after the other. */
 static void multiply_int8(int32_t *y, int64_t y_stride, const int8_t *x, int64_t x_stride, int n_rows,
                           const yk_cpu_int8_panel *panel)
 {

@@ -3,14 +3,14 @@
  * Included by cpu_simd_<set>.c after it has defined, for VL float32 lanes:
  *   vf                             a vector of floats
  *   vf_zero vf_set1 vf_load vf_store vf_add vf_sub vf_mul vf_div vf_min vf_max
- *   vf_fma(a, b, c)                a * b + c, fused where the set can
- *   (vf_min and vf_max give their second argument where one is a NaN)
+ *   vf_fma(a, b, c)                a * b + c, fused if the set can
+ *   (vf_min and vf_max return their second argument if one is a NaN)
  *   vf_scale_pow2(a, n)            a * 2^k, k in the low bits of n, a and the result normal numbers
  *   vf_sum(a)                      sum of the lanes, in a fixed order
  *   vf_largest(a)                  the largest of the lanes
  *   vf_load_f16 vf_load_bf16       VL 16-bit floats as float32
- *   vf_store_f16 vf_store_bf16     the way back, to nearest even
- * and what cpu_simd_gemm.h, cpu_simd_bytes.h and cpu_simd_int8.h ask for. Ends in a table,
+ *   vf_store_f16 vf_store_bf16     the reverse, to nearest even
+ * and the requirements of cpu_simd_gemm.h, cpu_simd_bytes.h and cpu_simd_int8.h. Ends in a table,
  * SIMD_TABLE(name, multiply_int8). */
 #include <math.h>
 
@@ -19,7 +19,7 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 enum {
-  SUMS = 8 /* additions under way at once: two a cycle, four cycles each */
+  SUMS = 8 /* additions in flight at once: two per cycle, four cycles each */
 
 };
 
@@ -88,7 +88,7 @@ static float sum_squares(const float *x, size_t n)
   return total;
 }
 
-/* One sum a row, so that a row's result does not depend on how many are taken together. */
+/* One sum per row, so that a row's result does not depend on the number of rows processed together. */
 ALWAYS_INLINE void dot_rows_fixed(float *dots, const float *x, const float *rows, const int n_rows, size_t n)
 {
   vf sum[SUMS];
@@ -141,12 +141,12 @@ static void weighted_sum(float *acc, float acc_scale, const float *weights, cons
   }
 }
 
-/* exp(x), within 2 units in the last place where the result is a normal number; beyond that the nearest normal one.
- * exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2, with ln 2 in two parts and a Taylor polynomial. Adding
- * 1.5 * 2^23 rounds to an integer and leaves it in the low bits. */
+/* exp(x), within 2 units in the last place if the result is a normal number; otherwise the nearest normal number.
+ * exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2, with ln 2 in two parts and a Taylor polynomial. An
+ * addition of 1.5 * 2^23 rounds to an integer and leaves it in the low bits. */
 ALWAYS_INLINE vf exp_lanes(vf x)
 {
-  x = vf_min(vf_set1(88.3f), vf_max(vf_set1(-87.3f), x)); /* in this order a NaN stays */
+  x = vf_min(vf_set1(88.3f), vf_max(vf_set1(-87.3f), x)); /* this order preserves NaN */
   vf shifted = vf_fma(x, vf_set1(1.44269504f), vf_set1(12582912.0f));
   vf n = vf_sub(shifted, vf_set1(12582912.0f));
   vf r = vf_fma(n, vf_set1(-0.693359375f), x);
@@ -189,7 +189,7 @@ ALWAYS_INLINE vf gelu_tanh_lanes(vf x)
 
 ALWAYS_INLINE vf relu2_lanes(vf x)
 {
-  vf positive = vf_max(vf_zero(), x); /* in this order a NaN stays */
+  vf positive = vf_max(vf_zero(), x); /* this order preserves NaN */
   return vf_mul(positive, positive);
 }
 
@@ -205,7 +205,7 @@ ALWAYS_INLINE void activate_as(yk_activation_kind kind, float *gate, const float
   }
 }
 
-/* By erfc, whose relative error is small also where 1 + erf vanishes. */
+/* Uses erfc, whose relative error is small even where 1 + erf vanishes. */
 static void gelu_erf(float *gate, const float *up, size_t n)
 {
   for (size_t i = 0; i < n; i++) gate[i] = 0.5f * gate[i] * erfcf(gate[i] * -0.707106781f) * (up ? up[i] : 1.0f);

@@ -1,8 +1,8 @@
-/* cpu_simd_kv.h - the codes of a KV cache of 8 bits as floats.
+/* cpu_simd_kv.h - the codes of an 8-bit KV cache as floats.
  *
- * Included by cpu_simd_kernels.h after cpu_simd_bytes.h; asks for nothing more. */
+ * Included by cpu_simd_kernels.h after cpu_simd_bytes.h; has no further requirements. */
 
-/* Sixteen codes; e4m3 codes come divided by 256, which scale makes good. */
+/* Sixteen codes; e4m3 codes are loaded divided by 256, which scale compensates. */
 ALWAYS_INLINE wide kv_lanes(const uint8_t *codes, const bool is_fp8, wide scale, const float *c, const float *o)
 {
   wide q = is_fp8 ? wide_mul(wide_load_e4m3(codes), wide_set1(0x1p8f)) : wide_load_i8((const int8_t *)codes);

@@ -1,4 +1,4 @@
-/* cpu_simd_portable.c - the inner loops in plain C, one lane wide: the reference, and what other processors run. */
+/* cpu_simd_portable.c - the inner loops in plain C, one lane wide: the reference, used on all other processors. */
 #include <string.h>
 
 #include "base/dtype.h"
@@ -100,7 +100,7 @@ static inline void vf_store_bf16(uint16_t *p, vf a)
   *p = yk_f32_to_bf16(a);
 }
 
-/* As wide as the others', in the compiler's own vectors, which most processors have. */
+/* As wide as the others', in the compiler's generic vectors, which most processors support. */
 enum { WIDE = 16, QUADS = 4 };
 typedef float quad __attribute__((vector_size(16)));
 typedef struct wide {
@@ -223,7 +223,7 @@ static inline int8_w int8_load_w(const int8_t *p)
   return p;
 }
 
-/* A plain loop over one sum, of which compilers make the products that the processor has. */
+/* A plain loop over one sum, which compilers turn into the processor's products. */
 static inline int8_sums int8_dot(int8_sums sums, int8_x x, int8_w w)
 {
   for (int i = 0; i < INT8_VECTOR_K; i++) sums += x[i] * w[i];

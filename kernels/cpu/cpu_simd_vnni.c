@@ -1,5 +1,5 @@
 /* cpu_simd_vnni.c - products of 8-bit integers for AVX-512 VNNI, which multiplies unsigned with signed bytes and adds
- * four products to a sum of 32 bits: inputs are taken plus 128. Compiled with those instructions on. */
+ * four products to a sum of 32 bits: 128 is added to inputs. Compiled with these instructions enabled. */
 #include "kernels/cpu/cpu_simd.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VNNI__)

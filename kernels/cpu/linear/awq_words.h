@@ -1,4 +1,4 @@
-/* awq_words.h - the words and scales of an AWQ weight as its checkpoint holds them, for the rows that load them. */
+/* awq_words.h - the words and scales of an AWQ weight in its checkpoint's form, for the table rows that load them. */
 #ifndef YK_KERNELS_CPU_LINEAR_AWQ_WORDS_H
 #define YK_KERNELS_CPU_LINEAR_AWQ_WORDS_H
 
@@ -6,15 +6,15 @@
 
 #include "kernels/weight.h"
 
-/* Two bytes to eight: the nibbles of the low half of x move to the even nibbles. */
+/* Spreads two bytes over four: the nibbles of the low half of x move to the even nibbles. */
 static inline uint32_t yk_cpu_awq_spread_nibbles(uint32_t x)
 {
   x = (x | x << 8) & 0x00FF00FFu;
   return (x | x << 4) & 0x0F0F0F0Fu;
 }
 
-/* A checkpoint word with column j in nibble j: even columns stand in its low half, odd ones in its high half
- * (YK_AWQ_NIBBLE_OF_COLUMN). */
+/* A checkpoint word with column j moved to nibble j: in the checkpoint even columns are in the low half, odd ones in
+ * the high half (YK_AWQ_NIBBLE_OF_COLUMN). */
 static inline uint32_t yk_cpu_awq_in_column_order(uint32_t word)
 {
   return yk_cpu_awq_spread_nibbles(word & 0xFFFFu) | yk_cpu_awq_spread_nibbles(word >> 16) << 4;
@@ -44,7 +44,7 @@ static inline uint32_t yk_cpu_awq_load_eight(const void *words, int64_t row, int
   return (uint32_t)pair & (n >= 8 ? ~0u : (1u << 4 * n) - 1);
 }
 
-/* Scale i of all, [k / group, n]. */
+/* Scale number i of [k / group, n]. */
 static inline float yk_cpu_awq_load_scale(const yk_weight_view *weight, int64_t i)
 {
   uint32_t element = 0; /* the source may be unaligned */

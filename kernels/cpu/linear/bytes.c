@@ -35,7 +35,7 @@ typedef struct load_context {
   char *weights;
 } load_context;
 
-/* The scales or the zeros of a column of the weight, every PANEL-th of to. */
+/* Loads the scales or the zeros of a column of the weight into every PANEL-th element of `to`. */
 static void load_numbers(const load_context *c, const void *numbers, int64_t column, float *to)
 {
   const yk_linear_part *source = c->source;
@@ -89,7 +89,8 @@ static yk_cpu_byte_panel panel_of(const yk_cpu_part *part, const char *weights, 
                              .group = part->group};
 }
 
-/* One row is multiplied with the weights as they are, more share strips of floats: the same sums. */
+/* A single row is multiplied with the packed weights, several rows share unpacked strips of floats: the sums are the
+ * same. */
 void yk_cpu_bytes_multiply(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i,
                            yk_cpu_byte_row *row, yk_cpu_unpack *unpack, float *acc)
 {

@@ -1,21 +1,21 @@
-/* bytes.h - weights of 8 bits in panels of YK_CPU_PANEL output columns (cpu_simd.h), the last padded with zeros: what
- * the rows of the table that keep bytes share.
+/* bytes.h - 8-bit weights in panels of YK_CPU_PANEL output columns (cpu_simd.h), the last padded with zeros: common
+ * parts of the table rows that keep bytes.
  *
  *   weights  bytes [n_panels, n_lines, PANEL, CHUNK_K]
  *   scales   f32 [n_panels, n_groups, PANEL]
- *   zeros    f32, alike, where the weight has them */
+ *   zeros    f32, the same shape, if the weight has them */
 #ifndef YK_KERNELS_CPU_LINEAR_BYTES_H
 #define YK_KERNELS_CPU_LINEAR_BYTES_H
 
 #include "kernels/cpu/linear/format.h"
 
-/* yk_cpu_bytes_takes, yk_cpu_bytes_lay_out, yk_cpu_bytes_load - as in yk_cpu_format. Parts that are to be as 16 bits
- * are left to the loader, which dequantises what no row takes. */
+/* yk_cpu_bytes_takes, yk_cpu_bytes_lay_out, yk_cpu_bytes_load - as in yk_cpu_format. Parts with as_16_bits are left to
+ *   the loader, which dequantises parts that no row takes. */
 bool yk_cpu_bytes_takes(const yk_linear_spec *spec, int i);
 void yk_cpu_bytes_lay_out(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_cpu_part *part);
 void yk_cpu_bytes_load(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_part *part, char *weights);
 
-/* yk_cpu_bytes_multiply - panel i as multiply_panel has it, with the inner loops of a kind of bytes. */
+/* yk_cpu_bytes_multiply - multiply_panel for panel i, with the inner loops of a kind of bytes. */
 void yk_cpu_bytes_multiply(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i,
                            yk_cpu_byte_row *row, yk_cpu_unpack *unpack, float *acc);
 

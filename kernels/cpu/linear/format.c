@@ -1,5 +1,5 @@
-/* format.c - the weight formats of the CPU device. Nothing else is defined here, so that a test program can bring a
- * table with rows of its own: the linker takes the program's. */
+/* format.c - the weight formats of the CPU device. The file defines only the table, so that a test program can link a
+ * table with its own rows in place of this one. */
 #include "kernels/cpu/linear/format.h"
 
 const yk_cpu_format *const yk_cpu_formats[] = {&yk_cpu_format_awq_as_16_bits,

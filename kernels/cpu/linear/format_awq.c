@@ -1,8 +1,8 @@
 /* format_awq.c - AWQ weights in panels of YK_CPU_PANEL output columns (cpu_simd.h), the last padded with zeros.
  *
- * The checkpoint packs eight neighbouring COLUMNS of one k into a word, in an order of its own; a word of a panel holds
- * eight k of one column, YK_CPU_LANES apart. Threads go along k together, each for its own columns, so that a mapped
- * file is read front to back. */
+ * The checkpoint packs eight neighbouring COLUMNS of one k into a word, in its own order; a word of a panel holds eight
+ * k of one column, YK_CPU_LANES apart. Threads advance along k together, each for its own columns, so that a mapped
+ * file is read sequentially. */
 #include "base/checked.h"
 #include "kernels/cpu/linear/awq_words.h"
 #include "kernels/cpu/linear/format.h"
@@ -12,7 +12,8 @@ static int64_t n_lines_of(const yk_cpu_part *part)
   return yk_ceil_div_i64(part->k, YK_CPU_CHUNK_K);
 }
 
-/* weights: u32 words [n_panels, n_lines, PANEL, LANES]; scales: f32 [n_panels, n_groups, PANEL]; zeros: u8, alike. */
+/* weights: u32 words [n_panels, n_lines, PANEL, LANES]; scales: f32 [n_panels, n_groups, PANEL]; zeros: u8, the same
+ * shape. */
 static void lay_out(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_cpu_part *part)
 {
   (void)dtype;
@@ -24,7 +25,7 @@ static void lay_out(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_cpu_pa
   part->n_bytes = part->zeros + columns * part->n_groups;
 }
 
-/* Panel i of a part, as the inner loops take it. */
+/* Panel i of a part, in the form that the inner loops take. */
 static inline yk_cpu_awq_panel panel_of(const yk_cpu_part *part, const char *weights, int64_t i)
 {
   int64_t n_lines = n_lines_of(part), groups = part->n_groups * YK_CPU_PANEL;
@@ -61,7 +62,7 @@ typedef struct load_context {
   char *weights;
 } load_context;
 
-/* One line of a panel: its eight columns are a word of the checkpoint. */
+/* Packs one line of a panel, whose eight columns are a word of the checkpoint. */
 static void pack_line(const load_context *c, int64_t panel, int64_t line)
 {
   const yk_linear_part *source = c->source;
@@ -118,7 +119,8 @@ static void load(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_p
 
 /* ---- Multiplying ------------------------------------------------------------------------------------------------- */
 
-/* One row is multiplied with the weights as they are, more share strips of floats: the same sums. */
+/* A single row is multiplied with the packed weights, several rows share unpacked strips of floats: the sums are the
+ * same. */
 static void multiply_panel(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i, float *acc)
 {
   yk_cpu_awq_panel panel = panel_of(part, weights, i);

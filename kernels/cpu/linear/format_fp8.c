@@ -1,4 +1,4 @@
-/* format_fp8.c - weights in 8-bit floats, kept as such: each becomes scale * f8 when it is multiplied. */
+/* format_fp8.c - weights kept as 8-bit floats: each becomes scale * f8 when it is multiplied. */
 #include "kernels/cpu/linear/bytes.h"
 
 static void multiply_panel(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i, float *acc)

@@ -1,4 +1,4 @@
-/* format_int8.c - weights in 8-bit integers, kept as such: each becomes scale * (q - zero) when it is multiplied. */
+/* format_int8.c - weights kept as 8-bit integers: each becomes scale * (q - zero) when it is multiplied. */
 #include "kernels/cpu/linear/bytes.h"
 
 static void multiply_panel(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i, float *acc)

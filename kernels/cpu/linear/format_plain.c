@@ -1,11 +1,11 @@
-/* format_plain.c - plain weights: the rank's slice of the checkpoint's [n, k], elements as they are. A lone part that
- * the device holds already (an embedding that is lm_head too) is multiplied where it is. */
+/* format_plain.c - plain weights: the rank's slice of the checkpoint's [n, k], elements unchanged. A single part that
+ * the device already holds (an embedding that is also lm_head) is multiplied in place. */
 #include <string.h>
 
 #include "base/checked.h"
 #include "kernels/cpu/linear/format.h"
 
-/* weights: dtype [n, stride], of which k are multiplied. */
+/* weights: dtype [n, stride]; k elements of each row are multiplied. */
 static void lay_out(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_cpu_part *part)
 {
   const yk_linear_part *source = &spec->parts[i];
@@ -47,7 +47,7 @@ static void load(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_p
   yk_cpu_pool_run(pool, part->n, 1, load_columns, &context);
 }
 
-/* One row is multiplied with the weights as they are, more share strips of floats: the same sums. */
+/* A single row is multiplied with the stored weights, several rows share strips of floats: the sums are the same. */
 void yk_cpu_plain_multiply_panel(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i,
                                  float *acc)
 {

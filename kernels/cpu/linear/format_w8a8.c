@@ -1,18 +1,18 @@
-/* format_w8a8.c - 8-bit weights that are multiplied with inputs of 8 bits (W8A8): integer products and sums, scaled
- * once. Columns are kept in panels as yk_cpu_int8_panel says, the last panel filled up with zeros.
+/* format_w8a8.c - 8-bit weights that are multiplied with 8-bit inputs (W8A8): integer products and sums, scaled once.
+ * Columns are kept in panels (yk_cpu_int8_panel), the last panel padded with zeros.
  *
  *   x_q = round(x / s_x) + z_x, within -128 .. 127; to nearest, ties to even
  *   y   = (sum over k of x_q w_q  -  z_x * sum over k of w_q) * s_x * s_w
  *
- * Per token, s_x = largest |x| of the row / 127 and z_x = 0; static, both are the checkpoint's. A row that holds a NaN
- * or an infinity gives NaNs. */
+ * Per token, s_x = largest |x| of the row / 127 and z_x = 0; static, both come from the checkpoint. A row that holds a
+ * NaN or an infinity gives NaNs. */
 #include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "kernels/cpu/linear/format.h"
 
-enum { ROW_HEADER_BYTES = 64 }; /* of a quantised row, before its integers: the scale */
+enum { ROW_HEADER_BYTES = 64 }; /* of a quantised row: the scale, before its integers */
 
 static yk_status check(const yk_linear_part *part, int index, yk_err *err)
 {
@@ -86,7 +86,7 @@ static int64_t quantised_row_bytes(int64_t k)
   return ROW_HEADER_BYTES + yk_round_up_i64(k, YK_CPU_INT8_K);
 }
 
-/* Adding 1.5 * 2^23 rounds to an integer, to even where two are as near. */
+/* Adding 1.5 * 2^23 rounds to an integer, ties to even. */
 static int8_t quantise(float x, float scale, float zero)
 {
   float scaled = x / scale;
@@ -95,7 +95,7 @@ static int8_t quantise(float x, float scale, float zero)
   return (int8_t)(q < -128.0f ? -128.0f : q > 127.0f ? 127.0f : q);
 }
 
-/* A scale of 0 (a row of zeros, or of numbers so small that their largest over 127 is none) means zeros. */
+/* A scale of 0 (a row of zeros, or of numbers so small that their largest over 127 underflows) gives zeros. */
 static void quantise_row(const yk_cpu_part *part, void *to, const float *x, const int32_t *largest)
 {
   float scale = input_scale(part, largest ? *largest : yk_cpu_largest(x, part->k)), zero = (float)part->inputs.zero;

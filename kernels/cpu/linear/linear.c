@@ -9,7 +9,7 @@
 enum {
   QUANTISED_ROW_ALIGNMENT_BYTES = 64,
   ROW_BLOCK_BYTES = 768 << 10, /* three quarters of the L2 cache of most processors */
-  MIN_ROW_BLOCK = 12           /* fewer rows would be multiplied faster than weights are unpacked for them */
+  MIN_ROW_BLOCK = 12           /* with fewer rows multiplication would be faster than the unpacking of weights */
 };
 
 static yk_status check_formats(const yk_linear_spec *spec, yk_err *err)
@@ -47,7 +47,7 @@ int yk_cpu_first_of_rows(const yk_linear *linear, int i)
   return first;
 }
 
-/* In every matrix. */
+/* Compares the orders of every matrix. */
 static bool is_same_order(const yk_linear_part *a, const yk_linear_part *b, int32_t n_matrices)
 {
   int64_t k = yk_range_size(a->k);
@@ -55,7 +55,7 @@ static bool is_same_order(const yk_linear_part *a, const yk_linear_part *b, int3
          memcmp(a->x_order, b->x_order, (size_t)(n_matrices * k) * sizeof *a->x_order) == 0;
 }
 
-/* Parts that were quantised together have their inputs in the same order: they are put into it once. */
+/* Parts that were quantised together have their inputs in the same order: rows are permuted into that order once. */
 static void choose_x_copy(const yk_linear_spec *spec, yk_linear *linear, int i)
 {
   yk_cpu_part *part = &linear->parts[i];
@@ -77,7 +77,7 @@ static void lay_out_quantised(yk_linear *linear, int i)
     linear->quantised_bytes += yk_min_i64(linear->max_tokens, YK_CPU_ROW_BLOCK) * yk_cpu_quantised_row_bytes(part);
 }
 
-/* What follows a part's weights in a matrix. */
+/* Sets the offsets of the arrays after a part's weights in a matrix. */
 static void lay_out_memory(yk_linear *linear, yk_cpu_part *part)
 {
   part->bias = yk_round_up_i64(part->weights + part->n_bytes, YK_CPU_PART_ALIGNMENT_BYTES);
@@ -99,7 +99,7 @@ static void choose_row_block(yk_linear *linear)
   linear->row_block = (int)yk_min_i64(yk_max_i64(ROW_BLOCK_BYTES / row_bytes, MIN_ROW_BLOCK), YK_CPU_ROW_BLOCK);
 }
 
-/* All of a layer but its memory. */
+/* Lays out a layer without its memory. */
 static yk_status lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *linear, yk_err *err)
 {
   int64_t x_size = yk_linear_x_size(&spec->parts[0]), first_column = 0;
@@ -145,7 +145,7 @@ int64_t yk_cpu_linear_bytes(const yk_linear_spec *spec)
 {
   yk_linear linear;
   yk_err refusal = YK_ERR_INIT;
-  if (lay_out(spec, YK_F32, &linear, &refusal) != YK_OK) return 0; /* linear_create will say why */
+  if (lay_out(spec, YK_F32, &linear, &refusal) != YK_OK) return 0; /* linear_create will report the reason */
   return linear.n_matrices * linear.matrix_bytes;
 }
 
@@ -179,8 +179,8 @@ static void load(yk_cpu_device *cpu, const yk_linear_spec *spec, const yk_linear
     }
 }
 
-/* A larger buffer in the place of *buffer, whose contents go. Vectors that lie across lines of the cache take twice as
- * long to load: rows and strips begin where the allocation does, or whole vectors behind. */
+/* Replaces *buffer by a larger one; the contents are lost. Vectors that cross cache lines take twice as long to load:
+ * rows and strips begin at the start of the allocation, or whole vectors after it. */
 static yk_status grow(yk_device *dev, void **buffer, int64_t *n_bytes, int64_t n_wanted, yk_err *err)
 {
   if (n_wanted <= *n_bytes) return YK_OK;

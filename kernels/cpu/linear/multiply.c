@@ -1,4 +1,4 @@
-/* multiply.c - rows times a linear layer of the CPU device, whatever its formats (format.h). */
+/* multiply.c - rows times a linear layer of the CPU device, for all formats (format.h). */
 #include <string.h>
 
 #include "base/checked.h"
@@ -15,9 +15,9 @@ typedef struct forward_context {
   const yk_linear *linear;
   const yk_linear_args *args;
   const yk_linear_sums_args *sums; /* NULL in a forward */
-  const int32_t *maxima;           /* of whole rows, by row of y, where x is a part of each; else NULL */
-  const char *matrix;              /* the memory of the matrix that the rows are multiplied with */
-  const int32_t *row_of_slot;      /* the row of x that is multiplied for a row of y; NULL: that row */
+  const int32_t *maxima;           /* of whole rows, by row of y, if x holds a part of each; else NULL */
+  const char *matrix;              /* the memory of the rows' matrix */
+  const int32_t *row_of_slot;      /* the row of x for each row of y; NULL: the same row */
   int64_t first_row;
   int n_rows;
 } forward_context;
@@ -46,8 +46,8 @@ static const void *x_at(const forward_context *c, int64_t row)
   return yk_cpu_at(c->cpu->base.dtype, c->args->x, of_x * c->linear->x_size);
 }
 
-/* Rows of x as float32, padded with zeros to whole chunks, in each order that a part wants, and quantised for each
- * format that wants that. */
+/* Converts rows of x to float32, padded with zeros to whole chunks, in each order that a part needs, and quantises them
+ * for each format that needs that. */
 static void convert_rows(void *context, int thread, int64_t begin, int64_t end)
 {
   (void)thread;
@@ -136,7 +136,7 @@ static void multiply_panels(void *context, int thread, int64_t begin, int64_t en
 {
   const forward_context *c = context;
   float *acc = c->cpu->scratch[thread].acc[0];
-  int64_t part_first = 0; /* of the part's panels among all */
+  int64_t part_first = 0; /* index of the part's first panel among all panels */
   for (int p = 0; p < c->linear->n_parts; p++) {
     const yk_cpu_part *part = &c->linear->parts[p];
     int64_t part_end = yk_min_i64(end - part_first, part->n_panels);
@@ -151,7 +151,7 @@ static void multiply_panels(void *context, int thread, int64_t begin, int64_t en
   }
 }
 
-/* Panels of a layer of one part, as sums. */
+/* Panels of a layer of one part, as integer sums. */
 static void sum_panels(void *context, int thread, int64_t begin, int64_t end)
 {
   const forward_context *c = context;
@@ -203,7 +203,7 @@ yk_status yk_cpu_linear_forward(yk_device *dev, const yk_linear *linear, const y
   return YK_OK;
 }
 
-/* Matrix by matrix: each one's weights are read once a block of its own rows. */
+/* Matrix by matrix: the weights of each are read once per block of its rows. */
 yk_status yk_cpu_grouped_forward(yk_device *dev, const yk_linear *linear, const yk_grouped_args *args, yk_err *err)
 {
   YK_TRY(yk_grouped_check(args, linear->is_grouped, linear->max_tokens, err));
@@ -220,7 +220,7 @@ yk_status yk_cpu_grouped_forward(yk_device *dev, const yk_linear *linear, const 
   return YK_OK;
 }
 
-/* The middle one of the steps of sums.c. */
+/* The second step of a layer with integer sums; the others are in sums.c. */
 yk_status yk_cpu_linear_sums(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err)
 {
   const yk_linear_args rows = {.x = args->x, .n_tokens = args->n_tokens};

@@ -1,4 +1,4 @@
-/* prepared.h - a linear layer of the CPU device, as linear.c prepares it and multiply.c multiplies with it. */
+/* prepared.h - a linear layer of the CPU device, prepared by linear.c and multiplied by multiply.c. */
 #ifndef YK_KERNELS_CPU_LINEAR_PREPARED_H
 #define YK_KERNELS_CPU_LINEAR_PREPARED_H
 
@@ -15,18 +15,18 @@ struct yk_linear {
   int32_t max_tokens;
   int64_t x_size;          /* columns of x */
   int64_t n_k, x_stride;   /* as in yk_cpu_rows, of the part with the most inputs */
-  int row_block;           /* rows that are multiplied at a time, at most; up to YK_CPU_ROW_BLOCK */
-  int n_x_copies;          /* of a block of rows as floats, in different orders */
+  int row_block;           /* maximum rows that are multiplied at a time; up to YK_CPU_ROW_BLOCK */
+  int n_x_copies;          /* copies of a block of rows as floats, in different orders */
   int64_t quantised_bytes; /* of a block of rows, for all formats that quantise */
-  int64_t matrix_bytes;    /* from a matrix, with all its parts, to the next */
+  int64_t matrix_bytes;    /* distance between matrices, each with all its parts */
   char *memory;            /* [n_matrices, matrix_bytes] */
   yk_cpu_chunk *chunk;
 };
 
-/* yk_cpu_quantised_row_bytes - from a quantised row of a part to the next. */
+/* yk_cpu_quantised_row_bytes - distance between quantised rows of a part. */
 int64_t yk_cpu_quantised_row_bytes(const yk_cpu_part *part);
 
-/* yk_cpu_first_of_rows - the first of the layer's parts whose quantised rows are part i's too. */
+/* yk_cpu_first_of_rows - the first of the layer's parts that shares its quantised rows with part i. */
 int yk_cpu_first_of_rows(const yk_linear *linear, int i);
 
 #endif

@@ -1,7 +1,7 @@
-/* strips.c - rows times one panel of a linear layer, by way of its weights as floats.
+/* strips.c - rows times one panel of a linear layer, with its weights unpacked to floats.
  *
- * A strip of weights is unpacked once for all rows of the block and multiplied while it is in the L1 cache. Sums wait
- * in the thread's scratch from one strip of inputs to the next. */
+ * A strip of weights is unpacked once for all rows of the block and multiplied while it is in the L1 cache. Sums are
+ * kept in the thread's scratch between strips of inputs. */
 #include "base/checked.h"
 #include "kernels/cpu/linear/format.h"
 

@@ -1,5 +1,5 @@
-/* sums.c - the first and the last step of a layer of one part whose integers ranks add up (yk_linear_sums_args); the
- * one between them multiplies and is linear.c's. */
+/* sums.c - the first and the last step of a layer of one part whose integer sums ranks add (yk_linear_sums_args); the
+ * second step, a multiplication, is in multiply.c. */
 #include <string.h>
 
 #include "base/checked.h"
