@@ -30,7 +30,7 @@ typedef enum yk_activation_kind {
 typedef struct yk_activation {
   yk_activation_kind kind;
   bool is_gated;
-  float alpha, limit; /* of CLAMPED_SWIGLU: finite, limit above 0 */
+  float alpha, limit; /* for CLAMPED_SWIGLU: finite, limit above 0 */
 } yk_activation;
 
 /* Initialisers of a yk_activation. */

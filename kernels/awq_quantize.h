@@ -30,7 +30,7 @@ extern "C" {
 
 enum {
   YK_AWQ_MAX_LIMITED_GROUP = 1024,
-  YK_AWQ_SLICE_OUTPUTS = 2048, /* of a weight, whose errors are held in memory at once */
+  YK_AWQ_SLICE_OUTPUTS = 2048, /* outputs of a weight whose errors are held in memory at once */
   YK_AWQ_GRID = 20,            /* limits are 1 - i / GRID times the greatest |w| */
   YK_AWQ_LIMITS = 10
 };
@@ -56,7 +56,7 @@ typedef struct yk_awq_tensors {
 typedef struct yk_awq_found {
   /* the smallest n * groups + group that cannot be quantised; -1: none. Otherwise the results are undefined */
   int64_t first_bad;
-  double loss; /* of awq_loss */
+  double loss; /* result of awq_loss */
 } yk_awq_found;
 
 /* awq_quantize: *out <- weight. group, on a GPU: 32, 64, 128 or k. */

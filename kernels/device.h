@@ -192,7 +192,7 @@ typedef enum yk_row_state {
 typedef struct yk_sampled {
   yk_row_state state;
   int32_t token_id; /* -1 unless state is YK_ROW_SAMPLED */
-  float logprob;    /* of the raw logits; 0 unless requested */
+  float logprob;    /* log-probability under the raw logits; 0 unless requested */
   int32_t n_top;
   int32_t top_ids[YK_MAX_TOP_LOGPROBS]; /* by falling log-probability, lower id first on ties */
   float top_logprobs[YK_MAX_TOP_LOGPROBS];

@@ -23,8 +23,9 @@ struct yk_batch;
 
 /* The heads of this rank, which share one cache. rope_dim is even. */
 typedef struct yk_latent_layout {
-  int32_t n_heads;            /* local */
-  int32_t nope_dim, rope_dim; /* of a head of q: first the elements without rotary embedding, then those with it */
+  int32_t n_heads; /* local */
+  /* dimensions of a head of q: first the elements without rotary embedding, then those with it */
+  int32_t nope_dim, rope_dim;
   int32_t kv_rank, value_dim;
 } yk_latent_layout;
 

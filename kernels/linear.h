@@ -39,7 +39,7 @@ static inline int64_t yk_range_size(yk_range range)
 
 /* One part: the weight in the checkpoint, and the slice of it that this rank holds. An empty slice is legal. */
 typedef struct yk_linear_part {
-  yk_weight_view weight;              /* of matrix 0 */
+  yk_weight_view weight;              /* weight of matrix 0 */
   const yk_weight_view *more_weights; /* [n_matrices - 1] of the following matrices, equal but for their pointers */
   yk_range k, n;                      /* the same slice of every matrix */
   /* If weight.group > 0: number of rows of the local shard that share a scale, counted from k.begin; divides
@@ -77,7 +77,7 @@ typedef struct yk_linear_spec {
   yk_linear_part parts[YK_MAX_LINEAR_PARTS];
   int n_parts;
   int32_t n_matrices;       /* at least 1: number of matrices of this shape, each with all the parts */
-  yk_activation activation; /* of y: if gated, parts 0 and 1 are gate and up */
+  yk_activation activation; /* activation of y; if gated, parts 0 and 1 are gate and up */
   bool f32_output;          /* lm_head: y is float32 whatever the activation type */
   bool is_grouped;          /* a mixture's experts (mixture.h), not for linear_forward */
   int32_t max_tokens;       /* rows of the largest forward; for experts, slots */

@@ -1,8 +1,8 @@
 /* mixture.h - a mixture of experts as one device operation: the router chooses top_k of many gated feed-forward
  * networks for each row; some families add a shared expert that every row passes.
  *
- *   x -> router -> route ---------> slots -> gate and up, SiLU * up -> down --> combination: rows, or slots that the
- *   x -> shared expert: gate and up, SiLU * up -> down ---------------------->  reader of the result combines
+ *   x -> router -> route ---------> slots -> gate and up, activation -> down -> combination: rows, or slots that the
+ *   x -> shared expert: gate and up, activation -> down --------------------->  reader of the result combines
  *
  * experts.h defines the parts. For each number of rows the device decides which parts share a kernel, and whether the
  * all-reduce or norm that reads the result also does the combination. The CPU device runs the parts one after the
@@ -67,7 +67,7 @@ typedef enum yk_mixture_phase {
   YK_MIXTURE_SHARED_DOWN,
   YK_MIXTURE_SHARED_SUMS_EXCHANGE,
   YK_MIXTURE_SHARED_SCALING,
-  YK_MIXTURE_GATE_UP, /* of the experts, with everything that the device fuses into that kernel */
+  YK_MIXTURE_GATE_UP, /* experts' gate and up, with everything that the device fuses into that kernel */
   YK_MIXTURE_MAXIMA,
   YK_MIXTURE_MAXIMA_EXCHANGE,
   YK_MIXTURE_DOWN,

@@ -18,7 +18,7 @@ typedef struct yk_mixture_calls {
   yk_route_args route; /* norm is NULL: args->x has the state of the norm */
   yk_linear_args shared_gate_up, shared_down;
   yk_grouped_args gate_up, down;
-  yk_linear_sums_args maxima; /* of down's inputs */
+  yk_linear_sums_args maxima; /* maxima of down's inputs */
   int64_t n_maxima;           /* elements of their all-reduce */
   yk_combine_args sum;
 } yk_mixture_calls;

@@ -20,8 +20,8 @@ typedef enum yk_weight_format {
 
 /* Properties of a format that hold for every packing and every device. */
 typedef struct yk_weight_traits {
-  const char *name; /* of its elements, for messages */
-  int bits;         /* of an element; 0: those of the view's dtype */
+  const char *name; /* name of its elements, for messages */
+  int bits;         /* bits per element; 0: those of the view's dtype */
 } yk_weight_traits;
 
 static inline const yk_weight_traits *yk_weight_traits_of(yk_weight_format format)
@@ -83,7 +83,7 @@ typedef struct yk_weight_view {
   /* Inputs that share a scale; whole K: group == k. AWQ: divides k. INT8, FP8: the last group may be short. PLAIN: 0 */
   int64_t group;
   int64_t group_n;     /* BLOCKS: outputs that share a scale; the last such group may be short */
-  yk_dtype dtype;      /* of plain, otherwise of scales */
+  yk_dtype dtype;      /* type of plain, otherwise of scales */
   const void *plain;   /* PLAIN: [n, k] row-major */
   yk_packing packing;  /* for the other formats: shapes of the next three */
   const void *qweight; /* INT8: signed in ROWS; other packings add 128 to elements and zeros */

@@ -27,7 +27,7 @@ typedef struct auto_comm {
   yk_p2p *p2p; /* NULL with one rank, without peer access, or if max_bytes is 0 (yk_p2p_options_for) */
   group *group;
   struct CUstream_st *stream;
-  int64_t row_bytes; /* of an all_reduce_add_norm */
+  int64_t row_bytes; /* row size of an all_reduce_add_norm */
 } auto_comm;
 
 /* Called by the device while it waits for its stream, and before every operation. */

@@ -198,7 +198,7 @@ static yk_status reserve(local_comm *local, size_t n_bytes, yk_err *err)
 /* The rows are added to a residual of zeros, without a norm, by the device. */
 static yk_status local_all_reduce(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err)
 {
-  enum { HIDDEN = 1024 }; /* of a row: few elements, so that the rows of small data are also divided among ranks */
+  enum { HIDDEN = 1024 }; /* elements per row: few, so that the rows of small data are also divided among ranks */
   local_comm *local = (local_comm *)comm;
   size_t n_bytes = (size_t)count * yk_dtype_bytes(dtype);
   if (dtype != comm->dev->dtype)

@@ -16,15 +16,15 @@
 #include "yoke/limits.h"
 
 typedef struct yk_world {
-  int n_ranks;             /* of all processes, at most YK_MAX_RANKS */
-  int first_rank, n_local; /* of this process */
+  int n_ranks;             /* ranks of all processes, at most YK_MAX_RANKS */
+  int first_rank, n_local; /* ranks of this process */
   int n_stages;            /* n_ranks is a multiple of n_stages */
 } yk_world;
 
 /* yk_world_of_process - n_ranks ranks, all of this process, one stage. */
 yk_world yk_world_of_process(int n_ranks);
 
-/* yk_world_check - Errors: YK_E_INVAL, naming what is out of range. */
+/* yk_world_check - checks the ranges of all members. Errors: YK_E_INVAL, naming the member that is out of range. */
 yk_status yk_world_check(const yk_world *world, yk_err *err);
 
 /* yk_world_group_size - ranks of each tensor-parallel group. */

@@ -4,7 +4,7 @@
 #include "kernels/weight.h"
 
 enum {
-  TILE_WORDS = 16, /* of qweight, from neighbouring outputs: a cache line */
+  TILE_WORDS = 16, /* words of qweight, from neighbouring outputs: a cache line */
   TILE_OUTPUTS = TILE_WORDS * 8,
   MIN_THREAD_TILES = 2
 };

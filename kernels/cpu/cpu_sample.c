@@ -39,7 +39,7 @@ typedef struct row_view {
   int32_t *kept;  /* [n_kept], rising */
   int32_t *heap;  /* [n] */
   int32_t n, n_kept;
-  float maximum; /* of scaled */
+  float maximum; /* maximum of scaled */
 } row_view;
 
 /* Finds the largest of v's logits; returns false if there is a NaN or +infinity, or nothing finite. */

@@ -116,9 +116,9 @@ typedef struct yk_cpu_simd {
   yk_cpu_byte_row *int8_row, *fp8_row;
   void (*plain_row)(float *y, const float *x, const yk_cpu_plain_panel *panel);
 
-  yk_cpu_unpack *awq_unpack;               /* of a yk_cpu_awq_panel */
-  yk_cpu_unpack *int8_unpack, *fp8_unpack; /* of a yk_cpu_byte_panel */
-  yk_cpu_unpack *plain_unpack;             /* of a yk_cpu_plain_panel */
+  yk_cpu_unpack *awq_unpack;               /* panel: a yk_cpu_awq_panel */
+  yk_cpu_unpack *int8_unpack, *fp8_unpack; /* panel: a yk_cpu_byte_panel */
+  yk_cpu_unpack *plain_unpack;             /* panel: a yk_cpu_plain_panel */
 
   void (*multiply)(const yk_cpu_product *product);
 

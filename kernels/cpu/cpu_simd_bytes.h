@@ -80,7 +80,7 @@ ALWAYS_INLINE void byte_unpack_alike(float *w, const yk_cpu_byte_panel *panel, i
                                      const int n_alike, const byte_kind kind)
 {
   for (int64_t line = k / YK_CPU_CHUNK_K; line < (k + n_k) / YK_CPU_CHUNK_K; line++, w += STRIP_LINE) {
-    if (first == 0) prefetch_byte_line(panel, line); /* of all strips */
+    if (first == 0) prefetch_byte_line(panel, line); /* for all strips */
 #pragma GCC unroll 1
     for (int c = 0; c < YK_CPU_STRIP; c++)
       byte_line(NULL, w + c * YK_CPU_LANES, NULL, panel, line, first + c, n_alike, kind);

@@ -83,7 +83,7 @@ ALWAYS_INLINE void awq_unpack_alike(float *w, const yk_cpu_awq_panel *panel, int
                                     const int n_alike)
 {
   for (int64_t line = k / YK_CPU_CHUNK_K; line < (k + n_k) / YK_CPU_CHUNK_K; line++, w += STRIP_LINE) {
-    if (first == 0) prefetch_line(panel, line); /* of all strips */
+    if (first == 0) prefetch_line(panel, line); /* for all strips */
 #pragma GCC unroll 4
     for (int c = 0; c < YK_CPU_STRIP; c++)
       awq_line(NULL, w + c * YK_CPU_LANES, NULL, panel, line, first + c, 1, n_alike);
@@ -246,7 +246,7 @@ ALWAYS_INLINE void multiply_tile(const yk_cpu_product *product, int first, int c
 static void multiply(const yk_cpu_product *product)
 {
   int n_rows = product->n_rows;
-  int n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS; /* of nearly equal height: 8 rows are 4 + 4 */
+  int n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS; /* tiles of nearly equal height: 8 rows are 4 + 4 */
   for (int tile = 0; tile < n_tiles; tile++) {
     int first = n_rows * tile / n_tiles, height = n_rows * (tile + 1) / n_tiles - first;
     for (int c = 0; c < YK_CPU_STRIP; c += TILE_COLUMNS) switch (height) {

@@ -54,7 +54,7 @@ struct launch_args {
   void *residual, *y;
   const void *w;
   int32_t n_rows, n_packets;
-  int32_t row_packets;           /* of a row */
+  int32_t row_packets;           /* packets per row */
   int32_t group_threads;         /* set by launch: threads that process a row together */
   float alpha, eps, per_element; /* per_element: 1 / elements of a row */
   bool is_max;                   /* for integers: the maximum, not the sum */

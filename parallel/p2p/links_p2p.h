@@ -11,12 +11,12 @@
  *   YK_E_DEVICE. */
 yk_status yk_p2p_link_ask(int from, int to, bool *peer_access, yk_err *err);
 
-enum { YK_P2P_LINK_BYTES = 32 << 20 /* of a large copy */, YK_P2P_LINK_MAX_REPEATS = 100 };
+enum { YK_P2P_LINK_BYTES = 32 << 20 /* size of a large copy */, YK_P2P_LINK_MAX_REPEATS = 100 };
 
 /* Microseconds over the repeats. */
 typedef struct yk_p2p_link_times {
-  yk_spread copy_us;    /* of a large copy, in a chain */
-  yk_spread latency_us; /* of a copy of 4 bytes, in a chain */
+  yk_spread copy_us;    /* time of a large copy, in a chain */
+  yk_spread latency_us; /* time of a copy of 4 bytes, in a chain */
 } yk_p2p_link_times;
 
 /* yk_p2p_link_test - copies from GPU to GPU, over the link if peer access is possible and else through the host; checks

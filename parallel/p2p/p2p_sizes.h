@@ -16,9 +16,10 @@ extern "C" {
 #endif
 
 enum {
-  YK_P2P_MAX_RANKS = 8,                       /* the kernels hold a pointer to each peer's slots; more ranks use NCCL */
-  YK_P2P_BLOCKS = 128,                        /* maximum thread blocks of a launch; all must be resident at once */
-  YK_P2P_SETS = 2,                            /* of slots: one in use, one that a rank which is ahead already fills */
+  YK_P2P_MAX_RANKS = 8, /* the kernels hold a pointer to each peer's slots; more ranks use NCCL */
+  YK_P2P_BLOCKS = 128,  /* maximum thread blocks of a launch; all must be resident at once */
+  /* sets of slots: one in use, one that a rank which is ahead already fills */
+  YK_P2P_SETS = 2,
   YK_P2P_STATE_BYTES = 2 * YK_P2P_BLOCKS * 4, /* one counter per thread block, for one-shot and for two-shot */
   YK_P2P_FLAG_BYTES = 256,                    /* flags of a device: allreduce_p2p_params.cuh */
   YK_P2P_MAX_ROW_BYTES = 32 * 1024,

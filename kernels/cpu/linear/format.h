@@ -37,23 +37,23 @@ typedef struct yk_cpu_format yk_cpu_format;
  * n_bytes and residence is defined by the format. */
 typedef struct yk_cpu_part {
   const yk_cpu_format *format;
-  int64_t k, n, n_panels; /* of the local slice; n_panels: ceil(n / PANEL) */
-  int64_t first_column;   /* of the part's outputs within a row of y */
+  int64_t k, n, n_panels; /* size of the local slice; n_panels: ceil(n / PANEL) */
+  int64_t first_column;   /* offset of the part's outputs within a row of y */
   int64_t weights;        /* bytes from the start of a matrix to the part's weights, a multiple of the alignment */
   int64_t bias;           /* likewise, to its biases: f32 [n_panels, PANEL] */
   bool has_bias;
-  yk_inputs inputs; /* of the weight */
+  yk_inputs inputs; /* the weight's inputs */
   int64_t x_order;  /* likewise, to the order of its inputs: i32 [k], if has_x_order */
   bool has_x_order;
   int64_t n_k;       /* k in whole chunks of CHUNK_K */
   int x_copy;        /* number of the copy of the block's rows, as floats, in the part's order; 0: unpermuted */
   int64_t quantised; /* bytes from the start of the device's buffer to the rows that quantise_row wrote */
 
-  int64_t n_bytes;       /* of the weights, with scales and other arrays */
+  int64_t n_bytes;       /* size of the weights, with scales and other arrays */
   int64_t scales, zeros; /* bytes from the weights to other arrays of the format */
   int64_t group, n_groups;
   int64_t stride;   /* elements from one row of weights to the next */
-  yk_dtype dtype;   /* of weights that are floats */
+  yk_dtype dtype;   /* type of floating-point weights */
   bool is_resident; /* the weights are already on the device, at resident, and are used in place */
   const void *resident;
 } yk_cpu_part;
@@ -66,13 +66,13 @@ typedef struct yk_cpu_rows {
   int64_t x_stride, n_k; /* x_stride is not a power of two: such rows would share sets of the cache */
   const char *quantised; /* rows of quantise_row, quantised_stride bytes apart; NULL for a format without */
   int64_t quantised_stride;
-  yk_cpu_scratch *scratch; /* of this thread */
+  yk_cpu_scratch *scratch; /* this thread's scratch */
 } yk_cpu_rows;
 
 /* A row of the table. */
 struct yk_cpu_format {
   const char *name;
-  yk_weight_format weight_format; /* of the checkpoint */
+  yk_weight_format weight_format; /* format in the checkpoint */
 
   /* check - whether part number index is inconsistent (YK_E_INVAL) or can never be multiplied here (YK_E_UNSUPPORTED).
    *   NULL: nothing to check beyond yk_linear_check. Called before all others. */

@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "kernels/cpu/linear/format.h"
 
-enum { ROW_HEADER_BYTES = 64 }; /* of a quantised row: the scale, before its integers */
+enum { ROW_HEADER_BYTES = 64 }; /* header of a quantised row, before its integers: the scale */
 
 static yk_status check(const yk_linear_part *part, int index, yk_err *err)
 {

@@ -15,7 +15,7 @@ typedef struct forward_context {
   const yk_linear *linear;
   const yk_linear_args *args;
   const yk_linear_sums_args *sums; /* NULL in a forward */
-  const int32_t *maxima;           /* of whole rows, by row of y, if x holds a part of each; else NULL */
+  const int32_t *maxima;           /* maxima of whole rows, by row of y, if x holds a part of each; else NULL */
   const char *matrix;              /* the memory of the rows' matrix */
   const int32_t *row_of_slot;      /* the row of x for each row of y; NULL: the same row */
   int64_t first_row;

@@ -17,7 +17,7 @@ struct yk_linear {
   int64_t n_k, x_stride;   /* as in yk_cpu_rows, of the part with the most inputs */
   int row_block;           /* maximum rows that are multiplied at a time; up to YK_CPU_ROW_BLOCK */
   int n_x_copies;          /* copies of a block of rows as floats, in different orders */
-  int64_t quantised_bytes; /* of a block of rows, for all formats that quantise */
+  int64_t quantised_bytes; /* size for a block of rows, for all formats that quantise */
   int64_t matrix_bytes;    /* distance between matrices, each with all its parts */
   char *memory;            /* [n_matrices, matrix_bytes] */
   yk_cpu_chunk *chunk;

@@ -22,7 +22,7 @@ namespace yk_attn {
 
 /* T: __half or __nv_bfloat16. */
 template <typename T> struct cache_elements {
-  using operand = T; /* of the mma */
+  using operand = T; /* operand type of the mma */
   template <int HD> using output = act_output<T, HD>;
   static constexpr int BYTES = 2, WARPS = 8, MAX_TILES = 2;
   static constexpr bool ARE_CODES = false;

@@ -46,7 +46,7 @@ template <typename T, int HD> struct act_output {
 
 /* Output for a cache of codes, in either activation type: V's static scales and offsets are applied here. */
 template <int HD> struct code_output {
-  int64_t element; /* of y */
+  int64_t element; /* index in y */
   int32_t kv_head;
 
   __device__ static code_output of(const params &p, const work_item &item)

@@ -25,7 +25,7 @@ __host__ __device__ constexpr int decode_stages(int page_bytes, int n_warps)
 constexpr int MAX_SEQS_PER_LAUNCH = 1024;
 
 struct work_item {
-  int32_t entry, kv_tokens; /* of its sequence */
+  int32_t entry, kv_tokens; /* entry and length of its sequence */
   int32_t begin, end;       /* its pages on the page list */
   int32_t head_begin, n_heads;
   int64_t row;
@@ -35,7 +35,7 @@ struct work_item {
  * by l, and ml = (m, l). The vectors of 4 dimensions of a row of o are swizzled within groups of eight, so that the
  * vectors that the lanes of a warp store together (warp_state::results) are in different banks. */
 template <int HD, int N_HEADS> struct warp_result {
-  static constexpr int N_VECTORS = (HD / 4 + 7) / 8 * 8; /* of a head, rounded up to a multiple of eight */
+  static constexpr int N_VECTORS = (HD / 4 + 7) / 8 * 8; /* vectors per head, rounded up to a multiple of eight */
   float4 o[N_HEADS][N_VECTORS];
   float2 ml[N_HEADS];
 
@@ -69,7 +69,7 @@ template <int HD, int N_HEADS> struct warp_result {
 template <int HD, int N_TILES, int WARPS, int STAGES> struct decode_shared {
   static constexpr int N_HEADS = 8 * N_TILES, N_WARPS = WARPS, N_THREADS = WARPS * 32, N_STAGES = STAGES;
   using result = warp_result<HD, N_HEADS>;
-  /* of a work item that an earlier warp began and that ends before this warp's pages do */
+  /* results of work items that an earlier warp began and that end before this warp's pages do */
   result ended[WARPS];
   uint64_t full[WARPS][STAGES]; /* mbarriers of the warps' stages */
   /* The sequences with one query row, in the order of the step. An index into these arrays is called entry below. */

@@ -26,7 +26,7 @@ template <int BYTES_OF_PAGE, typename SHARED> struct page_ring {
   uint64_t *full;
   int32_t n_entries, groups_per_kv_head, first, end;
   int32_t n_issued, issue_stage; /* copies issued; the stage of the next one */
-  yk_cuda::ring_position oldest; /* of the pages not yet released */
+  yk_cuda::ring_position oldest; /* oldest page not yet released */
   int32_t page_number;           /* lane i: index in the cache, in pages, of the i-th page of the current 32 */
 
   /* Looks up the next 32 pages in the block tables, one per lane. Returns the entry of the lane's page. */

@@ -31,7 +31,7 @@ struct workspace_counters {
 struct params {
   void *y;
   const void *q, *k, *v;
-  yk_dtype dtype; /* of q and y */
+  yk_dtype dtype; /* type of q and y */
   yk_kv_format format;
   const float *k_channels, *v_channels; /* as in yk_kv_layer */
   yk_head_layout heads;
@@ -41,7 +41,7 @@ struct params {
   int32_t n_tokens, n_seqs, block_table_stride;
   const int32_t *row_starts, *kv_tokens, *block_tables, *seq_of_row;
   workspace_counters *counters;
-  float *partial_results; /* of decode: see split_kv_combine.cuh */
+  float *partial_results; /* for decode: see split_kv_combine.cuh */
   void *k_room, *v_room;  /* staging pages of dtype that decode dequantises for prefill (kv_room.cuh); may be NULL */
 };
 

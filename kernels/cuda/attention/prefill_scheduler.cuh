@@ -12,7 +12,7 @@ struct work_tile {
   int32_t seq; /* -1: no tile */
   int32_t kv_head, head_begin, n_heads;
   int32_t row, n_rows; /* row in the step of the first token; number of packed rows in use */
-  int32_t position;    /* of the first token, in its sequence */
+  int32_t position;    /* position of the first token in its sequence */
   int32_t kv_tokens;
   int32_t key_tile_begin, key_tile_end;
 };
@@ -23,7 +23,7 @@ struct work_tile {
 template <int TILE_N> struct tile_scheduler {
   /* the 32 current sequences; number of work tiles before them and of them */
   int32_t chunk = -1, before = 0, n_tiles = 0;
-  int32_t row, rows, kv, start, tiles; /* of the lane's sequence: its first work tile, and their number */
+  int32_t row, rows, kv, start, tiles; /* the lane's sequence: its first work tile, and their number */
 
   __device__ void load_chunk(const params &p, int32_t new_chunk, int32_t tokens_per_tile)
   {

@@ -26,7 +26,7 @@ template <typename T, int HD> struct prefill_consumer {
   const params &p;
   const int warpgroup; /* 0 or 1: rows from 64 warpgroup on, 64 of them */
   yk_cuda::ring_position kv;
-  int32_t position[2]; /* of the two rows, in the sequence */
+  int32_t position[2]; /* positions of the two rows in the sequence */
   float m[2], l[2];
 
   __device__ __forceinline__ static bool first_lane()

@@ -18,7 +18,7 @@ namespace yk_attn {
  * consumers. The counter is a dynamic tile scheduler: long tiles come first, and the next free thread block takes the
  * next tile. The bits of a tile do not depend on the thread block that computes it. */
 template <typename T, int HD> struct q_producer {
-  static constexpr int CHUNKS = HD / 8; /* of 8 elements, in a row; 16 threads load a row, one chunk each */
+  static constexpr int CHUNKS = HD / 8; /* chunks of 8 elements per row; 16 threads load a row, one chunk each */
   static constexpr int ROWS_AT_ONCE = Q_PRODUCER_THREADS / 16;
 
   prefill_shared<HD> &s;
@@ -82,7 +82,7 @@ template <int HD, bool IS_K> struct kv_producer {
   prefill_shared<HD> &s;
   const params &p;
   const void *map;
-  uint32_t tail_phase; /* of v_tail */
+  uint32_t tail_phase; /* phase of v_tail */
 
   /* The tensor map's row of page threadIdx.x % KEY_TILE_PAGES of a key tile; past the sequence's last page, the row of
    * that page. */

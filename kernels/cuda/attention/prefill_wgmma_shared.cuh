@@ -17,7 +17,7 @@ constexpr int N_CONSUMER_WARPS = 8, N_KV_PRODUCER_WARPS = 2;
 /* A tile in shared memory is [column block of 64 elements][128 rows][128 bytes], with the 128-byte swizzle. */
 constexpr int COLUMN_BLOCK_BYTES = 128 * 128;
 constexpr int SWIZZLE_ATOM_BYTES = 8 * 128; /* 8 rows: the unit within which the swizzle permutes */
-constexpr int NO_BLOCK_STRIDE = 16;         /* of a K-major descriptor: ignored by the hardware */
+constexpr int NO_BLOCK_STRIDE = 16;         /* for K-major descriptors, whose block stride the hardware ignores */
 
 /* Named barriers. The ping-pong has two, one for each consumer warpgroup. */
 constexpr int BARRIER_Q_PRODUCERS = 1, BARRIER_PING_PONG = 2;

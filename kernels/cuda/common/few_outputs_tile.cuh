@@ -30,7 +30,7 @@ template <typename T, int ROWS, int COLUMNS_ = 16, bool IN_BATCHES = true> struc
   };
 
   int part = static_cast<int>(threadIdx.x) / 32; /* the warp's part of K, of WARPS parts */
-  uint4 kept[KEPT][COLUMNS8];                    /* of columns lane / 4 and lane / 4 + 8 */
+  uint4 kept[KEPT][COLUMNS8];                    /* weights of columns lane / 4 and lane / 4 + 8 */
 
   /* Inputs at .. at + 7 of a row of a matrix [n_rows, k]; zeros past its edges. */
   __device__ __forceinline__ static uint4 load(const void *rows, int row, int n_rows, int k, int at)

@@ -8,7 +8,7 @@ enum {
   N_SLOTS = 4,
   SLOT_BYTES = 4 << 20,
   PAGE_BYTES = 4096,
-  MIN_THREAD_BYTES = 1 << 17 /* of a slot per thread: filling fewer costs more than it saves */
+  MIN_THREAD_BYTES = 1 << 17 /* bytes of a slot per thread: filling fewer costs more than it saves */
 };
 
 typedef struct yk_cuda_staging {

@@ -22,7 +22,8 @@
 namespace yk_gemm {
 
 constexpr int SM_SHARED_BYTES = 228 * 1024, SM_REGISTERS = 64 * 1024;
-constexpr int BLOCK_SHARED_BYTES = 2 * 1024; /* of each block in addition: 1 KB of the driver; barriers, aligned */
+/* additional memory of each block: 1 KB of the driver; barriers, aligned */
+constexpr int BLOCK_SHARED_BYTES = 2 * 1024;
 
 /* Dynamic shared memory of a block, by occupancy; in halves, by the half. */
 constexpr int ALL_SHARED_BYTES = SM_SHARED_BYTES - BLOCK_SHARED_BYTES;

@@ -10,7 +10,7 @@
 enum {
   YK_WNA16_TILE_K = 128,
   YK_WNA16_PANEL_COLUMNS = 16,
-  YK_WNA16_PANEL_SCALE_BYTES = YK_WNA16_PANEL_COLUMNS * 4 /* of a group */
+  YK_WNA16_PANEL_SCALE_BYTES = YK_WNA16_PANEL_COLUMNS * 4 /* scale bytes per group */
 };
 
 /* Bytes of a panel without its scales. */

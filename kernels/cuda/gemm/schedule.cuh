@@ -28,9 +28,9 @@ struct wgmma_params {
   int m, n;
   int k_tiles, panels;
   int tiles_m, tiles_n; /* output tiles of a cluster along columns and tokens */
-  int full_bands;       /* of SWIZZLE_TILES_N tiles along N; one narrower band may follow */
+  int full_bands;       /* bands of SWIZZLE_TILES_N tiles along N; one narrower band may follow */
   yk_cuda::divider by_k_tiles, by_k_splits, by_band_tiles, by_last_width; /* width of the band past the full ones */
-  int clusters;                                                           /* of the grid */
+  int clusters;                                                           /* clusters of the grid */
   int split_tiles;   /* the first output tiles are split along K ... */
   int k_ranges;      /* ... into this number of K ranges */
   int k_splits;      /* split-K: ranges of each tile. stream-K: 0, and each range has ... */

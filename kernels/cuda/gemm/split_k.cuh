@@ -42,7 +42,7 @@ struct n8_range {
 /* The K ranges of an output tile, and the tokens of it that this block finishes. */
 struct tile_peers {
   int first, count; /* ranges that have K tiles of this tile */
-  int index;        /* of this block's range among them */
+  int index;        /* index of this block's range among them */
   n8_range own;     /* tokens that this block finishes */
 };
 

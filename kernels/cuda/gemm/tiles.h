@@ -20,14 +20,14 @@ enum plan_kernel {
 };
 
 /* The sizes of scale groups, in inputs, that a tile is compiled for: all; multiples of 128 (or one group for all of k);
- * none. Groups of 128 and more, which nearly all AWQ models have, get every tile that brings a gain; groups of 64 and
- * 32 omit tiles with small gains (bench_linear --plans prints the gains). */
+ * none. Groups of 128 and more, which nearly all AWQ models have, get every tile with a gain; groups of 64 and 32 omit
+ * tiles with small gains (bench_linear --plans prints the gains). */
 enum class scale_groups { ANY, FROM_128, NONE };
 
 /* Tiles of the kernel for up to 32 tokens. */
 struct small_batch_shape {
   int n;      /* tile N: tokens, a multiple of 8 */
-  int panels; /* of 16 columns that a consumer warp holds */
+  int panels; /* panels of 16 columns per consumer warp */
   occupancy taken;
   scale_groups int4_groups; /* with weights of 4 bits */
   scale_groups byte_groups; /* with weights of 8 bits */

@@ -51,7 +51,7 @@ typedef struct yk_wna16_source {
   yk_dtype scales_dtype;  /* YK_F16 or YK_BF16 */
   int64_t words_per_row;  /* columns of the whole tensor / 8 */
   int64_t first_column;   /* need not be a multiple of 8 */
-  int64_t group;          /* of these tensors; desc.group divides it and k_phase, unless it covers all of k */
+  int64_t group;          /* group of these tensors; desc.group divides it and k_phase, unless it covers all of k */
   int64_t k_phase;        /* inputs of the first group that precede the range */
 } yk_wna16_source;
 
@@ -70,7 +70,7 @@ typedef struct yk_wna16_plan {
   uint8_t kernel, tile, slice_warps, splits;
 } yk_wna16_plan;
 
-enum { YK_WNA16_ROW_BUCKETS = 59 }; /* of dense/plan.cu's series, which is checked against it */
+enum { YK_WNA16_ROW_BUCKETS = 59 }; /* buckets of dense/plan.cu's series, which is checked against this number */
 
 /* The plans of one GEMM, for each bucket of row counts. */
 typedef struct yk_wna16_plans {

@@ -11,8 +11,8 @@
 
 namespace yk_gemm {
 
-constexpr int MAX_STAGES = 12;      /* of each ring */
-constexpr int WARPGROUP_PANELS = 4; /* of the 64 columns of one wgmma, one panel per warp */
+constexpr int MAX_STAGES = 12;      /* maximum stages of each ring */
+constexpr int WARPGROUP_PANELS = 4; /* panels of the 64 columns of one wgmma, one per warp */
 using tile_ring = yk_cuda::stage_ring<MAX_STAGES>;
 
 /* Bytes of a stage of x: 128 inputs of `tokens` tokens. */

@@ -104,7 +104,7 @@ __device__ inline void cluster_block<T, HEADS>::add_values(float (&o)[4][4], con
 template <typename T, int HEADS>
 __device__ inline void cluster_block<T, HEADS>::send_part(const float (&o)[4][4], float m, float l) const
 {
-  constexpr int WARPS = CLUSTER_WARPS / SHARES; /* of a share's columns */
+  constexpr int WARPS = CLUSTER_WARPS / SHARES; /* warps that share a share's columns */
   const uint32_t full = shared_address(&s.part_full);
 #pragma unroll
   for (int h = 0; h < 2; h++) {

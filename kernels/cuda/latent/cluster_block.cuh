@@ -44,7 +44,7 @@ using namespace yk_ptx;
 
 constexpr int CLUSTER_HEAD_DIM = 128; /* nope_dim and value_dim of DeepSeek */
 constexpr int CLUSTER_WARPS = CLUSTER_ROWS, CLUSTER_THREADS = 32 * CLUSTER_WARPS;
-constexpr int TILE_PAGES = 4, CLUSTER_TOKENS = TILE_PAGES * YK_KV_BLOCK_TOKENS; /* of a tile */
+constexpr int TILE_PAGES = 4, CLUSTER_TOKENS = TILE_PAGES * YK_KV_BLOCK_TOKENS; /* pages and tokens per tile */
 constexpr int SWIZZLED_ROW = 128;                                               /* bytes: 64 columns */
 constexpr int WEIGHT_BLOCK_BYTES = CLUSTER_HEAD_DIM * SWIZZLED_ROW;
 constexpr int PAGE_BLOCK_BYTES = YK_KV_BLOCK_TOKENS * SWIZZLED_ROW, PAGE_BLOCKS = WIDTH / 64;
@@ -63,12 +63,12 @@ template <int HEADS> struct cluster_shared {
   alignas(1024) char page[RING][PAGE_BYTES];
   alignas(16) uint16_t q[HEADS][WIDTH + 8]; /* padded against bank conflicts of ldmatrix */
   alignas(16) uint16_t p[HEADS][CLUSTER_TOKENS + 8];
-  float score[2][8][CLUSTER_TOKENS + 4]; /* of even and of odd steps along the columns */
+  float score[2][8][CLUSTER_TOKENS + 4]; /* for even and for odd steps along the columns */
   float rescale[8];
-  float4 stats[CLUSTER_BLOCKS]; /* of each part: maximum, as a power of two, and sum */
+  float4 stats[CLUSTER_BLOCKS]; /* for each part: maximum, as a power of two, and sum */
   alignas(16) uint16_t sums[COLUMNS];
   alignas(16) uint16_t norm_w[KV_RANK];
-  alignas(16) float rope[CLUSTER_WARPS][ROPE_DIM]; /* of each row's position */
+  alignas(16) float rope[CLUSTER_WARPS][ROPE_DIM]; /* cosines and sines of each row's position */
   alignas(16) float y[SHARES][ROWS];               /* one part per share's columns */
   uint64_t k_full, v_full, q_full, part_full, y_full, page_full[RING];
 };
@@ -81,7 +81,7 @@ template <typename T, int HEADS> struct cluster_block {
   using shared = cluster_shared<HEADS>;
   static constexpr int SHARES = shared::SHARES, COLUMNS = shared::COLUMNS, ROWS = shared::ROWS, RING = shared::RING;
   static constexpr int PAGE = YK_KV_BLOCK_TOKENS, PIECES = TOKEN_PIECES;
-  static constexpr int K_TILES = COLUMNS / 16 / CLUSTER_WARPS; /* of 16 columns a warp */
+  static constexpr int K_TILES = COLUMNS / 16 / CLUSTER_WARPS; /* tiles of 16 columns per warp */
   static constexpr bool LOADS_EARLY = K_TILES == 1; /* the first tile, as long as K[h] leaves enough registers */
   static constexpr int K_STEPS = CLUSTER_HEAD_DIM / 16, SCORE_STEPS = WIDTH / 16 / 2, V_STEPS = COLUMNS / 16;
 
@@ -91,7 +91,7 @@ template <typename T, int HEADS> struct cluster_block {
   const CUtensorMap &weights, &cache;
   const int lane, warp, rank;
   const int32_t row, first_head, n_heads;               /* n_heads: of the cluster */
-  const int32_t head, share;                            /* of this thread block */
+  const int32_t head, share;                            /* head and share of this thread block */
   const int32_t position, begin_page, n_pages, n_parts; /* n_pages: own pages; n_parts: thread blocks that have pages */
   const int32_t *const table;
 

@@ -15,7 +15,7 @@ namespace yk_latent {
 constexpr int END_HEAD_DIM = 128;     /* nope_dim and value_dim of DeepSeek */
 constexpr int PRODUCER_THREADS = 128; /* before the consumers */
 constexpr int CONSUMER_WARPS = 8, CONSUMER_THREADS = 32 * CONSUMER_WARPS;
-constexpr int BOX = 64, BOX_BYTES = BOX * 128;                /* of kv_up: 64 rows by 64 columns, swizzled */
+constexpr int BOX = 64, BOX_BYTES = BOX * 128;                /* box of kv_up: 64 rows by 64 columns, swizzled */
 constexpr int K_SLICE_BYTES = END_HEAD_DIM / BOX * BOX_BYTES; /* 64 columns of K[h] */
 constexpr int V_SLICE_BYTES = KV_RANK / BOX * BOX_BYTES;      /* 64 rows of V[h] */
 

@@ -22,7 +22,7 @@ using namespace yk_ptx;
 /* Rows in shared memory are padded by 16 bytes against bank conflicts of ldmatrix. */
 constexpr int PAD = 8;
 
-constexpr int FEW_QUERIES = 16, MANY_QUERIES = 64; /* of a tile of the attention kernels */
+constexpr int FEW_QUERIES = 16, MANY_QUERIES = 64; /* queries of a tile of the attention kernels */
 
 /* ---- queries = K[h]^T q_nope ------------------------------------------------------------------------------------- */
 

@@ -26,9 +26,9 @@ namespace yk_latent {
 using namespace yk_ptx;
 
 constexpr int TILE_TOKENS = 32, WARPS = 8, THREADS = 32 * WARPS;
-/* of a vector in shared memory: padded against bank conflicts of ldmatrix */
+/* elements of a vector in shared memory: padded against bank conflicts of ldmatrix */
 constexpr int ROW_ELEMENTS = WIDTH + 8;
-constexpr int P_ELEMENTS = TILE_TOKENS + 8; /* of a row of probabilities: padded likewise */
+constexpr int P_ELEMENTS = TILE_TOKENS + 8; /* elements of a row of probabilities: padded for the same reason */
 constexpr int SCORE_FLOATS = TILE_TOKENS + 4;
 constexpr int ROW_BYTES = ROW_ELEMENTS * 2, STAGE_BYTES = TILE_TOKENS * ROW_BYTES;
 
@@ -205,7 +205,7 @@ struct pass {
   const int32_t *table;
   int32_t first_row, end_row;   /* the sequence's rows within the tile */
   int32_t n_tokens;             /* visible to its last row */
-  int32_t begin_tile, end_tile; /* of this split, in tiles of TILE_TOKENS */
+  int32_t begin_tile, end_tile; /* range of this split, in tiles of TILE_TOKENS */
 };
 
 __device__ __forceinline__ bool is_padding(const params &p, int32_t row)

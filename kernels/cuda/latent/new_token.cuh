@@ -11,7 +11,7 @@
 
 namespace yk_latent {
 
-constexpr int TOKEN_PIECES = WIDTH / 8, ROPE_PIECES = ROPE_DIM / 8; /* of 16 bytes */
+constexpr int TOKEN_PIECES = WIDTH / 8, ROPE_PIECES = ROPE_DIM / 8; /* pieces of 16 bytes */
 
 /* Cosines and sines of a position. */
 __device__ __forceinline__ const float *rope_of(const new_rows &rows, int32_t position)
@@ -22,7 +22,7 @@ __device__ __forceinline__ const float *rope_of(const new_rows &rows, int32_t po
 /* Called by whole warps: each of ROPE_PIECES neighbouring lanes has one piece of a vector that rotates. */
 struct rotation {
   static constexpr int HALF = ROPE_PIECES / 2;
-  float4 cosines[2], sines[2]; /* of the piece's pairs; sines with their sign */
+  float4 cosines[2], sines[2]; /* values of the piece's pairs; sines with their sign */
 
   /* rope: result of rope_of for the position, or a copy. */
   __device__ __forceinline__ explicit rotation(const float *rope)

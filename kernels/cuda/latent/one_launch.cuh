@@ -24,7 +24,7 @@ namespace yk_latent {
 
 /* Shared memory besides that of the attention. */
 template <int K_ROOMS> struct ends_shared {
-  item_splits splits[end_sums::ROWS]; /* of the rows of the outputs */
+  item_splits splits[end_sums::ROWS]; /* splits of the rows of the outputs */
   uint64_t k_full[K_ROOMS], v_full;
 };
 
@@ -169,7 +169,7 @@ template <typename T, typename SHARED, typename F>
 __device__ void run_producers(SHARED &s, const params &p, const new_rows &rows, const grid_barrier &grid,
                               const CUtensorMap *map, F outputs_of)
 {
-  /* at most so many tiles, over all thread blocks, leave room for V[h] in the L2 cache */
+  /* at most this number of tiles, over all thread blocks, leaves enough of the L2 cache for V[h] */
   constexpr int32_t FEW_TILES = 4;
   const int warp = threadIdx.x / 32;
   if (warp >= 2) {

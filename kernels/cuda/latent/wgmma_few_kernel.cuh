@@ -48,7 +48,7 @@ template <typename T> struct few_consumer {
   const params &p;
   const int warpgroup;
   const block_tiles mine;
-  uint32_t phase; /* of this warpgroup's buffer */
+  uint32_t phase; /* phase of this warpgroup's buffer */
   int turn;       /* set of s.top */
   float m[N_Q][2], l[N_Q][2];
 

@@ -49,7 +49,7 @@ template <typename T> struct many_consumer {
   const params &p;
   const int warpgroup;
   const block_tiles mine;
-  uint32_t phase; /* of this warpgroup's tiles */
+  uint32_t phase; /* phase of this warpgroup's tiles */
   int32_t n_visible[2];
   float m[2]; /* current reference of the sums, near the largest score so far */
   float l[2]; /* sums of this warpgroup's probabilities, relative to `own` */

@@ -222,7 +222,7 @@ __device__ inline void clear_rows(uint32_t tile, int32_t n_valid)
 struct destination {
   int32_t first_row, first_head, n_heads, n_queries;
   bool is_whole;
-  int64_t place; /* of a partial result, counted in queries */
+  int64_t place; /* index of a partial result, counted in queries */
 
   template <int QUERIES> static __device__ destination of(const params &p, const segment &of, const block_tiles &mine)
   {

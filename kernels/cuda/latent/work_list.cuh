@@ -16,7 +16,7 @@
 
 namespace yk_latent {
 
-constexpr int WGMMA_TOKENS = 64; /* of a tile */
+constexpr int WGMMA_TOKENS = 64; /* tokens per tile */
 
 using yk_cuda::ceil_div;
 using yk_cuda::quotient;
@@ -97,7 +97,7 @@ __host__ __device__ inline block_tiles divide_tiles(const int32_t *first_tile, i
 
 /* The items of a launch, in shared memory. */
 struct work_list {
-  int32_t first_tile[YK_CUDA_LATENT_ROWS + 1]; /* of each item; then the list's length */
+  int32_t first_tile[YK_CUDA_LATENT_ROWS + 1]; /* first tile of each item; then the list's length */
   int32_t first_row[YK_CUDA_LATENT_ROWS], end_row[YK_CUDA_LATENT_ROWS];
   int32_t seq[YK_CUDA_LATENT_ROWS], n_tokens[YK_CUDA_LATENT_ROWS]; /* n_tokens: visible to the item's last row */
   int16_t item_of_row[YK_CUDA_LATENT_ROWS];                        /* the item that begins with the row; -1: none */

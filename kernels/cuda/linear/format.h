@@ -56,8 +56,8 @@ typedef struct yk_cuda_gemm {
   int64_t key; /* the parts' fuse_key */
   int first_part, end_part;
   int64_t k, n;             /* n: columns of weights, gate and up both */
-  int64_t first_column;     /* of its results within a row of y */
-  yk_dtype dtype;           /* of activations */
+  int64_t first_column;     /* offset of its results within a row of y */
+  yk_dtype dtype;           /* type of the activations */
   yk_activation activation; /* gated, columns [0, n/2) are gates, [n/2, n) ups; y has n/2 columns */
   bool has_bias;            /* any part has a bias; the others' are zeros */
   int64_t weights, bias;    /* bytes from the start of a matrix; bias [n] f32, or act: see has_epilogue */
@@ -184,7 +184,7 @@ struct yk_cuda_gemm_kind {
 /* A row of the table. */
 typedef struct yk_cuda_format {
   const char *name;
-  yk_weight_format weight_format; /* of the checkpoint */
+  yk_weight_format weight_format; /* format in the checkpoint */
 
   /* check - whether part number index is inconsistent (YK_E_INVAL) or can never be multiplied on a GPU
    *   (YK_E_UNSUPPORTED). NULL: nothing to check beyond yk_linear_check. linear_create calls check before all

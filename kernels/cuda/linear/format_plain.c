@@ -29,7 +29,7 @@ static bool uses_resident(const yk_linear_spec *spec)
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-enum { CONVERT_BYTES = 16 << 20 /* of a weight per conversion step */ };
+enum { CONVERT_BYTES = 16 << 20 /* bytes of a weight per conversion step */ };
 
 static yk_status load_converted(yk_cuda_device *cuda, char *to, const char *from, const yk_linear_part *part,
                                 yk_err *err)

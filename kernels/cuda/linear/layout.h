@@ -14,7 +14,7 @@ enum { YK_CUDA_QUANTISED_BYTES = 64 << 20 /* maximum of quantised inputs of a bl
 
 /* The GEMMs of a linear layer, in the order of its parts. */
 typedef struct yk_cuda_linear_layout {
-  const yk_cuda_format *formats[YK_MAX_LINEAR_PARTS]; /* of each part */
+  const yk_cuda_format *formats[YK_MAX_LINEAR_PARTS]; /* format of each part */
   yk_cuda_gemm gemms[YK_MAX_LINEAR_PARTS];
   int n_gemms;
   int64_t matrix_bytes; /* distance between matrices, each with all its parts */

@@ -12,7 +12,7 @@ enum {
 
 struct yk_linear {
   yk_cuda_linear_layout layout;
-  void *plans[YK_MAX_LINEAR_PARTS]; /* of the GEMMs; NULL if the kind has none */
+  void *plans[YK_MAX_LINEAR_PARTS]; /* plans of the GEMMs; NULL if the kind has none */
   int32_t n_matrices;
   bool f32_output, is_grouped;
   int32_t max_tokens;

@@ -28,7 +28,7 @@ constexpr uint32_t EMPTY_WORD = 0xFFFFFFFFu;                     /* a NaN that n
 /* In device memory. A lane reads the logits of experts e with e % 32 == lane, four at once. */
 struct alignas(16) logits_words {
   uint4 logits[ROUTED_EXPERTS / FEW_EXPERTS][WARP];
-  uint32_t gate_logit; /* of the shared expert's gate */
+  uint32_t gate_logit; /* logit of the shared expert's gate */
 
   __device__ __forceinline__ uint32_t *logit_of(int expert)
   {

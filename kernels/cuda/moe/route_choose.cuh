@@ -22,7 +22,7 @@ struct route_params {
   const float *bias;
   const int32_t *kv_slots;
   int32_t n_tokens;
-  int32_t block_rows; /* of each thread block, at most 32 */
+  int32_t block_rows; /* rows per thread block, at most 32 */
   int32_t *choices;
   float *weights;
   int32_t *starts, *row_of_slot, *slot_of_choice;
@@ -154,7 +154,8 @@ template <int PER_LANE> __device__ bool score(const yk_route_spec &spec, float (
 
 /* Selects the top_k largest keys in the order of repeated take_largest calls: writes their indices to chosen, memory of
  * the warp. Returns the lane's own selected keys, one bit each. Only the maximum over the warp depends on the preceding
- * round. Equal keys are taken in one round; the total number of keys taken so far reveals this. */
+ * round. If keys are equal, a round takes several of them: the total then differs from top_k, and the selection is
+ * repeated by take_largest. */
 template <int PER_LANE>
 __device__ __forceinline__ uint32_t take_largest(int n, const uint32_t (&keys)[PER_LANE], int lane, int *chosen)
 {

@@ -36,7 +36,7 @@ const void *kernel_for(yk_dtype dtype, int per_lane, int rows, bool is_one_clust
                          : kernel_for<__nv_bfloat16>(per_lane, rows, is_one_cluster);
 }
 
-constexpr int MOST_ROWS_BY_8 = MOST_ROWS / 2; /* of clusters of 8 rows, else 16 */
+constexpr int MOST_ROWS_BY_8 = MOST_ROWS / 2; /* up to this number of rows clusters have 8 rows, else 16 */
 
 int threads_of(int per_lane)
 {

@@ -13,7 +13,7 @@ using namespace yk_ptx;
 constexpr int MOST_ROWS = 256, MOST_EXPERTS = 256, MOST_WORDS = MOST_EXPERTS / WARP, ROW_WORDS = MOST_ROWS / WARP;
 constexpr uint32_t EMPTY = 0xFFFFFFFFu; /* no row chooses 32 experts */
 
-constexpr int BLOCKS = few_outputs_tile<__half, 8>::WARPS; /* of a cluster */
+constexpr int BLOCKS = few_outputs_tile<__half, 8>::WARPS; /* thread blocks per cluster */
 constexpr int OWN = 2;                                     /* rows of a block that chooses */
 constexpr int COLUMNS = few_outputs_tile<__half, 8>::COLUMNS;
 

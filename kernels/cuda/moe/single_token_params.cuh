@@ -33,10 +33,10 @@ struct single_token_mailbox {
 
 /* One of the two GEMMs. */
 struct single_token_gemm {
-  const uint8_t *weights, *bias; /* of matrix 0; bias may be NULL */
+  const uint8_t *weights, *bias; /* arrays of matrix 0; bias may be NULL */
   int64_t matrix_bytes;
   const uint8_t *shared;             /* weights of the shared expert, or NULL */
-  int k_tiles, n_panels;             /* of one expert */
+  int k_tiles, n_panels;             /* sizes of one expert */
   int shared_k_tiles, shared_panels; /* 0 without a shared expert */
 };
 
@@ -50,21 +50,21 @@ struct single_token_params {
   yk_combine_args sum;
   single_token_mailbox *mailbox;
   int max_slots;
-  int stages;     /* of a warp's ring */
+  int stages;     /* stages of a warp's ring */
   int max_panels; /* maximum number of a block's gate and up panels */
 };
 
 /* In shared memory. */
 struct single_token_memory {
-  uint32_t keys[ROUTED_EXPERTS]; /* of groups */
+  uint32_t keys[ROUTED_EXPERTS]; /* keys for groups */
   float scores[ROUTED_EXPERTS];
   int chosen[YK_MAX_TOP_K]; /* experts by falling score; -1: padding */
-  int matrix[YK_MAX_TOP_K]; /* of the slots: here the choices whose experts are on this rank, in order */
+  int matrix[YK_MAX_TOP_K]; /* matrices of the slots: here the choices whose experts are on this rank, in order */
   int n_slots;
   bool is_finite;
-  float weight[YK_MAX_TOP_K + 1]; /* of the slots; the shared expert's weight is last */
+  float weight[YK_MAX_TOP_K + 1]; /* weights of the slots; the shared expert's is last */
   uint64_t full[SINGLE_TOKEN_WARPS][SINGLE_TOKEN_STAGES];
-  float down_sums[2][SINGLE_TOKEN_WARPS][PANEL_COLUMNS]; /* of two panels, used alternately */
+  float down_sums[2][SINGLE_TOKEN_WARPS][PANEL_COLUMNS]; /* sums of two panels, used alternately */
   router_tile<__half, true>::sums logits;
 };
 

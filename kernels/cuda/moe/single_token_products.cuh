@@ -76,8 +76,8 @@ __device__ __forceinline__ void multiply_gate_up(const single_token_params &p, c
   }
 }
 
-/* Called by all threads: adds the warps' sums of the block's gate and up panels, and sends silu(gate) * up to all
- * blocks. sums: [warps, panels, 16]. */
+/* Called by all threads: adds the warps' sums of the block's gate and up panels, applies the activation, and sends the
+ * results to all blocks. sums: [warps, panels, 16]. */
 template <yk_dtype DTYPE>
 __device__ __forceinline__ void send_inner(const single_token_params &p, const single_token_work &w,
                                            const single_token_column &own, const int *matrices, const float *sums,

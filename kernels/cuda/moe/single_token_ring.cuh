@@ -19,7 +19,7 @@ template <typename PANEL> struct single_token_ring {
   static constexpr int STAGE_BYTES = SINGLE_TOKEN_GROUP * PANEL::BYTES;
   const single_token_params &p;
   const single_token_work &w;
-  const int *matrices; /* of the slots */
+  const int *matrices; /* matrices of the slots */
   uint32_t memory, full;
   int first = 0; /* the unit of lane 0 */
   /* The lane's unit. Gate and up: the slot, -1 for the shared expert; the offset within the matrix; the number of

@@ -55,7 +55,7 @@ __device__ __forceinline__ void let_next_kernel_start()
 
 struct launch_shape {
   dim3 grid;           /* thread blocks of all clusters together */
-  int threads;         /* of a thread block */
+  int threads;         /* threads per thread block */
   size_t shared_bytes; /* dynamic shared memory of a thread block */
   int cluster;         /* thread blocks of a cluster, along x; 1: no clusters */
 };

@@ -147,7 +147,7 @@ template <typename T> __device__ __forceinline__ uint32_t nibbles_of(const uint4
 /* GROUPS: of a tile. 0: all inputs are one group, whose scale and zero are already in p. */
 template <int N_TILE, int GROUPS> struct fused_shared {
   static constexpr int SKEW = 256 / N_TILE;
-  uint32_t nibbles[N_TILE * PITCH + N_TILE / 8 * SKEW]; /* of output row: from row * PITCH + row / 8 * SKEW on */
+  uint32_t nibbles[N_TILE * PITCH + N_TILE / 8 * SKEW]; /* an output row begins at row * PITCH + row / 8 * SKEW */
   uint16_t scales[GROUPS + (GROUPS == 0)][N_TILE];
   uint8_t zeros[GROUPS + (GROUPS == 0)][N_TILE];
 };

@@ -19,7 +19,7 @@ constexpr int MANY_ROWS = 256; /* up to this number of rows have a thread block 
 constexpr int STAGES = 2;
 /* thread blocks per multiprocessor: a single one would leave it idle at times */
 constexpr int MOST_SM_BLOCKS = 3, FEWEST_SM_BLOCKS = 2;
-constexpr int MOST_THREADS = 1024; /* of a multiprocessor: registers suffice for this number */
+constexpr int MOST_THREADS = 1024; /* threads per multiprocessor: registers suffice for this number */
 constexpr int MOST_CHOICES = 8;
 /* maximum of a block in addition to its stages: static memory, and the system's */
 constexpr size_t OWN_SHARED_BYTES = 2048;

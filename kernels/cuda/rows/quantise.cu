@@ -16,7 +16,7 @@ namespace {
  * a thread has several loads in flight. */
 constexpr int FEW_KEPT = 1, SOME_KEPT = 4, MOST_KEPT = 8;
 constexpr int64_t THREADS_AT_ONCE = 1 << 18; /* approximate capacity of an H200 */
-constexpr int ROW_WARPS = 4;                 /* of a thread block whose warps process a row each */
+constexpr int ROW_WARPS = 4;                 /* warps of a thread block, each with its own row */
 
 /* Most threads of a thread block whose threads keep `kept` vectors: registers limit the number. */
 constexpr int most_threads(int kept)

@@ -13,7 +13,7 @@ using namespace yk_rows;
 
 namespace {
 
-constexpr int ROPE_WARPS = 8; /* of a thread block; a warp processes one head */
+constexpr int ROPE_WARPS = 8; /* warps per thread block; a warp processes one head */
 
 /* Pairs of a head's first half per lane: PAIRS of the kernel. */
 constexpr int pairs_of_lane(int head_dim)

@@ -14,9 +14,9 @@ namespace yk_rows {
 /* up to this number of rows, rope.cu's kernel is used, which has more warps per row */
 constexpr int MANY_ROWS = 256;
 constexpr int MANY_HEAD = 128;      /* head_dim */
-constexpr int MANY_LANES = 16;      /* of a head; lane l has elements 4 l to 4 l + 3 of either half */
+constexpr int MANY_LANES = 16;      /* lanes per head; lane l has elements 4 l to 4 l + 3 of either half */
 constexpr int MANY_PASSES = 4;      /* heads of which a lane has a part */
-constexpr int MANY_MOST_WARPS = 16; /* of a thread block, which has one row */
+constexpr int MANY_MOST_WARPS = 16; /* maximum of a thread block, which has one row */
 constexpr int MANY_WARP_HEADS = MANY_PASSES * yk_cuda::WARP / MANY_LANES;
 
 template <typename T> struct head_part {

@@ -106,7 +106,7 @@ template <int CLUSTER> __device__ void scan_bins(shared_state<CLUSTER> &shared)
 
 struct selected_bin {
   int32_t bin;
-  unsigned long long sum; /* of that bin */
+  unsigned long long sum; /* sum of that bin */
 };
 
 /* The bin in which the sum over falling keys passes `test`, given histograms of all thread blocks. *above: the sum over

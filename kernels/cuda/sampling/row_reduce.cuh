@@ -13,7 +13,7 @@ constexpr int DIGIT_BITS = 11, N_BINS = 1 << DIGIT_BITS;
 constexpr int N_LIMBS = 3, LIMB_BITS = 14;
 constexpr int MAX_SEGMENTS = 128;
 constexpr int MAX_CANDIDATES = THREADS;                           /* one candidate per thread */
-constexpr int N_GROUPS = 256, GROUP_THREADS = THREADS / N_GROUPS; /* of threads: see find_maximum */
+constexpr int N_GROUPS = 256, GROUP_THREADS = THREADS / N_GROUPS; /* groups of threads: see find_maximum */
 
 /* The larger logit is better; among equal ones, that of the lower id. */
 struct best {
@@ -54,7 +54,7 @@ template <int CLUSTER> struct shared_state {
   alignas(16) uint32_t group_keys[N_GROUPS]; /* see find_maximum */
   float threshold;
   int32_t drawn;
-  yk_cuda_sample_row params; /* of the row */
+  yk_cuda_sample_row params; /* parameters of the row */
   yk_sampled sampled;        /* in the cluster's first thread block */
   best warp_bests[WARPS];
   gather_buffers<CLUSTER, message> gather;

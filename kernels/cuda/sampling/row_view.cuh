@@ -21,14 +21,14 @@ constexpr int NO_ID = 0x7fffffff; /* greater than every id: in a tie any id come
 struct row_view {
   const yk_cuda_sample_launch *a;
   const yk_cuda_sample_row *params;
-  const uint32_t *counts; /* of the row's penalty slot while penalties apply, else NULL */
+  const uint32_t *counts; /* counts of the row's penalty slot while penalties apply, else NULL */
   int64_t row;
   int32_t n;          /* ids */
   int32_t begin, end; /* the slice: ids begin .. end - 1 */
   /* [end - begin] the slice in shared memory: raw logits, then scaled ones. NULL if one thread block has the row alone:
    * the row does not fit then, and each pass reads global memory and recomputes scaled logits. */
   float *slice;
-  int parity;                 /* of all_gather */
+  int parity;                 /* parity of all_gather */
   bool has_top_k;             /* top_k drops some ids */
   float temperature, maximum; /* maximum: the largest scaled logit */
   uint32_t lowest_key;        /* top_k keeps this key and greater ones */

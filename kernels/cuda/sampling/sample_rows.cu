@@ -75,7 +75,8 @@ __device__ bool keep_top_p(shared_state<CLUSTER> &shared, row_view &v, float top
   const selection e = radix_select(shared, v, nearest, add, test);
   const double weight = static_cast<double>(to_fixed_point(weight_of(v, value_of(e.key))));
   const double n_kept =
-      fmax(1.0, ceil((target - static_cast<double>(e.above)) / weight)); /* of the equal logits of e.key */
+      /* number of logits equal to e.key's that are kept */
+      fmax(1.0, ceil((target - static_cast<double>(e.above)) / weight));
   v.last_key = e.key;
   v.lowest = value_of(e.key);
   if (n_kept * weight >= static_cast<double>(e.sum)) return false; /* all of them */

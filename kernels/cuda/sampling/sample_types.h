@@ -15,7 +15,7 @@ typedef struct yk_cuda_sample_row {
  * that the id was output. */
 enum { YK_CUDA_COUNT_PROMPT = 1, YK_CUDA_COUNT_OUTPUT = 2 };
 
-enum { YK_CUDA_MAX_SHARDS = 64 }; /* of the vocabulary: their first ids are among the kernel's parameters */
+enum { YK_CUDA_MAX_SHARDS = 64 }; /* shards of the vocabulary: their first ids are among the kernel's parameters */
 
 typedef struct yk_cuda_sample_launch {
   float *logits; /* as in yk_sample_args; may change during the launch, unchanged after it */

@@ -13,7 +13,7 @@ namespace yk_w8a8 {
 
 struct grouped_params {
   yk_w8a8_grouped_call call;
-  output_params out; /* of matrix 0 */
+  output_params out; /* output of matrix 0 */
   int k_tiles;
   int tiles_m, max_tiles, n_stages; /* wgmma: output tiles along rows of W, maximum number of row tiles, stages */
   yk_cuda::divider by_tiles_m;

@@ -4,7 +4,7 @@
 
 namespace yk_w8a8 {
 
-constexpr int GROUPED_WARPGROUPS = 2; /* of 64 rows of W each */
+constexpr int GROUPED_WARPGROUPS = 2; /* warpgroups of 64 rows of W each */
 
 /* By rising most_rows: max_slots over the number of matrices. The rows of a matrix beyond whole tiles are loaded, and
  * multiplied by the narrowest instruction that holds them, in multiples of step. */

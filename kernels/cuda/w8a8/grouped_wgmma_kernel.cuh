@@ -28,7 +28,7 @@ __host__ __device__ inline int grouped_map_bytes(int max_tiles)
 }
 
 struct grouped_tile {
-  int matrix, slot, end; /* of the matrix's slots */
+  int matrix, slot, end; /* end: of the matrix's slots */
   int tile_m;
 };
 

@@ -16,7 +16,7 @@ constexpr int MMA_THREADS = 128, MMA_STAGES = 3, MMA_ROWS = 64, MMA_TOKENS = 64;
 constexpr int MMA_STAGE_BYTES = (MMA_ROWS + MMA_TOKENS) * TILE_K;
 
 struct mma_params {
-  const int8_t *packed, *x; /* of a matrix; of all tokens */
+  const int8_t *packed, *x; /* packed: one matrix; x: all tokens */
   int k_tiles;
   output_params out;
 };

@@ -12,14 +12,14 @@
 typedef struct yk_w8a8_desc {
   int64_t k;                /* inputs, may be 0 */
   int64_t n;                /* columns of W; with gates gate and up together */
-  int32_t zero;             /* of the inputs */
+  int32_t zero;             /* zero point of the inputs */
   yk_activation activation; /* gated or none; gated, columns [0, n/2) are gates, [n/2, n) ups, and y has n/2 */
 } yk_w8a8_desc;
 
 enum {
   YK_W8A8_TILE_K = 128,       /* inputs, or bytes, of a row of a K tile */
   YK_W8A8_PANEL_ROWS = 16,    /* packed rows come in panels */
-  YK_W8A8_ROW_MULTIPLE = 256, /* of the scales of x */
+  YK_W8A8_ROW_MULTIPLE = 256, /* the scales of x are padded to a multiple of this */
   YK_W8A8_ALIGNMENT_BYTES = 256
 };
 

@@ -10,9 +10,9 @@ namespace yk_w8a8 {
  * 192 rows fill the GPU where tiles of 128 leave a partial wave. */
 struct tile_shape {
   int n;            /* tokens */
-  int warpgroups;   /* of 64 rows each */
+  int warpgroups;   /* warpgroups of 64 rows each */
   int cluster;      /* thread blocks with neighbouring rows that share their tokens by multicast */
-  double k_tile_us; /* of one K tile */
+  double k_tile_us; /* time of one K tile */
 };
 constexpr tile_shape TILES[] = {
     {16, 1, 1, 0.147}, {32, 1, 1, 0.134},  {64, 1, 1, 0.167},  {64, 2, 1, 0.277},

@@ -27,7 +27,7 @@ typedef struct yk_w8a8_call {
   const float *bias;     /* [n], or NULL */
   const int8_t *x;       /* [m, yk_w8a8_k_padded], 16-byte aligned; zeros past k */
   const float *x_scales; /* [m], readable up to a multiple of YK_W8A8_ROW_MULTIPLE */
-  void *y;               /* of y_dtype [m, y_stride]; NULL: sums is written instead */
+  void *y;               /* y_dtype [m, y_stride]; NULL: sums is written instead */
   yk_dtype y_dtype;      /* YK_F16 or YK_BF16 */
   int64_t y_stride;
   int32_t *sums; /* [m, n], without gates: x_q w_q^T - zero * sums of w_q */

@@ -15,7 +15,7 @@
 
 namespace yk_w8a8 {
 
-constexpr int RING_READ_BARRIER = 4; /* of all consumer warps; lower barriers are of one warpgroup each */
+constexpr int RING_READ_BARRIER = 4; /* barrier of all consumer warps; each lower barrier is used by one warpgroup */
 
 /* Each of a tile's K ranges is a thread block of one cluster, the last range being the first block. All blocks write to
  * the memory of their rings the sums of the tokens that others finish, and add those of their own tokens.

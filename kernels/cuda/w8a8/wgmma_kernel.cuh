@@ -47,7 +47,7 @@ struct kernel_params {
   int n_stages;
 };
 
-/* Of the weights of a K tile. */
+/* Bytes of the weights of a K tile. */
 __host__ __device__ constexpr int weight_bytes(int warpgroups)
 {
   return warpgroups * WARPGROUP_ROWS * TILE_K;

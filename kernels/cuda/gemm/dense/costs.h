@@ -42,7 +42,7 @@ struct small_batch_costs {
 
 /* Terms of wgmma_us. */
 struct wgmma_costs {
-  double start_us;                         /* of any plan, relative to the small-batch kernel */
+  double start_us;                         /* start of any plan, relative to the small-batch kernel */
   double small_start_us;                   /* extra, for tiles of up to 64 tokens */
   double cluster_start_us;                 /* extra, if thread blocks share their tokens by multicast */
   double tile_end_byte_us;                 /* for each byte of a tile's accumulators */
@@ -51,7 +51,7 @@ struct wgmma_costs {
   double cluster_peer_us, cluster_byte_us; /* if the peers are a cluster, and for each byte that a block sends */
   double stream_k_us, stream_k_byte_us;    /* if K ranges ignore the ends of tiles, and for each byte ... */
   double stream_k_peer_byte_us;            /* ... of each of up to two peers */
-  double k_tile_us[N_WGMMA_SHAPES];        /* of one K tile of a tile */
+  double k_tile_us[N_WGMMA_SHAPES];        /* one K tile of a tile */
 };
 
 struct gemm_costs {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int THREADS = 128;
 constexpr int STAGES = 3;
-constexpr int PANELS = 8;                      /* of a block, two per warp */
+constexpr int PANELS = 8;                      /* panels per block, two per warp */
 constexpr int TILE_M = PANELS * PANEL_COLUMNS; /* columns of W of a block */
 constexpr int X_ROW_BYTES = TILE_K * 2;        /* one token of a stage */
 constexpr int MAX_SPLITS = 16;

@@ -12,9 +12,9 @@ namespace {
 /* Launch parameters of a plan. */
 struct launch_layout {
   int64_t cluster, clusters; /* thread blocks of a cluster; clusters of the grid */
-  int tile_panels;           /* of a thread block's output tile */
+  int tile_panels;           /* panels of a thread block's output tile */
   int k_slices, stages;
-  int shared_bytes, threads; /* of a thread block; shared_bytes: dynamic */
+  int shared_bytes, threads; /* per thread block; shared_bytes: dynamic */
 };
 
 /* Stages of a ring in `bytes` of shared memory; 0 if the plan does not fit. A multiple of the number of K slices, so

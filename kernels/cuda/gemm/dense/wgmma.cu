@@ -33,7 +33,7 @@ int64_t acc_bytes(const wgmma_shape &s)
 struct tile_split {
   int tiles_m, tiles_n;
   int split_tiles, k_ranges; /* the first split_tiles are split along K into k_ranges, one per cluster */
-  int clusters;              /* of the grid */
+  int clusters;              /* clusters of the grid */
 
   int k_splits() const
   {

@@ -61,7 +61,7 @@ __device__ __forceinline__ void produce_few_weights(const grouped_params &p, ITE
 template <int N, typename ITEMS>
 __device__ __forceinline__ void produce_few_x(const grouped_params &p, ITEMS items, const few_memory &s, int warp)
 {
-  constexpr int WARP_ROWS = N / FEW_X_WARPS, ROWS = WARP_ROWS / 2; /* of a warp, of a lane */
+  constexpr int WARP_ROWS = N / FEW_X_WARPS, ROWS = WARP_ROWS / 2; /* rows per warp, rows per lane */
   small_batch_ring r(s.x, s.barriers, p.stages, small_batch_x_bytes(N));
   const int lane = threadIdx.x % 32, piece = lane % 16, row0 = warp * WARP_ROWS + lane / 16;
   const uint8_t *x = static_cast<const uint8_t *>(p.call.x) + piece * 16;

@@ -17,15 +17,15 @@ namespace yk_gemm {
 namespace {
 
 constexpr int THREADS = 128;
-constexpr int PANELS = 8;                      /* of a block, two per warp */
+constexpr int PANELS = 8;                      /* panels per block, two per warp */
 constexpr int TILE_M = PANELS * PANEL_COLUMNS; /* columns of W of a block */
-constexpr int ROW_BYTES = TILE_K * 2;          /* of x, and of plain weights, in a stage */
+constexpr int ROW_BYTES = TILE_K * 2;          /* a row of x, or of plain weights, in a stage */
 
 struct sm80_params {
   yk_grouped_call call;
   int64_t k, n;
   int k_tiles, panels, groups, panel_bytes;
-  int64_t row_scales_at; /* of 8-bit weights, in bytes from a matrix's first panel */
+  int64_t row_scales_at; /* offset of 8-bit weights' row scales, in bytes from a matrix's first panel */
   yk_activation activation;
   bool whole_pieces; /* k is a multiple of 8: rows are copied in pieces of 16 bytes */
 };
@@ -107,7 +107,8 @@ __device__ __forceinline__ void load_a(const sm80_params &p, const uint8_t *weig
   const int lane = threadIdx.x % 32;
   if constexpr (WEIGHTS != PLAIN) {
     constexpr yk_wna16_encoding ENCODING = static_cast<yk_wna16_encoding>(WEIGHTS);
-    constexpr int SCALES = YK_WNA16_PANEL_WEIGHT_BYTES(ENCODING), QUARTER_BYTES = SCALES / 4 / 32; /* of a lane */
+    /* QUARTER_BYTES: per lane */
+    constexpr int SCALES = YK_WNA16_PANEL_WEIGHT_BYTES(ENCODING), QUARTER_BYTES = SCALES / 4 / 32;
     constexpr int LOAD_QUARTERS = LANE_BYTES / QUARTER_BYTES;
     const uint8_t *from = weights + panel * p.panel_bytes;
     dequant<ENCODING, DTYPE> scales;

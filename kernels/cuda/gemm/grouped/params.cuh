@@ -24,7 +24,7 @@ inline yk_wna16_desc desc_of_shared_expert(const yk_wna16_desc &desc, const yk_g
 /* The weights and results of an output tile: those of a matrix, or of the shared expert. */
 struct grouped_operands {
   const uint8_t *weights;
-  const float *row_scales; /* of 8-bit weights */
+  const float *row_scales; /* for 8-bit weights */
   const void *bias, *x;
   void *y;
   int k, k_tiles, n, n_panels;
@@ -33,7 +33,7 @@ struct grouped_operands {
 struct grouped_params {
   yk_grouped_call call;
   int k, n, k_tiles, n_panels;
-  int64_t row_scales_at; /* of 8-bit weights, in bytes from a matrix's first panel */
+  int64_t row_scales_at; /* offset of 8-bit weights' row scales, in bytes from a matrix's first panel */
   yk_activation activation;
   int slice_warps, stage_panels, stages; /* few rows */
   int ring_bytes;
@@ -45,7 +45,7 @@ struct grouped_params {
   yk_cuda::divider by_panels; /* few rows: for blocks with shares */
   yk_cuda::divider by_tile_items;
   yk_cuda::divider by_tiles_m;                     /* wgmma */
-  int shared_expert_k_tiles, shared_expert_panels; /* of the shared expert's weight; 0 without one */
+  int shared_expert_k_tiles, shared_expert_panels; /* sizes of the shared expert's weight; 0 without one */
   int64_t shared_expert_row_scales_at;             /* as row_scales_at */
   int shared_expert_parts; /* wgmma: its columns are cut into parts, each with as many output tiles as a matrix */
 
@@ -136,9 +136,9 @@ __device__ __forceinline__ int next_of(const grouped_params &p, unsigned answer,
 
 /* The K tiles of some neighbouring panels of a weight. */
 struct panel_stream {
-  const uint8_t *from; /* of the next K tile */
+  const uint8_t *from; /* source of the next K tile */
   int64_t k_tile_bytes;
-  int bytes; /* of a stage */
+  int bytes; /* bytes per stage */
 
   template <typename PANEL>
   __device__ __forceinline__ static panel_stream of(const grouped_operands &of, int panel, int n_panels)

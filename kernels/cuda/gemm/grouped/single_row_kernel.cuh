@@ -26,7 +26,7 @@ static_assert(ROW_REGISTERS * ROW_THREADS + HALF_REGISTERS * HALF_THREADS[1] <= 
 struct grouped_row_params {
   grouped_params gemm;
   yk_combine_args sum;
-  int stages; /* of a warp's ring */
+  int stages; /* stages of a warp's ring */
 };
 
 /* Bytes of x: eight K tiles in 2048, as the main loop for 8 rows takes the two halves of a K tile 1024 bytes apart. */
@@ -105,7 +105,7 @@ __device__ __forceinline__ row_work work_of_warp(const grouped_row_params &p, co
 template <typename PANEL, bool HAS_SHARED_EXPERT> struct row_ring {
   const grouped_row_params &p;
   const row_slots &slots;
-  uint32_t memory, full; /* of the warp */
+  uint32_t memory, full; /* addresses of the warp's stages and barriers */
 
   /* Called by one lane: issues the copy of a K tile of a panel. */
   __device__ __forceinline__ void ask_for(int stage, int tile, int panel) const
@@ -161,7 +161,7 @@ __global__ void __maxnreg__(ROW_REGISTERS) grouped_row_kernel(const __grid_const
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ uint64_t barriers[ROW_WARPS][ROW_STAGES];
   __shared__ row_slots slots;
-  __shared__ float sums[2][ROW_WARPS][PANEL_COLUMNS]; /* of two panels, used alternately */
+  __shared__ float sums[2][ROW_WARPS][PANEL_COLUMNS]; /* sums of two panels, used alternately */
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_stages = p.stages;
   const row_ring<PANEL, HAS_SHARED_EXPERT> ring = {p, slots, shared_address(shared) + warp * n_stages * PANEL::BYTES,
                                                    shared_address(barriers[warp])};

@@ -9,7 +9,7 @@ namespace yk_gemm {
 /* Tiles of the kernel for fewer rows than matrices. */
 struct grouped_few_shape {
   int n;      /* tile N: rows */
-  int panels; /* of 16 columns that a consumer warp holds */
+  int panels; /* panels of 16 columns per consumer warp */
   occupancy taken;
 };
 constexpr grouped_few_shape GROUPED_FEW_SHAPES[] = {{8, 3, occupancy::HALF}};

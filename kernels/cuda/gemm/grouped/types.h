@@ -22,12 +22,13 @@ typedef struct yk_grouped_shared_expert {
 
 /* One call of a grouped GEMM. All pointers are device memory. */
 typedef struct yk_grouped_call {
-  const void *weights;        /* of matrix 0, 128-byte aligned: packed by yk_wna16_pack, or rows [n, k] of 16 bits */
+  /* weights of matrix 0, 128-byte aligned: packed by yk_wna16_pack, or rows [n, k] of 16 bits */
+  const void *weights;
   const void *bias;           /* [n] of matrix 0; or NULL */
   yk_dtype bias_dtype;        /* desc.dtype; for plain weights also float32 */
   int64_t matrix_bytes;       /* distance between matrices, a multiple of 128, of weights and of biases */
   int32_t n_matrices;         /* 1 .. YK_GROUPED_MAX_MATRICES */
-  int32_t n_rows;             /* of x */
+  int32_t n_rows;             /* rows of x */
   const void *x;              /* [rows, k], 16-byte aligned */
   const int32_t *row_of_slot; /* NULL: the slot number */
   const int32_t *starts;      /* [n_matrices + 1] */

@@ -36,7 +36,7 @@ constexpr int GROUPED_CONSUMER_REGISTERS =
 /* Shared memory for staging results, of all consumer warps and for every width of instructions. */
 __host__ __device__ constexpr int grouped_staging_bytes(int tile_n)
 {
-  int most = 0; /* of a warp */
+  int most = 0; /* maximum per warp */
   for (int n = tile_n; n > 0; n = fewer_rows(tile_n, n))
     most = most > staging_bytes(GROUPED_WGMMA_M, n) ? most : staging_bytes(GROUPED_WGMMA_M, n);
   return most * GROUPED_CONSUMER_WARPS;

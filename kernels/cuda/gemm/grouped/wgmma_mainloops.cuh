@@ -80,7 +80,7 @@ __device__ __forceinline__ void mainloop_by_group(tile_ring &x, tile_ring &weigh
 {
   constexpr int GROUP_STEPS = PANEL::GROUP_STEPS, BATCH_STEPS = GROUP_STEPS == K_STEPS ? 4 : 2;
   uint32_t a[2][WGMMA_M][BATCH_STEPS][4];
-  float part[WGMMA_M][N / 8][4], scale[WGMMA_M][2]; /* of a group */
+  float part[WGMMA_M][N / 8][4], scale[WGMMA_M][2]; /* accumulators and scales of one group */
 #pragma unroll
   for (int c = 0; c < WGMMA_M; c++) {
     scale[c][0] = scale[c][1] = 0.0f;
@@ -102,7 +102,7 @@ __device__ __forceinline__ void mainloop_by_group(tile_ring &x, tile_ring &weigh
   for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
     mbarrier_wait_asm_loop(x.full(), x.at.phase);
     const uint32_t panels = weights.data() + first_panel<WGMMA_M>(warpgroup, warp) * PANEL::BYTES;
-    const uint64_t b = tile_descriptor(x.data(), 1024, 16); /* K-major: groups of 8 rows lie 1024 bytes apart */
+    const uint64_t b = tile_descriptor(x.data(), 1024, 16); /* K-major: groups of 8 rows are 1024 bytes apart */
     lane_words<PANEL, WGMMA_M> next;
     unscaled_weights<PANEL::ENCODING, DTYPE> group[WGMMA_M];
     next.load(panels, 0, lane);

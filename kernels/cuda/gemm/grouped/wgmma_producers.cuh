@@ -102,7 +102,7 @@ __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, u
   constexpr int WARP_ROWS = gathered_rows(N);
   const int lane = threadIdx.x % 32, piece = lane % 16, half = lane / 16;
   const uint32_t own_rows = shared_address(rows + half * (WARP_ROWS / 2));
-  uint32_t at[4]; /* of the lane's rows of eight, in a stage */
+  uint32_t at[4]; /* addresses of the lane's rows of eight, in a stage */
 #pragma unroll
   for (int i = 0; i < 4; i++)
     at[i] = piece / 8 * (N * 128) + (warp * 8 + 2 * i + half) * 128 + ((piece ^ (2 * i + half)) & 7) * 16;

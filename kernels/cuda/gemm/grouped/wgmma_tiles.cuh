@@ -81,7 +81,7 @@ template <int N> struct grouped_tiles {
       tile = in_matrix - tile_m * whole;
     }
     const int first_slot = of.first_slot + static_cast<int>(tile) * N, matrix = min(m, p.call.n_matrices);
-    const int part = m - matrix; /* of the shared expert's weight */
+    const int part = m - matrix; /* part of the shared expert's weight */
     return {matrix, first_slot, min(N, of.end_slot - first_slot),
             (part * p.tiles_m + static_cast<int>(tile_m)) * GROUPED_TILE_PANELS};
   }

@@ -11,7 +11,7 @@ namespace yk_gemm {
 struct pack_target {
   uint8_t *packed;
   int64_t k, n, first_column, n_columns, panels;
-  int groups; /* of scales in a K tile */
+  int groups; /* groups of scales in a K tile */
   int panel_bytes;
   bool is_gated, is_bf16;
 
@@ -34,7 +34,7 @@ struct pack_target {
  * each; panel may be past the last one. */
 template <int THREADS, int PANELS> struct packed_panel {
   int64_t k_tile, panel;
-  int thread; /* of the panel */
+  int thread; /* number of the thread within the panel */
   uint8_t *packed;
 
   __device__ explicit packed_panel(const pack_target &t) : thread(threadIdx.x % THREADS)
