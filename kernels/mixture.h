@@ -29,8 +29,8 @@ typedef struct yk_mixture_sizes {
   bool has_shared;
   bool has_shared_gate; /* the router's last output is the logit of the shared expert's gate */
   /* shares_maxima: the ranks share the channels of each expert and down's inputs are quantised per token, so the ranks
-   * exchange the largest |x| of these inputs (yk_linear_sums_args). shared_in_steps: the same for the shared expert,
-   * whose down then runs in the three steps of yk_linear_sums_args. */
+   * exchange the largest |x| of these inputs (yk_grouped_args.maxima). shared_in_steps: the ranks share the shared
+   * expert's channels and its down multiplies integers, so its down runs in the three steps of yk_linear_sums_args. */
   bool shares_maxima, shared_in_steps;
   yk_dtype dtype;
 } yk_mixture_sizes;

@@ -10,9 +10,9 @@
  * Failure: the first rank to fail records its error and, from its thread, calls on_failure once and aborts every end of
  * the communicator, so that the others' pending communication fails too. Each failed rank then settles its device: the
  * rank counts as returned once none of its operations still runs. wait() returns when all ranks have returned, with the
- * first error. The error names a rank that does not return in time; the waiting thread then does the same for it as a
- * failing rank does. After any failure the group is broken: the ranks' states may differ, so no further command runs,
- * and wait() returns the failure. */
+ * first error. If a rank does not return in time, the error names that rank, and the waiting thread calls on_failure
+ * and aborts the ends in its place. After any failure the group is broken: the ranks' states may differ, so no further
+ * command runs, and wait() returns the failure. */
 #ifndef YK_PARALLEL_RANK_GROUP_H
 #define YK_PARALLEL_RANK_GROUP_H
 
