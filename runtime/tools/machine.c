@@ -3,9 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/checked.h"
 #include "base/struct_size.h"
-#include "base/arguments.h"
 #include "engine/machine/gpus.h"
 #include "tools/machine_run.h"
 

@@ -6,8 +6,8 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "engine/machine/gpus.h"
 #include "base/cpu_pool.h"
+#include "engine/machine/gpus.h"
 #include "tools/machine_run.h"
 
 enum { LANES = 32, LINE_BYTES = LANES * 8, MAX_THREADS = 1024 };

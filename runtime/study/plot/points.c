@@ -10,7 +10,7 @@
 
 /* Beyond these nothing is measured, and axes would have no ticks. */
 #define LEAST_NUMBER 1e-12
-#define MOST_NUMBER 1e15
+#define MOST_NUMBER  1e15
 
 double yk_plot_number(const json_t *object, const char *key)
 {
