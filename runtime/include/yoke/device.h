@@ -1,4 +1,4 @@
-/* device.h - what ranks can run on. */
+/* device.h - the devices on which ranks run. */
 #ifndef YK_DEVICE_H
 #define YK_DEVICE_H
 
@@ -21,8 +21,8 @@ typedef struct yk_device_info {
   int64_t free_bytes, total_bytes;
 } yk_device_info;
 
-/* yk_device_list - what ranks can run on: the CPU, which any number of ranks may share, then every GPU.
- *   out [max]: the first max of them, each of struct_size, maybe NULL with 0. n: how many there are.
+/* yk_device_list - the devices on which ranks can run: the CPU, which any number of ranks may share, then every GPU.
+ *   out [max]: the first max devices, each with its struct_size set; may be NULL if max is 0. n: number of devices.
  *   Errors: YK_E_INVAL (a negative max), YK_E_DEVICE. */
 yk_status yk_device_list_sized(yk_device_info *out, size_t struct_size, int max, int *n, yk_err *err);
 static inline yk_status yk_device_list(yk_device_info *out, int max, int *n, yk_err *err)

@@ -1,4 +1,4 @@
-/* engine.h - a model on its ranks: what it is to be, what it has become, what it would take. */
+/* engine.h - a model on its ranks: options, state, counters, and a plan of the memory that the model needs. */
 #ifndef YOKE_API_ENGINE_H
 #define YOKE_API_ENGINE_H
 
@@ -35,38 +35,39 @@ typedef enum yk_kv_cache_choice {
 typedef struct yk_engine_options {
   size_t struct_size;
   const char *model_dir; /* a Hugging Face checkpoint directory, or a KuiperLLama file */
-  /* JSON objects, or NULL: members that take the place of those of config.json, and of generation_config.json. Rotary
-   * settings may be given under their older names (rope_scaling, rope_theta) for a file that has newer ones. */
+  /* JSON objects, or NULL: their members replace those of config.json and of generation_config.json. Rotary settings
+   * may be given under their older names (rope_scaling, rope_theta) for a file with newer names. */
   const char *hf_overrides, *override_generation_config;
-  /* Where generation_config.json lies: NULL or "auto": in model_dir; "vllm": there, but sampling has neutral defaults,
-   * and only the ids of tokens count; else another directory. */
+  /* Directory of generation_config.json. NULL or "auto": model_dir. "vllm": model_dir, but sampling has neutral
+   * defaults, and only the token ids of the file are used. Else another directory. */
   const char *generation_config;
-  const char *tokenizer; /* a tokenizer.json, or a directory that holds one; NULL: the model's directory, if it does */
-  yk_device_kind device; /* auto: CUDA where there is any device, else CPU */
+  /* a tokenizer.json, or a directory that holds one; NULL: the model's directory, if it holds one */
+  const char *tokenizer;
+  yk_device_kind device; /* auto: CUDA if there is any device, else CPU */
   int n_ranks;           /* 1 .. YK_MAX_RANKS; default 1 */
   const int *device_ids; /* [n_ranks] CUDA ordinals, or NULL for 0 .. n_ranks - 1 */
   yk_dtype_choice dtype; /* activations; auto: the checkpoint's (float16 for AWQ with float32) */
-  /* auto: as the checkpoint has them, where a device can multiply that. f16: quantised weights are dequantised at load,
-   * each rounded once to the 16-bit type of the activations (float16 where those are float32), for comparison; plain
-   * weights are as with auto. */
+  /* auto: the checkpoint's format, if a device can multiply it. f16: quantised weights are dequantised at load, each
+   * rounded once to the 16-bit type of the activations (float16 if those are float32), for comparison; plain weights
+   * are as with auto. */
   yk_weights_choice weights;
-  /* What K and V are kept in. auto: 8 bits with the checkpoint's static scales where it has them, else the type of the
-   * activations, which float16, bfloat16 and float32 must name too. int8, fp8 (e4m3): 8 bits with the checkpoint's
-   * scales where they are of that type, else as the next two: a scale for each token and head. */
+  /* Type of K and V. auto: 8 bits with the checkpoint's static scales if there are any, else the type of the
+   * activations; float16, bfloat16 and float32 must name that type too. int8, fp8 (e4m3): 8 bits with the checkpoint's
+   * scales if those are of that type, else as the next two: a scale for each token and head. */
   yk_kv_cache_choice kv_cache_dtype;
-  int32_t max_model_tokens;      /* longest prompt + output; 0: the model's own limit, lowered where KV does not fit */
+  int32_t max_model_tokens;      /* longest prompt + output; 0: the model's own limit, lowered if KV does not fit */
   int32_t max_seqs;              /* requests running at once; default 256 */
   int32_t max_batched_tokens;    /* rows of one step; default 2048 */
   double gpu_memory_utilization; /* share of device memory for weights, workspace and KV; default 0.9 */
-  /* KV bytes per rank; 0: what the share above leaves (CPU: at most min(4 GiB, RAM/4) over all ranks). */
+  /* KV bytes per rank; 0: the remainder of the share above (CPU: at most min(4 GiB, RAM/4) over all ranks). */
   int64_t kv_cache_bytes;
   int n_cpu_threads; /* threads over all ranks, on GPUs while weights are loaded; 0: every core */
-  /* Of a mixture of experts: deal whole experts to ranks, in ranges that differ by one at most, instead of giving every
-   * rank a share of each. Other models do not change. */
+  /* Mixture of experts: distribute whole experts over ranks, in ranges whose sizes differ by at most one, instead of a
+   * share of each expert on every rank. No effect on other models. */
   bool expert_parallel;
   bool no_prefix_reuse; /* compute every prompt from its start */
-  uint64_t seed;        /* for requests that bring none */
-  /* A step that takes longer fails, naming the ranks that stall; 0: 60 s on CUDA, no limit on CPU. */
+  uint64_t seed;        /* for requests without a seed */
+  /* A step that takes longer fails, and the error names the ranks that stall; 0: 60 s on CUDA, no limit on CPU. */
   double step_timeout_s;
   yk_log log;
   /* Called while weights load, one call at a time, from a thread of the engine; done == total once, at the end. May be
@@ -82,29 +83,29 @@ static inline void yk_engine_options_init(yk_engine_options *options)
   yk_engine_options_init_sized(options, sizeof *options);
 }
 
-/* yk_engine_create - load a model and start its ranks. Blocks until it can serve.
+/* yk_engine_create - load a model and start its ranks. Blocks until the engine can serve.
  *   Errors: YK_E_INVAL (an option; named with its legal range), YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED (the
- *   checkpoint), YK_E_CAPACITY (ranks, memory: with bytes needed and available), YK_E_DEVICE; where an earlier failure
- *   has left a GPU of no more use to this process the message says that a new process is needed. Nothing stays
- *   half-loaded. */
+ *   checkpoint), YK_E_CAPACITY (ranks, memory: with bytes needed and available), YK_E_DEVICE. If an earlier failure has
+ *   left a GPU unusable in this process, the message says that a new process is needed. Nothing stays half-loaded. */
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk_err *err);
 
 /* yk_engine_destroy - stop the ranks and free everything. Unfinished requests end with YK_FINISH_ERROR and
  *   YK_E_CANCELLED; request objects stay valid until yk_request_free. NULL is allowed.
- *   Returns true when everything has been freed. False: a rank, or the end of its communicator, hangs; after a few
- *   seconds (a minute, where nothing had failed before) it was left alone with its memory. The exit handlers of GPU
- *   libraries may wait for its kernel as long, or take away what its thread uses: end such a process by _exit(). */
+ *   Returns true when everything has been freed. False: a rank, or the shutdown of its communicator, hangs and was
+ *   abandoned with its memory after a few seconds (a minute, if nothing had failed before). The exit handlers of GPU
+ *   libraries may wait for its kernel just as long, or free objects that its thread uses: end such a process by
+ *   _exit(). */
 bool yk_engine_destroy(yk_engine *engine);
 
-/* yk_engine_check - YK_OK while the ranks work; else the failure that ended all requests, after which the engine takes
- *   no more. A request that fails alone (YK_FINISH_ERROR) leaves the engine as it was. Thread: any. */
+/* yk_engine_check - YK_OK while the ranks work; else the failure that ended all requests, after which the engine
+ *   accepts no more. A request that fails alone (YK_FINISH_ERROR) does not affect the engine. Thread: any. */
 yk_status yk_engine_check(yk_engine *engine, yk_err *err);
 
 typedef struct yk_rank_memory {
   int64_t weight_bytes, kv_bytes, workspace_bytes;
 } yk_rank_memory;
 
-/* What the engine settled on, fixed after creation. */
+/* Properties of the engine, fixed after creation. */
 typedef struct yk_engine_info {
   size_t struct_size;
   const char *device;         /* "cpu", "cuda" */
@@ -115,14 +116,14 @@ typedef struct yk_engine_info {
   int32_t vocab_size, n_layers, hidden_size;
   int32_t max_model_tokens, max_seqs, max_batched_tokens;
   int32_t default_max_tokens; /* max_new_tokens of the model's generation_config.json; 0: it has none */
-  const int32_t *eos_ids;     /* [n_eos_ids] the model's end-of-sequence ids; the engine's, valid while it lives */
+  const int32_t *eos_ids;     /* [n_eos_ids] the model's end-of-sequence ids; the engine owns the array */
   size_t n_eos_ids;
-  int64_t kv_capacity_tokens; /* what the smallest rank can hold */
-  int32_t kv_block_tokens;    /* of a block, in which KV memory is given out */
+  int64_t kv_capacity_tokens; /* capacity of the smallest rank */
+  int32_t kv_block_tokens;    /* of a block, the unit in which KV memory is allocated */
   bool has_tokenizer;
-  double load_s;            /* all of yk_engine_create */
-  double weights_s;         /* of it, from the first byte of the weights read to the last layer prepared */
-  int64_t checkpoint_bytes; /* of all weights in the checkpoint's files */
+  double load_s;            /* duration of yk_engine_create */
+  double weights_s;         /* part of load_s, from the first byte of the weights read to the last layer prepared */
+  int64_t checkpoint_bytes; /* all weights in the checkpoint's files */
   yk_rank_memory memory[YK_MAX_RANKS];
 } yk_engine_info;
 
@@ -132,25 +133,25 @@ static inline void yk_engine_get_info(const yk_engine *engine, yk_engine_info *o
   yk_engine_get_info_sized(engine, out, sizeof *out);
 }
 
-/* yk_engine_reset_prefixes - forget what prompts have left computed: requests that begin to run from now on find none
- *   of it; those that run keep what they have. Waits for the end of the step under way.
- *   Errors: the engine's failure, or YK_E_CANCELLED where it stops. Thread: any. */
+/* yk_engine_reset_prefixes - drop the computed prefixes: requests that start to run from now on reuse none of them;
+ *   running requests keep theirs. Waits for the end of the current step.
+ *   Errors: the engine's failure, or YK_E_CANCELLED if it stops. Thread: any. */
 yk_status yk_engine_reset_prefixes(yk_engine *engine, yk_err *err);
 
 enum { YK_STEP_SIZES = 16 };
 
-/* Counters since creation, and the present state. A consistent snapshot. */
+/* Counters since creation, and the present state, as a consistent snapshot. */
 typedef struct yk_engine_stats {
   size_t struct_size;
   uint64_t steps, prompt_tokens, output_tokens; /* computed prompt tokens, sampled tokens */
   uint64_t requests_finished, requests_failed, preemptions;
-  /* Tokens that sequences held on being admitted, and those of them found computed because an earlier one began
-   * alike. */
+  /* Tokens that sequences held on admission, and those of them already computed for an earlier sequence with the same
+   * beginning. */
   uint64_t prefix_tokens, prefix_reused_tokens;
-  /* The engine thread's own work: between steps, taking results and planning; and while the ranks compute the next
-   * step, giving tokens to readers. */
+  /* The engine thread's own work: between steps (take results, plan), and while the ranks compute the next step (hand
+   * tokens to readers). */
   double scheduling_s, hand_out_s;
-  double prefill_s, decode_s; /* time in steps that carried prompt tokens, and in steps that did not */
+  double prefill_s, decode_s;                       /* time in steps with prompt tokens, and in steps without */
   uint64_t prefill_step_tokens, decode_step_tokens; /* rows computed in either kind of step */
   /* Steps of 1 row, 2, 3 to 4, 5 to 8, ...: [i] of at most 2^i rows, the last of any more. */
   uint64_t steps_by_rows[YK_STEP_SIZES];
@@ -164,25 +165,26 @@ static inline void yk_engine_get_stats(yk_engine *engine, yk_engine_stats *out)
   yk_engine_get_stats_sized(engine, out, sizeof *out);
 }
 
-/* How the rows of a mixture of experts were spread. */
+/* Distribution of rows over experts in a mixture of experts. */
 typedef struct yk_expert_load {
   size_t struct_size;
-  int32_t n_layers;  /* of the model that have experts; 0: none has, and everything else is 0 */
-  int32_t n_experts; /* of each of them */
+  int32_t n_layers;  /* layers of the model that have experts; 0: none, and all other fields are 0 */
+  int32_t n_experts; /* in each of these layers */
   int32_t top_k;     /* experts that a row chooses */
   int32_t *layers;   /* [n_layers] their numbers in the model */
-  int64_t *rows;     /* [n_layers, n_experts] rows that chose each expert */
+  int64_t *rows;     /* [n_layers, n_experts] number of rows that chose each expert */
   int n_ranks;
   bool holds_whole; /* rank r holds experts first[r] .. first[r + 1] - 1; else the part parts[r] of every expert */
   int32_t first[YK_MAX_RANKS + 1];
   double parts[YK_MAX_RANKS];
-  double rank_shares[YK_MAX_RANKS]; /* of all choices, what falls to a rank; 0 before the first row, as the next */
-  double busiest_share; /* of a layer's choices, the most that falls to one rank, on average; 1 / n_ranks: even */
+  double rank_shares[YK_MAX_RANKS]; /* a rank's share of all choices; like busiest_share 0 before the first row */
+  double busiest_share; /* largest share of a layer's choices on one rank, averaged over layers; 1 / n_ranks: even */
 } yk_expert_load;
 
-/* yk_engine_get_expert_load - since the engine was created; free *out with yk_expert_load_free. waits: up to the end of
- *   the step under way, which is then counted; else the counts are up to a second old while requests run.
- *   Errors: YK_E_NOMEM; with waits the engine's failure, or YK_E_CANCELLED where it stops. *out is then 0. */
+/* yk_engine_get_expert_load - the load since the engine was created; free *out with yk_expert_load_free. waits: block
+ *   until the end of the current step, which is then counted; else the counts are up to a second old while requests
+ *   run.
+ *   Errors: YK_E_NOMEM; with waits the engine's failure, or YK_E_CANCELLED if it stops. *out is then 0. */
 yk_status yk_engine_get_expert_load_sized(yk_engine *engine, bool waits, yk_expert_load *out, size_t struct_size,
                                           yk_err *err);
 static inline yk_status yk_engine_get_expert_load(yk_engine *engine, bool waits, yk_expert_load *out, yk_err *err)
@@ -191,35 +193,36 @@ static inline yk_status yk_engine_get_expert_load(yk_engine *engine, bool waits,
 }
 void yk_expert_load_free(yk_expert_load *load);
 
-/* yk_expert_load_subtract - load of an engine becomes that since an earlier one of the same engine. */
+/* yk_expert_load_subtract - turn a load of an engine into the load since an earlier one of the same engine. */
 void yk_expert_load_subtract(yk_expert_load *load, const yk_expert_load *before);
 
 /* ---- Plan -------------------------------------------------------------------------------------------------------- */
 
-/* What a model would take on n ranks. Reads configuration and headers, never the weights. */
+/* Memory that a model needs on n ranks. Computed from configuration and headers, without reading the weights. */
 typedef struct yk_plan {
   size_t struct_size;
   yk_device_kind device; /* CPU or CUDA */
   int n_ranks;
   bool fits;
-  bool assumes_formats; /* the directory holds no weights: their formats and types are what config.json says */
-  char reason[YK_ERR_MESSAGE_BYTES];   /* why not, or a remark ("ranks 6, 7 hold no attention head") */
-  yk_rank_memory memory[YK_MAX_RANKS]; /* kv_bytes: of kv_tokens */
+  bool assumes_formats; /* the directory holds no weights: their formats and types are derived from config.json */
+  /* why the model does not fit, or a remark ("ranks 6, 7 hold no attention head") */
+  char reason[YK_ERR_MESSAGE_BYTES];
+  yk_rank_memory memory[YK_MAX_RANKS]; /* kv_bytes: for kv_tokens */
   const char *kv_cache_dtype;          /* as in yk_engine_info */
   int64_t kv_bytes_per_token[YK_MAX_RANKS];
-  int64_t kv_tokens;                  /* of KV that the smallest rank can hold beside weights and workspace */
-  int32_t n_experts;                  /* of each layer that has some; 0: the model has none, and what follows is 0 */
+  int64_t kv_tokens;                  /* KV tokens that the smallest rank can hold besides weights and workspace */
+  int32_t n_experts;                  /* experts of a layer; 0: the model has none, and all following fields are 0 */
   bool expert_parallel;               /* ranks hold whole experts, else a share of each */
-  int32_t rank_experts[YK_MAX_RANKS]; /* of n_experts, that the rank holds wholly or in part */
-  int64_t expert_bytes[YK_MAX_RANKS]; /* of weight_bytes: the experts that rows choose among */
-  int64_t active_bytes[YK_MAX_RANKS]; /* of weight_bytes that one token uses, on average over its choices */
+  int32_t rank_experts[YK_MAX_RANKS]; /* number of the n_experts that the rank holds wholly or in part */
+  int64_t expert_bytes[YK_MAX_RANKS]; /* part of weight_bytes: the routed experts */
+  int64_t active_bytes[YK_MAX_RANKS]; /* part of weight_bytes that one token uses, on average over its choices */
 } yk_plan;
 
-/* yk_plan_make - options as for yk_engine_create; config.json is enough of a model_dir.
- *   device_memory_bytes: per device of the machine that the plan is for; it needs no GPU here nor CUDA in the build,
- *   and device auto means GPUs. 0: this machine's (CPU: the host's RAM is shared by all ranks).
- *   Errors: those of the options, an amount of memory out of range among them, and of reading the checkpoint; not
- *   fitting is an answer, not an error. */
+/* yk_plan_make - options as for yk_engine_create; model_dir needs no more than config.json.
+ *   device_memory_bytes: memory of each device of the planned machine; needs no GPU in this machine and no CUDA in the
+ *   build, and device auto means GPUs. 0: this machine's memory (CPU: all ranks share the host's RAM).
+ *   Errors: those of the options, an amount of memory out of range among them, and of reading the checkpoint. A model
+ *   that does not fit is a result, not an error. */
 yk_status yk_plan_make_sized(const yk_engine_options *options, int64_t device_memory_bytes, yk_plan *out,
                              size_t struct_size, yk_err *err);
 static inline yk_status yk_plan_make(const yk_engine_options *options, int64_t device_memory_bytes, yk_plan *out,

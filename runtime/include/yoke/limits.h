@@ -2,6 +2,6 @@
 #ifndef YK_LIMITS_H
 #define YK_LIMITS_H
 
-enum { YK_MAX_RANKS = 64 }; /* entries of a struct's arrays by rank, so the same in all later versions */
+enum { YK_MAX_RANKS = 64 }; /* length of arrays by rank in structs, so the same in all later versions */
 
 #endif

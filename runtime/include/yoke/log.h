@@ -1,7 +1,7 @@
-/* log.h - messages to whoever runs the engine. A yk_log is passed down by value; there is no global logger.
+/* log.h - messages to the operator of the engine. A yk_log is passed by value; there is no global logger.
  *
- * Every message is quoted on its way, so that texts of clients and files in one neither begin a line of their own nor
- * reach a terminal as commands. */
+ * Every message is quoted before it is written, so that texts of clients and files in a message neither begin a new
+ * line nor reach a terminal as control sequences. */
 #ifndef YK_LOG_H
 #define YK_LOG_H
 
@@ -12,7 +12,7 @@ extern "C" {
 typedef enum yk_log_level { YK_LOG_ERROR, YK_LOG_WARN, YK_LOG_INFO, YK_LOG_DEBUG } yk_log_level;
 
 typedef struct yk_log {
-  yk_log_level level;                                                 /* messages above it are dropped */
+  yk_log_level level;                                                 /* messages above this level are dropped */
   void (*write)(void *user, yk_log_level level, const char *message); /* any thread; NULL drops everything */
   void *user;
 } yk_log;

@@ -1,4 +1,4 @@
-/* logit_bias.h - what is added to one logit before anything else is done with the row. */
+/* logit_bias.h - a value that is added to one logit before all other processing of the row. */
 #ifndef YK_LOGIT_BIAS_H
 #define YK_LOGIT_BIAS_H
 
@@ -6,7 +6,7 @@
 
 typedef struct yk_logit_bias {
   int32_t token_id;
-  float bias; /* of a request: -100 .. 100; of a device's row also -INFINITY, which bans the id */
+  float bias; /* in a request: -100 .. 100; in a row on a device also -INFINITY, which bans the id */
 } yk_logit_bias;
 
 #endif

@@ -1,4 +1,5 @@
-/* machine.h - what the devices of this machine and the links between them can do. Needs no model. Of libyoke_tools. */
+/* machine.h - measures the devices of this machine and the links between them. Needs no model. Part of
+ * libyoke_tools. */
 #ifndef YOKE_API_MACHINE_H
 #define YOKE_API_MACHINE_H
 
@@ -16,11 +17,11 @@ extern "C" {
 /* From one GPU to another. */
 typedef struct yk_link {
   int from, to;      /* CUDA ordinals */
-  bool peer_access;  /* programs on `from` can reach the memory of `to`; where not, copies go through the host */
-  bool is_measured;  /* what follows holds */
-  double copy_gb_s;  /* 10^9 bytes a second, in copies of 32 MiB */
-  double latency_us; /* of a copy of 4 bytes, in a chain of such */
-  char error[YK_ERR_MESSAGE_BYTES]; /* why it could not be asked or measured; else "" */
+  bool peer_access;  /* programs on `from` can access the memory of `to`; if not, copies pass through the host */
+  bool is_measured;  /* the following fields are valid */
+  double copy_gb_s;  /* 10^9 bytes per second, in copies of 32 MiB */
+  double latency_us; /* of one copy of 4 bytes, within a chain of such copies */
+  char error[YK_ERR_MESSAGE_BYTES]; /* why the link could not be queried or measured; else "" */
 } yk_link;
 
 /* An all-reduce over all ranks with residual and norm, as after every row-parallel GEMM. */
@@ -35,18 +36,19 @@ enum { YK_ALL_REDUCE_SIZES = 2 };
 typedef struct yk_link_report {
   size_t struct_size;
   int n_links;       /* n_devices * (n_devices - 1): every ordered pair */
-  yk_link *links;    /* [n_links], the report's own */
-  int n_all_reduces; /* 0 where they were not measured */
+  yk_link *links;    /* [n_links], owned by the report */
+  int n_all_reduces; /* 0: not measured */
   yk_all_reduce_time all_reduces[YK_ALL_REDUCE_SIZES];
-  char all_reduce_error[YK_ERR_MESSAGE_BYTES]; /* why they could not be measured or are wrong; else "" */
+  /* why the all-reduces could not be measured, or that their values are wrong; else "" */
+  char all_reduce_error[YK_ERR_MESSAGE_BYTES];
 } yk_link_report;
 
-/* yk_links_test - test the links between GPUs, and small all-reduces over them with the communicator that an engine
- *   would use: that the right values arrive, and how fast. What fails is told in *out.
- *   device_ids [n_devices]: CUDA ordinals, 1 to YK_MAX_RANKS of them, each once. measures: false asks only for peer
- *   access, which is instant; true takes about 200 MB on each GPU and some seconds, and others' work on the GPUs slows
- *   it down.
- *   A report is for yk_link_report_free, also after an error.
+/* yk_links_test - test the links between GPUs, and small all-reduces over them with an engine's communicator: correct
+ *   values and speed. A failure of one test is reported in *out.
+ *   device_ids [n_devices]: CUDA ordinals, 1 to YK_MAX_RANKS of them, each once. measures: false only queries peer
+ *   access, which is instant; true uses about 200 MB on each GPU and some seconds, and other work on the GPUs slows the
+ *   measurement down.
+ *   Free a report with yk_link_report_free, also after an error.
  *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL (a GPU that is not there, or named twice),
  *   YK_E_NOMEM. */
 yk_status yk_links_test_sized(const int *device_ids, int n_devices, bool measures, yk_link_report *out,
@@ -61,34 +63,36 @@ void yk_link_report_free(yk_link_report *report);
 
 /* ---- Machine ----------------------------------------------------------------------------------------------------- */
 
-/* What the devices of this machine can do, measured without a model. A row is one measurement. */
+/* Performance of the devices of this machine, measured without a model. A row is one measurement. */
 typedef enum yk_machine_kind {
-  YK_MACHINE_MEMORY,    /* bytes a second: "read", "copy" (bytes read and bytes written, both counted) */
-  YK_MACHINE_GEMM,      /* operations a second, 2 m k n a product: "plain" (16-bit weights), "awq" (4-bit weights) */
-  YK_MACHINE_LINK,      /* bytes a second: "copy" from one GPU to another, "both ways" at once, both counted */
-  YK_MACHINE_LATENCY,   /* of a link: a copy of 4 bytes, in a chain of such; its rate says nothing and is 0 */
-  YK_MACHINE_ALL_REDUCE /* bytes a second of the data that is reduced: "yoke", "yoke, add and norm", "nccl" */
+  YK_MACHINE_MEMORY,    /* bytes per second: "read", "copy" (bytes read and bytes written, both counted) */
+  YK_MACHINE_GEMM,      /* operations per second, 2 m k n a product: "plain" (16-bit weights), "awq" (4-bit weights) */
+  YK_MACHINE_LINK,      /* bytes per second: "copy" from one GPU to another, "both ways" at once, both counted */
+  YK_MACHINE_LATENCY,   /* a link's copy of 4 bytes, within a chain of such copies; its rate is meaningless and 0 */
+  YK_MACHINE_ALL_REDUCE /* bytes per second of the reduced data: "yoke", "yoke, add and norm", "nccl" */
 } yk_machine_kind;
 
 typedef struct yk_machine_row {
   yk_machine_kind kind;
-  const char *method;         /* as above; a constant */
-  int device, to;             /* CUDA ordinals; `to` of a link; -1: the CPU, or all of n_ranks devices */
+  const char *method;         /* see yk_machine_kind; a constant */
+  int device, to;             /* CUDA ordinals; `to` is for links; -1: the CPU, or all of n_ranks devices */
   int n_ranks, n_threads;     /* ranks of an all-reduce, else 1; threads over all ranks on a CPU, else 0 */
-  int64_t n_bytes;            /* of one operation as the rate counts them; of a GEMM: of its weights */
-  int64_t m, k, n;            /* of a GEMM: rows, inputs, outputs; else 0 */
-  double us, us_low, us_high; /* of one operation: the repeats' median, fastest and slowest; of the slowest rank */
-  double rate;                /* bytes or operations a second, at the median */
-  double bus_rate;            /* of an all-reduce, as nccl-tests define it: rate * 2 (n_ranks - 1) / n_ranks; else 0 */
+  int64_t n_bytes;            /* of one operation, counted as in the rate; GEMM: of its weights */
+  int64_t m, k, n;            /* GEMM: rows, inputs, outputs; else 0 */
+  double us, us_low, us_high; /* one operation: the repeats' median, fastest and slowest, on the slowest rank */
+  double rate;                /* bytes or operations per second, at the median */
+  /* all-reduce: rate * 2 (n_ranks - 1) / n_ranks, as nccl-tests define bus bandwidth; else 0 */
+  double bus_rate;
   char error[YK_ERR_MESSAGE_BYTES]; /* why it could not be measured, or is wrong; then all figures are 0. Else "" */
 } yk_machine_row;
 
 enum { YK_MACHINE_ALL_REDUCES = 256 };
 
-/* The limits that follow: no run can do better. Each is the slowest device's or link's, and 0 where nothing gave it. */
+/* Upper limits that follow from the rows: no run can be faster. Each is the slowest device's or link's, and 0 if no row
+ * measured it. */
 typedef struct yk_machine_limits {
-  double memory_bytes_per_s; /* reads of one GPU; on CPU of the host with all threads, which all ranks share */
-  double gemm_flops;         /* products with 16-bit weights of one GPU; on CPU likewise of the host */
+  double memory_bytes_per_s; /* reads of one GPU; CPU: of the host with all threads, shared by all ranks */
+  double gemm_flops;         /* products with 16-bit weights of one GPU; CPU: of the host with all threads */
   double link_bytes_per_s;   /* one way */
   int n_all_reduces;
   struct {
@@ -100,18 +104,18 @@ typedef struct yk_machine_limits {
 
 typedef struct yk_machine_options {
   size_t struct_size;
-  yk_device_kind device; /* auto: CUDA where there is any device, else CPU */
+  yk_device_kind device; /* auto: CUDA if there is any device, else CPU */
   const int *device_ids; /* [n_devices] CUDA ordinals, each once; NULL: all, but at most YK_MAX_RANKS */
-  int n_devices;         /* 0 where device_ids is NULL */
+  int n_devices;         /* 0 if device_ids is NULL */
   int n_ranks;           /* CPU: all-reduces over 2 .. n_ranks ranks; default 2 */
   int n_cpu_threads;     /* CPU: threads over all ranks; 0: every core */
-  /* Of each read and copy, more than caches hold, 1 MiB to 1 TiB; 0: 2 GiB on GPUs, 1 GiB on a CPU. */
+  /* Size of each read and copy, larger than caches, 1 MiB to 1 TiB; 0: 2 GiB on GPUs, 1 GiB on a CPU. */
   int64_t memory_bytes;
   int64_t gemm_m, gemm_k, gemm_n; /* 0: 4096, 4096, 24576 on GPUs, 64, 4096, 4096 on a CPU; k, n multiples of 128 */
-  /* Sizes are 1 KiB, 4 KiB, 16 KiB, ... up to this, 1 KiB to 1 GiB; 0: 256 MiB on GPUs, 16 MiB on a CPU. */
+  /* Sizes are 1 KiB, 4 KiB, 16 KiB, ... up to this maximum, 1 KiB to 1 GiB; 0: 256 MiB on GPUs, 16 MiB on a CPU. */
   int64_t all_reduce_max_bytes;
   int n_repeats; /* 3 .. 100; default 9 */
-  /* Called with each row once it is there, from the calling thread. May be NULL. */
+  /* Called with each row when the row is complete, on the calling thread. May be NULL. */
   void (*on_row)(void *user, const yk_machine_row *row);
   void *on_row_user;
 } yk_machine_options;
@@ -127,17 +131,18 @@ typedef struct yk_machine_report {
   size_t struct_size;
   yk_device_kind device; /* CPU or CUDA */
   size_t n_rows;
-  yk_machine_row *rows; /* [n_rows], the report's own */
+  yk_machine_row *rows; /* [n_rows], owned by the report */
   yk_machine_limits limits;
 } yk_machine_report;
 
 /* yk_machine_measure - measure memory, GEMM, links and all-reduces, one after the other. Blocks for seconds to a
- *   minute. What fails is told in its row and the others go on, too little memory among it, with the bytes needed and
- *   those found; but after an error that leaves a GPU of no more use to the process all its later rows say so. Values
- *   of all-reduces and bytes of links are checked. Work of others on the devices slows it down.
- *   A report is for yk_machine_report_free, also after an error.
- *   Errors: YK_E_INVAL (an option; a GPU that is not there, or named twice), YK_E_UNSUPPORTED (CUDA where there is
- *   none), YK_E_NOMEM. Thread: any. */
+ *   minute. A failure (too little memory, with the bytes needed and found, among them) is reported in its row, and the
+ *   other measurements go on; after an error that leaves a GPU unusable in this process, all later rows of that GPU
+ *   report so. Values of all-reduces and bytes of links are checked. Other work on the devices slows the measurement
+ *   down.
+ *   Free a report with yk_machine_report_free, also after an error.
+ *   Errors: YK_E_INVAL (an option; a GPU that is not there, or named twice), YK_E_UNSUPPORTED (CUDA on a machine or in
+ *   a build without it), YK_E_NOMEM. Thread: any. */
 yk_status yk_machine_measure_sized(const yk_machine_options *options, yk_machine_report *out, size_t struct_size,
                                    yk_err *err);
 static inline yk_status yk_machine_measure(const yk_machine_options *options, yk_machine_report *out, yk_err *err)

@@ -16,13 +16,13 @@ typedef enum yk_status {
   YK_E_NOMEM,       /* host allocation failed */
   YK_E_IO,          /* the operating system refused to open, read or write */
   YK_E_FORMAT,      /* a file is malformed or contradicts itself */
-  YK_E_UNSUPPORTED, /* well-formed, but not something Yoke implements */
+  YK_E_UNSUPPORTED, /* well-formed, but not implemented by Yoke */
   YK_E_CAPACITY,    /* does not fit: device memory, KV blocks, context length */
   YK_E_DEVICE,      /* a device operation failed */
   YK_E_COMM,        /* a communicator failed or was aborted */
   YK_E_TIMEOUT,     /* a time limit passed */
   YK_E_CANCELLED,   /* the caller cancelled, or the engine is stopping */
-  YK_E_INTERNAL,    /* a broken invariant of ours: please report it */
+  YK_E_INTERNAL,    /* a broken invariant in Yoke: please report it */
   YK_E_AGAIN        /* nothing yet: call again */
 } yk_status;
 
@@ -30,7 +30,7 @@ enum { YK_ERR_MESSAGE_BYTES = 256 };
 
 typedef struct yk_err {
   yk_status code;
-  int rank; /* rank that failed, -1 where no rank is involved */
+  int rank; /* rank that failed; -1: no rank is involved */
   char message[YK_ERR_MESSAGE_BYTES];
 } yk_err;
 
@@ -40,7 +40,7 @@ typedef struct yk_err {
 #define YK_ERR_INIT ((yk_err){YK_OK, -1, {0}})
 #endif
 
-/* yk_err_clear - forget a recorded error before the struct is used again: the first error that is recorded stays. */
+/* yk_err_clear - clear a recorded error before the struct is used again: the first recorded error stays otherwise. */
 void yk_err_clear(yk_err *err);
 
 /* yk_status_name - "invalid argument", "out of memory", ...; never NULL. */

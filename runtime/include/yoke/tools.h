@@ -1,5 +1,6 @@
-/* tools.h - what libyoke_tools has: measuring machines, converting and quantising checkpoints. A program links it by
- * -lyoke_tools (pkg-config yoke-tools, CMake's yoke::tools), beside libyoke or without it. The rules of yoke.h hold. */
+/* tools.h - the interface of libyoke_tools: measuring machines, converting and quantising checkpoints. A program links
+ * it by -lyoke_tools (pkg-config yoke-tools, CMake's yoke::tools), with or without libyoke. The rules of yoke.h
+ * hold. */
 #ifndef YK_TOOLS_H
 #define YK_TOOLS_H
 

@@ -1,27 +1,27 @@
-/* yoke.h - run quantised language models split over several devices. What a program includes.
+/* yoke.h - runs quantised language models split over several devices. Programs include this header.
  *
- * An engine holds one model on N ranks (one worker thread and one device each) and keeps many requests busy at once.
- * Any thread may call any function of these headers on any object, except that a request or an engine must not be used
+ * An engine holds one model on N ranks (one worker thread and one device each) and serves many requests at once. Any
+ * thread may call any function of these headers on any object, except that a request or an engine must not be used
  * during or after the call that frees it. Functions that fail return a yk_status and fill the caller's yk_err (which
- * may be NULL); what they were to create is then NULL. Every number, enum and length is checked before memory that it
- * describes is read, and an array may be NULL only where its length is 0: YK_E_INVAL names the argument and its legal
- * range.
+ * may be NULL); the object that they create is then NULL. Every number, enum and length is checked before the memory
+ * that it describes is read, and an array may be NULL only if its length is 0: YK_E_INVAL names the argument and its
+ * legal range.
  *
- * A struct that a program allocates begins with struct_size, which tells the library how much of it the program knows,
- * so that a program runs with any later library of the same major version: fields that an older program lacks have
- * their defaults, and a field that the library does not know must be 0 (YK_E_UNSUPPORTED names the struct). The
- * ..._init functions and those that fill a struct set struct_size: each is an inline function over one whose name ends
- * in _sized, which bindings of other languages call with the size of their own struct. Structs without a struct_size do
+ * A struct that a program allocates begins with struct_size, the size of the struct in the program's version of the
+ * headers, so that a program runs with any later library of the same major version: fields that an older program lacks
+ * have their defaults, and a field that the library lacks must be 0 (YK_E_UNSUPPORTED names the struct). The ..._init
+ * functions and those that fill a struct set struct_size: each is an inline function over a function whose name ends in
+ * _sized, which bindings of other languages call with the size of their own struct. Structs without a struct_size do
  * not change.
  *
- *   yoke/engine.h    a model on its ranks: options, state, counters, what it would take
+ *   yoke/engine.h    a model on its ranks: options, state, counters, planned memory
  *   yoke/requests.h  prompts to be continued, tokens and log-probabilities; waiting for any; held sequences with logits
  *   yoke/text.h      text to token ids and back
  *   yoke/chat.h      conversations to prompts
- *   yoke/profile.h   where the time of a step goes
- *   yoke/device.h    what ranks can run on
- *   yoke/process.h   what a program does first of all
- *   yoke/tools.h     libyoke_tools, a library of its own: measuring machines, converting and quantising checkpoints
+ *   yoke/profile.h   time of a step by operation
+ *   yoke/device.h    the devices on which ranks run
+ *   yoke/process.h   prepares a process, first in main
+ *   yoke/tools.h     libyoke_tools, a separate library: measuring machines, converting and quantising checkpoints
  *
  *   yk_process_init();
  *   yk_engine_options options;
