@@ -14,7 +14,7 @@
 
 enum { HIDDEN = YK_ALL_REDUCE_HIDDEN, ELEMENT_BYTES = 2, CHUNK_BYTES = 1 << 20, MAX_CHAIN = 100, MIN_CHAIN = 4 };
 
-/* One rank. */
+/* Arrays of one rank. */
 typedef struct rank_arrays {
   yk_device *dev;
   yk_comm *comm;
@@ -27,8 +27,8 @@ struct yk_all_reduce_times {
   double limit_s;
   yk_rank_devices devices;
   rank_arrays ranks[YK_MAX_RANKS];
-  atomic_int n_ready; /* ranks that have come to a repeat, over all repeats */
-  int n_begun;        /* repeats of all measurements before: the same for all ranks while one runs */
+  atomic_int n_ready; /* ranks that have arrived at a repeat, summed over all repeats */
+  int n_begun;        /* repeats of all earlier measurements: the same for all ranks during a measurement */
   yk_rank_group *group;
 };
 
@@ -55,7 +55,7 @@ static void fill_chunk(uint16_t *chunk, float value)
   for (size_t i = 0; i < CHUNK_BYTES / ELEMENT_BYTES; i++) yk_dtype_store(YK_F16, chunk, i, value);
 }
 
-/* array := value, n_bytes of it; chunk [CHUNK_BYTES] is scratch. */
+/* Fills array [n_bytes] with value; chunk [CHUNK_BYTES] is scratch. */
 static yk_status fill(const rank_arrays *r, void *array, int64_t n_bytes, float value, uint16_t *chunk, yk_err *err)
 {
   fill_chunk(chunk, value);
@@ -85,8 +85,8 @@ static yk_status compare(const rank_arrays *r, const void *array, int64_t n_byte
                     (double)found);
 }
 
-/* A rank brings its number plus one everywhere. Runs launch by launch, which recording wants to have happened before;
- * leaves zeros, which a chain may add up again and again. */
+/* Each rank fills its array with its number plus one. Launches without a graph, which must have happened before
+ * recording; leaves zeros, which a chain may add up any number of times. */
 static yk_status check_values(const rank_arrays *r, const yk_all_reduce_case *c, uint16_t *chunk, yk_err *err)
 {
   float expected = (float)(r->comm->n_ranks * (r->comm->n_ranks + 1)) / 2;
@@ -119,7 +119,8 @@ static yk_status record_chain(const rank_arrays *r, const yk_all_reduce_case *c,
   return status == YK_OK ? ended : status;
 }
 
-/* The barrier knows of failures, but lets the ranks go one after the other: those that come early look for the last. */
+/* The communicator's barrier detects failures, but releases the ranks one after the other: early ranks spin until the
+ * last has arrived. */
 static yk_status begin_together(yk_all_reduce_times *times, const rank_arrays *r, int n_before, yk_err *err)
 {
   const int64_t limit_ns = 1000000;
@@ -213,11 +214,11 @@ yk_status yk_all_reduce_times_open(const yk_all_reduce_options *options, yk_all_
   return status;
 }
 
-/* A repeat takes as long as its slowest rank. */
+/* The time of a repeat is the time of its slowest rank. */
 yk_status yk_all_reduce_times_measure(yk_all_reduce_times *times, const yk_all_reduce_case *which, yk_spread *us,
                                       yk_err *err)
 {
-  const double fill_s = 30; /* beside what the ranks wait for each other */
+  const double fill_s = 30; /* in addition to the time that ranks wait for each other */
   YK_TRY(yk_rank_group_run(times->group, which, times->limit_s + fill_s, err));
   times->n_begun += which->n_repeats + 1;
   double slowest[YK_ALL_REDUCE_MAX_REPEATS] = {0};

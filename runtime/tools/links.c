@@ -1,5 +1,4 @@
-/* links.c - what the connections between GPUs are worth: each link alone, then all-reduces over all of them as a model
- * has them. */
+/* links.c - tests the connections between GPUs: each link alone, then all-reduces over all of them as in a model. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* machine.c - yk_machine_measure: options, and one measurement after the other. */
+/* machine.c - yk_machine_measure: checks the options and runs the measurements one after the other. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ void yk_machine_options_init_sized(yk_machine_options *options, size_t struct_si
   yk_struct_write(options, struct_size, &defaults, sizeof defaults);
 }
 
-/* 0 stands for a default. */
+/* 0: the default. */
 static yk_status check_size(const char *name, int64_t value, int64_t min, int64_t max, yk_err *err)
 {
   return value == 0 ? YK_OK : yk_check_i64(name, value, min, max, err);

@@ -1,4 +1,4 @@
-/* machine_all_reduce.c - all-reduces over sizes and rank counts, as an engine does them and by NCCL. */
+/* machine_all_reduce.c - all-reduces over sizes and rank counts, by an engine's communicator and by NCCL. */
 #include "base/checked.h"
 #include "engine/machine/gpus.h"
 #include "tools/all_reduce_times.h"
@@ -6,7 +6,7 @@
 
 enum { MIN_BYTES = 1024, STEP = 4 };
 
-/* One way over all sizes. */
+/* A method of the all-reduce, measured over all sizes. */
 typedef struct way {
   const char *method;
   bool nccl, add_norm;
@@ -30,7 +30,7 @@ static yk_status open_times(const yk_machine_run *run, int n_ranks, bool nccl, y
   return yk_all_reduce_times_open(&options, out, err);
 }
 
-/* After a failure the ranks are opened anew for the next size. */
+/* After a failure the ranks are opened again for the next size. */
 static void measure_sizes(yk_machine_run *run, int n_ranks, const way *ways, int n_ways)
 {
   yk_all_reduce_times *times = NULL;

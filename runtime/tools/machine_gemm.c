@@ -1,5 +1,4 @@
-/* machine_gemm.c - how fast devices multiply with 16-bit weights and with 4-bit ones, as an engine's linear layers do.
- */
+/* machine_gemm.c - measures GEMMs with 16-bit and 4-bit weights, as in an engine's linear layers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +8,9 @@
 #include "tools/machine_run.h"
 
 enum { GROUP = 128, MAX_CHAIN = 200 };
-static const double chain_s = 0.02, warm_up_s = 0.06; /* clocks rise with load */
+static const double chain_s = 0.02, warm_up_s = 0.06; /* clocks rise under load */
 
-/* One layer on one device. */
+/* One linear layer on one device. */
 typedef struct gemm {
   yk_device *dev;
   yk_linear *linear;
@@ -20,7 +19,7 @@ typedef struct gemm {
   int64_t m, k, n;
 } gemm;
 
-/* Random words; where mask and bits are not 0, both halves of each are f16 numbers whose mantissas are random. */
+/* Random words; if mask and bits are not 0, both halves of each word are f16 numbers with random mantissas. */
 static void *random_words(int64_t n_bytes, uint32_t mask, uint32_t bits)
 {
   uint32_t *words = malloc((size_t)n_bytes), state = 0x9E3779B9u;

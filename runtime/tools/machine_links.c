@@ -1,4 +1,4 @@
-/* machine_links.c - every link between the GPUs: one way, and both ways at once. */
+/* machine_links.c - measures every link between the GPUs: one way, and both ways at once. */
 #include "engine/machine/gpus.h"
 #include "tools/machine_run.h"
 

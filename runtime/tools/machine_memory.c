@@ -1,6 +1,7 @@
-/* machine_memory.c - how fast devices read and copy their memory.
+/* machine_memory.c - measures how fast devices read and copy their memory.
  *
- * On a CPU each thread reads a part of one buffer that it has written itself, so that pages lie where they are read. */
+ * On a CPU each thread reads a part of one buffer that the thread has written itself, so that pages are local to their
+ * reader. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ enum { LANES = 32, LINE_BYTES = LANES * 8, MAX_THREADS = 1024 };
 
 typedef struct buffer {
   uint64_t *words, *copy;
-  uint64_t sums[MAX_THREADS]; /* by thread, so that no loop is taken away */
+  uint64_t sums[MAX_THREADS]; /* one per thread, so that the compiler removes no loop */
 } buffer;
 
 static void fill(void *context, int thread, int64_t begin, int64_t end)

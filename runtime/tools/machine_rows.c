@@ -1,4 +1,4 @@
-/* machine_rows.c - the rows of a machine's measurement, and the limits that they tell. */
+/* machine_rows.c - the rows of a machine's measurement, and the limits that follow from them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@ void yk_machine_add(yk_machine_run *run, const yk_machine_row *row, yk_status st
   if (run->options.on_row) run->options.on_row(run->options.on_row_user, added);
 }
 
-/* What the host could give without swapping; -1: not known. */
+/* Memory that the host can provide without swapping; -1: unknown. */
 static int64_t host_available_bytes(void)
 {
   long long kib = -1;
@@ -103,7 +103,7 @@ yk_machine_limits yk_machine_limits_of(const yk_machine_report *report)
       if (on_gpus)
         lower(&limits.memory_bytes_per_s, row->rate);
       else
-        higher(&limits.memory_bytes_per_s, row->rate); /* over numbers of threads */
+        higher(&limits.memory_bytes_per_s, row->rate); /* maximum over numbers of threads */
     }
     if (row->kind == YK_MACHINE_GEMM && strcmp(row->method, "plain") == 0) lower(&limits.gemm_flops, row->rate);
     if (row->kind == YK_MACHINE_LINK && strcmp(row->method, "copy") == 0) lower(&limits.link_bytes_per_s, row->rate);

@@ -24,9 +24,9 @@ struct yk_trace {
   bool is_out_of_memory;
   named_row rows[MAX_ROWS];
   int n_rows;
-  pthread_t writer; /* where has_writer: who writes the file, and reads all of this meanwhile */
+  pthread_t writer; /* valid if has_writer; writes the file, and only reads this struct meanwhile */
   bool has_writer;
-  yk_err written; /* code YK_OK once the file is whole */
+  yk_err written; /* code YK_OK when the file is complete */
 };
 
 yk_status yk_trace_create(const char *path, int32_t max_steps, yk_trace **out, yk_err *err)
@@ -53,7 +53,7 @@ yk_status yk_trace_create(const char *path, int32_t max_steps, yk_trace **out, y
   return YK_OK;
 }
 
-/* ---- What is in it ----------------------------------------------------------------------------------------------- */
+/* ---- Contents ---------------------------------------------------------------------------------------------------- */
 
 bool yk_trace_wants(const yk_trace *trace)
 {
@@ -104,7 +104,7 @@ static void put_rows(const yk_trace *trace)
   }
 }
 
-/* Times are microseconds in the file; three digits behind the point keep every nanosecond. */
+/* The file has microseconds; three decimals keep every nanosecond. */
 static void put_slice(FILE *file, const yk_trace_slice *s, int64_t zero_ns)
 {
   fprintf(file, "{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", s->name, s->process,
