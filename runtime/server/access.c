@@ -20,7 +20,7 @@ bool yk_access_has_key(const yk_server_options *options, const char *authorizati
   if (options->n_api_keys == 0) return true;
   if (!authorization || strncasecmp(authorization, scheme, strlen(scheme)) != 0) return false;
   bool found = false;
-  for (size_t i = 0; i < options->n_api_keys; i++) { /* all of them, whichever it is */
+  for (size_t i = 0; i < options->n_api_keys; i++) { /* compares all keys: constant time */
     bool is_this = is_key(options->api_keys[i], authorization + strlen(scheme));
     if (is_this) *key = i;
     found |= is_this;
@@ -30,8 +30,8 @@ bool yk_access_has_key(const yk_server_options *options, const char *authorizati
 
 /* ---- Pages ------------------------------------------------------------------------------------------------------- */
 
-/* "name:port" or "[address]:port", as far as the name goes, which is not empty; *port: behind the colon, or NULL where
- * there is none. 0: neither. */
+/* Bytes of the name in "name:port" or "[address]:port"; the name is not empty. *port: text behind the colon, or NULL if
+ * there is none. 0: the text has neither form. */
 static size_t name_bytes(const char *authority, const char **port)
 {
   size_t n = authority[0] == '[' ? strcspn(authority, "]") : strcspn(authority, ":");
@@ -69,7 +69,7 @@ static bool is_ours(const yk_server_options *options, const char *host)
   return false;
 }
 
-/* The origin is the scheme and the Host; either may leave out the scheme's usual port. */
+/* Whether the origin equals scheme and Host; either may omit the scheme's default port. */
 static bool is_same(const char *origin, const char *host)
 {
   const char *usual = strncasecmp(origin, "https://", 8) == 0 ? "443" : "80", *ports[2];
@@ -109,7 +109,7 @@ void yk_access_add_headers(const yk_server_options *options, struct MHD_Connecti
                            bool is_preflight)
 {
   if (options->n_origins == 0) return;
-  MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Origin"); /* for caches, also where it is not allowed */
+  MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Origin"); /* for caches, also if the origin is not allowed */
   const char *origin = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
   if (!origin || !is_allowed(options, origin)) return;
   MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin);

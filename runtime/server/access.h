@@ -1,4 +1,4 @@
-/* access.h - who may ask: keys, and pages of other origins. */
+/* access.h - access control: keys, and pages of other origins. */
 #ifndef YK_SERVER_ACCESS_H
 #define YK_SERVER_ACCESS_H
 
@@ -9,25 +9,27 @@
 #include "server/server_options.h"
 
 /* yk_access_has_key - whether an Authorization header (NULL: none) is "Bearer KEY" with one of the options' keys, or
- *   they have none. *key: which, from 0. Takes equally long for every wrong key of one length. Thread: any. */
+ *   the options have no keys. *key: index of the key. Takes equally long for every wrong key of one length. Thread:
+ *   any. */
 bool yk_access_has_key(const yk_server_options *options, const char *authorization, size_t *key);
 
-/* Whom a request says that it is for, and from where. */
+/* The addressee and the origin of a request. */
 typedef struct yk_access_headers {
-  const char *host;   /* "localhost:8000"; NULL: none, as HTTP/1.0 allows */
-  const char *origin; /* of the page that asks; NULL: not from a page, or from one of ours by GET */
+  const char *host; /* "localhost:8000"; NULL: none, as HTTP/1.0 allows */
+  /* of the page that sends the request; NULL: not from a page, or a GET from the server's own page */
+  const char *origin;
 } yk_access_headers;
 
-/* yk_access_check - keep web pages out that are not to use the server: refuse, with 403, a Host that is not one of ours
- *   (a page may have its own name resolved to 127.0.0.1) and an origin that is neither the Host's nor one of the
- *   options'.
+/* yk_access_check - protects the server from web pages that may not use it. Refuses with 403 a Host that is not the
+ *   server's (a page may have its own name resolved to 127.0.0.1), and an origin that is neither the Host's nor one of
+ *   the options'.
  *   is_local: the server listens on a loopback address. Then "localhost", 127.x.x.x, [::1] and the options' allowed
- *   hosts are ours, else any, unless the options have some: then those too. */
+ *   hosts are the server's; else any host, unless the options have allowed hosts: then those too. */
 void yk_access_check(const yk_server_options *options, bool is_local, const yk_access_headers *headers,
                      yk_reply *reply);
 
-/* yk_access_add_headers - allow a page of another origin to read the response, where its origin is one of the options'.
- *   is_preflight: tell what it may send, too. */
+/* yk_access_add_headers - allow a page of another origin to read the response, if its origin is one of the options'.
+ *   is_preflight: add the methods and headers that the page may send. */
 void yk_access_add_headers(const yk_server_options *options, struct MHD_Connection *mhd, struct MHD_Response *response,
                            bool is_preflight);
 

@@ -41,7 +41,7 @@ static void list(yk_connection *connection, yk_deadlines *in)
   in->last = connection;
 }
 
-/* Its time has passed: the first of all. */
+/* Insert at the front: the connection's time has already passed. */
 static void list_first(yk_connection *connection, yk_deadlines *in)
 {
   unlist(connection);
@@ -79,7 +79,7 @@ static void free_later(yk_connection *connection)
   connection->all->dead = connection;
 }
 
-/* libmicrohttpd sees the end and closes, if it has not done so already. */
+/* libmicrohttpd reads the end of the stream and closes its socket, unless it has done so already. */
 static void close_inner(yk_connection *connection)
 {
   if (connection->inner_fd < 0) return;
@@ -96,7 +96,7 @@ static void finish(yk_connection *connection)
   if (connection->exchange) connection->all->left(connection->exchange);
   close_inner(connection);
   unlist(connection);
-  /* Closing alone would not end the watch while a process that is being started has the descriptor too. */
+  /* Closing alone does not end the watch while a process that is being started has a copy of the descriptor. */
   epoll_ctl(connection->all->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
   close(connection->fd);
   connection->fd = -1;
@@ -123,7 +123,7 @@ static bool watch(yk_connection *connection, int fd, uint32_t events)
   return epoll_ctl(connection->all->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-/* libmicrohttpd gets its end, as a socket that is none of TCP's. */
+/* libmicrohttpd takes its end of a socket pair, which is not TCP. */
 static bool hand_over(yk_connection *connection)
 {
   int ends[2];
@@ -137,7 +137,7 @@ static bool hand_over(yk_connection *connection)
   if (MHD_add_connection(connection->all->daemon, ends[1], (const struct sockaddr *)&address,
                          sizeof address.sun_family) == MHD_YES)
     return watch(connection, connection->inner_fd, EPOLLIN);
-  connection->is_served = false; /* and the end is closed */
+  connection->is_served = false; /* MHD_add_connection has closed its end */
   return false;
 }
 
@@ -160,7 +160,7 @@ static void open_connection(yk_connections *connections, int fd)
   }
   *connection = (yk_connection){.all = connections, .fd = fd, .inner_fd = -1, .served_fd = -1};
   connections->n_open++;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* events are not to wait for each other */
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* events must not wait for each other */
   if (!watch(connection, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP) || !hand_over(connection)) {
     if (!connection->is_served) find_starting(connections, connection->served_fd);
     finish(connection);
@@ -178,7 +178,7 @@ void yk_connections_accept(yk_connections *connections, int listen_fd)
     else if (errno == EAGAIN)
       connections->has_more = false;
     else if (errno != EINTR && errno != ECONNABORTED)
-      return; /* out of descriptors, most likely: when one is free */
+      return; /* out of descriptors, most likely: retried when one is free */
   }
 }
 
@@ -223,7 +223,7 @@ static bool is_empty(const yk_outgoing *out)
   return out->n_sent == out->bytes.length;
 }
 
-/* False: the socket takes no more now, or has failed, which closing it will show. */
+/* False: the socket accepts no more at present, or has failed (has_failed). */
 static bool flush(int fd, yk_outgoing *out)
 {
   while (!is_empty(out)) {
@@ -238,7 +238,8 @@ static bool flush(int fd, yk_outgoing *out)
   return true;
 }
 
-/* The same of inner_fd, which tells of room only while there was none: else each read of libmicrohttpd's would. */
+/* As flush, for inner_fd. EPOLLOUT is watched only while inner_fd is full; else each read by libmicrohttpd would cause
+ * an event. */
 static bool flush_inner(yk_connection *connection)
 {
   bool is_full = !flush(connection->inner_fd, &connection->to_inner);
@@ -250,8 +251,8 @@ static bool flush_inner(yk_connection *connection)
   return !is_full;
 }
 
-/* The client gets this and nothing more, unless an answer has begun. Written past libmicrohttpd, which has no answer
- * for a request that is not whole. */
+/* Sends the refusal as the last answer, unless an answer has begun. Written past libmicrohttpd, which answers no
+ * request that has not arrived whole. */
 static void refuse(yk_connection *connection, yk_reply *reply)
 {
   yk_strbuf *text = &connection->to_client.bytes;
@@ -264,7 +265,7 @@ static void refuse(yk_connection *connection, yk_reply *reply)
   close_inner(connection);
 }
 
-/* The next bytes of the client: those that were kept, or new ones. 0: none now. */
+/* The client's next bytes: the unread ones, or new ones. 0: none at present. */
 static size_t read_client(yk_connection *connection, char buffer[READ_BYTES])
 {
   yk_strbuf *unread = &connection->unread;
@@ -280,7 +281,7 @@ static size_t read_client(yk_connection *connection, char buffer[READ_BYTES])
   return n > 0 ? (size_t)n : 0;
 }
 
-/* Returns whether anything moved. */
+/* Returns whether any bytes moved. */
 static bool relay_requests(yk_connection *connection)
 {
   char buffer[READ_BYTES];
@@ -307,7 +308,7 @@ static bool relay_requests(yk_connection *connection)
   return has_moved;
 }
 
-/* The same. */
+/* Returns whether any bytes moved. */
 static bool relay_answers(yk_connection *connection)
 {
   char buffer[READ_BYTES];
@@ -327,7 +328,7 @@ static bool relay_answers(yk_connection *connection)
   return has_moved && is_empty(out);
 }
 
-/* Read what nobody wants any more, so that closing does not take the last answer away. */
+/* Read and drop input, since closing a socket with unread input would discard the last answer. */
 static void discard_input(yk_connection *connection)
 {
   char buffer[READ_BYTES];
@@ -335,7 +336,7 @@ static void discard_input(yk_connection *connection)
   for (int i = 0; i < 16 && read_client(connection, buffer) > 0; i++) continue;
 }
 
-/* Which time limit holds now, if any, and whether all is over. */
+/* Selects the time limit that now applies, and finishes a connection whose both ends are done. */
 static void settle(yk_connection *connection)
 {
   yk_connections *all = connection->all;
@@ -379,8 +380,8 @@ void yk_connection_take_event(yk_connection *connection, uint32_t events)
   if (connection->fd < 0) return;
   relay(connection);
   if (!(events & EPOLLRDHUP) || connection->has_left || connection->fd < 0) return;
-  /* libmicrohttpd does not see an end that came together with the last bytes: it may read once more, then
-   * yk_connections_expire ends what has brought no whole request. */
+  /* libmicrohttpd does not see an end of input that arrived together with the last bytes. The new deadline leaves time
+   * for one more read; then yk_connections_expire ends a connection whose request is incomplete. */
   connection->has_left = true;
   if (connection->listed == &connection->all->awaited) yk_connection_await(connection);
   if (connection->exchange) connection->all->left(connection->exchange);
@@ -404,7 +405,7 @@ bool yk_connection_is_blocked(const yk_connection *connection)
   return !is_empty(&connection->to_client);
 }
 
-/* Send at once what the client takes of it; the rest is kept. */
+/* Sends as much as the client accepts at once; the rest is kept. */
 static bool write_parts(yk_connection *connection, struct iovec *parts, int n_parts)
 {
   yk_outgoing *out = &connection->to_client;
@@ -423,8 +424,8 @@ static bool write_parts(yk_connection *connection, struct iovec *parts, int n_pa
 bool yk_connection_write_chunk(yk_connection *connection, const char *bytes, size_t n_bytes)
 {
   char size[24], end[] = "\r\n";
-  if (connection->fd < 0 || n_bytes == 0) return true;   /* the client has gone */
-  if (!connection->is_direct) relay_answers(connection); /* the head */
+  if (connection->fd < 0 || n_bytes == 0) return true;   /* the client has left */
+  if (!connection->is_direct) relay_answers(connection); /* relays the head */
   connection->is_direct = true;
   int n_size = snprintf(size, sizeof size, "%zx\r\n", n_bytes);
   struct iovec parts[3] = {{size, (size_t)n_size}, {(void *)(uintptr_t)bytes, n_bytes}, {end, 2}};

@@ -24,7 +24,7 @@ void yk_end_rate_begin(yk_end_rate *rate, int64_t now_ns)
   pthread_mutex_unlock(&rate->mutex);
 }
 
-/* How much is left of a weight of one after the time between. */
+/* Remaining weight, after the time in between, of a weight of one. */
 static double left_after(int64_t from_ns, int64_t to_ns)
 {
   return to_ns > from_ns ? exp((double)(from_ns - to_ns) * 1e-9 / WINDOW_S) : 1;
@@ -38,8 +38,8 @@ void yk_end_rate_add(yk_end_rate *rate, int n_ended, int64_t now_ns)
   pthread_mutex_unlock(&rate->mutex);
 }
 
-/* The ends of a steady rate r weigh r * WINDOW_S * (1 - exp(-t / WINDOW_S)) after a time t. The end that comes next is
- * counted before it comes, so that there is a rate before the first. */
+/* Ends at a steady rate r sum to a weight of r * WINDOW_S * (1 - exp(-t / WINDOW_S)) after a time t. The next end is
+ * counted in advance, so that there is a rate before the first end. */
 int yk_end_rate_wait_s(yk_end_rate *rate, int n_ahead, int64_t now_ns)
 {
   pthread_mutex_lock(&rate->mutex);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Called with the mutex held, and returns with it held: nobody needs it for the state to change. */
+/* Called and left with the mutex held, but loads without it. */
 static void load(yk_engine_host *host)
 {
   yk_engine *engine;
@@ -18,7 +18,7 @@ static void load(yk_engine_host *host)
   yk_ready_wake(host->ready);
 }
 
-/* The same. */
+/* Called and left with the mutex held, but destroys without it. */
 static void unload(yk_engine_host *host)
 {
   while (host->n_leases > 0) pthread_cond_wait(&host->cv, &host->mutex);
@@ -70,7 +70,7 @@ yk_status yk_engine_host_start(yk_engine_host *host, const yk_server_options *op
 
 bool yk_engine_host_stop(yk_engine_host *host)
 {
-  if (!host->ready) return true; /* never started */
+  if (!host->ready) return true; /* not started */
   pthread_mutex_lock(&host->mutex);
   host->stopping = true;
   pthread_cond_signal(&host->cv);

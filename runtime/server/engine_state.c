@@ -4,7 +4,7 @@
 
 #include "server/listen.h"
 
-/* The server thread answers what is late before a worker finds so. */
+/* The server thread answers a late request before a worker notices that it is late. */
 static const double GRACE_S = 0.2;
 
 static void adopt(yk_server *server, yk_engine *engine)
@@ -30,7 +30,7 @@ static bool is_used(const yk_server *server)
   return false;
 }
 
-/* Give up a failed engine, once no answer needs the texts of its tokens. */
+/* Release a failed engine. No answer needs the texts of its tokens any more. */
 static void let_go(yk_server *server)
 {
   yk_engine_stats stats;
@@ -56,7 +56,7 @@ void yk_server_check_engine(yk_server *server)
   if (!server->engine || server->has_failed || yk_engine_check(server->engine, &err) == YK_OK) return;
   server->has_failed = true;
   yk_engine_host_fail(&server->host, &err);
-  for (yk_exchange *x = server->exchanges.first; x; x = x->next) /* their requests have ended, or end in a moment */
+  for (yk_exchange *x = server->exchanges.first; x; x = x->next) /* their requests have ended, or will end at once */
     if (x->state == YK_RUNNING) yk_ready_push(&server->ready, &x->news);
 }
 

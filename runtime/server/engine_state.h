@@ -1,38 +1,39 @@
-/* engine_state.h - what the server thread knows of the engine: that it serves, and that it has failed. */
+/* engine_state.h - the server thread's view of the engine: serving or failed. */
 #ifndef YK_SERVER_ENGINE_STATE_H
 #define YK_SERVER_ENGINE_STATE_H
 
 #include "server/server_internal.h"
 
-/* yk_server_follow_host - take notice of an engine that has been loaded, or has been given up. Server thread. */
+/* yk_server_follow_host - adopt an engine that has been loaded, release one that has failed. Server thread. */
 void yk_server_follow_host(yk_server *server);
 
-/* yk_server_check_engine - after a request's failure: whether the engine has failed as a whole. Then no more work goes
- *   to it, and every exchange that runs is listed as ready, so that it reads the failure. Server thread. */
+/* yk_server_check_engine - after a request's failure: checks whether the engine has failed as a whole. If so, the
+ *   engine gets no more work, and every running exchange is listed as ready, so that it reads the failure. Server
+ *   thread. */
 void yk_server_check_engine(yk_server *server);
 
-/* yk_server_has_engine - whether server->engine and info are there for this exchange; else its reply says why not.
- *   Server thread. */
+/* yk_server_has_engine - whether server->engine and info can be used for this exchange; if not, its reply gives the
+ *   reason. Server thread. */
 bool yk_server_has_engine(yk_exchange *exchange);
 
-/* yk_exchange_lease_engine - a lease for the work of an exchange. False: the reply says why there is none. A worker's
- *   thread. */
+/* yk_exchange_lease_engine - a lease for the work of an exchange. False: there is none, and the reply gives the reason.
+ *   A worker's thread. */
 bool yk_exchange_lease_engine(yk_exchange *exchange);
 
-/* yk_exchange_deadline_ns - when work for the request ends, a little after the server thread has answered that it is
- *   late; 0: never. Any thread. */
+/* yk_exchange_deadline_ns - when work for the request ends, shortly after the server thread has answered that the
+ *   request is late; 0: never. Any thread. */
 int64_t yk_exchange_deadline_ns(const yk_exchange *exchange);
 
-/* yk_exchange_return_engine - give the lease back: nothing of the exchange uses the engine any more. The thread that
- *   has the exchange. */
+/* yk_exchange_return_engine - return the lease: the exchange no longer uses the engine. The thread that owns the
+ *   exchange. */
 void yk_exchange_return_engine(yk_exchange *exchange);
 
-/* yk_server_explain - a reply, with 503, that says why there is no engine to work with. True where there is one: the
- *   reply is left alone. Any thread. */
+/* yk_server_explain - true: the engine can be used, and the reply is unchanged. False: the reply, with 503, gives the
+ *   reason. Any thread. */
 bool yk_server_explain(yk_server *server, yk_reply *reply);
 
-/* yk_server_has_model - whether the model that a request names is the one that is served, as NULL and "" are; else the
- *   reply, with 404, says so. Any thread. */
+/* yk_server_has_model - whether a request names the served model; NULL and "" name it too. If not, the reply is a 404.
+ *   Any thread. */
 bool yk_server_has_model(const yk_server *server, const char *model, yk_reply *reply);
 
 #endif

@@ -10,7 +10,7 @@
 
 /* ---- The end ----------------------------------------------------------------------------------------------------- */
 
-/* Nothing of it uses the engine any more. */
+/* Frees every use of the engine by the exchange. */
 static void let_go(yk_exchange *x)
 {
   yk_generation *g = x->generation;
@@ -30,7 +30,7 @@ void yk_generation_cancel(yk_exchange *x)
   yk_generation *g = x->generation;
   if (!g || !x->engine) return;
   for (size_t i = 0; i < g->n_running; i++) x->server->metrics.finished[YK_FINISH_CANCELLED]++;
-  g->has_ended = true; /* it may be on the list of the ready, with news that nobody is to read */
+  g->has_ended = true; /* may be on the list of ready nodes, with news that are not to be read */
   let_go(x);
 }
 
@@ -76,7 +76,7 @@ static void count_longest(const yk_generation *g, yk_metrics *metrics)
   }
 }
 
-/* Every choice has ended. */
+/* Called when every choice has ended. */
 static void end(yk_exchange *x)
 {
   yk_generation *g = x->generation;
@@ -130,7 +130,7 @@ static void end_choice(yk_exchange *x, size_t choice, yk_finish_reason finish, c
   g->n_running--;
 }
 
-/* All that a choice has to give now. Errors: what ended it before its time. */
+/* Reads all present output of a choice. Errors: the failure that ended the choice. */
 static yk_status read_choice(yk_exchange *x, size_t choice, bool joins, yk_err *err)
 {
   yk_generation *g = x->generation;
@@ -164,16 +164,17 @@ static void read_all(yk_exchange *x, bool joins)
   yk_server_check_engine(x->server);
 }
 
-/* Once the stream has begun. */
+/* Called when the stream has begun. */
 static void write_events(yk_exchange *x)
 {
   yk_generation *g = x->generation;
   bool is_written = yk_connection_write_chunk(x->connection, g->out.data, g->out.length);
   yk_strbuf_clear(&g->out);
-  if (!is_written) yk_generation_leave(x); /* bytes of the stream are lost: rather no end than one that looks whole */
+  /* bytes of the stream are lost: cut the stream rather than end it as if complete */
+  if (!is_written) yk_generation_leave(x);
 }
 
-/* Its client has not taken what was read before. */
+/* Whether the client has not accepted the previous output yet. */
 static bool is_blocked(const yk_exchange *x)
 {
   const yk_generation *g = x->generation;
@@ -184,11 +185,11 @@ static bool is_blocked(const yk_exchange *x)
 void yk_generation_pump(yk_exchange *x)
 {
   yk_generation *g = x->generation;
-  if (g->has_ended || !x->engine) return; /* the last: cancelled, and about to be closed */
-  /* A slow client's tokens stay with the engine, unless that engine is to go. */
+  if (g->has_ended || !x->engine) return; /* the latter: cancelled, and about to be closed */
+  /* A slow client's tokens stay in the engine, unless the engine has failed. */
   if (is_blocked(x) && !x->server->has_failed) {
     g->has_news = true;
-    yk_server_check_engine(x->server); /* the news may be its failure */
+    yk_server_check_engine(x->server); /* the news may be the engine's failure */
     return;
   }
   bool joins = g->has_news;

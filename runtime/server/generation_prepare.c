@@ -1,4 +1,4 @@
-/* generation_prepare.c - from a body to requests in the engine. A worker's thread, but for yk_generation_begin. */
+/* generation_prepare.c - from a body to requests in the engine. A worker's thread, except yk_generation_begin. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 #include "server/generation.h"
 #include "server/request_id.h"
 
-/* Room for n more beside those that are open; a request alone is always taken. False: the reply says so. */
+/* Counts n more choices in addition to the open ones, within the limit; an exchange without others is always accepted.
+ * False: the reply is the refusal. */
 static bool reserve(yk_exchange *x, int n, const yk_engine_info *info)
 {
   yk_server *server = x->server;
@@ -26,7 +27,8 @@ static bool reserve(yk_exchange *x, int n, const yk_engine_info *info)
 
 bool yk_generation_hold(yk_exchange *x)
 {
-  static const yk_engine_info unlimited = {.max_seqs = INT32_MAX / 2}; /* without an engine the worker says so */
+  /* without an engine the worker refuses the request */
+  static const yk_engine_info unlimited = {.max_seqs = INT32_MAX / 2};
   if (!reserve(x, 1, x->server->engine ? &x->server->info : &unlimited)) return false;
   x->n_held = 1;
   return true;
@@ -64,7 +66,7 @@ static yk_status find_ids(yk_exchange *x, yk_err *err)
   return yk_openai_request_tokenize(&g->request, x->engine, err);
 }
 
-/* With several keys, one key's requests do not reuse the prefixes that another's have computed. */
+/* If there are several keys, a request reuses only prefixes computed for requests with the same key. */
 static void add_salt_of_key(const yk_exchange *x, char *salt, size_t n_most, yk_request_options *options)
 {
   if (x->server->options.n_api_keys < 2) return;
@@ -97,7 +99,7 @@ static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
   return yk_openai_request_drop_body(&g->request, err);
 }
 
-/* Once the body is understood. False: the reply says why not. */
+/* Called when the body has been parsed. False: the reply gives the reason. */
 static bool admit(yk_exchange *x, const yk_engine_info *info)
 {
   yk_generation *g = x->generation;
@@ -110,7 +112,7 @@ static bool admit(yk_exchange *x, const yk_engine_info *info)
   return true;
 }
 
-/* Give back what was taken for a generation that will not be. */
+/* Undoes the preparation of a generation that has been refused. */
 static void drop(yk_exchange *x)
 {
   yk_generation *g = x->generation;

@@ -1,4 +1,4 @@
-/* histogram.h - counts of values by upper bounds, as Prometheus has them. */
+/* histogram.h - counts of values by upper bounds, as in Prometheus. */
 #ifndef YK_SERVER_HISTOGRAM_H
 #define YK_SERVER_HISTOGRAM_H
 
@@ -8,8 +8,8 @@
 enum { YK_HISTOGRAM_BOUNDS = 24, YK_BOUND_TEXT = 32 };
 
 typedef struct yk_histogram {
-  const double *bounds;                     /* ascending, up to the first 0 behind the first; static */
-  uint64_t counts[YK_HISTOGRAM_BOUNDS + 1]; /* [i]: above bounds[i - 1], at most bounds[i]; the last: above all */
+  const double *bounds;                     /* ascending; a 0 behind the first bound ends the list; static */
+  uint64_t counts[YK_HISTOGRAM_BOUNDS + 1]; /* [i]: above bounds[i - 1], at most bounds[i]; last: above all bounds */
   uint64_t count;
   double sum;
 } yk_histogram;
@@ -23,7 +23,7 @@ static inline void yk_histogram_add(yk_histogram *h, double value)
   h->sum += value;
 }
 
-/* yk_histogram_bound_format - a bound as Prometheus' Python client writes it, in text. */
+/* yk_histogram_bound_format - write a bound to text as Prometheus' Python client does. */
 static inline const char *yk_histogram_bound_format(double bound, char text[YK_BOUND_TEXT])
 {
   snprintf(text, YK_BOUND_TEXT, bound == (double)(long)bound ? "%.1f" : "%g", bound);

@@ -18,7 +18,7 @@
 
 enum { STREAM_BLOCK_BYTES = 256 };
 
-/* The page needs nothing from elsewhere, and no other page may frame it. */
+/* The page uses no resources of other origins, and no other page may frame it. */
 #define PAGE_POLICY "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 /* ---- Life -------------------------------------------------------------------------------------------------------- */
@@ -37,7 +37,8 @@ static void destroy(yk_exchange *x)
   free(x);
 }
 
-/* Once libmicrohttpd is done with the request. A worker that has it, or the list of the ready, brings it back here. */
+/* Called when libmicrohttpd is done with the request. If a worker or the list of ready nodes still has the exchange,
+ * they call release again. */
 static void release(yk_exchange *x)
 {
   if (x->state == YK_PREPARING) return;
@@ -54,7 +55,7 @@ static void take_news(yk_ready_node *node)
     yk_generation_pump(x);
 }
 
-/* The client gets the late reply, or has it already. */
+/* The late reply becomes the reply; the client may have got it already. */
 static void make_late(yk_exchange *x)
 {
   yk_generation_cancel(x);
@@ -68,7 +69,7 @@ static void take_prepared(yk_ready_node *node)
 {
   yk_exchange *x = (yk_exchange *)((char *)node - offsetof(yk_exchange, prepared));
   yk_generation_unhold(x);
-  yk_bodies_give_back(x); /* what is kept of it is the request's */
+  yk_bodies_give_back(x); /* the request owns what is still needed of the body */
   x->state = x->generation ? YK_RUNNING : YK_ANSWERED;
   if (atomic_load(&x->is_given_up)) make_late(x);
   if (!x->mhd || atomic_load(&x->is_gone)) {
@@ -88,7 +89,7 @@ static yk_workers *workers_of(yk_exchange *x)
   return x->route->may_render ? &x->server->renderers : &x->server->workers;
 }
 
-/* Take it back from the workers, if none has begun with it. */
+/* Removes the exchange from the workers' queue, unless a worker has begun. */
 static bool withdraw(yk_exchange *x)
 {
   if (x->state != YK_PREPARING || !yk_workers_remove(workers_of(x), &x->job)) return false;
@@ -174,12 +175,12 @@ static const char *header_of(const yk_exchange *x, const char *name)
   return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
 }
 
-/* The media type of a header's value is application/json, whatever parameters follow. */
+/* Whether the media type of a header's value is application/json, with any parameters. */
 static bool is_json(const char *content_type)
 {
   size_t length = strlen(yk_content_json);
   if (!content_type || strncasecmp(content_type, yk_content_json, length) != 0) return false;
-  return strchr("; \t", content_type[length]) != NULL; /* or its end */
+  return strchr("; \t", content_type[length]) != NULL; /* or the end of the text */
 }
 
 static void check_body_headers(yk_exchange *x)
@@ -197,7 +198,7 @@ static void check_body_headers(yk_exchange *x)
     yk_reply_refuse(&x->reply, 413, NULL, "expected a body of at most %lld bytes, found %.20s", limit, length);
 }
 
-/* A page of another origin asks whether it may call, or whoever else sends OPTIONS. */
+/* A page of another origin sends a preflight, or another client sends OPTIONS. */
 static void answer_options(yk_exchange *x)
 {
   const char *origin = header_of(x, MHD_HTTP_HEADER_ORIGIN);
@@ -212,7 +213,7 @@ static void answer_options(yk_exchange *x)
     yk_reply_refuse(&x->reply, 405, NULL, "OPTIONS is not allowed here, but %s", x->reply.allow);
 }
 
-/* A preflight without --cors-origin has an answer of its own. */
+/* A preflight without --cors-origin has a separate answer, so the origin is not checked. */
 static void check_pages(yk_exchange *x)
 {
   const yk_server_options *options = &x->server->options;
@@ -221,8 +222,8 @@ static void check_pages(yk_exchange *x)
   yk_access_check(options, x->server->is_local, &headers, &x->reply);
 }
 
-/* Refuse what the headers are enough to refuse. The body is then read and dropped, so that the client, who may not look
- * for an answer before it has sent all, finds one. */
+/* Refuses requests by their headers. The body is then read and dropped, since a client may read the answer only after
+ * it has sent the whole body. */
 static void check_headers(yk_exchange *x)
 {
   const yk_server_options *options = &x->server->options;
@@ -247,7 +248,7 @@ static void receive(yk_exchange *x, const char *bytes, size_t n_bytes)
 {
   int64_t limit = x->server->options.max_body_bytes;
   if (x->reply.http_status) return;
-  if ((int64_t)(x->body.length + n_bytes) > limit) { /* sent in chunks: the headers have not told its length */
+  if ((int64_t)(x->body.length + n_bytes) > limit) { /* sent in chunks: no header gives its length */
     yk_strbuf_free(&x->body);
     yk_bodies_give_back(x);
     yk_reply_refuse(&x->reply, 413, NULL, "expected a body of at most %lld bytes, found more", (long long)limit);
@@ -269,7 +270,7 @@ static void prepare(yk_job *job)
   yk_ready_push(&x->server->ready, &x->prepared);
 }
 
-/* The request is there as a whole. */
+/* The whole request has arrived. */
 static void arrived(yk_exchange *x)
 {
   yk_server *server = x->server;
@@ -313,7 +314,7 @@ static enum MHD_Result send_reply(yk_exchange *x, yk_reply *reply)
                                                MHD_RESPMEM_PERSISTENT);
   } else {
     response = MHD_create_response_from_buffer(reply->body.length, reply->body.data, MHD_RESPMEM_MUST_FREE);
-    if (response) reply->body = YK_STRBUF_INIT; /* the response's from now on */
+    if (response) reply->body = YK_STRBUF_INIT; /* the response owns the body from here on */
   }
   if (!response) return MHD_NO;
   if (reply->static_body) MHD_add_response_header(response, "Content-Security-Policy", PAGE_POLICY);
@@ -337,7 +338,7 @@ static enum MHD_Result begin_stream(yk_exchange *x)
   x->reply.http_status = 200;
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, yk_content_events);
   MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
-  MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx would hold events back */
+  MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* stops nginx from buffering events */
   return queue(x, response, x->reply.http_status);
 }
 
@@ -352,7 +353,7 @@ enum MHD_Result yk_http_handle(void *user, struct MHD_Connection *mhd, const cha
     *context = x;
     yk_request_id_choose(x, header_of(x, YK_REQUEST_ID_HEADER));
     check_headers(x);
-    yk_connection_await(x->connection); /* the body, for which the time begins anew */
+    yk_connection_await(x->connection); /* the body, whose time limit starts now */
     bool is_due = header_of(x, MHD_HTTP_HEADER_EXPECT) != NULL;
     return is_due && x->reply.http_status ? send_reply(x, &x->reply) : MHD_YES;
   }

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The last one stands for any other, whose names clients choose. */
+/* The last one stands for any other method, since clients choose the names. */
 static const char *const methods[YK_HTTP_METHODS] = {"GET", "HEAD",   "POST",  "OPTIONS",
                                                      "PUT", "DELETE", "PATCH", "other"};
 
@@ -37,7 +37,7 @@ static void head(yk_strbuf *out, const char *name, const char *type, const char 
   yk_strbuf_append_fmt(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* labels: with a comma behind each; "" for none. */
+/* labels: a comma behind each; "" for none. */
 static void buckets(yk_strbuf *out, const char *name, const char *labels, const yk_histogram *h)
 {
   uint64_t count = 0;
@@ -62,7 +62,7 @@ static void statuses(yk_strbuf *out, const char *labels, const yk_http_counts *c
                            (unsigned long long)counts->statuses[i]);
 }
 
-/* The counts of each method at each route that has had a request. */
+/* Writes the counts of each method at each route that has had a request. */
 static void each(const yk_http_metrics *m, const char *(*name_of)(size_t), bool is_durations, yk_strbuf *out)
 {
   for (size_t i = 0; i < YK_HANDLERS; i++)

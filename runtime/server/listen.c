@@ -118,7 +118,7 @@ void yk_service_notify(const char *state)
   size_t length = path ? strlen(path) : 0;
   if (length < 2 || length >= sizeof address.sun_path) return;
   memcpy(address.sun_path, path, length);
-  if (path[0] == '@') address.sun_path[0] = '\0'; /* a name that is no file */
+  if (path[0] == '@') address.sun_path[0] = '\0'; /* the abstract name space: no file */
   int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
   sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address,

@@ -16,11 +16,12 @@
 #include "server/stats_log.h"
 
 enum { N_EVENTS = 64, EXIT_SIGNAL = 128 };
-static const int64_t flush_ns = 2000000000; /* for what is written to reach its clients, once everything is cancelled */
+/* time for written bytes to reach the clients after everything is cancelled */
+static const int64_t flush_ns = 2000000000;
 
 /* ---- Signals ----------------------------------------------------------------------------------------------------- */
 
-/* Take no more connections and no more work. */
+/* Stop accepting connections and work. */
 static void drain(yk_server *server)
 {
   yk_service_notify("STOPPING=1");
@@ -39,7 +40,7 @@ static void take_signals(yk_server *server)
   while (read(server->signal_fd, &signal, sizeof signal) == (ssize_t)sizeof signal) {
     if (atomic_load(&server->is_draining)) _exit(EXIT_SIGNAL + (int)signal.ssi_signo);
     drain(server);
-    /* A load cannot be broken off. */
+    /* A load cannot be interrupted. */
     if (yk_engine_host_look(&server->host, NULL) == YK_HOST_LOADING) _exit(0);
   }
 }
@@ -55,7 +56,7 @@ static void time_out(yk_exchange *x)
   yk_http_give_up(x, &error);
 }
 
-/* Returns when to look again. */
+/* Returns when to call again. */
 static int64_t expire_requests(yk_server *server, int64_t now_ns)
 {
   int64_t limit_ns = (int64_t)(server->options.request_timeout_s * 1e9);
@@ -89,7 +90,7 @@ static int64_t expire(yk_server *server)
 
 /* ---- The loop ---------------------------------------------------------------------------------------------------- */
 
-/* List the exchanges that the engine has output for. The next such output makes the waiter's descriptor readable. */
+/* Lists the exchanges that have output in the engine. The next such output makes the waiter's descriptor readable. */
 static void take_engine_news(yk_server *server)
 {
   void *exchange;
@@ -97,7 +98,7 @@ static void take_engine_news(yk_server *server)
     yk_ready_push(&server->ready, &((yk_exchange *)exchange)->news);
 }
 
-/* Milliseconds that may be waited for events; -1: for ever. */
+/* Longest time to wait for events, in milliseconds; -1: for ever. */
 static int timeout_ms(yk_server *server, int64_t next_ns)
 {
   MHD_UNSIGNED_LONG_LONG http_ms;
@@ -131,7 +132,7 @@ static yk_status wait_for_events(yk_server *server, int64_t next_ns, yk_err *err
   return YK_OK;
 }
 
-/* Errors: that there is nothing to wait for. */
+/* Errors: the model, or its chat template, cannot be loaded. */
 static yk_status check_loading(yk_server *server, yk_err *err)
 {
   yk_err failure;

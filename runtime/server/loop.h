@@ -1,4 +1,4 @@
-/* loop.h - what the server thread does all the time. */
+/* loop.h - the event loop of the server thread. */
 #ifndef YK_SERVER_LOOP_H
 #define YK_SERVER_LOOP_H
 
@@ -6,7 +6,7 @@
 
 typedef struct yk_server yk_server;
 
-/* yk_loop_run - serve until a signal has been obeyed. Errors: that the model cannot be loaded, or not again. */
+/* yk_loop_run - serve until a signal has ended the loop. Errors: the model cannot be loaded, or not loaded again. */
 yk_status yk_loop_run(yk_server *server, yk_err *err);
 
 #endif

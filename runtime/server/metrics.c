@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* vLLM's. */
+/* The same bounds as in vLLM. */
 static const double first_token_bounds[YK_HISTOGRAM_BOUNDS] = {
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560};
 static const double next_token_bounds[YK_HISTOGRAM_BOUNDS] = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,

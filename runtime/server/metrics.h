@@ -1,4 +1,4 @@
-/* metrics.h - what the server counts, and its text for Prometheus: vLLM's names under a prefix. Server thread alone. */
+/* metrics.h - the server's counters, and their text for Prometheus: vLLM's names under a prefix. Server thread only. */
 #ifndef YK_SERVER_METRICS_H
 #define YK_SERVER_METRICS_H
 
@@ -18,9 +18,9 @@ typedef struct yk_choice_metrics {
 
 typedef struct yk_metrics {
   uint64_t finished[YK_FINISH_REASONS];  /* choices by yk_finish_reason */
-  uint64_t prompt_tokens, cached_tokens; /* the latter are those of the former that were found computed */
-  yk_engine_stats before;                /* the sums of engines that have been destroyed */
-  yk_profile profile;                    /* over all engines; n_ranks 0 where no step is timed */
+  uint64_t prompt_tokens, cached_tokens; /* cached_tokens: those of prompt_tokens that were already computed */
+  yk_engine_stats before;                /* sums over destroyed engines */
+  yk_profile profile;                    /* over all engines; n_ranks 0: no step is timed */
   yk_profile profile_before;
   yk_histogram time_to_first_token_s, inter_token_s, request_token_s, e2e_s, queue_s, prefill_s, decode_s, inference_s;
   yk_histogram prompt_lengths, computed_lengths, output_lengths, longest_outputs, params_n, params_max_tokens;
@@ -30,32 +30,32 @@ void yk_metrics_init(yk_metrics *metrics);
 
 void yk_metrics_request(yk_metrics *metrics, int32_t n_samples);
 
-/* yk_metrics_prompt - a choice's prompt has been computed: its first token is there, or its end where there is none. n
- *   choices of one prompt count it n times, as in vLLM. */
+/* yk_metrics_prompt - count a choice's prompt when it has been computed: at the first token, or at the end if there is
+ *   no token. n choices of one prompt count it n times, as in vLLM. */
 void yk_metrics_prompt(yk_metrics *metrics, const yk_request_usage *usage);
 void yk_metrics_first_token(yk_metrics *metrics, double seconds);
 void yk_metrics_next_token(yk_metrics *metrics, double seconds);
 void yk_metrics_choice(yk_metrics *metrics, const yk_choice_metrics *choice);
 
-/* yk_metrics_longest - all samples of a prompt have ended; n_tokens: of the longest. */
+/* yk_metrics_longest - all samples of a prompt have ended; n_tokens: length of the longest. */
 void yk_metrics_longest(yk_metrics *metrics, int32_t n_tokens);
 
-/* yk_metrics_profile - what the engine that serves has measured. Counters never fall: a sum from which more has been
- *   taken off for timestamps than before stays as it was. */
+/* yk_metrics_profile - add the measurements of the serving engine. Counters never fall: a sum that would fall, since
+ *   more time was subtracted for timestamps than before, keeps its value. */
 void yk_metrics_profile(yk_metrics *metrics, const yk_profile *now);
 
 /* yk_metrics_engine_gone - keep the counters of an engine that is about to be destroyed. */
 void yk_metrics_engine_gone(yk_metrics *metrics, const yk_engine_stats *stats);
 
-/* The present state, beside the counters. */
+/* The present state, in addition to the counters. */
 typedef struct yk_metrics_view {
-  const char *prefix; /* of names, in front of a colon */
+  const char *prefix; /* of names, before a colon */
   const char *model_name;
   const yk_engine_info *info; /* NULL: no engine serves */
-  yk_engine_stats stats;      /* of the engine that serves */
+  yk_engine_stats stats;      /* of the serving engine */
   bool reuses_prefixes;
-  int n_preparing;        /* requests that are not in the engine yet */
-  yk_expert_load experts; /* of the engine that serves */
+  int n_preparing;        /* requests that have not reached the engine yet */
+  yk_expert_load experts; /* of the serving engine */
 } yk_metrics_view;
 
 /* yk_metrics_append - Prometheus' text format, version 0.0.4. */

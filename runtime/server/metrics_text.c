@@ -1,4 +1,4 @@
-/* metrics_text.c - the counters as Prometheus reads them. */
+/* metrics_text.c - the counters in Prometheus' text format. */
 #include "server/metrics.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static void head(writer *w, const char *name, const char *type, const char *help
   yk_strbuf_append_fmt(w->out, "# HELP %s:%s %s\n# TYPE %s:%s %s\n", w->prefix, name, help, w->prefix, name, type);
 }
 
-/* The beginning of a sample's line, to which more labels and "} value" are appended. */
+/* Writes the beginning of a sample's line, to which more labels and "} value" are appended. */
 static void begin(writer *w, const char *name, const char *suffix)
 {
   yk_strbuf_append_fmt(w->out, "%s:%s%s{%s", w->prefix, name, suffix, w->label.data);
@@ -43,7 +43,7 @@ static void single(writer *w, const char *name, const char *type, const char *he
   end(w, value);
 }
 
-/* One of several values of a metric that a label tells apart. */
+/* Writes one of several values of a metric, identified by a label. */
 static void labelled(writer *w, const char *name, const char *label, const char *label_value, double value)
 {
   begin(w, name, "");
@@ -79,7 +79,7 @@ static void histogram(writer *w, const char *name, const char *help, const yk_hi
   sums(w, name, h->sum, h->count);
 }
 
-/* Rows of a step; the engine counts them by powers of two, and vLLM has no bounds at 2 and 4. */
+/* Rows per step. The engine counts by powers of two, and vLLM has no bounds at 2 and 4. */
 static void step_sizes(writer *w, const yk_engine_stats *now, const yk_engine_stats *before)
 {
   static const char name[] = "iteration_tokens_total";

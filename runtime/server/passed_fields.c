@@ -16,7 +16,7 @@ void yk_passed_fields_destroy(yk_passed_fields *fields)
   pthread_mutex_destroy(&fields->mutex);
 }
 
-/* Whether it is new; from here on it is not. */
+/* Remembers the name; returns whether it is new. */
 static bool remember(yk_passed_fields *fields, const char *name)
 {
   if (fields->n == YK_PASSED_FIELDS) return false;

@@ -1,5 +1,5 @@
-/* passed_fields.h - fields of requests that Yoke does not know: each is named in the log once, so that a mistyped one
- * is noticed and a client that always sends one fills no log. */
+/* passed_fields.h - request fields that Yoke ignores: the log names each once, so that a mistyped field is noticed and
+ * a client that always sends one does not fill the log. */
 #ifndef YK_SERVER_PASSED_FIELDS_H
 #define YK_SERVER_PASSED_FIELDS_H
 
@@ -7,14 +7,12 @@
 
 #include "base/log.h"
 
-enum {
-  YK_PASSED_FIELDS = 64,
-  YK_PASSED_FIELD_BYTES = 64
-}; /* that are remembered; of a name. Later ones are not told */
+/* Names that are remembered, of at most so many bytes each. Later names are not logged. */
+enum { YK_PASSED_FIELDS = 64, YK_PASSED_FIELD_BYTES = 64 };
 
 typedef struct yk_passed_fields {
   const yk_log *log;
-  pthread_mutex_t mutex; /* guards what follows */
+  pthread_mutex_t mutex; /* guards all following fields */
   int n;
   char names[YK_PASSED_FIELDS][YK_PASSED_FIELD_BYTES];
 } yk_passed_fields;

@@ -10,7 +10,7 @@
 
 typedef struct process_state {
   double cpu_s;
-  unsigned long long start_ticks; /* since the machine booted */
+  unsigned long long start_ticks; /* since boot */
   unsigned long virtual_bytes;
   long resident_pages;
 } process_state;
@@ -22,7 +22,7 @@ static bool read_state(process_state *out)
   size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
   if (file) fclose(file);
   text[n] = '\0';
-  const char *behind = strrchr(text, ')'); /* the program's name, which may hold anything */
+  const char *behind = strrchr(text, ')'); /* end of the program's name, which may contain any character */
   unsigned long user_ticks, system_ticks;
   if (!behind ||
       sscanf(behind + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %*d %*d %llu %lu %ld",
@@ -46,7 +46,7 @@ double yk_process_start_s(void)
   return clock_s(CLOCK_REALTIME) - clock_s(CLOCK_BOOTTIME) + (double)state.start_ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Without the one that looks; -1 where /proc does not tell. */
+/* Without the descriptor of the directory itself; -1 if /proc does not list them. */
 static int count_descriptors(void)
 {
   DIR *folder = opendir("/proc/self/fd");

@@ -30,7 +30,7 @@ static void release_and_wake(yk_ready *ready)
   ready->sleeps = false;
   pthread_mutex_unlock(&ready->mutex);
   const uint64_t one = 1;
-  if (must_write && write(ready->event_fd, &one, sizeof one) < 0) return; /* full: it is readable already */
+  if (must_write && write(ready->event_fd, &one, sizeof one) < 0) return; /* counter full: already readable */
 }
 
 void yk_ready_push(yk_ready *ready, yk_ready_node *node)
@@ -75,7 +75,7 @@ void yk_ready_take(yk_ready *ready)
   yk_ready_node *last = NULL;
   for (yk_ready_node *node = ready->first; node; node = node->next) last = node;
   bool goes_on = last != NULL;
-  while (goes_on) { /* up to the last of now: others may be listed meanwhile, again and again */
+  while (goes_on) { /* only up to the present last node: nodes may be listed again and again meanwhile */
     yk_ready_node *node = ready->first;
     goes_on = node != last;
     ready->first = node->next;

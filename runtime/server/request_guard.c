@@ -17,8 +17,8 @@ static const char line_end[] = "\r\n";
     yk_reply_refuse(&(guard)->refusal, http_status, NULL, __VA_ARGS__);                                                \
   } while (0)
 
-/* A byte of a line that is to end with a carriage return and a line feed; before: the byte before it, or 0. Refuses
- * what may stand in no line. */
+/* Checks a byte of a line that ends with a carriage return and a line feed; before: the byte before, or 0. Refuses
+ * bytes that no line may contain. */
 static bool check_byte(yk_request_guard *guard, unsigned char before, unsigned char byte)
 {
   if (before == '\r' && byte != '\n')
@@ -43,7 +43,7 @@ static bool is_token(const char *text, size_t n_bytes)
 /* ---- The request line -------------------------------------------------------------------------------------------- */
 
 typedef struct request_line {
-  const char *method, *authority, *target, *version; /* authority: NULL where the target has none */
+  const char *method, *authority, *target, *version; /* authority: NULL if the target has none */
   size_t method_bytes, authority_bytes, target_bytes;
 } request_line;
 
@@ -66,7 +66,7 @@ static bool check_target(yk_request_guard *guard, const request_line *line)
   return false;
 }
 
-/* "http://host/path?query" is taken apart. False: the target has no form of those that there are. */
+/* Splits "http://host/path?query". False: the target has no valid form. */
 static bool split_target(request_line *line)
 {
   const char *target = line->target;
@@ -110,17 +110,18 @@ static bool parse_line(yk_request_guard *guard, const char *text, request_line *
 
 /* ---- Headers ----------------------------------------------------------------------------------------------------- */
 
-/* Headers that may be there once. Names that begin as the exact ones do are refused: others may take them for those. */
+/* Headers that may occur once. For the exact ones, names that merely begin alike are refused too: other servers may
+ * take them for the header. */
 enum { HOST, LENGTH, CODING, AUTHORIZATION, N_EXACT, TYPE = N_EXACT, ENCODING, N_SINGLE };
 static const char *const single_names[] = {"Host",          "Content-Length", "Transfer-Encoding",
                                            "Authorization", "Content-Type",   "Content-Encoding"};
 
 typedef struct seen_headers {
   int n[N_SINGLE], n_all;
-  const char *value[N_SINGLE]; /* the last one's, NUL-terminated */
+  const char *value[N_SINGLE]; /* of the last occurrence, NUL-terminated */
 } seen_headers;
 
-/* A header's line, NUL-terminated; *value: without the white space around it, which is cut off. */
+/* Parses a header's line, NUL-terminated; *value: without surrounding white space, which is cut off. */
 static bool parse_header(yk_request_guard *guard, char *line, char **value, seen_headers *seen)
 {
   size_t n_name = strcspn(line, ":");
@@ -170,7 +171,7 @@ static bool check_headers(yk_request_guard *guard, const seen_headers *seen)
 
 /* ---- The head ---------------------------------------------------------------------------------------------------- */
 
-/* Cut the next line off; its end becomes a NUL. */
+/* Cuts off the next line; its end becomes a NUL. */
 static char *next_line(char **at)
 {
   char *line = *at, *end = strstr(line, line_end);
@@ -188,13 +189,14 @@ static void append_line(const request_line *line, yk_strbuf *out)
   yk_strbuf_append_fmt(out, " %s\r\n", line->version);
 }
 
-/* Nobody reads cookies, which libmicrohttpd would take apart: without an answer where its memory does not suffice. */
+/* Cookies are dropped: the server reads none, and libmicrohttpd, which would parse them, gives no answer if its memory
+ * does not suffice. */
 static bool is_cookie(const char *header)
 {
   return strncasecmp(header, "Cookie:", strlen("Cookie:")) == 0;
 }
 
-/* The whole head is there. */
+/* Called when the whole head has arrived. */
 static void pass_head(yk_request_guard *guard, yk_strbuf *out)
 {
   char *at = guard->text.data, *header, *value;
@@ -229,7 +231,7 @@ static bool ends_with(const yk_strbuf *text, const char *end)
   return text->length >= n && memcmp(text->data + text->length - n, end, n) == 0;
 }
 
-/* One more byte of a line. False: refused. */
+/* Adds a byte of a line. False: refused. */
 static bool add_byte(yk_request_guard *guard, char byte)
 {
   yk_strbuf *text = &guard->text;
@@ -250,7 +252,7 @@ static void take_head_byte(yk_request_guard *guard, char byte, yk_strbuf *out)
   }
   if (!add_byte(guard, byte)) return;
   guard->has_line = guard->has_line || (byte == '\n' && text->length > 2);
-  if (text->length == 2 && ends_with(text, line_end)) { /* empty lines before a request mean nothing */
+  if (text->length == 2 && ends_with(text, line_end)) { /* empty lines before a request are ignored */
     yk_strbuf_clear(text);
   } else if (ends_with(text, "\r\n\r\n")) {
     pass_head(guard, out);
@@ -263,7 +265,7 @@ static void take_head_byte(yk_request_guard *guard, char byte, yk_strbuf *out)
 
 /* ---- Chunks ------------------------------------------------------------------------------------------------------ */
 
-/* A size, and extensions, which are dropped. */
+/* A chunk's size, and extensions, which are dropped. */
 static void pass_chunk_size(yk_request_guard *guard, yk_strbuf *out)
 {
   const char *line = guard->text.data;

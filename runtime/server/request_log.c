@@ -12,12 +12,12 @@ void yk_request_log_begin(const yk_exchange *x)
 {
   char quoted[QUOTED_BYTES + 1];
   if (!x->server->options.logs_requests) return;
-  size_t n_bytes = yk_quote(x->body.data, x->body.length, quoted, sizeof quoted); /* which may hold NULs */
+  size_t n_bytes = yk_quote(x->body.data, x->body.length, quoted, sizeof quoted); /* the body may contain NULs */
   yk_log_write(x->server->log, YK_LOG_INFO, "%.10s %.100s, request %s: %s%s", x->method, x->path, x->request_id, quoted,
                x->body.length > n_bytes ? "..." : "");
 }
 
-/* A probe's 503 while the model loads is no failure. */
+/* 503 for a probe during loading is not a failure. */
 static void log_failure(const yk_exchange *x)
 {
   const yk_reply *reply = yk_exchange_reply(x);
@@ -31,7 +31,7 @@ static void log_failure(const yk_exchange *x)
 
 void yk_request_log_end(const yk_exchange *x, bool is_complete)
 {
-  bool has_worker = x->state == YK_PREPARING; /* which writes what it works on */
+  bool has_worker = x->state == YK_PREPARING; /* the worker may be writing the fields */
   log_failure(x);
   if (!x->server->options.logs_requests) return;
   const yk_generation *g = has_worker ? NULL : x->generation;

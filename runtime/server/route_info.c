@@ -1,5 +1,5 @@
-/* route_info.c - what routers ask for: /server_info, /model_info, /v1/loads, with the names that SGLang's router reads;
- * and what vLLM has for those who run it: /reset_prefix_cache, /tokenizer_info. */
+/* route_info.c - information for routers: /server_info, /model_info, /v1/loads, with the names that SGLang's router
+ * reads; and vLLM's routes for operators: /reset_prefix_cache, /tokenizer_info. */
 #include <string.h>
 #include <time.h>
 
@@ -28,7 +28,7 @@ static void real(yk_strbuf *out, const char *key, double value)
   yk_strbuf_append_str(out, ",");
 }
 
-/* The model has the name that clients use, so that the answer shows no folder. */
+/* Gives the name that clients use for the model, so that the answer shows no folder. */
 void yk_route_server_info(yk_exchange *x)
 {
   yk_server *server = x->server;
@@ -131,7 +131,7 @@ void yk_route_tokenizer_info(yk_exchange *x)
     yk_reply_refuse(&x->reply, 404, NULL, "start the server with --enable-tokenizer-info-endpoint to have this");
   } else if (yk_tokenizer_info_append(tokenizer, options->chat_template, &x->reply.body, &err) == YK_OK) {
     yk_reply_json(&x->reply);
-  } else { /* the message names folders, which clients are not told */
+  } else { /* the message names folders, which clients must not see */
     yk_log_write(x->server->log, YK_LOG_WARN, "/tokenizer_info: %s", err.message);
     yk_reply_refuse(&x->reply, 500, NULL, "the tokenizer's configuration cannot be read; the server's log says why");
   }

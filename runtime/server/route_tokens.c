@@ -5,7 +5,7 @@
 #include "server/engine_state.h"
 #include "server/routes.h"
 
-/* Held by either of them while it works. */
+/* State of either route while it runs. */
 typedef struct tokens_work {
   yk_exchange *exchange;
   yk_json_doc *document;

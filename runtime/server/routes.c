@@ -11,7 +11,7 @@
 #include "server/process_metrics.h"
 #include "server/server_view.h"
 
-/* Longer than any request that is not one of too many. */
+/* A request waits longer than this only if there are too many. */
 static const double OVERLOADED_S = 2;
 
 static const yk_route routes[] = {
@@ -108,7 +108,7 @@ void yk_route_health(yk_exchange *x)
       yk_min_i64(yk_workers_waiting_since(&x->server->workers), yk_workers_waiting_since(&x->server->renderers));
   double waited_s = since_ns == INT64_MAX ? 0 : yk_clock_seconds_since(since_ns);
   if (waited_s <= OVERLOADED_S) {
-    x->reply.http_status = 200; /* and no body */
+    x->reply.http_status = 200; /* without a body */
     return;
   }
   yk_reply_refuse(&x->reply, 503, NULL, "overloaded: a request has waited %.1f s to be read and tokenised", waited_s);
@@ -134,7 +134,7 @@ void yk_route_metrics(yk_exchange *x)
   yk_metrics_view view;
   yk_server_view(server, &view);
   if (server->engine) {
-    yk_err err = YK_ERR_INIT; /* without memory for them the counts of experts are left out */
+    yk_err err = YK_ERR_INIT; /* without memory for the expert counts, the counts are left out */
     yk_engine_get_expert_load(server->engine, false, &view.experts, &err);
     if (server->options.profile_every > 0) count_profile(server);
   }

@@ -1,4 +1,4 @@
-/* routes.h - what is served where, by which methods, and to whom. */
+/* routes.h - the table of routes: path, methods, access. */
 #ifndef YK_SERVER_ROUTES_H
 #define YK_SERVER_ROUTES_H
 
@@ -8,34 +8,34 @@ enum { YK_METHOD_GET = 1, YK_METHOD_POST = 2 };
 
 struct yk_route {
   const char *path;
-  const char *handler; /* its name in metrics and the log; NULL: the path */
-  bool is_prefix;      /* the path and anything behind it */
-  bool has_no_body;    /* a POST without one, or whose body does not matter */
-  bool is_probe;       /* asked by monitors all the time: neither counted nor logged */
-  bool is_open;        /* no key is asked for */
+  const char *handler; /* name in metrics and the log; NULL: the path */
+  bool is_prefix;      /* matches the path and all paths below */
+  bool has_no_body;    /* a POST without a body, or whose body is ignored */
+  bool is_probe;       /* polled by monitors: neither counted nor logged */
+  bool is_open;        /* requires no key */
   bool may_render;     /* prepare may wait for the helper process that renders chat templates */
   unsigned methods;
   void (*answer)(yk_exchange *exchange);  /* server thread: fills the reply at once; or NULL */
   void (*prepare)(yk_exchange *exchange); /* a worker's thread: fills the reply, or submits */
 };
 
-/* yk_route_at - what is at a path, by any method; NULL: nothing. */
+/* yk_route_at - the route of a path, for any method; NULL: none. */
 const yk_route *yk_route_at(const char *path);
 
-/* yk_route_number - its handler's in http_metrics.h: one for each route, and one for NULL, which stands for any path
- *   with nothing at it. */
+/* yk_route_number - the number of its handler in http_metrics.h: one for each route, and one for NULL, which stands for
+ *   all paths without a route. */
 size_t yk_route_number(const yk_route *route);
 
 /* yk_route_handler - the name of the route with that number; "none" for NULL's; static. */
 const char *yk_route_handler(size_t number);
 
-/* yk_route_takes - whether a route takes a method; "HEAD" is taken for "GET". */
+/* yk_route_takes - whether a route accepts a method; "HEAD" counts as "GET". */
 bool yk_route_takes(const yk_route *route, const char *method);
 
-/* yk_route_methods - what a route takes, as the header Allow lists it; static. */
+/* yk_route_methods - the methods of a route in the form of the header Allow; static. */
 const char *yk_route_methods(const yk_route *route);
 
-/* Routes' functions; see routes.c. */
+/* The routes' functions; see routes.c. */
 void yk_route_models(yk_exchange *exchange);
 void yk_route_model(yk_exchange *exchange);
 void yk_route_health(yk_exchange *exchange);

@@ -24,8 +24,8 @@
 
 enum {
   SPARE_DESCRIPTORS = 64,
-  DESCRIPTORS = 3,             /* of a connection: the client's, and two between relay and libmicrohttpd */
-  CONNECTION_BYTES = 128 << 10 /* room for any head that passes the guard, and for its answer */
+  DESCRIPTORS = 3,             /* per connection: the client's, and two between relay and libmicrohttpd */
+  CONNECTION_BYTES = 128 << 10 /* enough for any head that passes the guard, and for its answer */
 };
 
 /* ---- Start ------------------------------------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ static yk_status open_signals(yk_server *server, yk_err *err)
   return server->signal_fd >= 0 ? YK_OK : yk_err_set(err, YK_E_IO, "signalfd: %s", strerror(errno));
 }
 
-/* As many descriptors as connections need, as far as this process may. */
+/* Raises the limit of descriptors to what the connections need, as far as this process may. */
 static yk_status raise_limits(yk_server *server, yk_err *err)
 {
   struct rlimit limit;
@@ -82,8 +82,8 @@ static void log_http(void *log, const char *format, va_list arguments)
   yk_log_write(log, YK_LOG_DEBUG, "http: %s", message);
 }
 
-/* Without threads and wake-up pipes of its own: a resumed connection costs no system call, since the server thread runs
- * the daemon anyway. Connections are handed over by connection.c. */
+/* The daemon has no threads and no wake-up pipe: a resumed connection costs no system call, since the server thread
+ * runs the daemon anyway. connection.c passes the connections to the daemon. */
 static yk_status start_http(yk_server *server, yk_err *err)
 {
   const unsigned flags =
@@ -91,7 +91,7 @@ static yk_status start_http(yk_server *server, yk_err *err)
   void *log = (void *)(uintptr_t)server->log;
   const struct MHD_OptionItem options[] = {
       {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_http, log},
-      /* More than we accept: those that have ended are counted until libmicrohttpd has cleaned up. */
+      /* Larger than the server's own limit: ended connections count until libmicrohttpd has cleaned them up. */
       {MHD_OPTION_CONNECTION_LIMIT, 2 * server->options.max_connections + SPARE_DESCRIPTORS, NULL},
       {MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, NULL},
       {MHD_OPTION_CONNECTION_TIMEOUT, YK_STALLED_CLIENT_S, NULL},
@@ -136,7 +136,7 @@ static yk_status start(yk_server *server, yk_err *err)
   server->connections.refused = yk_http_note_refused;
   server->connections.user = server;
   YK_TRY(yk_ready_init(&server->ready, err));
-  /* Edge-triggered: each write is reported, and nothing need be read. */
+  /* Edge-triggered: each write is reported, and the counter need not be read. */
   YK_TRY(watch(server, server->ready.event_fd, EPOLLIN | EPOLLET, &server->ready, err));
   YK_TRY(yk_waiter_create(&server->waiter, err));
   YK_TRY(watch(server, yk_waiter_fd(server->waiter), EPOLLIN, &server->waiter, err));
@@ -156,7 +156,7 @@ static yk_status start(yk_server *server, yk_err *err)
 
 /* ---- The end ----------------------------------------------------------------------------------------------------- */
 
-/* No connection may be suspended when the daemon is stopped. */
+/* The daemon requires that no connection is suspended when it is stopped. */
 static void stop_http(yk_server *server)
 {
   if (!server->daemon) return;
@@ -172,7 +172,7 @@ static bool stop(yk_server *server)
   yk_workers_stop(&server->renderers);
   if (server->ready.event_fd >= 0) yk_ready_take(&server->ready);
   stop_http(server);
-  if (server->ready.event_fd >= 0) yk_ready_take(&server->ready); /* frees what was on the list */
+  if (server->ready.event_fd >= 0) yk_ready_take(&server->ready); /* frees the exchanges on the list */
   if (server->engine) {
     yk_token_texts_free(server->texts);
     yk_engine_host_release(&server->host);

@@ -8,9 +8,9 @@
 
 #include "server/server_options.h"
 
-/* yk_server_run - serve until SIGTERM or SIGINT has been obeyed; a second signal ends the process at once. Call it
- *   while the process has no other threads: they must inherit the blocked signals. *all_freed: whether the engine was,
- *   as yk_engine_destroy returns.
+/* yk_server_run - serve until SIGTERM or SIGINT; a second signal ends the process at once. Call the function while the
+ *   process has no other threads: they must inherit the blocked signals. *all_freed: whether the engine was freed, see
+ *   yk_engine_destroy.
  *   Errors: YK_E_INVAL (an option), YK_E_IO (the port), those of yk_engine_create. */
 yk_status yk_server_run(const yk_server_options *options, bool *all_freed, yk_err *err);
 

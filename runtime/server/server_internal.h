@@ -1,4 +1,4 @@
-/* server_internal.h - the server's own state, shared by the files of this folder. */
+/* server_internal.h - the server's state, shared by the files of this folder. */
 #ifndef YK_SERVER_SERVER_INTERNAL_H
 #define YK_SERVER_SERVER_INTERNAL_H
 
@@ -15,57 +15,57 @@
 #include "server/server_options.h"
 #include "server/workers.h"
 
-/* Sums over all engines, and how many requests have begun. */
+/* Sums over all engines, and the number of requests that have begun. */
 typedef struct yk_stats_sums {
   uint64_t requests, prompt_tokens, output_tokens, prefix_tokens, prefix_reused_tokens;
 } yk_stats_sums;
 
 typedef struct yk_stats_log {
-  int64_t began_ns, due_ns; /* of the next line; due_ns 0: nothing has happened since the last one */
+  int64_t began_ns, due_ns; /* of the next line; due_ns 0: idle since the last line */
   yk_stats_sums before;     /* at the last line */
-  double output_rate;       /* tokens a second, before the last line */
+  double output_rate;       /* tokens per second, in the interval before the last line */
 } yk_stats_log;
 
 struct yk_server {
-  /* Fixed once it runs. */
+  /* Constant while the server runs. */
   yk_server_options options;
   const yk_log *log;
   int64_t created_s;      /* Unix time */
-  double process_start_s; /* the same, of the process */
-  uint64_t id_base;       /* random: requests' ids differ from those of other processes */
-  bool is_local;          /* it listens on a loopback address */
+  double process_start_s; /* the process's start, Unix time */
+  uint64_t id_base;       /* random: request ids differ from those of other processes */
+  bool is_local;          /* the server listens on a loopback address */
 
-  /* Any thread. */
+  /* Any thread may access these. */
   yk_ready ready;
   yk_waiter *waiter;             /* reports the requests of all generations, with their exchanges */
-  yk_workers workers, renderers; /* renderers: of routes that may wait for the chat template's helper */
+  yk_workers workers, renderers; /* renderers: for routes that may wait for the chat template's helper */
   yk_engine_host host;
   yk_passed_fields passed_fields;
-  yk_checkpoint_template chat; /* once has_chat: a worker opens it while the engine is loaded */
+  yk_checkpoint_template chat; /* valid if has_chat: a worker opens the template while the engine loads */
   yk_job open_chat;
   yk_err chat_failure;
-  atomic_bool has_chat, has_no_chat; /* it is open; it was asked for and cannot be opened */
-  atomic_int n_open;                 /* choices in the engine, and those about to be */
-  yk_end_rate ends;                  /* of those */
-  atomic_bool is_draining;           /* no new work is taken */
+  atomic_bool has_chat, has_no_chat; /* the template is open; it was requested and cannot be opened */
+  atomic_int n_open;                 /* choices in the engine, or about to be submitted */
+  yk_end_rate ends;                  /* of these choices */
+  atomic_bool is_draining;           /* no new work is accepted */
 
-  /* The server thread's. */
+  /* Server thread only. */
   int epoll_fd, signal_fd, listen_fd;
   struct MHD_Daemon *daemon;
-  uint64_t n_requests; /* numbers their ids */
-  bool has_resumed;    /* a connection, which the daemon does not know before it runs */
+  uint64_t n_requests; /* source of request ids */
+  bool has_resumed;    /* a connection was resumed, which the daemon notices only when it runs */
   yk_connections connections;
   yk_exchanges exchanges;
   size_t held_bytes; /* of bodies that are received or prepared */
   yk_metrics metrics;
   yk_http_metrics http_metrics;
   yk_stats_log stats_log;
-  yk_engine *engine; /* leased while it serves, and after its failure until the last exchange has let go */
-  bool has_failed;   /* that engine */
+  yk_engine *engine; /* leased while it serves, and after its failure until the last exchange has released it */
+  bool has_failed;   /* the engine has failed */
   yk_engine_info info;
   yk_token_texts *texts;
-  bool was_ready;         /* systemd has been told */
-  int64_t drain_until_ns; /* while draining */
+  bool was_ready;         /* systemd has been notified */
+  int64_t drain_until_ns; /* valid while draining */
 };
 
 #endif

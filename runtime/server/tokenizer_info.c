@@ -11,11 +11,11 @@
 
 static const char fallback_class[] = "PreTrainedTokenizerFast";
 
-/* {"content": "<s>", "lstrip": ...}: an added token, told as its text. */
+/* {"content": "<s>", "lstrip": ...}: an added token, shown as its text. */
 static bool is_added_token(yk_json value)
 {
   return yk_json_is(yk_json_get(value, "content"), YK_JSON_STRING) &&
-         yk_json_is_bool(yk_json_get(value, "lstrip")); /* which all of them have */
+         yk_json_is_bool(yk_json_get(value, "lstrip")); /* every added token has this key */
 }
 
 static void append_key(yk_strbuf *out, yk_json key)
@@ -24,7 +24,7 @@ static void append_key(yk_strbuf *out, yk_json key)
   yk_strbuf_append_str(out, ":");
 }
 
-/* Depth: of what stands in tokenizer_config.json is bounded by its reader. */
+/* The reader of tokenizer_config.json bounds the depth. */
 static void append_value(yk_strbuf *out, yk_json value, int depth)
 {
   bool is_first = true;
@@ -61,10 +61,10 @@ static bool is_left_out(yk_json key)
   return false;
 }
 
-/* Adds "key": value, for each. */
+/* Appends "key": value for each entry. */
 static yk_status append_config(const char *dir, yk_strbuf *out, yk_err *err)
 {
-  enum { DEPTH = 3 }; /* added_tokens_decoder, extra_special_tokens and lists of added tokens are less deep */
+  enum { DEPTH = 3 }; /* added_tokens_decoder, extra_special_tokens and lists of added tokens are no deeper */
   char path[YK_MODEL_PATH_BYTES + 32];
   yk_json_doc *doc = NULL;
   snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
@@ -85,7 +85,7 @@ static yk_status append_config(const char *dir, yk_strbuf *out, yk_err *err)
   return YK_OK;
 }
 
-/* None where there is none, or none that can be read, which the server has said when it was started. */
+/* Appends nothing if there is no template, or none that can be read, which the server reported at its start. */
 static void append_template(const char *dir, const char *chat_template, yk_strbuf *out)
 {
   yk_template_source source;

@@ -20,7 +20,7 @@ static yk_job *take_first(yk_job_queue *queue)
   return job;
 }
 
-/* The next job for a thread that takes large ones, or that does not; NULL: none. */
+/* The next job for a thread that takes large ones (takes_large), or that does not; NULL: none. */
 static yk_job *take_next(yk_workers *workers, bool takes_large)
 {
   yk_job *small = workers->small.first, *large = takes_large ? workers->large.first : NULL;
@@ -70,7 +70,7 @@ void yk_workers_add(yk_workers *workers, yk_job *job)
   pthread_mutex_lock(&workers->mutex);
   job->added_ns = yk_clock_now_ns();
   append(job->is_large ? &workers->large : &workers->small, job);
-  /* A large job wakes all, as only one of them takes it. */
+  /* A large job wakes all threads, since only one of them takes large jobs. */
   (job->is_large ? pthread_cond_broadcast : pthread_cond_signal)(&workers->cv_job);
   pthread_mutex_unlock(&workers->mutex);
 }

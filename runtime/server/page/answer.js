@@ -1,10 +1,11 @@
-// An answer as it comes: what the model thinks first, folded, and what it says.
+// An answer while it arrives: the model's reasoning, folded, and the content.
 
 import { MarkdownView } from "./markdown.js";
 
 const BEGIN = "<think>", END = "</think>";
 
-// Text as it is, shown without the blank before it. content: all that has come. told(text): what is shown.
+// Plain text, without its leading white space. content: everything received. told(text): called with text that is
+// shown.
 export class PlainView {
   constructor(element, told = () => {}) {
     this.node = document.createTextNode("");
@@ -23,22 +24,22 @@ export class PlainView {
   end() {}
 }
 
-// How much of the text's end may be the beginning of a mark.
+// Length of the text's end that may be the beginning of a mark.
 function halfOf(mark, text) {
   for (let n = Math.min(mark.length - 1, text.length); n > 0; n--) if (text.endsWith(mark.slice(0, n))) return n;
   return 0;
 }
 
-// content, reasoning: what has come, apart, without <think>, </think> and the blanks around them.
+// content, reasoning: received so far, without <think>, </think> and the white space around them.
 export class AnswerView {
-  // element: where the answer stands, behind the folded reasoning; told(text): what is said, apart from that;
-  // copy(text, button): copies a block of code.
+  // element: shows the answer, below the folded reasoning; told(text): called with content that is shown; copy(text,
+  // button): copies a block of code.
   constructor(element, copy, told = () => {}) {
     this.element = element;
     this.copy = copy;
     this.told = told;
     this.content = this.reasoning = "";
-    this.held = ""; // may be a part of a mark
+    this.held = ""; // may be the beginning of a mark
     this.isThinking = false;
     this.hasThought = false;
     this.view = new MarkdownView(element, copy);
@@ -50,7 +51,7 @@ export class AnswerView {
     if (content) this.split(this.held + content);
   }
 
-  // Content whose reasoning is marked in the text.
+  // Adds content whose reasoning is marked in the text.
   split(text) {
     this.held = "";
     if (!this.content && !this.hasThought && !this.isThinking) {
@@ -78,7 +79,7 @@ export class AnswerView {
     else this.say(text);
   }
 
-  // Where templates write <think> themselves, the answer holds its end alone, on a line of its own.
+  // Some templates write <think> themselves. The answer then has only the end mark, on a line of its own.
   endWithoutBeginning(text) {
     const at = text.indexOf(END), before = at > 0 ? text[at - 1] : this.content.at(-1) ?? "\n";
     return at >= 0 && before === "\n" ? at : -1;
@@ -141,7 +142,7 @@ export class AnswerView {
   }
 }
 
-// The words for a screen reader while an answer comes: whole sentences, not pieces of words, without Markdown's marks.
+// Text for a screen reader while an answer arrives: whole sentences without Markdown's marks.
 export class Speaker {
   constructor(element) {
     this.element = element;

@@ -1,4 +1,4 @@
-// Requests to the server, with the key where it wants one, and its streams as they come.
+// Requests to the server, with the key if one is required, and streams of events.
 
 const STORED_KEY = "yoke.key";
 let askForKey = async () => null;
@@ -11,7 +11,7 @@ export class ServerError extends Error {
   }
 }
 
-// asker(isWrong): resolves to a key, or null where the user has none; isWrong: the server refused the one before.
+// asker(isWrong): resolves to a key, or null if the user has none; isWrong: the server refused the previous key.
 export function setKeyAsker(asker) {
   askForKey = asker;
 }
@@ -28,14 +28,14 @@ async function errorOf(response) {
 
 // One dialog serves all requests that wait for a key.
 async function newKey(refused) {
-  if (sessionStorage.getItem(STORED_KEY) !== refused) return true; // another request has brought one meanwhile
+  if (sessionStorage.getItem(STORED_KEY) !== refused) return true; // another request has got a key meanwhile
   keyPending ??= askForKey(refused !== null).finally(() => { keyPending = null; });
   const key = await keyPending;
   if (key) sessionStorage.setItem(STORED_KEY, key);
   return Boolean(key);
 }
 
-// A response with status 200 to 299. asks: the user is asked for a key where one is missing or refused.
+// Returns a response with status 200 to 299. asks: prompts the user if a key is missing or refused.
 export async function request(path, { asks = true, body, signal } = {}) {
   for (;;) {
     const key = sessionStorage.getItem(STORED_KEY);
@@ -59,7 +59,7 @@ function eventOf(block) {
   return lines.map((line) => line.slice(5).trimStart()).join("\n");
 }
 
-// The objects of a stream of server-sent events, until [DONE].
+// Yields the objects of a stream of server-sent events, up to [DONE].
 export async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -1,17 +1,17 @@
-// Live figures out of /metrics, once a second while the page is seen.
+// Live figures from /metrics, once a second while the page is visible.
 
 import { request } from "./client.js";
 
 const PERIOD_MS = 1000;
-const POINTS = 60; // of the sparkline
-const WINDOW_MS = 30000; // over which the time to first token is averaged
+const POINTS = 60; // points of the sparkline
+const WINDOW_MS = 30000; // averaging window of the time to first token
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
 
 const byId = (id) => document.getElementById(id);
 const rates = [];
-const history = []; // of what is counted, oldest first
+const history = []; // samples of the counters, oldest first
 
-// Prometheus text to [{name, labels, value}], the prefix before ":" taken off.
+// Parses Prometheus text into [{name, labels, value}], without the prefix before ":".
 export function parseMetrics(text) {
   const samples = [];
   for (const line of text.split("\n")) {
@@ -22,7 +22,7 @@ export function parseMetrics(text) {
   return samples;
 }
 
-// The sum of a metric over its labels; a counter may be spelt with or without "_total". NaN: it is not there.
+// Sum of a metric over its labels; a counter may be spelt with or without "_total". NaN: no such metric.
 function valueOf(samples, name) {
   const found = samples.filter((sample) => sample.name === name || sample.name === `${name}_total`);
   return found.length ? found.reduce((sum, sample) => sum + sample.value, 0) : NaN;
@@ -72,7 +72,8 @@ function showMemory(samples) {
 
 function showCounted(now) {
   const last = history.at(-1);
-  if (last && (now.tokens < last.tokens || now.ms - last.ms > 10 * PERIOD_MS)) history.length = 0; // began anew
+  // the server restarted, or samples are missing
+  if (last && (now.tokens < last.tokens || now.ms - last.ms > 10 * PERIOD_MS)) history.length = 0;
   const before = history.at(-1);
   history.push(now);
   while (now.ms - history[0].ms > WINDOW_MS) history.shift();
@@ -82,7 +83,7 @@ function showCounted(now) {
   show("figure-rate", rate, number);
   const first = history[0];
   const ttft = (now.ttft_s - first.ttft_s) / (now.firsts - first.firsts);
-  if (now.firsts > first.firsts || now.firsts === 0) show("figure-ttft", ttft, seconds); // else: the last one stays
+  if (now.firsts > first.firsts || now.firsts === 0) show("figure-ttft", ttft, seconds); // else the last value stays
   drawRates();
 }
 

@@ -1,4 +1,4 @@
-// The help, whose examples name this server and its model.
+// The help text, whose examples name this server and its model.
 
 const json = (value) => `'${JSON.stringify(value).replaceAll("'", "'\\''")}'`;
 
@@ -21,7 +21,7 @@ function drawExample(text, copy) {
   return [block, button];
 }
 
-// model: its name, "" where that is not known; copy(text, button): copies an example.
+// model: its name, "" if unknown; copy(text, button): copies an example.
 export function showHelp(model, copy) {
   const base = new URL(".", location.href).href.replace(/\/$/, "");
   const all = examples(base, model || "MODEL").flatMap((text) => drawExample(text, copy));

@@ -1,8 +1,8 @@
-// The inside of a paragraph of Markdown: emphasis, code, links. Time is linear in the text, whatever it holds, and
-// elements are made here by name: no text of an answer is ever read as markup.
+// Inline Markdown of a paragraph: emphasis, code, links. Time is linear in the length of any text, and elements are
+// created by name: no text of an answer is ever parsed as HTML.
 
-const MAX_DEPTH = 32; // of elements inside each other; deeper ones are left out, their text stays
-const MAX_ELEMENTS = 5000; // of one text, as those of more take a browser minutes; the text of the others stays
+const MAX_DEPTH = 32; // of nested elements; deeper elements are left out, their text stays
+const MAX_ELEMENTS = 5000; // of one text, since browsers take minutes for more; the text of further elements stays
 const MAX_LINK = 2000; // characters of a link's target
 const SCHEMES = ["http:", "https:", "mailto:"];
 const SPECIAL = /[\\`*_~[\]!<&]|https?:\/\//g;
@@ -16,7 +16,7 @@ const TARGET = new RegExp(`\\(\\s{0,9}(?:<([^<>\\n]{0,${MAX_LINK}})>|` +
 const OPEN_TARGET = new RegExp(`\\([^\\s()]{0,${MAX_LINK}}$`, "y");
 const URL_TEXT = new RegExp(`https?://[^\\s<>"'\`*|\\]]{1,${MAX_LINK}}`, "y");
 const AUTOLINK = new RegExp(`<((?:https?://|mailto:)[^\\s<>]{1,${MAX_LINK}})>`, "y");
-const LINE_BREAK = /<br\s{0,9}\/?>/iy; // the one element that tables need, which holds nothing
+const LINE_BREAK = /<br\s{0,9}\/?>/iy; // the only HTML element that is accepted: tables need it, and it has no content
 const isWord = (c) => /[\p{L}\p{N}_]/u.test(c);
 const isBlank = (c) => c === "" || /\s/.test(c);
 
@@ -25,13 +25,13 @@ function matchAt(pattern, text, at) {
   return pattern.exec(text);
 }
 
-// A target as the browser will open it, or null where its scheme is none of the safe ones.
+// The target as the browser will open it, or null if its scheme is not safe.
 export function safeTarget(text) {
   try {
     const { protocol, href } = new URL(text);
     return SCHEMES.includes(protocol) ? href : null;
   } catch {
-    return null; // relative ones too: they would lead to this server's own routes
+    return null; // relative targets too: they would lead to this server's own routes
   }
 }
 
@@ -41,28 +41,28 @@ function characterOf([, decimal, hex, name]) {
   return code > 0 && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? String.fromCodePoint(code) : "\ufffd";
 }
 
-// The last place of a run of backticks of each length: a run behind it has no end.
+// Position of the last run of backticks of each length: no run behind it can end it.
 function lastRuns(text) {
   const last = new Map();
   for (const { 0: run, index } of text.matchAll(/`+/g)) last.set(run.length, index);
   return last;
 }
 
-// Text without the marks at its end: which of them these are, the next characters say.
+// Text without the marks at its end: their meaning depends on the next characters.
 function withoutRun(text) {
   let n = text.length;
   while (n > 0 && "*_~`".includes(text[n - 1])) n--;
   return text.slice(0, n);
 }
 
-// Text to marks: {text}, {code}, {br}, {begin: target}, {end}, {run: character, n, opens, closes}, which hold the
-// names of elements that begin behind and end before what is left of a run.
+// Scans text into marks: {text}, {code}, {br}, {begin: target}, {end}, {run: character, n, opens, closes}. opens and
+// closes name the elements that begin behind, or end before, the characters left of a run.
 class Scanner {
   constructor(text, isOpen) {
     this.isOpen = isOpen;
     this.text = isOpen ? withoutRun(text) : text;
     this.marks = [];
-    this.brackets = []; // places of "[" that may begin a link
+    this.brackets = []; // indices of "[" marks that may begin a link
     this.lastRun = lastRuns(this.text);
   }
 
@@ -89,7 +89,7 @@ class Scanner {
     return this.marks;
   }
 
-  // Takes what begins at a special character; returns the place behind it.
+  // Handles a special character; returns the position behind the text that it begins.
   take(at) {
     const { text } = this, c = text[at];
     if (c === "`") return this.takeCode(at);
@@ -101,7 +101,7 @@ class Scanner {
       this.pushText(text[at + 1]);
       return at + 2;
     }
-    if (c === "\\" && text[at + 1] === "\n") return at + 1; // every end of a line is a break
+    if (c === "\\" && text[at + 1] === "\n") return at + 1; // every line end is a break anyway
     const entity = c === "&" ? matchAt(ENTITY, text, at) : null;
     if (entity) this.pushText(characterOf(entity));
     const line = c === "<" ? matchAt(LINE_BREAK, text, at) : null;
@@ -121,13 +121,13 @@ class Scanner {
         this.pushText(run);
         return from;
       }
-      this.push({ code: text.slice(from).trimStart() }); // its end is still to come
+      this.push({ code: text.slice(from).trimStart() }); // its end has not arrived yet
       return text.length;
     }
     const runs = /`+/g;
     runs.lastIndex = from;
     let closing = runs.exec(text);
-    while (closing[0].length !== run.length) closing = runs.exec(text); // there is one: lastRun says so
+    while (closing[0].length !== run.length) closing = runs.exec(text); // exists, by lastRun
     const code = text.slice(from, closing.index).replaceAll("\n", " ");
     this.push({ code: code.startsWith(" ") && code.endsWith(" ") && code.trim() ? code.slice(1, -1) : code });
     return closing.index + run.length;
@@ -161,7 +161,7 @@ class Scanner {
       return at + 1;
     }
     const target = found ? safeTarget(found[1] ?? found[2]) : null;
-    if (!target && found) { // shown as it was written, so that nobody takes it for a link
+    if (!target && found) { // shown as written, so that it does not look like a link
       this.pushText(`]${found[0]}`);
       return at + 1 + found[0].length;
     }
@@ -172,7 +172,7 @@ class Scanner {
     } else {
       this.marks[opener] = { text: "" };
     }
-    this.brackets = []; // no link stands inside another
+    this.brackets = []; // links do not nest
     return found ? at + 1 + found[0].length : this.text.length;
   }
 
@@ -200,8 +200,8 @@ class Scanner {
     return at + url.length;
   }
 
-  // Runs from marks[from] on: each that can close is paired with the nearest of its kind that is open. Returns those
-  // that stay open.
+  // Pairs runs from marks[from] on: each that can close is paired with the nearest open run of its kind. Returns the
+  // runs that stay open.
   pair(from) {
     const open = [], n_open = { "*": 0, _: 0, "~": 0 };
     for (let i = from; i < this.marks.length; i++) {
@@ -228,7 +228,7 @@ class Scanner {
     return open;
   }
 
-  // Bold text whose end is still to come.
+  // Closes bold text whose end has not arrived yet.
   closeBold(open) {
     for (const opener of open.reverse()) {
       if (opener.run === "_" || opener.n < 2) continue;
@@ -247,12 +247,12 @@ function setTarget(link, target) {
   link.rel = "noopener noreferrer nofollow";
 }
 
-// Puts the text into the element in place of what is there. isOpen: its last characters may be half of something.
+// Replaces the element's content by the rendered text. isOpen: the last characters may be an incomplete construct.
 export function renderInline(element, text, isOpen = false) {
   const made = document.createDocumentFragment();
   const parents = [made];
-  let words = ""; // not yet a node
-  let n_made = 0, n_left_out = 0; // elements; those that are open and were not made
+  let words = ""; // pending text, not yet a node
+  let n_made = 0, n_left_out = 0; // elements made; open elements that were left out
   const endWords = () => {
     if (words) parents.at(-1).append(words);
     words = "";

@@ -1,13 +1,13 @@
-// Markdown that grows. Each line changes what is open (quotes, lists, one leaf with text), and nothing that is closed
-// is touched again, so that a long answer costs what its new text costs, and a selection in it stays. A line's
-// beginning is kept back until it is known what it begins; its rest is shown as it comes.
+// An incremental Markdown renderer. Each line changes only open blocks (quotes, lists, one leaf with text), and closed
+// blocks are never changed, so that the cost is that of the new text, and a selection in the answer survives. The
+// beginning of a line is held back until its meaning is certain; the rest is shown as it arrives.
 
 import { renderInline } from "./inline.js";
 
-const MAX_DEPTH = 24; // of quotes, lists and items inside each other; deeper ones are text
-const MAX_HELD = 2000; // characters of a beginning that is kept back; a longer one is text
+const MAX_DEPTH = 24; // of nested quotes, lists and items; deeper ones are text
+const MAX_HELD = 2000; // characters of a line's beginning that are held back; a longer one is text
 const MAX_COLUMNS = 64;
-const LONG = 4096; // characters of a leaf that is not drawn anew for every piece
+const LONG = 4096; // characters up to which a leaf is rendered anew for every piece
 const CODE_NODE = 16384; // characters of one text node of code
 
 const UNDECIDED = /^[\s>+\-*_=|:`~#\d.)\\]*$/; // a beginning that may become a mark
@@ -25,7 +25,7 @@ const QUOTE = /^ {0,3}> ?/;
 const spacesOf = (text) => text.length - text.trimStart().length;
 const isCode = (leaf) => leaf?.kind === "code" || leaf?.kind === "indented";
 
-// A line with its first tabs as spaces.
+// A line whose leading tabs are expanded to spaces.
 function withoutTabs(line) {
   const blank = /^[ \t]*/.exec(line)[0];
   if (!blank.includes("\t")) return line;
@@ -34,7 +34,7 @@ function withoutTabs(line) {
   return " ".repeat(column) + line.slice(blank.length);
 }
 
-// The cells of a row: "\|" is no border, and neither is one inside code.
+// The cells of a row: neither "\|" nor a "|" inside code is a border.
 function cellsOf(row) {
   const cells = [];
   let cell = "";
@@ -56,14 +56,14 @@ export class MarkdownView {
   // copy(text, button): copies a block of code.
   constructor(element, copy) {
     this.copy = copy;
-    this.stack = [{ kind: "root", element }]; // what is open around the leaf, outermost first
-    this.leaf = null; // {kind, element, text: what is not drawn for good}
-    this.held = ""; // the beginning of a line
-    this.isBegun = false; // the line's rest belongs to the leaf
+    this.stack = [{ kind: "root", element }]; // open containers around the leaf, outermost first
+    this.leaf = null; // {kind, element, text: not yet rendered for good}
+    this.held = ""; // beginning of a line
+    this.isBegun = false; // the rest of the line belongs to the leaf
     element.replaceChildren();
   }
 
-  // Shows more of the text, which may be cut anywhere.
+  // Renders more text, which may be cut anywhere.
   add(text) {
     const lines = text.replaceAll("\r", "").split("\n");
     lines.forEach((piece, i) => {
@@ -73,7 +73,7 @@ export class MarkdownView {
     this.draw(true);
   }
 
-  // No more text comes.
+  // Ends the text.
   end() {
     if (this.held) this.endLine();
     this.closeLeaf();
@@ -101,9 +101,9 @@ export class MarkdownView {
     if (this.leaf?.kind === "table") this.endRow();
   }
 
-  // ---- What a line begins
+  // ---- The beginning of a line
 
-  // The innermost container that a line stays in, and the line behind their marks.
+  // The number of containers that the line continues, and the line behind their marks.
   follow(line) {
     const isEmpty = line.trim() === "";
     let n = 1, rest = line;
@@ -116,14 +116,14 @@ export class MarkdownView {
       } else if (kind === "item" && !isEmpty) {
         const spaces = spacesOf(rest);
         if (spaces >= indent) rest = rest.slice(indent);
-        else if (spaces >= at + 2 && ITEM.test(rest)) rest = rest.slice(spaces); // too little, as models often do
+        else if (spaces >= at + 2 && ITEM.test(rest)) rest = rest.slice(spaces); // models often indent too little
         else break;
       }
     }
     return [n, rest];
   }
 
-  // isWhole: the line ends with what is here. Marks that are whole lines are seen in these alone.
+  // isWhole: text is the whole line. Marks that take a whole line are recognised only then.
   begin(text, isWhole) {
     const line = withoutTabs(text), canBeMark = isWhole && line.length <= MAX_HELD;
     let [n, rest] = this.follow(line);
@@ -159,7 +159,7 @@ export class MarkdownView {
     else this.closeTo(n);
   }
 
-  // A quote or an item of a list at the line's beginning: the line behind its mark, or null.
+  // Opens a quote or list item at the line's beginning; returns the line behind the mark, or null.
   beginContainer(n, rest) {
     if (this.stack.length > MAX_DEPTH) return null;
     const quote = QUOTE.exec(rest);
@@ -172,7 +172,7 @@ export class MarkdownView {
     if (!item || (item[1].length > 3 && parent.kind !== "item" && parent.kind !== "list")) return null;
     const isOrdered = item[3] !== undefined, isNext = parent.kind === "list" && parent.isOrdered === isOrdered;
     const cuts = this.leaf?.kind === "paragraph" && n === this.stack.length; // a paragraph of the same container
-    const isLater = isOrdered && item[3] !== "1" && parent.kind === "root"; // a number that a sentence ends with
+    const isLater = isOrdered && item[3] !== "1" && parent.kind === "root"; // a number at the end of a sentence
     if (cuts && (isLater || rest.length === item[0].length)) return null;
     if (isNext) {
       this.closeTo(n);
@@ -201,7 +201,7 @@ export class MarkdownView {
     } else if (canBeMark && RULE.test(rest)) {
       this.closeTo(this.outside(n));
       this.stack.at(-1).element.append(document.createElement("hr"));
-    } else if (goesOn) { // also where the line lacks the marks of its quotes or lists
+    } else if (goesOn) { // also if the line lacks the marks of its quotes or lists
       this.leaf.text += "\n";
       this.addToLeaf(rest.trimStart());
     } else if (this.leaf?.kind === "table" && n === this.stack.length) {
@@ -219,7 +219,7 @@ export class MarkdownView {
     }
   }
 
-  // The box of a task at the beginning of an item.
+  // Replaces the mark of a task at the beginning of an item by a box.
   taskOf(text) {
     const task = this.stack.at(-1).kind === "item" ? /^\[([ xX])\] /.exec(text) : null;
     return task ? `${task[1] === " " ? "☐" : "☑"} ${text.slice(4)}` : text;
@@ -236,7 +236,7 @@ export class MarkdownView {
     this.leaf.isEmpty = false;
   }
 
-  // ---- What is open
+  // ---- Open blocks
 
   open(kind, name) {
     const container = { kind, element: document.createElement(name) };
@@ -245,7 +245,7 @@ export class MarkdownView {
     return container;
   }
 
-  // n, or one less where the innermost of n containers is a list, in which nothing but items stands.
+  // n, or n - 1 if the innermost of n containers is a list, which holds only items.
   outside(n) {
     return this.stack[n - 1].kind === "list" ? n - 1 : n;
   }
@@ -274,7 +274,8 @@ export class MarkdownView {
     else if (this.leaf) this.leaf.text += piece;
   }
 
-  // Draws the leaf's text where it has grown; a long one each time that it is a quarter longer, and its end plainly.
+  // Renders the leaf's text if it has grown. A long text is rendered when it is a quarter longer than before, and its
+  // new end is appended as plain text meanwhile.
   draw(isOpen) {
     const { leaf } = this;
     if (!leaf || isCode(leaf)) return;
@@ -320,7 +321,7 @@ export class MarkdownView {
     button.textContent = "Copy";
     button.setAttribute("aria-label", "Copy this code");
     button.addEventListener("click", () => copy(code.textContent, button));
-    pre.tabIndex = 0; // so that the keyboard can scroll long lines
+    pre.tabIndex = 0; // lets the keyboard scroll long lines
     code.append(leaf.node);
     pre.append(code);
     head.append(name, button);
@@ -339,7 +340,7 @@ export class MarkdownView {
 
   // ---- Tables
 
-  // Makes the paragraph's last line the head of a table, where it has as many cells as the line below it.
+  // Makes the paragraph's last line the head of a table, if it has as many cells as the line below.
   makeTable(divider) {
     const { leaf } = this, lines = leaf.text.split("\n"), head = lines.pop();
     const alignments = cellsOf(divider).map(alignmentOf);

@@ -1,4 +1,4 @@
-// The conversation and what surrounds it.
+// The conversation and the controls around it.
 
 import { AnswerView, PlainView, Speaker } from "./answer.js";
 import { ServerError, events, request, setKeyAsker } from "./client.js";
@@ -23,13 +23,13 @@ const speaker = new Speaker(byId("spoken"));
 let model = "";
 let mode = "chat";
 let logs = { chat: [], completion: [] }; // entries {role, content, reasoning, note} of each mode
-let running = null; // the AbortController of the answer that is coming
+let running = null; // the AbortController of the present answer
 
 function keep() {
   try {
     sessionStorage.setItem(STORED, JSON.stringify({ mode, logs }));
   } catch {
-    // A history larger than the browser keeps is lost on reload, and nothing else.
+    // A history too large for the browser's storage is lost on reload, without other effect.
   }
 }
 
@@ -40,9 +40,9 @@ function make(tag, className, text = "") {
   return element;
 }
 
-// ---- What the log shows
+// ---- The log
 
-// told(text): more of it is shown.
+// told(text): called when more of the entry is shown.
 function showEntry(entry, told) {
   const article = make("article", entry.role);
   const text = make("div", "text"), note = make("span", "quiet", entry.note);
@@ -89,7 +89,7 @@ function showNotice(text = "", action = null) {
 async function copyText(text, button) {
   try {
     await navigator.clipboard.writeText(text);
-  } catch { // no clipboard for pages that came over plain HTTP from another machine
+  } catch { // pages from another machine over plain HTTP have no clipboard
     const area = make("textarea", "unseen");
     area.value = text;
     document.body.append(area);
@@ -127,7 +127,7 @@ function isAtEnd() {
   return log.scrollHeight - log.scrollTop - log.clientHeight < 48;
 }
 
-// Pieces of an answer are shown together, once for each picture that the browser draws. flush() shows the rest.
+// Collects pieces of an answer and shows them once per animation frame. flush() shows the rest.
 function showSoon(view) {
   let content = "", reasoning = "", frame = 0;
   const flush = () => {
@@ -146,7 +146,7 @@ function showSoon(view) {
   return { add, flush };
 }
 
-// Shows what comes; the finish reason.
+// Shows a streamed response; returns the finish reason.
 async function receive(response, pieces, clock) {
   let reason = "";
   for await (const event of events(response)) {
@@ -156,7 +156,7 @@ async function receive(response, pieces, clock) {
     const text = choice.text ?? choice.delta?.content ?? "";
     const thought = choice.delta?.reasoning ?? choice.delta?.reasoning_content ?? "";
     reason = choice.finish_reason ?? reason;
-    if (choice.delta?.role && !text && !thought) continue; // comes before the first token
+    if (choice.delta?.role && !text && !thought) continue; // precedes the first token
     clock.first_ms ||= performance.now();
     if (!event.usage) clock.tokens += 1;
     pieces.add(text, thought);
@@ -175,7 +175,7 @@ function continueAsCompletion() {
   prompt.focus();
 }
 
-// Asks for an answer to the log as it stands; whether there is one.
+// Requests an answer to the present log; returns whether there is one.
 async function answer(settings) {
   const entry = { role: "assistant", content: "", reasoning: "", note: "" };
   const clock = { tokens: 0, start_ms: performance.now(), first_ms: 0 };
@@ -239,7 +239,7 @@ async function send() {
   prompt.value = "";
   keep();
   if (await answer(settings)) return;
-  logs[mode].pop(); // back to where the user can send it again
+  logs[mode].pop(); // the user can send the message again
   keep();
   showLog();
   prompt.value ||= text;
@@ -279,7 +279,7 @@ function changeMode(to) {
   keep();
 }
 
-// ---- Around it
+// ---- Panel, key, model
 
 function showPanel(isOpen) {
   byId("panel").hidden = !isOpen;
@@ -305,7 +305,7 @@ async function showVersion() {
     const { version } = await (await request("version", { asks: false })).json();
     byId("version").textContent = String(version);
   } catch {
-    byId("version").textContent = ""; // a server that keeps it to itself, or gives it with its key
+    byId("version").textContent = ""; // a server that hides its version, or requires the key for it
   }
 }
 

@@ -1,4 +1,4 @@
-// The settings' form: what it says of a request, kept for this tab.
+// The settings' form: fields of the requests, stored for this tab.
 
 const STORED = "yoke.settings";
 const form = document.getElementById("settings");
@@ -9,7 +9,7 @@ export function systemPrompt() {
   return form.elements.system.value.trim();
 }
 
-// The fields of a request that are filled in; null where one of them is not valid, which the user is then told.
+// The request fields that are filled in; null if one is invalid, which is then shown to the user.
 export function parameters() {
   if (!form.checkValidity()) return null;
   const found = {};
