@@ -1,29 +1,29 @@
-/* answer.h - what a client is answered: server-sent events while tokens come, or one object at the end.
+/* answer.h - builds the answer to a client: server-sent events while tokens arrive, or one object at the end.
  *
- * Streaming: each output that is pushed becomes one event, "data: {...}" and an empty line, in the buffer that the
- * caller gives: one event a token, log-probabilities included, also where the token's text is empty because half a
- * character is held back. The event of a choice's last token carries finish_reason. An event is written when the next
- * output of its choice is pushed, or at a flush: so that the end, which the engine tells just behind the last token,
- * joins that token's event. Chat: the role comes first, in an event of its own.
- * Whole: pushes are kept, and yk_openai_answer_finish writes the object.
+ * Streaming: each pushed output becomes one event, "data: {...}" and an empty line, in the caller's buffer: one event a
+ * token, log-probabilities included, even if the token's text is empty because half a character is held back. The event
+ * of a choice's last token carries finish_reason. An event is written when the next output of its choice is pushed, or
+ * at a flush, so that the end, which the engine reports right after the last token, joins that token's event. Chat: the
+ * role comes first, in a separate event.
+ * Whole: pushes are collected, and yk_openai_answer_finish writes the object.
  *
- * The way of a stream: create; for each choice push (or read) and flush, until every choice has ended; finish. Where a
- * choice fails: fail, and nothing after that. One thread at a time. */
+ * Order of calls for a stream: create; for each choice push (or read) and flush, until every choice has ended; finish.
+ * If a choice fails: fail, and nothing after that. One thread at a time. */
 #ifndef YK_OPENAI_ANSWER_H
 #define YK_OPENAI_ANSWER_H
 
 #include "openai/request.h"
 #include "openai/token_texts.h"
 
-typedef struct yk_openai_answer yk_openai_answer; /* owner: whoever created it */
+typedef struct yk_openai_answer yk_openai_answer; /* owner: the creator */
 
 typedef struct yk_openai_answer_options {
   const char *id;          /* "cmpl-..." or "chatcmpl-..."; copied */
   const char *model;       /* copied */
   int64_t created_s;       /* Unix time */
   yk_token_texts *texts;   /* for log-probabilities and echoed ids; outlives the answer */
-  bool has_text;           /* the model has a tokenizer; else texts are null and token ids are told */
-  bool with_cached_tokens; /* usage tells prompt_tokens_details.cached_tokens, which depends on what ran before */
+  bool has_text;           /* the model has a tokenizer; else texts are null and token ids are included */
+  bool with_cached_tokens; /* usage includes prompt_tokens_details.cached_tokens, which depends on earlier requests */
 } yk_openai_answer_options;
 
 /* yk_openai_answer_create - the request must outlive the answer and have its prompts' ids.
@@ -32,29 +32,29 @@ yk_status yk_openai_answer_create(const yk_openai_request *request, const yk_ope
                                   yk_openai_answer **out, yk_err *err);
 void yk_openai_answer_free(yk_openai_answer *answer);
 
-/* yk_openai_answer_push - one output of a choice (prompt * n_samples + sample), in order; the end among them. An end
- *   with YK_FINISH_ERROR or YK_FINISH_CANCELLED is not to be pushed: tell an error instead.
- *   usage: with the end, else NULL. joins: the client is slow, and this output may share the event of the one before.
- *   out: events are appended; whole answers leave it alone, and it may be NULL.
+/* yk_openai_answer_push - one output of a choice (prompt * n_samples + sample), in order, the end included. An end with
+ *   YK_FINISH_ERROR or YK_FINISH_CANCELLED must not be pushed: send an error instead.
+ *   usage: with the end, else NULL. joins: the client is slow, and this output may share the event of the previous
+ *   output. out: events are appended; whole answers do not use it, and it may be NULL.
  *   Errors: YK_E_NOMEM. */
 yk_status yk_openai_answer_push(yk_openai_answer *answer, size_t choice, const yk_output *output,
                                 const yk_request_usage *usage, bool joins, yk_strbuf *out, yk_err *err);
 
-/* yk_openai_answer_flush - no more outputs of this choice are at hand: write the event that is due. */
+/* yk_openai_answer_flush - no more outputs of this choice are available at present: write the pending event. */
 yk_status yk_openai_answer_flush(yk_openai_answer *answer, size_t choice, yk_strbuf *out, yk_err *err);
 
-/* yk_openai_answer_read - push everything that can be read from a choice's request now, without waiting, and flush.
- *   *ended: its end was among it, and it is not to be read again.
- *   Errors: YK_E_NOMEM, and what the request failed with, YK_E_CANCELLED where it was cancelled: *ended then true. */
+/* yk_openai_answer_read - push everything that can be read from a choice's request without waiting, and flush. *ended:
+ *   the end was read, and the request must not be read again.
+ *   Errors: YK_E_NOMEM, and the request's failure, YK_E_CANCELLED if it was cancelled: *ended is then true. */
 yk_status yk_openai_answer_read(yk_openai_answer *answer, size_t choice, yk_request *request, bool joins,
                                 yk_strbuf *out, bool *ended, yk_err *err);
 
-/* yk_openai_answer_finish - every choice has ended. Streaming: the event with the usage where it was asked for, with no
- *   choices, and "data: [DONE]". Whole: the completion or chat.completion object, without a newline.
+/* yk_openai_answer_finish - every choice has ended. Streaming: the event with the usage if requested, without choices,
+ *   and "data: [DONE]". Whole: the completion or chat.completion object, without a newline.
  *   Errors: YK_E_NOMEM. */
 yk_status yk_openai_answer_finish(yk_openai_answer *answer, yk_strbuf *out, yk_err *err);
 
-/* yk_openai_answer_fail - streaming: an event {"error": ...} and "data: [DONE]", in place of what was still to come. */
+/* yk_openai_answer_fail - streaming: an event {"error": ...} and "data: [DONE]" end the stream. */
 void yk_openai_answer_fail(yk_openai_answer *answer, const yk_openai_error *error, yk_strbuf *out);
 
 #endif

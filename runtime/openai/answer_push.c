@@ -18,7 +18,7 @@ static bool echoes_logprobs(const yk_openai_answer *answer)
   return answer->request->echo && yk_answer_has_logprobs(answer);
 }
 
-/* The prompt's first token, which the engine has no log-probability for. */
+/* Adds the prompt's first token, for which the engine has no log-probability. */
 static yk_status begin_prompt(yk_answer_choice *c, yk_err *err)
 {
   const yk_openai_prompt *prompt = yk_answer_prompt_of(c);
@@ -56,7 +56,7 @@ static yk_status append_echo(yk_answer_choice *c, yk_err *err)
   return status;
 }
 
-/* Before the first token: the role, or the prompt. */
+/* Writes the role, or the echoed prompt, before the first token. */
 static yk_status begin(yk_answer_choice *c, yk_strbuf *out, yk_err *err)
 {
   const yk_openai_answer *answer = c->answer;
@@ -93,7 +93,7 @@ static yk_status push_text(yk_answer_choice *c, const yk_output *output, yk_err 
   return YK_OK;
 }
 
-/* The string or id of the request that ended the output-> */
+/* Records the stop string or stop id of the request that ended the output. */
 static void note_stop_reason(yk_answer_choice *c, const yk_output *end)
 {
   const yk_sampling *sampling = &c->answer->request->sampling;
@@ -106,7 +106,7 @@ static void note_stop_reason(yk_answer_choice *c, const yk_output *end)
     if (sampling->stop_ids[i] == c->last_id) yk_json_append_i64(&c->stop_reason, c->last_id);
 }
 
-/* An event is due for the first token, and once there are as many as the request wants in one. */
+/* An event is due for the first token, and after as many tokens as the request wants in one event. */
 static bool is_event_due(const yk_answer_choice *c)
 {
   return c->is_due && (c->n_told == 0 || c->n_output - c->n_told >= c->answer->request->stream_interval);
@@ -237,7 +237,8 @@ static yk_status make_head(yk_openai_answer *answer, const yk_openai_answer_opti
   return head->failed || call_id.failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
 }
 
-/* Log-probabilities of the output begin behind the prompt; with echo, and those of the prompt, with it. */
+/* The walk over the output starts behind the prompt, with echo at the beginning of the prompt; the walk over the
+ * prompt starts behind its first token, which has no log-probability. */
 static yk_status begin_walks(yk_answer_choice *c, yk_err *err)
 {
   const yk_openai_request *request = c->answer->request;

@@ -15,7 +15,7 @@ static void close_call(yk_answer_choice *c)
   c->open_call = -1;
 }
 
-/* Events of a stream say which call they are about. */
+/* In a stream each event names the index of its call. */
 static void open_call(yk_answer_choice *c, int32_t call)
 {
   if (c->calls.length) append(&c->calls, ",");
@@ -76,7 +76,7 @@ const yk_openai_prompt *yk_answer_prompt_of(const yk_answer_choice *c)
   return &request->prompts[c->index / (size_t)request->n_samples];
 }
 
-/* A prompt counts once, however many samples it has. */
+/* A prompt counts once, for any number of samples. */
 void yk_answer_append_total_usage(const yk_openai_answer *answer, yk_strbuf *out)
 {
   int64_t n_prompt = 0, n_output = 0, n_cached = 0;
@@ -97,7 +97,7 @@ static void append_quoted(const yk_strbuf *text, yk_strbuf *out)
   append(out, "\"");
 }
 
-/* Text of a model without a tokenizer is null; in a stream it is empty, since clients add it up. */
+/* Text of a model without a tokenizer is null; in a stream it is empty, since clients concatenate the pieces. */
 static void append_text(const yk_answer_choice *c, bool is_null, yk_strbuf *out)
 {
   if (is_null && !c->answer->request->stream)
@@ -106,7 +106,7 @@ static void append_text(const yk_answer_choice *c, bool is_null, yk_strbuf *out)
     append_quoted(&c->text, out);
 }
 
-/* The inside of a chat's "delta" or "message". */
+/* Appends the contents of a chat's "delta" or "message". */
 static void append_message(const yk_answer_choice *c, yk_strbuf *out)
 {
   bool streams = c->answer->request->stream, has_calls = c->calls.length > 0;
@@ -192,7 +192,7 @@ void yk_answer_append_choice(yk_answer_choice *c, yk_strbuf *out)
   append(out, "}");
 }
 
-/* Behind the choices of an event. */
+/* Appends the part of an event behind the choices. */
 void yk_answer_end_event(yk_answer_choice *c, yk_strbuf *out)
 {
   append(out, "]");
@@ -204,7 +204,7 @@ void yk_answer_end_event(yk_answer_choice *c, yk_strbuf *out)
   append(out, "}\n\n");
 }
 
-/* Write pending output as an event. There may be none while the parser holds back the beginning of a call. */
+/* Writes pending output as an event. There is none while the parser holds back the beginning of a call. */
 void yk_answer_write_event(yk_answer_choice *c, yk_strbuf *out)
 {
   c->is_due = false;

@@ -23,7 +23,7 @@ static path path_of(const char *of, size_t index, const char *key)
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
-/* The renderer checks the texts themselves. */
+/* The renderer checks the texts. */
 static yk_status check_part(yk_json part, const char *name, yk_err *err)
 {
   yk_json type = yk_json_get(part, "type");

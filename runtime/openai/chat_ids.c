@@ -21,7 +21,7 @@ yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *a
   *n_ids = 0;
   yk_status status = yk_chat_encode(renderer, &conversation, ids, n_ids, &why);
   if (status == YK_OK) return YK_OK;
-  bool is_too_long = status == YK_E_CAPACITY && *n_ids > 0; /* else the template takes too much */
+  bool is_too_long = status == YK_E_CAPACITY && *n_ids > 0; /* else the template needs too much memory */
   if (status == YK_E_TIMEOUT || (status == YK_E_CAPACITY && !is_too_long)) status = YK_E_INVAL;
   return yk_err_set(err, status, "%s", why.message);
 }

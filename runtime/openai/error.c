@@ -8,7 +8,7 @@
 #include "base/json_write.h"
 #include "base/utf8.h"
 
-/* The HTTP status alone decides the type, as clients expect. */
+/* The type depends only on the HTTP status, as clients expect. */
 static const char *type_of(int http_status)
 {
   switch (http_status) {
@@ -39,8 +39,8 @@ static int http_status_of(yk_status code)
   }
 }
 
-/* Beginnings of the engine's messages that name a field otherwise than requests do, and the message in place of the
- * engine's where the model has no tokenizer, since the cause may name files. */
+/* Beginnings of the engine's messages that name a field differently from requests, and messages that replace the
+ * engine's if the model has no tokenizer, since the cause may name files. */
 static const struct {
   const char *beginning, *param, *without_tokenizer;
 } engine_names[] = {
@@ -56,7 +56,7 @@ static const struct {
 
 enum { N_ENGINE_NAMES = sizeof engine_names / sizeof engine_names[0] };
 
-/* Fields that the engine names as requests do: the message begins with one and a colon or a space. */
+/* Fields with the same name in the engine and in requests: the message begins with the name and a colon or a space. */
 static const char *const shared_names[] = {"prompt",
                                            "temperature",
                                            "top_p",
@@ -74,7 +74,7 @@ static const char *const shared_names[] = {"prompt",
                                            "bad_words",
                                            "logprob_token_ids"};
 
-/* Index into engine_names; N_ENGINE_NAMES for none. */
+/* Index in engine_names; N_ENGINE_NAMES for none. */
 static size_t find_engine_name(const char *message)
 {
   size_t i = 0;
@@ -99,7 +99,7 @@ static void set_param(yk_openai_error *error, const char *param)
   snprintf(error->param, sizeof error->param, "%s", param ? param : "");
 }
 
-/* Without anything that names files. */
+/* The message without names of files. */
 static const char *message_of(const yk_err *err)
 {
   size_t found = find_engine_name(err->message);

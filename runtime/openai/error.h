@@ -15,23 +15,22 @@ typedef struct yk_openai_error {
   char message[YK_ERR_MESSAGE_BYTES];
 } yk_openai_error;
 
-/* yk_openai_error_of - what a client is told of a yk_err: of a request that was not understood
- *   (yk_openai_request_parse), refused (yk_engine_submit, yk_engine_tokenize) or that failed on its way
- *   (YK_FINISH_ERROR).
+/* yk_openai_error_of - the error for a client from a yk_err: of a request that could not be parsed
+ *   (yk_openai_request_parse), was refused (yk_engine_submit, yk_engine_tokenize) or failed later (YK_FINISH_ERROR).
  *     YK_E_INVAL, YK_E_FORMAT, YK_E_UNSUPPORTED: 400; YK_E_CAPACITY: 400 with code context_length_exceeded;
  *     YK_E_CANCELLED: 503; YK_E_DEVICE, YK_E_COMM, YK_E_TIMEOUT: 500 with the message, which names rank and operation;
  *     the others: 500 with the status' name in place of the message, which may name files.
- *   param: the field at fault, or NULL: then the one that the message begins with, where the engine names one. */
+ *   param: the field at fault, or NULL: then the field with which the message begins, if the engine names one. */
 void yk_openai_error_of(const yk_err *err, const char *param, yk_openai_error *out);
 
-/* yk_openai_error_http - an error that only HTTP knows: 401, 404, 405, 408, 413, 415, 429, 500, 503 and 400.
- *   code: static or NULL, which stands for the usual one of the status (401 invalid_api_key, 404 none, 429
+/* yk_openai_error_http - an error of HTTP itself: 401, 404, 405, 408, 413, 415, 429, 500, 503 and 400.
+ *   code: static or NULL, which stands for the usual code of the status (401 invalid_api_key, 404 none, 429
  *   rate_limit_exceeded). param: NULL for none. */
 void yk_openai_error_http(yk_openai_error *out, int http_status, const char *code, const char *param, const char *fmt,
                           ...) YK_PRINTF(5, 6);
 
-/* yk_openai_error_append - the object as JSON, without a newline. A message that is not UTF-8 (since the input that
- *   the message quotes was cut) loses the characters beyond ASCII. */
+/* yk_openai_error_append - append the object as JSON, without a newline. A message that is not UTF-8 (since quoted
+ *   input was cut) loses its characters beyond ASCII. */
 void yk_openai_error_append(const yk_openai_error *error, yk_strbuf *out);
 
 #endif

@@ -93,7 +93,7 @@ static yk_scan_result in_literal(yk_json_scan *scan, char c)
   return *++scan->literal == '\0' ? go(scan, YK_SCAN_AFTER) : YK_SCAN_MORE;
 }
 
-/* A number ends where something follows that is none of its own. */
+/* A number ends at the first character that cannot continue it. */
 static yk_scan_result in_number(yk_json_scan *scan, char c)
 {
   bool digit = is_digit(c), e = c == 'e' || c == 'E', ends = true;

@@ -1,4 +1,4 @@
-/* json_scan.h - a JSON object followed byte by byte, as strict as a parser, for text that is still coming. */
+/* json_scan.h - validates a JSON object byte by byte, as strictly as a parser, while its text arrives. */
 #ifndef YK_OPENAI_JSON_SCAN_H
 #define YK_OPENAI_JSON_SCAN_H
 
@@ -13,7 +13,7 @@ typedef enum yk_scan_state {
   YK_SCAN_COLON,
   YK_SCAN_FIRST_VALUE, /* behind "[": a value or "]" */
   YK_SCAN_VALUE,
-  YK_SCAN_AFTER, /* behind a value: "," or the end of what holds it */
+  YK_SCAN_AFTER, /* behind a value: "," or the end of the enclosing object or array */
   YK_SCAN_STRING,
   YK_SCAN_ESCAPE,
   YK_SCAN_HEX,
@@ -29,24 +29,24 @@ typedef enum yk_scan_state {
 } yk_scan_state;
 
 typedef enum yk_scan_result {
-  YK_SCAN_MORE,   /* the byte belongs to the object, which goes on */
+  YK_SCAN_MORE,   /* the byte belongs to the object, which continues */
   YK_SCAN_END,    /* the byte ends the object */
-  YK_SCAN_INVALID /* no object goes on with this byte */
+  YK_SCAN_INVALID /* the byte cannot continue the object */
 } yk_scan_result;
 
 typedef struct yk_json_scan {
   yk_scan_state state;
   int depth;           /* of objects and arrays: 1 in the outermost object */
   uint64_t arrays;     /* bit i: depth i + 1 is an array */
-  bool is_key;         /* of the string at hand */
-  int n_hex;           /* digits of \u still to come */
-  const char *literal; /* what is still to come of true, false or null */
+  bool is_key;         /* of the current string */
+  int n_hex;           /* digits of \u that are missing */
+  const char *literal; /* missing rest of true, false or null */
 } yk_json_scan;
 
-/* yk_json_scan_begin - the byte "{" has been seen. */
+/* yk_json_scan_begin - start behind the byte "{". */
 void yk_json_scan_begin(yk_json_scan *scan);
 
-/* yk_json_scan_byte - the next byte. After END and INVALID begin again. */
+/* yk_json_scan_byte - take the next byte. After END and INVALID start again. */
 yk_scan_result yk_json_scan_byte(yk_json_scan *scan, char c);
 
 static inline bool yk_json_is_space(char c)

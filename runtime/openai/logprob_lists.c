@@ -24,22 +24,22 @@ static void append_name(yk_strbuf *out, bool names_id, int32_t id, const char *t
     yk_json_append_string(out, text, n_bytes);
 }
 
-/* A token and its text, where it stands. */
+/* A token with its text at its position. */
 typedef struct token {
   int32_t id;
   float logprob;
-  const char *text; /* [n_bytes] until the walk goes on */
+  const char *text; /* [n_bytes], valid until the walk continues */
   size_t n_bytes;
 } token;
 
-/* The token that comes next. */
+/* Advances the walk to the output's token. */
 static yk_status walk_to(yk_token_walk *walk, const yk_output *output, token *out, yk_err *err)
 {
   *out = (token){.id = output->token_id, .logprob = output->logprob};
   return yk_token_walk_next(walk, out->id, &out->text, &out->n_bytes, err);
 }
 
-/* The i-th likeliest in the place of the token that came last. */
+/* The i-th most probable alternative to the last token. */
 static yk_status look_at(yk_token_walk *walk, const yk_output *output, const token *last, int32_t i, token *out,
                          yk_err *err)
 {
@@ -50,8 +50,8 @@ static yk_status look_at(yk_token_walk *walk, const yk_output *output, const tok
   return yk_token_walk_other(walk, out->id, &out->text, &out->n_bytes, err);
 }
 
-/* The i-th of the ids that the request lists, in the place of the token that came last. Where it is that token, or was
- * listed before, is_new is false and nothing else is set. */
+/* The i-th of the request's listed ids as an alternative to the last token. is_new is false, and nothing else is set,
+ * if the id is the last token's or was listed before. */
 static yk_status look_at_listed(yk_token_walk *walk, const yk_output *output, const token *last, size_t i, token *out,
                                 bool *is_new, yk_err *err)
 {
@@ -64,7 +64,7 @@ static yk_status look_at_listed(yk_token_walk *walk, const yk_output *output, co
 
 /* ---- Completions ------------------------------------------------------------------------------------------------- */
 
-/* The text of the token, and where it begins. */
+/* Adds the token's text and its offset. */
 static void add_text(yk_logprob_lists *lists, const token *t)
 {
   separate(&lists->tokens);
@@ -78,7 +78,7 @@ static void add_text(yk_logprob_lists *lists, const token *t)
 
 enum { MAX_KEYS = YK_MAX_LOGPROBS + YK_MAX_LOGPROB_IDS + 1 };
 
-/* The keys of an object that is being written. */
+/* The keys of the object that is being written. */
 typedef struct key_set {
   size_t n, begin[MAX_KEYS], end[MAX_KEYS];
 } key_set;
@@ -91,7 +91,8 @@ static bool has_key(const key_set *keys, const char *json, size_t begin, size_t 
   return false;
 }
 
-/* "text": log-probability, unless there is one for this text: the likelier token of two with one text comes first. */
+/* Adds "text": log-probability unless the text is already a key: of two tokens with the same text, the more probable
+ * comes first. */
 static void add_top(yk_logprob_lists *lists, key_set *keys, const token *t)
 {
   yk_strbuf *tops = &lists->tops;
@@ -166,7 +167,7 @@ void yk_logprob_lists_append(const yk_logprob_lists *lists, yk_strbuf *out)
 
 /* ---- Chat -------------------------------------------------------------------------------------------------------- */
 
-/* "token", "logprob" and "bytes", in an object that is left open. */
+/* Writes "token", "logprob" and "bytes", and leaves the object open. */
 static void open_entry(yk_logprob_lists *lists, const token *t)
 {
   static const float never = -9999;
@@ -190,7 +191,7 @@ static void add_entry(yk_logprob_lists *lists, bool is_first, const token *t)
   yk_strbuf_append(&lists->tokens, "}", 1);
 }
 
-/* The token itself in front of them, as in vLLM. */
+/* The token itself precedes the listed ids, as in vLLM. */
 static yk_status add_listed_chat(yk_logprob_lists *lists, yk_token_walk *walk, const yk_output *output,
                                  const token *last, yk_err *err)
 {
@@ -229,7 +230,7 @@ void yk_logprob_lists_append_chat(const yk_logprob_lists *lists, yk_strbuf *out)
 
 /* ---- By id ------------------------------------------------------------------------------------------------------- */
 
-/* rank: 0 where it is not known. */
+/* rank: 0 if unknown. */
 static void append_ranked(yk_strbuf *out, const token *t, int32_t rank)
 {
   yk_strbuf_append_fmt(out, "\"%d\":{\"logprob\":", t->id);

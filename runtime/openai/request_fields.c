@@ -11,7 +11,7 @@
 /* ---- Fields ------------------------------------------------------------------------------------------------------ */
 
 typedef enum field_kind {
-  FIELD_F32, /* a member at offset; the engine checks ranges */
+  FIELD_F32, /* a member at offset; the engine checks the range */
   FIELD_I32,
   FIELD_FLAG,
   FIELD_TEXT,
@@ -32,14 +32,14 @@ typedef enum field_kind {
   FIELD_TEMPLATE_KWARGS,
   FIELD_RESPONSE_FORMAT,
   FIELD_MODALITIES,
-  FIELD_LATER, /* depends on other fields, and is read when these have been */
+  FIELD_LATER, /* depends on other fields, and is read after them */
   FIELD_REQUEST_ID,
   FIELD_INTERVAL,
   FIELD_TRUNCATE,
-  FIELD_PASSED,    /* nothing that an answer shows depends on it */
-  FIELD_ONLY_ZERO, /* what the other values ask for is not done */
-  FIELD_ONLY_TRUE, /* what the other value asks for is not done */
-  FIELD_OFF        /* only false, or an empty string, array or object: what it asks for is not done */
+  FIELD_PASSED,    /* accepted and ignored: no visible effect on the answer */
+  FIELD_ONLY_ZERO, /* other values are not supported */
+  FIELD_ONLY_TRUE, /* the other value is not supported */
+  FIELD_OFF        /* only false, or an empty string, array or object: the feature is not supported */
 } field_kind;
 
 enum {
@@ -86,7 +86,7 @@ static const field fields[] = {
     {"ignore_eos", FIELD_FLAG, ALL, SAMPLING(ignore_eos)},
     {"stop_token_ids", FIELD_STOP_IDS, ALL, 0},
     {"include_stop_str_in_output", FIELD_FLAG, BOTH, SAMPLING(include_stop)},
-    {"id", FIELD_LATER, PLAIN, 0}, /* the batch's */
+    {"id", FIELD_LATER, PLAIN, 0}, /* read by the batch */
     {"custom_id", FIELD_LATER, PLAIN, 0},
     {"stream", FIELD_STREAM, BOTH, 0},
     {"stream_options", FIELD_LATER, BOTH, 0},
@@ -223,7 +223,7 @@ static yk_status read_salt(yk_openai_request *request, yk_json value, yk_err *er
                     YK_OPENAI_MAX_SALT_BYTES, request->cache_salt_bytes);
 }
 
-/* As with X-Request-Id, an id that cannot be used counts as not given. */
+/* As with X-Request-Id, an unusable id counts as absent. */
 static yk_status read_request_id(yk_openai_request *request, yk_json value, yk_err *err)
 {
   const char *id;

@@ -15,7 +15,7 @@ static yk_status read_prompt(yk_json value, yk_openai_prompt *prompt, yk_err *er
   return YK_OK;
 }
 
-/* All of them are texts, or all of them ids. */
+/* Checks that all elements are texts, or all are ids. */
 static yk_status check_alike(yk_json list, yk_err *err)
 {
   yk_json_kind kind = yk_json_kind_of(yk_json_first(list));
@@ -74,7 +74,7 @@ yk_status yk_request_read_bad_words(yk_openai_request *request, yk_json value, y
   return request->bad_words ? YK_OK : yk_err_set(err, YK_E_NOMEM, "bad_words: no memory for %zu", yk_json_size(value));
 }
 
-/* One more of the request's. */
+/* Appends one sequence to the request's bad words. */
 static yk_status encode_bad_word(yk_openai_request *request, const yk_engine *engine, const char *text, size_t n_bytes,
                                  yk_err *err)
 {
@@ -90,7 +90,7 @@ static yk_status encode_bad_word(yk_openai_request *request, const yk_engine *en
   return YK_OK;
 }
 
-/* Behind a space it may be another token; the same number of tokens, then, and another first one. */
+/* Behind a space the word may be another token: as many tokens, with another first one. */
 static bool is_another_word(const yk_token_ids *alone, const yk_token_ids *behind)
 {
   return behind->n_ids == alone->n_ids && behind->n_ids > 0 && behind->ids[0] != alone->ids[0];

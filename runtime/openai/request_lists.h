@@ -1,4 +1,4 @@
-/* request_lists.h - the fields of a request that are lists: prompts, stop strings, biases; and the seed. */
+/* request_lists.h - the list fields of a request: prompts, stop strings, biases; and the seed. */
 #ifndef YK_OPENAI_REQUEST_LISTS_H
 #define YK_OPENAI_REQUEST_LISTS_H
 
@@ -10,11 +10,11 @@ yk_status yk_request_read_prompts(yk_openai_request *request, yk_json value, yk_
 /* A string or an array of strings. */
 yk_status yk_request_read_stop(yk_openai_request *request, yk_json value, yk_err *err);
 
-/* An array of texts, which yk_request_encode_bad_words looks up in the body. */
+/* An array of texts; yk_request_encode_bad_words reads them from the body. */
 yk_status yk_request_read_bad_words(yk_openai_request *request, yk_json value, yk_err *err);
 
-/* yk_request_encode_bad_words - the ids of each, as in vLLM: of the word as it stands at the beginning of a text, and
- *   behind a space where that is as many other tokens. */
+/* yk_request_encode_bad_words - the ids of each word, as in vLLM: at the beginning of a text, and also behind a space
+ *   if that gives as many tokens with another first one. */
 yk_status yk_request_encode_bad_words(yk_openai_request *request, const yk_engine *engine, yk_err *err);
 
 yk_status yk_request_read_stop_ids(yk_openai_request *request, yk_json value, yk_err *err);
@@ -24,7 +24,7 @@ yk_status yk_request_read_logprob_ids(yk_openai_request *request, yk_json value,
 /* {"50256": -100, ...} */
 yk_status yk_request_read_biases(yk_openai_request *request, yk_json value, yk_err *err);
 
-/* -2^63 to 2^64 - 1, where a negative one stands for 2^64 more, as PyTorch's generators take them; -1 stands for none,
+/* -2^63 to 2^64 - 1; a negative value stands for the value plus 2^64, as in PyTorch's generators; -1 stands for none,
  * as in vLLM. */
 yk_status yk_request_read_seed(yk_openai_request *request, yk_json value, yk_err *err);
 

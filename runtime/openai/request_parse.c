@@ -37,7 +37,7 @@ static yk_status read_stream_options(yk_openai_request *request, yk_err *err)
   return YK_OK;
 }
 
-/* Chat's own: a flag and a number. */
+/* Chat has a flag and a number. */
 static yk_status read_chat_logprobs(yk_openai_request *request, yk_err *err)
 {
   bool wanted = false;
@@ -84,7 +84,7 @@ static yk_status finish_chat(yk_openai_request *request, const yk_openai_default
   return yk_chat_check_endings(&request->chat, err);
 }
 
-/* As in vLLM: they take the place of the best ones, and come only where log-probabilities do. */
+/* As in vLLM: listed ids replace the most probable tokens, and are only allowed with log-probabilities. */
 static yk_status check_logprob_ids(yk_openai_request *request, yk_err *err)
 {
   yk_request_take_up(request, "logprob_token_ids");
@@ -93,7 +93,8 @@ static yk_status check_logprob_ids(yk_openai_request *request, yk_err *err)
                     request->form == YK_FORM_CHAT ? ": true" : "");
 }
 
-/* Echo wants the prompt's log-probabilities too, and without max_tokens nothing else. */
+/* Log-probabilities with echo include the prompt's. The engine accepts max_tokens 0 only with prompt log-probabilities,
+ * so these are computed even if the answer does not show them. */
 static void apply_echo(yk_openai_request *request)
 {
   yk_sampling *s = &request->sampling;
@@ -239,11 +240,11 @@ yk_status yk_openai_request_truncate(yk_openai_request *request, int32_t context
   return YK_OK;
 }
 
-/* Whether max_tokens is bounded by what the context leaves: where nobody asked for it, and, as in vLLM, in a body that
- * asks for no more than the context, since clients do so whatever the prompt. */
+/* Whether the context bounds max_tokens: if it was not requested, and, as in vLLM, if a body requests no more than the
+ * context, since clients do so for any prompt. */
 static bool is_bounded_by_context(const yk_openai_request *request, int32_t context_tokens)
 {
-  if (request->sampling.max_tokens == -1) return false; /* all that the context leaves */
+  if (request->sampling.max_tokens == -1) return false; /* the whole rest of the context */
   return !request->has_max_tokens || (request->form != YK_FORM_PLAIN && request->sampling.max_tokens <= context_tokens);
 }
 

@@ -11,9 +11,9 @@ typedef struct token_text {
 
 struct yk_token_texts {
   const yk_engine *engine; /* NULL without a tokenizer */
-  int32_t n_ids;           /* 0: without an engine; nothing is kept then but the last text */
-  token_text **kept;       /* [n_ids], each owned, NULL until asked for */
-  token_text *last;        /* of an id outside of these */
+  int32_t n_ids;           /* 0 without an engine: only the last text is kept then */
+  token_text **kept;       /* [n_ids], each owned, NULL until requested */
+  token_text *last;        /* text of an id outside this range */
 };
 
 yk_status yk_token_texts_create(const yk_engine *engine, yk_token_texts **out, yk_err *err)
@@ -57,8 +57,8 @@ static token_text *make(const char *text, size_t n_bytes)
   return made;
 }
 
-/* Alone, some tokens lose a space: so take what a second one adds to the first. An id without a text has an empty one.
- * NULL: no memory. */
+/* Some tokens lose a space at the beginning of a text, so the text is the one that a second occurrence adds to the
+ * first. An id without a text has an empty text. NULL: no memory. */
 static token_text *find_out(const yk_engine *engine, int32_t id)
 {
   char *once = NULL, *twice = NULL;

@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 
-/* The last ids of a text. */
+/* Appends to the context, which keeps the last ids of a text. */
 static void remember(yk_token_walk *walk, const int32_t *ids, size_t n_ids)
 {
   for (size_t i = 0; i < n_ids; i++) {
@@ -34,7 +34,7 @@ void yk_token_walk_free(yk_token_walk *walk)
   *walk = (yk_token_walk){0};
 }
 
-/* Give what a buffer holds. */
+/* Returns the contents of a buffer. */
 static yk_status give(const yk_strbuf *buffer, int32_t id, const char **text, size_t *n_bytes, yk_err *err)
 {
   *text = buffer->length ? buffer->data : "";
@@ -54,7 +54,7 @@ yk_status yk_token_walk_next(yk_token_walk *walk, int32_t id, const char **text,
   return give(&walk->name, id, text, n_bytes, err);
 }
 
-/* Whether a token's own text has a part of a character. */
+/* Whether a token's own text contains part of a character. */
 static bool has_part(const char *text, size_t n_bytes)
 {
   return memmem(text, n_bytes, YK_UTF8_REPLACEMENT, 3) != NULL;

@@ -33,7 +33,7 @@ yk_json_rules yk_tokens_body_rules(size_t max_bytes)
 
 /* ---- Tokenize ---------------------------------------------------------------------------------------------------- */
 
-/* The value of a field that is given, else absent; from here on it is the field at fault. */
+/* The value of a field, or absent; sets param to the field. */
 static yk_json take_up(char param[YK_OPENAI_PARAM_BYTES], yk_json root, const char *name)
 {
   snprintf(param, YK_OPENAI_PARAM_BYTES, "%s", name);

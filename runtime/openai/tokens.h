@@ -1,4 +1,4 @@
-/* tokens.h - the forms of /tokenize and /detokenize, which are vLLM's, and of /v1/models. */
+/* tokens.h - requests and answers of /tokenize and /detokenize, in vLLM's form, and answers of /v1/models. */
 #ifndef YK_OPENAI_TOKENS_H
 #define YK_OPENAI_TOKENS_H
 
@@ -8,31 +8,31 @@
 /* {"prompt": text[, "add_special_tokens"]}, or {"messages": [...][, "add_generation_prompt", "continue_final_message",
  * "add_special_tokens", "tools", "chat_template_kwargs"]}; either with "model" and "return_token_strs". */
 typedef struct yk_tokenize_request {
-  const char *model; /* borrowed; NULL: the served one */
-  const char *text;  /* [n_bytes] borrowed; NULL where messages are given */
+  const char *model; /* borrowed; NULL: the served model */
+  const char *text;  /* [n_bytes] borrowed; NULL if messages are given */
   size_t n_bytes;
-  bool add_special_tokens; /* to the text, default true; a chat has its own */
+  bool add_special_tokens; /* for the text, default true; a chat has its own */
   bool return_token_strs;
-  yk_openai_chat chat; /* messages absent where a text is given */
+  yk_openai_chat chat; /* messages are absent if a text is given */
   char param[YK_OPENAI_PARAM_BYTES];
 } yk_tokenize_request;
 
 /* yk_tokens_body_rules - as yk_openai_body_rules, for the bodies of both. */
 yk_json_rules yk_tokens_body_rules(size_t max_bytes);
 
-/* yk_tokenize_request_parse - root: the body, of whose document all is borrowed.
+/* yk_tokenize_request_parse - root: the body; the request borrows from its document.
  *   Errors: as for yk_openai_request_parse. */
 yk_status yk_tokenize_request_parse(yk_json root, yk_tokenize_request *out, yk_err *err);
 
-/* yk_tokenize_answer_append - {"count", "max_model_len", "tokens"[, "token_strs"]}. texts: for the strings; NULL: none
- *   wanted. Errors: YK_E_NOMEM. */
+/* yk_tokenize_answer_append - {"count", "max_model_len", "tokens"[, "token_strs"]}. texts: for token_strs; NULL:
+ *   omitted. Errors: YK_E_NOMEM. */
 yk_status yk_tokenize_answer_append(const int32_t *ids, size_t n_ids, int32_t max_model_tokens, yk_token_texts *texts,
                                     yk_strbuf *out, yk_err *err);
 
 /* {"tokens": [ids][, "model"]} */
 typedef struct yk_detokenize_request {
-  const char *model; /* borrowed; NULL: the served one */
-  int32_t *ids;      /* [n_ids], owned; free it whatever parsing returned */
+  const char *model; /* borrowed; NULL: the served model */
+  int32_t *ids;      /* [n_ids], owned; free them even after an error */
   size_t n_ids;
   char param[YK_OPENAI_PARAM_BYTES];
 } yk_detokenize_request;
@@ -43,11 +43,11 @@ yk_status yk_detokenize_request_parse(yk_json root, yk_detokenize_request *out, 
 void yk_detokenize_answer_append(const char *text, size_t n_bytes, yk_strbuf *out);
 
 /* yk_models_append - {"object": "list", "data": [{"id", "object", "created", "owned_by", "root", "parent",
- *   "max_model_len"}]} of each of names [n_names]; a name is id and root. */
+ *   "max_model_len"}]} with an entry for each of names [n_names]; a name is id and root. */
 void yk_models_append(const char *const *names, size_t n_names, int64_t created_s, int32_t max_model_tokens,
                       yk_strbuf *out);
 
-/* yk_model_append - the one object in the list above, for /v1/models/NAME. */
+/* yk_model_append - one entry of that list, for /v1/models/NAME. */
 void yk_model_append(const char *name, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out);
 
 #endif

@@ -9,44 +9,44 @@
 static const char open_tag[] = "<tool_call>", close_tag[] = "</tool_call>", python_tag[] = "<|python_tag|>";
 
 typedef enum parser_mode {
-  MODE_START,   /* llama3_json: nothing but white space and a part of the tag has come */
-  MODE_CONTENT, /* hermes: looking for a tag. held: a part of it */
-  MODE_CALL,    /* held: all of it, from the tag on, until the call's beginning is told */
-  MODE_BROKEN,  /* a call that has been told is no JSON any more: what comes are its arguments. held: a part of a tag */
-  MODE_AFTER,   /* behind a call. held: white space (llama3_json: ";" too) and a part of a tag */
-  MODE_REST     /* llama3_json: all is content */
+  MODE_START,   /* llama3_json: only white space and part of the tag have arrived */
+  MODE_CONTENT, /* hermes: searching a tag. held: part of the tag */
+  MODE_CALL,    /* held: everything from the tag on, until the beginning of the call is emitted */
+  MODE_BROKEN,  /* an emitted call is invalid JSON: further bytes are its arguments. held: part of a tag */
+  MODE_AFTER,   /* behind a call. held: white space (llama3_json: ";" too) and part of a tag */
+  MODE_REST     /* llama3_json: everything is content */
 } parser_mode;
 
 typedef enum call_value { VALUE_OTHER, VALUE_NAME, VALUE_ARGUMENTS } call_value;
 
-/* The call that is being read. */
+/* The current call. */
 typedef struct call_reader {
   yk_json_scan scan;
   bool in_object;
-  bool is_told;     /* its beginning: name known, arguments begun */
-  call_value value; /* what the value at hand of the outermost object is */
+  bool is_told;     /* its beginning was emitted: name complete, arguments begun */
+  call_value value; /* role of the current value of the outermost object */
   bool has_arguments, arguments_ended;
   bool has_name;
-  yk_strbuf key, name, arguments; /* as JSON; arguments until the beginning is told */
+  yk_strbuf key, name, arguments; /* as JSON; arguments until the beginning is emitted */
 } call_reader;
 
 struct yk_tool_parser {
   yk_tool_options options;
   parser_mode mode;
-  bool is_special;         /* the byte at hand is of a special token */
-  yk_strbuf held;          /* bytes of which it is not known yet what they are */
-  yk_strbuf held_special;  /* for each whether it is of a special token */
-  size_t n_space;          /* of held, before the part of a tag */
-  yk_strbuf piece;         /* content or arguments of this push that are not told yet */
+  bool is_special;         /* the current byte belongs to a special token */
+  yk_strbuf held;          /* bytes whose kind is not decided yet */
+  yk_strbuf held_special;  /* for each of them: belongs to a special token */
+  size_t n_space;          /* white space at the beginning of held, before the part of a tag */
+  yk_strbuf piece;         /* content or arguments of this push that are not emitted yet */
   yk_tool_event_kind kind; /* of piece */
-  int32_t n_calls;         /* told */
-  bool is_dropped;         /* the call at hand comes after the first, which alone is wanted */
-  bool has_open_call;      /* told, and not ended */
+  int32_t n_calls;         /* emitted */
+  bool is_dropped;         /* the current call follows the first, and only the first is wanted */
+  bool has_open_call;      /* begun, and not ended */
   bool has_broken_call;
   call_reader call;
 };
 
-/* ---- Telling ----------------------------------------------------------------------------------------------------- */
+/* ---- Emitting events --------------------------------------------------------------------------------------------- */
 
 static void tell(yk_tool_parser *p, const yk_tool_event *event)
 {
@@ -70,7 +70,7 @@ static void add_byte(yk_tool_parser *p, yk_tool_event_kind kind, char c, bool is
   yk_strbuf_append(&p->piece, &c, 1);
 }
 
-/* The byte at hand. */
+/* Adds the current byte. */
 static void add(yk_tool_parser *p, yk_tool_event_kind kind, char c)
 {
   add_byte(p, kind, c, p->is_special);
@@ -85,7 +85,7 @@ static void end_call(yk_tool_parser *p, bool is_whole)
   p->has_open_call = false;
 }
 
-/* False where there is no memory, which push reports at its end. */
+/* Holds the byte. False: no memory, which push reports at its end. */
 static bool hold(yk_tool_parser *p, char c)
 {
   yk_strbuf_append(&p->held, &c, 1);
@@ -98,14 +98,14 @@ static void drop_held(yk_tool_parser *p)
   p->held.length = p->held_special.length = p->n_space = 0;
 }
 
-/* Take back the byte at hand, which was held last. */
+/* Removes the current byte, the last one in held. */
 static void unhold(yk_tool_parser *p)
 {
   p->held.length--;
   p->held_special.length--;
 }
 
-/* The held bytes turn out to be of this kind. */
+/* Emits the held bytes as this kind. */
 static void release(yk_tool_parser *p, yk_tool_event_kind kind)
 {
   for (size_t i = 0; i < p->held.length; i++) add_byte(p, kind, p->held.data[i], p->held_special.data[i]);
@@ -123,21 +123,22 @@ static void enter_call(yk_tool_parser *p)
   call->value = VALUE_OTHER;
 }
 
-/* The held bytes are no call. */
+/* The held bytes are not a call: emits them as content. */
 static void give_up(yk_tool_parser *p)
 {
   release(p, YK_TOOL_CONTENT);
   p->mode = p->options.format == YK_TOOLS_HERMES ? MODE_CONTENT : MODE_REST;
 }
 
-/* The name is complete, and the arguments have begun or there will be none. False: the name is empty or no string. */
+/* Emits the beginning of a call when the name is complete, and the arguments have begun or are absent. False: the name
+ * is empty or not a string. */
 static bool tell_beginning(yk_tool_parser *p)
 {
   call_reader *call = &p->call;
   static const yk_json_rules rules = {.max_depth = 1};
   yk_json_doc *name = NULL;
   if (yk_json_parse("name", call->name.data, call->name.length, &rules, &name, NULL) == YK_E_NOMEM)
-    call->name.failed = true; /* which push reports */
+    call->name.failed = true; /* reported by push */
   yk_json text = yk_json_root(name);
   size_t length = yk_json_length(text);
   if (length > 0) {
@@ -160,7 +161,7 @@ static bool key_is(const call_reader *call, const char *key)
   return call->key.length == strlen(key) && memcmp(call->key.data, key, call->key.length) == 0;
 }
 
-/* A value of the outermost object begins with c. False: with it the object is no call. */
+/* A value of the outermost object begins with c. False: the object is not a call. */
 static bool begin_value(yk_tool_parser *p, char c)
 {
   call_reader *call = &p->call;
@@ -170,13 +171,13 @@ static bool begin_value(yk_tool_parser *p, char c)
     return c == '"';
   }
   if (call->has_arguments || (!key_is(call, "arguments") && !key_is(call, "parameters"))) return true;
-  if (c == 'n' && p->options.format == YK_TOOLS_HERMES) return true; /* null: there are none */
+  if (c == 'n' && p->options.format == YK_TOOLS_HERMES) return true; /* null: no arguments */
   call->value = VALUE_ARGUMENTS;
   call->has_arguments = true;
   return c == '{' && (!call->has_name || tell_beginning(p));
 }
 
-/* A byte of a value of the outermost object, which ends with it where has_ended. False: the name is none. */
+/* Takes a byte of a value of the outermost object; has_ended: the last byte. False: the name is invalid. */
 static bool take_value_byte(yk_tool_parser *p, char c, bool has_ended)
 {
   call_reader *call = &p->call;
@@ -199,7 +200,7 @@ static bool is_in_string(const yk_json_scan *scan)
   return scan->state == YK_SCAN_STRING || scan->state == YK_SCAN_ESCAPE || scan->state == YK_SCAN_HEX;
 }
 
-/* The object has ended before a call was told: it may be one without arguments. */
+/* The object has ended before its beginning was emitted: it may be a call without arguments. */
 static bool end_without_arguments(yk_tool_parser *p)
 {
   call_reader *call = &p->call;
@@ -208,7 +209,7 @@ static bool end_without_arguments(yk_tool_parser *p)
   return tell_beginning(p);
 }
 
-/* Whether c is, or may become, part of a call. */
+/* Takes a byte of the object. INVALID: with this byte the object is not a call. */
 static yk_scan_result take_object_byte(yk_tool_parser *p, char c)
 {
   call_reader *call = &p->call;
@@ -258,7 +259,7 @@ static void step_call(yk_tool_parser *p, char c)
 
 /* ---- Around calls ------------------------------------------------------------------------------------------------ */
 
-/* Whether held, behind its white space, is a part of a tag or all of it. */
+/* Whether held, behind its white space, is a beginning of the tag; *is_whole: the whole tag. */
 static bool is_part_of(const yk_tool_parser *p, const char *tag, bool *is_whole)
 {
   size_t n = p->held.length - p->n_space, length = strlen(tag);
@@ -276,7 +277,7 @@ static void hold_space(yk_tool_parser *p, char c)
   if (hold(p, c)) p->n_space++;
 }
 
-/* A byte of text that goes up to a tag, which is then all that is held. True: the tag is there. */
+/* Takes a byte of text in front of a tag. True: the tag is complete, and held contains only the tag. */
 static bool find_tag(yk_tool_parser *p, char c, const char *tag, yk_tool_event_kind kind)
 {
   bool is_whole;
@@ -285,7 +286,7 @@ static bool find_tag(yk_tool_parser *p, char c, const char *tag, yk_tool_event_k
   unhold(p);
   bool is_first = p->held.length == 0;
   release(p, kind);
-  if (!is_first) return find_tag(p, c, tag, kind); /* the byte may begin a tag itself */
+  if (!is_first) return find_tag(p, c, tag, kind); /* the byte may begin a tag */
   add(p, kind, c);
   return false;
 }
@@ -306,7 +307,7 @@ static void step_broken(yk_tool_parser *p, char c)
   }
 }
 
-/* White space between calls and the closing tag are nobody's content. */
+/* Drops white space between calls, and the closing tag. */
 static void step_after_hermes(yk_tool_parser *p, char c)
 {
   bool is_whole;
@@ -425,19 +426,20 @@ static yk_status check_memory(const yk_tool_parser *p, yk_err *err)
   return failed ? yk_err_set(err, YK_E_NOMEM, "no memory for the text of tool calls") : YK_OK;
 }
 
-/* No more text comes. is_cut: the model would have gone on. */
+/* Ends the text. is_cut: the model did not end it. */
 static void finish(yk_tool_parser *p, bool is_cut)
 {
   bool is_hermes = p->options.format == YK_TOOLS_HERMES, has_tag = p->held.length > p->n_space;
   switch (p->mode) {
-  case MODE_START: /* held: white space and a part of a tag */
+  case MODE_START: /* held: white space and part of a tag */
     if (is_cut && has_tag)
       drop_held(p);
     else
       release(p, YK_TOOL_CONTENT);
     break;
   case MODE_CONTENT:
-  case MODE_CALL: /* held: from a tag on, unless the call has been told; of llama3_json it may be any JSON object */
+  /* held: everything from a tag on, unless the call has been emitted; for llama3_json any JSON object may be a call */
+  case MODE_CALL:
     if ((p->mode == MODE_CALL && p->call.is_told) || (is_cut && is_hermes))
       drop_held(p);
     else
