@@ -8,7 +8,7 @@
 
 static const char *const WORD_CHARACTER = "[" YK_REGEX_RUST_WORD "]";
 
-/* The normalised text by which a token is found, where that is not its content. */
+/* Sets the normalised text that is searched for, if it differs from the token's content. */
 static yk_status set_normal_form(yk_added_token *token, const char *content, size_t n_bytes,
                                  const yk_normalizer *normalizer, yk_err *err)
 {
@@ -23,7 +23,7 @@ static yk_status set_normal_form(yk_added_token *token, const char *content, siz
   return status;
 }
 
-/* Tokens being read. */
+/* State while tokens are read. */
 typedef struct reader {
   yk_added_tokens *added;
   const yk_vocab *model;
@@ -42,7 +42,7 @@ static yk_status reserve(reader *to, yk_err *err)
   return YK_OK;
 }
 
-/* Take a token that is not there yet. listed_id -1: whatever the id is. */
+/* Adds a new token. listed_id -1: any id. */
 static yk_status take_new(reader *to, const char *content, size_t n_bytes, int64_t listed_id, yk_added_token token,
                           yk_err *err)
 {
@@ -60,7 +60,7 @@ static yk_status take_new(reader *to, const char *content, size_t n_bytes, int64
   return YK_OK;
 }
 
-/* The text and the flags of a token that is an object; place begins errors. */
+/* Reads text and flags of a token that is an object; errors begin with place. */
 static yk_status read_flags(const char *place, yk_json value, const char **content, size_t *n_bytes,
                             yk_added_token *token, yk_err *err)
 {
@@ -73,7 +73,7 @@ static yk_status read_flags(const char *place, yk_json value, const char **conte
   return yk_json_get_bool(value, place, "normalized", false, &token->normalized, err);
 }
 
-/* An element of "added_tokens". */
+/* Reads an element of "added_tokens". */
 static yk_status read_token(reader *to, const char *file, yk_json value, yk_err *err)
 {
   const char *content;
@@ -81,7 +81,7 @@ static yk_status read_token(reader *to, const char *file, yk_json value, yk_err 
   int64_t listed_id = 0;
   yk_added_token token = {0};
   YK_TRY(read_flags(file, value, &content, &n_bytes, &token, err));
-  if (n_bytes == 0) return YK_OK; /* never found, and numbers nothing */
+  if (n_bytes == 0) return YK_OK; /* an empty token is never found, and takes no id */
   if (!yk_json_is_given(yk_json_get(value, "normalized"))) token.normalized = true;
   YK_TRY(yk_json_get_i64(value, file, "id", true, 0, YK_VOCAB_MAX_ID, &listed_id, err));
   yk_status status = take_new(to, content, n_bytes, listed_id, token, err);
@@ -103,11 +103,11 @@ static yk_status read_tokens(reader *to, const char *file, yk_json list, yk_err 
   return YK_OK;
 }
 
-/* ---- The files beside it ----------------------------------------------------------------------------------------- */
+/* ---- The files in its directory ---------------------------------------------------------------------------------- */
 
 static const char CONFIG[] = "tokenizer_config.json", MAP[] = "special_tokens_map.json";
 
-/* An entry of "added_tokens_decoder". A token that is known has one id, and its flags from now on. */
+/* Reads an entry of "added_tokens_decoder". A known token must have the same id, and gets the entry's flags. */
 static yk_status read_decoder_entry(reader *to, yk_json key, int64_t id, yk_err *err)
 {
   const char *content;
@@ -120,7 +120,7 @@ static yk_status read_decoder_entry(reader *to, yk_json key, int64_t id, yk_err 
   if (to->added->contents.entries[known].id != id)
     return yk_err_set(err, YK_E_FORMAT, "\"%.48s\" has id %lld, but %d in tokenizer.json", content, (long long)id,
                       to->added->contents.entries[known].id);
-  token.special = token.special || to->added->tokens[known].special; /* once special, it stays so */
+  token.special = token.special || to->added->tokens[known].special; /* a special token stays special */
   to->added->tokens[known] = token;
   return YK_OK;
 }
@@ -136,7 +136,7 @@ static int compare_ids(const void *left, const void *right)
   return a->id < b->id ? -1 : a->id > b->id;
 }
 
-/* The id that a key of "added_tokens_decoder" is. */
+/* Parses a key of "added_tokens_decoder" as an id. */
 static yk_status read_id(yk_json key, int64_t *out, yk_err *err)
 {
   const char *text = yk_json_text(key);
@@ -169,7 +169,7 @@ static yk_status read_decoder(reader *to, yk_json decoder, yk_err *err)
   return status;
 }
 
-/* The object of a special token in a file that has more of it than its text: under its name, or in a list. */
+/* The object of a special token in a file that describes it by more than its text: under its name, or in a list. */
 static yk_json find_object(yk_json file, const char *name, yk_json text)
 {
   static const char *const LISTS[] = {"additional_special_tokens", "extra_special_tokens"};
@@ -183,7 +183,8 @@ static yk_json find_object(yk_json file, const char *name, yk_json text)
   return YK_JSON_NONE;
 }
 
-/* A special token that is no added token yet becomes one: found in the raw text, unless a file has flags of it. */
+/* Adds a special token that is not an added token yet: it is searched in the raw text, unless a file has flags for
+ * it. */
 static yk_status read_special(reader *to, const yk_more_tokens *more, const char *name, yk_json text, yk_err *err)
 {
   const char *content = yk_json_text(text);
@@ -215,7 +216,7 @@ static yk_status read_specials(reader *to, const yk_more_tokens *more, yk_err *e
 
 /* ---- Ends -------------------------------------------------------------------------------------------------------- */
 
-/* Make each token found by its text. */
+/* Puts the text of each token into the trie in which it is searched. */
 static yk_status finish(yk_added_tokens *added, const char *file, const yk_normalizer *normalizer, yk_err *err)
 {
   for (int32_t i = 0; i < added->contents.n_entries; i++) {
@@ -233,8 +234,8 @@ static yk_status finish(yk_added_tokens *added, const char *file, const yk_norma
   return YK_OK;
 }
 
-/* A special token is known by its text. One that has a normal form is therefore not left out (unless that form is
- * another's text): so does the public implementation since version 0.23. */
+/* Special tokens are identified by their text. A token with a normal form is therefore not skipped (unless the normal
+ * form is another special token's text), as in the public implementation since version 0.23. */
 static void mark_skipped(yk_added_tokens *added)
 {
   for (int32_t i = 0; i < added->contents.n_entries; i++) {
@@ -286,7 +287,7 @@ void yk_added_tokens_free(yk_added_tokens *added)
   *added = (yk_added_tokens){0};
 }
 
-/* Whether the characters on both sides of [begin, end) are none of a word. */
+/* Whether neither neighbouring character of [begin, end) belongs to a word. */
 static yk_status stands_alone(const yk_added_tokens *added, const char *text, size_t n_bytes, size_t begin, size_t end,
                               bool *alone, yk_err *err)
 {
@@ -329,8 +330,8 @@ static size_t white_space_after(const char *text, size_t n_bytes, size_t begin)
   return begin;
 }
 
-/* The first match at or after from that holds nothing of a plain span; the longest such there. *next counts the spans
- * that end before the search. Returns as yk_trie_find does. */
+/* The first match at or after from that contains no byte of a plain span; the longest match at its position. *next:
+ * number of spans that end before the search. Returns as yk_trie_find does. */
 static int32_t find_outside(const yk_trie *trie, const char *text, size_t n_bytes, size_t from, const yk_spans *plain,
                             size_t *next, size_t *begin, size_t *length)
 {
@@ -344,9 +345,9 @@ static int32_t find_outside(const yk_trie *trie, const char *text, size_t n_byte
   }
 }
 
-/* The search goes on right behind a match, even where the match was not taken or took more white space along. A token
- * in that white space counts again, unless it is one that strips to its left: that one has nothing left. So does the
- * public implementation. */
+/* The search continues right behind a match, even if the match was rejected or took white space along. A token in that
+ * white space counts again, unless it strips to its left: such a token has nothing left. The public implementation
+ * behaves alike. */
 yk_status yk_added_tokens_cut(const yk_added_tokens *added, const yk_trie *trie, const char *text, size_t n_bytes,
                               const yk_spans *plain, size_t offset, bool at_start, yk_pieces *out, yk_err *err)
 {
@@ -360,7 +361,8 @@ yk_status yk_added_tokens_cut(const yk_added_tokens *added, const yk_trie *trie,
     if (token->single_word) YK_TRY(stands_alone(added, text, n_bytes, begin, end, &alone, err));
     if (!alone) continue;
     if (token->lstrip) first = begin > done ? white_space_before(text, done, begin) : done;
-    if (token->rstrip) end = white_space_after(text, n_bytes, end > done ? end : done); /* white space up to done */
+    /* white space up to done is taken */
+    if (token->rstrip) end = white_space_after(text, n_bytes, end > done ? end : done);
     if (done < first) yk_pieces_append(out, (yk_piece){offset + done, first - done, -1, at_start && done == 0});
     if (first < end)
       yk_pieces_append(out, (yk_piece){offset + first, end - first, added->contents.entries[index].id, false});

@@ -8,13 +8,13 @@
 enum { BLOCK = 256, N_BLOCKS = YK_CODE_POINT_END / BLOCK, MAX_SYMBOLS = 255 };
 
 struct yk_alphabet {
-  uint32_t example[MAX_SYMBOLS]; /* a code point of each symbol; YK_CODE_POINT_END where there is none */
+  uint32_t example[MAX_SYMBOLS]; /* a code point of each symbol; YK_CODE_POINT_END: the symbol is unused */
   uint16_t block_of[N_BLOCKS];   /* code points to symbols in two stages */
   unsigned char (*blocks)[BLOCK];
   size_t n_blocks, block_capacity;
 };
 
-/* Stretches of code points, all of which the same sets hold; ends[i] is where stretch i ends. */
+/* Ranges of code points that belong to the same sets; ends[i] is the end of range i. */
 typedef struct stretches {
   uint32_t *ends;
   unsigned char *symbols;
@@ -51,8 +51,8 @@ static bool list_stretches(const yk_code_set *sets, size_t n_sets, stretches *li
   return true;
 }
 
-/* Give the stretches in the set a symbol of their own wherever they share one with stretches outside. Returns whether
- * there are symbols enough. */
+/* Gives the ranges inside the set a new symbol wherever they share one with ranges outside. Returns false if there are
+ * not enough symbols. */
 static bool tell_apart(const yk_code_set *set, stretches *list, int *n_symbols)
 {
   bool used_outside[MAX_SYMBOLS] = {0};
@@ -78,7 +78,7 @@ static bool tell_apart(const yk_code_set *set, stretches *list, int *n_symbols)
   return true;
 }
 
-/* A line feed's symbol is '\n', so that ^, $ and . mean lines; which symbol the others have does not matter. */
+/* Assigns '\n' to the line feed, so that ^, $ and . work by lines; the other symbols may have any value. */
 static void place_line_feed(stretches *list)
 {
   size_t i = 0;
@@ -92,7 +92,7 @@ static void place_line_feed(stretches *list)
   }
 }
 
-/* A block that no other is equal to; those of one symbol are shared. Returns its number, -1 without memory. */
+/* Appends a block. Only blocks of one symbol are shared. Returns its index, -1 without memory. */
 static int add_block(yk_alphabet *alphabet, const unsigned char *block)
 {
   if (alphabet->n_blocks == alphabet->block_capacity) {
@@ -108,7 +108,7 @@ static int add_block(yk_alphabet *alphabet, const unsigned char *block)
 
 static bool fill_blocks(yk_alphabet *alphabet, const stretches *list)
 {
-  int uniform[MAX_SYMBOLS]; /* the block of one symbol alone, -1 while there is none */
+  int uniform[MAX_SYMBOLS]; /* block that holds only this symbol, -1 if there is none */
   for (size_t i = 0; i < sizeof uniform / sizeof *uniform; i++) uniform[i] = -1;
   size_t at = 0;
   for (uint32_t b = 0; b < N_BLOCKS; b++) {

@@ -4,7 +4,7 @@
 
 #include "base/utf8.h"
 
-/* One token-to-be of the piece. Symbols that a merge swallowed have id -1. */
+/* A symbol of the piece, which may become a token. A symbol that was merged into its left neighbour has id -1. */
 typedef struct yk_bpe_symbol {
   int32_t id;
   int32_t previous, next; /* -1 at the ends */
@@ -23,8 +23,8 @@ void yk_bpe_scratch_free(yk_bpe_scratch *scratch)
   *scratch = (yk_bpe_scratch){0};
 }
 
-/* A piece of n bytes has at most n symbols. A merge pops one candidate, pushes at most two and takes one symbol away:
- * n - 1 candidates at the start and one more for each of n - 1 merges bound the heap. */
+/* A piece of n bytes has at most n symbols. A merge pops one candidate, pushes at most two and removes one symbol: n -
+ * 1 candidates at the start and one more for each of n - 1 merges bound the heap. */
 static yk_status reserve(yk_bpe_scratch *scratch, size_t n_bytes, yk_err *err)
 {
   if (n_bytes >= INT32_MAX / 4)
@@ -51,7 +51,7 @@ static size_t add_symbol(symbol *symbols, size_t n, int32_t id)
   return n + 1;
 }
 
-/* The <0xNN> tokens of one character: all of its bytes or none. Returns the new number of symbols. */
+/* Appends the <0xNN> tokens of one character: all of its bytes or none. Returns the new number of symbols. */
 static size_t add_byte_symbols(const yk_bpe *bpe, symbol *symbols, size_t n, const char *character, size_t length)
 {
   for (size_t i = 0; i < length; i++)
@@ -60,8 +60,8 @@ static size_t add_byte_symbols(const yk_bpe *bpe, symbol *symbols, size_t n, con
   return n;
 }
 
-/* Cut a piece into the symbols of its characters. A run of unknown characters waits to be written until the next known
- * one; byte tokens in between do not end the wait and so come before it, as in the public implementation. */
+/* Cuts a piece into the symbols of its characters. A run of unknown characters is written only at the next known
+ * character; byte tokens in between do not end the run and so precede it, as in the public implementation. */
 static yk_status cut(const yk_bpe *bpe, const char *piece, size_t n_bytes, symbol *symbols, size_t *n_out, yk_err *err)
 {
   size_t n = 0;
@@ -126,8 +126,8 @@ static void push_pair(const yk_bpe *bpe, const symbol *symbols, int32_t left, ui
   if (merge) heap_push(heap, n_heap, (uint64_t)(uint32_t)merge->rank << 32 | (uint32_t)left);
 }
 
-/* Join pairs until none has a merge. A candidate is stale, and skipped, when its pair is no longer the one it was
- * pushed for: symbols only grow, so a pair at the same place with the same rank is the same pair. */
+/* Merges pairs until none has a merge. A candidate is stale, and skipped, when its pair is no longer the pair for which
+ * it was pushed: symbols only grow, so a pair at the same position with the same rank is the same pair. */
 static void merge_all(const yk_bpe *bpe, symbol *symbols, size_t n, uint64_t *heap)
 {
   size_t n_heap = 0;

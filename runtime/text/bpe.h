@@ -15,7 +15,7 @@
 #include "text/vocab.h"
 
 typedef struct yk_bpe_merge {
-  uint64_t pair; /* left id << 32 | right id; UINT64_MAX where the slot is empty */
+  uint64_t pair; /* left id << 32 | right id; UINT64_MAX: empty slot */
   int32_t rank, merged_id;
 } yk_bpe_merge;
 
@@ -24,11 +24,11 @@ typedef struct yk_bpe {
   yk_bpe_merge *merges; /* open addressing by pair */
   uint64_t merge_mask;
   char *unk_token; /* NULL: characters without a token are dropped */
-  int32_t unk_id;  /* -1 where the vocabulary lacks unk_token: then meeting an unknown character is an error */
+  int32_t unk_id;  /* -1: the vocabulary lacks unk_token, and an unknown character is an error */
   bool fuse_unk;   /* neighbouring unknown characters become one unk_token */
   bool byte_fallback;
-  bool ignore_merges;    /* a piece that is a token as a whole is not merged up from its characters */
-  int32_t byte_ids[256]; /* of "<0x00>".. "<0xFF>", -1 where there is none; read only with byte_fallback */
+  bool ignore_merges;    /* a piece that is a token is not built from its characters */
+  int32_t byte_ids[256]; /* of "<0x00>".. "<0xFF>", -1: none; read only with byte_fallback */
 } yk_bpe;
 
 /* yk_bpe_merge_slot - the slot of a pair: its merge, or the empty slot where it would go. */
@@ -40,7 +40,7 @@ static inline yk_bpe_merge *yk_bpe_merge_slot(const yk_bpe *bpe, int32_t left, i
   return &bpe->merges[at];
 }
 
-/* Working memory of yk_bpe_encode, reused from piece to piece. Start from {0}; one per thread. */
+/* Scratch of yk_bpe_encode, reused from piece to piece. Start from {0}; one per thread. */
 typedef struct yk_bpe_scratch {
   struct yk_bpe_symbol *symbols;
   uint64_t *heap;
@@ -54,7 +54,7 @@ void yk_bpe_scratch_free(yk_bpe_scratch *scratch);
 yk_status yk_bpe_parse(yk_bpe *bpe, const char *file, yk_json model, yk_err *err);
 void yk_bpe_free(yk_bpe *bpe);
 
-/* yk_bpe_encode - append the ids of one piece (valid UTF-8). Reads bpe only: many threads may share it. */
+/* yk_bpe_encode - append the ids of one piece (valid UTF-8). bpe is only read: many threads may share it. */
 yk_status yk_bpe_encode(const yk_bpe *bpe, yk_bpe_scratch *scratch, const char *piece, size_t n_bytes, yk_ids *ids,
                         yk_err *err);
 

@@ -1,9 +1,9 @@
-/* bpe_parse.c - from the "model" of a tokenizer.json to tables. */
+/* bpe_parse.c - builds tables from the "model" of a tokenizer.json. */
 #include <string.h>
 
 #include "text/bpe.h"
 
-/* Bytes of a token that a message shows. */
+/* Number of a token's bytes that a message shows. */
 static int shown(size_t n_bytes)
 {
   return n_bytes < 48 ? (int)n_bytes : 48;
@@ -81,7 +81,7 @@ static yk_status read_merge(yk_bpe *bpe, const char *file, size_t rank, yk_json 
   if (merged_id < 0)
     return yk_err_set(err, YK_E_FORMAT, "%s: model.merges[%zu]: the merged \"%.*s\" is not in the vocabulary", file,
                       rank, shown(joined->length), joined->data);
-  /* a pair named twice keeps its last rank, as in the public implementation */
+  /* a pair listed twice keeps its last rank, as in the public implementation */
   uint64_t pair = (uint64_t)(uint32_t)ids[0] << 32 | (uint32_t)ids[1];
   *yk_bpe_merge_slot(bpe, ids[0], ids[1]) = (yk_bpe_merge){pair, (int32_t)rank, merged_id};
   return YK_OK;
@@ -158,7 +158,7 @@ static yk_status parse(yk_bpe *bpe, const char *file, yk_json model, yk_err *err
   const char *type;
   if (!yk_json_is(model, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: model: expected an object, found %s", file, yk_json_type_name(model));
-  YK_TRY(yk_json_get_str(model, file, "type", false, &type, err)); /* the first tokenizer.json files name no type */
+  YK_TRY(yk_json_get_str(model, file, "type", false, &type, err)); /* the first tokenizer.json files have no type */
   if (type && strcmp(type, "BPE") != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: model type \"%.48s\" is not supported (supported: BPE)", file, type);
   YK_TRY(refuse_options(file, model, err));

@@ -1,4 +1,4 @@
-/* byte_map.h - the byte-level alphabet of GPT-2: every byte has a printable character of its own.
+/* byte_map.h - the byte-level alphabet of GPT-2: a printable character for every byte.
  *
  * Bytes that are printable in Latin-1 (0x21-0x7E, 0xA1-0xAC, 0xAE-0xFF) stand for themselves; the other 68, in
  * ascending order, are U+0100, U+0101, ... (Radford et al., encoder.py of GPT-2). */

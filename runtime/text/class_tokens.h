@@ -1,5 +1,5 @@
-/* class_tokens.h - special tokens that tokenizer_config.json leaves to the class it names: the classes' own, in
- * transformers. */
+/* class_tokens.h - special tokens that transformers' tokenizer classes define by default; tokenizer_config.json only
+ * names the class. */
 #ifndef YK_TEXT_CLASS_TOKENS_H
 #define YK_TEXT_CLASS_TOKENS_H
 
@@ -8,8 +8,8 @@ typedef struct yk_class_tokens {
   const char *bos, *eos, *unk, *pad; /* NULL: none */
 } yk_class_tokens;
 
-/* yk_class_tokens_find - those of a class ("LlamaTokenizer", with or without "Fast" behind; NULL: none is named); NULL
- *   of a class that has none of its own or is not known. */
+/* yk_class_tokens_find - the special tokens of a class ("LlamaTokenizer", with or without "Fast" at the end; NULL: no
+ *   class is named). Returns NULL for a class that is unknown or defines none. */
 const yk_class_tokens *yk_class_tokens_find(const char *name);
 
 #endif

@@ -68,7 +68,8 @@ yk_status yk_component_metaspace(const char *file, yk_json part, yk_metaspace *o
   YK_TRY(yk_component_character(file, part, "replacement", &replacement, &out->replacement_bytes, err));
   memcpy(out->replacement, replacement, out->replacement_bytes);
   YK_TRY(yk_json_get_bool(part, file, "split", false, &out->split, err));
-  YK_TRY(yk_json_get_bool(part, file, "add_prefix_space", false, &add_prefix_space, err)); /* older than the schemes */
+  /* older files have add_prefix_space instead of prepend_scheme */
+  YK_TRY(yk_json_get_bool(part, file, "add_prefix_space", false, &add_prefix_space, err));
   YK_TRY(yk_json_get_str(part, file, "prepend_scheme", false, &scheme, err));
   if (!scheme) scheme = add_prefix_space ? "always" : "never";
   for (int i = 0; i < 3; i++)

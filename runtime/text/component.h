@@ -1,28 +1,28 @@
-/* component.h - what the readers of a tokenizer.json's parts (normalizer, pre_tokenizer, ...) share. */
+/* component.h - functions shared by the readers of a tokenizer.json's parts (normalizer, pre_tokenizer, ...). */
 #ifndef YK_TEXT_COMPONENT_H
 #define YK_TEXT_COMPONENT_H
 
 #include "base/json.h"
 #include "text/regex.h"
 
-/* Parts of the same kind come in sequences, which may be nested. Real files have up to seven in one sequence. */
+/* Limits on nested sequences of parts. Real files have up to seven parts in one sequence. */
 enum { YK_COMPONENT_MAX_DEPTH = 8, YK_COMPONENT_MAX_STEPS = 32 };
 
-/* yk_component_type - the "type" of a part; what names it in errors ("normalizer"). */
+/* yk_component_type - the "type" of a part; the argument `what` names the part in errors ("normalizer"). */
 yk_status yk_component_type(const char *file, const char *what, yk_json part, const char **type, yk_err *err);
 
-/* yk_component_unsupported - the error for a type that is not implemented; supported lists those that are. */
+/* yk_component_unsupported - the error for a type that is not implemented; supported lists the implemented types. */
 yk_status yk_component_unsupported(const char *file, const char *what, const char *type, const char *supported,
                                    yk_err *err);
 
 /* yk_component_too_many - the error for more than YK_COMPONENT_MAX_STEPS. */
 yk_status yk_component_too_many(const char *file, const char *what, yk_err *err);
 
-/* yk_component_list - the array under key, and that the nesting is not too deep. */
+/* yk_component_list - the array under key; checks the depth of nesting. */
 yk_status yk_component_list(const char *file, const char *what, yk_json part, const char *key, int depth, yk_json *list,
                             yk_err *err);
 
-/* yk_component_text - a required string and its length, which may be 0; it may hold NUL characters. Lives as long as
+/* yk_component_text - a required string and its length, which may be 0; it may contain NUL characters. Lives as long as
  *   part does. */
 yk_status yk_component_text(const char *file, yk_json part, const char *key, const char **text, size_t *n_bytes,
                             yk_err *err);
@@ -31,11 +31,11 @@ yk_status yk_component_text(const char *file, yk_json part, const char *key, con
 yk_status yk_component_character(const char *file, yk_json part, const char *key, const char **text, size_t *n_bytes,
                                  yk_err *err);
 
-/* A Metaspace, as pre-tokeniser or decoder: spaces are written as a character of their own. */
+/* A Metaspace, as pre-tokeniser or decoder: spaces are written as a replacement character. */
 typedef struct yk_metaspace {
   char replacement[5]; /* one character */
   size_t replacement_bytes;
-  enum { YK_PREPEND_ALWAYS, YK_PREPEND_FIRST, YK_PREPEND_NEVER } scheme; /* FIRST: only where the text begins */
+  enum { YK_PREPEND_ALWAYS, YK_PREPEND_FIRST, YK_PREPEND_NEVER } scheme; /* FIRST: only at the beginning of the text */
   bool split;                                                            /* cut before every replacement */
 } yk_metaspace;
 

@@ -11,17 +11,17 @@ enum { GROWTH_LIMIT = 256, FREE_BYTES_PER_TOKEN = 4096 };
 
 /* State of a stage between tokens. */
 typedef struct yk_decoder_state {
-  yk_strbuf token;       /* the token so far, for stages that need the whole of it */
+  yk_strbuf token;       /* the token so far, for stages that need the whole token */
   yk_strbuf run;         /* BYTE_FALLBACK: bytes of the run so far */
-  unsigned char open[4]; /* BYTE_LEVEL: a character that is not complete yet */
+  unsigned char open[4]; /* BYTE_LEVEL: an incomplete character */
   size_t n_open;
-  int64_t n_stripped, n_held; /* STRIP: taken off the front; kept back at the end, in characters */
-  bool in_token;              /* JOIN: something of this token was passed on */
+  int64_t n_stripped, n_held; /* STRIP: number of characters removed from the front; held back at the end */
+  bool in_token;              /* JOIN: part of this token was passed on */
   bool any_token;             /* METASPACE, JOIN: this is not the first token */
 } state;
 
-/* Every stage is fed text, told where a token ends and where the list ends, and does the same to the next one. The
- * place after the last stage is the caller's buffer, which joins what it is given. */
+/* Passes text to stage at. A stage receives text, the ends of tokens and the end of the list, and passes the same to
+ * the next stage. Behind the last stage the text is appended to the caller's buffer. */
 static void feed(yk_decoder_stream *stream, size_t at, const char *text, size_t n_bytes);
 static void end_token(yk_decoder_stream *stream, size_t at);
 
@@ -30,7 +30,7 @@ static void feed_replacement(yk_decoder_stream *stream, size_t at)
   feed(stream, at, YK_UTF8_REPLACEMENT, sizeof YK_UTF8_REPLACEMENT - 1);
 }
 
-/* The bytes of a byte-level token; a token with any other character in it stands for itself. */
+/* Decodes a byte-level token to its bytes; a token with any other character stands for itself. */
 static void spell_byte_level(yk_strbuf *token)
 {
   size_t n = 0;
@@ -40,14 +40,14 @@ static void spell_byte_level(yk_strbuf *token)
       at += yk_utf8_decode(token->data + at, token->length - at, &code_point);
       int byte = yk_byte_map_byte(code_point);
       if (byte < 0) return;
-      if (pass == 1) token->data[n++] = (char)byte; /* never ahead of at: a character is at least a byte long */
+      if (pass == 1) token->data[n++] = (char)byte; /* n never exceeds at: a character has at least one byte */
     }
   }
   token->length = n;
 }
 
-/* Pass bytes on as UTF-8. Each longest part of a character that cannot go on (Unicode standard, section 3.9) becomes
- * one U+FFFD; a character still open at the end waits for the next bytes. */
+/* Passes bytes on as UTF-8. Each longest part of a character that cannot continue (Unicode standard, section 3.9)
+ * becomes one U+FFFD; an incomplete character at the end waits for the next bytes. */
 static void feed_bytes(yk_decoder_stream *stream, size_t at, state *own, const char *bytes, size_t n_bytes)
 {
   for (size_t i = 0; i < n_bytes;) {
@@ -76,8 +76,7 @@ static void feed_bytes(yk_decoder_stream *stream, size_t at, state *own, const c
   }
 }
 
-/* The byte that a token such as <0x0A> names, or -1. A sign before one digit counts, as in the public
- * implementation. */
+/* The byte of a token such as <0x0A>, or -1. A sign before one digit is accepted, as in the public implementation. */
 static int named_byte(const yk_strbuf *token)
 {
   if (token->length != 6 || memcmp(token->data, "<0x", 3) != 0 || token->data[5] != '>') return -1;
@@ -95,7 +94,7 @@ static int named_byte(const yk_strbuf *token)
   return value;
 }
 
-/* A run of byte tokens is one token if it is UTF-8 as a whole, else one U+FFFD a byte; known only when it ends. */
+/* Ends a run of byte tokens. The run becomes one token if it is valid UTF-8, else one U+FFFD for each byte. */
 static void end_run(yk_decoder_stream *stream, size_t at, state *own)
 {
   if (own->run.length == 0) return;
@@ -111,8 +110,8 @@ static void end_run(yk_decoder_stream *stream, size_t at, state *own)
   yk_strbuf_clear(&own->run);
 }
 
-/* Pass on all but n_front characters at the front and n_back at the end, of which it is not yet known that the token
- * ends there. */
+/* Passes on everything except up to n_front characters at the front and the last n_back characters, which may be the
+ * end of the token. */
 static void feed_stripped(yk_decoder_stream *stream, size_t at, const yk_decoder_stage *stage, state *own,
                           const char *text, size_t n_bytes)
 {
@@ -247,7 +246,7 @@ static void end_token(yk_decoder_stream *stream, size_t at)
   end_token(stream, at + 1);
 }
 
-/* The list ends: pass on what was kept back. Stages that make one token of many end it now. */
+/* Ends the list: passes on the text held back. Stages that make one token of many end it now. */
 static void end_list(yk_decoder_stream *stream, size_t at)
 {
   state *own = &stream->states[at];
@@ -300,7 +299,7 @@ yk_status yk_decoder_stream_push(yk_decoder_stream *stream, const char *token, s
   return outcome(stream);
 }
 
-/* Bytes at the end that begin a character and lack the rest of it. */
+/* Number of bytes at the end that begin an incomplete character. */
 static size_t n_incomplete(const char *bytes, size_t n_bytes)
 {
   for (size_t n = 1; n < YK_UTF8_MAX_BYTES && n <= n_bytes; n++) {

@@ -1,8 +1,8 @@
-/* decoder.h - the "decoder" of a tokenizer.json, run on a stream of tokens.
+/* decoder.h - the "decoder" of a tokenizer.json, applied to a stream of tokens.
  *
- * A decoder is a chain of stages, each of which turns a list of tokens into a list of tokens; the text is what the last
- * list holds, joined. Here every stage passes on at once whatever later tokens cannot change, so that the same code
- * decodes a whole list and one token at a time: what comes out is the same bytes, in the same order.
+ * A decoder is a chain of stages, each of which turns a list of tokens into a list of tokens; the text is the
+ * concatenation of the last list. Every stage passes on at once the text that later tokens cannot change, so that the
+ * same code decodes a whole list and one token at a time, to the same bytes in the same order.
  *
  * Supported: ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Strip, Sequence. Without a decoder tokens are joined by
  * single spaces. */
@@ -21,27 +21,28 @@ typedef struct yk_decoder {
 yk_status yk_decoder_parse(yk_decoder *decoder, const char *file, yk_json value, yk_err *err);
 void yk_decoder_free(yk_decoder *decoder);
 
-/* One text being decoded: what each stage has to remember. Owner: whoever created it; one thread at a time.
- * The decoder must outlive it. */
+/* State of the stages while one text is decoded. Owner: the creator; one thread at a time. The decoder must outlive the
+ * stream. */
 typedef struct yk_decoder_stream {
   const yk_decoder *decoder;
   struct yk_decoder_state *states; /* [n_stages] */
-  yk_strbuf *out;                  /* of the call in progress */
+  yk_strbuf *out;                  /* of the current call */
   yk_err *err;
-  yk_status status;     /* first failure */
-  int64_t budget_bytes; /* what Replace may still write: chains of it must not make a text grow without end */
+  yk_status status; /* of the first failure */
+  /* bytes that Replace may still write: a chain of Replace stages must not make a text grow without end */
+  int64_t budget_bytes;
 } yk_decoder_stream;
 
 yk_status yk_decoder_stream_init(yk_decoder_stream *stream, const yk_decoder *decoder, yk_err *err);
 void yk_decoder_stream_free(yk_decoder_stream *stream);
 
 /* yk_decoder_stream_push - decode one more token; appends to out the bytes that are final (always whole characters).
- *   Takes time proportional to the token, amortised. After a failure the stream can only be freed. */
+ *   Amortised time is proportional to the token. After a failure the stream can only be freed. */
 yk_status yk_decoder_stream_push(yk_decoder_stream *stream, const char *token, size_t n_bytes, yk_strbuf *out,
                                  yk_err *err);
 
-/* yk_decoder_stream_cut - append what was held back, but for the bytes of a character that is not complete yet. What is
- *   pushed afterwards continues the text. After a failure the stream can only be freed. */
+/* yk_decoder_stream_cut - append the text held back, except the bytes of an incomplete character. Later tokens continue
+ *   the text. After a failure the stream can only be freed. */
 yk_status yk_decoder_stream_cut(yk_decoder_stream *stream, yk_strbuf *out, yk_err *err);
 
 /* yk_decoder_stream_finish - no more tokens: append the rest. The stream can then begin another text. */

@@ -1,4 +1,4 @@
-/* decoder_parse.c - from the "decoder" of a tokenizer.json to stages. */
+/* decoder_parse.c - builds stages from the "decoder" of a tokenizer.json. */
 #include <stdlib.h>
 #include <string.h>
 

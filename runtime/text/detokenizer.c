@@ -32,7 +32,7 @@ void yk_detokenizer_free(yk_detokenizer *detokenizer)
   free(detokenizer);
 }
 
-/* The text that a token adds to the list that is decoded; NULL: none. */
+/* The text of a token in the decoder's input; NULL: none. */
 static const char *text_of(const yk_detokenizer *detokenizer, int32_t id, size_t *n_bytes)
 {
   const yk_tokenizer *tokenizer = detokenizer->tokenizer;

@@ -5,14 +5,15 @@
 
 #include "text/ids.h"
 
-/* A token of ordinary text takes fewer bytes: a text within this many bytes a token is encoded at once. */
+/* Tokens of ordinary text are shorter: a text with at most so many bytes for each allowed token is encoded at once. */
 enum { TOKEN_BYTES = 8 };
 
-/* Encodings of ends that are compared: more of them notice groups of digits and of repeated characters. */
+/* Number of end encodings that are compared: several reveal groupings of digits and of repeated characters. */
 enum { N_ENDS = 4, MARGIN_IDS = 64 };
 
-/* The beginning of a text has at most so many tokens more than the text: those of an added token that was cut, of the
- * last piece, which the pattern might have cut otherwise, and of characters that are composed with what follows. */
+/* The beginning of a text, encoded alone, has at most so many tokens more than the text: those of a cut added token, of
+ * the last piece, which the pattern might have cut otherwise, and of characters that are composed with their
+ * successors. */
 static size_t margin(size_t max_ids)
 {
   return 256 + max_ids / 16;
@@ -25,7 +26,8 @@ static size_t cut_at(const char *text, size_t n_bytes)
   return n_bytes;
 }
 
-/* The spans within the first n_bytes; items stays the caller's but for the end of the last, which *last_end keeps. */
+/* The spans within the first n_bytes, in the caller's items. Shortens the last span if necessary; *last_end keeps its
+ * end, for the caller to restore. */
 static yk_spans cut_spans(const yk_spans *plain, size_t n_bytes, size_t *last_end)
 {
   yk_spans cut = {.items = plain->items};
@@ -36,7 +38,7 @@ static yk_spans cut_spans(const yk_spans *plain, size_t n_bytes, size_t *last_en
   return cut;
 }
 
-/* Whether the beginning of the text already has too many ids, whatever follows. */
+/* Whether the beginning of the text alone has too many ids. */
 static yk_status check_beginning(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes, const yk_spans *plain,
                                  size_t max_ids, bool *is_too_long, yk_err *err)
 {
@@ -63,7 +65,7 @@ yk_status yk_tokenizer_encode_bounded(const yk_tokenizer *tokenizer, const char 
     YK_TRY(check_beginning(tokenizer, text, cut_at(text, length), plain, max_ids, &is_too_long, err));
     if (!is_too_long) continue;
     *n_ids = max_ids + 1;
-    return yk_err_set(err, YK_E_CAPACITY, /* programs know OpenAI's words */
+    return yk_err_set(err, YK_E_CAPACITY, /* programs match OpenAI's words */
                       "prompt: expected at most %zu tokens, found more in a text of %zu bytes: this model's maximum "
                       "context length is %zu",
                       max_ids, n_bytes, max_ids);
@@ -71,7 +73,7 @@ yk_status yk_tokenizer_encode_bounded(const yk_tokenizer *tokenizer, const char 
   return yk_tokenizer_encode_partly_plain(tokenizer, text, n_bytes, plain, add_special_tokens, ids, n_ids, err);
 }
 
-/* The spans behind the first n_bytes, counted from there. items is the caller's to free. */
+/* The spans behind the first n_bytes, with offsets from there. The caller frees items. */
 static yk_status spans_behind(const yk_spans *plain, size_t n_bytes, yk_spans *out, yk_err *err)
 {
   *out = (yk_spans){0};
@@ -96,8 +98,8 @@ static yk_status encode_behind(const yk_tokenizer *tokenizer, const char *text, 
   return status;
 }
 
-/* The ids of the end from begin on, where the ends from the characters behind it have the same n_same last ones; else
- * *ids stays empty. */
+/* The ids of the text's end from begin on, if the encodings from the next N_ENDS - 1 characters on have the same last
+ * n_same ids; else *ids stays empty. */
 static yk_status agree(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes, size_t begin,
                        const yk_spans *plain, bool add_special_tokens, size_t n_same, yk_ids *ids, yk_err *err)
 {

@@ -1,4 +1,5 @@
-/* ids.h - a growing array of token ids. Like yk_strbuf, a failed allocation sticks and is checked once at the end. */
+/* ids.h - a growing array of token ids. As in a yk_strbuf, a failed allocation sets failed, which stays set and is
+ * checked once at the end. */
 #ifndef YK_TEXT_IDS_H
 #define YK_TEXT_IDS_H
 

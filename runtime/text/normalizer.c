@@ -13,7 +13,7 @@ typedef struct yk_normalizer_step {
   enum { STEP_FORM, STEP_PREPEND, STEP_REPLACE } kind;
   yk_unicode_form form; /* STEP_FORM */
   yk_regex *pattern;    /* STEP_REPLACE */
-  char *text;           /* STEP_PREPEND: what to put in front; STEP_REPLACE: what to put for a match */
+  char *text;           /* STEP_PREPEND: text to prepend; STEP_REPLACE: replacement */
   size_t text_bytes;
 } step;
 
@@ -80,17 +80,17 @@ void yk_normalizer_free(yk_normalizer *normalizer)
   *normalizer = (yk_normalizer){0};
 }
 
-/* A file may chain replacements that each make the text longer: bound what comes out by what went in. */
+/* A file may chain replacements that each lengthen the text: the input's length bounds the result's. */
 static size_t longest_result(size_t n_bytes)
 {
   return n_bytes > SIZE_MAX / 512 ? SIZE_MAX / 2 : 256 * n_bytes + (64 << 10);
 }
 
-/* Where spans are once every match has become n_bytes. A span that reaches into a match holds all of what is put for
- * the match. */
+/* Maps spans to the text in which every match has become n_bytes long. A span that overlaps a match contains the whole
+ * replacement. */
 static void replace_in_spans(const yk_spans *matches, size_t n_bytes, yk_spans *spans)
 {
-  size_t n = 0, before = 0, removed = 0; /* matches before a span, and their bytes */
+  size_t n = 0, before = 0, removed = 0; /* number of matches before a span, and of their bytes */
   for (size_t i = 0; i < spans->n; i++) {
     yk_span span = spans->items[i];
     while (before < matches->n && matches->items[before].end <= span.begin) {
@@ -107,7 +107,7 @@ static void replace_in_spans(const yk_spans *matches, size_t n_bytes, yk_spans *
     }
     begin += before * n_bytes - removed;
     end += last * n_bytes - last_removed;
-    if (n > 0 && begin < spans->items[n - 1].end) begin = spans->items[n - 1].end; /* both reach into one match */
+    if (n > 0 && begin < spans->items[n - 1].end) begin = spans->items[n - 1].end; /* both overlap one match */
     if (begin < end) spans->items[n++] = (yk_span){begin, end};
   }
   spans->n = n;
@@ -137,14 +137,14 @@ static bool is_ascii(char byte)
   return (unsigned char)byte < 0x80;
 }
 
-/* The normal form of a text, span by span: before a character of ASCII a text can be cut without changing its form, so
- * spans grow to such places. */
+/* Computes the normal form of a text, span by span: a text can be cut before an ASCII character without changing its
+ * form, so spans are extended to such positions. */
 static yk_status apply_form(yk_unicode_form form, const yk_strbuf *in, yk_strbuf *out, yk_spans *spans, yk_err *err)
 {
   size_t at = 0, n = 0;
   for (size_t i = 0; spans && i < spans->n; i++) {
     size_t begin = spans->items[i].begin, end = spans->items[i].end;
-    if (end <= at) continue; /* the span before has grown over this one */
+    if (end <= at) continue; /* the previous span has been extended over this one */
     while (begin > at && !is_ascii(in->data[begin])) begin--;
     while (end < in->length && !is_ascii(in->data[end])) end++;
     if (begin < at) begin = at;
@@ -171,7 +171,7 @@ static void prepend(const step *prepending, const yk_strbuf *in, yk_strbuf *out,
 static yk_status apply_step(const step *applied, const yk_strbuf *in, size_t limit, yk_strbuf *out, yk_spans *spans,
                             yk_err *err)
 {
-  if (in->length == 0) return YK_OK; /* nothing is put before or in place of nothing */
+  if (in->length == 0) return YK_OK; /* an empty text stays empty */
   switch (applied->kind) {
   case STEP_FORM: return apply_form(applied->form, in, out, spans, err);
   case STEP_REPLACE: return replace(applied, in, limit, out, spans, err);

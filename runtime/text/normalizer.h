@@ -7,7 +7,7 @@
 #include "text/span.h"
 
 typedef struct yk_normalizer {
-  struct yk_normalizer_step *steps; /* applied in turn; none: text stays as it is */
+  struct yk_normalizer_step *steps; /* applied in order; none: the text is unchanged */
   size_t n_steps;
 } yk_normalizer;
 
@@ -16,7 +16,7 @@ yk_status yk_normalizer_parse(yk_normalizer *normalizer, const char *file, yk_js
 void yk_normalizer_free(yk_normalizer *normalizer);
 
 /* yk_normalizer_apply - overwrite out with the normal form of text (valid UTF-8).
- *   spans: stretches of text, in order and apart, which become those of out that hold anything of them; or NULL.
+ *   spans: ordered, disjoint spans of text, which are mapped to the spans of out that derive from them; or NULL.
  *   Thread: any. */
 yk_status yk_normalizer_apply(const yk_normalizer *normalizer, const char *text, size_t n_bytes, yk_strbuf *out,
                               yk_spans *spans, yk_err *err);

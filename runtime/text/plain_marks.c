@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "text/tokenizer_parts.h"
 
-/* A text and where its words begin and end: what is left when white space is taken off its ends. */
+/* A text, and the range of its words: the text without white space at its ends. */
 typedef struct subject {
   const char *text;
   size_t n_bytes, words_begin, words_end;
@@ -18,7 +18,7 @@ static subject make_subject(const char *text, size_t n_bytes)
     uint32_t code_point;
     size_t length = yk_utf8_decode(text + at, n_bytes - at, &code_point);
     if (length == 0) length = 1;
-    if (!yk_utf8_is_white_space(code_point) && (code_point < 0x1C || code_point > 0x1F)) { /* as Python strips */
+    if (!yk_utf8_is_white_space(code_point) && (code_point < 0x1C || code_point > 0x1F)) { /* as Python's strip */
       if (made.words_begin > at) made.words_begin = at;
       made.words_end = at + length;
     }
@@ -27,7 +27,7 @@ static subject make_subject(const char *text, size_t n_bytes)
   return made;
 }
 
-/* Whether a token stands at at, or the text, or its words, end within one. */
+/* Whether a token is at position at, or the text, or its words, ends inside a possible token there. */
 static bool token_begins(const yk_trie *trie, const subject *in, size_t at)
 {
   int32_t node = trie->n_nodes > 0 ? trie->root[(unsigned char)in->text[at]] : -1;
@@ -44,7 +44,7 @@ static bool equal_so_far(const char *a, size_t n_a, const char *b, size_t n_b)
   return memcmp(a, b, n_a < n_b ? n_a : n_b) == 0;
 }
 
-/* Whether what stands at begin and goes on to end could be the rest of the token, or a part within the rest. */
+/* Whether the text from begin to end could be the rest of the token, or a part of the rest. */
 static bool continues_token(const char *token, size_t token_bytes, const subject *in, size_t begin, size_t end)
 {
   for (size_t k = 1; k < token_bytes; k++)
@@ -53,7 +53,7 @@ static bool continues_token(const char *token, size_t token_bytes, const subject
   return false;
 }
 
-/* Whether a token could begin before begin and reach into the text. */
+/* Whether a token could begin before begin and extend into the text. */
 static bool token_reaches_into(const yk_added_tokens *added, const subject *in, size_t begin)
 {
   if (begin == in->n_bytes) return false;
@@ -77,8 +77,8 @@ static bool needs_mark(const yk_tokenizer *tokenizer, const subject *in, size_t 
   return (at == 0 || at == in->words_begin) && token_reaches_into(added, in, at);
 }
 
-/* Whether a token could come of the text's normal form that none stands for in the text itself. Then every character
- * counts, since which of them the token is made of is not known. */
+/* Whether the text's normal form could contain a token that the text itself does not. Then every character needs a
+ * mark, since the characters that form the token are unknown. */
 static yk_status normal_form_needs_marks(const yk_tokenizer *tokenizer, const subject *in, bool *needs, yk_err *err)
 {
   yk_strbuf form = YK_STRBUF_INIT;
@@ -90,7 +90,7 @@ static yk_status normal_form_needs_marks(const yk_tokenizer *tokenizer, const su
     subject normal = make_subject(form.data, form.length);
     for (size_t at = 0; at < form.length && !*needs; at++) *needs = needs_mark(tokenizer, &normal, at);
   }
-  /* A character that combines with the one before the text. */
+  /* The first character may combine with the character before the text. */
   *needs = *needs || (unsigned char)in->text[0] >= 0x80;
   yk_strbuf_free(&form);
   return status;

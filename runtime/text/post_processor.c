@@ -6,7 +6,7 @@
 
 static const char *const SUPPORTED = "ByteLevel, TemplateProcessing, Sequence";
 
-/* The ids of one special token of the template; it may stand for several. */
+/* Appends the ids of one special token of the template, which may have several. */
 static yk_status append_special(yk_post_processor *post, const char *file, yk_json special_tokens, yk_json piece,
                                 int32_t id_limit, yk_err *err)
 {
@@ -63,7 +63,7 @@ static yk_status parse(yk_post_processor *post, const char *file, yk_json value,
 {
   const char *type;
   YK_TRY(yk_component_type(file, "post_processor", value, &type, err));
-  if (strcmp(type, "ByteLevel") == 0) return YK_OK; /* it trims offsets, which nobody asks for here */
+  if (strcmp(type, "ByteLevel") == 0) return YK_OK; /* it only trims offsets, which are not used here */
   if (strcmp(type, "TemplateProcessing") == 0) return parse_template(post, file, value, id_limit, err);
   if (strcmp(type, "Sequence") != 0) return yk_component_unsupported(file, "post_processor", type, SUPPORTED, err);
   yk_json list;

@@ -7,7 +7,7 @@
 #include "text/ids.h"
 
 typedef struct yk_post_processor {
-  yk_ids parts; /* ids of special tokens, and YK_POST_TEXT where the ids of the text go; empty: the text alone */
+  yk_ids parts; /* ids of special tokens, and YK_POST_TEXT at the position of the text's ids; empty: only the text */
 } yk_post_processor;
 
 enum { YK_POST_TEXT = -1 };
@@ -19,7 +19,7 @@ yk_status yk_post_processor_parse(yk_post_processor *post, const char *file, yk_
                                   yk_err *err);
 void yk_post_processor_free(yk_post_processor *post);
 
-/* yk_post_processor_apply - append to out what the template makes of the ids of a text. Any thread. */
+/* yk_post_processor_apply - append to out the template filled with the ids of a text. Any thread. */
 void yk_post_processor_apply(const yk_post_processor *post, const yk_ids *text, bool add_special_tokens, yk_ids *out);
 
 #endif

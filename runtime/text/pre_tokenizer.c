@@ -7,20 +7,20 @@
 #include "text/byte_map.h"
 #include "text/pre_tokenizer_step.h"
 
-/* A stretch of a piece between two boundaries, and whether it is a delimiter. */
+/* A range of a piece between two boundaries; delimiter: matches the pattern. */
 typedef struct part {
   size_t begin, end;
   bool delimiter;
 } part;
 
-/* Working memory of a split, reused from piece to piece. */
+/* Scratch of a split, reused from piece to piece. */
 typedef struct split_scratch {
   yk_spans matches;
   part *parts;
   size_t n_parts, part_capacity;
 } split_scratch;
 
-/* The whole piece as matches and what lies between them. Returns whether there was memory for it. */
+/* Lists the whole piece as matches and the ranges between them. False: no memory. */
 static bool list_parts(split_scratch *scratch, size_t n_bytes, bool invert)
 {
   size_t needed = 2 * scratch->matches.n + 1, at = 0, n = 0;
@@ -41,8 +41,8 @@ static bool list_parts(split_scratch *scratch, size_t n_bytes, bool invert)
   return true;
 }
 
-/* Join parts in place as the behaviour asks. A delimiter joins its neighbour only where it is the first of a run as
- * seen from there; a run of equal parts is one part if contiguous. Returns the new number of parts. */
+/* Joins parts in place by the behaviour. With MERGED_WITH_PREVIOUS the first delimiter of a run joins the part before
+ * it; with CONTIGUOUS equal neighbours become one part. Returns the new number of parts. */
 static size_t join_parts(part *parts, size_t n, yk_split_behavior behavior)
 {
   size_t n_out = 0;
@@ -59,8 +59,8 @@ static size_t join_parts(part *parts, size_t n, yk_split_behavior behavior)
   return n_out;
 }
 
-/* The same towards the right: a delimiter joins the part after it. Keeps the parts at the end of the array and returns
- * the index of the first. */
+/* Joins the last delimiter of a run with the part after it. Keeps the parts at the end of the array and returns the
+ * index of the first. */
 static size_t join_parts_backwards(part *parts, size_t n)
 {
   size_t first = n;
@@ -143,7 +143,7 @@ static void byte_map_piece(const char *text, size_t n_bytes, yk_strbuf *out)
   }
 }
 
-/* Rewrite every piece that is still text. Tokens keep no text: nobody reads it any more. */
+/* Rewrites every piece that is still text. Pieces that are tokens lose their text, which is not needed any more. */
 static void rewrite(const yk_pre_tokenizer_step *step, const yk_pieces *in, yk_pieces *out)
 {
   for (size_t i = 0; i < in->n; i++) {

@@ -7,7 +7,7 @@
 #include "text/pieces.h"
 
 typedef struct yk_pre_tokenizer {
-  struct yk_pre_tokenizer_step *steps; /* applied in turn to every piece; none: pieces stay as they are */
+  struct yk_pre_tokenizer_step *steps; /* applied in order to every piece; none: pieces are unchanged */
   size_t n_steps;
 } yk_pre_tokenizer;
 
@@ -16,7 +16,7 @@ typedef struct yk_pre_tokenizer {
 yk_status yk_pre_tokenizer_parse(yk_pre_tokenizer *pre_tokenizer, const char *file, yk_json value, yk_err *err);
 void yk_pre_tokenizer_free(yk_pre_tokenizer *pre_tokenizer);
 
-/* yk_pre_tokenizer_apply - cut and rewrite the pieces that are still text; *spare is working memory. Any thread. */
+/* yk_pre_tokenizer_apply - cut and rewrite the pieces that are still text; *spare is scratch. Any thread. */
 yk_status yk_pre_tokenizer_apply(const yk_pre_tokenizer *pre_tokenizer, yk_pieces *pieces, yk_pieces *spare,
                                  yk_err *err);
 

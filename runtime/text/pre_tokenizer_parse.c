@@ -1,4 +1,4 @@
-/* pre_tokenizer_parse.c - from the "pre_tokenizer" of a tokenizer.json to steps. */
+/* pre_tokenizer_parse.c - builds steps from the "pre_tokenizer" of a tokenizer.json. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,13 +15,13 @@ typedef struct fixed_split {
   bool invert;
 } fixed_split;
 
-/* Its \w is that of Rust, not Oniguruma's. */
+/* \w here is Rust's, not Oniguruma's. */
 static const fixed_split WHITESPACE = {"[" YK_REGEX_RUST_WORD "]+|[^" YK_REGEX_RUST_WORD "\\s]+", YK_SPLIT_REMOVED,
                                        true};
 static const fixed_split WHITESPACE_SPLIT = {"\\s", YK_SPLIT_REMOVED, false};
 static const fixed_split EACH_DIGIT = {"[" YK_REGEX_RUST_NUMBER "]", YK_SPLIT_ISOLATED, false};
 static const fixed_split NUMBERS = {"[" YK_REGEX_RUST_NUMBER "]", YK_SPLIT_CONTIGUOUS, false};
-/* How GPT-2 cuts text into words (Radford et al., encoder.py). */
+/* GPT-2's cutting of text into words (Radford et al., encoder.py). */
 static const fixed_split GPT2_WORDS = {
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", YK_SPLIT_ISOLATED, false};
 
@@ -78,7 +78,7 @@ static yk_status parse_byte_level(yk_pre_tokenizer *pre_tokenizer, const char *f
   yk_pre_tokenizer_step *step;
   YK_TRY(yk_json_get_bool(value, file, "add_prefix_space", false, &add_prefix_space, err));
   YK_TRY(yk_json_get_bool(value, file, "use_regex", false, &use_regex, err));
-  for (size_t i = 0; i < pre_tokenizer->n_steps; i++) /* each one can double the text */
+  for (size_t i = 0; i < pre_tokenizer->n_steps; i++) /* each of these can double the text */
     if (pre_tokenizer->steps[i].kind == YK_STEP_BYTE_MAP)
       return yk_err_set(err, YK_E_UNSUPPORTED, "%s: pre_tokenizer: more than one ByteLevel is not supported", file);
   if (add_prefix_space) {

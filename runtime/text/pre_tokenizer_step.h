@@ -1,10 +1,10 @@
-/* pre_tokenizer_step.h - what the types of pre-tokenisers are made of; shared by its reader and its runner. */
+/* pre_tokenizer_step.h - the steps of a pre-tokeniser; for pre_tokenizer_parse.c and pre_tokenizer.c. */
 #ifndef YK_TEXT_PRE_TOKENIZER_STEP_H
 #define YK_TEXT_PRE_TOKENIZER_STEP_H
 
 #include "text/component.h"
 
-/* What a split does with the delimiters, the parts that match its pattern. "a--b" split on "-": */
+/* Treatment of the delimiters, the parts that match the pattern. "a--b" split on "-": */
 typedef enum yk_split_behavior {
   YK_SPLIT_REMOVED,              /* a b      */
   YK_SPLIT_ISOLATED,             /* a - - b  */
@@ -19,12 +19,12 @@ typedef struct yk_pre_tokenizer_step {
   /* YK_STEP_SPLIT: cut each piece */
   yk_regex *pattern;
   yk_split_behavior behavior;
-  bool invert; /* delimiters are what does not match */
+  bool invert; /* delimiters are the parts that do not match */
 
-  /* YK_STEP_PREFIX: write every space as a replacement and put one before each piece that does not begin with one */
+  /* YK_STEP_PREFIX: replace every space, and prepend a replacement to each piece that does not begin with one */
   yk_metaspace prefix;
 
-  /* YK_STEP_BYTE_MAP: write every byte as its character of the byte-level alphabet */
+  /* YK_STEP_BYTE_MAP: replace every byte by its character of the byte-level alphabet */
 } yk_pre_tokenizer_step;
 
 #endif

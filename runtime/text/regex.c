@@ -12,7 +12,7 @@ enum { PATTERN_MAX_BYTES = 1 << 20, SMALL_BYTES = 1024 };
 
 struct yk_regex {
   pcre2_code *code;
-  yk_alphabet *alphabet; /* what code reads: symbols; NULL: the bytes of the text */
+  yk_alphabet *alphabet; /* maps text to the symbols that code matches; NULL: code matches the bytes of the text */
   char *name;
 };
 
@@ -37,11 +37,11 @@ static yk_status compile(yk_regex *regex, const char *name, const char *pattern,
     pcre2_get_error_message(code, why, sizeof why);
     return yk_err_set(err, YK_E_FORMAT, "%s: pattern: %s", name, (const char *)why);
   }
-  pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE); /* where it cannot, matching is slower but the same */
+  pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE); /* if it fails, matching is slower with the same result */
   return YK_OK;
 }
 
-/* The operators with each set written in symbols. */
+/* Writes the operators with each set expressed in symbols. */
 static yk_status write_pattern(const yk_regex_syntax *syntax, const yk_alphabet *alphabet, const char *name,
                                yk_strbuf *out, yk_err *err)
 {
@@ -98,7 +98,8 @@ void yk_regex_free(yk_regex *regex)
   free(regex);
 }
 
-/* One search from an offset: PCRE2's result, where the small stack of JIT code is retried without JIT. */
+/* One search from an offset: PCRE2's result; a search that exhausts the small stack of JIT code is repeated without
+ * JIT. */
 static int search(const yk_regex *regex, PCRE2_SPTR subject, size_t n, size_t from, pcre2_match_data *match,
                   pcre2_match_context *limits)
 {
@@ -123,7 +124,7 @@ static yk_status find_all(const yk_regex *regex, PCRE2_SPTR subject, size_t n, p
                         regex->name, (const char *)why, from, n);
     }
     if (found[0] == found[1] && matches->n > 0 && matches->items[matches->n - 1].end == found[1]) {
-      from++; /* try again one character further on */
+      from++; /* retry one character further */
       continue;
     }
     if (!yk_spans_append(matches, found[0], found[1])) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", regex->name);
@@ -132,7 +133,7 @@ static yk_status find_all(const yk_regex *regex, PCRE2_SPTR subject, size_t n, p
   return YK_OK;
 }
 
-/* From places among symbols to places among the text's bytes. */
+/* Converts positions among symbols to byte positions in the text. */
 static void place_in_text(const char *text, yk_spans *matches)
 {
   size_t character = 0, at = 0;
@@ -143,7 +144,7 @@ static void place_in_text(const char *text, yk_spans *matches)
   }
 }
 
-/* A pattern that suits a tokenizer backtracks a few times over each byte at most, so its limits grow with the text. */
+/* A tokenizer's pattern backtracks at most a few times over each byte, so the limits grow with the text. */
 static void set_limits(pcre2_match_context *limits, size_t n_bytes)
 {
   size_t steps = 100000 + 64 * n_bytes, heap_kib = 1024 + n_bytes;

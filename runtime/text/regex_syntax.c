@@ -1,9 +1,9 @@
-/* regex_syntax.c - operators are passed on; every character and set of characters becomes a set of code points.
+/* regex_syntax.c - passes operators on; every character and set of characters becomes a set of code points.
  *
- * What the two syntaxes mean differently by the same operators is refused:
+ * Operators with different meanings in the two syntaxes are refused:
  *   x{2}+ x{2}?  repeated interval in Oniguruma, possessive and lazy in PCRE2
- *   (?m) (?s) .. other letters mean other things; (?i) only at the front, where its scope is the same
- * and so is what sets cannot express: sets inside sets, && (intersection), and, where case does not count, characters
+ *   (?m) (?s) .. other letters have other meanings; (?i) only at the front, where its scope is the same
+ * So is everything that sets cannot express: sets inside sets, && (intersection), and, if case is ignored, characters
  * that stand for several (U+00DF for ss). */
 #include "text/regex_syntax.h"
 
@@ -22,9 +22,9 @@ typedef struct reader {
   yk_regex_syntax *out;
   yk_err *err;
   bool ignores_case;
-  bool outer_ignores_case[MAX_DEPTH]; /* what holds again behind each open group */
+  bool outer_ignores_case[MAX_DEPTH]; /* value to restore behind each open group */
   int depth;
-  uint32_t recent[N_RECENT]; /* plain characters in a row whose case does not count, the latest last */
+  uint32_t recent[N_RECENT]; /* the last plain characters in a row with case ignored, the latest last */
   size_t n_recent;
 } reader;
 
@@ -72,7 +72,7 @@ static yk_status no_memory(const reader *in)
   return yk_err_set(in->err, YK_E_NOMEM, "%s: no memory for a pattern", in->name);
 }
 
-/* Write a set where the pattern has one. Takes the ordered set over, also in failure. */
+/* Writes a set at the present position of the pattern. Takes ownership of the ordered set, also in failure. */
 static yk_status emit_set(reader *in, yk_code_set *set)
 {
   yk_regex_syntax *out = in->out;
@@ -104,7 +104,7 @@ static yk_status emit_set(reader *in, yk_code_set *set)
   return YK_OK;
 }
 
-/* One character that stands for itself. */
+/* Writes one character that stands for itself. */
 static yk_status emit_character(reader *in, size_t start, uint32_t code_point)
 {
   yk_code_set set = {0};
@@ -125,7 +125,7 @@ static yk_status emit_character(reader *in, size_t start, uint32_t code_point)
   return emit_set(in, &set);
 }
 
-/* \p{Name}, \P{Name}, \p{^Name}; at stands on the backslash. */
+/* \p{Name}, \P{Name}, \p{^Name}; at is on the backslash. */
 static yk_status property(reader *in, yk_code_set *set)
 {
   size_t start = in->at;
@@ -150,7 +150,8 @@ static yk_status property(reader *in, yk_code_set *set)
   return YK_OK;
 }
 
-/* \x41, \x{41}, \u0041: a code point by number. \x80 and above without braces is a byte of UTF-8 there: refused. */
+/* \x41, \x{41}, \u0041: a code point by number. In Oniguruma \x80 and above without braces is a byte of UTF-8:
+ * refused. */
 static yk_status numbered(reader *in, uint32_t *code_point)
 {
   size_t start = in->at, n_digits = in->pattern[in->at + 1] == 'u' ? 4 : 2;
@@ -173,7 +174,7 @@ static yk_status numbered(reader *in, uint32_t *code_point)
   return YK_OK;
 }
 
-/* One character as it stands in the pattern. */
+/* One literal character of the pattern. */
 static yk_status plain(reader *in, uint32_t *code_point)
 {
   size_t n = yk_utf8_decode(in->pattern + in->at, in->length - in->at, code_point);
@@ -182,8 +183,8 @@ static yk_status plain(reader *in, uint32_t *code_point)
   return YK_OK;
 }
 
-/* \s and its like. They are defined by properties, but for the six numbers of Latin-1 that are no decimal digits: those
- * are of a word (\w) only outside a set. Returns whether c is one of them. */
+/* \s and similar classes. They are defined by properties, except the six numbers of Latin-1 that are no decimal digits:
+ * those belong to a word (\w) only outside a set. Returns whether c is a class. */
 static bool add_class(yk_code_set *set, char c, bool inside)
 {
   static const yk_code_range HEX[] = {{'0', '9'}, {'A', 'F'}, {'a', 'f'}}, SPACES[] = {{'\t', '\r'}, {0x85, 0x85}};
@@ -209,7 +210,7 @@ static bool add_class(yk_code_set *set, char c, bool inside)
   return true;
 }
 
-/* A backslash and what follows: a class goes into set, of a character only its code point is told. */
+/* A backslash and its argument: a class is added to set; a character is returned as its code point. */
 static yk_status escape(reader *in, bool inside, yk_code_set *set, bool *is_class, uint32_t *code_point)
 {
   static const char LETTERS[] = "tnrfaev", VALUES[] = "\t\n\r\f\a\x1B\v";
@@ -269,7 +270,7 @@ static yk_status set_item(reader *in, yk_code_set *set, bool *is_class, uint32_t
   return status;
 }
 
-/* Whether the - that comes next stands between two ends of a range, rather than for itself at the end of the set. */
+/* Whether the next - separates the ends of a range, rather than standing for itself at the end of the set. */
 static bool at_range(const reader *in)
 {
   return looking_at(in, "-") && in->at + 1 < in->length && in->pattern[in->at + 1] != ']';
@@ -278,7 +279,7 @@ static bool at_range(const reader *in)
 /* The members of a set up to its ]. */
 static yk_status set_items(reader *in, yk_code_set *set)
 {
-  bool behind_range = false; /* where - stands for itself */
+  bool behind_range = false; /* right behind a range - stands for itself */
   while (in->at < in->length && in->pattern[in->at] != ']') {
     size_t start = in->at;
     uint32_t first, last;
@@ -337,7 +338,7 @@ static yk_status set(reader *in)
   return status;
 }
 
-/* ( and what tells its kind. */
+/* ( and the kind of the group. */
 static yk_status group(reader *in)
 {
   static const char *const OPENINGS[] = {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!"};
@@ -365,7 +366,7 @@ static yk_status group(reader *in)
   return YK_OK;
 }
 
-/* {n}, {n,}, {n,m}; any other brace is plain text in both syntaxes, but for {,m}. */
+/* {n}, {n,}, {n,m}; any other brace is plain text in both syntaxes, except {,m}. */
 static yk_status brace(reader *in)
 {
   size_t end = in->at + 1;
@@ -385,7 +386,7 @@ static yk_status brace(reader *in)
   return YK_OK;
 }
 
-/* A character that is no operator of more than itself. */
+/* A character that is not an operator, or an operator of one character. */
 static yk_status single(reader *in)
 {
   char c = in->pattern[in->at];
@@ -405,7 +406,7 @@ yk_status yk_regex_syntax_read(yk_regex_syntax *syntax, const char *name, const 
                                yk_err *err)
 {
   reader in = {.name = name, .pattern = pattern, .length = n_bytes, .out = syntax, .err = err};
-  yk_strbuf_append_str(&syntax->operators, ""); /* so that there is a text even of an empty pattern */
+  yk_strbuf_append_str(&syntax->operators, ""); /* so that even an empty pattern has a text */
   while (in.at < in.length) {
     switch (pattern[in.at]) {
     case '\\': YK_TRY(lone_escape(&in)); break;

@@ -1,4 +1,4 @@
-/* regex_syntax.h - reads a pattern in Oniguruma's Ruby syntax, for the part of it that tokenizers use. */
+/* regex_syntax.h - reads a pattern in Oniguruma's Ruby syntax, limited to the part that tokenizers use. */
 #ifndef YK_TEXT_REGEX_SYNTAX_H
 #define YK_TEXT_REGEX_SYNTAX_H
 
@@ -6,7 +6,7 @@
 #include "base/strbuf.h"
 #include "text/code_set.h"
 
-/* A pattern as operators, which Oniguruma and PCRE2 share, and sets of characters. In `operators` a set stands as two
+/* A pattern as operators, which Oniguruma and PCRE2 share, and sets of characters. `operators` holds a set as two
  * bytes, YK_SET_MARK + number / 128 and number % 128; all others are ASCII. Start from {0}, free with
  * yk_regex_syntax_free. */
 typedef struct yk_regex_syntax {

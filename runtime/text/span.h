@@ -1,4 +1,4 @@
-/* span.h - stretches of a text: byte offsets from begin up to end. */
+/* span.h - ranges of a text: byte offsets from begin up to end. */
 #ifndef YK_TEXT_SPAN_H
 #define YK_TEXT_SPAN_H
 
@@ -16,7 +16,7 @@ typedef struct yk_spans {
   size_t n, capacity;
 } yk_spans;
 
-/* yk_spans_append - one more span. Returns whether there was memory for it. */
+/* yk_spans_append - append a span. False: no memory. */
 static inline bool yk_spans_append(yk_spans *spans, size_t begin, size_t end)
 {
   if (spans->n == spans->capacity) {

@@ -27,7 +27,7 @@ bool yk_tokenizer_config_keeps(const char *key)
   return ends_with_token(key);
 }
 
-/* A token that has been found, borrowed from its file. */
+/* A token that was found; borrows from its file. */
 typedef struct token {
   const char *name; /* NULL: none */
   const char *text;
@@ -39,7 +39,7 @@ typedef struct found_tokens {
   size_t n, capacity;
 } found_tokens;
 
-/* The object in a file, or NULL where the file is missing. */
+/* Reads the object in a file; NULL if the file is missing. */
 static yk_status read_object(const char *dir, const char *name, bool (*keeps)(const char *key), yk_json_doc **out,
                              yk_err *err)
 {
@@ -86,7 +86,7 @@ static yk_status add(found_tokens *found, token added, yk_err *err)
   return YK_OK;
 }
 
-/* Set the token of a name; text NULL or empty: none. */
+/* Sets the token of a name; text NULL or empty: none. */
 static yk_status set(found_tokens *found, const char *name, const char *text, size_t n_bytes, yk_err *err)
 {
   size_t i = 0;
@@ -110,7 +110,7 @@ static yk_status add_nameless(found_tokens *found, yk_json text, yk_err *err)
   return add(found, (token){NULL, yk_json_text(text), yk_json_length(text)}, err);
 }
 
-/* A token as a string or an object with the string under "content"; absent for neither. */
+/* The text of a token that is a string or an object with the string under "content"; else absent. */
 static yk_json token_text(yk_json value)
 {
   yk_json text = yk_json_is(value, YK_JSON_OBJECT) ? yk_json_get(value, "content") : value;
@@ -144,20 +144,21 @@ static yk_status take_list(found_tokens *found, const char *file, const char *ke
   return YK_OK;
 }
 
-/* The special tokens of one file, in place of those that were known before; null takes one away. */
+/* Takes the special tokens of one file, which replace earlier ones; null removes a token. */
 static yk_status take_file(found_tokens *found, const char *file, yk_json object, yk_err *err)
 {
   for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
     yk_json value = yk_json_get(object, NAMES[i]);
     if (value.doc) YK_TRY(take_named(found, file, NAMES[i], value, err));
   }
-  YK_JSON_EACH_KEY(key, object) /* a model's own, as "image_token" */
+  YK_JSON_EACH_KEY(key, object) /* specific to the model, such as "image_token" */
   {
     bool is_own = ends_with_token(yk_json_text(key)) && yk_json_is(yk_json_member(key), YK_JSON_STRING);
     if (is_own) YK_TRY(take_named(found, file, yk_json_text(key), yk_json_member(key), err));
   }
   yk_json additional = yk_json_get(object, "additional_special_tokens");
-  yk_json extra = yk_json_get(object, "extra_special_tokens"); /* the newer name: the older one counts without it */
+  /* the newer name: the older one is read only without it */
+  yk_json extra = yk_json_get(object, "extra_special_tokens");
   if (yk_json_is_given(additional) && yk_json_size(extra) == 0)
     YK_TRY(take_list(found, file, "additional_special_tokens", additional, err));
   YK_JSON_EACH_KEY(key, extra) YK_TRY(take_named(found, file, yk_json_text(key), yk_json_member(key), err));
@@ -184,7 +185,7 @@ static void append_named(yk_strbuf *out, const token *named)
   yk_json_append_string(out, named->text, named->n_bytes);
 }
 
-/* The place of a name among those of all classes, which come first. */
+/* Sort key of a name: index among the names that all classes have; other names follow. */
 static size_t rank_of(const token *of)
 {
   size_t i = 0, n = sizeof NAMES / sizeof *NAMES;
@@ -192,7 +193,7 @@ static size_t rank_of(const token *of)
   return i;
 }
 
-/* The found tokens as a document of its own. */
+/* Builds a document of the tokens. */
 static yk_status finish(const found_tokens *found, yk_json_doc **out, yk_err *err)
 {
   yk_strbuf text = YK_STRBUF_INIT;

@@ -15,8 +15,8 @@ struct yk_stop_strings {
   stop *stops;
   size_t n;
   bool includes;
-  const stop *found; /* the one that ended the text */
-  yk_strbuf held;    /* text not yet given out: shorter than the longest stop string between calls */
+  const stop *found; /* the string that ended the text */
+  yk_strbuf held;    /* text not returned yet: between calls shorter than the longest stop string */
 };
 
 void yk_stop_strings_free(yk_stop_strings *stops)
@@ -68,7 +68,7 @@ const char *yk_stop_strings_found(const yk_stop_strings *stops)
   return stops->found ? stops->found->text : NULL;
 }
 
-/* Find the stop string that is complete first in held. Returns the bytes before it. */
+/* Finds the stop string that is complete first in held. Returns the number of bytes before it. */
 static size_t find_first(yk_stop_strings *s)
 {
   size_t before = s->held.length, first_end = s->held.length + 1;
@@ -83,7 +83,7 @@ static size_t find_first(yk_stop_strings *s)
   return before;
 }
 
-/* Bytes at the end of held that may be the beginning of a stop string. */
+/* Number of bytes at the end of held that may be the beginning of a stop string. */
 static size_t possible_beginning(const yk_stop_strings *s)
 {
   size_t longest = 0;

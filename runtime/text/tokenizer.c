@@ -11,8 +11,7 @@
 #include "text/special_tokens.h"
 #include "text/tokenizer_parts.h"
 
-/* The special tokens of the files beside the tokenizer.json: those that become added tokens, and the last one of a
- * text. */
+/* Adds the special tokens of the files next to the tokenizer.json: added tokens, and the end-of-sequence token. */
 static yk_status add_tokens(yk_tokenizer *tokenizer, const char *name, yk_json list, const yk_tokenizer_files *files,
                             yk_err *err)
 {
@@ -50,7 +49,7 @@ static yk_status parse(yk_tokenizer *tokenizer, const char *name, yk_json root, 
   return yk_decoder_parse(&tokenizer->decoder, name, yk_json_get(root, "decoder"), err);
 }
 
-/* Takes over doc. */
+/* Takes ownership of doc. */
 static yk_status create(const char *name, yk_json_doc *doc, const yk_tokenizer_files *files, yk_tokenizer **out,
                         yk_err *err)
 {
@@ -75,12 +74,12 @@ yk_status yk_tokenizer_parse(const char *name, const char *json, size_t n_bytes,
 static bool exists(const char *directory, const char *name)
 {
   struct stat info;
-  char path[4096]; /* no memory that could run out: then a file would seem to be missing */
+  char path[4096]; /* on the stack: a failed allocation would look like a missing file */
   int n = snprintf(path, sizeof path, "%s/%s", directory, name);
   return n > 0 && n < (int)sizeof path && stat(path, &info) == 0;
 }
 
-/* dir: the directory of the files beside it; NULL: none of them is read. */
+/* dir: the directory of the files next to it; NULL: none of them is read. */
 static yk_status load_file(const char *path, const char *dir, yk_tokenizer **out, yk_err *err)
 {
   yk_json_doc *doc;
@@ -95,7 +94,7 @@ static yk_status load_file(const char *path, const char *dir, yk_tokenizer **out
   return status;
 }
 
-/* A file by its path: one that is called tokenizer.json has its directory's files beside it. */
+/* Loads a file by its path; for a file named tokenizer.json the files of its directory are read too. */
 static yk_status load_named(const char *path, yk_tokenizer **out, yk_err *err)
 {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -106,7 +105,7 @@ static yk_status load_named(const char *path, yk_tokenizer **out, yk_err *err)
   return status;
 }
 
-/* A file of weights, which may have the tokenizer beside it. */
+/* Whether the path is a file of weights, which may have the tokenizer next to it. */
 static bool is_model_file(const char *path)
 {
   size_t n = strlen(path);
@@ -150,15 +149,15 @@ void yk_tokenizer_free(yk_tokenizer *tokenizer)
   free(tokenizer);
 }
 
-/* Memory of one call of encode. */
+/* Scratch of one call of encode. */
 typedef struct encoding {
   yk_pieces pieces, spare;
   yk_strbuf normal;
   yk_bpe_scratch scratch;
   yk_ids text_ids, ids;
-  yk_spans plain;       /* stretches of the text that no added token may hold anything of; the caller's */
-  yk_spans piece_plain; /* those of a piece, counted from its beginning */
-  size_t next_plain;    /* the first that does not end before the piece */
+  yk_spans plain;       /* ranges of the text that no added token may overlap; the caller's */
+  yk_spans piece_plain; /* the same for a piece, with offsets from its beginning */
+  size_t next_plain;    /* index of the first span that does not end before the piece */
 } encoding;
 
 static void encoding_free(encoding *work)
@@ -171,7 +170,7 @@ static void encoding_free(encoding *work)
   free(work->piece_plain.items);
 }
 
-/* Set work->piece_plain for the next piece of text. */
+/* Sets work->piece_plain for the next piece of text. */
 static yk_status find_piece_plain(encoding *work, yk_piece piece, yk_err *err)
 {
   size_t end = piece.begin + piece.length;
@@ -186,7 +185,7 @@ static yk_status find_piece_plain(encoding *work, yk_piece piece, yk_err *err)
   return YK_OK;
 }
 
-/* Normalise one piece of text and cut the normalised added tokens out of it. */
+/* Normalises one piece of text and cuts the normalised added tokens out of it. */
 static yk_status normalize_piece(const yk_tokenizer *tokenizer, encoding *work, yk_piece piece, yk_err *err)
 {
   const yk_added_tokens *added = &tokenizer->added;
@@ -204,7 +203,7 @@ static yk_status normalize_piece(const yk_tokenizer *tokenizer, encoding *work, 
                              piece.at_start, out, err);
 }
 
-/* Cut the added tokens out of the text and normalise the rest; work->pieces holds the result. */
+/* Cuts the added tokens out of the text and normalises the rest; work->pieces has the result. */
 static yk_status extract_added_tokens(const yk_tokenizer *tokenizer, encoding *work, const char *text, size_t n_bytes,
                                       yk_err *err)
 {

@@ -1,4 +1,4 @@
-/* tokenizer_parts.h - the inside of a tokenizer, for tokenizer.c and detokenizer.c. */
+/* tokenizer_parts.h - the struct of a tokenizer, for the files that implement it. */
 #ifndef YK_TEXT_TOKENIZER_PARTS_H
 #define YK_TEXT_TOKENIZER_PARTS_H
 
@@ -16,7 +16,7 @@ struct yk_tokenizer {
   yk_added_tokens added;
   yk_post_processor post_processor;
   yk_decoder decoder;
-  int32_t eos_id; /* -1: none is named, or no token of this vocabulary */
+  int32_t eos_id; /* -1: none is named, or it is no token of this vocabulary */
 };
 
 #endif

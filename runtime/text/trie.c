@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The node of byte in the list that begins at *list, added there if missing; -1 without memory. */
+/* The node of byte in the list that begins at *list, added if missing; -1 without memory. */
 static int32_t child(yk_trie *trie, int32_t parent, unsigned char byte)
 {
   int32_t first = parent < 0 ? trie->root[byte] : trie->nodes[parent].first_child;

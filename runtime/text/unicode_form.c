@@ -9,7 +9,8 @@
 
 enum { MAX_DECOMPOSED = 32 }; /* the longest decomposition of one code point, U+FDFA, has 18 */
 
-/* No code point below U+0300 changes under NFC, and none of ASCII under any form; 0xCC leads U+0300. */
+/* No code point below U+0300 changes under NFC, and no ASCII character under any form; 0xCC is the lead byte of
+ * U+0300. */
 static bool is_normal_already(yk_unicode_form form, const char *text, size_t n_bytes)
 {
   unsigned char limit = form == YK_NFC ? 0xCC : 0x80;
@@ -23,8 +24,8 @@ static uint8_t combining_class(int32_t code_point)
   return (uint8_t)utf8proc_get_property(code_point)->combining_class;
 }
 
-/* Put one run of combining marks into canonical order: a stable counting sort by class. utf8proc's own sort is
- * quadratic in the length of the run, which a hostile text can make as long as it likes. */
+/* Puts one run of combining marks into canonical order: a stable counting sort by class. utf8proc's own sort is
+ * quadratic in the length of the run, which a hostile text can make arbitrarily long. */
 static void order_run(int32_t *run, size_t n, int32_t *copy)
 {
   size_t begin_of[257] = {0};
@@ -49,7 +50,7 @@ static void order_marks(int32_t *points, size_t n, int32_t *copy)
   }
 }
 
-/* Memory for the code points of a stretch, used for one after the other. */
+/* Memory for the code points of one range at a time. */
 typedef struct scratch {
   int32_t *points, *copy;
   size_t capacity; /* of each */
@@ -67,7 +68,7 @@ static bool reserve(scratch *room, size_t n)
   return points && copy;
 }
 
-/* Code points of text, decomposed, into room->points. Returns whether there was memory for it. */
+/* Decomposes text into code points in room->points. False: no memory. */
 static bool decompose(const char *text, size_t n_bytes, int options, scratch *room, size_t *n)
 {
   *n = 0;
@@ -83,7 +84,7 @@ static bool decompose(const char *text, size_t n_bytes, int options, scratch *ro
   return true;
 }
 
-/* The normal form of a stretch whose characters are all of those that normalisation concerns. */
+/* Appends the normal form of a range in which normalisation concerns all characters. */
 static yk_status normalise(yk_unicode_form form, const char *text, size_t n_bytes, scratch *room, yk_strbuf *out,
                            yk_err *err)
 {
@@ -106,7 +107,7 @@ static yk_status normalise(yk_unicode_form form, const char *text, size_t n_byte
   return YK_OK;
 }
 
-/* Whether normalisation concerns the character at text; *length is of its bytes. */
+/* Whether normalisation concerns the character at text; *length: its bytes. */
 static bool is_concerned(const char *text, size_t n_bytes, size_t *length)
 {
   uint32_t c;

@@ -6,7 +6,7 @@
 
 enum { NAME_MAX_BYTES = 64 };
 
-/* The name as tables have it. Returns false where it is none of letters. */
+/* Writes the name in the tables' form. False: no name of letters. */
 static bool plain_name(const char *name, size_t n_bytes, char plain[NAME_MAX_BYTES])
 {
   size_t n = 0;
@@ -65,7 +65,7 @@ static bool holds(const yk_code_set *set, uint32_t code_point)
   return yk_code_ranges_hold(set->ranges, set->n, code_point);
 }
 
-/* First the smallest of each kind that has a member, then all of these kinds. */
+/* Adds the smallest member of each case class that has a member in the set, then all members of these classes. */
 void yk_unicode_close_over_case(yk_code_set *set)
 {
   for (int adding_kind = 0; adding_kind < 2; adding_kind++) {
@@ -87,7 +87,7 @@ void yk_unicode_close_over_case(yk_code_set *set)
   }
 }
 
-/* The smallest of the characters that differ from this one by case alone. */
+/* The smallest of the characters that differ from this one only by case. */
 static uint32_t fold(uint32_t code_point)
 {
   for (size_t i = 0; i < yk_unicode_n_foldings; i++) {

@@ -18,7 +18,7 @@ static void insert_slot(yk_vocab *vocab, int32_t entry)
   vocab->slots[at] = entry;
 }
 
-/* Room for n entries, and slots for them at most half full. */
+/* Reserves n entries, and slots that are at most half full. */
 static yk_status reserve(yk_vocab *vocab, size_t n, yk_err *err)
 {
   size_t n_slots = 64;
@@ -41,7 +41,7 @@ static yk_status reserve(yk_vocab *vocab, size_t n, yk_err *err)
   return YK_OK;
 }
 
-/* Room for an id in the table of ids. */
+/* Extends the table of ids up to id. */
 static yk_status reserve_id(yk_vocab *vocab, int32_t id, yk_err *err)
 {
   if (id >= vocab->id_capacity) {

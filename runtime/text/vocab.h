@@ -8,7 +8,8 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-/* The largest public vocabularies have under 300 thousand ids; a table over all ids is made, so ids are bounded. */
+/* The largest public vocabularies have under 300 thousand ids; a table has an entry for every id, so ids are
+ * bounded. */
 enum { YK_VOCAB_MAX_ID = (1 << 22) - 1 };
 
 typedef struct yk_vocab_entry {
@@ -19,15 +20,15 @@ typedef struct yk_vocab_entry {
 
 typedef struct yk_vocab {
   yk_strbuf texts;         /* all texts, one after another */
-  yk_vocab_entry *entries; /* in the order they were added */
+  yk_vocab_entry *entries; /* in order of insertion */
   int32_t n_entries, entry_capacity;
-  int32_t *slots; /* open addressing by hash of text -> entry, -1 where empty */
+  int32_t *slots; /* open addressing by hash of text -> entry, -1: empty */
   uint32_t slot_mask;
-  int32_t *entry_of_id;          /* [id_limit], -1 where no token has that id */
-  int32_t id_limit, id_capacity; /* largest id + 1; room in entry_of_id */
+  int32_t *entry_of_id;          /* [id_limit], -1: no token has the id */
+  int32_t id_limit, id_capacity; /* largest id + 1; capacity of entry_of_id */
 } yk_vocab;
 
-/* yk_vocab_init - an empty vocabulary with room for n_expected tokens. YK_E_NOMEM leaves nothing to free. */
+/* yk_vocab_init - an empty vocabulary with capacity for n_expected tokens. YK_E_NOMEM leaves nothing to free. */
 yk_status yk_vocab_init(yk_vocab *vocab, size_t n_expected, yk_err *err);
 void yk_vocab_free(yk_vocab *vocab);
 
@@ -40,7 +41,7 @@ int32_t yk_vocab_find(const yk_vocab *vocab, const char *text, size_t n_bytes);
 /* yk_vocab_id - the id of a text, or -1. */
 int32_t yk_vocab_id(const yk_vocab *vocab, const char *text, size_t n_bytes);
 
-/* yk_vocab_entry_of - the entry of an id, or -1. Any id may be asked for. */
+/* yk_vocab_entry_of - the entry of an id, or -1. Any id is valid input. */
 int32_t yk_vocab_entry_of(const yk_vocab *vocab, int32_t id);
 
 /* yk_vocab_text - text of an entry; lives as long as the vocabulary; not NUL-terminated. */
