@@ -4,22 +4,22 @@
 
 #include "base/utf8.h"
 
-/* A prompt in the making. */
+/* State of a prompt that is being rendered. */
 typedef struct prompt {
   yk_strbuf *text;
   yk_spans *plain;
   yk_json special_tokens;
-  bool asks;          /* for an answer */
-  yk_json continued;  /* the last message, where an answer goes on with it; else absent */
-  size_t content_end; /* of the last message so far */
+  bool asks;          /* the prompt ends with the header of an answer */
+  yk_json continued;  /* the last message, if the answer continues it; else absent */
+  size_t content_end; /* end of the last message's content so far */
   bool no_memory;
 } prompt;
 
 struct yk_builtin_form {
   const char *name;
-  bool trims_continued; /* a text that ends with a message's content loses white space at its end */
-  const char *turn_end; /* behind an answer; NULL: nothing */
-  bool ends_with_eos;   /* behind an answer stands "eos_token" where there is one */
+  bool trims_continued; /* a text that ends with a message's content loses its trailing white space */
+  const char *turn_end; /* text behind an answer; NULL: none */
+  bool ends_with_eos;   /* "eos_token", if there is one, follows an answer */
   yk_status (*render)(prompt *out, yk_json messages, yk_err *err);
 };
 
@@ -50,7 +50,7 @@ static const char *special_token(yk_json special_tokens, const char *name, const
   return text ? text : fallback;
 }
 
-/* White space to Python's str.strip. */
+/* White space as in Python's str.strip. */
 static bool is_space(uint32_t c)
 {
   return yk_utf8_is_white_space(c) || (c >= 0x1C && c <= 0x1F);
@@ -84,13 +84,13 @@ static content strip(content from)
   return strip_begin(strip_end(from));
 }
 
-/* The form's own text. */
+/* Appends the form's own text. */
 static void add(prompt *out, const char *text)
 {
   yk_strbuf_append_str(out->text, text);
 }
 
-/* The content of a message. */
+/* Appends the content of a message. */
 static void add_content(prompt *out, yk_json message, content said)
 {
   size_t begin = out->text->length;
@@ -120,14 +120,14 @@ static bool is_continued(const prompt *out, yk_json message)
   return out->continued.doc && out->continued.node == message.node;
 }
 
-/* White space at the end of a message that is continued stays: the template's own space behind it makes transformers
- * take it for text that the template keeps. */
+/* A message that is continued keeps its trailing white space: transformers takes the template's own space behind it for
+ * text that the template keeps. */
 static content strip_llama2_end(const prompt *out, yk_json message, content said)
 {
   return is_continued(out, message) ? said : strip_end(said);
 }
 
-/* A user's text with the system's before it. The whole is stripped, so that system text keeps its white space. */
+/* A user's text, preceded by the system's. The whole is stripped, so that system text keeps its white space. */
 static void add_llama2_user(prompt *out, yk_json message, yk_json system)
 {
   content said = strip_llama2_end(out, message, content_of(message));
@@ -144,7 +144,7 @@ static void add_llama2_user(prompt *out, yk_json message, yk_json system)
   add(out, " [/INST]");
 }
 
-/* " [/INST]" asks for an answer, after every user's turn. */
+/* " [/INST]" is the header of an answer, behind every user's turn. */
 static yk_status render_llama2(prompt *out, yk_json messages, yk_err *err)
 {
   yk_json system = yk_json_first(messages);
@@ -189,7 +189,7 @@ static yk_status render_llama3(prompt *out, yk_json messages, yk_err *err)
   return YK_OK;
 }
 
-/* "<AI>" asks for an answer, after every user's turn. */
+/* "<AI>" is the header of an answer, behind every user's turn. */
 static yk_status render_minicpm(prompt *out, yk_json messages, yk_err *err)
 {
   (void)err;

@@ -14,7 +14,7 @@
 #include "chat/template_source.h"
 #include "text/encode_bounded.h"
 
-/* Python and jinja2 take a while to start where a machine is busy, whatever a conversation may take. */
+/* Python and jinja2 take a while to start on a busy machine; this limit is independent of a conversation's. */
 static const double START_TIME_LIMIT_S = 60;
 
 struct yk_chat_renderer {
@@ -23,9 +23,9 @@ struct yk_chat_renderer {
   char *python;
   double time_limit_s;
   int64_t memory_limit_bytes;
-  yk_template_needs needs, tool_use_needs; /* of the template, and of the one for tools; fixed after creation */
+  yk_template_needs needs, tool_use_needs; /* of the template, and of the template for tools; fixed after creation */
   int32_t turn_end_id;                     /* of a built-in form; -1: none, or no single token of this vocabulary */
-  pthread_mutex_t mutex; /* of the helper: whoever asks it something holds it until the answer is there */
+  pthread_mutex_t mutex;                   /* guards the helper: a caller holds it from the request to the answer */
   yk_helper_process helper;
 };
 
@@ -46,7 +46,7 @@ static yk_status check_options(const yk_chat_options *options, yk_err *err)
   return YK_OK;
 }
 
-/* The error in an answer of the helper; code is for a template that refuses. */
+/* Reads the error in an answer of the helper; code is for a template's refusal. */
 static yk_status read_refusal(yk_json answer, yk_status code, yk_err *err)
 {
   const char *refused = yk_json_string(yk_json_get(answer, "refused"));
@@ -58,7 +58,7 @@ static yk_status read_refusal(yk_json answer, yk_status code, yk_err *err)
   return yk_err_set(err, YK_E_INTERNAL, "helper's answer: nothing that is known");
 }
 
-/* Send a request, which is freed. */
+/* Sends a request, and frees it. */
 static yk_status ask(yk_chat_renderer *renderer, yk_strbuf *request, double time_limit_s, yk_json_doc **answer,
                      yk_err *err)
 {
@@ -69,7 +69,7 @@ static yk_status ask(yk_chat_renderer *renderer, yk_strbuf *request, double time
   return status;
 }
 
-/* As vLLM tells which templates know the role. */
+/* Whether the template has the role "developer", by vLLM's test. */
 static bool names_developer(const char *text)
 {
   return strstr(text, "\"developer\"") || strstr(text, "'developer'");
@@ -93,7 +93,7 @@ static void append_text_member(yk_strbuf *out, const char *name, const char *tex
   yk_json_append_string(out, text, strlen(text));
 }
 
-/* Send the template to the helper. reads_needs: keep the forms that it takes. */
+/* Sends the template to the helper. reads_needs: store the template's needs. */
 static yk_status load_template(yk_chat_renderer *renderer, bool reads_needs, yk_err *err)
 {
   yk_json_doc *answer;
@@ -117,7 +117,7 @@ static yk_status load_template(yk_chat_renderer *renderer, bool reads_needs, yk_
   return status;
 }
 
-/* Start the helper and give it the template. */
+/* Starts the helper and sends the template. */
 static yk_status start_helper(yk_chat_renderer *renderer, bool reads_needs, yk_err *err)
 {
   yk_helper_end(&renderer->helper);
@@ -162,7 +162,7 @@ yk_status yk_chat_renderer_create(const yk_chat_options *options, yk_chat_render
   pthread_mutex_init(&renderer->mutex, NULL);
   renderer->tokenizer = options->tokenizer;
   renderer->turn_end_id = -1;
-  renderer->needs = (yk_template_needs){.no_developer = true}; /* a built-in form's; the others are read */
+  renderer->needs = (yk_template_needs){.no_developer = true}; /* for a built-in form; those of a template are read */
   renderer->time_limit_s = options->time_limit_s;
   renderer->memory_limit_bytes = options->memory_limit_bytes;
   yk_status status = set_up(renderer, options, err);
@@ -216,10 +216,10 @@ static bool uses_tool_template(const yk_chat_renderer *renderer, const yk_chat_c
   return renderer->source.tool_use && yk_json_is_given(conversation->tools);
 }
 
-/* The template's variables without the special tokens, as yk_conversation_append writes them: all text of users. */
+/* The template's variables without the special tokens, as yk_conversation_append writes them: all of it user text. */
 typedef struct said {
   yk_strbuf text;
-  yk_json_doc *doc; /* the same, read; the text is not needed any more */
+  yk_json_doc *doc; /* the parsed text; the text is not needed afterwards */
 } said;
 
 static void said_free(said *what)
@@ -237,8 +237,8 @@ static yk_status collect(const yk_chat_renderer *renderer, const yk_chat_convers
   return yk_json_parse("conversation", out->text.data, out->text.length, NULL, &out->doc, err);
 }
 
-/* Put marks into the text of users, where it needs any; mark is then not empty. A mark is a character that neither this
- * text nor the template holds. */
+/* Adds marks to user text, if it needs any; mark is then not empty. A mark is a character that occurs neither in this
+ * text nor in the template. */
 static yk_status add_marks(const yk_chat_renderer *renderer, said *what, char mark[YK_MARK_BYTES], yk_err *err)
 {
   const char *texts[] = {what->text.data, renderer->source.text, renderer->source.tool_use};
@@ -249,7 +249,8 @@ static yk_status add_marks(const yk_chat_renderer *renderer, said *what, char ma
   yk_strbuf_append_str(&marked, "{\"messages\": ");
   yk_status status =
       yk_marking_append_messages(yk_json_get(root, "messages"), renderer->tokenizer, mark, &marked, &n_marks, err);
-  /* Keys of the outermost object are ours; marks in them, should a token be called "tools", are looked through. */
+  /* A fixed key of this object may get marks too, should a token be called "tools": the helper finds a marked key by
+   * its plain text. */
   yk_strbuf_append_str(&marked, ", \"others\": ");
   if (status == YK_OK)
     status = yk_marking_append(yk_json_get(root, "others"), renderer->tokenizer, mark, &marked, &n_marks, err);
@@ -265,7 +266,7 @@ static yk_status add_marks(const yk_chat_renderer *renderer, said *what, char ma
   return status;
 }
 
-/* The request to render. */
+/* Appends the request to render. */
 static void append_request(const yk_chat_renderer *renderer, const yk_chat_conversation *conversation, const said *what,
                            const char *mark, yk_strbuf *out)
 {
@@ -281,7 +282,8 @@ static void append_request(const yk_chat_renderer *renderer, const yk_chat_conve
   yk_strbuf_append_str(out, "}");
 }
 
-/* The helper ran when the renderer was created, so that the conversation is not at fault if it cannot start now. */
+/* Restarts the helper. The helper ran when the renderer was created, so a failure now is not the conversation's
+ * fault. */
 static yk_status start_again(yk_chat_renderer *renderer, yk_err *err)
 {
   yk_status status = start_helper(renderer, false, err);
@@ -290,7 +292,7 @@ static yk_status start_again(yk_chat_renderer *renderer, yk_err *err)
   return YK_E_IO;
 }
 
-/* Seconds that are left for a conversation; 0: none. */
+/* Seconds that remain for a conversation; 0: none. */
 static double time_left_s(const yk_chat_renderer *renderer, int64_t deadline_ns)
 {
   double left_s = deadline_ns ? (double)(deadline_ns - yk_clock_now_ns()) * 1e-9 : renderer->time_limit_s;
@@ -322,7 +324,7 @@ static yk_status ask_to_render(yk_chat_renderer *renderer, const yk_strbuf *requ
   return status == YK_OK ? YK_OK : yk_err_set(err, status, "chat template: rendering a conversation: %s", why.message);
 }
 
-/* The prompt in an answer. */
+/* Reads the prompt from an answer. */
 static yk_status read_prompt(yk_json answer, const char *mark, yk_chat_prompt *out, yk_err *err)
 {
   yk_json text = yk_json_get(answer, "text");

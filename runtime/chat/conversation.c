@@ -8,7 +8,7 @@ static const char *const ROLES[] = {"system", "developer", "user",        "assis
                                     "tool",   "function",  "observation", "ipython"};
 #define ROLE_NAMES "system, developer, user, assistant, tool, function, observation, ipython"
 
-/* Types of content parts that are texts to vLLM, and the key of the text in each. */
+/* Types of content parts that vLLM treats as texts, and the key of the text in each. */
 static const struct {
   const char *type, *key;
 } TEXT_PARTS[] = {{"text", "text"},
@@ -25,7 +25,7 @@ static bool has_role(yk_json message, const char *role)
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
-/* A role becomes part of tokens in many templates ("<|user|>"), so that it cannot be just any text. */
+/* A role becomes part of tokens in many templates ("<|user|>"), so arbitrary text is refused. */
 static yk_status check_role(yk_json message, size_t index, yk_err *err)
 {
   yk_json role = yk_json_get(message, "role");
@@ -113,7 +113,7 @@ static bool is_string_or_filled(yk_json content)
   return yk_json_is(content, YK_JSON_STRING) || (yk_json_is(content, YK_JSON_ARRAY) && yk_json_size(content) > 0);
 }
 
-/* The last message has a text that an answer can continue. */
+/* Checks that the last message has a text that an answer can continue. */
 static yk_status check_final(const yk_chat_conversation *conversation, yk_err *err)
 {
   if (!conversation->continue_final_message) return YK_OK;
@@ -161,7 +161,7 @@ static void append_key(yk_strbuf *out, const char *key, bool *is_first)
   yk_strbuf_append_str(out, ": ");
 }
 
-/* A member as it is. */
+/* Appends a member unchanged. */
 static void append_member(yk_strbuf *out, yk_json key, bool *is_first)
 {
   append_separator(out, is_first);
@@ -180,7 +180,7 @@ static yk_json part_text(yk_json part)
   return key ? yk_json_get(part, key) : YK_JSON_NONE;
 }
 
-/* A part that is a text as templates know it, with what else it holds ("cache_control"). */
+/* Appends a part as a text, with its other members ("cache_control"). */
 static void append_part(yk_strbuf *out, yk_json part)
 {
   bool is_first = true, is_object = yk_json_is(part, YK_JSON_OBJECT);
@@ -218,8 +218,8 @@ static void append_list_of_one(yk_strbuf *out, yk_json text)
   yk_strbuf_append_str(out, "]");
 }
 
-/* Append the texts of a content to a JSON string that is open, a line each; empty texts take no line. *is_first: the
- * string is empty so far, else separator comes first. */
+/* Appends the texts of a content to an open JSON string, one on each line; empty texts take no line. *is_first: the
+ * string is empty so far; else separator comes first. */
 static void append_said(yk_strbuf *out, yk_json content, const char *separator, bool *is_first)
 {
   bool is_list = yk_json_is(content, YK_JSON_ARRAY);
@@ -259,12 +259,12 @@ static void append_content(yk_strbuf *out, yk_json message, yk_json content, yk_
 
 /* ---- Tool calls -------------------------------------------------------------------------------------------------- */
 
-/* Arguments as the object that a string of JSON holds. */
+/* Appends arguments as the object that a JSON string contains. */
 static void append_parsed(yk_strbuf *out, yk_json text)
 {
   yk_json_doc *doc = NULL;
   yk_err err = YK_ERR_INIT;
-  yk_json_rules rules = {.max_depth = 512}; /* Python reads little more */
+  yk_json_rules rules = {.max_depth = 512}; /* Python's limit is little higher */
   yk_status status = yk_json_parse("arguments", yk_json_text(text), yk_json_length(text), &rules, &doc, &err);
   if (status == YK_OK && yk_json_is(yk_json_root(doc), YK_JSON_OBJECT))
     yk_json_append(out, yk_json_root(doc), 0);
@@ -341,7 +341,7 @@ static void append_reasoning(yk_strbuf *out, yk_json message, bool *is_first)
 {
   static const char *const NAMES[] = {"reasoning", "reasoning_content", "thinking"};
   yk_json reasoning = reasoning_of(message);
-  size_t n = yk_json_is_given(yk_json_get(message, "thinking")) ? 2 : 3; /* a client's own stays */
+  size_t n = yk_json_is_given(yk_json_get(message, "thinking")) ? 2 : 3; /* a client's own "thinking" stays */
   for (size_t i = 0; i < n && yk_json_is_given(reasoning); i++) {
     append_key(out, NAMES[i], is_first);
     yk_json_append(out, reasoning, 0);
@@ -385,7 +385,7 @@ static bool instructs(yk_json message)
   return has_role(message, "system") || has_role(message, "developer");
 }
 
-/* All system and developer messages as one system message. */
+/* Appends all system and developer messages as one system message. */
 static void append_instructions(yk_strbuf *out, yk_json messages, yk_template_needs needs)
 {
   bool is_first = true, is_list = needs.content == YK_CONTENT_LISTS;
@@ -416,7 +416,7 @@ static void append_messages(yk_strbuf *out, yk_json messages, yk_template_needs 
 
 /* ---- The rest ---------------------------------------------------------------------------------------------------- */
 
-/* Members may stand twice: readers take the last one. */
+/* Members may occur twice: readers take the last one. */
 static void append_arguments_of_template(yk_strbuf *out, const yk_chat_conversation *conversation)
 {
   const char *effort = conversation->reasoning_effort;

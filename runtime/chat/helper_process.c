@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/embedded.h"
 
-/* The Python modules of helper/, in the order in which they can be imported; the last one's main runs. */
+/* The Python modules of helper/, in an order in which they can be imported; main of the last one runs. */
 extern const yk_embedded_file yk_helper_files[];
 static const char *const MODULES[] = {"marked_text", "syscall_filter", "template_helper"};
 enum { N_MODULES = sizeof MODULES / sizeof *MODULES };
@@ -35,7 +35,7 @@ static const char BOOT[] = "import sys, types\n"
                            "    exec(compile(text, name, 'exec'), module.__dict__)\n"
                            "module.main(int(sys.argv[1]), float(sys.argv[2]))\n";
 
-/* Signals as a program of its own has them; in a group of its own, so that a terminal's Ctrl-C does not reach it. */
+/* Default signal handling, and a separate process group, so that a terminal's Ctrl-C does not reach the process. */
 static int set_attributes(posix_spawnattr_t *attributes)
 {
   sigset_t none, standard;
@@ -137,11 +137,11 @@ void yk_helper_end(yk_helper_process *helper)
 
 bool yk_helper_is_alive(const yk_helper_process *helper)
 {
-  struct pollfd ready = {.fd = helper->fd, .events = POLLIN}; /* it says nothing unless asked */
+  struct pollfd ready = {.fd = helper->fd, .events = POLLIN}; /* it writes only answers */
   return helper->pid != 0 && poll(&ready, 1, 0) == 0;
 }
 
-/* Wait until the descriptor can be read or written. */
+/* Waits until the descriptor can be read or written. */
 static yk_status wait_for(const yk_helper_process *helper, short events, int64_t deadline_ns, yk_err *err)
 {
   for (;;) {

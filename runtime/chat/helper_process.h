@@ -1,7 +1,7 @@
 /* helper_process.h - a Python process that answers requests in JSON, one at a time, within limits.
  *
- * Both sides write frames: the length of a text of JSON as four bytes, the lowest first, then the text. The process has
- * no descriptor but its end of the connection and /dev/null, and locks itself up before it takes its first request. */
+ * Both sides write frames: the length of a JSON text as four bytes, least significant first, then the text. The process
+ * has no descriptor but its end of the connection and /dev/null, and sandboxes itself before its first request. */
 #ifndef YK_CHAT_HELPER_PROCESS_H
 #define YK_CHAT_HELPER_PROCESS_H
 
@@ -15,26 +15,26 @@
 enum { YK_HELPER_MAX_FRAME_BYTES = 64 << 20 };
 
 typedef struct yk_helper_process {
-  pid_t pid; /* 0: none runs */
-  int fd;    /* our end of the connection */
+  pid_t pid; /* 0: no process */
+  int fd;    /* this process' end of the connection */
 } yk_helper_process;
 
-/* yk_helper_start - start `python` with our scripts, which allow themselves so many bytes of address space and end
- *   themselves a second after the time limit of a request. Errors: YK_E_UNSUPPORTED (no such program), YK_E_IO. */
+/* yk_helper_start - start `python` with the embedded modules. The process limits its address space, and ends itself a
+ *   second after the time limit of a request. Errors: YK_E_UNSUPPORTED (no such program), YK_E_IO. */
 yk_status yk_helper_start(const char *python, int64_t memory_limit_bytes, double time_limit_s,
                           yk_helper_process *helper, yk_err *err);
 
-/* yk_helper_is_alive - whether a helper runs and has not closed the connection. */
+/* yk_helper_is_alive - whether the process runs and has not closed the connection. */
 bool yk_helper_is_alive(const yk_helper_process *helper);
 
 /* yk_helper_ask - send a request and wait for its answer, an object (yk_json_free).
- *   Errors: YK_E_TIMEOUT, YK_E_CAPACITY (the request is longer than a frame may be, or the answer), YK_E_IO (the helper
- *   has died while at work), YK_E_INTERNAL (an answer that is none), YK_E_NOMEM. After any of them the helper has been
- *   ended, except where the request was never sent. */
+ *   Errors: YK_E_TIMEOUT, YK_E_CAPACITY (the request or the answer is longer than a frame may be), YK_E_IO (the process
+ *   died during the request), YK_E_INTERNAL (an invalid answer), YK_E_NOMEM. After any of them the process has been
+ *   ended, unless the request was not sent. */
 yk_status yk_helper_ask(yk_helper_process *helper, const char *request, size_t n_bytes, double time_limit_s,
                         yk_json_doc **answer, yk_err *err);
 
-/* yk_helper_end - kill it and wait for it. */
+/* yk_helper_end - kill the process and wait for its end. */
 void yk_helper_end(yk_helper_process *helper);
 
 #endif

@@ -21,14 +21,14 @@ yk_status yk_marking_choose(const char *const *texts, size_t n_texts, char mark[
   return yk_err_set(err, YK_E_INVAL, "the conversation holds every character that could serve as a mark");
 }
 
-/* A mark, and memory that is reused from text to text. */
+/* State of marking, with memory that is reused from text to text. */
 typedef struct marker {
   const yk_tokenizer *tokenizer;
   const char *mark;
   size_t n_marks;
   yk_spans found;
   yk_strbuf escaped, text;
-  yk_spans origins; /* of each character of escaped: the character of the text that it stands for, or is part of */
+  yk_spans origins; /* for each byte of escaped: the range of the text's character that it belongs to */
 } marker;
 
 static yk_status no_memory(yk_err *err)
@@ -36,7 +36,7 @@ static yk_status no_memory(yk_err *err)
   return yk_err_set(err, YK_E_NOMEM, "no memory for a conversation with marks");
 }
 
-/* An ASCII character as JSON writes it in a string. */
+/* Writes an ASCII character as in a JSON string. */
 static void escape(unsigned char c, char out[8])
 {
   static const char SHORT[] = "\bb\ff\nn\rr\tt\"\"\\\\"; /* characters and the letters of their escapes */
@@ -50,7 +50,8 @@ static void escape(unsigned char c, char out[8])
   snprintf(out, 8, c < 0x20 ? "\\u%04x" : "%c", c);
 }
 
-/* Write the text as a JSON string without its quotes to marker->escaped. *differs: it is not the text itself. */
+/* Writes the text as a JSON string without quotes to marker->escaped. *differs: escaping changes the text; else escaped
+ * is empty. */
 static yk_status escape_text(marker *marking, const char *text, size_t n_bytes, bool *differs, yk_err *err)
 {
   *differs = false;
@@ -74,7 +75,8 @@ static yk_status escape_text(marker *marking, const char *text, size_t n_bytes, 
   return marking->escaped.failed ? no_memory(err) : YK_OK;
 }
 
-/* Set is_marked[begin] of every character that has to be plain, in the text or in JSON that a template makes of it. */
+/* Sets is_marked[begin] of every character that has to be plain, in the text itself or in the JSON that a template
+ * makes of it. */
 static yk_status find_marks(marker *marking, const char *text, size_t n_bytes, bool *is_marked, yk_err *err)
 {
   bool differs;
@@ -89,7 +91,7 @@ static yk_status find_marks(marker *marking, const char *text, size_t n_bytes, b
   return YK_OK;
 }
 
-/* The text with its marks, in marker->text. */
+/* Writes the text with its marks to marker->text. */
 static yk_status mark_text(marker *marking, const char *text, size_t n_bytes, yk_err *err)
 {
   bool *is_marked = calloc(n_bytes + 1, sizeof *is_marked);
@@ -144,7 +146,7 @@ static yk_status append_value(marker *marking, yk_json value, yk_strbuf *out, yk
   return YK_OK;
 }
 
-/* Whether the text under a key of a message is as the template, or the model, has written it. */
+/* Whether the text under a key of a message needs no marks, since the template or the model wrote it. */
 static bool stays(yk_json message, yk_json key)
 {
   bool is_assistants = yk_json_equals(yk_json_get(message, "role"), "assistant");
@@ -184,7 +186,7 @@ static yk_status append_messages(marker *marking, yk_json messages, yk_strbuf *o
   return YK_OK;
 }
 
-/* Free the memory and count the marks. */
+/* Frees the memory and counts the marks. */
 static yk_status finish(marker *marking, yk_status status, const yk_strbuf *out, size_t *n_marks, yk_err *err)
 {
   *n_marks += marking->n_marks;

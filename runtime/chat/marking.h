@@ -1,5 +1,5 @@
-/* marking.h - marks on the way through a template: a character that means nothing stands behind every character that
- * has to be plain when the rendered text is tokenised (text/plain_marks.h). */
+/* marking.h - carries plain ranges through a template: a mark, an otherwise unused character, follows every character
+ * that has to be plain when the rendered text is tokenised (text/plain_marks.h). */
 #ifndef YK_CHAT_MARKING_H
 #define YK_CHAT_MARKING_H
 
@@ -11,23 +11,23 @@
 
 enum { YK_MARK_BYTES = 5 }; /* a character in UTF-8 and a NUL */
 
-/* yk_marking_choose - write a character that none of the texts holds to mark: a code point that Unicode gives to nobody
- *   (U+FDD0 to U+FDEF, then U+F0000 and following). Errors: YK_E_INVAL where the texts hold all of them. */
+/* yk_marking_choose - write a character that occurs in none of the texts to mark: a code point that Unicode leaves
+ *   unassigned (U+FDD0 to U+FDEF, then U+F0000 and following). Errors: YK_E_INVAL if the texts contain all of them. */
 yk_status yk_marking_choose(const char *const *texts, size_t n_texts, char mark[YK_MARK_BYTES], yk_err *err);
 
 /* yk_marking_append - append value as JSON text with a mark behind every character that has to be plain, in every
- *   string and key, as it is and as JSON writes it; *n_marks is raised by their number. Errors: YK_E_NOMEM, YK_E_FORMAT
- *   (the tokenizer's normalizer). */
+ *   string and key, either unescaped or as escaped in JSON; *n_marks is raised by their number. Errors: YK_E_NOMEM,
+ *   YK_E_FORMAT (the tokenizer's normalizer). */
 yk_status yk_marking_append(yk_json value, const yk_tokenizer *tokenizer, const char *mark, yk_strbuf *out,
                             size_t *n_marks, yk_err *err);
 
-/* yk_marking_append_messages - the same of a list of messages, where "role" is left as it is, and of assistant messages
- *   everything but the tool calls. */
+/* yk_marking_append_messages - the same for a list of messages, in which "role" and, in assistant messages, everything
+ *   except the tool calls stays unmarked. */
 yk_status yk_marking_append_messages(yk_json messages, const yk_tokenizer *tokenizer, const char *mark, yk_strbuf *out,
                                      size_t *n_marks, yk_err *err);
 
-/* yk_marking_take - append text without its marks to out, and the spans of the characters before them to plain.
- *   Errors: YK_E_NOMEM. */
+/* yk_marking_take - append text without its marks to out, and the spans of the marked characters to plain. Errors:
+ *   YK_E_NOMEM. */
 yk_status yk_marking_take(const char *text, size_t n_bytes, const char *mark, yk_strbuf *out, yk_spans *plain,
                           yk_err *err);
 

@@ -1,4 +1,4 @@
-/* prompt_template.c - yoke/chat.h: a renderer with the tokenizer that it needs, and conversations that come as text. */
+/* prompt_template.c - implements yoke/chat.h: a renderer with its tokenizer, and conversations given as text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,7 +89,7 @@ void yk_conversation_init_sized(yk_conversation *conversation, size_t struct_siz
   yk_struct_write(conversation, struct_size, &defaults, sizeof defaults);
 }
 
-/* The documents that a conversation's values are of. */
+/* The documents that contain a conversation's values. */
 typedef struct documents {
   yk_json_doc *messages, *tools, *documents, *arguments;
 } documents;
@@ -146,7 +146,7 @@ static yk_status parse_all(const yk_conversation *c, documents *docs, yk_err *er
   return parse("arguments", c->arguments_json, &docs->arguments, err);
 }
 
-/* A program's conversation as the renderer takes it; its values live as long as docs. */
+/* Converts a program's conversation to the renderer's; its values live as long as docs. */
 static yk_status read_conversation(const yk_conversation *conversation, documents *docs, yk_chat_conversation *out,
                                    yk_err *err)
 {

@@ -49,7 +49,7 @@ static yk_status read_template(const char *path, char **out, yk_err *err)
   return YK_E_FORMAT;
 }
 
-/* The template that the value of "chat_template" has under a name, or NULL. */
+/* The template under a name in the value of "chat_template", or NULL. */
 static yk_status take_text(yk_json value, const char *name, char **out, yk_err *err)
 {
   const char *text = yk_json_string(value);
@@ -92,7 +92,7 @@ static yk_status find_in_config(const char *model_dir, yk_json config, yk_templa
   return yk_json_is(value, YK_JSON_ARRAY) ? take_named(value, out, err) : take_text(value, "default", &out->text, err);
 }
 
-/* The checkpoint's own template. */
+/* Finds the checkpoint's own template. */
 static yk_status find_own(const char *model_dir, yk_json config, yk_template_source *out, yk_err *err)
 {
   char *tool_use;

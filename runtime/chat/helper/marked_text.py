@@ -1,8 +1,8 @@
-"""Texts some of whose characters are marked: a mark, a character that means nothing else, stands behind each.
+"""Texts with marked characters: a mark, an otherwise unused character, follows each marked character.
 
-A marked text is kept with its marks and behaves as it would without them: it is as long, equals the same texts, and
-what is cut from it, put together with it or made of it carries the marks of the characters that it holds. What these
-methods do not know about sees the marks, so that none is lost.
+A marked text is stored with its marks and behaves as the same text without marks: it has the same length and equals
+the same texts. Slices, concatenations and other results keep the marks of the characters that they contain. Code that
+bypasses these methods works on the text with its marks, so that no mark is lost.
 """
 
 import functools
@@ -10,10 +10,10 @@ import re
 
 
 class MarkedText(str):
-    """A str with marks. The subclass that marked_text_type makes says what the mark is."""
+    """A str with marks. marked_text_type makes a subclass for a given mark."""
 
     _mark = None
-    _unit = None  # the pattern of a character with its mark
+    _unit = None  # pattern of a character with its mark
 
     def _plain(self):
         return str.replace(self, self._mark, "")
@@ -23,14 +23,14 @@ class MarkedText(str):
         return self._unit.findall(str(self))
 
     def _made(self, text):
-        """text as one of us where it holds marks."""
+        """text as a marked text if it contains marks."""
         return type(self)(text) if self._mark in text else text
 
     def _cut(self, begin, end):
         return self._made("".join(self._units()[begin:end]))
 
     def _cut_parts(self, parts):
-        """The parts, which follow one another in the plain text, with their marks."""
+        """The parts, which are consecutive in the plain text, with their marks."""
         plain, units, at, found = self._plain(), self._units(), 0, []
         for part in parts:
             begin = plain.index(part, at)
@@ -39,7 +39,7 @@ class MarkedText(str):
         return found
 
     def _remade(self, text):
-        """Text made of this one: as many characters have the marks of these; else who knows, so all are marked."""
+        """A text derived from this one. If its length is the same, characters keep their marks; else all are marked."""
         units = self._units()
         if len(units) == len(text):
             return self._made("".join(c + unit[1:] for c, unit in zip(text, units)))
@@ -52,7 +52,7 @@ class MarkedText(str):
         shown = [repr(unit[0])[1:-1] + unit[1:] for unit in self._units()]
         quote = repr(self._plain())[0]
         for i, unit in enumerate(shown):
-            if unit[0] in "'\"":  # what repr of a single quote character alone puts in the other quotes
+            if unit[0] in "'\"":  # repr of a quote character alone uses the other quotes
                 shown[i] = "\\" * (unit[0] == quote) + unit
         return quote + "".join(shown) + quote
 
@@ -118,14 +118,14 @@ class MarkedText(str):
 
 
 def plain_of(value):
-    """A value as it would be without marks."""
+    """The value without marks."""
     if isinstance(value, MarkedText):
         return value._plain()
     return tuple(map(plain_of, value)) if isinstance(value, tuple) else value
 
 
 def cut_in_plain(name):
-    """A method of str whose result is a list of parts of the text."""
+    """A method of str that returns a list of parts of the text."""
     method = getattr(str, name)
 
     @functools.wraps(method)
@@ -136,7 +136,7 @@ def cut_in_plain(name):
 
 
 def asked_of_plain(name):
-    """A method of str whose result is no text, or one that is remade."""
+    """A method of str that returns a derived text (_remade), or no text."""
     method = getattr(str, name)
 
     @functools.wraps(method)
@@ -163,7 +163,7 @@ def marked_text_type(mark):
 
 
 def with_marks(value, text_type):
-    """A value of JSON with every str that holds marks as a marked text."""
+    """A JSON value in which every str that contains marks is a marked text."""
     if isinstance(value, str):
         return text_type(value) if text_type._mark in value else value
     if isinstance(value, (list, tuple)):

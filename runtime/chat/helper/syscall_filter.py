@@ -1,7 +1,8 @@
-"""Locks the process up: from then on the kernel refuses it every system call but a few that give it nothing new.
+"""Sandboxes the process: afterwards the kernel refuses all system calls except a few that grant no new rights.
 
-It may read and write the descriptors that it has, get memory (never to be executed), the time and random numbers, wait
-for its own locks, and end. Files, sockets, processes, other descriptors and signals to others answer EPERM.
+The process may read and write its open descriptors, allocate memory (never executable), get the time and random
+numbers, wait for its own locks, and end. Calls for files, sockets, processes, new descriptors and signals to other
+processes fail with EPERM.
 """
 
 import ctypes
@@ -22,17 +23,17 @@ MACHINES = {
         "rt_sigreturn": 139, "gettimeofday": 169, "brk": 214, "munmap": 215, "mremap": 216, "mmap": 222,
         "mprotect": 226, "madvise": 233, "getrandom": 278}),
 }
-TAKES_PROTECTION = ("mmap", "mprotect")  # in the third argument
+TAKES_PROTECTION = ("mmap", "mprotect")  # protection is the third argument
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 PROT_EXEC = 4
 ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x80000000
-LOAD, EQUAL, HAS_BIT, RETURN = 0x20, 0x15, 0x45, 0x06  # of classic BPF: linux/filter.h
+LOAD, EQUAL, HAS_BIT, RETURN = 0x20, 0x15, 0x45, 0x06  # classic BPF: linux/filter.h
 NUMBER_AT, ARCH_AT, ARG2_AT = 0, 4, 32  # in struct seccomp_data
 
 
 class Unsupported(Exception):
-    """The process cannot be locked up here; the message says why."""
+    """The process cannot be sandboxed on this system; the message gives the reason."""
 
 
 def instruction(code, if_true, if_false, value):

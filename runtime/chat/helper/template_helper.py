@@ -1,14 +1,14 @@
 """Renders chat templates for the process at the other end of descriptor 0, as the package `transformers` does.
 
-Requests and answers are frames: four bytes of length, lowest first, then JSON. A request is one of
+Requests and answers are frames: four bytes of length, least significant first, then JSON. A request is one of
   {"load": {NAME: template}}
       answer: {"needs": {NAME: {"content": "strings", "lists" or "either", "content_null": bool,
                                 "argument_strings": bool}}}
   {"render": NAME, "special_tokens": {}, "said": {"messages": [], "others": {"tools", "documents", "arguments"}},
    "add_generation_prompt": bool, "continue_final_message": bool, "mark": character or null}
       answer: {"text": rendered}
-and an answer otherwise {"refused": why} or {"unsupported": why} or {"memory": true}. Before the first request is read
-the process has everything that it will ever need in memory, and locks itself up.
+After a failure the answer is {"refused": why} or {"unsupported": why} or {"memory": true}. Before the first request the
+process loads everything that it will need into memory, and sandboxes itself.
 """
 
 import codecs
@@ -26,11 +26,11 @@ import marked_text
 import syscall_filter
 
 CONNECTION = 0
-FINAL_TAG = "CONTINUE_FINAL_MESSAGE_TAG "  # the one of transformers, whose space tells whether a template trims
+FINAL_TAG = "CONTINUE_FINAL_MESSAGE_TAG "  # same as in transformers: the space shows whether a template trims
 
 
 class Closed(Exception):
-    """The other end is gone."""
+    """The other end has closed the connection."""
 
 
 def read_exactly(n):
@@ -56,9 +56,9 @@ def write_answer(answer):
 
 
 def make_classes():
-    """Our environment on the installed jinja2, which may be missing."""
+    """Returns jinja2 and environment classes; the installed jinja2 may be missing."""
     import jinja2
-    import jinja2.constants  # what jinja2 would import only when it is used
+    import jinja2.constants  # jinja2 imports these only on use
     import jinja2.debug
     import jinja2.ext
     import jinja2.runtime
@@ -68,7 +68,7 @@ def make_classes():
         codecs.lookup(codec)
 
     class GenerationTag(jinja2.ext.Extension):
-        """{% generation %} ... {% endgeneration %} says what an assistant wrote; to a prompt it means nothing."""
+        """{% generation %} ... {% endgeneration %} encloses an assistant's text; a prompt ignores the tags."""
 
         tags = {"generation"}
 
@@ -101,10 +101,10 @@ def make_classes():
 
 
 def add_marks_to(jinja2, environment_class):
-    """The environment for texts with marks: what jinja2 joins and filters make of them are marked texts again."""
+    """The environment for texts with marks: joins and filters of jinja2 return marked texts."""
 
     def filter_with_marks(environment, function):
-        @functools.wraps(function)  # with what says that jinja2 passes a context too
+        @functools.wraps(function)  # keeps the attribute for jinja2 to pass a context
         def filtered(*args, **kwargs):
             result = function(*args, **kwargs)
             return environment.marked(result) if type(result) is str else result
@@ -127,7 +127,7 @@ def add_marks_to(jinja2, environment_class):
             self.tojson = self.filters["tojson"]
             self.filters["tojson"] = self.tojson_with_marks
             self.filters["replace"] = lambda text, old, new, count=-1: text.replace(str(old), str(new), count)
-            for name in ("title", "wordcount", "wordwrap", "striptags", "urlize"):  # which look for patterns
+            for name in ("title", "wordcount", "wordwrap", "striptags", "urlize"):  # these search for patterns
                 self.filters[name] = filter_of_plain(self.filters[name])
             self.filters = {name: filter_with_marks(self, function) for name, function in self.filters.items()}
             jinja2.runtime.str_join = lambda parts: self.marked("".join(map(str, parts)))  # the operator ~
@@ -144,14 +144,14 @@ def add_marks_to(jinja2, environment_class):
             if ensure_ascii:
                 escaped = json.dumps(mark)[1:-1]
                 text = re.sub(r"\\\\|" + re.escape(escaped), lambda at: mark if at[0] == escaped else at[0], text)
-            # A character's mark is one of all the characters that JSON writes for it.
+            # The mark of an escaped character follows every character of the escape.
             return re.sub(r"(\\(?:u[0-9a-f]{4}|.))" + mark, lambda at: mark.join(at[1]) + mark, text)
 
     return MarkedEnvironment
 
 
 class Needs:
-    """The forms that a template takes, found in its syntax tree."""
+    """Finds the forms that a template takes in its syntax tree."""
 
     def __init__(self, nodes, tree):
         self.nodes = nodes
@@ -165,7 +165,7 @@ class Needs:
         return node
 
     def key_of(self, node):
-        """The key by which a node takes a member of something, and that; else two None."""
+        """Key and object of a node that takes a member of an object; else two None."""
         if isinstance(node, self.nodes.Getattr):
             return node.attr, node.node
         if isinstance(node, self.nodes.Getitem) and isinstance(node.arg, self.nodes.Const):
@@ -176,7 +176,7 @@ class Needs:
         return None, None
 
     def names_of(self, is_it, names):
-        """The names, and those of variables that stand for the same thing."""
+        """The names, and names of variables that are assigned the same value."""
         for _ in range(3):
             for node in self.tree.find_all(self.nodes.Assign):
                 if isinstance(node.target, self.nodes.Name) and is_it(node.node, names):
@@ -192,7 +192,7 @@ class Needs:
         return self.key_of(node)[0] == key or self.is_named(node, names)
 
     def names_for(self, key):
-        """The variables that stand for a thing's key, which may be named as it is where they come from a macro."""
+        """Names of variables with the value of a key, including the key's own name, which a macro may use."""
         return self.names_of(lambda node, names: self.is_key(node, key, names), {key})
 
     def loops_over(self, key):
@@ -200,7 +200,7 @@ class Needs:
         return any(self.is_key(node.iter, key, names) for node in self.tree.find_all(self.nodes.For))
 
     def loops_over_messages_content(self):
-        """As vLLM finds out that a template reads lists: a loop over the content of a message of a loop."""
+        """vLLM's test whether a template reads lists: a loop over the content of a message of a loop."""
         lists = self.names_of(self.is_named, {"messages"})
         loops = list(self.tree.find_all(self.nodes.For))
         messages = {node.target.name for node in loops
@@ -214,7 +214,7 @@ class Needs:
         return any(is_content(node.iter, contents) for node in loops)
 
     def reads_a_part(self, key):
-        """Whether it takes the text of an element of a thing's key, by its number."""
+        """Whether the template reads the text of an element, by its index, of the key's value."""
         names = self.names_for(key)
         return any(self.key_of(node)[0] in ("text", "type") and isinstance(node.node, self.nodes.Getitem)
                    and isinstance(self.key_of(node.node)[0], int) and self.is_key(node.node.node, key, names)
@@ -241,7 +241,7 @@ class Needs:
     def takes_objects(self, key):
         names = self.names_for(key)
         if self.tests(key, "string", "mapping"):
-            return True  # it takes either
+            return True  # accepts both
         filtered = any(node.name in ("tojson", "items", "dictsort") and node.node is not None
                        and self.is_key(node.node, key, names) for node in self.tree.find_all(self.nodes.Filter))
         called = any(isinstance(node.node, self.nodes.Getattr) and self.is_key(node.node.node, key, names)
@@ -256,7 +256,7 @@ class Needs:
 
 
 def with_final_tag(messages):
-    """The messages with the tag behind what the last one says, and what that is."""
+    """The messages with the tag behind the last message's text, and that text."""
     final = messages[-1]
     if isinstance(final["content"], list):
         *parts, last = final["content"]
@@ -267,7 +267,7 @@ def with_final_tag(messages):
 
 
 def cut_at_final_tag(text, said):
-    """The text before the tag, which is where the last message's content ends."""
+    """The text before the tag, which marks the end of the last message's content."""
     tag = FINAL_TAG.strip()
     if marked_text.plain_of(said.strip()) not in text or tag not in text:
         raise ValueError("continue_final_message: the final message does not appear in what the template makes of it")
@@ -276,7 +276,7 @@ def cut_at_final_tag(text, said):
 
 
 def call_all(environment):
-    """Call each filter and test once: some import a module when they are used, which a locked process cannot."""
+    """Call each filter and test once: some import a module on use, which a sandboxed process cannot."""
     for call, names in ((environment.call_filter, environment.filters), (environment.call_test, environment.tests)):
         for name in names:
             for value in ("a <b>c</b> %s", [1], {"a": 1}, 1):
@@ -285,7 +285,7 @@ def call_all(environment):
                         result = call(name, value, arguments)
                         if not isinstance(result, (str, bool, int, float)):
                             list(result)
-                    except Exception:  # of a value that it does not take
+                    except Exception:  # for an unsuitable value
                         continue
 
 
@@ -309,7 +309,7 @@ class Renderer:
         return self.templates[name, marked]
 
     def render(self, request):
-        """Special tokens never have marks; what is said may have."""
+        """Special tokens never have marks; texts of the conversation may."""
         said = request["said"]["messages"], request["said"]["others"]
         text_type = marked_text.marked_text_type(request["mark"]) if request["mark"] else None
         messages, others = marked_text.with_marks(said, text_type) if text_type else said
@@ -339,13 +339,13 @@ class Renderer:
             refused = f"line {error.lineno}: {error.message}"
         except self.jinja2.exceptions.TemplateError as error:
             refused = str(error.message or type(error).__name__)
-        except Exception as error:  # whatever a template may come up with
+        except Exception as error:  # a template may raise any exception
             refused = f"{type(error).__name__}: {error}"
-        return {"refused": str.replace(refused, mark, "") if mark else refused}  # they may quote a marked text
+        return {"refused": str.replace(refused, mark, "") if mark else refused}  # errors may quote a marked text
 
 
 def set_limits(memory_bytes):
-    time.localtime()  # reads the time zone
+    time.localtime()  # loads the time zone
     for what, most in ((resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_NOFILE, 3), (resource.RLIMIT_FSIZE, 0),
                        (resource.RLIMIT_NPROC, 0), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(what, (most, most))
@@ -365,7 +365,7 @@ def main(memory_bytes, time_limit_s):
             frame = read_frame()
         except Closed:
             return
-        # The other end ends a process that takes too long; this one ends itself should the other end be gone.
+        # The other end kills a process that takes too long; the timer ends this process if the other end is gone.
         signal.setitimer(signal.ITIMER_REAL, time_limit_s + 1)
         answer = renderer.answer(frame) if renderer else {"unsupported": problem}
         try:
