@@ -19,8 +19,7 @@ static yk_status check_key(const char *text, yk_err *err)
 {
   if (!text[0]) return yk_err_set(err, YK_E_INVAL, "expected a key, found an empty one");
   for (const char *at = text; *at; at++)
-    if (!isgraph((unsigned char)*at) ||
-        (unsigned char)*at > 126) /* named by its code: the message must not quote the key */
+    if (!isgraph((unsigned char)*at) || (unsigned char)*at > 126) /* as a code: the message must not quote the key */
       return yk_err_set(err, YK_E_INVAL, "expected a key of visible ASCII characters, found byte 0x%02X at offset %td",
                         (unsigned char)*at, at - text);
   return YK_OK;

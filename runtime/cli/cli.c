@@ -61,7 +61,7 @@ int yk_cli_end(bool all_freed, int exit_code)
   _exit(exit_code);
 }
 
-/* The first operand is the model where nothing else has named it, and none of the command's own is missing then. */
+/* The first operand is the model if no option has named it, and the command still has its own operands without it. */
 static void take_model(const yk_command *command, yk_arguments *arguments)
 {
   size_t n_own = command->takes_operands ? command->min_operands : 0;
@@ -83,7 +83,7 @@ static void refuse_operand(const yk_command *command, const char *operand, yk_er
     yk_err_set(err, YK_E_INVAL, "unexpected argument \"%.80s\"; expected options alone", operand);
 }
 
-/* One line, where --log-level lets it through. */
+/* Logs one line, subject to --log-level. */
 static void tell_passed_over(const yk_command *command, const yk_arguments *arguments)
 {
   const yk_option *level = yk_options_find(command, "log-level");

@@ -41,7 +41,7 @@ char *yk_console_cut(char *text, size_t columns)
 {
   size_t n = 0;
   for (char *at = text; *at && columns; at++) {
-    if (((unsigned char)*at & 0xc0) == 0x80) continue; /* inside a character */
+    if (((unsigned char)*at & 0xc0) == 0x80) continue; /* not the first byte of a character */
     if (n++ < columns) continue;
     *at = '\0';
     break;
@@ -61,11 +61,12 @@ void yk_console_bar(yk_console *console, const char *what, double share, const c
   else
     snprintf(line, sizeof line, "%s  %s", what, detail);
   size_t columns = yk_console_columns(STDERR_FILENO);
-  fprintf(stderr, "\r\033[K%s", yk_console_cut(line, columns > 1 ? columns - 1 : 0)); /* the cursor's, too */
+  /* one column is left for the cursor */
+  fprintf(stderr, "\r\033[K%s", yk_console_cut(line, columns > 1 ? columns - 1 : 0));
   atomic_store(&console->bar_drawn, true);
 }
 
-/* True where the bar would look other than it does. */
+/* Whether the bar would look different. */
 static bool moves(yk_console *console, int64_t done, int64_t total)
 {
   int percent = total > 0 ? (int)(100.0 * (double)done / (double)total) : console->percent;
@@ -74,7 +75,7 @@ static bool moves(yk_console *console, int64_t done, int64_t total)
   return has_moved;
 }
 
-/* Bytes a second since the first report, 0 at that report. */
+/* Bytes per second since the first report, 0 at that report. */
 static double rate_of(yk_console *console, int64_t done_bytes)
 {
   if (console->began_bytes < 0) {

@@ -1,4 +1,4 @@
-/* yoke convert - a quantised model in another format, every number exactly as it was. */
+/* yoke convert - convert a quantised model to another format, with exactly the same numbers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static yk_status check(const convert_command *c, yk_err *err)
   return YK_OK;
 }
 
-/* True: go on. */
+/* Returns whether to continue. */
 static bool parse(convert_command *c, int argc, char **argv, int *exit_code)
 {
   yk_convert_options *options = &c->options;
@@ -96,7 +96,7 @@ static yk_status run(convert_command *c, yk_err *err)
   c->options.log = c->console->log;
   c->options.progress = progress;
   c->options.progress_user = c;
-  yk_interrupt_watch(c->interrupt, &none, 0); /* a signal ends the conversion, which then clears up */
+  yk_interrupt_watch(c->interrupt, &none, 0); /* a signal ends the conversion, which then removes its files */
   yk_status status = yk_convert(&c->options, err);
   yk_interrupt_watch(c->interrupt, NULL, 0);
   yk_console_clear(c->console);

@@ -1,5 +1,4 @@
-/* yoke generate - prompts in, continuations out: all requests run together, and are printed in the order of the
- * prompts. */
+/* yoke generate - continue prompts: all requests run together, and are printed in the order of the prompts. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,7 +23,7 @@ typedef struct generate_options {
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const format_names[] = {"text", "json", NULL};
 
-/* Everything that lives while requests run. */
+/* State while requests run. */
 typedef struct generation {
   const generate_options *options;
   yk_console console;
@@ -32,8 +31,8 @@ typedef struct generation {
   yk_trace *trace; /* or NULL */
   yk_engine *engine;
   yk_engine_info info;
-  yk_result *results;    /* [n] the samples of a prompt side by side */
-  yk_request **requests; /* [n], NULL where refused; borrowed from results for the interrupt thread */
+  yk_result *results;    /* [n] the samples of a prompt are consecutive */
+  yk_request **requests; /* [n], NULL: refused; borrowed from results for the interrupt thread */
   size_t n, n_failed;
 } generation;
 
@@ -43,7 +42,7 @@ static const char examples[] = "  yoke generate -m Qwen3-8B-AWQ --tp 2 -p \"Once
                                "  yoke generate -m Qwen3-8B-AWQ -f prompt.txt --n 4 --seed 7 -n 256\n"
                                "  yoke generate -m DIR --token-ids 5,6,7 --format json --logprobs 5\n";
 
-/* True: go on. */
+/* Returns whether to continue. */
 static bool parse(generate_options *options, int argc, char **argv, int *exit_code)
 {
   const yk_option input_output[] = {
@@ -92,7 +91,7 @@ static const yk_prompt *prompt_of(const generation *session, size_t index)
   return &session->options->prompts.items[index / (size_t)session->options->sampling.n_samples];
 }
 
-/* A text becomes ids here, so that the default of --max-tokens can be what the context leaves. */
+/* Texts are tokenised here, so that the default of --max-tokens can be the rest of the context. */
 static yk_status submit(generation *session, size_t index, yk_request **out, yk_err *err)
 {
   yk_request_options request;
@@ -117,7 +116,7 @@ static yk_status submit(generation *session, size_t index, yk_request **out, yk_
   return status;
 }
 
-/* A refused request keeps its error in its result; the others go on. */
+/* A refused request keeps its error in its result; the others continue. */
 static yk_status submit_all(generation *session, yk_err *err)
 {
   const yk_prompts *prompts = &session->options->prompts;
@@ -143,7 +142,7 @@ static void report_failure(generation *session, size_t index)
   yk_log_write(&session->console.log, YK_LOG_ERROR, "prompt %zu: %s", index / n_samples + 1, result->err.message);
 }
 
-/* Print the requests in order. The first that is not finished streams; those behind it wait in the engine. */
+/* Prints the requests in order. The first unfinished one streams; output of later ones waits in the engine. */
 static yk_status print_all(generation *session, yk_err *err)
 {
   const generate_options *options = session->options;

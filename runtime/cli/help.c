@@ -1,4 +1,4 @@
-/* Help is made from the same tables that parsing uses, so that it cannot name an option that does not exist. */
+/* Prints help from the tables that parsing uses, so that help cannot name an option that does not exist. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 enum { HELP_COLUMN = 30, HELP_WIDTH = 80 };
 
-/* Print words, each line from column indent on; the first line already stands there. */
+/* Prints words, each line from column indent on; the cursor is already there for the first line. */
 static void print_wrapped(const char *text, int indent)
 {
   for (int column = indent; *text;) {

@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 
-/* True when the thread should end. */
+/* Returns whether the thread should end. */
 static bool handle(yk_interrupt *interrupt, int number)
 {
   pthread_mutex_lock(&interrupt->mutex);

@@ -1,6 +1,7 @@
-/* interrupt.h - Ctrl-C and SIGTERM, without signal handlers: they are blocked in every thread and one thread waits for
- * them. While a model loads the first signal ends the program; while requests run it cancels them, so that what they
- * have produced can be printed, and the second ends the program. Signals that the parent ignores stay ignored. */
+/* interrupt.h - handles Ctrl-C and SIGTERM without signal handlers: the signals are blocked in every thread, and one
+ * thread waits for them. While a model loads the first signal ends the program; while requests run it cancels them, so
+ * that their output so far can be printed, and the second ends the program. Signals that the parent ignores stay
+ * ignored. */
 #ifndef YK_CLI_INTERRUPT_H
 #define YK_CLI_INTERRUPT_H
 
@@ -17,44 +18,44 @@ typedef struct yk_interrupt {
   pthread_t thread;
   sigset_t signals;
   yk_console *console;
-  pthread_mutex_t mutex;       /* guards what follows */
-  yk_request *const *requests; /* [n_requests], NULLs allowed; the caller's */
+  pthread_mutex_t mutex;       /* guards all following fields */
+  yk_request *const *requests; /* [n_requests], NULLs allowed; owned by the caller */
   size_t n_requests;
-  bool is_quiet;                  /* nothing is said at the first signal: the caller does */
-  const char *goes_on;            /* the caller's; NULL: nothing */
-  const struct termios *terminal; /* the caller's; NULL: as it is */
+  bool is_quiet;                  /* no message at the first signal: the caller prints one */
+  const char *goes_on;            /* command that resumes the work, owned by the caller; NULL: none */
+  const struct termios *terminal; /* settings to restore, owned by the caller; NULL: unchanged */
   bool stopping;
-  int caught; /* the first signal's number, or 0 */
+  int caught; /* number of the first signal, or 0 */
 } yk_interrupt;
 
-/* yk_interrupt_start - call it before any other thread exists (threads inherit the blocked signals). The struct must
- *   not move until yk_interrupt_stop. Errors: YK_E_INTERNAL. */
+/* yk_interrupt_start - call before any other thread exists (threads inherit the blocked signals). The struct must not
+ *   move until yk_interrupt_stop. Errors: YK_E_INTERNAL. */
 yk_status yk_interrupt_start(yk_interrupt *interrupt, yk_console *console, yk_err *err);
 
-/* yk_interrupt_watch - from now on a signal cancels these requests. They must stay valid until the next watch or
+/* yk_interrupt_watch - from now on a signal cancels these requests. The array must stay valid until the next watch or
  *   stop. */
 void yk_interrupt_watch(yk_interrupt *interrupt, yk_request *const *requests, size_t n_requests);
 
-/* yk_interrupt_caught - the first signal while something is watched, or 0: for who watches no requests (n_requests 0,
- *   any array) because they come and go, and looks here instead. */
+/* yk_interrupt_caught - the first signal while requests are watched, or 0. A caller whose requests come and go watches
+ *   none (n_requests 0, any array) and polls this function instead. */
 int yk_interrupt_caught(yk_interrupt *interrupt);
 
-/* yk_interrupt_take - the same, and as if none had come: the next signal is the first again. For who goes on after
- *   what a signal has stopped. */
+/* yk_interrupt_take - the same, and reset: the next signal is the first again. For a caller that continues after a
+ *   signal has stopped part of its work. */
 int yk_interrupt_take(yk_interrupt *interrupt);
 
-/* yk_interrupt_be_quiet - say nothing at the first signal: the caller does. */
+/* yk_interrupt_be_quiet - print no message at the first signal: the caller prints one. */
 void yk_interrupt_be_quiet(yk_interrupt *interrupt);
 
-/* yk_interrupt_tell - the command that goes on with what has been done so far: told where a signal ends the program at
- *   once. It must stay valid until yk_interrupt_stop. */
+/* yk_interrupt_tell - set the command that resumes the work: printed if a signal ends the program at once. It must stay
+ *   valid until yk_interrupt_stop. */
 void yk_interrupt_tell(yk_interrupt *interrupt, const char *command);
 
-/* yk_interrupt_restore - what the terminal of standard input becomes where a signal ends the program at once; NULL: it
- *   stays as it is. It must stay valid until the next call or stop. */
+/* yk_interrupt_restore - set the settings that the terminal of standard input gets if a signal ends the program at
+ *   once; NULL: unchanged. They must stay valid until the next call or stop. */
 void yk_interrupt_restore(yk_interrupt *interrupt, const struct termios *terminal);
 
-/* yk_interrupt_stop - end the waiting thread. Returns the signal that was caught, or 0. */
+/* yk_interrupt_stop - end the waiting thread. Returns the caught signal, or 0. */
 int yk_interrupt_stop(yk_interrupt *interrupt);
 
 #endif

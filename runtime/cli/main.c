@@ -1,4 +1,4 @@
-/* yoke - the program: finds the subcommand and hands over. */
+/* yoke - the program: finds the subcommand and calls it. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static int print_unknown(const char *name)
 int main(int argc, char **argv)
 {
   yk_process_init();
-  signal(SIGPIPE, SIG_IGN); /* a reader that goes away shows as a failed write */
+  signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes a failed write */
   if (argc < 2) {
     yk_log log = yk_log_stderr(YK_LOG_ERROR);
     yk_log_write(&log, YK_LOG_ERROR, "expected a command, found nothing; see yoke --help");

@@ -1,4 +1,4 @@
-/* yoke plan - what a model takes on 1 to 8 ranks, without loading it, and what connects the GPUs. */
+/* yoke plan - the memory that a model needs on 1 to 8 ranks, without loading it, and the links between the GPUs. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const format_names[] = {"text", "json", NULL};
 
-/* Of the options of commands that open a model, those that sizes depend on. */
+/* Options of commands that open a model on which sizes depend. */
 static const char *const model_option_names[] = {"model",
                                                  "revision",
                                                  "download-dir",
@@ -55,7 +55,7 @@ static yk_option_group model_group(const yk_model_options *options, yk_option *t
   return (yk_option_group){group.title, table, n};
 }
 
-/* True: go on. */
+/* Returns whether to continue. */
 static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
 {
   const yk_option own[] = {
@@ -90,7 +90,7 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
   return false;
 }
 
-/* The largest rank's: devices are alike, so that is what must fit. */
+/* The maximum over ranks: devices are alike, so the largest rank must fit. */
 static yk_rank_memory largest(const yk_plan *plan)
 {
   yk_rank_memory most = {0};
@@ -117,7 +117,7 @@ static void print_head(const plan_options *options, const yk_plan *plan)
   printf("%5s  %-4s  %10s  %10s  %10s  %10s\n", "ranks", "fits", "weights", "KV", "workspace", "KV tokens");
 }
 
-/* Of the rank that holds most. */
+/* Maximum over ranks. */
 static int64_t largest_of(const int64_t *bytes, int n_ranks)
 {
   int64_t most = 0;
@@ -183,7 +183,7 @@ static yk_status print_json(const yk_plan *plan, yk_err *err)
   return YK_OK;
 }
 
-/* The rows from first to last; how many of them fit, and the last one. */
+/* Prints the rows from first to last; returns the number of rows that fit, and the last one. */
 static yk_status print_plans(const plan_options *options, yk_engine_options *engine, int first, int last,
                              int *n_fitting, yk_plan *plan, yk_err *err)
 {
@@ -192,7 +192,7 @@ static yk_status print_plans(const plan_options *options, yk_engine_options *eng
     engine->n_ranks = n_ranks;
     YK_TRY(yk_plan_make(engine, options->device_memory_bytes, plan, err));
     *n_fitting += plan->fits;
-    engine->log = (yk_log){0}; /* what is odd about the checkpoint has been told */
+    engine->log = (yk_log){0}; /* warnings about the checkpoint have been logged */
     if (options->format == FORMAT_JSON) {
       YK_TRY(print_json(plan, err));
       continue;

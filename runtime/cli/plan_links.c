@@ -6,7 +6,7 @@
 
 #include "base/units.h"
 
-/* The GPUs that ranks would run on. */
+/* The GPUs on which ranks would run. */
 typedef struct gpu_list {
   int n;
   int ids[YK_MAX_RANKS];
@@ -20,7 +20,7 @@ static const yk_device_info *find_gpu(const yk_device_info *devices, int n, int 
   return NULL;
 }
 
-/* Of those asked for, the ones that this machine has: a plan may be made for others. */
+/* Keeps the requested GPUs that this machine has: a plan may be for another machine. */
 static void choose_gpus(const yk_links_options *options, const yk_device_info *devices, int n_devices, gpu_list *out)
 {
   for (int i = 0; i < options->n_devices; i++) {

@@ -12,9 +12,9 @@ typedef enum yk_prompt_kind { YK_PROMPT_TEXT, YK_PROMPT_FILE, YK_PROMPT_IDS } yk
 
 typedef struct yk_prompt {
   yk_prompt_kind kind;
-  const char *argument; /* the text itself, a path ("-": standard input), or "5,6,7" */
-  char *owned;          /* what was read from a file or stdin, or NULL */
-  const char *text;     /* [n_bytes]; NULL where ids are given */
+  const char *argument; /* the text, a path ("-": standard input), or "5,6,7" */
+  char *owned;          /* contents of a file or stdin, or NULL */
+  const char *text;     /* [n_bytes]; NULL if ids are given */
   size_t n_bytes;
   int32_t *ids; /* [n_ids], owned */
   size_t n_ids;
@@ -25,18 +25,18 @@ typedef struct yk_prompts {
   size_t n;
 } yk_prompts;
 
-/* yk_prompts_add_* - for yk_option.parse, with the list as its value. Ids are parsed here, files read by load.
- *   Errors: YK_E_INVAL (ids), YK_E_NOMEM. */
+/* yk_prompts_add_* - for yk_option.parse, with the list as its value. Ids are parsed here, files are read by
+ *   yk_prompts_load. Errors: YK_E_INVAL (ids), YK_E_NOMEM. */
 yk_status yk_prompts_add_text(void *prompts, const char *text, yk_err *err);
 yk_status yk_prompts_add_file(void *prompts, const char *path, yk_err *err);
 yk_status yk_prompts_add_ids(void *prompts, const char *list, yk_err *err);
 
-/* yk_prompts_load - read the files, or stdin as the only prompt where the list is empty. One newline at the very end of
- *   a file or of stdin and a byte order mark at its start are dropped: editors and shells put them there.
+/* yk_prompts_load - read the files, or stdin as the only prompt if the list is empty. One newline at the very end of a
+ *   file or of stdin and a byte order mark at its start are dropped, since editors and shells add them.
  *   Errors: YK_E_IO or YK_E_FORMAT (too long) naming the file, YK_E_NOMEM. */
 yk_status yk_prompts_load(yk_prompts *prompts, yk_err *err);
 
-/* yk_prompt_print - the prompt on stdout, "> " before each of its lines. */
+/* yk_prompt_print - print the prompt to stdout, with "> " before each line. */
 void yk_prompt_print(const yk_prompt *prompt);
 
 void yk_prompts_free(yk_prompts *prompts);

@@ -1,4 +1,4 @@
-/* yoke quantize - a checkpoint of 16-bit weights to one of 4-bit weights, in AWQ's gemm format. */
+/* yoke quantize - convert a checkpoint of 16-bit weights to 4-bit weights in AWQ's gemm format. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static yk_status add_kept(void *value, const char *text, yk_err *err)
   return YK_OK;
 }
 
-/* What the options may not say together. */
+/* Refuses combinations of options. */
 static void check(quantize_options *options, yk_err *err)
 {
   yk_quantize_options *q = &options->quantize;
@@ -78,7 +78,7 @@ static void check(quantize_options *options, yk_err *err)
   q->n_ranks = (int)options->devices.n;
 }
 
-/* True: go on. */
+/* Returns whether to continue. */
 static bool parse(quantize_options *options, int argc, char **argv, int *exit_code)
 {
   yk_quantize_options *q = &options->quantize;

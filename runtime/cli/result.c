@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 
-/* Nine digits tell any two float32 apart. */
+/* Nine digits distinguish any two float32 values. */
 enum { JSON_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
 
 yk_status yk_result_init(yk_result *result, bool with_logprobs, bool with_prompt_logprobs, yk_err *err)
@@ -28,7 +28,7 @@ void yk_result_free(yk_result *result)
   json_decref(result->prompt_logprobs);
 }
 
-/* JSON has no infinity: a token that cannot occur has the log-probability null. */
+/* JSON has no infinity: the log-probability of a token that cannot occur is null. */
 static json_t *number(double value)
 {
   return isfinite(value) ? json_real(value) : json_null();

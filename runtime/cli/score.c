@@ -23,13 +23,13 @@ typedef struct score_options {
   int format;
 } score_options;
 
-/* The text and what came out. */
+/* The text and its scores. */
 typedef struct score {
   const int32_t *ids; /* [n_tokens] */
   size_t n_tokens, n_bytes;
   bool has_text;
   int32_t window, stride;
-  float *logprobs; /* [n_tokens]; the first token has none */
+  float *logprobs; /* [n_tokens]; not set for the first token */
   double sum;      /* of the n_tokens - 1 others, natural logarithm */
 } score;
 
@@ -43,7 +43,7 @@ static const char examples[] = "  yoke score -m Qwen3-8B-AWQ --text-file wikitex
                                "  yoke score -m DIR --text \"To be, or not to be\" --format json --tokens\n"
                                "  yoke score -m Qwen3-8B-AWQ --token-ids 5,6,7 --device cpu\n";
 
-/* True: go on. */
+/* Returns whether to continue. */
 static bool parse(score_options *options, int argc, char **argv, int *exit_code)
 {
   const yk_option own[] = {
@@ -102,7 +102,7 @@ static yk_status choose_windows(const score_options *options, const yk_engine_in
   return YK_OK;
 }
 
-/* JSON has no infinity: a token that cannot occur has the log-probability null. */
+/* JSON has no infinity: the log-probability of a token that cannot occur is null. */
 static void print_number(double value)
 {
   if (isfinite(value))
@@ -194,7 +194,7 @@ static yk_status run_engine(const score_options *options, yk_console *console, y
 static int run(score_options *options)
 {
   yk_console console;
-  yk_interrupt interrupt; /* watches nothing: there is no half of an answer, so a signal ends the program */
+  yk_interrupt interrupt; /* watches nothing: there is no partial result, so a signal ends the program */
   yk_engine *engine = NULL;
   yk_err err = YK_ERR_INIT;
   yk_console_init(&console, (yk_log_level)options->model.log_level);

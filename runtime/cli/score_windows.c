@@ -4,14 +4,14 @@
 
 enum { MAX_WINDOWS_IN_FLIGHT = 16 };
 
-/* What window number index of a text covers. */
+/* Range of tokens of one window of a text. */
 typedef struct score_window {
   size_t begin, end; /* its tokens */
-  size_t first;      /* the first that it scores */
+  size_t first;      /* first token that the window scores */
 } score_window;
 
-/* Window number index of a text of n_tokens; false where the ones before it reach its end. 2 <= window; 1 <= stride <
- * window: a token at a window's beginning has no context and must be scored before. */
+/* Computes window number index of a text of n_tokens; false if earlier windows reach its end. 2 <= window; 1 <= stride
+ * < window: a window's first token has no context and must be scored by an earlier window. */
 static bool window_at(size_t n_tokens, size_t window, size_t stride, size_t index, score_window *out)
 {
   size_t begin = index * stride, scored_end = index == 0 ? 1 : begin - stride + window;
@@ -32,7 +32,7 @@ static yk_status submit(yk_engine *engine, const int32_t *ids, const score_windo
   return yk_engine_submit(engine, &request, out, err);
 }
 
-/* Wait for a window's end and keep the log-probabilities that it is there for. */
+/* Waits for a window's end and stores the log-probabilities of the tokens that it scores. */
 static yk_status collect(yk_request *request, const score_window *window, float *logprobs, yk_err *err)
 {
   const yk_output *output;

@@ -1,8 +1,8 @@
 /* score_windows.h - the log-probability of each token of a text that may be longer than the context.
  *
- * Window i holds the tokens i * stride .. i * stride + window - 1 (fewer at the end) and scores those that no window
- * before it has scored. So each token but the first is scored once, with at least window - stride tokens to its left,
- * or all there are: the usual strided perplexity. */
+ * Window i holds the tokens i * stride .. i * stride + window - 1 (fewer at the end) and scores those that no earlier
+ * window has scored. So each token but the first is scored once, with at least window - stride tokens to its left, or
+ * all there are: the usual strided perplexity. */
 #ifndef YK_CLI_SCORE_WINDOWS_H
 #define YK_CLI_SCORE_WINDOWS_H
 
@@ -10,9 +10,9 @@
 
 typedef void (*yk_score_progress)(void *user, int64_t done_tokens, int64_t total_tokens);
 
-/* yk_score_tokens - logprobs[i] of ids[i] for i in 1 .. n_tokens - 1; logprobs[0] is left alone. Several windows run at
+/* yk_score_tokens - logprobs[i] of ids[i] for i in 1 .. n_tokens - 1; logprobs[0] is unchanged. Several windows run at
  *   once. progress: called after each window, on this thread.
- *   Errors: those of yk_engine_submit, or of a request that failed. */
+ *   Errors: those of yk_engine_submit, or of a failed request. */
 yk_status yk_score_tokens(yk_engine *engine, const int32_t *ids, size_t n_tokens, size_t window, size_t stride,
                           float *logprobs, yk_score_progress progress, void *user, yk_err *err);
 

@@ -1,4 +1,4 @@
-/* yoke serve - the model as an OpenAI endpoint. */
+/* yoke serve - serve the model through an OpenAI-compatible HTTP API. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static yk_status add_origin(void *user, const char *text, yk_err *err)
   return YK_OK;
 }
 
-/* Whether names of Prometheus' metrics may begin so, in front of a colon. */
+/* Whether text can be the prefix of a Prometheus metric's name, before a colon. */
 static bool is_metrics_prefix(const char *text)
 {
   size_t n = strlen(text);
@@ -119,7 +119,7 @@ static void init(serve_options *options)
   server->model_names = options->names;
 }
 
-/* The keys of the options, else that of the environment, which other users of the machine cannot see. */
+/* Takes the keys of the options, else the key of the environment, which other users of the machine cannot see. */
 static yk_status take_keys(serve_options *options, yk_err *err)
 {
   const char *key = getenv("YOKE_API_KEY");
@@ -161,7 +161,7 @@ static yk_status check(serve_options *options, yk_err *err)
   return YK_OK;
 }
 
-/* True: go on. */
+/* Returns whether to continue. */
 static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
 {
   yk_server_options *server = &options->server;
@@ -239,7 +239,7 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
   return false;
 }
 
-/* To stdout, for whoever has asked for any free port. */
+/* Prints to stdout, for a caller that requested any free port. */
 static void print_url(void *user, const char *url)
 {
   (void)user;
@@ -248,7 +248,7 @@ static void print_url(void *user, const char *url)
 }
 
 /* Reports errors of the model's headers and of the template before the port is open. The plan is for CPU ranks of a
- * machine that holds any model: errors of devices and memory come later, and no GPU is touched yet. */
+ * machine with unlimited memory: errors of devices and memory are reported later, and no GPU is used yet. */
 static yk_status check_files(const serve_options *options, yk_err *err)
 {
   yk_plan plan;
@@ -259,7 +259,7 @@ static yk_status check_files(const serve_options *options, yk_err *err)
   engine.device = YK_DEVICE_CPU;
   engine.device_ids = NULL;
   YK_TRY(yk_plan_make(&engine, INT64_C(1) << 50, &plan, err));
-  if (!options->chat.chat_template) return YK_OK; /* without one the server can do, without chats */
+  if (!options->chat.chat_template) return YK_OK; /* the server runs without chats if it has no template */
   YK_TRY(yk_model_path_dir(yk_model_options_tokenizer(&options->model), dir, err));
   yk_status status = yk_template_source_find(dir, options->chat.chat_template, &template, err);
   if (status == YK_OK)

@@ -24,13 +24,13 @@ static void release(yk_think_dimmer *dimmer, yk_strbuf *out)
   dimmer->n_held = 0;
 }
 
-/* The tag that would change the state. */
+/* The next tag that changes the state. */
 static const char *awaited(const yk_think_dimmer *dimmer)
 {
   return dimmer->state == YK_THINK_BEGINNING ? OPEN : CLOSE;
 }
 
-/* A character that goes on with the tag that is held, or begins one. */
+/* Takes a character that begins or continues the held tag. */
 static void take_tag(yk_think_dimmer *dimmer, char c, yk_strbuf *out)
 {
   dimmer->held[dimmer->n_held++] = c;

@@ -1,4 +1,4 @@
-/* yoke tokenize, yoke detokenize - text to token ids and back, as the model's tokenizer.json says. */
+/* yoke tokenize, yoke detokenize - convert text to token ids and back with the model's tokenizer.json. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static const char *const format_names[] = {"text", "json", NULL};
 
 typedef struct converter converter;
 
-/* What differs between the two commands. Each prints one line. */
+/* The differences between the two commands. Each prints one line. */
 typedef struct direction {
   const char *name, *usage, *about, *examples, *special_help;
   yk_status (*convert_operands)(converter *c, const yk_arguments *arguments, yk_err *err);
@@ -70,7 +70,7 @@ static yk_status encode_json(converter *c, const json_t *value, yk_err *err)
   return encode(c, json_string_value(value), json_string_length(value), err);
 }
 
-/* Each operand is a text of its own. */
+/* Each operand is a separate text. */
 static yk_status encode_operands(converter *c, const yk_arguments *arguments, yk_err *err)
 {
   for (size_t i = 0; i < arguments->n_operands; i++) {
@@ -132,7 +132,7 @@ static yk_status decode_text(converter *c, const char *text, size_t n_bytes, yk_
   return status;
 }
 
-/* All operands together are one text: 5 6 7 is 5,6,7. */
+/* All operands together form one text: 5 6 7 is 5,6,7. */
 static yk_status decode_operands(converter *c, const yk_arguments *arguments, yk_err *err)
 {
   int32_t *ids = NULL;
@@ -175,7 +175,7 @@ static const direction to_text = {
     decode_json,
 };
 
-/* A line that fails is reported in its place, so that input and output lines stay side by side. */
+/* An invalid line is reported at its position, so that input and output lines correspond. */
 static yk_status report_line(converter *c, size_t line, yk_err *line_err, yk_err *err)
 {
   c->n_failed++;
@@ -207,7 +207,7 @@ static yk_status convert_lines(converter *c, yk_err *err)
     size_t n_bom_bytes = number == 1 ? yk_bom_bytes(line, (size_t)length) : 0;
     if (convert_line(c, line + n_bom_bytes, (size_t)length - n_bom_bytes, &line_err) != YK_OK)
       status = report_line(c, number, &line_err, err);
-    if (status == YK_OK) status = yk_cli_flush(err); /* whoever wrote the line may be waiting */
+    if (status == YK_OK) status = yk_cli_flush(err); /* the writer of the line may be waiting */
   }
   free(line);
   if (status == YK_OK && ferror(stdin)) return yk_err_set(err, YK_E_IO, "standard input: cannot be read");

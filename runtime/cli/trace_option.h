@@ -8,12 +8,12 @@
 /* yk_trace_option - the option, which stores into *path. */
 yk_option yk_trace_option(const char **path);
 
-/* yk_trace_option_open - the trace of that path, or NULL without one. Before the model is loaded, so that a file that
- *   cannot be written is told first. Errors: those of yk_trace_create. */
+/* yk_trace_option_open - open the trace at that path; NULL without one. Call before the model is loaded, so that an
+ *   unwritable file is reported first. Errors: those of yk_trace_create. */
 yk_status yk_trace_option_open(const char *path, yk_trace **out, yk_err *err);
 
-/* yk_trace_option_close - write the trace; returns exit_code, or YK_EXIT_FAILURE with the error printed. The engine has
- *   gone. NULL is allowed. */
+/* yk_trace_option_close - write the trace; returns exit_code, or YK_EXIT_FAILURE with the error printed. Call after the
+ *   engine was destroyed. NULL is allowed. */
 int yk_trace_option_close(yk_trace *trace, int exit_code);
 
 #endif

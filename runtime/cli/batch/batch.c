@@ -1,4 +1,4 @@
-/* yoke batch - continue the prompts of a JSONL file; an interrupted run goes on where it stopped. */
+/* yoke batch - continue the prompts of a JSONL file; an interrupted run resumes where it stopped. */
 #include <stdio.h>
 
 #include "cli/batch/batch_identity.h"
@@ -15,7 +15,7 @@ typedef struct batch_options {
   yk_template_options chat;
   yk_tool_format tools;
   const char *input, *output, *trace_path;
-  int32_t max_in_flight; /* 0: by the engine's max_seqs */
+  int32_t max_in_flight; /* 0: derived from the engine's max_seqs */
   bool overwrite;
 } batch_options;
 
@@ -33,7 +33,7 @@ static const char examples[] = "  yoke batch -m Qwen3-8B-AWQ prompts.jsonl -o re
                                "  yoke batch -m Qwen3-8B-AWQ --tp 4 openai_batch.jsonl -o results.jsonl\n"
                                "  echo '{\"prompt\": \"Once upon a time\", \"n\": 3}' | yoke batch -m DIR -\n";
 
-/* True: go on. */
+/* Returns whether to continue. */
 static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
 {
   const yk_option own[] = {

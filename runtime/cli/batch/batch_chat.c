@@ -19,7 +19,7 @@ yk_status yk_batch_chat_encode(yk_batch_chat *chat, yk_openai_request *request, 
 {
   yk_openai_prompt *prompt = &request->prompts[0];
   yk_status opened = yk_batch_chat_open(chat, NULL);
-  if (opened == YK_E_IO) opened = YK_E_UNSUPPORTED; /* other lines can do without the file that cannot be read */
+  if (opened == YK_E_IO) opened = YK_E_UNSUPPORTED; /* other lines do not need the unreadable file */
   if (opened != YK_OK) return yk_err_set(err, opened, "messages: %s", chat->why.message);
   YK_TRY(yk_openai_chat_ids(chat->template.renderer, &request->chat, chat->default_kwargs, &prompt->ids, &prompt->n_ids,
                             err));

@@ -1,7 +1,7 @@
-/* batch_chat.h - conversations of a batch's lines to token ids.
+/* batch_chat.h - converts the conversations of a batch's lines to token ids.
  *
- * The template is opened when the first such line comes, since most batches hold none and its helper takes a while to
- * start. A checkpoint without a template fails those lines alone. */
+ * The template is opened for the first line with a conversation, since most batches have none and the helper takes a
+ * while to start. If the checkpoint has no template, only those lines fail. */
 #ifndef YK_CLI_BATCH_CHAT_H
 #define YK_CLI_BATCH_CHAT_H
 
@@ -11,19 +11,19 @@
 typedef struct yk_batch_chat {
   const char *tokenizer, *chat_template; /* the caller's; see yk_checkpoint_template_open */
   yk_json default_kwargs;                /* as of yk_openai_chat_ids */
-  /* Its own, zero at first. */
+  /* Private state; zero at first. */
   yk_checkpoint_template template;
-  bool is_tried; /* opened, or failed to */
-  yk_err why;    /* what failed */
+  bool is_tried; /* opening was attempted */
+  yk_err why;    /* the failure of opening */
 } yk_batch_chat;
 
-/* yk_batch_chat_open - open the template now, for a caller that must not go on without it. Errors: as
- *   yk_checkpoint_template_open's, and the same again at every later call. */
+/* yk_batch_chat_open - open the template now, for a caller that must not continue without it. Errors: those of
+ *   yk_checkpoint_template_open; every later call returns the same error. */
 yk_status yk_batch_chat_open(yk_batch_chat *chat, yk_err *err);
 void yk_batch_chat_close(yk_batch_chat *chat);
 
-/* yk_batch_chat_encode - the ids of a request's conversation into its prompt, and what ends the answer.
- *   Errors: those of yk_batch_chat_open, where a file that cannot be read is YK_E_UNSUPPORTED; those of
+/* yk_batch_chat_encode - set the ids of a request's conversation in its prompt, and the ids that end the answer.
+ *   Errors: those of yk_batch_chat_open, except that an unreadable file is YK_E_UNSUPPORTED; those of
  *   yk_openai_chat_ids and yk_openai_chat_end. */
 yk_status yk_batch_chat_encode(yk_batch_chat *chat, yk_openai_request *request, yk_err *err);
 

@@ -47,7 +47,7 @@ static yk_status append_hash(yk_batch_files *files, size_t *capacity, uint32_t h
   return YK_OK;
 }
 
-/* Read the input once, for the hash of each line, and go back to its start. */
+/* Reads the input once, for the hash of each line, and returns to its start. */
 static yk_status index_input(yk_batch_files *files, yk_err *err)
 {
   yk_jsonl_reader reader;
@@ -87,7 +87,7 @@ static yk_status open_output(yk_batch_files *files, struct stat *info, yk_err *e
   return YK_OK;
 }
 
-/* One stored result: tick its line off. */
+/* Marks the line of one stored result as done. */
 static yk_status take_result(void *user, const yk_jsonl_line *line, yk_err *err)
 {
   yk_batch_files *files = user;

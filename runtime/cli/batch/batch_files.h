@@ -1,9 +1,9 @@
-/* batch_files.h - the two files of a batch, and what an earlier run has left in the second.
+/* batch_files.h - the input and output files of a batch, and the results of an earlier run in the output.
  *
- * A result is one line, written by one write(). Whoever stops a run therefore leaves whole lines and at most one torn
- * one at the end; a power cut may also leave bytes of zero there, for what had not reached the disk. The next run needs
- * no other record: it reads the results, cuts off what follows the last of them, and does the rest. Blank lines are no
- * harm. */
+ * A result is one line, written by one write(). An interrupted run therefore leaves whole lines and at most one torn
+ * line at the end; a power failure may also leave zero bytes there, for data that had not reached the disk. The next
+ * run needs no other record: it reads the results, cuts off everything behind the last of them, and does the rest.
+ * Blank lines are ignored. */
 #ifndef YK_CLI_BATCH_FILES_H
 #define YK_CLI_BATCH_FILES_H
 
@@ -14,22 +14,24 @@
 
 typedef struct yk_batch_files {
   const char *input_path, *output_path; /* "-": standard input, standard output */
-  bool overwrite;                       /* start anew instead of resuming */
-  uint32_t hash_start;                  /* of lines: stands for model and options, see batch_identity.h */
+  bool overwrite;                       /* start from the beginning instead of resuming */
+  /* start value for hashes of lines: stands for model and options, see batch_identity.h */
+  uint32_t hash_start;
   int input_fd, output_fd;
   yk_jsonl_reader reader;
   yk_jsonl_writer writer;
-  bool is_indexed;              /* the input is a file: what follows is known */
-  uint32_t *pending;            /* [n_lines] hash of each line that is still to be done, 0 for others; owned */
-  int64_t n_lines, n_to_answer; /* lines that are not blank, done or not */
-  int64_t n_done, n_failed;     /* results in the output, and those of them that are errors */
+  bool is_indexed;              /* the input is a file: the following fields are valid */
+  uint32_t *pending;            /* [n_lines] hash of each line that is still to be done, 0 for the others; owned */
+  int64_t n_lines, n_to_answer; /* number of lines; of lines that are not blank, done or not */
+  int64_t n_done, n_failed;     /* results in the output; errors among them */
 } yk_batch_files;
 
-/* yk_batch_files_open - open and lock both, and where the output holds results, check that they belong to the input,
- *   the model and the options.
- *   Free with yk_batch_files_close whatever is returned.
- *   Errors: YK_E_IO; YK_E_INVAL where a run cannot be resumed (the input is no file, both are one, another run has the
- *   output); YK_E_FORMAT where the output holds something else than results of this input: it is left as it was. */
+/* yk_batch_files_open - open and lock both files. If the output has results, check that they belong to the input, the
+ *   model and the options.
+ *   Free with yk_batch_files_close, even after an error.
+ *   Errors: YK_E_IO; YK_E_INVAL if a run cannot be resumed (the input is not a file, both are one file, another run has
+ *   locked the output); YK_E_FORMAT if the output contains anything else than results of this input: it is
+ *   unchanged. */
 yk_status yk_batch_files_open(yk_batch_files *files, yk_err *err);
 void yk_batch_files_close(yk_batch_files *files);
 

@@ -6,7 +6,7 @@
 #include "base/model_identity.h"
 #include "base/model_path.h"
 
-/* Of a template its text, wherever the file lies; nothing where no option is given. */
+/* Hashes a template by its text, independent of the file's path; hashes nothing if no option is given. */
 static yk_status hash_chat(const yk_template_options *chat, uint32_t *hash, yk_err *err)
 {
   const char *text = chat->chat_template, *parser = chat->tool_parser;

@@ -22,7 +22,7 @@ static yk_status check_keys(yk_json root, yk_err *err)
   return YK_OK;
 }
 
-/* What the url stands for. */
+/* The form of a request for this url. */
 static yk_status find_form(const char *url, yk_openai_form *form, yk_err *err)
 {
   bool is_chat = strcmp(url, "/v1/chat/completions") == 0;
@@ -51,7 +51,7 @@ static yk_status check_plain(yk_json root, const char *id_key, yk_json id, yk_er
   return yk_json_wrong_type(NULL, id_key, "a string or an integer", id, err);
 }
 
-/* The form and the id first: an error object wants them too. */
+/* Reads form and id first, since an error's line needs them too. */
 static yk_status read_ticket(yk_batch_ticket *ticket, yk_json root, yk_json *id, yk_err *err)
 {
   yk_json custom_id = yk_json_get(root, "custom_id");
@@ -66,7 +66,7 @@ static yk_status read_ticket(yk_batch_ticket *ticket, yk_json root, yk_json *id,
   return YK_OK;
 }
 
-/* Takes the document. */
+/* Takes ownership of the document. */
 static yk_status read(yk_batch_line *line, yk_json_doc *document, const yk_openai_defaults *defaults, yk_err *err)
 {
   yk_json root = yk_json_root(document), object = root, id = YK_JSON_NONE;

@@ -1,4 +1,4 @@
-/* batch_line.h - one line of a batch's input: what it asks for, checked as far as is possible without the engine. */
+/* batch_line.h - one line of a batch's input, checked as far as possible without the engine. */
 #ifndef YK_CLI_BATCH_LINE_H
 #define YK_CLI_BATCH_LINE_H
 
@@ -12,10 +12,10 @@ typedef enum yk_batch_form {
   YK_BATCH_OPENAI /* {"custom_id", "method", "url", "body": {"prompt" or "messages": ..., sampling keys}} */
 } yk_batch_form;
 
-/* What the result of a line needs to know about it. */
+/* The parts of a line that its result needs. */
 typedef struct yk_batch_ticket {
-  int64_t number; /* of the line, from 1 */
-  uint32_t hash;  /* of its bytes, the model and the options */
+  int64_t number; /* line number, from 1 */
+  uint32_t hash;  /* of the line's bytes, the model and the options */
   yk_batch_form form;
   const char *id_key; /* "custom_id" or "id" */
   char *id;           /* as JSON, owned; NULL: null */
@@ -26,10 +26,10 @@ typedef struct yk_batch_line {
   yk_openai_request request; /* owned */
 } yk_batch_line;
 
-/* yk_batch_line_parse - read a line over the defaults; hash: into the ticket.
- *   *out is valid and must be freed whatever is returned; its ticket holds what could be read.
- *   Errors: YK_E_FORMAT (no JSON, a key of the wrong type), YK_E_INVAL (a value out of range, an unknown key),
- *   YK_E_UNSUPPORTED (what Yoke does not do), YK_E_NOMEM. */
+/* yk_batch_line_parse - parse a line with the given defaults; hash: stored in the ticket.
+ *   *out is valid and must be freed even after an error; its ticket contains the fields that could be read.
+ *   Errors: YK_E_FORMAT (invalid JSON, a key of the wrong type), YK_E_INVAL (a value out of range, an unknown key),
+ *   YK_E_UNSUPPORTED (a feature that Yoke lacks), YK_E_NOMEM. */
 yk_status yk_batch_line_parse(const char *text, size_t n_bytes, int64_t number, uint32_t hash,
                               const yk_openai_defaults *defaults, yk_batch_line *out, yk_err *err);
 

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/json_tree.h"
 
-/* Nine digits tell any two float32 apart. */
+/* Nine digits distinguish any two float32 values. */
 enum { JSON_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
 
 /* ---- Objects ----------------------------------------------------------------------------------------------------- */
@@ -17,7 +17,7 @@ static json_t *text_of(const yk_result *result, bool has_text)
   return has_text ? json_stringn(result->text.length ? result->text.data : "", result->text.length) : json_null();
 }
 
-/* Set the keys of one output into object, which may hold others. */
+/* Sets the keys of one output in object, which may have others. */
 static void set_plain_choice(json_t *object, const yk_result *result, bool has_text)
 {
   json_object_set_new(object, "text", text_of(result, has_text));
@@ -27,7 +27,7 @@ static void set_plain_choice(json_t *object, const yk_result *result, bool has_t
   if (result->prompt_logprobs) json_object_set(object, "prompt_logprobs", result->prompt_logprobs);
 }
 
-/* A prompt counts once, however many samples it has. */
+/* A prompt counts once, for any number of samples. */
 static json_t *usage_object(const yk_result *results, size_t n_results, int32_t n_samples)
 {
   json_int_t prompt_tokens = 0, output_tokens = 0;
@@ -39,7 +39,7 @@ static json_t *usage_object(const yk_result *results, size_t n_results, int32_t 
                    "total_tokens", prompt_tokens + output_tokens);
 }
 
-/* The line up to its id. */
+/* Writes the line up to its id. */
 static void begin(const yk_batch_ticket *ticket, yk_strbuf *out)
 {
   long long number = ticket->number;
@@ -55,7 +55,8 @@ static json_t *response_object(const yk_batch_ticket *ticket, int status_code, j
                    json_sprintf("req_%lld", (long long)ticket->number), "body", body);
 }
 
-/* The rest of the line. Takes object, which is NULL or incomplete where memory ran out: no line lacks its last key. */
+/* Writes the rest of the line. Takes ownership of object, which is NULL or incomplete if memory ran out: then finish
+ * fails, so that no line lacks its last key. */
 static yk_status finish(json_t *object, const yk_batch_ticket *ticket, const char *needed, yk_strbuf *out, yk_err *err)
 {
   json_object_set_new(object, "input_hash", json_sprintf("%08x", (unsigned)ticket->hash));
@@ -98,7 +99,7 @@ yk_status yk_batch_output_answer(const yk_batch_ticket *ticket, yk_openai_answer
   return out->failed ? yk_err_set(err, YK_E_NOMEM, "line %lld: no memory for its result", number) : YK_OK;
 }
 
-/* A message may quote input that was cut within a character. */
+/* The message may quote input that was cut inside a character, which is not valid UTF-8. */
 static json_t *message_string(const char *message)
 {
   json_t *text = json_string(message);

@@ -9,16 +9,18 @@
 #include "base/checked.h"
 #include "base/hash.h"
 
-enum { LINES_PER_ROUND = 256, GATHER_MS = 1, WAIT_MS = 20 }; /* WAIT_MS: signals and the progress bar are looked at */
+/* WAIT_MS: interval of checking signals and drawing the bar */
+enum { LINES_PER_ROUND = 256, GATHER_MS = 1, WAIT_MS = 20 };
 
 static const double sync_interval_s = 1.0;
 
 struct yk_batch_item {
-  yk_batch_item *next, **link; /* link: what points to the item, in the list of those in flight */
+  yk_batch_item *next, **link; /* link: the pointer to the item in the list of items in flight */
   yk_batch_line line;          /* owned */
-  yk_openai_answer *answer; /* owned, of an OpenAI line: holds what its requests gave; else NULL, and the results do */
+  /* owned, for an OpenAI line: collects the output of its requests; NULL: the results collect it */
+  yk_openai_answer *answer;
   size_t n_results, n_left;
-  yk_result results[]; /* [n_results] samples of a prompt side by side; request NULL once it has ended */
+  yk_result results[]; /* [n_results] samples of a prompt are consecutive; request is NULL after its end */
 };
 
 static void free_item(yk_batch_item *item)
@@ -29,13 +31,13 @@ static void free_item(yk_batch_item *item)
   free(item);
 }
 
-/* What is wrong with a line is written in its place; anything else ends the run. */
+/* Whether an error belongs to a line and is written in place of its result; other errors end the run. */
 static bool is_of_line(yk_status status)
 {
   return status == YK_E_INVAL || status == YK_E_FORMAT || status == YK_E_UNSUPPORTED || status == YK_E_CAPACITY;
 }
 
-/* A request may also fail alone, for logits that are not finite: then the engine still works. */
+/* Whether a request has failed alone, for logits that are not finite: then the engine still works. */
 static bool is_of_request(const yk_batch_run *run, const yk_result *result)
 {
   bool failed_alone = result->err.code == YK_E_DEVICE && yk_engine_check(run->engine, NULL) == YK_OK;
@@ -96,7 +98,7 @@ static yk_status create_answer(yk_batch_run *run, yk_batch_item *item, yk_err *e
   return yk_openai_answer_create(request, &options, &item->answer, err);
 }
 
-/* Conversations and texts to ids. */
+/* Converts conversations and texts to ids. */
 static yk_status find_ids(yk_batch_run *run, yk_openai_request *request, yk_err *err)
 {
   if (request->form == YK_FORM_CHAT) YK_TRY(yk_batch_chat_encode(run->chat, request, err));
@@ -109,7 +111,7 @@ static yk_status submit_choice(yk_batch_run *run, yk_batch_item *item, size_t ch
   size_t prompt = choice / (size_t)request->n_samples;
   yk_request_options options;
   yk_openai_request_options_of(request, choice, run->max_model_tokens, &options);
-  if (!options.sampling.has_seed) /* by the line: a resumed run draws what an uninterrupted one would */
+  if (!options.sampling.has_seed) /* depends on the line, so that a resumed run draws the same samples */
     options.sampling.seed = yk_sampling_seed(run->seed, (uint64_t)item->line.ticket.number - 1, prompt);
   options.sampling.has_seed = true;
   yk_result *result = &item->results[item->n_results++];
@@ -123,7 +125,7 @@ static yk_status submit_choice(yk_batch_run *run, yk_batch_item *item, size_t ch
   return status;
 }
 
-/* All of a line's requests, or none: one that is refused takes the others back. */
+/* Submits all of a line's requests, or none: if one is refused, the others are freed. */
 static yk_status submit_all(yk_batch_run *run, yk_batch_item *item, size_t n_choices, yk_err *err)
 {
   YK_TRY(find_ids(run, &item->line.request, err));
@@ -133,7 +135,7 @@ static yk_status submit_all(yk_batch_run *run, yk_batch_item *item, size_t n_cho
   return yk_openai_request_drop_body(&item->line.request, err);
 }
 
-/* Takes the line where it works. */
+/* Takes ownership of the line on success. */
 static yk_status submit_line(yk_batch_run *run, yk_batch_line *line, yk_err *err)
 {
   size_t n_choices = yk_openai_request_choices(&line->request);
@@ -156,7 +158,7 @@ static yk_status submit_line(yk_batch_run *run, yk_batch_line *line, yk_err *err
   return YK_OK;
 }
 
-/* status and failure: how parsing went. Takes the line. */
+/* status and failure: the result of parsing. Takes ownership of the line. */
 static yk_status start_line(yk_batch_run *run, yk_batch_line *line, yk_status status, yk_err *failure, yk_err *err)
 {
   if (status == YK_OK) status = submit_line(run, line, failure);
@@ -193,7 +195,7 @@ static yk_status take_line(yk_batch_run *run, const yk_jsonl_line *text, yk_err 
   return start_line(run, &line, status, &failure, err);
 }
 
-/* Start the lines that are there while there is room. *started: whether any was. */
+/* Starts available lines while there is capacity. *started: at least one line was read. */
 static yk_status start_lines(yk_batch_run *run, bool *started, yk_err *err)
 {
   if (run->has_waiting && has_room(run, yk_openai_request_choices(&run->waiting.request))) {
@@ -217,7 +219,7 @@ static yk_status start_lines(yk_batch_run *run, bool *started, yk_err *err)
 
 /* ---- Finishing lines --------------------------------------------------------------------------------------------- */
 
-/* The same as yk_result_read where an answer keeps what has come. */
+/* As yk_result_read, for an answer that collects the output. */
 static yk_status read_answer(yk_batch_item *item, size_t choice, bool *ended, yk_err *err)
 {
   yk_result *result = &item->results[choice];
@@ -268,7 +270,7 @@ static yk_status read_request(yk_batch_run *run, yk_batch_item *item, const yk_r
   return YK_OK;
 }
 
-/* Read what has come and write the lines that are complete. *has_read: whether anything had come. */
+/* Reads available output and writes the lines that are complete. *has_read: there was output. */
 static yk_status finish_lines(yk_batch_run *run, bool *has_read, yk_err *err)
 {
   yk_request *request;
@@ -282,7 +284,7 @@ static yk_status finish_lines(yk_batch_run *run, bool *has_read, yk_err *err)
 
 /* ---- The loop ---------------------------------------------------------------------------------------------------- */
 
-/* Until there is output or, where a line could start, input; at most WAIT_MS. */
+/* Waits until there is output or, if a line could start, input; at most WAIT_MS. */
 static void wait_for_news(const yk_batch_run *run)
 {
   bool can_start = !run->input_ended && !run->has_waiting && has_room(run, 1);

@@ -1,9 +1,9 @@
-/* batch_run.h - the loop of a batch: lines in, requests through the engine, results out as they finish.
+/* batch_run.h - the loop of a batch: reads lines, runs their requests in the engine, writes results as they finish.
  *
- * One thread does it all. It starts lines while fewer than max_in_flight requests are in the engine, reads the requests
- * that have output, writes the lines that are complete, and waits for input or output. It lets 1 ms pass over output
- * before it reads, so that it wakes once for what a step gives to many requests; since the engine holds more requests
- * than it runs at once, none of its steps waits for that. */
+ * One thread does all the work. It starts lines while fewer than max_in_flight requests are in the engine, reads the
+ * requests that have output, writes the lines that are complete, and waits for input or output. When there is output,
+ * it waits 1 ms before it reads, so that it wakes once for the output of a step for many requests; since the engine has
+ * more requests than it runs at once, no step waits for the loop. */
 #ifndef YK_CLI_BATCH_RUN_H
 #define YK_CLI_BATCH_RUN_H
 
@@ -18,36 +18,36 @@ typedef struct yk_batch_item yk_batch_item;
 
 typedef struct yk_batch_run {
   const char *model_dir;
-  const yk_sampling_options *sampling; /* what lines do not say */
-  yk_batch_chat *chat;                 /* of lines for /v1/chat/completions */
+  const yk_sampling_options *sampling; /* defaults for the lines */
+  yk_batch_chat *chat;                 /* for lines of /v1/chat/completions */
   yk_tool_format tools;                /* YK_TOOLS_NONE: lines with tools are refused */
-  uint64_t seed;                       /* of lines that bring none */
+  uint64_t seed;                       /* for lines without a seed */
   size_t max_in_flight;                /* requests */
   yk_engine *engine;
   yk_batch_files *files;
   yk_interrupt *interrupt;
   yk_batch_progress progress;
-  /* The run's own. */
+  /* Private state of the run. */
   yk_openai_defaults defaults;
   int32_t max_model_tokens;
   bool has_text;                     /* the checkpoint has a tokenizer */
-  yk_token_texts *texts;             /* of single tokens, for OpenAI's log-probabilities */
+  yk_token_texts *texts;             /* texts of single tokens for OpenAI's log-probabilities */
   int64_t created_s;                 /* Unix time */
-  yk_batch_item *items, **items_end; /* in flight, in the order of the input */
-  yk_waiter *waiter;                 /* reports their requests */
-  size_t n_in_flight;                /* their requests */
-  yk_batch_line waiting;             /* read, but with too many requests to start beside the others */
+  yk_batch_item *items, **items_end; /* in flight, in input order */
+  yk_waiter *waiter;                 /* reports the requests of the items */
+  size_t n_in_flight;                /* requests of the items */
+  yk_batch_line waiting;             /* parsed, but with too many requests to start at present */
   bool has_waiting, input_ended;
   yk_strbuf out; /* the line being written */
 } yk_batch_run;
 
-/* yk_batch_run_lines - until the input's end or a signal. After a signal what is complete has been written, the rest
- *   not. The fields above "the run's own" must be set, the others zero; progress has been started.
+/* yk_batch_run_lines - run until the input's end or a signal. After a signal complete lines have been written, the
+ *   others not. The fields above the private state must be set, the others zero; progress has been started.
  *   Errors: YK_E_IO (input, output), YK_E_NOMEM, or the engine's own error after a rank failed: results that such an
- *   error concerns are not written, so that another run can do them. Lines that are wrong are no error here. */
+ *   error affects are not written, so that another run can compute them. Invalid lines are not errors here. */
 yk_status yk_batch_run_lines(yk_batch_run *run, yk_err *err);
 
-/* yk_batch_run_free - cancels what is in flight; before the engine is destroyed. */
+/* yk_batch_run_free - cancels the requests in flight; call before the engine is destroyed. */
 void yk_batch_run_free(yk_batch_run *run);
 
 #endif

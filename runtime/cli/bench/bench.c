@@ -21,14 +21,14 @@ typedef struct bench {
   yk_engine *engine;
   yk_bench_gpus *gpus;
   yk_trace *trace;          /* or NULL */
-  yk_bench_warnings others; /* processes that use the GPUs too */
+  yk_bench_warnings others; /* other processes that use the GPUs */
   yk_bench_report report;
   FILE *output; /* of --output, or NULL */
-  bool is_new;  /* the file was not there before */
+  bool is_new;  /* the file did not exist before */
 } bench;
 
-/* ---- The file for the figures: opened first, so that one that cannot be written is told before the work; what it
- * holds stays until there is something better. */
+/* ---- The output file: opened first, so that an unwritable path is reported before the work. Its contents stay until
+ * there is a result. */
 
 static yk_status open_output(bench *b, yk_err *err)
 {
@@ -62,7 +62,7 @@ static void close_output(bench *b)
 
 /* ---- GPUs */
 
-/* The GPUs that ranks will use, should they use any. */
+/* The GPUs that ranks will use, if they use any. */
 static int gpu_ids(const bench *b, int ids[YK_MAX_RANKS])
 {
   for (int i = 0; i < b->engine_options.n_ranks; i++)
@@ -70,7 +70,7 @@ static int gpu_ids(const bench *b, int ids[YK_MAX_RANKS])
   return b->engine_options.n_ranks;
 }
 
-/* Before this process uses a GPU. Nothing is said yet: with --device auto it may not use any. */
+/* Called before this process uses a GPU. Prints nothing yet: with --device auto the process may use none. */
 static yk_status find_others(bench *b, yk_err *err)
 {
   static const yk_log quiet = {0};
@@ -98,7 +98,7 @@ static yk_status open_gpus(bench *b, yk_err *err)
 
 /* ---- Runs */
 
-/* Whether KV memory will hold the batch, from the checkpoint's headers, before its weights are read. */
+/* Checks from the checkpoint's headers, before its weights are read, that KV memory will hold the batch. */
 static yk_status check_plan(const bench *b, yk_err *err)
 {
   yk_plan plan;
@@ -131,7 +131,7 @@ static yk_status run_all(bench *b, yk_err *err)
   return YK_OK;
 }
 
-/* One run more, of which every step is timed: where the time goes. Its figures are kept apart. */
+/* One more run, with every step timed: the time by operation. Its figures are separate. */
 static yk_status time_steps(bench *b, yk_err *err)
 {
   yk_console_bar(&b->console, "timing steps", -1, "");
@@ -174,7 +174,7 @@ static yk_status create_engine(bench *b, yk_err *err)
   return open_gpus(b, err);
 }
 
-/* What was finished before a signal or a failure is told too. */
+/* Also reports the runs that were finished before a signal or a failure. */
 static yk_status measure(bench *b, yk_err *err)
 {
   static yk_request *const none[1] = {NULL};

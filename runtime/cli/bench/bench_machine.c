@@ -1,4 +1,4 @@
-/* yoke bench machine - what the devices of this machine can do, without a model. */
+/* yoke bench machine - measures the devices of this machine, without a model. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ typedef struct settings {
   yk_device_ids devices;
   int32_t n_ranks, n_threads, n_repeats;
   bool ranks_given;
-  bool has_head; /* of the table */
+  bool has_head; /* the table's head has been printed */
   const char *output_path;
 } settings;
 
@@ -102,7 +102,7 @@ static void print_limits(const yk_machine_limits *limits)
 
 /* ---- The command ------------------------------------------------------------------------------------------------- */
 
-/* Opened before anything is measured, so that a wrong name is told at once; emptied only when there is a result. */
+/* Opened before the measurement, so that a wrong path is reported at once; truncated only when there is a result. */
 static yk_status open_output(const char *path, FILE **out, yk_err *err)
 {
   *out = NULL;
@@ -167,7 +167,7 @@ static yk_status apply(settings *s, yk_err *err)
   return YK_OK;
 }
 
-/* True: go on. */
+/* Returns whether to continue. */
 static bool parse(settings *s, int argc, char **argv, int *exit_code)
 {
   const yk_option table[] = {

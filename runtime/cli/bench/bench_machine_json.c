@@ -32,7 +32,7 @@ static json_t *json_row(const yk_machine_row *row)
       number(row->bus_rate > 0, row->bus_rate), "error", is_there ? json_null() : json_string(row->error));
 }
 
-/* The CPU, or the GPUs that rows are about, by name; none where a GPU has failed so that they cannot be listed. */
+/* The CPU, or the GPUs of the rows, by name; empty if a GPU has failed so that they cannot be listed. */
 static json_t *json_devices(const yk_machine_report *report)
 {
   yk_device_info devices[MAX_DEVICES];

@@ -1,4 +1,4 @@
-/* bench_machine_json.h - a machine's measurement as JSON, which studies read their limits from. */
+/* bench_machine_json.h - a machine's measurement as JSON, from which studies take their limits. */
 #ifndef YK_CLI_BENCH_MACHINE_JSON_H
 #define YK_CLI_BENCH_MACHINE_JSON_H
 
@@ -7,12 +7,12 @@
 #include "yoke/tools.h"
 #include "yoke/yoke.h"
 
-/* yk_machine_json - *out is the caller's:
+/* yk_machine_json - *out belongs to the caller:
  *   {"yoke_machine": 1, "version": "0.2.0", "device": "cuda", "devices": ["NVIDIA H200", ...],
- *    "memory_bytes_per_s", "gemm_flops", "link_bytes_per_s": numbers, null where nothing gave them,
+ *    "memory_bytes_per_s", "gemm_flops", "link_bytes_per_s": numbers, null if not measured,
  *    "all_reduce": [{"ranks", "bytes", "us"}],
  *    "rows": [{"kind", "method", "device", "to", "ranks", "threads", "bytes", "m", "k", "n", "us", "us_low", "us_high",
- *              "rate", "rate_unit", "bus_rate", "error"}]}, null where a field does not apply.
+ *              "rate", "rate_unit", "bus_rate", "error"}]}, null for a field that does not apply.
  *   Errors: YK_E_NOMEM. */
 yk_status yk_machine_json(const yk_machine_report *report, json_t **out, yk_err *err);
 

@@ -67,7 +67,7 @@ static yk_status parse_slo(void *user, const char *text, yk_err *err)
   return yk_bench_slo_parse(text, user, err);
 }
 
-/* One kind of load, and nothing that belongs to another. */
+/* Chooses one kind of load, and refuses options of the others. */
 static yk_status choose_kind(yk_bench_options *o, yk_err *err)
 {
   yk_bench_load *load = &o->load;

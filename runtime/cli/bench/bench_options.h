@@ -1,4 +1,5 @@
-/* bench_options.h - the command line of `yoke bench`: a load, how often it is run, and where figures go. */
+/* bench_options.h - the command line of `yoke bench`: a load, the number of runs, and the destination of the
+ * figures. */
 #ifndef YK_CLI_BENCH_OPTIONS_H
 #define YK_CLI_BENCH_OPTIONS_H
 
@@ -10,7 +11,7 @@ enum { YK_BENCH_MAX_REPEATS = 64 };
 typedef struct yk_bench_options {
   yk_model_options model;
   yk_bench_load load;
-  yk_bench_trace trace; /* owned; what --lengths names */
+  yk_bench_trace trace; /* owned; read from the file of --lengths */
   const char *lengths_path, *output_path, *trace_path;
   int32_t repeats;
   int arrivals;
@@ -22,9 +23,8 @@ typedef struct yk_bench_options {
 void yk_bench_options_init(yk_bench_options *options);
 void yk_bench_options_free(yk_bench_options *options);
 
-/* yk_bench_options_parse - parse and check a command line; *engine is what the engine is created from, sized for the
- *   load unless the command line says otherwise. True: go on. False: *exit_code is final, help or an error has been
- *   printed. */
+/* yk_bench_options_parse - parse and check a command line; *engine: the engine's options, sized for the load unless the
+ *   command line gives sizes. True: continue. False: *exit_code is final, help or an error has been printed. */
 bool yk_bench_options_parse(yk_bench_options *options, int argc, char **argv, yk_engine_options *engine,
                             int *exit_code);
 

@@ -48,7 +48,7 @@ void yk_bench_report_print_head(const yk_bench_report *report)
   print_load(report->options);
 }
 
-/* Four digits that say something, all before the point. */
+/* Prints four significant digits, or more if all are before the point. */
 static void print_value(double value, int width)
 {
   int n_before = value != 0 ? (int)floor(log10(fabs(value))) + 1 : 1;
@@ -62,7 +62,7 @@ static void print_value(double value, int width)
 
 typedef struct row {
   const char *label;
-  size_t offset; /* in yk_bench_figures */
+  size_t offset; /* of the figure in yk_bench_figures */
 } row;
 
 #define ROW(text, field)                                                                                               \

@@ -4,7 +4,7 @@
 
 #include "bench/times.h"
 
-/* Of one kind of step. */
+/* Prints the table of one kind of step. */
 static void print_kind(const char *name, const yk_step_times *times, int n_ranks)
 {
   if (times->n_steps == 0) return;

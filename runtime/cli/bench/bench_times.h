@@ -1,4 +1,4 @@
-/* bench_times.h - where the time of steps goes, in the report of `yoke bench`. */
+/* bench_times.h - the time of steps by parts, in the report of `yoke bench`. */
 #ifndef YK_CLI_BENCH_TIMES_H
 #define YK_CLI_BENCH_TIMES_H
 
@@ -6,8 +6,8 @@
 
 #include "yoke/yoke.h"
 
-/* yk_bench_times_print - a table of the parts of steps with prompt rows, and one of those of decode steps; none of a
- *   kind without timed steps. */
+/* yk_bench_times_print - print a table for steps with prompt rows, and one for decode steps; none for a kind without
+ *   timed steps. */
 void yk_bench_times_print(const yk_profile *profile);
 
 /* yk_bench_times_add - set "time_us", "time_us_prefill", "time_us_by_rank" and "slowest" in object (see bench/times.h).

@@ -1,4 +1,4 @@
-/* yoke chat - talk with a model line by line. */
+/* yoke chat - an interactive chat with a model. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static const char examples[] = "  yoke chat -m Qwen3-8B-AWQ --tp 2\n"
                                "  yoke chat -m Qwen3-8B-AWQ --system \"Answer in one sentence.\" --stats\n"
                                "  printf 'Who was Ada Lovelace?\\nWhere was she born?\\n' | yoke chat -m DIR\n";
 
-/* True: go on. */
+/* Returns whether to continue. */
 static bool parse(chat_options *options, int argc, char **argv, int *exit_code)
 {
   const yk_option own[] = {
@@ -67,7 +67,7 @@ static bool parse(chat_options *options, int argc, char **argv, int *exit_code)
   return false;
 }
 
-/* The template first, since an engine takes long to load. */
+/* Opens the template first, since an engine takes long to load. */
 static yk_status open_session(yk_chat_session *session, const chat_options *options, yk_err *err)
 {
   yk_engine_options engine_options;
@@ -96,7 +96,7 @@ static yk_status talk(yk_chat_session *session, yk_chat_input *input, yk_err *er
       goes_on = yk_chat_command(session, message->data, message->length);
     else if (goes_on)
       YK_TRY(yk_chat_turn(session, message->data, message->length, err));
-    /* On a terminal Ctrl-C has ended the answer, and no more. */
+    /* On a terminal Ctrl-C has only ended the answer. */
     if (session->is_terminal && yk_interrupt_caught(session->interrupt) == SIGINT)
       yk_interrupt_take(session->interrupt);
   }
@@ -117,7 +117,7 @@ static yk_status run_session(yk_chat_session *session, yk_chat_input *input, con
   return status;
 }
 
-/* Whether the terminal shows attributes of text, and its user wants to see them. */
+/* Whether the terminal supports text attributes, and the user has not disabled them. */
 static bool shows_dim_text(void)
 {
   const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");

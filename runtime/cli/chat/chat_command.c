@@ -64,7 +64,7 @@ static bool is_space(char c)
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* *ends: the command was to end the chat. */
+/* *ends: the command ends the chat. */
 static yk_status carry_out(yk_chat_session *session, const char *text, size_t n_bytes, bool *ends, yk_err *err)
 {
   char name[YK_NAME_MAX_CHARS + 1];

@@ -17,10 +17,10 @@
 #include "base/strbuf.h"
 
 enum {
-  LOOK_MS = 100,                /* how often a signal is looked for while nothing is typed */
-  HISTORY_ENTRIES = 1000,       /* kept */
-  HISTORY_MAX_BYTES = 1 << 20,  /* of the file, before what is no longer kept is dropped */
-  REMEMBER_MAX_BYTES = 64 << 10 /* of a message: longer ones are not kept */
+  LOOK_MS = 100,                /* interval of checking for a signal while nothing is typed */
+  HISTORY_ENTRIES = 1000,       /* maximum number kept */
+  HISTORY_MAX_BYTES = 1 << 20,  /* size of the file at which dropped entries are removed */
+  REMEMBER_MAX_BYTES = 64 << 10 /* longer messages are not kept */
 };
 
 struct yk_chat_editor {
@@ -28,16 +28,16 @@ struct yk_chat_editor {
   const yk_log *log;
   EditLine *el;
   History *history;
-  FILE *screen;          /* buffered, unlike stderr, and the same terminal */
-  struct termios before; /* as it was found */
+  FILE *screen;          /* the same terminal as stderr, but buffered */
+  struct termios before; /* the terminal's original settings */
   struct winsize size;
-  yk_strbuf path; /* of the history; empty: none is kept */
+  yk_strbuf path; /* of the history; empty: no file */
   const char *prompt;
-  char input[4096]; /* [at .. n) read and not yet taken */
+  char input[4096]; /* [at .. n) read and not yet consumed */
   size_t at, n;
   mbstate_t decoder;
-  bool is_new; /* the line: nothing has been read for it */
-  int signal;  /* that has ended it */
+  bool is_new; /* nothing has been read for the present line */
+  int signal;  /* the signal that ended the line */
 };
 
 /* ---- Characters -------------------------------------------------------------------------------------------------- */
@@ -51,14 +51,14 @@ static void follow_size(yk_chat_editor *editor)
   el_resize(editor->el);
 }
 
-/* Ctrl-D that was typed before libedit took the terminal over has become a NUL on the way. */
+/* Ctrl-D typed before libedit took over the terminal arrives as NUL: converts it back. */
 static void restore_ends(yk_chat_editor *editor)
 {
   for (size_t i = 0; i < editor->n; i++)
     if (editor->input[i] == '\0') editor->input[i] = '\4';
 }
 
-/* Bytes for editor->input; false at the end, and at a signal. */
+/* Reads bytes into editor->input; false at the end of input and at a signal. */
 static bool fill(yk_chat_editor *editor)
 {
   for (;;) {
@@ -80,7 +80,7 @@ static bool fill(yk_chat_editor *editor)
   }
 }
 
-/* For libedit: 1 and a character, or 0 at the end. A byte that is no UTF-8 becomes U+FFFD. */
+/* For libedit: 1 and a character, or 0 at the end of input. A byte that is not UTF-8 becomes U+FFFD. */
 static int read_character(EditLine *el, wchar_t *out)
 {
   yk_chat_editor *editor;
@@ -99,14 +99,14 @@ static int read_character(EditLine *el, wchar_t *out)
 
 /* ---- Pasting ----------------------------------------------------------------------------------------------------- */
 
-/* Terminals put PASTE_BEGIN and PASTE_END around pasted text between PASTE_ON and PASTE_OFF. */
+/* In the mode between PASTE_ON and PASTE_OFF terminals send PASTE_BEGIN and PASTE_END around pasted text. */
 #define PASTE_ON    "\033[?2004h"
 #define PASTE_OFF   "\033[?2004l"
 #define PASTE_BEGIN "\033[200~"
 static const wchar_t PASTE_END[] = L"\033[201~";
 
 typedef struct wide_text {
-  wchar_t *data; /* [length], NUL-terminated once there is room */
+  wchar_t *data; /* [length], NUL-terminated if allocated */
   size_t length, capacity;
 } wide_text;
 
@@ -124,8 +124,8 @@ static bool add_wide(wide_text *text, wchar_t c)
   return true;
 }
 
-/* Reads pasted text up to its end, with line feeds at the ends of its lines. A last line feed is dropped: the user
- * sends the message by hand. */
+/* Reads pasted text up to its end, with line feeds as line ends. A final line feed is dropped: the user sends the
+ * message by hand. */
 static bool read_paste(EditLine *el, wide_text *text)
 {
   const size_t n_end = sizeof PASTE_END / sizeof *PASTE_END - 1;
@@ -151,7 +151,7 @@ static unsigned char paste(EditLine *el, int key)
   bool done = read_paste(el, &text);
   bool inserted = done && (text.length == 0 || el_winsertstr(el, text.data) == 0);
   free(text.data);
-  if (!done) return CC_EOF; /* the end, or a signal */
+  if (!done) return CC_EOF; /* end of input, or a signal */
   return inserted ? CC_REFRESH : CC_ERROR;
 }
 
@@ -169,7 +169,7 @@ static void keep_no_history(yk_chat_editor *editor, const char *why)
   yk_strbuf_free(&editor->path);
 }
 
-/* Every folder of path, for its owner alone where it is not there yet. */
+/* Creates every missing folder of path, accessible only by its owner. */
 static bool make_folders(char *path)
 {
   for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -191,17 +191,18 @@ static void find_path(yk_chat_editor *editor)
   if (editor->path.failed) yk_strbuf_free(&editor->path);
 }
 
-/* The file, for appending, readable by its owner alone whatever its mode was; NULL where it cannot be written. */
+/* Opens the file for appending and makes it readable only by its owner, whatever its mode was; NULL if it cannot be
+ * written. */
 static FILE *open_history(const yk_chat_editor *editor, int flags)
 {
   int fd = open(editor->path.data, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
   FILE *file = fd >= 0 && fchmod(fd, 0600) == 0 ? fdopen(fd, "a") : NULL;
   if (!file && fd >= 0) close(fd);
-  if (file) fseek(file, 0, SEEK_END); /* where libedit sees whether the file needs its first line */
+  if (file) fseek(file, 0, SEEK_END); /* libedit reads the position to decide on the first line of the file */
   return file;
 }
 
-/* All entries of a history into the file, behind what it holds or (flags: O_TRUNC) in its place. */
+/* Writes all entries of a history to the file, behind its contents or (flags: O_TRUNC) in place of them. */
 static bool write_history(const yk_chat_editor *editor, History *entries, int flags)
 {
   HistEvent event;
@@ -211,7 +212,7 @@ static bool write_history(const yk_chat_editor *editor, History *entries, int fl
   return written;
 }
 
-/* A history of the one message: libedit writes whole ones. */
+/* Appends one message as a history of one entry, since libedit writes only whole histories. */
 static bool append_message(const yk_chat_editor *editor, const char *message)
 {
   HistEvent event;
@@ -256,7 +257,8 @@ static char *show_prompt(EditLine *el)
   return (char *)(uintptr_t)editor->prompt;
 }
 
-/* Keys that libedit does not bind, and those that bash binds otherwise; ~/.editrc is read later, and wins. */
+/* Binds keys that libedit does not bind, and those that bash binds differently; ~/.editrc is read later and overrides
+ * them. */
 static void bind_keys(EditLine *el)
 {
   static const char *const keys[][2] = {
@@ -288,14 +290,15 @@ static bool open_editor(yk_chat_editor *editor)
   el_set(editor->el, EL_PROMPT, show_prompt);
   el_set(editor->el, EL_HIST, history, editor->history);
   el_set(editor->el, EL_EDITOR, "emacs");
-  /* CR and LF come as they are, else lines of a paste that end in both would be two each. */
+  /* CR and LF are read unchanged; else lines of a paste that end in both would be two each. */
   el_set(editor->el, EL_SETTY, "-d", "-icrnl", "-inlcr", NULL);
   bind_keys(editor->el);
   el_source(editor->el, NULL);
   return true;
 }
 
-/* Whether there is a terminal whose cursor moves, in the foreground: another one's settings are not ours to change. */
+/* Whether there is a terminal with a movable cursor, and this process is in its foreground: a background process must
+ * not change the terminal's settings. */
 static bool has_terminal(void)
 {
   const char *term = getenv("TERM");
@@ -309,7 +312,7 @@ yk_status yk_chat_editor_create(yk_interrupt *interrupt, bool keeps_history, con
   *out = NULL;
   struct termios before;
   if (!has_terminal() || tcgetattr(STDIN_FILENO, &before) != 0) return YK_OK;
-  if (!setlocale(LC_CTYPE, "C.UTF-8")) return YK_OK; /* in which libedit reads and measures characters */
+  if (!setlocale(LC_CTYPE, "C.UTF-8")) return YK_OK; /* locale in which libedit reads and measures characters */
   yk_chat_editor *editor = calloc(1, sizeof *editor);
   if (!editor) return yk_err_set(err, YK_E_NOMEM, "no memory for a line editor");
   editor->interrupt = interrupt;

@@ -6,7 +6,7 @@
 #include "base/json_write.h"
 #include "base/utf8.h"
 
-/* Forget messages until n are left. */
+/* Removes the last messages until n are left. */
 static void cut(yk_chat_history *history, size_t n)
 {
   while (history->n > n) free(history->messages[--history->n].text);
@@ -48,7 +48,7 @@ static yk_status make_message(const char *role, const char *text, size_t n_bytes
   return YK_OK;
 }
 
-/* Put a new message where index is, and later ones behind. */
+/* Inserts a new message at index. */
 static yk_status insert(yk_chat_history *history, size_t index, const char *role, const char *text, size_t n_bytes,
                         yk_err *err)
 {

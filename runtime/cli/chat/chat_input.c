@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* How often a signal is looked for while nothing is typed. */
+/* LOOK_MS: interval of checking for a signal while nothing is typed. */
 enum { LOOK_MS = 100, MESSAGE_MAX_BYTES = 4 << 20 };
 
 void yk_chat_input_init(yk_chat_input *input, yk_chat_editor *editor)
@@ -25,14 +25,14 @@ static void show_prompt(const yk_chat_session *session, const char *prompt)
   if (session->is_terminal) fputs(prompt, stderr);
 }
 
-/* Drop what has been read of a message. */
+/* Drops the message read so far. */
 static void begin_again(yk_chat_input *input)
 {
   yk_strbuf_clear(&input->message);
   yk_strbuf_append(&input->message, "", 0);
 }
 
-/* True where the signal ends the chat; *at_prompt tells that Ctrl-C was typed since the last line. */
+/* True if the signal ends the chat; *at_prompt: Ctrl-C was typed since the last line. */
 static bool handle_signal(yk_chat_input *input, yk_chat_session *session, int signal, bool *at_prompt)
 {
   if (signal == SIGINT && session->is_terminal && !*at_prompt) {
@@ -61,21 +61,21 @@ static yk_status read_line(yk_chat_input *input, yk_chat_session *session, bool 
   }
 }
 
-/* The same from the editor, which shows the prompt. */
+/* As read_line, with the editor, which shows the prompt. */
 static void edit_line(yk_chat_input *input, yk_chat_session *session, const char *prompt, bool *at_prompt,
                       yk_jsonl_event *event, yk_jsonl_line *line)
 {
   yk_editor_line typed;
   do {
     yk_chat_editor_read(input->editor, prompt, &typed);
-    prompt = "> "; /* a signal has dropped what there was of the message */
+    prompt = "> "; /* a signal has dropped the message so far */
   } while (typed.event == YK_EDITOR_SIGNAL && !handle_signal(input, session, typed.signal, at_prompt));
   *event = typed.event == YK_EDITOR_LINE ? YK_JSONL_LINE : YK_JSONL_END;
   *line = (yk_jsonl_line){.text = typed.text, .n_bytes = typed.n_bytes};
   if (typed.event == YK_EDITOR_END) show_prompt(session, "\n");
 }
 
-/* Add a line to the message. Returns whether the message goes on. */
+/* Appends a line to the message. Returns whether the message continues. */
 static bool add_line(yk_strbuf *message, const yk_jsonl_line *line)
 {
   size_t n_bytes = line->n_bytes;

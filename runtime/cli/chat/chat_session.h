@@ -1,5 +1,5 @@
-/* chat_session.h - what the parts of `yoke chat` share: reading lines (chat_input.h), commands (chat_command.h) and
- * turns (chat_turn.h). One thread. */
+/* chat_session.h - state shared by the parts of `yoke chat`: reading lines (chat_input.h), commands (chat_command.h)
+ * and turns (chat_turn.h). One thread. */
 #ifndef YK_CLI_CHAT_SESSION_H
 #define YK_CLI_CHAT_SESSION_H
 
@@ -13,18 +13,18 @@
 typedef struct yk_chat_session {
   const yk_sampling_options *sampling;
   yk_json default_kwargs; /* of the template: an object, or absent */
-  uint64_t seed;          /* each turn draws from one of its own, made of this */
-  bool with_stats;        /* speed on stderr behind each answer */
-  bool is_terminal;       /* standard input: prompts are shown, and Ctrl-C goes back to one */
-  bool dims;              /* standard output is a terminal: what an answer thinks is dimmed there */
+  uint64_t seed;          /* each turn derives its own seed from this */
+  bool with_stats;        /* print speed to stderr after each answer */
+  bool is_terminal;       /* standard input is a terminal: prompts are shown, and Ctrl-C returns to the prompt */
+  bool dims;              /* standard output is a terminal: reasoning of an answer is dimmed */
   yk_console *console;
-  yk_interrupt *interrupt; /* watches something all along */
+  yk_interrupt *interrupt; /* always watches a list of requests, maybe empty */
   yk_checkpoint_template template;
   yk_engine *engine;
   yk_engine_info info;
   yk_chat_history history;
   uint64_t n_turns;
-  size_t n_failed; /* turns and commands */
+  size_t n_failed; /* failed turns and commands */
 } yk_chat_session;
 
 #endif

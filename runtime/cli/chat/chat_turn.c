@@ -7,9 +7,9 @@
 #include "cli/cli.h"
 #include "cli/result.h"
 
-enum { TAIL_TOKENS = 8 }; /* of a prompt, more than <think> and white space behind it take */
+enum { TAIL_TOKENS = 8 }; /* of the prompt's end: enough for <think> and white space behind it */
 
-/* Submit; the answer ends where the template's turns do, unless the caller wants to go on behind ends. */
+/* Submits the request with stop ids for the end of the template's turn, unless the caller ignores ends. */
 static yk_status submit_until_end(yk_chat_session *session, yk_request_options *request, yk_request **out, yk_err *err)
 {
   yk_sampling *sampling = &request->sampling;
@@ -29,7 +29,7 @@ static void print_text(yk_strbuf *text)
   yk_strbuf_free(text);
 }
 
-/* A template may have opened with <think> what the answer closes. */
+/* The template may have written the <think> that the answer closes. */
 static yk_status begin_dimming(const yk_chat_session *session, const int32_t *ids, size_t n_ids,
                                yk_think_dimmer *dimmer, yk_err *err)
 {
@@ -43,7 +43,7 @@ static yk_status begin_dimming(const yk_chat_session *session, const int32_t *id
   return YK_OK;
 }
 
-/* The history to ids, and the ids to the engine. */
+/* Converts the history to ids, and submits the ids to the engine. */
 static yk_status submit(yk_chat_session *session, yk_think_dimmer *dimmer, yk_request **out, yk_err *err)
 {
   yk_json_doc *messages;
@@ -70,7 +70,7 @@ static yk_status submit(yk_chat_session *session, yk_think_dimmer *dimmer, yk_re
   return status;
 }
 
-/* Print the answer as it comes. A signal that came before there was a request to watch counts too. */
+/* Prints the answer while it arrives. A signal that came before the request was watched counts too. */
 static yk_status collect(yk_chat_session *session, yk_result *result, yk_err *err)
 {
   yk_request *const none = NULL;
@@ -79,7 +79,7 @@ static yk_status collect(yk_chat_session *session, yk_result *result, yk_err *er
   yk_status status = yk_result_collect(result, YK_STREAM_TEXT, err);
   if (result->dimmer) {
     yk_strbuf shown = YK_STRBUF_INIT;
-    yk_think_dimmer_end(result->dimmer, &shown); /* where the answer broke off */
+    yk_think_dimmer_end(result->dimmer, &shown); /* if the answer was interrupted */
     print_text(&shown);
   }
   yk_interrupt_watch(session->interrupt, &none, 0);
@@ -109,7 +109,7 @@ static void print_stats(const yk_chat_session *session, const yk_request_usage *
                usage->output_tokens, rate, 1e3 * usage->ttft_s, usage->prompt_tokens, usage->reused_tokens);
 }
 
-/* The answer becomes part of the history; a turn that was stopped before it said anything does not. */
+/* Adds the answer to the history, unless the turn was stopped before the answer had text. */
 static yk_status keep(yk_chat_session *session, const yk_result *result, yk_err *err)
 {
   if (result->finish == YK_FINISH_CANCELLED && result->text.length == 0) {

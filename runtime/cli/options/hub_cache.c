@@ -38,7 +38,7 @@ static const char *given(const char *variable)
   return value && value[0] ? value : NULL;
 }
 
-/* A path with ~ for the home directory, and a folder in it. */
+/* Appends a path with ~ expanded, and a folder below. */
 static void append_path(yk_strbuf *out, const char *path, const char *below)
 {
   const char *home = given("HOME");
@@ -49,7 +49,7 @@ static void append_path(yk_strbuf *out, const char *path, const char *below)
 static void append_cache(yk_strbuf *out, const char *cache)
 {
   if (!cache) cache = given("HF_HUB_CACHE");
-  if (!cache) cache = given("HUGGINGFACE_HUB_CACHE"); /* its older name */
+  if (!cache) cache = given("HUGGINGFACE_HUB_CACHE"); /* older name of the variable */
   const char *hf_home = given("HF_HOME"), *xdg = given("XDG_CACHE_HOME");
   if (cache)
     append_path(out, cache, "");
@@ -77,7 +77,7 @@ static bool is_dir(const char *path)
   return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* "hf download NAME", with what else was asked for. */
+/* Appends "hf download NAME" with the query's options. */
 static void append_command(yk_strbuf *out, const yk_hub_query *query)
 {
   yk_strbuf_append_fmt(out, "hf download %s", query->name);
@@ -87,7 +87,7 @@ static void append_command(yk_strbuf *out, const yk_hub_query *query)
 
 /* ---- The snapshot of a revision ---------------------------------------------------------------------------------- */
 
-/* The commit in a file of refs, less white space around it; false where there is none. */
+/* Reads the commit in a file of refs, without white space; false if there is none. */
 static bool read_ref(const char *folder, const char *revision, char commit[REF_MAX_BYTES])
 {
   yk_strbuf path = YK_STRBUF_INIT;
@@ -102,7 +102,7 @@ static bool read_ref(const char *folder, const char *revision, char commit[REF_M
   return got > 0 && !strchr(commit, '/') && commit[0] != '.';
 }
 
-/* Names in a directory. */
+/* Appends the names in a directory. */
 static void append_names(yk_strbuf *out, const char *folder, const char *below)
 {
   yk_strbuf path = YK_STRBUF_INIT;
@@ -170,7 +170,7 @@ static yk_status find_snapshot(const yk_hub_query *query, const char *folder, yk
 
 /* ---- Whether it is complete -------------------------------------------------------------------------------------- */
 
-/* Files that are missing. */
+/* Missing files. */
 typedef struct missing {
   yk_strbuf names; /* each between line feeds */
   size_t n;
@@ -188,7 +188,7 @@ static void add_missing(missing *files, const char *name)
   yk_strbuf_free(&line);
 }
 
-/* The first few, and how many more. */
+/* Appends the first few names, and the number of the others. */
 static void append_missing(yk_strbuf *out, const missing *files)
 {
   const char *at = files->names.data + 1;
@@ -210,12 +210,12 @@ static bool is_there(const char *snapshot, const char *name)
 {
   yk_strbuf path = YK_STRBUF_INIT;
   yk_strbuf_append_fmt(&path, "%s/%s", snapshot, name);
-  bool found = !path.failed && access(path.data, F_OK) == 0; /* what a link points to */
+  bool found = !path.failed && access(path.data, F_OK) == 0; /* follows links */
   yk_strbuf_free(&path);
   return found;
 }
 
-/* Files of weights that an index names. */
+/* Checks the files of weights that an index names. */
 static yk_status check_index(const char *snapshot, const char *name, missing *files, yk_err *err)
 {
   yk_strbuf path = YK_STRBUF_INIT;
@@ -233,7 +233,7 @@ static yk_status check_index(const char *snapshot, const char *name, missing *fi
   return status;
 }
 
-/* The directory's files: links to nothing, indexes, and whether there are weights. */
+/* Checks the directory's files: broken links, indexes, and whether there are weights. */
 static yk_status check_entries(const char *snapshot, struct dirent **entries, int n, bool needs_weights, missing *files,
                                bool *has_weights, yk_err *err)
 {
@@ -243,7 +243,7 @@ static yk_status check_entries(const char *snapshot, struct dirent **entries, in
     const char *name = entries[i]->d_name;
     if (!is_there(snapshot, name)) {
       add_missing(files, name);
-      *has_weights = true; /* though not yet */
+      *has_weights = true; /* although the file is missing */
       continue;
     }
     bool is_index = ends_with(name, ".safetensors.index.json"), is_safetensors = ends_with(name, ".safetensors");
@@ -272,7 +272,7 @@ static yk_status list_missing(const yk_hub_query *query, const char *snapshot, m
   return files->names.failed ? yk_err_set(err, YK_E_NOMEM, "no memory for names of files") : YK_OK;
 }
 
-/* Downloads that were broken off, or are under way. */
+/* Counts downloads that were interrupted or are in progress. */
 static size_t count_unfinished(const char *folder)
 {
   yk_strbuf path = YK_STRBUF_INIT;

@@ -17,7 +17,7 @@ static const char *const kv_cache_names[] = {
     "auto", "float16", "bfloat16", "float32", "int8", "fp8", "int8_per_token_head", "fp8_per_token_head", NULL};
 static const char *const kv_cache_aliases[] = {"fp8_e4m3", "fp8", NULL};
 
-/* The text of a JSON object. */
+/* Checks that the text is a JSON object. */
 static yk_status parse_object(void *value, const char *text, yk_err *err)
 {
   yk_json_doc *object;

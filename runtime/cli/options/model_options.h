@@ -1,4 +1,4 @@
-/* model_options.h - the options of every subcommand that opens a model: which one, on what, and how large. */
+/* model_options.h - options of every subcommand that opens a model: the model, its devices and its limits. */
 #ifndef YK_CLI_MODEL_OPTIONS_H
 #define YK_CLI_MODEL_OPTIONS_H
 
@@ -11,7 +11,7 @@ enum { YK_MODEL_OPTIONS = 25 };
 
 typedef struct yk_model_options {
   yk_named_model checkpoint, tokenizer;
-  const char *hf_overrides, *generation_overrides, *generation_config; /* as of yk_engine_options */
+  const char *hf_overrides, *generation_overrides, *generation_config; /* as in yk_engine_options */
   int32_t n_ranks;
   bool ranks_given, seqs_given;
   int device, dtype, weights, kv_cache_dtype, log_level;
@@ -24,7 +24,7 @@ typedef struct yk_model_options {
   yk_option table[YK_MODEL_OPTIONS];
 } yk_model_options;
 
-/* yk_log_level_names - the values of --log-level, in the order of yk_log_level; NULL behind the last. */
+/* yk_log_level_names - the values of --log-level, in the order of yk_log_level; NULL-terminated. */
 extern const char *const yk_log_level_names[];
 
 /* yk_model_options_init - the engine's defaults, and a table that stores into *options, which must not move. Free with
@@ -32,27 +32,26 @@ extern const char *const yk_log_level_names[];
 void yk_model_options_init(yk_model_options *options);
 void yk_model_options_free(yk_model_options *options);
 
-/* yk_model_options_copy - the same values with a table that stores into *out, which must not move. Its device_ids
- *   and paths stay those of options: the copy must not parse --devices, and is not freed. */
+/* yk_model_options_copy - the same values with a table that stores into *out, which must not move. device_ids and paths
+ *   still belong to options: the copy must not parse --devices, and is not freed. */
 void yk_model_options_copy(const yk_model_options *options, yk_model_options *out);
 
 /* yk_model_options_group - the table for yk_command.groups. */
 yk_option_group yk_model_options_group(const yk_model_options *options);
 
-/* yk_model_options_find - look up what --model and --tokenizer name: a path, or a name in Hugging Face's cache. Call it
- *   once, behind parsing and ahead of everything below. needs_weights: as of yk_named_model_find, of which the errors
- *   are. */
+/* yk_model_options_find - resolve --model and --tokenizer: a path, or a name in Hugging Face's cache. Call once, after
+ *   parsing and before all functions below. needs_weights: as in yk_named_model_find, which also defines the errors. */
 yk_status yk_model_options_find(yk_model_options *options, bool needs_weights, yk_err *err);
 
-/* yk_model_options_hash - hash, and with it what changes the configuration that the checkpoint's files have. */
+/* yk_model_options_hash - continue hash with the options that change the configuration of the checkpoint's files. */
 uint32_t yk_model_options_hash(const yk_model_options *options, uint32_t hash);
 
-/* yk_model_options_tokenizer - where tokenizer and chat template are looked for: --tokenizer, else --model. */
+/* yk_model_options_tokenizer - path of tokenizer and chat template: --tokenizer, else --model. */
 const char *yk_model_options_tokenizer(const yk_model_options *options);
 
-/* yk_model_options_apply - what was parsed, checked and put into *engine, which points into *options afterwards. Before
+/* yk_model_options_apply - check the parsed options and store them in *engine, which then points into *options. Before
  *   yk_model_options_find the engine's model_dir stays NULL.
- *   Errors: YK_E_INVAL where no model is given, or --devices and --tensor-parallel-size disagree. */
+ *   Errors: YK_E_INVAL if no model is given, or --devices and --tensor-parallel-size disagree. */
 yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_options *engine, yk_err *err);
 
 #endif

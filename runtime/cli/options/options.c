@@ -31,7 +31,8 @@ static yk_status parse_int(const yk_option *option, const char *text, yk_err *er
   return YK_OK;
 }
 
-/* A number with a multiplier behind it: a small letter is a power of 1000, a capital one of 1024, without decimals. */
+/* Parses a number with a multiplier: a small letter is a power of 1000, a capital letter one of 1024, without
+ * decimals. */
 static bool scale_tokens(const char *text, double *out)
 {
   static const char decimal[] = "kmgt", binary[] = "KMGT";
@@ -173,13 +174,13 @@ static bool name_is(const char *name, const char *text, size_t length)
   return true;
 }
 
-/* What an argument names. */
+/* The option that an argument names. */
 typedef struct named {
-  const yk_option *option; /* NULL: nothing */
-  const char *value;       /* what follows its name in the same argument, or NULL */
+  const yk_option *option; /* NULL: none */
+  const char *value;       /* text behind the name in the same argument, or NULL */
 } named;
 
-/* The option of this long or short name; the long one where both are there and prefers_long says so. */
+/* The option with this long or short name; if both exist, the long one if prefers_long. */
 static const yk_option *find(const yk_command *command, const char *text, size_t length, bool prefers_long)
 {
   const yk_option *found = NULL;
@@ -192,7 +193,7 @@ static const yk_option *find(const yk_command *command, const char *text, size_t
   return found;
 }
 
-/* The option with the longest short name that text begins with, and the value behind it. */
+/* The option with the longest short name at the beginning of text, and the value behind it. */
 static named find_attached(const yk_command *command, const char *text)
 {
   named found = {0};
@@ -244,8 +245,8 @@ const yk_option *yk_options_find(const yk_command *command, const char *name)
 
 /* The foreign option that an argument names. */
 typedef struct foreign {
-  const yk_foreign_option *option; /* NULL: nothing */
-  const char *value;               /* that the argument holds, or NULL */
+  const yk_foreign_option *option; /* NULL: none */
+  const char *value;               /* in the same argument, or NULL */
   bool is_negated;                 /* --no-NAME */
 } foreign;
 
@@ -298,7 +299,7 @@ static void hide(char *value)
   memset(value, '*', strlen(value));
 }
 
-/* Pass over the foreign option in argv[*at], and over its values, or refuse it. */
+/* Skips the foreign option in argv[*at] with its values, or refuses it. */
 static yk_status take_foreign(const foreign *found, int argc, char **argv, int *at, yk_arguments *out, yk_err *err)
 {
   const yk_foreign_option *option = found->option;
@@ -334,7 +335,7 @@ static yk_status store_value(const yk_option *option, char *value, yk_err *err)
   return YK_OK;
 }
 
-/* The option in argv[*at] with its values. */
+/* Stores the option in argv[*at] with its values. */
 static yk_status take_option(const named *found, int argc, char **argv, int *at, yk_err *err)
 {
   const yk_option *option = found->option;
@@ -359,7 +360,7 @@ yk_status yk_options_parse(const yk_command *command, int argc, char **argv, yk_
   for (int i = 0; i < argc; i++) {
     char *argument = argv[i];
     if (options_end || argument[0] != '-' || argument[1] == '\0') {
-      argv[n_operands++] = argument; /* never ahead of i: what is overwritten has been read */
+      argv[n_operands++] = argument; /* n_operands never exceeds i: overwritten arguments have been read */
       continue;
     }
     if (strcmp(argument, "--") == 0) {

@@ -100,7 +100,7 @@ yk_option_group yk_sampling_options_group(const yk_sampling_options *options)
 uint64_t yk_sampling_seed(uint64_t seed, uint64_t index, size_t part)
 {
   uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)part,
-                         1}; /* 1: apart from what sampling draws */
+                         1}; /* 1: independent of the draws of sampling */
   yk_philox(counter, (uint32_t)seed, (uint32_t)(seed >> 32));
   return (uint64_t)counter[1] << 32 | counter[0];
 }
@@ -111,7 +111,7 @@ static size_t value_bytes(yk_option_kind kind)
   case YK_OPTION_FLAG: return sizeof(bool);
   case YK_OPTION_INT: return sizeof(int32_t);
   case YK_OPTION_NUMBER: return sizeof(double);
-  default: return 0; /* of these options only those that collect, which follow by themselves */
+  default: return 0; /* only options that collect, which are hashed separately */
   }
 }
 

@@ -1,4 +1,4 @@
-/* sampling_options.h - how `yoke generate` picks tokens and when it stops. What is not given is the model's own. */
+/* sampling_options.h - sampling and stop options of `yoke generate`. The model's own values are the defaults. */
 #ifndef YK_CLI_SAMPLING_OPTIONS_H
 #define YK_CLI_SAMPLING_OPTIONS_H
 
@@ -9,7 +9,7 @@ enum { YK_SAMPLING_OPTIONS = 16, YK_DEFAULT_MAX_TOKENS = 128 };
 
 typedef struct yk_sampling_options {
   double temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
-  int32_t n_samples; /* of each prompt */
+  int32_t n_samples; /* for each prompt */
   int32_t top_k, max_tokens, min_tokens, n_logprobs, n_prompt_logprobs;
   bool temperature_given, top_p_given, min_p_given, repetition_penalty_given, top_k_given, max_tokens_given;
   bool ignore_eos;
@@ -32,17 +32,17 @@ void yk_sampling_options_free(yk_sampling_options *options);
 /* yk_sampling_options_group - the table for yk_command.groups. */
 yk_option_group yk_sampling_options_group(const yk_sampling_options *options);
 
-/* yk_sampling_seed - the seed of a prompt that brings none: number index, from 0, of a run with this seed. What an
- *   engine draws for its request number index, but by the prompt: it is the same whatever came before, and the samples
- *   of a prompt share it. part: of several prompts with one number, from 0. */
+/* yk_sampling_seed - the seed of a prompt without one: prompt number index, from 0, of a run with this seed. Equals the
+ *   seed that an engine draws for its request number index, but depends on the prompt: it is the same whatever ran
+ *   before, and the samples of a prompt share it. part: distinguishes prompts with the same index, from 0. */
 uint64_t yk_sampling_seed(uint64_t seed, uint64_t index, size_t part);
 
-/* yk_sampling_options_hash - start, and then every value: tells whether two runs sample alike. */
+/* yk_sampling_options_hash - continue start with every value: equal hashes mean equal sampling. */
 uint32_t yk_sampling_options_hash(const yk_sampling_options *options, uint32_t start);
 
-/* yk_sampling_options_apply - put what was given over the model's own in *sampling, which points into *options
- *   afterwards. model_max_tokens: its default of max_tokens, or 0. left_tokens: what the context leaves beside the
- *   prompt; bounds that default, but not what is given, which the engine refuses with its legal range. */
+/* yk_sampling_options_apply - override the model's values in *sampling by the given options; *sampling then points into
+ *   *options. model_max_tokens: the model's default of max_tokens, or 0. left_tokens: the rest of the context behind
+ *   the prompt; bounds that default, but not a given value, which the engine refuses with its legal range. */
 void yk_sampling_options_apply(const yk_sampling_options *options, int32_t model_max_tokens, int64_t left_tokens,
                                yk_sampling *sampling);
 

@@ -1,4 +1,4 @@
-/* template_options.h - the options about chat templates, for every subcommand that takes conversations. */
+/* template_options.h - options of chat templates, for every subcommand that takes conversations. */
 #ifndef YK_CLI_TEMPLATE_OPTIONS_H
 #define YK_CLI_TEMPLATE_OPTIONS_H
 
@@ -11,8 +11,8 @@ enum { YK_TEMPLATE_OPTIONS = 3 };
 typedef struct yk_template_options {
   const char *chat_template; /* NULL: the checkpoint's; "builtin:NAME", else a file */
   const char *tool_parser;   /* NULL: none */
-  const char *kwargs_text;   /* of kwargs; NULL: none */
-  yk_json_doc *kwargs;       /* owned: an object of variables that the template has by default; NULL: none */
+  const char *kwargs_text;   /* text of kwargs; NULL: none */
+  yk_json_doc *kwargs;       /* owned: an object of default variables for the template; NULL: none */
   yk_option table[YK_TEMPLATE_OPTIONS];
 } yk_template_options;
 
@@ -20,10 +20,10 @@ typedef struct yk_template_options {
 void yk_template_options_init(yk_template_options *options);
 void yk_template_options_free(yk_template_options *options);
 
-/* yk_template_options_group - the table for yk_command.groups. with_tools: conversations may bring tools. */
+/* yk_template_options_group - the table for yk_command.groups. with_tools: conversations may have tools. */
 yk_option_group yk_template_options_group(const yk_template_options *options, bool with_tools);
 
-/* yk_template_options_tools - the parser's format. Errors: YK_E_INVAL for a name that is none. */
+/* yk_template_options_tools - the format of the tool parser. Errors: YK_E_INVAL for an unknown name. */
 yk_status yk_template_options_tools(const yk_template_options *options, yk_tool_format *out, yk_err *err);
 
 #endif

@@ -13,7 +13,7 @@
 #define HF_OVERRIDES "use --hf-overrides '{\"rope_scaling\": {...}, \"rope_theta\": N}'"
 #define TIMING       "use --trace FILE, or --profile-every N of yoke serve"
 
-/* Passed over whatever its value; refused but for legal values. */
+/* PASSED: skipped, whatever its value; REFUSED: refused except for legal values. */
 #define PASSED(NAME, SHORT_NAME, TAKES)                                                                                \
   {                                                                                                                    \
     NAME, SHORT_NAME, YK_FOREIGN_##TAKES, NULL, NULL, false                                                            \
@@ -23,7 +23,7 @@
     NAME, SHORT_NAME, YK_FOREIGN_##TAKES, LEGAL, INSTEAD, false                                                        \
   }
 
-/* In the order of vLLM's own list, and behind them those of earlier versions. */
+/* In the order of vLLM's own list, followed by options of earlier versions. */
 static const yk_foreign_option options[] = {
     /* The HTTP server */
     REFUSED("lora-modules", NULL, SEVERAL, "", NO_LORA),

@@ -1,11 +1,11 @@
-/* vllm_options.h - options of `vllm serve` that Yoke has not: scripts made for it go on working where an option means
- * what Yoke does anyway, or cannot change an answer here; the others are refused with what to do instead. */
+/* vllm_options.h - options of `vllm serve` that Yoke lacks. An option whose meaning Yoke fulfils anyway, or that cannot
+ * change an answer, is skipped, so that scripts for vLLM work; the others are refused with a hint. */
 #ifndef YK_CLI_VLLM_OPTIONS_H
 #define YK_CLI_VLLM_OPTIONS_H
 
 #include "cli/options/options.h"
 
-/* For every command that opens a model; those of the HTTP server among them. */
+/* For every command that opens a model; includes the options of the HTTP server. */
 extern const yk_foreign_options yk_vllm_options;
 
 #endif

@@ -11,7 +11,7 @@
 #include "study/output.h"
 #include "study/summary.h"
 
-/* A study under way. */
+/* State of a running study. */
 typedef struct session {
   const yk_study_settings *settings;
   yk_console console;
@@ -69,7 +69,7 @@ static yk_status make_points(session *s, yk_err *err)
                     s->grid.n_points, s->grid.points[0].reason);
 }
 
-/* What an earlier session has done. */
+/* Applies the records of an earlier session. */
 static yk_status take_records(session *s, const json_t *records, yk_err *err)
 {
   size_t i;
@@ -78,7 +78,7 @@ static yk_status take_records(session *s, const json_t *records, yk_err *err)
   {
     yk_status status = yk_study_records_take(&s->records, record, err);
     if (status == YK_OK) continue;
-    yk_err_prefix(err, "%s: line %zu", s->journal.path, i + 2); /* behind the head */
+    yk_err_prefix(err, "%s: line %zu", s->journal.path, i + 2); /* the first line is the head */
     return status;
   }
   return YK_OK;
@@ -87,7 +87,7 @@ static yk_status take_records(session *s, const json_t *records, yk_err *err)
 static yk_status add_machine(session *s, yk_err *err)
 {
   json_t *machine;
-  size_t most = SIZE_MAX; /* the configuration with the most ranks that can be started */
+  size_t most = SIZE_MAX; /* the startable configuration with the most ranks */
   yk_engine_options engine;
   for (size_t i = 0; i < s->grid.n_points; i++) {
     size_t config = s->grid.points[i].config;
@@ -119,7 +119,7 @@ static yk_status open_journal(session *s, yk_err *err)
   return status;
 }
 
-/* Where no limits are known, those that such a machine may have give a rough time. */
+/* If no limits are known, typical limits of such a machine give a rough time. */
 static yk_status make_estimate(session *s, yk_err *err)
 {
   const yk_machine_rates gpu = {.memory_bytes_per_s = 3e12, .gemm_flops = 5e14};
@@ -179,14 +179,14 @@ static yk_status write_study(session *s, yk_err *err)
   return status;
 }
 
-/* Points that turned out to be impossible: those left out before have no items. */
+/* Reports points that turned out to be impossible; points left out before have no items. */
 static void tell_failed(session *s)
 {
   char text[256];
   for (size_t i = 0; i < s->n_items; i++) {
     const yk_study_item *item = &s->items[i];
     const char *reason = s->grid.points[item->point].reason;
-    if (!reason[0] || item->start > 0 || item->repeat > 0 || item->is_profile) continue; /* each once */
+    if (!reason[0] || item->start > 0 || item->repeat > 0 || item->is_profile) continue; /* each point once */
     yk_study_point_describe(&s->grid, item->point, text, sizeof text);
     yk_log_write(&s->console.log, YK_LOG_WARN, "could not be measured: %s: %s", text, reason);
   }

@@ -36,7 +36,7 @@ static void print_pair(const yk_compared *pair)
          verdict(pair));
 }
 
-/* Returns how many significant slowdowns exceed the bar. */
+/* Returns the number of significant slowdowns that exceed the limit. */
 static int print_all(const compare_options *options, const yk_compared *compared, size_t n)
 {
   int n_pairs = 0, n_significant = 0, n_failing = 0;

@@ -1,4 +1,4 @@
-/* What a study that goes on must have in common with the one that was begun. */
+/* The settings in which a resumed study must equal its beginning. */
 #include <stdio.h>
 
 #include "base/hash.h"
@@ -35,7 +35,7 @@ static int set_sweep(json_t *identity, const yk_sweep *sweep)
   return failed;
 }
 
-/* Every option of the model's group that decides what an engine does, whatever the group holds. */
+/* Sets every option of the model's group that affects an engine, so that new options are included. */
 static int set_model_options(json_t *identity, const yk_model_options *model)
 {
   const yk_option_group group = yk_model_options_group(model);
@@ -53,8 +53,8 @@ static int set_model_options(json_t *identity, const yk_model_options *model)
     case YK_OPTION_NUMBER: value = json_real(*(const double *)option->value); break;
     case YK_OPTION_BYTES: value = json_integer((json_int_t) * (const int64_t *)option->value); break;
     case YK_OPTION_CHOICE: value = json_string(option->choices[*(const int *)option->value]); break;
-    case YK_OPTION_STRING:         /* model and tokenizer, known by their files wherever they lie; */
-    case YK_OPTION_CALL: continue; /* devices and changes of the configuration, elsewhere */
+    case YK_OPTION_STRING:         /* model and tokenizer, identified by their files; */
+    case YK_OPTION_CALL: continue; /* devices and changes of the configuration, set separately */
     }
     if (option->value != &model->log_level)
       failed |= json_object_set_new(identity, name, value);

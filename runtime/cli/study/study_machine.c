@@ -9,7 +9,7 @@
 
 enum { DEVICES_MAX = 64 };
 
-/* "model name" of the first processor; "unknown" where the system does not say. */
+/* "model name" of the first processor; "unknown" if the system does not provide one. */
 static void cpu_name(char *name, size_t n_bytes)
 {
   char line[512];
@@ -33,7 +33,7 @@ static json_t *device_names(const yk_device_info *devices, int n, yk_device_kind
   return names;
 }
 
-/* What studies keep of a measurement. */
+/* Copies the limits of a measurement that studies use. */
 static yk_status keep_limits(json_t *machine, const json_t *limits, const char *name, yk_err *err)
 {
   static const char *const keys[] = {"memory_bytes_per_s", "gemm_flops", "link_bytes_per_s", "all_reduce"};
@@ -63,7 +63,7 @@ static void tell_row(void *log, const yk_machine_row *row)
                  row->error);
 }
 
-/* The limits are there to be compared with: a machine that does not say them all is described without. */
+/* Measures the limits. A machine with incomplete limits is described without them. */
 static yk_status measure_limits(json_t *machine, const yk_engine_options *engine, const yk_log *log, yk_err *err)
 {
   yk_machine_options options;

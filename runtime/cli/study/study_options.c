@@ -61,7 +61,7 @@ static yk_status parse_slo(void *slo_ms, const char *text, yk_err *err)
 
 /* ---- Options of engines ------------------------------------------------------------------------------------------ */
 
-/* Options that are no configuration of an engine, or that --ranks stands for. */
+/* Options that are not part of an engine's configuration, or that --ranks replaces. */
 static bool is_swept(const char *name)
 {
   static const char *const others[] = {
@@ -72,7 +72,7 @@ static bool is_swept(const char *name)
   return true;
 }
 
-/* Put one value of a swept option into the model's options. A flag's values are on and off. */
+/* Stores one value of a swept option in the model's options. A flag's values are on and off. */
 static yk_status apply_value(yk_model_options *model, const char *name, const char *value, yk_err *err)
 {
   const yk_option_group group = yk_model_options_group(model);
@@ -101,7 +101,7 @@ static yk_status apply_value(yk_model_options *model, const char *name, const ch
   return status;
 }
 
-/* The largest number of requests at once that the study asks for. */
+/* The largest number of requests at once in the study. */
 static int32_t most_at_once(const yk_sweep *sweep)
 {
   double most = 0;
@@ -127,7 +127,7 @@ yk_status yk_study_settings_engine(const yk_study_settings *settings, const yk_s
   return YK_OK;
 }
 
-/* Every value of every swept option, before anything is tried. */
+/* Checks every value of every swept option before any work. */
 static yk_status check_sweep(const yk_study_settings *settings, yk_err *err)
 {
   for (size_t i = 0; i < settings->sweep.n_options; i++) {
@@ -195,7 +195,7 @@ static void init(yk_study_settings *settings, int argc, char **argv)
   settings->command = yk_command_text("yoke study", argc, argv);
 }
 
-/* The model's options but --tensor-parallel-size, which --ranks stands for. */
+/* The model's options except --tensor-parallel-size, which --ranks replaces. */
 static yk_option_group engine_group(const yk_model_options *options, yk_option *table)
 {
   const yk_option_group group = yk_model_options_group(options);

@@ -1,4 +1,4 @@
-/* study_options.h - what `yoke study` is asked for. */
+/* study_options.h - the command line of `yoke study`. */
 #ifndef YK_CLI_STUDY_OPTIONS_H
 #define YK_CLI_STUDY_OPTIONS_H
 
@@ -9,27 +9,27 @@
 typedef struct yk_study_settings {
   yk_model_options model;
   yk_sweep sweep;
-  yk_values batches, rates, clients; /* until one of them is the sweep's loads */
+  yk_values batches, rates, clients; /* one of them becomes the sweep's loads */
   int32_t n_repeats, n_starts, n_requests, shared_prefix;
   const char *output_dir, *machine_path;
   bool dry_run;
-  yk_bench_load load;            /* what all points have in common */
+  yk_bench_load load;            /* shared by all points */
   yk_option points[10], runs[5]; /* tables that store into the struct */
-  char *command;                 /* the whole command line, for who goes on; owned */
+  char *command;                 /* the whole command line, for resuming; owned */
 } yk_study_settings;
 
-/* yk_study_settings_parse - of argv, behind "yoke study". True: go on. False: *exit_code is final, help or the error
- *   has been printed. Free with yk_study_settings_free either way. The struct must not move. */
+/* yk_study_settings_parse - parse argv, the arguments behind "yoke study". True: continue. False: *exit_code is final,
+ *   help or the error has been printed. Free with yk_study_settings_free either way. The struct must not move. */
 bool yk_study_settings_parse(yk_study_settings *settings, int argc, char **argv, int *exit_code);
 void yk_study_settings_free(yk_study_settings *settings);
 
 /* yk_study_settings_engine - the engine options of a configuration, which point into settings. max_seqs is at least the
- *   largest load unless it is given. Errors: YK_E_INVAL naming the option. */
+ *   largest load unless given. Errors: YK_E_INVAL naming the option. */
 yk_status yk_study_settings_engine(const yk_study_settings *settings, const yk_study_config *config,
                                    yk_engine_options *out, yk_err *err);
 
-/* yk_study_settings_identity - what a study that goes on must have in common with the one that was begun: all of it
- *   under the names of options, and the model. *out is the caller's. Errors: YK_E_IO, YK_E_NOMEM. */
+/* yk_study_settings_identity - the settings in which a resumed study must equal its beginning, under the names of
+ *   options, and the model. *out belongs to the caller. Errors: YK_E_IO, YK_E_NOMEM. */
 yk_status yk_study_settings_identity(const yk_study_settings *settings, json_t **out, yk_err *err);
 
 #endif

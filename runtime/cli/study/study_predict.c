@@ -1,4 +1,4 @@
-/* yoke study predict - what a study's points would reach on other rank counts. */
+/* yoke study predict - predict a study's points on other rank counts. */
 #include <stdio.h>
 #include <stdlib.h>
 

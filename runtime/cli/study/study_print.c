@@ -20,7 +20,7 @@ const char *yk_study_format_seconds(double seconds, char buffer[32])
 
 /* ---- Points left out --------------------------------------------------------------------------------------------- */
 
-/* How many points a configuration has where all of them have the same reason; else 0. */
+/* Number of points of a configuration if all have the same reason; else 0. */
 static size_t count_alike(const yk_study_grid *grid, size_t first)
 {
   size_t n = 0;
@@ -78,7 +78,7 @@ static double number_of(const json_t *object, const char *key)
   return json_number_value(json_object_get(object, key));
 }
 
-/* "1.83 (1.79 .. 1.87)"; "-" where there is none. */
+/* "1.83 (1.79 .. 1.87)"; "-" if there is none. */
 static const char *with_interval(const json_t *value, const json_t *interval, int digits, char buffer[64])
 {
   snprintf(buffer, 64, "-");
@@ -108,7 +108,7 @@ static void write_limit(const json_t *limit, char text[TEXT_BYTES])
              100 * number_of(limit, "offered_share"));
 }
 
-/* Where ranks share a machine's cores there is no efficiency: more of them are no more hardware. */
+/* If ranks share a machine's cores there is no efficiency: more ranks are not more hardware. */
 static void fill_row(const json_t *point, bool shares_cores, row *out)
 {
   char text[TEXT_BYTES];
@@ -126,7 +126,7 @@ static void fill_row(const json_t *point, bool shares_cores, row *out)
   out->cells[5] = strdup(text);
 }
 
-/* The line of a row; columns: of the terminal, 0: of any width. */
+/* Prints the line of a row; columns: width of the terminal, 0: unlimited. */
 static void print_cells(const row *cells, const size_t widths[N_COLUMNS], size_t columns)
 {
   yk_strbuf line = YK_STRBUF_INIT;
@@ -162,7 +162,7 @@ void yk_study_print_table(const json_t *study)
     }
     total += widths[c] + (c ? 2 : 0);
   }
-  if (columns && total > columns) { /* what is too much is taken from the points' names */
+  if (columns && total > columns) { /* the excess is cut from the points' names */
     size_t least = widths[POINT_COLUMN] < LEAST_POINT_CHARS ? widths[POINT_COLUMN] : LEAST_POINT_CHARS;
     size_t spare = widths[POINT_COLUMN] - least;
     widths[POINT_COLUMN] -= total - columns < spare ? total - columns : spare;

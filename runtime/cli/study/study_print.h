@@ -1,19 +1,19 @@
-/* study_print.h - what `yoke study` says: points left out, progress, and the table at its end. */
+/* study_print.h - the output of `yoke study`: points left out, progress, and the final table. */
 #ifndef YK_CLI_STUDY_PRINT_H
 #define YK_CLI_STUDY_PRINT_H
 
 #include "cli/console.h"
 #include "study/runner.h"
 
-/* Where progress goes. */
+/* Destination of progress. */
 typedef struct yk_study_printer {
   yk_console *console;
   const yk_study_grid *grid;
   int64_t drawn_ns;
 } yk_study_printer;
 
-/* yk_study_print_skipped - one line for each point with a reason against it, or for a whole configuration's where they
- *   have the same. */
+/* yk_study_print_skipped - print a line for each point that is left out with its reason, or one for a whole
+ *   configuration if all its points have the same reason. */
 void yk_study_print_skipped(const yk_study_printer *printer);
 
 /* yk_study_print_progress - for yk_study_run.progress, with a printer as its user: a bar on a terminal, else a line for

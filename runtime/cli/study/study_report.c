@@ -1,4 +1,4 @@
-/* yoke study report - the report and the figures of a study that is there, as this version draws them. */
+/* yoke study report - draw the report and figures of an existing study with this version. */
 #include "cli/cli.h"
 #include "cli/study/study_print.h"
 #include "cli/study/study_tools.h"
