@@ -17,7 +17,7 @@ static bool is_better_small(const char *metric)
   return strcmp(end, "_ms") == 0 || strcmp(end, "_us") == 0 || strncmp(metric, "energy", 6) == 0;
 }
 
-/* "2 ranks, batch 64, ..."; NULL where memory is short. */
+/* "2 ranks, batch 64, ..."; NULL: no memory. */
 static char *name_of(const json_t *point)
 {
   char *key = yk_scaling_key(point);
@@ -47,7 +47,7 @@ static yk_status find_ratio(yk_compared *pair, const char *metric, yk_err *err)
   return status;
 }
 
-/* Points of A, or, beside them, of B. A point of B is put beside that of A. */
+/* Adds the points of A, or then those of B. A point of B joins the same point of A. */
 static yk_status add_points(const json_t *study, bool is_b, yk_compared *all, size_t *n, yk_err *err)
 {
   json_t *point;

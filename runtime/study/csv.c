@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A point as one flat object: names of columns and their values. */
+/* Sets one column of a point that is flattened to names of columns and values. */
 static int set(json_t *row, const char *prefix, const char *name, const char *suffix, json_t *value)
 {
   yk_strbuf column = YK_STRBUF_INIT;
@@ -20,7 +20,7 @@ static int add_interval(json_t *row, const char *name, json_t *interval)
          set(row, "", name, "_high", json_array_get(interval, 1));
 }
 
-/* Members of an object that stands in a point. */
+/* Adds the members of an object in a point. */
 static int add_members(json_t *row, const char *prefix, json_t *object)
 {
   int failed = 0;
@@ -61,7 +61,7 @@ static json_t *flatten(const json_t *point)
   return NULL;
 }
 
-/* A field, between quotes where it needs them. */
+/* Appends a field, quoted if necessary. */
 static void append_field(yk_strbuf *out, const char *text)
 {
   if (!strpbrk(text, ",\"\r\n")) {

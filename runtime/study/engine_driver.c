@@ -12,7 +12,7 @@ static yk_status no_memory(yk_err *err)
   return yk_err_set(err, YK_E_NOMEM, "no memory for the figures of a run");
 }
 
-/* An engine's properties that summaries need. */
+/* The engine's properties that summaries need. */
 static json_t *info_json(yk_engine *engine, const yk_engine_options *options)
 {
   yk_engine_info info;
@@ -29,7 +29,7 @@ static json_t *info_json(yk_engine *engine, const yk_engine_options *options)
                    info.load_s);
 }
 
-/* The GPUs of the engine to be, and who uses them before it does. */
+/* Opens the GPUs of the next engine, and finds other processes that use them. */
 static yk_status open_gpus(yk_study_engine *self, const yk_engine_options *options, yk_err *err)
 {
   int ids[YK_MAX_RANKS];

@@ -1,4 +1,4 @@
-/* engine_driver.h - a study's driver over yoke.h and runs of runtime/bench. */
+/* engine_driver.h - implements a study's driver with yoke.h and the runs of runtime/bench. */
 #ifndef YK_STUDY_ENGINE_DRIVER_H
 #define YK_STUDY_ENGINE_DRIVER_H
 
@@ -6,7 +6,7 @@
 #include "study/driver.h"
 #include "study/plan.h"
 
-/* Set options, grid, log and the progress of loading; the rest is the driver's own and zero. */
+/* The caller sets options, grid, log and the progress of loading; the rest is private and zero. */
 typedef struct yk_study_engine {
   const yk_study_grid *grid;
   const yk_study_options *options;
@@ -14,16 +14,16 @@ typedef struct yk_study_engine {
   void (*progress)(void *user, int64_t done_bytes, int64_t total_bytes);
   void *progress_user;
   yk_engine *engine;
-  yk_bench_gpus *gpus;      /* of the engine; NULL: on CPU, or they cannot be asked */
-  yk_bench_warnings others; /* GPUs that other processes used when the engine was started */
-  int32_t n_runs;           /* on this engine: each has prompts of its own */
-  bool *is_warm;            /* [n_points] has run on this engine; owned */
+  yk_bench_gpus *gpus;      /* of the engine; NULL: CPU, or the GPUs cannot be queried */
+  yk_bench_warnings others; /* GPUs that other processes used at the engine's start */
+  int32_t n_runs;           /* on this engine: each run has its own prompts */
+  bool *is_warm;            /* [n_points] the point has run on this engine; owned */
   bool is_stuck;            /* an engine could not be freed: see yk_engine_destroy */
 } yk_study_engine;
 
-/* yk_study_engine_driver - the driver; engine must outlive it and is freed by yk_study_engine_free. Each point's first
- *   run on an engine follows a short one of the same size, which is not measured: it pays for what an engine does once
- *   for a size, as recording graphs. */
+/* yk_study_engine_driver - the driver; engine must outlive it and is freed by yk_study_engine_free. A short run of the
+ *   same size, which is not measured, precedes each point's first run on an engine: it includes work that an engine
+ *   does once for a size, such as recording graphs. */
 yk_study_driver yk_study_engine_driver(yk_study_engine *engine);
 void yk_study_engine_free(yk_study_engine *engine);
 

@@ -3,13 +3,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { LIMIT_FACTOR = 2 }; /* a run takes about twice what the machine's limits allow */
+enum { LIMIT_FACTOR = 2 }; /* a run takes about twice the machine's limit */
 
-/* A run of a batch, or of the batches that so many requests of clients make. An offered load takes its arrivals' time
- * at least. */
+/* Time of a run of one batch, or of the batches of equally many client requests. With an offered load at least the time
+ * of the arrivals. */
 static double rough_s(const yk_study_grid *grid, const yk_study_point *point, const yk_study_rough *rough)
 {
-  const double overhead_s = 0.02; /* submitting, and waking up */
+  const double overhead_s = 0.02; /* for submitting and waking up */
   yk_limit limit;
   if (!rough->shapes) return 1;
   bool is_rate = grid->sweep->load == YK_SWEEP_REQUEST_RATE;
@@ -31,7 +31,7 @@ yk_status yk_study_estimate_init(yk_study_estimate *estimate, const yk_study_gri
   *estimate = (yk_study_estimate){.point_s = calloc(grid->n_points, sizeof *estimate->point_s), .start_s = 1};
   if (!estimate->point_s) return yk_err_set(err, YK_E_NOMEM, "no memory for an estimate");
   for (size_t i = 0; i < grid->n_points; i++) estimate->point_s[i] = rough_s(grid, &grid->points[i], rough);
-  if (rough->shapes) { /* a load reads about 1 GB/s */
+  if (rough->shapes) { /* loading reads about 1 GB/s */
     const yk_model_shapes *shapes = rough->shapes;
     double attention = (double)(2 * shapes->n_heads + 2 * shapes->n_kv_heads) * (double)shapes->head_dim;
     double n_dense = (double)(shapes->n_layers - shapes->n_expert_layers);

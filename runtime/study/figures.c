@@ -14,7 +14,7 @@ json_t *yk_interval_json(yk_interval interval, double scale)
   return json_pack("[f, f]", interval.low * scale, interval.high * scale);
 }
 
-/* The metric's values and starts. Returns how many runs have it. */
+/* Collects the metric's values and starts. Returns the number of runs that have the metric. */
 static size_t collect(const json_t *runs, const char *metric, double *values, int *starts)
 {
   size_t i, n = 0;

@@ -141,7 +141,7 @@ yk_status yk_study_journal_append(yk_study_journal *journal, const json_t *recor
   char *line = yk_tree_text(record, JSON_COMPACT);
   if (!line) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for a record", journal->path);
   size_t n_bytes = strlen(line);
-  line[n_bytes] = '\n'; /* where the NUL was: one write() for the whole line */
+  line[n_bytes] = '\n'; /* in place of the NUL: one write() for the whole line */
   yk_status status = yk_jsonl_write(&journal->writer, line, n_bytes + 1, err);
   free(line);
   return status == YK_OK ? yk_jsonl_sync(&journal->writer, 0, err) : status;

@@ -10,7 +10,7 @@
 typedef struct column {
   const char *head, *metric;
   yk_number_format format;
-  bool of_limit; /* the metric is in "limit" */
+  bool of_limit; /* the metric is a member of "limit" */
   bool has_interval;
 } column;
 
@@ -24,7 +24,7 @@ static const column columns[] = {
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
-/* Text of a user in which nothing is a command; what is not ASCII is "?", as fonts may lack it. */
+/* Appends user text without commands; characters beyond ASCII become "?", since fonts may lack them. */
 static void append_text(yk_strbuf *out, const char *text)
 {
   for (unsigned code; (code = yk_text_next(&text)) != 0;) {

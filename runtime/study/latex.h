@@ -1,13 +1,13 @@
-/* latex.h - the results of a study as LaTeX tables of the package booktabs. */
+/* latex.h - the results of a study as LaTeX tables for the package booktabs. */
 #ifndef YK_STUDY_LATEX_H
 #define YK_STUDY_LATEX_H
 
 #include "base/json_tree.h"
 #include "base/strbuf.h"
 
-/* yk_study_latex - append a table for each lengths and options: ranks, load, output tokens/s and speed-up with their
- *   intervals, efficiency, the share of the limit, TTFT and TPOT. No text of the study is a command of LaTeX.
- *   Errors: YK_E_NOMEM. Thread: any. */
+/* yk_study_latex - append a table for each combination of lengths and options: ranks, load, output tokens/s and
+ *   speed-up with their intervals, efficiency, the share of the limit, TTFT and TPOT. Text of the study cannot contain
+ *   LaTeX commands. Errors: YK_E_NOMEM. Thread: any. */
 yk_status yk_study_latex(const json_t *study, yk_strbuf *out, yk_err *err);
 
 #endif

@@ -65,14 +65,14 @@ bool yk_machine_has_all_reduces(const yk_machine_rates *machine, int ranks)
   return false;
 }
 
-/* The sums so far. */
+/* Sums of the times by bound. */
 typedef struct sum {
   const yk_machine_rates *machine;
   double ranks;
   double bound_s[YK_BOUNDS];
 } sum;
 
-/* n operations of so many bytes and flops each. */
+/* Adds n operations of so many bytes and flops each. */
 static void add_operation(sum *total, double n, double bytes, double flops)
 {
   double memory_s = bytes / total->machine->memory_bytes_per_s, gemm_s = flops / total->machine->gemm_flops;
@@ -90,14 +90,14 @@ static void add_ffn(sum *total, double layers, double hidden, double ffn, double
   add_product(total, layers, ffn, hidden, rows, element_bytes);
 }
 
-/* Rows choose top_k of the experts each, at random: so many different ones are read. */
+/* Mean number of different experts that are read, if each row chooses top_k of them at random. */
 static double distinct_experts(const yk_model_shapes *shapes, double rows)
 {
   double n = (double)shapes->n_experts;
   return n * (1 - pow(1 - (double)shapes->top_k / n, rows));
 }
 
-/* The time of the rank with the most whole experts, against an even share of them. */
+/* Ratio of the time of the rank with the most whole experts to an even share. */
 static double unevenness(const sum *total, const yk_model_shapes *shapes)
 {
   double n = (double)shapes->n_experts;
@@ -116,7 +116,7 @@ static void add_experts(sum *total, const yk_model_shapes *shapes, const yk_limi
   add_ffn(total, layers, hidden, (double)shapes->shared_size, rows, element_bytes);
 }
 
-/* Projections of grouped-query attention. */
+/* Adds the projections of grouped-query attention. */
 static void add_grouped(sum *total, const yk_model_shapes *shapes, double rows, double element_bytes)
 {
   double layers = (double)shapes->n_layers, hidden = (double)shapes->hidden_size;
@@ -126,8 +126,9 @@ static void add_grouped(sum *total, const yk_model_shapes *shapes, double rows, 
   add_product(total, layers, q_size, hidden, rows, element_bytes);
 }
 
-/* Of latent attention. Each rank projects to q_a and to the latent vector by itself: n times over `repeated` ranks.
- * kv_b is multiplied with as float_bytes; once a row, which is the least either with absorbed weights or without. */
+/* Adds the projections of latent attention. Each rank computes q_a and the latent vector itself: `repeated` (the number
+ * of ranks) times in all. kv_b is multiplied as floats of float_bytes; it counts once a row, the minimum both with
+ * absorbed weights and without. */
 static void add_latent(sum *total, const yk_model_shapes *shapes, double repeated, double rows, double element_bytes,
                        double float_bytes)
 {
@@ -141,7 +142,8 @@ static void add_latent(sum *total, const yk_model_shapes *shapes, double repeate
   add_product(total, layers, heads * value_dim, hidden, rows, element_bytes);
 }
 
-/* One step of so many rows, lm_head's among them, whose attention takes so many bytes and flops a layer. */
+/* Adds one step of so many rows, with head_rows of lm_head, whose attention needs so many bytes and flops in each
+ * layer. */
 static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows,
                      double head_rows, double attention_bytes, double attention_flops)
 {
@@ -158,10 +160,10 @@ static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_l
   add_operation(total, layers, attention_bytes, attention_flops);
   add_product(total, 1, hidden, (double)shapes->vocab_size, head_rows, load->element_bytes);
   double all_reduce_s = yk_machine_all_reduce_s(total->machine, load->ranks, rows * hidden * load->element_bytes);
-  total->bound_s[YK_BOUND_LINK] += (2 * layers + 1) * fmax(all_reduce_s, 0); /* two a layer, one of the embedding */
+  total->bound_s[YK_BOUND_LINK] += (2 * layers + 1) * fmax(all_reduce_s, 0); /* two a layer, one for the embedding */
 }
 
-/* K and V of a token in one layer; its latent vector, which every rank reads. */
+/* Bytes of K and V of a token in one layer, or of its latent vector, which every rank reads. */
 static double kv_bytes_of(const yk_model_shapes *shapes, const yk_limit_load *load)
 {
   if (shapes->kv_rank > 0) return load->ranks * (double)(shapes->kv_rank + shapes->rope_dim) * load->element_bytes;
@@ -170,8 +172,9 @@ static double kv_bytes_of(const yk_model_shapes *shapes, const yk_limit_load *lo
   return 2 * (double)shapes->n_kv_heads * head_bytes;
 }
 
-/* Of queries over pairs of a row and a position that it sees, of prompts and of decodes: a product with K and one with
- * V. Where they come from latent vectors, prompts make them, decodes take latent vectors for both. */
+/* Flops of attention over pairs of a row and a position that it sees, in prompts and in decodes: a product with K and
+ * one with V. With latent attention, prompts expand latent vectors to K and V, and decodes multiply by the latent
+ * vectors. */
 static double attention_flops(const yk_model_shapes *shapes, double prompt_pairs, double decode_pairs)
 {
   const yk_model_shapes *s = shapes;

@@ -7,7 +7,7 @@
 typedef struct order {
   const yk_study_grid *grid;
   uint64_t seed;
-  uint32_t n_shuffles; /* each is a stream of random numbers of its own */
+  uint32_t n_shuffles; /* each has its own stream of random numbers */
   yk_study_item *items;
   size_t n_items;
 } order;

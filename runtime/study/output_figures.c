@@ -13,8 +13,8 @@
 
 enum { PATH_BYTES = 4400, SUFFIX_BYTES = 96 };
 
-/* "_512_in_100_out_max-num-seqs_64": of letters, digits and hyphens alone; number: where it is cut or holds others,
- * so that no two are alike. */
+/* "_512_in_100_out_max-num-seqs_64": letters, digits, "-", "." and "_"; number is appended if the text was cut or
+ * changed, so that no two suffixes are alike. */
 static void make_suffix(const yk_plot_group *group, size_t number, char suffix[SUFFIX_BYTES])
 {
   size_t n = 0;

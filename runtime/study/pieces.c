@@ -9,12 +9,13 @@ double yk_pieces_total(const yk_pieces *pieces)
   return total_s;
 }
 
-/* A part's time by the ranks' mean share of it: fixed_s + whole_s * share. */
+/* A part's time as a function of the ranks' mean share of it: fixed_s + whole_s * share. */
 typedef struct line {
   double fixed_s, whole_s;
 } line;
 
-/* Neither below 0. Relative residuals, so that no rank count outweighs the others. shares [n]. */
+/* Least squares with neither coefficient below 0. Residuals are relative, so that all rank counts have equal weight.
+ * shares [n]. */
 static line fit_line(const yk_pieces *measured, size_t n, const double *shares, int part)
 {
   double s11 = 0, s1x = 0, sxx = 0, s1 = 0, sx = 0;
@@ -35,7 +36,7 @@ static line fit_line(const yk_pieces *measured, size_t n, const double *shares, 
   return b < 0 ? (line){s1 / s11, 0} : (line){a, b};
 }
 
-/* The time of the slowest ranks beyond the mean: the others wait for that long. */
+/* Time by which the slowest ranks exceed the mean: the time that the others wait. */
 static double imbalance(const yk_split *split, int ranks, const double whole_s[YK_SPLIT_PARTS])
 {
   double shares[YK_SPLIT_PARTS], mean_s = 0;
@@ -44,7 +45,7 @@ static double imbalance(const yk_split *split, int ranks, const double whole_s[Y
   return yk_split_slowest(split, ranks, whole_s) - mean_s;
 }
 
-/* Products, attention, and waiting for the rank that has the most of them. */
+/* Fits products, attention, and the wait for the rank with the largest share of them. */
 static void fit_split(const yk_split *split, const yk_pieces *measured, size_t n, yk_pieces *fitted)
 {
   double shares[YK_PIECES_MAX], all[YK_SPLIT_PARTS], whole_s[YK_SPLIT_PARTS];
@@ -69,7 +70,7 @@ static void fit_split(const yk_split *split, const yk_pieces *measured, size_t n
   fitted->wait_s += imbalance(split, fitted->ranks, whole_s);
 }
 
-/* A link's rate knows nothing of latency, so it says nothing about a ratio: bytes do then. */
+/* A link's rate ignores latency and cannot give the ratio of times; then the ratio of bytes is used. */
 static double fit_transfer(const yk_pieces *measured, size_t n, const yk_pieces *fitted)
 {
   double seconds = 0, by_machine = 0, by_bytes = 0;

@@ -16,7 +16,7 @@ yk_bench_load yk_study_point_load(const yk_study_grid *grid, size_t i, const yk_
   return load;
 }
 
-/* A configuration that is as a whole impossible says why in *reason. */
+/* If a configuration is impossible as a whole, *reason is set. */
 static yk_status plan_config(const yk_study_options *options, size_t config, yk_bench_limits *limits, yk_err *reason,
                              yk_err *err)
 {

@@ -10,7 +10,7 @@
 #include "study/scaling.h"
 #include "study/summary.h"
 
-/* Points that differ in their rank count alone. */
+/* Points that differ only in their rank count. */
 typedef struct family {
   yk_split split;
   const json_t *points[YK_PIECES_MAX];
@@ -24,7 +24,7 @@ typedef struct prediction {
   const int *ranks;
   size_t n_ranks;
   json_t *predictions, *left_out;
-  int failed; /* not 0: memory ran out for either */
+  int failed; /* not 0: memory ran out */
 } prediction;
 
 static double number_of(const json_t *object, const char *key)
@@ -32,7 +32,7 @@ static double number_of(const json_t *object, const char *key)
   return json_number_value(json_object_get(object, key));
 }
 
-/* The machine's figures of a point's all-reduces, for each token of output. */
+/* The point's all-reduce times by the machine's figures, for each token of output. */
 static yk_pieces machine_pieces(const prediction *made, const json_t *point, int ranks)
 {
   yk_pieces pieces = {.ranks = ranks, .machine_transfer_s = -1};
@@ -50,7 +50,7 @@ static yk_pieces machine_pieces(const prediction *made, const json_t *point, int
   return pieces;
 }
 
-/* A point without times is one product. */
+/* A point without times counts as a single product. */
 static yk_pieces pieces_of(const prediction *made, const json_t *point)
 {
   double shares[YK_TIME_PARTS], token_s = 1 / number_of(point, "output_throughput");
@@ -67,8 +67,8 @@ static yk_pieces pieces_of(const prediction *made, const json_t *point)
   return pieces;
 }
 
-/* Without the family's rank count number `without` (SIZE_MAX: with all) and without `ranks` itself. False: nothing is
- * left. */
+/* Fits without the family's rank count at index `without` (SIZE_MAX: none left out) and without `ranks` itself. False:
+ * no data. */
 static bool fit(const prediction *made, const family *from, size_t without, int ranks, double *throughput)
 {
   yk_pieces others[YK_PIECES_MAX];
@@ -88,7 +88,7 @@ static void set_real(prediction *made, json_t *row, const char *key, double valu
   made->failed |= json_object_set_new(row, key, json_real(value));
 }
 
-/* The point's place on other ranks, with a throughput. */
+/* A row with the point's settings on other ranks, and a throughput. */
 static json_t *make_row(prediction *made, const json_t *point, int ranks, double throughput)
 {
   static const char *const keys[] = {"batch", "request_rate", "clients", "input_len", "output_len", "options"};
@@ -99,13 +99,14 @@ static json_t *make_row(prediction *made, const json_t *point, int ranks, double
   return row;
 }
 
-/* Returns the mean size of the errors; negative: there is one count alone. */
+/* Predicts each measured count from the others. Returns the mean size of the errors; negative: there is only one
+ * count. */
 static double leave_out(prediction *made, const family *from, size_t base)
 {
   double sum = 0, throughput;
   size_t n = 0;
   for (size_t i = 0; i < from->n; i++) {
-    if (i == base) continue; /* predictions go to more ranks */
+    if (i == base) continue; /* predictions are for more ranks */
     double measured = number_of(from->points[i], "output_throughput");
     if (!fit(made, from, i, from->pieces[i].ranks, &throughput)) continue;
     json_t *row = make_row(made, from->points[i], from->pieces[i].ranks, throughput);
@@ -135,7 +136,7 @@ static void predict_family(prediction *made, const family *from)
   }
 }
 
-/* Every family once, at its first point. keys [n]: of the points; those that are done become NULL. */
+/* Predicts every family once, at its first point. keys [n]: of the points; keys of finished points become NULL. */
 static void predict_all(prediction *made, const json_t *points, char **keys)
 {
   size_t n = json_array_size(points);
@@ -148,7 +149,7 @@ static void predict_all(prediction *made, const json_t *points, char **keys)
         found.points[found.n] = point;
         found.pieces[found.n++] = pieces_of(made, point);
       }
-      if (j == i) break; /* its key is still compared with */
+      if (j == i) break; /* its key is still needed for comparisons */
       free(keys[j]);
       keys[j] = NULL;
     }

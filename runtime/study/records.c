@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char name[] = "record"; /* in messages; the journal says which line */
+static const char name[] = "record"; /* for messages; the journal adds the line */
 
 yk_status yk_study_records_init(yk_study_records *records, yk_study_grid *grid, yk_err *err)
 {

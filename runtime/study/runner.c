@@ -6,7 +6,7 @@
 
 /* ---- Records ----------------------------------------------------------------------------------------------------- */
 
-/* Put a record, which is given away, into the journal and among the others. */
+/* Appends a record to the journal and to the records. Takes ownership of the record. */
 static yk_status add_record(yk_study_run *run, json_t *record, yk_err *err)
 {
   if (!record) return yk_err_set(err, YK_E_NOMEM, "no memory for a record");
@@ -24,7 +24,7 @@ static yk_status add_skip(yk_study_run *run, size_t point, const char *reason, y
 
 /* ---- Starts ------------------------------------------------------------------------------------------------------ */
 
-/* An engine that cannot be started as the configuration says: its points are impossible. */
+/* Skips all points of a configuration with which no engine can be started. */
 static yk_status skip_config(yk_study_run *run, size_t config, yk_err *err)
 {
   const yk_study_grid *grid = run->records->grid;
@@ -36,7 +36,7 @@ static yk_status skip_config(yk_study_run *run, size_t config, yk_err *err)
   return YK_OK;
 }
 
-/* *started: false where the configuration turned out to be impossible. */
+/* *started: false if the configuration turned out to be impossible. */
 static yk_status start_engine(yk_study_run *run, size_t config, int start, bool *started, yk_err *err)
 {
   json_t *info = NULL;
@@ -57,7 +57,7 @@ static yk_status start_engine(yk_study_run *run, size_t config, int start, bool 
 
 /* ---- Items ------------------------------------------------------------------------------------------------------- */
 
-/* A run that failed: it is the point's fault where the engine still works. */
+/* After a failed run: if the engine still works, the point becomes impossible. */
 static yk_status judge_failure(yk_study_run *run, const yk_study_item *item, yk_status status, yk_err *err)
 {
   char reason[YK_ERR_MESSAGE_BYTES];
@@ -101,7 +101,7 @@ static void tell(yk_study_run *run, const yk_study_item *item, bool starts_engin
   run->progress(run->user, &progress);
 }
 
-/* The engine that runs: SIZE_MAX, none. */
+/* The running engine; SIZE_MAX: none. */
 typedef struct running {
   size_t config;
   int start;
@@ -122,7 +122,7 @@ static yk_status run_all(yk_study_run *run, running *engine, bool *stopped, yk_e
       yk_status status = start_engine(run, config, item->start, &started, err);
       if (started) *engine = (running){config, item->start};
       if (status != YK_OK) return status;
-      if (is_done(run->records, item)) continue; /* the configuration has turned out to be impossible */
+      if (is_done(run->records, item)) continue; /* the configuration turned out to be impossible */
       if ((*stopped = run->stops(run->user))) return YK_OK;
     }
     tell(run, item, false);

@@ -17,7 +17,7 @@ static int compare_names(const void *a, const void *b)
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* In the order of their names, so that the order in which options were given makes no difference. */
+/* Sorted by name, so that the order in which options were given does not matter. */
 static void append_options(yk_strbuf *text, json_t *options)
 {
   const char *name, **names = calloc(json_object_size(options) + 1, sizeof *names);
@@ -58,7 +58,7 @@ char *yk_scaling_key(const json_t *point)
   return NULL;
 }
 
-/* The point of the same key with the fewest ranks that has a throughput. */
+/* The point with the same key, the fewest ranks and a throughput. */
 static const json_t *find_base(const json_t *points, char *const *keys, size_t own)
 {
   const json_t *base = NULL, *point;
@@ -101,7 +101,7 @@ static bool read_shares(const json_t *point, double shares[YK_TIME_PARTS])
   return yk_study_shares_read(json_object_get(point, "time_us"), json_object_get(point, "time_us_prefill"), shares);
 }
 
-/* Where load is offered the engine also waits for requests, which no part of a step accounts for. */
+/* With an offered load the engine also waits for requests, which is not part of any step. */
 static int add_losses(json_t *point, const json_t *base)
 {
   double shares[YK_TIME_PARTS], base_shares[YK_TIME_PARTS], losses[YK_LOSSES];

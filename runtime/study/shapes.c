@@ -7,7 +7,7 @@
 
 enum { SIZE_MAX_VALUE = 1 << 30 };
 
-/* Weights of b bits in groups of g, with a scale of 16 bits and a zero point of b bits a group. */
+/* Weights of b bits in groups of g, with a scale of 16 bits and a zero point of b bits for each group. */
 static yk_status read_quantisation(const json_t *config, const char *path, yk_model_shapes *out, yk_err *err)
 {
   int64_t bits = 4, group_size = 128;
@@ -17,7 +17,7 @@ static yk_status read_quantisation(const json_t *config, const char *path, yk_mo
   YK_TRY(yk_tree_get_i64(quantisation, path, "group_size", false, -1, SIZE_MAX_VALUE, &group_size, err));
   double per_group = group_size > 0 ? (16.0 + (double)bits) / (double)group_size : 0;
   out->linear_element_bytes = ((double)bits + per_group) / 8;
-  out->group_size = group_size > 0 ? group_size : out->intermediate_size; /* else one group is all of K */
+  out->group_size = group_size > 0 ? group_size : out->intermediate_size; /* else one group spans all of K */
   return YK_OK;
 }
 
@@ -54,7 +54,7 @@ static yk_status read_latent(const json_t *config, const char *path, yk_model_sh
   return yk_tree_get_i64(config, path, "kv_lora_rank", true, 1, SIZE_MAX_VALUE, &out->kv_rank, err);
 }
 
-/* Layers that have experts: by Qwen's keys, else by DeepSeek's, else all. */
+/* Counts layers with experts: by Qwen's keys, else by DeepSeek's, else all layers. */
 static yk_status count_expert_layers(const json_t *config, const char *path, yk_model_shapes *out, yk_err *err)
 {
   const json_t *dense = json_object_get(config, "mlp_only_layers");

@@ -51,7 +51,7 @@ void yk_split_mean(const yk_split *split, int n_ranks, double shares[YK_SPLIT_PA
 
 double yk_split_slowest(const yk_split *split, int n_ranks, const double whole_s[YK_SPLIT_PARTS])
 {
-  /* Between two meetings of all ranks. */
+  /* Segments of a step between synchronisation points of all ranks. */
   enum { IN_ATTENTION, IN_FFN, IN_LM_HEAD, MEETINGS };
   static const int meeting_of[YK_SPLIT_PARTS] = {
       [YK_TIME_GEMM_QKV] = IN_ATTENTION, [YK_TIME_ATTENTION] = IN_ATTENTION, [YK_TIME_GEMM_O] = IN_ATTENTION,

@@ -37,7 +37,7 @@ size_t yk_stats_start_medians(const double *values, const int *starts, size_t n,
   return n_starts;
 }
 
-/* Mean, and the variance of that mean. */
+/* The mean, and its variance. */
 static void mean_of(const double *values, size_t n, double *mean, double *variance)
 {
   double sum = 0, squares = 0;

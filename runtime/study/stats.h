@@ -1,10 +1,10 @@
-/* stats.h - figures of repeated runs, and how far they can be trusted.
+/* stats.h - statistics of repeated runs: medians and confidence intervals.
  *
- * Two runs of one engine start are more alike than runs of two starts (memory lies elsewhere, clocks and neighbours
- * differ), so the start is the unit that is repeated: its value is the median of its runs, and intervals come from the
- * spread of these medians with Student's t. That is the top level of the hierarchy in T. Kalibera, R. Jones, "Rigorous
- * benchmarking in reasonable time" (ISMM 2013, sections 6 and 7), with a median instead of a mean within a start. Few
- * starts give honest, wide intervals: t is 12.7 for two starts, 4.3 for three, 2.8 for five.
+ * Two runs of one engine start are more alike than runs of two starts (memory addresses, clocks and neighbours differ),
+ * so the start is the repeated unit: its value is the median of its runs, and intervals come from the spread of these
+ * medians with Student's t. That is the top level of the hierarchy in T. Kalibera, R. Jones, "Rigorous benchmarking in
+ * reasonable time" (ISMM 2013, sections 6 and 7), with a median instead of a mean within a start. Few starts give valid
+ * but wide intervals: t is 12.7 for two starts, 4.3 for three, 2.8 for five.
  *
  * The interval of a ratio of two such means is Fieller's (E. C. Fieller, "Some problems in interval estimation", J. R.
  * Stat. Soc. B 16, 1954): all r for which a - r b does not differ from 0 by more than t standard errors, with Welch's
@@ -21,24 +21,24 @@ typedef struct yk_interval {
   double low, high;
 } yk_interval;
 
-/* yk_stats_median - of values [n], n > 0, which are sorted. */
+/* yk_stats_median - the median of values [n], n > 0, which are sorted in place. */
 double yk_stats_median(double *values, size_t n);
 
 /* yk_stats_start_medians - the median of each start's runs. values, starts [n]: a run's value and the number of its
- *   start, which may be any number. medians [n]: room for as many as there may be. Returns how many there are; in the
- *   order in which starts first occur. scratch [n] is overwritten. Thread: any. */
+ *   start, which may be any number. medians [n]: capacity for the maximum. Returns the number of starts; medians are in
+ *   the order in which starts first occur. scratch [n] is overwritten. Thread: any. */
 size_t yk_stats_start_medians(const double *values, const int *starts, size_t n, double *medians, double *scratch);
 
-/* yk_stats_interval - of the mean of n values of a quantity that is never negative: a limit below 0 is 0. False: fewer
- *   than two. */
+/* yk_stats_interval - the interval of the mean of n values of a quantity that is never negative: a limit below 0
+ *   becomes 0. False: fewer than two. */
 bool yk_stats_interval(const double *values, size_t n, yk_interval *out);
 
-/* yk_stats_ratio_interval - of mean(a) / mean(b), for such quantities. False: fewer than two of either, or b does not
- *   differ from 0, so that the ratio may be anything. */
+/* yk_stats_ratio_interval - the interval of mean(a) / mean(b) for such quantities. False: fewer than two of either, or
+ *   b does not differ significantly from 0, so that the ratio is unbounded. */
 bool yk_stats_ratio_interval(const double *a, size_t n_a, const double *b, size_t n_b, yk_interval *out);
 
-/* yk_interval_include - widen, so that the value shown beside an interval is never outside of it: the median of all
- *   runs is not quite the mean of the starts' medians. */
+/* yk_interval_include - widen the interval to include the value shown with it: the median of all runs can differ from
+ *   the mean of the starts' medians. */
 void yk_interval_include(yk_interval *interval, double value);
 
 #endif

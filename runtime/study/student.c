@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* A divisor of Lentz's method, which may not be zero. */
+/* A divisor of Lentz's method, which must not be zero. */
 static double away_from_zero(double x)
 {
   return fabs(x) < 1e-300 ? 1e-300 : x;
@@ -27,7 +27,7 @@ static double beta_fraction(double x, double a, double b)
   return value;
 }
 
-/* lgamma itself would keep the sign in a global. */
+/* lgamma itself stores the sign in a global. */
 static double log_gamma(double x)
 {
   int sign;

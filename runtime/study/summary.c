@@ -20,7 +20,7 @@ double yk_study_element_bytes(const char *dtype)
 
 /* ---- A point ----------------------------------------------------------------------------------------------------- */
 
-/* The figures of a run with its place, without its warnings. */
+/* The figures of a run with its start and repeat, without its warnings. */
 static json_t *flat_run(const json_t *record)
 {
   json_t *run =
@@ -90,7 +90,8 @@ static double number_of(const json_t *object, const char *key)
   return json_number_value(json_object_get(object, key));
 }
 
-/* Of a point whose requests come and go: what really ran, and under a rate what was offered. */
+/* Adds to a point with clients or a request rate: the number of running requests, and for a rate the offered
+ * throughput. */
 static int add_flow(json_t *point, json_t *limit, double running)
 {
   double offered = number_of(point, "request_rate") * number_of(point, "output_len");
@@ -122,7 +123,7 @@ static int add_limit(json_t *point, const yk_study_frame *frame, const yk_machin
                         .no_quantisation = weights && strcmp(weights, "f16") == 0,
                         .expert_parallel = holds_whole_experts(frame, info)};
   yk_limit limit;
-  if (!(load.batch > 0)) return 0; /* no run tells how many were running */
+  if (!(load.batch > 0)) return 0; /* no run has the number of running requests */
   (is_batch ? yk_limit_compute : yk_limit_compute_flow)(frame->shapes, machine, &load, &limit);
   double throughput = load.batch * load.output_len / limit.total_s;
   json_t *object =
@@ -181,7 +182,7 @@ static yk_status add_points(const yk_study_frame *frame, const yk_study_records 
   return yk_scaling_add(points, err);
 }
 
-/* The sizes that decide how ranks cut the model. */
+/* Adds the sizes that determine how ranks shard the model. */
 static int add_shapes(json_t *model, const yk_model_shapes *shapes)
 {
   return json_object_set_new(model, "n_heads", json_integer(shapes->n_heads)) |
@@ -193,7 +194,7 @@ static int add_shapes(json_t *model, const yk_model_shapes *shapes)
          json_object_set_new(model, "group_size", json_integer(shapes->group_size));
 }
 
-/* What the engines told; of weights the bytes of the fewest ranks, which repeat the least. */
+/* The model's properties from the engines; weight bytes of the fewest ranks, which duplicate the least. */
 static json_t *make_model(const yk_study_frame *frame, const yk_study_records *records)
 {
   static const char *const keys[] = {"family", "dtype", "n_layers", "hidden_size", "vocab_size", "weight_bytes"};

@@ -48,7 +48,7 @@ static yk_status add_range(yk_sweep_option *option, const char *text, yk_err *er
   return status;
 }
 
-/* The values in list, which is cut at its commas. */
+/* Adds the values in list, which is cut at its commas. */
 static yk_status add_values(yk_sweep_option *option, char *list, yk_err *err)
 {
   char *next = list;
@@ -107,7 +107,7 @@ void yk_sweep_free(yk_sweep *sweep)
 
 /* ---- Points ------------------------------------------------------------------------------------------------------ */
 
-/* Configuration number i: the ranks change fastest, so that plans are listed by their options. */
+/* Fills configuration number i: the ranks change fastest, so that plans are grouped by options. */
 static void fill_config(const yk_sweep *sweep, size_t i, yk_study_config *config)
 {
   config->ranks = (int)sweep->ranks.at[i % sweep->ranks.n];

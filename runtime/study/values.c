@@ -7,13 +7,13 @@
 
 #define FORM "expected numbers and ranges (1,2,4 or 1-256*2 or 8-64+8)"
 
-/* One element: first alone, or first to last by adding or multiplying. */
+/* One element: first only, or first to last by adding or multiplying. */
 typedef struct range {
   double first, last, step;
   char operation; /* '+' or '*' */
 } range;
 
-/* A number that begins with a digit: what strtod takes besides (signs, "inf", hexadecimal) is none of ours. */
+/* Parses a number that begins with a digit: other forms that strtod accepts (signs, "inf", hexadecimal) are refused. */
 static bool take_number(const char **at, double *out)
 {
   size_t length = strspn(*at, "0123456789.");
@@ -26,7 +26,7 @@ static bool take_number(const char **at, double *out)
   return whole;
 }
 
-/* The element at *at, which is moved behind it. */
+/* Parses the element at *at, which advances behind it. */
 static bool take_range(const char **at, range *out)
 {
   if (!take_number(at, &out->first)) return false;

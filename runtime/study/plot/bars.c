@@ -81,7 +81,7 @@ static void draw_bar(const yk_bars *bars, const yk_bar *bar, double y, double ro
       ->has_halo = true;
 }
 
-/* The least and the most that bars reach, with 0 between them. */
+/* The range of the bars, including 0. */
 static void ends_of(const yk_bars *bars, size_t first, size_t n, double *low, double *high)
 {
   *low = 0;

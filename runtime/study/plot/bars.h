@@ -13,11 +13,11 @@ typedef struct yk_bar_kind {
 } yk_bar_kind;
 
 typedef struct yk_bar {
-  char name[48];                   /* before the bar */
-  char end[32];                    /* behind it */
-  double values[YK_MAX_BAR_KINDS]; /* those below zero are stacked to the left of zero */
+  char name[48];                   /* in front of the bar */
+  char end[32];                    /* behind the bar */
+  double values[YK_MAX_BAR_KINDS]; /* values below zero are stacked to the left of zero */
   char words[YK_MAX_BAR_KINDS][96];
-  double ideal; /* marked where above 0 */
+  double ideal; /* drawn as a mark if above 0 */
 } yk_bar;
 
 typedef struct yk_bar_panel {
@@ -31,7 +31,7 @@ typedef struct yk_bars {
   yk_bar *bars;         /* owned */
   yk_bar_panel *panels; /* owned */
   size_t n_bars, n_panels;
-  bool has_one_scale; /* of all panels */
+  bool has_one_scale; /* all panels have the same scale */
   bool has_ideal;
   const char *axis;
   yk_number_format format;
@@ -42,7 +42,7 @@ void yk_bars_free(yk_bars *bars);
 /* yk_bars_draw - 1 + n_panels drawings, the legend first. row_px: YK_LEAST_ROW_PX to YK_ROW_PX. */
 void yk_bars_draw(const yk_bars *bars, double width, double legend_width, double row_px, yk_drawing *out);
 
-/* yk_bars_panel_px - how high a panel of n bars is. */
+/* yk_bars_panel_px - height of a panel of n bars. */
 double yk_bars_panel_px(size_t n, double row_px);
 
 #endif

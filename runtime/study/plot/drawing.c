@@ -80,7 +80,7 @@ static void add_segment(yk_drawing *drawing, yk_segment segment)
 {
   yk_mark *mark = last_mark(drawing);
   size_t n = mark->n_segments;
-  if ((n & (n - 1)) == 0) { /* room for 1, 2, 4, ... */
+  if ((n & (n - 1)) == 0) { /* capacities are 1, 2, 4, ... */
     yk_segment *segments = realloc(mark->segments, (n ? 2 * n : 1) * sizeof *segments);
     if (!segments) {
       drawing->failed = true;
@@ -119,7 +119,7 @@ void yk_drawing_explain(yk_drawing *drawing, const char *words)
 
 /* ---- Text -------------------------------------------------------------------------------------------------------- */
 
-/* Widths of ' ' to '~' in thousandths, from Adobe's metrics of the font. */
+/* Widths of ' ' to '~' in thousandths of the size, from Adobe's metrics of the font. */
 static const uint16_t regular[95] = {278,  278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278,
                                      556,  556, 556, 556, 556, 556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556,
                                      1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833, 722, 778,

@@ -1,15 +1,15 @@
-/* drawing.h - what a figure is made of, whatever file it is written to: paths, rectangles and texts in pixels (1/96
- * inch), y downwards. Texts are Helvetica, whose widths are known here, so that places do not depend on the reader's
- * fonts. One drawing is written as SVG (svg.h) and as PDF (pdf.h). */
+/* drawing.h - a figure as paths, rectangles and texts in pixels (1/96 inch), y downwards, independent of the file
+ * format. Texts are in Helvetica, whose widths are in a table, so that positions do not depend on the reader's fonts. A
+ * drawing can be written as SVG (svg.h) and as PDF (pdf.h). */
 #ifndef YK_STUDY_PLOT_DRAWING_H
 #define YK_STUDY_PLOT_DRAWING_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#define YK_FONT_SLACK 1.12 /* room for programs that lack Helvetica and take a wider font */
+#define YK_FONT_SLACK 1.12 /* reserve for programs that lack Helvetica and use a wider font */
 
-/* Colours by what they are for; each has one value for light and one for dark ground (inks.h). */
+/* Colours by purpose; each has one value for a light and one for a dark background (inks.h). */
 typedef enum yk_ink {
   YK_INK_NONE,
   YK_INK_GROUND,
@@ -41,38 +41,38 @@ typedef struct yk_segment {
 
 typedef struct yk_mark {
   yk_mark_kind kind;
-  const char *role; /* what it is, as a class of the element: "datum", "whisker", ...; static, or NULL */
+  const char *role; /* class of the element: "datum", "whisker", ...; static, or NULL */
   yk_ink fill, stroke;
   bool has_pattern; /* a rectangle filled with the hatching of its ink */
-  bool has_halo;    /* a text with the ground's colour around it */
+  bool has_halo;    /* a text with an outline in the background's colour */
   bool is_bold;
-  bool is_round;     /* ends and joins of its line */
+  bool is_round;     /* round ends and joins of the line */
   double width;      /* of the line */
-  double opacity;    /* of the line, 0: whole */
+  double opacity;    /* of the line, 0: opaque */
   const char *dash;  /* "7 3", static; NULL: none */
-  double x, y, w, h; /* of a rectangle; x, y: of a text's baseline */
+  double x, y, w, h; /* of a rectangle; x, y: also of a text's baseline */
   double size;       /* of a text */
   yk_anchor anchor;
   char *text;           /* owned */
-  char *words;          /* shown where the reader points, owned; or NULL */
+  char *words;          /* tooltip, owned; or NULL */
   yk_segment *segments; /* owned */
   size_t n_segments;
 } yk_mark;
 
 typedef struct yk_drawing {
   double width, height;
-  double x, y;    /* where it lies among the drawings of one figure */
+  double x, y;    /* position among the drawings of one figure */
   yk_mark *marks; /* owned */
   size_t n_marks, capacity;
-  bool is_legend; /* says nothing that a screen reader needs */
-  bool failed;    /* memory was short: the drawing is not to be written */
-  yk_mark spare;  /* takes what is added then */
+  bool is_legend; /* a screen reader can skip it */
+  bool failed;    /* memory ran out: the drawing must not be written */
+  yk_mark spare;  /* receives additions after a failure */
 } yk_drawing;
 
 void yk_drawing_free(yk_drawing *drawing);
 
-/* yk_drawing_path, _rect, _text, _line - add a mark, whose other members the caller may set; never NULL. The pointer
- *   holds until the next mark is added. text is copied. _line: a path from x1, y1 to x2, y2. */
+/* yk_drawing_path, _rect, _text, _line - add a mark, whose other members the caller may set; never NULL. The pointer is
+ *   valid until the next mark is added. text is copied. _line: a path from x1, y1 to x2, y2. */
 yk_mark *yk_drawing_path(yk_drawing *drawing, const char *role, yk_ink fill, yk_ink stroke, double width);
 yk_mark *yk_drawing_rect(yk_drawing *drawing, const char *role, yk_ink fill, double x, double y, double w, double h);
 yk_mark *yk_drawing_text(yk_drawing *drawing, const char *role, yk_ink fill, double x, double y, double size,
@@ -84,13 +84,13 @@ yk_mark *yk_drawing_line(yk_drawing *drawing, const char *role, yk_ink stroke, d
 void yk_path_to(yk_drawing *drawing, char op, double x, double y);
 void yk_path_curve(yk_drawing *drawing, double x1, double y1, double x2, double y2, double x, double y);
 
-/* yk_drawing_explain - what the last mark says where the reader points; copied. */
+/* yk_drawing_explain - set the tooltip of the last mark; copied. */
 void yk_drawing_explain(yk_drawing *drawing, const char *words);
 
-/* yk_text_width - in pixels, of UTF-8 in Helvetica. */
+/* yk_text_width - width in pixels of UTF-8 text in Helvetica. */
 double yk_text_width(const char *text, double size, bool is_bold);
 
-/* yk_text_next - the code point at *text, which moves behind it; U+FFFD for bytes that are no UTF-8 and for control
+/* yk_text_next - the code point at *text, which advances behind it; U+FFFD for bytes that are not UTF-8 and for control
  *   characters; 0 at the end. */
 unsigned yk_text_next(const char **text);
 

@@ -42,7 +42,8 @@ static bool has_many_rank_counts(const yk_plot_group *group, bool (*takes)(const
   return false;
 }
 
-/* Panels of one load each with a bar for every rank count; where there is one rank count, one panel of all loads. */
+/* Adds a panel for each load with a bar for every rank count; if there is only one rank count, one panel of all
+ * loads. */
 static bool add_panels(const yk_plot_group *group, bool (*takes)(const yk_plot_point *), yk_bars *out,
                        void (*fill)(const yk_plot_group *, const yk_plot_point *, yk_bar *))
 {
@@ -84,7 +85,7 @@ static bool has_times(const yk_plot_point *point)
   return part_of(point, "step") > 0;
 }
 
-/* The step of the fewest ranks, divided by how many times as many there are; 0: unknown. */
+/* Time of the step on the fewest ranks, divided by the ratio of rank counts; 0: unknown. */
 static double ideal_us(const yk_plot_group *group, const yk_plot_point *point)
 {
   int base = yk_plot_base_ranks(point);
@@ -121,7 +122,7 @@ static void fill_times(const yk_plot_group *group, const yk_plot_point *point, y
   bar->ideal = ideal_us(group, point);
 }
 
-/* Long steps are in milliseconds. */
+/* Converts long steps to milliseconds. */
 static void turn_to_ms(const yk_plot_group *group, yk_bars *out)
 {
   double most = 0;
@@ -139,7 +140,7 @@ static void turn_to_ms(const yk_plot_group *group, yk_bars *out)
   }
 }
 
-/* A kind that no bar has needs no legend. */
+/* Removes a kind without bars from the legend. */
 static void drop_kind(yk_bars *out, size_t kind)
 {
   size_t n_behind = --out->n_kinds - kind;

@@ -7,7 +7,7 @@
 
 typedef enum sorting { BY_LOAD, BY_RANKS } sorting;
 
-/* Numbers that an axis must show, and the range of intervals around them. */
+/* Numbers that an axis must include, and the range of the intervals around them. */
 typedef struct range {
   double *values; /* owned */
   size_t n, capacity;
@@ -50,7 +50,7 @@ static void range_take_all(range *r, const yk_lines *lines, bool is_x)
     }
 }
 
-/* Counts that grow by factors are drawn by their logarithm. */
+/* Whether counts grow by factors, and need a logarithmic axis. */
 static bool grows_by_factors(const range *r)
 {
   double least = INFINITY, most = -INFINITY;
@@ -75,7 +75,7 @@ static yk_series *add_series(yk_lines *lines)
   return &lines->series[lines->n_series++];
 }
 
-/* The series of a point: that of its load or of its rank count, made where there is none. */
+/* The series of a load or of a rank count, created if missing. */
 static yk_series *series_of(yk_lines *lines, const char *name)
 {
   for (size_t i = 0; i < lines->n_series; i++)
@@ -145,7 +145,7 @@ static int compare_numbers(const void *a, const void *b)
   return (left > right) - (left < right);
 }
 
-/* The axis of values that each are a tick; sorts them. */
+/* Makes every value a tick of the axis; sorts the values. */
 static void fit_counts(yk_axis *axis, range *r)
 {
   if (!r->n) return;
@@ -183,7 +183,7 @@ static bool add_guide(yk_lines *out, const char *name, double x1, double y1, dou
   return true;
 }
 
-/* Up to two rank counts that speed-ups are relative to, ascending. */
+/* Finds up to two rank counts to which speed-ups refer, ascending. */
 static int find_bases(const yk_plot_group *group, int bases[2])
 {
   int n = 0;
@@ -241,7 +241,7 @@ static bool add_predictions(const yk_plot_group *group, yk_lines *out)
   return true;
 }
 
-/* Series are drawn in their order: predictions below what was measured. */
+/* Moves predictions to the front, since series are drawn in order, and measured ones must be above. */
 static void put_last_first(yk_lines *lines, size_t n_first)
 {
   for (size_t i = n_first; i < lines->n_series; i++) {
@@ -308,7 +308,7 @@ static int compare_placed(const void *a, const void *b)
   return (left->y < right->y) - (left->y > right->y);
 }
 
-/* The points that no other point exceeds in both, as a band below them. */
+/* The points that no other point exceeds in both, as a band below the lines. */
 static bool add_frontier(yk_lines *out, size_t n_points)
 {
   placed *all = calloc(n_points + 1, sizeof *all);
@@ -332,7 +332,7 @@ static bool add_frontier(yk_lines *out, size_t n_points)
   return has_memory;
 }
 
-/* Notes of points off the frontier are left out where there are many. */
+/* Removes the notes of points off the frontier if there are many. */
 static void thin_notes(yk_lines *out, size_t n_points)
 {
   const yk_guide *band = out->n_guides ? &out->guides[0] : NULL;
@@ -374,10 +374,10 @@ static int compare_ranks(const void *a, const void *b)
 {
   const yk_plot_point *left = *(const yk_plot_point *const *)a, *right = *(const yk_plot_point *const *)b;
   if (left->ranks != right->ranks) return left->ranks < right->ranks ? -1 : 1;
-  return (left > right) - (left < right); /* in the order that they have */
+  return (left > right) - (left < right); /* keep their order */
 }
 
-/* Calls add for each point, the fewest ranks first. */
+/* Calls add for each point, in ascending order of ranks. */
 static bool each_by_ranks(const yk_plot_group *group, yk_lines *out,
                           bool (*add)(const yk_plot_group *, const yk_plot_point *, yk_lines *))
 {
@@ -457,7 +457,7 @@ static bool add_limit_point(const yk_plot_group *group, const yk_plot_point *fro
   return true;
 }
 
-/* Behind a rank count: the share of the limit that its last point reaches. */
+/* Appends to the name of a rank count the share of the limit that its last point reaches. */
 static void name_limits(const yk_plot_group *group, yk_lines *out)
 {
   int n = (int)(out->n_series / 2);

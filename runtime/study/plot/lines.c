@@ -12,7 +12,7 @@ typedef struct box {
 
 typedef struct label {
   const char *text;
-  double x, from, y, at; /* from: where its leader begins; at: the middle it was moved to */
+  double x, from, y, at; /* from: y of its leader's beginning; at: y of its middle after moving */
   yk_ink ink;
 } label;
 
@@ -78,7 +78,7 @@ static const char *dash_of(const yk_series *series)
   return series->is_open ? "1 4" : series->is_ticks ? "3 3" : dashes[series->look % 4];
 }
 
-/* Corners of a mark of radius 1, around its middle. */
+/* Adds the corners of a mark of radius 1 around its middle. */
 static void polygon(yk_drawing *out, const double (*corners)[2], size_t n, double x, double y, double r)
 {
   for (size_t i = 0; i < n; i++) yk_path_to(out, i ? 'L' : 'M', x + r * corners[i][0], y + r * corners[i][1]);
@@ -149,7 +149,7 @@ static double place_x(const yk_lines *lines, const frame *f, const yk_series *se
   return yk_scale_at(&f->x, x) + (series->slot - (n - 1) / 2.0) * step;
 }
 
-/* An end of a whisker at (x, y), in direction (dx, dy): a bar, or an arrowhead where it was cut. */
+/* Draws an end of a whisker at (x, y), in direction (dx, dy): a bar, or an arrowhead if it was cut. */
 static void draw_end(double x, double y, double dx, double dy, bool is_cut, yk_drawing *out)
 {
   if (is_cut) {
@@ -162,7 +162,7 @@ static void draw_end(double x, double y, double dx, double dy, bool is_cut, yk_d
   yk_path_to(out, 'L', x + 3 * dy, y + 3 * dx);
 }
 
-/* From low to high along an axis at the other coordinate; counts the whisker that is cut. */
+/* Draws a whisker from low to high along an axis at the other coordinate; counts cut whiskers. */
 static void draw_whisker(yk_lines *lines, const yk_axis *axis, const yk_scale *scale, bool is_x, double other,
                          double low, double high, yk_ink ink, yk_drawing *out)
 {
@@ -245,7 +245,7 @@ static int compare_labels(const void *a, const void *b)
   return (left > right) - (left < right);
 }
 
-/* Moves a label down or up until it covers none of n others. */
+/* Moves a label down or up until it overlaps none of n others. */
 static void shift(label *one, const label *others, size_t n, double direction)
 {
   for (bool moved = true; moved;) {
@@ -316,7 +316,7 @@ static void draw_labels(const label *labels, size_t n, yk_drawing *out)
 typedef struct boxes {
   box *at; /* owned */
   size_t n, capacity;
-  bool failed; /* memory was short */
+  bool failed; /* memory ran out */
 } boxes;
 
 static void take(boxes *taken, box one)
@@ -334,7 +334,7 @@ static void take(boxes *taken, box one)
   taken->at[taken->n++] = one;
 }
 
-/* Where the whiskers of a point are. */
+/* Adds the boxes of a point's whiskers. */
 static void take_whiskers(const yk_lines *lines, const frame *f, const yk_point *point, double x, double y,
                           boxes *taken)
 {
@@ -348,7 +348,7 @@ static void take_whiskers(const yk_lines *lines, const frame *f, const yk_point 
   }
 }
 
-/* Where lines and marks are. */
+/* Adds the boxes of a series' lines and marks. */
 static void take_series(const yk_lines *lines, const frame *f, const yk_series *series, boxes *taken)
 {
   double from_x = 0, from_y = 0;

@@ -8,7 +8,7 @@
 enum { N_OBJECTS = 7 };
 #define POINTS_PER_PX 0.75
 
-/* A colour, as RG (lines) or rg (fills). share: of the ink, the rest is the other ink. */
+/* Appends a colour with operator RG (lines) or rg (fills). share: portion of ink, mixed with other. */
 static void append_colour(yk_strbuf *out, yk_ink ink, yk_ink other, double share, const char *operator)
 {
   unsigned a = yk_ink_rgb(ink, YK_SCHEME_LIGHT), b = yk_ink_rgb(other, YK_SCHEME_LIGHT);
@@ -22,12 +22,12 @@ static void append_place(yk_strbuf *out, double x, double y, const char *operato
   yk_strbuf_append_fmt(out, "%.2f %.2f %s\n", x, y, operator);
 }
 
-/* A string of WinAnsiEncoding. */
+/* Appends a string in WinAnsiEncoding. */
 static void append_string(yk_strbuf *out, const char *text)
 {
   yk_strbuf_append_str(out, "(");
   for (unsigned code; (code = yk_text_next(&text)) != 0;) {
-    if (code == 0x2212 || code == 0x2013) code = 0x96; /* a minus, as wide as a dash */
+    if (code == 0x2212 || code == 0x2013) code = 0x96; /* a minus sign, as wide as a dash */
     if (code == '(' || code == ')' || code == '\\')
       yk_strbuf_append_fmt(out, "\\%c", (char)code);
     else if (code < 0x7f)
@@ -60,7 +60,7 @@ static void append_line_looks(yk_strbuf *out, const yk_mark *mark)
                        mark->dash ? mark->dash : "");
 }
 
-/* The lines of a rectangle's hatching, each tile at multiples of its size as in SVG. */
+/* Appends the lines of a rectangle's hatching; tiles are at multiples of their size as in SVG. */
 static void append_hatching(yk_strbuf *out, const yk_mark *mark)
 {
   const yk_hatch *hatch = yk_hatch_of(mark->fill);

@@ -8,7 +8,7 @@
 #include "base/strbuf.h"
 #include "study/plot/scale.h"
 
-/* Beyond these nothing is measured, and axes would have no ticks. */
+/* Measured numbers are within these bounds; beyond them axes would have no ticks. */
 #define LEAST_NUMBER 1e-12
 #define MOST_NUMBER  1e15
 

@@ -1,5 +1,5 @@
-/* points.h - the points of a study that are drawn together: those of the same lengths and options. Nothing is taken for
- * granted of the study but that it is JSON. */
+/* points.h - the points of a study that are drawn together: those with the same lengths and options. The study may be
+ * any JSON. */
 #ifndef YK_STUDY_PLOT_POINTS_H
 #define YK_STUDY_PLOT_POINTS_H
 
@@ -19,10 +19,10 @@ typedef struct yk_plot_point {
 
 typedef struct yk_plot_group {
   const json_t *study;
-  char settings[128];    /* "512 in, 100 out, max-num-seqs 64", cut where it is long */
-  yk_plot_point *points; /* owned, by kind of load, load, ranks */
+  char settings[128];    /* "512 in, 100 out, max-num-seqs 64", cut if long */
+  yk_plot_point *points; /* owned, sorted by kind of load, load, ranks */
   size_t n_points;
-  bool shares_cores; /* ranks are shares of one machine's cores, which more ranks do not add to */
+  bool shares_cores; /* ranks share one machine's cores, so more ranks add no hardware */
   const char *unit;  /* "GPU", "rank" */
 } yk_plot_group;
 
@@ -33,22 +33,23 @@ bool yk_plot_group_leads(const json_t *study, size_t point);
 yk_status yk_plot_group_make(const json_t *study, size_t point, yk_plot_group *out, yk_err *err);
 void yk_plot_group_free(yk_plot_group *group);
 
-/* yk_plot_point_read - false: it lacks a rank count. */
+/* yk_plot_point_read - false: the point lacks a rank count. */
 bool yk_plot_point_read(const json_t *raw, yk_plot_point *out);
 
-/* yk_plot_same_settings - whether two points differ in ranks and load alone. */
+/* yk_plot_same_settings - whether two points differ only in ranks and load. */
 bool yk_plot_same_settings(const json_t *a, const json_t *b);
 
-/* yk_plot_number - a member that is a number and not absurd (0, or of a size from 1e-12 to 1e15), else NaN. */
+/* yk_plot_number - a member that is 0 or a number of magnitude 1e-12 to 1e15, else NaN. */
 double yk_plot_number(const json_t *object, const char *key);
 
-/* yk_plot_interval - [low, high] of a metric: of "speedup" and "efficiency" beside it, else in "intervals". */
+/* yk_plot_interval - [low, high] of a metric: for "speedup" and "efficiency" a member next to it, else in
+ *   "intervals". */
 bool yk_plot_interval(const json_t *point, const char *metric, double *low, double *high);
 
-/* yk_plot_base_ranks - the rank count that a point's speed-up is relative to; 0: it has none. */
+/* yk_plot_base_ranks - the rank count to which a point's speed-up refers; 0: none. */
 int yk_plot_base_ranks(const yk_plot_point *point);
 
-/* yk_plot_is_scaled - whether the point has more ranks than what it is compared with. */
+/* yk_plot_is_scaled - whether the point has more ranks than its base. */
 bool yk_plot_is_scaled(const yk_plot_point *point);
 
 /* yk_plot_ranks - "1 rank", "4 ranks". */

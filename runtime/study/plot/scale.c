@@ -34,7 +34,7 @@ void yk_ticks_linear(double low, double high, double most, yk_ticks *out)
 void yk_ticks_log(double low, double high, yk_ticks *out)
 {
   static const struct {
-    double most; /* high / low up to which these are */
+    double most; /* maximum of high / low for these factors */
     size_t n;
     double factors[7];
   } kinds[] = {{12, 7, {1, 1.5, 2, 3, 4, 5, 7}}, {300, 3, {1, 2, 5}}, {INFINITY, 1, {1}}};

@@ -9,7 +9,7 @@ enum { MARGIN_PX = 8 };
 
 static const char fonts[] = "Helvetica, Arial, 'Liberation Sans', 'Nimbus Sans', sans-serif";
 
-/* Text between tags or in an attribute; what XML cannot hold is U+FFFD. */
+/* Appends text between tags or in an attribute; characters that XML excludes become U+FFFD. */
 static void append_text(yk_strbuf *out, const char *text)
 {
   for (unsigned code; (code = yk_text_next(&text)) != 0;) {
@@ -67,7 +67,7 @@ static void append_text_looks(yk_strbuf *out, const yk_mark *mark, yk_scheme sch
   append_number(out, "font-size", mark->size);
   if (mark->is_bold) yk_strbuf_append_str(out, " font-weight=\"bold\"");
   if (mark->anchor != YK_ANCHOR_START) yk_strbuf_append_fmt(out, " text-anchor=\"%s\"", anchors[mark->anchor]);
-  /* As wide as Helvetica, whatever font the reader has. */
+  /* Helvetica's width, whatever font the reader has. */
   append_number(out, "textLength", yk_text_width(mark->text ? mark->text : "", mark->size, mark->is_bold));
   yk_strbuf_append_str(out, " lengthAdjust=\"spacingAndGlyphs\"");
   if (!mark->has_halo) return;

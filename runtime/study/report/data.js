@@ -1,5 +1,5 @@
-/* The study as the report needs it. Nothing is taken for granted of the JSON but that it is an object: what is not
- * there, or is of another kind, is undefined here. */
+/* The study in the report's form. The JSON is only assumed to be an object: absent values, or values of another type,
+ * are undefined here. */
 
 const list = (value) => Array.isArray(value) ? value : [];
 const object = (value) => value && typeof value === "object" && !Array.isArray(value) ? value : {};
@@ -26,7 +26,7 @@ function loadOf(raw) {
 
 const lengthsOf = (raw) => `${text(raw.input_len) || "?"} in, ${text(raw.output_len) || "?"} out`;
 
-/* A point, a skipped point or a prediction: its place in the file, its settings beside what the file says of it. */
+/* A point, a skipped point or a prediction: its index in the file, and its settings next to the raw object. */
 function pointOf(raw, index) {
   raw = object(raw);
   const options = Object.fromEntries(Object.entries(object(raw.options)).map(([name, value]) => [name, text(value)]));
@@ -49,7 +49,7 @@ function byLoadThenRanks(a, b) {
   return LOADS.indexOf(a.load.kind) - LOADS.indexOf(b.load.kind) || a.load.value - b.load.value || a.ranks - b.ranks;
 }
 
-/* The dimensions in which a reader chooses: lengths, and each option that has several values. */
+/* The dimensions for the reader's choice: lengths, and each option with several values. */
 function dimensionsOf(points) {
   const names = unique(points.flatMap((point) => Object.keys(point.options)));
   const all = [{label: "Tokens of a request", of: (point) => point.lengths},
@@ -80,7 +80,7 @@ function metricInterval(point, name) {
   return interval(object(point.raw.intervals)[name]);
 }
 
-/* The rank count that speed-ups of a point are relative to. */
+/* The rank count to which a point's speed-up refers. */
 function baseRanks(point) {
   const speedup = metric(point, "speedup"), efficiency = metric(point, "efficiency");
   return speedup > 0 && efficiency > 0 ? Math.max(1, Math.round(point.ranks * efficiency / speedup)) : undefined;
@@ -90,16 +90,16 @@ function share(point) {
   return finite(object(point.raw.limit).share);
 }
 
-/* How many starts of the engine a point's runs come from. */
+/* Number of engine starts that a point's runs come from. */
 const startsOf = (point) => new Set(list(point.raw.runs).map((run) => object(run).start)).size;
 
-/* Whether an interval tells nothing: of two starts, whose Student's t is 12.7, and wider than half of the figure, or
- * none at all: a ratio may be anything where what it is to is not known to differ from zero. */
+/* Whether an interval is too wide to be useful. With two starts Student's t is 12.7: the interval is wider than half of
+ * the figure, or missing, since a ratio has no bounds if its denominator may be zero. */
 function isVoid(point, value, pair) {
   return startsOf(point) === 2 && (pair === undefined || pair[1] - pair[0] > Math.abs(value) / 2);
 }
 
-/* Values in groups of one key: [{key, points}]. */
+/* Groups values by key: [{key, points}]. */
 function groupBy(points, keyOf) {
   const groups = new Map();
   for (const point of points) {
@@ -110,6 +110,6 @@ function groupBy(points, keyOf) {
   return [...groups].map(([key, members]) => ({key, points: members}));
 }
 
-/* Ranks that are shares of one machine's cores: more of them are no more hardware. */
+/* CPU ranks share one machine's cores: more ranks are not more hardware. */
 const sharesCores = (machine) => text(machine.device) === "cpu";
 const SHARED = "CPU ranks share the cores of one machine";

@@ -1,4 +1,4 @@
-/* Elements, and drawings as files of their own. */
+/* HTML and SVG elements, and drawings as separate files. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -13,9 +13,9 @@ function fill(element, attributes, children) {
 const svg = (name, attributes = {}, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
 const html = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children);
 
-const KEPT = ["fill", "stroke"]; /* whose colours are the page's */
+const KEPT = ["fill", "stroke"]; /* presentation attributes whose colours come from the page */
 
-/* A copy that needs no style sheet: every colour is that which is shown now. */
+/* A copy that needs no style sheet: every colour is set to its computed value. */
 function standalone(shown) {
   const copy = shown.cloneNode(true);
   const from = [shown, ...shown.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
@@ -28,7 +28,7 @@ function standalone(shown) {
   return copy;
 }
 
-/* Drawings of one width, one below the other, as the text of an SVG file on a ground of their own. */
+/* Drawings of one width, one below the other, as an SVG file with a background. */
 function fileOf(drawings, name, words) {
   const copies = drawings.map(standalone);
   const width = Math.max(...copies.map((copy) => Number(copy.getAttribute("width"))));

@@ -1,11 +1,11 @@
-/* The words and tables around the figures, whose drawings are in the file. Each function gives {id, words, tables}, or
- * {id, missing}: why there is nothing to draw. */
+/* The text and tables of the figures, whose drawings are in the file. Each function returns {id, words, tables}, or
+ * {id, missing}: the reason why there is nothing to draw. */
 
 const TITLES = {speedup: "Speed-up over ranks", efficiency: "Efficiency over ranks",
                 latency: "Throughput against latency", limit: "Throughput against the machine's limit",
                 time: "Where the time of a decode step goes", losses: "Where efficiency went"};
 
-/* A cell of a table: what it says, and the number behind it. */
+/* A cell of a table: its text, and the number. */
 const cell = (value, format = precise, pair = undefined) => ({text: format(value), value, interval: pair, format});
 
 function scalingTable(caption, points, name, format, unit) {
@@ -65,7 +65,7 @@ function speedInterval(point) {
 
 const perRankInterval = (point) => metricInterval(point, "output_throughput")?.map((value) => value / point.ranks);
 
-/* How many points no other point exceeds in both. */
+/* Number of points that no other point exceeds in both. */
 function countFrontier(points) {
   const sorted = [...points].sort((a, b) => speedOfUser(b) - speedOfUser(a) || perRank(b) - perRank(a)), kept = [];
   for (const point of sorted)

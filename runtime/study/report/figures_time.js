@@ -1,4 +1,4 @@
-/* Where the time of a step goes, and where efficiency went. */
+/* The time of a step by parts, and the losses of efficiency. */
 
 const PARTS = ["gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down", "lm_head", "attention", "other_kernels",
                "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host"];
@@ -16,7 +16,7 @@ const PART_KINDS = [
 
 const partOf = (times, part) => finite(object(times)[part]);
 
-/* Of a mixture of experts: what fell to the busiest rank of a layer's choices, in the mean; none with other models. */
+/* Mixture of experts: the busiest rank's share of a layer's choices, on average; empty for other models. */
 const busiestHead = (points) => points.some((point) => metric(point, "expert_busiest_share") !== undefined)
   ? ["Experts chosen on the busiest rank"] : [];
 const busiestCell = (point, points) => busiestHead(points).map(() => (
@@ -46,7 +46,7 @@ function timesTables(points) {
   return tables;
 }
 
-/* Whether the step of the fewest ranks is known, with which the ideal is marked. */
+/* Whether a step of the fewest ranks is known, from which the ideal is drawn. */
 function hasIdeal(points) {
   return points.some((point) => baseRanks(point) < point.ranks && points.some((other) => (
     other.ranks === baseRanks(point) && other.load.label === point.load.label)));

@@ -1,11 +1,11 @@
-/* The page: what is chosen, and the figures and tables of that. */
+/* The page: the reader's choice, and figures and tables for it. */
 
 const study = readStudy(JSON.parse(document.getElementById("study").textContent));
 const main = document.getElementById("main");
 const chosen = [];
 const drawings = document.getElementById("drawings").content;
 
-/* The drawings of a figure for these points, made for a place: "wide" or "narrow". */
+/* The drawings of a figure for these points, for a place: "wide" or "narrow". */
 function drawingOf(id, points, place) {
   const first = Math.min(...points.map((point) => point.index));
   return drawings.querySelector(`.${place}[data-figure="${id}"][data-point="${first}"]`);
@@ -39,7 +39,7 @@ function drawFigure(figure, number, points) {
               html("figcaption", {}, title), plot, below, html("div", {class: "tools"}, save, numbers));
 }
 
-/* The text of an SVG file of a figure, in the colours that it has now. */
+/* The figure as the text of an SVG file, in its present colours. */
 function svgOf(id) {
   const shown = document.querySelector(`#${CSS.escape(id)} .wide`);
   if (!shown) throw new Error(`no figure ${id}: there are ${figuresShown.join(", ") || "none"}`);
@@ -119,9 +119,9 @@ function offerChoices() {
 
 /* ---- On paper ---------------------------------------------------------------------------------------------------- */
 
-const PAGE_PX = {width: 680, height: 1000}; /* of A4, within its margins */
+const PAGE_PX = {width: 680, height: 1000}; /* A4 within its margins */
 
-/* Where a figure does not fit on the first page, sections that do go before it, the largest ones first. */
+/* If a figure does not fit on the first page, sections that fit are moved before it, the largest first. */
 function fillFirstPage() {
   const paper = document.getElementById("paper"), {body} = document;
   const place = (element) => element.getBoundingClientRect();
@@ -146,7 +146,7 @@ function fillFirstPage() {
 
 let appendix = null;
 
-/* Folded tables stand at the end, so that no figure is torn apart by them. */
+/* Folded tables move to the end, so that they split no figure. */
 function toPaper() {
   if (appendix) return;
   const tables = [...document.querySelectorAll("details")].flatMap((details) => [

@@ -10,7 +10,7 @@ function drawCell(name, attributes, content) {
   return element;
 }
 
-/* {caption, head: [text], rows: [[cell]], n_heads}: the first n_heads columns name the row. */
+/* table: {caption, head: [text], rows: [[cell]], nHeads}; the first nHeads columns name the row. */
 function drawTable(table, className) {
   const nHeads = table.nHeads ?? 2;
   const head = table.head.map((words, i) => {
@@ -20,7 +20,7 @@ function drawTable(table, className) {
   });
   const rows = table.rows.map((row) => html("tr", {}, ...row.map((content, i) => (
     i < nHeads ? drawCell("th", {scope: "row"}, content) : drawCell("td", {}, content)))));
-  const kind = table.rows.length <= 24 ? "scroll short" : "scroll"; /* short ones stay on one page of paper */
+  const kind = table.rows.length <= 24 ? "scroll short" : "scroll"; /* short tables stay on one page of paper */
   return html("div", {class: kind, tabindex: 0, role: "region", "aria-label": table.caption},
               html("table", {class: className}, html("caption", {}, table.caption),
                    html("thead", {}, html("tr", {}, ...head)), html("tbody", {}, ...rows)));

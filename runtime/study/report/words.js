@@ -1,13 +1,13 @@
-/* Numbers and sentences. */
+/* Formats numbers and sentences. */
 
 const WHOLE = new Intl.NumberFormat("en", {maximumFractionDigits: 0});
 const FOUR_DIGITS = new Intl.NumberFormat("en", {maximumSignificantDigits: 4});
 const ALL_FOUR = new Intl.NumberFormat("en", {minimumSignificantDigits: 4, maximumSignificantDigits: 4});
-const NONE = "\u2013"; /* of a figure that is not there */
+const NONE = "\u2013"; /* of an absent figure */
 
-/* Four digits, or all of a larger number before its point. */
+/* Four digits, or all digits before the point of a larger number. */
 const readable = (x) => x === undefined ? NONE : Math.abs(x) >= 1000 ? WHOLE.format(x) : FOUR_DIGITS.format(x);
-/* The same with all four digits, so that a column's numbers are of one precision. */
+/* As readable, with exactly four digits, so that the numbers of a column have one precision. */
 const precise = (x) => x === undefined || Number.isInteger(x) || Math.abs(x) >= 1000 ? readable(x)
   : ALL_FOUR.format(x);
 const times = (x) => x === undefined ? NONE : x.toFixed(2);
@@ -28,7 +28,7 @@ function sentenceList(parts) {
 
 const between = (pair, format) => pair ? ` (${format(pair[0])} to ${format(pair[1])})` : "";
 
-/* The interval of a headline's figure, and where two starts make it tell nothing, that. */
+/* The interval of a headline's figure, or the note that two starts make the interval useless. */
 function certainty(point, value, pair, format) {
   const words = isVoid(point, value, pair)
     ? ` These are two starts of the engine, which differ too much for an interval that tells anything: ${
@@ -37,7 +37,7 @@ function certainty(point, value, pair, format) {
   return {inside: words ? "" : between(pair, format), behind: words};
 }
 
-/* "2 x NVIDIA H200", of the first n devices where they are alike. */
+/* "2 x NVIDIA H200", if the first n devices are alike. */
 function devicesOf(machine, n) {
   const names = unique(list(machine.devices).slice(0, n || undefined).map(text).filter(Boolean));
   if (names.length !== 1) return text(machine.device) === "cpu" ? rankWord(n).replace(" ", " CPU ") : rankWord(n);
@@ -61,7 +61,7 @@ function largestLoss(point) {
     .filter((loss) => loss.value > 0.0005).sort((a, b) => b.value - a.value)[0];
 }
 
-/* The point that the summary is about: the most ranks, and there the most output tokens a second. */
+/* The point that the summary describes: the most ranks, and among these the most output tokens per second. */
 function headline(points) {
   const measured = points.filter((point) => metric(point, "output_throughput") !== undefined);
   const scaledUp = measured.filter((point) => metric(point, "speedup") !== undefined &&
