@@ -12,7 +12,7 @@
 
 enum { MAX_PROCESSES = 64, MAX_NAMED = 8 };
 
-/* Figures that a GPU may refuse, each told once. */
+/* Figures that a GPU may refuse; each refusal is logged once. */
 typedef enum figure {
   SM_CLOCK,
   MEMORY_CLOCK,
@@ -38,11 +38,11 @@ struct yk_bench_gpus {
   yk_nvml nvml;
   const yk_log *log;
   int n;
-  gpu list[YK_BENCH_MAX_GPUS]; /* the looking thread's while it runs */
+  gpu list[YK_BENCH_MAX_GPUS]; /* owned by the sampling thread while it runs */
   bool is_told[N_FIGURES];
   bool is_running;
   pthread_t thread;
-  pthread_mutex_t mutex; /* guards what follows */
+  pthread_mutex_t mutex; /* guards all following fields */
   pthread_cond_t cv_stop;
   bool stops;
 };
@@ -64,7 +64,7 @@ void yk_bench_warn(yk_bench_warnings *warnings, const char *fmt, ...)
 static void warn_drift(const yk_bench_gpu_run *run, const char *which, double before, double after,
                        yk_bench_warnings *warnings)
 {
-  if (fabs(after - before) > max_drift * before) /* false where either is NaN */
+  if (fabs(after - before) > max_drift * before) /* false if either is NaN */
     yk_bench_warn(warnings, "GPU %d: the %s clock %s from %.0f to %.0f MHz", run->id, which,
                   after < before ? "fell" : "rose", before, after);
 }
@@ -97,7 +97,7 @@ void yk_bench_gpus_compare(const yk_bench_gpu_run *runs, int n, yk_bench_warning
 
 /* ---- Reading */
 
-/* value, where NVML gave one that a GPU can have; else NaN, told once. */
+/* value if NVML returned a plausible one; else NaN, which is logged once. */
 static double checked(yk_bench_gpus *gpus, figure which, int code, double value, double max)
 {
   static const char *const names[N_FIGURES] = {
@@ -216,7 +216,8 @@ int yk_bench_gpus_stop(yk_bench_gpus *gpus, yk_bench_gpu_run *runs)
   for (int i = 0; i < gpus->n; i++) end_j[i] = energy_j(gpus, gpus->list[i].device);
   for (int i = 0; i < gpus->n; i++) {
     gpu *g = &gpus->list[i];
-    g->run.energy_j = end_j[i] >= g->start_j ? end_j[i] - g->start_j : NAN; /* a driver that was reloaded begins at 0 */
+    /* the counter restarts at 0 if the driver is reloaded */
+    g->run.energy_j = end_j[i] >= g->start_j ? end_j[i] - g->start_j : NAN;
     runs[i] = g->run;
   }
   return gpus->n;
@@ -284,7 +285,7 @@ yk_status yk_bench_gpus_open(const int *ids, int n_ids, const yk_log *log, yk_be
   }
   pthread_mutex_init(&gpus->mutex, NULL);
   yk_cond_init(&gpus->cv_stop);
-  for (int i = 0; i < n_ids; i++) /* all or none, so that sums are of all */
+  for (int i = 0; i < n_ids; i++) /* all or none, so that sums are complete */
     if (!find_gpu(gpus, ids[i])) {
       yk_bench_gpus_close(gpus);
       return YK_OK;

@@ -1,4 +1,4 @@
-/* load.h - what one run of a benchmark asks of an engine: how many requests, when, how long, and what is promised. */
+/* load.h - the load of one benchmark run: number of requests, times, lengths, and objectives. */
 #ifndef YK_BENCH_LOAD_H
 #define YK_BENCH_LOAD_H
 
@@ -10,7 +10,7 @@
 
 struct yk_bench_gpus;
 
-/* Times of a request that are measured.
+/* Measured times of a request.
  *   TTFT  from the request to its first token    TPOT  mean time of each further token
  *   ITL   between one token and the next         E2EL  from the request to its last token */
 typedef enum yk_bench_time { YK_BENCH_TTFT, YK_BENCH_TPOT, YK_BENCH_ITL, YK_BENCH_E2EL, YK_BENCH_TIMES } yk_bench_time;
@@ -18,10 +18,10 @@ typedef enum yk_bench_time { YK_BENCH_TTFT, YK_BENCH_TPOT, YK_BENCH_ITL, YK_BENC
 typedef enum yk_bench_arrivals {
   YK_BENCH_POISSON,   /* times between arrivals are drawn from an exponential distribution */
   YK_BENCH_CONSTANT,  /* all times between arrivals are the same */
-  YK_BENCH_TRACE_TIME /* the trace's own times; stretched to the request rate where there is one */
+  YK_BENCH_TRACE_TIME /* the trace's own times; scaled to the request rate if there is one */
 } yk_bench_arrivals;
 
-/* A length in tokens, drawn evenly from min to max, both included; fixed where they are the same. */
+/* A length in tokens, drawn uniformly from min to max, both included; constant if they are equal. */
 typedef struct yk_bench_lengths {
   int32_t min, max;
 } yk_bench_lengths;
@@ -29,40 +29,42 @@ typedef struct yk_bench_lengths {
 /* Exactly one of batch, n_clients, and arrivals by request_rate or the trace's times. */
 typedef struct yk_bench_load {
   int32_t batch;              /* > 0: a fixed batch, all submitted at once */
-  int32_t n_clients;          /* > 0: closed loop: each client sends its next request when its last one has ended */
-  double request_rate;        /* > 0: requests a second, offered whether or not the engine keeps up */
-  yk_bench_arrivals arrivals; /* of offered load */
-  int32_t n_requests;         /* of offered load and closed loop; of a batch its size counts */
+  int32_t n_clients;          /* > 0: closed loop: each client sends its next request when the last one has ended */
+  double request_rate;        /* > 0: requests per second, sent even if the engine does not keep up */
+  yk_bench_arrivals arrivals; /* for an offered load */
+  int32_t n_requests;         /* for an offered load and a closed loop; a batch has its own size */
   yk_bench_lengths input, output;
-  const yk_bench_trace *trace;   /* borrowed; not NULL: its rows' lengths in order, from the first again at the end */
-  int32_t shared_prefix;         /* tokens, the same in all prompts of a run, that each begins with; fewer than input */
+  /* borrowed; not NULL: the rows' lengths are used in order, starting again at the end */
+  const yk_bench_trace *trace;
+  int32_t shared_prefix;         /* number of tokens at the beginning of all prompts of a run; fewer than input */
   float temperature, top_p;      /* temperature 0: greedy */
   int32_t top_k;                 /* 0: all */
-  uint64_t seed;                 /* of lengths, arrivals and prompts */
-  int32_t run;                   /* number of the run: prompts differ from run to run, lengths and arrivals do not */
-  double slo_ms[YK_BENCH_TIMES]; /* service-level objective; 0: none. A request is good where it keeps all of them */
+  uint64_t seed;                 /* for lengths, arrivals and prompts */
+  int32_t run;                   /* number of the run: prompts differ between runs, lengths and arrivals do not */
+  double slo_ms[YK_BENCH_TIMES]; /* service-level objectives; 0: none. A request is good if it meets all of them */
   struct yk_bench_gpus *gpus;    /* borrowed (bench/gpus.h): energy, clocks and temperature; NULL: not measured */
-  bool (*stops)(void *user);     /* asked some 20 times a second; true ends the run with YK_E_CANCELLED. May be NULL */
+  /* called some 20 times per second; true ends the run with YK_E_CANCELLED. May be NULL */
+  bool (*stops)(void *user);
   void *stops_user;
 } yk_bench_load;
 
-/* yk_bench_load_init - a batch of 1, 512 tokens in, 100 out, greedy, seed 0, nothing promised. Call it first. */
+/* yk_bench_load_init - a batch of 1, 512 tokens in, 100 out, greedy, seed 0, no objectives. Call first. */
 void yk_bench_load_init(yk_bench_load *load);
 
-/* yk_bench_load_requests - how many requests a run has. */
+/* yk_bench_load_requests - number of requests of a run. */
 int32_t yk_bench_load_requests(const yk_bench_load *load);
 
-/* yk_bench_load_lengths - tokens in and out of request number i, from 0: a function of seed and i alone. */
+/* yk_bench_load_lengths - input and output tokens of request number i, from 0: a function of seed and i only. */
 void yk_bench_load_lengths(const yk_bench_load *load, int32_t i, int32_t *input_tokens, int32_t *output_tokens);
 
-/* What an engine can take; 0: not known. */
+/* Limits of an engine; 0: unknown. */
 typedef struct yk_bench_limits {
   int32_t max_seqs, max_model_tokens;
-  int64_t kv_tokens; /* of KV */
+  int64_t kv_tokens; /* capacity for KV */
 } yk_bench_limits;
 
-/* yk_bench_load_check - whether a load makes sense and an engine of these limits can run it as asked: a fixed batch
- *   must run at once, so that it may neither exceed max_seqs nor the KV memory.
+/* yk_bench_load_check - check that a load is valid and that an engine with these limits can run it as specified: a
+ *   fixed batch must run at once, so it must exceed neither max_seqs nor the KV memory.
  *   Errors: YK_E_INVAL (a field out of range, or not exactly one kind of load), YK_E_CAPACITY (more than the limits),
  *   each naming the option of `yoke bench`, expected and found. Thread: any. */
 yk_status yk_bench_load_check(const yk_bench_load *load, const yk_bench_limits *limits, yk_err *err);
@@ -74,8 +76,8 @@ typedef struct yk_bench_longest {
 } yk_bench_longest;
 yk_bench_longest yk_bench_load_longest(const yk_bench_load *load);
 
-/* yk_bench_slo_parse - "ttft:200,tpot:50,e2el:3000" in milliseconds into slo_ms [YK_BENCH_TIMES].
- *   Errors: YK_E_INVAL: an unknown or repeated name, a time that is no number above 0; slo_ms is then as before. */
+/* yk_bench_slo_parse - parse "ttft:200,tpot:50,e2el:3000" in milliseconds into slo_ms [YK_BENCH_TIMES].
+ *   Errors: YK_E_INVAL: an unknown or repeated name, a time that is not a number above 0; slo_ms is then unchanged. */
 yk_status yk_bench_slo_parse(const char *text, double slo_ms[YK_BENCH_TIMES], yk_err *err);
 
 /* yk_bench_time_name - "ttft", "tpot", "itl", "e2el". */

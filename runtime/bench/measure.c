@@ -34,7 +34,8 @@ static double ms_between(int64_t from_ns, int64_t to_ns)
   return (double)(to_ns - from_ns) * 1e-6;
 }
 
-/* Whether the request keeps every objective; one that has no time of a kind keeps that. */
+/* Adds the request's times. Returns whether it meets every objective; an objective for a time that the request lacks is
+ * met. */
 static bool add_request(samples *s, const yk_bench_load *load, const yk_bench_record *r)
 {
   double times_ms[YK_BENCH_TIMES] = {0};
@@ -67,9 +68,9 @@ static int32_t last_token_by(const yk_bench_record *r, int64_t time_ns)
   return low - 1;
 }
 
-/* A step gives out its tokens one after another, so that the moments at which the window begins and ends lie before the
- * tokens that other sequences get from the same steps. Each sequence's rate is therefore taken between tokens of its
- * own, and the rates are added. */
+/* A step delivers its tokens one after another, so the moments at which the window begins and ends precede the tokens
+ * that other sequences get from the same steps. Each sequence's rate is therefore measured between its own tokens, and
+ * the rates are added. */
 static double rate_between(const yk_bench_record *records, size_t n, int64_t from_ns, int64_t to_ns)
 {
   double rate = 0;

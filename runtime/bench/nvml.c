@@ -9,7 +9,7 @@ static const char nvml_name[] = "libnvidia-ml.so.1", driver_name[] = "libcuda.so
 
 static const struct {
   yk_library_symbol symbol;
-  const char *figure; /* what is unknown without; NULL: everything is */
+  const char *figure; /* the figure that needs the function; NULL: all figures do */
 } functions[] = {
     {{"nvmlInit_v2", offsetof(yk_nvml, init)}, NULL},
     {{"nvmlDeviceGetHandleByPciBusId_v2", offsetof(yk_nvml, handle)}, NULL},

@@ -9,14 +9,14 @@
 #include "bench/arrivals.h"
 #include "bench/requests.h"
 
-/* How often the engine's counters are looked at, and whoever may stop the run is asked. */
+/* Interval of sampling the engine's counters, and of calling stops. */
 static const int64_t look_ns = 5000000, ask_ns = 50000000;
 
-/* A run under way. */
+/* The current run. */
 typedef struct point {
   yk_bench_requests all;
   const yk_bench_load *load;
-  double *arrivals_s; /* [all.n], owned; NULL unless load is offered */
+  double *arrivals_s; /* [all.n], owned; NULL without an offered load */
   int32_t n_sent;
   int64_t start_ns, looked_ns, asked_ns, latest_ns;
   double kv_use;
@@ -53,7 +53,7 @@ static yk_status send_now(point *p, yk_err *err)
   return send_next(p, yk_clock_now_ns(), err);
 }
 
-/* Those that are due. A request that is sent late has been waiting since it was due. */
+/* Sends the requests that are due. The waiting time of a late request counts from its due time. */
 static yk_status send_due(point *p, int64_t *next_ns, yk_err *err)
 {
   *next_ns = INT64_MAX;
@@ -69,7 +69,7 @@ static yk_status send_due(point *p, int64_t *next_ns, yk_err *err)
   return YK_OK;
 }
 
-/* Everything until the last request has ended. */
+/* Sends and reads requests until the last one has ended. */
 static yk_status drive(point *p, yk_err *err)
 {
   int32_t n_at_once = p->load->batch > 0 ? p->all.n : p->load->n_clients;
@@ -85,7 +85,7 @@ static yk_status drive(point *p, yk_err *err)
   return YK_OK;
 }
 
-/* Prepared before the clock starts: the prompts of all requests that are sent at once. */
+/* Prepares the prompts of all requests that are sent at once, before the clock starts. */
 static yk_status prepare(point *p, yk_err *err)
 {
   int32_t n_at_once = p->load->batch > 0 ? p->all.n : p->load->n_clients > 0 ? p->load->n_clients : 1;
@@ -128,12 +128,12 @@ static void add_gpu_figures(const yk_bench_gpu_run *gpus, int n, yk_bench_figure
   memcpy(out->gpus, gpus, (size_t)n * sizeof *gpus);
   yk_bench_gpus_compare(gpus, n, &out->warnings);
   out->energy_j = 0;
-  for (int i = 0; i < n; i++) out->energy_j += out->gpus[i].energy_j; /* NaN where one is unknown */
+  for (int i = 0; i < n; i++) out->energy_j += out->gpus[i].energy_j; /* NaN if one is unknown */
   out->energy_j_per_token = out->energy_j / out->total_output_tokens;
   out->energy_j_per_token_per_gpu = out->energy_j_per_token / n;
 }
 
-/* before: when the run began. */
+/* before: the load at the run's start. */
 static yk_status add_experts(const point *p, const yk_expert_load *before, yk_bench_figures *out, yk_err *err)
 {
   yk_expert_load now;

@@ -8,8 +8,8 @@
 #include "base/rng.h"
 #include "base/status.h"
 
-/* Streams of random numbers of a run's prompts: what they share, and one for each request. Lengths and arrivals draw
- * from the load's own seed, whatever the run. */
+/* Streams of random numbers for a run's prompts: one for the shared prefix, and one for each request. Lengths and
+ * arrivals draw from the load's own seed, independent of the run. */
 enum { DRAW_SHARED = 16, DRAW_PROMPT = 17 };
 
 yk_status yk_bench_requests_create(yk_bench_requests *all, yk_engine *engine, const yk_bench_load *load, yk_err *err)
@@ -93,7 +93,7 @@ static void take_end(yk_bench_requests *all, yk_bench_request *r)
   all->n_done++;
 }
 
-/* Everything that a request has. */
+/* Reads all available output of a request. */
 static yk_status read_request(yk_bench_requests *all, yk_bench_request *r, yk_err *err)
 {
   yk_bench_record *record = &all->records[r - all->list];
@@ -109,8 +109,8 @@ static yk_status read_request(yk_bench_requests *all, yk_bench_request *r, yk_er
   return YK_OK;
 }
 
-/* All else of a step comes within this time. Tokens bring the engine's own times, so that reading them a little later
- * changes no figure, while a thread that reads each as it comes costs the engine a wake-up for every one. */
+/* The other tokens of a step arrive within this time. Tokens carry the engine's own times, so reading them a little
+ * later changes no figure, while a thread that reads each token at once costs the engine a wake-up for each. */
 static const int64_t gather_ns = 200000;
 
 static void gather(int64_t deadline_ns)

@@ -29,7 +29,7 @@ static json_t *kind_json(const yk_step_times *times, int n_ranks)
   return NULL;
 }
 
-/* The list, or NULL where it could not be filled. */
+/* The list; NULL if it could not be filled. */
 static json_t *whole_list(json_t *list, int failed)
 {
   if (!failed) return list;

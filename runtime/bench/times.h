@@ -1,4 +1,4 @@
-/* times.h - where an engine's time went. */
+/* times.h - the times of an engine's steps by parts, as JSON. */
 #ifndef YK_BENCH_TIMES_H
 #define YK_BENCH_TIMES_H
 
@@ -7,8 +7,8 @@
 
 /* yk_bench_times_json - {"decode": {"n_steps", "step": us, each part: us a step, mean over ranks}, "prefill": the same,
  *   "by_rank": [{each part} of decode steps], "slowest": [share of all-reduces, of either kind of step, for which each
- *   rank was last]}. Kinds without steps, "by_rank" of none and "slowest" without all-reduces are null. NULL where
- *   memory is short. The caller's. */
+ *   rank was last]}. Kinds without steps, "by_rank" without decode steps and "slowest" without all-reduces are null.
+ *   The result belongs to the caller; NULL: no memory. */
 json_t *yk_bench_times_json(const yk_profile *profile);
 
 #endif

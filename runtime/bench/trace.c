@@ -105,7 +105,7 @@ static yk_status read_jsonl(reader *r, yk_err *err)
 
 /* ---- CSV */
 
-/* Fields of a line, cut at commas, without quotes and space around them. Returns how many there are. */
+/* Splits a line at commas into fields, without quotes and surrounding space. Returns their number. */
 static int split(const line *l, line fields[MAX_COLUMNS])
 {
   int n = 0;
@@ -135,7 +135,7 @@ static yk_status read_header(reader *r, yk_err *err)
   static const char *const names[3][2] = {
       {"ContextTokens", "input_length"}, {"GeneratedTokens", "output_length"}, {"TIMESTAMP", "timestamp"}};
   line header, fields[MAX_COLUMNS];
-  if (!next_line(r, &header)) return YK_OK; /* no rows: told by who called */
+  if (!next_line(r, &header)) return YK_OK; /* no rows: reported by the caller */
   int n = split(&header, fields);
   for (int k = 0; k < 3; k++) {
     r->column_of[k] = -1;
@@ -149,7 +149,7 @@ static yk_status read_header(reader *r, yk_err *err)
   return YK_OK;
 }
 
-/* The field as text: fields are short. */
+/* Copies a field, which is short, as text. */
 static void copy_field(const line *field, char out[64])
 {
   size_t n = field->n_bytes < 63 ? field->n_bytes : 63;
@@ -168,7 +168,7 @@ static yk_status read_length(const reader *r, const line *field, const char *whi
                     r->number, which, MAX_TOKENS, text);
 }
 
-/* "2023-11-16 18:15:46.6805900", maybe with +00:00 behind it, to seconds. */
+/* Converts "2023-11-16 18:15:46.6805900", optionally followed by +00:00, to seconds. */
 static bool parse_date(const char *text, double *out)
 {
   struct tm date = {0};
