@@ -222,7 +222,7 @@ static yk_status read_csv(reader *r, yk_err *err)
   return YK_OK;
 }
 
-/* ---- Both */
+/* ---- Interface */
 
 yk_status yk_bench_trace_parse(const char *name, const char *text, size_t n_bytes, yk_bench_trace *out, yk_err *err)
 {

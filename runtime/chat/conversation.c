@@ -414,7 +414,7 @@ static void append_messages(yk_strbuf *out, yk_json messages, yk_template_needs 
   yk_strbuf_append_str(out, "]");
 }
 
-/* ---- The rest ---------------------------------------------------------------------------------------------------- */
+/* ---- Conversations ----------------------------------------------------------------------------------------------- */
 
 /* Members may occur twice: readers take the last one. */
 static void append_arguments_of_template(yk_strbuf *out, const yk_chat_conversation *conversation)

@@ -21,9 +21,9 @@ typedef struct yk_chat_conversation {
   yk_json tools;             /* a list of objects; absent or null: none */
   yk_json documents;         /* a list of objects; absent or null: none */
   yk_json arguments;         /* an object of further variables of the template ("enable_thinking"), or absent or null */
-  yk_json default_arguments; /* the same, for variables that neither arguments nor reasoning_effort gives */
-  const char *reasoning_effort; /* NULL or a variable of the template; also sets enable_thinking ("none": false), where
-                                   arguments do not */
+  yk_json default_arguments; /* the same, for variables missing in arguments and reasoning_effort */
+  /* NULL or a variable of the template; also sets enable_thinking ("none": false), unless arguments have that key */
+  const char *reasoning_effort;
   bool add_generation_prompt;
   /* The text ends with the last message's content, so that an answer continues it: the template's text behind it is cut
    * off, and white space at the content's end too if the template trims it. Excludes add_generation_prompt. */

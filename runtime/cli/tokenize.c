@@ -145,7 +145,7 @@ static yk_status decode_operands(converter *c, const yk_arguments *arguments, yk
   return status;
 }
 
-/* ---- Both -------------------------------------------------------------------------------------------------------- */
+/* ---- The commands ------------------------------------------------------------------------------------------------ */
 
 static const direction to_ids = {
     "yoke tokenize",

@@ -168,7 +168,7 @@ yk_status yk_openai_answer_read(yk_openai_answer *answer, size_t choice_index, y
   return yk_openai_answer_flush(answer, choice_index, out, err);
 }
 
-/* ---- The end ----------------------------------------------------------------------------------------------------- */
+/* ---- Ending ------------------------------------------------------------------------------------------------------ */
 
 static void finish_stream(yk_openai_answer *answer, yk_strbuf *out)
 {

@@ -127,7 +127,7 @@ yk_status yk_chat_read_tool_choice(yk_json value, bool *none, yk_err *err)
   return yk_err_set(err, YK_E_UNSUPPORTED, "tool_choice: expected \"auto\" or \"none\"; calls cannot be enforced");
 }
 
-/* ---- The rest ---------------------------------------------------------------------------------------------------- */
+/* ---- Other fields ------------------------------------------------------------------------------------------------ */
 
 yk_status yk_chat_read_documents(yk_openai_chat *chat, yk_json value, yk_err *err)
 {

@@ -316,7 +316,7 @@ yk_status yk_request_read_field(yk_openai_request *request, yk_json key, const y
   return read_field(request, f, defaults, value, err);
 }
 
-/* ---- What is kept of a body -------------------------------------------------------------------------------------- */
+/* ---- Fields that are kept of a body ------------------------------------------------------------------------------ */
 
 static bool keeps_of_completion(const char *key)
 {

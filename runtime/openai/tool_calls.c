@@ -257,7 +257,7 @@ static void step_call(yk_tool_parser *p, char c)
   }
 }
 
-/* ---- Around calls ------------------------------------------------------------------------------------------------ */
+/* ---- Text around calls ------------------------------------------------------------------------------------------- */
 
 /* Whether held, behind its white space, is a beginning of the tag; *is_whole: the whole tag. */
 static bool is_part_of(const yk_tool_parser *p, const char *tag, bool *is_whole)

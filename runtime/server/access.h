@@ -23,8 +23,8 @@ typedef struct yk_access_headers {
 /* yk_access_check - protects the server from web pages that may not use it. Refuses with 403 a Host that is not the
  *   server's (a page may have its own name resolved to 127.0.0.1), and an origin that is neither the Host's nor one of
  *   the options'.
- *   is_local: the server listens on a loopback address. Then "localhost", 127.x.x.x, [::1] and the options' allowed
- *   hosts are the server's; else any host, unless the options have allowed hosts: then those too. */
+ *   is_local: the server listens on a loopback address. If so, or if the options have allowed hosts, the server's hosts
+ *   are "localhost", 127.x.x.x, [::1] and the allowed hosts; else every host is the server's. */
 void yk_access_check(const yk_server_options *options, bool is_local, const yk_access_headers *headers,
                      yk_reply *reply);
 

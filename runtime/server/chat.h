@@ -14,7 +14,7 @@
 yk_status yk_chat_open(const char *model_dir, const char *chat_template, const yk_log *log, yk_checkpoint_template *out,
                        yk_err *err);
 
-/* yk_chat_tokenize - the ids of a conversation, malloc'd; the caller frees them. default_kwargs: as of
+/* yk_chat_tokenize - the ids of a conversation, malloc'd; the caller frees them. default_kwargs: as in
  *   yk_openai_chat_ids. Errors: YK_E_UNSUPPORTED if the checkpoint has no usable template, YK_E_CANCELLED if the helper
  *   process has died (the log has the cause), and the others of yk_openai_chat_ids. Any thread. */
 yk_status yk_chat_tokenize(yk_checkpoint_template *chat, const yk_log *log, const yk_openai_chat *conversation,

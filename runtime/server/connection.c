@@ -63,7 +63,7 @@ void yk_connection_arrived(yk_connection *connection)
   if (connection->listed == &connection->all->awaited) unlist(connection);
 }
 
-/* ---- Life -------------------------------------------------------------------------------------------------------- */
+/* ---- Opening and closing ----------------------------------------------------------------------------------------- */
 
 void yk_connections_init(yk_connections *connections, int64_t header_limit_ns, int max_open)
 {

@@ -8,7 +8,7 @@
 #include "server/engine_state.h"
 #include "server/suspension.h"
 
-/* ---- The end ----------------------------------------------------------------------------------------------------- */
+/* ---- Ending ------------------------------------------------------------------------------------------------------ */
 
 /* Frees every use of the engine by the exchange. */
 static void let_go(yk_exchange *x)

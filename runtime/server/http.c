@@ -21,7 +21,7 @@ enum { STREAM_BLOCK_BYTES = 256 };
 /* The page uses no resources of other origins, and no other page may frame it. */
 #define PAGE_POLICY "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-/* ---- Life -------------------------------------------------------------------------------------------------------- */
+/* ---- Beginning and ending ---------------------------------------------------------------------------------------- */
 
 static void destroy(yk_exchange *x)
 {
@@ -167,7 +167,7 @@ void yk_http_note_refused(void *user, const yk_request_guard *guard)
                place ? yk_route_handler(yk_route_number(place)) : "(no route)", reply->http_status, reply->why);
 }
 
-/* ---- What comes in ----------------------------------------------------------------------------------------------- */
+/* ---- Receiving --------------------------------------------------------------------------------------------------- */
 
 /* A header of the request, or NULL. */
 static const char *header_of(const yk_exchange *x, const char *name)
@@ -292,7 +292,7 @@ static void arrived(yk_exchange *x)
   }
 }
 
-/* ---- What goes out ----------------------------------------------------------------------------------------------- */
+/* ---- Answering --------------------------------------------------------------------------------------------------- */
 
 static enum MHD_Result queue(yk_exchange *x, struct MHD_Response *response, int http_status)
 {

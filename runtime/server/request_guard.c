@@ -325,7 +325,7 @@ static void take_chunk_end_byte(yk_request_guard *guard, char byte, yk_strbuf *o
   guard->state = YK_GUARD_CHUNK_SIZE;
 }
 
-/* ---- All of it --------------------------------------------------------------------------------------------------- */
+/* ---- Interface --------------------------------------------------------------------------------------------------- */
 
 static size_t pass_bytes(yk_request_guard *guard, const char *bytes, size_t n_bytes, yk_strbuf *out)
 {

@@ -154,7 +154,7 @@ static yk_status start(yk_server *server, yk_err *err)
   return yk_engine_host_start(&server->host, options, &server->ready, err);
 }
 
-/* ---- The end ----------------------------------------------------------------------------------------------------- */
+/* ---- Ending ------------------------------------------------------------------------------------------------------ */
 
 /* The daemon requires that no connection is suspended when it is stopped. */
 static void stop_http(yk_server *server)

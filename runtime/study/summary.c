@@ -156,7 +156,7 @@ static yk_status make_point(const yk_study_frame *frame, const yk_study_records 
   return status;
 }
 
-/* ---- The whole --------------------------------------------------------------------------------------------------- */
+/* ---- The study --------------------------------------------------------------------------------------------------- */
 
 static json_t *make_skipped(const yk_study_grid *grid, size_t i)
 {

@@ -214,7 +214,7 @@ static yk_status read_specials(reader *to, const yk_more_tokens *more, yk_err *e
   return YK_OK;
 }
 
-/* ---- Ends -------------------------------------------------------------------------------------------------------- */
+/* ---- Building and searching -------------------------------------------------------------------------------------- */
 
 /* Puts the text of each token into the trie in which it is searched. */
 static yk_status finish(yk_added_tokens *added, const char *file, const yk_normalizer *normalizer, yk_err *err)

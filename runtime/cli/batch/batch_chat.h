@@ -10,7 +10,7 @@
 
 typedef struct yk_batch_chat {
   const char *tokenizer, *chat_template; /* the caller's; see yk_checkpoint_template_open */
-  yk_json default_kwargs;                /* as of yk_openai_chat_ids */
+  yk_json default_kwargs;                /* as in yk_openai_chat_ids */
   /* Private state; zero at first. */
   yk_checkpoint_template template;
   bool is_tried; /* opening was attempted */

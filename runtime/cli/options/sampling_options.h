@@ -32,12 +32,13 @@ void yk_sampling_options_free(yk_sampling_options *options);
 /* yk_sampling_options_group - the table for yk_command.groups. */
 yk_option_group yk_sampling_options_group(const yk_sampling_options *options);
 
-/* yk_sampling_seed - the seed of a prompt without one: prompt number index, from 0, of a run with this seed. Equals the
- *   seed that an engine draws for its request number index, but depends on the prompt: it is the same whatever ran
- *   before, and the samples of a prompt share it. part: distinguishes prompts with the same index, from 0. */
+/* yk_sampling_seed - the seed of a prompt without one: prompt number index, from 0, of a run with this seed. Drawn as an
+ *   engine draws the seed of its request number index, but by the prompt's number: it is the same whatever ran before,
+ *   and the samples of a prompt share it. part: distinguishes prompts with the same index, from 0. */
 uint64_t yk_sampling_seed(uint64_t seed, uint64_t index, size_t part);
 
-/* yk_sampling_options_hash - continue start with every value: equal hashes mean equal sampling. */
+/* yk_sampling_options_hash - continue start with every value, so that runs with other sampling options have other
+ *   hashes. */
 uint32_t yk_sampling_options_hash(const yk_sampling_options *options, uint32_t start);
 
 /* yk_sampling_options_apply - override the model's values in *sampling by the given options; *sampling then points into

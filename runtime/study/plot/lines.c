@@ -64,7 +64,7 @@ void yk_axis_fit(yk_axis *axis, const double *values, size_t n, double low, doub
   axis->high += room;
 }
 
-/* ---- Looks ------------------------------------------------------------------------------------------------------- */
+/* ---- Colours and marks ------------------------------------------------------------------------------------------- */
 
 static yk_ink ink_of(const yk_series *series)
 {
@@ -399,7 +399,7 @@ static void draw_notes(const yk_lines *lines, const frame *f, const label *label
   free(taken.at);
 }
 
-/* ---- The whole --------------------------------------------------------------------------------------------------- */
+/* ---- The figure -------------------------------------------------------------------------------------------------- */
 
 static double name_room(const yk_lines *lines)
 {
