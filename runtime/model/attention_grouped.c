@@ -1,6 +1,6 @@
 /* attention_grouped.c - multi-head, multi-query and grouped-query attention: K and V of every KV head in a paged cache.
  *
- * A rank owns whole query heads and every KV head that one of them reads; q, k and v are column-parallel, o
+ * A rank owns whole query heads and every KV head that these query heads read; q, k and v are column-parallel, o
  * row-parallel. */
 #include <math.h>
 #include <stdlib.h>
@@ -15,11 +15,11 @@ struct yk_sublayer {
   void *q_norm_w, *k_norm_w; /* act [head_dim] or NULL */
   yk_linear *qkv;
   yk_row_parallel o;
-  yk_kv_layer kv;     /* without its room */
-  int64_t room_bytes; /* of K or of V */
+  yk_kv_layer kv;     /* k_room and v_room are not set: see cache_of */
+  int64_t room_bytes; /* staging pages of K, and as many of V; 0: the device needs none */
   float scale;
   int32_t window_tokens; /* 0: full attention */
-  /* Within the scratch, whose beginning are the rows of q, k and v: the attended rows, and o's own scratch. */
+  /* Offsets within the scratch, which begins with the rows of q, k and v: the attended rows, and the scratch of o. */
   int64_t attended_offset_bytes, o_offset_bytes;
 };
 
@@ -64,13 +64,13 @@ static int64_t q_width(const yk_head_layout *heads)
   return (int64_t)heads->n_q_heads * heads->head_dim;
 }
 
-/* K or V of a block. */
+/* K or V of a block, in bytes. */
 static int64_t half_kv_bytes(const yk_head_layout *heads, yk_kv_format format, yk_dtype dtype)
 {
   return heads->n_kv_heads * yk_kv_page_bytes(format, dtype, heads->head_dim);
 }
 
-/* K or V of a block in the activation type, where the device reads a cache of 8 bits through such a room. */
+/* Staging page for K or V of a block, in the activation type. Only for 8-bit caches on devices with needs_kv_room. */
 static int64_t half_room_bytes(const yk_rank_source *source, const yk_head_layout *heads)
 {
   bool is_needed = source->limits->kv_format != YK_KV_ACT && source->dev.needs_kv_room;
@@ -82,7 +82,7 @@ static bool has_channels(const yk_rank_source *source)
   return source->limits->kv_format != YK_KV_ACT && source->limits->kv_is_static;
 }
 
-/* Static scales and offsets, of K or of V. */
+/* Static scales and offsets, for K or for V. */
 static size_t n_channels(const yk_head_layout *heads)
 {
   return (size_t)2 * (size_t)heads->n_kv_heads * (size_t)heads->head_dim;
@@ -120,8 +120,8 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   return YK_OK;
 }
 
-/* Where heads of q and k do not rotate as devices have it, their parts get n_orders, which lie at *out, the caller's to
- * free. */
+/* The parts of q and k get n_orders if the checkpoint's heads do not rotate in the device's order of elements. *out
+ * holds these orders; the caller frees *out. */
 static yk_status order_heads(const yk_model_config *c, yk_linear_spec *qkv, int32_t **out, yk_err *err)
 {
   const int32_t head_dim = c->head_dim;
@@ -150,8 +150,8 @@ static yk_status load_qkv(const yk_rank_loader *loader, yk_linear_spec *qkv, yk_
   return status;
 }
 
-/* The checkpoint's scales and offsets of K's or V's cache, in the order in which a head's elements are cached: where q
- * and k change places (order_heads), K's do so too. *out: f32 device [2, n_kv_heads, head_dim]. */
+/* The checkpoint's scales and offsets of K's or V's cache, in the order in which a head's elements are cached. If q and
+ * k are reordered (order_heads), the scales of K are too. *out: f32 device [2, n_kv_heads, head_dim]. */
 static yk_status load_channels(const yk_rank_loader *loader, const yk_head_layout *heads, yk_weight_role role,
                                int32_t layer, const float **out, yk_err *err)
 {
@@ -216,7 +216,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   return load_cache(loader, layer, a, err);
 }
 
-/* The layer's cache, with its halves of the room that the step has for all layers. */
+/* The layer's cache with the layer's share of the step's staging pages. */
 static yk_kv_layer cache_of(const yk_sublayer *a, const yk_sublayer_step *s)
 {
   yk_kv_layer kv = a->kv;

@@ -1,9 +1,9 @@
-/* attention_latent.c - multi-head latent attention: one latent vector a token in a paged cache (kernels/latent.h).
+/* attention_latent.c - multi-head latent attention: one latent vector per token in a paged cache (kernels/latent.h).
  *
  *   x -> q (or q_a -> norm -> q_b), kv_a -> norm, rotation, cache -> attention -> o
  *
- * A rank owns whole heads: q (q_b) and kv_b are column-parallel, o row-parallel. What all heads share, q_a, kv_a and
- * the cache, each rank with heads has wholly, so that one all-reduce is enough. */
+ * A rank owns whole heads: q (q_b) and kv_b are column-parallel, o row-parallel. Every rank with heads holds the parts
+ * that all heads share (q_a, kv_a, the cache) in full, so one all-reduce is enough. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,12 +12,12 @@
 #include "model/rope.h"
 #include "model/row_parallel.h"
 
-/* Of the norms within latent attention, whatever the model's other norms have. */
+/* Epsilon of the norms within latent attention. Independent of norm_eps in the configuration. */
 static const float inner_norm_eps = 1e-6f;
 
 /* Bytes from the start of the scratch. */
 typedef struct offsets {
-  int64_t first;                              /* rows of what x is projected to: q or q_a, then kv_a */
+  int64_t first;                              /* rows of the first projection of x: q or q_a, then kv_a */
   int64_t normed, q, attended, inner, o, end; /* inner: the operation's own scratch */
 } offsets;
 
@@ -47,7 +47,7 @@ static yk_latent_layout layout_of(const yk_rank_source *source)
                             .value_dim = c->latent.value_dim};
 }
 
-/* Columns of first that are q or q_a. */
+/* Columns of `first` that hold q or q_a. */
 static int64_t first_q_width(const yk_rank_source *source, const yk_latent_layout *layout)
 {
   if (layout->n_heads == 0) return 0;
@@ -109,7 +109,7 @@ static offsets offsets_of(const yk_rank_source *source, const yk_linear_spec *o)
   return at;
 }
 
-/* Of a block, on a rank with heads. */
+/* Bytes of a cache block. 0 on a rank without heads. */
 static int64_t block_bytes(const yk_rank_source *source)
 {
   const yk_latent_layout layout = layout_of(source);
@@ -143,7 +143,8 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-/* Outputs of the part, unit by unit (a head of q, or kv_a's one), whose last rope_dim rotate as devices have it. */
+/* Order of the part's outputs, one unit (a head of q, or all of kv_a) at a time: the last rope_dim of a unit take the
+ * order in which devices rotate. */
 static int32_t *order_unit(const yk_model_config *c, const yk_linear_part *part, int32_t unit, int32_t *to)
 {
   int32_t first = unit - c->head_dim;
@@ -154,8 +155,8 @@ static int32_t *order_unit(const yk_model_config *c, const yk_linear_part *part,
   return to;
 }
 
-/* Where pairs are neighbours in the checkpoint, the parts of q and kv_a get n_orders, which lie at *order, the caller's
- * to free. */
+/* The parts of q and kv_a get n_orders if the checkpoint rotates neighbouring elements (rotary_interleaved). *order
+ * holds the orders; the caller frees *order. */
 static yk_status order_rotation(const yk_model_config *c, projections *p, int32_t **order, yk_err *err)
 {
   yk_linear_part *q = c->latent.q_rank > 0 ? &p->q_b.parts[0] : &p->first.parts[0], *kv_a = &p->first.parts[1];
@@ -211,7 +212,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
 
 /* ---- A step ------------------------------------------------------------------------------------------------------ */
 
-/* Rows of q, and of kv_a behind them or behind q_a. */
+/* Rows of q, and of kv_a, which follows q or q_a. */
 typedef struct rows {
   void *q, *latent;
   int64_t q_stride, latent_stride;

@@ -16,12 +16,12 @@ enum {
 
 struct yk_decode_graphs {
   int32_t max_rows, max_blocks;
-  yk_graph *graphs[2][N_ROW_BUCKETS][N_BLOCK_BUCKETS]; /* of plain steps, of timed ones */
-  void *block;                                         /* of the padded step: the arrays that ranks read */
+  yk_graph *graphs[2][N_ROW_BUCKETS][N_BLOCK_BUCKETS]; /* [0]: plain steps, [1]: timed steps */
+  void *block;                                         /* the padded step's arrays that every rank reads */
   yk_step step;
 };
 
-/* A bucket's place in its array and its size. */
+/* A bucket's index in the graph table and its size in rows or blocks. */
 typedef struct bucket {
   int32_t index, size;
 } bucket;
@@ -71,7 +71,7 @@ void yk_decode_graphs_destroy(yk_decode_graphs *graphs, yk_device *dev)
   free(graphs);
 }
 
-/* The step with its arrays in the layout of n_rows rows and stride blocks. */
+/* Copy the step, with its arrays in the layout of n_rows rows and stride blocks. */
 static void lay_out(yk_decode_graphs *graphs, const yk_step *step, int32_t n_rows, int32_t stride)
 {
   yk_step *padded = &graphs->step;

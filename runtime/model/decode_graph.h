@@ -1,10 +1,10 @@
 /* decode_graph.h - decode steps padded to buckets, so that one recorded graph serves many steps.
  *
- * A graph is recorded with fixed addresses and fixed counts of rows. A step in which every sequence brings one row is
- * therefore padded: to a bucket of rows, and to a bucket of blocks per sequence, which fixes where each array of its
- * block lies; step_arrays.h says with what. Padding rows belong to no sequence, write no K and V and are read by
- * nobody. One graph is kept a pair of buckets, and another for timed steps, which holds their timestamps. Owner: a
- * model. Thread: the rank's own. */
+ * A graph is recorded with fixed addresses and fixed counts of rows. A step with one row per sequence is therefore
+ * padded to a bucket of rows and to a bucket of blocks per sequence; the two fix the offset of each array in the step's
+ * block. step_arrays.h defines the padding values. Padding rows belong to no sequence, write no K and V and no row
+ * reads them. Each pair of buckets has two graphs: one for plain steps, one for timed steps with their timestamps.
+ * Owner: a model. Thread: the rank's own. */
 #ifndef YK_MODEL_DECODE_GRAPH_H
 #define YK_MODEL_DECODE_GRAPH_H
 
@@ -12,14 +12,14 @@
 
 typedef struct yk_decode_graphs yk_decode_graphs;
 
-/* yk_decode_graphs_create - none recorded yet. max_rows: of the largest step; max_model_tokens: of the longest
- *   sequence. Errors: YK_E_NOMEM. */
+/* yk_decode_graphs_create - an empty set of graphs. max_rows: rows of the largest step; max_model_tokens: tokens of the
+ *   longest sequence. Errors: YK_E_NOMEM. */
 yk_status yk_decode_graphs_create(int32_t max_rows, int32_t max_model_tokens, yk_decode_graphs **out, yk_err *err);
 void yk_decode_graphs_destroy(yk_decode_graphs *graphs, yk_device *dev);
 
-/* yk_decode_graphs_pad - the step padded to its buckets, valid until the next call: of its block only what every rank
- *   reads is there. NULL for a step that is no decode or larger than any bucket. *slot: where the graph of these
- *   buckets is kept, NULL while there is none. */
+/* yk_decode_graphs_pad - the step padded to its buckets, valid until the next call. The padded block holds only the
+ *   arrays that every rank reads. NULL for a step that is not a decode step or exceeds the largest bucket. *slot: holds
+ *   the graph of these buckets, or NULL before a graph is recorded. */
 const yk_step *yk_decode_graphs_pad(yk_decode_graphs *graphs, const yk_step *step, yk_graph ***slot);
 
 #endif

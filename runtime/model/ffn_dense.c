@@ -1,4 +1,4 @@
-/* ffn_dense.c - layers with one feed-forward network, which every row passes. */
+/* ffn_dense.c - layers with one feed-forward network for every row. */
 #include <stdlib.h>
 
 #include "model/ffn_gated.h"

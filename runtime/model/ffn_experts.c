@@ -1,13 +1,15 @@
-/* ffn_experts.c - a mixture of experts: each row passes a few of many feed-forward networks, and a shared one where the
- * family has that. A rank loads the linear layers; the device makes one operation of them (kernels/mixture.h).
+/* ffn_experts.c - a mixture of experts: each row passes a few of many feed-forward networks, and the shared expert if
+ * the family has one. A rank loads the linear layers; the device runs them as one operation (kernels/mixture.h).
  *
- * Routing is alike on every rank to the bit, since all have the same rows and the whole router. A rank holds a share of
- * the channels of every expert, or whole experts (expert_parallel); either way its result is a partial sum, which the
- * all-reduce behind the sublayer adds up. A rank without experts gives its share of the shared expert, or zeros.
+ * Routing is bitwise equal on all ranks, because every rank has the same rows and the whole router. A rank holds a
+ * share of the channels of every expert, or whole experts (expert_parallel); either way its result is a partial sum,
+ * which the all-reduce behind the sublayer adds up. A rank without experts contributes its share of the shared expert,
+ * or zeros.
  *
- * Where ranks cut experts whose inputs are quantised per token, down's x is a part of each slot's row, whose scale
- * depends on the whole: ranks exchange each slot's largest |x| before down, and so all have the integers that one rank
- * has. What these add up to is scaled on each rank by itself, into a partial result as of any format. */
+ * If the inputs of down are quantised per token and ranks split each expert's channels, the scale of a slot depends on
+ * the whole row, of which a rank has a part. The ranks therefore exchange the largest |x| of each slot before down, so
+ * all use the integers that a single rank would use. Each rank scales its own integer sums; the result is a partial sum
+ * as for any other format. */
 #include <stdlib.h>
 
 #include "model/ffn_gated.h"
@@ -15,14 +17,14 @@
 struct yk_sublayer {
   yk_linear *router;         /* float32 outputs */
   float *choice_bias;        /* [n_experts] or NULL */
-  yk_linear *gate_up, *down; /* a matrix for each of the rank's experts; NULL on a rank without */
+  yk_linear *gate_up, *down; /* one matrix per expert of the rank; NULL on a rank without experts */
   yk_gated_ffn shared;
-  int64_t *counts; /* [n_experts] rows since the start; rank 0's alone */
+  int64_t *counts; /* [n_experts] rows since the start; NULL except on rank 0 */
   int32_t n_experts;
   yk_mixture *mixture;
 };
 
-/* ---- What there is ----------------------------------------------------------------------------------------------- */
+/* ---- Layout of a layer ------------------------------------------------------------------------------------------- */
 
 static yk_route_spec route_of(const yk_rank_source *source)
 {
@@ -50,8 +52,8 @@ typedef struct projections {
   yk_linear_spec gate_up, down;
 } projections;
 
-/* Whether ranks share the maxima of down's inputs: alike on all, also on one without experts. The first expert stands
- * for all. */
+/* Whether ranks exchange the maxima of down's inputs. The result is the same on every rank, including a rank without
+ * experts. The first expert decides for all experts. */
 static yk_status find_shares_maxima(const yk_rank_source *source, int32_t layer, bool *out, yk_err *err)
 {
   const yk_projection first = {.layer = layer, .role = YK_ROLE_EXPERT_DOWN};
@@ -92,7 +94,7 @@ static yk_status specify_router(const yk_rank_source *source, int32_t layer, yk_
   return yk_rank_column_part(source, &score, (yk_range){0, 1}, &out->parts[1], err);
 }
 
-/* views: [3, experts - 1] for the rank's experts after the first, or NULL: for sizes alone. */
+/* views: [3, experts - 1] for the rank's experts after the first; NULL to compute sizes only. */
 static yk_status specify(const yk_rank_source *source, int32_t layer, yk_weight_view *views, projections *out,
                          yk_err *err)
 {
@@ -114,7 +116,7 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, yk_weight_
   return YK_OK;
 }
 
-/* What loading makes of inputs that the checkpoint quantises. Returns of how many parts they stay floats. */
+/* Set how each part quantises its inputs once loaded. Returns the number of parts whose inputs stay floats. */
 static int32_t settle_inputs(const yk_rank_source *source, projections *p)
 {
   yk_linear_part *const parts[] = {&p->gate_up.parts[0], &p->gate_up.parts[1], &p->down.parts[0]};
@@ -247,10 +249,10 @@ static void destroy(yk_device *dev, yk_sublayer *experts)
 
 /* ---- Forward ----------------------------------------------------------------------------------------------------- */
 
-/* Who follows a forward. */
+/* Context of the phase callbacks of a forward. */
 typedef struct host {
   const yk_sublayer_step *s;
-  bool begin_failed; /* with an error that names the operation already, or is about none */
+  bool begin_failed; /* begin has already set an error; the operation's name must not be added again */
 } host;
 
 static yk_status begin(void *user, yk_mixture_phase phase, yk_err *err)

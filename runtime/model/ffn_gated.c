@@ -64,7 +64,7 @@ yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec 
     YK_TRY(yk_group_order_fill(&of_matrix.weight, &share, &unpadded, channels + m * width, NULL, err));
   }
   for (int i = 1; i >= 0; i--) {
-    int64_t first = gate_up->parts[i].n.begin - part->k.begin; /* of channel 0 among the weight's outputs */
+    int64_t first = gate_up->parts[i].n.begin - part->k.begin; /* index of channel 0 among the weight's outputs */
     int32_t *outputs = channels + i * n_channels;
     for (int64_t j = 0; j < n_channels; j++) outputs[j] = (int32_t)(channels[j] + first);
     gate_up->parts[i].n_order = outputs;

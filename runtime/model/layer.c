@@ -4,7 +4,7 @@ typedef struct layer_kinds {
   const yk_sublayer_kind *attention, *ffn;
 } layer_kinds;
 
-/* The kinds of a layer are chosen here, from configuration and the layer's index. */
+/* The only place that chooses the kinds of a layer, from the configuration and the layer's index. */
 static layer_kinds kinds_of(const yk_model_config *config, int32_t layer)
 {
   return (layer_kinds){.attention = config->latent.kv_rank > 0 ? &yk_attention_latent : &yk_attention_grouped,

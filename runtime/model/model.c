@@ -6,14 +6,14 @@
 
 #define RUN(m, kind, layer, name, call) YK_RUN(&(m)->operations, kind, layer, name, call)
 
-/* The norm behind a layer: the next one's first, after the last layer that in front of lm_head. */
+/* The norm after a layer: the first norm of the next layer, or the final norm after the last layer. */
 static const yk_layer_norm *next_norm(const yk_model *m, int32_t layer)
 {
   return layer + 1 < m->n_layers ? &m->layers[layer + 1].input_norm : &m->final_norm;
 }
 
-/* residual += scale * sum over ranks of s->y, then the norm that the next sublayer reads as s->x. A rank alone leaves
- * both to that reader. */
+/* residual += scale * sum over ranks of s->y, then the norm that the next sublayer reads as s->x. With a single rank
+ * the reader does both. */
 static yk_status reduce(yk_model *m, yk_sublayer_step *s, const char *name, float scale, const yk_layer_norm *norm,
                         yk_err *err)
 {
@@ -53,8 +53,8 @@ static yk_status run_layer(yk_model *m, yk_sublayer_step *s, yk_err *err)
   return reduce(m, s, "all-reduce after FFN", m->residual_scale, next_norm(m, s->layer), err);
 }
 
-/* A row of the embedding is one rank's, and zeros on the others: the sum is exact, and alike on any number of ranks (a
- * zero comes out of it as plus zero on one rank too). */
+/* One rank holds a row of the embedding; the others contribute zeros. The sum is therefore exact and the same for any
+ * number of ranks (a negative zero becomes plus zero, with one rank too). */
 static yk_status embed(yk_model *m, yk_sublayer_step *s, yk_err *err)
 {
   int32_t first_id = m->shard_first[m->comm->rank];
@@ -71,7 +71,7 @@ static yk_status embed(yk_model *m, yk_sublayer_step *s, yk_err *err)
   return reduce(m, s, "all-reduce after embedding", 1, &m->layers[0].input_norm, err);
 }
 
-/* What sampling needs beside logits: late data, and the counts of sequences that begin to count tokens. */
+/* Sampling also needs the late data, and the counts of sequences that begin to count tokens. */
 static yk_status prepare_sampling(yk_model *m, const yk_step *step, yk_err *err)
 {
   const yk_penalty_load *loads = yk_step_penalty_loads(step);
@@ -99,7 +99,8 @@ static yk_status sample(yk_model *m, const yk_step *step, int32_t first, int32_t
   return YK_OK;
 }
 
-/* All that a plain row needs of this rank's logits. They stay where they are, and ranks need not meet. */
+/* Reduce this rank's logits to the best logit per row, which is enough for plain rows. The logits stay on their rank,
+ * without an all-reduce. */
 static yk_status find_bests(yk_model *m, int32_t first, int32_t count, yk_err *err)
 {
   int32_t first_id = m->shard_first[m->comm->rank];
@@ -113,7 +114,7 @@ static yk_status find_bests(yk_model *m, int32_t first, int32_t count, yk_err *e
   return YK_OK;
 }
 
-/* all: the ranks' best logits of `stride` rows each. */
+/* all: the best logits of every rank, `stride` rows per rank. */
 static yk_sampled choose_row(const yk_best_logit *all, int n_ranks, int32_t stride, int32_t row)
 {
   yk_best_logit best = all[row];
@@ -125,8 +126,8 @@ static yk_sampled choose_row(const yk_best_logit *all, int n_ranks, int32_t stri
   return (yk_sampled){.state = isnan(best.value) ? YK_ROW_NAN : YK_ROW_INFINITE, .token_id = -1};
 }
 
-/* The tokens of a plain step, on rank 0: each row's is the best of the ranks' best logits, of equal ones the lower id.
- * The device has written this rank's. */
+/* The tokens of a plain step, on rank 0: per row the best of the ranks' best logits, the lower id among equals. The
+ * device has already written this rank's best logits. */
 static yk_status choose_tokens(yk_model *m, const yk_step *step, yk_err *err)
 {
   int32_t n = step->counts.n_wanted;
@@ -137,7 +138,7 @@ static yk_status choose_tokens(yk_model *m, const yk_step *step, yk_err *err)
   return YK_OK;
 }
 
-/* Where this rank's share of count rows of logits goes. */
+/* The destination of this rank's share of count rows of logits. */
 static float *own_logits(const yk_model *m, const yk_step *step, int32_t count)
 {
   if (step->counts.is_plain || !m->rank_0_logits) return m->act.logits;
@@ -151,8 +152,8 @@ static yk_status gather_logits(yk_model *m, int32_t count, yk_err *err)
   return m->comm->ops->gather(m->comm, m->act.logits, n_bytes, err);
 }
 
-/* Logits of some of the wanted rows: each rank its share of the vocabulary, gathered and sampled on rank 0, where the
- * step is not plain. */
+/* Logits of some of the wanted rows: each rank computes its share of the vocabulary. If the step is not plain, the
+ * shares are gathered and sampled on rank 0. */
 static yk_status finish_rows(yk_model *m, const yk_step *step, const int32_t *wanted_rows, int32_t first, int32_t count,
                              yk_err *err)
 {
@@ -169,9 +170,9 @@ static yk_status finish_rows(yk_model *m, const yk_step *step, const int32_t *wa
   return sample(m, step, first, count, err);
 }
 
-/* The logits buffers hold max_seqs rows, enough for a step of decodes; prompts whose every row is wanted take turns.
- * Nobody writes to rank 0's logits before rank 0 has sampled those of the turn before; those of the step before it has
- * sampled when a step begins. wanted_rows: on the device. */
+/* The logits buffers hold max_seqs rows, enough for a decode step. Prompts with every row wanted run in chunks of that
+ * size. No rank may write a chunk to rank 0's logits before rank 0 has sampled the previous chunk; the last chunk of
+ * the previous step is sampled before a step begins. wanted_rows: on the device. */
 static yk_status finish(yk_model *m, const yk_step *step, const int32_t *wanted_rows, yk_err *err)
 {
   int32_t n_wanted = step->counts.n_wanted;
@@ -184,7 +185,7 @@ static yk_status finish(yk_model *m, const yk_step *step, const int32_t *wanted_
   return YK_OK;
 }
 
-/* Ends with the rows of the final norm in m->act.normed. */
+/* Leaves the rows of the final norm in m->act.normed. */
 static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
 {
   yk_sublayer_step s = {.dev = m->dev,
@@ -203,8 +204,8 @@ static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
   return yk_sublayer_normalise(&s, err);
 }
 
-/* The layers of a padded decode step: as a graph, once there is one. The first step of its kind runs launch by launch,
- * which is the warm-up that recording needs, and is then recorded for those to come. */
+/* The layers of a padded decode step, replayed as a graph once a graph exists. The first step of its kind runs launch
+ * by launch, the warm-up that recording needs; the graph is recorded afterwards for later steps. */
 static yk_status run_recorded(yk_model *m, const yk_batch *batch, yk_graph **graph, yk_err *err)
 {
   const yk_device_ops *ops = m->dev->ops;

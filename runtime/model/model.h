@@ -1,7 +1,7 @@
 /* model.h - one rank's share of the model, and its forward over one step.
  *
  * One forward serves every family, weight format, device and rank count: families differ in the numbers of their
- * configuration, formats and devices behind the device table, rank counts in the ranges of shard.h. */
+ * configuration, formats and devices are hidden by the device table, rank counts differ in the ranges of shard.h. */
 #ifndef YK_MODEL_MODEL_H
 #define YK_MODEL_MODEL_H
 
@@ -13,8 +13,8 @@
 
 typedef struct yk_model yk_model;
 
-/* yk_model_measure - what yk_model_create would take on such a device (limits->n_kv_blocks is ignored). Reads no
- * weights.
+/* yk_model_measure - the bytes that yk_model_create would take on such a device (limits->n_kv_blocks is ignored). Reads
+ *   no weights.
  *   Errors: those of the checkpoint: a missing tensor, a wrong shape. */
 yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limits *limits, const yk_model_device *dev,
                            int rank, int n_ranks, yk_model_memory *out, yk_err *err);
@@ -28,31 +28,32 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
                           void (*on_bytes)(void *user, int64_t n_bytes), void *user, yk_model **out, yk_err *err);
 void yk_model_destroy(yk_model *model);
 
-/* yk_model_connect - have a rank write its share of the logits where rank 0 samples them, if its device reaches that
- *   memory: else they are gathered. Every rank calls it once, between the creation of its model and its first step.
- *   Errors: the communicator's. Thread: the rank's own. */
+/* yk_model_connect - let a rank write its share of the logits directly into rank 0's buffer, if the rank's device can
+ *   reach that memory; otherwise logits are gathered. Every rank calls this function once, between the creation of its
+ *   model and its first step.
+ *   Errors: those of the communicator. Thread: the rank's own. */
 yk_status yk_model_connect(yk_model *model, yk_err *err);
 
 /* yk_model_forward - run one step: all ranks call it with the same step. Rank 0 fills step->answer.
  *   Errors name rank, layer and operation. Thread: the rank's own. */
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err);
 
-/* yk_model_profile - of the last step that was timed (step->counts.is_timed). Thread: any, between steps. */
+/* yk_model_profile - the profile of the last timed step (step->counts.is_timed). Thread: any, between steps. */
 const yk_step_profile *yk_model_profile(const yk_model *model);
 
-/* yk_model_read_expert_rows - rows that each expert was chosen for since the model was created: [layers with experts,
- *   experts], of rank 0's model. Errors name the layer. Thread: the rank's own, between steps. */
+/* yk_model_read_expert_rows - rows that chose each expert since the model was created: [layers with experts, experts],
+ *   on rank 0's model. Errors name the layer. Thread: the rank's own, between steps. */
 yk_status yk_model_read_expert_rows(yk_model *model, int64_t *rows, yk_err *err);
 
-/* yk_model_stop - a forward under way fails before its next operation, and so does every later one: the step and what
- *   it points at may then be gone. Thread: any. */
+/* yk_model_stop - a running forward fails before its next operation, and every later forward fails. The step and the
+ *   memory that the step points at may be freed afterwards. Thread: any. */
 void yk_model_stop(yk_model *model);
 
-/* yk_model_describe - the operation that was begun last, such as "layer 3, attention". Thread: any. */
+/* yk_model_describe - the operation that began last, such as "layer 3, attention". Thread: any. */
 void yk_model_describe(const yk_model *model, char *text, size_t n_bytes);
 
-/* yk_model_n_begun - how many operations of the step under way have begun; 0 between steps. All ranks begin the same
- *   ones in the same order, so that who stalls has begun the fewest. Thread: any. */
+/* yk_model_n_begun - operations that have begun in the current step; 0 between steps. All ranks begin the same
+ *   operations in the same order, so a stalled rank has the smallest count. Thread: any. */
 int yk_model_n_begun(const yk_model *model);
 
 #endif

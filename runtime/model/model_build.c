@@ -1,4 +1,4 @@
-/* model_build.c - from the checkpoint to one rank's weights, tables and buffers. */
+/* model_build.c - build one rank's weights, tables and buffers from the checkpoint. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -21,10 +21,10 @@ typedef struct sizes {
 
 static int64_t shard_stride_of(const yk_model_config *config, int n_ranks)
 {
-  return yk_range_size(yk_rank_vocab_of(config, 0, n_ranks)); /* rank 0's share is never the smaller one */
+  return yk_range_size(yk_rank_vocab_of(config, 0, n_ranks)); /* rank 0 has the largest share */
 }
 
-/* Buffers that do not depend on what the layers are made of. */
+/* Buffers whose sizes do not depend on the kinds of the layers. */
 static buffer_sizes common_buffers(const yk_rank_source *source)
 {
   const yk_model_config *c = source->config;
@@ -176,7 +176,7 @@ static yk_status build(yk_model *m, const yk_rank_loader *loader, yk_err *err)
   m->layers = calloc((size_t)c->n_layers, sizeof *m->layers);
   if (!m->layers) return yk_err_set(err, YK_E_NOMEM, "no memory for %d layers", c->n_layers);
   YK_TRY(yk_rank_load_embedding(loader, &m->embedding, err));
-  /* The scale before lm_head is folded into the norm that feeds it: nothing is left to do per step. */
+  /* The scale before lm_head is folded into the weights of the final norm, so no step applies the scale. */
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FINAL_NORM, 0, c->hidden_size, c->logit_scale, &m->final_norm.w, err));
   YK_TRY(yk_lm_head_spec_make(&loader->source, &head, err));
   head.parts[0].resident = m->embedding;

@@ -1,5 +1,5 @@
-/* model_parts.h - what a rank's model is made of. Shared by model_build.c, which fills it, and model.c, which runs
- * it. */
+/* model_parts.h - the fields of a rank's model. Shared by model_build.c, which fills them, and model.c, which runs the
+ * model. */
 #ifndef YK_MODEL_MODEL_PARTS_H
 #define YK_MODEL_MODEL_PARTS_H
 
@@ -12,13 +12,15 @@ typedef struct yk_activations {
   void *step;                            /* rank_bytes of the largest step's block */
   void *residual;                        /* act [hidden] */
   void *normed;                          /* act [hidden] */
-  void *partial;                         /* act [hidden]: embedding, o and down before their sum over ranks */
-  void *attention_scratch, *ffn_scratch; /* the sublayers' own */
-  void *kv_room;                         /* as measured, of all blocks; NULL where no layer wants any */
+  void *partial;                         /* act [hidden]: results of embedding, o and down before their sum over
+                                          * ranks */
+  void *attention_scratch, *ffn_scratch; /* scratch of the sublayers */
+  void *kv_room;                         /* staging pages of all blocks, as measured; NULL if no layer needs any */
   void *wanted;                          /* act [max_seqs, hidden]: rows whose logits are wanted */
-  float *logits;                         /* [max_seqs, shard_stride]; rank 0: n_ranks times so much */
-  yk_best_logit *bests;                  /* host [max_tokens]: of this rank's share, of a plain step's wanted rows */
-  yk_best_logit *all_bests;              /* [n_ranks, max_tokens]: of all ranks' shares; NULL but on rank 0 */
+  float *logits;                         /* [max_seqs, shard_stride]; on rank 0 n_ranks times as many */
+  yk_best_logit *bests;                  /* host [max_tokens]: best logits of this rank's share, for the wanted rows of
+                                          * a plain step */
+  yk_best_logit *all_bests;              /* [n_ranks, max_tokens]: best logits of all ranks; NULL except on rank 0 */
 } yk_activations;
 
 struct yk_model {
@@ -27,18 +29,18 @@ struct yk_model {
   int32_t hidden, n_layers, n_experts;
   int32_t max_wanted; /* rows that the logits buffers hold */
   float eps, embed_scale, residual_scale;
-  int32_t shard_stride;                  /* columns of one rank's logits row: the widest shard */
-  int32_t shard_first[YK_MAX_RANKS + 1]; /* vocabulary ids of each rank's shard */
-  void *embedding;                       /* act [this rank's vocabulary ids, hidden]; NULL where there are none */
+  int32_t shard_stride;                  /* columns of one rank's logits row, the width of the widest shard */
+  int32_t shard_first[YK_MAX_RANKS + 1]; /* first vocabulary id of each rank's shard */
+  void *embedding;                       /* act [this rank's vocabulary ids, hidden]; NULL if the rank has none */
   yk_layer_norm final_norm;
   yk_linear *lm_head;
   float *rope; /* [max_model_tokens, 2, head_dim / 2] */
   yk_layer *layers;
   yk_activations act;
-  float *rank_0_logits;     /* rank 0's act.logits, as this rank writes its share there; NULL: it is gathered */
-  yk_decode_graphs *graphs; /* NULL on a device without */
-  yk_step_profile profile;  /* of timed steps */
-  yk_operations operations; /* what the rank is at: read by other threads too */
+  float *rank_0_logits;     /* rank 0's act.logits as mapped for this rank's writes; NULL: logits are gathered */
+  yk_decode_graphs *graphs; /* NULL on a device without graphs */
+  yk_step_profile profile;  /* of the last timed step */
+  yk_operations operations; /* the current operation; other threads read the atomic fields */
 };
 
 #endif

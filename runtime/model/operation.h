@@ -1,4 +1,4 @@
-/* operation.h - which operation of a step a rank is at, so that errors and stalls can be named. */
+/* operation.h - the operation of a step that a rank is running, so that reports of errors and stalls can name it. */
 #ifndef YK_MODEL_OPERATION_H
 #define YK_MODEL_OPERATION_H
 
@@ -9,28 +9,28 @@
 
 enum { YK_OUTSIDE_LAYERS = -1 };
 
-/* Written by the rank's thread, read by any. */
+/* Written by the rank's thread, read by any thread. */
 typedef struct yk_operations {
   int rank;
-  _Atomic(const char *) name; /* of the one that was begun last; NULL before the first */
-  atomic_int layer;           /* YK_OUTSIDE_LAYERS, or the layer that the operation belongs to */
-  atomic_int n_begun;         /* in the step under way; 0 between steps */
+  _Atomic(const char *) name; /* the operation that began last; NULL before the first */
+  atomic_int layer;           /* the operation's layer, or YK_OUTSIDE_LAYERS */
+  atomic_int n_begun;         /* operations of the current step; 0 between steps */
   atomic_bool is_stopped;
   yk_device *dev;           /* not owned */
-  yk_step_profile *profile; /* of the step under way where that is timed, else NULL; the rank's own thread's */
+  yk_step_profile *profile; /* profile of the current step if the step is timed, else NULL; only the rank's thread */
 } yk_operations;
 
-/* yk_operation_begin - note the operation, with a timestamp in a step that is timed.
- *   Errors: YK_E_COMM once the rank was told to stop, the device's. Thread: the rank's. */
+/* yk_operation_begin - record the operation, with a timestamp if the step is timed.
+ *   Errors: YK_E_COMM after the rank was stopped, those of the device. Thread: the rank's own. */
 yk_status yk_operation_begin(yk_operations *operations, yk_operation_kind kind, int layer, const char *name,
                              yk_err *err);
 
-/* yk_operation_name_error - say in err, where status is not YK_OK, which operation failed. Returns status. */
+/* yk_operation_name_error - if status is not YK_OK, add the operation that failed to err. Returns status. */
 yk_status yk_operation_name_error(const yk_operations *operations, int layer, const char *name, yk_status status,
                                   yk_err *err);
 
-/* YK_RUN - one operation: begun, run, and named where it fails, which returns from the caller.
- *   kind: the end of the name of a yk_operation_kind. */
+/* YK_RUN - begin and run one operation. On failure, name the operation in err and return from the caller.
+ *   kind: a yk_operation_kind without its prefix. */
 #define YK_RUN(operations, kind, layer, name, call)                                                                    \
   do {                                                                                                                 \
     YK_TRY(yk_operation_begin((operations), YK_OPERATION_##kind, (layer), (name), err));                               \

@@ -20,7 +20,7 @@ yk_status yk_rank_alloc(const yk_rank_loader *loader, size_t n_bytes, void **out
   return loader->dev->ops->alloc(loader->dev, n_bytes, out, err);
 }
 
-/* Elements on their way to the device's activation type. */
+/* Conversion of elements to the device's activation type. */
 typedef struct conversion {
   const char *from; /* may be unaligned */
   yk_dtype from_dtype, dtype;
@@ -30,7 +30,7 @@ typedef struct conversion {
 
 static void convert(void *context, int thread, int64_t begin, int64_t end)
 {
-  enum { STRIP = 1024 }; /* floats that stay in a cache */
+  enum { STRIP = 1024 }; /* floats per strip; a strip stays in the cache */
   (void)thread;
   const conversion *c = context;
   const yk_cpu_simd *simd = yk_cpu_simd_best();
@@ -164,7 +164,7 @@ static yk_repack_request request_of_rows(const yk_rank_loader *loader, const yk_
                              .round = yk_cpu_simd_best()->from_f32};
 }
 
-/* To the rows' place in the matrix at dst. buffer: of the request. */
+/* Load a part's rows to their position in the matrix at dst. buffer: sized for the request. */
 static yk_status load_rows(const yk_rank_loader *loader, const yk_linear_part *part, yk_range rows, void *buffer,
                            char *dst, yk_err *err)
 {
@@ -185,7 +185,7 @@ yk_status yk_rank_load_matrix(const yk_rank_loader *loader, const yk_linear_part
   if (n_bytes == 0) return YK_OK;
   YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
   const yk_repack_request most = request_of_rows(loader, part, (yk_range){part->n.begin, part->n.begin + ROWS});
-  const size_t unit = YK_REPACK_ALIGNMENT_BYTES; /* of a buffer, and at least that much */
+  const size_t unit = YK_REPACK_ALIGNMENT_BYTES; /* the alignment of the buffer, and its minimum size */
   void *buffer = aligned_alloc(unit, (size_t)yk_repack_buffer_bytes(&most) + unit);
   if (!buffer) return yk_err_set(err, YK_E_NOMEM, "no memory to convert %d rows of a matrix", ROWS);
   yk_status status = YK_OK;

@@ -11,34 +11,34 @@ typedef struct yk_rank_loader {
   yk_device *dev;
   void (*on_bytes)(void *user, int64_t n_bytes); /* weight bytes just loaded; may be NULL */
   void *user;
-  yk_rank_buffer *repacked; /* for weights that devices take in another form; the caller frees its memory */
+  yk_rank_buffer *repacked; /* memory for weights that devices take in another form; the caller frees it */
 } yk_rank_loader;
 
-/* yk_rank_alloc - zeroed device memory; *out stays NULL where n_bytes is 0. Errors: YK_E_CAPACITY. */
+/* yk_rank_alloc - zeroed device memory; *out stays NULL if n_bytes is 0. Errors: YK_E_CAPACITY. */
 yk_status yk_rank_alloc(const yk_rank_loader *loader, size_t n_bytes, void **out, yk_err *err);
 
 /* yk_rank_load_vector - a norm's n weights times scale, as act [n]. Errors: of checkpoint and device. */
 yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, int64_t n, float scale,
                               void **out, yk_err *err);
 
-/* yk_rank_load_head_norm - the norm of q's or k's heads, as act [head_dim] in the order in which devices have the
- *   elements of a head (rope.h). Errors: as above. */
+/* yk_rank_load_head_norm - the norm of q's or k's heads, as act [head_dim] in the device's order of a head's elements
+ *   (rope.h). Errors: as above. */
 yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, void **out,
                                  yk_err *err);
 
-/* yk_rank_load_floats - a vector as float32 [view->n]. Errors: YK_E_NOMEM, those of the device. */
+/* yk_rank_load_floats - a vector as float32 [view->n] on the device. Errors: YK_E_NOMEM, those of the device. */
 yk_status yk_rank_load_floats(const yk_rank_loader *loader, const yk_vector_view *view, float **out, yk_err *err);
 
-/* yk_rank_load_embedding - the rows of the rank's vocabulary ids as act [share.vocab, hidden]; NULL where there are
+/* yk_rank_load_embedding - the rows of the rank's vocabulary ids as act [share.vocab, hidden]; NULL if the rank has
  *   none. */
 yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_err *err);
 
-/* yk_rank_load_linear - a linear layer in the device's own form, its parts repacked before.
+/* yk_rank_load_linear - a linear layer in the device's own form, after its parts are repacked.
  *   Errors: those of linear_create and yk_repack_layer. */
 yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
 
-/* yk_rank_load_matrix - a part's slice, dequantised where it is quantised, as act [size of n, size of k] in memory of
- *   the device; NULL where it is empty. For operations that multiply with it themselves. Orders are not applied.
+/* yk_rank_load_matrix - a part's slice as act [size of n, size of k] in device memory, dequantised if necessary; NULL
+ *   if the slice is empty. For operations that multiply with the matrix themselves. Orders are not applied.
  *   Errors: those of alloc, upload and yk_repack. */
 yk_status yk_rank_load_matrix(const yk_rank_loader *loader, const yk_linear_part *part, void **out, yk_err *err);
 

@@ -26,7 +26,7 @@ static void share_experts(const yk_model_config *config, bool expert_parallel, y
 
 yk_range yk_rank_vocab_of(const yk_model_config *config, int rank, int n_ranks)
 {
-  enum { VOCAB_UNIT = 8 }; /* whole words of a quantised head, aligned rows of a plain one */
+  enum { VOCAB_UNIT = 8 }; /* whole packed words of a quantised lm_head, aligned rows of a plain lm_head */
   return yk_shard_range(config->vocab_size, VOCAB_UNIT, rank, n_ranks);
 }
 
@@ -50,7 +50,7 @@ static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_f
   return YK_OK;
 }
 
-/* Where the part's inputs are to be sorted by group: how. */
+/* Set the order of the part's inputs if the device sorts them by group. */
 static yk_status sort_inputs(const yk_rank_source *source, bool may_choose, yk_linear_part *part, yk_err *err)
 {
   if (!yk_repack_sorts(&source->dev, part)) return YK_OK;
@@ -89,7 +89,7 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
   return sort_inputs(source, may_choose, part, err);
 }
 
-/* Grouped layers have no biases of their own. */
+/* Grouped layers have no biases of their own, into which an offset could be folded. */
 static yk_status refuse_folds(const yk_found_weight *found, yk_err *err)
 {
   if (!found->view.folds_bias) return YK_OK;
@@ -98,7 +98,7 @@ static yk_status refuse_folds(const yk_found_weight *found, yk_err *err)
                     found->name);
 }
 
-/* A rank's experts are matrices of one layer, laid out alike: a weight as the first one's. */
+/* A rank's experts are matrices of one layer and must share one layout, that of the first expert. */
 static yk_status refuse_unlike(const yk_rank_source *source, const yk_found_weight *found, const yk_weight_view *first,
                                yk_err *err)
 {
@@ -117,10 +117,10 @@ bool yk_rank_experts_quantise(const yk_inputs *inputs)
   return inputs->kind == YK_INPUTS_PER_TOKEN;
 }
 
-/* What the inputs of a layer's experts are like. */
+/* Properties of the inputs of a layer's experts. */
 typedef struct inputs_of_experts {
-  bool have_order; /* of any expert; those without are then sorted as the others are */
-  bool are_even;   /* the groups of each: all experts have the same places */
+  bool have_order; /* at least one expert has act order; the others are then sorted too */
+  bool are_even;   /* the groups of every expert are even, so all experts have the same positions */
 } inputs_of_experts;
 
 static yk_status look_at_inputs(const yk_weight_view *weight, inputs_of_experts *inputs, yk_err *err)

@@ -49,14 +49,14 @@ static yk_repack_request request_of(const yk_model_device *dev, const yk_linear_
 
 /* ---- Outlines: parts without data, for plans --------------------------------------------------------------------- */
 
-/* x_size of the part that a sorted one becomes: sorted inputs of a share without padding are x as it is. */
+/* x_size of a part after sorting; 0: x is used as it is. That holds for a share whose sorted inputs have no padding. */
 static int64_t x_size_of(const yk_linear_part *part)
 {
   int64_t size = yk_range_size(part->k);
   return part->k_places == 0 || (part->k_is_sorted && part->k_places == size) ? 0 : size;
 }
 
-/* The part that one with sorted inputs becomes. */
+/* Change a part with sorted inputs into its repacked form. */
 static void become_sorted(yk_linear_part *part)
 {
   if (part->k_places == 0) return;
@@ -70,7 +70,7 @@ static void become_sorted(yk_linear_part *part)
   part->k_is_sorted = false;
 }
 
-/* The part that a dequantised one becomes. */
+/* Change a dequantised part into its repacked form. */
 static void become_plain(const yk_model_device *dev, yk_linear_part *part)
 {
   part->k = (yk_range){0, yk_range_size(part->k)};
@@ -187,7 +187,7 @@ static int64_t matrix_buffer_bytes(const yk_model_device *dev, const yk_linear_s
   return n_bytes;
 }
 
-/* memory: matrix_buffer_bytes. */
+/* memory: matrix_buffer_bytes of space. */
 static yk_status repack_matrix(const yk_model_device *dev, const yk_linear_spec *of_matrix, yk_cpu_pool *pool,
                                char *memory, yk_linear_part *out, yk_err *err)
 {
@@ -198,8 +198,8 @@ static yk_status repack_matrix(const yk_model_device *dev, const yk_linear_spec 
   return YK_OK;
 }
 
-/* What all matrices of a layer have together: views [n_parts, n_matrices - 1], and the orders of x of each part that
- * has one. */
+/* Data shared by all matrices of a layer: views [n_parts, n_matrices - 1], and the orders of x of each part with an
+ * order. */
 typedef struct of_layer {
   yk_weight_view *views;
   int32_t *orders[YK_MAX_LINEAR_PARTS]; /* [n_matrices, k_places] */
@@ -223,7 +223,7 @@ static of_layer of_layer_at(const yk_linear_spec *spec, char *memory)
   return layer;
 }
 
-/* Matrices that are alike in the checkpoint are alike when they are repacked. */
+/* Matrices with equal layouts in the checkpoint have equal layouts after repacking. */
 static yk_status repack_matrices(const yk_model_device *dev, const yk_linear_spec *spec, yk_cpu_pool *pool,
                                  const of_layer *layer, char *memory, yk_linear_spec *out, yk_err *err)
 {

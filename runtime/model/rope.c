@@ -25,7 +25,7 @@ float yk_rope_score_factor(const yk_rope_config *rope)
   return (float)(m * m);
 }
 
-/* The (real-valued) pair that turns `turns` times over the original context. */
+/* The (real-valued) index of the pair that makes `turns` full rotations over the original context. */
 static double yarn_dimension(const yk_rope_config *rope, double turns, double rotary_dim)
 {
   return rotary_dim * log(rope->original_max_positions / (turns * 2 * pi)) / (2 * log(rope->theta));
@@ -50,7 +50,7 @@ static void scale_yarn(const yk_rope_config *rope, int32_t rotary_dim, const flo
   }
 }
 
-/* Llama 3.1: by wavelength, keep, divide by factor, or blend between. */
+/* Llama 3.1: depending on the wavelength, keep a frequency, divide it by factor, or blend the two. */
 static void scale_llama3(const yk_rope_config *rope, int32_t rotary_dim, float *inv_freq)
 {
   float factor = (float)rope->factor, context = (float)rope->original_max_positions;
@@ -73,7 +73,7 @@ float yk_rope_frequencies(const yk_rope_config *rope, int32_t rotary_dim, float 
 {
   float theta_power[YK_MAX_HEAD_DIM / 2];
   for (int32_t i = 0; i < rotary_dim / 2; i++) {
-    /* In double and rounded once: nearest to any good powf, so independent of the C library's. */
+    /* Computed in double and rounded once: equals any correctly rounded powf, independent of the C library. */
     double exponent = (float)(2 * i) / (float)rotary_dim;
     theta_power[i] = (float)pow((float)rope->theta, exponent);
     inv_freq[i] = 1 / theta_power[i];

@@ -8,11 +8,11 @@ bool yk_row_parallel_in_steps(const yk_rank_source *source, const yk_linear_spec
   return source->share.n_ranks > 1 && yk_linear_has_sums(spec) && !yk_repack_dequantises(&source->dev, spec, 0);
 }
 
-/* The maxima are followed by room for more: communicators are fastest with such counts, and what the largest of the
- * rest may be nobody reads. */
+/* The count of maxima is rounded up to a multiple of 4, the fast case of the communicators. The values of the extra
+ * elements are never used. */
 enum { FAST_COUNT = 4 };
 
-/* Maxima come first, then sums. */
+/* Offset of the sums, which follow the maxima. */
 static int64_t maxima_bytes(int64_t n_rows)
 {
   return yk_round_up_i64(n_rows * (int64_t)sizeof(int32_t), YK_DEVICE_ALIGNMENT_BYTES);

@@ -4,7 +4,7 @@
 
 #include "base/checked.h"
 
-/* What fills an array beyond the elements that a decode step has. */
+/* The value of elements beyond those of the decode step. */
 typedef enum padding {
   PAD_ZERO,
   PAD_NONE /* -1 */,
@@ -85,14 +85,14 @@ yk_step_counts yk_step_counts_max(const yk_device_limits *limits)
                           .n_penalty_loads = limits->max_seqs};
 }
 
-/* n elements at to, then padding up to size. */
+/* Copy n elements to `to`, then pad up to size. */
 static void put(int32_t *to, const int32_t *from, int64_t n, int32_t value, int64_t size)
 {
   memcpy(to, from, (size_t)n * sizeof *to);
   for (int64_t i = n; i < size; i++) to[i] = value;
 }
 
-/* A table has a row of each sequence: its rows become longer too. */
+/* A block table has one row per sequence; each row is padded to the new stride. */
 static void put_tables(int32_t *to, const yk_step_counts *to_counts, const int32_t *from, const yk_step_counts *counts)
 {
   int64_t from_stride = counts->block_table_stride, to_stride = to_counts->block_table_stride;

@@ -6,9 +6,9 @@
 #include "base/clock.h"
 
 enum {
-  LAYER_OPERATIONS = 24, /* at most: latent attention, a shared expert and experts, all of them W8A8 */
+  LAYER_OPERATIONS = 24, /* upper bound: latent attention, a shared expert and experts, all of them W8A8 */
   OTHER_OPERATIONS = 8,  /* upload, embedding, its all-reduce, penalties, end */
-  ROUND_OPERATIONS = 5,  /* turn of rows, row selection, lm_head, gather, sampling */
+  ROUND_OPERATIONS = 5,  /* per chunk of wanted rows: barrier, row selection, lm_head, gather, sampling */
   N_CALIBRATING = 32,
   N_CHAINS = 8
 };
@@ -20,7 +20,7 @@ int32_t yk_step_profile_capacity(int32_t n_layers, const yk_device_limits *limit
   return n > N_CALIBRATING ? n : N_CALIBRATING;
 }
 
-/* ---- What a stamp takes ------------------------------------------------------------------------------------------ */
+/* ---- The cost of a stamp ----------------------------------------------------------------------------------------- */
 
 static yk_status stamp_chain(yk_step_profile *profile, yk_device *dev, yk_err *err)
 {
@@ -28,7 +28,7 @@ static yk_status stamp_chain(yk_step_profile *profile, yk_device *dev, yk_err *e
   return YK_OK;
 }
 
-/* As stamps stand in a decode step: recorded, where the device records. */
+/* The stamps run as in a decode step: recorded as a graph on devices that record graphs. */
 static yk_status run_chain(yk_step_profile *profile, yk_device *dev, yk_err *err)
 {
   const yk_device_ops *ops = dev->ops;
@@ -44,7 +44,7 @@ static yk_status run_chain(yk_step_profile *profile, yk_device *dev, yk_err *err
   return status;
 }
 
-/* A thread that is put aside in a chain makes that chain longer, and none shorter: the shortest chain counts. */
+/* Preemption of the thread lengthens a chain and never shortens one, so the shortest chain counts. */
 static yk_status calibrate(yk_step_profile *profile, yk_device *dev, yk_err *err)
 {
   const int64_t *at = profile->begin_ns;
