@@ -25,13 +25,14 @@ void yk_engine_options_init_sized(yk_engine_options *options, size_t struct_size
   yk_struct_write(options, struct_size, &defaults, sizeof defaults);
 }
 
-/* A checkpoint may come without a tokenizer, or with one that cannot be read: token ids do without, and text is refused
- * with the cause. */
+/* A checkpoint may lack a readable tokenizer. Requests with token ids still work; text is refused with the cause. */
 static yk_status load_tokenizer(yk_engine *e, const yk_engine_options *options, yk_err *err)
 {
   char dir[YK_MODEL_PATH_BYTES];
   yk_err cause = YK_ERR_INIT;
-  if (options->tokenizer) return yk_tokenizer_load(options->tokenizer, &e->tokenizer, err); /* it was asked for */
+  if (options->tokenizer)
+    return yk_tokenizer_load(options->tokenizer, &e->tokenizer, err); /* the caller asked for this
+                                                                                             * tokenizer */
   YK_TRY(yk_model_path_dir(options->model_dir, dir, err));
   if (yk_tokenizer_load(dir, &e->tokenizer, &cause) == YK_OK) return YK_OK;
   if (cause.code == YK_E_NOMEM) return yk_err_set(err, cause.code, "%s", cause.message);
@@ -85,7 +86,7 @@ static void log_plan(const yk_engine *e, const yk_plan *plan)
   if (plan->reason[0]) yk_log_write(&e->log, YK_LOG_WARN, "%s", plan->reason);
 }
 
-/* Loading counts bytes over all ranks; the caller's callback also wants the total. */
+/* Loading counts bytes over all ranks; the caller's callback also gets the total. */
 typedef struct load_progress {
   const yk_engine_options *options;
   int64_t total_bytes;
@@ -97,7 +98,7 @@ static void report_progress(void *user, int64_t done_bytes)
   if (done_bytes < p->total_bytes) p->options->progress(p->options->progress_user, done_bytes, p->total_bytes);
 }
 
-/* more_bytes: than planned. */
+/* more_bytes: device bytes beyond the plan. */
 static void log_loading(yk_engine *e, double open_s, int64_t more_bytes)
 {
   char more[YK_BYTES_TEXT];
@@ -105,7 +106,7 @@ static void log_loading(yk_engine *e, double open_s, int64_t more_bytes)
   yk_log_write(&e->log, YK_LOG_INFO, "opened devices in %.2f s; loaded %.2f GB of weights in %.2f s, %.1f GB/s", open_s,
                (double)info->checkpoint_bytes / 1e9, info->weights_s,
                (double)info->checkpoint_bytes / 1e9 / fmax(info->weights_s, 1e-9));
-  if (more_bytes > 0) /* the one thing that a device finds out when it has the data */
+  if (more_bytes > 0) /* the only size that depends on the data */
     yk_log_write(&e->log, YK_LOG_WARN,
                  "weights take %s more than planned: gate and up of different act orders are 16 bits",
                  yk_bytes_format(more_bytes, more));
@@ -200,12 +201,12 @@ bool yk_engine_destroy(yk_engine *engine)
   pthread_mutex_unlock(&engine->mutex);
   if (engine->thread_started) pthread_join(engine->thread, NULL);
   bool all_freed = yk_ranks_destroy(engine->ranks);
-  if (all_freed) yk_step_builder_destroy(engine->builder); /* else a rank may still read a step */
+  if (all_freed) yk_step_builder_destroy(engine->builder); /* otherwise a rank may still read a step */
   yk_scheduler_destroy(engine->scheduler);
   yk_cache_salts_free(&engine->salts);
   yk_memory_pool_destroy(engine->pool);
   yk_tokenizer_free(engine->tokenizer);
-  if (all_freed) yk_expert_counts_destroy(&engine->experts); /* else rank 0 may still write there */
+  if (all_freed) yk_expert_counts_destroy(&engine->experts); /* otherwise rank 0 may still write there */
   pthread_cond_destroy(&engine->cv_work);
   pthread_cond_destroy(&engine->cv_call);
   pthread_mutex_destroy(&engine->mutex);

@@ -1,5 +1,5 @@
 /* engine_internal.h - the engine's own state, shared by engine.c (life), engine_loop.c (the engine thread), submit.c,
- * and those whose sequences it runs: request_owner.c and held_sequence.c.
+ * and the owners of sequences: request_owner.c and held_sequence.c.
  *
  * Threads: the engine thread alone touches ranks, pool, scheduler and builder. Callers reach it through the inbox.
  * Locks: engine.mutex and each request's mutex; a thread never holds two of them. */
@@ -25,37 +25,37 @@ struct yk_engine {
   yk_settings settings;
   yk_engine_info info;
   yk_generation_defaults generation;
-  int32_t eos_ids[YK_MAX_EOS_IDS + 1]; /* the checkpoint's, and the tokenizer's */
+  int32_t eos_ids[YK_MAX_EOS_IDS + 1]; /* ids of the checkpoint and of the tokenizer */
   int32_t n_eos_ids;
   yk_log log;
   uint64_t seed;
-  yk_tokenizer *tokenizer;                 /* NULL where the checkpoint has none that can be read */
-  char no_tokenizer[YK_ERR_MESSAGE_BYTES]; /* why, then */
+  yk_tokenizer *tokenizer;                 /* NULL if the checkpoint has no readable tokenizer */
+  char no_tokenizer[YK_ERR_MESSAGE_BYTES]; /* the reason, if tokenizer is NULL */
 
-  /* The engine thread's. */
+  /* The following fields belong to the engine thread. */
   yk_ranks *ranks;
   yk_memory_pool *pool;
   yk_cache_salts salts;
   yk_scheduler *scheduler;
   yk_step_builder *builder;
-  yk_request *undelivered; /* linked by next_undelivered; none of them has ended */
+  yk_request *undelivered; /* linked by next_undelivered; none of these requests has ended */
   pthread_t thread;
   bool thread_started;
 
-  atomic_uint n_cancels; /* grows with every cancellation, so that the loop looks for cancelled requests only then */
+  atomic_uint n_cancels; /* grows with every cancellation, so that the loop searches for cancelled requests only then */
   atomic_uint n_requests;
 
-  pthread_mutex_t mutex;  /* guards what follows */
+  pthread_mutex_t mutex;  /* guards the fields below */
   pthread_cond_t cv_work; /* inbox or calls filled, or stopping */
-  pthread_cond_t cv_call; /* a call was answered */
-  struct yk_call *calls;  /* what callers wait for, oldest first */
+  pthread_cond_t cv_call; /* signalled when a call was answered */
+  struct yk_call *calls;  /* calls of waiting callers, oldest first */
   struct yk_call **calls_end;
   yk_request *inbox; /* submitted, oldest first, linked by next_submitted */
   yk_request **inbox_end;
   bool stopping;
   yk_err failure; /* code YK_OK while the ranks work */
   yk_engine_stats stats;
-  yk_profiler profiler; /* in part the engine thread's own, as the next is */
+  yk_profiler profiler; /* partly owned by the engine thread, like experts */
   yk_expert_counts experts;
 };
 

@@ -1,5 +1,5 @@
-/* engine_loop.c - the engine thread: take what was submitted, plan a step, run it and take its results. Readers get
- * their tokens while the ranks compute the next step. */
+/* engine_loop.c - the engine thread: take submitted requests, plan a step, run the step and take its results. Readers
+ * get their tokens while the ranks compute the next step. */
 #include "engine/engine_loop.h"
 #include "base/clock.h"
 
@@ -26,12 +26,12 @@ static void add_request(yk_engine *e, yk_request *request)
     yk_scheduler_add(e->scheduler, seq);
     return;
   }
-  seq->extras = (yk_step_extras){0}; /* nothing is to be released */
+  seq->extras = (yk_step_extras){0}; /* nothing was reserved, so nothing is released */
   seq->owner->finish(e, seq, YK_FINISH_ERROR, &error);
 }
 
-/* Move the inbox to the scheduler and run what callers wait for; with nothing to do, sleep until something comes.
- * Returns false to stop. */
+/* Move the inbox to the scheduler and run pending calls. Without work, sleep until a request or call arrives. Returns
+ * false to stop. */
 static bool take_inbox(yk_engine *e)
 {
   pthread_mutex_lock(&e->mutex);
@@ -45,12 +45,12 @@ static bool take_inbox(yk_engine *e)
   bool go_on = !e->stopping;
   pthread_mutex_unlock(&e->mutex);
   while (request) {
-    yk_request *next = request->next_submitted; /* once added, the request may finish and be gone */
+    yk_request *next = request->next_submitted; /* read first: an added request may finish and be freed */
     add_request(e, request);
     request = next;
   }
   while (call) {
-    yk_call *next = call->next; /* once answered, the call is gone */
+    yk_call *next = call->next; /* read first: an answered call is gone */
     call->run(e, call);
     call = next;
   }
@@ -67,7 +67,7 @@ static void look_for_cancelled(void *context, yk_sequence *seq)
   if (!search->found && seq->owner->is_cancelled(seq)) search->found = seq;
 }
 
-/* n_cancels: read before the inbox was taken, so that whoever it counts is in the scheduler by now. */
+/* n_cancels: read before the inbox was taken, so the scheduler has every request that was counted. */
 static void drop_cancelled(yk_engine *e, unsigned n_cancels, unsigned *seen)
 {
   if (n_cancels == *seen) return;
@@ -87,7 +87,7 @@ static void run_step(yk_engine *e, yk_err *err)
   yk_profiler_step_end(e, yk_clock_now_ns());
   int64_t planning_ns = yk_clock_now_ns();
   int32_t n_items = yk_scheduler_plan(e->scheduler, &items);
-  if (n_items == 0) return; /* and nothing is undelivered: what has undelivered tokens runs or waits */
+  if (n_items == 0) return; /* no token is undelivered either: a request with undelivered tokens runs or waits */
   for (int32_t i = 0; i < n_items; i++)
     if (items[i].enters) items[i].seq->owner->scheduled(items[i].seq);
   bool is_timed = yk_profiler_step_begin(e, planning_ns);
@@ -113,7 +113,7 @@ static void run_step(yk_engine *e, yk_err *err)
                            times.delivered_ns - times.deliver_ns);
 }
 
-/* Whatever is left ends with this error. */
+/* End all remaining sequences with this error. */
 static void fail_all(yk_engine *e, const yk_err *error)
 {
   yk_requests_deliver(e);
@@ -128,7 +128,7 @@ static void record_failure(yk_engine *e, const yk_err *error)
   pthread_mutex_unlock(&e->mutex);
 }
 
-/* What is left to be counted when there is nothing more to do. A failure shows when there is. */
+/* Count the last step once the work has run out. A failure shows with the next work. */
 static void end_work(yk_engine *e, yk_err *error)
 {
   yk_profiler_step_end(e, yk_clock_now_ns());

@@ -2,7 +2,7 @@
 #ifndef YK_ENGINE_ENGINE_LOOP_H
 #define YK_ENGINE_ENGINE_LOOP_H
 
-/* yk_engine_loop - main function of the engine thread; argument is the engine. */
+/* yk_engine_loop - main function of the engine thread; `engine` is a yk_engine. */
 void *yk_engine_loop(void *engine);
 
 #endif

@@ -1,4 +1,4 @@
-/* engine_stats.c - what the engine counts, and the snapshot that callers get. */
+/* engine_stats.c - the engine's counters, and the snapshot for callers. */
 #include "engine/engine_stats.h"
 
 #include "base/checked.h"

@@ -1,21 +1,21 @@
-/* engine_stats.h - what the engine counts. */
+/* engine_stats.h - the engine's counters. */
 #ifndef YK_ENGINE_ENGINE_STATS_H
 #define YK_ENGINE_ENGINE_STATS_H
 
 #include "engine/engine_internal.h"
 
-/* yk_engine_refresh_gauges - bring up to date what stats say of the present. Engine thread, under the mutex. */
+/* yk_engine_refresh_gauges - update the gauges in the engine's stats. Engine thread, under the mutex. */
 void yk_engine_refresh_gauges(yk_engine *e);
 
-/* yk_engine_prompt_rows - rows of a step that are of prompts. Engine thread, before the scheduler commits the step,
- *   while n_computed still tells prompt rows from output rows. */
+/* yk_engine_prompt_rows - prompt rows of a step. Engine thread, before the scheduler commits the step, while n_computed
+ *   still separates prompt rows from output rows. */
 int32_t yk_engine_prompt_rows(const yk_scheduled *items, int32_t n_items);
 
 /* yk_engine_count_step - add a computed step to the statistics. Engine thread. */
 void yk_engine_count_step(yk_engine *e, const yk_step *step, int32_t n_prompt, double seconds);
 
-/* yk_engine_count_own_time - add what the engine thread itself took for a step: while ranks waited for it, and while
- * they computed. Engine thread. */
+/* yk_engine_count_own_time - add the engine thread's own time for a step: scheduling_ns while ranks waited, hand_out_ns
+ *   while ranks computed. Engine thread. */
 void yk_engine_count_own_time(yk_engine *e, int64_t scheduling_ns, int64_t hand_out_ns);
 
 #endif

@@ -8,10 +8,10 @@
 #include "text/encode_bounded.h"
 
 struct yk_text_stream {
-  int32_t n_ids;   /* ids that may occur: those of the model and of the tokenizer */
-  int32_t n_known; /* and those of them that the tokenizer may have a text for */
+  int32_t n_ids;   /* ids that may occur: ids of the model and of the tokenizer */
+  int32_t n_known; /* ids below this may have a text in the tokenizer */
   yk_detokenizer *detokenizer;
-  yk_strbuf text; /* what the caller was last given */
+  yk_strbuf text; /* the text last returned to the caller */
 };
 
 static yk_status need_tokenizer(const yk_engine *engine, yk_err *err)
@@ -88,7 +88,7 @@ static yk_status check_ids(const yk_text_stream *stream, const int32_t *ids, siz
   return YK_OK;
 }
 
-/* Append the text of ids that have been checked. */
+/* Append the text of checked ids. */
 static yk_status append(yk_text_stream *stream, const int32_t *ids, size_t n_ids, yk_err *err)
 {
   for (size_t i = 0; i < n_ids; i++)
@@ -96,7 +96,7 @@ static yk_status append(yk_text_stream *stream, const int32_t *ids, size_t n_ids
   return YK_OK;
 }
 
-/* Give the text that the stream has gathered, or the error. */
+/* Return the gathered text, or the error. */
 static yk_status give(yk_text_stream *stream, yk_status status, const char **text, size_t *n_bytes, yk_err *err)
 {
   if (status != YK_OK) return status;
@@ -137,7 +137,7 @@ yk_status yk_engine_detokenize(const yk_engine *engine, const int32_t *ids, size
   *text = NULL;
   *n_bytes = 0;
   YK_TRY(yk_text_stream_create(engine, skip_special_tokens, &stream, err));
-  yk_strbuf_append(&stream->text, "", 0); /* so that no text at all is memory of the caller's too */
+  yk_strbuf_append(&stream->text, "", 0); /* allocates, so that an empty text is memory of the caller's too */
   yk_status status = check_ids(stream, ids, n_ids, err);
   if (status == YK_OK) status = append(stream, ids, n_ids, err);
   if (status == YK_OK) status = yk_detokenizer_finish(stream->detokenizer, &stream->text, err);

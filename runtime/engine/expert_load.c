@@ -16,7 +16,7 @@ static int64_t n_counts(const yk_expert_load *load)
   return (int64_t)load->n_layers * load->n_experts;
 }
 
-/* ---- What there is ----------------------------------------------------------------------------------------------- */
+/* ---- Layout ------------------------------------------------------------------------------------------------------ */
 
 static void share_out(const yk_model_config *config, const yk_settings *s, yk_expert_load *out)
 {
@@ -87,9 +87,9 @@ yk_status yk_expert_counts_idle(yk_engine *e, yk_err *err)
   return read_counts(e, err);
 }
 
-/* ---- What callers see -------------------------------------------------------------------------------------------- */
+/* ---- For callers ------------------------------------------------------------------------------------------------- */
 
-/* Choices of a layer that fall to a rank. rows: [n_experts]. */
+/* Choices in a layer that fall to a rank. rows: [n_experts]. */
 static double choices_of_rank(const yk_expert_load *load, const int64_t *rows, int rank)
 {
   double sum = 0;

@@ -2,17 +2,17 @@
 
 #include "base/log.h"
 
-/* The rows of one item whose logits were wanted. */
+/* The wanted rows of one item. */
 typedef struct item_results {
   yk_sequence *seq;
-  int32_t position; /* of the first */
+  int32_t position; /* of the first result */
   const yk_sampled *results;
-  int32_t first; /* among the step's wanted rows */
+  int32_t first; /* index among the step's wanted rows */
   int32_t n;
-  int32_t n_sampled; /* before the first that could not be sampled */
+  int32_t n_sampled; /* rows before the first row that could not be sampled */
 } item_results;
 
-/* The results of item `index`, which begin at *next of the step's. */
+/* The results of item `index`, which begin at index *next of the step's wanted rows; advances *next. */
 static item_results results_of(const yk_scheduled *items, int32_t index, const yk_step *step, int32_t *next)
 {
   const int32_t *wanted_rows = yk_step_wanted_rows(step), *seq_of_row = yk_step_seq_of_row(step);
@@ -33,7 +33,7 @@ static bool is_sound(yk_row_state state)
   return state == YK_ROW_SAMPLED || state == YK_ROW_BANNED;
 }
 
-/* The last row before the first whose logits are not finite vouches for all that it sees. */
+/* The last row with finite logits before the first failure proves that all blocks it reads are sound. */
 static void mark_sound(yk_engine *e, const item_results *r)
 {
   int32_t n_sound = r->n_sampled;
@@ -50,7 +50,7 @@ static const char *advice(const yk_engine *e)
 
 #define SUSPICION "no sequence of the step has finite logits: the model or the device is suspect"
 
-/* Why a sequence ends here. all_unsound: as it is with every other of the step. */
+/* Describe the failure of a sequence. all_unsound: every other sequence of the step failed too. */
 static void describe_failure(const yk_engine *e, const item_results *r, bool all_unsound, yk_err *err)
 {
   int32_t position = r->position + r->n_sampled, n_prompt = r->seq->n_prompt;
@@ -81,8 +81,7 @@ static void fail(yk_engine *e, const item_results *r, bool all_unsound)
   r->seq->owner->finish(e, r->seq, YK_FINISH_ERROR, &err);
 }
 
-/* Only when every block that is sound is known to be, and no reader of a block that will be withdrawn has results left
- * to take. */
+/* Runs after all sound blocks are marked, and after the readers of blocks to be withdrawn have taken their results. */
 static void fail_items(yk_engine *e, const yk_scheduled *items, int32_t n_items, const yk_step *step, bool all_unsound)
 {
   if (all_unsound) yk_log_write(&e->log, YK_LOG_ERROR, "%s", SUSPICION);
@@ -105,7 +104,7 @@ void yk_hand_out(yk_engine *engine, const yk_scheduled *items, int32_t n_items, 
     n_unsound += is_unsound(&r);
     n_with_results += r.n > 0;
   }
-  /* Several sequences, and none with finite logits: the fault is hardly that of one of them. */
+  /* If several sequences ran and none has finite logits, the fault is probably not in a sequence. */
   bool all_unsound = n_unsound > 1 && n_unsound == n_with_results;
   if (n_failed > 0) fail_items(engine, items, n_items, step, all_unsound);
 }

@@ -1,5 +1,5 @@
-/* held_sequence.c - sequences that callers hold. Every change runs on the engine thread, as a call the caller waits
- * for. */
+/* held_sequence.c - sequences that callers hold. Every change runs on the engine thread, as a call that the caller
+ * waits for. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,14 +19,15 @@ typedef struct sequence_call {
 } sequence_call;
 
 struct yk_held_sequence {
-  yk_sequence seq; /* first, so that the functions of its owner find the rest; the engine thread's */
+  yk_sequence seq; /* first member, so that the owner's functions find the held sequence; used by the engine thread
+                    * only */
   yk_engine *engine;
   size_t n_tokens;        /* the caller's view of the length */
-  sequence_call *pending; /* the append that is being computed; the engine thread's */
+  sequence_call *pending; /* the append that is being computed; used by the engine thread only */
   int32_t n_before;       /* tokens before that append */
 };
 
-/* ---- As the owner of a sequence ---------------------------------------------------------------------------------- */
+/* ---- The owner's functions --------------------------------------------------------------------------------------- */
 
 static const yk_logit_bias *describe_row(const yk_sequence *seq, int32_t position, yk_sample_row *out)
 {
@@ -53,7 +54,7 @@ static void scheduled(yk_sequence *seq)
   (void)seq;
 }
 
-/* Logits go to the caller: of all appended rows, or of the last alone. */
+/* Copy the logits to the caller: of all appended rows, or of the last row only. */
 static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t position, const yk_row_results *results)
 {
   const yk_held_sequence *held = (const yk_held_sequence *)seq;
@@ -68,7 +69,7 @@ static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t pos
   return seq->memory.n_computed == seq->n_tokens ? YK_FINISH_STOP : YK_FINISH_NONE;
 }
 
-/* The pending append is over. After an error the sequence is as before, with nothing computed. */
+/* End the pending append. After an error the sequence has its previous tokens, and nothing is computed. */
 static void finish(yk_engine *e, yk_sequence *seq, yk_finish_reason reason, const yk_err *error)
 {
   yk_held_sequence *held = (yk_held_sequence *)seq;

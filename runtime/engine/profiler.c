@@ -17,7 +17,7 @@ static bool is_whole(const yk_timed_step *step)
   return true;
 }
 
-/* By how much reading the stamps has made the step longer. */
+/* The time that reading the stamps added to the step. */
 static int64_t reading_ns(const yk_timed_step *step)
 {
   int64_t forward_end_ns = INT64_MIN, read_end_ns = INT64_MIN;
@@ -28,9 +28,9 @@ static int64_t reading_ns(const yk_timed_step *step)
   return read_end_ns - forward_end_ns;
 }
 
-/* ---- What a stamp costs ------------------------------------------------------------------------------------------ */
+/* ---- The cost of a stamp ----------------------------------------------------------------------------------------- */
 
-/* A step that something else has held up says nothing, so a difference counts only within limits around the chain's. */
+/* Other delays can lengthen a step, so a difference counts only within limits around the chain's cost. */
 static void compare(yk_profiler *p, const struct yk_profiled_step *plain, const struct yk_profiled_step *timed,
                     int32_t n_stamps)
 {
@@ -53,8 +53,8 @@ static double stamp_cost_ns(const yk_profiler *p)
 
 /* ---- A step's life ----------------------------------------------------------------------------------------------- */
 
-/* n: of the steps since the profile was set, from 1. Where every step would be timed, some are left plain, so that what
- * stamps cost can be told. */
+/* n: number of the step since the profile was set, from 1. If every step is to be timed, some steps stay plain so that
+ * the cost of stamps can be measured. */
 static bool is_due(uint64_t n, uint64_t every)
 {
   const uint64_t plain_in = 16;
@@ -139,7 +139,7 @@ void yk_profiler_step_end(yk_engine *e, int64_t now_ns)
   pthread_mutex_unlock(&e->mutex);
 }
 
-/* ---- What callers see -------------------------------------------------------------------------------------------- */
+/* ---- For callers ------------------------------------------------------------------------------------------------- */
 
 yk_status yk_engine_set_profile(yk_engine *engine, int32_t every, yk_err *err)
 {

@@ -8,10 +8,11 @@
 #include "base/struct_size.h"
 #include "base/wait.h"
 
-/* One queued token; special_bytes of yk_text_span, n_top ids, n_top log-probabilities, n_listed more and text_bytes of
- * text follow it in the queue, and 1 to 8 zeros up to a multiple of its alignment, so that all can be read in place. */
+/* One queued token. special_bytes of yk_text_span, n_top ids, n_top log-probabilities, n_listed more log-probabilities
+ * and text_bytes of text follow in the queue, then 1 to 8 zeros up to a multiple of the record's alignment, so that all
+ * data can be read in place. */
 typedef struct record {
-  int64_t time_ns; /* when it was put here */
+  int64_t time_ns; /* when the token was queued */
   bool is_prompt;
   int32_t token_id;
   float logprob;
@@ -61,7 +62,7 @@ int32_t yk_request_ban(yk_logit_bias *biases, int32_t n, int32_t id)
   return i == n ? n + 1 : n;
 }
 
-/* The two lists of biases. A ban takes the place of a bias of the same id. */
+/* Build the two lists of biases. A ban replaces a bias of the same id. */
 static bool copy_biases(yk_request *request, const yk_sampling *s, const int32_t *end_ids, size_t n_end_ids)
 {
   size_t n_bans = s->min_tokens > 0 ? n_end_ids : 0, n_most = s->n_biases + n_bans + s->n_bad_words;
@@ -80,7 +81,7 @@ static bool copy_biases(yk_request *request, const yk_sampling *s, const int32_t
   return true;
 }
 
-/* Words of several tokens, and room for the bans that they make of a row. */
+/* Copy words of several tokens, with capacity for the bans that they add to a row. */
 static bool copy_bad_words(yk_request *request, const yk_sampling *s)
 {
   size_t n_ids = 0, at = 0, n_most = s->n_bad_words + (size_t)request->n_early_biases;
@@ -100,7 +101,7 @@ static bool copy_bad_words(yk_request *request, const yk_sampling *s)
   return true;
 }
 
-/* Copy what the caller's parameters point to. */
+/* Copy the arrays that the caller's parameters point to. */
 static yk_status copy_sampling(yk_request *request, const yk_sampling *s, const int32_t *end_ids, size_t n_end_ids,
                                yk_err *err)
 {
@@ -197,14 +198,14 @@ static void release(yk_request *request)
 
 void yk_request_mark_scheduled(yk_request *request, int32_t n_reused)
 {
-  if (request->scheduled_ns) return; /* only this thread writes it, so it may read it without the lock */
+  if (request->scheduled_ns) return; /* only this thread writes scheduled_ns and may read it without the lock */
   pthread_mutex_lock(&request->mutex);
   request->scheduled_ns = yk_clock_now_ns();
   request->n_reused = n_reused;
   pthread_mutex_unlock(&request->mutex);
 }
 
-/* Under the mutex: wake a reader that waits for this request, and one that waits for any. */
+/* Under the mutex: wake readers that wait for this request or for any request. */
 static void announce(yk_request *request)
 {
   pthread_cond_signal(&request->cv_output);
@@ -216,11 +217,12 @@ static bool has_lost_text(const yk_request *request)
   return request->decoded.failed || request->piece.failed || request->special.failed || request->piece_special.failed;
 }
 
-/* Under the mutex: put a token behind what is queued, whole or not at all. Announced where nothing else is unread. */
+/* Under the mutex: append a token to the queue, whole or not at all. Readers are woken if the queue was empty
+ * before. */
 static void enqueue(yk_request *request, const yk_sampled *result, bool is_prompt, bool announces, int64_t now_ns)
 {
   yk_strbuf *queue = &request->queue;
-  /* Where ids are listed the row reports its best logit unasked. */
+  /* Rows with listed ids report their best logit even if no top log-probabilities were requested. */
   int32_t n_asked = is_prompt ? request->sampling.n_prompt_logprobs : request->sampling.n_logprobs;
   int32_t n_top = result->n_top < n_asked ? result->n_top : n_asked < 0 ? 0 : n_asked;
   int32_t n_listed = is_prompt ? 0 : (int32_t)request->sampling.n_logprob_ids;
@@ -247,7 +249,7 @@ static void enqueue(yk_request *request, const yk_sampled *result, bool is_promp
   if (was_empty && announces && !queue->failed) announce(request);
 }
 
-/* The best logit is the anchor: its log-probability is never far below zero, so that rounding it loses nothing. */
+/* Computed relative to the best logit, whose log-probability is close to zero, so that rounding loses nothing. */
 void yk_request_list_logprobs(yk_request *request, const yk_sampled *result, const float *logits)
 {
   for (size_t i = 0; i < request->sampling.n_logprob_ids; i++) {
@@ -263,7 +265,7 @@ void yk_request_push_prompt_token(yk_request *request, const yk_sampled *result)
   pthread_mutex_unlock(&request->mutex);
 }
 
-/* Note where the text of a special token is, the last of what has just been decoded. */
+/* Record the span of a special token's text, at the end of the text decoded last. */
 static void note_special(yk_request *request, int32_t token_id, size_t n_decoded)
 {
   size_t n_bytes = yk_detokenizer_special_bytes(request->detokenizer, token_id);
@@ -273,7 +275,7 @@ static void note_special(yk_request *request, int32_t token_id, size_t n_decoded
   yk_strbuf_append(&request->special, &(yk_text_span){begin, end}, sizeof(yk_text_span));
 }
 
-/* Set piece_special: the bytes of the piece, which is about to be given out, that are special tokens'. */
+/* Set piece_special: the spans of special tokens within the piece that is about to be returned. */
 static void find_special(yk_request *request)
 {
   yk_strbuf *special = &request->special;
@@ -296,7 +298,7 @@ static void find_special(yk_request *request)
   special->length -= n_done;
 }
 
-/* Text of one more token, up to what may be given out, into piece. Returns whether a stop string is complete. */
+/* Decode one more token; piece gets the text that may be returned. Returns whether a stop string is complete. */
 static bool decode_token(yk_request *request, int32_t token_id)
 {
   bool is_cut_off = !request->sampling.include_stop && yk_ids_contain(request->end_ids, request->n_end_ids, token_id);
@@ -332,7 +334,7 @@ bool yk_request_is_cancelled(yk_request *request)
   return cancelled;
 }
 
-/* Move the text that was held back into piece. After a complete stop string there is none: the text behind it is
+/* Move the held-back text into piece. After a complete stop string piece stays empty: text after a stop string is
  * dropped. */
 static void flush_text(yk_request *request)
 {
@@ -351,7 +353,7 @@ void yk_request_finish(yk_request *request, yk_finish_reason reason, const yk_er
   flush_text(request);
   find_special(request);
   pthread_mutex_lock(&request->mutex);
-  /* Say that output was lost rather than end as if nothing had happened. */
+  /* Lost output ends the request with an error, not as a normal end. */
   if (request->lost_output || has_lost_text(request)) {
     reason = YK_FINISH_ERROR;
     yk_err_set(&request->error, YK_E_NOMEM, "no memory for the request's output");
@@ -368,7 +370,7 @@ static bool has_news(const yk_request *request)
   return request->queue.length > 0 || request->finish != YK_FINISH_NONE;
 }
 
-/* Under the mutex: wait until there is something to read. False when the time limit passed. */
+/* Under the mutex: wait for news. Returns false after the time limit. */
 static bool wait_news(yk_request *request, double timeout_s)
 {
   if (timeout_s == 0) return has_news(request);
@@ -383,7 +385,7 @@ static bool wait_news(yk_request *request, double timeout_s)
   return true;
 }
 
-/* The next n_bytes of what was taken; NULL where there are none to come. */
+/* The next n_bytes of taken; NULL if n_bytes is 0. */
 static const void *take(yk_request *request, size_t n_bytes)
 {
   const char *at = request->taken.data + request->read_bytes;
@@ -412,7 +414,7 @@ static void read_token(yk_request *request, yk_output *output)
   request->read_bytes += n_zeros_at(request->read_bytes);
 }
 
-/* The engine has let go of the piece. Its text is given out once. */
+/* The engine no longer uses piece. The text is returned once. */
 static void read_end(yk_request *request, yk_output *output)
 {
   *output = (yk_output){.finish = request->finish, .text = ""};
@@ -425,7 +427,8 @@ static void read_end(yk_request *request, yk_output *output)
   output->n_special = request->piece_special.length / sizeof *output->special;
 }
 
-/* Make what is queued the reader's. Errors: YK_E_AGAIN: nothing is, and the request goes on; what it failed with. */
+/* Move the queue to the reader. Errors: YK_E_AGAIN: the queue is empty and the request continues; the request's own
+ * error. */
 static yk_status take_queue(yk_request *request, double timeout_s, yk_err *err)
 {
   pthread_mutex_lock(&request->mutex);

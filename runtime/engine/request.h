@@ -1,7 +1,8 @@
-/* request.h - one request: the engine writes tokens at one end, a caller reads them at the other.
+/* request.h - one request: the engine writes tokens, a caller reads them.
  *
- * Two owners: the caller's handle, until yk_request_free, and the engine, until the request is finished. Whoever lets
- * go last frees it. mutex guards what stands below it; the engine thread alone uses what stands above it. */
+ * Two owners: the caller's handle, until yk_request_free, and the engine, until the request is finished. The last owner
+ * to release the request frees it. mutex guards the fields below it; only the engine thread uses the fields above
+ * it. */
 #ifndef YK_ENGINE_REQUEST_H
 #define YK_ENGINE_REQUEST_H
 
@@ -17,55 +18,55 @@
 #include "yoke/yoke.h"
 
 struct yk_request {
-  /* Set by submit, then the engine thread's. What every step touches stands together. */
-  yk_sequence seq;  /* first, so that its owner's functions find the request */
+  /* Set by submit, then used by the engine thread. Fields that every step uses are adjacent. */
+  yk_sequence seq;  /* first member, so that the owner's functions find the request */
   int32_t *end_ids; /* [n_end_ids] ids that end the output */
   size_t n_end_ids;
   yk_stop_strings *stops;        /* NULL without stop strings */
-  const yk_sampled *undelivered; /* while listed in engine.undelivered: the token that its reader has yet to get */
+  const yk_sampled *undelivered; /* while listed in engine.undelivered: the token not yet passed to the reader */
   yk_request *next_undelivered;
-  yk_sampling sampling;        /* without the arrays that the caller's parameters point to */
+  yk_sampling sampling;        /* without the arrays of the caller's parameters */
   yk_logit_bias *biases;       /* [n_biases] logit_bias */
-  yk_logit_bias *early_biases; /* [n_early_biases] the same with the bans that hold until min_tokens */
+  yk_logit_bias *early_biases; /* [n_early_biases] logit_bias with the bans that hold until min_tokens */
   int32_t n_biases, n_early_biases;
-  yk_token_ids *bad_words; /* [n_bad_words] of several tokens each; the others are among the biases */
+  yk_token_ids *bad_words; /* [n_bad_words] of several tokens each; single tokens are among the biases */
   size_t n_bad_words;
-  int32_t *bad_ids;            /* theirs */
-  int32_t *logprob_ids;        /* [sampling.n_logprob_ids] whose log-probabilities the reader gets */
-  float *listed_logprobs;      /* [n_logprob_ids] of the token at hand */
-  yk_logit_bias *row_biases;   /* of the row at hand, where there are such words: the biases and bans */
+  int32_t *bad_ids;            /* ids of bad_words */
+  int32_t *logprob_ids;        /* [sampling.n_logprob_ids] ids whose log-probabilities the reader gets */
+  float *listed_logprobs;      /* [n_logprob_ids] of the current token */
+  yk_logit_bias *row_biases;   /* biases and bans of the current row, if bad_words is not empty */
   yk_detokenizer *detokenizer; /* NULL without a tokenizer */
-  yk_strbuf decoded;           /* text of the token at hand */
-  yk_strbuf piece;             /* what of it may be given out */
-  /* Where texts of special tokens are, as yk_text_span over all of the output's text. */
+  yk_strbuf decoded;           /* text of the current token */
+  yk_strbuf piece;             /* the part of the text that may be returned */
+  /* yk_text_span records of the special tokens, over the whole output text. */
   yk_strbuf special;
-  yk_strbuf piece_special; /* the same of the piece */
+  yk_strbuf piece_special; /* the same for piece */
   size_t decoded_bytes, given_bytes;
   bool stopped_by_string;
-  bool lost_output; /* memory ran out for tokens or text: the request ends with an error */
+  bool lost_output; /* memory for tokens or text ran out: the request ends with an error */
   char *cache_salt; /* [cache_salt_bytes], owned; NULL: none */
   size_t cache_salt_bytes;
   yk_request *next_submitted;
 
-  atomic_uint *n_cancels; /* the engine's; valid while unfinished */
+  atomic_uint *n_cancels; /* the engine's counter; valid until the request is finished */
 
   pthread_mutex_t mutex;
   pthread_cond_t cv_output;
-  yk_strbuf queue;   /* encoded outputs that the reader has not taken */
-  yk_waiter *waiter; /* shared; NULL: none, or the caller's handle is free */
+  yk_strbuf queue;   /* encoded outputs that the reader has not taken yet */
+  yk_waiter *waiter; /* shared; NULL: none, or the caller has freed its handle */
   yk_waiter_node ready;
   bool cancelled;
-  yk_finish_reason finish; /* NONE until the engine is done with it */
+  yk_finish_reason finish; /* NONE until the engine has finished the request */
   bool end_delivered;
   yk_err error; /* with YK_FINISH_ERROR */
   int32_t n_output, n_reused;
   int64_t submitted_ns, scheduled_ns, first_token_ns, finished_ns; /* 0: not yet */
   int n_owners;
 
-  /* The reader's, without the mutex. */
-  yk_strbuf taken; /* what was the queue, read up to read_bytes; the two change places */
+  /* The following fields belong to the reader; the mutex does not guard them. */
+  yk_strbuf taken; /* the previous queue, read up to read_bytes; swapped with queue */
   size_t read_bytes;
-  yk_output output; /* what yk_request_next last gave out; points into taken */
+  yk_output output; /* last result of yk_request_next; points into taken */
 };
 
 static inline bool yk_ids_contain(const int32_t *ids, size_t n, int32_t id)
@@ -76,44 +77,45 @@ static inline bool yk_ids_contain(const int32_t *ids, size_t n, int32_t id)
 }
 
 /* yk_request_create - a request with a copy of prompt and parameters (checked by the caller), owned by caller and
- *   engine. capacity: prompt and output tokens together. end_ids: what ends the output and min_tokens bans, without
- *   duplicates.
+ *   engine. capacity: prompt and output tokens together. end_ids: ids that end the output and that min_tokens bans,
+ *   without duplicates.
  *   Errors: YK_E_NOMEM, YK_E_INVAL (a stop string that is empty or not UTF-8). */
 yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt, int32_t capacity,
                             const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,
                             const yk_tokenizer *tokenizer, atomic_uint *n_cancels, yk_request **out, yk_err *err);
 
-/* yk_request_has_penalties - whether its rows need counts of tokens. */
+/* yk_request_has_penalties - whether sampling needs counts of tokens. */
 static inline bool yk_request_has_penalties(const yk_request *request)
 {
   const yk_sampling *s = &request->sampling;
   return s->repetition_penalty != 1 || s->frequency_penalty != 0 || s->presence_penalty != 0;
 }
 
-/* yk_request_ban - ban an id in a list of n biases of distinct ids, with room for one more. Returns the new n. */
+/* yk_request_ban - ban an id in a list of n biases of distinct ids, with capacity for one more. Returns the new n. */
 int32_t yk_request_ban(yk_logit_bias *biases, int32_t n, int32_t id);
 
-/* yk_request_set_cache_salt - a copy of it, before the request is queued. Errors: YK_E_NOMEM. */
+/* yk_request_set_cache_salt - copy the salt, before the request is queued. Errors: YK_E_NOMEM. */
 yk_status yk_request_set_cache_salt(yk_request *request, const char *salt, size_t n_bytes, yk_err *err);
 
-/* yk_request_set_logprob_ids - a copy of sampling's, before the request is queued. Errors: YK_E_NOMEM. */
+/* yk_request_set_logprob_ids - copy the ids of sampling, before the request is queued. Errors: YK_E_NOMEM. */
 yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sampling, yk_err *err);
 
-/* yk_request_set_waiter - what reports output and end from now on, with the user; NULL: nothing does. */
+/* yk_request_set_waiter - the waiter that reports output and end from now on, together with user; NULL: none. */
 void yk_request_set_waiter(yk_request *request, yk_waiter *waiter, void *user);
 
-/* The engine's end. Engine thread only. */
+/* Functions for the engine thread only. */
 void yk_request_mark_scheduled(yk_request *request, int32_t n_reused);
-/* yk_request_list_logprobs - of a token that has just been drawn: those of the request's ids, from the row's logits,
- *   which are not read where there are no such ids. */
+/* yk_request_list_logprobs - compute the log-probabilities of the request's ids for a token just drawn, from the row's
+ *   logits. logits is not read if the request has no such ids. */
 void yk_request_list_logprobs(yk_request *request, const yk_sampled *result, const float *logits);
 void yk_request_push_prompt_token(yk_request *request, const yk_sampled *result);
-/* is_last: yk_request_finish follows, and tells the reader. Returns whether a stop string is complete: then too. */
+/* is_last: yk_request_finish follows and wakes the reader. Returns whether a stop string is complete; yk_request_finish
+ * must follow then too. */
 bool yk_request_push_token(yk_request *request, const yk_sampled *result, bool is_last);
 bool yk_request_is_cancelled(yk_request *request);
 
-/* yk_request_finish - the last word: flushes held-back text, wakes the reader and gives up the engine's ownership. The
- *   request must not be touched afterwards. error: copied, with YK_FINISH_ERROR, else NULL. */
+/* yk_request_finish - the engine's last call: flush held-back text, wake the reader and give up the engine's ownership.
+ *   The request must not be touched afterwards. error: copied, with YK_FINISH_ERROR, else NULL. */
 void yk_request_finish(yk_request *request, yk_finish_reason reason, const yk_err *error);
 
 #endif

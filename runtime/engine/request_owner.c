@@ -20,7 +20,8 @@ static bool needs_counts(const yk_sequence *seq)
   return yk_request_has_penalties(const_request_of(seq));
 }
 
-/* The biases with a ban of each id that would complete a bad word, as in vLLM: the output ends in those before it. */
+/* The biases plus a ban of each id that would complete a bad word, as in vLLM: the output ends with the word's other
+ * ids. */
 static const yk_logit_bias *ban_bad_words(const yk_request *request, const yk_logit_bias *without, yk_sample_row *row)
 {
   const yk_sequence *seq = &request->seq;
@@ -38,7 +39,7 @@ static const yk_logit_bias *ban_bad_words(const yk_request *request, const yk_lo
   return biases;
 }
 
-/* Every field is named, so that the compiler clears none of them first: a step has a row of each sequence. */
+/* Every field is named, so that the compiler does not clear the struct first: a step has a row per sequence. */
 static const yk_logit_bias *describe_draw(const yk_sequence *seq, yk_sample_row *row)
 {
   const yk_request *request = const_request_of(seq);
@@ -69,7 +70,7 @@ static const yk_logit_bias *describe_draw(const yk_sequence *seq, yk_sample_row 
   return request->n_bad_words ? ban_bad_words(request, biases, row) : biases;
 }
 
-/* A row before the last token reports on the token that follows it, the last one draws. */
+/* A row before the last token reports the log-probability of the next prompt token; the last row draws a token. */
 static const yk_logit_bias *describe_row(const yk_sequence *seq, int32_t position, yk_sample_row *row)
 {
   const yk_sampling *s = &const_request_of(seq)->sampling;
@@ -106,8 +107,8 @@ void yk_requests_deliver(yk_engine *engine)
   engine->undelivered = NULL;
 }
 
-/* A token was drawn. Only text can tell whether it completes a stop string; of any other request that goes on, the next
- * step can be planned before the reader has the token. */
+/* A token was drawn. Only the text shows whether the token completes a stop string. Other requests that continue pass
+ * the token to the reader after the next step is planned. */
 static yk_finish_reason append_token(yk_engine *e, yk_request *request, const yk_step *step, int32_t row)
 {
   yk_sequence *seq = &request->seq;
@@ -132,7 +133,7 @@ static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t pos
     seq->wanted_from = position + i + 1;
     if (position + i + 1 < seq->n_tokens)
       yk_request_push_prompt_token(request, &results->step->answer.sampled[row]);
-    else if (request->sampling.max_tokens == 0) /* only the prompt's log-probabilities were asked for */
+    else if (request->sampling.max_tokens == 0) /* only log-probabilities of the prompt were requested */
       return YK_FINISH_LENGTH;
     else
       return append_token(e, request, results->step, row);
@@ -140,7 +141,7 @@ static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t pos
   return YK_FINISH_NONE;
 }
 
-/* The reader finds the request counted. */
+/* Statistics are updated before the reader is woken, so that the reader finds the request counted. */
 static void finish(yk_engine *e, yk_sequence *seq, yk_finish_reason reason, const yk_err *error)
 {
   yk_scheduler_remove(e->scheduler, seq);

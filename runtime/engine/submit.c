@@ -1,4 +1,4 @@
-/* submit.c - requests on their way in: every parameter checked, then queued. Any thread. */
+/* submit.c - submit requests: check every parameter, then queue the request. Any thread. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +121,7 @@ static yk_status check_salt(const yk_request_options *options, yk_err *err)
   return yk_check_i64("bytes of cache_salt", (int64_t)options->cache_salt_bytes, 1, YK_MAX_CACHE_SALT_BYTES, err);
 }
 
-/* Prompt and output together, from the prompt's length, max_tokens and the context. */
+/* Capacity for prompt and output together, from the prompt's length, max_tokens and the context. */
 static yk_status choose_capacity(const yk_engine *e, const yk_sampling *s, size_t n_prompt, int32_t *capacity,
                                  yk_err *err)
 {
@@ -129,7 +129,7 @@ static yk_status choose_capacity(const yk_engine *e, const yk_sampling *s, size_
   bool scores_only = s->max_tokens == 0 && s->n_prompt_logprobs >= 0;
   if (n_prompt == 0) return yk_err_set(err, YK_E_INVAL, "prompt: expected at least one token, found none");
   if (n_prompt > (size_t)(context - !scores_only))
-    return yk_err_set(err, YK_E_CAPACITY, /* programs know OpenAI's words */
+    return yk_err_set(err, YK_E_CAPACITY, /* client programs match OpenAI's wording */
                       "prompt: expected at most %d tokens, found %zu: this model's maximum context length is %d%s",
                       context - !scores_only, n_prompt, context, scores_only ? "" : ", one kept for output");
   int32_t left = context - (int32_t)n_prompt;
@@ -141,7 +141,8 @@ static yk_status choose_capacity(const yk_engine *e, const yk_sampling *s, size_
   return YK_OK;
 }
 
-/* The ids that end an output: the model's end-of-sequence ids unless ignored, and the request's own; each once. */
+/* The ids that end an output: the model's end-of-sequence ids unless ignored, and the request's own ids, without
+ * duplicates. */
 static size_t collect_end_ids(const yk_engine *e, const yk_sampling *s, int32_t *out)
 {
   size_t n = 0;
@@ -152,7 +153,7 @@ static size_t collect_end_ids(const yk_engine *e, const yk_sampling *s, int32_t 
   return n;
 }
 
-/* Queue the request, unless the engine no longer takes any. */
+/* Queue the request, unless the engine has failed or is stopping. */
 static yk_status enqueue(yk_engine *e, yk_request *request, yk_err *err)
 {
   pthread_mutex_lock(&e->mutex);
@@ -170,7 +171,7 @@ static yk_status enqueue(yk_engine *e, yk_request *request, yk_err *err)
 
 static uint64_t seed_of_request(yk_engine *e)
 {
-  uint32_t counter[4] = {atomic_fetch_add(&e->n_requests, 1), 0, 0, 1}; /* 1: apart from what sampling draws */
+  uint32_t counter[4] = {atomic_fetch_add(&e->n_requests, 1), 0, 0, 1}; /* 1: a counter that sampling does not use */
   yk_philox(counter, (uint32_t)e->seed, (uint32_t)(e->seed >> 32));
   return (uint64_t)counter[1] << 32 | counter[0];
 }
@@ -185,7 +186,7 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   YK_TRY(choose_capacity(e, &sampling, n_ids, &capacity, err));
   YK_TRY(check_ids("prompt", ids, n_ids, e->info.vocab_size, err));
   YK_TRY(check_salt(options, err));
-  if (sampling.top_k > e->info.vocab_size) sampling.top_k = 0; /* all */
+  if (sampling.top_k > e->info.vocab_size) sampling.top_k = 0; /* 0: no limit */
   if (!sampling.has_seed) sampling.seed = seed_of_request(e);
   int32_t *end_ids = malloc((YK_MAX_EOS_IDS + 1 + sampling.n_stop_ids) * sizeof *end_ids);
   if (!end_ids) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu stop ids", sampling.n_stop_ids);
@@ -201,7 +202,7 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   if (status == YK_OK && sampling.n_logprob_ids > 0) status = yk_request_set_logprob_ids(request, &sampling, err);
   if (status == YK_OK) status = enqueue(e, request, err);
   if (status != YK_OK) {
-    yk_request_set_waiter(request, NULL, NULL); /* the caller has no request that this could be about */
+    yk_request_set_waiter(request, NULL, NULL); /* the caller has no handle, so a waiter must not report the request */
     yk_request_finish(request, YK_FINISH_CANCELLED, NULL);
     yk_request_free(request);
     return status;

@@ -18,10 +18,10 @@
 struct yk_waiter {
   int event_fd; /* readable: a request was listed after a wait had found none */
   atomic_int n_owners;
-  pthread_mutex_t mutex; /* guards what follows */
-  yk_waiter_node list;   /* a ring, this node the one between last and first */
-  bool is_armed;         /* the last wait found none: the next push writes event_fd */
-  bool is_signalled;     /* event_fd was written, or is about to be, and has not been read since */
+  pthread_mutex_t mutex; /* guards the fields below */
+  yk_waiter_node list;   /* a ring; this node is between last and first */
+  bool is_armed;         /* the last wait found no request: the next push writes event_fd */
+  bool is_signalled;     /* event_fd was written, or is about to be written, and has not been read since */
 };
 
 yk_status yk_waiter_create(yk_waiter **out, yk_err *err)
@@ -67,7 +67,7 @@ static void unlink_node(yk_waiter_node *node)
   node->prev = node->next = NULL;
 }
 
-/* The descriptor is written once the lock is free: whoever wakes finds it so. */
+/* The descriptor is written after unlocking, so that a woken thread finds the mutex free. */
 void yk_waiter_push(yk_waiter *waiter, yk_waiter_node *node)
 {
   const uint64_t one = 1;
@@ -81,7 +81,9 @@ void yk_waiter_push(yk_waiter *waiter, yk_waiter_node *node)
   waiter->is_armed = false;
   waiter->is_signalled |= must_write;
   pthread_mutex_unlock(&waiter->mutex);
-  if (must_write && write(waiter->event_fd, &one, sizeof one) < 0) return; /* full: it is readable already */
+  if (must_write && write(waiter->event_fd, &one, sizeof one) < 0)
+    return; /* the counter is full, so the descriptor is
+                                                                            * readable already */
 }
 
 void yk_waiter_remove(yk_waiter *waiter, yk_waiter_node *node)
@@ -91,8 +93,9 @@ void yk_waiter_remove(yk_waiter *waiter, yk_waiter_node *node)
   pthread_mutex_unlock(&waiter->mutex);
 }
 
-/* The first request that is listed; false: none is, and the next push writes the descriptor. A write that is on its way
- * leaves the descriptor readable for nothing once: is_signalled stays, and the next call reads it. */
+/* The first listed request. False: the list is empty, and the next push writes the descriptor. A write in progress may
+ * leave the descriptor readable without a request once: is_signalled stays set, and the next call reads the
+ * descriptor. */
 static bool take(yk_waiter *waiter, yk_request **request, void **user)
 {
   pthread_mutex_lock(&waiter->mutex);
@@ -111,12 +114,12 @@ static bool take(yk_waiter *waiter, yk_request **request, void **user)
   return is_listed;
 }
 
-/* Wait for the descriptor. deadline_ns 0: for ever. Returns whether there is time left to look again. */
+/* Wait for the descriptor. deadline_ns 0: no limit. Returns whether time is left for another check. */
 static bool wait_for_event(const yk_waiter *waiter, int64_t deadline_ns)
 {
   struct pollfd event = {.fd = waiter->event_fd, .events = POLLIN};
   if (deadline_ns == 0) {
-    poll(&event, 1, -1); /* a signal: look again */
+    poll(&event, 1, -1); /* interrupted by a signal: check again */
     return true;
   }
   int64_t left_ns = deadline_ns - yk_clock_now_ns();

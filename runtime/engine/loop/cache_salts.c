@@ -7,13 +7,13 @@
 
 typedef struct yk_cache_salt {
   uint32_t hash;
-  char *text; /* [n_bytes], owned; NULL: the place is free */
+  char *text; /* [n_bytes], owned; NULL: the entry is free */
   size_t n_bytes;
   yk_kv_chain start;
   uint64_t last_use;
 } yk_cache_salt;
 
-/* The salt, or the place that it may take: a free one, else that of the salt which was not used for longest. */
+/* The entry of the salt, or an entry to replace: a free one, else the least recently used. */
 static yk_cache_salt *find(yk_cache_salts *salts, uint32_t hash, const char *text, size_t n_bytes)
 {
   yk_cache_salt *place = &salts->salts[0];

@@ -9,7 +9,7 @@ enum { NONE = -1 };
 
 typedef struct kv_block {
   int32_t n_refs;
-  bool is_sound, is_withdrawn; /* since it was taken */
+  bool is_sound, is_withdrawn; /* reset when the block is taken */
   int32_t newer, older;        /* neighbours in the list of free blocks, while n_refs is 0 */
   int32_t bucket_next;         /* next block of the same hash bucket, while published */
   yk_kv_chain chain;           /* 0: not published */
@@ -19,10 +19,10 @@ typedef struct kv_block {
 
 struct yk_kv_blocks {
   int32_t n_blocks, n_free;
-  int32_t oldest, newest; /* ends of the list of free blocks: taken from the oldest */
-  yk_kv_chain last_chain; /* chains are numbered as they are made */
+  int32_t oldest, newest; /* ends of the list of free blocks: blocks are taken from the oldest end */
+  yk_kv_chain last_chain; /* chains are numbered in order of creation */
   kv_block *blocks;       /* [n_blocks] */
-  int32_t *buckets;       /* [n_buckets] first published block of each */
+  int32_t *buckets;       /* [n_buckets] first published block of each bucket */
   uint32_t n_buckets;     /* a power of two */
 };
 
@@ -35,7 +35,7 @@ static void add_newest(yk_kv_blocks *b, int32_t i)
   b->n_free++;
 }
 
-/* What can never be found again goes first. */
+/* Blocks that can never be found again are taken first. */
 static void add_oldest(yk_kv_blocks *b, int32_t i)
 {
   b->blocks[i].newer = b->oldest;
@@ -88,7 +88,7 @@ int32_t yk_kv_blocks_free_count(const yk_kv_blocks *blocks)
   return blocks->n_free;
 }
 
-/* FNV-1a over the key; any hash serves, since candidates are compared. */
+/* FNV-1a over the key. Any hash works, since candidates are compared. */
 static uint32_t bucket_of(const yk_kv_blocks *b, yk_kv_chain previous, const int32_t *ids)
 {
   uint64_t hash = (UINT64_C(0xCBF29CE484222325) ^ previous) * UINT64_C(0x100000001B3);

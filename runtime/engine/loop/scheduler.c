@@ -129,8 +129,8 @@ void yk_scheduler_unpark(yk_scheduler *scheduler, yk_sequence *seq)
   yk_scheduler_add(scheduler, seq);
 }
 
-/* The memory of a sequence that does not run: of the one parked longest, else of the last waiting one that brought some
- * from an earlier call. None of `wanting`. False when nobody holds any. */
+/* Release the memory of a sequence that does not run: the sequence parked longest, else the last waiting sequence with
+ * memory from an earlier call. Never that of `wanting`. False if there is no such memory. */
 static bool reclaim_idle(yk_scheduler *s, const yk_sequence *wanting)
 {
   yk_sequence *victim = NULL;
@@ -168,7 +168,7 @@ static int32_t rows_within(const yk_sequence *seq, int32_t budget)
   return (int32_t)yk_min_i64(seq->n_tokens - seq->memory.n_computed, budget);
 }
 
-/* Rows for those already running. Returns whether anyone was preempted. */
+/* Plan rows for the running sequences. Returns whether a sequence was preempted. */
 static bool plan_running(yk_scheduler *s, int32_t *budget)
 {
   bool preempted = false;
@@ -178,17 +178,17 @@ static bool plan_running(yk_scheduler *s, int32_t *budget)
     int32_t n_rows = rows_within(seq, *budget);
     while (!yk_sequence_memory_reserve(&seq->memory, s->pool, seq->memory.n_computed + n_rows)) {
       if (reclaim_idle(s, seq)) continue;
-      preempt_youngest(s); /* never one already planned: those stand before seq */
+      preempt_youngest(s); /* never one already planned: those precede seq */
       preempted = true;
-      if (i >= s->n_running) return true; /* it was the youngest itself */
+      if (i >= s->n_running) return true; /* seq itself was the youngest */
     }
     plan_rows(s, seq, n_rows, false, budget);
   }
   return preempted;
 }
 
-/* A waiting sequence enters only if all it now holds would fit and every running one could still grow by a block: a
- * half computed prompt that must be thrown away again helps nobody. Alone, it always fits. */
+/* A waiting sequence is admitted only if all its tokens would fit and every running sequence could still grow by a
+ * block: computing half a prompt and then discarding the rows wastes work. A sequence alone always fits. */
 static bool make_room(yk_scheduler *s, yk_sequence *seq)
 {
   while (!yk_memory_pool_fits(s->pool, &seq->memory, seq->n_tokens, s->n_running))
@@ -243,11 +243,11 @@ static bool must_recompute(const yk_scheduler *s, const yk_sequence *seq, const 
   return seq != failed && yk_sequence_memory_reads_withdrawn(&seq->memory, s->pool);
 }
 
-/* Give up the memory of one sequence other than `failed` that holds something withdrawn; what the sequence has computed
- * on top of that is withdrawn with it. False where there is none. */
+/* Release the memory of one sequence other than `failed` that holds a withdrawn block, and withdraw the sequence's
+ * later blocks, which were computed from that block. False if there is none. */
 static bool recompute_one(yk_scheduler *s, const yk_sequence *failed)
 {
-  for (int32_t i = s->n_running - 1; i >= 0; i--) { /* youngest first, so that they wait in their order */
+  for (int32_t i = s->n_running - 1; i >= 0; i--) { /* youngest first, so that the sequences wait in their order */
     yk_sequence *seq = s->running[i];
     if (!must_recompute(s, seq, failed)) continue;
     yk_sequence_memory_withdraw(&seq->memory, s->pool);

@@ -118,8 +118,8 @@ void yk_sequence_memory_plan(yk_sequence_memory *m, yk_memory_pool *pool, const 
   }
 }
 
-/* Release published blocks that no row to come can see with this window, not even after a truncation inside the last,
- * unfilled block: one that cuts no published block undoes at most the tokens of one unfilled block. */
+/* Release published blocks that no coming row can see with this window, even after a truncation inside the last,
+ * unfilled block: a truncation that cuts no published block removes at most the tokens of one unfilled block. */
 static void leave_behind(yk_sequence_memory *m, yk_kv_blocks *blocks, int32_t window_tokens)
 {
   int32_t first_seen = m->n_computed - window_tokens + 1 - YK_KV_BLOCK_TOKENS;
@@ -135,7 +135,7 @@ void yk_sequence_memory_commit(yk_sequence_memory *m, yk_memory_pool *pool, int3
   if (pool->rules.window_tokens) leave_behind(m, pool->blocks, pool->rules.window_tokens);
 }
 
-/* Last blocks first, so that the beginning, which others are likelier to share, is the last to be taken. */
+/* Last blocks first, so that the beginning, which other sequences are more likely to share, is taken last. */
 static void drop_blocks(yk_sequence_memory *m, yk_kv_blocks *blocks, int32_t n_kept)
 {
   while (m->n_blocks > n_kept) {
@@ -156,7 +156,7 @@ void yk_sequence_memory_truncate(yk_sequence_memory *m, yk_memory_pool *pool, in
   m->n_computed = (int32_t)yk_min_i64(m->n_computed, n_tokens);
   if (n_tokens / YK_KV_BLOCK_TOKENS >= m->n_published)
     drop_blocks(m, pool->blocks, yk_kv_blocks_for(n_tokens));
-  else /* the chain of an earlier block is not kept: begin again, and find what is still published */
+  else /* the chain of an earlier block is not kept: start again with the blocks that are still published */
     yk_sequence_memory_release(m, pool);
 }
 
@@ -189,14 +189,14 @@ void yk_sequence_memory_unpark(yk_sequence_memory *m, yk_memory_pool *pool)
   m->is_parked = false;
 }
 
-/* ---- Logits that are not finite ---------------------------------------------------------------------------------- */
+/* ---- Non-finite logits ------------------------------------------------------------------------------------------- */
 
 void yk_sequence_memory_mark_sound(yk_sequence_memory *m, yk_memory_pool *pool, int32_t position)
 {
   int32_t window_tokens = pool->rules.narrowest_window_tokens;
   int32_t n_full = (int32_t)yk_min_i64((position + 1) / YK_KV_BLOCK_TOKENS, m->n_published);
   int32_t first_seen = window_tokens ? (int32_t)yk_max_i64(position - window_tokens + 1, 0) : 0;
-  m->n_sound = (int32_t)yk_max_i64(m->n_sound, yk_kv_blocks_for(first_seen)); /* the first that is seen whole */
+  m->n_sound = (int32_t)yk_max_i64(m->n_sound, yk_kv_blocks_for(first_seen)); /* the first block that is seen in full */
   for (; m->n_sound < n_full; m->n_sound++)
     if (m->blocks[m->n_sound] >= 0) yk_kv_blocks_mark_sound(pool->blocks, m->blocks[m->n_sound]);
 }
@@ -215,8 +215,8 @@ bool yk_sequence_memory_reads_withdrawn(const yk_sequence_memory *m, yk_memory_p
 
 /* ---- For the step builder ---------------------------------------------------------------------------------------- */
 
-/* Blocks that the window has left behind may still be loaded, though no row sees them: the first block that is left
- * stands in for them, since what another sequence's block holds must not get near this one. */
+/* Kernels may load blocks behind the window, though no row uses them. The first remaining block replaces them in the
+ * table, because this sequence must not touch another sequence's content. */
 void yk_sequence_memory_fill_table(const yk_sequence_memory *m, int32_t *table, int32_t stride)
 {
   int32_t n = (int32_t)yk_min_i64(m->n_blocks, stride);

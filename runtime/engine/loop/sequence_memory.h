@@ -1,15 +1,15 @@
-/* sequence_memory.h - what a sequence holds on the devices from step to step, and the pool that all sequences hold it
- * from. Today that is KV blocks; a state per sequence belongs here too.
+/* sequence_memory.h - the state of a sequence on the devices from step to step, and the pool of all sequences' state.
+ * The state consists of KV blocks; a recurrent state per sequence would belong here too.
  *
- * A memory has an entry of each leading token that is computed. Scheduler and held sequences see tokens alone:
+ * A memory has an entry for each leading token that is computed. Scheduler and held sequences count tokens only:
  *
- *   reuse       an empty memory starts from what others have published of the same beginning
- *   reserve     room for rows to come
- *   plan        rows that the step to come computes: what they fill is published, so that others reuse it
- *   commit      they are computed
- *   truncate    fewer tokens; fork: another memory with the same ones
- *   park        not needed for now: the pool may reclaim it; unpark
- *   release     nothing is computed any more
+ *   reuse       start an empty memory from the published blocks of the same beginning
+ *   reserve     reserve space for coming rows
+ *   plan        the coming step computes these rows; blocks that they fill are published for reuse
+ *   commit      the planned rows are computed
+ *   truncate    keep fewer tokens; fork: another memory with the same tokens
+ *   park        not needed for now: the pool may reclaim the memory; unpark
+ *   release     drop everything that is computed
  *
  * Owner and thread: the engine's. No locks. */
 #ifndef YK_ENGINE_LOOP_SEQUENCE_MEMORY_H
@@ -18,24 +18,25 @@
 #include "engine/loop/kv_blocks.h"
 #include "kernels/kv_cache.h"
 
-/* What the layers of the model see. */
+/* How far back the layers of the model read. */
 typedef struct yk_memory_rules {
-  /* Of the widest layer where all slide: blocks behind the window are released; 0: some layer sees all. */
+  /* Of the widest layer if all layers have a window: blocks behind the window are released. 0: some layer has full
+   * attention. */
   int32_t window_tokens;
-  int32_t narrowest_window_tokens; /* of the layer that sees least; 0: every layer sees all */
+  int32_t narrowest_window_tokens; /* of the layer with the narrowest window; 0: every layer has full attention */
   bool reuses_prefixes;
 } yk_memory_rules;
 
 typedef struct yk_memory_pool yk_memory_pool;
 
 typedef struct yk_sequence_memory {
-  int32_t n_computed; /* leading tokens that it has; the rest are rows still to be computed */
-  int32_t *blocks;    /* [blocks for capacity] physical blocks, in order of position; -1: left behind by the window */
+  int32_t n_computed; /* leading tokens in the memory; later tokens are rows still to be computed */
+  int32_t *blocks;    /* [blocks for capacity] physical blocks, in order of position; -1: released, behind the window */
   int32_t n_blocks;
   int32_t n_left_behind; /* leading blocks that are -1 */
   int32_t n_published;   /* leading blocks offered for reuse: full, and never written again */
-  int32_t n_sound;       /* leading published blocks that were marked as sound, or passed over behind the window */
-  yk_kv_chain start;     /* before the first block: blocks are shared by sequences that begin at one chain */
+  int32_t n_sound;       /* leading published blocks that are marked sound, or skipped behind the window */
+  yk_kv_chain start;     /* start of the chain: only sequences with the same start share blocks */
   yk_kv_chain chain;     /* of the last published block */
   bool is_parked;
   struct yk_sequence_memory *next_parked;
@@ -47,14 +48,14 @@ typedef struct yk_sequence_memory {
 yk_status yk_memory_pool_create(int32_t n_kv_blocks, const yk_memory_rules *rules, yk_memory_pool **out, yk_err *err);
 void yk_memory_pool_destroy(yk_memory_pool *pool);
 
-/* yk_memory_pool_blocks - its KV blocks: for counts, forgetting, and beginnings of their own. */
+/* yk_memory_pool_blocks - the pool's KV blocks: for counts, forgetting, and new starts of chains. */
 yk_kv_blocks *yk_memory_pool_blocks(yk_memory_pool *pool);
 
-/* yk_memory_pool_fits - whether a memory could grow to n_tokens, and n_others more by their next token each. */
+/* yk_memory_pool_fits - whether a memory could grow to n_tokens while n_others memories grow by one token each. */
 bool yk_memory_pool_fits(const yk_memory_pool *pool, const yk_sequence_memory *memory, int32_t n_tokens,
                          int32_t n_others);
 
-/* yk_memory_pool_reclaim - release the memory that has been parked longest. False: none that is parked has any. */
+/* yk_memory_pool_reclaim - release the memory that has been parked longest. False: no parked memory holds blocks. */
 bool yk_memory_pool_reclaim(yk_memory_pool *pool);
 
 /* ---- A sequence's memory ----------------------------------------------------------------------------------------- */
@@ -62,10 +63,11 @@ bool yk_memory_pool_reclaim(yk_memory_pool *pool);
 /* yk_sequence_memory_init - empty, for at most `capacity` tokens. Errors: YK_E_NOMEM. */
 yk_status yk_sequence_memory_init(yk_sequence_memory *memory, int32_t capacity, yk_err *err);
 
-/* yk_sequence_memory_destroy - of a memory that was released. */
+/* yk_sequence_memory_destroy - free the arrays of a released memory. */
 void yk_sequence_memory_destroy(yk_sequence_memory *memory);
 
-/* yk_sequence_memory_begin_at - of a new one: share blocks only with sequences that begin at this chain too. */
+/* yk_sequence_memory_begin_at - set the chain start of a new memory: it shares blocks only with sequences of the same
+ *   start. */
 void yk_sequence_memory_begin_at(yk_sequence_memory *memory, yk_kv_chain start);
 
 static inline bool yk_sequence_memory_is_empty(const yk_sequence_memory *memory)
@@ -73,66 +75,69 @@ static inline bool yk_sequence_memory_is_empty(const yk_sequence_memory *memory)
   return memory->n_blocks == 0;
 }
 
-/* yk_kv_blocks_for - blocks that n_tokens take. */
+/* yk_kv_blocks_for - number of blocks for n_tokens. */
 static inline int32_t yk_kv_blocks_for(int32_t n_tokens)
 {
   return n_tokens / YK_KV_BLOCK_TOKENS + (n_tokens % YK_KV_BLOCK_TOKENS != 0);
 }
 
-/* yk_sequence_memory_reuse - of an empty one: start from the longest published beginning of tokens [n_tokens]. Returns
- *   the tokens that need not be computed. */
+/* yk_sequence_memory_reuse - start an empty memory from the longest published prefix of tokens [n_tokens]. Returns the
+ *   number of tokens that need not be computed. */
 int32_t yk_sequence_memory_reuse(yk_sequence_memory *memory, yk_memory_pool *pool, const int32_t *tokens,
                                  int32_t n_tokens);
 
-/* yk_sequence_memory_reserve - room for n_tokens in all. False, with what was got kept, when none is left. */
+/* yk_sequence_memory_reserve - reserve blocks for n_tokens in all. False if blocks ran out; those obtained are kept. */
 bool yk_sequence_memory_reserve(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t n_tokens);
 
-/* yk_sequence_memory_plan - the step to come computes the next n_rows of tokens, for which there is room. */
+/* yk_sequence_memory_plan - the coming step computes the next n_rows of tokens, whose blocks are reserved. */
 void yk_sequence_memory_plan(yk_sequence_memory *memory, yk_memory_pool *pool, const int32_t *tokens, int32_t n_rows);
 
 /* yk_sequence_memory_commit - that step is over. */
 void yk_sequence_memory_commit(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t n_rows);
 
-/* yk_sequence_memory_truncate - keep the first n_tokens at most. Rows of a published block that is cut are computed
- *   again: it may be another's too. */
+/* yk_sequence_memory_truncate - keep the first n_tokens at most. If a published block is cut, its rows are computed
+ *   again, since other sequences may share the block. */
 void yk_sequence_memory_truncate(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t n_tokens);
 
-/* yk_sequence_memory_fork - copy, an empty memory, holds what others may share of this one: published blocks. Rows
- *   behind them are computed again. */
+/* yk_sequence_memory_fork - give copy, an empty memory, the shareable part of this memory: published blocks. Later rows
+ *   are computed again. */
 void yk_sequence_memory_fork(const yk_sequence_memory *memory, yk_memory_pool *pool, yk_sequence_memory *copy);
 
-/* yk_sequence_memory_park - the pool may reclaim it until it is unparked. Of one that is not parked, unpark does
- *   nothing. */
+/* yk_sequence_memory_park - the pool may reclaim the memory until it is unparked. unpark has no effect on a memory that
+ *   is not parked. */
 void yk_sequence_memory_park(yk_sequence_memory *memory, yk_memory_pool *pool);
 void yk_sequence_memory_unpark(yk_sequence_memory *memory, yk_memory_pool *pool);
 
-/* yk_sequence_memory_release - give everything back; nothing is computed any more. */
+/* yk_sequence_memory_release - return all blocks to the pool; nothing is computed any more. */
 void yk_sequence_memory_release(yk_sequence_memory *memory, yk_memory_pool *pool);
 
-/* ---- Logits that are not finite: see kv_blocks.h ----------------------------------------------------------------- */
+/* ---- Non-finite logits: see kv_blocks.h -------------------------------------------------------------------------- */
 
-/* yk_sequence_memory_mark_sound - the row at this position has given finite logits: what it sees is sound. */
+/* yk_sequence_memory_mark_sound - the row at this position has produced finite logits: the blocks that it reads are
+ *   sound. */
 void yk_sequence_memory_mark_sound(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t position);
 
-/* yk_sequence_memory_withdraw - a row has given logits that are not finite: withdraw what is not known to be sound. */
+/* yk_sequence_memory_withdraw - a row has produced non-finite logits: withdraw the blocks that are not known to be
+ *   sound. */
 void yk_sequence_memory_withdraw(yk_sequence_memory *memory, yk_memory_pool *pool);
 
-/* yk_sequence_memory_reads_withdrawn - whether it holds something that was withdrawn. */
+/* yk_sequence_memory_reads_withdrawn - whether the memory holds a withdrawn block. */
 bool yk_sequence_memory_reads_withdrawn(const yk_sequence_memory *memory, yk_memory_pool *pool);
 
-/* yk_memory_pool_drop_withdrawn - release one parked memory that holds something withdrawn; what it has computed on top
- *   is withdrawn with it. False: there is none. */
+/* yk_memory_pool_drop_withdrawn - release one parked memory that holds a withdrawn block, and withdraw its later
+ *   blocks, which were computed from that block. False: there is none. */
 bool yk_memory_pool_drop_withdrawn(yk_memory_pool *pool);
 
 /* ---- For the step builder ---------------------------------------------------------------------------------------- */
 
-/* yk_sequence_memory_kv_slot - where the K and V of the token at a position go. */
+/* yk_sequence_memory_kv_slot - the cache slot of the K and V of the token at a position. */
 static inline int32_t yk_sequence_memory_kv_slot(const yk_sequence_memory *memory, int32_t position)
 {
   return memory->blocks[position / YK_KV_BLOCK_TOKENS] * YK_KV_BLOCK_TOKENS + position % YK_KV_BLOCK_TOKENS;
 }
 
-/* yk_sequence_memory_fill_table - the row of the block table: entries past the last are not read. */
+/* yk_sequence_memory_fill_table - fill the sequence's row of the block table. Entries past the last block are not
+ * read. */
 void yk_sequence_memory_fill_table(const yk_sequence_memory *memory, int32_t *table, int32_t stride);
 
 #endif

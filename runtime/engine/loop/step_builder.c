@@ -10,14 +10,15 @@ struct yk_step_builder {
   yk_step step;
   yk_step_late late;
   size_t block_bytes;               /* of step.block */
-  yk_step_extras reserved;          /* of all sequences */
+  yk_step_extras reserved;          /* sum over all sequences */
   int64_t logits_capacity;          /* rows of step.answer.logits */
-  yk_sampled *sampled_before;       /* of the step before: with step.answer.sampled in turns */
-  const yk_logit_bias **row_biases; /* [max_tokens] of the step's wanted rows, until they are in its block */
-  const yk_sequence **counted;      /* [max_seqs] whose tokens are counted from this step on, likewise */
+  yk_sampled *sampled_before;       /* results of the previous step; swapped with step.answer.sampled */
+  const yk_logit_bias **row_biases; /* [max_tokens] of the step's wanted rows, until they are copied to the block */
+  const yk_sequence **counted;      /* [max_seqs] sequences that begin to count tokens in this step, until their tokens
+                                     * are copied */
 };
 
-/* Bytes of the largest block, with room for these extras. Their arrays are last, each aligned to at most 8 bytes. */
+/* Bytes of the largest block with these extras. The extras' arrays are last, each aligned to at most 8 bytes. */
 static size_t block_bytes_for(const yk_device_limits *limits, const yk_step_extras *extras)
 {
   yk_step_counts most = yk_step_counts_max(limits);
@@ -119,7 +120,7 @@ static bool begins_to_count(const yk_scheduled *item)
   return n_wanted_of(item) > 0 && item->seq->slot_is_new && item->seq->owner->needs_counts(item->seq);
 }
 
-/* Sizes of the step, but for what rows say when they are described: biases and logits. */
+/* Sizes of the step, except biases and logits, which depend on the description of the rows. */
 static yk_step_counts measure(const yk_scheduled *items, int32_t n_items, bool is_timed)
 {
   yk_step_counts c = {.n_seqs = n_items, .is_timed = is_timed};
@@ -137,7 +138,7 @@ static yk_step_counts measure(const yk_scheduled *items, int32_t n_items, bool i
   return c;
 }
 
-/* The rows of an item, the first of which is row `row`. */
+/* Fill the rows of an item; `row` is its first row. */
 static void fill_rows(const yk_step *step, const yk_scheduled *item, int32_t seq_index, int32_t row)
 {
   const yk_sequence *seq = item->seq;
@@ -152,7 +153,7 @@ static void fill_rows(const yk_step *step, const yk_scheduled *item, int32_t seq
   }
 }
 
-/* The wanted rows of an item; `row` is its first row. n_done: wanted rows of the items before. */
+/* Describe the wanted rows of an item; `row` is its first row. n_done: wanted rows of earlier items. */
 static void describe_wanted(yk_step_builder *b, const yk_scheduled *item, int32_t row, int32_t n_done)
 {
   const yk_sequence *seq = item->seq;
@@ -205,7 +206,8 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
   step->answer.sampled = sampled;
   step->counts = measure(items, n_items, is_timed);
   step->counts.is_plain = true;
-  step->layout = yk_step_layout_of(&step->counts); /* late arrays are last: biases move none of those filled now */
+  step->layout = yk_step_layout_of(&step->counts); /* late arrays are last, so biases do not move the arrays filled
+                                                    * now */
   fill_items(builder, items, n_items);
   step->layout = yk_step_layout_of(&step->counts);
   bool has_late = step->counts.n_biases > 0 || step->counts.n_penalty_tokens > 0;

@@ -1,4 +1,4 @@
-/* devices.c - what ranks can run on. */
+/* devices.c - list the devices that ranks can run on. */
 #include <stdio.h>
 #include <unistd.h>
 

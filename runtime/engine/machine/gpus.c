@@ -154,7 +154,7 @@ yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *de
   YK_TRY(yk_comm_nccl_create(&settings->world, &alone, devs, ends, err));
   yk_status status = yk_comm_warm_up(ends, settings->world.n_ranks, warm_up_timeout_s, err);
   for (int rank = 0; rank < settings->world.n_ranks && status != YK_E_TIMEOUT;
-       rank++) /* after that the ends are lost */
+       rank++) /* after a timeout the ends must not be touched */
     if (status == YK_OK)
       comms[rank] = ends[rank];
     else

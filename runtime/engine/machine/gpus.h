@@ -7,55 +7,56 @@
 #include "parallel/comm.h"
 #include "yoke/machine.h"
 
-/* yk_gpus_are_built - whether this build has the CUDA device at all. */
+/* yk_gpus_are_built - whether this build includes the CUDA device. */
 bool yk_gpus_are_built(void);
 
 /* yk_gpus_count - GPUs that this process may use. Thread: any. */
 int yk_gpus_count(void);
 
-/* yk_gpus_check_list - GPUs that a caller has named: 1 to YK_MAX_RANKS, here, each once. what: named in messages.
+/* yk_gpus_check_list - check a caller's list of GPUs: 1 to YK_MAX_RANKS GPUs, each present and listed once. what: named
+ *   in messages.
  *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL. */
 yk_status yk_gpus_check_list(const char *what, const int *ids, int n, yk_err *err);
 
-/* yk_gpus_describe - one of them, for yk_device_list. Errors: YK_E_DEVICE. */
+/* yk_gpus_describe - one GPU, for yk_device_list. Errors: YK_E_DEVICE. */
 yk_status yk_gpus_describe(int ordinal, yk_device_info *out, yk_err *err);
 
-/* yk_gpus_budget - bytes that a rank may take: the smallest over the ranks' GPUs of what is free, less the share of the
- *   whole that utilization leaves to others. Ranks beyond the GPUs of this machine count as one of those that it has.
- *   Errors: YK_E_DEVICE.                                                                                             */
+/* yk_gpus_budget - bytes that a rank may take: the minimum over the ranks' GPUs of the free memory less the share of
+ *   the total that utilization leaves to other programs. Ranks beyond the GPUs of this machine count like its own GPUs.
+ *   Errors: YK_E_DEVICE. */
 yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err);
 
-/* yk_gpus_measure - yk_model_measure for a rank on a GPU, with what its device and its communicator's slots take
- *   (NCCL's own memory is not counted). Needs no GPU, and no CUDA in the build.                                      */
+/* yk_gpus_measure - yk_model_measure for a rank on a GPU, plus the bytes of its device and of its communicator's slots
+ *   (NCCL's own memory is not counted). Works without a GPU and without CUDA in the build. */
 yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *settings, int rank, yk_model_memory *out,
                           yk_err *err);
 
-/* yk_gpus_open - the device of every rank. On failure those already open stay in devs, for the caller to destroy.
- *   Errors: YK_E_CAPACITY for more ranks than GPUs, YK_E_INVAL for a GPU that is not there or named twice,
- *   YK_E_DEVICE. */
+/* yk_gpus_open - the device of every rank. After a failure devices already open stay in devs; the caller destroys them.
+ *   Errors: YK_E_CAPACITY for more ranks than GPUs, YK_E_INVAL for a GPU that is missing or listed twice,
+ * YK_E_DEVICE. */
 yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *err);
 
-/* yk_gpus_connect - their communicator, for steps as the settings limit them. Errors: YK_E_UNSUPPORTED for several
- *   ranks without NCCL, YK_E_COMM, YK_E_TIMEOUT, YK_E_CAPACITY. */
+/* yk_gpus_connect - the communicator of the devices, for steps within the settings' limits. Errors: YK_E_UNSUPPORTED
+ *   for several ranks without NCCL, YK_E_COMM, YK_E_TIMEOUT, YK_E_CAPACITY. */
 yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err);
 
-/* yk_gpus_all_reduce_route - how an all_reduce_add_norm of n_rows rows goes: "one-shot", "two-shot", "nccl"; "local"
- *   for one rank alone. */
+/* yk_gpus_all_reduce_route - the algorithm of an all_reduce_add_norm of n_rows rows: "one-shot", "two-shot", "nccl";
+ *   "local" for a single rank. */
 const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows);
 
 /* ---- Measurements ------------------------------------------------------------------------------------------------ */
 
-/* yk_gpus_connect_nccl - a communicator that uses NCCL alone, warmed up, to be set beside the one of yk_gpus_connect;
- *   on other devices, since a device belongs to one communicator. Errors: as yk_gpus_connect. */
+/* yk_gpus_connect_nccl - a communicator that uses NCCL only, warmed up, to compare with that of yk_gpus_connect. Needs
+ *   devices of its own, since a device belongs to one communicator. Errors: as yk_gpus_connect. */
 yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err);
 
-/* yk_gpus_time_memory - microseconds of a read or copy of n_bytes of the GPU's own memory: see yk_cuda_bandwidth_time.
+/* yk_gpus_time_memory - microseconds of a read or copy of n_bytes in the GPU's own memory: see yk_cuda_bandwidth_time.
  */
 yk_status yk_gpus_time_memory(int ordinal, int64_t n_bytes, bool copies, int n_repeats, yk_spread *us, yk_err *err);
 
 typedef struct yk_link_times {
   int64_t n_bytes;               /* of a copy */
-  yk_spread copy_us, latency_us; /* latency_us: of one way only */
+  yk_spread copy_us, latency_us; /* latency_us: one way */
 } yk_link_times;
 
 /* yk_gpus_time_link - copies from one GPU to another, at most 100 repeats; both_ways: in both directions at once.
@@ -63,8 +64,8 @@ typedef struct yk_link_times {
 yk_status yk_gpus_time_link(int from, int to, int n_repeats, yk_link_times *out, yk_err *err);
 yk_status yk_gpus_time_both_ways(int one, int other, int n_repeats, yk_link_times *out, yk_err *err);
 
-/* yk_gpus_link - peer access from GPU `from` to GPU `to`, and where `measures` bandwidth and latency. What fails is
- *   told in out->error. */
+/* yk_gpus_link - peer access from GPU `from` to GPU `to`; with `measures`, bandwidth and latency too. Failures are
+ *   reported in out->error. */
 void yk_gpus_link(int from, int to, bool measures, yk_link *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* plan.c - what a model would take on a machine, for those who only ask. */
+/* plan.c - the memory that a model would take on a machine, without loading the model. */
 #include "base/struct_size.h"
 #include "base/arguments.h"
 #include "engine/machine/gpus.h"
@@ -22,7 +22,7 @@ static yk_status make(const yk_engine_options *options, int64_t device_memory_by
   yk_status status = yk_settings_resolve(options, checkpoint, device_memory_bytes, &settings, out, &local);
   out->assumes_formats = !yk_checkpoint_has_weights(checkpoint);
   yk_checkpoint_close(checkpoint);
-  if (status == YK_E_CAPACITY) return YK_OK; /* an answer, in out->reason */
+  if (status == YK_E_CAPACITY) return YK_OK; /* a valid result, explained in out->reason */
   if (status != YK_OK && err && err->code == YK_OK) *err = local;
   return status;
 }

@@ -41,7 +41,7 @@ void yk_plan_fill_experts(const yk_model_memory *memory, const yk_settings *s, c
 
 /* ---- Remarks ----------------------------------------------------------------------------------------------------- */
 
-/* Behind the remarks before. */
+/* Append to the earlier remarks. */
 static void YK_PRINTF(2, 3) remark(yk_plan *plan, const char *fmt, ...)
 {
   size_t used = strlen(plan->reason);
@@ -53,7 +53,7 @@ static void YK_PRINTF(2, 3) remark(yk_plan *plan, const char *fmt, ...)
   va_end(args);
 }
 
-/* Of what the model has n, each of the first ranks holds one where there are more ranks. */
+/* The model has n of `what`. With more ranks than that, the first n ranks hold one each. */
 static void remark_ranks_without(const char *what, int n, yk_plan *plan)
 {
   if (plan->n_ranks == n + 1)

@@ -20,7 +20,7 @@ bool yk_rank_devices_close(yk_rank_devices *devices)
   bool is_gone = true;
   for (int rank = 0; rank < devices->n_local; rank++)
     if (devices->comms[rank] && !devices->comms[rank]->ops->destroy(devices->comms[rank])) is_gone = false;
-  for (int rank = 0; rank < devices->n_local; rank++) /* an end may use its peers' devices until all are gone */
+  for (int rank = 0; rank < devices->n_local; rank++) /* an end may use its peers' devices until all ends are gone */
     if (devices->devs[rank]) devices->devs[rank]->ops->destroy(devices->devs[rank]);
   *devices = (yk_rank_devices){0};
   return is_gone;

@@ -1,5 +1,5 @@
-/* rank_devices.h - the devices of this process's ranks and the ends of their communicator. Owner: whoever declared
- * it. */
+/* rank_devices.h - the devices of this process's ranks and their ends of the communicator. Owner: the struct's
+ * owner. */
 #ifndef YK_ENGINE_MACHINE_RANK_DEVICES_H
 #define YK_ENGINE_MACHINE_RANK_DEVICES_H
 
@@ -8,17 +8,17 @@
 
 typedef struct yk_rank_devices {
   int n_local;                   /* from world.first_rank on */
-  yk_device *devs[YK_MAX_RANKS]; /* [n_local], as the next */
+  yk_device *devs[YK_MAX_RANKS]; /* [n_local], like comms */
   yk_comm *comms[YK_MAX_RANKS];
 } yk_rank_devices;
 
-/* yk_rank_devices_open - the devices of a rank each as the settings name them, connected. On failure some may be open:
- *   close them. Errors: YK_E_CAPACITY (more ranks than devices), YK_E_INVAL, YK_E_UNSUPPORTED, YK_E_DEVICE, YK_E_COMM,
+/* yk_rank_devices_open - one device per rank as in the settings, connected. After a failure some may be open: close
+ *   them. Errors: YK_E_CAPACITY (more ranks than devices), YK_E_INVAL, YK_E_UNSUPPORTED, YK_E_DEVICE, YK_E_COMM,
  *   YK_E_TIMEOUT, YK_E_NOMEM. */
 yk_status yk_rank_devices_open(const yk_settings *settings, yk_rank_devices *out, yk_err *err);
 
-/* yk_rank_devices_close - nothing may use them any more, and nothing of theirs be left. Returns whether nothing of the
- *   communicator is left, as its destroy does. */
+/* yk_rank_devices_close - the devices must be idle, and everything allocated on them freed. Returns whether the
+ *   communicator is completely gone, as its destroy does. */
 bool yk_rank_devices_close(yk_rank_devices *devices);
 
 #endif

@@ -10,9 +10,10 @@
 #include "engine/machine/rank_devices.h"
 #include "parallel/rank_group.h"
 
-enum { MAX_LOAD_THREADS = 32 /* of a rank: by then memory is the limit */ };
+enum { MAX_LOAD_THREADS = 32 /* per rank; with more, memory bandwidth is the limit */ };
 
-/* What all ranks do next: load the checkpoint, run the step, or read counts (rank 0). The other pointers are NULL. */
+/* The next command of all ranks: load the checkpoint, run the step, or read counts (rank 0). The other pointers are
+ * NULL. */
 typedef struct command {
   const yk_checkpoint *checkpoint;
   const yk_step *step;
@@ -22,22 +23,22 @@ typedef struct command {
 struct yk_ranks {
   yk_settings settings;
   yk_rank_devices devices;
-  yk_model *models[YK_MAX_RANKS]; /* [n_local] each its own thread's while commands run */
+  yk_model *models[YK_MAX_RANKS]; /* [n_local]; only the rank's thread uses its model while commands run */
   yk_rank_group *group;
-  command command; /* what the group runs */
-  bool is_loaded;  /* models are whole; changes between commands only */
+  command command; /* the command that the group runs */
+  bool is_loaded;  /* models are complete; changes between commands only */
   _Atomic int64_t loaded_bytes;
   void (*progress)(void *user, int64_t done_bytes);
   void *progress_user;
 };
 
-/* One rank's loading reports for all. */
+/* One rank reports progress for all ranks. */
 typedef struct load_counter {
   yk_ranks *ranks;
   bool reports;
 } load_counter;
 
-/* Of a rank of this process: its place in arrays of such. */
+/* A rank's index in arrays over this process's ranks. */
 static int index_of(const yk_ranks *ranks, int rank)
 {
   return rank - ranks->settings.world.first_rank;
@@ -55,7 +56,7 @@ int64_t yk_ranks_loaded_bytes(const yk_ranks *ranks)
   return atomic_load(&ranks->loaded_bytes);
 }
 
-/* A rank with a device that leaves the host's cores free loads with its share of them. */
+/* If the device leaves the host's cores free, a rank loads with its share of the cores. */
 static yk_status load(yk_ranks *ranks, int rank, const yk_checkpoint *checkpoint, yk_err *err)
 {
   int index = index_of(ranks, rank);
@@ -110,10 +111,10 @@ static int count_begun(void *context, int rank)
   return ranks->is_loaded ? yk_model_n_begun(ranks->models[index_of(ranks, rank)]) : 0;
 }
 
-/* GPUs leave the processors free, where there are enough for every rank's thread and the engine's. */
+/* GPU ranks may spin if the host has enough processors for every rank's thread and the engine's. */
 static double spin_seconds(const yk_settings *s)
 {
-  const double decode_step_s = 0.02; /* nearly all take less */
+  const double decode_step_s = 0.02; /* nearly all decode steps take less */
   return s->device == YK_DEVICE_CUDA && sysconf(_SC_NPROCESSORS_ONLN) > 2 * s->world.n_local ? decode_step_s : 0;
 }
 
@@ -181,7 +182,7 @@ const yk_step_profile *yk_ranks_profile(const yk_ranks *ranks, int rank)
 
 bool yk_ranks_destroy(yk_ranks *ranks)
 {
-  const double grace_s = 5; /* for a rank that overran its time limit to come back */
+  const double grace_s = 5; /* time for a rank to return after it exceeded its time limit */
   if (!ranks) return true;
   if (!yk_rank_group_destroy(ranks->group, grace_s)) return false;
   for (int i = 0; i < ranks->settings.world.n_local; i++) yk_model_destroy(ranks->models[i]);

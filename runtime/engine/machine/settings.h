@@ -1,5 +1,5 @@
-/* settings.h - an engine's options made definite: every "auto" replaced, every limit checked against the model and the
- * memory at hand. */
+/* settings.h - an engine's resolved options: every "auto" replaced, every limit checked against the model and the
+ * available memory. */
 #ifndef YK_ENGINE_MACHINE_SETTINGS_H
 #define YK_ENGINE_MACHINE_SETTINGS_H
 
@@ -15,14 +15,14 @@ typedef struct yk_settings {
   yk_dtype dtype;
   yk_world world;
   int device_ids[YK_MAX_RANKS]; /* [world.n_ranks] */
-  int n_threads_per_rank;       /* of the host */
-  int32_t hidden_size;          /* of the model: the rows of an all-reduce */
+  int n_threads_per_rank;       /* host threads */
+  int32_t hidden_size;          /* of the model: row width of an all-reduce */
   double step_timeout_s;        /* 0: none */
   yk_model_limits limits;
   yk_memory_rules rules;
 } yk_settings;
 
-/* yk_settings_kv_cache_dtype - as yk_engine_info has it. */
+/* yk_settings_kv_cache_dtype - the name for yk_engine_info. */
 const char *yk_settings_kv_cache_dtype(const yk_settings *settings);
 
 #endif

@@ -54,7 +54,7 @@ static int64_t host_ram_bytes(void)
   return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
-/* Where the memory of a device is given, the devices are another machine's: GPUs, unless the options say otherwise. */
+/* A given memory size means devices of another machine: GPUs, unless the options select the CPU. */
 static yk_status choose_kind(const yk_engine_options *o, bool is_elsewhere, yk_device_kind *kind, yk_err *err)
 {
   *kind = o->device;
@@ -70,7 +70,7 @@ static yk_status choose_kind(const yk_engine_options *o, bool is_elsewhere, yk_d
 
 static yk_status choose_device(const yk_engine_options *o, bool is_elsewhere, yk_settings *s, yk_err *err)
 {
-  enum { CUDA_STEP_TIMEOUT_S = 60 }; /* a CPU rank may rightly take longer over a large prompt: no limit there */
+  enum { CUDA_STEP_TIMEOUT_S = 60 }; /* a CPU rank has no limit: a large prompt may take longer */
   YK_TRY(choose_kind(o, is_elsewhere, &s->device, err));
   s->world = yk_world_of_process(o->n_ranks);
   s->step_timeout_s = o->step_timeout_s;
@@ -81,7 +81,7 @@ static yk_status choose_device(const yk_engine_options *o, bool is_elsewhere, yk
   return YK_OK;
 }
 
-/* KV behind the window can be let go only where no layer looks further back. */
+/* KV behind the window can be released only if no layer looks further back. */
 static int32_t widest_window(const yk_model_config *config)
 {
   int32_t widest = 0;
@@ -114,14 +114,14 @@ static yk_dtype choose_dtype(const yk_engine_options *o, const yk_settings *s, c
   return config->dtype == YK_F32 && (quantised || s->device == YK_DEVICE_CUDA) ? YK_F16 : config->dtype;
 }
 
-/* Format of the KV cache, and whose scales. */
+/* Choose the format of the KV cache, and the source of its scales. */
 static yk_status choose_kv_format(const yk_engine_options *o, const yk_model_config *config, yk_settings *s,
                                   yk_err *err)
 {
   static const yk_dtype of_choice[] = {
       [YK_KV_CACHE_F16] = YK_F16, [YK_KV_CACHE_BF16] = YK_BF16, [YK_KV_CACHE_F32] = YK_F32};
   static const char of_8_bits[] = ", int8, fp8, int8_per_token_head, fp8_per_token_head";
-  const bool is_latent = config->latent.kv_rank > 0; /* whose cache has no K and V that scales could belong to */
+  const bool is_latent = config->latent.kv_rank > 0; /* such a cache has no K and V that scales could apply to */
   yk_kv_format of_checkpoint = is_latent ? YK_KV_ACT : config->quant.kv_format, format = YK_KV_ACT;
   bool may_be_static = true;
   switch (o->kv_cache_dtype) {
@@ -164,8 +164,8 @@ static yk_status choose_lengths(const yk_engine_options *o, const yk_model_confi
   return YK_OK;
 }
 
-/* Bytes a rank may use for everything, and for its KV cache. CPU ranks share the host's memory; all their KV together
- * takes at most min(4 GiB, a quarter of RAM) unless told otherwise. On a GPU, KV takes what is left. */
+/* Bytes that a rank may use in total, and for its KV cache. CPU ranks share the host's memory; by default their KV
+ * together takes at most min(4 GiB, a quarter of RAM). On a GPU, KV takes the remaining memory. */
 static yk_status memory_bounds(const yk_engine_options *o, const yk_settings *s, int64_t device_memory_bytes,
                                int64_t *total, int64_t *kv_max, yk_err *err)
 {

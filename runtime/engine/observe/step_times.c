@@ -22,7 +22,7 @@ const char *yk_time_part_name(yk_time_part part)
   return (unsigned)part < YK_TIME_PARTS ? names[part] : "unknown";
 }
 
-/* One rank adds up alone: there the operation is a norm. */
+/* With one rank the all-reduce operation is only a norm. */
 static yk_time_part part_of(yk_operation_kind kind, int n_ranks)
 {
   switch (kind) {
@@ -58,11 +58,11 @@ static void move_on(const yk_timed_step *step, int32_t place[YK_MAX_RANKS])
   for (int r = 0; r < step->n_ranks; r++) place[r]++;
 }
 
-/* What the all-reduces of a step say of how far a rank's clock is ahead of rank 0's. */
+/* Bounds of a rank's clock offset to rank 0 from the all-reduces of a step. */
 typedef struct clock_bounds {
   int64_t least_ns, most_ns;
-  int64_t first_ns; /* the distance of the ends of the first, */
-  double sum_ns, n; /* and of all, from that */
+  int64_t first_ns; /* difference of the ends of the first all-reduce */
+  double sum_ns, n; /* sum over all all-reduces of the difference less first_ns, and their number */
 } clock_bounds;
 
 static void add_bounds(clock_bounds *b, const int64_t at_0[2], const int64_t at[2])
@@ -110,7 +110,7 @@ int64_t yk_all_reduce_arrival(const yk_timed_step *step, const int64_t offset_ns
   return last;
 }
 
-/* Of what was counted as transfer, the waiting. */
+/* Move the waiting time from transfer to waiting. */
 static void split_all_reduces(yk_step_sums *sums, const yk_timed_step *step)
 {
   int64_t offset_ns[YK_MAX_RANKS];
@@ -130,7 +130,7 @@ static void split_all_reduces(yk_step_sums *sums, const yk_timed_step *step)
   }
 }
 
-/* Between a rank's stamps, and before and behind them. */
+/* Add a rank's times between its stamps, and before the first and after the last stamp. */
 static void add_rank(yk_step_sums *sums, const yk_timed_step *step, int r)
 {
   const yk_step_profile *rank = step->ranks[r], *first = step->ranks[0];

@@ -1,51 +1,51 @@
-/* step_times.h - from the timestamps of all ranks to where the time of a step went. Arithmetic alone: no device, no
+/* step_times.h - compute the parts of a step's time from the timestamps of all ranks. Arithmetic only: no device, no
  * thread, no clock.
  *
  *   step    period, from the start of the step to the start of the next one
- *   host    what of the period is outside the rank's forward: planning, handing out, waking the ranks. A rank that has
- *           nothing to do while rank 0 samples counts that as sampling.
- *   gap     what of the forward is outside the span of its stamps: launches before the first and after the last
+ *   host    the period outside the rank's forward: planning, handing out, waking the ranks. A rank that is idle while
+ *           rank 0 samples counts that time as sampling.
+ *   gap     the forward outside the span of its stamps: launches before the first and after the last
  *   parts   between two stamps
  *
- * All-reduce i starts on rank r at s_r, when all its earlier work is done, and ends at e_r. Nobody ends before the last
- * one has come, so rank r waits from s_r until the latest s, and transfers from then until e_r.
+ * All-reduce i starts on rank r at s_r, when all earlier work of the rank is done, and ends at e_r. No rank ends before
+ * the last rank has started, so rank r waits from s_r until the latest s, and transfers from then until e_r.
  *
- * Clocks of different GPUs have no common beginning. An all-reduce bounds how far they are apart, as two messages do in
- * NTP: rank A cannot end before B has started, e_A >= s_B, and e_B >= s_A; all all-reduces of a step together leave an
- * interval. Its middle would be off by half of what a rank is late at all of them. But an all-reduce ends on all ranks
- * when the last one's data has reached them, so the mean distance of their ends is taken, within the interval. The last
- * rank has its own data sooner, by a link's latency: a rank that is always last seems later by as much. */
+ * Clocks of different GPUs have no common zero. An all-reduce bounds their offset, as two messages do in NTP: rank A
+ * cannot end before B has started, e_A >= s_B, and e_B >= s_A; all all-reduces of a step together give an interval. The
+ * middle of the interval would be wrong by half of a rank's constant lateness. But an all-reduce ends on all ranks when
+ * the last rank's data has reached them, so the mean difference of their ends is used, clamped to the interval. The
+ * last rank has its own data earlier, by a link's latency: a rank that is always last seems later by that latency. */
 #ifndef YK_ENGINE_OBSERVE_STEP_TIMES_H
 #define YK_ENGINE_OBSERVE_STEP_TIMES_H
 
 #include "model/step_profile.h"
 #include "yoke/yoke.h"
 
-/* What the ranks measured of one step. */
+/* The ranks' measurements of one step. */
 typedef struct yk_timed_step {
   int n_ranks;
   const yk_step_profile *ranks[YK_MAX_RANKS];
-  bool has_one_clock; /* the stamps of all ranks are of one clock */
+  bool has_one_clock; /* the stamps of all ranks use one clock */
   int64_t period_ns;
 } yk_timed_step;
 
-/* Sums over steps, with what the stamps themselves took. */
+/* Sums over steps, including the time of the stamps themselves. */
 typedef struct yk_step_sums {
   uint64_t n_steps, n_all_reduces, slowest[YK_MAX_RANKS];
   double step_ns;
   double part_ns[YK_MAX_RANKS][YK_TIME_PARTS];
-  double n_stamps[YK_MAX_RANKS][YK_TIME_PARTS]; /* in each part */
+  double n_stamps[YK_MAX_RANKS][YK_TIME_PARTS]; /* stamps in each part */
 } yk_step_sums;
 
-/* yk_clocks_align - offset_ns[r]: by how much rank r's clock is ahead of rank 0's. */
+/* yk_clocks_align - offset_ns[r]: rank r's clock minus rank 0's clock. */
 void yk_clocks_align(const yk_timed_step *step, int64_t offset_ns[YK_MAX_RANKS]);
 
-/* yk_all_reduce_arrival - when the last rank came to the all-reduce that is operation [place[r]] of each rank r, on
- *   rank 0's clock; *slowest: which rank that was, the lowest of equals. */
+/* yk_all_reduce_arrival - when the last rank reached the all-reduce that is operation [place[r]] of each rank r, on
+ *   rank 0's clock; *slowest: that rank, the lowest among equals. */
 int64_t yk_all_reduce_arrival(const yk_timed_step *step, const int64_t offset_ns[YK_MAX_RANKS],
                               const int32_t place[YK_MAX_RANKS], int *slowest);
 
-/* yk_all_reduce_next - move place[] to each rank's next all-reduce at or behind it. False: there is none. */
+/* yk_all_reduce_next - move place[] to each rank's next all-reduce at or after it. False: there is none. */
 bool yk_all_reduce_next(const yk_timed_step *step, int32_t place[YK_MAX_RANKS]);
 
 /* yk_step_sums_add - add a step. */

@@ -28,7 +28,7 @@ static void add_engine(yk_trace *trace, const yk_engine_times *times)
   add(trace, ENGINE, THREAD, "handing out", times->hand_out_ns, times->handed_out_ns);
 }
 
-/* From the clock of rank 0's device to the host's. */
+/* Offset from the clock of rank 0's device to the host's clock. */
 static int64_t host_offset_ns(const yk_timed_step *step)
 {
   const yk_step_profile *rank = step->ranks[0];
@@ -59,7 +59,7 @@ static void add_rank(yk_trace *trace, const yk_timed_step *step, const yk_engine
   }
 }
 
-/* Inside the slices of all-reduces. */
+/* Add waits as slices inside those of the all-reduces. */
 static void add_waits(yk_trace *trace, const yk_timed_step *step, const int64_t offset_ns[YK_MAX_RANKS],
                       int64_t to_host_ns)
 {
