@@ -1,4 +1,4 @@
-/* arguments.h - what callers of yoke.h can get wrong alike everywhere: arrays, integers and enums. Any thread. */
+/* arguments.h - checks of arguments to the public functions: arrays, integers and enums. Any thread. */
 #ifndef YK_BASE_ARGUMENTS_H
 #define YK_BASE_ARGUMENTS_H
 
@@ -7,14 +7,14 @@
 
 #include "base/status.h"
 
-/* yk_check_array - an array of n elements may be NULL only where n is 0. Errors: YK_E_INVAL naming it. */
+/* yk_check_array - an array of n elements may be NULL only if n is 0. Errors: YK_E_INVAL naming the argument. */
 static inline yk_status yk_check_array(const char *name, const void *array, size_t n, yk_err *err)
 {
   if (array || n == 0) return YK_OK;
   return yk_err_set(err, YK_E_INVAL, "%s: expected an array of %zu, found NULL", name, n);
 }
 
-/* yk_check_i64 - an integer from min to max. Errors: YK_E_INVAL naming it and the range. */
+/* yk_check_i64 - an integer from min to max. Errors: YK_E_INVAL naming the argument and the range. */
 static inline yk_status yk_check_i64(const char *name, int64_t value, int64_t min, int64_t max, yk_err *err)
 {
   if (value >= min && value <= max) return YK_OK;
@@ -22,7 +22,7 @@ static inline yk_status yk_check_i64(const char *name, int64_t value, int64_t mi
                     (long long)value);
 }
 
-/* yk_check_enum - a value of an enum whose members are 0 to last. Errors: YK_E_INVAL naming it and the range. */
+/* yk_check_enum - a value of an enum with members 0 to last. Errors: YK_E_INVAL naming the argument and the range. */
 static inline yk_status yk_check_enum(const char *name, int value, int last, yk_err *err)
 {
   if (value >= 0 && value <= last) return YK_OK;

@@ -1,4 +1,5 @@
-/* checked.h - arithmetic on sizes that come from files. Each returns false on overflow and leaves *out alone. */
+/* checked.h - arithmetic on sizes from files. Each checked function returns false on overflow and leaves *out
+ * unchanged. */
 #ifndef YK_BASE_CHECKED_H
 #define YK_BASE_CHECKED_H
 
@@ -37,7 +38,7 @@ static inline int64_t yk_ceil_div_i64(int64_t a, int64_t b)
   return (a + b - 1) / b;
 }
 
-/* The greatest common divisor of two numbers that are not negative. */
+/* Greatest common divisor of two non-negative numbers. */
 static inline int64_t yk_gcd_i64(int64_t a, int64_t b)
 {
   while (b) {

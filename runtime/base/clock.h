@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* yk_clock_now_ns - nanoseconds since an arbitrary start; never goes back. */
+/* yk_clock_now_ns - nanoseconds since an arbitrary start; never decreases. */
 static inline int64_t yk_clock_now_ns(void)
 {
   struct timespec now;

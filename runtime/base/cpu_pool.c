@@ -1,11 +1,12 @@
-/* cpu_pool.c - fork and join by a counter of turns.
+/* cpu_pool.c - fork and join by a counter of turns. A turn is one run of a loop.
  *
- * The caller writes the task, then the next turn (release), which says how many threads take part; a worker that sees
- * it (acquire) and takes part may read the task, and the caller waits for those alone. The others look at nothing but
- * the turn, so that a short task does not wait for threads which it has no work for: one of them may just have lost its
- * core. Workers and caller look for a while first, because a forward calls thousands of short loops a second and steps
- * follow each other, and then sleep on a condition variable. Who begins a turn wakes only sleepers: both sides write
- * their own flag before they read the other's (sequentially consistent), so that none is missed. */
+ * The caller writes the task, then the next turn (release), which contains the number of participating threads. A
+ * worker that reads the turn (acquire) and takes part may read the task, and the caller waits only for these workers.
+ * The other workers read only the turn, so that a short task does not wait for threads without work: such a thread may
+ * just have lost its core. Workers and caller spin for a while first, because a forward runs thousands of short loops a
+ * second and steps follow each other, and then sleep on a condition variable. The thread that begins a turn wakes only
+ * sleepers: both sides write their own flag before they read the other's (sequentially consistent), so that no sleeper
+ * is missed. */
 #include "base/cpu_pool.h"
 
 #include <pthread.h>
@@ -17,9 +18,10 @@
 #include "base/checked.h"
 #include "base/spin.h"
 
-enum { SPIN_NS = 500000 }; /* longer than what lies between two steps */
+enum { SPIN_NS = 500000 }; /* longer than the pause between two steps */
 
-/* A turn: its number, and in the low half how many threads take part, the caller's included; 0 asks workers to end. */
+/* A turn: its number, and in the low half the number of participating threads, including the caller; 0 stops the
+ * workers. */
 enum { TURN_SHIFT = 32 };
 
 typedef struct worker {
@@ -30,16 +32,16 @@ typedef struct worker {
 
 struct yk_cpu_pool {
   int n_threads, n_started;
-  pthread_mutex_t mutex; /* guards the sleeping side of turn and n_busy */
+  pthread_mutex_t mutex; /* guards sleeping on turn and n_busy */
   pthread_cond_t start, done;
   _Atomic uint64_t turn;     /* written once the task below is complete */
-  atomic_int n_busy;         /* workers that take part and have not finished */
+  atomic_int n_busy;         /* participating workers that have not finished */
   atomic_int n_sleeping;     /* workers that wait on start, or are about to */
-  atomic_bool caller_sleeps; /* likewise, on done */
+  atomic_bool caller_sleeps; /* the caller waits on done, or is about to */
   yk_cpu_task task;
   void *context;
   int64_t n_items;
-  int n_parts; /* threads that get a range: those that take part */
+  int n_parts; /* threads that get a range, all of which take part */
   worker workers[];
 };
 
@@ -50,7 +52,7 @@ static void run_part(const yk_cpu_pool *pool, int thread)
   pool->task(pool->context, thread, begin, end);
 }
 
-/* The first turn that is seen after this one; others may have passed meanwhile, in which the caller had no part. */
+/* The first turn seen after `seen`. Turns without this worker may have passed meanwhile. */
 static uint64_t wait_for_turn_after(yk_cpu_pool *pool, uint64_t seen)
 {
   uint64_t turn;
@@ -123,12 +125,12 @@ void yk_cpu_pool_run(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_c
   wait_for_workers(pool);
 }
 
-/* A loop whose ranges go to whichever thread comes for one. */
+/* A loop whose ranges go to any thread that requests one. */
 typedef struct dealing {
   yk_cpu_task task;
   void *context;
   int64_t n_items, range;
-  _Atomic int64_t next; /* the first item that nobody has */
+  _Atomic int64_t next; /* the first item not yet taken */
 } dealing;
 
 static void take_ranges(void *context, int thread, int64_t begin, int64_t end)
@@ -141,20 +143,20 @@ static void take_ranges(void *context, int thread, int64_t begin, int64_t end)
 
 void yk_cpu_pool_deal(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_cpu_task task, void *context)
 {
-  enum { RANGES_PER_THREAD = 4 }; /* so that a thread which comes late holds the others up for a part of its share */
+  enum { RANGES_PER_THREAD = 4 }; /* so that a late thread delays the others by only a part of its share */
   int64_t n_threads = pool ? pool->n_threads : 1;
   dealing d = {.task = task, .context = context, .n_items = n_items};
   d.range = yk_max_i64(yk_max_i64(min_items, 1), yk_ceil_div_i64(n_items, n_threads * RANGES_PER_THREAD));
   yk_cpu_pool_run(pool, yk_min_i64(n_threads, yk_ceil_div_i64(n_items, d.range)), 1, take_ranges, &d);
 }
 
-/* What the ranges of a task that can fail share. */
+/* State shared by the ranges of a task that can fail. */
 typedef struct attempts {
   yk_cpu_attempt task;
   void *context;
   pthread_mutex_t mutex; /* guards the next two */
   int64_t first_failed;  /* begin of the first range that has failed; -1: none */
-  yk_err err;            /* that range's */
+  yk_err err;            /* error of that range */
 } attempts;
 
 static void attempt(void *context, int thread, int64_t begin, int64_t end)
@@ -164,7 +166,7 @@ static void attempt(void *context, int thread, int64_t begin, int64_t end)
   yk_err err = YK_ERR_INIT;
   yk_status status = a->task(a->context, begin, end, &err);
   if (status == YK_OK) return;
-  yk_err_set(&err, status, "%s", yk_status_name(status)); /* where the task has not said more */
+  yk_err_set(&err, status, "%s", yk_status_name(status)); /* used if the task has set no message */
   pthread_mutex_lock(&a->mutex);
   if (a->first_failed < 0 || begin < a->first_failed) {
     a->first_failed = begin;

@@ -1,7 +1,7 @@
 /* dtype.h - element types of activations, scales and plain weights, and their conversion to float32.
  *
- * Scalar conversions only: kernels vectorise their own. Rounding is to nearest, ties to even, as IEEE 754 and every
- * GPU do; NaN stays NaN, overflow becomes infinity. */
+ * Scalar conversions only: kernels vectorise their own. Rounding is to nearest, ties to even, as in IEEE 754 and on
+ * every GPU. NaN stays NaN, overflow becomes infinity. */
 #ifndef YK_BASE_DTYPE_H
 #define YK_BASE_DTYPE_H
 
@@ -53,7 +53,7 @@ static inline float yk_f16_to_f32(uint16_t half)
   uint32_t magnitude = half & 0x7FFFu;
   if (magnitude >= 0x7C00u) return yk_f32_from_bits(sign | 0x7F800000u | (magnitude & 0x3FFu) << 13);
   if (magnitude >= 0x0400u) return yk_f32_from_bits(sign | ((magnitude << 13) + 0x38000000u));
-  float subnormal = (float)magnitude * 0x1p-24f; /* exact: at most ten bits */
+  float subnormal = (float)magnitude * 0x1p-24f; /* exact: at most ten significant bits */
   return sign ? -subnormal : subnormal;
 }
 

@@ -30,8 +30,8 @@ static yk_status check_regular(const char *path, const struct stat *info, yk_err
 yk_status yk_file_open(const char *path, int *fd, size_t *n_bytes, yk_err *err)
 {
   struct stat info;
-  /* Asked before opening, which can do something to a device; O_NONBLOCK, so that a pipe that takes the path's place in
-   * between makes nobody wait. */
+  /* Checked before opening, because opening a device can have an effect. O_NONBLOCK: if a pipe replaces the path in
+   * between, open does not wait. */
   if (stat(path, &info) != 0) return yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(errno));
   YK_TRY(check_regular(path, &info, err));
   int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -47,7 +47,7 @@ yk_status yk_file_open(const char *path, int *fd, size_t *n_bytes, yk_err *err)
   return YK_OK;
 }
 
-/* Exactly n_bytes, or an error. */
+/* Read exactly n_bytes, or fail. */
 static yk_status read_all(const char *path, int fd, char *data, size_t n_bytes, yk_err *err)
 {
   for (size_t got = 0; got < n_bytes;) {

@@ -11,7 +11,8 @@
 #include "base/strbuf.h"
 #include "base/write_lock.h"
 
-/* Empty, and nobody else's. A file that takes its name meanwhile is not the one that was opened. */
+/* Open the file empty and locked by this run. If another run renames the file meanwhile, the opened file is not at the
+ * path any more: try again. */
 static yk_status open_locked(const char *part_path, int *out, yk_err *err)
 {
   struct stat info;
@@ -93,7 +94,9 @@ yk_status yk_file_part_rename(yk_file_part *part, yk_err *err)
 void yk_file_part_free(yk_file_part *part)
 {
   if (!part->path) return;
-  if (!part->is_renamed) unlink(part->part_path); /* while nobody else can have begun it anew */
+  if (!part->is_renamed)
+    unlink(part->part_path); /* before the lock is released, so that no other run can have started
+                                                   * the file again */
   if (part->fd >= 0) close(part->fd);
   if (part->lock_fd >= 0) close(part->lock_fd);
   free(part->path);

@@ -1,5 +1,5 @@
-/* file_part.h - a file that appears whole: its bytes go piece by piece into PATH.part beside its place, which takes the
- * name PATH once everything is on the disk. Who stops before leaves nothing under PATH, and what stood there as it was.
+/* file_part.h - a file that appears whole: its bytes are written piece by piece to PATH.part, which is renamed to PATH
+ * once all bytes are on the disk. A run that stops earlier leaves PATH unchanged.
  *
  *   yk_file_part part;
  *   YK_TRY(yk_file_part_open(path, &part, err));
@@ -21,26 +21,26 @@ typedef struct yk_file_part {
   char *path;      /* owned; NULL: nothing is open */
   char *part_path; /* owned */
   int fd;          /* -1 once synchronised */
-  int lock_fd;     /* keeps the lock until the file has its name; -1: none */
+  int lock_fd;     /* holds the lock until the file is renamed; -1: none */
   bool is_renamed;
 } yk_file_part;
 
-/* yk_file_part_open - begin PATH.part anew, also where a run that was killed left one. Errors: YK_E_IO naming the file
- *   (another run is writing it), YK_E_NOMEM; nothing is open then. */
+/* yk_file_part_open - start an empty PATH.part, also if a killed run left one. Errors: YK_E_IO naming the file (another
+ *   run is writing the file), YK_E_NOMEM; nothing is open then. */
 yk_status yk_file_part_open(const char *path, yk_file_part *out, yk_err *err);
 
-/* yk_file_part_write - the next bytes. Errors: YK_E_IO naming the file. */
+/* yk_file_part_write - append bytes. Errors: YK_E_IO naming the file. */
 yk_status yk_file_part_write(yk_file_part *part, const void *bytes, size_t n_bytes, yk_err *err);
 
-/* yk_file_part_sync - bring all bytes to the disk and close the file; nothing can be written afterwards. Errors:
- *   YK_E_IO. */
+/* yk_file_part_sync - write all bytes to the disk and close the file; no further writes are possible. Errors:
+ * YK_E_IO. */
 yk_status yk_file_part_sync(yk_file_part *part, yk_err *err);
 
-/* yk_file_part_rename - give the synchronised file its name. Errors: YK_E_IO. */
+/* yk_file_part_rename - rename the synchronised file to its final name. Errors: YK_E_IO. */
 yk_status yk_file_part_rename(yk_file_part *part, yk_err *err);
 
-/* yk_file_part_free - close the file and, where PATH.part has not taken its name, remove it. One that is all zeros, or
- *   that open failed to fill, is allowed. */
+/* yk_file_part_free - close the file and remove PATH.part unless it was renamed. A zeroed struct, or one that open
+ *   failed to fill, is allowed. */
 void yk_file_part_free(yk_file_part *part);
 
 #endif

@@ -1,4 +1,4 @@
-/* hash.h - FNV-1a, 32 bits, of Fowler, Noll and Vo: tells whether bytes are the same, not who made them. */
+/* hash.h - FNV-1a, 32 bits, by Fowler, Noll and Vo: detects changed bytes, but does not authenticate them. */
 #ifndef YK_BASE_HASH_H
 #define YK_BASE_HASH_H
 
@@ -7,7 +7,7 @@
 
 #define YK_HASH_START UINT32_C(2166136261)
 
-/* yk_hash - of n_bytes bytes, never 0. start: YK_HASH_START, or the hash of what comes before. */
+/* yk_hash - hash of n_bytes bytes, never 0. start: YK_HASH_START, or the hash of the preceding bytes. */
 static inline uint32_t yk_hash(uint32_t start, const void *bytes, size_t n_bytes)
 {
   const unsigned char *at = bytes;

@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 
-enum { SHOWN_BYTES = 40 }; /* of a number in a message */
+enum { SHOWN_BYTES = 40 }; /* bytes of a number shown in a message */
 
 yk_status yk_json_wrong_type(const char *file, const char *key, const char *expected, yk_json found, yk_err *err)
 {
@@ -67,7 +67,7 @@ yk_status yk_json_read_str(yk_json value, const char *file, const char *key, con
   return YK_OK;
 }
 
-/* *out is the value of a key; not given where it may be absent and is. */
+/* *out is the value of a key; not given if the key is optional and missing. */
 static yk_status find(yk_json object, const char *file, const char *key, bool required, const char *expected,
                       yk_json *out, yk_err *err)
 {

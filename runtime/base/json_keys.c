@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/json_doc.h"
 
-enum { FEW_KEYS = 8 }; /* up to which all pairs are compared */
+enum { FEW_KEYS = 8 }; /* up to this number all pairs are compared */
 
 typedef struct hashed_key {
   uint32_t hash, node;
@@ -32,7 +32,7 @@ static void settle_few(yk_json_doc *doc, uint32_t node, const uint32_t *keys, ui
       if (keys_equal(doc, keys[i], keys[j])) replace(doc, node, keys[i], twice);
 }
 
-/* Keys that were made to collide cost no more than others: equal hashes are sorted by their text. */
+/* Equal hashes are sorted by their text, so that keys made to collide cost no more than others. */
 static int compare(const void *left, const void *right, void *context)
 {
   const hashed_key *a = left, *b = right;
@@ -42,7 +42,7 @@ static int compare(const void *left, const void *right, void *context)
   if (x->size != y->size) return x->size < y->size ? -1 : 1;
   int order = memcmp(doc->text + x->at, doc->text + y->at, x->size);
   if (order) return order;
-  return a->node < b->node ? -1 : 1; /* the last of equal keys comes last */
+  return a->node < b->node ? -1 : 1; /* so that the last of equal keys is sorted last */
 }
 
 yk_status yk_json_keys_settle(yk_json_doc *doc, uint32_t node, uint32_t n, const char **twice, yk_err *err)

@@ -20,7 +20,7 @@ typedef struct parser {
   char *text; /* the document's; ends in NUL */
   size_t n_bytes, at;
   size_t line, line_start;
-  bool is_silent; /* inside a member that is left out: nodes are not kept */
+  bool is_silent; /* inside a skipped member: nodes are not kept */
   int silent_depth;
   int depth;
   frame stack[YK_JSON_MAX_DEPTH];
@@ -36,7 +36,7 @@ static yk_status fail_at(parser *p, size_t at, const char *message)
   return yk_err_set(p->err, YK_E_FORMAT, "%s: line %zu column %zu: %s", p->name, p->line, column, message);
 }
 
-/* expected: what may stand at p->at, where something else does. */
+/* what: the tokens that are legal at p->at, where another token was found. */
 static yk_status expected(parser *p, const char *what)
 {
   char message[160];
@@ -90,7 +90,7 @@ static void skip_space(parser *p)
   }
 }
 
-/* Four hexadecimal digits; -1: no such. */
+/* Value of four hexadecimal digits; -1: not such digits. */
 static int32_t hex4(const char *s)
 {
   int32_t value = 0;
@@ -106,7 +106,7 @@ static int32_t hex4(const char *s)
   return value;
 }
 
-/* p->at: the backslash; moves behind the escape, and *to behind its character. */
+/* p->at: the backslash; moves past the escape, and *to past the decoded character. */
 static yk_status read_escape(parser *p, char **to)
 {
   static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
@@ -133,7 +133,7 @@ static yk_status read_escape(parser *p, char **to)
   return YK_OK;
 }
 
-/* p->at: the opening quote; moves behind the closing one. Decoding never makes a text longer. */
+/* p->at: the opening quote; moves past the closing quote. Decoding never lengthens a text. */
 static yk_status read_string(parser *p)
 {
   size_t begin = ++p->at;
@@ -210,7 +210,7 @@ static yk_status read_scalar(parser *p)
 
 /* ---- Containers -------------------------------------------------------------------------------------------------- */
 
-/* A key and its colon. A member of the root that is not kept becomes silent with its value. */
+/* Read a key and its colon. A root member that is not kept becomes silent with its value. */
 static yk_status read_key(parser *p)
 {
   skip_space(p);
@@ -258,7 +258,7 @@ static yk_status close_container(parser *p)
   return fail_at(p, p->at - 1, message);
 }
 
-/* Behind a value: closes what ends here, and reads the comma (and key) before the next value. */
+/* After a value: close the containers that end here, and read the comma (and key) before the next value. */
 static yk_status after_value(parser *p)
 {
   while (p->depth > 0) {
@@ -307,12 +307,12 @@ static yk_status parse(parser *p)
   if (strncmp(p->text, "\xef\xbb\xbf", 3) == 0) p->at = p->line_start = 3;
   YK_TRY(read_value(p));
   yk_json_doc *doc = p->doc;
-  for (size_t i = 0; i < doc->n_nodes; i++) /* now that what stood behind them has been read */
+  for (size_t i = 0; i < doc->n_nodes; i++) /* the NUL may overwrite the byte after a number only after parsing */
     if (doc->nodes[i].kind == YK_JSON_NUMBER) doc->text[doc->nodes[i].at + doc->nodes[i].size] = '\0';
   return YK_OK;
 }
 
-/* Takes text, malloc'd and NUL-terminated, whatever it returns. */
+/* Takes ownership of text, malloc'd and NUL-terminated, on failure too. */
 static yk_status parse_owned(const char *name, char *text, size_t n_bytes, const yk_json_rules *rules,
                              yk_json_doc **out, yk_err *err)
 {

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/strbuf.h"
 
-/* Values of a document as a tree; *out is NULL where memory is short. */
+/* Build the tree of a document's values; *out is NULL if memory ran out. */
 static yk_status to_tree(yk_json value, json_t **out, yk_err *err);
 
 static yk_status number_to_tree(yk_json value, json_t **out, yk_err *err)
@@ -62,7 +62,7 @@ static yk_status to_tree(yk_json value, json_t **out, yk_err *err)
   return status;
 }
 
-/* Takes doc. */
+/* Takes ownership of doc. */
 static yk_status take_as_tree(yk_json_doc *doc, const char *name, json_t **out, yk_err *err)
 {
   json_t *tree;
@@ -128,7 +128,7 @@ const char *yk_tree_type_name(const json_t *value)
   return "unknown";
 }
 
-/* The value of a key, or NULL where it may be absent. Status says whether reading can go on. */
+/* *out is the value of a key, or NULL if the key is optional and missing. */
 static yk_status find(const json_t *object, const char *file, const char *key, bool required, const char *expected,
                       const json_t **out, yk_err *err)
 {
@@ -151,7 +151,7 @@ yk_status yk_tree_get_i64(const json_t *object, const char *file, const char *ke
     number = json_integer_value(value);
   else if (json_is_real(value) && fabs(json_real_value(value)) < 0x1p53 &&
            json_real_value(value) == floor(json_real_value(value)))
-    number = (int64_t)json_real_value(value); /* 1e4 and 10000.0 are integers to people */
+    number = (int64_t)json_real_value(value); /* people also write integers as 1e4 and 10000.0 */
   else
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an integer, found %s", file, key,
                       yk_tree_type_name(value));

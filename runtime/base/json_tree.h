@@ -1,5 +1,5 @@
-/* json_tree.h - JSON as jansson's trees, for documents that Yoke writes itself and computes with: studies and
- * benchmarks. Text is read by json.h; JSON from outside stays there. */
+/* json_tree.h - JSON as jansson's trees, for documents that Yoke writes and computes with: studies and benchmarks.
+ * json.h parses the text. JSON from outside is read with json.h only. */
 #ifndef YK_BASE_JSON_TREE_H
 #define YK_BASE_JSON_TREE_H
 
@@ -10,22 +10,20 @@
 
 #include "base/status.h"
 
-/* yk_tree_parse / yk_tree_parse_file - the value of a text that json.h reads. name appears in errors. The caller owns
- *   *out (json_decref). Errors: those of yk_json_parse; YK_E_FORMAT for a key given twice and for a number that jansson
- *   cannot hold. */
+/* yk_tree_parse / yk_tree_parse_file - the value of a text. name appears in errors. The caller owns *out (json_decref).
+ * Errors: those of yk_json_parse; YK_E_FORMAT for a repeated key and for a number that jansson cannot hold. */
 yk_status yk_tree_parse(const char *name, const char *text, size_t n_bytes, json_t **out, yk_err *err);
 yk_status yk_tree_parse_file(const char *path, json_t **out, yk_err *err);
 
-/* yk_tree_parse_line - the same of a text that is one line of a file: errors name its column, and the caller the
- *   line. */
+/* yk_tree_parse_line - the same for one line of a file: errors name the column, and the caller adds the line. */
 yk_status yk_tree_parse_line(const char *text, size_t n_bytes, json_t **out, yk_err *err);
 
-/* yk_tree_text - a value of any type as JSON text, NUL-terminated; flags: jansson's, of json_dumps, which may leave out
- *   what it has no memory for. NULL where memory is short. The caller frees it. */
+/* yk_tree_text - a value of any type as JSON text, NUL-terminated; flags: those of jansson's json_dumps. json_dumps may
+ *   omit parts when out of memory; this function returns NULL instead. The caller frees the text. */
 char *yk_tree_text(const json_t *value, size_t flags);
 
-/* Typed readers of object keys. Missing or null: *out keeps the default already in it, unless required. A value of the
- * wrong type or outside [min, max] is YK_E_FORMAT and names file, key, the legal range and what was found. */
+/* Typed readers of object keys. Missing or null: *out keeps its default, unless required. A value of the wrong type or
+ * outside [min, max] is YK_E_FORMAT and names file, key, the legal range and the value found. */
 yk_status yk_tree_get_i64(const json_t *object, const char *file, const char *key, bool required, int64_t min,
                           int64_t max, int64_t *out, yk_err *err);
 yk_status yk_tree_get_f64(const json_t *object, const char *file, const char *key, bool required, double min,
@@ -33,7 +31,7 @@ yk_status yk_tree_get_f64(const json_t *object, const char *file, const char *ke
 yk_status yk_tree_get_bool(const json_t *object, const char *file, const char *key, bool required, bool *out,
                            yk_err *err);
 
-/* *out points into object and lives as long as it does; NULL where the key is absent and not required. */
+/* *out points into object and is valid as long as object; NULL if the key is absent and not required. */
 yk_status yk_tree_get_str(const json_t *object, const char *file, const char *key, bool required, const char **out,
                           yk_err *err);
 

@@ -87,10 +87,10 @@ bool yk_json_to_f64(yk_json value, double *out)
   const char *text = yk_json_text(value);
   const char *point = strchr(text, '.'), *local = localeconv()->decimal_point;
   if (!point || strcmp(local, ".") == 0) {
-    *out = strtod(text, NULL); /* NaN and Infinity are words of strtod's, too */
+    *out = strtod(text, NULL); /* strtod also accepts NaN and Infinity */
     return true;
   }
-  char *copy = strdup(text); /* strtod reads the locale's decimal point */
+  char *copy = strdup(text); /* strtod expects the locale's decimal point */
   if (!copy) return false;
   copy[point - text] = local[0];
   *out = strtod(copy, NULL);
@@ -98,7 +98,7 @@ bool yk_json_to_f64(yk_json value, double *out)
   return true;
 }
 
-/* A number that was not written as an integer but is one, below 2^53. */
+/* A number that is an integer below 2^53 although it is not written as one. */
 static bool whole_f64(yk_json value, double *out)
 {
   return yk_json_to_f64(value, out) && fabs(*out) < 0x1p53 && *out == floor(*out);
@@ -152,7 +152,7 @@ yk_json yk_json_after(yk_json array, yk_json element)
   return next < node_of(array)->at ? (yk_json){array.doc, next} : YK_JSON_NONE;
 }
 
-/* The key at `key` or the first one behind it that counts. */
+/* The key at `key`, or the next key that counts. */
 static yk_json counting_key(yk_json object, uint32_t key)
 {
   const yk_json_node *nodes = object.doc->nodes;
@@ -197,7 +197,9 @@ static bool same_number(yk_json a, yk_json b)
 {
   double x, y;
   if (strcmp(yk_json_text(a), yk_json_text(b)) == 0) return true;
-  if (yk_json_is_integer(a) && yk_json_is_integer(b)) return false; /* doubles would round long ones to each other */
+  if (yk_json_is_integer(a) && yk_json_is_integer(b))
+    return false; /* as doubles, long integers that differ could
+                                                                     * become equal */
   return yk_json_to_f64(a, &x) && yk_json_to_f64(b, &y) && isfinite(x) && x == y;
 }
 

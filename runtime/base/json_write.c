@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The letter that follows a backslash for a character, 'u' for four hexadecimal digits; 0: none is needed. */
+/* The letter after the backslash in a character's escape, 'u' for four hexadecimal digits; 0: no escape is needed. */
 static char escape_of(unsigned char c)
 {
   switch (c) {
@@ -65,7 +65,7 @@ void yk_json_append_real(yk_strbuf *out, double value)
   }
   snprintf(text, sizeof text, "%.9g", value);
   char *exponent = strchr(text, 'e');
-  if (exponent) { /* "1e+05" is written 1e5 */
+  if (exponent) { /* "1e+05" becomes 1e5 */
     char *digits = exponent + 1 + (exponent[1] == '-');
     size_t n_dropped = strspn(digits, "+0");
     memmove(digits, digits + n_dropped, strlen(digits + n_dropped) + 1);

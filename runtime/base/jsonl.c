@@ -25,7 +25,7 @@ void yk_jsonl_reader_free(yk_jsonl_reader *reader)
   reader->buffer = NULL;
 }
 
-/* Room for a chunk behind what is buffered. */
+/* Make space for a chunk after the buffered bytes. */
 static yk_status make_room(yk_jsonl_reader *reader, yk_err *err)
 {
   size_t held = reader->end - reader->begin;
@@ -43,7 +43,7 @@ static yk_status make_room(yk_jsonl_reader *reader, yk_err *err)
   return YK_OK;
 }
 
-/* One read(). *ready: false when the time limit passed first. */
+/* One read(). *ready: false if the time limit passed first. */
 static yk_status fill(yk_jsonl_reader *reader, int timeout_ms, bool *ready, yk_err *err)
 {
   YK_TRY(make_room(reader, err));
@@ -62,7 +62,7 @@ static yk_status fill(yk_jsonl_reader *reader, int timeout_ms, bool *ready, yk_e
   return YK_OK;
 }
 
-/* A line that is too long keeps its beginning; what follows is dropped as it comes. */
+/* A line that is too long keeps its beginning; the rest is dropped as it arrives. */
 static void drop_excess(yk_jsonl_reader *reader)
 {
   size_t held = reader->end - reader->begin;
@@ -73,7 +73,7 @@ static void drop_excess(yk_jsonl_reader *reader)
   reader->scanned = reader->max_line_bytes;
 }
 
-/* Give out the first n_bytes of the buffer and drop n_after more. */
+/* Return the first n_bytes of the buffer as a line and drop n_after more. */
 static void take(yk_jsonl_reader *reader, size_t n_bytes, size_t n_after, yk_jsonl_line *line)
 {
   bool too_long = reader->dropping || n_bytes > reader->max_line_bytes;
@@ -129,12 +129,12 @@ bool yk_jsonl_is_blank(const char *text, size_t n_bytes)
   return true;
 }
 
-/* ---- What was written before ------------------------------------------------------------------------------------- */
+/* ---- Stored lines ------------------------------------------------------------------------------------------------ */
 
 typedef enum stored_kind {
   STORED_WHOLE,
   STORED_BLANK,
-  STORED_LOST, /* the last thing written, in part */
+  STORED_LOST, /* an incomplete last line */
   STORED_OTHER
 } stored_kind;
 

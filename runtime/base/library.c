@@ -6,7 +6,7 @@
 
 static yk_status refuse(const char *name, yk_err *err)
 {
-  const char *reason = dlerror(); /* names the library */
+  const char *reason = dlerror(); /* contains the library's name */
   return yk_err_set(err, YK_E_UNSUPPORTED, "%s", reason ? reason : name);
 }
 

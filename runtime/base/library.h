@@ -1,4 +1,4 @@
-/* library.h - shared libraries that are loaded at need, so that a program starts where they are missing. */
+/* library.h - shared libraries loaded on demand, so that a program starts without them. */
 #ifndef YK_BASE_LIBRARY_H
 #define YK_BASE_LIBRARY_H
 
@@ -6,20 +6,20 @@
 
 #include "base/status.h"
 
-/* A function that a library has, and where its address goes: bytes from the start of a table of function pointers. */
+/* A function of a library, and the offset of its pointer in a table of function pointers, in bytes. */
 typedef struct yk_library_symbol {
   const char *name;
   size_t offset;
 } yk_library_symbol;
 
-/* A macro's value as a string; its name where it has none. */
+/* A macro's value as a string; the macro's name if it is not defined. */
 #define YK_LIBRARY_STRING_OF(name) #name
 #define YK_LIBRARY_STRING(value)   YK_LIBRARY_STRING_OF(value)
 
-/* yk_library_load - the addresses of n_symbols functions of the shared library `name`, into the table.
- *   name is looked for as the system's loader does: in LD_LIBRARY_PATH, where the program says, where the system says.
- *   The library stays in memory until the process ends: threads that a library has started may outlive its last user.
- *   Errors: YK_E_UNSUPPORTED in the loader's words where the library or a function is missing. Thread: any. */
+/* yk_library_load - store the addresses of n_symbols functions of the shared library `name` in the table.
+ *   The system's loader searches for the library as usual: LD_LIBRARY_PATH, the program's run path, the system's paths.
+ *   The library stays loaded until the process ends, because threads started by a library may outlive its last user.
+ *   Errors: YK_E_UNSUPPORTED with the loader's message if the library or a function is missing. Thread: any. */
 yk_status yk_library_load(const char *name, const yk_library_symbol *symbols, size_t n_symbols, void *table,
                           yk_err *err);
 

@@ -1,4 +1,4 @@
-/* log.h - messages as the code of the project writes them. The type: yoke/log.h. quote.h says how they are quoted. */
+/* log.h - writing log messages. The type is in yoke/log.h; quote.h defines how messages are quoted. */
 #ifndef YK_BASE_LOG_H
 #define YK_BASE_LOG_H
 
@@ -9,10 +9,10 @@
 extern "C" {
 #endif
 
-/* yk_log_write - format and hand over one line (no newline at its end), at most 511 bytes before and after quoting. */
+/* yk_log_write - format and pass on one line (no newline at the end), at most 511 bytes before and after quoting. */
 void yk_log_write(const yk_log *log, yk_log_level level, const char *fmt, ...) YK_PRINTF(3, 4);
 
-/* yk_log_text - hand over one line, however long; none where memory has run out. */
+/* yk_log_text - pass on one line of any length; nothing if memory has run out. */
 void yk_log_text(const yk_log *log, yk_log_level level, const char *text);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
-/* A file lies right behind a page that describes it:
+/* A file is mapped directly after a page that describes it:
  *
  *   | yk_mapped_file | bytes of the file ... |
  *
- * The handler takes the map in which an access failed, goes back over the read-only maps in front of it that leave no
- * gap, and finds the page there. */
+ * The handler takes the map in which an access failed, walks back over adjacent read-only maps, and finds the page
+ * there. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "base/mapped_file.h"
 
@@ -25,7 +25,7 @@
 
 struct yk_mapped_file {
   uint64_t magic;
-  const yk_mapped_file *self; /* tells a page of ours from a copy of one */
+  const yk_mapped_file *self; /* distinguishes the page from a copy of it */
   char *path;                 /* owned */
   size_t n_bytes, page_bytes;
   int fd;
@@ -38,15 +38,15 @@ static uintptr_t end_of(const yk_mapped_file *file)
   return (uintptr_t)file + page + (file->n_bytes + page - 1) / page * page;
 }
 
-/* ---- The handler: only what may be called in one ----------------------------------------------------------------- */
+/* ---- The handler: async-signal-safe functions only --------------------------------------------------------------- */
 
-/* A line of /proc/self/maps, as far as it matters: "begin-end rw-p offset major:minor inode". */
+/* The used part of a line of /proc/self/maps: "begin-end rw-p offset major:minor inode". */
 typedef struct map_line {
   uintptr_t begin, end;
   bool is_writable;
 } map_line;
 
-/* The lines of the table, one after the other. */
+/* Reader of the table's lines. */
 typedef struct map_table {
   int fd;
   size_t n, at;
@@ -64,7 +64,7 @@ static int next_byte(map_table *table)
   return (unsigned char)table->text[table->at++];
 }
 
-/* A number in hexadecimal digits, up to the byte behind it. */
+/* Read a hexadecimal number and the byte after it. */
 static uintptr_t next_number(map_table *table)
 {
   uintptr_t number = 0;
@@ -83,19 +83,19 @@ static bool next_line(map_table *table, map_line *line)
 {
   line->begin = next_number(table);
   line->end = next_number(table);
-  if (next_byte(table) < 0) return false; /* whether it can be read */
+  if (next_byte(table) < 0) return false; /* skips the read permission */
   line->is_writable = next_byte(table) == 'w';
   for (int c = next_byte(table); c != '\n'; c = next_byte(table))
     if (c < 0) return false;
   return true;
 }
 
-/* The file that an address lies in, or NULL. */
+/* The file that contains an address, or NULL. */
 static yk_mapped_file *file_at(uintptr_t address)
 {
   map_table table = {.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
   map_line line, before = {0};
-  uintptr_t begin = 0; /* of the bytes of a file whose page may lie in front */
+  uintptr_t begin = 0; /* start of a file's bytes, if its page precedes them */
   yk_mapped_file *found = NULL;
   if (table.fd < 0) return NULL;
   while (!found && next_line(&table, &line) && line.begin <= address) {
@@ -113,7 +113,7 @@ static yk_mapped_file *file_at(uintptr_t address)
   return found;
 }
 
-/* From the page of the access on, since what lies behind the new end of a file is lost too. */
+/* Map zeros from the page of the access on: all bytes after the new end of a file are lost too. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
   (void)context;
@@ -128,7 +128,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     return;
   }
   signal(number, SIG_DFL);
-  raise(number); /* once the handler has returned */
+  raise(number); /* takes effect once the handler has returned */
   errno = kept;
 }
 
@@ -142,7 +142,7 @@ static void install(void)
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-/* Address space for the page and the file, and both in it. */
+/* Reserve address space for the page and the file, and map both into it. */
 static yk_status map(const char *path, int fd, size_t n_bytes, yk_mapped_file **out, yk_err *err)
 {
   size_t page = (size_t)sysconf(_SC_PAGESIZE), size = page + n_bytes;
@@ -198,7 +198,8 @@ size_t yk_mapped_file_size(const yk_mapped_file *file)
   return file->n_bytes;
 }
 
-/* A file that is shorter now counts even if nobody met its end: the system may have, in a write of its bytes. */
+/* A shrunken file counts as damaged even if no access failed: the system may have read past the end, in a write of the
+ * file's bytes. */
 yk_status yk_mapped_file_settle(const yk_mapped_file *file, yk_status status, yk_err *err)
 {
   struct stat info;

@@ -23,16 +23,16 @@ static bool ends_with(const char *text, const char *end)
 
 enum { BLOCK_BYTES = 4096, MAX_BLOCKS = 4096, HEADER_MAX_BYTES = 100000008 };
 
-/* The bytes that a safetensors file's header takes, its length of 8 bytes included. */
+/* Bytes of a safetensors file's header, including its length field of 8 bytes. */
 static int64_t header_bytes(const char *block)
 {
   uint64_t length = 0;
   for (int i = 7; i >= 0; i--) length = length << 8 | (unsigned char)block[i];
-  return length < HEADER_MAX_BYTES ? (int64_t)length + 8 : 0; /* no header: the loader says so */
+  return length < HEADER_MAX_BYTES ? (int64_t)length + 8 : 0; /* not a header: the loader reports it */
 }
 
-/* The contents in blocks that begin stride bytes apart: all of them where the stride is a block. A header counts
- * whole. */
+/* Hash the content in blocks that begin stride bytes apart: the whole file if the stride is one block. A header is
+ * hashed in full. */
 static yk_status hash_blocks(const char *path, int64_t stride, uint32_t *hash, yk_err *err)
 {
   char block[BLOCK_BYTES] = {0};
@@ -55,11 +55,11 @@ yk_status yk_file_hash(const char *path, uint32_t *hash, yk_err *err)
   return hash_blocks(path, BLOCK_BYTES, hash, err);
 }
 
-/* How far apart the blocks are that stand for a weight file. Up to 16 MiB they are all of it. Of more, the header and
- * 4096 blocks of 4 KiB at equal distances are read, which takes a fraction of a second: their distance, some 1.2 MB in
- * a file of 5 GB, is less than a quantised matrix takes, so that weights which were trained or quantised anew do not
- * pass as the old ones, although a single changed byte may. The time of the last change would show that too, but then a
- * copy of the same model could not go on. */
+/* Distance of the sampled blocks of a weight file. Files up to 16 MiB are hashed in full. For larger files, the header
+ * and 4096 blocks of 4 KiB at equal distances are read, in a fraction of a second. The distance, some 1.2 MB in a file
+ * of 5 GB, is less than the size of a quantised matrix, so weights that were trained or quantised again are detected,
+ * although a single changed byte may not be. The modification time would detect that too, but would reject a copy of
+ * the same model. */
 static int64_t stride_of_weights(int64_t n_bytes)
 {
   return yk_max_i64(BLOCK_BYTES, yk_ceil_div_i64(n_bytes, MAX_BLOCKS));
@@ -72,14 +72,14 @@ yk_status yk_model_file_identity(const char *dir, const char *name, uint32_t *ha
   bool is_weights = ends_with(name, ".safetensors") || ends_with(name, ".bin");
   if (!is_weights && !ends_with(name, ".json") && !ends_with(name, ".jinja")) return YK_OK;
   snprintf(path, sizeof path, "%s/%s", dir, name);
-  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return YK_OK; /* the loader says what it misses */
+  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return YK_OK; /* the loader reports missing files */
   int64_t n_bytes = info.st_size;
   *hash = yk_hash(*hash, name, strlen(name) + 1);
   *hash = yk_hash(*hash, &n_bytes, sizeof n_bytes);
   return hash_blocks(path, is_weights ? stride_of_weights(n_bytes) : BLOCK_BYTES, hash, err);
 }
 
-/* Of the other files beside a file of weights none is its. */
+/* With a single file of weights, the other weight files in the directory do not belong to the model. */
 static bool belongs(const char *name, const char *only)
 {
   return !only || strcmp(name, only) == 0 || ends_with(name, ".json") || ends_with(name, ".jinja");

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Levenshtein's distance with one row. */
+/* Levenshtein distance, computed with one row. */
 static size_t edit_distance(const char *a, const char *b)
 {
   size_t row[YK_NAME_MAX_CHARS + 1], n = strlen(b);

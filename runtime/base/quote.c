@@ -15,7 +15,8 @@ static bool is_unsafe(uint32_t c)
          (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF;
 }
 
-/* The character at text as it is written; *piece_bytes of it, without the NUL. Returns how many bytes it took. */
+/* Write the character at text, quoted, to piece; *piece_bytes: its length without the NUL. Returns the number of bytes
+ * read. */
 static size_t quote_one(const char *text, size_t n_bytes, char piece[PIECE_BYTES], size_t *piece_bytes)
 {
   uint32_t c;

@@ -1,7 +1,7 @@
-/* rng.h - counter-based random numbers: number = f(seed, stream, position), with no state to keep or to share.
+/* rng.h - counter-based random numbers: number = f(seed, stream, position), without state.
  *
  * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). CPU and CUDA samplers compute
- * the same function, so the same seed gives the same draw on every device and whatever runs beside it. */
+ * the same function, so the same seed gives the same draw on every device, independent of other requests. */
 #ifndef YK_BASE_RNG_H
 #define YK_BASE_RNG_H
 
@@ -29,7 +29,7 @@ YK_RNG_FN void yk_philox(uint32_t counter[4], uint32_t key0, uint32_t key1)
 }
 
 /* yk_rng_uniform - a float in [0, 1) with 24 random bits.
- *   seed: of the request. stream: sample index within the request. position: of the output token. */
+ *   seed: of the request. stream: sample index within the request. position: position of the output token. */
 YK_RNG_FN float yk_rng_uniform(uint64_t seed, uint32_t stream, uint32_t position)
 {
   uint32_t counter[4] = {position, stream, 0, 0};

@@ -1,7 +1,8 @@
-/* spin.h - looking for something that comes soon, before sleeping until it does.
+/* spin.h - poll for an event that is expected soon, before sleeping.
  *
- * A thread that sleeps wakes some 50 us late, as long as a GEMM takes. One that looks keeps a processor busy: so
- * after a while it offers the processor to others between two looks, and gives up as soon as one takes it.
+ * A sleeping thread wakes some 50 us late, as long as a GEMM takes. A polling thread occupies a processor. After a
+ * while it therefore yields the processor between two polls, and gives up as soon as another thread takes the
+ * processor.
  *
  *   for (yk_spin spin = {0}; !has_come(); )
  *     if (!yk_spin_again(&spin, limit_ns)) break; */
@@ -18,10 +19,14 @@ typedef struct yk_spin {
   int64_t start_ns;
 } yk_spin;
 
-/* yk_spin_again - wait a moment. False: limit_ns have passed, or others want the processor. Thread: any. */
+/* yk_spin_again - wait a moment. False: limit_ns have passed, or other threads need the processor. Thread: any. */
 static inline bool yk_spin_again(yk_spin *spin, int64_t limit_ns)
 {
-  enum { LOOKS_ALONE = 1000, OTHERS_NS = 20000 }; /* 10 to 50 us; a turn of another thread is longer than that */
+  enum {
+    LOOKS_ALONE = 1000,
+    OTHERS_NS = 20000
+  }; /* 10 to 50 us; another thread's time slice is longer than
+                                                   * OTHERS_NS */
   if (spin->n_looks++ < LOOKS_ALONE) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();

@@ -1,4 +1,4 @@
-/* status.h - errors as the code of the project records them. Types and contract: yoke/status.h. */
+/* status.h - recording errors. Types and contract: yoke/status.h. */
 #ifndef YK_BASE_STATUS_H
 #define YK_BASE_STATUS_H
 
@@ -14,10 +14,10 @@ extern "C" {
 #define YK_PRINTF(fmt_index, arg_index)
 #endif
 
-/* yk_err_set(err, code, fmt, ...) - record an error and return its code, so that failing is one line: return
- *   yk_err_set(err, ...). err may be NULL (only the code is returned). An error already recorded stays: the first one
- *   wins. A message longer than the buffer is cut at a UTF-8 boundary. A macro, so that the compiler sees which code
- *   comes back and knows the failing path from the other; code is evaluated twice. */
+/* yk_err_set(err, code, fmt, ...) - record an error and return its code, so that failing takes one line: return
+ * yk_err_set(err, ...). err may be NULL (only the code is returned). An error already recorded stays: the first error
+ * wins. A message longer than the buffer is cut at a UTF-8 boundary. A macro, so that the compiler sees the returned
+ * code and can separate the failing path; code is evaluated twice. */
 #define yk_err_set(err, code, ...) (yk_err_record((err), (code), __VA_ARGS__), yk_err_code(code))
 void yk_err_record(yk_err *err, yk_status code, const char *fmt, ...) YK_PRINTF(3, 4);
 static inline yk_status yk_err_code(yk_status code)
@@ -25,11 +25,11 @@ static inline yk_status yk_err_code(yk_status code)
   return code;
 }
 
-/* yk_err_prefix - put "what: " before the recorded message, where a caller knows more than the callee (the file, the
- *   layer). Does nothing when no error is recorded. */
+/* yk_err_prefix - put "what: " before the recorded message, when a caller has more context than the callee (the file,
+ *   the layer). No effect if no error is recorded. */
 void yk_err_prefix(yk_err *err, const char *fmt, ...) YK_PRINTF(2, 3);
 
-/* YK_TRY - return the status of a failing call to our caller. The callee has filled err. */
+/* YK_TRY - return the status of a failing call to the caller. The callee has filled err. */
 #define YK_TRY(call)                                                                                                   \
   do {                                                                                                                 \
     yk_status yk_try_status_ = (call);                                                                                 \

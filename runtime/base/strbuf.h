@@ -1,6 +1,6 @@
-/* strbuf.h - a growing byte string. Owner: whoever declared it; free with yk_strbuf_free.
- * A failed allocation makes the buffer sticky-failed (ok becomes false) and later appends do nothing, so that a caller
- * may append many times and check once. */
+/* strbuf.h - a growing byte string. Owner: the owner of the struct; free with yk_strbuf_free.
+ * After a failed allocation `failed` stays true and later appends have no effect, so that a caller may append many
+ * times and check once. */
 #ifndef YK_BASE_STRBUF_H
 #define YK_BASE_STRBUF_H
 
@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 typedef struct yk_strbuf {
-  char *data; /* always NUL-terminated once something was appended; may hold NULs before that */
+  char *data; /* always NUL-terminated after the first append; may contain other NULs */
   size_t length;
   size_t capacity;
   bool failed;

@@ -6,11 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define YK_UTF8_REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD, stands for bytes that are not UTF-8 */
+#define YK_UTF8_REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD, replaces bytes that are not UTF-8 */
 
 enum { YK_UTF8_MAX_BYTES = 4 };
 
-/* yk_utf8_sequence_bytes - length that a lead byte promises; 0 where no code point can begin with it. */
+/* yk_utf8_sequence_bytes - length of the sequence according to its lead byte; 0 if no code point can begin with it. */
 static inline size_t yk_utf8_sequence_bytes(unsigned char lead)
 {
   if (lead < 0x80) return 1;
@@ -18,8 +18,8 @@ static inline size_t yk_utf8_sequence_bytes(unsigned char lead)
   return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
 }
 
-/* yk_utf8_may_continue - whether byte may stand at index (1..3) of a sequence that begins with lead. The second byte
- *   rules out overlong forms, surrogates and values past U+10FFFF (Unicode standard, table 3-7). */
+/* yk_utf8_may_continue - whether byte is legal at index (1..3) of a sequence that begins with lead. The second byte
+ *   excludes overlong forms, surrogates and values past U+10FFFF (Unicode standard, table 3-7). */
 static inline bool yk_utf8_may_continue(unsigned char lead, size_t index, unsigned char byte)
 {
   unsigned char low = 0x80, high = 0xBF;
@@ -33,7 +33,7 @@ static inline bool yk_utf8_may_continue(unsigned char lead, size_t index, unsign
 }
 
 /* yk_utf8_decode - the code point at text, which has n_bytes > 0 bytes left. Returns its length, 0 if it is
- *   malformed. */
+ * malformed. */
 static inline size_t yk_utf8_decode(const char *text, size_t n_bytes, uint32_t *code_point)
 {
   unsigned char lead = (unsigned char)text[0];
@@ -69,8 +69,8 @@ static inline size_t yk_utf8_encode(uint32_t code_point, char out[YK_UTF8_MAX_BY
   return length;
 }
 
-/* yk_utf8_valid_bytes - how many bytes at the front of text are well-formed: n_bytes if all, else the bad one's
- *   offset. */
+/* yk_utf8_valid_bytes - number of well-formed bytes at the start of text: n_bytes, or the offset of the first malformed
+ *   byte. */
 static inline size_t yk_utf8_valid_bytes(const char *text, size_t n_bytes)
 {
   size_t at = 0;
@@ -83,7 +83,7 @@ static inline size_t yk_utf8_valid_bytes(const char *text, size_t n_bytes)
   return at;
 }
 
-/* yk_utf8_character_begin - where the character begins that ends at end > 0. */
+/* yk_utf8_character_begin - start of the character that ends at end > 0. */
 static inline size_t yk_utf8_character_begin(const char *text, size_t end)
 {
   do end--;
@@ -91,7 +91,7 @@ static inline size_t yk_utf8_character_begin(const char *text, size_t end)
   return end;
 }
 
-/* yk_utf8_drop_cut - length of text [n_bytes] without a character at its end of which bytes are missing. */
+/* yk_utf8_drop_cut - length of text [n_bytes] without an incomplete character at its end. */
 static inline size_t yk_utf8_drop_cut(const char *text, size_t n_bytes)
 {
   for (size_t back = 1; back < YK_UTF8_MAX_BYTES && back <= n_bytes; back++) {

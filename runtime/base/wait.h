@@ -1,4 +1,4 @@
-/* wait.h - condition variables with time limits on the monotonic clock, which nobody sets back. */
+/* wait.h - condition variables with time limits on the monotonic clock, which is never set back. */
 #ifndef YK_BASE_WAIT_H
 #define YK_BASE_WAIT_H
 
@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-/* yk_cond_init - a condition variable whose timed waits take yk_wait_deadline's times. */
+/* yk_cond_init - a condition variable whose timed waits take times from yk_wait_deadline. */
 static inline void yk_cond_init(pthread_cond_t *cond)
 {
   pthread_condattr_t monotonic;
@@ -17,7 +17,7 @@ static inline void yk_cond_init(pthread_cond_t *cond)
   pthread_condattr_destroy(&monotonic);
 }
 
-/* yk_wait_deadline - the moment `seconds` from now, for pthread_cond_timedwait. seconds: 0 to 1e9. */
+/* yk_wait_deadline - the time `seconds` from now, for pthread_cond_timedwait. seconds: 0 to 1e9. */
 static inline struct timespec yk_wait_deadline(double seconds)
 {
   int64_t ns = yk_clock_now_ns() + (int64_t)(seconds * 1e9);

@@ -1,5 +1,5 @@
-/* write_lock.h - a file or directory that one run at a time writes: the lock goes with the process that holds it,
- * however that ends, so that what a killed run left is nobody's. */
+/* write_lock.h - a lock on a file or directory for one writing run at a time. The lock ends with the process that holds
+ * it, for whatever reason the process ends, so a killed run leaves no lock behind. */
 #ifndef YK_BASE_WRITE_LOCK_H
 #define YK_BASE_WRITE_LOCK_H
 
@@ -7,12 +7,13 @@
 
 #include "base/status.h"
 
-/* yk_write_lock_try - take the lock of an open file or directory, until all descriptors of this opening are closed.
- *   False where another opening has it. On a file system without locks it is true. Thread: any. */
+/* yk_write_lock_try - lock an open file or directory, until all descriptors of this opening are closed. False if
+ *   another opening holds the lock. True on a file system without locks. Thread: any. */
 bool yk_write_lock_try(int fd);
 
-/* yk_write_lock_dir - open a directory and take its lock; *fd is the caller's to close.
- *   Errors: YK_E_IO naming it: it cannot be opened, another run has the lock, or the name is another directory's now.
+/* yk_write_lock_dir - open a directory and lock it; the caller closes *fd.
+ *   Errors: YK_E_IO naming the directory: it cannot be opened, another run holds the lock, or the name now belongs to
+ *   another directory.
  *   Thread: any. */
 yk_status yk_write_lock_dir(const char *dir, int *fd, yk_err *err);
 
