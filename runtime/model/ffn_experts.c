@@ -3,7 +3,7 @@
  *
  * Routing is bitwise equal on all ranks, because every rank has the same rows and the whole router. A rank holds a
  * share of the channels of every expert, or whole experts (expert_parallel); either way its result is a partial sum,
- * which the all-reduce behind the sublayer adds up. A rank without experts contributes its share of the shared expert,
+ * which the all-reduce after the sublayer adds up. A rank without experts contributes its share of the shared expert,
  * or zeros.
  *
  * If the inputs of down are quantised per token and ranks split each expert's channels, the scale of a slot depends on

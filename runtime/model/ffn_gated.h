@@ -32,7 +32,7 @@ yk_status yk_gated_ffn_measure(const yk_rank_source *source, const yk_gated_ffn_
 /* yk_gated_ffn_in_steps - whether the ranks run down in steps (row_parallel.h). Reads no weights. Errors: as above. */
 yk_status yk_gated_ffn_in_steps(const yk_rank_source *source, const yk_gated_ffn_spec *spec, bool *out, yk_err *err);
 
-/* yk_gated_ffn_load - fills a zeroed network. What was loaded before an error is for yk_gated_ffn_destroy. */
+/* yk_gated_ffn_load - fill a zeroed network. After an error too, call yk_gated_ffn_destroy. */
 yk_status yk_gated_ffn_load(const yk_rank_loader *loader, const yk_gated_ffn_spec *spec, yk_gated_ffn *out,
                             yk_err *err);
 void yk_gated_ffn_destroy(yk_device *dev, yk_gated_ffn *ffn);

@@ -20,10 +20,11 @@
 
 /* How far back the layers of the model read. */
 typedef struct yk_memory_rules {
-  /* Of the widest layer if all layers have a window: blocks behind the window are released. 0: some layer has full
-   * attention. */
+  /* Window of the widest layer if all layers have a window: blocks behind the window are released. 0: some layer has
+   * full attention. */
   int32_t window_tokens;
-  int32_t narrowest_window_tokens; /* of the layer with the narrowest window; 0: every layer has full attention */
+  int32_t narrowest_window_tokens; /* window of the layer with the narrowest window; 0: every layer has full
+                                    * attention */
   bool reuses_prefixes;
 } yk_memory_rules;
 
