@@ -1,4 +1,4 @@
-/* convert.c - yk_convert: what goes in and where it comes out. */
+/* convert.c - yk_convert: check the options, open the source and write the result. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,12 +21,12 @@ void yk_convert_options_init_sized(yk_convert_options *options, size_t struct_si
   yk_struct_write(options, struct_size, &defaults, sizeof defaults);
 }
 
-/* ---- A directory that appears whole ------------------------------------------------------------------------------ */
+/* ---- An output directory that appears whole ---------------------------------------------------------------------- */
 
-/* A file in a folder that is being written: a later run takes over a folder that has it. */
+/* A file in a folder that is being written. A later run takes over a folder with this mark. */
 static const char mark_name[] = "convert.run";
 
-/* Removes all that is in a folder of this program's; the mark last, so that a run that is killed here leaves it. */
+/* Remove everything in a folder of this program; the mark last, so that a run killed here leaves the mark. */
 static void clear_folder(const char *folder)
 {
   char mark[YK_PATH_BYTES];
@@ -45,7 +45,8 @@ static void clear_folder(const char *folder)
   if (yk_dir_path(folder, mark_name, mark, NULL) == YK_OK) unlink(mark);
 }
 
-/* DIR as given without slashes at its end, and the folder beside it that takes its name in the end. */
+/* dir: the output directory without trailing slashes. part: the folder in the same parent that is finally renamed to
+ * dir. */
 static yk_status name_folders(const char *out, char dir[YK_PATH_BYTES], char part[YK_PATH_BYTES], yk_err *err)
 {
   size_t n = strlen(out);
@@ -69,7 +70,7 @@ static yk_status check_free(const char *dir, yk_err *err)
   return yk_err_set(err, YK_E_IO, "%s: expected a new or empty directory, found files in it", dir);
 }
 
-/* A run that was killed leaves a folder with its mark, or an empty one. */
+/* A killed run leaves a folder with its mark, or an empty folder: reuse the folder. */
 static yk_status take_over(const char *part, yk_err *err)
 {
   if (yk_dir_has(part, mark_name)) {
@@ -81,7 +82,7 @@ static yk_status take_over(const char *part, yk_err *err)
   return yk_err_set(err, YK_E_IO, "%s: expected nothing, or what an unfinished run left, found other files", part);
 }
 
-/* The folder, empty but for the mark, and locked until *fd is closed. */
+/* Create the folder, empty except for the mark, and lock it until *fd is closed. */
 static yk_status begin_part(const char *part, int *fd, yk_err *err)
 {
   char mark[YK_PATH_BYTES];
@@ -93,7 +94,7 @@ static yk_status begin_part(const char *part, int *fd, yk_err *err)
   if (status == YK_OK && marked < 0) status = yk_err_set(err, YK_E_IO, "%s: %s", mark, strerror(errno));
   if (marked >= 0) close(marked);
   if (status == YK_OK) return YK_OK;
-  rmdir(part); /* where nothing is in it */
+  rmdir(part); /* has an effect only if the folder is empty */
   close(*fd);
   return status;
 }
@@ -126,7 +127,7 @@ static yk_status make_awq_dir(const yk_convert_source *source, const yk_convert_
   return status;
 }
 
-/* ---- All of it --------------------------------------------------------------------------------------------------- */
+/* ---- Conversion -------------------------------------------------------------------------------------------------- */
 
 static yk_status convert(const yk_convert_options *options, yk_err *err)
 {

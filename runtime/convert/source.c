@@ -32,10 +32,10 @@ static yk_status add_norm(yk_convert_source *s, const yk_weight_place *place, yk
 {
   yk_convert_item *item = next(s, YK_CONVERT_VECTOR, place);
   return yk_checkpoint_vector(s->checkpoint, place->role, place->layer, size_of_norm(s->config, place->role),
-                            &item->vector, err);
+                              &item->vector, err);
 }
 
-/* AWQ packs eight outputs into a word, and has nothing but 4 bits in groups of neighbouring inputs. */
+/* AWQ packs eight outputs into a word and supports only 4 bits in groups of neighbouring inputs. */
 static yk_status check_linear(const yk_convert_item *item, yk_err *err)
 {
   const yk_weight_view *weight = &item->weight;
@@ -78,7 +78,7 @@ static yk_status add_choice_bias(yk_convert_source *s, int32_t layer, yk_err *er
   return yk_checkpoint_vector(s->checkpoint, YK_ROLE_ROUTER, layer, s->config->experts.n_experts, &item->vector, err);
 }
 
-/* What the layer has of the roles of experts, expert by expert, and of all others before. */
+/* Add the layer's roles: first all others, then those of experts, expert by expert. */
 static yk_status add_layer(yk_convert_source *s, int32_t layer, yk_err *err)
 {
   static const yk_weight_role roles[] = {YK_ROLE_ATTENTION_NORM,
@@ -161,7 +161,7 @@ static yk_status find_group(yk_convert_source *s, yk_err *err)
                     last->module, last->weight.group, MIN_GROUP, MAX_GROUP);
 }
 
-/* ---- All of it --------------------------------------------------------------------------------------------------- */
+/* ---- The source -------------------------------------------------------------------------------------------------- */
 
 yk_status yk_convert_source_open(const char *path, const yk_log *log, yk_convert_source *out, yk_err *err)
 {

@@ -1,4 +1,4 @@
-/* source.h - all weights that a model uses, as its checkpoint holds them, whatever the format. */
+/* source.h - all weights that a model uses, as stored in its checkpoint, for any format. */
 #ifndef YK_CONVERT_SOURCE_H
 #define YK_CONVERT_SOURCE_H
 
@@ -6,13 +6,13 @@
 #include "loader/checkpoint.h"
 
 typedef enum yk_convert_kind {
-  YK_CONVERT_VECTOR, /* a norm, or the correction of a router's choice */
+  YK_CONVERT_VECTOR, /* a norm, or the choice correction of a router */
   YK_CONVERT_MATRIX  /* the embedding, or the weight of a linear layer, plain or of 4-bit integers */
 } yk_convert_kind;
 
 typedef struct yk_convert_item {
   char module[YK_WEIGHT_NAME_BYTES];
-  const char *suffix; /* behind the module in the name of a vector's tensor */
+  const char *suffix; /* suffix of a vector's tensor, after the module's name */
   yk_weight_role role;
   int32_t layer;
   yk_convert_kind kind;
@@ -23,24 +23,25 @@ typedef struct yk_convert_item {
 typedef struct yk_convert_source {
   yk_checkpoint *checkpoint; /* owned */
   const yk_model_config *config;
-  yk_convert_item *items; /* [n_items] embedding, layers, final norm, lm_head unless it is the embedding */
+  yk_convert_item *items; /* [n_items] embedding, layers, final norm, lm_head unless it is tied to the embedding */
   size_t n_items, n_quantised;
-  /* In which all 4-bit layers can be said exactly, a smaller one by repeating scales and zero points: inputs that share
-   * a scale, or -1 for all inputs of each layer. */
+  /* Number of inputs that share a scale, -1 for all inputs of a layer: the largest group size in which all 4-bit layers
+   * are exact. A layer with larger groups repeats its scales and zero points. */
   int32_t group_size;
 } yk_convert_source;
 
-/* yk_convert_source_open - path: as yk_checkpoint_open takes it.
- *   Errors: its own, and of every weight; YK_E_UNSUPPORTED naming a module whose weight is neither 16- or 32-bit floats
- *   nor 4-bit integers that AWQ's packing holds, and where there is no 4-bit layer at all. Close whatever is returned.
+/* yk_convert_source_open - path: as for yk_checkpoint_open.
+ *   Errors: those of yk_checkpoint_open and of reading every weight; YK_E_UNSUPPORTED naming a module whose weight is
+ *   neither 16- or 32-bit floats nor 4-bit integers that AWQ's packing can hold, and if there is no 4-bit layer. Close
+ *   the source after an error too.
  */
 yk_status yk_convert_source_open(const char *path, const yk_log *log, yk_convert_source *out, yk_err *err);
 void yk_convert_source_close(yk_convert_source *source);
 
-/* yk_convert_source_find - a module's weight, of experts the first one's; or NULL. */
+/* yk_convert_source_find - a module's weight, for experts that of the first expert; or NULL. */
 const yk_convert_item *yk_convert_source_find(const yk_convert_source *source, yk_weight_role role, int32_t layer);
 
-/* yk_convert_is_quantised - 4-bit integers. */
+/* yk_convert_is_quantised - whether the weight consists of 4-bit integers. */
 static inline bool yk_convert_is_quantised(const yk_convert_item *item)
 {
   return item->kind == YK_CONVERT_MATRIX && item->weight.format == YK_WEIGHT_AWQ;

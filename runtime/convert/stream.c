@@ -22,13 +22,13 @@ yk_status yk_convert_put(yk_convert_stream *stream, const void *bytes, int64_t n
   return YK_OK;
 }
 
-/* Elements [first, first + n) as float16. */
+/* Convert elements [first, first + n) to float16; fails if a value changes. */
 static yk_status exact_f16(const char *name, yk_dtype dtype, const void *elements, int64_t first, int64_t n,
                            uint16_t *out, yk_err *err)
 {
   int64_t element_bytes = (int64_t)yk_dtype_bytes(dtype);
   for (int64_t i = 0; i < n; i++) {
-    uint32_t element; /* files do not align their data */
+    uint32_t element; /* elements may be unaligned in the file */
     memcpy(&element, (const char *)elements + (first + i) * element_bytes, (size_t)element_bytes);
     float value = yk_dtype_load(dtype, &element, 0);
     out[i] = yk_f32_to_f16(value);
@@ -56,11 +56,12 @@ yk_status yk_convert_put_f16(yk_convert_stream *stream, const char *name, yk_dty
 
 /* ---- 4-bit integers ---------------------------------------------------------------------------------------------- */
 
-/* A weight that is being written. Zero points and scales come with the integers, and are kept until their turn. */
+/* A weight that is being written. Zero points and scales are produced together with the integers, and stored until all
+ * integers are written. */
 typedef struct int4_stream {
   const yk_weight_view *weight;
-  int64_t zero_bytes, scale_bytes; /* of a group */
-  char *zeros, *scales;            /* of all groups */
+  int64_t zero_bytes, scale_bytes; /* per group */
+  char *zeros, *scales;            /* over all groups */
   char *buffer;
   size_t buffer_bytes;
 } int4_stream;
@@ -89,7 +90,7 @@ static yk_status put_integers(yk_convert_stream *stream, int4_stream *s, yk_err 
     int64_t row_bytes = weight->n / 2;
     const char *rows = (const char *)repacked.weight.qweight + (k - repacked.first_k) * row_bytes;
     YK_TRY(yk_convert_put(stream, rows, (end - k) * row_bytes, err));
-    /* What a group has twice, of two pieces that it lies in, is the same. */
+    /* Two pieces may contain parts of one group: both compute the same scales and zero points for it. */
     int64_t first = k / weight->group, n = yk_ceil_div_i64(end, weight->group) - first;
     memcpy(s->zeros + first * s->zero_bytes, repacked.weight.qzeros, (size_t)(n * s->zero_bytes));
     memcpy(s->scales + first * s->scale_bytes, repacked.weight.scales, (size_t)(n * s->scale_bytes));
@@ -97,7 +98,7 @@ static yk_status put_integers(yk_convert_stream *stream, int4_stream *s, yk_err 
   return YK_OK;
 }
 
-/* Rows of a group each, one for each of the smaller groups that it is cut into. */
+/* Write one row per group, repeated for each of the smaller groups that the group is split into. */
 static yk_status put_rows(yk_convert_stream *stream, const int4_stream *s, const char *rows, int64_t row_bytes,
                           int64_t repeats, yk_err *err)
 {
@@ -113,7 +114,7 @@ static yk_status put_all(yk_convert_stream *stream, int4_stream *s, int64_t repe
   const yk_weight_view *weight = s->weight;
   int64_t n_scales = weight->k / weight->group * weight->n, scale_bytes = s->scale_bytes;
   YK_TRY(put_integers(stream, s, err));
-  if (f16_name && weight->dtype != YK_F16) { /* in place: none becomes larger */
+  if (f16_name && weight->dtype != YK_F16) { /* in place: no element becomes larger */
     YK_TRY(exact_f16(f16_name, weight->dtype, s->scales, 0, n_scales, (uint16_t *)(void *)s->scales, err));
     scale_bytes = 2 * weight->n;
   }

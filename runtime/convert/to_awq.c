@@ -14,7 +14,7 @@
 
 enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 32, MAX_PER_ITEM = 4 };
 
-/* The list of what is written. */
+/* The tensors to write. */
 typedef struct tensors {
   yk_tensor *list;
   char (*names)[NAME_BYTES];
@@ -22,14 +22,14 @@ typedef struct tensors {
   int64_t n_bytes;
 } tensors;
 
-/* ---- The list ---------------------------------------------------------------------------------------------------- */
+/* ---- The tensors ------------------------------------------------------------------------------------------------- */
 
 static yk_tensor_dtype dtype_of(yk_dtype dtype)
 {
   return dtype == YK_F16 ? YK_TENSOR_F16 : dtype == YK_BF16 ? YK_TENSOR_BF16 : YK_TENSOR_F32;
 }
 
-/* n_rows 0: one dimension. */
+/* n_rows 0: the tensor has one dimension. */
 static void add(tensors *t, const char *module, const char *suffix, yk_tensor_dtype dtype, int64_t n_rows,
                 int64_t n_columns)
 {
@@ -116,8 +116,8 @@ static int by_name(const void *a, const void *b)
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The linear layers that stay as they are, null where there are none. lm_head does in every AWQ model, which need not
- * be said. */
+/* Append the names of linear layers that stay unquantised, or null if there are none. lm_head stays unquantised in
+ * every AWQ model and is not listed. */
 static yk_status append_kept(const yk_convert_source *source, const yk_log *log, yk_strbuf *out, yk_err *err)
 {
   size_t n = source->n_items, n_kept = 0, n_quantised = 0;
@@ -147,7 +147,7 @@ static yk_status append_kept(const yk_convert_source *source, const yk_log *log,
   return YK_OK;
 }
 
-/* lm_head: of 4 bits, which vLLM takes only where this key says so. */
+/* lm_head: true for 4 bits, because vLLM accepts a quantised lm_head only with this key. */
 static yk_status append_quantization(const yk_convert_source *source, const yk_log *log, yk_strbuf *out, yk_err *err)
 {
   const yk_convert_item *head = yk_convert_source_find(source, YK_ROLE_LM_HEAD, 0);
@@ -192,7 +192,7 @@ static yk_status write_config(const yk_convert_source *source, const yk_convert_
   return status;
 }
 
-/* ---- All of it --------------------------------------------------------------------------------------------------- */
+/* ---- Conversion -------------------------------------------------------------------------------------------------- */
 
 yk_status yk_convert_write_awq(const yk_convert_source *source, const yk_convert_options *options, const char *dir,
                                yk_err *err)

@@ -7,7 +7,7 @@
 #include "convert/stream.h"
 #include "loader/foreign/kuiper_layout.h"
 
-/* ---- What the form can say --------------------------------------------------------------------------------------- */
+/* ---- Limits of the format ---------------------------------------------------------------------------------------- */
 
 static yk_status refuse(const char *what, const char *supported, yk_err *err)
 {
@@ -46,7 +46,7 @@ static yk_status check_weights(const yk_convert_source *source, yk_err *err)
 
 /* ---- lm_head ----------------------------------------------------------------------------------------------------- */
 
-/* Where all numbers of lm_head are those of the embedding, it is not stored: so does the tool whose form this is. */
+/* lm_head is not stored if all its numbers equal those of the embedding, as in the tool that defines the format. */
 static bool is_shared(const yk_convert_source *source)
 {
   const yk_convert_item *head = yk_convert_source_find(source, YK_ROLE_LM_HEAD, 0);
@@ -55,10 +55,10 @@ static bool is_shared(const yk_convert_source *source)
   if (a->dtype != b->dtype) return false;
   size_t element_bytes = yk_dtype_bytes(a->dtype), n = (size_t)(a->n * a->k);
   for (size_t i = 0; i < n; i++) {
-    uint32_t x = 0, y = 0; /* files do not align their data */
+    uint32_t x = 0, y = 0; /* elements may be unaligned in the file */
     memcpy(&x, (const char *)a->plain + i * element_bytes, element_bytes);
     memcpy(&y, (const char *)b->plain + i * element_bytes, element_bytes);
-    if (!(yk_dtype_load(a->dtype, &x, 0) == yk_dtype_load(b->dtype, &y, 0))) return false; /* no NaN equals another */
+    if (!(yk_dtype_load(a->dtype, &x, 0) == yk_dtype_load(b->dtype, &y, 0))) return false; /* false for NaN too */
   }
   return true;
 }
@@ -80,7 +80,7 @@ static yk_status put_tensor(yk_convert_stream *stream, const yk_convert_source *
     return yk_convert_put_f16(stream, name, item->vector.dtype, item->vector.data, item->vector.n, err);
   const yk_weight_view *w = &item->weight;
   if (!yk_convert_is_quantised(item)) return yk_convert_put_f16(stream, name, w->dtype, w->plain, w->n * w->k, err);
-  if (strcmp(part->suffix, "qweight") != 0) return YK_OK; /* qzeros and scales come with qweight */
+  if (strcmp(part->suffix, "qweight") != 0) return YK_OK; /* qzeros and scales are written together with qweight */
   const char *scales = layout->tensors[i + 2].name;
   return yk_convert_put_int4(stream, w, source->group_size, scales, err);
 }

@@ -7,7 +7,7 @@
 #include "kernels/device.h"
 #include "quantize/awq_search.h"
 
-/* The scales of the inputs that linear layers share, once they are searched. */
+/* The scales of inputs that linear layers share, after the search. */
 typedef struct known_fold {
   bool is_known;
   yk_awq_fold fold;
@@ -16,11 +16,11 @@ typedef struct known_fold {
 struct yk_awq_scales {
   yk_awq_search search;
   known_fold *folds;                     /* [n_layers, folds_per_layer] */
-  yk_quantize_buffer k_scales, n_scales; /* of the next operation */
+  yk_quantize_buffer k_scales, n_scales; /* for the next operation */
   void *folded;                          /* host */
 };
 
-/* One of each kind, and the last one of each expert. */
+/* One entry per input kind, and for the last kind one per expert. */
 static size_t folds_per_layer(const yk_model_config *config)
 {
   return YK_N_INPUT_KINDS + (size_t)config->experts.n_experts;
@@ -35,7 +35,7 @@ static bool is_quantised(const yk_awq_scales *s, yk_weight_role role, int32_t la
   return yk_quantize_plan_has(&s->search.rank->run->plan, name);
 }
 
-/* Of one expert, or of all that a layer has. */
+/* Whether a role is quantised for one expert, or for all experts of the layer. */
 static bool are_quantised(const yk_awq_scales *s, const yk_awq_inputs *inputs, yk_weight_role role)
 {
   if (inputs->kind == YK_INPUT_EXPERT_DOWN) return is_quantised(s, role, inputs->layer, inputs->expert);
@@ -62,7 +62,7 @@ static bool can_fold(const yk_awq_scales *s, const yk_awq_inputs *inputs)
   return roles.n_readers > 0;
 }
 
-/* Searched once, when it is first asked for. */
+/* The scales of the inputs, searched at the first use. */
 static yk_status fold_of(yk_awq_scales *s, const yk_awq_inputs *inputs, const yk_awq_fold **out, yk_err *err)
 {
   size_t place = (size_t)inputs->kind + (size_t)inputs->expert;
@@ -78,7 +78,7 @@ static yk_status fold_of(yk_awq_scales *s, const yk_awq_inputs *inputs, const yk
   return status;
 }
 
-/* ---- What others ask for ----------------------------------------------------------------------------------------- */
+/* ---- Public functions -------------------------------------------------------------------------------------------- */
 
 /* The inputs that a module of a layer reads or writes. */
 static yk_awq_inputs inputs_at(const yk_weight_place *place, yk_input_kind kind)
@@ -95,7 +95,7 @@ static yk_status show_floats(const yk_awq_scales *s, yk_quantize_buffer *buffer,
   return YK_OK;
 }
 
-/* q and k and what they are made of: cutting them hurts their product. */
+/* Clipping harms the product of q and k, so q, k and the layers that produce them are not clipped. */
 static bool may_be_cut(yk_weight_role role)
 {
   return role != YK_ROLE_Q && role != YK_ROLE_K && role != YK_ROLE_Q_A && role != YK_ROLE_Q_B;
@@ -119,7 +119,7 @@ yk_status yk_awq_scales_apply(yk_awq_scales *scales, const char *module, yk_awq_
   return status;
 }
 
-/* folded <- the tensor's elements, each times the factor of its output, or, of a weight, of its input. */
+/* folded <- the tensor's elements, each times the factor of its output (for a weight, of its input). */
 static yk_status multiply(yk_awq_scales *s, const yk_tensor *tensor, const float *factors, yk_err *err)
 {
   yk_dtype dtype = yk_quantize_dtype(tensor);

@@ -15,8 +15,9 @@ static yk_status no_memory(yk_err *err)
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
-/* The kept rows that a linear layer reads, where the device sees them: those of tokens that chose its expert, or all.
- * Layers that read the same rows follow each other, so that rows are brought once for all of them. */
+/* Make the kept rows that a linear layer reads accessible to the device: those of tokens that chose its expert, or all
+ * rows. Layers that read the same rows are searched one after another, so that rows are uploaded once for all of
+ * them. */
 static yk_status show_rows(yk_awq_search *s, const yk_weight_place *reader, yk_input_kind kind, yk_err *err)
 {
   const yk_calibration *c = &s->calibration;
@@ -44,7 +45,7 @@ static yk_status show_rows(yk_awq_search *s, const yk_weight_place *reader, yk_i
   return YK_OK;
 }
 
-/* The mean of |x| of each input: over all tokens, of experts over the kept ones that chose them. */
+/* The mean of |x| per input: over all tokens, or for experts over the kept tokens that chose the expert. */
 static yk_status find_means(yk_awq_search *s, const yk_awq_inputs *inputs, double *means, yk_err *err)
 {
   const yk_calibration *c = &s->calibration;
@@ -62,24 +63,24 @@ static yk_status find_means(yk_awq_search *s, const yk_awq_inputs *inputs, doubl
 
 /* ---- Scales of a power ------------------------------------------------------------------------------------------- */
 
-/* What scales are made for: the inputs, and what must take them in. */
+/* Inputs to scale, and the tensors that absorb the scales. */
 typedef struct task {
   yk_input_roles roles;
   int64_t k;
   double *means;                                      /* [k] */
-  yk_vector_view norm;                                /* where one writes the inputs */
+  yk_vector_view norm;                                /* if a norm writes the inputs */
   yk_weight_view float_readers[YK_MAX_FLOAT_READERS]; /* [roles.n_float_readers] */
 } task;
 
 static float element_of(yk_dtype dtype, const void *data, int64_t i)
 {
   size_t n_bytes = yk_dtype_bytes(dtype);
-  uint32_t element = 0; /* files do not align their data */
+  uint32_t element = 0; /* elements may be unaligned in the file */
   memcpy(&element, (const char *)data + (size_t)i * n_bytes, n_bytes);
   return yk_dtype_load(dtype, &element, 0);
 }
 
-/* m^power, divided by the root of the product of its greatest and its least. */
+/* m^power, divided by the square root of the product of its maximum and minimum. */
 static void power_scales(const task *t, double power, float *scales)
 {
   double most = 0, least = INFINITY;
@@ -93,7 +94,7 @@ static void power_scales(const task *t, double power, float *scales)
   for (int64_t i = 0; i < t->k; i++) scales[i] /= middle;
 }
 
-/* Whether an input's column of a weight of floats stays exact when it is multiplied with scale. */
+/* Whether a column of a float weight stays exact when multiplied by scale. */
 static bool takes_exactly(const yk_weight_view *weight, int64_t column, float scale)
 {
   for (int64_t row = 0; row < weight->n; row++) {
@@ -105,8 +106,8 @@ static bool takes_exactly(const yk_weight_view *weight, int64_t column, float sc
   return true;
 }
 
-/* Powers of two, with which the weights of float readers are multiplied without an error; 1 where that leaves the range
- * of their type. */
+/* Round scales to powers of two, which multiply the weights of float readers without error; 1 if a product would leave
+ * the range of the weights' type. */
 static void round_to_exact(const task *t, float *scales)
 {
   for (int64_t i = 0; i < t->k; i++) {
@@ -116,9 +117,9 @@ static void round_to_exact(const task *t, float *scales)
   }
 }
 
-/* The norm's elements divided by the scales, and the scales that this makes of them: the quotients of the old elements
- * and the new ones, 1 where that is no number near the scale (a norm of zero, or one that leaves its type's range).
- * Float readers want the scales themselves. norm [n] of the view's type. */
+/* Divide the norm's elements by the scales, then set each scale to the quotient of the old element and the new element.
+ * The scale becomes 1 if that quotient is not close to the scale (a norm element of zero, or outside the range of its
+ * type). With float readers the quotient must equal the scale. norm [n] of the view's type. */
 static void divide_norm(const task *t, float *scales, void *norm)
 {
   const float tolerance = t->roles.n_float_readers > 0 ? 0 : 0.02f;
@@ -139,7 +140,7 @@ static void make_scales(const task *t, int power, float *scales, void *norm)
   if (t->roles.writer_is_norm) divide_norm(t, scales, norm);
 }
 
-/* ---- The loss of some scales ------------------------------------------------------------------------------------- */
+/* ---- The loss of given scales ------------------------------------------------------------------------------------ */
 
 static yk_status floats_of(const yk_awq_search *s, const yk_weight_place *place, yk_awq_floats *out, yk_err *err)
 {
@@ -162,8 +163,8 @@ static yk_status reserve_scratch(yk_awq_search *s, const yk_awq_floats *weight, 
   return yk_quantize_reserve(s->rank, &s->scratch, (size_t)n_floats * sizeof(float), err);
 }
 
-/* losses[i] += what scales i of the grid, [GRID, k] of the device, change a reader's outputs by: the sum over its rows
- * and outputs of the square. */
+/* losses[i] += the change of a reader's outputs caused by scales i of the grid, [GRID, k] on the device: the sum of
+ * squares over rows and outputs. */
 static yk_status add_losses(yk_awq_search *s, const yk_weight_place *reader, yk_input_kind kind, const float *grid,
                             double *losses, yk_err *err)
 {
@@ -192,7 +193,7 @@ static yk_status add_losses(yk_awq_search *s, const yk_weight_place *reader, yk_
   return YK_OK;
 }
 
-/* All readers of the inputs. An expert's follow each other, since they read the same rows. */
+/* Add the losses of all readers. Readers of one expert follow each other, since they read the same rows. */
 static yk_status find_losses(yk_awq_search *s, const yk_awq_inputs *inputs, const task *t, const float *grid,
                              double *losses, yk_err *err)
 {
@@ -209,8 +210,8 @@ static yk_status find_losses(yk_awq_search *s, const yk_awq_inputs *inputs, cons
 
 /* ---- The search -------------------------------------------------------------------------------------------------- */
 
-/* Which of the kind's inputs an output of the writer is; -1: none. Of a head, kv_b writes what keys are made of and
- * then the values, which o reads. */
+/* The input of this kind that an output of the writer becomes; -1: none. For each head, kv_b writes the parts of keys
+ * and then the values, which o reads. */
 static int64_t input_of_output(const yk_model_config *c, yk_weight_role writer, int64_t n)
 {
   const yk_latent_config *latent = &c->latent;
@@ -232,7 +233,7 @@ static yk_status invert(const yk_awq_search *s, const task *t, yk_awq_fold *fold
   return YK_OK;
 }
 
-/* grid [GRID, k]: of the host. */
+/* grid [GRID, k]: host memory. */
 static yk_status search_grid(yk_awq_search *s, const yk_awq_inputs *inputs, const task *t, float *grid,
                              yk_awq_fold *out, yk_err *err)
 {
@@ -250,7 +251,7 @@ static yk_status search_grid(yk_awq_search *s, const yk_awq_inputs *inputs, cons
   return invert(s, t, out, err);
 }
 
-/* What stands in the checkpoint. */
+/* Read the task's weights from the checkpoint. */
 static yk_status read_task(const yk_awq_search *s, const yk_awq_inputs *inputs, task *t, yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];

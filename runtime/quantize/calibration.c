@@ -13,7 +13,7 @@ enum { WINDOW_TOKENS = 512, MIN_TOKENS = 16 };
 
 /* ---- The model --------------------------------------------------------------------------------------------------- */
 
-/* One sequence of n_tokens ids from position 0 on, of which no logits are wanted. */
+/* A step with one sequence of n ids from position 0 on, without wanted logits. */
 static yk_step step_of(const int32_t *ids, int32_t n, void *block)
 {
   yk_step step = {.counts = {.n_tokens = n,
@@ -43,7 +43,7 @@ typedef struct reader {
   int32_t n_ids;
   yk_comm *comm;
   yk_model *model;
-  void *block; /* of a step of window_tokens */
+  void *block; /* block of a step of window_tokens */
 } reader;
 
 yk_device_limits yk_calibration_limits(const yk_checkpoint *checkpoint)
@@ -89,9 +89,9 @@ static void reader_free(reader *r)
   free(r->block);
 }
 
-/* ---- All of it --------------------------------------------------------------------------------------------------- */
+/* ---- Calibration ------------------------------------------------------------------------------------------------- */
 
-/* All linear layers of a kind and layer that read it. */
+/* Check all linear layers that read inputs of this kind in this layer. */
 static yk_status check_readers(const yk_checkpoint *checkpoint, int32_t layer, yk_input_kind kind, yk_err *err)
 {
   const yk_model_config *config = yk_checkpoint_config(checkpoint);

@@ -1,14 +1,15 @@
-/* calibration.h - what a model's linear layers read while it reads a text. */
+/* calibration.h - record the inputs of a model's linear layers while the model reads a text. */
 #ifndef YK_QUANTIZE_CALIBRATION_H
 #define YK_QUANTIZE_CALIBRATION_H
 
 #include "quantize/calibrated_inputs.h"
 #include "quantize/run.h"
 
-/* yk_calibration_limits - what the rank's device must hold at once. */
+/* yk_calibration_limits - the limits that the rank's device must support. */
 yk_device_limits yk_calibration_limits(const yk_checkpoint *checkpoint);
 
-/* yk_calibration_check - whether every layer has the linear layers that are looked at, before anything is done.
+/* yk_calibration_check - whether every layer has the linear layers that calibration observes. Call it before any other
+ *   work.
  *   Errors: YK_E_FORMAT, YK_E_UNSUPPORTED. */
 yk_status yk_calibration_check(const yk_checkpoint *checkpoint, yk_err *err);
 

@@ -2,7 +2,7 @@
 
 enum { MAX_WRITERS = 2 };
 
-/* Of all families: a layer has some of the readers, and at most one of the writers. */
+/* Roles over all families: a layer has some of the readers, and at most one of the writers. */
 typedef struct kind_roles {
   int n_readers, n_float_readers, n_writers;
   yk_weight_role readers[YK_MAX_READERS], float_readers[YK_MAX_FLOAT_READERS], writers[MAX_WRITERS];
@@ -34,7 +34,7 @@ static const kind_roles kinds[YK_N_INPUT_KINDS] = {
                               .writers = {YK_ROLE_EXPERT_UP}},
 };
 
-/* Those of roles that a layer has. Returns how many. */
+/* Copy the roles that the layer has to out. Returns their number. */
 static int select_roles(const yk_model_config *config, int32_t layer, const yk_weight_role *roles, int n,
                         yk_weight_role *out)
 {

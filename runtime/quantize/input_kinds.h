@@ -1,15 +1,16 @@
-/* input_kinds.h - which linear layers of a transformer layer read the same rows, and what writes those.
+/* input_kinds.h - which linear layers of a transformer layer read the same rows, and which layer or norm writes these
+ * rows.
  *
  *   kind          written by            read by
- *   QKV           norm                  q, k, v; of latent attention q or q_a, and kv_a
- *   Q_B           norm behind q_a       q_b
- *   KV_B          norm behind kv_a      kv_b
+ *   QKV           norm                  q, k, v; with latent attention q or q_a, and kv_a
+ *   Q_B           norm after q_a        q_b
+ *   KV_B          norm after kv_a       kv_b
  *   O             v; the values of kv_b o
- *   GATE_UP       norm                  gate, up: one of each, or of every expert and the shared one; router and score
- *                                       of the shared expert, which stay floats
+ *   GATE_UP       norm                  gate, up: one of each, or of every expert and the shared expert; router and
+ *                                       score of the shared expert, which stay floats
  *   DOWN          up                    down
- *   SHARED_DOWN   up of the shared one  down of the shared expert
- *   EXPERT_DOWN   up of an expert       down of that expert: inputs of its own for each */
+ *   SHARED_DOWN   up, shared expert     down of the shared expert
+ *   EXPERT_DOWN   up of an expert       down of the same expert: separate inputs per expert */
 #ifndef YK_QUANTIZE_INPUT_KINDS_H
 #define YK_QUANTIZE_INPUT_KINDS_H
 
@@ -29,16 +30,16 @@ typedef enum yk_input_kind {
 
 enum { YK_MAX_READERS = 6, YK_MAX_FLOAT_READERS = 2 };
 
-/* The roles of a kind that a layer has. */
+/* The roles of a kind that exist in a layer. */
 typedef struct yk_input_roles {
   int n_readers, n_float_readers;
   yk_weight_role readers[YK_MAX_READERS];
-  yk_weight_role float_readers[YK_MAX_FLOAT_READERS]; /* whose weights are floats in every format */
+  yk_weight_role float_readers[YK_MAX_FLOAT_READERS]; /* readers whose weights are floats in every format */
   yk_weight_role writer;
   bool writer_is_norm;
 } yk_input_roles;
 
-/* yk_input_roles_of - of a layer of the model; without readers where the layer has no such inputs. */
+/* yk_input_roles_of - the roles of a kind in a layer; without readers if the layer has no such inputs. */
 yk_input_roles yk_input_roles_of(const yk_model_config *config, int32_t layer, yk_input_kind kind);
 
 /* yk_input_read_by, yk_input_written_by - the kind of inputs that a role of a layer reads (float readers included), or
@@ -46,7 +47,7 @@ yk_input_roles yk_input_roles_of(const yk_model_config *config, int32_t layer, y
 yk_input_kind yk_input_read_by(const yk_model_config *config, int32_t layer, yk_weight_role role);
 yk_input_kind yk_input_written_by(const yk_model_config *config, int32_t layer, yk_weight_role role);
 
-/* yk_input_size - elements of a row. roles: of a layer, with readers. */
+/* yk_input_size - elements of a row. roles: roles of a layer, with readers. */
 static inline int64_t yk_input_size(const yk_model_config *config, const yk_input_roles *roles)
 {
   return yk_weight_module_of(config, roles->readers[0]).k;

@@ -11,10 +11,10 @@ static const yk_model_config *config_of(const yk_input_recorder *r)
   return r->calibration->config;
 }
 
-/* ---- Whose a linear layer is ------------------------------------------------------------------------------------- */
+/* ---- Identifying linear layers ----------------------------------------------------------------------------------- */
 
-/* A linear layer is known by the name of its first part's weight, of experts by that of the first. The router, which
- * every row passes, stands for all that read a row in a layer of experts. */
+/* A linear layer is identified by the name of its first part's weight, for experts by that of the first expert. In a
+ * layer of experts the router, which every row passes, represents all layers that read the hidden rows. */
 static yk_status on_create(void *user, const yk_linear_spec *spec, const yk_linear *linear, yk_err *err)
 {
   (void)err;
@@ -31,7 +31,7 @@ static yk_status on_create(void *user, const yk_linear_spec *spec, const yk_line
   return YK_OK;
 }
 
-/* Its inputs, or NULL: it is none that stands for a kind. */
+/* The inputs that the linear layer represents, or NULL. */
 static yk_calibrated_input *input_of(yk_input_recorder *r, const yk_linear *linear, yk_input_kind *kind)
 {
   int32_t n = linear ? config_of(r)->n_layers * YK_N_INPUT_KINDS : 0;
@@ -44,7 +44,7 @@ static yk_calibrated_input *input_of(yk_input_recorder *r, const yk_linear *line
   return NULL;
 }
 
-/* ---- What the device shows --------------------------------------------------------------------------------------- */
+/* ---- Callbacks of the observer ----------------------------------------------------------------------------------- */
 
 static yk_status observe(yk_input_recorder *r, yk_calibrated_input *input, const void *x, int64_t x_stride,
                          int32_t n_tokens, yk_err *err)
@@ -70,7 +70,7 @@ static yk_status on_forward(void *user, const yk_linear *linear, const yk_linear
   return input ? observe(r, input, args->x, input->k, args->n_tokens, err) : YK_OK;
 }
 
-/* The cache begins with the window's normed latent vectors, which kv_b reads. */
+/* The cache begins with the window's normalised latent vectors, the inputs of kv_b. */
 static yk_status on_latent(void *user, const yk_latent_attention_args *args, yk_err *err)
 {
   yk_input_recorder *r = user;
@@ -96,7 +96,7 @@ static yk_status fetch(yk_input_recorder *r, const void *data, size_t n_bytes, y
   return dev->ops->download(dev, buffer->memory, data, n_bytes, err);
 }
 
-/* The choices of a kept token, and what the chosen experts' down projections read. */
+/* Keep the choices of a token, and the inputs of the chosen experts' down projections. */
 static void keep_token(const yk_input_recorder *r, int64_t token, const void *x, const int32_t *choices,
                        const int32_t *slots)
 {
@@ -111,7 +111,7 @@ static void keep_token(const yk_input_recorder *r, int64_t token, const void *x,
   }
 }
 
-/* What the experts' down projections read. */
+/* Keep the inputs of the experts' down projections. */
 static yk_status keep_experts(yk_input_recorder *r, const yk_calibrated_input *input, const yk_mixture_args *args,
                               yk_err *err)
 {
@@ -147,7 +147,7 @@ static yk_status no_memory(yk_err *err)
   return yk_err_set(err, YK_E_NOMEM, "no memory for what layers read");
 }
 
-/* Of experts' down projections a row for each choice. */
+/* Rows per kind: experts' down projections have one per choice. */
 static int64_t rows_of(const yk_calibration *c, yk_input_kind kind)
 {
   return (int64_t)c->n_rows * (kind == YK_INPUT_EXPERT_DOWN ? c->config->experts.top_k : 1);

@@ -21,7 +21,7 @@
 static const char part_name[] = "quantize.part";
 static const char run_name[] = "run.json";
 
-/* ---- What a run was begun with ----------------------------------------------------------------------------------- */
+/* ---- The options of a run ---------------------------------------------------------------------------------------- */
 
 static void append_identity(yk_strbuf *text, const yk_quantize_options *options, yk_device_kind device, uint32_t source)
 {
@@ -36,7 +36,7 @@ static void append_identity(yk_strbuf *text, const yk_quantize_options *options,
   yk_strbuf_append_str(text, "]");
   if (options->method == YK_QUANTIZE_AWQ) {
     uint32_t words = yk_hash(YK_HASH_START, options->calibration, options->calibration_bytes);
-    const char *name = device == YK_DEVICE_CUDA ? "cuda" : "cpu"; /* they find other scales */
+    const char *name = device == YK_DEVICE_CUDA ? "cuda" : "cpu"; /* the two devices find different scales */
     yk_strbuf_append_fmt(text, ", \"device\": \"%s\", \"calibration text\": %" PRIu32 ", \"calibration tokens\": %lld",
                          name, words, (long long)options->calibration_tokens);
   }
@@ -66,7 +66,7 @@ static yk_status compare(const char *dir, yk_json now, yk_json before, yk_err *e
   return YK_OK;
 }
 
-/* Begun before: what it was begun with must be what is wanted now. */
+/* Continue a run: its options must equal the present ones. */
 static yk_status resume(const yk_quantize_output *output, yk_json identity, yk_err *err)
 {
   char path[YK_PATH_BYTES];
@@ -91,7 +91,7 @@ static yk_status begin_new(const yk_quantize_output *output, yk_json identity, y
 
 /* ---- The directory ----------------------------------------------------------------------------------------------- */
 
-/* Made where it is missing. What is in it: nothing but maybe the folder of a run, before that has written anything. */
+/* Create the directory if it is missing. It may contain only the folder of a run that has written nothing yet. */
 static yk_status make_dir(const char *dir, bool *is_begun, yk_err *err)
 {
   char run[YK_PATH_BYTES];
@@ -137,7 +137,7 @@ yk_status yk_quantize_output_begin(const yk_quantize_options *options, yk_device
   if (status == YK_OK) status = lock_part(out, err);
   if (status == YK_OK && is_begun && yk_dir_find_suffix(options->out_dir, ".safetensors", shard))
     status = resume(out, yk_json_root(identity), err);
-  else if (status == YK_OK) /* what finished no shard binds nobody */
+  else if (status == YK_OK) /* without a finished shard the earlier options do not matter */
     status = begin_new(out, yk_json_root(identity), err);
   yk_json_free(identity);
   return status;
@@ -161,7 +161,7 @@ static yk_status folder_of(const yk_quantize_output *output, int rank, char fold
   return yk_dir_path(output->part_dir, name, folder, err);
 }
 
-/* What an interrupted run left of a shard. */
+/* Remove the remains of an interrupted shard. */
 static void clear(const char *folder)
 {
   remove_part(folder, YK_SAFETENSORS_SINGLE);
@@ -186,7 +186,7 @@ yk_status yk_quantize_output_take(const yk_quantize_output *output, int rank, co
   return YK_OK;
 }
 
-/* Of any number of ranks, since the run may have been begun with more. */
+/* Remove the folders of all possible ranks, since the run may have begun with more ranks. */
 static yk_status remove_parts(const yk_quantize_output *output, yk_err *err)
 {
   char folder[YK_PATH_BYTES];

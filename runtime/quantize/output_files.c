@@ -43,7 +43,7 @@ int yk_quantize_tensors(const yk_quantize_plan *plan, const yk_planned_tensor *t
 
 /* ---- The index --------------------------------------------------------------------------------------------------- */
 
-/* A tensor that is written. */
+/* A tensor in the index. */
 typedef struct listed {
   char *name;
   const char *file;
@@ -54,7 +54,8 @@ static int by_name(const void *a, const void *b)
   return strcmp(((const listed *)a)->name, ((const listed *)b)->name);
 }
 
-/* All tensors of the plan. list: room for YK_QUANTISED_TENSORS of each; names are the caller's, also on failure. */
+/* List all written tensors of the plan. list: capacity for YK_QUANTISED_TENSORS per tensor. The caller frees the names,
+ * also on failure. */
 static yk_status list_made(const yk_quantize_plan *plan, listed *list, size_t *n, uint64_t *total_bytes, yk_err *err)
 {
   for (size_t i = 0; i < plan->n_tensors; i++) {
@@ -72,7 +73,7 @@ static yk_status list_made(const yk_quantize_plan *plan, listed *list, size_t *n
   return YK_OK;
 }
 
-/* text: taken over. */
+/* Takes ownership of text. */
 static yk_status write_text(const char *dir, const char *name, yk_strbuf *text, yk_err *err)
 {
   char path[YK_PATH_BYTES];

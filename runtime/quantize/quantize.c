@@ -1,4 +1,4 @@
-/* quantize.c - yk_quantize: plan, calibrate where that is asked for, and make the shards that are not there yet. */
+/* quantize.c - yk_quantize: plan, calibrate if requested, and write the missing shards. */
 #include <time.h>
 #include <unistd.h>
 
@@ -53,7 +53,7 @@ static int64_t bytes_of_file(const yk_quantize_plan *plan, const char *file)
 
 /* ---- Ranks ------------------------------------------------------------------------------------------------------- */
 
-/* The next file that is not there yet, or NULL. */
+/* The next missing file, or NULL. */
 static const char *take_file(yk_quantize_run *run)
 {
   const char *file = NULL;
@@ -85,7 +85,7 @@ static yk_status make_shards(yk_quantize_rank *rank, yk_err *err)
   return YK_OK;
 }
 
-/* A rank on a thread, and how it ended. */
+/* A rank on its thread, and its result. */
 typedef struct worker {
   yk_quantize_rank rank;
   pthread_t thread;
@@ -104,7 +104,7 @@ static void *work(void *context)
   return NULL;
 }
 
-/* The caller hears of the others' progress when rank 0 has nothing left to do. */
+/* Rank 0 reports the progress of the other ranks while it has no work left. */
 static void wait_for(worker *workers, int n_ranks)
 {
   yk_quantize_run *run = workers[0].rank.run;
@@ -118,7 +118,7 @@ static void wait_for(worker *workers, int n_ranks)
     if (workers[i].is_running) pthread_join(workers[i].thread, NULL);
 }
 
-/* The first failure that is not the others' stopping for it. */
+/* The first failure; cancellations caused by another rank's failure come last. */
 static yk_status status_of(const worker *workers, int n_ranks, yk_err *err)
 {
   const worker *first = NULL;
@@ -138,7 +138,7 @@ static yk_status run_ranks(yk_quantize_run *run, yk_device *const *devs, yk_err 
     workers[i].err = (yk_err)YK_ERR_INIT;
     if (i > 0) workers[i].is_running = pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0;
   }
-  work(&workers[0]); /* which takes what ranks without a thread would have */
+  work(&workers[0]); /* rank 0 also does the work of ranks whose threads could not start */
   wait_for(workers, n_ranks);
   for (int i = 0; i < n_ranks; i++) {
     yk_quantize_rank *rank = &workers[i].rank;
@@ -150,9 +150,9 @@ static yk_status run_ranks(yk_quantize_run *run, yk_device *const *devs, yk_err 
   return status_of(workers, n_ranks, err);
 }
 
-/* ---- All of it --------------------------------------------------------------------------------------------------- */
+/* ---- The whole run ----------------------------------------------------------------------------------------------- */
 
-/* What of the options needs the machine or the model, before anything is written. */
+/* Check the options that depend on the machine or the model, before anything is written. */
 static yk_status prepare(yk_quantize_run *run, yk_err *err)
 {
   const yk_quantize_options *o = run->options;
@@ -169,7 +169,7 @@ static yk_status prepare(yk_quantize_run *run, yk_err *err)
   return yk_awq_scales_check(run->checkpoint, o->model_dir, err);
 }
 
-/* Activations are those of calibration. */
+/* dtype: the activations of calibration. */
 static yk_settings settings_of(const yk_quantize_run *run)
 {
   const yk_quantize_options *o = run->options;

@@ -25,7 +25,7 @@ static yk_status refuse_quantised(const char *dir, const char *file, const char 
                     dir, file, what);
 }
 
-/* By the configuration and by files of their own; tensors are looked at one by one. */
+/* Checks the configuration and separate files; tensors are checked one by one elsewhere. */
 static yk_status check_not_quantised(const char *dir, yk_json config, yk_err *err)
 {
   static const char *const keys[] = {"quantization_config", "compression_config"};
@@ -74,7 +74,7 @@ static yk_status check_tensor(const yk_quantize_options *options, const yk_plann
 
 /* ---- Decisions --------------------------------------------------------------------------------------------------- */
 
-/* Layers that stay as they are although nobody asked for that: how many of a kind, and the first. */
+/* Layers that stay unchanged although the options do not list them: their number, and the first. */
 typedef struct remark {
   int n;
   const char *first;
@@ -103,7 +103,7 @@ static bool fits(const decisions *d, const yk_tensor *tensor)
   return tensor->shape[0] % 8 == 0 && tensor->shape[1] % yk_quantize_group(d->plan->group_size, tensor->shape[1]) == 0;
 }
 
-/* A linear layer that stays as it is. */
+/* Mark a linear layer as unchanged. */
 static yk_status keep(decisions *d, yk_planned_tensor *tensor, remark *why)
 {
   if (why && why->n++ == 0) why->first = tensor->source->name;
@@ -131,7 +131,8 @@ static yk_status tell_decisions(const decisions *d, yk_err *err)
 {
   const yk_quantize_options *options = d->options;
   for (size_t i = 0; i < options->n_keep; i++)
-    if (!d->keep_used[i] && strcmp(options->keep[i], "lm_head") != 0) /* which stays in any case, or is tied */
+    if (!d->keep_used[i] && strcmp(options->keep[i], "lm_head") != 0) /* lm_head stays unchanged in any case, or is
+                                                                       * tied */
       return yk_err_set(err, YK_E_INVAL,
                         "keep \"%s\": expected some of the parts between dots of a module's name, found none of %s",
                         options->keep[i], options->model_dir);
@@ -208,7 +209,7 @@ static int by_place(const void *a, const void *b)
   int files = strcmp(x->file, y->file);
   if (files != 0) return files;
   if (x->source->data != y->source->data) return x->source->data < y->source->data ? -1 : 1;
-  return strcmp(x->source->name, y->source->name); /* tensors without elements */
+  return strcmp(x->source->name, y->source->name); /* for tensors without elements */
 }
 
 static char *module_of(const char *name)
@@ -227,7 +228,7 @@ static yk_status list_tensor(yk_quantize_plan *plan, const yk_tensor *source, co
   return yk_err_set(err, YK_E_NOMEM, "no memory for the names of tensors");
 }
 
-/* A tensor of the files, or the layers that it is made of. */
+/* List a tensor of the files, or the layers that it consists of. */
 static yk_status list_source(yk_quantize_plan *plan, const yk_tensor *source, yk_err *err)
 {
   const char *file;

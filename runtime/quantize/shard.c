@@ -41,7 +41,7 @@ static yk_status write_folded(const yk_quantize_rank *rank, const void *folded, 
   return advance(rank, (int64_t)n_bytes, err);
 }
 
-/* The three tensors of a layer side by side, as the device makes them. words: of the device. */
+/* The device writes the three tensors of a layer next to each other. words: device memory. */
 static yk_status quantise_on(yk_quantize_rank *rank, const yk_planned_tensor *tensor, char *words,
                              const size_t *offsets, yk_err *err)
 {
@@ -95,7 +95,7 @@ static yk_status write_tensor(yk_quantize_rank *rank, const yk_planned_tensor *t
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 typedef struct file_list {
-  size_t first, n_sources;   /* in the plan */
+  size_t first, n_sources;   /* indices in the plan */
   const yk_tensor **sources; /* [n_sources] */
   yk_tensor *made;           /* [n_made] */
   size_t n_made;

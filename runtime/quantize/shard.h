@@ -4,7 +4,7 @@
 
 #include "quantize/run.h"
 
-/* yk_quantize_shard - make one file of the plan and put it in its place.
+/* yk_quantize_shard - write one file of the plan and move it to the output directory.
  *   Errors: YK_E_FORMAT naming the tensor, YK_E_IO, YK_E_CANCELLED, YK_E_NOMEM, YK_E_CAPACITY, YK_E_DEVICE. */
 yk_status yk_quantize_shard(yk_quantize_rank *rank, const char *file, yk_err *err);
 

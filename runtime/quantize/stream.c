@@ -7,20 +7,20 @@
 
 enum { N_BUFFERS = 2, MAX_WRITES = 16, SOURCES_AHEAD = 3, PIECE_BYTES = 16 << 20 };
 
-#ifndef MADV_POPULATE_READ /* of Linux 5.14 */
+#ifndef MADV_POPULATE_READ /* since Linux 5.14 */
 #define MADV_POPULATE_READ 22
 #endif
 
 typedef struct pending_write {
   const void *data;
   size_t n_bytes;
-  int buffer; /* that holds data; -1: a source does */
+  int buffer; /* buffer that contains data; -1: data is in a source */
 } pending_write;
 
 typedef struct buffer {
   void *memory;
   size_t n_bytes;
-  int n_writes; /* pending */
+  int n_writes; /* pending writes */
 } buffer;
 
 struct yk_quantize_stream {
@@ -28,17 +28,17 @@ struct yk_quantize_stream {
   yk_safetensors_writer *writer;
   const yk_tensor *const *sources; /* [n_sources] */
   size_t n_sources;
-  buffer buffers[N_BUFFERS]; /* memory: the rank's thread's */
-  int last;                  /* buffer that was given out */
+  buffer buffers[N_BUFFERS]; /* memory: only the rank's thread uses it */
+  int last;                  /* buffer returned last */
   pthread_t reading, writing;
-  int n_threads; /* of the two, those that have begun: writing first */
+  int n_threads; /* number of threads started: writing first, then reading */
   pthread_mutex_t mutex;
-  pthread_cond_t changed; /* anything below */
+  pthread_cond_t changed; /* signals a change of any field below */
   pending_write writes[MAX_WRITES];
   size_t n_put, n_written; /* writes so far; number i is in writes[i % MAX_WRITES] */
-  size_t n_passed;         /* sources */
+  size_t n_passed;         /* sources passed */
   bool is_closing;
-  yk_status status; /* of the first write that failed; later ones are dropped */
+  yk_status status; /* status of the first write that failed; later writes are dropped */
   yk_err err;
 };
 
@@ -51,7 +51,7 @@ void yk_quantize_let_go(const void *data, uint64_t n_bytes)
 
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
-/* Whether source number i is to be read now; waits until that is so, or never will be. */
+/* Waits until source number i may be read ahead, or is no longer needed. Returns whether to read it. */
 static bool may_read(yk_quantize_stream *s, size_t i)
 {
   pthread_mutex_lock(&s->mutex);
@@ -61,7 +61,7 @@ static bool may_read(yk_quantize_stream *s, size_t i)
   return may;
 }
 
-/* No more than a wish: where the system cannot bring pages in, they come when they are touched. */
+/* Only an optimisation: if the system cannot populate pages ahead, they are read at the first access. */
 static void *read_ahead(void *context)
 {
   yk_quantize_stream *s = context;
@@ -117,7 +117,7 @@ static void *write_all(void *context)
   return NULL;
 }
 
-/* The mutex is held. */
+/* The caller holds the mutex. */
 static yk_status status_of(const yk_quantize_stream *s, yk_err *err)
 {
   if (s->status != YK_OK && err) *err = s->err;
@@ -170,7 +170,7 @@ yk_status yk_quantize_stream_drain(yk_quantize_stream *stream, yk_err *err)
   return status;
 }
 
-/* ---- Beginning and end ------------------------------------------------------------------------------------------- */
+/* ---- Open and close ---------------------------------------------------------------------------------------------- */
 
 yk_status yk_quantize_stream_open(yk_device *dev, yk_safetensors_writer *writer, const yk_tensor *const *sources,
                                   size_t n, yk_quantize_stream **out, yk_err *err)
