@@ -25,12 +25,12 @@
 
 struct yk_checkpoint {
   yk_model_config config;
-  yk_kuiper *kuiper; /* the weights' file where that is no safetensors file; shards are views into it */
-  yk_shards *shards; /* NULL where there are no weights, for sizes alone */
-  bool is_untied;    /* the files have a head of their own, though the configuration ties it */
+  yk_kuiper *kuiper; /* the weights' file unless it is a safetensors file; shards are views into it */
+  yk_shards *shards; /* NULL if there are no weights and only sizes are needed */
+  bool is_untied;    /* the files have a separate head, although the configuration ties it */
 };
 
-/* A tensor of floats of a module. */
+/* Find a float tensor of a module. */
 static yk_status require_floats(const yk_checkpoint *checkpoint, const char *module, const yk_tensor_wish *wish,
                                 yk_dtype *dtype, const void **data, yk_err *err)
 {
@@ -55,8 +55,8 @@ yk_status yk_checkpoint_matrix(const yk_checkpoint *checkpoint, const char *modu
   return YK_OK;
 }
 
-/* What the configuration says of a layer whose weights are not there. lm_head stays as it is, but where
- * compressed-tensors' targets take it in. */
+/* The configuration's format for a layer whose weights are missing. lm_head stays unquantised, unless the targets of
+ * compressed-tensors include it. */
 static yk_status assume_linear(const yk_checkpoint *checkpoint, const char *module, yk_weight_view *view, yk_err *err)
 {
   const yk_model_config *config = &checkpoint->config;
@@ -70,7 +70,7 @@ static yk_status assume_linear(const yk_checkpoint *checkpoint, const char *modu
   return yk_quant_method_row_of(config->quant.method)->begin(module, scheme, view, err);
 }
 
-/* Tensors decide that a layer is quantised, the configuration how. */
+/* The tensors decide whether a layer is quantised, the configuration how. */
 static yk_status read_quantised(const yk_checkpoint *checkpoint, const char *module, const char *suffix,
                                 yk_weight_view *view, yk_err *err)
 {
@@ -86,7 +86,7 @@ static yk_status read_quantised(const yk_checkpoint *checkpoint, const char *mod
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: tensor %s.%s is quantised, but no group of quantization_config names it, or ignore does",
                       source, module, suffix);
-  if (!scheme) scheme = &quant->scheme; /* told as a remark */
+  if (!scheme) scheme = &quant->scheme; /* reported as a remark elsewhere */
   const char *expected = yk_packing_row_of(scheme->packing)->names.weight;
   if (strcmp(suffix, expected) != 0)
     return yk_err_set(err, YK_E_FORMAT,
@@ -101,7 +101,7 @@ static yk_status read_bias(const yk_checkpoint *checkpoint, const char *module, 
   return require_floats(checkpoint, module, &bias, &view->bias_dtype, &view->bias, err);
 }
 
-/* The description names every tensor: nothing is to be found out. */
+/* The description names every tensor, so no format is detected. */
 static yk_status read_described(const yk_checkpoint *checkpoint, const char *module, bool has_bias,
                                 yk_weight_view *view, yk_err *err)
 {
@@ -149,7 +149,7 @@ yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *modu
   return YK_OK;
 }
 
-/* The names of a norm's tensors. */
+/* Find the names of a norm's tensors. */
 static yk_status find_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, yk_norm_tensors *out,
                            yk_err *err)
 {
@@ -178,7 +178,7 @@ static yk_status read_norm(const yk_checkpoint *checkpoint, yk_weight_role role,
   return YK_OK;
 }
 
-/* A NaN would choose experts without ever being seen in an answer, since the correction is no part of a weight. */
+/* The correction is no part of a weight: a NaN would choose experts without ever appearing in a result. */
 static yk_status refuse_nan(const yk_vector_view *view, const char *module, yk_err *err)
 {
   const size_t element_bytes = yk_dtype_bytes(view->dtype);
@@ -214,7 +214,7 @@ yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, yk_weight_role r
   return read_norm(checkpoint, role, layer, n, out, err);
 }
 
-/* Whether the norm before the FFN is what a role reads. */
+/* Whether a role reads the norm before the FFN. */
 static bool reads_ffn_norm(yk_weight_role role)
 {
   switch (role) {
@@ -248,7 +248,7 @@ yk_status yk_checkpoint_add_offset(const yk_checkpoint *checkpoint, yk_weight_ro
   return YK_OK;
 }
 
-/* A name that takes too long to match has no order here: yk_checkpoint_linear has refused it. */
+/* If matching the name takes too many steps, the result is false: yk_checkpoint_linear has refused the name already. */
 static bool may_have_order(const yk_model_config *config, const char *module)
 {
   const yk_quant_scheme *scheme;
@@ -288,7 +288,7 @@ const yk_model_config *yk_checkpoint_config(const yk_checkpoint *checkpoint)
   return &checkpoint->config;
 }
 
-/* Takes text over. */
+/* Takes ownership of *text and replaces it. */
 static yk_status untie(char **text, yk_err *err)
 {
   static const char name[] = "config.json";
@@ -321,8 +321,8 @@ bool yk_checkpoint_has_weights(const yk_checkpoint *checkpoint)
   return checkpoint->shards != NULL;
 }
 
-/* What is not supported comes before what is missing: a configuration names it better than files that are not there.
- * Without a configuration the weights' own format does. */
+/* Unsupported configurations are reported before missing files, because they explain more. Without a configuration the
+ * format of the weights is reported. */
 static yk_status read_config(const char *dir, const yk_config_changes *changes, const yk_log *log,
                              yk_checkpoint *checkpoint, yk_err *err)
 {

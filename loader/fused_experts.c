@@ -11,7 +11,7 @@
 
 enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 32, MAX_PIECES = 2 };
 
-/* What a fused tensor is called behind its layer, and which roles lie in each expert's rows of it. */
+/* A fused tensor's name after its layer, and the roles of the rows of each expert in it. */
 typedef struct fused_kind {
   const char *name;
   yk_weight_role roles[MAX_PIECES];
@@ -21,10 +21,10 @@ typedef struct fused_kind {
 static const fused_kind kinds[] = {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
                                    {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}};
 
-/* The router beside fused experts, whatever it is called beside experts that are tensors of their own. */
+/* The name of the router in files with fused experts, for every family. */
 static const fused_kind router_kind = {"mlp.gate", {YK_ROLE_ROUTER}, 1};
 
-/* What follows that name, and what it is called of one expert. */
+/* The suffix after that name, and the suffix of a single expert's tensor. */
 typedef struct fused_suffix {
   const char *fused, *single;
 } fused_suffix;
@@ -39,18 +39,18 @@ static const fused_suffix suffixes[] = {{"", "weight"},
 /* One fused tensor. */
 typedef struct fused_tensor {
   const yk_tensor *tensor;
-  const char *file; /* its name, for messages */
+  const char *file; /* name of the file, for messages */
   size_t position;  /* in the table of tensors */
   int32_t layer;
   const fused_kind *kind;
-  const char *suffix; /* of one expert */
+  const char *suffix; /* suffix of a single expert's tensor */
 } fused_tensor;
 
 typedef struct pieces {
   yk_tensor *tensors;
   size_t *origins;
   char *names;     /* [n_tensors, NAME_BYTES] */
-  int64_t *shapes; /* pairs: what weight_shape of packed weights holds */
+  int64_t *shapes; /* pairs: contents of weight_shape for packed weights */
   size_t n, n_shapes;
 } pieces;
 
@@ -64,7 +64,7 @@ static bool is_renamed_router(const yk_model_config *config, const yk_tensor *te
   return strncmp(name, of_family, strlen(of_family)) != 0;
 }
 
-/* True: out is what the tensor is. */
+/* Fills *out and returns true if the tensor is fused or a renamed router. */
 static bool find_fused(const yk_model_config *config, const yk_tensor *tensor, fused_tensor *out)
 {
   char prefix[YK_WEIGHT_NAME_BYTES];
@@ -88,7 +88,7 @@ static bool find_fused(const yk_model_config *config, const yk_tensor *tensor, f
   return false;
 }
 
-/* Scales of blocks of outputs: gate's last block may not be up's first. */
+/* With scales per block of outputs, no block may contain rows of both gate and up. */
 static yk_status check_blocks(const yk_model_config *config, const fused_tensor *f, yk_err *err)
 {
   const yk_quant_scheme *scheme;
@@ -122,7 +122,7 @@ static yk_status check(const yk_model_config *config, const fused_tensor *f, yk_
   return check_blocks(config, f, err);
 }
 
-/* One expert's rows of one role. */
+/* Add one expert's rows of one role. */
 static void add_piece(const yk_model_config *config, const fused_tensor *f, int32_t expert, int role, pieces *out)
 {
   const yk_tensor *t = f->tensor;
@@ -140,7 +140,7 @@ static void add_piece(const yk_model_config *config, const fused_tensor *f, int3
   out->origins[out->n++] = f->position;
 }
 
-/* Packed weights have their shape beside them. */
+/* Add the shape tensor that packed weights need. */
 static void add_shape(const yk_model_config *config, const fused_tensor *f, int32_t expert, int role, pieces *out)
 {
   const yk_weight_module module = yk_weight_module_of(config, f->kind->roles[role]);
@@ -159,7 +159,7 @@ static void add_shape(const yk_model_config *config, const fused_tensor *f, int3
   out->origins[out->n++] = f->position;
 }
 
-/* The router's weight under the family's name. */
+/* Add the router's weight under the family's name. */
 static void add_router(const yk_model_config *config, const fused_tensor *f, pieces *out)
 {
   char module[YK_WEIGHT_NAME_BYTES], *name = out->names + out->n * NAME_BYTES;
@@ -183,7 +183,8 @@ static void add_pieces(const yk_model_config *config, const fused_tensor *f, pie
     }
 }
 
-/* Room for twice MAX_PIECES pieces of each expert of n_fused tensors, in one block that tensors begin. */
+/* Allocate memory for twice MAX_PIECES pieces of each expert of n_fused tensors, in one block that starts with
+ * tensors. */
 static yk_status reserve(const yk_model_config *config, size_t n_fused, pieces *out, yk_err *err)
 {
   size_t n = n_fused * (size_t)config->experts.n_experts * 2 * MAX_PIECES;

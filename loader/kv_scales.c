@@ -22,7 +22,7 @@ yk_status yk_kv_scale_names_of(const yk_model_config *config, yk_weight_role rol
   return YK_OK;
 }
 
-/* Floats first .. first + n - 1 of a tensor of n_all, or n times its one number. */
+/* Read floats first .. first + n - 1 of a tensor of n_all, or repeat its single number n times. */
 static yk_status read_floats(const yk_shards *shards, const char *module, const char *suffix, bool is_one,
                              int64_t n_all, int64_t first, int64_t n, float *out, yk_err *err)
 {
@@ -34,7 +34,7 @@ static yk_status read_floats(const yk_shards *shards, const char *module, const 
   const char *data = tensor->data;
   size_t element_bytes = yk_dtype_bytes(dtype);
   for (int64_t i = 0; i < n; i++) {
-    char element[sizeof(float)]; /* the file may be unaligned */
+    char element[sizeof(float)]; /* the file's data may be unaligned */
     memcpy(element, data + (size_t)(is_one ? 0 : first + i) * element_bytes, element_bytes);
     out[i] = yk_dtype_load(dtype, element, 0);
   }

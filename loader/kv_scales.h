@@ -1,4 +1,4 @@
-/* kv_scales.h - the tensors of a KV cache of 8 bits with static scales. Not for use outside the loader.
+/* kv_scales.h - the tensors of an 8-bit KV cache with static scales. Not for use outside the loader.
  *
  *   msmodelslim, C8        {k,v}_proj.kv_cache_scale, .kv_cache_offset [n_kv_heads * head_dim]: q = x / scale + offset
  *   compressed-tensors     self_attn.{k,v}_scale, one number: q = x / scale */
@@ -9,17 +9,18 @@
 #include "loader/model/weight_names.h"
 #include "loader/safetensors/tensors.h"
 
-/* A module and the suffixes of its tensors; offset NULL: there is none. */
+/* A module and the suffixes of its tensors; offset NULL: no such tensor. */
 typedef struct yk_kv_scale_names {
   char module[YK_WEIGHT_NAME_BYTES];
   const char *scale, *offset;
 } yk_kv_scale_names;
 
-/* yk_kv_scale_names_of - of role K or V. Errors: YK_E_UNSUPPORTED where the family keeps q, k and v in one module. */
+/* yk_kv_scale_names_of - the names for role K or V. Errors: YK_E_UNSUPPORTED if the family stores q, k and v in one
+ *   module. */
 yk_status yk_kv_scale_names_of(const yk_model_config *config, yk_weight_role role, int layer, yk_kv_scale_names *out,
                                yk_err *err);
 
-/* yk_kv_scales_read - scales and offsets of channels first .. first + n - 1 of all of the layer's.
+/* yk_kv_scales_read - scales and offsets of the layer's channels first .. first + n - 1.
  *   Errors: YK_E_FORMAT naming file and tensor, expected and found: a missing tensor, its type or shape, a scale that
  *   is not finite and above 0, an offset that is not finite; YK_E_UNSUPPORTED as above. */
 yk_status yk_kv_scales_read(const yk_model_config *config, const yk_shards *shards, yk_weight_role role, int layer,

@@ -20,7 +20,7 @@ typedef struct checkpoint_view {
 
 /* ---- Contradictions ---------------------------------------------------------------------------------------------- */
 
-/* Something odd about linear layers: how many, and which was the first. */
+/* An oddity of linear layers: the number of layers, and the first. */
 typedef struct oddity {
   int n;
   char first[YK_WEIGHT_NAME_BYTES];
@@ -31,7 +31,7 @@ static void note(oddity *odd, const char *module)
   if (odd->n++ == 0) snprintf(odd->first, sizeof odd->first, "%s", module);
 }
 
-/* Tensors decide a layer's format: each kind of contradiction in the configuration gets one warning. */
+/* Tensors decide a layer's format; each kind of contradiction to the configuration gives one warning. */
 static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
 {
   const yk_model_config *config = c->config;
@@ -42,8 +42,8 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
       if (!yk_weight_is_linear(role) || yk_weight_is_float(role) || !yk_weight_is_in_layer(config, role, layer))
         continue;
       const yk_weight_module parts = yk_weight_module_of(config, role);
-      if (parts.first_n > 0) continue;                     /* looked at already, under the same name */
-      yk_weight_name(config->family, role, layer, module); /* of experts the first stands for all */
+      if (parts.first_n > 0) continue;                     /* already checked under the same name */
+      yk_weight_name(config->family, role, layer, module); /* for experts, the name of the first expert */
       const yk_quant_scheme *scheme;
       YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
       bool quantised = yk_quant_suffix(c->shards, module) != NULL;
@@ -76,7 +76,7 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
   return YK_OK;
 }
 
-/* Inputs that the checkpoint rounds to 8 bits after an offset of the norm was added: the offset goes into the bias. */
+/* Inputs that the checkpoint rounds to 8 bits after adding a norm's offset: the offset is folded into the bias. */
 static yk_status tell_offsets(const checkpoint_view *c, yk_err *err)
 {
   static const yk_weight_role readers[] = {YK_ROLE_Q, YK_ROLE_K, YK_ROLE_V, YK_ROLE_GATE, YK_ROLE_UP};
@@ -105,9 +105,9 @@ static yk_status tell_offsets(const checkpoint_view *c, yk_err *err)
   return YK_OK;
 }
 
-/* ---- Tensors without a use --------------------------------------------------------------------------------------- */
+/* ---- Unused tensors ---------------------------------------------------------------------------------------------- */
 
-/* In this order: a tensor is of the first kind that it fits. */
+/* In order of priority: a tensor counts as the first kind that fits. */
 typedef enum stray_kind {
   STRAY_TABLE,
   STRAY_TOWER,
@@ -177,7 +177,7 @@ static void mark_all(const checkpoint_view *c, const char *module, const char *c
     if (suffixes[i]) mark(c, module, suffixes[i], used);
 }
 
-/* 8-bit weights, and scales and zeros of weights and inputs beside them. */
+/* Mark 8-bit weights, and the scales and zeros of weights and inputs that accompany them. */
 static void mark_8_bits(const checkpoint_view *c, const char *module, bool *used)
 {
   static const char *const suffixes[] = {
@@ -186,7 +186,8 @@ static void mark_8_bits(const checkpoint_view *c, const char *module, bool *used
   mark_all(c, module, suffixes, sizeof suffixes / sizeof *suffixes, used);
 }
 
-/* Marks only the tensors that the layer's format reads: a scale beside floats, say, is reported. */
+/* Marks only the tensors that the layer's format reads, so that others, such as a scale of a float weight, are
+ * reported. */
 static yk_status mark_weight(const checkpoint_view *c, const char *module, bool *used, yk_err *err)
 {
   const char *suffix = yk_quant_suffix(c->shards, module);
@@ -206,7 +207,7 @@ static yk_status mark_weight(const checkpoint_view *c, const char *module, bool 
   return YK_OK;
 }
 
-/* Some tools write zeros for a bias that the model does not add: they change nothing, and are not reported. */
+/* Some tools write a zero bias that the model does not add. Such a bias has no effect and is not reported. */
 static yk_status mark_linear(const checkpoint_view *c, yk_weight_role role, int layer, int expert, bool *used,
                              yk_err *err)
 {
@@ -218,7 +219,7 @@ static yk_status mark_linear(const checkpoint_view *c, yk_weight_role role, int 
   return mark_weight(c, module, used, err);
 }
 
-/* msmodelslim may write two norms, of which each layer reads one. */
+/* msmodelslim may write two norms, one of which each layer reads. */
 static void mark_norm(const checkpoint_view *c, yk_weight_role role, int layer, bool *used)
 {
   static const char *const suffixes[] = {"weight", "bias", "module.weight", "module.bias"};
@@ -235,7 +236,7 @@ static void mark_choice_bias(const checkpoint_view *c, int layer, bool *used)
   mark(c, module, YK_CHOICE_BIAS_SUFFIX, used);
 }
 
-/* Whether the engine takes them or not is an option of its own. */
+/* An engine option decides whether the scales are used. */
 static void mark_kv_scales(const checkpoint_view *c, yk_weight_role role, int layer, bool *used)
 {
   yk_kv_scale_names names;
@@ -247,9 +248,9 @@ static void mark_kv_scales(const checkpoint_view *c, yk_weight_role role, int la
 
 static yk_status mark_used(const checkpoint_view *c, bool *used, yk_err *err)
 {
-  mark_norm(c, YK_ROLE_EMBEDDING, 0, used); /* a weight alone, as norms have it */
+  mark_norm(c, YK_ROLE_EMBEDDING, 0, used); /* a weight without companions, like norms */
   mark_norm(c, YK_ROLE_FINAL_NORM, 0, used);
-  YK_TRY(mark_linear(c, YK_ROLE_LM_HEAD, 0, 0, used, err)); /* where it is tied, files may still hold it */
+  YK_TRY(mark_linear(c, YK_ROLE_LM_HEAD, 0, 0, used, err)); /* files may contain it even if it is tied */
   for (int layer = 0; layer < c->config->n_layers; layer++)
     for (yk_weight_role role = YK_ROLE_ATTENTION_NORM; role < YK_N_ROLES; role++) {
       if (!yk_weight_is_in_layer(c->config, role, layer)) continue;

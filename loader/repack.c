@@ -8,7 +8,7 @@
 #include "loader/integers/group_order.h"
 #include "loader/repack_floats.h"
 
-enum { FOLDED_N = 128 /* biases that are folded as one piece of work */ };
+enum { FOLDED_N = 128 /* biases folded per item of work */ };
 
 static int64_t aligned(int64_t n_bytes)
 {
@@ -40,7 +40,7 @@ static way way_of(const yk_repack_request *r)
   return has_order || !yk_loader_format_of(r->weight->format)->is_ready(r->weight) ? REPACKED : AS_IT_IS;
 }
 
-/* In places, where inputs or outputs are put into another order. */
+/* The slice to read, in positions of the order if inputs or outputs are reordered. */
 static yk_slice_source source_of(const yk_repack_request *r, const yk_slice_order *order)
 {
   yk_slice_source source = {.weight = r->weight, .slice = r->slice, .order = order, .group_local = r->group_local};
@@ -53,7 +53,7 @@ static yk_slice_source source_of(const yk_repack_request *r, const yk_slice_orde
 
 static int64_t weight_bytes(const yk_repack_request *r)
 {
-  static const int32_t some; /* only the presence of an order matters */
+  static const int32_t some; /* only whether an order is present matters */
   const yk_slice_order order = {
       .inputs = r->k_places > 0 ? &some : NULL, .group = r->group_local, .outputs = r->n_order};
   const yk_slice_source source = source_of(r, order.inputs || order.outputs ? &order : NULL);
@@ -65,7 +65,7 @@ static int64_t weight_bytes(const yk_repack_request *r)
   return 0;
 }
 
-/* Inputs, groups and columns of x. */
+/* Bytes of the arrays of inputs, groups and columns of x. */
 static int64_t inputs_bytes(const yk_repack_request *r)
 {
   return aligned(3 * r->k_places * (int64_t)sizeof(int32_t));
@@ -76,7 +76,7 @@ static bool has_folded_bias(const yk_repack_request *r)
   return r->folds_bias && r->weight->folds_bias && n_outputs(r) > 0;
 }
 
-/* Biases in the order of outputs, or folded ones, which stand where the outputs of the repacked weight do. */
+/* Bytes of reordered biases, or of folded biases, which are indexed like the outputs of the repacked weight. */
 static int64_t bias_bytes(const yk_repack_request *r)
 {
   if (has_folded_bias(r)) return aligned(r->slice.n_end * (int64_t)sizeof(float));
@@ -91,7 +91,7 @@ int64_t yk_repack_buffer_bytes(const yk_repack_request *request)
 
 /* ---- The order of inputs ----------------------------------------------------------------------------------------- */
 
-/* Sorted inputs of a share without padding are x as it is. memory: inputs_bytes. */
+/* For a sorted share without padding x is used as it is, without an order. memory: inputs_bytes. */
 static yk_status sort_inputs(const yk_repack_request *r, char *memory, yk_slice_order *order, yk_repack_result *out,
                              yk_err *err)
 {
@@ -153,9 +153,9 @@ static yk_status fold_biases(const yk_repack_request *r, yk_cpu_pool *pool, char
   return yk_cpu_pool_try(pool, yk_ceil_div_i64(n_outputs(r), FOLDED_N), 1, fold_blocks, &f, err);
 }
 
-/* ---- All of it --------------------------------------------------------------------------------------------------- */
+/* ---- The whole slice --------------------------------------------------------------------------------------------- */
 
-/* memory: of the weight, of its orders and of its biases. */
+/* memory, order_memory, bias_memory: space for the weight, its orders and its biases. */
 static yk_status repack_slice(const yk_repack_request *r, yk_cpu_pool *pool, void *memory, char *order_memory,
                               char *bias_memory, yk_repack_result *out, yk_err *err)
 {
@@ -171,7 +171,7 @@ static yk_status repack_slice(const yk_repack_request *r, yk_cpu_pool *pool, voi
   return YK_OK;
 }
 
-/* memory: of the weight and of its biases. */
+/* memory, bias_memory: space for the weight and its biases. */
 static yk_status convert_slice(const yk_repack_request *r, yk_cpu_pool *pool, void *memory, char *bias_memory,
                                yk_repack_result *out, yk_err *err)
 {

@@ -6,10 +6,10 @@
 #include "loader/integers/dequantise.h"
 
 enum {
-  BLOCK_K = 4096, /* a block is floats in a cache before it is rounded */
+  BLOCK_K = 4096, /* a block of floats fits the cache until it is rounded */
   BLOCK_N = 32,
   SCRATCH_BYTES = BLOCK_K * BLOCK_N * (int)sizeof(float),
-  MIN_THREAD_ELEMENTS = 1 << 16 /* less costs more than it saves */
+  MIN_THREAD_ELEMENTS = 1 << 16 /* less work per thread costs more than it saves */
 };
 
 typedef struct rounding {
@@ -21,7 +21,8 @@ typedef struct outputs {
   int64_t begin, end;
 } outputs;
 
-/* Outputs come in items: as blocks that begin at multiples of BLOCK_N of the weight, or one by one in another order. */
+/* Items of work: blocks of outputs that begin at multiples of BLOCK_N of the weight, or single outputs if they are
+ * reordered. */
 static int64_t n_items_of(const yk_repack_request *r)
 {
   if (r->n_order) return r->slice.n_end - r->slice.n_begin;

@@ -6,8 +6,9 @@
 #include "base/status.h"
 #include "loader/repack_request.h"
 
-/* yk_repack_floats - the slice, outputs in the request's order, as to [n, k] of the request's dtype. pool: or NULL; the
- *   pool changes neither bytes nor errors. Errors: YK_E_NOMEM; those of yk_dequantise. Thread: any. */
+/* yk_repack_floats - write the slice, with outputs in the request's order, to `to` [n, k] in the request's dtype. pool:
+ *   threads that share the work, or NULL; bytes and errors do not depend on the pool. Errors: YK_E_NOMEM; those of
+ *   yk_dequantise. Thread: any. */
 yk_status yk_repack_floats(const yk_repack_request *request, yk_cpu_pool *pool, void *to, yk_err *err);
 
 #endif

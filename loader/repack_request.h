@@ -1,4 +1,4 @@
-/* repack_request.h - the form in which a device is to get a slice of a weight. */
+/* repack_request.h - a slice of a weight and the form in which a device takes it. */
 #ifndef YK_LOADER_REPACK_REQUEST_H
 #define YK_LOADER_REPACK_REQUEST_H
 
@@ -9,15 +9,15 @@
 /* Rounds n floats to dtype. */
 typedef void yk_round_floats(void *to, yk_dtype dtype, const float *from, size_t n);
 
-/* What a device is to get. Names as in yk_linear_part (kernels/linear.h). */
+/* Names as in yk_linear_part (kernels/linear.h). */
 typedef struct yk_repack_request {
   const yk_weight_view *weight;
-  yk_weight_slice slice; /* of the weight, maybe empty; where k_is_sorted, k counts inputs sorted by group */
+  yk_weight_slice slice; /* of the weight, possibly empty; if k_is_sorted, k counts inputs sorted by group */
   int64_t group_local;
-  int64_t k_places; /* above 0: inputs are sorted by group into so many places */
+  int64_t k_places; /* above 0: the number of positions into which inputs are sorted by group */
   bool k_is_sorted;
-  const int32_t *n_order; /* [slice's outputs] or NULL */
-  bool folds_bias;        /* biases are wanted, with what the weight folds into them (integers/folded_bias.h) */
+  const int32_t *n_order; /* [outputs of the slice] or NULL */
+  bool folds_bias;        /* output biases, including terms that the weight folds into them (integers/folded_bias.h) */
   bool as_floats;         /* a quantised weight becomes floats of dtype, each rounded once; inputs are not sorted */
   yk_dtype dtype;
   yk_round_floats *round;

@@ -13,12 +13,12 @@
 
 struct yk_kuiper {
   char *name;
-  yk_mapped_file *map; /* NULL where the bytes are the caller's */
+  yk_mapped_file *map; /* NULL if the caller owns the bytes */
   yk_kuiper_header header;
   yk_kuiper_layout layout;
 };
 
-/* ---- Which file -------------------------------------------------------------------------------------------------- */
+/* ---- Finding the file -------------------------------------------------------------------------------------------- */
 
 static bool begins_like_one(const char *path)
 {
@@ -37,7 +37,7 @@ static bool is_named_bin(const char *name)
   return n > 4 && strcmp(name + n - 4, ".bin") == 0;
 }
 
-/* Other weights of a directory may end in .bin too: the first bytes tell. */
+/* Other weights in a directory may also end in .bin: the first bytes decide. */
 static yk_status find_in_dir(const char *dir, DIR *stream, char out[YK_PATH_BYTES], yk_err *err)
 {
   char first[256] = "", path[YK_PATH_BYTES];
@@ -64,7 +64,7 @@ yk_status yk_kuiper_find(const char *path, char out[YK_PATH_BYTES], yk_err *err)
   }
   if (yk_dir_find_suffix(path, ".safetensors", found) || yk_dir_has(path, YK_SAFETENSORS_INDEX)) return YK_OK;
   DIR *stream = opendir(path);
-  if (!stream) return YK_OK; /* whoever reads the configuration says why */
+  if (!stream) return YK_OK; /* the error is reported when the configuration is read */
   yk_status status = find_in_dir(path, stream, out, err);
   closedir(stream);
   return status;

@@ -19,7 +19,7 @@ static void append_quantization(yk_strbuf *out, const yk_kuiper_header *h)
                        h->group_size);
 }
 
-/* A config.json out of the header alone. */
+/* Build a config.json from the header alone. */
 static yk_status config_of(const yk_kuiper_header *h, yk_json_doc **out, yk_err *err)
 {
   yk_strbuf text = YK_STRBUF_INIT;

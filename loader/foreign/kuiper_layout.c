@@ -9,7 +9,7 @@
 
 enum { MAGIC = 0x616b3438, VERSION = 5, MAX_GROUP = 1024, MIN_GROUP = 16, PACKED = 8 };
 
-/* Where fields stand. */
+/* Byte offsets of the fields. */
 enum {
   AT_VERSION = 4,
   AT_NUMBERS = 8,
@@ -37,7 +37,7 @@ bool yk_kuiper_has_magic(const void *bytes, size_t n_bytes)
   return n_bytes >= 4 && get_u32(bytes) == MAGIC;
 }
 
-/* A field as a number of columns or inputs that AWQ packs and scales. */
+/* A header field that gives a number of columns or inputs, which AWQ packs and scales. */
 typedef struct width {
   const char *what;
   int64_t size;
@@ -157,7 +157,7 @@ static void add(yk_kuiper_layout *l, yk_kuiper_tensor part, yk_tensor_dtype dtyp
   *tensor = (yk_tensor){.name = l->names[i], .dtype = dtype, .n_dims = n_rows ? 2 : 1};
   tensor->shape[0] = n_rows ? n_rows : n_columns;
   if (n_rows) tensor->shape[1] = n_columns;
-  yk_tensor_bytes(tensor, &tensor->n_bytes); /* the ranges leave no room for an overflow */
+  yk_tensor_bytes(tensor, &tensor->n_bytes); /* the checked ranges exclude an overflow */
   l->parts[i] = part;
   l->file_bytes += tensor->n_bytes;
 }

@@ -1,9 +1,9 @@
 /* msmodelslim_tensors.c - int8 weights [n, k] of three kinds.
  *
- *   W8A16          w = (q - weight_offset) * weight_scale, a scale for each output or group of inputs
+ *   W8A16          w = (q - weight_offset) * weight_scale, one scale per output or group of inputs
  *   W8A8, W8A8S    y = (sum over k of x_q * q + quant_bias) * deq_scale, x_q = round(x / input_scale + input_offset);
- *                  quant_bias holds the layer's bias and what input_offset adds
- *   W8A8_DYNAMIC   w = q * weight_scale, and a scale for each row of x
+ *                  quant_bias contains the layer's bias and the contribution of input_offset
+ *   W8A8_DYNAMIC   w = q * weight_scale, and one scale per row of x
  *
  * Source: msmodelslim's files; vllm-ascend, quantization/w8a16.py, w8a8.py, w8a8_dynamic.py. */
 #include "loader/foreign/msmodelslim_tensors.h"
@@ -23,17 +23,17 @@ yk_status yk_msmodelslim_begin(const char *module, const yk_quant_scheme *scheme
   return yk_int8_inputs_begin(module, scheme, view, err);
 }
 
-/* ---- One number ------------------------------------------------------------------------------------------------- */
+/* ---- Single numbers ---------------------------------------------------------------------------------------------- */
 
 static float float_at(const yk_tensor *tensor, yk_dtype dtype, int64_t i)
 {
-  uint32_t element = 0; /* files do not align their data */
+  uint32_t element = 0; /* data in files may be unaligned */
   size_t n_bytes = yk_dtype_bytes(dtype);
   memcpy(&element, (const char *)tensor->data + (size_t)i * n_bytes, n_bytes);
   return yk_dtype_load(dtype, &element, 0);
 }
 
-/* A tensor of one element, with a dimension or without. */
+/* Read a tensor of one element, with or without a dimension. */
 static yk_status read_one(const yk_shards *shards, const char *module, const char *suffix, float *out, yk_err *err)
 {
   const yk_tensor *tensor = yk_tensors_find(shards, module, suffix, NULL);
@@ -81,7 +81,7 @@ static yk_status read_products(const yk_shards *shards, const char *module, yk_w
   return YK_OK;
 }
 
-/* [n], or [n, groups]: the tensor says how many groups there are, the description may. */
+/* [n], or [n, groups]. The tensor's shape gives the number of groups; the description may give it too. */
 static yk_status read_scale(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
                             yk_weight_view *view, yk_tensor_wish *wish, yk_err *err)
 {
@@ -98,7 +98,8 @@ static yk_status read_scale(const yk_shards *shards, const char *module, const y
   return YK_OK;
 }
 
-/* weight_offset, where there is one: zero points of the scales' type and shape; for quantised inputs, zeros. */
+/* Read weight_offset if it exists: zero points with the type and shape of the scales. For quantised inputs all must be
+ * zero. */
 static yk_status read_offset(const yk_shards *shards, const char *module, yk_tensor_wish wish, yk_weight_view *view,
                              yk_err *err)
 {
@@ -142,7 +143,7 @@ yk_status yk_msmodelslim_read(const yk_shards *shards, const char *module, const
 
 /* ---- Norms ------------------------------------------------------------------------------------------------------- */
 
-/* How many of the layers that read a norm are quantised, and one of each kind. */
+/* The number of layers that read a norm, how many of them are quantised, and one name of each kind. */
 typedef struct readers {
   int n, n_quantised;
   char quantised[YK_WEIGHT_NAME_BYTES], of_floats[YK_WEIGHT_NAME_BYTES];
@@ -171,7 +172,8 @@ static yk_status find_readers(const yk_model_config *config, yk_weight_role norm
   return YK_OK;
 }
 
-/* An offset that is all zeros is none; one without elements has the wrong shape, which reading it tells. */
+/* An offset of zeros counts as none. An offset without elements has the wrong shape, which is reported when it is
+ * read. */
 static bool is_none(const yk_tensor *offset)
 {
   return !offset || (offset->n_bytes > 0 && yk_tensors_is_zero(offset));

@@ -7,11 +7,11 @@
 
 enum { NAME_BYTES = 512, MOST_PARTS = 3 };
 
-/* What vLLM makes one layer of: packed_modules_mapping of its models, and fused_qkv_a_proj of its DeepSeek-V2. */
+/* Layers that vLLM fuses: packed_modules_mapping of its models, and fused_qkv_a_proj of its DeepSeek-V2. */
 static const char *const fused[][MOST_PARTS] = {
     {"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}, {"q_a_proj", "kv_a_proj_with_mqa"}};
 
-/* Bytes of a name up to the number of an expert; 0 of what is no expert's. */
+/* Bytes of a name up to the number of an expert; 0 if the module is not an expert's. */
 static size_t experts_bytes(const char *module)
 {
   static const char experts[] = ".experts.";
@@ -19,7 +19,8 @@ static size_t experts_bytes(const char *module)
   return at ? (size_t)(at - module) + strlen(experts) : 0;
 }
 
-/* Whether a quantised module's name begins with n bytes, of which the last may be the name's end. */
+/* Whether the first n bytes of `begin`, the last of which may be the terminating NUL, begin a quantised module's
+ * name. */
 static bool has_quantised(const yk_awq_modules *modules, const char *begin, size_t n)
 {
   size_t first = 0, end = modules->n_quantised;
@@ -39,7 +40,9 @@ void yk_awq_kept_append(const yk_awq_modules *modules, yk_strbuf *list)
   size_t n_last = 0;
   for (size_t i = 0; i < modules->n_kept; i++) {
     const char *module = modules->kept[i];
-    if (n_last > 0 && strncmp(module, last, n_last) == 0 && module[n_last] == '.') continue; /* experts of one layer */
+    if (n_last > 0 && strncmp(module, last, n_last) == 0 && module[n_last] == '.')
+      continue; /* an expert of a layer
+                                                                                              * already listed */
     size_t n_experts = experts_bytes(module);
     last = module;
     n_last = n_experts > 0 && !has_quantised(modules, module, n_experts) ? n_experts - 1 : strlen(module);
@@ -48,7 +51,7 @@ void yk_awq_kept_append(const yk_awq_modules *modules, yk_strbuf *list)
   }
 }
 
-/* Whether another part of what vLLM makes one layer of is quantised. */
+/* Whether another part of the same fused layer is quantised. */
 static bool is_split(const yk_awq_modules *modules, const char *module)
 {
   size_t n_experts = experts_bytes(module);

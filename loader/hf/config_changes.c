@@ -22,7 +22,7 @@ static bool has(yk_json object, const char *key)
   return yk_json_kind_of(yk_json_get(object, key)) != YK_JSON_ABSENT;
 }
 
-/* Writes rope_parameters of the file under the older names, as far as the changes leave anything of it. */
+/* Write rope_parameters of the file under the older names, except for members that the changes replace. */
 static void append_older_rope(yk_strbuf *out, yk_json parameters, yk_json changes)
 {
   yk_json theta = yk_json_get(parameters, "rope_theta");
@@ -40,7 +40,8 @@ static void append_older_rope(yk_strbuf *out, yk_json parameters, yk_json change
   yk_strbuf_append_str(out, "}");
 }
 
-/* Writes root's members that changes does not name, then those of changes. keeps: which of root's count; NULL: all. */
+/* Write root's members that changes does not replace, then those of changes. keeps: which members of root to keep;
+ * NULL: all. */
 static void merge(yk_strbuf *out, yk_json root, yk_json changes, bool (*keeps)(const char *key))
 {
   bool has_newer = has(changes, "rope_parameters"),
@@ -64,7 +65,7 @@ static void merge(yk_strbuf *out, yk_json root, yk_json changes, bool (*keeps)(c
   }
 }
 
-/* Ends the object, which takes the place of *text. */
+/* End the object and replace *text by it. */
 static yk_status replace(yk_strbuf *out, const char *name, char **text, size_t *n_bytes, yk_err *err)
 {
   yk_strbuf_append_str(out, "}");
@@ -83,7 +84,9 @@ static yk_status parse_changes(const char *name, const char *text, yk_json_doc *
   *out = NULL;
   if (!text) return YK_OK;
   yk_status status = parse_object(name, text, strlen(text), YK_E_INVAL, out, err);
-  if (status == YK_E_FORMAT && err) err->code = status = YK_E_INVAL; /* the caller's text, not a file's */
+  if (status == YK_E_FORMAT && err)
+    err->code = status = YK_E_INVAL; /* the error is in the caller's text, not in a
+                                                                      * file */
   return status;
 }
 

@@ -1,17 +1,18 @@
 /* hf_chatglm.c - the configuration keys of ChatGLM2, ChatGLM3 and of GLM-4 in its own code's form.
- * Source of keys, defaults and arithmetic: configuration_chatglm.py and modeling_chatglm.py beside those models. */
+ * Source of keys, defaults and arithmetic: configuration_chatglm.py and modeling_chatglm.py in the repositories of
+ * those models. */
 #include <string.h>
 
 #include "loader/hf/hf_parts.h"
 #include "loader/hf/hf_quant_parts.h"
 
-/* A key whose value the arithmetic here presumes. Absent: it is. */
+/* A key with the only supported value, which is also the default. */
 typedef struct presumed {
   const char *key;
   bool value;
 } presumed;
 
-/* Without multi_query_attention, q, k and v of one head after the other would be interleaved in the fused tensor. */
+/* Without multi_query_attention the fused tensor would interleave q, k and v head by head. */
 static yk_status check_presumed(yk_json root, const char *file, yk_err *err)
 {
   static const presumed keys[] = {{"rmsnorm", true},
@@ -72,8 +73,8 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
   return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
 }
 
-/* The first half of each head rotates. rope_ratio: ChatGLM3 and GLM-4 multiply the base by it; the code of ChatGLM2's
- * long variant divides positions by it, and nothing but the model's name tells them apart. */
+/* The first half of each head rotates. rope_ratio: ChatGLM3 and GLM-4 multiply the base by rope_ratio; the code of
+ * ChatGLM2's long variant divides positions by it. Only the model's name distinguishes the two. */
 static yk_status read_rope(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   double ratio = 1;

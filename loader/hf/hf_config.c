@@ -16,7 +16,7 @@ static const char *const family_names[] = {"llama",    "mistral",     "qwen2",  
                                            "glm",      "chatglm",     "mixtral",    "qwen2_moe", "qwen3_moe",
                                            "glm4_moe", "deepseek_v2", "deepseek_v3"};
 
-/* A class in "architectures" or a "model_type", and the family that it belongs to. */
+/* A class in "architectures" or a "model_type", and its family. */
 typedef struct known_name {
   const char *name;
   yk_model_family family;
@@ -76,7 +76,7 @@ const char *yk_model_family_name(yk_model_family family)
   return family_names[family];
 }
 
-/* The first class of "architectures" that we know; without that key, "model_type". */
+/* The first known class of "architectures"; without that key, "model_type". */
 static yk_status read_family(yk_json root, yk_model_config *config, yk_err *err)
 {
   yk_json classes = yk_json_get(root, "architectures");
@@ -106,8 +106,8 @@ static yk_status read_family(yk_json root, yk_model_config *config, yk_err *err)
                     supported_architectures);
 }
 
-/* Absent means one KV head per query head for Llama and MiniCPM; the other families' class defaults fit one model only,
- * so there the key is required. null means one per query head everywhere. */
+/* If the key is missing, Llama and MiniCPM have one KV head per query head. The class defaults of other families fit a
+ * single model only, so the key is required there. null means one KV head per query head in every family. */
 static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *err)
 {
   static const char key[] = "num_key_value_heads";
@@ -191,7 +191,7 @@ static yk_status read_dtype(yk_json root, yk_model_config *config, yk_err *err)
   return YK_OK;
 }
 
-/* Names of transformers' ACT2FN. Every family has gates. */
+/* Names in transformers' ACT2FN. The FFN of every family is gated. */
 static yk_status read_activation(yk_json root, yk_activation *out, yk_err *err)
 {
   static const struct {
@@ -216,7 +216,8 @@ static yk_status read_activation(yk_json root, yk_activation *out, yk_err *err)
                     file, name);
 }
 
-/* Which linear layers have a bias, and whether q and k are normed: fixed by the family or asked for by the file. */
+/* Set which linear layers have a bias, and whether q and k are normalised: fixed by the family or read from the
+ * file. */
 static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_err *err)
 {
   bool attention_bias = config->family == YK_FAMILY_GLM;
@@ -255,8 +256,8 @@ static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_er
   return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
 }
 
-/* MiniCPM's three scalings. Its own class has defaults that no model was trained with, so the keys are required, except
- * for fm9g7b, a plain Llama that has none of them. */
+/* Read MiniCPM's three scales. The defaults of its class match no trained model, so the keys are required, except for
+ * fm9g7b, a plain Llama without these keys. */
 static yk_status read_scales(yk_json root, yk_model_config *config, yk_err *err)
 {
   config->embed_scale = config->residual_scale = config->logit_scale = 1;
@@ -278,7 +279,7 @@ static yk_status read_scales(yk_json root, yk_model_config *config, yk_err *err)
   return YK_OK;
 }
 
-/* The keys that all families have but ChatGLM. */
+/* Read the keys that all families except ChatGLM have. */
 static yk_status read_common(yk_json root, yk_model_config *config, yk_err *err)
 {
   YK_TRY(read_sizes(root, config, err));
@@ -341,7 +342,7 @@ yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log,
   return status;
 }
 
-/* msmodelslim's description of what is quantised: name is empty where there is none. */
+/* Read msmodelslim's description of quantised tensors; name is empty if there is none. */
 static yk_status read_description(const char *dir, char name[256], char **text, size_t *n_bytes, yk_err *err)
 {
   char last[256];

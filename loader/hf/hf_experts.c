@@ -1,10 +1,10 @@
-/* hf_experts.c - the keys of config.json that say what a mixture of experts consists of and how rows choose among them.
- * Each family has keys of its own; keys that decide shapes are required. */
+/* hf_experts.c - the keys of config.json for mixtures of experts and their routing. Each family has its own keys; keys
+ * that determine shapes are required. */
 #include <string.h>
 
 #include "loader/hf/hf_parts.h"
 
-/* Which layers have experts: Qwen's keys. */
+/* Layers with experts: Qwen's keys. */
 static yk_status read_sparse_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   static const char key[] = "mlp_only_layers";
@@ -44,7 +44,7 @@ static yk_status read_top_k(yk_json root, const char *file, yk_experts_config *x
 static yk_status read_qwen(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_experts_config *x = &config->experts;
-  /* transformers 5 saves Qwen3-MoE with Mixtral's name of the key. */
+  /* transformers 5 saves Qwen3-MoE with Mixtral's name for this key. */
   bool is_renamed = !yk_json_get(root, "num_experts").doc && yk_json_get(root, "num_local_experts").doc;
   const char *n_experts = is_renamed ? "num_local_experts" : "num_experts";
   YK_TRY(yk_json_get_i32(root, file, n_experts, true, 0, YK_MAX_EXPERTS, &x->n_experts, err));
@@ -69,7 +69,7 @@ static yk_status read_mixtral(yk_json root, const char *file, yk_model_config *c
   return YK_OK;
 }
 
-/* Groups of experts, of which the best stay. */
+/* Groups of experts, of which the best are selected. */
 static yk_status read_groups(yk_json root, const char *file, yk_experts_config *x, yk_err *err)
 {
   YK_TRY(yk_json_get_i32(root, file, "n_group", false, 1, x->n_experts, &x->n_groups, err));
@@ -91,14 +91,14 @@ static yk_status read_groups(yk_json root, const char *file, yk_experts_config *
   return YK_OK;
 }
 
-/* What topk_method names. */
+/* A value of topk_method. */
 typedef struct choice_method {
   const char *name;
   bool has_groups, has_choice_bias;
   yk_expert_group_score group_score;
 } choice_method;
 
-/* scoring_func and topk_method; x->scoring and default_method hold what their absence means. */
+/* Read scoring_func and topk_method; x->scoring and default_method hold the defaults. */
 static yk_status read_method(yk_json root, const char *file, const char *default_method, yk_experts_config *x,
                              yk_err *err)
 {
@@ -136,8 +136,8 @@ static yk_status read_dense_layers(yk_json root, const char *file, yk_model_conf
   return YK_OK;
 }
 
-/* DeepSeek-V2 and V3, and GLM-4.5, whose keys are V3's. n_routed_experts null: every layer is dense; n_shared_experts
- * null: no expert is shared. */
+/* DeepSeek-V2 and V3, and GLM-4.5, which uses V3's keys. n_routed_experts null: every layer is dense; n_shared_experts
+ * null: no shared expert. */
 static yk_status read_deepseek(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_experts_config *x = &config->experts;

@@ -6,8 +6,8 @@
 
 static const char bos_key[] = "bos_token_id", eos_key[] = "eos_token_id";
 
-/* Ids of one key that are outside the vocabulary (-1 for none, another model's). The model never generates them: they
- * are ignored, with one warning a key. */
+/* Ids of one key that are outside the vocabulary (-1 for none, or another model's ids). The model never generates them:
+ * they are ignored, with one warning per key. */
 typedef struct ignored_ids {
   yk_json first;
   size_t n;
@@ -23,7 +23,7 @@ static void warn_ignored(const yk_log *log, const char *file, const char *key, i
                  vocab_size - 1, yk_json_text(ignored->first), more);
 }
 
-/* One token id; *out is -1 where it is ignored. */
+/* Read one token id; *out is -1 if the id is ignored. */
 static yk_status read_id(yk_json value, const char *file, const char *key, int32_t vocab_size, ignored_ids *ignored,
                          int32_t *out, yk_err *err)
 {
@@ -53,7 +53,7 @@ static yk_status add_eos(yk_json value, const char *file, ignored_ids *ignored, 
   return YK_OK;
 }
 
-/* An id, a list of ids, null, or no key at all. */
+/* Add an id, a list of ids, null, or nothing if the key is missing. */
 static yk_status add_all_eos(const yk_log *log, yk_json object, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_json value = yk_json_get(object, eos_key);
@@ -86,7 +86,7 @@ static yk_status read_special_ids(yk_json root, const char *file, yk_json genera
   YK_TRY(read_bos(log, root, file, config, err));
   YK_TRY(add_all_eos(log, root, file, config, err));
   YK_TRY(add_all_eos(log, generation, generation_file, config, err));
-  /* Class defaults, for the families that have them, where no file says anything. */
+  /* Class defaults, for the families that have them, if no file has the key. */
   if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3 || config->family == YK_FAMILY_GLM ||
       config->family == YK_FAMILY_CHATGLM || config->family == YK_FAMILY_QWEN2_MOE ||
       config->family == YK_FAMILY_QWEN3_MOE || config->family == YK_FAMILY_GLM4_MOE)
@@ -98,8 +98,8 @@ static yk_status read_special_ids(yk_json root, const char *file, yk_json genera
   return YK_OK;
 }
 
-/* Other software takes other ranges, and a default that no request could have would fail every one that brings no value
- * of its own: out of the range that requests have (yoke/requests.h), the nearest value is taken. */
+/* Other software accepts other ranges, and a default that is illegal in requests would fail every request without a
+ * value of its own. A value outside the range of requests (yoke/requests.h) is therefore clamped. */
 static yk_status clip_f32(yk_json object, const char *file, const char *key, double min, double max, const yk_log *log,
                           float *out, yk_err *err)
 {
@@ -113,7 +113,7 @@ static yk_status clip_f32(yk_json object, const char *file, const char *key, dou
   return YK_OK;
 }
 
-/* The same for an integer of any length, but below min it is 0: no such default. */
+/* The same for an integer of any length; below min the result is 0: no default. */
 static yk_status clip_i32(yk_json object, const char *file, const char *key, int32_t min, const yk_log *log,
                           int32_t *out, yk_err *err)
 {
@@ -137,7 +137,7 @@ static yk_status clip_i32(yk_json object, const char *file, const char *key, int
 static yk_status read_sampling(yk_json object, const char *file, int32_t vocab_size, const yk_log *log,
                                yk_generation_defaults *out, yk_err *err)
 {
-  const double least = 1e-6; /* of what has to be more than 0 */
+  const double least = 1e-6; /* minimum of values that must be above 0 */
   YK_TRY(clip_f32(object, file, "temperature", 0, 100, log, &out->temperature, err));
   YK_TRY(clip_f32(object, file, "top_p", least, 1, log, &out->top_p, err));
   YK_TRY(clip_f32(object, file, "min_p", 0, 1, log, &out->min_p, err));

@@ -1,7 +1,8 @@
 /* hf_latent.c - sizes of multi-head latent attention: the keys of DeepSeek-V2 and V3. */
 #include "loader/hf/hf_parts.h"
 
-/* null means that q is one projection; both classes have a default of 1536, which fits their largest models only. */
+/* null: q is one projection. Both classes have a default of 1536, which fits only their largest models, so the key is
+ * required. */
 static yk_status read_q_rank(yk_json root, const char *file, yk_latent_config *latent, yk_err *err)
 {
   static const char key[] = "q_lora_rank";
@@ -9,7 +10,8 @@ static yk_status read_q_rank(yk_json root, const char *file, yk_latent_config *l
   return yk_json_get_i32(root, file, key, !yk_json_get(root, key).doc, 1, YK_MAX_HIDDEN, &latent->q_rank, err);
 }
 
-/* Biases that transformers' class of DeepSeek-V2 has, but no published model and not the class that came with those. */
+/* mlp_bias exists in transformers' class of DeepSeek-V2, but in no published model and not in the models' original
+ * class. */
 static yk_status refuse_mlp_bias(yk_json root, const char *file, const yk_model_config *config, yk_err *err)
 {
   bool mlp_bias = false;

@@ -1,4 +1,4 @@
-/* hf_parts.h - the pieces hf_config.c is made of, one file each. Not for use outside the loader. */
+/* hf_parts.h - the parts of hf_config.c, one file each. Not for use outside the loader. */
 #ifndef YK_LOADER_HF_PARTS_H
 #define YK_LOADER_HF_PARTS_H
 
@@ -7,34 +7,34 @@
 #include "loader/model/model_config.h"
 
 /* yk_hf_read_rope - config->rope from rope_scaling, rope_parameters and rope_theta; needs family, head_dim and
- *   max_position_embeddings. Also settles what of a head rotates, and max_model_tokens. */
+ *   max_position_embeddings. Also sets the rotating part of a head, and max_model_tokens. */
 yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
 /* yk_hf_read_experts - config->experts; needs family, n_layers and ffn_size. Zero for families without experts. */
 yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
-/* yk_hf_read_latent - sizes of latent attention, head_dim, n_kv_heads and how pairs rotate. */
+/* yk_hf_read_latent - sizes of latent attention, head_dim, n_kv_heads and the layout of rotating pairs. */
 yk_status yk_hf_read_latent(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
-/* yk_hf_read_chatglm - sizes, biases, scales and rotation of the ChatGLM2 family, whose keys are its own. */
+/* yk_hf_read_chatglm - sizes, biases, scales and rotation of the ChatGLM2 family, which has its own keys. */
 yk_status yk_hf_read_chatglm(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
-/* yk_hf_rope_default - no scaling, with the defaults of fields that types of scaling use. */
+/* yk_hf_rope_default - no scaling, with default values in the fields of all scaling types. */
 yk_rope_config yk_hf_rope_default(int32_t max_position_embeddings);
 
 /* yk_hf_read_windows - window_tokens of every layer; needs family and n_layers. */
 yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
-/* yk_hf_read_quant - config.json's quantization_config or (older) compression_config, else the separate file
- *   (absent where there is none). */
+/* yk_hf_read_quant - quantization_config or (older) compression_config in config.json, else the separate file (absent
+ *   if there is none). */
 yk_status yk_hf_read_quant(yk_json root, yk_json separate, const char *separate_file, yk_quant_config *quant,
                            yk_err *err);
 
-/* yk_hf_read_msmodelslim - what msmodelslim's description says of every tensor, as rules. file: its name. */
+/* yk_hf_read_msmodelslim - convert msmodelslim's description of every tensor into rules. file: its name. */
 yk_status yk_hf_read_msmodelslim(yk_json object, const char *file, yk_quant_config *quant, yk_err *err);
 
-/* yk_hf_read_generation - bos and eos ids, sampling defaults; generation is absent where there is no such file. A
- *   default out of its range is taken as the nearest in it, with a warning to log. */
+/* yk_hf_read_generation - bos and eos ids, sampling defaults; generation is absent if there is no such file. A default
+ *   outside its range is clamped, with a warning to log. */
 yk_status yk_hf_read_generation(yk_json root, const char *file, yk_json generation, const char *generation_file,
                                 const yk_log *log, yk_model_config *config, yk_err *err);
 

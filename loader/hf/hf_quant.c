@@ -1,4 +1,4 @@
-/* hf_quant.c - finds the method of a quantisation configuration. */
+/* hf_quant.c - selects the method of a quantisation configuration. */
 #include <strings.h>
 
 #include "loader/hf/hf_parts.h"
@@ -6,7 +6,8 @@
 
 static const char supported_methods[] = "awq, gptq, compressed-tensors, auto-round, fp8, none";
 
-/* The method by name. Files of their own do not always name it: GPTQ's have desc_act, AWQ's w_bit or zero_point. */
+/* Find the method by name. Separate configuration files may lack the name: GPTQ's have desc_act, AWQ's w_bit or
+ * zero_point. */
 static yk_status find_method(yk_json object, const char *label, const char **method, yk_err *err)
 {
   YK_TRY(yk_json_get_str(object, label, "quant_method", false, method, err));
@@ -48,7 +49,7 @@ yk_status yk_hf_read_quant(yk_json root, yk_json separate, const char *separate_
                            yk_err *err)
 {
   *quant = (yk_quant_config){.method = YK_QUANT_NONE};
-  static const char *const keys[] = {"quantization_config", "compression_config"}; /* the second: older files */
+  static const char *const keys[] = {"quantization_config", "compression_config"}; /* older files use the second */
   static const char *const labels[] = {"config.json: quantization_config", "config.json: compression_config"};
   for (int i = 0; i < 2; i++) {
     yk_json object = yk_json_get(root, keys[i]);

@@ -5,14 +5,14 @@
 #include "loader/hf/hf_quant_methods.h"
 #include "loader/hf/hf_quant_parts.h"
 
-/* The packing itself, or followed by the kernel that was meant to run. */
+/* Whether text is the packing, possibly followed by ":" and the name of a kernel. */
 static bool is_packing(const char *text, const char *packing)
 {
   size_t n = strlen(packing);
   return strncmp(text, packing, n) == 0 && (text[n] == '\0' || text[n] == ':');
 }
 
-/* Older files call the key "backend". */
+/* Older files name the key "backend". */
 static yk_status read_packing(yk_json object, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
   const char *key = yk_json_get(object, "packing_format").doc ? "packing_format" : "backend", *name;
@@ -54,7 +54,7 @@ static yk_status read_override(yk_json object, const char *label, yk_quant_schem
   return yk_hf_get_group_size(object, label, "group_size", false, &scheme->group_size, err);
 }
 
-/* Names first, then what can only be a regular expression. */
+/* Each entry becomes a rule: names first, then entries that can only be regular expressions. */
 static yk_status read_extra(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const char extra_config[] = "extra_config";

@@ -4,7 +4,7 @@
 #include "loader/hf/hf_quant_methods.h"
 #include "loader/hf/hf_quant_parts.h"
 
-/* Two generations of tools wrote two spellings of each key; the newer one first. */
+/* Two generations of tools use two spellings of each key; the newer spelling is preferred. */
 static const char *either(yk_json object, const char *key, const char *old_key)
 {
   return !yk_json_get(object, key).doc && yk_json_get(object, old_key).doc ? old_key : key;
@@ -38,13 +38,16 @@ yk_status yk_hf_read_awq(yk_json object, const char *label, yk_quant_config *qua
   YK_TRY(read_packing(object, label, quant, err));
   YK_TRY(yk_hf_get_bits(object, label, either(object, "bits", "w_bit"), true, false, &quant->scheme.format, err));
   YK_TRY(yk_hf_get_group_size(object, label, group_key, true, &quant->scheme.group_size, err));
-  if (quant->scheme.packing != YK_PACKING_AWQ_GEMM && quant->scheme.group_size == 16) /* its padding is not defined */
+  if (quant->scheme.packing != YK_PACKING_AWQ_GEMM && quant->scheme.group_size == 16) /* the padding of other packings
+                                                                                       * is not defined for groups of
+                                                                                       * 16 */
     return yk_hf_refuse_value(object, label, group_key, "32, 64, 128, -1", err);
   YK_TRY(yk_json_get_bool(object, label, "zero_point", false, &zero_point, err));
   quant->scheme.zeros = zero_point ? YK_ZEROS_STORED : YK_ZEROS_OPTIONAL;
-  /* A part of the name, whatever stands beside it, so that "mlp.gate" is in "mlp.gate_proj" too: so do AutoAWQ, which
-   * writes the list (exclude_layers_to_not_quantize in awq/utils/module.py), vLLM (is_layer_skipped with match_mode
-   * "substring" in quantization/auto_awq.py) and transformers 4 (replace_with_awq_linear in integrations/awq.py). */
+  /* An entry matches anywhere in a name, so "mlp.gate" also matches "mlp.gate_proj". The same rule holds in AutoAWQ,
+   * which writes the list (exclude_layers_to_not_quantize in awq/utils/module.py), in vLLM (is_layer_skipped with
+   * match_mode "substring" in quantization/auto_awq.py) and in transformers 4 (replace_with_awq_linear in
+   * integrations/awq.py). */
   YK_TRY(yk_hf_add_skips(object, label, "modules_to_not_convert", YK_NAME_CONTAINS, quant, err));
   return yk_hf_add_dynamic(object, label, quant, err);
 }

@@ -1,5 +1,5 @@
 /* hf_quant_compressed.c - the settings of compressed-tensors checkpoints: integers of 4 or 8 bits in "pack-quantized",
- * 8-bit integers as they are, and 8-bit floats.
+ * unpacked 8-bit integers, and 8-bit floats.
  * Source: compressed_tensors, quantization/{quant_config,quant_scheme,quant_args}.py and utils/match.py. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static const char packed[] = "pack-quantized", float_quantized[] = "float-quanti
 
 typedef enum target_kind { TARGET_NAME, TARGET_REGEX, TARGET_CLASS } target_kind;
 
-/* What modules a group is for, the group's scheme, and the place among the targets of all groups. */
+/* A target of a group, the group's scheme, and the target's index among the targets of all groups. */
 typedef struct target {
   const char *text;
   yk_quant_scheme scheme;
@@ -29,8 +29,8 @@ static target_kind kind_of(const char *text)
   return strcmp(text, "Linear") == 0 ? TARGET_CLASS : TARGET_NAME;
 }
 
-/* Which target decides where several fit: a name before a regular expression before a class, of one kind the first by
- * its text, whichever groups they are of, and of equal ones the last (match_targets, apply_quantization_config). */
+/* Priority of targets that match the same module: a name, then a regular expression, then a class; within a kind the
+ * first by text, over all groups; among equal texts the last (match_targets, apply_quantization_config). */
 static int compare_targets(const void *left, const void *right)
 {
   const target *a = left, *b = right;
@@ -39,7 +39,7 @@ static int compare_targets(const void *left, const void *right)
   return texts != 0 ? texts : a->place < b->place ? 1 : -1;
 }
 
-/* Every layer that is asked about is of the class Linear. */
+/* A class target applies to every layer, since all layers in question are of the class Linear. */
 static yk_status add_target(const char *text, const yk_quant_scheme *scheme, const char *label, const char *key,
                             yk_quant_config *quant, yk_err *err)
 {
@@ -78,7 +78,7 @@ static yk_status require_text(yk_json object, const char *label, const char *key
   return !text || strcmp(text, expected) == 0 ? YK_OK : yk_hf_refuse_value(object, label, key, expected, err);
 }
 
-/* strategy, or what an absent one follows from. */
+/* Read strategy, or derive it from the other keys. */
 static yk_status read_groups(yk_json weights, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
   const char *strategy;
@@ -104,7 +104,7 @@ static yk_status read_groups(yk_json weights, const char *label, yk_quant_scheme
 
 static yk_status read_weights(yk_json weights, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
-  static const char *const orders[] = {"weight", "static", "group", "dynamic"}; /* the last two are one thing */
+  static const char *const orders[] = {"weight", "static", "group", "dynamic"}; /* the last two are equivalent */
   bool symmetric = true;
   const char *order;
   if (!yk_json_is(weights, YK_JSON_OBJECT))
@@ -124,7 +124,8 @@ static yk_status read_weights(yk_json weights, const char *label, yk_quant_schem
   return read_groups(weights, label, scheme, err);
 }
 
-/* Source: compressed_tensors, quantization/quant_scheme.py. Up to version 0.17 W8A16 is by channel, then by group. */
+/* Source: compressed_tensors, quantization/quant_scheme.py. W8A16 has a scale per channel up to version 0.17, later a
+ * scale per group; both are read. */
 static yk_status read_preset(const char *name, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
   static const struct {
@@ -168,7 +169,7 @@ static bool is_float_of_8_bits(yk_json args)
   return yk_json_to_i64(yk_json_get(args, "num_bits"), &bits) && bits == 8;
 }
 
-/* Weights of type "float"; format: of the group, NULL where only the mixture is named. */
+/* Weights of type "float". format: of the group, NULL if the configuration only names a mixture of formats. */
 static yk_status read_floats(yk_json group, const char *label, const char *format, yk_quant_scheme *scheme, yk_err *err)
 {
   static const char inputs_key[] = "input_activations";
@@ -182,7 +183,8 @@ static yk_status read_floats(yk_json group, const char *label, const char *forma
   return scheme->inputs_as_fp8 ? YK_OK : yk_hf_require_unset(group, label, inputs_key, err);
 }
 
-/* Whether a group of type "int" has its integers as they are: the inputs tell where no format does, as in the tool. */
+/* Whether a group of type "int" stores unpacked bytes. Without a format the presence of input_activations decides, as
+ * in the tool. */
 static bool holds_bytes(yk_json group, const char *format)
 {
   if (format) return strcmp(format, int_quantized) == 0 || strcmp(format, naive) == 0;
@@ -190,7 +192,8 @@ static bool holds_bytes(yk_json group, const char *format)
   return yk_json_is_given(inputs);
 }
 
-/* A group of its own, or a preset's name with its targets. format: of all groups; NULL where each has its own. */
+/* Read a group given in full, or a preset's name with its targets. format: of all groups; NULL if each group has its
+ * own. */
 static yk_status read_group(yk_json group, const char *name, const char *label, const char *format,
                             yk_quant_scheme *scheme, yk_json *targets, yk_err *err)
 {
@@ -218,7 +221,7 @@ static yk_status read_group(yk_json group, const char *name, const char *label, 
   return read_weights(weights, label, scheme, err);
 }
 
-/* The targets of all groups, in their order. all: as many as the groups' lists have. */
+/* Collect the targets of all groups, in order. all: capacity for the total length of the groups' lists. */
 static yk_status gather_targets(yk_json groups, const char *label, const char *format, target *all, size_t *n,
                                 yk_err *err)
 {
@@ -254,7 +257,7 @@ static yk_status add_groups(yk_json groups, const char *label, const char *forma
   return status;
 }
 
-/* The KV cache's scheme: a static scale for K and one for V of each layer. */
+/* Read the KV cache's scheme: one static scale for K and one for V per layer. */
 static yk_status read_kv_cache(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const char key[] = "kv_cache_scheme";
@@ -282,8 +285,8 @@ static yk_status read_kv_cache(yk_json object, const char *label, yk_quant_confi
   return YK_OK;
 }
 
-/* Rotations that are in the weights already, as those on both sides of one layer are: nothing is left to do. Those of
- * activations are refused. Source: compressed_tensors, transform/transform_args.py: is_online. */
+/* Rotations that are already contained in the weights, on both sides of a layer, need no work. Rotations of activations
+ * are refused. Source: compressed_tensors, transform/transform_args.py: is_online. */
 static yk_status check_transforms(yk_json object, const char *label, yk_err *err)
 {
   static const char key[] = "transform_config", location_key[] = "location";

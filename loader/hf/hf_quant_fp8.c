@@ -11,7 +11,7 @@
 
 enum { MAX_BLOCK = 1 << 16, WHOLE = -1 };
 
-/* Outputs and inputs that share a scale, as [outputs, inputs]; older files of compressed-tensors say "128x128". */
+/* Read the block that shares a scale, as [outputs, inputs]; older files of compressed-tensors write "128x128". */
 static yk_status read_block(yk_json object, const char *label, const char *key, yk_quant_scheme *scheme, yk_err *err)
 {
   yk_json value = yk_json_get(object, key);
@@ -31,7 +31,7 @@ static yk_status read_block(yk_json object, const char *label, const char *key, 
   return YK_OK;
 }
 
-/* Text of key in lower case is one of the two, or the key is absent. */
+/* The text of key, in lower case, must be a or b, or the key must be missing. */
 static yk_status require_either(yk_json object, const char *label, const char *key, const char *a, const char *b,
                                 const char *supported, yk_err *err)
 {
@@ -55,20 +55,20 @@ yk_status yk_hf_read_fp8(yk_json object, const char *label, yk_quant_config *qua
   static const char block_size[] = "weight_block_size";
   quant->method = YK_QUANT_FP8;
   quant->scheme = float8_scheme();
-  quant->scheme.inputs_as_fp8 = true; /* of every layer: the method has no other activations */
+  quant->scheme.inputs_as_fp8 = true; /* true for every layer: the method has no other activations */
   YK_TRY(require_either(object, label, "fmt", "e4m3", "float8_e4m3fn", "e4m3", err));
   YK_TRY(require_either(object, label, "activation_scheme", "dynamic", "static", "dynamic, static", err));
   YK_TRY(yk_hf_require_unset(object, label, "weight_scale_semantics", err)); /* gptqmodel: a weight is code / scale */
   yk_json block = yk_json_get(object, block_size);
   if (yk_json_is_given(block)) YK_TRY(read_block(object, label, block_size, &quant->scheme, err));
   YK_TRY(yk_hf_add_skips(object, label, "ignored_layers", YK_NAME_IS, quant, err));
-  /* Whole names in vLLM (is_layer_skipped), the beginning or the end of one in transformers 5
-   * (should_convert_module), anything in a name in transformers 4; uploads list whole names, or parts such as
-   * "mlp.gate", which is no part of "mlp.gate_proj". */
+  /* vLLM compares whole names (is_layer_skipped), transformers 5 the beginning or the end of a name
+   * (should_convert_module), transformers 4 any part of a name. Published checkpoints list whole names, or parts such
+   * as "mlp.gate", which is no part of "mlp.gate_proj". */
   return yk_hf_add_skips(object, label, "modules_to_not_convert", YK_NAME_HAS_PARTS, quant, err);
 }
 
-/* What an absent strategy follows from. */
+/* The strategy that applies if the key is missing. */
 static const char *strategy_of(yk_json weights)
 {
   yk_json group = yk_json_get(weights, "group_size");

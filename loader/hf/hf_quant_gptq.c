@@ -4,7 +4,7 @@
 #include "loader/hf/hf_quant_methods.h"
 #include "loader/hf/hf_quant_parts.h"
 
-/* Keys of an override that say how weights were found, not how they are stored. */
+/* Keys of an override that describe how weights were computed, not how they are stored. */
 static bool is_about_search(const char *key)
 {
   static const char *const keys[] = {"sym",
@@ -66,7 +66,7 @@ yk_status yk_hf_add_dynamic(yk_json object, const char *label, yk_quant_config *
   return YK_OK;
 }
 
-/* gptqmodel writes checkpoint_format and, later, format as well. */
+/* gptqmodel writes checkpoint_format and, in later versions, also format. */
 static yk_status read_version(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const char *const keys[] = {"checkpoint_format", "format"};
@@ -96,7 +96,7 @@ yk_status yk_hf_read_gptq(yk_json object, const char *label, yk_quant_config *qu
   if (pack_dtype && strcmp(pack_dtype, "int32") != 0)
     return yk_hf_refuse_value(object, label, "pack_dtype", "int32", err);
   YK_TRY(yk_json_get_bool(object, label, "desc_act", false, &quant->scheme.act_order, err));
-  YK_TRY(yk_json_get_bool(object, label, "sym", false, &symmetric, err)); /* zeros are stored whatever it says */
+  YK_TRY(yk_json_get_bool(object, label, "sym", false, &symmetric, err)); /* zeros are stored for either value */
   static const char *const others[] = {"is_marlin_format", "adapter", "rotation"};
   for (int i = 0; i < 3; i++) YK_TRY(yk_hf_require_unset(object, label, others[i], err));
   YK_TRY(yk_hf_add_skips(object, label, "modules_to_not_convert", YK_NAME_CONTAINS, quant, err));

@@ -1,4 +1,4 @@
-/* hf_quant_integers.c - the settings of compressed-tensors layers whose weights are integers of 8 bits as they are
+/* hf_quant_integers.c - the settings of compressed-tensors layers with unpacked 8-bit integer weights
  * ("int-quantized"), and of their inputs.
  * Source: compressed_tensors, quantization/{quant_args,quant_scheme}.py. */
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 enum { LABEL_BYTES = 256 };
 
-/* Text of key, or the default where the key is absent, is expected. */
+/* The text of key, or `absent` if the key is missing, must equal expected. */
 static yk_status require_text(yk_json object, const char *label, const char *key, const char *expected,
                               const char *absent, yk_err *err)
 {
@@ -30,7 +30,7 @@ static yk_status require_8_bits(yk_json object, const char *label, yk_err *err)
   return yk_hf_require_unset(object, label, "block_structure", err);
 }
 
-/* A row has a scale of its own, or all inputs of the layer that of the file, with a zero or without. */
+/* Inputs have a scale per row, or one static scale for the layer from the file, with or without a zero point. */
 static yk_status read_inputs(yk_json inputs, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
   bool symmetric = true, dynamic = false;

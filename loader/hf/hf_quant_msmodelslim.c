@@ -1,5 +1,5 @@
-/* hf_quant_msmodelslim.c - the description beside the weights that msmodelslim writes: tensor name -> kind of
- * quantisation, and keys about the whole, which have no dot.
+/* hf_quant_msmodelslim.c - the description file that msmodelslim writes with the weights: tensor name -> kind of
+ * quantisation, and keys for the whole model, which contain no dot.
  * Source: msmodelslim, example files quant_model_description*.json; vllm-ascend, quantization/quant_config.py. */
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static const tensor_kind kinds[] = {{"FLOAT", false, YK_INPUTS_FLOAT},
                                     {"W8A8_DYNAMIC", true, YK_INPUTS_PER_TOKEN}};
 static const char supported_kinds[] = "FLOAT, W8A16, W8A8, W8A8S, W8A8_DYNAMIC";
 
-/* Keys about the whole: the KV cache may be of 8 bits (C8), and nothing else of what they are about. */
+/* Read the keys for the whole model. An 8-bit KV cache (C8) is supported; other values are refused. */
 static yk_status read_whole(yk_json object, const char *file, yk_quant_config *quant, yk_err *err)
 {
   static const char *const keys[] = {"kv_cache_type", "kv_quant_type", "fa_quant_type", "reduce_quant_type"};
@@ -47,7 +47,7 @@ static yk_status read_group_size(yk_json object, const char *file, int32_t *out,
   yk_json value = yk_json_get(object, key);
   int64_t size;
   *out = -1;
-  if (yk_json_to_i64(value, &size) && size == 0) return YK_OK; /* a scale for each output */
+  if (yk_json_to_i64(value, &size) && size == 0) return YK_OK; /* one scale per output */
   return yk_hf_get_group_size(object, file, key, false, out, err);
 }
 
@@ -68,7 +68,7 @@ static yk_status kind_of(const yk_json_index *index, const char *file, const cha
                     supported_kinds);
 }
 
-/* What belongs to a weight is of the weight's kind. */
+/* The companions of a weight must have the weight's kind. */
 static yk_status check_companion(const yk_json_index *index, const char *file, const char *key, const tensor_kind *kind,
                                  yk_err *err)
 {
@@ -95,7 +95,7 @@ static yk_status read_tensor(const yk_json_index *index, const char *file, const
   const char *suffix = strrchr(key, '.');
   char module[MODULE_BYTES];
   bool is_of_cache = strcmp(suffix, ".kv_cache_scale") == 0 || strcmp(suffix, ".kv_cache_offset") == 0;
-  if (is_of_cache && quant->kv_format != YK_KV_ACT) return YK_OK; /* whatever is said of it: C8, W8A8, FLOAT */
+  if (is_of_cache && quant->kv_format != YK_KV_ACT) return YK_OK; /* for any kind given: C8, W8A8, FLOAT */
   YK_TRY(kind_of(index, file, key, &kind, err));
   YK_TRY(check_companion(index, file, key, kind, err));
   size_t n = (size_t)(suffix - key);

@@ -12,7 +12,7 @@ static yk_status read_linear(yk_json object, const char *label, yk_rope_config *
   return yk_json_get_f64(object, label, "factor", true, factor_min, factor_max, &rope->factor, err);
 }
 
-/* The context before scaling. A key beside the rotary settings goes first, as in transformers. */
+/* Read the context before scaling. A key outside the rotary settings has priority, as in transformers. */
 static yk_status read_original_context(yk_json root, const char *file, yk_json object, const char *label,
                                        yk_rope_config *rope, yk_err *err)
 {
@@ -36,7 +36,7 @@ static yk_status read_llama3(yk_json object, const char *label, yk_rope_config *
 static yk_status read_yarn(yk_json object, const char *label, int32_t max_positions, yk_rope_config *rope, yk_err *err)
 {
   rope->type = YK_ROPE_YARN;
-  rope->factor = fmax(max_positions / rope->original_max_positions, factor_min); /* where "factor" is null */
+  rope->factor = fmax(max_positions / rope->original_max_positions, factor_min); /* used if "factor" is null */
   bool has_key = yk_json_get(object, "factor").doc != NULL;
   YK_TRY(yk_json_get_f64(object, label, "factor", !has_key, factor_min, factor_max, &rope->factor, err));
   YK_TRY(yk_json_get_f64(object, label, "beta_fast", false, 1e-3, 1e6, &rope->beta_fast, err));
@@ -72,7 +72,7 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
                     "%s: rotary type \"%s\" is not supported; supported: default, linear, llama3, yarn", label, type);
 }
 
-/* The families whose heads may rotate in part. */
+/* Families whose heads may rotate in part. */
 static bool rotates_in_part(const yk_model_config *config)
 {
   return config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_GLM4_MOE;
@@ -100,7 +100,7 @@ static yk_status set_rotary_dim(const char *file, double factor, yk_model_config
   return YK_OK;
 }
 
-/* rope_scaling (old) or rope_parameters (new), with its label for messages; absent where there is neither. */
+/* Find rope_scaling (old) or rope_parameters (new), with its label for messages; absent if neither exists. */
 static yk_status find_settings(yk_json root, const char *file, yk_json *object, const char **label, yk_err *err)
 {
   static const char *const keys[] = {"rope_scaling", "rope_parameters"};
@@ -123,7 +123,8 @@ static yk_status find_settings(yk_json root, const char *file, yk_json *object, 
   return YK_OK;
 }
 
-/* What vLLM derives: linear and yarn multiply the context, llama3 checkpoints already name the extended one. */
+/* The longest context, derived as in vLLM: linear and yarn multiply the context; llama3 checkpoints already contain the
+ * extended context. */
 static int32_t longest_context(const yk_model_config *config)
 {
   const yk_rope_config *rope = &config->rope;

@@ -2,7 +2,7 @@
 
 #include "loader/hf/hf_parts.h"
 
-/* The class default of every family with a window, used where the key is absent; null means no window. */
+/* Class default of every family with a window, used if the key is missing; null means no window. */
 enum { DEFAULT_WINDOW_TOKENS = 4096, DEFAULT_MAX_WINDOW_LAYERS = 28 };
 
 static yk_status read_window(yk_json root, const char *file, int32_t *window, yk_err *err)
@@ -12,7 +12,7 @@ static yk_status read_window(yk_json root, const char *file, int32_t *window, yk
   return yk_json_get_i32(root, file, "sliding_window", false, 1, YK_MAX_POSITIONS, window, err);
 }
 
-/* layer_types, where present, decides layer by layer. */
+/* layer_types, if present, sets the window of each layer. */
 static yk_status apply_layer_types(yk_json types, const char *file, int32_t window, yk_model_config *config,
                                    yk_err *err)
 {
@@ -45,7 +45,7 @@ yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *co
   const bool is_qwen_moe = config->family == YK_FAMILY_QWEN3_MOE || config->family == YK_FAMILY_QWEN2_MOE;
   if (config->family == YK_FAMILY_MISTRAL) {
     YK_TRY(read_window(root, file, &window, err));
-  } else if (config->family == YK_FAMILY_MIXTRAL) { /* without the key it has no window */
+  } else if (config->family == YK_FAMILY_MIXTRAL) { /* no window without the key */
     YK_TRY(yk_json_get_i32(root, file, "sliding_window", false, 1, YK_MAX_POSITIONS, &window, err));
   } else if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3 || is_qwen_moe) {
     bool use_window = false;
@@ -53,7 +53,7 @@ yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *co
     if (use_window) YK_TRY(read_window(root, file, &window, err));
   }
   if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3 ||
-      config->family == YK_FAMILY_QWEN2_MOE) { /* in Qwen3-MoE every layer slides */
+      config->family == YK_FAMILY_QWEN2_MOE) { /* in Qwen3-MoE every layer has the window */
     first_layer = DEFAULT_MAX_WINDOW_LAYERS;
     YK_TRY(yk_json_get_i32(root, file, "max_window_layers", false, 0, INT32_MAX, &first_layer, err));
   }

@@ -35,7 +35,7 @@ static void append_edited(yk_strbuf *text, yk_json object, yk_json changes, cons
   yk_strbuf_append_str(text, "}");
 }
 
-/* Takes text over. */
+/* Takes ownership of text. */
 static yk_status parse_written(const char *name, yk_strbuf *text, yk_json_doc **out, yk_err *err)
 {
   yk_status status = text->failed ? yk_err_set(err, YK_E_NOMEM, "%s: no memory", name)

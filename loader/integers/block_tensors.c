@@ -14,7 +14,7 @@ void yk_block_tensors_begin(const yk_quant_scheme *scheme, yk_weight_view *view)
   view->group_n = scheme->group_outputs < 0 ? view->n : yk_min_i64(scheme->group_outputs, view->n);
 }
 
-/* Which of two names the scale has. */
+/* Find the scale under one of its two names. */
 static yk_status find_scale(const yk_shards *shards, const char *module, const yk_tensor **out, yk_err *err)
 {
   const yk_tensor *scale = yk_tensors_find(shards, module, scale_name, NULL);

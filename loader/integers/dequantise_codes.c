@@ -5,14 +5,14 @@
 
 #include "base/checked.h"
 
-enum { TILE = 128 }; /* inputs, and outputs, that are read at once */
+enum { TILE = 128 }; /* inputs, and outputs, read at once */
 
 void yk_scale_integers(const int8_t *restrict q, int64_t n, float scale, float zero, float *restrict to)
 {
   for (int64_t i = 0; i < n; i++) to[i] = scale * ((float)q[i] - zero);
 }
 
-/* One output of a tile, whose inputs lie in groups[0] and those that follow. */
+/* Scale one output of a tile, whose groups are consecutive. */
 static yk_status scale_row(const yk_codes *codes, const yk_weight_view *weight, const yk_weight_slice *tile, int64_t n,
                            const int8_t *q, float *to, yk_err *err)
 {
@@ -28,19 +28,19 @@ static yk_status scale_row(const yk_codes *codes, const yk_weight_view *weight, 
   return YK_OK;
 }
 
-/* Whether g_idx says which group an input is of; else groups are of neighbours. */
+/* Whether g_idx gives the group of each input; otherwise groups are runs of neighbouring inputs. */
 static bool is_indexed(const yk_weight_view *weight)
 {
   return weight->act_order && weight->g_idx;
 }
 
-/* Act order: scales, then zeros, of all groups of an output. */
+/* Act order: the number of scales and zeros over all groups of an output. */
 static int64_t numbers_of_output(const yk_weight_view *weight)
 {
   return is_indexed(weight) ? 2 * (weight->k / weight->group) : 0;
 }
 
-/* numbers: of each output of the tile. */
+/* numbers: scales, then zeros, for each output of the tile. */
 static yk_status read_numbers(const yk_codes *codes, const yk_weight_view *weight, const yk_weight_slice *tile,
                               float *numbers, yk_err *err)
 {
@@ -51,14 +51,14 @@ static yk_status read_numbers(const yk_codes *codes, const yk_weight_view *weigh
   return YK_OK;
 }
 
-/* scale_row where g_idx says which group an input is of. */
+/* scale_row if g_idx gives the group of each input. */
 static void scale_row_by_index(const yk_weight_view *weight, const yk_weight_slice *tile, const float *numbers,
                                const int8_t *q, float *to)
 {
   const float *zeros = numbers + weight->k / weight->group;
   const char *g_idx = (const char *)weight->g_idx + tile->k_begin * (int64_t)sizeof(int32_t);
   for (int64_t i = 0; i < tile->k_end - tile->k_begin; i++) {
-    int32_t group; /* files do not align their data */
+    int32_t group; /* data in files may be unaligned */
     memcpy(&group, g_idx + i * (int64_t)sizeof group, sizeof group);
     to[i] = numbers[group] * ((float)q[i] - zeros[group]);
   }
@@ -67,7 +67,7 @@ static void scale_row_by_index(const yk_weight_view *weight, const yk_weight_sli
 static yk_status dequantise_tile(const yk_codes *codes, const yk_weight_view *weight, const yk_weight_slice *tile,
                                  const float *numbers, float *to, int64_t stride, yk_err *err)
 {
-  int8_t q[TILE][TILE]; /* of a tile, an output after the other */
+  int8_t q[TILE][TILE]; /* a tile, output by output */
   YK_TRY(codes->read(weight, tile, q[0], TILE, err));
   for (int64_t n = tile->n_begin; n < tile->n_end; n++, to += stride, numbers += numbers_of_output(weight))
     if (is_indexed(weight))
@@ -77,7 +77,7 @@ static yk_status dequantise_tile(const yk_codes *codes, const yk_weight_view *we
   return YK_OK;
 }
 
-/* numbers: of the outputs of a tile. */
+/* numbers: space for the outputs of a tile. */
 static yk_status dequantise_tiles(const yk_codes *codes, const yk_weight_view *weight, const yk_weight_slice *slice,
                                   float *numbers, float *to, int64_t stride, yk_err *err)
 {

@@ -9,11 +9,11 @@
 #include "loader/integers/dequantise.h"
 #include "loader/integers/int8.h"
 
-enum { BLOCK_K = 256, BLOCK_N = 128 }; /* inputs and outputs that are read at once */
+enum { BLOCK_K = 256, BLOCK_N = 128 }; /* inputs and outputs read at once */
 
-/* One block's memory. */
+/* Memory for one block. */
 typedef struct scratch {
-  double sums[BLOCK_N]; /* of a block of outputs */
+  double sums[BLOCK_N]; /* one per output of the block */
   float offsets[BLOCK_K];
   float floats[BLOCK_N * BLOCK_K];
   int8_t bytes[BLOCK_N * BLOCK_K];
@@ -21,13 +21,13 @@ typedef struct scratch {
 
 static float float_at(yk_dtype dtype, const void *elements, int64_t i)
 {
-  uint32_t element = 0; /* files do not align their data */
+  uint32_t element = 0; /* data in files may be unaligned */
   size_t n_bytes = yk_dtype_bytes(dtype);
   memcpy(&element, (const char *)elements + (size_t)i * n_bytes, n_bytes);
   return yk_dtype_load(dtype, &element, 0);
 }
 
-/* b W^T of a block. */
+/* Add b W^T for a block. */
 static yk_status add_offsets(const yk_weight_view *weight, const yk_weight_slice *block, scratch *s, yk_err *err)
 {
   int64_t n_k = block->k_end - block->k_begin;
@@ -40,7 +40,7 @@ static yk_status add_offsets(const yk_weight_view *weight, const yk_weight_slice
   return YK_OK;
 }
 
-/* z times the sum of q of output n, and quant_bias. */
+/* Add z times the sum of q for output n, and quant_bias. */
 static yk_status add_products(const yk_weight_view *weight, int64_t n, scratch *s, double *to, yk_err *err)
 {
   int64_t sum = 0;

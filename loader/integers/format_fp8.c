@@ -4,7 +4,7 @@
 #include "loader/integers/format_bytes.h"
 #include "loader/integers/int8.h"
 
-/* Codes that have been found to be numbers. */
+/* Scale codes that were checked not to be NaN. */
 static void scale_codes(const int8_t *restrict codes, int64_t n, float scale, float zero, float *restrict to)
 {
   (void)zero;

@@ -1,10 +1,11 @@
-/* format_plain.c - weights in 16- or 32-bit floats: devices read them from the checkpoint, or rows in another order. */
+/* format_plain.c - weights in 16- or 32-bit floats: devices read them directly from the checkpoint, or as copied rows
+ * in another order. */
 #include <string.h>
 
 #include "base/checked.h"
 #include "loader/integers/format.h"
 
-enum { MIN_THREAD_BYTES = 1 << 17 /* less costs more than it saves */ };
+enum { MIN_THREAD_BYTES = 1 << 17 /* less work per thread costs more than it saves */ };
 
 static bool is_ready(const yk_weight_view *weight)
 {
@@ -37,7 +38,7 @@ static void copy_rows(void *context, int thread, int64_t begin, int64_t end)
     memcpy(c->to + i * row_bytes, from + c->source->order->outputs[i] * row_bytes, (size_t)row_bytes);
 }
 
-/* Rows of the order, all inputs of each. */
+/* Copy the rows in the order of outputs, with all inputs of each. */
 static yk_status repack(const yk_slice_source *source, yk_cpu_pool *pool, void *buffer, yk_repacked_slice *out,
                         yk_err *err)
 {
@@ -59,7 +60,7 @@ static yk_status to_floats(const yk_weight_view *weight, const yk_weight_slice *
   int64_t element_bytes = (int64_t)yk_dtype_bytes(weight->dtype);
   for (int64_t n = slice->n_begin; n < slice->n_end; n++, to += stride)
     for (int64_t k = slice->k_begin; k < slice->k_end; k++) {
-      uint32_t element = 0; /* files do not align their data */
+      uint32_t element = 0; /* data in files may be unaligned */
       memcpy(&element, (const char *)weight->plain + (n * weight->k + k) * element_bytes, (size_t)element_bytes);
       to[k - slice->k_begin] = yk_dtype_load(weight->dtype, &element, 0);
     }

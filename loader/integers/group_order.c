@@ -5,9 +5,9 @@
 
 #include "base/checked.h"
 
-enum { MIN_GROUP = 16, SCALE_BITS = 40 /* of a scale and its zero point, as devices keep them */ };
+enum { MIN_GROUP = 16, SCALE_BITS = 40 /* of a scale and its zero point on a device */ };
 
-/* The inputs of one group that a share takes: all but the first skip, n of them, from a place on. */
+/* The inputs of one group in a share: n inputs after the first `skip`, stored from position `place` on. */
 typedef struct take {
   int64_t skip, n, place;
 } take;
@@ -19,19 +19,19 @@ static int64_t n_groups_of(const yk_weight_view *weight)
 
 static int64_t group_of(const yk_weight_view *weight, int64_t input)
 {
-  int32_t group; /* files do not align their data */
+  int32_t group; /* data in files may be unaligned */
   if (!weight->g_idx) return input / weight->group;
   memcpy(&group, (const char *)weight->g_idx + input * (int64_t)sizeof group, sizeof group);
   return group;
 }
 
-/* The inputs that a share may take: a share of the sorted ones may take any. */
+/* The inputs that a share may contain: any input if the share is of sorted inputs. */
 static yk_group_share inputs_of(const yk_weight_view *weight, const yk_group_share *share)
 {
   return share->of_sorted ? (yk_group_share){.end = weight->k} : *share;
 }
 
-/* How many of the inputs are of each group. */
+/* Count the inputs of each group. */
 static void count_inputs(const yk_weight_view *weight, const yk_group_share *inputs, take *takes)
 {
   int64_t n = inputs->end - inputs->begin, n_groups = n_groups_of(weight);
@@ -41,7 +41,7 @@ static void count_inputs(const yk_weight_view *weight, const yk_group_share *inp
     for (int64_t group = 0; group < n_groups; group++) takes[group].n = n / n_groups + (group < n % n_groups);
 }
 
-/* [n_groups], malloc'ed, the caller's. */
+/* *out: [n_groups], malloc'ed; the caller frees it. */
 static yk_status take_groups(const yk_weight_view *weight, const yk_group_share *share, take **out, yk_err *err)
 {
   int64_t n_groups = n_groups_of(weight), first = 0;
@@ -60,7 +60,7 @@ static yk_status take_groups(const yk_weight_view *weight, const yk_group_share 
   return YK_OK;
 }
 
-/* Whether every group of the weight has as many inputs. */
+/* Whether all groups of the weight have equally many inputs. */
 static yk_status find_evenness(const yk_weight_view *weight, bool *is_even, yk_err *err)
 {
   take *takes;

@@ -10,8 +10,8 @@ enum {
   ZERO_OF_NONE = 8,
   ALIGNMENT = 64,
   MAX_ZERO = 15,
-  MIN_THREAD_BYTES = 1 << 17,  /* of a thread's words, and */
-  MIN_THREAD_OUTPUTS = 1 << 13 /* of its groups: less costs more than it saves */
+  MIN_THREAD_BYTES = 1 << 17,  /* bytes of words per thread */
+  MIN_THREAD_OUTPUTS = 1 << 13 /* groups times outputs per thread: less work costs more than it saves */
 };
 
 bool yk_int4_is_ready(const yk_weight_view *weight)
@@ -19,7 +19,7 @@ bool yk_int4_is_ready(const yk_weight_view *weight)
   return weight->packing == YK_PACKING_AWQ_GEMM && weight->qzeros;
 }
 
-/* ---- What of a weight a slice needs ------------------------------------------------------------------------------ */
+/* ---- The part of a weight that a slice needs --------------------------------------------------------------------- */
 
 static void set_inputs(const yk_weight_view *weight, const yk_weight_slice *slice, yk_int4_extent *e)
 {
@@ -65,7 +65,7 @@ static yk_int4_extent extent_of(const yk_weight_view *weight, const yk_weight_sl
   return e;
 }
 
-/* The weight's output at place i of the repacked one, and its group of local group i. */
+/* The weight's output at position i of the repacked weight, and the weight's group of local group i. */
 static int64_t output_at(const yk_int4_extent *e, int64_t i)
 {
   return e->outputs ? e->outputs[i] : e->first_n + i;
@@ -88,7 +88,7 @@ static const char *name_of(const yk_weight_view *weight)
   return weight->tensor ? weight->tensor : "a 4-bit weight";
 }
 
-/* n scales, stride elements apart, copied to where that is not NULL. False: not all are finite. */
+/* Check n scales, stride elements apart, and copy them to `to` unless NULL. False: not all are finite. */
 static bool copy_scales(yk_dtype dtype, const char *from, int64_t stride, int64_t n, char *to)
 {
   bool all_finite = true;
@@ -116,7 +116,7 @@ static float scale_of(const yk_weight_view *weight, int64_t group, int64_t n)
   return yk_int4_float(weight->dtype, weight->scales, yk_int4_ops_of(weight->packing)->scale_at(weight, group, n));
 }
 
-/* The first scale of a group that is not finite. */
+/* Report the first scale of a group that is not finite. */
 static yk_status refuse_scale(const yk_weight_view *weight, const yk_int4_extent *e, int64_t group, yk_err *err)
 {
   int64_t i = 0;
@@ -126,7 +126,7 @@ static yk_status refuse_scale(const yk_weight_view *weight, const yk_int4_extent
   return yk_int4_refuse_scale(weight, group, n, scale, err);
 }
 
-/* take_scales of outputs in another order. */
+/* take_scales with reordered outputs. */
 static yk_status gather_scales(const yk_weight_view *weight, const yk_int4_extent *e, int64_t group, char *to,
                                yk_err *err)
 {
@@ -140,7 +140,8 @@ static yk_status gather_scales(const yk_weight_view *weight, const yk_int4_exten
   return YK_OK;
 }
 
-/* One group's scales, checked, and copied where to is not NULL. In every packing they stand at equal distances. */
+/* Check one group's scales, and copy them to `to` unless NULL. In every packing the scales of a group are equally
+ * spaced. */
 static yk_status take_scales(const yk_weight_view *weight, const yk_int4_extent *e, int64_t group, char *to,
                              yk_err *err)
 {
@@ -156,7 +157,7 @@ static yk_status take_scales(const yk_weight_view *weight, const yk_int4_extent 
 
 /* ---- Zero points ------------------------------------------------------------------------------------------------- */
 
-/* A local group: the weight's group, and rows of the repacked one that are of the slice. */
+/* A local group: the weight's group, and the rows of the repacked weight that belong to the slice. */
 typedef struct local_group {
   int64_t group, begin, end;
 } local_group;
@@ -170,7 +171,7 @@ static local_group local_group_of(const yk_weight_view *weight, const yk_weight_
                        yk_min_i64(slice->k_end, (group + 1) * weight->group) - e->first_k};
 }
 
-/* A zero of 16: all q of a local group and output, as far as the slice goes, less one. */
+/* For a zero of 16: decrease all q of a local group and output, within the slice, by 1. */
 static yk_status lower_column(const yk_weight_view *weight, const yk_int4_extent *e, const local_group *group,
                               int64_t column, uint32_t *words, yk_err *err)
 {
@@ -191,7 +192,7 @@ static yk_status lower_column(const yk_weight_view *weight, const yk_int4_extent
   return YK_OK;
 }
 
-/* Zeros of eight outputs of the repacked weight. */
+/* Read the zeros of up to eight outputs of the repacked weight. */
 static void read_zeros(const yk_weight_view *weight, const yk_int4_extent *e, int64_t group, int64_t first, int n,
                        int zeros[8])
 {
@@ -228,18 +229,18 @@ static yk_status take_zeros(const yk_weight_view *weight, const yk_int4_extent *
   return YK_OK;
 }
 
-/* ---- All of it --------------------------------------------------------------------------------------------------- */
+/* ---- The whole slice --------------------------------------------------------------------------------------------- */
 
-/* What threads share that take the groups of one slice. */
+/* State shared by the threads that process the groups of one slice. */
 typedef struct taking {
   const yk_weight_view *weight;
   const yk_weight_slice *slice;
   const yk_int4_extent *e;
   uint32_t *words, *zeros;
-  char *scales; /* NULL: they are only checked */
+  char *scales; /* NULL: scales are only checked */
 } taking;
 
-/* Local groups' scales, and zeros unless the scales are only checked. */
+/* Process the scales of local groups, and the zeros unless the scales are only checked. */
 static yk_status take_groups(void *context, int64_t begin, int64_t end, yk_err *err)
 {
   const taking *t = context;

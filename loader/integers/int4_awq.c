@@ -4,7 +4,7 @@
 
 #include "loader/integers/int4_packing.h"
 
-/* ---- gemm: what devices take. It is copied where a file leaves its zeros out, and read to change its order. ------ */
+/* ---- gemm: the devices' order. Copied if a file has no zeros, and read to change the order. ---------------------- */
 
 static void read_gemm(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in)
 {
@@ -61,8 +61,8 @@ const yk_int4_ops yk_int4_awq_gemv = {
 
 /* ---- gemv_fast --------------------------------------------------------------------------------------------------- */
 
-/* Four outputs are interleaved by 64 inputs; within 32 inputs, nibble 4 c + a of word b is input 8 a + 2 b + c.
- * Four words of 32 inputs in their order. */
+/* Four outputs are interleaved every 64 inputs; within 32 inputs, nibble 4 c + a of word b is input 8 a + 2 b + c.
+ * Sort the four words of 32 inputs into the order of the inputs. */
 static inline void sort_32_inputs(const uint32_t from[4], uint32_t to[4])
 {
   for (int b = 0; b < 4; b++) { /* byte a: both inputs of pair b of word a */
@@ -75,10 +75,10 @@ static inline void sort_32_inputs(const uint32_t from[4], uint32_t to[4])
   for (int b = 0; b < 4; b += 2) yk_int4_swap(&to[b], &to[b + 1], 8, 0x00FF00FFu);
 }
 
-/* n_lines of output n from line on. */
+/* Read n_lines words of output n, from line on. */
 static void read_fast_row(const yk_weight_view *weight, int64_t n, int64_t line, int n_lines, uint32_t *to)
 {
-  enum { ROWS = 4, LINES = 8, SORTED = 4 }; /* outputs side by side; words of 64 inputs; words of 32 */
+  enum { ROWS = 4, LINES = 8, SORTED = 4 }; /* interleaved outputs; words per 64 inputs; words per 32 inputs */
   int64_t tiles = weight->k / 64;
   const char *row = (const char *)weight->qweight + (n / ROWS * tiles * ROWS + n % ROWS) * LINES * 4;
   int64_t begin = line / SORTED * SORTED, end = line + n_lines;
@@ -100,8 +100,8 @@ static void read_fast(const yk_weight_view *weight, const yk_int4_block *block, 
   yk_int4_read_rows(weight, block, read_fast_row, in);
 }
 
-/* The file holds -scale * zero, rounded to the type of scales: the whole number whose product rounds to just that. A
- * scale of 0 makes every weight 0, whatever the zero. */
+/* The file stores -scale * zero, rounded to the type of the scales. The zero is the integer whose product rounds to
+ * that value. With a scale of 0 every weight is 0 for any zero. */
 static int zero_fast(const yk_weight_view *weight, int64_t group, int64_t n)
 {
   float scale = yk_int4_float(weight->dtype, weight->scales, group * weight->n + n);

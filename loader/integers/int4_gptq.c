@@ -1,5 +1,5 @@
-/* int4_gptq.c - GPTQ's packing: a word holds eight inputs of one output, the words of eight inputs are a row.
- * Version 1 stores zero - 1, so that a zero of 16 exists. Source: qlinear modules of auto_gptq and gptqmodel, pack().
+/* int4_gptq.c - GPTQ's packing: a word holds eight inputs of one output, and the words of eight inputs form a row.
+ * Version 1 stores zero - 1, so a zero of 16 is possible. Source: qlinear modules of auto_gptq and gptqmodel, pack().
  */
 #include "loader/integers/int4_packing.h"
 
@@ -25,7 +25,7 @@ static void read_block(const yk_weight_view *weight, const yk_int4_block *block,
     const char *row = (const char *)weight->qweight + ((block->line + line) * weight->n + 8 * block->word) * 4;
     uint32_t words[YK_INT4_BLOCK_WORDS][8];
     if (block->n_words == YK_INT4_BLOCK_WORDS)
-      memcpy(words, row, sizeof words); /* of known length, so that no function is called */
+      memcpy(words, row, sizeof words); /* constant size, so that the compiler inlines the copy */
     else
       memcpy(words, row, (size_t)block->n_words * sizeof *words);
     for (int i = 0; i < 8; i++)

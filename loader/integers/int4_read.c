@@ -1,4 +1,4 @@
-/* int4_read.c - the table of 4-bit packings, and a slice's integers, scales and zeros one by one. */
+/* int4_read.c - the table of 4-bit packings, and reading a slice's integers, scales and zeros. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -17,13 +17,13 @@ const yk_int4_ops *yk_int4_ops_of(yk_packing packing)
   return packings[packing];
 }
 
-/* Inputs [k, k_end) of a line's word. */
+/* Unpack inputs [k, k_end) of a word. */
 static inline void unpack_word(uint32_t inputs, int k, int k_end, int8_t *to)
 {
   for (inputs >>= 4 * k; k < k_end; k++, inputs >>= 4) *to++ = (int8_t)(inputs & 0xFu);
 }
 
-/* What of a block is of the slice. */
+/* Unpack the part of a block that belongs to the slice. */
 static void unpack_block(const yk_weight_slice *slice, const yk_int4_block *block, yk_int4_lines in, int8_t *to,
                          int64_t stride)
 {

@@ -1,12 +1,12 @@
-/* int4_words.c - the integers of a slice, whatever their packing, in AWQ's order: cut into tiles for threads, and a
- * tile into blocks of which whole lines of the cache are read and written. */
+/* int4_words.c - repack the integers of a slice from any packing to AWQ's order: split into tiles for threads, and a
+ * tile into blocks that read and write whole cache lines. */
 #include "loader/integers/int4_packing.h"
 #include "loader/integers/int4_slice.h"
 
-enum { MIN_THREAD_BYTES = 1 << 17 /* of a thread's words: less costs more than it saves */ };
+enum { MIN_THREAD_BYTES = 1 << 17 /* bytes of words per thread: less work costs more than it saves */ };
 
-/* Nibble j of word i with nibble i of word j, for all words of a block's line at once. The loop over words is what
- * compilers make vectors of. */
+/* Swap nibble j of word i with nibble i of word j, for all words of a block's line at once. The loop over words can be
+ * vectorised. */
 static inline void swap_nibbles(uint32_t *restrict a, uint32_t *restrict b, int shift, uint32_t mask)
 {
   for (int word = 0; word < YK_INT4_BLOCK_WORDS; word++) yk_int4_swap(&a[word], &b[word], shift, mask);
@@ -20,22 +20,23 @@ static inline void transpose_nibbles(uint32_t w[8][YK_INT4_BLOCK_WORDS])
   for (int i = 0; i < 8; i += 2) swap_nibbles(w[i], w[i + 1], 4, 0x0F0F0F0Fu);
 }
 
-/* Where rows of the repacked weight go: by the input in the checkpoint, or in its order the place of each. */
+/* Destination of the rows of the repacked weight: in the order of inputs, or at the position of each input. */
 typedef struct destination {
   uint32_t *words;
   int64_t row_words, first_k;
-  const int32_t *places; /* -1: the input is another rank's; NULL: all, from first_k on */
+  const int32_t *places; /* -1: the input belongs to another rank; NULL: all inputs in order, from first_k on */
 } destination;
 
-/* What threads share that repack one slice. An item of the words is a tile of the checkpoint's. */
+/* State shared by the threads that repack one slice. An item of work is a tile of the checkpoint's words. */
 typedef struct repacking {
   const yk_weight_view *weight;
   const yk_int4_extent *e;
   destination to;
-  int64_t tile_lines, tile_words, n_tiles_k; /* n_tiles_k: tiles along the lines; the next ones are further outputs */
+  int64_t tile_lines, tile_words, n_tiles_k; /* n_tiles_k: tiles along the lines; after them follow those of the next
+                                              * outputs */
 } repacking;
 
-/* Lines of words that are in AWQ's order already. */
+/* Copy lines of words that are already in AWQ's order. */
 static void copy_lines(void *context, int thread, int64_t begin, int64_t end)
 {
   (void)thread;
@@ -52,7 +53,7 @@ static inline int64_t row_of(const destination *to, int64_t input)
   return to->places ? to->places[input] : input - to->first_k;
 }
 
-/* word: of the repacked weight, the first that the block writes. */
+/* word: the first word of the repacked weight that the block writes. */
 static void repack_block(const yk_weight_view *weight, const yk_int4_block *block, const destination *to, int64_t word)
 {
   yk_int4_lines in;
@@ -65,7 +66,7 @@ static void repack_block(const yk_weight_view *weight, const yk_int4_block *bloc
       uint32_t *words = to->words + row * to->row_words + word;
       __builtin_prefetch(words + 2 * YK_INT4_BLOCK_WORDS - 1, 1);
       if (block->n_words == YK_INT4_BLOCK_WORDS)
-        memcpy(words, in[i][r], YK_INT4_BLOCK_WORDS * 4); /* of known length, so that no function is called */
+        memcpy(words, in[i][r], YK_INT4_BLOCK_WORDS * 4); /* constant size, so that the compiler inlines the copy */
       else
         memcpy(words, in[i][r], (size_t)block->n_words * 4);
     }
@@ -80,7 +81,7 @@ static bool is_wanted(const destination *to, int64_t line, int64_t n_lines)
   return wanted;
 }
 
-/* Lines [line, line_end) by words [word, word_end) of the repacked weight. */
+/* Repack lines [line, line_end) by words [first_word, word_end) of the repacked weight. */
 static void repack_tile(const repacking *r, int64_t line, int64_t line_end, int64_t first_word, int64_t word_end)
 {
   int64_t step = yk_int4_ops_of(r->weight->packing)->n_lines;
@@ -110,8 +111,9 @@ static void repack_tiles(void *context, int thread, int64_t begin, int64_t end)
   }
 }
 
-/* Where lines of all outputs are rows of the file, a tile is a line. Where outputs are rows, it is TILE_WORDS of eight
- * and so many lines that what was fetched ahead of each is still in the cache when the next lines are read. */
+/* If a line of all outputs is a row of the file, a tile is a line. If outputs are rows, a tile has TILE_WORDS words of
+ * eight outputs, and few enough lines that the data prefetched for each row is still cached when the next lines are
+ * read. */
 static void repack_words(repacking *r, yk_cpu_pool *pool)
 {
   enum { TILE_WORDS = 64, TILE_LINES = 128 };
@@ -124,7 +126,7 @@ static void repack_words(repacking *r, yk_cpu_pool *pool)
                    yk_ceil_div_i64(MIN_THREAD_BYTES, tile_bytes), repack_tiles, r);
 }
 
-/* The place of each of the checkpoint's inputs; rows of places without an input become zeros. */
+/* Find the position of each of the checkpoint's inputs, and zero the rows of positions without an input. */
 static void find_places(const yk_int4_extent *e, uint32_t *words, int32_t *places)
 {
   int64_t row_words = e->n / 8;

@@ -9,9 +9,9 @@
 
 enum {
   ALIGNMENT = 64,
-  BLOCK_N = 64,               /* outputs whose bytes are one piece of work */
-  MIN_THREAD_BYTES = 1 << 17, /* of a thread's bytes, and */
-  MIN_THREAD_GROUPS = 1 << 13 /* of its scales: less costs more than it saves */
+  BLOCK_N = 64,               /* outputs per item of work */
+  MIN_THREAD_BYTES = 1 << 17, /* bytes per thread */
+  MIN_THREAD_GROUPS = 1 << 13 /* scales per thread: less work costs more than it saves */
 };
 
 static const yk_int8_ops *const packings[YK_N_PACKINGS] = {[YK_PACKING_GPTQ] = &yk_int8_gptq,
@@ -21,11 +21,11 @@ static const yk_int8_ops *const packings[YK_N_PACKINGS] = {[YK_PACKING_GPTQ] = &
                                                            [YK_PACKING_PRODUCTS_I64] = &yk_int8_products_i64,
                                                            [YK_PACKING_BLOCKS] = &yk_int8_blocks};
 
-/* Where the parts of a repacked slice lie in its buffer. */
+/* Layout of a repacked slice in its buffer. */
 typedef struct extent {
   int64_t k, n, n_groups;
   size_t scales_at, zeros_at;
-  size_t places_at; /* i32 [n of the weight], where outputs change their order */
+  size_t places_at; /* i32 [n of the weight], if outputs are reordered */
   size_t n_bytes;
 } extent;
 
@@ -56,12 +56,12 @@ static const char *name_of(const yk_weight_view *weight)
 
 static bool has_nan(const uint8_t *codes, int64_t n)
 {
-  uint8_t found = 0; /* no early end, so that compilers make vectors of the loop */
+  uint8_t found = 0; /* no early exit, so that the loop can be vectorised */
   for (int64_t i = 0; i < n; i++) found |= yk_e4m3_is_nan(codes[i]);
   return found;
 }
 
-/* The codes of a slice are numbers. */
+/* Check that the codes of a slice are not NaN. */
 static yk_status check_codes(const yk_weight_view *weight, const yk_weight_slice *slice, const uint8_t *codes,
                              int64_t stride, yk_err *err)
 {
@@ -113,7 +113,7 @@ yk_status yk_int8_read_scales(const yk_weight_view *weight, const yk_weight_slic
   return check_finite(weight, &groups, "zero point", zeros, err);
 }
 
-/* The groups of a slice, of which each holds at least one local group, become the local ones in place. */
+/* Expand in place from the groups of a slice to local groups. Each group contains at least one local group. */
 static void repeat(const yk_weight_view *weight, const yk_weight_slice *slice, int64_t group_local, int64_t n_groups,
                    float *numbers)
 {
@@ -122,22 +122,22 @@ static void repeat(const yk_weight_view *weight, const yk_weight_slice *slice, i
     numbers[i] = numbers[(slice->k_begin + i * group_local) / weight->group - first];
 }
 
-/* What threads share that repack one slice. */
+/* State shared by the threads that repack one slice. */
 typedef struct repacking {
   const yk_weight_view *weight;
   const yk_weight_slice *slice;
   const yk_slice_order *order; /* or NULL */
   const extent *e;
   int64_t group_local;
-  yk_weight_slice taken; /* with an order: what of the weight may be of the slice */
+  yk_weight_slice taken; /* with an order: the part of the weight that may belong to the slice */
   int8_t *bytes;         /* [n, k] */
-  int32_t *places;       /* of the weight's outputs, where they change their order; -1: not of the slice */
+  int32_t *places;       /* positions of the weight's outputs, if they are reordered; -1: not in the slice */
   float *scales, *zeros; /* [n, groups]; zeros may be NULL */
 } repacking;
 
 /* ---- Bytes ------------------------------------------------------------------------------------------------------- */
 
-/* Blocks of BLOCK_N outputs as they stand in the weight. */
+/* Read blocks of BLOCK_N outputs in the weight's order. */
 static yk_status read_blocks(void *context, int64_t begin, int64_t end, yk_err *err)
 {
   const repacking *r = context;
@@ -147,7 +147,8 @@ static yk_status read_blocks(void *context, int64_t begin, int64_t end, yk_err *
   return yk_int8_read(r->weight, &outputs, r->bytes + begin * BLOCK_N * r->e->k, r->e->k, err);
 }
 
-/* What the slice takes of the weight: its inputs as they stand there, and all outputs that may be of it. */
+/* The part of the weight to read: the slice's range, or with reordered outputs all outputs, and with reordered inputs
+ * the smallest range that contains these inputs. */
 static yk_weight_slice taken_of(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order)
 {
   yk_weight_slice taken = *slice;
@@ -166,7 +167,7 @@ static yk_weight_slice taken_of(const yk_weight_view *weight, const yk_weight_sl
   return taken;
 }
 
-/* One output's bytes: from holds its inputs from first on. */
+/* Write one output's bytes; from contains its inputs from `first` on. */
 static void put_inputs(const yk_slice_order *order, const int8_t *from, int64_t first, int64_t k, int8_t *to)
 {
   if (!order->inputs)
@@ -175,7 +176,7 @@ static void put_inputs(const yk_slice_order *order, const int8_t *from, int64_t 
     for (int64_t i = 0; i < k; i++) to[i] = order->inputs[i] < 0 ? 0 : from[order->inputs[i] - first];
 }
 
-/* One block of the outputs that are taken, through bytes [BLOCK_N, inputs that are taken]. */
+/* Read one block of outputs, through bytes [BLOCK_N, inputs of the part], and write them in order. */
 static yk_status read_in_order(const repacking *r, int64_t index, int8_t *bytes, yk_err *err)
 {
   yk_weight_slice block = r->taken;
@@ -218,7 +219,7 @@ static yk_status take_bytes(repacking *r, yk_cpu_pool *pool, yk_err *err)
 
 /* ---- Scales and zeros -------------------------------------------------------------------------------------------- */
 
-/* Scales and zeros of output n by local groups. numbers: f32 [2, groups of the weight]. */
+/* Scales and zeros of output n for each local group. numbers: f32 [2, groups of the weight]. */
 static yk_status gather_scales(const yk_weight_view *weight, const yk_slice_order *order, int64_t n, int64_t n_groups,
                                float *numbers, float *scales, float *zeros, yk_err *err)
 {
@@ -238,7 +239,8 @@ static yk_status read_scales(const repacking *r, int64_t n, float *scales, float
   return YK_OK;
 }
 
-/* Of outputs [begin, end) of the repacked weight. numbers: as of gather_scales, or NULL: inputs are as they were. */
+/* Process outputs [begin, end) of the repacked weight. numbers: as for gather_scales, or NULL: inputs keep their
+ * order. */
 static yk_status take_outputs(const repacking *r, int64_t begin, int64_t end, float *numbers, yk_err *err)
 {
   int64_t n_groups = r->e->n_groups;
@@ -264,7 +266,7 @@ static yk_status take_scales(void *context, int64_t begin, int64_t end, yk_err *
   return status;
 }
 
-/* ---- All of it --------------------------------------------------------------------------------------------------- */
+/* ---- The whole slice --------------------------------------------------------------------------------------------- */
 
 yk_status yk_int8_repack(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
                          int64_t group_local, yk_cpu_pool *pool, void *buffer, yk_weight_view *out, yk_err *err)

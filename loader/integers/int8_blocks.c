@@ -1,5 +1,5 @@
-/* int8_blocks.c - bytes as they are, an output after the other; a block of outputs and inputs shares a scale, and the
- * last block either way may be short. */
+/* int8_blocks.c - unpacked bytes, output by output; a block of outputs and inputs shares a scale, and the last block in
+ * either direction may be partial. */
 #include "loader/integers/int8_packing.h"
 
 static void scales(const yk_weight_view *weight, const yk_int8_groups *groups, float *to)

@@ -1,5 +1,5 @@
-/* int8_compressed.c - the packing "pack-quantized" of compressed-tensors with 8 bits: four inputs of one output are a
- * word, the words of an output a row; zeros are packed along the outputs. Both are stored plus 128.
+/* int8_compressed.c - the packing "pack-quantized" of compressed-tensors with 8 bits: a word holds four inputs of one
+ * output, and the words of an output form a row; zeros are packed along the outputs. Both are stored plus 128.
  * Source: compressed_tensors, compressors/pack_quantized/helpers.py. */
 #include "loader/integers/int8_packing.h"
 

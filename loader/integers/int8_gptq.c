@@ -1,11 +1,11 @@
-/* int8_gptq.c - GPTQ's packing with 8 bits: a word holds four inputs of one output, the words of four inputs are a row.
- * Zeros are bytes [groups, n]; version 1 stores zero - 1, so that a zero of 256 exists, and none of 0.
+/* int8_gptq.c - GPTQ's packing with 8 bits: a word holds four inputs of one output, and the words of four inputs form a
+ * row. Zeros are bytes [groups, n]; version 1 stores zero - 1, so a zero of 256 is possible, and 0 is not.
  * Source: qlinear modules of auto_gptq and gptqmodel, pack(). */
 #include "loader/integers/int8_packing.h"
 
 enum { WORD_K = 4, TILE_WORDS = 64, TILE_K = WORD_K * TILE_WORDS, TILE_N = 16, CHUNK_N = 256 };
 
-/* n_words words of a tile, an output after the other. Whole lines of the cache are read. */
+/* Read n_words words of a tile, output by output. Whole cache lines are read. */
 static void read_tile(const yk_weight_view *weight, int64_t word, int n_words, int64_t n, int n_outputs,
                       uint32_t to[TILE_N][TILE_WORDS])
 {
@@ -13,16 +13,16 @@ static void read_tile(const yk_weight_view *weight, int64_t word, int n_words, i
   const char *from = (const char *)weight->qweight + (word * weight->n + n) * 4;
   for (int w = 0; w < n_words; w++, from += weight->n * 4) {
     uint32_t row[TILE_N];
-    __builtin_prefetch(from + TILE_WORDS * weight->n * 4 + (TILE_N * 4 - 1)); /* the tile below */
+    __builtin_prefetch(from + TILE_WORDS * weight->n * 4 + (TILE_N * 4 - 1)); /* the next tile along the inputs */
     if (n_outputs == TILE_N)
-      memcpy(row, from, sizeof row); /* of known length, so that no function is called */
+      memcpy(row, from, sizeof row); /* constant size, so that the compiler inlines the copy */
     else
       memcpy(row, from, (size_t)n_outputs * 4);
     for (int i = 0; i < n_outputs; i++) to[i][w] = row[i] ^ flip;
   }
 }
 
-/* Inputs [k, k_end) of outputs [n, n_end), at most a tile's of inputs, to where k and n of the slice stand. */
+/* Write inputs [k, k_end), at most a tile, of outputs [n, n_end) to `to`, whose element 0 is (n, k). */
 static void read_tiles(const yk_weight_view *weight, int64_t k, int64_t k_end, int64_t n, int64_t n_end, int8_t *to,
                        int64_t stride)
 {
@@ -41,7 +41,8 @@ static void read_tiles(const yk_weight_view *weight, int64_t k, int64_t k_end, i
   }
 }
 
-/* CHUNK_N outputs are taken from end to end: few enough pages are written in turn, and enough read of each. */
+/* Each chunk of CHUNK_N outputs is processed over all inputs: few pages are written alternately, and enough is read
+ * from each page. */
 static void read(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride)
 {
   for (int64_t n = slice->n_begin; n < slice->n_end; n += CHUNK_N) {

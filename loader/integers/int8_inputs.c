@@ -12,7 +12,7 @@ yk_status yk_int8_inputs_begin(const char *module, const yk_quant_scheme *scheme
                     module, view->k, (int)YK_MAX_QUANTISED_INPUTS);
 }
 
-/* A tensor of one element, whether or not it has a dimension. */
+/* Find a tensor of one element, with or without a dimension. */
 static yk_status require_one(const yk_shards *shards, const char *module, yk_tensor_wish wish, yk_dtype *dtype,
                              const yk_tensor **out, yk_err *err)
 {
@@ -28,7 +28,7 @@ yk_status yk_int8_inputs_read(const yk_shards *shards, const char *module, const
   static const char input_zero_name[] = "input_zero_point";
   const yk_tensor *scale, *zero;
   yk_dtype dtype = YK_F32;
-  uint32_t element = 0; /* files do not align their data */
+  uint32_t element = 0; /* data in files may be unaligned */
   int8_t integer;
   if (scheme->inputs != YK_INPUTS_STATIC) return YK_OK;
   YK_TRY(require_one(shards, module, (yk_tensor_wish){.suffix = "input_scale", .kind = YK_TENSORS_FLOAT}, &dtype,

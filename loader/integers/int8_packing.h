@@ -1,7 +1,7 @@
-/* int8_packing.h - the table of 8-bit packings that int8.c walks. Not for use outside the loader.
+/* int8_packing.h - the table of 8-bit packings for int8.c. Not for use outside the loader.
  *
- * To add a packing, write its row in a file of its own, declare the row at the end of this header, list it in
- * int8.c, and say in packing_words.c or packing_bytes.c which tensors it has. */
+ * To add a packing, write its row in a separate file, declare the row at the end of this header, list it in int8.c, and
+ * define its tensors in packing_words.c or packing_bytes.c. */
 #ifndef YK_LOADER_INT8_PACKING_H
 #define YK_LOADER_INT8_PACKING_H
 
@@ -16,14 +16,14 @@ typedef struct yk_int8_groups {
 } yk_int8_groups;
 
 typedef struct yk_int8_ops {
-  /* read - the bytes of a slice, signed where they are integers, to [n, stride]. */
+  /* read - write the bytes of a slice, signed for integers, to `to` [n, stride]. */
   void (*read)(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride);
-  /* scales, zeros - of an output's groups. zeros is not asked where qzeros is NULL. */
+  /* scales, zeros - those of an output's groups. zeros is not called if qzeros is NULL. */
   void (*scales)(const yk_weight_view *weight, const yk_int8_groups *groups, float *to);
   void (*zeros)(const yk_weight_view *weight, const yk_int8_groups *groups, float *to);
 } yk_int8_ops;
 
-/* What packings that store q + 128 store for q = 0; as a mask, it turns one into the other. */
+/* The stored value of q = 0 in packings that store q + 128. An XOR with this value converts between the two forms. */
 enum { YK_INT8_OFFSET = 128 };
 
 static inline int64_t yk_int8_n_groups(const yk_weight_view *weight)
@@ -37,13 +37,13 @@ static inline void yk_int8_floats(yk_dtype dtype, const void *elements, int64_t 
 {
   int64_t n_bytes = (int64_t)yk_dtype_bytes(dtype);
   for (int64_t i = 0; i < n; i++) {
-    uint32_t element = 0; /* files do not align their data */
+    uint32_t element = 0; /* data in files may be unaligned */
     memcpy(&element, (const char *)elements + (first + i * stride) * n_bytes, (size_t)n_bytes);
     to[i] = yk_dtype_load(dtype, &element, 0);
   }
 }
 
-/* Bytes [n, k], as they are. */
+/* Read bytes [n, k] without conversion. */
 static inline void yk_int8_read_rows(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to,
                                      int64_t stride)
 {
@@ -51,7 +51,7 @@ static inline void yk_int8_read_rows(const yk_weight_view *weight, const yk_weig
     memcpy(to, (const char *)weight->qweight + n * weight->k + slice->k_begin, (size_t)(slice->k_end - slice->k_begin));
 }
 
-/* Scales [n, groups], an output after the other. */
+/* Read scales [n, groups], stored output by output. */
 static inline void yk_int8_scales_by_output(const yk_weight_view *weight, const yk_int8_groups *groups, float *to)
 {
   int64_t first = groups->output * yk_int8_n_groups(weight) + groups->first;

@@ -1,5 +1,5 @@
-/* int8_products.c - bytes as they are, whose scales are those of the weights times that of the inputs ("deq_scale"), as
- * msmodelslim writes them for inputs with a scale of the file: float32, or the lower half of a 64-bit integer.
+/* int8_products.c - unpacked bytes whose scales are the weights' scales times the inputs' scale ("deq_scale"), as
+ * msmodelslim writes them for static inputs: float32, or the lower half of a 64-bit integer.
  * Source: msmodelslim, the save functions of its W8A8 linear layers; torch_npu, npu_trans_quant_param. */
 #include "loader/integers/int8_packing.h"
 

@@ -1,4 +1,4 @@
-/* int8_rows.c - bytes as they are, an output after the other; scales and zeros are floats. */
+/* int8_rows.c - unpacked bytes, output by output; scales and zeros are floats. */
 #include "loader/integers/int8_packing.h"
 
 static void zeros(const yk_weight_view *weight, const yk_int8_groups *groups, float *to)

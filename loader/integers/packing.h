@@ -1,21 +1,21 @@
 /* packing.h - the table of packings: which tensors hold a quantised weight, and how they are checked.
  *
- * A row names the tensors of a packing and their shapes; quant_tensors.c walks the table. A packing whose tensors are
- * read in another way has a begin and a read of its own. To add a packing, define its row beside the functions that
- * read its elements (int4_packing.h, int8_packing.h), or in the file of its format, declare it below and list it in
- * packing.c. Not for use outside the loader. */
+ * A row names the tensors of a packing and their shapes; quant_tensors.c walks the table. A packing whose tensors need
+ * other code has its own begin and read. To add a packing, define its row next to the functions that read its elements
+ * (int4_packing.h, int8_packing.h), or in the file of its format, declare it below and list it in packing.c. Not for
+ * use outside the loader. */
 #ifndef YK_LOADER_PACKING_H
 #define YK_LOADER_PACKING_H
 
 #include "loader/model/model_config.h"
 #include "loader/safetensors/tensors.h"
 
-/* Suffixes of tensors behind the module's name; NULL: there is no such tensor. */
+/* Suffixes of tensors after the module's name; NULL: no such tensor. */
 typedef struct yk_packing_names {
   const char *weight, *zeros, *scales, *g_idx, *shape;
 } yk_packing_names;
 
-/* What k and n must be multiples of, and why. */
+/* k and n must be multiples of these numbers; why: the reason, for messages. */
 typedef struct yk_packing_grain {
   int64_t k, n;
   const char *why;
@@ -28,29 +28,31 @@ typedef struct yk_packing_wishes {
 typedef struct yk_packing_row {
   yk_packing_names names;
 
-  /* marks - whether a tensor names.weight makes its module a quantised one. NULL: the name alone does. */
+  /* marks - whether a tensor names.weight marks its module as quantised. NULL: the name alone marks it. */
   bool (*marks)(const yk_tensor *weight);
 
   /* grain - NULL: any k and n. */
   yk_packing_grain (*grain)(yk_weight_format format);
 
-  /* wishes - of a layer whose format, k, n and group are known; of zeros also where there are none. */
+  /* wishes - the required tensors of a layer with known format, k, n and group; zeros are included even if the layer
+   * has none. */
   yk_packing_wishes (*wishes)(const yk_weight_view *view);
 
-  /* begin, read - see yk_quant_begin and yk_quant_read, which do the same for rows without. */
+  /* begin, read - see yk_quant_begin and yk_quant_read, which apply to rows without these functions. */
   yk_status (*begin)(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err);
   yk_status (*read)(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme, yk_weight_view *view,
                     yk_err *err);
 
-  /* Of g_idx without an order. blank_is_zeros: all zeros where the configuration has no order. blank_is_minus_one: all
-   * -1, and each group must have group_size inputs. */
+  /* g_idx without an order. blank_is_zeros: all zeros, if the configuration has no act order. blank_is_minus_one: all
+   * -1; otherwise each group must have group_size inputs. */
   bool blank_is_zeros, blank_is_minus_one;
 } yk_packing_row;
 
 /* yk_packing_row_of - the row of a packing. */
 const yk_packing_row *yk_packing_row_of(yk_packing packing);
 
-/* yk_packing_bytes - of the tensors of a view that was read, rounded: zeros also where there are none. Thread: any. */
+/* yk_packing_bytes - bytes of the tensors of a completed view, rounded; zeros are included even if there are none.
+ *   Thread: any. */
 typedef struct yk_packing_sizes {
   int64_t weight, zeros, scales;
 } yk_packing_sizes;

@@ -1,4 +1,4 @@
-/* packing_bytes.c - the tensors of packings whose elements are bytes as they are. int8_*.c reads their elements. */
+/* packing_bytes.c - the tensors of packings with unpacked bytes. int8_*.c reads their elements. */
 #include "base/checked.h"
 #include "loader/integers/block_tensors.h"
 #include "loader/integers/int8_inputs.h"
@@ -49,7 +49,7 @@ const yk_packing_row yk_packing_blocks = {.names = {.weight = "weight", .scales 
                                           .begin = begin_blocks,
                                           .read = read_blocks};
 
-/* A description names these packings' modules (foreign/msmodelslim_tensors.h), not a tensor. */
+/* A description (foreign/msmodelslim_tensors.h), not a tensor, marks the modules of these packings. */
 const yk_packing_row yk_packing_rows = {.wishes = row_wishes};
 const yk_packing_row yk_packing_products = {.wishes = row_wishes};
 const yk_packing_row yk_packing_products_i64 = {.wishes = row_wishes};

@@ -1,5 +1,5 @@
-/* packing_words.c - the tensors of packings whose elements are parts of words: those of AWQ, GPTQ and
- * compressed-tensors. int4_*.c and int8_*.c read their elements. */
+/* packing_words.c - the tensors of packings with several elements per word: AWQ, GPTQ and compressed-tensors. int4_*.c
+ * and int8_*.c read their elements. */
 #include "base/checked.h"
 #include "loader/integers/int4_packing.h"
 #include "loader/integers/packing.h"
@@ -9,7 +9,7 @@
     .weight = "qweight", .zeros = "qzeros", .scales = "scales"                                                         \
   }
 
-/* Elements of a 32-bit word. */
+/* Elements per 32-bit word. */
 static int64_t per_word(yk_weight_format format)
 {
   return 32 / yk_weight_traits_of(format)->bits;

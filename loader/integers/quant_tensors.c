@@ -28,7 +28,7 @@ yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_w
   view->group = is_channel ? view->k : scheme->group_size;
   view->zeros_less_one = scheme->zeros == YK_ZEROS_LESS_ONE;
   view->has_zeros = scheme->zeros != YK_ZEROS_NONE;
-  view->act_order = scheme->act_order && view->group < view->k; /* until g_idx says */
+  view->act_order = scheme->act_order && view->group < view->k; /* until g_idx is read */
   if (view->k % view->group != 0)
     return yk_err_set(err, YK_E_FORMAT, "%s: %" PRId64 " inputs: expected a multiple of group_size %" PRId64, module,
                       view->k, view->group);
@@ -41,7 +41,7 @@ yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_w
   return YK_OK;
 }
 
-/* weight_shape repeats N and K. */
+/* weight_shape repeats N and K: check it. */
 static yk_status check_shape(const yk_shards *shards, const char *module, const yk_packing_names *names,
                              const yk_weight_view *view, yk_err *err)
 {
@@ -62,7 +62,7 @@ static int32_t group_at(const yk_tensor *g_idx, int64_t k)
   return (int32_t)yk_int4_word(g_idx->data, k);
 }
 
-/* compressed-tensors leaves -1 everywhere where no order was chosen: groups are then of neighbouring inputs. */
+/* compressed-tensors writes -1 everywhere without act order: groups are then runs of neighbouring inputs. */
 static bool is_unset(const yk_tensor *g_idx, const yk_weight_view *view)
 {
   bool unset = yk_packing_row_of(view->packing)->blank_is_minus_one;
@@ -75,8 +75,8 @@ bool yk_quant_is_blank(const yk_tensor *g_idx, yk_packing packing)
   return yk_packing_row_of(packing)->blank_is_zeros && yk_tensors_is_zero(g_idx);
 }
 
-/* compressed-tensors takes each group_size of the sorted inputs for a group, whatever g_idx calls them: that is the
- * same where all groups are of that size. */
+/* compressed-tensors forms a group from each group_size of the sorted inputs, independent of the numbers in g_idx. The
+ * result is the same only if all groups have that size. */
 static yk_status check_sizes(const yk_shards *shards, const yk_tensor *g_idx, const yk_weight_view *view, yk_err *err)
 {
   int64_t n_groups = view->k / view->group, group = 0;
@@ -93,7 +93,7 @@ static yk_status check_sizes(const yk_shards *shards, const yk_tensor *g_idx, co
                     yk_shards_source(shards), g_idx->name, group, view->group, size);
 }
 
-/* Groups that are not contiguous mean that the inputs were put into another order (desc_act, actorder). */
+/* Groups that are not contiguous mean that the inputs were reordered (desc_act, actorder). */
 static yk_status read_groups(const yk_shards *shards, const char *module, const yk_packing_names *names, bool must_say,
                              yk_weight_view *view, yk_err *err)
 {

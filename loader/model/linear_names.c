@@ -6,18 +6,18 @@
 
 #include "loader/model/weight_names.h"
 
-/* Within a layer; # stands for a number. */
+/* Names after the layer's prefix; # stands for a number. */
 static const char *const linear_names[] = {
     "self_attn.q_proj",
     "self_attn.k_proj",
     "self_attn.v_proj",
     "self_attn.o_proj",
-    "self_attn.qkv_proj", /* Phi-3, as the next but one */
+    "self_attn.qkv_proj", /* Phi-3, like mlp.gate_up_proj */
     "mlp.gate_proj",
     "mlp.gate_up_proj",
     "mlp.up_proj",
     "mlp.down_proj",
-    "self_attn.q_a_proj", /* latent attention: DeepSeek, as vLLM quantises them */
+    "self_attn.q_a_proj", /* latent attention: DeepSeek; vLLM quantises these layers */
     "self_attn.q_b_proj",
     "self_attn.kv_a_proj_with_mqa",
     "self_attn.kv_b_proj",
@@ -37,7 +37,7 @@ static const char *const linear_names[] = {
 
 static const char *const gate_names[] = {"mlp.gate", "mlp.shared_expert_gate", "block_sparse_moe.gate"};
 
-/* Whether name is pattern with ".weight" behind it. */
+/* Whether name is pattern followed by ".weight". */
 static bool fits(const char *name, const char *pattern)
 {
   for (; *pattern; pattern++) {
@@ -66,7 +66,7 @@ static bool ends_with(const char *text, const char *end)
 
 yk_weight_kind yk_weight_kind_of(const char *tensor)
 {
-  if (yk_weight_layer(YK_FAMILY_LLAMA, tensor) < 0) return YK_KIND_OTHER; /* whose prefix the families here share */
+  if (yk_weight_layer(YK_FAMILY_LLAMA, tensor) < 0) return YK_KIND_OTHER; /* the families here share Llama's prefix */
   const char *name = strchr(tensor + strlen("model.layers."), '.');
   if (!name++) return YK_KIND_OTHER;
   if (fits_any(name, linear_names, sizeof linear_names / sizeof *linear_names)) return YK_KIND_LINEAR;

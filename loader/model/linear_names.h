@@ -1,16 +1,16 @@
-/* linear_names.h - which tensors of a checkpoint are weights of linear layers that quantisers take, by their names
- * alone: of every family that is named as Llama is, with experts and with latent attention. */
+/* linear_names.h - recognise by name the tensors that are weights of linear layers and that quantisers process, for
+ * every family with Llama's names, including experts and latent attention. */
 #ifndef YK_LOADER_LINEAR_NAMES_H
 #define YK_LOADER_LINEAR_NAMES_H
 
 typedef enum yk_weight_kind {
-  YK_KIND_OTHER,   /* no weight of a layer (embedding, lm_head, final norm), a norm, a bias, a table */
-  YK_KIND_LINEAR,  /* quantisers take it */
-  YK_KIND_GATE,    /* a linear layer that decides over experts: it stays as it is */
-  YK_KIND_UNKNOWN, /* "model.layers.N.SOMETHING.weight" that no table names */
+  YK_KIND_OTHER,   /* not a weight of a layer (embedding, lm_head, final norm), or a norm, bias or table */
+  YK_KIND_LINEAR,  /* a linear layer that quantisers process */
+  YK_KIND_GATE,    /* a linear layer that routes to experts: stays unquantised */
+  YK_KIND_UNKNOWN, /* "model.layers.N.SOMETHING.weight" that is in no table */
 } yk_weight_kind;
 
-/* yk_weight_kind_of - tensor: its whole name, "model.layers.3.mlp.experts.7.up_proj.weight". Thread: any. */
+/* yk_weight_kind_of - tensor: the full name, "model.layers.3.mlp.experts.7.up_proj.weight". Thread: any. */
 yk_weight_kind yk_weight_kind_of(const char *tensor);
 
 #endif

@@ -1,4 +1,4 @@
-/* model_config.h - what the loader knows of a model: the numbers that shapes, arithmetic and sampling follow from. */
+/* model_config.h - the configuration of a model: the numbers that determine shapes, arithmetic and sampling. */
 #ifndef YK_LOADER_MODEL_CONFIG_H
 #define YK_LOADER_MODEL_CONFIG_H
 
@@ -28,8 +28,8 @@ typedef enum yk_model_family {
   YK_FAMILY_QWEN2,
   YK_FAMILY_QWEN3,
   YK_FAMILY_MINICPM, /* also FM9G, "Jiuge" */
-  YK_FAMILY_GLM,     /* GLM-4 as transformers names it */
-  YK_FAMILY_CHATGLM, /* ChatGLM2, ChatGLM3, and GLM-4 as its own code names it */
+  YK_FAMILY_GLM,     /* GLM-4 with the names of transformers */
+  YK_FAMILY_CHATGLM, /* ChatGLM2, ChatGLM3, and GLM-4 with the names of its own code */
   YK_FAMILY_MIXTRAL,
   YK_FAMILY_QWEN2_MOE,
   YK_FAMILY_QWEN3_MOE,
@@ -40,24 +40,26 @@ typedef enum yk_model_family {
 
 typedef enum yk_rope_type { YK_ROPE_DEFAULT, YK_ROPE_LINEAR, YK_ROPE_LLAMA3, YK_ROPE_YARN } yk_rope_type;
 
-/* Rotary embedding. Fields that a type does not use hold their defaults. */
+/* Rotary embedding. Fields that a type does not use have their defaults. */
 typedef struct yk_rope_config {
   yk_rope_type type;
   double theta;
   double factor;                            /* linear, llama3, yarn; 1 otherwise */
-  double original_max_positions;            /* llama3, yarn: context of the training before scaling */
+  double original_max_positions;            /* llama3, yarn: training context before scaling */
   double low_freq_factor, high_freq_factor; /* llama3; high > low */
   double beta_fast, beta_slow;              /* yarn; 32 and 1 */
   double attention_factor;                  /* yarn; 0: derived from factor and the two below */
   double mscale, mscale_all_dim;            /* yarn; 0: not given */
-  bool truncate;                            /* yarn: bounds of the ramp are rounded to whole dimensions; true */
+  bool truncate;                            /* yarn: round the bounds of the ramp to whole dimensions; default true */
 } yk_rope_config;
 
-/* Multi-head latent attention: the projections of DeepSeek-V2, section 2.1. Its norms have an epsilon of their own. */
+/* Multi-head latent attention: the projections of DeepSeek-V2, section 2.1. Its norms have a separate epsilon. */
 typedef struct yk_latent_config {
   int32_t q_rank;  /* values between q_a and q_b; 0: q is one projection */
-  int32_t kv_rank; /* values of a token that keys and values of all heads are made of; 0: attention is not latent */
-  int32_t nope_dim, value_dim; /* of a head: what of q and k does not rotate, and v; what rotates is head_dim */
+  int32_t kv_rank; /* size of the latent vector of a token, from which keys and values of all heads are computed; 0: no
+                    * latent attention */
+  int32_t nope_dim, value_dim; /* per head: the part of q and k without rotation, and v; the rotating part is
+                                * head_dim */
 } yk_latent_config;
 
 typedef enum yk_quant_method {
@@ -72,37 +74,37 @@ typedef enum yk_quant_method {
 
 typedef enum yk_quant_zeros {
   YK_ZEROS_STORED,   /* a tensor holds them */
-  YK_ZEROS_LESS_ONE, /* a tensor holds them less one */
-  YK_ZEROS_OPTIONAL, /* stored, or without a tensor all those of NONE */
-  YK_ZEROS_NONE      /* all 8 (4 bits) or 0 (8 bits, signed); a tensor of them is not read */
+  YK_ZEROS_LESS_ONE, /* a tensor holds zero - 1 */
+  YK_ZEROS_OPTIONAL, /* stored, or without a tensor as NONE */
+  YK_ZEROS_NONE      /* all 8 (4 bits) or 0 (8 bits, signed); a tensor of zeros is not read */
 } yk_quant_zeros;
 
-/* How quantised modules hold their weight. */
+/* Storage of quantised weights. */
 typedef struct yk_quant_scheme {
   yk_weight_format format; /* AWQ (4 bits), INT8 or FP8 */
   yk_packing packing;
   int32_t group_size;    /* 16 to 1024 (FP8: 1 to 65536), or -1 for the whole K of each layer */
-  bool may_be_channel;   /* layers whose scales are one for each output have groups of the whole K all the same */
+  bool may_be_channel;   /* a layer with one scale per output uses groups of the whole K */
   int32_t group_outputs; /* BLOCKS: outputs that share a scale, 1 to 65536, or -1 for all of each layer */
   yk_quant_zeros zeros;
   yk_inputs_kind inputs; /* INT8: how the layer's inputs are quantised */
-  bool has_input_zeros;  /* of STATIC inputs: a tensor holds them */
-  bool inputs_as_fp8;    /* FP8: inputs are to be rounded to 8 bits too, which is not done: told as a remark */
-  bool act_order;        /* groups need not be of neighbouring inputs: a tensor (g_idx) must say which */
+  bool has_input_zeros;  /* STATIC inputs: a tensor holds their zeros */
+  bool inputs_as_fp8;    /* FP8: inputs should be rounded to 8 bits too, which is not supported: reported as a remark */
+  bool act_order;        /* groups may be other than runs of neighbouring inputs: g_idx is required */
 } yk_quant_scheme;
 
 typedef struct yk_quant_config {
   yk_quant_method method;
-  yk_quant_scheme scheme;       /* of a module that no rule names */
-  bool only_named;              /* a module that no rule names is not quantised; of scheme only packing counts */
+  yk_quant_scheme scheme;       /* for modules that match no rule */
+  bool only_named;              /* modules that match no rule are not quantised; only the packing of scheme is used */
   struct yk_quant_rules *rules; /* quant_rules.h; NULL: none */
-  yk_kv_format kv_format;       /* of the KV cache, with static scales that lie beside the weights; ACT: none do */
+  yk_kv_format kv_format;       /* of the KV cache, if the checkpoint has static scales for it; ACT: it has none */
 } yk_quant_config;
 
-/* Sampling defaults, each in the range that a request's parameter has. Without generation_config.json: temperature 1
- * and everything else off. */
+/* Sampling defaults, each within the range of the request parameter. Without generation_config.json: temperature 1 and
+ * all others off. */
 typedef struct yk_generation_defaults {
-  float temperature;        /* 0 where do_sample is false */
+  float temperature;        /* 0 if do_sample is false */
   float top_p;              /* 1: off */
   float min_p;              /* 0: off */
   int32_t top_k;            /* 0: off; at most vocab_size */
@@ -110,20 +112,21 @@ typedef struct yk_generation_defaults {
   int32_t max_new_tokens;   /* 0: no default */
 } yk_generation_defaults;
 
-/* A mixture of experts in place of the feed-forward network of some layers: kernels/experts.h has the arithmetic. */
+/* A mixture of experts, which replaces the feed-forward network of some layers: kernels/experts.h has the
+ * arithmetic. */
 typedef struct yk_experts_config {
   int32_t n_experts;       /* 0: every layer is dense */
-  int32_t top_k;           /* experts of a row */
+  int32_t top_k;           /* experts per row */
   int32_t ffn_size;        /* of one expert */
-  int32_t shared_ffn_size; /* of the shared expert, which serves every row; 0: there is none */
-  bool has_shared_gate;    /* what the shared expert gives is multiplied by the sigmoid of a linear layer's output */
-  bool has_choice_bias;    /* the choice, but not the weight, adds a correction to the scores */
+  int32_t shared_ffn_size; /* of the shared expert, which processes every row; 0: no shared expert */
+  bool has_shared_gate;    /* the shared expert's output is multiplied by the sigmoid of a linear layer's output */
+  bool has_choice_bias;    /* a correction is added to the scores for the choice of experts, not for their weights */
   yk_expert_scoring scoring;
   int32_t n_groups, top_groups;
   yk_expert_group_score group_score;
   bool normalise;
   float scale;
-  bool layers[YK_MAX_LAYERS]; /* [n_layers] which of them have experts */
+  bool layers[YK_MAX_LAYERS]; /* [n_layers] whether a layer has experts */
 } yk_experts_config;
 
 typedef struct yk_model_config {
@@ -135,22 +138,23 @@ typedef struct yk_model_config {
   int32_t head_dim;            /* even; not always hidden_size / n_heads */
   yk_latent_config latent;
   int32_t max_position_embeddings;
-  int32_t max_model_tokens; /* longest context: max_position_embeddings, or what rope scaling extends it to */
+  int32_t max_model_tokens; /* longest context: max_position_embeddings, or the context extended by rope scaling */
   float rms_norm_eps;
-  bool tie_word_embeddings; /* lm_head is the embedding matrix: the files have no other */
+  bool tie_word_embeddings; /* lm_head is the embedding matrix: the files have no separate head */
   bool qkv_bias, o_bias, mlp_bias;
   bool qk_norm;             /* per-head RMSNorm of q and k, after projection and before RoPE */
-  yk_dtype dtype;           /* activations: torch_dtype or dtype; float16 where absent */
-  yk_activation activation; /* of every FFN: gated, of the kind of hidden_act */
+  yk_dtype dtype;           /* of activations: torch_dtype or dtype; float16 if missing */
+  yk_activation activation; /* of every FFN, which is gated: from hidden_act */
   yk_rope_config rope;
-  int32_t rotary_dim;                   /* even; the first elements of a head rotate, the others stay as they are */
+  int32_t rotary_dim;                   /* even; the first rotary_dim elements of a head rotate, the others do not */
   bool rotary_interleaved;              /* elements 2i and 2i + 1 are a pair; else i and i + rotary_dim / 2 */
-  int32_t window_tokens[YK_MAX_LAYERS]; /* [n_layers] keys that a row sees, itself included; 0: all */
-  float embed_scale;                    /* embedding rows times this: scale_emb, else 1 */
-  float residual_scale; /* each branch times this before it joins the residual: scale_depth / sqrt(layers), else 1 */
-  float logit_scale;    /* final hidden rows times this before lm_head: dim_model_base / hidden_size, else 1 */
+  int32_t window_tokens[YK_MAX_LAYERS]; /* [n_layers] keys that a row attends to, including itself; 0: all */
+  float embed_scale;                    /* factor on embedding rows: scale_emb, else 1 */
+  float residual_scale; /* factor on each branch before it is added to the residual: scale_depth / sqrt(layers), else
+                         * 1 */
+  float logit_scale;    /* factor on final hidden rows before lm_head: dim_model_base / hidden_size, else 1 */
   int32_t bos_id;       /* -1: none */
-  int32_t eos_ids[YK_MAX_EOS_IDS]; /* [n_eos_ids] of config.json and generation_config.json together */
+  int32_t eos_ids[YK_MAX_EOS_IDS]; /* [n_eos_ids] union of config.json and generation_config.json */
   int32_t n_eos_ids;
   yk_experts_config experts;
   yk_quant_config quant;

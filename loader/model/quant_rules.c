@@ -10,7 +10,7 @@ enum { MAX_STEPS = 100000, MAX_HEAP_KIB = 1024, MAX_PATTERN_BYTES = 1 << 16 };
 typedef struct rule {
   yk_name_match match;
   char *pattern;
-  pcre2_code *regex; /* of the two that are like something */
+  pcre2_code *regex; /* for the two kinds with a regular expression */
   bool is_quantised;
   yk_quant_scheme scheme;
 } rule;
@@ -85,7 +85,7 @@ void yk_quant_rules_free(yk_quant_rules *rules)
   free(rules);
 }
 
-/* A pattern out of a file may ask for any number of steps: they are bounded. */
+/* A pattern from a file could need any number of steps, so the steps are limited. */
 static yk_status matches_regex(const rule *r, const char *module, bool *out, yk_err *err)
 {
   pcre2_match_data *data = pcre2_match_data_create(1, NULL);

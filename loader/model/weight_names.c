@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How a family names its modules: those that exist once wholly, the others after the prefix, the layer and a dot. #
- * stands for the expert. NULL: as Llama's table says. */
+/* Names of a family's modules: full names of modules that exist once; the others follow the prefix, the layer and a
+ * dot. # stands for the expert. NULL: as in Llama's table. */
 typedef struct name_table {
   const char *layer_prefix;
   const char *names[YK_N_ROLES];
@@ -115,7 +115,7 @@ void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char
   yk_weight_name_of_expert(family, role, layer, 0, out);
 }
 
-/* The number behind ".experts.", or 0. */
+/* The number after ".experts.", or 0. */
 static int32_t expert_in(const char *module)
 {
   static const char before[] = ".experts.";
@@ -190,7 +190,8 @@ int32_t yk_weight_count(const yk_model_config *config, yk_weight_role role, int 
   return role >= YK_ROLE_EXPERT_GATE ? config->experts.n_experts : 1;
 }
 
-/* A linear role of latent attention by itself. q_b and kv_b have no biases in any checkpoint. */
+/* Shape of a linear role of latent attention, apart from roles that share its module. q_b and kv_b have no biases in
+ * any checkpoint. */
 static yk_weight_module latent_of(const yk_model_config *c, yk_weight_role role)
 {
   const yk_latent_config *latent = &c->latent;
@@ -209,7 +210,7 @@ static yk_weight_module latent_of(const yk_model_config *c, yk_weight_role role)
   }
 }
 
-/* A linear role by itself. */
+/* Shape of a linear role, apart from roles that share its module. */
 static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
 {
   bool is_attention = (role >= YK_ROLE_Q && role <= YK_ROLE_O) || (role >= YK_ROLE_Q_A && role <= YK_ROLE_KV_B);

@@ -48,7 +48,7 @@ yk_status yk_dir_sync(const char *dir, yk_err *err)
   if (fd < 0) return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
   int failed = fsync(fd) == 0 ? 0 : errno;
   close(fd);
-  if (failed == 0 || failed == EINVAL) return YK_OK; /* a file system that cannot synchronise directories */
+  if (failed == 0 || failed == EINVAL) return YK_OK; /* EINVAL: the file system cannot synchronise directories */
   return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(failed));
 }
 

@@ -11,7 +11,7 @@
 #include "base/mapped_file.h"
 
 struct yk_safetensors {
-  yk_mapped_file *map; /* NULL where the bytes are the caller's */
+  yk_mapped_file *map; /* NULL if the caller owns the bytes */
   yk_json_doc *header; /* owns the names */
   yk_tensor *tensors;
   size_t n_tensors;
@@ -41,7 +41,7 @@ static yk_status refuse_cut_short(const char *file, uint64_t found, uint64_t nee
                     found, needed);
 }
 
-/* While the table is checked, data holds no pointer yet: offsets do. */
+/* While the table is checked, begin and end are used instead of tensor.data. */
 typedef struct entry {
   yk_tensor tensor;
   uint64_t begin, end;
@@ -203,7 +203,7 @@ static yk_status read_table(const char *file, yk_json header, const uint8_t *byt
   return YK_OK;
 }
 
-/* The JSON text, after the length before it has been checked. */
+/* Check the length field and parse the JSON text. */
 static yk_status read_header(const char *file, const uint8_t *bytes, uint64_t n_bytes, yk_json_doc **header,
                              uint64_t *data_begin, yk_err *err)
 {
@@ -259,7 +259,7 @@ yk_status yk_safetensors_open(const char *path, yk_safetensors **out, yk_err *er
   yk_mapped_file *map;
   yk_safetensors *file = NULL;
   YK_TRY(yk_mapped_file_open(path, &map, err));
-  const char *slash = strrchr(path, '/'); /* messages are short: the directory is known to whoever opened it */
+  const char *slash = strrchr(path, '/'); /* messages omit the directory, which the caller has */
   yk_status status =
       yk_safetensors_parse(slash ? slash + 1 : path, yk_mapped_file_bytes(map), yk_mapped_file_size(map), &file, err);
   status = yk_mapped_file_settle(map, status, err);

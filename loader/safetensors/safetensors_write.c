@@ -18,18 +18,18 @@ enum { HEADER_ALIGNMENT = 8 };
 
 typedef struct shard {
   size_t first, n_tensors;
-  yk_file_part file; /* all zeros before its turn comes */
+  yk_file_part file; /* all zeros until the shard begins */
 } shard;
 
 struct yk_safetensors_writer {
   char *dir;
-  const yk_tensor *tensors; /* the caller's */
+  const yk_tensor *tensors; /* owned by the caller */
   size_t n_tensors;
   const yk_tensor **by_name; /* the same, sorted */
   shard *shards;
   size_t n_shards;
   uint64_t total_bytes;
-  size_t shard, tensor; /* whose data comes next */
+  size_t shard, tensor; /* of the next data */
   uint64_t position;    /* in the tensor's data */
   bool is_finished;
 };
@@ -44,7 +44,7 @@ static int by_name(const void *a, const void *b)
 static uint64_t bytes_of(const yk_tensor *tensor)
 {
   uint64_t n_bytes = 0;
-  yk_tensor_bytes(tensor, &n_bytes); /* the list has been checked */
+  yk_tensor_bytes(tensor, &n_bytes); /* cannot fail: the list was checked */
   return n_bytes;
 }
 
@@ -70,7 +70,7 @@ static yk_status check_list(yk_safetensors_writer *writer, yk_err *err)
   return YK_OK;
 }
 
-/* A shard ends before the tensor with which it would be larger than shard_bytes. There is always one shard. */
+/* A shard ends before the tensor that would make it larger than shard_bytes. There is always at least one shard. */
 static void cut(yk_safetensors_writer *writer, uint64_t shard_bytes)
 {
   uint64_t n_bytes = 0;
@@ -90,7 +90,7 @@ static void cut(yk_safetensors_writer *writer, uint64_t shard_bytes)
 
 /* ---- The directory ----------------------------------------------------------------------------------------------- */
 
-/* Nothing there is written over, and nothing is begun that cannot be ended. */
+/* No existing file is overwritten, and no write begins without enough disk space. */
 static yk_status check_dir(const char *dir, uint64_t n_bytes, yk_err *err)
 {
   char found[256];
@@ -163,7 +163,7 @@ static yk_status begin_shard(yk_safetensors_writer *writer, yk_err *err)
 
 /* ---- Data -------------------------------------------------------------------------------------------------------- */
 
-/* On to the next tensor that has data, and to its file. */
+/* Move to the next tensor with data, and to its file. */
 static yk_status advance(yk_safetensors_writer *writer, yk_err *err)
 {
   while (writer->tensor < writer->n_tensors && writer->position == bytes_of(&writer->tensors[writer->tensor])) {
@@ -193,7 +193,7 @@ yk_status yk_safetensors_writer_put(yk_safetensors_writer *writer, const void *b
   return advance(writer, err);
 }
 
-/* ---- Beginning and end ------------------------------------------------------------------------------------------- */
+/* ---- Open and close ---------------------------------------------------------------------------------------------- */
 
 static yk_status begin(yk_safetensors_writer *writer, int64_t shard_bytes, yk_err *err)
 {
@@ -235,7 +235,7 @@ static const shard *shard_of(const yk_safetensors_writer *writer, const yk_tenso
   return s;
 }
 
-/* As transformers writes it: keys sorted, two spaces a level. */
+/* As transformers writes the index: sorted keys, indented by two spaces. */
 static yk_status write_index(const yk_safetensors_writer *writer, yk_err *err)
 {
   char path[YK_PATH_BYTES], name[64];
@@ -267,7 +267,7 @@ yk_status yk_safetensors_writer_finish(yk_safetensors_writer *writer, yk_err *er
   YK_TRY(yk_file_part_sync(&writer->shards[writer->shard].file, err));
   for (size_t i = 0; i < writer->n_shards; i++) YK_TRY(yk_file_part_rename(&writer->shards[i].file, err));
   if (writer->n_shards > 1) YK_TRY(write_index(writer, err));
-  writer->is_finished = true; /* the files are whole; only a loss of power could still take them */
+  writer->is_finished = true; /* all files are complete; only a power loss could still undo the renames */
   return yk_dir_sync(writer->dir, err);
 }
 

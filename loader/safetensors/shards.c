@@ -11,7 +11,7 @@
 static const char single_default[] = YK_SAFETENSORS_SINGLE;
 static const char index_default[] = YK_SAFETENSORS_INDEX;
 
-/* msmodelslim's files: the prefix and whatever follows it, w8a8 for instance. */
+/* msmodelslim's files: the prefix, any text such as w8a8, then the suffix. */
 static const char prefix_msmodelslim[] = "quant_model_weight", single_suffix[] = ".safetensors",
                   index_suffix[] = ".safetensors.index.json";
 
@@ -23,14 +23,15 @@ typedef struct located {
 } located;
 
 struct yk_shards {
-  char single_name[NAME_BYTES], index_name[NAME_BYTES]; /* what each is called in this directory */
+  char single_name[NAME_BYTES], index_name[NAME_BYTES]; /* names of the single file and of the index in this
+                                                         * directory */
   const char *source;                                   /* one of them */
   char **names;                                         /* [n_files], sorted */
   yk_safetensors **files;
   size_t n_files;
   located *table; /* sorted by tensor name */
   size_t n_tensors;
-  yk_tensor *views; /* in the place of others; NULL: none */
+  yk_tensor *views; /* that replace others; NULL: none */
 };
 
 static int by_string(const void *a, const void *b)
@@ -99,7 +100,7 @@ yk_status yk_shards_settle(const yk_shards *shards, yk_status status, yk_err *er
   return status;
 }
 
-/* Why there is nothing to load, and what to do about it. */
+/* Report why there is nothing to load, and the remedy. */
 static yk_status explain_missing(const char *dir, yk_err *err)
 {
   char found[256];
@@ -110,7 +111,7 @@ static yk_status explain_missing(const char *dir, yk_err *err)
   return yk_err_set(err, YK_E_IO, "%s: expected %s or %s, found neither", dir, single_default, index_default);
 }
 
-/* The file that an entry of the index names, without the "./" that some tools write before it; NULL: no string. */
+/* The file named by an entry of the index, without the "./" that some tools write before it; NULL: not a string. */
 static const char *file_of(yk_json value)
 {
   const char *name = yk_json_string(value);
@@ -118,7 +119,7 @@ static const char *file_of(yk_json value)
   return name;
 }
 
-/* A file name out of the index may not lead anywhere else. */
+/* A file name from the index must not lead outside the directory. */
 static yk_status check_shard_name(const char *index_name, yk_json value, const char *tensor, yk_err *err)
 {
   const char *name = file_of(value);
@@ -204,7 +205,8 @@ yk_status yk_shards_replace(yk_shards *shards, yk_tensor *tensors, const size_t 
   return sort_table(shards, err);
 }
 
-/* One table over all files. Where the index (NULL: none) places a tensor in another file, that other one counts. */
+/* Build one table over all files. If the index (NULL: none) assigns a tensor to another file, that file's tensor is
+ * used. */
 static yk_status build_table(const yk_json_index *weight_map, const yk_log *log, yk_shards *shards, yk_err *err)
 {
   size_t n_total = 0, n_unlisted = 0;
@@ -293,8 +295,8 @@ static yk_status read_index(const char *dir, const yk_shards *shards, yk_json_do
   return status;
 }
 
-/* How the files are called that are to be read: those of msmodelslim, where there are any, go first. *is_single: one
- * file, without an index. */
+/* Choose the files to read: those of msmodelslim, if there are any, have priority. *is_single: one file, without an
+ * index. */
 static yk_status find_names(const char *dir, yk_shards *shards, bool *is_single, yk_err *err)
 {
   char last[NAME_BYTES];

@@ -1,4 +1,4 @@
-/* tensors.h - the tensors of one module, with the type and shape that they must have. Not for use outside the loader.
+/* tensors.h - the tensors of one module, with their required types and shapes. Not for use outside the loader.
  */
 #ifndef YK_LOADER_TENSORS_H
 #define YK_LOADER_TENSORS_H
@@ -18,8 +18,8 @@ typedef enum yk_tensor_kind {
   YK_TENSORS_FP8
 } yk_tensor_kind;
 
-/* A tensor as it must be: MODULE.SUFFIX. FLOAT: float16, bfloat16 or float32; FP8: float8 e4m3fn. U8: bytes of
- * any meaning, float8 e8m0 among them. */
+/* A required tensor, MODULE.SUFFIX. FLOAT: float16, bfloat16 or float32; FP8: float8 e4m3fn. U8: bytes of any meaning,
+ * including float8 e8m0. */
 typedef struct yk_tensor_wish {
   const char *suffix;
   yk_tensor_kind kind;
@@ -30,15 +30,17 @@ typedef struct yk_tensor_wish {
 /* yk_tensors_find - MODULE.SUFFIX, or NULL. file may be NULL. */
 const yk_tensor *yk_tensors_find(const yk_shards *shards, const char *module, const char *suffix, const char **file);
 
-/* yk_tensors_require - a tensor as wished. float_dtype: which of the float types; NULL for the other kinds.
+/* yk_tensors_require - find a tensor and check its type and shape. float_dtype: receives the float type; NULL for the
+ *   other kinds.
  *   Errors: YK_E_FORMAT naming file and tensor, expected and found. */
 yk_status yk_tensors_require(const yk_shards *shards, const char *module, const yk_tensor_wish *wish,
                              yk_dtype *float_dtype, const yk_tensor **out, yk_err *err);
 
-/* yk_tensors_is_zero - whether every byte of a tensor is 0, as is so of one without elements. */
+/* yk_tensors_is_zero - whether every byte of a tensor is 0; true for a tensor without elements. */
 bool yk_tensors_is_zero(const yk_tensor *tensor);
 
-/* yk_tensors_require_symmetric - zero points that a configuration calls symmetric leaves out, or that are all 0.
+/* yk_tensors_require_symmetric - check zero points of a symmetric configuration: the tensor is missing, or all its
+ *   bytes are 0.
  *   Errors: YK_E_FORMAT naming file and tensor. */
 yk_status yk_tensors_require_symmetric(const yk_shards *shards, const char *module, const char *suffix, yk_err *err);
 
