@@ -217,7 +217,7 @@ static bool has_lost_text(const yk_request *request)
   return request->decoded.failed || request->piece.failed || request->special.failed || request->piece_special.failed;
 }
 
-/* Under the mutex: append a token to the queue, whole or not at all. Readers are woken if the queue was empty
+/* Under the mutex: append a token to the queue, whole or not at all. announces: wake readers if the queue was empty
  * before. */
 static void enqueue(yk_request *request, const yk_sampled *result, bool is_prompt, bool announces, int64_t now_ns)
 {

@@ -154,7 +154,7 @@ yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec
   return YK_OK;
 }
 
-/* Rows of a part's matrix, converted to the device's activation type where the weight is quantised. */
+/* Rows of a part's matrix, converted to the device's activation type if the weight is quantised. */
 static yk_repack_request request_of_rows(const yk_rank_loader *loader, const yk_linear_part *part, yk_range rows)
 {
   return (yk_repack_request){.weight = &part->weight,

@@ -77,7 +77,7 @@ const char *yk_step_array_name(yk_step_array array);
 size_t yk_step_array_element_bytes(yk_step_array array);
 yk_step_part yk_step_array_part(yk_step_array array);
 
-/* yk_step_layout_of - where each array lies. */
+/* yk_step_layout_of - the offsets of the arrays and the size of the block. */
 yk_step_layout yk_step_layout_of(const yk_step_counts *counts);
 
 /* yk_step_counts_max - the largest step within the limits, without late arrays, which have no limit of their own. */

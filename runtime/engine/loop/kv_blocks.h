@@ -47,8 +47,7 @@ void yk_kv_blocks_release(yk_kv_blocks *blocks, int32_t block);
  *   before. */
 yk_kv_chain yk_kv_blocks_publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chain previous, const int32_t *ids);
 
-/* yk_kv_blocks_new_chain - a new empty beginning: only sequences with this beginning find blocks published behind
- * it. */
+/* yk_kv_blocks_new_chain - a new empty beginning: only sequences with this beginning find blocks published after it. */
 yk_kv_chain yk_kv_blocks_new_chain(yk_kv_blocks *blocks);
 
 /* yk_kv_blocks_mark_sound - a row that reads the whole of this referenced block has produced finite logits. */
@@ -62,7 +61,7 @@ bool yk_kv_blocks_is_withdrawn(const yk_kv_blocks *blocks, int32_t block);
 /* yk_kv_blocks_forget - stop offering all published blocks for reuse; readers keep their blocks. */
 void yk_kv_blocks_forget(yk_kv_blocks *blocks);
 
-/* yk_kv_blocks_find - the published block with these ids behind chain `previous`, with one more reference; its chain in
+/* yk_kv_blocks_find - the published block with these ids after chain `previous`, with one more reference; its chain in
  *   *chain. -1 if there is none. */
 int32_t yk_kv_blocks_find(yk_kv_blocks *blocks, yk_kv_chain previous, const int32_t *ids, yk_kv_chain *chain);
 
