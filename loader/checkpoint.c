@@ -30,7 +30,6 @@ struct yk_checkpoint {
   bool is_untied;    /* the files have a separate head, although the configuration ties it */
 };
 
-/* Find a float tensor of a module. */
 static yk_status require_floats(const yk_checkpoint *checkpoint, const char *module, const yk_tensor_wish *wish,
                                 yk_dtype *dtype, const void **data, yk_err *err)
 {
@@ -149,7 +148,6 @@ yk_status yk_checkpoint_linear(const yk_checkpoint *checkpoint, const char *modu
   return YK_OK;
 }
 
-/* Find the names of a norm's tensors. */
 static yk_status find_norm(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, yk_norm_tensors *out,
                            yk_err *err)
 {
@@ -214,7 +212,6 @@ yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, yk_weight_role r
   return read_norm(checkpoint, role, layer, n, out, err);
 }
 
-/* Whether a role reads the norm before the FFN. */
 static bool reads_ffn_norm(yk_weight_role role)
 {
   switch (role) {

@@ -111,7 +111,7 @@ yk_status yk_checkpoint_add_offset(const yk_checkpoint *checkpoint, yk_weight_ro
 
 /* The weight of one place in the model: a role, layer and expert. */
 typedef struct yk_found_weight {
-  char name[YK_WEIGHT_NAME_BYTES]; /* name of the module */
+  char name[YK_WEIGHT_NAME_BYTES];
   yk_weight_module module;
   yk_weight_view view; /* view of the whole module, including the offset of the norm before the place, if any */
   bool may_have_order; /* the configuration allows an order of inputs other than by groups, whether or not this weight

@@ -36,7 +36,6 @@ static const fused_suffix suffixes[] = {{"", "weight"},
                                         {"_scale_inv", "weight_scale_inv"},
                                         {"_zero_point", "weight_zero_point"}};
 
-/* One fused tensor. */
 typedef struct fused_tensor {
   const yk_tensor *tensor;
   const char *file; /* name of the file, for messages */
@@ -122,7 +121,6 @@ static yk_status check(const yk_model_config *config, const fused_tensor *f, yk_
   return check_blocks(config, f, err);
 }
 
-/* Add one expert's rows of one role. */
 static void add_piece(const yk_model_config *config, const fused_tensor *f, int32_t expert, int role, pieces *out)
 {
   const yk_tensor *t = f->tensor;
@@ -159,7 +157,6 @@ static void add_shape(const yk_model_config *config, const fused_tensor *f, int3
   out->origins[out->n++] = f->position;
 }
 
-/* Add the router's weight under the family's name. */
 static void add_router(const yk_model_config *config, const fused_tensor *f, pieces *out)
 {
   char module[YK_WEIGHT_NAME_BYTES], *name = out->names + out->n * NAME_BYTES;

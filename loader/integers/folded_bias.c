@@ -11,7 +11,6 @@
 
 enum { BLOCK_K = 256, BLOCK_N = 128 }; /* inputs and outputs read at once */
 
-/* Memory for one block. */
 typedef struct scratch {
   double sums[BLOCK_N]; /* one per output of the block */
   float offsets[BLOCK_K];

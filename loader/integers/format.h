@@ -24,7 +24,6 @@ typedef struct yk_repacked_slice {
   yk_weight_slice slice;
 } yk_repacked_slice;
 
-/* A slice to repack. */
 typedef struct yk_slice_source {
   const yk_weight_view *weight;
   yk_weight_slice slice;       /* not empty; for reordered inputs or outputs the range counts positions of the order

@@ -31,7 +31,6 @@ static yk_group_share inputs_of(const yk_weight_view *weight, const yk_group_sha
   return share->of_sorted ? (yk_group_share){.end = weight->k} : *share;
 }
 
-/* Count the inputs of each group. */
 static void count_inputs(const yk_weight_view *weight, const yk_group_share *inputs, take *takes)
 {
   int64_t n = inputs->end - inputs->begin, n_groups = n_groups_of(weight);

@@ -126,7 +126,7 @@ static yk_status refuse_scale(const yk_weight_view *weight, const yk_int4_extent
   return yk_int4_refuse_scale(weight, group, n, scale, err);
 }
 
-/* take_scales with reordered outputs. */
+/* take_scales for reordered outputs. */
 static yk_status gather_scales(const yk_weight_view *weight, const yk_int4_extent *e, int64_t group, char *to,
                                yk_err *err)
 {

@@ -61,7 +61,6 @@ static bool has_nan(const uint8_t *codes, int64_t n)
   return found;
 }
 
-/* Check that the codes of a slice are not NaN. */
 static yk_status check_codes(const yk_weight_view *weight, const yk_weight_slice *slice, const uint8_t *codes,
                              int64_t stride, yk_err *err)
 {

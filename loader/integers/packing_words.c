@@ -9,7 +9,6 @@
     .weight = "qweight", .zeros = "qzeros", .scales = "scales"                                                         \
   }
 
-/* Elements per 32-bit word. */
 static int64_t per_word(yk_weight_format format)
 {
   return 32 / yk_weight_traits_of(format)->bits;

@@ -190,8 +190,8 @@ int32_t yk_weight_count(const yk_model_config *config, yk_weight_role role, int 
   return role >= YK_ROLE_EXPERT_GATE ? config->experts.n_experts : 1;
 }
 
-/* Shape of a linear role of latent attention, apart from roles that share its module. q_b and kv_b have no biases in
- * any checkpoint. */
+/* A linear role of latent attention, without the roles that share its module. q_b and kv_b have no biases in any
+ * checkpoint. */
 static yk_weight_module latent_of(const yk_model_config *c, yk_weight_role role)
 {
   const yk_latent_config *latent = &c->latent;
@@ -210,7 +210,7 @@ static yk_weight_module latent_of(const yk_model_config *c, yk_weight_role role)
   }
 }
 
-/* Shape of a linear role, apart from roles that share its module. */
+/* A linear role, without the roles that share its module. */
 static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
 {
   bool is_attention = (role >= YK_ROLE_Q && role <= YK_ROLE_O) || (role >= YK_ROLE_Q_A && role <= YK_ROLE_KV_B);

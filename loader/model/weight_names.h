@@ -79,7 +79,7 @@ int32_t yk_weight_count(const yk_model_config *config, yk_weight_role role, int 
 /* A linear layer as stored in the checkpoint: the outputs of all roles that share its name, in the order of the
  * roles. */
 typedef struct yk_weight_module {
-  int64_t k, n;           /* of the module */
+  int64_t k, n;
   int64_t first_n, n_own; /* the role's range of outputs in the module */
   bool has_bias;
 } yk_weight_module;

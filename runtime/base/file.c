@@ -47,7 +47,6 @@ yk_status yk_file_open(const char *path, int *fd, size_t *n_bytes, yk_err *err)
   return YK_OK;
 }
 
-/* Read exactly n_bytes, or fail. */
 static yk_status read_all(const char *path, int fd, char *data, size_t n_bytes, yk_err *err)
 {
   for (size_t got = 0; got < n_bytes;) {

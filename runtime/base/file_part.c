@@ -11,8 +11,7 @@
 #include "base/strbuf.h"
 #include "base/write_lock.h"
 
-/* Open the file empty and locked by this run. If another run renames the file meanwhile, the opened file is not at the
- * path any more: try again. */
+/* Open the file, locked and empty. Tries again if another run renames the file meanwhile. */
 static yk_status open_locked(const char *part_path, int *out, yk_err *err)
 {
   struct stat info;

@@ -25,7 +25,6 @@ void yk_jsonl_reader_free(yk_jsonl_reader *reader)
   reader->buffer = NULL;
 }
 
-/* Make space for a chunk after the buffered bytes. */
 static yk_status make_room(yk_jsonl_reader *reader, yk_err *err)
 {
   size_t held = reader->end - reader->begin;

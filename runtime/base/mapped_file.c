@@ -46,7 +46,6 @@ typedef struct map_line {
   bool is_writable;
 } map_line;
 
-/* Reader of the table's lines. */
 typedef struct map_table {
   int fd;
   size_t n, at;

@@ -25,8 +25,8 @@ typedef struct yk_convert_source {
   const yk_model_config *config;
   yk_convert_item *items; /* [n_items] embedding, layers, final norm, lm_head unless it is tied to the embedding */
   size_t n_items, n_quantised;
-  /* Number of inputs that share a scale, -1 for all inputs of a layer: the largest group size in which all 4-bit layers
-   * are exact. A layer with larger groups repeats its scales and zero points. */
+  /* Inputs that share a scale, -1 for all inputs of a layer: the largest group in which all 4-bit layers are exact.
+   * Larger groups repeat their scales and zero points. */
   int32_t group_size;
 } yk_convert_source;
 

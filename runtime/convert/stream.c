@@ -56,8 +56,8 @@ yk_status yk_convert_put_f16(yk_convert_stream *stream, const char *name, yk_dty
 
 /* ---- 4-bit integers ---------------------------------------------------------------------------------------------- */
 
-/* A weight that is being written. Zero points and scales are produced together with the integers, and stored until all
- * integers are written. */
+/* A weight that is being written. Zero points and scales come with the integers, and are stored until all integers are
+ * written. */
 typedef struct int4_stream {
   const yk_weight_view *weight;
   int64_t zero_bytes, scale_bytes; /* per group */
@@ -90,7 +90,7 @@ static yk_status put_integers(yk_convert_stream *stream, int4_stream *s, yk_err 
     int64_t row_bytes = weight->n / 2;
     const char *rows = (const char *)repacked.weight.qweight + (k - repacked.first_k) * row_bytes;
     YK_TRY(yk_convert_put(stream, rows, (end - k) * row_bytes, err));
-    /* Two pieces may contain parts of one group: both compute the same scales and zero points for it. */
+    /* Two pieces may share a group: its scales and zero points are the same in both. */
     int64_t first = k / weight->group, n = yk_ceil_div_i64(end, weight->group) - first;
     memcpy(s->zeros + first * s->zero_bytes, repacked.weight.qzeros, (size_t)(n * s->zero_bytes));
     memcpy(s->scales + first * s->scale_bytes, repacked.weight.scales, (size_t)(n * s->scale_bytes));

@@ -14,7 +14,6 @@
 
 enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 32, MAX_PER_ITEM = 4 };
 
-/* The tensors to write. */
 typedef struct tensors {
   yk_tensor *list;
   char (*names)[NAME_BYTES];

@@ -32,7 +32,7 @@ struct yk_engine {
   yk_tokenizer *tokenizer;                 /* NULL if the checkpoint has no readable tokenizer */
   char no_tokenizer[YK_ERR_MESSAGE_BYTES]; /* the reason, if tokenizer is NULL */
 
-  /* The following fields belong to the engine thread. */
+  /* Engine thread only. */
   yk_ranks *ranks;
   yk_memory_pool *pool;
   yk_cache_salts salts;
@@ -42,7 +42,7 @@ struct yk_engine {
   pthread_t thread;
   bool thread_started;
 
-  atomic_uint n_cancels; /* grows with every cancellation, so that the loop searches for cancelled requests only then */
+  atomic_uint n_cancels; /* grows with every cancellation: the loop searches for cancelled requests only then */
   atomic_uint n_requests;
 
   pthread_mutex_t mutex;  /* guards the fields below */

@@ -113,7 +113,6 @@ static void run_step(yk_engine *e, yk_err *err)
                            times.delivered_ns - times.deliver_ns);
 }
 
-/* End all remaining sequences with this error. */
 static void fail_all(yk_engine *e, const yk_err *error)
 {
   yk_requests_deliver(e);

@@ -96,7 +96,6 @@ static yk_status append(yk_text_stream *stream, const int32_t *ids, size_t n_ids
   return YK_OK;
 }
 
-/* Return the gathered text, or the error. */
 static yk_status give(yk_text_stream *stream, yk_status status, const char **text, size_t *n_bytes, yk_err *err)
 {
   if (status != YK_OK) return status;

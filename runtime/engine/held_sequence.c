@@ -8,7 +8,6 @@
 #include "engine/call.h"
 #include "engine/engine_internal.h"
 
-/* A call about one sequence. */
 typedef struct sequence_call {
   yk_call call;
   yk_held_sequence *sequence, *other;

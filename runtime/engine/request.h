@@ -63,7 +63,7 @@ struct yk_request {
   int64_t submitted_ns, scheduled_ns, first_token_ns, finished_ns; /* 0: not yet */
   int n_owners;
 
-  /* The following fields belong to the reader; the mutex does not guard them. */
+  /* Reader only, without the mutex. */
   yk_strbuf taken; /* the previous queue, read up to read_bytes; swapped with queue */
   size_t read_bytes;
   yk_output output; /* last result of yk_request_next; points into taken */

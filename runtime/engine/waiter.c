@@ -94,7 +94,7 @@ void yk_waiter_remove(yk_waiter *waiter, yk_waiter_node *node)
 }
 
 /* The first listed request. False: the list is empty, and the next push writes the descriptor. A write in progress may
- * leave the descriptor readable without a request once: is_signalled stays set, and the next call reads the
+ * leave the descriptor readable once without a request; is_signalled stays set, and the next call reads the
  * descriptor. */
 static bool take(yk_waiter *waiter, yk_request **request, void **user)
 {

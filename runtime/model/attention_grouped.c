@@ -120,8 +120,8 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   return YK_OK;
 }
 
-/* The parts of q and k get n_orders if the checkpoint's heads do not rotate in the device's order of elements. *out
- * holds these orders; the caller frees *out. */
+/* The parts of q and k get n_orders if the checkpoint's order of a head's elements differs from the device's. The
+ * caller frees *out, which holds the orders. */
 static yk_status order_heads(const yk_model_config *c, yk_linear_spec *qkv, int32_t **out, yk_err *err)
 {
   const int32_t head_dim = c->head_dim;

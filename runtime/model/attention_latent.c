@@ -155,8 +155,8 @@ static int32_t *order_unit(const yk_model_config *c, const yk_linear_part *part,
   return to;
 }
 
-/* The parts of q and kv_a get n_orders if the checkpoint rotates neighbouring elements (rotary_interleaved). *order
- * holds the orders; the caller frees *order. */
+/* The parts of q and kv_a get n_orders if the checkpoint rotates neighbours (rotary_interleaved). The caller frees
+ * *order, which holds the orders. */
 static yk_status order_rotation(const yk_model_config *c, projections *p, int32_t **order, yk_err *err)
 {
   yk_linear_part *q = c->latent.q_rank > 0 ? &p->q_b.parts[0] : &p->first.parts[0], *kv_a = &p->first.parts[1];

@@ -249,10 +249,10 @@ static void destroy(yk_device *dev, yk_sublayer *experts)
 
 /* ---- Forward ----------------------------------------------------------------------------------------------------- */
 
-/* Context of the phase callbacks of a forward. */
+/* User data of the phase callbacks. */
 typedef struct host {
   const yk_sublayer_step *s;
-  bool begin_failed; /* begin has already set an error; the operation's name must not be added again */
+  bool begin_failed; /* begin has set an error, which needs no operation's name */
 } host;
 
 static yk_status begin(void *user, yk_mixture_phase phase, yk_err *err)

@@ -62,7 +62,6 @@ typedef struct yk_sublayer_kind {
   void (*destroy)(yk_device *dev, yk_sublayer *sublayer);
 } yk_sublayer_kind;
 
-/* All kinds. */
 extern const yk_sublayer_kind yk_attention_grouped; /* attention_grouped.c */
 extern const yk_sublayer_kind yk_attention_latent;  /* attention_latent.c */
 extern const yk_sublayer_kind yk_ffn_dense;         /* ffn_dense.c */

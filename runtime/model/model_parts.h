@@ -37,10 +37,10 @@ struct yk_model {
   float *rope; /* [max_model_tokens, 2, head_dim / 2] */
   yk_layer *layers;
   yk_activations act;
-  float *rank_0_logits;     /* rank 0's act.logits as mapped for this rank's writes; NULL: logits are gathered */
+  float *rank_0_logits;     /* rank 0's act.logits, mapped for writes of this rank; NULL: logits are gathered */
   yk_decode_graphs *graphs; /* NULL on a device without graphs */
   yk_step_profile profile;  /* of the last timed step */
-  yk_operations operations; /* the current operation; other threads read the atomic fields */
+  yk_operations operations; /* current operation; other threads read the atomic fields */
 };
 
 #endif

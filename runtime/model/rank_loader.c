@@ -20,7 +20,6 @@ yk_status yk_rank_alloc(const yk_rank_loader *loader, size_t n_bytes, void **out
   return loader->dev->ops->alloc(loader->dev, n_bytes, out, err);
 }
 
-/* Conversion of elements to the device's activation type. */
 typedef struct conversion {
   const char *from; /* may be unaligned */
   yk_dtype from_dtype, dtype;

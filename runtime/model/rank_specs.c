@@ -117,7 +117,6 @@ bool yk_rank_experts_quantise(const yk_inputs *inputs)
   return inputs->kind == YK_INPUTS_PER_TOKEN;
 }
 
-/* Properties of the inputs of a layer's experts. */
 typedef struct inputs_of_experts {
   bool have_order; /* at least one expert has act order; the others are then sorted too */
   bool are_even;   /* the groups of every expert are even, so all experts have the same positions */

@@ -251,7 +251,6 @@ static yk_status search_grid(yk_awq_search *s, const yk_awq_inputs *inputs, cons
   return invert(s, t, out, err);
 }
 
-/* Read the task's weights from the checkpoint. */
 static yk_status read_task(const yk_awq_search *s, const yk_awq_inputs *inputs, task *t, yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];

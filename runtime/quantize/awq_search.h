@@ -5,13 +5,13 @@
 
 #include "quantize/calibration.h"
 
-/* Context of the search. Buffers are memory of the rank's device, as large as the largest search so far. */
+/* Context of the search. Buffers are device memory, as large as the largest search so far. */
 typedef struct yk_awq_search {
   const yk_quantize_rank *rank;
   const yk_checkpoint *checkpoint;
   const yk_model_config *config;
   yk_calibration calibration;
-  const float *rows; /* rows last made accessible to the device, and their key */
+  const float *rows; /* rows last shown to the device, and their key */
   int32_t n_rows;
   int64_t rows_key;
   float *gathered; /* host: rows of an expert */
@@ -30,7 +30,7 @@ typedef struct yk_awq_fold {
   float *scales;   /* [k], or NULL: no scales */
   float *inverses; /* [outputs of the writer] 1 / scale of the input that the output becomes; NULL if a norm writes the
                     * inputs */
-  void *norm;      /* the norm that writes the inputs, divided by the scales; NULL if a linear layer writes them */
+  void *norm;      /* the norm that writes the inputs, divided by the scales; NULL if a linear layer writes */
 } yk_awq_fold;
 
 /* yk_awq_search_scales - out: zeroed; the caller frees it with yk_awq_fold_free, also after an error.

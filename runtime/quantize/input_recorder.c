@@ -111,7 +111,6 @@ static void keep_token(const yk_input_recorder *r, int64_t token, const void *x,
   }
 }
 
-/* Keep the inputs of the experts' down projections. */
 static yk_status keep_experts(yk_input_recorder *r, const yk_calibrated_input *input, const yk_mixture_args *args,
                               yk_err *err)
 {

@@ -43,7 +43,6 @@ int yk_quantize_tensors(const yk_quantize_plan *plan, const yk_planned_tensor *t
 
 /* ---- The index --------------------------------------------------------------------------------------------------- */
 
-/* A tensor in the index. */
 typedef struct listed {
   char *name;
   const char *file;

@@ -103,7 +103,6 @@ static bool fits(const decisions *d, const yk_tensor *tensor)
   return tensor->shape[0] % 8 == 0 && tensor->shape[1] % yk_quantize_group(d->plan->group_size, tensor->shape[1]) == 0;
 }
 
-/* Mark a linear layer as unchanged. */
 static yk_status keep(decisions *d, yk_planned_tensor *tensor, remark *why)
 {
   if (why && why->n++ == 0) why->first = tensor->source->name;

@@ -41,7 +41,6 @@ void yk_plan_fill_experts(const yk_model_memory *memory, const yk_settings *s, c
 
 /* ---- Remarks ----------------------------------------------------------------------------------------------------- */
 
-/* Append to the earlier remarks. */
 static void YK_PRINTF(2, 3) remark(yk_plan *plan, const char *fmt, ...)
 {
   size_t used = strlen(plan->reason);

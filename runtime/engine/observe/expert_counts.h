@@ -7,7 +7,7 @@
 /* Zero for a model without experts. */
 typedef struct yk_expert_counts {
   yk_expert_load load; /* fixed once created, except rows, which the mutex guards; no shares */
-  /* The following fields belong to the engine thread. */
+  /* Engine thread only. */
   int64_t *fresh; /* same layout as rows */
   int64_t read_ns;
   bool is_stale; /* steps have run since the last reading */

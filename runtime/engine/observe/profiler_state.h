@@ -5,21 +5,20 @@
 #include "engine/observe/step_trace.h"
 
 typedef struct yk_profiler {
-  /* The engine's mutex guards the following fields. */
+  /* Guarded by the engine's mutex. */
   int32_t every;
   yk_trace *trace; /* or NULL; not owned */
   unsigned epoch;  /* grows when a caller restarts the profile */
   yk_step_sums prefill, decode;
-  double cost_ns, n_cost_stamps; /* sum of the differences between timed and plain decode steps, and of the stamps that
-                                  * caused them */
+  double cost_ns, n_cost_stamps; /* sums over comparable steps: timed less plain time, and stamps */
   double stamp_ns;               /* measured in a chain */
   int64_t resolution_ns;
 
-  /* The following fields belong to the engine thread. */
+  /* Engine thread only. */
   struct yk_profiled_step {
     bool is_timed;                  /* for the sums, the trace or both */
     bool is_counted;                /* added to the sums */
-    bool is_pending, is_comparable; /* pending: complete; comparable: complete or plain, and a decode step */
+    bool is_pending, is_comparable; /* complete; complete or plain, and a decode step */
     unsigned epoch;
     int32_t n_wanted;
     yk_engine_times times;
