@@ -84,9 +84,7 @@ static yk_status parse_changes(const char *name, const char *text, yk_json_doc *
   *out = NULL;
   if (!text) return YK_OK;
   yk_status status = parse_object(name, text, strlen(text), YK_E_INVAL, out, err);
-  if (status == YK_E_FORMAT && err)
-    err->code = status = YK_E_INVAL; /* the error is in the caller's text, not in a
-                                                                      * file */
+  if (status == YK_E_FORMAT && err) err->code = status = YK_E_INVAL; /* the text is the caller's, not a file's */
   return status;
 }
 

@@ -14,7 +14,7 @@ uint8_t yk_awq_get(const void *words, int64_t n_columns, int64_t row, int64_t co
 
 /* yk_awq_unpack - rows [row_begin, row_end) and columns [column_begin, column_end) of packed words [*, n_columns/8]
  *   into out[n_rows][n_columns_out], one value per byte. Any column range is legal, including ranges that split
- * words. */
+ *   words. */
 void yk_awq_unpack(const void *words, int64_t n_columns, int64_t row_begin, int64_t row_end, int64_t column_begin,
                    int64_t column_end, uint8_t *out);
 

@@ -20,8 +20,7 @@ typedef struct yk_int4_extent {
   int64_t first_group, n_groups; /* of the checkpoint's weight */
   int64_t first_n, n, n_there;   /* outputs, rounded up to whole words; n_there: outputs without the rounding */
   int64_t first_line, n_lines;   /* lines of the checkpoint's weight to read */
-  size_t zeros_at, scales_at, places_at, n_bytes; /* places: i32 [k of the checkpoint's weight], if inputs are
-                                                   * reordered */
+  size_t zeros_at, scales_at, places_at, n_bytes; /* places: i32 [the checkpoint's k], if inputs are reordered */
 } yk_int4_extent;
 
 /* yk_int4_take_words - write the integers of a slice in AWQ's order as u32 [k, n/8] to the start of buffer, which also

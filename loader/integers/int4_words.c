@@ -32,8 +32,7 @@ typedef struct repacking {
   const yk_weight_view *weight;
   const yk_int4_extent *e;
   destination to;
-  int64_t tile_lines, tile_words, n_tiles_k; /* n_tiles_k: tiles along the lines; after them follow those of the next
-                                              * outputs */
+  int64_t tile_lines, tile_words, n_tiles_k; /* n_tiles_k: tiles along the lines, the faster index */
 } repacking;
 
 /* Copy lines of words that are already in AWQ's order. */

@@ -58,8 +58,7 @@ typedef struct yk_latent_config {
   int32_t q_rank;  /* values between q_a and q_b; 0: q is one projection */
   int32_t kv_rank; /* size of the latent vector of a token, from which keys and values of all heads are computed; 0: no
                     * latent attention */
-  int32_t nope_dim, value_dim; /* per head: the part of q and k without rotation, and v; the rotating part is
-                                * head_dim */
+  int32_t nope_dim, value_dim; /* per head: q and k without rotation, and v; head_dim: q and k with rotation */
 } yk_latent_config;
 
 typedef enum yk_quant_method {
@@ -150,8 +149,7 @@ typedef struct yk_model_config {
   bool rotary_interleaved;              /* elements 2i and 2i + 1 are a pair; else i and i + rotary_dim / 2 */
   int32_t window_tokens[YK_MAX_LAYERS]; /* [n_layers] keys that a row attends to, including itself; 0: all */
   float embed_scale;                    /* factor on embedding rows: scale_emb, else 1 */
-  float residual_scale; /* factor on each branch before it is added to the residual: scale_depth / sqrt(layers), else
-                         * 1 */
+  float residual_scale; /* factor on each branch when added to the residual: scale_depth / sqrt(layers), else 1 */
   float logit_scale;    /* factor on final hidden rows before lm_head: dim_model_base / hidden_size, else 1 */
   int32_t bos_id;       /* -1: none */
   int32_t eos_ids[YK_MAX_EOS_IDS]; /* [n_eos_ids] union of config.json and generation_config.json */

@@ -23,8 +23,7 @@ typedef struct located {
 } located;
 
 struct yk_shards {
-  char single_name[NAME_BYTES], index_name[NAME_BYTES]; /* names of the single file and of the index in this
-                                                         * directory */
+  char single_name[NAME_BYTES], index_name[NAME_BYTES]; /* the names in this directory */
   const char *source;                                   /* one of them */
   char **names;                                         /* [n_files], sorted */
   yk_safetensors **files;

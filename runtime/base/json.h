@@ -43,8 +43,7 @@ typedef struct yk_json_rules {
   int max_depth;     /* nesting of arrays and objects; at most YK_JSON_MAX_DEPTH */
   size_t max_values; /* including keys. 0: no limit */
   bool unique_keys;  /* a repeated key is an error */
-  bool is_line;      /* the text is one line of a file, and the caller adds file name and line number: errors name the
-                      * column */
+  bool is_line;      /* the text is one line of a file: errors name the column, and the caller adds file and line */
   bool (*keeps)(const char *key); /* whether a member of the root object is kept; NULL: all. Other members are checked
                                    * and become YK_JSON_SKIPPED, which takes no memory for their content */
 } yk_json_rules;

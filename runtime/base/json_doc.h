@@ -11,8 +11,7 @@ enum {
 
 /* A value. The values inside a container follow it: elements, or keys and values alternately. */
 typedef struct yk_json_node {
-  uint32_t at;       /* strings and numbers: first byte in the text. Containers: index of the node after the last one
-                      * inside */
+  uint32_t at;       /* strings and numbers: first byte in the text. Containers: the node after the last node inside */
   uint32_t kind : 4; /* yk_json_kind, or YK_JSON_REPLACED for a key */
   uint32_t size : YK_JSON_SIZE_BITS; /* bytes, elements, or members with distinct keys */
 } yk_json_node;

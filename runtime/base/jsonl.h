@@ -56,8 +56,7 @@ bool yk_jsonl_is_blank(const char *text, size_t n_bytes);
 typedef struct yk_jsonl_stored {
   const char *doubt; /* in errors, between file name and line number; NULL: nothing */
   size_t max_line_bytes;
-  bool (*begins)(const char *text, size_t n_bytes); /* whether a line may begin with this text; must accept 0 bytes
-                                                     * too */
+  bool (*begins)(const char *text, size_t n_bytes); /* whether a line may begin with this text, which may be empty */
   yk_status (*take)(void *user, const yk_jsonl_line *line, yk_err *err); /* takes a complete line */
   void *user;
 } yk_jsonl_stored;
@@ -83,7 +82,7 @@ void yk_jsonl_writer_init(yk_jsonl_writer *writer, int fd, const char *name);
 
 /* yk_jsonl_write - write one line, including its newline, with one write(): a program that stops between two calls
  *   leaves complete lines. If the system takes fewer bytes (a pipe), the rest follows. Errors: YK_E_IO naming the
- * file. */
+ *   file. */
 yk_status yk_jsonl_write(yk_jsonl_writer *writer, const char *line, size_t n_bytes, yk_err *err);
 
 /* yk_jsonl_sync - flush written data to the disk, unless that happened less than interval_s ago. Errors: YK_E_IO. */

@@ -30,9 +30,7 @@ static yk_status load_tokenizer(yk_engine *e, const yk_engine_options *options, 
 {
   char dir[YK_MODEL_PATH_BYTES];
   yk_err cause = YK_ERR_INIT;
-  if (options->tokenizer)
-    return yk_tokenizer_load(options->tokenizer, &e->tokenizer, err); /* the caller asked for this
-                                                                                             * tokenizer */
+  if (options->tokenizer) return yk_tokenizer_load(options->tokenizer, &e->tokenizer, err); /* the caller's choice */
   YK_TRY(yk_model_path_dir(options->model_dir, dir, err));
   if (yk_tokenizer_load(dir, &e->tokenizer, &cause) == YK_OK) return YK_OK;
   if (cause.code == YK_E_NOMEM) return yk_err_set(err, cause.code, "%s", cause.message);

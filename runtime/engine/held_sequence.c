@@ -18,8 +18,7 @@ typedef struct sequence_call {
 } sequence_call;
 
 struct yk_held_sequence {
-  yk_sequence seq; /* first member, so that the owner's functions find the held sequence; used by the engine thread
-                    * only */
+  yk_sequence seq; /* first, so that the owner's functions find the held sequence; engine thread only */
   yk_engine *engine;
   size_t n_tokens;        /* the caller's view of the length */
   sequence_call *pending; /* the append that is being computed; used by the engine thread only */

@@ -12,8 +12,7 @@ typedef struct yk_activations {
   void *step;                            /* rank_bytes of the largest step's block */
   void *residual;                        /* act [hidden] */
   void *normed;                          /* act [hidden] */
-  void *partial;                         /* act [hidden]: results of embedding, o and down before their sum over
-                                          * ranks */
+  void *partial;                         /* act [hidden]: embedding, o and down before the sum over ranks */
   void *attention_scratch, *ffn_scratch; /* scratch of the sublayers */
   void *kv_room;                         /* staging pages of all blocks, as measured; NULL if no layer needs any */
   void *wanted;                          /* act [max_seqs, hidden]: rows whose logits are wanted */

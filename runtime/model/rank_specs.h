@@ -56,7 +56,7 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
  *   when views is NULL: then they stay as the checkpoint defines them. With act order each expert's inputs are sorted
  *   by its own groups, down's as with may_choose. If groups are uneven (group_order.h), inputs are not sorted, and the
  *   weights must be dequantised. Errors: as above; YK_E_UNSUPPORTED if an input transformation is folded into
- * biases. */
+ *   biases. */
 yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection *projection, yk_range range,
                                yk_weight_view *views, yk_linear_part *part, yk_err *err);
 

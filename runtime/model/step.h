@@ -12,8 +12,7 @@
 /* Results written by rank 0. The engine owns the memory, in the process of rank 0. */
 typedef struct yk_step_answer {
   yk_sampled *sampled; /* [n_wanted] in the order of the wanted rows */
-  float *logits;       /* [n_logits, vocab]: raw logits of the rows that return logits; row index
-                        * yk_sample_row.logits_row */
+  float *logits;       /* [n_logits, vocab]: raw logits of rows that return them, at yk_sample_row.logits_row */
 } yk_step_answer;
 
 typedef struct yk_step {

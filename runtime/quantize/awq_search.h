@@ -28,8 +28,8 @@ typedef struct yk_awq_inputs {
 /* Scales of such inputs. */
 typedef struct yk_awq_fold {
   float *scales;   /* [k], or NULL: no scales */
-  float *inverses; /* [outputs of the writer] 1 / scale of the input that the output becomes; NULL if a norm writes the
-                    * inputs */
+  float *inverses; /* [outputs of the writer] 1 / scale of the input that the output becomes; NULL if a norm writes
+                    * them */
   void *norm;      /* the norm that writes the inputs, divided by the scales; NULL if a linear layer writes */
 } yk_awq_fold;
 

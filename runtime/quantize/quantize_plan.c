@@ -130,8 +130,7 @@ static yk_status tell_decisions(const decisions *d, yk_err *err)
 {
   const yk_quantize_options *options = d->options;
   for (size_t i = 0; i < options->n_keep; i++)
-    if (!d->keep_used[i] && strcmp(options->keep[i], "lm_head") != 0) /* lm_head stays unchanged in any case, or is
-                                                                       * tied */
+    if (!d->keep_used[i] && strcmp(options->keep[i], "lm_head") != 0) /* stays in any case, or is tied */
       return yk_err_set(err, YK_E_INVAL,
                         "keep \"%s\": expected some of the parts between dots of a module's name, found none of %s",
                         options->keep[i], options->model_dir);

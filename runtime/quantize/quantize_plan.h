@@ -12,8 +12,7 @@
 /* A tensor, and the decision for it. */
 typedef struct yk_planned_tensor {
   const yk_tensor *source;
-  const char *file;           /* file that contains the tensor, and the name of the file that will contain its
-                               * successors */
+  const char *file;           /* file that contains the tensor, and will contain its successors */
   char *module;               /* owned: the name without ".weight" or ".bias"; NULL for other endings */
   bool is_quantised, is_kept; /* a linear layer that becomes 4 bits, or stays unchanged */
 } yk_planned_tensor;

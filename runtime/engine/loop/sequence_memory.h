@@ -23,8 +23,7 @@ typedef struct yk_memory_rules {
   /* Window of the widest layer if all layers have a window: blocks behind the window are released. 0: some layer has
    * full attention. */
   int32_t window_tokens;
-  int32_t narrowest_window_tokens; /* window of the layer with the narrowest window; 0: every layer has full
-                                    * attention */
+  int32_t narrowest_window_tokens; /* window of the narrowest layer; 0: every layer has full attention */
   bool reuses_prefixes;
 } yk_memory_rules;
 

@@ -206,8 +206,7 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
   step->answer.sampled = sampled;
   step->counts = measure(items, n_items, is_timed);
   step->counts.is_plain = true;
-  step->layout = yk_step_layout_of(&step->counts); /* late arrays are last, so biases do not move the arrays filled
-                                                    * now */
+  step->layout = yk_step_layout_of(&step->counts); /* late arrays are last: biases do not move the others */
   fill_items(builder, items, n_items);
   step->layout = yk_step_layout_of(&step->counts);
   bool has_late = step->counts.n_biases > 0 || step->counts.n_penalty_tokens > 0;

@@ -33,7 +33,7 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
 
 /* yk_gpus_open - the device of every rank. After a failure devices already open stay in devs; the caller destroys them.
  *   Errors: YK_E_CAPACITY for more ranks than GPUs, YK_E_INVAL for a GPU that is missing or listed twice,
- * YK_E_DEVICE. */
+ *   YK_E_DEVICE. */
 yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *err);
 
 /* yk_gpus_connect - the communicator of the devices, for steps within the settings' limits. Errors: YK_E_UNSUPPORTED
