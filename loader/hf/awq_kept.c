@@ -40,9 +40,7 @@ void yk_awq_kept_append(const yk_awq_modules *modules, yk_strbuf *list)
   size_t n_last = 0;
   for (size_t i = 0; i < modules->n_kept; i++) {
     const char *module = modules->kept[i];
-    if (n_last > 0 && strncmp(module, last, n_last) == 0 && module[n_last] == '.')
-      continue; /* an expert of a layer
-                                                                                              * already listed */
+    if (n_last > 0 && strncmp(module, last, n_last) == 0 && module[n_last] == '.') continue; /* experts of one layer */
     size_t n_experts = experts_bytes(module);
     last = module;
     n_last = n_experts > 0 && !has_quantised(modules, module, n_experts) ? n_experts - 1 : strlen(module);

@@ -197,9 +197,7 @@ static bool same_number(yk_json a, yk_json b)
 {
   double x, y;
   if (strcmp(yk_json_text(a), yk_json_text(b)) == 0) return true;
-  if (yk_json_is_integer(a) && yk_json_is_integer(b))
-    return false; /* as doubles, long integers that differ could
-                                                                     * become equal */
+  if (yk_json_is_integer(a) && yk_json_is_integer(b)) return false; /* doubles could round them to one number */
   return yk_json_to_f64(a, &x) && yk_json_to_f64(b, &y) && isfinite(x) && x == y;
 }
 

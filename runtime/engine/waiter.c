@@ -81,9 +81,7 @@ void yk_waiter_push(yk_waiter *waiter, yk_waiter_node *node)
   waiter->is_armed = false;
   waiter->is_signalled |= must_write;
   pthread_mutex_unlock(&waiter->mutex);
-  if (must_write && write(waiter->event_fd, &one, sizeof one) < 0)
-    return; /* the counter is full, so the descriptor is
-                                                                            * readable already */
+  if (must_write && write(waiter->event_fd, &one, sizeof one) < 0) return; /* full: readable already */
 }
 
 void yk_waiter_remove(yk_waiter *waiter, yk_waiter_node *node)
