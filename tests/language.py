@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Comments are plain technical English: no comment or docstring has a word or an opening of the table below.
+
+Only comments are checked, in C, CUDA, JavaScript, CSS, linker maps, Python, CMake and shell; strings and identifiers
+are not.
+Usage: language.py [--root ROOT] [FOLDER ...]; without folders, the whole tree except for NOT_CLEAN_YET.
+
+First plants violations in a scratch tree and fails unless each is found, so that a broken rule is noticed.
+"""
+
+import argparse
+import ast
+import io
+import os
+import re
+import sys
+import tempfile
+import tokenize
+
+PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+C_LIKE = (".c", ".h", ".cu", ".cuh", ".inc", ".js", ".css", ".map")
+HASH_LIKE = (".sh", ".cmake", "CMakeLists.txt", ".ci/run")
+NOT_WALKED = {"build", "shared", "results", "golden/families", "__pycache__", "install/headers_0.2"}
+
+# Folders whose comments have not been rewritten. A folder leaves the list with its last violation.
+NOT_CLEAN_YET = [
+    "kernels/", "loader/", "parallel/", "runtime/",
+]
+
+START = r"(?:^|(?<=[.!?;:] )|(?<=[.!?]\) ))"
+THING = (r"(?:block|code|config|config\.json|device|engine|field|file|flag|function|GPU|header|kernel|layer|model|name|"
+         r"option|parser|program|rank|row|scheduler|server|struct|table|test|thread|warp)s?")
+
+# Name of a rule -> (pattern of what is banned, what to write instead).
+RULES = {
+    "opens with Of": (START + r"Of\b", "begin with the noun: \"Staging pages, one per block\""),
+    "opens with What": (START + r"What\b(?![^.]*\?)|^what\b(?!:)",
+                        "begin with the noun: \"Norm to run before the router\""),
+    "opens with Whose": (START + r"(Whose|Who)\b(?![^.]*\?)", "begin with the noun that has or does it"),
+    "told": (r"\btold\b", "code takes, reads, returns or reports"),
+    "lone": (r"\blone\b", "a single token, a batch of one"),
+    "the beside": (r"\b(an?|the|its|of|with|without|no|and|or) beside\b(?! (the|a|an|it|them|its)\b)"
+                   r"|\bbeside (experts?|layers?)\b|\bbeside's\b", "a shared expert"),
+    "bring": (r"\b(bring|brings|bringing|brought)\b", "load, repack, convert, upload or copy"),
+    "meet": (r"(?i)\b(ranks?|blocks?|GPUs?|devices?|threads?|warps?|groups?|they|all|both|where|who|to) "
+             r"((do|does|did|will|have|has|had|may|must|can|never|not|to|all|then) )*(meet|meets|met)\b"
+             r"|\bmeetings?\b", "a barrier or an all-reduce"),
+    "taken back": (r"\b(take|takes|taking|taken|took) back\b", "reverted, returned or freed"),
+    "one's own": (r"\bone's own\b|\boneself\b", "say the purpose"),
+    "in turn of": (r"\bin (the )?turn of\b|\b(rank|block|warp|thread)('s|s|s')? turns?\b|\bby turns\b",
+                   "a mailbox, slot, barrier; in the order of; alternately"),
+    "the ready": (r"\bthe ready\b(?! [a-z]+)", "say who is ready: ranks, blocks, requests"),
+    "speaking code": (r"(?i)\b" + THING + r" (says|say|said|tells|tell|asks|asked for by|knows|know|wants|want)\b",
+                      "code returns, reports, reads, checks or takes"),
+}
+
+# (file, rule, words of the comment): places where a banned word is the term of the field or another's word.
+EXCEPTED = [
+]
+
+# Terms of the field that a rule would find: these words are removed from a comment first.
+TERMS = re.compile(r"\blone (surrogate|high|low)s?\b|`[^`]*`|\"[^\"]*\"")
+
+C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|`(?:\\.|[^`\\])*`|/\*.*?\*/|//[^\n]*', re.DOTALL)
+
+
+def joined(lines):
+    """Comments in adjacent lines are one comment: (line, text) of each from (line, text, is_whole_line) of lines."""
+    comments, last = [], None
+    for line, text, is_whole in lines:
+        if is_whole and last == line - 1:
+            comments[-1][1] += " " + text
+        else:
+            comments.append([line, text])
+        last = line if is_whole else None
+    return comments
+
+
+def c_comments(text):
+    lines, blocks = [], []
+    for match in C_TOKEN.finditer(text):
+        line, token = text.count("\n", 0, match.start()) + 1, match.group()
+        if token.startswith("//"):
+            start = text.rfind("\n", 0, match.start()) + 1
+            lines.append((line, token[2:].strip(), not text[start:match.start()].strip()))
+        elif token.startswith("/*"):
+            words = [re.sub(r"^\s*\*+", "", part).strip() for part in token[2:-2].strip("*").split("\n")]
+            blocks.append([line, " ".join(words).strip()])
+    return joined(lines) + blocks
+
+
+def hash_comments(text):
+    lines = []
+    for line, written in enumerate(text.split("\n"), 1):
+        whole, trailing = re.match(r"\s*#+(?!!)(.*)", written), re.search(r"\s# (.*)$", written)
+        if whole or trailing:
+            lines.append((line, (whole or trailing).group(1).strip(), bool(whole)))
+    return joined(lines)
+
+
+def python_comments(text):
+    lines = [(token.start[0], token.string.lstrip("#").strip(), token.line.strip().startswith("#"))
+             for token in tokenize.generate_tokens(io.StringIO(text).readline)
+             if token.type == tokenize.COMMENT and not token.string.startswith("#!")]
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    strings = [[node.body[0].lineno, " ".join(ast.get_docstring(node).split())]
+               for node in ast.walk(ast.parse(text)) if isinstance(node, documented) and ast.get_docstring(node)]
+    return joined(lines) + strings
+
+
+def comments_of(root, path):
+    """(line, text) of each comment of a file, the text in one line."""
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        text = file.read()
+    if path.endswith(".py"):
+        return python_comments(text)
+    return c_comments(text) if path.endswith(C_LIKE) else hash_comments(text)
+
+
+def commented_files(root, under=""):
+    start = os.path.join(root, under)
+    if os.path.isfile(start):
+        yield under
+        return
+    for folder, folders, names in os.walk(start):
+        inside = os.path.relpath(folder, root).replace(os.sep, "/")
+        folders[:] = sorted(name for name in folders if (not name.startswith(".") or name == ".ci")
+                            and name not in NOT_WALKED and f"{os.path.basename(inside)}/{name}" not in NOT_WALKED)
+        for name in sorted(names):
+            path = name if inside == "." else f"{inside}/{name}"
+            if path.endswith((".py", *C_LIKE, *HASH_LIKE)):
+                yield path
+
+
+def check_comment(path, line, text):
+    """Every rule that a comment breaks, as lines."""
+    text = TERMS.sub("", text.strip("- "))
+    problems = []
+    for rule, (pattern, instead) in RULES.items():
+        if any(path == file and rule == name and words in text for file, name, words in EXCEPTED):
+            continue
+        for match in re.finditer(pattern, text):
+            around = text[max(0, match.start() - 24):match.end() + 24]
+            problems.append(f"{path}:{line}: \"{rule}\" in \"{around}\"; instead: {instead}")
+    return problems
+
+
+def check_tree(root, unders=("",), excluded=()):
+    """Every violation in the given folders, as lines."""
+    paths = [path for under in unders for path in commented_files(root, under.rstrip("/"))]
+    return [problem for path in paths if not path.startswith(tuple(excluded))
+            for line, text in comments_of(root, path) for problem in check_comment(path, line, text)]
+
+
+def check_lists(root):
+    """Entries of the two lists that no longer have a reason."""
+    problems = [f"{place} is in NOT_CLEAN_YET and does not exist" for place in NOT_CLEAN_YET
+                if not os.path.exists(os.path.join(root, place))]
+    for path, rule, words in EXCEPTED:
+        texts = [text for _, text in comments_of(root, path)] if os.path.isfile(os.path.join(root, path)) else []
+        if not any(words in text and re.search(RULES[rule][0], text) for text in texts):
+            problems.append(f"the exception of {path} for \"{words}\" is about nothing that exists")
+    return problems
+
+
+CLEAN = {
+    "a.c": "/* Staging pages, one per block of a layer. A lone surrogate is replaced. `the lone` is a name. */\n"
+           "char *s = \"Of /* What \\\" is told\";  // A string is no comment.\nint lone_row;\n",
+    "b.py": "# Copies beside the file, all of it.\nn = 2  # of a block\nX = 'What # Of the lone'\n",
+    "c.sh": "echo \"What is told\" # prints a line\n",
+    "CMakeLists.txt": "message(\"Of what\")  # two GPUs of a host\n",
+    "d.js": "let url = \"http://lone\"; // Is the link open? What if not?\nlet t = `Of ${url} // told`;\n",
+    "build/bad.c": "/* What is told */\n",
+}
+
+PLANTED = [
+    ("bad.c", "/* Of 8 bits: pages. */\n", "opens with Of"),
+    ("bad.h", "int n; /* Of a block */\n", "opens with Of"),
+    ("bad.c", "/* ---- What is refused ---- */\n", "opens with What"),
+    ("bad.cu", "/*\n * Copies a row. Of the rest\n * nothing.\n */\n", "opens with Of"),
+    ("bad.cuh", "// Rows: a list.\n// What a row gives.\n", "opens with What"),
+    ("bad.py", "def f():\n    \"\"\"What git prints.\"\"\"\n", "opens with What"),
+    ("bad.py", "x = 1  # what git prints\n", "opens with What"),
+    ("bad.sh", "# Prints.\n# Who reads: nobody.\n", "opens with Whose"),
+    ("CMakeLists.txt", "set(a b) # Flags are told\n", "told"),
+    ("bad.cmake", "# the lone row\n", "lone"),
+    ("bad.inc", "/* a lone\n * row */\n", "lone"),
+    ("bad.c", "/* Adds the beside to y. */\n", "the beside"),
+    ("bad.c", "/* Experts and beside experts. */\n", "the beside"),
+    ("bad.js", "f(); // brought here\n", "bring"),
+    ("bad.css", "/* brings */\n", "bring"),
+    ("bad.c", "/* Ranks never meet here. */\n", "meet"),
+    ("bad.c", "/* After the meeting. */\n", "meet"),
+    ("bad.py", "# taken back\n", "taken back"),
+    ("bad.c", "/* A layer of one's own. */\n", "one's own"),
+    ("bad.c", "/* in turn of their ranks */\n", "in turn of"),
+    ("bad.c", "/* Counts the ready. */\n", "the ready"),
+    ("bad.c", "/* As the table says. */\n", "speaking code"),
+]
+
+
+def write_tree(root, files):
+    for path, text in files.items():
+        os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+        with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def self_test():
+    failures = []
+    with tempfile.TemporaryDirectory() as root:
+        write_tree(root, CLEAN)
+        failures += [f"a clean tree is refused: {problem}" for problem in check_tree(root)]
+    for path, text, rule in PLANTED:
+        with tempfile.TemporaryDirectory() as root:
+            write_tree(root, {f"deep/{path}": text})
+            problems = check_tree(root)
+            if len(problems) != 1 or f"\"{rule}\" in " not in problems[0]:
+                failures.append(f"{path} with {text.strip()}: expected \"{rule}\" once, found {problems}")
+            if check_tree(root, excluded=["deep/"]) or not check_tree(root, ["deep/"]):
+                failures.append(f"{path}: folders are not selected")
+    unused = sorted(set(RULES) - {rule for _, _, rule in PLANTED})
+    return failures + [f"rule \"{rule}\" has no planted violation" for rule in unused]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", default=PROJECT)
+    parser.add_argument("folders", nargs="*")
+    arguments = parser.parse_args()
+    problems = self_test() + check_lists(arguments.root)
+    if arguments.folders:
+        problems += check_tree(arguments.root, arguments.folders)
+    else:
+        problems += check_tree(arguments.root, excluded=NOT_CLEAN_YET)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()
