@@ -1,4 +1,4 @@
-# Sources that instantiate kernel templates, generated: one source for each combination of types, so that the instances
+# Generates sources that instantiate kernel templates: one source for each combination of types, so that the instances
 # compile in parallel. A header NAME_instances.cuh defines YK_INSTANCE(types), the explicit instantiation.
 
 # Appends to the list `sources` of the caller a source that instantiates `header` for the types in ARGN.
@@ -16,10 +16,10 @@ set(element_f16 __half)
 set(element_bf16 __nv_bfloat16)
 set(dtype_f16 YK_F16)
 set(dtype_bf16 YK_BF16)
-set(encodings int4 int8 fp8) # of weights: a traits header each in kernels/cuda/gemm
+set(encodings int4 int8 fp8) # of weights: each has a traits header in kernels/cuda/gemm
 
 set(yoke_instances) # for every architecture
-# For compute capability 9.0 alone: the kernels of these sources are empty in code for others.
+# Only for compute capability 9.0: the kernels of these sources are empty in code for other architectures.
 file(GLOB yoke_sm90_sources CONFIGURE_DEPENDS kernels/cuda/gemm/grouped/single_row.cu kernels/cuda/w8a8/wgmma.cu
      kernels/cuda/moe/routed_gemm.cu kernels/cuda/moe/single_token.cu)
 foreach(act ${activations})
