@@ -1,5 +1,5 @@
 /* allreduce_check.cuh - the checks of bench_allreduce: random sizes one after the other, every result against float64
- * on the host and bit for bit across ranks; a replayed graph; a rank that does not come; an abort. */
+ * on the host and bit for bit across ranks; a replayed graph; a rank that never arrives; an abort. */
 #ifndef YK_BENCH_ALLREDUCE_CHECK_CUH
 #define YK_BENCH_ALLREDUCE_CHECK_CUH
 
@@ -33,7 +33,7 @@ inline std::vector<uint16_t> random_values(size_t n, yk_dtype dtype, std::mt1993
 {
   std::vector<uint16_t> v(n);
   std::normal_distribution<float> normal;
-  for (uint16_t &x : v) x = rng() % 50 == 0 ? 0x8000 : from_float(normal(rng), dtype); /* minus zeros too */
+  for (uint16_t &x : v) x = rng() % 50 == 0 ? 0x8000 : from_float(normal(rng), dtype); /* includes minus zeros */
   return v;
 }
 
@@ -50,7 +50,7 @@ struct verdict {
 };
 
 /* One all-reduce with residual add and norm of fresh data. Some sums round to minus zero, which must not read as a
- * packet that has not arrived; most do not, so that errors have something to be relative to. */
+ * packet that has not arrived. Most sums are not zero, so that errors are relative to something. */
 inline verdict check_one(machine &m, group &g, int rows, int hidden, yk_dtype dtype, std::mt19937 &rng)
 {
   const size_t n = (size_t)rows * hidden, n_tiny = std::min<size_t>(16, n / 8);
@@ -100,7 +100,7 @@ inline verdict check_one(machine &m, group &g, int rows, int hidden, yk_dtype dt
   return v;
 }
 
-/* From one row of a thread block to many. */
+/* Sizes from one row of a thread block to many rows. */
 inline bool check_sizes(machine &m, group &g, const char *name, bool verbose, std::mt19937 &rng)
 {
   bool good = true;
@@ -122,7 +122,8 @@ inline bool check_sizes(machine &m, group &g, const char *name, bool verbose, st
   return good;
 }
 
-/* The all-reduce that combines first gives the bits of a combination and an all-reduce after it, on every rank. */
+/* The all-reduce with a fused combination gives the same bits as a combination followed by an all-reduce, on every
+ * rank. */
 inline bool check_combined(machine &m, group &g, const char *name, std::mt19937 &rng)
 {
   bool good = true;
@@ -175,7 +176,7 @@ inline bool check_combined(machine &m, group &g, const char *name, std::mt19937 
   return good;
 }
 
-/* All-reduce in place of float32 arrays, of odd lengths too. */
+/* In-place all-reduce of float32 arrays, also of odd lengths. */
 inline bool check_plain(machine &m, group &g, const char *name, std::mt19937 &rng)
 {
   bool good = true;
@@ -237,7 +238,7 @@ inline bool check_replay(machine &m, group &g, const char *name)
   return good;
 }
 
-/* The last rank does not come, or aborts: the others must end with an error that says so. */
+/* The last rank never arrives, or aborts: the other ranks must end with an error that names the cause. */
 inline bool check_missing(machine &m, bool abort)
 {
   group g = create(m, 0, abort ? 60000 : 100);

@@ -1,5 +1,5 @@
-/* allreduce_ranks.cuh - the ranks of bench_allreduce: a thread and a stream each, and the operations that it checks and
- * times. */
+/* allreduce_ranks.cuh - the ranks of bench_allreduce: one thread and one stream per rank, and the operations that are
+ * checked and timed. */
 #ifndef YK_BENCH_ALLREDUCE_RANKS_CUH
 #define YK_BENCH_ALLREDUCE_RANKS_CUH
 
@@ -21,9 +21,9 @@ namespace allreduce {
 using namespace bench;
 
 constexpr int64_t MAX_BYTES = 8 << 20;
-constexpr int64_t ALWAYS_ONE_SHOT = INT64_MAX, ALWAYS_TWO_SHOT = 1; /* crossovers */
+constexpr int64_t ALWAYS_ONE_SHOT = INT64_MAX, ALWAYS_TWO_SHOT = 1; /* numbers of rows at which the kernel changes */
 
-/* A mixture of experts, whose outputs are combined before they are added up over ranks. */
+/* A mixture of experts whose outputs are combined before the all-reduce. */
 constexpr int TOP_K = 8, MOST_COMBINED = 512, COMBINED_HIDDEN = 2048;
 
 struct rank_state {
@@ -32,7 +32,7 @@ struct rank_state {
   char *partial, *residual, *y, *w;
   char *slots;             /* [MOST_COMBINED * TOP_K, COMBINED_HIDDEN] */
   float *weights;          /* [MOST_COMBINED, TOP_K] */
-  int32_t *slot_of_choice; /* likewise */
+  int32_t *slot_of_choice; /* [MOST_COMBINED, TOP_K] */
 #ifdef YOKE_HAVE_NCCL
   ncclComm_t nccl;
 #endif
@@ -43,11 +43,11 @@ using group = std::vector<yk_p2p *>;
 struct machine {
   std::vector<rank_state> ranks;
   bool have_nccl;
-  int most_sharing; /* most ranks on one device: their thread blocks must fit on it together */
+  int most_sharing; /* most ranks on one device: the thread blocks of all of them must be resident at once */
 };
 
-/* Run f(rank) for every rank, on a thread with the rank's device current, once the copies of the caller have ended: the
- * ranks' streams do not wait for those. */
+/* Run f(rank) for every rank, on a thread with the rank's device current. The caller's copies are waited for first,
+ * because the ranks' streams are not ordered after them. */
 inline void on_all(machine &m, const std::function<void(rank_state &)> &f)
 {
   for (const rank_state &r : m.ranks) {
@@ -107,7 +107,7 @@ inline void combine(const rank_state &r, int rows, int hidden, yk_dtype dtype)
   CUDA_OK(yk_cuda_launch_combine(dtype, &args, r.stream));
 }
 
-/* The all-reduce that combines first, of choices that were made long ago, as a model's are. */
+/* The all-reduce with a fused combination. The expert choices were written long before, as in a model. */
 inline void combine_and_reduce(yk_p2p *end, const rank_state &r, int rows, int hidden, yk_dtype dtype, float alpha)
 {
   yk_err err = YK_ERR_INIT;

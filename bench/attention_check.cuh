@@ -46,8 +46,8 @@ inline double error_of(const machine &m, const step &st)
   return std::sqrt(diff / norm);
 }
 
-/* Run a step, compare the output with the reference, and run the step again three times for the same bits. Prints a
- * line if one of them is wrong, or if verbose. */
+/* Run a step, compare the output with the reference, and run the step three more times to compare bits. Prints a line
+ * on failure, or always if verbose. */
 inline bool check(const machine &m, const shape &of, unsigned seed, bool verbose)
 {
   shape s = of;
@@ -163,7 +163,7 @@ inline bool check_prefill(const machine &m, bool verbose)
   return good;
 }
 
-/* A graph captured for 16 sequences, replayed with other lengths and with fewer sequences. */
+/* Captures a graph for 16 sequences and replays it with other lengths and with fewer sequences. */
 inline bool check_replay(const machine &m, bool verbose)
 {
   shape s = decode("replay with other lengths", plain_heads(32, 8, 128), YK_F16, 0, std::vector<int>(16, 900));
@@ -178,7 +178,7 @@ inline bool check_replay(const machine &m, bool verbose)
     for (int i = n; i < 16; i++) kv[i] = 0;
     CUDA_OK(cudaMemcpy(const_cast<int32_t *>(st.batch.kv_tokens), kv.data(), 64, cudaMemcpyHostToDevice));
     CUDA_OK(cudaMemcpy(const_cast<int32_t *>(st.batch.row_starts), starts.data(), 68, cudaMemcpyHostToDevice));
-    CUDA_OK(cudaDeviceSynchronize()); /* the stream does not wait for the copies */
+    CUDA_OK(cudaDeviceSynchronize()); /* the stream is not ordered after the copies */
     CUDA_OK(cudaMemsetAsync(st.y, 0xff, st.y_elements * 2, m.stream));
     CUDA_OK(cudaGraphLaunch(exec, m.stream));
     CUDA_OK(cudaStreamSynchronize(m.stream));

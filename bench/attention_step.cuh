@@ -28,10 +28,10 @@ struct shape {
   int window;
   std::vector<int> rows, kv; /* of each sequence */
   yk_kv_format format = YK_KV_ACT;
-  bool has_channels = false; /* static scales and offsets, of a format of 8 bits */
+  bool has_channels = false; /* static scales and offsets of 8-bit formats */
 };
 
-/* Of K or of V of one token. */
+/* Bytes of K or V of one token. */
 inline size_t head_bytes(const shape &s)
 {
   return static_cast<size_t>(yk_kv_page_bytes(s.format, s.dtype, s.heads.head_dim)) / PAGE;
@@ -84,7 +84,7 @@ template <typename T> __global__ void fill(T *dst, size_t n, unsigned seed, floa
     dst[i] = static_cast<T>(uniform(i, seed) * scale);
 }
 
-/* Fill the slots behind each sequence's last token with NaN. */
+/* Fill the slots after each sequence's last token with NaN. */
 template <typename T>
 __global__ void poison_tails(T *kv, const int32_t *tables, int stride, const int32_t *kv_tokens, int n_kv_heads, int hd)
 {
@@ -96,8 +96,8 @@ __global__ void poison_tails(T *kv, const int32_t *tables, int stride, const int
   }
 }
 
-/* Codes of any value, NaNs of FP8 left out, and tokens' scales within a factor of 8 of each other; scale 0: all 1. One
- * thread block a page. */
+/* Random codes except for the NaNs of FP8. Token scales are within a factor of 8 of each other; scale 0 sets all to 1.
+ * One thread block per page. */
 __global__ void fill_codes(char *pages, int hd, unsigned seed, float scale)
 {
   uint8_t *page = reinterpret_cast<uint8_t *>(pages) + int64_t{blockIdx.x} * PAGE * (hd + 4);
@@ -111,7 +111,7 @@ __global__ void fill_codes(char *pages, int hd, unsigned seed, float scale)
     scales[threadIdx.x] = scale > 0 ? scale * exp2f(1.5f * uniform(first + PAGE * hd + threadIdx.x, seed)) : 1.0f;
 }
 
-/* As poison_tails; 0x7f is a NaN of FP8. */
+/* Like poison_tails; 0x7f is a NaN of FP8. */
 __global__ void poison_code_tails(char *kv, const int32_t *tables, int stride, const int32_t *kv_tokens, int n_kv_heads,
                                   int hd)
 {
@@ -153,7 +153,7 @@ __device__ double cached(const yk_kv_layer &kv, bool is_key, const yk_head_layou
   return q * double{reinterpret_cast<const float *>(bytes + PAGE * hd)[token]};
 }
 
-/* One thread block for each row and head; two passes, sums in float64. */
+/* One thread block per row and head; two passes, sums in float64. */
 template <typename T> __global__ void reference(const yk_attention_args a, const yk_batch b, double *out)
 {
   extern __shared__ float scores[];
@@ -231,7 +231,7 @@ struct step {
     CUDA_OK(cudaDeviceSynchronize());
   }
 
-  /* f32 [2, n_kv_heads, head_dim]: scales near the given one, offsets of some codes. */
+  /* f32 [2, n_kv_heads, head_dim]: scales near the given one, offsets of a few codes. */
   float *make_channels(unsigned seed, float scale)
   {
     const int n = s.heads.n_kv_heads * s.heads.head_dim;

@@ -1,7 +1,7 @@
-/* bench_allreduce.cu - all-reduce over GPUs, one-shot and two-shot by peer-to-peer stores, beside NCCL; one thread a
- * GPU. Checked first (allreduce_check.cuh), then timed: a graph of a chain of operations on every rank; the slowest
- * rank's replay divided by the chain's length. Bandwidth, as nccl-tests define it: algbw = bytes / time, busbw =
- * algbw * 2 (n - 1) / n for n ranks. */
+/* bench_allreduce.cu - all-reduce over GPUs, one-shot and two-shot by peer-to-peer stores, compared with NCCL; one
+ * thread per GPU. Checked first (allreduce_check.cuh), then timed: a graph of a chain of operations on every rank; the
+ * slowest rank's replay divided by the chain's length. Bandwidth, as nccl-tests define it: algbw = bytes / time, busbw
+ * = algbw * 2 (n - 1) / n for n ranks. */
 #include <atomic>
 #include <string>
 
@@ -13,7 +13,7 @@ using namespace allreduce;
 
 namespace {
 
-/* Microseconds of one operation, on the slowest rank. */
+/* Microseconds of one operation on the slowest rank. */
 spread time_chain(machine &m, int n_nodes, const std::function<void(rank_state &)> &op)
 {
   const int n_repeats = 15;
@@ -53,12 +53,12 @@ spread time_chain(machine &m, int n_nodes, const std::function<void(rank_state &
 
 struct operation {
   const char *name;
-  bool is_all_reduce; /* else it has no bandwidth */
+  bool is_all_reduce; /* a single rank has no bandwidth */
   std::function<void(rank_state &, int rows, int hidden)> run;
 };
 
-/* by_size, one, two: groups that choose by size, always one-shot and always two-shot. alone: a group of each rank
- * alone. */
+/* by_size, one, two: groups that choose by size, always one-shot and always two-shot. alone: one group per rank with
+ * this rank alone. */
 std::vector<operation> operations_of(const machine &m, group &one, group &two, group &by_size,
                                      std::vector<group> &alone)
 {
@@ -94,7 +94,7 @@ std::vector<operation> operations_of(const machine &m, group &one, group &two, g
   return v;
 }
 
-/* Random data for a timing. A chain of all-reduces outgrows f16, which does not change its time. */
+/* Random data for a timing. A chain of all-reduces overflows f16, which does not change its time. */
 void fill(machine &m, int64_t n_bytes)
 {
   for (rank_state &r : m.ranks) {
@@ -106,7 +106,7 @@ void fill(machine &m, int64_t n_bytes)
   }
 }
 
-/* One line of the table, and one case of the JSON; is_first: the first case. */
+/* Prints one line of the table and one case of the JSON. is_first: no comma before the case. */
 void report(const operation &op, int n_ranks, int rows, int hidden, const spread &us, FILE *json, bool is_first)
 {
   const int64_t n_bytes = static_cast<int64_t>(rows) * hidden * 2;
@@ -127,7 +127,7 @@ void report(const operation &op, int n_ranks, int rows, int hidden, const spread
   fprintf(json, "}");
 }
 
-/* Rows of a mixture of experts: combined in a kernel apart, and by the all-reduce. */
+/* Rows of a mixture of experts: combined in a separate kernel, and by the all-reduce. */
 void time_combined(machine &m, group &by_size, FILE *json)
 {
   const operation apart = {"combine, all-reduce", true, [&by_size](rank_state &r, int rows, int hidden) {
@@ -217,7 +217,7 @@ struct options {
   report_options report;
   run_options run;
   std::vector<int32_t> devices; /* empty: all */
-  int32_t seed = 0;             /* of the checks; 0: one that nobody knows before */
+  int32_t seed = 0;             /* seed of the checks; 0: a fresh one from the clock */
 };
 
 yk_status parse_devices(void *user, const char *text, yk_err *err)
@@ -253,7 +253,7 @@ options parse(int argc, char **argv)
   return o;
 }
 
-/* The devices to use, one a rank. */
+/* The devices to use, one per rank. */
 yk_status find_devices(std::vector<int32_t> &devices, bool check_only, yk_err *err)
 {
   int n_present = 0;
@@ -273,7 +273,7 @@ yk_status find_devices(std::vector<int32_t> &devices, bool check_only, yk_err *e
   return YK_OK;
 }
 
-/* json: where the figures go beside standard output; NULL for nowhere. */
+/* json: file for the figures in addition to standard output; NULL for none. */
 void time_and_report(machine &m, const char *commit, FILE *json)
 {
   int driver = 0;

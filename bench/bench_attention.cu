@@ -14,12 +14,12 @@ namespace {
 
 struct timed {
   shape s;
-  double quoted; /* cuDNN on the same kind of GPU, in quoted_unit; 0: none */
+  double quoted; /* cuDNN on the same kind of GPU, in quoted_unit; 0: no value */
   const char *quoted_unit;
 };
 
 struct figures {
-  double bytes, flops; /* least bytes moved; of Q K^T and P V, visible pairs only */
+  double bytes, flops; /* least bytes moved; operations of Q K^T and P V, visible pairs only */
 };
 
 figures work_of(const shape &s)
@@ -167,10 +167,10 @@ struct options {
   const char *filter = "";
   bool no_wgmma = false;
   int kv_format = YK_KV_ACT;
-  int32_t shared_kib = 1024; /* no GPU has as much */
+  int32_t shared_kib = 1024; /* no GPU has as much shared memory */
 };
 
-/* In the order of yk_kv_format. */
+/* Names in the order of yk_kv_format. */
 const char *const format_names[] = {"act", "int8", "fp8", nullptr};
 
 options parse(int argc, char **argv)
@@ -232,7 +232,7 @@ bool check_all(const machine &m, bool verbose)
   return good;
 }
 
-/* json: where the figures go beside standard output; NULL for nowhere. */
+/* json: file for the figures in addition to standard output; NULL for none. */
 void time_and_report(const machine &m, const options &o, const cudaDeviceProp &prop, FILE *json)
 {
   int driver = 0;

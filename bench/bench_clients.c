@@ -1,7 +1,7 @@
-/* bench_clients.c - the engine under a closed loop of clients, without a server: what bench_serve.py measures over
- * HTTP, with the same lengths and the same names of figures, so that the two say what the server costs.
+/* bench_clients.c - the engine under a closed loop of clients, without a server. bench_serve.py measures the same over
+ * HTTP, with the same lengths and names of figures; the difference is the server's cost.
  *
- * One thread waits for any request, as a server does. A token's time is the engine's own. */
+ * One thread waits for any request, as a server does. The time of a token is the engine's timestamp. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static yk_status apply(options *o, yk_engine_options *engine, yk_err *err)
   return YK_OK;
 }
 
-/* True: go on. */
+/* Returns whether to continue. */
 static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, int *exit_code)
 {
   const yk_option own[] = {
@@ -83,7 +83,7 @@ static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, 
   return false;
 }
 
-/* ---- Work: what request number i is, as in bench_serve.py */
+/* ---- Work: lengths and tokens of request number i, as in bench_serve.py */
 
 static int32_t longest(const options *o, int32_t mean)
 {
@@ -157,7 +157,7 @@ static yk_status take_end(load *l, client *c, yk_err *err)
   return l->n_sent < l->n_requests ? send_next(l, c, err) : YK_OK;
 }
 
-/* Everything that a client's request has, and at its end the next request. */
+/* Reads all available tokens of a client's request, and submits the next request at its end. */
 static yk_status read_client(load *l, client *c, yk_err *err)
 {
   for (;;) {
@@ -184,7 +184,7 @@ static yk_status keep_busy(load *l, yk_err *err)
 
 /* ---- Runs */
 
-/* n_requests requests from the first; figures become one run's. */
+/* Runs n_requests requests from the first; figures receives the run's figures. */
 static yk_status run_once(load *l, int run, int32_t n_requests, double figures[N_LOAD_FIGURES], yk_err *err)
 {
   l->run = run;
@@ -195,7 +195,7 @@ static yk_status run_once(load *l, int run, int32_t n_requests, double figures[N
   int64_t start_ns = yk_clock_now_ns();
   yk_status status = keep_busy(l, err);
   l->figures.duration_s = yk_clock_seconds_since(start_ns);
-  for (int i = 0; i < l->options->n_clients; i++) { /* those of a run that failed */
+  for (int i = 0; i < l->options->n_clients; i++) { /* requests of a run that failed */
     yk_request_free(l->clients[i].request);
     l->clients[i].request = NULL;
   }
@@ -265,7 +265,7 @@ static yk_status bench(const options *o, const yk_engine_options *engine_options
   return status;
 }
 
-/* The file for the figures is opened first: one that cannot be written is told before the work. */
+/* The file for figures is opened first: a path that cannot be written fails before the work. */
 static yk_status bench_into_file(const options *o, const yk_engine_options *engine_options, yk_err *err)
 {
   if (!o->json_path) return bench(o, engine_options, NULL, err);

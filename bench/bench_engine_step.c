@@ -1,6 +1,6 @@
-/* bench_engine_step.c - the engine thread's own work for a decode step, by its parts: no ranks and no model, tokens are
- * made up. Parts are timed in processor time of the thread, so that other programs take nothing from the figures but
- * cache; between steps the caches are emptied, as a step on the same processors would. */
+/* bench_engine_step.c - the engine thread's own work for a decode step, by parts. There are no ranks and no model;
+ * tokens are made up. Parts are timed in processor time of the thread, so that other programs affect the figures
+ * through the caches only. Caches are flushed between steps, as a model's step on the same processors would do. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "engine/request_owner.h"
 #include "yoke/process.h"
 
-/* Between which the ranks would wait for the engine, and the delivery, which they do not wait for. */
+/* The parts. The ranks would wait for the engine during all but the delivery. */
 enum { PLAN, SCHEDULED, BUILD, COUNT, COMMIT, HAND_OUT, DELIVER, PARTS };
 
 static const char *const part_names[PARTS] = {"plan", "scheduled", "build", "count", "commit", "hand out", "deliver"};
@@ -84,7 +84,7 @@ static yk_status submit(bench *b, int32_t i, yk_err *err)
   return status;
 }
 
-/* What rank 0 would have written, and what readers would take. */
+/* Writes the tokens that rank 0 would have written, and drains them like a reader. */
 static void sample(const yk_step *step, uint32_t *state)
 {
   for (int32_t i = 0; i < step->counts.n_wanted; i++) {
@@ -107,7 +107,7 @@ static void empty_caches(bench *b)
   for (size_t i = 0; i < n_bytes; i += 64) b->cache[i]++;
 }
 
-/* The parts of one turn of the engine's loop, in its order (engine_loop.c). */
+/* The parts of one iteration of the engine's loop, in its order (engine_loop.c). */
 static void step(bench *b, double seconds[PARTS], uint32_t *state)
 {
   yk_engine *e = &b->engine;
@@ -152,12 +152,12 @@ static yk_status run_repeat(bench *b, double us[PARTS], yk_err *err)
   double seconds[PARTS];
   uint32_t state = 1;
   for (int32_t i = 0; i < b->o.n_seqs; i++) YK_TRY(submit(b, i, err));
-  step(b, seconds, &state); /* the prompts */
+  step(b, seconds, &state); /* the step of the prompts */
   for (int32_t i = 0; i < b->n_steps; i++) {
     step(b, seconds, &state);
     for (int part = 0; part < PARTS; part++) b->seconds[part * b->n_steps + i] = seconds[part];
   }
-  step(b, seconds, &state); /* the ends */
+  step(b, seconds, &state); /* the step in which sequences end */
   for (int part = 0; part < PARTS; part++) {
     double *of_part = b->seconds + (size_t)part * (size_t)b->n_steps;
     qsort(of_part, (size_t)b->n_steps, sizeof *of_part, compare_doubles);

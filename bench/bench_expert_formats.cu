@@ -1,8 +1,8 @@
-/* bench_expert_formats.cu - experts in each format that a GPU multiplies, as a model's layer multiplies them: gate and
- * up alone, and with down, with all that goes before their GEMMs (inputs put into order, or quantised).
+/* bench_expert_formats.cu - experts in each format that a GPU multiplies, as in a model's layer: gate and up alone, and
+ * with down, with all kernels before their GEMMs (inputs gathered in expert order, or quantised).
  *
- * Rows choose experts at random. A graph's nodes have routings of their own, so that few rows read weights from memory;
- * time is the median over replays, divided by the nodes. All matrices hold the same random bytes. */
+ * Rows choose experts at random. Each node of a graph has a different routing, so that few rows read weights from
+ * memory. Time is the median over replays, divided by the number of nodes. All matrices hold the same random bytes. */
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -30,13 +30,13 @@ struct model {
 
 const model MODELS[] = {{"qwen3-30b-a3b", 128, 8, 2048, 768}, {"mixtral-8x7b", 8, 2, 4096, 14336}};
 
-/* What the weights are, and what becomes of x before them. */
+/* A format: encoding of the weights, and treatment of x before the GEMM. */
 struct form {
   const char *name;
   yk_weight_format weights;
   int64_t group; /* 0: all of K */
   yk_inputs_kind inputs;
-  bool has_order; /* of gate and up; down needs none (runtime/model/ffn_gated.h) */
+  bool has_order; /* groups of gate and up; down needs none (runtime/model/ffn_gated.h) */
 };
 
 const form FORMS[] = {{"w4a16", YK_WEIGHT_AWQ, 128, YK_INPUTS_FLOAT, false},
@@ -49,7 +49,7 @@ constexpr int ROUTINGS = 8, NODES = 24, REPEATS = 7;
 
 yk_err err = YK_ERR_INIT;
 
-/* Device memory with what a host array holds. */
+/* Device memory with the contents of a host array. */
 void *send(yk_device *dev, const void *from, size_t n_bytes)
 {
   void *to = nullptr;
@@ -58,7 +58,7 @@ void *send(yk_device *dev, const void *from, size_t n_bytes)
   return to;
 }
 
-/* Random 16-bit floats from 0.125 to 0.25, of either sign. */
+/* Random 16-bit floats from 0.125 to 0.25 of either sign. */
 std::vector<uint16_t> random_halves(int64_t n)
 {
   std::minstd_rand random(3);
@@ -67,7 +67,7 @@ std::vector<uint16_t> random_halves(int64_t n)
   return x;
 }
 
-/* One grouped layer whose matrices are the same. */
+/* A grouped layer whose matrices are all the same. */
 struct grouped_layer {
   yk_device *dev;
   yk_linear *linear = nullptr;
@@ -145,7 +145,7 @@ struct routing {
   }
 };
 
-/* Arrays for the most rows, and the routings of a number of rows. */
+/* Arrays for the most rows, and the routings for n_rows rows. */
 class workload {
 public:
   workload(yk_device *device, const model &of, int most_rows) : dev(device), m(of), slots(most_rows * of.top_k)
@@ -162,7 +162,7 @@ public:
     for (void *memory : {x, inner, outputs, stamps}) dev->ops->free(dev, memory);
   }
 
-  /* Microseconds of gate and up, and of down too, of n_rows rows. */
+  /* Microseconds of gate and up, and of all three matrices, for n_rows rows. */
   double time(const grouped_layer &gate_up, const grouped_layer *down, int n_rows)
   {
     std::vector<void *> starts, rows;

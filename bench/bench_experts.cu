@@ -1,10 +1,10 @@
 /* bench_experts.cu - mixtures of experts on a GPU: router and routing, both grouped W4A16 GEMMs and the combination,
- * checked against float64 and then timed with cold weights, one by one and as a layer, beside dense GEMMs of the same
- * work: the columns of all chosen experts side by side, by as many rows as an expert has on average. The router's GEMM
- * is timed where it is not cuBLAS's. Of a model with a shared expert the layer is also timed with it: its GEMMs apart,
- * and beside those of the experts, in the same kernels, where those take them. A lone row's layer is timed in one
- * kernel too ("lone"), without and with the shared expert; and either form by what it adds to a step's other kernels
- * around it ("in step"). What is timed, and what a time is: experts_timing.cuh. */
+ * checked against float64 and then timed with cold weights, one by one and as a layer, and compared with dense GEMMs of
+ * the same work: the columns of all chosen experts side by side, with an expert's average number of rows. The router's
+ * GEMM is timed if it is not cuBLAS's. For a model with a shared expert, the layer is also timed with its GEMMs in
+ * kernels of their own, and fused into the experts' kernels if these support it. The layer of a single token is also
+ * timed in one kernel ("lone"), without and with the shared expert, and both forms as the time they add to the other
+ * kernels of a step ("in step"). experts_timing.cuh defines the times. */
 #include "bench/experts_check_grouped.cuh"
 #include "bench/experts_check_route.cuh"
 #include "bench/experts_check_row.cuh"
@@ -25,7 +25,7 @@ struct options {
 
 const model MODELS[] = {
     {"qwen3-30b-a3b", 128, 8, 2048, 768, 128, 0},
-    {"qwen3-30b-a3b-tp2", 128, 8, 2048, 384, 128, 0}, /* half of each expert's channels, as one of two ranks has it */
+    {"qwen3-30b-a3b-tp2", 128, 8, 2048, 384, 128, 0}, /* half of each expert's channels, as on one of two ranks */
     {"mixtral-8x7b", 8, 2, 4096, 14336, 128, 0},
     {"deepseek-v2-lite", 64, 6, 2048, 1408, 64, 2816},
     {"deepseek-v2-lite-tp2", 64, 6, 2048, 704, 64, 1408},

@@ -12,12 +12,12 @@ using namespace bench;
 namespace {
 
 constexpr int PAGE = YK_KV_BLOCK_TOKENS;
-constexpr int MIN_NODES = 8; /* of a graph, so that the start of the graph is not what is measured */
+constexpr int MIN_NODES = 8; /* nodes of a graph, so that its launch latency does not count */
 
 struct point {
   const char *name;
-  int n_heads, n_seqs, kv_tokens, rows; /* rows of each sequence: its last ones */
-  bool is_behind_rows;                  /* behind write_rows, whose time does not count; else its rows lie in memory */
+  int n_heads, n_seqs, kv_tokens, rows; /* rows of each sequence, its last ones */
+  bool is_behind_rows;                  /* after write_rows, which is not timed; else rows come from memory */
 };
 
 constexpr point points[] = {
@@ -47,7 +47,7 @@ int32_t *send(yk_device *dev, const std::vector<int32_t> &values)
   return static_cast<int32_t *>(memory);
 }
 
-/* Small numbers that are not all alike: every byte of a half between 0x2c00 and 0x2fff. */
+/* Small numbers of different values: every byte pair is a half between 0x2c00 and 0x2fff. */
 void fill(void *memory, size_t n_bytes)
 {
   std::vector<uint16_t> block(1 << 20);
@@ -58,7 +58,8 @@ void fill(void *memory, size_t n_bytes)
                        cudaMemcpyHostToDevice));
 }
 
-/* What is in front in a model: a kernel that takes whole multiprocessors and leaves the rows in the L2 cache. */
+/* Stands for the kernel that precedes in a model: occupies whole multiprocessors and leaves the rows in the L2
+ * cache. */
 constexpr int WRITE_THREADS = 256, WRITE_SHARED_BYTES = 200 * 1024;
 
 __global__ void write_rows(uint4 *rows, const uint4 *from, int n)
@@ -114,7 +115,7 @@ void launch_write_rows(cudaStream_t stream, void *rows, const void *from, size_t
                                    static_cast<int>(n_bytes / sizeof(uint4))));
 }
 
-/* The time of one of n_nodes nodes of a graph; launch(i) launches node i. */
+/* Time of one of the n_nodes nodes of a graph; launch(i) launches node i. */
 template <typename F> spread time_nodes(yk_device *dev, int n_nodes, F launch)
 {
   yk_err err = YK_ERR_INIT;
@@ -135,7 +136,7 @@ void time_point(yk_device *dev, const point &p, FILE *json, bool is_first)
   const yk_latent_layout layout = {p.n_heads, 128, 64, 512, 128};
   const size_t n_rows = static_cast<size_t>(p.n_seqs) * p.rows, width = yk_latent_width(&layout);
   const size_t blocks = static_cast<size_t>((p.kv_tokens + PAGE - 1) / PAGE) * p.n_seqs;
-  const size_t stride = yk_latent_q_width(&layout) + width; /* a row is q, then its latent vector, as a model has it */
+  const size_t stride = yk_latent_q_width(&layout) + width; /* a row is q, then its latent vector, as in a model */
   const size_t rows_bytes = n_rows * stride * 2, cache_bytes = blocks * PAGE * width * 2;
   const size_t rope_bytes = static_cast<size_t>(p.kv_tokens) * layout.rope_dim * 4;
   const size_t up_bytes = static_cast<size_t>(p.n_heads) * 256 * 512 * 2;
@@ -148,7 +149,7 @@ void time_point(yk_device *dev, const point &p, FILE *json, bool is_first)
   void *scratch = take(dev, dev->ops->latent_scratch_bytes(&layout, static_cast<int32_t>(n_rows)));
   fill(rows, rows_bytes);
   fill(norm_w, layout.kv_rank * 2);
-  fill(rope, rope_bytes); /* as floats small numbers too */
+  fill(rope, rope_bytes); /* as floats, also small numbers */
   fill(up, up_bytes);
   fill(cache, cache_bytes * copies);
   yk_latent_attention_args args = {};
@@ -184,7 +185,7 @@ void time_point(yk_device *dev, const point &p, FILE *json, bool is_first)
   const double bytes = static_cast<double>(p.n_seqs) * p.kv_tokens * width * 2 + up_bytes;
   const double pairs = static_cast<double>(n_rows) * (p.kv_tokens - (p.rows - 1) / 2.0);
   const double flops = 2 * p.n_heads * pairs * (512 + 64 + 512);  /* of the absorbed products */
-  const double useful = 2 * p.n_heads * pairs * (128 + 64 + 128); /* of heads' own keys and values */
+  const double useful = 2 * p.n_heads * pairs * (128 + 64 + 128); /* of the heads' own keys and values */
   std::printf("%-28s %9.1f us (%.1f to %.1f)  %5.2f TB/s  %6.1f TFLOP/s absorbed, %6.1f of heads\n", p.name, us, low,
               high, bytes / us * 1e-6, flops / us * 1e-6, useful / us * 1e-6);
   if (json)

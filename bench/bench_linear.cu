@@ -1,8 +1,9 @@
-/* bench_linear.cu - GEMMs of quantised weights: checked against float64, then timed with cold weights beside cuBLAS.
+/* bench_linear.cu - GEMMs of quantised weights: checked against float64, then timed with cold weights and compared with
+ * cuBLAS.
  *
- * Time is that of a graph of GEMMs, one after the other, over so many copies of the weights that none is in the L2
- * cache when it is read again, divided by their number; median over replays. The roofline of a GEMM is the larger of
- * its bytes over the memory's rate and its operations over the tensor cores' rate (--bandwidth, --peak). */
+ * Time is the median replay of a graph of consecutive GEMMs, divided by their number. The graph uses enough copies of
+ * the weights that no copy is in the L2 cache when it is read again. The roofline of a GEMM is the larger of its bytes
+ * over the memory's rate and its operations over the tensor cores' rate (--bandwidth, --peak). */
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -36,8 +37,8 @@ constexpr yk_wna16_path PATHS[] = {YK_WNA16_AUTO, YK_WNA16_MMA, YK_WNA16_WGMMA};
 struct options {
   bench::report_options report;
   std::vector<int64_t> ms = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
-  std::vector<std::string> shapes;                /* empty: all of the model */
-  int model = 0, format = 0, dtype = 0, path = 0; /* of MODELS, FORMATS, DTYPES and PATHS */
+  std::vector<std::string> shapes;                /* empty: all shapes of the model */
+  int model = 0, format = 0, dtype = 0, path = 0; /* names of MODELS, FORMATS, DTYPES and PATHS */
   int32_t group = 128, repeats = 11, cold_mib = 200;
   double bandwidth_tb_s = 4.35, peak_tflop_s = 640; /* of an H200, for the roofline */
   bool check_only = false, no_cublas = false, no_fuse = false, plans = false;
@@ -52,7 +53,7 @@ struct shape {
   bool gate_up;
 };
 
-/* Whole, and as the largest shard of 2, 3 and 4 ranks. */
+/* Whole, and the largest shard of 2, 3 and 4 ranks. */
 const shape QWEN3_8B[] = {
     {"qkv", 4096, 6144, false},       {"o", 4096, 4096, false},        {"gate_up", 4096, 24576, true},
     {"down", 12288, 4096, false},     {"qkv/2", 4096, 3072, false},    {"o/2", 2048, 4096, false},
@@ -62,8 +63,8 @@ const shape QWEN3_8B[] = {
     {"down/4", 3072, 4096, false},
 };
 
-/* The attention of mixtures, whole and as a shard of 2 and 4 ranks; qkv of DeepSeek-V2-Lite is q_proj and kv_a_proj,
- * its groups are of 64 in the checkpoints that there are. */
+/* Attention of models with experts, whole and as a shard of 2 and 4 ranks. qkv of DeepSeek-V2-Lite is q_proj and
+ * kv_a_proj; its published checkpoints have groups of 64. */
 const shape QWEN3_30B_A3B[] = {
     {"qkv", 2048, 5120, false}, {"o", 4096, 2048, false},     {"qkv/2", 2048, 2560, false},
     {"o/2", 2048, 2048, false}, {"qkv/4", 2048, 1280, false}, {"o/4", 1024, 2048, false},
@@ -80,7 +81,7 @@ const shape_table MODELS[] = {{std::begin(QWEN3_8B), std::end(QWEN3_8B)},
                               {std::begin(QWEN3_30B_A3B), std::end(QWEN3_30B_A3B)},
                               {std::begin(DEEPSEEK_V2_LITE), std::end(DEEPSEEK_V2_LITE)}};
 
-/* The model's shapes that were asked for. */
+/* The requested shapes of the model. */
 std::vector<shape> shapes_of(const options &o)
 {
   const auto wanted = [&](const shape &s) {
@@ -93,7 +94,7 @@ std::vector<shape> shapes_of(const options &o)
   return shapes;
 }
 
-/* Marlin on the same kind of GPU, f16, group 128, cold, measured apart; microseconds. Quoted, not run. */
+/* Quoted, not run: Marlin on the same kind of GPU, f16, group 128, cold, measured separately; microseconds. */
 struct quoted {
   int64_t k, n, m;
   double us;
@@ -130,13 +131,13 @@ void cublas_gemm(cublasHandle_t blas, yk_dtype dtype, const void *w, const void 
 struct row {
   shape s;
   int64_t m;
-  std::string plan; /* empty on the mma.sync path */
+  std::string plan; /* empty for the mma.sync path */
   double error, roofline_us, bytes, flops, marlin;
   timing ours, cublas;
   std::vector<std::pair<std::string, double>> step_us; /* medians */
 };
 
-/* Largest time that the bars allow: near the roofline, and no slower than the 16-bit GEMM and Marlin. */
+/* Largest time that the goals allow: near the roofline, and no slower than the 16-bit GEMM and Marlin. */
 double bar_us(const row &r)
 {
   double bar = std::max(r.roofline_us / 0.75, r.roofline_us + 2.5);
@@ -157,7 +158,7 @@ void print_row(const row &r)
   std::fflush(stdout);
 }
 
-/* peak_tflop_s: of the roofline. */
+/* peak_tflop_s: peak rate of the roofline. */
 void write_json(FILE *f, const options &o, double peak_tflop_s, const bench::machine_rates &rates,
                 const std::vector<row> &rows)
 {
@@ -193,7 +194,7 @@ void write_json(FILE *f, const options &o, double peak_tflop_s, const bench::mac
   std::fprintf(f, " ]}\n");
 }
 
-/* Copies of a GEMM's weights, so many that each is out of the L2 cache when it is read again. */
+/* Enough copies of a GEMM's weights that each has left the L2 cache when it is read again. */
 struct cold_copies {
   size_t pitch;
   int count;
@@ -213,13 +214,13 @@ struct cold_copies {
   }
 };
 
-/* Nodes of a graph: each copy at least once, and enough to hide the graph's start. */
+/* Nodes of a graph: every copy at least once, and enough nodes to hide the launch of the graph. */
 int n_nodes(const row &r, const cold_copies &copies)
 {
   return std::max(copies.count, r.roofline_us < 50 ? 64 : 8);
 }
 
-/* One call without bias; weights: a copy of the packed ones. */
+/* One call without bias. weights: a copy of the packed weights. */
 void forward(const yk_wna16_gpu &gpu, const gemm_case &p, const yk_wna16_plans &plans, const uint8_t *weights,
              int64_t m, bool second_half, cudaStream_t stream)
 {
@@ -259,12 +260,12 @@ row bench_point(const options &o, double peak_tflop_s, const yk_wna16_gpu &gpu, 
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
-/* Every plan of a point. A short look at those whose estimate is not hopeless, then a longer one at the fastest. */
+/* Every plan of a point: short measurements of plans with a plausible estimate, then longer ones of the fastest. */
 plan_point time_plans(const yk_wna16_gpu &gpu, cudaStream_t stream, const std::string &name, const gemm_case &p,
                       const cold_copies &packed, int64_t m)
 {
   constexpr double WORST_ESTIMATE = 1.6, WORST_LOOK = 1.15;
-  constexpr double COLD_MS = 15, LOOK_MS = 1.5, TIME_MS = 3; /* of replays that do not count */
+  constexpr double COLD_MS = 15, LOOK_MS = 1.5, TIME_MS = 3; /* of warm-up replays */
   constexpr int LOOKS = 3, TIMES = 7, LARGE_TOKENS = 256;
   plan_point point = {name, p.desc, m, {}};
   const yk_gemm::gemm_costs &costs = yk_gemm::costs_of(gpu, p.desc.encoding);

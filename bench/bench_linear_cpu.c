@@ -1,7 +1,7 @@
 /* bench_linear_cpu.c - the CPU device's GEMMs alone: shapes of real models, a few batch sizes.
  *
- * Every shape is timed over as many copies of its weight as it takes to leave the caches, one after the other, as a
- * forward would meet them. GB/s counts the packed weight once per GEMM.                                             */
+ * Every shape is timed over enough copies of its weight to exceed the caches, one after the other, as in a forward.
+ * GB/s counts the packed weight once per GEMM. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@ typedef struct shape {
   const char *name;
   int64_t k, n, group;     /* group 0: f16 */
   bool is_silu;            /* gate and up of n columns each */
-  int per_model;           /* how often a decode step multiplies it */
-  yk_weight_format format; /* of those with groups: 4 bits, 8 bits with zeros, 8-bit floats */
+  int per_model;           /* GEMMs of this shape in a decode step */
+  yk_weight_format format; /* formats of grouped weights: 4 bits, 8 bits with zeros, 8-bit floats */
 } shape;
 
-/* Qwen3-0.6B and the shapes of Qwen3-8B that it has not. */
+/* Qwen3-0.6B, and the shapes of Qwen3-8B that Qwen3-0.6B lacks. */
 static const shape shapes[] = {
     {"0.6B qkv", 1024, 4096, 128, false, 28, YK_WEIGHT_AWQ},
     {"0.6B o", 2048, 1024, 128, false, 28, YK_WEIGHT_AWQ},
@@ -53,7 +53,7 @@ static void fill_random(void *bytes, size_t n_bytes)
   }
 }
 
-/* Halves between 0.5 and 2: random bits may be anything but infinite or subnormal, which would time something else. */
+/* Halves between 0.5 and 2. Random bits would include infinities and subnormals, which have other speeds. */
 static void fill_halves(uint16_t *halves, size_t n)
 {
   fill_random(halves, n * sizeof *halves);
@@ -173,7 +173,7 @@ static const char usage[] = "usage: bench_linear_cpu [options]\n"
                             "Prints, for each shape and 1, 8 and 64 tokens, the median time of a GEMM over 11 runs\n"
                             "(fastest to slowest), the weight's bytes per second and the multiply-adds per second.\n";
 
-/* Returns an exit status, or -1 to go on. */
+/* Returns an exit status, or -1 to continue. */
 static int parse_options(int argc, char **argv, options *out)
 {
   static const struct option names[] = {{"threads", required_argument, NULL, 't'},

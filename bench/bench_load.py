@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""How fast weights are loaded from the page cache, by checkpoint format, and the host memory that this takes.
+"""Measures the time to load weights from the page cache, by checkpoint format, and the host memory that it takes.
 
   python3 bench/bench_load.py build/release/bin/yoke --device cuda --json bench/results/load_qwen3_8b_h200.json
 
 Makes a random model of each format (scripts/make_random_model.py), which leaves the files in the page cache, and loads
-it --repeats times for one token. Seconds are those of the program's own log: from the first byte of the weights read to
-the last layer prepared; devices are opened (CUDA contexts are created) before. GB/s counts the checkpoint's bytes, once
-for all ranks, however many bytes they become.
+it --repeats times for one token. Seconds come from the program's log: from the first byte of the weights read to the
+last layer prepared. Devices are opened (CUDA contexts are created) before. GB/s counts the checkpoint's bytes, once for
+all ranks, however many bytes they become.
 
 anon_mb is the most anonymous memory that the process held before it was loaded, read from /proc a hundred times a
-second; on the CPU device the weights themselves are a part of that, and weights_mb says how much. pinned_mb is what the
-driver pinned, where the system tells. anon_before_mb is what the process held before it read the first weight.
+second. On the CPU device it includes the weights, whose size is weights_mb. pinned_mb is the memory pinned by the
+driver, if the system reports it. anon_before_mb is the anonymous memory before the first weight is read.
 """
 
 import argparse
@@ -34,7 +34,7 @@ SAMPLE_S = 0.01
 
 
 def memory_of(pid):
-    """Megabytes by kind, as /proc/PID/status has them."""
+    """Megabytes by kind, from /proc/PID/status."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii") as file:
             pairs = (line.split(":", 1) for line in file if ":" in line)
@@ -45,7 +45,7 @@ def memory_of(pid):
 
 
 class Peaks(threading.Thread):
-    """Samples a process until told to stop."""
+    """Samples a process until stopped."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
@@ -119,7 +119,7 @@ def machine():
 
 
 def main():
-    from random_model_formats import FORMATS  # numpy is needed from here on only
+    from random_model_formats import FORMATS  # numpy is needed only from here on
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("yoke")
     parser.add_argument("--json", required=True, help="where the results go")

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""What 4 bits cost the demo model, by group size and method: perplexity of held-out text, and how far log-probabilities
-of its tokens are from those of the 16-bit model.
+"""Measures the loss of the demo model at 4 bits, by group size and method: perplexity of held-out text, and the
+distance of its tokens' log-probabilities from those of the 16-bit model.
 
   python3 bench/bench_quantize.py build/release/bin/yoke --json bench/results/quantize_demo_cpu.json
 
-The text is tests/models/demo/heldout.txt, its lines parted by the end-of-text token; what awq calibrates on are
-documents of the training's kind (tests/models/demo_text.py, 600 of seed 3), of which held-out ones are none. The demo
-model saw its weights rounded to groups of 64 while it was trained, so that rounding alone costs it little; groups of 64
-are the one size at which nothing can be gained. "outliers" is the same function with every 64th channel of the norms
-before projections times 64 and the weights behind it divided by 64, as large models' activations are.
+The text is tests/models/demo/heldout.txt, its lines separated by the end-of-text token. awq calibrates on documents of
+the same kind as the training text (tests/models/demo_text.py, 600 of seed 3), none of which is in the held-out text.
+The demo model was trained with weights rounded in groups of 64, so that rounding alone costs it little; at groups of 64
+nothing can be gained. "outliers" is the same function with every 64th channel of the norms before projections times 64
+and the weights behind it divided by 64, as large models' activations are.
 
-Beside it stand small random models of the families with experts and latent attention (tests/models/random_family.py),
-whose text means nothing to them: what counts there is rms.
+Small random models of the families with experts and latent attention (tests/models/random_family.py) are measured too.
+Text is random to them, so only rms counts.
 
 rms: root of the mean square of the differences. Everything runs on the CPU in float16 with float32 sums.
 """
@@ -53,7 +53,7 @@ def write_texts(folder):
 
 
 def write_outliers(folder):
-    """A copy of the model, which computes the same, with large channels."""
+    """Writes a copy of the model that computes the same function with large channels."""
     os.makedirs(folder)
     for name in ("config.json", "tokenizer.json", "generation_config.json"):
         os.symlink(os.path.join(FLOAT, name), os.path.join(folder, name))

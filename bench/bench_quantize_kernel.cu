@@ -1,6 +1,6 @@
-/* bench_quantize_kernel.cu - 16-bit weights to AWQ's tensors on a GPU: the fused kernel, the same in separate passes
- * (range of each group, quotients, transposition and packing), and a copy of as many bytes, in one run. Results are
- * first compared with those of the CPU, bit for bit. */
+/* bench_quantize_kernel.cu - 16-bit weights to AWQ's tensors on a GPU. One run times the fused kernel, separate passes
+ * (range of each group, quotients, transposition and packing), and a copy of as many bytes. Results are first compared
+ * with those of the CPU, bit for bit. */
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -37,7 +37,7 @@ template <typename T> __device__ float load(const fused_args &p, int64_t at)
   return static_cast<float>(static_cast<const T *>(p.w)[at]);
 }
 
-/* A warp a group. */
+/* One warp per group. */
 template <typename T> __global__ void range_pass(const passes_args p)
 {
   const int64_t at = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) / 32;
@@ -59,7 +59,7 @@ template <typename T> __global__ void range_pass(const passes_args p)
   p.tensors.scales[at % n_groups * p.tensors.n + at / n_groups] = g.scale_bits;
 }
 
-/* Two neighbouring inputs a thread. */
+/* Two neighbouring inputs per thread. */
 template <typename T> __global__ void quotient_pass(const passes_args p)
 {
   const int64_t at = 2 * (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x);
@@ -71,7 +71,7 @@ template <typename T> __global__ void quotient_pass(const passes_args p)
   for (int i = 0; i < 2; i++) p.q[at + i] = static_cast<uint8_t>(whole_of(g, load<T>(p.tensors, at + i)));
 }
 
-/* 32 inputs of 256 outputs a thread block; the first n_groups rows of the grid also pack zeros. */
+/* 32 inputs of 256 outputs per thread block; the first n_groups rows of the grid also pack zeros. */
 __global__ void pack_pass(const passes_args p)
 {
   __shared__ uint8_t tile[256][33];
@@ -174,7 +174,7 @@ struct sizes {
   int64_t n, k, group;
 };
 
-/* Weights from -1 to 1, many of which are ties and whole groups of which have one sign. */
+/* Weights from -1 to 1, with many ties and with whole groups of one sign. */
 std::vector<uint16_t> draw(yk_dtype dtype, const sizes &s)
 {
   std::vector<uint16_t> host(s.n * s.k);
@@ -248,11 +248,11 @@ struct figures {
   spread copy, passes, fused;
 };
 
-/* Enough copies of a weight that none is in the caches when its turn comes again. */
+/* Enough copies of a weight that no copy is in the caches when it is read again. */
 template <typename T> figures time(cudaStream_t stream, yk_dtype dtype, const sizes &s)
 {
   const int64_t bytes = s.n * s.k * 2, made = s.n * s.k / 2 + s.n * (s.k / s.group) * 5 / 2, half = (bytes + made) / 2;
-  const int64_t copied = (half + 65535) / 65536 * 65536; /* copies of odd lengths are slower by half */
+  const int64_t copied = (half + 65535) / 65536 * 65536; /* copies of odd lengths are half as fast */
   const int copies = static_cast<int>((400 << 20) / bytes + 1);
   char *w, *from, *to;
   CUDA_OK(cudaMalloc(&w, bytes * copies));

@@ -1,5 +1,5 @@
-/* bench_sample.cu - speed of sampling on one GPU: whole calls behind a busy stream, as at the end of a step, and the
- * kernel alone. Random logits. */
+/* bench_sample.cu - speed of sampling on one GPU: whole calls queued after running work, as at the end of a step, and
+ * the kernel alone. Random logits. */
 #include <cmath>
 
 #include "base/rng.h"
@@ -29,7 +29,7 @@ constexpr point points[] = {{"greedy", 0.0f, 1.0f, 0, false},
                             {"top_p 0.95", 0.6f, 0.95f, 0, false},
                             {"temperature", 0.6f, 1.0f, 0, false}};
 
-/* About normal, with a deviation of 2.5: a block of numbers that is no multiple of a row, again and again. */
+/* Approximately normal, with a deviation of 2.5: a block of numbers, repeated; its length is no multiple of a row. */
 void fill_logits(yk_device *dev, float *logits, size_t n)
 {
   yk_err err = YK_ERR_INIT;
@@ -51,8 +51,8 @@ __global__ void keep_busy(uint64_t ns)
   while (now - begin < ns);
 }
 
-/* From the end of the kernel before, behind which the host has put the call, to the start of the one after, which the
- * host launches when it has the tokens: "sampling" of a timed step. */
+/* Time from the end of the preceding kernel, after which the host has queued the call, to the start of the following
+ * kernel, which the host launches when it has the tokens. A timed step reports it as "sampling". */
 spread time_steps(yk_device *dev, const yk_sample_args &args, int64_t *stamps)
 {
   yk_err err = YK_ERR_INIT;
@@ -69,7 +69,7 @@ spread time_steps(yk_device *dev, const yk_sample_args &args, int64_t *stamps)
   return spread_of(us);
 }
 
-/* One launch behind the other. */
+/* Consecutive launches. */
 spread time_kernel(yk_device *dev, const yk_sample_args &args)
 {
   yk_cuda_sample_launch launch = {};
@@ -95,8 +95,8 @@ spread time_kernel(yk_device *dev, const yk_sample_args &args)
   return us;
 }
 
-/* The best logits of a rank's share of the rows: all, or half of the vocabulary. Behind a busy stream, until the host
- * has them, and the kernel alone. */
+/* The best logits of a rank's share of the vocabulary (all or half) for each row: queued after running work until the
+ * host has them, and the kernel alone. */
 void time_best(yk_device *dev, const float *logits, int64_t *stamps, int n_rows, int n_ids, FILE *json)
 {
   yk_err err = YK_ERR_INIT;

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Drives a server that speaks OpenAI's interface and says how it holds up under load. Needs aiohttp and nothing else.
+"""Drives a server with OpenAI's interface and reports latencies and rates under load. Needs aiohttp only.
 
   yoke serve --model tests/models/demo --device cpu &
   bench/bench_serve.py --vocab-size 512 --clients 64 --requests 256 --input-len 32 --output-len 64
 
-Closed loop: --clients N keeps N requests under way. Open loop: --request-rate R sends R a second on average, whether
-earlier ones have ended or not. Lengths and arrivals are functions of --seed and the request's number; bench_clients
-runs the same closed loop against the engine without a server. Every stream must bring exactly the tokens asked for, by
-its usage and by its number of events, else it counts as failed and the exit code is 1.
+Closed loop: --clients N keeps N requests under way. Open loop: --request-rate R sends R a second on average,
+independent of the ends of earlier ones. Lengths and arrivals are functions of --seed and the request's number;
+bench_clients runs the same closed loop against the engine without a server. Every stream must have exactly the
+requested number of tokens, by its usage and by its number of events, else it counts as failed and the exit code is 1.
 
-A stream is timestamped as its bytes arrive and parsed once all requests are over, so its bytes are kept until then. The
-figures and their names are those of `vllm bench serve`: TTFT, time to first token; TPOT, the mean time of each further
-one; ITL, between one event and the next; E2EL, from the request to the last token.
+Bytes of a stream are timestamped when they arrive, kept, and parsed after all requests have ended. The figures and
+their names are those of `vllm bench serve`: TTFT, time to first token; TPOT, the mean time of each further one; ITL,
+between one event and the next; E2EL, from the request to the last token.
 """
 
 import argparse
@@ -35,10 +35,10 @@ METRICS = ("ttft", "tpot", "itl", "e2el")
 DRAW_INPUT, DRAW_OUTPUT, DRAW_PREFIX = range(3)  # streams of the generator; bench_clients has the first two
 
 
-# ---- The work: what request number i is
+# ---- The work: lengths, tokens and arrival of request number i
 
 def uniform(seed, stream, position):
-    """Philox4x32-10, the generator of runtime/base/rng.h: in [0, 1)."""
+    """Philox4x32-10, the generator of runtime/base/rng.h: a value in [0, 1)."""
     mask = 0xFFFFFFFF
     c0, c1, c2, c3, k0, k1 = position, stream, 0, 0, seed & mask, seed >> 32
     for _ in range(10):
@@ -49,15 +49,15 @@ def uniform(seed, stream, position):
 
 
 def length(options, mean, number, stream):
-    """Evenly from mean * (1 - ratio) to mean * (1 + ratio)."""
+    """Uniform from mean * (1 - ratio) to mean * (1 + ratio)."""
     low = max(math.floor(mean * (1 - options.range_ratio)), 1)
     high = math.ceil(mean * (1 + options.range_ratio))
     return low + int(uniform(options.seed, stream, number) * (high - low + 1))
 
 
 def prompt_of(options, run, number):
-    """Token ids, or as many words; those of one run are like none of another but for the prefix, and those of one start
-    of this program like none of another, whose prefixes the server may still hold."""
+    """Token ids, or as many words. Apart from the prefix, prompts differ between runs, and between starts of this
+    program, because the server may still cache the prefixes of an earlier start."""
     def draw(generator, count):
         if options.prompt == "ids":
             return [generator.randrange(options.vocab_size) for _ in range(count)]
@@ -95,24 +95,24 @@ def arrivals_of(options):
 # ---- One stream
 
 def events_of(chunks):
-    """(time, data) of each server-sent event of [(time, bytes)]: the time at which its last byte came."""
+    """(time, data) of each server-sent event of [(time, bytes)]; the time is that of its last byte."""
     rest = b""
     for arrived_s, data in chunks:
         *blocks, rest = (rest + data).replace(b"\r\n", b"\n").split(b"\n\n")
         for block in blocks:
             lines = [line[5:].strip() for line in block.split(b"\n") if line.startswith(b"data:")]
-            if lines:  # others are comments, which begin with ":", and fields that nobody asked for
+            if lines:  # other lines are comments, which begin with ":", and unused fields
                 yield arrived_s, b"\n".join(lines)
 
 
 def is_token(choice):
-    """Chat's role comes before the first token, in an event of its own."""
+    """The role of a chat comes before the first token, in a separate event."""
     delta = choice.get("delta")
     return delta is None or bool(delta.get("content")) or "role" not in delta or choice.get("finish_reason") is not None
 
 
 def read_stream(chunks):
-    """(times of tokens, whether the last of them only ends the stream, usage, whether [DONE] came); ValueError."""
+    """(times of tokens, whether the last event only ends the stream, usage, whether [DONE] came). Raises ValueError."""
     times, usage, is_done, is_bare_end = [], None, False, False
     for arrived_s, data in events_of(chunks):
         if data == b"[DONE]":
@@ -131,7 +131,7 @@ def read_stream(chunks):
 
 
 def judge(options, stream):
-    """A request's figures, or {"error": why it failed}."""
+    """A request's figures, or {"error": reason}."""
     sent_s, n_wanted, chunks, error = stream
     if error:
         return {"error": error}
@@ -182,7 +182,7 @@ class Clients:
         self.streams.append((sent_s, n_output, chunks, error))
 
     async def keep_busy(self, run):
-        """One client of the closed loop: the next request that nobody has taken, until there is none."""
+        """One client of the closed loop: takes the next free request until none is left."""
         while True:
             with self.shared["next"].get_lock():
                 number = self.shared["next"].value
@@ -198,7 +198,7 @@ class Clients:
             await self.one(run, number)
 
     async def run(self, run, start_s, arrivals, place, n_clients):
-        """Judged requests of this process, and by how much the latest was sent late."""
+        """Judged requests of this process, and the largest delay of a send."""
         self.streams, self.late_s = [], 0.0
         if arrivals is None:
             tasks = [self.keep_busy(run) for _ in range(n_clients)]
@@ -211,7 +211,7 @@ class Clients:
 
 
 async def serve_runs(options, place, pipe, shared):
-    """Runs what the parent says until it says None."""
+    """Executes the parent's commands until it sends None."""
     n_clients = len(range(place, options.clients or 0, options.processes))
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=3600)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None),
@@ -247,7 +247,7 @@ class Processes:
 
     def run(self, run, n_requests, arrivals):
         self.shared["next"].value, self.shared["end"].value = 0, n_requests
-        start_s = time.perf_counter() + 0.05  # all processes have heard of it by then
+        start_s = time.perf_counter() + 0.05  # all processes have received the start time by then
         for pipe in self.pipes:
             pipe.send((run, start_s, arrivals))
         answers = [pipe.recv() for pipe in self.pipes]
@@ -262,7 +262,7 @@ class Processes:
 # ---- Figures
 
 def percentile(ordered, share):
-    """Of ordered values, between neighbours by straight line."""
+    """Percentile of sorted values, linear between neighbours."""
     place = (len(ordered) - 1) * share / 100
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
@@ -294,7 +294,8 @@ def summary_of(requests, late_s, server_cpu_s):
 
 
 def report_of(options, runs):
-    """Medians over the runs under the names of one, each field's spread (largest less smallest), and the runs."""
+    """Medians over the runs under the names of a single run, each field's spread (largest less smallest), and the
+    runs."""
     report = {"date": time.strftime("%Y%m%d-%H%M%S"), "backend": "openai", "endpoint": options.endpoint,
               "model_id": options.model, "num_prompts": options.requests, "max_concurrency": options.clients,
               "request_rate": options.request_rate or "inf", "burstiness": str(options.burstiness),
@@ -314,14 +315,14 @@ def print_table(report):
 # ---- The program
 
 def cpu_seconds(pid):
-    """Of a process with all its threads."""
+    """Processor seconds of a process with all its threads."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         fields = file.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(options, processes):
-    """The runs that count, after the warm-up."""
+    """The measured runs, after the warm-up."""
     if options.warmup:
         report_failures(processes.run(0, options.warmup, None if options.clients else [0.0] * options.warmup)[0])
     runs, all_good = [], True
@@ -336,7 +337,7 @@ def measure(options, processes):
 
 
 def report_failures(requests):
-    """True: none failed."""
+    """Whether no request failed."""
     causes = {}
     for request in requests:
         if "error" in request:
@@ -356,7 +357,7 @@ async def served_model(options):
 
 
 def cpu_list(text):
-    """As taskset's: 0-3,8"""
+    """Processors in the form of taskset: 0-3,8"""
     cpus = []
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -365,7 +366,7 @@ def cpu_list(text):
 
 
 def number(least, most=math.inf, kind=float, above=False):
-    """A parser of numbers of a range."""
+    """A parser of numbers within a range."""
     def parse(text):
         value = kind(text)
         if not least <= value <= most or (above and value == least):

@@ -1,4 +1,4 @@
-/* check.cuh - how a benchmark of kernels ends when a call fails: with the message and exit code of the yoke program. */
+/* check.cuh - failed calls end a benchmark of kernels with the message and exit code of the yoke program. */
 #ifndef YK_BENCH_CHECK_CUH
 #define YK_BENCH_CHECK_CUH
 
@@ -20,7 +20,7 @@ extern "C" {
 
 namespace bench {
 
-/* End the process at once. exit() would run destructors while other threads may be inside calls of CUDA. */
+/* End the process at once. exit() would run destructors while other threads may still be in CUDA calls. */
 [[noreturn]] inline void give_up(const yk_err &err)
 {
   std::fflush(stdout);

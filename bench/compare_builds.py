@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Two builds of yoke by turns on one machine: `yoke bench` of each model, rank count and batch, before and after.
+"""Compares two builds of yoke, which run alternately on one machine: `yoke bench` of each model, rank count and batch.
 
-Prints a line a point: medians of both builds over their turns, the difference in percent, and the spread (largest less
-smallest over turns, in percent of the median). A point that is slower than --limit percent plus its spread is measured
-again, twice more, before it counts. Exit code: 1 where such a point remains, 2 where a run failed.
+Prints one line per point: medians of both builds over their runs, the difference in percent, and the spread (largest
+less smallest over runs, in percent of the median). A point that is slower by more than --limit percent plus its spread
+is measured twice more before it counts. Exit code: 1 where such a point remains, 2 where a run failed.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def parse_arguments():
 
 
 class Point:
-    """One model, rank count and batch; the figures of each build's turns."""
+    """One model, rank count and batch; the figures of each build's runs."""
 
     def __init__(self, options, model, ranks, batch):
         self.options, self.model, self.ranks, self.batch = options, model, ranks, batch
@@ -64,7 +64,7 @@ class Point:
             self.run("after")
 
     def figures(self):
-        """Those that every turn has: a batch that never decodes as a whole has no rate of decoding."""
+        """Fields that every run has: a batch that never decodes as a whole has no decode rate."""
         return [figure for figure in FIGURES
                 if all(figure in turn for turns in self.turns.values() for turn in turns)]
 
@@ -74,7 +74,7 @@ class Point:
         return median, 100 * (max(values) - min(values)) / median
 
     def change(self, figure):
-        """Percent by which after differs from before, and the larger spread."""
+        """Difference of after from before in percent, and the larger spread."""
         (before, spread_before), (after, spread_after) = self.figure("before", figure), self.figure("after", figure)
         return 100 * (after / before - 1), max(spread_before, spread_after)
 

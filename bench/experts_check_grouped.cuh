@@ -11,14 +11,14 @@
 namespace experts {
 
 struct grouped_reference {
-  linear::tensors tensors; /* of matrix 0 */
+  linear::tensors tensors; /* seed of matrix 0 */
   size_t words, zero_words, scales;
   yk_wna16_desc desc;
   const uint8_t *biases; /* NULL: none */
   int64_t matrix_bytes;
 };
 
-/* out[i, column] of the slots named. A thread a column. */
+/* out[i, column] of the slots named. One thread per column. */
 static __global__ void reference_of_slots(grouped_reference r, const uint16_t *x, const int32_t *row_of_slot,
                                           const int32_t *starts, const int32_t *slots, double *out)
 {
@@ -44,7 +44,7 @@ static __global__ void reference_of_slots(grouped_reference r, const uint16_t *x
   out[blockIdx.y * width + column] = v;
 }
 
-/* W of all matrices as plain 16-bit ones. */
+/* W of all matrices in plain 16-bit form. */
 static __global__ void expand_matrices(grouped_reference r, uint8_t *out, int64_t matrix_bytes)
 {
   const int m = blockIdx.y;
@@ -61,7 +61,7 @@ static __global__ void expand_matrices(grouped_reference r, uint8_t *out, int64_
   }
 }
 
-/* Rows of each matrix. "uneven": one of each of the first half, then ten of each as far as they go. */
+/* Rows of each matrix. "uneven": one row for each matrix of the first half, then ten for each until they run out. */
 inline std::vector<int> rows_of(const std::string &pattern, int n_experts, int slots, std::mt19937 &rng)
 {
   std::vector<int> rows(n_experts);
@@ -83,7 +83,7 @@ struct grouped_case {
   const char *pattern;
 };
 
-/* |y - reference| / |reference| over up to some 48 slots. */
+/* |y - reference| / |reference| over at most about 48 slots. */
 inline double grouped_error(const grouped_reference &reference, const yk_grouped_call &call, int n_slots,
                             const std::vector<uint16_t> &got, std::mt19937 &rng)
 {
@@ -152,7 +152,7 @@ inline bool check_grouped(const yk_wna16_gpu &gpu, const grouped_case &c, yk_dty
   std::vector<uint16_t> got, again;
   for (int i = 0; i < 2; i++) {
     check(cudaMemset(y.data, 0xFF, y.count * 2), "poison");
-    call.next_tile = i ? nullptr : next_tile; /* which block takes which tile must not change a bit */
+    call.next_tile = i ? nullptr : next_tile; /* the assignment of tiles to blocks must not change a bit */
     check(is_packed ? yk_wna16_grouped_forward(&gpu, &d, &call, nullptr, &err)
                     : yk_16_bits_grouped_forward(&d, &call, nullptr, &err),
           err);
@@ -160,7 +160,7 @@ inline bool check_grouped(const yk_wna16_gpu &gpu, const grouped_case &c, yk_dty
     (i ? again : got) = download(y, y.count);
   }
   int64_t bad = 0;
-  for (size_t i = 0; i < got.size(); i++) /* slots beyond the last stay as they were */
+  for (size_t i = 0; i < got.size(); i++) /* slots after the last stay unchanged */
     bad += i < size_t(n_slots * width) ? !std::isfinite(linear::to_double(got[i], dtype)) : got[i] != 0xFFFF;
   const bool counter_is_left = download(m.next_tile, 1)[0] == 0;
   const double error = grouped_error(reference, call, n_slots, got, rng);
@@ -177,8 +177,8 @@ inline bool check_grouped(const yk_wna16_gpu &gpu, const grouped_case &c, yk_dty
   return good;
 }
 
-/* A shared expert's weight gives the results that it has as the only matrix of a call, and the others theirs. Its
- * columns are other ones than the matrices', and so are its inputs, but for gate_up. */
+/* The weight of a shared expert gives the same results as the only matrix of a call, and the results of the other
+ * matrices do not change. Its columns differ from the matrices' columns, and so do its inputs, except for gate_up. */
 inline bool check_shared_expert(const yk_wna16_gpu &gpu, const grouped_case &c, int rows, int per_expert,
                                 yk_dtype dtype, unsigned seed)
 {
@@ -276,7 +276,7 @@ inline bool check_grouped_gemms()
     check(yk_wna16_grouped_init(&gpu, &err), err);
     for (const grouped_case &c : cases)
       for (yk_dtype dtype : {YK_F16, YK_BF16})
-        for (int per_expert : {0, 4, 10, 56, 200}) { /* asks for each tile in turn, whatever the rows are */
+        for (int per_expert : {0, 4, 10, 56, 200}) { /* visits each tile in turn, whatever the rows are */
           if (path == YK_WNA16_MMA && per_expert != 10 && per_expert != 200) continue;
           const int64_t max_slots = per_expert ? int64_t(per_expert) * c.n_experts : c.n_experts - 1;
           if (max_slots < c.slots) continue;

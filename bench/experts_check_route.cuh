@@ -16,7 +16,7 @@ struct host_routing {
   std::vector<float> weights;
 };
 
-/* Scores in float64; logits are so far apart that no rounding decides. */
+/* Scores in float64. Logits are far enough apart that rounding does not decide. */
 inline host_routing route_on_host(const yk_route_spec &s, int n, const std::vector<float> &logits,
                                   const std::vector<float> *bias, const std::vector<int32_t> *kv_slots)
 {

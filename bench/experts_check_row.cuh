@@ -1,5 +1,5 @@
-/* experts_check_row.cuh - checks of bench_experts: what kernels of one row do with its routing, against the same
- * operations one by one. */
+/* experts_check_row.cuh - checks of bench_experts: the fused kernels for one row, which also route, against separate
+ * operations. */
 #ifndef YK_BENCH_EXPERTS_CHECK_ROW_CUH
 #define YK_BENCH_EXPERTS_CHECK_ROW_CUH
 
@@ -27,7 +27,7 @@ inline bool routed_alike(const yk_route_spec &spec, const routing &a, const rout
 
 /* ---- A routed GEMM ----------------------------------------------------------------------------------------------- */
 
-/* One kernel gives the bits of the two. Three times, with other rows, through the same mailbox. */
+/* One kernel gives the same bits as two. Three times, with other rows, through the same mailbox. */
 inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_dtype dtype, int64_t k, int64_t n,
                          int64_t group, bool gate_up, bool padding, const router_mailbox &of_router,
                          const routing_mailbox &mailbox, unsigned seed)
@@ -100,7 +100,7 @@ inline bool check_routed_gemms(const yk_wna16_gpu &gpu)
   return failures == 0;
 }
 
-/* ---- A lone row ----------------------------------------------------------------------------------------------- */
+/* ---- A single token ---------------------------------------------------------------------------------------------- */
 
 struct lone_case {
   yk_route_spec spec;
@@ -108,8 +108,8 @@ struct lone_case {
   bool has_gate, bias;
 };
 
-/* One kernel routes as two do, and gives what they give up to rounding. Three times, with other rows; of some seeds
- * each expert has a twin with the same logits. */
+/* The fused kernel routes like two separate kernels, and its results equal theirs up to rounding. Three times, with
+ * other rows; for some seeds each expert has a twin with the same logits. */
 inline bool check_single_token(const yk_wna16_gpu &gpu, const lone_case &c, yk_dtype dtype, bool padding,
                                const routing_mailbox &mailbox, const single_token_mailbox &own_mailbox, unsigned seed)
 {
@@ -214,7 +214,7 @@ inline bool check_single_tokens(const yk_wna16_gpu &gpu)
   const routing_mailbox mailbox;
   const single_token_mailbox own_mailbox;
   int failures = 0, runs = 0;
-  /* Cases follow each other, as launches of many and of few blocks then have one mailbox by turns. */
+  /* Cases follow each other: launches of many and of few blocks alternate on one mailbox. */
   for (yk_dtype dtype : {YK_F16, YK_BF16})
     for (bool padding : {false, true})
       for (const lone_case &c : cases) {

@@ -27,7 +27,7 @@ using linear::device_array;
 
 /* ---- Routing ----------------------------------------------------------------------------------------------------- */
 
-/* Routings of models, whose experts are all the rank's. */
+/* Routings of models. The rank holds all experts. */
 constexpr yk_expert_group_score LARGEST = YK_GROUP_SCORE_MAXIMUM, LARGEST_TWO = YK_GROUP_SCORE_LARGEST_TWO;
 constexpr yk_route_spec QWEN3_30B = {128, 8, YK_SCORE_SOFTMAX, 1, 1, LARGEST, true, 1.0f, 0, 128};
 constexpr yk_route_spec MIXTRAL = {8, 2, YK_SCORE_SOFTMAX, 1, 1, LARGEST, true, 1.0f, 0, 8};
@@ -35,7 +35,7 @@ constexpr yk_route_spec DEEPSEEK_V2_LITE = {64, 6, YK_SCORE_SOFTMAX, 1, 1, LARGE
 constexpr yk_route_spec DEEPSEEK_V2 = {160, 6, YK_SCORE_SOFTMAX, 8, 3, LARGEST, false, 16.0f, 0, 160};
 constexpr yk_route_spec DEEPSEEK_V3 = {256, 8, YK_SCORE_SIGMOID, 8, 4, LARGEST_TWO, true, 2.5f, 0, 256};
 
-/* The same on a rank that has n of the experts. */
+/* The same on a rank that holds n of the experts. */
 constexpr yk_route_spec with_experts(yk_route_spec spec, int32_t first, int32_t n)
 {
   spec.first_local = first;
@@ -43,7 +43,7 @@ constexpr yk_route_spec with_experts(yk_route_spec spec, int32_t first, int32_t 
   return spec;
 }
 
-/* What route reads and writes for up to n_tokens rows. */
+/* Arrays that route reads and writes for up to n_tokens rows. */
 struct routing {
   yk_route_spec spec;
   int n_tokens;
@@ -92,7 +92,7 @@ template <typename T> void upload(const device_array<T> &to, const std::vector<T
   check(cudaMemcpy(to.data, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice), "upload");
 }
 
-/* Where the thread blocks of a routed GEMM exchange logits. */
+/* Mailbox in which the thread blocks of a routed GEMM exchange logits. */
 struct routing_mailbox {
   device_array<uint8_t> memory;
 
@@ -103,7 +103,7 @@ struct routing_mailbox {
   }
 };
 
-/* Where the thread blocks of a lone row's kernel exchange logits and what is between the GEMMs. */
+/* Mailbox of the single-token kernel: logits, and the values between the GEMMs. */
 struct single_token_mailbox {
   device_array<uint8_t> memory;
 
@@ -114,7 +114,7 @@ struct single_token_mailbox {
   }
 };
 
-/* Where the thread blocks of a router's kernel exchange choices. */
+/* Mailbox in which the thread blocks of a router's kernel exchange choices. */
 struct router_mailbox {
   device_array<uint8_t> memory;
 
@@ -127,7 +127,7 @@ struct router_mailbox {
 
 /* ---- Experts ----------------------------------------------------------------------------------------------------- */
 
-/* n_experts random AWQ matrices side by side, packed, and their tensors where references are wanted. */
+/* n_experts random AWQ matrices side by side, packed. Their tensors are kept if references are needed. */
 struct matrices {
   yk_wna16_desc desc;
   int n_experts;
@@ -137,9 +137,9 @@ struct matrices {
   device_array<uint16_t> scales, biases;
   device_array<int64_t> columns;
   device_array<uint8_t> packed;
-  device_array<int32_t> next_tile; /* of calls by turns, where one may begin while the one before runs */
+  device_array<int32_t> next_tile; /* alternates between calls, because a call may begin while the previous one runs */
 
-  /* distinct: tensors that are kept; matrix m is of tensors m % distinct. */
+  /* distinct: number of tensors that are kept; matrix m uses tensors m % distinct. */
   matrices(const yk_wna16_desc &d, int n, int distinct, uint64_t seed)
       : desc(d), n_experts(n),
         matrix_bytes((int64_t(yk_wna16_packed_bytes(&d)) + 255) / 256 * 256 + (d.n * 2 + 255) / 256 * 256),

@@ -1,8 +1,9 @@
-/* experts_timing.cuh - what bench_experts times: a mixture's operations one by one and as a layer, with cold weights.
+/* experts_timing.cuh - the timings of bench_experts: a mixture's operations one by one and as a layer, with cold
+ * weights.
  *
- * Time is that of a graph of nodes whose experts change from node to node, so that none is in the L2 cache when it is
- * read again, divided by their number; median over replays. The floor is the larger of the chosen experts' bytes over
- * the memory's rate and the operations over the tensor cores' rate. */
+ * Time is the median replay of a graph, divided by its number of nodes. Experts change from node to node, so that no
+ * expert is in the L2 cache when it is read again. The floor is the larger of the chosen experts' bytes over the
+ * memory's rate and the operations over the tensor cores' rate. */
 #ifndef YK_BENCH_EXPERTS_TIMING_CUH
 #define YK_BENCH_EXPERTS_TIMING_CUH
 
@@ -25,13 +26,13 @@ struct model {
   int64_t shared_ffn; /* 0: no shared expert */
 };
 
-constexpr double COLD_BYTES = 1e9;    /* of weights, at least, before any is read again; some L2 policies keep a part */
-constexpr int LEAST_NODES = 8;        /* hide the graph's start */
+constexpr double COLD_BYTES = 1e9;    /* least bytes between two reads of a weight; some L2 policies keep a part */
+constexpr int LEAST_NODES = 8;        /* enough nodes to hide the graph's launch */
 constexpr int MOST_ROUTER_ROWS = 256; /* of the GEMM of few outputs */
-constexpr int ZEROS = 16;             /* inputs that a chosen expert's router lacks, and the next one again */
-constexpr int SHARED_COPIES = 12;     /* of a shared expert, which nodes have in turn */
+constexpr int ZEROS = 16;             /* router weights of chosen expert j begin with j * ZEROS zeros */
+constexpr int SHARED_COPIES = 12;     /* copies of a shared expert, which nodes use in turn */
 
-/* A shared expert's layer, several times. */
+/* A shared expert's layer, several copies. */
 struct shared_layer {
   matrices copies;
   yk_wna16_plans plans;
@@ -57,7 +58,7 @@ struct shared_layer {
   }
 };
 
-/* So many layers that their weights are cold: one behind the other, all with one routing's numbers of experts. */
+/* Consecutive layers with one routing's numbers of rows per expert, enough that their weights are cold. */
 struct layer {
   model shape;
   yk_route_spec spec;
@@ -76,11 +77,11 @@ struct layer {
 
 struct times {
   double route, gate_up, routed_gate_up, down, combine, down_combine, layer, dense_gate_up, dense_down;
-  double lone, lone_shared;     /* the layer of a lone row in one kernel, and with its shared expert; 0: of more rows */
-  double in_step, lone_in_step; /* what the layer adds to a chain of a lone row's other kernels; 0: of more rows */
-  double shared_apart, shared_beside; /* the layer with its shared expert; 0: there is none, or it is not done so */
+  double lone, lone_shared;     /* single token's layer in one kernel, and with its shared expert; 0: several rows */
+  double in_step, lone_in_step; /* time that the layer adds to a single token's other kernels; 0: several rows */
+  double shared_apart, shared_beside; /* the layer with a fused shared expert; 0: no shared expert, or no such kernel */
   double floor_gate_up, floor_down;
-  int active, max_rows; /* experts with rows; rows of the busiest */
+  int active, max_rows; /* experts with rows; rows of the busiest expert */
 };
 
 class measurement {
@@ -135,7 +136,7 @@ private:
   int n;
   int64_t slots;
   device_array<uint16_t> x, y, h, out;
-  std::vector<std::unique_ptr<routing>> routings;               /* one a node */
+  std::vector<std::unique_ptr<routing>> routings;               /* one per node */
   std::vector<std::unique_ptr<device_array<uint16_t>>> routers; /* likewise */
   routing_mailbox mailbox;
   single_token_mailbox lone_mailbox;
@@ -144,8 +145,8 @@ private:
   int active = 0, max_rows = 0;
   bool half = false;
 
-  /* Rows choose at random. A lone row chooses the experts whose router weights are the row itself, but for some of the
-   * inputs, so that no two logits are alike: nodes go round through all of them. */
+  /* Rows choose at random. A single token chooses the experts whose router weights equal its row, except for zeroed
+   * inputs, so that no two logits are equal. Nodes rotate over all experts. */
   void make_routings()
   {
     const int64_t row_bytes = l.shape.hidden * 2;
@@ -267,7 +268,7 @@ private:
       check(yk_cuda_launch_combine(YK_F16, &sum, stream), "combine");
   }
 
-  /* Of a lone row. */
+  /* The layer of a single token. */
   void run_with_shared(int i, shared_layer &to_inner, shared_layer &to_y, const device_array<uint16_t> &inner)
   {
     const yk_route_args a = routings[i]->args(false, false);
@@ -286,7 +287,7 @@ private:
     check(yk_wna16_grouped_forward(&gpu, &l.down.desc, &second, stream, &err), err);
   }
 
-  /* Of more rows, where the kernel takes the shared expert's weight. */
+  /* The layer of several rows, if the kernel takes the shared expert's weight. */
   void run_rows_with_shared(int i, shared_layer &to_inner, shared_layer &to_y, const device_array<uint16_t> &inner)
   {
     route(i);
@@ -305,7 +306,7 @@ private:
     return yk_wna16_grouped_takes_shared_expert(&gpu, &l.gate_up.desc, &c);
   }
 
-  /* All of a lone row in one kernel. */
+  /* The whole layer of a single token in one kernel. */
   void run_lone(int i, const yk_grouped_shared_expert &to_inner, const yk_grouped_shared_expert &to_y)
   {
     const yk_route_args a = routings[i]->args(false, false);
@@ -323,7 +324,8 @@ private:
           "lone row");
   }
 
-  /* A lone row with what a step has around its experts: GEMMs as of o and qkv of 32 and 4 heads of 128, and norms. */
+  /* The layer of a single token among the other kernels of a step: GEMMs like o and qkv of 32 and 4 heads of 128, and
+   * norms. */
   void time_in_step(times &t)
   {
     constexpr int64_t O_INPUTS = 4096, QKV_OUTPUTS = 5120;
@@ -420,7 +422,7 @@ private:
     return us.median;
   }
 
-  /* The packed experts as one dense weight of all their columns: as many bytes, and valid everywhere. */
+  /* The packed experts as one dense weight of all their columns: the same number of bytes, and valid everywhere. */
   double dense(const matrices &m)
   {
     const int rows = int((slots + active - 1) / active), groups = std::max(1, m.n_experts / active);

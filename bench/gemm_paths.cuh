@@ -1,4 +1,4 @@
-/* gemm_paths.cuh - the kernels of GEMMs that a GPU has: those for 9.0, and those for 8.0, which run there too. */
+/* gemm_paths.cuh - the GEMM kernels that run on a GPU: those for 9.0, and those for 8.0, which also run on 9.0. */
 #ifndef YK_BENCH_GEMM_PATHS_CUH
 #define YK_BENCH_GEMM_PATHS_CUH
 
@@ -9,7 +9,7 @@
 
 namespace bench {
 
-/* Calls f(gpu, path) for the wanted path, or for both, where the GPU has it. */
+/* Calls f(gpu, path) for the wanted path, or for both paths, if the GPU supports it. */
 template <typename F> void for_each_path(yk_wna16_path only, F f)
 {
   for (yk_wna16_path path : {YK_WNA16_WGMMA, YK_WNA16_MMA}) {

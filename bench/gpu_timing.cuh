@@ -1,5 +1,5 @@
-/* gpu_timing.cuh - what the benchmarks of GPUs share: the time of repeated calls and graphs, its spread, and the
- * rates that a GPU reaches at most. */
+/* gpu_timing.cuh - shared by the benchmarks of GPUs: the time of repeated calls and graphs, its spread, and a GPU's
+ * peak rates. */
 #ifndef YK_BENCH_GPU_TIMING_CUH
 #define YK_BENCH_GPU_TIMING_CUH
 
@@ -16,7 +16,7 @@
 
 namespace bench {
 
-/* Of the repeats of one measurement, in microseconds. */
+/* Statistics of the repeats of one measurement, in microseconds. */
 struct spread {
   double median, low, high;
 };
@@ -27,7 +27,7 @@ inline spread spread_of(std::vector<double> us)
   return {us[us.size() / 2], us.front(), us.back()};
 }
 
-/* A graph of what record(stream) launches, ready to be launched; the caller destroys it. */
+/* An instantiated graph of the work that record(stream) launches. The caller destroys it. */
 template <typename F> cudaGraphExec_t capture(cudaStream_t stream, F record)
 {
   cudaGraph_t graph;
@@ -40,8 +40,8 @@ template <typename F> cudaGraphExec_t capture(cudaStream_t stream, F record)
   return exec;
 }
 
-/* The time of n_repeats calls of call(), which launches work on stream: each between two events, after three calls that
- * are not counted. */
+/* The time of n_repeats calls of call(), which launches work on stream. Each call is between two events; three calls
+ * before are not counted. */
 template <typename F> spread time_calls(cudaStream_t stream, F call, int n_repeats = 9)
 {
   cudaEvent_t begin, end;
@@ -62,7 +62,7 @@ template <typename F> spread time_calls(cudaStream_t stream, F call, int n_repea
   return spread_of(us);
 }
 
-/* The same of one node, for a graph of n_nodes that are alike. */
+/* The time of one node, for a graph of n_nodes equal nodes. */
 inline spread time_graph(cudaStream_t stream, cudaGraphExec_t exec, int n_nodes, int n_repeats)
 {
   const spread us = time_calls(
@@ -80,7 +80,7 @@ static __global__ void fill_random(__half *dst, size_t n, unsigned seed)
   }
 }
 
-/* Read n vectors; the sum is there so that the compiler keeps the reads. */
+/* Read n vectors. The sum keeps the compiler from removing the reads. */
 static __global__ void read_all(const uint4 *src, size_t n, unsigned *sink)
 {
   unsigned sum = 0;
@@ -97,7 +97,7 @@ static __global__ void read_all(const uint4 *src, size_t n, unsigned *sink)
   if (sum == 0x12345678u) *sink = sum;
 }
 
-/* The rates that one GPU reaches. */
+/* The peak rates of one GPU. */
 struct machine_rates {
   double read_tb_s, copy_tb_s, matmul_tflop_s;
 };

@@ -1,5 +1,5 @@
-/* kernel_bench.cuh - what the benchmarks of kernels share beside their timing: the options of the command line, and
- * the JSON file of results. */
+/* kernel_bench.cuh - shared by the benchmarks of kernels: the options of the command line, and the JSON file of
+ * results. */
 #ifndef YK_BENCH_KERNEL_BENCH_CUH
 #define YK_BENCH_KERNEL_BENCH_CUH
 
@@ -13,12 +13,12 @@
 
 namespace bench {
 
-/* The JSON file that the results are written to, and the commit that is recorded in it. */
+/* The JSON file for the results, and the commit to record in it. */
 struct report_options {
   const char *json = "", *commit = "unknown";
 };
 
-/* Whether to check, to time, or both, and what checks print. */
+/* Whether to check, to time, or both; and the verbosity of checks. */
 struct run_options {
   bool check_only = false, time_only = false, verbose = false;
 };
@@ -48,7 +48,7 @@ inline void add_options(std::vector<yk_option> &options, run_options &o)
                      .help = "print every check, not only wrong ones"});
 }
 
-/* Read the command line into the options' values. Ends the program after --help and where the command line is wrong. */
+/* Read the command line into the options' values. Ends the program after --help and on errors. */
 inline void parse_options(const char *name, const char *about, const char *examples,
                           const std::vector<yk_option> &options, int argc, char **argv)
 {
@@ -60,7 +60,7 @@ inline void parse_options(const char *name, const char *about, const char *examp
   if (!yk_cli_begin(&command, argc - 1, argv + 1, &arguments, &exit_code)) std::exit(exit_code);
 }
 
-/* Replace numbers by those of a text such as "1,8,64". Errors: those of yk_int_list_parse. */
+/* Replace numbers by the list in a text such as "1,8,64". Errors: those of yk_int_list_parse. */
 inline yk_status parse_numbers(const char *text, std::vector<int32_t> &numbers, yk_err *err)
 {
   int32_t *parsed = nullptr;
@@ -78,8 +78,8 @@ inline yk_status parse_numbers(const char *text, std::vector<int32_t> &numbers, 
   give_up(err);
 }
 
-/* Open the file of results, or return NULL where none is asked for. To be called before anything is measured: a path
- * that cannot be written must not cost the measurements. */
+/* Open the file of results; NULL if no file is requested. Call this before measuring, so that an unwritable path fails
+ * early. */
 inline FILE *open_figures(const report_options &options)
 {
   if (!*options.json) return nullptr;

@@ -30,17 +30,17 @@ inline std::vector<part> parts_of(const check_case &c)
 {
   int64_t half = c.n / 2 / 8 * 8;
   if (!c.parts) return {{0, c.n, 0}};
-  /* Two parts whose place in the source is swapped and shifted, so that nothing falls on its own column. */
+  /* Two parts whose positions in the source are swapped and shifted, so that no column maps to itself. */
   int64_t shift = c.extra_columns;
   return {{0, half, shift + c.n - half}, {half, c.n - half, shift}};
 }
 
-/* On a GPU with so few multiprocessors each thread block of the GEMM of few tokens has several output tiles, as it has
- * otherwise only in models of 70B. */
+/* On a GPU with so few multiprocessors, each thread block of the GEMM for few tokens has several output tiles.
+ * Otherwise this occurs only in models of 70B. */
 constexpr int FEW_MULTIPROCESSORS = 10;
 constexpr int64_t FEW_TOKENS = 32;
 
-/* What checks of GEMMs found. */
+/* Results of GEMM checks. */
 struct check_totals {
   int checked = 0, failed = 0;
   double worst[2] = {}; /* normalised errors in float16, bfloat16 */
@@ -58,8 +58,8 @@ struct check_totals {
   }
 };
 
-/* Checks GEMMs of the given numbers of tokens and of some between, on one path or on both; prints failures and a
- * summary. Returns whether any failed. */
+/* Checks GEMMs of the given numbers of tokens and of some numbers between, on one path or on both. Prints failures and
+ * a summary. Returns whether any check failed. */
 inline bool run_checks(yk_wna16_encoding encoding, yk_wna16_path only, const std::vector<int64_t> &tokens,
                        uint64_t seed)
 {

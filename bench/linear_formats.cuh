@@ -1,5 +1,4 @@
-/* linear_formats.cuh - the weight formats that bench_linear times: what each needs for a GEMM of its own, and its
- * limits.
+/* linear_formats.cuh - the weight formats that bench_linear times: the data and limits of each format's GEMM.
  *
  * A format is a row of FORMATS. To add one, derive its GEMM from timed_gemm and list the function that makes it. */
 #ifndef YK_BENCH_LINEAR_FORMATS_CUH
@@ -15,7 +14,7 @@
 
 namespace linear {
 
-/* Weights of 4 or 8 bits, activations of 16. */
+/* 4-bit or 8-bit weights, 16-bit activations. */
 class wna16_gemm : public timed_gemm {
 public:
   wna16_gemm(const yk_wna16_gpu &on, yk_wna16_encoding encoding, const gemm_shape &s, int64_t tokens, uint64_t seed)
@@ -24,7 +23,7 @@ public:
   {
     yk_wna16_plans_choose(&gpu, &p.desc, &plans);
   }
-  /* A scale is 16 bits, a zero as many as a weight. Integers of 8 bits are symmetric. */
+  /* A scale has 16 bits, a zero as many bits as a weight. 8-bit integers are symmetric. */
   double weight_bytes() const override
   {
     const bool is_int4 = p.desc.encoding == YK_WNA16_INT4;
@@ -86,12 +85,12 @@ bool check_wna16(yk_wna16_path path, const std::vector<int64_t> &tokens, uint64_
 
 struct format {
   const char *name;
-  bool has_plans; /* of gemm/dense/plan.h, for that encoding */
+  bool has_plans; /* the encoding's name in gemm/dense/plan.h */
   yk_wna16_encoding encoding;
   std::unique_ptr<timed_gemm> (*make)(const yk_wna16_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed);
-  /* Odd shapes; whether any failed. */
+  /* Checks odd shapes; returns whether any check failed. */
   bool (*check)(yk_wna16_path path, const std::vector<int64_t> &tokens, uint64_t seed);
-  /* The roofline's rate in TFLOP/s, measured; NULL: that of 16-bit products, of the command line. */
+  /* Measures the roofline's rate in TFLOP/s. NULL: the rate of 16-bit products from the command line. */
   double (*measure_peak)(cudaStream_t stream);
 };
 

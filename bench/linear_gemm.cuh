@@ -83,7 +83,7 @@ static __global__ void fill_floats(float *out, size_t n, float low, float high, 
   }
 }
 
-/* AWQ tensors as in a checkpoint, or rows of bytes, and which part of them a GEMM takes. */
+/* AWQ tensors as in a checkpoint, or rows of bytes, and the part of them that a GEMM takes. */
 struct tensors {
   yk_wna16_encoding encoding;
   const int32_t *qweight, *qzeros;
@@ -145,7 +145,7 @@ static __global__ void reference(tensors w, const uint16_t *x, const uint16_t *b
   out[blockIdx.y * width + column] = v;
 }
 
-/* W rounded to dtype, [n, k] as a plain linear layer keeps it. */
+/* W rounded to dtype, [n, k] as in a plain linear layer. */
 static __global__ void expand(tensors w, uint16_t *out, int64_t k, int64_t n, yk_dtype dtype)
 {
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < k * n; i += int64_t(gridDim.x) * blockDim.x) {
@@ -161,7 +161,7 @@ inline double to_double(uint16_t bits, yk_dtype dtype)
 
 /* ---- one GEMM on the device -------------------------------------------------------------------------------------- */
 
-/* Where a part of the GEMM's columns comes from. */
+/* Source of a part of the GEMM's columns. */
 struct part {
   int64_t first_column, n_columns, source_column;
 };
@@ -268,7 +268,7 @@ struct errors {
   int64_t bad = 0;       /* results that are not finite, over all tokens */
 };
 
-/* Up to 12 of m tokens, among them the first, the last and the edges of tiles. */
+/* Up to 12 of m tokens, including the first, the last and the edges of tiles. */
 inline std::vector<int64_t> compared_rows(int64_t m)
 {
   std::vector<int64_t> rows;
@@ -321,9 +321,9 @@ inline errors compare(const yk_wna16_gpu &gpu, gemm_case &p, int64_t m, bool bia
   return errors_of(p.y, p.desc.dtype, m, width, rows, exact_device);
 }
 
-/* Rounding of weights and results: 2^-11 (f16) and 2^-8 (bf16) at most each, about 3e-4 and 2.4e-3 in the mean
- * square. More where results are few and happen to cancel: of 4,000 times 8, drawn at random in an emulation, one
- * came to 1.7e-3. */
+/* Rounding of weights and results: at most 2^-11 (f16) and 2^-8 (bf16) each, about 3e-4 and 2.4e-3 root mean square.
+ * The limit is higher for few results, which may be small by cancellation: in an emulation of 4,000 random draws of 8
+ * results, one error was 1.7e-3. */
 inline double tolerance(yk_dtype dtype, bool gate_up, int64_t n_results)
 {
   return (dtype == YK_F16 ? 5e-4 : 4e-3) * (gate_up ? 2.5 : 1) * (1 + 20 / double(n_results));

@@ -1,4 +1,4 @@
-/* linear_int8_peak.cuh - the rate of int8 products that bench_linear takes for the limit. */
+/* linear_int8_peak.cuh - the peak rate of int8 products that bench_linear uses as the roofline. */
 #ifndef YK_BENCH_LINEAR_INT8_PEAK_CUH
 #define YK_BENCH_LINEAR_INT8_PEAK_CUH
 
@@ -9,7 +9,7 @@
 
 namespace linear {
 
-/* The best of cuBLASLt's own choices for a product of int8 matrices, 4096 x 4096 x 24576, in TOPS. */
+/* The fastest of cuBLASLt's heuristic choices for a product of int8 matrices, 4096 x 4096 x 24576, in TOPS. */
 inline double measure_int8_peak(cudaStream_t stream)
 {
   constexpr uint64_t K = 4096, N = 24576, M = 4096, WORKSPACE_BYTES = 64u << 20;

@@ -1,5 +1,5 @@
-/* linear_plans.cuh - plans of the GEMM of 16-bit activations compared, for bench_linear: which one is the fastest at
- * each point (shape and number of tokens), what each tile is worth, and the fit of the constants that choose plans. */
+/* linear_plans.cuh - compares plans of the GEMM with 16-bit activations, for bench_linear: the fastest plan at each
+ * point (shape and number of tokens), the benefit of each tile, and the fit of the constants that choose plans. */
 #ifndef YK_BENCH_LINEAR_PLANS_CUH
 #define YK_BENCH_LINEAR_PLANS_CUH
 
@@ -22,9 +22,9 @@
 
 namespace linear {
 
-constexpr double NOT_TIMED = 2.0; /* times the best: what a plan is taken for that was not timed */
+constexpr double NOT_TIMED = 2.0; /* multiple of the best time that stands for a plan that was not timed */
 
-/* A plan's time at one point; 0 where the estimate was so bad that the plan was not timed. */
+/* A plan's time at one point; 0 if its estimate was too bad to be timed. */
 struct timed_plan {
   yk_wna16_plan plan;
   double us;
@@ -72,7 +72,7 @@ inline void print_point(const plan_point &p)
   bench::give_up(err);
 }
 
-/* The GPU of print_plans_header. Older files name no clusters. */
+/* The GPU in the line of print_plans_header. Older files name no clusters. */
 inline void read_plans_header(const std::string &line, yk_wna16_gpu *gpu)
 {
   const auto behind = [&](const char *name) {
@@ -84,7 +84,7 @@ inline void read_plans_header(const std::string &line, yk_wna16_gpu *gpu)
   for (int size = 2; size <= YK_WNA16_MOST_PEERS; size++) clusters >> gpu->clusters[size];
 }
 
-/* Times that print_point wrote, and the GPU. Plans that are no longer compiled are left out. */
+/* Times from lines of print_point, and the GPU. Plans that are no longer compiled are left out. */
 inline std::vector<plan_point> read_points(const char *path, yk_wna16_encoding encoding, yk_wna16_gpu *gpu)
 {
   std::ifstream file(path);
@@ -128,13 +128,13 @@ inline std::vector<plan_point> read_points(const char *path, yk_wna16_encoding e
   return points;
 }
 
-/* ---- What a tile is worth ---------------------------------------------------------------------------------------- */
+/* ---- The benefit of a tile --------------------------------------------------------------------------------------- */
 
-/* How much slower the best plan of a point gets without some tiles: largest over the points, and where. */
+/* The slowdown of the best plan of a point without some tiles: the largest over the points, and its point. */
 struct slowdown {
   double largest = 0;
   std::string where;
-  int points = 0; /* at which it is 2 % or more */
+  int points = 0; /* points with a slowdown of 2 % or more */
 };
 
 inline slowdown slowdown_without(const std::vector<plan_point> &points, const std::set<std::string> &without)
@@ -151,7 +151,7 @@ inline slowdown slowdown_without(const std::vector<plan_point> &points, const st
   return s;
 }
 
-/* Prints for each tile how often it is best and what leaving it out costs; then leaves out tile after tile, the
+/* Prints for each tile how often it is the best and the cost of leaving it out. Then leaves out tile after tile, the
  * cheapest first, while no point gets 2 % slower than with all of them. */
 inline void print_worth(const std::vector<plan_point> &points)
 {
@@ -204,8 +204,8 @@ inline double chosen_us(const plan_point &p, const yk_wna16_gpu &gpu, const yk_g
 }
 
 struct fit_result {
-  double excess = 0; /* how much slower the chosen plans are than the best ones, on average over the points */
-  double worst = 0;  /* how much slower a point is than its limit, at most; the limit: chosen by the constants so far */
+  double excess = 0; /* mean slowdown of the chosen plans against the best ones, over the points */
+  double worst = 0;  /* largest slowdown of a point against its limit, the plan of the present constants */
 };
 
 inline fit_result judge(const std::vector<plan_point> &points, const std::vector<double> &limits,
@@ -232,7 +232,7 @@ inline void print_costs_of_tiles(const char *field, const double *values, int n)
   std::printf(")\n");
 }
 
-/* As the data files of gemm/dense/costs have them. */
+/* In the form of the data files of gemm/dense/costs. */
 inline void print_costs(const yk_gemm::gemm_costs &c)
 {
 #define PRINT(field) print_cost(#field, c.field)
@@ -260,8 +260,8 @@ inline void print_costs(const yk_gemm::gemm_costs &c)
 #undef PRINT
 }
 
-/* Random search from the costs of gemm/dense/costs.h, such that no point gets 2 % slower than with those. What
- * counts is the excess of the constants and of the same ones shaken by 1 % each: a choice must not hang on their last
+/* Random search from the costs of gemm/dense/costs.h, such that no point gets 2 % slower than with these. The objective
+ * is the excess of the constants and of copies perturbed by 1 % each, so that a choice does not depend on the last
  * digit. */
 inline void fit_costs(const std::vector<plan_point> &points, const yk_wna16_gpu &gpu, int steps, uint64_t seed)
 {

@@ -1,4 +1,4 @@
-/* linear_timed_gemm.cuh - what bench_linear knows of a GEMM that it times, whatever the format of its weights. */
+/* linear_timed_gemm.cuh - the interface of a GEMM that bench_linear times, for any format of weights. */
 #ifndef YK_BENCH_LINEAR_TIMED_GEMM_CUH
 #define YK_BENCH_LINEAR_TIMED_GEMM_CUH
 
@@ -26,22 +26,22 @@ struct step {
 struct timed_gemm {
   virtual ~timed_gemm() = default;
 
-  /* Bytes of the checkpoint's weights, with scales and zeros: what the memory must deliver at least. */
+  /* Bytes of the checkpoint's weights, with scales and zeros: the least that is read from memory. */
   virtual double weight_bytes() const = 0;
-  /* Which kernel, for the report. */
+  /* Name of the kernel, for the report. */
   virtual std::string plan() const = 0;
-  /* Normalised error against the format's definition in float64; a wrong result ends the program. */
+  /* Normalised error against the format's definition in float64. A wrong result ends the program. */
   virtual double checked_error() = 0;
-  /* The weights on the device, of which copies are made to have cold ones. */
+  /* The weights on the device. Copies of them are made to have cold weights. */
   virtual const device_array<uint8_t> &packed() const = 0;
-  /* One call with a copy of the weights. second_half: of two calls that follow each other, the second. */
+  /* One call with a copy of the weights. second_half: the second of two consecutive calls. */
   virtual void forward(const uint8_t *weights, bool second_half, cudaStream_t stream) = 0;
-  /* The kernels of a forward, where they are several, to be timed one by one. */
+  /* The kernels of a forward, to be timed one by one, if there are several. */
   virtual std::vector<step> steps()
   {
     return {};
   }
-  /* W rounded to 16 bits, [n, k], for the GEMM of plain weights; and inputs and outputs of m tokens for it. */
+  /* W rounded to 16 bits, [n, k], for the GEMM of plain weights; and its inputs and outputs for m tokens. */
   virtual void expand(uint16_t *out) const = 0;
   virtual const uint16_t *x() const = 0;
   virtual uint16_t *y() = 0;

@@ -1,4 +1,4 @@
-/* linear_timing.cuh - how bench_linear times GEMMs: nodes of a graph, after replays that do not count. */
+/* linear_timing.cuh - timing of GEMMs for bench_linear: nodes of a graph, after warm-up replays. */
 #ifndef YK_BENCH_LINEAR_TIMING_CUH
 #define YK_BENCH_LINEAR_TIMING_CUH
 
@@ -15,7 +15,7 @@ struct timing {
   double median_us = 0, low_us = 0, high_us = 0;
 };
 
-constexpr double WARM_UP_MS = 60; /* of replays before the first that counts: clocks rise with load */
+constexpr double WARM_UP_MS = 60; /* duration of replays before the first that counts: clocks rise with load */
 
 /* Time of one node of a graph that launch(i) fills with n nodes. */
 template <typename Launch> timing time_graph(cudaStream_t stream, int n, int repeats, double warm_up_ms, Launch launch)

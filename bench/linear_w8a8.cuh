@@ -1,6 +1,6 @@
 /* linear_w8a8.cuh - the GEMM of 8-bit weights and 8-bit activations for bench_linear: rows of x are quantised, then
- * multiplied. Integers are compared with those of one thread an element and must be equal; results are compared with
- * what the integers are worth in float64. */
+ * multiplied. Integers must equal those of a reference with one thread per element. Results are compared with the
+ * values of the integers in float64. */
 #ifndef YK_BENCH_LINEAR_W8A8_CUH
 #define YK_BENCH_LINEAR_W8A8_CUH
 
@@ -31,7 +31,7 @@ static __global__ void expand_integers(const int8_t *w, const float *scales, uin
   }
 }
 
-/* Rows of x as they should be quantised, one thread a row: how many scales and integers differ. */
+/* Compares quantised rows of x with a reference, one thread per row; counts the scales and integers that differ. */
 static __global__ void count_wrong_quants(const uint16_t *x, yk_dtype dtype, const int8_t *quants, const float *scales,
                                           int64_t m, int64_t k, int64_t k_padded, unsigned *wrong)
 {
@@ -48,11 +48,11 @@ static __global__ void count_wrong_quants(const uint16_t *x, yk_dtype dtype, con
   if (n) atomicAdd(wrong, n);
 }
 
-/* How many integers differ from those of exact quotients: of the two numbers of 11 bits next to every number half-way
+/* Counts the integers that differ from those of exact quotients, for the two 11-bit numbers next to every midpoint
  * between two integers, for all 2^23 scales from 1 to 2. Scales and numbers times powers of two round alike. */
 static __global__ void count_wrong_quotients(unsigned *wrong)
 {
-  constexpr int MOST = 256; /* what exceeds it is clamped */
+  constexpr int MOST = 256; /* larger values are clamped */
   constexpr uint32_t LAST_BIT = 1u << 13;
   const float scale = __uint_as_float(0x3F800000u + blockIdx.x * blockDim.x + threadIdx.x);
   const yk_cuda::row_quantiser quantise(scale, 0.0f, 0);
@@ -74,7 +74,7 @@ __device__ inline int exact_integer_sum(const int8_t *x, const int8_t *w, int64_
   return sum;
 }
 
-/* How many sums [m, n] differ from those of products of x [m, k_padded] and w [n, k], one thread each. */
+/* Counts the sums [m, n] that differ from products of x [m, k_padded] and w [n, k], one thread per sum. */
 static __global__ void count_wrong_sums(const int8_t *x, const int8_t *w, const int32_t *sums, int64_t m, int64_t n,
                                         int64_t k, int64_t k_padded, unsigned *wrong)
 {
@@ -181,7 +181,7 @@ private:
         x_values.data, quants.data, x_scales.data, nullptr, m, desc.k, yk_w8a8_k_padded(desc.k), 0.0f, 0};
     check(yk_cuda_launch_quantise(dtype, &args, stream), "quantising");
   }
-  /* y, or sums where y is NULL. */
+  /* Computes y, or sums if y is NULL. */
   void multiply(const yk_w8a8_desc &d, const void *packed_weights, int64_t n_rows, uint16_t *to, int32_t *sums,
                 cudaStream_t stream)
   {
@@ -213,7 +213,7 @@ private:
                                                         yk_w8a8_k_padded(desc.k), wrong.data);
     return fetch(wrong);
   }
-  /* Of quantised rows, without gate_up, which has no sums. */
+  /* Sums of quantised rows, without gate_up, which has no sums. */
   unsigned wrong_sums()
   {
     yk_w8a8_desc d = desc;
@@ -230,7 +230,7 @@ private:
                                                                     yk_w8a8_k_padded(d.k), wrong.data);
     return fetch(wrong);
   }
-  /* Results, of quantised rows. */
+  /* Results of quantised rows. */
   errors compare()
   {
     const std::vector<int64_t> rows = compared_rows(m);
@@ -261,7 +261,7 @@ inline std::unique_ptr<timed_gemm> make_w8a8(const yk_wna16_gpu &gpu, const gemm
   return std::make_unique<w8a8_gemm>(gpu, shape, m, seed);
 }
 
-/* Every tile, and tiles that are not full, on every side; a wrong result ends the program. */
+/* Every tile, and tiles that are partly filled on each side. A wrong result ends the program. */
 inline bool check_w8a8(yk_wna16_path only, const std::vector<int64_t> &tokens, uint64_t seed)
 {
   const device_array<unsigned> wrong(1);

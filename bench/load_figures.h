@@ -1,5 +1,5 @@
-/* load_figures.h - what a run under load is summed up as, in the field names of `vllm bench serve` and of
- * bench_serve.py: counts, rates, and mean, median, standard deviation and percentiles of four times.
+/* load_figures.h - summary of a run under load, in the field names of `vllm bench serve` and of bench_serve.py: counts,
+ * rates, and mean, median, standard deviation and percentiles of four times.
  *
  *   TTFT  from the request to its first token    TPOT  mean time of each further token
  *   ITL   between one token and the next         E2EL  from the request to its last token */
@@ -50,7 +50,7 @@ static inline int load_compare(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* Of sorted values, between neighbours by straight line. */
+/* Percentile of sorted values, linear between neighbours. */
 static inline double load_percentile(const double *values, size_t n, double share)
 {
   double place = (double)(n - 1) * share / 100;
@@ -78,7 +78,7 @@ static inline void load_figures_of(load_run *run, double out[N_LOAD_FIGURES])
   double tokens = (double)(run->input_tokens + run->output_tokens);
   const double counts[N_LOAD_COUNTS] = {run->duration_s,
                                         (double)run->completed,
-                                        0, /* a request that fails ends the program */
+                                        0, /* a failed request ends the program */
                                         (double)run->input_tokens,
                                         (double)run->output_tokens,
                                         (double)run->completed / run->duration_s,
@@ -89,8 +89,8 @@ static inline void load_figures_of(load_run *run, double out[N_LOAD_FIGURES])
     load_statistics_of(&run->times[i], out + N_LOAD_COUNTS + i * N_LOAD_STATISTICS);
 }
 
-/* Each figure's median over the runs and its spread, the largest less the smallest: printed, and added to the report
- * under its name and in "spread"; the runs themselves in "runs". */
+/* Prints each figure's median over the runs and its spread (largest less smallest), and adds them to the report, under
+ * the figure's name and in "spread". The runs themselves go to "runs". */
 static inline void load_report(double runs[][N_LOAD_FIGURES], int n_runs, json_t *report)
 {
   json_t *spreads = json_object(), *list = json_array();

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes a GGUF file of Qwen3-0.6B's shapes with random weights, to time llama.cpp beside Yoke.
+"""Writes a GGUF file of Qwen3-0.6B's shapes with random weights, to compare llama.cpp's speed with Yoke's.
 
   bench/make_random_gguf.py /tmp/qwen3-0.6b-random.gguf
 
-Projections are Q4_0 (blocks of 32 weights with a float16 scale: 4.5 bits a weight); the embedding, which is lm_head
-too, is float16, as in the AWQ checkpoint that scripts/make_random_model.py makes.  There is no tokenizer.  Needs numpy
+Projections are Q4_0 (blocks of 32 weights with a float16 scale: 4.5 bits a weight); the embedding, which is also
+lm_head, is float16, as in the AWQ checkpoint of scripts/make_random_model.py.  There is no tokenizer.  Needs numpy
 only.
 """
 
@@ -24,7 +24,7 @@ def text(value):
 
 
 def metadata():
-    """(key, type, packed value): 4 is a 32-bit number, 6 a 32-bit float, 8 a text."""
+    """(key, type, packed value): type 4 is a 32-bit integer, 6 a 32-bit float, 8 a text."""
     numbers = {"qwen3.block_count": LAYERS, "qwen3.context_length": 40960, "qwen3.embedding_length": HIDDEN,
                "qwen3.feed_forward_length": FFN, "qwen3.attention.head_count": HEADS,
                "qwen3.attention.head_count_kv": KV_HEADS, "qwen3.attention.key_length": HEAD_DIM,
@@ -67,7 +67,7 @@ def draw(rng, kind, n, k):
     if kind == F16:
         return (rng.standard_normal(count, np.float32) * (2.5 / k**0.5)).astype(np.float16)
     blocks = np.empty(count // 32, dtype=[("scale", "<f2"), ("quants", "u1", 16)])
-    blocks["scale"] = (k * 21.25) ** -0.5  # 0 .. 15 less 8: of variance 21.25
+    blocks["scale"] = (k * 21.25) ** -0.5  # 0 .. 15 less 8: variance 21.25
     blocks["quants"] = rng.integers(0, 256, (count // 32, 16), dtype=np.uint8)
     return blocks
 

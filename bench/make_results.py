@@ -3,9 +3,9 @@
 
   python3 bench/make_results.py [--check]
 
-A figure enters the page by its file: add or replace a file under bench/results with machine, driver, commit, command,
-medians and spreads, name it in a table of bench/results_page, run this program and commit all three. A file that no
-table reads is an error, as is one without machine and commit, and a page of more than 250 lines.
+To add a figure to the page: add or replace a file under bench/results with machine, driver, commit, command, medians
+and spreads; name it in a table of bench/results_page, run this program and commit all three. Errors: a file that no
+table reads, a file without machine and commit, a page of more than 250 lines.
 """
 
 import argparse

@@ -5,8 +5,8 @@
   scripts/compile_time.py summary /tmp/seconds.log [--before EARLIER.log] [--most 20]
 
 Each compilation appends one line to the log: seconds, a tab, the source file. nvcc's time includes the compilers and
-assemblers that nvcc starts. Of a file that was compiled several times a summary takes the last line. A launcher such as
-ccache would hide the time: it does not belong into a measured build.
+assemblers that nvcc starts. A summary takes the last line of a file that was compiled several times. Do not use a
+launcher such as ccache in a measured build: it would hide the time.
 """
 
 import argparse
@@ -17,7 +17,7 @@ SOURCE = (".cu", ".c", ".cpp")
 
 
 def source_of(command):
-    """The file that a compiler command compiles, relative to the current folder's project where that is shorter."""
+    """The file that a compiler command compiles, relative to the current folder's project if that is shorter."""
     if "-c" not in command:
         return None
     at = command.index("-c") + 1

@@ -1,11 +1,11 @@
 # shellcheck shell=sh
-# What scripts that run a package's GPU tests share; sourced from the package's root or the repository's.
-# Sets bin and YOKE_TESTS_DIR, and LD_LIBRARY_PATH where the system's loader does not know CUDA's libraries.
+# Shared by scripts that run a package's GPU tests. Source it in the root of the package or repository. Sets bin and
+# YOKE_TESTS_DIR, and LD_LIBRARY_PATH if the system's loader does not find CUDA's libraries.
 
 bin=${YOKE_BUILD:-.}/bin
 export YOKE_TESTS_DIR="$PWD/tests"
 
-# Folders that may hold libcublas and libnccl where the system's loader does not know them.
+# Folders that may hold libcublas and libnccl if the system's loader does not find them.
 cuda_folders() {
   for folder in /usr/local/cuda*/lib64 /usr/local/cuda*/targets/*/lib; do
     if [ -d "$folder" ]; then echo "$folder"; fi
@@ -34,7 +34,7 @@ if ! finds_libraries; then
   exit 1
 fi
 
-# NAME [PATTERN...]: whether the name contains one, or there is none.
+# NAME [PATTERN...]: whether the name contains a pattern, or there are no patterns.
 is_wanted() {
   name=$1
   shift

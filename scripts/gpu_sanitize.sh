@@ -1,5 +1,5 @@
 #!/bin/sh
-# Looks for errors of memory, races, and barriers in the kernels: see --help.
+# Searches the kernels for memory errors, races, and wrong barriers: see --help.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -21,17 +21,17 @@ fi
 
 n_failed=0
 
-# The library's own kernels are not searched for races; what they are given is checked by the other tools.
+# Kernels of cuBLAS and CUTLASS are not searched for races; the other tools check their arguments.
 not_ours=kns=cublas,kns=cutlass,kns=nvjet,kns=gemm,kns=gemv,kns=xmma,kns=splitK
 
-# Barriers of one block that the tool is to keep track of; 0 has it take the compiler's count, which is too low where a
-# loop or every warp makes some: synccheck then has the launch fail.
+# Number of barriers of a block that the tool tracks. 0 takes the compiler's count, which is too low if barriers are in
+# a loop or in every warp: synccheck then fails the launch.
 few_barriers() {
   case $1 in synccheck) echo 1024 ;; *) echo 0 ;; esac
 }
 most_barriers=65536
 
-# One tool on one test: its log and how it ended as $work/TAG.log and .end.
+# Runs one tool on one test. Writes its log and its end as $work/TAG.log and .end.
 run_sanitizer() { # TOOL TEST TAG BARRIERS [OPTION...]
   tool=$1 test=$2 tag=$3 barriers=$4
   shift 4
@@ -47,12 +47,12 @@ run_sanitizer() { # TOOL TEST TAG BARRIERS [OPTION...]
   echo "$code $(($(date +%s) - started))" >"$work/$tag.end"
 }
 
-# Whether the run was ended by the tool's own failure or loss of count, not by what it looked for.
+# Whether the tool's own failure or lost count ended the run, not an error in the kernels.
 tool_failed() { # TAG
   grep -q 'Internal Sanitizer Error\|Detected overflow of tracked' "$work/$1.log"
 }
 
-# Mangled names of our kernels, as 12place_kernel.
+# Mangled names of Yoke's kernels, such as 12place_kernel.
 kernels_in() {
   python3 - "$1" <<'PYTHON'
 import re, sys
@@ -66,9 +66,8 @@ print(*(name.decode() for name in sorted(names)), sep="\n")
 PYTHON
 }
 
-# A tool cannot instrument every kernel (registers handed from warp to warp, copies that complete on barriers across
-# blocks): each kernel is tried alone, those on which the tool fails are left out and told, and all others are checked
-# together.
+# A tool cannot instrument every kernel (setmaxnreg, copies that complete on barriers of other blocks). Each kernel is
+# tried alone. Kernels on which the tool fails are left out and listed; all others are checked together.
 without_uninstrumentable() { # TOOL TEST: writes TOOL.TEST.log and .end anew, and .left_out
   alone_at_once=6
   tool=$1 test=$2 n_running=0
@@ -94,7 +93,7 @@ without_uninstrumentable() { # TOOL TEST: writes TOOL.TEST.log and .end anew, an
   run_sanitizer "$tool" "$test" "$tool.$test" "$barriers" --kernel-name-exclude "$(echo "$@" | tr ' ' ,)"
 }
 
-# "0 errors": what the tool says at its end.
+# "0 errors" in the tool's last lines
 findings_of() {
   sed -n 's/^=* *\(RACECHECK\|ERROR\) SUMMARY: *//p' "$1" | tail -n 1
 }
@@ -115,7 +114,7 @@ report_sanitizer() {
       ;;
     esac ;;
   esac
-  # Nothing to hold against the kernels: it fails whether or not it is to look at them.
+  # No fault of the kernels: the tool fails with and without them.
   if [ -f "$work/$tool.$name.left_out" ] && tool_failed "$tool.$name"; then
     result="not searched, the tool itself fails"
   fi
@@ -133,7 +132,7 @@ report_sanitizer() {
   echo "$tool $name: $result, $seconds s"
 }
 
-# A tool's tests run side by side: most of their time is the host's.
+# Tests of a tool run in parallel, because most of their time is spent on the host.
 sanitize_tests() {
   sanitizer=
   for path in compute-sanitizer /usr/local/cuda*/bin/compute-sanitizer \

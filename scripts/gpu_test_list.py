@@ -25,7 +25,7 @@ def tests_of(build):
 
 
 def word_of(word, build, root):
-    """A word of a command as it is where the build's folder is $bin/.. and the repository the current one."""
+    """A word of a command, with $bin/.. for the build's folder, in the repository as current folder."""
     if word.startswith(f"{build}/bin/"):
         return f'"$bin"/{shlex.quote(word[len(build) + 5:])}'
     if word.startswith(f"{root}/"):

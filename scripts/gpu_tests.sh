@@ -22,7 +22,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The tests (gpu_test_list.py): of a package its file, of a build tree what ctest lists.
+# The tests (gpu_test_list.py): from the file of a package, or from ctest in a build tree.
 list=$work/list
 if [ -e gpu_tests.txt ]; then cp gpu_tests.txt "$list"; else scripts/gpu_test_list.py "${YOKE_BUILD:-.}" >"$list"; fi
 
@@ -34,7 +34,7 @@ start() {
   eval "$command"
 }
 
-# One test, its result on one line; a failure leaves a file in $work/failed.
+# Runs one test and prints its result on one line. A failure leaves a file in $work/failed.
 run() {
   started=$(date +%s)
   log=$work/$1.log
@@ -56,7 +56,7 @@ run() {
   echo "$1: $result, $(($(date +%s) - started)) s"
 }
 
-# Takes tests of one GPU as long as there are any that no other lane has taken.
+# Takes tests of one GPU while there are tests that no other lane has taken.
 run_lane() {
   if [ -n "$1" ]; then export CUDA_VISIBLE_DEVICES="$1"; fi
   if [ "${YOKE_REQUIRE_GPU:-0}" -gt 1 ]; then export YOKE_REQUIRE_GPU=1; fi
@@ -66,7 +66,7 @@ run_lane() {
 }
 
 mkdir "$work/failed"
-one_gpu='' more_gpus='' soaks='' # the soak comes last, once, on as many GPUs as there are
+one_gpu='' more_gpus='' soaks='' # the soak test is last and runs once, on all GPUs
 while IFS=$tab read -r test count kind command; do
   if ! is_wanted "$test" "$@"; then continue; fi
   case $test-$count-$kind in

@@ -8,13 +8,13 @@
 Formats: awq (gemm; 4 bits, uniform over 0..15, zero points 6..9), gptq (4 bits, version 1), gptq-act-order (desc_act),
 gptq8, ct4 and ct8 (compressed-tensors, packed and symmetric), w8a8 (compressed-tensors, inputs quantised per token),
 fp8 (blocks of 128 x 128), fp8-channel (compressed-tensors), plain (16 bits).  Embedding, norms, lm_head and routers of
-experts are 16 bits in all of them.  Weights are drawn so that every layer adds about as much as the last (activations
-grow as the square root of the depth, well inside float16) and so that the best token neither stands out nor drowns.
-There is no tokenizer: run the model on token ids.
+experts have 16 bits in every format.  Weights are drawn so that every layer adds about as much as the last (activations
+grow as the square root of the depth, well inside float16) and so that the best token's probability is neither near 1
+nor near the others'. There is no tokenizer: run the model on token ids.
 
-Every piece of a tensor has its own generator, seeded by --seed and the tensor's name.  So the bytes depend on the
-arguments alone, not on the machine or the number of threads, and a model of fewer layers has the same first layers.
-Needs numpy only.
+Every piece of a tensor has its own generator, seeded by --seed and the tensor's name. The bytes depend on the arguments
+alone, not on the machine or the number of threads, and a model of fewer layers has the same first layers. Needs numpy
+only.
 """
 
 import argparse
@@ -99,7 +99,7 @@ class ModelTensors:
         self.normal(name, (n, self.hidden), 0.0, 1 / math.sqrt(self.hidden))
 
     def experts(self, name):
-        """A router, experts one by one, and those that all tokens share."""
+        """A router, separate experts, and shared experts."""
         config = self.config
         size = config["moe_intermediate_size"]
         self.router(f"{name}.gate", n_experts(config))
@@ -121,7 +121,7 @@ class ModelTensors:
 
     def model(self):
         config, hidden, vocab = self.config, self.hidden, self.config["vocab_size"]
-        head_std = LOGIT_STD / math.sqrt(hidden)  # of a tied embedding too, whose first layer's norm makes up for it
+        head_std = LOGIT_STD / math.sqrt(hidden)  # also of a tied embedding; the first layer's norm compensates
         self.normal("model.embed_tokens", (vocab, hidden), 0.0, head_std)
         for i in range(config["num_hidden_layers"]):
             layer = f"model.layers.{i}"
@@ -162,12 +162,12 @@ def safetensors_header(tensors):
         header[tensor.name] = {"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # so that data begins aligned
+    text += b" " * (-len(text) % 8)  # aligns the data
     return len(text).to_bytes(8, "little") + text
 
 
 def write_file(path, tensors, seed, pool, n_threads):
-    """Writes one safetensors file; the pool draws pieces of tensors ahead, which are written in order."""
+    """Writes one safetensors file. The pool draws pieces of tensors ahead; they are written in order."""
     def draw(tensor, begin):
         rng = np.random.Generator(np.random.SFC64([seed, zlib.crc32(tensor.name.encode()), begin]))
         return tensor.draw(rng, min(CHUNK, math.prod(tensor.shape) - begin))

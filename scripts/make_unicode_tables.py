@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write runtime/text/unicode_tables.c: which characters the properties, scripts and foldings of case in a tokenizer's
-patterns hold, and which characters normalisation concerns, as the public `tokenizers` package has them.
+"""Writes runtime/text/unicode_tables.c: the characters of the properties, scripts and case foldings in a tokenizer's
+patterns, and the characters that normalisation changes, as in the public `tokenizers` package.
 
-Each table is asked of the package itself, character by character, so that it is right whatever versions of Unicode the
-package is made of: version 0.23.3 has Unicode 16 in patterns and Unicode 9 in normalisation. The names of properties
-come from the package `regex`; those that `tokenizers` does not know are left out.
+The package itself is queried for each table, character by character, so that the tables match its versions of Unicode:
+version 0.23.3 has Unicode 16 in patterns and Unicode 9 in normalisation. The names of properties come from the package
+`regex`; names that `tokenizers` lacks are left out.
 
 Needs: pip install tokenizers regex. Takes a few minutes; run by hand when the package moves to another Unicode.
 """
@@ -24,7 +24,7 @@ def matches(pattern, text):
 
 
 def members(pattern, code_points=ALL):
-    """The code points that a pattern for one character matches; None where the package does not know the pattern."""
+    """The code points that a pattern for one character matches; None if the package does not support the pattern."""
     found = set()
     try:
         for i in range(0, len(code_points), 4096):
@@ -37,7 +37,7 @@ def members(pattern, code_points=ALL):
 
 
 def runs(value_of):
-    """[(first, value)] over all code points; surrogates, which no text has, belong to the run before."""
+    """[(first, value)] over all code points. Surrogates, which never occur in text, belong to the run before."""
     out = []
     for c in ALL:
         if not out or out[-1][1] != value_of(c):
@@ -104,7 +104,7 @@ def read_scripts():
 
 
 def read_folding():
-    """For each character that has others of its kind but for case, the smallest of them; and those that also stand for
+    """For each character that differs from others only in case, the smallest of them; and the characters that fold to
     several characters."""
     cased = sorted(members(r"[\p{CWCM}\p{CWCF}]"))
     outside = "".join(f"\\x{{{a:x}}}-\\x{{{b:x}}}" for a, b in ranges(set(ALL) - set(cased)))
@@ -124,7 +124,7 @@ def read_folding():
 
 
 def folding_steps(smallest):
-    """Runs of characters whose distance to the smallest of their kind is the same: [first, last, step, distance]."""
+    """Runs of characters with the same distance to the smallest of their kind: [first, last, step, distance]."""
     out = []
     for c in sorted(smallest):
         distance = c - smallest[c]
@@ -140,7 +140,7 @@ def folding_steps(smallest):
 
 
 def read_normalised():
-    """Code points that a normal form changes, reorders or composes. The others stay as they are beside any text."""
+    """Code points that a normal form changes, reorders or composes. All others are unchanged in any text."""
     active, parts = set(), set()
     nfd = normalizers.NFD()
     for form in (nfd, normalizers.NFC(), normalizers.NFKC(), normalizers.NFKD()):
@@ -161,7 +161,7 @@ def read_normalised():
 
 
 def bit_blocks(code_points):
-    """Which block of 256 bits each 256 code points have, and the blocks: bit i % 32 of word i / 32 is code point
+    """The index of the 256-bit block of each 256 code points, and the blocks: bit i % 32 of word i / 32 is code point
     i's."""
     numbers, block_of = {}, []
     for begin in range(0, 0x110000, 256):

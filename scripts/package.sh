@@ -1,5 +1,5 @@
 #!/bin/sh
-# Packs a build so that it runs where nothing can be installed: see --help.
+# Packs a build so that it runs on machines where nothing can be installed: see --help.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -39,7 +39,7 @@ for test in $(grep -oE '"\$bin"/[a-z0-9_]+' "$stage/gpu_tests.txt" | cut -d / -f
 done
 for bench in "$build"/bin/bench_*; do cp "$bench" "$root/bin/"; done
 
-# Not copied: what the machine has of its own: libc and its parts, the compilers' runtime, and driver, CUDA and NCCL,
+# Not copied, because the machine provides them: libc and its parts, the compilers' runtime; and driver, CUDA and NCCL,
 # which bench needs.
 own='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s'
 own="$own|libcuda|libcudart|libcublas|libcublasLt|libnccl|libnvidia)[.-]"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs a build or CTest and shows how far it is: one line that is written over on a terminal, a line every 15 s
-elsewhere. A build's output is shown where it fails, CTest's always, but for the names of passed tests on a terminal.
+"""Runs a build or CTest and shows its progress: one line that is overwritten on a terminal, or a line every 15 s. A
+build's output is shown if it fails. CTest's output is always shown, except for the names of passed tests on a terminal.
 
 Usage: progress.py ninja|ctest TITLE COMMAND [ARGUMENT...]
 Exit code: the command's, 128 + N after signal N.
@@ -15,15 +15,15 @@ import subprocess
 import sys
 import time
 
-INTERVAL_S = {True: 0.2, False: 15.0}  # on a terminal, elsewhere
+INTERVAL_S = {True: 0.2, False: 15.0}  # on a terminal; otherwise
 
 # An object's source, without the folder of its target.
 OBJECT = re.compile(r"Building \S+ object (?:.*?\.dir/)?(.*)\.o$")
 
 
 class Ninja:
-    """Lines "[done/all] what", as NINJA_STATUS has them, each behind a step; what a failed step wrote follows its line.
-    All else is kept, and shown at the end of a build that failed."""
+    """Parser of lines "[done/all] what", as set by NINJA_STATUS, one after each step. Output of a failed step follows
+    its line. All other output is kept, and shown at the end of a failed build."""
 
     STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)$")
     unit = "steps"
@@ -34,7 +34,7 @@ class Ninja:
         self.kept = []
 
     def take(self, line):
-        """Lines to show for this one."""
+        """Lines to show for this line."""
         status = self.STATUS.match(line)
         if status:
             self.done, self.all, self.what = int(status[1]), int(status[2]), status[3]
@@ -54,7 +54,8 @@ class Ninja:
 
 
 class CTest:
-    """CTest's own list: what begins, and "done/all Test #n: name ... result". Output of failed tests follows these."""
+    """Parser of CTest's own list: starts, and "done/all Test #n: name ... result". Output of failed tests follows
+    these."""
 
     START = re.compile(r"\s+Start\s+\d+: (\S+)")
     RESULT = re.compile(r"\s*(\d+)/(\d+) Test\s+#\d+: (\S+) \.*\s*(.*)$")
@@ -90,7 +91,7 @@ def clock(seconds):
 
 
 class Screen:
-    """Standard output: lines, and below them, on a terminal, the line of progress."""
+    """Standard output: lines and, on a terminal, the line of progress below them."""
 
     def __init__(self, title):
         self.title, self.started = title, time.monotonic()
@@ -106,7 +107,7 @@ class Screen:
             self.erase()
             sys.stdout.write("\n".join(lines) + "\n")
             sys.stdout.flush()
-            if not self.on_terminal:  # nobody waits for a sign of life who has just had one
+            if not self.on_terminal:  # no sign of life is due so soon after output
                 self.next_progress = time.monotonic() + INTERVAL_S[False]
 
     def erase(self):
@@ -164,7 +165,7 @@ def main():
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     )
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-    signal.signal(signal.SIGINT, lambda *_: None)  # the command has it too, and ends
+    signal.signal(signal.SIGINT, lambda *_: None)  # the command receives the signal too, and ends
     follow(child.stdout, reader, screen)
     code = child.wait()
     code = 128 - code if code < 0 else code

@@ -1,8 +1,7 @@
-"""Random tensors of one projection in each checkpoint format, and what config.json says about it
-(make_random_model.py).
+"""Random tensors of one projection in each checkpoint format, and its entry in config.json (make_random_model.py).
 
-A format is a function (name, k, n, settings) -> tensors, K inputs and N outputs, and one settings -> the value of
-quantization_config.  Weights have the standard deviation 1/sqrt(K) in each of them.
+A format is a function (name, k, n, settings) -> tensors, with K inputs and N outputs, and a function settings -> the
+value of quantization_config.  Weights have the standard deviation 1/sqrt(K) in each of them.
 """
 
 import collections
@@ -44,7 +43,7 @@ def unit_normal_quantiles():
 
 
 def draw_from(table):
-    """Draws values from a table of 65536 equally likely ones: far faster than computing each."""
+    """Draws values from a table of 65536 equally likely values: far faster than computing each value."""
     def draw(rng, count):
         return table[rng.integers(0, 1 << 16, size=count, dtype=np.uint16)]
     return draw
@@ -72,7 +71,7 @@ def draw_float8(std):
 
 
 def draw_words(rng, count):
-    """Uniform integers: eight of 4 bits or four of 8 bits a word."""
+    """Uniform integers: eight of 4 bits or four of 8 bits per word."""
     return rng.integers(0, 1 << 32, size=count, dtype=np.uint32)
 
 
@@ -81,14 +80,14 @@ def draw_bytes(rng, count):
 
 
 def draw_zeros(first):
-    """Eight zero points a word: first plus two random bits in every nibble."""
+    """Eight zero points per word: first plus two random bits in every nibble."""
     def draw(rng, count):
         return (draw_words(rng, count) & np.uint32(0x33333333)) + np.uint32(0x11111111 * first)
     return draw
 
 
 def draw_constant(values, dtype):
-    """The values again and again."""
+    """The values, repeated."""
     def draw(rng, count):
         return np.resize(np.array(values, dtype=dtype), count)
     return draw
@@ -134,13 +133,13 @@ def awq_config(settings):
 
 
 def reader(name):
-    """What reads one x is quantised with one order of it: a name for all of that."""
+    """Name of the group of projections that read the same x, which have the same order of inputs."""
     folder, _, role = name.rpartition(".")
     return f"{folder}.x" if role in ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "w1", "w3") else name
 
 
 def gptq(bits, act_order=False):
-    """Version 1, which stores zero points less one; those of 8 bits are 128, as symmetric quantising has them."""
+    """Version 1, which stores zero points less one. Zero points of 8 bits are 128, as in symmetric quantisation."""
     def tensors(name, k, n, settings):
         group, std, unit = group_of(name, k, settings), 1 / math.sqrt(k), 32 // bits
         require_multiple(name, "K", k, unit)
@@ -203,7 +202,7 @@ def w8a8_config(settings):
 
 
 def fp8(name, k, n, settings):
-    """Blocks of 128 x 128; e4m3 of standard deviation 64, so that few meet its largest value, 448."""
+    """Blocks of 128 x 128; e4m3 of standard deviation 64, so that few values reach the largest value, 448."""
     del settings
     std, blocks = 64.0, (-(-n // FP8_BLOCK), -(-k // FP8_BLOCK))
     return [Tensor(f"{name}.weight", "F8_E4M3", (n, k), draw_float8(std)),

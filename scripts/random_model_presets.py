@@ -1,4 +1,4 @@
-"""Shapes of real models, as their config.json has them (make_random_model.py)."""
+"""Shapes of real models from their config.json (make_random_model.py)."""
 
 QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_act": "silu", "attention_bias": False,
          "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645, "head_dim": 128,

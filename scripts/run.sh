@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds Yoke and shows it at work: see --help.
+# Builds Yoke and demonstrates it: see --help.
 set -eu
 caller=$PWD
 cd "$(dirname "$0")/.."
@@ -50,7 +50,7 @@ done
 yoke=$root/build/$preset/bin/yoke
 echo "The program: build/$preset/bin/yoke" >&2
 demo=$root/tests/models/demo
-ranks=2 # where there are GPUs, but only one, it runs alone
+ranks=2 # 1 if two ranks cannot run, for instance on a machine with one GPU
 "$yoke" plan --model "$demo" --tp 2 --format json 2>/dev/null | grep -q '"fits":true' || ranks=1
 cd "$caller" # paths among the options are the caller's
 exec "$yoke" generate --model "$demo" --tp $ranks --temperature 0 --max-tokens 128 "$@"

@@ -1,7 +1,8 @@
 # shellcheck shell=sh
-# Sourced by run.sh and test.sh: installs what a build needs, chooses GPUs, and builds. Run from the project's root.
+# Sourced by run.sh and test.sh: installs the packages of a build, chooses GPUs, and builds. Run it in the project's
+# root.
 
-# need CHECK PACKAGE...: remembers Debian's packages where the check fails.
+# need CHECK PACKAGE...: adds Debian packages to the list if the check fails.
 missing=
 need() {
   check=$1
@@ -23,11 +24,11 @@ install_for_program() {
   need 'pkg-config --exists libutf8proc' libutf8proc-dev
   need 'pkg-config --exists libmicrohttpd' libmicrohttpd-dev
   need 'pkg-config --exists libedit' libedit-dev
-  if [ -n "${gpu_architectures:-}" ]; then need 'command -v c++' g++; fi # compiles nvcc's host code
+  if [ -n "${gpu_architectures:-}" ]; then need 'command -v c++' g++; fi # nvcc's host compiler
   [ -z "$missing" ] || install_packages "$missing"
 }
 
-# Installs these and those that every test stage needs.
+# Installs these packages and those that every test stage needs.
 install_for_tests() {
   install_for_program
   missing=
@@ -36,8 +37,8 @@ install_for_tests() {
   [ -z "$missing" ] || install_packages "$missing"
 }
 
-# install_packages NAMES: with apt; needs root, or sudo. Lists of packages are fetched only where those at hand do not
-# do, and little is waited for a network that does not answer.
+# install_packages NAMES: installs with apt; needs root or sudo. Lists of packages are fetched only if the present ones
+# do not suffice, with short timeouts for a network that does not answer.
 install_packages() {
   as_root=
   [ "$(id -u)" -eq 0 ] || as_root=sudo
@@ -53,9 +54,9 @@ install_packages() {
 apt_get() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::http::Timeout=20 "$@"; }
 apt_install() { apt_get install -y --no-install-recommends "$@"; }
 
-# Installs programs without which their tests are skipped: a browser, nginx, HAProxy, promtool, shellcheck, clang-format
-# and clang-tidy, and the public clients of tests/requirements.txt in build/test-venv, which YOKE_CLIENT_VENV then
-# names, unless that names another.
+# Installs programs whose tests are skipped otherwise: a browser, nginx, HAProxy, promtool, shellcheck, clang-format and
+# clang-tidy, and the public clients of tests/requirements.txt in build/test-venv. Sets YOKE_CLIENT_VENV to this folder
+# unless it is set.
 install_test_clients() {
   missing=
   need 'python3 -c "import ensurepip"' python3-venv
@@ -91,20 +92,20 @@ find_nvcc() {
   [ -x "$nvcc" ] || nvcc=$(command -v nvcc)
 }
 
-# nvcc of CUDA 12.5 or newer, as CMakeLists.txt demands.
+# nvcc of CUDA 12.5 or newer, which CMakeLists.txt requires.
 nvcc_is_new_enough() {
   "$nvcc" --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' |
     { read -r major minor && { [ "$major" -gt 12 ] || { [ "$major" -eq 12 ] && [ "$minor" -ge 5 ]; }; }; }
 }
 
-# Compute capabilities of the GPUs that a program sees, a line each: 9.0.
+# Compute capabilities of the visible GPUs, one per line: 9.0.
 visible_gpus() {
   case ${CUDA_VISIBLE_DEVICES-all} in '' | -1) return 0 ;; esac
   nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -E '^[0-9]+\.[0-9]+$' | sort -u
 }
 
-# Sets gpu_architectures for this machine's GPUs, in CMake's form, empty for CPU ranks alone, and gpu_note, which says
-# so and why.
+# Sets gpu_architectures for this machine's GPUs in CMake's form (empty for CPU ranks alone), and gpu_note, which states
+# them with the reason.
 choose_gpus() {
   gpu_architectures='' capabilities=$(visible_gpus | paste -sd ' ' -) nvcc=''
   for capability in $capabilities; do
@@ -112,7 +113,7 @@ choose_gpus() {
     9.0) architecture=90a-real ;;
     8.*) architecture=80-real ;;
     [1-7].*) continue ;;
-    *) architecture=80-virtual ;; # newer: the driver compiles PTX when the program first starts
+    *) architecture=80-virtual ;; # newer: the driver compiles PTX at the program's first start
     esac
     case ";$gpu_architectures;" in *";$architecture;"*) continue ;; esac
     gpu_architectures=${gpu_architectures:+$gpu_architectures;}$architecture
@@ -143,5 +144,5 @@ Those newer than 9.0 have no kernels of their own: the driver compiles them when
 # configure PRESET [OPTIONS]: the folder build/PRESET.
 configure() { scripts/progress.py ninja "Configuring build/$1" cmake --preset "$@"; }
 
-# build PRESET [OPTIONS]: shows how far it is, and what fails, whole.
+# build PRESET [OPTIONS]: shows progress, and the whole output of failed steps.
 build() { scripts/progress.py ninja "Building build/$1" cmake --build --preset "$@"; }

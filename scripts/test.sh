@@ -22,8 +22,8 @@ fi
 
 jobs=$(nproc)
 
-# The thread sanitizer of older compilers cannot live with much address randomisation; not every container lets it be
-# switched off.
+# The thread sanitizer of older compilers does not support much address randomisation; some containers do not let it be
+# disabled.
 without_aslr() {
   if setarch "$(uname -m)" -R true 2>/dev/null; then setarch "$(uname -m)" -R "$@"; else "$@"; fi
 }
@@ -39,7 +39,7 @@ has_libfuzzer() {
 
 has_gpu() { nvidia-smi -L 2>/dev/null | grep -q '^GPU'; }
 
-# The fuzz tests start from the corpora in tests/fuzz/corpus; what they find stays under build/fuzz.
+# The fuzz tests start from the corpora in tests/fuzz/corpus; their findings stay in build/fuzz.
 run_fuzz() {
   if ! has_libfuzzer; then
     echo "No clang with libFuzzer here: fuzzing is left out"
@@ -65,8 +65,8 @@ stage() {
   asan)
     configure asan
     build asan
-    # Left out: every code point, in functions that other tests call too; streams, which the thread sanitizer watches;
-    # the demo model's numbers; the page, whose own code runs in a browser.
+    # Left out: every code point, in functions that other tests also call; streams, which the thread sanitizer covers;
+    # the demo model's numbers; the page, whose code runs in a browser.
     scripts/progress.py ctest "Testing asan" ctest --preset asan -j "$jobs" \
       -E 'unicode_golden|server_streams|e2e\.(demo|page)'
     ;;

@@ -62,7 +62,7 @@ def add_experts(page, results):
 
 
 def parts_of_layer(points, model, rows):
-    """gate and up, and down, with their shares of the bound; nothing for one row, which one kernel serves."""
+    """gate and up, and down, with their shares of the bound; empty for one row, which one kernel serves"""
     if rows == 1:
         return [None, None]
     point = one(points, model=model, rows=rows)

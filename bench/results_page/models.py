@@ -90,7 +90,7 @@ EXPERTS_ACCURACY = (("deepseek-v3", "DeepSeek-V3, 4 layers"), ("glm-4.5", "GLM-4
 
 
 def ratios_of(found, model):
-    """The ratios that a file of either run has for a mixture; None where it has none."""
+    """The ratios of a mixture that are in a file of either run; None if neither has any."""
     point = next((item for item in found["models"] if item["model"].split(",")[0] == model), None)
     if point is None:
         return None

@@ -15,14 +15,14 @@ class Results:
         self.read = set()
 
     def load(self, name):
-        """The object in the file, which counts as read from then on."""
+        """The object in the file. Marks the file as read."""
         with open(os.path.join(self.folder, name), encoding="utf-8") as file:
             found = json.load(file)
         self.read.add(name)
         return found
 
     def measured(self, name):
-        """load for a file with figures. ValueError where machine or commit is missing, unknown or dirty."""
+        """load() for a file with figures. Raises ValueError if machine or commit is missing, unknown or dirty."""
         found = self.load(name)
         machine, commit = found.get("gpu") or found.get("cpu"), found.get("commit") or found.get("revision")
         if not machine or not commit or commit == "unknown" or "dirty" in commit:
@@ -82,7 +82,8 @@ def times(value):
 
 
 def one(found, **wanted):
-    """The only object of a list whose fields have the wanted values, or None. ValueError where there are several."""
+    """The only object of a list whose fields have the wanted values, or None. Raises ValueError if there are
+    several."""
     matches = [item for item in found if all(item.get(key) == value for key, value in wanted.items())]
     if len(matches) > 1:
         raise ValueError(f"{len(matches)} points with {wanted}")
