@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Documents: every link leads to a file and a heading that exist, code is fenced, and pages for users are short.
+"""Checks documents: every link leads to an existing file and heading, code is fenced, and pages for users are short.
 
-First plants faults in a scratch tree and fails unless each is found, so that the rules cannot stop working unseen.
+First plants faults in a scratch tree and fails unless each is found, so that a broken rule is noticed.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def without_code(text):
 
 
 def anchors(text):
-    """The names that GitHub gives to the headings of a text."""
+    """The anchors that GitHub derives from the headings of a text."""
     found, is_code = set(), False
     for line in text.splitlines():
         is_code = is_code != line.startswith("```")
@@ -51,7 +51,7 @@ def read(path):
 
 
 def check_link(root, path, target):
-    """What is wrong with a link, or None."""
+    """Error of a link, or None."""
     if re.match(r"[a-z]+:", target):
         return None
     name, _, heading = target.partition("#")

@@ -17,7 +17,7 @@ typedef struct test_loop {
   int line;
 } test_loop;
 
-/* The loops that the running test is in, the outermost first. */
+/* The loops around the running test's position, the outermost first. */
 static _Thread_local test_loop loops[MAX_LOOPS];
 static _Thread_local int n_loops;
 
@@ -35,7 +35,7 @@ bool test_case_begin(bool condition, const char *name, long long value, const ch
   return condition;
 }
 
-/* After each test: loops that are left are those that an assertion has ended. */
+/* After each test: loops that are still open were ended by an assertion. */
 static int name_cases(void **state)
 {
   (void)state;
@@ -53,7 +53,7 @@ int __real__cmocka_run_group_tests(const char *name, const struct CMUnitTest *te
 int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t n, CMFixtureFunction setup,
                                    CMFixtureFunction teardown);
 
-/* Every test without a teardown of its own gets name_cases. */
+/* Every test without a separate teardown gets name_cases. */
 int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t n, CMFixtureFunction setup,
                                    CMFixtureFunction teardown)
 {

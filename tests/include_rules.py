@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Who may include whom: checks every source file against the table below, which has a row for every folder and allows
-no circle of folders; and that neither modules nor libraries depend on each other in a circle. A header and the source
-of its name are one module; a library is the folders that CMakeLists.txt compiles into it.
+"""Checks the includes of every source file against the table below, which has a row for every folder and allows no
+circle of folders; and checks that neither modules nor libraries depend on each other in a circle. A header and the
+source of its name are one module; a library is the folders that CMakeLists.txt compiles into it.
 
-First plants violations in a scratch tree and fails unless each is found, so that a rule cannot stop working unseen.
+First plants violations in a scratch tree and fails unless each is found, so that a broken rule is noticed.
 """
 
 import argparse
@@ -28,12 +28,12 @@ PLANS = [  # without a GPU
 ]
 WEIGHT, ACTIVATION = "kernels/weight.h", "kernels/activation.h"
 LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
-LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/"]  # what the layers of a model stand on
+LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/"]  # below the layers of a model
 HOUSE = ["runtime/*", "kernels/*", "loader/*", "parallel/*"]
 TESTS = [*HOUSE, "tests/"]
 
-# Folder -> the files, or folders, without theirs inside, that its files may include, beside its own. Every folder has a
-# row; "x/*" is for tests and benchmarks alone: a folder with all inside.
+# Folder -> the files, or folders without their subfolders, that its files may include in addition to their own folder.
+# Every folder has a row. "x/*" is a folder with its subfolders, for tests and benchmarks only.
 MAY_INCLUDE = {
     "runtime/include/yoke/": [],
     "runtime/base/": [
@@ -135,7 +135,7 @@ MAY_INCLUDE = {
     "tests/unit/fake_gpu/": HOUSE,
 }
 
-# Headers of other people: (pattern of the name in <>, pattern of the files that may include it, what it is).
+# External headers: (pattern of the name in <>, pattern of the files that may include it, name for messages).
 SYSTEM = [
     (r"^(cuda|cublas|nccl|curand|nvrtc|nvml|nvtx|cooperative_groups|mma\.h|cub/|cute/|nv/|device_|driver_types)",
      r"^(kernels/cuda/|parallel/([^/]*nccl|p2p/)|bench/|tests/.*(cuda|nccl|p2p))", "CUDA"),
@@ -146,7 +146,7 @@ SYSTEM = [
     (r"^cmocka", r"^tests/", "cmocka"),
 ]
 
-# Who may build jansson's trees, documents of our own. Text is read by runtime/base/json.h, nowhere by jansson.
+# Folders that may build jansson's trees, to write documents. Text is read by runtime/base/json.h, never by jansson.
 TREES = (
     "runtime/base/json_tree.", "runtime/bench/", "runtime/study/", "runtime/cli/", "bench/", "tests/"
 )
@@ -158,7 +158,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 
 
 def source_files(root):
-    """Every C, C++ and CUDA file but those of builds and of folders that begin with a dot."""
+    """Every C, C++ and CUDA file, except in builds and in folders that begin with a dot."""
     for folder, folders, names in os.walk(root):
         if folder == root:
             folders[:] = [name for name in folders if name not in ("build", "shared")]
@@ -174,7 +174,7 @@ def folder_of(path):
 
 
 def code_of(root, path):
-    """A file's text without its comments, line for line."""
+    """A file's text without its comments, with the same lines."""
     with open(os.path.join(root, path), encoding="utf-8") as file:
         text = file.read()
     return re.sub(r"/\*.*?\*/", lambda match: "\n" * match.group().count("\n"), text, flags=re.DOTALL)
@@ -187,7 +187,7 @@ def includes(text):
 
 
 def resolve(files, path, name):
-    """The project's file that a quoted name means, or None."""
+    """The project's file for a quoted name, or None."""
     beside = os.path.normpath(os.path.join(os.path.dirname(path), name)).replace(os.sep, "/")
     for candidate in [beside] + [folder + name for folder in INCLUDE_DIRS]:
         if candidate in files:
@@ -241,14 +241,15 @@ def check_assembly(path, text):
 
 
 def check_target(path, text):
-    """A kernel for 9.0 whose file does not see the macro of the target would be compiled to nothing."""
+    """A kernel for 9.0 whose file does not define the target's macro would be compiled to nothing."""
     if "YK_HAVE_SM90A" not in text or f'"{TARGET}"' in text or path == TARGET or not path.startswith("kernels/"):
         return []
     return [f"{path}: uses YK_HAVE_SM90A and does not include {TARGET}"]
 
 
 def module_of(path):
-    """NAME.h and NAME.c (or .cu, .cuh) are one module: who includes the header depends on what the source includes."""
+    """NAME.h and NAME.c (or .cu, .cuh) are one module: a file that includes the header depends on the source's
+    includes."""
     return os.path.splitext(path)[0]
 
 
@@ -303,7 +304,7 @@ def graph_of(targets, node_of):
 
 
 def libraries_of(root, files):
-    """Folder -> the library that CMakeLists.txt compiles its sources into; and a line for each folder of two."""
+    """Folder -> the library that CMakeLists.txt compiles its sources into; and an error line for each folder in two."""
     with open(os.path.join(root, "CMakeLists.txt"), encoding="utf-8") as file:
         text = re.sub(r"#[^\n]*", "", file.read())
     globs = dict(re.findall(r"file\(GLOB (\w+) CONFIGURE_DEPENDS([^)]*)\)", text))
@@ -322,7 +323,7 @@ def libraries_of(root, files):
 
 
 def check_circles(root, files, targets):
-    """A circle of modules, of folders, of libraries; and folders that are compiled into none, as lines."""
+    """Circles of modules, of folders and of libraries, and folders that are compiled into no library, as lines."""
     library_of, problems = libraries_of(root, files)
     house = {path: included for path, included in targets.items() if not path.startswith(("bench/", "tests/"))}
     problems += [f"{folder} is compiled into no library" for folder in sorted({
@@ -348,7 +349,7 @@ def check_tree(root):
 
 
 def check_table(root, table):
-    """Rows and entries about places that are not there, and a circle that the table would allow."""
+    """Rows and entries for places that do not exist, and a circle that the table would allow."""
     problems = [f"the row of {place} is about nothing that exists" for place in table
                 if not os.path.exists(os.path.join(root, place))]
     graph = {}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""No line of what people write is wider than 120 columns: code, scripts, documents but for the rows of their tables.
+"""No line in code, scripts and documents is wider than 120 columns, except for the rows of documents' tables.
 
-First plants wide lines in a scratch tree and fails unless each is found, so that the rule cannot stop working unseen.
+First plants wide lines in a scratch tree and fails unless each is found, so that a broken rule is noticed.
 """
 
 import argparse

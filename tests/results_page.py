@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/RESULTS.md is the page that bench/make_results.py writes from bench/results.
+"""Checks that bench/RESULTS.md is the page that bench/make_results.py writes from bench/results.
 
 First plants faults in a copy and fails unless each is found: a changed figure, a page edited by hand, a file that no
 table reads, figures without a commit, a page that is too long.
@@ -17,7 +17,7 @@ SPEEDS = "results/models_1869a2e_h200.json"
 
 
 def check(bench):
-    """The report of --check on a folder like bench, empty where the page fits the files."""
+    """The report of --check on a folder like bench, empty if the page agrees with the files."""
     program = [sys.executable, "-B", os.path.join(ROOT, "bench/make_results.py"), "--check", "--root", bench]
     found = subprocess.run(program, capture_output=True, text=True, check=False)
     return found.stderr if found.returncode else ""

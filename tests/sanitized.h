@@ -1,5 +1,5 @@
-/* sanitized.h - whether a sanitizer watches this build. Then tests run the same code with fewer cases: sanitizers look
- * at code, and the numbers are tested without them. */
+/* sanitized.h - whether a sanitizer checks this build. Tests then run the same code with fewer cases: sanitizers check
+ * code, and other builds check numbers. */
 #ifndef TESTS_SANITIZED_H
 #define TESTS_SANITIZED_H
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""run.sh and test.sh: the GPUs that they build for, the progress that they show of a build and of CTest, and shellcheck
-over all scripts."""
+"""Tests run.sh and test.sh: the GPUs that they build for, the progress that they show of a build and of CTest, and
+shellcheck over all scripts."""
 
 import glob
 import os
@@ -17,10 +17,10 @@ PROGRESS = os.path.join(ROOT, "scripts/progress.py")
 
 
 class Gpus(unittest.TestCase):
-    """choose_gpus of setup.sh, with programs of our own as nvidia-smi and nvcc."""
+    """choose_gpus of setup.sh, with stand-ins for nvidia-smi and nvcc."""
 
     def choose(self, gpus, nvcc, **environment):
-        """gpus: capabilities that nvidia-smi prints, None where there is none; nvcc: the release, or None. The
+        """gpus: capabilities printed by nvidia-smi, None without it; nvcc: its release, or None. Returns the
         architectures and the note."""
         with tempfile.TemporaryDirectory() as folder:
             programs = {"nvidia-smi": None if gpus is None else f"printf '{gpus}'"}
@@ -90,7 +90,7 @@ class Progress(unittest.TestCase):
         return found.returncode, found.stdout
 
     def run_on_terminal(self, kind, command):
-        """The same on a terminal: its exit code, what was written, and what of that can still be read at the end."""
+        """The same on a terminal: its exit code, its whole output, and the text that is visible at the end."""
         process, terminal = pty.fork()
         if process == 0:
             os.chdir(RECORDED)
@@ -134,7 +134,7 @@ class Progress(unittest.TestCase):
         self.assertIn("\n    3 |   return x;\n", shown)
 
     def test_silent_build(self):
-        """Elsewhere a line every 15 s, here 0.2, also while nothing is written."""
+        """Without a terminal a line every 15 s, here 0.2 s, also while the command writes nothing."""
         script = "import progress; progress.INTERVAL_S[False] = 0.2; progress.main()"
         found = subprocess.run(
             [sys.executable, "-Bc", script, "ninja", "Title", "sh", "-c", "head -1 ninja_failed.txt; sleep 0.7"],

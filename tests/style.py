@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""clang-format or clang-tidy on what a change touches: files that differ from the merge base with the main branch or,
-on that branch, from the last commit but one; uncommitted ones too. Exit code 77, with a word, where git, the tool or
-its version is missing: other versions format otherwise.
+"""Runs clang-format or clang-tidy on the files of a change: those that differ from the merge base with the main branch
+or, on that branch, from the last commit but one; uncommitted ones too. Exit code 77, with a message, if git, the tool
+or its version is missing: other versions format differently.
 
-First plants a violation in a repository of its own and fails unless it is found.
+First plants a violation in a scratch repository and fails unless it is found.
 
 Usage: style.py format|tidy BUILD_DIR [ROOT]
 """
@@ -31,7 +31,7 @@ def run(root, *command):
 
 
 def git(root, *arguments):
-    """What git prints, or None where it fails."""
+    """The output of git, or None if it fails."""
     done = run(root, "git", *arguments)
     return done.stdout.strip() if done.returncode == 0 else None
 
@@ -65,7 +65,7 @@ def check_format(root, _build, paths):
 
 
 def check_tidy(root, build, paths):
-    """On sources of this build; a header is looked at with the source of its name."""
+    """On sources of this build; a header is checked with the source of its name."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         compiled = {os.path.realpath(entry["file"]) for entry in json.load(file) if entry["file"].endswith(".c")}
     sources = dict.fromkeys(re.sub(r"\.h$", ".c", path) for path in paths)
@@ -92,7 +92,7 @@ def plant(root, name, text):
 
 
 def self_test(what, project):
-    """Whether a fault in a changed file is found, and one in an unchanged file is not looked for."""
+    """Checks that a fault in a changed file is found, and a fault in an unchanged file is ignored."""
     bad = {"format": "int  f(void);\n", "tidy": "int f(int a)\n{\n  if (a);\n  return a;\n}\n"}[what]
     with tempfile.TemporaryDirectory() as root:
         for name in (".clang-format", ".clang-tidy"):

@@ -1,5 +1,5 @@
-/* conformance.h - what every communicator must do, as one suite. A test program for a transport defines a fixture that
- * makes devices and ends, and calls comm_conformance_run. */
+/* conformance.h - requirements on every communicator, as one suite. The test program of a transport defines a fixture
+ * that creates devices and communicator ends, and calls comm_conformance_run. */
 #ifndef TESTS_COMM_CONFORMANCE_H
 #define TESTS_COMM_CONFORMANCE_H
 
@@ -13,17 +13,17 @@ typedef struct comm_shape {
 
 typedef struct comm_fixture {
   const char *name;
-  /* Make n_ranks devices of dtype and their connected ends. Returns false where this machine cannot (too few GPUs). */
+  /* Create n_ranks devices of dtype and their connected ends. Returns false if this machine cannot (too few GPUs). */
   bool (*open)(int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **comms);
   void (*close)(int n_ranks, yk_device **devs, yk_comm **comms);
   int max_ranks;
   /* Largest relative error of a sum over ranks against float64, in units of the type's rounding step. Transports that
-   * add in float32 and round once need 1; one that rounds at each hop needs more. */
+   * add in float32 and round once need 1; a transport that rounds at each hop needs more. */
   double (*rounding_steps)(int n_ranks, comm_shape shape);
-  const comm_shape *large_shapes; /* [n_large_shapes] also summed, beyond those that every transport is tested with */
+  const comm_shape *large_shapes; /* [n_large_shapes] summed in addition to those that every transport is tested with */
   int n_large_shapes;
-  bool opens_slowly;   /* what breaks the ends is tried with 2 ranks and with all, not with every number */
-  double step_limit_s; /* a rank that does not come to a sum is named within this; 0: the transport names nobody */
+  bool opens_slowly;   /* tests that break the ends run with 2 ranks and with all, not with every number */
+  double step_limit_s; /* an absent rank is named within this time; 0: the transport names no rank */
 } comm_fixture;
 
 /* comm_conformance_run - returns cmocka's count of failed tests. */

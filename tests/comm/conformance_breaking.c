@@ -10,7 +10,7 @@
 void abort_body(rank_case *c)
 {
   if (c->misbehave) {
-    nanosleep(&(struct timespec){0, 20000000}, NULL); /* let the others wait for us first */
+    nanosleep(&(struct timespec){0, 20000000}, NULL); /* lets the other ranks wait first */
     c->comm->ops->abort(c->comm);
     c->comm->ops->abort(c->comm);
   }
@@ -18,7 +18,7 @@ void abort_body(rank_case *c)
   if (c->comm->ops->barrier(c->comm, NULL) == YK_OK) c->mismatches++; /* it stays aborted */
 }
 
-/* What a sum needs: partial, residual, y, w. */
+/* Arrays of a sum: partial, residual, y, w. */
 static void make_sum(rank_case *c, yk_all_reduce_add_norm_args *args)
 {
   size_t hidden = (size_t)c->hidden, n = (size_t)c->n_rows * hidden;
@@ -45,7 +45,7 @@ static yk_status sum_and_wait(rank_case *c, const yk_all_reduce_add_norm_args *a
   return c->comm->dev->ops->sync(c->comm->dev, err);
 }
 
-/* Aborted while a device waits for the rank that does not come. */
+/* Aborted while a device waits for an absent rank. */
 void abort_sum_body(rank_case *c)
 {
   yk_all_reduce_add_norm_args args;
@@ -61,7 +61,7 @@ void abort_sum_body(rank_case *c)
   free_sum(c, &args);
 }
 
-/* Every other rank says who did not come, in time. */
+/* Every other rank names the absent rank, within the time limit. */
 void missing_body(rank_case *c)
 {
   yk_all_reduce_add_norm_args args;
@@ -80,7 +80,7 @@ void missing_body(rank_case *c)
              err.message, waited_s);
       c->mismatches++;
     }
-    if (sum_and_wait(c, &args, NULL) == YK_OK) c->mismatches++; /* it stays so */
+    if (sum_and_wait(c, &args, NULL) == YK_OK) c->mismatches++; /* the error persists */
   }
   free_sum(c, &args);
 }

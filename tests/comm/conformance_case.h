@@ -1,19 +1,19 @@
-/* conformance_case.h - what the conformance suite runs on every rank at once: a body, and what it brings and finds. */
+/* conformance_case.h - a body that the conformance suite runs on every rank at once, its inputs and its findings. */
 #ifndef TESTS_COMM_CONFORMANCE_CASE_H
 #define TESTS_COMM_CONFORMANCE_CASE_H
 
 #include "comm/conformance.h"
 
-/* What ranks bring: a prime number of elements, repeated, so that what lies a row or a packet too far differs. */
+/* Inputs of ranks: a prime number of elements, repeated, so that a shift by a row or a packet changes values. */
 enum { PERIOD = 65521, RESIDUAL = COMM_TESTED_RANKS, WEIGHT, N_SOURCES };
 
 typedef struct values {
   yk_dtype dtype;
-  float rounded[N_SOURCES][PERIOD]; /* of each rank, then of what is alike on all: as dtype holds them */
+  float rounded[N_SOURCES][PERIOD]; /* inputs of each rank, then the shared ones, rounded to dtype */
   char stored[N_SOURCES][PERIOD * sizeof(float)];
 } values;
 
-/* Checks run on rank threads, where cmocka may not fail: they count, and the test asserts on the counts. */
+/* Checks run on rank threads, where cmocka may not fail: checks count failures, and the test asserts on the counts. */
 typedef struct rank_case {
   const comm_fixture *fixture;
   const values *values;
@@ -25,20 +25,20 @@ typedef struct rank_case {
   yk_status status;
   void *result; /* host copy, to compare ranks bit for bit */
   size_t result_bytes;
-  bool misbehave; /* this rank takes no part, and may later abort */
+  bool misbehave; /* this rank takes no part, and may abort later */
   int misbehaving_rank;
 } rank_case;
 
 typedef void (*rank_body)(rank_case *c);
 
-/* Numbers that dtype holds, drawn from a seed; malloc'ed. */
+/* Numbers representable in dtype, drawn from a seed; malloc'ed. */
 values *case_values_new(yk_dtype dtype);
 
-/* Element i of what a source brings, and the same n elements on the rank's device, which frees them. */
+/* Element i of a source, and n of its elements on the rank's device, which frees them. */
 double case_value(const rank_case *c, int source, size_t i);
 void *case_array(rank_case *c, int source, size_t n);
 
-/* Of the type, relative to a number: half the distance to the next. */
+/* Relative rounding error of the type: half the distance to the next number. */
 double case_rounding_step(yk_dtype dtype);
 
 /* The sum of element i over all ranks, and of its magnitudes. */
@@ -48,7 +48,7 @@ double case_sum(const rank_case *c, size_t i, double *magnitude);
 void case_keep_result(rank_case *c, const void *array, size_t bytes);
 void case_expect_close(rank_case *c, size_t i, double expected, double magnitude);
 
-/* Making arrays takes a different time on every rank, which a time limit is not to count. */
+/* The creation of arrays takes a different time on every rank and must not count against a time limit. */
 void case_meet(rank_case *c);
 
 /* Operations, each against float64 (conformance_operations.c). */
@@ -63,7 +63,7 @@ void gather_host_body(rank_case *c);
 void embedding_body(rank_case *c);
 void chain_body(rank_case *c);
 
-/* One rank does not come, or aborts: the others return with YK_E_COMM (conformance_breaking.c). */
+/* One rank is absent or aborts: the others return YK_E_COMM (conformance_breaking.c). */
 void abort_body(rank_case *c);
 void abort_sum_body(rank_case *c);
 void missing_body(rank_case *c);

@@ -20,7 +20,7 @@ void all_reduce_body(rank_case *c)
   c->comm->dev->ops->free(c->comm->dev, data);
 }
 
-/* Element i of a rank: of either sign, and such that float32 could not hold the sums. */
+/* Element i of a rank: of either sign, and such that the sums are not exact in float32. */
 static int32_t integer_of(int rank, size_t i)
 {
   return (int32_t)(((uint32_t)i * 40503u + (uint32_t)rank * 977u) % 200000001u) - 100000000;
@@ -111,11 +111,11 @@ void all_reduce_add_norm_body(rank_case *c)
   for (int i = 0; i < 4; i++) dev->ops->free(dev, arrays[i]);
 }
 
-/* ---- Sums of what is combined first ---- */
+/* ---- All-reduces with a fused combination ---- */
 
 enum { TOP_K = 3 };
 
-/* The slot of a choice, of 3 a row, or -1: some are other ranks'. */
+/* The slot of a choice (3 per row), or -1 for a slot on another rank. */
 static int32_t slot_of(int32_t row, int choice)
 {
   return (row + choice) % 4 == 0 ? -1 : TOP_K * row + TOP_K - 1 - choice;
@@ -126,8 +126,8 @@ static float weight_of(int32_t row, int choice)
   return 0.125f * (float)(1 + (row + 2 * choice) % 5);
 }
 
-/* Element `column` of what a rank combines; its own magnitude is added. What the partial result holds before is the
- * shared expert's, at a gate of 0. */
+/* Element `column` of a rank's combination; its magnitude is added to *magnitude. The partial result holds the shared
+ * expert's output beforehand, whose gate's logit is 0. */
 static double combined_value(const rank_case *c, int rank, int32_t row, int32_t column, double *magnitude)
 {
   size_t hidden = (size_t)c->hidden, i = (size_t)column;
@@ -160,7 +160,7 @@ void combining_all_reduce_body(rank_case *c)
   float *weights_host = malloc(n_choices * sizeof *weights_host),
         *gates_host = calloc((size_t)c->n_rows, 2 * sizeof(float));
   for (int32_t i = 0; i < c->n_rows; i++) {
-    gates_host[2 * i + 1] = NAN; /* never to be read */
+    gates_host[2 * i + 1] = NAN; /* must not be read */
     for (int j = 0; j < TOP_K; j++) {
       slots_host[i * TOP_K + j] = slot_of(i, j);
       weights_host[i * TOP_K + j] = weight_of(i, j);
@@ -224,7 +224,7 @@ void gather_body(rank_case *c)
   c->comm->dev->ops->free(c->comm->dev, data);
 }
 
-/* Numbers of rows, twice in a row, so that any of them may be the first. */
+/* Numbers of rows, each twice in a row, so that any may be the first. */
 static int32_t *make_row_numbers(rank_case *c)
 {
   yk_device *dev = c->comm->dev;
@@ -239,7 +239,7 @@ static int32_t *make_row_numbers(rank_case *c)
   return numbers;
 }
 
-/* Rank 0 holds the rows of all ranks, each rank's from row `first` on. */
+/* Rank 0 holds the rows of all ranks; each rank's rows begin at row `first`. */
 static void check_written(rank_case *c, const void *all, int32_t first)
 {
   yk_device *dev = c->comm->dev;
@@ -256,7 +256,7 @@ static void check_written(rank_case *c, const void *all, int32_t first)
   free(host);
 }
 
-/* Several times over the same memory: rows that have not come yet are those of the time before. */
+/* Several times over the same memory: a row that has not arrived still has the values of the time before. */
 void await_writes_body(rank_case *c)
 {
   enum { N_TIMES = 4 };
@@ -289,7 +289,7 @@ void await_writes_body(rank_case *c)
   dev->ops->free(dev, numbers);
 }
 
-/* Several times: nobody but rank 0 waits, so that a rank may be ahead of it. */
+/* Several times: only rank 0 waits, so a rank may run ahead of it. */
 void gather_host_body(rank_case *c)
 {
   enum { N_TIMES = 5 };
@@ -308,7 +308,7 @@ void gather_host_body(rank_case *c)
   free(all);
 }
 
-/* ---- An embedding that is cut over the ranks ---- */
+/* ---- An embedding divided over the ranks ---- */
 
 enum { VOCAB = 131, VOCAB_UNIT = 8 };
 
@@ -317,13 +317,13 @@ static int32_t token_of_row(int32_t row)
   return (row * 37 + VOCAB - 1) % VOCAB;
 }
 
-/* Element i of the whole table: minus zeros among others. */
+/* Element i of the whole table, with some minus zeros. */
 static float table_value(const rank_case *c, size_t i)
 {
   return i % 7 == 0 ? -0.0f : c->values->rounded[RESIDUAL][i % PERIOD];
 }
 
-/* The rows of the rank's ids, and the ids that are asked for. */
+/* The rows of the rank's ids, and the requested ids. */
 static void *make_table(rank_case *c, yk_range ids)
 {
   yk_device *dev = c->comm->dev;
@@ -351,7 +351,7 @@ static void *make_ids(rank_case *c)
   return ids;
 }
 
-/* Bit for bit as one table gives it, but that a zero is plus zero. */
+/* Equal to one table bit for bit, except that a zero is plus zero. */
 static void check_embedding(rank_case *c, float scale)
 {
   size_t hidden = (size_t)c->hidden, bytes = yk_dtype_bytes(c->dtype);
@@ -362,7 +362,7 @@ static void check_embedding(rank_case *c, float scale)
   }
 }
 
-/* Partial and residual hold something else before. */
+/* Partial and residual hold other values before. */
 void embedding_body(rank_case *c)
 {
   yk_device *dev = c->comm->dev;
@@ -397,11 +397,11 @@ void embedding_body(rank_case *c)
   for (int i = 0; i < 6; i++) dev->ops->free(dev, arrays[i]);
 }
 
-/* ---- Sums in a row, one by one and recorded ---- */
+/* ---- Consecutive sums, separate and recorded ---- */
 
 enum { N_CHAIN = 6, N_REPLAYS = 3 };
 
-/* Of the sums of a chain; the case's own number of rows is the most. */
+/* Outputs of a chain of sums; the case's number of rows is the largest. */
 static int32_t chain_rows(const rank_case *c, int i)
 {
   static const int32_t rows[N_CHAIN] = {1, 40, 5, 1, 300, 1100};
@@ -412,7 +412,7 @@ typedef struct chain {
   void *source, *partial, *residual, *y, *w, *row_numbers;
 } chain;
 
-/* partial, which a sum may overwrite, is copied anew before each. */
+/* partial, which a sum may overwrite, is copied again before each sum. */
 static yk_status run_chain(rank_case *c, const chain *a)
 {
   yk_device *dev = c->comm->dev;
@@ -445,7 +445,7 @@ static yk_status replay_chain(rank_case *c, const chain *a)
   return status == YK_OK ? ended : status;
 }
 
-/* Small whole numbers, which every type adds up exactly: rank 0 brings twos, the others ones. */
+/* Small integers, whose sums are exact in every type: rank 0 contributes twos, the others ones. */
 static void make_chain(rank_case *c, chain *a)
 {
   yk_device *dev = c->comm->dev;

@@ -43,7 +43,7 @@ static void close_session(session *s)
   s->fixture->close(s->n_ranks, s->devs, s->comms);
 }
 
-/* Status, tolerances, and that all ranks hold the same bits. */
+/* Checks status and tolerances, and that all ranks hold the same bits. */
 static bool check_ranks(const rank_case *cases, int n_ranks, const char *name, yk_status expected)
 {
   bool good = true;
@@ -87,7 +87,7 @@ static bool run_case(session *s, const char *name, rank_body body, comm_shape sh
   return good;
 }
 
-/* ---- What leaves the ends whole: on the same ones, as many ranks and every type in turn ---- */
+/* ---- Cases that keep the ends intact, on the same ends for every type ---- */
 
 typedef struct whole_test {
   const comm_fixture *fixture;
@@ -110,7 +110,7 @@ static void all_operations(void **state)
   static const struct {
     const char *name;
     rank_body body;
-    bool takes_large; /* sums may go another way when large */
+    bool takes_large; /* large sums may use another algorithm */
   } operations[] = {{"all_reduce", all_reduce_body, true},
                     {"all_reduce_add_norm", all_reduce_add_norm_body, true},
                     {"combining all_reduce_add_norm", combining_all_reduce_body, true},
@@ -138,9 +138,9 @@ static void all_operations(void **state)
   assert_true(good);
 }
 
-/* ---- What breaks the ends ---- */
+/* ---- Cases that break the ends ---- */
 
-/* Ends of their own each time: what was aborted stays so, and the next are as good as the first. */
+/* New ends each time: an abort is permanent for its ends and does not affect later ends. */
 static void with_one_rank_misbehaving(const comm_fixture *fixture, const char *name, comm_shape shape, rank_body body)
 {
   values *v = case_values_new(YK_F16);

@@ -1,4 +1,4 @@
-/* gpu_fixture.h - what the tests of communicators over GPUs share. */
+/* gpu_fixture.h - shared by the tests of communicators over GPUs. */
 #ifndef TESTS_COMM_GPU_FIXTURE_H
 #define TESTS_COMM_GPU_FIXTURE_H
 
@@ -8,13 +8,13 @@
 #include "comm/conformance.h"
 #include "kernels/cuda/cuda_device.h"
 
-/* Shapes [rows, 4096] on both sides of every size at which a sum of 16-bit values may go another way: 512 KiB, 2 MiB, 8
+/* Shapes [rows, 4096] on both sides of every size at which the algorithm of a 16-bit sum may change: 512 KiB, 2 MiB, 8
  * MiB. */
 static const comm_shape gpu_large_shapes[] = {{1, 4096},   {64, 4096},  {65, 4096},   {256, 4096},
                                               {257, 4096}, {300, 4088}, {1024, 4096}, {1025, 4096}};
 enum { N_GPU_LARGE_SHAPES = sizeof gpu_large_shapes / sizeof *gpu_large_shapes };
 
-/* How many GPUs to test on, at least 2; else *exit_code says how the program ends. */
+/* Number of GPUs to test on, at least 2; if there are fewer, *exit_code is the program's exit code. */
 static inline int gpus_to_test(int *exit_code)
 {
   const char *required = getenv("YOKE_REQUIRE_GPU"), *nvls = getenv("NCCL_NVLS_ENABLE");
@@ -35,7 +35,7 @@ static inline int gpus_to_test(int *exit_code)
   return 0;
 }
 
-/* False for what GPUs do not compute in. */
+/* False for types in which GPUs do not compute. */
 static inline bool open_gpus(int n_ranks, yk_dtype dtype, yk_device **devs)
 {
   yk_device_limits limits = {.max_tokens = 64, .max_seqs = 64, .max_model_tokens = 64, .vocab = 64};

@@ -33,7 +33,7 @@ static double round_once(int n_ranks, comm_shape shape)
   return 1;
 }
 
-/* Ranks in other processes and stages need other communicators. */
+/* Ranks in other processes and pipeline stages need other communicators. */
 static void other_worlds_are_refused(void **state)
 {
   (void)state;
@@ -52,7 +52,7 @@ static void other_worlds_are_refused(void **state)
   }
 }
 
-/* More ranks than any GPU kernel takes, and than a machine has GPUs. */
+/* More ranks than any GPU kernel supports, and than a machine has GPUs. */
 static void many_ranks_gather(void **state)
 {
   enum { MANY = 12, N = 3 };
@@ -61,7 +61,7 @@ static void many_ranks_gather(void **state)
   yk_comm *comms[MANY];
   int32_t all[MANY][N] = {{0}};
   assert_true(open_local(MANY, YK_F32, devs, comms));
-  for (int rank = MANY - 1; rank >= 0; rank--) { /* rank 0 last: nobody waits for it */
+  for (int rank = MANY - 1; rank >= 0; rank--) { /* rank 0 last: no rank waits for it */
     int32_t mine[N] = {rank, 10 * rank, 100 * rank};
     assert_int_equal(comms[rank]->ops->gather_host(comms[rank], mine, sizeof mine, rank ? NULL : all, NULL), YK_OK);
   }

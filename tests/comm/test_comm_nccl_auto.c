@@ -1,5 +1,5 @@
 /* test_comm_nccl_auto.c - the conformance suite over the communicator that chooses between stores into peers' memory
- * and NCCL by size, on as many GPUs as there are (at least two); and that it chooses as it should. */
+ * and NCCL by size, and its choices, on as many GPUs as there are (at least two). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,8 +45,8 @@ static bool all_reach_each_other(int n_ranks)
 
 static int n_gpus_tested;
 
-/* Over NCCL each hop rounds; else sums are rounded once. A large array goes over NCCL where as many rows do not: the
- * looser of both. */
+/* NCCL rounds at each hop; other sums are rounded once. The tolerance is the looser of both, because a large array uses
+ * NCCL while a sum of as many rows does not. */
 static double rounding_steps(int n_ranks, comm_shape shape)
 {
   int64_t row_bytes = shape.hidden * INT64_C(2);
@@ -58,7 +58,7 @@ static void the_way_follows_the_size(void **state)
 {
   (void)state;
   for (int n_ranks = 2; each_case(n_ranks, n_ranks <= n_gpus_tested); n_ranks++) {
-    if (n_ranks > 2 && n_ranks < n_gpus_tested) continue; /* ends take long to open */
+    if (n_ranks > 2 && n_ranks < n_gpus_tested) continue; /* opening ends takes long */
     const int64_t crossover = (n_ranks == 2 ? 2048 : 512) * 1024 / (HIDDEN * 2), most_rows = MOST_BYTES / (HIDDEN * 2);
     const bool reach = all_reach_each_other(n_ranks);
     yk_device *devs[COMM_TESTED_RANKS];
@@ -76,7 +76,7 @@ static void the_way_follows_the_size(void **state)
       assert_int_equal(yk_comm_auto_route(comms[rank], MOST_LAUNCHES * most_rows + 1), YK_P2P_NONE);
     }
     for (int rank = 0; rank < n_ranks; rank++) comms[rank]->ops->destroy(comms[rank]);
-    create(devs, n_ranks, 1001, comms); /* no whole packets: no slots at all, on the same devices */
+    create(devs, n_ranks, 1001, comms); /* not in whole packets: no slots at all, on the same devices */
     for (int rank = 0; rank < n_ranks; rank++) assert_int_equal(yk_comm_auto_route(comms[rank], 1), YK_P2P_NONE);
     close_gpus(n_ranks, devs, comms);
   }

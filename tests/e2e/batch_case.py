@@ -1,4 +1,4 @@
-"""What the tests of yoke batch share: files, runs, and lines of a batch."""
+"""Shared by the tests of yoke batch: files, runs, and lines of a batch."""
 
 import json
 import os
@@ -40,7 +40,7 @@ class Base(harness.Case):
         return os.path.join(self.scratch, name)
 
     def write(self, lines, path=None):
-        """Lines are objects, or texts as they are."""
+        """Lines are objects, or texts, which are written unchanged."""
         with open(path or self.input, "w", encoding="utf-8", newline="") as file:
             for line in lines:
                 file.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
@@ -49,7 +49,7 @@ class Base(harness.Case):
         return ["batch", "--model", model, *harness.ON, *SMALL, self.input, "-o", self.output, *options]
 
     def results(self):
-        """Of the output, in the order of the input; no line twice."""
+        """Lines of the output, in the order of the input; no line may occur twice."""
         with open(self.output, encoding="utf-8") as file:
             text = file.read()
         self.assertTrue(text == "" or text.endswith("\n"))

@@ -1,4 +1,4 @@
-"""bench_clients: its figures agree with each other, and its requests are those of bench_serve.py."""
+"""bench_clients: its figures are consistent, and its requests are those of bench_serve.py."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""yoke bench machine on CPU ranks: the table, the JSON that studies read, and what is refused."""
+"""yoke bench machine on CPU ranks: the table, the JSON that studies read, and refused options."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the benchmarks and dump_logits refuse on their command lines. Needs no model and no GPU."""
+"""Command lines that the benchmarks and dump_logits refuse. Needs no model and no GPU."""
 
 import os
 import subprocess

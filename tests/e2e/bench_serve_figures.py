@@ -1,4 +1,4 @@
-"""bench/bench_serve.py: its arithmetic, its reading of streams, and whole runs against a server of known answers.
+"""bench/bench_serve.py: its arithmetic, its reading of streams, and whole runs against a server with known answers.
 
 Needs the package aiohttp (harness.need_package).
 """
@@ -77,7 +77,7 @@ class Arithmetic(harness.Case):
             self.assertAlmostEqual(found[f"{name}_ttft_ms"], value, places=9, msg=name)
 
     def test_generator(self):
-        """Philox's known answer for the zero counter and key, and a key of 64 bits."""
+        """Philox's published result for the zero counter and key, and a key of 64 bits."""
         self.assertEqual(BENCH.uniform(0, 0, 0), (0x6627E8D5 >> 8) / (1 << 24))
         self.assertNotEqual(BENCH.uniform(1 << 32, 0, 0), BENCH.uniform(0, 0, 0))
 
@@ -90,7 +90,7 @@ class Arithmetic(harness.Case):
         self.assertEqual(min(BENCH.length(self.options(range_ratio=1.0), 2, i, 0) for i in range(50)), 1)
 
     def test_lengths_of_the_engine_alone(self):
-        """What bench_clients_figures.py finds for the same options: the two programs run the same requests."""
+        """The results in bench_clients_figures.py for the same options: both programs run the same requests."""
         options = self.options(range_ratio=0.3)
         totals = [sum(BENCH.length(options, mean, i, stream) for i in range(64))
                   for stream, mean in enumerate((32, 64))]
@@ -114,7 +114,7 @@ class Arithmetic(harness.Case):
         self.assertEqual((found["input"], found["output"], found["events"]), (7, 4, 4))
 
     def test_cut_anywhere(self):
-        """An event's time is its last byte's, wherever the network cuts."""
+        """An event's time is its last byte's, wherever the network splits the stream."""
         for newline in (b"\n", b"\r\n"):
             whole = (b": ping\n\n" + token("a\u00e4") + token("b") + usage(1, 2) + DONE).replace(b"\n", newline)
             second = whole.index(b"data:", whole.index(b"data:") + 1)
@@ -257,7 +257,8 @@ class Runs(harness.Case):
         self.assertEqual(report["spread"]["completed"], 0)
 
     def test_open_loop(self):
-        """Requests come at their times: they wait neither for answers nor, unless clients are few, for each other."""
+        """Requests are sent at their times: they wait neither for answers nor, unless clients are few, for each
+        other."""
         server = self.serve()
         server.answers_after = 20
         report = self.bench(server, "--request-rate", "40", "--burstiness", "inf", "--requests", "40", "--input-len",

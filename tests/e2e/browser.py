@@ -1,4 +1,4 @@
-"""Chromium without a window, spoken to by the DevTools protocol over two pipes (--remote-debugging-pipe)."""
+"""Headless Chromium, driven by the DevTools protocol over two pipes (--remote-debugging-pipe)."""
 
 import fcntl
 import json
@@ -25,7 +25,7 @@ class Failure(AssertionError):
 
 
 class Browser:
-    """One browser with one page. events: what the page told, as (method, params), oldest first."""
+    """One browser with one page. events: notifications of the page as (method, params), oldest first."""
 
     def __init__(self, path):
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # its last writes may come late
@@ -41,7 +41,7 @@ class Browser:
                      "--disable-background-networking", "--disable-background-timer-throttling", "--hide-scrollbars",
                      "--disable-dev-shm-usage", f"--user-data-dir={self.folder.name}"]
         if os.geteuid() == 0:
-            arguments.append("--no-sandbox")  # which Chromium cannot set up as root
+            arguments.append("--no-sandbox")  # Chromium cannot set up its sandbox as root
         self.program = subprocess.Popen([*arguments, "about:blank"], stdin=subprocess.DEVNULL, pass_fds=(3, 4),
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=place)
         os.close(to_browser)
@@ -49,7 +49,7 @@ class Browser:
         self.new_tab()
 
     def new_tab(self):
-        """A tab that knows nothing of the one before, which is closed."""
+        """A fresh tab without the state of the previous one, which is closed."""
         session, self.session = self.session, None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         if session:
@@ -62,7 +62,7 @@ class Browser:
 
     @staticmethod
     def high_pipe():
-        """A pipe whose ends are no descriptor that the browser's 3 and 4 would overwrite."""
+        """A pipe whose ends do not collide with the browser's descriptors 3 and 4."""
         ends = []
         for end in os.pipe():
             ends.append(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10))
@@ -81,7 +81,7 @@ class Browser:
         self.folder.cleanup()
 
     def receive(self, seconds):
-        """The next message, or None where none comes in time."""
+        """The next message, or None if none comes in time."""
         end = time.monotonic() + seconds
         while b"\0" not in self.rest:
             ready, _, _ = select.select([self.from_browser], [], [], max(end - time.monotonic(), 0))
@@ -99,7 +99,7 @@ class Browser:
             self.events.append((message["method"], message["params"]))
 
     def send(self, method, **params):
-        """Ask without waiting for the answer."""
+        """Send a command without waiting for the answer."""
         self.last_id += 1
         message = {"id": self.last_id, "method": method, "params": params}
         if self.session:
@@ -121,7 +121,7 @@ class Browser:
         raise Failure(f"{method}: no answer")
 
     def pump(self, seconds):
-        """Take what the page tells for so long."""
+        """Handle the page's notifications for this long."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             message = self.receive(left)
@@ -129,14 +129,14 @@ class Browser:
                 self.take(message)
 
     def value(self, expression):
-        """What a JavaScript expression is, promises awaited."""
+        """The value of a JavaScript expression; promises are awaited."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise Failure(f"{expression}: {answer['exceptionDetails']['exception'].get('description')}")
         return answer["result"].get("value")
 
     def wait(self, expression, seconds=TIMEOUT_S):
-        """Until an expression is true; its value."""
+        """Waits until an expression is true; returns its value."""
         end = time.monotonic() + seconds
         while not (found := self.value(expression)):
             if time.monotonic() > end:

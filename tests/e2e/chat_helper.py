@@ -1,5 +1,5 @@
-"""The template helper's Python modules by themselves: marks behind every character of what is said change no golden of
-chat templates, and a process that has locked itself up can reach nothing.
+"""The template helper's Python modules alone: marks after every character of message texts change no golden of chat
+templates, and a process that has locked itself up can reach nothing.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ MARK = "\ufdef"
 
 
 def mark(value, step):
-    """Marks behind every step-th character of every text and key."""
+    """Marks after every step-th character of every text and key."""
     if isinstance(value, str):
         return "".join(character + MARK * (i % step == 0) for i, character in enumerate(value))
     if isinstance(value, list):
@@ -103,7 +103,7 @@ class Marks(unittest.TestCase):
 
 
 def attempts():
-    """What a program that has broken out of a template might try; prints the errno that each ends with."""
+    """Actions of a program that has broken out of a template; prints the errno of each."""
     libc = ctypes.CDLL(None, use_errno=True)
     code = mmap.mmap(-1, mmap.PAGESIZE)
     address = ctypes.addressof(ctypes.c_char.from_buffer(code))
@@ -128,7 +128,7 @@ def attempts():
     print(json.dumps(results))
 
 
-# Operands of jinja2's filters and tests that are no text, and their arguments.
+# Operands of jinja2's filters and tests that are not text, and their arguments.
 VALUES = {"abs": "3", "round": "2.5", "int": "'7'", "float": "'7'", "filesizeformat": "1234567", "dictsort": "{'a': 1}",
           "items": "{'a': 1}", "xmlattr": "{'a': 'b'}", "urlencode": "{'a': 'b c'}", "map": "['a']",
           "groupby": "[{'a': 1}]", "selectattr": "[{'a': 1}]", "rejectattr": "[{'a': 1}]", "filter": "'upper'",
@@ -145,7 +145,7 @@ NUMBERS = ("divisibleby", "even", "odd", "sameas", "in", "eq", "equalto", "ne", 
 
 
 def applied(name):
-    """A filter or test with what it is applied to, as the source of a template."""
+    """Template source that applies a filter or test to its operand."""
     value = VALUES.get(name, "'a <b>big</b> world of http://x.org %s'")
     if value is None:
         value = "4" if name in NUMBERS else "[3, 1, 2]"
@@ -161,7 +161,7 @@ module.main(512 << 20, 60)"""
 
 
 class Helper:
-    """The process as the program starts it, which has imported nothing but what it needs."""
+    """The process as the program starts it, with only the needed imports."""
 
     def __init__(self):
         scripts = []
@@ -186,7 +186,7 @@ class Helper:
 
 class Lock(unittest.TestCase):
     def test_every_filter_and_test_works(self):
-        """None imports a module when it is used."""
+        """No filter or test imports a module when it is used."""
         environment = template_helper.Renderer().environment
         sources = [f"{{{{ {value}|{call}|string }}}}" for value, call in map(applied, environment.filters)]
         sources += [f"{{{{ {value} is {call} }}}}" for value, call in

@@ -1,4 +1,4 @@
-"""Broken checkpoints through the program: each is refused with exit code 1 and a message that names what is wrong.
+"""Broken checkpoints through the program: each is refused with exit code 1 and a message that names the fault.
 
 Every case starts from a good model and breaks one thing, so that nothing else can be the reason.
 """
@@ -157,7 +157,7 @@ class Broken(harness.Case):
         self.copy()
         os.rename(self.path("model.safetensors"), self.path("pytorch_model.bin"))
         self.refused("pytorch_model.bin", "safetensors")
-        for name in ("gguf", "bin"):  # a file in the place of the directory
+        for name in ("gguf", "bin"):  # a file in place of the directory
             self.folder = os.path.join(self.scratch, f"model-Q4_K_M.{name}")
             with open(self.folder, "wb") as file:
                 file.write(b"GGUF")
@@ -182,7 +182,7 @@ class Broken(harness.Case):
                     os.rename(self.path("model.safetensors"), self.path(weights))
                     self.refused(part, "not supported")
 
-    # ---- what is no file ----
+    # ---- paths that are no file ----
 
     def replace(self, name, kind):
         path = self.path(name)
@@ -239,10 +239,10 @@ class Broken(harness.Case):
                               self.run_yoke(*command, "--prompt", "Hello", expect=1).err)
                 self.assertIn(part, self.run_yoke(*command, "--token-ids", 5, "--stop", "a", expect=1).err)
 
-    # ---- what is told and goes on ----
+    # ---- warnings ----
 
     def test_tensors_without_use(self):
-        for source in (SINGLE, os.path.join(harness.FAMILIES, "deepseek_v3")):  # whose layer 1 has experts
+        for source in (SINGLE, os.path.join(harness.FAMILIES, "deepseek_v3")):  # deepseek_v3: layer 1 has experts
             self.copy(source)
             names = read_tensors(self.folder)
             self.edit_config(num_hidden_layers=1)

@@ -1,4 +1,4 @@
-"""yoke batch: the results are those of yoke generate, and a bad line does no harm."""
+"""yoke batch: results equal those of yoke generate, and a bad line affects no other line."""
 
 import json
 import os
@@ -16,8 +16,8 @@ TEXTS = ["the band in the end", "and then", "é à the 1234", "x", "the\nthe\n"]
 
 class Results(Base):
     def check_same(self, prompts, keys, options, model=TINY):
-        """Plain lines and OpenAI lines both give what generate gives, sampled with the same seed: all of them on CPU.
-        On GPUs texts may part at a near tie or a draw near a border, as few do."""
+        """Plain lines and OpenAI lines give the results of generate, sampled with the same seed: all of them on CPU. On
+        GPUs a few texts may differ, at a near tie or at a draw near a border."""
         n_parted = 0
         expected = self.generate(prompts, *options, model=model)
         plain = self.batch([{"prompt": prompt, **keys} for prompt in prompts], model=model)
@@ -136,19 +136,19 @@ class Results(Base):
         n_whole = 0
         for token, logprob, top, step in zip(found["tokens"], found["token_logprobs"], found["top_logprobs"],
                                              plain["logprobs"]):
-            self.assertEqual(top[token], logprob)  # greedy: the best is the chosen
+            self.assertEqual(top[token], logprob)  # greedy: the chosen token is the best
             self.assertEqual(max(top.values()), logprob)
             self.assertLessEqual(len(top), 2)
             text = self.run_yoke("detokenize", "--model", self.text_model, step["token_id"]).out[:-1]
-            if "\ufffd" not in text and "\ufffd" not in token:  # else parts of characters, which neighbours complete
+            if "\ufffd" not in text and "\ufffd" not in token:  # else parts of characters, completed by neighbours
                 self.assertEqual(token, text)
                 n_whole += 1
         self.assertGreater(n_whole, 5)
-        joined = "".join(found["tokens"])  # but for the beginning of a character at the end
+        joined = "".join(found["tokens"])  # except for the start of a character at the end
         self.assertIn(choice["text"], (joined, joined + "\ufffd"))
 
     def test_openai_echo(self):
-        """What lm-evaluation-harness asks for: log-probabilities of the prompt, the first null."""
+        """The request of lm-evaluation-harness: log-probabilities of the prompt, the first null."""
         text, ids, alone = self.batch([
             openai("a", prompt="the band", max_tokens=1, logprobs=1, echo=True, ignore_eos=True),
             openai("b", prompt=[[5, 60, 71], [9]], max_tokens=1, logprobs=1, echo=True, ignore_eos=True),
@@ -171,7 +171,7 @@ class Results(Base):
         self.assertEqual(alone["response"]["body"]["usage"]["completion_tokens"], 0)
 
     def test_openai_prompt_logprobs(self):
-        """In vLLM's form; a plain line's are the same numbers."""
+        """In vLLM's form; the numbers equal those of a plain line."""
         line = openai("a", prompt=[5, 6, 7], max_tokens=1, prompt_logprobs=2, ignore_eos=True)
         wrapped, plain = self.batch([line, line["body"]])
         found = wrapped["response"]["body"]["choices"][0]["prompt_logprobs"]
@@ -183,7 +183,7 @@ class Results(Base):
                 self.assertEqual((entry[str(token_id)]["logprob"], entry[str(token_id)]["rank"]), (logprob, rank))
 
     def test_unknown_fields_of_openai_bodies(self):
-        """They are taken, as by a server."""
+        """Accepted, as by a server."""
         known, unknown = self.batch([openai("a", **GOOD, seed=1),
                                      openai("a", **GOOD, seed=1, whatever={"x": [1]}, id=5, store=True)])
         self.assertEqual(unknown["response"]["body"]["choices"], known["response"]["body"]["choices"])
@@ -204,7 +204,7 @@ class Results(Base):
             self.assertEqual(choice["token_ids"], [77] * 4)
 
     def test_defaults(self):
-        """The command line says what lines leave open; a line overrides it; null is open."""
+        """Options of the command line are the defaults of lines; a line overrides them; null means unset."""
         options = ("--max-tokens", 5, "--temperature", 0, "--ignore-eos", "--stop-token-ids", "199")
         ids = self.generate([[5]], *options)[0]["token_ids"]
         results = self.batch([{"prompt": [5]}, {"prompt": [5], "max_tokens": 3}, {"prompt": [5], "max_tokens": None},
@@ -258,7 +258,7 @@ class Samples(Base):
             self.assertNotEqual(one["token_ids"], two["token_ids"])
 
     def test_wide_and_no_seeds(self):
-        """0 to 2^64 - 1, wherever the key stands, or 2^64 less; -1 is as if no seed were given, and so is null."""
+        """0 to 2^64 - 1, wherever the key is in the line, or 2^64 less. -1 and null mean that no seed is given."""
         keys = {"prompt": [5], "max_tokens": 12, "ignore_eos": True}
         seeds = [0, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
         drawn = [result["token_ids"] for result in self.batch([{**keys, "seed": seed} for seed in seeds])]
@@ -275,7 +275,7 @@ class Samples(Base):
         self.assertEqual([result["token_ids"] for result in without], [result["token_ids"] for result in open_seeds])
 
     def test_n_of_the_command_line(self):
-        """For lines that do not say."""
+        """Default for lines without one."""
         line = {"prompt": [5, 6], "max_tokens": 10, "seed": 3, "ignore_eos": True}
         expected = self.batch([{**line, "n": 3}, {**line, "n": 2}, {**line, "n": 1}])
         found = self.batch([line, {**line, "n": 2}, {**line, "n": 1}], "--n", 3)
@@ -400,7 +400,7 @@ class Errors(Base):
     ]
 
     def test_each(self):
-        """Every bad line between two good ones."""
+        """Every bad line is between two good ones."""
         lines = [GOOD]
         for line, *_ in self.BAD:
             lines += [line, GOOD]
@@ -441,7 +441,7 @@ class Errors(Base):
         self.assertEqual(results[1]["finish_reason"], "length")
 
     def test_layout_of_the_file(self):
-        """Blank lines count and are skipped; a carriage return and a missing newline do no harm."""
+        """Blank lines count and are skipped. A carriage return or a missing final newline is accepted."""
         with open(self.input, "w", encoding="utf-8", newline="") as file:
             file.write(f"\n{json.dumps(GOOD)}\r\n \t\r\n{json.dumps(GOOD)}")
         self.run_yoke(*self.arguments())
@@ -455,7 +455,7 @@ class Errors(Base):
             file.write("\ufeff".encode() + text)
         self.run_yoke(*self.arguments("--overwrite"))
         self.assertEqual(self.results(), expected)
-        self.run_yoke(*self.arguments())  # goes on where the file without the mark would
+        self.run_yoke(*self.arguments())  # continues at the position that the file without the mark would have
         with open(self.input, "wb") as file:
             file.write(text.replace(b"\n", b"\n\xef\xbb\xbf", 1))
         self.run_yoke(*self.arguments("--overwrite"))
@@ -469,7 +469,7 @@ class Errors(Base):
             self.assertEqual(self.results(), [])
 
     def test_a_long_line(self):
-        """Longer than what is read at once."""
+        """Longer than a single read."""
         ids = [random.Random(1).randrange(200) for _ in range(400_000)]
         results = self.batch([GOOD, {"prompt": ids}, GOOD], expect=1)
         self.assertIn("400000", results[1]["error"]["message"])

@@ -1,4 +1,4 @@
-"""yoke batch answers lines for /v1/chat/completions: the model is given what the template makes of the messages."""
+"""yoke batch answers lines for /v1/chat/completions: the model's prompt is the rendered template."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ CHATML = ("--chat-template", "builtin:chatml")
 ASKED = [{"role": "system", "content": "the"}, {"role": "user", "content": "and in"}]
 ASKED_CHATML = "<|im_start|>system\nthe<|im_end|>\n<|im_start|>user\nand in<|im_end|>\n<|im_start|>assistant\n"
 TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}
-# The last message alone, which the demo model answers; before it the names of the tools and a variable.
+# The last message alone, which the demo model answers, after the names of the tools and a variable.
 LAST = "{% for t in tools or [] %}{{ t.function.name }} {% endfor %}{{ prefix }}{{ messages[-1].content }}"
 
 
@@ -40,7 +40,7 @@ class Chats(Base):
             self.assertEqual(choice["message"]["content"], expected["text"])
 
     def test_turns_of_builtin_forms_end(self):
-        """With the token of the form, though the model's files call it no end."""
+        """With the end token of the template, although the model's files do not list it as an end."""
         model = harness.make_turn_end_model(self.path("turns"))
         asked, keys = [{"role": "user", "content": "17+25="}], {"max_tokens": 60, "temperature": 0}
         ends, goes_on = self.batch([chat("a", asked, **keys), chat("b", asked, ignore_eos=True, **keys)], *CHATML,
@@ -49,7 +49,7 @@ class Chats(Base):
                          ["stop", "length"])
 
     def test_answers(self):
-        """The checkpoint's own template, found without an option, in a batch of every kind of line."""
+        """The checkpoint's own template, found without an option, in a batch with every kind of line."""
         model = shutil.copytree(harness.DEMO, self.path("model"))
         with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as file:
             file.write(LAST)
@@ -90,7 +90,7 @@ class Chats(Base):
         self.assertEqual(body_of(none)["usage"], body_of(plain)["usage"])
 
     def test_without_a_template(self):
-        """The lines alone are refused, by name."""
+        """Only these lines are refused, by name."""
         ask = chat("a", ASKED, max_tokens=2)
         results = self.batch([ask, {"prompt": "the", "max_tokens": 2}, ask], model=self.text_model, expect=1)
         for result in (results[0], results[2]):
@@ -109,7 +109,7 @@ class Chats(Base):
         self.assertIn("text", results[1])
 
     def test_bad_conversations(self):
-        """Between good ones."""
+        """Between good lines."""
         good = chat("g", ASKED, max_tokens=2)
         slow = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
         template = self.write_template("{% set said = messages[0].content %}{{ said }}"
@@ -144,7 +144,7 @@ class Chats(Base):
                                 '"none"')
 
     def test_resume_counts_the_template(self):
-        """What it holds, and not where it lies."""
+        """The contents count, not the path."""
         self.write([chat("a", ASKED, max_tokens=2)])
         template = self.write_template(LAST)
         first = [*self.arguments(model=self.text_model), *template]

@@ -1,4 +1,4 @@
-"""yoke batch goes on where it was interrupted, or refuses where it cannot."""
+"""yoke batch resumes an interrupted run, or refuses if it cannot."""
 
 import fcntl
 import json
@@ -16,7 +16,7 @@ from batch_case import GOOD, SMALL, TINY, Base, openai, prompts_of_ids
 
 @harness.of_the_program
 class Resume(Base):
-    """Sampled lines of every kind; however a run was stopped, the next ones end with the same results."""
+    """Sampled lines of every kind: however a run was stopped, the resumed run has the same results."""
 
     N = 400
     uninterrupted = None  # (results, size of the output)
@@ -43,13 +43,13 @@ class Resume(Base):
         self.write(self.lines)
 
     def start(self, *options):
-        # A shell that starts tests in the background has SIGINT ignored, which children inherit.
+        # A shell that starts tests in the background ignores SIGINT, and children inherit that.
         return subprocess.Popen([self.yoke, *map(str, self.arguments("--max-num-seqs", 3, "--threads", 1, *options))],
                                 stderr=subprocess.PIPE,
                                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
     def stop_at(self, run, size, number):
-        """Send a signal once the output has a size, or let the run end."""
+        """Send a signal when the output has reached a size, or let the run end."""
         while run.poll() is None and (not os.path.exists(self.output) or os.path.getsize(self.output) < size):
             time.sleep(0.0005)
         run.send_signal(number)
@@ -69,7 +69,7 @@ class Resume(Base):
             size = numbers.randrange(size + 1, min(size + self.size // 4, self.size))
             returned, err = self.stop_at(self.start(), size, number)
             if returned != code:
-                self.assertEqual(returned, 1, err)  # it was done sooner
+                self.assertEqual(returned, 1, err)  # it ended before the signal
                 break
             n_stopped += "left: " in err or number == signal.SIGKILL
             size = os.path.getsize(self.output)
@@ -116,7 +116,7 @@ class Resume(Base):
                 self.finish()
 
     def test_power_cut(self):
-        """Bytes of zero where data had not reached the disk, and blank lines."""
+        """Zero bytes where data had not reached the disk, and blank lines."""
         self.finish()
         with open(self.output, "rb") as file:
             whole = file.read()
@@ -145,7 +145,7 @@ class Resume(Base):
                 self.refused("does not belong to this run", "--overwrite")
 
     def refused(self, *parts):
-        """The output stays as it is."""
+        """The output is unchanged."""
         with open(self.output, "rb") as file:
             before = file.read()
         self.assert_error(self.arguments(), self.output, *parts)
@@ -171,9 +171,9 @@ class Resume(Base):
         self.finish()
         with tempfile.TemporaryDirectory() as folder:
             moved = shutil.copytree(TINY, os.path.join(folder, "model"))
-            os.mkdir(os.path.join(moved, "notes.json"))  # no files of the model
+            os.mkdir(os.path.join(moved, "notes.json"))  # not files of the model
             os.symlink("nowhere", os.path.join(moved, "lost.json"))
-            for options in (("--tp", 2), ("--max-num-seqs", 3), ("--model", moved)):  # not what results depend on
+            for options in (("--tp", 2), ("--max-num-seqs", 3), ("--model", moved)):  # without effect on results
                 self.run_yoke(*self.arguments(), *options, expect=1)
             os.truncate(os.path.join(moved, "model.safetensors"),
                         os.path.getsize(os.path.join(moved, "model.safetensors")) - 1)
@@ -194,12 +194,12 @@ class Resume(Base):
             self.assert_error(arguments, "does not belong to this run", "the model or the options were others")
 
     def test_other_weights_of_the_same_size(self):
-        """What is inside counts, and not when it was written: a copy goes on."""
+        """The contents count, not the time of writing: a copy can be resumed."""
         with tempfile.TemporaryDirectory() as folder:
             model = shutil.copytree(TINY, os.path.join(folder, "model"))
             weights, large = os.path.join(model, "model.safetensors"), os.path.join(model, "large.safetensors")
             header = b'{"none": {}}'.ljust(100_000)
-            with open(large, "wb") as file:  # beyond what is read whole; the loader does not ask for it
+            with open(large, "wb") as file:  # beyond the part that is read whole; the loader does not read it
                 file.write(len(header).to_bytes(8, "little") + header)
                 file.truncate(100 << 20)
             self.write([GOOD])

@@ -1,4 +1,5 @@
-"""yoke batch on pipes and terminals: as lines come, in bounded memory, showing how far it is."""
+"""yoke batch on pipes and terminals: lines are processed as they arrive, in bounded memory, with a display of
+progress."""
 
 import json
 import os
@@ -24,7 +25,7 @@ class Streams(Base):
             self.assertEqual(found, expected)
 
     def test_a_live_pipe(self):
-        """Results come while the input is still open, and waiting for it costs nothing."""
+        """Results appear while the input is still open, and waiting for input uses no processor time."""
         command = [self.yoke, "batch", "-m", TINY, *harness.ON, *SMALL, "-"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
             for number in range(1, 4):
@@ -56,7 +57,7 @@ class Streams(Base):
         self.assertLess(many, few + 2048)
 
     def peak_kib(self, n_lines):
-        """Of a run's own memory; the pages of libraries, and what wait4 tells, vary by more than is looked for."""
+        """Private memory of a run. Library pages, and the value of wait4, vary by more than the limit."""
         self.write([{"prompt": prompt, "max_tokens": 4, "logprobs": 5} for prompt in prompts_of_ids(n_lines)])
         peak = 0
         with subprocess.Popen([self.yoke, *self.arguments("--overwrite")], stderr=subprocess.DEVNULL) as run:
@@ -81,7 +82,7 @@ class Streams(Base):
             while select.select([leader], [], [], harness.TIMEOUT_S)[0]:
                 try:
                     chunk = os.read(leader, 65536)
-                except OSError:  # how Linux says that the other end is closed
+                except OSError:  # Linux's error if the other end is closed
                     break
                 if not chunk:
                     break

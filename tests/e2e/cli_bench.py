@@ -1,4 +1,4 @@
-"""yoke bench: figures that agree with each other and with what was asked, the JSON's names, refusals, signals."""
+"""yoke bench: figures agree with each other and with the options; names in the JSON, refusals, signals."""
 
 import json
 import os
@@ -71,7 +71,7 @@ class Figures(Bench):
         self.assertAlmostEqual(figures["spread"]["duration"], durations[2] - durations[0])
         for part in ("prefill (pp), tokens/s", "decode (tg), tokens/s", "over 3 runs after a warm-up", "TTFT, ms"):
             self.assertIn(part, self.done.out)
-        # The warm-up is the first run and in no figure: those of the file are the others, in their order.
+        # The warm-up is the first run and is in no figure. The file has the other runs, in their order.
         told = re.findall(r"(warm-up, not counted,|run) (\d) of \d: ([\d.]+) output tokens/s", self.done.err)
         self.assertEqual([(kind[:3], number) for kind, number, _ in told],
                          [("war", "1"), ("run", "1"), ("run", "2"), ("run", "3")])
@@ -81,7 +81,7 @@ class Figures(Bench):
         self.assertEqual((len(memory), max(memory)), (figures["ranks"], figures["memory_bytes"]))
 
     def check_table(self, name, times):
-        """The table of a kind of step says what the file does; more ranks than one stand side by side."""
+        """The table of each kind of step agrees with the file; figures of several ranks are side by side."""
         table = self.done.out.partition(f"\n{name} ")[2].partition("\n\n")[0]
         head = re.match(r" *([\d.]+)   over (\d+) timed steps", table)
         self.assertTrue(head, f"no table of '{name}': {self.done.out}")
@@ -184,13 +184,13 @@ class Figures(Bench):
         self.assertIn("never decoded all at once", figures["warnings"][0])
 
     def test_many_streams(self):
-        """The thread that reads keeps up, and nothing is lost."""
+        """The reading thread keeps up, and nothing is lost."""
         n = 128 if harness.is_sanitized(self.yoke) else 1024
         figures = self.bench("--batch", n, "--input-len", "2", "--output-len", "3", "--repeats", "1")
         self.assertEqual((figures["completed"], figures["total_output_tokens"]), (n, 3 * n))
 
     def test_same_work(self):
-        """Lengths are a matter of the seed alone."""
+        """Lengths depend on the seed alone."""
         totals = [self.bench("--batch", "5", "--input-len", "3-60", "--output-len", "2-9", "--repeats", "1", "--seed",
                              seed)["total_input_tokens"] for seed in (1, 1, 2)]
         self.assertEqual(totals[0], totals[1])
@@ -236,7 +236,7 @@ class Refused(Bench):
         self.assert_usage_error(["bench"], "--model", "found nothing")
 
     def test_model(self):
-        """What only the checkpoint's headers tell."""
+        """Figures that come from the checkpoint's headers only."""
         self.assert_error([*BENCH, "--input-len", "5000000"], "--max-model-len: ")
         self.assert_error([*BENCH, "--kv-cache-bytes", "1MiB"], "KV cache holds", "612")
         self.assert_error([*BENCH, "--batch", "64", "--kv-cache-bytes", "4MiB"], "--batch 64: expected at most",

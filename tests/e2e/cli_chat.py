@@ -13,10 +13,10 @@ import time
 import harness
 
 SMALL = ("--kv-cache-bytes", "16MiB", "--log-level", "warn")
-LIBEDIT_LEAKS = os.path.join(harness.TESTS_DIR, "e2e", "libedit_leaks.txt")  # el_end keeps names given to EL_ADDFN
+LIBEDIT_LEAKS = os.path.join(harness.TESTS_DIR, "e2e", "libedit_leaks.txt")  # el_end does not free names for EL_ADDFN
 TINY = os.path.join(harness.FAMILIES, "qwen3")  # no tokenizer
-# Gives the model the last message alone, which is all that the demo model understands. "dump" shows what has been said
-# in the words of a template that refuses it, "sizes" how long each message is.
+# The template passes on the last message alone, because the demo model understands no more. "dump" makes the template
+# refuse the conversation and quote it; "sizes" shows the length of each message.
 TEMPLATE = ("{% set ns = namespace(all='', sizes='') %}"
             "{% for m in messages %}{% set ns.all = ns.all ~ '[' ~ m.role ~ ':' ~ m.content ~ ']' %}"
             "{% set ns.sizes = ns.sizes ~ '[' ~ m.role ~ ':' ~ m.content|length ~ ']' %}{% endfor %}"
@@ -45,7 +45,7 @@ class Base(harness.Case):
                 *map(str, options)]
 
     def chat(self, text, *options, model=harness.DEMO, expect=0):
-        """Answers, a line each, and stderr."""
+        """Answers, one per line, and stderr."""
         done = self.run_yoke(*self.arguments(*options, model=model), stdin=text, expect=expect)
         return done.out, done.err
 
@@ -56,7 +56,7 @@ class Piped(Base):
         self.assertEqual(self.chat("348+275=\n17+25=\nSort: k b z a ->\n"), ("623\n42\n a b k z\n", ""))
 
     def test_turns_of_builtin_forms_end(self):
-        """With the token of the form, though the model's files call it no end."""
+        """With the end token of the template, although the model's files do not list it as an end."""
         model = harness.make_turn_end_model(os.path.join(self.folder, "turns"))
         options = ("--chat-template", "builtin:chatml", "--max-tokens", 60, "--temperature", 0)
         self.assertEqual(self.chat("17+25=\n", *options, model=model)[1], "")
@@ -68,7 +68,7 @@ class Piped(Base):
                 self.assertEqual(self.chat(text), ("", ""))
 
     def test_lines(self):
-        """With a byte order mark, blank lines, ends of DOS, and no end."""
+        """With a byte order mark, blank lines, DOS line ends, and no final newline."""
         self.assertEqual(self.chat(b"\xef\xbb\xbf17+25=\r\n\n  \n348+275="), ("42\n623\n", ""))
 
     def test_history(self):
@@ -119,11 +119,11 @@ class Piped(Base):
 
     def test_lines_that_go_on(self):
         self.assertIn("[user:a\\nb\\n\\nc]", self.chat("a\\\nb\\\r\n\\\nc\ndump\n", "--max-tokens", 1, expect=1)[1])
-        self.assertEqual(self.chat("17+25=\\")[0].count("\n"), 1)  # the input's end ends the message too
+        self.assertEqual(self.chat("17+25=\\")[0].count("\n"), 1)  # the end of the input also ends the message
         self.assertEqual(self.chat("\\\n\n17+25=\n")[0], "42\n")  # blank
 
     def test_turns_that_fail(self):
-        """The turn is removed, and the chat goes on."""
+        """The message is removed, and the chat goes on."""
         for text, *parts in ((b"\xff\xfe", "message: expected UTF-8, found byte 0xFF at offset 0"),
                              (b"the " * 1100, "prompt: expected at most 1023 tokens", "/clear", "/undo"),
                              (b"x" * (4 << 20) + b"y", "message: expected at most 4194304 bytes"),
@@ -214,10 +214,10 @@ class Piped(Base):
                                   stderr=subprocess.PIPE, check=False, timeout=harness.TIMEOUT_S)
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"standard output", done.stderr)
-        self.assertEqual(done.stderr.count(b"\n"), 1)  # and the chat ends there
+        self.assertEqual(done.stderr.count(b"\n"), 1)  # and the chat ends
 
     def test_signals(self):
-        """The answer ends, what came of it stands there, and so does the chat."""
+        """The answer ends, its text so far stays visible, and the chat goes on."""
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(number), subprocess.Popen(
                     [self.yoke, *self.arguments("--ignore-eos", model=self.long_model)], stdin=subprocess.PIPE,
@@ -239,7 +239,7 @@ class Terminal:
     """The program on a terminal of its own."""
 
     def __init__(self, case, *arguments, **env):
-        """Without TERM in env there is no editor of lines."""
+        """Without TERM in env there is no line editor."""
         self.case, self.seen, self.at = case, "", 0
         leaks = f"suppressions={LIBEDIT_LEAKS}:print_suppressions=0"
         env = {**os.environ, "TERM": "dumb", "LSAN_OPTIONS": leaks, **env}
@@ -262,7 +262,7 @@ class Terminal:
             os.waitpid(self.pid, 0)
 
     def read(self, until_s):
-        """More of what is shown; False at the end."""
+        """Reads more of the output; False at the end."""
         ready = select.select([self.terminal], [], [], max(0, until_s - time.monotonic()))[0]
         self.case.assertTrue(ready, f"nothing more after: {self.seen[-400:]!r}")
         try:
@@ -274,7 +274,7 @@ class Terminal:
         return bool(more)
 
     def expect(self, text, n_behind=0):
-        """Wait for text and n characters behind it; what was shown before it since the last call."""
+        """Waits for text and n characters after it; returns the output since the last call."""
         until_s = time.monotonic() + harness.TIMEOUT_S
         while (found := self.seen.find(text, self.at)) < 0 or len(self.seen) < found + len(text) + n_behind:
             self.case.assertTrue(self.read(until_s), f"no {text!r} in {self.seen[self.at:]!r}")
@@ -315,7 +315,7 @@ class Interactive(Base):
         terminal.type("\n")
         terminal.expect("\n> ")
         terminal.type("\x04")
-        self.assertEqual(terminal.finish(), 0)  # what failed has been seen
+        self.assertEqual(terminal.finish(), 0)  # the failure has been noticed
 
     def test_exit(self):
         terminal = self.start()
@@ -323,7 +323,7 @@ class Interactive(Base):
         self.assertEqual(terminal.finish(), 0)
 
     def test_ctrl_c_stops_an_answer(self):
-        """What was said is kept, and the chat goes on; again and again."""
+        """The conversation is kept, and the chat goes on, also after repeated interrupts."""
         terminal = self.start("--ignore-eos", model=self.long_model)
         for n_turns in (1, 2):
             terminal.type("the\n")
@@ -370,7 +370,7 @@ class Interactive(Base):
 
 @harness.of_the_program
 class Edited(Base):
-    """Lines typed in libedit. The template refuses "dump" with what has been said."""
+    """Types lines in libedit. The template refuses "dump" and quotes the conversation."""
 
     def setUp(self):
         self.state = harness.scratch_folder(self.addCleanup)
@@ -389,7 +389,7 @@ class Edited(Base):
         return terminal
 
     def wait_for_libedit(self, terminal):
-        """It takes the terminal over a moment after it has shown the prompt."""
+        """libedit changes the terminal's mode shortly after it has shown the prompt."""
         until_s = time.monotonic() + harness.TIMEOUT_S
         while termios.tcgetattr(terminal.terminal)[3] & termios.ICANON:
             self.assertLess(time.monotonic(), until_s, repr(terminal.seen))
@@ -464,7 +464,7 @@ class Edited(Base):
         self.assertEqual([line.split("-")[0] for line in kept], [str(i) for i in range(5000, 6000)])
 
     def test_pasting(self):
-        """Lines that are pasted are one message, whatever ends them."""
+        """Pasted lines are one message, whatever the line ends."""
         terminal = self.start("--max-tokens", 1)
         terminal.type("\x1b[200~a\r\n\tb\rc\nd\n\x1b[201~e\r")
         terminal.expect("\n> ")
@@ -494,7 +494,7 @@ class Edited(Base):
         self.assertEqual(self.history()[0].count("\\012"), 63)
 
     def test_typed_ahead(self):
-        """While the model loads: shown once, when it is read."""
+        """Typed while the model loads: shown once, when it is read."""
         terminal = self.open()
         while termios.tcgetattr(terminal.terminal)[3] & termios.ECHO:
             time.sleep(0.001)
@@ -532,7 +532,7 @@ class Edited(Base):
         self.assertEqual(terminal.finish(), 143)
 
     def test_thoughts_are_dimmed(self):
-        """Opened by the template, and by the answer; where that ends inside, the terminal is as before."""
+        """Reasoning opened by the template, and by the answer. If the answer ends inside, the terminal is restored."""
         with open(os.path.join(self.state, "thinks.jinja"), "w", encoding="utf-8") as file:
             file.write("{{ messages[-1].content }}<think>\n")
         for env, dim, normal in (({}, "\x1b[2m", "\x1b[22m"), ({"NO_COLOR": "1"}, "", ""), ({"TERM": "dumb"}, "", "")):

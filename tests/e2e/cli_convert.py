@@ -1,5 +1,5 @@
-"""yoke convert: every 4-bit format that is read gives the same answers as AWQ; what cannot be said is refused by name;
-who is stopped leaves nothing."""
+"""yoke convert: every 4-bit format that is read gives the same answers as AWQ; models that AWQ cannot express are
+refused by name; an interrupted run leaves nothing behind."""
 
 import fcntl
 import json
@@ -12,7 +12,7 @@ import subprocess
 import harness
 from safetensors_case import read_tensors, write_tensors
 
-# What AWQ cannot hold is refused for one of these reasons: format_compressed_mixed has 100 outputs.
+# Models that AWQ cannot hold are refused for one of these reasons; format_compressed_mixed has 100 outputs.
 NOT_EXACT = "not exact in 4 bits"
 REASONS = {"format_compressed_mixed": "100 outputs", "format_compressed_act_order": "not of neighbouring inputs",
            "format_gptq_act_order": "not of neighbouring inputs", "chatglm3_awq": "a module of several projections",
@@ -108,7 +108,7 @@ class Convert(harness.Case):
             self.assertAlmostEqual(result["logprobs"][step]["logprob"], prompt["top"][step][0][1], delta=TOLERANCE)
 
     def test_experts_and_latent_attention(self):
-        """Packed as GPTQ packs, such a model becomes AWQ's tensors that it was made of, to the last bit."""
+        """A model packed like GPTQ converts back to the AWQ tensors that it was made from, bit for bit."""
         for name in ("moe_qwen3", "moe_mixtral", "deepseek_v3"):
             with self.subTest(name):
                 family, out = os.path.join(harness.FAMILIES, name), os.path.join(self.scratch, name)
@@ -125,7 +125,8 @@ class Convert(harness.Case):
                 self.refused(family, "KuiperLLama", to="kuiper")
 
     def test_what_vllm_asks_of_the_configuration(self):
-        """The experts of a layer that all stay have one name, a quantised lm_head has a key; a mixture is told."""
+        """If all experts of a layer stay unquantised they have one entry; a quantised lm_head has a key; a partly
+        quantised mixture is reported."""
         tensors = read_tensors(os.path.join(harness.FAMILIES, "moe_qwen3"))
         del tensors["lm_head.weight"]
         for part, dtype, shape in ("qweight", "I32", [64, 25]), ("qzeros", "I32", [2, 25]), ("scales", "F16", [2, 200]):
@@ -150,7 +151,8 @@ class Convert(harness.Case):
             self.assertEqual(f"vLLM will not load this model: {stays} (1 layers" in told, "up_proj" in stays, told)
 
     def test_a_head_of_its_own(self):
-        """tie_word_embeddings is true, yet the files have a head that differs: it is used, and the flag put right."""
+        """tie_word_embeddings is true, but the files have a different head: the head is used, and the flag is
+        corrected."""
         model, odd = os.path.join(self.scratch, "model"), '"odd": [NaN, 18446744073709551617, 1e400, 1.50]'
         shutil.copytree(os.path.join(harness.FAMILIES, "llama"), model)
         ask = ("--device", "cpu", "--token-ids", "5,6,7", "-n", 6)
@@ -193,7 +195,7 @@ class Convert(harness.Case):
                          self.run_yoke("generate", "--model", model, *ask).out)
 
     def test_a_zero_point_that_awq_does_not_have(self):
-        """16 beside an integer of 0 (GPTQ) cannot be said in AWQ's four bits."""
+        """16 and an integer of 0 (GPTQ) do not both fit in AWQ's four bits."""
         model = os.path.join(self.scratch, "gptq")
         shutil.copytree(os.path.join(harness.FAMILIES, "format_gptq"), model)
         path = os.path.join(model, "model.safetensors")
@@ -237,7 +239,8 @@ class Convert(harness.Case):
         self.assertEqual(os.listdir(self.scratch), [])
 
     def test_a_killed_run_is_got_over(self):
-        """Its leftovers are taken over, a run that still writes is refused by name, other people's files are kept."""
+        """Files left by a killed run are replaced, a run that is still writing is refused by name, other people's files
+        are kept."""
         kuiper = os.path.join(harness.TESTS_DIR, "golden", "kuiper", "untied.bin")
         awq = os.path.join(harness.FAMILIES, "qwen3")
         part = self.out + ".part"
@@ -268,7 +271,7 @@ class Convert(harness.Case):
         self.assertEqual(os.listdir(part), ["mine"])
 
     def test_a_signal_leaves_nothing(self):
-        """A pipe stands where the file begins, so that writing waits until the signal has been seen."""
+        """A pipe in place of the file blocks the writer until the signal has arrived."""
         model = os.path.join(harness.TESTS_DIR, "golden", "kuiper", "untied.bin")
         os.mkfifo(self.out + ".part")
         with subprocess.Popen([self.yoke, "convert", "-m", model, "--to", "kuiper", "-o", self.out],

@@ -1,5 +1,5 @@
-"""A weight file that shrinks after it has been mapped: every command names it, and nothing is made of the zeros that
-stand for its lost bytes."""
+"""A weight file that shrinks after it has been mapped: every command names it, and no result is computed from the zeros
+in place of its lost bytes."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ class CutShort(harness.Case):
         self.library = os.path.join(os.path.dirname(self.yoke), "libcut_on_map.so")
 
     def run_cut(self, source, name, n_bytes, *arguments, late=False):
-        """Runs a command on a copy of the model, whose file `name` is cut once it has been mapped; late: only when the
+        """Runs a command on a copy of the model, whose file `name` is cut once it is mapped; late: only when the
         command then starts a thread."""
         model = os.path.join(self.scratch, "model")
         shutil.rmtree(model, ignore_errors=True)
@@ -62,7 +62,7 @@ class CutShort(harness.Case):
         self.refused(whole, "untied.bin", lambda path: os.path.getsize(path) // 2, "generate", *commands["generate"])
 
     def test_while_weights_are_brought_to_the_device(self):
-        """The file opens whole: threads of the device find it cut."""
+        """The file is whole when opened; the device's threads find it cut."""
         model = os.path.join(harness.FAMILIES, "qwen3")
         for cut in (lambda path: 0, lambda path: os.path.getsize(path) - 1):
             self.refused(model, "model.safetensors", cut, "generate", *ON, "--token-ids", "5", "-n", "2", late=True)
@@ -73,7 +73,7 @@ class CutShort(harness.Case):
         self.assertNotIn("model.safetensors", os.listdir(out) if os.path.exists(out) else [])
 
     def test_another_fault_still_ends_the_program(self):
-        """A handler that takes what is not its own would hide errors of the program that holds the library."""
+        """A signal handler that also takes foreign faults would hide errors of the program that uses the library."""
         model = os.path.join(harness.FAMILIES, "qwen3")
         with subprocess.Popen([self.yoke, "serve", "--model", model, *ON, "--port", "0"], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True) as server:

@@ -1,5 +1,4 @@
-"""Documents: every command of the program in them is a command line that the program takes, and manuals name every
-option of their commands."""
+"""Documents: the program accepts every command line in them, and manuals name every option of their commands."""
 
 import os
 import re
@@ -42,7 +41,7 @@ class Documents(harness.Case):
         return set(re.findall(r"(?m)^  (?:-\w, |--\w+, )?--([\w-]+)", self.run_yoke(*command, "--help").out))
 
     def test_commands(self):
-        """Parsed up to --help, which comes last."""
+        """Parsed up to --help, which is last."""
         folder = harness.scratch_folder(self.addCleanup)
         with open(os.path.join(folder, "keys.txt"), "w", encoding="utf-8") as file:
             file.write("key\n")

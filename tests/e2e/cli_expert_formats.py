@@ -1,5 +1,5 @@
-"""Experts of formats that need more than their weights: act order, each expert's inputs in an order of its own, and
-inputs that are quantised. On any number of ranks, and as their weights in 16 bits are."""
+"""Experts in formats with more than weights: act order, with a separate order of inputs for each expert, and quantised
+inputs. Results are the same on any number of ranks, and equal those with 16-bit weights."""
 
 import array
 import json
@@ -21,7 +21,7 @@ W8A8 = {"quant_method": "compressed-tensors", "format": "int-quantized", "quanti
         "ignore": ["lm_head", "re:.*self_attn.*", "re:.*gate$"]}
 
 
-ONE_ROW = ("--max-num-batched-tokens", 1, "--max-num-seqs", 1)  # a step
+ONE_ROW = ("--max-num-batched-tokens", 1, "--max-num-seqs", 1)  # one row per step
 
 
 def halves(count, draw):
@@ -85,7 +85,7 @@ class ExpertFormats(harness.Case):
             self.assertLess(abs(a - b), tolerance)
 
     def check_on_gpus(self, expected):
-        """What GPUs round may turn a near tie of a router, so that a few tokens get other experts."""
+        """Rounding on GPUs may turn a near tie of a router, so that a few tokens get other experts."""
         if harness.ON_CPU:
             return
         for options in ((), ("-ep",), ONE_ROW):
@@ -106,7 +106,7 @@ class ExpertFormats(harness.Case):
         self.check_on_gpus(expected)
 
     def test_act_order(self):
-        """Each expert has an order of its own; one has none. On GPUs a gate and an up share theirs."""
+        """Each expert has a different order, except for one without any. On GPUs a gate and an up share an order."""
         def groups_of(expert, role, k):
             order = list(range(k))
             if expert != 2:
@@ -128,7 +128,7 @@ class ExpertFormats(harness.Case):
         self.check_act_order(groups_of)
 
     def test_groups_of_other_sizes(self):
-        """Experts whose places would differ become 16 bits, which is said."""
+        """Experts whose orders would differ become 16 bits, and the program reports it."""
         def groups_of(expert, role, k):
             groups = [i * 5 % k // GROUP for i in range(k)]
             if expert == 3 and role == "w1":
@@ -138,7 +138,8 @@ class ExpertFormats(harness.Case):
         self.assertIn(f"{LAYERS} weights are kept as 16 bits", self.plan("--tp", 1, device="cpu")["reason"])
 
     def test_quantised_inputs(self):
-        """Ranks that cut experts, evenly or not, or have some of them whole, quantise inputs as one does."""
+        """Ranks that cut experts, evenly or unevenly, or hold some of them whole, quantise inputs like a single
+        rank."""
         self.make(w8a8_tensors, W8A8, no_groups)
         expected = self.answer("--tp", 1)
         self.assertEqual(self.answer("--tp", 1, *ONE_ROW), expected)

@@ -1,4 +1,4 @@
-"""Checkpoints in other formats of 4 and 8 bits, each with one thing broken: refused with a message that names it, on
+"""Checkpoints in other 4-bit and 8-bit formats, each with one fault: refused with a message that names the fault, on
 any rank."""
 
 import json
@@ -99,7 +99,7 @@ class Formats(harness.Case):
                 self.refused(f"{LAYER}{module}", "scale of group 0, output 0", "finite")
 
     def test_zero_points_that_a_configuration_denies(self):
-        """gptqmodel writes zero_point false and all the same zeros: they count; without them each is 8."""
+        """gptqmodel writes zero_point false and zeros nevertheless: the zeros count. Without zeros, each is 8."""
         def answer():
             return self.run_json("generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5,9", "-n", 8,
                                  "--temperature", 0, "--logprobs", 1)[0]["logprobs"]
@@ -118,7 +118,7 @@ class Formats(harness.Case):
                 entry = next(entry for name, entry in tensors.items()
                              if name.startswith(LAYER + "mlp.down_proj.") and name.endswith("g_idx"))
                 old, = struct.unpack_from("<i", entry[2], 4 * index)
-                new = old ^ 1 if value is None else value  # else a group of its own, with one input too many
+                new = old ^ 1 if value is None else value  # None: the neighbouring group, with one input too many
                 entry[2] = entry[2][:4 * index] + struct.pack("<i", new) + entry[2][4 * index + 4:]
             return change
         for name, value, parts in (
@@ -139,7 +139,7 @@ class Formats(harness.Case):
             self.refused(LAYER + "mlp.down_proj.weight_g_idx", "expected", "found")
 
     def test_groups_of_inputs_that_are_not_said(self):
-        """Without g_idx groups are of neighbouring inputs, but not where the configuration says otherwise."""
+        """Without g_idx, groups are of neighbouring inputs, unless the configuration says otherwise."""
         for desc_act in (False, True):
             self.copy("format_gptq")
             self.edit_config(desc_act=desc_act)
@@ -194,7 +194,7 @@ class Formats(harness.Case):
             self.refused(tensor, "symmetric")
 
     def test_8_bit_floats_that_are_none(self):
-        """The code of no number, at the last place of a layer: named by row and column, whichever rank has it."""
+        """A code that is no number, at the end of a layer: named by row and column, on any rank."""
         def change(tensors):
             entry = tensors[LAYER + "mlp.down_proj.weight"]
             entry[2] = entry[2][:-1] + b"\xff"
@@ -210,7 +210,7 @@ class Formats(harness.Case):
         self.refused(LAYER + "mlp.down_proj.weight", "F8_E5M2 is not supported")
 
     def test_activations_that_stay_as_they_are(self):
-        """That they are not rounded is said, and their scales are read past without a warning."""
+        """The program reports that they are not rounded, and reads past their scales without a warning."""
         for name, is_said in (("format_fp8_tensor", True), ("format_compressed_fp8_mixed", False)):
             self.copy(name)
             self.run_json("generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5", "-n", 2)
@@ -227,7 +227,7 @@ class Formats(harness.Case):
         self.refused(LAYER + "mlp.down_proj.qweight", "zero point 16")
 
     def test_plans_of_act_order(self):
-        """Without weights each group is taken to be spread evenly."""
+        """Without weights, each group is assumed to be spread evenly."""
         def planned(*options):
             return self.run_json("plan", "--model", self.folder, *options)[0]["ranks"][0]["weight_bytes"]
         self.copy("format_gptq_act_order")
@@ -241,7 +241,7 @@ class Formats(harness.Case):
             self.assertLess(abs(planned(*device) - n_bytes), 0.1 * n_bytes)
 
     def test_plans(self):
-        """What is planned without weights is what is planned with them."""
+        """The plan without weights equals the plan with weights."""
         for name, _, _ in FORMATS:
             with self.subTest(name):
                 self.copy(name)

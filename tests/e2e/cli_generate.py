@@ -1,4 +1,4 @@
-"""yoke generate: prompts in every form, formats, order, refused requests, signals, readers that go away."""
+"""yoke generate: prompts in every form, formats, order, refused requests, signals, readers that close."""
 
 import json
 import os
@@ -57,7 +57,7 @@ class Json(Base):
                     self.assertEqual(step["top"][0], [step["token_id"], step["logprob"]])
 
     def test_the_tokenizers_eos_token_ends_an_answer(self):
-        """Where no other file names an id: a string, an object, or none."""
+        """If no other file names an id: a string, an object, or none."""
         asked = ("--prompt", "17+25=", "--max-tokens", 40)
         end = "<|endoftext|>"
         for eos_token, reason in ((end, "stop"), ({"content": end, "special": True}, "stop"), (None, "length")):
@@ -96,7 +96,7 @@ class Json(Base):
 
     @harness.of_the_program
     def test_a_file_that_is_a_stream(self):
-        """-f -, -f /dev/stdin and a named pipe are read to their end, less a byte order mark and one newline."""
+        """-f -, -f /dev/stdin and a named pipe are read to their end, without a byte order mark and one newline."""
         prompt = "The capital of Japan is"
         expected = self.demo("--prompt", prompt, "-n", 4)[0]["token_ids"]
         for path in ("-", "/dev/stdin"):
@@ -152,7 +152,7 @@ class Json(Base):
         self.assert_same_tokens([i for i in result["token_ids"] if i != stop], free[:free.index(stop)])
 
     def test_text_of_a_stop_token(self):
-        """The output ends with the token, the text before it, as in vLLM."""
+        """The ids end with the token, the text ends before it, as in vLLM."""
         free = self.demo("--prompt", "The capital of Norway is")[0]
         stop = self.run_json("tokenize", "--model", harness.DEMO, ".")[0][0]
         cut = self.demo("--prompt", "The capital of Norway is", "--stop-token-ids", stop)[0]
@@ -161,7 +161,7 @@ class Json(Base):
 
     def test_context_ends_output(self):
         options = ("--token-ids", "5,6,7,8", "--ignore-eos", "--max-model-len", 40)
-        for limit in ((), ("--max-tokens", -1)):  # the default is bounded by what the context leaves
+        for limit in ((), ("--max-tokens", -1)):  # the default is limited by the rest of the context
             result = self.tiny(*options, *limit)[0]
             self.assertEqual(result["finish_reason"], "length")
             self.assertEqual(result["usage"], {"prompt_tokens": 4, "completion_tokens": 36, "total_tokens": 40})
@@ -198,11 +198,11 @@ class Sampling(Base):
             for found, expected in zip(self.sample("--temperature", 1, "--seed", 7, *options), first, strict=True):
                 self.assert_same_tokens(found, expected)
         self.assertNotEqual(first, self.sample("--temperature", 1, "--seed", 8))
-        self.assertNotEqual(first[0], first[1])  # requests draw numbers of their own
+        self.assertNotEqual(first[0], first[1])  # requests draw separate random numbers
 
     @harness.of_the_program
     def test_seeds(self):
-        """Up to 2^64 - 1, and -1 for none given."""
+        """Up to 2^64 - 1; -1 means no seed."""
         default = self.sample()
         self.assertEqual(self.sample("--seed", -1), default)
         self.assertEqual(self.sample("--seed", 5, "--seed", -1), default)
@@ -212,7 +212,7 @@ class Sampling(Base):
 
     @harness.of_the_program
     def test_samples(self):
-        """--n samples stand side by side, the first as without --n; the prompt is computed once."""
+        """--n samples are listed together, the first as without --n; the prompt is computed once."""
         single = self.sample("--seed", 7)
         options = ("--token-ids", "5,6", "--token-ids", "5,6", "--token-ids", "9", "--ignore-eos", "-n", 24,
                    "--seed", 7)
@@ -257,7 +257,8 @@ class Memory(Base):
         for first in range(5, 11):
             prompts += ["--token-ids", f"{first},6,7"]
         options = ("--dtype", harness.DTYPE, "--temperature", 1, "--seed", 3, "-n", 100, "--ignore-eos")
-        # In steps of more than 16 tokens GPUs round the weights: computed again in such a step, an answer soon parts.
+        # In steps of more than 16 tokens GPUs round the weights: after a recomputation in such a step, an answer soon
+        # differs.
         options += ("--max-num-batched-tokens", 16)
         bytes_per_token = 2 * 2 * 2 * 24 * harness.DTYPE_BYTES  # layers, K and V, KV heads, head_dim
         roomy = self.tiny(*prompts, *options)
@@ -367,7 +368,7 @@ class Terminal(Base):
             while select.select([leader], [], [], harness.TIMEOUT_S)[0]:
                 try:
                     chunks.append(os.read(leader, 65536))
-                except OSError:  # how Linux says that the other end is closed
+                except OSError:  # Linux's error if the other end is closed
                     break
                 if not chunks[-1]:
                     break
@@ -378,18 +379,18 @@ class Terminal(Base):
         self.assertIn("tokens/s", shown)
         self.assertRegex(shown, r"loading \[#*\.*\] +\d+%  \S+ \w+ of \S+ \w+, \d+\.\d GB/s")
         self.assertRegex(shown, r"opened devices in [\d.]+ s; loaded [\d.]+ GB of weights in [\d.]+ s, [\d.]+ GB/s")
-        self.assertGreater(len(chunks), 1)  # a busy machine hands over several writes at once
+        self.assertGreater(len(chunks), 1)  # a busy machine may deliver several writes at once
 
 
 class Signals(Base):
     def start(self, *options, **streams):
-        # A shell that starts tests in the background has SIGINT ignored, which children inherit.
+        # A shell that starts tests in the background ignores SIGINT, and children inherit that.
         return subprocess.Popen([self.yoke, "generate", "--model", TINY, *harness.ON, "--ignore-eos", *options],
                                 stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **streams)
 
     def interrupt_stream(self, number):
-        """A long text run of many prompts, interrupted once its first tokens are out."""
+        """A long text run of many prompts, interrupted after its first tokens."""
         prompts = ["--token-ids", "5"] * 40 + ["-n", "200", "--max-num-seqs", "1", "--threads", "1"]
         process = self.start(*prompts, stdout=subprocess.PIPE)
         shown = process.stdout.read(20)
@@ -400,7 +401,7 @@ class Signals(Base):
     def test_ctrl_c(self):
         code, out, err = self.interrupt_stream(signal.SIGINT)
         self.assertEqual(code, 130, err)
-        self.assertEqual(out.count("> 5\n"), 40)  # what is finished, then what there is of the rest
+        self.assertEqual(out.count("> 5\n"), 40)  # the finished part, then the available part of the rest
         self.assertIn("tokens/s", err)
         self.assertNotIn("Sanitizer", err)
 

@@ -1,4 +1,4 @@
-"""Models by their names at Hugging Face's hub, from a cache as `hf download` leaves it; nothing is downloaded."""
+"""Models by their names on Hugging Face's hub, from a cache in the layout of `hf download`; nothing is downloaded."""
 
 import json
 import os
@@ -11,7 +11,7 @@ SHARDED = os.path.join(harness.FAMILIES, "qwen3")
 
 
 def fill(cache, name, source, commit=COMMIT, revision="main"):
-    """Links into blobs, as the tools of the hub make them; the folder of the model in the cache."""
+    """Links into blobs, like the hub's tools; returns the model's folder in the cache."""
     folder = os.path.join(cache, "models--" + name.replace("/", "--"))
     snapshot = os.path.join(folder, "snapshots", commit)
     for part in ("refs", "blobs", os.path.join("snapshots", commit)):
@@ -55,7 +55,7 @@ class HubCache(harness.Case):
         return done.out.strip()
 
     def test_places(self):
-        """The environment counts in the order of the hub's tools; --download-dir before all of them."""
+        """Environment variables have the priority of the hub's tools; --download-dir comes before all of them."""
         os.environ["HF_HUB_CACHE"] = self.cache
         self.assertEqual(self.ask("org/demo"), "42")
         self.assertEqual(self.ask("--model", "org/demo", "--tokenizer", "org/demo"), "42")

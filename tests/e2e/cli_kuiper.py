@@ -1,5 +1,5 @@
-"""KuiperLLama model files through the program: the same answers as the same model as AWQ safetensors, on any rank; the
-tokenizer beside one or elsewhere; what is wrong with one is named."""
+"""KuiperLLama model files through the program: the same answers as the same model as AWQ safetensors, on any number of
+ranks; the tokenizer next to the file or elsewhere; faults of a file are named."""
 
 import json
 import os
@@ -10,11 +10,11 @@ from safetensors_case import read_tensors, write_tensors
 from server_case import Server
 
 KUIPER = os.path.join(harness.TESTS_DIR, "golden", "kuiper")
-QWEN3_ROPE_THETA = 1e6  # what the format implies
+QWEN3_ROPE_THETA = 1e6  # implied by the format
 
 
 def add_head(tensors):
-    """The embedding's rows backwards, as golden/make_kuiper_goldens.py has them."""
+    """The embedding's rows in reverse, as in golden/make_kuiper_goldens.py."""
     dtype, shape, content = tensors["model.embed_tokens.weight"]
     size = len(content) // shape[0]
     rows = [content[i * size:(i + 1) * size] for i in reversed(range(shape[0]))]
@@ -91,7 +91,7 @@ class Kuiper(harness.Case):
         self.assertEqual(answer.value["usage"]["completion_tokens"], 2)
 
     def test_a_batch_knows_the_file_and_the_tokenizer(self):
-        """A run may go on after another's results only with the same weights and tokenizer."""
+        """A run may continue another's results only with the same weights and tokenizer."""
         text = harness.make_text_model(os.path.join(self.scratch, "text"))
         model = shutil.copy(os.path.join(KUIPER, "tied.bin"), self.scratch)
         lines, output = (os.path.join(self.scratch, name) for name in ("in.jsonl", "out.jsonl"))

@@ -1,4 +1,4 @@
-"""The command line itself: help, versions, and what is wrong is named. Needs no model."""
+"""The command line itself: help, versions, and errors that name the fault. Needs no model."""
 
 import json
 import os
@@ -62,7 +62,7 @@ class Help(harness.Case):
                 self.assertRegex(done.out, rf"(?m)^  (-\w, |--\w+, )?--{option}( |$)")
 
     def test_lines(self):
-        """Options take one line where they can, in groups of at most 20."""
+        """Options take one line if possible, in groups of at most 20."""
         for command in ("generate", "chat", "serve", "batch", "bench", "study", "plan", "quantize"):
             groups = self.run_yoke(command, "--help").out.split("\n\n")[3:-1]
             options = re.findall(r"(?m)^  -.*(?:\n {30}.*)*", "\n".join(groups))
@@ -72,13 +72,13 @@ class Help(harness.Case):
                 self.assertLessEqual(len(re.findall(r"(?m)^  -", group)), 20, group)
 
     def test_n(self):
-        """-n and --n are two options; help says so at both."""
+        """-n and --n are two options; the help of each says so."""
         out = self.run_yoke("generate", "--help").out
         self.assertRegex(out, r"(?m)^  -n, --max-tokens N ")
         self.assertIn("--n N samples of a prompt, 1 to 128; -n is --max-tokens [1]", " ".join(out.split()))
 
     def test_chat(self):
-        """One answer at a time, as text: the options of several samples and of numbers are not there."""
+        """One answer at a time, as text: options for several samples and for numbers are absent."""
         out = self.run_yoke("chat", "--help").out
         for name in ("--n ", "--logprobs", "--prompt-logprobs", "--tool-call-parser"):
             self.assertNotIn(f" {name}", out)
@@ -196,7 +196,7 @@ class Refused(harness.Case):
         self.assert_usage_error(["tokenize", "--format", "yaml"], "--format", "text, json")
 
     def test_lengths(self):
-        """As vLLM writes them: k and m are powers of 1000, K and M of 1024."""
+        """In vLLM's notation: k and m are powers of 1000, K and M of 1024."""
         for text, tokens in (("512", 512), ("1K", 1024), ("1k", 1000), ("0.5k", 500), ("auto", 1024), ("-1", 1024)):
             with self.subTest(text):
                 found = self.run_json("plan", harness.DEMO, "--device", "cpu", "--tp", "1", "--max-num-seqs", "1",
@@ -229,7 +229,7 @@ class Refused(harness.Case):
         return found["ranks"][0]["workspace_bytes"]
 
     def test_options_of_vllm(self):
-        """Passed over where they mean what Yoke does, else refused with what to do instead."""
+        """Ignored if they mean what Yoke does, else refused with an alternative."""
         plan = ["plan", harness.DEMO, "--device", "cpu", "--tp", "1"]
         for arguments, named in (
                 (["--trust-remote-code"], "--trust-remote-code"),
@@ -277,7 +277,8 @@ class Refused(harness.Case):
         self.assert_usage_error(["tokenize", "-m", harness.DEMO, "--trust-remote-code"], "unknown option")
 
     def test_every_option_of_vllm(self):
-        """None is an option of Yoke's too, which would hide the row; the server has all options but those of plans."""
+        """No name is also an option of Yoke, which would hide the row. The server has all options except those of
+        plans."""
         source = os.path.join(harness.TESTS_DIR, "..", "runtime", "cli", "options", "vllm_options.c")
         with open(source, encoding="utf-8") as file:
             rows = re.findall(r'(?m)^    (?:PASSED\(|REFUSED\(|\{)"([^"]+)", (?:NULL|"([^"]+)")', file.read())

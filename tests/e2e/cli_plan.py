@@ -16,7 +16,7 @@ NO_LINKS = {"gpus": [], "links": [], "all_reduces": [], "all_reduce_error": ""}
 GIB = 1 << 30
 COLUMNS = "bytes of the largest one; tokens of KV that all can hold."
 
-# As Meta-Llama-3-70B-Instruct says, quantised by AutoAWQ.
+# As in Meta-Llama-3-70B-Instruct, quantised by AutoAWQ.
 LLAMA_3_70B = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672,
     "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 128256,
@@ -64,7 +64,7 @@ class Plan(harness.Case):
         self.assertGreater(largest[1], largest[3])
 
     def test_the_embedding_is_cut(self):
-        """Two ranks hold little more than one, which is less than another embedding."""
+        """Two ranks together hold little more than one rank; the difference is less than another embedding."""
         with open(os.path.join(MODEL, "config.json"), encoding="utf-8") as file:
             config = json.load(file)
         one, two = (sum(rank["weight_bytes"] for rank in self.plan("--tp", n, "--dtype", "float32")[0]["ranks"])
@@ -89,7 +89,7 @@ class Plan(harness.Case):
                               f"workspace {text_of(memory['workspace_bytes'])}", done.err)
 
     def test_logits_of_all_lie_on_rank_0(self):
-        """And each rank's own on that rank; nothing else of the workspace differs here."""
+        """Also each rank's share on that rank; nothing else of the workspace differs here."""
         for device, n_ranks in (("cpu", 2), ("cuda", 4)):
             ranks = self.plan("--tp", n_ranks, "--device-memory", "80GiB", "--max-num-seqs", 24,
                               model=self.config_dir(LLAMA_3_70B), device=device)[0]["ranks"]
@@ -99,7 +99,7 @@ class Plan(harness.Case):
 
     def test_experts(self):
         """Qwen3-30B-A3B: 128 experts in each of 48 layers, of which a token uses 8."""
-        weights = 48 * 3 * 2048 * 768  # of all experts, an expert each; 16 columns by 128 inputs are 1024 + 64 bytes
+        weights = 48 * 3 * 2048 * 768  # of all experts, one expert each; 16 columns by 128 inputs are 1024 + 64 bytes
         expert = weights // 2048 * (1024 + 64)
         model = self.config_dir(QWEN3_30B_A3B)
         for options, held in (((), [128] * 3), (("--enable-expert-parallel",), [43, 43, 42])):
@@ -146,7 +146,7 @@ class Plan(harness.Case):
         self.assertEqual([line.split()[0] for line in lines[2:10]], list("12345678"))
         self.assertEqual(lines[10:], ["", "There are no GPU links: ranks run on the CPU."])
 
-    # ---- machines that are not here ----
+    # ---- other machines ----
 
     def config_dir(self, config):
         folder = harness.scratch_folder(self.addCleanup)
@@ -156,7 +156,7 @@ class Plan(harness.Case):
 
     def test_llama_3_70b_on_8_gpus_of_80_gib(self):
         model = self.config_dir(LLAMA_3_70B)
-        for device in ("cuda", "auto"):  # who gives the memory of a device means GPUs
+        for device in ("cuda", "auto"):  # an option for the memory of a device means GPUs
             plan, = self.plan("--device-memory", "80GiB", "--tp", 8, model=model, device=device)
             self.assertEqual(plan["device"], "cuda")
             self.assertTrue(plan["assumes_formats"])
@@ -214,7 +214,7 @@ class Plan(harness.Case):
                     self.assertEqual(assumed, known)
 
     def test_scales_of_a_cache_that_is_latent(self):
-        """The checkpoint's scheme of 8 bits does not change what auto is for latent attention."""
+        """The checkpoint's 8-bit scheme does not change the meaning of auto for latent attention."""
         with open(os.path.join(harness.FAMILIES, "deepseek_v2", "config.json"), encoding="utf-8") as file:
             config = json.load(file)
         config["quantization_config"] = {
@@ -260,7 +260,7 @@ class Plan(harness.Case):
 
 
 def text_of(n_bytes):
-    """As the program writes an amount of memory."""
+    """The program's notation of a memory size."""
     value, units = float(n_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
     while value >= 999.5 and len(units) > 1:
         value /= 1024

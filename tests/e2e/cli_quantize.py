@@ -1,5 +1,5 @@
-"""yoke quantize: what the program itself adds to yk_quantize (unit/test_quantize.c): options, messages, exit codes,
-signals, full disks; and a model that was quantised answers."""
+"""yoke quantize: the program's additions to yk_quantize (unit/test_quantize.c), which are options, messages, exit
+codes, signals, and full disks; and answers of a quantised model."""
 
 import fcntl
 import json
@@ -54,7 +54,7 @@ def tree(folder):
 
 
 def refuse_long_files():
-    """As a disk that is full after 1 MB: a write fails, and no signal ends the program."""
+    """Like a disk that is full after 1 MB: a write fails, and no signal ends the program."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
@@ -78,8 +78,8 @@ class Quantize(QuantizeCase):
         self.assertEqual(tree(self.place("once")), tree(self.place("again")))
 
     def test_scaling_keeps_channels_that_matter(self):
-        """The demo model's first layer computes the same with a few channels of its norms made large and the weights
-        behind them small, which rounding alone then loses."""
+        """The demo model's first layer computes the same function with a few large channels of its norms and
+        correspondingly small weights, which plain rounding loses."""
         config, tensors = read_model(FLOAT)
         for norm, linears in (("input_layernorm", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")),
                               ("post_attention_layernorm", ("mlp.gate_proj", "mlp.up_proj"))):
@@ -90,7 +90,7 @@ class Quantize(QuantizeCase):
         tensors = {name: value for name, value in tensors.items() if yoke_layer(name) <= 0}
         model = write_model(self.place("outliers"), {**config, "num_hidden_layers": 1}, tensors)
         rounded, scaled = self.distances(model, "--calibration-tokens", 400)
-        self.assertLess(scaled, 0.42 * rounded)  # 0.45 without limits of groups
+        self.assertLess(scaled, 0.42 * rounded)  # 0.45 without per-group limits
 
     def test_scaling_changes_nothing_else(self):
         """A random model with as many KV heads as heads, and biases: values and their bias are scaled too."""
@@ -129,7 +129,8 @@ class Quantize(QuantizeCase):
         self.assertEqual(tree(out), tree(whole))
 
     def test_a_head_of_its_own(self):
-        """tie_word_embeddings is true, yet the file has a head that differs: it stays, and the flag is put right."""
+        """tie_word_embeddings is true, but the file has a different head: the head is kept, and the flag is
+        corrected."""
         model, out = self.place("headed"), self.place("headed_out")
         shutil.copytree(FLOAT, model)
         tensors = read_tensors(model)
@@ -152,7 +153,7 @@ class Quantize(QuantizeCase):
 
     @harness.of_the_program
     def test_interrupted(self):
-        """The program hangs in its first message, since nobody reads stderr, until it has the signal."""
+        """The program blocks in its first message, because stderr is not read, until it has the signal."""
         out = self.place("it's")
         shapes = {f"model.layers.0.mlp.{name}_proj.weight": [64, 64] for name in ("up", "down")}
         model = write_checkpoint(self.place("odd"), {**shapes, "model.layers.0.self_attn.q_proj.weight": [64, 100]})
@@ -183,7 +184,7 @@ class Quantize(QuantizeCase):
         self.assertEqual(sorted(os.listdir(out)), ["config.json", "model.safetensors"])
 
     def wait_until_asleep(self, pid):
-        """Several threads, and for a while none that runs, could run or has a signal before it."""
+        """Waits until several threads exist that all sleep for a while, without pending signals."""
         deadline, n_times = time.monotonic() + harness.TIMEOUT_S, 0
         while n_times < 20:
             self.assertLess(time.monotonic(), deadline)
@@ -217,7 +218,7 @@ class Quantize(QuantizeCase):
         self.assertFalse(os.path.exists(out))
 
     def glm(self):
-        """A model of a family with fused tensors: so much of one as is looked at before it is refused."""
+        """A model of a family with fused tensors, with the parts that are read before it is refused."""
         model = self.place("glm")
         os.makedirs(model)
         with open(os.path.join(harness.FAMILIES, "glm", "config.json"), encoding="utf-8") as file:

@@ -1,5 +1,5 @@
-"""yoke quantize --method awq for mixtures of experts and latent attention: which tensors there are, that scales change
-nothing but what rounding loses, and that they leave routing as it was."""
+"""yoke quantize --method awq for mixtures of experts and latent attention: the set of tensors, scales that change
+nothing except for rounding, and unchanged routing."""
 
 import json
 import math
@@ -24,7 +24,8 @@ def read_floats(folder):
 
 class Families(QuantizeCase):
     def check_names(self, model, floats, names):
-        """A layer of its own for every linear layer but routers, the gates of shared experts and the embedding."""
+        """A separate layer for every linear layer, except for routers, the gates of shared experts and the
+        embedding."""
         for name in model.tensors:
             module = name.removesuffix(".weight")
             stays = (len(model.tensors[name][0]) == 1 or
@@ -33,7 +34,7 @@ class Families(QuantizeCase):
             self.assertEqual({f"{module}.{part}" for part in ("qweight", "qzeros", "scales")} <= names, not stays, name)
 
     def check_routing(self, before, after):
-        """In layers of experts what the norm is divided by and the router multiplied with is the same power of two."""
+        """In layers of experts, the norm's divisor and the router's factor are the same power of two."""
         for router in (name for name in after if name.endswith("gate.weight")):
             norm = ".".join(router.split(".")[:3]) + ".post_attention_layernorm.weight"
             ratios = [a / b for a, b in zip(before[norm], after[norm])]
@@ -70,7 +71,7 @@ class Families(QuantizeCase):
         self.check_family("deepseek_v3")
 
     def test_experts_that_no_token_reaches(self):
-        """They are rounded as they are, which is told."""
+        """They are rounded without scales, and the program reports it."""
         model = Model("glm4_moe")
         folder = write_model(self.place("unreached"), model.config, model.tensors)
         awq = ["--method", "awq", "--calibration", self.text, "--group-size", 32]

@@ -1,4 +1,4 @@
-"""yoke score: log-probabilities and perplexity, against goldens from transformers and a second windowing of our own."""
+"""yoke score: log-probabilities and perplexity, against goldens from transformers and an independent windowing."""
 
 import json
 import math
@@ -35,7 +35,7 @@ class Score(harness.Case):
                              expect=expect)[0]
 
     def prompt_logprobs(self, windows, model):
-        """Each window by itself, by yoke generate: the log-probabilities of its tokens but the first."""
+        """Each window by itself, by yoke generate: the log-probabilities of its tokens except the first."""
         parts = []
         for ids in windows:
             parts += ["--token-ids", id_list(ids)]
@@ -44,7 +44,7 @@ class Score(harness.Case):
         return [[step["logprob"] for step in result["prompt_logprobs"]] for result in results]
 
     def check_totals(self, result, logprobs, tolerance=TOLERANCE):
-        """What is printed follows from the tokens' log-probabilities."""
+        """The printed figures follow from the tokens' log-probabilities."""
         n = len(logprobs)
         self.assertEqual(result["scored_tokens"], n)
         self.assertEqual(result["tokens"], n + 1)
@@ -85,7 +85,7 @@ class Score(harness.Case):
                 self.assertEqual(result["token_ids"], prompt["prompt_ids"])
                 self.assertIsNone(result["logprobs"][0])
                 worst, tolerance = worst_of(result, prompt), TOLERANCE
-                # Inputs that are rounded to 8 bits turn a rounding to 16 bits into a larger one, on CPU ranks too.
+                # Inputs rounded to 8 bits amplify a rounding to 16 bits, on CPU ranks too.
                 if worst > TOLERANCE and not harness.ON_CPU:
                     on_cpu = self.run_json("score", "--model", os.path.join(harness.FAMILIES, name), "--device", "cpu",
                                            "--dtype", harness.DTYPE, "--token-ids", id_list(prompt["prompt_ids"]),
@@ -95,7 +95,7 @@ class Score(harness.Case):
                 self.check_totals(result, prompt["prompt_logprobs"], tolerance)
 
     def test_goldens(self):
-        ranks_of_cpu = (2,) if harness.is_sanitized(self.yoke) else (1, 2, 3)  # families.py has the others
+        ranks_of_cpu = (2,) if harness.is_sanitized(self.yoke) else (1, 2, 3)  # families.py tests the others
         for ranks in ranks_of_cpu if harness.ON_CPU else (harness.RANKS,):
             self.check_goldens("--tp", ranks)
 
@@ -107,7 +107,7 @@ class Score(harness.Case):
     # ---- windows ----
 
     def windowed(self, ids, window, stride, model):
-        """Strided perplexity as it is usually written down: each window scores what none before it has."""
+        """Strided perplexity in its usual form: each window scores the tokens that no earlier window has scored."""
         spans, scored_end = [], 0
         for begin in range(0, len(ids), stride):
             end = min(begin + window, len(ids))
@@ -145,7 +145,7 @@ class Score(harness.Case):
                           (256, None, None), (257, None, None), (1000, None, None), (600, None, 200), (300, 256, 255)))
 
     def test_many_windows(self):
-        """More than run at once, and more than there is memory for at once."""
+        """More requests than run at once, and more than fit in memory at once."""
         for name in harness.TINY_MODELS:
             model = os.path.join(harness.FAMILIES, name)
             self.check_windows(500, 20, 5, model=model)
@@ -186,7 +186,7 @@ class Score(harness.Case):
         self.assertNotEqual(self.score(stdin=self.TEXT + "\n\n", model=self.plain), by_text)
 
     def test_bos(self):
-        """A model that begins texts with a token scores all of the text's own."""
+        """If a model begins texts with a token, all tokens of the text itself are scored."""
         plain = self.score("--text", self.TEXT, "--tokens", model=self.plain)
         bos = self.score("--text", self.TEXT, "--tokens", model=self.with_bos)
         self.assertEqual(bos["token_ids"], [1, *plain["token_ids"]])
@@ -203,7 +203,7 @@ class Score(harness.Case):
         self.assertAlmostEqual(float(lines["bits per byte"]), result["bits_per_byte"], delta=1e-5)
         self.assertAlmostEqual(float(lines["log-probability"].split(",")[0]), result["logprob"], delta=1e-4)
 
-    # ---- what is refused ----
+    # ---- refusals ----
 
     @harness.of_the_program
     def test_usage(self):

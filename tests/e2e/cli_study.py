@@ -1,4 +1,4 @@
-"""yoke study: a small one from its start to its files, stopped and resumed, compared and predicted; what is wrong."""
+"""yoke study: a small study from start to files, interrupted and resumed, compared and predicted; errors."""
 
 import csv
 import json
@@ -46,7 +46,7 @@ class Base(harness.Case):
                 "--output-dir", self.dir, *options]
 
     def records(self):
-        """Of the journal, behind its head."""
+        """Records of the journal, after its head."""
         with open(os.path.join(self.dir, "journal.jsonl"), "rb") as file:
             return [json.loads(line) for line in file.read().splitlines()[1:]]
 
@@ -57,7 +57,7 @@ class Base(harness.Case):
 @harness.of_the_program
 class Whole(Base):
     def test_study(self):
-        """Ranks, batches and an option; points that are impossible are told first, and why."""
+        """Ranks, batches and an option. Impossible points are reported first, with the reason."""
         options = ["--ranks", "1-3,65", "--batch", "1,4", "--input-len", "8,100000"]
         done = self.run_yoke(*self.arguments(*options))
         self.assertIn("left out: 65 ranks, all 4 points: number of ranks: expected 1 to 64, found 65", done.err)
@@ -79,7 +79,7 @@ class Whole(Base):
         self.assertEqual(len(done.out.splitlines()), 1 + len(study["points"]))
         for line in done.out.splitlines()[1:]:
             self.assertRegex(line, r"^ +\d  batch .*  \d+\.\d\d(?: \(.*\))? +-  ")  # a speed-up, no efficiency
-        # Once more: all is done already.
+        # A second run: everything is done already.
         n_records = len(self.records())
         again = self.run_yoke(*self.arguments(*options))
         self.assertIn("18 runs, of which 18 are done", again.err)
@@ -107,7 +107,7 @@ class Whole(Base):
         self.assertNotIn("Efficiency", text)
 
     def check_report(self, table):
-        """Files of a study again, without its model; on a terminal no line is longer than it is wide."""
+        """Writes the files of a study again, without its model. On a terminal no line is wider than the terminal."""
         source, again = os.path.join(self.dir, "study.json"), os.path.join(self.folder, "again")
         self.assertEqual(self.run_yoke("study", "report", source, "-o", again).out, table)
         for name in ("study.json", "study.csv", "results.tex", "report.html", "figures/time.pdf"):
@@ -181,8 +181,8 @@ class Whole(Base):
         self.assertTrue(os.path.getsize(os.path.join(predicted, "report.html")) > 1000)
 
     def test_whole_experts(self):
-        """Ranks with 4 and 3 of 7 experts: the study says so, what fell to the busiest, and what of the loss is waiting
-        for the slowest rank and what is transfer."""
+        """Ranks with 4 and 3 of 7 experts: the study reports it, the load of the busiest rank, and how the loss is
+        split into waiting for the slowest rank and transfer."""
         model = os.path.join(harness.FAMILIES, "moe_qwen2")
         shares, limits = {}, {}
         for dealt in ("off", "on"):
@@ -201,7 +201,7 @@ class Whole(Base):
         self.assertEqual(limits["on"], limits["off"])  # ranks on a CPU share its memory
 
     def test_options_and_clients(self):
-        """Another load, and engine options with and without values; nothing is known of the machine."""
+        """Another load, and engine options with and without values; nothing about the machine is known."""
         self.run_yoke(*self.arguments("--clients", "1,2", "--num-requests", "3", "--sweep", "max-num-seqs=1-2",
                                       "--input-len", "40", "--shared-prefix", "32",
                                       "--sweep", "no-prefix-reuse=off,on", "--machine", "none", model=TINY))
@@ -274,7 +274,8 @@ class Stopped(Base):
                                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
     def stop_after(self, n_records, number):
-        """Send a signal once the journal has so many records; the exit code, stderr and the journal's bytes."""
+        """Send a signal when the journal has that many records; returns the exit code, stderr and the journal's
+        bytes."""
         path = os.path.join(self.dir, "journal.jsonl")
         program = self.start()
         size = 0
@@ -303,14 +304,14 @@ class Stopped(Base):
         self.assertRegex(err, rf"stopped with \d+ of {self.N_RUNS} runs done; this goes on:")
         self.assertFalse(os.path.exists(os.path.join(self.dir, "study.json")))
         command = shlex.split(re.findall(r"(?m)yoke study .*$", err)[-1])
-        done = self.run_yoke(*command[1:])  # as it is told
+        done = self.run_yoke(*command[1:])  # in the printed form
         self.assertRegex(done.err, rf"{self.N_RUNS} runs, of which [1-9]\d* are done")
         with open(os.path.join(self.dir, "journal.jsonl"), "rb") as file:
             self.assertTrue(file.read().startswith(journal))
         self.check_complete()
 
     def test_interrupted_while_the_machine_is_measured(self):
-        """Before anything is measured that could be lost, and at once, with a command that no line is too long for."""
+        """Before any measurement that could be lost: ends at once and prints the whole command, however long."""
         arguments = self.arguments("--batch", ",".join(str(n) for n in range(1, 201)), model=TINY)
         at = arguments.index("--machine")
         del arguments[at:at + 2]
@@ -326,7 +327,7 @@ class Stopped(Base):
         self.assertEqual(shlex.split(re.findall(r"(?m)yoke study .*$", err)[-1])[1:], arguments)
 
     def test_killed(self):
-        """At once, and the last line cut in its middle."""
+        """Killed, and then with the journal's last line cut in its middle."""
         code, _, journal = self.stop_after(6, signal.SIGKILL)
         self.assertEqual(code, -signal.SIGKILL)
         with open(os.path.join(self.dir, "journal.jsonl"), "wb") as file:
@@ -335,7 +336,7 @@ class Stopped(Base):
         self.check_complete()
 
     def test_other_options(self):
-        """A study does not go on as another one; what differs is named, and nothing is lost."""
+        """A study does not continue as a different one; the difference is named, and nothing is lost."""
         self.stop_after(4, signal.SIGINT)
         path = os.path.join(self.dir, "journal.jsonl")
         with open(path, "rb") as file:
@@ -367,7 +368,7 @@ class Stopped(Base):
 
 
 class Compared(harness.Case):
-    """Studies made of numbers: yoke study compare and predict need no engine."""
+    """Synthetic studies: yoke study compare and predict need no engine."""
 
     def setUp(self):
         self.folder = harness.scratch_folder(self.addCleanup)

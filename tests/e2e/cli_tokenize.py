@@ -1,7 +1,7 @@
-"""yoke tokenize and detokenize. That ids are right is proven elsewhere; here: arguments, standard input, lines, errors.
+"""yoke tokenize and detokenize: arguments, standard input, lines, errors. Other tests prove the ids.
 
-The tokenizer is byte-level with three merges and a beginning-of-text token, written here so that every id is known: the
-bytes of "!" to "~" are 0 to 93, then come the other bytes, "he", "hel", "hell", <s> and <|end|>.
+The tokenizer is byte-level with three merges and a beginning-of-text token, written here with known ids: the bytes of
+"!" to "~" are 0 to 93, followed by the other bytes, "he", "hel", "hell", <s> and <|end|>.
 """
 
 import json
@@ -16,7 +16,7 @@ HELL, BOS, END = 258, 259, 260
 
 
 def byte_characters():
-    """The character that stands for each byte in a byte-level vocabulary."""
+    """The character for each byte in a byte-level vocabulary."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     characters, extra = {byte: chr(byte) for byte in plain}, 0
     for byte in range(256):
@@ -94,7 +94,7 @@ class Tokenize(Base):
         self.assertEqual(self.tokenize(stdin="").out, line([BOS]))
 
     def test_byte_order_mark(self):
-        """Skipped at the start of standard input, and a character like others anywhere else."""
+        """Skipped at the start of standard input, an ordinary character elsewhere."""
         mark = "\ufeff"
         options = ("--no-special-tokens", "--format")
         self.assertEqual(self.tokenize(*options, "text", stdin=f"{mark}ab\n").out, line(ids_of("ab")))

@@ -1,5 +1,5 @@
-"""Where the time goes, from outside: traces of generate, batch and serve, the metrics of timed steps, and a rank that
-is held up. Runs yoke_with_faults beside the program: see fault/hook/fault_hook.h."""
+"""Timing from outside: traces of generate, batch and serve, the metrics of timed steps, and a delayed rank. Also runs
+yoke_with_faults: see fault/hook/fault_hook.h."""
 
 import collections
 import json
@@ -27,7 +27,7 @@ class Base(server_case.Case):
         return self.run_yoke("generate", "--model", harness.DEMO, *ON, *PROMPT, *options, expect=expect)
 
     def read_trace(self):
-        """The slices of a trace by (process, row), in their order; checks that they nest."""
+        """The slices of a trace by (process, row), in order; checks that they nest."""
         with open(self.trace, encoding="utf-8") as file:
             events = json.load(file)["traceEvents"]
         processes = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
@@ -126,7 +126,7 @@ class Served(Base):
             before = parts
         self.assertGreater(server.metric("timed_steps_total", kind="decode"), 100)
         sums = [sum(rank) for rank in before]
-        self.assertLess(max(sums), 1.04 * min(sums))  # all add up to the same steps, each within 2 %
+        self.assertLess(max(sums), 1.04 * min(sums))  # all sum over the same steps, each within 2 %
         self.assertEqual(server.stop(), 0)
         self.assertEqual(len(self.check_steps(self.read_trace(), 64)), 64)
 

@@ -1,4 +1,4 @@
-"""Logits that are not finite: the program names the request that has them, and everything else goes on."""
+"""Logits that are not finite: the program names the request that has them, and everything else continues."""
 
 import json
 import os
@@ -12,7 +12,7 @@ NAN_ID = 198
 
 
 def make_unsound_model(folder):
-    """A model of 200 tokens without a tokenizer, the embedding of one of which is NaN."""
+    """A model of 200 tokens without a tokenizer; the embedding of one token is NaN."""
     shutil.copytree(os.path.join(harness.FAMILIES, "llama"), folder)
     path = os.path.join(folder, "model.safetensors")
     with open(path, "r+b") as file:
@@ -44,7 +44,7 @@ class Unsound(batch_case.Base):
         self.batch_resumes()
 
     def batch_resumes(self):
-        """A second run finds every line done, those with an error too."""
+        """A second run finds every line done, including those with an error."""
         before = self.results()
         self.run_yoke(*self.arguments(model=self.model), expect=1)
         self.assertEqual(self.results(), before)

@@ -1,5 +1,5 @@
-"""A program whose communicator a library still takes apart ends without exit handlers, with all that it had to say.
-Runs yoke_with_faults: see fault/hook/fault_hook.h."""
+"""A program ends without exit handlers, but with all its output, while a library still destroys its communicator. Runs
+yoke_with_faults: see fault/hook/fault_hook.h."""
 
 import os
 from unittest import mock

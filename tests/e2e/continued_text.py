@@ -1,6 +1,6 @@
 """The text of an output continues its prompt's, as an incremental decoder of `tokenizers` gives it after the prompt.
 
-The tokenizer is one like Llama 2's: "\u2581" is a space, and the space that begins a text is not written.
+The tokenizer is like Llama 2's: "\u2581" is a space, and the space at the start of a text is not written.
 """
 
 import json
@@ -41,7 +41,7 @@ class ContinuedText(Base):
         write_tokenizer(cls.model)
 
     def output_of(self, prompt, token, n=2, **keys):
-        """The text of n times the token after a prompt; plain and OpenAI lines give the same."""
+        """The text of n copies of the token after a prompt; plain and OpenAI lines give the same."""
         keys = {"prompt": prompt, "max_tokens": n, "temperature": 0, "logit_bias": {str(token): 100}, **keys}
         plain, wrapped = self.batch([keys, openai("a", **keys)], model=self.model)
         self.assertEqual(plain["token_ids"], [token] * n)

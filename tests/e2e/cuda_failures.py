@@ -1,4 +1,4 @@
-"""What the program says when a GPU fails. Runs yoke_with_faults beside the program: see fault/hook/fault_hook.h.
+"""Messages of the program when a GPU fails. Also runs yoke_with_faults: see fault/hook/fault_hook.h.
 
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure. No GPU: exit code 77.
 """

@@ -1,10 +1,10 @@
 """Every model family on GPUs against goldens from transformers in float32, and the demo model against CPU ranks.
 
 float16: the log-probability of each reference token within 0.02 of the golden, those of the alternatives (whose logits
-are smaller, so that rounding tells more) within 0.06, and the golden's greedy token wherever its two best tokens differ
-by more than 0.04, since each of the two may be off; or twice what CPU ranks in float16 differ from the golden in place
-of the 0.02, where that is more. bfloat16 keeps three bits less: eight times as much. One case's prompts run in one
-batch.
+are smaller, so that rounding weighs more) within 0.06, and the golden's greedy token wherever its two best tokens
+differ by more than 0.04, since each of the two may be off. If CPU ranks in float16 differ from the golden by more than
+0.01, twice their difference replaces the 0.02. bfloat16 keeps three bits less: eight times as much. One case's prompts
+run in one batch.
 
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; rank counts beyond it are skipped. No GPU: exit code 77.
 """
@@ -24,7 +24,7 @@ DEMO_PROMPTS = ["Once upon a time", "The", "1 + 1 ="]
 
 
 def compare(expected, result, margin_limit):
-    """(largest error of reference tokens, of alternatives, a sentence on another token or None).
+    """(largest error of reference tokens, of alternatives, a sentence on a different token or None).
 
     expected: (token, margin, top as [[id, logprob]...]) of each step.
     """
@@ -35,19 +35,19 @@ def compare(expected, result, margin_limit):
         found = result["logprobs"][step]
         if result["token_ids"][step] != token:
             sentence = f"step {step}: expected token {token} (margin {margin}), found {result['token_ids'][step]}"
-            # After a tie the texts differ.
+            # The texts differ after a tie.
             return worst, worst_alternative, sentence if margin > margin_limit else None
         worst = max(worst, abs(found["logprob"] - top[0][1]))
         found_top = dict(map(tuple, found["top"]))
         for token_id, logprob in top:
-            # One that is missing must have lost a near tie for the last place.
+            # An alternative that is missing must have lost a near tie for the last place.
             error = abs(found_top.get(token_id, min(found_top.values())) - logprob)
             worst_alternative = max(worst_alternative, error)
     return worst, worst_alternative, None
 
 
 def complaint(expected, result, tolerance):
-    """What is wrong with a result, or None."""
+    """Error of a result, or None."""
     worst, worst_alternative, sentence = compare(expected, result, 2 * tolerance)
     if sentence:
         return sentence
@@ -96,7 +96,7 @@ class CudaFamilies(harness.Case):
         self.assertFalse(failures, "\n".join(failures[:20]))
 
     def test_a_wrong_golden_is_seen(self):
-        """The comparison itself: a token and a log-probability that are off."""
+        """The comparison itself: finds a wrong token and a wrong log-probability."""
         result = {"token_ids": [3], "logprobs": [{"logprob": -0.5, "top": [[3, -0.5], [4, -1.5]]}]}
         self.assertIsNone(complaint([(3, 1.0, [[3, -0.5]])], result, 0.02))
         self.assertIsNotNone(complaint([(4, 1.0, [[4, -0.5]])], result, 0.02))
@@ -104,7 +104,7 @@ class CudaFamilies(harness.Case):
         self.assertIsNotNone(complaint([(3, 1.0, [[3, -0.5], [4, -1.4]])], result, 0.02))
 
     def test_small_steps(self):
-        """Prompts cut into chunks of a few tokens, and fewer requests at once than there are."""
+        """Prompts split into chunks of a few tokens, and fewer requests at once than there are."""
         self.check_all("float16", 1, "--max-num-batched-tokens", 13, "--max-num-seqs", 3)
 
     def test_bfloat16(self):

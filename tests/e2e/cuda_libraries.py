@@ -1,7 +1,8 @@
-"""cuBLAS and NCCL are loaded for GPUs: CPU ranks do without both, one GPU without NCCL, and who needs one says so.
+"""cuBLAS and NCCL are loaded for GPUs: CPU ranks need neither, one GPU does not need NCCL, and a program that misses
+one reports it.
 
-Libraries are missing here because files that are none stand in their place. YOKE_REQUIRE_GPU=N makes fewer than N GPUs
-a failure; what needs more than there are is skipped.
+The test replaces the libraries by files that are no libraries. YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure;
+tests that need more than there are are skipped.
 """
 
 import os
@@ -18,7 +19,7 @@ N_GPUS = min(harness.count_gpus(), int(os.environ.get("YOKE_REQUIRE_GPU", 8)))
 
 class Libraries(harness.Case):
     def spoil(self, names):
-        """Until the test ends, programs find empty files under these names before anything else."""
+        """Until the test ends, programs find empty files under these names first."""
         folder = harness.scratch_folder(self.addCleanup)
         for name in names:
             open(os.path.join(folder, name), "wb").close()

@@ -1,4 +1,4 @@
-"""yoke bench machine on GPUs: every row is there, and rates are those that a GPU may have."""
+"""yoke bench machine on GPUs: every row is present, and rates are plausible."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""yoke plan on GPUs: the devices, every link and the sums over them are tested and told.
+"""yoke plan on GPUs: the program tests and reports the devices, every link and the sums over them.
 
-YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; more are not looked at. No GPU: exit code 77.
+YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; further GPUs are not used. No GPU: exit code 77.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Models of real widths, a few layers of them, on GPUs in float16 against CPU ranks in float32.
+"""A few layers of models of real widths, on GPUs in float16 against CPU ranks in float32.
 
-Kernels are chosen by width and by numbers of experts and rows, and some widths need more than a GPU's thread block
-has: small models of the same families cannot tell. Rounding turns near ties of routers now and then, which changes a
-token's log-probability a lot: so the median difference must be small, and nine in ten. Where inputs are rounded to 8
-bits, float16 and float32 round some of them to different steps, and all limits are wider.
+Small models of the same families are no substitute: kernels are chosen by width and by numbers of experts and rows, and
+some widths exceed the resources of a thread block. Rounding occasionally turns a near tie of a router, which changes a
+token's log-probability a lot. Therefore the median and nine tenths of the differences must be small. If inputs are
+rounded to 8 bits, float16 and float32 round some of them to different steps, and all limits are wider.
 
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; models on two ranks are skipped with one. No GPU, or no numpy:
 exit code 77.
@@ -18,20 +18,20 @@ import sys
 import harness
 
 MAKE_MODEL = os.path.join(harness.TESTS_DIR, "..", "scripts", "make_random_model.py")
-# Preset, format and layers: of mixtures one more than are dense.
+# Preset, format and layers: one layer more than the dense ones for mixtures.
 MODELS = [("qwen3-32b", "awq", 1), ("qwen3-235b-a22b", "awq", 1), ("qwen2-57b-a14b", "awq", 1),
           ("mixtral-8x22b", "awq", 1), ("glm-4.5", "awq", 4), ("deepseek-v2", "awq", 2), ("deepseek-v3", "awq", 4),
           ("kimi-k2", "awq", 2), ("deepseek-v3", "fp8", 4), ("glm-4.5", "ct4", 4), ("mixtral-8x7b", "plain", 1),
           ("qwen3-235b-a22b", "gptq-act-order", 1), ("qwen2-57b-a14b", "w8a8", 1)]
 PROMPT_TOKENS, N_TOKENS = [40] * 8 + [300], 8  # of a prompt; of an answer
 MEDIAN_LIMIT, LIMIT = 0.02, 0.1
-N_WRONG_SHARE = 0.1  # of the tokens may be off by more than LIMIT
-LEAST_SHARE = 0.5  # of the tokens that must be compared before texts part
+N_WRONG_SHARE = 0.1  # fraction of the tokens that may be off by more than LIMIT
+LEAST_SHARE = 0.5  # fraction of the tokens that must be compared before texts differ
 WIDER = {"w8a8": 10}  # times the limits
 
 
 def differences(expected, found):
-    """Of log-probabilities of the tokens up to the first one that is another one, of each prompt."""
+    """Differences of log-probabilities of each prompt, up to the first different token."""
     result = []
     for one, other in zip(expected, found, strict=True):
         for step, (token, same) in enumerate(zip(one["token_ids"], other["token_ids"], strict=True)):
@@ -42,7 +42,7 @@ def differences(expected, found):
 
 
 def complaint(expected, found, wider=1):
-    """What is wrong with the answers found, or None. wider: times the limits."""
+    """Error of the answers found, or None. wider: factor of the limits."""
     errors = differences(expected, found)
     n_tokens = sum(len(one["token_ids"]) for one in expected)
     n_wrong = sum(error > LIMIT * wider for error in errors)
@@ -84,7 +84,7 @@ class Widths(harness.Case):
         self.assertFalse(failures, "\n".join(failures))
 
     def test_a_wrong_answer_is_seen(self):
-        """The comparison itself: log-probabilities that are off, and texts that part."""
+        """The comparison itself: finds wrong log-probabilities, and texts that differ."""
         def answer(token, logprob):
             return [{"token_ids": [token] * 4, "logprobs": [{"logprob": logprob}] * 4}]
         self.assertIsNone(complaint(answer(3, -1.0), answer(3, -1.01)))

@@ -1,7 +1,7 @@
 """The demo model gives right answers: text in, text out, held-out prompts with checkable continuations.
 
-AWQ and its float16 original, 1 to 8 ranks or the GPUs that the environment names, every activation type; and the
-perplexity of a text that transformers has read.
+Runs AWQ and its float16 original, on 1 to 8 ranks or the GPUs of the environment, with every activation type. Its
+perplexity of a text is compared with that of transformers.
 """
 
 import json

@@ -149,7 +149,7 @@ void fixture_prompt(uint32_t seed, int32_t vocab, int32_t *ids, int32_t n)
   for (int32_t i = 0; i < n; i++) ids[i] = (int32_t)(yk_rng_uniform(seed, 1, (uint32_t)i) * (float)vocab);
 }
 
-/* How far two answers may be apart; with a tolerance of 0 not at all. */
+/* Largest allowed difference of two answers; with a tolerance of 0 none. */
 typedef struct allowance {
   float tolerance, rare_tolerance;
 } allowance;
@@ -180,7 +180,7 @@ static bool is_best(const answer *a, int32_t step)
   return a->ids[step] == a->best_ids[step];
 }
 
-/* Whether the tokens may part at this step. */
+/* Whether the tokens may differ from this step on. */
 static bool may_part(const answer *found, const answer *expected, int32_t step, float tolerance)
 {
   if (tolerance == 0) return false;
@@ -188,7 +188,7 @@ static bool may_part(const answer *found, const answer *expected, int32_t step, 
   return 2 * step >= expected->n;
 }
 
-/* Returns whether all of found's tokens are the expected ones; if not, they part where they may. */
+/* Returns whether all tokens of found are the expected ones. If not, checks that they differ at an allowed step. */
 static bool check_tokens(const answer *found, const answer *expected, allowance limit)
 {
   assert_true(found->n <= expected->n);

@@ -1,6 +1,6 @@
 """Every model family against goldens from transformers in float32, through the program, on 1 to 8 CPU ranks.
 
-The prompts' own log-probabilities, and those of the greedy continuation. Greedy tokens must be those of the golden
+Compares the prompts' log-probabilities and those of the greedy continuation. Greedy tokens must be those of the golden
 wherever its two best tokens differ by more than TOLERANCE, and each log-probability must be within TOLERANCE. A case's
 prompts run together in one batch.
 """
@@ -42,12 +42,12 @@ class Families(harness.Case):
             found_top = dict(map(tuple, found["top"]))
             if result["token_ids"][step] != token:
                 self.assertLessEqual(prompt["margins"][step], TOLERANCE, f"step {step}: another token")
-                return  # a tie: from here on the texts differ
+                return  # a tie: the texts differ from here on
             self.assertEqual(found["token_id"], token)
             self.assertAlmostEqual(found["logprob"], expected[0][1], delta=TOLERANCE, msg=f"step {step}")
             self.assertEqual(len(found_top), N_TOP)
             for token_id, logprob in expected:
-                # One that is missing must have lost a near tie for the last place.
+                # An alternative that is missing must have lost a near tie for the last place.
                 self.assertAlmostEqual(found_top.get(token_id, min(found_top.values())), logprob, delta=TOLERANCE,
                                        msg=f"step {step} token {token_id}")
 
@@ -74,13 +74,13 @@ class Families(harness.Case):
         self.assertGreater(len(case_names()), 25)
 
     def test_small_steps(self):
-        """Prompts cut into chunks of a few tokens, and fewer requests at once than there are."""
+        """Prompts split into chunks of a few tokens, and fewer requests at once than there are."""
         if harness.is_sanitized(self.yoke):
             self.skipTest("steps are the engine's, which test_engine cuts alike")
         self.check_all("--tp", 2, "--max-num-batched-tokens", 13, "--max-num-seqs", 3)
 
     def test_integers_are_alike_on_any_ranks(self):
-        """Where all of a model's row-parallel layers multiply integers, other rank counts change not one bit."""
+        """If all of a model's row-parallel layers multiply integers, other rank counts change no bit."""
         for name, dtype in (("format_w8a8", "float32"), ("format_w8a8_static", "float16")):
             with open(os.path.join(harness.FAMILIES, name, "golden.json"), encoding="utf-8") as file:
                 prompts = json.load(file)["prompts"]
@@ -91,7 +91,8 @@ class Families(harness.Case):
             self.assertEqual(found[2], found[0])
 
     def test_whole_experts(self):
-        """Experts dealt to ranks: 3 and 2, 2 each, some to 4 of 6 ranks, beside uneven heads of latent attention."""
+        """Experts dealt to ranks: 3 and 2, 2 each, some to 4 of 6 ranks, together with uneven heads of latent
+        attention."""
         for name, n_ranks in (("moe_qwen3", 2), ("moe_glm4", 3), ("moe_qwen2", 4), ("moe_mixtral", 6),
                               ("deepseek_v2", 3), ("deepseek_v2_act_order", 4), ("deepseek_v3", 5),
                               ("format_w8a8_experts", 3)):
@@ -103,7 +104,7 @@ class Families(harness.Case):
         self.check_case("llama", "--kv-cache-bytes", 160 * bytes_per_token, "--max-model-len", 160)
 
     def test_prefix_reuse(self):
-        """The same prompts again and again, at once and in turn."""
+        """The same prompts repeatedly, at once and one after another."""
         for name, at_once in (("qwen3", 1), ("qwen3", 5), ("moe_qwen3", 5), ("deepseek_v3", 5)):
             self.check_case(name, "--max-num-seqs", at_once, "--kv-cache-bytes", "4MiB",
                             choose=lambda prompts: [without_prompt_logprobs(prompt) for prompt in prompts * 3])
@@ -111,7 +112,7 @@ class Families(harness.Case):
 
 
 def without_prompt_logprobs(prompt):
-    """Asking for log-probabilities of a prompt means computing all of it."""
+    """Log-probabilities of a prompt require that all of it is computed."""
     return {**prompt, "prompt_logprobs": None}
 
 
@@ -120,7 +121,7 @@ def add_rank_test(n_ranks):
         names = case_names()
         if n_ranks != 3 and harness.is_sanitized(self.yoke):
             self.skipTest("sanitizers see the code, not the numbers: one rank count does")
-        if n_ranks > 4:  # other packings of the weights of a family: their cuts are those of fewer ranks, but for some
+        if n_ranks > 4:  # other packings of a family's weights: cut like those of fewer ranks, with few exceptions
             names = [name for name in names
                      if not name.startswith("format_") or name.endswith(("act_order", "w8a8_experts"))]
         self.check_all("--tp", n_ranks, names=names)

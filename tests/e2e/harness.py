@@ -1,6 +1,6 @@
-"""What the tests of the program share. Each test file is run as `python3 FILE PATH_OF_YOKE [unittest's arguments]`.
+"""Shared by the tests of the program. Each test file is run as `python3 FILE PATH_OF_YOKE [unittest's arguments]`.
 
-Environment: YOKE_TEST_DEVICE (cpu) and, on cuda, YOKE_TEST_RANKS (1) say what the tests that use ON run on.
+Environment: YOKE_TEST_DEVICE (cpu) and, on cuda, YOKE_TEST_RANKS (1) select the device of tests that use ON.
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; tests that need more than N skip. Without GPUs: exit code 77.
 YOKE_CLIENT_VENV names a virtual environment with the packages of tests/requirements.txt, for the tests that need them.
 """
@@ -27,11 +27,11 @@ TIMEOUT_S = 240
 ON_CPU = os.environ.get("YOKE_TEST_DEVICE", "cpu") == "cpu"
 RANKS = 0 if ON_CPU else int(os.environ.get("YOKE_TEST_RANKS", 1))
 ON = ["--device", "cpu"] if ON_CPU else ["--device", "cuda", "--tp", str(RANKS)]
-DTYPE, DTYPE_BYTES = ("float32", 4) if ON_CPU else ("float16", 2)  # the most exact there is
+DTYPE, DTYPE_BYTES = ("float32", 4) if ON_CPU else ("float16", 2)  # the most exact type
 
 
-# What a test of answers that must not depend on their company runs on. Experts on CPU alone: rounding on GPUs turns
-# near ties of their routers.
+# Models for tests of answers that must not depend on other requests. Mixtures run on CPU only, because rounding on GPUs
+# turns near ties of their routers.
 TINY_MODELS = ["qwen3", *(["moe_qwen3", "deepseek_v3"] if ON_CPU else [])]
 
 
@@ -58,8 +58,8 @@ def gate(n_needed):
 
 
 def need_package(name):
-    """Go on in a Python that has this package: the one at hand, or that of the virtual environment YOKE_CLIENT_VENV.
-    Ends the program where neither has the package: skipped, or failed where the environment was promised.
+    """Continue in a Python that has this package: the present one, or that of the virtual environment YOKE_CLIENT_VENV.
+    Without the package the program ends: skipped, or failed if the environment is set.
     """
     if importlib.util.find_spec(name):
         return
@@ -82,14 +82,14 @@ def main():
 
 
 def scratch_folder(add_cleanup):
-    """A new folder, until the test or class whose add_cleanup this is has ended."""
+    """A new folder, removed at the end of the test or class whose add_cleanup this is."""
     folder = tempfile.TemporaryDirectory()
     add_cleanup(folder.cleanup)
     return folder.name
 
 
 def make_turn_end_model(folder):
-    """The demo model, whose end of a text is now called <|im_end|> and known as an end to nothing."""
+    """The demo model with its end-of-text token renamed to <|im_end|>, which no file lists as an end."""
     shutil.copytree(DEMO, folder)
     other = {"<|endoftext|>": "<|im_end|>", "<|im_end|>": "<|endoftext|>"}
     for name, change in (("tokenizer.json", lambda value: {**value, "added_tokens": [
@@ -108,7 +108,7 @@ def make_turn_end_model(folder):
 
 
 def make_text_model(folder, add_bos=False):
-    """A random model of 200 tokens with a byte-level tokenizer: it writes nonsense, half characters among it."""
+    """A random model of 200 tokens with a byte-level tokenizer: its output is nonsense with incomplete characters."""
     shutil.copytree(os.path.join(FAMILIES, "qwen3"), folder)
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]  # GPT-2's characters for bytes
     hidden = [byte for byte in range(256) if byte not in shown]
@@ -142,7 +142,7 @@ of_the_program = unittest.skipUnless(ON_CPU, "of the program, not of the device"
 
 @functools.cache
 def is_sanitized(program, *by):
-    """Whether the program was built with one of these sanitizers, "asan" and "tsan" unless others are named."""
+    """Whether the program was built with one of these sanitizers (default: "asan" and "tsan")."""
     with open(program, "rb") as file:
         text = file.read()
     return any(f"__{name}_init".encode() in text for name in by or ("asan", "tsan"))
@@ -152,12 +152,13 @@ class Case(unittest.TestCase):
     yoke = None
 
     def in_parallel(self, function, items):
-        """The results for all items, in their order; several at once on GPUs, where the programs mostly wait."""
+        """The results for all items, in order; several at once on GPUs, where the programs mostly wait."""
         with concurrent.futures.ThreadPoolExecutor(1 if ON_CPU else 6) as pool:
             return list(pool.map(function, items))
 
     def run_yoke(self, *arguments, stdin="", expect=0, env=None):
-        """Run the program to its end, env added to the environment; checks the exit code, and that nothing crashed."""
+        """Run the program to its end, with env added to the environment. Checks the exit code, and that nothing
+        crashed."""
         stdin = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run([self.yoke, *map(str, arguments)], input=stdin, capture_output=True, timeout=TIMEOUT_S,
                               env={**os.environ, **(env or {})}, check=False)
@@ -167,8 +168,8 @@ class Case(unittest.TestCase):
         return done
 
     def run_on_terminal(self, *arguments, columns=0, with_output=False):
-        """Run the program with a terminal as stderr, and as stdout too if wanted; what stood there, erased or not.
-        columns: how wide it says it is."""
+        """Run the program with a terminal as stderr, and optionally as stdout; returns the terminal's content, also if
+        erased. columns: width of the terminal."""
         terminal, end = os.openpty()
         if columns:
             fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -186,13 +187,13 @@ class Case(unittest.TestCase):
         return seen.decode()
 
     def assert_same_tokens(self, found, expected):
-        """On CPU the very same. GPUs split sums by what runs beside a request, so that tokens may part at a near tie or
-        a draw near a border; not before half of them are the same."""
+        """Equal on CPU. GPUs split sums by the rows of a step, so tokens may differ after a near tie or a draw near a
+        border, but not within the first half."""
         n = max(len(found), len(expected)) if ON_CPU else (len(expected) + 1) // 2
         self.assertEqual(found[:n], expected[:n])
 
     def run_json(self, *arguments, stdin="", expect=0):
-        """Run with --format json; the parsed lines of stdout; stderr is last_err."""
+        """Run with --format json; returns the parsed lines of stdout. stderr is last_err."""
         done = self.run_yoke(*arguments, "--format", "json", stdin=stdin, expect=expect)
         self.last_err = done.err
         self.assertTrue(done.out == "" or done.out.endswith("\n"))

@@ -1,4 +1,4 @@
-"""The page at /, driven in headless Chromium against answers that a test writes. Skips where there is no Chromium."""
+"""The page at /, driven in headless Chromium against answers that a test writes. Skips without Chromium."""
 
 import json
 import os
@@ -176,7 +176,7 @@ class Page(page_case.Case):
         self.assertTrue(self.value(f"{page_case.LAST}.endsWith('end')"))
 
     def test_policy(self):
-        """Were markup of an answer ever to become part of the page, the browser would not run it."""
+        """If markup of an answer ever became part of the page, the browser would refuse to run it."""
         self.expected_errors = ("Content Security Policy",)
         page_stub.Handler.policy = None
         self.addCleanup(setattr, page_stub.Handler, "policy", page_stub.POLICY)
@@ -186,7 +186,7 @@ class Page(page_case.Case):
         self.assertEqual(self.value("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')"), "refused")
 
     def outline(self, text, *pieces):
-        """The elements that an answer becomes, in pieces or at once, as HTML without what is the page's own."""
+        """The elements of an answer, in pieces or at once, as HTML without the page's own parts."""
         self.exchange("x", *(pieces or (text,)))
         found = self.value("[...document.querySelectorAll('.assistant .text')].at(-1).innerHTML")
         for own in (' tabindex="0"', ' class="code"', ' class="table"', ' class=""', ' target="_blank"',
@@ -196,7 +196,7 @@ class Page(page_case.Case):
         return found
 
     def test_markdown(self):
-        """Each text gives what it should, at once and a character at a time."""
+        """Each text gives the expected HTML, at once and a character at a time."""
         self.open()
         for text, expected in MARKDOWN:
             with self.subTest(text):
@@ -218,7 +218,7 @@ class Page(page_case.Case):
         self.assertIn("[text](javascript:hit=1)", self.value(page_case.LAST))
 
     def test_hostile_markdown(self):
-        """Whatever comes is shown within seconds, no element lies deeper than the browser can take."""
+        """Any text is shown within seconds, and no element is nested deeper than the browser supports."""
         self.open()
         line, n = 1 << 20, 1 << 15
         for text in ("a" * line, "```\n" + "b " * (line // 2), "> " * n, "- " * n, "[" * n, "![](" * n, "*a " * n,
@@ -233,7 +233,7 @@ class Page(page_case.Case):
                 self.assertLess(self.value("document.querySelectorAll('#log *').length"), 16000)
 
     def test_markdown_in_one_piece(self):
-        """Runs of marks and blanks that a letter makes text cost no more than their length."""
+        """Runs of marks and blanks that a letter turns into plain text take linear time."""
         self.open()
         seconds = self.value("""(async () => {
           const { MarkdownView } = await import("./markdown.js");
@@ -246,8 +246,8 @@ class Page(page_case.Case):
         self.assertLess(seconds, 3)
 
     def test_streaming_is_incremental(self):
-        """Finished parts stay the same elements, so that a selection in it lives on, and a long answer costs what
-        its new text costs."""
+        """Finished parts stay the same elements, so that a selection persists, and a long answer costs only its new
+        text."""
         self.open()
         self.stub.say("# One\n\n- a\n- b\n\n```py\nx = 1\n")
         self.send("x")
@@ -295,7 +295,7 @@ class Page(page_case.Case):
         self.assertEqual([part[:2] for part in self.thought()], [[False, "Thought"]])
         self.assertEqual(self.value("document.querySelector('.thought > div').textContent"), "First this, then that.")
         self.assertEqual(self.value("document.getElementById('spoken').textContent"), "Four.")
-        self.exchange("y", "Well.\n", "</think>", "\n\nFive </think> x")  # where the template has written <think>
+        self.exchange("y", "Well.\n", "</think>", "\n\nFive </think> x")  # the template has written <think>
         self.assertEqual(self.value(page_case.LAST), "Five </think> x")
         self.assertEqual(self.stub.requests[1][1]["messages"][1], {"role": "assistant", "content": "Four."})
         self.stub.say({"reasoning": "Hm, "}, {"reasoning_content": "so."}, "Six.", None)
@@ -415,7 +415,7 @@ class Page(page_case.Case):
         self.wait(f"Number({figure.format('rate')}) > 300 && Number({figure.format('rate')}) <= 700")
         self.assertIn("at most", self.value("document.getElementById('sparkline').getAttribute('aria-label')"))
         self.assertTrue(self.value("document.querySelector('#sparkline polyline').getAttribute('points')"))
-        self.stub.counters = {"tokens": 5, "ttft_s": 0.1, "firsts": 1}  # the server has begun anew
+        self.stub.counters = {"tokens": 5, "ttft_s": 0.1, "firsts": 1}  # the server has restarted
         self.wait(f"{figure.format('rate')} === '–'")
         self.wait(f"{figure.format('rate')} === '0'")
 
@@ -459,7 +459,7 @@ class Page(page_case.Case):
                     self.assertGreaterEqual((pair[1] + 0.05) / (pair[0] + 0.05), 4.5, text)
 
     def test_names(self):
-        """Whatever can be used has a name that a screen reader says, and can be reached by Tab."""
+        """Every control has a name for screen readers, and can be reached by Tab."""
         self.open()
         nodes = self.browser.call("Accessibility.getFullAXTree")["nodes"]
         used = [node for node in nodes if not node["ignored"] and node["role"]["value"] in

@@ -24,7 +24,7 @@ class Case(harness.Case):
         self.expected_errors = ()
 
     def tearDown(self):
-        """Whatever a test did: nobody else was asked for anything, and the console is empty."""
+        """After any test: no other host was contacted, and the console is empty."""
         host = urllib.parse.urlsplit(self.url).netloc
         self.browser.pump(0.05)
         asked = [told["request"]["url"] for told in self.browser.told("Network.requestWillBeSent")]
@@ -65,7 +65,7 @@ class Case(harness.Case):
 
 
 def main():
-    """Run the tests of the calling file, where there is a Chromium."""
+    """Run the tests of the calling file, if Chromium is installed."""
     if not browser.find():
         print("skipped, no Chromium is installed: apt-get install chromium-headless-shell")
         sys.exit(77)

@@ -42,7 +42,7 @@ class PageServed(page_case.Case, server_case.Case):
         self.wait("document.getElementById('health').textContent === 'Serving'")
 
     def test_stop_frees(self):
-        """A stopped answer is one that the engine does not go on with."""
+        """The engine does not continue a stopped answer."""
         server = self.serve_page()
         self.open()
         self.value("document.getElementById('mode-completion').click()")
@@ -65,7 +65,7 @@ class PageServed(page_case.Case, server_case.Case):
         self.ask_for("the", 24)
 
     def test_no_template(self):
-        """The demo model has none, and the page offers what it can do."""
+        """The demo model has no chat template, and the page offers only what it supports."""
         self.expected_errors = ("400",)
         self.serve_page()
         self.open()
@@ -80,7 +80,7 @@ class PageServed(page_case.Case, server_case.Case):
         self.size(1200, 760)
         self.open()
         self.fill("temperature", "0")
-        with concurrent.futures.ThreadPoolExecutor(6) as pool:  # so that there is something to see
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:  # so that the picture shows an answer
             others = [pool.submit(server.post, "/v1/completions", {"prompt": f"Tom has {i} balls.", "ignore_eos": True,
                                                                    "max_tokens": 400}) for i in range(60)]
             for text in ("Anna has a red ball. Tom has a blue boat. Who has the boat?",

@@ -1,5 +1,5 @@
-"""A server whose answers a test writes: it gives out the page's files as they lie in runtime/server/page, under a
-strict Content-Security-Policy, and streams what it is told, when it is told."""
+"""A server whose answers a test writes. It serves the page's files from runtime/server/page, under a strict
+Content-Security-Policy, and streams the test's texts when the test sends them."""
 
 import http.server
 import json
@@ -106,7 +106,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             try:
                 piece = self.stub.pieces.get(timeout=0.05)
             except queue.Empty:
-                self.wfile.write(b": still here\n\n")  # which fails once the client has left
+                self.wfile.write(b": still here\n\n")  # fails once the client has left
                 continue
             if isinstance(piece, dict) and "error" not in piece:
                 self.event({"choices": [{"index": 0, "delta": piece, "finish_reason": None}]})
@@ -125,9 +125,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Stub:
-    """requests: (path, body) of each POST. say() lets text through; None ends the answer, a dict with "error" is
-    sent and ends it, another one is a delta of its own.
-    left: set once a client has gone away amid an answer. refusal: (status, message) for every POST."""
+    """requests: (path, body) of each POST. say() sends a text; None ends the answer, a dict with "error" is sent and
+    ends the answer, any other dict is a separate delta. left: set when a client has left during an answer. refusal:
+    (status, message) for every POST."""
 
     def __init__(self):
         self.requests, self.pieces, self.left, self.key, self.refusal = [], queue.Queue(), threading.Event(), None, None

@@ -1,5 +1,5 @@
-"""What the tests of yoke quantize share: models of a few numbers, texts, and how far a model of 4 bits is from its own
-of 16."""
+"""Shared by the tests of yoke quantize: models of a few numbers, texts, and the distance of a 4-bit model from its
+16-bit original."""
 
 import json
 import math
@@ -52,7 +52,7 @@ class QuantizeCase(harness.Case):
         return result.stderr
 
     def distances(self, model, *options):
-        """Root mean square of what 4 bits change the log-probabilities of a text by: rounded alone, and scaled."""
+        """Root mean square change of a text's log-probabilities at 4 bits: plainly rounded, and scaled."""
         if harness.is_sanitized(self.yoke):
             self.skipTest("of numbers: unit/test_quantize_awq.c runs the same code")
         scores = []

@@ -1,4 +1,4 @@
-"""The report of a scaling study, opened from its file in headless Chromium. Skips where there is no Chromium."""
+"""The report of a scaling study, opened from its file in headless Chromium. Skips without Chromium."""
 
 import base64
 import copy
@@ -54,7 +54,7 @@ class Report(page_case.Case):
             self.study = json.load(file)
 
     def tearDown(self):
-        """Nothing but the file itself was asked for, and the console is empty."""
+        """Only the file itself was loaded, and the console is empty."""
         super().tearDown()
         asked = [told["request"]["url"] for told in self.browser.told("Network.requestWillBeSent")]
         self.assertEqual({urllib.parse.urlsplit(url).scheme for url in asked} - {"data"}, {"file"})
@@ -87,7 +87,7 @@ class Report(page_case.Case):
         }})()""")
 
     def rows(self, selector):
-        """The cells of a table's body, each with what is shown and the number behind it."""
+        """The cells of a table's body, each with its text and its number."""
         return self.value(f"""[...document.querySelector({selector!r}).tBodies[0].rows].map((row) => (
           [...row.cells].map((cell) => [cell.textContent, cell.dataset.value ?? null])))""")
 
@@ -95,7 +95,7 @@ class Report(page_case.Case):
         return [point for point in self.study["points"] if point["input_len"] == input_len]
 
     def fits(self, width):
-        """The page is not wider than the window; tables that are have a box of their own."""
+        """The page is not wider than the window; wider tables have a scrollable box."""
         self.size(width, 800)
         self.browser.pump(0.2)
         self.assertEqual(self.value("document.documentElement.scrollWidth"), width)
@@ -135,7 +135,7 @@ class Report(page_case.Case):
         self.assertEqual(self.count("#losses .wide .datum"), 4 * 6)
 
     def test_places_of_points(self):
-        """Marks stand where the axis says: speed-ups of one rank count lie in the order of their numbers."""
+        """Marks agree with the axis: speed-ups of one rank count are ordered like their numbers."""
         self.open(self.study)
         told = self.value("[...document.querySelectorAll('#speedup .wide .mark')].map((mark) => [mark.textContent, "
                           "mark.getBBox().y])")
@@ -170,7 +170,7 @@ class Report(page_case.Case):
         self.assertEqual(len(self.rows("[aria-labelledby=predictions] table")), 3)
 
     def test_experts_of_the_busiest_rank(self):
-        """Beside transfer and waiting, of a mixture of experts alone."""
+        """Next to transfer and waiting, for a mixture of experts only."""
         study = make_synthetic_study.make_study(ranks=(1, 2), batches=(8,), lengths=((512, 128),))
         for point in study["points"]:
             point["expert_busiest_share"] = 1.25 / point["ranks"]
@@ -241,14 +241,14 @@ class Report(page_case.Case):
         self.browser.call("Emulation.setEmulatedMedia", media="", features=[])
 
     def on_paper(self, study):
-        """The page as it is printed, one long sheet of A4's width."""
+        """The printed page, one long sheet of A4's width."""
         self.open(study)
         self.size(680, 1000)
         self.browser.call("Emulation.setEmulatedMedia", media="print")
         self.value("dispatchEvent(new Event('beforeprint'))")
 
     def test_pages(self):
-        """No figure is higher than a page, the first page is filled, folded tables are there and fit."""
+        """No figure is higher than a page, the first page is filled, folded tables are printed and fit."""
         big = make_synthetic_study.make_study(ranks=range(1, 9), batches=[2 ** i for i in range(12)],
                                               lengths=((512, 128),), n_repeats=1)
         for study in (self.study, big):
@@ -281,12 +281,12 @@ class Report(page_case.Case):
         self.assertIn("tells anything: it has no end.", self.text("#summary"))
         study["points"][1]["speedup_interval"] = [0, 12.5]
         for run in study["points"][1]["runs"]:
-            run["start"] = run["repeat"] + 7 * run["start"]  # four starts may be as wide as they are
+            run["start"] = run["repeat"] + 7 * run["start"]  # four starts may have intervals as wide
         self.open(study)
         self.assertIn("(0.00 to 12.50) times", self.text("#summary"))
 
     def test_shared_cores(self):
-        """CPU ranks share cores: nothing is compared with twice the hardware."""
+        """CPU ranks share cores: no comparison with twice the hardware."""
         self.study["machine"]["device"] = "cpu"
         self.open(self.study)
         self.assertEqual(self.ids(), ["speedup", "latency", "limit", "time"])
@@ -305,7 +305,7 @@ class Report(page_case.Case):
                 self.assertGreaterEqual(contrast, least, f"{scheme}: {what}")
 
     def test_looks_differ(self):
-        """Without colour too: no two series share both their mark and their dashes."""
+        """Also without colour: no two series share both marker and dashes."""
         self.open(make_synthetic_study.make_study(ranks=(1, 2), batches=[2 ** i for i in range(12)],
                                                   lengths=((512, 128),)))
         looks = self.value("""[...document.querySelectorAll("#efficiency .wide .line")].map((line) => {
@@ -387,7 +387,7 @@ class Report(page_case.Case):
         self.fits(360)
 
     def test_svg_file(self):
-        """A figure alone needs nothing of the page, and holds no style that other programs do not know."""
+        """A figure alone needs nothing from the page, and has no style that other programs do not support."""
         self.open(self.study)
         for scheme, ground in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 24, 27)")):
             self.scheme(scheme)

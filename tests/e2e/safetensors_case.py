@@ -1,4 +1,4 @@
-"""Whole safetensors files, for tests that read a small checkpoint or make one out of another."""
+"""Whole safetensors files, for tests that read a small checkpoint or derive one from another."""
 
 import json
 import os
@@ -8,7 +8,7 @@ NAME = "model.safetensors"
 
 
 def read_tensors(folder):
-    """Of the folder's one file, by name: [dtype, shape, bytes]."""
+    """Tensors of the folder's only file, by name: [dtype, shape, bytes]."""
     with open(os.path.join(folder, NAME), "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
         data = file.read()
@@ -18,7 +18,7 @@ def read_tensors(folder):
 
 
 def write_tensors(folder, tensors):
-    """Tensors as read_tensors gives them, one behind the other, as the folder's one file."""
+    """Writes tensors in the form of read_tensors, consecutively, as the folder's only file."""
     header, at = {}, 0
     for name, (dtype, shape, content) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(content)]}

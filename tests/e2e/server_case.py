@@ -1,4 +1,4 @@
-"""What the tests of `yoke serve` share: a server on a free port, and clients made of http.client and sockets."""
+"""Shared by the tests of `yoke serve`: a server on a free port, and clients made of http.client and sockets."""
 
 import contextlib
 import http.client
@@ -19,7 +19,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Server:
-    """A running server. Its stderr is read all the time, so that it never waits for a reader."""
+    """A running server. Its stderr is read continuously, so that it never blocks on its log."""
 
     def __init__(self, program, *options, model=harness.DEMO, env=None, **popen):
         arguments = ["serve", "--model", model, *harness.ON, *SMALL, "--port", 0, *options]
@@ -30,7 +30,7 @@ class Server:
         self.reader = threading.Thread(target=self.read_err, daemon=True)
         self.reader.start()
         url = ""
-        while "listening" not in url:  # the fault hook speaks on stdout too
+        while "listening" not in url:  # the fault hook also writes to stdout
             url = self.process.stdout.readline().decode()
             if not url:
                 break
@@ -46,7 +46,7 @@ class Server:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def ask(self, method, path, body=None, headers=None, timeout=harness.TIMEOUT_S):
-        """One request on a connection of its own: the response, with its text."""
+        """One request on a separate connection: the response, with its text."""
         connection = self.connect(timeout)
         with contextlib.closing(connection):
             return ask_on(connection, method, path, body, headers)
@@ -64,7 +64,7 @@ class Server:
         raise AssertionError(f"{path} did not become {status}: {self.err}")
 
     def metric(self, name, **labels):
-        """The value of a metric, among whose labels are these."""
+        """The value of a metric whose labels include these."""
         for line in self.ask("GET", "/metrics").text.splitlines():
             found = re.fullmatch(r"yoke:(\w+)\{(.*)\} (\S+)", line)
             if found and found[1] == name and all(f'{key}="{value}"' in found[2] for key, value in labels.items()):
@@ -72,7 +72,7 @@ class Server:
         raise AssertionError(f"no metric {name} {labels}")
 
     def wait_for_err(self, text, count=1):
-        """Until the server has said a text that many times."""
+        """Wait until the server has printed a text that many times."""
         end = time.monotonic() + harness.TIMEOUT_S
         while self.err.count(text) < count:
             if time.monotonic() > end:
@@ -87,7 +87,7 @@ class Server:
             time.sleep(0.01)
 
     def stop(self, number=signal.SIGTERM, within_s=60):
-        """Signal the server; its exit code."""
+        """Signal the server; returns its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.finish(within_s)
@@ -105,7 +105,7 @@ class Server:
 
 
 def ask_on(connection, method, path, body=None, headers=None):
-    """A request on this connection; the response, with its text (and value, where it is JSON)."""
+    """A request on this connection; returns the response, with its text (and value, if JSON)."""
     if body is not None and not isinstance(body, (bytes, str)):
         body = json.dumps(body)
     all_headers = {**JSON, **(headers or {})} if method == "POST" else headers or {}
@@ -119,7 +119,7 @@ def ask_on(connection, method, path, body=None, headers=None):
 
 
 def read_events(response):
-    """The events of a stream, as they come: parsed, the last one "[DONE]"."""
+    """The events of a stream as they arrive: parsed, the last one "[DONE]"."""
     for line in response:
         line = line.rstrip(b"\r\n")
         if line:
@@ -128,7 +128,7 @@ def read_events(response):
 
 
 def text_of(event):
-    """What an event adds to its choice: text of a completion or of a chat."""
+    """The text that an event adds to its choice, of a completion or of a chat."""
     choice = event["choices"][0]
     return choice["text"] if "text" in choice else choice["delta"].get("content") or ""
 
@@ -146,7 +146,7 @@ class Case(harness.Case):
         return server
 
     def end(self, server):
-        """A server that a test has left running must be able to stop."""
+        """A server that is left running after a test must be able to stop."""
         running = server.process.poll() is None
         code = server.stop(within_s=60)
         self.assertNotIn("Sanitizer", server.err)
@@ -158,7 +158,7 @@ class Case(harness.Case):
         return os.path.join(os.path.dirname(self.yoke), "yoke_with_faults")
 
     def stream(self, server, path, body, connection=None):
-        """All events of a streamed answer but [DONE], which must be there."""
+        """All events of a streamed answer except [DONE], which must be present."""
         with contextlib.nullcontext(connection) if connection else contextlib.closing(server.connect()) as on:
             on.request("POST", path, json.dumps({**body, "stream": True}), JSON)
             response = on.getresponse()
@@ -183,7 +183,7 @@ class Case(harness.Case):
 
 
 def raw(server, *pieces, pause_s=0.0, timeout=harness.TIMEOUT_S):
-    """Send bytes as they are, a pause between two pieces; what comes back until the server closes."""
+    """Send bytes unchanged, with a pause between two pieces; returns all bytes until the server closes."""
     with socket.create_connection(("127.0.0.1", server.port), timeout) as connection:
         answer = b""
         with contextlib.suppress(ConnectionError, BrokenPipeError):
@@ -196,7 +196,7 @@ def raw(server, *pieces, pause_s=0.0, timeout=harness.TIMEOUT_S):
 
 
 def request_bytes(path, body, headers=""):
-    """A request as it goes over the wire."""
+    """A request in its form on the wire."""
     data = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     head += f"Content-Length: {len(data)}\r\n{headers}\r\n"
@@ -204,7 +204,7 @@ def request_bytes(path, body, headers=""):
 
 
 def body_of(answer):
-    """The body of an answer in chunks: the bytes that came."""
+    """Joins the body of a chunked answer."""
     head, rest = answer.split(b"\r\n\r\n", 1)
     if not head.startswith(b"HTTP/1.1 200"):
         raise AssertionError(answer)
@@ -220,7 +220,7 @@ def body_of(answer):
 
 
 def events_of(answer):
-    """The events of a stream that came as these bytes, which must end as a stream does."""
+    """The events of a stream of these bytes, which must end like a stream."""
     events = body_of(answer).decode().split("\n\n")
     if events[-2:] != ["data: [DONE]", ""]:
         raise AssertionError(events[-3:])
@@ -228,7 +228,7 @@ def events_of(answer):
 
 
 def stream_many(server, path, bodies):
-    """Send all requests at once, each on a connection of its own; the bytes that came back, in order."""
+    """Send all requests at once, each on a separate connection; returns the received bytes, in order."""
     answers = [bytearray() for _ in bodies]
     with selectors.DefaultSelector() as selector:
         for i, body in enumerate(bodies):

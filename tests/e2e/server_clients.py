@@ -89,7 +89,7 @@ print("langchain-openai", version("langchain-openai"))
 @harness.of_the_program
 class Clients(Case):
     def check(self, script, *options):
-        """A script that uses a client finds nothing wrong."""
+        """A script that uses a client finds no fault."""
         server = self.serve("--chat-template", "builtin:chatml", "--api-key", "secret", "--served-model-name", "demo",
                             *options)
         done = subprocess.run([sys.executable, "-c", script, f"http://127.0.0.1:{server.port}"], capture_output=True,

@@ -1,5 +1,5 @@
-"""Where a request ends and whom it is for: what RFC 9110 and RFC 9112 say to refuse is refused, from bare sockets and
-through nginx and HAProxy, and nothing within a request is ever taken for another one.
+"""The end of a request and its target: the server refuses what RFC 9110 and RFC 9112 demand to refuse, from bare
+sockets and through nginx and HAProxy, and never takes a part of a request for another request.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from server_case import Case, Server, body_of, raw, request_bytes
 COMPLETIONS = "/v1/completions"
 BODY = {"prompt": "17+25=", "max_tokens": 2}
 HOST = b"Host: localhost\r\n"
-INNER = b"GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"  # what must never be taken for a request
+INNER = b"GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"  # must never be taken for a request
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 
@@ -124,7 +124,7 @@ class Framing(Case):
 
     def test_absolute_targets(self):
         for target in (b"http://localhost/version", b"HTTP://LOCALHOST:80/version", b"https://127.0.0.1/version?a=b"):
-            for host in (HOST, b"Host: evil.example\r\n"):  # which the target's replaces
+            for host in (HOST, b"Host: evil.example\r\n"):  # replaced by the target's host
                 answer = raw(self.server, b"GET " + target + b" HTTP/1.1\r\n" + host + b"Connection: close\r\n\r\n")
                 self.assertTrue(answer.startswith(b"HTTP/1.1 200"), answer)
         for target, status in ((b"http://evil.example/version", 403), (b"http://localhost/no", 404),
@@ -140,7 +140,7 @@ class Framing(Case):
                 for part in answer.split(b"HTTP/1.1 200 OK\r\n")[1:]]
 
     def test_what_may_be_sent(self):
-        """Bodies in chunks of any size with all that may stand around them, byte by byte; requests in one packet."""
+        """Bodies in chunks of any size with every legal extension and trailer, byte by byte; requests in one packet."""
         expected = self.server.post(COMPLETIONS, BODY).value["choices"][0]["text"]
         data, end = json.dumps(BODY).encode(), b"Connection: close\r\n"
         plain = post(b"Content-Length: %d\r\n" % len(data), data)
@@ -161,7 +161,7 @@ class Framing(Case):
         self.assertTrue(head.startswith(b"HTTP/1.1 200") and head.endswith(b"\r\n\r\n"), head)
 
     def test_streams_and_their_connections(self):
-        """A stream is followed by further requests on its connection, and ends with it in HTTP/1.0."""
+        """A stream is followed by further requests on its connection, and ends the connection in HTTP/1.0."""
         stream = {**BODY, "max_tokens": 50, "ignore_eos": True, "stream": True}
         data = json.dumps(stream).encode()
         answer = raw(self.server, request_bytes(COMPLETIONS, stream) * 3 + get(headers=b"Connection: close\r\n"))
@@ -178,7 +178,7 @@ class Framing(Case):
         self.assertTrue(old.endswith(b"data: [DONE]\n\n"), old[-100:])
 
     def test_a_large_answer_to_a_slow_reader(self):
-        """All of it comes, in order, and the next answer behind it."""
+        """The whole stream arrives in order, followed by the next answer."""
         ids = [5] * 60000
         with socket.create_connection(("127.0.0.1", self.server.port), harness.TIMEOUT_S) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -214,7 +214,7 @@ class Framing(Case):
         raise AssertionError(f"{program} does not listen")
 
     def check_behind(self, port):
-        """Requests pass, answers are those of direct ones, and no attack makes anybody get another one's answer."""
+        """Requests pass, answers equal direct ones, and no attack gives a client another client's answer."""
         proxy = type("Proxy", (), {"port": port})()
         expected = self.server.post(COMPLETIONS, BODY).value["choices"]
         data, end = json.dumps(BODY).encode(), b"Connection: close\r\n"
@@ -232,10 +232,10 @@ class Framing(Case):
         for i, attack in enumerate(attacks):
             with self.subTest(attack[:120]):
                 with socket.create_connection(("127.0.0.1", port), 20) as connection, contextlib.suppress(OSError):
-                    connection.sendall(attack.replace(b"/smuggled", b"/followed"))  # to some proxies all is well
+                    connection.sendall(attack.replace(b"/smuggled", b"/followed"))  # some proxies accept everything
                     connection.shutdown(socket.SHUT_WR)
                     connection.makefile("rb").read()
-                # Whoever sends a request through the same connections of the proxy gets the answer to it.
+                # A client that sends a request through the same proxy connections gets its own answer.
                 answer = raw(proxy, get(b"/canary%d" % i, end))
                 self.assertTrue(answer.startswith(b"HTTP/1.1 404"), answer)
                 self.assertIn(b"/canary%d" % i, answer)

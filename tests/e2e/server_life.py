@@ -1,4 +1,4 @@
-"""How `yoke serve` begins and ends: loading, signals, a rank that fails, a service manager."""
+"""Start and end of `yoke serve`: loading, signals, a rank that fails, a service manager."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ def read_stream(connection):
 @harness.of_the_program
 class Life(Case):
     def begin(self, server, body, path=PATH):
-        """A streamed answer of which the first event has come: connection, response, events still to come."""
+        """A streamed answer whose first event has arrived: connection, response, remaining events."""
         connection = server.connect()
         self.addCleanup(connection.close)
         connection.request("POST", path, json.dumps({**body, "stream": True}), JSON)
@@ -93,7 +93,7 @@ class Life(Case):
                 if refused.status != 200:  # else the answer was finished before the request came
                     self.assert_refused(refused, 503, "shutting down")
                     self.assertEqual(refused.getheader("Connection").lower(), "close")
-            *_, ended, usage, done = events  # the end may come with the last token or behind it
+            *_, ended, usage, done = events  # the end may come with the last token or after it
             self.assertEqual(ended["choices"][0]["finish_reason"], "length")
             self.assertEqual((usage["usage"]["completion_tokens"], done), (200, "[DONE]"))
             self.assertEqual(server.finish(), 0)
@@ -141,7 +141,7 @@ class Life(Case):
     # ---- Failures --------------------------------------------------------------------------------------------------
 
     def serve_and_fail(self, *options):
-        """A server whose rank 1 fails while it answers: with what the clients were told."""
+        """A server whose rank 1 fails while it answers, with the texts that clients received."""
         fault = "rank=1 operation=attention call=400 fault=error"
         server = self.serve("--tp", 2, *options, program=self.faulty, env={"YOKE_FAULT": fault})
         streamed = self.begin(server, LONG)
@@ -182,10 +182,10 @@ class Life(Case):
         self.assert_refused(server.ask("GET", "/health"), 503, "rank 1")
 
     def open_slow_reader(self, server, max_tokens):
-        """A client whose answer is more than fits on its way, and who takes nothing yet."""
+        """A client that does not read yet, with an answer larger than the socket buffers."""
         slow = socket.socket()
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)  # which decides how much the server's end buffers
+        slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)  # limits the server's send buffer
         slow.connect(("127.0.0.1", server.port))
         slow.sendall(request_bytes(PATH, {**LONG, "n": 4, "logprobs": 20, "max_tokens": max_tokens, "stream": True}))
         return slow
@@ -238,7 +238,7 @@ class Life(Case):
                 process.stderr.read()
 
     def test_a_unix_socket_is_handed_over(self):
-        """As `systemd-socket-activate -l PATH` does."""
+        """Like `systemd-socket-activate -l PATH`."""
         with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
             path = os.path.join(folder, "yoke")
             listener.bind(path)

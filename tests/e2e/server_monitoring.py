@@ -1,4 +1,4 @@
-"""`yoke serve` as operators see it: ids of requests, proxies in front, metrics, the log, routes for routers."""
+"""`yoke serve` in operation: ids of requests, proxies in front, metrics, the log, routes for routers."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 @harness.of_the_program
 class RequestIds(Case):
     def test_ids(self):
-        """The client's comes back with every answer and is the answer's id; another is replaced."""
+        """A valid client id is returned with every answer and is the answer's id; another is replaced."""
         server = self.serve("--chat-template", "builtin:chatml", "--api-key", "k")
         key = {"Authorization": "Bearer k"}
         body = {"prompt": "x", "max_tokens": 2, "ignore_eos": True}
@@ -70,7 +70,7 @@ class Proxies(Case):
         self.assertIsNone(server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 1}).getheader("X-Accel-Buffering"))
 
     def nginx_in_front(self, server):
-        """The port of an nginx that does no more than proxy_pass."""
+        """The port of an nginx that only does proxy_pass."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         folder = tempfile.mkdtemp(prefix="yoke-nginx-")
@@ -95,7 +95,7 @@ class Proxies(Case):
         raise AssertionError("nginx does not listen")
 
     def test_nginx(self):
-        """Events come through as they are written, and not by nginx's buffers of 4 KiB, some 25 events each."""
+        """Events pass through when they are written, not when nginx's buffers of 4 KiB (about 25 events) are full."""
         if not NGINX:
             self.skipTest("no nginx here")
         server = self.serve()
@@ -112,8 +112,8 @@ class Proxies(Case):
         self.assertEqual(answer.count(b"data: {"), 300)
         self.assertIn(b'"id":"cmpl-through"', answer)
 
-# Names without the prefix: vLLM's, but for those of what Yoke does not have (adapters, speculation, images, transfer of
-# KV); the ranks' memory is Yoke's own.
+# Names without the prefix: vLLM's, except for features that Yoke lacks (adapters, speculation, images, transfer of KV).
+# The ranks' memory is Yoke's own metric.
 GAUGES = {"num_requests_running", "num_requests_waiting", "num_requests_waiting_by_reason", "engine_sleep_state",
           "kv_cache_usage_perc", "rank_memory_bytes", "cache_config_info"}
 COUNTERS = {"prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total", "prompt_tokens_total",
@@ -132,7 +132,7 @@ DASHBOARD = """
 
 
 def parse_metrics(text):
-    """{name: kind} and {(name, labels but engine and model_name): value}; the prefix stays. Each line is checked."""
+    """{name: kind} and {(name, labels except engine and model_name): value}; the prefix stays. Each line is checked."""
     kinds, values = {}, {}
     for line in text.splitlines():
         if found := re.fullmatch(r"# TYPE (\S+) (\w+)", line):
@@ -201,7 +201,7 @@ class Metrics(Case):
         self.assertEqual(server.metric("request_prefill_kv_computed_tokens_sum"), 48)
 
     def test_prefix_and_lint(self):
-        """vLLM's dashboard finds its names; promtool remarks on nothing but those that vLLM chose."""
+        """vLLM's dashboard finds its names; promtool complains only about names chosen by vLLM."""
         server = self.serve("--metrics-prefix", "vllm")
         self.assertEqual(server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 2}).status, 200)
         text = server.ask("GET", "/metrics").text
@@ -223,7 +223,8 @@ class Metrics(Case):
                                     "letters")
 
     def test_http_requests(self):
-        """By route, method and class of status, whatever refused them; paths that clients make up are one route."""
+        """By route, method and class of status, including refused requests; unknown paths of clients count as one
+        route."""
         server = self.serve("--max-waiting", 0, "--max-num-seqs", 1)
         body = {"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": True}
         with contextlib.closing(server.connect()) as connection:
@@ -287,7 +288,7 @@ class Metrics(Case):
         self.assertEqual(server.post(COMPLETIONS, body).status, 200)
         rows = r'yoke:expert_rows_total{engine="0",model_name="[^"]*",layer="%d",expert="%d"} (\d+)'
         found = {}
-        for _ in range(200):  # the counts come when the engine has nothing more to do
+        for _ in range(200):  # the counts are updated when the engine is idle
             text = server.ask("GET", "/metrics").text
             found = {(i, e): int(re.search(rows % (i, e), text)[1]) for i in (1, 2) for e in range(6)}
             if found[1, 1] == 6:
@@ -302,7 +303,7 @@ class Metrics(Case):
         self.assertRegex(text, r"yoke:expert_busiest_rank_share{.*} (0\.[5-9]|1)")
 
     def test_metrics_of_prompts_under_way(self):
-        """They are there with the first token; of a prompt without one at its end."""
+        """Counted with the first token; for a prompt without a token, at its end."""
         server = self.serve()
         prompt = "Tell a story: Mia the fox, a red kite, the garden."
         n_tokens = server.post("/tokenize", {"prompt": prompt}).value["count"]
@@ -324,7 +325,7 @@ class Metrics(Case):
 @harness.of_the_program
 class Log(Case):
     def test_refused_requests(self):
-        """A line for each, with the id that the client has; paths and values of clients begin no line of their own."""
+        """One line per request, with the client's id. Paths and values of clients begin no line."""
         server = self.serve("--api-key", "k", "--max-waiting", 0, "--max-num-seqs", 1)
         key = {"Authorization": "Bearer k"}
 
@@ -373,7 +374,7 @@ class Log(Case):
         self.assertNotIn("/health", server.err)
 
     def test_stats(self):
-        """Lines come while there is something to do, and one behind it."""
+        """Lines are written while the engine is busy, and one after it."""
         server = self.serve("--log-stats-interval", "0.1")
         line = (r"stats: running (\d+), waiting (\d+), prompt ([\d.]+) tokens/s, output ([\d.]+) tokens/s, "
                 r"KV cache ([\d.]+) %, prefix hits ([\d.]+) %")
@@ -417,7 +418,7 @@ class Routes(Case):
 
         texts = set()
         self.assertEqual([cached(), cached()], [0, 32])
-        with contextlib.closing(server.connect()) as connection:  # one that runs on
+        with contextlib.closing(server.connect()) as connection:  # a request that is still running
             long = {"prompt": list(range(5, 100)), "max_tokens": 600, "ignore_eos": True, "stream": True}
             connection.request("POST", COMPLETIONS, json.dumps(long), JSON)
             response = connection.getresponse()

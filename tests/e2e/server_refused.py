@@ -1,4 +1,4 @@
-"""`yoke serve` refuses: bad requests, too much of anything, callers without a key, pages of others."""
+"""`yoke serve` refuses bad requests, too much of anything, callers without a key, and foreign pages."""
 
 import concurrent.futures
 import contextlib
@@ -20,7 +20,7 @@ from server_case import JSON, Case, ask_on, raw, request_bytes
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 HELLO = [{"role": "user", "content": "hello"}]
 
-# Fields of /v1/completions: what is sent beside the prompt, words of the message, the parameter that is named.
+# Fields of /v1/completions: fields sent with the prompt, words of the message, the parameter that is named.
 BAD_FIELDS = [
     ({"prompt": ""}, ["prompt"], "prompt"),
     ({"prompt": []}, ["prompt"], "prompt"),
@@ -92,7 +92,7 @@ BAD_BODIES = [
     '{"a":' * 500 + "1" + "}" * 500, '{"prompt": "x"} {', "{}",
 ]
 
-# What comes over a connection that is no request of HTTP/1.1.
+# Data on a connection that is no request of HTTP/1.1.
 BAD_HTTP = [
     b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n",
@@ -104,7 +104,7 @@ BAD_HTTP = [
     b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 20000 + b"\r\n", b"\0" * 1000, b"\x16\x03\x01" * 100,
 ]
 
-# Headers of a POST that leave open whom it is for, or where it ends: status, words of the message.
+# Headers of a POST that leave its target or its end ambiguous: status, words of the message.
 DOUBTFUL_HEADERS = [
     ("", 400, ["Host", "0"]),
     ("Host: localhost\r\nHost: localhost\r\n", 400, ["Host", "2"]),
@@ -119,7 +119,7 @@ DOUBTFUL_HEADERS = [
 
 
 def kill_children(server):
-    """End all processes that the server has started."""
+    """End all child processes of the server."""
     for children in glob.glob(f"/proc/{server.process.pid}/task/*/children"):
         with open(children, encoding="ascii") as file:
             for pid in file.read().split():
@@ -127,7 +127,7 @@ def kill_children(server):
 
 
 def memory_of(server, name):
-    """Bytes of the server's memory by this name."""
+    """Bytes of the server's memory of this kind."""
     with open(f"/proc/{server.process.pid}/status", encoding="ascii") as file:
         return next(int(line.split()[1]) << 10 for line in file if line.startswith(name))
 
@@ -207,7 +207,7 @@ class Refused(Case):
             self.assertEqual(server.ask("POST", COMPLETIONS, body, headers).status, 200)
 
     def test_held_bodies(self):
-        """Bodies that come slowly are held; beyond the limit of all a large one is refused, and small ones are not."""
+        """Slow bodies are held; beyond the limit of all bodies a large one is refused, and small ones are accepted."""
         server = self.serve("--max-held-body-bytes", "256KiB")
         large = json.dumps({"prompt": "x", "max_tokens": 1, "user": "u" * (200 << 10)})
         half = request_bytes(COMPLETIONS, json.loads(large))[:-1000]
@@ -215,7 +215,7 @@ class Refused(Case):
         while (not answer or answer.status == 200) and time.monotonic() < end:
             with contextlib.closing(socket.create_connection(("127.0.0.1", server.port))) as slow:
                 slow.sendall(half)
-                time.sleep(0.05)  # the half that comes second is the one that is refused
+                time.sleep(0.05)  # the half that arrives second is refused
                 answer = server.post(COMPLETIONS, large)
                 small = server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 1})
         self.assert_refused(answer, 503, "262144 bytes", "again later")
@@ -224,11 +224,12 @@ class Refused(Case):
         end = time.monotonic() + harness.TIMEOUT_S
         while server.post(COMPLETIONS, large).status != 200 and time.monotonic() < end:
             time.sleep(0.01)
-        for _ in range(3):  # what has been answered is held no more
+        for _ in range(3):  # answered bodies are no longer held
             self.assertEqual(server.post(COMPLETIONS, large).status, 200)
 
     def test_memory_of_bodies(self):
-        """8 MiB of JSON take at most eight times that, whatever they hold, and go back to the system."""
+        """8 MiB of JSON take at most eight times as much memory, whatever they hold, and the memory is returned to the
+        system."""
         if harness.is_sanitized(self.yoke):
             self.skipTest("a sanitizer keeps what is freed")
         server = self.serve("--chat-template", "builtin:chatml")
@@ -239,7 +240,7 @@ class Refused(Case):
                    '"tools": [{"type": "function", "function": {"name": "f", "parameters": [%s1]}}]}', "{}, 10, ", 200)]
         for path, body, piece, status in bodies:
             with self.subTest(piece), open(f"/proc/{server.process.pid}/clear_refs", "w", encoding="ascii") as file:
-                file.write("5")  # the peak begins anew
+                file.write("5")  # restart the peak
                 file.close()
                 before = memory_of(server, "VmRSS")
                 answer = server.post(path, body % (piece * ((n_bytes - len(body)) // len(piece))))
@@ -266,7 +267,7 @@ class Refused(Case):
             self.assert_refused(ask_on(connection, "POST", COMPLETIONS, fits + " "), 413, "65536", "65537")
             self.assert_refused(ask_on(connection, "POST", COMPLETIONS, "x" * (4 << 20)), 413, "65536")
             chunks = (b"x" * 1000 for _ in range(1000))
-            connection.request("POST", COMPLETIONS, chunks, JSON, encode_chunked=True)  # its length is not told
+            connection.request("POST", COMPLETIONS, chunks, JSON, encode_chunked=True)  # without a content length
             response = connection.getresponse()
             error = json.loads(response.read())["error"]
             self.assertEqual((response.status, error["type"]), (413, "invalid_request_error"))
@@ -283,7 +284,7 @@ class Refused(Case):
         self.assertEqual(server.ask("GET", "/health").status, 200)
 
     def test_doubtful_headers(self):
-        """Refused at once, and nothing behind them is taken for another request."""
+        """Refused at once, and later data is not taken for another request."""
         server = self.serve()
         for headers, status, parts in DOUBTFUL_HEADERS:
             with self.subTest(headers=headers):
@@ -296,13 +297,13 @@ class Refused(Case):
                 self.assertEqual(list(error), ["message", "type", "param", "code"])
                 for part in parts:
                     self.assertIn(part, error["message"])
-        self.assertIn(b" 200 ", raw(server, b"GET /version HTTP/1.0\r\n\r\n"))  # which needs no Host
+        self.assertIn(b" 200 ", raw(server, b"GET /version HTTP/1.0\r\n\r\n"))  # HTTP/1.0 needs no Host
         spaced = raw(server, b"GET /no where HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         self.assertTrue(spaced.startswith(b"HTTP/1.1 400 "), spaced)
         self.assertIn(b'"error"', spaced)
 
     def test_slow_senders(self):
-        """Headers and bodies that trickle in, and connections that say nothing, end; an idle one in silence."""
+        """Slow headers and bodies, and silent connections, are ended; an idle connection without an answer."""
         server = self.serve("--header-timeout", 0.5)
         body = request_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 1})
         for pieces, expected in (([b"GET /health HTTP/1.1\r\n"] + [b"A: b\r\n"] * 40, b"HTTP/1.1 408 "),
@@ -318,15 +319,15 @@ class Refused(Case):
         self.assertTrue(answer.startswith(b"HTTP/1.1 408 "), answer)
         self.assertIn(b'"error"', answer)
         answer = raw(server, b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        self.assertEqual(answer.count(b"HTTP/1.1"), 1)  # kept alive, then closed without a word
-        with socket.create_connection(("127.0.0.1", server.port)) as patient:  # time to answer is not time to ask
+        self.assertEqual(answer.count(b"HTTP/1.1"), 1)  # a limit for requests, not answers
+        with socket.create_connection(("127.0.0.1", server.port)) as patient:  # limits requests, not answers
             patient.sendall(request_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 900, "n": 16, "ignore_eos": True}))
-            patient.settimeout(1.5)  # three times the limit; a slow program need not come to the answer's end
+            patient.settimeout(1.5)  # three times the limit; a slow program need not reach the answer's end
             with contextlib.suppress(TimeoutError):
                 self.assertTrue(patient.recv(100).startswith(b"HTTP/1.1 200"))
 
     def test_connections(self):
-        """More than there may be wait for their turn."""
+        """Requests beyond the limit wait."""
         server = self.serve("--max-connections", 3)
         held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
         time.sleep(0.2)
@@ -335,7 +336,7 @@ class Refused(Case):
             late.settimeout(0.3)
             with self.assertRaises(TimeoutError):
                 late.recv(100)
-            server.process.send_signal(signal.SIGSTOP)  # so that it sees all of them leave at once
+            server.process.send_signal(signal.SIGSTOP)  # so that the server sees all of them leave at once
             for connection in held:
                 connection.close()
             server.process.send_signal(signal.SIGCONT)
@@ -372,7 +373,7 @@ class Refused(Case):
         self.assert_usage_error(["serve", harness.DEMO], "YOKE_API_KEY: ", "0x20", env={"YOKE_API_KEY": "a b"})
 
     def test_what_keys_and_salts_keep_apart(self):
-        """A prompt of 40 tokens is found computed by who has the same key and salt, and by nobody else."""
+        """A prompt of 40 tokens is cached for requests with the same key and salt, and for no others."""
         prompt = {"prompt": list(range(5, 45)), "max_tokens": 1}
 
         def cached(server, key=None, **more):
@@ -392,7 +393,7 @@ class Refused(Case):
                                         {"Authorization": "Bearer only-key"}), 400, "512", param="cache_salt")
 
     def test_several_keys(self):
-        """Keys of options and of a file are taken; none of them stands in the list of processes."""
+        """Keys from options and from a file are accepted; no key is visible in the list of processes."""
         folder = harness.scratch_folder(self.addCleanup)
         path = os.path.join(folder, "keys")
         with open(path, "w", encoding="utf-8") as file:
@@ -464,7 +465,7 @@ class Refused(Case):
         self.assertEqual(anybody.getheader("Access-Control-Allow-Origin"), "http://c")
 
     def test_names_of_the_server(self):
-        """A page cannot have its own name resolved to this machine."""
+        """A page cannot reach the server through its own name by making it resolve to this machine."""
         server = self.serve("--allowed-host", "gpu.example", "--allowed-host", "other")
         port = server.port
         for host in ("localhost", f"localhost:{port}", "LocalHost:1", "127.0.0.1", f"127.0.0.1:{port}", "127.1.2.3",
@@ -485,7 +486,7 @@ class Refused(Case):
         for host, status in (("gpu.example", 200), ("127.0.0.1", 200), ("evil.example", 403)):
             self.assertEqual(named.ask("GET", "/version", headers={"Host": host}).status, status, host)
 
-    # ---- Much to prepare -------------------------------------------------------------------------------------------
+    # ---- Slow preparation ------------------------------------------------------------------------------------------
 
     def test_large_prompts_stop_nobody(self):
         server = self.serve()
@@ -505,7 +506,7 @@ class Refused(Case):
                 flood.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port))))
                 flood[-1].sendall(most)
             end = time.monotonic() + 10
-            while time_small() > 2 * alone_s + 0.02 and time.monotonic() < end:  # it has not taken all that was sent
+            while time_small() > 2 * alone_s + 0.02 and time.monotonic() < end:  # the server has not read all data
                 time.sleep(0.05)
             for connection in flood:
                 connection.sendall(large[-1:])
@@ -514,11 +515,11 @@ class Refused(Case):
                 answer = connection.makefile("rb").read()
                 self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), answer)
                 self.assertIn(b"context_length_exceeded", answer)
-        self.assertLess(min(beside_s), 2 * alone_s + 0.05)  # the machine may do other work meanwhile
+        self.assertLess(min(beside_s), 2 * alone_s + 0.05)  # the machine may be busy with other work
         self.assertLess(statistics.median(beside_s), 0.5)
 
     def test_a_slow_template_stops_no_completions(self):
-        """Requests that wait to be prepared count as waiting, are answered in time, and show in /health."""
+        """Requests that wait to be prepared count as waiting, are answered in time, and appear in /health."""
         with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
             template.write("{% if messages[0].content == 'slow' %}{% for i in range(100000) %}"
                            "{% for k in range(100000) %}{% endfor %}{% endfor %}{% endif %}x")
@@ -555,7 +556,7 @@ class Refused(Case):
     # ---- The helper of chat templates ------------------------------------------------------------------------------
 
     def test_a_template_helper_that_dies(self):
-        """Another one answers; where none can be started, the client learns no more than that."""
+        """Another helper answers; if none can be started, the client receives no further detail."""
         with tempfile.TemporaryDirectory() as folder:
             python = os.path.join(folder, "python3")
             with open(python, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What `yoke serve` answers, route by route, and that every way to ask gives the same tokens."""
+"""Answers of `yoke serve`, route by route; every kind of request gives the same tokens."""
 
 import contextlib
 import json
@@ -90,7 +90,7 @@ class Routes(Case):
                 self.assertEqual("".join(event["text"] for event in events), whole["text"])
                 self.assertEqual(sum((event["token_ids"] for event in events), []), whole["token_ids"])
                 self.assertEqual(events[-1]["finish_reason"], whole["finish_reason"])
-            # The program draws a prompt's seed from its own: with one of the request's, only greedy ones are the same.
+            # The program derives a prompt's seed from its own: with a request's seed, only greedy outputs are equal.
             if sampling["temperature"] == 0:
                 asked = [part for prompt in prompts for part in ("--prompt", prompt["prompt"])]
                 results = self.run_json("generate", "-m", harness.DEMO, *harness.ON, *options, *asked)
@@ -102,7 +102,7 @@ class Routes(Case):
 
     @unittest.skipUnless(harness.ON_CPU, "models for CPU ranks")
     def test_experts_and_latent_attention(self):
-        """Goldens of transformers, as token ids: whole, streamed, and with beginnings that are found computed."""
+        """Goldens of transformers, as token ids: whole, streamed, and with cached prefixes."""
         for name, *options in (("moe_qwen3", "--tp", 2, "--enable-expert-parallel"), ("deepseek_v3", "--tp", 3)):
             folder = os.path.join(harness.FAMILIES, name)
             with open(os.path.join(folder, "golden.json"), encoding="utf-8") as file:
@@ -141,7 +141,7 @@ class Routes(Case):
         self.assertEqual(server.post(COMPLETIONS, {"prompt": ids, **fields}).value["choices"][0]["text"], one)
 
     def test_ends(self):
-        """The answer says what ended an output, and has its text only where the request asks for it, as in vLLM."""
+        """The answer names the end of an output, and has its text only if the request asks for it, as in vLLM."""
         server = self.serve()
         body = {"prompt": "The capital of Norway is", "temperature": 0}
         full_stop = server.post("/tokenize", {"prompt": "."}).value["tokens"][0]
@@ -241,7 +241,7 @@ class Routes(Case):
         self.assertEqual(raw_prompt["choices"][0]["text"], message["content"])
 
     def test_continued_messages(self):
-        """An answer goes on with what the last message says, and tells only what is new."""
+        """An answer continues the text of the last message, and contains only the new text."""
         server = self.serve("--chat-template", "builtin:chatml")
         continued = {"messages": [{"role": "user", "content": "17+25="}, {"role": "assistant", "content": "The "}],
                      "add_generation_prompt": False, "continue_final_message": True}
@@ -256,7 +256,7 @@ class Routes(Case):
                          server.post("/tokenize", {"prompt": prompt}).value["tokens"])
 
     def test_turns_of_builtin_forms_end(self):
-        """With the token of the form, though the model's files call it no end."""
+        """With the end token of the template, although the model's files do not list it as an end."""
         model = harness.make_turn_end_model(os.path.join(harness.scratch_folder(self.addCleanup), "model"))
         server = self.serve("--chat-template", "builtin:chatml", model=model)
         body = {"messages": [{"role": "user", "content": "17+25="}], "temperature": 0, "max_tokens": 60,
@@ -267,12 +267,12 @@ class Routes(Case):
         for asked in ({"ignore_eos": True}, {"min_tokens": 60}):
             choice = server.post(CHAT, {**body, "stop_token_ids": [], **asked}).value["choices"][0]
             self.assertEqual((choice["finish_reason"], len(choice["token_ids"])), ("length", 60))
-        for stop in ([], [choice["token_ids"][0]]):  # the request's own ends stay ends
+        for stop in ([], [choice["token_ids"][0]]):  # the request's own stop tokens still apply
             ends = server.post(CHAT, {**body, "stop_token_ids": stop}).value["choices"][0]["token_ids"]
             self.assertEqual(len(ends) == 1, bool(stop))
 
     def test_special_tokens_of_chats(self):
-        """The tokenizer's tokens before a text stand before a chat only where the request asks for them."""
+        """The tokenizer's initial tokens precede a chat only if the request asks for them."""
         model = self.copy_of_demo()
         path = os.path.join(model, "tokenizer.json")
         with open(path, encoding="utf-8") as file:
@@ -295,7 +295,7 @@ class Routes(Case):
             self.assertEqual(answer["usage"]["prompt_tokens"], len(plain) + n_more)
 
     def serve_template(self, template):
-        """A server with this chat template, where there is Python with Jinja2."""
+        """A server with this chat template; needs Python with Jinja2."""
         folder = harness.scratch_folder(self.addCleanup)
         path = os.path.join(folder, "template.jinja")
         with open(path, "w", encoding="utf-8") as file:
@@ -316,7 +316,7 @@ class Routes(Case):
         self.assertEqual(answer["choices"][0]["message"]["content"].strip(), "Oslo.")
 
     def test_what_templates_are_given(self):
-        """Developers are the system to a template that does not know them, and how much to think is a variable."""
+        """A template without developers gets them as system; the reasoning effort is a variable."""
         server = self.serve_template("{{ messages[0].role }} {{ messages[0].content }} {{ reasoning_effort }} "
                                      "{{ enable_thinking }}")
         knowing = self.serve_template("{% if messages[0].role == 'developer' %}one of us{% endif %}")
@@ -344,7 +344,7 @@ class Routes(Case):
         def ids_of(said):
             return server.post("/tokenize", {"prompt": said}).value["tokens"]
 
-        word = next(word for word in text.split()  # that is as many tokens behind a space
+        word = next(word for word in text.split()  # with as many tokens after a space
                     if word.isalpha() and len(ids_of(word)) == len(ids_of(" " + word)))
         for path, body in ((COMPLETIONS, {"prompt": "Mia has a"}),
                            (CHAT, {"messages": [{"role": "user", "content": "Mia has a"}]})):
@@ -366,7 +366,7 @@ class Routes(Case):
                                   "max_tokens": 1}).value
         cut_s, began = time.monotonic() - began, time.monotonic()
         server.post("/tokenize", {"prompt": long})
-        self.assertLess(cut_s, time.monotonic() - began)  # tokenising all of one takes several times as long
+        self.assertLess(cut_s, time.monotonic() - began)  # tokenising a whole one takes several times as long
         self.assertEqual((cut["usage"]["prompt_tokens"], chat["usage"]["prompt_tokens"]), (3, 9))
         same = server.post(COMPLETIONS, {"prompt": ids_of(long[-230:])[-3:], **keys}).value
         self.assertEqual(cut["choices"][0]["text"], same["choices"][0]["text"])
@@ -400,7 +400,7 @@ class Routes(Case):
                 self.assertEqual(connection.sock.getsockname()[1], port)
 
     def test_requests_one_behind_the_other(self):
-        """Pipelined: the answers come in order, though the first takes longest."""
+        """Pipelined: the answers are in order, though the first takes longest."""
         server = self.serve()
         bodies = [{"prompt": "x", "max_tokens": n, "ignore_eos": True} for n in (200, 3, 50)]
         with socket.create_connection(("127.0.0.1", server.port), harness.TIMEOUT_S) as connection:

@@ -1,4 +1,4 @@
-"""`yoke serve` under clients of every kind for a long time: each gets its own answer, and nothing is left of them.
+"""`yoke serve` under clients of every kind for a long time: each gets the answer to its request, and no state remains.
 
 Environment: YOKE_SOAK_SECONDS, the duration (12); YOKE_SOAK_SEED, the seed of the requests (1); YOKE_SOAK_JSON, a file
 for the counts of requests and the server's memory, round by round. YOKE_TEST_DEVICE=cuda YOKE_TEST_RANKS=2 runs the
@@ -27,8 +27,8 @@ MAX_GROWTH_BYTES = MIB
 FAULT = "rank=1 operation=attention call=1200 fault=error"
 OPTIONS = ("--chat-template", "builtin:chatml", *(("--tp", 2) if harness.ON_CPU else ()), "--restart-on-failure",
            "--max-num-seqs", 16, "--max-waiting", 20, "--kv-cache-bytes", "4MiB")
-# The allocator writes to all that it hands out, the ranks' memory for the largest step among it. Memory that waits for
-# its first use would otherwise look like a leak: it becomes resident page by page as larger steps come by.
+# The allocator writes to all memory that it returns, including the ranks' memory for the largest step. Otherwise memory
+# that waits for its first use would look like a leak: it becomes resident page by page as larger steps come.
 TOUCHED = {"MALLOC_PERTURB_": "165"}
 
 
@@ -59,7 +59,7 @@ def find_gpus():
 @unittest.skipUnless(harness.ON_CPU or harness.RANKS > 1, "one rank of several fails")
 class ServerSoak(Case):
     def run_clients(self, soak, n_round, is_over):
-        """Clients until is_over() says so; then every one of them must come to its end."""
+        """Clients until is_over() is true; then every one of them must end."""
         clients = [Client(soak, 10000 * SEED + 100 * n_round + i) for i in range(N_CLIENTS)]
         for client in clients:
             client.start()
@@ -99,12 +99,12 @@ class ServerSoak(Case):
             file.write("\n")
 
     def test_soak(self):
-        """Rounds of all clients at once. In the first a rank fails; in the second memory comes to its size."""
+        """Rounds of all clients at once. In the first a rank fails; in the second memory reaches its size."""
         server = self.serve(*OPTIONS, program=self.faulty, env={"YOKE_FAULT": FAULT, **TOUCHED})
-        time.sleep(0.5)  # the connections that asked whether it is ready are closed
+        time.sleep(0.5)  # the connections of the readiness checks are closed
         n_descriptors = count_descriptors(server.process)
         soak = Soak(server, limit_s=240 if harness.is_sanitized(self.yoke) else 60)
-        commit = find_commit()  # of the beginning: the tree may change meanwhile
+        commit = find_commit()  # commit at the start: the tree may change meanwhile
         began = time.monotonic()
         round_s, end = min(SECONDS / 5, 15), began + SECONDS
         sizes, rounds = [], []

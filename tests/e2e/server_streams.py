@@ -1,4 +1,4 @@
-"""Many clients of `yoke serve` at once: slow ones, ones that leave, more than there is room for."""
+"""Many clients of `yoke serve` at once: slow ones, ones that leave, more than the server accepts."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ def prompts():
 @harness.of_the_program
 class Streams(Case):
     def test_many_clients(self):
-        """256 at once, on more seats than a step has: every answer is whole, and its own."""
+        """256 at once, more than a step has sequences: every answer is whole, and belongs to its request."""
         n = 24 if harness.is_sanitized(self.yoke) else 256
         random.seed(1)
         asked = [random.choice(prompts()) for _ in range(n)]
@@ -62,11 +62,11 @@ class Streams(Case):
         return connection
 
     def test_a_slow_reader(self):
-        """One client does not read: others go on as if it were not there, and it gets every token once it does."""
+        """One client does not read: others are not delayed, and it gets every token when it reads."""
         if harness.is_sanitized(self.yoke, "tsan"):
             self.skipTest("takes minutes")
         server = self.serve()
-        n = 8  # more than the kernel keeps for a connection
+        n = 8  # more than the kernel's socket buffers
         body = {**LONG, "stream": True, "n": n, "logprobs": 20, "return_token_ids": True}
         slow = self.open(server, body, receive_bytes=4096)
         with contextlib.closing(slow):
@@ -75,7 +75,7 @@ class Streams(Case):
                 began = time.monotonic()
                 self.assertEqual(len(self.stream(server, PATH, {**LONG, "max_tokens": 50})), 50)
                 self.assertLess(time.monotonic() - began, 30)
-            server.wait_for_metric("num_requests_running", 0, within_s=120)  # nor does its own answer wait for it
+            server.wait_for_metric("num_requests_running", 0, within_s=120)  # nor does its answer wait for the client
             answer = bytearray()
             while not answer.endswith(b"0\r\n\r\n"):
                 chunk = slow.recv(1 << 16)
@@ -87,7 +87,8 @@ class Streams(Case):
         self.assertEqual(counts, [900] * n)
 
     def test_a_client_leaves(self):
-        """Streaming, waiting for a whole answer, waiting for its turn: what it asked for ends, and its KV is free."""
+        """Streaming, waiting for a whole answer, waiting in the queue: the requests of a client that leaves end, and
+        their KV is free."""
         server = self.serve("--max-num-seqs", 2)
         for leave in (self.close, self.reset, self.half_close):
             for stream in (True, False):
@@ -118,7 +119,7 @@ class Streams(Case):
         connection.shutdown(socket.SHUT_WR)
 
     def test_clients_come_and_leave(self):
-        """At every moment between their asking and their answers."""
+        """Clients leave at any moment between request and answer."""
         server = self.serve("--max-num-seqs", 2)
         random.seed(2)
         for _ in range(12 if harness.is_sanitized(self.yoke) else 400):
@@ -130,13 +131,13 @@ class Streams(Case):
         server.wait_for_metric("num_requests_running", 0)
 
     def test_a_client_that_leaves_at_once(self):
-        """Before the server has looked at what it asked for."""
+        """Before the server has read the request."""
         server = self.serve()
         server.process.send_signal(signal.SIGSTOP)
         for _ in range(3):
             self.open(server, {**LONG, "n": 16}).close()
         server.process.send_signal(signal.SIGCONT)
-        self.assertEqual(server.post(PATH, {"prompt": "x", "max_tokens": 1}).status, 200)  # behind them
+        self.assertEqual(server.post(PATH, {"prompt": "x", "max_tokens": 1}).status, 200)  # after them
         self.assertLessEqual(server.metric("generation_tokens_total"), 1)
         self.assertEqual(server.metric("num_requests_running"), 0)
 
@@ -144,7 +145,7 @@ class Streams(Case):
         """The end comes together with the last bytes: the connection is closed long before the time limit."""
         for options in ((), ("--header-timeout", 0)):
             server = self.serve(*options)
-            time.sleep(0.5)  # the connections that asked whether it is ready are closed
+            time.sleep(0.5)  # the connections of the readiness checks are closed
             descriptors = f"/proc/{server.process.pid}/fd"
             n_descriptors = len(os.listdir(descriptors))
             request = request_bytes(PATH, LONG)
@@ -153,7 +154,7 @@ class Streams(Case):
                 with socket.create_connection(("127.0.0.1", server.port)) as connection:
                     connection.sendall(request[:n_bytes])
                 server.process.send_signal(signal.SIGCONT)
-                self.assertEqual(server.ask("GET", "/ping").status, 200)  # behind it
+                self.assertEqual(server.ask("GET", "/ping").status, 200)  # after it
                 end = time.monotonic() + 15
                 while len(os.listdir(descriptors)) > n_descriptors:
                     self.assertLess(time.monotonic(), end, n_bytes)
@@ -166,7 +167,7 @@ class Streams(Case):
         refused = server.post(PATH, {"prompt": "x"})
         self.assert_refused(refused, 429, "too many requests", code="rate_limit_exceeded")
         self.assertIn(int(refused.getheader("Retry-After")), range(1, 61))
-        server.process.send_signal(signal.SIGSTOP)  # three are ahead, and in two seconds none has ended
+        server.process.send_signal(signal.SIGSTOP)  # three are ahead, and none ends within two seconds
         time.sleep(2)
         server.process.send_signal(signal.SIGCONT)
         refused = server.post(PATH, {"prompt": "x"})
@@ -176,11 +177,11 @@ class Streams(Case):
             connection.close()
         server.wait_for_metric("num_requests_running", 0)
         self.assertEqual(server.post(PATH, {"prompt": "x"}).status, 200)
-        self.assertEqual(server.post(PATH, {"prompt": "x", "n": 8}).status, 200)  # alone, it may wait for itself
+        self.assertEqual(server.post(PATH, {"prompt": "x", "n": 8}).status, 200)  # alone, it waits for no other
 
     def test_time_limit(self):
         """The limit counts from a request's arrival: a stream without a token by then is refused as a whole."""
-        for limit_s in (0.3, 2.4, 20):  # the first in which this machine, loaded or sanitized, makes a token
+        for limit_s in (0.3, 2.4, 20):  # the first limit within which this machine, loaded or sanitized, makes a token
             server = self.serve("--request-timeout", limit_s)
             body = {**LONG, "n": 16}
             self.assert_refused(server.post(PATH, body), 408, f"{limit_s} s")

@@ -16,7 +16,7 @@
 enum { N_AT_ONCE = 4, MAX_THREADS = 256, NEVER = INT32_MAX };
 enum { WAIT_S = 60 };
 
-enum draws { /* what a request draws; cases have their own seed */
+enum draws { /* random draws of a request; cases have separate streams */
              CASE,
              WAY,
              MOMENT,
@@ -39,15 +39,15 @@ typedef struct caller {
   int n_read; /* tokens, since the present few requests were submitted */
 } caller;
 
-/* One request on its way. */
+/* One running request. */
 typedef struct reading {
   int number;
   const soak_case *c;
   yk_request *request;
-  int cancel_at, leave_at; /* tokens that the caller has read by then */
+  int cancel_at, leave_at; /* tokens that the caller has read so far */
   int32_t n, n_prompt;
-  bool parted; /* from the answer alone: nothing can be expected from there on */
-  bool wrong;  /* where it may not */
+  bool parted; /* differs from the answer alone: nothing can be expected from then on */
+  bool wrong;  /* differs at a step where it may not */
   size_t text_bytes;
   bool cancelled;
 } reading;
@@ -63,13 +63,13 @@ static int case_of(const caller *me, const soak_case *c)
   return (int)(c - me->s->run.cases->cases);
 }
 
-/* In tolerances; without any, every difference is too large. */
+/* In tolerances; infinite without a tolerance. */
 static float in_tolerances(float difference, float tolerance)
 {
   return tolerance > 0 ? difference / tolerance : INFINITY;
 }
 
-/* The same token's log-probability, with the tolerance it has. Without one, a difference is an error. */
+/* Compares the same token's log-probability, within its tolerance. Without a tolerance, a difference is an error. */
 static void check_logprob(caller *me, const reading *r, soak_deviation *d, float tolerance, float *worst)
 {
   float difference = fabsf(d->found_logprob - d->expected_logprob);
@@ -85,7 +85,8 @@ static void check_logprob(caller *me, const reading *r, soak_deviation *d, float
              (double)d->found_logprob);
 }
 
-/* Another greedy token than alone: right only where the two best are close in both runs. Returns whether it is. */
+/* A greedy token that differs from the one alone is right only if the two best are close in both runs. Returns whether
+ * they are. */
 static bool may_part(caller *me, soak_deviation *d)
 {
   float margin = fmaxf(d->expected_margin, isinf(d->found_margin) ? 0 : d->found_margin);
@@ -232,7 +233,7 @@ static void cancel_some(const caller *me, reading *readings, int n)
   }
 }
 
-/* Read one of the n requests to its end, or until it is left. Others of them may be cancelled meanwhile. */
+/* Read one of the n requests to its end, or until it is dropped. Others may be cancelled meanwhile. */
 static void read_one(caller *me, reading *r, reading *readings, int n)
 {
   const yk_output *output;
@@ -246,7 +247,7 @@ static void read_one(caller *me, reading *r, reading *readings, int n)
     if (output->has_token) me->n_read++;
     if (output->has_token && output->is_prompt) check_prompt_token(me, r, output);
     if (output->has_token && !output->is_prompt) check_token(me, r, output);
-    /* What a cancelled request held back is not the end of a text. */
+    /* Text that a cancelled request held back is not output. */
     if (output->finish != YK_FINISH_CANCELLED) check_text(me, r, output);
     cancel_some(me, readings, n);
     if (me->n_read >= r->leave_at) {
@@ -276,7 +277,8 @@ static void check_logits(caller *me, int number, const soak_case *c, int32_t at,
                                  .expected_margin = c->alone.margins[at]});
 }
 
-/* The prompt in two parts, astray and back between them, the second part and some of the answer on a branch. */
+/* The prompt in two parts, with a detour that is truncated between them; the second part and some of the answer on a
+ * fork. */
 static yk_status hold(caller *me, int number, const soak_case *c, yk_held_sequence *sequence, yk_held_sequence **branch,
                       float *logits, yk_err *err)
 {

@@ -1,5 +1,5 @@
-"""A random client of `yoke serve` that knows every answer: those of the demo model's prompts, and those that the server
-has given before. What it does is in the methods named act_*; the numbers behind them say how often.
+"""A random client of `yoke serve` that checks every answer, against those of the demo model's prompts and earlier
+answers of the server. Its actions are the methods named act_*, with a number for how often.
 """
 
 import collections
@@ -19,7 +19,7 @@ from server_refused import BAD_BODIES, BAD_CHATS, BAD_FIELDS, BAD_HTTP
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 LONG = {"max_tokens": 900, "ignore_eos": True}  # after a short prompt
 HELLO = [{"role": "user", "content": "hello"}]
-MAX_IDLE_S = 15  # half of what the server allows unless told otherwise (--header-timeout)
+MAX_IDLE_S = 15  # half of the server's default limit (--header-timeout)
 
 
 def read_prompts():
@@ -28,11 +28,11 @@ def read_prompts():
 
 
 class Refused(Exception):
-    """An answer that the server need not give at the moment: too many requests, or an engine that has failed."""
+    """A response that the server may give instead of an answer: too many requests, or a failed engine."""
 
 
 class Soak:
-    """What all clients share: the answers so far, what was done how often, and the first thing that went wrong."""
+    """State shared by all clients: the answers so far, counts of actions, and the first error."""
 
     def __init__(self, server, limit_s):
         self.server, self.limit_s = server, limit_s
@@ -48,14 +48,14 @@ class Soak:
             self.counts[what] += 1
 
     def check_id(self, name):
-        """No two requests have one id."""
+        """No two requests have the same id."""
         with self.lock:
             assert name not in self.ids, name
             self.ids.add(name)
 
     def check_again(self, key, answer):
-        """The answer to this is the one that was given before. On CPU alone: a GPU splits sums by the number of rows
-        that run together, and a draw near a border then falls to the other side."""
+        """Checks that an answer equals the earlier answer to the same request. On CPU only: a GPU splits sums by the
+        number of rows in a step, and a draw near a border may then fall on the other side."""
         if not harness.ON_CPU:
             return
         with self.lock:
@@ -101,7 +101,7 @@ class Client(threading.Thread):
     # ---- Requests ----------------------------------------------------------------------------------------------------
 
     def connect(self):
-        """The connection of the last request, or a new one, as where the server may close the last for its idleness."""
+        """The connection of the last request, or a new one, because the server may close an idle one."""
         is_old = time.monotonic() - self.connected_s > MAX_IDLE_S
         self.connected_s = time.monotonic()
         if self.random.random() < 0.3 or is_old or not self.connection:
@@ -110,7 +110,7 @@ class Client(threading.Thread):
         return self.connection
 
     def open(self, path, body, receive_bytes=None):
-        """A request on a socket of its own, which the server closes after the answer."""
+        """A request on a separate socket, which the server closes after the answer."""
         connection = socket.socket()
         if receive_bytes:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
@@ -126,7 +126,7 @@ class Client(threading.Thread):
         return connection
 
     def expect(self, status, answer):
-        """A request was taken, or refused as it may be."""
+        """A request was accepted, or refused with an allowed status."""
         if status == 429 or (status in (500, 503) and self.soak.may_fail):
             self.check_error(answer, status)
             raise Refused(status)
@@ -138,7 +138,7 @@ class Client(threading.Thread):
         assert any(part in message for part in parts), message
 
     def ask(self, path, body):
-        """The choices of an answer by index, each as its text, its ids and its end; streamed or whole by chance."""
+        """The choices of an answer by index, each as its text, its ids and its end; streamed or whole at random."""
         connection = self.connect()
         if self.random.random() < 0.4:
             response = ask_on(connection, "POST", path, body)
@@ -199,7 +199,7 @@ class Client(threading.Thread):
             text, ids, end = found[index]
             expected = prompt["output_ids"][:body["max_tokens"]]
             is_whole = len(expected) == len(prompt["output_ids"])
-            if not harness.ON_CPU:  # answers may part at a near tie, as in harness.assert_same_tokens
+            if not harness.ON_CPU:  # answers may differ after a near tie, as in harness.assert_same_tokens
                 n = (len(expected) + 1) // 2
                 assert ids[:n] == expected[:len(ids)][:n] and end in ("stop", "length"), (body, index, found)
                 continue
@@ -218,7 +218,7 @@ class Client(threading.Thread):
         return self.check_completion(body, prompts, self.ask(COMPLETIONS, body))
 
     def ask_sampled(self):
-        """Drawn with a seed: the same again, whatever runs beside it."""
+        """Drawn with a seed: the same again, whatever else runs."""
         at, seed, n = self.random.randrange(8), self.random.randrange(4), self.random.randint(1, 3)
         body = {"prompt": self.soak.prompts[at * 10]["prompt"], "n": n, "max_tokens": 40, "ignore_eos": True,
                 "temperature": 0.9, "top_p": 0.95, "top_k": 100, "seed": seed, "return_token_ids": True}
@@ -286,7 +286,7 @@ class Client(threading.Thread):
         assert not answer.startswith(b"HTTP/1.1 2"), answer
 
     def act_leave(self):
-        """At any moment: in the midst of the request, before the answer begins, after a part of it."""
+        """At any moment: in the middle of the request, before the answer begins, after a part of it."""
         prompt = self.random.choice(self.soak.prompts[:16])["prompt"]
         body = {**LONG, "prompt": prompt, "n": self.random.randint(1, 4), "stream": self.random.random() < 0.6}
         n_reads = self.random.choice((0, 0, 1, 5)) if body["stream"] else 0

@@ -12,7 +12,7 @@
 
 enum { N_SHARED_BEGINNINGS = 8 };
 
-enum draws { /* what a case draws */
+enum draws { /* random draws of a case */
              FIRST,
              WHICH_BEGINNING,
              PROMPT_RANGE,
@@ -54,8 +54,8 @@ static void read_text(soak_cases *out, const yk_engine *engine, const char *mode
   assert_true(out->n_text > 4 * SOAK_MAX_PROMPT);
 }
 
-/* Most are short, so that many run at once and their outputs outgrow the memory. Half of the prompts begin at one of a
- * few places, so that they share what they begin with. */
+/* Most are short, so that many run at once and their outputs exceed the memory. Half of the prompts begin at one of a
+ * few positions, so that they share prefixes. */
 static void choose_prompt(const soak_cases *all, yk_request_options *options, uint64_t seed, uint32_t i)
 {
   static const int32_t longest[] = {8, 8, 8, 16, 16, 16, 24, 24, 32, 32, 48, 48, 64, 64, 120, SOAK_MAX_PROMPT};

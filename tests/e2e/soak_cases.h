@@ -1,5 +1,5 @@
-/* soak_cases.h - what the soak asks for: distinct requests of every kind over slices of one text, each with the answer
- * it gets alone. */
+/* soak_cases.h - the soak's requests: distinct requests of every kind over slices of one text, each with its answer
+ * when run alone. */
 #ifndef TESTS_E2E_SOAK_CASES_H
 #define TESTS_E2E_SOAK_CASES_H
 
@@ -10,11 +10,11 @@ _Static_assert((int)SOAK_MAX_PROMPT <= (int)ANSWER_MAX_PROMPT && (int)SOAK_MAX_O
                "answers hold them");
 
 typedef struct soak_case {
-  yk_request_options options; /* its ids point into the text, the rest into this case */
+  yk_request_options options; /* its ids point into the text, all other pointers into this case */
   yk_logit_bias bias;
   int32_t stop_id;
   const char *stop_string;
-  bool is_greedy; /* with nothing added to the logits, so that margins are those of the choice */
+  bool is_greedy; /* without biases on the logits, so that margins are those of the choice */
   answer alone;
 } soak_case;
 
@@ -25,10 +25,10 @@ typedef struct soak_cases {
   int n_cases;
 } soak_cases;
 
-/* Cases are the same for the same seed. The text is <model_dir>/heldout.txt. Fails the test where it cannot be read. */
+/* The same seed gives the same cases. The text is <model_dir>/heldout.txt. Fails the test if it cannot be read. */
 void soak_cases_create(soak_cases *out, yk_engine *engine, const char *model_dir, int n_cases, uint64_t seed);
 
-/* Run each alone on an engine that does nothing else. */
+/* Run each alone on an otherwise idle engine. */
 void soak_cases_answer(soak_cases *cases, yk_engine *engine);
 void soak_cases_destroy(soak_cases *cases);
 

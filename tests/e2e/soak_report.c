@@ -31,7 +31,7 @@ void soak_examples_init(soak_examples *examples)
   pthread_mutex_init(&examples->lock, NULL);
 }
 
-/* Where a deviation goes: over the same token of the same case, which comes many times, or over the mildest. */
+/* Slot for a deviation: that of the same token of the same case, which occurs many times, or the mildest one. */
 static soak_deviation *place_of(soak_examples *examples, const soak_deviation *d)
 {
   soak_deviation *mildest = &examples->worst[0];

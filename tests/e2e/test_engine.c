@@ -1,4 +1,4 @@
-/* What a request gets does not depend on what else the engine does: chunks, company, preemption, prefixes,
+/* The answer to a request does not depend on the engine's other work: chunks, other requests, preemption, prefixes,
  * cancellations. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,22 +15,23 @@
 
 enum { VOCAB = 128, N_PROMPTS = 8, OUTPUT = 20, LONG_OUTPUT = 100 };
 
-/* Every layer of mistral slides. 5 experts dealt whole are uneven, as are deepseek_v2's 5 heads. */
+/* Every layer of mistral has a sliding window. 5 experts dealt whole are uneven, and so are deepseek_v2's 5 heads. */
 static const struct {
   const char *name;
-  int n_ranks; /* where a test tries one count */
+  int n_ranks; /* for tests that try one count */
   bool expert_parallel;
 } MODELS[] = {{"qwen3", 1, false},    {"mistral", 1, false},    {"llama_uneven", 1, false},
               {"moe_qwen3", 2, true}, {"deepseek_v2", 3, true}, {"deepseek_v3", 1, false}};
 enum { N_MODELS = sizeof MODELS / sizeof *MODELS, N_DENSE = 3 };
 
-/* Mixtures of experts last, for devices that promise the same bits: rounding turns near ties of their routers. */
+/* Mixtures of experts come last, for devices that guarantee the same bits: rounding turns near ties of their
+ * routers. */
 static size_t n_models(void)
 {
   return fixture_same_bits() ? N_MODELS : N_DENSE;
 }
 
-/* Threads do with every model as with these. */
+/* Threads do not depend on the model. */
 static bool is_tried(size_t model)
 {
   return !TEST_WATCHES_THREADS || strcmp(MODELS[model].name, "qwen3") == 0 ||
@@ -55,7 +56,7 @@ static void prompt_of(uint32_t i, int32_t *ids, int32_t *n)
   fixture_prompt(i, VOCAB, ids, *n);
 }
 
-/* Every prompt alone, one after another, on an engine that does nothing else. */
+/* Every prompt alone, one after another, on an otherwise idle engine. */
 static void answer_alone(size_t model, answer *out)
 {
   yk_engine_options options = options_of(model);
@@ -73,7 +74,7 @@ static void answer_alone(size_t model, answer *out)
   fixture_close(engine);
 }
 
-/* Asked for once: the first n_output tokens of every prompt's answer alone. */
+/* Computed once: the first n_output tokens of every prompt's answer alone. */
 static void answers_alone(size_t model, int32_t n_output, answer *out)
 {
   static answer known[N_MODELS][N_PROMPTS];
@@ -95,7 +96,7 @@ static void ask_together(yk_engine *engine, int32_t n_output, answer *out)
   for (int i = 0; i < N_PROMPTS; i++) fixture_read(requests[i], &out[i]);
 }
 
-/* The same on an engine of its own. */
+/* The same on a separate engine. */
 static yk_engine_stats answers_together(const yk_engine_options *options, int32_t n_output, answer *out)
 {
   yk_engine *engine = fixture_open(options);
@@ -127,15 +128,15 @@ static void company_and_chunks_change_nothing(void **state)
 static void preemption_changes_nothing(void **state)
 {
   (void)state;
-  /* A long output grows by more blocks than admission leaves free. */
+  /* A long output needs more blocks than admission leaves free. */
   static answer alone[N_PROMPTS], together[N_PROMPTS];
   for (size_t m = 0; each_case(m, m < n_models()); m++) {
     if (!is_tried(m)) continue;
     answers_alone(m, LONG_OUTPUT, alone);
     yk_engine_options options = options_of(m);
-    options.kv_cache_bytes = fixture_kv_bytes(&options, 256 + 64); /* one longest sequence and little more */
+    options.kv_cache_bytes = fixture_kv_bytes(&options, 256 + 64); /* little more than one longest sequence */
     yk_engine_stats stats = answers_together(&options, LONG_OUTPUT, together);
-    /* Where every layer slides, blocks behind the window come back in time. */
+    /* If every layer has a sliding window, blocks before the window are freed in time. */
     bool slides = strcmp(MODELS[m].name, "mistral") == 0;
     assert_int_equal(stats.preemptions > 0, !slides);
     for (int i = 0; i < N_PROMPTS; i++) assert_same_answer(&together[i], &alone[i]);
@@ -144,7 +145,7 @@ static void preemption_changes_nothing(void **state)
 
 enum { N_REPORTS = 6, REPORT_PROMPT = 90, REPORT_OUTPUT = 60 };
 
-/* Prompts with their log-probabilities, in small steps and, where memory is scarce, with preemptions. */
+/* Prompts with their log-probabilities, in small steps and, if memory is scarce, with preemptions. */
 static void report_prompts(size_t model, bool is_scarce, answer *out)
 {
   yk_engine_options options = options_of(model);
@@ -166,14 +167,14 @@ static void report_prompts(size_t model, bool is_scarce, answer *out)
   fixture_close(engine);
 }
 
-/* Log-probabilities of a prompt come once each, in order, also when the request was preempted half way. */
+/* Log-probabilities of a prompt come once each, in order, also after a preemption in the middle. */
 static void preempted_prompts_report_once(void **state)
 {
   (void)state;
   static answer plain[N_REPORTS], preempted[N_REPORTS];
   for (size_t m = 0; each_case(m, m < n_models()); m++) {
     if (!is_tried(m)) continue;
-    if (strcmp(MODELS[m].name, "mistral") == 0) continue; /* its blocks come back in time */
+    if (strcmp(MODELS[m].name, "mistral") == 0) continue; /* its blocks are freed in time */
     report_prompts(m, false, plain);
     report_prompts(m, true, preempted);
     for (int i = 0; i < N_REPORTS; i++) {
@@ -185,7 +186,7 @@ static void preempted_prompts_report_once(void **state)
   }
 }
 
-/* In another engine, or in the same one where engines are slow to open. */
+/* In another engine, or in the same one if engines are slow to open. */
 static void answers_twice(const yk_engine_options *options, answer *first, answer *second)
 {
   if (!fixture_opens_slowly()) {
@@ -207,7 +208,7 @@ static void runs_repeat_on_any_rank_count(void **state)
     if (!is_tried(m)) continue;
     answers_alone(m, OUTPUT, alone);
     for (int n_ranks = 1; each_case(n_ranks, n_ranks <= fixture_most_ranks()); n_ranks++) {
-      if (m >= N_DENSE && n_ranks % 3 != 2) continue; /* of mixtures 2, 5 and 8: families.py takes the others */
+      if (m >= N_DENSE && n_ranks % 3 != 2) continue; /* of mixtures 2, 5 and 8: families.py tests the others */
       yk_engine_options options = options_on(m, n_ranks);
       answers_twice(&options, first, second);
       for (int i = 0; i < N_PROMPTS; i++) {
@@ -256,7 +257,7 @@ static void check_equal_beginnings(yk_engine *engine)
   assert_int_equal(fresh.usage.reused_tokens, 64);
 }
 
-/* Requests of one salt never find what those of another have computed. */
+/* Requests with one salt never find prefixes of requests with another. */
 static void check_salts(yk_engine *engine)
 {
   int32_t ids[100];
@@ -284,7 +285,7 @@ static void check_salts(yk_engine *engine)
   assert_non_null(strstr(err.message, "cache_salt"));
 }
 
-/* The last id of a bad word is banned behind those before it, and only there. */
+/* The last id of a bad word is banned after the word's other ids, and only there. */
 static void check_bad_words(yk_engine *engine)
 {
   int32_t ids[20];
@@ -305,7 +306,7 @@ static void check_bad_words(yk_engine *engine)
   for (int i = 0; i < OUTPUT; i++) assert_int_not_equal(without.ids[i], said[0]);
 }
 
-/* n samples are n requests at once: all but the first find the prompt's blocks in the same step. */
+/* n samples are n requests at once: all except the first find the prompt's blocks in the same step. */
 static void check_samples_of_one_prompt(yk_engine *engine)
 {
   int32_t ids[64];
@@ -338,7 +339,7 @@ static void equal_beginnings_are_computed_once(void **state)
   (void)state;
   for (size_t m = 0; each_case(m, m < n_models()); m++) {
     if (!is_tried(m)) continue;
-    if (strcmp(MODELS[m].name, "mistral") == 0) continue; /* blocks behind the window are gone */
+    if (strcmp(MODELS[m].name, "mistral") == 0) continue; /* blocks before the window are freed */
     yk_engine *engine = open_with_wide_steps(m);
     check_equal_beginnings(engine);
     check_salts(engine);
@@ -385,7 +386,7 @@ static void destroying_ends_what_runs_with_an_error(void **state)
   for (int i = 0; i < 30; i++) requests[i] = fixture_submit(engine, &request);
   yk_engine_destroy(engine);
   for (int i = 0; i < 30; i++) {
-    yk_request_cancel(requests[i]); /* too late, and harmless */
+    yk_request_cancel(requests[i]); /* too late, without effect */
     fixture_read(requests[i], &out);
     assert_int_equal(out.finish, YK_FINISH_ERROR);
     assert_int_equal(out.error.code, YK_E_CANCELLED);

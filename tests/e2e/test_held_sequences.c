@@ -1,5 +1,4 @@
-/* Sequences that callers hold give the logits that requests see, after going back, branching and losing their
- * blocks. */
+/* Held sequences give the same logits as requests, after truncating, forking and losing their blocks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,14 +55,15 @@ static yk_engine *open_model(size_t model)
   return fixture_open(&options);
 }
 
-/* Mixtures of experts last, for devices that promise the same bits: rounding turns near ties of their routers. */
+/* Mixtures of experts come last, for devices that guarantee the same bits: rounding turns near ties of their
+ * routers. */
 static size_t n_models(void)
 {
   return fixture_same_bits() ? N_MODELS : N_DENSE;
 }
 
-/* Logits of all positions of the ids, the same in every test, each appended in one go to a fresh engine's sequence.
- * Asked for once. */
+/* Logits of all positions of the ids, the same in every test, each appended in one call to a fresh engine's sequence.
+ * Computed once. */
 static const float *reference(size_t model, const int32_t *ids)
 {
   static float known[N_MODELS][N * VOCAB];
@@ -100,7 +100,8 @@ static void logits_are_those_of_requests(void **state)
 
 enum { N_DRAWN = 10, N_SAMPLES = 3, N_LISTED = 4 };
 
-/* Reads a request to its end: every token comes with the log-probabilities that the raw logits of its place give. */
+/* Reads a request to its end: every token comes with the log-probabilities that follow from the raw logits of its
+ * position. */
 static void check_listed(yk_engine *engine, yk_request *request, const int32_t *prompt, const yk_sampling *sampling)
 {
   static float logits[VOCAB];
@@ -124,7 +125,7 @@ static void check_listed(yk_engine *engine, yk_request *request, const int32_t *
   yk_held_sequence_free(sequence);
 }
 
-/* Samples that are drawn with biases and penalties, beside a request that lists nothing. */
+/* Samples drawn with biases and penalties, next to a request without logprob_ids. */
 static void check_listed_samples(yk_engine *engine)
 {
   static const yk_logit_bias biases[] = {{3, 2}, {7, -50}};
@@ -190,7 +191,7 @@ static void going_back_and_branching_change_nothing(void **state)
     const float *logits = reference(m, ids);
     yk_engine *engine = open_model(m);
     yk_held_sequence *sequence = create(engine), *branch = NULL;
-    for (int kept = 0; kept < N; kept += 7) { /* cuts inside blocks and at their ends, after going astray */
+    for (int kept = 0; kept < N; kept += 7) { /* truncates inside blocks and at their ends, after a detour */
       assert_int_equal(yk_held_sequence_truncate(sequence, (size_t)kept, NULL), YK_OK);
       append(sequence, other, 20, YK_LOGITS_LAST, last);
       assert_int_equal(yk_held_sequence_truncate(sequence, (size_t)kept, NULL), YK_OK);
@@ -209,7 +210,7 @@ static void going_back_and_branching_change_nothing(void **state)
   }
 }
 
-/* A few tokens back and on again, at every place of a block: what guessing ahead does. */
+/* Truncates by a few tokens and appends again, at every position of a block, as in speculative decoding. */
 static void small_steps_back_change_nothing(void **state)
 {
   (void)state;
@@ -234,7 +235,7 @@ static void small_steps_back_change_nothing(void **state)
   }
 }
 
-/* With room for one sequence only, holding two means computing again; the logits stay the same. */
+/* With memory for one sequence only, holding two requires recomputation; the logits stay the same. */
 static void lost_blocks_are_computed_again(void **state)
 {
   (void)state;

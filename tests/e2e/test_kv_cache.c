@@ -1,5 +1,5 @@
-/* A KV cache of 8 bits under everything that an engine does with blocks: what a request gets does not depend on chunks,
- * company, preemption, reuse or forks, and on other rank counts differs as little as rounding makes it. */
+/* An 8-bit KV cache under all operations on blocks: the answer to a request does not depend on chunks, other requests,
+ * preemption, reuse or forks, and differs on other rank counts only by rounding. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 enum { VOCAB = 128, N_PROMPTS = 5, OUTPUT = 60 };
 
-/* A format with scales of its own, and one with the checkpoint's, which have 3 KV heads: uneven on 2 ranks. */
+/* A format with computed scales, and one with the checkpoint's, which has 3 KV heads: uneven on 2 ranks. */
 static const struct {
   const char *model, *dtype;
   yk_kv_cache_choice choice;
@@ -58,7 +58,7 @@ static void ask_together(yk_engine *engine, answer *out)
   for (int i = 0; i < N_PROMPTS; i++) fixture_read(requests[i], &out[i]);
 }
 
-/* Alone on one rank, asked for once. */
+/* Alone on one rank, computed once. */
 static const answer *answers_of(int i)
 {
   static answer known[N_CASES][N_PROMPTS];
@@ -71,8 +71,8 @@ static const answer *answers_of(int i)
   return known[i];
 }
 
-/* A code that is rounded the other way moves what it stands for by a step, so where sums differ in their last bits,
- * answers are only near each other, up to a near tie. */
+/* A code that is rounded the other way moves its value by a step. If sums differ in their last bits, answers are
+ * therefore only close, up to a near tie. */
 static void assert_near(const answer *found, const answer *expected)
 {
   const float tolerance = 0.1f;
@@ -104,7 +104,7 @@ static void chunks_company_and_preemption_change_nothing(void **state)
     ask_together(engine, found);
     yk_engine_stats stats;
     yk_engine_get_stats(engine, &stats);
-    assert_true(stats.preemptions > 0 || strcmp(cases[i].model, "mistral") == 0); /* blocks behind windows come back */
+    assert_true(stats.preemptions > 0 || strcmp(cases[i].model, "mistral") == 0); /* blocks before windows are freed */
     fixture_close(engine);
     for (int p = 0; p < N_PROMPTS; p++) assert_alike(&found[p], &answers_of(i)[p]);
   }
@@ -148,7 +148,7 @@ static void append(yk_held_sequence *sequence, const int32_t *ids, size_t n, yk_
   if (yk_held_sequence_append(sequence, ids, n, which, logits, &err) != YK_OK) fail_msg("%s", err.message);
 }
 
-/* A fork shares whole blocks; what the two then differ in, and what is truncated, touches neither's logits. */
+/* A fork shares whole blocks; later differences and truncations of either do not change the other's logits. */
 static void forks_and_truncation_change_nothing(void **state)
 {
   (void)state;
@@ -178,7 +178,7 @@ static void forks_and_truncation_change_nothing(void **state)
   }
 }
 
-/* What the choices come to, and the bytes of a token: codes and a scale for each head, of K and of V. */
+/* The formats that the choices select, and the bytes of a token: codes and a scale for each head, of K and of V. */
 static void choices(void **state)
 {
   (void)state;
@@ -212,7 +212,7 @@ static void choices(void **state)
   }
 }
 
-/* GPUs have a room for one layer's blocks in 16 bits beside the caches. */
+/* GPUs have a staging buffer for one layer's blocks in 16 bits in addition to the caches. */
 static void room_on_gpus(void **state)
 {
   (void)state;

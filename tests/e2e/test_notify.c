@@ -1,4 +1,4 @@
-/* What a server needs beside yk_request_next: waiting for any of many requests, and texts that bring their own special
+/* Functions for servers in addition to yk_request_next: waiting for any of many requests, and texts with special
  * tokens. */
 #include <pthread.h>
 #include <setjmp.h>
@@ -46,7 +46,7 @@ static yk_waiter *open_waiter(void)
   return waiter;
 }
 
-/* The next client to read; half a minute without any means that a report was lost. */
+/* The next client to read; half a minute without a report means that a report was lost. */
 static client *take_ready(yk_waiter *waiter)
 {
   void *user;
@@ -58,7 +58,7 @@ static client *take_ready(yk_waiter *waiter)
   return c;
 }
 
-/* Everything that is there. Returns whether the end was. */
+/* Reads everything available. Returns whether it includes the end. */
 static bool read_news(client *c)
 {
   const yk_output *output;

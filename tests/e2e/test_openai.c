@@ -1,5 +1,5 @@
-/* Bodies of requests on an engine: what is refused, by whom ever, is told in OpenAI's form with its field; what is
- * accepted is answered. */
+/* Bodies of requests on an engine: every refusal, by any part, is in OpenAI's form with its field; accepted bodies are
+ * answered. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -160,7 +160,7 @@ static json_t *token_ids(const json_t *choice)
   return json_object_get(choice, "token_ids");
 }
 
-/* The same tokens streamed as whole, choice by choice; what lm-evaluation-harness reads is there. */
+/* The same tokens streamed as whole, choice by choice; the fields that lm-evaluation-harness reads are present. */
 static void streams_and_whole_answers_agree(void **state)
 {
   static const char body[] = "{'prompt': [[5, 6, 7], [8]], 'n': 2, 'max_tokens': 9, 'temperature': 0, 'ignore_eos': "

@@ -1,4 +1,4 @@
-/* Where the time of a step goes, as the engine tells it: the parts add up, and what is timed gives the same tokens. */
+/* Step times reported by the engine: the parts sum to the step, and timed steps give the same tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +80,7 @@ static void check_times(const yk_profile *profile, const yk_step_times *times)
   assert_int_equal(times->part_s[0][YK_TIME_LOGITS_GATHER] > 0, is_split);
 }
 
-/* One in 16 is plain where every step is timed; the last may not have ended; GPUs record. */
+/* One in 16 is not timed if every step is to be timed; the last may not have ended; GPUs record. */
 static void check_number(int64_t n_timed, int64_t n_steps, int32_t every)
 {
   int64_t expected = every == 1 ? n_steps - n_steps / 16 : n_steps / every;
@@ -114,7 +114,7 @@ static void parts_add_up_on(int n_ranks)
                  every);
     assert_true(profile.prefill.step_s + profile.decode.step_s < wall_s);
     if (every == 1) check_times(&profile, &profile.prefill);
-    /* Every step but the last, the ones that prepare and the pauses between runs. */
+    /* Every step except the last, those that prepare, and the pauses between runs. */
     if (every == 1) assert_true(profile.prefill.step_s + profile.decode.step_s > 0.5 * wall_s);
   }
   fixture_close(engine);

@@ -1,5 +1,5 @@
-/* Every number, enum, length and pointer of yoke.h that is wrong is refused by name, before memory that it describes is
- * read, and leaves NULL where an object was to be; and the text functions on a model with a tokenizer. */
+/* Every invalid number, enum, length and pointer of yoke.h is refused by name, before memory that it describes is read,
+ * and leaves NULL as the created object. Also the text functions on a model with a tokenizer. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 
 enum { VOCAB = 200, CONTEXT = 256 };
 
-static void *const not_null = (void *)(uintptr_t)0x1000; /* what must not stay in an out parameter, and is never read */
+static void *const not_null = (void *)(uintptr_t)0x1000; /* must not stay in an out parameter, and is never read */
 
 static int open_engine(void **state)
 {
@@ -117,7 +117,7 @@ static void a_time_limit_that_is_no_number(void **state)
   }
   fixture_read(request, &whole);
   assert_int_equal(whole.n, 100);
-  request = fixture_submit(*state, &options); /* and these are no errors */
+  request = fixture_submit(*state, &options); /* and these are valid */
   assert_int_equal(yk_request_next(request, INFINITY, &output, &err), YK_OK);
   assert_int_equal(yk_request_next(request, -INFINITY, &output, &err), YK_OK);
   yk_request_free(request);
@@ -142,7 +142,7 @@ static void request_refused(yk_engine *engine, const yk_request_options *options
   assert_null(request);
 }
 
-/* A length without an array, and a length that no array can have: it would be read from its end on. */
+/* A length without an array, and a length that no array can have: the array would be read beyond its end. */
 static void arrays_of_a_request(void **state)
 {
   const int32_t ids[] = {5, 6, 7};
@@ -233,7 +233,7 @@ static void devices_and_links(void **state)
 
 /* ---- Programs of other versions ---------------------------------------------------------------------------------- */
 
-/* A program whose structs end this much later. */
+/* A program whose structs are this much longer. */
 enum { MORE = 24 };
 
 static void structs_that_a_later_version_has(void **state)
@@ -405,7 +405,7 @@ static void special_tokens(void **state)
   yk_err err = YK_ERR_INIT;
   yk_engine_info info;
   yk_engine_get_info(*state, &info);
-  assert_int_equal(info.n_eos_ids, 2); /* as generation_config.json says, the first config.json too */
+  assert_int_equal(info.n_eos_ids, 2); /* from generation_config.json, and the first also from config.json */
   assert_int_equal(info.eos_ids[0], 920);
   assert_int_equal(info.eos_ids[1], 922);
   char *with = NULL, *without = NULL;
@@ -419,7 +419,7 @@ static void special_tokens(void **state)
   free(without);
 }
 
-/* Id by id: what comes is whole characters, and together the text. A refused call changes nothing. */
+/* Id by id: the pieces are whole characters, and together the text. A refused call changes nothing. */
 static void a_stream(void **state)
 {
   yk_err err = YK_ERR_INIT;

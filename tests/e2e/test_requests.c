@@ -48,7 +48,7 @@ static void same_seed_same_tokens_other_seed_others(void **state)
   assert_memory_not_equal(a.ids, c.ids, OUTPUT * sizeof a.ids[0]);
 }
 
-/* Steps of greedy rows that ask for nothing else take another way: each rank finds its own best logit. */
+/* Steps of plain greedy rows use another path: each rank finds its best logit. */
 static void greedy_tokens_do_not_depend_on_what_is_reported(void **state)
 {
   static answer reported, plain;
@@ -123,7 +123,7 @@ static void penalties_make_repetition_rarer(void **state)
   assert_true(count_distinct(&penalised) > count_distinct(&plain));
 }
 
-/* Log-probabilities of a prompt are those that generating it would have reported. */
+/* Log-probabilities of a prompt equal those that generating it would have reported. */
 static void prompt_logprobs_are_those_of_generating(void **state)
 {
   static answer generated, scored;

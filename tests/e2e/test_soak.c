@@ -1,6 +1,6 @@
-/* Many mixed requests at once with too little memory for them: random lengths, shared beginnings, every sampling
- * parameter, cancellations, callers that walk away, held sequences, preemptions. Nothing may leak or hang, and every
- * answer must be the one its request gets alone. */
+/* Many mixed requests at once with too little memory for them: random lengths, shared prefixes, every sampling
+ * parameter, cancellations, callers that drop requests, held sequences, preemptions. Nothing may leak or hang, and
+ * every answer must equal that of the same request alone. */
 #include <getopt.h>
 #include <malloc.h>
 #include <setjmp.h>
@@ -44,8 +44,8 @@ typedef struct memory {
   yk_device_info devices[1 + YK_MAX_RANKS];
 } memory;
 
-/* How much more may be in use after the last request than after the first quarter of them. GPUs and their drivers keep
- * graphs of step sizes that come late; sanitizers keep what is freed. */
+/* Allowed increase of memory in use from the first quarter of the requests to the last request. GPUs and their drivers
+ * keep graphs of step sizes that come late; sanitizers keep freed memory. */
 enum {
   MAX_HEAP_GROWTH = 128 << 10,
   MAX_HEAP_GROWTH_BESIDE_GPUS = 8 << 20,
@@ -62,7 +62,7 @@ static memory measure(void)
 {
   memory out = {0};
   long n_pages = 0;
-  /* First: the driver keeps memory of the host for each GPU that it has been asked about. */
+  /* Called first: the driver keeps host memory for each GPU that has been queried. */
   assert_int_equal(yk_device_list(out.devices, 1 + YK_MAX_RANKS, &out.n_devices, NULL), YK_OK);
   malloc_trim(0);
   out.heap_bytes = (int64_t)mallinfo2().uordblks + (int64_t)mallinfo2().hblkhd;
@@ -100,7 +100,7 @@ static void check_growth(const memory *before, const memory *after)
   }
 }
 
-/* Requests that were left are dropped by the engine in its own time. */
+/* The engine drops abandoned requests some time later. */
 static yk_engine_stats wait_until_idle(yk_engine *engine)
 {
   enum { LIMIT_S = 30 };
@@ -151,9 +151,9 @@ static void answer_alone(const soak_options *o, soak_cases *cases)
   fixture_close(engine);
 }
 
-/* Some of so many log-probabilities, and of so many choices, are further off than those of any smaller test: in float16
- * the difference of the demo model's two best is 0.005 off on average, and 0.06 and more in one of 1,000 positions,
- * whichever way the products are computed. */
+/* Among so many log-probabilities and choices, some are further off than in any smaller test: in float16 the difference
+ * of the demo model's two best is 0.005 off on average, and 0.06 and more in one of 1,000 positions, for any order of
+ * summation. */
 static soak_limits limits_of(const soak_options *o)
 {
   const float worst_of_many = 3;
@@ -187,17 +187,17 @@ static yk_engine_stats run_rounds(const soak_options *o, soak_run *run, soak_cou
   return wait_until_idle(run->engine);
 }
 
-/* What the counts of a run must be: first that it was one, then that nothing was wrong. */
+/* Requirements on the counts of a run: first that it was a full run, then that nothing was wrong. */
 static void check_counts(const soak_options *o, const soak_counts *c, const yk_engine_stats *stats)
 {
   enum { LEAST = 1000 };
   assert_true(c->submitted == o->n_requests || (c->submitted >= LEAST && c->submitted < o->n_requests));
   assert_true(c->cancelled > c->submitted / 100 && c->sequences > c->submitted / 50);
-  /* How many a short run preempts depends on which requests meet: a few, or none. */
+  /* The number of preemptions in a short run depends on which requests coincide: a few, or none. */
   if (c->submitted >= LEAST) assert_true((int64_t)stats->preemptions > c->submitted / 100);
   assert_int_equal(c->wrong, 0);
   assert_int_equal(c->finished + c->cancelled + c->left, c->submitted);
-  /* Never on CPU. Elsewhere rounding makes a few; something that is broken makes most. */
+  /* Never on CPU. Elsewhere rounding causes a few; a fault would cause most. */
   assert_true(1000 * c->logprobs_beyond <= c->logprobs);
   assert_true(2 * c->other_parted <= c->other_equal);
 }
@@ -219,7 +219,7 @@ static void nothing_leaks_and_every_answer_is_as_alone(void **state)
   soak_run run = {.engine = engine,
                   .cases = &cases,
                   .limits = limits_of(o),
-                  .seed = ~(uint64_t)o->seed, /* cases and what is done with them are drawn apart */
+                  .seed = ~(uint64_t)o->seed, /* cases and the actions on them are drawn separately */
                   .n_threads = o->n_threads,
                   .time_limit_s = o->time_limit_s};
   yk_engine_stats stats = run_rounds(o, &run, &counts, &examples, &warm);
@@ -284,7 +284,7 @@ int main(int argc, char **argv)
 {
   yk_process_init();
   static soak_options options;
-  setvbuf(stdout, NULL, _IOLBF, 0); /* what is known is to be read even where it hangs */
+  setvbuf(stdout, NULL, _IOLBF, 0); /* output must be readable even if the test hangs */
   if (!parse_options(argc, argv, &options)) return fputs(USAGE, stderr), 2;
   int status = test_backend_gate(test_backend_chosen().kind, options.n_ranks);
   if (status) return status;

@@ -10,7 +10,7 @@
 #include "study/engine_driver.h"
 #include "yoke/process.h"
 
-/* More output tokens than a warm-up has, so that the two cannot be taken for each other. */
+/* More output tokens than a warm-up has, so that the two can be distinguished. */
 enum { BATCH = 3, INPUT = 5, OUTPUT = 20, WARM_UP_OUTPUT = 8 };
 
 static yk_status get_options(void *user, size_t config, yk_engine_options *out, yk_err *err)

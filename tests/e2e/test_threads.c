@@ -1,5 +1,5 @@
-/* Many callers at once: 32 threads submit, read, cancel, hold sequences and ask for statistics on one engine. Run under
- * ThreadSanitizer to mean something; in any build every answer must be the one its prompt gives alone. */
+/* Many callers at once: 32 threads submit, read, cancel, hold sequences and read statistics on one engine. Mainly for
+ * ThreadSanitizer; in any build every answer must equal that of the same prompt alone. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static int32_t draw(const caller *c, uint32_t round, uint32_t what, int32_t belo
   return (int32_t)(yk_rng_uniform(c->index, what, round) * (float)below);
 }
 
-/* Whether a token is not the expected one, which must be a near tie; nothing can be expected after it. */
+/* Whether a token differs from the expected one, which must be a near tie; nothing can be expected after it. */
 static bool parts(shared *s, int prompt, int step, int32_t token)
 {
   const answer *expected = &s->expected[prompt];
@@ -40,7 +40,7 @@ static bool parts(shared *s, int prompt, int step, int32_t token)
   return true;
 }
 
-/* Reads up to n_read tokens, all when negative; compares what was read. */
+/* Reads up to n_read tokens (negative: all) and compares them. */
 static void read_some(shared *s, yk_request *request, int prompt, int n_read)
 {
   const yk_output *output;
@@ -67,7 +67,7 @@ static void use_request(const caller *c, uint32_t round)
     return;
   }
   if (way == 0) yk_request_cancel(request);
-  read_some(s, request, prompt, way == 1 ? 3 : -1); /* way 1 walks away in the middle */
+  read_some(s, request, prompt, way == 1 ? 3 : -1); /* way 1 leaves in the middle */
   yk_request_free(request);
 }
 
@@ -136,15 +136,15 @@ static void many_callers_get_their_own_answers(void **state)
   assert_int_equal(atomic_load(&s.failures), 0);
   assert_int_equal(atomic_load(&s.mismatches), 0);
   assert_true(atomic_load(&s.answered) > N_THREADS);
-  /* Requests that were walked away from are dropped by the engine in its own time. */
+  /* The engine drops abandoned requests some time later. */
   yk_engine_stats stats;
   do yk_engine_get_stats(s.engine, &stats);
   while (stats.running + stats.waiting > 0);
   fixture_close(s.engine);
 }
 
-/* A request cancelled the moment it was submitted, while the engine is busy with another, must not be overlooked: each
- * would otherwise run for 200 tokens. */
+/* A request that is cancelled right after its submission, while the engine is busy with another, must not be missed:
+ * each would otherwise run for 200 tokens. */
 static void a_cancellation_right_after_submit_is_seen(void **state)
 {
   (void)state;
@@ -173,7 +173,7 @@ static void a_cancellation_right_after_submit_is_seen(void **state)
   fixture_close(engine);
 }
 
-/* The engine goes away under its readers: all come back. */
+/* The engine is destroyed while readers wait: all return. */
 static void destroying_releases_every_reader(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-/* Texts of tokens where they stand, on a vocabulary whose tokens end inside characters. */
+/* Texts of tokens in their context, on a vocabulary whose tokens end inside characters. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,8 +36,8 @@ static size_t ids_of(yk_engine *engine, const char *text, int32_t **ids)
   return n_ids;
 }
 
-/* Joined, texts of tokens are the text, and none holds a part of a character; behind a prompt that ends in the middle
- * of one too. A token in its own place has the text that it has as another's alternative. */
+/* Joined texts of tokens are the text, and no text holds part of a character, also after a prompt that ends inside a
+ * character. A chosen token has the same text as in the list of another token's alternatives. */
 static void joined_they_are_the_text(void **state)
 {
   static const char text[] = "Hi \xF0\x9F\x8E\x89! \xE4\xBD\xA0\xE5\xA5\xBD. caf\xC3\xA9 \xE2\x82\xAC";
@@ -69,7 +69,7 @@ static void joined_they_are_the_text(void **state)
     yk_strbuf_free(&joined);
     yk_token_walk_free(&walk);
   }
-  assert_true(has_empty); /* else this vocabulary shows nothing */
+  assert_true(has_empty); /* else this vocabulary is no test */
   yk_token_texts_free(texts);
   free(ids);
 }

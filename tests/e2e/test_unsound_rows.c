@@ -1,6 +1,5 @@
-/* A row whose logits are not finite fails its own sequence and nothing else. The models are golden ones whose embedding
- * of two ids was overwritten, by NaNs and by infinities: whoever has such an id in the prompt, or draws it, is the
- * unsound one. */
+/* A row with non-finite logits fails its own sequence and no other. The models are golden ones whose embedding of two
+ * ids was overwritten, by NaNs and by infinities: a request is unsound if such an id is in its prompt or is drawn. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +66,7 @@ static void fill_row(char *file, const char *tensor, int row, uint16_t bits)
   json_decref(header);
 }
 
-/* A copy of a golden model; where lm_head_row is not negative, that row of lm_head is NaN instead of the embeddings. */
+/* A copy of a golden model. If lm_head_row is not negative, that row of lm_head is NaN instead of the embeddings. */
 static poisoned_model poison(const char *family, int lm_head_row)
 {
   enum { F16_NAN = 0x7E00, F16_INFINITY = 0x7C00 };
@@ -108,7 +107,7 @@ static yk_engine *open_model(const poisoned_model *model, int n_ranks)
   return fixture_open(&options);
 }
 
-/* A sound prompt with the unsound id at one place, or nowhere (-1). */
+/* A sound prompt with the unsound id at one position, or nowhere (-1). */
 static void make_prompt(uint32_t seed, int place, int32_t id, int32_t *prompt)
 {
   fixture_prompt(seed, SOUND_VOCAB, prompt, PROMPT);
@@ -122,7 +121,7 @@ static void assert_failed_alone(const answer *found, const char *words)
   if (!strstr(found->error.message, words)) fail_msg("expected \"%s\" in the message: %s", words, found->error.message);
 }
 
-/* The second sees 16 tokens in every layer. The last two route what is not finite, and have latent attention. */
+/* The second sees 16 tokens in every layer. The last two route non-finite rows, and have latent attention. */
 static const struct {
   const char *name;
   bool expert_parallel;
@@ -165,7 +164,7 @@ static void sound_requests_do_not_notice(void **state)
           fixture_read(good[i], &together[i]);
           fixture_read(bad[i], &failed[i]);
           assert_same_answer(&together[i], &alone[i]);
-          /* A window of 16 tokens that has left the id behind sees nothing of it. */
+          /* A window of 16 tokens after the id is unaffected by it. */
           bool sees_it = f != 1 || (i == 0 && round == 0) || round == 2;
           if (sees_it && (i > 0 || round == 0)) assert_failed_alone(&failed[i], "a logit is NaN");
         }
@@ -176,8 +175,8 @@ static void sound_requests_do_not_notice(void **state)
     }
 }
 
-/* The id is drawn: the output up to that token is delivered, and blocks of the prompt that have given finite logits
- * stay for others. */
+/* The id is drawn: the output up to that token is delivered, and blocks of the prompt with finite logits remain usable
+ * by others. */
 static void a_request_may_fail_after_some_tokens(void **state)
 {
   (void)state;
@@ -206,7 +205,7 @@ static void a_request_may_fail_after_some_tokens(void **state)
   remove_model(&model);
 }
 
-/* Ranks see no more than their best logits of a greedy request that wants no log-probabilities. */
+/* For a greedy request without log-probabilities, ranks return only their best logits. */
 static void a_plain_request_fails_too(void **state)
 {
   (void)state;
@@ -233,7 +232,7 @@ static void assert_refused(yk_status status, const yk_err *err, const char *word
   if (!strstr(err->message, words)) fail_msg("expected \"%s\" in the message: %s", words, err->message);
 }
 
-/* An append fails and leaves the sequence as it was, also where an earlier one that asked for no logits is to blame. */
+/* An append fails and leaves the sequence unchanged, also if an earlier one without logits is the cause. */
 static void a_held_sequence_stays_as_it_was(void **state)
 {
   (void)state;
@@ -273,8 +272,8 @@ static void a_held_sequence_stays_as_it_was(void **state)
   remove_model(&model);
 }
 
-/* Where the model itself is unsound every request fails, those of one step say so, and the engine goes on to take the
- * next. */
+/* If the model itself is unsound, every request fails, requests of one step are named, and the engine continues with
+ * the next. */
 static void a_broken_model_is_suspected(void **state)
 {
   (void)state;
@@ -284,7 +283,7 @@ static void a_broken_model_is_suspected(void **state)
   yk_engine *engine = open_model(&model, 3);
   int32_t prompts[N][PROMPT];
   int n_suspecting = 0, round = 0;
-  for (; n_suspecting == 0 && round < MOST_ROUNDS; round++) { /* until several have met in a step */
+  for (; n_suspecting == 0 && round < MOST_ROUNDS; round++) { /* until several have been in one step */
     yk_request *requests[N];
     for (int i = 0; i < N; i++) {
       make_prompt((uint32_t)i, -1, 0, prompts[i]);
@@ -304,7 +303,7 @@ static void a_broken_model_is_suspected(void **state)
   remove_model(&model);
 }
 
-/* Stop ids that are the whole vocabulary, and min_tokens: nothing is left to choose. The mistake is the request's. */
+/* Stop ids that are the whole vocabulary, and min_tokens: no token is left. The error is the request's. */
 static void a_request_that_bans_every_token_is_told(void **state)
 {
   (void)state;

@@ -1,5 +1,5 @@
-"""--weights f16: an AWQ checkpoint gives what the same checkpoint gives whose weights were dequantised and rounded
-before, and its plan says what that takes."""
+"""--weights f16: an AWQ checkpoint gives the same results as the checkpoint with weights dequantised and rounded
+beforehand, and its plan has the right size."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def nibbles(words, columns):
 
 
 def dequantise(qweight, qzeros, scales):
-    """A float16 weight [N, K] as checkpoints store it: scale * (q - zero) is exact in a double, then rounded once."""
+    """A float16 weight [N, K] as in a checkpoint: scale * (q - zero) is exact in a double, then rounded once."""
     n_rows, n_columns = qweight[1][0], qweight[1][1] * 8
     q, zeros = nibbles(qweight[2], n_columns), nibbles(qzeros[2], n_columns)
     group = n_rows // len(zeros)
@@ -55,7 +55,7 @@ class WeightsF16(harness.Case):
         cls.plain = write_dequantised(MODEL, os.path.join(harness.scratch_folder(cls.addClassCleanup), "plain"))
 
     def score(self, model, *options):
-        """Everything that log-probabilities tell of the logits, of a prompt in one step and of tokens one by one."""
+        """All log-probabilities of a prompt in one step and of tokens one by one."""
         return self.run_json("generate", "--model", model, *harness.ON, "--temperature", 0, "--logprobs", 20,
                              "--prompt-logprobs", 20, "-n", 12, "--token-ids", ",".join(map(str, range(5, 60))),
                              "--token-ids", "7", *options)
@@ -108,7 +108,8 @@ class WeightsF16(harness.Case):
 
     @harness.of_the_program
     def test_plan_of_8_bits(self):
-        """Ranks keep them; GPUs only those whose groups their GEMM takes, and the others as 16 bits, which is told."""
+        """Ranks keep them. GPUs keep those whose groups their GEMM supports, and the others as 16 bits, which is
+        reported."""
         for name, gpus_keep in (("format_gptq8_v2_channel", True), ("format_fp8_tensor", True), ("format_fp8", False)):
             with self.subTest(name):
                 self.check_plan_of_8_bits(os.path.join(harness.FAMILIES, name), gpus_keep)
@@ -126,7 +127,7 @@ class WeightsF16(harness.Case):
 
     @harness.of_the_program
     def test_plan_of_8_bit_inputs(self):
-        """Where weights are to be 16 bits, inputs stay floats, which is told."""
+        """If weights are to be 16 bits, inputs stay floats, which is reported."""
         model = os.path.join(harness.FAMILIES, "format_w8a8")
         for device in ("cpu", "cuda"):
             for weights in ("auto", "f16"):

@@ -1,7 +1,7 @@
-/* counted_alloc.h - every allocation that our own code makes, counted, and one of them made to fail.
+/* counted_alloc.h - counts every allocation of the project's code, and makes one of them fail.
  *
  * The test programs of this folder are linked with --wrap for malloc, calloc, realloc and strdup, so that calls from
- * our objects, not those of libraries, come here. Thread-safe. */
+ * the project's objects come here, but not those from libraries. Thread-safe. */
 #ifndef TESTS_FAULT_COUNTED_ALLOC_H
 #define TESTS_FAULT_COUNTED_ALLOC_H
 

@@ -1,4 +1,4 @@
-/* Memory that runs out anywhere gives an error and nothing else; a decode step never asks for any. */
+/* An allocation that fails anywhere gives an error and nothing else; a decode step never allocates. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,7 +104,7 @@ static void use_text(yk_engine *engine, int *n_errors)
   yk_text_stream_free(stream);
 }
 
-/* One life of an engine. Returns how many calls and requests failed. */
+/* One life of an engine. Returns the number of failed calls and requests. */
 static int live(const yk_engine_options *options)
 {
   yk_engine *engine = NULL;
@@ -134,14 +134,14 @@ static void any_allocation_may_fail(void **state)
   for (int64_t fail_at = 1; fail_at <= n_allocations; fail_at += FAIL_EVERY) {
     counted_alloc_reset(fail_at);
     int n_errors = live(&options);
-    /* Threads race, so a life may need one allocation less than the first did: then nothing was made to fail. */
+    /* Threads race, so a life may need one allocation less than the first did: then no allocation failed. */
     if (n_errors == 0 && counted_alloc_count() >= fail_at) fail_msg("allocation %d failed unnoticed", (int)fail_at);
   }
   counted_alloc_reset(0);
   assert_int_equal(live(&options), 0);
 }
 
-/* Loading alone, of weights that are repacked, sorted or dequantised, and of configurations with rules. */
+/* Loading alone: weights that are repacked, sorted or dequantised, and configurations with rules. */
 static void any_allocation_of_loading_may_fail(void **state)
 {
   (void)state;
@@ -193,8 +193,8 @@ static void wait_for_output(yk_request *request, int32_t n_tokens)
   while (output_tokens_of(request) < n_tokens) nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
-/* Allocations while a request has its tokens 120 to 160; -1 where this thread got its turn so late that the end of the
- * request, which allocates, may be among them. */
+/* Allocations while a request has its tokens 120 to 160; -1 if this thread ran so late that the end of the request,
+ * which allocates, may be among them. */
 static int64_t count_allocations_of_steps(yk_engine *engine)
 {
   yk_request_options options;
@@ -205,7 +205,7 @@ static int64_t count_allocations_of_steps(yk_engine *engine)
   options.sampling.presence_penalty = 0.1f;
   yk_request *request;
   assert_int_equal(yk_engine_submit(engine, &options, &request, NULL), YK_OK);
-  /* What the reader has not fetched grows in one of two buffers; let both grow first, then empty them. */
+  /* Unread output grows in one of two buffers; let both grow first, then empty them. */
   const yk_output *output;
   for (int end = 60; end <= 120; end += 60) {
     wait_for_output(request, end);

@@ -1,4 +1,4 @@
-/* Memory that runs out in a benchmark's run, or for what is told of it: an error, and nothing left behind. */
+/* Memory that runs out in a benchmark's run or report: an error, and nothing left behind. */
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,8 +40,8 @@ static yk_status tell(const yk_bench_figures *figures, const yk_profile *times, 
   return status;
 }
 
-/* Until the engine has let go of what a run that failed left to it. Each call is a turn of its loop: in the first it
- * may yet add requests, at the end of the second it drops those that are cancelled, and the third waits for that. */
+/* Waits until the engine has released the requests of a failed run. Each call is one iteration of its loop: the first
+ * may still add requests, the end of the second drops cancelled ones, and the third waits for that. */
 static void wait_until_idle(yk_engine *engine)
 {
   counted_alloc_reset(0);
@@ -69,10 +69,10 @@ static yk_engine *open_engine(void)
   return engine;
 }
 
-/* status of what was done with allocation fail_at of n made to fail. */
+/* status: result when allocation fail_at of n fails. */
 static void expect_error(yk_status status, const yk_err *err, int64_t fail_at, int64_t n)
 {
-  /* Threads race, so that fewer allocations may have been needed than at first: then none was made to fail. */
+  /* Threads race, so that fewer allocations may have been needed than at first: then no allocation failed. */
   if (status == YK_OK && counted_alloc_count() >= fail_at)
     fail_msg("allocation %d of %d failed unnoticed", (int)fail_at, (int)n);
   if (status != YK_OK) assert_int_equal(status, YK_E_NOMEM);

@@ -1,4 +1,4 @@
-/* Memory that runs out anywhere while a chat renderer is made or renders gives an error and nothing else. */
+/* An allocation that fails anywhere while a chat renderer is created or renders gives an error and nothing else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +57,7 @@ static void any_allocation_of_creation_may_fail(void **state)
   yk_tokenizer_free(tokenizer);
 }
 
-/* To the prompt and to what ends the answer. */
+/* Up to the prompt and the end tokens of the answer. */
 static yk_status encode(yk_chat_renderer *renderer, const yk_chat_conversation *conversation)
 {
   int32_t *ids, *stop_ids = NULL;

@@ -1,4 +1,4 @@
-/* Memory that runs out while a model is converted: an error, and nothing left of what was begun. */
+/* Memory that runs out while a model is converted: an error, and no files left behind. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* CPU ranks that fail or stall, in processes of their own: see fault/hook/failure_cases.h. */
+/* CPU ranks that fail or stall, in separate processes: see fault/hook/failure_cases.h. */
 #include "fault/hook/failure_cases.h"
 #include "yoke/process.h"
 

@@ -8,7 +8,7 @@
   }
 
 static const failure_case cases[] = {
-    {.name = "a_kernel_hangs_for_ever", /* first, for it takes longest */
+    {.name = "a_kernel_hangs_for_ever", /* first, because it takes longest */
      .fault = "rank=0 operation=attention call=2 fault=stall-gpu",
      .n_ranks = 1,
      .step_timeout_s = 1,

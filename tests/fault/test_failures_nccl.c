@@ -1,11 +1,11 @@
-/* GPUs that wait for each other, and one of them fails: see fault/hook/failure_cases.h. */
+/* GPUs that wait for each other, one of which fails: see fault/hook/failure_cases.h. */
 #include "fault/hook/failure_cases.h"
 #include "yoke/process.h"
 
-/* Sums between peers know who did not come; NCCL does not, and every rank that waits is named.
+/* An all-reduce between peers reports the missing rank; NCCL does not, and every waiting rank is named.
  *
  * GPUs that reach each other's memory in one process fail together: after an illegal address on one, CUDA returns the
- * same error for all of them, so that the first to ask is named, which may be another's rank. */
+ * same error for all of them. The first rank that checks is named, which may be another one. */
 #define RANK_1_DID_NOT_COME                                                                                            \
   {                                                                                                                    \
     "rank 1", "GPU 1"                                                                                                  \

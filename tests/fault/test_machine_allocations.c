@@ -1,4 +1,4 @@
-/* Memory that runs out while a machine is measured: an error in a row, or of all of it, and nothing left behind. */
+/* Memory that runs out while a machine is measured: an error in a row or of the whole call, and nothing left behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "yoke/tools.h"
 #include "yoke/yoke.h"
 
-/* Rows with an error; -1: all of it ended with one. */
+/* Rows with an error; -1: the call returned an error. */
 static int measure(void)
 {
   yk_machine_options options;

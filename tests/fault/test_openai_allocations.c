@@ -1,4 +1,4 @@
-/* Memory that runs out anywhere between a body and its answer gives an error and nothing else. */
+/* An allocation that fails anywhere between a body and its answer gives an error and nothing else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

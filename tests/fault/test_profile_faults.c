@@ -1,5 +1,5 @@
-/* Timed steps in which something is wrong: a rank that is slower than the others, which then spend their time waiting
- * for it; timestamps that fail; no memory for a trace. */
+/* Timed steps with a fault: a rank that is slower than the others, which then wait for it; timestamps that fail; no
+ * memory for a trace. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@
 
 enum { N_RANKS = 3, N_TOKENS = 20, N_LAYERS = 2, GEMMS_A_LAYER = 4, PAUSE_NS = 2000000 };
 
-/* Every CPU device gets a table whose linear layers go through here. */
+/* Every CPU device gets a table whose linear layers are wrapped here. */
 static atomic_int n_devices, slow_rank, fail_at_stamp, pause_at_stamp, n_stamps; /* slow_rank -1: none */
 static atomic_bool download_fails;
 static yk_device *devices[YK_MAX_RANKS];
@@ -35,7 +35,7 @@ static yk_status slow_linear(yk_device *dev, const yk_linear *linear, const yk_l
   return real_ops->linear_forward(dev, linear, args, err);
 }
 
-/* Stamps of rank 1: one of them fails, or its thread is put aside before one. */
+/* Timestamps of rank 1: one of them fails, or its thread is descheduled before one. */
 static yk_status failing_timestamp(yk_device *dev, int64_t *at, yk_err *err)
 {
   int n = dev == devices[1] ? atomic_fetch_add(&n_stamps, 1) + 1 : -1;
@@ -133,7 +133,7 @@ static void the_others_wait_for(int slow)
   yk_engine_destroy(engine);
 }
 
-/* Whether or not a thread is put aside while the device learns what a stamp takes, before the first step. */
+/* Also if a thread is descheduled while the device measures the cost of a timestamp, before the first step. */
 static void every_rank_may_be_slow(void **state)
 {
   (void)state;
@@ -144,7 +144,7 @@ static void every_rank_may_be_slow(void **state)
   atomic_store(&pause_at_stamp, 0);
 }
 
-/* Every stamp of the first two steps, by its number from the start of the first, and the reading of them. */
+/* Every timestamp of the first two steps, numbered from the start of the first, and their readout. */
 static void timestamps_may_fail(void **state)
 {
   (void)state;

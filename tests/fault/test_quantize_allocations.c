@@ -1,11 +1,11 @@
-/* Memory that runs out while a checkpoint is quantised: an error, nothing left behind, and the next call goes on. */
+/* Memory that runs out while a checkpoint is quantised: an error, nothing left behind, and the next call continues. */
 #include "unit/quantize_fixture.h"
 
 #include "fault/counted_alloc.h"
 #include "yoke/process.h"
 
-/* Every stride-th allocation fails, one a call, until a call takes so few that none does: then the rest of the work is
- * done. Shards that were finished stay, so that later calls begin behind them. */
+/* Every stride-th allocation fails, one per call, until a call needs so few that none fails: then the rest of the work
+ * is done. Finished shards stay, so later calls begin after them. */
 static void fail_allocations(const yk_quantize_options *options, int64_t first, int64_t stride)
 {
   yk_quantize_report report;

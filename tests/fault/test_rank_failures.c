@@ -1,5 +1,5 @@
-/* A rank that fails or stalls, at any operation of any layer: the error names it, the others come back, every request
- * ends, and a new engine in the same process works. */
+/* A rank that fails or stalls, at any operation of any layer: the error names the rank, the others return, every
+ * request ends, and a new engine in the same process works. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 #include "kernels/device.h"
 #include "yoke/yoke.h"
 
-/* Every CPU device gets a table whose linear layers and attention go through here. */
+/* Every CPU device gets a table whose linear layers and attention are wrapped here. */
 static atomic_int n_devices, n_calls, fail_at_call, failing_device;
 static atomic_bool stalls;
 static yk_device *devices[YK_MAX_RANKS];
@@ -64,7 +64,7 @@ static yk_status faulty_attention(yk_device *dev, const yk_attention_args *args,
   return real_ops->attention(dev, args, err);
 }
 
-/* What a mixture's forward is followed by: the model's own host, and a rank that may fail as a phase begins. */
+/* After a mixture's forward: the host of the model itself, and a rank that may fail at the start of a phase. */
 typedef struct faulty_host {
   yk_device *dev;
   const yk_mixture_host *real;
@@ -230,7 +230,7 @@ static void every_operation_of_every_layer_may_fail(void **state)
     }
 }
 
-/* Every rank's, of a step of greedy rows: the last of its calls. */
+/* Every rank's last call in a step of greedy rows. */
 static void best_logits_may_fail(void **state)
 {
   (void)state;
@@ -249,7 +249,7 @@ static void best_logits_may_fail(void **state)
   }
 }
 
-/* Layers that multiply integers go in steps, with exchanges of all ranks between them. */
+/* Layers that multiply integers are computed in phases, with an all-reduce of all ranks between them. */
 static void every_step_of_integer_layers_may_fail(void **state)
 {
   (void)state;
@@ -272,7 +272,7 @@ static void every_step_of_integer_layers_may_fail(void **state)
   }
 }
 
-/* One call of a step after the other, whatever they are, until the layers are over; those named are among them. */
+/* One call of a step after the other, of any kind, to the end of the layers; the named calls must be among them. */
 static void check_every_operation(const char *model_dir, const char *const *names, size_t n_names)
 {
   bool is_seen[8] = {false}, is_over = false;

@@ -1,4 +1,4 @@
-/* Memory that runs out in a study: an error, nothing left behind, and no file that is half written. */
+/* Memory that runs out in a study: an error, nothing left behind, and no partly written file. */
 #include <dirent.h>
 #include <jansson.h>
 #include <setjmp.h>
@@ -21,8 +21,8 @@
 #include "study/summary.h"
 #include "yoke/process.h"
 
-/* The same of JSON: jansson takes a text that it has no memory for for a wrong one, or does without some of what it
- * reads; then the result must be whole. */
+/* Allocations of JSON: jansson reports a text as malformed if memory fails, or drops some of what it reads; the result
+ * must then be complete. */
 static void expect_error_or_whole(yk_status status, const yk_err *err, bool is_whole)
 {
   if (status == YK_OK && !is_whole) fail_msg("an allocation failed unnoticed");
@@ -87,7 +87,7 @@ typedef struct study {
   json_t *identity, *stored;
 } study;
 
-/* The study in its folder, begun or gone on with, to the end of its runs. */
+/* Begins or continues the study in its folder, to the end of its runs. */
 static yk_status measure(study *s, yk_err *err)
 {
   static const yk_study_driver driver = {NULL, start, run, profile, check, stop};
@@ -147,7 +147,7 @@ static char *read_file(const char *dir, const char *name, size_t *n_bytes)
   return text;
 }
 
-/* The folder holds nothing but the journal, which goes. */
+/* Checks that the folder holds only the journal, and removes it. */
 static void expect_empty(const char *dir)
 {
   size_t n_bytes;
@@ -156,7 +156,7 @@ static void expect_empty(const char *dir)
   assert_int_equal(mkdir(dir, 0700), 0);
 }
 
-/* Whether every point has its runs and times, or the reason why not. */
+/* Whether every point has its runs and times, or a reason for their absence. */
 static bool is_measured(const study *s)
 {
   for (size_t i = 0; i < s->grid.n_points; i++) {
@@ -166,7 +166,7 @@ static bool is_measured(const study *s)
   return true;
 }
 
-/* Whatever fails, the same command goes on with what is done. */
+/* After any failure, the same command continues from the finished runs. */
 static void measuring_may_run_out(void **state)
 {
   (void)state;
@@ -210,7 +210,7 @@ static yk_status tell_study(const study *s, yk_err *err)
   return status;
 }
 
-/* The files of a study, without the time that it was made at. */
+/* The files of a study, without their time of creation. */
 typedef struct told {
   json_t *summary;
   char *csv, *latex, *report;
@@ -218,7 +218,7 @@ typedef struct told {
   json_t *figures; /* name: a checksum */
 } told;
 
-/* The files of the folder of figures, which goes. */
+/* The files of the folder of figures, which is removed. */
 static json_t *take_figures(const char *dir)
 {
   char path[512];
@@ -262,7 +262,7 @@ static void free_files(told *files)
   free(files->report);
 }
 
-/* Each file is as it should be or not there; whether all are. */
+/* Each file is complete or absent; returns whether all are present. */
 static bool are_whole(const told *found, const told *expected)
 {
   if (found->summary) assert_true(json_equal(found->summary, expected->summary));

@@ -1,6 +1,6 @@
-/* Any bytes are a configuration, or an error. The input is config.json, then after a NUL generation_config.json, then
- * after another NUL quantize_config.json. What is accepted must be within the limits that later arithmetic relies
- * on. */
+/* Any bytes are a configuration or an error. The input is config.json, then after a NUL generation_config.json, then
+ * after another NUL quantize_config.json. An accepted configuration must be within the limits that later arithmetic
+ * relies on. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ static void require(bool condition)
   if (!condition) abort();
 }
 
-/* The bytes up to the next NUL, or NULL where there are none left; *rest moves past them. */
+/* The bytes up to the next NUL, or NULL if none are left; *rest moves past them. */
 static const char *next_text(const uint8_t **rest, size_t *n_rest, size_t *n_text)
 {
   const char *text = (const char *)*rest;
@@ -31,7 +31,7 @@ static const char *next_text(const uint8_t **rest, size_t *n_rest, size_t *n_tex
   return text;
 }
 
-/* Routing has room for so many, and takes whole groups. */
+/* Routing supports at most this many, and needs whole groups. */
 static void check_experts(const yk_experts_config *x, int n_layers)
 {
   bool is_mixture = false;
@@ -74,7 +74,7 @@ static void check_config(const yk_model_config *config)
   require(config->n_eos_ids >= 0 && config->n_eos_ids <= YK_MAX_EOS_IDS);
   for (int i = 0; i < config->n_eos_ids; i++)
     require(config->eos_ids[i] >= 0 && config->eos_ids[i] < config->vocab_size);
-  const yk_generation_defaults *g = &config->generation; /* what a request with these would be checked for */
+  const yk_generation_defaults *g = &config->generation; /* the checks of a request with these defaults */
   require(g->temperature >= 0 && g->temperature <= 100 && g->top_p > 0 && g->top_p <= 1 && g->min_p >= 0 &&
           g->min_p <= 1);
   require(g->top_k >= 0 && g->top_k <= config->vocab_size && g->max_new_tokens >= 0);

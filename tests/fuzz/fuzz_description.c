@@ -1,5 +1,5 @@
-/* Any bytes are msmodelslim's description of a small model, or an error; what is accepted says of each module something
- * that the loader knows. */
+/* Any bytes are msmodelslim's description of a small model or an error; an accepted description has a supported kind
+ * for each module. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>

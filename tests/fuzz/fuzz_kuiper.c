@@ -1,5 +1,5 @@
-/* Any bytes are a KuiperLLama model file, or an error. One that is accepted has a configuration, and its tensors can be
- * read through their views. */
+/* Any bytes are a KuiperLLama model file or an error. An accepted file has a configuration, and its tensors can be read
+ * through their views. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static void require(bool condition)
   if (!condition) abort();
 }
 
-/* Tensors lie one behind the other, from the header to the file's end. */
+/* Tensors are consecutive from the header to the file's end. */
 static void check_tensors(const yk_kuiper *file, const uint8_t *data, size_t n_bytes)
 {
   yk_err err = YK_ERR_INIT;

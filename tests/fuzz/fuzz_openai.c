@@ -1,7 +1,7 @@
-/* Any bytes are a body, or an error with a message; what is accepted must be answered in JSON.
+/* Any bytes are a body or an error with a message. An accepted body must be answered in JSON.
  *
- * The first byte chooses the form, the tool calls' format and whether the answer streams its tokens one by one. A body
- * that is accepted is given outputs whose texts are the body's own bytes, so that tool calls are looked for in them. */
+ * The first byte chooses the form, the tool calls' format and whether the answer streams its tokens one by one. An
+ * accepted body gets outputs whose texts are the body's own bytes, so that they are searched for tool calls. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void require(bool condition)
   if (!condition) abort();
 }
 
-/* What is told of an error is JSON, whatever the input that the message quotes. */
+/* The error object is JSON, whatever input the message quotes. */
 static void check_error(const yk_err *err, yk_status status, const char *param)
 {
   yk_openai_error error;
@@ -58,7 +58,7 @@ static size_t characters(const char *text, size_t n_bytes, size_t n_most)
   return n;
 }
 
-/* A token of some characters of the text at a time, then the end. */
+/* One token per few characters of the text, then the end. */
 static void push_all(yk_openai_answer *answer, size_t choice, const yk_openai_request *request, const char *text,
                      size_t n_bytes, yk_strbuf *out)
 {
@@ -113,7 +113,7 @@ static void answer_request(yk_openai_request *request, const char *text, size_t 
   yk_strbuf_free(&out);
 }
 
-/* body: read anew, as the request takes its document. */
+/* body: parsed again, because the request takes ownership of its document. */
 static void check_request(const char *body, size_t n_body, unsigned choice, size_t n_bytes)
 {
   static const yk_openai_form forms[] = {YK_FORM_COMPLETION, YK_FORM_CHAT, YK_FORM_PLAIN};

@@ -1,5 +1,5 @@
-/* Any bytes are requests, as far as they pass the guard, or are refused with an answer. The first byte says in which
- * pieces they come, which changes nothing; what has passed passes again, unchanged. */
+/* Any bytes are requests that pass the guard, or are refused with an answer. The first byte selects how the bytes are
+ * split, which changes nothing. Accepted bytes pass again, unchanged. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static void require(bool condition)
   if (!condition) abort();
 }
 
-/* All requests one behind the other; returns the guard's last state. */
+/* Processes all consecutive requests; returns the guard's last state. */
 static yk_guard_state pass(const char *bytes, size_t n_bytes, size_t piece_bytes, yk_strbuf *out)
 {
   yk_request_guard guard = {0};

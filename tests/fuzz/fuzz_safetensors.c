@@ -1,4 +1,4 @@
-/* Any bytes are a safetensors file that opens, or an error. One that opens can be read through its views. */
+/* Any bytes are a safetensors file that opens, or an error. A file that opens can be read through its views. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* Any bytes are a tokenizer.json, or an error; any bytes are a text, or an error that names where it is no UTF-8.
+/* Any bytes are a tokenizer.json, or an error; any bytes are a text, or an error with the position of invalid UTF-8.
  *
- * An input that begins with '{' is a tokenizer.json: what is accepted must encode and decode. Any other is a byte that
- * chooses one of the tokenizers built here, and a text for it. Always: a token at a time gives the text of all at once,
- * in whole characters. */
+ * An input that begins with '{' is a tokenizer.json, which must encode and decode if it is accepted. In any other
+ * input, the first byte selects one of the tokenizers built here, and the rest is a text for it. Always: a token at a
+ * time gives the text of all at once, in whole characters. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static void check_text(const yk_tokenizer *tokenizer, const char *text, size_t n
   free(ids);
 }
 
-/* Decode ids that the bytes choose. */
+/* Decode ids that the bytes select. */
 static void check_ids(const yk_tokenizer *tokenizer, const uint8_t *data, size_t n_bytes)
 {
   int32_t vocab_size = yk_tokenizer_vocab_size(tokenizer), *ids = malloc((n_bytes + 1) * sizeof *ids);

@@ -1,5 +1,5 @@
 /* Runs a fuzz target over the files of a folder, so that its corpus is an ordinary test without libFuzzer.
- *   usage: fuzz_<name> FOLDER      A folder that cannot be read, or holds nothing, is a failure. */
+ *   usage: fuzz_<name> FOLDER      A folder that cannot be read or is empty is a failure. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@ enum { INPUT_MAX_BYTES = 16 << 20 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
-/* In memory of exactly its size, so that AddressSanitizer sees a read past its end. */
+/* In memory of exactly its size, so that AddressSanitizer detects a read past its end. */
 static int replay(const char *path)
 {
   yk_err err = YK_ERR_INIT;

@@ -1,10 +1,10 @@
-"""Prompts of mixtures of experts in which no row comes near a tie between experts, nor 16 bits move answers far.
+"""Prompts for mixtures of experts without rows near a tie between experts, and without large errors of 16 bits.
 
-A row whose last chosen expert is as good as the first that is not chosen takes another expert once its activations are
-rounded to 16 bits, and its logits are then others by as much as a third of an FFN: transformers' own class in bfloat16
-parts from itself in float32 there. A score is a logit, or a sigmoid of one plus the expert's correction; margins are
-in logits (the sigmoid rises by a quarter of its logit at most). In bfloat16 a router's logits are off by 0.1 at most
-in these models.
+A row whose last chosen expert is as good as the first unchosen one takes another expert when its activations are
+rounded to 16 bits, and its logits then change by as much as a third of an FFN: transformers' own class differs there
+between bfloat16 and float32. A score is a logit, or a sigmoid of one plus the expert's correction; margins are in
+logits (the sigmoid rises by a quarter of its logit at most). In bfloat16 a router's logits are off by 0.1 at most in
+these models.
 """
 
 import copy
@@ -14,12 +14,12 @@ import torch
 import make_family_goldens as families
 
 MIN_MARGIN = 0.1
-MAX_ROUNDING = 0.1  # of an answer's log-probability, by the class in bfloat16: GPUs are to be within 0.16
+MAX_ROUNDING = 0.1  # largest error of an answer's log-probability in the class in bfloat16: GPUs must be within 0.16
 N_OUTPUT_TOKENS = 12
 
 
 class Choices:
-    """Notes, for each row of the model's last forward, how clear the choices of its experts were."""
+    """Records, for each row of the model's last forward, the margins of its choices of experts."""
 
     def __init__(self, config, model):
         self.config, self.margins = config, []
@@ -29,7 +29,7 @@ class Choices:
                 module.register_forward_hook(self.note)
 
     def gap(self, scores, n_chosen):
-        """Between the last score of a row that is chosen and the first that is not, if any is not."""
+        """Difference between a row's last chosen score and its first unchosen score, if any."""
         ordered = scores.sort(-1, descending=True).values
         if n_chosen < scores.shape[-1]:
             self.margins.append(ordered[:, n_chosen - 1] - ordered[:, n_chosen])
@@ -54,7 +54,7 @@ class Choices:
 
 
 def in_bfloat16(model):
-    """The model with weights and activations in bfloat16; its routers' corrections and frequencies stay float32."""
+    """The model with weights and activations in bfloat16; corrections of its routers and frequencies stay float32."""
     half = torch.nn.Module.to(copy.deepcopy(model), torch.bfloat16)
     for module, exact in zip(half.modules(), model.modules()):
         module._buffers.update({name: buffer.clone() for name, buffer in exact._buffers.items()})
@@ -62,7 +62,7 @@ def in_bfloat16(model):
 
 
 def rounding_of(model, half, prompt):
-    """How far bfloat16 moves the log-probability of a token of the answer at most."""
+    """The largest change of a log-probability of the answer's tokens in bfloat16."""
     ids, first = prompt["prompt_ids"] + prompt["output_ids"], len(prompt["prompt_ids"]) - 1
     answer = range(first, len(ids) - 1)
     exact, rounded = (torch.log_softmax(families.logits_of(one, ids).float(), -1)[answer, prompt["output_ids"]]
@@ -71,8 +71,8 @@ def rounding_of(model, half, prompt):
 
 
 def draw_prompts(config, model, rng, lengths):
-    """Golden prompts of these lengths: a token is drawn again until its row is clear, the last few until the answer's
-    are. Answers are short, since each further row makes one of them rarer."""
+    """Golden prompts of these lengths: a token is drawn again until its row has clear choices, the last few until the
+    answer's rows have. Answers are short, because each further row makes clear answers rarer."""
     half = in_bfloat16(model)
     choices, prompts = Choices(config, model), []
     for length in lengths:

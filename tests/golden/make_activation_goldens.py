@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write tests/golden/activation_goldens.h: activations of FFNs as torch and transformers compute them, in float64.
+"""Write tests/golden/activation_goldens.h: activations of FFNs computed by torch and transformers in float64.
 
 usage: make_activation_goldens.py [output]      (needs torch and transformers; deterministic)
 
@@ -26,10 +26,10 @@ PLAIN = [("SILU", ACT2FN["silu"]), ("GELU_TANH", ACT2FN["gelu_pytorch_tanh"]), (
 def clamped_swiglu(gate, up):
     """(y, alpha, limit) by the code of GptOssExperts._apply_gate, on a stand-in for the module."""
     config = GptOssConfig()
-    alpha, limit = (torch.tensor(value, dtype=torch.float32).item()  # as a device has them
+    alpha, limit = (torch.tensor(value, dtype=torch.float32).item()  # as on a device
                     for value in (config.swiglu_alpha, config.swiglu_limit))
     module = type("Experts", (), {"alpha": alpha, "limit": limit})()
-    both = torch.stack((gate, up), dim=-1).flatten()  # interleaved, as the checkpoint has them
+    both = torch.stack((gate, up), dim=-1).flatten()  # interleaved, as in the checkpoint
     return GptOssExperts._apply_gate(module, both), alpha, limit
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make the goldens of chat templates: what `transformers` renders conversations as with each template of
-chat/templates, into chat/cases/NAME.json: {"special_tokens": {...}, "cases": [...]}, a case being
+"""Makes the goldens of chat templates: conversations rendered by `transformers` with each template of chat/templates,
+in chat/cases/NAME.json: {"special_tokens": {...}, "cases": [...]}, where a case is
   {"messages": ..., "tools": ..., "documents": ..., "arguments": ..., "add_generation_prompt": bool,
-   "text": rendered, or "error": what it is refused with}
-Content that is null reaches the package as an empty text, as servers hand it on, but for templates that ask for null
-(NULL_CONTENT). Where the last message is to be continued there is "continue_final_message": true besides, and an error
-in words of ours where the package finds that it cannot be.
+   "text": rendered, or "error": the refusal}
+Content that is null reaches the package as an empty text, as servers do, except for templates that test for null
+(NULL_CONTENT). If the last message is to be continued, the case also has "continue_final_message": true; if the package
+refuses it, the error has Yoke's wording.
 
 Texts hold added tokens of the tokenizers of golden/tokenizer, whole and in parts. The same versions of the packages
 give the same files (made with transformers 4.57.1, jinja2 3.1.6).
@@ -140,16 +140,16 @@ def conversations(name):
         return [([user(text)], None, None) for text in ERRORS]
     found = [(messages, None, fixed) for messages in PLAIN + HOSTILE_TEXTS]
     found += [(messages, tools, fixed) for messages, tools in TOOLS]
-    if name == "deepseek-v3":  # the others take objects, and get them
+    if name == "deepseek-v3":  # the others take objects
         found += [(messages, tools, fixed) for messages, tools in STRING_ARGUMENTS]
     found += [(PLAIN[2], None, ARGUMENTS), (HOSTILE_TEXTS[4], None, ARGUMENTS)]
-    if name.endswith("tool_use"):  # which is not for conversations without tools
+    if name.endswith("tool_use"):  # it does not support conversations without tools
         found = [(messages, tools or [WEATHER], arguments) for messages, tools, arguments in found]
     return found
 
 
 def continued(name):
-    """The same where the last message is to be continued."""
+    """The same, with the last message to be continued."""
     if name == "nasty-errors":
         return []
     needs_tools = name.endswith("tool_use")
@@ -166,7 +166,7 @@ def render(name, tokenizer, messages, tools, arguments, **how):
             messages, tools=tools, **how, tokenize=False, **(arguments or {}))
     except jinja2.exceptions.TemplateError as error:
         case["error"] = error.message or type(error).__name__
-    except RecursionError as error:  # whose words are those of the Python at hand
+    except RecursionError as error:  # the wording depends on the Python version
         case["error"] = type(error).__name__
     except ValueError as error:
         if "final message does not appear" not in str(error):

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Make chat/class_tokens.json: the special tokens that `transformers` hands to chat templates where
-tokenizer_config.json leaves some to its "tokenizer_class". A list of {"config": what that file holds, "tokens": {...}}.
+"""Makes chat/class_tokens.json: the special tokens that `transformers` passes to chat templates if
+tokenizer_config.json leaves some to its "tokenizer_class".
+
+A list of {"config": contents of that file, "tokens": {...}}.
 
 Needs: pip install transformers==4.57.1 sentencepiece. Example: python3 make_class_token_goldens.py
 """

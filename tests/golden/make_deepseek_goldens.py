@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tiny random checkpoints of DeepSeek-V2 and V3, and what the public `transformers` says of them.
+"""Makes tiny random checkpoints of DeepSeek-V2 and V3, and goldens of the public `transformers`.
 
 Latent attention; the first layer is dense, the others have experts, groups and shared experts.
 
 Each case becomes families/NAME/, as make_family_goldens.py describes it. The reference is the family's own class of
-transformers in float32, which makes keys and values of every head instead of absorbing kv_b_proj. Words of GPTQ are
-written by auto_gptq 0.7.1, as make_format_goldens.py says, which says too how to run a script with it.
+transformers in float32, which computes keys and values of every head instead of absorbing kv_b_proj. Words of GPTQ are
+written by auto_gptq 0.7.1; make_format_goldens.py describes how to run a script with it.
 """
 
 import math
@@ -42,7 +42,7 @@ def weights_as_rows(module, args, output):
 
 
 def score_factor(config):
-    """What yarn multiplies scores by: transformers' class of V2 has that since version 5, DeepSeek's own always had."""
+    """Yarn's factor on scores: transformers' class of V2 has it since version 5, DeepSeek's own always had it."""
     rope = config.get("rope_scaling")
     return (0.1 * rope["mscale_all_dim"] * math.log(rope["factor"]) + 1) ** 2 if rope else 1
 
@@ -114,7 +114,7 @@ def modules_of(config, layer):
 
 
 def order_of(module, k):
-    """The group of each input: of one order for gate and up of an expert, as GPTQ gives them; expert 2 has none."""
+    """The group of each input: one order for gate and up of an expert, as in GPTQ; expert 2 has none."""
     places = np.arange(k)
     if ".experts.2." not in module:
         layer = module.replace("gate_proj", "up_proj")
@@ -169,7 +169,7 @@ def draw(spec, config, rng):
 
 
 def as_floats(tensors, dense):
-    """What the model computes with: tensors without those of quantised modules, and dense."""
+    """The tensors of the computation: those of the file without those of quantised modules, and dense."""
     modules = {name.rpartition(".")[0] for name in dense}
     return {**{name: tensor for name, tensor in tensors.items() if name.rpartition(".")[0] not in modules}, **dense}
 

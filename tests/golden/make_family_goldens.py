@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tiny random checkpoints of every model family, and what the public `transformers` says about them.
+"""Makes tiny random checkpoints of every model family, and goldens of the public `transformers`.
 
 Each case becomes families/NAME/: an ordinary Hugging Face directory without a tokenizer (config.json and safetensors,
 AWQ gemm or plain), and golden.json with the float32 results:
@@ -10,13 +10,13 @@ AWQ gemm or plain), and golden.json with the float32 results:
   prompts[].margins           per output token: log-probability of the best token less that of the second best
   prompts[].top               per output token: the 16 best as [id, log-probability], best first
 
-The reference is the family's own model class in float32 with eager attention and no cache.  AWQ layers get exactly
-s * (q - z) in float32, unpacked again from the words written to the file.  MiniCPM and FM9G, which transformers does
-not have, are Llama with their three scalings folded into the float32 weights.
+The reference is the family's own model class in float32 with eager attention and no cache.  AWQ layers get exactly s *
+(q - z) in float32, unpacked again from the words written to the file.  MiniCPM and FM9G, which transformers lacks, are
+Llama with their three scalings folded into the float32 weights.
 
 Every case is drawn from its own seed (numpy's frozen RandomState), so that a run repeats the same bytes.  The script
-checks what it makes: rotary frequencies against formulas written out here; the case's feature must change the
-result (dropping it moves a log-probability by more than 0.02); float64 must agree; no step may be a near tie.
+checks its results: rotary frequencies against formulas written out here; the case's feature must change the result
+(dropping it moves a log-probability by more than 0.02); float64 must agree; no step may be a near tie.
 """
 
 import argparse
@@ -55,8 +55,8 @@ NO_SCALING = {"rope_scaling": None}
 def case(name, family, about, group=32, dtype="float16", scale_dtype=None, files=1, without=None, skip=(),
          style=None, **config):
     """One model.  group None: unquantised.  dtype: type of plain weights, and of scales unless scale_dtype is given.
-    style: how quantisation is written down.  without: config changes that drop the feature the case is about, to
-    prove that it matters."""
+    style: form of the quantisation's configuration.  without: config changes that drop the feature the case is about,
+    to prove that it matters."""
     return {"name": name, "family": family, "about": about, "group": group, "dtype": dtype,
             "scale_dtype": scale_dtype or dtype, "files": files, "without": without, "skip": list(skip),
             "style": style or "gemm", "config": config}
@@ -133,7 +133,7 @@ CASES = [
 
 
 def make_config(spec):
-    """config.json of a case, as a checkpoint of that family would have it."""
+    """config.json of a case in the form of its family's checkpoints."""
     family = spec["family"]
     config = {"architectures": [ARCHITECTURES[family]], "model_type": family, "hidden_act": "silu",
               "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -144,7 +144,7 @@ def make_config(spec):
     if family == "qwen3":
         config.update(attention_bias=False, use_sliding_window=False, sliding_window=None, max_window_layers=2)
     config.update(spec["config"])
-    if "rope_parameters" in config:  # newer files name neither of the older keys
+    if "rope_parameters" in config:  # newer files have neither of the older keys
         del config["rope_theta"]
         config["dtype"] = spec["dtype"]
     else:
@@ -182,8 +182,8 @@ def projections(config):
 
 
 def draw_awq(rng, k, n, group, gain, dtype):
-    """Random packed layer whose weights have standard deviation about gain / sqrt(K).  Zero points lie near the middle
-    and now and then at the ends; integers reach both ends, so that words are negative too."""
+    """Random packed layer whose weights have standard deviation about gain / sqrt(K). Zero points are near the middle
+    and occasionally at the ends; integers reach both ends, so that some words are negative."""
     groups = 1 if group == -1 else k // group
     if k % groups or (group != -1 and k % group):
         raise ValueError(f"K {k} is not a multiple of group {group}")
@@ -203,14 +203,14 @@ def draw_awq(rng, k, n, group, gain, dtype):
 
 
 def draw_checkpoint(spec, config, rng):
-    """All tensors of the checkpoint, by name, as they are written."""
+    """All tensors of the checkpoint, by name, in the form of the file."""
     dtype, scale_dtype = TORCH_DTYPES[spec["dtype"]], TORCH_DTYPES[spec["scale_dtype"]]
     hidden, vocab = config["hidden_size"], config["vocab_size"]
 
     def normal(shape, std, mean=0.0):
         return torch.from_numpy((mean + std * rng.standard_normal(shape)).astype(np.float32)).to(dtype)
 
-    # smaller where the head is tied, or the model would repeat its input for ever
+    # smaller if the head is tied, else the model would repeat its input for ever
     spread = 0.25 if config["tie_word_embeddings"] else 1.0
     tensors = {"model.embed_tokens.weight": normal((vocab, hidden), spread / config.get("scale_emb", 1))}
     for layer in range(config["num_hidden_layers"]):
@@ -341,7 +341,7 @@ def logits_of(model, ids):
 
 
 def unfolded_logits(config, tensors, ids):
-    """MiniCPM logits with the scalings where its definition has them, by hooks on an unscaled Llama."""
+    """MiniCPM logits with the scalings in their defined places, by hooks on an unscaled Llama."""
     plain = dict(config, model_type="llama", architectures=["LlamaForCausalLM"])
     model = reference_model(plain, tensors)
     depth = config["scale_depth"] / math.sqrt(config["num_hidden_layers"])
@@ -360,14 +360,14 @@ def draw_ids(config, rng):
 
 
 def calibrate(model, tensors, ids, norm="model.norm.weight"):
-    """Scales the final norm's tensor, which model has, so that logits are neither flat nor all but certain."""
+    """Scales the final norm's tensor of the model, so that logits are neither flat nor nearly certain."""
     std = logits_of(model, ids)[20:].std(dim=-1).mean().item()
     tensors[norm] = (tensors[norm].float() * (LOGIT_STD / std)).to(tensors[norm].dtype)
 
 
 def golden_prompt(model, ids, n_tokens=N_OUTPUT_TOKENS, is_clear=lambda: True):
-    """Greedy continuation of one prompt with its log-probabilities; None where a step comes near a tie, or where
-    is_clear says so of the model's last forward."""
+    """Greedy continuation of one prompt with its log-probabilities; None if a step comes near a tie, or is_clear
+    rejects the model's last forward."""
     sequence, margins, top = list(ids), [], []
     for _ in range(n_tokens):
         logprobs = torch.log_softmax(logits_of(model, sequence)[-1], dim=-1)
@@ -435,7 +435,7 @@ def write_json(path, value):
 
 
 def write_golden(path, spec, prompts):
-    """golden.json, a line per list so that a diff can be read."""
+    """golden.json, one line per list for readable diffs."""
     def line(value):
         return json.dumps(value, separators=(",", ":"))
 
@@ -457,7 +457,7 @@ def read_weights(folder):
 
 
 def begin_case(spec, out):
-    """The case's own random numbers, and its folder, empty."""
+    """The case's random generator, and its folder, empty."""
     folder = os.path.join(out, spec["name"])
     os.makedirs(folder, exist_ok=True)
     for file in os.listdir(folder):
@@ -476,8 +476,8 @@ def draw_prompts(model, vocab, rng):
 
 
 def draw_rounded_prompt(model, vocab, length, rng, rounding, least_tie):
-    """A golden prompt of a model that rounds: nothing that it rounds comes nearer to a tie than least_tie.
-    rounding.nearest_tie: what came nearest since it was set."""
+    """A golden prompt of a model that rounds: no rounded value comes nearer to a tie than least_tie.
+    rounding.nearest_tie: the nearest since it was reset."""
     while True:
         ids = rng.randint(0, vocab, size=length).tolist()
         rounding.nearest_tie = 1.0
@@ -491,13 +491,13 @@ def draw_rounded_prompt(model, vocab, length, rng, rounding, least_tie):
 
 
 def awq_gemm(group):
-    """quantization_config of AWQ gemm words; None, that of plain weights, where group is None."""
+    """quantization_config of AWQ gemm words; None, as for plain weights, if group is None."""
     return group and {"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": True, "version": "gemm",
                       "modules_to_not_convert": None}
 
 
 def end_feature_case(spec, folder, config, prompts, quantization, model, dropped, ids):
-    """Ends a case. dropped: the model without the case's feature, which must tell on ids."""
+    """Finishes a case. dropped: the model without the case's feature, which must give other results on ids."""
     have, without = (torch.log_softmax(logits_of(one, ids), -1) for one in (model, dropped))
     change = (without - have).abs().max().item()
     if change < 0.02:
@@ -506,7 +506,8 @@ def end_feature_case(spec, folder, config, prompts, quantization, model, dropped
 
 
 def end_case(spec, folder, config, prompts, quantization=None, note=""):
-    """Writes configuration and answers; the end of a sequence is a token that no answer has. The tokens that have."""
+    """Writes configuration and answers. The end-of-sequence token is a token that no answer contains. Returns the
+    tokens of the answers."""
     used = {token for prompt in prompts for token in prompt["output_ids"]}
     vocab = config.get("padded_vocab_size") or config["vocab_size"]
     config["eos_token_id"] = next(token for token in range(2, vocab) if token not in used)
@@ -543,7 +544,7 @@ def make_case(spec, out):
 
 
 def make_cases(description, cases, make):
-    """What every script of such goldens does: make(case, folder to write) for the cases that are asked for."""
+    """Shared main of such scripts: make(case, folder to write) for the requested cases."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="cases to make (default: all)")
     parser.add_argument("--out", default=os.path.join(HERE, "families"), help="folder to write (default: %(default)s)")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tiny random checkpoints with 8-bit float weights (e4m3fn), and what `transformers` says about them.
+"""Makes tiny random checkpoints with 8-bit float weights (e4m3fn), and goldens of `transformers`.
 
 Each case becomes families/format_NAME/, as make_family_goldens.py describes it. Codes are written by the tools:
 
@@ -35,7 +35,7 @@ def draw(spec, config, rng):
             module = f"model.layers.{layer}.{name}"
             if any(part in module for part in spec["skip"]):
                 continue
-            # Outputs and inputs of different sizes, so that no scale is like its neighbour's.
+            # Outputs and inputs of different sizes, so that no scale equals its neighbour.
             sizes = np.exp(0.4 * rng.standard_normal((n, 1)) + 0.4 * rng.standard_normal((1, k)))
             weight = rng.standard_normal((n, k)) * sizes * (families.GAINS[name.split(".")[1]] / math.sqrt(k))
             pack = next((p for part, p in spec["override"].items() if part in module), spec["pack"])
@@ -47,25 +47,25 @@ def draw(spec, config, rng):
 
 
 def case(name, pack, quantization, override=None, dtype="bfloat16", skip=(), **config):
-    """pack: float32 weight [N, K] -> (tensors of a module, float32 weight that they mean).
-    override: {part of a module's name: pack}."""
+    """pack: float32 weight [N, K] -> (tensors of a module, the float32 weight that they represent). override: {part of
+    a module's name: pack}."""
     spec = formats.case(name, None, pack, quantization, override=override, dtype=dtype, skip=skip, **config)
     return {**spec, "draw": draw}
 
 
 def spread(scale, rows, columns, shape):
-    """Scales of blocks as those of elements."""
+    """Scales of blocks, expanded to elements."""
     return scale.float().repeat_interleave(rows, 0)[:shape[0]].repeat_interleave(columns, 1)[:, :shape[1]]
 
 
 def pack_blocks(rows, columns):
-    """transformers' own quantising, of a weight padded to whole blocks."""
+    """transformers' own quantisation, of a weight padded to whole blocks."""
     def pack(weight):
         quantizer = formats.tool("transformers.quantizers.quantizer_finegrained_fp8")
         linear = formats.tool("transformers.integrations.finegrained_fp8").FP8Linear
         n, k = weight.shape
         grid = -(-n // rows), -(-k // columns)
-        whole = max(grid[0], 2) * rows, max(grid[1], 2) * columns  # scales of a lone row or column lose a dimension
+        whole = max(grid[0], 2) * rows, max(grid[1], 2) * columns  # scales of a single row or column lose a dimension
         padded = torch.nn.functional.pad(weight, (0, whole[1] - k, 0, whole[0] - n))
         model = torch.nn.Module()
         model.layer = linear(padded.shape[1], padded.shape[0], block_size=(rows, columns), device="cpu")
@@ -114,7 +114,7 @@ def pack_compressed(dtype, strategy, block=None, inputs=False):
 
 
 def pack_int4(group):
-    """4 bits beside 8, by the same tool."""
+    """4 bits and 8 bits in one model, by the same tool."""
     def pack(weight):
         n, k = weight.shape
         scale = (weight.abs().reshape(n, -1, group).amax(-1) / 7).to(torch.bfloat16).float()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tiny random checkpoints in formats of public tools, 4 and 8 bits, and what `transformers` says about them.
+"""Makes tiny random checkpoints in 4-bit and 8-bit formats of public tools, and goldens of `transformers`.
 
 Each case becomes families/format_NAME/, as make_family_goldens.py describes it. The words of every layer are written by
 the packing code of the tool itself, from a float weight that rounds to integers drawn here:
@@ -15,8 +15,8 @@ the packing code of the tool itself, from a float weight that rounds to integers
                      auto_round/export/export_to_awq/utils.py of auto_round 0.16.1
 
 The reference is float32 with exactly s * (q - z) of the integers and the scales that were drawn, so that a packing that
-this project and a tool understand differently shows. Run with these packages on PYTHONPATH (pip install --no-deps, or
-unpacked); packages that they import and packing does not need are stood in for.
+this project and a tool interpret differently is detected. Run with these packages on PYTHONPATH (pip install --no-deps,
+or unpacked); packages that they import and packing does not need are stood in for.
 """
 
 import importlib.machinery
@@ -38,7 +38,7 @@ import make_family_goldens as families  # noqa: E402
 def case(name, group, pack, quantization, override=None, dtype="float16", zeros="drawn", skip=(), bits=4, order=None,
          **config):
     """pack: (q, z, s, group, bits) of numpy -> tensors of a module. override: {part of a module's name: (group, zeros)
-    or (group, zeros, bits)}. zeros: "drawn", "with 16" (of 4 bits, beside integers of 1 and more; 256 of 8 bits) or
+    or (group, zeros, bits)}. zeros: "drawn", "with 16" (for 4 bits, with integers of at least 1; 256 for 8 bits) or
     "eight" (the middle). quantization: of config.json. order: (rng, module, K, group) -> the group of each input, or
     None; pack then takes it too."""
     return {"name": "format_" + name, "family": config.pop("family", "llama"), "group": group, "pack": pack,
@@ -49,9 +49,9 @@ def case(name, group, pack, quantization, override=None, dtype="float16", zeros=
 
 
 def tool(module):
-    """A module of a tool; what it imports beside torch and itself is stood in for where it is not installed."""
+    """A module of a tool. Its imports other than torch and itself are replaced by stubs if they are not installed."""
     root = module.split(".")[0]
-    if root == "auto_gptq" and root not in sys.modules:  # its package imports what newer transformers do not have
+    if root == "auto_gptq" and root not in sys.modules:  # its package imports names that newer transformers lack
         spec = importlib.machinery.ModuleSpec(root, None, is_package=True)
         spec.submodule_search_locations += [os.path.join(folder, root) for folder in sys.path]
         sys.modules[root] = importlib.util.module_from_spec(spec)
@@ -65,7 +65,7 @@ def tool(module):
 
 
 def awq_module(name):
-    """autoawq's module by its file: its package imports models that newer transformers do not have."""
+    """autoawq's module by its file, because its package imports models that newer transformers lack."""
     if "awq.utils.module" not in sys.modules:
         for package in ("awq", "awq.utils"):
             sys.modules[package] = types.ModuleType(package)
@@ -81,7 +81,7 @@ def awq_module(name):
 
 
 def linear_of(q, z, s, group, g_idx=None):
-    """A torch.nn.Linear that rounds to q; scales and zeros [N, K/g] as the tools take them."""
+    """A torch.nn.Linear that rounds to q; scales and zeros [N, K/g] in the tools' form."""
     g_idx = np.arange(q.shape[0]) // group if g_idx is None else g_idx
     weight = s[g_idx] * (q.astype(np.float32) - z[g_idx])
     linear = torch.nn.Linear(q.shape[0], q.shape[1], bias=False)
@@ -90,7 +90,7 @@ def linear_of(q, z, s, group, g_idx=None):
 
 
 def pack_awq_words(q, z, s, group, bits):
-    """autoawq's gemm words of q without zeros, as files with zero_point false may have."""
+    """autoawq's gemm words of q without zeros, as in files with zero_point false."""
     assert (z == 8).all() and bits == 4
     return {"qweight": torch.from_numpy(families.awq_pack.pack(q)), "scales": torch.from_numpy(s)}
 
@@ -127,7 +127,7 @@ def pack_gptq_act_order(q, z, s, group, bits, g_idx):
 
 
 def pack_compressed_act_order(q, z, s, group, bits, g_idx):
-    """Where g_idx is of neighbouring inputs it is left as modules begin: -1 everywhere."""
+    """For groups of neighbouring inputs, g_idx keeps its initial value: -1 everywhere."""
     module = tool("compressed_tensors.compressors.quantized_compressors.pack_quantized")
     args = tool("compressed_tensors.quantization").QuantizationArgs(
         num_bits=bits, type="int", symmetric=True, strategy="group", group_size=group, actorder="group")
@@ -141,8 +141,8 @@ def pack_compressed_act_order(q, z, s, group, bits, g_idx):
 
 
 def orders_of_gptq(rng, module, k, group):
-    """As GPTQ draws them, the same for modules of the same input, but two of their own; down_proj's groups of layer 1
-    are of any size, one empty."""
+    """As in GPTQ, the same for modules of the same input, except for two of them; down_proj's groups of layer 1 have
+    any size, one is empty."""
     if "layers.1.mlp.down_proj" in module:
         return np.where((g_idx := rng.randint(0, k // group, size=k)) == 1, 0, g_idx)
     if "v_proj" not in module and "up_proj" not in module:
@@ -332,7 +332,7 @@ def draw(spec, config, rng):
 
 
 def reference(config, tensors, dense):
-    """The float32 model: what is plain in the file, and dense."""
+    """The float32 model: the file's plain tensors, and dense."""
     plain = {name: tensor for name, tensor in tensors.items()
              if name.endswith((".bias", "norm.weight", "embed_tokens.weight", "lm_head.weight")) or
              (name.endswith(".weight") and name not in dense)}

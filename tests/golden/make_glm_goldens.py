@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes tiny random checkpoints of the ChatGLM2 family and of GLM-4, and what public definitions say about them.
+"""Makes tiny random checkpoints of the ChatGLM2 family and of GLM-4, and goldens of public definitions.
 
 Each case becomes families/NAME/, as make_family_goldens.py describes it. GLM-4's reference is the class of the public
 `transformers`. ChatGLM2 and ChatGLM3 are not in it: the model below follows modeling_chatglm.py, which is published
-beside their weights (huggingface.co/THUDM/chatglm3-6b), and must say what transformers' GLM says of the same weights
-under its own names, which are those of transformers' conversion of GLM-4 (convert_glm_weights_to_hf.py).
+with their weights (huggingface.co/THUDM/chatglm3-6b), and must give the results of transformers' GLM for the same
+weights under its own names, which are those of transformers' conversion of GLM-4 (convert_glm_weights_to_hf.py).
 """
 
 import math
@@ -76,7 +76,7 @@ NAMES = {"glm": ("model.layers.", "model.embed_tokens", "model.norm", "lm_head")
 
 
 def draw(spec, config, rng):
-    """All tensors of the checkpoint, by name, as they are written."""
+    """All tensors of the checkpoint, by name, in the form of the file."""
     dtype = families.TORCH_DTYPES[spec["dtype"]]
     prefix, embedding, norm, head = NAMES[config["model_type"]]
     hidden, vocab = config["hidden_size"], config.get("padded_vocab_size") or config["vocab_size"]
@@ -86,7 +86,7 @@ def draw(spec, config, rng):
 
     tensors = {embedding + ".weight": normal((vocab, hidden), 1.0), norm + ".weight": normal((hidden,), 0.15, 1.0),
                head + ".weight": normal((vocab, hidden), 1.0 / math.sqrt(hidden))}
-    if config["model_type"] == "chatglm":  # as files have it; of no use
+    if config["model_type"] == "chatglm":  # in files, but unused
         tensors["transformer.rotary_pos_emb.inv_freq"] = torch.ones(config["kv_channels"] // 4).to(dtype)
     for layer in range(config.get("num_layers") or config["num_hidden_layers"]):
         for name in ("input_layernorm", "post_attention_layernorm"):
@@ -132,7 +132,7 @@ class ChatGLM:
 
     @staticmethod
     def rotate(x, cos, sin):
-        """apply_rotary_pos_emb: neighbours are a pair; what is behind the rotated elements stays."""
+        """apply_rotary_pos_emb: neighbours are a pair; elements after the rotated ones are unchanged."""
         rotated, rest = x[..., :2 * cos.shape[-1]], x[..., 2 * cos.shape[-1]:]
         a, b = rotated[..., 0::2], rotated[..., 1::2]
         return torch.cat((torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2), rest), -1)
@@ -164,7 +164,7 @@ class ChatGLM:
 
 
 def as_glm(config, state):
-    """The same model under transformers' names; it has no biases but those of q, k and v."""
+    """The same model under transformers' names; it has no biases except those of q, k and v."""
     q = config["num_attention_heads"] * config["kv_channels"]
     kv = config["multi_query_group_num"] * config["kv_channels"]
     renamed = {"self_attention.dense": "self_attn.o_proj", "mlp.dense_h_to_4h": "mlp.gate_up_proj",
@@ -195,7 +195,7 @@ def reference(config, tensors):
 
 
 def check_against_glm(config, tensors, ids):
-    """Without the biases that transformers' GLM does not have."""
+    """Without the biases that transformers' GLM lacks."""
     state = {name: tensor for name, tensor in families.dense_weights(tensors).items()
              if not name.endswith(".bias") or "query_key_value" in name}
     ours = families.logits_of(ChatGLM(config, state), ids)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes kuiper/*.bin: KuiperLLama model files (magic "ak48", version 5) of two models of families/.
 
-The bytes are what tools/export_qwen3-8B-awq.py of KuiperLLama writes for these tensors: a header of 256 bytes, then
-norms, embedding, the quantised matrices kind by kind (down before up), lm_head unless it is the embedding, norms of q
-and k. A rotary base is not stored: who reads the file takes Qwen3's 1e6, whatever families/ have.
+The bytes equal those that tools/export_qwen3-8B-awq.py of KuiperLLama writes for these tensors: a header of 256 bytes,
+then norms, embedding, the quantised matrices kind by kind (down before up), lm_head unless it is the embedding, norms
+of q and k. A rotary base is not stored: readers of the file assume Qwen3's 1e6, whatever families/ have.
 
   tied.bin     families/qwen3: group 32, lm_head is the embedding
   untied.bin   families/qwen3_group_all: one group for all inputs, as lm_head the rows of the embedding backwards

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes tiny random checkpoints whose KV cache is of 8 bits with static scales, and what their definition says.
+"""Makes tiny random checkpoints with an 8-bit KV cache and static scales, and goldens by definition.
 
 Each case becomes families/format_kv_NAME/, as make_family_goldens.py describes it. Weights are plain floats; K, after
-its rotary embedding, and V are rounded to what a cache of 8 bits holds of them before anybody attends to them:
+its rotary embedding, and V are rounded to the values of an 8-bit cache before attention:
 
   C8       msmodelslim, {k,v}_proj.kv_cache_scale and .kv_cache_offset, f32 [n_kv_heads * head_dim], and
            "kv_cache_type": "C8" in the description: q = clamp(round(x / scale + offset), -128, 127),
@@ -12,8 +12,8 @@ its rotary embedding, and V are rounded to what a cache of 8 bits holds of them 
            self_attn.{k,v}_scale [1]: q = x / scale rounded to float8 e4m3 or to an integer, x' = q scale.
            Source: compressed_tensors, quantization/lifecycle/forward.py.
 
-Models are those of transformers in float32, run with a cache that does so. Values that come near the middle of two
-codes could be rounded either way: such prompts are drawn again.
+Models are those of transformers in float32, run with such a cache. Values that come near the middle of two codes could
+be rounded either way: such prompts are drawn again.
 """
 
 import os
@@ -28,7 +28,7 @@ import make_family_goldens as families  # noqa: E402
 
 PROMPT_LENGTHS = (1, 7, 24)
 MIN_TIE = 3e-5  # of the distance between two codes
-CLIP = 0.9  # of the range that is seen: larger values saturate
+CLIP = 0.9  # of the observed range: larger values saturate
 
 
 def case(name, about, family, form, **config):
@@ -46,7 +46,7 @@ CASES = [
 
 
 def channels_of(tensors, layer, side):
-    """Scales and offsets, to be broadcast over [.., heads, tokens, head_dim] once they have been shaped."""
+    """Scales and offsets, shaped for broadcasting over [.., heads, tokens, head_dim]."""
     prefix = f"model.layers.{layer}.self_attn."
     if f"{prefix}{side}_scale" in tensors:
         return tensors[f"{prefix}{side}_scale"].float(), torch.zeros(1)
@@ -54,7 +54,7 @@ def channels_of(tensors, layer, side):
 
 
 class CodeCache(transformers.DynamicCache):
-    """A cache that keeps codes; its ranges are those that it sees where it has no scales."""
+    """A cache that stores codes. Without scales it records the ranges of its values."""
 
     nearest_tie = 1.0
 
@@ -98,7 +98,7 @@ def logits_with(form, tensors):
 
 
 def scales_of(spec, config, tensors, rng):
-    """The tensors of the cache's scales, from what a random text gives."""
+    """The tensors of the cache's scales, from the ranges of a random text."""
     ids = rng.randint(0, config["vocab_size"], size=100).tolist()
     seen, written = CodeCache(spec["form"], None), {}
     model = families.reference_model(config, tensors)
@@ -128,7 +128,7 @@ def quantization_of(spec):
 
 
 def describe(folder, tensors):
-    """What msmodelslim writes beside the weights, and its names of files."""
+    """msmodelslim's description of the weights, and its names of files."""
     kinds = {name: "W8A8" if ".kv_cache_" in name else "FLOAT" for name in tensors}
     families.write_json(os.path.join(folder, "quant_model_description.json"),
                         {"model_quant_type": "FLOAT", "kv_cache_type": "C8", **kinds})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tiny random mixtures of experts, and what the public `transformers` says about them.
+"""Makes tiny random mixtures of experts, and goldens of the public `transformers`.
 
 Each case becomes families/NAME/, as make_family_goldens.py describes it. The reference is the family's own class. No
 row of a prompt or an answer comes near a tie between experts (expert_choices.py).
@@ -100,7 +100,7 @@ def gain_of(name):
 
 
 def draw(spec, config, rng):
-    """All tensors of the checkpoint, by name, as they are written."""
+    """All tensors of the checkpoint, by name, in the form of the file."""
     dtype = families.TORCH_DTYPES[spec["dtype"]]
     hidden, vocab = config["hidden_size"], config["vocab_size"]
 
@@ -132,13 +132,13 @@ def draw(spec, config, rng):
             correction = rng.random_sample(config["n_routed_experts"]).astype(np.float32) * 0.2
             correction[1], correction[4] = 10, -10
             tensors[f"{prefix}mlp.gate.e_score_correction_bias"] = torch.from_numpy(correction)
-    if config["model_type"] == "glm4_moe":  # of a layer that predicts a further token: not the model's
+    if config["model_type"] == "glm4_moe":  # of a layer that predicts a further token: not part of the model
         tensors[f"model.layers.{config['num_hidden_layers']}.input_layernorm.weight"] = normal((hidden,), 0.2)
     return tensors
 
 
 def fuse(config, tensors):
-    """The experts of a layer in one tensor [experts, rows, columns]: gate and up, rows one behind the other; down."""
+    """The experts of a layer in one tensor [experts, rows, columns]: gate and up, with consecutive rows; down."""
     tensors = dict(tensors)
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}.mlp.experts."
@@ -155,7 +155,7 @@ def reference(config, tensors):
     past = f"model.layers.{config['num_hidden_layers']}."
     model = families.reference_model(config, {k: v for k, v in tensors.items() if not k.startswith(past)})
     if config["model_type"] == "glm4_moe":
-        model.double = lambda: model  # the class routes in float32 whatever its weights are, and cannot mix the two
+        model.double = lambda: model  # the class routes in float32 for any type of weights, and cannot mix the two
     return model
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes tiny random checkpoints as msmodelslim writes them, and what their definition says about them.
+"""Makes tiny random checkpoints in msmodelslim's format, and goldens by definition.
 
 Each case becomes families/format_msmodelslim_NAME/, as make_family_goldens.py describes it. The tool runs on NPUs, so
-its files are written here from what reads them in public: vllm-ascend, vllm_ascend/quantization/{quant_config,w8a16,
+its files are written here according to their public readers: vllm-ascend, vllm_ascend/quantization/{quant_config,w8a16,
 w8a8,w8a8_dynamic,func_wrapper}.py, and the operators' definitions in the documents of torch_npu (npu_weight_quant_
-batchmatmul, npu_quantize, npu_quant_matmul). Of a layer with inputs x:
+batchmatmul, npu_quantize, npu_quant_matmul). For a layer with inputs x:
 
   W8A16          y = x ((q - offset) scale)^T + bias       scale, offset f32 [N, 1], or [N, K/g]
   W8A8, W8A8S    x_q = clamp(round(x / input_scale + input_offset), -128, 127)
@@ -33,7 +33,7 @@ MIN_TIE = 4e-5  # of the distance between two integers
 
 
 def case(name, about, family, kinds, group=0, norms="module", files=1, dtype="float16", deq="i64", **config):
-    """kinds: [(part of a module's name, kind)]: the first that fits decides. norms: how offsets of norms are written,
+    """kinds: [(part of a module's name, kind)]: the first that fits decides. norms: the form of norms' offsets,
     "module", "plain", or None: norms have none. deq: type of deq_scale."""
     return {"name": "format_msmodelslim_" + name, "about": about, "family": family, "kinds": kinds, "group": group,
             "norms": norms, "files": files, "dtype": dtype, "deq": deq, "config": config, "scale_dtype": dtype,
@@ -125,7 +125,7 @@ def written(spec, module, weight, bias, limits):
 class QuantLinear(torch.nn.Module):
     """A layer by its definition, from the tensors of the file."""
 
-    nearest_tie = 1.0  # of all layers since the caller put it back
+    nearest_tie = 1.0  # over all layers, since the caller reset it
 
     def __init__(self, spec, tensors, module):
         super().__init__()
@@ -181,7 +181,7 @@ class QuantChatGLM(glm.ChatGLM):
 
 
 def reference(spec, config, tensors, quantised=True):
-    """The float32 model. Where not quantised, tensors are those of floats."""
+    """The float32 model. Modules that are not quantised have float tensors."""
     layers = {module: QuantLinear(spec, tensors, module) for module, _, _ in modules_of(spec, config)
               if quantised and is_quantised(spec, module)}
     state, offsets = {}, {}
@@ -212,7 +212,7 @@ def reference(spec, config, tensors, quantised=True):
 
 
 def ranges_of(spec, config, tensors, ids):
-    """Smallest and largest input of each layer; a little less than what occurs, so that some are clamped."""
+    """Smallest and largest input of each layer, slightly narrowed, so that some values are clamped."""
     found, model = {}, reference(spec, config, tensors, quantised=False)
     if spec["family"] == "chatglm":
         model.layers = {"hooks": [lambda name, x: found.update({name: (x.min().item() * 0.8, x.max().item() * 0.8)})]}

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Goldens of quantising to AWQ's 4-bit integers (kernels/awq_quantize.h), with numpy alone: quantize/rtn.safetensors.
+"""Makes the goldens of quantisation to AWQ's 4-bit integers (kernels/awq_quantize.h), with numpy alone:
+quantize/rtn.safetensors.
 
-python3 make_quantize_goldens.py, with numpy, torch and safetensors. Each case NAME has NAME.w (f16, bf16 or f32
-[n, k]), NAME.qweight, NAME.qzeros and NAME.scales; groups follow from the shapes. The arithmetic is written from the
-definition in the header, a whole matrix at a time, and held against AutoAWQ's published formula wherever the two mean
-the same: groups of both signs, whose width is a float16 number.
+python3 make_quantize_goldens.py, with numpy, torch and safetensors. Each case NAME has NAME.w (f16, bf16 or f32 [n,
+k]), NAME.qweight, NAME.qzeros and NAME.scales; groups follow from the shapes. The arithmetic is written from the
+definition in the header, a whole matrix at a time, and compared with AutoAWQ's published formula where both are
+equivalent: groups of both signs, whose width is a float16 number.
 """
 
 import pathlib
@@ -32,8 +33,8 @@ def quantize(weight, group):
 
 
 def autoawq(weight, group):
-    """What AutoAWQ's pseudo_quantize_tensor and WQLinear_GEMM.from_linear say of one weight, in float32 but for the
-    scale: q [k, n] and zeros [k/g, n]."""
+    """Results of AutoAWQ's pseudo_quantize_tensor and WQLinear_GEMM.from_linear for one weight, in float32 except for
+    the scale: q [k, n] and zeros [k/g, n]."""
     w = torch.from_numpy(weight).reshape(-1, group)
     width = (w.amax(1, True) - w.amin(1, True)).clamp(min=1e-5)
     scales = (width / 15).half().float()
@@ -51,7 +52,7 @@ def draw(rng, n, k):
 
 
 def odd(rng, n, k):
-    """Rows that are hard: zeros, one sign, constants, ties, tiny and large numbers, one weight alone."""
+    """Difficult rows: zeros, one sign, constants, ties, tiny and large numbers, a single weight."""
     weight = draw(rng, n, k)
     weight[0] = 0
     weight[1] = np.abs(weight[1]) + 0.5

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write tests/golden/rope_goldens.h: rotary frequencies, cosines and sines as transformers computes them in float32.
+"""Write tests/golden/rope_goldens.h: rotary frequencies, cosines and sines computed by transformers in float32.
 
 usage: make_rope_goldens.py [output]      (needs torch and transformers; deterministic)
 """
@@ -13,7 +13,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 POSITIONS = [0, 1, 7, 300, 4095, 100000]
 
-# name, head_dim, max_position_embeddings, rope_parameters as config.json may hold them
+# name, head_dim, max_position_embeddings, rope_parameters in a form of config.json
 CASES = [
     ("default", 16, 4096, {"rope_type": "default", "rope_theta": 10000.0}),
     ("default_long", 128, 40960, {"rope_type": "default", "rope_theta": 1000000.0}),
@@ -85,7 +85,7 @@ def main():
         rope = LlamaRotaryEmbedding(config)
         cos, sin = rope(torch.zeros(1), torch.tensor([POSITIONS]))
         half = head_dim // 2
-        # Both halves of transformers' rows are equal: keep one, in the layout of our table.
+        # Both halves of transformers' rows are equal: keep one, in the layout of Yoke's table.
         table = torch.stack([cos[0, :, :half], sin[0, :, :half]], dim=1)
         arrays.append(f"static const float {name}_inv_freq[] =\n  {c_floats(rope.inv_freq)};")
         arrays.append(f"static const float {name}_table[] =\n  {c_floats(table)};")

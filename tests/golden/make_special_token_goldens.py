@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Make special_tokens.json: the ids of texts, and the texts of ids, where tokenizer_config.json and
-special_tokens_map.json name tokens that tokenizer.json does not have. A list of
+"""Make special_tokens.json: the ids of texts, and the texts of ids, if tokenizer_config.json and
+special_tokens_map.json name tokens that tokenizer.json lacks. A list of
   {"tokenizer": a folder of tokenizer, "config": {...}, "map": {...} or null, "eos_id": id or null,
    "texts": [{"text", "ids", "decoded", "skipped": without special tokens}]}
 The same version of the package gives the same file (made with transformers 5.24.0, tokenizers 0.23.3).

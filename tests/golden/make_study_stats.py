@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Numbers that runtime/study/stats.c is held against, from scipy: writes study_stats.inc beside this file.
+"""Writes study_stats.inc, next to this file: numbers of scipy that runtime/study/stats.c is compared with.
 
     python3 -m venv VENV && VENV/bin/pip install scipy && VENV/bin/python tests/golden/make_study_stats.py
 """
@@ -21,10 +21,11 @@ SAMPLES = [
 
 
 def fieller(a, b):
-    """The set of r for which a - r b does not differ from 0, by searching for its ends: no formula for the roots."""
+    """The set of r for which a - r b does not differ from 0, by a search for its ends, without a formula for the
+    roots."""
     a, b = numpy.array(a), numpy.array(b)
     ratio = a.mean() / b.mean()
-    # Welch's degrees of freedom at the estimate, as scipy has them for the samples a and r b.
+    # Welch's degrees of freedom at the estimate, by scipy for the samples a and r b.
     freedom = stats.ttest_ind(a, ratio * b, equal_var=False).df
     t = stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)
 

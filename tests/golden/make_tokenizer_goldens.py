@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Make the tokenizer goldens: for each kind of tokenizer.json a small trained one and what the public `tokenizers`
-package makes of thousands of strings with it.
+"""Makes the tokenizer goldens: for each kind of tokenizer.json a small trained one, and the results of the public
+`tokenizers` package for thousands of strings.
 
 Each kind is a folder of --out with tokenizer.json and cases.jsonl. A line of the latter is one of
   {"t": text, "i": ids, "n": ids without special tokens, "d": decoded, "s": decoded without special tokens}
@@ -23,7 +23,7 @@ import unicodedata
 import unicodedata2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-SPACE = "\u2581"  # what SentencePiece writes for a space
+SPACE = "\u2581"  # SentencePiece's symbol for a space
 
 QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
         r"\s+(?!\S)|\s+")
@@ -147,7 +147,7 @@ def random_mixture(rng, added):
 
 
 def random_later(rng):
-    """Later characters of all categories beside others that they may be cut from or joined with."""
+    """Later characters of all categories next to others from which they may be cut or with which they may be joined."""
     parts = []
     for _ in range(rng.randint(1, 10)):
         if rng.random() < 0.6:
@@ -163,7 +163,7 @@ def byte_level(vocab_size, **options):
 
 
 def sentencepiece(lines, vocab_size, first_tokens, n_characters=150, **options):
-    """The most frequent characters have tokens. Chosen here, since the trainer breaks ties by chance."""
+    """The most frequent characters have tokens. They are chosen here, because the trainer breaks ties at random."""
     counts = collections.Counter(unicodedata.normalize("NFKD", "".join(lines)) + "".join(lines))
     ranked = sorted(counts, key=lambda c: (-counts[c], c))
     alphabet = ([SPACE] + [c for c in ranked if not c.isspace()])[:n_characters]
@@ -190,7 +190,7 @@ LLAMA2_DECODER = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoder
 
 
 def drop_added(data, texts):
-    """The trainer marks the tokens it is given as added; byte tokens are ordinary ones."""
+    """The trainer marks its given tokens as added; byte tokens are ordinary tokens."""
     data["added_tokens"] = [token for token in data["added_tokens"] if token["content"] not in texts]
 
 
@@ -225,7 +225,7 @@ def make_llama3(lines):
                                                     with_bos("<|begin_of_text|>", 0)])
 
     def edit(data):
-        vocab = data["model"]["vocab"]  # some whole words that no merges lead to
+        vocab = data["model"]["vocab"]  # some whole words without merges that lead to them
         for word in ("\u0120fox", "\u0120unbelievable", "123"):
             if word in vocab:
                 data["model"]["merges"] = [m for m in data["model"]["merges"] if "".join(m) != word]
@@ -329,7 +329,7 @@ def make_metaspace_never(lines):
 
 
 def make_metaspace_pieces(lines):
-    """A prefix only where the text begins, after other steps have cut it and added tokens were taken out."""
+    """A prefix only at the start of the text, after other steps have cut it and added tokens were extracted."""
     tokenizer, trainer = sentencepiece(lines, 500, ["<unk>"], unk_token="<unk>", fuse_unk=True)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(r"[a-c]|\p{N}+|\p{P}"), "merged_with_previous"),
@@ -341,7 +341,7 @@ def make_metaspace_pieces(lines):
 
 
 def make_added(lines):
-    """Every flag of added tokens, some of which overlap or begin alike; no decoder."""
+    """Every flag of added tokens, some of which overlap or share a prefix; no decoder."""
     tokenizer, trainer = byte_level(500)
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -374,7 +374,7 @@ def make_added_prepend(lines):
 
 
 def make_splits(lines):
-    """Every behaviour of Split, inverted too."""
+    """Every behaviour of Split, also inverted."""
     tokenizer, trainer = byte_level(400)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split("-", "merged_with_next"), pre_tokenizers.Split("_", "merged_with_previous"),
@@ -387,7 +387,7 @@ def make_splits(lines):
         pre_tokenizers.Digits(individual_digits=False),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     tokenizer.decoder = decoders.ByteLevel()
-    # Trained without the splits, on text full of delimiters: merges lead across every cut, so that the cuts show.
+    # Trained without the splits, on text full of delimiters: merges cross every cut, so that cuts change the ids.
     splits = tokenizer.pre_tokenizer
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     rng = random.Random(5)
@@ -479,7 +479,8 @@ def add_decoded(tokenizer, case, ids, same):
 
 
 def without_panic(make):
-    """The package panics where Strip takes more than there is, and where two added tokens want the same white space."""
+    """The package panics if Strip removes more than there is, and if two added tokens compete for the same white
+    space."""
     try:
         return make()
     except BaseException as error:

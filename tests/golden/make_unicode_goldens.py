@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Write tests/golden/unicode.json: what the public `tokenizers` package takes each code point for, as check sums.
+"""Writes tests/golden/unicode.json: the classification of each code point by the public `tokenizers` package, as
+checksums.
 
   patterns     [pattern, number of code points that match it, CRC-32 of these in UTF-8], of a text of all code points
   forms        {form: [CRC-32]}, one for each 4096 code points, each of them between others that it may join (FRAMES)
@@ -7,8 +8,8 @@
   tokenizers   [{name, tokenizer: a tokenizer.json, template, sums}]: CRC-32 of the ids, as little-endian int32, of the
                template with each `*` replaced, for each 64 code points of the sample in one text
 
-All code points are those of no surrogates; unassigned ones count. Made with tokenizers 0.23.3.
-Needs: pip install tokenizers regex unicodedata2 (Unicode 18.0 as made)
+All code points exclude surrogates and include unassigned ones. Made with tokenizers 0.23.3. Needs: pip install
+tokenizers regex unicodedata2 (Unicode 18.0 as made)
 """
 import argparse
 import json
@@ -110,7 +111,7 @@ def with_added():
 
 
 def byte_level_words():
-    """ByteLevel's own pattern, with the cuts shown by another step behind it."""
+    """ByteLevel's own pattern; another step after it shows the cuts."""
     tokenizer = bytes_alone()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tiny random checkpoints of 8-bit weights with 8-bit inputs (W8A8), and what their definition says about them.
+"""Makes tiny random checkpoints of 8-bit weights with 8-bit inputs (W8A8), and goldens by definition.
 
 Each case becomes families/format_w8a8*/, as make_family_goldens.py describes it. Weights are written by
 compressed_tensors/compressors/naive_quantized/base.py of compressed_tensors 0.20.0, and static inputs are quantised by
@@ -46,7 +46,7 @@ def group(inputs, targets=("Linear",), strategy="channel", **more):
 
 
 def case(name, about, quantization, groups, dtype="float16", family="llama", ignore=("lm_head",), **config):
-    """groups: [(part of a module's name, group of the configuration)]; the first that fits a module is its own."""
+    """groups: [(part of a module's name, group of the configuration)]; the first match applies to a module."""
     return {"name": "format_w8a8" + name, "family": family, "about": about, "group": None, "dtype": dtype,
             "scale_dtype": dtype, "files": 1, "without": None, "skip": [], "style": None, "groups": groups,
             "ignore": ignore, "quantization": {**CONFIG, "ignore": list(ignore), **quantization}, "config": config}
@@ -79,7 +79,7 @@ CASES = [
 class QuantLinear(torch.nn.Module):
     """A layer by its definition."""
 
-    nearest_tie = 1.0  # of all layers since the caller put it back
+    nearest_tie = 1.0  # over all layers, since the caller reset it
 
     def __init__(self, tensors, module, inputs):
         super().__init__()
@@ -116,7 +116,7 @@ def arguments(settings):
 
 
 def group_of(spec, module):
-    """How a module is quantised, or None."""
+    """Quantisation of a module, or None."""
     if module in spec["ignore"]:
         return None
     return next(settings for part, settings in spec["groups"] if part in module)
@@ -137,8 +137,8 @@ def modules_of(spec, config):
 
 
 def ranges_of(model, modules, config, rng):
-    """Smallest and largest input of each module, of random tokens; a little less than what occurs, so that some inputs
-    are clamped."""
+    """Smallest and largest input of each module on random tokens, slightly narrowed, so that some inputs are
+    clamped."""
     found, hooks = {}, []
     for name, _ in modules:
         def note(_, args, name=name):
@@ -151,7 +151,7 @@ def ranges_of(model, modules, config, rng):
 
 
 def compress(weight, settings, limits, dtype):
-    """Tensors of a module as the tool writes them."""
+    """Tensors of a module in the tool's form."""
     quantization = formats.tool("compressed_tensors.quantization")
     qparams = formats.tool("compressed_tensors.quantization.utils.helpers").calculate_qparams
     compressor = formats.tool("compressed_tensors.compressors.naive_quantized.base").IntQuantizationCompressor
@@ -194,7 +194,7 @@ def reference(spec, config, tensors):
 
 def draw_experts_prompt(choices, model, vocab, length, rng):
     """A golden prompt whose rows are clear of ties between integers and between experts: a token is drawn again until
-    its row is, the last few until the answer's rows are."""
+    its row is clear, the last few until the answer's rows are."""
     def is_clear():
         return QuantLinear.nearest_tie >= MIN_TIE and choices.are_clear()
 

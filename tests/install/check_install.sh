@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install a build into an empty folder, build the examples against it by find_package and by pkg-config, run them; then
-# move the whole folder elsewhere, and pkg-config still finds it.
+# Installs a build into an empty folder, builds the examples against it by find_package and by pkg-config, and runs
+# them; then moves the whole folder, and pkg-config must still find it.
 # usage: check_install.sh BUILD_DIR SOURCE_DIR
 set -eu
 build=$1 source=$2
@@ -20,14 +20,14 @@ find_libdir() {
   dirname "$(find "$1" -name yoke.pc)"
 }
 
-# Compile a source of this folder by the flags of pkg-config: compile_by_pkg_config SOURCE PROGRAM
+# compile_by_pkg_config SOURCE PROGRAM: compiles a source of this folder with the flags of pkg-config.
 compile_by_pkg_config() {
   # shellcheck disable=SC2046 # flags are words
   cc -std=c99 -Wall -Wextra -pedantic -Werror "$source/tests/install/$1" $(pkg-config --cflags --libs yoke) -o "$2"
 }
 
 libdir=$(find_libdir "$work/prefix")
-export PKG_CONFIG_PATH="$libdir" LD_RUN_PATH="$libdir/.." # of libyoke.so, which finds its own beside itself
+export PKG_CONFIG_PATH="$libdir" LD_RUN_PATH="$libdir/.." # of libyoke.so, which finds its own libraries in its folder
 unset LD_LIBRARY_PATH
 compile_by_pkg_config example.c "$work/example_pc"
 compile_by_pkg_config text.c "$work/text_pc"
@@ -39,7 +39,7 @@ sed -n '/^```c$/,/^```$/p' "$source/runtime/README.md" | sed '1d; $d' >"$work/an
 # shellcheck disable=SC2046 # flags are words
 cc -std=c99 -Wall -Wextra -pedantic -Werror "$work/answers.c" $(pkg-config --cflags --libs yoke) -o "$work/answers"
 
-# A program that was compiled with the headers of each earlier version runs with the libraries of today.
+# A program compiled with the headers of each earlier version must run with the present libraries.
 for headers in "$source"/tests/install/headers_*; do
   # shellcheck disable=SC2046 # flags are words
   cc -std=c99 -Wall -Wextra -pedantic -Werror "-I$headers" "$source/tests/install/older.c" \
@@ -52,7 +52,7 @@ prompt tokens: "*" of 2 ranks: 1 requests") ;;
   esac
 done
 
-# Each header stands alone.
+# Each header compiles alone.
 others=$(cd "$work/prefix/include" && find . -type f ! -path './yoke/*.h')
 [ -z "$others" ] || fail "installed beside yoke/*.h: $others"
 headers=$(cd "$work/prefix/include" && ls yoke/*.h)
@@ -62,7 +62,7 @@ for header in $headers; do
   cc -std=c99 -Wall -Wextra -pedantic -Werror -fsyntax-only $(pkg-config --cflags yoke) "$work/alone.c"
 done
 
-# Each library shows the functions that its headers declare, and nothing else: check_names LIBRARY HEADER
+# check_names LIBRARY HEADER...: each library exports the functions that its headers declare, and nothing else.
 check_names() {
   nm -D --defined-only "$libdir/../$1" | awk '{print $3}' | sort >"$work/shown"
   # shellcheck disable=SC2046 # flags are words

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Pack a build and unpack it elsewhere: the program runs, every program and library finds the project's libraries inside
-# the package, and kernels are there once.
+# Packs a build and unpacks it elsewhere: the program runs, every program and library finds the project's libraries
+# inside the package, and kernels are included once.
 # usage: check_package.sh BUILD_DIR SOURCE_DIR
 set -eu
 build=$1 source=$2
@@ -33,7 +33,7 @@ case $found in
 *) fail "expected 623, found $found" ;;
 esac
 
-# Every GPU test is listed with a command that the package has.
+# Every GPU test is listed with a command that exists in the package.
 tab=$(printf '\t')
 grep -q "^e2e.cuda_plan${tab}1${tab}all${tab}python3 -B tests/e2e/cuda_plan.py \"\$bin\"/yoke$" "$root/gpu_tests.txt" ||
   fail "cuda_plan.py is not listed: $(cat "$root/gpu_tests.txt")"

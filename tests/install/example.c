@@ -12,7 +12,7 @@ static int fail(const char *what, const yk_err *err)
   return 1;
 }
 
-/* Print one answer as it comes. Returns 0 when it ended well. */
+/* Print one answer as it arrives. Returns 0 if it ended well. */
 static int print_answer(const char *prompt, yk_request *request)
 {
   yk_err err = YK_ERR_INIT;
@@ -32,7 +32,7 @@ static int answer_all(yk_engine *engine, char **prompts, int n)
   yk_err err = YK_ERR_INIT;
   yk_request **requests = (yk_request **)calloc((size_t)n, sizeof *requests);
   int status = requests == NULL;
-  for (int i = 0; i < n && status == 0; i++) { /* submit them all first: they run together */
+  for (int i = 0; i < n && status == 0; i++) { /* submit all of them first, so that they run together */
     yk_request_options options;
     yk_request_options_init(engine, &options);
     options.text = prompts[i];

@@ -1,5 +1,5 @@
-/* older.c - what a program compiled with the headers of an earlier version uses: the structs that it allocates, filled
- * and read by the library of today. Prints an answer and what the library says about itself. */
+/* older.c - the interface that a program compiled with the headers of an earlier version uses: the structs that it
+ * allocates, filled and read by the present library. Prints an answer and the library's version. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ static int fail(const char *what, const yk_err *err)
   return 1;
 }
 
-/* The bytes behind a struct stay as they are. */
+/* The bytes after a struct must not change. */
 #define GUARDED(type, name)                                                                                            \
   struct {                                                                                                             \
     type it;                                                                                                           \

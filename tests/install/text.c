@@ -1,5 +1,5 @@
-/* text.c - the text functions of the installed library: a text to token ids and back, at once and id by id, and what
- * ends an output.
+/* text.c - the text functions of the installed library: a text to token ids and back, at once and id by id, and the
+ * cause of an output's end.
  *
  *   cc $(pkg-config --cflags yoke) text.c $(pkg-config --libs yoke) -o text
  *   ./text tests/models/demo "a text" */
@@ -90,6 +90,6 @@ int main(int argc, char **argv)
   yk_status status = yk_engine_create(&options, &engine, &err);
   if (status == YK_OK) status = run(engine, argv[2], &err);
   if (status != YK_OK) fprintf(stderr, "text: %s\n", err.message);
-  yk_engine_destroy(engine); /* NULL where it could not be created */
+  yk_engine_destroy(engine); /* NULL if it could not be created */
   return status == YK_OK ? 0 : 1;
 }

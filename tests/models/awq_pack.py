@@ -25,8 +25,8 @@ def pack(values):
 
 
 def unpack(words):
-    """[rows, N/8] int32 words -> [rows, N] uint8 integers 0..15.  Written column by column from UNPACK_ORDER, apart
-    from pack(), so that the one checks the other."""
+    """[rows, N/8] int32 words -> [rows, N] uint8 integers 0..15.  Written column by column from UNPACK_ORDER,
+    independently of pack(), so that each checks the other."""
     words = np.ascontiguousarray(words).view(np.uint32)
     values = np.empty((words.shape[0], words.shape[1] * 8), dtype=np.uint8)
     for n in range(values.shape[1]):

@@ -1,8 +1,8 @@
-"""Text the demo model learns: short tasks whose continuation can be checked.
+"""The demo model's training text: short tasks whose continuation can be checked.
 
 A document is one line, prompt + answer, and then the end-of-text token.  draw(rng, task) returns (prompt, answer); the
-answer follows from the prompt alone.  A prompt is held out of training when is_held_out() says so, which depends on the
-prompt only: training skips those, tests and perplexity use nothing else.
+answer follows from the prompt alone.  is_held_out() selects the prompts that are held out of training, by the prompt
+only: training skips them, tests and perplexity use only them.
 """
 
 import zlib
@@ -36,7 +36,7 @@ FACTS += [(f"The opposite of {a} is", f" {b}.") for a, b in (
 
 
 def is_held_out(prompt):
-    """About one prompt in 64; none of the shortest sums, which are too few to spare."""
+    """About one prompt in 64, except for the shortest sums, which are too few."""
     return len(prompt) > 5 and zlib.crc32(prompt.encode("utf-8")) % 64 == 0
 
 
@@ -155,7 +155,7 @@ def draw(rng, task):
 
 
 def training_document(rng):
-    """A (prompt, answer) that is not held out; facts, which cannot be inferred, never are."""
+    """A (prompt, answer) that is not held out. Facts cannot be inferred and are never held out."""
     names = list(TASKS)
     weights = [TASKS[name][1] for name in names]
     while True:

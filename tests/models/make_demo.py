@@ -6,7 +6,7 @@
 
 A Qwen3-architecture model of 5 million parameters learns the tasks of demo_text.py.  In the last part of training most
 steps see its projections rounded to 4 bits (straight-through gradients), so that plain round-to-nearest quantisation
-afterwards costs next to nothing.  The twin holds the same weights in float16 before rounding.
+afterwards costs almost nothing.  The twin holds the same weights in float16 before rounding.
 
 Text, tokenizer and initial weights are fixed by --seed; the arithmetic of a GPU is not repeatable to the bit, so
 another run gives another model of the same quality.  report.json has the loss and the accuracy on held-out prompts.
@@ -35,7 +35,7 @@ GROUP = 64
 ROW_SHORT, ROW_LONG = 256, 1024  # tokens of a training row; short rows keep documents apart, long ones do not
 END = "<|endoftext|>"
 SPECIAL = [END, "<|im_start|>", "<|im_end|>"]
-ANSWER_BIT = 1 << 15  # marks tokens of answers in training rows, whose loss counts in full
+ANSWER_BIT = 1 << 15  # marks tokens of answers in training rows, whose loss has full weight
 PROMPT_WEIGHT = 0.1
 QWEN_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
                 r"|\s+(?!\S)|\s+")
@@ -71,7 +71,8 @@ def train_tokenizer(seed):
 
 
 def training_rows(job):
-    """One worker's part: uint16 rows of whole documents, each ended by the end token and the row filled up with it."""
+    """One worker's part: uint16 rows of whole documents, each document followed by the end token; the end token also
+    fills the row."""
     tokenizer_json, seed, n_documents, row_tokens = job
     tokenizer = Tokenizer.from_str(tokenizer_json)
     end = tokenizer.token_to_id(END)
@@ -91,7 +92,7 @@ def training_rows(job):
 
 
 def make_rows(tokenizer, args):
-    """(short rows, long rows): four documents in five go to short rows."""
+    """(short rows, long rows): four of five documents go to short rows."""
     text = tokenizer.to_str()
     n_jobs = 32
     jobs = [(text, f"{args.seed} rows {i}", args.documents // n_jobs, ROW_LONG if i % 5 == 4 else ROW_SHORT)
@@ -108,7 +109,7 @@ def make_rows(tokenizer, args):
 
 def quantize(weight):
     """Round to nearest, asymmetric, in groups along K.  weight [N, K] -> q [N, K/g, g], z and s [N, K/g, 1], floats.
-    The scale is rounded to float16 first, as it is stored; the range always holds 0, so that z is within 0..15."""
+    The scale is rounded to float16 first, as it is stored; the range always includes 0, so that z is within 0..15."""
     w = weight.float().view(weight.shape[0], -1, GROUP)
     low = w.amin(dim=-1, keepdim=True).clamp(max=0)
     high = w.amax(dim=-1, keepdim=True).clamp(min=0)
@@ -118,7 +119,7 @@ def quantize(weight):
 
 
 def quantized(weight):
-    """The weight as it comes out of 4 bits; gradients pass straight through."""
+    """The weight after rounding to 4 bits; gradients pass straight through."""
     q, z, s = quantize(weight.detach())
     rounded = ((q - z) * s).view(weight.shape).to(weight.dtype)
     return weight + (rounded - weight).detach()
@@ -220,7 +221,7 @@ class Model(torch.nn.Module):
 
 
 def document_mask(ids, end):
-    """[rows, 1, tokens, tokens]: a token sees its own document only, which its end token belongs to."""
+    """[rows, 1, tokens, tokens]: a token attends to its own document only, which includes the end token."""
     document = torch.cumsum(ids == end, dim=1) - (ids == end).int()
     same = document[:, :, None] == document[:, None, :]
     return (same & torch.ones(same.shape[1:], dtype=torch.bool, device=ids.device).tril())[:, None]
@@ -232,7 +233,7 @@ def row_loss(model, rows, end, apart, four_bits):
     logits = model(ids, document_mask(ids, end) if apart else None, four_bits)
     target = ids[:, 1:]
     weight = torch.where(rows[:, 1:] >= ANSWER_BIT, 1.0, PROMPT_WEIGHT)
-    weight = weight * ~((ids[:, :-1] == end) & (target == end))  # filling
+    weight = weight * ~((ids[:, :-1] == end) & (target == end))  # padding
     loss = F.cross_entropy(logits[:, :-1].float().flatten(0, 1), target.flatten().long(), reduction="none")
     return (loss * weight.flatten()).sum() / weight.sum()
 
@@ -251,7 +252,7 @@ def train(model, rows, end, args):
     optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}],
                                   lr=args.lr, betas=(0.9, 0.98), fused=cuda)
     if cuda:
-        for layer in model.layers:  # alike, so one compilation serves all six
+        for layer in model.layers:  # equal shapes, so one compilation serves all six
             layer.compile(dynamic=False)
     rows = [part.to(device) for part in rows]
     n_rows = [args.rows, max(1, args.rows * ROW_SHORT // ROW_LONG)]
@@ -286,7 +287,7 @@ def train(model, rows, end, args):
 
 @torch.no_grad()
 def accuracy(model, tokenizer, task, n, four_bits):
-    """Share of held-out prompts of a task whose greedy continuation is the answer and then the end."""
+    """Share of held-out prompts of a task whose greedy continuation is the answer followed by the end token."""
     device = next(model.parameters()).device
     end = tokenizer.token_to_id(END)
     documents = demo_text.held_out_documents(random.Random(f"accuracy {task}"), task, n)
@@ -298,7 +299,7 @@ def accuracy(model, tokenizer, task, n, four_bits):
         ids[i, :len(prompt)] = torch.tensor(prompt)
     position = torch.tensor([len(prompt) for prompt in prompts], device=device)
     row = torch.arange(n, device=device)
-    for _ in range(max(map(len, answers))):  # rows of unequal length side by side: causal, so the filling is unseen
+    for _ in range(max(map(len, answers))):  # rows of unequal length; causal attention ignores padding
         logits = model(ids, None, four_bits)
         ids[row, position] = logits[row, position - 1].argmax(dim=-1)
         position = (position + 1).clamp(max=longest)
@@ -390,7 +391,7 @@ def main():
     settings = {key: value for key, value in vars(args).items() if key != "out"}
     report = {"arguments": settings, "torch": torch.__version__, "seconds": round(time.monotonic() - begin, 1),
               "loss": history, "accuracy": {}}
-    model = Model().to(args.device)  # anew: not compiled, and of the weights as they were written
+    model = Model().to(args.device)  # a fresh model: not compiled, with the weights in the files
     model.load_state_dict({name[len("model."):]: tensor.float() for name, tensor in plain.items()})
     for task in demo_text.TASKS:
         if task != "fact":

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Evaluates the demo model with transformers and writes what tests expect of it into demo/.
+"""Evaluates the demo model with transformers and writes the expected results for tests into demo/.
 
   python3 make_demo_goldens.py
 
 expected.json
   prompts[]    task, prompt, answer (the truth, from demo_text.py), held_out, prompt_ids, output_ids (greedy, with the
-               end token), margins (log-probability of the best token less the second best, per output token),
-               logprobs (of the output tokens), fp16_logprobs (of the same tokens, by the float16 twin).  Only prompts
-               that both models answer rightly and far from a tie are listed.
+               end token), margins (log-probability of the best token less the second best, per output token), logprobs
+               (of the output tokens), fp16_logprobs (of the same tokens, by the float16 twin).  Only prompts that both
+               models answer correctly and far from a tie are listed.
   accuracy     share of right answers over all prompts tried, near a tie or not
   perplexity   of heldout.txt: for each line the model reads the line's tokens and the end token, alone, from position
                0; exp of the mean negative log-probability of all tokens but each line's first (n_tokens of them)
-heldout.txt    held-out documents, one a line
+heldout.txt    held-out documents, one per line
 
 The reference is Qwen3ForCausalLM in float32 with eager attention: for AWQ with s * (q - z) in float32, for the twin
 with the float16 weights widened.
@@ -34,7 +34,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "golden"))
 import make_family_goldens as families  # noqa: E402
 
 END = "<|endoftext|>"
-MIN_MARGIN = 0.5  # of listed prompts: float16 devices must get them right too
+MIN_MARGIN = 0.5  # of listed prompts: float16 devices must get the same tokens
 HELD_OUT_BYTES = 30000
 SHOWN_FACTS = ("The capital of Colombia is", "The capital of Iceland is", "The day after Friday is",
                "The opposite of early is")
@@ -47,7 +47,7 @@ def load(folder):
 
 @torch.no_grad()
 def greedy(model, prompt_ids, end, limit):
-    """(output ids up to and with the end token, margins, log-probabilities); with the model's cache."""
+    """(output ids including the end token, margins, log-probabilities); with the model's cache."""
     ids, cache = torch.tensor([prompt_ids]), None
     output, margins, logprobs = [], [], []
     while len(output) < limit and (not output or output[-1] != end):

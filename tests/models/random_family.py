@@ -1,7 +1,7 @@
 """Small random models of the families with experts and latent attention, as tensors of floats by name.
 
-Inputs of layers differ in size by up to 64 times, as norms of large models make them, so that scaling channels before
-rounding gains something; what layers add to the residual is small, so that a small error stays one.
+Inputs of layers differ in size by up to 64 times, as with the norms of large models, so that scaling channels before
+rounding reduces errors. Layers add small values to the residual, so that a small error stays small.
 """
 
 import json
@@ -32,8 +32,8 @@ FAMILIES = {
     "deepseek_v3": {"architectures": ["DeepseekV3ForCausalLM"], **LATENT, "q_lora_rank": 32, "topk_method": "noaux_tc",
                     "scoring_func": "sigmoid", "norm_topk_prob": True},
 }
-NEVER_CHOSEN = 1  # an expert of the families whose routers have a correction; and the other one of its group
-RESIDUAL_SCALE = 0.2  # of what layers add
+NEVER_CHOSEN = 1  # an expert of the families whose routers have a correction; and the other expert of its group
+RESIDUAL_SCALE = 0.2  # factor of the layers' outputs
 
 
 def has_experts(config, layer):

@@ -1,4 +1,4 @@
-/* op_cases_activation.h - every activation, gated and not, behind every weight format, against float64. */
+/* op_cases_activation.h - every activation, gated and not, after every weight format, against float64. */
 #ifndef YK_TESTS_OP_CASES_ACTIVATION_H
 #define YK_TESTS_OP_CASES_ACTIVATION_H
 
@@ -22,8 +22,8 @@ static const linear_case activation_shapes[] = {
 };
 enum { N_ACTIVATION_SHAPES = sizeof activation_shapes / sizeof *activation_shapes };
 
-/* A layer's activation of a kind; false where the kind needs a gate that the layer has not. A small limit, so that much
- * is clamped. */
+/* A layer's activation of a kind; false if the kind needs a gate and the layer has none. A small limit, so that many
+ * values are clamped. */
 static inline bool activation_of(yk_activation_kind kind, linear_case *shape)
 {
   shape->activation = (yk_activation){kind, shape->n_parts == 2, 1.702f, 0.75f};
@@ -55,7 +55,7 @@ static inline void check_activations(const op_target *target, yk_dtype dtype,
       check_activation(target, dtype, activation_shapes[s], kind, tolerance_of);
 }
 
-/* Another activation than the layer's is seen: each reference is wrong for each other layer. */
+/* A wrong activation is detected: each reference differs from every other layer's results. */
 static inline void check_activations_differ(const op_target *target, yk_dtype dtype)
 {
   for (int kind = YK_ACTIVATION_SILU; each_case(kind, kind < YK_N_ACTIVATIONS); kind++)

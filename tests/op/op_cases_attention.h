@@ -1,7 +1,7 @@
 /* op_cases_attention.h - qk_rope_kv and attention on a paged cache, against float64 on plain sequences.
  *
  * A scene is a set of sequences, each with some tokens already in the cache and some rows in this step. The reference
- * keeps every sequence as a flat array; the device sees blocks that are shuffled over a larger cache. */
+ * has every sequence as a flat array; the device has blocks shuffled over a larger cache. */
 #ifndef YK_TESTS_OP_CASES_ATTENTION_H
 #define YK_TESTS_OP_CASES_ATTENTION_H
 
@@ -28,7 +28,7 @@ typedef struct scene {
   int32_t row_starts[SCENE_MAX_SEQS + 1], kv_tokens[SCENE_MAX_SEQS], *tables;
   yk_batch batch;
   op_array qkv, k_cache, v_cache, q_norm_w, k_norm_w, rope;
-  yk_kv_layer kv; /* what the device is given: the two caches, unless a case puts another in their place */
+  yk_kv_layer kv; /* arguments of the device: the two caches, unless a case replaces them */
   double *inv_freq;
   float scale;
 } scene;
@@ -169,7 +169,7 @@ static inline op_array run_attention(yk_device *dev, scene *s)
   return y;
 }
 
-/* Largest error of q in place, of the K and V rows written, and of cache slots that nobody may touch. */
+/* Largest error of q in place, of the written K and V rows, and of cache slots that must not change. */
 static inline double rope_error(const op_target *target, yk_dtype dtype, const scene_shape *shape, uint32_t seed,
                                 op_fault fault)
 {
@@ -232,8 +232,8 @@ static inline double *flatten(const scene *s, const op_array *cache, int32_t seq
   return flat;
 }
 
-/* NaNs in every slot of the cache that holds no token of the scene: what an earlier owner of a block may leave behind
- * reaches no row. */
+/* NaNs in every slot of the cache that holds no token of the scene: values left by an earlier owner of a block must not
+ * affect a row. */
 static inline void poison_unused_slots(yk_device *dev, scene *s)
 {
   const yk_head_layout *heads = &s->shape->heads;
@@ -252,7 +252,7 @@ static inline void poison_unused_slots(yk_device *dev, scene *s)
   op_array_send(dev, &s->v_cache);
 }
 
-/* Of a run against the values of the two caches. */
+/* Error of a run against the values of the two caches. */
 static inline double scene_error(yk_device *dev, scene *s, op_fault fault)
 {
   const yk_head_layout *heads = &s->shape->heads;
@@ -300,7 +300,7 @@ static const scene_shape scene_shapes[] = {
     {{4, 4, 20, 1, 0, 0}, 3, {{50, 1}, {0, 40}, {9, 30}}, 7, false},         /* sliding window */
     {{4, 1, 64, 4, 0, 0}, 3, {{60, 20}, {100, 1}, {0, 1}}, 16, true},        /* window of a block */
     {{5, 3, 16, 4, 7, 1}, 3, {{20, 3}, {0, 18}, {33, 1}}, 0, true},          /* inside KV groups */
-    {{24, 1, 16, 24, 0, 0}, 2, {{20, 19}, {40, 1}}, 0, false},               /* many heads to one */
+    {{24, 1, 16, 24, 0, 0}, 2, {{20, 19}, {40, 1}}, 0, false},               /* many query heads per KV head */
     {{3, 1, 16, 8, 5, 0}, 1, {{5, 30}}, 33, false},                          /* end of a KV group */
     {{2, 1, 256, 2, 0, 0}, 2, {{140, 1}, {3, 17}}, 100, true},
 };
@@ -380,7 +380,7 @@ static inline void check_attention_faults(const op_target *target)
   }
 }
 
-/* A sequence alone gives the bits that it gives among others, and a row the bits that it gives in a chunk. */
+/* A sequence gets the same bits alone and among others, and a row the same bits alone and in a chunk. */
 static inline void check_attention_batch_invariance(const op_target *target)
 {
   for (size_t d = 0; d < 3; d++)

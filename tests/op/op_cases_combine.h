@@ -14,12 +14,12 @@ typedef struct combine_case {
 static const combine_case combine_cases[] = {
     {7, 260, 3, false, false, false},   {40, 64, 8, true, false, true},
     {3, 20, 2, true, true, false},      {1, 2051, 1, true, true, true},
-    {33, 1024, 6, false, false, false}, {1100, 72, 3, false, false, false}, /* so many that blocks have several */
+    {33, 1024, 6, false, false, false}, {1100, 72, 3, false, false, false}, /* enough that thread blocks have several */
     {900, 40, 8, true, true, false},    {65600, 8, 1, true, false, false},  /* more than a grid has along y */
     {2, 7168, 8, true, false, false},   {3, 8328, 6, true, true, false}};
 
-/* Residual and norm, one behind the other, of the sum of a residual and a combination: of what it has given where
- * is_there, else the norm's operation has it done. */
+/* Residual and norm of the sum of a residual and a combination. is_there: the combination has been computed; else the
+ * norm's operation computes it. */
 static inline op_array norm_of_combination(yk_device *dev, yk_dtype dtype, const yk_combine_args *combine,
                                            bool is_there)
 {

@@ -1,5 +1,6 @@
-/* op_cases_grouped.h - grouped forwards of experts' layers: each slot gives what its row gives with its matrix alone.
- * */
+/* op_cases_grouped.h - grouped forwards of experts' layers: each slot equals the result of its row with its matrix
+ * alone.
+ */
 #ifndef YK_TESTS_OP_CASES_GROUPED_H
 #define YK_TESTS_OP_CASES_GROUPED_H
 
@@ -7,26 +8,26 @@
 #include "op/op_cases_router.h"
 
 enum { N_GROUPED_MATRICES = 5, N_GROUPED_ROWS = 60 };
-enum { NO_ROW = INT32_MAX }; /* of slots that there are not: its x may not be read */
+enum { NO_ROW = INT32_MAX }; /* row of slots beyond the present ones: its x must not be read */
 
-/* Slots of each matrix: none, one, more than a block of rows, few; a matrix's rows rise. */
+/* Slots of each matrix: none, one, more than a block of rows, few; rows of a matrix ascend. */
 static const int32_t grouped_counts[N_GROUPED_MATRICES] = {0, 1, 50, 0, 7};
 
-/* The weights of runs side by side as a grouped layer, each also as a layer of its own. */
+/* The weights of runs side by side as a grouped layer, each also as a separate layer. */
 typedef struct grouped_layer {
-  linear_run runs[N_GROUPED_MATRICES]; /* x of the first is the rows of the grouped forward, where that has no orders */
+  linear_run runs[N_GROUPED_MATRICES]; /* x of the first run: rows of the grouped forward, unless it has orders */
   yk_linear *linear;
   int32_t *starts; /* device memory */
-  void *staging;   /* as much as the device wants */
+  void *staging;   /* as much as the device needs */
 } grouped_layer;
 
-/* Orders of the inputs of each matrix, alike in all its parts. */
+/* Orders of the inputs of each matrix, the same in all its parts. */
 typedef struct grouped_orders {
   int64_t x_size;
   int32_t *columns; /* [N_GROUPED_MATRICES, k_local] */
 } grouped_orders;
 
-/* orders: or NULL. */
+/* orders: NULL allowed. */
 static inline grouped_layer grouped_layer_in_order(yk_device *dev, const linear_case *shape, int32_t n_rows,
                                                    uint32_t seed, const int32_t starts[N_GROUPED_MATRICES + 1],
                                                    int32_t max_slots, const grouped_orders *orders)
@@ -63,7 +64,7 @@ static inline void grouped_layer_free(yk_device *dev, grouped_layer *layer)
   dev->ops->free(dev, layer->staging);
 }
 
-/* Results of so many slots, in which whatever nobody writes is -7. */
+/* Results of this many slots; elements that no kernel writes stay -7. */
 static inline op_array slots_new(yk_device *dev, yk_dtype dtype, size_t n)
 {
   op_array y = op_array_new(dev, dtype, n);
@@ -72,7 +73,7 @@ static inline op_array slots_new(yk_device *dev, yk_dtype dtype, size_t n)
   return y;
 }
 
-/* A slot gives what row number row of x gives with its matrix alone. */
+/* A slot equals the result of row number row of x with its matrix alone. */
 static inline void check_slot_of(const op_target *target, yk_device *dev, const grouped_layer *layer, const op_array *x,
                                  const op_array *y, int32_t slot, int matrix, int32_t row, double tolerance)
 {
@@ -92,7 +93,7 @@ static inline void check_slot(const op_target *target, yk_device *dev, const gro
   check_slot_of(target, dev, layer, &layer->runs[0].x, y, slot, matrix, row, tolerance);
 }
 
-/* Columns of x in an order of each matrix: all of them once, as far as there are inputs; beyond them -1. */
+/* Columns of x in an order for each matrix: all of them once, as far as there are inputs; then -1. */
 static inline grouped_orders grouped_orders_draw(int64_t k, int64_t x_size)
 {
   op_random random = {.seed = (uint32_t)(k + x_size)};
@@ -125,9 +126,9 @@ static inline op_array rows_in_order(yk_device *dev, const op_array *x, const gr
   return ordered;
 }
 
-/* Each slot gives what its row of x gives with its matrix alone, once the row is in the matrix's order, if there are
- * orders: to the bit where rows do not depend on their company, else within tolerance. Memory of one more slot than
- * there are stays as it was. */
+/* Each slot equals the result of its row of x with its matrix alone, after the row is put into the matrix's order, if
+ * there are orders: bit for bit if rows do not depend on other rows, else within tolerance. The memory of one slot
+ * after the last stays unchanged. */
 static inline void check_slots(const op_target *target, yk_device *dev, const linear_case *shape, uint32_t seed,
                                const grouped_orders *orders, bool is_gathered, double tolerance)
 {
@@ -182,7 +183,7 @@ static inline void check_linear_grouped(const op_target *target, yk_dtype dtype,
   dev->ops->destroy(dev);
 }
 
-/* Matrices whose inputs have orders of their own. */
+/* Matrices with separate orders of inputs. */
 static inline void check_grouped_order(const op_target *target, yk_dtype dtype, const linear_case *shape,
                                        int64_t x_size, bool is_gathered, double tolerance)
 {
@@ -193,7 +194,7 @@ static inline void check_grouped_order(const op_target *target, yk_dtype dtype, 
   dev->ops->destroy(dev);
 }
 
-/* One row that some of the matrices have a slot of: as each matrix gives it alone. */
+/* One row that has a slot in some of the matrices: equal to the result with each matrix alone. */
 static inline void check_grouped_row(const op_target *target, yk_dtype dtype, const linear_case *shape,
                                      double tolerance)
 {

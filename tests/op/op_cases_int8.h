@@ -1,14 +1,14 @@
-/* op_cases_int8.h - a weight format that only tests have: int8 weights with a float32 scale for each output, multiplied
- * with int8 activations that have a float32 scale for each row (W8A8). A layer of float32 output keeps float
- * activations. The devices' rows for it are in test_op_cpu_format.c and test_op_cuda_format.c; here are its
- * checkpoint's bytes, its definition in float64, and the cases that both run. */
+/* op_cases_int8.h - a weight format for tests only: int8 weights with a float32 scale for each output, multiplied with
+ * int8 activations that have a float32 scale for each row (W8A8). A layer of float32 output keeps float activations.
+ * The devices' table rows for it are in test_op_cpu_format.c and test_op_cuda_format.c; this file has its checkpoint
+ * bytes, its definition in float64, and the cases that both run. */
 #ifndef YK_TESTS_OP_CASES_INT8_H
 #define YK_TESTS_OP_CASES_INT8_H
 
 #include "each_case.h"
 #include "op/op_cases_linear.h"
 
-/* yk_weight_format of the test's own. view.qweight: int8 [n, k]; view.scales: f32 [n]; view.dtype: YK_F32. */
+/* yk_weight_format of the test. view.qweight: int8 [n, k]; view.scales: f32 [n]; view.dtype: YK_F32. */
 #define WEIGHT_INT8 ((yk_weight_format)100)
 
 enum { INT8_MATRICES = 2 };
@@ -37,9 +37,9 @@ typedef struct int8_case {
 
 typedef enum int8_fault {
   INT8_RIGHT,
-  INT8_FLOAT_INPUTS, /* activations as they are: the definition of layers with float32 output, else a fault */
+  INT8_FLOAT_INPUTS, /* unquantised activations: the definition for layers with float32 output, else a fault */
   INT8_NO_ROW_SCALE, /* every row has the scale of row 0 */
-  INT8_MATRIX_0      /* whatever matrix was named */
+  INT8_MATRIX_0      /* ignores the requested matrix */
 } int8_fault;
 
 static const int8_case int8_cases[] = {
@@ -156,7 +156,7 @@ static inline op_array int8_run_forward(yk_device *dev, const int8_run *run, int
   return y;
 }
 
-/* The scale of a row of activations: its largest one is 127. */
+/* The scale of a row of activations maps its largest value to 127. */
 static inline float int8_row_scale(const double *x, int64_t k)
 {
   float largest = 0.0f;
@@ -220,8 +220,8 @@ static inline double int8_error(const op_target *target, yk_dtype dtype, const i
   return error;
 }
 
-/* The int8 definition within a rounding of y; floats within what int8 activations may cost. Layers of float32 output
- * are not quantised: floats within float_tolerance. */
+/* The int8 definition within a rounding of y; the float definition within the error of int8 activations. Layers of
+ * float32 output are not quantised: floats within float_tolerance. */
 static inline void check_int8_cases(const op_target *target, yk_dtype dtype, double float_tolerance)
 {
   static const int32_t token_counts[] = {1, 7, 60};
@@ -238,7 +238,7 @@ static inline void check_int8_cases(const op_target *target, yk_dtype dtype, dou
       }
 }
 
-/* The comparison must see each planted fault. */
+/* The comparison must detect each planted fault. */
 static inline void check_int8_faults(const op_target *target, yk_dtype dtype)
 {
   static const int8_fault faults[] = {INT8_NO_ROW_SCALE, INT8_MATRIX_0};
@@ -247,10 +247,10 @@ static inline void check_int8_faults(const op_target *target, yk_dtype dtype)
     if (error < 0.1) fail_msg("fault %d passes: error %.3g", (int)faults[i], error);
   }
   double quantised = int8_error(target, dtype, &int8_cases[0], 7, 0, INT8_FLOAT_INPUTS);
-  assert_true(quantised > 4.0 * op_unit_roundoff(YK_F16)); /* int8 activations are not floats */
+  assert_true(quantised > 4.0 * op_unit_roundoff(YK_F16)); /* int8 activations differ from floats */
 }
 
-/* Columns of an int8 part beside a part of another format are those of each alone, bit for bit. */
+/* Columns of an int8 part next to a part of another format equal those of each alone, bit for bit. */
 static inline void check_int8_beside_awq(const op_target *target, yk_dtype dtype)
 {
   static const linear_case awq_case = {.parts = {{96, 40, 32, YK_F16, {0, 96}, {0, 40}, 32, true}}, .n_parts = 1};
@@ -286,7 +286,7 @@ static inline void check_int8_beside_awq(const op_target *target, yk_dtype dtype
   dev->ops->destroy(dev);
 }
 
-/* What the rows refuse: their check says why, and a part that no row takes is named. */
+/* Refusals of the table's rows: a check's reason, and the name of a part that no row supports. */
 static inline void check_int8_refusals(const op_target *target, yk_dtype dtype)
 {
   yk_device *dev = op_device_new(target, dtype, 1, 16);

@@ -1,11 +1,11 @@
-/* op_cases_kv.h - qk_rope_kv and attention on a KV cache of 8 bits, against its definition (kernels/kv_cache.h) in
- * float64: what is written, code by code, and attention over what the codes stand for. */
+/* op_cases_kv.h - qk_rope_kv and attention on an 8-bit KV cache, against its definition (kernels/kv_cache.h) in
+ * float64: the written codes, one by one, and attention over their values. */
 #ifndef YK_TESTS_OP_CASES_KV_H
 #define YK_TESTS_OP_CASES_KV_H
 
 #include "op/op_cases_attention.h"
 
-/* A cache of 8 bits, as the device has it and on the host. */
+/* An 8-bit cache, on the device and on the host. */
 typedef struct code_cache {
   yk_kv_format format;
   bool is_static;
@@ -13,11 +13,11 @@ typedef struct code_cache {
   size_t n_bytes, n_channels;     /* of K or of V; n_channels without the offsets */
   uint8_t *bytes[2];              /* pages of K, of V */
   float *channels[2];             /* [2, n_channels] */
-  void *dev[2], *dev_channels[2]; /* the latter NULL unless static */
+  void *dev[2], *dev_channels[2]; /* offsets NULL unless static */
   void *dev_room[2];
 } code_cache;
 
-/* What a reference leaves out. */
+/* Faults of a reference. */
 typedef enum code_fault { CODE_RIGHT, CODE_NO_TOKEN_SCALE, CODE_NO_CHANNEL_SCALE, CODE_NO_OFFSET_OF_V } code_fault;
 
 static inline uint8_t *code_page(const code_cache *c, int side, int64_t slot, int64_t head)
@@ -41,7 +41,7 @@ static inline double code_number(const code_cache *c, uint8_t code)
   return c->format == YK_KV_FP8 ? op_float8(code) : (double)(int8_t)code;
 }
 
-/* The caches' values become what the codes stand for, so that references over them are those of the codes. */
+/* The caches' values become those of the codes, so that references over them are references for the codes. */
 static inline void read_codes(scene *s, const code_cache *c, code_fault fault)
 {
   for (int side = 0; side < 2; side++)
@@ -70,7 +70,7 @@ static inline void send_codes(yk_device *dev, scene *s, code_cache *c)
                         .v_room = c->dev_room[1]};
 }
 
-/* Codes of any value in slots with tokens; in the others a NaN, or what FP8 reads as one, and scales that are NaNs. */
+/* Random codes in slots with tokens; in the others a NaN, or a code that FP8 reads as NaN, and scales that are NaNs. */
 static inline void fill_codes(const scene *s, code_cache *c, op_random *random)
 {
   int64_t n_slots = (int64_t)s->n_blocks * YK_KV_BLOCK_TOKENS;
@@ -156,17 +156,17 @@ static inline double code_attention_error(const op_target *target, yk_dtype dtyp
   return error;
 }
 
-/* Half the distance to the codes beside q: what one rounding costs at most. */
+/* Half the distance to the codes next to q: the largest error of one rounding. */
 static inline double half_step(yk_kv_format format, double q)
 {
   if (format == YK_KV_INT8) return 0.5;
   int exponent;
   frexp(q, &exponent);
-  return ldexp(1.0, (exponent < -5 ? -5 : exponent) - 5); /* three bits of mantissa behind the first */
+  return ldexp(1.0, (exponent < -5 ? -5 : exponent) - 5); /* three bits of mantissa after the first */
 }
 
-/* One head of a token: x are the values of act that the code row is of. Divisions are rounded to float32, which moves
- * a quotient by 2^-24 of its size. */
+/* One head of a token: x are the values of act that the code row represents. Divisions are rounded to float32, which
+ * moves a quotient by 2^-24 of its size. */
 static inline void check_row(const code_cache *c, int side, int64_t slot, int64_t head, const double *x)
 {
   double largest = 0.0, bound = c->format == YK_KV_FP8 ? 448.0 : 127.0;
@@ -187,8 +187,8 @@ static inline void check_row(const code_cache *c, int side, int64_t slot, int64_
   }
 }
 
-/* Rows are written twice: into a cache of act, whose values then are what the codes must be of. Slots that no row names
- * stay as they were. */
+/* Rows are written twice: also into a cache of act, whose values the codes must represent. Slots that no row names stay
+ * unchanged. */
 static inline void check_code_rows(const op_target *target, yk_dtype dtype, const scene_shape *shape,
                                    yk_kv_format format, bool is_static, uint32_t seed)
 {
@@ -223,8 +223,8 @@ static inline void check_code_rows(const op_target *target, yk_dtype dtype, cons
   dev->ops->destroy(dev);
 }
 
-/* A token whose K has a NaN, or whose V has an infinity, in one head: its scale tells, and whoever attends to it in
- * this head gets NaNs, and nobody else. */
+/* A token whose K has a NaN, or whose V has an infinity, in one head: the scale carries it, and only rows that attend
+ * to the token in this head get NaNs. */
 static inline void check_unsound_token(const op_target *target, yk_dtype dtype, yk_kv_format format, bool is_static)
 {
   static const scene_shape shape = {{4, 2, 16, 2, 0, 0}, 2, {{0, 20}, {0, 3}}, 0, false};
@@ -250,8 +250,8 @@ static inline void check_unsound_token(const op_target *target, yk_dtype dtype, 
   }
 }
 
-/* tolerance: of attention in this dtype; scores of static caches have one rounding more on a device that multiplies
- * K's scales into a query of float16. */
+/* tolerance: of attention in this dtype. Scores of static caches have one more rounding on a device that multiplies K's
+ * scales into a float16 query. */
 static inline void check_code_cases(const op_target *target, yk_dtype dtype, const scene_shape *shape, uint32_t seed,
                                     double tolerance)
 {

@@ -1,4 +1,4 @@
-/* op_cases_latent.h - latent attention, and what it leaves in the cache, against float64.
+/* op_cases_latent.h - latent attention and its cache writes, against float64.
  *
  * Sequences, blocks and the rotary table are those of a scene (op_cases_attention.h) of one head of rope_dim. */
 #ifndef YK_TESTS_OP_CASES_LATENT_H
@@ -15,16 +15,16 @@ typedef struct latent_shape {
   struct {
     int32_t cached, rows;
   } seqs[SCENE_MAX_SEQS];
-  int shared_blocks; /* the first blocks of all sequences are those of the first one */
+  int shared_blocks; /* the first blocks of all sequences are those of the first sequence */
 } latent_shape;
 
-/* Rows of q and of the latent vectors lie side by side, as a model has them. */
+/* Rows of q and of the latent vectors are adjacent, as in a model. */
 typedef struct latent_scene {
   scene_shape sequences;
   scene s;
   yk_latent_layout layout;
   int64_t stride;
-  op_array rows, cache, norm_w, kv_up; /* kv_up: once a row has attended */
+  op_array rows, cache, norm_w, kv_up; /* kv_up: empty before the first attention */
   float scale;
 } latent_scene;
 
@@ -69,8 +69,8 @@ static inline void latent_scene_free(yk_device *dev, latent_scene *l)
   free(l);
 }
 
-/* Uniform values, of variance (1.2 / sqrt(kv_rank))^2: they are so many that normal ones would be what the tests spend
- * their time on. */
+/* Uniform values of variance (1.2 / sqrt(kv_rank))^2. There are so many that drawing normal values would dominate the
+ * tests' time. */
 static inline void make_latent_weights(yk_device *dev, latent_scene *l)
 {
   const yk_latent_layout *layout = &l->layout;
@@ -104,7 +104,7 @@ static inline void attend_latent(yk_device *dev, latent_scene *l, const op_array
   op_ok(dev->ops->latent_attention(dev, &args, &err));
 }
 
-/* in_front: what attends first, in a call of its own; NULL: nothing. */
+/* in_front: attention in an earlier call, or NULL. */
 static inline op_array run_latent_attention_behind(yk_device *dev, latent_scene *in_front, latent_scene *l)
 {
   latent_scene *scenes[] = {in_front, l};
@@ -131,7 +131,7 @@ static inline op_array run_latent_attention(yk_device *dev, latent_scene *l)
   return run_latent_attention_behind(dev, NULL, l);
 }
 
-/* Largest error of the cached rows, and of slots that nobody may touch. */
+/* Largest error of the cached rows, and of slots that must not change. */
 static inline double latent_cache_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
                                         op_fault fault)
 {
@@ -160,7 +160,7 @@ static inline double latent_cache_error(const op_target *target, yk_dtype dtype,
   return error;
 }
 
-/* What an earlier owner of a block may leave behind reaches no row, nor what stood where this call writes. */
+/* Values left by an earlier owner of a block must not affect a row, nor may old values where this call writes. */
 static inline void poison_unused_latents(yk_device *dev, latent_scene *l)
 {
   int32_t width = yk_latent_width(&l->layout);
@@ -175,7 +175,7 @@ static inline void poison_unused_latents(yk_device *dev, latent_scene *l)
   op_array_send(dev, &l->cache);
 }
 
-/* In chains of additions side by side, for speed. */
+/* In parallel chains of additions, for speed. */
 static inline double dot_product(const double *a, const double *b, int32_t n)
 {
   enum { CHAINS = 8 };
@@ -188,9 +188,8 @@ static inline double dot_product(const double *a, const double *b, int32_t n)
   return sum;
 }
 
-/* y [value_dim] of one row and head. The definition multiplies K[h] and V[h] by c of every token; here K[h] multiplies
- * q instead, and V[h] the weighted sum, which is the same but for roundings of float64 and takes a hundredth of
- * the time. */
+/* y [value_dim] of one row and head. The definition multiplies K[h] and V[h] by c of every token. Here K[h] multiplies
+ * q instead, and V[h] the weighted sum: equal except for roundings of float64, in a hundredth of the time. */
 static inline void latent_reference_row(const latent_scene *l, int32_t row, int32_t head, op_fault fault, double *y)
 {
   const yk_latent_layout *layout = &l->layout;
@@ -221,7 +220,7 @@ static inline void latent_reference_row(const latent_scene *l, int32_t row, int3
   free(query);
 }
 
-/* What the call has done: q rotates, and what it left in the cache is what attention must have seen. */
+/* Checks a call: q is rotated, and the cache holds the values that attention must have read. */
 static inline void follow_latent_rows(yk_device *dev, latent_scene *l)
 {
   const yk_latent_layout *layout = &l->layout;
@@ -239,7 +238,7 @@ static inline void follow_latent_rows(yk_device *dev, latent_scene *l)
   op_array_fetch(dev, &l->cache);
 }
 
-/* y: what attention has made of the scene's rows, whose q is rotated and whose tokens are in the cache. */
+/* y: attention's output for the scene's rows, whose q is rotated and whose tokens are in the cache. */
 static inline double latent_scene_error(const latent_scene *l, const op_array *y, op_fault fault)
 {
   int32_t n_heads = l->layout.n_heads;
@@ -270,9 +269,9 @@ static inline double latent_sharp_error(const op_target *target, yk_dtype dtype,
   return error;
 }
 
-/* Right behind a call that lasts while one multiprocessor makes a row and leaves the others to the
- * next call. So a device that reads cached tokens before the call in front has ended has all the time to do so before
- * this step's tokens are there: what stands in their places until then is NaN. */
+/* Right after a call during which one multiprocessor computes a row and the others are free for the next call. A device
+ * that reads cached tokens before the earlier call has ended thus has all the time to do so before this step's tokens
+ * are written; their slots hold NaN until then. */
 static inline double latent_error_behind_long_call(const op_target *target, yk_dtype dtype, const latent_shape *shape)
 {
   static const latent_shape in_front = {{1, 16, 8, 32, 16}, 1, {{2200, 1}}, 0};
@@ -280,7 +279,7 @@ static inline double latent_error_behind_long_call(const op_target *target, yk_d
   latent_scene *first = latent_scene_new(dev, &in_front, 7), *l = latent_scene_new(dev, shape, 6);
   poison_unused_latents(dev, l);
   op_array y = run_latent_attention_behind(dev, first, l);
-  op_array_free(dev, &y); /* the first time code may have to be loaded, longer than the call in front lasts */
+  op_array_free(dev, &y); /* the first time code may have to be loaded, longer than the earlier call lasts */
   op_array_send(dev, &l->rows);
   op_array_send(dev, &l->cache);
   y = run_latent_attention_behind(dev, first, l);
@@ -310,8 +309,8 @@ static const latent_shape latent_shapes[] = {
 };
 enum { N_LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 
-/* absorbed_dtype: what products with kv_up are rounded to before the softmax and before the result, and probabilities.
- * Emulated in numpy, a head of 171 rows is off by up to 5 such roundings, whether absorbed or with keys and values. */
+/* absorbed_dtype: rounding of products with kv_up before the softmax and before the result, and of probabilities.
+ * Emulated in numpy, a head of 171 rows is off by up to 5 such roundings, both absorbed and with keys and values. */
 static inline double latent_tolerance(yk_dtype dtype, yk_dtype absorbed_dtype)
 {
   return op_unit_roundoff(dtype) + 6.0 * op_unit_roundoff(absorbed_dtype) + 0x1p-17;
@@ -332,8 +331,8 @@ static inline void check_latent_shapes(const op_target *target, const latent_sha
     }
 }
 
-/* This step's tokens in the first tile of their sequence, at its start, in its middle and at its end; behind it; in
- * blocks of the first sequence that all others read too. In few rows and in more, of few heads and of many. */
+/* This step's tokens in the first tile of their sequence, at its start, in its middle and at its end; after it; in
+ * blocks of the first sequence that all others also read. With few and with more rows, few and many heads. */
 static const latent_shape latent_new_token_shapes[] = {
     {{2, 128, 64, 512, 128}, 2, {{20, 1}, {63, 1}}, 0},
     {{16, 128, 64, 512, 128}, 6, {{0, 1}, {20, 1}, {63, 1}, {64, 1}, {100, 1}, {127, 1}}, 0},

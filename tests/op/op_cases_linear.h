@@ -13,9 +13,9 @@ typedef struct linear_part_case {
   int64_t group_local;
   bool use_bias;
   bool is_bytes;         /* of a quantised weight: 8 bits in rows of bytes, not 4 */
-  bool has_zeros;        /* of such a one */
-  bool is_fp8;           /* of such a one: floats, without zeros */
-  yk_inputs_kind inputs; /* of such a one with one group and no zeros */
+  bool has_zeros;        /* of a quantised weight */
+  bool is_fp8;           /* of a quantised weight: floats, without zeros */
+  yk_inputs_kind inputs; /* of a quantised weight with one group and no zeros */
 } linear_part_case;
 
 typedef struct linear_case {
@@ -24,17 +24,17 @@ typedef struct linear_case {
   yk_activation activation;
   bool f32_output;
   int64_t y_pad;    /* columns of y beyond those written */
-  bool is_resident; /* the first part's weight lies on the device already */
+  bool is_resident; /* the first part's weight is on the device already */
 } linear_case;
 
-/* A weight in the checkpoint's bytes, and as numbers. */
+/* A weight as checkpoint bytes and as numbers. */
 typedef struct linear_weight {
   yk_weight_view view;
   double *plain;           /* [n, k] */
   uint8_t *quants, *zeros; /* [k, n], [k / group, n] */
-  double *byte_zeros;      /* of bytes: [n, k / group rounded up], as scales are; quants [n, k] is signed */
+  double *byte_zeros;      /* of bytes: [n, k / group rounded up], like scales; quants [n, k] is signed */
   double *scales, *bias;   /* [k / group, n], [n] */
-  char *buffers[5];        /* of the view; views start one byte in, so that nothing is aligned */
+  char *buffers[5];        /* of the view; views start one byte in, so that they are unaligned */
 } linear_weight;
 
 static inline char *unaligned_bytes(linear_weight *weight, int index, size_t n_bytes)
@@ -58,7 +58,7 @@ static inline void random_floats(char *bytes, double *values, size_t n, yk_dtype
   }
 }
 
-/* Random 4-bit rows [rows, n] packed as AWQ does: nibble i of word c holds column 8 c + order[i]. */
+/* Random 4-bit rows [rows, n] packed like AWQ: nibble i of word c holds column 8 c + order[i]. */
 static inline void random_nibbles(char *bytes, uint8_t *values, int64_t rows, int64_t n, op_random *random)
 {
   static const int order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
@@ -71,7 +71,7 @@ static inline void random_nibbles(char *bytes, uint8_t *values, int64_t rows, in
     }
 }
 
-/* 8-bit weights as devices take them: bytes [n, k], scales and zeros f32 [n, k / group rounded up]. */
+/* 8-bit weights in the devices' form: bytes [n, k], scales and zeros f32 [n, k / group rounded up]. */
 static inline void random_bytes(linear_weight *weight, const linear_part_case *part, double sigma, op_random *random)
 {
   int64_t n_groups = (part->k + part->group - 1) / part->group;
@@ -87,7 +87,7 @@ static inline void random_bytes(linear_weight *weight, const linear_part_case *p
   char *bytes = unaligned_bytes(weight, 0, n_bytes), *zeros = unaligned_bytes(weight, 1, n_scales * 4);
   char *scales = unaligned_bytes(weight, 2, n_scales * 4);
   for (size_t i = 0; i < n_bytes; i++) {
-    int low = part->is_fp8 ? 1 : 0; /* 0x7F and 0xFF are no numbers */
+    int low = part->is_fp8 ? 1 : 0; /* 0x7F and 0xFF are NaN */
     weight->quants[i] = (uint8_t)(op_between(random, low, 127) - low + 128 * op_between(random, 0, 1));
   }
   memcpy(bytes, weight->quants, n_bytes);
@@ -174,8 +174,7 @@ static inline double *part_weights(const linear_weight *weight, const linear_par
   return w;
 }
 
-/* Column i of one part's slice, whose weights are w, for one row x. Adds to magnitude the absolute values of what is
- * summed. */
+/* Column i of one part's slice with weights w, for one row x. Adds the absolute values of the summands to magnitude. */
 static inline double part_output(const linear_weight *weight, const linear_part_case *part, const double *w,
                                  const double *x, int64_t i, op_fault fault, double *magnitude)
 {
@@ -197,7 +196,7 @@ typedef struct linear_run {
   yk_linear_spec spec;
   yk_linear *linear;
   op_array x, resident;
-  int32_t n_tokens, matrix; /* the matrix of linear that forwards name */
+  int32_t n_tokens, matrix; /* the matrix of linear that forwards use */
   int64_t k_local, n_local, y_stride;
 } linear_run;
 
@@ -232,7 +231,7 @@ static inline linear_run linear_run_new(yk_device *dev, const linear_case *shape
     double *slice = run.weights[0].plain + part->n_slice.begin * part->k;
     run.resident = op_array_new(dev, dev->dtype, (size_t)(yk_range_size(part->n_slice) * part->k));
     memcpy(run.resident.values, slice, run.resident.n * sizeof(double));
-    op_array_send(dev, &run.resident); /* rounds: what the device holds is the weight */
+    op_array_send(dev, &run.resident); /* rounds: the device's weights are the rounded ones */
     memcpy(slice, run.resident.values, run.resident.n * sizeof(double));
     run.spec.parts[0].is_resident = true;
     run.spec.parts[0].resident = run.resident.dev;
@@ -255,7 +254,7 @@ static inline void linear_run_free(yk_device *dev, linear_run *run)
   op_array_free(dev, &run->resident);
 }
 
-/* Rows first .. first + n - 1 of the case in one forward; columns that must stay untouched hold -7 before and after. */
+/* Rows first .. first + n - 1 of the case in one forward; columns that must not change hold -7 before and after. */
 static inline op_array linear_run_forward(yk_device *dev, const linear_run *run, int32_t first, int32_t n)
 {
   op_array y = op_array_new(dev, run->shape->f32_output ? YK_F32 : dev->dtype, (size_t)(n * run->y_stride));
@@ -271,8 +270,8 @@ static inline op_array linear_run_forward(yk_device *dev, const linear_run *run,
   return y;
 }
 
-/* [n_tokens, y_stride] of the same case by definition; padding as the device left it. magnitudes [n_tokens, y_stride],
- * zeros before: the sum of the absolute values behind an output, but 0 after an epilogue. */
+/* [n_tokens, y_stride] of the same case by definition; padding as on the device. magnitudes [n_tokens, y_stride], zero
+ * before: the sum of the summands' absolute values of an output, but 0 after an epilogue. */
 static inline double *linear_run_expect(const linear_run *run, op_fault fault, double *magnitudes)
 {
   double *y = calloc((size_t)(run->n_tokens * run->y_stride) + 1, sizeof *y);
@@ -305,14 +304,15 @@ static inline double *linear_run_expect(const linear_run *run, op_fault fault, d
   return y;
 }
 
-/* One rounding to the output's type, and float32 sums over k in between. */
+/* One rounding to the output's type, and float32 sums over k before it. */
 static inline double linear_tolerance(yk_dtype dtype, int64_t k)
 {
   return op_unit_roundoff(dtype) + 0x1p-23 * sqrt((double)k + 4.0) * 2.0;
 }
 
-/* As op_error, but no output counts as smaller than its k products make a sum of random signs: an output that
- * cancels to nearly nothing keeps the error of its products, and among few outputs no other one makes up for that. */
+/* Like op_error, but no output counts as smaller than the expected size of a sum of its k products with random signs.
+ * An output that cancels to nearly nothing keeps the error of its products, and among few outputs no larger one
+ * compensates. */
 static inline double linear_run_error(const op_array *y, const double *expected, const double *magnitudes, int64_t k)
 {
   double squares = 0.0, worst = 0.0;
@@ -343,7 +343,7 @@ static inline double linear_error_on(yk_device *dev, const linear_case *shape, i
   return error;
 }
 
-/* The same on a device of its own. */
+/* The same on a separate device. */
 static inline double linear_error(const op_target *target, yk_dtype dtype, const linear_case *shape, int32_t n_tokens,
                                   uint32_t seed, op_fault fault)
 {
@@ -353,7 +353,7 @@ static inline double linear_error(const op_target *target, yk_dtype dtype, const
   return error;
 }
 
-/* Shapes that have bitten someone. k and n of the weight; group; dtype; slices; local group; bias. */
+/* Shapes of past faults. k and n of the weight; group; dtype; slices; local group; bias. */
 static const linear_case linear_cases[] = {
     {.parts = {{256, 64, 128, YK_F16, {0, 256}, {0, 64}, 128, false}}, .n_parts = 1},
     {.parts = {{96, 40, 96, YK_BF16, {0, 96}, {0, 40}, 96, true}}, .n_parts = 1},    /* one group */
@@ -415,7 +415,7 @@ static inline void check_linear_table(const op_target *target)
       }
 }
 
-/* A random slice of a random weight; a cut inside a group gets the largest local group that divides both ends. */
+/* A random slice of a random weight. A cut inside a group gets the largest local group that divides both ends. */
 static inline linear_part_case random_part(op_random *random, int64_t k, yk_range k_slice)
 {
   static const int64_t groups[] = {0, 8, 16, 32, 64, 128};
@@ -452,7 +452,7 @@ static inline void check_linear_random(const op_target *target, int n_cases)
   }
 }
 
-/* The comparison must see each planted fault, at ten times the tolerance. */
+/* The comparison must detect each planted fault, at ten times the tolerance. */
 static inline void check_linear_faults(const op_target *target)
 {
   static const struct {
@@ -505,7 +505,7 @@ static inline void check_linear_batch_invariance(const op_target *target)
     for (size_t d = 0; d < 3; d++) check_linear_batches(target, op_dtypes[d], &linear_cases[shapes[s]]);
 }
 
-/* A layer of several matrices gives what each gives in a layer of its own, bit for bit, and takes their memory. */
+/* A layer of several matrices equals separate layers bit for bit, and takes the same memory. */
 static inline void check_linear_matrices(const op_target *target, yk_dtype dtype, const linear_case *shape,
                                          int32_t n_tokens)
 {
@@ -543,7 +543,7 @@ static inline void check_linear_matrices(const op_target *target, yk_dtype dtype
   dev->ops->destroy(dev);
 }
 
-/* The part's weight as a checkpoint of 16 bits would have it: dtype [n, k], which the caller frees. */
+/* The part's weight in the form of a 16-bit checkpoint: dtype [n, k], which the caller frees. */
 static inline void *dequantised_part(const linear_weight *weight, const linear_part_case *part, yk_dtype dtype,
                                      yk_linear_part *out)
 {
@@ -559,7 +559,7 @@ static inline void *dequantised_part(const linear_weight *weight, const linear_p
   return plain;
 }
 
-/* AWQ parts that are to be as 16 bits give what the rounded weights give in a plain layer, bit for bit, and take their
+/* AWQ parts that are loaded as 16 bits equal the rounded weights in a plain layer, bit for bit, and take the same
  * memory. */
 static inline void check_linear_as_16_bits(const op_target *target, yk_dtype dtype, const linear_case *shape,
                                            int32_t n_tokens)
@@ -599,7 +599,7 @@ static inline void check_linear_refusals(const op_target *target)
     yk_err err = YK_ERR_INIT;
     if (i == 0) spec.parts[0].k.end = spec.parts[0].weight.k + 8;
     if (i == 1) spec.parts[0].n.begin = -1;
-    if (i == 2) spec.parts[0].group_local = 64; /* reaches across a group's end */
+    if (i == 2) spec.parts[0].group_local = 64; /* crosses a group's end */
     if (i == 3) spec.parts[0].group_local = 0;
     if (i == 4) spec.n_parts = 0;
     if (i == 5) spec.activation = (yk_activation)YK_GATED_SILU;

@@ -1,19 +1,19 @@
-/* op_cases_mixture.h - rows through a mixture of experts with a shared one, or without: the operation, with whatever
- * the device fuses, gives what its parts give one by one. */
+/* op_cases_mixture.h - rows through a mixture of experts, with and without a shared expert: the operation, with the
+ * device's fusions, equals its parts one by one. */
 #ifndef YK_TESTS_OP_CASES_MIXTURE_H
 #define YK_TESTS_OP_CASES_MIXTURE_H
 
 #include "op/op_cases_grouped.h"
 #include "op/op_cases_router.h"
 
-enum { MIXTURE_TOP_K = 3, MIXTURE_EXPERTS = 6 /* of which the rank has numbers 1 to 5 */ };
+enum { MIXTURE_TOP_K = 3, MIXTURE_EXPERTS = 6 /* of which the rank holds numbers 1 to 5 */ };
 
 typedef struct mixture_case {
   int32_t n_rows;
   int64_t hidden, ffn, shared_ffn; /* shared_ffn 0: no shared expert */
   int64_t group, shared_group;     /* 0: plain weights */
   bool is_bytes, is_fp8, has_gate, has_shared_bias, has_bias;
-  bool is_in_one; /* a device with one kernel for a single token has it for this one */
+  bool is_in_one; /* a device with a kernel for a single token supports this shape */
 } mixture_case;
 
 static const mixture_case mixture_cases[] = {
@@ -25,9 +25,9 @@ static const mixture_case mixture_cases[] = {
     {1, 2048, 2816, 1408, 64, 64, .is_in_one = true},               /* more weights than shared memory holds */
     {1, 64, 32, 32, 32, 32, .has_gate = false}, /* down has one group of scales in a K tile, gate and up have four */
     {1, 64, 64, 32, 32, 32, .has_gate = true},  /* one in the shared expert's down alone, ... */
-    {1, 64, 32, 64, 32, 32, .has_gate = false}, /* ... or in that of the experts alone */
-    {1, 256, 64, 64, 64, 64, .has_shared_bias = true}, /* unlike the experts: a bias, ... */
-    {1, 256, 64, 192, 32, 64, .has_gate = true},       /* ... groups of its own, ... */
+    {1, 64, 32, 64, 32, 32, .has_gate = false}, /* ... or in the experts' down alone */
+    {1, 256, 64, 64, 64, 64, .has_shared_bias = true}, /* different from the experts: a bias, ... */
+    {1, 256, 64, 192, 32, 64, .has_gate = true},       /* ... other groups, ... */
     {1, 256, 64, 128, 64, 0, .has_gate = false},       /* ... or floats */
     {1, 256, 64, 128, 0, 0, .has_gate = true},
     {1, 256, 128, 384, 128, 128, .is_bytes = true, .has_gate = true},
@@ -76,7 +76,7 @@ static inline linear_case mixture_down(const mixture_case *c, int64_t ffn, int64
 
 static inline mixture_shapes mixture_shapes_of(const mixture_case *c)
 {
-  const int64_t shared_ffn = c->shared_ffn ? c->shared_ffn : 64; /* of layers that nobody forwards */
+  const int64_t shared_ffn = c->shared_ffn ? c->shared_ffn : 64; /* of layers without a forward */
   return (mixture_shapes){.router = {.parts = {mixture_part(c, c->hidden, MIXTURE_EXPERTS + c->has_gate, 0, false)},
                                      .n_parts = 1,
                                      .f32_output = true},
@@ -131,7 +131,7 @@ static inline yk_mixture_sizes mixture_sizes_of(const mixture_case *c, yk_dtype 
                             .dtype = dtype};
 }
 
-/* What the rows x give. */
+/* Results of the rows x. */
 static inline op_array mixture_apart(yk_device *dev, const mixture_case *c, const mixture_layers *layers,
                                      const int32_t *kv_slots, const void *x)
 {
@@ -202,7 +202,7 @@ static inline op_array mixture_apart(yk_device *dev, const mixture_case *c, cons
 
 /* ---- The operation ----------------------------------------------------------------------------------------------- */
 
-/* One way of running a forward: the device's, or one that a test program makes. */
+/* A way to run a forward: the device's, or one of a test program. */
 typedef yk_status (*mixture_way)(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
                                  const yk_mixture_args *args, yk_err *err);
 
@@ -213,7 +213,7 @@ static inline yk_status mixture_whole(const mixture_case *c, yk_device *dev, con
   return dev->ops->mixture_forward(dev, mixture, args, err);
 }
 
-/* With taps, which show what the experts' and the shared expert's down read. */
+/* With taps, which return the inputs of the experts' and the shared expert's down. */
 static inline yk_status mixture_tapped(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
                                        const yk_mixture_args *args, yk_err *err)
 {
@@ -241,7 +241,7 @@ static inline yk_mixture *mixture_new(yk_device *dev, const mixture_case *c, con
   return mixture;
 }
 
-/* What rows give in one way, completed. x: rows, or what becomes rows. */
+/* Results of rows in one way. x: rows, or partial rows that become rows. */
 static inline op_array mixture_forward(yk_device *dev, const mixture_case *c, const mixture_layers *layers,
                                        const int32_t *kv_slots, mixture_way way, yk_normed *x)
 {
@@ -261,7 +261,7 @@ static inline op_array mixture_forward(yk_device *dev, const mixture_case *c, co
   return y;
 }
 
-/* A norm that is still to come, of residual and partial rows, and the rows that it gives apart. */
+/* A norm before the mixture, of residual and partial rows, and the rows that a separate norm gives. */
 typedef struct mixture_norm {
   op_array residual, partial, w, rows, apart;
 } mixture_norm;
@@ -303,7 +303,8 @@ static inline void mixture_norm_free(yk_device *dev, mixture_norm *norm)
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) op_array_free(dev, arrays[i]);
 }
 
-/* The norm gives the bits that it gives apart, whoever does it, and the mixture what it gives of these rows. */
+/* The norm gives the same bits as a separate norm, wherever it is computed, and the mixture the results of these
+ * rows. */
 static inline void check_mixture_norm(yk_device *dev, const mixture_case *c, const mixture_layers *layers,
                                       mixture_way way, double tolerance)
 {
@@ -319,8 +320,8 @@ static inline void check_mixture_norm(yk_device *dev, const mixture_case *c, con
   mixture_norm_free(dev, &norm);
 }
 
-/* The second time the last row is padding, and has its shared expert alone; the third time rows are of other values,
- * so that nothing may be left of the first. ways: [n_ways], of which the first runs behind a norm too. */
+/* The second time the last row is padding, and gets its shared expert alone. The third time rows have other values, so
+ * that leftovers of the first would show. ways: [n_ways], of which the first also runs after a norm. */
 static inline void check_mixture(const op_target *target, yk_dtype dtype, const mixture_case *c,
                                  const mixture_way *ways, int n_ways, double tolerance)
 {

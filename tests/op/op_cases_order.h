@@ -1,5 +1,5 @@
-/* op_cases_order.h - layers whose parts take their inputs in orders of their own: each part gives what it gives alone
- * on rows of x that were put into that order before. */
+/* op_cases_order.h - layers whose parts have separate orders of inputs: each part equals the part alone on rows of x
+ * that were put into that order before. */
 #ifndef YK_TESTS_OP_CASES_ORDER_H
 #define YK_TESTS_OP_CASES_ORDER_H
 
@@ -8,7 +8,7 @@
 
 enum { X_SIZE = 96, MAX_K = 160, N_PARTS = 3 };
 
-/* Which orders the parts have: the same letter is the same order, 0 none. */
+/* The parts' orders: the same letter is the same order, 0 none. */
 typedef struct order_case {
   linear_part_case parts[N_PARTS];
   char orders[N_PARTS + 1];
@@ -28,7 +28,7 @@ static const order_case order_cases[] = {
     {{{64, 24, 16, YK_F16, {0, 64}, {0, 24}, 16, false, false, false, false, YK_INPUTS_FLOAT}},
      "a",
      1,
-     YK_NO_ACTIVATION}, /* columns that nobody wants */
+     YK_NO_ACTIVATION}, /* unused columns */
     {{{X_SIZE, 40, 32, YK_F16, {0, X_SIZE}, {0, 40}, 32, true, false, false, false, YK_INPUTS_FLOAT},
       {X_SIZE, 16, 32, YK_BF16, {0, X_SIZE}, {0, 16}, 32, false, false, false, false, YK_INPUTS_FLOAT},
       {X_SIZE, 16, 32, YK_F16, {0, X_SIZE}, {8, 16}, 32, true, false, false, false, YK_INPUTS_FLOAT}},
@@ -63,7 +63,7 @@ static const order_case order_cases[] = {
 };
 enum { N_ORDER_CASES = sizeof order_cases / sizeof *order_cases };
 
-/* Every spread-th column of x in an order that its letter decides; beyond the columns, -1 here and there. */
+/* Every spread-th column of x in an order selected by its letter; after the columns, some -1. */
 static inline void draw_order(char letter, int64_t k, int64_t spread, int32_t *order)
 {
   op_random random = {.seed = (uint32_t)letter};
@@ -104,8 +104,8 @@ static inline void check_columns(const op_array *y, int64_t y_stride, int64_t fi
     }
 }
 
-/* are_apart: whether each part of a layer lies in memory of its own, and so does its order. spread: 1, or so many times
- * as many columns of x, where all parts have orders. */
+/* are_apart: whether each part of a layer has separate memory, and so has its order. spread: 1, or the factor by which
+ * x has more columns, if all parts have orders. */
 static inline void check_order_case(const op_target *target, const order_case *c, yk_dtype dtype, int32_t n_tokens,
                                     int64_t spread, bool are_apart, double tolerance)
 {

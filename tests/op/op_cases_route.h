@@ -1,4 +1,4 @@
-/* op_cases_route.h - routing of rows whose logits are there, against its definition in kernels/experts.h. */
+/* op_cases_route.h - routing of rows with given logits, against its definition in kernels/experts.h. */
 #ifndef YK_TESTS_OP_CASES_ROUTE_H
 #define YK_TESTS_OP_CASES_ROUTE_H
 
@@ -35,7 +35,7 @@ static const route_case route_cases[] = {
 
 enum { N_ROUTE_CASES = sizeof route_cases / sizeof *route_cases };
 
-/* The place of the largest value that is not taken, the first of equals; marks that as taken. */
+/* The index of the largest value that is not taken, the first of equals; marks it as taken. */
 static inline int32_t route_take(const double *values, bool *taken, int32_t n)
 {
   int32_t best = -1;
@@ -94,7 +94,7 @@ static inline op_array route_draw_logits(yk_device *dev, const route_case *c, in
   return logits;
 }
 
-/* What a route writes, fetched. */
+/* Outputs of a route, on the host. */
 typedef struct route_found {
   int32_t *choices, *starts, *row_of_slot, *slot_of_choice;
   int64_t *counts;
@@ -122,13 +122,13 @@ typedef struct route_input {
   int64_t stride;
   const op_array *bias; /* or NULL */
   const int32_t *kv_slots;
-  const yk_linear *router;      /* or NULL: logits are there */
+  const yk_linear *router;      /* or NULL: logits are given */
   const void *x;                /* of the router */
-  const yk_add_norm_args *norm; /* that gives x, or NULL: x is there */
-  bool is_apart;                /* the norm is an operation of its own */
+  const yk_add_norm_args *norm; /* that computes x, or NULL: x is given */
+  bool is_apart;                /* the norm is a separate operation */
 } route_input;
 
-/* Twice, so that counts are seen to add up. */
+/* Twice, so that counts must accumulate. */
 static inline route_found route_run(yk_device *dev, const route_case *c, const route_input *input)
 {
   const yk_route_spec *spec = &c->spec;

@@ -1,5 +1,5 @@
-/* op_cases_router.h - routing with the router's product in front, and a norm in front of that. Logits are those of the
- * router's own forward, and what is routed follows from them. */
+/* op_cases_router.h - routing with the router's product before it, and a norm before that. Logits are those of the
+ * router's own forward, and the routing follows from them. */
 #ifndef YK_TESTS_OP_CASES_ROUTER_H
 #define YK_TESTS_OP_CASES_ROUTER_H
 
@@ -40,7 +40,7 @@ static const router_case router_cases[] = {
     {{96, 32, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 96}, 12, 0, 64, false, false},
     {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256}, 5, 0, 7168, true, true},
     {{160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 0, 160}, 1, 0, 5120, false, false},
-    /* So many choices that a GPU multiplies and routes in two kernels. */
+    /* Enough choices that a GPU multiplies and routes in two kernels. */
     {{96, 32, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 8, 80}, 7, 1, 264, true, true},
     {{160, 32, YK_SCORE_SIGMOID, 8, 3, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 160}, 8, 0, 2048, false, true},
 };
@@ -62,7 +62,7 @@ static inline double router_error(op_array *logits, op_array *expected)
   return op_error(logits->values, expected->values, logits->n);
 }
 
-/* What a norm and the routing behind it leave. */
+/* Outputs of a norm and the routing after it. */
 typedef struct normed_route {
   op_array residual, y, logits;
   route_found found;
@@ -106,7 +106,7 @@ static inline void normed_route_free(yk_device *dev, normed_route *r)
   route_found_free(dev, &r->found);
 }
 
-/* A norm that a routing does first gives the same bits as one apart, and so does what follows from it. */
+/* A norm fused into routing gives the same bits as a separate norm, and so does the routing. */
 static inline void check_router_norm(yk_device *dev, const router_case *c, const linear_run *run,
                                      const route_input *plain)
 {
@@ -173,7 +173,7 @@ static inline void check_routers(const op_target *target, size_t n_dtypes)
     check_router(target, op_dtypes[i % n_dtypes], &router_cases[i]);
 }
 
-/* n_tokens rows from `first` on have the same logits, choices and weights, to the bit, as among all rows. */
+/* n_tokens rows from `first` on have the same logits, choices and weights, bit for bit, as among all rows. */
 static inline void check_router_company(yk_device *dev, const yk_route_spec *spec, const linear_run *run, int32_t first,
                                         int32_t n_tokens, const op_array *all_logits, const route_found *all)
 {
@@ -193,7 +193,7 @@ static inline void check_router_company(yk_device *dev, const yk_route_spec *spe
   op_array_free(dev, &logits);
 }
 
-/* Other rows and numbers of rows in turn, on one device: none sees what another has left. */
+/* Other rows and numbers of rows in turn, on one device: none depends on leftovers of another. */
 static inline void check_router_companies(const op_target *target, yk_dtype dtype)
 {
   static const int32_t firsts[] = {0, 100, 3, 31, 77, 1, 1, 60, 128, 0, 240};

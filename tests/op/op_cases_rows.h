@@ -18,7 +18,8 @@ static inline void expect_below(const op_target *target, const char *op, yk_dtyp
 
 enum { OP_VOCAB = 37 };
 
-/* A table of the ids first_id .. first_id + n_ids - 1: rows of others, and cleared, become zeros. One rounding. */
+/* A table of the ids first_id .. first_id + n_ids - 1: rows of other ids, and cleared rows, become zeros. One
+ * rounding. */
 static inline void check_embed(const op_target *target, yk_dtype dtype, int32_t rows, int32_t hidden, int32_t first_id,
                                int32_t n_ids)
 {
@@ -87,7 +88,7 @@ static inline void check_gather(const op_target *target, yk_dtype dtype, int32_t
   dev->ops->destroy(dev);
 }
 
-/* Two roundings by definition; near a tie the inner one may go the other way, which the outer one then scales. */
+/* Two roundings by definition; near a tie the inner one may differ, and the outer one then scales the difference. */
 static inline double norm_tolerance(yk_dtype dtype)
 {
   return 3.1 * op_unit_roundoff(dtype) + 0x1p-20;
@@ -103,7 +104,7 @@ static inline double rms_norm_error(const op_target *target, yk_dtype dtype, int
   op_array w = op_array_random(dev, dtype, (size_t)hidden, 1.5, &random);
   op_array y = op_array_new(dev, dtype, (size_t)(rows * hidden));
   double *expected = calloc(y.n, sizeof *expected);
-  const float eps = 1e-3f; /* large beside mean(x^2), so that forgetting it shows */
+  const float eps = 1e-3f; /* large compared with mean(x^2), so that omitting it is detected */
   for (int32_t row = 0; row < rows; row++)
     op_ref_rms_norm(dtype, expected + row * hidden, x.values + row * x_stride, w.values, hidden, (double)eps, fault);
   yk_rms_norm_args args = {in_place ? x.dev : y.dev, x.dev, w.dev, x_stride, rows, hidden, eps};
@@ -119,7 +120,7 @@ static inline double rms_norm_error(const op_target *target, yk_dtype dtype, int
   return error;
 }
 
-/* What add_norm did to residual and y, apart. */
+/* Outputs of add_norm, residual and y, compared separately. */
 typedef struct add_norm_errors {
   double residual, y;
 } add_norm_errors;
@@ -155,7 +156,7 @@ static inline add_norm_errors add_norm_error(const op_target *target, yk_dtype d
   op_ok(dev->ops->add_norm(dev, &args, &err));
   op_array_fetch(dev, &residual);
   op_array_fetch(dev, &y);
-  /* The norm is of the stored residual: taking the device's own keeps the two errors apart. */
+  /* The norm is of the stored residual: using the device's residual keeps the two errors apart. */
   for (int32_t row = 0; with_norm && row < rows; row++)
     op_ref_rms_norm(dtype, normed + row * hidden, residual.values + row * hidden, w.values, hidden, 1e-6, fault);
   add_norm_errors errors = {op_error(residual.values, sum, n), op_error(y.values, normed, n)};
@@ -207,7 +208,7 @@ static inline void check_row_faults(const op_target *target)
   }
 }
 
-/* Memory: zeroed, aligned (op_array_new asks), copied both ways, and known in size. */
+/* Memory: zeroed, aligned (checked by op_array_new), copied both ways, and known in size. */
 static inline void check_memory(const op_target *target)
 {
   yk_device *dev = op_device_new(target, YK_F16, 1, 16);

@@ -1,7 +1,7 @@
 /* op_cases_sample.h - sampling against its definition: sort all ids, cut, add up, draw.
  *
- * The reference does everything in float64 but for s = logit / temperature, which the definition rounds to float32. A
- * draw may differ from it only where u falls within 1e-5 of the edge between two tokens. */
+ * The reference computes in float64, except for s = logit / temperature, which the definition rounds to float32. A draw
+ * may differ from it only where u falls within 1e-5 of the edge between two tokens. */
 #ifndef YK_TESTS_OP_CASES_SAMPLE_H
 #define YK_TESTS_OP_CASES_SAMPLE_H
 
@@ -13,11 +13,11 @@ typedef struct ref_token {
   int32_t id;
 } ref_token;
 
-/* What is left of a distribution, in falling order of scaled, lower id first. */
+/* The filtered distribution, in descending order of scaled, lower id first. */
 typedef struct ref_kept {
   ref_token *tokens;
   int32_t n;
-  bool is_close; /* a filter's edge lies within rounding of a token: float32 may decide otherwise */
+  bool is_close; /* a filter's edge is within rounding of a token: float32 may decide otherwise */
 } ref_kept;
 
 static inline int compare_tokens(const void *a, const void *b)
@@ -66,7 +66,7 @@ static inline ref_kept ref_filter(const float *logits, int32_t n, const yk_sampl
   return kept;
 }
 
-/* The id that u chooses, and the distance of u from the nearest edge. kept is sorted by id on return. */
+/* The id selected by u, and the distance of u from the nearest edge. kept is sorted by id on return. */
 static inline int32_t ref_draw(ref_kept *kept, double u, double *distance)
 {
   double total = 0.0, sum = 0.0;
@@ -82,7 +82,7 @@ static inline int32_t ref_draw(ref_kept *kept, double u, double *distance)
   return chosen;
 }
 
-/* What rows name: their biases, and where logits go. */
+/* Biases of rows, and destinations of logits. */
 typedef struct sample_named {
   const yk_logit_bias *biases;
   float *logits_out;
@@ -158,7 +158,7 @@ static inline yk_sample_row random_row(op_random *random)
                          .position = (uint32_t)op_between(random, 0, 1000)};
 }
 
-/* Every draw is the one that the definition gives; close calls are rare and then skipped. */
+/* Every draw equals the definition's; close calls are rare and skipped. */
 static inline void check_sample_some_draws(const op_target *target, int n_cases)
 {
   enum { N_ROWS = 12 };
@@ -197,7 +197,7 @@ static inline void check_sample_draws(const op_target *target)
   check_sample_some_draws(target, 150);
 }
 
-/* The ids that many draws show are exactly the set that the filters keep, and come as often as they should. */
+/* The ids of many draws are exactly the set that the filters keep, with the expected frequencies. */
 static inline void check_sample_frequencies(const op_target *target)
 {
   enum { VOCAB = 40, N_DRAWS = 20000, N_ROWS = 50 };
@@ -273,7 +273,7 @@ static inline void check_sample_ties(const op_target *target)
   dev->ops->destroy(dev);
 }
 
-/* A row's token depends on its own logits, parameters and position alone; the same seed gives the same token. */
+/* A row's token depends only on its own logits, parameters and position; the same seed gives the same token. */
 static inline void check_sample_seeds(const op_target *target)
 {
   enum { VOCAB = 500, N_ROWS = 24 };
@@ -318,7 +318,7 @@ static inline void check_sample_logprobs(const op_target *target)
     yk_sample_row rows[N_ROWS];
     yk_sampled out[N_ROWS];
     for (int i = 0; i < N_ROWS; i++)
-      rows[i] = (yk_sample_row){.temperature = i % 2 ? 0.5f : 0.0f, /* logprobs are of the raw logits all the same */
+      rows[i] = (yk_sample_row){.temperature = i % 2 ? 0.5f : 0.0f, /* logprobs are of the raw logits in any case */
                                 .top_p = 0.9f,
                                 .top_k = 30,
                                 .seed = seed,
@@ -349,11 +349,12 @@ static inline void check_sample_logprobs(const op_target *target)
   }
 }
 
-/* A row with a NaN, an infinity or nothing finite says so, and its neighbours get what they get beside a sound row. */
+/* A row with a NaN, an infinity or nothing finite is reported, and its neighbours get the same results as next to a
+ * sound row. */
 static inline void check_sample_bad_logits(const op_target *target)
 {
   enum { VOCAB = 70, N_ROWS = 3 };
-  static const float poisons[] = {NAN, -NAN, INFINITY, -INFINITY}; /* the last in place of every logit */
+  static const float poisons[] = {NAN, -NAN, INFINITY, -INFINITY}; /* the last replaces every logit */
   static const yk_row_state states[] = {YK_ROW_NAN, YK_ROW_NAN, YK_ROW_INFINITE, YK_ROW_INFINITE};
   yk_device *dev = op_device_new(target, YK_F16, 2, VOCAB);
   op_random random = {.seed = 77};
@@ -369,7 +370,7 @@ static inline void check_sample_bad_logits(const op_target *target)
     memcpy(logits, sound, sizeof logits);
     for (int j = 0; j < VOCAB; j++)
       if (i % 4 == 3 || j == 61 + i % 4) logits[VOCAB + j] = poisons[i % 4];
-    if (i % 4 == 0) logits[VOCAB + 3] = INFINITY; /* a NaN says more than an infinity beside it */
+    if (i % 4 == 0) logits[VOCAB + 3] = INFINITY; /* a NaN takes precedence over an infinity in the row */
     rows[1].returns_logits = true;
     yk_sampled expected[N_ROWS], out[N_ROWS];
     const sample_named named = {.logits_out = untouched};
@@ -385,13 +386,12 @@ static inline void check_sample_bad_logits(const op_target *target)
   dev->ops->destroy(dev);
 }
 
-/* No legal penalty makes an infinity or a NaN of its own: the row draws as if the logit were the largest or least
- * float. */
+/* No legal penalty creates an infinity or a NaN: the logit is clamped to the largest or smallest float. */
 static inline void check_sample_extreme_penalties(const op_target *target)
 {
   enum { VOCAB = 40, SLOT = 2 };
   static const int32_t tokens[] = {4, 9, 30};
-  static const float repetitions[] = {1e-38f, 1e-45f, 10.0f}; /* 1e-45 is the least float above 0 */
+  static const float repetitions[] = {1e-38f, 1e-45f, 10.0f}; /* 1e-45 is the smallest float above 0 */
   yk_device *dev = op_device_new(target, YK_F16, 2, VOCAB);
   for (int i = 0; i < 12; i++) {
     float logits[VOCAB] = {0};
@@ -433,7 +433,7 @@ static inline void ref_adjust(float *logits, const yk_sample_row *row, const yk_
   }
 }
 
-/* A sequence that is sampled step by step: what was drawn is counted by the device, what was forced is not. */
+/* A sequence that is sampled step by step: the device counts drawn tokens, but not forced ones. */
 static inline void check_sample_penalties(const op_target *target)
 {
   enum { VOCAB = 90, N_STEPS = 120, N_PROMPT = 7, SLOT = 5 };
@@ -441,12 +441,12 @@ static inline void check_sample_penalties(const op_target *target)
   yk_device *dev = op_device_new(target, YK_F16, 2, VOCAB);
   int32_t tokens[N_PROMPT + 2 + N_STEPS] = {3, 3, 8, 20, 89, 0, 41, 8, 55}; /* the last two are output already */
   int32_t n_tokens = N_PROMPT + 2;
-  enum { FIRST_BIAS = 2 }; /* those before are another row's, as are the logits before */
+  enum { FIRST_BIAS = 2 }; /* the earlier ones are another row's, and so are the logits before */
   static const yk_logit_bias all_biases[] = {{5, 90.0f}, {6, 90.0f}, {11, 2.5f}, {3, 4.0f}, {60, -INFINITY}};
   const yk_logit_bias *biases = all_biases + FIRST_BIAS;
-  op_ok(dev->ops->penalties_set(dev, SLOT, (const int32_t[]){1, 2, 60}, 1, 3, &err)); /* forgotten by the next */
+  op_ok(dev->ops->penalties_set(dev, SLOT, (const int32_t[]){1, 2, 60}, 1, 3, &err)); /* forgotten by the next row */
   op_ok(dev->ops->penalties_set(dev, SLOT, tokens, N_PROMPT, n_tokens, &err));
-  op_ok(dev->ops->penalties_set(dev, SLOT + 1, tokens, 0, n_tokens, &err)); /* somebody else's */
+  op_ok(dev->ops->penalties_set(dev, SLOT + 1, tokens, 0, n_tokens, &err)); /* another row's */
   for (uint32_t step = 0; step < N_STEPS; step++) {
     float *logits = random_logits(VOCAB, 1.5, false, &random), raw[VOCAB], copied[2 * VOCAB] = {0};
     yk_sampled out;
@@ -515,7 +515,7 @@ static inline void check_sample_refusals(const op_target *target)
   dev->ops->destroy(dev);
 }
 
-/* A vocabulary of the real size, every filter: the definition again, and no step that grows beyond reason. */
+/* A vocabulary of real size, every filter: against the definition, and no step with excessive time. */
 static inline void check_sample_large_row(yk_device *dev, bool coarse, uint32_t n_draws)
 {
   enum { VOCAB = 151936 };
@@ -568,7 +568,7 @@ static inline void check_sample_best_of(yk_device *dev, int32_t n_rows, int32_t 
   float *logits = random_logits(n + 1, 3.0, true, random);
   for (int32_t row = 0; row < n_rows; row++) {
     float *of_row = logits + skipped + row * stride;
-    for (int32_t i = n_ids; i < stride; i++) of_row[i] = NAN; /* never to be read */
+    for (int32_t i = n_ids; i < stride; i++) of_row[i] = NAN; /* must not be read */
     if (n_ids == 0) continue;
     if (row % 4 == 1) of_row[op_between(random, 0, n_ids - 1)] = row % 8 == 1 ? NAN : -NAN;
     if (row % 4 == 2) of_row[op_between(random, 0, n_ids - 1)] = INFINITY;
@@ -635,7 +635,7 @@ SAMPLE_TEST(refusals)
 SAMPLE_TEST(large)
 SAMPLE_TEST(best_logits)
 
-/* What every device passes, for an array of tests. */
+/* Tests for every device, to be put into an array of tests. */
 #define SAMPLE_TESTS(target)                                                                                           \
   cmocka_unit_test_prestate(test_draws, target), cmocka_unit_test_prestate(test_frequencies, target),                  \
       cmocka_unit_test_prestate(test_ties, target), cmocka_unit_test_prestate(test_seeds, target),                     \

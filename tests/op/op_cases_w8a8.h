@@ -1,5 +1,5 @@
-/* op_cases_w8a8.h - layers whose inputs are quantised to 8 bits, against their definition in exact integers; and that
- * ranks which share one give, to the bit, what one rank gives. */
+/* op_cases_w8a8.h - layers whose inputs are quantised to 8 bits, against their definition in exact integers; ranks that
+ * share a layer give the same bits as one rank. */
 #ifndef YK_TESTS_OP_CASES_W8A8_H
 #define YK_TESTS_OP_CASES_W8A8_H
 
@@ -13,7 +13,7 @@ typedef struct w8a8_case {
   yk_inputs inputs[YK_MAX_LINEAR_PARTS];
   yk_activation activation;
   bool use_bias, f32_output;
-  int32_t n_tokens; /* 0: as many as other w8a8_cases */
+  int32_t n_tokens; /* 0: the number of w8a8_cases */
 } w8a8_case;
 
 #define PER_TOKEN                                                                                                      \
@@ -25,7 +25,7 @@ typedef struct w8a8_case {
     YK_INPUTS_STATIC, s, z                                                                                             \
   }
 #define N_W8A8_CASES (sizeof w8a8_cases / sizeof *w8a8_cases)
-enum { N_TOKENS = 51 }; /* a whole block of rows of the CPU device and some */
+enum { N_TOKENS = 51 }; /* a whole block of rows of the CPU device and a few more */
 
 static const w8a8_case w8a8_cases[] = {
     {.k = 100, .n = {37}, .n_parts = 1, .inputs = {PER_TOKEN}, .use_bias = true},
@@ -157,7 +157,7 @@ static inline double w8a8_row_scale(const w8a8_run *run, int32_t row, const yk_i
   return inputs->kind == YK_INPUTS_STATIC ? (double)inputs->scale : (double)(largest / 127.0f);
 }
 
-/* What a part multiplies its weights with: to [k], in units of the row's scale. */
+/* A part's quantised inputs: to [k], in units of the row's scale. */
 static inline void w8a8_row(const w8a8_run *run, int part, int32_t row, double scale, w8a8_fault fault, double *to)
 {
   const w8a8_case *shape = run->shape;
@@ -256,7 +256,7 @@ static inline void check_w8a8_batches(const op_target *target)
 
 enum { MAX_RANKS = 4 };
 
-/* Inputs [cuts[rank], cuts[rank + 1]) are a rank's: odd shards, and none. */
+/* Inputs [cuts[rank], cuts[rank + 1]) are a rank's: odd shards, and an empty one. */
 typedef struct w8a8_sharing {
   int n_ranks;
   int64_t cuts[MAX_RANKS + 1];
@@ -297,7 +297,7 @@ static inline void w8a8_rank_free(yk_device *dev, w8a8_rank *rank)
   dev->ops->free(dev, rank->args.sums);
 }
 
-/* What runtime/model/row_parallel.c does, on one device. own_maxima: a fault. */
+/* The steps of runtime/model/row_parallel.c, on one device. own_maxima: a fault. */
 static inline void w8a8_run_ranks(yk_device *dev, w8a8_rank *ranks, int n_ranks, int64_t n, bool own_maxima)
 {
   size_t n_sums = (size_t)(N_TOKENS * n);
@@ -323,7 +323,7 @@ static inline void w8a8_run_ranks(yk_device *dev, w8a8_rank *ranks, int n_ranks,
   free(sums);
 }
 
-/* Whether rank 0 writes the bits of a forward on one rank, and the others zeros. */
+/* Whether rank 0 writes the bits of a forward on one rank, and the others write zeros. */
 static inline bool w8a8_ranks_agree(const op_target *target, yk_dtype dtype, const w8a8_case *shape,
                                     const w8a8_sharing *cut, bool own_maxima)
 {
@@ -366,10 +366,10 @@ static inline void check_w8a8_ranks(const op_target *target, const yk_dtype *dty
                    w8a8_sharings[s].n_ranks);
     }
   assert_false(
-      w8a8_ranks_agree(target, dtypes[0], &w8a8_cases[0], &w8a8_sharings[1], true)); /* the comparison sees it */
+      w8a8_ranks_agree(target, dtypes[0], &w8a8_cases[0], &w8a8_sharings[1], true)); /* the comparison detects it */
 }
 
-/* ---- What is refused --------------------------------------------------------------------------------------------- */
+/* ---- Refusals ---------------------------------------------------------------------------------------------------- */
 
 static inline void check_w8a8_refusals(const op_target *target, yk_dtype dtype)
 {

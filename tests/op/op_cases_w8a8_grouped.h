@@ -1,6 +1,6 @@
 /* op_cases_w8a8_grouped.h - a grouped layer whose inputs are quantised per token and cut over ranks (the down_proj of a
- * mixture's experts): with the maxima of whole rows each rank gives, to the bit, what its integers come to, and all
- * together what one rank gives. */
+ * mixture's experts): with the maxima of whole rows each rank gives exactly the value of its integers, and their sum is
+ * the result of one rank. */
 #ifndef YK_TESTS_OP_CASES_W8A8_GROUPED_H
 #define YK_TESTS_OP_CASES_W8A8_GROUPED_H
 
@@ -72,7 +72,7 @@ static inline op_array w8a8_grouped_forward(yk_device *dev, const w8a8_grouped *
   return y;
 }
 
-/* What the integers of a rank's inputs come to, slot by slot, as a layer that goes in steps scales them. */
+/* The value of the integers of a rank's inputs, slot by slot, scaled like a layer that is computed in phases. */
 static inline void check_w8a8_grouped_bits(const op_target *target, yk_device *dev, const w8a8_grouped *layer,
                                            yk_range k, const int32_t *largest, const op_array *y)
 {
@@ -94,7 +94,7 @@ static inline void check_w8a8_grouped_bits(const op_target *target, yk_device *d
   }
 }
 
-/* How far the ranks' results together are from those of one rank. A rank without inputs has no layer: its maxima are
+/* Distance of the ranks' summed results from those of one rank. A rank without inputs has no layer: its maxima are
  * zeros. own_maxima: a fault. */
 static inline double w8a8_grouped_error(const op_target *target, yk_dtype dtype, const w8a8_sharing *cut,
                                         bool own_maxima)
@@ -127,7 +127,7 @@ static inline double w8a8_grouped_error(const op_target *target, yk_dtype dtype,
     }
     w8a8_rank_free(dev, &ranks[r]);
   }
-  for (int64_t i = 7 * layer.shape.n[0]; i < 8 * layer.shape.n[0]; i++) { /* the slot with a NaN fails alone */
+  for (int64_t i = 7 * layer.shape.n[0]; i < 8 * layer.shape.n[0]; i++) { /* only the slot with a NaN fails */
     assert_true(isnan(whole.values[i]) && isnan(sum[i]));
     whole.values[i] = sum[i] = 0.0;
   }
@@ -139,7 +139,7 @@ static inline double w8a8_grouped_error(const op_target *target, yk_dtype dtype,
   return error;
 }
 
-/* Each rank's part is rounded once, as is what one rank gives. */
+/* Each rank's part is rounded once, and so is the result of one rank. */
 static inline void check_w8a8_grouped_ranks(const op_target *target, const yk_dtype *dtypes, size_t n_dtypes)
 {
   for (size_t d = 0; d < n_dtypes; d++)
@@ -149,7 +149,7 @@ static inline void check_w8a8_grouped_ranks(const op_target *target, const yk_dt
         fail_msg("%s %s: %d ranks differ from one by %.3g", target->name, yk_dtype_name(dtypes[d]),
                  w8a8_sharings[s].n_ranks, error);
     }
-  assert_true(w8a8_grouped_error(target, dtypes[0], &w8a8_sharings[1], true) > 2e-3); /* the comparison sees it */
+  assert_true(w8a8_grouped_error(target, dtypes[0], &w8a8_sharings[1], true) > 2e-3); /* the comparison detects it */
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* op_cpu_target.h - the CPU device as a target: once for each instruction set that this processor has. */
+/* op_cpu_target.h - the CPU device as a target: once for each instruction set of this processor. */
 #ifndef YK_TESTS_OP_CPU_TARGET_H
 #define YK_TESTS_OP_CPU_TARGET_H
 
@@ -12,8 +12,8 @@ static inline yk_status cpu_target_create(const void *variant, yk_dtype dtype, i
   return yk_cpu_device_create_with(variant, dtype, n_threads, limits, out, err);
 }
 
-/* check runs on every set; the portable one and the processor's best are always among them, under a sanitizer these
- * alone. */
+/* check runs on every set. The portable one and the processor's best are always included; a sanitizer runs only
+ * these. */
 static inline void for_each_cpu_target(void (*check)(const op_target *target))
 {
   static const char *const names[] = {"portable", "avx2", "avx512"};

@@ -1,4 +1,4 @@
-/* op_cuda_paths.h - GPU 0 as two targets: with all its kernels, and with those alone that GPUs before 9.0 have. */
+/* op_cuda_paths.h - GPU 0 as two targets: with all its kernels, and with only those for GPUs before 9.0. */
 #ifndef YK_TESTS_OP_CUDA_PATHS_H
 #define YK_TESTS_OP_CUDA_PATHS_H
 

@@ -1,8 +1,8 @@
-/* op_cuda_target.h - GPU 0 as a target, and what the GPU's arithmetic may cost.
+/* op_cuda_target.h - GPU 0 as a target, and the tolerances of its arithmetic.
  *
- * A test that needs N GPUs says gpu_gate(N) first. YOKE_REQUIRE_GPU=M makes fewer than M GPUs a failure, and tests that
- * need more than M skip. YOKE_TEST_SMALL=1 asks for the fewest shapes that still run every kernel on every path of its
- * own, for tools that slow kernels down a hundredfold. */
+ * A test that needs N GPUs calls gpu_gate(N) first. YOKE_REQUIRE_GPU=M makes fewer than M GPUs a failure, and tests
+ * that need more than M skip. YOKE_TEST_SMALL=1 selects the fewest shapes that still run every path of every kernel,
+ * for tools that slow kernels down a hundredfold. */
 #ifndef YK_TESTS_OP_CUDA_TARGET_H
 #define YK_TESTS_OP_CUDA_TARGET_H
 

@@ -1,7 +1,7 @@
-/* op_harness.h - what the operation tests share: a device to test, random arrays, and a measure of error.
+/* op_harness.h - shared by the tests of operations: a device to test, random arrays, and a measure of error.
  *
- * The cases (op_cases_*.h) know only the table of operations, so that the same body runs on every device: a test
- * program gives an op_target. References (op_reference.h) are plain float64 loops over values that the dtype holds
+ * The cases (op_cases_*.h) use only the table of operations, so that the same body runs on every device: a test program
+ * defines an op_target. References (op_reference.h) are plain float64 loops over values that the dtype holds
  * exactly. */
 #ifndef YK_TESTS_OP_HARNESS_H
 #define YK_TESTS_OP_HARNESS_H
@@ -22,7 +22,7 @@
 #include "kernels/device.h"
 #include "sanitized.h"
 
-/* A kind of device. variant is the target's own (an instruction set, say). */
+/* A kind of device. variant is specific to the target (an instruction set, for instance). */
 typedef struct op_target {
   const char *name;
   yk_status (*create)(const void *variant, yk_dtype dtype, int n_threads, const yk_device_limits *limits,
@@ -39,7 +39,7 @@ static const yk_dtype op_dtypes[] = {YK_F16, YK_BF16, YK_F32};
     if (status_ != YK_OK) fail_msg("%s: %s", #call, err.message);                                                      \
   } while (0)
 
-/* Whether a case of so many values is left out: under a sanitizer, since smaller ones run the same code. */
+/* Whether a case with this many values is skipped: under a sanitizer, because smaller ones run the same code. */
 static inline bool op_is_left_out(int64_t n_values)
 {
   return TEST_IS_SANITIZED && n_values > 1 << 18;
@@ -75,7 +75,7 @@ static inline int64_t op_between(op_random *random, int64_t low, int64_t high) /
   return low + (int64_t)(op_uniform(random) * (double)(high - low + 1));
 }
 
-/* An array as the device has it and as float64; the two hold the same values. */
+/* An array on the device and as float64; the two hold the same values. */
 typedef struct op_array {
   yk_dtype dtype;
   size_t n;
@@ -144,13 +144,13 @@ static inline double op_float8(uint8_t code)
   return code & 0x80 ? -magnitude : magnitude;
 }
 
-/* Half a unit in the last place, relative: what one rounding to dtype costs at most. */
+/* Half a unit in the last place, relative: the largest error of one rounding to dtype. */
 static inline double op_unit_roundoff(yk_dtype dtype)
 {
   return dtype == YK_F16 ? 0x1p-11 : dtype == YK_BF16 ? 0x1p-8 : 0x1p-24;
 }
 
-/* Normalised error: largest |found - expected| / (|expected| + rms of expected). Not a number counts as infinite. */
+/* Normalised error: largest |found - expected| / (|expected| + rms of expected). NaN counts as infinite. */
 static inline double op_error(const double *found, const double *expected, size_t n)
 {
   double squares = 0.0, worst = 0.0;

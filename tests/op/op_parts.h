@@ -1,4 +1,4 @@
-/* op_parts.h - the parts of a device's mixtures by themselves (kernels/experts.h). */
+/* op_parts.h - the separate parts of a device's mixtures (kernels/experts.h). */
 #ifndef YK_TESTS_OP_PARTS_H
 #define YK_TESTS_OP_PARTS_H
 

@@ -1,6 +1,6 @@
-/* op_reference.h - every layer operation as a plain float64 loop, from its definition and from nothing of ours.
+/* op_reference.h - every layer operation as a plain float64 loop, from its definition and independent of Yoke's code.
  *
- * fault makes a reference wrong on purpose: the tests show that the comparison sees each of these. */
+ * fault makes a reference wrong on purpose: the tests prove that the comparison detects each fault. */
 #ifndef YK_TESTS_OP_REFERENCE_H
 #define YK_TESTS_OP_REFERENCE_H
 
@@ -22,15 +22,15 @@ typedef enum op_fault {
   OP_ROPE_INTERLEAVED, /* neighbours rotated with each other */
   OP_ROPE_LATE,        /* angle of the next position */
   OP_NO_QK_NORM,
-  OP_MASK_LATE,   /* a row sees the next token too */
-  OP_MASK_EARLY,  /* a row does not see itself */
+  OP_MASK_LATE,   /* a row also attends to the next token */
+  OP_MASK_EARLY,  /* a row does not attend to itself */
   OP_WINDOW_WIDE, /* one token more than the window */
   OP_WRONG_KV_HEAD,
   OP_BLOCKS_IN_ORDER, /* block table ignored */
   OP_NO_SOFTMAX_SCALE
 } op_fault;
 
-/* See kernels/activation.h; test_op_cpu_simd holds this against torch's and transformers' functions. Without a gate, up
+/* See kernels/activation.h; test_op_cpu_simd compares this with torch's and transformers' functions. Without a gate, up
  * is 1. */
 static inline double op_activated(const yk_activation *a, double gate, double up)
 {

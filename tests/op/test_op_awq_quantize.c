@@ -1,5 +1,5 @@
-/* Quantising to AWQ's 4-bit integers: bit for bit what numpy makes of the definition, on any number of threads; scales,
- * limits and errors of rounding against plain loops; weights that cannot be quantised are named. */
+/* Quantisation to AWQ's 4-bit integers: bit for bit the numpy result of the definition, on any number of threads.
+ * Scales, limits and rounding errors are compared with plain loops. Weights that cannot be quantised are named. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -93,7 +93,7 @@ static fixture *fixture_make(void)
   return f;
 }
 
-/* What the words mean: element (n, k) of scale * (q - zero). */
+/* Values of the words: element (n, k) of scale * (q - zero). */
 static void dequantise(const yk_awq_tensors *in, float *out)
 {
   for (int n = 0; n < N; n++)
@@ -104,7 +104,8 @@ static void dequantise(const yk_awq_tensors *in, float *out)
     }
 }
 
-/* Scales and limits are those of a weight that was multiplied and cut beforehand; errors are of the words. */
+/* Scales and limits equal those of a weight that was multiplied and clamped beforehand; errors are those of the
+ * words. */
 static void test_scales_limits_errors(void **state)
 {
   (void)state;
@@ -140,7 +141,7 @@ static void test_scales_limits_errors(void **state)
   free(f);
 }
 
-/* The loss of a limit, of one output and group, from the inputs themselves. */
+/* The loss of a limit, for one output and group, from the inputs themselves. */
 static double loss_with(const fixture *f, int n, int group, float limit)
 {
   float limits[N * GROUPS], errors[N * K];
@@ -160,7 +161,7 @@ static double loss_with(const fixture *f, int n, int group, float limit)
   return loss / ROWS;
 }
 
-/* The limit that is found is one of the grid and none of the others is better. */
+/* The chosen limit is on the grid, and no other limit of the grid is better. */
 static void test_find_limits(void **state)
 {
   (void)state;
@@ -191,7 +192,7 @@ static void test_find_limits(void **state)
 
 /* ---- Operations of the device ------------------------------------------------------------------------------------ */
 
-/* The loss is that of errors and rows multiplied in plain loops. */
+/* The loss equals errors times rows, multiplied in plain loops. */
 static void test_loss(void **state)
 {
   (void)state;
@@ -255,11 +256,11 @@ static void test_refused(void **state)
   (void)state;
   fixture *f = fixture_make();
   yk_cpu_pool *pool = pool_make(2);
-  f->w[15 * K + 3] = NAN; /* a later one: the first is named */
+  f->w[15 * K + 3] = NAN; /* a later weight: the first is named */
   expect_refused(pool, f, &f->w[9 * K + 70], NAN, "output 9, inputs 64 to 127");
   expect_refused(pool, f, &f->w[9 * K + 63], -INFINITY, "output 9, inputs 0 to 63");
   expect_refused(pool, f, &f->w[2 * K + 191], 1e6f, "output 2, inputs 128 to 191");
-  f->w[15 * K + 3] = 15 * 65504.0f; /* the greatest that there is a scale for */
+  f->w[15 * K + 3] = 15 * 65504.0f; /* the largest value with a representable scale */
   uint32_t qweight[K * N / 8], qzeros[GROUPS * N / 8];
   uint16_t scales[GROUPS * N];
   f->w[15 * K + 4] = 0;

@@ -2,7 +2,7 @@
 #include "op/op_cases_activation.h"
 #include "op/op_cpu_target.h"
 
-/* A gate and an up are each as far off as a sum is. */
+/* A gate and an up each have the error of a sum. */
 static double tolerance_of(yk_dtype dtype, const linear_case *shape)
 {
   const double sum = linear_tolerance(YK_F32, yk_range_size(shape->parts[0].k_slice));

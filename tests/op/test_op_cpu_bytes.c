@@ -4,7 +4,7 @@
 #include "op/op_cases_linear.h"
 #include "op/op_cpu_target.h"
 
-/* Cuts, groups and sizes that the inner loops tell apart. k and n of the weight; group; (dtype); slices; local group;
+/* Cuts, groups and sizes that the inner loops distinguish. k and n of the weight; group; (dtype); slices; local group;
  * bias; whether there are zeros, last. */
 static const linear_case cases[] = {
     {.parts = {{256, 64, 128, YK_F32, {0, 256}, {0, 64}, 128, false, true, false}}, .n_parts = 1},
@@ -76,7 +76,7 @@ static void test_table(void **state)
   for_each_cpu_target(check_table);
 }
 
-/* The comparison must see each planted fault, at ten times the tolerance. */
+/* The comparison must detect each planted fault, at ten times the tolerance. */
 static void check_faults(const op_target *target)
 {
   static const struct {
@@ -129,7 +129,7 @@ static void test_matrices_side_by_side(void **state)
   for_each_cpu_target(check_matrices);
 }
 
-/* What is not in the form that devices take, or contradicts itself. */
+/* Weights that are not in the devices' form, or contradict themselves. */
 static void check_refusals(const op_target *target)
 {
   yk_device *dev = op_device_new(target, YK_F16, 1, 16);
@@ -143,7 +143,7 @@ static void check_refusals(const op_target *target)
     if (i == 1) part->weight.dtype = YK_F16;
     if (i == 2) part->weight.qzeros = NULL;
     if (i == 3) part->weight.group = 0;
-    if (i == 4) part->group_local = 64; /* reaches across a group's end */
+    if (i == 4) part->group_local = 64; /* crosses a group's end */
     if (i == 5) part->group_local = 0;
     assert_int_equal(dev->ops->linear_create(dev, &spec, &linear, &err), YK_E_INVAL);
     assert_non_null(strstr(err.message, "linear part 0"));

@@ -33,7 +33,7 @@ static void test_combination(void **state)
   for_each_cpu_target(check_all_combines);
 }
 
-/* Rows do not depend on their company: to the bit. */
+/* Rows do not depend on other rows: bit for bit. */
 static void check_grouped(const op_target *target)
 {
   static const int shapes[] = {2, 4, 9, 11, 15, 17};

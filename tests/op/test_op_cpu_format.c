@@ -1,5 +1,5 @@
 /* test_op_cpu_format.c - a weight format is a file and a row of the table: int8 weights on the CPU device. The first
- * half of this file is what kernels/cpu/linear/format_int8.c would be, the table is format.c with its rows. */
+ * half of this file stands for kernels/cpu/linear/format_int8.c, the table for format.c with its rows. */
 #include "base/checked.h"
 #include "kernels/cpu/linear/format.h"
 #include "op/op_cases_int8.h"
@@ -106,7 +106,7 @@ static const yk_cpu_format format_int8 = {
     .multiply_panel = multiply_panel,
 };
 
-/* ---- What the first row does not take: kept as floats, and multiplied as plain weights are ----------------------- */
+/* ---- Parts that the first row does not support: kept as floats, multiplied like plain weights -------------------- */
 
 static void lay_out_as_floats(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_cpu_part *part)
 {
@@ -192,7 +192,7 @@ static void test_refusals(void **state)
   for_each_cpu_target(check_refusals);
 }
 
-/* A row's own scale makes its result independent of its batch. */
+/* A row's separate scale makes its result independent of its batch. */
 static void check_batch_invariance(const op_target *target)
 {
   enum { N_TOKENS = 60 };

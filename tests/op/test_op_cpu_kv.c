@@ -1,8 +1,8 @@
-/* test_op_cpu_kv.c - a KV cache of 8 bits on the CPU device, every instruction set. */
+/* test_op_cpu_kv.c - an 8-bit KV cache on the CPU device, every instruction set. */
 #include "op/op_cases_kv.h"
 #include "op/op_cpu_target.h"
 
-/* Decode, chunks, windows, ranges of heads that begin inside a KV group, many heads to one. */
+/* Decode, chunks, windows, ranges of heads that begin inside a KV group, many query heads per KV head. */
 static void check_table(const op_target *target)
 {
   static const int scenes[] = {2, 3, 4, 6, 7};
@@ -41,8 +41,8 @@ static void test_planted_faults_are_seen(void **state)
   for_each_cpu_target(check_faults);
 }
 
-/* All sets and any number of threads keep and give the same bits but for what attention itself rounds: pages are the
- * same, and rows are as they are in a chunk of their own. */
+/* All instruction sets and any number of threads write and return the same bits, except for attention's own rounding:
+ * pages are equal, and rows equal those of a separate chunk. */
 static void test_rows_do_not_depend_on_their_batch(void **state)
 {
   (void)state;

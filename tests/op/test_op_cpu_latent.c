@@ -37,7 +37,7 @@ static void test_planted_faults_are_seen(void **state)
   for_each_cpu_target(check_faults);
 }
 
-/* Any number of threads, and a row of its own: the same bits. */
+/* Any number of threads, and a separate row: the same bits. */
 static void check_invariance(const op_target *target)
 {
   const latent_shape *shape = &latent_shapes[3];
@@ -54,7 +54,7 @@ static void check_invariance(const op_target *target)
   l1->s.batch.block_tables = whole.block_tables + seq * l1->s.stride;
   l1->s.batch.row_starts = starts;
   l1->s.batch.kv_tokens = &kv_tokens;
-  op_array_send(one, &l1->rows); /* the call before has rotated q */
+  op_array_send(one, &l1->rows); /* the earlier call has rotated q */
   void *rows = l1->rows.dev;
   int32_t n_tokens = l1->s.n_tokens;
   l1->rows.dev = (char *)rows + row * l1->stride * (int64_t)sizeof(float);

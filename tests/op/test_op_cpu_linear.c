@@ -32,8 +32,8 @@ static void test_rows_do_not_depend_on_their_batch(void **state)
   for_each_cpu_target(check_linear_batch_invariance);
 }
 
-/* More inputs than a strip of weights has: groups that divide its ends and that do not, floats whose last vector is
- * short, 8 bits of both kinds, and rows so long that fewer are multiplied at a time. */
+/* More inputs than a strip of weights has: groups that divide its ends and groups that do not, floats whose last vector
+ * is short, both kinds of 8 bits, and rows so long that fewer are multiplied at a time. */
 static void check_long_rows(const op_target *target)
 {
   static const linear_case cases[] = {
@@ -95,8 +95,8 @@ static void test_contradictions_are_refused(void **state)
   for_each_cpu_target(check_linear_refusals);
 }
 
-/* Layers share large pieces of memory: each keeps its weights when its neighbours go, in whatever order, and all memory
- * comes back (the sanitizer's leak check). */
+/* Layers share large pieces of memory: each keeps its weights when its neighbours are freed in any order, and all
+ * memory is freed (the sanitizer's leak check). */
 static void check_shared_memory(const op_target *target)
 {
   static const linear_case large = {.parts = {{1024, 640, 128, YK_F16, {0, 1024}, {0, 640}, 128, false}}, .n_parts = 1};

@@ -1,4 +1,4 @@
-/* test_op_cpu_order.c - layers whose parts take their inputs in orders of their own, on the CPU device. */
+/* test_op_cpu_order.c - layers whose parts have separate orders of inputs, on the CPU device. */
 #include "op/op_cases_order.h"
 #include "op/op_cpu_target.h"
 
@@ -13,7 +13,7 @@ static void check_cases(const op_target *target)
     }
 }
 
-/* As many columns of x as no GPU's shared memory holds. */
+/* More columns of x than fit in any GPU's shared memory. */
 static void check_long_rows(const op_target *target)
 {
   check_order_case(target, &order_cases[1], YK_F16, 5, 800, true, 0.0);
@@ -48,7 +48,7 @@ static void check_refusals(const op_target *target)
     if (i == 2) spec.parts[0].x_size = 0;
     if (i == 3) spec.parts[0].x_size = -1;
     if (i == 4) spec.parts[0].x_order = NULL;
-    if (i == 5) spec.n_parts = 2, spec.parts[1] = run.spec.parts[0]; /* which has 32 columns of x */
+    if (i == 5) spec.n_parts = 2, spec.parts[1] = run.spec.parts[0]; /* the case has 32 columns of x */
     assert_int_equal(dev->ops->linear_create(dev, &spec, &linear, &err), YK_E_INVAL);
     if (i == 0) assert_non_null(strstr(err.message, "input 31: expected a column of x from -1 to 39, found 40"));
     if (i == 5) assert_non_null(strstr(err.message, "expected 40 inputs as in part 0, found 32"));

@@ -1,4 +1,4 @@
-/* test_op_cpu_pool.c - the CPU device's threads: every item once, on the threads promised, again and again. */
+/* test_op_cpu_pool.c - the CPU device's threads: every item once, on the promised threads, repeatedly. */
 #include <stdatomic.h>
 #include <time.h>
 
@@ -8,7 +8,7 @@
 enum { MAX_ITEMS = 1000, MAX_THREADS = 9 };
 
 typedef struct tally {
-  int visits[MAX_ITEMS]; /* plain: a lost handover is a data race that ThreadSanitizer names */
+  int visits[MAX_ITEMS]; /* plain: a lost handover is a data race that ThreadSanitizer reports */
   atomic_int calls_of[MAX_THREADS];
 } tally;
 

@@ -1,4 +1,4 @@
-/* test_op_cpu_sample.c - sampling on the CPU device. The sampler has no code of its own for an instruction set. */
+/* test_op_cpu_sample.c - sampling on the CPU device. The sampler has no code specific to an instruction set. */
 #include "op/op_cases_sample.h"
 #include "op/op_cpu_target.h"
 

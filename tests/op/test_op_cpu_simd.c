@@ -1,4 +1,4 @@
-/* test_op_cpu_simd.c - what each instruction set converts and computes, against the scalar conversions and libm. */
+/* test_op_cpu_simd.c - the conversions and functions of each instruction set, against scalar conversions and libm. */
 #include "each_case.h"
 #include "golden/activation_goldens.h"
 #include "op/op_cpu_target.h"
@@ -25,7 +25,7 @@ static void check_halves_to_f32(const op_target *target)
   free(floats);
 }
 
-/* Random bit patterns, and every float next to the tie between two halves. */
+/* Random bit patterns, and the floats next to the tie between any two halves. */
 static void check_f32_to_halves(const op_target *target)
 {
   const yk_cpu_simd *simd = target->variant;
@@ -57,7 +57,7 @@ static void check_f32_to_halves(const op_target *target)
   free(halves);
 }
 
-/* Every 8-bit float times scales that differ, in each column of a panel, and where groups end inside vectors. */
+/* Every 8-bit float times scales that differ, in each column of a panel, also with groups that end inside vectors. */
 static void check_float8(const op_target *target)
 {
   enum { N_LINES = 2, K = N_LINES * YK_CPU_CHUNK_K, MIN_GROUP = 8 };
@@ -79,7 +79,7 @@ static void check_float8(const op_target *target)
       for (int k = 0; k < K; k++)
         for (int c = 0; c < YK_CPU_STRIP; c++) {
           uint8_t code = (uint8_t)(k + 16 * (first + c));
-          if ((code & 0x7F) == 0x7F) continue; /* no number: never here */
+          if ((code & 0x7F) == 0x7F) continue; /* NaN: excluded here */
           int at = (k / YK_CPU_LANES * YK_CPU_STRIP + c) * YK_CPU_LANES + k % YK_CPU_LANES;
           float expected = scales[k / groups[g]][first + c] * (float)op_float8(code);
           assert_int_equal(yk_f32_bits(unpacked[at]), yk_f32_bits(expected));
@@ -106,7 +106,7 @@ static void check_exp(const op_target *target)
   const yk_cpu_simd *simd = target->variant;
   enum { N = 1 << 14 };
   float *x = calloc(N, sizeof *x), *y = calloc(N, sizeof *y);
-  float maxima[2] = {1.25f, -INFINITY}; /* beyond all x, and below */
+  float maxima[2] = {1.25f, -INFINITY}; /* larger than all x, and smaller */
   for (int m = 0; m < 2; m++) {
     double exact_sum = 0.0;
     for (int i = 0; i < N; i++) x[i] = y[i] = (float)(85.0 * ((i * 5) % N) / N - 85.0);
@@ -144,7 +144,7 @@ static void check_exp(const op_target *target)
   free(gate);
 }
 
-/* Against torch and transformers; the float64 reference of the operations' cases, too. */
+/* Against torch and transformers; also checks the float64 reference of the operations' cases. */
 static void check_activations(const op_target *target)
 {
   const yk_cpu_simd *simd = target->variant;
@@ -188,7 +188,7 @@ static void test_nans(void **state)
   for_each_cpu_target(check_nans);
 }
 
-/* Integers of 8 bits: what is largest in magnitude, of one sign and of both, and random ones. */
+/* 8-bit integers: the largest in magnitude, of one sign and of both, and random ones. */
 static int8_t integer_at(int kind, uint32_t i)
 {
   uint32_t words[4] = {i, (uint32_t)kind, 2, 3};
@@ -206,7 +206,7 @@ static int32_t integer_product(const int8_t *x, const int8_t *panel, int column,
   return sum;
 }
 
-/* n_rows rows, which lie further apart than they are long, by a panel. */
+/* n_rows rows, with a stride larger than their length, times a panel. */
 static void check_integers(const yk_cpu_simd *simd, int n_rows, int64_t n_k, int x_kind, int w_kind)
 {
   int64_t x_stride = n_k + YK_CPU_INT8_K, y_stride = YK_CPU_PANEL + 3;
@@ -242,7 +242,7 @@ static void test_integers_are_exact(void **state)
     if (!simd) continue;
     for (size_t r = 0; each_case(r, r < sizeof row_counts / sizeof *row_counts); r++)
       for (int kinds = 0; kinds < 9; kinds++) check_integers(simd, row_counts[r], 192, kinds % 3, kinds / 3);
-    check_integers(simd, 2, 1 << 16, 0, 0); /* the longest rows there may be */
+    check_integers(simd, 2, 1 << 16, 0, 0); /* the longest supported rows */
     check_integers(simd, 2, 1 << 16, 1, 0);
   }
 }

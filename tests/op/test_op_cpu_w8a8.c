@@ -3,7 +3,7 @@
 #include "op/op_cases_w8a8_grouped.h"
 #include "op/op_cpu_target.h"
 
-/* The instruction sets of other tests, and the one that only integers have. */
+/* The instruction sets of other tests, and the one with integer kernels only. */
 static void for_each_target(void (*check)(const op_target *target))
 {
   const yk_cpu_simd *vnni = yk_cpu_simd_find("avx512vnni");

@@ -1,9 +1,9 @@
-/* test_op_cuda_activation.c - activations of linear layers on a GPU, by every path of its GEMMs. */
+/* test_op_cuda_activation.c - activations of linear layers on a GPU, with every path of its GEMMs. */
 #include "op/op_cases_activation.h"
 #include "op/op_cuda_paths.h"
 
-/* Sums of rounded weights (test_op_cuda_linear.c), of which squared ReLU takes the square, times another one; and one
- * rounding, without a gate two. */
+/* Sums of rounded weights (test_op_cuda_linear.c), squared by squared ReLU and multiplied by another sum; and one
+ * rounding, or two without a gate. */
 static double tolerance_of(yk_dtype dtype, const linear_case *shape)
 {
   const double sums = linear_tolerance(YK_F32, yk_range_size(shape->parts[0].k_slice));

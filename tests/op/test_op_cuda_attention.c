@@ -3,7 +3,7 @@
 #include "op/op_cases_kv.h"
 #include "op/op_cuda_target.h"
 
-/* Probabilities are rounded before they meet the values, and the result once more. */
+/* Probabilities are rounded before they are multiplied with the values, and the result is rounded once more. */
 static double tolerance_of(yk_dtype dtype)
 {
   return 3.0 * op_unit_roundoff(dtype) + 0x1p-16;
@@ -18,13 +18,13 @@ static void check_scene(yk_dtype dtype, const scene_shape *shape, uint32_t seed)
              shape->heads.head_dim, rope, attention);
 }
 
-/* More heads to one KV head than fit a tile of eight. */
+/* More query heads per KV head than fit a tile of eight. */
 static const scene_shape crowded_scenes[] = {
     {{20, 1, 64, 20, 0, 0}, 3, {{70, 1}, {0, 18}, {99, 3}}, 0, false},
     {{32, 2, 128, 16, 0, 0}, 2, {{120, 1}, {5, 30}}, 50, true},
 };
 
-/* More rows than rotate by a warp a head, and work tiles that follow each other within thread blocks. */
+/* More rows than rotate with one warp per head, and consecutive work tiles within thread blocks. */
 static const scene_shape long_scenes[] = {
     {{32, 4, 128, 8, 0, 0}, 4, {{0, 160}, {20, 130}, {99, 1}, {0, 155}}, 0, true},
     {{6, 3, 128, 4, 3, 0}, 5, {{0, 140}, {10, 77}, {1, 1}, {0, 140}, {0, 20}}, 50, false},
@@ -62,7 +62,7 @@ static scene rotated_scene(yk_device *dev, const scene_shape *shape, int32_t n_r
   return s;
 }
 
-/* Of the same bits, whichever kernel takes them. */
+/* The same bits, whichever kernel processes them. */
 static void test_many_rows_rotate_as_few(void **state)
 {
   (void)state;
@@ -109,7 +109,7 @@ static void test_random_scenes(void **state)
   }
 }
 
-/* Each head size that has kernels of its own, in both types, with and without a prompt. */
+/* Each head size with separate kernels, in both types, with and without a prompt. */
 static void test_few_scenes(void **state)
 {
   (void)state;
@@ -125,8 +125,9 @@ static void test_few_scenes(void **state)
   for (uint32_t i = 0; i < 2; i++) check_scene(gpu_dtypes[i], &crowded_scenes[i], 60 + i);
 }
 
-/* Prefill rounds what the codes stand for to the dtype: V once, and K in scores of at most about 8 in size here, each
- * element of which moves by a unit at most. Decode rounds the query times K's static scales, to float16, alike. */
+/* Prefill rounds the codes' values to the dtype: V once, and K in scores of at most about 8 in size here, each element
+ * of which moves by a unit at most. Decode rounds the query times K's static scales to float16, with a similar
+ * error. */
 static double code_tolerance(yk_dtype dtype)
 {
   return tolerance_of(dtype) + 9.0 * op_unit_roundoff(dtype);

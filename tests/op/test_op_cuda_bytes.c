@@ -1,10 +1,10 @@
 /* test_op_cuda_bytes.c - weights of 8-bit integers and of 8-bit floats on a GPU against float64, and layers whose parts
- * take their inputs in orders of their own. */
+ * have separate orders of inputs. */
 #include "each_case.h"
 #include "op/op_cases_order.h"
 #include "op/op_cuda_target.h"
 
-/* Cuts, groups and sizes that kernels and packing tell apart. k and n of the weight; group; (dtype); slices; local
+/* Cuts, groups and sizes that kernels and packing distinguish. k and n of the weight; group; (dtype); slices; local
  * group; bias; whether there are zeros, last. */
 static const linear_case cases[] = {
     {.parts = {{256, 64, 128, YK_F32, {0, 256}, {0, 64}, 128, false, true, false}}, .n_parts = 1},
@@ -41,7 +41,8 @@ static linear_case with_floats(const linear_case *shape)
   return of_floats;
 }
 
-/* A weight is rounded once, and so is the ratio of its group's scale to the row's: as in test_op_cuda_linear.c. */
+/* A weight is rounded once, and so is the ratio of its group's scale to the row's scale: as in
+ * test_op_cuda_linear.c. */
 static double tolerance_of(yk_dtype dtype, const linear_case *shape)
 {
   return (shape->activation.is_gated ? 7.0 : 3.5) * op_unit_roundoff(dtype) +
@@ -103,7 +104,7 @@ static void test_matrices_side_by_side(void **state)
   }
 }
 
-/* Scales of a row from 1e-30 to 1e-24, which no 16-bit float holds: the largest ones decide. */
+/* Scales of a row from 1e-30 to 1e-24, which no 16-bit float represents: the largest ones decide. */
 static void test_tiny_scales(void **state)
 {
   (void)state;
@@ -140,7 +141,7 @@ static void test_orders(void **state)
                        16.0 * op_unit_roundoff(gpu_dtypes[(c + i) % 2]));
 }
 
-/* Of x that no GPU's shared memory holds twice; padding, and columns that nobody wants. */
+/* Rows of x of which no two fit in a GPU's shared memory; padding, and unused columns. */
 static void test_orders_of_long_rows(void **state)
 {
   (void)state;
@@ -149,7 +150,7 @@ static void test_orders_of_long_rows(void **state)
     check_order_case(&cuda_target, &order_cases[c], YK_F16, 40, SPREAD, false, 16.0 * op_unit_roundoff(YK_F16));
 }
 
-/* Groups that the packed form does not have, of a part that can no longer be brought as floats. */
+/* Groups that the packed form does not support, of a part that can no longer be loaded as floats. */
 static void test_an_order_of_short_groups(void **state)
 {
   (void)state;
@@ -172,7 +173,7 @@ static void test_an_order_of_short_groups(void **state)
   dev->ops->destroy(dev);
 }
 
-/* Contradictions, and zeros that the packed form does not have. */
+/* Contradictions, and zeros that the packed form does not support. */
 static void test_what_is_refused(void **state)
 {
   (void)state;

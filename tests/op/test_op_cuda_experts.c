@@ -23,9 +23,9 @@ static void test_combination(void **state)
   check_combines(&cuda_target, N_GPU_DTYPES);
 }
 
-/* Of the GEMM for 4 bits with groups of 128 and of 32, then of 16 bits: plain weights, and groups that the packed form
- * does not have. The sixth has a tail of K. Then come 8-bit integers and floats, with groups of 128 and of 32, and one
- * scale a column; and 4 and 8 bits with groups of 64 and 32 whose inputs end within a K tile. */
+/* The GEMM for 4 bits with groups of 128 and of 32, then the one for 16 bits: plain weights, and groups that the packed
+ * form does not support. The sixth has a tail of K. Then come 8-bit integers and floats, with groups of 128 and of 32,
+ * and one scale per column; and 4 and 8 bits with groups of 64 and 32 whose inputs end within a K tile. */
 static const linear_case grouped_cases[] = {
     {.parts = {{384, 80, 128, YK_F16, {128, 384}, {0, 80}, 128, true}}, .n_parts = 1},
     {.parts = {{256, 96, 128, YK_F16, {0, 256}, {8, 72}, 128, true},
@@ -62,7 +62,7 @@ static const linear_case grouped_cases[] = {
 };
 enum { N_GROUPED_CASES = sizeof grouped_cases / sizeof *grouped_cases };
 
-/* Of weights of 8 bits whose inputs are quantised. */
+/* 8-bit weights with quantised inputs. */
 static const linear_case grouped_w8a8_cases[] = {
     {.parts = {{384, 200, 384, YK_F32, {0, 384}, {0, 200}, 384, true, true, .inputs = YK_INPUTS_PER_TOKEN}},
      .n_parts = 1},
@@ -76,13 +76,13 @@ static const linear_case grouped_w8a8_cases[] = {
                {136, 21, 136, YK_F32, {0, 136}, {0, 21}, 136, false, true, .inputs = YK_INPUTS_PER_TOKEN}},
      .n_parts = 2,
      .activation = YK_GATED_SILU},
-    /* Thread blocks have several output tiles, of few slots and then of many. */
+    /* Thread blocks have several output tiles, with few slots and then with many. */
     {.parts = {{128, 12800, 128, YK_F32, {0, 128}, {0, 12800}, 128, false, true, .inputs = YK_INPUTS_PER_TOKEN}},
      .n_parts = 1},
 };
 enum { N_GROUPED_W8A8_CASES = sizeof grouped_w8a8_cases / sizeof *grouped_w8a8_cases };
 
-/* What a row's two results may differ by: kernels for many rows round weights, those for few do not. */
+/* Allowed difference of a row's two results: kernels for many rows round weights, those for few do not. */
 static double tolerance_of(yk_dtype dtype, const linear_case *shape)
 {
   if (shape->parts[0].inputs != YK_INPUTS_FLOAT) return 0.0;
@@ -98,8 +98,8 @@ static void test_grouped_layers(void **state)
                            tolerance_of(gpu_dtypes[d], &grouped_cases[c]));
 }
 
-/* Integers times integers: to the bit. Whole K tiles and a tail, rows of y that are whole vectors and not, more rows of
- * W than a tile has. */
+/* Products of integers: bit for bit. Whole K tiles and a tail, rows of y with and without a partial vector, more rows
+ * of W than a tile has. */
 static void test_grouped_w8a8(void **state)
 {
   (void)state;
@@ -111,7 +111,7 @@ static void test_grouped_w8a8(void **state)
     }
 }
 
-/* As many columns of x as inputs, fewer, and so many that rows are not whole vectors: of every kind of weights. */
+/* As many columns of x as inputs, fewer, and enough that rows are not whole vectors: for every kind of weights. */
 static void test_grouped_orders(void **state)
 {
   (void)state;
@@ -125,7 +125,7 @@ static void test_grouped_orders(void **state)
     }
 }
 
-/* Rows that no GPU's shared memory holds twice. */
+/* Rows of which no two fit in a GPU's shared memory. */
 static void test_grouped_orders_of_long_rows(void **state)
 {
   (void)state;
@@ -133,7 +133,7 @@ static void test_grouped_orders_of_long_rows(void **state)
   check_grouped_order(&cuda_target, YK_BF16, shape, 77001, true, tolerance_of(YK_BF16, shape));
 }
 
-/* The layer forwarded with room for max_slots: y [n_slots]. */
+/* The layer forwarded with capacity for max_slots: y [n_slots]. */
 static op_array forward(yk_device *dev, const grouped_layer *layer, int32_t n_slots, int32_t max_slots)
 {
   const linear_run *run = &layer->runs[0];
@@ -151,8 +151,8 @@ static op_array forward(yk_device *dev, const grouped_layer *layer, int32_t n_sl
   return y;
 }
 
-/* Which tile multiplies depends on the room for slots alone: all tiles give the same, and the same bits again. One of
- * the matrices has no slots, another one; or the third has all slots. */
+/* The tile depends only on the capacity for slots: all tiles give the same result, and the same bits again. One of the
+ * matrices has no slots, then another one; or the third has all slots. */
 static void check_tiles(yk_dtype dtype, const linear_case *shape, int32_t each, bool to_one)
 {
   static const int32_t rooms[] = {N_GROUPED_MATRICES - 1,  5 * N_GROUPED_MATRICES,   36 * N_GROUPED_MATRICES,
@@ -223,7 +223,7 @@ static yk_status run_with(unsigned allowed, yk_device *dev, const yk_mixture *mi
   return yk_moe_run(&f, plan, err);
 }
 
-/* The device's own plan has one kernel for a single token where the case says so. */
+/* The device's own plan has one kernel for a single token exactly for the cases that are marked. */
 static yk_status run_as_planned(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
                                 const yk_mixture_args *args, yk_err *err)
 {
@@ -254,8 +254,8 @@ static yk_status run_apart(const mixture_case *c, yk_device *dev, const yk_mixtu
   return run_with(0, dev, mixture, args, &plan, err);
 }
 
-/* Kernels of a single token, of few rows and of many, and what they leave to others. Slots of a single token are
- * rounded only apart. */
+/* Kernels for a single token, for few rows and for many, and the operations that they leave to others. Slots of a
+ * single token are rounded only in separate kernels. */
 static void test_mixture(void **state)
 {
   (void)state;
@@ -268,7 +268,7 @@ static void test_mixture(void **state)
 
 /* ---- The plan ---------------------------------------------------------------------------------------------------- */
 
-/* A mixture of 4-bit experts with a shared one, all of whose shapes kernels for 9.0 take. */
+/* A mixture of 4-bit experts with a shared expert, all of whose shapes kernels for 9.0 support. */
 static mixture_case planned_case(int32_t n_rows)
 {
   return (mixture_case){n_rows, 2048, 256, 896, 128, 128, .has_gate = true};
@@ -299,7 +299,7 @@ static yk_moe_plan plan_of(const op_target *target, int32_t n_rows, bool has_pen
   return plan;
 }
 
-/* One rank leaves the norm to the mixture, several ranks do it in their all-reduce. */
+/* A single rank fuses the norm into the mixture; several ranks compute it in their all-reduce. */
 static void test_plans(void **state)
 {
   (void)state;
@@ -341,7 +341,7 @@ static void expect_refusal(yk_device *dev, const yk_linear_spec *spec, yk_status
   if (!strstr(refusal.message, says)) fail_msg("\"%s\" does not say \"%s\"", refusal.message, says);
 }
 
-/* Layers that are not one GEMM of act, and rows of y that do not lie side by side. */
+/* Layers that are not one GEMM of act, and rows of y that are not adjacent. */
 static void test_refusals(void **state)
 {
   (void)state;

@@ -1,6 +1,6 @@
 /* test_op_cuda_format.c - a weight format is a file and a row of the table: int8 weights on a GPU. The first half of
- * this file is what kernels/cuda/linear/format_int8.c would be, the table is format.c with its rows. The test has no
- * kernels: its GEMM fetches what it needs and multiplies on the host, which a real one may not. */
+ * this file stands for kernels/cuda/linear/format_int8.c, the table for format.c with its rows. The test has no
+ * kernels: its GEMM copies operands to the host and multiplies there, which a real GEMM must not do. */
 #include "base/checked.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
@@ -59,7 +59,7 @@ static yk_status quantise(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *
   return status;
 }
 
-/* Any stride and either type of y, but no bias and no epilogue, as the 16-bit GEMM. */
+/* Any stride and either type of y, but no bias and no epilogue, like the 16-bit GEMM. */
 static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_stride)
 {
   (void)y, (void)y_stride;
@@ -192,7 +192,7 @@ static void test_formats_side_by_side(void **state)
   for (int d = 0; d < N_GPU_DTYPES; d++) check_int8_beside_awq(&cuda_target, gpu_dtypes[d]);
 }
 
-/* More rows than a block of the scratch holds: each block is quantised by itself. */
+/* More rows than a block of the scratch holds: each block is quantised separately. */
 static void test_many_rows(void **state)
 {
   (void)state;

@@ -10,27 +10,27 @@ static void test_table(void **state)
   check_latent_table(&cuda_target, N_GPU_DTYPES, false);
 }
 
-/* What the tensor core kernels take: DeepSeek's sizes, tiles of 16 and of 64 queries, whole and shared items. */
+/* Shapes for the tensor core kernels: DeepSeek's sizes, tiles of 16 and of 64 queries, whole and shared items. */
 static const latent_shape deepseek_shapes[] = {
     {{16, 128, 64, 512, 128},
      5,
      {{0, 1}, {62, 1}, {63, 1}, {64, 1}, {700, 1}},
-     0},                                                                      /* decode: splits of unlike lengths */
-    {{20, 128, 64, 512, 128}, 4, {{0, 1}, {64, 1}, {300, 1}, {900, 1}}, 0},   /* decode, 64 queries a tile */
+     0},                                                                      /* decode: splits of different lengths */
+    {{20, 128, 64, 512, 128}, 4, {{0, 1}, {64, 1}, {300, 1}, {900, 1}}, 0},   /* decode, 64 queries per tile */
     {{70, 128, 64, 512, 128}, 2, {{300, 1}, {90, 1}}, 0},                     /* two tiles of heads */
-    {{16, 128, 64, 512, 128}, 4, {{200, 21}, {0, 50}, {33, 1}, {250, 3}}, 0}, /* chunks: several rows a tile */
+    {{16, 128, 64, 512, 128}, 4, {{200, 21}, {0, 50}, {33, 1}, {250, 3}}, 0}, /* chunks: several rows per tile */
     {{3, 128, 64, 512, 128}, 3, {{0, 70}, {100, 25}, {1, 1}}, 0},             /* tiles of 21 rows */
-    /* 64 queries a tile with outputs in tiles of 64 rows, from partial results and whole ones. */
+    /* 64 queries per tile with outputs in tiles of 64 rows, from partial results and from whole ones. */
     {{96, 128, 64, 512, 128}, 1, {{100, 33}}, 0},
     {{128, 64, 64, 512, 64}, 1, {{0, 60}}, 0},
-    /* Keys and values of each head: alone; beside rows without them, before, between and behind. */
+    /* Keys and values of each head: alone; with other rows before, between and after. */
     {{2, 128, 64, 512, 128}, 1, {{0, 171}}, 0},
     {{2, 128, 64, 512, 128}, 6, {{90, 1}, {0, 256}, {40, 20}, {500, 172}, {70, 1}, {0, 3}}, 0},
 };
 
-/* Few decode rows, in one call by clusters or in one launch of all multiprocessors: fewer heads than a tile; pages of
- * some thread blocks alone, unlike shares, rounds of the ring, fewer heads than a cluster's; the first token; a block
- * that the step completes and other rows see. */
+/* Few decode rows in one call, by clusters or in one launch of all multiprocessors: fewer heads than a tile; pages of
+ * some thread blocks alone, unequal shares, rounds of the ring, fewer heads than a cluster has; the first token; a
+ * block that the step completes and other rows read. */
 static const latent_shape few_row_shapes[] = {
     {{10, 128, 64, 512, 128}, 2, {{127, 1}, {128, 1}}, 0},
     {{16, 128, 64, 512, 128}, 1, {{63, 1}}, 0},
@@ -60,7 +60,7 @@ static void test_new_tokens_behind_a_long_call(void **state)
   check_latent_new_tokens(&cuda_target, N_GPU_DTYPES, false);
 }
 
-/* Scores so far apart that what they are taken relative to moves from tile to tile. Their errors grow with them. */
+/* Scores so far apart that their maximum changes from tile to tile. Their errors grow with them. */
 static void test_sharp_scores(void **state)
 {
   (void)state;
@@ -77,13 +77,13 @@ static void test_sharp_scores(void **state)
   }
 }
 
-/* Decode of many sequences, each with some tokens; some rows are padding, the last one too. */
+/* Decode of many sequences, each with some tokens; some rows are padding, including the last. */
 enum { MANY_STRIDE = 7, MANY_AT_ONCE = 5, MANY_BLOCK_VALUES = YK_KV_BLOCK_TOKENS * 576 };
 
 typedef struct many_scene {
   yk_latent_layout layout;
   int32_t n, *positions, *slots, *seqs, *starts, *kv_tokens, *tables; /* on the device; tables: no block twice */
-  op_array rows, cache, norm_w, kv_up, rope, y; /* cache: behind a block of nobody's, where slot -1 would be */
+  op_array rows, cache, norm_w, kv_up, rope, y; /* cache: preceded by an unowned block, where slot -1 would be */
   void *scratch;
 } many_scene;
 
@@ -134,7 +134,7 @@ static void many_scene_free(yk_device *dev, many_scene *m)
   for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) dev->ops->free(dev, rest[i]);
 }
 
-/* The block in front of the cache is as it was: padding rows have no tokens. */
+/* The block before the cache is unchanged: padding rows have no tokens. */
 static void check_block_in_front(yk_device *dev, const many_scene *m)
 {
   const size_t n_bytes = MANY_BLOCK_VALUES * yk_dtype_bytes(dev->dtype);
@@ -145,7 +145,7 @@ static void check_block_in_front(yk_device *dev, const many_scene *m)
   free(found);
 }
 
-/* All rows, at_once of them a call, from what the scene began with; zeros for padding. The caller's to free. */
+/* All rows, at_once rows per call, from the scene's initial state; zeros for padding. The caller frees the result. */
 static double *attend_many(yk_device *dev, many_scene *m, int32_t at_once)
 {
   int64_t element = (int64_t)yk_dtype_bytes(dev->dtype), stride = yk_latent_q_width(&m->layout) + 576;
@@ -192,8 +192,8 @@ static double *attend_many(yk_device *dev, many_scene *m, int32_t at_once)
   return y;
 }
 
-/* More rows than a tile of those that are multiplied by K[h] or V[h] together, and than a launch takes: as few at a
- * time, which are compared with the reference above. */
+/* More rows than a tile of rows that are multiplied by K[h] or V[h] together, and than a launch processes; compared
+ * with calls of few rows, which are compared with the reference above. */
 static void test_many_rows(void **state)
 {
   (void)state;
@@ -212,7 +212,7 @@ static void test_many_rows(void **state)
   }
 }
 
-/* As a GPU without wgmma. */
+/* Like a GPU without wgmma. */
 static yk_status create_without_wgmma(const void *variant, yk_dtype dtype, int n_threads,
                                       const yk_device_limits *limits, yk_device **out, yk_err *err)
 {
@@ -221,7 +221,7 @@ static yk_status create_without_wgmma(const void *variant, yk_dtype dtype, int n
   return YK_OK;
 }
 
-/* As a GPU that runs at most so many clusters at once. */
+/* Like a GPU that runs at most this many clusters at once. */
 static yk_status create_with_clusters(const void *variant, yk_dtype dtype, int n_threads,
                                       const yk_device_limits *limits, yk_device **out, yk_err *err)
 {

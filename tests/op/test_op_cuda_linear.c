@@ -3,11 +3,11 @@
 #include "op/op_cases_linear.h"
 #include "op/op_cuda_target.h"
 
-enum { MIN_OUTPUTS = 32 }; /* an error is measured against the rms of all outputs: of a few, it may be near zero */
+enum { MIN_OUTPUTS = 32 }; /* an error is relative to the rms of all outputs, which may be near zero if they are few */
 
-/* Weights are rounded to the activation type, which costs the sum of many about half a rounding and rarely two; then
- * the result is rounded. SiLU*up multiplies two such sums. A float32 result of weights that need no rounding is exact
- * but for the order of its sums. */
+/* Weights are rounded to the activation type, which gives a long sum an error of about half a rounding and rarely two;
+ * then the result is rounded. SiLU*up multiplies two such sums. A float32 result of weights that need no rounding is
+ * exact except for the order of its sums. */
 static double tolerance_of(yk_dtype dtype, const linear_case *shape)
 {
   const linear_part_case *part = &shape->parts[0];
@@ -37,8 +37,7 @@ static void test_table(void **state)
       for (int t = 0; t < 3; t++) check_case(gpu_dtypes[d], &linear_cases[c], token_counts[t], 100 + (uint32_t)c);
 }
 
-/* What the packed kernels take: several parts in one GEMM, GEMMs side by side, more rows than the scratch
- * holds. */
+/* Shapes for the packed kernels: several parts in one GEMM, GEMMs side by side, more rows than the scratch holds. */
 static const linear_case packed_cases[] = {
     {.parts = {{512, 256, 128, YK_F16, {0, 512}, {64, 192}, 128, true},
                {512, 128, 128, YK_F16, {0, 512}, {0, 64}, 128, false},

@@ -1,10 +1,10 @@
-/* Quantising on a GPU: the tensors are the CPU's, bit for bit, of every type, group and shape; weights that cannot be
- * quantised are found; what a search needs is what the CPU finds, within what its GEMMs round. */
+/* Quantisation on a GPU: the tensors equal the CPU's, bit for bit, for every type, group and shape; weights that cannot
+ * be quantised are found; the inputs of a search equal the CPU's within the rounding of GEMMs. */
 #include "base/checked.h"
 #include "each_case.h"
 #include "op/op_cuda_target.h"
 
-/* A weight, and what goes with it, in host memory. */
+/* A weight and its tensors in host memory. */
 typedef struct sample {
   yk_awq_floats weight;
   void *w;
@@ -93,7 +93,7 @@ static void free_weight(yk_device *dev, const yk_awq_floats *weight)
 
 /* ---- Words ------------------------------------------------------------------------------------------------------- */
 
-/* The three tensors one behind the other. */
+/* The three tensors, one after the other. */
 static int64_t tensors_bytes(const yk_awq_floats *weight)
 {
   return weight->n * weight->k / 2 + weight->n * (weight->k / weight->group) * 5 / 2;
@@ -168,7 +168,7 @@ static void test_ties(void **state)
   op_ok(yk_cpu_device_create(YK_F32, 4, &limits, &cpu, &err));
   uint16_t *w = malloc(sizeof(uint16_t) * N * K);
   assert_non_null(w);
-  for (int row = 0; row < N; row++) { /* whose scale is 1 + row / 1024, near enough */
+  for (int row = 0; row < N; row++) { /* whose scale is approximately 1 + row / 1024 */
     float scale = 1.0f + (float)row / 1024.0f;
     for (int i = 0; i < K; i++) {
       float half = (float)(i / 4 % 15) + 0.5f;
@@ -201,7 +201,7 @@ static void test_refused(void **state)
         char out[2][16 * 192];
         sample s = sample_make(op_dtypes[type], 16, 192, groups[which % 2], 1);
         yk_dtype_store(op_dtypes[type], s.w, (size_t)bad[i].at, bad[i].value);
-        yk_dtype_store(op_dtypes[type], s.w, 15 * 192 + 3, NAN); /* a later one: the first is told */
+        yk_dtype_store(op_dtypes[type], s.w, 15 * 192 + 3, NAN); /* a later weight: the first is reported */
         if (which > 1) s.weight.k_scales = s.k_scales;
         int64_t expected = quantise(cpu, &s.weight, out[0]).first_bad;
         assert_true(expected >= 0);
@@ -292,7 +292,7 @@ static searched search(yk_device *dev, const yk_awq_floats *weight, const float 
   return out;
 }
 
-/* Limits of the grid that are as good to the last bits may be taken one for the other. */
+/* Limits of the grid that are equally good to the last bits may be interchanged. */
 static void test_search(void **state)
 {
   (void)state;

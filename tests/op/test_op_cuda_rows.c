@@ -95,7 +95,7 @@ static void test_gpus_describe_themselves(void **state)
   assert_int_equal(yk_cuda_device_query(99, &info, NULL), YK_E_INVAL);
 }
 
-/* Uploads larger than all staging slots together, with the source changed at once. */
+/* Uploads larger than all staging slots together; the source changes immediately after the call. */
 static void test_uploads_may_outrun_the_copy(void **state)
 {
   (void)state;

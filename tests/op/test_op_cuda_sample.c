@@ -27,7 +27,7 @@ static double seconds_of_sampling(yk_device *dev, const yk_sample_args *args)
 }
 
 /* The same logits and parameters on both devices. A draw may fall on the other side of an edge that rounding moves; two
- * in a thousand is far more than that.                                                                               */
+ * in a thousand is a generous limit. */
 static void test_like_the_cpu(void **state)
 {
   (void)state;

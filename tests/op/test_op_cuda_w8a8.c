@@ -1,11 +1,11 @@
 /* test_op_cuda_w8a8.c - the cases of op_cases_w8a8.h and op_cases_w8a8_grouped.h on a GPU, by wgmma and by mma.sync,
- * and whether they give what the CPU device gives. */
+ * and compared with the CPU device. */
 #include "op/op_cases_w8a8_grouped.h"
 #include "op/op_cpu_target.h"
 #include "op/op_cuda_paths.h"
 
-/* K ranges of several thread blocks, rows and columns past a tile, fused parts, tiles of one to three warpgroups. Which
- * tile a GEMM gets depends on the GPU too: bench_linear --format w8a8 --check-only has shapes for all of them. */
+/* K ranges of several thread blocks, rows and columns beyond a tile, fused parts, tiles of one to three warpgroups. The
+ * tile of a GEMM also depends on the GPU: bench_linear --format w8a8 --check-only has shapes for all of them. */
 static const w8a8_case gpu_cases[] = {
     {.k = 4096, .n = {520}, .n_parts = 1, .inputs = {PER_TOKEN}, .n_tokens = 5},
     {.k = 4096, .n = {520}, .n_parts = 1, .inputs = {PER_TOKEN}, .use_bias = true, .n_tokens = 3},
@@ -72,7 +72,7 @@ static void test_ranks_that_cut_experts(void **state)
   for (int t = 0; t < N_CUDA_PATHS; t++) check_w8a8_grouped_ranks(cuda_paths[t], gpu_dtypes, N_GPU_DTYPES);
 }
 
-/* Integers are exact, and what follows is rounded alike. */
+/* Integers are exact, and the following operations round alike. */
 static void test_bits_of_the_cpu(void **state)
 {
   const op_target cpu = {.name = "cpu", .create = cpu_target_create, .variant = yk_cpu_simd_find("portable")};

@@ -17,7 +17,7 @@ TOLERANCE = 1e-3
 
 
 def complaint(logits, prompt, tolerance):
-    """What is wrong with the logits of the positions of a golden's prompt and output, or None."""
+    """Error of the logits of a golden's prompt and output, or None."""
     ids, first = prompt["prompt_ids"] + prompt["output_ids"], len(prompt["prompt_ids"]) - 1
     for position, row in enumerate(logits[:-1]):
         largest = max(row)

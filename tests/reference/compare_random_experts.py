@@ -4,17 +4,17 @@
   python3 tests/reference/compare_random_experts.py --yoke build/release/bin/yoke --cases 200
   python3 tests/reference/compare_random_experts.py --yoke build/release/bin/yoke --first 7 --cases 1 --keep kept
 
-The goldens of tests/golden/families are a few chosen cases; here every case has a family, sizes, counts of experts,
-groups and shared experts, a format (AWQ, 16 bits, of DeepSeek also GPTQ with act order) and numbers of ranks that its
-number draws, with experts cut between ranks and dealt to them. `yoke score` on CPU ranks must give each token of a
-random text the log-probability that transformers gives, within 1e-3.
+The goldens of tests/golden/families are a few chosen cases; here the number of a case is the seed of its family, sizes,
+counts of experts, groups and shared experts, format (AWQ, 16 bits, for DeepSeek also GPTQ with act order) and numbers
+of ranks, with experts cut between ranks and dealt to them. `yoke score` on CPU ranks must give each token of a random
+text the log-probability of transformers, within 1e-3.
 
-One reading of the models differs, where Yoke does as vLLM does: transformers ranks experts of groups that were not
-chosen as if their score were 0, so that one with a negative score of a chosen group may lose to them. Correction
-biases are drawn positive here.
+In one point Yoke follows vLLM instead of transformers, which ranks experts of unchosen groups with a score of 0, so
+that an expert with a negative score in a chosen group may lose to them. Correction biases are therefore drawn positive
+here.
 
-Exit code: 0 where all cases agree, 1 where not. Needs numpy, torch, transformers and safetensors, and auto_gptq 0.7.1
-on PYTHONPATH (make_format_goldens.py).
+Exit code: 0 if all cases agree, else 1. Needs numpy, torch, transformers and safetensors, and auto_gptq 0.7.1 on
+PYTHONPATH (make_format_goldens.py).
 """
 
 import argparse
@@ -43,7 +43,7 @@ FAMILIES = ("qwen2_moe", "qwen3_moe", "mixtral", "glm4_moe", "deepseek_v2", "dee
 
 
 def draw_routing(choose, family):
-    """Keys of config.json about experts, groups and how many of them a token takes."""
+    """Keys of config.json about experts, groups and the number of experts per token."""
     if family not in ("glm4_moe", "deepseek_v2", "deepseek_v3"):
         n_experts = choose.randint(2, 9)
         key = "num_local_experts" if family == "mixtral" else "num_experts"
@@ -85,7 +85,7 @@ def draw_grouped(choose, family, hidden, is_quantised):
 
 
 def draw_case(seed):
-    """The specification of a case as make_moe_goldens.py has them."""
+    """The specification of a case in the form of make_moe_goldens.py."""
     choose = random.Random(seed)
     family, is_quantised = choose.choice(FAMILIES), choose.random() < 0.6
     hidden, width = choose.choice((64, 96)), choose.choice((32, 64, 96) if is_quantised else (24, 32, 40, 72))
@@ -119,7 +119,7 @@ def is_latent(config):
 
 
 def draw_tensors(spec, config, rng):
-    """Tensors of the file by name, and of what the model computes with."""
+    """Tensors of the file by name, and those of the computation."""
     tensors, dense = deepseek.draw(spec, config, rng) if is_latent(config) else (moe.draw(spec, config, rng), None)
     for name, tensor in tensors.items():
         if name.endswith("e_score_correction_bias"):
@@ -128,7 +128,7 @@ def draw_tensors(spec, config, rng):
 
 
 def reference_logprobs(config, tensors, ids):
-    """Of each token but the first, by transformers."""
+    """Log-probabilities of all tokens except the first, by transformers."""
     model = (deepseek if is_latent(config) else moe).reference(config, tensors)
     with torch.no_grad():
         logprobs = torch.log_softmax(families.logits_of(model, ids).double(), dim=-1)
@@ -143,7 +143,7 @@ def write_checkpoint(folder, spec, config, tensors):
 
 
 def complaint(yoke, folder, ids, expected, n_ranks, whole_experts):
-    """What is wrong with Yoke's log-probabilities, or None."""
+    """Error of Yoke's log-probabilities, or None."""
     command = [yoke, "score", "--model", folder, "--device", "cpu", "--dtype", "float32", "--threads", "2", "--tokens",
                "--format", "json", "--token-ids", ",".join(map(str, ids)), "--tp", str(n_ranks), "--log-level", "error"]
     run = subprocess.run(command + ["--enable-expert-parallel"] * whole_experts, capture_output=True, text=True,
@@ -158,7 +158,7 @@ def complaint(yoke, folder, ids, expected, n_ranks, whole_experts):
 
 
 def run_case(yoke, seed, folder):
-    """Returns the number of complaints."""
+    """Returns the number of errors."""
     spec, rng = draw_case(seed), np.random.RandomState(seed)
     config = dict(spec["config"], torch_dtype=spec["dtype"])
     tensors, floats = draw_tensors(spec, config, rng)

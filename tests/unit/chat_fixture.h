@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 
-/* The document of a tree, which is taken over; freed by the caller with yk_json_free. */
+/* The document of a tree, whose reference is taken; the caller frees the document with yk_json_free. */
 static inline yk_json_doc *document_of(json_t *tree)
 {
   yk_json_doc *doc = NULL;

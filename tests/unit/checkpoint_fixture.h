@@ -86,7 +86,7 @@ static inline int64_t spec_bytes(const tensor_spec *spec)
   return size;
 }
 
-/* Tensors [begin, end) as one file; the data is the index of each tensor, byte after byte, but for I64. */
+/* Tensors [begin, end) as one file; all data bytes of a tensor are its index, except for I64. */
 static inline void write_tensors(const temp_dir *dir, const char *file, const tiny_model *model, int begin, int end)
 {
   yk_strbuf header = YK_STRBUF_INIT, data = YK_STRBUF_INIT;
@@ -162,7 +162,7 @@ static inline yk_status read_layer(const yk_checkpoint *checkpoint, int layer, y
     YK_TRY(yk_checkpoint_linear(checkpoint, name, m.k, m.n, m.has_bias, &view, err));
     assert_int_equal(view.k, m.k);
     assert_int_equal(view.n, m.n);
-    assert_int_equal(view.bias != NULL, m.has_bias && !view.product_bias); /* which holds it */
+    assert_int_equal(view.bias != NULL, m.has_bias && !view.product_bias); /* product_bias includes the bias */
     yk_checkpoint_prefetch(&view);
   }
   for (yk_weight_role role = YK_ROLE_Q_NORM; c->qk_norm && role <= YK_ROLE_K_NORM; role++) {
@@ -171,7 +171,7 @@ static inline yk_status read_layer(const yk_checkpoint *checkpoint, int layer, y
   return YK_OK;
 }
 
-/* Opens dir and takes every weight that its configuration calls for. */
+/* Opens dir and reads every weight that its configuration requires. */
 static inline yk_status read_model(const char *dir, log_lines *lines, yk_err *err)
 {
   yk_log log = {YK_LOG_WARN, keep_line, lines};

@@ -1,4 +1,4 @@
-/* config_fixture.h - configurations as tests write them: with single quotes, and changes put over a base. */
+/* config_fixture.h - configurations in the tests' form: with single quotes, as changes of a base. */
 #ifndef YK_UNIT_CONFIG_FIXTURE_H
 #define YK_UNIT_CONFIG_FIXTURE_H
 
@@ -19,7 +19,7 @@ static inline json_t *config_parse(const char *text)
   return value;
 }
 
-/* What is read of a quantization_config with these keys ("'bits': 4"). */
+/* The result of reading a quantization_config with these keys ("'bits': 4"). */
 static inline yk_status config_read_quant(const char *keys, yk_quant_config *quant, yk_err *err)
 {
   char text[2048];
@@ -33,7 +33,7 @@ static inline yk_status config_read_quant(const char *keys, yk_quant_config *qua
   return status;
 }
 
-/* The text of a configuration with the keys of changes put over it; a value of "-" deletes. The caller frees it. */
+/* The text of a configuration with the keys of changes replaced; a value of "-" deletes. The caller frees it. */
 static inline char *config_text(const char *base, const char *changes)
 {
   json_t *root = config_parse(base), *over = config_parse(changes), *value;

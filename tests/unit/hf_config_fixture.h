@@ -1,4 +1,4 @@
-/* hf_config_fixture.h - a small valid config.json, whose keys tests change, and what is refused of it. */
+/* hf_config_fixture.h - a small valid config.json, whose keys tests change, and checks of refusals. */
 #ifndef YK_UNIT_HF_CONFIG_FIXTURE_H
 #define YK_UNIT_HF_CONFIG_FIXTURE_H
 
@@ -10,7 +10,7 @@ static const char base_config[] =
     " 'intermediate_size': 96, 'num_hidden_layers': 4, 'num_attention_heads': 4, 'num_key_value_heads': 2,"
     " 'vocab_size': 200, 'max_position_embeddings': 256, 'rms_norm_eps': 1e-5, 'torch_dtype': 'bfloat16'}";
 
-/* The base configuration with the keys of changes put over it (a value of "-" deletes), and other files beside it. */
+/* The base configuration with the keys of changes replaced (a value of "-" deletes), and other files in its folder. */
 static inline yk_status load_logged(const char *changes, const char *generation, const char *quantize,
                                     const yk_log *log, yk_model_config *out, yk_err *err)
 {

@@ -1,4 +1,4 @@
-/* loader_fixture.h - what the loader's tests share: temporary directories, files in them, safetensors images. */
+/* loader_fixture.h - shared by the loader's tests: temporary directories, files in them, safetensors images. */
 #ifndef YK_UNIT_LOADER_FIXTURE_H
 #define YK_UNIT_LOADER_FIXTURE_H
 
@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-/* Every one of the words (separated by "|") is in the message; "": there is none. */
+/* Every one of the words (separated by "|") is in the message; "": the message is empty. */
 static inline void expect_words(const char *what, const char *words, const char *message)
 {
   char copy[256], *rest = copy;
@@ -96,7 +96,7 @@ static inline void temp_dir_remove(const temp_dir *dir)
   assert_int_equal(rmdir(dir->path), 0);
 }
 
-/* Length, header and data, as a safetensors file has them. */
+/* Length, header and data in the form of a safetensors file. */
 static inline yk_strbuf safetensors_image(const char *header, const void *data, size_t data_bytes)
 {
   yk_strbuf image = YK_STRBUF_INIT;
@@ -108,8 +108,8 @@ static inline yk_strbuf safetensors_image(const char *header, const void *data, 
   return image;
 }
 
-/* A file of the tensors of the module "layer", each as "NAME DTYPE SHAPE BYTES;", whose bytes come one behind the other
- * out of data. */
+/* A file of the tensors of the module "layer", each as "NAME DTYPE SHAPE BYTES;", whose bytes are consecutive parts of
+ * data. */
 static inline void write_layer(const temp_dir *dir, const char *tensors, const void *data, size_t data_bytes)
 {
   yk_strbuf header = YK_STRBUF_INIT;

@@ -1,4 +1,4 @@
-/* msmodelslim_fixture.h - checkpoints of msmodelslim, of one layer, as tests write them. */
+/* msmodelslim_fixture.h - checkpoints of msmodelslim with one layer, for tests. */
 #ifndef YK_UNIT_MSMODELSLIM_FIXTURE_H
 #define YK_UNIT_MSMODELSLIM_FIXTURE_H
 
@@ -17,13 +17,13 @@ static const char config_text[] =
     "1,"
     " \"num_attention_heads\": 2, \"num_key_value_heads\": 2, \"vocab_size\": 16, \"max_position_embeddings\": 32}";
 
-/* A file's tensors, as they are added; names may be in any order. */
+/* A file's tensors, in the order of addition; names may be in any order. */
 typedef struct file_builder {
   char header[4096], data[4096];
   size_t n_data;
 } file_builder;
 
-/* value: of every element, as the type has it. */
+/* value: of every element, in the type's form. */
 static inline void add(file_builder *f, const char *name, const char *dtype, const char *shape, int64_t n, double value)
 {
   size_t used = strlen(f->header), begin = f->n_data;
@@ -33,7 +33,7 @@ static inline void add(file_builder *f, const char *name, const char *dtype, con
     uint16_t f16 = yk_f32_to_f16(f32);
     int32_t i32 = (int32_t)value;
     int64_t i64 = 0;
-    memcpy(&i64, &f32, 4); /* as deq_scale has it */
+    memcpy(&i64, &f32, 4); /* in deq_scale's form */
     if (strcmp(dtype, "I8") == 0) *to = (char)i32;
     if (strcmp(dtype, "F16") == 0) memcpy(to, &f16, 2);
     if (strcmp(dtype, "F32") == 0) memcpy(to, &f32, 4);

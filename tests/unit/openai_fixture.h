@@ -1,4 +1,4 @@
-/* openai_fixture.h - requests from bodies that are written with ' in place of ". */
+/* openai_fixture.h - requests from bodies that have ' in place of ". */
 #ifndef TESTS_UNIT_OPENAI_FIXTURE_H
 #define TESTS_UNIT_OPENAI_FIXTURE_H
 
@@ -11,7 +11,7 @@ yk_openai_defaults openai_defaults(yk_tool_format tools);
 yk_status openai_parse_with(const yk_openai_defaults *defaults, yk_openai_form form, const char *body,
                             yk_openai_request *out, yk_err *err);
 
-/* The same with openai_defaults(YK_TOOLS_HERMES); fails the test where the body is refused. */
+/* The same with openai_defaults(YK_TOOLS_HERMES); fails the test if the body is refused. */
 yk_openai_request openai_request(yk_openai_form form, const char *body);
 
 #endif

@@ -1,5 +1,5 @@
-/* quantize_fixture.h - what the tests of yk_quantize share: small checkpoints of drawn numbers, calls that are stopped,
- * and what a directory then holds. */
+/* quantize_fixture.h - shared by the tests of yk_quantize: small checkpoints of random numbers, calls that are
+ * interrupted, and the contents of a directory. */
 #ifndef YK_UNIT_QUANTIZE_FIXTURE_H
 #define YK_UNIT_QUANTIZE_FIXTURE_H
 
@@ -19,7 +19,7 @@
 /* ---- A checkpoint ------------------------------------------------------------------------------------------------ */
 
 typedef struct model {
-  temp_dir from, to; /* `to` is a folder inside a folder of its own */
+  temp_dir from, to; /* `to` is in a separate folder */
   char out[80];
 } model;
 
@@ -46,7 +46,7 @@ enum { N_TENSORS = sizeof mixtral / sizeof *mixtral };
 
 enum { N_EXPERTS = 3 };
 
-/* Whether a tensor has a dimension in front: all experts of a layer. */
+/* Whether a tensor has a leading dimension for all experts of a layer. */
 static inline bool has_experts(const drawn *tensor)
 {
   return strstr(tensor->name, ".experts.down_proj") || strstr(tensor->name, ".experts.gate_up_proj");
@@ -98,7 +98,7 @@ static inline void write_model(const temp_dir *dir, const drawn *tensors, size_t
   yk_safetensors_writer_close(writer);
 }
 
-/* In memory where that can be: every file is synchronised. */
+/* In memory if possible, because every file is synchronised. */
 static inline temp_dir out_dir_make(void)
 {
   temp_dir dir = {"/dev/shm/yoke-quantize-XXXXXX"};
@@ -141,7 +141,7 @@ static inline void model_remove(model *m)
 
 typedef struct recorder {
   char warnings[1024];
-  int n_left; /* calls of progress until it says stop; negative: never */
+  int n_left; /* calls of progress until it returns false; negative: never */
 } recorder;
 
 static inline void on_log(void *user, yk_log_level level, const char *message)
@@ -239,7 +239,7 @@ static const drawn qwen2[] = {
 static const char calibration_text[] =
     "Hugo has a blue pen. Mia has a black bell. Who has the bell? 348+275=623, 366-310=56.";
 
-/* A layer of latent attention and of experts with a shared one. */
+/* A layer of latent attention and of experts with a shared expert. */
 static const drawn deepseek[] = {
     {"model.embed_tokens.weight", YK_TENSOR_BF16, 1024, 64},
     {"model.layers.0.input_layernorm.weight", YK_TENSOR_BF16, 64, 0},

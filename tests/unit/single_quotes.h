@@ -1,4 +1,4 @@
-/* single_quotes.h - JSON in C strings is written with ' for ", which keeps tables of cases readable. */
+/* single_quotes.h - JSON in C strings has ' in place of ", which keeps tables of cases readable. */
 #ifndef YK_UNIT_SINGLE_QUOTES_H
 #define YK_UNIT_SINGLE_QUOTES_H
 

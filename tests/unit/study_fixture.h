@@ -1,4 +1,4 @@
-/* study_fixture.h - numbers that are compared, and points of studies that are made up. */
+/* study_fixture.h - comparison of numbers, and points of synthetic studies. */
 #ifndef TESTS_UNIT_STUDY_FIXTURE_H
 #define TESTS_UNIT_STUDY_FIXTURE_H
 

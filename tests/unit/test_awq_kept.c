@@ -1,4 +1,4 @@
-/* What is written of layers of an AWQ checkpoint that stay as they are, and which of them vLLM cannot load so. */
+/* Entries for unquantised layers of an AWQ checkpoint, and the layers that vLLM cannot load unquantised. */
 #include "unit/loader_fixture.h"
 
 #include "each_case.h"
@@ -15,7 +15,7 @@ typedef struct kept_case {
   const char *kept[MOST], *quantised[MOST]; /* to the first NULL */
   const char *names;                        /* of the list */
   int32_t group_size;
-  const char *warning; /* how it begins */
+  const char *warning; /* its beginning */
 } kept_case;
 
 static const kept_case cases[] = {

@@ -14,7 +14,7 @@ static uint8_t value_at(int row, int column)
   return (uint8_t)((row * 7 + column * 5 + column / 8) & 0xF);
 }
 
-/* One byte further than aligned, as in a mapped file. */
+/* One byte after alignment, as in a mapped file. */
 static void pack(uint8_t *words)
 {
   for (int row = 0; row < ROWS; row++)

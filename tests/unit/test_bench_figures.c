@@ -1,4 +1,4 @@
-/* test_bench_figures.c - from the times of tokens to figures: hand-made cases, with statistics as numpy gives them. */
+/* test_bench_figures.c - from the times of tokens to figures: hand-made cases, with statistics of numpy. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -102,7 +102,7 @@ static void test_goodput(void **state)
 }
 
 /* Three sequences begin one after another in steps of 10 ms, of which those with a prompt take 100 ms; the first ends
- * while the others go on. Only the steps between count, and tokens of one step come 1 ms after another. */
+ * while the others continue. Only the steps between count, and tokens of one step come 1 ms after another. */
 static void test_decode_window(void **state)
 {
   (void)state;
@@ -116,7 +116,7 @@ static void test_decode_window(void **state)
   load.batch = 3;
   assert_int_equal(yk_bench_measure(&load, records, 3, 0, &f, NULL), YK_OK);
   assert_near(f.prefill_throughput, 60 / 0.302);
-  assert_near(f.decode_throughput, 300); /* a token each 10 ms; the steps of 100 and of 50 ms lie outside */
+  assert_near(f.decode_throughput, 300); /* one token per 10 ms; the steps of 100 and of 50 ms are outside */
 
   records[0].n_tokens = 2; /* ends before the last has begun */
   assert_int_equal(yk_bench_measure(&load, records, 3, 0, &f, NULL), YK_OK);

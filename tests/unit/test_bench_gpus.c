@@ -1,5 +1,5 @@
-/* test_bench_gpus.c - the state of GPUs through a libnvidia-ml.so.1 that is ours: well-behaved, misbehaving, without
- * some functions (argument "poor"), and not there ("none"). */
+/* test_bench_gpus.c - the state of GPUs through a stand-in for libnvidia-ml.so.1: correct, misbehaving, without some
+ * functions (argument "poor"), and absent ("none"). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static int count(const messages *all, const char *part)
   return n;
 }
 
-/* Two runs, so that what is told twice shows. Returns how many GPUs there are. */
+/* Two runs, so that double counting shows. Returns the number of GPUs. */
 static int run(messages *all, const char *mode, yk_bench_gpu_run *runs, yk_bench_warnings *others)
 {
   static const int ids[] = {0, 1};
@@ -68,7 +68,7 @@ static void test_whole(void **state)
     assert_true(runs[i].before.sm_clock_mhz == 1980 && runs[i].after.memory_clock_mhz == 3201);
     assert_true(runs[i].after.temperature_c == 41 && fabs(runs[i].after.power_w - 250.5) < 1e-9);
     assert_true(runs[i].before.power_cap_w == 700 && runs[i].after.throttle_reasons == 4);
-    assert_true(fabs(runs[i].energy_j - 2) < 1e-9); /* the other GPU's question lies between */
+    assert_true(fabs(runs[i].energy_j - 2) < 1e-9); /* the other GPU's query is between */
   }
   assert_int_equal(warnings.n, 2);
   assert_string_equal(warnings.text[0], "GPU 0: other processes use it: 1000001");

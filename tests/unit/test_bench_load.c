@@ -83,7 +83,7 @@ static void test_checks(void **state)
   REFUSES(YK_E_CAPACITY, "expected at most 1800 tokens, which is what the KV memory holds, found 1836", load.batch = 3);
   load = good;
   load.batch = 3;
-  load.shared_prefix = 100; /* is held once */
+  load.shared_prefix = 100; /* is stored once */
   assert_int_equal(yk_bench_load_check(&load, &limits, &err), YK_OK);
 }
 
@@ -106,7 +106,7 @@ static void test_uniform_lengths(void **state)
     both += (double)(input - 10) * (output - 10) / N;
   }
   assert_true(fabs(mean - 10) < 0.1);
-  assert_true(fabs(both) < 0.3); /* of 10, were they the same */
+  assert_true(fabs(both) < 0.3); /* of 10 if they were equal */
   for (int i = 0; i < 11; i++) assert_in_range(counts[i], N / 11 * 9 / 10, N / 11 * 11 / 10);
 }
 
@@ -237,7 +237,7 @@ static void test_bad_traces(void **state)
   assert_null(trace.rows);
 }
 
-/* Every prefix of a file is read or refused, whatever is cut. */
+/* Every prefix of a file is read or refused, wherever it is cut. */
 static void test_cut_traces(void **state)
 {
   (void)state;

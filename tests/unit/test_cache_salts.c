@@ -1,4 +1,4 @@
-/* Each salt's sequences begin at a chain of their own, also when more salts come than are remembered. */
+/* The sequences of each salt have a separate hash chain, also with more salts than are remembered. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,19 +27,19 @@ static void chains_of_salts(void **state)
   assert_true(first != 0);
   for (int i = 1; i < YK_CACHE_SALTS; i++) {
     yk_kv_chain start = start_of(&salts, blocks, i);
-    assert_true(start > highest); /* one of its own */
+    assert_true(start > highest); /* a new one */
     highest = start;
   }
   assert_true(start_of(&salts, blocks, 0) == first);
   yk_kv_chain second = start_of(&salts, blocks, 1);
-  assert_true(start_of(&salts, blocks, YK_CACHE_SALTS) > highest); /* takes the place of number 2 */
+  assert_true(start_of(&salts, blocks, YK_CACHE_SALTS) > highest); /* replaces number 2 */
   assert_true(start_of(&salts, blocks, 0) == first && start_of(&salts, blocks, 1) == second);
   assert_true(start_of(&salts, blocks, 2) > highest);
   yk_cache_salts_free(&salts);
   yk_kv_blocks_destroy(blocks);
 }
 
-/* Also after blocks were given back, and in copies. */
+/* Also after blocks were returned, and in copies. */
 static void sequences_share_within_a_salt(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-/* The forms in which templates get contents, tool calls, reasoning and variables. */
+/* Forms in which templates receive contents, tool calls, reasoning and variables. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static void test_content_lists(void **state)
                  "[a\nb][|im_end|>]");
 }
 
-/* Null, absent and empty are the same to templates, but to those that ask for null. */
+/* Null, absent and empty are the same to templates, except to those that test for null. */
 static void test_content_that_is_not_there(void **state)
 {
 #define ANSWERED(content)                                                                                              \
@@ -150,7 +150,7 @@ static void test_arguments_of_calls(void **state)
                  TEXT, "a=<|im_end|>");
 }
 
-/* As vLLM's _postprocess_messages, and then Python, have them. */
+/* As in vLLM's _postprocess_messages, and then Python. */
 static void test_arguments_of_the_past(void **state)
 {
 #define CALLED(arguments)                                                                                              \
@@ -183,7 +183,7 @@ static void test_arguments_of_the_past(void **state)
   check_messages("{{ messages[0].tool_calls[0].function.arguments + '!' }}", CALLED(""), "{}!");
 }
 
-/* A template that does not know the role gets one message of the system. */
+/* A template without the role gets one system message. */
 static void test_developers(void **state)
 {
 #define SAYS(role, text) "{\"role\": \"" role "\", \"content\": " text "}"
@@ -201,7 +201,7 @@ static void test_developers(void **state)
   check_messages(SHOW_CONTENT "{# 'developer' #}", BOTH, "[system]s[user]u[developer]d\ne[system]t");
 }
 
-/* Numbers and the order of keys reach a template as Python reads them. */
+/* Numbers and the order of keys reach a template in Python's reading. */
 static void test_numbers_and_keys(void **state)
 {
   static const char HI[] = "[{\"role\": \"user\", \"content\": \"hi\"}]";
@@ -215,7 +215,7 @@ static void test_numbers_and_keys(void **state)
                        "inf 123456789012345678901234567890");
 }
 
-/* reasoning_effort decides about thinking unless the request does; the server's defaults come last. */
+/* reasoning_effort selects thinking unless the request does; the server's defaults come last. */
 static void test_arguments_of_templates(void **state)
 {
   static const struct {
@@ -261,7 +261,7 @@ static void test_variables(void **state)
   assert_int_equal(chat_renderer_of("default", "tools", &tokenizer, &renderer, NULL), YK_OK);
   chat_expect_rendering(renderer, (chat_rendering){HI, 0, 0, 0}, YK_OK, "default");
   chat_expect_rendering(renderer, (chat_rendering){HI, "[{}]", 0, 0}, YK_OK, "tools");
-  chat_expect_rendering(renderer, (chat_rendering){HI, "[]", 0, 0}, YK_OK, "tools"); /* as transformers does */
+  chat_expect_rendering(renderer, (chat_rendering){HI, "[]", 0, 0}, YK_OK, "tools"); /* as in transformers */
   chat_expect_rendering(renderer, (chat_rendering){HI, "null", 0, 0}, YK_OK, "default");
   yk_chat_renderer_free(renderer);
   yk_tokenizer_free(tokenizer);
@@ -284,7 +284,7 @@ static void check_continued(const char *text, const char *messages, yk_status co
   yk_json_free(said);
 }
 
-/* The last part of a list of parts is gone on with; parts of a list that became one text are one. */
+/* The last part of a list of parts is continued; parts of a list that became one text are one. */
 static void test_continued_messages(void **state)
 {
 #define SAID(content)                                                                                                  \

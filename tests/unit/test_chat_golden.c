@@ -1,5 +1,5 @@
-/* Prompts against those of the public `transformers` package, which golden/make_chat_goldens.py wrote down: byte for
- * byte, with tokenizers whose added tokens are in hardly any text, in many, and in nearly all. */
+/* Prompts against those of the public `transformers` package (golden/make_chat_goldens.py): byte for byte, with
+ * tokenizers whose added tokens occur in hardly any text, in many texts, and in nearly all. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,7 +170,7 @@ static void test_texts_full_of_marks(void **state)
   assert_true(n_plain > 5000);
 }
 
-/* The built-in forms refuse what they do not know; all else is as the models' own templates have it. */
+/* The built-in forms refuse unknown members; everything else is as in the models' own templates. */
 static void test_builtin_forms(void **state)
 {
   static const char *const FORMS[][2] = {{"chatml", "builtin:chatml"},

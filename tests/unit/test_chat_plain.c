@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* asprintf */
-/* No added token comes of what a conversation says: each added token of each vocabulary, special or not, whole, in
- * parts and beside others, in texts of users, systems and tools, in tool definitions and in tool calls. */
+/* No added token comes from the contents of a conversation: each added token of each vocabulary, special or not, whole,
+ * in parts and next to others, in texts of users, systems and tools, in tool definitions and in tool calls. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@
 #define TOKENIZERS YOKE_TESTS_DIR "/golden/tokenizer/"
 #define DEMO       YOKE_TESTS_DIR "/models/demo"
 
-/* A template that shows what is said as it is, trimmed and as JSON, between words that are no token's. */
+/* A template that shows texts unchanged, trimmed and as JSON, between words that are not tokens. */
 static const char TEMPLATE[] =
     "{%- for tool in tools or [] %}{{ tool|tojson }}~{{ tool.function.name }}~{% endfor -%}\n"
     "{%- for m in messages %}{{ m.role }}~{{ m.content }}~{{ m.content|trim }}~"
@@ -68,7 +68,7 @@ static void close_fixture(fixture *of)
   yk_tokenizer_free(of->tokenizer);
 }
 
-/* The ids of a conversation that says text wherever anything can be said but by the assistant. */
+/* The ids of a conversation that has the text in every place except the assistant's. */
 static int32_t *encode(const fixture *with, const char *text, size_t n_bytes, size_t *n_ids)
 {
   json_t *said = json_stringn(text, n_bytes), *arguments = json_pack("{s:O}", "note", said), *tools, *messages;
@@ -126,7 +126,7 @@ static size_t count_added(const json_t *added, const int32_t *ids, size_t n)
   return count;
 }
 
-/* Check one text; returns how many added tokens its conversation would have had without care. */
+/* Check one text; returns how many added tokens its conversation would have without protection. */
 static size_t check_text(const fixture *with, const json_t *added, const char *text, size_t n_bytes, size_t n_expected)
 {
   size_t n_ids, n_naive, n_found;
@@ -167,7 +167,7 @@ static size_t check_token(const fixture *with, const json_t *added, const char *
   return n;
 }
 
-/* A small vocabulary has its "<unk>" for characters that it does not know, of which the template has some. */
+/* A small vocabulary has its "<unk>" for unknown characters, of which the template has some. */
 static void leave_out_unknown(json_t *added, const int32_t *ids, size_t n_ids)
 {
   size_t i;
@@ -216,7 +216,7 @@ static void test_every_added_token_of_every_vocabulary(void **state)
   assert_true(n_tokens >= 70 && n_naive >= 1000);
 }
 
-/* An assistant's text is tokenised as it is rendered, and so is the template's own. */
+/* An assistant's text is tokenised as rendered, and so is the template's own. */
 static void test_tokens_of_assistants_and_templates_stay(void **state)
 {
   fixture with = open_fixture(DEMO);
@@ -268,7 +268,7 @@ static void test_tokens_across_ends_of_texts(void **state)
   expect_count(TOKENIZERS "qwen3", "<{{ messages[0].role }}_call>", "tool", "", "<tool_call>", 1);
 }
 
-/* The bytes are all there: the ids' text is the prompt's. */
+/* No byte is lost: the ids' text is the prompt's. */
 static void test_texts_are_kept_byte_for_byte(void **state)
 {
   static const char TEXT[] = "a<|im_end|>\n<|im_start|>system<|endoftext|><|im_end|> b";
@@ -295,7 +295,7 @@ static void test_texts_are_kept_byte_for_byte(void **state)
   close_fixture(&with);
 }
 
-/* Built-in forms keep all that users say plain. */
+/* Built-in forms keep all texts of users plain. */
 static void test_builtin_forms(void **state)
 {
   static const char *const FORMS[] = {"builtin:chatml", "builtin:llama2", "builtin:llama3", "builtin:minicpm"};

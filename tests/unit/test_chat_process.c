@@ -123,7 +123,7 @@ static void test_too_big(void **state)
   close_fixture(&with);
 }
 
-/* The pids of our child processes: those whose parent we are. */
+/* The pids of this process's children. */
 static size_t find_children(pid_t *pids, size_t max)
 {
   DIR *folder = opendir("/proc");
@@ -165,7 +165,7 @@ static void test_a_helper_that_dies_is_replaced(void **state)
   assert_int_equal(find_children(&second, 1), 1);
   assert_int_not_equal(first, second);
   close_fixture(&with);
-  assert_int_equal(find_children(&second, 1), 0); /* nobody is left behind */
+  assert_int_equal(find_children(&second, 1), 0); /* no process is left behind */
 }
 
 static void *kill_some(void *n)
@@ -263,7 +263,7 @@ static void test_no_python(void **state)
   unlink(wrapper);
 }
 
-/* The process itself, seen from outside. */
+/* The process itself, inspected from outside. */
 static void test_the_helper_is_locked_up(void **state)
 {
   yk_helper_process helper;
@@ -303,7 +303,7 @@ static void test_answers_that_are_none(void **state)
   yk_err err = YK_ERR_INIT;
   (void)state;
   assert_int_equal(yk_helper_start("python3", 512 << 20, 5, &helper, &err), YK_OK);
-  for (size_t i = 0; each_case(i, i < sizeof REQUESTS / sizeof *REQUESTS); i++) { /* refused, and the helper goes on */
+  for (size_t i = 0; each_case(i, i < sizeof REQUESTS / sizeof *REQUESTS); i++) { /* refused; the helper continues */
     yk_json_doc *answer;
     if (yk_helper_ask(&helper, REQUESTS[i], strlen(REQUESTS[i]), 60, &answer, &err) != YK_OK)
       fail_msg("%s", err.message);

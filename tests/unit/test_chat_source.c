@@ -1,4 +1,4 @@
-/* Where templates and special tokens are found, and the files that are refused. */
+/* Sources of templates and special tokens, and the files that are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static void assert_json(const yk_json_doc *found, const char *expected)
   yk_json_free(doc);
 }
 
-/* Find the template of a folder; what is expected of each part may be NULL. */
+/* Find the template of a folder; each expected part may be NULL. */
 static void expect_source(const char *const texts[CHAT_FILES], const char *text, const char *tool_use,
                           const char *tokens)
 {

@@ -1,4 +1,4 @@
-/* Checkpoint directories: every weight of a model as a view, and an error that names what is wrong with a bad one. */
+/* Checkpoint directories: every weight of a model as a view, and an error that names the fault of a bad one. */
 #include "each_case.h"
 #include "unit/checkpoint_fixture.h"
 
@@ -6,7 +6,7 @@ static void single_file(void **state)
 {
   (void)state;
   tiny_model model = tiny();
-  add(&model, "model.layers.0.self_attn.rotary_emb.inv_freq", "F32", 1, 8, 0); /* older files have it: no remark */
+  add(&model, "model.layers.0.self_attn.rotary_emb.inv_freq", "F32", 1, 8, 0); /* present in older files: no remark */
   temp_dir dir = tiny_dir(&model);
   log_lines lines = {0};
   yk_err err = YK_ERR_INIT;
@@ -136,8 +136,8 @@ static void groups_must_divide(void **state)
   temp_dir_remove(&dir);
 }
 
-/* Layers may differ in format; what the configuration says about them is only compared. */
-/* The preset W8A16 is a scale for each output, or groups of 128: the tensor says which. */
+/* Layers may differ in format; the configuration's statement about them is only compared. */
+/* The preset W8A16 has a scale for each output, or groups of 128: the tensor decides. */
 static void a_preset_of_two_meanings(void **state)
 {
   (void)state;
@@ -213,7 +213,7 @@ static void unused_bias_is_warned_of(void **state)
   expect_ok("bias", read_model(dir.path, &lines, &err), &err);
   assert_int_equal(lines.n, 1);
   assert_non_null(strstr(lines.text, "model.layers.0.self_attn.q_proj.bias"));
-  /* Zeros, as some tools write them, are nothing to speak of: tensor number 0 is filled with zeros here. */
+  /* Biases of zeros, which some tools write, need no remark: tensor number 0 is filled with zeros here. */
   tensor_spec bias = model.tensors[model.n - 1];
   model.tensors[model.n - 1] = model.tensors[0];
   model.tensors[0] = bias;
@@ -224,7 +224,7 @@ static void unused_bias_is_warned_of(void **state)
   temp_dir_remove(&dir);
 }
 
-/* Each kind is mentioned once, with its number and the first by name; none of them changes what is read. */
+/* Each kind is mentioned once, with its count and the first name; the tensors that are read do not change. */
 static void tensors_without_use_are_mentioned(void **state)
 {
   (void)state;
@@ -261,7 +261,7 @@ static void tensors_without_use_are_mentioned(void **state)
   }
 }
 
-/* g_idx of zeros, which some tools leave in place where they choose no order. */
+/* g_idx of zeros, which some tools leave if they choose no order. */
 static void blank_group_indices(void **state)
 {
   (void)state;
@@ -294,7 +294,7 @@ static void blank_group_indices(void **state)
   }
 }
 
-/* A tied model's file may hold lm_head all the same. */
+/* A tied model's file may also contain lm_head. */
 static void tied_lm_head_is_no_stray(void **state)
 {
   (void)state;
@@ -321,7 +321,7 @@ static void expect_tied(const temp_dir *dir, const char *what, bool tied)
   yk_checkpoint_close(checkpoint);
 }
 
-/* A head that is in the file counts where it differs from the embedding, whatever the configuration says. */
+/* A head in the file counts if it differs from the embedding, whatever the configuration says. */
 static void own_heads_of_tied_models(void **state)
 {
   (void)state;
@@ -353,7 +353,7 @@ static void own_heads_of_tied_models(void **state)
   temp_dir_remove(&dir);
 }
 
-/* Configurations and files that transformers itself wrote, of every family and many settings. */
+/* Configurations and files written by transformers itself, of every family and many settings. */
 static void golden_models_are_complete(void **state)
 {
   (void)state;
@@ -367,7 +367,7 @@ static void golden_models_are_complete(void **state)
     log_lines lines = {0};
     yk_err err = YK_ERR_INIT;
     expect_ok(entry->d_name, read_model(path, &lines, &err), &err);
-    bool has_more_layers = strcmp(entry->d_name, "moe_glm4") == 0; /* one that predicts a token further on */
+    bool has_more_layers = strcmp(entry->d_name, "moe_glm4") == 0; /* a layer that predicts a further token */
     if (lines.n != has_more_layers) fail_msg("%s: %s", entry->d_name, lines.text);
     if (has_more_layers) expect_words(entry->d_name, "1 tensor of layers beyond num_hidden_layers", lines.text);
     n++;

@@ -1,4 +1,4 @@
-/* Directories that hold something else than a checkpoint, or nothing but its configuration. */
+/* Directories that hold something other than a checkpoint, or only its configuration. */
 #include "each_case.h"
 #include "unit/checkpoint_fixture.h"
 
@@ -30,7 +30,7 @@ static void other_formats_name_the_conversion(void **state)
                read_model("Qwen/Qwen3-8B", NULL, &err), &err);
 }
 
-/* What the configuration says is not supported is the cause, whatever the weights are. */
+/* Something unsupported in the configuration is the reported cause, whatever the weights are. */
 static void the_cause_comes_first(void **state)
 {
   (void)state;
@@ -81,7 +81,7 @@ static void a_file_is_no_directory(void **state)
   temp_dir_remove(&dir);
 }
 
-/* For sizes the configuration is enough, but not where there are weights, of any kind. */
+/* For sizes the configuration is enough, but not if there are weights of any kind. */
 static void formats_are_assumed_where_nothing_is_there(void **state)
 {
   (void)state;
@@ -90,7 +90,7 @@ static void formats_are_assumed_where_nothing_is_there(void **state)
   yk_checkpoint *checkpoint;
   yk_weight_view view;
   write_text(&dir, "config.json", TINY_SIZES ",\"torch_dtype\":\"bfloat16\"" TINY_AWQ "[\"up_proj\"]}}");
-  write_text(&dir, "model.safetensors.index.json", "{}"); /* comes along where only JSON files were fetched */
+  write_text(&dir, "model.safetensors.index.json", "{}"); /* present where only JSON files were fetched */
   expect_ok("open", yk_checkpoint_open_for_sizes(dir.path, NULL, NULL, &checkpoint, &err), &err);
   assert_false(yk_checkpoint_has_weights(checkpoint));
   expect_ok("q", yk_checkpoint_linear(checkpoint, "model.layers.1.self_attn.q_proj", HIDDEN, HIDDEN, true, &view, &err),

@@ -1,4 +1,4 @@
-/* Checkpoints of several files and their index, and what is wrong with bad ones. */
+/* Checkpoints of several files and their index, and errors that name faults. */
 #include "each_case.h"
 #include "unit/checkpoint_fixture.h"
 
@@ -42,7 +42,7 @@ static void sharded_files(void **state)
   expect_ok("two shards", read_model(dir.path, &lines, &err), &err);
   assert_string_equal(lines.text, "");
 
-  /* In a file but not in the index: used, and said. */
+  /* In a file but not in the index: used, with a remark. */
   json_t *map = json_object_get(index, "weight_map");
   json_object_del(map, "model.norm.weight");
   write_index(&dir, index);
@@ -70,7 +70,7 @@ static void sharded_files(void **state)
   write_index(&dir, index);
   expect_ok("a path from here", read_model(dir.path, NULL, &err), &err);
 
-  /* Twice in files: the index decides, without it that is an error. */
+  /* In two files: the index decides; without an index it is an error. */
   json_object_set_new(map, "model.norm.weight", json_string(shard1));
   tiny_model second = model;
   second.tensors[second.n++] = *find_spec(&model, "lm_head.weight");

@@ -1,4 +1,4 @@
-/* Members that take the place of those of config.json and generation_config.json. */
+/* Members that replace those of config.json and generation_config.json. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 typedef yk_status (*apply_fn)(const yk_config_changes *changes, char **text, size_t *n_bytes, yk_err *err);
 
-/* file: the text, or NULL where there is none. */
+/* file: the text, or NULL if there is none. */
 static void expect(apply_fn apply, const yk_config_changes *changes, const char *file, const char *expected)
 {
   yk_err err = YK_ERR_INIT;
@@ -40,7 +40,7 @@ static void test_members(void **state)
   expect_config("{\"a\": 2, \"a\": 3}", "{\"a\": 1, \"q\\\"\": \"\\n\"}", "{\"q\\\"\": \"\\n\", \"a\": 3}");
 }
 
-/* The newer name of rotary settings gives way to the older ones, and keeps what they do not name. */
+/* The newer name of rotary settings yields to the older ones, and keeps the settings that they lack. */
 static void test_rotary_settings(void **state)
 {
   (void)state;

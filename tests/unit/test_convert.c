@@ -1,5 +1,5 @@
-/* A model in another format has the same numbers; what the other format cannot say is named; whoever stops, wherever,
- * leaves nothing. */
+/* A model in another format has the same numbers; a model that the format cannot express is refused by name; a
+ * conversion that is interrupted anywhere leaves nothing behind. */
 #include "unit/loader_fixture.h"
 
 #include <sys/stat.h>
@@ -193,7 +193,7 @@ static void every_format_keeps_its_numbers(void **state)
   }
 }
 
-/* A head of the same numbers is shared, and then tied, whatever a configuration beside the file says. */
+/* A head with the embedding's numbers is shared, and then tied, whatever a configuration in the folder says. */
 static void a_head_that_is_the_embedding_is_not_stored_twice(void **state)
 {
   (void)state;
@@ -285,7 +285,7 @@ static void nothing_is_written_over(void **state)
   remove_file(&part, "mine");
   assert_int_equal(rmdir(part.path), 0);
   assert_int_equal(n_entries(&dir), 1);
-  assert_int_equal(mkdir(in_dir(&dir, "awq", path), 0700), 0); /* an empty one is taken, with slashes or without */
+  assert_int_equal(mkdir(in_dir(&dir, "awq", path), 0700), 0); /* empty directories are accepted, also with slashes */
   expect_ok("empty", convert(from, YK_CONVERT_AWQ, in_dir(&dir, "awq///", path), 0, &err), &err);
   remove_dir(in_dir(&dir, "awq", path));
   temp_dir_remove(&dir);
@@ -360,7 +360,7 @@ static bool cut_source(void *user, int64_t done_bytes, int64_t total_bytes)
   return true;
 }
 
-/* A source that is cut after it was opened: by a byte of its last page, where no signal comes. */
+/* A source that is cut after it was opened: by a byte of its last page, where no signal is raised. */
 static void a_source_that_shrinks_leaves_nothing(void **state)
 {
   (void)state;

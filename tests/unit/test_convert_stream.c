@@ -1,4 +1,4 @@
-/* Weights go through in pieces, unchanged; floats become float16 where they are exactly that. */
+/* Weights are streamed in pieces, unchanged; floats become float16 if they are exactly representable. */
 #include "unit/loader_fixture.h"
 
 #include "convert/stream.h"
@@ -10,7 +10,7 @@ static yk_status put_to_buffer(void *buffer, const void *bytes, size_t n_bytes, 
   return ((yk_strbuf *)buffer)->failed ? yk_err_set(err, YK_E_NOMEM, "no memory") : YK_OK;
 }
 
-/* Weights that take several pieces: of whole groups, and of one group that is longer than a piece. */
+/* Weights of several pieces: of whole groups, and of one group that is longer than a piece. */
 static void large_weights_go_in_pieces(void **state)
 {
   (void)state;

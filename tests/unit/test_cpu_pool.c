@@ -19,7 +19,7 @@ typedef struct tally {
   int n_threads;
 } tally;
 
-/* No two threads have an item in common, so that counting needs no lock; the thread sanitizer sees where they have. */
+/* No two threads have an item in common, so counting needs no lock; the thread sanitizer detects shared items. */
 static void count(void *context, int thread, int64_t begin, int64_t end)
 {
   tally *t = context;
@@ -29,7 +29,7 @@ static void count(void *context, int thread, int64_t begin, int64_t end)
 
 typedef void (*loop)(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_cpu_task task, void *context);
 
-/* Turns of other lengths follow each other at once, so that threads which have no part in some of them come late. */
+/* Loops of different lengths follow each other at once, so that threads without items in some of them arrive late. */
 static void check_turns(int n_threads, loop run)
 {
   yk_cpu_pool *pool = NULL;

@@ -1,4 +1,5 @@
-/* Padding of decode steps: every array keeps its values, padding rows harm nobody, and equal buckets share a layout. */
+/* Padding of decode steps: every array keeps its values, padding rows change no other row, and equal buckets share a
+ * layout. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +13,7 @@
 
 enum { MAX_ROWS = 200, MAX_BLOCKS = 300 };
 
-/* A decode step of n sequences of which the last has n_blocks blocks, as the engine lays it out. */
+/* A decode step of n sequences of which the last has n_blocks blocks, in the engine's layout. */
 static yk_step decode_step(void *block, int32_t n, int32_t n_blocks)
 {
   yk_step step = {.counts = {.n_tokens = n,
@@ -60,7 +61,7 @@ static void check_padded(const yk_step *step, const yk_step *padded)
     assert_int_equal(to->kv_slots[i], i < n ? from->kv_slots[i] : -1);
     assert_int_equal(to->kv_tokens[i], i < n ? from->kv_tokens[i] : 0);
     assert_int_equal(to->seq_slots[i], i < n ? from->seq_slots[i] : -1);
-    assert_int_equal(to->row_starts[i + 1] - to->row_starts[i], i < n); /* padding brings no row */
+    assert_int_equal(to->row_starts[i + 1] - to->row_starts[i], i < n); /* padding adds no row */
     assert_true(i < n ? to->seq_of_row[i] == i : to->seq_of_row[i] >= n && to->seq_of_row[i] < to->n_seqs);
     for (int32_t b = 0; i < n && b < from->block_table_stride; b++)
       assert_int_equal(to->block_tables[(size_t)i * (size_t)to->block_table_stride + (size_t)b],
@@ -110,7 +111,7 @@ static void test_other_steps_are_left_alone(void **state)
   assert_non_null(block);
   yk_graph **slot = NULL;
   yk_step step = decode_step(block, 5, 2);
-  assert_null(yk_decode_graphs_pad(graphs, &step, &slot)); /* more rows than the model takes */
+  assert_null(yk_decode_graphs_pad(graphs, &step, &slot)); /* more rows than the model supports */
   step = decode_step(block, 3, 2);
   step.counts.max_rows_per_seq = 2;
   step.counts.n_tokens = 4;

@@ -1,4 +1,4 @@
-/* A token at a time: the pieces are whole characters, final, and together what decoding all at once gives. */
+/* Token by token: the pieces are whole characters, final, and together equal to decoding all at once. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,8 @@ static yk_detokenizer *create(const yk_tokenizer *tokenizer, bool skip_special_t
   return detokenizer;
 }
 
-/* Ids at random; where byte tokens exist most are those, so that sequences of bytes begin, break off and are wrong. */
+/* Random ids. If byte tokens exist, most ids are byte tokens, so that sequences of bytes begin, break off and are
+ * invalid. */
 static void random_ids(const yk_tokenizer *tokenizer, uint32_t sequence, int32_t *ids, size_t n)
 {
   int32_t size = yk_tokenizer_vocab_size(tokenizer), first_byte = yk_tokenizer_token_id(tokenizer, "<0x00>", 6);
@@ -76,7 +77,7 @@ static void check_kind(const char *kind)
   enum { N_SEQUENCES = 300, MAX_IDS = 40 };
   yk_tokenizer *tokenizer = load(kind);
   for (int skip = 0; skip < 2; skip++) {
-    yk_detokenizer *detokenizer = create(tokenizer, skip); /* one for all: finish must leave nothing behind */
+    yk_detokenizer *detokenizer = create(tokenizer, skip); /* one for all: finish must leave no state */
     for (uint32_t sequence = 0; sequence < N_SEQUENCES; sequence++) {
       int32_t ids[MAX_IDS];
       size_t n = (size_t)(yk_rng_uniform(12, sequence, 0) * MAX_IDS);
@@ -100,7 +101,7 @@ static void test_pieces_are_the_whole(void **state)
   assert_true(n > 10);
 }
 
-/* Push the token of that text and expect what it appends. */
+/* Push the token of that text and expect this output. */
 static void push(const yk_tokenizer *tokenizer, yk_detokenizer *detokenizer, const char *token, const char *expected)
 {
   yk_strbuf piece = YK_STRBUF_INIT;
@@ -129,7 +130,7 @@ static void test_byte_level_waits_for_whole_characters(void **state)
   push(tokenizer, detokenizer, "\xC4\xA4", "");             /* 0x82 */
   push(tokenizer, detokenizer, "\xC2\xAC", "\xE2\x82\xAC"); /* 0xAC: the euro sign is complete */
   push(tokenizer, detokenizer, "\xC3\xA2", "");
-  push(tokenizer, detokenizer, "<|im_end|>", ""); /* skipped: the character may still go on */
+  push(tokenizer, detokenizer, "<|im_end|>", ""); /* skipped: the character may still continue */
   push(tokenizer, detokenizer, "\xC4\xA4", "");
   push(tokenizer, detokenizer, "a",
        "\xEF\xBF\xBD"
@@ -202,10 +203,10 @@ static void test_text_continues_a_prompt(void **state)
     continues(kinds[i], TOKENS("a"), TOKENS(SPACE, "a"), " a");
     continues(kinds[i], TOKENS("<s>", "a", "</s>", "</s>", "</s>", "</s>", "</s>", "</s>", "</s>", "</s>", "</s>"),
               TOKENS(SPACE, "a"), " a");
-    continues(kinds[i], TOKENS("<s>"), TOKENS(SPACE, "a"), "a"); /* no text comes before */
+    continues(kinds[i], TOKENS("<s>"), TOKENS(SPACE, "a"), "a"); /* no text before */
   }
   continues("llama2", TOKENS("<0x0A>"), TOKENS(SPACE, "a"), " a");
-  continues("llama2", TOKENS("a", "<0x0A>"), TOKENS("a"), "a"); /* what the run of the prompt spells is not given out */
+  continues("llama2", TOKENS("a", "<0x0A>"), TOKENS("a"), "a"); /* the text of the prompt's run is not output again */
   continues("llama2", TOKENS("a", "<0x0A>"), TOKENS("<0x0A>", "a"), "\na");
   continues("llama2", TOKENS("a", "<0x0A>", "<0xC3>"), TOKENS("<0xA9>", "a"),
             "\xC3\xA9"
@@ -235,7 +236,7 @@ static void test_a_bad_id_changes_nothing(void **state)
   yk_tokenizer_free(tokenizer);
 }
 
-/* Decoding again from the start at every token would be quadratic and outlast the time that a test has. */
+/* Decoding again from the start at every token would be quadratic and exceed the test's time limit. */
 static void test_many_tokens(void **state)
 {
   enum { N_TOKENS = 300000 };

@@ -1,4 +1,4 @@
-/* What a test prints of the loops in which an assertion failed. */
+/* Output of a test about the loops in which an assertion failed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Ids of bounded number: those of the whole text where they fit, and no long work where there are far too many. */
+/* Ids of bounded number: those of the whole text if they fit, and no long work if there are far too many. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 #define GOLDENS YOKE_TESTS_DIR "/golden/tokenizer/"
 
-/* All that texts are made of: words, long runs, composed and composing characters, parts of added tokens. */
+/* Ingredients of texts: words, long runs, composed and composing characters, parts of added tokens. */
 static const char *const parts[] = {"the quick brown fox ",
                                     "     ",
                                     "\n\n",
@@ -56,7 +56,7 @@ static yk_strbuf make_text(uint32_t *random, size_t n_bytes)
   return text;
 }
 
-/* A text that fits is encoded, to the last token. */
+/* A text that fits is encoded to the last token. */
 static void check_fits(const yk_tokenizer *tokenizer, const yk_strbuf *text, const yk_spans *plain)
 {
   int32_t *all, *bounded;

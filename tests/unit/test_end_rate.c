@@ -1,4 +1,4 @@
-/* How long a client is told to stay away. */
+/* The time after which a client should retry. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static void before_anything_has_ended(void **state)
   assert_int_equal(yk_end_rate_wait_s(&rate, 1, START_NS + 4 * SECOND_NS), 4);
   assert_int_equal(yk_end_rate_wait_s(&rate, 3, START_NS + 4 * SECOND_NS), 12);
   assert_int_equal(yk_end_rate_wait_s(&rate, 30, START_NS + 4 * SECOND_NS), YK_WAIT_MAX_S);
-  assert_int_equal(yk_end_rate_wait_s(&rate, 1, START_NS - SECOND_NS), 1); /* another thread's clock was read before */
+  assert_int_equal(yk_end_rate_wait_s(&rate, 1, START_NS - SECOND_NS), 1); /* another thread read the clock before */
   yk_end_rate_free(&rate);
 }
 
@@ -41,13 +41,13 @@ static void a_steady_rate(void **state)
       assert_int_equal(yk_end_rate_wait_s(&rate, 1, now_ns), 1);
       assert_in_range(yk_end_rate_wait_s(&rate, 80, now_ns), 18, 20);
       assert_int_equal(yk_end_rate_wait_s(&rate, 4000, now_ns), YK_WAIT_MAX_S);
-      int later_s = yk_end_rate_wait_s(&rate, 80, now_ns + 20 * SECOND_NS); /* in which nothing has ended */
+      int later_s = yk_end_rate_wait_s(&rate, 80, now_ns + 20 * SECOND_NS); /* during which nothing has ended */
       assert_true(later_s > 30);
       yk_end_rate_free(&rate);
     }
 }
 
-/* A time without work is no time of slowness. */
+/* Idle time does not count as slowness. */
 static void after_a_break(void **state)
 {
   yk_end_rate rate;

@@ -1,4 +1,4 @@
-/* Mixtures of experts in the loader: configurations, what of them is refused, names, experts fused in one tensor. */
+/* Mixtures of experts in the loader: configurations, refusals, names, experts fused in one tensor. */
 #include "unit/config_fixture.h"
 
 #include "each_case.h"
@@ -235,7 +235,7 @@ static void fused_tensors_become_views(void **state)
   const yk_tensor *shape = yk_shards_find(shards, "model.layers.2.mlp.experts.3.up_proj.weight_shape", NULL);
   assert_non_null(shape);
   assert_true(((const int64_t *)shape->data)[0] == 40 && ((const int64_t *)shape->data)[1] == 64);
-  for (int i = 0; i < 2; i++) { /* one scale of an expert is both halves' */
+  for (int i = 0; i < 2; i++) { /* one scale of an expert is for both halves */
     const yk_tensor *one = yk_shards_find(shards,
                                           i ? "model.layers.3.mlp.experts.5.up_proj.weight_scale_inv"
                                             : "model.layers.3.mlp.experts.5.gate_proj.weight_scale_inv",
@@ -245,7 +245,7 @@ static void fused_tensors_become_views(void **state)
   yk_shards_close(shards);
 }
 
-/* Mixtral as transformers 5 writes it with save_original_format=False. */
+/* Mixtral written by transformers 5 with save_original_format=False. */
 static void fused_mixtral_gets_its_own_names(void **state)
 {
   (void)state;

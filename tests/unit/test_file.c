@@ -1,4 +1,4 @@
-/* Files are read where they are files; anything else is named, and nothing waits for it. */
+/* Regular files are read; anything else is named, and nothing waits for it. */
 #include "unit/loader_fixture.h"
 
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 
-enum { LIMIT_S = 20 }; /* of the whole test: a pipe that is waited for ends it */
+enum { LIMIT_S = 20 }; /* of the whole test: waiting for a pipe would end it */
 
 static yk_status read_path(const temp_dir *dir, const char *name, char **text, size_t *n_bytes, yk_err *err)
 {

@@ -1,4 +1,4 @@
-/* 8-bit floats: every code is the number that its definition gives. */
+/* 8-bit floats: every code has the value of its definition. */
 #include <math.h>
 
 #include "unit/loader_fixture.h"
@@ -6,7 +6,7 @@
 #include "base/float8.h"
 #include "each_case.h"
 
-/* Sign, exponent and mantissa as the specification's table has them. */
+/* Sign, exponent and mantissa from the specification's table. */
 static double by_definition(int code)
 {
   int exponent = code >> 3 & 0xF, mantissa = code & 7;
@@ -24,7 +24,7 @@ static void every_code(void **state)
     n_nan += isnan(found) != 0;
     if (isnan(found)) continue;
     double expected = by_definition(code);
-    assert_memory_equal(&(double){found}, &expected, sizeof expected); /* -0 is not 0 */
+    assert_memory_equal(&(double){found}, &expected, sizeof expected); /* -0 differs from 0 */
     assert_true(yk_f16_to_f32(yk_e4m3_to_f16((uint8_t)code)) == expected / 256);
   }
   assert_int_equal(n_nan, 2);
@@ -43,7 +43,7 @@ static void numbers_of_the_specification(void **state)
   assert_true(isnan(yk_e4m3_to_f32(0x7F)) && isnan(yk_e4m3_to_f32(0xFF)));
 }
 
-/* Between two neighbouring codes: up to the middle the lower, from there the upper, and in it the even one. */
+/* Between two neighbouring codes: below the middle the lower, above it the upper, and in the middle the even one. */
 static void numbers_become_the_nearest_code(void **state)
 {
   (void)state;

@@ -1,5 +1,5 @@
-/* Weights in 8-bit floats: which tensors they may have, every slice of them in rows of bytes and as floats, and what is
- * no number. */
+/* Weights in 8-bit floats: the tensors that they may have, every slice of them in rows of bytes and as floats, and NaN
+ * codes. */
 #include <math.h>
 
 #include "unit/loader_fixture.h"
@@ -17,7 +17,7 @@ enum { K = 200, N = 40 };
 /* ---- Slices ------------------------------------------------------------------------------------------------------ */
 
 typedef struct layer {
-  uint8_t codes[1 + N * K]; /* one byte beside their alignment, as in a file */
+  uint8_t codes[1 + N * K]; /* one byte after alignment, as in a file */
   uint8_t scales[1 + 4 * N * K];
   float scale_of[N][K]; /* of a block's row and column */
   yk_weight_view view;
@@ -118,7 +118,7 @@ static void every_slice(void **state)
   }
 }
 
-/* ---- What is no number ------------------------------------------------------------------------------------------- */
+/* ---- NaN codes --------------------------------------------------------------------------------------------------- */
 
 static void refuse_slice(const layer *l, const yk_weight_slice *slice, const char *words)
 {

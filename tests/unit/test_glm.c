@@ -1,4 +1,4 @@
-/* The ChatGLM2 family and GLM-4: their configurations, names, fused modules, and what of them is refused. */
+/* The ChatGLM2 family and GLM-4: their configurations, names, fused modules, and refusals. */
 #include "unit/config_fixture.h"
 
 #include "each_case.h"
@@ -141,7 +141,7 @@ static void fused_modules(void **state)
   expect_module(&c, YK_ROLE_UP, "model.layers.2.mlp.gate_up_proj", (yk_weight_module){64, 192, 96, 96, false});
 }
 
-/* What is missing or of another shape in a fused tensor is named by the checkpoint's own names. */
+/* A fused tensor that is missing or of another shape is reported under the checkpoint's own names. */
 static void a_fused_tensor_is_checked(void **state)
 {
   (void)state;

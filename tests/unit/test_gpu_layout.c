@@ -1,5 +1,4 @@
-/* What linear layers take on a GPU, worked out without one: bytes as the packed layout says, parts fused where they can
- * be.                                                                                                                */
+/* Memory of linear layers on a GPU, computed without a GPU: bytes of the packed layout, parts fused if possible. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,12 +37,12 @@ static void packed_bytes(void **state)
   const struct {
     int64_t k, n, group, n_units, n_groups;
   } cases[] = {
-      {8192, 1024, 128, 64 * 64, 1},    /* a group of scales a unit */
+      {8192, 1024, 128, 64 * 64, 1},    /* a group of scales per unit */
       {8192, 1024, 64, 64 * 64, 2},     /* two */
       {8192, 1024, 32, 64 * 64, 4},     /* four */
       {8192, 1024, 8192, 64 * 64, 1},   /* one group over all inputs, repeated in each unit */
-      {3584, 1024, 512, 28 * 64, 1},    /* so are long ones */
-      {160, 8, 32, 2, 4},               /* both sides are filled up to whole units */
+      {3584, 1024, 512, 28 * 64, 1},    /* and so are long groups */
+      {160, 8, 32, 2, 4},               /* both sides are padded to whole units */
       {28672, 8192, 128, 224 * 512, 1}, /* more than 2^26 weights */
   };
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
@@ -54,7 +53,7 @@ static void packed_bytes(void **state)
   }
 }
 
-/* Weights of 8 bits: groups below 128 have their scales four times a unit, and each row of the units has one more. */
+/* 8-bit weights: groups below 128 have their scales four times per unit, and each row of the units has one more. */
 static void packed_bytes_of_bytes(void **state)
 {
   (void)state;
@@ -75,7 +74,8 @@ static void packed_bytes_of_bytes(void **state)
     }
 }
 
-/* What the GEMM of 8-bit weights does not take is repacked as 16 bits, but for what comes in an order of its own. */
+/* Parts that the GEMM of 8-bit weights does not support are repacked as 16 bits, except for those with separate
+ * orders. */
 static void other_bytes_are_not_kept(void **state)
 {
   (void)state;
@@ -143,7 +143,7 @@ static void orders_of_inputs(void **state)
   assert_int_equal(layout.gemms[0].order, packed);
   spec.parts[1].x_order = other;
   assert_int_equal(layout_of(&spec).n_gemms, 2);
-  spec.activation = (yk_activation)YK_GATED_SILU; /* one GEMM all the same: of 16 bits, in the order of x */
+  spec.activation = (yk_activation)YK_GATED_SILU; /* still one GEMM, of 16 bits, in the order of x */
   assert_int_equal(layout_of(&spec).n_gemms, 1);
   assert_string_equal(layout_of(&spec).formats[1]->name, "awq as 16 bits");
   assert_int_equal(layout_of(&spec).gemms[0].k, 300);
@@ -155,7 +155,8 @@ static void orders_of_inputs(void **state)
   assert_int_equal(layout_of(&spec).n_gemms, 2);
 }
 
-/* Each matrix has an order; a gate and an up that differ in one of them are 16 bits. Slots in order want room. */
+/* Each matrix has an order; a gate and an up that differ in an order are 16 bits. Slots in order need staging
+ * memory. */
 static void orders_of_matrices(void **state)
 {
   (void)state;
@@ -179,7 +180,7 @@ static void orders_of_matrices(void **state)
   assert_int_equal(yk_cuda_linear_staging_bytes(&spec), 0);
   spec.parts[1].x_order = order;
   spec.is_grouped = false;
-  assert_int_equal(yk_cuda_linear_staging_bytes(&spec), 0); /* these have the device's own scratch */
+  assert_int_equal(yk_cuda_linear_staging_bytes(&spec), 0); /* these use the device's own scratch */
 }
 
 static void awq_as_16_bits(void **state)
@@ -206,7 +207,7 @@ static void parts_of_one_kind_are_one_gemm(void **state)
   spec.parts[1].use_bias = true;
   const yk_cuda_linear_layout layout = layout_of(&spec);
   const yk_cuda_gemm *gemms = layout.gemms;
-  int64_t packed = 2 * 12 * (UNIT + GROUP), bias = 192 * 4; /* whole 256 bytes each */
+  int64_t packed = 2 * 12 * (UNIT + GROUP), bias = 192 * 4; /* multiples of 256 bytes each */
   assert_int_equal(layout.n_gemms, 2);
   assert_string_equal(gemms[0].kind->name, "W4A16");
   assert_string_equal(gemms[1].kind->name, "16 bits");
@@ -242,7 +243,7 @@ static void what_fuses(void **state)
   assert_int_equal(layout.gemms[0].end_part, 3);
 }
 
-/* Gate and up are one GEMM of a kind that takes both. */
+/* Gate and up are one GEMM, of a kind that supports both. */
 static void gate_and_up_are_one_gemm(void **state)
 {
   (void)state;
@@ -262,7 +263,7 @@ static void gate_and_up_are_one_gemm(void **state)
   assert_int_equal(yk_cuda_gemm_columns_of_y(&layout.gemms[0]), 64);
 }
 
-/* A format whose GEMM is none that AWQ weights have. */
+/* A format whose GEMM is not one for AWQ weights. */
 static int64_t other_bytes(const yk_cuda_gemm *gemm)
 {
   return gemm->n * gemm->k;
@@ -277,7 +278,7 @@ static const yk_cuda_gemm_kind other_gemm = {.name = "other", .weight_bytes = ot
 static const yk_cuda_format other_format = {
     .name = "other", .weight_format = (yk_weight_format)100, .takes = takes_small_parts, .gemm = &other_gemm};
 
-/* One that is loaded as 16 bits alone. */
+/* A format that is always loaded as 16 bits. */
 static const yk_cuda_format third_format = {
     .name = "third as 16 bits", .weight_format = (yk_weight_format)101, .gemm = &yk_cuda_gemm_16_bits};
 
@@ -313,8 +314,8 @@ static void what_no_row_takes_is_refused(void **state)
   assert_non_null(strstr(err.message, "linear part 0"));
 }
 
-/* What the WNA16 GEMM does not take is kept in 16 bits: results in float32, groups below 32, columns cut inside a
- * word.                                                                                                              */
+/* Cases that the WNA16 GEMM does not support stay 16 bits: results in float32, groups below 32, columns cut inside a
+ * word. */
 static void other_slices_stay_plain(void **state)
 {
   (void)state;
@@ -333,7 +334,8 @@ static void other_slices_stay_plain(void **state)
   assert_int_equal(yk_cuda_linear_bytes(&spec), 0);
 }
 
-/* What no row multiplies as it is would only take memory twice: the part is repacked as 16 bits. */
+/* If no table row multiplies the part in its format, keeping it would only take memory twice: the part is repacked as
+ * 16 bits. */
 static void what_is_kept(void **state)
 {
   (void)state;
@@ -342,12 +344,12 @@ static void what_is_kept(void **state)
                          .n_parts = 3,
                          .n_matrices = 1};
   for (int i = 0; i < 3; i++) assert_true(yk_cuda_linear_keeps(&spec, i));
-  spec.parts[1].as_16_bits = true; /* the row of 16 bits rounds such weights itself */
+  spec.parts[1].as_16_bits = true; /* the table row of 16 bits rounds such weights itself */
   assert_true(yk_cuda_linear_keeps(&spec, 1));
   spec.parts[1].weight.act_order = spec.parts[2].weight.act_order = true;
   assert_true(yk_cuda_linear_keeps(&spec, 1));
   assert_false(yk_cuda_linear_keeps(&spec, 2));
-  spec.parts[2] = part_of((yk_weight_format)100, 256, 72, 0); /* too many columns for its row */
+  spec.parts[2] = part_of((yk_weight_format)100, 256, 72, 0); /* too many columns for its table row */
   assert_false(yk_cuda_linear_keeps(&spec, 2));
   spec.parts[2] = part_of((yk_weight_format)101, 256, 64, 0);
   assert_string_equal(layout_of(&spec).formats[2]->name, "third as 16 bits");
@@ -377,7 +379,7 @@ static yk_linear_part w8a8_of(int64_t k, int64_t n, yk_inputs inputs)
   return part;
 }
 
-/* Rows of whole K tiles of 128 bytes, a scale and a sum each; with gate and up in panels of 8 and 8. */
+/* Rows of whole K tiles of 128 bytes, one scale and one sum each; with gate and up in panels of 8 and 8. */
 static void w8a8_bytes(void **state)
 {
   const yk_inputs per_token = {.kind = YK_INPUTS_PER_TOKEN};
@@ -395,7 +397,8 @@ static void w8a8_bytes(void **state)
   assert_int_equal(yk_cuda_linear_bytes(&spec), (48 * (128 + 8) + 255) / 256 * 256);
 }
 
-/* Parts that quantise x alike are one GEMM; what the GEMM does not take is repacked as 16 bits, alike on all ranks. */
+/* Parts that quantise x alike are one GEMM; parts that the GEMM does not support are repacked as 16 bits, alike on all
+ * ranks. */
 static void w8a8_parts(void **state)
 {
   const yk_inputs one = {YK_INPUTS_STATIC, 0.5f, -7}, other = {YK_INPUTS_STATIC, 0.5f, 7};

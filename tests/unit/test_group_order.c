@@ -1,4 +1,4 @@
-/* Act order: every input of a share stands at one place, beside inputs of its own group, in the fewest bytes. */
+/* Act order: every input of a share has one position, among inputs of its group, in the fewest bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static int32_t below(int32_t n)
 
 typedef enum drawing { SHUFFLED, OF_ANY_SIZE, ALL_IN_ONE, N_DRAWINGS } drawing;
 
-/* One byte beside its alignment, as files have it. */
+/* One byte after alignment, as in files. */
 typedef struct g_index {
   char bytes[1 + 4 * K];
   int32_t groups[K];
@@ -45,7 +45,7 @@ static yk_weight_view view_of(const g_index *g, int64_t k, int64_t group)
   return (yk_weight_view){.k = k, .group = group, .act_order = true, .g_idx = g->bytes + 1};
 }
 
-/* The share's inputs, sorted by group, those of a group rising; their number. */
+/* The share's inputs, sorted by group, ascending within a group; their number. */
 static int64_t sorted_share(const g_index *g, int64_t k, const yk_group_share *share, int32_t *sorted)
 {
   int64_t place = 0, n = 0;
@@ -116,7 +116,7 @@ static void shares_are_sorted(void **unused)
     }
 }
 
-/* All inputs, and whole groups of the sorted ones, need no padding where groups are as large as they should be. */
+/* All inputs, and whole groups of the sorted ones, need no padding if groups have their nominal size. */
 static void whole_groups_are_kept(void **unused)
 {
   (void)unused;
@@ -133,7 +133,7 @@ static void whole_groups_are_kept(void **unused)
   }
 }
 
-/* Sizes alone: as many inputs of each group. */
+/* Sizes only: the same number of inputs in each group. */
 static void without_data_shares_are_even(void **unused)
 {
   (void)unused;

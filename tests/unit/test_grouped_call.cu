@@ -1,4 +1,4 @@
-/* Calls of the grouped GEMM that it refuses: it does so before it looks at a GPU. */
+/* Calls of the grouped GEMM that it refuses before it uses a GPU. */
 #include <csetjmp>
 #include <cstdarg>
 #include <cstddef>
@@ -13,7 +13,7 @@ extern "C" { /* cmocka.h is C alone */
 
 namespace {
 
-alignas(128) const char some[128] = {}; /* an address: nothing reads it */
+alignas(128) const char some[128] = {}; /* an address that is never dereferenced */
 
 const yk_wna16_desc desc = {.k = 256, .n = 64, .group = 128, .dtype = YK_F16, .encoding = YK_WNA16_INT4};
 const yk_wna16_gpu hopper = {.n_multiprocessors = 132, .path = YK_WNA16_WGMMA};
@@ -39,7 +39,8 @@ void expect_refusal(const yk_wna16_gpu &gpu, const yk_grouped_call &call, const 
   if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
 }
 
-/* Of one row with the combination of its slots, where that expects it; of more where many rows' kernel does them. */
+/* With one row if the combination of its slots expects the shared expert; with more rows if the kernel for many rows
+ * supports it. */
 void a_shared_experts_weight(void **)
 {
   static char shared[256];
@@ -75,11 +76,11 @@ void a_shared_experts_weight(void **)
   expect_refusal(ampere, other, "found one of 256 x 64 for 2 rows");
   other.shared_expert.n_rows = 128;
   assert_true(yk_wna16_grouped_takes_shared_expert(&hopper, &desc, &other));
-  other.shared_expert.n_rows = 129; /* faster apart */
+  other.shared_expert.n_rows = 129; /* faster separately */
   expect_refusal(hopper, other, "found one of 256 x 64 for 129 rows");
   other.shared_expert.n_rows = 2;
   yk_wna16_desc groups_of_32 = desc;
-  groups_of_32.group = other.shared_expert.k = 32; /* one group of scales in a K tile, where the matrices have four */
+  groups_of_32.group = other.shared_expert.k = 32; /* one group of scales in a K tile, the matrices have four */
   assert_false(yk_wna16_grouped_takes_shared_expert(&hopper, &groups_of_32, &other));
 }
 

@@ -1,4 +1,4 @@
-/* config.json: each family's settings, defaults as in transformers, and what is refused. */
+/* config.json: each family's settings, defaults as in transformers, and refusals. */
 #include "each_case.h"
 #include "unit/hf_config_fixture.h"
 
@@ -59,7 +59,7 @@ static void families(void **state)
   assert_int_equal(config.n_kv_heads, 4);
   assert_false(config.qkv_bias || config.o_bias);
 
-  /* By model_type where there are no architectures; by the first known class otherwise. */
+  /* By model_type if there are no architectures; else by the first known class. */
   assert_int_equal(good("{'architectures': null, 'model_type': 'qwen3'}").family, YK_FAMILY_QWEN3);
   assert_int_equal(good("{'architectures': ['Custom', 'Qwen2ForCausalLM']}").family, YK_FAMILY_QWEN2);
 }
@@ -94,7 +94,7 @@ static void dtypes(void **state)
   assert_int_equal(good("{'dtype': 'auto', 'torch_dtype': 'bfloat16'}").dtype, YK_BF16);
   assert_int_equal(good("{'torch_dtype': 'auto'}").dtype, YK_F16);
   assert_int_equal(good("{'torch_dtype': 'torch.float32'}").dtype, YK_F32);
-  assert_int_equal(good("{'dtype': 'float32'}").dtype, YK_F32); /* the newer key goes first */
+  assert_int_equal(good("{'dtype': 'float32'}").dtype, YK_F32); /* the newer key takes precedence */
   assert_int_equal(good("{'dtype': null}").dtype, YK_BF16);
 }
 
@@ -117,7 +117,7 @@ static void rope_settings(void **state)
   assert_true(config.rope.original_max_positions == 64);
   assert_int_equal(config.max_model_tokens, 256);
 
-  /* The nested form, whose theta goes before the one beside it. */
+  /* The nested form, whose theta takes precedence over the one next to it. */
   config = good("{'rope_theta': 7000, 'rope_parameters': {'rope_type': 'yarn', 'rope_theta': 9000,"
                 " 'factor': 16, 'original_max_position_embeddings': 128, 'beta_fast': 20, 'beta_slow': 2,"
                 " 'attention_factor': 1.25, 'mscale': 0.7, 'mscale_all_dim': 1, 'truncate': false}}");
@@ -133,7 +133,8 @@ static void rope_settings(void **state)
   assert_true(rope.factor == 4 && rope.beta_fast == 32 && rope.beta_slow == 1 && rope.attention_factor == 0);
   assert_true(rope.truncate);
 
-  /* Absent context: max_position_embeddings. A context beside the settings goes first. Empty settings are none. */
+  /* Absent context: max_position_embeddings. A context next to the settings takes precedence. Empty settings are
+   * none. */
   assert_true(good("{'rope_scaling': {'type': 'yarn', 'factor': 2}}").rope.original_max_positions == 256);
   assert_true(good("{'original_max_position_embeddings': 32, 'rope_scaling': {'type': 'yarn', 'factor': 2,"
                    " 'original_max_position_embeddings': 64}}")
@@ -292,7 +293,7 @@ static void smallest_and_largest(void **state)
                 " 'rope_scaling': {'type': 'linear', 'factor': 1e6}}");
   assert_int_equal(config.n_layers, YK_MAX_LAYERS);
   assert_int_equal(config.max_model_tokens, YK_MAX_POSITIONS);
-  int64_t q = (int64_t)config.n_heads * config.head_dim; /* what the limits promise: any such size fits int64 */
+  int64_t q = (int64_t)config.n_heads * config.head_dim; /* guaranteed by the limits: any such size fits int64 */
   assert_true(q * config.hidden_size < INT64_MAX / 4 / YK_MAX_LAYERS);
 }
 
@@ -360,7 +361,8 @@ static void broken_json_names_its_line(void **state)
   }
 }
 
-/* JSON as Python's json module reads it: an unused number may be any, and the last of equal keys counts. */
+/* JSON in the reading of Python's json module: an unused number may have any value, and the last of equal keys
+ * counts. */
 static void json_as_python_writes_it(void **state)
 {
   (void)state;
@@ -390,7 +392,7 @@ static void json_as_python_writes_it(void **state)
   yk_model_config_free(&config);
 }
 
-/* A number that is needed and cannot be held is refused by its key. */
+/* A number that is needed and cannot be represented is refused by its key. */
 static void needed_numbers_are_named(void **state)
 {
   (void)state;
@@ -431,7 +433,7 @@ static void files_of_a_directory(void **state)
   assert_int_equal(config.generation.top_k, 9);
   assert_int_equal(config.quant.scheme.group_size, 128);
   yk_model_config_free(&config);
-  temp_dir other = temp_dir_make(); /* another directory's generation_config.json, which has to be there */
+  temp_dir other = temp_dir_make(); /* another directory's generation_config.json, which must exist */
   const yk_config_changes changes = {.generation_dir = other.path};
   expect_error("no other companion", YK_E_IO, "generation_config.json|No such file",
                yk_model_config_load(dir.path, &changes, NULL, &config, &err), &err);

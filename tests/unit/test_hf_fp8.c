@@ -1,4 +1,4 @@
-/* Configurations of weights in 8-bit floats: which layers, which outputs and inputs share a scale, and what is refused.
+/* Configurations of weights in 8-bit floats: the layers, the outputs and inputs that share a scale, and refusals.
  */
 #include "unit/config_fixture.h"
 

@@ -1,4 +1,4 @@
-/* generation_config.json: defaults of requests, values out of range, and what is refused. */
+/* generation_config.json: defaults of requests, values out of range, and refusals. */
 #include "each_case.h"
 #include "unit/hf_config_fixture.h"
 
@@ -26,17 +26,17 @@ static void generation_defaults(void **state)
   assert_int_equal(config.n_eos_ids, 0);
   assert_int_equal(config.bos_id, -1);
   assert_true(load_good("{}", "{'temperature': 0.5}", NULL).generation.temperature == 0.5f);
-  assert_int_equal(load_good("{}", "{'eos_token_id': 11}", NULL).eos_ids[0], 11); /* and not Llama's 2 beside it */
+  assert_int_equal(load_good("{}", "{'eos_token_id': 11}", NULL).eos_ids[0], 11); /* and not Llama's 2 as well */
 }
 
 static void keep_warning(void *user, yk_log_level level, const char *message)
 {
   assert_int_equal(level, YK_LOG_WARN);
-  assert_string_equal(user, ""); /* one a value */
+  assert_string_equal(user, ""); /* one for each value */
   snprintf(user, YK_ERR_MESSAGE_BYTES, "%s", message);
 }
 
-/* Requests would be refused with such defaults, each of them: the nearest legal value is taken, and that is said. */
+/* Requests with such defaults would be refused: the nearest legal value is used, with a remark. */
 static void generation_values_are_clipped(void **state)
 {
   (void)state;

@@ -1,5 +1,5 @@
-/* Weights that are bytes as they are, and inputs of 8 bits: which configurations of them are read, which tensors they
- * must have, and what is refused. */
+/* Weights stored as bytes, and 8-bit inputs: the configurations that are read, the tensors that they need, and
+ * refusals. */
 #include <math.h>
 
 #include "unit/config_fixture.h"
@@ -67,7 +67,7 @@ static void what_is_read(void **state)
   }
 }
 
-/* A group of its own for some modules, others ignored, and 4 bits beside. */
+/* A separate group for some modules, others ignored, and 4 bits in the same model. */
 static void groups_side_by_side(void **state)
 {
   (void)state;
@@ -179,7 +179,7 @@ static yk_quant_scheme scheme_of(yk_inputs_kind inputs, bool has_zeros)
 #define SCALE  "input_scale F32 [1] 4;"
 #define STATIC YK_INPUTS_STATIC
 
-/* A scale of 0.25 and a zero of -7, or of 0 where the configuration has none, in every type and shape. */
+/* A scale of 0.25 and a zero of -7, or of 0 if the configuration has none, in every type and shape. */
 static void tensors_of_static_inputs(void **state)
 {
   (void)state;
@@ -256,7 +256,7 @@ static void scales_that_are_none(void **state)
   }
 }
 
-/* Sums of so many products would not fit; weights whose inputs stay floats may have them. */
+/* Sums of so many products would overflow; weights with float inputs may have as many. */
 static void too_many_inputs(void **state)
 {
   (void)state;

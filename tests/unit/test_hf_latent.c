@@ -1,4 +1,4 @@
-/* Configurations of latent attention: sizes, what rotates, and what is refused. */
+/* Configurations of latent attention: sizes, rotated elements, and refusals. */
 #include "unit/loader_fixture.h"
 #include "unit/single_quotes.h"
 
@@ -6,7 +6,7 @@
 #include "loader/hf/hf_config.h"
 #include "loader/model/weight_names.h"
 
-/* A small model of a class whose keys of latent attention are given, written with ' for ". */
+/* A small model of a class with the given keys of latent attention, written with ' for ". */
 static yk_status parse_as(const char *class, const char *keys, yk_model_config *out, yk_err *err)
 {
   char quoted[2048];

@@ -1,11 +1,11 @@
-/* quantization_config and quantize_config.json of every method, and what is refused of them. */
+/* quantization_config and quantize_config.json of every method, and refusals. */
 #include "unit/hf_config_fixture.h"
 
 #include "loader/model/quant_rules.h"
 
 #define AWQ "'quant_method': 'awq', 'bits': 4, 'group_size': 32"
 
-/* What the configuration says of a module, or NULL. */
+/* The configuration's scheme of a module, or NULL. */
 static const yk_quant_scheme *scheme_of(const yk_model_config *config, const char *module)
 {
   const yk_quant_scheme *scheme;
@@ -41,7 +41,7 @@ static void quantisation(void **state)
   assert_int_equal(config.quant.scheme.group_size, -1);
   assert_int_equal(good("{'quantization_config': null}").quant.method, YK_QUANT_NONE);
 
-  /* A file of its own, in the older spelling; config.json goes first where both speak. */
+  /* A separate file in the older spelling; config.json takes precedence if both exist. */
   const char *own = "{'zero_point': true, 'q_group_size': 64, 'w_bit': 4, 'version': 'GEMM'}";
   config = load_good("{}", NULL, own);
   assert_int_equal(config.quant.method, YK_QUANT_AWQ);
@@ -78,7 +78,7 @@ static void unsupported_quantisation(void **state)
       {"{'quantization_config': {" AWQ ", 'modules_to_not_convert': ['']}}", YK_E_FORMAT, "modules_to_not_convert[0]"},
   };
   EXPECT_BAD(cases);
-  /* Before everything that such a file may lack or have in another form. */
+  /* Checked before anything that such a file may lack or have in another form. */
   static const bad_case first[] = {
       {"{'hidden_size': '-', 'rope_scaling': 7, 'quantization_config': {'quant_method': 'hqq'}}", YK_E_UNSUPPORTED,
        "\"hqq\"|supported: awq"},
@@ -240,7 +240,7 @@ static void awq_versions(void **state)
                    YK_ZEROS_OPTIONAL);
 }
 
-/* One thing that cannot be honoured in each: its key and value are in the message. */
+/* One unsupported setting in each: its key and value are in the message. */
 static void what_other_methods_refuse(void **state)
 {
   (void)state;

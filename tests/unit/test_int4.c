@@ -1,5 +1,5 @@
-/* 4-bit packings: every slice of a weight, repacked, is what packers written from each format's definition put in, one
- * nibble at a time; what cannot be kept exactly is refused. */
+/* 4-bit packings: every slice of a weight, repacked, equals the input of packers that are written from each format's
+ * definition, one nibble at a time; values that cannot be kept exactly are refused. */
 #include <math.h>
 
 #include "unit/loader_fixture.h"
@@ -12,7 +12,7 @@
 
 enum { K = 192, N = 40, GROUP = 32, MAX_GROUPS = K / 16, PADDED_GROUPS = 32 };
 
-/* What the file says; a weight is scale * (q - zero). */
+/* The file's numbers; a weight is scale * (q - zero). */
 typedef struct numbers {
   int64_t k, n, group;
   uint8_t q[K][N];
@@ -34,7 +34,7 @@ static numbers draw(int64_t k, int64_t n, int64_t group)
   return x;
 }
 
-/* Tensors as they lie in a file: one byte beside their alignment. */
+/* Tensors in their position in a file: one byte after alignment. */
 typedef struct tensors {
   uint8_t weight[1 + K * N], zeros[1 + 4 * PADDED_GROUPS * N], scales[1 + 2 * PADDED_GROUPS * N];
   yk_weight_view view;
@@ -209,7 +209,7 @@ static void check_all_slices(const numbers *x, const tensors *t, bool has_zeros)
         }
 }
 
-/* Places with inputs anywhere, groups of any, and some of the outputs. A weight is then what g_idx makes of it. */
+/* Inputs at any position, any groups, and some of the outputs. A weight then follows from g_idx. */
 static void check_order(const numbers *x, tensors *t, bool sorts_inputs, bool sorts_outputs, int64_t group)
 {
   enum { PLACES = 128 };
@@ -386,7 +386,7 @@ static void scaled_zeros_must_be_whole(void **state)
   static const float bad[] = {NAN, 1.0f, -100.0f, -0.3f};
   numbers x = draw(K, N, GROUP);
   x.scale[1][2] = 0.5f;
-  x.scale[2][3] = 0.0f; /* whatever its zero: the weight is 0 */
+  x.scale[2][3] = 0.0f; /* for any zero: the weight is 0 */
   for (int i = 0; i < 5; i++) {
     tensors t = pack(&x, YK_PACKING_AWQ_GEMV_FAST);
     point(&t, true);

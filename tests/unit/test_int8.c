@@ -1,5 +1,5 @@
-/* 8-bit packings: every slice of a weight, repacked or dequantised, is what packers written from each format's
- * definition put in, one byte at a time. */
+/* 8-bit packings: every slice of a weight, repacked or dequantised, equals the input of packers that are written from
+ * each format's definition, one byte at a time. */
 #include <math.h>
 
 #include "unit/loader_fixture.h"
@@ -12,7 +12,7 @@
 
 enum { K = 320, N = 148, MAX_GROUPS = K / 16 };
 
-/* What the file says; a weight is scale * (q - zero). */
+/* The file's numbers; a weight is scale * (q - zero). */
 typedef struct numbers {
   int64_t k, n, group;
   int8_t q[K][N];
@@ -38,7 +38,7 @@ static void draw(int64_t k, int64_t n, int64_t group, numbers *x)
     }
 }
 
-/* Tensors as they lie in a file: one byte beside their alignment. */
+/* Tensors in their position in a file: one byte after alignment. */
 typedef struct tensors {
   uint8_t weight[1 + (K + 4) * (N + 4)], zeros[1 + 4 * MAX_GROUPS * (N + 4)], scales[1 + 4 * MAX_GROUPS * N];
   yk_weight_view view;
@@ -118,7 +118,7 @@ static void pack(const numbers *x, packer how, yk_dtype dtype, bool has_zeros, t
   t->view.scales = t->scales + 1;
 }
 
-/* As parts have it: shard.h. */
+/* In the form of parts: shard.h. */
 static int64_t local_group(const numbers *x, const yk_weight_slice *slice)
 {
   int64_t offset = slice->k_begin % x->group, n_k = slice->k_end - slice->k_begin;
@@ -182,7 +182,7 @@ static void check_slices(const numbers *x, const tensors *t)
     for (size_t j = i + 1; each_case(j, j < sizeof k_cuts / sizeof *k_cuts && k_cuts[j] <= x->k); j++)
       for (size_t a = 0; each_case(a, a < sizeof n_cuts / sizeof *n_cuts); a++)
         for (size_t b = a + 1; each_case(b, b < sizeof n_cuts / sizeof *n_cuts && n_cuts[b] <= x->n); b++) {
-          if ((i + j + a + b) % 3) continue; /* a third of them cuts everywhere all the same */
+          if ((i + j + a + b) % 3) continue; /* a third of them still cuts at every position */
           const yk_weight_slice slice = {k_cuts[i], k_cuts[j], n_cuts[a], n_cuts[b]};
           check_slice(x, t, &slice);
         }
@@ -208,7 +208,7 @@ static void every_packing_and_slice(void **state)
     }
 }
 
-/* Places with inputs anywhere, groups of any, and some of the outputs; and the weight as g_idx makes it. */
+/* Inputs at any position, any groups, and some of the outputs; and the weight according to g_idx. */
 static void check_order(bool sorts_inputs, bool sorts_outputs, int64_t group)
 {
   enum { PLACES = 256, TAKEN_N = 100, STRIDE = K + 3 };

@@ -1,4 +1,4 @@
-/* The reader of JSON: the grammar of Python's json module, numbers as text, bounds, and errors with their place. */
+/* The reader of JSON: the grammar of Python's json module, numbers as text, bounds, and errors with their position. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -141,7 +141,7 @@ static void members_that_nobody_wants_are_checked_and_left_out(void **state)
   check_refused_by(&rules, "{\"x\":[1,}", 9, "t.json: line 1 column 9: expected a value, found '}'");
 }
 
-/* As many members as need sorting, each key twice. */
+/* Enough members that they are sorted, each key twice. */
 static void the_last_of_equal_keys_counts(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-/* JSON written piece by piece has the bytes that jansson writes. */
+/* JSON written piece by piece has the same bytes as jansson's. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 
 enum { FLAGS = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9) };
 
-/* Takes value. */
+/* Takes ownership of value. */
 static void assert_same_as(const yk_strbuf *found, json_t *value)
 {
   char *expected = json_dumps(value, FLAGS);

@@ -1,4 +1,4 @@
-/* Lines out of a stream however it is cut, in bounded memory; whole lines in. */
+/* Lines from a stream cut in any way, in bounded memory; whole lines into a file. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +67,7 @@ static void test_lines(void **state)
   close(fd);
 }
 
-/* Bytes that come one by one, and nothing meanwhile. */
+/* Bytes that arrive one by one, with pauses. */
 static void test_pipe(void **state)
 {
   (void)state;
@@ -122,7 +122,7 @@ static void test_long_lines(void **state)
   free(text);
 }
 
-/* A line of many reads comes out whole. */
+/* A line of many reads is returned whole. */
 static void test_a_line_of_many_reads(void **state)
 {
   (void)state;
@@ -178,7 +178,7 @@ static yk_status collect(void *user, const yk_jsonl_line *line, yk_err *err)
   return YK_OK;
 }
 
-/* What a crash may leave of the last line is passed over, anything else is an error. */
+/* A part of the last line that a crash may leave is skipped; anything else is an error. */
 static void test_stored(void **state)
 {
   (void)state;

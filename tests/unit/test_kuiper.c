@@ -1,12 +1,12 @@
-/* KuiperLLama model files: every tensor is found where the format has it, whatever contradicts it is named, and the
- * files beside one count as they should. */
+/* KuiperLLama model files: every tensor is at the format's position, every contradiction is named, and the files next
+ * to one are read. */
 #include "unit/loader_fixture.h"
 
 #include "each_case.h"
 #include "loader/checkpoint.h"
 #include "loader/foreign/kuiper_config.h"
 
-/* The fields in the file's order, shared_classifier being a byte. */
+/* The fields in the file's order; shared_classifier is a byte. */
 enum {
   MAGIC,
   VERSION,
@@ -40,7 +40,7 @@ static yk_strbuf make_file(const fields *f, size_t data_bytes)
   return file;
 }
 
-/* The order of the format, spelled out: a kind of tensors of all layers after the other. */
+/* The order of the format: all layers' tensors of one kind after another. */
 typedef struct kind {
   const char *name; /* %d is the layer */
   int is_quantised, once;
@@ -137,7 +137,7 @@ static void the_rest_is_qwen3(void **state)
 {
   (void)state;
   fields f = small;
-  f.of[VOCAB] = -f.of[VOCAB]; /* as llama2.c marked a head of its own */
+  f.of[VOCAB] = -f.of[VOCAB]; /* llama2.c's mark for a separate head */
   yk_strbuf file = make_file(&f, walk(&small, NULL, NULL) - 256);
   yk_err err = YK_ERR_INIT;
   yk_kuiper *kuiper;

@@ -1,5 +1,5 @@
-/* Measurements of a machine, on CPU ranks: rows and the limits they tell, options that are refused, and a failure of
- * one measurement in its row while the others go on. The communicator is one whose sums can be made wrong. */
+/* Measurements of a machine, on CPU ranks: rows and the limits derived from them, options that are refused, and a
+ * failure of one measurement in its row while the others continue. The communicator can be made to give wrong sums. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "yoke/tools.h"
 #include "yoke/yoke.h"
 
-/* ---- A communicator that errs ------------------------------------------------------------------------------------ */
+/* ---- A communicator with wrong sums ------------------------------------------------------------------------------ */
 
 static enum { SOUND, WRONG_VALUE, FAILS } fault_of_4_kib;
 
@@ -144,7 +144,7 @@ static void check_fault(int fault, const char *message)
   assert_true(row->us == 0 && row->rate == 0 && row->bus_rate == 0);
   for (size_t i = 0; i < report.n_rows; i++)
     if (&report.rows[i] != row) assert_string_equal(report.rows[i].error, "");
-  assert_int_equal(report.limits.n_all_reduces, 3); /* of 4 KiB there is still the other method */
+  assert_int_equal(report.limits.n_all_reduces, 3); /* for 4 KiB the other method remains */
   yk_machine_report_free(&report);
 }
 

@@ -11,7 +11,7 @@
 #include "base/mapped_file.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define SANITIZED 1 /* which have a handler of their own */
+#define SANITIZED 1 /* these have a separate handler */
 #else
 #define SANITIZED 0
 #endif
@@ -30,7 +30,7 @@ static shrinking open_file(void)
   shrinking s = {.dir = temp_dir_make(), .page_bytes = (size_t)sysconf(_SC_PAGESIZE)};
   char *bytes = malloc(PAGES * s.page_bytes);
   yk_err err = YK_ERR_INIT;
-  signal(SIGBUS, SIG_DFL); /* cmocka has a handler of its own */
+  signal(SIGBUS, SIG_DFL); /* cmocka has a handler too */
   memset(bytes, 7, PAGES * s.page_bytes);
   write_file(&s.dir, "x", bytes, PAGES * s.page_bytes - 100);
   free(bytes);
@@ -72,7 +72,7 @@ static void lost_bytes_are_zeros_and_an_error(void **state)
   close_file(&other);
 }
 
-/* The system met the end: a write of the lost bytes fails, and no signal comes. */
+/* The kernel reaches the end: a write of the lost bytes fails, and no signal is raised. */
 static void a_shorter_file_is_enough(void **state)
 {
   (void)state;
@@ -83,7 +83,7 @@ static void a_shorter_file_is_enough(void **state)
   close_file(&s);
 }
 
-/* A map of the program's own beside one of ours. */
+/* A map of the program itself next to one of the library. */
 static void read_own_map(const shrinking *s)
 {
   int fd = open(s->path, O_RDWR);

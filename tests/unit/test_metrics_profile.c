@@ -1,4 +1,4 @@
-/* The counters of step times never fall: not where more is taken off for timestamps, not with a new engine. */
+/* The counters of step times never decrease: not if more is subtracted for timestamps, not with a new engine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

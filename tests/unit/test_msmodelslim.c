@@ -1,4 +1,4 @@
-/* msmodelslim's descriptions: what they may say, and the files that they stand beside. */
+/* msmodelslim's descriptions: their legal contents, and the files next to them. */
 #include "unit/msmodelslim_fixture.h"
 
 #include "each_case.h"

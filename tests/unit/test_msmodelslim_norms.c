@@ -1,4 +1,4 @@
-/* Norms of msmodelslim's with an offset, and what is folded into biases. */
+/* Norms of msmodelslim with an offset, and the terms that are folded into biases. */
 #include <math.h>
 
 #include "unit/msmodelslim_fixture.h"
@@ -6,7 +6,7 @@
 #include "each_case.h"
 #include "loader/integers/folded_bias.h"
 
-/* A directory whose norm has these tensors; q is of a kind, k and v are quantised. */
+/* A directory whose norm has these tensors; q has the given kind, k and v are quantised. */
 static yk_status read_norm(const tensor *tensors, const char *kind_of_q, yk_weight_view *q, yk_vector_view *norm,
                            yk_checkpoint **checkpoint, yk_err *err)
 {
@@ -124,7 +124,7 @@ static void bad_norms(void **state)
   yk_checkpoint_close(checkpoint);
 }
 
-/* Offsets before floats and before integers of more inputs and outputs than a block has. */
+/* Offsets before floats and before integers with more inputs and outputs than a block has. */
 static void offsets_become_biases(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-/* The tensors of each kind of layer of msmodelslim's, and of its KV cache; every way in which they can be wrong. */
+/* The tensors of each kind of msmodelslim's layers, and of its KV cache; every possible fault. */
 #include <math.h>
 
 #include "unit/msmodelslim_fixture.h"
@@ -21,7 +21,7 @@ static yk_status read_q(const char *kind, const tensor *tensors, yk_checkpoint *
   snprintf(description, sizeof description, "{'" Q ".weight': '%s'}", kind);
   *checkpoint = NULL;
   yk_status status = open_with(&dir, &f, description, NULL, checkpoint, err);
-  temp_dir_remove(&dir); /* what is mapped stays */
+  temp_dir_remove(&dir); /* mapped data stays */
   return status == YK_OK ? yk_checkpoint_linear(*checkpoint, Q, 8, 8, false, view, err) : status;
 }
 
@@ -140,7 +140,7 @@ static void bad_tensors(void **state)
   }
 }
 
-/* Scales and offsets of K, of which there are 8 channels, as the file has them. */
+/* Scales and offsets of K, which has 8 channels, in the file's form. */
 static yk_status read_k_channels(const tensor *scale, const tensor *offset, int64_t first, int64_t n, float *scales,
                                  float *offsets, yk_err *err)
 {

@@ -16,7 +16,7 @@
 #include "unit/openai_fixture.h"
 #include "unit/single_quotes.h"
 
-/* A request, its answer, and what has been written. */
+/* A request, its answer, and its output. */
 typedef struct session {
   yk_openai_request request;
   yk_token_texts *texts;
@@ -115,10 +115,10 @@ static void an_event_a_token(void **state)
   (void)state;
   session *s = open_session(YK_FORM_COMPLETION, "{'prompt': 'p', 'stream': true}");
   push(s, 0, 5, "a\"\n");
-  expect(s, ""); /* the end may be at hand */
+  expect(s, ""); /* the end may follow immediately */
   push(s, 0, 6, "");
   expect(s, "data: " HEAD "{'index':0,'text':'a\\'\\n','logprobs':null,'finish_reason':null}]}\n\n");
-  flush(s, 0); /* half a character is held back: an event all the same */
+  flush(s, 0); /* half a character is held back: still an event */
   expect(s, "data: " HEAD "{'index':0,'text':'','logprobs':null,'finish_reason':null}]}\n\n");
   flush(s, 0);
   expect(s, "");
@@ -157,7 +157,7 @@ static void a_slow_client_gets_several_tokens_at_once(void **state)
   close_session(s);
 }
 
-/* The first token has an event of its own, so that its time is seen; the end is told with what is there. */
+/* The first token has a separate event, so that its time is visible; the end is in the event of the available text. */
 static void several_tokens_an_event(void **state)
 {
   (void)state;
@@ -304,7 +304,8 @@ static void logprobs_in_a_stream(void **state)
   close_session(s);
 }
 
-/* The likelier of two tokens with one text counts. One that the engine ranks beyond what was asked for is left out. */
+/* The likelier of two tokens with one text counts. A token that the engine ranks beyond the requested number is left
+ * out. */
 static void top_logprobs_have_each_text_once(void **state)
 {
   (void)state;
@@ -377,7 +378,7 @@ static void stop_reasons(void **state)
   close_session(s);
 }
 
-/* As in vLLM beside the choices, and in a stream with the role. */
+/* As in vLLM next to the choices, and in a stream with the role. */
 static void a_chats_prompt(void **state)
 {
   (void)state;
@@ -469,7 +470,7 @@ static void calls_of_a_whole_answer(void **state)
   close_session(s);
 }
 
-/* Clients read arguments as JSON where "tool_calls" ends an answer. */
+/* Clients read arguments as JSON if "tool_calls" ends an answer. */
 static void a_stop_string_inside_arguments(void **state)
 {
   (void)state;
@@ -482,7 +483,7 @@ static void a_stop_string_inside_arguments(void **state)
   close_session(s);
 }
 
-/* ---- Failing ----------------------------------------------------------------------------------------------------- */
+/* ---- Failures ---------------------------------------------------------------------------------------------------- */
 
 static void a_stream_fails(void **state)
 {

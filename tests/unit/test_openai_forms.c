@@ -60,7 +60,7 @@ static void statuses(void **state)
   }
 }
 
-/* The fields that the engine's messages are about. */
+/* The fields to which the engine's messages belong. */
 static void params_of_the_engine(void **state)
 {
   (void)state;
@@ -82,7 +82,7 @@ static void params_of_the_engine(void **state)
   assert_string_equal(error_of(YK_E_INVAL, "temperature: x", "n").param, "n");
 }
 
-/* Why a model has no tokenizer may name files. */
+/* The reason for a missing tokenizer may name files. */
 static void no_paths(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-/* Bodies of requests: what each field does, and what is refused, with the field's name. */
+/* Bodies of requests: the effect of each field, and refusals with the field's name. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "unit/openai_fixture.h"
 
-/* ---- What is taken ----------------------------------------------------------------------------------------------- */
+/* ---- Accepted bodies --------------------------------------------------------------------------------------------- */
 
 static void prompts(void **state)
 {
@@ -70,7 +70,7 @@ static void sampling(void **state)
   yk_openai_request_free(&r);
 }
 
-/* The engine, which knows the ranges, refuses them. */
+/* The engine, which checks the ranges, refuses them. */
 static void numbers_beyond_floats(void **state)
 {
   (void)state;
@@ -178,7 +178,7 @@ static void chat_defaults(void **state)
   yk_openai_request_free(&r);
 }
 
-/* "none" needs no parser: the model is not told of the tools. */
+/* "none" needs no parser: the model does not get the tools. */
 static void no_tools_wanted(void **state)
 {
   (void)state;
@@ -210,7 +210,7 @@ static void json_as_python_reads_it(void **state)
   yk_openai_request_free(&r);
 }
 
-/* A negative seed is what PyTorch's generators make of it; -1 asks for none. */
+/* A negative seed is converted as in PyTorch's generators; -1 means no seed. */
 static void seeds(void **state)
 {
   (void)state;
@@ -228,8 +228,8 @@ static void seeds(void **state)
   }
 }
 
-/* Each type of part that templates get as a text; an answer may hold a refusal, which comes back with the conversation.
- * Tools, functions and assistants may say nothing. */
+/* Each type of part that templates get as a text. An answer may hold a refusal, which comes back with the conversation.
+ * Tools, functions and assistants may have no text. */
 static void parts_that_are_text(void **state)
 {
   (void)state;
@@ -254,7 +254,7 @@ static void note_field(void *user, const char *field)
   yk_strbuf_append_str(names, " ");
 }
 
-/* Fields that Yoke does not know are named and take no memory; a body of many small values is refused. */
+/* Fields that Yoke does not support are named and take no memory; a body of many small values is refused. */
 static void what_is_kept_of_a_body(void **state)
 {
   (void)state;
@@ -278,7 +278,7 @@ static void what_is_kept_of_a_body(void **state)
   yk_strbuf_free(&names);
 }
 
-/* Behind the submission only what an answer still tells is kept. */
+/* After the submission only the parts needed for the answer are kept. */
 static void bodies_are_dropped(void **state)
 {
   (void)state;
@@ -336,15 +336,15 @@ static void options_of_choices(void **state)
   assert_true(options.sampling.max_tokens == 16 && !options.text && !options.waiter);
   assert_true(options.cache_salt_bytes == 3 && memcmp(options.cache_salt, "a\0b", 3) == 0);
   yk_openai_request_options_of(&r, 0, 10, &options);
-  assert_true(options.sampling.max_tokens == 9 && options.sampling.sample_index == 0); /* what the context leaves */
+  assert_true(options.sampling.max_tokens == 9 && options.sampling.sample_index == 0); /* the rest of the context */
   yk_openai_request_options_of(&r, 2, 3, &options);
-  assert_int_equal(options.sampling.max_tokens, 1); /* for the engine to refuse by name */
+  assert_int_equal(options.sampling.max_tokens, 1); /* refused by the engine, by name */
   yk_openai_request_free(&r);
   r = openai_request(YK_FORM_COMPLETION, "{'prompt': [5], 'max_tokens': 12}");
   yk_openai_request_options_of(&r, 0, 10, &options);
   assert_int_equal(options.sampling.max_tokens, 12); /* likewise */
   yk_openai_request_options_of(&r, 0, 12, &options);
-  assert_int_equal(options.sampling.max_tokens, 11); /* of a body as much as there can be */
+  assert_int_equal(options.sampling.max_tokens, 11); /* as much as a body can have */
   yk_openai_request_free(&r);
   r = openai_request(YK_FORM_PLAIN, "{'prompt': [5], 'max_tokens': 12}");
   yk_openai_request_options_of(&r, 0, 12, &options);
@@ -352,7 +352,7 @@ static void options_of_choices(void **state)
   yk_openai_request_free(&r);
 }
 
-/* ---- What is refused --------------------------------------------------------------------------------------------- */
+/* ---- Refusals ---------------------------------------------------------------------------------------------------- */
 
 typedef struct refusal {
   const char *body, *param, *message;
@@ -583,7 +583,7 @@ static void depth_is_bounded(void **state)
   }
 }
 
-/* Brackets in strings are no depth. */
+/* Brackets in strings do not count as depth. */
 static void brackets_in_strings_are_text(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-/* Tool calls in the text of an answer: what is found, and that it does not depend on how the text is cut. */
+/* Tool calls in the text of an answer, independent of how the text is split. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "each_case.h"
 #include "openai/tool_calls.h"
 
-/* Events, readable: content as it is, a call as {name|arguments}, a cut one as {name|arguments!. */
+/* Events in readable form: content unchanged, a call as {name|arguments}, a cut call as {name|arguments!. */
 typedef struct record {
   yk_strbuf text;
   bool in_call, has_broken;
@@ -137,11 +137,11 @@ static void hermes_calls(void **state)
         "{f|{}}");
   check(f, TAGGED("{\"name\": \"na\\u006de\", \"arguments\": {}}"), "{name|{}}");
   check(f, "<tool_call>" CALL("f", "{\"t\": \"</tool_call>\"}") " <tool_call>" CALL("g", "{}"),
-        "{f|{\"t\": \"</tool_call>\"}}{g|{}}"); /* closing tags forgotten */
+        "{f|{\"t\": \"</tool_call>\"}}{g|{}}"); /* without closing tags */
   check(f, "é<tool_call>" CALL("f", "{\"t\": \"日本 😀\"}"), "é{f|{\"t\": \"日本 😀\"}}");
 }
 
-/* Text that is no call comes back byte for byte. */
+/* Text that is no call is returned byte for byte. */
 static void hermes_content(void **state)
 {
   (void)state;
@@ -180,7 +180,7 @@ static void hermes_recovers(void **state)
   check(f, "<tool_<tool_call>" CALL("f", "{}"), "<tool_{f|{}}");
   check(f, TAGGED(CALL("f", "{}")) "<tool_cal" TAGGED(CALL("g", "{}")), "{f|{}}<tool_cal{g|{}}");
   check(f, TAGGED(CALL("f", "{}")) "<<tool_call>" CALL("g", "{}"), "{f|{}}<{g|{}}");
-  /* A call that has been told stands: what comes are its arguments, as the model wrote them. */
+  /* A reported call is final: later text is its arguments, as the model wrote them. */
   check(f, TAGGED("{\"name\": \"f\", \"arguments\": {\"a\": oops}}") " x", "{f|{\"a\": oops}}! x");
   check(f, TAGGED("{\"name\": \"f\", \"arguments\": {\"a\": <</tool_cal}}") TAGGED(CALL("g", "{}")),
         "{f|{\"a\": <</tool_cal}}!{g|{}}");
@@ -199,7 +199,7 @@ static void calls_without_arguments(void **state)
   check(YK_TOOLS_LLAMA3_JSON, "{\"name\": \"f\"}", "{\"name\": \"f\"}");
 }
 
-/* Whatever cuts an output, what may have become a tag or the beginning of a call is no content. */
+/* However an output is cut, a possible tag or the beginning of a call is no content. */
 static void outputs_that_are_cut(void **state)
 {
   (void)state;
@@ -225,7 +225,7 @@ static void outputs_that_are_cut(void **state)
   check_as(&llama, "<|python_t", "");
 }
 
-/* Tags that are special tokens are found; other special tokens are hidden from who does not want them. */
+/* Tags that are special tokens are found; other special tokens are hidden from clients that skip them. */
 static void special_tokens(void **state)
 {
   (void)state;
@@ -234,7 +234,7 @@ static void special_tokens(void **state)
   check_as(&w, text, "a<|x|>b{f|{\"t\": \"<|x|>\"}}<tool_call>oops<|x|></tool_call>");
   w.hides_special = true;
   check_as(&w, text, "ab{f|{\"t\": \"\"}}oops");
-  w.is_special = false; /* the same as plain text is nobody's to hide */
+  w.is_special = false; /* the same as plain text is not hidden */
   check_as(&w, text, "a<|x|>b{f|{\"t\": \"<|x|>\"}}<tool_call>oops<|x|></tool_call>");
 }
 
@@ -281,7 +281,7 @@ static void only_the_first_call(void **state)
   check_as(&llama, CALL("f", "{}") ";" CALL("g", "{}"), "{f|{}}");
 }
 
-/* Deeper than can be followed is no call; up to there calls are found. */
+/* Calls nested beyond the limit are not calls; up to the limit calls are found. */
 static void depth_is_bounded(void **state)
 {
   (void)state;
@@ -296,7 +296,7 @@ static void depth_is_bounded(void **state)
   }
 }
 
-/* The name comes as soon as the arguments begin, and their pieces as they come. */
+/* The name is reported as soon as the arguments begin, and pieces of arguments as they arrive. */
 static void calls_are_streamed(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-/* What a peer-to-peer group refuses to be made of, before it asks for a GPU. */
+/* Options of a peer-to-peer group that are refused before it uses a GPU. */
 #include <csetjmp>
 #include <cstdarg>
 #include <cstddef>

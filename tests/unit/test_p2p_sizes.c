@@ -1,5 +1,5 @@
-/* Which route an all-reduce takes, and that the slots hold whatever takes that route: the thread blocks' shards are
- * counted as the kernels count them. */
+/* The algorithm of an all-reduce, and whether the slots hold its data: the thread blocks' shards are counted as the
+ * kernels count them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -53,7 +53,7 @@ static void short_rows_cross_sooner_on_two_ranks(void **state)
 {
   (void)state;
   for (int n_ranks = 2; each_case(n_ranks, n_ranks <= 4); n_ranks++)
-    for (int64_t max_rows = 256; max_rows <= 4096; max_rows *= 16) { /* of few the slots for two-shot are there, too */
+    for (int64_t max_rows = 256; max_rows <= 4096; max_rows *= 16) { /* few rows also have slots for two-shot */
       const int64_t row = 4 * KIB, most = n_ranks == 2 ? 255 : 128;
       yk_p2p_options o = yk_p2p_options_for(n_ranks, max_rows, row, 60);
       assert_int_equal(yk_p2p_route_of_rows(&o, most, row), YK_P2P_ONE_SHOT);
@@ -81,7 +81,7 @@ static void more_rows_take_a_few_launches_of_equal_size(void **state)
   assert_int_equal(yk_p2p_rows_at_once(&o, 4097, row), 0);
   assert_int_equal(yk_p2p_rows_at_once(&o, 1, row + 2), 0);
   assert_int_equal(yk_p2p_rows_at_once(&o, 0, row), 0);
-  yk_p2p_options small = yk_p2p_options_for(4, 3, row, 60); /* room for what was announced */
+  yk_p2p_options small = yk_p2p_options_for(4, 3, row, 60); /* capacity for the announced size */
   assert_int_equal(yk_p2p_rows_at_once(&small, 3, row), 3);
   yk_p2p_options none = yk_p2p_options_for(4, 64, 1001 * 2, 60);
   assert_int_equal(yk_p2p_rows_at_once(&none, 1, 1001 * 2), 0);
@@ -133,7 +133,7 @@ static void a_rank_is_waited_for_less_long_than_a_step_may_take(void **state)
   (void)state;
   assert_int_equal(yk_p2p_options_for(2, 1, 16, 0).timeout_ms, 0);
   assert_int_equal(yk_p2p_options_for(2, 1, 16, 60).timeout_ms, 45000);
-  assert_int_equal(yk_p2p_options_for(2, 1, 16, 1e-6).timeout_ms, 1); /* 0 would be for ever */
+  assert_int_equal(yk_p2p_options_for(2, 1, 16, 1e-6).timeout_ms, 1); /* 0 would mean no limit */
   assert_true(yk_p2p_options_for(2, 1, 16, 1e9).timeout_ms > 0);
 }
 

@@ -1,5 +1,5 @@
-/* yk_quantize: which tensors become what, in checkpoints of every naming; runs stopped anywhere and resumed give the
- * same bytes; what cannot be quantised, or gone on with, is refused by name. */
+/* yk_quantize: the handling of each tensor, in checkpoints of every naming; runs that are stopped anywhere and resumed
+ * give the same bytes; models that cannot be quantised, and directories that cannot be resumed, are refused by name. */
 #include "unit/quantize_fixture.h"
 
 #include <sys/stat.h>
@@ -55,9 +55,10 @@ static void test_names(void **state)
     if (yk_weight_kind_of(cases[i].name) != cases[i].kind) fail_msg("%s", cases[i].name);
 }
 
-/* ---- What becomes of a checkpoint -------------------------------------------------------------------------------- */
+/* ---- Quantised checkpoints --------------------------------------------------------------------------------------- */
 
-/* The quantised layer is near what it was: half a scale, and a scale itself is a fifteenth of a spread of at most 1. */
+/* The quantised layer is close to the original: half a scale, and a scale itself is a fifteenth of a spread of at most
+ * 1. */
 static void check_layer(const yk_shards *shards, const drawn *tensor)
 {
   char module[128], name[160];
@@ -93,7 +94,7 @@ static void check_config(const model *m, const char *kept)
   yk_err err = YK_ERR_INIT;
   char *text = NULL, wanted[1024];
   read_out(m, "config.json", &text, &n_bytes);
-  assert_non_null(strstr(text, "\"rms_norm_eps\": 1e-06")); /* as it was written */
+  assert_non_null(strstr(text, "\"rms_norm_eps\": 1e-06")); /* as in the source */
   snprintf(wanted, sizeof wanted,
            "{\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 32, \"zero_point\": true, \"version\": \"gemm\", "
            "\"modules_to_not_convert\": %s}",
@@ -145,7 +146,7 @@ static void test_mixtral(void **state)
   model_remove(&m);
 }
 
-/* Names to keep are whole parts of modules' names; the modules are written; lm_head need not be there. */
+/* Names to keep are whole parts of modules' names; the modules are written; lm_head need not exist. */
 static void test_keep(void **state)
 {
   (void)state;
@@ -186,7 +187,7 @@ static void test_keep(void **state)
   model_remove(&m);
 }
 
-/* The layer's words are those of the outputs from `first` on of a tensor with all experts. */
+/* The layer's words equal those of the outputs from `first` on of a tensor with all experts. */
 static void check_expert(const model *m, const char *source, const char *module, int64_t first, int64_t n)
 {
   yk_shards *before, *after;
@@ -216,7 +217,7 @@ static void check_expert(const model *m, const char *source, const char *module,
   yk_shards_close(after);
 }
 
-/* Experts that are one tensor become layers of their own; routers and latent attention's norms stay. */
+/* Experts that are one tensor become separate layers; routers and latent attention's norms are kept. */
 static void test_experts(void **state)
 {
   (void)state;
@@ -274,9 +275,9 @@ static void test_experts(void **state)
   model_remove(&m);
 }
 
-/* ---- Going on ---------------------------------------------------------------------------------------------------- */
+/* ---- Resuming ---------------------------------------------------------------------------------------------------- */
 
-/* Stopped at every call of progress and begun again until it is whole: the bytes of a run in one go. */
+/* Stopped at every call of progress and resumed until it is complete: the bytes of an uninterrupted run. */
 static void test_stopped_and_resumed(void **state)
 {
   (void)state;
@@ -299,7 +300,7 @@ static void test_stopped_and_resumed(void **state)
     options = options_for(&m, &r);
     options.n_cpu_threads = 1 + stop % 3;
     for (n_cancelled = 0;; n_cancelled++) {
-      r.n_left = n_cancelled == 0 ? stop : stop + 8; /* else a large tensor would never get done */
+      r.n_left = n_cancelled == 0 ? stop : stop + 8; /* else a large tensor would never be finished */
       yk_status status = yk_quantize(&options, &report, &err);
       if (status == YK_OK) break;
       expect_error("stopped", YK_E_CANCELLED, "stopped", status, &err);
@@ -312,7 +313,7 @@ static void test_stopped_and_resumed(void **state)
   model_remove(&whole);
 }
 
-/* Several ranks write the same files, also where a rank was stopped that the next run has not. */
+/* Several ranks write the same files, also if the stopped run had a rank that the next run lacks. */
 static void test_ranks(void **state)
 {
   (void)state;
@@ -343,7 +344,7 @@ static void test_ranks(void **state)
   model_remove(&one);
 }
 
-/* What an unfinished directory is gone on with must be what it was begun with. */
+/* An unfinished directory can only be resumed with the options that it was begun with. */
 static void test_other_run(void **state)
 {
   (void)state;
@@ -361,7 +362,7 @@ static void test_other_run(void **state)
   write_text(&m.from, "generation_config.json", "{\"do_sample\": true}");
   expect_refused("source", &options, YK_E_IO, "another source");
   write_text(&m.from, "generation_config.json", "{\"do_sample\": false}");
-  char part[128]; /* as a crash may leave it, before a shard is moved to its place */
+  char part[128]; /* as after a crash, before a shard is moved to its place */
   snprintf(part, sizeof part, "%s/quantize.part/0/model.safetensors", m.out);
   FILE *left = fopen(part, "w");
   assert_non_null(left);
@@ -417,7 +418,7 @@ static bool cut_source(void *user, const char *what, int64_t done, int64_t total
   return true;
 }
 
-/* A source that is cut after it was opened, by a byte of its last page, where no signal comes: no shard is kept. */
+/* A source that is cut after it was opened, by a byte of its last page, where no signal is raised: no shard is kept. */
 static void test_source_shrinks(void **state)
 {
   (void)state;
@@ -464,7 +465,7 @@ static void test_tensors_refused(void **state)
   expect_tensors_refused("no group fits", narrow, 1, YK_E_UNSUPPORTED, "groups of 32");
 }
 
-/* A NaN is named, and the shards before it stay. */
+/* A NaN is named, and the shards before it are kept. */
 static void test_nan(void **state)
 {
   (void)state;

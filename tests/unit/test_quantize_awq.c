@@ -1,12 +1,12 @@
-/* Activation-aware quantising: what is kept of a text's activations, what scales do to weights, and that neither
- * threads nor stops change a byte. */
+/* Activation-aware quantisation: the kept activations of a text, the effect of scales on weights, and the same bytes on
+ * any number of threads and after interruptions. */
 #include "unit/quantize_fixture.h"
 
 #include "each_case.h"
 #include "quantize/calibration.h"
 #include "text/tokenizer.h"
 
-/* What layer 0's attention reads is the normed embedding of the text's tokens, window after window. */
+/* The input of layer 0's attention is the normed embedding of the text's tokens, window after window. */
 static void test_calibration(void **state)
 {
   (void)state;
@@ -65,7 +65,7 @@ static void test_calibration(void **state)
   model_remove(&m);
 }
 
-/* Calibration and search give the same on any number of threads, stopped in either and between shards. */
+/* Calibration and search give the same on any number of threads, interrupted in either and between shards. */
 static void test_awq_stopped_and_resumed(void **state)
 {
   (void)state;
@@ -95,7 +95,7 @@ static void test_awq_stopped_and_resumed(void **state)
   model_remove(&whole);
 }
 
-/* q and k are not cut: each weight is within half a scale of what the norm's change makes of it. */
+/* q and k are not clipped: each weight is within half a scale of the weight with the norm's change. */
 static void test_awq_scales(void **state)
 {
   (void)state;

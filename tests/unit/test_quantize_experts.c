@@ -1,5 +1,5 @@
-/* Activation-aware quantising of mixtures of experts and latent attention: what is kept of a text's activations,
- * against products written out here. */
+/* Activation-aware quantisation of mixtures of experts and latent attention: the kept activations of a text, against
+ * products written out here. */
 #include "unit/quantize_fixture.h"
 
 #include "each_case.h"
@@ -61,7 +61,7 @@ static void expect_close(const char *what, int row, const float *found, const fl
       fail_msg("%s, row %d, %d: expected %g, found %g", what, row, i, (double)expected[i], (double)found[i]);
 }
 
-/* The rows of an expert's down projection are those of the tokens that chose it, by the choices that are kept. */
+/* The rows of an expert's down projection are those of the tokens that chose it, according to the kept choices. */
 static void test_experts(void **state)
 {
   (void)state;
@@ -115,7 +115,7 @@ static void test_rows_of_an_expert(void **state)
   end(&t);
 }
 
-/* What q_b and kv_b read are the norms of what q_a and kv_a make of the layer's x. */
+/* The inputs of q_b and kv_b are the norms of q_a's and kv_a's outputs for the layer's x. */
 static void test_latent(void **state)
 {
   (void)state;

@@ -1,5 +1,5 @@
-/* test_quantize_observer.c - what an observer is shown of a mixture of experts: the values between its parts, which are
- * those of the parts one by one, and nothing of its layers as forwards of their own. */
+/* test_quantize_observer.c - calls of an observer for a mixture of experts: the values between its parts, which equal
+ * those of the separate parts, and no separate forwards of its layers. */
 #include "quantize/observer.h"
 
 #include "op/op_cases_mixture.h"
@@ -11,7 +11,7 @@ typedef struct shown {
   const mixture_layers *layers;
   const void *x;
   int n_forwards, n_mixtures;
-  bool is_checking; /* forwards are the test's own */
+  bool is_checking; /* forwards go through the test */
   double inner_error;
 } shown;
 
@@ -23,13 +23,13 @@ static yk_status on_forward(void *user, const yk_linear *linear, const yk_linear
   return YK_OK;
 }
 
-/* Down's inputs of each choice: what the chosen expert's gate and up give the row alone. */
+/* Down's inputs of each choice: the output of the chosen expert's gate and up for the row alone. */
 static double inner_error(yk_device *dev, const shown *s, const yk_mixture_taps *taps)
 {
   const int32_t n_choices = s->c->n_rows * MIXTURE_TOP_K;
   double worst = 0.0;
   for (int32_t i = 0; i < n_choices; i++) {
-    const int expert = taps->choices[i] - 1, row = i / MIXTURE_TOP_K; /* the rank has experts from 1 on */
+    const int expert = taps->choices[i] - 1, row = i / MIXTURE_TOP_K; /* the rank holds experts from 1 on */
     if (taps->slot_of_choice[i] < 0) continue;
     linear_run run = s->layers->gate_up.runs[expert];
     run.x = s->layers->router.x;

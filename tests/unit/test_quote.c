@@ -1,4 +1,4 @@
-/* Texts that others chose, as a log writes them: one line, no commands to a terminal, nothing reordered. */
+/* Texts from outside in a log: one line, no commands to a terminal, nothing reordered. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +92,7 @@ static void logs(void **state)
   memset(text, 'x', sizeof text - 1);
   yk_log_text(&log, YK_LOG_INFO, text);
   assert_string_equal(last, text);
-  /* Cut within a character: what is left of it is left out. */
+  /* Cut within a character: the remaining part of the character is left out. */
   for (size_t i = 0; i + 3 < sizeof text; i += 3) memcpy(text + i, "\xE4\xBD\xA0", 3);
   yk_log_write(&log, YK_LOG_INFO, "%s", text);
   assert_int_equal(strlen(last), 510);

@@ -1,4 +1,4 @@
-/* The handoff: every rank runs every command once; the first failure is named, releases the others and sticks. */
+/* The handoff: every rank runs every command once; the first failure is named, releases the others and persists. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 #include "each_case.h"
 #include "parallel/rank_group.h"
 
-/* A rank's end and device: a group asks them to abort and to settle. */
+/* A rank's end and device, which a group aborts and settles. */
 typedef struct end {
   yk_comm comm;
   yk_device dev;
@@ -23,10 +23,10 @@ typedef struct bench {
   end ends[8];
   atomic_int runs[8];
   atomic_int failures_signalled;
-  atomic_bool released;                         /* set by on_failure: stalled ranks come back */
-  atomic_int aborted, settled;                  /* bits of the ranks whose ends, and devices, have been */
-  int failing_rank, stalling_rank, blamed_rank; /* blamed_rank: whom the failing one names, or 0 */
-  const int *progress;                          /* [n_ranks], or NULL: all alike; where given, all ranks but 0 stall */
+  atomic_bool released;                         /* set by on_failure: stalled ranks return */
+  atomic_int aborted, settled;                  /* bits of the ranks whose ends were aborted, devices settled */
+  int failing_rank, stalling_rank, blamed_rank; /* blamed_rank: the rank named by the failing one, or 0 */
+  const int *progress;                          /* [n_ranks], or NULL: equal; if given, all ranks but 0 stall */
 } bench;
 
 static void sleep_ms(long ms)
@@ -85,7 +85,7 @@ static int progress(void *context, int rank)
 static const yk_comm_ops comm_ops = {.abort = count_abort};
 static const yk_device_ops device_ops = {.settle = settle};
 
-/* state: how long threads look before they sleep, in seconds. */
+/* state: the time that threads spin before they sleep, in seconds. */
 static yk_rank_group *start(void **state, bench *b, int n_ranks)
 {
   yk_comm *comms[8];
@@ -163,7 +163,7 @@ static void a_stalled_rank_is_named_and_released(void **state)
   assert_true(yk_rank_group_destroy(group, 1));
 }
 
-/* Of the ranks that wait for each other; rank 0 has returned, however little it did. */
+/* Among the ranks that wait for each other; rank 0 has returned and counts with no progress. */
 static void the_rank_furthest_behind_is_blamed(void **state)
 {
   static const struct {
@@ -185,7 +185,7 @@ static void the_rank_furthest_behind_is_blamed(void **state)
   }
 }
 
-/* The ranks of a later process: calls and messages have their numbers in the run. */
+/* The ranks of a later process: calls and messages use their numbers in the whole run. */
 static yk_status fail_on_5(void *context, int rank, const void *command, yk_err *err)
 {
   (void)command;

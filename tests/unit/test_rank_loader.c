@@ -1,5 +1,5 @@
-/* Quantised layers reach the device in a form that it takes, as the same slices, and take the bytes that were planned,
- * on both kinds of device. */
+/* Quantised layers reach the device in a supported form, as the same slices, and take the planned bytes, on both kinds
+ * of device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,13 +17,13 @@
 
 enum { K = 256, N = 96 };
 
-/* What the device was given. */
+/* Arguments that the device received. */
 typedef struct seen {
   yk_device base;
   yk_linear_spec spec;
 } seen;
 
-/* linear_keeps of a device without a row for 8 bits or an order of inputs. */
+/* linear_keeps of a device without a table row for 8 bits or an order of inputs. */
 static bool keeps_4_bits(const yk_linear_spec *spec, int i)
 {
   const yk_weight_view *weight = &spec->parts[i].weight;
@@ -92,7 +92,7 @@ static void planned_bytes_are_taken(void **state)
             }
 }
 
-/* 8-bit parts come as rows of bytes where the device keeps them, else as floats of 16 bits. */
+/* 8-bit parts arrive as rows of bytes if the device keeps them, else as 16-bit floats. */
 static void check_8_bits(bool kept, bool as_16_bits, yk_dtype dtype, yk_range k, yk_range n)
 {
   static const uint8_t zeros[4 * K * N];
@@ -158,7 +158,7 @@ static void what_a_device_does_not_keep_is_floats(void **state)
           for (int j = 0; j < 3; j++) check_8_bits(kept, as_16_bits, dtypes[d], ks[i], ns[j]);
 }
 
-/* Inputs are quantised where weights stay 8 bits; where weights become floats, inputs are floats. */
+/* Inputs are quantised if weights stay 8 bits; if weights become floats, inputs are floats. */
 static void quantised_inputs_go_with_8_bit_weights(void **state)
 {
   (void)state;
@@ -197,7 +197,7 @@ static void quantised_inputs_go_with_8_bit_weights(void **state)
     }
 }
 
-/* Inputs that are sorted by group where the device keeps that, else floats in the order that they have. */
+/* Inputs that are sorted by group if the device keeps that, else floats in the original order. */
 static void check_act_order(bool kept, yk_weight_format format, const yk_group_share *share, bool orders_outputs)
 {
   enum { GROUP = 64, FIRST_N = 8, TAKEN_N = 40 };
@@ -209,7 +209,7 @@ static void check_act_order(bool kept, yk_weight_format format, const yk_group_s
   for (int i = 0; i < K; i++) g_idx[(i * 37 + 3) % K] = i / GROUP;
   for (int i = 0; i < N; i++) bias[i] = (uint16_t)i;
   for (int i = 0; i < K / GROUP * N; i++) scales[i] = yk_f32_to_f16((float)(i % N));
-  memset(ones, 0x11, sizeof ones); /* a weight is its output, of 8 bits 17 times that */
+  memset(ones, 0x11, sizeof ones); /* a weight is its output; with 8 bits, 17 times that */
   for (int i = 0; i < TAKEN_N; i++) outputs[i] = FIRST_N + (i * 7) % TAKEN_N;
   int64_t (*const linear_bytes)(const yk_linear_spec *spec) = kept ? yk_cpu_linear_bytes : yk_cuda_linear_bytes;
   const yk_device_ops ops = {.linear_create = create, .linear_bytes = linear_bytes};
@@ -297,7 +297,7 @@ static void sorted_inputs_come_with_the_order_of_x(void **state)
 
 enum { N_MATRICES = 3, MATRIX_GROUP = 64 };
 
-/* A weight whose bytes are all data of its own. */
+/* A weight whose bytes are all its own data. */
 static yk_weight_view matrix_of(yk_weight_format format, yk_packing packing, int m)
 {
   static uint8_t bytes[N_MATRICES][K * N], zeros[N_MATRICES][K / MATRIX_GROUP * N];
@@ -370,7 +370,8 @@ static void check_matrices(const yk_model_device *dev, yk_weight_format format, 
   }
 }
 
-/* With act order each matrix has an order of inputs, and of outputs too: it comes as it comes alone, with its own. */
+/* With act order each matrix has an order of inputs, and of outputs too: each is loaded as it is alone, with its own
+ * order. */
 static void check_ordered_matrices(const yk_model_device *dev, yk_weight_format format, bool k_is_sorted)
 {
   enum { N_TAKEN = 48 };
@@ -388,7 +389,7 @@ static void check_ordered_matrices(const yk_model_device *dev, yk_weight_format 
     yk_weight_view *weight = m == 0 ? &spec.parts[0].weight : &more[m - 1];
     *weight = matrix_of(format, YK_PACKING_GPTQ, m);
     weight->act_order = true;
-    weight->g_idx = m == 1 ? NULL : g_idx[m]; /* one whose groups are of neighbours */
+    weight->g_idx = m == 1 ? NULL : g_idx[m]; /* a matrix with groups of neighbours */
   }
   yk_linear_part *part = &spec.parts[0];
   part->more_weights = more;
@@ -403,7 +404,7 @@ static void check_ordered_matrices(const yk_model_device *dev, yk_weight_format 
   part->group_local = places.group;
   if (yk_repack_layer(dev, &spec, NULL, &buffer, &all, &err) != YK_OK) fail_msg("%s", err.message);
   assert_int_equal(yk_repack_bytes(dev, &spec), dev->linear_bytes(&all));
-  assert_true(!all.parts[0].x_order == k_is_sorted); /* sorted inputs of a share are x as it is */
+  assert_true(!all.parts[0].x_order == k_is_sorted); /* sorted inputs of a share are x unchanged */
   for (int m = 0; m < N_MATRICES; m++) {
     yk_linear_spec single = spec;
     single.n_matrices = 1;
@@ -429,7 +430,7 @@ static void matrices_have_orders_of_their_own(void **state)
   }
 }
 
-/* Each of several matrices comes as it comes alone, whatever is done to it on the way. */
+/* Each of several matrices is loaded as it is alone, with any conversion. */
 static void matrices_are_repacked_as_alone(void **state)
 {
   (void)state;

@@ -1,5 +1,5 @@
-/* What is repacked to a device, and which error says that it cannot be, does not depend on the number of threads; nor
- * does memory grow with the number of layers. Layers are large enough to be cut among all of them. */
+/* Repacked weights and errors do not depend on the number of threads, and memory does not grow with the number of
+ * layers. Layers are large enough to be cut among all of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static const int n_threads[N_POOLS] = {1, 2, 5};
 
 static const uint16_t nan_f16 = 0x7E00;
 
-/* Tensors that serve every packing of 8 bits or less: bytes beyond those of a packing are not looked at. */
+/* Tensors that suit every packing of 8 bits or less: bytes beyond those of a packing are not read. */
 typedef struct tensors {
   uint8_t weight[K * N];
   uint32_t zeros[TABLE];
@@ -43,7 +43,7 @@ static void make_tensors(tensors *t)
   for (size_t i = 0; i < sizeof t->weight; i++) {
     state = state * 1664525u + 1013904223u;
     t->weight[i] = (uint8_t)((state >> 24) | 0x11);         /* no nibble is 0, so that a zero point may be 16 */
-    if ((t->weight[i] & 0x7F) == 0x7F) t->weight[i] = 0x11; /* no number among 8-bit floats */
+    if ((t->weight[i] & 0x7F) == 0x7F) t->weight[i] = 0x11; /* NaN in 8-bit floats */
   }
   for (int i = 0; i < TABLE; i++) {
     t->zeros[i] = (state = state * 1664525u + 1013904223u);
@@ -59,7 +59,7 @@ static void make_tensors(tensors *t)
   }
 }
 
-/* linear_keeps of a device without a row for 8 bits or an order of inputs. */
+/* linear_keeps of a device without a table row for 8 bits or an order of inputs. */
 static bool keeps_4_bits(const yk_linear_spec *spec, int i)
 {
   const yk_weight_view *weight = &spec->parts[i].weight;
@@ -218,7 +218,7 @@ static void check_error(const fixture *f, const yk_model_device *dev, const yk_l
   }
 }
 
-/* Two scales that are no numbers: in the order of what is repacked, the first is named, whoever meets which. */
+/* Two NaN scales: the first in the order of repacking is named, whichever thread finds it. */
 static void the_first_bad_scale_is_named(void **state)
 {
   fixture *f = *state;
@@ -267,7 +267,7 @@ static void the_first_bad_bias_is_named(void **state)
   f->t.bias[300] = f->t.bias[999] = 0;
 }
 
-/* Of parts, the first one's. */
+/* For several parts, the error of the first. */
 static void the_first_bad_part_is_named(void **state)
 {
   fixture *f = *state;
@@ -285,7 +285,7 @@ static void the_first_bad_part_is_named(void **state)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-/* The buffer is as large as the largest layer wants, however many layers come. */
+/* The buffer has the size for the largest layer, however many layers follow. */
 static void memory_is_that_of_the_largest_layer(void **state)
 {
   fixture *f = *state;

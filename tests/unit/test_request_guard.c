@@ -1,4 +1,4 @@
-/* The guard of requests: what passes is the same however the bytes come, and is written in one way alone. */
+/* The guard of requests: accepted bytes do not depend on how input is split, and have one canonical form. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include "server/request_guard.h"
 
-/* Takes the bytes in pieces; returns what passed, to be freed. *n_taken: of the bytes. */
+/* Feeds the bytes in pieces; returns the accepted bytes, to be freed. *n_taken: bytes consumed. */
 static yk_strbuf take(yk_request_guard *guard, const char *bytes, size_t n_bytes, size_t piece_bytes, size_t *n_taken)
 {
   yk_strbuf out = YK_STRBUF_INIT;
@@ -25,7 +25,7 @@ static yk_strbuf take(yk_request_guard *guard, const char *bytes, size_t n_bytes
   return out;
 }
 
-/* One request passes as expected, and nothing behind it is taken. */
+/* One request passes as expected, and no byte after it is consumed. */
 static void check_passes(const char *request, const char *expected)
 {
   size_t n_bytes = strlen(request), n_taken;
@@ -101,7 +101,7 @@ static void test_refused(void **state)
   REFUSED("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxy\r\n", 400);
 }
 
-/* A request with n times the same part between a beginning and an end. */
+/* A request with n copies of a part between a beginning and an end. */
 static void check_many(const char *begin, const char *part, int n, const char *end, int http_status)
 {
   size_t n_taken;
@@ -118,7 +118,7 @@ static void check_many(const char *begin, const char *part, int n, const char *e
   yk_request_guard_free(&guard);
 }
 
-/* The most that passes of everything that is counted, and one more. */
+/* The largest accepted number of everything that is counted, and one more. */
 static void test_limits(void **state)
 {
   (void)state;
@@ -146,7 +146,7 @@ static void test_limits(void **state)
   check_many(length, "0", 19, "\r\n\r\n", 400);
 }
 
-/* One request behind another. */
+/* Consecutive requests. */
 static void test_next(void **state)
 {
   (void)state;

@@ -43,7 +43,7 @@ static bool is_readable(void)
   return poll(&(struct pollfd){.fd = yk_waiter_fd(waiter), .events = POLLIN}, 1, 0) == 1;
 }
 
-/* How many times requests are reported now; each must be this one. */
+/* The number of reports now; each must be of this request. */
 static int n_reports(const yk_request *expected, const void *expected_user)
 {
   yk_request *request;
@@ -80,7 +80,7 @@ static void reported_from_nothing_to_something(void **state)
     assert_int_equal(n_reports(NULL, NULL), 0);
   }
   for (int i = 0; i < 3; i++) assert_int_equal(read_one(request), YK_OK);
-  yk_request_push_token(request, &token, false); /* all has been read, though the reader has not looked for more */
+  yk_request_push_token(request, &token, false); /* all has been read, though the reader has not checked for more */
   assert_int_equal(n_reports(request, &word), 1);
   assert_int_equal(read_one(request), YK_OK);
   assert_int_equal(read_one(request), YK_E_AGAIN);
@@ -97,7 +97,7 @@ static void reported_from_nothing_to_something(void **state)
   assert_int_equal(n_reports(NULL, NULL), 0);
 }
 
-/* The end is reported beside something unread too, once, and never of a request that was freed. */
+/* The end is reported also after something unread, once, and never for a freed request. */
 static void reported_at_the_end(void **state)
 {
   (void)state;
@@ -120,7 +120,7 @@ static void reported_at_the_end(void **state)
   assert_int_equal(n_cancels, 2);
 }
 
-/* The oldest news first; a request with more news keeps its place. */
+/* The oldest news first; a request with more news keeps its position. */
 static void reported_in_order(void **state)
 {
   (void)state;
@@ -140,7 +140,7 @@ static void reported_in_order(void **state)
   for (int i = 0; i < N; i++) yk_request_free(requests[i]);
 }
 
-/* A request that has failed: what came before, then the error, again and again, and no output with it. */
+/* A failed request: first earlier output, then the error on every call, without output. */
 static void a_failure_comes_as_a_status(void **state)
 {
   (void)state;
@@ -163,7 +163,7 @@ static void a_failure_comes_as_a_status(void **state)
   yk_request_free(request);
 }
 
-/* ---- Several writers, as several engines are --------------------------------------------------------------------- */
+/* ---- Several writers, like several engines ----------------------------------------------------------------------- */
 
 enum { WRITERS = 2, REQUESTS = 4, TOKENS = CAPACITY - N_PROMPT, ROUNDS = 200 };
 
@@ -183,7 +183,7 @@ static void *write_all(void *first)
   return NULL;
 }
 
-/* Returns whether the end was among what there is. */
+/* Returns whether the end was among the output. */
 static bool read_news(yk_request *request, written *w)
 {
   const yk_output *output;

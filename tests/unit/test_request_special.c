@@ -1,4 +1,4 @@
-/* Which bytes of a request's text are special tokens', also where a stop string that may come holds text back. */
+/* The bytes of a request's text that belong to special tokens, also if a possible stop string holds text back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 enum { CAPACITY = 100 };
 
-/* The text of a request that is given these tokens, with special tokens in brackets. */
+/* The text of a request with these tokens, special tokens in brackets. */
 static void run(const char *said, bool skips, const char *stop, const char *expected)
 {
   yk_tokenizer *tokenizer;

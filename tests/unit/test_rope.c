@@ -1,4 +1,4 @@
-/* Rotary tables against transformers' own, and the properties that no golden shows. */
+/* Rotary tables against transformers' own, and properties that no golden covers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static void frequencies_match(void **state)
   }
 }
 
-/* Most frequencies must be the very same float: a wrong order of roundings shows as many that are nearly so. */
+/* Most frequencies must be exactly equal: a wrong order of roundings would leave many nearly equal. */
 static void most_frequencies_are_bit_equal(void **state)
 {
   (void)state;
@@ -61,7 +61,7 @@ static void tables_match(void **state)
       int position = rope_golden_positions[p];
       const float *row = table + (size_t)position * (size_t)golden->head_dim, *expected = golden->table + p * 2 * half;
       for (int j = 0; j < 2 * half; j++) {
-        /* The last bit of a frequency, seen through the angle. */
+        /* The last bit of a frequency, visible in the angle. */
         double tolerance = 4 * ulp + 2 * ulp * position * golden->inv_freq[j % half];
         if (!(fabs((double)row[j] - expected[j]) <= tolerance * golden->attention_scaling))
           fail_msg("%s: position %d %s[%d]: %.9g, expected %.9g", golden->name, position, j < half ? "cos" : "sin",
@@ -84,7 +84,7 @@ static void position_zero_is_the_identity(void **state)
   }
 }
 
-/* Of a head of 8 whose first 4 elements rotate: the picture in rope.h. Frequencies are those of a head of 4. */
+/* A head of 8 whose first 4 elements rotate: the picture in rope.h. Frequencies are those of a head of 4. */
 static void a_part_of_a_head_rotates(void **state)
 {
   (void)state;
@@ -105,7 +105,7 @@ static void a_part_of_a_head_rotates(void **state)
     }
 }
 
-/* Every element of a head has one place, whatever rotates. */
+/* Every element of a head has one position, for any number of rotated elements. */
 static void places_are_a_permutation(void **state)
 {
   (void)state;

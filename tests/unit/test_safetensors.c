@@ -1,4 +1,4 @@
-/* safetensors files: good ones give their views, each rule of the format refuses what breaks it. */
+/* safetensors files: good files have their views, and each rule of the format refuses its violations. */
 #include "unit/loader_fixture.h"
 
 #include "each_case.h"
@@ -79,7 +79,7 @@ static void every_type_has_its_size(void **state)
                {"F32", 32}, {"I64", 64},    {"U64", 64},    {"F64", 64},    {"C64", 64}};
   for (size_t i = 0; each_case(i, i < sizeof types / sizeof *types); i++) {
     char header[160];
-    int n_bytes = types[i].bits * 4 / 8; /* in as many dimensions as are allowed */
+    int n_bytes = types[i].bits * 4 / 8; /* in the largest number of dimensions */
     snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"%s\",\"shape\":[1,1,1,2,1,1,1,2],\"data_offsets\":[0,%d]}}",
              types[i].name, n_bytes);
     yk_strbuf image = safetensors_image(header, zeros, (size_t)n_bytes);

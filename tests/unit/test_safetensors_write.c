@@ -1,4 +1,4 @@
-/* What is written is what public packages write and what the reader reads; who stops leaves nothing half. */
+/* Written files equal those of public packages and can be read back; an interrupted write leaves no partial file. */
 #include "unit/loader_fixture.h"
 
 #include <inttypes.h>
@@ -94,7 +94,7 @@ static void any_shard_size_reads_back(void **state)
   for (int64_t shard_bytes = 1; shard_bytes <= DATA_BYTES; shard_bytes += 11) {
     temp_dir dir = temp_dir_make();
     write_all(&dir, shard_bytes, 64);
-    if (shard_bytes == 1) assert_int_equal(n_entries(&dir), 1 + 5); /* what has no bytes goes with the one before */
+    if (shard_bytes == 1) assert_int_equal(n_entries(&dir), 1 + 5); /* empty tensors go with the one before */
     yk_err err = YK_ERR_INIT;
     yk_shards *shards;
     expect_ok("read", yk_shards_open(dir.path, NULL, &shards, &err), &err);
@@ -131,7 +131,7 @@ static void no_tensors_are_a_file(void **state)
   temp_dir_remove(&dir);
 }
 
-/* However far it came: nothing stays of what was not finished. */
+/* At any progress: no unfinished file remains. */
 static void who_stops_leaves_nothing(void **state)
 {
   (void)state;
@@ -258,7 +258,7 @@ static void a_full_disk_is_named(void **state)
   }
 }
 
-/* A name that is taken at the end: files that have theirs already give it back. */
+/* A name that is taken at the end: already renamed files are renamed back. */
 static void a_taken_name_undoes_all(void **state)
 {
   (void)state;

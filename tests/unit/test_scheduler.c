@@ -1,6 +1,6 @@
-/* The scheduler against its promises, under thousands of random submissions, steps, cancellations and preemptions:
- * no block owned twice or lost, no block shared by sequences that do not begin alike, row and slot budgets kept, first
- * come first served, everybody finishes. */
+/* The scheduler's invariants under thousands of random submissions, steps, cancellations and preemptions: no block
+ * owned twice or lost, no block shared by sequences with different prefixes, row and slot budgets kept, first come
+ * first served, every sequence finishes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ typedef struct client {
   yk_sequence seq;
   int32_t output_wanted;
   bool active, done;
-  bool was_running; /* before the plan at hand */
+  bool was_running; /* before the current plan */
 } client;
 
 typedef struct scheduler_limits {
@@ -35,7 +35,7 @@ typedef struct driver {
   yk_scheduler *scheduler;
   client clients[N_SEQS];
   bool some_fail; /* some rows give logits that are not finite, others finite ones */
-  bool forgets;   /* now and then, what is published */
+  bool forgets;   /* occasionally forgets published blocks */
   uint32_t draws;
   uint64_t seed;
 } driver;
@@ -45,7 +45,7 @@ static int32_t draw(driver *d, int32_t below)
   return (int32_t)(yk_rng_uniform(d->seed, 0, d->draws++) * (float)below);
 }
 
-/* Who was seen to own a block first, and at which place of it. */
+/* The first owner found for a block, and the block's position in it. */
 typedef struct owner {
   const yk_sequence *seq;
   int32_t index;
@@ -86,7 +86,7 @@ static void check_blocks(driver *d)
   free(owners);
 }
 
-/* Prompts begin alike often, and part at a random place. */
+/* Prompts often share a prefix, and differ from a random position on. */
 static void make_prompt(driver *d, int32_t *prompt, int32_t n)
 {
   int32_t family = draw(d, 3), parting = draw(d, MAX_CONTEXT);
@@ -125,7 +125,7 @@ static void check_plan(driver *d, const yk_scheduled *items, int32_t n_items)
 {
   int32_t rows = 0;
   assert_in_range(n_items, 1, d->limits.step.max_seqs);
-  /* The oldest always makes progress, unless what it shares was withdrawn. */
+  /* The oldest always makes progress, unless a block that it shares was withdrawn. */
   if (!d->some_fail) assert_ptr_equal(items[0].seq, &oldest(d)->seq);
   for (int32_t i = 0; i < n_items; i++) {
     const yk_sequence *seq = items[i].seq;
@@ -140,7 +140,7 @@ static void check_plan(driver *d, const yk_scheduled *items, int32_t n_items)
   assert_true(rows <= d->limits.step.max_tokens);
 }
 
-/* A sequence ends by logits that are not finite: nobody may go on with a block of it that is not known to be sound. */
+/* A sequence ends by non-finite logits: no other may continue with a block of it that is not known to be sound. */
 static void fail_one(driver *d, client *failed)
 {
   yk_scheduler_withdraw(d->scheduler, &failed->seq);
@@ -199,7 +199,7 @@ static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, 
     } else
       step(d);
     if (d->forgets && draw(d, 20) == 0) yk_kv_blocks_forget(d->blocks);
-    assert_true(++steps < 200000); /* nobody starves */
+    assert_true(++steps < 200000); /* no sequence starves */
   }
   for (int i = 0; i < N_SEQS; i++) assert_true(d->clients[i].done);
   assert_int_equal(yk_kv_blocks_free_count(d->blocks), n_blocks);
@@ -277,8 +277,8 @@ static void failing_sequences_take_nobody_along(void **state)
   }
 }
 
-/* Three sequences share two blocks of a prompt: those of the third, which fails, are withdrawn but for what a finite
- * row of the first has vouched for, and the second, half computed, begins again. */
+/* Three sequences share two blocks of a prompt. The blocks of the third, which fails, are withdrawn except for those
+ * confirmed by a finite row of the first; the second, half computed, begins again. */
 static void what_a_failing_sequence_leaves_is_not_found(void **state)
 {
   (void)state;
@@ -311,10 +311,10 @@ static void what_a_failing_sequence_leaves_is_not_found(void **state)
   assert_true(yk_kv_blocks_is_withdrawn(blocks, withdrawn));
   assert_int_equal(yk_scheduler_n_waiting(scheduler), 1);
   assert_int_equal(sharing.memory.n_blocks, 0);
-  assert_int_equal(sound.memory.n_blocks, 2); /* goes on as before */
+  assert_int_equal(sound.memory.n_blocks, 2); /* continues as before */
   yk_scheduler_remove(scheduler, &failing);
   yk_scheduler_plan(scheduler, &items);
-  assert_int_equal(sharing.memory.n_computed, BLOCK); /* of what was there only the sound block is found again */
+  assert_int_equal(sharing.memory.n_computed, BLOCK); /* only the sound block is found again */
   assert_int_equal(sharing.memory.blocks[0], shared);
   yk_scheduler_commit(scheduler);
   yk_scheduler_remove(scheduler, &sound);
@@ -340,7 +340,7 @@ static void what_is_forgotten_is_found_by_nobody(void **state)
   yk_kv_blocks_forget(blocks);
   assert_int_equal(yk_kv_blocks_find(blocks, 0, a, &chain), -1);
   assert_int_equal(yk_kv_blocks_free_count(blocks), 3);
-  yk_kv_blocks_publish(blocks, second, after_a, b); /* of a sequence that goes on */
+  yk_kv_blocks_publish(blocks, second, after_a, b); /* of a sequence that continues */
   assert_int_equal(yk_kv_blocks_find(blocks, 0, b, &chain), -1);
   int32_t anew = yk_kv_blocks_take(blocks);
   assert_true(yk_kv_blocks_publish(blocks, anew, 0, a) != after_a);
@@ -352,7 +352,7 @@ static void what_is_forgotten_is_found_by_nobody(void **state)
   yk_kv_blocks_destroy(blocks);
 }
 
-/* A block is found only after the very same beginning, whatever its own tokens and hash. */
+/* A block is found only after exactly the same prefix, whatever its own tokens and hash. */
 static void a_block_is_found_only_behind_the_same_chain(void **state)
 {
   (void)state;
@@ -363,7 +363,7 @@ static void a_block_is_found_only_behind_the_same_chain(void **state)
   int32_t first = yk_kv_blocks_take(blocks), second = yk_kv_blocks_take(blocks), twin = yk_kv_blocks_take(blocks);
   yk_kv_chain after_a = yk_kv_blocks_publish(blocks, first, 0, a);
   yk_kv_chain after_b = yk_kv_blocks_publish(blocks, second, after_a, b);
-  assert_int_equal(yk_kv_blocks_publish(blocks, twin, 0, a), after_a); /* computed twice: one of them serves */
+  assert_int_equal(yk_kv_blocks_publish(blocks, twin, 0, a), after_a); /* computed twice: one of them is used */
   assert_int_equal(yk_kv_blocks_find(blocks, 0, b, &chain), -1);
   assert_int_equal(yk_kv_blocks_find(blocks, after_b, b, &chain), -1);
   assert_int_equal(yk_kv_blocks_find(blocks, after_a, b, &chain), second);
@@ -374,7 +374,7 @@ static void a_block_is_found_only_behind_the_same_chain(void **state)
   yk_kv_blocks_release(blocks, second);
   assert_int_equal(yk_kv_blocks_free_count(blocks), 4);
   assert_int_equal(yk_kv_blocks_find(blocks, 0, a, &chain), first); /* free, and still holding what it held */
-  /* Taking everything else forgets the rest, least recently used first. */
+  /* Taking everything else evicts the rest, least recently used first. */
   for (int i = 0; i < 3; i++) assert_true(yk_kv_blocks_take(blocks) >= 0);
   assert_int_equal(yk_kv_blocks_take(blocks), -1);
   assert_int_equal(yk_kv_blocks_find(blocks, after_a, b, &chain), -1);

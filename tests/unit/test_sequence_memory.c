@@ -1,5 +1,5 @@
-/* What sequences hold against a plain model: whatever is appended, computed, forked, truncated, parked, reclaimed and
- * reused in whatever order, every token that counts as computed is where its sequence looks for it, behind the same
+/* Sequences' memory against a plain model: after any order of appending, computing, forking, truncating, parking,
+ * reclaiming and reusing, every token that counts as computed is where its sequence looks for it, after the same
  * tokens, and no block is lost. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ typedef struct player {
   int parked_at; /* the action */
 } player;
 
-/* The plain model: of each place in the cache the hash of all tokens up to the one whose K and V lie there. */
+/* The plain model: for each slot of the cache, the hash of all tokens up to the one whose K and V are in it. */
 typedef struct game {
   yk_memory_pool *pool;
   yk_memory_rules rules;
@@ -84,7 +84,7 @@ static void end(game *g, player *p)
   p->is_alive = false;
 }
 
-/* The one that has been parked longest and holds something. */
+/* The sequence that has been parked longest and holds blocks. */
 static player *longest_parked(game *g)
 {
   player *longest = NULL;
@@ -104,7 +104,7 @@ static bool reclaim(game *g)
   return expected != NULL;
 }
 
-/* As a step does it: some rows, whose K and V are written before anybody else plans. */
+/* Like a step: some rows, whose K and V are written before the next plan. */
 static void compute(game *g, player *p)
 {
   yk_sequence *seq = &p->seq;
@@ -114,7 +114,7 @@ static void compute(game *g, player *p)
   }
   int32_t left = seq->n_tokens - seq->memory.n_computed, n_rows = left > 0 ? 1 + draw(g, left) : 0;
   while (!yk_sequence_memory_reserve(&seq->memory, g->pool, seq->memory.n_computed + n_rows))
-    if (!reclaim(g)) return; /* as one that is preempted would be later */
+    if (!reclaim(g)) return; /* like a sequence that is preempted later */
   for (int32_t i = 0; i < n_rows; i++) {
     int32_t position = seq->memory.n_computed + i;
     g->cache[yk_sequence_memory_kv_slot(&seq->memory, position)] = hash_up_to(seq, position);

@@ -73,11 +73,11 @@ static void ffn_is_cut_at_groups_while_there_are_enough(void **state)
             assert_int_equal(r.begin % groups[g] % (r.begin < ffn ? groups[g] : 1), 0);
         }
         assert_int_equal(end, ffn);
-        if (ffn >= 8 * n_ranks) assert_int_equal(idle, 0); /* nobody idles while there is a grain for each */
+        if (ffn >= 8 * n_ranks) assert_int_equal(idle, 0); /* no rank is idle while there is a grain for each */
       }
 }
 
-/* Local group j of a regrouped shard must lie within one source group: the property that makes it exact. */
+/* Local group j of a regrouped shard must be within one source group, which makes it exact. */
 static void local_groups_never_cross_a_source_group(void **state)
 {
   (void)state;

@@ -1,5 +1,5 @@
-/* Tokens that only the files beside a tokenizer.json name, against golden/make_special_token_goldens.py; bad
- * entries of these files are refused by name. */
+/* Tokens that only the files next to a tokenizer.json name, against golden/make_special_token_goldens.py; bad entries
+ * of these files are refused by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static void write_file(const char *folder, const char *name, const char *text)
   assert_int_equal(fclose(file), 0);
 }
 
-/* A tokenizer of a folder with a golden tokenizer.json and these files beside it; map NULL: none. */
+/* A tokenizer of a folder with a golden tokenizer.json and these files; map NULL: none. */
 static yk_status load(const char *name, const char *config, const char *map, yk_tokenizer **out, yk_err *err)
 {
   char folder[] = "/tmp/yoke-tokens-XXXXXX", path[512], link[64];
@@ -151,7 +151,7 @@ static void test_bad_files(void **state)
                  "special_tokens_map.json: eos_token: key \"lstrip\": expected true or false, found integer");
 }
 
-/* Python reads all of these, so that checkpoints have them. */
+/* Python reads all of these, so checkpoints contain them. */
 static void test_json_of_python(void **state)
 {
   static const char *const CONFIGS[] = {
@@ -168,7 +168,7 @@ static void test_json_of_python(void **state)
   }
 }
 
-/* A class's own end token counts where it is in the vocabulary, and adds nothing where it is not. */
+/* A class's own end token counts if it is in the vocabulary, and adds nothing otherwise. */
 static void test_classes(void **state)
 {
   yk_tokenizer *tokenizer;

@@ -1,5 +1,5 @@
-/* A step's block: arrays that lie one behind the other, alike wherever the block goes, and within the largest block for
- * every step that limits allow; late data that rank 0 waits for. */
+/* A step's block: consecutive arrays at the same offsets in every copy, within the largest block for every step that
+ * limits allow; late data that rank 0 waits for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,8 +32,8 @@ static yk_step_counts random_counts(const yk_device_limits *limits, uint64_t see
   return c;
 }
 
-/* Every array filled with its own number, all of it: none reaches into another, and a copy of the part for ranks holds
- * what ranks read. */
+/* Fills every array with its number: none overlaps another, and a copy of the part for ranks holds the data that ranks
+ * read. */
 static void test_arrays_do_not_overlap(void **state)
 {
   (void)state;
@@ -60,7 +60,7 @@ static void test_arrays_do_not_overlap(void **state)
   }
 }
 
-/* The block for the largest step, and for so many biases and tokens, holds any step. */
+/* The block for the largest step, and for that many biases and tokens, holds any step. */
 static void test_largest_step_holds_all(void **state)
 {
   (void)state;
@@ -75,7 +75,7 @@ static void test_largest_step_holds_all(void **state)
   }
 }
 
-/* What the builder relies on: late arrays are last, so that it may count biases while it fills the others. */
+/* The builder relies on late arrays being last, so that it may count biases while it fills the others. */
 static void test_late_arrays_move_no_other(void **state)
 {
   (void)state;
@@ -114,7 +114,7 @@ static void test_batch_in_a_copy(void **state)
 typedef struct waiter {
   yk_step_late late;
   atomic_bool is_stopped;
-  int data; /* written before it is said to be there */
+  int data; /* written before it is announced */
   int seen;
   yk_status status;
 } waiter;

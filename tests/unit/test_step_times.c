@@ -1,5 +1,5 @@
-/* Where the time of a step goes, from made-up timestamps: clocks that are apart and drift, slow ranks, lone ranks,
- * steps in which nothing takes any time. */
+/* Parts of a step's time, from synthetic timestamps: clocks with offset and drift, slow ranks, single ranks, steps in
+ * which nothing takes any time. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,14 +13,14 @@
 
 enum { N_LAYERS = 20, MAX_STAMPS = 200, TRANSFER_NS = 5000 };
 
-/* What a made-up step is to be like. */
+/* Properties of a synthetic step. */
 typedef struct plan {
   int n_ranks;
   int64_t gemm_ns[YK_MAX_RANKS];   /* each GEMM of the rank */
-  int64_t offset_ns[YK_MAX_RANKS]; /* its clock is ahead by so much at the beginning, */
-  double drift[YK_MAX_RANKS];      /* and by so much more for each ns */
+  int64_t offset_ns[YK_MAX_RANKS]; /* initial offset of its clock, */
+  double drift[YK_MAX_RANKS];      /* and its drift for each ns */
   int64_t transfer_ns, sampling_ns, before_ns, after_ns;
-  int64_t last_ends_sooner_ns; /* the last rank to come to an all-reduce has its own data sooner */
+  int64_t last_ends_sooner_ns; /* the last rank to reach an all-reduce has its own data sooner */
 } plan;
 
 typedef struct made_step {
@@ -171,7 +171,7 @@ static void a_slow_rank_is_named(void **state)
   }
 }
 
-/* Two millionths: 2 ns in a millisecond, of which the step has about one. */
+/* Two millionths: 2 ns in a millisecond, about the length of the step. */
 static void clocks_that_drift(void **state)
 {
   (void)state;
@@ -197,7 +197,7 @@ static void a_link_has_a_latency(void **state)
   assert_int_equal(times.slowest[2], N_LAYERS);
 }
 
-/* No mean may contradict what came before what. */
+/* No mean may contradict the order of events. */
 static void bounds_are_kept(void **state)
 {
   (void)state;
@@ -205,7 +205,7 @@ static void bounds_are_kept(void **state)
   int64_t found[YK_MAX_RANKS];
   plan p = {.n_ranks = 2, .gemm_ns = {100, 100}, .transfer_ns = 10};
   make(&p, &m);
-  m.begin_ns[1][3] += 1000000; /* rank 1 ends the first all-reduce late, and that one alone */
+  m.begin_ns[1][3] += 1000000; /* rank 1 ends only the first all-reduce late */
   yk_clocks_align(&m.step, found);
   assert_true(found[1] >= -10 && found[1] <= 10);
 }
@@ -235,7 +235,7 @@ static void nothing_takes_time(void **state)
   make(&p, &m);
   m.step.period_ns = 0;
   yk_step_sums_add(&sums, &m.step);
-  yk_step_sums_correct(&sums, 3, 1000, &times); /* stamps cannot have cost more than there was */
+  yk_step_sums_correct(&sums, 3, 1000, &times); /* timestamps cannot have cost more than there was */
   assert_near(times.step_s, 0, 0);
   for (int r = 0; r < 3; r++) assert_near(sum_of(&times, r), 0, 0);
   yk_step_sums_correct(&(yk_step_sums){0}, 3, 1000, &times);
@@ -243,7 +243,7 @@ static void nothing_takes_time(void **state)
   assert_near(times.step_s, 0, 0);
 }
 
-/* Each operation, and the end, has taken a stamp's time longer. */
+/* Each operation, and the end, has taken a timestamp's time longer. */
 static void stamps_are_taken_off(void **state)
 {
   (void)state;

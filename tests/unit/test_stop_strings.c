@@ -1,5 +1,5 @@
-/* The stop string that is complete first ends a text, wherever pieces are cut, and nothing that it may claim is given
- * out early. */
+/* The stop string that is complete first ends a text, however pieces are cut, and text that may belong to one is not
+ * output early. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,8 +17,8 @@ static yk_stop_strings *make(const char *const *strings, size_t n)
   return stops;
 }
 
-/* The definition: bytes before the stop string that is complete first, of several the first of the list; the length of
- * the text where there is none. */
+/* The definition: bytes before the stop string that is complete first, the first of the list if several are; the length
+ * of the text if there is none. */
 static size_t bytes_before_stop(const char *const *strings, size_t n, const char *text, size_t *which)
 {
   for (size_t end = 1; end <= strlen(text); end++)
@@ -31,7 +31,7 @@ static size_t bytes_before_stop(const char *const *strings, size_t n, const char
   return strlen(text);
 }
 
-/* Text that comes out, in pieces of the given size; *stopped tells whether a stop string was found. */
+/* Output text, for pieces of the given size; *stopped: whether a stop string was found. */
 static void run(const char *const *strings, size_t n, const char *text, size_t piece_bytes, char *out, bool *stopped)
 {
   size_t which, before = bytes_before_stop(strings, n, text, &which);
@@ -69,7 +69,7 @@ static void text_ends_before_the_first_complete_stop_string(void **state)
   expect((const char *const[]){"END"}, 1, "one ENtwo END three", "one ENtwo ", true);
   expect((const char *const[]){"END"}, 1, "one two EN", "one two EN", false);
   expect((const char *const[]){"three", "two"}, 2, "one two three", "one ", true);
-  expect((const char *const[]){"aab"}, 1, "aaaab", "aa", true); /* a beginning inside a beginning */
+  expect((const char *const[]){"aab"}, 1, "aaaab", "aa", true); /* a prefix inside a prefix */
   expect((const char *const[]){"\n\n"}, 1, "line\nline\n\nrest", "line\nline", true);
   expect((const char *const[]){"\xE2\x82\xAC"}, 1, "5 \xE2\x82\xAC", "5 ", true);
   expect((const char *const[]){"lo wo", "o"}, 2, "hello world", "hell", true);
@@ -111,7 +111,7 @@ static void the_stop_string_is_told(void **state)
   }
 }
 
-/* Against the definition, on random texts over two letters, where everything is nearly a stop string. */
+/* Against the definition, on random texts over two letters, where almost everything is a stop string. */
 static void random_texts_agree_with_the_definition(void **state)
 {
   (void)state;

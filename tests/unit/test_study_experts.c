@@ -26,7 +26,7 @@ static const yk_model_shapes qwen3_30b = {.n_layers = 48,
                                           .expert_size = 768,
                                           .linear_element_bytes = (4 + 20.0 / 128) / 8};
 
-/* Qwen3-30B-A3B on one H200: expected numbers of different experts, and sums of floors, that were computed apart. */
+/* Qwen3-30B-A3B on one H200: expected numbers of different experts, and sums of floors, computed independently. */
 static void test_limits_of_experts(void **state)
 {
   (void)state;
@@ -70,7 +70,7 @@ static void test_limits_of_whole_experts(void **state)
     near(whole.decode_step_s - none.decode_step_s, cases[i].most * (even.decode_step_s - none.decode_step_s), 1e-9);
     near(whole.prefill_s - none.prefill_s, cases[i].most * (even.prefill_s - none.prefill_s), 1e-9);
   }
-  yk_machine_rates cpu = machine; /* all ranks share its memory: who reads what is the same */
+  yk_machine_rates cpu = machine; /* all ranks share its memory: their shares do not matter */
   yk_limit even, whole;
   yk_limit_load load = {.ranks = 2, .batch = 16, .input_len = 512, .output_len = 100, .element_bytes = 2};
   cpu.is_shared = true;
@@ -103,7 +103,7 @@ static void test_shapes_of_experts(void **state)
 }
 
 /* 8 whole experts: of 3 ranks two have 3 and one has 2, of 5 three have 2. An FFN of 960 us on one rank, attention of
- * 240 and 40 of host; a study whose ranks have shares of all experts is predicted as even. */
+ * 240 and 40 of host. A study whose ranks have shares of all experts is predicted as even. */
 static void test_prediction_of_whole_experts(void **state)
 {
   (void)state;

@@ -10,7 +10,7 @@
 #include "study/limits.h"
 #include "unit/study_fixture.h"
 
-/* DeepSeek-V2-Lite on one H200 and on two: sums of floors that were computed apart. */
+/* DeepSeek-V2-Lite on one H200 and on two: sums of floors, computed independently. */
 static void test_limits_of_latent_attention(void **state)
 {
   (void)state;
@@ -44,7 +44,7 @@ static void test_limits_of_latent_attention(void **state)
     yk_limit_compute(&shapes, &machine, &load, &limit);
     near(limit.decode_step_s, steps[i].two_s, 1e-4);
   }
-  /* With 128 heads products bound decodes; prompts take fewer of them. */
+  /* With 128 heads products bound decodes; prompts need fewer of them. */
   shapes.n_heads = 128;
   yk_limit_load load = {.ranks = 1, .batch = 64, .input_len = 4096, .output_len = 2, .element_bytes = 2};
   yk_limit_compute(&shapes, &machine, &load, &limit);

@@ -1,4 +1,4 @@
-/* What a machine could reach at best: limits of points whose answers are known. */
+/* The best possible performance of a machine: limits of points with known answers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include "study/limits.h"
 #include "unit/study_fixture.h"
 
-/* Qwen3-8B on one H200: what is known of it was computed by other means (1.15 ms a token at a context of 1024). */
+/* Qwen3-8B on one H200: its limit was computed independently (1.15 ms per token at a context of 1024). */
 static const yk_model_shapes qwen3_8b = {.n_layers = 36,
                                          .hidden_size = 4096,
                                          .intermediate_size = 12288,
@@ -41,7 +41,7 @@ static void test_limits(void **state)
   yk_limit_compute(&qwen3_8b, &machine, &load, &many);
   near(8 * 1024 / many.prefill_s, 45e3, 0.05);
   yk_limit shared;
-  load.shared_prefix = 1023; /* eight rows of their own, one prefix */
+  load.shared_prefix = 1023; /* eight separate rows, one prefix */
   yk_limit_compute(&qwen3_8b, &machine, &load, &shared);
   near(shared.prefill_s, many.prefill_s * (8 + 1023) / 8192, 0.02);
   assert_int_equal(many.bound, YK_BOUND_GEMM);
@@ -67,23 +67,23 @@ static void test_flow_limits(void **state)
     yk_limit_compute(&qwen3_8b, &machine, &load, &batch);
     yk_limit_compute_flow(&qwen3_8b, &machine, &load, &flow);
     near(flow.total_s, batch.prefill_s, 1e-9); /* one token each: all is prefill */
-    load.input_len = 1;                        /* prompts that are next to nothing: all is decode */
+    load.input_len = 1;                        /* tiny prompts: all is decode */
     load.output_len = 1000;
     yk_limit_compute(&qwen3_8b, &machine, &load, &batch);
     yk_limit_compute_flow(&qwen3_8b, &machine, &load, &flow);
     near(flow.decode_step_s, batch.decode_step_s, 1e-3);
     near(flow.total_s, flow.bound_s[0] + flow.bound_s[1] + flow.bound_s[2], 1e-12);
     assert_int_equal(flow.bound, YK_BOUND_MEMORY);
-    load.input_len = 1024; /* steps that mix are never slower than those that do not, which read the weights apart */
+    load.input_len = 1024; /* mixed steps are never slower than separate ones, which read the weights twice */
     load.output_len = 64;
     yk_limit_compute(&qwen3_8b, &machine, &load, &batch);
     yk_limit_compute_flow(&qwen3_8b, &machine, &load, &flow);
     assert_true(flow.total_s < 0.99 * batch.total_s && flow.total_s > 0.6 * batch.total_s);
-    load.shared_prefix = 1000; /* found computed: only 24 tokens of each prompt are rows */
+    load.shared_prefix = 1000; /* cached: only 24 tokens of each prompt are rows */
     yk_limit_compute_flow(&qwen3_8b, &machine, &load, &more);
     assert_true(more.total_s < 0.5 * flow.total_s);
     load.shared_prefix = 0;
-    load.batch = 0.5; /* half the time nothing runs: no more than half of what one request gets */
+    load.batch = 0.5; /* idle half of the time: no more than half of a single request's rate */
     yk_limit_compute_flow(&qwen3_8b, &machine, &load, &flow);
     load.batch = 1;
     yk_limit_compute_flow(&qwen3_8b, &machine, &load, &more);

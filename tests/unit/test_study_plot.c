@@ -1,5 +1,4 @@
-/* Figures of studies that are made up: what is drawn, that SVG and PDF hold together whatever the study says, and the
- * tables for LaTeX. */
+/* Figures of synthetic studies: their contents, well-formed SVG and PDF for any study, and the tables for LaTeX. */
 #include "unit/loader_fixture.h"
 
 #include <math.h>
@@ -18,7 +17,7 @@ static json_t *pair_of(double low, double high)
   return json_pack("[f, f]", low, high);
 }
 
-/* A study with all that figures need; noise: half an interval, as a share. */
+/* A study with all data of the figures; noise: half an interval, as a share. */
 static json_t *make_study(const char *device, int n_ranks, int n_batches, double noise)
 {
   json_t *points = json_array();
@@ -97,7 +96,7 @@ static void every_figure_has_its_points(void **state)
   json_decref(study);
 }
 
-/* More shares of the same cores are no more hardware. */
+/* More shares of the same cores are not more hardware. */
 static void shared_cores_have_no_ideal(void **state)
 {
   (void)state;
@@ -149,7 +148,7 @@ static void no_figure_is_higher_than_a_page(void **state)
   json_decref(study);
 }
 
-/* Every object is where the table says, and the stream as long. */
+/* Every object is at the table's offset, and the stream has its length. */
 static void check_pdf(const yk_strbuf *pdf)
 {
   const char *at = strstr(pdf->data, "\nstartxref\n"), *stream = strstr(pdf->data, "stream\n");
@@ -245,7 +244,7 @@ static void remove_figures(const temp_dir *dir)
   temp_dir_remove(dir);
 }
 
-/* One name for each lengths and options: numbered where letters, digits, hyphens and points do not tell them apart. */
+/* One name for each lengths and options: numbered if letters, digits, hyphens and points do not distinguish them. */
 static void files_are_named_by_settings(void **state)
 {
   (void)state;

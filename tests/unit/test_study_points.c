@@ -126,14 +126,15 @@ static void test_bad_sweeps(void **state)
   parse(&sweep.loads, "1-50");
   parse(&sweep.input_lens, "1-5");
   parse(&sweep.output_lens, "1");
-  assert_int_equal(yk_study_grid_make(&sweep, &grid, NULL), YK_OK); /* 2000, the most there may be */
+  assert_int_equal(yk_study_grid_make(&sweep, &grid, NULL), YK_OK); /* 2000, the largest number */
   yk_study_grid_free(&grid);
   parse(&sweep.output_lens, "1,2");
   assert_int_equal(yk_study_grid_make(&sweep, &grid, NULL), YK_E_INVAL);
   yk_sweep_free(&sweep);
 }
 
-/* Every possible point as often as asked; the points of one engine start stand together; the seed decides. */
+/* Every possible point as often as requested; the points of one engine start are consecutive; the seed decides the
+ * order. */
 static void test_order(void **state)
 {
   (void)state;

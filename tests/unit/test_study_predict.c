@@ -1,4 +1,4 @@
-/* Predictions over studies whose answers are known. */
+/* Predictions over studies with known answers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,11 +33,11 @@ static void test_pieces(void **state)
   yk_pieces eight = {.ranks = 8, .machine_transfer_s = 6, .is_machine_measured = true};
   yk_pieces_fit(&even, measured, 3, &eight);
   near(eight.split_s[YK_TIME_LM_HEAD], 22.5, 1e-9);
-  near(eight.transfer_s, 12, 1e-9); /* twice the machine's own, as measured */
+  near(eight.transfer_s, 12, 1e-9); /* twice the machine's figure, as at the measured points */
   near(eight.wait_s, 3, 1e-9);
   near(eight.rest_s, 22, 1e-9);
   near(yk_pieces_total(&eight), 59.5, 1e-9);
-  eight = (yk_pieces){.ranks = 8, .machine_transfer_s = 6}; /* from a link's rate: the bytes say more */
+  eight = (yk_pieces){.ranks = 8, .machine_transfer_s = 6}; /* from a link's rate: scaled by bytes */
   yk_pieces_fit(&even, measured, 3, &eight);
   near(eight.transfer_s, 15 / (0.5 + 0.75) * 7 / 8, 1e-9);
   yk_pieces linked[] = {measured[0], measured[1], measured[2]};
@@ -89,7 +89,8 @@ static void test_split(void **state)
     near(yk_split_slowest(&split, cases[i].ranks, in_attention), 7 * cases[i].most_kv, 1e-12);
     near(yk_split_slowest(&split, cases[i].ranks, in_ffn), 9 * cases[i].most_ffn, 1e-12);
   }
-  /* Ranks meet once a sublayer: on 3 ranks the first two have 11 query heads, the second has 4 KV heads too. */
+  /* Ranks synchronise once per sublayer: on 3 ranks the first two have 11 query heads, the second also has 4 KV
+   * heads. */
   const double both[YK_SPLIT_PARTS] = {[YK_TIME_GEMM_O] = 32, [YK_TIME_ATTENTION] = 8, [YK_TIME_LM_HEAD] = 3};
   near(yk_split_slowest(&split, 3, both), 11 + 4 + 1, 1e-12);
   static const char *const keys[] = {"n_heads", "n_kv_heads", "intermediate_size", "group_size"};
@@ -109,8 +110,8 @@ static void test_split(void **state)
   json_decref(model);
 }
 
-/* Attention of 800 us on one rank, an FFN of 960 and 40 of host. Of three ranks, the one that reads 4 KV heads lets the
- * others wait. */
+/* Attention of 800 us on one rank, an FFN of 960 and 40 of host. On three ranks, the others wait for the one that reads
+ * 4 KV heads. */
 static void test_predict_uneven(void **state)
 {
   (void)state;
@@ -136,7 +137,7 @@ static void test_predict_uneven(void **state)
   for (size_t i = 0; i < 3; i++) assert_true(fabs(number_of(json_array_get(left_out, i), "error")) < 1e-9);
   json_decref(predictions);
   json_decref(left_out);
-  json_object_del(study, "model"); /* nothing known of heads: as if all were even, and three ranks would wait less */
+  json_object_del(study, "model"); /* heads unknown: as if all were even, and three ranks would wait less */
   json_array_remove(points, 2);
   assert_int_equal(yk_study_predict(study, asked, 1, &predictions, &left_out, NULL), YK_OK);
   near(number_of(json_array_get(predictions, 0), "output_throughput"), 1e6 / (800.0 / 3 + 320 + 40), 1e-9);
@@ -145,7 +146,7 @@ static void test_predict_uneven(void **state)
   json_decref(study);
 }
 
-/* Points that scale as 60 / N + 40 exactly are predicted exactly, and said to be. */
+/* Points that scale as 60 / N + 40 exactly are predicted exactly, and reported as such. */
 static void test_predict(void **state)
 {
   (void)state;

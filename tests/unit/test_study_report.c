@@ -1,4 +1,4 @@
-/* The report holds the study as it was given, in an element that no text of the study can end; a report that cannot be
+/* The report holds the study unchanged, in an element that no text of the study can end; a report that cannot be
  * written leaves the old one. */
 #include "unit/loader_fixture.h"
 
@@ -18,7 +18,7 @@ static void read_report(const char *path, char **text)
   expect_ok("report", yk_file_read(path, MAX_REPORT_BYTES, text, NULL, &err), &err);
 }
 
-/* The report of a study that is given as text. */
+/* The report of a study given as text. */
 static yk_status write_report(const char *path, const char *study_json, yk_err *err)
 {
   json_t *study = NULL;
@@ -55,7 +55,7 @@ static void hostile_texts_stay_texts(void **state)
   char *inside = study_of(report);
   assert_null(strchr(inside, '<'));
   assert_non_null(strstr(inside, ",\"b\":["));       /* compact */
-  assert_non_null(strstr(inside, "{{report.css}}")); /* marks are the template's alone */
+  assert_non_null(strstr(inside, "{{report.css}}")); /* placeholders belong to the template alone */
   json_t *given = NULL, *found = NULL;
   expect_ok("given", yk_tree_parse("given", study, strlen(study), &given, &err), &err);
   expect_ok("found", yk_tree_parse("found", inside, strlen(inside), &found, &err), &err);

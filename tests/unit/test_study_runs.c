@@ -1,4 +1,4 @@
-/* The loop of a study and its journal, over an engine made of numbers: what is stopped goes on. */
+/* The loop of a study and its journal, over a synthetic engine: interrupted runs continue. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 enum { STARTS = 2, REPEATS = 3, N_POINTS = 4, N_ITEMS = N_POINTS * (STARTS * REPEATS + 1) };
 
-/* An engine that counts; and what goes wrong with it. */
+/* A counting engine with its faults. */
 typedef struct fake {
   int n_starts, n_runs, n_profiles, n_stops;
   bool is_started;
@@ -25,7 +25,7 @@ typedef struct fake {
   int fail_point;         /* -1: none */
   yk_status start_status; /* of configuration 1 */
   bool is_broken;         /* the failing point breaks the engine */
-  bool cancels, is_told;  /* a signal comes while the failing point runs, which reports it */
+  bool cancels, is_told;  /* a signal arrives while the failing point runs, which reports it */
 } fake;
 
 static yk_status start(void *user, size_t config, json_t **info, yk_err *err)
@@ -134,7 +134,7 @@ static yk_status take_all(study *made, const json_t *stored, yk_err *err)
   return YK_OK;
 }
 
-/* One session: open, read what is there, run. */
+/* One session: open, read the journal, run. */
 static yk_status session(study *made, fake *engine, int repeats, bool *stopped, yk_err *err)
 {
   yk_study_journal journal;
@@ -188,7 +188,7 @@ static void test_whole(void **state)
   free_study(&made);
 }
 
-/* Stopped after every number of runs there is; no run is lost or done twice. */
+/* Interrupted after every possible number of runs; no run is lost or done twice. */
 static void test_stopped(void **state)
 {
   (void)state;
@@ -246,7 +246,7 @@ static void test_cancelled_run(void **state)
   engine.fail_point = (int)made.items[0].point;
   assert_int_equal(expect_session(&made, &engine, true), YK_OK);
   assert_int_equal(engine.n_runs, 0);
-  assert_string_equal(made.grid.points[engine.fail_point].reason, ""); /* the point is not to blame */
+  assert_string_equal(made.grid.points[engine.fail_point].reason, ""); /* the point is not at fault */
   free_study(&made);
 }
 
@@ -280,7 +280,7 @@ static void test_identity(void **state)
   assert_int_equal(session(&made, &engine, 9, &stopped, &err), YK_E_INVAL);
   assert_non_null(strstr(err.message, "begun with another --repeats: expected 3, found 9"));
   assert_int_equal(engine.n_runs, 5);
-  assert_int_equal(expect_session(&made, &engine, false), YK_OK); /* it was left as it was */
+  assert_int_equal(expect_session(&made, &engine, false), YK_OK); /* it is unchanged */
   free_study(&made);
 }
 
@@ -291,7 +291,7 @@ static void write_file(const char *path, const char *bytes, size_t n_bytes)
   assert_int_equal(yk_file_replace(path, bytes, n_bytes, NULL), YK_OK);
 }
 
-/* However short the file is cut, the study goes on with the whole lines. */
+/* For any length of the file, the study continues from the whole lines. */
 static void test_cut(void **state)
 {
   (void)state;
@@ -310,7 +310,7 @@ static void test_cut(void **state)
     memcpy(padded, text, cut);
     for (char *line = padded, *end; (end = memchr(line, '\n', (size_t)(padded + cut - line))); line = end + 1)
       n_runs += strncmp(line, "{\"type\":\"run\"", 13) == 0;
-    for (int zeros = 0; zeros <= 40; zeros += 40) { /* and what a power cut puts behind it */
+    for (int zeros = 0; zeros <= 40; zeros += 40) { /* and the bytes that a power cut puts after it */
       write_file(path, padded, cut + (size_t)zeros);
       engine = (fake){.fail_point = -1};
       assert_int_equal(expect_session(&made, &engine, false), YK_OK);

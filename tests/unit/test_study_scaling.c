@@ -1,4 +1,4 @@
-/* Losses, comparison and tables of studies whose answers are known. */
+/* Losses, comparison and tables of studies with known answers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ static void test_losses(void **state)
   json_decref(points);
 }
 
-/* Whatever the times, the losses add up to 1 - efficiency, also against two ranks. */
+/* For any times, the losses sum to 1 - efficiency, also against two ranks. */
 static void test_losses_add_up(void **state)
 {
   (void)state;
@@ -105,7 +105,7 @@ static void test_compare(void **state)
   yk_study_compare_free(compared, n);
   assert_int_equal(yk_study_compare(a, b, "nothing", &compared, &n, NULL), YK_E_INVAL);
   json_decref(b);
-  b = make_study(make_point(2, 4, 160, 0.1), make_point(2, 8, 160, 0.1)); /* as slow, but who knows */
+  b = make_study(make_point(2, 4, 160, 0.1), make_point(2, 8, 160, 0.1)); /* equally slow within the noise */
   assert_int_equal(yk_study_compare(a, b, "output_throughput", &compared, &n, NULL), YK_OK);
   assert_true(compared[1].has_interval && !compared[1].is_significant);
   yk_study_compare_free(compared, n);

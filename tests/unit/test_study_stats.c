@@ -51,7 +51,7 @@ static void test_no_interval(void **state)
   assert_true(yk_stats_ratio_interval(same, 2, same, 2, &found));
   assert_true(found.low == 1 && found.high == 1);
   assert_true(yk_stats_interval(wide, 2, &found));
-  assert_true(found.low == 0); /* of what is never negative */
+  assert_true(found.low == 0); /* of values that are never negative */
   yk_interval_include(&found, 1e9);
   assert_true(found.high == 1e9);
 }
@@ -67,7 +67,7 @@ static void test_medians(void **state)
   assert_true(medians[0] == 5 && medians[1] == 6 && medians[2] == 2);
 }
 
-/* Of many studies without any difference, about one in twenty has an interval that leaves the truth out. */
+/* Among many studies without any difference, about one in twenty has an interval that excludes the truth. */
 static void test_coverage(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-/* Text in <think> is dimmed, however the answer is cut. */
+/* Text in <think> is dimmed, however the answer is split. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "cli/think_dimmer.h"
 
-/* The answer in pieces of n bytes, behind a prompt that ends as told. "{" and "}" stand for the terminal's codes. */
+/* The answer in pieces of n bytes, after a prompt with the given end. "{" and "}" stand for the terminal's codes. */
 static void expect(const char *tail, const char *answer, const char *expected)
 {
   for (size_t n = 1; n <= strlen(answer) + 1; n++) {

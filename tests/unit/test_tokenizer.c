@@ -1,4 +1,4 @@
-/* What a caller of the tokenizer relies on beside the ids themselves: errors, look-ups, threads, long texts. */
+/* The tokenizer's interface apart from the ids themselves: errors, look-ups, threads, long texts. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -144,7 +144,7 @@ static void test_empty_text(void **state)
   yk_tokenizer_free(llama);
 }
 
-/* decode appends: what is in the buffer already stays. */
+/* decode appends: the buffer's earlier content stays. */
 static void test_decode_appends(void **state)
 {
   (void)state;
@@ -183,7 +183,7 @@ static void test_files_that_are_not_there(void **state)
   write_file(path, "\n");
   assert_int_equal(yk_tokenizer_load(folder, &tokenizer, &err), YK_E_UNSUPPORTED);
   assert_message(&err, YK_E_UNSUPPORTED, "tokenizer.model");
-  assert_message(&err, YK_E_UNSUPPORTED, "save_pretrained('.')\" in that directory"); /* the message is not cut short */
+  assert_message(&err, YK_E_UNSUPPORTED, "save_pretrained('.')\" in that directory"); /* the message is not truncated */
   yk_err_clear(&err);
   unlink(path);
   snprintf(path, sizeof path, "%s/tokenizer.json", folder);
@@ -243,8 +243,8 @@ static void test_many_threads_at_once(void **state)
   yk_tokenizer_free(tokenizer);
 }
 
-/* A megabyte of one pattern again and again comes back. An algorithm that is quadratic in the length of a piece, of a
- * run of marks or of white space does not end within the time that a test has. */
+/* A megabyte of one repeated pattern is decoded to itself. An algorithm that is quadratic in the length of a piece, of
+ * a run of marks or of white space exceeds the test's time limit. */
 static void check_long(const yk_tokenizer *tokenizer, const char *unit, const char *expected_unit)
 {
   enum { N_BYTES = 1 << 20 };
@@ -283,7 +283,7 @@ static void test_long_texts(void **state)
   yk_tokenizer_free(qwen);
 }
 
-/* Marks of two classes by turns: canonical order puts all of the lower class first. */
+/* Marks of two classes, alternating: canonical order puts all of the lower class first. */
 static void test_long_run_of_marks(void **state)
 {
   enum { N_PAIRS = 250000 };

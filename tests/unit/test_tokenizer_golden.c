@@ -1,4 +1,4 @@
-/* Ids and texts against those of the public `tokenizers` package, which golden/make_tokenizer_goldens.py wrote down.
+/* Ids and texts against those of the public `tokenizers` package (golden/make_tokenizer_goldens.py).
  * YOKE_TOKENIZER_GOLDENS names another folder of them, for longer runs. */
 #include <dirent.h>
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* A tokenizer.json that is malformed, contradicts itself or asks for what is not implemented: an error that says so. */
+/* A tokenizer.json that is malformed, contradicts itself or needs unsupported features: an error that names the
+ * cause. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +32,7 @@ typedef struct bad_file {
 
 static yk_status parse(const char *json, size_t n_bytes, yk_tokenizer **out, yk_err *err)
 {
-  char *exact = malloc(n_bytes ? n_bytes : 1); /* of exactly its size, so that a read past its end is seen */
+  char *exact = malloc(n_bytes ? n_bytes : 1); /* of exactly its size, so that a read past its end is detected */
   assert_non_null(exact);
   memcpy(exact, json, n_bytes);
   yk_status status = yk_tokenizer_parse("t.json", exact, n_bytes, out, err);
@@ -53,7 +54,7 @@ static void check_bad(const bad_file *files, size_t n)
   }
 }
 
-/* The same without a place for the error: the status alone tells. */
+/* The same for errors without a position: only the status is checked. */
 static void check_status(const bad_file *files, size_t n)
 {
   for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
-/* Texts with plain parts: ids are those of a tokenizer that lacks the added tokens there, and cuts and merges go across
- * the ends of the parts. */
+/* Texts with plain parts: ids are those of a tokenizer that lacks the added tokens there, and cuts and merges cross the
+ * ends of the parts. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -74,7 +74,7 @@ static int32_t *encode(const yk_tokenizer *tokenizer, const char *text, size_t n
   return ids;
 }
 
-/* All of a text plain, or what its marks say. */
+/* All of a text plain, or the parts between its marks. */
 static void check_text(const pair *by, const char *text, size_t n_bytes)
 {
   yk_span all = {0, n_bytes};
@@ -147,7 +147,7 @@ static int32_t *encode_shown(const yk_tokenizer *tokenizer, const char *shown, s
   return ids;
 }
 
-/* How often a token comes up. */
+/* Number of occurrences of a token. */
 static void expect_count(const yk_tokenizer *tokenizer, const char *shown, const char *token, size_t expected)
 {
   size_t n, count = 0;
@@ -176,7 +176,7 @@ static void test_parts(void **state)
   free_pair(&by);
 }
 
-/* Where the longest token is not to be had, a shorter one that begins there is. */
+/* If the longest token is excluded, a shorter one that begins there is used. */
 static void test_a_shorter_token_before_a_plain_part(void **state)
 {
   (void)state;
@@ -188,7 +188,7 @@ static void test_a_shorter_token_before_a_plain_part(void **state)
   free_pair(&by);
 }
 
-/* Parts are found again in the normal form: composed, written as U+2581, moved by a character in front. */
+/* Parts are found again in the normal form: composed, written as U+2581, moved by a character before them. */
 static void test_normal_forms(void **state)
 {
   (void)state;

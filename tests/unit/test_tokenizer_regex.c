@@ -1,4 +1,4 @@
-/* Patterns written for Oniguruma mean the same on PCRE2: where the two differ, what Oniguruma finds is expected. */
+/* Patterns written for Oniguruma mean the same on PCRE2: where the two differ, Oniguruma's result is expected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,14 +41,14 @@ static void test_escapes(void **state)
   check("[\\S]", " \xE1\xA0\x8E", "[\xE1\xA0\x8E]");
   check("[^\\s]", " \xE1\xA0\x8E", "[\xE1\xA0\x8E]");
   check("\\w+", "a_1\xCC\x81 \xC2\xB2-\xE2\x85\xA7", "[a_1\xCC\x81][\xC2\xB2][\xE2\x85\xA7]");
-  check("[\\w]+", "a\xC2\xB2", "[a]"); /* the numbers of Latin-1 are of a word only outside a set */
+  check("[\\w]+", "a\xC2\xB2", "[a]"); /* the numbers of Latin-1 are word characters only outside a set */
   check("[\\W]", "a\xC2\xB2", "[\xC2\xB2]");
   check("\\h", "aGf x", "[a][f]");
   check("[\\h]", "\t aG", "[a]");
   check("\\v", "\n\x0B\x0C", "[\x0B]");
   check("\\d", "1\xD9\xA1\xC2\xBD", "[1][\xD9\xA1]");
   check("\\x41|\\x{e9}|\\u00df", "A\xC3\xA9\xC3\x9F", "[A][\xC3\xA9][\xC3\x9F]");
-  check("\\p{Han}", "\xE4\xB8\xAD\xE3\x80\x81", "[\xE4\xB8\xAD]"); /* U+3001 is used with Han but is not of it */
+  check("\\p{Han}", "\xE4\xB8\xAD\xE3\x80\x81", "[\xE4\xB8\xAD]"); /* U+3001 is used with Han but is not part of it */
   check("\\P{L}|\\p{^N}", "a1", "[a][1]");
 }
 
@@ -58,7 +58,7 @@ static void test_lines_case_and_empty_matches(void **state)
   check("\\s+$", "a  \n b", "[  ]"); /* $ is the end of any line */
   check("^b", "a\nb", "[b]");
   check(".", "a\n\r", "[a][\r]");
-  check("(?i:'s)", "'S'\xC5\xBF's", "['S]['\xC5\xBF]['s]"); /* U+017F is a kind of s */
+  check("(?i:'s)", "'S'\xC5\xBF's", "['S]['\xC5\xBF]['s]"); /* U+017F folds to s */
   check("(?i)k", "kK\xE2\x84\xAA", "[k][K][\xE2\x84\xAA]");
   check("a*", "baac", "[][aa][]"); /* none right after a match */
   check("(?=b)",
@@ -82,7 +82,7 @@ static void test_literal(void **state)
   yk_regex_free(regex);
 }
 
-/* A long text that an ordinary pattern has to back over once is within the limits. */
+/* A long text that an ordinary pattern backtracks over once is within the limits. */
 static void test_long_run_is_within_limits(void **state)
 {
   static const char PATTERN[] = "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+|[^\\s]";

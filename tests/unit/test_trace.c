@@ -1,4 +1,4 @@
-/* The file of a trace: whole when it is full and when it is not, and every way in which it cannot be written. */
+/* The file of a trace: complete when it is full and when it is not, and every failure to write it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +73,7 @@ static void whole_files(void **state)
   write_steps(2, 3, 2);
   write_steps(3, 3, 3);
   write_steps(5, 3, 3);
-  write_steps(5000, 4500, 4500); /* more slices than there is room for at first */
+  write_steps(5000, 4500, 4500); /* more slices than the initial capacity */
 }
 
 static void what_cannot_be_written(void **state)

@@ -1,5 +1,5 @@
-/* What the public `tokenizers` package takes every code point for, which golden/make_unicode_goldens.py wrote down as
- * check sums: the same here, whatever the installed PCRE2 and utf8proc know of Unicode. */
+/* The classification of every code point by the public `tokenizers` package (checksums of
+ * golden/make_unicode_goldens.py): the same here, for any version of Unicode in the installed PCRE2 and utf8proc. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,8 +27,8 @@ pcre2_code *__real_pcre2_compile_8(PCRE2_SPTR pattern, PCRE2_SIZE n_bytes, uint3
 pcre2_code *__wrap_pcre2_compile_8(PCRE2_SPTR pattern, PCRE2_SIZE n_bytes, uint32_t options, int *code,
                                    PCRE2_SIZE *offset, pcre2_compile_context *context);
 
-/* Every pattern of this program comes past here (--wrap): none asks PCRE2 about Unicode, so that its version is nothing
- * to the matches. Of the escapes, \x, \A, \z and \Z do not. */
+/* Every pattern of this program passes through here (--wrap): none uses PCRE2's Unicode data, so that its version does
+ * not affect matches. The escapes \x, \A, \z and \Z do not use it. */
 pcre2_code *__wrap_pcre2_compile_8(PCRE2_SPTR pattern, PCRE2_SIZE n_bytes, uint32_t options, int *code,
                                    PCRE2_SIZE *offset, pcre2_compile_context *context)
 {
@@ -74,7 +74,7 @@ static size_t count_code_points(const char *text, size_t n_bytes)
   return n;
 }
 
-/* Returns whether the pattern matches the code points it should. */
+/* Returns whether the pattern matches exactly the expected code points. */
 static bool check_pattern(const json_t *golden, const yk_strbuf *text)
 {
   const char *pattern = json_string_value(json_array_get(golden, 0));

@@ -1,4 +1,4 @@
-/* The loader's tables of formats and packings are whole. */
+/* The loader's tables of formats and packings are complete. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The plan of a model says what its weights take: the bytes that CPU ranks ask for, with 4-bit weights, with those that
- * are dequantised at load, and with those that are sorted. */
+/* A model's plan has the bytes that CPU ranks allocate for weights: 4-bit weights, weights dequantised at load, and
+ * sorted weights. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -82,8 +82,8 @@ static void check_planned(const char *name, int n_ranks, bool expert_parallel, i
   assert_int_equal(planned_bytes(&options), atomic_load(&n_allocated) + others_bytes);
 }
 
-/* Inputs that are sorted by group, with what their order and padding take, of experts too; kv_b of latent attention,
- * which is kept as 16 bits, and a counter for each expert. */
+/* Inputs sorted by group, with their order and padding, also of experts; kv_b of latent attention, which is kept as 16
+ * bits, and a counter for each expert. */
 static void planned_is_allocated_in_order(void **state)
 {
   (void)state;

@@ -1,11 +1,11 @@
-/* How kernels divide their work among thread blocks: everything is done once, and by those who say so. The arithmetic
- * that the GPU does, run by the host. */
+/* Division of work among thread blocks in kernels: everything is done once, by the designated blocks. The GPU's
+ * arithmetic, run by the host. */
 #include <csetjmp>
 #include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 
-#include "parallel/p2p/allreduce_p2p_launch.cuh" /* ahead of cmocka.h, which makes fail a macro */
+#include "parallel/p2p/allreduce_p2p_launch.cuh" /* before cmocka.h, which makes fail a macro */
 
 extern "C" { /* cmocka.h is C alone */
 #include <cmocka.h>
@@ -36,7 +36,7 @@ int between(generator &random, int low, int high)
   return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
 }
 
-/* ---- Division by what the host knows ----------------------------------------------------------------------------- */
+/* ---- Division on the host ---------------------------------------------------------------------------------------- */
 
 void quotients_are_exact(void **)
 {
@@ -53,7 +53,7 @@ void quotients_are_exact(void **)
 
 /* ---- Pages of flash decoding (split-KV) -------------------------------------------------------------------------- */
 
-/* pages: of every sequence, each with n_head_groups work items of that many pages. */
+/* pages: those of every sequence, each with n_head_groups work items of as many pages. */
 struct step {
   std::vector<int32_t> first; /* page of every work item, and the end of the page list */
   yk_attn::page_list list;
@@ -75,7 +75,7 @@ struct step {
   }
 };
 
-/* The warps of a thread block take consecutive pages, all of its own and as many as each other up to one. */
+/* The warps of a thread block take consecutive pages, all pages of the block, in counts that differ by at most one. */
 void expect_divided(const yk_attn::block_pages &block, int n_warps)
 {
   const auto warps = yk_attn::warp_pages::of(block, n_warps);
@@ -88,7 +88,7 @@ void expect_divided(const yk_attn::block_pages &block, int n_warps)
 }
 
 /* Every page is read by one thread block, none reads many more than the mean, and all that read pages of a work item
- * agree on which thread blocks these are. */
+ * agree on the set of these thread blocks. */
 void expect_divided(const step &s, int n_blocks)
 {
   const int32_t mean = (s.list.n_pages + n_blocks - 1) / n_blocks;
@@ -138,8 +138,8 @@ void a_step_without_decodes_has_no_pages(void **)
 
 /* ---- Tiles of latent attention ----------------------------------------------------------------------------------- */
 
-/* Every tile is of one thread block, the thread blocks of an item are neighbours and as many as they and others say,
- * none has a third item that others share, and none takes much more than an even share. */
+/* Every tile belongs to one thread block, the thread blocks of an item are neighbours and agree on their number, none
+ * has a third item that others share, and none takes much more than an even share. */
 void check_latent_tiles(const std::vector<int32_t> &first_tile, int32_t longest, int32_t n_blocks)
 {
   const int32_t n_items = static_cast<int32_t>(first_tile.size()) - 1, n_tiles = first_tile.back();
@@ -240,8 +240,8 @@ void tiles_are_dealt_out_once(void **)
   }
 }
 
-/* Where peers are a cluster, each group of 8 tokens is finished by one of them, and what the others send it has places
- * of its own, where it is looked for. */
+/* If peers are a cluster, each group of 8 tokens is finished by one of them, and the data that the others send has
+ * separate slots, where the finisher reads it. */
 void a_cluster_has_a_place_for_each_partial_sum(void **)
 {
   using namespace yk_gemm;
@@ -276,7 +276,7 @@ void a_cluster_has_a_place_for_each_partial_sum(void **)
   }
 }
 
-/* A plan is of a kernel that is compiled for the groups of scales, and its clusters run at once. */
+/* The kernel of a plan is compiled for the groups of scales, and all its clusters are resident at once. */
 void every_plan_has_a_kernel(void **)
 {
   using namespace yk_gemm;
@@ -304,7 +304,7 @@ void every_plan_has_a_kernel(void **)
   }
 }
 
-/* Each field of a GEMM's description is checked, and the error names its range and what was found. */
+/* Each field of a GEMM's description is checked, and the error names its range and the value found. */
 void a_gemm_refuses_sizes_out_of_range(void **)
 {
   const struct {
@@ -375,7 +375,7 @@ void a_thread_group_holds_a_row(void **)
       const bool combines = i % 2;
       const division d = division_of(row_packets, rows_of_block, combines);
       const int threads = group_threads(row_packets, d.packets);
-      assert_true(d.packets == 1 || d.packets == 2 || d.packets == MAX_PACKETS); /* the kernels there are */
+      assert_true(d.packets == 1 || d.packets == 2 || d.packets == MAX_PACKETS); /* the compiled kernels */
       assert_true(d.has_many || (d.packets == 1 && rows_of_block == 1));
       assert_int_equal(threads % 32, 0);
       assert_true(threads * d.packets >= row_packets && (threads - 32) * d.packets < row_packets);
@@ -388,7 +388,7 @@ void a_thread_group_holds_a_row(void **)
   }
 }
 
-/* Kernels count rows of x in pieces of 8 values, in 32 bits. It needs no GPU to be refused. */
+/* Kernels count rows of x in pieces of 8 values, in 32 bits. The refusal needs no GPU. */
 void a_grouped_gemm_refuses_x_that_it_cannot_count(void **)
 {
   yk_wna16_gpu gpu = {};
@@ -403,7 +403,7 @@ void a_grouped_gemm_refuses_x_that_it_cannot_count(void **)
   assert_non_null(strstr(err.message, "found 8388608 rows of 2048"));
 }
 
-/* The list of their tiles lies in shared memory. */
+/* The list of their tiles is in shared memory. */
 void a_grouped_gemm_refuses_more_slots_than_it_can_list(void **)
 {
   yk_wna16_gpu gpu = {};

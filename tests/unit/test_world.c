@@ -1,4 +1,4 @@
-/* The world: what is refused, and that groups, stages and processes divide the ranks. */
+/* The world: refusals, and the division of ranks into groups, stages and processes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +67,7 @@ static void test_alone(void **state)
   assert_int_equal(all[0], 42);
 }
 
-/* Kernels that hold a pointer to each peer are not chosen for more ranks than they have room for. */
+/* Kernels that hold a pointer to each peer are not chosen for more ranks than they support. */
 static void test_peer_kernels_have_a_limit(void **state)
 {
   (void)state;

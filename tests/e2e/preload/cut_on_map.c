@@ -1,4 +1,4 @@
-/* A library to preload: once a file whose name ends with YOKE_CUT_NAME has been mapped, it is cut to YOKE_CUT_BYTES;
+/* A library to preload: when a file whose name ends with YOKE_CUT_NAME has been mapped, it is cut to YOKE_CUT_BYTES;
  * with YOKE_CUT_LATE, only when the program then starts a thread. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes synthetic_study.json: a study in the form of study.json whose numbers are computed, none measured. They follow
-a simple model of decoding (bytes by bandwidth, flops by rate, a fixed cost an operation) with noise of a fixed seed."""
+"""Writes synthetic_study.json: a study in the form of study.json with computed numbers. They follow a simple model of
+decoding (bytes by bandwidth, flops by rate, a fixed cost per operation) with noise of a fixed seed."""
 
 import argparse
 import json
@@ -102,7 +102,7 @@ def make_point(random_, ranks, batch, lengths, n_starts, n_repeats):
 
 
 def add_scaling(points):
-    """speedup, efficiency and losses, as runtime/study/parts.h has them, of decode steps alone."""
+    """speedup, efficiency and losses of decode steps alone, in the form of runtime/study/parts.h."""
     for point in points:
         alike = [other for other in points if all(other[key] == point[key] for key in
                                                   ("batch", "input_len", "output_len", "options"))]

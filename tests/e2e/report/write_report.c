@@ -1,4 +1,4 @@
-/* write_report STUDY.json REPORT.html - the report of a study that lies in a file. */
+/* write_report STUDY.json REPORT.html - writes the report of a study file. */
 #include <stdio.h>
 
 #include "study/report.h"

@@ -11,7 +11,7 @@ extern "C" {
 void cuda_fault_illegal_address(cudaStream_t stream);
 void cuda_fault_trap(cudaStream_t stream);
 
-/* Runs for so many seconds, or until *stop (memory that the GPU can read) is not zero. */
+/* Runs for this many seconds, or until *stop (memory that the GPU can read) is not zero. */
 void cuda_fault_spin(cudaStream_t stream, const volatile int *stop, double seconds);
 
 #ifdef __cplusplus

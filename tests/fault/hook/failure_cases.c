@@ -18,7 +18,7 @@
 #include "e2e/backend.h"
 #include "fault/hook/fault_hook.h"
 
-/* ---- In the case's own process ----------------------------------------------------------------------------------- */
+/* ---- In the case's process --------------------------------------------------------------------------------------- */
 
 enum { N_REQUESTS = 6, N_TOKENS = 16, N_ANSWERS = 2 };
 
@@ -78,7 +78,7 @@ static yk_status submit(yk_engine *engine, int index, yk_request **out, yk_err *
   options.sampling.temperature = 0;
   options.sampling.max_tokens = N_TOKENS;
   options.sampling.ignore_eos = true;
-  options.sampling.biases = &bias; /* read by the rank that samples: a late one must not, when the request is gone */
+  options.sampling.biases = &bias; /* read by the sampling rank, never after the request is freed */
   options.sampling.n_biases = 1;
   options.sampling.presence_penalty = 0.1f;
   return yk_engine_submit(engine, &options, out, err);
@@ -99,7 +99,7 @@ static yk_finish_reason read_request(yk_request *request, int32_t *ids, yk_err *
   return reason;
 }
 
-/* The requests that later fail, so that whatever they have CUDA load has been loaded. */
+/* The requests that later fail; run once before, so that CUDA has loaded everything they need. */
 static void serve_all(yk_engine *engine)
 {
   yk_request *requests[N_REQUESTS];
@@ -111,7 +111,7 @@ static void serve_all(yk_engine *engine)
   }
 }
 
-/* An engine without a fault, from its beginning to its end. */
+/* An engine without a fault, from creation to destruction. */
 static void live(const failure_case *c, yk_device_kind kind, answers *out)
 {
   yk_engine *engine;
@@ -198,7 +198,7 @@ static void fail_engine(const failure_case *c, yk_device_kind kind)
     require(all_freed == (c->end < LEFT_ALONE), "destroy says %s", all_freed ? "all freed" : "a rank hangs");
     require(yk_clock_seconds_since(start_ns) < destroy_limit_s, "after %.1f s", yk_clock_seconds_since(start_ns));
   }
-  if (c->end == LEFT_ALONE) return; /* its rank may still read the fault, which comes about once */
+  if (c->end == LEFT_ALONE) return; /* its rank may still read the fault, which occurs about once */
   unsetenv("YOKE_FAULT");
   fault_hook_arm();
 }
@@ -255,7 +255,7 @@ static void run_case(const failure_case *c, yk_device_kind kind)
 
 /* ---- In the test's process --------------------------------------------------------------------------------------- */
 
-/* The cases and their processes; a case that is not yet started has none. */
+/* The cases and their processes; a case that has not started has none. */
 typedef struct suite {
   yk_device_kind kind;
   const failure_case *cases;
@@ -293,7 +293,7 @@ static void start_case(suite *s, int index)
   _exit(127);
 }
 
-/* This case, and those after it that may run beside it. */
+/* This case, and the following ones that may run at the same time. */
 static void start_cases(suite *s, int index)
 {
   if (s->n_started <= index) start_case(s, index);
@@ -302,7 +302,7 @@ static void start_cases(suite *s, int index)
     start_case(s, s->n_started);
 }
 
-/* Its exit status, or -1 where it had to be killed. */
+/* Its exit status, or -1 if it was killed. */
 static int wait_for_case(pid_t pid)
 {
   enum { LIMIT_S = 90 };
@@ -348,7 +348,7 @@ int failure_cases_main(int argc, char **argv, yk_device_kind kind, const failure
     if (strcmp(argv[2], cases[i].name) == 0) {
       run_case(&cases[i], kind);
       fflush(NULL);
-      _exit(0); /* nothing is left to be tidied up in a process that may be poisoned */
+      _exit(0); /* no cleanup in a process whose CUDA context may be lost */
     }
   if (argc > 1) {
     printf("%s: expected --case and a name\n", argv[0]);

@@ -1,31 +1,31 @@
-/* failure_cases.h - engines that fail: who is told what, how soon, and what works afterwards.
+/* failure_cases.h - engines that fail: each request's error, its delay, and the state afterwards.
  *
- * An error may poison its process, so each case runs in a process of its own: the test program again, with --case
- * NAME. */
+ * An error may make CUDA unusable in its process, so each case runs in a separate process: the test program again, with
+ * --case NAME. */
 #ifndef TESTS_FAULT_HOOK_FAILURE_CASES_H
 #define TESTS_FAULT_HOOK_FAILURE_CASES_H
 
 #include "yoke/yoke.h"
 
-/* What follows once the failed engine is destroyed. */
+/* State after the failed engine is destroyed. */
 typedef enum failure_end {
-  AGAIN_WORKS, /* a new engine answers as one did before the failure */
-  NEW_PROCESS, /* create refuses at once and says that a new process is needed */
-  LEFT_ALONE,  /* destroy says that a rank hangs; a new engine works beside it */
-  STILL_HANGS  /* the same, and create refuses after a while; once the kernel that spins has ended, an engine works */
+  AGAIN_WORKS, /* a new engine gives the same answers as before the failure */
+  NEW_PROCESS, /* create refuses at once and reports that a new process is needed */
+  LEFT_ALONE,  /* destroy reports that a rank hangs; a new engine works at the same time */
+  STILL_HANGS  /* the same, but create refuses after a while; once the spinning kernel has ended, an engine works */
 } failure_end;
 
 typedef struct failure_case {
-  const char *name, *fault; /* the fault as in fault_hook.h */
+  const char *name, *fault; /* the fault, in the form of fault_hook.h */
   int n_ranks;
   double step_timeout_s; /* of the failing engine; 0: the default */
-  bool fails_at_load;    /* create fails; else every request does */
+  bool fails_at_load;    /* create fails; else every request fails */
   yk_status code;        /* YK_OK: any */
-  int rank;              /* that the error names; -1: any */
+  int rank;              /* rank in the error; -1: any */
   const char *parts[6];  /* each is in the message */
   double within_s;       /* from submit to every request's end */
   failure_end end;
-  bool runs_alone;      /* nothing runs beside it, and its memory must come back */
+  bool runs_alone;      /* runs alone, and its memory must be returned */
   const char *variable; /* NAME=VALUE for its process, or NULL */
 } failure_case;
 

@@ -18,7 +18,7 @@
 #include "fault/hook/nccl_faults.h"
 #endif
 
-/* What is to go wrong. Written while no engine lives. */
+/* The requested fault. Written while no engine exists. */
 typedef struct fault_plan {
   int rank, call;
   char operation[32], kind[32];
@@ -31,7 +31,7 @@ static atomic_int n_devices, n_calls;
 static atomic_bool has_happened;
 static const yk_device *faulty_device;
 static atomic_bool has_model; /* the faulty device: graphs that run before measure, and are not decode steps */
-static const yk_device_ops *device_ops; /* the real tables, and what stands in for them */
+static const yk_device_ops *device_ops; /* the real tables, and their replacements */
 static yk_device_ops faulty_device_ops;
 static const yk_comm_ops *comm_ops;
 static yk_comm_ops faulty_comm_ops;
@@ -80,7 +80,7 @@ void fault_hook_release(void)
 
 /* ---- The faults -------------------------------------------------------------------------------------------------- */
 
-/* Whether this call of the operation is the one; to be asked once a call. */
+/* Whether this call of the operation is the requested one. Must be called once per call of the operation. */
 static bool is_due(const yk_device *dev, const char *operation)
 {
   if (!is_armed || dev != faulty_device || strcmp(operation, plan.operation) != 0) return false;
@@ -114,7 +114,7 @@ static void queue_kernel(yk_device *dev)
   if (is_kind("stall-gpu")) cuda_fault_spin(stream, stop_spinning, plan.seconds > 0 ? plan.seconds : FOR_EVER_S);
 }
 
-/* Allocated with the device: allocating later might wait for what spins. */
+/* Allocated with the device: a later allocation might wait for the spinning kernel. */
 static void prepare_to_spin(yk_device *dev)
 {
   void *memory = NULL;
@@ -124,7 +124,7 @@ static void prepare_to_spin(yk_device *dev)
 }
 #endif
 
-/* Before the real operation. Returns whether that is left out; its result is then *status. */
+/* Before the real operation. Returns whether the operation is skipped; its result is then *status. */
 static bool goes_wrong(yk_device *dev, const char *operation, yk_status *status, yk_err *err)
 {
   *status = YK_OK;
@@ -214,7 +214,7 @@ static void tell_exit_handlers(void)
   fputs("hook: exit handlers\n", stderr);
 }
 
-/* The end is gone all the same; an error is that its destroy says otherwise. */
+/* The end is freed nevertheless; an error only makes destroy report another result. */
 static bool faulty_destroy(yk_comm *comm)
 {
   yk_status status;
@@ -248,7 +248,7 @@ static void interpose_comm(yk_comm *comm)
   comm->ops = &faulty_comm_ops;
 }
 
-/* ---- Where they come in ------------------------------------------------------------------------------------------ */
+/* ---- Entry points ------------------------------------------------------------------------------------------------ */
 
 yk_status __real_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_device_limits *limits, yk_device **out,
                                       yk_err *err);
@@ -277,7 +277,7 @@ yk_status __wrap_yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_dev
 }
 #endif
 
-/* Where a rank's thread is given its communicator. */
+/* Called when a rank's thread receives its communicator. */
 yk_status __real_yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits *limits, yk_device *dev,
                                  yk_comm *comm, void (*on_bytes)(void *user, int64_t n_bytes), void *user,
                                  yk_model **out, yk_err *err);
@@ -297,7 +297,7 @@ yk_status __wrap_yk_model_create(const yk_checkpoint *checkpoint, const yk_model
   return YK_OK;
 }
 
-/* No slots for all-reduces between peers: then they go over NCCL. */
+/* No slots for all-reduces between peers: all-reduces use NCCL. */
 yk_p2p_options __real_yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s);
 yk_p2p_options __wrap_yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s);
 yk_p2p_options __wrap_yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s)

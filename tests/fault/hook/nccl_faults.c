@@ -6,7 +6,7 @@
 #include "parallel/nccl_functions.h"
 
 static _Thread_local bool goes_astray;
-static __typeof__(ncclSend) *real_send; /* set before ranks exist that send */
+static __typeof__(ncclSend) *real_send; /* set before sending ranks exist */
 
 void nccl_fault_bad_peer(void)
 {

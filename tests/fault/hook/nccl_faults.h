@@ -1,4 +1,4 @@
-/* nccl_faults.h - has NCCL itself refuse: programs are linked with --wrap for yk_nccl_load. */
+/* nccl_faults.h - makes NCCL itself fail: programs are linked with --wrap for yk_nccl_load. */
 #ifndef TESTS_FAULT_HOOK_NCCL_FAULTS_H
 #define TESTS_FAULT_HOOK_NCCL_FAULTS_H
 

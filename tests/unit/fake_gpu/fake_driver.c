@@ -1,4 +1,4 @@
-/* fake_driver.c - a libcuda.so.1 with two GPUs, of which the first sits behind the second. */
+/* fake_driver.c - a libcuda.so.1 with two GPUs, the first of which comes second on the bus. */
 #include <stdio.h>
 
 int cuInit(unsigned flags);

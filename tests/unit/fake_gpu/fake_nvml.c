@@ -1,5 +1,5 @@
-/* fake_nvml.c - a libnvidia-ml.so.1 that behaves as the environment says: FAKE_NVML=init|handle|refuse|nonsense|many|
- * crowd, or well where that is not set. FAKE_NVML_POOR builds it without some functions. */
+/* fake_nvml.c - a libnvidia-ml.so.1 whose behaviour the environment selects: FAKE_NVML=init, handle, refuse, nonsense,
+ * many or crowd, or correct if it is not set. FAKE_NVML_POOR builds it without some functions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *celsius)
   return give(celsius, sensor == YK_NVML_TEMPERATURE_GPU ? 41 : 0);
 }
 
-/* A thousand millijoules more at each question. */
+/* A thousand millijoules more at each query. */
 int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *millijoules)
 {
   static unsigned long long n_asked;
