@@ -17,8 +17,8 @@
  * The model has name, family, dtype, sizes, and n_heads, n_kv_heads, intermediate_size (of an expert, if there are
  * n_experts) and group_size, by which ranks shard it (split.h). Unknown values are left out: the limit of a model or a
  * machine without figures, times that an engine lacks. With clients or a request rate the limit is the machine's with
- * as many requests as were running (limits.h). Of the throughput that a request rate offers, rate times output_len, a
- * run of n requests reaches less than all: its time lasts until the last request has ended. */
+ * as many requests as were running (limits.h). A run of n requests reaches less than the throughput that its request
+ * rate offers (rate times output_len), as its time lasts until the last request has ended. */
 #ifndef YK_STUDY_SUMMARY_H
 #define YK_STUDY_SUMMARY_H
 
