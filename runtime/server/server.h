@@ -2,7 +2,7 @@
  *
  * One thread serves all connections (libmicrohttpd on epoll; a stream that waits for tokens is a suspended connection).
  * Two more read bodies, render chat templates, tokenise and submit; one loads the engine, and loads it again after a
- * failure. See ARCHITECTURE.md. */
+ * failure. See README.md in this folder. */
 #ifndef YK_SERVER_SERVER_H
 #define YK_SERVER_SERVER_H
 
