@@ -32,9 +32,9 @@ void yk_sampling_options_free(yk_sampling_options *options);
 /* yk_sampling_options_group - the table for yk_command.groups. */
 yk_option_group yk_sampling_options_group(const yk_sampling_options *options);
 
-/* yk_sampling_seed - the seed of a prompt without one: prompt number index, from 0, of a run with this seed. Drawn as an
- *   engine draws the seed of its request number index, but by the prompt's number: it is the same whatever ran before,
- *   and the samples of a prompt share it. part: distinguishes prompts with the same index, from 0. */
+/* yk_sampling_seed - the seed of a prompt without one: prompt number index, from 0, of a run with this seed. Drawn as
+ *   an engine draws the seed of its request number index, but by the prompt's number: it is the same whatever ran
+ *   before, and the samples of a prompt share it. part: distinguishes prompts with the same index, from 0. */
 uint64_t yk_sampling_seed(uint64_t seed, uint64_t index, size_t part);
 
 /* yk_sampling_options_hash - continue start with every value, so that runs with other sampling options have other
