@@ -67,9 +67,9 @@ stage() {
     build asan
     # Left out: every code point, in functions that other tests also call; streams, which the thread sanitizer covers;
     # the demo model's numbers; the page, whose code runs in a browser; and for time, as other tests run the same code:
-    # `yoke bench`, goldens of families, the soak, experts of every shape.
+    # `yoke bench`, the soak, experts of every shape.
     scripts/progress.py ctest "Testing asan" ctest --preset asan -j "$jobs" \
-      -E 'unicode_golden|server_streams|cli_bench|e2e\.(demo|page|families|test_soak)|op\.test_op_cpu_experts'
+      -E 'unicode_golden|server_streams|cli_bench|e2e\.(demo|page|test_soak)|op\.test_op_cpu_experts'
     ;;
   tsan)
     configure tsan
