@@ -4,11 +4,11 @@
 First plants faults in a scratch tree and fails unless each is found, so that a broken rule is noticed.
 """
 
-import argparse
 import os
 import re
-import sys
 import tempfile
+
+import rule_check
 
 NOT_WALKED = {"build", "__pycache__"}
 MOST_LINES = 150  # of a README
@@ -102,14 +102,5 @@ def self_test():
     return failures
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("root", nargs="?", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-    problems = self_test() + check_tree(parser.parse_args().root)
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    sys.exit(1 if problems else 0)
-
-
 if __name__ == "__main__":
-    main()
+    rule_check.run(__doc__, self_test, check_tree)

@@ -6,14 +6,13 @@ source of its name are one module; a library is the folders that CMakeLists.txt 
 First plants violations in a scratch tree and fails unless each is found, so that a broken rule is noticed.
 """
 
-import argparse
 import fnmatch
 import os
 import re
-import sys
 import tempfile
 
-PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+import rule_check
+
 SOURCE = (".c", ".h", ".cu", ".cuh", ".cc", ".cpp", ".inc")
 INCLUDE_DIRS = ("", "runtime/", "runtime/include/", "tests/")  # as in the build, after the including file's folder
 
@@ -433,40 +432,23 @@ PLANTED_ROWS = [
 ]
 
 
-def write_tree(root, files):
-    for path, text in files.items():
-        os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
-        with open(os.path.join(root, path), "w", encoding="utf-8") as file:
-            file.write(text)
-
-
 def self_test():
     failures = []
     with tempfile.TemporaryDirectory() as root:
-        write_tree(root, CLEAN)
+        rule_check.write_tree(root, CLEAN)
         failures += [f"a clean tree is refused: {problem}" for problem in check_tree(root)]
     for path, text, expected in PLANTED:
         with tempfile.TemporaryDirectory() as root:
-            write_tree(root, {**CLEAN, "runtime/tools/a.h": '#include "engine/b.h"\n', path: text})
+            rule_check.write_tree(root, {**CLEAN, "runtime/tools/a.h": '#include "engine/b.h"\n', path: text})
             problems = check_tree(root)
             if not any(expected in problem for problem in problems):
                 failures.append(f"{path} with {text.strip()}: expected \"{expected}\", found {problems}")
     for rows, expected in PLANTED_ROWS:
-        problems = check_table(PROJECT, {**MAY_INCLUDE, **rows})
+        problems = check_table(rule_check.PROJECT, {**MAY_INCLUDE, **rows})
         if not any(expected in problem for problem in problems):
             failures.append(f"rows {rows}: expected \"{expected}\", found {problems}")
     return failures
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("root", nargs="?", default=PROJECT)
-    root = parser.parse_args().root
-    problems = self_test() + check_table(root, MAY_INCLUDE) + check_tree(root)
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    sys.exit(1 if problems else 0)
-
-
 if __name__ == "__main__":
-    main()
+    rule_check.run(__doc__, self_test, lambda root: check_table(root, MAY_INCLUDE) + check_tree(root))

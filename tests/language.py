@@ -13,11 +13,11 @@ import ast
 import io
 import os
 import re
-import sys
 import tempfile
 import tokenize
 
-PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+import rule_check
+
 C_LIKE = (".c", ".h", ".cu", ".cuh", ".inc", ".js", ".css", ".map")
 HASH_LIKE = (".sh", ".cmake", "CMakeLists.txt", ".ci/run")
 NOT_WALKED = {"build", "shared", "results", "golden/families", "__pycache__", "install/headers_0.2"}
@@ -195,21 +195,14 @@ PLANTED = [
 ]
 
 
-def write_tree(root, files):
-    for path, text in files.items():
-        os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
-        with open(os.path.join(root, path), "w", encoding="utf-8") as file:
-            file.write(text)
-
-
 def self_test():
     failures = []
     with tempfile.TemporaryDirectory() as root:
-        write_tree(root, CLEAN)
+        rule_check.write_tree(root, CLEAN)
         failures += [f"a clean tree is refused: {problem}" for problem in check_tree(root)]
     for path, text, rule in PLANTED:
         with tempfile.TemporaryDirectory() as root:
-            write_tree(root, {f"deep/{path}": text})
+            rule_check.write_tree(root, {f"deep/{path}": text})
             problems = check_tree(root)
             if len(problems) != 1 or f"\"{rule}\" in " not in problems[0]:
                 failures.append(f"{path} with {text.strip()}: expected \"{rule}\" once, found {problems}")
@@ -221,14 +214,11 @@ def self_test():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", default=PROJECT)
+    parser.add_argument("--root", default=rule_check.PROJECT)
     parser.add_argument("folders", nargs="*")
     arguments = parser.parse_args()
-    problems = self_test() + check_lists(arguments.root)
-    problems += check_tree(arguments.root, arguments.folders or ("",))
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    sys.exit(1 if problems else 0)
+    folders = arguments.folders or ("",)
+    rule_check.finish(self_test() + check_lists(arguments.root) + check_tree(arguments.root, folders))
 
 
 if __name__ == "__main__":
