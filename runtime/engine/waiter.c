@@ -31,8 +31,9 @@ yk_status yk_waiter_create(yk_waiter **out, yk_err *err)
   if (!waiter) return yk_err_set(err, YK_E_NOMEM, "no memory for a waiter");
   waiter->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (waiter->event_fd < 0) {
+    yk_err_set(err, YK_E_IO, "no descriptor for a waiter: %s", strerror(errno));
     free(waiter);
-    return yk_err_set(err, YK_E_IO, "eventfd: %s", strerror(errno));
+    return YK_E_IO;
   }
   atomic_init(&waiter->n_owners, 1);
   pthread_mutex_init(&waiter->mutex, NULL);

@@ -1,9 +1,12 @@
 /* When a waiter reports a request, step by step. */
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -233,6 +236,28 @@ static void a_waiter_goes_with_its_last_request(void **state)
   yk_request_free(request);
 }
 
+/* A wait without a number, and a waiter where no descriptor is left. */
+static void refusals_name_the_reason(void **state)
+{
+  (void)state;
+  yk_err err = YK_ERR_INIT;
+  yk_request *request = NULL;
+  void *user = NULL;
+  assert_int_equal(yk_waiter_wait(waiter, NAN, &request, &user, &err), YK_E_INVAL);
+  assert_string_equal(err.message, "timeout_s: expected a number, found nan");
+  struct rlimit before;
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const struct rlimit none = {0, before.rlim_max};
+  yk_waiter *refused = waiter;
+  yk_err no_descriptor = YK_ERR_INIT;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  yk_status status = yk_waiter_create(&refused, &no_descriptor);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+  assert_int_equal(status, YK_E_IO);
+  assert_null(refused);
+  assert_non_null(strstr(no_descriptor.message, "no descriptor for a waiter: "));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -241,6 +266,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(reported_in_order, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_failure_comes_as_a_status, set_up, tear_down),
       cmocka_unit_test_setup_teardown(writers_and_a_reader_that_waits_for_any, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(refusals_name_the_reason, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_waiter_goes_with_its_last_request, set_up, tear_down)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
