@@ -311,11 +311,12 @@ static bool nccl_destroy(yk_comm *base)
   return is_gone;
 }
 
-/* Every process creates an id; all use that of the first process. */
+/* The first process's id. The others make none: NCCL listens for connections to each id that was made. */
 static yk_status agree_on_id(const yk_nccl_functions *nccl, const yk_exchange *exchange, ncclUniqueId *id, yk_err *err)
 {
   ncclUniqueId *all = calloc((size_t)exchange->n_processes, sizeof *all);
-  ncclResult_t result = nccl->get_unique_id(id);
+  *id = (ncclUniqueId){0};
+  ncclResult_t result = exchange->process == 0 ? nccl->get_unique_id(id) : ncclSuccess;
   yk_status status = YK_OK;
   if (!all) status = yk_err_set(err, YK_E_NOMEM, "no memory for NCCL's ids");
   if (status == YK_OK && result != ncclSuccess)
