@@ -31,8 +31,24 @@ static yk_status write_table(const char *dir, const char *name, const json_t *st
   return status;
 }
 
-yk_status yk_study_write(const char *dir, const json_t *study, yk_err *err)
+/* Round the real numbers of a tree to the digits that study.json holds. */
+static void round_numbers(json_t *value)
 {
+  size_t i;
+  const char *key;
+  char text[32];
+  json_t *member;
+  if (json_is_real(value)) {
+    snprintf(text, sizeof text, "%.*g", YK_STUDY_N_DIGITS, json_real_value(value));
+    json_real_set(value, strtod(text, NULL));
+  }
+  json_array_foreach(value, i, member) round_numbers(member);
+  json_object_foreach(value, key, member) round_numbers(member);
+}
+
+yk_status yk_study_write(const char *dir, json_t *study, yk_err *err)
+{
+  round_numbers(study);
   YK_TRY(yk_study_make_folder(dir, err));
   char *text = yk_tree_text(study, JSON_INDENT(1) | YK_STUDY_DIGITS);
   if (!text) return yk_err_set(err, YK_E_NOMEM, "no memory to write a study");

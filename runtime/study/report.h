@@ -6,8 +6,9 @@
 
 #include "base/json_tree.h"
 
-/* Digits of real numbers in study.json and in the report: jansson's flag. */
-#define YK_STUDY_DIGITS JSON_REAL_PRECISION(9)
+/* Significant digits of real numbers in study.json and in the report, and jansson's flag for them. */
+#define YK_STUDY_N_DIGITS 9
+#define YK_STUDY_DIGITS JSON_REAL_PRECISION(YK_STUDY_N_DIGITS)
 
 /* yk_study_report_write - write the report of a study to path; the file is replaced whole or left unchanged. The report
  *   contains the study as compact JSON. No text of the study can end the element that contains it, since every "<" is

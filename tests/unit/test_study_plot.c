@@ -6,6 +6,7 @@
 
 #include "each_case.h"
 #include "study/latex.h"
+#include "study/output.h"
 #include "study/output_figures.h"
 #include "study/plot/figures.h"
 #include "study/plot/pdf.h"
@@ -266,6 +267,24 @@ static void files_are_named_by_settings(void **state)
   remove_figures(&dir);
 }
 
+/* Otherwise a report drawn again from study.json could differ in the last digit of a coordinate. */
+static void written_study_equals_study_json(void **state)
+{
+  (void)state;
+  temp_dir dir = temp_dir_make();
+  yk_err err = YK_ERR_INIT;
+  char path[192];
+  json_t *study = make_study("cuda", 2, 1, 1.0 / 3), *read;
+  json_object_set_new(study, "yoke_study", json_integer(1));
+  expect_ok("write", yk_study_write(dir.path, study, &err), &err);
+  snprintf(path, sizeof path, "%s/study.json", dir.path);
+  expect_ok("read", yk_study_read(path, &read, &err), &err);
+  assert_true(json_equal(study, read));
+  json_decref(read);
+  json_decref(study);
+  remove_figures(&dir);
+}
+
 static void figures_that_cannot_be_written(void **state)
 {
   (void)state;
@@ -321,6 +340,7 @@ int main(void)
                                      cmocka_unit_test(what_is_no_study_draws_nothing),
                                      cmocka_unit_test(extreme_numbers_are_drawn),
                                      cmocka_unit_test(files_are_named_by_settings),
+                                     cmocka_unit_test(written_study_equals_study_json),
                                      cmocka_unit_test(figures_that_cannot_be_written),
                                      cmocka_unit_test(tables_for_latex)};
   return cmocka_run_group_tests(tests, NULL, NULL);
