@@ -27,7 +27,7 @@ PLANS = [  # without a GPU
 ]
 WEIGHT, ACTIVATION = "kernels/weight.h", "kernels/activation.h"
 LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
-LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/"]  # below the layers of a model
+LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/", "parallel/cluster/"]  # below the layers of a model
 HOUSE = ["runtime/*", "kernels/*", "loader/*", "parallel/*"]
 TESTS = [*HOUSE, "tests/"]
 
@@ -79,6 +79,7 @@ MAY_INCLUDE = {
         BASE, "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", PTX, COMMON
     ],
     "parallel/": [BASE, "runtime/include/yoke/limits.h", "kernels/", "kernels/cuda/cuda_device.h", "parallel/p2p/"],
+    "parallel/cluster/": [BASE, "parallel/exchange.h", "parallel/world.h"],
     "runtime/text/": [BASE],
     "runtime/chat/": [YOKE, BASE, "runtime/text/"],
     "runtime/trace/": [YOKE, BASE],
