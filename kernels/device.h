@@ -147,7 +147,7 @@ typedef struct yk_gather_rows_args {
 } yk_gather_rows_args;
 
 /* How one row is sampled; order and definitions are those of vLLM. All steps work on float32 logits:
- * biases -> repetition (l > 0 ? l / r : l * r, ids of prompt and output), frequency (l -= f * count), presence (l -= p;
+ * mask -> biases -> repetition (l > 0 ? l / r : l * r, ids of prompt and output), frequency (l -= f * count), presence (l -= p;
  * both of output ids only), each finite result kept finite (at most FLT_MAX) -> greedy if temperature < 1e-5, else
  * temperature -> min_p -> top_k (ties of the k-th stay) -> top_p -> draw. A zero-initialised row is greedy with every
  * other step off; top_p alone must be set. */
@@ -168,6 +168,8 @@ typedef struct yk_sample_row {
   int32_t penalty_slot; /* row of the device's table of counts: see penalties_set */
   int32_t n_biases;     /* number of biases, of distinct ids, from */
   int64_t first_bias;   /* this index of yk_sample_args.biases on */
+  bool has_mask;        /* only ids whose bit is set may be drawn, in the words from */
+  int64_t first_mask;   /* this index of yk_sample_args.masks on */
   bool returns_logits;  /* the raw logits are copied to this row of yk_sample_args.logits_out */
   int32_t logits_row;
 } yk_sample_row;
@@ -176,7 +178,7 @@ typedef struct yk_sample_row {
 static inline bool yk_sample_row_is_plain(const yk_sample_row *row)
 {
   return row->temperature < 1e-5f && row->n_top_logprobs == 0 && !row->want_logprob && !row->is_forced &&
-         !row->has_penalties && row->n_biases == 0 && !row->returns_logits;
+         !row->has_penalties && row->n_biases == 0 && !row->has_mask && !row->returns_logits;
 }
 
 enum { YK_MAX_TOP_LOGPROBS = 20 };
@@ -186,7 +188,7 @@ typedef enum yk_row_state {
   YK_ROW_SAMPLED,
   YK_ROW_NAN,      /* a raw logit is a NaN */
   YK_ROW_INFINITE, /* a raw logit is +infinity, or every one is -infinity */
-  YK_ROW_BANNED    /* the raw logits are valid, but the biases ban every id */
+  YK_ROW_BANNED    /* the raw logits are valid, but mask and biases ban every id */
 } yk_row_state;
 
 typedef struct yk_sampled {
@@ -198,12 +200,18 @@ typedef struct yk_sampled {
   float top_logprobs[YK_MAX_TOP_LOGPROBS];
 } yk_sampled;
 
+/* yk_mask_words - words of a mask over n_ids ids. */
+static inline int64_t yk_mask_words(int32_t n_ids)
+{
+  return ((int64_t)n_ids + 31) / 32;
+}
+
 /* sample: one token per row. Rank 0 only.
  *   logits: f32 device [n_shards][n_rows][shard_stride]; shard s holds vocabulary ids shard_first[s] ..
  *   shard_first[s + 1] - 1 in its first columns; the rest is padding, which is never read. Ties: lower id first.
- *   rows: host [n_rows]; biases, logits_out: host, indexed by the rows; logits_out is [*, all ids].
+ *   rows: host [n_rows]; biases, masks, logits_out: host, indexed by the rows; logits_out is [*, all ids].
  *   out: host [n_rows], valid on return (the call waits for its result).
- *   Log-probabilities are of the raw logits, before biases and penalties.
+ *   Log-probabilities are of the raw logits, before mask, biases and penalties.
  *   A row that cannot be sampled returns the reason in its state; its token is not counted and its logits are not
  *   copied. */
 typedef struct yk_sample_args {
@@ -211,7 +219,8 @@ typedef struct yk_sample_args {
   int32_t n_rows, n_shards, shard_stride;
   const int32_t *shard_first; /* host [n_shards + 1] */
   const yk_sample_row *rows;
-  const yk_logit_bias *biases; /* may be NULL, as logits_out, if no row uses it */
+  const yk_logit_bias *biases; /* may be NULL, as masks and logits_out, if no row uses it */
+  const uint32_t *masks;       /* a mask is yk_mask_words words: bit id % 32 of word id / 32 is the id's */
   float *logits_out;
   yk_sampled *out;
 } yk_sample_args;

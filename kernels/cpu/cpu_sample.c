@@ -9,7 +9,7 @@
  * position), the first id whose running sum of weights exceeds u * total. Weights are float32, sums float64, so that
  * another device that adds in another order makes the same choice except for the last bits of exp.
  *
- * Before that, biases and penalties adjust the logits in float32; log-probabilities and the copied logits are those of
+ * Before that, mask, biases and penalties adjust the logits in float32; log-probabilities and the copied logits are those of
  * the raw logits. A penalty keeps a finite logit finite: a repetition penalty of 1e-38 would otherwise produce
  * infinities, and their differences NaNs. A forced row is not adjusted, drawn or counted.
  *
@@ -131,9 +131,22 @@ static double report_raw(const yk_sample_args *a, const yk_sample_row *params, c
   return log_sum;
 }
 
-/* Biases, then repetition, frequency and presence penalties, in this order and in float32. */
+/* Logits of ids that the mask excludes become -infinity. */
+static void apply_mask(const uint32_t *mask, row_view *v)
+{
+  for (int32_t first = 0; first < v->n; first += 32) {
+    uint32_t word = mask[first / 32];
+    int32_t n = v->n - first < 32 ? v->n - first : 32;
+    if (word == UINT32_MAX) continue;
+    for (int32_t i = 0; i < n; i++)
+      if (!(word >> i & 1)) v->scaled[first + i] = -INFINITY;
+  }
+}
+
+/* The mask, biases, then repetition, frequency and presence penalties, in this order and in float32. */
 static void adjust_logits(const yk_sample_args *a, const yk_sample_row *params, const uint32_t *counts, row_view *v)
 {
+  if (params->has_mask) apply_mask(a->masks + params->first_mask, v);
   for (int64_t i = params->first_bias; i < params->first_bias + params->n_biases; i++)
     v->scaled[a->biases[i].token_id] += a->biases[i].bias;
   if (!params->has_penalties) return;
@@ -289,7 +302,7 @@ static yk_row_state sample_row(const sample_context *c, int64_t row, row_view *v
   if (!params->is_forced) {
     uint32_t *counts =
         params->has_penalties ? c->cpu->penalty_counts + (int64_t)params->penalty_slot * c->cpu->limits.vocab : NULL;
-    if (params->has_penalties || params->n_biases) {
+    if (params->has_penalties || params->n_biases || params->has_mask) {
       adjust_logits(a, params, counts, v);
       if (!find_maximum(v)) return YK_ROW_BANNED;
     }
@@ -324,6 +337,7 @@ static yk_status check_row(const yk_cpu_device *cpu, const yk_sample_args *args,
   if (row->has_penalties && (row->penalty_slot < 0 || row->penalty_slot >= cpu->limits.max_seqs))
     return yk_err_set(err, YK_E_INVAL, "sample: row %d: penalty slot %d of %d", index, row->penalty_slot,
                       cpu->limits.max_seqs);
+  if (row->has_mask && !args->masks) return yk_err_set(err, YK_E_INVAL, "sample: row %d: there are no masks", index);
   for (int64_t i = row->first_bias; i < row->first_bias + row->n_biases; i++)
     if (args->biases[i].token_id < 0 || args->biases[i].token_id >= n_ids)
       return yk_err_set(err, YK_E_INVAL, "sample: row %d: biased id %d of %d ids", index, args->biases[i].token_id,

@@ -93,6 +93,7 @@ static yk_status sample(yk_model *m, const yk_step *step, int32_t first, int32_t
                          .shard_first = m->shard_first,
                          .rows = yk_step_sampling(step) + first,
                          .biases = yk_step_biases(step),
+                         .masks = yk_step_masks(step),
                          .logits_out = step->answer.logits,
                          .out = step->answer.sampled + first};
   RUN(m, SAMPLING, YK_OUTSIDE_LAYERS, "sampling", m->dev->ops->sample(m->dev, &args, err));

@@ -6,7 +6,7 @@
  *   | arrays that every rank reads | arrays for sampling, rank 0 only | late arrays, rank 0 only |
  *   0                         rank_bytes                                                n_bytes
  *
- * Every rank uploads the first part with one copy. Late arrays may still be filled while the ranks compute
+ * Every rank uploads the first part with one copy. Late arrays (biases, tokens, masks) may still be filled while the ranks compute
  * (step_late.h). The layout is a function of the counts alone, so counts and block describe the whole step. */
 #ifndef YK_MODEL_STEP_ARRAYS_H
 #define YK_MODEL_STEP_ARRAYS_H
@@ -25,6 +25,7 @@ typedef struct yk_step_counts {
   int32_t n_penalty_loads;  /* sequences that begin to count tokens for sampling */
   int64_t n_penalty_tokens; /* tokens of these sequences */
   int64_t n_biases;         /* over all wanted rows */
+  int64_t n_mask_words;     /* over all wanted rows with a mask */
   bool is_plain;            /* yk_sample_row_is_plain holds for every wanted row */
   bool is_timed;            /* every rank's device records the time of each operation: step_profile.h */
 } yk_step_counts;
@@ -52,7 +53,8 @@ typedef struct yk_penalty_load {
   A(SAMPLING, sampling, yk_sample_row, SAMPLING, c->n_wanted, ZERO)                                                    \
   A(PENALTY_LOADS, penalty_loads, yk_penalty_load, SAMPLING, c->n_penalty_loads, ZERO)                                 \
   A(BIASES, biases, yk_logit_bias, LATE, c->n_biases, ZERO)                                                            \
-  A(PENALTY_TOKENS, penalty_tokens, int32_t, LATE, c->n_penalty_tokens, ZERO)
+  A(PENALTY_TOKENS, penalty_tokens, int32_t, LATE, c->n_penalty_tokens, ZERO)                                          \
+  A(MASKS, masks, uint32_t, LATE, c->n_mask_words, ZERO)
 
 typedef enum yk_step_array {
 #define YK_CONSTANT(constant, function, element, part, length, padding) YK_STEP_##constant,

@@ -82,10 +82,11 @@ static inline int32_t ref_draw(ref_kept *kept, double u, double *distance)
   return chosen;
 }
 
-/* Biases of rows, and destinations of logits. */
+/* Biases and masks of rows, and destinations of logits. */
 typedef struct sample_named {
   const yk_logit_bias *biases;
   float *logits_out;
+  const uint32_t *masks;
 } sample_named;
 
 /* One call of sample on rows of logits [n_rows, vocab], cut into n_shards uneven shards with poisoned padding. */
@@ -100,6 +101,7 @@ static inline yk_status run_sample(yk_device *dev, const float *logits, int32_t 
                          .shard_first = shard_first,
                          .rows = rows,
                          .biases = named.biases,
+                         .masks = named.masks,
                          .logits_out = named.logits_out,
                          .out = out};
   for (int s = 0; s < n_shards; s++) {
@@ -128,7 +130,7 @@ static inline yk_status run_sample(yk_device *dev, const float *logits, int32_t 
 static inline void sample_rows_ok(yk_device *dev, const float *logits, int32_t n_rows, int32_t vocab, int n_shards,
                                   const yk_sample_row *rows, yk_sampled *out)
 {
-  op_ok(run_sample(dev, logits, n_rows, vocab, n_shards, rows, (sample_named){NULL, NULL}, out, &err));
+  op_ok(run_sample(dev, logits, n_rows, vocab, n_shards, rows, (sample_named){0}, out, &err));
 }
 
 /* Random logits; coarse ones lie on a grid, so that many are equal. */
@@ -466,7 +468,8 @@ static inline void check_sample_penalties(const op_target *target)
                          .returns_logits = true,
                          .logits_row = 1};
     memcpy(raw, logits, sizeof raw);
-    op_ok(run_sample(dev, logits, 1, VOCAB, 4, &row, (sample_named){all_biases, copied}, &out, &err));
+    op_ok(run_sample(dev, logits, 1, VOCAB, 4, &row, (sample_named){.biases = all_biases, .logits_out = copied}, &out,
+                     &err));
     assert_memory_equal(copied + VOCAB, raw, sizeof raw);
     for (int i = 0; i < VOCAB; i++) assert_true(copied[i] == 0.0f);
     double highest = -INFINITY, sum = 0.0;
@@ -491,6 +494,61 @@ static inline void check_sample_penalties(const op_target *target)
   dev->ops->destroy(dev);
 }
 
+/* Rows with masks among rows without, with biases and every filter: a masked row is the same row with -infinity at the
+ * excluded ids, but its log-probabilities are those of the raw logits. Masks lie apart, and in another order. */
+static inline void check_sample_masks(const op_target *target)
+{
+  enum { VOCAB = 1013, N_ROWS = 24, N_WORDS = (VOCAB + 31) / 32, STRIDE = N_WORDS + 1 };
+  op_random random = {.seed = 71};
+  yk_device *dev = op_device_new(target, YK_F16, N_ROWS, VOCAB);
+  float *logits = random_logits((size_t)N_ROWS * VOCAB, 2.0, false, &random), *banned = malloc(sizeof(float) * VOCAB);
+  uint32_t *masks = calloc((size_t)N_ROWS * STRIDE, sizeof *masks);
+  static const yk_logit_bias biases[] = {{7, 3.0f}, {500, -1.0f}, {1012, 9.0f}};
+  yk_sample_row rows[N_ROWS];
+  yk_sampled out[N_ROWS], unmasked, expected;
+  assert_true(banned && masks);
+  for (int32_t i = 0; i < N_ROWS; i++) {
+    rows[i] = (yk_sample_row){.temperature = i % 4 ? 0.8f : 0.0f,
+                              .top_p = i % 3 ? 0.9f : 1.0f,
+                              .top_k = i % 5 == 4 ? 40 : 0,
+                              .position = (uint32_t)i,
+                              .want_logprob = true,
+                              .n_top_logprobs = 3,
+                              .n_biases = i % 2 ? 3 : 0,
+                              .has_mask = i % 6 != 5,
+                              .first_mask = (int64_t)(i < 8 ? i * N_WORDS : (N_ROWS - 1 - i + 8) * STRIDE)};
+    for (int32_t id = i % 7; id < VOCAB && rows[i].has_mask; id += 1 + i * 3)
+      masks[rows[i].first_mask + id / 32] |= UINT32_C(1) << id % 32;
+  }
+  op_ok(run_sample(dev, logits, N_ROWS, VOCAB, 3, rows, (sample_named){.biases = biases, .masks = masks}, out, &err));
+  for (int32_t i = 0; i < N_ROWS; i++) {
+    const uint32_t *mask = masks + rows[i].first_mask;
+    yk_sample_row row = rows[i];
+    for (int32_t id = 0; id < VOCAB; id++) {
+      bool allowed = !row.has_mask || mask[id / 32] >> id % 32 & 1;
+      banned[id] = allowed ? logits[(int64_t)i * VOCAB + id] : -INFINITY;
+    }
+    row.has_mask = false;
+    op_ok(run_sample(dev, banned, 1, VOCAB, 3, &row, (sample_named){.biases = biases}, &expected, &err));
+    op_ok(run_sample(dev, logits + (int64_t)i * VOCAB, 1, VOCAB, 3, &row, (sample_named){.biases = biases}, &unmasked,
+                     &err));
+    assert_int_equal(out[i].state, YK_ROW_SAMPLED);
+    assert_int_equal(out[i].token_id, expected.token_id);
+    assert_memory_equal(out[i].top_ids, unmasked.top_ids, sizeof(int32_t) * 3);
+    assert_memory_equal(out[i].top_logprobs, unmasked.top_logprobs, sizeof(float) * 3);
+    if (out[i].token_id == unmasked.top_ids[0]) assert_true(out[i].logprob == unmasked.top_logprobs[0]);
+  }
+  yk_sample_row none = {.top_p = 1.0f, .has_mask = true, .first_mask = (int64_t)N_ROWS * STRIDE - N_WORDS};
+  memset(masks + none.first_mask, 0, sizeof *masks * N_WORDS);
+  op_ok(run_sample(dev, logits, 1, VOCAB, 3, &none, (sample_named){.masks = masks}, out, &err));
+  assert_int_equal(out[0].state, YK_ROW_BANNED);
+  assert_int_equal(run_sample(dev, logits, 1, VOCAB, 3, &none, (sample_named){0}, out, NULL), YK_E_INVAL);
+  free(masks);
+  free(banned);
+  free(logits);
+  dev->ops->destroy(dev);
+}
+
 static inline void check_sample_refusals(const op_target *target)
 {
   enum { VOCAB = 10 };
@@ -503,10 +561,10 @@ static inline void check_sample_refusals(const op_target *target)
                                {.top_p = 1.0f, .has_penalties = true, .penalty_slot = 64, .repetition_penalty = 1.0f}};
   yk_sampled out;
   for (int i = 0; i < 3; i++)
-    assert_int_equal(run_sample(dev, logits, 1, VOCAB, 1, &bad[i], (sample_named){&beyond, NULL}, &out, NULL),
+    assert_int_equal(run_sample(dev, logits, 1, VOCAB, 1, &bad[i], (sample_named){.biases = &beyond}, &out, NULL),
                      YK_E_INVAL);
   yk_sample_row all_banned = {.top_p = 1.0f, .n_biases = VOCAB};
-  op_ok(run_sample(dev, logits, 1, VOCAB, 1, &all_banned, (sample_named){bans, NULL}, &out, &err));
+  op_ok(run_sample(dev, logits, 1, VOCAB, 1, &all_banned, (sample_named){.biases = bans}, &out, &err));
   assert_int_equal(out.state, YK_ROW_BANNED);
   assert_int_equal(out.token_id, -1);
   int32_t unknown = VOCAB;
@@ -631,6 +689,7 @@ SAMPLE_TEST(logprobs)
 SAMPLE_TEST(bad_logits)
 SAMPLE_TEST(extreme_penalties)
 SAMPLE_TEST(penalties)
+SAMPLE_TEST(masks)
 SAMPLE_TEST(refusals)
 SAMPLE_TEST(large)
 SAMPLE_TEST(best_logits)
@@ -638,10 +697,10 @@ SAMPLE_TEST(best_logits)
 /* Tests for every device, to be put into an array of tests. */
 #define SAMPLE_TESTS(target)                                                                                           \
   cmocka_unit_test_prestate(test_draws, target), cmocka_unit_test_prestate(test_frequencies, target),                  \
-      cmocka_unit_test_prestate(test_ties, target), cmocka_unit_test_prestate(test_seeds, target),                     \
-      cmocka_unit_test_prestate(test_logprobs, target), cmocka_unit_test_prestate(test_bad_logits, target),            \
-      cmocka_unit_test_prestate(test_extreme_penalties, target), cmocka_unit_test_prestate(test_large, target),        \
-      cmocka_unit_test_prestate(test_penalties, target), cmocka_unit_test_prestate(test_refusals, target),             \
-      cmocka_unit_test_prestate(test_best_logits, target)
+      cmocka_unit_test_prestate(test_masks, target), cmocka_unit_test_prestate(test_ties, target),                     \
+      cmocka_unit_test_prestate(test_seeds, target), cmocka_unit_test_prestate(test_logprobs, target),                 \
+      cmocka_unit_test_prestate(test_bad_logits, target), cmocka_unit_test_prestate(test_extreme_penalties, target),   \
+      cmocka_unit_test_prestate(test_large, target), cmocka_unit_test_prestate(test_penalties, target),                \
+      cmocka_unit_test_prestate(test_refusals, target), cmocka_unit_test_prestate(test_best_logits, target)
 
 #endif

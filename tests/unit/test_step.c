@@ -29,6 +29,7 @@ static yk_step_counts random_counts(const yk_device_limits *limits, uint64_t see
   c.n_penalty_loads = draw(seed, &draws, c.n_seqs + 1);
   c.n_penalty_tokens = draw(seed, &draws, 50);
   c.n_biases = draw(seed, &draws, 50);
+  c.n_mask_words = draw(seed, &draws, 50);
   return c;
 }
 
@@ -66,7 +67,7 @@ static void test_largest_step_holds_all(void **state)
   (void)state;
   const yk_device_limits limits = {.max_tokens = 37, .max_seqs = 9, .max_model_tokens = 130};
   yk_step_counts most = yk_step_counts_max(&limits);
-  most.n_penalty_tokens = most.n_biases = 50;
+  most.n_penalty_tokens = most.n_biases = most.n_mask_words = 50;
   yk_step_layout largest = yk_step_layout_of(&most);
   for (uint64_t seed = 0; seed < N_CASES; seed++) {
     yk_step_counts c = random_counts(&limits, seed);
@@ -82,7 +83,7 @@ static void test_late_arrays_move_no_other(void **state)
   const yk_device_limits limits = {.max_tokens = 37, .max_seqs = 9, .max_model_tokens = 130};
   for (uint64_t seed = 0; seed < N_CASES; seed++) {
     yk_step_counts c = random_counts(&limits, seed), without = c;
-    without.n_biases = without.n_penalty_tokens = 0;
+    without.n_biases = without.n_penalty_tokens = without.n_mask_words = 0;
     yk_step_layout with_late = yk_step_layout_of(&c), before = yk_step_layout_of(&without);
     for (int i = 0; i < YK_STEP_N_ARRAYS; i++)
       if (yk_step_array_part(i) != YK_STEP_FOR_SAMPLING_LATE) assert_int_equal(with_late.offset[i], before.offset[i]);

@@ -21,6 +21,7 @@ constexpr int NO_ID = 0x7fffffff; /* greater than every id: in a tie any id come
 struct row_view {
   const yk_cuda_sample_launch *a;
   const yk_cuda_sample_row *params;
+  const uint32_t *mask;   /* the row's mask while it applies and the slice is not in shared memory, else NULL */
   const uint32_t *counts; /* counts of the row's penalty slot while penalties apply, else NULL */
   int64_t row;
   int32_t n;          /* ids */
@@ -106,6 +107,13 @@ __device__ inline float penalised(const row_view &v, int32_t id, float logit)
   return fminf(fmaxf(logit, -FLT_MAX), FLT_MAX);
 }
 
+/* The logit in global memory after mask and penalties. */
+__device__ inline float adjusted(const row_view &v, int32_t id, float logit)
+{
+  if (v.mask && !(v.mask[id / 32] >> (id % 32) & 1)) return -INFINITY;
+  return penalised(v, id, logit);
+}
+
 /* Calls f(id, element of the slice in shared memory) for every id. */
 template <typename F> __device__ void for_each_in_slice(const row_view &v, F f)
 {
@@ -121,8 +129,8 @@ template <typename F> __device__ void for_each_in_slice(const row_view &v, F f)
   if (id < v.end) f(id, v.slice[id - v.begin]);
 }
 
-/* Calls f(id, logit) for every id of the slice, each id by one thread and a thread's in rising order, with penalties
- * where v.counts is set. */
+/* Calls f(id, logit) for every id of the slice, each id by one thread and a thread's in rising order, with mask and
+ * penalties where v.mask and v.counts are set. */
 template <typename F> __device__ void for_each_logit(const row_view &v, F f)
 {
   if (v.slice) {
@@ -136,7 +144,7 @@ template <typename F> __device__ void for_each_logit(const row_view &v, F f)
       float loaded[LOADS];
       for (int j = 0; j < LOADS; j++) loaded[j] = id + j * THREADS < end ? logits[id + j * THREADS] : 0.0f;
       for (int j = 0; j < LOADS; j++)
-        if (id + j * THREADS < end) f(id + j * THREADS, penalised(v, id + j * THREADS, loaded[j]));
+        if (id + j * THREADS < end) f(id + j * THREADS, adjusted(v, id + j * THREADS, loaded[j]));
     }
   }
 }
@@ -149,7 +157,7 @@ __device__ inline float scaled(const row_view &v, float logit)
 
 __device__ inline float scaled_of(const row_view &v, int32_t id)
 {
-  return v.slice ? v.slice[id - v.begin] : scaled(v, penalised(v, id, *logit_of(v, id)));
+  return v.slice ? v.slice[id - v.begin] : scaled(v, adjusted(v, id, *logit_of(v, id)));
 }
 
 /* An interval of scaled logits. */

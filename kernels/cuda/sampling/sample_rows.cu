@@ -131,6 +131,19 @@ __device__ void apply_biases(const row_view &v)
   __syncthreads();
 }
 
+/* Exclude the ids outside the mask from the passes. A slice in shared memory is changed; logits in global memory are
+ * not, and the functions that read them apply the mask. */
+__device__ void apply_mask(row_view &v)
+{
+  if (!v.slice) {
+    v.mask = v.params->mask;
+    return;
+  }
+  for (int32_t id = v.begin + threadIdx.x; id < v.end; id += THREADS)
+    if (!(v.params->mask[id / 32] >> (id % 32) & 1)) v.slice[id - v.begin] = -INFINITY;
+  __syncthreads();
+}
+
 /* Restore the raw logits, if the biases were added in global memory. */
 __device__ void restore_biases(const row_view &v)
 {
@@ -159,15 +172,16 @@ __device__ void report_top(shared_state<CLUSTER> &shared, row_view &v, double lo
   }
 }
 
-/* Choose a row's token, with biases and penalties, and count it in the penalty slot. highest: the best raw logit.
- * Returns NO_ID if the biases ban every id. */
+/* Choose a row's token, with mask, biases and penalties, and count it in the penalty slot. highest: the best raw logit.
+ * Returns NO_ID if mask and biases ban every id. */
 template <int CLUSTER>
 __device__ int32_t choose(shared_state<CLUSTER> &shared, row_view &v, best highest, uint32_t *counts)
 {
   const yk_sample_row &p = v.params->row;
+  if (p.has_mask) apply_mask(v);
   if (p.n_biases > 0) apply_biases(v);
   if (p.has_penalties) v.counts = counts;
-  if (p.n_biases > 0 || p.has_penalties) highest = find_maximum(shared, v);
+  if (p.has_mask || p.n_biases > 0 || p.has_penalties) highest = find_maximum(shared, v);
   int32_t id = highest.id;
   if (id != NO_ID) {
     v.temperature = p.temperature;
@@ -176,6 +190,7 @@ __device__ int32_t choose(shared_state<CLUSTER> &shared, row_view &v, best highe
     if (p.temperature >= 1e-5f && isfinite(v.maximum)) id = sample_filtered(shared, v);
   }
   v.counts = nullptr;
+  v.mask = nullptr;
   if (p.n_biases > 0) restore_biases(v);
   if (p.has_penalties && id != NO_ID && threadIdx.x == 0 && rank_in_cluster<CLUSTER>() == 0)
     counts[id] += YK_CUDA_COUNT_OUTPUT;

@@ -8,6 +8,7 @@
 typedef struct yk_cuda_sample_row {
   yk_sample_row row;           /* the next member replaces its biases */
   const yk_logit_bias *biases; /* device [n_biases] */
+  const uint32_t *mask;        /* device, the words of the row's mask; NULL: the row has none */
   float *raw_at_biases;        /* device [n_biases]: keeps the raw logits at the biased ids during the launch */
 } yk_cuda_sample_row;
 

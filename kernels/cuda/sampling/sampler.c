@@ -21,6 +21,7 @@ typedef struct yk_cuda_sampler {
   yk_sampled *out;           /* [max_seqs] pinned: written by the kernel */
   yk_logit_bias *biases_dev; /* [bias_capacity]: the biases of one launch's rows */
   float *raw_dev;            /* [bias_capacity]: see yk_cuda_sample_row.raw_at_biases */
+  uint32_t *masks_dev;       /* [max_seqs, yk_mask_words(vocab)]: the masks of one launch's rows */
   uint32_t *counts;          /* [max_seqs, vocab]: see YK_CUDA_COUNT_OUTPUT */
   int32_t *tokens;           /* [TOKEN_CHUNK] */
 } yk_cuda_sampler;
@@ -48,6 +49,7 @@ yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err)
     size_t n_bytes;
   } buffers[] = {{(void **)&s->biases_dev, n_biases * sizeof *s->biases_dev},
                  {(void **)&s->raw_dev, n_biases * sizeof *s->raw_dev},
+                 {(void **)&s->masks_dev, n_rows * (size_t)yk_mask_words(cuda->limits.vocab) * sizeof *s->masks_dev},
                  {(void **)&s->counts, n_rows * vocab * sizeof *s->counts},
                  {(void **)&s->tokens, TOKEN_CHUNK * sizeof *s->tokens}};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
@@ -58,7 +60,7 @@ yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err)
 void yk_cuda_sampler_destroy(yk_cuda_sampler *s)
 {
   if (!s) return;
-  void *const buffers[] = {s->biases_dev, s->raw_dev, s->counts, s->tokens};
+  void *const buffers[] = {s->biases_dev, s->raw_dev, s->masks_dev, s->counts, s->tokens};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   if (s->rows) cudaFreeHost(s->rows);
   if (s->out) cudaFreeHost(s->out);
@@ -75,6 +77,7 @@ static yk_status check_row(const yk_cuda_device *cuda, const yk_sample_args *arg
   if (row->has_penalties && (row->penalty_slot < 0 || row->penalty_slot >= cuda->limits.max_seqs))
     return yk_err_set(err, YK_E_INVAL, "sample: row %d: penalty slot %d of %d", index, row->penalty_slot,
                       cuda->limits.max_seqs);
+  if (row->has_mask && !args->masks) return yk_err_set(err, YK_E_INVAL, "sample: row %d: there are no masks", index);
   if (row->n_biases > n_ids)
     return yk_err_set(err, YK_E_INVAL, "sample: row %d: %d biases of %d ids", index, row->n_biases, n_ids);
   for (int64_t i = row->first_bias; i < row->first_bias + row->n_biases; i++)
@@ -97,8 +100,29 @@ static int32_t rows_of_launch(const yk_cuda_device *cuda, const yk_sample_args *
   return n;
 }
 
-/* Writes parameters of the launch's rows to the pinned memory that the kernel reads, and uploads their biases. The
- * previous launch has ended, so all buffers are free. */
+/* Uploads the masks of the launch's rows to consecutive places, neighbours in args->masks by one copy. */
+static yk_status put_masks(yk_cuda_device *cuda, const yk_sample_args *args, int32_t first, int32_t n_rows, yk_err *err)
+{
+  yk_cuda_sampler *s = cuda->sampler;
+  int64_t n_words = yk_mask_words(args->shard_first[args->n_shards]), at = 0, from = 0, n = 0;
+  for (int32_t i = 0; i <= n_rows; i++) {
+    const yk_sample_row *row = i < n_rows ? &args->rows[first + i] : NULL;
+    if (row && !row->has_mask) continue;
+    if (n > 0 && (!row || row->first_mask != from + n)) {
+      YK_TRY(yk_cuda_upload(&cuda->base, s->masks_dev + at, args->masks + from, (size_t)n * sizeof *args->masks, err));
+      at += n;
+      n = 0;
+    }
+    if (!row) break;
+    if (n == 0) from = row->first_mask;
+    s->rows[i].mask = s->masks_dev + at + n;
+    n += n_words;
+  }
+  return YK_OK;
+}
+
+/* Writes parameters of the launch's rows to the pinned memory that the kernel reads, and uploads their biases and
+ * masks. The previous launch has ended, so all buffers are free. */
 static yk_status put_rows(yk_cuda_device *cuda, const yk_sample_args *args, int32_t first, int32_t n_rows, yk_err *err)
 {
   yk_cuda_sampler *s = cuda->sampler;
@@ -111,7 +135,7 @@ static yk_status put_rows(yk_cuda_device *cuda, const yk_sample_args *args, int3
                           (size_t)row->n_biases * sizeof *args->biases, err));
     at += row->n_biases;
   }
-  return YK_OK;
+  return put_masks(cuda, args, first, n_rows, err);
 }
 
 static yk_status run_launch(yk_cuda_device *cuda, const yk_sample_args *args, int32_t first, int32_t n_rows,

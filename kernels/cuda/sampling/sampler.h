@@ -29,7 +29,7 @@
  *   fault_of                  raw logits                NaN or infinity                         the row is bad
  *   log_sum_exp               raw logits                normaliser of log-probabilities         log-probabilities
  *   find_next                 raw logits                the next best logit, for each top one   top log-probabilities
- *   find_maximum              biased, penalised logits  best id: the token of a greedy row      biases or penalties
+ *   find_maximum              masked, biased, penalised best id: the token of a greedy row      any of these
  *   collect_top_k             the same                  candidates: the token                   top_k, not too large
  *   scale_slice               the same                  scaled logits in shared memory          not greedy
  *   find_nearest_bin, counts  scaled logits             bin of the k-th largest                 top_k
@@ -50,7 +50,7 @@
  *
  * State of a row. The first find_maximum detects a NaN or +infinity as a logit that is not below infinity, and a row of
  * only -infinity as a row without a finite maximum. Either makes the row bad, and fault_of distinguishes YK_ROW_NAN
- * from YK_ROW_INFINITE. The row is YK_ROW_BANNED if no finite maximum is left after biases, else YK_ROW_SAMPLED. The
+ * from YK_ROW_INFINITE. The row is YK_ROW_BANNED if no finite maximum is left after mask and biases, else YK_ROW_SAMPLED. The
  * cluster's first thread block writes state, token and log-probability. Rows do not affect each other.
  *
  * Numerics: as defined by kernels/cpu/cpu_sample.c. Histograms hold integers, sums of floats are float64 in a fixed

@@ -18,9 +18,12 @@ typedef struct yk_row_results {
 
 /* Functions of a sequence's owner: a request, or a sequence held by a caller. Engine thread. */
 typedef struct yk_sequence_owner {
-  /* Fill *out with the use of the logits of the row at this position. The step builder sets first_bias and logits_row.
-   * Returns the row's biases [out->n_biases], which stay valid until late data are filled. */
+  /* Fill *out with the use of the logits of the row at this position. The step builder sets first_bias, first_mask and
+   * logits_row. Returns the row's biases [out->n_biases], which stay valid until late data are filled. */
   const yk_logit_bias *(*describe_row)(const struct yk_sequence *seq, int32_t position, yk_sample_row *out);
+  /* Fill the mask [n_words] of the row that describe_row gave one, for the token behind the sequence's tokens. Called
+   * while the ranks compute. */
+  void (*fill_mask)(struct yk_sequence *seq, uint32_t *words, int64_t n_words);
   /* Whether sampling needs the sequence's slot in the table of token counts. */
   bool (*needs_counts)(const struct yk_sequence *seq);
   bool (*is_cancelled)(struct yk_sequence *seq);
@@ -38,7 +41,7 @@ typedef struct yk_sequence_owner {
 
 /* Upper bound of a sequence's additions to one step and its answer, apart from its rows. */
 typedef struct yk_step_extras {
-  int64_t n_biases, n_penalty_tokens, n_logits;
+  int64_t n_biases, n_penalty_tokens, n_mask_words, n_logits;
 } yk_step_extras;
 
 typedef struct yk_sequence {

@@ -14,6 +14,8 @@ struct yk_step_builder {
   int64_t logits_capacity;          /* rows of step.answer.logits */
   yk_sampled *sampled_before;       /* results of the previous step; swapped with step.answer.sampled */
   const yk_logit_bias **row_biases; /* [max_tokens] of the step's wanted rows, until they are copied to the block */
+  yk_sequence **masked;             /* [max_tokens] sequences of the step's wanted rows with a mask, until masks are
+                                     * filled */
   const yk_sequence **counted;      /* [max_seqs] sequences that begin to count tokens in this step, until their tokens
                                      * are copied */
 };
@@ -24,6 +26,7 @@ static size_t block_bytes_for(const yk_device_limits *limits, const yk_step_extr
   yk_step_counts most = yk_step_counts_max(limits);
   most.n_biases = extras->n_biases;
   most.n_penalty_tokens = extras->n_penalty_tokens;
+  most.n_mask_words = extras->n_mask_words;
   return yk_step_layout_of(&most).n_bytes;
 }
 
@@ -39,8 +42,9 @@ yk_status yk_step_builder_create(const yk_device_limits *limits, yk_step_builder
   b->step.answer.sampled = calloc(max_tokens, sizeof *b->step.answer.sampled);
   b->sampled_before = calloc(max_tokens, sizeof *b->sampled_before);
   b->row_biases = calloc(max_tokens, sizeof *b->row_biases);
+  b->masked = calloc(max_tokens, sizeof *b->masked);
   b->counted = calloc((size_t)limits->max_seqs, sizeof *b->counted);
-  if (!b->step.block || !b->step.answer.sampled || !b->sampled_before || !b->row_biases || !b->counted) {
+  if (!b->step.block || !b->step.answer.sampled || !b->sampled_before || !b->row_biases || !b->masked || !b->counted) {
     size_t n_bytes = b->block_bytes;
     yk_step_builder_destroy(b);
     return yk_err_set(err, YK_E_NOMEM, "no memory for steps of %zu bytes", n_bytes);
@@ -58,6 +62,7 @@ void yk_step_builder_destroy(yk_step_builder *builder)
   free(builder->step.answer.logits);
   free(builder->sampled_before);
   free(builder->row_biases);
+  free(builder->masked);
   free(builder->counted);
   free(builder);
 }
@@ -93,6 +98,7 @@ yk_status yk_step_builder_reserve(yk_step_builder *builder, const yk_step_extras
   yk_step_extras all = builder->reserved;
   all.n_biases += extras->n_biases;
   all.n_penalty_tokens += extras->n_penalty_tokens;
+  all.n_mask_words += extras->n_mask_words;
   all.n_logits += extras->n_logits;
   YK_TRY(grow_block(builder, &all, err));
   YK_TRY(grow_logits(builder, all.n_logits, err));
@@ -104,6 +110,7 @@ void yk_step_builder_release(yk_step_builder *builder, const yk_step_extras *ext
 {
   builder->reserved.n_biases -= extras->n_biases;
   builder->reserved.n_penalty_tokens -= extras->n_penalty_tokens;
+  builder->reserved.n_mask_words -= extras->n_mask_words;
   builder->reserved.n_logits -= extras->n_logits;
 }
 
@@ -120,7 +127,7 @@ static bool begins_to_count(const yk_scheduled *item)
   return n_wanted_of(item) > 0 && item->seq->slot_is_new && item->seq->owner->needs_counts(item->seq);
 }
 
-/* Sizes of the step, except biases and logits, which depend on the description of the rows. */
+/* Sizes of the step, except biases, masks and logits, which depend on the description of the rows. */
 static yk_step_counts measure(const yk_scheduled *items, int32_t n_items, bool is_timed)
 {
   yk_step_counts c = {.n_seqs = n_items, .is_timed = is_timed};
@@ -156,7 +163,7 @@ static void fill_rows(const yk_step *step, const yk_scheduled *item, int32_t seq
 /* Describe the wanted rows of an item; `row` is its first row. n_done: wanted rows of earlier items. */
 static void describe_wanted(yk_step_builder *b, const yk_scheduled *item, int32_t row, int32_t n_done)
 {
-  const yk_sequence *seq = item->seq;
+  yk_sequence *seq = item->seq;
   yk_step *step = &b->step;
   int32_t n = n_wanted_of(item), first = item->n_rows - n;
   for (int32_t i = 0; i < n; i++) {
@@ -165,6 +172,9 @@ static void describe_wanted(yk_step_builder *b, const yk_scheduled *item, int32_
     b->row_biases[n_done + i] = seq->owner->describe_row(seq, seq->memory.n_computed + first + i, sampling);
     sampling->first_bias = step->counts.n_biases;
     step->counts.n_biases += sampling->n_biases;
+    b->masked[n_done + i] = sampling->has_mask ? seq : NULL;
+    sampling->first_mask = step->counts.n_mask_words;
+    step->counts.n_mask_words += sampling->has_mask ? yk_mask_words(b->limits.vocab) : 0;
     sampling->logits_row = step->counts.n_logits;
     step->counts.n_logits += sampling->returns_logits;
     step->counts.is_plain &= yk_sample_row_is_plain(sampling);
@@ -206,10 +216,10 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
   step->answer.sampled = sampled;
   step->counts = measure(items, n_items, is_timed);
   step->counts.is_plain = true;
-  step->layout = yk_step_layout_of(&step->counts); /* late arrays are last: biases do not move the others */
+  step->layout = yk_step_layout_of(&step->counts); /* late arrays are last: biases and masks do not move the others */
   fill_items(builder, items, n_items);
   step->layout = yk_step_layout_of(&step->counts);
-  bool has_late = step->counts.n_biases > 0 || step->counts.n_penalty_tokens > 0;
+  bool has_late = step->counts.n_biases > 0 || step->counts.n_penalty_tokens > 0 || step->counts.n_mask_words > 0;
   step->late = has_late ? &builder->late : NULL;
   if (has_late) yk_step_late_expect(&builder->late);
   return step;
@@ -225,6 +235,10 @@ void yk_step_builder_fill_late(yk_step_builder *builder)
     if (rows[i].n_biases > 0)
       memcpy(yk_step_biases(step) + rows[i].first_bias, builder->row_biases[i],
              (size_t)rows[i].n_biases * sizeof *yk_step_biases(step));
+  for (int32_t i = 0; i < step->counts.n_wanted && step->counts.n_mask_words > 0; i++) {
+    yk_sequence *seq = builder->masked[i];
+    if (seq) seq->owner->fill_mask(seq, yk_step_masks(step) + rows[i].first_mask, yk_mask_words(builder->limits.vocab));
+  }
   for (int32_t i = 0; i < step->counts.n_penalty_loads; i++) {
     const yk_sequence *seq = builder->counted[i];
     memcpy(tokens, seq->tokens, (size_t)seq->n_tokens * sizeof *tokens);
