@@ -33,14 +33,12 @@ static const array_spec specs[YK_STEP_N_ARRAYS] = {
 
 int64_t yk_step_array_length(yk_step_array array, const yk_step_counts *c)
 {
-  switch (array) {
-#define CASE(constant, function, element, part, length, padding)                                                       \
-  case YK_STEP_##constant: return length;
-    YK_STEP_ARRAYS(CASE)
-#undef CASE
-  case YK_STEP_N_ARRAYS: break;
-  }
-  return 0;
+  const int64_t lengths[YK_STEP_N_ARRAYS] = {
+#define LENGTH(constant, function, element, part, length, padding) length,
+      YK_STEP_ARRAYS(LENGTH)
+#undef LENGTH
+  };
+  return lengths[array];
 }
 
 const char *yk_step_array_name(yk_step_array array)
