@@ -1,4 +1,5 @@
-/* comm.h - the collective operations of a group of ranks, each on its rank's own device stream.
+/* comm.h - the collective operations of a group of ranks, each on its rank's own device stream, and messages between
+ * groups that are consecutive pipeline stages.
  *
  * Every rank of the group makes the same calls in the same order. If a rank omits a call, the others wait until abort.
  * Reductions add in rank order 0 .. n-1 in float32 and round once (NCCL rounds at each hop, equally on every rank), so
@@ -46,15 +47,29 @@ typedef struct yk_comm_ops {
   /* Returns once every rank has called it. Host-side. */
   yk_status (*barrier)(yk_comm *comm, yk_err *err);
 
+  /* From stage to stage: data [n_bytes] of a rank goes to the rank of the same number in the next stage, which receives
+   * as many bytes from the previous stage. Messages arrive in the order of sending. A rank that sends does not wait for
+   * the receiver of this message, but may wait until the receiver has taken the message before. Both NULL in
+   * communicators for one stage. */
+  yk_status (*send_next)(yk_comm *comm, const void *data, int64_t n_bytes, yk_err *err);
+  yk_status (*receive_previous)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);
+
   /* From any thread, any number of times: every rank's pending and later calls fail soon. Never blocks. */
   void (*abort)(yk_comm *comm);
 } yk_comm_ops;
 
 struct yk_comm {
   const yk_comm_ops *ops;
-  yk_device *dev; /* not owned */
-  int rank, n_ranks;
+  yk_device *dev;      /* not owned */
+  int rank, n_ranks;   /* in the group */
+  int stage, n_stages; /* of the group */
 };
+
+/* yk_comm_world_rank - the number of the end's rank among the ranks of all groups. */
+static inline int yk_comm_world_rank(const yk_comm *comm)
+{
+  return comm->stage * comm->n_ranks + comm->rank;
+}
 
 /* yk_comm_leaves_norm - whether there is nothing to reduce, so that a rank may leave the norm after its partial result
  *   pending (yk_normed), for the reader. */
@@ -63,13 +78,15 @@ static inline bool yk_comm_leaves_norm(const yk_comm *comm)
   return comm->n_ranks == 1;
 }
 
-/* yk_comm_local_create - ends for a world whose ranks are threads of this process and share host memory (CPU devices).
- *   devs [n_ranks], not owned. out [n_ranks]; destroy each end once, in any order, from any thread.
- *   One rank needs no transport: its operations reduce to the device's own.
- *   Errors: YK_E_INVAL (invalid world), YK_E_UNSUPPORTED (yk_comm_check_world), YK_E_NOMEM. */
+/* yk_comm_local_create - ends for a world whose ranks are threads of this process and share host memory (CPU devices):
+ *   a group for each pipeline stage.
+ *   devs [n_ranks], not owned. out [n_ranks], in the order of the world's ranks; destroy each end once, in any order,
+ *   from any thread. An abort ends the group of its end and the messages to it; rank_group.h aborts every end.
+ *   A group of one rank needs no transport: its operations reduce to the device's own.
+ *   Errors: YK_E_INVAL (invalid world), YK_E_UNSUPPORTED for ranks of other processes, YK_E_NOMEM. */
 yk_status yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk_comm **out, yk_err *err);
 
-/* yk_comm_check_world - whether communicators between threads of one process support a world.
+/* yk_comm_check_world - whether communicators between the GPUs of one process support a world.
  *   Errors: YK_E_INVAL (invalid world), YK_E_UNSUPPORTED for ranks of other processes and pipeline stages. */
 yk_status yk_comm_check_world(const yk_world *world, yk_err *err);
 

@@ -239,7 +239,7 @@ yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange
       free(made[rank]);
       continue;
     }
-    *made[rank] = (auto_comm){.base = {.ops = &ops, .dev = devs[rank], .rank = rank, .n_ranks = n_ranks},
+    *made[rank] = (auto_comm){.base = {.ops = &ops, .dev = devs[rank], .rank = rank, .n_ranks = n_ranks, .n_stages = 1},
                               .group = shared,
                               .nccl = nccl[rank],
                               .p2p = p2p[rank],

@@ -12,7 +12,8 @@
 #include "parallel/comm.h"
 #include "parallel/host_gather.h"
 
-/* Shared by all ends; freed with the last of them. All members but n_ranks are written under mutex; the two atomics are
+/* A pipeline stage. Shared by all its ends and those of the previous stage, which send to it; freed with the last of
+ * them. All members but n_ranks are written under mutex; the two atomics are
  * also read without it: a rank polls before it sleeps, since a layer has several barriers. */
 typedef struct group {
   int n_ranks;
@@ -24,6 +25,7 @@ typedef struct group {
   int n_sleeping; /* ranks that wait on cv_met */
   atomic_bool aborted;
   yk_host_gather *host_gather;
+  yk_mailbox inboxes[YK_MAX_RANKS]; /* [n_ranks] messages of the previous stage */
   const void *published[YK_MAX_RANKS];
 } group;
 
@@ -32,6 +34,7 @@ enum { SPIN_NS = 500000 }; /* longer than a rank usually lags */
 typedef struct local_comm {
   yk_comm base;
   group *group;
+  group *next;   /* the next stage, or NULL */
   void *scratch; /* [scratch_bytes] the sums of one all_reduce */
   size_t scratch_bytes;
 } local_comm;
@@ -237,7 +240,7 @@ static yk_status local_await_writes(yk_comm *comm, yk_err *err)
 
 static yk_status local_gather_host(yk_comm *comm, const void *data, size_t n_bytes, void *all, yk_err *err)
 {
-  const yk_host_gather_watch none = {0};
+  const yk_mailbox_watch none = {0};
   return yk_host_gather_run(group_of(comm)->host_gather, comm->rank, data, n_bytes, all, &none, err);
 }
 
@@ -249,6 +252,20 @@ static yk_status local_open_memory(yk_comm *comm, void *memory, void **opened, y
   return meet(comm, NULL, err);
 }
 
+static yk_status local_send_next(yk_comm *comm, const void *data, int64_t n_bytes, yk_err *err)
+{
+  const yk_mailbox_watch none = {0};
+  YK_TRY(comm->dev->ops->sync(comm->dev, err));
+  return yk_mailbox_put(&((local_comm *)comm)->next->inboxes[comm->rank], data, (size_t)n_bytes, &none, err);
+}
+
+static yk_status local_receive_previous(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err)
+{
+  const yk_mailbox_watch none = {0};
+  YK_TRY(comm->dev->ops->sync(comm->dev, err)); /* earlier operations may still read data */
+  return yk_mailbox_take(&group_of(comm)->inboxes[comm->rank], data, (size_t)n_bytes, &none, err);
+}
+
 static void local_abort(yk_comm *comm)
 {
   group *g = group_of(comm);
@@ -257,15 +274,18 @@ static void local_abort(yk_comm *comm)
   pthread_cond_broadcast(&g->cv_met);
   pthread_mutex_unlock(&g->mutex);
   yk_host_gather_abort(g->host_gather);
+  for (int rank = 0; rank < g->n_ranks; rank++) yk_mailbox_abort(&g->inboxes[rank]);
 }
 
 static void release_group(group *g)
 {
+  if (!g) return;
   pthread_mutex_lock(&g->mutex);
   bool last = --g->n_ends == 0;
   pthread_mutex_unlock(&g->mutex);
   if (!last) return;
   yk_host_gather_destroy(g->host_gather);
+  for (int rank = 0; rank < g->n_ranks; rank++) yk_mailbox_destroy(&g->inboxes[rank]);
   pthread_cond_destroy(&g->cv_met);
   pthread_mutex_destroy(&g->mutex);
   free(g);
@@ -276,23 +296,45 @@ static bool local_destroy(yk_comm *comm)
   if (!comm) return true;
   local_comm *local = (local_comm *)comm;
   release_group(local->group);
+  release_group(local->next);
   free(local->scratch);
   free(local);
   return true;
 }
 
-yk_status yk_comm_check_world(const yk_world *world, yk_err *err)
+static yk_status check_whole(const yk_world *world, yk_err *err)
 {
   YK_TRY(yk_world_check(world, err));
-  if (!yk_world_is_whole(world))
-    return yk_err_set(err, YK_E_UNSUPPORTED, "communicator: expected %d ranks of one process, found %d", world->n_ranks,
-                      world->n_local);
-  if (world->n_stages > 1)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "communicator: expected one pipeline stage, found %d", world->n_stages);
-  return YK_OK;
+  if (yk_world_is_whole(world)) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "communicator: expected %d ranks of one process, found %d", world->n_ranks,
+                    world->n_local);
 }
 
-yk_status yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk_comm **out, yk_err *err)
+yk_status yk_comm_check_world(const yk_world *world, yk_err *err)
+{
+  YK_TRY(check_whole(world, err));
+  if (world->n_stages == 1) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "pipeline stages run on CPU ranks so far: expected one on GPUs, found %d",
+                    world->n_stages);
+}
+
+/* A group with one end: the creating function's, until every end exists. */
+static yk_status create_group(int n_ranks, group **out, yk_err *err)
+{
+  group *g = calloc(1, sizeof *g);
+  if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
+  pthread_mutex_init(&g->mutex, NULL);
+  pthread_cond_init(&g->cv_met, NULL);
+  for (int rank = 0; rank < n_ranks; rank++) yk_mailbox_init(&g->inboxes[rank]);
+  g->n_ranks = n_ranks;
+  g->n_ends = 1;
+  *out = g;
+  return yk_host_gather_create(n_ranks, &g->host_gather, err);
+}
+
+/* The end of a rank of the world. groups: [n_stages + 1], the last NULL. */
+static yk_status create_end(const yk_world *world, group *const *groups, int rank, yk_device *dev, yk_comm **out,
+                            yk_err *err)
 {
   static const yk_comm_ops ops = {.name = "local",
                                   .destroy = local_destroy,
@@ -304,33 +346,40 @@ yk_status yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk
                                   .open_memory = local_open_memory,
                                   .await_writes = local_await_writes,
                                   .barrier = local_barrier,
+                                  .send_next = local_send_next,
+                                  .receive_previous = local_receive_previous,
                                   .abort = local_abort};
-  YK_TRY(yk_comm_check_world(world, err));
-  int n_ranks = world->n_ranks;
-  group *g = calloc(1, sizeof *g);
-  if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
-  pthread_mutex_init(&g->mutex, NULL);
-  pthread_cond_init(&g->cv_met, NULL);
-  g->n_ranks = n_ranks;
-  g->n_ends = 1; /* the creating function's, until every end exists */
-  yk_status status = yk_host_gather_create(n_ranks, &g->host_gather, err);
+  local_comm *local = calloc(1, sizeof *local);
+  if (!local) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
+  int stage = yk_world_stage_of(world, rank);
+  local->base = (yk_comm){.ops = &ops,
+                          .dev = dev,
+                          .rank = yk_world_group_rank(world, rank),
+                          .n_ranks = yk_world_group_size(world),
+                          .stage = stage,
+                          .n_stages = world->n_stages};
+  local->group = groups[stage];
+  local->next = groups[stage + 1];
+  local->group->n_ends++;
+  if (local->next) local->next->n_ends++;
+  *out = &local->base;
+  return YK_OK;
+}
+
+yk_status yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk_comm **out, yk_err *err)
+{
+  group *groups[YK_MAX_RANKS + 1] = {NULL};
+  yk_status status = check_whole(world, err);
+  if (status != YK_OK) return status;
+  for (int stage = 0; stage < world->n_stages && status == YK_OK; stage++)
+    status = create_group(yk_world_group_size(world), &groups[stage], err);
   int n_made = 0;
-  for (; n_made < n_ranks && status == YK_OK; n_made++) {
-    local_comm *local = calloc(1, sizeof *local);
-    if (!local) {
-      status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
-      break;
-    }
-    local->base = (yk_comm){.ops = &ops, .dev = devs[n_made], .rank = n_made, .n_ranks = n_ranks};
-    local->group = g;
-    g->n_ends++;
-    out[n_made] = &local->base;
+  for (; n_made < world->n_ranks && status == YK_OK; n_made += status == YK_OK)
+    status = create_end(world, groups, n_made, devs[n_made], &out[n_made], err);
+  while (status != YK_OK && n_made > 0) {
+    local_destroy(out[--n_made]);
+    out[n_made] = NULL;
   }
-  if (status != YK_OK)
-    while (n_made > 0) {
-      local_destroy(out[--n_made]);
-      out[n_made] = NULL;
-    }
-  release_group(g);
+  for (int stage = 0; stage < world->n_stages; stage++) release_group(groups[stage]);
   return status;
 }

@@ -236,7 +236,7 @@ static yk_status watch_device(void *context, yk_err *err)
 static yk_status nccl_gather_host(yk_comm *base, const void *data, size_t n_bytes, void *all, yk_err *err)
 {
   nccl_comm *comm = (nccl_comm *)base;
-  const yk_host_gather_watch device = {watch_device, base->dev};
+  const yk_mailbox_watch device = {watch_device, base->dev};
   YK_TRY(enter(comm, err));
   yk_status status = yk_host_gather_run(comm->group->host_gather, base->rank, data, n_bytes, all, &device, err);
   return status == YK_E_COMM && !comm->has_failed ? give_up(comm, err) : status;
@@ -394,7 +394,7 @@ static nccl_comm *end_new(group *g, yk_device *dev, int rank)
                                   .abort = nccl_abort};
   nccl_comm *comm = calloc(1, sizeof *comm);
   if (!comm) return NULL;
-  comm->base = (yk_comm){.ops = &ops, .dev = dev, .rank = rank, .n_ranks = g->n_ranks};
+  comm->base = (yk_comm){.ops = &ops, .dev = dev, .rank = rank, .n_ranks = g->n_ranks, .n_stages = 1};
   comm->group = g;
   comm->functions = &g->functions;
   comm->stream = yk_cuda_device_stream(dev);

@@ -15,6 +15,8 @@ typedef struct comm_fixture {
   const char *name;
   /* Create n_ranks devices of dtype and their connected ends. Returns false if this machine cannot (too few GPUs). */
   bool (*open)(int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **comms);
+  /* The same for n_ranks ranks in n_stages pipeline stages; NULL: the transport has no stages. */
+  bool (*open_stages)(int n_stages, int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **comms);
   void (*close)(int n_ranks, yk_device **devs, yk_comm **comms);
   int max_ranks;
   /* Largest relative error of a sum over ranks against float64, in units of the type's rounding step. Transports that

@@ -62,6 +62,7 @@ void await_writes_body(rank_case *c);
 void gather_host_body(rank_case *c);
 void embedding_body(rank_case *c);
 void chain_body(rank_case *c);
+void stages_body(rank_case *c);
 
 /* One rank is absent or aborts: the others return YK_E_COMM (conformance_breaking.c). */
 void abort_body(rank_case *c);

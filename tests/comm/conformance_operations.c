@@ -488,3 +488,34 @@ void chain_body(rank_case *c)
   void *const arrays[] = {a.source, a.partial, a.residual, a.y, a.w, a.row_numbers};
   for (int i = 0; i < 6; i++) dev->ops->free(dev, arrays[i]);
 }
+
+/* Messages of different sizes pass through all stages, while each stage reduces in its own group. */
+void stages_body(rank_case *c)
+{
+  enum { N_MESSAGES = 8 };
+  yk_comm *comm = c->comm;
+  yk_device *dev = comm->dev;
+  c->status = YK_OK;
+  for (int i = 0; i < N_MESSAGES && c->status == YK_OK; i++) {
+    size_t n = (size_t)(i * 977 % 5000 + c->hidden), bytes = n * yk_dtype_bytes(c->dtype);
+    int source = (comm->rank + i) % COMM_TESTED_RANKS;
+    void *data = case_array(c, comm->stage == 0 ? source : WEIGHT, n), *sum = case_array(c, comm->stage, n);
+    char *found = malloc(bytes);
+    if (comm->stage > 0) c->status = comm->ops->receive_previous(comm, data, (int64_t)bytes, NULL);
+    if (c->status == YK_OK) c->status = comm->ops->all_reduce(comm, sum, (int64_t)n, c->dtype, NULL);
+    if (dev->ops->download(dev, found, data, bytes, NULL) != YK_OK) c->mismatches++;
+    for (size_t j = 0; j < n; j++)
+      c->mismatches += yk_dtype_load(c->dtype, found, j) != (float)case_value(c, source, j);
+    if (dev->ops->download(dev, found, sum, bytes, NULL) != YK_OK) c->mismatches++;
+    for (size_t j = 0; j < n; j++) {
+      double expected = comm->n_ranks * case_value(c, comm->stage, j);
+      double found_sum = yk_dtype_load(c->dtype, found, j);
+      c->mismatches += !(fabs(found_sum - expected) <= c->tolerance * fabs(expected));
+    }
+    if (c->status == YK_OK && comm->stage < comm->n_stages - 1)
+      c->status = comm->ops->send_next(comm, data, (int64_t)bytes, NULL);
+    free(found);
+    dev->ops->free(dev, data);
+    dev->ops->free(dev, sum);
+  }
+}

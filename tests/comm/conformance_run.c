@@ -138,6 +138,24 @@ static void all_operations(void **state)
   assert_true(good);
 }
 
+static void messages_pass_through_the_stages(void **state)
+{
+  static const struct {
+    int n_stages, n_ranks;
+  } worlds[] = {{2, 2}, {2, 4}, {3, 3}, {4, 4}};
+  const comm_fixture *fixture = *state;
+  if (!fixture->open_stages) skip();
+  for (size_t i = 0; i < sizeof worlds / sizeof *worlds && worlds[i].n_ranks <= fixture->max_ranks; i++) {
+    values *v = case_values_new(YK_F32);
+    session s = {.fixture = fixture, .values = v, .n_ranks = worlds[i].n_ranks};
+    assert_true(fixture->open_stages(worlds[i].n_stages, s.n_ranks, v->dtype, s.devs, s.comms));
+    bool good = run_case(&s, "messages between stages", stages_body, (comm_shape){1, 96}, YK_OK, -1);
+    close_session(&s);
+    free(v);
+    assert_true(good);
+  }
+}
+
 /* ---- Cases that break the ends ---- */
 
 /* New ends each time: an abort is permanent for its ends and does not affect later ends. */
@@ -181,18 +199,19 @@ static void a_rank_that_does_not_come_is_named(void **state)
 
 int comm_conformance_run(const comm_fixture *fixture)
 {
-  enum { N_DTYPES = 3, N_BREAKING = 3 };
+  enum { N_DTYPES = 3, N_SINGLE = 4 };
   static const yk_dtype dtypes[N_DTYPES] = {YK_F16, YK_BF16, YK_F32};
   static const struct {
     const char *name;
     CMUnitTestFunction run;
-  } breaking[N_BREAKING] = {
+  } single[N_SINGLE] = {
       {"abort_releases_waiting_ranks_and_sticks", abort_releases_waiting_ranks_and_sticks},
       {"abort_releases_a_sum_that_waits", abort_releases_a_sum_that_waits},
       {"a_rank_that_does_not_come_is_named", a_rank_that_does_not_come_is_named},
+      {"messages_pass_through_the_stages", messages_pass_through_the_stages},
   };
   whole_test whole[COMM_TESTED_RANKS * N_DTYPES];
-  struct CMUnitTest tests[COMM_TESTED_RANKS * N_DTYPES + N_BREAKING];
+  struct CMUnitTest tests[COMM_TESTED_RANKS * N_DTYPES + N_SINGLE];
   size_t n = 0;
   for (int n_ranks = 1; n_ranks <= fixture->max_ranks; n_ranks++)
     for (int d = 0; d < N_DTYPES; d++) {
@@ -201,7 +220,7 @@ int comm_conformance_run(const comm_fixture *fixture)
       snprintf(test->name, sizeof test->name, "all_operations: %d ranks, %s", n_ranks, yk_dtype_name(dtypes[d]));
       tests[n++] = (struct CMUnitTest){test->name, all_operations, NULL, NULL, test};
     }
-  for (int i = 0; i < N_BREAKING; i++)
-    tests[n++] = (struct CMUnitTest){breaking[i].name, breaking[i].run, NULL, NULL, (void *)(uintptr_t)fixture};
+  for (int i = 0; i < N_SINGLE; i++)
+    tests[n++] = (struct CMUnitTest){single[i].name, single[i].run, NULL, NULL, (void *)(uintptr_t)fixture};
   return _cmocka_run_group_tests(fixture->name, tests, n, NULL, NULL);
 }

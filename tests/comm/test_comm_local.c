@@ -6,17 +6,24 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 
 #include "sanitized.h"
 #include "yoke/process.h"
 
-static bool open_local(int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **comms)
+static bool open_stages(int n_stages, int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **comms)
 {
   yk_device_limits limits = {.max_tokens = 64, .max_seqs = 64, .max_model_tokens = 64, .vocab = 64};
   for (int rank = 0; rank < n_ranks; rank++)
     if (yk_cpu_device_create(dtype, 1, &limits, &devs[rank], NULL) != YK_OK) return false;
-  const yk_world world = yk_world_of_process(n_ranks);
+  yk_world world = yk_world_of_process(n_ranks);
+  world.n_stages = n_stages;
   return yk_comm_local_create(&world, devs, comms, NULL) == YK_OK;
+}
+
+static bool open_local(int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **comms)
+{
+  return open_stages(1, n_ranks, dtype, devs, comms);
 }
 
 static void close_local(int n_ranks, yk_device **devs, yk_comm **comms)
@@ -33,7 +40,7 @@ static double round_once(int n_ranks, comm_shape shape)
   return 1;
 }
 
-/* Ranks in other processes and pipeline stages need other communicators. */
+/* Ranks in other processes need other communicators. */
 static void other_worlds_are_refused(void **state)
 {
   (void)state;
@@ -42,8 +49,7 @@ static void other_worlds_are_refused(void **state)
     yk_status status;
     const char *says;
   } cases[] = {{{0, 0, 0, 1}, YK_E_INVAL, "number of ranks: expected 1 to 64, found 0"},
-               {{4, 2, 2, 1}, YK_E_UNSUPPORTED, "expected 4 ranks of one process, found 2"},
-               {{4, 0, 4, 2}, YK_E_UNSUPPORTED, "expected one pipeline stage, found 2"}};
+               {{4, 2, 2, 1}, YK_E_UNSUPPORTED, "expected 4 ranks of one process, found 2"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     yk_comm *comms[1];
     yk_err err = YK_ERR_INIT;
@@ -82,13 +88,50 @@ static void another_type_is_refused(void **state)
   close_local(1, devs, comms);
 }
 
+/* Stages on GPUs would need messages that NCCL carries. */
+static void stages_on_gpus_are_refused(void **state)
+{
+  (void)state;
+  const yk_world world = {.n_ranks = 4, .n_local = 4, .n_stages = 2};
+  yk_err err = YK_ERR_INIT;
+  assert_int_equal(yk_comm_check_world(&world, &err), YK_E_UNSUPPORTED);
+  assert_non_null(strstr(err.message, "pipeline stages run on CPU ranks so far: expected one on GPUs, found 2"));
+}
+
+static void *receive(void *comm)
+{
+  char data[4];
+  yk_comm *end = comm;
+  return (void *)(intptr_t)end->ops->receive_previous(end, data, sizeof data, NULL);
+}
+
+/* The receiver may wait before or after the abort. */
+static void abort_releases_both_ends_of_a_message(void **state)
+{
+  (void)state;
+  yk_device *devs[2];
+  yk_comm *comms[2];
+  void *received = NULL;
+  pthread_t receiver;
+  assert_true(open_stages(2, 2, YK_F32, devs, comms));
+  assert_int_equal(pthread_create(&receiver, NULL, receive, comms[1]), 0);
+  comms[1]->ops->abort(comms[1]);
+  pthread_join(receiver, &received);
+  assert_int_equal((intptr_t)received, YK_E_COMM);
+  assert_int_equal(comms[0]->ops->send_next(comms[0], "abc", 4, NULL), YK_E_COMM);
+  close_local(2, devs, comms);
+}
+
 int main(void)
 {
   yk_process_init();
   const struct CMUnitTest own[] = {cmocka_unit_test(another_type_is_refused),
-                                   cmocka_unit_test(other_worlds_are_refused), cmocka_unit_test(many_ranks_gather)};
+                                   cmocka_unit_test(other_worlds_are_refused), cmocka_unit_test(many_ranks_gather),
+                                   cmocka_unit_test(stages_on_gpus_are_refused),
+                                   cmocka_unit_test(abort_releases_both_ends_of_a_message)};
   comm_fixture fixture = {.name = "local",
                           .open = open_local,
+                          .open_stages = open_stages,
                           .close = close_local,
                           .max_ranks = TEST_IS_SANITIZED ? 4 : COMM_TESTED_RANKS,
                           .rounding_steps = round_once};
