@@ -24,6 +24,7 @@ install_for_program() {
   need 'pkg-config --exists libutf8proc' libutf8proc-dev
   need 'pkg-config --exists libmicrohttpd' libmicrohttpd-dev
   need 'pkg-config --exists libedit' libedit-dev
+  need 'pkg-config --exists gnutls' libgnutls28-dev
   if [ -n "${gpu_architectures:-}" ]; then need 'command -v c++' g++; fi # nvcc's host compiler
   [ -z "$missing" ] || install_packages "$missing"
 }

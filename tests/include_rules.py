@@ -143,6 +143,7 @@ SYSTEM = [
     (r"^utf8proc", r"^(runtime/text|tests)/", "utf8proc"),
     (r"^microhttpd", r"^runtime/server/", "libmicrohttpd"),
     (r"^histedit", r"^runtime/cli/", "libedit"),
+    (r"^gnutls/", r"^parallel/cluster/proof\.c$", "GnuTLS"),
     (r"^cmocka", r"^tests/", "cmocka"),
 ]
 

@@ -71,7 +71,7 @@ typedef struct yk_cluster_options {
   const yk_log *log;   /* refused connections, addresses listened on; kept; or NULL */
 } yk_cluster_options;
 
-/* yk_cluster_join - hold the roll call and connect; returns in every process with the same decision.
+/* yk_cluster_join - hold the roll call and connect; the same decision in every process.
  *   *report: the table of processes and of what is missing, differs or conflicts, for people, in process 0 and in each
  *   process that process 0 has answered; else NULL. free() it, after a failure too.
  *   Errors: YK_E_COMM or YK_E_TIMEOUT with the summary: who is missing, which facts differ, why this process was
