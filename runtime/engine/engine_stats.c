@@ -7,6 +7,7 @@
 void yk_engine_refresh_gauges(yk_engine *e)
 {
   e->stats.waiting = yk_scheduler_n_waiting(e->scheduler);
+  e->stats.waiting_tokens = yk_scheduler_waiting_tokens(e->scheduler);
   e->stats.running = yk_scheduler_n_running(e->scheduler);
   yk_scheduler_counts counts = yk_scheduler_count(e->scheduler);
   e->stats.preemptions = counts.preemptions;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "server/access.h"
 #include "server/bodies.h"
+#include "server/engine_state.h"
 #include "server/generation.h"
 #include "server/request_id.h"
 #include "server/request_log.h"
@@ -16,7 +17,10 @@
 #include "server/server_internal.h"
 #include "server/suspension.h"
 
-enum { STREAM_BLOCK_BYTES = 256 };
+enum {
+  STREAM_BLOCK_BYTES = 256,
+  RETRY_ELSEWHERE_S = 1 /* while stopping: a router has another server, and will not choose this one again */
+};
 
 /* The page uses no resources of other origins, and no other page may frame it. */
 #define PAGE_POLICY "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -281,7 +285,7 @@ static void arrived(yk_exchange *x)
   if (x->route->answer) {
     x->route->answer(x);
   } else if (atomic_load(&server->is_draining)) {
-    yk_reply_refuse(&x->reply, 503, NULL, "the server is shutting down");
+    yk_server_explain(server, &x->reply);
   } else if (x->connection->has_left) {
     atomic_store(&x->is_gone, true);
   } else if (yk_generation_hold(x)) {
@@ -322,8 +326,9 @@ static enum MHD_Result send_reply(yk_exchange *x, yk_reply *reply)
   if (reply->content_type) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, reply->content_type);
   if (reply->allow) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, reply->allow);
   if (reply->http_status == 401) MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-  if (reply->retry_after_s) {
-    snprintf(retry_after, sizeof retry_after, "%d", reply->retry_after_s);
+  bool is_stopping = reply->http_status == 503 && atomic_load(&x->server->is_draining);
+  if (reply->retry_after_s || is_stopping) {
+    snprintf(retry_after, sizeof retry_after, "%d", is_stopping ? RETRY_ELSEWHERE_S : reply->retry_after_s);
     MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry_after);
   }
   return queue(x, response, reply->http_status);

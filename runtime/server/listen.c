@@ -76,6 +76,11 @@ static bound_address address_of(int fd)
   return address;
 }
 
+bool yk_listen_is_passed(void)
+{
+  return passed_socket() >= 0;
+}
+
 bool yk_listen_is_local(int fd)
 {
   bound_address address = address_of(fd);

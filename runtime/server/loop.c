@@ -21,14 +21,17 @@ static const int64_t flush_ns = 2000000000;
 
 /* ---- Signals ----------------------------------------------------------------------------------------------------- */
 
-/* Stop accepting connections and work. */
+/* From here on requests are refused, on new connections too, so that health checks and routers read a 503 rather than
+ * fail to connect. A socket of systemd is left to systemd: clients that connect now wait for the next server. */
 static void drain(yk_server *server)
 {
   yk_service_notify("STOPPING=1");
   yk_log_write(server->log, YK_LOG_INFO, "stopping: %d requests are under way; a second signal ends them at once",
                server->exchanges.n);
   atomic_store(&server->is_draining, true);
-  server->drain_until_ns = yk_clock_now_ns() + (int64_t)(server->options.shutdown_timeout_s * 1e9);
+  server->drain_began_ns = yk_clock_now_ns();
+  server->drain_until_ns = server->drain_began_ns + (int64_t)(server->options.shutdown_timeout_s * 1e9);
+  if (!yk_listen_is_passed()) return;
   epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
   close(server->listen_fd);
   server->listen_fd = -1;
@@ -142,11 +145,18 @@ static yk_status check_loading(yk_server *server, yk_err *err)
   return failure.code;
 }
 
+/* Whether every request of before the signal has its answer: the exchanges are listed by age, and later requests, which
+ * are refused, must not delay the end. */
+static bool is_drained(const yk_server *server)
+{
+  const yk_exchange *oldest = server->exchanges.first;
+  return (!oldest || oldest->began_ns > server->drain_began_ns) && !server->connections.stalled.first;
+}
+
 static bool is_over(const yk_server *server)
 {
   if (!atomic_load(&server->is_draining)) return false;
-  return (server->exchanges.n == 0 && !server->connections.stalled.first) ||
-         yk_clock_now_ns() > server->drain_until_ns + flush_ns;
+  return is_drained(server) || yk_clock_now_ns() > server->drain_until_ns + flush_ns;
 }
 
 yk_status yk_loop_run(yk_server *server, yk_err *err)

@@ -1,5 +1,5 @@
-/* route_info.c - information for routers: /server_info, /model_info, /v1/loads, with the names that SGLang's router
- * reads; and vLLM's routes for operators: /reset_prefix_cache, /tokenizer_info. */
+/* route_info.c - information for routers: /server_info, /model_info, /v1/loads and the older /get_load, with the names
+ * that SGLang's router reads; and vLLM's routes for operators: /reset_prefix_cache, /tokenizer_info. */
 #include <string.h>
 #include <time.h>
 
@@ -81,6 +81,11 @@ static void append_time(yk_strbuf *out)
   text(out, "timestamp", iso);
 }
 
+static int64_t used_tokens(const yk_metrics_view *view)
+{
+  return (view->stats.kv_blocks_total - view->stats.kv_blocks_free) * view->info->kv_block_tokens;
+}
+
 void yk_route_loads(yk_exchange *x)
 {
   yk_metrics_view view;
@@ -88,17 +93,18 @@ void yk_route_loads(yk_exchange *x)
   if (!yk_server_has_engine(x)) return;
   yk_server_view(x->server, &view);
   const yk_engine_stats *s = &view.stats;
-  int64_t n_used = (s->kv_blocks_total - s->kv_blocks_free) * view.info->kv_block_tokens;
-  int64_t n_all = s->kv_blocks_total * view.info->kv_block_tokens, n_waiting = s->waiting + view.n_preparing;
+  int64_t n_used = used_tokens(&view), n_all = s->kv_blocks_total * view.info->kv_block_tokens;
+  int64_t n_waiting = s->waiting + view.n_preparing;
   yk_strbuf_append_str(out, "{");
   append_time(out);
   text(out, "version", yk_version());
   yk_strbuf_append_str(out, "\"dp_rank_count\":1,\"loads\":[{");
   number(out, "num_running_reqs", s->running);
   number(out, "num_waiting_reqs", n_waiting);
+  number(out, "num_waiting_uncached_tokens", s->waiting_tokens);
   number(out, "num_total_reqs", s->running + n_waiting);
   number(out, "num_used_tokens", n_used);
-  number(out, "num_total_tokens", n_used);
+  number(out, "num_total_tokens", n_used + s->waiting_tokens);
   number(out, "max_total_num_tokens", n_all);
   number(out, "max_running_requests", view.info->max_seqs);
   real(out, "token_usage", n_all ? (double)n_used / (double)n_all : 0);
@@ -106,6 +112,22 @@ void yk_route_loads(yk_exchange *x)
   real(out, "gen_throughput", x->server->stats_log.output_rate);
   real(out, "cache_hit_rate", s->prefix_tokens ? (double)s->prefix_reused_tokens / (double)s->prefix_tokens : 0);
   yk_strbuf_append_str(out, "\"dp_rank\":0}]}");
+  yk_reply_json(&x->reply);
+}
+
+void yk_route_get_load(yk_exchange *x)
+{
+  yk_metrics_view view;
+  yk_strbuf *out = &x->reply.body;
+  if (!yk_server_has_engine(x)) return;
+  yk_server_view(x->server, &view);
+  const yk_engine_stats *s = &view.stats;
+  int64_t n_waiting = s->waiting + view.n_preparing;
+  yk_strbuf_append_str(out, "[{");
+  number(out, "num_reqs", s->running + n_waiting);
+  number(out, "num_waiting_reqs", n_waiting);
+  number(out, "num_tokens", used_tokens(&view) + s->waiting_tokens);
+  yk_strbuf_append_str(out, "\"dp_rank\":0}]");
   yk_reply_json(&x->reply);
 }
 

@@ -29,6 +29,7 @@ static const yk_route routes[] = {
     {"/server_info", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_server_info},
     {"/model_info", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_model_info},
     {"/v1/loads", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_loads},
+    {"/get_load", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_get_load},
     {"/tokenizer_info", .methods = YK_METHOD_GET, .prepare = yk_route_tokenizer_info},
     {"/reset_prefix_cache", .has_no_body = true, .methods = YK_METHOD_POST, .prepare = yk_route_reset_prefix_cache},
 };

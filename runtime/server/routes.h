@@ -47,6 +47,7 @@ void yk_route_detokenize(yk_exchange *exchange);
 void yk_route_server_info(yk_exchange *exchange);
 void yk_route_model_info(yk_exchange *exchange);
 void yk_route_loads(yk_exchange *exchange);
+void yk_route_get_load(yk_exchange *exchange);
 void yk_route_reset_prefix_cache(yk_exchange *exchange);
 void yk_route_tokenizer_info(yk_exchange *exchange);
 

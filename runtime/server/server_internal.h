@@ -64,8 +64,8 @@ struct yk_server {
   bool has_failed;   /* the engine has failed */
   yk_engine_info info;
   yk_token_texts *texts;
-  bool was_ready;         /* systemd has been notified */
-  int64_t drain_until_ns; /* valid while draining */
+  bool was_ready;                         /* systemd has been notified */
+  int64_t drain_began_ns, drain_until_ns; /* valid while draining */
 };
 
 #endif

@@ -100,6 +100,27 @@ class Life(Case):
             with self.assertRaises(OSError):
                 server.ask("GET", "/health")
 
+    def test_requests_are_refused_on_new_connections_until_the_last_answer_has_ended(self):
+        server = self.serve("--header-timeout", 0, "--shutdown-timeout", 600)
+        with self.open_slow_reader(server, LONG["max_tokens"]) as slow:
+            while server.metric("generation_tokens_total") == 0:
+                time.sleep(0.01)
+            server.process.send_signal(signal.SIGTERM)
+            server.wait_for_err("stopping")
+            prompt = {"prompt": "x"}
+            for method, path, body in (("GET", "/health", None), ("GET", "/v1/models", None),
+                                       ("GET", "/v1/loads", None), ("POST", PATH, prompt),
+                                       ("POST", "/tokenize", prompt)):
+                refused = server.ask(method, path, body)
+                self.assert_refused(refused, 503, "shutting down")
+                self.assertEqual((refused.getheader("Retry-After"), refused.getheader("Connection")), ("1", "close"))
+            self.assertEqual(server.ask("GET", "/metrics").status, 200)
+            with socket.create_connection(("127.0.0.1", server.port)) as unfinished:  # must not delay the end
+                unfinished.sendall(request_bytes(PATH, prompt)[:-1])
+                server.ask("GET", "/health")
+                read_stream(slow)
+                self.assertEqual(server.finish(), 0)
+
     def test_what_takes_too_long_is_cancelled(self):
         server = self.serve("--shutdown-timeout", 0.3)
         streamed = self.begin(server, {**LONG, "n": 16})
@@ -111,7 +132,7 @@ class Life(Case):
             self.assertIn("shutting down", error["error"]["message"])
             self.assertEqual(done, "[DONE]")
             response = connection.getresponse()
-            self.assertEqual(response.status, 503)
+            self.assertEqual((response.status, response.getheader("Retry-After")), (503, "1"))
             self.assertIn("shutting down", json.loads(response.read())["error"]["message"])
         self.assertEqual(server.finish(), 0)
 

@@ -447,7 +447,11 @@ class Routes(Case):
             connection.request("POST", COMPLETIONS, json.dumps(body), JSON)
             response = connection.getresponse()
             response.readline()
-            answer = server.ask("GET", "/v1/loads?include=core,disagg,queues,memory").value
+            loads = "/v1/loads?include=core,disagg,queues,memory"
+            while server.ask("GET", loads).value["loads"][0]["num_waiting_uncached_tokens"]:
+                time.sleep(0.01)  # the figures are those before the last step
+            answer = server.ask("GET", loads).value
+            (older,) = server.ask("GET", "/get_load").value
             response.read()
         self.assertRegex(answer["timestamp"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$")
         (load,) = answer["loads"]
@@ -455,9 +459,34 @@ class Routes(Case):
         self.assertEqual((load["num_running_reqs"], load["num_waiting_reqs"], load["num_total_reqs"]), (1, 0, 1))
         self.assertEqual(load["max_running_requests"], 3)
         self.assertGreaterEqual(load["num_used_tokens"], 40)
+        self.assertEqual((load["num_waiting_uncached_tokens"], load["num_total_tokens"]), (0, load["num_used_tokens"]))
+        self.assertEqual((older["dp_rank"], older["num_reqs"], older["num_waiting_reqs"]), (0, 1, 0))
+        self.assertGreaterEqual(older["num_tokens"], load["num_used_tokens"])
         self.assertAlmostEqual(load["token_usage"], load["num_used_tokens"] / load["max_total_num_tokens"])
         self.assertAlmostEqual(load["utilization"], 1 / 3)
         self.assertEqual((load["gen_throughput"], load["cache_hit_rate"]), (0, 0))
+
+    def test_tokens_that_wait(self):
+        """Prompts of which none has begun, and the rest of one that runs, as a router compares replicas."""
+        server = self.serve("--max-num-seqs", 1, "--max-num-batched-tokens", 16)
+        body = {"prompt": list(range(5, 45)), "max_tokens": 900, "ignore_eos": True}
+        connections = [server.connect() for _ in range(3)]
+        with contextlib.ExitStack() as stack:
+            for connection in connections:
+                stack.enter_context(contextlib.closing(connection))
+                connection.request("POST", COMPLETIONS, json.dumps(body), JSON)
+                server.wait_for_metric("num_requests_running", 1)
+            server.wait_for_metric("num_requests_waiting", 2)
+            (load,) = server.ask("GET", "/v1/loads").value["loads"]
+            (older,) = server.ask("GET", "/get_load").value
+            self.assertEqual((load["num_waiting_reqs"], older["num_waiting_reqs"]), (2, 2))
+            self.assertGreaterEqual(load["num_waiting_uncached_tokens"], 80)
+            self.assertEqual(load["num_total_tokens"], load["num_used_tokens"] + load["num_waiting_uncached_tokens"])
+            self.assertGreaterEqual(older["num_tokens"], 80)
+        server.wait_for_metric("num_requests_waiting", 0)
+        server.wait_for_metric("num_requests_running", 0)
+        (load,) = server.ask("GET", "/v1/loads").value["loads"]
+        self.assertEqual(load["num_waiting_uncached_tokens"], 0)
 
     def test_tokenizer_info(self):
         refused = self.serve().ask("GET", "/tokenizer_info")

@@ -11,7 +11,8 @@ struct yk_scheduler {
   yk_sequence *waiting; /* linked by next, oldest first */
   yk_sequence **waiting_end;
   int32_t n_waiting;
-  yk_sequence **running; /* [max_seqs], oldest first */
+  int64_t waiting_tokens; /* sum of listed_tokens over the waiting sequences */
+  yk_sequence **running;  /* [max_seqs], oldest first */
   int32_t n_running;
   yk_scheduled *items; /* [max_seqs] the planned step */
   int32_t n_items;
@@ -48,12 +49,25 @@ void yk_scheduler_destroy(yk_scheduler *scheduler)
   free(scheduler);
 }
 
+static void count_waiting(yk_scheduler *s, yk_sequence *seq)
+{
+  seq->listed_tokens = seq->n_tokens;
+  s->waiting_tokens += seq->listed_tokens;
+  s->n_waiting++;
+}
+
+static void discount_waiting(yk_scheduler *s, const yk_sequence *seq)
+{
+  s->waiting_tokens -= seq->listed_tokens;
+  s->n_waiting--;
+}
+
 void yk_scheduler_add(yk_scheduler *scheduler, yk_sequence *seq)
 {
   seq->next = NULL;
   *scheduler->waiting_end = seq;
   scheduler->waiting_end = &seq->next;
-  scheduler->n_waiting++;
+  count_waiting(scheduler, seq);
 }
 
 static void add_first(yk_scheduler *s, yk_sequence *seq)
@@ -61,7 +75,7 @@ static void add_first(yk_scheduler *s, yk_sequence *seq)
   seq->next = s->waiting;
   if (!s->waiting) s->waiting_end = &seq->next;
   s->waiting = seq;
-  s->n_waiting++;
+  count_waiting(s, seq);
 }
 
 static yk_sequence *take_first(yk_scheduler *s)
@@ -69,7 +83,7 @@ static yk_sequence *take_first(yk_scheduler *s)
   yk_sequence *seq = s->waiting;
   s->waiting = seq->next;
   if (!s->waiting) s->waiting_end = &s->waiting;
-  s->n_waiting--;
+  discount_waiting(s, seq);
   return seq;
 }
 
@@ -106,7 +120,7 @@ static bool remove_waiting(yk_scheduler *s, const yk_sequence *seq)
   if (!*link) return false;
   *link = seq->next;
   if (!*link) s->waiting_end = link;
-  s->n_waiting--;
+  discount_waiting(s, seq);
   return true;
 }
 
@@ -273,6 +287,16 @@ void yk_scheduler_withdraw(yk_scheduler *scheduler, yk_sequence *seq)
 int32_t yk_scheduler_n_waiting(const yk_scheduler *scheduler)
 {
   return scheduler->n_waiting;
+}
+
+int64_t yk_scheduler_waiting_tokens(const yk_scheduler *scheduler)
+{
+  int64_t n = scheduler->waiting_tokens;
+  for (int32_t i = 0; i < scheduler->n_running; i++) {
+    const yk_sequence *seq = scheduler->running[i];
+    n += yk_max_i64((int64_t)seq->n_prompt - seq->memory.n_computed, 0);
+  }
+  return n;
 }
 
 int32_t yk_scheduler_n_running(const yk_scheduler *scheduler)

@@ -64,6 +64,9 @@ void yk_scheduler_mark_sound(yk_scheduler *scheduler, yk_sequence *seq, int32_t 
 void yk_scheduler_withdraw(yk_scheduler *scheduler, yk_sequence *seq);
 
 int32_t yk_scheduler_n_waiting(const yk_scheduler *scheduler);
+/* yk_scheduler_waiting_tokens - tokens still to be computed before every request has its first token: those of waiting
+ *   sequences, of which a prefix may turn out to be computed, and the rest of the running prompts. */
+int64_t yk_scheduler_waiting_tokens(const yk_scheduler *scheduler);
 int32_t yk_scheduler_n_running(const yk_scheduler *scheduler);
 yk_scheduler_counts yk_scheduler_count(const yk_scheduler *scheduler);
 

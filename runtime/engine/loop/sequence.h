@@ -54,6 +54,7 @@ typedef struct yk_sequence {
   yk_sequence_memory memory;
 
   struct yk_sequence *next;       /* in the scheduler's waiting list */
+  int32_t listed_tokens;          /* n_tokens when it entered that list */
   int32_t slot;                   /* while running: row index in tables of max_seqs rows; else -1 */
   bool slot_is_new;               /* the slot's rows are not filled yet */
   yk_step_extras extras;          /* set by the owner before the sequence is scheduled */

@@ -157,6 +157,8 @@ typedef struct yk_engine_stats {
   uint64_t steps_by_rows[YK_STEP_SIZES];
   int32_t waiting, running;
   int64_t kv_blocks_total, kv_blocks_free;
+  /* Tokens of waiting requests, of which a prefix may be found computed, and the rest of running requests' prompts. */
+  int64_t waiting_tokens;
 } yk_engine_stats;
 
 void yk_engine_get_stats_sized(yk_engine *engine, yk_engine_stats *out, size_t struct_size);
