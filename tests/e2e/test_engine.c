@@ -13,7 +13,8 @@
 #include "sanitized.h"
 #include "yoke/process.h"
 
-enum { VOCAB = 128, N_PROMPTS = 8, OUTPUT = 20, LONG_OUTPUT = 100 };
+/* Threads meet in every step: the thread sanitizer needs few of them. */
+enum { VOCAB = 128, N_PROMPTS = 8, OUTPUT = TEST_WATCHES_THREADS ? 8 : 20, LONG_OUTPUT = 5 * OUTPUT };
 
 /* Every layer of mistral has a sliding window. 5 experts dealt whole are uneven, and so are deepseek_v2's 5 heads. */
 static const struct {
@@ -31,11 +32,10 @@ static size_t n_models(void)
   return fixture_same_bits() ? N_MODELS : N_DENSE;
 }
 
-/* Threads do not depend on the model. */
+/* Threads do not depend on the model: under the thread sanitizer, one with several ranks. */
 static bool is_tried(size_t model)
 {
-  return !TEST_WATCHES_THREADS || strcmp(MODELS[model].name, "qwen3") == 0 ||
-         strcmp(MODELS[model].name, "moe_qwen3") == 0;
+  return !TEST_WATCHES_THREADS || strcmp(MODELS[model].name, "moe_qwen3") == 0;
 }
 
 static yk_engine_options options_on(size_t model, int n_ranks)
