@@ -16,4 +16,14 @@ static inline uint32_t yk_hash(uint32_t start, const void *bytes, size_t n_bytes
   return hash ? hash : 1;
 }
 
+/* yk_hash_undo - the start from which these bytes give a hash other than 1, which may stand for 0. The factor is the
+ *   inverse of yk_hash's modulo 2^32. */
+static inline uint32_t yk_hash_undo(uint32_t hash, const void *bytes, size_t n_bytes)
+{
+  const unsigned char *at = bytes;
+  uint32_t start = hash;
+  for (size_t i = n_bytes; i-- > 0;) start = start * UINT32_C(899433627) ^ at[i];
+  return start;
+}
+
 #endif

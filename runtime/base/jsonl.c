@@ -79,12 +79,14 @@ static void take(yk_jsonl_reader *reader, size_t n_bytes, size_t n_after, yk_jso
   *line = (yk_jsonl_line){.text = reader->buffer + reader->begin,
                           .n_bytes = n_bytes > reader->max_line_bytes ? reader->max_line_bytes : n_bytes,
                           .number = ++reader->n_lines,
+                          .offset = reader->position,
                           .too_long = too_long,
                           .is_torn = n_after == 0};
   if (line->number == 1) {
     size_t n_bom_bytes = yk_bom_bytes(line->text, line->n_bytes);
     line->text += n_bom_bytes;
     line->n_bytes -= n_bom_bytes;
+    line->offset += (int64_t)n_bom_bytes;
   }
   reader->begin += n_bytes + n_after;
   reader->position += (int64_t)(n_bytes + n_after);
@@ -123,8 +125,9 @@ yk_status yk_jsonl_read(yk_jsonl_reader *reader, int timeout_ms, yk_jsonl_event 
 
 bool yk_jsonl_is_blank(const char *text, size_t n_bytes)
 {
+  static const char white[] = {' ', '\t', '\r', '\n'};
   for (size_t i = 0; i < n_bytes; i++)
-    if (!memchr(" \t\r\n", text[i], 4)) return false;
+    if (!memchr(white, text[i], sizeof white)) return false;
   return true;
 }
 

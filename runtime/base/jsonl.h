@@ -34,6 +34,7 @@ typedef struct yk_jsonl_line {
   const char *text; /* [n_bytes] without its newline; valid until the next read */
   size_t n_bytes;
   int64_t number; /* from 1 */
+  int64_t offset; /* of text, from where the reader began; not valid for a line that is too long */
   bool too_long;  /* longer than max_line_bytes: text is the beginning, the rest was dropped */
   bool is_torn;   /* the last line, without a newline */
 } yk_jsonl_line;

@@ -23,6 +23,7 @@ int yk_cli_convert(int argc, char **argv);
 int yk_cli_plan(int argc, char **argv);
 int yk_cli_quantize(int argc, char **argv);
 int yk_cli_batch(int argc, char **argv);
+int yk_cli_batch_merge(int argc, char **argv);
 int yk_cli_score(int argc, char **argv);
 int yk_cli_bench(int argc, char **argv);
 int yk_cli_bench_machine(int argc, char **argv);

@@ -1,5 +1,6 @@
 """yoke batch: results equal those of yoke generate, and a bad line affects no other line."""
 
+import fcntl
 import json
 import os
 import random
@@ -491,6 +492,115 @@ class Errors(Base):
                           "/dev/full", "No space left")
         with open(self.input, encoding="utf-8") as file:
             self.assertEqual(json.loads(file.read()), GOOD)
+
+
+@harness.of_the_program
+class Parts(Base):
+    """Runs of one input on several machines, and their results in one file."""
+
+    N = 25
+
+    def setUp(self):
+        super().setUp()
+        self.lines = [{"prompt": prompt, "max_tokens": 1 + i % 4, "ignore_eos": True, "id": f"r{i}"}
+                      for i, prompt in enumerate(prompts_of_ids(self.N, seed=9))]
+        self.lines[4]["top_p"] = -1
+        self.lines[7] = ""
+        self.write(self.lines)
+        self.merged = self.path("merged.jsonl")
+
+    def part(self, number, n_parts=3, *options, **more):
+        pattern = self.path("part-{part}.jsonl")
+        arguments = ["batch", TINY, *harness.ON, *SMALL, "--threads", 1, self.input, "-o", pattern, "--part",
+                     f"{number}/{n_parts}", *options]
+        has_failed = number == (4 % n_parts) + 1
+        return self.run_yoke(*arguments, **{"expect": 1 if has_failed else 0, **more})
+
+    def part_path(self, number, n_parts=3):
+        return self.path(f"part-{number}-of-{n_parts}.jsonl")
+
+    def run_parts(self):
+        for number in (3, 1, 2):
+            self.part(number)
+        return [self.part_path(number) for number in (2, 3, 1)]
+
+    def merge(self, parts, *options, expect=1, output=None):
+        return self.run_yoke("batch", "merge", self.input, *parts, "-o", output or self.merged, *options,
+                             expect=expect)
+
+    def refused(self, parts, *texts, output=None):
+        self.assert_error(["batch", "merge", self.input, *parts, "-o", output or self.merged], *texts)
+        self.assertFalse(os.path.exists(self.merged))
+
+    def numbers(self, path):
+        with open(path, encoding="utf-8") as file:
+            return [json.loads(line)["line"] for line in file]
+
+    def test_parts_are_one_run(self):
+        """The results of a run without parts, also with samples, in the order of the input."""
+        parts = self.run_parts()
+        wanted = [number for number in range(1, self.N + 1) if number != 8]
+        for number in (1, 2, 3):
+            self.assertEqual(sorted(self.numbers(self.part_path(number))),
+                             [line for line in wanted if line % 3 == number % 3])
+        self.assertIn("(1 failed)", self.merge(parts).err)
+        self.assertEqual(self.numbers(self.merged), wanted)
+        self.run_yoke(*self.arguments(), expect=1)
+        with open(self.merged, encoding="utf-8") as file:
+            self.assertEqual([json.loads(line) for line in file], self.results())
+        os.rename(self.merged, self.output)
+        self.assertIn("finished: 0 lines", self.run_yoke(*self.arguments(), expect=1).err)
+        self.assertEqual(self.merge([self.output], output="-").out.count("\n"), len(wanted))
+
+    def test_a_stopped_part_resumes(self):
+        """The bytes that a killed run leaves: merge names the lines, writes nothing, and accepts the resumed part."""
+        parts = self.run_parts()
+        with open(self.part_path(2), "r+b") as file:
+            lines = file.readlines()
+            file.truncate(sum(map(len, lines[:2])) + 5)
+        missing = sorted(json.loads(line)["line"] for line in lines[2:])
+        self.refused(parts, f"{len(missing)} lines without a result: {missing[0]}, {missing[1]}",
+                     f"nothing was written: {len(missing)} of {self.N - 1} lines have no result")
+        self.assertIn("part 2/3: ", self.merge(parts, "--parts", 3).err)
+        self.refused(parts[:1] + parts[2:], f"{self.N // 3 + len(missing)} lines without a result")
+        self.assertIn("finished by an earlier run: 2 lines", self.part(2).err)
+        self.merge(parts)
+        self.assertEqual(len(self.numbers(self.merged)), self.N - 1)
+        self.assert_error(["batch", "merge", self.input, *parts, "-o", self.merged], "exists already", "--overwrite")
+        self.merge(parts, "--overwrite")
+
+    def test_merge_refuses_what_does_not_belong(self):
+        parts = self.run_parts()
+        self.refused(parts + parts[:1], "has a result in", "already")
+        for path in (self.input, parts[1]):
+            self.assert_error(["batch", "merge", self.input, *parts, "-o", path, "--overwrite"],
+                              "input and output at once")
+        with open(parts[0], "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self.refused(parts, parts[0], "a run is writing to it")
+        self.refused([self.input], "does not belong to this batch")
+        self.refused([self.path("none.jsonl")], "none.jsonl: No such file")
+        for change in (lambda: self.part(2, 3, "--overwrite", "--seed", 5), lambda: self.change_input(11)):
+            change()
+            self.refused(parts, "are not of one run over", "the model or the options were others")
+            self.part(2, 3, "--overwrite")
+        self.write(self.lines[:20])
+        self.refused(parts, "has a result of line 2", "has 20 lines")
+
+    def change_input(self, line):
+        """Another prompt of one line, in a file of the same length."""
+        lines = [*self.lines]
+        lines[line] = {**lines[line], "id": lines[line]["id"].upper()}
+        self.write(lines)
+
+    def test_a_part_refuses_the_file_of_another(self):
+        self.part(1)
+        os.rename(self.part_path(1), self.part_path(2))
+        self.assertIn("line 1, which belongs to part 1 of 3", self.part(2, expect=1).err)
+        self.assertIn("names a part, but there is no --part",
+                      self.run_yoke("batch", TINY, self.input, "-o", self.path("{part}"), expect=2).err)
+        for text in ("0/3", "4/3", "3", "a/3", "3/", "3/0", "-1/3", "1/2/3"):
+            self.assertIn("expected PART/PARTS", self.run_yoke("batch", TINY, self.input, "--part", text, expect=2).err)
 
 
 if __name__ == "__main__":

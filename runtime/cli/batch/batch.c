@@ -1,5 +1,7 @@
 /* yoke batch - continue the prompts of a JSONL file; an interrupted run resumes where it stopped. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli/batch/batch_identity.h"
 #include "cli/batch/batch_run.h"
@@ -15,6 +17,8 @@ typedef struct batch_options {
   yk_template_options chat;
   yk_tool_format tools;
   const char *input, *output, *trace_path;
+  yk_batch_part part;
+  char *output_path;     /* output, with the part's name; owned */
   int32_t max_in_flight; /* 0: derived from the engine's max_seqs */
   bool overwrite;
 } batch_options;
@@ -27,17 +31,23 @@ static const char about[] =
     "keys are refused. The body of an OpenAI line may have any field: unsupported fields are refused, unknown ones "
     "ignored. A wrong line gives an error in its place, and exit code 1 at the end. Blank lines are skipped. Where "
     "OUTPUT already holds results of INPUT, by the same model and options, their lines are not computed again; "
-    "remains of a power cut (blank lines, bytes of zero) are dropped.";
+    "remains of a power cut (blank lines, bytes of zero) are dropped. With --part 3/16 a run answers the lines 3, 19, "
+    "35 and so on; `yoke batch merge` joins the files of all parts in the order of INPUT.";
 
 static const char examples[] = "  yoke batch -m Qwen3-8B-AWQ prompts.jsonl -o results.jsonl -n 256\n"
                                "  yoke batch -m Qwen3-8B-AWQ --tp 4 openai_batch.jsonl -o results.jsonl\n"
+                               "  yoke batch -m DIR in.jsonl --part 3/16 -o 'out-{part}.jsonl'\n"
+                               "  yoke batch merge in.jsonl out-*.jsonl -o out.jsonl\n"
                                "  echo '{\"prompt\": \"Once upon a time\", \"n\": 3}' | yoke batch -m DIR -\n";
 
 /* Returns whether to continue. */
 static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
 {
   const yk_option own[] = {
-      {"output", "o", YK_OPTION_STRING, &options->output, "FILE", .help = "where results go", .fallback = "-"},
+      {"output", "o", YK_OPTION_STRING, &options->output, "FILE",
+       .help = "where results go; {part} in it becomes 03-of-16", .fallback = "-"},
+      {"part", NULL, YK_OPTION_CALL, &options->part, "K/N", .help = "answer every N-th line from line K on",
+       .fallback = "all lines", .parse = yk_batch_part_parse},
       {"overwrite", NULL, YK_OPTION_FLAG, &options->overwrite, .help = "drop the results that FILE holds"},
       {"max-in-flight", NULL, YK_OPTION_INT, &options->max_in_flight, "N", .help = "requests that run or wait",
        .fallback = "twice --max-num-seqs", .min = 1, .max = 1 << 20},
@@ -63,7 +73,8 @@ static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
   yk_engine_options engine;
   if (arguments.n_operands != 1)
     yk_err_set(&err, YK_E_INVAL, "expected one input file (or - for standard input), found %zu", arguments.n_operands);
-  else if (yk_template_options_tools(&options->chat, &options->tools, &err) == YK_OK)
+  else if (yk_template_options_tools(&options->chat, &options->tools, &err) == YK_OK &&
+           yk_batch_part_path(&options->part, options->output, &options->output_path, &err) == YK_OK)
     yk_model_options_apply(&options->model, &engine, &err);
   if (err.code == YK_OK) {
     options->input = arguments.operands[0];
@@ -106,8 +117,10 @@ static int run_batch(batch_options *options)
   yk_interrupt interrupt;
   yk_err err = YK_ERR_INIT;
   if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
-  yk_batch_files files = {
-      .input_path = options->input, .output_path = options->output, .overwrite = options->overwrite};
+  yk_batch_files files = {.input_path = options->input,
+                          .output_path = options->output_path,
+                          .part = options->part,
+                          .overwrite = options->overwrite};
   yk_batch_chat chat = {.tokenizer = yk_model_options_tokenizer(&options->model),
                         .chat_template = options->chat.chat_template,
                         .default_kwargs = yk_json_root(options->chat.kwargs)};
@@ -137,6 +150,7 @@ static int run_batch(batch_options *options)
 
 int yk_cli_batch(int argc, char **argv)
 {
+  if (argc > 0 && strcmp(argv[0], "merge") == 0) return yk_cli_batch_merge(argc - 1, argv + 1);
   batch_options options = {.output = "-"};
   int exit_code;
   yk_model_options_init(&options.model);
@@ -146,5 +160,6 @@ int yk_cli_batch(int argc, char **argv)
   yk_sampling_options_free(&options.sampling);
   yk_template_options_free(&options.chat);
   yk_model_options_free(&options.model);
+  free(options.output_path);
   return exit_code;
 }

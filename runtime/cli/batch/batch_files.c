@@ -11,8 +11,6 @@
 #include "base/hash.h"
 #include "cli/batch/batch_output.h"
 
-enum { INPUT_LINE_MAX_BYTES = 64 << 20 };
-
 static yk_status failed(const char *path, yk_err *err)
 {
   return yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(errno));
@@ -28,7 +26,7 @@ static yk_status open_input(yk_batch_files *files, yk_err *err)
     return yk_err_set(err, YK_E_IO, "%s: expected a file, found a directory", files->input_path);
   files->is_indexed = !is_stream && S_ISREG(info.st_mode);
   yk_jsonl_reader_init(&files->reader, files->input_fd, is_stream ? "standard input" : files->input_path,
-                       INPUT_LINE_MAX_BYTES);
+                       YK_BATCH_LINE_MAX_BYTES);
   return YK_OK;
 }
 
@@ -43,7 +41,7 @@ static yk_status append_hash(yk_batch_files *files, size_t *capacity, uint32_t h
     files->pending = grown;
   }
   files->pending[files->n_lines++] = hash;
-  files->n_to_answer += hash != 0;
+  files->n_to_answer += hash != 0 && yk_batch_part_has(&files->part, files->n_lines);
   return YK_OK;
 }
 
@@ -54,7 +52,7 @@ static yk_status index_input(yk_batch_files *files, yk_err *err)
   yk_jsonl_event event = YK_JSONL_LINE;
   yk_jsonl_line line;
   size_t capacity = 0;
-  yk_jsonl_reader_init(&reader, files->input_fd, files->input_path, INPUT_LINE_MAX_BYTES);
+  yk_jsonl_reader_init(&reader, files->input_fd, files->input_path, YK_BATCH_LINE_MAX_BYTES);
   yk_status status = YK_OK;
   while (status == YK_OK) {
     status = yk_jsonl_read(&reader, -1, &event, &line, err);
@@ -98,6 +96,9 @@ static yk_status take_result(void *user, const yk_jsonl_line *line, yk_err *err)
   if (number < 1 || number > files->n_lines)
     return yk_err_set(err, YK_E_FORMAT, "is of line %lld, but %s has %lld lines", (long long)number, files->input_path,
                       (long long)files->n_lines);
+  if (!yk_batch_part_has(&files->part, number))
+    return yk_err_set(err, YK_E_FORMAT, "is of line %lld, which belongs to part %d of %d: each part has its own file",
+                      (long long)number, yk_batch_part_of(files->part.count, number), files->part.count);
   uint32_t *pending = &files->pending[number - 1];
   if (*pending == 0)
     return yk_err_set(err, YK_E_FORMAT, "is of line %lld, which is blank or has a result already", (long long)number);
@@ -146,7 +147,8 @@ void yk_batch_files_close(yk_batch_files *files)
   if (files->output_fd > STDERR_FILENO) close(files->output_fd);
 }
 
-bool yk_batch_files_is_done(const yk_batch_files *files, int64_t line)
+bool yk_batch_files_skips(const yk_batch_files *files, int64_t line)
 {
+  if (!yk_batch_part_has(&files->part, line)) return true;
   return files->is_indexed && line <= files->n_lines && files->pending[line - 1] == 0;
 }

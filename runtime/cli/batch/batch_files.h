@@ -11,18 +11,23 @@
 #include <stdint.h>
 
 #include "base/jsonl.h"
+#include "cli/batch/batch_part.h"
+
+enum { YK_BATCH_LINE_MAX_BYTES = 64 << 20 }; /* of the input */
 
 typedef struct yk_batch_files {
   const char *input_path, *output_path; /* "-": standard input, standard output */
+  yk_batch_part part;                   /* the lines to answer */
   bool overwrite;                       /* start from the beginning instead of resuming */
   /* start value for hashes of lines: stands for model and options, see batch_identity.h */
   uint32_t hash_start;
   int input_fd, output_fd;
   yk_jsonl_reader reader;
   yk_jsonl_writer writer;
-  bool is_indexed;              /* the input is a file: the following fields are valid */
-  uint32_t *pending;            /* [n_lines] hash of each line that is still to be done, 0 for the others; owned */
-  int64_t n_lines, n_to_answer; /* number of lines; of lines that are not blank, done or not */
+  bool is_indexed; /* the input is a file: the following fields are valid */
+  /* [n_lines] hash of each line that is still to be done, 0 for done and blank ones; owned */
+  uint32_t *pending;
+  int64_t n_lines, n_to_answer; /* number of lines; of the part's lines that are not blank, done or not */
   int64_t n_done, n_failed;     /* results in the output; errors among them */
 } yk_batch_files;
 
@@ -35,7 +40,7 @@ typedef struct yk_batch_files {
 yk_status yk_batch_files_open(yk_batch_files *files, yk_err *err);
 void yk_batch_files_close(yk_batch_files *files);
 
-/* yk_batch_files_is_done - whether an earlier run has answered the line. */
-bool yk_batch_files_is_done(const yk_batch_files *files, int64_t line);
+/* yk_batch_files_skips - whether the line belongs to another part, or an earlier run has answered it. */
+bool yk_batch_files_skips(const yk_batch_files *files, int64_t line);
 
 #endif

@@ -211,7 +211,7 @@ static yk_status start_lines(yk_batch_run *run, bool *started, yk_err *err)
     run->input_ended = event == YK_JSONL_END;
     if (event != YK_JSONL_LINE) return YK_OK;
     *started = true;
-    bool skip = yk_jsonl_is_blank(line.text, line.n_bytes) || yk_batch_files_is_done(run->files, line.number);
+    bool skip = yk_jsonl_is_blank(line.text, line.n_bytes) || yk_batch_files_skips(run->files, line.number);
     if (!skip) YK_TRY(take_line(run, &line, err));
   }
   return YK_OK;
