@@ -297,10 +297,10 @@ struct step {
     yk_kv_layer kv = {};
     kv.format = s.format;
     if (s.format != YK_KV_ACT) {
-      const size_t room_bytes = n_heads * s.heads.head_dim * 2;
-      kv.k_room = allocate(room_bytes);
-      kv.v_room = allocate(room_bytes);
-      for (void *room : {kv.k_room, kv.v_room}) CUDA_OK(cudaMemset(room, 0, room_bytes));
+      const size_t staging_bytes = n_heads * s.heads.head_dim * 2;
+      kv.k_staging = allocate(staging_bytes);
+      kv.v_staging = allocate(staging_bytes);
+      for (void *staging : {kv.k_staging, kv.v_staging}) CUDA_OK(cudaMemset(staging, 0, staging_bytes));
     }
     for (int i = 0; i < n_layers; i++) {
       kv.k = allocate(layer_bytes);

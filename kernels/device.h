@@ -297,7 +297,7 @@ typedef struct yk_device_ops {
   yk_status (*add_norm)(yk_device *dev, const yk_add_norm_args *args, yk_err *err);
   yk_status (*qk_rope_kv)(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err);
   yk_status (*attention)(yk_device *dev, const yk_attention_args *args, yk_err *err);
-  bool needs_kv_room; /* for 8-bit caches: see yk_kv_layer */
+  bool needs_kv_staging; /* for 8-bit caches: see yk_kv_layer */
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);
   yk_status (*best_logits)(yk_device *dev, const yk_best_logits_args *args, yk_err *err);

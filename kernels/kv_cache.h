@@ -45,8 +45,8 @@ typedef struct yk_kv_layer {
   /* Static scales c, then offsets o: f32 [2, n_kv_heads_local, head_dim]. Both NULL: scales per token and head. */
   const float *k_channels, *v_channels;
   /* Staging pages in the activation type, one per block of a layer. Only for 8-bit caches on devices with
-   * needs_kv_room. All layers share them: their content is not kept between calls. */
-  void *k_room, *v_room;
+   * needs_kv_staging. All layers share them: their content is not kept between calls. */
+  void *k_staging, *v_staging;
 } yk_kv_layer;
 
 static inline int64_t yk_kv_page_bytes(yk_kv_format format, yk_dtype act, int32_t head_dim)

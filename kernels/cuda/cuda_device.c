@@ -167,7 +167,7 @@ static const yk_device_ops *device_ops(void)
       .add_norm = add_norm,
       .qk_rope_kv = qk_rope_kv,
       .attention = attention,
-      .needs_kv_room = true,
+      .needs_kv_staging = true,
       .latent_attention = latent_attention,
       .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
       .gather_rows = gather_rows,

@@ -25,7 +25,7 @@ void yk_jsonl_reader_free(yk_jsonl_reader *reader)
   reader->buffer = NULL;
 }
 
-static yk_status make_room(yk_jsonl_reader *reader, yk_err *err)
+static yk_status reserve_bytes(yk_jsonl_reader *reader, yk_err *err)
 {
   size_t held = reader->end - reader->begin;
   if (reader->begin > 0) {
@@ -45,7 +45,7 @@ static yk_status make_room(yk_jsonl_reader *reader, yk_err *err)
 /* One read(). *ready: false if the time limit passed first. */
 static yk_status fill(yk_jsonl_reader *reader, int timeout_ms, bool *ready, yk_err *err)
 {
-  YK_TRY(make_room(reader, err));
+  YK_TRY(reserve_bytes(reader, err));
   struct pollfd wait = {.fd = reader->fd, .events = POLLIN};
   int n_ready = poll(&wait, 1, timeout_ms);
   *ready = n_ready > 0;

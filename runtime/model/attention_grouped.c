@@ -15,8 +15,8 @@ struct yk_sublayer {
   void *q_norm_w, *k_norm_w; /* act [head_dim] or NULL */
   yk_linear *qkv;
   yk_row_parallel o;
-  yk_kv_layer kv;     /* k_room and v_room are not set: see cache_of */
-  int64_t room_bytes; /* staging pages of K, and as many of V; 0: the device needs none */
+  yk_kv_layer kv;        /* k_staging and v_staging are not set: see cache_of */
+  int64_t staging_bytes; /* staging pages of K, and as many of V; 0: the device needs none */
   float scale;
   int32_t window_tokens; /* 0: full attention */
   /* Offsets within the scratch, which begins with the rows of q, k and v: the attended rows, and the scratch of o. */
@@ -70,10 +70,11 @@ static int64_t half_kv_bytes(const yk_head_layout *heads, yk_kv_format format, y
   return heads->n_kv_heads * yk_kv_page_bytes(format, dtype, heads->head_dim);
 }
 
-/* Staging page for K or V of a block, in the activation type. Only for 8-bit caches on devices with needs_kv_room. */
-static int64_t half_room_bytes(const yk_rank_source *source, const yk_head_layout *heads)
+/* Staging page for K or V of a block, in the activation type. Only for 8-bit caches on devices with
+ * needs_kv_staging. */
+static int64_t half_staging_bytes(const yk_rank_source *source, const yk_head_layout *heads)
 {
-  bool is_needed = source->limits->kv_format != YK_KV_ACT && source->dev.needs_kv_room;
+  bool is_needed = source->limits->kv_format != YK_KV_ACT && source->dev.needs_kv_staging;
   return is_needed ? half_kv_bytes(heads, YK_KV_ACT, source->dev.dtype) : 0;
 }
 
@@ -115,7 +116,7 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
                           .n_unkept = yk_repack_n_unkept(dev, &p.qkv) + yk_repack_n_unkept(dev, &p.o),
                           .n_float_inputs = yk_repack_n_float_inputs(dev, &p.qkv) + yk_repack_n_float_inputs(dev, &p.o),
                           .kv_per_block = 2 * half_kv_bytes(&heads, source->limits->kv_format, dev->dtype),
-                          .kv_room_per_block = 2 * half_room_bytes(source, &heads),
+                          .kv_staging_per_block = 2 * half_staging_bytes(source, &heads),
                           .scratch = o_offset_bytes(source, &heads) + yk_row_parallel_scratch(source, &p.o)};
   return YK_OK;
 }
@@ -185,7 +186,7 @@ static yk_status load_cache(const yk_rank_loader *loader, int32_t layer, yk_subl
   const yk_dtype dtype = loader->source.dev.dtype;
   size_t n_bytes = (size_t)limits->n_kv_blocks * (size_t)half_kv_bytes(&a->heads, limits->kv_format, dtype);
   a->kv.format = limits->kv_format;
-  a->room_bytes = limits->n_kv_blocks * half_room_bytes(&loader->source, &a->heads);
+  a->staging_bytes = limits->n_kv_blocks * half_staging_bytes(&loader->source, &a->heads);
   if (has_channels(&loader->source)) {
     YK_TRY(load_channels(loader, &a->heads, YK_ROLE_K, layer, &a->kv.k_channels, err));
     YK_TRY(load_channels(loader, &a->heads, YK_ROLE_V, layer, &a->kv.v_channels, err));
@@ -220,9 +221,9 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
 static yk_kv_layer cache_of(const yk_sublayer *a, const yk_sublayer_step *s)
 {
   yk_kv_layer kv = a->kv;
-  if (a->room_bytes == 0) return kv;
-  kv.k_room = s->kv_room;
-  kv.v_room = (char *)s->kv_room + a->room_bytes;
+  if (a->staging_bytes == 0) return kv;
+  kv.k_staging = s->kv_staging;
+  kv.v_staging = (char *)s->kv_staging + a->staging_bytes;
   return kv;
 }
 

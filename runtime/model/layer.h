@@ -18,7 +18,7 @@ typedef struct yk_sublayer_bytes {
   int32_t n_unkept;          /* weights in a format that the device does not keep: see yk_repack_n_unkept */
   int32_t n_float_inputs;    /* weights with float inputs: see yk_repack_n_float_inputs */
   int64_t kv_per_block;      /* this layer's cache; 0 for an FFN */
-  int64_t kv_room_per_block; /* staging pages for 8-bit caches, shared by all layers: see yk_kv_layer */
+  int64_t kv_staging_per_block; /* staging pages for 8-bit caches, shared by all layers: see yk_kv_layer */
   int64_t scratch; /* for limits->step.max_tokens rows; sublayers of one role share the memory, over all layers */
 } yk_sublayer_bytes;
 
@@ -40,7 +40,7 @@ typedef struct yk_sublayer_step {
   yk_normed x;   /* n_tokens rows; if the first operation does not normalise, call yk_sublayer_normalise before */
   yk_partial y;  /* the result; state ROWS, rows act [n_tokens, hidden]; must not alias x or scratch */
   void *scratch; /* bytes as measured */
-  void *kv_room; /* staging pages: kv_room_per_block times the number of blocks; NULL if no layer needs any */
+  void *kv_staging; /* staging pages: kv_staging_per_block times the number of blocks; NULL if no layer needs any */
 } yk_sublayer_step;
 
 typedef struct yk_sublayer yk_sublayer; /* one layer; each kind defines its own layout */

@@ -198,7 +198,7 @@ static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
                         .rope = m->rope,
                         .batch = batch,
                         .y = {.rows = m->act.partial},
-                        .kv_room = m->act.kv_room};
+                        .kv_staging = m->act.kv_staging};
   YK_TRY(embed(m, &s, err));
   for (s.layer = 0; s.layer < m->n_layers; s.layer++) YK_TRY(run_layer(m, &s, err));
   s.layer = YK_OUTSIDE_LAYERS;

@@ -15,7 +15,7 @@ typedef struct buffer_sizes {
 
 typedef struct sizes {
   buffer_sizes buffers;
-  int64_t weights, experts, kv_per_block, kv_room_per_block;
+  int64_t weights, experts, kv_per_block, kv_staging_per_block;
   int32_t n_unkept, n_float_inputs;
 } sizes;
 
@@ -69,7 +69,7 @@ static yk_status measure(const yk_rank_source *source, sizes *out, yk_err *err)
     out->n_unkept += layer.attention.n_unkept + layer.ffn.n_unkept;
     out->n_float_inputs += layer.attention.n_float_inputs + layer.ffn.n_float_inputs;
     out->kv_per_block += layer.attention.kv_per_block + layer.ffn.kv_per_block;
-    out->kv_room_per_block = yk_max_i64(out->kv_room_per_block, layer.attention.kv_room_per_block);
+    out->kv_staging_per_block = yk_max_i64(out->kv_staging_per_block, layer.attention.kv_staging_per_block);
     out->buffers.attention_scratch = larger(out->buffers.attention_scratch, layer.attention.scratch);
     out->buffers.ffn_scratch = larger(out->buffers.ffn_scratch, layer.ffn.scratch);
   }
@@ -102,7 +102,7 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
                            .workspace_bytes =
                                (int64_t)(b->step + b->residual + b->normed + b->partial + b->attention_scratch +
                                          b->ffn_scratch + b->wanted + b->logits + b->rope + b->timestamps),
-                           .kv_bytes_per_block = s.kv_per_block + s.kv_room_per_block};
+                           .kv_bytes_per_block = s.kv_per_block + s.kv_staging_per_block};
   return YK_OK;
 }
 
@@ -134,7 +134,8 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
   YK_TRY(yk_rank_alloc(loader, s.buffers.attention_scratch, &a->attention_scratch, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.partial, &a->partial, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.ffn_scratch, &a->ffn_scratch, err));
-  YK_TRY(yk_rank_alloc(loader, (size_t)(s.kv_room_per_block * loader->source.limits->n_kv_blocks), &a->kv_room, err));
+  YK_TRY(yk_rank_alloc(loader, (size_t)(s.kv_staging_per_block * loader->source.limits->n_kv_blocks), &a->kv_staging,
+                       err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.wanted, &a->wanted, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.step, &a->step, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.logits, &logits, err));
@@ -199,7 +200,7 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
                               .linear_keeps = dev->ops->linear_keeps,
                               .mixture_scratch_bytes = dev->ops->mixture_scratch_bytes,
                               .latent_scratch_bytes = dev->ops->latent_scratch_bytes,
-                              .needs_kv_room = dev->ops->needs_kv_room};
+                              .needs_kv_staging = dev->ops->needs_kv_staging};
   yk_rank_buffer repacked = {0};
   yk_rank_loader loader = {.source = source_of(checkpoint, limits, &sizes_on, comm->rank, comm->n_ranks),
                            .dev = dev,
@@ -229,8 +230,9 @@ void yk_model_destroy(yk_model *model)
   for (int32_t i = 0; model->layers && i < model->n_layers; i++) yk_layer_destroy(dev, &model->layers[i]);
   free(model->layers);
   dev->ops->linear_destroy(dev, model->lm_head);
-  void *const buffers[] = {model->embedding,     model->final_norm.w, model->rope,    a->step,   a->residual, a->normed,
-                           a->attention_scratch, a->partial,          a->ffn_scratch, a->wanted, a->kv_room,  a->logits,
+  void *const buffers[] = {model->embedding,    model->final_norm.w, model->rope,          a->step,
+                           a->residual,         a->normed,           a->attention_scratch, a->partial,
+                           a->ffn_scratch,      a->wanted,           a->kv_staging,        a->logits,
                            model->profile.table};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) dev->ops->free(dev, buffers[i]);
   dev->ops->host_free(dev, a->bests);

@@ -34,7 +34,7 @@ typedef struct yk_model_device {
   int64_t (*mixture_scratch_bytes)(const yk_mixture_sizes *sizes, const yk_linear_spec *gate_up,
                                    const yk_linear_spec *down);
   int64_t (*latent_scratch_bytes)(const yk_latent_layout *layout, int32_t max_tokens);
-  bool needs_kv_room;
+  bool needs_kv_staging;
 } yk_model_device;
 
 #endif

@@ -14,7 +14,7 @@ typedef struct yk_activations {
   void *normed;                          /* act [hidden] */
   void *partial;                         /* act [hidden]: embedding, o and down before the sum over ranks */
   void *attention_scratch, *ffn_scratch; /* scratch of the sublayers */
-  void *kv_room;                         /* staging pages of all blocks, as measured; NULL if no layer needs any */
+  void *kv_staging;                      /* staging pages of all blocks, as measured; NULL if no layer needs any */
   void *wanted;                          /* act [max_seqs, hidden]: rows whose logits are wanted */
   float *logits;                         /* [max_seqs, shard_stride]; on rank 0 n_ranks times as many */
   yk_best_logit *bests;                  /* host [max_tokens]: best logits of this rank's share, for the wanted rows of

@@ -56,28 +56,28 @@ typedef struct scratch {
   size_t capacity; /* of each */
 } scratch;
 
-static bool reserve(scratch *room, size_t n)
+static bool reserve(scratch *buffers, size_t n)
 {
-  if (n <= room->capacity) return true;
-  size_t capacity = n < 2 * room->capacity ? 2 * room->capacity : n;
-  int32_t *points = realloc(room->points, capacity * sizeof *points);
-  if (points) room->points = points;
-  int32_t *copy = realloc(room->copy, capacity * sizeof *copy);
-  if (copy) room->copy = copy;
-  if (points && copy) room->capacity = capacity;
+  if (n <= buffers->capacity) return true;
+  size_t capacity = n < 2 * buffers->capacity ? 2 * buffers->capacity : n;
+  int32_t *points = realloc(buffers->points, capacity * sizeof *points);
+  if (points) buffers->points = points;
+  int32_t *copy = realloc(buffers->copy, capacity * sizeof *copy);
+  if (copy) buffers->copy = copy;
+  if (points && copy) buffers->capacity = capacity;
   return points && copy;
 }
 
-/* Decomposes text into code points in room->points. False: no memory. */
-static bool decompose(const char *text, size_t n_bytes, int options, scratch *room, size_t *n)
+/* Decomposes text into code points in buffers->points. False: no memory. */
+static bool decompose(const char *text, size_t n_bytes, int options, scratch *buffers, size_t *n)
 {
   *n = 0;
   for (size_t at = 0; at < n_bytes;) {
-    if (!reserve(room, *n + (n_bytes - at) + MAX_DECOMPOSED)) return false;
+    if (!reserve(buffers, *n + (n_bytes - at) + MAX_DECOMPOSED)) return false;
     uint32_t code_point;
     at += yk_utf8_decode(text + at, n_bytes - at, &code_point);
     int boundary = 0;
-    utf8proc_ssize_t length = utf8proc_decompose_char((int32_t)code_point, room->points + *n, MAX_DECOMPOSED,
+    utf8proc_ssize_t length = utf8proc_decompose_char((int32_t)code_point, buffers->points + *n, MAX_DECOMPOSED,
                                                       (utf8proc_option_t)options, &boundary);
     if (length > 0 && length <= MAX_DECOMPOSED) *n += (size_t)length;
   }
@@ -85,7 +85,7 @@ static bool decompose(const char *text, size_t n_bytes, int options, scratch *ro
 }
 
 /* Appends the normal form of a range in which normalisation concerns all characters. */
-static yk_status normalise(yk_unicode_form form, const char *text, size_t n_bytes, scratch *room, yk_strbuf *out,
+static yk_status normalise(yk_unicode_form form, const char *text, size_t n_bytes, scratch *buffers, yk_strbuf *out,
                            yk_err *err)
 {
   if (is_normal_already(form, text, n_bytes)) {
@@ -94,15 +94,15 @@ static yk_status normalise(yk_unicode_form form, const char *text, size_t n_byte
   }
   bool compose = form == YK_NFC || form == YK_NFKC, compatible = form == YK_NFKC || form == YK_NFKD;
   size_t n;
-  if (!decompose(text, n_bytes, UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0), room, &n))
+  if (!decompose(text, n_bytes, UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0), buffers, &n))
     return yk_err_set(err, YK_E_NOMEM, "no memory to normalise %zu bytes", n_bytes);
-  order_marks(room->points, n, room->copy);
+  order_marks(buffers->points, n, buffers->copy);
   if (compose)
-    n = (size_t)utf8proc_normalize_utf32(room->points, (utf8proc_ssize_t)n,
+    n = (size_t)utf8proc_normalize_utf32(buffers->points, (utf8proc_ssize_t)n,
                                          (utf8proc_option_t)(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
   for (size_t i = 0; i < n; i++) {
     char bytes[YK_UTF8_MAX_BYTES];
-    yk_strbuf_append(out, bytes, yk_utf8_encode((uint32_t)room->points[i], bytes));
+    yk_strbuf_append(out, bytes, yk_utf8_encode((uint32_t)buffers->points[i], bytes));
   }
   return YK_OK;
 }
@@ -121,7 +121,7 @@ yk_status yk_unicode_form_apply(yk_unicode_form form, const char *text, size_t n
     yk_strbuf_append(out, text, n_bytes);
     return YK_OK;
   }
-  scratch room = {0};
+  scratch buffers = {0};
   yk_status status = YK_OK;
   for (size_t begin = 0, end = 0; begin < n_bytes && status == YK_OK; begin = end) {
     size_t length;
@@ -129,11 +129,11 @@ yk_status yk_unicode_form_apply(yk_unicode_form form, const char *text, size_t n
     do end += length;
     while (end < n_bytes && is_concerned(text + end, n_bytes - end, &length) == concerned);
     if (concerned)
-      status = normalise(form, text + begin, end - begin, &room, out, err);
+      status = normalise(form, text + begin, end - begin, &buffers, out, err);
     else
       yk_strbuf_append(out, text + begin, end - begin);
   }
-  free(room.points);
-  free(room.copy);
+  free(buffers.points);
+  free(buffers.copy);
   return status;
 }

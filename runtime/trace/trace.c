@@ -20,7 +20,7 @@ struct yk_trace {
   FILE *file;
   int32_t max_steps, n_steps;
   yk_trace_slice *slices; /* [n_slices] */
-  size_t n_slices, room;
+  size_t n_slices, capacity;
   bool is_out_of_memory;
   named_row rows[MAX_ROWS];
   int n_rows;
@@ -67,21 +67,21 @@ void yk_trace_name_row(yk_trace *trace, int process, int row, const char *name)
   if (trace->n_rows < MAX_ROWS) trace->rows[trace->n_rows++] = (named_row){process, row, name};
 }
 
-static bool make_room(yk_trace *trace)
+static bool reserve_slice(yk_trace *trace)
 {
-  if (trace->n_slices < trace->room) return true;
-  size_t room = trace->room ? 2 * trace->room : FIRST_SLICES;
-  yk_trace_slice *slices = realloc(trace->slices, room * sizeof *slices);
+  if (trace->n_slices < trace->capacity) return true;
+  size_t capacity = trace->capacity ? 2 * trace->capacity : FIRST_SLICES;
+  yk_trace_slice *slices = realloc(trace->slices, capacity * sizeof *slices);
   if (!slices) return false;
   trace->slices = slices;
-  trace->room = room;
+  trace->capacity = capacity;
   return true;
 }
 
 void yk_trace_add(yk_trace *trace, const yk_trace_slice *slice)
 {
   if (!yk_trace_wants(trace) || trace->is_out_of_memory) return;
-  trace->is_out_of_memory = !make_room(trace);
+  trace->is_out_of_memory = !reserve_slice(trace);
   if (!trace->is_out_of_memory) trace->slices[trace->n_slices++] = *slice;
 }
 

@@ -213,7 +213,7 @@ static void choices(void **state)
 }
 
 /* GPUs have a staging buffer for one layer's blocks in 16 bits in addition to the caches. */
-static void room_on_gpus(void **state)
+static void staging_on_gpus(void **state)
 {
   (void)state;
   yk_engine_options options = fixture_options("llama", 1);
@@ -252,7 +252,7 @@ int main(void)
       cmocka_unit_test(other_rank_counts_come_near),
       cmocka_unit_test(forks_and_truncation_change_nothing),
       cmocka_unit_test(choices),
-      cmocka_unit_test(room_on_gpus),
+      cmocka_unit_test(staging_on_gpus),
       cmocka_unit_test(other_floats_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@ typedef struct code_cache {
   uint8_t *bytes[2];              /* pages of K, of V */
   float *channels[2];             /* [2, n_channels] */
   void *dev[2], *dev_channels[2]; /* offsets NULL unless static */
-  void *dev_room[2];
+  void *dev_staging[2];
 } code_cache;
 
 /* Faults of a reference. */
@@ -66,8 +66,8 @@ static inline void send_codes(yk_device *dev, scene *s, code_cache *c)
                         .format = c->format,
                         .k_channels = c->dev_channels[0],
                         .v_channels = c->dev_channels[1],
-                        .k_room = c->dev_room[0],
-                        .v_room = c->dev_room[1]};
+                        .k_staging = c->dev_staging[0],
+                        .v_staging = c->dev_staging[1]};
 }
 
 /* Random codes in slots with tokens; in the others a NaN, or a code that FP8 reads as NaN, and scales that are NaNs. */
@@ -117,8 +117,8 @@ static inline code_cache code_cache_new(yk_device *dev, scene *s, yk_kv_format f
     c.bytes[side] = calloc(c.n_bytes, 1);
     c.channels[side] = calloc(2 * c.n_channels, sizeof(float));
     op_ok(dev->ops->alloc(dev, c.n_bytes, &c.dev[side], &err));
-    if (dev->ops->needs_kv_room)
-      op_ok(dev->ops->alloc(dev, s->k_cache.n * yk_dtype_bytes(dev->dtype), &c.dev_room[side], &err));
+    if (dev->ops->needs_kv_staging)
+      op_ok(dev->ops->alloc(dev, s->k_cache.n * yk_dtype_bytes(dev->dtype), &c.dev_staging[side], &err));
   }
   fill_channels(&c, &random);
   size_t channel_bytes = 2 * c.n_channels * sizeof(float);
@@ -136,7 +136,7 @@ static inline void code_cache_free(yk_device *dev, code_cache *c)
   for (int side = 0; side < 2; side++) {
     dev->ops->free(dev, c->dev[side]);
     dev->ops->free(dev, c->dev_channels[side]);
-    dev->ops->free(dev, c->dev_room[side]);
+    dev->ops->free(dev, c->dev_staging[side]);
     free(c->bytes[side]);
     free(c->channels[side]);
   }

@@ -155,23 +155,23 @@ static op_array forward(yk_device *dev, const grouped_layer *layer, int32_t n_sl
  * matrices has no slots, then another one; or the third has all slots. */
 static void check_tiles(yk_dtype dtype, const linear_case *shape, int32_t each, bool to_one)
 {
-  static const int32_t rooms[] = {N_GROUPED_MATRICES - 1,  5 * N_GROUPED_MATRICES,   36 * N_GROUPED_MATRICES,
-                                  64 * N_GROUPED_MATRICES, 130 * N_GROUPED_MATRICES, 170 * N_GROUPED_MATRICES};
+  static const int32_t capacities[] = {N_GROUPED_MATRICES - 1,  5 * N_GROUPED_MATRICES,   36 * N_GROUPED_MATRICES,
+                                       64 * N_GROUPED_MATRICES, 130 * N_GROUPED_MATRICES, 170 * N_GROUPED_MATRICES};
   yk_device *dev = op_device_new(&cuda_target, dtype, 1, 16);
   const int32_t spread[N_GROUPED_MATRICES + 1] = {0, each, each, 2 * each, 4 * each - 1, 4 * each};
   const int32_t third[N_GROUPED_MATRICES + 1] = {0, 0, 0, 4 * each, 4 * each, 4 * each};
   const int32_t *starts = to_one ? third : spread, n_slots = 4 * each;
   op_array first = {0};
   grouped_layer layer = grouped_layer_new(dev, shape, n_slots, 190, starts, 170 * N_GROUPED_MATRICES);
-  for (size_t r = 0; each_case(r, r < sizeof rooms / sizeof *rooms); r++) {
-    const int32_t room = rooms[r];
-    if (room < n_slots) continue;
-    op_array y = forward(dev, &layer, n_slots, room), again = forward(dev, &layer, n_slots, room);
+  for (size_t r = 0; each_case(r, r < sizeof capacities / sizeof *capacities); r++) {
+    const int32_t capacity = capacities[r];
+    if (capacity < n_slots) continue;
+    op_array y = forward(dev, &layer, n_slots, capacity), again = forward(dev, &layer, n_slots, capacity);
     assert_memory_equal(again.bytes, y.bytes, y.n * yk_dtype_bytes(dtype));
-    if (!first.n) first = forward(dev, &layer, n_slots, room);
+    if (!first.n) first = forward(dev, &layer, n_slots, capacity);
     double error = op_error(y.values, first.values, y.n);
     if (!(error <= tolerance_of(dtype, shape)))
-      fail_msg("room for %d slots: error %.3g, tolerance %.3g", room, error, tolerance_of(dtype, shape));
+      fail_msg("capacity for %d slots: error %.3g, tolerance %.3g", capacity, error, tolerance_of(dtype, shape));
     op_array_free(dev, &y);
     op_array_free(dev, &again);
   }

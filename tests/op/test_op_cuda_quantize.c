@@ -54,7 +54,7 @@ static void sample_free(sample *s)
 
 /* ---- Device memory ----------------------------------------------------------------------------------------------- */
 
-static void *room(yk_device *dev, int64_t n_bytes)
+static void *device_memory(yk_device *dev, int64_t n_bytes)
 {
   void *memory = NULL;
   op_ok(dev->ops->alloc(dev, (size_t)n_bytes, &memory, &err));
@@ -64,7 +64,7 @@ static void *room(yk_device *dev, int64_t n_bytes)
 static const void *sent(yk_device *dev, const void *from, int64_t n_bytes)
 {
   if (!from) return NULL;
-  void *to = room(dev, n_bytes);
+  void *to = device_memory(dev, n_bytes);
   op_ok(dev->ops->upload(dev, to, from, (size_t)n_bytes, &err));
   return to;
 }
@@ -102,12 +102,12 @@ static int64_t tensors_bytes(const yk_awq_floats *weight)
 static yk_awq_found quantise(yk_device *dev, const yk_awq_floats *weight, void *tensors)
 {
   yk_awq_floats on_device = send_weight(dev, weight);
-  char *out = room(dev, tensors_bytes(weight));
+  char *out = device_memory(dev, tensors_bytes(weight));
   int64_t zeros_at = weight->n * weight->k / 2, scales_at = zeros_at + weight->n * (weight->k / weight->group) / 2;
   yk_awq_quantize_args args = {
       .weight = on_device,
       .out = {(uint32_t *)(void *)out, (uint32_t *)(void *)(out + zeros_at), (uint16_t *)(void *)(out + scales_at)},
-      .found = room(dev, sizeof(yk_awq_found))};
+      .found = device_memory(dev, sizeof(yk_awq_found))};
   yk_awq_found found;
   op_ok(dev->ops->awq_quantize(dev, &args, &err));
   fetch(dev, tensors, out, tensors_bytes(weight));
@@ -237,8 +237,8 @@ static void test_observe(void **state)
       op_random random = {.seed = 5};
       op_array x = op_array_random(dev, gpu_dtypes[type], TOKENS * STRIDE, 1.0, &random);
       yk_awq_observe_args args = {.x = x.dev, .x_stride = STRIDE, .n_text = TEXT, .n_kept = KEPT, .k = K};
-      args.sums = room(dev, sizeof sums[0]);
-      args.kept = room(dev, sizeof kept[0]);
+      args.sums = device_memory(dev, sizeof sums[0]);
+      args.kept = device_memory(dev, sizeof kept[0]);
       const int32_t ends[] = {0, 20, TOKENS};
       for (int i = 0; i < 2; i++) { /* in two windows */
         args.first_token = ends[i];
@@ -270,10 +270,10 @@ static searched search(yk_device *dev, const yk_awq_floats *weight, const float 
 {
   yk_awq_floats on_device = send_weight(dev, weight);
   int64_t n_limits = weight->n * (weight->k / weight->group);
-  float *scratch = room(dev, 4 * yk_awq_scratch_floats(weight->n, weight->k, SEARCH_ROWS));
-  float *grams = room(dev, 4 * weight->k * weight->group), *limits = room(dev, 4 * n_limits);
+  float *scratch = device_memory(dev, 4 * yk_awq_scratch_floats(weight->n, weight->k, SEARCH_ROWS));
+  float *grams = device_memory(dev, 4 * weight->k * weight->group), *limits = device_memory(dev, 4 * n_limits);
   const float *x = sent(dev, rows, 4 * SEARCH_ROWS * SEARCH_K);
-  yk_awq_found *at = room(dev, sizeof *at), found;
+  yk_awq_found *at = device_memory(dev, sizeof *at), found;
   searched out = {.limits = malloc(4 * (size_t)n_limits)};
   assert_non_null(out.limits);
   const yk_awq_loss_args loss = {on_device, x, SEARCH_ROWS, scratch, at};
@@ -286,8 +286,8 @@ static searched search(yk_device *dev, const yk_awq_floats *weight, const float 
   fetch(dev, &found, at, sizeof found);
   assert_int_equal(found.first_bad, -1);
   fetch(dev, out.limits, limits, 4 * n_limits);
-  void *const rooms[] = {scratch, grams, limits, (void *)x, at};
-  for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) dev->ops->free(dev, rooms[i]);
+  void *const buffers[] = {scratch, grams, limits, (void *)x, at};
+  for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) dev->ops->free(dev, buffers[i]);
   free_weight(dev, &on_device);
   return out;
 }

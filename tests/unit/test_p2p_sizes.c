@@ -20,7 +20,7 @@ static int64_t largest_block(int64_t n_rows, int64_t row_bytes, int n_ranks, yk_
   return (n_items + n_blocks - 1) / n_blocks * (row_bytes / PACKET);
 }
 
-static void expect_room(const yk_p2p_layout *layout, int64_t n_rows, int64_t row_bytes, int n_ranks, yk_p2p_route route)
+static void expect_fits(const yk_p2p_layout *layout, int64_t n_rows, int64_t row_bytes, int n_ranks, yk_p2p_route route)
 {
   if (route == YK_P2P_NONE) return;
   int64_t capacity = route == YK_P2P_ONE_SHOT ? layout->one_shot_packets : layout->two_shot_packets;
@@ -105,7 +105,7 @@ static void rows_that_packets_do_not_fill_go_elsewhere(void **state)
   assert_int_equal(yk_p2p_route_of_rows(&none, 1, 16), YK_P2P_NONE);
 }
 
-static void every_message_finds_room(void **state)
+static void every_message_fits_its_slots(void **state)
 {
   (void)state;
   const int64_t rows_of_model[] = {1, 2, 64, 500, 2048, 1 << 20};
@@ -117,13 +117,13 @@ static void every_message_finds_room(void **state)
         yk_p2p_layout layout = yk_p2p_layout_of(&o, n_ranks);
         assert_true(layout.n_bytes > 0 && layout.n_bytes < 600 * MIB);
         for (int64_t n = 1; n <= o.max_bytes / row; n += n < 600 ? 1 : n / 7)
-          expect_room(&layout, n, row, n_ranks, yk_p2p_route_of_rows(&o, n, row));
+          expect_fits(&layout, n, row, n_ranks, yk_p2p_route_of_rows(&o, n, row));
         for (int64_t n_bytes = PACKET; n_bytes <= o.max_bytes;
              n_bytes += n_bytes < 4096 ? PACKET : n_bytes / 50 / PACKET * PACKET) {
           int64_t cut;
           yk_p2p_route route = yk_p2p_route_of_array(&o, n_bytes, &cut);
           assert_int_not_equal(route, YK_P2P_NONE);
-          expect_room(&layout, (n_bytes + cut - 1) / cut, cut, n_ranks, route);
+          expect_fits(&layout, (n_bytes + cut - 1) / cut, cut, n_ranks, route);
         }
       }
 }
@@ -143,7 +143,7 @@ int main(void)
                                      cmocka_unit_test(short_rows_cross_sooner_on_two_ranks),
                                      cmocka_unit_test(more_rows_take_a_few_launches_of_equal_size),
                                      cmocka_unit_test(rows_that_packets_do_not_fill_go_elsewhere),
-                                     cmocka_unit_test(every_message_finds_room),
+                                     cmocka_unit_test(every_message_fits_its_slots),
                                      cmocka_unit_test(a_rank_is_waited_for_less_long_than_a_step_may_take)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void every_character(void **state)
   }
 }
 
-static void room(void **state)
+static void cut_to_the_buffer(void **state)
 {
   (void)state;
   char out[7];
@@ -107,7 +107,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(unsafe_characters),
       cmocka_unit_test(every_character),
-      cmocka_unit_test(room),
+      cmocka_unit_test(cut_to_the_buffer),
       cmocka_unit_test(logs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

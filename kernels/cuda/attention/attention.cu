@@ -63,8 +63,8 @@ static params params_of(const yk_cuda_attention &attn, const yk_attention_args &
   p.k_channels = args.kv.k_channels;
   p.v_channels = args.kv.v_channels;
   if (p.format != YK_KV_ACT && b->max_rows_per_seq > 1) {
-    p.k_room = args.kv.k_room;
-    p.v_room = args.kv.v_room;
+    p.k_staging = args.kv.k_staging;
+    p.v_staging = args.kv.v_staging;
   }
   p.heads = h;
   p.q_stride = static_cast<int64_t>(h.n_q_heads + 2 * h.n_kv_heads) * h.head_dim;
@@ -93,14 +93,14 @@ static cudaError_t launch_decode(const yk_cuda_attention &attn, const params &p,
   }
 }
 
-/* Prefill reads pages of T: those of the cache, or the staging pages that decode has dequantised (kv_room.cuh). */
+/* Prefill reads pages of T: those of the cache, or the staging pages that decode has dequantised (kv_staging.cuh). */
 template <typename T>
 static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &cached, cudaStream_t stream)
 {
   params p = cached;
-  if (p.k_room) {
-    p.k = p.k_room;
-    p.v = p.v_room;
+  if (p.k_staging) {
+    p.k = p.k_staging;
+    p.v = p.v_staging;
   }
   return attn.encode_tensor_map ? launch_prefill_wgmma<T>(attn, p, stream)
                                 : launch_prefill_mma_sync<T>(attn, p, stream);

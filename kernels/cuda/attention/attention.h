@@ -17,7 +17,7 @@
  *   prefill_wgmma*       prefill on Hopper (compute capability 9.0): TMA, producer and consumer warps, wgmma
  *   prefill_mma_sync*    prefill on other GPUs: cp.async and mma.sync
  *     prefill_scheduler.cuh     the tile scheduler of both prefill kernels
- *     kv_room.cuh               8-bit pages, dequantised by the decode kernel into 16-bit pages for both kernels
+ *     kv_staging.cuh               8-bit pages, dequantised by the decode kernel into 16-bit pages for both kernels
  *   generic.cu           other head sizes and small shared memory: one warp for each query row and head
  *
  * Terms: a page is the K or the V of one KV head in one KV block, [YK_KV_BLOCK_TOKENS][head_dim], contiguous in device

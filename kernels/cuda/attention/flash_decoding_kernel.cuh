@@ -7,7 +7,7 @@
 #include "kernels/cuda/attention/decode_output.cuh"
 #include "kernels/cuda/attention/flash_decoding.cuh"
 #include "kernels/cuda/attention/flash_decoding_warp.cuh"
-#include "kernels/cuda/attention/kv_room.cuh"
+#include "kernels/cuda/attention/kv_staging.cuh"
 #include "kernels/cuda/attention/split_kv_combine.cuh"
 #include "kernels/cuda/ptx/mbarrier.cuh"
 #include "kernels/cuda/ptx/target.cuh"
@@ -70,7 +70,7 @@ __device__ __forceinline__ void decode_pages(const params &p, int32_t groups_per
     item = work_item_at<shared::N_HEADS>(s, p, groups_per_kv_head, begin, entry);
   }
   warp_state<CACHE, HD, N_TILES> state;
-  room_filler<CACHE, HD> filler(p, warp * gridDim.x + blockIdx.x, gridDim.x * WARPS);
+  staging_filler<CACHE, HD> filler(p, warp * gridDim.x + blockIdx.x, gridDim.x * WARPS);
   wait_for_previous_kernel();
   if (begin < end) state.load_queries(p, item); /* before the copies, which take a while to issue */
 #pragma unroll

@@ -42,7 +42,7 @@ struct params {
   const int32_t *row_starts, *kv_tokens, *block_tables, *seq_of_row;
   workspace_counters *counters;
   float *partial_results; /* for decode: see split_kv_combine.cuh */
-  void *k_room, *v_room;  /* staging pages of dtype that decode dequantises for prefill (kv_room.cuh); may be NULL */
+  void *k_staging, *v_staging; /* pages of dtype that decode fills for prefill (kv_staging.cuh); may be NULL */
 };
 
 /* The local query heads [begin, end) that read local KV head kv_head. */

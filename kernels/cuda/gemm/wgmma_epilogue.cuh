@@ -33,9 +33,9 @@ __host__ __device__ constexpr int staging_bytes(int wgmma_m, int tokens)
  *   staging  address in shared memory, 16-byte aligned
  *   row0     packed row of the warp's first column
  *   own      groups of 8 tokens to write; the others' accumulators are not complete */
-template <yk_dtype DTYPE, int WGMMA_M, int N, bool GATED, int ROOM8>
+template <yk_dtype DTYPE, int WGMMA_M, int N, bool GATED, int CAPACITY8>
 __device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t staging, int64_t row0, int token0,
-                                             n8_range own, int lane, const float (&acc)[WGMMA_M][ROOM8][4])
+                                             n8_range own, int lane, const float (&acc)[WGMMA_M][CAPACITY8][4])
 {
   constexpr int PIECES = GATED ? WGMMA_M : 2 * WGMMA_M, PITCH = staging_pitch(WGMMA_M), STAGED = staged_tokens(N);
   constexpr int ROWS = 32 / PIECES < STAGED ? 32 / PIECES : STAGED; /* tokens that the warp stores at once */

@@ -78,25 +78,25 @@ template <int WGMMA_M> __device__ __forceinline__ int first_panel(int warpgroup,
 }
 
 /* The accumulators of the first N tokens. */
-template <int N, int ROOM8> __device__ __forceinline__ float (&first_tokens(float (&acc)[ROOM8][4]))[N / 8][4]
+template <int N, int CAPACITY8> __device__ __forceinline__ float (&first_tokens(float (&acc)[CAPACITY8][4]))[N / 8][4]
 {
-  static_assert(N / 8 <= ROOM8, "they are there");
+  static_assert(N / 8 <= CAPACITY8, "they are there");
   return reinterpret_cast<float(&)[N / 8][4]>(acc);
 }
 
 /* Accumulates one work tile: WGMMA_M times 64 columns by N tokens per warpgroup. Accumulators and a stage have a
- * capacity of ROOM8 times 8 tokens. The A operand has two sets of registers, so that one batch is dequantised while the
- * tensor cores work on the other; a batch's words are read from shared memory before the wait for the previous batch. A
- * batch is the wgmma of BATCH_STEPS k16 steps: one if accumulators leave no registers for two. A stage is released once
- * the wgmma that read it are known to be complete, which is a batch into the next K tile.
+ * capacity of CAPACITY8 times 8 tokens. The A operand has two sets of registers, so that one batch is dequantised while
+ * the tensor cores work on the other; a batch's words are read from shared memory before the wait for the previous
+ * batch. A batch is the wgmma of BATCH_STEPS k16 steps: one if accumulators leave no registers for two. A stage is
+ * released once the wgmma that read it are known to be complete, which is a batch into the next K tile.
  *
  * The loop is close to the limit of the tensor cores. No branch may stand between two batches, else ptxas serialises
  * them (its note C7513): read its output after every change. Weights are scaled in the fragment: if the accumulators of
  * a group were scaled instead, every K tile would wait for its wgmma. A stage of x is released to a cluster without
  * `.release.cluster`, which is a fence of the whole GPU. */
-template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CLUSTER, int BATCH_STEPS = 2, int ROOM8>
+template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CLUSTER, int BATCH_STEPS = 2, int CAPACITY8>
 __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const work_tile &w, int warpgroup, int warp,
-                                         int lane, float (&acc)[WGMMA_M][ROOM8][4])
+                                         int lane, float (&acc)[WGMMA_M][CAPACITY8][4])
 {
   uint32_t a[2][WGMMA_M][BATCH_STEPS][4];
   /* Kept in registers: the compiler would recompute them for each K tile from threadIdx, whose read is slow. */
@@ -136,7 +136,7 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
         const int at = step - BATCH_STEPS + 1 + i;
 #pragma unroll
         for (int c = 0; c < WGMMA_M; c++)
-          wgmma<element<DTYPE>, N>::run_rs(first_tokens<N>(acc[c]), a[batch][c][i], b + x_step(ROOM8 * 8, at),
+          wgmma<element<DTYPE>, N>::run_rs(first_tokens<N>(acc[c]), a[batch][c][i], b + x_step(CAPACITY8 * 8, at),
                                            at > 0 || k_tile > w.first);
       }
       wgmma_commit();

@@ -80,34 +80,34 @@ struct query_units {
   int32_t first, n, n_units, n_loads;
   bool stay;
 
-  template <int ROOMS> __device__ static query_units of(const params &p, int32_t block, int32_t n_blocks)
+  template <int BUFFERS> __device__ static query_units of(const params &p, int32_t block, int32_t n_blocks)
   {
     const int32_t all = p.layout.n_heads * OF_HEAD, each = ceil_div(all, n_blocks), first = min(block * each, all);
     const int32_t n = min(each, all - first), n_units = n * ceil_div(p.n_rows, ROWS);
-    return {first, n, n_units, n <= ROOMS ? n : n_units, n <= ROOMS};
+    return {first, n, n_units, n <= BUFFERS ? n : n_units, n <= BUFFERS};
   }
 };
 
 /* Called by one thread: loads the first slices, which do not depend on the step. */
-template <int ROOMS>
-__device__ void load_first_slices(const params &p, const CUtensorMap &weights, char (&rooms)[ROOMS][K_SLICE_BYTES],
-                                  uint64_t (&full)[ROOMS], int32_t block, int32_t n_blocks)
+template <int BUFFERS>
+__device__ void load_first_slices(const params &p, const CUtensorMap &weights, char (&buffers)[BUFFERS][K_SLICE_BYTES],
+                                  uint64_t (&full)[BUFFERS], int32_t block, int32_t n_blocks)
 {
-  const query_units units = query_units::of<ROOMS>(p, block, n_blocks);
-  for (int32_t i = 0; i < min(units.n_loads, ROOMS); i++)
-    load_k_slice(rooms[i], &full[i], weights, units.first + i % units.n);
+  const query_units units = query_units::of<BUFFERS>(p, block, n_blocks);
+  for (int32_t i = 0; i < min(units.n_loads, BUFFERS); i++)
+    load_k_slice(buffers[i], &full[i], weights, units.first + i % units.n);
 }
 
 /* Called after load_first_slices. Each warpgroup computes every second unit, a slice and a tile of rows; rows of q are
  * its operand in registers. */
-template <typename T, int ROOMS>
-__device__ void make_queries(const params &p, const CUtensorMap &weights, char (&rooms)[ROOMS][K_SLICE_BYTES],
-                             uint64_t (&full)[ROOMS], int32_t block, int32_t n_blocks)
+template <typename T, int BUFFERS>
+__device__ void make_queries(const params &p, const CUtensorMap &weights, char (&buffers)[BUFFERS][K_SLICE_BYTES],
+                             uint64_t (&full)[BUFFERS], int32_t block, int32_t n_blocks)
 {
-  static_assert(ROOMS % 2 == 0, "rooms of a pair of units are loaded together");
+  static_assert(BUFFERS % 2 == 0, "buffers of a pair of units are loaded together");
   constexpr int STEPS = END_HEAD_DIM / 16, OF_HEAD = query_units::OF_HEAD;
   const int lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128 - 1;
-  const auto [first, n, n_units, n_loads, stay] = query_units::of<ROOMS>(p, block, n_blocks);
+  const auto [first, n, n_units, n_loads, stay] = query_units::of<BUFFERS>(p, block, n_blocks);
   wait_for_previous_kernel();
   uint32_t a[STEPS][4];
   int32_t loaded = -1; /* head and tile of rows in registers */
@@ -115,7 +115,7 @@ __device__ void make_queries(const params &p, const CUtensorMap &weights, char (
     const int32_t unit = pair + warpgroup;
     if (unit < n_units) {
       const int32_t tile = quotient(unit, n), own = unit - tile * n, slice = first + own, head = slice / OF_HEAD;
-      const int32_t load = stay ? own : unit, room = load % ROOMS;
+      const int32_t load = stay ? own : unit, buffer = load % BUFFERS;
       const int32_t row = tile * query_units::ROWS + threadIdx.x % 128 / 32 * 16 + lane / 4;
       if (tile * p.layout.n_heads + head != loaded) {
         loaded = tile * p.layout.n_heads + head;
@@ -131,9 +131,9 @@ __device__ void make_queries(const params &p, const CUtensorMap &weights, char (
           }
         }
       }
-      mbarrier_wait_loop(&full[room], load / ROOMS & 1);
+      mbarrier_wait_loop(&full[buffer], load / BUFFERS & 1);
       float acc[BOX / 8][4];
-      const uint64_t b = tile_descriptor(shared_address(rooms[room]), 1024, 16);
+      const uint64_t b = tile_descriptor(shared_address(buffers[buffer]), 1024, 16);
       wgmma_fence();
 #pragma unroll
       for (int i = 0; i < STEPS; i++)
@@ -148,10 +148,10 @@ __device__ void make_queries(const params &p, const CUtensorMap &weights, char (
                                   slice % OF_HEAD * BOX,
                               acc, e, 1.0f, row + 8 * e < p.n_rows);
     }
-    if (pair + ROOMS >= n_loads) continue;
+    if (pair + BUFFERS >= n_loads) continue;
     consumers_sync(); /* the pair's slices have been read */
-    for (int32_t i = pair + ROOMS; is_first_consumer() && i < min(pair + 2 + ROOMS, n_loads); i++)
-      load_k_slice(rooms[i % ROOMS], &full[i % ROOMS], weights, first + i % n);
+    for (int32_t i = pair + BUFFERS; is_first_consumer() && i < min(pair + 2 + BUFFERS, n_loads); i++)
+      load_k_slice(buffers[i % BUFFERS], &full[i % BUFFERS], weights, first + i % n);
   }
 }
 

@@ -23,9 +23,9 @@
 namespace yk_latent {
 
 /* Shared memory besides that of the attention. */
-template <int K_ROOMS> struct ends_shared {
+template <int K_BUFFERS> struct ends_shared {
   item_splits splits[end_sums::ROWS]; /* splits of the rows of the outputs */
-  uint64_t k_full[K_ROOMS], v_full;
+  uint64_t k_full[K_BUFFERS], v_full;
 };
 
 /* Named barriers. LIST: the work list is complete for the warps that load tiles. OWN_SHARE: the thread block's share of
@@ -46,9 +46,9 @@ __device__ __forceinline__ int32_t grid_blocks()
 }
 
 /* Called by one thread, before a barrier of the thread block. */
-template <int K_ROOMS> __device__ __forceinline__ void init_ends(ends_shared<K_ROOMS> &s)
+template <int K_BUFFERS> __device__ __forceinline__ void init_ends(ends_shared<K_BUFFERS> &s)
 {
-  for (int i = 0; i < K_ROOMS; i++) mbarrier_init(&s.k_full[i], 1);
+  for (int i = 0; i < K_BUFFERS; i++) mbarrier_init(&s.k_full[i], 1);
   mbarrier_init(&s.v_full, 1);
   fence_mbarrier_init();
 }
@@ -201,13 +201,13 @@ __device__ void run_producers(SHARED &s, const params &p, const new_rows &rows, 
   if (warp == 0 && elect_one()) outputs_of().load_first();
 }
 
-/* Work of the other warpgroups. k_rooms and sums: memory that attention does not use before or after. */
-template <typename T, typename CONSUMER, int K_ROOMS, typename SHARED, typename F>
+/* Work of the other warpgroups. k_buffers and sums: memory that attention does not use before or after. */
+template <typename T, typename CONSUMER, int K_BUFFERS, typename SHARED, typename F>
 __device__ void run_consumers(SHARED &s, const params &p, const grid_barrier &grid, const CUtensorMap &weights,
-                              char (&k_rooms)[K_ROOMS][K_SLICE_BYTES], end_sums &sums, F outputs_of)
+                              char (&k_buffers)[K_BUFFERS][K_SLICE_BYTES], end_sums &sums, F outputs_of)
 {
   consumers_sync(); /* the barriers of the shared memory are initialised */
-  make_queries<T>(p, weights, k_rooms, s.ends.k_full, grid_block(), grid_blocks());
+  make_queries<T>(p, weights, k_buffers, s.ends.k_full, grid_block(), grid_blocks());
   wait_for_previous_kernel();
   if (grid_block() == 0 && is_first_consumer()) grid.set_second_back();
   named_barrier_sync(OWN_SHARE, WGMMA_THREADS);

@@ -17,7 +17,7 @@
 
 namespace yk_latent {
 
-constexpr int FEW_Q_STAGES = 2, FEW_K_ROOMS = 2;
+constexpr int FEW_Q_STAGES = 2, FEW_K_BUFFERS = 2;
 
 /* A warpgroup's half of O^T: the other warpgroup's contribution, in the order of its fragments. */
 struct few_half {
@@ -28,12 +28,12 @@ struct few_half {
 struct few_shared : loading<FEW_QUERIES, FEW_Q_STAGES> {
   alignas(1024) char p[2][FEW_QUERIES * 128]; /* probabilities [queries][64 tokens] of each warpgroup, swizzled */
   union {                                     /* used one after the other */
-    alignas(1024) char k_rooms[FEW_K_ROOMS][K_SLICE_BYTES];
+    alignas(1024) char k_buffers[FEW_K_BUFFERS][K_SLICE_BYTES];
     few_half half[2];
   };
   float top[2][2][4][FEW_QUERIES]; /* maxima of a tile for each warpgroup and warp, two sets used alternately */
   float m[2][FEW_QUERIES], l[2][4][FEW_QUERIES];
-  ends_shared<FEW_K_ROOMS> ends;
+  ends_shared<FEW_K_BUFFERS> ends;
 };
 static_assert(sizeof(few_shared) <= 227 * 1024, "what a thread block may have on Hopper");
 
@@ -315,7 +315,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
   const grid_barrier grid = {p.grid_counters, gridDim.y};
   if (is_first_consumer()) {
     init_ends(s.ends);
-    load_first_slices(p, weights, s.k_rooms, s.ends.k_full, grid_block(), grid_blocks());
+    load_first_slices(p, weights, s.k_buffers, s.ends.k_full, grid_block(), grid_blocks());
   }
   if (threadIdx.x == 32) init_loading(s);
   let_next_kernel_start();
@@ -328,7 +328,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     run_producers<T>(s, p, rows, grid, &map, outputs_of);
   } else {
     raise_registers<208>();
-    run_consumers<T, few_consumer<T>>(s, p, grid, weights, s.k_rooms, *reinterpret_cast<end_sums *>(s.tile[1]),
+    run_consumers<T, few_consumer<T>>(s, p, grid, weights, s.k_buffers, *reinterpret_cast<end_sums *>(s.tile[1]),
                                       outputs_of);
   }
   __syncthreads(); /* no warp ends while others still use barriers: synccheck would report that */

@@ -25,13 +25,13 @@
 
 namespace yk_latent {
 
-constexpr int MANY_K_ROOMS = 4;
+constexpr int MANY_K_BUFFERS = 4;
 
 /* The weights before attention and the sums after it share the memory of the queries. */
 struct many_shared : loading<MANY_QUERIES, 1> {
   float m[2][MANY_QUERIES]; /* references after the first and after the second tile of a pair */
   float l[2][MANY_QUERIES];
-  ends_shared<MANY_K_ROOMS> ends;
+  ends_shared<MANY_K_BUFFERS> ends;
 };
 static_assert(sizeof(many_shared) <= 227 * 1024, "what a thread block may have on Hopper");
 

@@ -11,9 +11,9 @@ namespace yk_latent {
 #if defined(YK_HAVE_SM90A)
 
 /* Staging buffers for K[h], in the memory of the later queries. */
-__device__ __forceinline__ auto &k_rooms_of(many_shared &s)
+__device__ __forceinline__ auto &k_buffers_of(many_shared &s)
 {
-  return *reinterpret_cast<char(*)[MANY_K_ROOMS][K_SLICE_BYTES]>(s.q);
+  return *reinterpret_cast<char(*)[MANY_K_BUFFERS][K_SLICE_BYTES]>(s.q);
 }
 
 /* Attention alone: absorb_kernel computes the queries, and a following kernel the outputs. */
@@ -55,7 +55,7 @@ __device__ void run_with_ends(many_shared &s, const params &p, const new_rows &r
     run_producers<T>(s, p, rows, grid, &map, outputs_of);
   } else {
     raise_registers<216>();
-    run_consumers<T, many_consumer<T>>(s, p, grid, weights, k_rooms_of(s), *reinterpret_cast<end_sums *>(s.q),
+    run_consumers<T, many_consumer<T>>(s, p, grid, weights, k_buffers_of(s), *reinterpret_cast<end_sums *>(s.q),
                                        outputs_of);
   }
 }
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
   many_shared &s = *reinterpret_cast<many_shared *>(memory);
   if (HAS_ENDS && is_first_consumer()) {
     init_ends(s.ends);
-    load_first_slices(p, weights, k_rooms_of(s), s.ends.k_full, grid_block(), grid_blocks());
+    load_first_slices(p, weights, k_buffers_of(s), s.ends.k_full, grid_block(), grid_blocks());
   }
   if (threadIdx.x == 32) init_loading(s);
   if (!HAS_ENDS && threadIdx.x < 32) s.list.build(p);

@@ -79,8 +79,8 @@ __host__ __device__ inline block_tiles divide_tiles(const int32_t *first_tile, i
       return {first_tile[first], first_tile[first + items < n_items ? first + items : n_items], 0, 0, 1, 0};
     }
   } else {
-    const int32_t room = quotient(n_blocks, n_items), wanted = ceil_div(longest, MIN_TILES_PER_BLOCK);
-    const int32_t most = room < wanted ? room : wanted;
+    const int32_t available = quotient(n_blocks, n_items), wanted = ceil_div(longest, MIN_TILES_PER_BLOCK);
+    const int32_t most = available < wanted ? available : wanted;
     if (quotient_up(longest, most) <= limit) {
       const int32_t item = quotient(block, most), split = block - item * most;
       if (item >= n_items) return {0, 0, 0, 0, 1, most};

@@ -170,7 +170,7 @@ static yk_status start_line(yk_batch_run *run, yk_batch_line *line, yk_status st
   return status;
 }
 
-static bool has_room(const yk_batch_run *run, size_t n_requests)
+static bool may_start(const yk_batch_run *run, size_t n_requests)
 {
   return run->n_in_flight == 0 || run->n_in_flight + n_requests <= run->max_in_flight;
 }
@@ -187,7 +187,7 @@ static yk_status take_line(yk_batch_run *run, const yk_jsonl_line *text, yk_err 
     status =
         yk_err_set(&failure, YK_E_INVAL, "expected at most %zu bytes in a line", run->files->reader.max_line_bytes);
   }
-  if (status == YK_OK && !has_room(run, yk_openai_request_choices(&line.request))) {
+  if (status == YK_OK && !may_start(run, yk_openai_request_choices(&line.request))) {
     run->waiting = line;
     run->has_waiting = true;
     return YK_OK;
@@ -198,13 +198,13 @@ static yk_status take_line(yk_batch_run *run, const yk_jsonl_line *text, yk_err 
 /* Starts available lines while there is capacity. *started: at least one line was read. */
 static yk_status start_lines(yk_batch_run *run, bool *started, yk_err *err)
 {
-  if (run->has_waiting && has_room(run, yk_openai_request_choices(&run->waiting.request))) {
+  if (run->has_waiting && may_start(run, yk_openai_request_choices(&run->waiting.request))) {
     yk_err failure = YK_ERR_INIT;
     run->has_waiting = false;
     YK_TRY(start_line(run, &run->waiting, YK_OK, &failure, err));
     *started = true;
   }
-  for (int i = 0; i < LINES_PER_ROUND && !run->input_ended && !run->has_waiting && has_room(run, 1); i++) {
+  for (int i = 0; i < LINES_PER_ROUND && !run->input_ended && !run->has_waiting && may_start(run, 1); i++) {
     yk_jsonl_event event;
     yk_jsonl_line line;
     YK_TRY(yk_jsonl_read(&run->files->reader, 0, &event, &line, err));
@@ -287,7 +287,7 @@ static yk_status finish_lines(yk_batch_run *run, bool *has_read, yk_err *err)
 /* Waits until there is output or, if a line could start, input; at most WAIT_MS. */
 static void wait_for_news(const yk_batch_run *run)
 {
-  bool can_start = !run->input_ended && !run->has_waiting && has_room(run, 1);
+  bool can_start = !run->input_ended && !run->has_waiting && may_start(run, 1);
   struct pollfd news[] = {{.fd = yk_waiter_fd(run->waiter), .events = POLLIN},
                           {.fd = can_start ? run->files->reader.fd : -1, .events = POLLIN}};
   poll(news, 2, WAIT_MS);

@@ -203,7 +203,7 @@ static bool plan_running(yk_scheduler *s, int32_t *budget)
 
 /* A waiting sequence is admitted only if all its tokens would fit and every running sequence could still grow by a
  * block: computing half a prompt and then discarding the rows wastes work. A sequence alone always fits. */
-static bool make_room(yk_scheduler *s, yk_sequence *seq)
+static bool free_blocks_for(yk_scheduler *s, yk_sequence *seq)
 {
   while (!yk_memory_pool_fits(s->pool, &seq->memory, seq->n_tokens, s->n_running))
     if (!reclaim_idle(s, seq)) return false;
@@ -216,7 +216,7 @@ static void admit_waiting(yk_scheduler *s, int32_t *budget)
     yk_sequence *seq = s->waiting;
     int32_t reused = 0;
     if (yk_sequence_memory_is_empty(&seq->memory)) reused = yk_sequence_reuse(seq, s->pool);
-    if (!make_room(s, seq)) {
+    if (!free_blocks_for(s, seq)) {
       yk_sequence_memory_release(&seq->memory, s->pool);
       return;
     }

@@ -20,7 +20,7 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
                          .linear_keeps = yk_cuda_linear_keeps,
                          .mixture_scratch_bytes = yk_cuda_mixture_scratch_bytes,
                          .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
-                         .needs_kv_room = true};
+                         .needs_kv_staging = true};
   YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, rank, settings->world.n_ranks, out, err));
   out->workspace_bytes += yk_cuda_device_own_bytes(&settings->limits.step) +
                           yk_p2p_layout_of(&all_reduces, settings->world.n_ranks).n_bytes;

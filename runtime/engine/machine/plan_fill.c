@@ -73,7 +73,8 @@ void yk_plan_note(const yk_model_config *config, const yk_model_memory *memory, 
            memory[0].n_float_inputs);
 }
 
-void yk_plan_say_no_room(const yk_engine_options *o, const yk_model_memory *memory, int64_t total_bytes, yk_plan *plan)
+void yk_plan_report_too_little_memory(const yk_engine_options *o, const yk_model_memory *memory, int64_t total_bytes,
+                                      yk_plan *plan)
 {
   int64_t fixed = 0, block = 0;
   char taken[YK_BYTES_TEXT], given[YK_BYTES_TEXT];

@@ -18,9 +18,10 @@ void yk_plan_fill_experts(const yk_model_memory *memory, const yk_settings *sett
  *   the device differs from the checkpoint's. */
 void yk_plan_note(const yk_model_config *config, const yk_model_memory *memory, yk_plan *plan);
 
-/* yk_plan_say_no_room - set the reason if not one block of KV fits: either into the requested size, or into total_bytes
+/* yk_plan_report_too_little_memory - set the reason if not one block of KV fits: either into the requested size, or
+ * into total_bytes
  *   with the memory of the largest rank. */
-void yk_plan_say_no_room(const yk_engine_options *options, const yk_model_memory *memory, int64_t total_bytes,
-                         yk_plan *plan);
+void yk_plan_report_too_little_memory(const yk_engine_options *options, const yk_model_memory *memory,
+                                      int64_t total_bytes, yk_plan *plan);
 
 #endif

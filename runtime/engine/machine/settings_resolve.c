@@ -228,7 +228,7 @@ static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *me
   }
   plan->fits = false;
   if (n_blocks == 0)
-    yk_plan_say_no_room(o, memory, total, plan);
+    yk_plan_report_too_little_memory(o, memory, total, plan);
   else
     snprintf(plan->reason, sizeof plan->reason,
              "the KV cache holds %lld tokens, fewer than max_model_tokens %d; the largest that fits is %lld",

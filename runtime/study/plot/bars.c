@@ -20,13 +20,13 @@ double yk_bars_panel_px(size_t n, double row_px)
 
 static double legend_item(yk_drawing *out, const char *label, double width, double *x, double *y)
 {
-  double room = 24 + yk_text_width(label, 12, false) * YK_FONT_SLACK + 12;
-  if (*x > 0 && *x + room - 12 > width) {
+  double item_width = 24 + yk_text_width(label, 12, false) * YK_FONT_SLACK + 12;
+  if (*x > 0 && *x + item_width - 12 > width) {
     *x = 0;
     *y += LEGEND_ROW_PX;
   }
   yk_drawing_text(out, "label", YK_INK_TEXT, *x + 24, *y + 13, 12, YK_ANCHOR_START, label);
-  return room;
+  return item_width;
 }
 
 static void draw_ideal(yk_drawing *out, double x, double top, double bottom)
@@ -39,11 +39,11 @@ static void draw_legend(const yk_bars *bars, double width, yk_drawing *out)
   double x = 0, y = 0;
   *out = (yk_drawing){.width = width, .is_legend = true};
   for (size_t i = 0; i < bars->n_kinds; i++) {
-    double room = legend_item(out, bars->kinds[i].label, width, &x, &y);
+    double item_width = legend_item(out, bars->kinds[i].label, width, &x, &y);
     yk_drawing_rect(out, NULL, bars->kinds[i].ink, x, y + 1, 18, 16)->has_pattern = true;
     yk_drawing_text(out, "letter", YK_INK_ON_FILL, x + 9, y + 13, 11, YK_ANCHOR_MIDDLE, bars->kinds[i].letter)
         ->is_bold = true;
-    x += room;
+    x += item_width;
   }
   if (bars->has_ideal) {
     legend_item(out, "Ideal", width, &x, &y);

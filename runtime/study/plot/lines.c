@@ -59,9 +59,9 @@ void yk_axis_fit(yk_axis *axis, const double *values, size_t n, double low, doub
   double span = most - least, reach = fmax(0.35 * span, 0.25 * fabs(most));
   axis->low = fmax(fmin(low, least), least - reach);
   axis->high = fmin(fmax(high, most), most + reach);
-  double room = (axis->high - axis->low > 0 ? axis->high - axis->low : fabs(most) > 0 ? fabs(most) : 1) * 0.05;
-  axis->low = axis->low >= 0 ? fmax(0, axis->low - room) : axis->low - room;
-  axis->high += room;
+  double margin = (axis->high - axis->low > 0 ? axis->high - axis->low : fabs(most) > 0 ? fabs(most) : 1) * 0.05;
+  axis->low = axis->low >= 0 ? fmax(0, axis->low - margin) : axis->low - margin;
+  axis->high += margin;
 }
 
 /* ---- Colours and marks ------------------------------------------------------------------------------------------- */
@@ -401,13 +401,13 @@ static void draw_notes(const yk_lines *lines, const frame *f, const label *label
 
 /* ---- The figure -------------------------------------------------------------------------------------------------- */
 
-static double name_room(const yk_lines *lines)
+static double name_width(const yk_lines *lines)
 {
-  double room = 0;
+  double width = 0;
   for (size_t i = 0; i < lines->n_series; i++)
-    if (lines->series[i].n_points) room = fmax(room, yk_text_width(lines->series[i].name, 12, true));
-  for (size_t i = 0; i < lines->n_guides; i++) room = fmax(room, yk_text_width(lines->guides[i].name, 12, true));
-  return room * YK_FONT_SLACK;
+    if (lines->series[i].n_points) width = fmax(width, yk_text_width(lines->series[i].name, 12, true));
+  for (size_t i = 0; i < lines->n_guides; i++) width = fmax(width, yk_text_width(lines->guides[i].name, 12, true));
+  return width * YK_FONT_SLACK;
 }
 
 void yk_lines_draw(yk_lines *lines, double width, yk_drawing *out)
@@ -424,7 +424,7 @@ void yk_lines_draw(yk_lines *lines, double width, yk_drawing *out)
   for (size_t i = 0; i < ticks_y.n; i++)
     widest = fmax(widest, yk_text_width(lines->y.format(ticks_y.at[i], text), 11, false));
   frame f = {.width = width, .left = widest + 14, .top = TOP_PX, .bottom = height - BOTTOM_PX};
-  f.right = width - fmin(name_room(lines) + NAME_GAP_PX + 2, width * .42);
+  f.right = width - fmin(name_width(lines) + NAME_GAP_PX + 2, width * .42);
   f.x = (yk_scale){lines->x.is_log, lines->x.low, lines->x.high, f.left + INSET_PX, f.right - INSET_PX};
   f.y = (yk_scale){lines->y.is_log, lines->y.low, lines->y.high, f.bottom, f.top};
   if (!ticks_x.n && lines->x.is_log) yk_ticks_log(lines->x.low, lines->x.high, &ticks_x);

@@ -89,7 +89,7 @@ launch_layout lay_out(const yk_wna16_desc &desc, const wgmma_shape &s, int peers
 
 /* Whether the memory of a block with `peers` peers suffices, in either half, for two stages of each ring, and for the
  * epilogue's staging buffer in place of x. */
-bool has_room(const yk_wna16_desc &desc, const wgmma_shape &s, int peers)
+bool fits_shared_memory(const yk_wna16_desc &desc, const wgmma_shape &s, int peers)
 {
   for (bool second_half : {false, true}) {
     const launch_layout l = lay_out(desc, s, peers, second_half);
@@ -126,7 +126,7 @@ void wgmma_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, 
     for (int64_t splits = 2; tiles * splits <= fit && splits <= n_k_tiles(desc); splits++) add(splits);
     if (tiles * n_k_tiles(desc) >= fit && fit % tiles) add(0);
     for (int peers = 2; s.cluster == 1 && peers <= std::min<int64_t>(YK_WNA16_MOST_PEERS, n_k_tiles(desc)); peers++) {
-      if (tiles <= gpu.clusters[peers] && has_room(desc, s, peers))
+      if (tiles <= gpu.clusters[peers] && fits_shared_memory(desc, s, peers))
         plans.push_back({PLAN_WGMMA_CLUSTER, static_cast<uint8_t>(tile), 0, static_cast<uint8_t>(peers)});
     }
   }

@@ -60,12 +60,12 @@ __device__ __forceinline__ void pass_over(tile_ring &weights, int n_stages)
   }
 }
 
-/* Called by a consumer warp: one output tile of at most N rows, from the products to y. staging: the warp's; ROOM8:
+/* Called by a consumer warp: one output tile of at most N rows, from the products to y. staging: the warp's; CAPACITY8:
  * capacity of acc and of a stage of x, in groups of 8 rows. */
-template <yk_dtype DTYPE, typename PANEL, int N, int ROOM8>
+template <yk_dtype DTYPE, typename PANEL, int N, int CAPACITY8>
 __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, tile_ring &x, tile_ring &weights,
                                                       const grouped_tile &w, uint32_t staging,
-                                                      float (&acc)[GROUPED_WGMMA_M][ROOM8][4])
+                                                      float (&acc)[GROUPED_WGMMA_M][CAPACITY8][4])
 {
   constexpr int WGMMA_M = GROUPED_WGMMA_M;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
@@ -92,18 +92,18 @@ __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, t
 
 /* Called by a consumer warp: the block's output tiles, from w on. Tiles with more rows than narrower instructions hold
  * come first, except for a statically assigned tile. */
-template <yk_dtype DTYPE, typename PANEL, int N, int ROOM>
+template <yk_dtype DTYPE, typename PANEL, int N, int CAPACITY>
 __device__ __forceinline__ void multiply_grouped_tiles(const grouped_params &p, tile_ring &x, tile_ring &weights,
                                                        tile_reader &tiles, grouped_tile &w, uint32_t staging)
 {
 #pragma unroll 1
-  while (w.rows > fewer_rows(ROOM, N)) {
-    float acc[GROUPED_WGMMA_M][ROOM / 8][4];
+  while (w.rows > fewer_rows(CAPACITY, N)) {
+    float acc[GROUPED_WGMMA_M][CAPACITY / 8][4];
     multiply_grouped_tile<DTYPE, PANEL, N>(p, x, weights, w, staging, acc);
     tiles.next(w);
   }
-  if constexpr (fewer_rows(ROOM, N) > 0)
-    multiply_grouped_tiles<DTYPE, PANEL, fewer_rows(ROOM, N), ROOM>(p, x, weights, tiles, w, staging);
+  if constexpr (fewer_rows(CAPACITY, N) > 0)
+    multiply_grouped_tiles<DTYPE, PANEL, fewer_rows(CAPACITY, N), CAPACITY>(p, x, weights, tiles, w, staging);
 }
 
 /* Called by a consumer warp: processes w if it is a statically assigned tile with fewer rows than the tiles that

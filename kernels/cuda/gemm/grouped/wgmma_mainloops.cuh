@@ -26,17 +26,17 @@ __host__ __device__ constexpr int fewer_rows(int tile_n, int n)
 }
 
 /* Arguments as in mainloop, over all of K. */
-template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int ROOM8>
+template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CAPACITY8>
 __device__ __forceinline__ void mainloop_of_mma(tile_ring &x, tile_ring &weights, int k_tiles, int warpgroup, int warp,
-                                                int lane, float (&acc)[WGMMA_M][ROOM8][4])
+                                                int lane, float (&acc)[WGMMA_M][CAPACITY8][4])
 {
   float own[WGMMA_M][N / 8][4] = {};
   const uint32_t panels = first_panel<WGMMA_M>(warpgroup, warp) * PANEL::BYTES;
 #pragma unroll 1
   for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
     mbarrier_wait_asm_loop(x.full(), x.at.phase);
-    multiply_k_tile<DTYPE, PANEL, N, WGMMA_M, ROOM8 * 8>(weights.data() + panels, x.data() + lane_of_x(lane), lane,
-                                                         own);
+    multiply_k_tile<DTYPE, PANEL, N, WGMMA_M, CAPACITY8 * 8>(weights.data() + panels, x.data() + lane_of_x(lane), lane,
+                                                             own);
     __syncwarp();
     release_stage<1>(weights.empty(), lane);
     release_stage<1>(x.empty(), lane);
@@ -74,9 +74,9 @@ template <typename PANEL, int WGMMA_M> struct lane_words {
  * of its instructions and its wgmma: wgmma of few rows take half of the capacity of registers and schedulers. So the
  * number of instructions counts, also outside the expansion of weights. The place where stages are released matters:
  * ptxas serialises wgmma if it is adjacent to reads of accumulators (its note C7514). */
-template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int ROOM8>
+template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CAPACITY8>
 __device__ __forceinline__ void mainloop_by_group(tile_ring &x, tile_ring &weights, int k_tiles, int warpgroup,
-                                                  int warp, int lane, float (&acc)[WGMMA_M][ROOM8][4])
+                                                  int warp, int lane, float (&acc)[WGMMA_M][CAPACITY8][4])
 {
   constexpr int GROUP_STEPS = PANEL::GROUP_STEPS, BATCH_STEPS = GROUP_STEPS == K_STEPS ? 4 : 2;
   uint32_t a[2][WGMMA_M][BATCH_STEPS][4];
@@ -134,7 +134,8 @@ __device__ __forceinline__ void mainloop_by_group(tile_ring &x, tile_ring &weigh
         const int at = step - BATCH_STEPS + 1 + i;
 #pragma unroll
         for (int c = 0; c < WGMMA_M; c++)
-          wgmma<element<DTYPE>, N>::run_rs(part[c], a[batch][c][i], b + x_step(ROOM8 * 8, at), at % GROUP_STEPS > 0);
+          wgmma<element<DTYPE>, N>::run_rs(part[c], a[batch][c][i], b + x_step(CAPACITY8 * 8, at),
+                                           at % GROUP_STEPS > 0);
       }
       wgmma_commit();
     }
@@ -148,13 +149,13 @@ __device__ __forceinline__ void mainloop_by_group(tile_ring &x, tile_ring &weigh
 }
 
 /* The main loop for N rows. */
-template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int ROOM8>
+template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CAPACITY8>
 __device__ __forceinline__ void multiply_rows(tile_ring &x, tile_ring &weights, int k_tiles, int warpgroup, int warp,
-                                              int lane, float (&acc)[WGMMA_M][ROOM8][4])
+                                              int lane, float (&acc)[WGMMA_M][CAPACITY8][4])
 {
   if constexpr (N < 16)
     mainloop_of_mma<DTYPE, PANEL, WGMMA_M, N>(x, weights, k_tiles, warpgroup, warp, lane, acc);
-  else if constexpr (has_few_rows(ROOM8 * 8))
+  else if constexpr (has_few_rows(CAPACITY8 * 8))
     mainloop_by_group<DTYPE, PANEL, WGMMA_M, N>(x, weights, k_tiles, warpgroup, warp, lane, acc);
   else
     mainloop<DTYPE, PANEL, WGMMA_M, N, 1, N <= 128 ? 2 : 1>(x, weights, work_tile{0, 0, k_tiles}, warpgroup, warp, lane,

@@ -1,10 +1,10 @@
-/* kv_room.cuh - 8-bit pages dequantised to staging pages of the activation type, for prefill. The staging buffer
- * (k_room and v_room of yk_kv_layer) has as many blocks as the cache. Pages that the sequences with several query rows
- * attend to are dequantised to the same block numbers in the buffer, so that the prefill kernels use the same block
- * tables. A page that several sequences share is written by each of them, with the same bits. The decode kernel
+/* kv_staging.cuh - 8-bit pages dequantised to staging pages of the activation type, for prefill. The staging buffer
+ * (k_staging and v_staging of yk_kv_layer) has as many blocks as the cache. Pages that the sequences with several query
+ * rows attend to are dequantised to the same block numbers in the buffer, so that the prefill kernels use the same
+ * block tables. A page that several sequences share is written by each of them, with the same bits. The decode kernel
  * dequantises, since it runs before prefill in any case: a separate launch would cost more than the work. */
-#ifndef YK_KERNELS_CUDA_ATTENTION_KV_ROOM_CUH
-#define YK_KERNELS_CUDA_ATTENTION_KV_ROOM_CUH
+#ifndef YK_KERNELS_CUDA_ATTENTION_KV_STAGING_CUH
+#define YK_KERNELS_CUDA_ATTENTION_KV_STAGING_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -21,7 +21,7 @@ namespace yk_attn {
 
 /* The largest key tile of prefill. Prefill reads whole tiles, so the pages of a tile that begins before the window are
  * dequantised too: a NaN in a V row would survive a probability of 0. */
-constexpr int ROOM_TILE_TOKENS = 128;
+constexpr int STAGING_TILE_TOKENS = 128;
 
 /* A page of K or V in the registers of a warp: in step i a lane has the 8 codes from 256 i + 8 lane on. */
 template <yk_kv_format FORMAT, int HD> struct page_of_codes {
@@ -70,8 +70,8 @@ template <yk_kv_format FORMAT, int HD> struct page_of_codes {
 
 /* One warp's share of the work: every step-th page of the step's sequences with several rows, those of K and of V
  * alternately. The whole warp calls each function. Empty for caches of the activation type. */
-template <typename CACHE, int HD> struct room_filler {
-  __device__ room_filler(const params &, int32_t, int32_t)
+template <typename CACHE, int HD> struct staging_filler {
+  __device__ staging_filler(const params &, int32_t, int32_t)
   {
   }
   __device__ void run()
@@ -79,7 +79,7 @@ template <typename CACHE, int HD> struct room_filler {
   }
 };
 
-template <yk_kv_format FORMAT, int HD> struct room_filler<codes<FORMAT>, HD> {
+template <yk_kv_format FORMAT, int HD> struct staging_filler<codes<FORMAT>, HD> {
   static constexpr int CODE_BYTES = PAGE_TOKENS * yk_cuda::kv_token_bytes(HD);
 
   const params &p;
@@ -93,9 +93,9 @@ template <yk_kv_format FORMAT, int HD> struct room_filler<codes<FORMAT>, HD> {
   int64_t page;
 
   /* Finds the warp's first page. May be called before the previous kernel ends. */
-  __device__ room_filler(const params &p, int32_t first, int32_t step) : p(p), next(first), step(step)
+  __device__ staging_filler(const params &p, int32_t first, int32_t step) : p(p), next(first), step(step)
   {
-    more = p.k_room && find();
+    more = p.k_staging && find();
   }
 
   __device__ void load_chunk()
@@ -106,7 +106,7 @@ template <yk_kv_format FORMAT, int HD> struct room_filler<codes<FORMAT>, HD> {
     if (seq < p.n_seqs) {
       const int32_t n_rows = p.row_starts[seq + 1] - p.row_starts[seq], n_tokens = p.kv_tokens[seq];
       const int32_t visible = p.window_tokens > 0 ? max(0, n_tokens - n_rows - p.window_tokens + 1) : 0;
-      first_page = visible / ROOM_TILE_TOKENS * (ROOM_TILE_TOKENS / PAGE_TOKENS);
+      first_page = visible / STAGING_TILE_TOKENS * (STAGING_TILE_TOKENS / PAGE_TOKENS);
       if (n_rows > 1 && n_tokens > 0)
         n = ((n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS - first_page) * p.heads.n_kv_heads * 2;
     }
@@ -157,7 +157,7 @@ template <yk_kv_format FORMAT, int HD> struct room_filler<codes<FORMAT>, HD> {
     while (more) {
       page_of_codes<FORMAT, HD> codes_of_page;
       codes_of_page.load(codes());
-      T *to = static_cast<T *>(is_value ? p.v_room : p.k_room) + page * PAGE_TOKENS * HD;
+      T *to = static_cast<T *>(is_value ? p.v_staging : p.k_staging) + page * PAGE_TOKENS * HD;
       const float *channels = is_value ? p.v_channels : p.k_channels;
       const int32_t first_channel = kv_head * HD;
       more = find();
