@@ -95,10 +95,10 @@ std::vector<timed> timed_cases()
   shape short_prompts = prefill(4, 512, 0);
   short_prompts.name += " 32/4", short_prompts.heads = wide;
   v.push_back({short_prompts, 0, ""});
-  shape beside_decodes = short_prompts;
-  beside_decodes.name = "32 decodes x 530 + " + short_prompts.name;
-  for (int i = 0; i < 32; i++) beside_decodes.rows.push_back(1), beside_decodes.kv.push_back(530);
-  v.push_back({beside_decodes, 0, ""});
+  shape with_decodes = short_prompts;
+  with_decodes.name = "32 decodes x 530 + " + short_prompts.name;
+  for (int i = 0; i < 32; i++) with_decodes.rows.push_back(1), with_decodes.kv.push_back(530);
+  v.push_back({with_decodes, 0, ""});
   v.push_back({prefill(1, 512, 8192), 0, ""});
   v.push_back({prefill(1, 2048, 14336), 0, ""});
   shape bf16 = prefill(1, 4096, 0);

@@ -3,7 +3,7 @@
  * the same work: the columns of all chosen experts side by side, with an expert's average number of rows. The router's
  * GEMM is timed if it is not cuBLAS's. For a model with a shared expert, the layer is also timed with its GEMMs in
  * kernels of their own, and fused into the experts' kernels if these support it. The layer of a single token is also
- * timed in one kernel ("lone"), without and with the shared expert, and both forms as the time they add to the other
+ * timed in one kernel ("single"), without and with the shared expert, and both forms as the time they add to the other
  * kernels of a step ("in step"). experts_timing.cuh defines the times. */
 #include "bench/experts_check_grouped.cuh"
 #include "bench/experts_check_route.cuh"
@@ -40,7 +40,7 @@ void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE 
   std::printf(
       "%6s %7s %6s | %6s %8s | %8s %8s %8s %5s | %8s %8s %8s %5s | %7s %8s | %8s %6s | %8s %8s | %8s %8s %8s %8s\n",
       "rows", "experts", "most", "route", "routed", "gate_up", "floor", "dense", "eff", "down", "floor", "dense", "eff",
-      "combine", "both", "layer", "eff", "+shared", "beside", "lone", "+shared", "in step", "lone");
+      "combine", "both", "layer", "eff", "+shared", "fused", "single", "+shared", "in step", "single");
   for (int32_t n : o.tokens) {
     const times t = measurement(o.timing, l, gpu, n).run();
     const double floor = t.floor_gate_up + t.floor_down;
@@ -48,8 +48,8 @@ void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE 
                 "%8.2f %5.0f%% | %8.2f %8.2f | %8.2f %8.2f %8.2f %8.2f\n",
                 n, t.active, t.max_rows, t.route, t.routed_gate_up, t.gate_up, t.floor_gate_up, t.dense_gate_up,
                 100 * t.floor_gate_up / t.gate_up, t.down, t.floor_down, t.dense_down, 100 * t.floor_down / t.down,
-                t.combine, t.down_combine, t.layer, 100 * floor / t.layer, t.shared_apart, t.shared_beside, t.lone,
-                t.lone_shared, t.in_step, t.lone_in_step);
+                t.combine, t.down_combine, t.layer, 100 * floor / t.layer, t.shared_apart, t.shared_fused, t.single,
+                t.single_shared, t.in_step, t.single_in_step);
     std::fflush(stdout);
     if (!json) continue;
     std::fprintf(
@@ -58,12 +58,12 @@ void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE 
         "\"route_us\": %.3f, \"route_and_gate_up_us\": %.3f, "
         "\"gate_up_us\": %.3f, \"gate_up_floor_us\": %.3f, \"gate_up_dense_us\": %.3f, \"down_us\": %.3f, "
         "\"down_floor_us\": %.3f, \"down_dense_us\": %.3f, \"combine_us\": %.3f, \"down_and_combine_us\": %.3f, "
-        "\"layer_us\": %.3f, \"layer_and_shared_us\": %.3f, \"layer_with_shared_beside_us\": %.3f, \"lone_row_us\": "
+        "\"layer_us\": %.3f, \"layer_and_shared_us\": %.3f, \"layer_with_fused_shared_us\": %.3f, \"single_token_us\": "
         "%.3f, "
-        "\"lone_row_with_shared_us\": %.3f, \"layer_in_step_us\": %.3f, \"lone_row_in_step_us\": %.3f}",
+        "\"single_token_with_shared_us\": %.3f, \"layer_in_step_us\": %.3f, \"single_token_in_step_us\": %.3f}",
         first ? "" : ",", m.name, (long long)m.group, n, t.active, t.max_rows, t.route, t.routed_gate_up, t.gate_up,
         t.floor_gate_up, t.dense_gate_up, t.down, t.floor_down, t.dense_down, t.combine, t.down_combine, t.layer,
-        t.shared_apart, t.shared_beside, t.lone, t.lone_shared, t.in_step, t.lone_in_step);
+        t.shared_apart, t.shared_fused, t.single, t.single_shared, t.in_step, t.single_in_step);
     first = false;
   }
 }
@@ -106,7 +106,7 @@ int main(int argc, char **argv)
   check(yk_cuda_route_init(), "route");
   check(yk_cuda_router_init(), "router");
   check(yk_cuda_routed_gemm_init(&gpu), "routed GEMM");
-  check(yk_single_token_init(&gpu), "lone row");
+  check(yk_single_token_init(&gpu), "single token");
   if (!o.run.time_only) {
     bool good = check_routes();
     good &= check_combines();

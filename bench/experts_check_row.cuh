@@ -102,7 +102,7 @@ inline bool check_routed_gemms(const yk_wna16_gpu &gpu)
 
 /* ---- A single token ---------------------------------------------------------------------------------------------- */
 
-struct lone_case {
+struct single_token_case {
   yk_route_spec spec;
   int64_t hidden, ffn, shared_ffn, group; /* shared_ffn 0: no shared expert */
   bool has_gate, bias;
@@ -110,7 +110,7 @@ struct lone_case {
 
 /* The fused kernel routes like two separate kernels, and its results equal theirs up to rounding. Three times, with
  * other rows; for some seeds each expert has a twin with the same logits. */
-inline bool check_single_token(const yk_wna16_gpu &gpu, const lone_case &c, yk_dtype dtype, bool padding,
+inline bool check_single_token(const yk_wna16_gpu &gpu, const single_token_case &c, yk_dtype dtype, bool padding,
                                const routing_mailbox &mailbox, const single_token_mailbox &own_mailbox, unsigned seed)
 {
   const yk_route_spec &spec = c.spec;
@@ -167,16 +167,16 @@ inline bool check_single_token(const yk_wna16_gpu &gpu, const lone_case &c, yk_d
       const yk_single_token row = {&gate_up.desc, &down.desc, &first, &second, &routing};
       yk_err err = YK_ERR_INIT;
       if (!yk_single_token_takes(&gpu, &row)) {
-        std::printf("lone row: not taken\n");
+        std::printf("single token: not taken\n");
         return false;
       }
       if (together) {
-        check(yk_single_token_launch(&gpu, &row, nullptr), "lone row");
+        check(yk_single_token_launch(&gpu, &row, nullptr), "single token");
       } else {
         check(yk_cuda_launch_routed_gemm(&gpu, &gate_up.desc, &first, &routing, nullptr), "routed GEMM");
         check(yk_wna16_grouped_forward(&gpu, &down.desc, &second, nullptr, &err), err);
       }
-      check(cudaDeviceSynchronize(), "lone row");
+      check(cudaDeviceSynchronize(), "single token");
     }
     good = good && routed_alike(spec, two, one) && same(logits_of_two, logits_of_one, n_logits);
     const auto want = download(y_of_two, c.hidden), got = download(y_of_one, c.hidden);
@@ -191,7 +191,7 @@ inline bool check_single_token(const yk_wna16_gpu &gpu, const lone_case &c, yk_d
     good = good && error < (dtype == YK_F16 ? 1e-3 : 8e-3);
   }
   if (!good)
-    std::printf("WRONG  lone row %s hidden %lld ffn %lld shared %lld group %lld, %d of %d experts, padding %d: "
+    std::printf("WRONG  single token %s hidden %lld ffn %lld shared %lld group %lld, %d of %d experts, padding %d: "
                 "error %.2e\n",
                 dtype == YK_F16 ? "f16" : "bf16", (long long)c.hidden, (long long)c.ffn, (long long)c.shared_ffn,
                 (long long)c.group, spec.top_k, spec.n_experts, padding, worst);
@@ -200,7 +200,7 @@ inline bool check_single_token(const yk_wna16_gpu &gpu, const lone_case &c, yk_d
 
 inline bool check_single_tokens(const yk_wna16_gpu &gpu)
 {
-  const lone_case cases[] = {
+  const single_token_case cases[] = {
       {QWEN3_30B, 2048, 768, 0, 128, false, false},
       {with_experts(QWEN3_30B, 43, 42), 2048, 768, 0, 128, false, true},
       {DEEPSEEK_V2_LITE, 2048, 1408, 2816, 64, false, false},
@@ -217,11 +217,11 @@ inline bool check_single_tokens(const yk_wna16_gpu &gpu)
   /* Cases follow each other: launches of many and of few blocks alternate on one mailbox. */
   for (yk_dtype dtype : {YK_F16, YK_BF16})
     for (bool padding : {false, true})
-      for (const lone_case &c : cases) {
+      for (const single_token_case &c : cases) {
         failures += !check_single_token(gpu, c, dtype, padding, mailbox, own_mailbox, 70 + unsigned(runs));
         runs++;
       }
-  std::printf("lone rows: %d of %d runs wrong\n", failures, runs);
+  std::printf("single tokens: %d of %d runs wrong\n", failures, runs);
   return failures == 0;
 }
 

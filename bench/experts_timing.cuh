@@ -77,9 +77,9 @@ struct layer {
 
 struct times {
   double route, gate_up, routed_gate_up, down, combine, down_combine, layer, dense_gate_up, dense_down;
-  double lone, lone_shared;     /* single token's layer in one kernel, and with its shared expert; 0: several rows */
-  double in_step, lone_in_step; /* time that the layer adds to a single token's other kernels; 0: several rows */
-  double shared_apart, shared_beside; /* the layer with a fused shared expert; 0: no shared expert, or no such kernel */
+  double single, single_shared;   /* single token's layer in one kernel, and with its shared expert; 0: several rows */
+  double in_step, single_in_step; /* time that the layer adds to a single token's other kernels; 0: several rows */
+  double shared_apart, shared_fused; /* the layer with a fused shared expert; 0: no shared expert, or no such kernel */
   double floor_gate_up, floor_down;
   int active, max_rows; /* experts with rows; rows of the busiest expert */
 };
@@ -117,7 +117,7 @@ public:
       route_and_multiply_gate_up(i);
       multiply_down_and_combine(i);
     });
-    if (n == 1) t.lone = time([&](int i) { run_lone(i, {}, {}); });
+    if (n == 1) t.single = time([&](int i) { run_single_token(i, {}, {}); });
     if (n == 1) time_in_step(t);
     if (l.shape.shared_ffn > 0) time_shared(t);
     if (!o.no_dense) {
@@ -139,7 +139,7 @@ private:
   std::vector<std::unique_ptr<routing>> routings;               /* one per node */
   std::vector<std::unique_ptr<device_array<uint16_t>>> routers; /* likewise */
   routing_mailbox mailbox;
-  single_token_mailbox lone_mailbox;
+  single_token_mailbox token_mailbox;
   router_mailbox of_router;
   cudaStream_t stream;
   int active = 0, max_rows = 0;
@@ -307,11 +307,11 @@ private:
   }
 
   /* The whole layer of a single token in one kernel. */
-  void run_lone(int i, const yk_grouped_shared_expert &to_inner, const yk_grouped_shared_expert &to_y)
+  void run_single_token(int i, const yk_grouped_shared_expert &to_inner, const yk_grouped_shared_expert &to_y)
   {
     const yk_route_args a = routings[i]->args(false, false);
     const yk_cuda_router router = router_of(i);
-    const yk_cuda_routing routing = {&router, &a, lone_mailbox.memory.data};
+    const yk_cuda_routing routing = {&router, &a, token_mailbox.memory.data};
     yk_grouped_call first = call_of(l.gate_up, i, x.data, h.data, true),
                     second = call_of(l.down, i, h.data, out.data, false);
     yk_combine_args sum = sum_of(i);
@@ -321,7 +321,7 @@ private:
     second.combine = &sum;
     const yk_single_token row = {&l.gate_up.desc, &l.down.desc, &first, &second, &routing};
     check(yk_single_token_takes(&gpu, &row) ? yk_single_token_launch(&gpu, &row, stream) : cudaErrorNotSupported,
-          "lone row");
+          "single token");
   }
 
   /* The layer of a single token among the other kernels of a step: GEMMs like o and qkv of 32 and 4 heads of 128, and
@@ -366,7 +366,7 @@ private:
                   multiply_down_and_combine(i);
                 }) -
                 without;
-    t.lone_in_step = time_with([&](int i) { run_lone(i, {}, {}); }) - without;
+    t.single_in_step = time_with([&](int i) { run_single_token(i, {}, {}); }) - without;
   }
 
   void time_shared(times &t)
@@ -379,12 +379,13 @@ private:
     t.shared_apart = time([&](int i) { run_with_shared_apart(i, to_inner, to_y, inner); });
     if (n != 1) {
       if (takes_shared_expert(to_inner, inner))
-        t.shared_beside = time([&](int i) { run_rows_with_shared(i, to_inner, to_y, inner); });
+        t.shared_fused = time([&](int i) { run_rows_with_shared(i, to_inner, to_y, inner); });
       return;
     }
-    t.shared_beside = time([&](int i) { run_with_shared(i, to_inner, to_y, inner); });
-    t.lone_shared = time([&](int i) {
-      run_lone(i, to_inner.shared_expert(i, x.data, inner.data, 1), to_y.shared_expert(i, inner.data, y.data, 1));
+    t.shared_fused = time([&](int i) { run_with_shared(i, to_inner, to_y, inner); });
+    t.single_shared = time([&](int i) {
+      run_single_token(i, to_inner.shared_expert(i, x.data, inner.data, 1),
+                       to_y.shared_expert(i, inner.data, y.data, 1));
     });
   }
 

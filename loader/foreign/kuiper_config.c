@@ -42,7 +42,7 @@ static yk_status config_of(const yk_kuiper_header *h, yk_json_doc **out, yk_err 
   return status;
 }
 
-static yk_status read_beside(const char *dir, yk_json_doc **out, yk_err *err)
+static yk_status read_hf_config(const char *dir, yk_json_doc **out, yk_err *err)
 {
   char *text;
   size_t n_bytes;
@@ -63,7 +63,7 @@ yk_status yk_kuiper_config_text(const yk_kuiper *file, const char *dir, char **t
   const yk_kuiper_header *header = yk_kuiper_header_of(file);
   yk_json_doc *config, *edited = NULL;
   yk_strbuf changes = YK_STRBUF_INIT;
-  YK_TRY(read_beside(dir, &config, err));
+  YK_TRY(read_hf_config(dir, &config, err));
   if (!config) YK_TRY(config_of(header, &config, err));
   yk_strbuf_append_str(&changes, "{\"quantization_config\": ");
   append_quantization(&changes, header);

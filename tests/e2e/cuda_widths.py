@@ -68,7 +68,7 @@ class Widths(harness.Case):
         prompts = [[random_ids.randrange(1000, 30000) for _ in range(n)] for n in PROMPT_TOKENS]
         expected = self.generate(folder, prompts, "--device", "cpu", "--dtype", "float32")
         on_gpus = ["--device", "cuda", "--dtype", "float16"]
-        runs = {"a lone prompt": (expected[:1], [*on_gpus]), "one rank": (expected, [*on_gpus])}
+        runs = {"a single prompt": (expected[:1], [*on_gpus]), "one rank": (expected, [*on_gpus])}
         if min(harness.count_gpus(), int(os.environ.get("YOKE_REQUIRE_GPU", 2))) > 1:
             runs["two ranks"] = (expected, [*on_gpus, "--tp", 2])
             runs["two ranks, whole experts"] = (expected, [*on_gpus, "--tp", 2, "--ep"])

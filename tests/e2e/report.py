@@ -329,8 +329,8 @@ class Report(page_case.Case):
         self.assertEqual(len(names), 12)
         for i, (left, right, top, bottom) in enumerate(names):
             for other in names[:i]:
-                is_beside = left >= other[1] or right <= other[0]
-                self.assertTrue(is_beside or top >= other[3] - 3 or bottom <= other[2] + 3, "names cover each other")
+                is_apart = left >= other[1] or right <= other[0]
+                self.assertTrue(is_apart or top >= other[3] - 3 or bottom <= other[2] + 3, "names cover each other")
         self.fits(360)
 
     def test_little_data(self):

@@ -251,7 +251,7 @@ static inline void check_int8_faults(const op_target *target, yk_dtype dtype)
 }
 
 /* Columns of an int8 part next to a part of another format equal those of each alone, bit for bit. */
-static inline void check_int8_beside_awq(const op_target *target, yk_dtype dtype)
+static inline void check_int8_layers_with_awq(const op_target *target, yk_dtype dtype)
 {
   static const linear_case awq_case = {.parts = {{96, 40, 32, YK_F16, {0, 96}, {0, 40}, 32, true}}, .n_parts = 1};
   enum { N_TOKENS = 9, N_EACH = 40, N_BOTH = 2 * N_EACH };

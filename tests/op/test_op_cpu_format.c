@@ -170,15 +170,15 @@ static void test_planted_faults_are_seen(void **state)
   for_each_cpu_target(check_faults);
 }
 
-static void check_beside_awq(const op_target *target)
+static void check_int8_with_awq(const op_target *target)
 {
-  for (size_t d = 0; d < 3; d++) check_int8_beside_awq(target, op_dtypes[d]);
+  for (size_t d = 0; d < 3; d++) check_int8_layers_with_awq(target, op_dtypes[d]);
 }
 
 static void test_formats_side_by_side(void **state)
 {
   (void)state;
-  for_each_cpu_target(check_beside_awq);
+  for_each_cpu_target(check_int8_with_awq);
 }
 
 static void check_refusals(const op_target *target)

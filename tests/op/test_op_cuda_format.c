@@ -189,7 +189,7 @@ static void test_planted_faults_are_seen(void **state)
 static void test_formats_side_by_side(void **state)
 {
   (void)state;
-  for (int d = 0; d < N_GPU_DTYPES; d++) check_int8_beside_awq(&cuda_target, gpu_dtypes[d]);
+  for (int d = 0; d < N_GPU_DTYPES; d++) check_int8_layers_with_awq(&cuda_target, gpu_dtypes[d]);
 }
 
 /* More rows than a block of the scratch holds: each block is quantised separately. */

@@ -210,7 +210,7 @@ static void bounds_are_kept(void **state)
   assert_true(found[1] >= -10 && found[1] <= 10);
 }
 
-static void a_lone_rank(void **state)
+static void a_single_rank(void **state)
 {
   (void)state;
   yk_step_times times;
@@ -275,7 +275,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_alike),          cmocka_unit_test(clocks_apart),
                                      cmocka_unit_test(a_slow_rank_is_named), cmocka_unit_test(clocks_that_drift),
-                                     cmocka_unit_test(a_lone_rank),          cmocka_unit_test(nothing_takes_time),
+                                     cmocka_unit_test(a_single_rank),        cmocka_unit_test(nothing_takes_time),
                                      cmocka_unit_test(stamps_are_taken_off), cmocka_unit_test(a_link_has_a_latency),
                                      cmocka_unit_test(bounds_are_kept)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,9 +22,9 @@ double yk_plot_number(const json_t *object, const char *key)
 bool yk_plot_interval(const json_t *point, const char *metric, double *low, double *high)
 {
   char key[64];
-  bool is_beside = strcmp(metric, "speedup") == 0 || strcmp(metric, "efficiency") == 0;
-  snprintf(key, sizeof key, is_beside ? "%s_interval" : "%s", metric);
-  const json_t *pair = json_object_get(is_beside ? point : json_object_get(point, "intervals"), key);
+  bool is_in_point = strcmp(metric, "speedup") == 0 || strcmp(metric, "efficiency") == 0;
+  snprintf(key, sizeof key, is_in_point ? "%s_interval" : "%s", metric);
+  const json_t *pair = json_object_get(is_in_point ? point : json_object_get(point, "intervals"), key);
   const json_t *from = json_array_get(pair, 0), *to = json_array_get(pair, 1);
   if (!json_is_number(from) || !json_is_number(to)) return false;
   *low = json_number_value(from);
