@@ -18,11 +18,11 @@
 typedef struct group {
   int n_ranks;
   pthread_mutex_t mutex;
-  pthread_cond_t cv_met;       /* generation grew, or aborted */
+  pthread_cond_t cv_passed;       /* generation grew, or aborted */
   _Atomic uint64_t generation; /* completed barriers */
   int n_arrived;
   int n_ends;
-  int n_sleeping; /* ranks that wait on cv_met */
+  int n_sleeping; /* ranks that wait on cv_passed */
   atomic_bool aborted;
   yk_host_gather *host_gather;
   yk_mailbox inboxes[YK_MAX_RANKS]; /* [n_ranks] messages of the previous stage */
@@ -58,14 +58,14 @@ static uint64_t arrive(group *g, int rank, const void *pointer)
   if (!g->aborted && ++g->n_arrived == g->n_ranks) {
     g->n_arrived = 0;
     g->generation++;
-    if (g->n_sleeping > 0) pthread_cond_broadcast(&g->cv_met);
+    if (g->n_sleeping > 0) pthread_cond_broadcast(&g->cv_passed);
   }
   pthread_mutex_unlock(&g->mutex);
   return generation;
 }
 
 /* Publishes a pointer (NULL: barrier only) and waits for every rank. */
-static yk_status meet(yk_comm *comm, const void *pointer, yk_err *err)
+static yk_status publish_and_wait(yk_comm *comm, const void *pointer, yk_err *err)
 {
   group *g = group_of(comm);
   uint64_t generation = arrive(g, comm->rank, pointer);
@@ -74,23 +74,23 @@ static yk_status meet(yk_comm *comm, const void *pointer, yk_err *err)
   if (g->generation != generation) return YK_OK;
   pthread_mutex_lock(&g->mutex);
   g->n_sleeping++;
-  while (g->generation == generation && !g->aborted) pthread_cond_wait(&g->cv_met, &g->mutex);
+  while (g->generation == generation && !g->aborted) pthread_cond_wait(&g->cv_passed, &g->mutex);
   g->n_sleeping--;
-  bool met = g->generation != generation;
+  bool passed = g->generation != generation;
   pthread_mutex_unlock(&g->mutex);
-  return met ? YK_OK : aborted_error(err);
+  return passed ? YK_OK : aborted_error(err);
 }
 
 /* The device may still be computing the published data. */
 static yk_status publish(yk_comm *comm, const void *pointer, yk_err *err)
 {
   YK_TRY(comm->dev->ops->sync(comm->dev, err));
-  return meet(comm, pointer, err);
+  return publish_and_wait(comm, pointer, err);
 }
 
 static yk_status local_barrier(yk_comm *comm, yk_err *err)
 {
-  return meet(comm, NULL, err);
+  return publish_and_wait(comm, NULL, err);
 }
 
 /* A rank's share of count elements: [share of rank, share of rank + 1). */
@@ -117,12 +117,12 @@ static yk_status local_all_reduce_i32(yk_comm *comm, int32_t *data, int64_t coun
   int64_t first = i32_share(comm, count, comm->rank), end = i32_share(comm, count, comm->rank + 1);
   for (int rank = 0; rank < comm->n_ranks; rank++)
     if (rank != comm->rank) reduce_i32(data, theirs[rank], first, end, reduction);
-  YK_TRY(meet(comm, NULL, err));
+  YK_TRY(publish_and_wait(comm, NULL, err));
   for (int rank = 0; rank < comm->n_ranks; rank++) {
     int64_t begin = i32_share(comm, count, rank), n = i32_share(comm, count, rank + 1) - begin;
     if (rank != comm->rank && n > 0) memcpy(data + begin, (const int32_t *)theirs[rank] + begin, (size_t)n * 4);
   }
-  return meet(comm, NULL, err);
+  return publish_and_wait(comm, NULL, err);
 }
 
 static void *row_of(const yk_comm *comm, const yk_all_reduce_add_norm_args *args, void *matrix, int32_t row)
@@ -230,7 +230,7 @@ static yk_status local_gather(yk_comm *comm, void *data, int64_t n_bytes, yk_err
   YK_TRY(publish(comm, data, err));
   for (int rank = 1; comm->rank == 0 && rank < comm->n_ranks; rank++)
     memcpy((char *)data + rank * n_bytes, group_of(comm)->published[rank], (size_t)n_bytes);
-  return meet(comm, NULL, err);
+  return publish_and_wait(comm, NULL, err);
 }
 
 static yk_status local_await_writes(yk_comm *comm, yk_err *err)
@@ -247,9 +247,9 @@ static yk_status local_gather_host(yk_comm *comm, const void *data, size_t n_byt
 /* All devices use host memory. */
 static yk_status local_open_memory(yk_comm *comm, void *memory, void **opened, yk_err *err)
 {
-  YK_TRY(meet(comm, memory, err));
+  YK_TRY(publish_and_wait(comm, memory, err));
   *opened = (void *)(uintptr_t)group_of(comm)->published[0];
-  return meet(comm, NULL, err);
+  return publish_and_wait(comm, NULL, err);
 }
 
 static yk_status local_send_next(yk_comm *comm, const void *data, int64_t n_bytes, yk_err *err)
@@ -271,7 +271,7 @@ static void local_abort(yk_comm *comm)
   group *g = group_of(comm);
   pthread_mutex_lock(&g->mutex);
   g->aborted = true;
-  pthread_cond_broadcast(&g->cv_met);
+  pthread_cond_broadcast(&g->cv_passed);
   pthread_mutex_unlock(&g->mutex);
   yk_host_gather_abort(g->host_gather);
   for (int rank = 0; rank < g->n_ranks; rank++) yk_mailbox_abort(&g->inboxes[rank]);
@@ -286,7 +286,7 @@ static void release_group(group *g)
   if (!last) return;
   yk_host_gather_destroy(g->host_gather);
   for (int rank = 0; rank < g->n_ranks; rank++) yk_mailbox_destroy(&g->inboxes[rank]);
-  pthread_cond_destroy(&g->cv_met);
+  pthread_cond_destroy(&g->cv_passed);
   pthread_mutex_destroy(&g->mutex);
   free(g);
 }
@@ -324,7 +324,7 @@ static yk_status create_group(int n_ranks, group **out, yk_err *err)
   group *g = calloc(1, sizeof *g);
   if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   pthread_mutex_init(&g->mutex, NULL);
-  pthread_cond_init(&g->cv_met, NULL);
+  pthread_cond_init(&g->cv_passed, NULL);
   for (int rank = 0; rank < n_ranks; rank++) yk_mailbox_init(&g->inboxes[rank]);
   g->n_ranks = n_ranks;
   g->n_ends = 1;

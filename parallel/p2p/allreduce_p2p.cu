@@ -169,7 +169,9 @@ extern "C" yk_status yk_p2p_check(const yk_p2p *end, yk_err *err)
     if (g->flags->rank[rank].failed != 1) continue;
     const int missing = g->flags->rank[rank].missing;
     if (err && err->code == YK_OK) err->rank = missing;
-    return yk_err_set(err, YK_E_COMM, "rank %d waited %d ms for rank %d (GPU %d), which did not come to meeting %u",
+    return yk_err_set(err, YK_E_COMM,
+                      "rank %d waited %d ms for rank %d (GPU %d), which did not reach launch %u; see whether its "
+                      "process and GPU still run",
                       rank, g->options.timeout_ms, missing, g->device[missing],
                       static_cast<unsigned>(g->flags->rank[rank].n_launches));
   }
@@ -300,6 +302,6 @@ extern "C" yk_status yk_p2p_await_writes(yk_p2p *end, cudaStream_t stream, yk_er
 {
   YK_TRY(yk_p2p_check(end, err));
   launch_args a = args_of(end, false);
-  a.n_launches = &flags_of(end->group, end->rank)->n_meetings;
+  a.n_launches = &flags_of(end->group, end->rank)->n_await_launches;
   return cuda_status(launch_await_writes(a, flags_of(end->group, 0)->arrived, stream), "launch failed", end->rank, err);
 }

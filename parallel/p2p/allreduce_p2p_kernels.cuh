@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
       }
     }
   });
-  b.meet();
+  b.count_launch();
   int parity = 0;
   group.for_items(n_mine, [&](int k) {
     if (b.stopped) return;
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
     if (own >= a.n_rows || (!G::HOLDS && !COMBINES)) return;
     load_row<T, G, NORM, COMBINES>(a, group, own, first_choices<COMBINES>(a, own), held);
   });
-  b.meet();
+  b.count_launch();
   int parity = 0;
   group.for_items(n_mine, [&](int k) {
     const int row = row_of(k, a.rank);

@@ -28,7 +28,7 @@ static_assert(GROUP_BLOCK_THREADS * MAX_PACKETS * 16 == YK_P2P_MAX_ROW_BYTES, "a
 /* On every device, after the thread blocks' counters. */
 struct device_flags {
   int32_t stopped;                /* nonzero after a failure: no kernel waits any more */
-  uint32_t n_meetings;            /* this rank's launches of await_writes_kernel */
+  uint32_t n_await_launches;      /* this rank's launches of await_writes_kernel */
   uint32_t arrived[YK_P2P_MAX_RANKS]; /* on rank 0's device: launches of await_writes_kernel by each rank */
 };
 static_assert(sizeof(device_flags) <= YK_P2P_FLAG_BYTES, "the plan counts the flags' memory");

@@ -50,7 +50,7 @@ struct block_view {
   const launch_args &a;
   uint32_t n_launches;
   int set;
-  bool stopped; /* no thread waits any more; equal in all threads from meet on */
+  bool stopped; /* no thread waits any more; equal in all threads from count_launch on */
 
   /* Called once the previous kernel has ended. */
   __device__ explicit block_view(const launch_args &args) : a(args)
@@ -68,7 +68,7 @@ struct block_view {
 
   /* Counts the launch and makes `stopped` equal in all threads of the thread block. A barrier of the thread block,
    * before the first wait. */
-  __device__ __forceinline__ void meet()
+  __device__ __forceinline__ void count_launch()
   {
     stopped = __syncthreads_or(stopped) != 0;
     if (threadIdx.x == 0) a.n_launches[blockIdx.x] = n_launches + 1;

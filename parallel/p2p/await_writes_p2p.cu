@@ -12,7 +12,7 @@ namespace {
 __global__ void await_writes_kernel(const launch_args a, uint32_t *arrived)
 {
   block_view view(a);
-  view.meet();
+  view.count_launch();
   const int rank = static_cast<int>(threadIdx.x);
   const uint32_t n = view.n_launches + 1;
   if (a.rank != 0) {

@@ -52,16 +52,16 @@ void yk_split_mean(const yk_split *split, int n_ranks, double shares[YK_SPLIT_PA
 double yk_split_slowest(const yk_split *split, int n_ranks, const double whole_s[YK_SPLIT_PARTS])
 {
   /* Segments of a step between synchronisation points of all ranks. */
-  enum { IN_ATTENTION, IN_FFN, IN_LM_HEAD, MEETINGS };
-  static const int meeting_of[YK_SPLIT_PARTS] = {
+  enum { IN_ATTENTION, IN_FFN, IN_LM_HEAD, N_SEGMENTS };
+  static const int segment_of[YK_SPLIT_PARTS] = {
       [YK_TIME_GEMM_QKV] = IN_ATTENTION, [YK_TIME_ATTENTION] = IN_ATTENTION, [YK_TIME_GEMM_O] = IN_ATTENTION,
       [YK_TIME_GEMM_GATE_UP] = IN_FFN,   [YK_TIME_GEMM_DOWN] = IN_FFN,       [YK_TIME_LM_HEAD] = IN_LM_HEAD};
-  double slowest_s[MEETINGS] = {0}, shares[YK_SPLIT_PARTS];
+  double slowest_s[N_SEGMENTS] = {0}, shares[YK_SPLIT_PARTS];
   for (int rank = 0; rank < n_ranks; rank++) {
-    double rank_s[MEETINGS] = {0};
+    double rank_s[N_SEGMENTS] = {0};
     yk_split_shares(split, rank, n_ranks, shares);
-    for (int part = 0; part < YK_SPLIT_PARTS; part++) rank_s[meeting_of[part]] += whole_s[part] * shares[part];
-    for (int i = 0; i < MEETINGS; i++) slowest_s[i] = fmax(slowest_s[i], rank_s[i]);
+    for (int part = 0; part < YK_SPLIT_PARTS; part++) rank_s[segment_of[part]] += whole_s[part] * shares[part];
+    for (int i = 0; i < N_SEGMENTS; i++) slowest_s[i] = fmax(slowest_s[i], rank_s[i]);
   }
   return slowest_s[IN_ATTENTION] + slowest_s[IN_FFN] + slowest_s[IN_LM_HEAD];
 }

@@ -50,7 +50,7 @@ void abort_sum_body(rank_case *c)
 {
   yk_all_reduce_add_norm_args args;
   make_sum(c, &args);
-  case_meet(c);
+  case_barrier(c);
   if (c->misbehave) {
     nanosleep(&(struct timespec){0, 50000000}, NULL);
     c->comm->ops->abort(c->comm);
@@ -68,7 +68,7 @@ void missing_body(rank_case *c)
   yk_err err = YK_ERR_INIT;
   char name[16];
   make_sum(c, &args);
-  case_meet(c);
+  case_barrier(c);
   c->status = YK_E_COMM;
   if (!c->misbehave) {
     int64_t start_ns = yk_clock_now_ns();

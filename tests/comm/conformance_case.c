@@ -73,7 +73,7 @@ double case_sum(const rank_case *c, size_t i, double *magnitude)
   return sum;
 }
 
-void case_meet(rank_case *c)
+void case_barrier(rank_case *c)
 {
   if (c->comm->ops->barrier(c->comm, NULL) != YK_OK) c->mismatches++;
 }

@@ -49,7 +49,7 @@ void case_keep_result(rank_case *c, const void *array, size_t bytes);
 void case_expect_close(rank_case *c, size_t i, double expected, double magnitude);
 
 /* The creation of arrays takes a different time on every rank and must not count against a time limit. */
-void case_meet(rank_case *c);
+void case_barrier(rank_case *c);
 
 /* Operations, each against float64 (conformance_operations.c). */
 void all_reduce_body(rank_case *c);

@@ -10,7 +10,7 @@ void all_reduce_body(rank_case *c)
 {
   size_t n = (size_t)c->n_rows * (size_t)c->hidden;
   void *data = case_array(c, c->comm->rank, n);
-  case_meet(c);
+  case_barrier(c);
   c->status = c->comm->ops->all_reduce(c->comm, data, (int64_t)n, c->dtype, NULL);
   case_keep_result(c, data, n * yk_dtype_bytes(c->dtype));
   for (size_t i = 0; i < n; i++) {
@@ -45,7 +45,7 @@ static void reduce_integers(rank_case *c, yk_reduction reduction)
   for (size_t i = 0; i < n; i++) host[i] = integer_of(c->comm->rank, i);
   if (dev->ops->alloc(dev, bytes, &data, NULL) != YK_OK || dev->ops->upload(dev, data, host, bytes, NULL) != YK_OK)
     c->mismatches++;
-  case_meet(c);
+  case_barrier(c);
   c->status = c->comm->ops->all_reduce_i32(c->comm, data, (int64_t)n, reduction, NULL);
   if (dev->ops->download(dev, host, data, bytes, NULL) != YK_OK) c->mismatches++;
   for (size_t i = 0; i < n; i++) c->mismatches += host[i] != reduced_integer(c, i, reduction);
@@ -96,7 +96,7 @@ void all_reduce_add_norm_body(rank_case *c)
                                             .alpha = alpha,
                                             .eps = eps,
                                             .reader = YK_READER_ROUTER};
-  case_meet(c);
+  case_barrier(c);
   c->status = c->comm->ops->all_reduce_add_norm(c->comm, &args, NULL);
   case_keep_result(c, residual, bytes);
   for (size_t i = 0; i < n; i++) {
@@ -190,7 +190,7 @@ void combining_all_reduce_body(rank_case *c)
                                             .hidden = c->hidden,
                                             .alpha = 1,
                                             .eps = 1e-5f};
-  case_meet(c);
+  case_barrier(c);
   c->status = c->comm->ops->all_reduce_add_norm(c->comm, &args, NULL);
   case_keep_result(c, residual, n * yk_dtype_bytes(c->dtype));
   for (int32_t row = 0; row < c->n_rows; row++)
@@ -276,14 +276,14 @@ void await_writes_body(rank_case *c)
   for (int32_t time = 0; time < N_TIMES && c->status == YK_OK; time++) {
     int32_t first = time % c->n_rows;
     yk_gather_rows_args write = {NULL, source, numbers + first, c->n_rows, c->hidden};
-    case_meet(c);
+    case_barrier(c);
     write.y = (char *)opened + (size_t)comm->rank * bytes;
     c->status = dev->ops->gather_rows(dev, &write, NULL);
     if (c->status == YK_OK) c->status = comm->ops->await_writes(comm, NULL);
     if (comm->rank == 0) check_written(c, own, first);
   }
   dev->ops->sync(dev, NULL);
-  case_meet(c);
+  case_barrier(c);
   if (own) dev->ops->free(dev, own);
   dev->ops->free(dev, source);
   dev->ops->free(dev, numbers);
@@ -388,7 +388,7 @@ void embedding_body(rank_case *c)
                                            .hidden = c->hidden,
                                            .alpha = 1,
                                            .eps = 1e-5f};
-  case_meet(c);
+  case_barrier(c);
   c->status = dev->ops->embed(dev, &embed, NULL);
   if (c->status == YK_OK) c->status = c->comm->ops->all_reduce_add_norm(c->comm, &sum, NULL);
   case_keep_result(c, residual, n * yk_dtype_bytes(c->dtype));
@@ -471,7 +471,7 @@ void chain_body(rank_case *c)
   chain a = {0};
   yk_device *dev = c->comm->dev;
   make_chain(c, &a);
-  case_meet(c);
+  case_barrier(c);
   int n_runs = 1 + (dev->ops->graph_begin ? N_REPLAYS : 0);
   c->status = run_chain(c, &a);
   if (c->status == YK_OK && dev->ops->graph_begin) c->status = replay_chain(c, &a);

@@ -26,16 +26,16 @@ struct grid_barrier {
 
   /* Called by one thread of a thread block, once all its threads have written the data that others read after the
    * barrier. */
-  __device__ void arrive(int meeting) const
+  __device__ void arrive(int number) const
   {
-    yk_ptx::increment_release_gpu(counters + meeting);
+    yk_ptx::increment_release_gpu(counters + number);
   }
 
   /* Called by any thread, after the wait for the preceding kernel: before that, a counter may still hold the value of
    * the previous launch. */
-  __device__ void wait(int meeting) const
+  __device__ void wait(int number) const
   {
-    while (yk_ptx::load_acquire_gpu(counters + meeting) != n_blocks) {
+    while (yk_ptx::load_acquire_gpu(counters + number) != n_blocks) {
     }
   }
 

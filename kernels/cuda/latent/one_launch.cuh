@@ -140,7 +140,7 @@ __device__ void make_new_rows(const params &p, const new_rows &rows, int32_t wri
  * both warpgroups would wait for memory, and multiply, at the same time. If tensor cores are the bound, weights and
  * then queries are loaded before any tile. */
 template <typename SHARED>
-__device__ uint32_t load_tiles_around_meeting(SHARED &s, const params &p, const new_rows &rows,
+__device__ uint32_t load_tiles_around_barrier(SHARED &s, const params &p, const new_rows &rows,
                                               const grid_barrier &grid, const block_tiles &mine, const CUtensorMap *map,
                                               int loader, const new_pages &added)
 {
@@ -191,7 +191,7 @@ __device__ void run_producers(SHARED &s, const params &p, const new_rows &rows, 
   named_barrier_sync(OWN_SHARE, WGMMA_THREADS);
   if (prefetches && is_short && elect_one()) outputs_of().prefetch_first();
   __syncwarp();
-  const uint32_t phases = load_tiles_around_meeting(s, p, rows, grid, mine, map, warp, added);
+  const uint32_t phases = load_tiles_around_barrier(s, p, rows, grid, mine, map, warp, added);
   if (prefetches && !is_short && elect_one()) outputs_of().prefetch_first();
   __syncwarp();
   for (int buffer = warp; buffer < 2; buffer += SHARED::N_LOADERS) {

@@ -145,7 +145,7 @@ template <typename T> struct few_consumer {
   }
 
   /* Combines both warpgroups' maxima and sums; factor: multiplier of this warpgroup's O^T. */
-  __device__ void meet(float (&factor)[N_Q][2], float (&total)[N_Q][2])
+  __device__ void combine_warpgroups(float (&factor)[N_Q][2], float (&total)[N_Q][2])
   {
 #pragma unroll
     for (int j = 0; j < N_Q; j++) {
@@ -279,7 +279,7 @@ template <typename T> struct few_consumer {
       }
     }
     float factor[N_Q][2], total[N_Q][2];
-    meet(factor, total);
+    combine_warpgroups(factor, total);
     if (warpgroup == 0) {
       exchange<0>(o, factor);
       store<0>(o, of, total);
