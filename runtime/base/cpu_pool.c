@@ -1,10 +1,10 @@
-/* cpu_pool.c - fork and join by a counter of turns. A turn is one run of a loop.
+/* cpu_pool.c - fork and join by a counter of rounds. A round is one run of a loop.
  *
- * The caller writes the task, then the next turn (release), which contains the number of participating threads. A
- * worker that reads the turn (acquire) and takes part may read the task, and the caller waits only for these workers.
- * The other workers read only the turn, so that a short task does not wait for threads without work: such a thread may
+ * The caller writes the task, then the next round (release), which contains the number of participating threads. A
+ * worker that reads the round (acquire) and takes part may read the task, and the caller waits only for these workers.
+ * The other workers read only the round, so that a short task does not wait for threads without work: such a thread may
  * just have lost its core. Workers and caller spin for a while first, because a forward runs thousands of short loops a
- * second and steps follow each other, and then sleep on a condition variable. The thread that begins a turn wakes only
+ * second and steps follow each other, and then sleep on a condition variable. The thread that begins a round wakes only
  * sleepers: both sides write their own flag before they read the other's (sequentially consistent), so that no sleeper
  * is missed. */
 #include "base/cpu_pool.h"
@@ -20,9 +20,9 @@
 
 enum { SPIN_NS = 500000 }; /* longer than the pause between two steps */
 
-/* A turn: its number, and in the low half the number of participating threads, including the caller; 0 stops the
+/* A round: its number, and in the low half the number of participating threads, including the caller; 0 stops the
  * workers. */
-enum { TURN_SHIFT = 32 };
+enum { ROUND_SHIFT = 32 };
 
 typedef struct worker {
   yk_cpu_pool *pool;
@@ -32,9 +32,9 @@ typedef struct worker {
 
 struct yk_cpu_pool {
   int n_threads, n_started;
-  pthread_mutex_t mutex; /* guards sleeping on turn and n_busy */
+  pthread_mutex_t mutex; /* guards sleeping on round and n_busy */
   pthread_cond_t start, done;
-  _Atomic uint64_t turn;     /* written once the task below is complete */
+  _Atomic uint64_t round;    /* written once the task below is complete */
   atomic_int n_busy;         /* participating workers that have not finished */
   atomic_int n_sleeping;     /* workers that wait on start, or are about to */
   atomic_bool caller_sleeps; /* the caller waits on done, or is about to */
@@ -52,28 +52,28 @@ static void run_part(const yk_cpu_pool *pool, int thread)
   pool->task(pool->context, thread, begin, end);
 }
 
-/* The first turn seen after `seen`. Turns without this worker may have passed meanwhile. */
-static uint64_t wait_for_turn_after(yk_cpu_pool *pool, uint64_t seen)
+/* The first round seen after `seen`. Rounds without this worker may have passed meanwhile. */
+static uint64_t wait_for_round_after(yk_cpu_pool *pool, uint64_t seen)
 {
-  uint64_t turn;
-  for (yk_spin spin = {0}; (turn = atomic_load_explicit(&pool->turn, memory_order_acquire)) == seen;)
+  uint64_t round;
+  for (yk_spin spin = {0}; (round = atomic_load_explicit(&pool->round, memory_order_acquire)) == seen;)
     if (!yk_spin_again(&spin, SPIN_NS)) break;
-  if (turn != seen) return turn;
+  if (round != seen) return round;
   pthread_mutex_lock(&pool->mutex);
   atomic_fetch_add(&pool->n_sleeping, 1);
-  while ((turn = atomic_load(&pool->turn)) == seen) pthread_cond_wait(&pool->start, &pool->mutex);
+  while ((round = atomic_load(&pool->round)) == seen) pthread_cond_wait(&pool->start, &pool->mutex);
   atomic_fetch_sub(&pool->n_sleeping, 1);
   pthread_mutex_unlock(&pool->mutex);
-  return turn;
+  return round;
 }
 
 static void *worker_main(void *argument)
 {
   worker *self = argument;
   yk_cpu_pool *pool = self->pool;
-  for (uint64_t turn = 0;;) {
-    turn = wait_for_turn_after(pool, turn);
-    uint32_t n_parts = (uint32_t)turn;
+  for (uint64_t round = 0;;) {
+    round = wait_for_round_after(pool, round);
+    uint32_t n_parts = (uint32_t)round;
     if (n_parts == 0) return NULL;
     if ((uint32_t)self->index >= n_parts) continue;
     run_part(pool, self->index);
@@ -85,11 +85,11 @@ static void *worker_main(void *argument)
   }
 }
 
-static void begin_turn(yk_cpu_pool *pool, int n_parts)
+static void begin_round(yk_cpu_pool *pool, int n_parts)
 {
-  uint64_t number = (atomic_load_explicit(&pool->turn, memory_order_relaxed) >> TURN_SHIFT) + 1;
+  uint64_t number = (atomic_load_explicit(&pool->round, memory_order_relaxed) >> ROUND_SHIFT) + 1;
   atomic_store_explicit(&pool->n_busy, n_parts - 1, memory_order_relaxed);
-  atomic_store(&pool->turn, number << TURN_SHIFT | (uint32_t)n_parts);
+  atomic_store(&pool->round, number << ROUND_SHIFT | (uint32_t)n_parts);
   if (atomic_load(&pool->n_sleeping) == 0) return;
   pthread_mutex_lock(&pool->mutex);
   pthread_cond_broadcast(&pool->start);
@@ -120,7 +120,7 @@ void yk_cpu_pool_run(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_c
   pool->context = context;
   pool->n_items = n_items;
   pool->n_parts = (int)n_parts;
-  begin_turn(pool, pool->n_parts);
+  begin_round(pool, pool->n_parts);
   run_part(pool, 0);
   wait_for_workers(pool);
 }
@@ -213,7 +213,7 @@ yk_status yk_cpu_pool_create(int n_threads, yk_cpu_pool **out, yk_err *err)
 void yk_cpu_pool_destroy(yk_cpu_pool *pool)
 {
   if (!pool) return;
-  begin_turn(pool, 0);
+  begin_round(pool, 0);
   for (int i = 0; i < pool->n_started; i++) pthread_join(pool->workers[i].thread, NULL);
   pthread_cond_destroy(&pool->done);
   pthread_cond_destroy(&pool->start);

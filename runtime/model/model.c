@@ -180,7 +180,7 @@ static yk_status finish(yk_model *m, const yk_step *step, const int32_t *wanted_
   for (int32_t first = 0; first < n_wanted; first += m->max_wanted) {
     int32_t left = n_wanted - first;
     if (first > 0 && m->rank_0_logits && !step->counts.is_plain)
-      RUN(m, GATHER, YK_OUTSIDE_LAYERS, "turn of rows", m->comm->ops->barrier(m->comm, err));
+      RUN(m, GATHER, YK_OUTSIDE_LAYERS, "barrier before rows", m->comm->ops->barrier(m->comm, err));
     YK_TRY(finish_rows(m, step, wanted_rows, first, left < m->max_wanted ? left : m->max_wanted, err));
   }
   return YK_OK;

@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "base/cpu_pool.h"
 
-enum { MOST_ITEMS = 100, MOST_THREADS = 6, TURNS = 2000 };
+enum { MOST_ITEMS = 100, MOST_THREADS = 6, ROUNDS = 2000 };
 
 typedef struct tally {
   int seen[MOST_ITEMS];
@@ -30,13 +30,13 @@ static void count(void *context, int thread, int64_t begin, int64_t end)
 typedef void (*loop)(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_cpu_task task, void *context);
 
 /* Loops of different lengths follow each other at once, so that threads without items in some of them arrive late. */
-static void check_turns(int n_threads, loop run)
+static void check_rounds(int n_threads, loop run)
 {
   yk_cpu_pool *pool = NULL;
   assert_int_equal(yk_cpu_pool_create(n_threads, &pool, NULL), YK_OK);
-  for (int turn = 0; turn < TURNS; turn++) {
-    tally t = {.n_items = turn * 7 % (turn % 2 ? MOST_ITEMS + 1 : n_threads + 1), .n_threads = n_threads};
-    run(pool, t.n_items, 1 + turn % 5, count, &t);
+  for (int round = 0; round < ROUNDS; round++) {
+    tally t = {.n_items = round * 7 % (round % 2 ? MOST_ITEMS + 1 : n_threads + 1), .n_threads = n_threads};
+    run(pool, t.n_items, 1 + round % 5, count, &t);
     for (int64_t i = 0; i < MOST_ITEMS; i++) assert_int_equal(t.seen[i], i < t.n_items);
   }
   yk_cpu_pool_destroy(pool);
@@ -46,8 +46,8 @@ static void every_item_once(void **state)
 {
   (void)state;
   for (int n_threads = 1; n_threads <= MOST_THREADS; n_threads++) {
-    check_turns(n_threads, yk_cpu_pool_run);
-    check_turns(n_threads, yk_cpu_pool_deal);
+    check_rounds(n_threads, yk_cpu_pool_run);
+    check_rounds(n_threads, yk_cpu_pool_deal);
   }
 }
 
@@ -75,7 +75,7 @@ static void the_first_error_wins(void **state)
   for (int n_threads = 1; n_threads <= MOST_THREADS; n_threads++) {
     yk_cpu_pool *pool = NULL;
     assert_int_equal(yk_cpu_pool_create(n_threads, &pool, NULL), YK_OK);
-    for (int turn = 0; turn < 200; turn++) {
+    for (int round = 0; round < 200; round++) {
       yk_err err = YK_ERR_INIT;
       assert_int_equal(yk_cpu_pool_try(pool, MOST_ITEMS, 1, fail_at_some, NULL, &err), YK_E_FORMAT);
       assert_string_equal(err.message, "item 13");

@@ -175,20 +175,20 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
   {
     __syncthreads();
     const int lane = threadIdx.x % 32;
-    int turn = threadIdx.x / 32;
+    int head = threadIdx.x / 32;
     for (uint32_t left = __ballot_sync(~0u, lane <= N_WARPS && s.kept[lane].n_heads > 0); left; left &= left - 1) {
       const int slot = __ffs(left) - 1;
       const work_item &item = s.kept[slot];
-      for (; turn < item.n_heads; turn += N_WARPS) {
-        const partial sum = combine(item, slot == N_WARPS ? 0 : slot, turn);
+      for (; head < item.n_heads; head += N_WARPS) {
+        const partial sum = combine(item, slot == N_WARPS ? 0 : slot, head);
         if (slot == N_WARPS || item.end > mine.end) {
-          deliver(item, turn, sum);
-          finish_shared<AT_ONCE>(item, turn);
+          deliver(item, head, sum);
+          finish_shared<AT_ONCE>(item, head);
         } else {
-          store(item, turn, sum);
+          store(item, head, sum);
         }
       }
-      turn -= item.n_heads;
+      head -= item.n_heads;
     }
   }
 

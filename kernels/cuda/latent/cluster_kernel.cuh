@@ -42,7 +42,7 @@ template <typename T, int HEADS> __device__ inline void cluster_block<T, HEADS>:
   const int32_t last = of_last >= 0 && of_last < n_pages ? of_last : -1;
   const T *q = static_cast<const T *>(p.q) + row * p.q_stride;
   const new_tokens added = start();
-  const rotation turn(rope_of(rows, position));
+  const rotation rotate_row(rope_of(rows, position));
   /* Loads of data that the preceding kernel writes come first: they are in flight while weights and pages arrive. */
   wait_for_previous_kernel();
   uint2 q_nope[K_STEPS];
@@ -72,7 +72,7 @@ template <typename T, int HEADS> __device__ inline void cluster_block<T, HEADS>:
   if (has_head() && warp == CLUSTER_WARPS - 2 && elect_one())
     load_weights(s.v, (2 * head + 1) * CLUSTER_HEAD_DIM, &s.v_full);
   __syncwarp();
-  if (warp * 32 < n_heads * ROPE_PIECES) rotating = turn.template apply<T>(rotating);
+  if (warp * 32 < n_heads * ROPE_PIECES) rotating = rotate_row.template apply<T>(rotating);
   if (rotating_head < n_heads) store_shared16(shared_address(&s.q[rotating_head][KV_RANK + piece * 8]), rotating);
   cluster_wait();
   if (has_head()) absorb(k, q_nope);

@@ -81,7 +81,7 @@ template <typename T>
 __device__ void load_tokens(uint32_t stage, const params &p, const int32_t *table, int32_t first, int32_t n_tokens)
 {
   constexpr int PIECES = WIDTH / 8;
-  static_assert(TILE_TOKENS * PIECES % THREADS == 0, "whole turns");
+  static_assert(TILE_TOKENS * PIECES % THREADS == 0, "whole iterations");
 #pragma unroll
   for (int i = 0; i < TILE_TOKENS * PIECES / THREADS; i++) {
     const int piece = i * THREADS + threadIdx.x, token = piece / PIECES, at = piece % PIECES * 8;

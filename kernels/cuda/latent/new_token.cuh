@@ -87,7 +87,7 @@ template <typename T> struct new_token {
   };
 
   /* Norms c and rotates r. */
-  __device__ __forceinline__ void make(const new_rows &rows, const weights &norm, const rotation &turn)
+  __device__ __forceinline__ void make(const new_rows &rows, const weights &norm, const rotation &rotate_row)
   {
     using piece8 = yk_cuda::vec<T, 8>;
     float squares = 0.0f;
@@ -105,7 +105,7 @@ template <typename T> struct new_token {
         v.at[j] = yk_cuda::from_float<T>(yk_cuda::rounded<T>(yk_cuda::to_float(v.at[j]) * factor) *
                                          yk_cuda::to_float(reinterpret_cast<const piece8 &>(norm.w[i]).at[j]));
     }
-    r = turn.template apply<T>(r);
+    r = rotate_row.template apply<T>(r);
   }
 
   /* Calls f with the number and the value of each of the lane's pieces. */

@@ -82,10 +82,10 @@ struct new_pages {
 };
 
 /* Called by one warp: rotates in place the rotary elements of a row's heads first, first + step, .. (first: of lane 0).
- * turn: rotation of the row's position. */
+ * rotate_row: rotation of the row's position. */
 template <typename T>
-__device__ void rotate_heads(const params &p, const new_rows &rows, const rotation &turn, int32_t row, int32_t first,
-                             int32_t step)
+__device__ void rotate_heads(const params &p, const new_rows &rows, const rotation &rotate_row, int32_t row,
+                             int32_t first, int32_t step)
 {
   constexpr int AT_ONCE = 4; /* loads in flight */
   const int lane = threadIdx.x % 32;
@@ -99,7 +99,7 @@ __device__ void rotate_heads(const params &p, const new_rows &rows, const rotati
     for (int i = 0; i < AT_ONCE; i++) v[i] = *of_head(min(head + i * step, p.layout.n_heads - 1));
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {
-      v[i] = turn.template apply<T>(v[i]);
+      v[i] = rotate_row.template apply<T>(v[i]);
       if (head + i * step < p.layout.n_heads) *of_head(head + i * step) = v[i];
     }
   }
@@ -116,18 +116,18 @@ __device__ void make_new_rows(const params &p, const new_rows &rows, int32_t wri
   for (int32_t task = writer; rows.latent && task < n_shares * p.n_rows; task += n_writers) {
     const int32_t row = task % p.n_rows, share = task / p.n_rows, slot = p.kv_slots[row];
     if (slot < 0) continue; /* a padding row */
-    const rotation turn(rope_of(rows, p.positions[row]));
+    const rotation rotate_row(rope_of(rows, p.positions[row]));
     if (share == 0) {
       const typename new_token<T>::weights norm(rows.norm_w);
       wait_for_previous_kernel();
       new_token<T> token;
       token.load(rows, row);
-      token.make(rows, norm, turn);
+      token.make(rows, norm, rotate_row);
       token.store(rows, slot);
     }
     if (share > 0 || n_shares == 1) {
       wait_for_previous_kernel();
-      rotate_heads<T>(p, rows, turn, row, max(share - 1, 0) * HEADS, max(n_shares - 1, 1) * HEADS);
+      rotate_heads<T>(p, rows, rotate_row, row, max(share - 1, 0) * HEADS, max(n_shares - 1, 1) * HEADS);
     }
   }
   wait_for_previous_kernel();

@@ -49,7 +49,7 @@ template <typename T> struct few_consumer {
   const int warpgroup;
   const block_tiles mine;
   uint32_t phase; /* phase of this warpgroup's buffer */
-  int turn;       /* set of s.top */
+  int parity;     /* set of s.top */
   float m[N_Q][2], l[N_Q][2];
 
   __device__ static int lane()
@@ -93,7 +93,7 @@ template <typename T> struct few_consumer {
 #pragma unroll
         for (int offset = 4; offset < 32; offset *= 2)
           top[j][e] = fmaxf(top[j][e], __shfl_xor_sync(~0u, top[j][e], offset));
-        if (lane() < 4) s.top[warpgroup][turn][warp()][query_of(j, e)] = top[j][e];
+        if (lane() < 4) s.top[warpgroup][parity][warp()][query_of(j, e)] = top[j][e];
       }
     }
     named_barrier_sync(1 + warpgroup, 128);
@@ -103,7 +103,7 @@ template <typename T> struct few_consumer {
       for (int e = 0; e < 2; e++) {
         float all = m[j][e];
 #pragma unroll
-        for (int w = 0; w < 4; w++) all = fmaxf(all, s.top[warpgroup][turn][w][query_of(j, e)]);
+        for (int w = 0; w < 4; w++) all = fmaxf(all, s.top[warpgroup][parity][w][query_of(j, e)]);
         const float shift = yk_cuda::softmax_shift(all, p.scale_log2);
         rescale[j][e] = exp2_approx(m[j][e] * p.scale_log2 - shift);
         m[j][e] = all;
@@ -112,7 +112,7 @@ template <typename T> struct few_consumer {
         l[j][e] = l[j][e] * rescale[j][e] + score[j][e] + score[j][2 + e];
       }
     }
-    turn ^= 1;
+    parity ^= 1;
   }
 
   /* Matrices of 8 tokens by 8 queries: both halves of the warp's tokens for queries 0 to 7, then for the others. */

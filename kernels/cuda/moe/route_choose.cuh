@@ -163,7 +163,7 @@ __device__ __forceinline__ uint32_t take_largest(int n, const uint32_t (&keys)[P
 #pragma unroll
   for (int i = 0; i < PER_LANE; i++) rest[i] = keys[i];
 #pragma unroll 2
-  for (int turn = 0; turn < n; turn++) {
+  for (int choice = 0; choice < n; choice++) {
     uint32_t most = rest[0];
 #pragma unroll
     for (int i = 1; i < PER_LANE; i++) most = max(most, rest[i]);
@@ -171,7 +171,7 @@ __device__ __forceinline__ uint32_t take_largest(int n, const uint32_t (&keys)[P
 #pragma unroll
     for (int i = 0; i < PER_LANE; i++) {
       if (rest[i] != most) continue;
-      chosen[turn] = i * WARP + lane;
+      chosen[choice] = i * WARP + lane;
       taken |= 1u << i;
       rest[i] = 0;
     }
@@ -181,10 +181,10 @@ __device__ __forceinline__ uint32_t take_largest(int n, const uint32_t (&keys)[P
 #pragma unroll
     for (int i = 0; i < PER_LANE; i++) rest[i] = keys[i];
 #pragma unroll 1
-    for (int turn = 0; turn < n; turn++) {
+    for (int choice = 0; choice < n; choice++) {
       const int index = take_largest(rest, lane);
       if (index % WARP == lane) taken |= 1u << index / WARP;
-      if (lane == 0) chosen[turn] = index;
+      if (lane == 0) chosen[choice] = index;
     }
   }
   __syncwarp();

@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(MOST_THREADS) combine_norm_kernel(const __grid
   row_weights weights = {}, next = {};
   next.load(c, row);
   ring_position at;
-  for (int turn = 0; row < c.n_tokens; row += step, turn ^= 1) {
+  for (int parity = 0; row < c.n_tokens; row += step, parity ^= 1) {
     weights = next;
     next.load(c, row + step);
     const float gate = c.shared_gate ? 1.0f / (1.0f + expf(-weights.gate)) : 1.0f;
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(MOST_THREADS) combine_norm_kernel(const __grid
       }
       static_cast<V *>(p.residual)[static_cast<int64_t>(row) * n + i] = r;
     }
-    const float factor = rsqrtf(block_sum(squares, sums[turn]) * p.per_element + p.eps);
+    const float factor = rsqrtf(block_sum(squares, sums[parity]) * p.per_element + p.eps);
     if (is_first_warp) {
       sources.copy(row + STAGES * step, slot, at.stage);
       slot = sources.slot_of(row + (STAGES + 1) * step);
