@@ -77,7 +77,7 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
 }
 
 /* Inputs that the checkpoint rounds to 8 bits after adding a norm's offset: the offset is folded into the bias. */
-static yk_status tell_offsets(const checkpoint_view *c, yk_err *err)
+static yk_status report_offsets(const checkpoint_view *c, yk_err *err)
 {
   static const yk_weight_role readers[] = {YK_ROLE_Q, YK_ROLE_K, YK_ROLE_V, YK_ROLE_GATE, YK_ROLE_UP};
   const yk_model_config *config = c->config;
@@ -288,6 +288,6 @@ yk_status yk_remarks_write(const yk_model_config *config, const yk_shards *shard
 {
   const checkpoint_view view = {config, shards, log};
   YK_TRY(warn_contradictions(&view, err));
-  YK_TRY(tell_offsets(&view, err));
+  YK_TRY(report_offsets(&view, err));
   return warn_strays(&view, err);
 }

@@ -274,10 +274,10 @@ yk_status yk_cuda_device_query(int ordinal, yk_cuda_device_info *out, yk_err *er
   size_t free_bytes = 0, total_bytes = 0;
   if (ordinal < 0 || ordinal >= n_devices)
     return yk_err_set(err, YK_E_INVAL, "GPU %d: this machine has %d", ordinal, n_devices);
-  YK_TRY(yk_cuda_error_tell(ordinal, cudaGetDeviceProperties(&properties, ordinal), "properties", err));
-  YK_TRY(yk_cuda_error_tell(ordinal, cudaSetDevice(ordinal), "select", err));
-  YK_TRY(yk_cuda_error_tell(ordinal, cudaMemGetInfo(&free_bytes, &total_bytes), "memory information", err));
-  YK_TRY(yk_cuda_error_tell(ordinal, yk_cuda_error_lasting(NULL), "an earlier operation of this process", err));
+  YK_TRY(yk_cuda_error_report(ordinal, cudaGetDeviceProperties(&properties, ordinal), "properties", err));
+  YK_TRY(yk_cuda_error_report(ordinal, cudaSetDevice(ordinal), "select", err));
+  YK_TRY(yk_cuda_error_report(ordinal, cudaMemGetInfo(&free_bytes, &total_bytes), "memory information", err));
+  YK_TRY(yk_cuda_error_report(ordinal, yk_cuda_error_lasting(NULL), "an earlier operation of this process", err));
   *out = (yk_cuda_device_info){.compute_major = properties.major,
                                .compute_minor = properties.minor,
                                .free_bytes = (int64_t)free_bytes,

@@ -87,8 +87,8 @@ static yk_status read_scale(const yk_shards *shards, const char *module, const y
 {
   const yk_tensor *scale = yk_tensors_find(shards, module, "weight_scale", NULL);
   int64_t n_groups = view->k / view->group;
-  bool says_groups = scheme->group_size > 0 || scheme->inputs != YK_INPUTS_FLOAT;
-  if (scale && scale->n_dims == 2 && !says_groups && scale->shape[1] > 0 && view->k % scale->shape[1] == 0)
+  bool has_groups = scheme->group_size > 0 || scheme->inputs != YK_INPUTS_FLOAT;
+  if (scale && scale->n_dims == 2 && !has_groups && scale->shape[1] > 0 && view->k % scale->shape[1] == 0)
     n_groups = scale->shape[1];
   *wish = (yk_tensor_wish){"weight_scale", YK_TENSORS_FLOAT, 2, {view->n, n_groups}};
   if (scale && scale->n_dims == 1 && n_groups == 1) wish->n_dims = 1;

@@ -94,17 +94,17 @@ static yk_status check_sizes(const yk_shards *shards, const yk_tensor *g_idx, co
 }
 
 /* Groups that are not contiguous mean that the inputs were reordered (desc_act, actorder). */
-static yk_status read_groups(const yk_shards *shards, const char *module, const yk_packing_names *names, bool must_say,
-                             yk_weight_view *view, yk_err *err)
+static yk_status read_groups(const yk_shards *shards, const char *module, const yk_packing_names *names,
+                             bool is_required, yk_weight_view *view, yk_err *err)
 {
   bool is_there = names->g_idx && yk_tensors_find(shards, module, names->g_idx, NULL);
   view->act_order = false;
-  if (!is_there && (!must_say || view->group == view->k)) return YK_OK;
+  if (!is_there && (!is_required || view->group == view->k)) return YK_OK;
   const yk_tensor_wish wish = {names->g_idx, YK_TENSORS_I32, 1, {view->k, 0}};
   const yk_tensor *tensor;
   int64_t n_groups = view->k / view->group;
   YK_TRY(yk_tensors_require(shards, module, &wish, NULL, &tensor, err));
-  if (is_unset(tensor, view) || (!must_say && yk_quant_is_blank(tensor, view->packing))) return YK_OK;
+  if (is_unset(tensor, view) || (!is_required && yk_quant_is_blank(tensor, view->packing))) return YK_OK;
   bool is_contiguous = true;
   for (int64_t k = 0; k < view->k; k++) {
     int32_t group = group_at(tensor, k);

@@ -39,7 +39,7 @@ struct yk_bench_gpus {
   const yk_log *log;
   int n;
   gpu list[YK_BENCH_MAX_GPUS]; /* owned by the sampling thread while it runs */
-  bool is_told[N_FIGURES];
+  bool is_reported[N_FIGURES];
   bool is_running;
   pthread_t thread;
   pthread_mutex_t mutex; /* guards all following fields */
@@ -104,8 +104,8 @@ static double checked(yk_bench_gpus *gpus, figure which, int code, double value,
       "SM clock", "memory clock",           "temperature",    "power", "power cap",
       "energy",   "reasons for low clocks", "other processes"};
   if (code == YK_NVML_OK && value <= max) return value;
-  if (!gpus->is_told[which]) {
-    gpus->is_told[which] = true;
+  if (!gpus->is_reported[which]) {
+    gpus->is_reported[which] = true;
     if (code == YK_NVML_OK)
       yk_log_write(gpus->log, YK_LOG_WARN, "of GPUs, %s is not known: NVML says %g", names[which], value);
     else

@@ -84,7 +84,7 @@ static void refuse_operand(const yk_command *command, const char *operand, yk_er
 }
 
 /* Logs one line, subject to --log-level. */
-static void tell_passed_over(const yk_command *command, const yk_arguments *arguments)
+static void report_ignored(const yk_command *command, const yk_arguments *arguments)
 {
   const yk_option *level = yk_options_find(command, "log-level");
   yk_log log = yk_log_stderr(level ? (yk_log_level) * (const int *)level->value : YK_LOG_INFO);
@@ -110,7 +110,7 @@ bool yk_cli_begin(const yk_command *command, int argc, char **argv, yk_arguments
     return false;
   }
   if (!arguments->help) {
-    tell_passed_over(command, arguments);
+    report_ignored(command, arguments);
     return true;
   }
   yk_options_help(command);

@@ -93,7 +93,7 @@ void yk_interrupt_be_quiet(yk_interrupt *interrupt)
   pthread_mutex_unlock(&interrupt->mutex);
 }
 
-void yk_interrupt_tell(yk_interrupt *interrupt, const char *command)
+void yk_interrupt_set_resume_command(yk_interrupt *interrupt, const char *command)
 {
   pthread_mutex_lock(&interrupt->mutex);
   interrupt->goes_on = command;

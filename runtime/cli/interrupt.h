@@ -47,9 +47,10 @@ int yk_interrupt_take(yk_interrupt *interrupt);
 /* yk_interrupt_be_quiet - print no message at the first signal: the caller prints one. */
 void yk_interrupt_be_quiet(yk_interrupt *interrupt);
 
-/* yk_interrupt_tell - set the command that resumes the work: printed if a signal ends the program at once. It must stay
+/* yk_interrupt_set_resume_command - set the command that resumes the work: printed if a signal ends the program at
+ * once. It must stay
  *   valid until yk_interrupt_stop. */
-void yk_interrupt_tell(yk_interrupt *interrupt, const char *command);
+void yk_interrupt_set_resume_command(yk_interrupt *interrupt, const char *command);
 
 /* yk_interrupt_restore - set the settings that the terminal of standard input gets if a signal ends the program at
  *   once; NULL: unchanged. They must stay valid until the next call or stop. */

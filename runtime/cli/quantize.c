@@ -139,7 +139,7 @@ static bool on_progress(void *user, const char *what, int64_t done, int64_t tota
   return yk_interrupt_caught(&s->interrupt) == 0;
 }
 
-static void tell(session *s, const quantize_options *options, const yk_quantize_report *r)
+static void print_report(session *s, const quantize_options *options, const yk_quantize_report *r)
 {
   char read[YK_BYTES_TEXT], written[YK_BYTES_TEXT];
   double rate = r->elapsed_s > 0 ? (double)r->read_bytes / r->elapsed_s / 1e9 : 0;
@@ -179,7 +179,7 @@ static int run_session(session *s, quantize_options *options, yk_err *err)
     return YK_EXIT_SIGNAL + caught;
   }
   if (status != YK_OK) return yk_cli_failure(err);
-  tell(s, options, &report);
+  print_report(s, options, &report);
   return YK_EXIT_OK;
 }
 

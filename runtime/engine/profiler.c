@@ -78,11 +78,11 @@ bool yk_profiler_step_begin(yk_engine *e, int64_t now_ns)
   return p->step.is_timed;
 }
 
-static void tell_clock(yk_engine *e, const yk_timed_step *step)
+static void report_clock(yk_engine *e, const yk_timed_step *step)
 {
   yk_profiler *p = &e->profiler;
-  if (p->has_told) return;
-  p->has_told = true;
+  if (p->has_reported) return;
+  p->has_reported = true;
   for (int r = 0; r < step->n_ranks; r++)
     yk_log_write(&e->log, YK_LOG_INFO, "rank %d: clock in steps of %lld ns; a timestamp takes %.0f ns in a chain", r,
                  (long long)step->ranks[r]->resolution_ns, step->ranks[r]->stamp_ns);
@@ -101,7 +101,7 @@ void yk_profiler_step_ran(yk_engine *e, const yk_step *step, const yk_engine_tim
   now->is_comparable = !times->is_prefill;
   if (!now->is_timed) return;
   yk_timed_step measured = timed_step_of(e);
-  tell_clock(e, &measured);
+  report_clock(e, &measured);
   now->is_pending = is_whole(&measured);
   now->is_comparable &= now->is_pending;
   now->ranks_ns -= (double)reading_ns(&measured);

@@ -109,7 +109,7 @@ static void note_stop_reason(yk_answer_choice *c, const yk_output *end)
 /* An event is due for the first token, and after as many tokens as the request wants in one event. */
 static bool is_event_due(const yk_answer_choice *c)
 {
-  return c->is_due && (c->n_told == 0 || c->n_output - c->n_told >= c->answer->request->stream_interval);
+  return c->is_due && (c->n_reported == 0 || c->n_output - c->n_reported >= c->answer->request->stream_interval);
 }
 
 static yk_status check_memory(const yk_answer_choice *c, const yk_strbuf *out, yk_err *err)

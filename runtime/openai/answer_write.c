@@ -151,8 +151,8 @@ void yk_answer_append_prompt(yk_answer_choice *c, yk_strbuf *out)
 {
   const yk_openai_request *request = c->answer->request;
   const yk_openai_prompt *prompt = yk_answer_prompt_of(c);
-  if (c->has_told_prompt) return;
-  c->has_told_prompt = true;
+  if (c->has_written_prompt) return;
+  c->has_written_prompt = true;
   if (request->return_token_ids) {
     append(out, ",\"prompt_token_ids\":[");
     for (size_t i = 0; i < prompt->n_ids; i++) {
@@ -208,7 +208,7 @@ void yk_answer_end_event(yk_answer_choice *c, yk_strbuf *out)
 void yk_answer_write_event(yk_answer_choice *c, yk_strbuf *out)
 {
   c->is_due = false;
-  c->n_told = c->n_output;
+  c->n_reported = c->n_output;
   if (c->parser && c->text.length == 0 && c->calls.length == 0 && c->finish == YK_FINISH_NONE) return;
   yk_strbuf_append(out, c->answer->head.data, c->answer->head.length);
   yk_answer_append_choice(c, out);

@@ -23,7 +23,7 @@ typedef enum call_value { VALUE_OTHER, VALUE_NAME, VALUE_ARGUMENTS } call_value;
 typedef struct call_reader {
   yk_json_scan scan;
   bool in_object;
-  bool is_told;     /* its beginning was emitted: name complete, arguments begun */
+  bool is_emitted;  /* its beginning was emitted: name complete, arguments begun */
   call_value value; /* role of the current value of the outermost object */
   bool has_arguments, arguments_ended;
   bool has_name;
@@ -48,7 +48,7 @@ struct yk_tool_parser {
 
 /* ---- Emitting events --------------------------------------------------------------------------------------------- */
 
-static void tell(yk_tool_parser *p, const yk_tool_event *event)
+static void emit(yk_tool_parser *p, const yk_tool_event *event)
 {
   if (event->kind != YK_TOOL_CONTENT && p->is_dropped) return;
   p->options.take(p->options.user, event);
@@ -58,7 +58,7 @@ static void flush_piece(yk_tool_parser *p)
 {
   const yk_tool_event event = {
       .kind = p->kind, .call = p->n_calls - 1, .text = p->piece.data, .n_bytes = p->piece.length};
-  if (p->piece.length) tell(p, &event);
+  if (p->piece.length) emit(p, &event);
   p->piece.length = 0;
 }
 
@@ -80,7 +80,7 @@ static void end_call(yk_tool_parser *p, bool is_whole)
 {
   if (!p->has_open_call) return;
   flush_piece(p);
-  tell(p, &(yk_tool_event){.kind = YK_TOOL_END, .call = p->n_calls - 1, .is_whole = is_whole});
+  emit(p, &(yk_tool_event){.kind = YK_TOOL_END, .call = p->n_calls - 1, .is_whole = is_whole});
   p->has_broken_call |= !is_whole && !p->is_dropped;
   p->has_open_call = false;
 }
@@ -118,7 +118,7 @@ static void enter_call(yk_tool_parser *p)
 {
   call_reader *call = &p->call;
   p->mode = MODE_CALL;
-  call->in_object = call->is_told = call->has_arguments = call->arguments_ended = call->has_name = false;
+  call->in_object = call->is_emitted = call->has_arguments = call->arguments_ended = call->has_name = false;
   call->key.length = call->name.length = call->arguments.length = 0;
   call->value = VALUE_OTHER;
 }
@@ -132,7 +132,7 @@ static void give_up(yk_tool_parser *p)
 
 /* Emits the beginning of a call when the name is complete, and the arguments have begun or are absent. False: the name
  * is empty or not a string. */
-static bool tell_beginning(yk_tool_parser *p)
+static bool emit_beginning(yk_tool_parser *p)
 {
   call_reader *call = &p->call;
   static const yk_json_rules rules = {.max_depth = 1};
@@ -146,11 +146,11 @@ static bool tell_beginning(yk_tool_parser *p)
     p->is_dropped = p->options.only_first && p->n_calls > 0;
     if (!p->is_dropped) p->n_calls++;
     p->has_open_call = true;
-    tell(p, &(yk_tool_event){
+    emit(p, &(yk_tool_event){
                 .kind = YK_TOOL_BEGIN, .call = p->n_calls - 1, .text = yk_json_text(text), .n_bytes = length});
     for (size_t i = 0; i < call->arguments.length; i++) add_byte(p, YK_TOOL_ARGUMENTS, call->arguments.data[i], false);
     drop_held(p);
-    call->is_told = true;
+    call->is_emitted = true;
   }
   yk_json_free(name);
   return length > 0;
@@ -174,7 +174,7 @@ static bool begin_value(yk_tool_parser *p, char c)
   if (c == 'n' && p->options.format == YK_TOOLS_HERMES) return true; /* null: no arguments */
   call->value = VALUE_ARGUMENTS;
   call->has_arguments = true;
-  return c == '{' && (!call->has_name || tell_beginning(p));
+  return c == '{' && (!call->has_name || emit_beginning(p));
 }
 
 /* Takes a byte of a value of the outermost object; has_ended: the last byte. False: the name is invalid. */
@@ -184,9 +184,9 @@ static bool take_value_byte(yk_tool_parser *p, char c, bool has_ended)
   if (call->value == VALUE_NAME) {
     yk_strbuf_append(&call->name, &c, 1);
     call->has_name = has_ended;
-    if (has_ended && call->has_arguments) return tell_beginning(p);
+    if (has_ended && call->has_arguments) return emit_beginning(p);
   } else if (call->value == VALUE_ARGUMENTS) {
-    if (call->is_told)
+    if (call->is_emitted)
       add(p, YK_TOOL_ARGUMENTS, c);
     else if (!p->is_special || !p->options.hides_special)
       yk_strbuf_append(&call->arguments, &c, 1);
@@ -206,7 +206,7 @@ static bool end_without_arguments(yk_tool_parser *p)
   call_reader *call = &p->call;
   if (p->options.format != YK_TOOLS_HERMES || !call->has_name || call->has_arguments) return false;
   yk_strbuf_append_str(&call->arguments, "{}");
-  return tell_beginning(p);
+  return emit_beginning(p);
 }
 
 /* Takes a byte of the object. INVALID: with this byte the object is not a call. */
@@ -224,7 +224,7 @@ static yk_scan_result take_object_byte(yk_tool_parser *p, char c)
   if (in_key && is_in_string(scan)) yk_strbuf_append(&call->key, &c, 1);
   bool has_ended = scan->depth == 1 && scan->state == YK_SCAN_AFTER;
   if (in_value && !take_value_byte(p, c, has_ended)) return YK_SCAN_INVALID;
-  if (result == YK_SCAN_END && !call->is_told && !end_without_arguments(p)) return YK_SCAN_INVALID;
+  if (result == YK_SCAN_END && !call->is_emitted && !end_without_arguments(p)) return YK_SCAN_INVALID;
   return result;
 }
 
@@ -246,8 +246,8 @@ static void step_call(yk_tool_parser *p, char c)
     end_call(p, true);
     p->mode = MODE_AFTER;
   } else if (result == YK_SCAN_MORE) {
-    if (!call->is_told) hold(p, c);
-  } else if (!call->is_told) {
+    if (!call->is_emitted) hold(p, c);
+  } else if (!call->is_emitted) {
     give_up(p);
     step(p, c);
   } else {
@@ -440,7 +440,7 @@ static void finish(yk_tool_parser *p, bool is_cut)
   case MODE_CONTENT:
   /* held: everything from a tag on, unless the call has been emitted; for llama3_json any JSON object may be a call */
   case MODE_CALL:
-    if ((p->mode == MODE_CALL && p->call.is_told) || (is_cut && is_hermes))
+    if ((p->mode == MODE_CALL && p->call.is_emitted) || (is_cut && is_hermes))
       drop_held(p);
     else
       release(p, YK_TOOL_CONTENT);

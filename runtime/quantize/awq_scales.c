@@ -160,7 +160,7 @@ yk_status yk_awq_scales_fold(yk_awq_scales *scales, const yk_tensor *tensor, con
 
 /* ---- Beginning and end ------------------------------------------------------------------------------------------- */
 
-static void tell_unreached(const yk_awq_scales *s)
+static void report_unreached(const yk_awq_scales *s)
 {
   const yk_model_config *config = s->search.config;
   int64_t n = 0, n_unreached = 0;
@@ -182,7 +182,7 @@ static yk_status prepare(yk_awq_scales *s, yk_err *err)
   s->folds = calloc((size_t)search->config->n_layers * folds_per_layer(search->config), sizeof *s->folds);
   if (!s->folds) return yk_err_set(err, YK_E_NOMEM, "no memory for the scales of layers");
   YK_TRY(yk_calibrate(search->rank, &search->calibration, err));
-  if (search->rank->index == 0) tell_unreached(s);
+  if (search->rank->index == 0) report_unreached(s);
   return YK_OK;
 }
 

@@ -126,7 +126,7 @@ static yk_status decide(decisions *d, yk_planned_tensor *tensor, yk_err *err)
   return YK_OK;
 }
 
-static yk_status tell_decisions(const decisions *d, yk_err *err)
+static yk_status report_decisions(const decisions *d, yk_err *err)
 {
   const yk_quantize_options *options = d->options;
   for (size_t i = 0; i < options->n_keep; i++)
@@ -192,7 +192,7 @@ static yk_status decide_all(const yk_quantize_options *options, yk_quantize_plan
   decisions d = {.options = options, .plan = plan, .keep_used = calloc(options->n_keep + 1, sizeof *d.keep_used)};
   yk_status status = d.keep_used ? YK_OK : no_memory(err);
   for (size_t i = 0; i < plan->n_tensors && status == YK_OK; i++) status = decide(&d, &plan->tensors[i], err);
-  if (status == YK_OK) status = tell_decisions(&d, err);
+  if (status == YK_OK) status = report_decisions(&d, err);
   if (status == YK_OK) status = sort_quantised(plan, err);
   if (status == YK_OK) status = name_kept(&d, err);
   free(d.keep_used);

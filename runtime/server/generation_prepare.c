@@ -177,7 +177,7 @@ void yk_generation_begin(yk_exchange *x)
   yk_openai_answer_options options = {.id = id,
                                       .model = server->options.model_names[0],
                                       .created_s = (int64_t)time(NULL),
-                                      .with_cached_tokens = server->options.tells_cached_tokens};
+                                      .with_cached_tokens = server->options.reports_cached_tokens};
   yk_server_follow_host(server); /* the worker may have seen the engine first */
   options.texts = server->texts;
   options.has_text = server->info.has_tokenizer;

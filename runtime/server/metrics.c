@@ -72,13 +72,13 @@ void yk_metrics_longest(yk_metrics *m, int32_t n_tokens)
   yk_histogram_add(&m->longest_outputs, n_tokens);
 }
 
-static void count_times(yk_step_times *told, const yk_step_times *before, const yk_step_times *now)
+static void count_times(yk_step_times *total, const yk_step_times *before, const yk_step_times *now)
 {
-  told->n_steps = before->n_steps + now->n_steps;
+  total->n_steps = before->n_steps + now->n_steps;
   for (int rank = 0; rank < YK_MAX_RANKS; rank++)
     for (int part = 0; part < YK_TIME_PARTS; part++) {
       double seconds = before->part_s[rank][part] + now->part_s[rank][part];
-      if (seconds > told->part_s[rank][part]) told->part_s[rank][part] = seconds;
+      if (seconds > total->part_s[rank][part]) total->part_s[rank][part] = seconds;
     }
 }
 

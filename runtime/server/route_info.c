@@ -149,7 +149,7 @@ void yk_route_tokenizer_info(yk_exchange *x)
   const yk_server_options *options = &x->server->options;
   const char *tokenizer = options->engine.tokenizer ? options->engine.tokenizer : options->engine.model_dir;
   yk_err err = YK_ERR_INIT;
-  if (!options->tells_tokenizer) {
+  if (!options->serves_tokenizer_info) {
     yk_reply_refuse(&x->reply, 404, NULL, "start the server with --enable-tokenizer-info-endpoint to have this");
   } else if (yk_tokenizer_info_append(tokenizer, options->chat_template, &x->reply.body, &err) == YK_OK) {
     yk_reply_json(&x->reply);

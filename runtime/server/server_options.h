@@ -33,11 +33,11 @@ typedef struct yk_server_options {
   yk_trace *trace;       /* for the first steps; not owned; or NULL */
   bool restarts_on_failure;
   const char *metrics_prefix; /* of metrics' names, before a colon */
-  bool tells_cached_tokens;   /* usage includes the number of prompt tokens that were computed for other requests */
+  bool reports_cached_tokens; /* usage includes the number of prompt tokens that were computed for other requests */
   bool logs_requests;         /* logs every request, including prompts */
   double stats_interval_s;    /* interval of the statistics */
   bool logs_stats;            /* logs a line at each interval */
-  bool tells_tokenizer;       /* serves /tokenizer_info */
+  bool serves_tokenizer_info; /* serves /tokenizer_info */
   void (*listening)(void *user, const char *url); /* called when the port is open; may be NULL */
   void *user;
 } yk_server_options;

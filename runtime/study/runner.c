@@ -92,7 +92,7 @@ static bool is_done(const void *user, const yk_study_item *item)
   return yk_study_records_has(user, item);
 }
 
-static void tell(yk_study_run *run, const yk_study_item *item, bool starts_engine)
+static void report_progress(yk_study_run *run, const yk_study_item *item, bool starts_engine)
 {
   yk_study_progress progress = {.n_items = run->n_items, .point = item->point, .starts_engine = starts_engine};
   for (size_t i = 0; i < run->n_items; i++) progress.n_done += is_done(run->records, &run->items[i]);
@@ -117,7 +117,7 @@ static yk_status run_all(yk_study_run *run, running *engine, bool *stopped, yk_e
     if (engine->config != config || engine->start != item->start) {
       if (engine->config != SIZE_MAX) run->driver->stop(run->driver->user);
       engine->config = SIZE_MAX;
-      tell(run, item, true);
+      report_progress(run, item, true);
       bool started;
       yk_status status = start_engine(run, config, item->start, &started, err);
       if (started) *engine = (running){config, item->start};
@@ -125,7 +125,7 @@ static yk_status run_all(yk_study_run *run, running *engine, bool *stopped, yk_e
       if (is_done(run->records, item)) continue; /* the configuration turned out to be impossible */
       if ((*stopped = run->stops(run->user))) return YK_OK;
     }
-    tell(run, item, false);
+    report_progress(run, item, false);
     YK_TRY(run_item(run, item, err));
   }
   return YK_OK;

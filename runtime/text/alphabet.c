@@ -53,7 +53,7 @@ static bool list_stretches(const yk_code_set *sets, size_t n_sets, stretches *li
 
 /* Gives the ranges inside the set a new symbol wherever they share one with ranges outside. Returns false if there are
  * not enough symbols. */
-static bool tell_apart(const yk_code_set *set, stretches *list, int *n_symbols)
+static bool separate(const yk_code_set *set, stretches *list, int *n_symbols)
 {
   bool used_outside[MAX_SYMBOLS] = {0};
   int symbol_inside[MAX_SYMBOLS];
@@ -137,8 +137,8 @@ static yk_status create(yk_alphabet *alphabet, const char *name, const yk_code_s
   yk_code_set lines = {.ranges = &line_feed, .n = 1};
   int n_symbols = 1;
   if (!list_stretches(sets, n_sets, list)) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for a pattern", name);
-  bool enough = tell_apart(&lines, list, &n_symbols);
-  for (size_t i = 0; i < n_sets && enough; i++) enough = tell_apart(&sets[i], list, &n_symbols);
+  bool enough = separate(&lines, list, &n_symbols);
+  for (size_t i = 0; i < n_sets && enough; i++) enough = separate(&sets[i], list, &n_symbols);
   if (!enough)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: pattern: tells more than %d kinds of characters apart", name,
                       (int)MAX_SYMBOLS);

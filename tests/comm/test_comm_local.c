@@ -47,14 +47,14 @@ static void other_worlds_are_refused(void **state)
   static const struct {
     yk_world world;
     yk_status status;
-    const char *says;
+    const char *message;
   } cases[] = {{{0, 0, 0, 1}, YK_E_INVAL, "number of ranks: expected 1 to 64, found 0"},
                {{4, 2, 2, 1}, YK_E_UNSUPPORTED, "expected 4 ranks of one process, found 2"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     yk_comm *comms[1];
     yk_err err = YK_ERR_INIT;
     assert_int_equal(yk_comm_local_create(&cases[i].world, NULL, comms, &err), cases[i].status);
-    assert_non_null(strstr(err.message, cases[i].says));
+    assert_non_null(strstr(err.message, cases[i].message));
   }
 }
 

@@ -159,5 +159,5 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
-    def told(self, method):
+    def notified(self, method):
         return [params for name, params in self.events if name == method]

@@ -72,10 +72,10 @@ class Figures(Bench):
         for part in ("prefill (pp), tokens/s", "decode (tg), tokens/s", "over 3 runs after a warm-up", "TTFT, ms"):
             self.assertIn(part, self.done.out)
         # The warm-up is the first run and is in no figure. The file has the other runs, in their order.
-        told = re.findall(r"(warm-up, not counted,|run) (\d) of \d: ([\d.]+) output tokens/s", self.done.err)
-        self.assertEqual([(kind[:3], number) for kind, number, _ in told],
+        reported = re.findall(r"(warm-up, not counted,|run) (\d) of \d: ([\d.]+) output tokens/s", self.done.err)
+        self.assertEqual([(kind[:3], number) for kind, number, _ in reported],
                          [("war", "1"), ("run", "1"), ("run", "2"), ("run", "3")])
-        self.assertEqual([rate for *_, rate in told[1:]],
+        self.assertEqual([rate for *_, rate in reported[1:]],
                          [f"{run['output_throughput']:.1f}" for run in figures["runs"]])
         memory = [sum(rank.values()) for rank in figures["memory"]]
         self.assertEqual((len(memory), max(memory)), (figures["ranks"], figures["memory_bytes"]))

@@ -143,12 +143,12 @@ class Convert(harness.Case):
                     del of_case[f"{module}.qzeros"], of_case[f"{module}.scales"]
             write_tensors(folder, of_case)
             shutil.copy(os.path.join(harness.FAMILIES, "moe_qwen3", "config.json"), folder)
-            told = self.convert(folder, out=out).err
+            err = self.convert(folder, out=out).err
             with open(os.path.join(out, "config.json"), encoding="utf-8") as file:
                 quantization = json.load(file)["quantization_config"]
             self.assertIs(quantization["lm_head"], True)
             self.assertEqual([name for name in quantization["modules_to_not_convert"] if ".experts" in name], kept)
-            self.assertEqual(f"vLLM will not load this model: {stays} (1 layers" in told, "up_proj" in stays, told)
+            self.assertEqual(f"vLLM will not load this model: {stays} (1 layers" in err, "up_proj" in stays, reported)
 
     def test_a_head_of_its_own(self):
         """tie_word_embeddings is true, but the files have a different head: the head is used, and the flag is

@@ -211,10 +211,10 @@ class Formats(harness.Case):
 
     def test_activations_that_stay_as_they_are(self):
         """The program reports that they are not rounded, and reads past their scales without a warning."""
-        for name, is_said in (("format_fp8_tensor", True), ("format_compressed_fp8_mixed", False)):
+        for name, is_reported in (("format_fp8_tensor", True), ("format_compressed_fp8_mixed", False)):
             self.copy(name)
             self.run_json("generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5", "-n", 2)
-            self.assertEqual("stay 16 bits" in self.last_err, is_said)
+            self.assertEqual("stay 16 bits" in self.last_err, is_reported)
             self.assertNotIn("ignored", self.last_err)
 
     def test_zero_points_of_16_beside_integers_of_0(self):

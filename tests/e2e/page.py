@@ -103,7 +103,7 @@ class Page(page_case.Case):
         self.browser.press("Escape")
         self.wait(page_case.IDLE)
         self.assertIn("stopped", self.value(page_case.NOTE))
-        self.assertTrue(self.stub.left.wait(10), "the server was not told")
+        self.assertTrue(self.stub.left.wait(10), "the server did not see the end of the stream")
         self.assertEqual(self.value(page_case.LAST), "begun")
         self.stub.say("again")
         self.send("And on.")
@@ -302,11 +302,11 @@ class Page(page_case.Case):
         self.send("z")
         self.shown("Six.")
         self.wait(page_case.IDLE)
-        told = "[...document.querySelectorAll('.thought > div')].map((e) => e.textContent)"
+        thoughts = "[...document.querySelectorAll('.thought > div')].map((e) => e.textContent)"
         expected = ["First this, then that.", "Well.", "Hm, so."]
-        self.assertEqual(self.value(told), expected)
+        self.assertEqual(self.value(thoughts), expected)
         self.open()
-        self.assertEqual(self.value(told), expected)
+        self.assertEqual(self.value(thoughts), expected)
         self.exchange("plain", "A < b, <thin", "g>, <think> </think>")
         self.assertEqual(self.value(page_case.LAST), "A < b, <thing>, <think> </think>")
 

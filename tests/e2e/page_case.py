@@ -27,12 +27,12 @@ class Case(harness.Case):
         """After any test: no other host was contacted, and the console is empty."""
         host = urllib.parse.urlsplit(self.url).netloc
         self.browser.pump(0.05)
-        asked = [told["request"]["url"] for told in self.browser.told("Network.requestWillBeSent")]
+        asked = [event["request"]["url"] for event in self.browser.notified("Network.requestWillBeSent")]
         self.assertTrue(asked)
         self.assertEqual([url for url in asked if urllib.parse.urlsplit(url).netloc != host], [])
-        problems = [told["exceptionDetails"]["text"] for told in self.browser.told("Runtime.exceptionThrown")]
-        problems += [str(told["args"]) for told in self.browser.told("Runtime.consoleAPICalled")]
-        problems += [told["entry"]["text"] for told in self.browser.told("Log.entryAdded")]
+        problems = [event["exceptionDetails"]["text"] for event in self.browser.notified("Runtime.exceptionThrown")]
+        problems += [str(event["args"]) for event in self.browser.notified("Runtime.consoleAPICalled")]
+        problems += [event["entry"]["text"] for event in self.browser.notified("Log.entryAdded")]
         self.assertEqual([text for text in problems if not any(part in text for part in self.expected_errors)], [])
 
     def size(self, width, height):

@@ -56,7 +56,7 @@ class Report(page_case.Case):
     def tearDown(self):
         """Only the file itself was loaded, and the console is empty."""
         super().tearDown()
-        asked = [told["request"]["url"] for told in self.browser.told("Network.requestWillBeSent")]
+        asked = [event["request"]["url"] for event in self.browser.notified("Network.requestWillBeSent")]
         self.assertEqual({urllib.parse.urlsplit(url).scheme for url in asked} - {"data"}, {"file"})
         self.assertEqual({url for url in asked if url.startswith("file:")}, {self.url})
 
@@ -137,9 +137,9 @@ class Report(page_case.Case):
     def test_places_of_points(self):
         """Marks agree with the axis: speed-ups of one rank count are ordered like their numbers."""
         self.open(self.study)
-        told = self.value("[...document.querySelectorAll('#speedup .wide .mark')].map((mark) => [mark.textContent, "
+        marks = self.value("[...document.querySelectorAll('#speedup .wide .mark')].map((mark) => [mark.textContent, "
                           "mark.getBBox().y])")
-        placed = sorted((float(re.search(r"ranks?: ([0-9.]+)", words)[1]), y) for words, y in told)
+        placed = sorted((float(re.search(r"ranks?: ([0-9.]+)", words)[1]), y) for words, y in marks)
         for (speedup, y), (next_speedup, next_y) in zip(placed, placed[1:]):
             if next_speedup > speedup + 0.05:
                 self.assertLess(next_y, y - 1)

@@ -77,8 +77,8 @@ assert streamed.content == whole.content, (streamed, whole)
 for key in ("input_tokens", "output_tokens", "total_tokens"):
     assert streamed.usage_metadata[key] == whole.usage_metadata[key], (streamed, whole)
 assert [answer.content for answer in chat.batch([messages] * 4)] == [whole.content] * 4
-told = chat.bind(logprobs=True, top_logprobs=2, stop=["never"]).invoke(messages).response_metadata
-assert len(told["logprobs"]["content"]) == whole.usage_metadata["output_tokens"], told
+reported = chat.bind(logprobs=True, top_logprobs=2, stop=["never"]).invoke(messages).response_metadata
+assert len(reported["logprobs"]["content"]) == whole.usage_metadata["output_tokens"], reported
 completion = OpenAI(**given, max_tokens=8)
 assert completion.invoke("The capital of Norway is").strip() == "Oslo."
 assert "".join(completion.stream("The capital of Norway is")).strip() == "Oslo."

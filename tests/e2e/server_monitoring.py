@@ -333,29 +333,29 @@ class Log(Case):
             given = f"id-{len(expected)}"
             status = server.ask(method, path, body, {**headers, "X-Request-Id": given}).status
             begins = f"refused {method} {more.get('route', path)} with {status}, request {given}: "
-            expected.append((begins, more["says"]))
+            expected.append((begins, more["text"]))
 
         expected = []
-        refused("GET", "/no%0Arefused%C2%85path", route="(no route)", says="nothing at /no")
-        refused("PUT", COMPLETIONS, says="PUT is not allowed")
-        refused("GET", "/v1/models/f", route="/v1/models/{model}", says='model "f" is not served')
-        refused("POST", COMPLETIONS, {"prompt": "x"}, {}, says="Authorization")
-        refused("POST", COMPLETIONS, {"prompt": "x", "max_tokens": -7}, says="-7")
-        refused("POST", COMPLETIONS, {"prompt": "x", "model": "a\nrefused\u2028b"}, says="refused")
+        refused("GET", "/no%0Arefused%C2%85path", route="(no route)", text="nothing at /no")
+        refused("PUT", COMPLETIONS, text="PUT is not allowed")
+        refused("GET", "/v1/models/f", route="/v1/models/{model}", text='model "f" is not served')
+        refused("POST", COMPLETIONS, {"prompt": "x"}, {}, text="Authorization")
+        refused("POST", COMPLETIONS, {"prompt": "x", "max_tokens": -7}, text="-7")
+        refused("POST", COMPLETIONS, {"prompt": "x", "model": "a\nrefused\u2028b"}, text="refused")
         refused("OPTIONS", COMPLETIONS, None, {"Origin": "http://a", "Access-Control-Request-Method": "POST"},
-                says="--cors-origin")
+                text="--cors-origin")
         with contextlib.closing(server.connect()) as connection:
             body = {"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": True}
             connection.request("POST", COMPLETIONS, json.dumps(body), {**JSON, **key})
             connection.getresponse().readline()
-            refused("POST", COMPLETIONS, {"prompt": "x"}, says="too many requests")
+            refused("POST", COMPLETIONS, {"prompt": "x"}, text="too many requests")
         self.assertEqual(server.ask("GET", "/v1/models", headers=key).status, 200)
         self.assertEqual(server.stop(), 0)
         lines = [line for line in server.err.splitlines() if "refused" in line]
         self.assertEqual(len(lines), len(expected), server.err)
-        for line, (begins, says) in zip(lines, expected):
+        for line, (begins, text) in zip(lines, expected):
             self.assertTrue(line.removeprefix("yoke: ").startswith(begins), line)
-            self.assertIn(says, line)
+            self.assertIn(text, line)
 
     def test_streams_that_break_off(self):
         server = self.serve("--request-timeout", "0.5")
@@ -509,7 +509,7 @@ class Routes(Case):
             with open(path, "w", encoding="utf-8") as file:
                 file.write("{")
             broken = server.ask("GET", "/tokenizer_info", headers={"Authorization": "Bearer k"})
-            self.assert_refused(broken, 500, "the server's log says why")
+            self.assert_refused(broken, 500, "the server's log text why")
             self.assertNotIn(folder, broken.text)
             server.wait_for_err(f"/tokenizer_info: {path}: ")
         expected = {**config, **more, "bos_token": "<|im_start|>",

@@ -121,9 +121,9 @@ class WeightsF16(harness.Case):
             self.assertEqual(same, device == "cuda" and not gpus_keep)
             for weights in ("auto", "f16"):
                 plan = self.run_json("plan", "--model", model, "--no-link-test", *options, "--weights", weights)[0]
-                is_told = (device, weights, gpus_keep) == ("cuda", "auto", False)
-                self.assertEqual(is_told, "14 weights are kept as 16 bits: GPUs have no GEMM" in plan["reason"])
-                self.assertEqual(is_told, "16 bits" in plan["reason"])
+                is_reported = (device, weights, gpus_keep) == ("cuda", "auto", False)
+                self.assertEqual(is_reported, "14 weights are kept as 16 bits: GPUs have no GEMM" in plan["reason"])
+                self.assertEqual(is_reported, "16 bits" in plan["reason"])
 
     @harness.of_the_program
     def test_plan_of_8_bit_inputs(self):

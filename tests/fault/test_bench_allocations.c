@@ -28,7 +28,7 @@ static yk_status bench(yk_engine *engine, int kind, yk_bench_figures *figures, y
 }
 
 /* Figures and times as JSON. */
-static yk_status tell(const yk_bench_figures *figures, const yk_profile *times, yk_err *err)
+static yk_status sum_up(const yk_bench_figures *figures, const yk_profile *times, yk_err *err)
 {
   yk_bench_figures median, spread;
   YK_TRY(yk_bench_figures_median(figures, 1, &median, &spread, err));
@@ -105,12 +105,12 @@ static void bench_may_run_out(void **state)
   yk_bench_warn(&figures.warnings, "a warning");
   figures.n_gpus = 1;
   counted_alloc_reset(0);
-  assert_int_equal(tell(&figures, &times, NULL), YK_OK);
+  assert_int_equal(sum_up(&figures, &times, NULL), YK_OK);
   n = counted_alloc_count();
   for (int64_t fail_at = 1; fail_at <= n; fail_at++) {
     yk_err err = YK_ERR_INIT;
     counted_alloc_reset(fail_at);
-    expect_error(tell(&figures, &times, &err), &err, fail_at, n);
+    expect_error(sum_up(&figures, &times, &err), &err, fail_at, n);
   }
   counted_alloc_reset(0);
 }

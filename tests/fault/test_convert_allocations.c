@@ -79,7 +79,7 @@ static void any_allocation_may_fail(void **state)
     for (int64_t i = 1; i <= n; i++) {
       counted_alloc_reset(i);
       if (convert(cases[c].from, folder, cases[c].to, NULL) == YK_OK)
-        fail_msg("allocation %lld of %lld failed, and nobody has told", (long long)i, (long long)n);
+        fail_msg("allocation %lld of %lld failed, without an error", (long long)i, (long long)n);
     }
   }
   assert_int_equal(rmdir(folder), 0);

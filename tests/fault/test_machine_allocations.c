@@ -48,7 +48,7 @@ static void any_allocation_may_fail(void **state)
   for (int64_t i = 1; i <= n; i++) {
     counted_alloc_reset(i);
     int n_failed = measure();
-    if (n_failed == 0) fail_msg("allocation %lld of %lld failed, and nobody has told", (long long)i, (long long)n);
+    if (n_failed == 0) fail_msg("allocation %lld of %lld failed, without an error", (long long)i, (long long)n);
     n_whole += n_failed < 0;
   }
   counted_alloc_reset(0);

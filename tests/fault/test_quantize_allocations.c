@@ -17,7 +17,7 @@ static void fail_allocations(const yk_quantize_options *options, int64_t first, 
     bool has_failed = counted_alloc_count() >= i;
     counted_alloc_reset(0);
     if (status == YK_OK && !has_failed) break;
-    if (status == YK_OK) fail_msg("allocation %lld failed, and nobody has told", (long long)i);
+    if (status == YK_OK) fail_msg("allocation %lld failed, without an error", (long long)i);
     if (status != YK_E_NOMEM && status != YK_E_CAPACITY)
       fail_msg("allocation %lld: %s: %s", (long long)i, yk_status_name(status), err.message);
     n_failed++;

@@ -192,7 +192,7 @@ static void measuring_may_run_out(void **state)
   rmdir(dir);
 }
 
-static yk_status tell_study(const study *s, yk_err *err)
+static yk_status summarise_study(const study *s, yk_err *err)
 {
   static const yk_model_shapes shapes = {.n_layers = 2,
                                          .hidden_size = 64,
@@ -203,20 +203,20 @@ static yk_status tell_study(const study *s, yk_err *err)
                                          .vocab_size = 256};
   const yk_study_frame frame = {
       .command = "yoke study", .model_name = "m", .shapes = &shapes, .n_repeats = 1, .n_starts = 2};
-  json_t *told;
-  YK_TRY(yk_study_summarise(&frame, &s->records, &told, err));
-  yk_status status = yk_study_write(s->dir, told, err);
-  json_decref(told);
+  json_t *summary;
+  YK_TRY(yk_study_summarise(&frame, &s->records, &summary, err));
+  yk_status status = yk_study_write(s->dir, summary, err);
+  json_decref(summary);
   return status;
 }
 
 /* The files of a study, without their time of creation. */
-typedef struct told {
+typedef struct study_files {
   json_t *summary;
   char *csv, *latex, *report;
   size_t csv_bytes, latex_bytes, report_bytes;
   json_t *figures; /* name: a checksum */
-} told;
+} study_files;
 
 /* The files of the folder of figures, which is removed. */
 static json_t *take_figures(const char *dir)
@@ -239,12 +239,12 @@ static json_t *take_figures(const char *dir)
   return sums;
 }
 
-static told take_files(const char *dir)
+static study_files take_files(const char *dir)
 {
-  told files = {.csv = read_file(dir, "study.csv", &files.csv_bytes),
-                .latex = read_file(dir, "results.tex", &files.latex_bytes),
-                .report = read_file(dir, "report.html", &files.report_bytes),
-                .figures = take_figures(dir)};
+  study_files files = {.csv = read_file(dir, "study.csv", &files.csv_bytes),
+                       .latex = read_file(dir, "results.tex", &files.latex_bytes),
+                       .report = read_file(dir, "report.html", &files.report_bytes),
+                       .figures = take_figures(dir)};
   size_t n_bytes;
   char *text = read_file(dir, "study.json", &n_bytes);
   if (text) assert_int_equal(yk_tree_parse("study.json", text, n_bytes, &files.summary, NULL), YK_OK);
@@ -253,7 +253,7 @@ static told take_files(const char *dir)
   return files;
 }
 
-static void free_files(told *files)
+static void free_files(study_files *files)
 {
   json_decref(files->summary);
   json_decref(files->figures);
@@ -263,7 +263,7 @@ static void free_files(told *files)
 }
 
 /* Each file is complete or absent; returns whether all are present. */
-static bool are_whole(const told *found, const told *expected)
+static bool are_whole(const study_files *found, const study_files *expected)
 {
   if (found->summary) assert_true(json_equal(found->summary, expected->summary));
   if (found->csv) {
@@ -287,7 +287,7 @@ static void telling_may_run_out(void **state)
   (void)state;
   int64_t n = 1;
   char dir[32];
-  told expected = {0};
+  study_files expected = {0};
   make_dir(dir);
   study s = new_study(dir);
   counted_alloc_reset(0);
@@ -297,10 +297,10 @@ static void telling_may_run_out(void **state)
   for (int64_t fail_at = 0; fail_at <= n; fail_at++) {
     yk_err err = YK_ERR_INIT;
     counted_alloc_reset(fail_at);
-    yk_status status = tell_study(&s, &err);
+    yk_status status = summarise_study(&s, &err);
     if (fail_at == 0) n = counted_alloc_count();
     counted_alloc_reset(0);
-    told found = take_files(dir);
+    study_files found = take_files(dir);
     expect_empty(dir);
     if (fail_at == 0) expected = found;
     expect_error_or_whole(status, &err, are_whole(&found, &expected));
@@ -335,9 +335,9 @@ static void deriving_may_run_out(void **state)
   study s = new_study(dir);
   counted_alloc_reset(0);
   assert_int_equal(measure(&s, NULL), YK_OK);
-  assert_int_equal(tell_study(&s, NULL), YK_OK);
+  assert_int_equal(summarise_study(&s, NULL), YK_OK);
   free_study(&s);
-  told files = take_files(dir);
+  study_files files = take_files(dir);
   summary = files.summary;
   for (int64_t fail_at = 0; fail_at <= n; fail_at++) {
     yk_err err = YK_ERR_INIT;

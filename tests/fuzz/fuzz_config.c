@@ -85,9 +85,9 @@ static void check_config(const yk_model_config *config)
   check_latent(config);
   const yk_quant_scheme *scheme;
   yk_err err = YK_ERR_INIT;
-  bool is_said = yk_quant_scheme_of(&config->quant, "model.layers.0.mlp.down_proj", &scheme, &err) == YK_OK;
-  require(is_said || err.message[0]);
-  if (is_said && scheme)
+  bool is_reported = yk_quant_scheme_of(&config->quant, "model.layers.0.mlp.down_proj", &scheme, &err) == YK_OK;
+  require(is_reported || err.message[0]);
+  if (is_reported && scheme)
     require(scheme->format != YK_WEIGHT_PLAIN && scheme->packing < YK_N_PACKINGS &&
             (scheme->group_size == -1 || scheme->group_size >= (scheme->format == YK_WEIGHT_FP8 ? 1 : 16)));
 

@@ -333,12 +333,12 @@ static void test_plans(void **state)
   assert_false(cut.is_single_token); /* ranks exchange values between its GEMMs */
 }
 
-static void expect_refusal(yk_device *dev, const yk_linear_spec *spec, yk_status expected, const char *says)
+static void expect_refusal(yk_device *dev, const yk_linear_spec *spec, yk_status expected, const char *part)
 {
   yk_linear *linear = NULL;
   yk_err refusal = YK_ERR_INIT;
   assert_int_equal(dev->ops->linear_create(dev, spec, &linear, &refusal), expected);
-  if (!strstr(refusal.message, says)) fail_msg("\"%s\" does not say \"%s\"", refusal.message, says);
+  if (!strstr(refusal.message, part)) fail_msg("\"%s\" does not have \"%s\"", refusal.message, part);
 }
 
 /* Layers that are not one GEMM of act, and rows of y that are not adjacent. */

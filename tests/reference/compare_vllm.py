@@ -119,7 +119,7 @@ def run_yoke(args, *options):
 def make_case(args, name, folder):
     """(checkpoint of a case, output of the programs that made it)."""
     source, options = {**CASES, **REFUSED}[name]
-    made, told = os.path.join(folder, name), ""
+    made, reported = os.path.join(folder, name), ""
     if source.startswith("format"):
         made = os.path.join(FAMILIES, source)
     else:
@@ -129,11 +129,11 @@ def make_case(args, name, folder):
         calibration = ["--calibration", os.path.join(MODELS, "demo", "heldout.txt")] if "awq" in options else []
         group = [] if "--group-size" in options else ["--group-size", "32"]
         own = [option for option in options if option != "convert"]
-        told = run_yoke(args, "quantize", "--device", "cpu", "-m", model, "-o", made, *own, *group, *calibration)[1]
+        reported = run_yoke(args, "quantize", "--device", "cpu", "-m", model, "-o", made, *own, *group, *calibration)[1]
     if "convert" not in options:
-        return made, told
+        return made, reported
     out = os.path.join(folder, f"{name}, converted")
-    return out, told + run_yoke(args, "convert", "--to", "awq", "-m", made, "-o", out)[1]
+    return out, reported + run_yoke(args, "convert", "--to", "awq", "-m", made, "-o", out)[1]
 
 
 def transformers_scores(folder, sequences):
@@ -178,7 +178,7 @@ def compare(args, name, folder):
 
 def check_refused(args, name, folder):
     """Prints a line; returns the errors."""
-    out, told = make_case(args, name, folder)
+    out, reported = make_case(args, name, folder)
     try:
         with vllm_cpu.opened(out):
             refused = None
@@ -186,12 +186,12 @@ def check_refused(args, name, folder):
         refused = str(error).splitlines()[0]
     print(f"{name:26s} vLLM: {refused or 'loads it'}", flush=True)
     wrong = [] if refused else [f"{name}: expected that vLLM refuses it, but it loads"]
-    return wrong + ([] if "vLLM will not load" in told else [f"{name}: yoke does not warn: {told}"])
+    return wrong + ([] if "vLLM will not load" in reported else [f"{name}: yoke does not warn: {reported}"])
 
 
 def check_case(args, name, folder):
-    out, told = make_case(args, name, folder)
-    wrong = [f"{name}: yoke warns: {told}"] if "vLLM will not load" in told else []
+    out, reported = make_case(args, name, folder)
+    wrong = [f"{name}: yoke warns: {reported}"] if "vLLM will not load" in reported else []
     return wrong + compare(args, name, out)
 
 

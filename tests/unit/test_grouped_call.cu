@@ -32,11 +32,11 @@ yk_grouped_call call_of(const yk_combine_args *combine)
   return call;
 }
 
-void expect_refusal(const yk_wna16_gpu &gpu, const yk_grouped_call &call, const char *says)
+void expect_refusal(const yk_wna16_gpu &gpu, const yk_grouped_call &call, const char *part)
 {
   yk_err err = YK_ERR_INIT;
   assert_int_equal(yk_wna16_grouped_forward(&gpu, &desc, &call, nullptr, &err), YK_E_INVAL);
-  if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+  if (!strstr(err.message, part)) fail_msg("\"%s\" does not have \"%s\"", err.message, part);
 }
 
 /* With one row if the combination of its slots expects the shared expert; with more rows if the kernel for many rows

@@ -94,11 +94,11 @@ static void rows_and_limits(void **state)
   yk_machine_options options = small_options();
   yk_machine_report report;
   yk_err err = YK_ERR_INIT;
-  size_t n_told = 0;
+  size_t n_reported = 0;
   options.on_row = count_row;
-  options.on_row_user = &n_told;
+  options.on_row_user = &n_reported;
   assert_int_equal(yk_machine_measure(&options, &report, &err), YK_OK);
-  assert_int_equal(n_told, report.n_rows);
+  assert_int_equal(n_reported, report.n_rows);
   assert_int_equal(report.n_rows, 3 + 1 + 2 + 2 * 3 * 2); /* reads by 1, 2, 3 threads; copy; GEMMs; all-reduces */
   const yk_machine_row *read = find(&report, YK_MACHINE_MEMORY, "read", 1, 3, 8 << 20);
   check_figures(read, 8 << 20);

@@ -66,7 +66,7 @@ static size_t count(const yk_plot *plot, const char *role)
   return n;
 }
 
-static bool says(const yk_plot *plot, const char *text)
+static bool has_text(const yk_plot *plot, const char *text)
 {
   for (size_t i = 0; i < plot->n_drawings; i++)
     for (size_t k = 0; k < plot->drawings[i].n_marks; k++)
@@ -90,7 +90,7 @@ static void every_figure_has_its_points(void **state)
       fail_msg("%s: expected %zu marks, found %zu", yk_plot_name((yk_plot_kind)kind), wanted[kind].n,
                count(&plot, wanted[kind].role));
     if (plot.n_cut) fail_msg("%s: %d whiskers are cut", yk_plot_name((yk_plot_kind)kind), plot.n_cut);
-    if (kind == YK_PLOT_SPEEDUP) assert_true(says(&plot, "ideal") && says(&plot, "batch 4"));
+    if (kind == YK_PLOT_SPEEDUP) assert_true(has_text(&plot, "ideal") && has_text(&plot, "batch 4"));
     if (kind == YK_PLOT_LATENCY) assert_int_equal(count(&plot, "whisker"), 18); /* of both axes */
     yk_plot_free(&plot);
   }
@@ -104,7 +104,7 @@ static void shared_cores_have_no_ideal(void **state)
   json_t *study = make_study("cpu", 2, 2, 0.01);
   yk_plot plot;
   make(study, YK_PLOT_SPEEDUP, YK_PLOT_WIDE, &plot);
-  assert_true(says(&plot, "same cores") && !says(&plot, "ideal"));
+  assert_true(has_text(&plot, "same cores") && !has_text(&plot, "ideal"));
   yk_plot_free(&plot);
   make(study, YK_PLOT_EFFICIENCY, YK_PLOT_WIDE, &plot);
   assert_int_equal(plot.n_drawings, 0);
@@ -126,7 +126,7 @@ static void one_whisker_does_not_spoil_an_axis(void **state)
   make(study, YK_PLOT_LIMIT, YK_PLOT_WIDE, &plot);
   assert_int_equal(plot.n_cut, 1);
   assert_int_equal(count(&plot, "whisker cut"), 1);
-  assert_false(says(&plot, "1,000,000") || says(&plot, "500,000"));
+  assert_false(has_text(&plot, "1,000,000") || has_text(&plot, "500,000"));
   for (size_t i = 0; i < plot.drawings[0].n_marks; i++) {
     const yk_mark *mark = &plot.drawings[0].marks[i];
     for (size_t k = 0; k < mark->n_segments; k++)

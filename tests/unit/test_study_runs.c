@@ -25,7 +25,7 @@ typedef struct fake {
   int fail_point;         /* -1: none */
   yk_status start_status; /* of configuration 1 */
   bool is_broken;         /* the failing point breaks the engine */
-  bool cancels, is_told;  /* a signal arrives while the failing point runs, which reports it */
+  bool cancels, is_stopped; /* a signal arrives while the failing point runs, which reports it */
 } fake;
 
 static yk_status start(void *user, size_t config, json_t **info, yk_err *err)
@@ -43,7 +43,7 @@ static yk_status run(void *user, size_t point, json_t **figures, yk_err *err)
 {
   fake *engine = user;
   assert_true(engine->is_started);
-  engine->is_told = engine->cancels && (int)point == engine->fail_point;
+  engine->is_stopped = engine->cancels && (int)point == engine->fail_point;
   if ((int)point == engine->fail_point)
     return yk_err_set(err, engine->cancels ? YK_E_CANCELLED : YK_E_CAPACITY, "point %zu fails", point);
   *figures = json_pack("{s:f}", "output_throughput", 100.0 + ++engine->n_runs);
@@ -75,7 +75,7 @@ static void stop(void *user)
 static bool stops(void *user)
 {
   const fake *engine = user;
-  return (engine->stop_after && engine->n_runs >= engine->stop_after) || engine->is_told;
+  return (engine->stop_after && engine->n_runs >= engine->stop_after) || engine->is_stopped;
 }
 
 static void ignore_progress(void *user, const yk_study_progress *progress)

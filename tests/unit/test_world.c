@@ -15,7 +15,7 @@ static void test_bad_worlds_are_refused(void **state)
   (void)state;
   static const struct {
     yk_world world;
-    const char *says;
+    const char *message;
   } cases[] = {{{0, 0, 0, 1}, "number of ranks: expected 1 to 64, found 0"},
                {{65, 0, 65, 1}, "number of ranks: expected 1 to 64, found 65"},
                {{4, 0, 0, 1}, "ranks of this process: expected 1 to 4, found 0"},
@@ -27,7 +27,7 @@ static void test_bad_worlds_are_refused(void **state)
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     yk_err err = YK_ERR_INIT;
     assert_int_equal(yk_world_check(&cases[i].world, &err), YK_E_INVAL);
-    assert_string_equal(err.message, cases[i].says);
+    assert_string_equal(err.message, cases[i].message);
   }
 }
 

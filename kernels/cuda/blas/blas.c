@@ -99,8 +99,8 @@ yk_status yk_cuda_blas_multiply_batch(const yk_cuda_blas *blas, const yk_cuda_bl
                     (long long)b->k, (long long)b->n, blas->get_status_string(status));
 }
 
-static yk_status tell_groups(const yk_cuda_blas *blas, cublasStatus_t status, int64_t n_rows, int64_t group,
-                             yk_err *err)
+static yk_status check_groups(const yk_cuda_blas *blas, cublasStatus_t status, int64_t n_rows, int64_t group,
+                              yk_err *err)
 {
   if (status == CUBLAS_STATUS_SUCCESS) return YK_OK;
   return yk_err_set(err, YK_E_DEVICE, "GEMMs of %lld rows and groups of %lld: %s", (long long)n_rows, (long long)group,
@@ -115,7 +115,7 @@ yk_status yk_cuda_blas_find_grams(const yk_cuda_blas *blas, const yk_cuda_blas_g
   cublasStatus_t status =
       blas->gemm_batched(blas->handle, CUBLAS_OP_N, CUBLAS_OP_T, group, group, (int)a->n_rows, &mean, a->x, k, group,
                          a->x, k, group, &zero, a->grams, group, (long long)group * group, (int)a->n_groups);
-  return tell_groups(blas, status, a->n_rows, a->group, err);
+  return check_groups(blas, status, a->n_rows, a->group, err);
 }
 
 yk_status yk_cuda_blas_multiply_groups(const yk_cuda_blas *blas, const yk_cuda_blas_groups *a, yk_err *err)
@@ -125,5 +125,5 @@ yk_status yk_cuda_blas_multiply_groups(const yk_cuda_blas *blas, const yk_cuda_b
   cublasStatus_t status =
       blas->gemm_batched(blas->handle, CUBLAS_OP_N, CUBLAS_OP_N, group, (int)a->n_rows, group, &one, a->grams, group,
                          (long long)group * group, a->x, k, group, &zero, a->y, k, group, (int)a->n_groups);
-  return tell_groups(blas, status, a->n_rows, a->group, err);
+  return check_groups(blas, status, a->n_rows, a->group, err);
 }

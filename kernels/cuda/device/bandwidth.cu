@@ -44,7 +44,7 @@ struct bench {
 
 yk_status check(const bench &b, cudaError_t error, const char *what, yk_err *err)
 {
-  return yk_cuda_error_tell(b.ordinal, error, what, err);
+  return yk_cuda_error_report(b.ordinal, error, what, err);
 }
 
 yk_status open_bench(bench &b, bool copies, yk_err *err)

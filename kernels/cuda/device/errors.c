@@ -32,7 +32,7 @@ const char *yk_cuda_error_remedy(cudaError_t error)
   return poisons_process(error) ? "; a new process is needed" : "";
 }
 
-yk_status yk_cuda_error_tell(int ordinal, cudaError_t error, const char *operation, yk_err *err)
+yk_status yk_cuda_error_report(int ordinal, cudaError_t error, const char *operation, yk_err *err)
 {
   if (error == cudaSuccess) return YK_OK;
   cudaGetLastError(); /* the error is reported here, so the next operation must not find it again */

@@ -10,10 +10,10 @@
 extern "C" {
 #endif
 
-/* yk_cuda_error_tell - returns YK_OK for cudaSuccess, else an error that names the GPU, the operation and CUDA's
+/* yk_cuda_error_report - returns YK_OK for cudaSuccess, else an error that names the GPU, the operation and CUDA's
  *   message, and states if only a new process can use the GPU again. Clears CUDA's record of the error.
  *   Errors: YK_E_CAPACITY if device memory is insufficient, else YK_E_DEVICE. Thread: any. */
-yk_status yk_cuda_error_tell(int ordinal, cudaError_t error, const char *operation, yk_err *err);
+yk_status yk_cuda_error_report(int ordinal, cudaError_t error, const char *operation, yk_err *err);
 
 /* yk_cuda_error_lasting - the error of an earlier operation that every further use of the current GPU by this process
  *   returns, or cudaSuccess. Waits for nothing. */

@@ -9,20 +9,20 @@
 
 yk_status yk_cuda_check(const yk_cuda_device *cuda, cudaError_t error, const char *operation, yk_err *err)
 {
-  return yk_cuda_error_tell(cuda->ordinal, error, operation, err);
+  return yk_cuda_error_report(cuda->ordinal, error, operation, err);
 }
 
 yk_status yk_cuda_blame(const yk_cuda_device *cuda, yk_status status, yk_err *err)
 {
   if (status == YK_OK || !err) return status;
-  yk_err told = *err;
+  yk_err first = *err;
   cudaError_t error = yk_cuda_error_lasting(cuda->stream);
   const char *why = error == cudaSuccess ? "" : cudaGetErrorString(error);
-  bool is_told = strstr(told.message, why) != NULL;
+  bool is_named = strstr(first.message, why) != NULL;
   yk_err_clear(err);
-  yk_err_set(err, status, "GPU %d: %s%s%s%s", cuda->ordinal, told.message, is_told ? "" : ": ", is_told ? "" : why,
+  yk_err_set(err, status, "GPU %d: %s%s%s%s", cuda->ordinal, first.message, is_named ? "" : ": ", is_named ? "" : why,
              yk_cuda_error_remedy(error));
-  err->rank = told.rank;
+  err->rank = first.rank;
   return status;
 }
 

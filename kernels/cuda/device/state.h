@@ -60,7 +60,7 @@ static inline yk_cuda_device *yk_cuda_device_of(yk_device *dev)
   return (yk_cuda_device *)dev;
 }
 
-/* yk_cuda_check - returns YK_OK, or the error of an operation on this GPU: see yk_cuda_error_tell. */
+/* yk_cuda_check - returns YK_OK, or the error of an operation on this GPU: see yk_cuda_error_report. */
 yk_status yk_cuda_check(const yk_cuda_device *cuda, cudaError_t error, const char *operation, yk_err *err);
 
 /* yk_cuda_blame - see yk_cuda_device_blame in cuda_device.h. */

@@ -232,11 +232,11 @@ class Needs:
                    for node in self.tree.find_all(self.nodes.Compare) for operand in node.ops)
 
     def content_form(self):
-        tells_apart = self.tests("content", "string", "mapping", "iterable", "sequence")
+        distinguishes = self.tests("content", "string", "mapping", "iterable", "sequence")
         if self.loops_over_messages_content():
-            return "either" if tells_apart else "lists"
+            return "either" if distinguishes else "lists"
         reads_lists = self.loops_over("content") or self.reads_a_part("content")
-        return "lists" if reads_lists and not tells_apart else "strings"
+        return "lists" if reads_lists and not distinguishes else "strings"
 
     def takes_objects(self, key):
         names = self.names_for(key)

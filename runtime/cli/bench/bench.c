@@ -188,8 +188,8 @@ static yk_status measure(bench *b, yk_err *err)
   yk_status status = run_all(b, &failure);
   if (status == YK_OK) status = time_steps(b, &failure);
   b->report.is_interrupted = status == YK_E_CANCELLED && yk_interrupt_caught(&b->interrupt);
-  yk_status told = sum_up(b, err);
-  if (status == YK_OK || b->report.is_interrupted) return told;
+  yk_status summed = sum_up(b, err);
+  if (status == YK_OK || b->report.is_interrupted) return summed;
   yk_err_clear(err);
   return yk_err_set(err, status, "%s", failure.message);
 }

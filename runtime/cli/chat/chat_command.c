@@ -49,7 +49,7 @@ static const struct {
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
-static yk_status say_unknown(const char *name, yk_err *err)
+static yk_status report_unknown(const char *name, yk_err *err)
 {
   const char *names[N_COMMANDS];
   for (size_t i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
@@ -83,7 +83,7 @@ static yk_status carry_out(yk_chat_session *session, const char *text, size_t n_
     *ends = !commands[i].run;
     return *ends ? YK_OK : commands[i].run(session, text, n_bytes, err);
   }
-  return say_unknown(name, err);
+  return report_unknown(name, err);
 }
 
 bool yk_chat_command(yk_chat_session *session, const char *text, size_t n_bytes)

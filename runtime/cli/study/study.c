@@ -41,7 +41,7 @@ static bool stops(void *user)
   return yk_interrupt_caught(&s->interrupt) != 0;
 }
 
-static void tell_progress(void *user, const yk_study_progress *progress)
+static void print_progress(void *user, const yk_study_progress *progress)
 {
   session *s = user;
   yk_study_print_progress(&s->printer, progress);
@@ -56,7 +56,8 @@ static yk_status make_points(session *s, yk_err *err)
     yk_err_set(&unknown, YK_E_UNSUPPORTED, "--hf-overrides changes what config.json says of the model");
   else
     s->has_shapes = yk_model_shapes_read(s->settings->model.checkpoint.path, &s->shapes, &unknown) == YK_OK;
-  if (!s->has_shapes) yk_log_write(&s->console.log, YK_LOG_INFO, "no limits will be told: %s", unknown.message);
+  if (!s->has_shapes)
+    yk_log_write(&s->console.log, YK_LOG_INFO, "there will be no limits in the study: %s", unknown.message);
   YK_TRY(yk_study_grid_make(&s->settings->sweep, &s->grid, err));
   s->options = (yk_study_options){.get = get_options, .user = s, .load = &s->settings->load};
   YK_TRY(yk_study_plan(&s->grid, &s->options, s->shapes.max_model_tokens, err));
@@ -112,7 +113,7 @@ static yk_status open_journal(session *s, yk_err *err)
   YK_TRY(yk_study_settings_identity(s->settings, &identity, err));
   yk_status status = yk_study_journal_open(&s->journal, s->settings->output_dir, identity, &records, err);
   if (status == YK_OK) status = take_records(s, records, err);
-  yk_interrupt_tell(&s->interrupt, s->settings->command);
+  yk_interrupt_set_resume_command(&s->interrupt, s->settings->command);
   if (status == YK_OK) status = add_machine(s, err);
   json_decref(identity);
   json_decref(records);
@@ -138,7 +139,7 @@ static bool is_done(const void *records, const yk_study_item *item)
   return yk_study_records_has(records, item);
 }
 
-static void tell_plan(session *s)
+static void print_plan(session *s)
 {
   char text[32];
   size_t n_done = 0, n_possible = 0;
@@ -180,7 +181,7 @@ static yk_status write_study(session *s, yk_err *err)
 }
 
 /* Reports points that turned out to be impossible; points left out before have no items. */
-static void tell_failed(session *s)
+static void print_failed(session *s)
 {
   char text[256];
   for (size_t i = 0; i < s->n_items; i++) {
@@ -192,7 +193,7 @@ static void tell_failed(session *s)
   }
 }
 
-static void tell_left(session *s)
+static void print_remaining(session *s)
 {
   size_t n_done = 0;
   for (size_t i = 0; i < s->n_items; i++) n_done += is_done(&s->records, &s->items[i]);
@@ -209,7 +210,7 @@ static yk_status run_session(session *s, yk_err *err)
   if (!s->settings->dry_run) YK_TRY(open_journal(s, err));
   if (s->settings->dry_run) YK_TRY(yk_study_records_init(&s->records, &s->grid, err));
   YK_TRY(make_estimate(s, err));
-  tell_plan(s);
+  print_plan(s);
   if (s->settings->dry_run) return YK_OK;
   const yk_study_driver driver = yk_study_engine_driver(&s->engine);
   yk_study_run run = {.items = s->items,
@@ -219,14 +220,14 @@ static yk_status run_session(session *s, yk_err *err)
                       .estimate = &s->estimate,
                       .driver = &driver,
                       .stops = stops,
-                      .progress = tell_progress,
+                      .progress = print_progress,
                       .user = s};
   yk_interrupt_watch(&s->interrupt, &none, 0); /* from here on a signal ends the loop, not the program */
   yk_status status = yk_study_run_items(&run, &stopped, err);
   yk_interrupt_watch(&s->interrupt, NULL, 0);
   yk_console_clear(&s->console);
-  tell_failed(s);
-  if (status != YK_OK || stopped) tell_left(s);
+  print_failed(s);
+  if (status != YK_OK || stopped) print_remaining(s);
   return status == YK_OK && !stopped ? write_study(s, err) : status;
 }
 

@@ -56,7 +56,7 @@ static yk_status read_limits(json_t *machine, const char *path, yk_err *err)
   return status;
 }
 
-static void tell_row(void *log, const yk_machine_row *row)
+static void print_row(void *log, const yk_machine_row *row)
 {
   if (row->error[0])
     yk_log_write(log, YK_LOG_WARN, "measuring the machine: %s, %s: %s", yk_machine_kind_name(row->kind), row->method,
@@ -76,13 +76,13 @@ static yk_status measure_limits(json_t *machine, const yk_engine_options *engine
   options.n_devices = engine->device_ids ? engine->n_ranks : 0;
   options.n_ranks = engine->n_ranks;
   options.n_cpu_threads = engine->n_cpu_threads;
-  options.on_row = tell_row;
+  options.on_row = print_row;
   options.on_row_user = (void *)log;
   yk_log_write(log, YK_LOG_INFO, "measuring the machine");
   yk_status status = yk_machine_measure(&options, &report, err);
   if (status == YK_OK) status = yk_machine_json(&report, &limits, err);
   if (status == YK_OK && keep_limits(machine, limits, "the machine", &missing) != YK_OK)
-    yk_log_write(log, YK_LOG_WARN, "no limits will be told: %s", missing.message);
+    yk_log_write(log, YK_LOG_WARN, "there will be no limits in the study: %s", missing.message);
   json_decref(limits);
   yk_machine_report_free(&report);
   return status;

@@ -26,7 +26,7 @@ typedef struct yk_profiler {
   } step, before;
   uint64_t n_steps; /* since the epoch began */
   unsigned seen_epoch;
-  bool has_told; /* the log has the resolution of the clock */
+  bool has_reported; /* the log has the resolution of the clock */
 } yk_profiler;
 
 #endif

@@ -4,12 +4,12 @@ import { MarkdownView } from "./markdown.js";
 
 const BEGIN = "<think>", END = "</think>";
 
-// Plain text, without its leading white space. content: everything received. told(text): called with text that is
+// Plain text, without its leading white space. content: everything received. onShown(text): called with text that is
 // shown.
 export class PlainView {
-  constructor(element, told = () => {}) {
+  constructor(element, onShown = () => {}) {
     this.node = document.createTextNode("");
-    this.told = told;
+    this.onShown = onShown;
     this.content = this.reasoning = "";
     element.replaceChildren(this.node);
   }
@@ -18,7 +18,7 @@ export class PlainView {
     const shown = this.node.length ? text : text.trimStart();
     this.content += text;
     this.node.appendData(shown);
-    this.told(shown);
+    this.onShown(shown);
   }
 
   end() {}
@@ -32,12 +32,12 @@ function halfOf(mark, text) {
 
 // content, reasoning: received so far, without <think>, </think> and the white space around them.
 export class AnswerView {
-  // element: shows the answer, below the folded reasoning; told(text): called with content that is shown; copy(text,
+  // element: shows the answer, below the folded reasoning; onShown(text): called with content that is shown; copy(text,
   // button): copies a block of code.
-  constructor(element, copy, told = () => {}) {
+  constructor(element, copy, onShown = () => {}) {
     this.element = element;
     this.copy = copy;
-    this.told = told;
+    this.onShown = onShown;
     this.content = this.reasoning = "";
     this.held = ""; // may be the beginning of a mark
     this.isThinking = false;
@@ -127,7 +127,7 @@ export class AnswerView {
     this.nameThought();
     this.content += shown;
     this.view.add(shown);
-    this.told(shown);
+    this.onShown(shown);
   }
 
   end() {

@@ -42,8 +42,8 @@ function make(tag, className, text = "") {
 
 // ---- The log
 
-// told(text): called when more of the entry is shown.
-function showEntry(entry, told) {
+// onShown(text): called when more of the entry is shown.
+function showEntry(entry, onShown) {
   const article = make("article", entry.role);
   const text = make("div", "text"), note = make("span", "quiet", entry.note);
   const copy = make("button", "", "Copy"), footer = make("footer", "");
@@ -53,7 +53,7 @@ function showEntry(entry, told) {
   article.append(make("h3", "", MODES[mode].names[entry.role]), text, footer);
   log.append(article);
   const isAnswer = mode === "chat" && entry.role === "assistant";
-  const view = isAnswer ? new AnswerView(text, copyText, told) : new PlainView(text, told);
+  const view = isAnswer ? new AnswerView(text, copyText, onShown) : new PlainView(text, onShown);
   text.classList.toggle("markdown", isAnswer);
   view.add(entry.content, entry.reasoning);
   return { article, note, view };

@@ -100,7 +100,7 @@ static void take_interval(const yk_plot_point *point, const char *metric, double
   out->high *= scale;
 }
 
-static void tell_interval(const yk_point *point, yk_number_format format, char words[YK_WORDS])
+static void append_interval(const yk_point *point, yk_number_format format, char words[YK_WORDS])
 {
   char low[YK_NUMBER_TEXT], high[YK_NUMBER_TEXT];
   size_t used = strlen(words);
@@ -132,7 +132,7 @@ static bool over_ranks(const yk_plot_group *group, const char *metric, yk_number
     take_interval(from, metric, 1, point);
     snprintf(point->words, sizeof point->words, "%s, %s: %s", from->label, yk_plot_ranks(from->ranks, ranks),
              format(value, number));
-    tell_interval(point, format, point->words);
+    append_interval(point, format, point->words);
   }
   number_series(out, 0);
   out->n_slots = (int)out->n_series;

@@ -209,7 +209,7 @@ static yk_status faulty_await_writes(yk_comm *comm, yk_err *err)
   return goes_wrong(comm->dev, "await_writes", &status, err) ? status : comm_ops->await_writes(comm, err);
 }
 
-static void tell_exit_handlers(void)
+static void report_exit_handlers(void)
 {
   fputs("hook: exit handlers\n", stderr);
 }
@@ -218,7 +218,7 @@ static void tell_exit_handlers(void)
 static bool faulty_destroy(yk_comm *comm)
 {
   yk_status status;
-  if (goes_wrong(comm->dev, "destroy", &status, NULL)) atexit(tell_exit_handlers);
+  if (goes_wrong(comm->dev, "destroy", &status, NULL)) atexit(report_exit_handlers);
   return comm_ops->destroy(comm) && status == YK_OK;
 }
 
