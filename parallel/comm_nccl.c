@@ -122,9 +122,9 @@ static yk_status fail(nccl_comm *comm, ncclResult_t result, const char *operatio
 static yk_status taken(nccl_comm *comm, ncclResult_t result, const char *operation, yk_err *err)
 {
   while (result == ncclInProgress) {
-    YK_TRY(yk_cuda_device_ask_watch(comm->base.dev, err));
-    ncclResult_t asked = comm->functions->comm_get_async_error(comm->nccl, &result);
-    if (asked != ncclSuccess) result = asked;
+    YK_TRY(yk_cuda_device_check_watch(comm->base.dev, err));
+    ncclResult_t query = comm->functions->comm_get_async_error(comm->nccl, &result);
+    if (query != ncclSuccess) result = query;
   }
   return result == ncclSuccess ? YK_OK : fail(comm, result, operation, err);
 }
@@ -143,8 +143,8 @@ yk_status yk_comm_nccl_check(yk_comm *base, yk_err *err)
   if (!comm->nccl || ++comm->n_watches < WATCHES_PER_QUERY) return YK_OK;
   ncclResult_t result = ncclSuccess;
   comm->n_watches = 0;
-  ncclResult_t asked = comm->functions->comm_get_async_error(comm->nccl, &result);
-  if (asked != ncclSuccess) result = asked;
+  ncclResult_t query = comm->functions->comm_get_async_error(comm->nccl, &result);
+  if (query != ncclSuccess) result = query;
   return result == ncclSuccess || result == ncclInProgress ? YK_OK : fail(comm, result, "operation", err);
 }
 
@@ -230,7 +230,7 @@ static yk_status nccl_gather(yk_comm *base, void *data, int64_t n_bytes, yk_err 
 /* Called before each check for a missing rank: the device's watch finds peers that another transport misses. */
 static yk_status watch_device(void *context, yk_err *err)
 {
-  return yk_cuda_device_ask_watch(context, err);
+  return yk_cuda_device_check_watch(context, err);
 }
 
 static yk_status nccl_gather_host(yk_comm *base, const void *data, size_t n_bytes, void *all, yk_err *err)
@@ -268,7 +268,7 @@ static yk_status nccl_barrier(yk_comm *base, yk_err *err)
     struct timespec deadline = yk_wait_deadline(watch_every_s);
     if (pthread_cond_timedwait(&g->cv_met, &g->mutex, &deadline) != ETIMEDOUT) continue;
     pthread_mutex_unlock(&g->mutex);
-    status = yk_cuda_device_ask_watch(base->dev, err);
+    status = yk_cuda_device_check_watch(base->dev, err);
     pthread_mutex_lock(&g->mutex);
   }
   bool met = g->generation != generation;
@@ -356,8 +356,8 @@ static yk_status connect_ends(const yk_nccl_functions *nccl, const yk_exchange *
   ncclResult_t result = begin_connecting(nccl, ends, n_local, &id, err);
   for (int i = 0; i < n_local && result == ncclSuccess;) {
     nccl_comm *comm = (nccl_comm *)ends[i];
-    ncclResult_t asked = nccl->comm_get_async_error(comm->nccl, &result);
-    if (asked != ncclSuccess) result = asked;
+    ncclResult_t query = nccl->comm_get_async_error(comm->nccl, &result);
+    if (query != ncclSuccess) result = query;
     if (result == ncclSuccess) i++;
     if (result != ncclInProgress) continue;
     result = ncclSuccess;

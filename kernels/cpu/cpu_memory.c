@@ -21,7 +21,7 @@ struct yk_cpu_chunk {
 
 /* Weights are read sequentially at every step, which takes a fifth less time with large pages. The request may be
  * ignored. */
-static void ask_for_huge_pages(char *memory, size_t n_bytes)
+static void advise_huge_pages(char *memory, size_t n_bytes)
 {
 #ifdef MADV_HUGEPAGE
   uintptr_t first = (uintptr_t)yk_round_up_i64((int64_t)(uintptr_t)memory, HUGE_PAGE_BYTES);
@@ -49,7 +49,7 @@ yk_status yk_cpu_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err)
   uintptr_t first = (uintptr_t)raw + sizeof(void *);
   char *aligned = raw + (yk_round_up_i64((int64_t)first, ALIGNMENT_BYTES) - (int64_t)(uintptr_t)raw);
   memcpy(aligned - sizeof raw, &raw, sizeof raw);
-  ask_for_huge_pages(aligned, n_bytes);
+  advise_huge_pages(aligned, n_bytes);
   *out = aligned;
   return YK_OK;
 }
@@ -75,7 +75,7 @@ static yk_status new_chunk(size_t n_bytes, yk_cpu_chunk **out, yk_err *err)
   }
   int64_t address = (int64_t)(uintptr_t)chunk->memory;
   chunk->first = chunk->memory + (yk_round_up_i64(address, HUGE_PAGE_BYTES) - address);
-  ask_for_huge_pages(chunk->first, chunk->n_bytes);
+  advise_huge_pages(chunk->first, chunk->n_bytes);
   *out = chunk;
   return YK_OK;
 }

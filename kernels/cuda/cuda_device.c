@@ -316,7 +316,7 @@ void yk_cuda_device_set_watch(yk_device *dev, yk_cuda_watch watch, void *context
   cuda->watch_context = context;
 }
 
-yk_status yk_cuda_device_ask_watch(yk_device *dev, yk_err *err)
+yk_status yk_cuda_device_check_watch(yk_device *dev, yk_err *err)
 {
-  return yk_cuda_ask_watch(yk_cuda_device_of(dev), err);
+  return yk_cuda_check_watch(yk_cuda_device_of(dev), err);
 }

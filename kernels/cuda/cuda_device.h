@@ -65,8 +65,8 @@ typedef yk_status (*yk_cuda_watch)(void *context, yk_err *err);
 /* yk_cuda_device_set_watch - a device has one watch at a time; NULL removes the watch. */
 void yk_cuda_device_set_watch(yk_device *dev, yk_cuda_watch watch, void *context);
 
-/* yk_cuda_device_ask_watch - calls the watch once, for a communicator with its own wait. YK_OK without a watch. */
-yk_status yk_cuda_device_ask_watch(yk_device *dev, yk_err *err);
+/* yk_cuda_device_check_watch - calls the watch once, for a communicator with its own wait. YK_OK without a watch. */
+yk_status yk_cuda_device_check_watch(yk_device *dev, yk_err *err);
 
 #ifdef __cplusplus
 }

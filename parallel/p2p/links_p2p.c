@@ -29,7 +29,7 @@ static yk_status check(const link_bench *b, cudaError_t error, const char *what,
                     b->from, b->to, what, cudaGetErrorString(error));
 }
 
-yk_status yk_p2p_link_ask(int from, int to, bool *peer_access, yk_err *err)
+yk_status yk_p2p_link_query(int from, int to, bool *peer_access, yk_err *err)
 {
   const link_bench b = {.from = from, .to = to};
   int can = 0;

@@ -7,9 +7,9 @@
 #include "base/spread.h"
 #include "base/status.h"
 
-/* yk_p2p_link_ask - whether kernels on GPU `from` can access the memory of GPU `to`. Uses neither GPU. Errors:
+/* yk_p2p_link_query - whether kernels on GPU `from` can access the memory of GPU `to`. Uses neither GPU. Errors:
  *   YK_E_DEVICE. */
-yk_status yk_p2p_link_ask(int from, int to, bool *peer_access, yk_err *err);
+yk_status yk_p2p_link_query(int from, int to, bool *peer_access, yk_err *err);
 
 enum { YK_P2P_LINK_BYTES = 32 << 20 /* size of a large copy */, YK_P2P_LINK_MAX_REPEATS = 100 };
 

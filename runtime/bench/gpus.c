@@ -130,11 +130,11 @@ static double temperature_c(yk_bench_gpus *gpus, void *device)
   return checked(gpus, TEMPERATURE, code, value, 1000);
 }
 
-static double power_w(yk_bench_gpus *gpus, void *device, figure which, int (*ask)(void *, unsigned *))
+static double power_w(yk_bench_gpus *gpus, void *device, figure which, int (*read)(void *, unsigned *))
 {
   unsigned value = 0;
-  if (!ask) return NAN;
-  int code = ask(device, &value);
+  if (!read) return NAN;
+  int code = read(device, &value);
   return checked(gpus, which, code, value * 1e-3, 100000);
 }
 

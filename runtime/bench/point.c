@@ -10,7 +10,7 @@
 #include "bench/requests.h"
 
 /* Interval of sampling the engine's counters, and of calling stops. */
-static const int64_t look_ns = 5000000, ask_ns = 50000000;
+static const int64_t look_ns = 5000000, poll_ns = 50000000;
 
 /* The current run. */
 typedef struct point {
@@ -18,7 +18,7 @@ typedef struct point {
   const yk_bench_load *load;
   double *arrivals_s; /* [all.n], owned; NULL without an offered load */
   int32_t n_sent;
-  int64_t start_ns, looked_ns, asked_ns, latest_ns;
+  int64_t start_ns, looked_ns, polled_ns, latest_ns;
   double kv_use;
 } point;
 
@@ -32,8 +32,8 @@ static yk_status look(point *p, yk_err *err)
     if (use > p->kv_use) p->kv_use = use;
     p->looked_ns = now_ns;
   }
-  if (p->load->stops && now_ns - p->asked_ns >= ask_ns) {
-    p->asked_ns = now_ns;
+  if (p->load->stops && now_ns - p->polled_ns >= poll_ns) {
+    p->polled_ns = now_ns;
     if (p->load->stops(p->load->stops_user))
       return yk_err_set(err, YK_E_CANCELLED, "stopped after %d of %d requests", p->all.n_done, p->all.n);
   }
@@ -153,7 +153,7 @@ static yk_status measure(point *p, const yk_expert_load *experts, yk_bench_figur
   YK_TRY(prepare(p, err));
   yk_engine_get_stats(p->all.engine, &before);
   YK_TRY(yk_bench_gpus_start(p->load->gpus, err));
-  p->start_ns = p->looked_ns = p->asked_ns = yk_clock_now_ns();
+  p->start_ns = p->looked_ns = p->polled_ns = yk_clock_now_ns();
   yk_status status = drive(p, err);
   int n_gpus = yk_bench_gpus_stop(p->load->gpus, gpus);
   YK_TRY(status);

@@ -9,7 +9,7 @@ typedef struct prompt {
   yk_strbuf *text;
   yk_spans *plain;
   yk_json special_tokens;
-  bool asks;          /* the prompt ends with the header of an answer */
+  bool answers;       /* the prompt ends with the header of an answer */
   yk_json continued;  /* the last message, if the answer continues it; else absent */
   size_t content_end; /* end of the last message's content so far */
   bool no_memory;
@@ -91,11 +91,11 @@ static void add(prompt *out, const char *text)
 }
 
 /* Appends the content of a message. */
-static void add_content(prompt *out, yk_json message, content said)
+static void add_content(prompt *out, yk_json message, content body)
 {
   size_t begin = out->text->length;
-  yk_strbuf_append(out->text, said.text, said.n_bytes);
-  if (said.n_bytes > 0 && !has_role(message, "assistant") && !out->text->failed)
+  yk_strbuf_append(out->text, body.text, body.n_bytes);
+  if (body.n_bytes > 0 && !has_role(message, "assistant") && !out->text->failed)
     out->no_memory = !yk_spans_append(out->plain, begin, out->text->length) || out->no_memory;
   out->content_end = out->text->length;
 }
@@ -111,7 +111,7 @@ static yk_status render_chatml(prompt *out, yk_json messages, yk_err *err)
     add_content(out, message, content_of(message));
     add(out, "<|im_end|>\n");
   }
-  if (out->asks) add(out, "<|im_start|>assistant\n");
+  if (out->answers) add(out, "<|im_start|>assistant\n");
   return YK_OK;
 }
 
@@ -122,24 +122,24 @@ static bool is_continued(const prompt *out, yk_json message)
 
 /* A message that is continued keeps its trailing white space: transformers takes the template's own space behind it for
  * text that the template keeps. */
-static content strip_llama2_end(const prompt *out, yk_json message, content said)
+static content strip_llama2_end(const prompt *out, yk_json message, content body)
 {
-  return is_continued(out, message) ? said : strip_end(said);
+  return is_continued(out, message) ? body : strip_end(body);
 }
 
 /* A user's text, preceded by the system's. The whole is stripped, so that system text keeps its white space. */
 static void add_llama2_user(prompt *out, yk_json message, yk_json system)
 {
-  content said = strip_llama2_end(out, message, content_of(message));
+  content body = strip_llama2_end(out, message, content_of(message));
   add(out, special_token(out->special_tokens, "bos_token", "<s>"));
   add(out, "[INST] ");
   if (system.doc) {
     add(out, "<<SYS>>\n");
     add_content(out, system, content_of(system));
-    add(out, said.n_bytes > 0 || is_continued(out, message) ? "\n<</SYS>>\n\n" : "\n<</SYS>>");
-    add_content(out, message, said);
+    add(out, body.n_bytes > 0 || is_continued(out, message) ? "\n<</SYS>>\n\n" : "\n<</SYS>>");
+    add_content(out, message, body);
   } else {
-    add_content(out, message, strip_begin(said));
+    add_content(out, message, strip_begin(body));
   }
   add(out, " [/INST]");
 }
@@ -185,7 +185,7 @@ static yk_status render_llama3(prompt *out, yk_json messages, yk_err *err)
     add_content(out, message, strip(content_of(message)));
     add(out, "<|eot_id|>");
   }
-  if (out->asks) add(out, "<|start_header_id|>assistant<|end_header_id|>\n\n");
+  if (out->answers) add(out, "<|start_header_id|>assistant<|end_header_id|>\n\n");
   return YK_OK;
 }
 
@@ -239,11 +239,11 @@ static yk_status check_messages(const yk_builtin_form *form, yk_json messages, y
 yk_status yk_builtin_form_render(const yk_builtin_form *form, yk_json messages, yk_json special_tokens,
                                  yk_form_ending ending, yk_strbuf *text, yk_spans *plain, yk_err *err)
 {
-  bool continues = ending == YK_ENDING_CONTINUES;
+  bool continues = ending == YK_ENDING_CONTINUED;
   YK_TRY(check_messages(form, messages, err));
   prompt out = {.text = text,
                 .plain = plain,
-                .asks = ending == YK_ENDING_ASKS,
+                .answers = ending == YK_ENDING_ANSWER,
                 .continued = continues ? yk_json_at(messages, yk_json_size(messages) - 1) : YK_JSON_NONE,
                 .special_tokens = special_tokens};
   YK_TRY(form->render(&out, messages, err));

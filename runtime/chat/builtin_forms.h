@@ -18,8 +18,8 @@ typedef struct yk_builtin_form yk_builtin_form;
 /* The end of a rendered text. */
 typedef enum yk_form_ending {
   YK_ENDING_NONE,     /* the last message */
-  YK_ENDING_ASKS,     /* the header of the assistant's answer */
-  YK_ENDING_CONTINUES /* the last message's content, which the answer continues */
+  YK_ENDING_ANSWER,   /* the header of the assistant's answer */
+  YK_ENDING_CONTINUED /* the last message's content, which the answer continues */
 } yk_form_ending;
 
 /* yk_builtin_form_find - the form of a name ("chatml"), or NULL. */

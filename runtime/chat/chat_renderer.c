@@ -59,12 +59,12 @@ static yk_status read_refusal(yk_json answer, yk_status code, yk_err *err)
 }
 
 /* Sends a request, and frees it. */
-static yk_status ask(yk_chat_renderer *renderer, yk_strbuf *request, double time_limit_s, yk_json_doc **answer,
-                     yk_err *err)
+static yk_status call_helper(yk_chat_renderer *renderer, yk_strbuf *request, double time_limit_s, yk_json_doc **answer,
+                             yk_err *err)
 {
   yk_status status = request->failed
                          ? yk_err_set(err, YK_E_NOMEM, "chat template: no memory for a request")
-                         : yk_helper_ask(&renderer->helper, request->data, request->length, time_limit_s, answer, err);
+                         : yk_helper_call(&renderer->helper, request->data, request->length, time_limit_s, answer, err);
   yk_strbuf_free(request);
   return status;
 }
@@ -106,7 +106,7 @@ static yk_status load_template(yk_chat_renderer *renderer, bool reads_needs, yk_
     append_text_member(&request, "tool_use", source->tool_use);
   }
   yk_strbuf_append_str(&request, "}}");
-  YK_TRY(ask(renderer, &request, START_TIME_LIMIT_S, &answer, err));
+  YK_TRY(call_helper(renderer, &request, START_TIME_LIMIT_S, &answer, err));
   yk_json found = yk_json_get(yk_json_root(answer), "needs");
   yk_status status = found.doc ? YK_OK : read_refusal(yk_json_root(answer), YK_E_FORMAT, err);
   if (status == YK_OK && reads_needs) {
@@ -217,18 +217,18 @@ static bool uses_tool_template(const yk_chat_renderer *renderer, const yk_chat_c
 }
 
 /* The template's variables without the special tokens, as yk_conversation_append writes them: all of it user text. */
-typedef struct said {
+typedef struct user_text {
   yk_strbuf text;
   yk_json_doc *doc; /* the parsed text; the text is not needed afterwards */
-} said;
+} user_text;
 
-static void said_free(said *what)
+static void user_text_free(user_text *what)
 {
   yk_strbuf_free(&what->text);
   yk_json_free(what->doc);
 }
 
-static yk_status collect(const yk_chat_renderer *renderer, const yk_chat_conversation *conversation, said *out,
+static yk_status collect(const yk_chat_renderer *renderer, const yk_chat_conversation *conversation, user_text *out,
                          yk_err *err)
 {
   bool for_tools = uses_tool_template(renderer, conversation);
@@ -239,7 +239,7 @@ static yk_status collect(const yk_chat_renderer *renderer, const yk_chat_convers
 
 /* Adds marks to user text, if it needs any; mark is then not empty. A mark is a character that occurs neither in this
  * text nor in the template. */
-static yk_status add_marks(const yk_chat_renderer *renderer, said *what, char mark[YK_MARK_BYTES], yk_err *err)
+static yk_status add_marks(const yk_chat_renderer *renderer, user_text *what, char mark[YK_MARK_BYTES], yk_err *err)
 {
   const char *texts[] = {what->text.data, renderer->source.text, renderer->source.tool_use};
   yk_json root = yk_json_root(what->doc);
@@ -267,8 +267,8 @@ static yk_status add_marks(const yk_chat_renderer *renderer, said *what, char ma
 }
 
 /* Appends the request to render. */
-static void append_request(const yk_chat_renderer *renderer, const yk_chat_conversation *conversation, const said *what,
-                           const char *mark, yk_strbuf *out)
+static void append_request(const yk_chat_renderer *renderer, const yk_chat_conversation *conversation,
+                           const user_text *what, const char *mark, yk_strbuf *out)
 {
   yk_strbuf_append_fmt(out, "{\"render\": \"%s\", \"add_generation_prompt\": %s, \"continue_final_message\": %s, ",
                        uses_tool_template(renderer, conversation) ? "tool_use" : "default",
@@ -277,7 +277,7 @@ static void append_request(const yk_chat_renderer *renderer, const yk_chat_conve
   yk_strbuf_append_fmt(out, "\"mark\": %s%s%s, \"special_tokens\": ", mark[0] ? "\"" : "null", mark,
                        mark[0] ? "\"" : "");
   yk_json_append(out, yk_json_root(renderer->source.special_tokens), 0);
-  yk_strbuf_append_str(out, ", \"said\": ");
+  yk_strbuf_append_str(out, ", \"variables\": ");
   yk_strbuf_append(out, what->text.data, what->text.length);
   yk_strbuf_append_str(out, "}");
 }
@@ -300,25 +300,25 @@ static double time_left_s(const yk_chat_renderer *renderer, int64_t deadline_ns)
 }
 
 /* Called with the mutex held. */
-static yk_status ask_once(yk_chat_renderer *renderer, const yk_strbuf *request, int64_t deadline_ns,
-                          yk_json_doc **answer, yk_err *err)
+static yk_status render_once(yk_chat_renderer *renderer, const yk_strbuf *request, int64_t deadline_ns,
+                             yk_json_doc **answer, yk_err *err)
 {
   if (time_left_s(renderer, deadline_ns) == 0) return yk_err_set(err, YK_E_TIMEOUT, "the time limit has passed");
   if (!yk_helper_is_alive(&renderer->helper)) YK_TRY(start_again(renderer, err));
-  return yk_helper_ask(&renderer->helper, request->data, request->length, time_left_s(renderer, deadline_ns), answer,
-                       err);
+  return yk_helper_call(&renderer->helper, request->data, request->length, time_left_s(renderer, deadline_ns), answer,
+                        err);
 }
 
-static yk_status ask_to_render(yk_chat_renderer *renderer, const yk_strbuf *request, int64_t deadline_ns,
-                               yk_json_doc **answer, yk_err *err)
+static yk_status render_with_retry(yk_chat_renderer *renderer, const yk_strbuf *request, int64_t deadline_ns,
+                                   yk_json_doc **answer, yk_err *err)
 {
   if (request->failed) return yk_err_set(err, YK_E_NOMEM, "chat template: no memory for a request");
   yk_err why = YK_ERR_INIT;
   pthread_mutex_lock(&renderer->mutex);
-  yk_status status = ask_once(renderer, request, deadline_ns, answer, &why);
+  yk_status status = render_once(renderer, request, deadline_ns, answer, &why);
   if (status == YK_E_IO && !yk_helper_is_alive(&renderer->helper)) { /* the conversation need not be the cause */
     yk_err_clear(&why);
-    status = ask_once(renderer, request, deadline_ns, answer, &why);
+    status = render_once(renderer, request, deadline_ns, answer, &why);
   }
   pthread_mutex_unlock(&renderer->mutex);
   return status == YK_OK ? YK_OK : yk_err_set(err, status, "chat template: rendering a conversation: %s", why.message);
@@ -343,7 +343,7 @@ static yk_status read_prompt(yk_json answer, const char *mark, yk_chat_prompt *o
   return status;
 }
 
-static yk_status render_by_helper(yk_chat_renderer *renderer, const yk_chat_conversation *conversation, said *what,
+static yk_status render_by_helper(yk_chat_renderer *renderer, const yk_chat_conversation *conversation, user_text *what,
                                   yk_chat_prompt *out, yk_err *err)
 {
   char mark[YK_MARK_BYTES];
@@ -351,7 +351,7 @@ static yk_status render_by_helper(yk_chat_renderer *renderer, const yk_chat_conv
   yk_strbuf request = YK_STRBUF_INIT;
   YK_TRY(add_marks(renderer, what, mark, err));
   append_request(renderer, conversation, what, mark, &request);
-  yk_status status = ask_to_render(renderer, &request, conversation->deadline_ns, &answer, err);
+  yk_status status = render_with_retry(renderer, &request, conversation->deadline_ns, &answer, err);
   yk_strbuf_free(&request);
   if (status != YK_OK) return status;
   status = read_prompt(yk_json_root(answer), mark, out, err);
@@ -360,7 +360,7 @@ static yk_status render_by_helper(yk_chat_renderer *renderer, const yk_chat_conv
 }
 
 static yk_status render_builtin(const yk_chat_renderer *renderer, const yk_chat_conversation *conversation,
-                                const said *what, yk_chat_prompt *out, yk_err *err)
+                                const user_text *what, yk_chat_prompt *out, yk_err *err)
 {
   yk_strbuf prompt = YK_STRBUF_INIT;
   yk_json messages = yk_json_get(yk_json_root(what->doc), "messages");
@@ -368,8 +368,8 @@ static yk_status render_builtin(const yk_chat_renderer *renderer, const yk_chat_
   if (yk_json_size(conversation->tools) > 0)
     return yk_err_set(err, YK_E_INVAL, "tools: %s knows none", renderer->source.origin);
   yk_strbuf_append(&prompt, "", 0);
-  yk_form_ending ending = conversation->add_generation_prompt    ? YK_ENDING_ASKS
-                          : conversation->continue_final_message ? YK_ENDING_CONTINUES
+  yk_form_ending ending = conversation->add_generation_prompt    ? YK_ENDING_ANSWER
+                          : conversation->continue_final_message ? YK_ENDING_CONTINUED
                                                                  : YK_ENDING_NONE;
   yk_status status =
       yk_builtin_form_render(renderer->source.builtin, messages, special_tokens, ending, &prompt, &out->plain, err);
@@ -381,7 +381,7 @@ static yk_status render_builtin(const yk_chat_renderer *renderer, const yk_chat_
 yk_status yk_chat_render(yk_chat_renderer *renderer, const yk_chat_conversation *conversation, yk_chat_prompt *out,
                          yk_err *err)
 {
-  said what = {0};
+  user_text what = {0};
   *out = (yk_chat_prompt){0};
   YK_TRY(yk_conversation_check(conversation, err));
   yk_status status = collect(renderer, conversation, &what, err);
@@ -389,7 +389,7 @@ yk_status yk_chat_render(yk_chat_renderer *renderer, const yk_chat_conversation 
     status = render_builtin(renderer, conversation, &what, out, err);
   else if (status == YK_OK)
     status = render_by_helper(renderer, conversation, &what, out, err);
-  said_free(&what);
+  user_text_free(&what);
   if (status != YK_OK) yk_chat_prompt_free(out);
   return status;
 }

@@ -220,7 +220,7 @@ static void append_list_of_one(yk_strbuf *out, yk_json text)
 
 /* Appends the texts of a content to an open JSON string, one on each line; empty texts take no line. *is_first: the
  * string is empty so far; else separator comes first. */
-static void append_said(yk_strbuf *out, yk_json content, const char *separator, bool *is_first)
+static void append_texts(yk_strbuf *out, yk_json content, const char *separator, bool *is_first)
 {
   bool is_list = yk_json_is(content, YK_JSON_ARRAY);
   for (yk_json part = is_list ? yk_json_first(content) : content; part.doc;
@@ -238,7 +238,7 @@ static void append_joined(yk_strbuf *out, yk_json content)
 {
   bool is_first = true;
   yk_strbuf_append_str(out, "\"");
-  append_said(out, content, "\n", &is_first);
+  append_texts(out, content, "\n", &is_first);
   yk_strbuf_append_str(out, "\"");
 }
 
@@ -392,7 +392,7 @@ static void append_instructions(yk_strbuf *out, yk_json messages, yk_template_ne
   yk_strbuf_append_str(out, "{\"role\": \"system\", \"content\": ");
   yk_strbuf_append_str(out, is_list ? "[{\"type\": \"text\", \"text\": \"" : "\"");
   YK_JSON_EACH(message, messages)
-  if (instructs(message)) append_said(out, yk_json_get(message, "content"), "\n\n", &is_first);
+  if (instructs(message)) append_texts(out, yk_json_get(message, "content"), "\n\n", &is_first);
   yk_strbuf_append_str(out, is_list ? "\"}]}" : "\"}");
 }
 

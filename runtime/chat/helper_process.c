@@ -202,8 +202,8 @@ static yk_status receive_answer(const yk_helper_process *helper, int64_t deadlin
   return status;
 }
 
-yk_status yk_helper_ask(yk_helper_process *helper, const char *request, size_t n_bytes, double time_limit_s,
-                        yk_json_doc **answer, yk_err *err)
+yk_status yk_helper_call(yk_helper_process *helper, const char *request, size_t n_bytes, double time_limit_s,
+                         yk_json_doc **answer, yk_err *err)
 {
   if (n_bytes > YK_HELPER_MAX_FRAME_BYTES)
     return yk_err_set(err, YK_E_CAPACITY, "a request of %zu bytes, expected at most %d", n_bytes,

@@ -27,12 +27,12 @@ yk_status yk_helper_start(const char *python, int64_t memory_limit_bytes, double
 /* yk_helper_is_alive - whether the process runs and has not closed the connection. */
 bool yk_helper_is_alive(const yk_helper_process *helper);
 
-/* yk_helper_ask - send a request and wait for its answer, an object (yk_json_free).
+/* yk_helper_call - send a request and wait for its answer, an object (yk_json_free).
  *   Errors: YK_E_TIMEOUT, YK_E_CAPACITY (the request or the answer is longer than a frame may be), YK_E_IO (the process
  *   died during the request), YK_E_INTERNAL (an invalid answer), YK_E_NOMEM. After any of them the process has been
  *   ended, unless the request was not sent. */
-yk_status yk_helper_ask(yk_helper_process *helper, const char *request, size_t n_bytes, double time_limit_s,
-                        yk_json_doc **answer, yk_err *err);
+yk_status yk_helper_call(yk_helper_process *helper, const char *request, size_t n_bytes, double time_limit_s,
+                         yk_json_doc **answer, yk_err *err);
 
 /* yk_helper_end - kill the process and wait for its end. */
 void yk_helper_end(yk_helper_process *helper);

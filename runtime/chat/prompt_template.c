@@ -171,12 +171,12 @@ yk_status yk_prompt_template_render(yk_prompt_template *prompt_template, const y
                                     char **text, size_t *n_bytes, yk_err *err)
 {
   documents docs = {0};
-  yk_chat_conversation said;
+  yk_chat_conversation parsed;
   yk_chat_prompt prompt = {0};
   *text = NULL;
   *n_bytes = 0;
-  yk_status status = read_conversation(conversation, &docs, &said, err);
-  if (status == YK_OK) status = yk_chat_render(prompt_template->renderer, &said, &prompt, err);
+  yk_status status = read_conversation(conversation, &docs, &parsed, err);
+  if (status == YK_OK) status = yk_chat_render(prompt_template->renderer, &parsed, &prompt, err);
   if (status == YK_OK) {
     *text = prompt.text;
     *n_bytes = prompt.n_bytes;
@@ -191,11 +191,11 @@ yk_status yk_prompt_template_encode(yk_prompt_template *prompt_template, const y
                                     int32_t **ids, size_t *n_ids, yk_err *err)
 {
   documents docs = {0};
-  yk_chat_conversation said;
+  yk_chat_conversation parsed;
   *ids = NULL;
   *n_ids = 0;
-  yk_status status = read_conversation(conversation, &docs, &said, err);
-  if (status == YK_OK) status = yk_chat_encode(prompt_template->renderer, &said, ids, n_ids, err);
+  yk_status status = read_conversation(conversation, &docs, &parsed, err);
+  if (status == YK_OK) status = yk_chat_encode(prompt_template->renderer, &parsed, ids, n_ids, err);
   documents_free(&docs);
   return status;
 }

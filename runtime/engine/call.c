@@ -3,7 +3,7 @@
 #include "engine/engine_internal.h"
 #include "engine/engine_stats.h"
 
-yk_status yk_call_ask(yk_engine *engine, yk_call *call, yk_err *err)
+yk_status yk_call_run(yk_engine *engine, yk_call *call, yk_err *err)
 {
   call->err = YK_ERR_INIT;
   pthread_mutex_lock(&engine->mutex);

@@ -13,9 +13,9 @@ typedef struct yk_call {
   yk_err err;
 } yk_call;
 
-/* yk_call_ask - pass a call to the engine thread and wait for the answer. Errors: those of the answer, the engine's own
+/* yk_call_run - pass a call to the engine thread and wait for the answer. Errors: those of the answer, the engine's own
  *   failure, or YK_E_CANCELLED if the engine stops. Any thread except the engine's. */
-yk_status yk_call_ask(yk_engine *engine, yk_call *call, yk_err *err);
+yk_status yk_call_run(yk_engine *engine, yk_call *call, yk_err *err);
 
 /* yk_call_answer - wake the caller; err NULL: success. The call must not be touched afterwards. Engine thread. */
 void yk_call_answer(yk_engine *engine, yk_call *call, const yk_err *err);

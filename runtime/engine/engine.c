@@ -235,5 +235,5 @@ static void run_reset(yk_engine *e, yk_call *call)
 yk_status yk_engine_reset_prefixes(yk_engine *engine, yk_err *err)
 {
   yk_call call = {.run = run_reset};
-  return yk_call_ask(engine, &call, err);
+  return yk_call_run(engine, &call, err);
 }

@@ -131,7 +131,7 @@ static yk_status get_load(yk_engine *engine, bool waits, yk_expert_load *out, yk
   if (load->n_layers == 0) return YK_OK;
   if (waits) {
     yk_call call = {.run = run_read};
-    YK_TRY(yk_call_ask(engine, &call, err));
+    YK_TRY(yk_call_run(engine, &call, err));
   }
   size_t layers_bytes = (size_t)load->n_layers * sizeof *out->layers;
   size_t rows_bytes = (size_t)n_counts(load) * sizeof *out->rows;

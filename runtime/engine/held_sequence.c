@@ -168,7 +168,7 @@ yk_status yk_held_sequence_create(yk_engine *engine, yk_held_sequence **out, yk_
   *out = NULL;
   YK_TRY(allocate(engine, out, err));
   sequence_call call = {.call.run = run_create, .sequence = *out};
-  yk_status status = yk_call_ask(engine, &call.call, err);
+  yk_status status = yk_call_run(engine, &call.call, err);
   if (status != YK_OK) {
     destroy(*out);
     *out = NULL;
@@ -193,7 +193,7 @@ yk_status yk_held_sequence_append(yk_held_sequence *sequence, const int32_t *ids
                         info->vocab_size - 1);
   sequence_call call = {
       .call.run = run_append, .sequence = sequence, .ids = ids, .n = n_ids, .which = which, .logits = logits};
-  YK_TRY(yk_call_ask(sequence->engine, &call.call, err));
+  YK_TRY(yk_call_run(sequence->engine, &call.call, err));
   sequence->n_tokens += n_ids;
   return YK_OK;
 }
@@ -203,7 +203,7 @@ yk_status yk_held_sequence_truncate(yk_held_sequence *sequence, size_t n_tokens,
   if (n_tokens > sequence->n_tokens)
     return yk_err_set(err, YK_E_INVAL, "n_tokens: expected 0 to %zu, found %zu", sequence->n_tokens, n_tokens);
   sequence_call call = {.call.run = run_truncate, .sequence = sequence, .n = n_tokens};
-  YK_TRY(yk_call_ask(sequence->engine, &call.call, err));
+  YK_TRY(yk_call_run(sequence->engine, &call.call, err));
   sequence->n_tokens = n_tokens;
   return YK_OK;
 }
@@ -213,7 +213,7 @@ yk_status yk_held_sequence_fork(yk_held_sequence *sequence, yk_held_sequence **o
   *out = NULL;
   YK_TRY(allocate(sequence->engine, out, err));
   sequence_call call = {.call.run = run_fork, .sequence = sequence, .other = *out};
-  yk_status status = yk_call_ask(sequence->engine, &call.call, err);
+  yk_status status = yk_call_run(sequence->engine, &call.call, err);
   if (status != YK_OK) {
     destroy(*out);
     *out = NULL;
@@ -232,6 +232,6 @@ void yk_held_sequence_free(yk_held_sequence *sequence)
 {
   if (!sequence) return;
   sequence_call call = {.call.run = run_free, .call.works_after_failure = true, .sequence = sequence};
-  yk_call_ask(sequence->engine, &call.call, NULL);
+  yk_call_run(sequence->engine, &call.call, NULL);
   destroy(sequence);
 }

@@ -223,8 +223,8 @@ static void enqueue(yk_request *request, const yk_sampled *result, bool is_promp
 {
   yk_strbuf *queue = &request->queue;
   /* Rows with listed ids report their best logit even if no top log-probabilities were requested. */
-  int32_t n_asked = is_prompt ? request->sampling.n_prompt_logprobs : request->sampling.n_logprobs;
-  int32_t n_top = result->n_top < n_asked ? result->n_top : n_asked < 0 ? 0 : n_asked;
+  int32_t n_requested = is_prompt ? request->sampling.n_prompt_logprobs : request->sampling.n_logprobs;
+  int32_t n_top = result->n_top < n_requested ? result->n_top : n_requested < 0 ? 0 : n_requested;
   int32_t n_listed = is_prompt ? 0 : (int32_t)request->sampling.n_logprob_ids;
   record r = {.time_ns = now_ns,
               .is_prompt = is_prompt,

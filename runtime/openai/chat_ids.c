@@ -2,21 +2,21 @@
 
 #include <stdlib.h>
 
-yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *asked, yk_json default_kwargs,
+yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *request, yk_json default_kwargs,
                              int32_t **ids, size_t *n_ids, yk_err *err)
 {
-  const yk_chat_conversation conversation = {.messages = asked->messages,
-                                             .tools = asked->tools,
-                                             .documents = asked->documents,
-                                             .arguments = asked->template_kwargs,
+  const yk_chat_conversation conversation = {.messages = request->messages,
+                                             .tools = request->tools,
+                                             .documents = request->documents,
+                                             .arguments = request->template_kwargs,
                                              .default_arguments = default_kwargs,
-                                             .reasoning_effort = asked->reasoning_effort,
-                                             .add_generation_prompt = asked->add_generation_prompt,
-                                             .continue_final_message = asked->continue_final_message,
-                                             .add_special_tokens = asked->add_special_tokens,
-                                             .deadline_ns = asked->deadline_ns,
-                                             .max_ids = asked->max_ids,
-                                             .last_ids = asked->last_ids};
+                                             .reasoning_effort = request->reasoning_effort,
+                                             .add_generation_prompt = request->add_generation_prompt,
+                                             .continue_final_message = request->continue_final_message,
+                                             .add_special_tokens = request->add_special_tokens,
+                                             .deadline_ns = request->deadline_ns,
+                                             .max_ids = request->max_ids,
+                                             .last_ids = request->last_ids};
   yk_err why = YK_ERR_INIT;
   *n_ids = 0;
   yk_status status = yk_chat_encode(renderer, &conversation, ids, n_ids, &why);

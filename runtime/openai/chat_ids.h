@@ -9,7 +9,7 @@
  *   template variables, which the request may override, or absent. Any thread.
  *   Errors: those of yk_chat_encode, except that a conversation that exceeds the renderer's limits of time or memory is
  *   YK_E_INVAL: the request is at fault, and a retry would fail too. */
-yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *asked, yk_json default_kwargs,
+yk_status yk_openai_chat_ids(yk_chat_renderer *renderer, const yk_openai_chat *request, yk_json default_kwargs,
                              int32_t **ids, size_t *n_ids, yk_err *err);
 
 /* yk_openai_chat_end - adds yk_chat_stop_ids to the request's stop ids, so that an answer ends with the template's

@@ -87,7 +87,7 @@ typedef struct decisions {
   remark by_shape, by_name;
 } decisions;
 
-static bool is_asked_to_stay(decisions *d, const char *name)
+static bool is_listed_to_stay(decisions *d, const char *name)
 {
   bool stays = false;
   for (size_t i = 0; i < d->options->n_keep; i++) {
@@ -115,7 +115,7 @@ static yk_status decide(decisions *d, yk_planned_tensor *tensor, yk_err *err)
 {
   const yk_tensor *source = tensor->source;
   yk_weight_kind kind = yk_weight_kind_of(source->name);
-  bool stays = is_asked_to_stay(d, source->name);
+  bool stays = is_listed_to_stay(d, source->name);
   YK_TRY(check_tensor(d->options, tensor, err));
   if (kind == YK_KIND_OTHER || (kind == YK_KIND_UNKNOWN && source->n_dims < 2)) return YK_OK;
   if (stays || kind == YK_KIND_GATE) return keep(d, tensor, NULL);

@@ -27,11 +27,11 @@ static yk_status no_helper(const yk_log *log, yk_err *err)
                     "messages: the helper process that renders the chat template has died; try again later");
 }
 
-yk_status yk_chat_tokenize(yk_checkpoint_template *chat, const yk_log *log, const yk_openai_chat *asked,
+yk_status yk_chat_tokenize(yk_checkpoint_template *chat, const yk_log *log, const yk_openai_chat *request,
                            yk_json default_kwargs, int32_t **ids, size_t *n_ids, yk_err *err)
 {
   if (chat->renderer) {
-    yk_status status = yk_openai_chat_ids(chat->renderer, asked, default_kwargs, ids, n_ids, err);
+    yk_status status = yk_openai_chat_ids(chat->renderer, request, default_kwargs, ids, n_ids, err);
     return status == YK_E_IO ? no_helper(log, err) : status;
   }
   *ids = NULL;

@@ -390,7 +390,7 @@ void yk_connection_take_event(yk_connection *connection, uint32_t events)
 void yk_connection_next(yk_connection *connection)
 {
   connection->exchange = NULL;
-  connection->has_asked = true;
+  connection->has_requested = true;
   connection->is_direct = false;
   if (connection->fd < 0) return;
   relay_answers(connection);
@@ -436,7 +436,8 @@ bool yk_connection_write_chunk(yk_connection *connection, const char *bytes, siz
 
 static void end_awaited(yk_connection *connection)
 {
-  bool is_idle = connection->has_asked && connection->guard.state == YK_GUARD_HEAD && !connection->guard.text.length;
+  bool is_idle =
+      connection->has_requested && connection->guard.state == YK_GUARD_HEAD && !connection->guard.text.length;
   unlist(connection);
   if (is_idle || connection->has_left) {
     close_inner(connection);

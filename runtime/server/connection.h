@@ -52,7 +52,7 @@ struct yk_connection {
   bool is_served;        /* libmicrohttpd owns its end */
   bool inner_is_full;    /* EPOLLOUT of inner_fd is watched, too */
   bool is_direct;        /* a stream is written past libmicrohttpd */
-  bool has_asked;        /* an earlier request has arrived whole */
+  bool has_requested;    /* an earlier request has arrived whole */
   bool has_left;         /* the client has closed its end; half-closed and gone clients look alike */
   bool input_ended;      /* end of input, and all input was read */
   bool is_answered;      /* part of the answer to the current request has been relayed */

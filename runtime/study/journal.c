@@ -48,12 +48,12 @@ static void value_text(const json_t *value, char text[VALUE_TEXT_BYTES])
   free(dumped);
 }
 
-static yk_status compare_value(const char *name, const json_t *stored, const json_t *asked, yk_err *err)
+static yk_status compare_value(const char *name, const json_t *stored, const json_t *wanted, yk_err *err)
 {
   char was[VALUE_TEXT_BYTES], is[VALUE_TEXT_BYTES];
-  if (stored && asked && json_equal(stored, asked)) return YK_OK;
+  if (stored && wanted && json_equal(stored, wanted)) return YK_OK;
   value_text(stored, was);
-  value_text(asked, is);
+  value_text(wanted, is);
   return yk_err_set(err, YK_E_INVAL, "the study was begun with another %.80s: expected %s, found %s", name, was, is);
 }
 

@@ -39,7 +39,7 @@ static bool all_reach_each_other(int n_ranks)
   bool all = true, one = false;
   for (int from = 0; from < n_ranks; from++)
     for (int to = 0; to < n_ranks; to++)
-      if (from != to) all = yk_p2p_link_ask(from, to, &one, NULL) == YK_OK && one && all;
+      if (from != to) all = yk_p2p_link_query(from, to, &one, NULL) == YK_OK && one && all;
   return all;
 }
 

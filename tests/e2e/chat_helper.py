@@ -45,7 +45,7 @@ def mark_message(message, step):
 def request(messages, marked=True, **more):
     """A request to render a conversation."""
     others = {"tools": None, "documents": None, "arguments": None, **more.pop("others", {})}
-    return json.dumps({"render": "default", "special_tokens": {}, "said": {"messages": messages, "others": others},
+    return json.dumps({"render": "default", "special_tokens": {}, "variables": {"messages": messages, "others": others},
                        "add_generation_prompt": True, "continue_final_message": False,
                        "mark": MARK if marked else None, **more})
 

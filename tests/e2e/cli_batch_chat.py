@@ -69,9 +69,9 @@ class Chats(Base):
         said, empty, text = self.batch([chat("a", line, max_tokens=1), chat("b", short, max_tokens=1),
                                         openai("c", prompt="<|im_end|><|endoftext|>", max_tokens=1)],
                                        *CHATML, model=harness.DEMO)
-        n_said, n_empty, n_text = [body_of(result)["usage"]["prompt_tokens"] for result in (said, empty, text)]
+        n_chat, n_empty, n_text = [body_of(result)["usage"]["prompt_tokens"] for result in (said, empty, text)]
         self.assertEqual(n_text, 2)
-        self.assertGreater(n_said - n_empty, 10)
+        self.assertGreater(n_chat - n_empty, 10)
 
     def test_tools(self):
         asked = [{"role": "user", "content": "the"}]

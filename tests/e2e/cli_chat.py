@@ -103,7 +103,7 @@ class Piped(Base):
         for text, *parts in (("/cler", "unknown command /cler", "did you mean /clear?"),
                              ("/etc/passwd", "unknown command /etc/passwd", "/help"), ("/", "unknown command /;"),
                              ("/" + "x" * 10000, "unknown command /xxx"), ("/clear all", "/clear", '"all"'),
-                             ("/exit now", "/exit", '"now"'), ("/undo", "/undo: nothing has been said"),
+                             ("/exit now", "/exit", '"now"'), ("/undo", "/undo: there is no message to remove"),
                              (b"/system \xff", "UTF-8", "0xFF"), (b"/\xff", "unknown command")):
             with self.subTest(text):
                 text = text.encode() if isinstance(text, str) else text

@@ -84,7 +84,7 @@ static void answers_alone(size_t model, int32_t n_output, answer *out)
 }
 
 /* All prompts at once. */
-static void ask_together(yk_engine *engine, int32_t n_output, answer *out)
+static void generate_together(yk_engine *engine, int32_t n_output, answer *out)
 {
   yk_request *requests[N_PROMPTS];
   for (uint32_t i = 0; i < N_PROMPTS; i++) {
@@ -100,7 +100,7 @@ static void ask_together(yk_engine *engine, int32_t n_output, answer *out)
 static yk_engine_stats answers_together(const yk_engine_options *options, int32_t n_output, answer *out)
 {
   yk_engine *engine = fixture_open(options);
-  ask_together(engine, n_output, out);
+  generate_together(engine, n_output, out);
   yk_engine_stats stats;
   yk_engine_get_stats(engine, &stats);
   fixture_close(engine);
@@ -195,8 +195,8 @@ static void answers_twice(const yk_engine_options *options, answer *first, answe
     return;
   }
   yk_engine *engine = fixture_open(options);
-  ask_together(engine, OUTPUT, first);
-  ask_together(engine, OUTPUT, second);
+  generate_together(engine, OUTPUT, first);
+  generate_together(engine, OUTPUT, second);
   fixture_close(engine);
 }
 

@@ -38,7 +38,7 @@ static int32_t prompt_of(uint32_t i, int32_t *ids)
   return n;
 }
 
-static void ask_alone(yk_engine *engine, answer *out)
+static void generate_alone(yk_engine *engine, answer *out)
 {
   for (uint32_t i = 0; i < N_PROMPTS; i++) {
     int32_t ids[256], n = prompt_of(i, ids);
@@ -47,7 +47,7 @@ static void ask_alone(yk_engine *engine, answer *out)
   }
 }
 
-static void ask_together(yk_engine *engine, answer *out)
+static void generate_together(yk_engine *engine, answer *out)
 {
   yk_request *requests[N_PROMPTS];
   for (uint32_t i = 0; i < N_PROMPTS; i++) {
@@ -66,7 +66,7 @@ static const answer *answers_of(int i)
   yk_engine_options options = options_of(i, 1);
   options.no_prefix_reuse = true;
   yk_engine *engine = fixture_open(&options);
-  ask_alone(engine, known[i]);
+  generate_alone(engine, known[i]);
   fixture_close(engine);
   return known[i];
 }
@@ -101,7 +101,7 @@ static void chunks_company_and_preemption_change_nothing(void **state)
     options.max_model_tokens = 160;
     options.kv_cache_bytes = fixture_kv_bytes(&options, 176);
     yk_engine *engine = fixture_open(&options);
-    ask_together(engine, found);
+    generate_together(engine, found);
     yk_engine_stats stats;
     yk_engine_get_stats(engine, &stats);
     assert_true(stats.preemptions > 0 || strcmp(cases[i].model, "mistral") == 0); /* blocks before windows are freed */
@@ -118,7 +118,7 @@ static void reused_blocks_change_nothing(void **state)
     yk_engine_options options = options_of(i, 1);
     yk_engine *engine = fixture_open(&options);
     for (int again = 0; again < 2; again++) {
-      ask_alone(engine, found);
+      generate_alone(engine, found);
       for (int p = 0; p < N_PROMPTS; p++) assert_alike(&found[p], &answers_of(i)[p]);
     }
     yk_engine_stats stats;
@@ -136,7 +136,7 @@ static void other_rank_counts_come_near(void **state)
     for (int n_ranks = 2; each_case(n_ranks, n_ranks <= 3 && n_ranks <= fixture_most_ranks()); n_ranks++) {
       yk_engine_options options = options_of(i, n_ranks);
       yk_engine *engine = fixture_open(&options);
-      ask_together(engine, found);
+      generate_together(engine, found);
       fixture_close(engine);
       for (int p = 0; p < N_PROMPTS; p++) assert_near(&found[p], &answers_of(i)[p]);
     }

@@ -275,7 +275,7 @@ static void test_the_helper_is_locked_up(void **state)
   assert_int_equal(yk_helper_start("python3", 512 << 20, 5, &helper, &err), YK_OK);
   assert_true(yk_helper_is_alive(&helper));
   static const char REQUEST[] = "{\"load\": {\"default\": \"x\"}}";
-  if (yk_helper_ask(&helper, REQUEST, strlen(REQUEST), 60, &answer, &err) != YK_OK) fail_msg("%s", err.message);
+  if (yk_helper_call(&helper, REQUEST, strlen(REQUEST), 60, &answer, &err) != YK_OK) fail_msg("%s", err.message);
   assert_true(yk_json_get(yk_json_root(answer), "needs").doc != NULL);
   yk_json_free(answer);
   snprintf(path, sizeof path, "/proc/%d/fd", helper.pid);
@@ -305,7 +305,7 @@ static void test_answers_that_are_none(void **state)
   assert_int_equal(yk_helper_start("python3", 512 << 20, 5, &helper, &err), YK_OK);
   for (size_t i = 0; each_case(i, i < sizeof REQUESTS / sizeof *REQUESTS); i++) { /* refused; the helper continues */
     yk_json_doc *answer;
-    if (yk_helper_ask(&helper, REQUESTS[i], strlen(REQUESTS[i]), 60, &answer, &err) != YK_OK)
+    if (yk_helper_call(&helper, REQUESTS[i], strlen(REQUESTS[i]), 60, &answer, &err) != YK_OK)
       fail_msg("%s", err.message);
     assert_true(yk_json_get(yk_json_root(answer), "refused").doc != NULL);
     yk_json_free(answer);

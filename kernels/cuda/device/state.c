@@ -31,7 +31,7 @@ yk_status yk_cuda_enter(const yk_cuda_device *cuda, yk_err *err)
   return yk_cuda_check(cuda, cudaSetDevice(cuda->ordinal), "select", err);
 }
 
-yk_status yk_cuda_ask_watch(const yk_cuda_device *cuda, yk_err *err)
+yk_status yk_cuda_check_watch(const yk_cuda_device *cuda, yk_err *err)
 {
   return cuda->watch ? cuda->watch(cuda->watch_context, err) : YK_OK;
 }
@@ -48,7 +48,7 @@ yk_status yk_cuda_wait(const yk_cuda_device *cuda, cudaEvent_t event, const char
     cudaError_t error = cudaEventQuery(event);
     if (error != cudaErrorNotReady) return yk_cuda_check(cuda, error, operation, err);
     cudaGetLastError();
-    YK_TRY(yk_cuda_ask_watch(cuda, err));
+    YK_TRY(yk_cuda_check_watch(cuda, err));
     if (spins)
       spins = yk_clock_seconds_since(start_ns) < spin_s;
     else

@@ -69,8 +69,8 @@ yk_status yk_cuda_blame(const yk_cuda_device *cuda, yk_status status, yk_err *er
 /* yk_cuda_enter - makes the GPU current for the calling thread. Every operation of the table begins with this call. */
 yk_status yk_cuda_enter(const yk_cuda_device *cuda, yk_err *err);
 
-/* yk_cuda_ask_watch - see yk_cuda_device_ask_watch in cuda_device.h. */
-yk_status yk_cuda_ask_watch(const yk_cuda_device *cuda, yk_err *err);
+/* yk_cuda_check_watch - see yk_cuda_device_check_watch in cuda_device.h. */
+yk_status yk_cuda_check_watch(const yk_cuda_device *cuda, yk_err *err);
 
 /* yk_cuda_wait - waits until the event has completed, and calls the watch meanwhile; an error of the watch ends the
  *   wait. */

@@ -89,7 +89,7 @@ __global__ void __maxnreg__(SINGLE_TOKEN_REGISTERS) single_token_kernel(const __
   multiply_gate_up<DTYPE>(p, w, ring, x, sums);
   __syncthreads();
   send_inner<DTYPE>(p, w, own_column, row.matrix, sums, inner);
-  for (int i = 0; i < p.stages; i++) ring.ask_next();
+  for (int i = 0; i < p.stages; i++) ring.issue_next();
   gather_inner<T, PANEL>(p, w, inner, down_x);
 #pragma unroll 1
   for (int panel = 0; panel < w.n_down; panel++) {

@@ -26,8 +26,8 @@ template <typename PANEL> struct single_token_ring {
    * panels n, and n_next further panels in the next slot's matrix. Down: the first K tile, the panel, and the number n
    * of K tiles. */
   int slot_or_tile, offset_or_panel, n, n_next;
-  int asked = 0, done = 0; /* units */
-  int ask_stage = 0;
+  int issued = 0, done = 0; /* units */
+  int issue_stage = 0;
   ring_position at;
 
   __device__ __forceinline__ void describe()
@@ -61,7 +61,7 @@ template <typename PANEL> struct single_token_ring {
   }
 
   /* Called by the lane of the next unit. */
-  __device__ __forceinline__ void ask(bool is_gate_up, int stage) const
+  __device__ __forceinline__ void issue(bool is_gate_up, int stage) const
   {
     uint32_t to = memory + stage * STAGE_BYTES;
     const uint32_t barrier = full + stage * 8;
@@ -90,21 +90,21 @@ template <typename PANEL> struct single_token_ring {
   __device__ __forceinline__ void begin(int end)
   {
     const int lane = threadIdx.x % WARP;
-    if (lane >= asked && lane < end) ask(true, lane);
-    asked = max(asked, end);
-    ask_stage = asked == p.stages ? 0 : asked;
+    if (lane >= issued && lane < end) issue(true, lane);
+    issued = max(issued, end);
+    issue_stage = issued == p.stages ? 0 : issued;
   }
 
-  __device__ __forceinline__ void ask_next()
+  __device__ __forceinline__ void issue_next()
   {
-    if (asked == w.n_units || asked - done == p.stages) return;
-    if (asked == first + WARP) {
+    if (issued == w.n_units || issued - done == p.stages) return;
+    if (issued == first + WARP) {
       first += WARP;
       describe();
     }
-    if (static_cast<int>(threadIdx.x % WARP) == asked - first) ask(asked < w.n_gate_up, ask_stage);
-    asked++;
-    ask_stage = ask_stage + 1 == p.stages ? 0 : ask_stage + 1;
+    if (static_cast<int>(threadIdx.x % WARP) == issued - first) issue(issued < w.n_gate_up, issue_stage);
+    issued++;
+    issue_stage = issue_stage + 1 == p.stages ? 0 : issue_stage + 1;
   }
 
   __device__ __forceinline__ uint32_t wait() const
@@ -119,7 +119,7 @@ template <typename PANEL> struct single_token_ring {
     __syncwarp();
     done++;
     at.advance(p.stages);
-    ask_next();
+    issue_next();
   }
 };
 

@@ -135,7 +135,7 @@ def cut_in_plain(name):
     return parts
 
 
-def asked_of_plain(name):
+def plain_method(name):
     """A method of str that returns a derived text (_remade), or no text."""
     method = getattr(str, name)
 
@@ -153,9 +153,9 @@ OWN = {"__new__", "__init__", "__getattribute__", "__class__", "__doc__", "__str
 for _name in ("split", "rsplit", "splitlines"):
     setattr(MarkedText, _name, cut_in_plain(_name))
 for _name in set(dir(str)) - set(vars(MarkedText)) - OWN:
-    setattr(MarkedText, _name, asked_of_plain(_name))
+    setattr(MarkedText, _name, plain_method(_name))
 for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
-    setattr(MarkedText, _name, asked_of_plain(_name))
+    setattr(MarkedText, _name, plain_method(_name))
 
 
 def marked_text_type(mark):

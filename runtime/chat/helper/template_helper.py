@@ -4,7 +4,7 @@ Requests and answers are frames: four bytes of length, least significant first, 
   {"load": {NAME: template}}
       answer: {"needs": {NAME: {"content": "strings", "lists" or "either", "content_null": bool,
                                 "argument_strings": bool}}}
-  {"render": NAME, "special_tokens": {}, "said": {"messages": [], "others": {"tools", "documents", "arguments"}},
+  {"render": NAME, "special_tokens": {}, "variables": {"messages": [], "others": {"tools", "documents", "arguments"}},
    "add_generation_prompt": bool, "continue_final_message": bool, "mark": character or null}
       answer: {"text": rendered}
 After a failure the answer is {"refused": why} or {"unsupported": why} or {"memory": true}. Before the first request the
@@ -260,16 +260,16 @@ def with_final_tag(messages):
     final = messages[-1]
     if isinstance(final["content"], list):
         *parts, last = final["content"]
-        said, content = last["text"], [*parts, {**last, "text": last["text"] + FINAL_TAG}]
+        final_text, content = last["text"], [*parts, {**last, "text": last["text"] + FINAL_TAG}]
     else:
-        said, content = final["content"], final["content"] + FINAL_TAG
-    return [*messages[:-1], {**final, "content": content}], said
+        final_text, content = final["content"], final["content"] + FINAL_TAG
+    return [*messages[:-1], {**final, "content": content}], final_text
 
 
-def cut_at_final_tag(text, said):
+def cut_at_final_tag(text, final_text):
     """The text before the tag, which marks the end of the last message's content."""
     tag = FINAL_TAG.strip()
-    if marked_text.plain_of(said.strip()) not in text or tag not in text:
+    if marked_text.plain_of(final_text.strip()) not in text or tag not in text:
         raise ValueError("continue_final_message: the final message does not appear in what the template makes of it")
     at = text.rindex(tag)
     return text[:at] if text[at:at + len(FINAL_TAG)] == FINAL_TAG else text[:at].rstrip()
@@ -310,9 +310,9 @@ class Renderer:
 
     def render(self, request):
         """Special tokens never have marks; texts of the conversation may."""
-        said = request["said"]["messages"], request["said"]["others"]
+        plain = request["variables"]["messages"], request["variables"]["others"]
         text_type = marked_text.marked_text_type(request["mark"]) if request["mark"] else None
-        messages, others = marked_text.with_marks(said, text_type) if text_type else said
+        messages, others = marked_text.with_marks(plain, text_type) if text_type else plain
         goes_on = request["continue_final_message"]
         messages, final = with_final_tag(messages) if goes_on else (messages, None)
         variables = {**request["special_tokens"], **(others["arguments"] or {}), "messages": messages,

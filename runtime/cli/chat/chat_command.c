@@ -35,7 +35,8 @@ static yk_status run_system(yk_chat_session *session, const char *text, size_t n
 static yk_status run_undo(yk_chat_session *session, const char *text, size_t n_bytes, yk_err *err)
 {
   (void)text, (void)n_bytes;
-  return yk_chat_history_undo(&session->history) ? YK_OK : yk_err_set(err, YK_E_INVAL, "/undo: nothing has been said");
+  return yk_chat_history_undo(&session->history) ? YK_OK
+                                                 : yk_err_set(err, YK_E_INVAL, "/undo: there is no message to remove");
 }
 
 static const struct {

@@ -114,7 +114,7 @@ static yk_status keep(yk_chat_session *session, const yk_result *result, yk_err 
 {
   if (result->finish == YK_FINISH_CANCELLED && result->text.length == 0) {
     yk_chat_history_undo(&session->history);
-    yk_log_write(&session->console->log, YK_LOG_WARN, "stopped before anything was said; the message is taken back");
+    yk_log_write(&session->console->log, YK_LOG_WARN, "stopped before the answer had text; the message is removed");
     return YK_OK;
   }
   const char *text = result->text.length ? result->text.data : "";

@@ -194,7 +194,7 @@ void yk_gpus_link(int from, int to, bool measures, yk_link *out)
   yk_err err = YK_ERR_INIT;
   yk_link_times times;
   *out = (yk_link){.from = from, .to = to};
-  yk_status status = yk_p2p_link_ask(from, to, &out->peer_access, &err);
+  yk_status status = yk_p2p_link_query(from, to, &out->peer_access, &err);
   if (status == YK_OK && measures) {
     status = yk_gpus_time_link(from, to, N_REPEATS, &times, &err);
     out->is_measured = status == YK_OK;

@@ -35,8 +35,8 @@ async function newKey(refused) {
   return Boolean(key);
 }
 
-// Returns a response with status 200 to 299. asks: prompts the user if a key is missing or refused.
-export async function request(path, { asks = true, body, signal } = {}) {
+// Returns a response with status 200 to 299. promptsForKey: prompts the user if a key is missing or refused.
+export async function request(path, { promptsForKey = true, body, signal } = {}) {
   for (;;) {
     const key = sessionStorage.getItem(STORED_KEY);
     const headers = body ? { "Content-Type": "application/json" } : {};
@@ -50,7 +50,7 @@ export async function request(path, { asks = true, body, signal } = {}) {
       throw error.name === "AbortError" ? error : new ServerError(0, "The server cannot be reached.");
     }
     if (response.ok) return response;
-    if (response.status !== 401 || !asks || !await newKey(key)) throw await errorOf(response);
+    if (response.status !== 401 || !promptsForKey || !await newKey(key)) throw await errorOf(response);
   }
 }
 

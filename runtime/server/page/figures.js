@@ -110,13 +110,13 @@ function showState(text, kind) {
 
 async function poll() {
   try {
-    await request("health", { asks: false });
+    await request("health", { promptsForKey: false });
     showState("Serving", "good");
   } catch (error) {
     showState(error.status === 503 ? "Not serving" : "Not reachable", "bad");
   }
   try {
-    showFigures(await (await request("metrics", { asks: false })).text());
+    showFigures(await (await request("metrics", { promptsForKey: false })).text());
     byId("figures-state").hidden = true;
   } catch (error) {
     byId("figures-state").hidden = false;

@@ -37,7 +37,7 @@ template <int N> struct few_taken_items {
     for (int at = blockIdx.x; at < n_items; at = next_of(p, answer, at, 0)) {
       const grouped_tile taken = item(at);
       writer.put(taken);
-      answer = ask_for_next(p, n_items);
+      answer = fetch_next(p, n_items);
       f(p, few_item_of(p, taken));
     }
     writer.put({});

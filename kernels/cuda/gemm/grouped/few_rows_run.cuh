@@ -51,7 +51,7 @@ __device__ __forceinline__ void produce_few_weights(const grouped_params &p, ITE
 #pragma unroll 1
     for (int k_tile = 0; k_tile < of.k_tiles; k_tile++) {
       mbarrier_wait_asm_loop(r.empty(), r.at.phase);
-      stream.ask(r);
+      stream.issue(r);
     }
   });
 }

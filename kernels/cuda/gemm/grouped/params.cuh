@@ -120,7 +120,7 @@ __device__ __forceinline__ void wait_in_grouped(const grouped_params &p)
 /* Called by one thread of each block, once for each tile that the block processes: requests the number of its next
  * tile. The result takes as long as a stage of weights, and is read when the tile's copies have been issued. n_tiles:
  * number of tiles of all blocks; that many requests leave the counter unchanged. */
-__device__ __forceinline__ unsigned ask_for_next(const grouped_params &p, int n_tiles)
+__device__ __forceinline__ unsigned fetch_next(const grouped_params &p, int n_tiles)
 {
   if (!p.call.next_tile) return 0;
   return atomicInc(reinterpret_cast<unsigned *>(p.call.next_tile), static_cast<unsigned>(n_tiles - 1));
@@ -147,7 +147,7 @@ struct panel_stream {
             n_panels * PANEL::BYTES};
   }
   /* Called by one thread: copies one K tile into the stage, which is empty. */
-  template <typename RING> __device__ __forceinline__ void ask(RING &r)
+  template <typename RING> __device__ __forceinline__ void issue(RING &r)
   {
     mbarrier_arrive_expect(r.full(), bytes);
     if (bytes > 0) bulk_copy_once(r.data(), from, bytes, r.full());

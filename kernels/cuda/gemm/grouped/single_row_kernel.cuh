@@ -108,7 +108,7 @@ template <typename PANEL, bool HAS_SHARED_EXPERT> struct row_ring {
   uint32_t memory, full; /* addresses of the warp's stages and barriers */
 
   /* Called by one lane: issues the copy of a K tile of a panel. */
-  __device__ __forceinline__ void ask_for(int stage, int tile, int panel) const
+  __device__ __forceinline__ void issue_copy(int stage, int tile, int panel) const
   {
     const int slot = slot_of_tile<HAS_SHARED_EXPERT>(p, slots, tile), k_tile = tile - slot * p.gemm.k_tiles;
     const int64_t at = static_cast<int64_t>(k_tile) * p.gemm.n_panels + panel;
@@ -172,13 +172,13 @@ __global__ void __maxnreg__(ROW_REGISTERS) grouped_row_kernel(const __grid_const
   find_row_slots(p, slots);
   __syncthreads();
   const row_work w = work_of_warp(p, slots);
-  int ask_tile = 0, ask_panel = w.panel; /* the next to be copied */
-  const auto ask = [&](int stage) {
-    if (w.n_tiles == 0 || ask_panel >= w.panel_end) return;
-    if (lane == 0) ring.ask_for(stage, w.first + ask_tile, ask_panel);
-    if (++ask_tile == w.n_tiles) ask_tile = 0, ask_panel++;
+  int next_tile_of_warp = 0, next_panel = w.panel; /* the next to be copied */
+  const auto issue = [&](int stage) {
+    if (w.n_tiles == 0 || next_panel >= w.panel_end) return;
+    if (lane == 0) ring.issue_copy(stage, w.first + next_tile_of_warp, next_panel);
+    if (++next_tile_of_warp == w.n_tiles) next_tile_of_warp = 0, next_panel++;
   };
-  for (int stage = 0; stage < n_stages; stage++) ask(stage);
+  for (int stage = 0; stage < n_stages; stage++) issue(stage);
   wait_for_previous_kernel();
   let_next_kernel_start();
   const float shared_expert_weight = HAS_SHARED_EXPERT ? factor_of_shared(p.sum) : 0.0f;
@@ -198,7 +198,7 @@ __global__ void __maxnreg__(ROW_REGISTERS) grouped_row_kernel(const __grid_const
         multiply_k_tile<DTYPE, PANEL, 8, 1>(ring.memory + at.stage * PANEL::BYTES, x + row_x_at(tile) + lane / 8 * 16,
                                             lane, acc);
         __syncwarp();
-        ask(at.stage);
+        issue(at.stage);
         at.advance(n_stages);
       }
       if constexpr (has_row_scales(PANEL::ENCODING))

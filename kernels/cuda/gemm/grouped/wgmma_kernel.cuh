@@ -144,7 +144,7 @@ __global__ void __maxnreg__(GROUPED_REGISTERS) grouped_wgmma_kernel(const __grid
     for (int i = 0; i < p.x_stages; i++) mbarrier_init(landed + i * 8, GATHER_WARPS * 32);
     queue.init(1 + GATHER_WARPS + GROUPED_CONSUMER_WARPS);
     fence_mbarrier_init();
-    producer.ask_ahead();
+    producer.issue_ahead();
   }
   wait_for_starts(p);
   order_grouped_tiles<N>(p, order);

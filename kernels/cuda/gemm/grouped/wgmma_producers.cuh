@@ -30,12 +30,12 @@ constexpr int MOST_UNDER_WAY = 4;
 /* State of the one thread of a block that copies weights and chooses the block's tiles. */
 template <typename PANEL, int N> struct weight_producer {
   const grouped_params &p;
-  tile_ring asked, landed;          /* position of the next K tile to copy, and of the oldest in flight */
+  tile_ring issued, landed;         /* position of the next K tile to copy, and of the oldest in flight */
   int n_under_way = 0, n_ahead = 0; /* n_ahead: K tiles of the statically assigned tile */
 
-  __device__ __forceinline__ weight_producer(const grouped_params &p, const tile_ring &r) : p(p), asked(r), landed(r)
+  __device__ __forceinline__ weight_producer(const grouped_params &p, const tile_ring &r) : p(p), issued(r), landed(r)
   {
-    asked.start_producing();
+    issued.start_producing();
   }
 
   __device__ __forceinline__ panel_stream stream_of(const grouped_operands &of, int panel) const
@@ -44,7 +44,7 @@ template <typename PANEL, int N> struct weight_producer {
   }
 
   /* Called before starts may be read: copies the first K tiles of the tile assigned statically to this block. */
-  __device__ __forceinline__ void ask_ahead()
+  __device__ __forceinline__ void issue_ahead()
   {
     const int number = blockIdx.x;
     if (number >= p.n_dealt * p.tiles_m) return;
@@ -53,7 +53,7 @@ template <typename PANEL, int N> struct weight_producer {
     panel_stream stream = stream_of(of, (number - matrix * p.tiles_m) * GROUPED_TILE_PANELS);
     n_ahead = n_under_way = min(p.weight_stages, of.k_tiles);
 #pragma unroll 1
-    for (int k_tile = 0; k_tile < n_ahead; k_tile++) stream.ask(asked);
+    for (int k_tile = 0; k_tile < n_ahead; k_tile++) stream.issue(issued);
   }
 
   /* Processes all of the block's tiles. A tile is taken while the previous tile is streamed. */
@@ -67,7 +67,7 @@ template <typename PANEL, int N> struct weight_producer {
       if (is_passed_over) w.rows = -n_ahead;
       queue.put(w);
       if (w.rows == 0) return;
-      answer = ask_for_next(p, n_tiles);
+      answer = fetch_next(p, n_tiles);
       if (is_passed_over) continue;
       const grouped_operands of = p.operands_of(w.matrix);
       panel_stream stream = stream_of(of, w.panel);
@@ -75,14 +75,14 @@ template <typename PANEL, int N> struct weight_producer {
       stream.from += ahead * stream.k_tile_bytes;
 #pragma unroll 1
       for (int k_tile = ahead; k_tile < of.k_tiles; k_tile++) {
-        mbarrier_wait_asm_loop(asked.empty(), asked.at.phase);
+        mbarrier_wait_asm_loop(issued.empty(), issued.at.phase);
 #pragma unroll 1
         for (; n_under_way >= MOST_UNDER_WAY; n_under_way--) {
           mbarrier_wait_asm_loop(landed.full(), landed.at.phase);
           landed.advance();
         }
         n_under_way++;
-        stream.ask(asked);
+        stream.issue(issued);
       }
     }
   }
