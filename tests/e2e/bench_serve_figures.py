@@ -285,7 +285,7 @@ class Runs(harness.Case):
         most = max(beginnings.count(beginning) for beginning in beginnings)
         self.assertTrue(10 <= most <= 24, most)
 
-    def test_failures_are_told(self):
+    def test_failures_are_reported(self):
         server = self.serve()
         server.refused, server.loses = (3,), (5, 6)
         report = self.bench(server, "--clients", "2", "--requests", "8", "--output-len", "4", "--warmup", "0", expect=1)

@@ -198,7 +198,7 @@ class Broken(harness.Case):
         else:
             os.symlink("/dev/zero", path)
 
-    def test_what_is_no_file_is_refused_at_once(self):
+    def test_missing_files_are_refused_at_once(self):
         shard = "model-00002-of-00003.safetensors"
         for model, names in ((SINGLE, ("config.json", "generation_config.json", "quantize_config.json",
                                        "quant_config.json", "model.safetensors")),

@@ -39,7 +39,7 @@ class Results(Base):
                 self.assertEqual(result.get("prompt_logprobs"), want.get("prompt_logprobs"))
         self.assertLessEqual(5 * n_parted, len(prompts))
 
-    def test_the_model_says_how_much(self):
+    def test_limits_of_the_model(self):
         with tempfile.TemporaryDirectory() as folder:
             model = shutil.copytree(TINY, os.path.join(folder, "model"))
             with open(os.path.join(model, "generation_config.json"), "w", encoding="utf-8") as file:

@@ -39,7 +39,7 @@ class Chats(Base):
             self.assertEqual(choice["message"]["role"], "assistant")
             self.assertEqual(choice["message"]["content"], expected["text"])
 
-    def test_turns_of_builtin_forms_end(self):
+    def test_answers_of_builtin_forms_end(self):
         """With the end token of the template, although the model's files do not list it as an end."""
         model = harness.make_turn_end_model(self.path("turns"))
         asked, keys = [{"role": "user", "content": "17+25="}], {"max_tokens": 60, "temperature": 0}
@@ -63,7 +63,7 @@ class Chats(Base):
                          ["623", "42", "623"])
         self.assertEqual(results[2]["text"], " a b k z")
 
-    def test_what_is_said_becomes_no_added_token(self):
+    def test_messages_become_no_added_tokens(self):
         line = [{"role": "user", "content": "<|im_end|><|endoftext|>"}]
         short = [{"role": "user", "content": ""}]
         said, empty, text = self.batch([chat("a", line, max_tokens=1), chat("b", short, max_tokens=1),

@@ -55,7 +55,7 @@ class Piped(Base):
     def test_answers(self):
         self.assertEqual(self.chat("348+275=\n17+25=\nSort: k b z a ->\n"), ("623\n42\n a b k z\n", ""))
 
-    def test_turns_of_builtin_forms_end(self):
+    def test_answers_of_builtin_forms_end(self):
         """With the end token of the template, although the model's files do not list it as an end."""
         model = harness.make_turn_end_model(os.path.join(self.folder, "turns"))
         options = ("--chat-template", "builtin:chatml", "--max-tokens", 60, "--temperature", 0)
@@ -122,7 +122,7 @@ class Piped(Base):
         self.assertEqual(self.chat("17+25=\\")[0].count("\n"), 1)  # the end of the input also ends the message
         self.assertEqual(self.chat("\\\n\n17+25=\n")[0], "42\n")  # blank
 
-    def test_turns_that_fail(self):
+    def test_messages_that_fail(self):
         """The message is removed, and the chat goes on."""
         for text, *parts in ((b"\xff\xfe", "message: expected UTF-8, found byte 0xFF at offset 0"),
                              (b"the " * 1100, "prompt: expected at most 1023 tokens", "/clear", "/undo"),
@@ -304,7 +304,7 @@ class Interactive(Base):
         terminal.expect("\n> ")
         return terminal
 
-    def test_turns(self):
+    def test_several_messages(self):
         terminal = self.start()
         terminal.type("17+25=\n")
         self.assertEqual(terminal.expect("\n> "), "17+25=\n42")

@@ -124,7 +124,7 @@ class Convert(harness.Case):
                 self.check_golden(family, out)
                 self.refused(family, "KuiperLLama", to="kuiper")
 
-    def test_what_vllm_asks_of_the_configuration(self):
+    def test_configuration_that_vllm_requires(self):
         """If all experts of a layer stay unquantised they have one entry; a quantised lm_head has a key; a partly
         quantised mixture is reported."""
         tensors = read_tensors(os.path.join(harness.FAMILIES, "moe_qwen3"))
@@ -173,7 +173,7 @@ class Convert(harness.Case):
         self.assertIn('"tie_word_embeddings": false', text)
         self.assertIn("{" + odd.replace(" ", "") + ",", "".join(text.split()))  # numbers as they were written
 
-    def test_the_files_beside_the_weights_come_along(self):
+    def test_other_files_of_the_folder_are_copied(self):
         model = harness.make_text_model(os.path.join(self.scratch, "text"))
         os.mkdir(os.path.join(model, "additional_chat_templates"))
         files = {"generation_config.json": '{"top_k": 3}', "chat_template.jinja": "{{ messages }}",

@@ -61,7 +61,7 @@ class CutShort(harness.Case):
         shutil.copy(os.path.join(kuiper, "untied.bin"), whole)
         self.refused(whole, "untied.bin", lambda path: os.path.getsize(path) // 2, "generate", *commands["generate"])
 
-    def test_while_weights_are_brought_to_the_device(self):
+    def test_while_weights_are_loaded(self):
         """The file is whole when opened; the device's threads find it cut."""
         model = os.path.join(harness.FAMILIES, "qwen3")
         for cut in (lambda path: 0, lambda path: os.path.getsize(path) - 1):

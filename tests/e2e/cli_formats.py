@@ -138,7 +138,7 @@ class Formats(harness.Case):
             self.edit(lambda tensors: change(tensors[LAYER + "mlp.down_proj.weight_g_idx"]))
             self.refused(LAYER + "mlp.down_proj.weight_g_idx", "expected", "found")
 
-    def test_groups_of_inputs_that_are_not_said(self):
+    def test_groups_without_g_idx(self):
         """Without g_idx, groups are of neighbouring inputs, unless the configuration says otherwise."""
         for desc_act in (False, True):
             self.copy("format_gptq")
@@ -153,7 +153,7 @@ class Formats(harness.Case):
             "num_bits": 4, "group_size": 32, "actorder": "group"}}})
         self.refused("weight_g_idx", "missing")
 
-    def test_the_shape_that_a_tensor_says(self):
+    def test_shape_from_the_tensor(self):
         def change(tensors):
             entry = tensors[LAYER + "mlp.up_proj.weight_shape"]
             entry[2] = struct.pack("<qq", 96, 97)
@@ -182,7 +182,7 @@ class Formats(harness.Case):
                 self.edit_config(**changes)
                 self.refused(*parts)
 
-    def test_zero_points_beside_a_symmetric_configuration(self):
+    def test_zero_points_with_a_symmetric_configuration(self):
         for name, group, key, tensor in (
                 ("format_compressed_mixed", "group_1", "weights", "self_attn.q_proj.weight_zero_point"),
                 ("format_w8a8_asym", "group_0", "input_activations", "self_attn.q_proj.input_zero_point")):
@@ -217,7 +217,7 @@ class Formats(harness.Case):
             self.assertEqual("stay 16 bits" in self.last_err, is_reported)
             self.assertNotIn("ignored", self.last_err)
 
-    def test_zero_points_of_16_beside_integers_of_0(self):
+    def test_zero_points_of_16_with_integers_of_0(self):
         def change(tensors):
             for suffix, value in (("qzeros", b"\xff"), ("qweight", b"\0")):
                 entry = tensors[f"{LAYER}mlp.down_proj.{suffix}"]

@@ -166,7 +166,7 @@ class Json(Base):
             self.assertEqual(result["finish_reason"], "length")
             self.assertEqual(result["usage"], {"prompt_tokens": 4, "completion_tokens": 36, "total_tokens": 40})
 
-    def test_the_model_says_how_much(self):
+    def test_limits_of_the_model(self):
         with tempfile.TemporaryDirectory() as folder:
             model = shutil.copytree(TINY, os.path.join(folder, "model"))
             with open(os.path.join(model, "generation_config.json"), "w", encoding="utf-8") as file:
@@ -409,7 +409,7 @@ class Signals(Base):
     def test_sigterm(self):
         self.assertEqual(self.interrupt_stream(signal.SIGTERM)[0], 143)
 
-    def test_json_says_cancelled(self):
+    def test_json_reports_cancelled(self):
         prompts = ["--token-ids", "5"] * 200 + ["-n", "200", "--max-num-seqs", "1", "--format", "json"]
         process = self.start(*prompts, stdout=subprocess.PIPE)
         first = process.stdout.readline()

@@ -55,7 +55,7 @@ class Kuiper(harness.Case):
                     self.assertEqual(self.answers(os.path.join(KUIPER, name + ".bin"), "--tp", n_ranks),
                                      self.answers(twin, "--tp", n_ranks))
 
-    def test_a_tokenizer_beside_it_or_elsewhere(self):
+    def test_a_tokenizer_in_the_folder_or_elsewhere(self):
         text = harness.make_text_model(os.path.join(self.scratch, "text"))
         tokenizer = os.path.join(text, "tokenizer.json")
         beside = os.path.join(self.scratch, "beside")
@@ -90,7 +90,7 @@ class Kuiper(harness.Case):
         self.assertEqual(answer.status, 200, answer.text)
         self.assertEqual(answer.value["usage"]["completion_tokens"], 2)
 
-    def test_a_batch_knows_the_file_and_the_tokenizer(self):
+    def test_a_batch_checks_the_file_and_the_tokenizer(self):
         """A run may continue another's results only with the same weights and tokenizer."""
         text = harness.make_text_model(os.path.join(self.scratch, "text"))
         model = shutil.copy(os.path.join(KUIPER, "tied.bin"), self.scratch)

@@ -84,7 +84,7 @@ class Help(harness.Case):
             self.assertNotIn(f" {name}", out)
         self.assertIn("[the model's, else -1]", " ".join(out.split()))
 
-    def test_help_wins_over_what_follows(self):
+    def test_help_wins_over_later_options(self):
         self.run_yoke("generate", "--tp", "2", "--help", "--no-such-option")
 
 

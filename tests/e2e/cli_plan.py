@@ -78,7 +78,7 @@ class Plan(harness.Case):
         reason += "; rank 7 holds no expert (the model has 7)"
         self.assertEqual(self.plan("--tp", 8, "-ep", model=EXPERTS)[0]["reason"], reason)
 
-    def test_matches_what_the_engine_takes(self):
+    def test_matches_the_engines_memory(self):
         for model, *options in ((MODEL, "--tp", 1), (MODEL, "--tp", 3), (EXPERTS, "--tp", 3),
                                 (EXPERTS, "--tp", 2, "-ep")):
             plan = self.plan(*options, model=model)[0]
@@ -192,7 +192,7 @@ class Plan(harness.Case):
         command = ["plan", "--model", MODEL, "--device-memory", "80GiB", "--dtype", "float32"]
         self.assert_error(command, "float32", "GPUs run")
 
-    def test_no_gpu_to_ask(self):
+    def test_without_a_gpu(self):
         if harness.count_gpus():
             self.skipTest("there is a GPU")
         self.assert_error(["plan", "--model", MODEL, "--device", "cuda"], "--device-memory")
@@ -231,7 +231,7 @@ class Plan(harness.Case):
             shutil.copy(os.path.join(model, name), alone)
         self.assertTrue(self.plan("--tp", 1, model=alone)[0]["assumes_formats"])
 
-    def test_what_cannot_run_is_refused_before_anything_is_missing(self):
+    def test_impossible_settings_are_refused_first(self):
         gptq = {**LLAMA_3_70B, "quantization_config": {"quant_method": "gptq", "bits": 3, "group_size": 128}}
         mamba = {**LLAMA_3_70B, "architectures": ["MambaForCausalLM"]}
         for config, part in ((mamba, "MambaForCausalLM"), (gptq, "bits 3")):
@@ -239,7 +239,7 @@ class Plan(harness.Case):
 
     # ---- options ----
 
-    def test_help_lists_what_sizes_depend_on(self):
+    def test_help_lists_options_that_change_sizes(self):
         listed = re.findall(r"(?m)^  (?:-\w, |--\w+, )?--([a-z-]+)", self.run_yoke("plan", "--help").out)
         self.assertEqual(listed, ["device-memory", "no-link-test", "format", "model", "revision", "download-dir",
                                   "hf-overrides",
@@ -250,7 +250,7 @@ class Plan(harness.Case):
         for option in ("--seed", "--step-timeout", "--threads", "--no-prefix-reuse"):
             self.assert_usage_error(["plan", "--model", MODEL, option, 1], f"unknown option {option}")
 
-    def test_oddities_are_told_once(self):
+    def test_oddities_are_reported_once(self):
         folder = harness.scratch_folder(self.addCleanup)
         model = os.path.join(folder, "model")
         shutil.copytree(MODEL, model)

@@ -94,7 +94,7 @@ class Trace(Base):
         self.check_steps(self.read_trace(), 2)
 
     @harness.of_the_program
-    def test_a_file_that_cannot_be_written_is_told_first(self):
+    def test_an_unwritable_file_is_reported_first(self):
         path = os.path.join(self.scratch, "nowhere", "trace.json")
         for command in (["generate", *PROMPT], ["batch", "-"], ["serve", "--port", 0]):
             done = self.run_yoke(command[0], "--model", harness.DEMO, *ON, *command[1:], "--trace", path, expect=1)

@@ -28,11 +28,11 @@ class CommunicatorEnd(server_case.Case):
         self.assertEqual(server.stop(), 0)
         return server.err
 
-    def test_what_is_gone_leaves_exit_handlers(self):
+    def test_exit_handlers_run_once_it_is_destroyed(self):
         self.assertIn(EXIT_HANDLERS, self.generate("skip"))
         self.assertIn(EXIT_HANDLERS, self.serve_and_stop("skip"))
 
-    def test_what_is_not_gone_does_not(self):
+    def test_no_exit_handlers_while_it_lives(self):
         self.assertNotIn(EXIT_HANDLERS, self.generate("error"))
         self.assertNotIn(EXIT_HANDLERS, self.serve_and_stop("error"))
 

@@ -57,7 +57,7 @@ class Plan(harness.Case):
         for link in links["links"]:
             self.assertEqual((link["copy_gb_s"], link["latency_us"], link["error"]), (None, None, ""))
 
-    def test_a_plan_for_another_machine_says_nothing_of_these_gpus(self):
+    def test_a_plan_for_another_machine_ignores_these_gpus(self):
         done = self.run_json("plan", "--model", MODEL, "--device", "cuda", "--device-memory", "20GiB", "--tp", 2)
         self.assertEqual(done[-1], {"gpus": [], "links": [], "all_reduces": [], "all_reduce_error": ""})
         self.assertNotIn("GPU  ", self.run_yoke("plan", "--model", MODEL, "--device-memory", "20GiB").out)

@@ -139,7 +139,7 @@ class Framing(Case):
         return [json.loads(part.partition(b"\r\n\r\n")[2])["choices"][0]["text"]
                 for part in answer.split(b"HTTP/1.1 200 OK\r\n")[1:]]
 
-    def test_what_may_be_sent(self):
+    def test_accepted_framing(self):
         """Bodies in chunks of any size with every legal extension and trailer, byte by byte; requests in one packet."""
         expected = self.server.post(COMPLETIONS, BODY).value["choices"][0]["text"]
         data, end = json.dumps(BODY).encode(), b"Connection: close\r\n"

@@ -81,7 +81,7 @@ class Life(Case):
 
     # ---- Signals ---------------------------------------------------------------------------------------------------
 
-    def test_what_runs_is_finished(self):
+    def test_running_requests_finish(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             server = self.serve()
             events = self.begin(server, {**LONG, "max_tokens": 200, "stream_options": {"include_usage": True}})
@@ -121,7 +121,7 @@ class Life(Case):
                 read_stream(slow)
                 self.assertEqual(server.finish(), 0)
 
-    def test_what_takes_too_long_is_cancelled(self):
+    def test_slow_requests_are_cancelled(self):
         server = self.serve("--shutdown-timeout", 0.3)
         streamed = self.begin(server, {**LONG, "n": 16})
         with contextlib.closing(server.connect()) as connection:
@@ -226,7 +226,7 @@ class Life(Case):
 
     # ---- A service manager -------------------------------------------------------------------------------------------
 
-    def test_readiness_is_told(self):
+    def test_readiness_is_reported(self):
         with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.settimeout(harness.TIMEOUT_S)
             for path in (os.path.join(folder, "notify"), "\0yoke-test-" + os.path.basename(folder)):

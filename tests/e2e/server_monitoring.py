@@ -431,7 +431,7 @@ class Routes(Case):
         self.assertEqual(len(texts), 1)
         self.assert_refused(server.ask("GET", "/reset_prefix_cache"), 405, "POST")
 
-    def test_what_routers_read(self):
+    def test_routes_that_routers_read(self):
         server = self.serve("--served-model-name", "m", "--max-num-seqs", 3, "--max-model-len", 512)
         info = server.ask("GET", "/server_info").value
         expected = {"served_model_name": "m", "model_path": "m", "tp_size": 1, "dp_size": 1, "pp_size": 1,

@@ -172,7 +172,7 @@ class Refused(Case):
         self.assertEqual(done.finish(), 1)
         self.assertIn("--chat-template: ", done.err)
 
-    def test_nothing_of_the_inside_is_told(self):
+    def test_internals_are_not_revealed(self):
         server = self.serve("--served-model-name", "demo")
         self.assertEqual(server.ask("GET", "/v1/models").value["data"][0]["root"], "demo")
         for response in (server.ask("GET", "/v1/models"), server.ask("GET", "/metrics"), server.ask("GET", "/nothing"),
@@ -372,7 +372,7 @@ class Refused(Case):
         self.assert_usage_error(["serve", harness.DEMO, "--api-key", ""], "--api-key: ", "empty")
         self.assert_usage_error(["serve", harness.DEMO], "YOKE_API_KEY: ", "0x20", env={"YOKE_API_KEY": "a b"})
 
-    def test_what_keys_and_salts_keep_apart(self):
+    def test_keys_and_salts_separate_caches(self):
         """A prompt of 40 tokens is cached for requests with the same key and salt, and for no others."""
         prompt = {"prompt": list(range(5, 45)), "max_tokens": 1}
 
@@ -417,7 +417,7 @@ class Refused(Case):
         self.assert_usage_error(["serve", harness.DEMO, "--api-key-file", "/no/such"],
                                 "--api-key-file: /no/such: No such")
 
-    def test_what_is_wrong_before_the_port_is_open(self):
+    def test_wrong_options_are_refused_before_the_port_is_open(self):
         for arguments, *parts in ((["/no/such"], "/no/such: No such file"),
                                   ([harness.DEMO, "--chat-template", "/no/such"], "--chat-template: /no/such"),
                                   ([harness.DEMO, "--chat-template", "builtin:x"], "--chat-template: ",

@@ -255,7 +255,7 @@ class Routes(Case):
         self.assertEqual(server.post("/tokenize", continued).value["tokens"],
                          server.post("/tokenize", {"prompt": prompt}).value["tokens"])
 
-    def test_turns_of_builtin_forms_end(self):
+    def test_answers_of_builtin_forms_end(self):
         """With the end token of the template, although the model's files do not list it as an end."""
         model = harness.make_turn_end_model(os.path.join(harness.scratch_folder(self.addCleanup), "model"))
         server = self.serve("--chat-template", "builtin:chatml", model=model)
@@ -315,7 +315,7 @@ class Routes(Case):
         answer = server.post(CHAT, {"messages": [{"role": "user", "content": content}], "temperature": 0}).value
         self.assertEqual(answer["choices"][0]["message"]["content"].strip(), "Oslo.")
 
-    def test_what_templates_are_given(self):
+    def test_variables_of_templates(self):
         """A template without developers gets them as system; the reasoning effort is a variable."""
         server = self.serve_template("{{ messages[0].role }} {{ messages[0].content }} {{ reasoning_effort }} "
                                      "{{ enable_thinking }}")

@@ -374,7 +374,7 @@ static void cancelling_some_leaves_the_others_alone(void **state)
   fixture_close(engine);
 }
 
-static void destroying_ends_what_runs_with_an_error(void **state)
+static void destroying_ends_requests_with_an_error(void **state)
 {
   (void)state;
   int32_t ids[4] = {1, 2, 3, 4};
@@ -402,7 +402,7 @@ int main(void)
                                      cmocka_unit_test(runs_repeat_on_any_rank_count),
                                      cmocka_unit_test(equal_beginnings_are_computed_once),
                                      cmocka_unit_test(cancelling_some_leaves_the_others_alone),
-                                     cmocka_unit_test(destroying_ends_what_runs_with_an_error)};
+                                     cmocka_unit_test(destroying_ends_requests_with_an_error)};
   int status = fixture_gate();
   return status ? status : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static void same_seed_same_tokens_other_seed_others(void **state)
 }
 
 /* Steps of plain greedy rows use another path: each rank finds its best logit. */
-static void greedy_tokens_do_not_depend_on_what_is_reported(void **state)
+static void greedy_tokens_do_not_depend_on_reports(void **state)
 {
   static answer reported, plain;
   for (uint32_t seed = 0; seed < 8; seed++) {
@@ -276,7 +276,7 @@ int main(void)
 {
   yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(same_seed_same_tokens_other_seed_others),
-                                     cmocka_unit_test(greedy_tokens_do_not_depend_on_what_is_reported),
+                                     cmocka_unit_test(greedy_tokens_do_not_depend_on_reports),
                                      cmocka_unit_test(stop_ids_end_the_output_unless_too_early),
                                      cmocka_unit_test(biases_force_and_ban),
                                      cmocka_unit_test(penalties_make_repetition_rarer),

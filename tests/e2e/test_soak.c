@@ -202,7 +202,7 @@ static void check_counts(const soak_options *o, const soak_counts *c, const yk_e
   assert_true(2 * c->other_parted <= c->other_equal);
 }
 
-static void nothing_leaks_and_every_answer_is_as_alone(void **state)
+static void nothing_leaks_and_answers_do_not_depend_on_others(void **state)
 {
   const soak_options *o = *state;
   soak_cases cases;
@@ -288,6 +288,7 @@ int main(int argc, char **argv)
   if (!parse_options(argc, argv, &options)) return fputs(USAGE, stderr), 2;
   int status = test_backend_gate(test_backend_chosen().kind, options.n_ranks);
   if (status) return status;
-  const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(nothing_leaks_and_every_answer_is_as_alone, &options)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_prestate(nothing_leaks_and_answers_do_not_depend_on_others, &options)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -304,7 +304,7 @@ static void a_broken_model_is_suspected(void **state)
 }
 
 /* Stop ids that are the whole vocabulary, and min_tokens: no token is left. The error is the request's. */
-static void a_request_that_bans_every_token_is_told(void **state)
+static void a_request_that_bans_every_token_is_refused(void **state)
 {
   (void)state;
   static answer found;
@@ -336,7 +336,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sound_requests_do_not_notice), cmocka_unit_test(a_request_may_fail_after_some_tokens),
       cmocka_unit_test(a_plain_request_fails_too),    cmocka_unit_test(a_held_sequence_stays_as_it_was),
-      cmocka_unit_test(a_broken_model_is_suspected),  cmocka_unit_test(a_request_that_bans_every_token_is_told),
+      cmocka_unit_test(a_broken_model_is_suspected),  cmocka_unit_test(a_request_that_bans_every_token_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

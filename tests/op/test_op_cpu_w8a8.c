@@ -51,7 +51,7 @@ static void check_ranks(const op_target *target)
   check_w8a8_ranks(target, f32_first, 3);
 }
 
-static void test_ranks_give_what_one_gives(void **state)
+static void test_ranks_agree_with_one_rank(void **state)
 {
   (void)state;
   for_each_target(check_ranks);
@@ -86,7 +86,7 @@ int main(void)
       cmocka_unit_test(test_cases),
       cmocka_unit_test(test_the_comparison_sees_faults),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
-      cmocka_unit_test(test_ranks_give_what_one_gives),
+      cmocka_unit_test(test_ranks_agree_with_one_rank),
       cmocka_unit_test(test_ranks_that_cut_experts),
       cmocka_unit_test(test_refusals),
   };

@@ -174,7 +174,7 @@ static void test_an_order_of_short_groups(void **state)
 }
 
 /* Contradictions, and zeros that the packed form does not support. */
-static void test_what_is_refused(void **state)
+static void test_refusals(void **state)
 {
   (void)state;
   yk_device *dev = op_device_new(&cuda_target, YK_F16, 1, 16);
@@ -209,7 +209,7 @@ int main(void)
       cmocka_unit_test(test_orders),
       cmocka_unit_test(test_orders_of_long_rows),
       cmocka_unit_test(test_an_order_of_short_groups),
-      cmocka_unit_test(test_what_is_refused),
+      cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,7 @@ static void test_rows_do_not_depend_on_their_batch(void **state)
   for (int t = 0; t < N_CUDA_PATHS; t++) check_w8a8_batches(cuda_paths[t]);
 }
 
-static void test_ranks_give_what_one_gives(void **state)
+static void test_ranks_agree_with_one_rank(void **state)
 {
   (void)state;
   for (int t = 0; t < N_CUDA_PATHS; t++) check_w8a8_ranks(cuda_paths[t], gpu_dtypes, N_GPU_DTYPES);
@@ -111,7 +111,7 @@ int main(void)
       cmocka_unit_test(test_cases),
       cmocka_unit_test(test_the_comparison_sees_faults),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
-      cmocka_unit_test(test_ranks_give_what_one_gives),
+      cmocka_unit_test(test_ranks_agree_with_one_rank),
       cmocka_unit_test(test_ranks_that_cut_experts),
       cmocka_unit_test(test_bits_of_the_cpu),
       cmocka_unit_test(test_refusals),

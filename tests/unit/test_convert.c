@@ -226,7 +226,7 @@ static void a_head_that_is_the_embedding_is_not_stored_twice(void **state)
 
 /* ---- Refusals ---------------------------------------------------------------------------------------------------- */
 
-static void what_cannot_be_said_is_refused(void **state)
+static void a_scheme_without_a_name_in_the_format_is_refused(void **state)
 {
   (void)state;
   static const struct {
@@ -313,7 +313,7 @@ static bool stop_at(void *user, int64_t done_bytes, int64_t total_bytes)
   return ++s->calls != s->at;
 }
 
-static void who_stops_leaves_nothing(void **state)
+static void a_stopped_run_leaves_no_files(void **state)
 {
   (void)state;
   static const yk_convert_format formats[] = {YK_CONVERT_AWQ, YK_CONVERT_KUIPER};
@@ -395,10 +395,10 @@ int main(void)
       cmocka_unit_test(kuiper_files_are_those_of_their_own_tool),
       cmocka_unit_test(every_format_keeps_its_numbers),
       cmocka_unit_test(a_head_that_is_the_embedding_is_not_stored_twice),
-      cmocka_unit_test(what_cannot_be_said_is_refused),
+      cmocka_unit_test(a_scheme_without_a_name_in_the_format_is_refused),
       cmocka_unit_test(nothing_is_written_over),
       cmocka_unit_test(options_are_checked),
-      cmocka_unit_test(who_stops_leaves_nothing),
+      cmocka_unit_test(a_stopped_run_leaves_no_files),
       cmocka_unit_test(a_source_that_shrinks_leaves_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,7 +64,7 @@ static void glm_values_and_defaults(void **state)
   assert_true(c.rotary_dim == 16 && c.rope.type == YK_ROPE_LINEAR);
 }
 
-static void what_differs_is_refused(void **state)
+static void other_values_are_refused(void **state)
 {
   (void)state;
   static const struct {
@@ -177,7 +177,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(chatglm_values_and_defaults), cmocka_unit_test(glm_values_and_defaults),
-      cmocka_unit_test(what_differs_is_refused),     cmocka_unit_test(fused_modules),
+      cmocka_unit_test(other_values_are_refused),    cmocka_unit_test(fused_modules),
       cmocka_unit_test(a_fused_tensor_is_checked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

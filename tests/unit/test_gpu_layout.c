@@ -223,7 +223,7 @@ static void parts_of_one_kind_are_one_gemm(void **state)
 }
 
 /* Groups of different lengths are two WNA16 GEMMs; slices as 16 bits join a plain neighbour; empty slices join none. */
-static void what_fuses(void **state)
+static void fusions_of_a_mixture(void **state)
 {
   (void)state;
   yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_AWQ, 256, 128, 128), part_of(YK_WEIGHT_AWQ, 256, 64, 64),
@@ -293,7 +293,7 @@ const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq,
                                                  &third_format,
                                                  NULL};
 
-static void what_no_row_takes_is_refused(void **state)
+static void weights_without_a_kernel_are_refused(void **state)
 {
   (void)state;
   yk_linear_spec spec = {.parts = {part_of((yk_weight_format)100, 256, 64, 0), part_of(YK_WEIGHT_AWQ, 256, 64, 128)},
@@ -336,7 +336,7 @@ static void other_slices_stay_plain(void **state)
 
 /* If no table row multiplies the part in its format, keeping it would only take memory twice: the part is repacked as
  * 16 bits. */
-static void what_is_kept(void **state)
+static void formats_that_a_gpu_keeps(void **state)
 {
   (void)state;
   yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_PLAIN, 256, 64, 0), part_of(YK_WEIGHT_AWQ, 256, 64, 128),
@@ -447,11 +447,11 @@ int main(void)
       cmocka_unit_test(orders_of_matrices),
       cmocka_unit_test(awq_as_16_bits),
       cmocka_unit_test(parts_of_one_kind_are_one_gemm),
-      cmocka_unit_test(what_fuses),
+      cmocka_unit_test(fusions_of_a_mixture),
       cmocka_unit_test(gate_and_up_are_one_gemm),
-      cmocka_unit_test(what_no_row_takes_is_refused),
+      cmocka_unit_test(weights_without_a_kernel_are_refused),
       cmocka_unit_test(other_slices_stay_plain),
-      cmocka_unit_test(what_is_kept),
+      cmocka_unit_test(formats_that_a_gpu_keeps),
       cmocka_unit_test(gate_and_up_are_kept_together),
       cmocka_unit_test(w8a8_bytes),
       cmocka_unit_test(w8a8_parts),

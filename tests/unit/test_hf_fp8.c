@@ -121,7 +121,7 @@ static void kv_cache_scheme(void **state)
   }
 }
 
-static void what_is_refused(void **state)
+static void refusals(void **state)
 {
   (void)state;
   static const struct {
@@ -178,6 +178,6 @@ static void what_is_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(method_fp8), cmocka_unit_test(compressed_tensors),
-                                     cmocka_unit_test(kv_cache_scheme), cmocka_unit_test(what_is_refused)};
+                                     cmocka_unit_test(kv_cache_scheme), cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static yk_status read_config(const char *keys, yk_quant_config *quant, yk_err *e
 #define TOKEN                        "'num_bits': 8, 'type': 'int', 'strategy': 'token', 'dynamic': true"
 #define INPUTS(settings)             "'input_activations': {" settings "}"
 
-static void what_is_read(void **state)
+static void fields_that_are_read(void **state)
 {
   (void)state;
   static const struct {
@@ -100,7 +100,7 @@ static void groups_side_by_side(void **state)
   yk_quant_rules_free(quant.rules);
 }
 
-static void what_is_refused(void **state)
+static void refusals(void **state)
 {
   (void)state;
   static const struct {
@@ -276,9 +276,9 @@ static void too_many_inputs(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_read),
+      cmocka_unit_test(fields_that_are_read),
       cmocka_unit_test(groups_side_by_side),
-      cmocka_unit_test(what_is_refused),
+      cmocka_unit_test(refusals),
       cmocka_unit_test(tensors_of_static_inputs),
       cmocka_unit_test(tensors_that_do_not_fit),
       cmocka_unit_test(scales_that_are_none),

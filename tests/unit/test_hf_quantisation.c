@@ -241,7 +241,7 @@ static void awq_versions(void **state)
 }
 
 /* One unsupported setting in each: its key and value are in the message. */
-static void what_other_methods_refuse(void **state)
+static void refusals_of_other_methods(void **state)
 {
   (void)state;
   static const bad_case cases[] = {
@@ -330,7 +330,7 @@ int main(void)
       cmocka_unit_test(auto_round),
       cmocka_unit_test(eight_bits),
       cmocka_unit_test(awq_versions),
-      cmocka_unit_test(what_other_methods_refuse),
+      cmocka_unit_test(refusals_of_other_methods),
       cmocka_unit_test(a_pattern_without_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

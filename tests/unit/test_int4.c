@@ -353,7 +353,7 @@ static void a_zero_of_16(void **state)
   check_slice(&x, &t, &second_group, true);
 }
 
-static void what_is_no_number(void **state)
+static void scales_that_are_not_finite_are_refused(void **state)
 {
   (void)state;
   static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -410,7 +410,7 @@ int main(void)
                                      cmocka_unit_test(without_zeros_each_is_8),
                                      cmocka_unit_test(odd_sizes_of_compressed_tensors),
                                      cmocka_unit_test(a_zero_of_16),
-                                     cmocka_unit_test(what_is_no_number),
+                                     cmocka_unit_test(scales_that_are_not_finite_are_refused),
                                      cmocka_unit_test(scaled_zeros_must_be_whole)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,7 +292,7 @@ static void odd_sizes(void **state)
   check_slices(&x, &t);
 }
 
-static void what_is_no_number(void **state)
+static void scales_that_are_not_finite_are_refused(void **state)
 {
   (void)state;
   static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -322,8 +322,9 @@ static void what_is_no_number(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_packing_and_slice), cmocka_unit_test(every_packing_and_order),
-      cmocka_unit_test(without_zeros_each_is_0), cmocka_unit_test(odd_sizes), cmocka_unit_test(what_is_no_number)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_packing_and_slice),
+                                     cmocka_unit_test(every_packing_and_order),
+                                     cmocka_unit_test(without_zeros_each_is_0), cmocka_unit_test(odd_sizes),
+                                     cmocka_unit_test(scales_that_are_not_finite_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -335,7 +335,7 @@ static void its_configuration_takes_no_changes(void **state)
   temp_dir_remove(&dir);
 }
 
-static void a_configuration_beside_it_must_agree(void **state)
+static void the_folders_configuration_must_agree(void **state)
 {
   (void)state;
   static const struct {
@@ -374,7 +374,7 @@ static void a_configuration_beside_it_must_agree(void **state)
   temp_dir_remove(&dir);
 }
 
-static void other_files_are_told_apart(void **state)
+static void other_files_are_recognised(void **state)
 {
   (void)state;
   temp_dir dir = temp_dir_make();
@@ -417,8 +417,8 @@ int main(void)
       cmocka_unit_test(only_whole_files_are_taken),
       cmocka_unit_test(a_file_and_its_directory_are_the_model),
       cmocka_unit_test(its_configuration_takes_no_changes),
-      cmocka_unit_test(a_configuration_beside_it_must_agree),
-      cmocka_unit_test(other_files_are_told_apart),
+      cmocka_unit_test(the_folders_configuration_must_agree),
+      cmocka_unit_test(other_files_are_recognised),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

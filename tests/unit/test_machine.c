@@ -148,7 +148,7 @@ static void check_fault(int fault, const char *message)
   yk_machine_report_free(&report);
 }
 
-static void wrong_values_are_told(void **state)
+static void wrong_values_are_reported(void **state)
 {
   (void)state;
   check_fault(WRONG_VALUE, "rank 1: 1 of 2048 values of an all-reduce are wrong: expected 3, found 5");
@@ -232,7 +232,7 @@ static void names(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_and_limits),   cmocka_unit_test(wrong_values_are_told),
+      cmocka_unit_test(rows_and_limits),   cmocka_unit_test(wrong_values_are_reported),
       cmocka_unit_test(too_little_memory), cmocka_unit_test(a_failure_stays_in_its_row),
       cmocka_unit_test(refusals),          cmocka_unit_test(names),
   };

@@ -255,7 +255,7 @@ static void note_field(void *user, const char *field)
 }
 
 /* Fields that Yoke does not support are named and take no memory; a body of many small values is refused. */
-static void what_is_kept_of_a_body(void **state)
+static void fields_read_from_a_body(void **state)
 {
   (void)state;
   yk_strbuf names = YK_STRBUF_INIT, body = YK_STRBUF_INIT;
@@ -439,7 +439,7 @@ static void values_out_of_range_or_of_another_type(void **state)
   check_refusals(YK_FORM_COMPLETION, YK_TOOLS_NONE, rows, N_ROWS(rows));
 }
 
-static void what_is_not_done_is_refused_by_name(void **state)
+static void unsupported_fields_are_refused_by_name(void **state)
 {
   (void)state;
   static const char *const both[] = {"guided_json",           "guided_regex",        "guided_choice",
@@ -608,13 +608,13 @@ int main(void)
                                      cmocka_unit_test(json_as_python_reads_it),
                                      cmocka_unit_test(seeds),
                                      cmocka_unit_test(parts_that_are_text),
-                                     cmocka_unit_test(what_is_kept_of_a_body),
+                                     cmocka_unit_test(fields_read_from_a_body),
                                      cmocka_unit_test(bodies_are_dropped),
                                      cmocka_unit_test(truncation),
                                      cmocka_unit_test(options_of_choices),
                                      cmocka_unit_test(bodies_that_are_no_request),
                                      cmocka_unit_test(values_out_of_range_or_of_another_type),
-                                     cmocka_unit_test(what_is_not_done_is_refused_by_name),
+                                     cmocka_unit_test(unsupported_fields_are_refused_by_name),
                                      cmocka_unit_test(conversations_that_are_none),
                                      cmocka_unit_test(chat_fields_out_of_place),
                                      cmocka_unit_test(plain_lines_are_strict),

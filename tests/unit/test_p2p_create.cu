@@ -23,7 +23,7 @@ void refused(int n_ranks, const yk_p2p_options &options, const char *why)
   assert_null(ends[0]);
 }
 
-void what_slots_cannot_hold_is_refused(void **)
+void rows_beyond_the_slots_are_refused(void **)
 {
   const int64_t bytes = int64_t{1} << 20, gib = int64_t{1} << 30;
   for (int n_ranks : {0, YK_P2P_MAX_RANKS + 1}) refused(n_ranks, {bytes, 8192, 0, 0}, "ranks: expected 1 to");
@@ -36,6 +36,6 @@ void what_slots_cannot_hold_is_refused(void **)
 
 int main()
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_slots_cannot_hold_is_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_beyond_the_slots_are_refused)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -146,7 +146,7 @@ static void check_8_bits(bool kept, bool as_16_bits, yk_dtype dtype, yk_range k,
   free(repacked.memory);
 }
 
-static void what_a_device_does_not_keep_is_floats(void **state)
+static void weights_the_device_does_not_keep_become_floats(void **state)
 {
   (void)state;
   static const yk_dtype dtypes[] = {YK_F16, YK_BF16, YK_F32};
@@ -447,7 +447,7 @@ static void matrices_are_repacked_as_alone(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(planned_bytes_are_taken),
-                                     cmocka_unit_test(what_a_device_does_not_keep_is_floats),
+                                     cmocka_unit_test(weights_the_device_does_not_keep_become_floats),
                                      cmocka_unit_test(quantised_inputs_go_with_8_bit_weights),
                                      cmocka_unit_test(sorted_inputs_come_with_the_order_of_x),
                                      cmocka_unit_test(matrices_are_repacked_as_alone),

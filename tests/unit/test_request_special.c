@@ -56,7 +56,7 @@ static void run(const char *said, bool skips, const char *stop, const char *expe
   yk_tokenizer_free(tokenizer);
 }
 
-static void special_tokens_are_told(void **state)
+static void special_tokens_are_reported(void **state)
 {
   (void)state;
   run("a <|im_end|>b\xC3\xA9<|im_start|><|im_end|>", false, NULL, "a [<|im_end|>]b\xC3\xA9[<|im_start|>][<|im_end|>]");
@@ -76,7 +76,7 @@ static void text_that_is_held_back(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(special_tokens_are_told),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(special_tokens_are_reported),
                                      cmocka_unit_test(text_that_is_held_back)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

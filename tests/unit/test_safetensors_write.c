@@ -132,7 +132,7 @@ static void no_tensors_are_a_file(void **state)
 }
 
 /* At any progress: no unfinished file remains. */
-static void who_stops_leaves_nothing(void **state)
+static void a_stopped_run_leaves_no_files(void **state)
 {
   (void)state;
   temp_dir dir = temp_dir_make();
@@ -284,7 +284,7 @@ int main(void)
       cmocka_unit_test(bytes_are_those_of_public_packages),
       cmocka_unit_test(any_shard_size_reads_back),
       cmocka_unit_test(no_tensors_are_a_file),
-      cmocka_unit_test(who_stops_leaves_nothing),
+      cmocka_unit_test(a_stopped_run_leaves_no_files),
       cmocka_unit_test(data_beyond_a_tensor_is_refused),
       cmocka_unit_test(bad_lists_are_refused),
       cmocka_unit_test(other_files_stay),

@@ -279,7 +279,7 @@ static void failing_sequences_take_nobody_along(void **state)
 
 /* Three sequences share two blocks of a prompt. The blocks of the third, which fails, are withdrawn except for those
  * confirmed by a finite row of the first; the second, half computed, begins again. */
-static void what_a_failing_sequence_leaves_is_not_found(void **state)
+static void blocks_of_a_failed_sequence_are_not_reused(void **state)
 {
   (void)state;
   enum { BLOCK = YK_KV_BLOCK_TOKENS, N_PROMPT = 3 * BLOCK + 1, CONTEXT = 8 * BLOCK };
@@ -327,7 +327,7 @@ static void what_a_failing_sequence_leaves_is_not_found(void **state)
   yk_memory_pool_destroy(pool);
 }
 
-static void what_is_forgotten_is_found_by_nobody(void **state)
+static void forgotten_blocks_are_not_reused(void **state)
 {
   (void)state;
   yk_kv_blocks *blocks;
@@ -382,7 +382,7 @@ static void a_block_is_found_only_behind_the_same_chain(void **state)
 }
 
 /* A parked sequence that waits again, behind another, may hold the blocks that the first one needs. */
-static void those_who_wait_behind_give_their_blocks(void **state)
+static void waiting_sequences_release_their_blocks(void **state)
 {
   (void)state;
   enum { N_BLOCKS = 4, CONTEXT = N_BLOCKS * YK_KV_BLOCK_TOKENS };
@@ -429,9 +429,9 @@ int main(void)
                                      cmocka_unit_test(equal_beginnings_share_blocks),
                                      cmocka_unit_test(blocks_behind_the_window_are_let_go),
                                      cmocka_unit_test(failing_sequences_take_nobody_along),
-                                     cmocka_unit_test(what_a_failing_sequence_leaves_is_not_found),
-                                     cmocka_unit_test(what_is_forgotten_is_found_by_nobody),
+                                     cmocka_unit_test(blocks_of_a_failed_sequence_are_not_reused),
+                                     cmocka_unit_test(forgotten_blocks_are_not_reused),
                                      cmocka_unit_test(a_block_is_found_only_behind_the_same_chain),
-                                     cmocka_unit_test(those_who_wait_behind_give_their_blocks)};
+                                     cmocka_unit_test(waiting_sequences_release_their_blocks)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

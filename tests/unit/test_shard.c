@@ -33,7 +33,7 @@ static void ranges_cover_everything_once(void **state)
       }
 }
 
-static void heads_bring_every_kv_head_they_read(void **state)
+static void heads_have_every_kv_head_they_read(void **state)
 {
   (void)state;
   for (int n_ranks = 1; each_case(n_ranks, n_ranks <= 8); n_ranks++)
@@ -109,7 +109,7 @@ static void regrouping_takes_the_coarsest_grain(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(ranges_cover_everything_once), cmocka_unit_test(heads_bring_every_kv_head_they_read),
+      cmocka_unit_test(ranges_cover_everything_once), cmocka_unit_test(heads_have_every_kv_head_they_read),
       cmocka_unit_test(ffn_is_cut_at_groups_while_there_are_enough),
       cmocka_unit_test(local_groups_never_cross_a_source_group), cmocka_unit_test(regrouping_takes_the_coarsest_grain)};
   return cmocka_run_group_tests(tests, NULL, NULL);

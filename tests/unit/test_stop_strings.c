@@ -94,7 +94,7 @@ static void only_a_possible_beginning_is_held_back(void **state)
   yk_stop_strings_free(stops);
 }
 
-static void the_stop_string_is_told(void **state)
+static void the_stop_string_is_reported(void **state)
 {
   (void)state;
   for (int includes = 0; includes < 2; includes++) {
@@ -158,7 +158,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(text_ends_before_the_first_complete_stop_string),
                                      cmocka_unit_test(only_a_possible_beginning_is_held_back),
-                                     cmocka_unit_test(the_stop_string_is_told),
+                                     cmocka_unit_test(the_stop_string_is_reported),
                                      cmocka_unit_test(random_texts_agree_with_the_definition),
                                      cmocka_unit_test(empty_stop_strings_are_refused),
                                      cmocka_unit_test(stop_strings_that_are_not_utf8_are_refused)};

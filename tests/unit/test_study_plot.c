@@ -192,7 +192,7 @@ static void files_hold_together(void **state)
   json_decref(study);
 }
 
-static void what_is_no_study_draws_nothing(void **state)
+static void malformed_studies_draw_nothing(void **state)
 {
   (void)state;
   static const char *const studies[] = {
@@ -337,7 +337,7 @@ int main(void)
                                      cmocka_unit_test(one_whisker_does_not_spoil_an_axis),
                                      cmocka_unit_test(no_figure_is_higher_than_a_page),
                                      cmocka_unit_test(files_hold_together),
-                                     cmocka_unit_test(what_is_no_study_draws_nothing),
+                                     cmocka_unit_test(malformed_studies_draw_nothing),
                                      cmocka_unit_test(extreme_numbers_are_drawn),
                                      cmocka_unit_test(files_are_named_by_settings),
                                      cmocka_unit_test(written_study_equals_study_json),

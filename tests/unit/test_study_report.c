@@ -116,7 +116,7 @@ static void errors_leave_the_old_report(void **state)
   temp_dir_remove(&dir);
 }
 
-static void a_full_device_is_told(void **state)
+static void a_full_device_is_reported(void **state)
 {
   (void)state;
   temp_dir dir = temp_dir_make();
@@ -135,6 +135,6 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(hostile_texts_stay_texts), cmocka_unit_test(the_page_is_whole),
                                      cmocka_unit_test(errors_leave_the_old_report),
-                                     cmocka_unit_test(a_full_device_is_told)};
+                                     cmocka_unit_test(a_full_device_is_reported)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

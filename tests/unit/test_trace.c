@@ -76,7 +76,7 @@ static void whole_files(void **state)
   write_steps(5000, 4500, 4500); /* more slices than the initial capacity */
 }
 
-static void what_cannot_be_written(void **state)
+static void unwritable_files(void **state)
 {
   (void)state;
   yk_trace *trace;
@@ -98,6 +98,6 @@ static void what_cannot_be_written(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(whole_files), cmocka_unit_test(what_cannot_be_written)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(whole_files), cmocka_unit_test(unwritable_files)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -289,7 +289,7 @@ function showPanel(isOpen) {
 
 function askForKey(isWrong) {
   const dialog = byId("key-dialog");
-  byId("key-text").textContent = (isWrong ? "The server does not accept this key. " : "This server promptsForKey for a key. ") +
+  byId("key-text").textContent = (isWrong ? "The server does not accept this key. " : "This server requires a key. ") +
     "The key is kept until this tab is closed.";
   byId("key").value = "";
   dialog.returnValue = "";
@@ -315,7 +315,7 @@ async function findModel() {
     model = String(data[0].id);
     byId("model").textContent = model;
   } catch (error) {
-    showNotice(error.status === 401 ? "This server answers with its key only; sending a message promptsForKey for it." :
+    showNotice(error.status === 401 ? "This server answers with its key only; sending a message opens the field for it." :
       error.message);
   }
 }
