@@ -18,7 +18,7 @@
 typedef struct group {
   int n_ranks;
   pthread_mutex_t mutex;
-  pthread_cond_t cv_passed;       /* generation grew, or aborted */
+  pthread_cond_t cv_passed;    /* generation grew, or aborted */
   _Atomic uint64_t generation; /* completed barriers */
   int n_arrived;
   int n_ends;

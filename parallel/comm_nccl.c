@@ -30,7 +30,7 @@ typedef struct group {
   yk_host_gather *host_gather;
   atomic_bool aborted;
   pthread_mutex_t mutex;
-  pthread_cond_t cv_met; /* generation grew, or aborted */
+  pthread_cond_t cv_passed; /* generation grew, or aborted */
   uint64_t generation;   /* completed barriers */
   int n_arrived, n_ends;
 } group;
@@ -101,7 +101,7 @@ static void signal_abort(group *g)
 {
   pthread_mutex_lock(&g->mutex);
   atomic_store(&g->aborted, true);
-  pthread_cond_broadcast(&g->cv_met);
+  pthread_cond_broadcast(&g->cv_passed);
   pthread_mutex_unlock(&g->mutex);
   yk_host_gather_abort(g->host_gather);
 }
@@ -262,11 +262,11 @@ static yk_status nccl_barrier(yk_comm *base, yk_err *err)
   if (!atomic_load(&g->aborted) && ++g->n_arrived == g->n_ranks) {
     g->n_arrived = 0;
     g->generation++;
-    pthread_cond_broadcast(&g->cv_met);
+    pthread_cond_broadcast(&g->cv_passed);
   }
   while (g->generation == generation && !atomic_load(&g->aborted) && status == YK_OK) {
     struct timespec deadline = yk_wait_deadline(watch_every_s);
-    if (pthread_cond_timedwait(&g->cv_met, &g->mutex, &deadline) != ETIMEDOUT) continue;
+    if (pthread_cond_timedwait(&g->cv_passed, &g->mutex, &deadline) != ETIMEDOUT) continue;
     pthread_mutex_unlock(&g->mutex);
     status = yk_cuda_device_check_watch(base->dev, err);
     pthread_mutex_lock(&g->mutex);
@@ -291,7 +291,7 @@ static void release_group(group *g)
   pthread_mutex_unlock(&g->mutex);
   if (!last) return;
   yk_host_gather_destroy(g->host_gather);
-  pthread_cond_destroy(&g->cv_met);
+  pthread_cond_destroy(&g->cv_passed);
   pthread_mutex_destroy(&g->mutex);
   free(g);
 }
@@ -374,7 +374,7 @@ static group *group_new(int n_ranks)
   group *g = calloc(1, sizeof *g);
   if (!g) return NULL;
   pthread_mutex_init(&g->mutex, NULL);
-  yk_cond_init(&g->cv_met);
+  yk_cond_init(&g->cv_passed);
   g->n_ranks = n_ranks;
   g->n_ends = 1; /* the creating function's, until every end exists */
   return g;

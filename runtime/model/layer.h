@@ -14,10 +14,10 @@
 /* Bytes that a sublayer takes on its rank's device. */
 typedef struct yk_sublayer_bytes {
   int64_t weights;
-  int64_t experts;           /* part of weights: the routed experts of a mixture */
-  int32_t n_unkept;          /* weights in a format that the device does not keep: see yk_repack_n_unkept */
-  int32_t n_float_inputs;    /* weights with float inputs: see yk_repack_n_float_inputs */
-  int64_t kv_per_block;      /* this layer's cache; 0 for an FFN */
+  int64_t experts;              /* part of weights: the routed experts of a mixture */
+  int32_t n_unkept;             /* weights in a format that the device does not keep: see yk_repack_n_unkept */
+  int32_t n_float_inputs;       /* weights with float inputs: see yk_repack_n_float_inputs */
+  int64_t kv_per_block;         /* this layer's cache; 0 for an FFN */
   int64_t kv_staging_per_block; /* staging pages for 8-bit caches, shared by all layers: see yk_kv_layer */
   int64_t scratch; /* for limits->step.max_tokens rows; sublayers of one role share the memory, over all layers */
 } yk_sublayer_bytes;
@@ -37,9 +37,9 @@ typedef struct yk_sublayer_step {
   float norm_eps;
   const float *rope; /* f32 device [max_model_tokens, 2, head_dim / 2], cos then sin */
   const yk_batch *batch;
-  yk_normed x;   /* n_tokens rows; if the first operation does not normalise, call yk_sublayer_normalise before */
-  yk_partial y;  /* the result; state ROWS, rows act [n_tokens, hidden]; must not alias x or scratch */
-  void *scratch; /* bytes as measured */
+  yk_normed x;      /* n_tokens rows; if the first operation does not normalise, call yk_sublayer_normalise before */
+  yk_partial y;     /* the result; state ROWS, rows act [n_tokens, hidden]; must not alias x or scratch */
+  void *scratch;    /* bytes as measured */
   void *kv_staging; /* staging pages: kv_staging_per_block times the number of blocks; NULL if no layer needs any */
 } yk_sublayer_step;
 

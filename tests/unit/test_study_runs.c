@@ -21,10 +21,10 @@ enum { STARTS = 2, REPEATS = 3, N_POINTS = 4, N_ITEMS = N_POINTS * (STARTS * REP
 typedef struct fake {
   int n_starts, n_runs, n_profiles, n_stops;
   bool is_started;
-  int stop_after;         /* runs; 0: never */
-  int fail_point;         /* -1: none */
-  yk_status start_status; /* of configuration 1 */
-  bool is_broken;         /* the failing point breaks the engine */
+  int stop_after;           /* runs; 0: never */
+  int fail_point;           /* -1: none */
+  yk_status start_status;   /* of configuration 1 */
+  bool is_broken;           /* the failing point breaks the engine */
   bool cancels, is_stopped; /* a signal arrives while the failing point runs, which reports it */
 } fake;
 
