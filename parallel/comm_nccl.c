@@ -31,7 +31,7 @@ typedef struct group {
   atomic_bool aborted;
   pthread_mutex_t mutex;
   pthread_cond_t cv_passed; /* generation grew, or aborted */
-  uint64_t generation;   /* completed barriers */
+  uint64_t generation;      /* completed barriers */
   int n_arrived, n_ends;
 } group;
 

@@ -15,20 +15,20 @@ namespace yk_p2p_kernels {
 constexpr int N_SETS = YK_P2P_SETS;
 constexpr int MAX_BLOCKS = YK_P2P_BLOCKS;
 constexpr int MAX_THREADS = 1024;
-constexpr int MAX_PACKETS = 4;           /* packets of 16 bytes of a row per thread: 1, 2 or 4 */
+constexpr int MAX_PACKETS = 4; /* packets of 16 bytes of a row per thread: 1, 2 or 4 */
 /* maximum threads of a thread block; MAX_THREADS only if most_threads allows it */
 constexpr int GROUP_BLOCK_THREADS = 512;
-constexpr int MAX_GROUPS = 8;            /* maximum thread groups of a thread block, each with its own named barrier */
-constexpr uint32_t ABSENT = 0x80000000;  /* minus zero as float32; as two 16-bit values: zero, minus zero */
-constexpr int POLLS_PER_CHECK = 512;     /* reads of a slot between checks of the clock and the abort flag */
+constexpr int MAX_GROUPS = 8;           /* maximum thread groups of a thread block, each with its own named barrier */
+constexpr uint32_t ABSENT = 0x80000000; /* minus zero as float32; as two 16-bit values: zero, minus zero */
+constexpr int POLLS_PER_CHECK = 512;    /* reads of a slot between checks of the clock and the abort flag */
 
 static_assert(2 * MAX_BLOCKS * sizeof(uint32_t) == YK_P2P_STATE_BYTES, "the plan counts the counters' memory");
 static_assert(GROUP_BLOCK_THREADS * MAX_PACKETS * 16 == YK_P2P_MAX_ROW_BYTES, "a thread group holds one row");
 
 /* On every device, after the thread blocks' counters. */
 struct device_flags {
-  int32_t stopped;                /* nonzero after a failure: no kernel waits any more */
-  uint32_t n_await_launches;      /* this rank's launches of await_writes_kernel */
+  int32_t stopped;                    /* nonzero after a failure: no kernel waits any more */
+  uint32_t n_await_launches;          /* this rank's launches of await_writes_kernel */
   uint32_t arrived[YK_P2P_MAX_RANKS]; /* on rank 0's device: launches of await_writes_kernel by each rank */
 };
 static_assert(sizeof(device_flags) <= YK_P2P_FLAG_BYTES, "the plan counts the flags' memory");

@@ -18,13 +18,13 @@ typedef struct yk_answer_choice {
   yk_token_walk walk, prompt_walk; /* over the tokens of logprobs, and of prompt_logprobs */
   yk_tool_parser *parser;          /* NULL: calls are not parsed */
   int32_t open_call;
-  bool has_prompt;      /* the prompt's first token is in the lists */
-  bool has_begun;       /* the role or the echo has been written */
+  bool has_prompt;         /* the prompt's first token is in the lists */
+  bool has_begun;          /* the role or the echo has been written */
   bool has_written_prompt; /* the requested details of the prompt have been written */
-  bool is_due;          /* an event is pending */
+  bool is_due;             /* an event is pending */
   int32_t n_output, n_cached;
   int32_t n_reported; /* tokens of the output that are in events */
-  int32_t last_id; /* of the output */
+  int32_t last_id;    /* of the output */
   yk_finish_reason finish;
 } yk_answer_choice;
 

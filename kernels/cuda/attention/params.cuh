@@ -41,7 +41,7 @@ struct params {
   int32_t n_tokens, n_seqs, block_table_stride;
   const int32_t *row_starts, *kv_tokens, *block_tables, *seq_of_row;
   workspace_counters *counters;
-  float *partial_results; /* for decode: see split_kv_combine.cuh */
+  float *partial_results;      /* for decode: see split_kv_combine.cuh */
   void *k_staging, *v_staging; /* pages of dtype that decode fills for prefill (kv_staging.cuh); may be NULL */
 };
 
