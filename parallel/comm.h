@@ -12,6 +12,7 @@
 
 #include "kernels/all_reduce.h"
 #include "kernels/device.h"
+#include "parallel/wire.h"
 #include "parallel/world.h"
 
 typedef struct yk_comm yk_comm; /* one rank's end of the group, comparable to an ncclComm_t */
@@ -85,6 +86,14 @@ static inline bool yk_comm_leaves_norm(const yk_comm *comm)
  *   A group of one rank needs no transport: its operations reduce to the device's own.
  *   Errors: YK_E_INVAL (invalid world), YK_E_UNSUPPORTED for ranks of other processes, YK_E_NOMEM. */
 yk_status yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk_comm **out, yk_err *err);
+
+/* yk_comm_processes_create - as yk_comm_local_create, for the ranks of this process, with those of other processes in
+ *   the same groups; the same bits as with all ranks in one process. All processes call it in the same order.
+ *   devs, out [n_local]. wires: the transport, which must outlive the ends; its processes have the world's ranks.
+ *   The failure of a process fails the calls of every rank, with the transport's error, which names the process.
+ *   Errors: YK_E_INVAL (world), YK_E_NOMEM, those of the transport. */
+yk_status yk_comm_processes_create(const yk_world *world, const yk_wires *wires, yk_device *const *devs, yk_comm **out,
+                                   yk_err *err);
 
 /* yk_comm_check_world - whether communicators between the GPUs of one process support a world.
  *   Errors: YK_E_INVAL (invalid world), YK_E_UNSUPPORTED for ranks of other processes and pipeline stages. */

@@ -79,7 +79,9 @@ MAY_INCLUDE = {
         BASE, "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", PTX, COMMON
     ],
     "parallel/": [BASE, "runtime/include/yoke/limits.h", "kernels/", "kernels/cuda/cuda_device.h", "parallel/p2p/"],
-    "parallel/cluster/": [BASE, "parallel/exchange.h", "parallel/world.h"],
+    "parallel/cluster/": [
+        BASE, "runtime/include/yoke/limits.h", "parallel/exchange.h", "parallel/wire.h", "parallel/world.h"
+    ],
     "runtime/text/": [BASE],
     "runtime/chat/": [YOKE, BASE, "runtime/text/"],
     "runtime/trace/": [YOKE, BASE],

@@ -72,6 +72,8 @@ void yk_cluster_name_peers(yk_cluster *c, const yk_roll_decision *decision)
   for (int p = 0; p < c->n_processes; p++) {
     const yk_roll_peer *peer = &c->peers[p];
     const int last = peer->first_rank + peer->n_local - 1;
+    c->first_ranks[p] = peer->first_rank;
+    c->first_ranks[p + 1] = last + 1;
     if (peer->n_local == 1)
       snprintf(c->names[p], sizeof c->names[p], "process %d (host %s, rank %d)", p, peer->host, last);
     else
@@ -182,8 +184,8 @@ yk_status yk_cluster_check(yk_cluster *cluster, yk_err *err)
 
 yk_status yk_cluster_lost(yk_cluster *c, int process, const yk_err *why, yk_err *err)
 {
-  enum { WAIT_S = 2 };
-  const struct timespec deadline = yk_wait_deadline(WAIT_S);
+  const double wait_s = 0.5;
+  const struct timespec deadline = yk_wait_deadline(wait_s);
   pthread_mutex_lock(&c->mutex);
   while (!c->has_failed && !c->is_leaving && pthread_cond_timedwait(&c->cv_changed, &c->mutex, &deadline) != ETIMEDOUT)
     continue;

@@ -47,6 +47,7 @@ struct yk_cluster {
   int master_port;
   unsigned char run_id[YK_RUN_ID_BYTES];
   yk_roll_peer peers[YK_CLUSTER_MAX_PROCESSES];
+  int first_ranks[YK_CLUSTER_MAX_PROCESSES + 1]; /* of the peers; then the number of ranks */
   char names[YK_CLUSTER_MAX_PROCESSES][YK_ROLL_HOST_BYTES + 48];
 
   yk_door *door; /* the monitor's once it runs */
@@ -69,6 +70,7 @@ struct yk_cluster {
   pthread_t watch_caller;
 
   /* Each used by one thread at a time. */
+  unsigned n_communicators;                                                    /* yk_wires */
   int commands[YK_CLUSTER_MAX_PROCESSES], exchanges[YK_CLUSTER_MAX_PROCESSES]; /* sockets, -1: none */
   yk_answer answers[YK_CLUSTER_MAX_PROCESSES];
   size_t n_answered[YK_CLUSTER_MAX_PROCESSES]; /* bytes of the answer that is arriving */
