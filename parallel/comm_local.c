@@ -3,8 +3,8 @@
  * A collective publishes a pointer, passes a barrier, reads the other ranks' data, and passes a second barrier, so that
  * no rank reuses memory that a peer still reads. If other processes run ranks of the group, the last thread to arrive
  * at the first barrier moves rows between the processes and publishes copies of the other ranks' rows; the rest is the
- * same. Sums are in rank order, and one rule computes a row's sum on any rank, so all ranks hold the same bits, whatever
- * the division of ranks among processes. */
+ * same. Sums are in rank order, and one rule computes a row's sum on any rank, so all ranks hold the same bits, for any
+ * division of ranks among processes. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -43,8 +43,8 @@ typedef struct yk_moved {
  *   matrix. Errors: YK_E_COMM, YK_E_NOMEM. */
 yk_status yk_remote_move(yk_remote *remote, yk_move move, yk_moved *matrices, int n, yk_err *err);
 
-/* yk_remote_gather - local ranks' data [n_bytes] goes to all + rank * n_bytes in the process of the group's rank 0; all:
- *   used there only. data [n_ranks]: of local ranks. */
+/* yk_remote_gather - local ranks' data [n_bytes] goes to all + rank * n_bytes in the process of the group's rank 0.
+ *   all: used there only. data [n_ranks]: of local ranks. */
 yk_status yk_remote_gather(yk_remote *remote, const void *const *data, size_t n_bytes, void *all, yk_err *err);
 
 /* yk_remote_barrier - return once every process of the group has called it. */

@@ -71,4 +71,12 @@ static inline void yk_take_text(yk_bytes *from, char *text, size_t capacity)
   text[n_bytes] = 0;
 }
 
+/* yk_take_line - as yk_take_text, with '?' for control characters, which a terminal would obey. */
+static inline void yk_take_line(yk_bytes *from, char *text, size_t capacity)
+{
+  yk_take_text(from, text, capacity);
+  for (char *at = text; *at; at++)
+    if ((unsigned char)*at < ' ' || *at == 127) *at = '?';
+}
+
 #endif

@@ -61,12 +61,12 @@ yk_status yk_roll_read_entry(const void *bytes, size_t n_bytes, yk_roll_entry **
   entry->world.first_rank = yk_take_int(&from, YK_MAX_RANKS);
   entry->world.n_local = yk_take_int(&from, YK_MAX_RANKS);
   entry->port = yk_take_int(&from, 65535);
-  yk_take_text(&from, entry->host, sizeof entry->host);
-  yk_take_text(&from, entry->problem, sizeof entry->problem);
+  yk_take_line(&from, entry->host, sizeof entry->host);
+  yk_take_line(&from, entry->problem, sizeof entry->problem);
   entry->n_facts = yk_take_int(&from, YK_ROLL_MAX_FACTS);
   for (int i = 0; i < entry->n_facts; i++) {
-    yk_take_text(&from, entry->facts[i].name, sizeof entry->facts[i].name);
-    yk_take_text(&from, entry->facts[i].value, sizeof entry->facts[i].value);
+    yk_take_line(&from, entry->facts[i].name, sizeof entry->facts[i].name);
+    yk_take_line(&from, entry->facts[i].value, sizeof entry->facts[i].value);
     entry->facts[i].rule = (yk_fact_rule)yk_take_int(&from, YK_FACT_EXCLUSIVE);
   }
   if (!from.failed && from.at == from.end) {

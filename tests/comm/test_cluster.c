@@ -164,6 +164,8 @@ static void differing_facts_are_named(void **state)
        "version differs: 0.2.0 (processes 0, 1), 0.3.0 (process 2)"},
       {{{"GPUs", "A B", YK_FACT_EXCLUSIVE}, {"GPUs", "BB C", YK_FACT_EXCLUSIVE}, {"GPUs", "D C", YK_FACT_EXCLUSIVE}},
        "GPUs: C is used by processes 1 and 2"},
+      {{{"model", "a", YK_FACT_EQUAL}, {"model", "a\033[2J", YK_FACT_EQUAL}, {"model", "a", YK_FACT_EQUAL}},
+       "model differs: a (processes 0, 2), a?[2J (process 1)"},
       {{{"version", "1", YK_FACT_EQUAL}, {"kind", "1", YK_FACT_EQUAL}, {"version", "1", YK_FACT_EQUAL}},
        "kind differs: (not reported) (processes 0, 2), 1 (process 1)"}};
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
