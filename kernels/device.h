@@ -147,10 +147,10 @@ typedef struct yk_gather_rows_args {
 } yk_gather_rows_args;
 
 /* How one row is sampled; order and definitions are those of vLLM. All steps work on float32 logits:
- * mask -> biases -> repetition (l > 0 ? l / r : l * r, ids of prompt and output), frequency (l -= f * count), presence (l -= p;
- * both of output ids only), each finite result kept finite (at most FLT_MAX) -> greedy if temperature < 1e-5, else
- * temperature -> min_p -> top_k (ties of the k-th stay) -> top_p -> draw. A zero-initialised row is greedy with every
- * other step off; top_p alone must be set. */
+ * mask -> biases -> repetition (l > 0 ? l / r : l * r, ids of prompt and output), frequency (l -= f * count), presence
+ * (l -= p; both of output ids only), each finite result kept finite (at most FLT_MAX) -> greedy if temperature < 1e-5,
+ * else temperature -> min_p -> top_k (ties of the k-th stay) -> top_p -> draw. A zero-initialised row is greedy with
+ * every other step off; top_p alone must be set. */
 typedef struct yk_sample_row {
   float temperature; /* >= 0 */
   float top_p;       /* (0, 1]; 1 keeps all */

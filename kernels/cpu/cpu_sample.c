@@ -9,8 +9,8 @@
  * position), the first id whose running sum of weights exceeds u * total. Weights are float32, sums float64, so that
  * another device that adds in another order makes the same choice except for the last bits of exp.
  *
- * Before that, mask, biases and penalties adjust the logits in float32; log-probabilities and the copied logits are those of
- * the raw logits. A penalty keeps a finite logit finite: a repetition penalty of 1e-38 would otherwise produce
+ * Before that, mask, biases and penalties adjust the logits in float32; log-probabilities and the copied logits are
+ * those of the raw logits. A penalty keeps a finite logit finite: a repetition penalty of 1e-38 would otherwise produce
  * infinities, and their differences NaNs. A forced row is not adjusted, drawn or counted.
  *
  * The prefix is found by a histogram over s_max - s and a heap of the one bin in which it ends. */

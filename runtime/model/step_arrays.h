@@ -6,8 +6,9 @@
  *   | arrays that every rank reads | arrays for sampling, rank 0 only | late arrays, rank 0 only |
  *   0                         rank_bytes                                                n_bytes
  *
- * Every rank uploads the first part with one copy. Late arrays (biases, tokens, masks) may still be filled while the ranks compute
- * (step_late.h). The layout is a function of the counts alone, so counts and block describe the whole step. */
+ * Every rank uploads the first part with one copy. Late arrays (biases, tokens, masks) may still be filled while the
+ * ranks compute (step_late.h). The layout is a function of the counts alone, so counts and block describe the whole
+ * step. */
 #ifndef YK_MODEL_STEP_ARRAYS_H
 #define YK_MODEL_STEP_ARRAYS_H
 

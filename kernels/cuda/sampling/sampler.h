@@ -50,8 +50,9 @@
  *
  * State of a row. The first find_maximum detects a NaN or +infinity as a logit that is not below infinity, and a row of
  * only -infinity as a row without a finite maximum. Either makes the row bad, and fault_of distinguishes YK_ROW_NAN
- * from YK_ROW_INFINITE. The row is YK_ROW_BANNED if no finite maximum is left after mask and biases, else YK_ROW_SAMPLED. The
- * cluster's first thread block writes state, token and log-probability. Rows do not affect each other.
+ * from YK_ROW_INFINITE. The row is YK_ROW_BANNED if no finite maximum is left after mask and biases, else
+ * YK_ROW_SAMPLED. The cluster's first thread block writes state, token and log-probability. Rows do not affect each
+ * other.
  *
  * Numerics: as defined by kernels/cpu/cpu_sample.c. Histograms hold integers, sums of floats are float64 in a fixed
  * order: the same logits and parameters give the same token every time. */
