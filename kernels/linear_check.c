@@ -76,7 +76,8 @@ static yk_status check_matrices(const yk_linear_spec *spec, int index, yk_err *e
                         index, i, (long long)part->weight.k, (long long)part->weight.n, (long long)part->weight.group,
                         (long long)weight->k, (long long)weight->n, (long long)weight->group);
     if (part->use_bias && !weight->bias)
-      return yk_err_set(err, YK_E_INVAL, "linear part %d: use_bias is set but matrix %d has no bias", index, i);
+      return yk_err_set(err, YK_E_INVAL, "linear part %d: use_bias: expected a bias of matrix %d, found none", index,
+                        i);
   }
   return YK_OK;
 }
@@ -111,7 +112,7 @@ static yk_status check_part(const yk_linear_spec *spec, int index, yk_err *err)
                       (long long)yk_linear_x_size(&spec->parts[0]), (long long)yk_linear_x_size(part));
   YK_TRY(check_order(part, spec->n_matrices, index, err));
   if (part->use_bias && !weight->bias)
-    return yk_err_set(err, YK_E_INVAL, "linear part %d: use_bias is set but the weight has no bias", index);
+    return yk_err_set(err, YK_E_INVAL, "linear part %d: use_bias: expected a weight with a bias, found none", index);
   return check_matrices(spec, index, err);
 }
 

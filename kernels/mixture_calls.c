@@ -145,7 +145,8 @@ void yk_mixture_taps_fill(const yk_mixture *m, const yk_mixture_args *args)
 
 yk_status yk_grouped_check(const yk_grouped_args *args, bool is_grouped, int32_t max_tokens, yk_err *err)
 {
-  if (!is_grouped) return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward of a layer that is not grouped");
+  if (!is_grouped)
+    return yk_err_set(err, YK_E_INVAL, "linear: a grouped forward: expected a grouped layer, found another");
   if (args->max_slots > max_tokens)
     return yk_err_set(err, YK_E_INVAL, "linear: expected at most %d slots, found %d", max_tokens, args->max_slots);
   return YK_OK;

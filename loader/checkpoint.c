@@ -168,7 +168,7 @@ static yk_status read_norm(const yk_checkpoint *checkpoint, yk_weight_role role,
   YK_TRY(find_norm(checkpoint, role, layer, &norm, err));
   if (norm.offset && role == YK_ROLE_FINAL_NORM)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: tensor %s.%s: an offset of this norm is not supported; supported: of layers' norms",
+                      "%s: tensor %s.%s: an offset of this norm is not supported; supported: offsets of layers' norms",
                       yk_shards_source(checkpoint->shards), name, norm.offset);
   const yk_tensor_wish wish = {norm.weight, YK_TENSORS_FLOAT, 1, {n, 0}};
   if (checkpoint->shards) YK_TRY(require_floats(checkpoint, name, &wish, &view.dtype, &view.data, err));
@@ -386,7 +386,7 @@ static yk_status open_path(const char *path, const yk_config_changes *changes, c
   if (kuiper_path[0] && changes_anything(changes))
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: a KuiperLLama file takes no changes of its configuration: put a config.json and a "
-                      "generation_config.json beside it",
+                      "generation_config.json into its folder instead",
                       kuiper_path);
   yk_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
   if (!checkpoint) return yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);

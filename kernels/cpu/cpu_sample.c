@@ -333,15 +333,18 @@ static yk_status check_row(const yk_cpu_device *cpu, const yk_sample_args *args,
 {
   const yk_sample_row *row = &args->rows[index];
   if (row->is_forced && (row->forced_id < 0 || row->forced_id >= n_ids))
-    return yk_err_set(err, YK_E_INVAL, "sample: row %d: forced id %d of %d ids", index, row->forced_id, n_ids);
+    return yk_err_set(err, YK_E_INVAL, "sample: row %d: forced id %d: expected an id below %d", index, row->forced_id,
+                      n_ids);
   if (row->has_penalties && (row->penalty_slot < 0 || row->penalty_slot >= cpu->limits.max_seqs))
-    return yk_err_set(err, YK_E_INVAL, "sample: row %d: penalty slot %d of %d", index, row->penalty_slot,
-                      cpu->limits.max_seqs);
-  if (row->has_mask && !args->masks) return yk_err_set(err, YK_E_INVAL, "sample: row %d: there are no masks", index);
+    return yk_err_set(err, YK_E_INVAL, "sample: row %d: penalty slot %d: expected a slot below %d", index,
+                      row->penalty_slot, cpu->limits.max_seqs);
+  if (row->has_mask && !args->masks)
+    return yk_err_set(err, YK_E_INVAL,
+                      "sample: row %d: expected a row without a mask, since the step has none, found one", index);
   for (int64_t i = row->first_bias; i < row->first_bias + row->n_biases; i++)
     if (args->biases[i].token_id < 0 || args->biases[i].token_id >= n_ids)
-      return yk_err_set(err, YK_E_INVAL, "sample: row %d: biased id %d of %d ids", index, args->biases[i].token_id,
-                        n_ids);
+      return yk_err_set(err, YK_E_INVAL, "sample: row %d: biased id %d: expected an id below %d", index,
+                        args->biases[i].token_id, n_ids);
   return YK_OK;
 }
 

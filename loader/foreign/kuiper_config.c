@@ -94,16 +94,16 @@ static yk_status check_agreement(const yk_kuiper *file, const yk_model_config *c
                  {"max_seq_len", "max_position_embeddings", h->max_seq_len, config->max_position_embeddings},
                  {"head_dim", "head_dim", h->head_dim, config->head_dim}};
   if (config->family != YK_FAMILY_QWEN3)
-    return yk_err_set(err, YK_E_FORMAT, "%s holds a model of the family qwen3, but config.json beside it says %s", name,
-                      yk_model_family_name(config->family));
+    return yk_err_set(err, YK_E_FORMAT, "%s holds a model of the family qwen3, but config.json in its folder has %s",
+                      name, yk_model_family_name(config->family));
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     if (numbers[i].found != numbers[i].expected)
-      return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected %d as config.json's %s beside it says, found %d", name,
-                        numbers[i].field, numbers[i].expected, numbers[i].key, numbers[i].found);
+      return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected %d as config.json's %s in its folder requires, found %d",
+                        name, numbers[i].field, numbers[i].expected, numbers[i].key, numbers[i].found);
   if (h->shared_classifier || !config->tie_word_embeddings) return YK_OK;
-  return yk_err_set(err, YK_E_FORMAT,
-                    "%s: shared_classifier: expected 1 as config.json's tie_word_embeddings beside it says, found 0",
-                    name);
+  return yk_err_set(
+      err, YK_E_FORMAT,
+      "%s: shared_classifier: expected 1 as config.json's tie_word_embeddings in its folder requires, found 0", name);
 }
 
 yk_status yk_kuiper_config_load(const yk_kuiper *file, const char *dir, const yk_log *log, yk_model_config *out,

@@ -111,7 +111,7 @@ static yk_status read_entry(const char *file, yk_json key, yk_json info, entry *
   yk_tensor *tensor = &out->tensor;
   const char *name = tensor->name = yk_json_string(key);
   if (strlen(name) != yk_json_length(key))
-    return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: its name goes on behind a NUL", file, name);
+    return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected a name without NUL characters", file, name);
   if (!yk_json_is(info, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected an object, found %s", file, name,
                       yk_json_type_name(info));
@@ -166,7 +166,7 @@ static yk_status check_layout(const char *file, entry *entries, size_t n, uint64
                         e->begin, e->end);
     uint64_t n_bytes;
     if (!yk_tensor_bytes(&e->tensor, &n_bytes))
-      return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: its shape is not a whole number of bytes below 2^61", file,
+      return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected a shape of a whole number of bytes below 2^61", file,
                         name);
     if (n_bytes != e->end - e->begin)
       return yk_err_set(err, YK_E_FORMAT,

@@ -57,10 +57,11 @@ static yk_status check_list(yk_safetensors_writer *writer, yk_err *err)
     for (int32_t d = 0; is_whole && d < tensor->n_dims; d++) is_whole = tensor->shape[d] >= 0;
     if (!is_whole || !yk_tensor_bytes(tensor, &n_bytes) ||
         !yk_checked_add_u64(writer->total_bytes, n_bytes, &writer->total_bytes))
-      return yk_err_set(err, YK_E_INVAL, "tensor %s: its shape is not a whole number of bytes below 2^61",
+      return yk_err_set(err, YK_E_INVAL, "tensor %s: expected a shape of a whole number of bytes below 2^61",
                         tensor->name);
     if (strcmp(tensor->name, "__metadata__") == 0)
-      return yk_err_set(err, YK_E_INVAL, "tensor %s: the name is the format's own", tensor->name);
+      return yk_err_set(err, YK_E_INVAL, "tensor %s: expected another name: safetensors reserves this one",
+                        tensor->name);
     writer->by_name[i] = tensor;
   }
   qsort(writer->by_name, writer->n_tensors, sizeof *writer->by_name, by_name);
@@ -97,8 +98,9 @@ static yk_status check_dir(const char *dir, uint64_t n_bytes, yk_err *err)
   struct statvfs disk;
   if (statvfs(dir, &disk) != 0) return yk_err_set(err, YK_E_IO, "%s: %s", dir, strerror(errno));
   if (yk_dir_find_suffix(dir, ".safetensors", found) || yk_dir_find_suffix(dir, YK_SAFETENSORS_INDEX, found))
-    return yk_err_set(err, YK_E_IO, "%s: expected no safetensors files, found %s, which is not written over", dir,
-                      found);
+    return yk_err_set(err, YK_E_IO,
+                      "%s: expected no safetensors files, found %s, which is not overwritten: name another directory",
+                      dir, found);
   uint64_t room;
   if (disk.f_blocks > 0 && yk_checked_mul_u64(disk.f_bavail, disk.f_frsize, &room) && room < n_bytes)
     return yk_err_set(err, YK_E_IO, "%s: expected room for %" PRIu64 " bytes, found %" PRIu64 " free", dir, n_bytes,

@@ -166,7 +166,7 @@ static yk_status open_files(const char *dir, yk_shards *shards, yk_err *err)
     char path[YK_PATH_BYTES];
     YK_TRY(yk_dir_path(dir, shards->names[i], path, err));
     if (!yk_dir_has(dir, shards->names[i]))
-      return yk_err_set(err, YK_E_IO, "%s: shard %s is missing", shards->source, shards->names[i]);
+      return yk_err_set(err, YK_E_IO, "%s: shard %s is missing: download it", shards->source, shards->names[i]);
     YK_TRY(yk_safetensors_open(path, &shards->files[i], err));
   }
   return YK_OK;

@@ -53,7 +53,7 @@ static yk_status open_peers(const p2p_group *g, int rank, yk_err *err)
     if (g->device[r] == g->device[rank]) continue;
     int can = 0;
     cudaError_t error = cudaDeviceCanAccessPeer(&can, g->device[rank], g->device[r]);
-    YK_TRY(cuda_status(error, "cannot ask for peer access", rank, err));
+    YK_TRY(cuda_status(error, "cannot read whether peers have access", rank, err));
     if (!can)
       return yk_err_set(err, YK_E_UNSUPPORTED, "devices %d and %d: cannot reach each other's memory", g->device[rank],
                         g->device[r]);

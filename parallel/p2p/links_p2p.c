@@ -87,7 +87,9 @@ static yk_status check_bytes(const link_bench *b, yk_err *err)
   YK_TRY(check(b, cudaMemcpy(b->arrived, b->dst, CHECKED_BYTES, cudaMemcpyDeviceToHost), "download", err));
   YK_TRY(check(b, cudaSetDevice(b->from), "select", err));
   if (memcmp(b->sent, b->arrived, CHECKED_BYTES) == 0) return YK_OK;
-  return yk_err_set(err, YK_E_DEVICE, "GPU %d to GPU %d: other bytes arrived than were sent", b->from, b->to);
+  return yk_err_set(err, YK_E_DEVICE,
+                    "GPU %d to GPU %d: expected the bytes that were sent, found others: the link is broken", b->from,
+                    b->to);
 }
 
 /* Gives a GPU access to the other's memory, as the engine's communicator does, if that is possible. */

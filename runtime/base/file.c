@@ -53,7 +53,8 @@ static yk_status read_all(const char *path, int fd, char *data, size_t n_bytes, 
     ssize_t n = read(fd, data + got, n_bytes - got);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return yk_err_set(err, YK_E_IO, "%s: %s", path, strerror(errno));
-    if (n == 0) return yk_err_set(err, YK_E_IO, "%s: read %zu of %zu bytes", path, got, n_bytes);
+    if (n == 0)
+      return yk_err_set(err, YK_E_IO, "%s: read %zu of %zu bytes: the file became shorter", path, got, n_bytes);
     got += (size_t)n;
   }
   return YK_OK;
@@ -63,7 +64,7 @@ yk_status yk_file_refuse_lfs(const char *name, const void *bytes, size_t n_bytes
 {
   static const char begin[] = "version https://git-lfs.github.com/spec/";
   if (n_bytes < sizeof begin - 1 || memcmp(bytes, begin, sizeof begin - 1) != 0) return YK_OK;
-  return yk_err_set(err, YK_E_FORMAT, "%s: a Git LFS pointer, not the %s: git lfs pull", name, what);
+  return yk_err_set(err, YK_E_FORMAT, "%s: a Git LFS pointer instead of the %s: run git lfs pull", name, what);
 }
 
 yk_status yk_file_read(const char *path, size_t max_bytes, char **out, size_t *n_bytes, yk_err *err)

@@ -206,7 +206,7 @@ yk_status yk_mapped_file_settle(const yk_mapped_file *file, yk_status status, yk
   bool is_shorter = fstat(file->fd, &info) == 0 && (uint64_t)info.st_size < file->n_bytes;
   if (!atomic_load(&file->is_broken) && !is_shorter) return status;
   if (err) yk_err_clear(err);
-  return yk_err_set(err, YK_E_IO, "%s: cut short or unreadable while it was read", file->path);
+  return yk_err_set(err, YK_E_IO, "%s: the file was truncated or became unreadable while it was read", file->path);
 }
 
 void yk_mapped_file_close(yk_mapped_file *file)

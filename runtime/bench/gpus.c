@@ -107,9 +107,9 @@ static double checked(yk_bench_gpus *gpus, figure which, int code, double value,
   if (!gpus->is_reported[which]) {
     gpus->is_reported[which] = true;
     if (code == YK_NVML_OK)
-      yk_log_write(gpus->log, YK_LOG_WARN, "of GPUs, %s is not known: NVML says %g", names[which], value);
+      yk_log_write(gpus->log, YK_LOG_WARN, "GPUs: %s is not measured: NVML reports %g", names[which], value);
     else
-      yk_log_write(gpus->log, YK_LOG_WARN, "of GPUs, %s is not known: NVML failed with code %d", names[which], code);
+      yk_log_write(gpus->log, YK_LOG_WARN, "GPUs: %s is not measured: NVML failed with code %d", names[which], code);
   }
   return NAN;
 }
@@ -262,8 +262,8 @@ static bool find_gpu(yk_bench_gpus *gpus, int id)
   int code = gpus->nvml.handle(bus_id, &g->device);
   if (code != YK_NVML_OK) {
     yk_log_write(gpus->log, YK_LOG_WARN,
-                 "energy, clocks and temperature of GPU %d are not known: NVML does not know %s (code %d)", id, bus_id,
-                 code);
+                 "energy, clocks and temperature of GPU %d are not measured: NVML does not find %s (code %d)", id,
+                 bus_id, code);
     return false;
   }
   g->run.id = id;

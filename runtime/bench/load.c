@@ -166,8 +166,8 @@ static yk_status check_capacity(const yk_bench_load *load, const yk_bench_limits
   }
   if (limits->kv_tokens > 0 && needed > limits->kv_tokens)
     return yk_err_set(err, YK_E_CAPACITY,
-                      "--batch %d: expected at most %lld tokens, which is what the KV memory holds, found %lld",
-                      load->batch, (long long)limits->kv_tokens, (long long)needed);
+                      "--batch %d: expected at most %lld tokens, the capacity of the KV cache, found %lld", load->batch,
+                      (long long)limits->kv_tokens, (long long)needed);
   return YK_OK;
 }
 

@@ -29,15 +29,15 @@ bool yk_nvml_load(yk_nvml *nvml, const yk_log *log)
     yk_err missing = YK_ERR_INIT;
     if (yk_library_load(nvml_name, &functions[i].symbol, 1, nvml, &missing) == YK_OK) continue;
     if (!functions[i].figure) {
-      yk_log_write(log, YK_LOG_WARN, "energy, clocks and temperature of GPUs are not known: %s", missing.message);
+      yk_log_write(log, YK_LOG_WARN, "energy, clocks and temperature of GPUs are not measured: %s", missing.message);
       return false;
     }
-    yk_log_write(log, YK_LOG_WARN, "of GPUs, %s will not be known: %s", functions[i].figure, missing.message);
+    yk_log_write(log, YK_LOG_WARN, "GPUs: %s will not be measured: %s", functions[i].figure, missing.message);
   }
   int code = nvml->init();
   if (code == YK_NVML_OK) return true;
   yk_log_write(log, YK_LOG_WARN,
-               "energy, clocks and temperature of GPUs are not known: nvmlInit_v2 failed with code %d", code);
+               "energy, clocks and temperature of GPUs are not measured: nvmlInit_v2 failed with code %d", code);
   return false;
 }
 
@@ -55,7 +55,7 @@ bool yk_nvml_bus_id(int cuda_ordinal, char out[YK_NVML_PCI_BYTES], const yk_log 
   driver cuda;
   yk_err missing = YK_ERR_INIT;
   if (yk_library_load(driver_name, symbols, sizeof symbols / sizeof symbols[0], &cuda, &missing) != YK_OK) {
-    yk_log_write(log, YK_LOG_WARN, "energy, clocks and temperature of GPU %d are not known: %s", cuda_ordinal,
+    yk_log_write(log, YK_LOG_WARN, "energy, clocks and temperature of GPU %d are not measured: %s", cuda_ordinal,
                  missing.message);
     return false;
   }
@@ -64,9 +64,8 @@ bool yk_nvml_bus_id(int cuda_ordinal, char out[YK_NVML_PCI_BYTES], const yk_log 
   if (code == YK_NVML_OK) code = cuda.bus_id(out, YK_NVML_PCI_BYTES, device);
   out[YK_NVML_PCI_BYTES - 1] = '\0';
   if (code == YK_NVML_OK) return true;
-  yk_log_write(
-      log, YK_LOG_WARN,
-      "energy, clocks and temperature of GPU %d are not known: the driver does not say where it sits (code %d)",
-      cuda_ordinal, code);
+  yk_log_write(log, YK_LOG_WARN,
+               "energy, clocks and temperature of GPU %d are not measured: the driver reports no PCI address (code %d)",
+               cuda_ordinal, code);
   return false;
 }

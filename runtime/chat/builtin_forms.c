@@ -227,10 +227,12 @@ static yk_status check_messages(const yk_builtin_form *form, yk_json messages, y
   {
     if (!has_role(message, "system") && !has_role(message, "user") && !has_role(message, "assistant"))
       return yk_err_set(err, YK_E_INVAL,
-                        "messages[%zu].role: builtin:%s knows system, user and assistant, found \"%s\"", i, form->name,
-                        role_of(message));
+                        "messages[%zu].role: builtin:%s: expected system, user or assistant, found \"%s\"", i,
+                        form->name, role_of(message));
     if (yk_json_get(message, "tool_calls").doc)
-      return yk_err_set(err, YK_E_INVAL, "messages[%zu].tool_calls: builtin:%s knows no tools", i, form->name);
+      return yk_err_set(err, YK_E_INVAL,
+                        "messages[%zu].tool_calls: builtin:%s has no form for tools; use another template", i,
+                        form->name);
     i++;
   }
   return YK_OK;

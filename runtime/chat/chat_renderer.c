@@ -55,7 +55,7 @@ static yk_status read_refusal(yk_json answer, yk_status code, yk_err *err)
   if (unsupported) return yk_err_set(err, YK_E_UNSUPPORTED, "%s", unsupported);
   if (yk_json_get(answer, "memory").doc)
     return yk_err_set(err, YK_E_CAPACITY, "chat template: takes more memory than its limit");
-  return yk_err_set(err, YK_E_INTERNAL, "helper's answer: nothing that is known");
+  return yk_err_set(err, YK_E_INTERNAL, "helper's answer: expected a known key, found none");
 }
 
 /* Sends a request, and frees it. */
@@ -366,7 +366,7 @@ static yk_status render_builtin(const yk_chat_renderer *renderer, const yk_chat_
   yk_json messages = yk_json_get(yk_json_root(what->doc), "messages");
   yk_json special_tokens = yk_json_root(renderer->source.special_tokens);
   if (yk_json_size(conversation->tools) > 0)
-    return yk_err_set(err, YK_E_INVAL, "tools: %s knows none", renderer->source.origin);
+    return yk_err_set(err, YK_E_INVAL, "tools: %s has no form for them; use another template", renderer->source.origin);
   yk_strbuf_append(&prompt, "", 0);
   yk_form_ending ending = conversation->add_generation_prompt    ? YK_ENDING_ANSWER
                           : conversation->continue_final_message ? YK_ENDING_CONTINUED

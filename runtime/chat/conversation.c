@@ -104,7 +104,8 @@ static yk_status check_arguments(yk_json arguments, yk_err *err)
                       yk_json_type_name(arguments));
   for (size_t i = 0; i < sizeof TAKEN / sizeof *TAKEN; i++)
     if (yk_json_get(arguments, TAKEN[i]).doc)
-      return yk_err_set(err, YK_E_INVAL, "template arguments: \"%s\" has a place of its own in the request", TAKEN[i]);
+      return yk_err_set(err, YK_E_INVAL, "template arguments: \"%s\": expected as a field of the request itself",
+                        TAKEN[i]);
   return YK_OK;
 }
 

@@ -80,7 +80,7 @@ static void refuse_operand(const yk_command *command, const char *operand, yk_er
     yk_err_set(err, YK_E_INVAL, "unexpected argument \"%.80s\"; the model is \"%.80s\" already", operand,
                command->model->name);
   else
-    yk_err_set(err, YK_E_INVAL, "unexpected argument \"%.80s\"; expected options alone", operand);
+    yk_err_set(err, YK_E_INVAL, "unexpected argument \"%.80s\"; expected only options", operand);
 }
 
 /* Logs one line, subject to --log-level. */

@@ -14,7 +14,7 @@ static bool handle(yk_interrupt *interrupt, int number)
     if (!interrupt->requests || interrupt->caught) {
       yk_console_clear(interrupt->console);
       if (interrupt->goes_on) {
-        yk_log_write(&interrupt->console->log, YK_LOG_WARN, "stopped; this goes on:");
+        yk_log_write(&interrupt->console->log, YK_LOG_WARN, "stopped; to continue:");
         yk_log_text(&interrupt->console->log, YK_LOG_WARN, interrupt->goes_on);
       }
       if (interrupt->terminal) tcsetattr(STDIN_FILENO, TCSANOW, interrupt->terminal);
@@ -22,7 +22,7 @@ static bool handle(yk_interrupt *interrupt, int number)
     }
     interrupt->caught = number;
     if (!interrupt->is_quiet)
-      yk_log_write(&interrupt->console->log, YK_LOG_WARN, "stopping; once more ends the program at once");
+      yk_log_write(&interrupt->console->log, YK_LOG_WARN, "stopping; a second signal ends the program at once");
     for (size_t i = 0; i < interrupt->n_requests; i++)
       if (interrupt->requests[i]) yk_request_cancel(interrupt->requests[i]);
   }

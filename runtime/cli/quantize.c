@@ -173,7 +173,7 @@ static int run_session(session *s, quantize_options *options, yk_err *err)
   int caught = yk_interrupt_caught(&s->interrupt);
   if (status == YK_E_CANCELLED && caught) {
     yk_log_write(&s->console.log, YK_LOG_WARN,
-                 "stopped with %d of %d weight files done; this goes on:", (int)report.n_shards_done,
+                 "stopped with %d of %d weight files done; to continue:", (int)report.n_shards_done,
                  (int)report.n_shards);
     yk_log_write(&s->console.log, YK_LOG_WARN, "%s", options->command ? options->command : "the same command");
     return YK_EXIT_SIGNAL + caught;

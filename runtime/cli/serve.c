@@ -140,8 +140,8 @@ static yk_status check(serve_options *options, yk_err *err)
   if (!options->model.checkpoint.name && (server->n_model_names > 1 || options->keys.n > 1)) {
     yk_err_clear(err);
     return yk_err_set(err, YK_E_INVAL,
-                      "expected a model, found nothing: it stands ahead of --served-model-name and "
-                      "--api-key, which take all values behind them");
+                      "expected a model, found nothing: put it before --served-model-name and "
+                      "--api-key, which take all values after them");
   }
   YK_TRY(status);
   server->port = options->port;

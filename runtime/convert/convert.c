@@ -79,7 +79,8 @@ static yk_status take_over(const char *part, yk_err *err)
   }
   yk_err found = YK_ERR_INIT;
   if (check_free(part, &found) == YK_OK) return YK_OK;
-  return yk_err_set(err, YK_E_IO, "%s: expected nothing, or what an unfinished run left, found other files", part);
+  return yk_err_set(err, YK_E_IO,
+                    "%s: expected an empty directory or the files of an unfinished run, found other files", part);
 }
 
 /* Create the folder, empty except for the mark, and lock it until *fd is closed. */

@@ -46,7 +46,7 @@ static yk_status check_linear(const yk_convert_item *item, yk_err *err)
                       item->module);
   if (weight->act_order)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: its groups are not of neighbouring inputs (desc_act, actorder), which AWQ cannot say",
+                      "%s: its groups are not of neighbouring inputs (desc_act, actorder), which AWQ cannot express",
                       item->module);
   if (weight->n % PACKED == 0) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED, "%s: %" PRId64 " outputs: expected a multiple of %d (AWQ packs 8 columns)",

@@ -17,7 +17,7 @@ yk_status yk_convert_put(yk_convert_stream *stream, const void *bytes, int64_t n
     YK_TRY(stream->put(stream->file, (const char *)bytes + at, (size_t)piece, err));
     stream->done_bytes += piece;
     if (stream->progress && !stream->progress(stream->progress_user, stream->done_bytes, stream->total_bytes))
-      return yk_err_set(err, YK_E_CANCELLED, "stopped; nothing is left of what was begun");
+      return yk_err_set(err, YK_E_CANCELLED, "stopped; the unfinished output is removed");
   }
   return YK_OK;
 }

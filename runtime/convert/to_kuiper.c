@@ -11,7 +11,7 @@
 
 static yk_status refuse(const char *what, const char *supported, yk_err *err)
 {
-  return yk_err_set(err, YK_E_UNSUPPORTED, "KuiperLLama's form cannot say %s; supported: %s", what, supported);
+  return yk_err_set(err, YK_E_UNSUPPORTED, "KuiperLLama's format cannot express %s; supported: %s", what, supported);
 }
 
 static yk_status check_config(const yk_model_config *c, yk_err *err)
@@ -36,10 +36,11 @@ static yk_status check_weights(const yk_convert_source *source, yk_err *err)
     const yk_convert_item *item = &source->items[i];
     bool is_plain = item->kind == YK_CONVERT_VECTOR || item->role == YK_ROLE_EMBEDDING || item->role == YK_ROLE_LM_HEAD;
     if (is_plain == !yk_convert_is_quantised(item)) continue;
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: KuiperLLama's form has 4-bit integers in all linear layers and floats in lm_head: expected "
-                      "%s, found %s",
-                      item->module, is_plain ? "floats" : "4-bit integers", is_plain ? "4-bit integers" : "floats");
+    return yk_err_set(
+        err, YK_E_UNSUPPORTED,
+        "%s: KuiperLLama's format has 4-bit integers in all linear layers and floats in lm_head: expected "
+        "%s, found %s",
+        item->module, is_plain ? "floats" : "4-bit integers", is_plain ? "4-bit integers" : "floats");
   }
   return YK_OK;
 }
@@ -119,7 +120,7 @@ yk_status yk_convert_write_kuiper(const yk_convert_source *source, const yk_conv
 {
   const yk_model_config *c = source->config;
   if (access(options->out, F_OK) == 0)
-    return yk_err_set(err, YK_E_IO, "%s: is there already, and not written over", options->out);
+    return yk_err_set(err, YK_E_IO, "%s: exists already and is not overwritten: name another file", options->out);
   YK_TRY(check_config(c, err));
   YK_TRY(check_weights(source, err));
   const yk_kuiper_header header = {.dim = c->hidden_size,

@@ -37,7 +37,8 @@ static yk_status load_tokenizer(yk_engine *e, const yk_engine_options *options, 
   bool is_there = yk_dir_has(dir, "tokenizer.json") || yk_dir_has(dir, "tokenizer.model");
   snprintf(e->no_tokenizer, sizeof e->no_tokenizer, "%s",
            is_there ? cause.message : "the checkpoint has no tokenizer.json");
-  yk_log_write(&e->log, is_there ? YK_LOG_WARN : YK_LOG_INFO, "token ids only: %s", e->no_tokenizer);
+  yk_log_write(&e->log, is_there ? YK_LOG_WARN : YK_LOG_INFO, "text is not available, only token ids: %s",
+               e->no_tokenizer);
   return YK_OK;
 }
 

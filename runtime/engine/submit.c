@@ -134,7 +134,7 @@ static yk_status choose_capacity(const yk_engine *e, const yk_sampling *s, size_
                       context - !scores_only, n_prompt, context, scores_only ? "" : ", one kept for output");
   int32_t left = context - (int32_t)n_prompt;
   if (s->max_tokens != -1 && !scores_only)
-    YK_TRY(yk_check_i64("max_tokens (beside this prompt)", s->max_tokens, 1, left, err));
+    YK_TRY(yk_check_i64("max_tokens (with this prompt)", s->max_tokens, 1, left, err));
   int32_t n_output = s->max_tokens == -1 ? left : s->max_tokens;
   YK_TRY(yk_check_i64("min_tokens", s->min_tokens, 0, n_output, err));
   *capacity = (int32_t)n_prompt + n_output;

@@ -224,7 +224,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   const yk_gated_ffn_spec shared = shared_of(source, layer);
   yk_mixture_sizes sizes;
   if (!ops->mixture_forward)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "the %s device has no operations of a mixture of experts", ops->name);
+    return yk_err_set(err, YK_E_UNSUPPORTED, "the %s device does not support mixtures of experts", ops->name);
   YK_TRY(find_sizes(source, layer, &sizes, err));
   yk_sublayer *experts = *out = calloc(1, sizeof *experts);
   if (!experts) return yk_err_set(err, YK_E_NOMEM, "no memory for the experts of a layer");

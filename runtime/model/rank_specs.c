@@ -104,12 +104,13 @@ static yk_status refuse_unlike(const yk_rank_source *source, const yk_found_weig
 {
   const yk_weight_view *weight = &found->view;
   if (weight->format == first->format && weight->group == first->group && weight->dtype == first->dtype) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "%s: expected what expert %d of the layer has (%s, groups of %lld, %s), found %s, groups of %lld, "
-                    "%s",
-                    found->name, (int)source->share.experts.begin, yk_weight_traits_of(first->format)->name,
-                    (long long)first->group, yk_dtype_name(first->dtype), yk_weight_traits_of(weight->format)->name,
-                    (long long)weight->group, yk_dtype_name(weight->dtype));
+  return yk_err_set(
+      err, YK_E_UNSUPPORTED,
+      "%s: expected the format of expert %d of the layer (%s, groups of %lld, %s), found %s, groups of %lld, "
+      "%s",
+      found->name, (int)source->share.experts.begin, yk_weight_traits_of(first->format)->name, (long long)first->group,
+      yk_dtype_name(first->dtype), yk_weight_traits_of(weight->format)->name, (long long)weight->group,
+      yk_dtype_name(weight->dtype));
 }
 
 bool yk_rank_experts_quantise(const yk_inputs *inputs)

@@ -40,5 +40,5 @@ yk_status yk_step_late_await(yk_step_late *late, const atomic_bool *is_stopped, 
   }
   bool is_filled = late->is_filled;
   pthread_mutex_unlock(&late->mutex);
-  return is_filled ? YK_OK : yk_err_set(err, YK_E_COMM, "the step had failed before its late data came");
+  return is_filled ? YK_OK : yk_err_set(err, YK_E_COMM, "the step failed before its late data arrived");
 }

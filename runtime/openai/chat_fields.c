@@ -156,5 +156,5 @@ yk_status yk_chat_check_endings(const yk_openai_chat *chat, yk_err *err)
 {
   if (!chat->add_generation_prompt || !chat->continue_final_message) return YK_OK;
   return yk_err_set(err, YK_E_INVAL,
-                    "continue_final_message: expected add_generation_prompt to be false beside it, found true");
+                    "continue_final_message: expected add_generation_prompt to be false with it, found true");
 }

@@ -30,7 +30,7 @@ static yk_status read_stream_options(yk_openai_request *request, yk_err *err)
   if (!options.doc) return YK_OK;
   if (!yk_json_is(options, YK_JSON_OBJECT))
     return yk_json_wrong_type(NULL, "stream_options", "an object", options, err);
-  if (!request->stream) return yk_err_set(err, YK_E_INVAL, "stream_options: expected \"stream\": true beside it");
+  if (!request->stream) return yk_err_set(err, YK_E_INVAL, "stream_options: expected \"stream\": true with it");
   YK_TRY(yk_json_get_bool(options, "stream_options", "include_usage", false, &request->include_usage, err));
   YK_TRY(yk_json_get_bool(options, "stream_options", "continuous_usage_stats", false, &request->continuous_usage, err));
   request->continuous_usage &= request->include_usage;
@@ -46,7 +46,7 @@ static yk_status read_chat_logprobs(yk_openai_request *request, yk_err *err)
   if (flag.doc) YK_TRY(yk_json_read_bool(flag, NULL, "logprobs", &wanted, err));
   yk_json top = yk_request_take_up(request, "top_logprobs");
   if (top.doc) YK_TRY(yk_json_read_i32(top, NULL, "top_logprobs", 0, YK_MAX_LOGPROBS, &n_top, err));
-  if (n_top > 0 && !wanted) return yk_err_set(err, YK_E_INVAL, "top_logprobs: expected \"logprobs\": true beside it");
+  if (n_top > 0 && !wanted) return yk_err_set(err, YK_E_INVAL, "top_logprobs: expected \"logprobs\": true with it");
   request->sampling.n_logprobs = wanted ? n_top : -1;
   return YK_OK;
 }
@@ -60,7 +60,8 @@ static yk_status read_tool_choice(yk_openai_request *request, const yk_openai_de
   yk_request_take_up(request, "tools");
   if (request->chat.tools.doc && defaults->tools == YK_TOOLS_NONE)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "tools: how the model writes calls is not known; start with --tool-call-parser and one of %s",
+                      "tools: the format of this model's tool calls is not set; start the server with "
+                      "--tool-call-parser and one of %s",
                       yk_tool_format_names());
   if (!request->chat.tools.doc) return YK_OK;
   request->tools = defaults->tools;
@@ -89,7 +90,7 @@ static yk_status check_logprob_ids(yk_openai_request *request, yk_err *err)
 {
   yk_request_take_up(request, "logprob_token_ids");
   if (request->sampling.n_logprob_ids == 0 || request->sampling.n_logprobs >= 0) return YK_OK;
-  return yk_err_set(err, YK_E_INVAL, "logprob_token_ids: expected \"logprobs\"%s beside it",
+  return yk_err_set(err, YK_E_INVAL, "logprob_token_ids: expected \"logprobs\"%s with it",
                     request->form == YK_FORM_CHAT ? ": true" : "");
 }
 

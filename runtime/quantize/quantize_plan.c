@@ -145,8 +145,8 @@ static yk_status report_decisions(const decisions *d, yk_err *err)
                  d->by_shape.first, d->by_shape.n, (int)d->plan->group_size);
   if (d->by_name.n)
     yk_log_write(&options->log, YK_LOG_WARN,
-                 "%s (%d tensors in all) stays as it is: no linear layer that Yoke knows is named so", d->by_name.first,
-                 d->by_name.n);
+                 "%s (%d tensors in all) stays as it is: its name is not that of a linear layer of a supported family",
+                 d->by_name.first, d->by_name.n);
   return YK_OK;
 }
 

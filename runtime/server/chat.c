@@ -14,7 +14,7 @@ yk_status yk_chat_open(const char *model_dir, const char *chat_template, const y
   }
   yk_checkpoint_template_close(out);
   if (chat_template || status == YK_E_NOMEM) return yk_err_set(err, status, "%s", why.message);
-  yk_log_write(log, YK_LOG_WARN, "no chats: %s", why.message);
+  yk_log_write(log, YK_LOG_WARN, "chat completions are not available: %s", why.message);
   return YK_OK;
 }
 

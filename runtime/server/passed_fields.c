@@ -35,5 +35,5 @@ void yk_passed_fields_note(void *user, const char *name)
   bool is_new = remember(fields, cut);
   pthread_mutex_unlock(&fields->mutex);
   if (is_new)
-    yk_log_write(fields->log, YK_LOG_WARN, "a request has the field \"%s\", which is not known and ignored", cut);
+    yk_log_write(fields->log, YK_LOG_WARN, "a request has the field \"%s\", which is unknown and ignored", cut);
 }

@@ -150,11 +150,11 @@ void yk_route_tokenizer_info(yk_exchange *x)
   const char *tokenizer = options->engine.tokenizer ? options->engine.tokenizer : options->engine.model_dir;
   yk_err err = YK_ERR_INIT;
   if (!options->serves_tokenizer_info) {
-    yk_reply_refuse(&x->reply, 404, NULL, "start the server with --enable-tokenizer-info-endpoint to have this");
+    yk_reply_refuse(&x->reply, 404, NULL, "start the server with --enable-tokenizer-info-endpoint to use this route");
   } else if (yk_tokenizer_info_append(tokenizer, options->chat_template, &x->reply.body, &err) == YK_OK) {
     yk_reply_json(&x->reply);
   } else { /* the message names folders, which clients must not see */
     yk_log_write(x->server->log, YK_LOG_WARN, "/tokenizer_info: %s", err.message);
-    yk_reply_refuse(&x->reply, 500, NULL, "the tokenizer's configuration cannot be read; the server's log says why");
+    yk_reply_refuse(&x->reply, 500, NULL, "the tokenizer's configuration cannot be read; see the server's log");
   }
 }

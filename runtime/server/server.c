@@ -63,9 +63,10 @@ static yk_status raise_limits(yk_server *server, yk_err *err)
   setrlimit(RLIMIT_NOFILE, &limit);
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return YK_OK;
   if (limit.rlim_cur < SPARE_DESCRIPTORS + DESCRIPTORS)
-    return yk_err_set(err, YK_E_CAPACITY,
-                      "the process may open %llu files: expected at least %d (ulimit -n), of which %d are its own",
-                      (unsigned long long)limit.rlim_cur, SPARE_DESCRIPTORS + DESCRIPTORS, SPARE_DESCRIPTORS);
+    return yk_err_set(
+        err, YK_E_CAPACITY,
+        "the process may open %llu files: expected at least %d (ulimit -n), of which the server itself needs %d",
+        (unsigned long long)limit.rlim_cur, SPARE_DESCRIPTORS + DESCRIPTORS, SPARE_DESCRIPTORS);
   long long most = ((long long)limit.rlim_cur - SPARE_DESCRIPTORS) / DESCRIPTORS;
   if (server->options.max_connections <= most) return YK_OK;
   yk_log_write(server->log, YK_LOG_WARN, "at most %lld connections: the process may open %llu files", most,

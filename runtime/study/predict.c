@@ -185,6 +185,6 @@ yk_status yk_study_predict(const json_t *study, const int *ranks, size_t n_ranks
   json_decref(made.predictions);
   json_decref(made.left_out);
   *predictions = *left_out = NULL;
-  return has_memory ? yk_err_set(err, YK_E_INVAL, "no point of the study says enough to predict from")
+  return has_memory ? yk_err_set(err, YK_E_INVAL, "the study has no point with the figures that a prediction needs")
                     : yk_err_set(err, YK_E_NOMEM, "no memory for predictions");
 }

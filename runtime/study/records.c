@@ -93,7 +93,9 @@ static yk_status take_run(yk_study_records *records, const json_t *record, yk_er
   YK_TRY(yk_tree_get_i64(record, name, "repeat", true, 0, INT32_MAX, &repeat, err));
   YK_TRY(get_object(record, "figures", &figures, err));
   int engine = records->n_engines[records->grid->points[point].config] - 1;
-  if (engine < 0) return yk_err_set(err, YK_E_FORMAT, "a run of a configuration that no engine was started for");
+  if (engine < 0)
+    return yk_err_set(err, YK_E_FORMAT,
+                      "expected the start of an engine before the runs of its configuration, found none");
   if (has_run(records->runs[point], (int)start, (int)repeat))
     return yk_err_set(err, YK_E_FORMAT, "point %lld has run %lld of start %lld twice", (long long)point,
                       (long long)repeat, (long long)start);

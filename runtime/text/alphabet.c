@@ -140,7 +140,7 @@ static yk_status create(yk_alphabet *alphabet, const char *name, const yk_code_s
   bool enough = separate(&lines, list, &n_symbols);
   for (size_t i = 0; i < n_sets && enough; i++) enough = separate(&sets[i], list, &n_symbols);
   if (!enough)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: pattern: tells more than %d kinds of characters apart", name,
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: pattern: distinguishes more than %d kinds of characters", name,
                       (int)MAX_SYMBOLS);
   place_line_feed(list);
   for (int symbol = 0; symbol < MAX_SYMBOLS; symbol++) alphabet->example[symbol] = YK_CODE_POINT_END;

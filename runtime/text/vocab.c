@@ -84,7 +84,7 @@ yk_status yk_vocab_add(yk_vocab *vocab, const char *text, size_t n_bytes, int64_
     return yk_err_set(err, YK_E_FORMAT, "token \"%.*s\": expected an id from 0 to %d, found %lld", shown, text,
                       YK_VOCAB_MAX_ID, (long long)id);
   if (yk_vocab_find(vocab, text, n_bytes) >= 0)
-    return yk_err_set(err, YK_E_FORMAT, "token \"%.*s\" is there twice", shown, text);
+    return yk_err_set(err, YK_E_FORMAT, "token \"%.*s\": expected once, found twice", shown, text);
   if (yk_vocab_entry_of(vocab, (int32_t)id) >= 0) {
     yk_vocab_entry other = vocab->entries[yk_vocab_entry_of(vocab, (int32_t)id)];
     return yk_err_set(err, YK_E_FORMAT, "id %lld is given to two tokens, \"%.*s\" and \"%.*s\"", (long long)id,

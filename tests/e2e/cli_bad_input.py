@@ -233,9 +233,9 @@ class Broken(harness.Case):
                 command = ["generate", "--model", self.folder, "-n", 4]
                 done = self.run_yoke(*command, "--token-ids", 5)
                 self.assertEqual(done.out, expected)
-                self.assertEqual(done.err.count("warning: token ids only: "), 1)
+                self.assertEqual(done.err.count("warning: text is not available, only token ids: "), 1)
                 self.assertIn(part, done.err)
-                self.assertIn(f"text: {done.err.split('token ids only: ')[1].splitlines()[0][:60]}",
+                self.assertIn(f"text: {done.err.split('only token ids: ')[1].splitlines()[0][:60]}",
                               self.run_yoke(*command, "--prompt", "Hello", expect=1).err)
                 self.assertIn(part, self.run_yoke(*command, "--token-ids", 5, "--stop", "a", expect=1).err)
 

@@ -148,7 +148,7 @@ class Convert(harness.Case):
                 quantization = json.load(file)["quantization_config"]
             self.assertIs(quantization["lm_head"], True)
             self.assertEqual([name for name in quantization["modules_to_not_convert"] if ".experts" in name], kept)
-            self.assertEqual(f"vLLM will not load this model: {stays} (1 layers" in err, "up_proj" in stays, reported)
+            self.assertEqual(f"vLLM will not load this model: {stays} (1 layers" in err, "up_proj" in stays, err)
 
     def test_a_head_of_its_own(self):
         """tie_word_embeddings is true, but the files have a different head: the head is used, and the flag is
@@ -267,7 +267,7 @@ class Convert(harness.Case):
         os.mkdir(part)
         with open(os.path.join(part, "mine"), "wb"):
             pass
-        self.assert_error(["convert", "-m", awq, "--to", "awq", "-o", self.out], "out.part: expected nothing, or what")
+        self.assert_error(["convert", "-m", awq, "--to", "awq", "-o", self.out], "out.part: expected an empty directory")
         self.assertEqual(os.listdir(part), ["mine"])
 
     def test_a_signal_leaves_nothing(self):
@@ -278,9 +278,9 @@ class Convert(harness.Case):
                               stderr=subprocess.PIPE, text=True) as program:
             with open(self.out + ".part", "rb") as pipe:
                 program.send_signal(signal.SIGINT)
-                self.assertIn("stopping; once more", program.stderr.readline())
+                self.assertIn("stopping; a second signal", program.stderr.readline())
                 self.assertLess(len(pipe.read()), os.path.getsize(model))
-            self.assertIn("stopped; nothing is left", program.stderr.read())
+            self.assertIn("stopped; the unfinished output is removed", program.stderr.read())
         self.assertEqual(program.returncode, 128 + signal.SIGINT)
         self.assertEqual(os.listdir(self.scratch), [])
 

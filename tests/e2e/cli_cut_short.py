@@ -11,7 +11,7 @@ import harness
 from quantize_case import FLOAT
 
 ON = ("--device", "cpu", "--threads", "2")
-SAID = "cut short or unreadable while it was read"
+SAID = "the file was truncated or became unreadable while it was read"
 
 
 class CutShort(harness.Case):

@@ -106,7 +106,7 @@ class Refused(harness.Case):
         self.assert_usage_error(["plan", "-m", "x", "directory"], 'unexpected argument "directory"; the model is "x"')
         self.assert_usage_error(["chat", "--system", "a"], "--model")
         for option in ("--served-model-name", "--api-key"):
-            self.assert_usage_error(["serve", option, "a", "model"], "expected a model, found nothing: it stands ahead")
+            self.assert_usage_error(["serve", option, "a", "model"], "expected a model, found nothing: put it before")
         self.assert_usage_error(["serve", "x", "--served-model-name", "a", ""], "--served-model-name: ", "an empty one")
         self.assert_usage_error(["serve", "x", "--served-model-name", *"a" * 65], "--served-model-name: ", "at most 64")
         self.assert_usage_error(["chat", "-m", "x", "--logprobs", "1"], "unknown option --logprobs")

@@ -174,7 +174,7 @@ class Quantize(QuantizeCase):
         with os.fdopen(read_end, encoding="utf-8") as pipe:
             said = pipe.read()[filled:]
         self.assertEqual(run.wait(harness.TIMEOUT_S), 130, said)
-        self.assertIn("stopped with 0 of 1 weight files done; this goes on:", said)
+        self.assertIn("stopped with 0 of 1 weight files done; to continue:", said)
         command = said.strip().splitlines()[-1].removeprefix("yoke: warning: ")
         self.assertTrue(command.startswith("yoke quantize -m "), command)
         again = subprocess.run(["sh", "-c", f'PATH="{os.path.dirname(self.yoke)}:$PATH"; {command}'],

@@ -301,7 +301,7 @@ class Stopped(Base):
     def test_interrupted(self):
         code, err, journal = self.stop_after(4, signal.SIGINT)
         self.assertEqual(code, 130, err)
-        self.assertRegex(err, rf"stopped with \d+ of {self.N_RUNS} runs done; this goes on:")
+        self.assertRegex(err, rf"stopped with \d+ of {self.N_RUNS} runs done; to continue:")
         self.assertFalse(os.path.exists(os.path.join(self.dir, "study.json")))
         command = shlex.split(re.findall(r"(?m)yoke study .*$", err)[-1])
         done = self.run_yoke(*command[1:])  # in the printed form
@@ -323,7 +323,7 @@ class Stopped(Base):
             program.send_signal(signal.SIGINT)
             err = program.communicate(timeout=harness.TIMEOUT_S)[1]
         self.assertEqual(program.returncode, 130, err)
-        self.assertIn("stopped; this goes on:", err)
+        self.assertIn("stopped; to continue:", err)
         self.assertEqual(shlex.split(re.findall(r"(?m)yoke study .*$", err)[-1])[1:], arguments)
 
     def test_killed(self):
@@ -425,7 +425,7 @@ class Compared(harness.Case):
         self.assert_error(["study", "compare", good, os.path.join(self.folder, "none.json")], "none.json")
         self.assert_error(["study", "compare", good, good, "--metric", "nothing"], "the metric nothing")
         empty = write_json({"yoke_study": 1, "points": []}, self.folder, "empty.json")
-        self.assert_error(["study", "predict", empty, "--ranks", "2"], "no point of the study")
+        self.assert_error(["study", "predict", empty, "--ranks", "2"], "the study has no point")
 
     def test_predict(self):
         path = self.write("law.json", {(n, 1): 1000 / (0.6 / n + 0.4) for n in (1, 2, 4)})

@@ -509,7 +509,7 @@ class Routes(Case):
             with open(path, "w", encoding="utf-8") as file:
                 file.write("{")
             broken = server.ask("GET", "/tokenizer_info", headers={"Authorization": "Bearer k"})
-            self.assert_refused(broken, 500, "the server's log text why")
+            self.assert_refused(broken, 500, "see the server's log")
             self.assertNotIn(folder, broken.text)
             server.wait_for_err(f"/tokenizer_info: {path}: ")
         expected = {**config, **more, "bos_token": "<|im_start|>",

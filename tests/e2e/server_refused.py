@@ -253,8 +253,8 @@ class Refused(Case):
         for _ in range(3):
             body = {"prompt": "x", "max_tokens": 1, "temprature": 1, "new\nline": [1], "user": "u", "later": None}
             self.assertEqual(server.post(COMPLETIONS, body).status, 200)
-        self.assertEqual(server.err.count('field "temprature", which is not known'), 1)
-        self.assertEqual(server.err.count("is not known"), 2)
+        self.assertEqual(server.err.count('field "temprature", which is unknown'), 1)
+        self.assertEqual(server.err.count("is unknown"), 2)
         self.assertNotIn("new\n", server.err)
 
     def test_large_bodies(self):

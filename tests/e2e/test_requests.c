@@ -169,9 +169,9 @@ static void parameters_out_of_range_are_refused_by_name(void **state)
   REFUSED(top_p, NAN, "top_p: expected more than 0 and at most 1, found nan");
   REFUSED(min_p, -1, "min_p: expected 0 to 1, found -1");
   REFUSED(top_k, -2, "top_k: expected -1 to 2147483647, found -2");
-  REFUSED(max_tokens, 0, "max_tokens (beside this prompt): expected 1 to 192, found 0");
-  REFUSED(max_tokens, 193, "max_tokens (beside this prompt): expected 1 to 192, found 193");
-  REFUSED(max_tokens, -7, "max_tokens (beside this prompt): expected 1 to 192, found -7");
+  REFUSED(max_tokens, 0, "max_tokens (with this prompt): expected 1 to 192, found 0");
+  REFUSED(max_tokens, 193, "max_tokens (with this prompt): expected 1 to 192, found 193");
+  REFUSED(max_tokens, -7, "max_tokens (with this prompt): expected 1 to 192, found -7");
   REFUSED(min_tokens, 21, "min_tokens: expected 0 to 20, found 21");
   REFUSED(n_logprobs, 21, "logprobs: expected -1 to 20, found 21");
   REFUSED(n_prompt_logprobs, -2, "prompt_logprobs: expected -1 to 20, found -2");

@@ -85,7 +85,7 @@ static void test_misbehaving(void **state)
   assert_int_equal(run(&all, "init", runs, NULL), 0);
   assert_true(all.n == 1 && count(&all, "nvmlInit_v2 failed with code 9") == 1);
   assert_int_equal(run(&all, "handle", runs, NULL), 0);
-  assert_true(all.n == 1 && count(&all, "of GPU 0 are not known: NVML does not know 0000:02:00.0 (code 6)") == 1);
+  assert_true(all.n == 1 && count(&all, "of GPU 0 are not measured: NVML does not find 0000:02:00.0 (code 6)") == 1);
 
   assert_int_equal(run(&all, "refuse", runs, &warnings), 2);
   assert_int_equal(all.n, 8); /* each figure once, for two GPUs in two runs */
@@ -94,8 +94,8 @@ static void test_misbehaving(void **state)
   assert_int_equal(warnings.n, 0);
 
   assert_int_equal(run(&all, "nonsense", runs, &warnings), 2);
-  assert_int_equal(count(&all, "NVML says 4e+09"), 4); /* both clocks, temperature, processes */
-  assert_int_equal(count(&all, "NVML says 4e+06"), 2); /* W */
+  assert_int_equal(count(&all, "NVML reports 4e+09"), 4); /* both clocks, temperature, processes */
+  assert_int_equal(count(&all, "NVML reports 4e+06"), 2); /* W */
   assert_true(isnan(runs[0].energy_j) && isnan(runs[0].before.temperature_c) && isnan(runs[1].after.power_w));
   assert_int_equal(warnings.n, 0);
 
@@ -131,8 +131,8 @@ static void test_poor(void **state)
   yk_bench_warnings warnings = {0};
   assert_int_equal(run(&all, NULL, runs, &warnings), 2);
   assert_int_equal(all.n, 3);
-  assert_int_equal(count(&all, "of GPUs, temperature will not be known: "), 1);
-  assert_int_equal(count(&all, "of GPUs, energy will not be known: "), 1);
+  assert_int_equal(count(&all, "GPUs: temperature will not be measured: "), 1);
+  assert_int_equal(count(&all, "GPUs: energy will not be measured: "), 1);
   assert_int_equal(count(&all, "nvmlDeviceGetComputeRunningProcesses_v3"), 1);
   assert_true(isnan(runs[0].energy_j) && isnan(runs[0].after.temperature_c) && runs[0].after.sm_clock_mhz == 1980);
   assert_int_equal(warnings.n, 0);
@@ -145,7 +145,7 @@ static void test_none(void **state)
   yk_bench_gpu_run runs[YK_BENCH_MAX_GPUS];
   assert_int_equal(run(&all, NULL, runs, NULL), 0);
   assert_int_equal(all.n, 1);
-  assert_int_equal(count(&all, "are not known: libnvidia-ml.so.1"), 1);
+  assert_int_equal(count(&all, "are not measured: libnvidia-ml.so.1"), 1);
 }
 
 int main(int argc, char **argv)

@@ -80,7 +80,7 @@ static void test_checks(void **state)
           load.batch = 5);
   REFUSES(YK_E_CAPACITY, "613 tokens: expected at most 612", load.output = (yk_bench_lengths){1, 101});
   limits = (yk_bench_limits){0, 0, 1800};
-  REFUSES(YK_E_CAPACITY, "expected at most 1800 tokens, which is what the KV memory holds, found 1836", load.batch = 3);
+  REFUSES(YK_E_CAPACITY, "expected at most 1800 tokens, the capacity of the KV cache, found 1836", load.batch = 3);
   load = good;
   load.batch = 3;
   load.shared_prefix = 100; /* is stored once */

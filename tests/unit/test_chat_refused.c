@@ -40,7 +40,7 @@ static void test_bad_conversations(void **state)
       {{HI, 0, "3", 0}, "documents: expected a list, found integer"},
       {{HI, 0, "[null]", 0}, "documents[0]: expected an object, found null"},
       {{HI, 0, 0, "[]"}, "template arguments: expected an object, found array"},
-      {{HI, 0, 0, "{\"messages\": []}"}, "template arguments: \"messages\" has a place of its own"},
+      {{HI, 0, 0, "{\"messages\": []}"}, "template arguments: \"messages\": expected as a field of the request"},
   };
   (void)state;
   yk_tokenizer *tokenizer;
@@ -72,9 +72,11 @@ static void test_builtin_forms_refuse(void **state)
     const char *form, *messages, *tools, *part;
   } CASES[] = {
       {"builtin:chatml", "[{\"role\": \"tool\", \"content\": \"\"}]", NULL,
-       "builtin:chatml knows system, user and assistant"},
-      {"builtin:llama3", "[{\"role\": \"assistant\", \"tool_calls\": [{}]}]", NULL, "builtin:llama3 knows no tools"},
-      {"builtin:minicpm", "[{\"role\": \"user\", \"content\": \"\"}]", "[{}]", "tools: builtin:minicpm knows none"},
+       "builtin:chatml: expected system, user or assistant"},
+      {"builtin:llama3", "[{\"role\": \"assistant\", \"tool_calls\": [{}]}]", NULL,
+       "builtin:llama3 has no form for tools"},
+      {"builtin:minicpm", "[{\"role\": \"user\", \"content\": \"\"}]", "[{}]",
+       "tools: builtin:minicpm has no form for them"},
       {"builtin:llama2", "[{\"role\": \"assistant\", \"content\": \"\"}]", NULL,
        "messages[0].role: builtin:llama2 expects \"user\""},
       {"builtin:llama2", "[{\"role\": \"system\", \"content\": \"\"}, {\"role\": \"system\", \"content\": \"\"}]", NULL,

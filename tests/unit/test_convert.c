@@ -236,7 +236,7 @@ static void a_scheme_without_a_name_in_the_format_is_refused(void **state)
   } cases[] = {
       {"llama_f16", "", "", YK_CONVERT_AWQ, "none of its layers is quantised"},
       {"format_compressed_mixed", "", "", YK_CONVERT_AWQ, "model.layers.0.mlp.gate_proj: 100 outputs|multiple of 8"},
-      {"llama", "", "", YK_CONVERT_KUIPER, "KuiperLLama's form|family llama|supported: qwen3"},
+      {"llama", "", "", YK_CONVERT_KUIPER, "KuiperLLama's format|family llama|supported: qwen3"},
       {"qwen3", "", "", YK_CONVERT_KUIPER, "rope_theta 10000|1e6"},
       {"qwen3", "\"rms_norm_eps\": 1e-06,\n  " THETA_1E4, "\"rms_norm_eps\": 1e-05, " THETA_1E6, YK_CONVERT_KUIPER,
        "rms_norm_eps 1e-05|1e-6"},
@@ -271,7 +271,7 @@ static void nothing_is_written_over(void **state)
                convert(from, YK_CONVERT_AWQ, dir.path, 0, &err), &err);
   expect_error("a file", YK_E_IO, "mine: Not a directory",
                convert(from, YK_CONVERT_AWQ, in_dir(&dir, "mine", path), 0, &err), &err);
-  expect_error("a file", YK_E_IO, "mine: is there already", convert(from, YK_CONVERT_KUIPER, path, 0, &err), &err);
+  expect_error("a file", YK_E_IO, "mine: exists already", convert(from, YK_CONVERT_KUIPER, path, 0, &err), &err);
   expect_error("no folder", YK_E_IO, "No such file",
                convert(from, YK_CONVERT_AWQ, in_dir(&dir, "none/awq", path), 0, &err), &err);
   expect_error("no folder", YK_E_IO, "No such file",
@@ -280,7 +280,7 @@ static void nothing_is_written_over(void **state)
   temp_dir part;
   snprintf(part.path, sizeof part.path, "%.100s", path);
   write_text(&part, "mine", "x");
-  expect_error("others' files", YK_E_IO, "awq.part: expected nothing, or what an unfinished run left",
+  expect_error("others' files", YK_E_IO, "awq.part: expected an empty directory or the files of an unfinished run",
                convert(from, YK_CONVERT_AWQ, in_dir(&dir, "awq", path), 0, &err), &err);
   remove_file(&part, "mine");
   assert_int_equal(rmdir(part.path), 0);
@@ -380,7 +380,7 @@ static void a_source_that_shrinks_leaves_nothing(void **state)
     options.to = formats[i];
     options.progress = cut_source;
     options.progress_user = &c;
-    expect_error("cut", YK_E_IO, "x.bin: cut short", yk_convert(&options, &err), &err);
+    expect_error("cut", YK_E_IO, "x.bin: the file was truncated", yk_convert(&options, &err), &err);
     assert_int_equal(n_entries(&dir), 0);
   }
   free(bytes);

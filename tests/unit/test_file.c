@@ -47,7 +47,7 @@ static void a_pointer_of_git_lfs_is_named(void **state)
   yk_err err = YK_ERR_INIT;
   write_text(&dir, "tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n");
   snprintf(path, sizeof path, "%s/tokenizer.json", dir.path);
-  expect_error("pointer", YK_E_FORMAT, "/tokenizer.json: a Git LFS pointer, not the file: git lfs pull",
+  expect_error("pointer", YK_E_FORMAT, "/tokenizer.json: a Git LFS pointer instead of the file: run git lfs pull",
                yk_file_read(path, 1000, &text, NULL, &err), &err);
   temp_dir_remove(&dir);
 }

@@ -397,7 +397,7 @@ static void other_files_are_recognised(void **state)
                open_in(&dir, "a.bin", &checkpoint, &err), &err);
   expect_error("other weights", YK_E_UNSUPPORTED, "a.bin|PyTorch", open_in(&dir, NULL, &checkpoint, &err), &err);
   write_text(&dir, "a.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n");
-  expect_error("a pointer", YK_E_FORMAT, "a.bin: a Git LFS pointer, not the weights: git lfs pull",
+  expect_error("a pointer", YK_E_FORMAT, "a.bin: a Git LFS pointer instead of the weights: run git lfs pull",
                open_in(&dir, "a.bin", &checkpoint, &err), &err);
   write_text(&dir, "a.bin", "84ka");
   expect_error("the magic alone", YK_E_FORMAT, "a.bin: expected a header of 256 bytes, found 4",

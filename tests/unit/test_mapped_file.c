@@ -62,10 +62,10 @@ static void lost_bytes_are_zeros_and_an_error(void **state)
   assert_int_equal(truncate(s.path, (off_t)s.page_bytes), 0);
   assert_int_equal(bytes[s.page_bytes], 0);
   assert_int_equal(bytes[0], 7);
-  expect_error("cut", YK_E_IO, "/x: cut short or unreadable while it was read",
+  expect_error("cut", YK_E_IO, "/x: the file was truncated or became unreadable while it was read",
                yk_mapped_file_settle(s.file, YK_E_FORMAT, &err), &err);
   assert_int_equal(truncate(s.path, (off_t)(PAGES * s.page_bytes)), 0); /* it stays lost */
-  expect_error("cut", YK_E_IO, "/x: cut short", yk_mapped_file_settle(s.file, YK_OK, &err), &err);
+  expect_error("cut", YK_E_IO, "/x: the file was truncated", yk_mapped_file_settle(s.file, YK_OK, &err), &err);
   expect_ok("the other", yk_mapped_file_settle(other.file, YK_OK, &err), &err);
   assert_int_equal(yk_mapped_file_settle(NULL, YK_E_FORMAT, &err), YK_E_FORMAT);
   close_file(&s);
@@ -79,7 +79,7 @@ static void a_shorter_file_is_enough(void **state)
   shrinking s = open_file();
   yk_err err = YK_ERR_INIT;
   assert_int_equal(truncate(s.path, 5), 0);
-  expect_error("cut", YK_E_IO, "/x: cut short", yk_mapped_file_settle(s.file, YK_OK, &err), &err);
+  expect_error("cut", YK_E_IO, "/x: the file was truncated", yk_mapped_file_settle(s.file, YK_OK, &err), &err);
   close_file(&s);
 }
 

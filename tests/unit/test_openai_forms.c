@@ -65,7 +65,7 @@ static void params_of_the_engine(void **state)
 {
   (void)state;
   static const char *const rows[][2] = {{"temperature: expected 0 to 100, found -1", "temperature"},
-                                        {"max_tokens (beside this prompt): expected 1 to 5, found 9", "max_tokens"},
+                                        {"max_tokens (with this prompt): expected 1 to 5, found 9", "max_tokens"},
                                         {"prompt: token id 200 at index 1 is outside", "prompt"},
                                         {"prompt 3: prompt: token id 200", "prompt"},
                                         {"prompt_logprobs: expected -1 to 20, found 21", "prompt_logprobs"},

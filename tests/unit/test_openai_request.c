@@ -477,7 +477,7 @@ static void unsupported_fields_are_refused_by_name(void **state)
       {P "'truncate_prompt_tokens': -2}", "truncate_prompt_tokens", "found -2", YK_E_FORMAT},
       {P "'bad_words': 'x'}", "bad_words", "an array of texts", YK_E_FORMAT},
       {P "'bad_words': ['x', 5]}", "bad_words", "an array of texts", YK_E_FORMAT},
-      {P "'logprob_token_ids': [5]}", "logprob_token_ids", "\"logprobs\" beside it", YK_E_INVAL},
+      {P "'logprob_token_ids': [5]}", "logprob_token_ids", "\"logprobs\" with it", YK_E_INVAL},
       {P "'logprobs': 1, 'logprob_token_ids': 5}", "logprob_token_ids", "an array of token ids", YK_E_FORMAT},
       {P "'logprobs': 1, 'logprob_token_ids': [-1]}", "logprob_token_ids", "found -1", YK_E_FORMAT},
       {P "'bad_words': ['  ']}", "bad_words", "more than spaces", YK_E_INVAL},
@@ -525,7 +525,7 @@ static void chat_fields_out_of_place(void **state)
   static const refusal rows[] = {
       {CHAT(", 'logprobs': 5"), "logprobs", "true or false, found integer", YK_E_FORMAT},
       {CHAT(", 'top_logprobs': 2"), "top_logprobs", "\"logprobs\": true", YK_E_INVAL},
-      {CHAT(", 'logprob_token_ids': [5]"), "logprob_token_ids", "\"logprobs\": true beside it", YK_E_INVAL},
+      {CHAT(", 'logprob_token_ids': [5]"), "logprob_token_ids", "\"logprobs\": true with it", YK_E_INVAL},
       {CHAT(", 'logprobs': true, 'top_logprobs': 21"), "top_logprobs", "0 to 20, found 21", YK_E_FORMAT},
       {CHAT(", 'logprobs': true, 'top_logprobs': -1"), "top_logprobs", "0 to 20, found -1", YK_E_FORMAT},
       {CHAT(", 'max_completion_tokens': -5"), "max_completion_tokens", "found -5", YK_E_FORMAT},
@@ -547,7 +547,7 @@ static void chat_fields_out_of_place(void **state)
   };
   check_refusals(YK_FORM_CHAT, YK_TOOLS_HERMES, rows, N_ROWS(rows));
   static const refusal without_parser[] = {{CHAT(", 'tools': [" TOOL "]"), "tools",
-                                            "start with --tool-call-parser and one of hermes, llama3_json",
+                                            "start the server with --tool-call-parser and one of hermes, llama3_json",
                                             YK_E_UNSUPPORTED}};
   check_refusals(YK_FORM_CHAT, YK_TOOLS_NONE, without_parser, 1);
 }

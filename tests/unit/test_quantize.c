@@ -432,7 +432,7 @@ static void test_source_shrinks(void **state)
   c.n_bytes = info.st_size - 1;
   options.progress = cut_source;
   options.progress_user = &c;
-  expect_refused("cut", &options, YK_E_IO, "model.safetensors: cut short");
+  expect_refused("cut", &options, YK_E_IO, "model.safetensors: the file was truncated");
   assert_false(has_out(&m, "model.safetensors"));
   model_remove(&m);
 }

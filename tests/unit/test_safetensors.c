@@ -203,7 +203,8 @@ static void a_pointer_of_git_lfs_is_named(void **state)
   yk_err err = YK_ERR_INIT;
   yk_safetensors *file = NULL;
   yk_status status = yk_safetensors_parse("x.safetensors", pointer, sizeof pointer - 1, &file, &err);
-  expect_error("pointer", YK_E_FORMAT, "x.safetensors: a Git LFS pointer, not the weights: git lfs pull", status, &err);
+  expect_error("pointer", YK_E_FORMAT, "x.safetensors: a Git LFS pointer instead of the weights: run git lfs pull",
+               status, &err);
 }
 
 static void unreadable_files_are_named(void **state)

@@ -183,7 +183,7 @@ static void bad_lists_are_refused(void **state)
     yk_tensor tensors[2];
   } cases[] = {
       {YK_E_INVAL, "tensor a|expected once, found twice", 1, {{.name = "a"}, {.name = "a"}}},
-      {YK_E_INVAL, "tensor __metadata__|format's own", 1, {{.name = "__metadata__"}, {.name = "b"}}},
+      {YK_E_INVAL, "tensor __metadata__|safetensors reserves this one", 1, {{.name = "__metadata__"}, {.name = "b"}}},
       {YK_E_INVAL, "tensor b|whole number of bytes", 1, {{.name = "a"}, {.name = "b", .n_dims = 1, .shape = {-1}}}},
       {YK_E_INVAL, "tensor a|whole number of bytes", 1, {{.name = "a", .n_dims = 9}, {.name = "b"}}},
       {YK_E_INVAL, "tensor a|whole number of bytes", 1, {{.name = "a", .n_dims = -1}, {.name = "b"}}},

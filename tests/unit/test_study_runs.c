@@ -340,7 +340,7 @@ static void test_damaged(void **state)
       {{head, "[1]\n"}, "line 2: expected an object, found array"},
       {{head, "{\"type\":\"x\"}\n"}, "type: expected machine"},
       {{head, "{\"typ\":1}\n"}, "type"},
-      {{head, run_line}, "no engine was started"},
+      {{head, run_line}, "expected the start of an engine"},
       {{head, engine_line, "{\"type\":\"run\",\"point\":4,\"start\":0,\"repeat\":0,\"figures\":{}}\n"}, "point"},
       {{head, engine_line, "{\"type\":\"run\",\"point\":0,\"start\":0,\"repeat\":0,\"figures\":7}\n"}, "figures"},
       {{head, engine_line, "{\"type\":\"profile\",\"point\":0,\"times\":[]}\n"}, "times"},

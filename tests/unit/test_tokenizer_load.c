@@ -145,7 +145,8 @@ static void test_added_tokens(void **state)
       {ADDED("{\"id\":1,\"content\":\"a\"}"), YK_E_FORMAT, "\"a\" has id 1, expected 0"},
       {ADDED("{\"id\":4,\"content\":\"x\"},{\"id\":4,\"content\":\"y\"}"), YK_E_FORMAT, "\"y\" has id 4, expected 5"},
       {ADDED("{\"id\":4,\"content\":\"x\"},{\"id\":5,\"content\":\"x\"}"), YK_E_FORMAT, "x"},
-      {ADDED("{\"id\":0,\"content\":\"a\"},{\"id\":0,\"content\":\"a\"}"), YK_E_FORMAT, "token \"a\" is there twice"},
+      {ADDED("{\"id\":0,\"content\":\"a\"},{\"id\":0,\"content\":\"a\"}"), YK_E_FORMAT,
+       "token \"a\": expected once, found twice"},
       {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"x\"},\"content\":\"\"},\"added_tokens\":[{"
        "\"id\":4,"
        "\"content\":\"x\"}]," MODEL "}",

@@ -77,7 +77,7 @@ yk_status yk_cuda_probe(const yk_cuda_device *cuda, yk_err *err)
   if (!wait_for(p)) {
     pthread_detach(thread);
     return yk_err_set(err, YK_E_DEVICE,
-                      "GPU %d: what this process began there before has not ended within %d s; a new process is needed",
+                      "GPU %d: earlier work of this process has not ended within %d s; a new process is needed",
                       cuda->ordinal, TIMEOUT_S);
   }
   pthread_join(thread, NULL);

@@ -92,7 +92,8 @@ static yk_status launch_single_token(const yk_moe_forward *f, yk_err *err)
 {
   yk_moe_single_token s;
   yk_cuda_device *cuda = f->cuda;
-  if (!yk_moe_single_token_of(f, &s)) return yk_err_set(err, YK_E_INVAL, "a plan of other layers than the mixture's");
+  if (!yk_moe_single_token_of(f, &s))
+    return yk_err_set(err, YK_E_INVAL, "mixture: expected a plan of its own layers, found one of other layers");
   return yk_cuda_check(cuda, yk_single_token_launch(&cuda->wna16, &s.token, cuda->stream), "experts of a single token",
                        err);
 }

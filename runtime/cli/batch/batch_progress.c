@@ -61,7 +61,7 @@ void yk_batch_progress_summarise(yk_batch_progress *progress)
                elapsed_s > 0 ? (double)stats.output_tokens / elapsed_s : 0);
   int64_t left = progress->n_total - progress->n_before - progress->n_done;
   if (progress->n_total > 0 && left > 0)
-    yk_log_write(log, YK_LOG_INFO, "left: %lld lines; the same command goes on with them", (long long)left);
+    yk_log_write(log, YK_LOG_INFO, "left: %lld lines; the same command continues with them", (long long)left);
   if (stats.prefix_reused_tokens)
     yk_log_write(log, YK_LOG_INFO, "prefixes: %llu of %llu tokens were found computed",
                  (unsigned long long)stats.prefix_reused_tokens, (unsigned long long)stats.prefix_tokens);

@@ -97,7 +97,7 @@ static void note_end(const yk_chat_session *session, const yk_result *result)
     yk_log_write(log, YK_LOG_WARN, "the context of %d tokens is full, and the answer ends there; /clear begins anew",
                  session->info.max_model_tokens);
   else
-    yk_log_write(log, YK_LOG_WARN, "the answer ends after %d tokens, as --max-tokens or the model says",
+    yk_log_write(log, YK_LOG_WARN, "the answer ends after %d tokens, the limit of --max-tokens or of the model",
                  result->usage.output_tokens);
 }
 
@@ -147,6 +147,6 @@ yk_status yk_chat_turn(yk_chat_session *session, const char *text, size_t n_byte
   YK_TRY(yk_engine_check(session->engine, err));
   session->n_failed++;
   yk_log_write(&session->console->log, YK_LOG_ERROR, "%s%s", failure.message,
-               status == YK_E_CAPACITY ? "; /clear begins anew, /undo takes the last turn back" : "");
+               status == YK_E_CAPACITY ? "; /clear begins anew, /undo removes the last message and its answer" : "");
   return YK_OK;
 }

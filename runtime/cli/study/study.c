@@ -198,7 +198,7 @@ static void print_remaining(session *s)
   size_t n_done = 0;
   for (size_t i = 0; i < s->n_items; i++) n_done += is_done(&s->records, &s->items[i]);
   yk_console_clear(&s->console);
-  yk_log_write(&s->console.log, YK_LOG_WARN, "stopped with %zu of %zu runs done; this goes on:", n_done, s->n_items);
+  yk_log_write(&s->console.log, YK_LOG_WARN, "stopped with %zu of %zu runs done; to continue:", n_done, s->n_items);
   yk_log_text(&s->console.log, YK_LOG_WARN, s->settings->command);
 }
 

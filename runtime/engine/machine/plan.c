@@ -14,8 +14,8 @@ static yk_status make(const yk_engine_options *options, int64_t device_memory_by
     return yk_err_set(err, YK_E_INVAL, "model_dir: expected a checkpoint directory, found nothing");
   if (options->device == YK_DEVICE_CUDA && !device_memory_bytes && yk_gpus_count() == 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "device cuda: there is no GPU here whose memory could be asked for: say with device_memory_bytes "
-                      "(--device-memory) how much each has");
+                      "device cuda: this machine has no GPU whose memory could be read: set device_memory_bytes "
+                      "(--device-memory) to the memory of each");
   const yk_config_changes changes = yk_settings_config_changes(options);
   YK_TRY(yk_checkpoint_open_for_sizes(options->model_dir, &changes, &options->log, &checkpoint, err));
   yk_err local = YK_ERR_INIT;

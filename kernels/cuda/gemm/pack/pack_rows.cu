@@ -91,7 +91,7 @@ extern "C" yk_status yk_wna16_pack_rows(const yk_wna16_desc *desc, void *packed,
   using namespace yk_gemm;
   YK_TRY(yk_wna16_desc_check(desc, err));
   if (desc->encoding == YK_WNA16_INT4)
-    return yk_err_set(err, YK_E_INVAL, "wna16 pack: rows of bytes for a GEMM of 4 bits");
+    return yk_err_set(err, YK_E_INVAL, "wna16 pack: rows of bytes: expected a GEMM of 8 bits, found one of 4 bits");
   YK_TRY(pack_check(*desc, first_column, n_columns, source->group, source->k_phase, err));
   if (n_columns == 0) return YK_OK;
   const rows_params p = {*source,
