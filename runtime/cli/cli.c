@@ -34,6 +34,7 @@ const char *yk_cli_option_named(const char *message, const char **rest)
       {"gpu_memory_utilization:", "--gpu-memory-utilization:"},
       {"n_cpu_threads:", "--threads:"},
       {"number of ranks:", "--tensor-parallel-size:"},
+      {"pipeline stages:", "--pipeline-parallel-size:"},
       {"devices:", "--devices:"},
   };
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

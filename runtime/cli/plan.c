@@ -19,6 +19,7 @@ static const char *const model_option_names[] = {"model",
                                                  "download-dir",
                                                  "hf-overrides",
                                                  "tensor-parallel-size",
+                                                 "pipeline-parallel-size",
                                                  "enable-expert-parallel",
                                                  "device",
                                                  "devices",
@@ -108,9 +109,11 @@ static void print_head(const plan_options *options, const yk_plan *plan)
   char memory[YK_BYTES_TEXT];
   const char *devices = plan->device == YK_DEVICE_CUDA ? "GPU" : "CPU";
   if (options->device_memory_bytes)
-    printf("For %s ranks with %s each: ", devices, yk_bytes_format(options->device_memory_bytes, memory));
+    printf("For %s ranks with %s each", devices, yk_bytes_format(options->device_memory_bytes, memory));
   else
-    printf("For %s ranks of this machine: ", devices);
+    printf("For %s ranks of this machine", devices);
+  if (plan->n_stages > 1) printf(", in %d pipeline stages", plan->n_stages);
+  printf(": ");
   puts("bytes of the largest one; tokens of KV that all can hold.");
   if (plan->assumes_formats)
     puts("There are no weights: their formats and types are assumed to be what config.json says.");
@@ -163,19 +166,20 @@ static yk_status print_json(const yk_plan *plan, yk_err *err)
   json_t *ranks = json_array();
   for (int rank = 0; rank < plan->n_ranks; rank++) {
     const yk_rank_memory *memory = &plan->memory[rank];
-    json_array_append_new(ranks,
-                          json_pack("{s:I, s:I, s:I, s:I, s:i, s:I, s:I}", "weight_bytes",
-                                    (json_int_t)memory->weight_bytes, "kv_bytes", (json_int_t)memory->kv_bytes,
-                                    "workspace_bytes", (json_int_t)memory->workspace_bytes, "kv_bytes_per_token",
-                                    (json_int_t)plan->kv_bytes_per_token[rank], "n_experts", plan->rank_experts[rank],
-                                    "expert_bytes", (json_int_t)plan->expert_bytes[rank], "active_bytes",
-                                    (json_int_t)plan->active_bytes[rank]));
+    json_array_append_new(
+        ranks,
+        json_pack("{s:i, s:I, s:I, s:I, s:I, s:i, s:I, s:I}", "stage", rank / (plan->n_ranks / plan->n_stages),
+                  "weight_bytes", (json_int_t)memory->weight_bytes, "kv_bytes", (json_int_t)memory->kv_bytes,
+                  "workspace_bytes", (json_int_t)memory->workspace_bytes, "kv_bytes_per_token",
+                  (json_int_t)plan->kv_bytes_per_token[rank], "n_experts", plan->rank_experts[rank], "expert_bytes",
+                  (json_int_t)plan->expert_bytes[rank], "active_bytes", (json_int_t)plan->active_bytes[rank]));
   }
-  json_t *object = json_pack("{s:s, s:i, s:b, s:s, s:b, s:s*, s:I, s:i, s:b, s:o}", "device",
-                             plan->device == YK_DEVICE_CUDA ? "cuda" : "cpu", "n_ranks", plan->n_ranks, "fits",
-                             plan->fits, "reason", plan->reason, "assumes_formats", plan->assumes_formats,
-                             "kv_cache_dtype", plan->kv_cache_dtype, "kv_tokens", (json_int_t)plan->kv_tokens,
-                             "n_experts", plan->n_experts, "expert_parallel", plan->expert_parallel, "ranks", ranks);
+  json_t *object =
+      json_pack("{s:s, s:i, s:i, s:b, s:s, s:b, s:s*, s:I, s:i, s:b, s:o}", "device",
+                plan->device == YK_DEVICE_CUDA ? "cuda" : "cpu", "n_ranks", plan->n_ranks, "n_stages", plan->n_stages,
+                "fits", plan->fits, "reason", plan->reason, "assumes_formats", plan->assumes_formats, "kv_cache_dtype",
+                plan->kv_cache_dtype, "kv_tokens", (json_int_t)plan->kv_tokens, "n_experts", plan->n_experts,
+                "expert_parallel", plan->expert_parallel, "ranks", ranks);
   int failed = object ? json_dumpf(object, stdout, JSON_COMPACT) : -1;
   json_decref(object);
   if (failed) return yk_err_set(err, YK_E_NOMEM, "no memory to print a plan");
@@ -183,12 +187,13 @@ static yk_status print_json(const yk_plan *plan, yk_err *err)
   return YK_OK;
 }
 
-/* Prints the rows from first to last; returns the number of rows that fit, and the last one. */
+/* Prints the rows from first to last, with equally many ranks in each stage; returns the number of rows that fit, and
+ * the last one. */
 static yk_status print_plans(const plan_options *options, yk_engine_options *engine, int first, int last,
                              int *n_fitting, yk_plan *plan, yk_err *err)
 {
   *n_fitting = 0;
-  for (int n_ranks = first; n_ranks <= last; n_ranks++) {
+  for (int n_ranks = first; n_ranks <= last; n_ranks += engine->n_stages) {
     engine->n_ranks = n_ranks;
     YK_TRY(yk_plan_make(engine, options->device_memory_bytes, plan, err));
     *n_fitting += plan->fits;
@@ -215,7 +220,7 @@ static yk_status print_links(const plan_options *options, const yk_engine_option
   return yk_plan_links_print(&links, err);
 }
 
-enum { DEFAULT_MOST_RANKS = 8 /* GPUs of most machines */ };
+enum { DEFAULT_MOST_RANKS = 8 /* GPUs of most machines */ }; /* of all stages */
 
 static yk_status run(plan_options *options, const yk_console *console, yk_err *err)
 {
@@ -226,7 +231,8 @@ static yk_status run(plan_options *options, const yk_console *console, yk_err *e
   YK_TRY(yk_model_options_apply(&options->model, &engine, err));
   engine.log = console->log;
   bool one = options->model.ranks_given || options->model.devices.n > 0;
-  int first = one ? engine.n_ranks : 1, last = one ? engine.n_ranks : DEFAULT_MOST_RANKS;
+  int first = engine.n_ranks, last = engine.n_ranks;
+  if (!one) last = engine.n_stages > DEFAULT_MOST_RANKS ? engine.n_stages : DEFAULT_MOST_RANKS;
   YK_TRY(print_plans(options, &engine, first, last, &n_fitting, &plan, err));
   YK_TRY(print_links(options, &engine, last, err));
   YK_TRY(yk_cli_flush(err));

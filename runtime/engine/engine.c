@@ -60,6 +60,7 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
                              .kv_capacity_tokens = plan->kv_tokens,
                              .kv_block_tokens = YK_KV_BLOCK_TOKENS,
                              .has_tokenizer = e->tokenizer != NULL};
+  e->info.n_stages = s->world.n_stages;
   memcpy(e->info.memory, plan->memory, sizeof e->info.memory);
   e->generation = config->generation;
   e->n_eos_ids = config->n_eos_ids;

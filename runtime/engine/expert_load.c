@@ -21,8 +21,8 @@ static int64_t n_counts(const yk_expert_load *load)
 static void share_out(const yk_model_config *config, const yk_settings *s, yk_expert_load *out)
 {
   out->holds_whole = s->limits.expert_parallel;
-  for (int rank = 0; rank < s->world.n_ranks; rank++) {
-    const yk_rank_share share = yk_rank_share_of(config, rank, s->world.n_ranks, out->holds_whole);
+  for (int rank = 0; rank < out->n_ranks; rank++) {
+    const yk_rank_share share = yk_rank_share_of(config, rank, out->n_ranks, out->holds_whole);
     if (out->holds_whole)
       out->first[rank + 1] = out->first[rank] + (int32_t)yk_range_size(share.experts);
     else
@@ -40,7 +40,7 @@ yk_status yk_expert_counts_create(const yk_model_config *config, const yk_settin
   *load = (yk_expert_load){.n_layers = n_layers,
                            .n_experts = config->experts.n_experts,
                            .top_k = config->experts.top_k,
-                           .n_ranks = settings->world.n_ranks,
+                           .n_ranks = yk_world_group_size(&settings->world),
                            .layers = calloc((size_t)n_layers, sizeof *load->layers)};
   load->rows = calloc((size_t)n_counts(load), sizeof *load->rows);
   out->fresh = calloc((size_t)n_counts(load), sizeof *out->fresh);

@@ -6,10 +6,11 @@
 
 #define RUN(m, kind, layer, name, call) YK_RUN(&(m)->operations, kind, layer, name, call)
 
-/* The norm after a layer: the first norm of the next layer, or the final norm after the last layer. */
-static const yk_layer_norm *next_norm(const yk_model *m, int32_t layer)
+/* The norm after a layer: the first norm of the next layer, or the final norm after the last layer. An earlier stage
+ * ends without a norm, since the next stage normalises what it receives. */
+static const yk_layer_norm *next_norm(const yk_model *m, int32_t index)
 {
-  return layer + 1 < m->n_layers ? &m->layers[layer + 1].input_norm : &m->final_norm;
+  return index + 1 < m->n_layers ? &m->layers[index + 1].input_norm : &m->final_norm;
 }
 
 /* residual += scale * sum over ranks of s->y, then the norm that the next sublayer reads as s->x. With a single rank
@@ -42,15 +43,17 @@ static yk_status reduce(yk_model *m, yk_sublayer_step *s, const char *name, floa
   return YK_OK;
 }
 
-static yk_status run_layer(yk_model *m, yk_sublayer_step *s, yk_err *err)
+/* index: among the stage's layers. */
+static yk_status run_layer(yk_model *m, yk_sublayer_step *s, int32_t index, yk_err *err)
 {
-  const yk_layer *layer = &m->layers[s->layer];
+  const yk_layer *layer = &m->layers[index];
+  s->layer = m->first_layer + index;
   s->scratch = m->act.attention_scratch;
   YK_TRY(layer->attention_kind->forward(layer->attention, s, err));
   YK_TRY(reduce(m, s, "all-reduce after attention", m->residual_scale, &layer->post_norm, err));
   s->scratch = m->act.ffn_scratch;
   YK_TRY(layer->ffn_kind->forward(layer->ffn, s, err));
-  return reduce(m, s, "all-reduce after FFN", m->residual_scale, next_norm(m, s->layer), err);
+  return reduce(m, s, "all-reduce after FFN", m->residual_scale, next_norm(m, index), err);
 }
 
 /* One rank holds a row of the embedding; the others contribute zeros. The sum is therefore exact and the same for any
@@ -69,6 +72,27 @@ static yk_status embed(yk_model *m, yk_sublayer_step *s, yk_err *err)
                         .scale = m->embed_scale};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
   return reduce(m, s, "all-reduce after embedding", 1, &m->layers[0].input_norm, err);
+}
+
+static int64_t residual_bytes(const yk_model *m, int32_t n_rows)
+{
+  return (int64_t)n_rows * m->hidden * (int64_t)yk_dtype_bytes(m->dev->dtype);
+}
+
+/* The first norm of a later stage. Its input is the residual as the previous stage stored it, so that the norm has the
+ * bits of a norm that follows the sum. */
+static yk_status enter_stage(yk_model *m, yk_sublayer_step *s, yk_err *err)
+{
+  const yk_rms_norm_args norm = {.y = m->act.normed,
+                                 .x = m->act.residual,
+                                 .w = m->layers[0].input_norm.w,
+                                 .x_stride = m->hidden,
+                                 .n_rows = s->batch->n_tokens,
+                                 .hidden = m->hidden,
+                                 .eps = m->eps};
+  RUN(m, OTHER, YK_OUTSIDE_LAYERS, "first norm of the stage", m->dev->ops->rms_norm(m->dev, &norm, err));
+  s->x = (yk_normed){.state = YK_NORMED_ROWS, .rows = norm.y, .n_rows = norm.n_rows, .hidden = m->hidden};
+  return YK_OK;
 }
 
 /* Sampling also needs the late data, and the counts of sequences that begin to count tokens. */
@@ -186,7 +210,8 @@ static yk_status finish(yk_model *m, const yk_step *step, const int32_t *wanted_
   return YK_OK;
 }
 
-/* Leaves the rows of the final norm in m->act.normed. */
+/* Leaves the rows of the final norm in m->act.normed, or, before the last stage, those for the next stage in
+ * m->act.residual. */
 static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
 {
   yk_sublayer_step s = {.dev = m->dev,
@@ -199,8 +224,8 @@ static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
                         .batch = batch,
                         .y = {.rows = m->act.partial},
                         .kv_staging = m->act.kv_staging};
-  YK_TRY(embed(m, &s, err));
-  for (s.layer = 0; s.layer < m->n_layers; s.layer++) YK_TRY(run_layer(m, &s, err));
+  YK_TRY(m->is_first_stage ? embed(m, &s, err) : enter_stage(m, &s, err));
+  for (int32_t i = 0; i < m->n_layers; i++) YK_TRY(run_layer(m, &s, i, err));
   s.layer = YK_OUTSIDE_LAYERS;
   return yk_sublayer_normalise(&s, err);
 }
@@ -236,10 +261,18 @@ static yk_status forward(yk_model *m, const yk_step *step, yk_err *err)
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "step upload",
       m->dev->ops->upload(m->dev, m->act.step, uploaded->block, uploaded->layout.rank_bytes, err));
   yk_batch batch = yk_step_batch(uploaded, m->act.step);
+  int64_t n_bytes = residual_bytes(m, batch.n_tokens);
+  if (!m->is_first_stage)
+    RUN(m, STAGES, YK_OUTSIDE_LAYERS, "rows of the previous stage",
+        m->comm->ops->receive_previous(m->comm, m->act.residual, n_bytes, err));
   YK_TRY(padded ? run_recorded(m, &batch, graph, err) : run_layers(m, &batch, err));
-  YK_TRY(finish(m, step, yk_step_in_copy(uploaded, YK_STEP_WANTED_ROWS, m->act.step), err));
+  if (m->is_last_stage)
+    YK_TRY(finish(m, step, yk_step_in_copy(uploaded, YK_STEP_WANTED_ROWS, m->act.step), err));
+  else
+    RUN(m, STAGES, YK_OUTSIDE_LAYERS, "rows for the next stage",
+        m->comm->ops->send_next(m->comm, m->act.residual, n_bytes, err));
   RUN(m, END, YK_OUTSIDE_LAYERS, "step end", m->dev->ops->sync(m->dev, err));
-  return step->counts.is_plain ? choose_tokens(m, step, err) : YK_OK;
+  return m->is_last_stage && step->counts.is_plain ? choose_tokens(m, step, err) : YK_OK;
 }
 
 static yk_status forward_timed(yk_model *m, const yk_step *step, yk_err *err)
@@ -262,10 +295,12 @@ yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err)
 
 yk_status yk_model_read_expert_rows(yk_model *m, int64_t *rows, yk_err *err)
 {
+  rows += (int64_t)m->n_mixtures_before * m->n_experts;
   for (int32_t i = 0; i < m->n_layers; i++) {
     const yk_layer *layer = &m->layers[i];
     if (!layer->ffn_kind->read_expert_rows) continue;
-    RUN(m, OTHER, i, "counts of experts", layer->ffn_kind->read_expert_rows(layer->ffn, m->dev, rows, err));
+    RUN(m, OTHER, m->first_layer + i, "counts of experts",
+        layer->ffn_kind->read_expert_rows(layer->ffn, m->dev, rows, err));
     rows += m->n_experts;
   }
   atomic_store(&m->operations.n_begun, 0);
@@ -275,7 +310,7 @@ yk_status yk_model_read_expert_rows(yk_model *m, int64_t *rows, yk_err *err)
 yk_status yk_model_connect(yk_model *m, yk_err *err)
 {
   void *opened = NULL, *own = m->comm->rank == 0 ? m->act.logits : NULL;
-  if (m->comm->n_ranks == 1) return YK_OK;
+  if (m->comm->n_ranks == 1 || !m->is_last_stage) return YK_OK;
   RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "connection of logits", m->comm->ops->open_memory(m->comm, own, &opened, err));
   m->rank_0_logits = opened;
   return YK_OK;

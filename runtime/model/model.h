@@ -1,5 +1,8 @@
 /* model.h - one rank's share of the model, and its forward over one step.
  *
+ * A rank has the layers of its pipeline stage. The first stage embeds; each stage sends the residual rows to the next;
+ * the last has the final norm and lm_head, and the first rank of the last stage samples.
+ *
  * One forward serves every family, weight format, device and rank count: families differ in the numbers of their
  * configuration, formats and devices are hidden by the device table, rank counts differ in the ranges of shard.h. */
 #ifndef YK_MODEL_MODEL_H
@@ -7,6 +10,7 @@
 
 #include "loader/checkpoint.h"
 #include "model/model_limits.h"
+#include "model/rank_specs.h"
 #include "model/step.h"
 #include "model/step_profile.h"
 #include "parallel/comm.h"
@@ -15,12 +19,12 @@ typedef struct yk_model yk_model;
 
 /* yk_model_measure - the bytes that yk_model_create would take on such a device (limits->n_kv_blocks is ignored). Reads
  *   no weights.
- *   Errors: those of the checkpoint: a missing tensor, a wrong shape. */
+ *   Errors: YK_E_INVAL for more stages than layers, and those of the checkpoint: a missing tensor, a wrong shape. */
 yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limits *limits, const yk_model_device *dev,
-                           int rank, int n_ranks, yk_model_memory *out, yk_err *err);
+                           const yk_rank_place *place, yk_model_memory *out, yk_err *err);
 
 /* yk_model_create - load this rank's slices onto its device.
- *   rank and n_ranks are the communicator's. dev and comm are not owned and must outlive the model; the checkpoint may
+ *   The rank's place is the communicator's. dev and comm are not owned and must outlive the model; the checkpoint may
  *   be closed afterwards. on_bytes: called with the weight bytes just loaded, from this thread; may be NULL.
  *   Errors: YK_E_FORMAT (checkpoint), YK_E_CAPACITY (device memory). Nothing stays allocated. Thread: the rank's
  *   own. */
@@ -28,21 +32,23 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
                           void (*on_bytes)(void *user, int64_t n_bytes), void *user, yk_model **out, yk_err *err);
 void yk_model_destroy(yk_model *model);
 
-/* yk_model_connect - let a rank write its share of the logits directly into rank 0's buffer, if the rank's device can
- *   reach that memory; otherwise logits are gathered. Every rank calls this function once, between the creation of its
- *   model and its first step.
+/* yk_model_connect - let a rank of the last stage write its share of the logits directly into the buffer of the rank
+ *   that samples, if its device can reach that memory; otherwise logits are gathered. Every rank calls this function
+ *   once, between the creation of its model and its first step.
  *   Errors: those of the communicator. Thread: the rank's own. */
 yk_status yk_model_connect(yk_model *model, yk_err *err);
 
-/* yk_model_forward - run one step: all ranks call it with the same step. Rank 0 fills step->answer.
+/* yk_model_forward - run one step: all ranks call it with the same steps in the same order. The first rank of the last
+ *   stage fills step->answer.
  *   Errors name rank, layer and operation. Thread: the rank's own. */
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err);
 
 /* yk_model_profile - the profile of the last timed step (step->counts.is_timed). Thread: any, between steps. */
 const yk_step_profile *yk_model_profile(const yk_model *model);
 
-/* yk_model_read_expert_rows - rows that chose each expert since the model was created: [layers with experts, experts],
- *   on rank 0's model. Errors name the layer. Thread: the rank's own, between steps. */
+/* yk_model_read_expert_rows - rows that chose each expert since the model was created: [layers with experts, experts];
+ *   the model of each stage's first rank fills those of its layers. Errors name the layer. Thread: the rank's own,
+ *   between steps. */
 yk_status yk_model_read_expert_rows(yk_model *model, int64_t *rows, yk_err *err);
 
 /* yk_model_stop - a running forward fails before its next operation, and every later forward fails. The step and the

@@ -6,6 +6,7 @@
 #include "model/model_parts.h"
 #include "model/rank_loader.h"
 #include "model/rope.h"
+#include "model/stages.h"
 
 /* ---- Sizes: one table serves planning and building -------------------------------------------------------------- */
 
@@ -32,17 +33,19 @@ static buffer_sizes common_buffers(const yk_rank_source *source)
   const yk_rank_share *share = &source->share;
   size_t row_bytes = (size_t)c->hidden_size * yk_dtype_bytes(source->dev.dtype), seqs = (size_t)limits->step.max_seqs;
   size_t rows_bytes = (size_t)limits->step.max_tokens * row_bytes;
-  size_t logits = seqs * (size_t)shard_stride_of(c, share->n_ranks) * sizeof(float);
+  size_t logits = share->is_last_stage ? seqs * (size_t)shard_stride_of(c, share->n_ranks) * sizeof(float) : 0;
   size_t n_gathered = share->rank == 0 ? (size_t)share->n_ranks : 1; /* a plain step's logits stay on their rank */
   const yk_step_counts most = yk_step_counts_max(&limits->step);
   return (buffer_sizes){.step = yk_step_layout_of(&most).rank_bytes,
                         .residual = rows_bytes,
                         .normed = rows_bytes,
                         .partial = rows_bytes,
-                        .wanted = seqs * row_bytes,
+                        .wanted = share->is_last_stage ? seqs * row_bytes : 0,
                         .logits = n_gathered * logits,
                         .rope = yk_rope_table_floats(limits->step.max_model_tokens, c->head_dim) * sizeof(float),
-                        .timestamps = (size_t)yk_step_profile_capacity(c->n_layers, &limits->step) * sizeof(int64_t)};
+                        .timestamps =
+                            (size_t)yk_step_profile_capacity((int32_t)yk_range_size(share->layers), &limits->step) *
+                            sizeof(int64_t)};
 }
 
 static size_t larger(size_t a, int64_t b)
@@ -50,18 +53,38 @@ static size_t larger(size_t a, int64_t b)
   return (size_t)yk_max_i64((int64_t)a, b);
 }
 
-static yk_status measure(const yk_rank_source *source, sizes *out, yk_err *err)
+static int64_t hidden_bytes(const yk_rank_source *source)
 {
-  const yk_model_config *c = source->config;
-  int64_t element = (int64_t)yk_dtype_bytes(source->dev.dtype);
+  return source->config->hidden_size * (int64_t)yk_dtype_bytes(source->dev.dtype);
+}
+
+static int64_t embedding_bytes(const yk_rank_source *source)
+{
+  return yk_range_size(source->share.vocab) * hidden_bytes(source);
+}
+
+/* A tied lm_head reads the embedding. */
+static bool needs_embedding(const yk_rank_source *source)
+{
+  return source->share.is_first_stage || (source->share.is_last_stage && source->config->tie_word_embeddings);
+}
+
+/* Final norm and lm_head. */
+static yk_status measure_head(const yk_rank_source *source, sizes *out, yk_err *err)
+{
   yk_linear_spec head;
   YK_TRY(yk_lm_head_spec_make(source, &head, err));
-  *out = (sizes){.buffers = common_buffers(source),
-                 .weights = (1 + yk_range_size(source->share.vocab)) * c->hidden_size * element +
-                            yk_repack_bytes(&source->dev, &head),
-                 .n_unkept = yk_repack_n_unkept(&source->dev, &head),
-                 .n_float_inputs = yk_repack_n_float_inputs(&source->dev, &head)};
-  for (int32_t i = 0; i < c->n_layers; i++) {
+  out->weights += hidden_bytes(source) + yk_repack_bytes(&source->dev, &head);
+  out->n_unkept += yk_repack_n_unkept(&source->dev, &head);
+  out->n_float_inputs += yk_repack_n_float_inputs(&source->dev, &head);
+  return YK_OK;
+}
+
+static yk_status measure(const yk_rank_source *source, sizes *out, yk_err *err)
+{
+  *out = (sizes){.buffers = common_buffers(source), .weights = needs_embedding(source) ? embedding_bytes(source) : 0};
+  if (source->share.is_last_stage) YK_TRY(measure_head(source, out, err));
+  for (int32_t i = (int32_t)source->share.layers.begin; i < source->share.layers.end; i++) {
     yk_layer_bytes layer;
     YK_TRY(yk_layer_measure(source, i, &layer, err));
     out->weights += layer.norms + layer.attention.weights + layer.ffn.weights;
@@ -76,6 +99,7 @@ static yk_status measure(const yk_rank_source *source, sizes *out, yk_err *err)
   return YK_OK;
 }
 
+/* The source of a rank of a single stage. */
 static yk_rank_source source_of(const yk_checkpoint *checkpoint, const yk_model_limits *limits,
                                 const yk_model_device *dev, int rank, int n_ranks)
 {
@@ -87,11 +111,49 @@ static yk_rank_source source_of(const yk_checkpoint *checkpoint, const yk_model_
                           .dev = *dev};
 }
 
-yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limits *limits, const yk_model_device *dev,
-                           int rank, int n_ranks, yk_model_memory *out, yk_err *err)
+/* The stages are divided by the weights of a group's first rank, so that every rank finds the same division. */
+static yk_status divide_layers(const yk_rank_source *first_rank, int n_stages, int64_t *layers, int32_t *first,
+                               yk_err *err)
 {
-  yk_rank_source source = source_of(checkpoint, limits, dev, rank, n_ranks);
+  sizes head = {.weights = 0};
+  yk_stage_weights weights = {.layers = layers,
+                              .n_layers = first_rank->config->n_layers,
+                              .before = embedding_bytes(first_rank),
+                              .after = first_rank->config->tie_word_embeddings ? embedding_bytes(first_rank) : 0};
+  YK_TRY(measure_head(first_rank, &head, err));
+  weights.after += head.weights;
+  for (int32_t i = 0; i < weights.n_layers; i++) {
+    yk_layer_bytes layer;
+    YK_TRY(yk_layer_measure(first_rank, i, &layer, err));
+    layers[i] = layer.norms + layer.attention.weights + layer.ffn.weights;
+  }
+  return yk_stages_divide(&weights, n_stages, first, err);
+}
+
+static yk_status make_source(const yk_checkpoint *checkpoint, const yk_model_limits *limits, const yk_model_device *dev,
+                             const yk_rank_place *place, yk_rank_source *out, yk_err *err)
+{
+  int32_t first[YK_MAX_RANKS + 1];
+  *out = source_of(checkpoint, limits, dev, place->rank, place->n_ranks);
+  if (place->n_stages == 1) return YK_OK;
+  const yk_rank_source first_rank = source_of(checkpoint, limits, dev, 0, place->n_ranks);
+  int64_t *layers = calloc((size_t)out->config->n_layers, sizeof *layers);
+  if (!layers) return yk_err_set(err, YK_E_NOMEM, "no memory to divide %d layers", out->config->n_layers);
+  yk_status status = divide_layers(&first_rank, place->n_stages, layers, first, err);
+  free(layers);
+  if (status != YK_OK) return status;
+  out->share.layers = (yk_range){first[place->stage], first[place->stage + 1]};
+  out->share.is_first_stage = place->stage == 0;
+  out->share.is_last_stage = place->stage == place->n_stages - 1;
+  return YK_OK;
+}
+
+yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limits *limits, const yk_model_device *dev,
+                           const yk_rank_place *place, yk_model_memory *out, yk_err *err)
+{
+  yk_rank_source source;
   sizes s;
+  YK_TRY(make_source(checkpoint, limits, dev, place, &source, err));
   YK_TRY(measure(&source, &s, err));
   const buffer_sizes *b = &s.buffers;
   *out = (yk_model_memory){.weight_bytes = s.weights,
@@ -141,9 +203,9 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
   YK_TRY(yk_rank_alloc(loader, s.buffers.logits, &logits, err));
   a->logits = logits;
   size_t max_tokens = (size_t)loader->source.limits->step.max_tokens;
-  YK_TRY(m->dev->ops->host_alloc(m->dev, max_tokens * sizeof *a->bests, &bests, err));
+  if (m->is_last_stage) YK_TRY(m->dev->ops->host_alloc(m->dev, max_tokens * sizeof *a->bests, &bests, err));
   a->bests = bests;
-  if (m->comm->rank == 0) {
+  if (m->is_last_stage && m->comm->rank == 0) {
     a->all_bests = calloc((size_t)m->comm->n_ranks * max_tokens, sizeof *a->all_bests);
     if (!a->all_bests) return yk_err_set(err, YK_E_NOMEM, "no memory for the best logits of %zu rows", max_tokens);
   }
@@ -156,7 +218,11 @@ static void set_numbers(yk_model *m, const yk_rank_source *source)
 {
   const yk_model_config *c = source->config;
   m->hidden = c->hidden_size;
-  m->n_layers = c->n_layers;
+  m->is_first_stage = source->share.is_first_stage;
+  m->is_last_stage = source->share.is_last_stage;
+  m->first_layer = (int32_t)source->share.layers.begin;
+  m->n_layers = (int32_t)yk_range_size(source->share.layers);
+  for (int32_t i = 0; i < m->first_layer; i++) m->n_mixtures_before += c->experts.layers[i];
   m->n_experts = c->experts.n_experts;
   m->max_wanted = source->limits->step.max_seqs;
   m->eps = c->rms_norm_eps;
@@ -168,21 +234,26 @@ static void set_numbers(yk_model *m, const yk_rank_source *source)
   m->shard_first[source->share.n_ranks] = c->vocab_size;
 }
 
-static yk_status build(yk_model *m, const yk_rank_loader *loader, yk_err *err)
+static yk_status load_head(yk_model *m, const yk_rank_loader *loader, yk_err *err)
 {
   const yk_model_config *c = loader->source.config;
-  const yk_model_limits *limits = loader->source.limits;
   yk_linear_spec head;
-  set_numbers(m, &loader->source);
-  m->layers = calloc((size_t)c->n_layers, sizeof *m->layers);
-  if (!m->layers) return yk_err_set(err, YK_E_NOMEM, "no memory for %d layers", c->n_layers);
-  YK_TRY(yk_rank_load_embedding(loader, &m->embedding, err));
   /* The scale before lm_head is folded into the weights of the final norm, so no step applies the scale. */
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FINAL_NORM, 0, c->hidden_size, c->logit_scale, &m->final_norm.w, err));
   YK_TRY(yk_lm_head_spec_make(&loader->source, &head, err));
   head.parts[0].resident = m->embedding;
-  YK_TRY(yk_rank_load_linear(loader, &head, &m->lm_head, err));
-  for (int32_t i = 0; i < c->n_layers; i++) YK_TRY(yk_layer_load(loader, i, &m->layers[i], err));
+  return yk_rank_load_linear(loader, &head, &m->lm_head, err);
+}
+
+static yk_status build(yk_model *m, const yk_rank_loader *loader, yk_err *err)
+{
+  const yk_model_limits *limits = loader->source.limits;
+  set_numbers(m, &loader->source);
+  m->layers = calloc((size_t)m->n_layers, sizeof *m->layers);
+  if (!m->layers) return yk_err_set(err, YK_E_NOMEM, "no memory for %d layers", m->n_layers);
+  if (needs_embedding(&loader->source)) YK_TRY(yk_rank_load_embedding(loader, &m->embedding, err));
+  if (m->is_last_stage) YK_TRY(load_head(m, loader, err));
+  for (int32_t i = 0; i < m->n_layers; i++) YK_TRY(yk_layer_load(loader, m->first_layer + i, &m->layers[i], err));
   YK_TRY(build_activations(m, loader, err));
   if (m->dev->ops->graph_begin)
     YK_TRY(yk_decode_graphs_create((int32_t)yk_min_i64(limits->step.max_seqs, limits->step.max_tokens),
@@ -202,16 +273,14 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
                               .latent_scratch_bytes = dev->ops->latent_scratch_bytes,
                               .needs_kv_staging = dev->ops->needs_kv_staging};
   yk_rank_buffer repacked = {0};
-  yk_rank_loader loader = {.source = source_of(checkpoint, limits, &sizes_on, comm->rank, comm->n_ranks),
-                           .dev = dev,
-                           .on_bytes = on_bytes,
-                           .user = user,
-                           .repacked = &repacked};
+  yk_rank_loader loader = {.dev = dev, .on_bytes = on_bytes, .user = user, .repacked = &repacked};
+  const yk_rank_place place = {comm->rank, comm->n_ranks, comm->stage, comm->n_stages};
   m->dev = dev;
   m->comm = comm;
-  m->operations.rank = comm->rank;
+  m->operations.rank = yk_comm_world_rank(comm);
   m->operations.dev = dev;
-  yk_status status = build(m, &loader, err);
+  yk_status status = make_source(checkpoint, limits, &sizes_on, &place, &loader.source, err);
+  if (status == YK_OK) status = build(m, &loader, err);
   free(repacked.memory);
   if (status != YK_OK) {
     yk_model_destroy(m);

@@ -16,27 +16,32 @@ typedef struct yk_activations {
   void *attention_scratch, *ffn_scratch; /* scratch of the sublayers */
   void *kv_staging;                      /* staging pages of all blocks, as measured; NULL if no layer needs any */
   void *wanted;                          /* act [max_seqs, hidden]: rows whose logits are wanted */
-  float *logits;                         /* [max_seqs, shard_stride]; on rank 0 n_ranks times as many */
+  float *logits;                         /* [max_seqs, shard_stride]; on the first rank of the last stage n_ranks times
+                                          * as many. Like the members below, memory of the last stage alone */
   yk_best_logit *bests;                  /* host [max_tokens]: best logits of this rank's share, for the wanted rows of
                                           * a plain step */
-  yk_best_logit *all_bests;              /* [n_ranks, max_tokens]: best logits of all ranks; NULL except on rank 0 */
+  yk_best_logit *all_bests; /* [n_ranks, max_tokens]: best logits of all ranks; NULL except on the first rank */
 } yk_activations;
 
 struct yk_model {
   yk_device *dev; /* not owned */
   yk_comm *comm;  /* not owned */
-  int32_t hidden, n_layers, n_experts;
-  int32_t max_wanted; /* rows that the logits buffers hold */
+  bool is_first_stage, is_last_stage;
+  int32_t hidden, n_experts;
+  int32_t first_layer, n_layers; /* of the stage, like layers below */
+  int32_t n_mixtures_before;     /* layers with experts in earlier stages */
+  int32_t max_wanted;            /* rows that the logits buffers hold */
   float eps, embed_scale, residual_scale;
   int32_t shard_stride;                  /* columns of one rank's logits row, the width of the widest shard */
   int32_t shard_first[YK_MAX_RANKS + 1]; /* first vocabulary id of each rank's shard */
-  void *embedding;                       /* act [this rank's vocabulary ids, hidden]; NULL if the rank has none */
-  yk_layer_norm final_norm;
+  void *embedding;                       /* act [this rank's vocabulary ids, hidden]; NULL if the rank has none, or
+                                          * its stage needs none */
+  yk_layer_norm final_norm;              /* w NULL before the last stage */
   yk_linear *lm_head;
-  float *rope; /* [max_model_tokens, 2, head_dim / 2] */
-  yk_layer *layers;
+  float *rope;      /* [max_model_tokens, 2, head_dim / 2] */
+  yk_layer *layers; /* [n_layers] */
   yk_activations act;
-  float *rank_0_logits;     /* rank 0's act.logits, mapped for writes of this rank; NULL: logits are gathered */
+  float *rank_0_logits;     /* the first rank's act.logits, mapped for writes of this rank; NULL: logits are gathered */
   yk_decode_graphs *graphs; /* NULL on a device without graphs */
   yk_step_profile profile;  /* of the last timed step */
   yk_operations operations; /* current operation; other threads read the atomic fields */

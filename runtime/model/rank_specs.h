@@ -5,9 +5,25 @@
 #include "loader/checkpoint.h"
 #include "model/model_limits.h"
 #include "parallel/shard.h"
+#include "parallel/world.h"
+
+/* A rank's number among those that split the same layers, and the pipeline stage that these layers are. */
+typedef struct yk_rank_place {
+  int rank, n_ranks, stage, n_stages;
+} yk_rank_place;
+
+/* yk_rank_place_in - the place of a rank of a world. */
+static inline yk_rank_place yk_rank_place_in(const yk_world *world, int rank)
+{
+  return (yk_rank_place){yk_world_group_rank(world, rank), yk_world_group_size(world), yk_world_stage_of(world, rank),
+                         world->n_stages};
+}
 
 typedef struct yk_rank_share {
   int rank, n_ranks;
+  yk_range layers;     /* of the rank's stage */
+  bool is_first_stage; /* embeds */
+  bool is_last_stage;  /* has the final norm and lm_head */
   yk_shard_heads heads;
   yk_range ffn;        /* columns of gate and up, rows of down's K */
   yk_range shared_ffn; /* columns and rows of a shared expert */
@@ -16,8 +32,8 @@ typedef struct yk_rank_share {
   yk_range vocab;      /* rows of lm_head and of the embedding */
 } yk_rank_share;
 
-/* yk_rank_share_of - expert_parallel: each rank gets whole experts; otherwise every rank gets a share of each
- * expert. */
+/* yk_rank_share_of - the share of all layers, of a single stage. expert_parallel: each rank gets whole experts;
+ *   otherwise every rank gets a share of each expert. */
 yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ranks, bool expert_parallel);
 
 /* yk_rank_vocab_of - the vocabulary range of a rank's share. */

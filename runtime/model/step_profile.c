@@ -7,7 +7,7 @@
 
 enum {
   LAYER_OPERATIONS = 24, /* upper bound: latent attention, a shared expert and experts, all of them W8A8 */
-  OTHER_OPERATIONS = 8,  /* upload, embedding, its all-reduce, penalties, end */
+  OTHER_OPERATIONS = 8,  /* upload, messages between stages, embedding, its all-reduce, penalties, end */
   ROUND_OPERATIONS = 5,  /* per chunk of wanted rows: barrier, row selection, lm_head, gather, sampling */
   N_CALIBRATING = 32,
   N_CHAINS = 8

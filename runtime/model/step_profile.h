@@ -25,6 +25,7 @@ typedef enum yk_operation_kind {
   YK_OPERATION_ALL_REDUCE,
   YK_OPERATION_GATHER,
   YK_OPERATION_SAMPLING,
+  YK_OPERATION_STAGES, /* messages between pipeline stages */
   YK_OPERATION_END,    /* the last stamp: all operations have ended */
   YK_OPERATION_UNTIMED /* made up of operations that are timed themselves */
 } yk_operation_kind;
@@ -48,7 +49,7 @@ typedef struct yk_step_profile {
   int64_t read_end_ns;                      /* when the stamps had been read */
 } yk_step_profile;
 
-/* yk_step_profile_capacity - stamps of the largest step of a model with n_layers layers. */
+/* yk_step_profile_capacity - stamps of the largest step of a stage with n_layers layers. */
 int32_t yk_step_profile_capacity(int32_t n_layers, const yk_device_limits *limits);
 
 /* yk_step_profile_create - host memory for `capacity` stamps, and a measurement of the cost of a stamp. table: device

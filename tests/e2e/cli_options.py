@@ -42,7 +42,8 @@ class Help(harness.Case):
         }
         model = ["model", "revision", "download-dir", "tokenizer", "tokenizer-revision",
                  "hf-overrides", "override-generation-config", "generation-config",
-                 "tensor-parallel-size", "device", "devices", "dtype", "kv-cache-dtype", "max-model-len",
+                 "tensor-parallel-size", "pipeline-parallel-size", "device", "devices", "dtype", "kv-cache-dtype",
+                 "max-model-len",
                  "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes",
                  "enable-expert-parallel", "no-prefix-reuse", "seed", "step-timeout", "log-level"]
         names["generate"] += model
@@ -243,8 +244,7 @@ class Refused(harness.Case):
                 (["--enable_chunked_prefill", "true"], "--enable_chunked_prefill"),
                 (["--disable-log-requests", "--enable-request-id-headers"],
                  "--disable-log-requests, --enable-request-id-headers"),
-                (["--pipeline-parallel-size", "1", "-dp", "1", "--nnodes=1"],
-                 "--pipeline-parallel-size, -dp, --nnodes"),
+                (["--data-parallel-rank", "0", "-dp", "1", "--nnodes=1"], "--data-parallel-rank, -dp, --nnodes"),
                 (["--compilation-config", '{"mode": 3}'], "--compilation-config"),
                 (["--compilation-config.mode", "3", "-O3", "-O", "2"], "--compilation-config.mode, -O3, -O"),
                 (["--cudagraph-capture-sizes", "1", "2", "4", "--ignore-patterns", "a"],
@@ -257,8 +257,7 @@ class Refused(harness.Case):
                 self.assertNotIn("secret", err)
         self.assertEqual(self.run_yoke(*plan, "--trust-remote-code", "--log-level", "warn").err, "")
         for arguments, *parts in (
-                (["--pipeline-parallel-size", "2"], "--pipeline-parallel-size 2", "--tensor-parallel-size"),
-                (["-pp2"], "--pipeline-parallel-size 2"), (["--nnodes", "2"], "--nnodes 2", "router"),
+                (["-dp2"], "--data-parallel-size 2", "router"), (["--nnodes", "2"], "--nnodes 2", "router"),
                 (["--tokenizer-mode", "mistral"], "--tokenizer-mode mistral", "tokenizer.json"),
                 (["--uds", "/x"], "--uds: ", "--host", "systemd-socket-activate"),
                 (["--ssl-keyfile", "k"], "--ssl-keyfile: ", "proxy"),

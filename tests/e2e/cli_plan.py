@@ -46,8 +46,8 @@ class Plan(harness.Case):
         plans = self.plan()
         self.assertEqual([plan["n_ranks"] for plan in plans], list(range(1, 9)))
         for plan in plans:
-            self.assertEqual(set(plan), {"device", "n_ranks", "fits", "reason", "assumes_formats", "kv_tokens",
-                                         "kv_cache_dtype", "n_experts", "expert_parallel", "ranks"})
+            self.assertEqual(set(plan), {"device", "n_ranks", "n_stages", "fits", "reason", "assumes_formats",
+                                         "kv_tokens", "kv_cache_dtype", "n_experts", "expert_parallel", "ranks"})
             self.assertFalse(plan["expert_parallel"])
             self.assertTrue(plan["fits"])
             self.assertFalse(plan["assumes_formats"])
@@ -55,8 +55,8 @@ class Plan(harness.Case):
             self.assertEqual(len(plan["ranks"]), plan["n_ranks"])
             self.assertGreaterEqual(plan["kv_tokens"], 256)
             for rank in plan["ranks"]:
-                self.assertEqual(set(rank), {"weight_bytes", "kv_bytes", "workspace_bytes", "kv_bytes_per_token",
-                                             "n_experts", "expert_bytes", "active_bytes"})
+                self.assertEqual(set(rank), {"stage", "weight_bytes", "kv_bytes", "workspace_bytes",
+                                             "kv_bytes_per_token", "n_experts", "expert_bytes", "active_bytes"})
                 self.assertEqual((rank["n_experts"], rank["expert_bytes"], rank["active_bytes"]), (0, 0, 0))
                 self.assertEqual(rank["kv_bytes"], rank["kv_bytes_per_token"] * plan["kv_tokens"])
         largest = [max(rank["weight_bytes"] for rank in plan["ranks"]) for plan in plans]
@@ -242,9 +242,9 @@ class Plan(harness.Case):
     def test_help_lists_options_that_change_sizes(self):
         listed = re.findall(r"(?m)^  (?:-\w, |--\w+, )?--([a-z-]+)", self.run_yoke("plan", "--help").out)
         self.assertEqual(listed, ["device-memory", "no-link-test", "format", "model", "revision", "download-dir",
-                                  "hf-overrides",
-                                  "device", "devices", "tensor-parallel-size", "enable-expert-parallel", "dtype",
-                                  "weights", "kv-cache-dtype",
+                                  "hf-overrides", "device", "devices", "tensor-parallel-size",
+                                  "pipeline-parallel-size", "enable-expert-parallel", "dtype", "weights",
+                                  "kv-cache-dtype",
                                   "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
                                   "kv-cache-bytes", "log-level"])
         for option in ("--seed", "--step-timeout", "--threads", "--no-prefix-reuse"):

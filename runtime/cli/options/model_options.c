@@ -46,8 +46,10 @@ static void fill_table(yk_model_options *options)
       {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "GPUs of the ranks, as 0,2,3",
        .fallback = "0 to N - 1", .parse = yk_device_ids_parse},
       {"tensor-parallel-size", "tp", YK_OPTION_INT, &options->n_ranks, "N",
-       .help = "ranks that the model is split over, 1 to 64", .min = 1, .max = YK_MAX_RANKS,
+       .help = "ranks that each layer is split over, 1 to 64", .min = 1, .max = YK_MAX_RANKS,
        .given = &options->ranks_given},
+      {"pipeline-parallel-size", "pp", YK_OPTION_INT, &options->n_stages, "N",
+       .help = "stages, each with a range of the layers and ranks of its own; on CPUs", .min = 1, .max = YK_MAX_RANKS},
       {"enable-expert-parallel", "ep", YK_OPTION_FLAG, &options->expert_parallel,
        .help = "ranks hold whole experts, not a share of each"},
       {"dtype", NULL, YK_OPTION_CHOICE, &options->dtype, "TYPE",
@@ -100,6 +102,7 @@ void yk_model_options_init(yk_model_options *options)
   yk_engine_options_init(&engine);
   memset(options, 0, sizeof *options);
   options->n_ranks = engine.n_ranks;
+  options->n_stages = 1;
   options->device = (int)engine.device;
   options->dtype = (int)engine.dtype;
   options->weights = (int)engine.weights;
@@ -158,15 +161,22 @@ yk_status yk_model_options_find(yk_model_options *options, bool needs_weights, y
 yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_options *engine, yk_err *err)
 {
   YK_TRY(yk_named_model_check(&options->checkpoint, err));
-  YK_TRY(yk_device_ids_check(&options->devices, options->device, options->ranks_given ? options->n_ranks : 0,
-                             "--tensor-parallel-size", err));
+  int n_ranks = options->n_ranks * options->n_stages;
+  if (n_ranks > YK_MAX_RANKS)
+    return yk_err_set(err, YK_E_INVAL,
+                      "--tensor-parallel-size times --pipeline-parallel-size: expected at most %d ranks, found %d",
+                      YK_MAX_RANKS, n_ranks);
+  YK_TRY(yk_device_ids_check(
+      &options->devices, options->device, options->ranks_given ? n_ranks : 0,
+      options->n_stages > 1 ? "--tensor-parallel-size times --pipeline-parallel-size" : "--tensor-parallel-size", err));
   yk_engine_options_init(engine);
   engine->model_dir = options->checkpoint.path;
   engine->tokenizer = options->tokenizer.path;
   engine->hf_overrides = options->hf_overrides;
   engine->override_generation_config = options->generation_overrides;
   engine->generation_config = options->generation_config;
-  engine->n_ranks = options->devices.n ? (int)options->devices.n : options->n_ranks;
+  engine->n_ranks = options->devices.n ? (int)options->devices.n : n_ranks;
+  engine->n_stages = options->n_stages;
   engine->device = (yk_device_kind)options->device;
   engine->device_ids = options->devices.n ? options->devices.ids : NULL;
   engine->dtype = (yk_dtype_choice)options->dtype;

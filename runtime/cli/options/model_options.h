@@ -7,12 +7,12 @@
 #include "cli/options/options.h"
 #include "yoke/yoke.h"
 
-enum { YK_MODEL_OPTIONS = 25 };
+enum { YK_MODEL_OPTIONS = 26 };
 
 typedef struct yk_model_options {
   yk_named_model checkpoint, tokenizer;
   const char *hf_overrides, *generation_overrides, *generation_config; /* as in yk_engine_options */
-  int32_t n_ranks;
+  int32_t n_ranks, n_stages;                                           /* ranks of each stage, and stages */
   bool ranks_given, seqs_given;
   int device, dtype, weights, kv_cache_dtype, log_level;
   yk_device_ids devices;

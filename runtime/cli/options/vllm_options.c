@@ -135,7 +135,6 @@ static const yk_foreign_option options[] = {
     REFUSED("guided-decoding-backend", NULL, ONE, "", NO_GRAMMAR),
     /* Ranks */
     REFUSED("distributed-executor-backend", NULL, ONE, "mp|uni", "ranks are threads of one process; leave it out"),
-    REFUSED("pipeline-parallel-size", "pp", ONE, "1", "ranks share every layer; use --tensor-parallel-size, up to 8"),
     REFUSED("master-addr", NULL, ONE, "", ONE_MACHINE),
     REFUSED("master-port", NULL, ONE, "", ONE_MACHINE),
     REFUSED("nnodes", NULL, ONE, "1", ONE_MACHINE),

@@ -13,17 +13,18 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
                           yk_err *err)
 {
   int64_t row_bytes = settings->hidden_size * (int64_t)yk_dtype_bytes(settings->dtype);
-  yk_p2p_options all_reduces = yk_p2p_options_for(settings->world.n_ranks, settings->limits.step.max_tokens, row_bytes,
-                                                  settings->step_timeout_s);
+  const yk_rank_place place = yk_rank_place_in(&settings->world, rank);
+  yk_p2p_options all_reduces =
+      yk_p2p_options_for(place.n_ranks, settings->limits.step.max_tokens, row_bytes, settings->step_timeout_s);
   yk_model_device dev = {.dtype = settings->dtype,
                          .linear_bytes = yk_cuda_linear_bytes,
                          .linear_keeps = yk_cuda_linear_keeps,
                          .mixture_scratch_bytes = yk_cuda_mixture_scratch_bytes,
                          .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
                          .needs_kv_staging = true};
-  YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, rank, settings->world.n_ranks, out, err));
-  out->workspace_bytes += yk_cuda_device_own_bytes(&settings->limits.step) +
-                          yk_p2p_layout_of(&all_reduces, settings->world.n_ranks).n_bytes;
+  YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, &place, out, err));
+  out->workspace_bytes +=
+      yk_cuda_device_own_bytes(&settings->limits.step) + yk_p2p_layout_of(&all_reduces, place.n_ranks).n_bytes;
   return YK_OK;
 }
 

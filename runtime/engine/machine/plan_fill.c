@@ -14,6 +14,7 @@ void yk_plan_fill(const yk_model_memory *memory, const yk_settings *s, yk_plan *
   int64_t n_blocks = s->limits.n_kv_blocks;
   *plan = (yk_plan){.device = s->device,
                     .n_ranks = s->world.n_ranks,
+                    .n_stages = s->world.n_stages,
                     .fits = true,
                     .kv_cache_dtype = yk_settings_kv_cache_dtype(s),
                     .kv_tokens = n_blocks * YK_KV_BLOCK_TOKENS};
@@ -52,13 +53,15 @@ static void YK_PRINTF(2, 3) remark(yk_plan *plan, const char *fmt, ...)
   va_end(args);
 }
 
-/* The model has n of `what`. With more ranks than that, the first n ranks hold one each. */
+/* The model has n of `what`. With more ranks than that in a stage, the stage's first n ranks hold one each. */
 static void remark_ranks_without(const char *what, int n, yk_plan *plan)
 {
-  if (plan->n_ranks == n + 1)
-    remark(plan, "rank %d holds no %s (the model has %d)", n, what, n);
-  else if (plan->n_ranks > n)
-    remark(plan, "ranks %d to %d hold no %s (the model has %d)", n, plan->n_ranks - 1, what, n);
+  int n_ranks = plan->n_ranks / plan->n_stages;
+  const char *of_stage = plan->n_stages > 1 ? " of each stage" : "";
+  if (n_ranks == n + 1)
+    remark(plan, "rank %d%s holds no %s (the model has %d)", n, of_stage, what, n);
+  else if (n_ranks > n)
+    remark(plan, "ranks %d to %d%s hold no %s (the model has %d)", n, n_ranks - 1, of_stage, what, n);
 }
 
 void yk_plan_note(const yk_model_config *config, const yk_model_memory *memory, yk_plan *plan)

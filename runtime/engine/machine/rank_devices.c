@@ -5,6 +5,7 @@
 yk_status yk_rank_devices_open(const yk_settings *settings, yk_rank_devices *out, yk_err *err)
 {
   *out = (yk_rank_devices){.n_local = settings->world.n_local};
+  if (settings->device == YK_DEVICE_CUDA) YK_TRY(yk_comm_check_world(&settings->world, err));
   if (settings->device == YK_DEVICE_CUDA) {
     YK_TRY(yk_gpus_open(settings, out->devs, err));
     return yk_gpus_connect(settings, out->devs, out->comms, err);

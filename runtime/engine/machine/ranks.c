@@ -12,8 +12,8 @@
 
 enum { MAX_LOAD_THREADS = 32 /* per rank; with more, memory bandwidth is the limit */ };
 
-/* The next command of all ranks: load the checkpoint, run the step, or read counts (rank 0). The other pointers are
- * NULL. */
+/* The next command of all ranks: load the checkpoint, run the step, or read counts (each stage's first rank). The other
+ * pointers are NULL. */
 typedef struct command {
   const yk_checkpoint *checkpoint;
   const yk_step *step;
@@ -81,7 +81,10 @@ static yk_status run_command(void *context, int rank, const void *command_ptr, y
   const command *c = command_ptr;
   yk_model **model = &ranks->models[index_of(ranks, rank)];
   if (c->step) return yk_model_forward(*model, c->step, err);
-  if (c->expert_rows) return rank == 0 ? yk_model_read_expert_rows(*model, c->expert_rows, err) : YK_OK;
+  if (c->expert_rows)
+    return yk_world_group_rank(&ranks->settings.world, rank) == 0
+               ? yk_model_read_expert_rows(*model, c->expert_rows, err)
+               : YK_OK;
   YK_TRY(load(ranks, rank, c->checkpoint, err));
   return yk_model_connect(*model, err);
 }

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/checked.h"
 #include "base/struct_size.h"
-#include "base/arguments.h"
 #include "engine/machine/gpus.h"
 #include "engine/machine/plan_fill.h"
 #include "kernels/cpu/cpu_device.h"
@@ -36,6 +36,7 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
   YK_TRY(yk_check_enum("kv_cache_dtype", (int)o->kv_cache_dtype, YK_KV_CACHE_FP8_PER_TOKEN_HEAD, err));
   YK_TRY(yk_check_enum("log.level", (int)o->log.level, YK_LOG_DEBUG, err));
   YK_TRY(yk_check_i64("number of ranks", o->n_ranks, 1, YK_MAX_RANKS, err));
+  YK_TRY(yk_check_i64("pipeline stages", o->n_stages, 0, YK_MAX_RANKS, err));
   YK_TRY(yk_check_i64("max_model_tokens", o->max_model_tokens, 0, YK_MAX_POSITIONS, err));
   YK_TRY(yk_check_i64("max_seqs", o->max_seqs, 1, 65536, err));
   YK_TRY(yk_check_i64("max_batched_tokens", o->max_batched_tokens, 1, 1 << 20, err));
@@ -73,6 +74,8 @@ static yk_status choose_device(const yk_engine_options *o, bool is_elsewhere, yk
   enum { CUDA_STEP_TIMEOUT_S = 60 }; /* a CPU rank has no limit: a large prompt may take longer */
   YK_TRY(choose_kind(o, is_elsewhere, &s->device, err));
   s->world = yk_world_of_process(o->n_ranks);
+  if (o->n_stages > 0) s->world.n_stages = o->n_stages;
+  YK_TRY(yk_world_check(&s->world, err));
   s->step_timeout_s = o->step_timeout_s;
   if (s->step_timeout_s == 0 && s->device == YK_DEVICE_CUDA) s->step_timeout_s = CUDA_STEP_TIMEOUT_S;
   for (int rank = 0; rank < o->n_ranks; rank++) s->device_ids[rank] = o->device_ids ? o->device_ids[rank] : rank;
@@ -187,11 +190,13 @@ static yk_status measure_ranks(const yk_checkpoint *checkpoint, const yk_setting
                                .linear_bytes = yk_cpu_linear_bytes,
                                .linear_keeps = yk_cpu_linear_keeps,
                                .mixture_scratch_bytes = yk_cpu_mixture_scratch_bytes};
-  for (int rank = 0; rank < s->world.n_ranks; rank++)
+  for (int rank = 0; rank < s->world.n_ranks; rank++) {
+    const yk_rank_place place = yk_rank_place_in(&s->world, rank);
     if (s->device == YK_DEVICE_CUDA)
       YK_TRY(yk_gpus_measure(checkpoint, s, rank, &out[rank], err));
     else
-      YK_TRY(yk_model_measure(checkpoint, &s->limits, &cpu, rank, s->world.n_ranks, &out[rank], err));
+      YK_TRY(yk_model_measure(checkpoint, &s->limits, &cpu, &place, &out[rank], err));
+  }
   return YK_OK;
 }
 

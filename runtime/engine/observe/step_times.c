@@ -35,6 +35,7 @@ static yk_time_part part_of(yk_operation_kind kind, int n_ranks)
   case YK_OPERATION_ALL_REDUCE: return n_ranks > 1 ? YK_TIME_ALL_REDUCE_TRANSFER : YK_TIME_OTHER_KERNELS;
   case YK_OPERATION_GATHER: return YK_TIME_LOGITS_GATHER;
   case YK_OPERATION_SAMPLING: return YK_TIME_SAMPLING;
+  case YK_OPERATION_STAGES: return YK_TIME_ALL_REDUCE_WAIT;
   case YK_OPERATION_OTHER:
   case YK_OPERATION_END:
   case YK_OPERATION_UNTIMED: break;

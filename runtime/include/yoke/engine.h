@@ -44,7 +44,7 @@ typedef struct yk_engine_options {
   /* a tokenizer.json, or a directory that holds one; NULL: the model's directory, if it holds one */
   const char *tokenizer;
   yk_device_kind device; /* auto: CUDA if there is any device, else CPU */
-  int n_ranks;           /* 1 .. YK_MAX_RANKS; default 1 */
+  int n_ranks;           /* of all pipeline stages: 1 .. YK_MAX_RANKS; default 1 */
   const int *device_ids; /* [n_ranks] CUDA ordinals, or NULL for 0 .. n_ranks - 1 */
   yk_dtype_choice dtype; /* activations; auto: the checkpoint's (float16 for AWQ with float32) */
   /* auto: the checkpoint's format, if a device can multiply it. f16: quantised weights are dequantised at load, each
@@ -74,6 +74,10 @@ typedef struct yk_engine_options {
    * NULL. */
   void (*progress)(void *user, int64_t done_bytes, int64_t total_bytes);
   void *progress_user;
+  /* Pipeline stages: each has a range of the layers, and n_ranks / n_stages consecutive ranks, which split each of its
+   * layers. A divisor of n_ranks, at most the number of layers; 0 means 1. As many steps as stages are in progress at
+   * once, with different sequences. More than 1 runs on CPU ranks so far. */
+  int n_stages;
 } yk_engine_options;
 
 /* yk_engine_options_init - struct_size and every default above. Must come first. */
@@ -125,6 +129,7 @@ typedef struct yk_engine_info {
   double weights_s;         /* part of load_s, from the first byte of the weights read to the last layer prepared */
   int64_t checkpoint_bytes; /* all weights in the checkpoint's files */
   yk_rank_memory memory[YK_MAX_RANKS];
+  int n_stages; /* rank r is in pipeline stage r / (n_ranks / n_stages) */
 } yk_engine_info;
 
 void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size);
@@ -175,8 +180,8 @@ typedef struct yk_expert_load {
   int32_t top_k;     /* experts that a row chooses */
   int32_t *layers;   /* [n_layers] their numbers in the model */
   int64_t *rows;     /* [n_layers, n_experts] number of rows that chose each expert */
-  int n_ranks;
-  bool holds_whole; /* rank r holds experts first[r] .. first[r + 1] - 1; else the part parts[r] of every expert */
+  int n_ranks;       /* ranks that split each layer: those of a pipeline stage, added up over stages */
+  bool holds_whole;  /* rank r holds experts first[r] .. first[r + 1] - 1; else the part parts[r] of every expert */
   int32_t first[YK_MAX_RANKS + 1];
   double parts[YK_MAX_RANKS];
   double rank_shares[YK_MAX_RANKS]; /* a rank's share of all choices; like busiest_share 0 before the first row */
@@ -212,12 +217,13 @@ typedef struct yk_plan {
   yk_rank_memory memory[YK_MAX_RANKS]; /* kv_bytes: for kv_tokens */
   const char *kv_cache_dtype;          /* as in yk_engine_info */
   int64_t kv_bytes_per_token[YK_MAX_RANKS];
-  int64_t kv_tokens;                  /* KV tokens that the smallest rank can hold besides weights and workspace */
-  int32_t n_experts;                  /* experts of a layer; 0: the model has none, and all following fields are 0 */
-  bool expert_parallel;               /* ranks hold whole experts, else a share of each */
+  int64_t kv_tokens;    /* KV tokens that the smallest rank can hold besides weights and workspace */
+  int32_t n_experts;    /* experts of a layer; 0: the model has none, and the fields to active_bytes are 0 */
+  bool expert_parallel; /* ranks hold whole experts, else a share of each */
   int32_t rank_experts[YK_MAX_RANKS]; /* number of the n_experts that the rank holds wholly or in part */
   int64_t expert_bytes[YK_MAX_RANKS]; /* part of weight_bytes: the routed experts */
   int64_t active_bytes[YK_MAX_RANKS]; /* part of weight_bytes that one token uses, on average over its choices */
+  int n_stages;                       /* as in yk_engine_info */
 } yk_plan;
 
 /* yk_plan_make - options as for yk_engine_create; model_dir needs no more than config.json.

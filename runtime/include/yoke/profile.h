@@ -18,7 +18,7 @@ typedef enum yk_time_part {
   YK_TIME_ATTENTION,
   YK_TIME_OTHER_KERNELS, /* embedding, norms, rotary embedding and KV write, row selection, upload */
   YK_TIME_ALL_REDUCE_TRANSFER,
-  YK_TIME_ALL_REDUCE_WAIT, /* waiting for the slowest rank */
+  YK_TIME_ALL_REDUCE_WAIT, /* waiting for the slowest rank; rows from and to other pipeline stages */
   YK_TIME_LOGITS_GATHER,
   YK_TIME_SAMPLING,   /* on ranks other than 0: waiting for rank 0 */
   YK_TIME_LAUNCH_GAP, /* of the forward, before the device began and after it ended */
