@@ -49,7 +49,7 @@ static bool check_ranks(const rank_case *cases, int n_ranks, const char *name, y
   bool good = true;
   for (int rank = 0; rank < n_ranks; rank++) {
     const rank_case *c = &cases[rank];
-    bool same = !c->result || memcmp(c->result, cases[0].result, c->result_bytes) == 0;
+    bool same = !c->result || (cases[0].result && memcmp(c->result, cases[0].result, c->result_bytes) == 0);
     if (c->status == expected && c->mismatches == 0 && same) continue;
     good = false;
     printf("%s, rank %d of %d, %s [%d, %d]: expected %s, found %s; %d mismatches%s\n", name, rank, n_ranks,
@@ -144,8 +144,9 @@ static void messages_pass_through_the_stages(void **state)
     int n_stages, n_ranks;
   } worlds[] = {{2, 2}, {2, 4}, {3, 3}, {4, 4}};
   const comm_fixture *fixture = *state;
-  if (!fixture->open_stages) skip();
-  for (size_t i = 0; i < sizeof worlds / sizeof *worlds && worlds[i].n_ranks <= fixture->max_ranks; i++) {
+  bool has_stages = fixture->open_stages;
+  if (!has_stages) skip();
+  for (size_t i = 0; has_stages && i < sizeof worlds / sizeof *worlds && worlds[i].n_ranks <= fixture->max_ranks; i++) {
     values *v = case_values_new(YK_F32);
     session s = {.fixture = fixture, .values = v, .n_ranks = worlds[i].n_ranks};
     assert_true(fixture->open_stages(worlds[i].n_stages, s.n_ranks, v->dtype, s.devs, s.comms));
