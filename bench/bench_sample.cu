@@ -51,8 +51,8 @@ __global__ void keep_busy(uint64_t ns)
   while (now - begin < ns);
 }
 
-/* Time from the end of the preceding kernel, after which the host has queued the call, to the start of the following
- * kernel, which the host launches when it has the tokens. A timed step reports it as "sampling". */
+/* Time from the end of the kernel before the call to the start of the kernel after it. The host queues the call while
+ * the first kernel runs, and launches the second one when it has the tokens. A timed step reports it as "sampling". */
 spread time_steps(yk_device *dev, const yk_sample_args &args, int64_t *stamps)
 {
   yk_err err = YK_ERR_INIT;

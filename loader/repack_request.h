@@ -14,7 +14,7 @@ typedef struct yk_repack_request {
   const yk_weight_view *weight;
   yk_weight_slice slice; /* of the weight, possibly empty; if k_is_sorted, k counts inputs sorted by group */
   int64_t group_local;
-  int64_t k_places; /* above 0: the number of positions into which inputs are sorted by group */
+  int64_t k_places; /* with act order: number of positions of the sorted inputs, padding included; 0: no such order */
   bool k_is_sorted;
   const int32_t *n_order; /* [outputs of the slice] or NULL */
   bool folds_bias;        /* output biases, including terms that the weight folds into them (integers/folded_bias.h) */

@@ -6,7 +6,8 @@
 
 typedef struct yk_server yk_server;
 
-/* yk_loop_run - serve until a signal has ended the loop. Errors: the model cannot be loaded, or not loaded again. */
+/* yk_loop_run - serve until a signal has ended the loop. Errors: those of loading the model, also again after a rank
+ * has failed. */
 yk_status yk_loop_run(yk_server *server, yk_err *err);
 
 #endif

@@ -85,8 +85,8 @@ static yk_status compare(const rank_arrays *r, const void *array, int64_t n_byte
                     (double)found);
 }
 
-/* Each rank fills its array with its number plus one. Launches without a graph, which must have happened before
- * recording; leaves zeros, which a chain may add up any number of times. */
+/* Each rank fills its array with its number plus one. The all-reduce is launched without a graph: recording needs an
+ * earlier launch. Leaves zeros in the arrays, so that the sums of a chain of all-reduces stay zeros. */
 static yk_status check_values(const rank_arrays *r, const yk_all_reduce_case *c, uint16_t *chunk, yk_err *err)
 {
   float expected = (float)(r->comm->n_ranks * (r->comm->n_ranks + 1)) / 2;

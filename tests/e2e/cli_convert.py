@@ -267,7 +267,8 @@ class Convert(harness.Case):
         os.mkdir(part)
         with open(os.path.join(part, "mine"), "wb"):
             pass
-        self.assert_error(["convert", "-m", awq, "--to", "awq", "-o", self.out], "out.part: expected an empty directory")
+        self.assert_error(["convert", "-m", awq, "--to", "awq", "-o", self.out],
+                          "out.part: expected an empty directory")
         self.assertEqual(os.listdir(part), ["mine"])
 
     def test_a_signal_leaves_nothing(self):

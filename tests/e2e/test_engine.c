@@ -13,7 +13,7 @@
 #include "sanitized.h"
 #include "yoke/process.h"
 
-/* Threads meet in every step: the thread sanitizer needs few of them. */
+/* All threads synchronise in every step: few steps suffice for the thread sanitizer. */
 enum { VOCAB = 128, N_PROMPTS = 8, OUTPUT = TEST_WATCHES_THREADS ? 8 : 20, LONG_OUTPUT = 5 * OUTPUT };
 
 /* Every layer of mistral has a sliding window. 5 experts dealt whole are uneven, and so are deepseek_v2's 5 heads. */

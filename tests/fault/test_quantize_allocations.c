@@ -4,8 +4,8 @@
 #include "fault/counted_alloc.h"
 #include "yoke/process.h"
 
-/* Every stride-th allocation fails, one per call, until a call needs so few that none fails: then the rest of the work
- * is done. Finished shards stay, so later calls begin after them. */
+/* One allocation fails in each call: number first, then first + stride, and so on, until a call makes fewer allocations
+ * than that and succeeds. Each call keeps the shards that earlier calls have finished. */
 static void fail_allocations(const yk_quantize_options *options, int64_t first, int64_t stride)
 {
   yk_quantize_report report;

@@ -1,4 +1,4 @@
-/* Output of a test about the loops in which an assertion failed. */
+/* A failed assertion inside loops over cases prints the case of each loop. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

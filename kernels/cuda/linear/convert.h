@@ -51,7 +51,7 @@ typedef struct yk_cuda_finish_args {
 } yk_cuda_finish_args;
 cudaError_t yk_cuda_launch_finish(const yk_cuda_finish_args *args, cudaStream_t stream);
 
-/* An activation without a gate, after a GEMM that has none in its epilogue: y = f(y), rounded once more.
+/* The activation without a gate of a GEMM whose epilogue applies no activation: y = f(y), rounded once more.
  *   y         act [max_rows, y_stride], n columns of it
  *   n_rows    device: actual number of rows, at most max_rows; NULL: max_rows */
 typedef struct yk_cuda_activate_args {

@@ -1,5 +1,5 @@
-/* single_token_ring.cuh - a warp's ring of weight stages, in the order of its work: the bytes of each copy, and the
- * time of its issue. */
+/* single_token_ring.cuh - a warp's ring of weight stages: which bytes each copy loads, and when the copy is issued.
+ * Copies are in the order of the warp's work. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_RING_CUH
 #define YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_RING_CUH
 

@@ -1,20 +1,21 @@
-/* costs.h - the costs of which the estimates for plans of the WNA16 GEMM are sums.
+/* costs.h - costs of parts of the WNA16 GEMM. The estimate of a plan's time is a sum of them.
  *
  * The costs of a GPU type are a data file for each width of weights, costs/<type>_<bits>_bits.inc, of lines
  *
  *   COST(field, value)     COSTS(field, a value for each tile)
  *
- * and a line in costs.cu, which also selects the costs for GPUs that have not been fitted. To fit a type: time all
- * plans on such a GPU, in rows of equal GEMMs with cold weights, then search for costs whose choices are least slower
- * than the fastest plans, on average over shapes and numbers of tokens:
+ * and a line in costs.cu, which also selects the costs for GPUs that have not been fitted. To fit the costs of a type,
+ * time all plans on such a GPU, as series of equal GEMMs whose weights are not in the cache. Then search for costs: the
+ * plans with the lowest estimates must be as little slower as possible than the fastest plans, on average over shapes
+ * and numbers of tokens:
  *
  *   bench_linear --plans --m 1,2,4,8,16,24,32,48,64,96,128,192,256,512,1024,2048,4096               (on the GPU)
  *   bench_linear --fit bench/results/linear_plans_h200.txt --fit-steps 300000 --seed 8              (anywhere)
  *
- * The first command also prints how much slower a shape gets without each tile: a tile stays if that is 2 % at a number
- * of tokens that occurs in use. The second prints the data file; its input file holds the plans within 30 % of the
- * fastest, without the plans whose peers are a cluster. linear_plans_clusters_h200.txt includes those, but holds only
- * the fastest few plans of more shapes.
+ * The first command also prints, for each tile, how much slower the best plan without this tile is: a tile stays if
+ * that is 2 % or more for a number of tokens that occurs in use. The second prints the data file; its input file holds
+ * the plans within 30 % of the fastest, except those whose split of K uses a cluster of thread blocks.
+ * linear_plans_clusters_h200.txt includes those, but holds only the fastest few plans of more shapes.
  *
  * A plan is a function of the GPU's type, the shape, the number of multiprocessors and the number of clusters that run
  * at once; single costs have little meaning. Costs must be judged in a model (yoke bench), not by that search alone:
@@ -32,7 +33,7 @@ namespace yk_gemm {
 struct small_batch_costs {
   double panel_us;                        /* memory time of one panel, if every multiprocessor loads one */
   double token_us;                        /* memory time of the x of one token in one K tile */
-  double alone_us;                        /* extra, if the next GEMM cannot begin early: occupancy MOST */
+  double alone_us;                        /* extra, if no block of the next GEMM fits beside it: occupancy MOST */
   double tile_end_us;                     /* end of an output tile, ... */
   double k_slice_us;                      /* ... for each K slice of its warps, ... */
   double panel_token_us;                  /* ... and for each panel and token */

@@ -1,6 +1,6 @@
-/* row_tile_order.cuh - the row tiles of a grouped GEMM on 9.0 in the order of the work, computed by every thread block
- * from the slots of each matrix, which only the device has: first whole tiles of N rows, those of a matrix adjacent,
- * then the remaining rows of the matrices, those of the widest instruction first. */
+/* row_tile_order.cuh - the order in which row tiles of a grouped GEMM are multiplied on 9.0. Whole tiles of N rows come
+ * first, matrix by matrix; then the remaining rows of each matrix, those of the widest instruction first. Every thread
+ * block computes the order, since only the device has the number of slots of each matrix. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_ROW_TILE_ORDER_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_ROW_TILE_ORDER_CUH
 
@@ -13,7 +13,7 @@ namespace yk_gemm {
 /* The slots of a matrix to be ordered. */
 struct ordered_matrix {
   int first_slot, end_slot; /* the end may precede the first: no slots */
-  int first_tile;           /* number of its first whole tile, also if it has none */
+  int first_tile;           /* the number of whole tiles of the matrices before it */
 
   __device__ __forceinline__ int rows() const
   {
