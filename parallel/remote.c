@@ -153,8 +153,8 @@ yk_status yk_remote_gather(yk_remote *r, const void *const *data, size_t n_bytes
   if (self != 0)
     for (int rank = r->firsts[self]; rank < r->firsts[self + 1]; rank++) add_piece(&r->send[0], data[rank], n_bytes);
   for (int p = 1; p < r->wire->n_processes && self == 0; p++)
-    add_piece(&r->receive[p], (char *)all + (size_t)r->firsts[p] * n_bytes,
-              (size_t)(r->firsts[p + 1] - r->firsts[p]) * n_bytes);
+    for (int rank = r->firsts[p]; rank < r->firsts[p + 1]; rank++)
+      add_piece(&r->receive[p], (char *)all + (size_t)rank * n_bytes, n_bytes);
   return swap(r, err);
 }
 

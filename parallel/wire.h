@@ -19,7 +19,8 @@ typedef struct yk_wire yk_wire;
 typedef struct yk_wire_ops {
   const char *name; /* "tcp", "mpi" */
   /* Sends send[i] to the i-th process of the wire and receives receive[i] from it, for all i but this process, at the
-   * same time; returns once the sent pieces may change and the received ones are there. Both ends pass equal lengths.
+   * same time; returns once the sent pieces may change and the received ones are there. Both ends pass pieces of equal
+   * lengths.
    * Errors: YK_E_COMM, naming the process. Thread: one at a time. */
   yk_status (*swap)(yk_wire *wire, yk_wire_message *send, yk_wire_message *receive, yk_err *err);
   /* Ends the pending swap and all later ones, here and in the other processes. Thread: any. Never blocks. */

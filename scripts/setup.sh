@@ -35,6 +35,7 @@ install_for_tests() {
   missing=
   need 'command -v c++' g++
   need 'pkg-config --exists cmocka' libcmocka-dev
+  need 'pkg-config --exists ompi-c && command -v mpirun' libopenmpi-dev openmpi-bin
   [ -z "$missing" ] || install_packages "$missing"
 }
 

@@ -27,7 +27,7 @@ PLANS = [  # without a GPU
 ]
 WEIGHT, ACTIVATION = "kernels/weight.h", "kernels/activation.h"
 LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
-LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/", "parallel/cluster/"]  # below the layers of a model
+LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/", "parallel/cluster/", "parallel/mpi/"]  # below the layers of a model
 HOUSE = ["runtime/*", "kernels/*", "loader/*", "parallel/*"]
 TESTS = [*HOUSE, "tests/"]
 
@@ -82,6 +82,8 @@ MAY_INCLUDE = {
     "parallel/cluster/": [
         BASE, "runtime/include/yoke/limits.h", "parallel/exchange.h", "parallel/wire.h", "parallel/world.h"
     ],
+    "parallel/mpi/plugin/": [BASE],
+    "parallel/mpi/": [BASE, "parallel/wire.h", "parallel/world.h", "parallel/cluster/", "parallel/mpi/plugin/"],
     "runtime/text/": [BASE],
     "runtime/chat/": [YOKE, BASE, "runtime/text/"],
     "runtime/trace/": [YOKE, BASE],
@@ -122,6 +124,7 @@ MAY_INCLUDE = {
     "bench/": HOUSE,
     "tests/": [],
     "tests/comm/": TESTS,
+    "tests/comm/mpi/": [*TESTS, "tests/comm/"],
     "tests/e2e/": [*TESTS, "tests/unit/"],
     "tests/e2e/preload/": [],
     "tests/e2e/report/": HOUSE,
@@ -145,6 +148,7 @@ SYSTEM = [
     (r"^utf8proc", r"^(runtime/text|tests)/", "utf8proc"),
     (r"^microhttpd", r"^runtime/server/", "libmicrohttpd"),
     (r"^histedit", r"^runtime/cli/", "libedit"),
+    (r"^mpi\.h$", r"^parallel/mpi/plugin/", "MPI"),
     (r"^gnutls/", r"^parallel/cluster/proof\.c$", "GnuTLS"),
     (r"^cmocka", r"^tests/", "cmocka"),
 ]

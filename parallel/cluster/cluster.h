@@ -49,8 +49,8 @@ typedef struct yk_listener {
   int port;
 } yk_listener;
 
-/* yk_listener_open - listen at a host's address (name, IPv4 or IPv6 address) and port; port 0: any free one, which is
- *   returned. Errors: YK_E_IO, naming address and reason. */
+/* yk_listener_open - listen at a host's address (name, IPv4 or IPv6 address; NULL: all of this machine) and port; port
+ *   0: any free one, which is returned. Errors: YK_E_IO, naming address and reason. */
 yk_status yk_listener_open(const char *host, int port, yk_listener *out, yk_err *err);
 void yk_listener_close(yk_listener *listener); /* a listener that no join has taken */
 

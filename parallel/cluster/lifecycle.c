@@ -10,7 +10,7 @@
 
 yk_status yk_listener_open(const char *host, int port, yk_listener *out, yk_err *err)
 {
-  YK_TRY(yk_listen_host(host, port, &out->fd, err));
+  YK_TRY(host ? yk_listen_host(host, port, &out->fd, err) : yk_listen_at(NULL, port, &out->fd, err));
   out->port = yk_port_of(out->fd);
   return YK_OK;
 }

@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/rng.h"
 #include "comm/cluster_fixture.h"
+#include "comm/rank_sums.h"
 #include "each_case.h"
 #include "parallel/cluster/wire_tcp.h"
 #include "sanitized.h"
@@ -97,83 +97,24 @@ static double round_once(int n_ranks, comm_shape shape)
 
 /* ---- the bits of one process ---- */
 
-enum { N_RANKS = 5, HIDDEN = 96, MAX_ROWS = 40, N_ELEMENTS = MAX_ROWS * HIDDEN };
-
-/* A rank's data before and after a sum. */
-typedef struct rank_data {
-  yk_comm *comm;
-  int32_t n_rows;
-  yk_status status;
-  float partial[N_ELEMENTS], residual[N_ELEMENTS], y[N_ELEMENTS], w[HIDDEN];
-} rank_data;
-
-static void *sum_rows(void *context)
-{
-  rank_data *d = context;
-  const yk_all_reduce_add_norm_args args = {.partial.rows = d->partial,
-                                            .residual = d->residual,
-                                            .y = d->y,
-                                            .w = d->w,
-                                            .n_rows = d->n_rows,
-                                            .hidden = HIDDEN,
-                                            .alpha = 0.7F,
-                                            .eps = 1e-5F};
-  d->status = d->comm->ops->all_reduce_add_norm(d->comm, &args, NULL);
-  if (d->status == YK_OK) d->status = d->comm->ops->all_reduce(d->comm, d->partial, N_ELEMENTS, YK_F32, NULL);
-  return NULL;
-}
-
-/* Numbers of very different sizes, so that another order of additions changes bits. */
-static float number_at(uint64_t seed, uint64_t i)
-{
-  double u = yk_rng_uniform(seed, i, 0), scale = yk_rng_uniform(seed, i, 1);
-  return (float)((u - 0.5) * (scale < 0.5 ? 1e-3 : 1e3));
-}
-
-static void fill(rank_data *d, int rank, int32_t n_rows, yk_comm *comm)
-{
-  *d = (rank_data){.comm = comm, .n_rows = n_rows};
-  for (int i = 0; i < N_ELEMENTS; i++) {
-    d->partial[i] = number_at((uint64_t)rank + 1, (uint64_t)i);
-    d->residual[i] = number_at(100, (uint64_t)i);
-  }
-  for (int i = 0; i < HIDDEN; i++) d->w[i] = number_at(101, (uint64_t)i);
-}
-
-static void run_ranks(rank_data *ranks, yk_comm **comms, int32_t n_rows)
-{
-  pthread_t threads[N_RANKS];
-  for (int rank = 0; rank < N_RANKS; rank++) {
-    fill(&ranks[rank], rank, n_rows, comms[rank]);
-    assert_int_equal(pthread_create(&threads[rank], NULL, sum_rows, &ranks[rank]), 0);
-  }
-  for (int rank = 0; rank < N_RANKS; rank++) {
-    pthread_join(threads[rank], NULL);
-    assert_int_equal(ranks[rank].status, YK_OK);
-  }
-}
+enum { N_RANKS = 5 };
 
 static void several_processes_give_the_bits_of_one(void **state)
 {
   (void)state;
-  static const int32_t row_counts[] = {1, 7, MAX_ROWS};
+  static const int32_t row_counts[] = {1, 7, RANK_SUM_ROWS};
   yk_device *devs[2][N_RANKS];
   yk_comm *comms[2][N_RANKS];
   const yk_world whole = yk_world_of_process(N_RANKS);
   const yk_device_limits limits = {.max_tokens = 64, .max_seqs = 64, .max_model_tokens = 64, .vocab = 64};
-  rank_data *ranks = calloc(2 * N_RANKS, sizeof *ranks);
+  rank_sum *ranks = calloc(2 * N_RANKS, sizeof *ranks);
   for (int rank = 0; rank < N_RANKS; rank++)
     assert_int_equal(yk_cpu_device_create(YK_F32, 1, &limits, &devs[0][rank], NULL), YK_OK);
   assert_int_equal(yk_comm_local_create(&whole, devs[0], comms[0], NULL), YK_OK);
   assert_true(open_one_stage(N_RANKS, YK_F32, devs[1], comms[1]));
   for (size_t i = 0; each_case(i, i < sizeof row_counts / sizeof *row_counts); i++) {
-    for (int k = 0; k < 2; k++) run_ranks(ranks + (ptrdiff_t)k * N_RANKS, comms[k], row_counts[i]);
-    for (int rank = 0; rank < N_RANKS; rank++) {
-      const rank_data *one = &ranks[rank], *several = &ranks[N_RANKS + rank];
-      assert_memory_equal(several->residual, one->residual, sizeof one->residual);
-      assert_memory_equal(several->y, one->y, sizeof one->y);
-      assert_memory_equal(several->partial, one->partial, sizeof one->partial);
-    }
+    for (int k = 0; k < 2; k++) rank_sums_run(ranks + (ptrdiff_t)k * N_RANKS, 0, N_RANKS, comms[k], row_counts[i]);
+    for (int rank = 0; rank < N_RANKS; rank++) assert_true(rank_sums_equal(&ranks[N_RANKS + rank], &ranks[rank]));
   }
   close_ends(N_RANKS, devs[0], comms[0]);
   close_divided(N_RANKS, devs[1], comms[1]);
