@@ -118,6 +118,7 @@ MAY_INCLUDE = {
     ],
     "runtime/cli/bench/": [YOKE, BASE, "runtime/bench/", "runtime/cli/", "runtime/cli/options/"],
     "runtime/cli/chat/": [YOKE, BASE, "runtime/chat/", "runtime/cli/", "runtime/cli/options/"],
+    "runtime/cli/plan/": [YOKE, BASE, "runtime/study/", "runtime/cli/", "runtime/cli/options/"],
     "runtime/cli/study/": [
         YOKE, BASE, "runtime/study/", "runtime/cli/", "runtime/cli/bench/", "runtime/cli/options/"
     ],

@@ -70,6 +70,7 @@ typedef struct sum {
   const yk_machine_rates *machine;
   double ranks;
   double bound_s[YK_BOUNDS];
+  yk_step_work work;
 } sum;
 
 /* Adds n operations of so many bytes and flops each. */
@@ -77,6 +78,8 @@ static void add_operation(sum *total, double n, double bytes, double flops)
 {
   double memory_s = bytes / total->machine->memory_bytes_per_s, gemm_s = flops / total->machine->gemm_flops;
   total->bound_s[memory_s >= gemm_s ? YK_BOUND_MEMORY : YK_BOUND_GEMM] += n * fmax(memory_s, gemm_s) / total->ranks;
+  total->work.memory_s += n * memory_s / total->ranks;
+  total->work.gemm_s += n * gemm_s / total->ranks;
 }
 
 static void add_product(sum *total, double n, double k, double columns, double rows, double element_bytes)
@@ -185,6 +188,30 @@ static double attention_flops(const yk_model_shapes *shapes, double prompt_pairs
           decode_pairs * (double)(2 * s->kv_rank + s->rope_dim));
 }
 
+static sum empty_sum(const yk_machine_rates *machine, const yk_limit_load *load)
+{
+  return (sum){.machine = machine, .ranks = machine->is_shared ? 1 : load->ranks};
+}
+
+yk_step_work yk_limit_decode_work(const yk_model_shapes *shapes, const yk_machine_rates *machine,
+                                  const yk_limit_load *load)
+{
+  sum step = empty_sum(machine, load);
+  double read_tokens = load->batch * (load->input_len + load->output_len / 2);
+  add_step(&step, shapes, load, load->batch, load->batch, read_tokens * kv_bytes_of(shapes, load),
+           attention_flops(shapes, 0, read_tokens));
+  return step.work;
+}
+
+yk_step_work yk_limit_prompt_work(const yk_model_shapes *shapes, const yk_machine_rates *machine,
+                                  const yk_limit_load *load, double rows)
+{
+  sum step = empty_sum(machine, load);
+  add_step(&step, shapes, load, rows, rows / load->input_len, rows * kv_bytes_of(shapes, load),
+           attention_flops(shapes, rows * load->input_len / 2, 0));
+  return step.work;
+}
+
 static double total_of(const sum *added)
 {
   return added->bound_s[YK_BOUND_MEMORY] + added->bound_s[YK_BOUND_GEMM] + added->bound_s[YK_BOUND_LINK];
@@ -193,7 +220,7 @@ static double total_of(const sum *added)
 void yk_limit_compute(const yk_model_shapes *shapes, const yk_machine_rates *machine, const yk_limit_load *load,
                       yk_limit *out)
 {
-  sum prefill = {machine, machine->is_shared ? 1 : load->ranks, {0}}, decode = prefill;
+  sum prefill = empty_sum(machine, load), decode = prefill;
   double kv_bytes = kv_bytes_of(shapes, load), context = load->input_len + load->output_len / 2;
   double n_decodes = load->output_len - 1;
   double own = load->input_len - load->shared_prefix, prefix = load->shared_prefix;
@@ -213,7 +240,7 @@ void yk_limit_compute(const yk_model_shapes *shapes, const yk_machine_rates *mac
 void yk_limit_compute_flow(const yk_model_shapes *shapes, const yk_machine_rates *machine, const yk_limit_load *load,
                            yk_limit *out)
 {
-  sum step = {machine, machine->is_shared ? 1 : load->ranks, {0}};
+  sum step = empty_sum(machine, load);
   double kv_bytes = kv_bytes_of(shapes, load), context = load->input_len + load->output_len / 2;
   double n_steps = load->output_len, n_decodes = n_steps - 1;
   double own = load->input_len - load->shared_prefix, prefix = load->shared_prefix;

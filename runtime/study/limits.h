@@ -88,6 +88,20 @@ void yk_limit_compute(const yk_model_shapes *shapes, const yk_machine_rates *mac
 void yk_limit_compute_flow(const yk_model_shapes *shapes, const yk_machine_rates *machine, const yk_limit_load *load,
                            yk_limit *out);
 
+/* Times of one step on each rank, without all-reduces: of all bytes at the memory's rate, of all flops at the GEMM
+ * rate. The limit takes the larger one of each operation. */
+typedef struct yk_step_work {
+  double memory_s, gemm_s;
+} yk_step_work;
+
+/* yk_limit_decode_work - a decode step of load->batch sequences at the mean context. Thread: any. */
+yk_step_work yk_limit_decode_work(const yk_model_shapes *shapes, const yk_machine_rates *machine,
+                                  const yk_limit_load *load);
+
+/* yk_limit_prompt_work - a step of so many prompt rows of prompts of load->input_len tokens. Thread: any. */
+yk_step_work yk_limit_prompt_work(const yk_model_shapes *shapes, const yk_machine_rates *machine,
+                                  const yk_limit_load *load, double rows);
+
 /* yk_limit_bound_name - "memory", "gemm", "link". */
 const char *yk_limit_bound_name(yk_limit_bound bound);
 

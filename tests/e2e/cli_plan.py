@@ -241,10 +241,11 @@ class Plan(harness.Case):
 
     def test_help_lists_options_that_change_sizes(self):
         listed = re.findall(r"(?m)^  (?:-\w, |--\w+, )?--([a-z-]+)", self.run_yoke("plan", "--help").out)
-        self.assertEqual(listed, ["device-memory", "no-link-test", "format", "model", "revision", "download-dir",
-                                  "hf-overrides", "device", "devices", "tensor-parallel-size",
-                                  "pipeline-parallel-size", "enable-expert-parallel", "dtype", "weights",
-                                  "kv-cache-dtype",
+        self.assertEqual(listed, ["device-memory", "no-link-test", "format", "goal", "input-len", "output-len", "users",
+                                  "gpu", "gpus", "machine", "nodes", "link", "link-latency", "model", "revision",
+                                  "download-dir", "hf-overrides",
+                                  "device", "devices", "tensor-parallel-size", "pipeline-parallel-size",
+                                  "enable-expert-parallel", "dtype", "weights", "kv-cache-dtype",
                                   "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
                                   "kv-cache-bytes", "log-level"])
         for option in ("--seed", "--step-timeout", "--threads", "--no-prefix-reuse"):
@@ -267,6 +268,86 @@ def text_of(n_bytes):
         units.pop(0)
     decimals = 0 if units[0] == "B" or value >= 99.95 else 1 if value >= 9.995 else 2
     return f"{value:.{decimals}f} {units[0]}"
+
+
+class Layouts(harness.Case):
+    """--goal: tp x pp x replicas, from given rates of GPUs."""
+
+    def setUp(self):
+        self.model = harness.scratch_folder(self.addCleanup)
+        with open(os.path.join(self.model, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(LLAMA_3_70B, file)
+
+    def layouts(self, *options):
+        return self.run_json("plan", self.model, *options)
+
+    def test_every_layout_once_and_the_best_first(self):
+        for goal, key in (("latency", "tokens_per_s_request"), ("throughput", "tokens_per_s")):
+            found = self.layouts("--goal", goal, "--gpu", "H200", "--gpus", 8, "--users", 64)
+            layouts = [(layout["replicas"], layout["tp"], layout["pp"]) for layout in found]
+            self.assertEqual(sorted(layouts), sorted((8 // (tp * pp), tp, pp) for tp in (1, 2, 4, 8)
+                                                     for pp in (1, 2, 4, 8) if tp * pp <= 8))
+            rates = [layout[key] for layout in found]
+            self.assertEqual(rates, sorted(rates, reverse=True))
+            for layout in found:
+                self.assertTrue(layout["fits"])
+                self.assertEqual(layout["running"], 64 / layout["replicas"])
+                self.assertAlmostEqual(layout["tokens_per_s_request"] * layout["step_ms"], 1000, delta=0.1)
+                self.assertAlmostEqual(layout["tokens_per_s_gpu"], layout["tokens_per_s"] / 8, delta=0.1)
+        self.assertEqual(self.layouts("--goal", "latency", "--gpu", "H200", "--gpus", 8)[0]["tp"], 8)
+
+    def test_what_does_not_fit_is_last(self):
+        found = self.layouts("--goal", "throughput", "--gpu", "4090", "--gpus", 4)
+        self.assertEqual({layout["tp"] * layout["pp"] for layout in found if layout["fits"]}, {2, 4})
+        self.assertFalse(found[-1]["fits"])
+        text = self.run_yoke("plan", self.model, "--goal", "throughput", "--gpu", "4090", "--gpus", 4).out
+        self.assertIn("4 x 1 x 1                does not fit: ", text)
+        none = self.run_yoke("plan", self.model, "--goal", "latency", "--gpu", "3090", "--gpus", 1, expect=1)
+        self.assertIn("no layout fits on 1 GPU", none.err)
+
+    def test_replicas_win_over_pcie(self):
+        with open(os.path.join(self.model, "config.json"), "w", encoding="utf-8") as file:
+            json.dump({**LLAMA_3_70B, "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
+                       "intermediate_size": 14336}, file)
+        text = self.run_yoke("plan", self.model, "--goal", "throughput", "--gpu", "RTX 4090", "--gpus", 4).out
+        self.assertIn("For 1 x 4 RTX 4090", text)
+        self.assertIn("Best: 4 servers of --tensor-parallel-size 1, behind a router", text)
+        self.assertRegex(text, r"One group of all 4 GPUs gives 0\.[45]\d of its tokens/s: .*, where replicas win")
+
+    def test_hosts_and_their_network(self):
+        hosts = ("--nodes", 2, "--gpu", "H200", "--gpus", 8, "--users", 1)
+        sent = {(layout["tp"], layout["pp"]): layout for layout in self.layouts(*hosts)}
+        row = 8192 * 2  # a row of hidden states
+        for (tp, pp), layout in sent.items():
+            expected = 161 * row if tp == 16 else row if tp * pp == 16 else 0
+            self.assertEqual(layout["sent_bytes_per_token"], expected, (tp, pp))
+        faster = {(layout["tp"], layout["pp"]): layout for layout in
+                  self.layouts(*hosts, "--link", "800GB", "--link-latency", 1)}
+        self.assertLess(faster[16, 1]["step_ms"], sent[16, 1]["step_ms"] - 161 * 2 * 9e-3 + 0.1)
+        self.assertEqual(faster[8, 1]["step_ms"], sent[8, 1]["step_ms"])
+        self.assertIn("400 Gb/s and 10 us between hosts", self.run_yoke("plan", self.model, *hosts).out)
+
+    def test_measured_rates(self):
+        machine = os.path.join(harness.TESTS_DIR, "..", "bench", "results", "machine_h200_x2.json")
+        (two, *_) = self.layouts("--goal", "latency", "--machine", machine, "--gpus", 2)
+        with open(machine, encoding="utf-8") as file:
+            measured = json.load(file)
+        measured["memory_bytes_per_s"] /= 2
+        slower = os.path.join(self.model, "machine.json")
+        with open(slower, "w", encoding="utf-8") as file:
+            json.dump(measured, file)
+        (half, *_) = self.layouts("--goal", "latency", "--machine", slower, "--gpus", 2)
+        self.assertGreater(half["step_ms"], 1.6 * two["step_ms"])
+        with open(slower, "w", encoding="utf-8") as file:
+            json.dump({"devices": ["NVIDIA H200"]}, file)
+        self.assert_error(["plan", self.model, "--goal", "latency", "--machine", slower], "expected memory_bytes_per_s")
+
+    def test_wrong_options(self):
+        for options, *texts in ((("--gpu", "T4"), "--gpu", "expected one of H200, H100", "found T4"),
+                                (("--link", "400"), "--link", "400Gb"), (("--link", "-1Gb"), "--link"),
+                                (("--nodes", 0), "--nodes"), (("--goal", "fun"), "latency")):
+            self.assert_error(["plan", self.model, "--goal", "latency", *options], *texts, expect=2)
+        self.assert_error(["plan", self.model, "--goal", "latency", "--device", "cpu"], "layouts are for GPUs")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@
 #include "cli/console.h"
 #include "cli/options/model_options.h"
 #include "cli/options/vllm_options.h"
-#include "cli/plan_links.h"
+#include "cli/plan/plan_layouts.h"
+#include "cli/plan/plan_links.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
 static const char *const format_names[] = {"text", "json", NULL};
@@ -38,13 +39,17 @@ typedef struct plan_options {
   int64_t device_memory_bytes;
   bool no_link_test;
   int format;
+  yk_plan_layouts_options layouts;
 } plan_options;
 
 static const char examples[] = "  yoke plan -m Qwen3-8B-AWQ\n"
                                "  yoke plan -m Qwen3-8B-AWQ --device-memory 24GiB --max-model-len 8192\n"
                                "  yoke plan -m DIR_WITH_CONFIG_JSON --device cuda --device-memory 80GiB --tp 4\n"
                                "  yoke plan -m Qwen3-8B-AWQ --tp 4 --format json\n"
-                               "  yoke plan -m Qwen3-8B-AWQ --no-link-test\n";
+                               "  yoke plan -m Qwen3-8B-AWQ --no-link-test\n"
+                               "  yoke plan -m Qwen3-8B-AWQ --goal throughput --gpu \"RTX 4090\" --gpus 4\n"
+                               "  yoke plan -m Qwen3-32B-AWQ --nodes 2 --link 400Gb --gpu H200\n";
+static const char *const goal_names[] = {"none", "latency", "throughput", NULL};
 
 static yk_option_group model_group(const yk_model_options *options, yk_option *table)
 {
@@ -68,18 +73,35 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
       {"format", NULL, YK_OPTION_CHOICE, &options->format, NULL,
        .help = "json: a line a rank count, then GPUs and links", .choices = format_names},
   };
+  yk_plan_layouts_options *layouts = &options->layouts;
+  yk_option layout_table[4 + YK_PLAN_HOSTS_OPTIONS] = {
+      {"goal", NULL, YK_OPTION_CHOICE, &layouts->goal, NULL,
+       .help = "rank tp x pp x replicas: tokens/s of one request, or of all", .choices = goal_names},
+      {"input-len", NULL, YK_OPTION_TOKENS, &layouts->input_len, "N", .help = "tokens of a prompt", .min = 1,
+       .max = 1 << 24},
+      {"output-len", NULL, YK_OPTION_TOKENS, &layouts->output_len, "N", .help = "tokens of an answer", .min = 1,
+       .max = 1 << 24},
+      {"users", NULL, YK_OPTION_INT, &layouts->n_users, "N", .help = "requests at a time, over all replicas",
+       .fallback = "latency: 1; throughput: as many as fit", .min = 1, .max = 1 << 20},
+  };
+  yk_plan_hosts_table(&layouts->hosts, layout_table + 4);
   yk_option table[YK_MODEL_OPTIONS];
-  const yk_option_group groups[] = {{"Plan", own, 3}, model_group(&options->model, table)};
+  const yk_option_group groups[] = {{"Plan", own, 3},
+                                    {"Layouts", layout_table, sizeof layout_table / sizeof *layout_table},
+                                    model_group(&options->model, table)};
   const yk_command command = {
       "yoke plan",
       "MODEL [options]",
       "Show for 1 to 8 ranks (or the one count of --tensor-parallel-size) whether a model fits, the bytes of each "
       "rank, and how many tokens of KV fit; then the GPUs of this machine, and tests of each link between them and "
       "of all-reduces over them. Loads no weights: config.json alone is enough, and formats are then those that it "
-      "names. Exits with 1 where nothing fits.",
+      "names. Exits with 1 where nothing fits. With --goal, or with --nodes, rank instead how to use all GPUs: "
+      "replicas "
+      "of tp x pp ranks each, with the speed to expect of each layout; runtime/study/layouts.h has the formula and its "
+      "errors.",
       examples,
       groups,
-      .n_groups = 2,
+      .n_groups = 3,
       .model = &options->model.checkpoint,
       .foreign = &yk_vllm_options};
   yk_arguments arguments;
@@ -230,6 +252,14 @@ static yk_status run(plan_options *options, const yk_console *console, yk_err *e
   YK_TRY(yk_model_options_find(&options->model, false, err));
   YK_TRY(yk_model_options_apply(&options->model, &engine, err));
   engine.log = console->log;
+  if (options->layouts.goal != YK_GOAL_NONE || options->layouts.hosts.n_hosts > 1) {
+    if (engine.device == YK_DEVICE_CPU)
+      return yk_err_set(err, YK_E_INVAL, "--goal: layouts are for GPUs, found --device cpu");
+    options->layouts.as_json = options->format == FORMAT_JSON;
+    options->layouts.device_memory_bytes = options->device_memory_bytes;
+    YK_TRY(yk_plan_layouts_print(&options->layouts, &engine, err));
+    return yk_cli_flush(err);
+  }
   bool one = options->model.ranks_given || options->model.devices.n > 0;
   int first = engine.n_ranks, last = engine.n_ranks;
   if (!one) last = engine.n_stages > DEFAULT_MOST_RANKS ? engine.n_stages : DEFAULT_MOST_RANKS;
@@ -246,6 +276,8 @@ int yk_cli_plan(int argc, char **argv)
   plan_options options = {0};
   int exit_code;
   yk_model_options_init(&options.model);
+  yk_plan_hosts_init(&options.layouts.hosts);
+  options.layouts.input_len = options.layouts.output_len = 1000;
   if (parse(&options, argc, argv, &exit_code)) {
     yk_console console;
     yk_err err = YK_ERR_INIT;

@@ -1,4 +1,4 @@
-#include "cli/plan_links.h"
+#include "cli/plan/plan_links.h"
 
 #include <jansson.h>
 #include <stdio.h>

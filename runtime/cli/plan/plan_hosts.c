@@ -1,0 +1,128 @@
+#include "cli/plan/plan_hosts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_tree.h"
+#include "base/strbuf.h"
+#include "yoke/yoke.h"
+
+enum { DEFAULT_GPUS = 8, MAX_HOSTS = 64, NAME_BYTES = 128 };
+
+static yk_status refuse_type(const char *name, yk_err *err)
+{
+  yk_strbuf known = YK_STRBUF_INIT;
+  for (int i = 0; yk_gpu_type_at(i); i++) yk_strbuf_append_fmt(&known, "%s%s", i ? ", " : "", yk_gpu_type_at(i)->name);
+  yk_err_set(err, YK_E_INVAL, "expected one of %s, found %.60s", known.failed ? "?" : known.data,
+             name[0] ? name : "no GPU");
+  yk_strbuf_free(&known);
+  return YK_E_INVAL;
+}
+
+static yk_status parse_type(void *value, const char *text, yk_err *err)
+{
+  if (!yk_gpu_type_find(text)) return refuse_type(text, err);
+  *(const char **)value = text;
+  return YK_OK;
+}
+
+/* "400Gb" (bits), "50GB" (bytes), both a second. */
+static yk_status parse_rate(void *value, const char *text, yk_err *err)
+{
+  static const struct {
+    const char *unit;
+    double bytes;
+  } units[] = {{"Gb", 1e9 / 8}, {"Gb/s", 1e9 / 8}, {"Gbit", 1e9 / 8}, {"GB", 1e9}, {"GB/s", 1e9}};
+  char *end;
+  double number = strtod(text, &end);
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    if (!(number > 0 && number < 1e6) || strcmp(end, units[i].unit) != 0) continue;
+    *(double *)value = number * units[i].bytes;
+    return YK_OK;
+  }
+  return yk_err_set(err, YK_E_INVAL, "expected a rate as 400Gb (bits a second) or 50GB (bytes), found \"%.40s\"", text);
+}
+
+void yk_plan_hosts_init(yk_plan_hosts_options *options)
+{
+  *options = (yk_plan_hosts_options){.n_hosts = 1, .link_bytes_per_s = 400e9 / 8, .link_latency_us = 10};
+}
+
+void yk_plan_hosts_table(yk_plan_hosts_options *options, yk_option table[YK_PLAN_HOSTS_OPTIONS])
+{
+  const yk_option rows[YK_PLAN_HOSTS_OPTIONS] = {
+      {"gpu", NULL, YK_OPTION_CALL, &options->gpu, "TYPE", .help = "H200, RTX 4090 ...: GPUs of the planned machine",
+       .fallback = "this machine's", .parse = parse_type},
+      {"gpus", NULL, YK_OPTION_INT, &options->gpus_per_host, "N", .help = "GPUs of each host",
+       .fallback = "this machine's, or 8", .min = 1, .max = YK_MAX_RANKS},
+      {"machine", NULL, YK_OPTION_STRING, &options->machine_path, "FILE",
+       .help = "rates and all-reduces of such a host, by `yoke bench machine --output`", .fallback = "of the type"},
+      {"nodes", NULL, YK_OPTION_INT, &options->n_hosts, "N", .help = "hosts", .min = 1, .max = MAX_HOSTS},
+      {"link", NULL, YK_OPTION_CALL, &options->link_bytes_per_s, "RATE",
+       .help = "network of each host, in one direction: 400Gb, 50GB", .fallback = "400Gb", .parse = parse_rate},
+      {"link-latency", NULL, YK_OPTION_NUMBER, &options->link_latency_us, "US",
+       .help = "time of a small message between hosts", .max = 1e6},
+  };
+  memcpy(table, rows, sizeof rows);
+}
+
+static yk_status read_machine(const char *path, yk_machine_rates *rates, char name[NAME_BYTES], yk_err *err)
+{
+  json_t *document;
+  YK_TRY(yk_tree_parse_file(path, &document, err));
+  const char *device = json_string_value(json_array_get(json_object_get(document, "devices"), 0));
+  snprintf(name, NAME_BYTES, "%s", device ? device : "");
+  bool has_rates = yk_machine_rates_read(document, rates);
+  json_decref(document);
+  return has_rates ? YK_OK
+                   : yk_err_set(err, YK_E_FORMAT,
+                                "%s: expected memory_bytes_per_s and gemm_flops, as `yoke bench "
+                                "machine --output` writes them",
+                                path);
+}
+
+/* The first GPU's name and memory, and how many there are; without GPUs nothing changes. */
+static yk_status look_here(char name[NAME_BYTES], int64_t *memory_bytes, int *n_gpus, yk_err *err)
+{
+  yk_device_info devices[YK_MAX_RANKS + 1];
+  int n;
+  memset(devices, 0, sizeof devices);
+  for (int i = 0; i <= YK_MAX_RANKS; i++) devices[i].struct_size = sizeof devices[i];
+  YK_TRY(yk_device_list(devices, YK_MAX_RANKS + 1, &n, err));
+  for (int i = n < YK_MAX_RANKS + 1 ? n : YK_MAX_RANKS + 1; i-- > 0;) {
+    if (devices[i].kind != YK_DEVICE_CUDA) continue;
+    snprintf(name, NAME_BYTES, "%s", devices[i].name);
+    *memory_bytes = devices[i].total_bytes;
+    ++*n_gpus;
+  }
+  return YK_OK;
+}
+
+yk_status yk_plan_hosts_find(const yk_plan_hosts_options *options, yk_layout_hosts *hosts, int64_t *memory_bytes,
+                             yk_err *err)
+{
+  char name[NAME_BYTES] = "";
+  int n_gpus = 0;
+  int64_t own_bytes = 0;
+  *hosts = (yk_layout_hosts){.n_hosts = options->n_hosts,
+                             .link_bytes_per_s = options->link_bytes_per_s,
+                             .link_latency_s = options->link_latency_us * 1e-6};
+  if (options->machine_path) YK_TRY(read_machine(options->machine_path, &hosts->rates, name, err));
+  if (options->gpu) {
+    snprintf(name, sizeof name, "%s", options->gpu);
+  } else if (!options->machine_path) {
+    YK_TRY(look_here(name, &own_bytes, &n_gpus, err));
+  }
+  const yk_gpu_type *type = yk_gpu_type_find(name);
+  if (!type) {
+    refuse_type(name, err);
+    yk_err_prefix(err, "name the GPUs by --gpu");
+    return YK_E_INVAL;
+  }
+  hosts->gpu = *type;
+  if (!options->machine_path) hosts->rates = yk_gpu_type_rates(type);
+  hosts->gpus_per_host = options->gpus_per_host ? options->gpus_per_host : n_gpus ? n_gpus : DEFAULT_GPUS;
+  *memory_bytes = own_bytes ? own_bytes : (int64_t)type->memory_bytes;
+  return YK_OK;
+}
