@@ -43,9 +43,9 @@ void yk_route_server_info(yk_exchange *x)
   text(out, "dtype", info->dtype);
   text(out, "kv_cache_dtype", info->kv_cache_dtype);
   text(out, "disaggregation_mode", "null");
-  number(out, "tp_size", info->n_ranks);
+  number(out, "tp_size", info->n_ranks / info->n_stages);
   number(out, "dp_size", 1);
-  number(out, "pp_size", 1);
+  number(out, "pp_size", info->n_stages);
   number(out, "context_length", info->max_model_tokens);
   number(out, "max_total_tokens", info->kv_capacity_tokens);
   number(out, "max_total_num_tokens", info->kv_capacity_tokens);

@@ -432,9 +432,10 @@ class Routes(Case):
         self.assert_refused(server.ask("GET", "/reset_prefix_cache"), 405, "POST")
 
     def test_routes_that_routers_read(self):
-        server = self.serve("--served-model-name", "m", "--max-num-seqs", 3, "--max-model-len", 512)
+        server = self.serve("--served-model-name", "m", "--max-num-seqs", 3, "--max-model-len", 512, "--tp", 2,
+                            "--pipeline-parallel-size", 3)
         info = server.ask("GET", "/server_info").value
-        expected = {"served_model_name": "m", "model_path": "m", "tp_size": 1, "dp_size": 1, "pp_size": 1,
+        expected = {"served_model_name": "m", "model_path": "m", "tp_size": 2, "dp_size": 1, "pp_size": 3,
                     "context_length": 512, "max_running_requests": 3, "is_embedding": False,
                     "version": server.ask("GET", "/version").value["version"]}
         self.assertEqual({key: info[key] for key in expected}, expected)
