@@ -47,6 +47,7 @@ LD_LIBRARY_PATH=$(realpath "$build/lib"):${LD_LIBRARY_PATH:-} ldd "$root"/bin/* 
   awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name path; do
   if ! echo "$name" | grep -Eq "$own"; then cp -L "$path" "$root/lib/$name"; fi
 done
+if [ -f "$build/lib/libyoke_mpi.so" ]; then cp "$build/lib/libyoke_mpi.so" "$root/lib/"; fi # without MPI itself
 find "$root" -type f -exec strip --strip-debug {} +
 
 mv "$stage/gpu_tests.txt" "$root/"

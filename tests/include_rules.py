@@ -27,7 +27,8 @@ PLANS = [  # without a GPU
 ]
 WEIGHT, ACTIVATION = "kernels/weight.h", "kernels/activation.h"
 LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
-LOWER = [BASE, "kernels/", "loader/", *LOADER, "parallel/", "parallel/cluster/", "parallel/mpi/"]  # below the layers of a model
+PARALLEL = ["parallel/", "parallel/cluster/", "parallel/mpi/"]
+LOWER = [BASE, "kernels/", "loader/", *LOADER, *PARALLEL]  # below the layers of a model
 HOUSE = ["runtime/*", "kernels/*", "loader/*", "parallel/*"]
 TESTS = [*HOUSE, "tests/"]
 

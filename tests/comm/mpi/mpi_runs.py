@@ -16,14 +16,16 @@ def run(environment, *command):
 
 def main():
     program = sys.argv[1]
-    if not shutil.which("mpirun") or not os.path.exists(os.path.join(os.path.dirname(program), "../lib/libyoke_mpi.so")):
+    plugin = os.path.join(os.path.dirname(program), "../lib/libyoke_mpi.so")
+    if not shutil.which("mpirun") or not os.path.exists(plugin):
         print("skipped: mpirun or libyoke_mpi.so is missing")
         return 77
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     done = run(environment, "mpirun", "--oversubscribe", "-n", "3", program)
     n_passed = (done.stdout + done.stderr).count("[  PASSED  ] 1 test(s).")
     if done.returncode != 0 or n_passed != 3:
-        print(f"expected 3 processes that pass, found {n_passed}, exit code {done.returncode}:", done.stdout, done.stderr)
+        print(f"expected 3 processes that pass, found {n_passed}, exit code {done.returncode}:")
+        print(done.stdout, done.stderr)
         return 1
     alone = run({**environment, "PMI_RANK": "1", "PMI_SIZE": "4"}, program)
     if alone.returncode != 3 or "the launcher has started 4 processes" not in alone.stdout:
