@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "model/step.h"
+#include "model/step_message.h"
 
 enum { N_CASES = 2000 };
 
@@ -110,6 +111,96 @@ static void test_batch_in_a_copy(void **state)
   free(copy);
 }
 
+/* ---- Messages ---------------------------------------------------------------------------------------------------- */
+
+static const yk_device_limits message_limits = {.max_tokens = 37, .max_seqs = 9, .max_model_tokens = 130};
+
+/* A message as its sender writes it, in a buffer of exactly this size. */
+static void *write_message(const yk_step *step, size_t *n_bytes)
+{
+  const yk_step_head head = yk_step_head_of(&step->counts);
+  *n_bytes = sizeof head + step->layout.rank_bytes;
+  char *message = malloc(*n_bytes);
+  assert_non_null(message);
+  memcpy(message, &head, sizeof head);
+  memcpy(message + sizeof head, step->block, step->layout.rank_bytes);
+  return message;
+}
+
+static yk_step step_of_seed(uint64_t seed)
+{
+  yk_step step = {.counts = random_counts(&message_limits, seed)};
+  step.counts.max_rows_per_seq = step.counts.max_kv_tokens = 1;
+  step.layout = yk_step_layout_of(&step.counts);
+  yk_step_counts most = yk_step_counts_max(&message_limits);
+  most.n_penalty_tokens = most.n_biases = 50;
+  const size_t n_bytes = yk_step_layout_of(&most).n_bytes;
+  step.block = malloc(n_bytes);
+  assert_non_null(step.block);
+  for (size_t i = 0; i < n_bytes; i++) ((unsigned char *)step.block)[i] = (unsigned char)(i * 31 + seed);
+  return step;
+}
+
+/* A reader gets the counts and every array for ranks; none lies beyond the message. */
+static void test_message_holds_step(void **state)
+{
+  (void)state;
+  for (uint64_t seed = 0; seed < N_CASES; seed++) {
+    yk_step sent = step_of_seed(seed), read;
+    sent.counts.is_timed = seed % 2;
+    sent.counts.is_plain = seed % 3 == 0;
+    size_t n_bytes;
+    void *message = write_message(&sent, &n_bytes);
+    assert_true(n_bytes <= yk_step_message_max_bytes(&message_limits));
+    assert_int_equal(yk_step_message_read(message, n_bytes, &message_limits, &read, NULL), YK_OK);
+    const yk_step_head before = yk_step_head_of(&sent.counts), after = yk_step_head_of(&read.counts);
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_memory_equal(&sent.layout, &read.layout, sizeof sent.layout);
+    assert_memory_equal(sent.block, read.block, read.layout.rank_bytes);
+    assert_null(read.late);
+    assert_null(read.answer.sampled);
+    free(message);
+    free(sent.block);
+  }
+}
+
+static void test_bad_messages(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *says;
+    size_t offset;
+    int32_t value;
+  } cases[] = {{"version", offsetof(yk_step_head, version), 99},
+               {"tokens", offsetof(yk_step_head, n_tokens), 38},
+               {"tokens", offsetof(yk_step_head, n_tokens), 0},
+               {"sequences", offsetof(yk_step_head, n_seqs), 10},
+               {"sequences", offsetof(yk_step_head, n_seqs), -1},
+               {"rows of a sequence", offsetof(yk_step_head, max_rows_per_seq), 1000},
+               {"KV tokens", offsetof(yk_step_head, max_kv_tokens), 131},
+               {"blocks of a sequence", offsetof(yk_step_head, block_table_stride), 10},
+               {"wanted rows", offsetof(yk_step_head, n_wanted), 1000},
+               {"bytes of arrays", offsetof(yk_step_head, block_table_stride), 1}};
+  yk_step sent = step_of_seed(7), read;
+  sent.counts.block_table_stride = 2;
+  sent.layout = yk_step_layout_of(&sent.counts);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    yk_err err = YK_ERR_INIT;
+    size_t n_bytes;
+    char *message = write_message(&sent, &n_bytes);
+    memcpy(message + cases[i].offset, &cases[i].value, sizeof cases[i].value);
+    assert_int_equal(yk_step_message_read(message, n_bytes, &message_limits, &read, &err), YK_E_COMM);
+    assert_non_null(strstr(err.message, cases[i].says));
+    free(message);
+  }
+  size_t n_bytes;
+  void *message = write_message(&sent, &n_bytes);
+  assert_int_equal(yk_step_message_read(message, n_bytes - 4, &message_limits, &read, NULL), YK_E_COMM);
+  assert_int_equal(yk_step_message_read(message, 55, &message_limits, &read, NULL), YK_E_COMM);
+  free(message);
+  free(sent.block);
+}
+
 /* ---- Late data --------------------------------------------------------------------------------------------------- */
 
 typedef struct waiter {
@@ -161,6 +252,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_arrays_do_not_overlap),     cmocka_unit_test(test_largest_step_holds_all),
       cmocka_unit_test(test_late_arrays_move_no_other), cmocka_unit_test(test_batch_in_a_copy),
+      cmocka_unit_test(test_message_holds_step),        cmocka_unit_test(test_bad_messages),
       cmocka_unit_test(test_late_data_is_awaited),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

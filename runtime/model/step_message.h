@@ -1,0 +1,36 @@
+/* step_message.h - a step as one message for the processes that have no rank 0.
+ *
+ *   | yk_step_head: version, counts | the block's first rank_bytes |
+ *
+ * The arrays that rank 0 samples with stay in its process: other ranks read the counts and the first part of the block
+ * alone. Numbers are in the order of the host's bytes, which all processes of a run share. */
+#ifndef YK_MODEL_STEP_MESSAGE_H
+#define YK_MODEL_STEP_MESSAGE_H
+
+#include "model/step.h"
+
+enum { YK_STEP_MESSAGE_VERSION = 1 };
+
+/* yk_step_counts in types of fixed size, without padding. */
+typedef struct yk_step_head {
+  uint32_t version;
+  int32_t n_tokens, n_seqs, max_rows_per_seq, max_kv_tokens, block_table_stride, n_wanted, n_logits, n_penalty_loads;
+  uint8_t is_plain, is_timed, reserved[2];
+  int64_t n_penalty_tokens, n_biases;
+} yk_step_head;
+
+_Static_assert(sizeof(yk_step_head) == 56, "the head has no padding");
+
+/* yk_step_head_of - the head of a step's message. The body is step->block [step->layout.rank_bytes]. */
+yk_step_head yk_step_head_of(const yk_step_counts *counts);
+
+/* yk_step_message_max_bytes - of the largest step within the limits. */
+size_t yk_step_message_max_bytes(const yk_device_limits *limits);
+
+/* yk_step_message_read - a step of a message [n_bytes], 8-byte aligned. The step's block points into the message, and
+ *   only its first rank_bytes exist. The step has no answer and no late arrays.
+ *   Errors: YK_E_COMM: another version, a count beyond the limits, another size than the counts say. */
+yk_status yk_step_message_read(void *message, size_t n_bytes, const yk_device_limits *limits, yk_step *out,
+                               yk_err *err);
+
+#endif
