@@ -53,9 +53,10 @@ static bool record_failure(yk_rank_group *group, const yk_err *error)
   return first;
 }
 
-static void signal_failure(yk_rank_group *group)
+/* error: the one that was recorded. */
+static void signal_failure(yk_rank_group *group, const yk_err *error)
 {
-  if (group->ops.on_failure) group->ops.on_failure(group->ops.context);
+  if (group->ops.on_failure) group->ops.on_failure(group->ops.context, error);
   for (int rank = 0; rank < group->n_ranks; rank++)
     if (group->comms[rank]) group->comms[rank]->ops->abort(group->comms[rank]);
 }
@@ -80,7 +81,7 @@ static void run_command(worker *self, const void *command)
     must_signal = record_failure(group, &err);
     pthread_mutex_unlock(&group->mutex);
   }
-  if (must_signal) signal_failure(group);
+  if (must_signal) signal_failure(group, &err);
   if (status != YK_OK) settle(group->comms[self->index]);
   pthread_mutex_lock(&group->mutex);
   self->busy = false;
@@ -193,7 +194,7 @@ static void give_up(yk_rank_group *group, double timeout_s)
   yk_err stalled = stall_error(group, timeout_s);
   bool must_signal = record_failure(group, &stalled);
   pthread_mutex_unlock(&group->mutex);
-  if (must_signal) signal_failure(group);
+  if (must_signal) signal_failure(group, &stalled);
   pthread_mutex_lock(&group->mutex);
   wait_idle(group, release_s);
 }
@@ -213,6 +214,14 @@ yk_status yk_rank_group_run(yk_rank_group *group, const void *command, double ti
 {
   yk_rank_group_begin(group, command);
   return yk_rank_group_wait(group, timeout_s, err);
+}
+
+void yk_rank_group_fail(yk_rank_group *group, const yk_err *error)
+{
+  pthread_mutex_lock(&group->mutex);
+  bool must_signal = record_failure(group, error);
+  pthread_mutex_unlock(&group->mutex);
+  if (must_signal) signal_failure(group, error);
 }
 
 static void destroy_primitives(yk_rank_group *group)

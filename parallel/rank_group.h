@@ -28,9 +28,9 @@ typedef struct yk_rank_group_ops {
   /* Runs command on rank, on the rank's own thread. Sets err on failure; sets err->rank if the failure is another
    * rank's. */
   yk_status (*run)(void *context, int rank, const void *command, yk_err *err);
-  /* Must make every rank's run return soon, together with the abort of all ends, which follows. Called once, from any
-   * thread, without locks held. May be NULL. */
-  void (*on_failure)(void *context);
+  /* Must make every rank's run return soon, together with the abort of all ends, which follows. error: the first one.
+   * Called once, from any thread, without locks held. May be NULL. */
+  void (*on_failure)(void *context, const yk_err *error);
   /* Writes the rank's current operation, such as "layer 3, attention on GPU 1", or "". Called from any thread, while
    * run runs. May be NULL. */
   void (*describe)(void *context, int rank, char *text, size_t n_bytes);
@@ -61,6 +61,10 @@ yk_status yk_rank_group_wait(yk_rank_group *group, double timeout_s, yk_err *err
 
 /* yk_rank_group_run - begin and wait. */
 yk_status yk_rank_group_run(yk_rank_group *group, const void *command, double timeout_s, yk_err *err);
+
+/* yk_rank_group_fail - a failure outside of the ranks: breaks the group as the failure of a rank does, and ends the
+ *   current command. No effect on a broken group. Thread: any, but not one that on_failure waits for. */
+void yk_rank_group_fail(yk_rank_group *group, const yk_err *error);
 
 /* yk_rank_group_destroy - stops and joins the threads. A rank that still has not returned from a timed-out command gets
  *   grace_s more; after that the function returns false, and group, context and everything a rank may touch must be

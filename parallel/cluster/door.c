@@ -283,7 +283,7 @@ static yk_status hear(int fd, yk_frame_type type, unsigned char body[32], int64_
   if (head.type == YK_FRAME_REFUSE) {
     char why[513] = "";
     YK_TRY(yk_receive_all(fd, why, (size_t)head.n_bytes, deadline_ns, err));
-    return yk_err_set(err, YK_E_COMM, "refused: %s", why);
+    return yk_err_set(err, strcmp(why, YK_REFUSED_FOR_NOW) == 0 ? YK_E_AGAIN : YK_E_COMM, "refused: %s", why);
   }
   if (head.n_bytes != 32)
     return yk_err_set(err, YK_E_COMM, "expected a message of 32 bytes, found %llu", (unsigned long long)head.n_bytes);

@@ -45,6 +45,8 @@ static yk_status read_link(const yk_cluster *c, const yk_arrival *arrival, yk_li
 {
   yk_bytes from = {.at = arrival->body, .end = (const unsigned char *)arrival->body + arrival->n_bytes};
   const uint32_t purpose = yk_take_u32(&from);
+  if (purpose == YK_PURPOSE_ENTRY && atomic_load(&c->has_failed))
+    return yk_err_set(err, YK_E_AGAIN, YK_REFUSED_FOR_NOW);
   if (purpose == YK_PURPOSE_ENTRY) return yk_err_set(err, YK_E_COMM, "the run has already started");
   const void *run_id = yk_take(&from, YK_RUN_ID_BYTES);
   *out = (yk_link){.fd = arrival->fd, .process = yk_take_int(&from, YK_CLUSTER_MAX_PROCESSES)};
@@ -62,8 +64,10 @@ void yk_cluster_take_arrival(yk_cluster *c, yk_arrival *arrival)
 {
   yk_link link;
   yk_err err = YK_ERR_INIT;
-  if (read_link(c, arrival, &link, &err) != YK_OK || yk_arrival_accept(arrival, &err) != YK_OK) {
-    yk_arrival_refuse(arrival, err.message, c->log, NULL);
+  yk_status status = read_link(c, arrival, &link, &err);
+  if (status == YK_OK) status = yk_arrival_accept(arrival, &err);
+  if (status != YK_OK) {
+    yk_arrival_refuse(arrival, err.message, status == YK_E_AGAIN ? NULL : c->log, NULL);
     return;
   }
   yk_set_up(link.fd);
@@ -119,8 +123,8 @@ yk_status yk_cluster_link(yk_cluster *c, int process, const char *tag, int *fd, 
   yk_err why = YK_ERR_INIT;
   yk_status status = open_link(c, process, tag, fd, &why);
   if (status == YK_OK) return YK_OK;
-  YK_TRY(yk_cluster_check(c, err)); /* the failure is the reason */
-  return yk_err_set(err, status, "connection for \"%s\" with %s: %s", tag, c->names[process], why.message);
+  yk_err_prefix(&why, "for \"%s\"", tag);
+  return yk_cluster_lost(c, process, &why, err); /* the failure of the cluster, if there is one, is the reason */
 }
 
 void yk_cluster_unlink(yk_cluster *c, int fd)

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/console.h"
+#include "cli/follow.h"
 #include "cli/interrupt.h"
 #include "cli/options/model_options.h"
 #include "cli/options/sampling_options.h"
@@ -236,6 +237,7 @@ static int run(generate_options *options)
 {
   generation session = {.options = options};
   yk_err err = YK_ERR_INIT;
+  if (yk_cli_follows(&options->model)) return yk_cli_follow(&options->model, NULL, false);
   yk_console_init(&session.console, (yk_log_level)options->model.log_level);
   if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_prompts_load(&options->prompts, &err) != YK_OK) return yk_cli_failure(&err);

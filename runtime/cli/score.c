@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/console.h"
+#include "cli/follow.h"
 #include "cli/interrupt.h"
 #include "cli/options/model_options.h"
 #include "cli/options/vllm_options.h"
@@ -197,6 +198,7 @@ static int run(score_options *options)
   yk_interrupt interrupt; /* watches nothing: there is no partial result, so a signal ends the program */
   yk_engine *engine = NULL;
   yk_err err = YK_ERR_INIT;
+  if (yk_cli_follows(&options->model)) return yk_cli_follow(&options->model, NULL, false);
   yk_console_init(&console, (yk_log_level)options->model.log_level);
   if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_prompts_load(&options->texts, &err) != YK_OK) return yk_cli_failure(&err);

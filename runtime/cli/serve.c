@@ -9,6 +9,7 @@
 #include "cli/api_keys.h"
 #include "cli/cli.h"
 #include "cli/console.h"
+#include "cli/follow.h"
 #include "cli/options/model_options.h"
 #include "cli/options/template_options.h"
 #include "cli/options/vllm_options.h"
@@ -282,6 +283,7 @@ static int run(serve_options *options)
 {
   yk_server_options *server = &options->server;
   yk_err err = YK_ERR_INIT;
+  if (yk_cli_follows(&options->model)) return yk_cli_follow(&options->model, NULL, server->restarts_on_failure);
   yk_console_init(&options->console, (yk_log_level)options->model.log_level);
   if (prepare(options, &err) != YK_OK) return yk_cli_failure(&err);
   server->engine.log = options->console.log;

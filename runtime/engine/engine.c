@@ -11,6 +11,8 @@
 #include "engine/engine_internal.h"
 #include "engine/engine_loop.h"
 #include "engine/expert_load.h"
+#include "engine/machine/processes.h"
+#include "engine/machine/roll_call.h"
 #include "engine/machine/settings_resolve.h"
 #include "loader/safetensors/dir.h"
 
@@ -59,9 +61,12 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
                              .default_max_tokens = config->generation.max_new_tokens,
                              .kv_capacity_tokens = plan->kv_tokens,
                              .kv_block_tokens = YK_KV_BLOCK_TOKENS,
+                             .n_processes = e->cluster ? yk_cluster_n_processes(e->cluster) : 1,
                              .has_tokenizer = e->tokenizer != NULL};
   e->info.n_stages = s->world.n_stages;
   memcpy(e->info.memory, plan->memory, sizeof e->info.memory);
+  for (int rank = 0; rank < s->world.n_ranks && e->cluster; rank++)
+    e->info.rank_hosts[rank] = yk_cluster_host(e->cluster, yk_cluster_process_of(e->cluster, rank));
   e->generation = config->generation;
   e->n_eos_ids = config->n_eos_ids;
   memcpy(e->eos_ids, config->eos_ids, sizeof config->eos_ids);
@@ -116,9 +121,9 @@ static yk_status load_ranks(yk_engine *e, const yk_engine_options *options, cons
                             const yk_plan *plan, yk_err *err)
 {
   load_progress progress = {options, 0};
-  for (int rank = 0; rank < plan->n_ranks; rank++) progress.total_bytes += plan->memory[rank].weight_bytes;
+  for (int rank = 0; rank < e->settings.world.n_local; rank++) progress.total_bytes += plan->memory[rank].weight_bytes;
   int64_t start_ns = yk_clock_now_ns();
-  YK_TRY(yk_ranks_create(&e->settings, &e->ranks, err));
+  YK_TRY(yk_ranks_create(&e->settings, e->cluster, &e->ranks, err));
   int64_t created_ns = yk_clock_now_ns();
   YK_TRY(yk_ranks_load(e->ranks, checkpoint, options->progress ? report_progress : NULL, &progress, err));
   e->info.weights_s = yk_clock_seconds_since(created_ns);
@@ -144,7 +149,8 @@ static yk_status start_from_checkpoint(yk_engine *e, const yk_engine_options *op
                                        yk_err *err)
 {
   yk_plan plan;
-  YK_TRY(yk_settings_resolve(options, checkpoint, 0, &e->settings, &plan, err));
+  YK_TRY(yk_settings_resolve(options, checkpoint, 0, e->cluster, &e->settings, &plan, err));
+  e->has_one_clock = e->settings.device == YK_DEVICE_CPU && yk_processes_share_host(e->cluster);
   YK_TRY(load_tokenizer(e, options, err));
   fill_info(e, yk_checkpoint_config(checkpoint), &plan);
   e->info.checkpoint_bytes = yk_checkpoint_bytes(checkpoint);
@@ -154,16 +160,28 @@ static yk_status start_from_checkpoint(yk_engine *e, const yk_engine_options *op
   return start_thread(e, err);
 }
 
-static yk_status start(yk_engine *e, const yk_engine_options *options, yk_err *err)
+static yk_status open_and_start(yk_engine *e, const yk_engine_options *options, yk_err *err)
 {
   yk_checkpoint *checkpoint;
-  int64_t start_ns = yk_clock_now_ns();
-  if (!options->model_dir)
-    return yk_err_set(err, YK_E_INVAL, "model_dir: expected a checkpoint directory, found nothing");
   const yk_config_changes changes = yk_settings_config_changes(options);
   YK_TRY(yk_checkpoint_open_changed(options->model_dir, &changes, &options->log, &checkpoint, err));
   yk_status status = start_from_checkpoint(e, options, checkpoint, err);
   yk_checkpoint_close(checkpoint);
+  return status;
+}
+
+static yk_status start(yk_engine *e, const yk_engine_options *options, yk_err *err)
+{
+  int64_t start_ns = yk_clock_now_ns();
+  yk_err failure = YK_ERR_INIT;
+  if (!options->model_dir)
+    return yk_err_set(err, YK_E_INVAL, "model_dir: expected a checkpoint directory, found nothing");
+  if (options->n_processes > 1 && options->process != 0)
+    return yk_err_set(err, YK_E_INVAL, "process: expected 0, which has the engine, found %d: it calls yk_engine_follow",
+                      options->process);
+  YK_TRY(yk_roll_call_hold(options, &e->cluster, err));
+  yk_status status = yk_processes_fail(e->cluster, open_and_start(e, options, &failure), &failure);
+  if (status != YK_OK && err && err->code == YK_OK) *err = failure;
   e->info.load_s = yk_clock_seconds_since(start_ns);
   return status;
 }
@@ -201,6 +219,7 @@ bool yk_engine_destroy(yk_engine *engine)
   pthread_mutex_unlock(&engine->mutex);
   if (engine->thread_started) pthread_join(engine->thread, NULL);
   bool all_freed = yk_ranks_destroy(engine->ranks);
+  if (all_freed) yk_processes_leave(engine->cluster);
   if (all_freed) yk_step_builder_destroy(engine->builder); /* otherwise a rank may still read a step */
   yk_scheduler_destroy(engine->scheduler);
   yk_cache_salts_free(&engine->salts);
@@ -224,7 +243,8 @@ yk_status yk_engine_check(yk_engine *engine, yk_err *err)
   pthread_mutex_lock(&engine->mutex);
   yk_err failure = engine->failure;
   pthread_mutex_unlock(&engine->mutex);
-  if (failure.code != YK_OK && err && err->code == YK_OK) *err = failure;
+  if (failure.code == YK_OK) return yk_ranks_check(engine->ranks, err);
+  if (err && err->code == YK_OK) *err = failure;
   return failure.code;
 }
 

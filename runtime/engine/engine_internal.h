@@ -10,12 +10,12 @@
 #include <stdatomic.h>
 
 #include "engine/loop/cache_salts.h"
-#include "engine/observe/expert_counts.h"
-#include "engine/observe/profiler_state.h"
-#include "engine/machine/ranks.h"
-#include "engine/request.h"
 #include "engine/loop/scheduler.h"
 #include "engine/loop/step_builder.h"
+#include "engine/machine/ranks.h"
+#include "engine/observe/expert_counts.h"
+#include "engine/observe/profiler_state.h"
+#include "engine/request.h"
 #include "text/tokenizer.h"
 
 _Static_assert((int)YK_MAX_LOGPROBS == (int)YK_MAX_TOP_LOGPROBS, "the public limit of alternatives is the sampler's");
@@ -24,6 +24,8 @@ struct yk_engine {
   /* Fixed once created. */
   yk_settings settings;
   yk_engine_info info;
+  yk_cluster *cluster; /* the processes of the run; NULL: one */
+  bool has_one_clock;  /* all ranks' timestamps are of one clock */
   yk_generation_defaults generation;
   int32_t eos_ids[YK_MAX_EOS_IDS + 1]; /* ids of the checkpoint and of the tokenizer */
   int32_t n_eos_ids;

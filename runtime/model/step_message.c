@@ -16,7 +16,8 @@ yk_step_head yk_step_head_of(const yk_step_counts *c)
                         .is_plain = c->is_plain,
                         .is_timed = c->is_timed,
                         .n_penalty_tokens = c->n_penalty_tokens,
-                        .n_biases = c->n_biases};
+                        .n_biases = c->n_biases,
+                        .n_mask_words = c->n_mask_words};
 }
 
 static yk_step_counts counts_of(const yk_step_head *h)
@@ -31,6 +32,7 @@ static yk_step_counts counts_of(const yk_step_head *h)
                           .n_penalty_loads = h->n_penalty_loads,
                           .n_penalty_tokens = h->n_penalty_tokens,
                           .n_biases = h->n_biases,
+                          .n_mask_words = h->n_mask_words,
                           .is_plain = h->is_plain != 0,
                           .is_timed = h->is_timed != 0};
 }

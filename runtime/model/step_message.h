@@ -16,10 +16,10 @@ typedef struct yk_step_head {
   uint32_t version;
   int32_t n_tokens, n_seqs, max_rows_per_seq, max_kv_tokens, block_table_stride, n_wanted, n_logits, n_penalty_loads;
   uint8_t is_plain, is_timed, reserved[2];
-  int64_t n_penalty_tokens, n_biases;
+  int64_t n_penalty_tokens, n_biases, n_mask_words;
 } yk_step_head;
 
-_Static_assert(sizeof(yk_step_head) == 56, "the head has no padding");
+_Static_assert(sizeof(yk_step_head) == 64, "the head has no padding");
 
 /* yk_step_head_of - the head of a step's message. The body is step->block [step->layout.rank_bytes]. */
 yk_step_head yk_step_head_of(const yk_step_counts *counts);

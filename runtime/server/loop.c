@@ -82,12 +82,25 @@ static int64_t expire_drain(yk_server *server, int64_t now_ns)
   return server->drain_until_ns + flush_ns;
 }
 
+/* The loss of a process is to be seen without a request, too. */
+static int64_t look_for_processes(yk_server *server, int64_t now_ns)
+{
+  const int64_t period_ns = 500000000;
+  if (server->options.engine.n_processes < 2) return INT64_MAX;
+  if (now_ns >= server->processes_look_ns) {
+    yk_server_check_engine(server);
+    server->processes_look_ns = now_ns + period_ns;
+  }
+  return server->processes_look_ns;
+}
+
 static int64_t expire(yk_server *server)
 {
   int64_t now_ns = yk_clock_now_ns();
   int64_t next_ns = yk_connections_expire(&server->connections, now_ns);
   next_ns = yk_min_i64(next_ns, expire_requests(server, now_ns));
   next_ns = yk_min_i64(next_ns, yk_stats_log_expire(server, now_ns));
+  next_ns = yk_min_i64(next_ns, look_for_processes(server, now_ns));
   return yk_min_i64(next_ns, expire_drain(server, now_ns));
 }
 
@@ -135,6 +148,22 @@ static yk_status wait_for_events(yk_server *server, int64_t next_ns, yk_err *err
   return YK_OK;
 }
 
+/* Whether a process of a run of several is lost, and with it the others, which end. */
+static bool has_lost_processes(yk_server *server, yk_err *failure)
+{
+  return server->options.engine.n_processes > 1 && !server->options.restarts_on_failure &&
+         yk_engine_host_look(&server->host, failure) == YK_HOST_BROKEN;
+}
+
+/* Such a run ends when its requests have been answered with the failure. */
+static void end_with_processes(yk_server *server)
+{
+  yk_err failure;
+  if (atomic_load(&server->is_draining) || !has_lost_processes(server, &failure)) return;
+  drain(server);
+  server->drain_until_ns = yk_clock_now_ns();
+}
+
 /* Errors: the model, or its chat template, cannot be loaded. */
 static yk_status check_loading(yk_server *server, yk_err *err)
 {
@@ -170,10 +199,13 @@ yk_status yk_loop_run(yk_server *server, yk_err *err)
     yk_ready_take(&server->ready);
     yk_server_follow_host(server);
     YK_TRY(check_loading(server, err));
+    end_with_processes(server);
     server->has_resumed = false;
     yk_connections_accept(&server->connections, server->listen_fd);
     MHD_run(server->daemon);
     yk_connections_free_dead(&server->connections);
   }
-  return YK_OK;
+  yk_err failure;
+  if (!has_lost_processes(server, &failure)) return YK_OK;
+  return yk_err_set(err, failure.code, "%s", failure.message);
 }

@@ -66,6 +66,7 @@ struct yk_server {
   yk_token_texts *texts;
   bool was_ready;                         /* systemd has been notified */
   int64_t drain_began_ns, drain_until_ns; /* valid while draining */
+  int64_t processes_look_ns;              /* when the other processes of the run are checked next */
 };
 
 #endif

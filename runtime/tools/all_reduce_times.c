@@ -167,7 +167,7 @@ static yk_status run_rank(void *context, int rank, const void *command, yk_err *
 
 static yk_status open_devices(yk_all_reduce_times *times, bool nccl, yk_err *err)
 {
-  if (!nccl) return yk_rank_devices_open(&times->settings, &times->devices, err);
+  if (!nccl) return yk_rank_devices_open(&times->settings, NULL, &times->devices, err);
   times->devices.n_local = times->settings.world.n_local;
   YK_TRY(yk_gpus_open(&times->settings, times->devices.devs, err));
   return yk_gpus_connect_nccl(&times->settings, times->devices.devs, times->devices.comms, err);

@@ -244,7 +244,7 @@ class Refused(harness.Case):
                 (["--enable_chunked_prefill", "true"], "--enable_chunked_prefill"),
                 (["--disable-log-requests", "--enable-request-id-headers"],
                  "--disable-log-requests, --enable-request-id-headers"),
-                (["--data-parallel-rank", "0", "-dp", "1", "--nnodes=1"], "--data-parallel-rank, -dp, --nnodes"),
+                (["--data-parallel-rank", "0", "-dp", "1"], "--data-parallel-rank, -dp"),
                 (["--compilation-config", '{"mode": 3}'], "--compilation-config"),
                 (["--compilation-config.mode", "3", "-O3", "-O", "2"], "--compilation-config.mode, -O3, -O"),
                 (["--cudagraph-capture-sizes", "1", "2", "4", "--ignore-patterns", "a"],
@@ -257,7 +257,7 @@ class Refused(harness.Case):
                 self.assertNotIn("secret", err)
         self.assertEqual(self.run_yoke(*plan, "--trust-remote-code", "--log-level", "warn").err, "")
         for arguments, *parts in (
-                (["-dp2"], "--data-parallel-size 2", "router"), (["--nnodes", "2"], "--nnodes 2", "router"),
+                (["-dp2"], "--data-parallel-size 2", "router"),
                 (["--tokenizer-mode", "mistral"], "--tokenizer-mode mistral", "tokenizer.json"),
                 (["--uds", "/x"], "--uds: ", "--host", "systemd-socket-activate"),
                 (["--ssl-keyfile", "k"], "--ssl-keyfile: ", "proxy"),

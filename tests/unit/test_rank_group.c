@@ -24,6 +24,7 @@ typedef struct bench {
   atomic_int runs[8];
   atomic_int failures_signalled;
   atomic_bool released;                         /* set by on_failure: stalled ranks return */
+  yk_err signalled;                             /* the error that on_failure got */
   atomic_int aborted, settled;                  /* bits of the ranks whose ends were aborted, devices settled */
   int failing_rank, stalling_rank, blamed_rank; /* blamed_rank: the rank named by the failing one, or 0 */
   const int *progress;                          /* [n_ranks], or NULL: equal; if given, all ranks but 0 stall */
@@ -49,9 +50,10 @@ static yk_status run(void *context, int rank, const void *command, yk_err *err)
   return YK_OK;
 }
 
-static void release(void *context)
+static void release(void *context, const yk_err *error)
 {
   bench *b = context;
+  b->signalled = *error;
   atomic_fetch_add(&b->failures_signalled, 1);
   atomic_store(&b->released, true);
 }
@@ -118,6 +120,29 @@ static void every_rank_runs_every_command_once(void **state)
   }
 }
 
+/* Ranks that stall in a command return, an idle group runs no further command, and a second failure changes nothing. */
+static void failure_from_outside_ends_commands(void **state)
+{
+  for (int is_idle = 0; each_case(is_idle, is_idle < 2); is_idle++) {
+    bench b = {.failing_rank = -1, .stalling_rank = 1};
+    yk_rank_group *group = start(state, &b, 3);
+    yk_err lost = YK_ERR_INIT, later = YK_ERR_INIT, err = YK_ERR_INIT;
+    yk_err_set(&lost, YK_E_COMM, "a process is gone");
+    yk_err_set(&later, YK_E_DEVICE, "later");
+    int command = 1;
+    if (!is_idle) yk_rank_group_begin(group, &command);
+    yk_rank_group_fail(group, &lost);
+    yk_rank_group_fail(group, &later);
+    if (is_idle) yk_rank_group_begin(group, &command);
+    assert_int_equal(yk_rank_group_wait(group, 0, &err), YK_E_COMM);
+    assert_string_equal(err.message, "a process is gone");
+    assert_string_equal(b.signalled.message, "a process is gone");
+    assert_int_equal(atomic_load(&b.failures_signalled), 1);
+    assert_int_equal(atomic_load(&b.runs[0]), is_idle ? 0 : 1);
+    assert_true(yk_rank_group_destroy(group, 1));
+  }
+}
+
 static void first_failure_is_named_releases_others_and_sticks(void **state)
 {
   bench b = {.failing_rank = 2, .stalling_rank = -1};
@@ -127,6 +152,7 @@ static void first_failure_is_named_releases_others_and_sticks(void **state)
   assert_int_equal(yk_rank_group_run(group, &command, 0, &err), YK_E_DEVICE);
   assert_int_equal(err.rank, 2);
   assert_string_equal(err.message, "made to fail");
+  assert_string_equal(b.signalled.message, "made to fail");
   assert_int_equal(atomic_load(&b.failures_signalled), 1);
   assert_int_equal(atomic_load(&b.aborted), 0xf);
   assert_int_equal(atomic_load(&b.settled), 0xf);
@@ -227,6 +253,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_prestate(every_rank_runs_every_command_once, &none),
       cmocka_unit_test_prestate(every_rank_runs_every_command_once, &some),
+      cmocka_unit_test_prestate(failure_from_outside_ends_commands, &none),
+      cmocka_unit_test_prestate(failure_from_outside_ends_commands, &some),
       cmocka_unit_test_prestate(first_failure_is_named_releases_others_and_sticks, &none),
       cmocka_unit_test_prestate(first_failure_is_named_releases_others_and_sticks, &some),
       cmocka_unit_test_prestate(a_rank_may_blame_another, &none),

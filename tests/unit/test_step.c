@@ -196,7 +196,7 @@ static void test_bad_messages(void **state)
   size_t n_bytes;
   void *message = write_message(&sent, &n_bytes);
   assert_int_equal(yk_step_message_read(message, n_bytes - 4, &message_limits, &read, NULL), YK_E_COMM);
-  assert_int_equal(yk_step_message_read(message, 55, &message_limits, &read, NULL), YK_E_COMM);
+  assert_int_equal(yk_step_message_read(message, 63, &message_limits, &read, NULL), YK_E_COMM);
   free(message);
   free(sent.block);
 }

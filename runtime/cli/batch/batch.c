@@ -7,6 +7,7 @@
 #include "cli/batch/batch_run.h"
 #include "cli/cli.h"
 #include "cli/console.h"
+#include "cli/follow.h"
 #include "cli/options/model_options.h"
 #include "cli/options/vllm_options.h"
 #include "cli/trace_option.h"
@@ -116,6 +117,7 @@ static int run_batch(batch_options *options)
   yk_console console;
   yk_interrupt interrupt;
   yk_err err = YK_ERR_INIT;
+  if (yk_cli_follows(&options->model)) return yk_cli_follow(&options->model, NULL, false);
   if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
   yk_batch_files files = {.input_path = options->input,
                           .output_path = options->output_path,

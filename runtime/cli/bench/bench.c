@@ -10,6 +10,7 @@
 #include "cli/bench/bench_report.h"
 #include "cli/cli.h"
 #include "cli/console.h"
+#include "cli/follow.h"
 #include "cli/interrupt.h"
 #include "cli/trace_option.h"
 
@@ -62,12 +63,14 @@ static void close_output(bench *b)
 
 /* ---- GPUs */
 
-/* The GPUs that ranks will use, if they use any. */
+/* The GPUs that ranks of this process will use, if they use any. */
 static int gpu_ids(const bench *b, int ids[YK_MAX_RANKS])
 {
-  for (int i = 0; i < b->engine_options.n_ranks; i++)
-    ids[i] = b->engine_options.device_ids ? b->engine_options.device_ids[i] : i;
-  return b->engine_options.n_ranks;
+  const yk_engine_options *engine = &b->engine_options;
+  int n = engine->n_processes > 1 ? engine->n_ranks / engine->n_processes : engine->n_ranks;
+  for (int i = 0; i < n; i++)
+    ids[i] = engine->device_ids ? engine->device_ids[i] : engine->n_processes > 1 ? engine->local_process * n + i : i;
+  return n;
 }
 
 /* Called before this process uses a GPU. Prints nothing yet: with --device auto the process may use none. */
@@ -197,6 +200,7 @@ static yk_status measure(bench *b, yk_err *err)
 static int run(bench *b)
 {
   yk_err err = YK_ERR_INIT;
+  if (yk_cli_follows(&b->options.model)) return yk_cli_follow(&b->options.model, &b->engine_options, false);
   yk_console_init(&b->console, (yk_log_level)b->options.model.log_level);
   b->report.runs = calloc((size_t)b->options.repeats, sizeof *b->report.runs);
   b->report.options = &b->options;

@@ -9,6 +9,7 @@
 #include "cli/chat/chat_input.h"
 #include "cli/chat/chat_turn.h"
 #include "cli/cli.h"
+#include "cli/follow.h"
 #include "cli/options/model_options.h"
 #include "cli/options/template_options.h"
 #include "cli/options/vllm_options.h"
@@ -139,6 +140,7 @@ static int run_chat(chat_options *options)
                              .dims = shows_dim_text(),
                              .console = &console,
                              .interrupt = &interrupt};
+  if (yk_cli_follows(&options->model)) return yk_cli_follow(&options->model, NULL, false);
   yk_console_init(&console, (yk_log_level)options->model.log_level);
   if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
   if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_failure(&err);

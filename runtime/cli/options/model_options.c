@@ -86,7 +86,8 @@ static void fill_table(yk_model_options *options)
       {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, "LEVEL",
        .help = "error, warn, info (with progress) or debug", .choices = yk_log_level_names},
   };
-  static_assert(sizeof table / sizeof *table + YK_NAMED_MODEL_OPTIONS <= YK_MODEL_OPTIONS,
+  enum { N_TABLE = sizeof table / sizeof *table };
+  static_assert(N_TABLE + YK_NAMED_MODEL_OPTIONS + YK_PROCESS_OPTIONS <= YK_MODEL_OPTIONS,
                 "YK_MODEL_OPTIONS is too small");
   yk_named_model_options(
       &options->checkpoint,
@@ -94,6 +95,7 @@ static void fill_table(yk_model_options *options)
       "first argument",
       options->table);
   memcpy(options->table + YK_NAMED_MODEL_OPTIONS, table, sizeof table);
+  yk_process_options_fill(&options->processes, options->table + YK_NAMED_MODEL_OPTIONS + N_TABLE);
 }
 
 void yk_model_options_init(yk_model_options *options)
@@ -113,6 +115,7 @@ void yk_model_options_init(yk_model_options *options)
   options->gpu_memory_utilization = engine.gpu_memory_utilization;
   options->step_timeout_s = engine.step_timeout_s;
   options->seed = engine.seed;
+  yk_process_options_init(&options->processes);
   fill_table(options);
 }
 
@@ -125,6 +128,7 @@ void yk_model_options_copy(const yk_model_options *options, yk_model_options *ou
 void yk_model_options_free(yk_model_options *options)
 {
   free(options->devices.ids);
+  yk_process_options_free(&options->processes);
   yk_named_model_free(&options->checkpoint);
   yk_named_model_free(&options->tokenizer);
 }
@@ -158,27 +162,47 @@ yk_status yk_model_options_find(yk_model_options *options, bool needs_weights, y
   return status;
 }
 
-yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_options *engine, yk_err *err)
+/* --devices lists the ranks' GPUs in order. With several processes it lists those of a host: each process takes as many
+ * as it has ranks, at its place among the host's processes. A list of that length is the process's own. */
+static yk_status choose_devices(const yk_model_options *options, yk_engine_options *engine, yk_err *err)
 {
-  YK_TRY(yk_named_model_check(&options->checkpoint, err));
+  const yk_device_ids *devices = &options->devices;
   int n_ranks = options->n_ranks * options->n_stages;
   if (n_ranks > YK_MAX_RANKS)
     return yk_err_set(err, YK_E_INVAL,
                       "--tensor-parallel-size times --pipeline-parallel-size: expected at most %d ranks, found %d",
                       YK_MAX_RANKS, n_ranks);
-  YK_TRY(yk_device_ids_check(
-      &options->devices, options->device, options->ranks_given ? n_ranks : 0,
-      options->n_stages > 1 ? "--tensor-parallel-size times --pipeline-parallel-size" : "--tensor-parallel-size", err));
+  engine->n_ranks = n_ranks;
+  engine->device = (yk_device_kind)options->device;
+  if (engine->n_processes > 1) {
+    size_t n_local = (size_t)(n_ranks / engine->n_processes);
+    size_t first = devices->n == n_local ? 0 : n_local * (size_t)engine->local_process;
+    if (devices->n && first + n_local > devices->n)
+      return yk_err_set(err, YK_E_INVAL,
+                        "--devices: process %d of this host needs number %zu of the list, which has %zu",
+                        engine->local_process, first + n_local, devices->n);
+    if (devices->n) engine->device_ids = devices->ids + first;
+    return yk_device_ids_check(devices, options->device, 0, "", err);
+  }
+  if (devices->n) engine->n_ranks = (int)devices->n;
+  if (devices->n) engine->device_ids = devices->ids;
+  return yk_device_ids_check(
+      devices, options->device, options->ranks_given ? n_ranks : 0,
+      options->n_stages > 1 ? "--tensor-parallel-size times --pipeline-parallel-size" : "--tensor-parallel-size", err);
+}
+
+yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_options *engine, yk_err *err)
+{
+  YK_TRY(yk_named_model_check(&options->checkpoint, err));
   yk_engine_options_init(engine);
+  YK_TRY(yk_process_options_apply(&options->processes, engine, err));
+  YK_TRY(choose_devices(options, engine, err));
   engine->model_dir = options->checkpoint.path;
   engine->tokenizer = options->tokenizer.path;
   engine->hf_overrides = options->hf_overrides;
   engine->override_generation_config = options->generation_overrides;
   engine->generation_config = options->generation_config;
-  engine->n_ranks = options->devices.n ? (int)options->devices.n : n_ranks;
   engine->n_stages = options->n_stages;
-  engine->device = (yk_device_kind)options->device;
-  engine->device_ids = options->devices.n ? options->devices.ids : NULL;
   engine->dtype = (yk_dtype_choice)options->dtype;
   engine->weights = (yk_weights_choice)options->weights;
   engine->kv_cache_dtype = (yk_kv_cache_choice)options->kv_cache_dtype;

@@ -5,9 +5,10 @@
 #include "cli/options/device_ids.h"
 #include "cli/options/named_model.h"
 #include "cli/options/options.h"
+#include "cli/options/process_options.h"
 #include "yoke/yoke.h"
 
-enum { YK_MODEL_OPTIONS = 26 };
+enum { YK_MODEL_OPTIONS = 26 + YK_PROCESS_OPTIONS };
 
 typedef struct yk_model_options {
   yk_named_model checkpoint, tokenizer;
@@ -21,6 +22,7 @@ typedef struct yk_model_options {
   int64_t kv_cache_bytes;
   uint64_t seed;
   bool expert_parallel, no_prefix_reuse;
+  yk_process_options processes;
   yk_option table[YK_MODEL_OPTIONS];
 } yk_model_options;
 
@@ -51,7 +53,8 @@ const char *yk_model_options_tokenizer(const yk_model_options *options);
 
 /* yk_model_options_apply - check the parsed options and store them in *engine, which then points into *options. Before
  *   yk_model_options_find the engine's model_dir stays NULL.
- *   Errors: YK_E_INVAL if no model is given, or --devices and --tensor-parallel-size disagree. */
+ *   Errors: YK_E_INVAL if no model is given, if --devices and --tensor-parallel-size disagree, or those of
+ *   yk_process_options_apply. */
 yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_options *engine, yk_err *err);
 
 #endif

@@ -1,6 +1,6 @@
 #include "cli/options/vllm_options.h"
 
-#define ONE_MACHINE  "a server is one process on one machine; start one on each, and a router in front of them"
+#define ONE_MACHINE  "a server is one copy of the model; start one for each, and a router in front of them"
 #define NO_PLUGINS   "Yoke runs no Python code of its users; leave it out"
 #define NO_LORA      "Yoke runs no LoRA adapters; merge the adapter into the weights, and give it that checkpoint"
 #define NO_DRAFTS    "Yoke does not decode speculatively; leave it out"
@@ -70,7 +70,6 @@ static const yk_foreign_option options[] = {
     PASSED("enable-offline-docs", NULL, FLAG),
     REFUSED("h11-max-incomplete-event-size", NULL, ONE, "", "use --max-body-bytes"),
     PASSED("h11-max-header-count", NULL, ONE),
-    REFUSED("headless", NULL, FLAG, "false", ONE_MACHINE),
     REFUSED("api-server-count", "asc", ONE, "1", "one thread serves all connections; leave it out"),
     PASSED("disable-frontend-multiprocessing", NULL, FLAG),
     REFUSED("config", NULL, ONE, "", "Yoke reads no file of options; write them on the command line"),
@@ -134,11 +133,8 @@ static const yk_foreign_option options[] = {
     REFUSED("structured-outputs-config", NULL, ONE, "", NO_GRAMMAR),
     REFUSED("guided-decoding-backend", NULL, ONE, "", NO_GRAMMAR),
     /* Ranks */
-    REFUSED("distributed-executor-backend", NULL, ONE, "mp|uni", "ranks are threads of one process; leave it out"),
-    REFUSED("master-addr", NULL, ONE, "", ONE_MACHINE),
-    REFUSED("master-port", NULL, ONE, "", ONE_MACHINE),
-    REFUSED("nnodes", NULL, ONE, "1", ONE_MACHINE),
-    REFUSED("node-rank", "r", ONE, "0", ONE_MACHINE),
+    REFUSED("distributed-executor-backend", NULL, ONE, "mp|uni",
+            "ranks are threads; --nnodes divides them among processes; leave it out"),
     REFUSED("prefill-context-parallel-size", "pcp", ONE, "1",
             "ranks share heads, not tokens; use --tensor-parallel-size"),
     REFUSED("decode-context-parallel-size", "dcp", ONE, "1",

@@ -44,6 +44,7 @@ static int set_model_options(json_t *identity, const yk_model_options *model)
   for (size_t i = 0; i < group.n_options; i++) {
     const yk_option *option = &group.options[i];
     json_t *value = NULL;
+    if (yk_process_options_has(&model->processes, option)) continue; /* a study has one process */
     snprintf(name, sizeof name, "--%s", option->name);
     switch (option->kind) {
     case YK_OPTION_FLAG: value = json_boolean(*(const bool *)option->value); break;

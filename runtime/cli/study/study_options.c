@@ -172,6 +172,11 @@ static yk_status check(yk_study_settings *settings, yk_err *err)
 {
   yk_engine_options engine;
   YK_TRY(yk_model_options_apply(&settings->model, &engine, err));
+  if (engine.n_processes > 1)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "--nnodes: a study opens its engines in one process, found %d processes; yoke bench measures "
+                      "runs of several",
+                      engine.n_processes);
   if (!settings->output_dir || !settings->output_dir[0])
     return yk_err_set(err, YK_E_INVAL, "--output-dir: expected a directory, found nothing");
   YK_TRY(choose_load(settings, err));

@@ -76,13 +76,22 @@ yk_status yk_gpus_describe(int ordinal, yk_device_info *out, yk_err *err)
   return YK_OK;
 }
 
+yk_status yk_gpus_uuid(int ordinal, char uuid[YK_GPU_UUID_BYTES], yk_err *err)
+{
+  yk_cuda_device_info info;
+  YK_TRY(yk_cuda_device_query(ordinal, &info, err));
+  snprintf(uuid, YK_GPU_UUID_BYTES, "%s", info.uuid);
+  return YK_OK;
+}
+
 yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err)
 {
   int n_gpus = yk_cuda_device_count();
+  const int *ids = settings->device_ids + settings->world.first_rank;
   *n_bytes = INT64_MAX;
-  for (int rank = 0; rank < settings->world.n_ranks; rank++) {
+  for (int i = 0; i < settings->world.n_local; i++) {
     yk_cuda_device_info info;
-    int ordinal = settings->device_ids[rank];
+    int ordinal = ids[i];
     YK_TRY(yk_cuda_device_query(ordinal < n_gpus ? ordinal : 0, &info, err));
     int64_t kept_free = (int64_t)((double)info.total_bytes * (1 - utilization));
     *n_bytes = yk_min_i64(*n_bytes, yk_max_i64(0, info.free_bytes - kept_free));
@@ -93,38 +102,38 @@ yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_
 static yk_status check_ordinals(const yk_settings *s, yk_err *err)
 {
   int n_gpus = yk_cuda_device_count();
-  if (s->world.n_ranks > n_gpus)
-    return yk_err_set(err, YK_E_CAPACITY, "%d ranks need as many GPUs, this machine has %d", s->world.n_ranks, n_gpus);
-  for (int rank = 0; rank < s->world.n_ranks; rank++) {
-    if (s->device_ids[rank] < 0 || s->device_ids[rank] >= n_gpus)
-      return yk_err_set(err, YK_E_INVAL, "devices: expected ordinals 0 to %d, found %d", n_gpus - 1,
-                        s->device_ids[rank]);
-    for (int other = 0; other < rank; other++)
-      if (s->device_ids[other] == s->device_ids[rank])
-        return yk_err_set(err, YK_E_INVAL, "devices: GPU %d is named twice; each rank needs one of its own",
-                          s->device_ids[rank]);
+  const int *ids = s->device_ids + s->world.first_rank;
+  if (s->world.n_local > n_gpus)
+    return yk_err_set(err, YK_E_CAPACITY, "%d ranks need as many GPUs, this machine has %d", s->world.n_local, n_gpus);
+  for (int i = 0; i < s->world.n_local; i++) {
+    if (ids[i] < 0 || ids[i] >= n_gpus)
+      return yk_err_set(err, YK_E_INVAL, "devices: expected ordinals 0 to %d, found %d", n_gpus - 1, ids[i]);
+    for (int other = 0; other < i; other++)
+      if (ids[other] == ids[i])
+        return yk_err_set(err, YK_E_INVAL, "devices: GPU %d is named twice; each rank needs one of its own", ids[i]);
   }
   return YK_OK;
 }
 
 yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *err)
 {
+  const int *ids = settings->device_ids + settings->world.first_rank;
   YK_TRY(check_ordinals(settings, err));
-  for (int rank = 0; rank < settings->world.n_ranks; rank++)
-    YK_TRY(
-        yk_cuda_device_create(settings->device_ids[rank], settings->dtype, &settings->limits.step, &devs[rank], err));
+  for (int i = 0; i < settings->world.n_local; i++)
+    YK_TRY(yk_cuda_device_create(ids[i], settings->dtype, &settings->limits.step, &devs[i], err));
   return YK_OK;
 }
 
-yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
+yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchange, yk_device *const *devs,
+                          yk_comm **comms, yk_err *err)
 {
 #ifdef YOKE_HAVE_NCCL
   yk_comm_auto_options options = {.max_rows = settings->limits.step.max_tokens,
                                   .hidden = settings->hidden_size,
                                   .step_limit_s = settings->step_timeout_s};
-  const yk_exchange alone = yk_exchange_alone();
-  return yk_comm_auto_create(&settings->world, &alone, devs, &options, comms, err);
+  return yk_comm_auto_create(&settings->world, exchange, devs, &options, comms, err);
 #else
+  (void)exchange;
   if (settings->world.n_ranks > 1)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%d ranks on GPUs need NCCL, which this build was made without",
                       settings->world.n_ranks);
@@ -230,9 +239,17 @@ yk_status yk_gpus_describe(int ordinal, yk_device_info *out, yk_err *err)
   return without_cuda(err);
 }
 
+yk_status yk_gpus_uuid(int ordinal, char uuid[YK_GPU_UUID_BYTES], yk_err *err)
+{
+  (void)ordinal;
+  uuid[0] = '\0';
+  return without_cuda(err);
+}
+
 yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err)
 {
-  (void)settings, (void)utilization, (void)n_bytes;
+  (void)settings, (void)utilization;
+  *n_bytes = 0;
   return without_cuda(err);
 }
 
@@ -242,9 +259,10 @@ yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *er
   return without_cuda(err);
 }
 
-yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
+yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchange, yk_device *const *devs,
+                          yk_comm **comms, yk_err *err)
 {
-  (void)settings, (void)devs, (void)comms;
+  (void)settings, (void)exchange, (void)devs, (void)comms;
   return without_cuda(err);
 }
 

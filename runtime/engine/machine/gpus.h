@@ -5,6 +5,7 @@
 #include "base/spread.h"
 #include "engine/machine/settings.h"
 #include "parallel/comm.h"
+#include "parallel/exchange.h"
 #include "yoke/machine.h"
 
 /* yk_gpus_are_built - whether this build includes the CUDA device. */
@@ -21,9 +22,14 @@ yk_status yk_gpus_check_list(const char *what, const int *ids, int n, yk_err *er
 /* yk_gpus_describe - one GPU, for yk_device_list. Errors: YK_E_DEVICE. */
 yk_status yk_gpus_describe(int ordinal, yk_device_info *out, yk_err *err);
 
-/* yk_gpus_budget - bytes that a rank may take: the minimum over the ranks' GPUs of the free memory less the share of
- *   the total that utilization leaves to other programs. Ranks beyond the GPUs of this machine count like its own GPUs.
- *   Errors: YK_E_DEVICE. */
+enum { YK_GPU_UUID_BYTES = 48 };
+
+/* yk_gpus_uuid - the name of one GPU among all GPUs, as nvidia-smi prints it. Errors: YK_E_DEVICE. */
+yk_status yk_gpus_uuid(int ordinal, char uuid[YK_GPU_UUID_BYTES], yk_err *err);
+
+/* yk_gpus_budget - bytes that a rank of this process may take: the minimum over these ranks' GPUs of the free memory
+ *   less the share of the total that utilization leaves to other programs. Ranks beyond the GPUs of this machine count
+ *   like its own GPUs. Errors: YK_E_DEVICE. */
 yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err);
 
 /* yk_gpus_measure - yk_model_measure for a rank on a GPU, plus the bytes of its device and of its communicator's slots
@@ -31,14 +37,17 @@ yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_
 yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *settings, int rank, yk_model_memory *out,
                           yk_err *err);
 
-/* yk_gpus_open - the device of every rank. After a failure devices already open stay in devs; the caller destroys them.
+/* yk_gpus_open - the device of every rank of this process, devs [world.n_local]. After a failure devices already open
+ *   stay in devs; the caller destroys them.
  *   Errors: YK_E_CAPACITY for more ranks than GPUs, YK_E_INVAL for a GPU that is missing or listed twice,
  *   YK_E_DEVICE. */
 yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *err);
 
-/* yk_gpus_connect - the communicator of the devices, for steps within the settings' limits. Errors: YK_E_UNSUPPORTED
+/* yk_gpus_connect - the communicator of the devices, for steps within the settings' limits.
+ *   exchange: of the processes that have the world's ranks. Errors: YK_E_UNSUPPORTED
  *   for several ranks without NCCL, YK_E_COMM, YK_E_TIMEOUT, YK_E_CAPACITY. */
-yk_status yk_gpus_connect(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err);
+yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchange, yk_device *const *devs,
+                          yk_comm **comms, yk_err *err);
 
 /* yk_gpus_all_reduce_route - the algorithm of an all_reduce_add_norm of n_rows rows: "one-shot", "two-shot", "nccl";
  *   "local" for a single rank. */

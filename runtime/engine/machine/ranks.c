@@ -7,10 +7,16 @@
 
 #include "base/checked.h"
 #include "base/cpu_pool.h"
+#include "engine/machine/processes.h"
 #include "engine/machine/rank_devices.h"
+#include "engine/machine/remote_profiles.h"
+#include "model/step_message.h"
 #include "parallel/rank_group.h"
 
-enum { MAX_LOAD_THREADS = 32 /* per rank; with more, memory bandwidth is the limit */ };
+enum {
+  MAX_LOAD_THREADS = 32, /* per rank; with more, memory bandwidth is the limit */
+  MESSAGE_STEP = 1       /* the kinds of process 0's messages */
+};
 
 /* The next command of all ranks: load the checkpoint, run the step, or read counts (each stage's first rank). The other
  * pointers are NULL. */
@@ -22,6 +28,9 @@ typedef struct command {
 
 struct yk_ranks {
   yk_settings settings;
+  yk_cluster *cluster;        /* or NULL: one process; not owned */
+  yk_err send_error;          /* process 0: of the last step's message */
+  yk_remote_profiles *remote; /* process 0 of several: profiles of the others' ranks */
   yk_rank_devices devices;
   yk_model *models[YK_MAX_RANKS]; /* [n_local]; only the rank's thread uses its model while commands run */
   yk_rank_group *group;
@@ -61,7 +70,7 @@ static yk_status load(yk_ranks *ranks, int rank, const yk_checkpoint *checkpoint
 {
   int index = index_of(ranks, rank);
   yk_device *dev = ranks->devices.devs[index];
-  load_counter counter = {ranks, rank == 0};
+  load_counter counter = {ranks, index == 0};
   yk_cpu_pool *lent = NULL;
   if (!dev->pool) {
     YK_TRY(yk_cpu_pool_create((int)yk_min_i64(ranks->settings.n_threads_per_rank, MAX_LOAD_THREADS), &lent, err));
@@ -89,11 +98,20 @@ static yk_status run_command(void *context, int rank, const void *command_ptr, y
   return yk_model_connect(*model, err);
 }
 
-static void stop_models(void *context)
+/* A rank that exceeds its time limit may be waiting for a rank of another process, so process 0 first hears what the
+ * other processes report. */
+static void stop_ranks(void *context, const yk_err *error)
 {
   yk_ranks *ranks = context;
-  if (!ranks->is_loaded) return;
-  for (int i = 0; i < ranks->settings.world.n_local; i++) yk_model_stop(ranks->models[i]);
+  if (ranks->cluster && error->code != YK_E_TIMEOUT) yk_cluster_abort(ranks->cluster, error);
+  for (int i = 0; i < ranks->settings.world.n_local && ranks->is_loaded; i++) yk_model_stop(ranks->models[i]);
+}
+
+/* Called by a thread of the cluster. */
+static void lose_process(void *context, const yk_err *failure)
+{
+  yk_ranks *ranks = context;
+  yk_rank_group_fail(ranks->group, failure);
 }
 
 static void describe(void *context, int rank, char *text, size_t n_bytes)
@@ -124,23 +142,27 @@ static double spin_seconds(const yk_settings *s)
 static yk_status start(yk_ranks *ranks, yk_err *err)
 {
   const yk_settings *s = &ranks->settings;
-  YK_TRY(yk_rank_devices_open(s, &ranks->devices, err));
+  YK_TRY(yk_rank_devices_open(s, ranks->cluster, &ranks->devices, err));
   yk_rank_group_ops ops = {.first_rank = s->world.first_rank,
                            .run = run_command,
-                           .on_failure = stop_models,
+                           .on_failure = stop_ranks,
                            .describe = describe,
                            .progress = count_begun,
                            .context = ranks,
                            .comms = ranks->devices.comms,
                            .spin_s = spin_seconds(s)};
-  return yk_rank_group_create(s->world.n_local, &ops, &ranks->group, err);
+  YK_TRY(yk_rank_group_create(s->world.n_local, &ops, &ranks->group, err));
+  if (!ranks->cluster) return YK_OK;
+  yk_cluster_watch(ranks->cluster, lose_process, ranks);
+  return yk_remote_profiles_create(ranks->cluster, &ranks->remote, err);
 }
 
-yk_status yk_ranks_create(const yk_settings *settings, yk_ranks **out, yk_err *err)
+yk_status yk_ranks_create(const yk_settings *settings, yk_cluster *cluster, yk_ranks **out, yk_err *err)
 {
   yk_ranks *ranks = calloc(1, sizeof *ranks);
   if (!ranks) return yk_err_set(err, YK_E_NOMEM, "no memory for %d ranks", settings->world.n_local);
   ranks->settings = *settings;
+  ranks->cluster = cluster;
   yk_status status = start(ranks, err);
   if (status != YK_OK) {
     yk_ranks_destroy(ranks);
@@ -158,28 +180,116 @@ yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
   ranks->command = (command){.checkpoint = checkpoint};
   YK_TRY(yk_rank_group_run(ranks->group, &ranks->command, 0, err));
   ranks->is_loaded = true;
-  return YK_OK;
+  return yk_processes_meet(ranks->cluster, err);
 }
 
-void yk_ranks_begin(yk_ranks *ranks, const yk_step *step)
+/* ---- Steps ------------------------------------------------------------------------------------------------------- */
+
+static void send_step(yk_ranks *ranks, const yk_step *step)
+{
+  yk_step_head head = yk_step_head_of(&step->counts);
+  const struct iovec pieces[] = {{&head, sizeof head}, {step->block, step->layout.rank_bytes}};
+  ranks->send_error = YK_ERR_INIT;
+  yk_cluster_send(ranks->cluster, MESSAGE_STEP, pieces, 2, &ranks->send_error);
+}
+
+static void begin(yk_ranks *ranks, const yk_step *step)
 {
   ranks->command = (command){.step = step};
   yk_rank_group_begin(ranks->group, &ranks->command);
 }
 
+void yk_ranks_begin(yk_ranks *ranks, const yk_step *step)
+{
+  if (ranks->cluster) send_step(ranks, step);
+  begin(ranks, step);
+}
+
+/* Put what another process reports ahead of the own ranks' exceeded time limit. */
+static void put_ahead(yk_err *own, const yk_err *other)
+{
+  char after[YK_ERR_MESSAGE_BYTES];
+  if (other->code == YK_OK) return;
+  snprintf(after, sizeof after, "%s", own->message);
+  *own = YK_ERR_INIT;
+  yk_err_set(own, other->code, "%s; %s", other->message, after);
+  own->rank = other->rank;
+}
+
+/* The answers of the followers to the last step. own: the failure of this process's ranks, which it completes. */
+static void take_answers(yk_ranks *ranks, double timeout_s, yk_err *own)
+{
+  const double report_s = 2; /* for the others to exceed the same limit, and to say so */
+  yk_err other = ranks->send_error;
+  bool is_late = own->code == YK_E_TIMEOUT;
+  if (own->code != YK_OK && !is_late) return;
+  if (other.code == YK_OK) yk_cluster_wait(ranks->cluster, is_late ? report_s : timeout_s, &other);
+  if (is_late)
+    put_ahead(own, &other);
+  else
+    *own = other;
+}
+
 yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
 {
-  return yk_rank_group_wait(ranks->group, timeout_s, err);
+  yk_err own = YK_ERR_INIT;
+  bool is_timed = ranks->command.step->counts.is_timed;
+  yk_status status = yk_rank_group_wait(ranks->group, timeout_s, ranks->cluster ? &own : err);
+  if (!ranks->cluster) return status;
+  take_answers(ranks, timeout_s, &own);
+  if (own.code == YK_OK && is_timed) yk_remote_profiles_gather(ranks->remote, ranks->models, &own);
+  if (own.code == YK_OK) return YK_OK;
+  yk_processes_fail(ranks->cluster, own.code, &own);
+  yk_rank_group_fail(ranks->group, &own); /* no further step runs, whichever process has failed */
+  if (err && err->code == YK_OK) *err = own;
+  return own.code;
 }
+
+/* ---- Following --------------------------------------------------------------------------------------------------- */
+
+/* A step that exceeded the time limit is reported to process 0, which names the process that is to blame. */
+static yk_status run_step(yk_ranks *ranks, const yk_cluster_message *message, yk_err *err)
+{
+  yk_step step;
+  yk_err result = YK_ERR_INIT;
+  YK_TRY(yk_step_message_read((void *)(uintptr_t)message->data, message->n_bytes, &ranks->settings.limits.step, &step,
+                              err));
+  begin(ranks, &step);
+  yk_status status = yk_rank_group_wait(ranks->group, ranks->settings.step_timeout_s, &result);
+  YK_TRY(yk_cluster_answer(ranks->cluster, &result, err));
+  if (status == YK_E_TIMEOUT) return YK_OK;
+  if (status != YK_OK) return yk_err_set(err, status, "%s", result.message);
+  return step.counts.is_timed ? yk_remote_profiles_gather(ranks->remote, ranks->models, err) : YK_OK;
+}
+
+yk_status yk_ranks_follow(yk_ranks *ranks, double timeout_s, bool *is_end, yk_err *err)
+{
+  yk_cluster_message message;
+  *is_end = false;
+  YK_TRY(yk_cluster_receive(ranks->cluster, timeout_s, &message, err));
+  *is_end = message.is_end;
+  if (message.is_end) return YK_OK;
+  if (message.kind == MESSAGE_STEP) return run_step(ranks, &message, err);
+  return yk_err_set(err, YK_E_COMM, "message of process 0: expected a step, found kind %u", message.kind);
+}
+
+yk_status yk_ranks_check(const yk_ranks *ranks, yk_err *err)
+{
+  return ranks->cluster ? yk_cluster_check(ranks->cluster, err) : YK_OK;
+}
+
+/* ---- Other commands ---------------------------------------------------------------------------------------------- */
 
 yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, double timeout_s, yk_err *err)
 {
-  ranks->command = (command){.expert_rows = rows};
+  ranks->command = (command){0};
+  ranks->command.expert_rows = rows;
   return yk_rank_group_run(ranks->group, &ranks->command, timeout_s, err);
 }
 
 const yk_step_profile *yk_ranks_profile(const yk_ranks *ranks, int rank)
 {
+  if (!yk_world_is_local(&ranks->settings.world, rank)) return yk_remote_profiles_of(ranks->remote, rank);
   return yk_model_profile(ranks->models[index_of(ranks, rank)]);
 }
 
@@ -187,9 +297,11 @@ bool yk_ranks_destroy(yk_ranks *ranks)
 {
   const double grace_s = 5; /* time for a rank to return after it exceeded its time limit */
   if (!ranks) return true;
+  if (ranks->cluster) yk_cluster_watch(ranks->cluster, NULL, NULL);
   if (!yk_rank_group_destroy(ranks->group, grace_s)) return false;
   for (int i = 0; i < ranks->settings.world.n_local; i++) yk_model_destroy(ranks->models[i]);
   bool all_freed = yk_rank_devices_close(&ranks->devices);
+  yk_remote_profiles_destroy(ranks->remote);
   free(ranks);
   return all_freed;
 }

@@ -14,7 +14,7 @@ typedef struct yk_settings {
   yk_device_kind device; /* CPU or CUDA */
   yk_dtype dtype;
   yk_world world;
-  int device_ids[YK_MAX_RANKS]; /* [world.n_ranks] */
+  int device_ids[YK_MAX_RANKS]; /* [world.n_ranks], known for this process's ranks */
   int n_threads_per_rank;       /* host threads */
   int32_t hidden_size;          /* of the model: row width of an all-reduce */
   double step_timeout_s;        /* 0: none */

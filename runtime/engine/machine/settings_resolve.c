@@ -8,6 +8,7 @@
 #include "base/struct_size.h"
 #include "engine/machine/gpus.h"
 #include "engine/machine/plan_fill.h"
+#include "engine/machine/processes.h"
 #include "kernels/cpu/cpu_device.h"
 #include "model/model.h"
 
@@ -69,19 +70,61 @@ static yk_status choose_kind(const yk_engine_options *o, bool is_elsewhere, yk_d
                                         : "build runs on CPU ranks only");
 }
 
-static yk_status choose_device(const yk_engine_options *o, bool is_elsewhere, yk_settings *s, yk_err *err)
+/* The ranks are divided among the processes in order and evenly. */
+static yk_status divide_ranks(const yk_engine_options *o, yk_world *world, yk_err *err)
+{
+  *world = yk_world_of_process(o->n_ranks);
+  if (o->n_stages > 0) world->n_stages = o->n_stages;
+  YK_TRY(yk_world_check(world, err));
+  if (o->n_processes <= 1) return YK_OK;
+  if (world->n_stages > 1)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "pipeline stages: expected 1 with several processes, found %d",
+                      world->n_stages);
+  if (o->n_ranks % o->n_processes != 0)
+    return yk_err_set(err, YK_E_INVAL, "number of ranks: expected a multiple of %d, the number of processes, found %d",
+                      o->n_processes, o->n_ranks);
+  world->n_local = o->n_ranks / o->n_processes;
+  world->first_rank = o->process * world->n_local;
+  return YK_OK;
+}
+
+/* The GPUs of this process's ranks. By default the processes of a host take its GPUs in order; a process for which its
+ * launcher has chosen GPUs (CUDA_VISIBLE_DEVICES) finds no more of them than it needs. */
+static yk_status choose_gpus(const yk_engine_options *o, bool is_elsewhere, yk_settings *s, yk_err *err)
+{
+  int n_local = s->world.n_local, first = o->n_processes > 1 ? o->local_process * n_local : 0;
+  int n_gpus = is_elsewhere || s->device != YK_DEVICE_CUDA ? YK_MAX_RANKS : yk_gpus_count();
+  if (n_gpus == n_local) first = 0;
+  if (o->n_processes > 1 && !o->device_ids && first + n_local > n_gpus)
+    return yk_err_set(err, YK_E_CAPACITY,
+                      "process %d is number %d on its host and needs GPUs %d to %d: the process may use %d", o->process,
+                      o->local_process, first, first + n_local - 1, n_gpus);
+  for (int i = 0; i < n_local; i++)
+    s->device_ids[s->world.first_rank + i] = o->device_ids ? o->device_ids[i] : first + i;
+  return YK_OK;
+}
+
+yk_status yk_settings_devices(const yk_engine_options *o, bool is_elsewhere, yk_settings *s, yk_err *err)
 {
   enum { CUDA_STEP_TIMEOUT_S = 60 }; /* a CPU rank has no limit: a large prompt may take longer */
+  YK_TRY(check_options(o, err));
   YK_TRY(choose_kind(o, is_elsewhere, &s->device, err));
-  s->world = yk_world_of_process(o->n_ranks);
-  if (o->n_stages > 0) s->world.n_stages = o->n_stages;
-  YK_TRY(yk_world_check(&s->world, err));
+  YK_TRY(divide_ranks(o, &s->world, err));
   s->step_timeout_s = o->step_timeout_s;
   if (s->step_timeout_s == 0 && s->device == YK_DEVICE_CUDA) s->step_timeout_s = CUDA_STEP_TIMEOUT_S;
-  for (int rank = 0; rank < o->n_ranks; rank++) s->device_ids[rank] = o->device_ids ? o->device_ids[rank] : rank;
+  return choose_gpus(o, is_elsewhere, s, err);
+}
+
+/* Ranks that share this host's processors and memory. */
+static int ranks_on_host(const yk_settings *s, const yk_cluster *cluster)
+{
+  return s->world.n_local * yk_processes_on_host(cluster);
+}
+
+static void choose_threads(const yk_engine_options *o, const yk_cluster *cluster, yk_settings *s)
+{
   int64_t threads = o->n_cpu_threads ? o->n_cpu_threads : (int64_t)sysconf(_SC_NPROCESSORS_ONLN);
-  s->n_threads_per_rank = (int)yk_max_i64(1, threads / o->n_ranks);
-  return YK_OK;
+  s->n_threads_per_rank = (int)yk_max_i64(1, threads / ranks_on_host(s, cluster));
 }
 
 /* KV behind the window can be released only if no layer looks further back. */
@@ -170,7 +213,7 @@ static yk_status choose_lengths(const yk_engine_options *o, const yk_model_confi
 /* Bytes that a rank may use in total, and for its KV cache. CPU ranks share the host's memory; by default their KV
  * together takes at most min(4 GiB, a quarter of RAM). On a GPU, KV takes the remaining memory. */
 static yk_status memory_bounds(const yk_engine_options *o, const yk_settings *s, int64_t device_memory_bytes,
-                               int64_t *total, int64_t *kv_max, yk_err *err)
+                               const yk_cluster *cluster, int64_t *total, int64_t *kv_max, yk_err *err)
 {
   if (s->device == YK_DEVICE_CUDA) {
     *total = (int64_t)((double)device_memory_bytes * o->gpu_memory_utilization);
@@ -178,9 +221,10 @@ static yk_status memory_bounds(const yk_engine_options *o, const yk_settings *s,
     *kv_max = o->kv_cache_bytes ? o->kv_cache_bytes : *total;
     return YK_OK;
   }
-  int64_t ram = device_memory_bytes ? device_memory_bytes * s->world.n_ranks : host_ram_bytes();
-  *total = (int64_t)((double)ram * o->gpu_memory_utilization) / s->world.n_ranks;
-  *kv_max = o->kv_cache_bytes ? o->kv_cache_bytes : yk_min_i64(INT64_C(4) << 30, ram / 4) / s->world.n_ranks;
+  int n_ranks = ranks_on_host(s, cluster);
+  int64_t ram = device_memory_bytes ? device_memory_bytes * n_ranks : host_ram_bytes();
+  *total = (int64_t)((double)ram * o->gpu_memory_utilization) / n_ranks;
+  *kv_max = o->kv_cache_bytes ? o->kv_cache_bytes : yk_min_i64(INT64_C(4) << 30, ram / 4) / n_ranks;
   return YK_OK;
 }
 
@@ -200,11 +244,11 @@ static yk_status measure_ranks(const yk_checkpoint *checkpoint, const yk_setting
   return YK_OK;
 }
 
-/* Blocks that every rank can hold; ranks without attention heads hold any number. */
-static int64_t blocks_that_fit(const yk_model_memory *memory, int n_ranks, int64_t total, int64_t kv_max)
+/* Blocks that every rank of this process can hold; ranks without attention heads hold any number. */
+static int64_t blocks_that_fit(const yk_model_memory *memory, const yk_world *world, int64_t total, int64_t kv_max)
 {
   int64_t blocks = INT32_MAX / YK_KV_BLOCK_TOKENS;
-  for (int rank = 0; rank < n_ranks; rank++) {
+  for (int rank = world->first_rank; rank < world->first_rank + world->n_local; rank++) {
     int64_t left = yk_min_i64(kv_max, total - memory[rank].weight_bytes - memory[rank].workspace_bytes);
     if (memory[rank].kv_bytes_per_block) blocks = yk_min_i64(blocks, left / memory[rank].kv_bytes_per_block);
     if (left < 0) blocks = 0;
@@ -212,14 +256,14 @@ static int64_t blocks_that_fit(const yk_model_memory *memory, int n_ranks, int64
   return yk_max_i64(blocks, 0);
 }
 
-static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *memory, int64_t total, int64_t kv_max,
+/* blocks: that every rank of every process can hold. */
+static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *memory, int64_t total, int64_t blocks,
                            yk_settings *s, yk_plan *plan, yk_err *err)
 {
   yk_model_limits *limits = &s->limits;
-  int64_t fit = blocks_that_fit(memory, s->world.n_ranks, total, kv_max);
   int64_t most_useful =
       (int64_t)limits->step.max_seqs * yk_ceil_div_i64(limits->step.max_model_tokens, YK_KV_BLOCK_TOKENS);
-  int64_t n_blocks = yk_min_i64(fit, most_useful);
+  int64_t n_blocks = yk_min_i64(blocks, most_useful);
   limits->n_kv_blocks = (int32_t)n_blocks;
   yk_plan_fill(memory, s, plan);
   int64_t tokens = plan->kv_tokens;
@@ -251,16 +295,37 @@ yk_config_changes yk_settings_config_changes(const yk_engine_options *options)
                              .has_plain_sampling = is_plain};
 }
 
-yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpoint *checkpoint,
-                              int64_t device_memory_bytes, yk_settings *settings, yk_plan *plan, yk_err *err)
+/* The size of the KV cache, and the plan. Every process has the same number of blocks, that of the smallest rank. */
+static yk_status choose_memory(const yk_engine_options *options, const yk_checkpoint *checkpoint,
+                               int64_t device_memory_bytes, yk_cluster *cluster, yk_settings *settings, yk_plan *plan,
+                               yk_err *err)
 {
   const yk_model_config *config = yk_checkpoint_config(checkpoint);
   yk_model_memory memory[YK_MAX_RANKS];
-  int64_t total, kv_max;
+  int64_t total, kv_max, blocks;
+  int smallest;
+  YK_TRY(measure_ranks(checkpoint, settings, memory, err));
+  YK_TRY(memory_bounds(options, settings, device_memory_bytes, cluster, &total, &kv_max, err));
+  int64_t own_blocks = blocks_that_fit(memory, &settings->world, total, kv_max);
+  YK_TRY(yk_processes_smallest(cluster, own_blocks, &blocks, &smallest, err));
+  if (blocks == 0 && own_blocks > 0)
+    return yk_err_set(err, YK_E_CAPACITY, "%s has no memory for the KV cache", yk_cluster_name(cluster, smallest));
+  yk_status status = choose_kv(options, memory, total, blocks, settings, plan, err);
+  yk_plan_fill_experts(memory, settings, &config->experts, plan);
+  YK_TRY(status);
+  yk_plan_note(config, memory, plan);
+  return YK_OK;
+}
+
+yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpoint *checkpoint,
+                              int64_t device_memory_bytes, yk_cluster *cluster, yk_settings *settings, yk_plan *plan,
+                              yk_err *err)
+{
+  const yk_model_config *config = yk_checkpoint_config(checkpoint);
   *settings = (yk_settings){0};
   *plan = (yk_plan){.n_ranks = options->n_ranks};
-  YK_TRY(check_options(options, err));
-  YK_TRY(choose_device(options, device_memory_bytes > 0, settings, err));
+  YK_TRY(yk_settings_devices(options, device_memory_bytes > 0, settings, err));
+  choose_threads(options, cluster, settings);
   settings->dtype = choose_dtype(options, settings, config);
   if (settings->device == YK_DEVICE_CUDA && settings->dtype == YK_F32)
     return yk_err_set(err, YK_E_UNSUPPORTED,
@@ -273,11 +338,5 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   YK_TRY(choose_kv_format(options, config, settings, err));
   settings->limits.as_16_bits = options->weights == YK_WEIGHTS_F16;
   settings->limits.expert_parallel = options->expert_parallel;
-  YK_TRY(measure_ranks(checkpoint, settings, memory, err));
-  YK_TRY(memory_bounds(options, settings, device_memory_bytes, &total, &kv_max, err));
-  yk_status status = choose_kv(options, memory, total, kv_max, settings, plan, err);
-  yk_plan_fill_experts(memory, settings, &config->experts, plan);
-  YK_TRY(status);
-  yk_plan_note(config, memory, plan);
-  return YK_OK;
+  return choose_memory(options, checkpoint, device_memory_bytes, cluster, settings, plan, err);
 }

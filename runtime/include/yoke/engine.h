@@ -45,7 +45,7 @@ typedef struct yk_engine_options {
   const char *tokenizer;
   yk_device_kind device; /* auto: CUDA if there is any device, else CPU */
   int n_ranks;           /* of all pipeline stages: 1 .. YK_MAX_RANKS; default 1 */
-  const int *device_ids; /* [n_ranks] CUDA ordinals, or NULL for 0 .. n_ranks - 1 */
+  const int *device_ids; /* [ranks of this process] CUDA ordinals, or NULL for 0 .. n_ranks - 1 */
   yk_dtype_choice dtype; /* activations; auto: the checkpoint's (float16 for AWQ with float32) */
   /* auto: the checkpoint's format, if a device can multiply it. f16: quantised weights are dequantised at load, each
    * rounded once to the 16-bit type of the activations (float16 if those are float32), for comparison; plain weights
@@ -78,6 +78,19 @@ typedef struct yk_engine_options {
    * layers. A divisor of n_ranks, at most the number of layers; 0 means 1. As many steps as stages are in progress at
    * once, with different sequences. More than 1 runs on CPU ranks so far. */
   int n_stages;
+  /* Ranks in several processes. The ranks are divided among the processes in order and evenly. All options above must
+   * be equal in all processes, except device_ids, tokenizer, log and progress. Process 0 has the engine
+   * (yk_engine_create); the others follow the engine (yk_engine_follow). */
+  int n_processes;         /* 0 or 1: every rank is a thread of this process; else a divisor of n_ranks */
+  int process;             /* number of this process, from 0 */
+  int local_process;       /* its number among the processes of this host: the default of device_ids begins there */
+  bool starts_by_mpi;      /* MPI gives n_processes, process and local_process, and connects the processes */
+  const char *master_host; /* process 0 listens there: a name, an IPv4 or IPv6 address */
+  int master_port;         /* 0: 29500 */
+  const char *process_key; /* a secret that all processes share, never sent; NULL or "": none */
+  const char *const *process_hosts; /* [n_process_hosts] without a key: hosts that may join, besides this one */
+  int n_process_hosts;
+  double start_timeout_s; /* limit for all processes to join; 0: 120 s */
 } yk_engine_options;
 
 /* yk_engine_options_init - struct_size and every default above. Must come first. */
@@ -92,6 +105,16 @@ static inline void yk_engine_options_init(yk_engine_options *options)
  *   checkpoint), YK_E_CAPACITY (ranks, memory: with bytes needed and available), YK_E_DEVICE. If an earlier failure has
  *   left a GPU unusable in this process, the message says that a new process is needed. Nothing stays half-loaded. */
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk_err *err);
+
+/* yk_engine_follow - run the ranks of a process other than process 0, until the engine of process 0 is destroyed.
+ *   stops: polled several times a second; returns the reason why this process must end, or NULL. Then all other
+ *   processes fail and name this one with the reason. May be NULL.
+ *   has_run: whether all processes had started, so that the failure is one of the run.
+ *   is_stuck: set if something could not be freed, as yk_engine_destroy reports; end such a process by _exit().
+ *   Errors: those of yk_engine_create; the failure that ended the engine; YK_E_COMM if a process is gone, hangs or has
+ *   lost its network, naming process, host and ranks; YK_E_CANCELLED if stops has returned a reason. */
+yk_status yk_engine_follow(const yk_engine_options *options, const char *(*stops)(void *user), void *user,
+                           bool *has_run, bool *is_stuck, yk_err *err);
 
 /* yk_engine_destroy - stop the ranks and free everything. Unfinished requests end with YK_FINISH_ERROR and
  *   YK_E_CANCELLED; request objects stay valid until yk_request_free. NULL is allowed.
@@ -129,7 +152,9 @@ typedef struct yk_engine_info {
   double weights_s;         /* part of load_s, from the first byte of the weights read to the last layer prepared */
   int64_t checkpoint_bytes; /* all weights in the checkpoint's files */
   yk_rank_memory memory[YK_MAX_RANKS];
-  int n_stages; /* rank r is in pipeline stage r / (n_ranks / n_stages) */
+  int n_stages;                         /* rank r is in pipeline stage r / (n_ranks / n_stages) */
+  int n_processes;                      /* that the ranks are divided among */
+  const char *rank_hosts[YK_MAX_RANKS]; /* [n_ranks] the host of each rank; NULL if there is one process */
 } yk_engine_info;
 
 void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size);

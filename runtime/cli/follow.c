@@ -1,0 +1,120 @@
+#include "cli/follow.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/console.h"
+
+/* A launcher that stops a run sends the signal to every process. For so long a follower waits for process 0 to end. */
+static const double GRACE_S = 1;
+static const double ABORT_S = 3; /* for the failure to reach the other processes; then the process ends anyway */
+
+typedef struct follow_state {
+  yk_console console;
+  atomic_int caught; /* number of the first signal, or 0 */
+  atomic_llong caught_ns;
+  sigset_t signals;
+  char reason[64];
+} follow_state;
+
+bool yk_cli_follows(const yk_model_options *options)
+{
+  yk_engine_options engine;
+  yk_engine_options_init(&engine);
+  return yk_process_options_apply(&options->processes, &engine, NULL) == YK_OK && engine.process > 0;
+}
+
+static void sleep_s(double seconds)
+{
+  struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+  nanosleep(&time, NULL);
+}
+
+/* Also ends a process that is loading, or waits for others. */
+static void *wait_for_signal(void *user)
+{
+  follow_state *state = user;
+  int number;
+  if (sigwait(&state->signals, &number) != 0) return NULL;
+  yk_log_write(&state->console.log, YK_LOG_WARN, "stopping: %s", strsignal(number));
+  atomic_store(&state->caught_ns, yk_clock_now_ns());
+  atomic_store(&state->caught, number);
+  sleep_s(GRACE_S + ABORT_S);
+  _exit(YK_EXIT_SIGNAL + number);
+}
+
+static const char *reason_to_stop(void *user)
+{
+  follow_state *state = user;
+  int number = atomic_load(&state->caught);
+  if (!number || yk_clock_seconds_since(atomic_load(&state->caught_ns)) < GRACE_S) return NULL;
+  snprintf(state->reason, sizeof state->reason, "stopped by a signal: %s", strsignal(number));
+  return state->reason;
+}
+
+static yk_status start(follow_state *state, yk_err *err)
+{
+  pthread_t thread;
+  sigemptyset(&state->signals);
+  sigaddset(&state->signals, SIGINT);
+  sigaddset(&state->signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &state->signals, NULL);
+  int error = pthread_create(&thread, NULL, wait_for_signal, state);
+  if (error) return yk_err_set(err, YK_E_INTERNAL, "cannot start a thread: %s", strerror(error));
+  pthread_detach(thread); /* ends with the process */
+  return YK_OK;
+}
+
+/* Whether a new roll call can mend a failure: of other processes, not of this one's options or files. */
+static bool can_restart(yk_status status)
+{
+  return status == YK_E_COMM || status == YK_E_TIMEOUT || status == YK_E_DEVICE;
+}
+
+static yk_status follow(follow_state *state, const yk_engine_options *engine, bool restarts, bool *is_stuck,
+                        yk_err *err)
+{
+  for (;;) {
+    bool has_run;
+    yk_status status = yk_engine_follow(engine, reason_to_stop, state, &has_run, is_stuck, err);
+    if (!restarts || !has_run || *is_stuck || !can_restart(status)) return status;
+    yk_log_write(&state->console.log, YK_LOG_ERROR, "%s; waiting for all processes again", err->message);
+    yk_err_clear(err);
+  }
+}
+
+int yk_cli_follow(yk_model_options *options, const yk_engine_options *given, bool restarts)
+{
+  follow_state state = {0};
+  yk_engine_options engine;
+  yk_err err = YK_ERR_INIT;
+  bool is_stuck = false;
+  yk_console_init(&state.console, (yk_log_level)options->log_level);
+  yk_status status = yk_model_options_apply(options, &engine, &err);
+  if (given) engine = *given;
+  if (status == YK_OK) status = start(&state, &err);
+  if (status == YK_OK && yk_model_options_find(options, true, &err) != YK_OK) {
+    /* Joins nevertheless, so that all processes get the reason. */
+    yk_log_write(&state.console.log, YK_LOG_ERROR, "%s", err.message);
+    yk_err_clear(&err);
+  }
+  engine.model_dir = options->checkpoint.path ? options->checkpoint.path : options->checkpoint.name;
+  engine.tokenizer = options->tokenizer.path;
+  engine.log = state.console.log;
+  engine.progress = yk_console_loading;
+  engine.progress_user = &state.console;
+  if (status == YK_OK) status = follow(&state, &engine, restarts, &is_stuck, &err);
+  yk_console_clear(&state.console);
+  int exit_code = status == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
+  int caught = atomic_load(&state.caught);
+  if (caught && status != YK_OK) exit_code = YK_EXIT_SIGNAL + caught;
+  fflush(NULL);
+  _exit(exit_code); /* ends the thread that waits for signals, which uses this function's memory */
+}

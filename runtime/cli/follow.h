@@ -1,0 +1,16 @@
+/* follow.h - a process other than process 0 of a run of several processes: it has no command of its own. */
+#ifndef YK_CLI_FOLLOW_H
+#define YK_CLI_FOLLOW_H
+
+#include "cli/options/model_options.h"
+
+/* yk_cli_follows - whether the options make this process one that follows. */
+bool yk_cli_follows(const yk_model_options *options);
+
+/* yk_cli_follow - follow process 0 until its engine ends. given: the engine's options, if the command has changed those
+ *   that yk_model_options_apply gives; or NULL. restarts: after a failure of the run, hold the roll call
+ *   again. Returns the program's exit code: 0 if the engine has ended in order, 128 plus the number of a signal that
+ *   ended this process. Call before any other thread exists. */
+int yk_cli_follow(yk_model_options *options, const yk_engine_options *given, bool restarts);
+
+#endif

@@ -1,0 +1,133 @@
+#include "engine/machine/process_facts.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/hash.h"
+#include "engine/machine/gpus.h"
+
+static yk_strbuf *add(yk_process_facts *f, const char *name, yk_fact_rule rule)
+{
+  f->facts[f->n] = (yk_fact){.name = name, .rule = rule};
+  f->values[f->n] = YK_STRBUF_INIT;
+  yk_strbuf_append(&f->values[f->n], "", 0);
+  return &f->values[f->n++];
+}
+
+static void add_text(yk_process_facts *f, const char *name, yk_fact_rule rule, const char *text)
+{
+  yk_strbuf_append_str(add(f, name, rule), text ? text : "");
+}
+
+/* A value out of range is refused elsewhere. */
+static const char *name_of(const char *const *names, size_t n, int value)
+{
+  return value >= 0 && (size_t)value < n ? names[value] : "?";
+}
+
+/* A text of any length, as its beginning and its hash. */
+static void add_long_text(yk_process_facts *f, const char *name, const char *text)
+{
+  yk_strbuf *value = add(f, name, YK_FACT_EQUAL);
+  if (text) yk_strbuf_append_fmt(value, "%.60s (%08x)", text, yk_hash(YK_HASH_START, text, strlen(text)));
+}
+
+static void add_number(yk_process_facts *f, const char *name, double number)
+{
+  yk_strbuf_append_fmt(add(f, name, YK_FACT_EQUAL), "%.15g", number);
+}
+
+/* Options that the arithmetic, the memory or the steps of all ranks depend on. */
+static void add_options(yk_process_facts *f, const yk_engine_options *o)
+{
+  static const char *const dtypes[] = {"auto", "float16", "bfloat16", "float32"};
+  static const char *const caches[] = {
+      "auto", "float16", "bfloat16", "float32", "int8", "fp8", "int8_per_token_head", "fp8_per_token_head"};
+  add_number(f, "ranks in all", o->n_ranks);
+  add_number(f, "pipeline-parallel-size", o->n_stages);
+  add_text(f, "dtype", YK_FACT_EQUAL, name_of(dtypes, sizeof dtypes / sizeof *dtypes, (int)o->dtype));
+  add_text(f, "weights", YK_FACT_EQUAL, o->weights == YK_WEIGHTS_F16 ? "f16" : "auto");
+  add_text(f, "kv-cache-dtype", YK_FACT_EQUAL, name_of(caches, sizeof caches / sizeof *caches, (int)o->kv_cache_dtype));
+  add_number(f, "enable-expert-parallel", o->expert_parallel);
+  add_number(f, "max-model-len", o->max_model_tokens);
+  add_number(f, "max-num-seqs", o->max_seqs);
+  add_number(f, "max-num-batched-tokens", o->max_batched_tokens);
+  add_number(f, "gpu-memory-utilization", o->gpu_memory_utilization);
+  add_number(f, "kv-cache-bytes", (double)o->kv_cache_bytes);
+  add_number(f, "step-timeout", o->step_timeout_s);
+  add_long_text(f, "hf-overrides", o->hf_overrides);
+}
+
+static void add_gpus(yk_process_facts *f, const yk_settings *s)
+{
+  yk_strbuf *ids = add(f, "GPUs", YK_FACT_EXCLUSIVE);
+  for (int i = 0; i < s->world.n_local && s->device == YK_DEVICE_CUDA; i++) {
+    char uuid[YK_GPU_UUID_BYTES];
+    if (yk_gpus_uuid(s->device_ids[s->world.first_rank + i], uuid, NULL) == YK_OK)
+      yk_strbuf_append_fmt(ids, "%s%s", ids->length ? " " : "", uuid);
+  }
+}
+
+/* The version of the kernel's part of the GPU driver, as "570.86.15". */
+static void add_driver(yk_process_facts *f)
+{
+  char line[256] = "", *version = NULL;
+  FILE *file = fopen("/proc/driver/nvidia/version", "r");
+  if (file && fgets(line, sizeof line, file)) version = strpbrk(line, "0123456789");
+  if (file) fclose(file);
+  if (version) version[strcspn(version, " \t\n")] = '\0';
+  add_text(f, "GPU driver", YK_FACT_SHOWN, version);
+}
+
+/* Addresses of the interfaces that are up, as "eth0=10.0.0.7". */
+static void add_interfaces(yk_process_facts *f)
+{
+  enum { MAX_VALUE_BYTES = 900 };
+  struct ifaddrs *all = NULL;
+  yk_strbuf *text = add(f, "network", YK_FACT_SHOWN);
+  if (getifaddrs(&all) != 0) return;
+  for (const struct ifaddrs *at = all; at && text->length < MAX_VALUE_BYTES; at = at->ifa_next) {
+    char address[INET6_ADDRSTRLEN] = "";
+    if (!at->ifa_addr || !(at->ifa_flags & IFF_UP) || (at->ifa_flags & IFF_LOOPBACK)) continue;
+    if (at->ifa_addr->sa_family == AF_INET)
+      inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)at->ifa_addr)->sin_addr, address, sizeof address);
+    else if (at->ifa_addr->sa_family == AF_INET6)
+      inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)at->ifa_addr)->sin6_addr, address,
+                sizeof address);
+    if (address[0]) yk_strbuf_append_fmt(text, "%s%s=%s", text->length ? " " : "", at->ifa_name, address);
+  }
+  freeifaddrs(all);
+}
+
+yk_status yk_process_facts_collect(const yk_engine_options *options, const yk_settings *settings, uint32_t identity,
+                                   yk_process_facts *out, yk_err *err)
+{
+  bool failed = false;
+  out->n = 0;
+  add_text(out, "version", YK_FACT_EQUAL, yk_version());
+  yk_strbuf_append_fmt(add(out, "checkpoint", YK_FACT_EQUAL), "%08x", identity);
+  add_text(out, "model", YK_FACT_SHOWN, options->model_dir);
+  add_text(out, "device", YK_FACT_EQUAL, settings->device == YK_DEVICE_CUDA ? "cuda" : "cpu");
+  add_options(out, options);
+  add_gpus(out, settings);
+  add_driver(out);
+  add_interfaces(out);
+  for (int i = 0; i < out->n; i++) {
+    failed |= out->values[i].failed;
+    out->facts[i].value = out->values[i].data;
+  }
+  if (!failed) return YK_OK;
+  yk_process_facts_free(out);
+  return yk_err_set(err, YK_E_NOMEM, "no memory for the facts of the roll call");
+}
+
+void yk_process_facts_free(yk_process_facts *facts)
+{
+  for (int i = 0; i < facts->n; i++) yk_strbuf_free(&facts->values[i]);
+  facts->n = 0;
+}

@@ -1,0 +1,16 @@
+/* roll_call.h - the start of a run of several processes. */
+#ifndef YK_ENGINE_MACHINE_ROLL_CALL_H
+#define YK_ENGINE_MACHINE_ROLL_CALL_H
+
+#include "parallel/cluster/cluster.h"
+#include "yoke/yoke.h"
+
+/* yk_roll_call_hold - hold the roll call: every process reports its version, checkpoint, options, devices and network
+ *   interfaces. *out stays NULL for a run of one process. The table of the processes goes to the options' log.
+ *   A process that cannot take part (options that it refuses, no GPU left) joins nevertheless, so that all others get
+ *   its reason.
+ *   Errors: YK_E_INVAL (options), YK_E_COMM and YK_E_TIMEOUT of yk_cluster_join, naming processes and facts;
+ *   YK_E_IO (the checkpoint, the address). Thread: any. */
+yk_status yk_roll_call_hold(const yk_engine_options *options, yk_cluster **out, yk_err *err);
+
+#endif

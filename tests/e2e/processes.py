@@ -1,0 +1,121 @@
+"""Runs of several processes on CPU ranks: tokens and log-probabilities are those of one process, bit for bit; every
+command that opens an engine runs over several processes; mpirun, torchrun's variables and flags start them.
+"""
+
+import http.client
+import json
+import os
+import unittest
+
+import harness
+from processes_case import MPIRUN, ProcessesCase, random_address
+from server_case import JSON, ask_on
+
+FAMILY = "qwen3"
+# Dense, mixtures, latent attention, quantised inputs; ranks, processes. Some ranks have no head of attention.
+CASES = (("qwen3", 2, 2, ()), ("llama", 3, 3, ()), ("qwen3", 8, 4, ()), ("moe_qwen3", 4, 2, ()),
+         ("moe_qwen2", 3, 3, ("--enable-expert-parallel",)), ("deepseek_v3", 6, 2, ()), ("format_w8a8", 4, 4, ()),
+         ("format_w8a8_experts", 3, 3, ()))
+
+
+def model(name=FAMILY):
+    return os.path.join(harness.FAMILIES, name)
+
+
+def prompts_of(name):
+    with open(os.path.join(model(name), "golden.json"), encoding="utf-8") as file:
+        prompts = json.load(file)["prompts"]
+    return [argument for prompt in prompts
+            for argument in ("--token-ids", ",".join(map(str, prompt["prompt_ids"])))]
+
+
+def command(name, n_ranks, *options):
+    return ("generate", "--model", model(name), "--device", "cpu", "--dtype", "float32", "--tp", n_ranks, "--threads",
+            n_ranks, "--format", "json", "--logprobs", 4, "--prompt-logprobs", 0, "--ignore-eos", "-n", 8,
+            "--max-num-batched-tokens", 64, *options)
+
+
+def results(out):
+    lines = [json.loads(line) for line in out.splitlines()]
+    return [(line["token_ids"], line["logprobs"], line["prompt_logprobs"]) for line in lines]
+
+
+@harness.of_the_program
+class Bits(ProcessesCase):
+    def check(self, name, n_ranks, start, options):
+        """Greedy and sampled: a plain step leaves its logits on their ranks, others gather them."""
+        for sampling in (("--temperature", 0), ("--temperature", 0.8, "--seed", 3, "--repetition-penalty", 1.2)):
+            arguments = command(name, n_ranks, *options, *sampling, *prompts_of(name))
+            alone = self.run_yoke(*arguments)
+            processes = start(arguments)
+            self.end(processes)
+            with self.subTest(case=name, ranks=n_ranks, sampling=sampling):
+                self.assertEqual(results(processes[0].out), results(alone.out))
+                self.assertTrue(results(alone.out))
+            for follower in processes[1:]:
+                self.assertEqual(follower.out, "")
+
+    def test_flags(self):
+        for name, n_ranks, n_processes, options in CASES:
+            self.check(name, n_ranks, lambda arguments, n=n_processes: self.start(n, *arguments), options)
+
+    def test_torchrun(self):
+        address, port = random_address()
+
+        def start(arguments):
+            env = {"WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": str(port),
+                   "TORCHELASTIC_USE_AGENT_STORE": "True"}
+            return [self.start_one(arguments, {**env, "RANK": str(i), "LOCAL_RANK": str(i)}) for i in range(2)]
+
+        self.check("qwen3", 2, start, ())
+
+    @unittest.skipUnless(MPIRUN and os.environ.get("YOKE_TEST_MPI"), "no mpirun")
+    def test_mpirun(self):
+        for name, n_ranks, n_processes in (("qwen3", 2, 2), ("deepseek_v3", 6, 3)):
+            self.check(name, n_ranks, lambda arguments, n=n_processes: [self.start_mpi(n, *arguments)], ())
+
+
+@harness.of_the_program
+class Commands(ProcessesCase):
+    def test_serve(self):
+        arguments = ("serve", "--model", model(), "--device", "cpu", "--tp", 2, "--threads", 2, "--port", 0,
+                     "--kv-cache-bytes", "4MiB")
+        processes = self.start(2, *arguments, env={"YOKE_CLUSTER_KEY": "secret"})
+        port = int(processes[0].wait_for(r"listening on http://.*:(\d+)", "out").group(1))
+        processes[0].wait_for("serving")
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=harness.TIMEOUT_S)
+        body = json.dumps({"prompt": [5, 6, 7], "max_tokens": 4, "temperature": 0, "ignore_eos": True})
+        answer = ask_on(connection, "POST", "/v1/completions", body, JSON)
+        self.assertEqual(answer.status, 200, answer.text)
+        self.assertEqual(json.loads(answer.text)["usage"]["completion_tokens"], 4)
+        connection.close()
+        processes[0].popen.terminate()
+        self.end(processes)
+
+    def test_batch_and_score(self):
+        folder = harness.scratch_folder(self.addCleanup)
+        path = os.path.join(folder, "in.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            for i in range(5):
+                file.write(json.dumps({"id": i, "prompt": [5, 6 + i]}) + "\n")
+        common = ("--device", "cpu", "--tp", 2, "--threads", 2)
+        for arguments in (("batch", path, "--model", model(), *common, "--temperature", 0, "-n", 3),
+                          ("score", "--model", model(), *common, "--token-ids", "5,6,7,8,9,10,11", "--format", "json")):
+            alone = self.run_yoke(*arguments)
+            processes = self.start(2, *arguments)
+            self.end(processes)
+            self.assertEqual(sorted(processes[0].out.splitlines()), sorted(alone.out.splitlines()))
+
+    def test_bench(self):
+        processes = self.start(2, "bench", "--model", model(), "--device", "cpu", "--tp", 2, "--threads", 2, "--batch",
+                               2, "--input-len", 8, "--output-len", 4, "--repeats", 1)
+        self.end(processes)
+        self.assertIn("all_reduce", processes[0].out.replace("-", "_").replace(" ", "_"))
+
+    def test_study_is_refused(self):
+        env = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
+        self.assert_usage_error(["study", "--model", model(), "--output-dir", "out"], "found 2 processes", env=env)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,79 @@
+"""Starts of several processes that cannot succeed: who is missing or differs is named by every process within the start
+timeout, and none ends with code 0.
+"""
+
+import os
+import shutil
+import time
+
+import harness
+from processes_case import ProcessesCase
+
+MODEL = os.path.join(harness.FAMILIES, "qwen3")
+GENERATE = ("generate", "--model", MODEL, "--device", "cpu", "--tp", 2, "--token-ids", "5,6,7", "-n", 2)
+
+
+@harness.of_the_program
+class Starts(ProcessesCase):
+    def run_failing(self, *parts, n=2, arguments=GENERATE, timeout_s=30, **how):
+        began = time.monotonic()
+        processes = self.start(n, *arguments, "--start-timeout", timeout_s, **how)
+        self.end_failed(processes, *parts)
+        return processes, time.monotonic() - began
+
+    def test_missing_process(self):
+        self.run_failing("process 2", n=3, arguments=(*GENERATE, "--tp", 3), timeout_s=2, leave_out=(2,))
+
+    def test_missing_process_0(self):
+        self.run_failing("process 0", timeout_s=1, leave_out=(0,))
+
+    def test_differing_options(self):
+        processes, seconds = self.run_failing("max-num-seqs", more={1: ("--max-num-seqs", 7)})
+        self.assertIn("7", processes[0].err)
+        self.assertLess(seconds, 20)  # nobody waits for the start timeout
+
+    def test_differing_ranks(self):
+        self.run_failing("ranks", more={1: ("--tp", 4)})
+
+    def test_differing_checkpoint(self):
+        folder = os.path.join(harness.scratch_folder(self.addCleanup), "model")
+        shutil.copytree(MODEL, folder)
+        path = next(os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".safetensors"))
+        with open(path, "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)[0]
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last ^ 1]))
+        self.run_failing("checkpoint", more={1: ("--model", folder)})
+
+    def test_missing_checkpoint(self):
+        self.run_failing("/nowhere", more={1: ("--model", "/nowhere")})
+
+    def test_wrong_key(self):
+        env = {0: {"YOKE_CLUSTER_KEY": "one"}, 1: {"YOKE_CLUSTER_KEY": "other"}}
+        self.run_failing("key", timeout_s=3, env=env)
+
+    def test_same_number_twice(self):
+        processes = self.start(2, *GENERATE, "--start-timeout", 3, more={1: ("--node-rank", 0)})
+        self.end_failed(processes)
+
+    def test_same_follower_twice(self):
+        arguments = (*GENERATE, "--tp", 3)
+        self.run_failing("process 1", n=3, arguments=arguments, timeout_s=3, more={2: ("--node-rank", 1)})
+
+    def test_counts_that_do_not_divide(self):
+        self.run_failing("expected a multiple of 2", arguments=(*GENERATE, "--tp", 3))
+
+    def test_usage(self):
+        for options, part in ((("--nnodes", 2), "--node-rank"),
+                              (("--nnodes", 2, "--node-rank", 1), "--master-addr"),
+                              (("--nnodes", 2, "--node-rank", 2, "--master-addr", "h"), "--node-rank: expected 0 to 1"),
+                              (("--headless",), "--headless"),
+                              (("--nnodes", 65), "--nnodes")):
+            self.assert_usage_error([*GENERATE, *options], part)
+        self.assert_usage_error(GENERATE, "WORLD_SIZE", env={"WORLD_SIZE": "many", "RANK": "0", "MASTER_ADDR": "h",
+                                                             "MASTER_PORT": "1"})
+
+
+if __name__ == "__main__":
+    harness.main()
