@@ -166,7 +166,8 @@ class Progress(unittest.TestCase):
 class Shell(unittest.TestCase):
     @unittest.skipUnless(shutil.which("shellcheck"), "no shellcheck here")
     def test_shellcheck(self):
-        scripts = [*glob.glob(f"{ROOT}/scripts/*.sh"), *glob.glob(f"{ROOT}/tests/*/*.sh"), f"{ROOT}/.ci/run"]
+        patterns = ("scripts/*.sh", "scripts/deploy/*.sh", "scripts/deploy/*.sbatch", "tests/*/*.sh", ".ci/run")
+        scripts = [path for pattern in patterns for path in glob.glob(f"{ROOT}/{pattern}")]
         found = subprocess.run(
             ["shellcheck", "--severity=style", *sorted(scripts)], cwd=ROOT, capture_output=True, text=True, check=False
         )
