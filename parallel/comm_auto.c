@@ -189,21 +189,23 @@ static bool auto_destroy(yk_comm *base)
   return is_gone;
 }
 
-/* *out stays NULL if the devices have no peer access to each other, or no all-reduce would use slots. */
-static yk_status create_p2p(yk_device *const *devs, int n_ranks, const yk_p2p_options *options, yk_p2p **out,
+/* *out stays NULL if the devices have no peer access to each other, some are of another process, or no all-reduce would
+ * use slots. */
+static yk_status create_p2p(const yk_world *world, yk_device *const *devs, const yk_p2p_options *options, yk_p2p **out,
                             yk_err *err)
 {
+  const int n_ranks = world->n_ranks;
   int ordinals[YK_P2P_MAX_RANKS];
   yk_err why = YK_ERR_INIT;
-  if (options->max_bytes == 0) return YK_OK;
+  if (options->max_bytes == 0 || !yk_world_is_whole(world)) return YK_OK;
   for (int rank = 0; rank < n_ranks; rank++) ordinals[rank] = yk_cuda_device_ordinal(devs[rank]);
   yk_status status = yk_p2p_create(ordinals, n_ranks, options, out, &why);
   if (status == YK_OK || status == YK_E_UNSUPPORTED) return YK_OK;
   return yk_err_set(err, status, "%s", why.message);
 }
 
-yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs,
-                              const yk_comm_auto_options *options, yk_comm **out, yk_err *err)
+yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange, const yk_wires *wires,
+                              yk_device *const *devs, const yk_comm_auto_options *options, yk_comm **out, yk_err *err)
 {
   static const yk_comm_ops ops = {.name = "auto",
                                   .destroy = auto_destroy,
@@ -219,37 +221,38 @@ yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange
   yk_comm *nccl[YK_MAX_RANKS] = {0};
   yk_p2p *p2p[YK_MAX_RANKS] = {0};
   auto_comm *made[YK_MAX_RANKS] = {0};
-  int n_ranks = world->n_ranks;
-  YK_TRY(yk_comm_nccl_create(world, exchange, devs, nccl, err));
-  yk_status status = n_ranks > 1 ? yk_comm_warm_up(nccl, n_ranks, WARM_UP_TIMEOUT_S, err) : YK_OK;
+  const int n_ranks = world->n_ranks, n_local = world->n_local;
+  YK_TRY(yk_comm_nccl_create(world, exchange, wires, devs, nccl, err));
+  yk_status status = n_ranks > 1 ? yk_comm_warm_up(nccl, n_local, WARM_UP_TIMEOUT_S, err) : YK_OK;
   if (status == YK_E_TIMEOUT) return status; /* the ends are lost */
   int64_t row_bytes = options->hidden * (int64_t)yk_dtype_bytes(devs[0]->dtype);
   yk_p2p_options sizes = yk_p2p_options_for(n_ranks, options->max_rows, row_bytes, options->step_limit_s);
-  if (status == YK_OK) status = create_p2p(devs, n_ranks, &sizes, p2p, err);
+  if (status == YK_OK) status = create_p2p(world, devs, &sizes, p2p, err);
   group *shared = calloc(1, sizeof *shared);
   if (!shared && status == YK_OK) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
-  for (int rank = 0; rank < n_ranks && status == YK_OK; rank++) {
-    made[rank] = calloc(1, sizeof *made[rank]);
-    if (!made[rank]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
+  for (int i = 0; i < n_local && status == YK_OK; i++) {
+    made[i] = calloc(1, sizeof *made[i]);
+    if (!made[i]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   }
-  for (int rank = 0; rank < n_ranks; rank++) {
+  for (int i = 0; i < n_local; i++) {
     if (status != YK_OK) {
-      yk_p2p_destroy(p2p[rank]);
-      nccl[rank]->ops->destroy(nccl[rank]);
-      free(made[rank]);
+      yk_p2p_destroy(p2p[i]);
+      nccl[i]->ops->destroy(nccl[i]);
+      free(made[i]);
       continue;
     }
-    *made[rank] = (auto_comm){.base = {.ops = &ops, .dev = devs[rank], .rank = rank, .n_ranks = n_ranks, .n_stages = 1},
-                              .group = shared,
-                              .nccl = nccl[rank],
-                              .p2p = p2p[rank],
-                              .stream = yk_cuda_device_stream(devs[rank]),
-                              .row_bytes = row_bytes};
-    yk_cuda_device_set_watch(devs[rank], check, made[rank]); /* replaces NCCL's watch, which `check` includes */
-    out[rank] = &made[rank]->base;
+    *made[i] = (auto_comm){
+        .base = {.ops = &ops, .dev = devs[i], .rank = world->first_rank + i, .n_ranks = n_ranks, .n_stages = 1},
+        .group = shared,
+        .nccl = nccl[i],
+        .p2p = p2p[i],
+        .stream = yk_cuda_device_stream(devs[i]),
+        .row_bytes = row_bytes};
+    yk_cuda_device_set_watch(devs[i], check, made[i]); /* replaces NCCL's watch, which `check` includes */
+    out[i] = &made[i]->base;
   }
   if (status == YK_OK)
-    atomic_store(&shared->n_ends, n_ranks);
+    atomic_store(&shared->n_ends, n_local);
   else
     free(shared);
   return status;

@@ -1,5 +1,5 @@
-/* comm_auto.h - ranks that are threads of one process with a GPU each: an all-reduce uses stores into peers' memory
- * (allreduce_p2p.h) if these are faster and the GPUs have peer access; all other operations use NCCL. */
+/* comm_auto.h - ranks with a GPU each: an all-reduce uses stores into peers' memory (allreduce_p2p.h) if these are
+ * faster, the GPUs have peer access and all ranks are threads of one process; all other operations use NCCL. */
 #ifndef YK_PARALLEL_COMM_AUTO_H
 #define YK_PARALLEL_COMM_AUTO_H
 
@@ -23,8 +23,8 @@ typedef struct yk_comm_auto_options {
  *   message.
  *   Errors: those of yk_comm_nccl_create, and YK_E_CAPACITY if the slots do not fit. GPUs without access to each
  *   other's memory are no error: all operations then use NCCL. */
-yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs,
-                              const yk_comm_auto_options *options, yk_comm **out, yk_err *err);
+yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange, const yk_wires *wires,
+                              yk_device *const *devs, const yk_comm_auto_options *options, yk_comm **out, yk_err *err);
 
 /* yk_comm_auto_route - route of this end's all_reduce_add_norm of n_rows rows; YK_P2P_NONE: NCCL. Thread: any. */
 yk_p2p_route yk_comm_auto_route(const yk_comm *comm, int64_t n_rows);

@@ -485,7 +485,7 @@ static yk_status check_whole(const yk_world *world, yk_err *err)
 
 yk_status yk_comm_check_world(const yk_world *world, yk_err *err)
 {
-  YK_TRY(check_whole(world, err));
+  YK_TRY(yk_world_check(world, err));
   if (world->n_stages == 1) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED, "pipeline stages run on CPU ranks so far: expected one on GPUs, found %d",
                     world->n_stages);

@@ -1,6 +1,6 @@
-/* comm_nccl.c - one non-blocking NCCL communicator per rank: pending NCCL calls are polled together with the device's
- * watch, a function that the device calls while it waits. The watch detects aborts, and missing peers that another
- * transport finds.
+/* comm_nccl.c - one non-blocking NCCL communicator per rank, for ranks of one or several processes: pending NCCL calls
+ * are polled together with the device's watch, a function that the device calls while it waits. The watch detects
+ * aborts, and missing peers that another transport finds. Host data passes between processes over their wires.
  *
  * Abort only sets the flag. Each end's own thread sees the flag, in a call of this file or while its device waits for
  * the stream, and starts the abort of its NCCL communicator, which ends the kernels that wait for peers. The abort runs
@@ -13,27 +13,38 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/wait.h"
 #include "kernels/cuda/cuda_device.h"
 #include "parallel/host_gather.h"
 #include "parallel/nccl_functions.h"
+#include "parallel/remote.h"
 
 enum { CREATE_TIMEOUT_S = 60, END_TIMEOUT_S = 60, FAILED_END_TIMEOUT_S = 5 };
 enum { WATCHES_PER_QUERY = 256 }; /* calls of the watch per query of NCCL; every call checks for aborts */
 
-/* Shared by all ends; freed with the last of them. generation, n_arrived, n_ends under mutex. */
+/* Shared by all ends of this process; freed with the last of them. generation, n_arrived, n_ends, published and
+ * is_moving under mutex. */
 typedef struct group {
-  int n_ranks;
+  int n_ranks, n_local;
+  yk_remote *remote;           /* host data to and from other processes, or NULL */
   yk_nccl_functions functions; /* empty with one rank */
   yk_host_gather *host_gather;
   atomic_bool aborted;
+  yk_err failure; /* of other processes: written once, before aborted; else YK_OK */
   pthread_mutex_t mutex;
   pthread_cond_t cv_passed; /* generation grew, or aborted */
   uint64_t generation;      /* completed barriers */
   int n_arrived, n_ends;
+  bool is_moving; /* the last rank to arrive exchanges published host data with other processes */
+  const void *published[YK_MAX_RANKS];
 } group;
+
+/* Exchanges host data with other processes before a barrier ends. */
+typedef yk_status move_function(group *g, size_t n_bytes, yk_err *err);
 
 typedef struct nccl_comm {
   yk_comm base;
@@ -93,8 +104,12 @@ static bool end_abort(nccl_comm *comm)
 /* Called by this end's own thread: abandons operations that wait for the others. */
 static yk_status give_up(nccl_comm *comm, yk_err *err)
 {
+  const group *g = comm->group;
   begin_abort(comm);
-  return yk_err_set(err, YK_E_COMM, "communication was aborted because another rank failed");
+  if (!atomic_load(&g->aborted) || g->failure.code == YK_OK)
+    return yk_err_set(err, YK_E_COMM, "communication was aborted because another rank failed");
+  if (err && err->code == YK_OK) *err = g->failure;
+  return g->failure.code;
 }
 
 static void signal_abort(group *g)
@@ -104,6 +119,7 @@ static void signal_abort(group *g)
   pthread_cond_broadcast(&g->cv_passed);
   pthread_mutex_unlock(&g->mutex);
   yk_host_gather_abort(g->host_gather);
+  if (g->remote) yk_remote_abort(g->remote);
 }
 
 /* Records an error of NCCL. Does not abort the group: the receiver of the error does so once the error is recorded, so
@@ -233,11 +249,79 @@ static yk_status watch_device(void *context, yk_err *err)
   return yk_cuda_device_check_watch(context, err);
 }
 
+/* For the last rank to arrive, which holds the mutex. */
+static void move_data(group *g, move_function *move, size_t n_bytes)
+{
+  yk_err failure = YK_ERR_INIT;
+  g->is_moving = true;
+  pthread_mutex_unlock(&g->mutex);
+  yk_status status = move(g, n_bytes, &failure);
+  pthread_mutex_lock(&g->mutex);
+  g->is_moving = false;
+  if (status == YK_OK || atomic_load(&g->aborted)) return;
+  g->failure = failure;
+  atomic_store(&g->aborted, true);
+}
+
+/* Under the mutex. */
+static void arrive(group *g, move_function *move, size_t n_bytes)
+{
+  if (atomic_load(&g->aborted) || ++g->n_arrived < g->n_local) return;
+  g->n_arrived = 0;
+  if (g->remote && move) move_data(g, move, n_bytes);
+  if (!atomic_load(&g->aborted)) g->generation++;
+  pthread_cond_broadcast(&g->cv_passed);
+}
+
+/* Publishes a pointer and waits for every rank of this process; the last one moves data of n_bytes a rank between the
+ * processes (NULL: nothing). No rank returns during the move, which reads what the ranks have published; an abort ends
+ * the move soon. */
+static yk_status pass_barrier(yk_comm *base, const void *pointer, move_function *move, size_t n_bytes, yk_err *err)
+{
+  const double watch_every_s = 0.02;
+  nccl_comm *comm = (nccl_comm *)base;
+  group *g = comm->group;
+  yk_status status = YK_OK;
+  YK_TRY(enter(comm, err));
+  pthread_mutex_lock(&g->mutex);
+  uint64_t generation = g->generation;
+  g->published[base->rank] = pointer;
+  arrive(g, move, n_bytes);
+  while (g->generation == generation && (g->is_moving || (!atomic_load(&g->aborted) && status == YK_OK))) {
+    struct timespec deadline = yk_wait_deadline(watch_every_s);
+    if (pthread_cond_timedwait(&g->cv_passed, &g->mutex, &deadline) != ETIMEDOUT || status != YK_OK) continue;
+    pthread_mutex_unlock(&g->mutex);
+    status = yk_cuda_device_check_watch(base->dev, err);
+    pthread_mutex_lock(&g->mutex);
+  }
+  bool has_passed = g->generation != generation;
+  pthread_mutex_unlock(&g->mutex);
+  if (has_passed) return YK_OK;
+  return status == YK_OK ? give_up(comm, err) : status;
+}
+
+static yk_status move_to_rank_0(group *g, size_t n_bytes, yk_err *err)
+{
+  return yk_remote_gather(g->remote, g->published, n_bytes, (void *)(uintptr_t)g->published[0], err);
+}
+
+/* With ranks of other processes: rank 0 publishes where all data goes. */
+static yk_status gather_from_processes(yk_comm *base, const void *data, size_t n_bytes, void *all, yk_err *err)
+{
+  const group *g = ((nccl_comm *)base)->group;
+  if (base->rank == 0 && all != data && n_bytes > 0) memmove(all, data, n_bytes);
+  YK_TRY(pass_barrier(base, base->rank == 0 ? all : data, move_to_rank_0, n_bytes, err));
+  for (int rank = 1; base->rank == 0 && rank < g->n_local && n_bytes > 0; rank++)
+    memcpy((char *)all + (size_t)rank * n_bytes, g->published[rank], n_bytes);
+  return pass_barrier(base, NULL, NULL, 0, err);
+}
+
 static yk_status nccl_gather_host(yk_comm *base, const void *data, size_t n_bytes, void *all, yk_err *err)
 {
   nccl_comm *comm = (nccl_comm *)base;
   const yk_mailbox_watch device = {watch_device, base->dev};
   YK_TRY(enter(comm, err));
+  if (comm->group->remote) return gather_from_processes(base, data, n_bytes, all, err);
   yk_status status = yk_host_gather_run(comm->group->host_gather, base->rank, data, n_bytes, all, &device, err);
   return status == YK_E_COMM && !comm->has_failed ? give_up(comm, err) : status;
 }
@@ -250,31 +334,15 @@ static yk_status nccl_open_memory(yk_comm *base, void *memory, void **opened, yk
   return enter((nccl_comm *)base, err);
 }
 
+static yk_status move_nothing(group *g, size_t n_bytes, yk_err *err)
+{
+  (void)n_bytes;
+  return yk_remote_barrier(g->remote, err);
+}
+
 static yk_status nccl_barrier(yk_comm *base, yk_err *err)
 {
-  const double watch_every_s = 0.02;
-  nccl_comm *comm = (nccl_comm *)base;
-  group *g = comm->group;
-  yk_status status = YK_OK;
-  YK_TRY(enter(comm, err));
-  pthread_mutex_lock(&g->mutex);
-  uint64_t generation = g->generation;
-  if (!atomic_load(&g->aborted) && ++g->n_arrived == g->n_ranks) {
-    g->n_arrived = 0;
-    g->generation++;
-    pthread_cond_broadcast(&g->cv_passed);
-  }
-  while (g->generation == generation && !atomic_load(&g->aborted) && status == YK_OK) {
-    struct timespec deadline = yk_wait_deadline(watch_every_s);
-    if (pthread_cond_timedwait(&g->cv_passed, &g->mutex, &deadline) != ETIMEDOUT) continue;
-    pthread_mutex_unlock(&g->mutex);
-    status = yk_cuda_device_check_watch(base->dev, err);
-    pthread_mutex_lock(&g->mutex);
-  }
-  bool met = g->generation != generation;
-  pthread_mutex_unlock(&g->mutex);
-  if (met) return YK_OK;
-  return status == YK_OK ? give_up(comm, err) : status;
+  return pass_barrier(base, NULL, move_nothing, 0, err);
 }
 
 static void nccl_abort(yk_comm *base)
@@ -291,6 +359,7 @@ static void release_group(group *g)
   pthread_mutex_unlock(&g->mutex);
   if (!last) return;
   yk_host_gather_destroy(g->host_gather);
+  yk_remote_destroy(g->remote);
   pthread_cond_destroy(&g->cv_passed);
   pthread_mutex_destroy(&g->mutex);
   free(g);
@@ -369,13 +438,15 @@ static yk_status connect_ends(const yk_nccl_functions *nccl, const yk_exchange *
                     nccl->get_last_error(NULL));
 }
 
-static group *group_new(int n_ranks)
+static group *group_new(const yk_world *world)
 {
   group *g = calloc(1, sizeof *g);
   if (!g) return NULL;
   pthread_mutex_init(&g->mutex, NULL);
   yk_cond_init(&g->cv_passed);
-  g->n_ranks = n_ranks;
+  g->failure = YK_ERR_INIT;
+  g->n_ranks = world->n_ranks;
+  g->n_local = world->n_local;
   g->n_ends = 1; /* the creating function's, until every end exists */
   return g;
 }
@@ -403,27 +474,36 @@ static nccl_comm *end_new(group *g, yk_device *dev, int rank)
   return comm;
 }
 
-yk_status yk_comm_nccl_create(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs, yk_comm **out,
-                              yk_err *err)
+static yk_status connect_hosts(const yk_world *world, const yk_wires *wires, group *g, yk_err *err)
+{
+  char tag[24];
+  if (yk_world_is_whole(world)) return YK_OK;
+  snprintf(tag, sizeof tag, "%u nccl", (*wires->n_communicators)++);
+  return yk_remote_create(world, wires, 0, tag, &g->remote, err);
+}
+
+yk_status yk_comm_nccl_create(const yk_world *world, const yk_exchange *exchange, const yk_wires *wires,
+                              yk_device *const *devs, yk_comm **out, yk_err *err)
 {
   YK_TRY(yk_comm_check_world(world, err));
-  int n_ranks = world->n_ranks;
-  group *g = group_new(n_ranks);
+  const int n_local = world->n_local;
+  group *g = group_new(world);
   if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
-  yk_status status = yk_host_gather_create(n_ranks, &g->host_gather, err);
-  if (status == YK_OK && n_ranks > 1) status = yk_nccl_load(&g->functions, err);
+  yk_status status = yk_host_gather_create(world->n_ranks, &g->host_gather, err);
+  if (status == YK_OK) status = connect_hosts(world, wires, g, err);
+  if (status == YK_OK && world->n_ranks > 1) status = yk_nccl_load(&g->functions, err);
   yk_comm *ends[YK_MAX_RANKS] = {0};
-  for (int rank = 0; rank < n_ranks && status == YK_OK; rank++) {
-    ends[rank] = (yk_comm *)end_new(g, devs[rank], rank);
-    if (!ends[rank]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
+  for (int i = 0; i < n_local && status == YK_OK; i++) {
+    ends[i] = (yk_comm *)end_new(g, devs[i], world->first_rank + i);
+    if (!ends[i]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   }
-  if (status == YK_OK && n_ranks > 1) status = connect_ends(&g->functions, exchange, ends, n_ranks, err);
+  if (status == YK_OK && world->n_ranks > 1) status = connect_ends(&g->functions, exchange, ends, n_local, err);
   if (status != YK_OK && g->host_gather) signal_abort(g); /* ends the waits for ends that NCCL could not connect */
-  for (int rank = 0; rank < n_ranks; rank++) {
+  for (int i = 0; i < n_local; i++) {
     if (status == YK_OK)
-      out[rank] = ends[rank];
+      out[i] = ends[i];
     else
-      nccl_destroy(ends[rank]);
+      nccl_destroy(ends[i]);
   }
   release_group(g);
   return status;

@@ -1,4 +1,4 @@
-/* comm_nccl.h - ranks that are threads of one process with a GPU each, over NCCL. */
+/* comm_nccl.h - ranks with a GPU each, threads of one or several processes, over NCCL. */
 #ifndef YK_PARALLEL_COMM_NCCL_H
 #define YK_PARALLEL_COMM_NCCL_H
 
@@ -6,15 +6,16 @@
 #include "parallel/exchange.h"
 
 /* yk_comm_nccl_create - ends for the ranks of a world that belong to this process, one GPU each. exchange: sends NCCL's
- *   id from the first process to the others.
+ *   id from the first process to the others. wires: host data of ranks between processes; NULL allowed if all ranks
+ *   belong to this process.
  *   devs [n_local], not owned; each device's waits watch its end, so that an abort releases them. out [n_local];
  *   destroy each end once, before its device.
  *   One rank needs no transport, and no libnccl.
  *   Errors: YK_E_INVAL (ranks), YK_E_UNSUPPORTED (no libnccl, with the loader's message), YK_E_NOMEM, YK_E_COMM (with
  *   NCCL's message), YK_E_TIMEOUT if NCCL does not start in time.
  *   NVLink multicast stays off: see yk_nccl_load. */
-yk_status yk_comm_nccl_create(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs, yk_comm **out,
-                              yk_err *err);
+yk_status yk_comm_nccl_create(const yk_world *world, const yk_exchange *exchange, const yk_wires *wires,
+                              yk_device *const *devs, yk_comm **out, yk_err *err);
 
 /* ---- For a communicator that contains such an end and sets the device's watch itself ----------------------------- */
 

@@ -9,8 +9,7 @@ enum { COUNT = 64 };
 
 /* Owner: yk_comm_warm_up; leaked if a rank hangs. */
 typedef struct warm_up {
-  int n_ranks;
-  yk_comm *ends[YK_MAX_RANKS];
+  yk_comm *ends[YK_MAX_RANKS]; /* of this process */
 } warm_up;
 
 static yk_status use_once(yk_comm *end, void *data, yk_err *err)
@@ -24,25 +23,25 @@ static yk_status use_once(yk_comm *end, void *data, yk_err *err)
 static yk_status run_rank(void *context, int rank, const void *command, yk_err *err)
 {
   const warm_up *w = context;
-  yk_device *dev = w->ends[rank]->dev;
+  yk_comm *end = w->ends[rank - w->ends[0]->rank];
+  yk_device *dev = end->dev;
   void *data;
   (void)command;
-  YK_TRY(dev->ops->alloc(dev, (size_t)w->n_ranks * COUNT * yk_dtype_bytes(dev->dtype), &data, err));
-  yk_status status = use_once(w->ends[rank], data, err);
+  YK_TRY(dev->ops->alloc(dev, (size_t)w->ends[0]->n_ranks * COUNT * yk_dtype_bytes(dev->dtype), &data, err));
+  yk_status status = use_once(end, data, err);
   dev->ops->free(dev, data);
   return status;
 }
 
-yk_status yk_comm_warm_up(yk_comm *const *ends, int n_ranks, double timeout_s, yk_err *err)
+yk_status yk_comm_warm_up(yk_comm *const *ends, int n_local, double timeout_s, yk_err *err)
 {
   const double grace_s = 5;
   yk_rank_group *group = NULL;
   warm_up *w = calloc(1, sizeof *w);
   if (!w) return yk_err_set(err, YK_E_NOMEM, "no memory to try a communicator");
-  w->n_ranks = n_ranks;
-  memcpy(w->ends, ends, (size_t)n_ranks * sizeof *ends);
-  yk_rank_group_ops ops = {.run = run_rank, .context = w, .comms = w->ends};
-  yk_status status = yk_rank_group_create(n_ranks, &ops, &group, err);
+  memcpy(w->ends, ends, (size_t)n_local * sizeof *ends);
+  yk_rank_group_ops ops = {.first_rank = ends[0]->rank, .run = run_rank, .context = w, .comms = w->ends};
+  yk_status status = yk_rank_group_create(n_local, &ops, &group, err);
   if (status == YK_OK) status = yk_rank_group_run(group, w, timeout_s, err);
   if (yk_rank_group_destroy(group, grace_s)) free(w);
   return status;

@@ -22,7 +22,7 @@ static void create(yk_device *const *devs, int n_ranks, int32_t hidden, yk_comm 
   yk_err err = YK_ERR_INIT;
   const yk_world world = yk_world_of_process(n_ranks);
   const yk_exchange alone = yk_exchange_alone();
-  if (yk_comm_auto_create(&world, &alone, devs, &options, comms, &err) == YK_OK) return;
+  if (yk_comm_auto_create(&world, &alone, NULL, devs, &options, comms, &err) == YK_OK) return;
   printf("%s\n", err.message);
   abort();
 }

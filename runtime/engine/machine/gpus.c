@@ -124,16 +124,16 @@ yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *er
   return YK_OK;
 }
 
-yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchange, yk_device *const *devs,
-                          yk_comm **comms, yk_err *err)
+yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchange, const yk_wires *wires,
+                          yk_device *const *devs, yk_comm **comms, yk_err *err)
 {
 #ifdef YOKE_HAVE_NCCL
   yk_comm_auto_options options = {.max_rows = settings->limits.step.max_tokens,
                                   .hidden = settings->hidden_size,
                                   .step_limit_s = settings->step_timeout_s};
-  return yk_comm_auto_create(&settings->world, exchange, devs, &options, comms, err);
+  return yk_comm_auto_create(&settings->world, exchange, wires, devs, &options, comms, err);
 #else
-  (void)exchange;
+  (void)exchange, (void)wires;
   if (settings->world.n_ranks > 1)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%d ranks on GPUs need NCCL, which this build was made without",
                       settings->world.n_ranks);
@@ -161,7 +161,7 @@ yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *de
   const double warm_up_timeout_s = 60;
   yk_comm *ends[YK_MAX_RANKS] = {NULL};
   const yk_exchange alone = yk_exchange_alone();
-  YK_TRY(yk_comm_nccl_create(&settings->world, &alone, devs, ends, err));
+  YK_TRY(yk_comm_nccl_create(&settings->world, &alone, NULL, devs, ends, err));
   yk_status status = yk_comm_warm_up(ends, settings->world.n_ranks, warm_up_timeout_s, err);
   for (int rank = 0; rank < settings->world.n_ranks && status != YK_E_TIMEOUT;
        rank++) /* after a timeout the ends must not be touched */
@@ -259,10 +259,10 @@ yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *er
   return without_cuda(err);
 }
 
-yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchange, yk_device *const *devs,
-                          yk_comm **comms, yk_err *err)
+yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchange, const yk_wires *wires,
+                          yk_device *const *devs, yk_comm **comms, yk_err *err)
 {
-  (void)settings, (void)exchange, (void)devs, (void)comms;
+  (void)settings, (void)exchange, (void)wires, (void)devs, (void)comms;
   return without_cuda(err);
 }
 

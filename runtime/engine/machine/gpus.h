@@ -44,10 +44,11 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
 yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *err);
 
 /* yk_gpus_connect - the communicator of the devices, for steps within the settings' limits.
- *   exchange: of the processes that have the world's ranks. Errors: YK_E_UNSUPPORTED
- *   for several ranks without NCCL, YK_E_COMM, YK_E_TIMEOUT, YK_E_CAPACITY. */
-yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchange, yk_device *const *devs,
-                          yk_comm **comms, yk_err *err);
+ *   exchange: of the processes that have the world's ranks; wires: their transport, which outlives the ends, NULL if
+ *   there is one process. Ranks of several processes use NCCL alone, in one pipeline stage.
+ *   Errors: YK_E_UNSUPPORTED (several ranks without NCCL, several stages), YK_E_COMM, YK_E_TIMEOUT, YK_E_CAPACITY. */
+yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchange, const yk_wires *wires,
+                          yk_device *const *devs, yk_comm **comms, yk_err *err);
 
 /* yk_gpus_all_reduce_route - the algorithm of an all_reduce_add_norm of n_rows rows: "one-shot", "two-shot", "nccl";
  *   "local" for a single rank. */

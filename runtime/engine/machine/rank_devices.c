@@ -5,17 +5,17 @@
 yk_status yk_rank_devices_open(const yk_settings *settings, yk_cluster *cluster, yk_rank_devices *out, yk_err *err)
 {
   *out = (yk_rank_devices){.n_local = settings->world.n_local};
+  if (cluster) out->wires = yk_cluster_wires(cluster);
   if (settings->device == YK_DEVICE_CUDA) YK_TRY(yk_comm_check_world(&settings->world, err));
   if (settings->device == YK_DEVICE_CUDA) {
     YK_TRY(yk_gpus_open(settings, out->devs, err));
     const yk_exchange exchange = cluster ? yk_cluster_exchange(cluster) : yk_exchange_alone();
-    return yk_gpus_connect(settings, &exchange, out->devs, out->comms, err);
+    return yk_gpus_connect(settings, &exchange, cluster ? &out->wires : NULL, out->devs, out->comms, err);
   }
   for (int rank = 0; rank < settings->world.n_local; rank++)
     YK_TRY(yk_cpu_device_create(settings->dtype, settings->n_threads_per_rank, &settings->limits.step, &out->devs[rank],
                                 err));
   if (!cluster) return yk_comm_local_create(&settings->world, out->devs, out->comms, err);
-  out->wires = yk_cluster_wires(cluster);
   return yk_comm_processes_create(&settings->world, &out->wires, out->devs, out->comms, err);
 }
 
