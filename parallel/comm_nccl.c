@@ -273,9 +273,9 @@ static void arrive(group *g, move_function *move, size_t n_bytes)
   pthread_cond_broadcast(&g->cv_passed);
 }
 
-/* Publishes a pointer and waits for every rank of this process; the last one moves data of n_bytes a rank between the
- * processes (NULL: nothing). No rank returns during the move, which reads what the ranks have published; an abort ends
- * the move soon. */
+/* Publishes a pointer (NULL: none) and waits for every rank of this process; the last one moves data of n_bytes a rank
+ * between the processes (NULL: nothing). No rank returns during the move, which reads what the ranks have published; an
+ * abort ends the move soon. */
 static yk_status pass_barrier(yk_comm *base, const void *pointer, move_function *move, size_t n_bytes, yk_err *err)
 {
   const double watch_every_s = 0.02;
@@ -285,7 +285,7 @@ static yk_status pass_barrier(yk_comm *base, const void *pointer, move_function 
   YK_TRY(enter(comm, err));
   pthread_mutex_lock(&g->mutex);
   uint64_t generation = g->generation;
-  g->published[base->rank] = pointer;
+  if (pointer) g->published[base->rank] = pointer;
   arrive(g, move, n_bytes);
   while (g->generation == generation && (g->is_moving || (!atomic_load(&g->aborted) && status == YK_OK))) {
     struct timespec deadline = yk_wait_deadline(watch_every_s);

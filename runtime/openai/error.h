@@ -16,8 +16,8 @@ typedef struct yk_openai_error {
 } yk_openai_error;
 
 /* yk_openai_error_of - convert a yk_err into the error that a client gets.
- *   err: from yk_openai_request_parse, from the engine's refusal (yk_engine_submit, yk_engine_tokenize), or of a request
- *   that failed later (YK_FINISH_ERROR).
+ *   err: from yk_openai_request_parse, from the engine's refusal (yk_engine_submit, yk_engine_tokenize), or of a
+ *   request that failed later (YK_FINISH_ERROR).
  *     YK_E_INVAL, YK_E_FORMAT, YK_E_UNSUPPORTED: 400; YK_E_CAPACITY: 400 with code context_length_exceeded;
  *     YK_E_CANCELLED: 503; YK_E_DEVICE, YK_E_COMM, YK_E_TIMEOUT: 500 with the message, which names rank and operation;
  *     the others: 500 with the status' name in place of the message, which may name files.
