@@ -126,6 +126,10 @@ yk_status yk_cluster_answer(yk_cluster *cluster, const yk_err *result, yk_err *e
  *   the process's name; YK_E_TIMEOUT, naming the processes whose answers are missing; YK_E_COMM. */
 yk_status yk_cluster_wait(yk_cluster *cluster, double timeout_s, yk_err *err);
 
+/* yk_cluster_answer_of - process 0: the last whole answer of a follower, after yk_cluster_wait has taken all. Thread: that
+ *   of yk_cluster_wait. */
+void yk_cluster_answer_of(const yk_cluster *cluster, int process, yk_err *out);
+
 /* yk_cluster_watch - call on_failure once, from a thread of the cluster or from within this call, when the cluster has
  *   failed: before that every connection has ended. NULL ends the watch, and returns only once no call is running
  *   (unless called by on_failure). Thread: any. */
@@ -137,6 +141,9 @@ yk_status yk_cluster_check(yk_cluster *cluster, yk_err *err);
 /* yk_cluster_abort - report a failure of this process: all other processes fail with it, prefixed by this process's
  *   name. No effect once the cluster has failed. Thread: any. */
 void yk_cluster_abort(yk_cluster *cluster, const yk_err *failure);
+
+/* yk_cluster_blame - the same for the failure of another process: the prefix is its name. Thread: any. */
+void yk_cluster_blame(yk_cluster *cluster, int process, const yk_err *failure);
 
 /* yk_cluster_link - connect with one process for a purpose of its own; both processes call it with the same tag, and
  *   several tags may be on their way at once. *fd: a blocking TCP socket without delay, the caller's to close; the

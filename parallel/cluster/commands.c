@@ -142,19 +142,26 @@ static yk_status late_error(const yk_cluster *c, double timeout_s, yk_err *err)
   return status;
 }
 
+void yk_cluster_answer_of(const yk_cluster *c, int process, yk_err *out)
+{
+  const yk_answer *answer = &c->answers[process];
+  const bool is_status = answer->code >= YK_OK && answer->code <= YK_E_AGAIN;
+  *out = (yk_err){.code = is_status ? (yk_status)answer->code : YK_E_COMM, .rank = answer->rank};
+  snprintf(out->message, sizeof out->message, "%.*s", (int)sizeof answer->text, answer->text);
+}
+
 /* Takes the whole answers; the first failed one is the error. */
 static yk_status take_answers(yk_cluster *c, yk_err *err)
 {
   yk_status first = YK_OK;
   for (int p = 1; p < c->n_processes; p++) {
-    yk_answer *answer = &c->answers[p];
+    yk_err answer;
+    yk_cluster_answer_of(c, p, &answer);
     c->n_answered[p] = 0;
-    if (answer->code == YK_OK || first != YK_OK) continue;
-    answer->text[sizeof answer->text - 1] = 0;
-    const bool is_status = answer->code > YK_OK && answer->code <= YK_E_AGAIN;
-    first = is_status ? (yk_status)answer->code : YK_E_COMM;
-    if (err && err->code == YK_OK) err->rank = answer->rank;
-    yk_err_set(err, first, "%s: %s", c->names[p], answer->text);
+    if (answer.code == YK_OK || first != YK_OK) continue;
+    first = answer.code;
+    if (err && err->code == YK_OK) err->rank = answer.rank;
+    yk_err_set(err, first, "%s: %s", c->names[p], answer.message);
   }
   return first;
 }

@@ -169,8 +169,13 @@ void yk_cluster_fail(yk_cluster *c, const yk_err *failure)
 
 void yk_cluster_abort(yk_cluster *cluster, const yk_err *failure)
 {
+  yk_cluster_blame(cluster, cluster->process, failure);
+}
+
+void yk_cluster_blame(yk_cluster *cluster, int process, const yk_err *failure)
+{
   yk_err named = *failure;
-  yk_err_prefix(&named, "%s", cluster->names[cluster->process]);
+  yk_err_prefix(&named, "%s", cluster->names[process]);
   yk_cluster_fail(cluster, &named);
 }
 

@@ -8,7 +8,7 @@ import os
 import unittest
 
 import harness
-from processes_case import MPIRUN, ProcessesCase, random_address
+from processes_case import MPIRUN, ProcessesCase, load_at_once, random_address
 from server_case import JSON, ask_on
 
 FAMILY = "qwen3"
@@ -116,6 +116,8 @@ class Commands(ProcessesCase):
         env = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
         self.assert_usage_error(["study", "--model", model(), "--output-dir", "out"], "found 2 processes", env=env)
 
+
+load_tests = load_at_once
 
 if __name__ == "__main__":
     harness.main()

@@ -3,6 +3,7 @@
 Every run has a loopback address and a port of its own, so that parallel tests do not meet.
 """
 
+import concurrent.futures
 import contextlib
 import os
 import random
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import threading
 import time
+import unittest
 
 import harness
 
@@ -79,10 +81,36 @@ class Process:
         self.close()
 
 
+class AtOnce(unittest.TestSuite):
+    """Runs its tests at the same time: they mostly wait for time limits."""
+
+    def run(self, result, debug=False):
+        def run_alone(test):
+            alone = unittest.TestResult()
+            test.run(alone)
+            return alone
+
+        tests = list(self)
+        with concurrent.futures.ThreadPoolExecutor(len(tests)) as pool:
+            for test, alone in zip(tests, pool.map(run_alone, tests)):
+                result.startTest(test)
+                for kind in ("errors", "failures", "skipped", "unexpectedSuccesses"):
+                    getattr(result, kind).extend(getattr(alone, kind))
+                if alone.wasSuccessful() and not alone.skipped:
+                    result.addSuccess(test)
+                result.stopTest(test)
+        return result
+
+
+def load_at_once(loader, tests, pattern):
+    """For load_tests of a module."""
+    return AtOnce(test for suite in tests for test in suite)
+
+
 class ProcessesCase(harness.Case):
-    def start(self, n, *arguments, env=None, more=None, leave_out=()):
+    def start(self, n, *arguments, env=None, more=None, leave_out=(), program=None):
         """The processes 0 to n - 1 of one run by flags. more: further arguments of a process, by number. env: of all
-        processes, or by number."""
+        processes, or by number. program: in place of the tested one."""
         address, port = random_address()
         processes = []
         for number in range(n):
@@ -91,7 +119,7 @@ class ProcessesCase(harness.Case):
                 continue
             flags = ["--nnodes", n, "--node-rank", number, "--master-addr", address, "--master-port", port]
             own_env = (env or {}).get(number, {}) if env and all(isinstance(key, int) for key in env) else env or {}
-            processes.append(self.start_one([*arguments, *flags, *(more or {}).get(number, ())], own_env))
+            processes.append(self.start_one([*arguments, *flags, *(more or {}).get(number, ())], own_env, program))
         return processes
 
     def start_mpi(self, n, *arguments):
@@ -101,8 +129,8 @@ class ProcessesCase(harness.Case):
         self.addCleanup(process.kill)
         return process
 
-    def start_one(self, arguments, env):
-        process = Process([self.yoke, *map(str, arguments)], env)
+    def start_one(self, arguments, env, program=None):
+        process = Process([program or self.yoke, *map(str, arguments)], env)
         self.addCleanup(process.kill)
         return process
 

@@ -9,7 +9,7 @@ import signal
 import time
 
 import harness
-from processes_case import ProcessesCase
+from processes_case import ProcessesCase, load_at_once
 
 MODEL = os.path.join(harness.FAMILIES, "qwen3")
 STEP_LIMIT_S = 4
@@ -19,6 +19,10 @@ BENCH = ("bench", *COMMON, "--batch", 1, "--input-len", 8, "--output-len", 200, 
 # Phase: the command, and what process 0 has written when the signal is sent.
 PHASES = {"start": (SERVE, r"process 1 of 3 is here"), "idle": (SERVE, r"serving .*loaded in"),
           "step": (BENCH, r"run 1 of")}
+CASES = [(signal.SIGKILL, "start", 0), (signal.SIGKILL, "start", 2), (signal.SIGSTOP, "start", 2),
+         (signal.SIGKILL, "idle", 0), (signal.SIGSTOP, "idle", 0), (signal.SIGKILL, "idle", 2),
+         (signal.SIGSTOP, "idle", 2), (signal.SIGKILL, "step", 0), (signal.SIGKILL, "step", 2),
+         (signal.SIGSTOP, "step", 0), (signal.SIGSTOP, "step", 2)]
 # A machine under load is slower; a process that is never missed is found by the whole suite's limit.
 PATIENCE_S = 60
 
@@ -45,12 +49,24 @@ class Failures(ProcessesCase):
         return told, seconds
 
     def test_death_and_stop(self):
-        cases = [(number, phase, victim) for phase in PHASES for number in (signal.SIGKILL, signal.SIGSTOP)
-                 for victim in (0, 2)]
-        with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
-            for told, seconds in pool.map(self.fail_one, cases):
+        with concurrent.futures.ThreadPoolExecutor(len(CASES)) as pool:
+            for told, seconds in pool.map(self.fail_one, CASES):
                 with self.subTest(told):
                     self.assertLess(seconds, PATIENCE_S)
+
+    def test_rank_that_hangs(self):
+        """The rank that keeps the others waiting is named, with its operation, whichever process it is in."""
+        program = os.path.join(os.path.dirname(self.yoke), "yoke_with_faults")
+        if not os.path.exists(program):
+            self.skipTest("no program with faults")
+        fault = {"YOKE_FAULT": "rank=0 operation=attention call=50 fault=stall-host seconds=9"}
+        for victim in (1, 2):
+            processes = self.start(3, "generate", *COMMON, "--step-timeout", 2, "--token-ids", "5,6,7", "-n", 200,
+                                   "--ignore-eos", env={victim: fault}, program=program)
+            for process in processes:
+                self.assertEqual(process.wait(), 1, process.err)
+                self.assertRegex(process.err, rf"process {victim} \(.*\): rank {victim} did not finish a step within 2 s; "
+                                 rf"rank {victim} is at layer 1, attention")
 
     def test_end_of_process_0(self):
         """SIGTERM and SIGINT end all processes in order."""
@@ -102,6 +118,8 @@ class Failures(ProcessesCase):
         processes[0].popen.terminate()
         self.end([processes[0], processes[1], again])
 
+
+load_tests = load_at_once
 
 if __name__ == "__main__":
     harness.main()

@@ -7,7 +7,7 @@ import shutil
 import time
 
 import harness
-from processes_case import ProcessesCase
+from processes_case import ProcessesCase, load_at_once
 
 MODEL = os.path.join(harness.FAMILIES, "qwen3")
 GENERATE = ("generate", "--model", MODEL, "--device", "cpu", "--tp", 2, "--token-ids", "5,6,7", "-n", 2)
@@ -74,6 +74,8 @@ class Starts(ProcessesCase):
         self.assert_usage_error(GENERATE, "WORLD_SIZE", env={"WORLD_SIZE": "many", "RANK": "0", "MASTER_ADDR": "h",
                                                              "MASTER_PORT": "1"})
 
+
+load_tests = load_at_once
 
 if __name__ == "__main__":
     harness.main()

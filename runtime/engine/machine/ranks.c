@@ -1,11 +1,14 @@
 #include "engine/machine/ranks.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/cpu_pool.h"
 #include "engine/machine/processes.h"
 #include "engine/machine/rank_devices.h"
@@ -17,6 +20,8 @@ enum {
   MAX_LOAD_THREADS = 32, /* per rank; with more, memory bandwidth is the limit */
   MESSAGE_STEP = 1       /* the kinds of process 0's messages */
 };
+
+static const double REPORT_S = 2; /* for other processes to exceed the same time limit, and to report that */
 
 /* The next command of all ranks: load the checkpoint, run the step, or read counts (each stage's first rank). The other
  * pointers are NULL. */
@@ -30,6 +35,8 @@ struct yk_ranks {
   yk_settings settings;
   yk_cluster *cluster;        /* or NULL: one process; not owned */
   yk_err send_error;          /* process 0: of the last step's message */
+  pthread_t waiter;           /* the thread that began the last step, and waits for it */
+  bool has_answered;          /* another process: the last step, before its end */
   yk_remote_profiles *remote; /* process 0 of several: profiles of the others' ranks */
   yk_rank_devices devices;
   yk_model *models[YK_MAX_RANKS]; /* [n_local]; only the rank's thread uses its model while commands run */
@@ -98,12 +105,59 @@ static yk_status run_command(void *context, int rank, const void *command_ptr, y
   return yk_model_connect(*model, err);
 }
 
-/* A rank that exceeds its time limit may be waiting for a rank of another process, so process 0 first hears what the
- * other processes report. */
+static int count_begun(void *context, int rank)
+{
+  const yk_ranks *ranks = context;
+  return ranks->is_loaded ? yk_model_n_begun(ranks->models[index_of(ranks, rank)]) : 0;
+}
+
+/* In a process other than process 0: report ranks that exceed the time limit of a step, and wait for the decision of
+ * process 0 before the ranks' connections end. */
+static void report_stall(yk_ranks *ranks, const yk_err *stall)
+{
+  const struct timespec pause = {.tv_nsec = 20000000};
+  const int64_t begin_ns = yk_clock_now_ns();
+  yk_err answer = {.code = YK_E_AGAIN, .rank = stall->rank};
+  snprintf(answer.message, sizeof answer.message, "%d %s", count_begun(ranks, stall->rank), stall->message);
+  ranks->has_answered = true;
+  yk_cluster_answer(ranks->cluster, &answer, NULL);
+  while (yk_cluster_check(ranks->cluster, NULL) == YK_OK && yk_clock_seconds_since(begin_ns) < 2 * REPORT_S)
+    nanosleep(&pause, NULL);
+}
+
+/* In process 0, whose ranks wait for each other and for those of other processes: all exceed the limit at about the
+ * same time, and the process whose rank has begun the fewest operations is to blame. */
+static void judge_stall(yk_ranks *ranks, const yk_err *stall)
+{
+  yk_cluster *cluster = ranks->cluster;
+  yk_err missing = YK_ERR_INIT, last = *stall;
+  int least = count_begun(ranks, stall->rank), culprit = 0;
+  const bool all_answered =
+      yk_cluster_wait(cluster, REPORT_S, &missing) != YK_E_TIMEOUT || strncmp(missing.message, "process", 7) == 0;
+  for (int process = 1; process < yk_cluster_n_processes(cluster) && all_answered; process++) {
+    yk_err answer;
+    int n, n_begun;
+    yk_cluster_answer_of(cluster, process, &answer);
+    if (answer.code != YK_E_AGAIN || sscanf(answer.message, "%d %n", &n_begun, &n) != 1 || n_begun >= least) continue;
+    least = n_begun;
+    culprit = process;
+    last = (yk_err){.code = YK_E_TIMEOUT, .rank = answer.rank};
+    snprintf(last.message, sizeof last.message, "%s", answer.message + n);
+  }
+  yk_cluster_blame(cluster, culprit, all_answered ? &last : &missing);
+}
+
+/* A rank's own failure ends the other processes at once. Only the thread that waits for the ranks exchanges messages. */
 static void stop_ranks(void *context, const yk_err *error)
 {
   yk_ranks *ranks = context;
-  if (ranks->cluster && error->code != YK_E_TIMEOUT) yk_cluster_abort(ranks->cluster, error);
+  const bool is_stall = error->code == YK_E_TIMEOUT && pthread_equal(ranks->waiter, pthread_self());
+  if (ranks->cluster && !is_stall)
+    yk_cluster_abort(ranks->cluster, error);
+  else if (ranks->cluster && yk_cluster_process(ranks->cluster) == 0)
+    judge_stall(ranks, error);
+  else if (ranks->cluster)
+    report_stall(ranks, error);
   for (int i = 0; i < ranks->settings.world.n_local && ranks->is_loaded; i++) yk_model_stop(ranks->models[i]);
 }
 
@@ -124,12 +178,6 @@ static void describe(void *context, int rank, char *text, size_t n_bytes)
     snprintf(text, n_bytes, "%s on GPU %d", place, ranks->settings.device_ids[rank]);
   else
     snprintf(text, n_bytes, "%s", place);
-}
-
-static int count_begun(void *context, int rank)
-{
-  const yk_ranks *ranks = context;
-  return ranks->is_loaded ? yk_model_n_begun(ranks->models[index_of(ranks, rank)]) : 0;
 }
 
 /* GPU ranks may spin if the host has enough processors for every rank's thread and the engine's. */
@@ -196,6 +244,7 @@ static void send_step(yk_ranks *ranks, const yk_step *step)
 static void begin(yk_ranks *ranks, const yk_step *step)
 {
   ranks->command = (command){.step = step};
+  ranks->waiter = pthread_self();
   yk_rank_group_begin(ranks->group, &ranks->command);
 }
 
@@ -205,38 +254,14 @@ void yk_ranks_begin(yk_ranks *ranks, const yk_step *step)
   begin(ranks, step);
 }
 
-/* Put what another process reports ahead of the own ranks' exceeded time limit. */
-static void put_ahead(yk_err *own, const yk_err *other)
-{
-  char after[YK_ERR_MESSAGE_BYTES];
-  if (other->code == YK_OK) return;
-  snprintf(after, sizeof after, "%s", own->message);
-  *own = YK_ERR_INIT;
-  yk_err_set(own, other->code, "%s; %s", other->message, after);
-  own->rank = other->rank;
-}
-
-/* The answers of the followers to the last step. own: the failure of this process's ranks, which it completes. */
-static void take_answers(yk_ranks *ranks, double timeout_s, yk_err *own)
-{
-  const double report_s = 2; /* for the others to exceed the same limit, and to say so */
-  yk_err other = ranks->send_error;
-  bool is_late = own->code == YK_E_TIMEOUT;
-  if (own->code != YK_OK && !is_late) return;
-  if (other.code == YK_OK) yk_cluster_wait(ranks->cluster, is_late ? report_s : timeout_s, &other);
-  if (is_late)
-    put_ahead(own, &other);
-  else
-    *own = other;
-}
-
 yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
 {
   yk_err own = YK_ERR_INIT;
   bool is_timed = ranks->command.step->counts.is_timed;
   yk_status status = yk_rank_group_wait(ranks->group, timeout_s, ranks->cluster ? &own : err);
   if (!ranks->cluster) return status;
-  take_answers(ranks, timeout_s, &own);
+  if (own.code == YK_OK) own = ranks->send_error;
+  if (own.code == YK_OK) yk_cluster_wait(ranks->cluster, timeout_s, &own);
   if (own.code == YK_OK && is_timed) yk_remote_profiles_gather(ranks->remote, ranks->models, &own);
   if (own.code == YK_OK) return YK_OK;
   yk_processes_fail(ranks->cluster, own.code, &own);
@@ -247,17 +272,16 @@ yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
 
 /* ---- Following --------------------------------------------------------------------------------------------------- */
 
-/* A step that exceeded the time limit is reported to process 0, which names the process that is to blame. */
 static yk_status run_step(yk_ranks *ranks, const yk_cluster_message *message, yk_err *err)
 {
   yk_step step;
   yk_err result = YK_ERR_INIT;
   YK_TRY(yk_step_message_read((void *)(uintptr_t)message->data, message->n_bytes, &ranks->settings.limits.step, &step,
                               err));
+  ranks->has_answered = false;
   begin(ranks, &step);
   yk_status status = yk_rank_group_wait(ranks->group, ranks->settings.step_timeout_s, &result);
-  YK_TRY(yk_cluster_answer(ranks->cluster, &result, err));
-  if (status == YK_E_TIMEOUT) return YK_OK;
+  if (!ranks->has_answered) YK_TRY(yk_cluster_answer(ranks->cluster, &result, err));
   if (status != YK_OK) return yk_err_set(err, status, "%s", result.message);
   return step.counts.is_timed ? yk_remote_profiles_gather(ranks->remote, ranks->models, err) : YK_OK;
 }
