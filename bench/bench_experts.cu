@@ -32,7 +32,7 @@ const model MODELS[] = {
     {"deepseek-v3-tp8", 256, 8, 7168, 256, 128, 256}, /* an eighth of each expert's channels */
 };
 
-void time_model(const options &o, const yk_wna16_gpu &gpu, const model &m, FILE *json, bool &first)
+void time_model(const options &o, const yk_gemm_gpu &gpu, const model &m, FILE *json, bool &first)
 {
   const layer l(m);
   std::printf("\n%s: %d experts, %d a row, hidden %lld, FFN %lld, groups of %lld; microseconds\n", m.name, m.n_experts,
@@ -100,9 +100,9 @@ int main(int argc, char **argv)
   yk_err err = YK_ERR_INIT;
   if (*tokens) bench::check(bench::parse_numbers(tokens, o.tokens, &err), err);
   FILE *json = bench::open_figures(o.report);
-  yk_wna16_gpu gpu;
-  bench::check(yk_wna16_gpu_init(&gpu, YK_WNA16_AUTO, &err), err);
-  bench::check(yk_wna16_grouped_init(&gpu, &err), err);
+  yk_gemm_gpu gpu;
+  bench::check(yk_gemm_gpu_init(&gpu, YK_GEMM_AUTO, &err), err);
+  bench::check(yk_gemm_grouped_init(&gpu, &err), err);
   check(yk_cuda_route_init(), "route");
   check(yk_cuda_router_init(), "router");
   check(yk_cuda_routed_gemm_init(&gpu), "routed GEMM");

@@ -32,7 +32,7 @@ namespace {
 const char *const DTYPE_NAMES[] = {"float16", "bfloat16", nullptr};
 constexpr yk_dtype DTYPES[] = {YK_F16, YK_BF16};
 const char *const PATH_NAMES[] = {"auto", "mma", "wgmma", nullptr};
-constexpr yk_wna16_path PATHS[] = {YK_WNA16_AUTO, YK_WNA16_MMA, YK_WNA16_WGMMA};
+constexpr yk_gemm_path PATHS[] = {YK_GEMM_AUTO, YK_GEMM_MMA, YK_GEMM_WGMMA};
 
 struct options {
   bench::report_options report;
@@ -221,16 +221,16 @@ int n_nodes(const row &r, const cold_copies &copies)
 }
 
 /* One call without bias. weights: a copy of the packed weights. */
-void forward(const yk_wna16_gpu &gpu, const gemm_case &p, const yk_wna16_plans &plans, const uint8_t *weights,
-             int64_t m, bool second_half, cudaStream_t stream)
+void forward(const yk_gemm_gpu &gpu, const gemm_case &p, const yk_gemm_plans &plans, const uint8_t *weights, int64_t m,
+             bool second_half, cudaStream_t stream)
 {
   yk_err err = YK_ERR_INIT;
-  yk_wna16_call call = {weights, nullptr, p.x.data, p.y.data, m, p.workspace.data, second_half};
-  check(yk_wna16_forward(&gpu, &p.desc, &plans, &call, stream, &err), err);
+  yk_gemm_call call = {weights, nullptr, p.x.data, p.y.data, m, p.workspace.data, second_half};
+  check(yk_gemm_forward(&gpu, &p.desc, &plans, &call, stream, &err), err);
 }
 
-row bench_point(const options &o, double peak_tflop_s, const yk_wna16_gpu &gpu, cublasHandle_t blas,
-                cudaStream_t stream, const shape &s, int64_t m, uint64_t seed)
+row bench_point(const options &o, double peak_tflop_s, const yk_gemm_gpu &gpu, cublasHandle_t blas, cudaStream_t stream,
+                const shape &s, int64_t m, uint64_t seed)
 {
   const gemm_shape shape = {s.k, s.n, o.group, DTYPES[o.dtype], s.gate_up && !o.no_fuse};
   const std::unique_ptr<timed_gemm> gemm = FORMATS[o.format].make(gpu, shape, m, seed);
@@ -261,7 +261,7 @@ row bench_point(const options &o, double peak_tflop_s, const yk_wna16_gpu &gpu, 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 /* Every plan of a point: short measurements of plans with a plausible estimate, then longer ones of the fastest. */
-plan_point time_plans(const yk_wna16_gpu &gpu, cudaStream_t stream, const std::string &name, const gemm_case &p,
+plan_point time_plans(const yk_gemm_gpu &gpu, cudaStream_t stream, const std::string &name, const gemm_case &p,
                       const cold_copies &packed, int64_t m)
 {
   constexpr double WORST_ESTIMATE = 1.6, WORST_LOOK = 1.15;
@@ -270,17 +270,17 @@ plan_point time_plans(const yk_wna16_gpu &gpu, cudaStream_t stream, const std::s
   plan_point point = {name, p.desc, m, {}};
   const yk_gemm::gemm_costs &costs = yk_gemm::costs_of(gpu, p.desc.encoding);
   const int nodes = std::max(packed.count, m <= LARGE_TOKENS ? 48 : 4);
-  auto time = [&](yk_wna16_plan plan, double warm_up_ms, int repeats) {
-    yk_wna16_plans plans;
+  auto time = [&](yk_gemm_plan plan, double warm_up_ms, int repeats) {
+    yk_gemm_plans plans;
     std::fill(std::begin(plans.of_bucket), std::end(plans.of_bucket), plan);
     return time_graph(stream, nodes, repeats, warm_up_ms,
                       [&](int i) { forward(gpu, p, plans, packed[i], m, i % 2 == 1, stream); })
         .median_us;
   };
-  auto estimate = [&](yk_wna16_plan plan) { return yk_gemm::plan_us(costs, gpu, p.desc, m, plan); };
-  const yk_wna16_plan chosen = yk_gemm::best_plan(costs, gpu, p.desc, m);
+  auto estimate = [&](yk_gemm_plan plan) { return yk_gemm::plan_us(costs, gpu, p.desc, m, plan); };
+  const yk_gemm_plan chosen = yk_gemm::best_plan(costs, gpu, p.desc, m);
   time(chosen, COLD_MS, 1);
-  for (yk_wna16_plan plan : yk_gemm::plans_of(gpu, p.desc, m)) {
+  for (yk_gemm_plan plan : yk_gemm::plans_of(gpu, p.desc, m)) {
     const bool hopeless = estimate(plan) > WORST_ESTIMATE * estimate(chosen);
     point.plans.push_back({plan, hopeless ? 0.0 : time(plan, LOOK_MS, LOOKS)});
   }
@@ -290,17 +290,17 @@ plan_point time_plans(const yk_wna16_gpu &gpu, cudaStream_t stream, const std::s
   return point;
 }
 
-void bench_plans(const options &o, const std::vector<shape> &shapes, const yk_wna16_gpu &gpu, cudaStream_t stream)
+void bench_plans(const options &o, const std::vector<shape> &shapes, const yk_gemm_gpu &gpu, cudaStream_t stream)
 {
   std::vector<plan_point> points;
   yk_err err = YK_ERR_INIT;
   if (!FORMATS[o.format].has_plans)
     check(yk_err_set(&err, YK_E_UNSUPPORTED, "--plans: the format has no plans to choose from"), err);
-  if (gpu.path != YK_WNA16_WGMMA)
+  if (gpu.path != YK_GEMM_WGMMA)
     check(yk_err_set(&err, YK_E_UNSUPPORTED, "--plans: the mma.sync path has no plans to choose from"), err);
   print_plans_header(gpu, o.report.commit);
   for (const shape &s : shapes) {
-    const yk_wna16_desc d = {
+    const yk_gemm_desc d = {
         s.k, s.n, o.group, DTYPES[o.dtype], bench::silu_where(s.gate_up && !o.no_fuse), FORMATS[o.format].encoding};
     gemm_case p(gpu, d, 0, s.n, o.group, YK_F16, false, {{0, s.n, 0}}, *std::max_element(o.ms.begin(), o.ms.end()),
                 o.seed);
@@ -316,7 +316,7 @@ void bench_plans(const options &o, const std::vector<shape> &shapes, const yk_wn
 
 int fit(const options &o)
 {
-  yk_wna16_gpu gpu;
+  yk_gemm_gpu gpu;
   const std::vector<plan_point> points = read_points(o.fit, FORMATS[o.format].encoding, &gpu);
   print_worth(points);
   fit_costs(points, gpu, o.fit_steps, o.seed);
@@ -468,9 +468,9 @@ int main(int argc, char **argv)
   if (*o.fit) return fit(o);
   if (o.check_only) return FORMATS[o.format].check(PATHS[o.path], o.ms, o.seed);
   FILE *json = o.plans ? nullptr : bench::open_figures(o.report);
-  yk_wna16_gpu gpu;
+  yk_gemm_gpu gpu;
   yk_err err = YK_ERR_INIT;
-  check(yk_wna16_gpu_init(&gpu, PATHS[o.path], &err), err);
+  check(yk_gemm_gpu_init(&gpu, PATHS[o.path], &err), err);
   cublasHandle_t blas;
   cudaStream_t stream;
   check(cublasCreate(&blas), "cuBLAS");

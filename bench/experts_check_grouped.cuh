@@ -13,7 +13,7 @@ namespace experts {
 struct grouped_reference {
   linear::tensors tensors; /* seed of matrix 0 */
   size_t words, zero_words, scales;
-  yk_wna16_desc desc;
+  yk_gemm_desc desc;
   const uint8_t *biases; /* NULL: none */
   int64_t matrix_bytes;
 };
@@ -110,10 +110,10 @@ inline double grouped_error(const grouped_reference &reference, const yk_grouped
   return std::sqrt(error2 / size2);
 }
 
-inline bool check_grouped(const yk_wna16_gpu &gpu, const grouped_case &c, yk_dtype dtype, bool is_packed, bool bias,
+inline bool check_grouped(const yk_gemm_gpu &gpu, const grouped_case &c, yk_dtype dtype, bool is_packed, bool bias,
                           int64_t max_slots, bool second_half, unsigned seed)
 {
-  const yk_wna16_desc d = {c.k, c.n, c.group, dtype, bench::silu_where(c.gate_up)};
+  const yk_gemm_desc d = {c.k, c.n, c.group, dtype, bench::silu_where(c.gate_up)};
   matrices m(d, c.n_experts, c.n_experts, seed);
   std::mt19937 rng(seed);
   const std::vector<int> rows = rows_of(c.pattern, c.n_experts, c.slots, rng);
@@ -153,7 +153,7 @@ inline bool check_grouped(const yk_wna16_gpu &gpu, const grouped_case &c, yk_dty
   for (int i = 0; i < 2; i++) {
     check(cudaMemset(y.data, 0xFF, y.count * 2), "poison");
     call.next_tile = i ? nullptr : next_tile; /* the assignment of tiles to blocks must not change a bit */
-    check(is_packed ? yk_wna16_grouped_forward(&gpu, &d, &call, nullptr, &err)
+    check(is_packed ? yk_gemm_grouped_forward(&gpu, &d, &call, nullptr, &err)
                     : yk_16_bits_grouped_forward(&d, &call, nullptr, &err),
           err);
     check(cudaDeviceSynchronize(), "grouped GEMM");
@@ -179,12 +179,12 @@ inline bool check_grouped(const yk_wna16_gpu &gpu, const grouped_case &c, yk_dty
 
 /* The weight of a shared expert gives the same results as the only matrix of a call, and the results of the other
  * matrices do not change. Its columns differ from the matrices' columns, and so do its inputs, except for gate_up. */
-inline bool check_shared_expert(const yk_wna16_gpu &gpu, const grouped_case &c, int rows, int per_expert,
-                                yk_dtype dtype, unsigned seed)
+inline bool check_shared_expert(const yk_gemm_gpu &gpu, const grouped_case &c, int rows, int per_expert, yk_dtype dtype,
+                                unsigned seed)
 {
-  const yk_wna16_desc d = {c.k, c.n, c.group, dtype, bench::silu_where(c.gate_up)};
-  const yk_wna16_desc of_shared_expert = {c.gate_up ? c.k : c.k + 640, c.gate_up ? 2 * c.n + 48 : c.n, c.group, dtype,
-                                          bench::silu_where(c.gate_up)};
+  const yk_gemm_desc d = {c.k, c.n, c.group, dtype, bench::silu_where(c.gate_up)};
+  const yk_gemm_desc of_shared_expert = {c.gate_up ? c.k : c.k + 640, c.gate_up ? 2 * c.n + 48 : c.n, c.group, dtype,
+                                         bench::silu_where(c.gate_up)};
   matrices m(d, c.n_experts, c.n_experts, seed), one(of_shared_expert, 1, 1, seed + 50);
   std::mt19937 rng(seed);
   const std::vector<int> rows_of_experts = rows_of(c.pattern, c.n_experts, c.slots, rng);
@@ -205,11 +205,11 @@ inline bool check_shared_expert(const yk_wna16_gpu &gpu, const grouped_case &c, 
   check(cudaMemset(y_shared_expert.data, 0xFF, y_shared_expert.count * 2), "poison");
   yk_grouped_call call = m.call(x.data, rows, y_alone.data, rows_device.data, starts_device.data, max_slots, seed % 2);
   yk_err err = YK_ERR_INIT;
-  check(yk_wna16_grouped_forward(&gpu, &d, &call, nullptr, &err), err);
+  check(yk_gemm_grouped_forward(&gpu, &d, &call, nullptr, &err), err);
   call.y = y.data;
   call.shared_expert = {one.packed.data,    x_shared_expert.data, y_shared_expert.data,
                         of_shared_expert.k, of_shared_expert.n,   rows};
-  check(yk_wna16_grouped_forward(&gpu, &d, &call, nullptr, &err), err);
+  check(yk_gemm_grouped_forward(&gpu, &d, &call, nullptr, &err), err);
   check(cudaDeviceSynchronize(), "grouped GEMM with a shared expert's weight");
   const grouped_reference reference = {one.tensors(0), one.words, 0, 0, of_shared_expert, nullptr, one.matrix_bytes};
   const yk_grouped_call alone =
@@ -228,11 +228,11 @@ inline bool check_shared_expert(const yk_wna16_gpu &gpu, const grouped_case &c, 
 
 inline bool check_shared_experts()
 {
-  yk_wna16_gpu gpu;
+  yk_gemm_gpu gpu;
   yk_err err = YK_ERR_INIT;
-  check(yk_wna16_gpu_init(&gpu, YK_WNA16_AUTO, &err), err);
-  if (gpu.path != YK_WNA16_WGMMA) return true;
-  check(yk_wna16_grouped_init(&gpu, &err), err);
+  check(yk_gemm_gpu_init(&gpu, YK_GEMM_AUTO, &err), err);
+  if (gpu.path != YK_GEMM_WGMMA) return true;
+  check(yk_gemm_grouped_init(&gpu, &err), err);
   const grouped_case cases[] = {{2048, 1536, 128, true, 16, 100, "random"}, {768, 2048, 128, false, 16, 100, "random"},
                                 {256, 272, 128, true, 7, 21, "one"},        {1408, 520, 64, false, 9, 40, "few"},
                                 {704, 272, 32, true, 7, 0, "none"},         {1408, 2048, 64, false, 6, 200, "random"}};
@@ -271,18 +271,18 @@ inline bool check_grouped_gemms()
   };
   int failures = 0, runs = 0;
   unsigned seed = 1;
-  bench::for_each_path(YK_WNA16_AUTO, [&](const yk_wna16_gpu &gpu, yk_wna16_path path) {
+  bench::for_each_path(YK_GEMM_AUTO, [&](const yk_gemm_gpu &gpu, yk_gemm_path path) {
     yk_err err = YK_ERR_INIT;
-    check(yk_wna16_grouped_init(&gpu, &err), err);
+    check(yk_gemm_grouped_init(&gpu, &err), err);
     for (const grouped_case &c : cases)
       for (yk_dtype dtype : {YK_F16, YK_BF16})
         for (int per_expert : {0, 4, 10, 56, 200}) { /* visits each tile in turn, whatever the rows are */
-          if (path == YK_WNA16_MMA && per_expert != 10 && per_expert != 200) continue;
+          if (path == YK_GEMM_MMA && per_expert != 10 && per_expert != 200) continue;
           const int64_t max_slots = per_expert ? int64_t(per_expert) * c.n_experts : c.n_experts - 1;
           if (max_slots < c.slots) continue;
           failures += !check_grouped(gpu, c, dtype, true, seed % 2, max_slots, seed % 4 < 2, seed);
           runs++, seed++;
-          if (path == YK_WNA16_WGMMA || per_expert < 10) continue;
+          if (path == YK_GEMM_WGMMA || per_expert < 10) continue;
           failures += !check_grouped(gpu, c, dtype, false, seed % 2, max_slots, false, seed);
           runs++, seed++;
         }

@@ -28,7 +28,7 @@ inline bool routed_alike(const yk_route_spec &spec, const routing &a, const rout
 /* ---- A routed GEMM ----------------------------------------------------------------------------------------------- */
 
 /* One kernel gives the same bits as two. Three times, with other rows, through the same mailbox. */
-inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_dtype dtype, int64_t k, int64_t n,
+inline bool check_routed(const yk_gemm_gpu &gpu, const yk_route_spec &spec, yk_dtype dtype, int64_t k, int64_t n,
                          int64_t group, bool gate_up, bool padding, const router_mailbox &of_router,
                          const routing_mailbox &mailbox, unsigned seed)
 {
@@ -61,10 +61,10 @@ inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_
     routed.second_half = i % 2;
     const yk_cuda_routing routing = {&router, &of_one, mailbox.memory.data};
     if (!yk_cuda_router_takes(&router, &of_two) || !yk_cuda_routed_gemm_takes(&gpu, &m.desc, &routed, &routing))
-      return gpu.path != YK_WNA16_WGMMA; /* where kernels for 9.0 run, they take all of these */
+      return gpu.path != YK_GEMM_WGMMA; /* where kernels for 9.0 run, they take all of these */
     yk_err err = YK_ERR_INIT;
     check(yk_cuda_launch_router(&router, &of_two, of_router.memory.data, nullptr), "router");
-    check(yk_wna16_grouped_forward(&gpu, &m.desc, &call, nullptr, &err), err);
+    check(yk_gemm_grouped_forward(&gpu, &m.desc, &call, nullptr, &err), err);
     check(yk_cuda_launch_routed_gemm(&gpu, &m.desc, &routed, &routing, nullptr), "routed GEMM");
     check(cudaDeviceSynchronize(), "routed GEMM");
     good = good && routed_alike(spec, two, one) && same(logits_of_two, logits_of_one, n_logits) &&
@@ -77,7 +77,7 @@ inline bool check_routed(const yk_wna16_gpu &gpu, const yk_route_spec &spec, yk_
   return good;
 }
 
-inline bool check_routed_gemms(const yk_wna16_gpu &gpu)
+inline bool check_routed_gemms(const yk_gemm_gpu &gpu)
 {
   const yk_route_spec specs[] = {
       QWEN3_30B,        with_experts(QWEN3_30B, 43, 42),
@@ -110,7 +110,7 @@ struct single_token_case {
 
 /* The fused kernel routes like two separate kernels, and its results equal theirs up to rounding. Three times, with
  * other rows; for some seeds each expert has a twin with the same logits. */
-inline bool check_single_token(const yk_wna16_gpu &gpu, const single_token_case &c, yk_dtype dtype, bool padding,
+inline bool check_single_token(const yk_gemm_gpu &gpu, const single_token_case &c, yk_dtype dtype, bool padding,
                                const routing_mailbox &mailbox, const single_token_mailbox &own_mailbox, unsigned seed)
 {
   const yk_route_spec &spec = c.spec;
@@ -174,7 +174,7 @@ inline bool check_single_token(const yk_wna16_gpu &gpu, const single_token_case 
         check(yk_single_token_launch(&gpu, &row, nullptr), "single token");
       } else {
         check(yk_cuda_launch_routed_gemm(&gpu, &gate_up.desc, &first, &routing, nullptr), "routed GEMM");
-        check(yk_wna16_grouped_forward(&gpu, &down.desc, &second, nullptr, &err), err);
+        check(yk_gemm_grouped_forward(&gpu, &down.desc, &second, nullptr, &err), err);
       }
       check(cudaDeviceSynchronize(), "single token");
     }
@@ -198,7 +198,7 @@ inline bool check_single_token(const yk_wna16_gpu &gpu, const single_token_case 
   return good;
 }
 
-inline bool check_single_tokens(const yk_wna16_gpu &gpu)
+inline bool check_single_tokens(const yk_gemm_gpu &gpu)
 {
   const single_token_case cases[] = {
       {QWEN3_30B, 2048, 768, 0, 128, false, false},

@@ -129,7 +129,7 @@ struct router_mailbox {
 
 /* n_experts random AWQ matrices side by side, packed. Their tensors are kept if references are needed. */
 struct matrices {
-  yk_wna16_desc desc;
+  yk_gemm_desc desc;
   int n_experts;
   int64_t matrix_bytes;
   size_t words, groups; /* of one matrix */
@@ -140,9 +140,9 @@ struct matrices {
   device_array<int32_t> next_tile; /* alternates between calls, because a call may begin while the previous one runs */
 
   /* distinct: number of tensors that are kept; matrix m uses tensors m % distinct. */
-  matrices(const yk_wna16_desc &d, int n, int distinct, uint64_t seed)
+  matrices(const yk_gemm_desc &d, int n, int distinct, uint64_t seed)
       : desc(d), n_experts(n),
-        matrix_bytes((int64_t(yk_wna16_packed_bytes(&d)) + 255) / 256 * 256 + (d.n * 2 + 255) / 256 * 256),
+        matrix_bytes((int64_t(yk_gemm_packed_bytes(&d)) + 255) / 256 * 256 + (d.n * 2 + 255) / 256 * 256),
         words(d.k * d.n / 8), groups((d.k + d.group - 1) / d.group), qweight(words * distinct),
         qzeros(groups * d.n / 8 * distinct), scales(groups * d.n * distinct), biases(d.n), columns(d.n),
         packed(matrix_bytes * n), next_tile(2)
@@ -158,7 +158,7 @@ struct matrices {
     yk_err err = YK_ERR_INIT;
     for (int m = 0; m < n; m++) {
       const linear::tensors w = tensors(m % distinct);
-      yk_wna16_source from = {};
+      yk_gemm_source from = {};
       from.qweight = w.qweight;
       from.qzeros = w.qzeros;
       from.scales = w.scales;
@@ -166,7 +166,7 @@ struct matrices {
       from.words_per_row = d.n / 8;
       from.group = d.group;
       uint8_t *to = packed.data + m * matrix_bytes;
-      check(yk_wna16_pack(&d, to, &from, 0, d.n, nullptr, &err), err);
+      check(yk_gemm_pack(&d, to, &from, 0, d.n, nullptr, &err), err);
       linear::fill_halves<<<8, 256>>>(bias_of(m), d.n, d.dtype, -2.0f, 2.0f, seed + 100 + m);
     }
     check(cudaDeviceSynchronize(), "pack");
@@ -175,7 +175,7 @@ struct matrices {
   linear::tensors tensors(int m) const
   {
     linear::tensors of_matrix = {};
-    of_matrix.encoding = YK_WNA16_INT4;
+    of_matrix.encoding = YK_GEMM_INT4;
     of_matrix.qweight = reinterpret_cast<const int32_t *>(qweight.data) + m * words;
     of_matrix.qzeros = reinterpret_cast<const int32_t *>(qzeros.data) + m * groups * (desc.n / 8);
     of_matrix.scales = scales.data + m * groups * desc.n;

@@ -35,13 +35,13 @@ constexpr int SHARED_COPIES = 12;     /* copies of a shared expert, which nodes 
 /* A shared expert's layer, several copies. */
 struct shared_layer {
   matrices copies;
-  yk_wna16_plans plans;
+  yk_gemm_plans plans;
   device_array<uint8_t> workspace;
 
-  shared_layer(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int most_rows)
-      : copies(desc, SHARED_COPIES, 1, 9), workspace(yk_wna16_workspace_bytes(&gpu, &desc, most_rows))
+  shared_layer(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int most_rows)
+      : copies(desc, SHARED_COPIES, 1, 9), workspace(yk_gemm_workspace_bytes(&gpu, &desc, most_rows))
   {
-    yk_wna16_plans_choose(&gpu, &desc, &plans);
+    yk_gemm_plans_choose(&gpu, &desc, &plans);
     check(cudaMemset(workspace.data, 0, workspace.count), "workspace");
   }
 
@@ -50,11 +50,11 @@ struct shared_layer {
     return {copies.packed.data + i % SHARED_COPIES * copies.matrix_bytes, from, to, copies.desc.k, copies.desc.n, rows};
   }
 
-  void multiply(const yk_wna16_gpu &gpu, int i, const void *from, void *to, int rows, bool half, cudaStream_t stream)
+  void multiply(const yk_gemm_gpu &gpu, int i, const void *from, void *to, int rows, bool half, cudaStream_t stream)
   {
     yk_err err = YK_ERR_INIT;
-    const yk_wna16_call c = {shared_expert(i, from, to, rows).weights, nullptr, from, to, rows, workspace.data, half};
-    check(yk_wna16_forward(&gpu, &copies.desc, &plans, &c, stream, &err), err);
+    const yk_gemm_call c = {shared_expert(i, from, to, rows).weights, nullptr, from, to, rows, workspace.data, half};
+    check(yk_gemm_forward(&gpu, &copies.desc, &plans, &c, stream, &err), err);
   }
 };
 
@@ -86,7 +86,7 @@ struct times {
 
 class measurement {
 public:
-  measurement(const timing_options &o, const layer &l, const yk_wna16_gpu &gpu, int n_tokens)
+  measurement(const timing_options &o, const layer &l, const yk_gemm_gpu &gpu, int n_tokens)
       : o(o), l(l), gpu(gpu), n(n_tokens), slots(int64_t(n_tokens) * l.shape.top_k), x(size_t(n) * l.shape.hidden),
         y(size_t(n) * l.shape.hidden), h(size_t(slots) * l.shape.ffn), out(size_t(slots) * l.shape.hidden)
   {
@@ -132,7 +132,7 @@ public:
 private:
   const timing_options &o;
   const layer &l;
-  const yk_wna16_gpu &gpu;
+  const yk_gemm_gpu &gpu;
   int n;
   int64_t slots;
   device_array<uint16_t> x, y, h, out;
@@ -233,8 +233,8 @@ private:
     c.starts_are_settled = settled;
     c.combine = sum;
     c.shared_expert = shared_expert;
-    check(yk_wna16_grouped_forward(&gpu, &m.desc, &c, stream, &err), err);
-    return yk_wna16_grouped_combines(&gpu, &m.desc, &c);
+    check(yk_gemm_grouped_forward(&gpu, &m.desc, &c, stream, &err), err);
+    return yk_gemm_grouped_combines(&gpu, &m.desc, &c);
   }
 
   void multiply_gate_up(int i)
@@ -284,7 +284,7 @@ private:
     second.combine = &sum;
     second.shared_expert = to_y.shared_expert(i, inner.data, y.data, 1);
     yk_err err = YK_ERR_INIT;
-    check(yk_wna16_grouped_forward(&gpu, &l.down.desc, &second, stream, &err), err);
+    check(yk_gemm_grouped_forward(&gpu, &l.down.desc, &second, stream, &err), err);
   }
 
   /* The layer of several rows, if the kernel takes the shared expert's weight. */
@@ -303,7 +303,7 @@ private:
     yk_grouped_call c = call_of(l.gate_up, 0, x.data, h.data, true);
     c.shared_expert = to_inner.shared_expert(0, x.data, inner.data, n);
     half = !half;
-    return yk_wna16_grouped_takes_shared_expert(&gpu, &l.gate_up.desc, &c);
+    return yk_gemm_grouped_takes_shared_expert(&gpu, &l.gate_up.desc, &c);
   }
 
   /* The whole layer of a single token in one kernel. */
@@ -427,11 +427,11 @@ private:
   double dense(const matrices &m)
   {
     const int rows = int((slots + active - 1) / active), groups = std::max(1, m.n_experts / active);
-    yk_wna16_desc d = m.desc;
+    yk_gemm_desc d = m.desc;
     d.n *= active;
-    yk_wna16_plans plans;
-    yk_wna16_plans_choose(&gpu, &d, &plans);
-    device_array<uint8_t> workspace(yk_wna16_workspace_bytes(&gpu, &d, rows));
+    yk_gemm_plans plans;
+    yk_gemm_plans_choose(&gpu, &d, &plans);
+    device_array<uint8_t> workspace(yk_gemm_workspace_bytes(&gpu, &d, rows));
     device_array<uint16_t> dense_x(size_t(rows) * d.k), dense_y(size_t(rows) * d.n);
     check(cudaMemset(workspace.data, 0, workspace.count), "workspace");
     linear::fill_halves<<<1024, 256>>>(dense_x.data, dense_x.count, YK_F16, -1.0f, 1.0f, 3);
@@ -439,15 +439,15 @@ private:
     const int64_t copy = m.matrix_bytes * active;
     return time([&](int i) {
       yk_err err = YK_ERR_INIT;
-      yk_wna16_call c = {
+      yk_gemm_call c = {
           m.packed.data + i % groups * copy, nullptr, dense_x.data, dense_y.data, rows, workspace.data, half = !half};
-      check(yk_wna16_forward(&gpu, &d, &plans, &c, stream, &err), err);
+      check(yk_gemm_forward(&gpu, &d, &plans, &c, stream, &err), err);
     });
   }
 
   double floor_us(const matrices &m) const
   {
-    const double bytes = double(yk_wna16_packed_bytes(&m.desc)) * active,
+    const double bytes = double(yk_gemm_packed_bytes(&m.desc)) * active,
                  flop = 2.0 * double(slots) * double(m.desc.k) * double(m.desc.n);
     return std::max(bytes / o.bandwidth_tb_s * 1e-6, flop / o.peak_tflop_s * 1e-6);
   }

@@ -10,13 +10,13 @@
 namespace bench {
 
 /* Calls f(gpu, path) for the wanted path, or for both paths, if the GPU supports it. */
-template <typename F> void for_each_path(yk_wna16_path only, F f)
+template <typename F> void for_each_path(yk_gemm_path only, F f)
 {
-  for (yk_wna16_path path : {YK_WNA16_WGMMA, YK_WNA16_MMA}) {
-    if (only != YK_WNA16_AUTO && only != path) continue;
-    yk_wna16_gpu gpu;
+  for (yk_gemm_path path : {YK_GEMM_WGMMA, YK_GEMM_MMA}) {
+    if (only != YK_GEMM_AUTO && only != path) continue;
+    yk_gemm_gpu gpu;
     yk_err err = YK_ERR_INIT;
-    const yk_status status = yk_wna16_gpu_init(&gpu, path, &err);
+    const yk_status status = yk_gemm_gpu_init(&gpu, path, &err);
     if (status == YK_E_UNSUPPORTED) {
       std::printf("%s\n", err.message);
       continue;

@@ -60,23 +60,22 @@ struct check_totals {
 
 /* Checks GEMMs of the given numbers of tokens and of some numbers between, on one path or on both. Prints failures and
  * a summary. Returns whether any check failed. */
-inline bool run_checks(yk_wna16_encoding encoding, yk_wna16_path only, const std::vector<int64_t> &tokens,
-                       uint64_t seed)
+inline bool run_checks(yk_gemm_encoding encoding, yk_gemm_path only, const std::vector<int64_t> &tokens, uint64_t seed)
 {
   check_totals totals;
-  bench::for_each_path(only, [&](const yk_wna16_gpu &gpu, yk_wna16_path path) {
+  bench::for_each_path(only, [&](const yk_gemm_gpu &gpu, yk_gemm_path path) {
     for (const check_case &c : CHECK_CASES) {
       for (yk_dtype dtype : {YK_F16, YK_BF16}) {
-        const yk_wna16_desc d = {c.k, c.n, c.group, dtype, bench::silu_where(c.gate_up), encoding};
+        const yk_gemm_desc d = {c.k, c.n, c.group, dtype, bench::silu_where(c.gate_up), encoding};
         yk_dtype scales = (seed / 16) % 3 == 0 ? YK_BF16 : YK_F16;
         std::vector<int64_t> ms = tokens;
         for (int64_t m : {3, 17, 25, 33, 65, 100, 130, 200, 257, 300, 1000}) ms.push_back(m);
         int64_t most = *std::max_element(ms.begin(), ms.end());
         gemm_case p(gpu, d, c.k0, c.n + c.extra_columns, c.source_group, scales, seed / 16 % 2 == 0, parts_of(c), most,
                     seed += 16);
-        yk_wna16_gpu few = gpu;
+        yk_gemm_gpu few = gpu;
         few.n_multiprocessors = FEW_MULTIPROCESSORS;
-        std::vector<std::pair<yk_wna16_gpu, int64_t>> points;
+        std::vector<std::pair<yk_gemm_gpu, int64_t>> points;
         for (int64_t m : ms) {
           points.push_back({gpu, m});
           if (m <= FEW_TOKENS) points.push_back({few, m});
@@ -95,7 +94,7 @@ inline bool run_checks(yk_wna16_encoding encoding, yk_wna16_path only, const std
           totals.failed++;
           std::printf("FAIL %s on %d k %lld n %lld group %lld/%lld k0 %lld gate_up %d %s m %lld: error %.2e, %lld not "
                       "finite, %s\n",
-                      path == YK_WNA16_MMA ? "mma" : "wgmma", on.n_multiprocessors, (long long)c.k, (long long)c.n,
+                      path == YK_GEMM_MMA ? "mma" : "wgmma", on.n_multiprocessors, (long long)c.k, (long long)c.n,
                       (long long)c.group, (long long)c.source_group, (long long)c.k0, c.gate_up, yk_dtype_name(dtype),
                       (long long)m, e.normalised, (long long)e.bad, same ? "repeats" : "CHANGES");
         }

@@ -17,21 +17,21 @@ namespace linear {
 /* 4-bit or 8-bit weights, 16-bit activations. */
 class wna16_gemm : public timed_gemm {
 public:
-  wna16_gemm(const yk_wna16_gpu &on, yk_wna16_encoding encoding, const gemm_shape &s, int64_t tokens, uint64_t seed)
+  wna16_gemm(const yk_gemm_gpu &on, yk_gemm_encoding encoding, const gemm_shape &s, int64_t tokens, uint64_t seed)
       : gpu(on), m(tokens), p(on, {s.k, s.n, s.group, s.dtype, bench::silu_where(s.gate_up), encoding}, 0, s.n, s.group,
                               YK_F16, false, {{0, s.n, 0}}, tokens, seed)
   {
-    yk_wna16_plans_choose(&gpu, &p.desc, &plans);
+    yk_gemm_plans_choose(&gpu, &p.desc, &plans);
   }
   /* A scale has 16 bits, a zero as many bits as a weight. 8-bit integers are symmetric. */
   double weight_bytes() const override
   {
-    const bool is_int4 = p.desc.encoding == YK_WNA16_INT4;
+    const bool is_int4 = p.desc.encoding == YK_GEMM_INT4;
     return double(p.desc.k) * p.desc.n / (is_int4 ? 2 : 1) + double(p.n_groups()) * p.desc.n * (is_int4 ? 2.5 : 2.0);
   }
   std::string plan() const override
   {
-    return gpu.path == YK_WNA16_WGMMA ? yk_gemm::plan_name(plans.of_bucket[yk_gemm::row_bucket(m)]) : "";
+    return gpu.path == YK_GEMM_WGMMA ? yk_gemm::plan_name(plans.of_bucket[yk_gemm::row_bucket(m)]) : "";
   }
   double checked_error() override
   {
@@ -49,8 +49,8 @@ public:
   void forward(const uint8_t *weights, bool second_half, cudaStream_t stream) override
   {
     yk_err err = YK_ERR_INIT;
-    yk_wna16_call call = {weights, nullptr, p.x.data, p.y.data, m, p.workspace.data, second_half};
-    check(yk_wna16_forward(&gpu, &p.desc, &plans, &call, stream, &err), err);
+    yk_gemm_call call = {weights, nullptr, p.x.data, p.y.data, m, p.workspace.data, second_half};
+    check(yk_gemm_forward(&gpu, &p.desc, &plans, &call, stream, &err), err);
   }
   void expand(uint16_t *out) const override
   {
@@ -65,20 +65,20 @@ public:
     return p.y.data;
   }
 
-  yk_wna16_gpu gpu;
+  yk_gemm_gpu gpu;
   int64_t m; /* at most as many as p has inputs for */
   gemm_case p;
-  yk_wna16_plans plans;
+  yk_gemm_plans plans;
 };
 
-template <yk_wna16_encoding ENCODING>
-std::unique_ptr<timed_gemm> make_wna16(const yk_wna16_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed)
+template <yk_gemm_encoding ENCODING>
+std::unique_ptr<timed_gemm> make_wna16(const yk_gemm_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed)
 {
   return std::make_unique<wna16_gemm>(gpu, ENCODING, shape, m, seed);
 }
 
-template <yk_wna16_encoding ENCODING>
-bool check_wna16(yk_wna16_path path, const std::vector<int64_t> &tokens, uint64_t seed)
+template <yk_gemm_encoding ENCODING>
+bool check_wna16(yk_gemm_path path, const std::vector<int64_t> &tokens, uint64_t seed)
 {
   return run_checks(ENCODING, path, tokens, seed);
 }
@@ -86,19 +86,19 @@ bool check_wna16(yk_wna16_path path, const std::vector<int64_t> &tokens, uint64_
 struct format {
   const char *name;
   bool has_plans; /* the encoding's name in gemm/dense/plan.h */
-  yk_wna16_encoding encoding;
-  std::unique_ptr<timed_gemm> (*make)(const yk_wna16_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed);
+  yk_gemm_encoding encoding;
+  std::unique_ptr<timed_gemm> (*make)(const yk_gemm_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed);
   /* Checks odd shapes; returns whether any check failed. */
-  bool (*check)(yk_wna16_path path, const std::vector<int64_t> &tokens, uint64_t seed);
+  bool (*check)(yk_gemm_path path, const std::vector<int64_t> &tokens, uint64_t seed);
   /* Measures the roofline's rate in TFLOP/s. NULL: the rate of 16-bit products from the command line. */
   double (*measure_peak)(cudaStream_t stream);
 };
 
 const format FORMATS[] = {
-    {"int4", true, YK_WNA16_INT4, make_wna16<YK_WNA16_INT4>, check_wna16<YK_WNA16_INT4>, nullptr},
-    {"int8", true, YK_WNA16_INT8, make_wna16<YK_WNA16_INT8>, check_wna16<YK_WNA16_INT8>, nullptr},
-    {"fp8", true, YK_WNA16_FP8, make_wna16<YK_WNA16_FP8>, check_wna16<YK_WNA16_FP8>, nullptr},
-    {"w8a8", false, YK_WNA16_INT8, make_w8a8, check_w8a8, measure_int8_peak},
+    {"int4", true, YK_GEMM_INT4, make_wna16<YK_GEMM_INT4>, check_wna16<YK_GEMM_INT4>, nullptr},
+    {"int8", true, YK_GEMM_INT8, make_wna16<YK_GEMM_INT8>, check_wna16<YK_GEMM_INT8>, nullptr},
+    {"fp8", true, YK_GEMM_FP8, make_wna16<YK_GEMM_FP8>, check_wna16<YK_GEMM_FP8>, nullptr},
+    {"w8a8", false, YK_GEMM_INT8, make_w8a8, check_w8a8, measure_int8_peak},
 };
 const char *const FORMAT_NAMES[] = {FORMATS[0].name, FORMATS[1].name, FORMATS[2].name, FORMATS[3].name, nullptr};
 

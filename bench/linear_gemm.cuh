@@ -85,7 +85,7 @@ static __global__ void fill_floats(float *out, size_t n, float low, float high, 
 
 /* AWQ tensors as in a checkpoint, or rows of bytes, and the part of them that a GEMM takes. */
 struct tensors {
-  yk_wna16_encoding encoding;
+  yk_gemm_encoding encoding;
   const int32_t *qweight, *qzeros;
   const uint16_t *scales;
   yk_dtype scales_dtype;
@@ -114,10 +114,10 @@ __device__ inline double e4m3_value(uint8_t byte)
 
 __device__ inline double weight_of(const tensors &w, int64_t k, int64_t column)
 {
-  if (w.encoding == YK_WNA16_INT4) return awq_weight(w, k, column);
+  if (w.encoding == YK_GEMM_INT4) return awq_weight(w, k, column);
   int64_t at = w.columns[column], row = w.k0 + k, g = at * w.n_groups + row / w.group;
   uint8_t byte = w.bytes[at * w.row_bytes + row];
-  if (w.encoding == YK_WNA16_FP8) return w.row_scales[g] * e4m3_value(byte);
+  if (w.encoding == YK_GEMM_FP8) return w.row_scales[g] * e4m3_value(byte);
   return static_cast<double>(w.row_scales[g]) *
          (static_cast<int8_t>(byte) - (w.row_zeros ? static_cast<double>(w.row_zeros[g]) : 0.0));
 }
@@ -130,7 +130,7 @@ __device__ inline double exact_sum(const tensors &w, const uint16_t *x, yk_dtype
 }
 
 /* out[i, column] in float64 for the tokens named in rows. */
-static __global__ void reference(tensors w, const uint16_t *x, const uint16_t *bias, yk_wna16_desc d,
+static __global__ void reference(tensors w, const uint16_t *x, const uint16_t *bias, yk_gemm_desc d,
                                  const int64_t *rows, double *out)
 {
   int64_t width = d.activation.is_gated ? d.n / 2 : d.n, column = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
@@ -168,7 +168,7 @@ struct part {
 
 /* Fresh random tensors, their packed copy, activations and results. */
 struct gemm_case {
-  yk_wna16_desc desc;
+  yk_gemm_desc desc;
   int64_t k0, source_n, source_group, m_max;
   yk_dtype scales_dtype;
   uint64_t seed;
@@ -179,19 +179,19 @@ struct gemm_case {
   device_array<int64_t> columns;
   device_array<uint8_t> packed, workspace;
 
-  gemm_case(const yk_wna16_gpu &gpu, const yk_wna16_desc &d, int64_t first_k, int64_t n_source, int64_t group_source,
+  gemm_case(const yk_gemm_gpu &gpu, const yk_gemm_desc &d, int64_t first_k, int64_t n_source, int64_t group_source,
             yk_dtype scales_type, bool zeros, const std::vector<part> &parts, int64_t most_tokens, uint64_t s)
       : desc(d), k0(first_k), source_n(n_source), source_group(group_source), m_max(most_tokens),
-        scales_dtype(scales_type), seed(s), has_zeros(zeros && d.encoding == YK_WNA16_INT8),
-        qweight((k0 + d.k) * n_source / (d.encoding == YK_WNA16_INT4 ? 8 : 4)), qzeros(n_groups() * n_source / 8),
+        scales_dtype(scales_type), seed(s), has_zeros(zeros && d.encoding == YK_GEMM_INT8),
+        qweight((k0 + d.k) * n_source / (d.encoding == YK_GEMM_INT4 ? 8 : 4)), qzeros(n_groups() * n_source / 8),
         row_scales(n_groups() * n_source), row_zeros(n_groups() * n_source), scales(qzeros.count * 8),
-        x(most_tokens * d.k), y(most_tokens * d.n), bias(d.n), columns(d.n), packed(yk_wna16_packed_bytes(&d)),
-        workspace(yk_wna16_workspace_bytes(&gpu, &d, most_tokens))
+        x(most_tokens * d.k), y(most_tokens * d.n), bias(d.n), columns(d.n), packed(yk_gemm_packed_bytes(&d)),
+        workspace(yk_gemm_workspace_bytes(&gpu, &d, most_tokens))
   {
     fill_words<<<1024, 256>>>(qweight.data, qweight.count, seed + 1);
     fill_words<<<256, 256>>>(qzeros.data, qzeros.count, seed + 2);
     fill_halves<<<256, 256>>>(scales.data, scales.count, scales_dtype, 0.002f, 0.02f, seed + 3);
-    if (d.encoding == YK_WNA16_FP8) remove_nans<<<1024, 256>>>(bytes(), qweight.count * 4);
+    if (d.encoding == YK_GEMM_FP8) remove_nans<<<1024, 256>>>(bytes(), qweight.count * 4);
     fill_floats<<<256, 256>>>(row_scales.data, row_scales.count, 2e-4f, 2e-3f, 0, seed + 3);
     fill_floats<<<256, 256>>>(row_zeros.data, row_zeros.count, -128.0f, 127.0f, seed % 32 ? 0.0625f : 1.0f, seed + 6);
     fill_halves<<<1024, 256>>>(x.data, x.count, d.dtype, -1.0f, 1.0f, seed + 4);
@@ -202,19 +202,19 @@ struct gemm_case {
     yk_err err = YK_ERR_INIT;
     for (const part &p : parts) {
       for (int64_t i = 0; i < p.n_columns; i++) map[p.first_column + i] = p.source_column + i;
-      if (d.encoding != YK_WNA16_INT4) {
+      if (d.encoding != YK_GEMM_INT4) {
         const int64_t at = p.source_column * n_groups() + k0 / source_group;
-        const yk_wna16_rows from = {bytes() + p.source_column * (k0 + d.k) + k0,
-                                    row_scales.data + at,
-                                    has_zeros ? row_zeros.data + at : nullptr,
-                                    k0 + d.k,
-                                    n_groups(),
-                                    source_group,
-                                    k0 % source_group};
-        check(yk_wna16_pack_rows(&d, packed.data, &from, p.first_column, p.n_columns, nullptr, &err), err);
+        const yk_gemm_rows from = {bytes() + p.source_column * (k0 + d.k) + k0,
+                                   row_scales.data + at,
+                                   has_zeros ? row_zeros.data + at : nullptr,
+                                   k0 + d.k,
+                                   n_groups(),
+                                   source_group,
+                                   k0 % source_group};
+        check(yk_gemm_pack_rows(&d, packed.data, &from, p.first_column, p.n_columns, nullptr, &err), err);
         continue;
       }
-      yk_wna16_source from = {};
+      yk_gemm_source from = {};
       from.qweight = reinterpret_cast<int32_t *>(qweight.data) + k0 * (source_n / 8);
       from.qzeros = reinterpret_cast<int32_t *>(qzeros.data) + k0 / source_group * (source_n / 8);
       from.scales = scales.data + k0 / source_group * source_n;
@@ -223,7 +223,7 @@ struct gemm_case {
       from.first_column = p.source_column;
       from.group = source_group;
       from.k_phase = k0 % source_group;
-      check(yk_wna16_pack(&d, packed.data, &from, p.first_column, p.n_columns, nullptr, &err), err);
+      check(yk_gemm_pack(&d, packed.data, &from, p.first_column, p.n_columns, nullptr, &err), err);
     }
     check(cudaMemcpy(columns.data, map.data(), d.n * 8, cudaMemcpyHostToDevice), "columns");
     check(cudaDeviceSynchronize(), "pack");
@@ -302,7 +302,7 @@ inline errors errors_of(const device_array<uint16_t> &y_device, yk_dtype dtype, 
 }
 
 /* Run once into poisoned memory and compare. */
-inline errors compare(const yk_wna16_gpu &gpu, gemm_case &p, int64_t m, bool bias, bool second_half)
+inline errors compare(const yk_gemm_gpu &gpu, gemm_case &p, int64_t m, bool bias, bool second_half)
 {
   const std::vector<int64_t> rows = compared_rows(m);
   int64_t width = p.width();
@@ -311,11 +311,11 @@ inline errors compare(const yk_wna16_gpu &gpu, gemm_case &p, int64_t m, bool bia
   check(cudaMemcpy(rows_device.data, rows.data(), rows.size() * 8, cudaMemcpyHostToDevice), "rows");
   check(cudaMemset(p.y.data, 0xFF, p.y.count * 2), "poison"); /* NaN */
   yk_err err = YK_ERR_INIT;
-  yk_wna16_plans plans;
-  yk_wna16_plans_choose(&gpu, &p.desc, &plans);
-  yk_wna16_call call = {p.packed.data, bias ? p.bias.data : nullptr, p.x.data, p.y.data, m, p.workspace.data,
-                        second_half};
-  check(yk_wna16_forward(&gpu, &p.desc, &plans, &call, nullptr, &err), err);
+  yk_gemm_plans plans;
+  yk_gemm_plans_choose(&gpu, &p.desc, &plans);
+  yk_gemm_call call = {p.packed.data, bias ? p.bias.data : nullptr, p.x.data, p.y.data, m, p.workspace.data,
+                       second_half};
+  check(yk_gemm_forward(&gpu, &p.desc, &plans, &call, nullptr, &err), err);
   reference<<<dim3(unsigned((width + 63) / 64), unsigned(rows.size())), 64>>>(
       p.source(), p.x.data, bias ? p.bias.data : nullptr, p.desc, rows_device.data, exact_device.data);
   return errors_of(p.y, p.desc.dtype, m, width, rows, exact_device);

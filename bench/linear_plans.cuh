@@ -26,13 +26,13 @@ constexpr double NOT_TIMED = 2.0; /* multiple of the best time that stands for a
 
 /* A plan's time at one point; 0 if its estimate was too bad to be timed. */
 struct timed_plan {
-  yk_wna16_plan plan;
+  yk_gemm_plan plan;
   double us;
 };
 
 struct plan_point {
   std::string shape;
-  yk_wna16_desc desc;
+  yk_gemm_desc desc;
   int64_t m;
   std::vector<timed_plan> plans;
 
@@ -49,10 +49,10 @@ struct plan_point {
 
 constexpr const char *PLANS_HEADER = "dtype group shape k n gate_up m plan us";
 
-inline void print_plans_header(const yk_wna16_gpu &gpu, const char *commit)
+inline void print_plans_header(const yk_gemm_gpu &gpu, const char *commit)
 {
   std::printf("# bench_linear --plans, commit %s, multiprocessors %d, clusters", commit, gpu.n_multiprocessors);
-  for (int size = 2; size <= YK_WNA16_MOST_PEERS; size++) std::printf(" %d", gpu.clusters[size]);
+  for (int size = 2; size <= YK_GEMM_MOST_PEERS; size++) std::printf(" %d", gpu.clusters[size]);
   std::printf("\n# %s\n", PLANS_HEADER);
 }
 
@@ -73,7 +73,7 @@ inline void print_point(const plan_point &p)
 }
 
 /* The GPU in the line of print_plans_header. Older files name no clusters. */
-inline void read_plans_header(const std::string &line, yk_wna16_gpu *gpu)
+inline void read_plans_header(const std::string &line, yk_gemm_gpu *gpu)
 {
   const auto behind = [&](const char *name) {
     const size_t at = line.find(name);
@@ -81,11 +81,11 @@ inline void read_plans_header(const std::string &line, yk_wna16_gpu *gpu)
   };
   std::istringstream(behind("multiprocessors ")) >> gpu->n_multiprocessors;
   std::istringstream clusters(behind("clusters "));
-  for (int size = 2; size <= YK_WNA16_MOST_PEERS; size++) clusters >> gpu->clusters[size];
+  for (int size = 2; size <= YK_GEMM_MOST_PEERS; size++) clusters >> gpu->clusters[size];
 }
 
 /* Times from lines of print_point, and the GPU. Plans that are no longer compiled are left out. */
-inline std::vector<plan_point> read_points(const char *path, yk_wna16_encoding encoding, yk_wna16_gpu *gpu)
+inline std::vector<plan_point> read_points(const char *path, yk_gemm_encoding encoding, yk_gemm_gpu *gpu)
 {
   std::ifstream file(path);
   yk_err err = YK_ERR_INIT;
@@ -96,7 +96,7 @@ inline std::vector<plan_point> read_points(const char *path, yk_wna16_encoding e
   std::vector<plan_point> points;
   std::string line, dtype, shape, plan;
   *gpu = {};
-  gpu->path = YK_WNA16_WGMMA;
+  gpu->path = YK_GEMM_WGMMA;
   for (int number = 1; std::getline(file, line); number++) {
     if (line.rfind("#", 0) == 0) {
       if (line.find("multiprocessors ") != std::string::npos) read_plans_header(line, gpu);
@@ -114,8 +114,8 @@ inline std::vector<plan_point> read_points(const char *path, yk_wna16_encoding e
     p.desc.dtype = dtype == yk_dtype_name(YK_F16) ? YK_F16 : YK_BF16;
     const plan_point *last = points.empty() ? nullptr : &points.back();
     if (!last || last->shape != p.shape || last->m != p.m || last->desc.dtype != p.desc.dtype) {
-      bench::check(yk_wna16_desc_check(&p.desc, &err), err);
-      for (yk_wna16_plan known : yk_gemm::plans_of(*gpu, p.desc, p.m)) p.plans.push_back({known, 0.0});
+      bench::check(yk_gemm_desc_check(&p.desc, &err), err);
+      for (yk_gemm_plan known : yk_gemm::plans_of(*gpu, p.desc, p.m)) p.plans.push_back({known, 0.0});
       points.push_back(p);
     }
     for (timed_plan &t : points.back().plans)
@@ -190,7 +190,7 @@ inline void print_worth(const std::vector<plan_point> &points)
 /* ---- The fit ----------------------------------------------------------------------------------------------------- */
 
 /* Time of the plan that the constants choose at a point. */
-inline double chosen_us(const plan_point &p, const yk_wna16_gpu &gpu, const yk_gemm::gemm_costs &costs)
+inline double chosen_us(const plan_point &p, const yk_gemm_gpu &gpu, const yk_gemm::gemm_costs &costs)
 {
   const timed_plan *chosen = nullptr;
   double least = 0;
@@ -209,7 +209,7 @@ struct fit_result {
 };
 
 inline fit_result judge(const std::vector<plan_point> &points, const std::vector<double> &limits,
-                        const yk_wna16_gpu &gpu, const yk_gemm::gemm_costs &costs)
+                        const yk_gemm_gpu &gpu, const yk_gemm::gemm_costs &costs)
 {
   fit_result r;
   for (size_t i = 0; i < points.size(); i++) {
@@ -263,7 +263,7 @@ inline void print_costs(const yk_gemm::gemm_costs &c)
 /* Random search from the costs of gemm/dense/costs.h, such that no point gets 2 % slower than with these. The objective
  * is the excess of the constants and of copies perturbed by 1 % each, so that a choice does not depend on the last
  * digit. */
-inline void fit_costs(const std::vector<plan_point> &points, const yk_wna16_gpu &gpu, int steps, uint64_t seed)
+inline void fit_costs(const std::vector<plan_point> &points, const yk_gemm_gpu &gpu, int steps, uint64_t seed)
 {
   constexpr int SHAKES = 2;
   constexpr double SLOWER = 0.02;

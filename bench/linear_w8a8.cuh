@@ -99,7 +99,7 @@ static __global__ void integer_reference(const int8_t *x, const float *x_scales,
 
 class w8a8_gemm : public timed_gemm {
 public:
-  w8a8_gemm(const yk_wna16_gpu &on, const gemm_shape &s, int64_t tokens, uint64_t seed)
+  w8a8_gemm(const yk_gemm_gpu &on, const gemm_shape &s, int64_t tokens, uint64_t seed)
       : gpu(on), desc{s.k, s.n, 0, bench::silu_where(s.gate_up)}, dtype(s.dtype), m(tokens), w(s.k * s.n),
         quants(tokens * yk_w8a8_k_padded(s.k)), w_scales(s.n), x_scales(tokens + YK_W8A8_ROW_MULTIPLE),
         x_values(tokens * s.k), y_values(tokens * s.n), weights(yk_w8a8_packed_bytes(&desc))
@@ -117,7 +117,7 @@ public:
   }
   std::string plan() const override
   {
-    if (gpu.path != YK_WNA16_WGMMA) return "";
+    if (gpu.path != YK_GEMM_WGMMA) return "";
     const yk_w8a8::gemm_plan plan = yk_w8a8::wgmma_plan(w8a8, desc, m);
     const yk_w8a8::tile_shape &tile = yk_w8a8::TILES[plan.tile];
     return "wgmma:m" + std::to_string(64 * tile.warpgroups * tile.cluster) + ",n" + std::to_string(tile.n) +
@@ -245,7 +245,7 @@ private:
     return errors_of(y_values, dtype, m, width(), rows, exact);
   }
 
-  yk_wna16_gpu gpu;
+  yk_gemm_gpu gpu;
   yk_w8a8_gpu w8a8;
   yk_w8a8_desc desc;
   yk_dtype dtype;
@@ -256,13 +256,13 @@ private:
   device_array<uint8_t> weights;
 };
 
-inline std::unique_ptr<timed_gemm> make_w8a8(const yk_wna16_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed)
+inline std::unique_ptr<timed_gemm> make_w8a8(const yk_gemm_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed)
 {
   return std::make_unique<w8a8_gemm>(gpu, shape, m, seed);
 }
 
 /* Every tile, and tiles that are partly filled on each side. A wrong result ends the program. */
-inline bool check_w8a8(yk_wna16_path only, const std::vector<int64_t> &tokens, uint64_t seed)
+inline bool check_w8a8(yk_gemm_path only, const std::vector<int64_t> &tokens, uint64_t seed)
 {
   const device_array<unsigned> wrong(1);
   unsigned n_wrong = 0;
@@ -278,7 +278,7 @@ inline bool check_w8a8(yk_wna16_path only, const std::vector<int64_t> &tokens, u
       {1000, 520, 0, YK_F16, false}, {12288, 96, 0, YK_F16, false},  {1032, 400, 0, YK_F16, true},
       {4096, 8192, 0, YK_F16, true}, {3072, 4096, 0, YK_F16, false}, {128, 6152, 0, YK_F16, false}};
   check_totals totals;
-  bench::for_each_path(only, [&](const yk_wna16_gpu &gpu, yk_wna16_path) {
+  bench::for_each_path(only, [&](const yk_gemm_gpu &gpu, yk_gemm_path) {
     std::vector<int64_t> ms = tokens;
     for (int64_t m : {3, 17, 33, 65, 100, 130, 200, 257, 300, 1000}) ms.push_back(m);
     for (gemm_shape shape : SHAPES)

@@ -215,9 +215,9 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_probe(cuda, err));
   YK_TRY(yk_cuda_check(cuda, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "stream", err));
   YK_TRY(yk_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->drained, cudaEventDisableTiming), "event", err));
-  YK_TRY(yk_cuda_blame(cuda, yk_wna16_gpu_init(&cuda->wna16, YK_WNA16_AUTO, err), err));
+  YK_TRY(yk_cuda_blame(cuda, yk_gemm_gpu_init(&cuda->wna16, YK_GEMM_AUTO, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_init(&cuda->wna16, &cuda->w8a8, err), err));
-  YK_TRY(yk_cuda_blame(cuda, yk_wna16_grouped_init(&cuda->wna16, err), err));
+  YK_TRY(yk_cuda_blame(cuda, yk_gemm_grouped_init(&cuda->wna16, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_grouped_init(&cuda->w8a8, err), err));
   YK_TRY(yk_cuda_moe_open(cuda, err));
   void *next_tiles;

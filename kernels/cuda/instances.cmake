@@ -24,7 +24,7 @@ file(GLOB yoke_sm90_sources CONFIGURE_DEPENDS kernels/cuda/gemm/grouped/single_r
      kernels/cuda/moe/routed_gemm.cu kernels/cuda/moe/single_token.cu)
 foreach(act ${activations})
   foreach(encoding ${encodings})
-    string(TOUPPER YK_WNA16_${encoding} enum)
+    string(TOUPPER YK_GEMM_${encoding} enum)
     foreach(family dense/small_batch dense/wgmma grouped/few_rows grouped/wgmma)
       yoke_instance(yoke_sm90_sources kernels/cuda/gemm/${family}_instances.cuh ${encoding}_${act} ${enum}
                     ${dtype_${act}})

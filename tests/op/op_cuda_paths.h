@@ -12,7 +12,7 @@ static inline yk_status create_with_mma(const void *variant, yk_dtype dtype, int
                                         const yk_device_limits *limits, yk_device **out, yk_err *err)
 {
   YK_TRY(cuda_target_create(variant, dtype, n_threads, limits, out, err));
-  return yk_wna16_gpu_init(&yk_cuda_device_of(*out)->wna16, YK_WNA16_MMA, err);
+  return yk_gemm_gpu_init(&yk_cuda_device_of(*out)->wna16, YK_GEMM_MMA, err);
 }
 
 static const op_target mma_target = {.name = "cuda, mma.sync", .create = create_with_mma};

@@ -228,7 +228,7 @@ static yk_status run_as_planned(const mixture_case *c, yk_device *dev, const yk_
                                 const yk_mixture_args *args, yk_err *err)
 {
   yk_moe_plan plan;
-  const bool is_hopper = yk_cuda_device_of(dev)->wna16.path == YK_WNA16_WGMMA;
+  const bool is_hopper = yk_cuda_device_of(dev)->wna16.path == YK_GEMM_WGMMA;
   YK_TRY(run_with(YK_MOE_FUSE_ALL, dev, mixture, args, &plan, err));
   assert_int_equal(plan.is_single_token, is_hopper && c->is_in_one);
   return YK_OK;
@@ -239,7 +239,7 @@ static yk_status run_in_two_kernels(const mixture_case *c, yk_device *dev, const
                                     const yk_mixture_args *args, yk_err *err)
 {
   yk_moe_plan plan;
-  const bool is_hopper = yk_cuda_device_of(dev)->wna16.path == YK_WNA16_WGMMA;
+  const bool is_hopper = yk_cuda_device_of(dev)->wna16.path == YK_GEMM_WGMMA;
   YK_TRY(run_with(YK_MOE_FUSE_ALL & ~YK_MOE_FUSE_SINGLE_TOKEN, dev, mixture, args, &plan, err));
   if (is_hopper && c->is_in_one) assert_int_equal(plan.routing, YK_MOE_ROUTING_IN_GATE_UP);
   if (is_hopper && c->is_in_one) assert_int_equal(plan.combination, YK_MOE_COMBINATION_IN_DOWN);
@@ -318,7 +318,7 @@ static void test_plans(void **state)
       {256, 2, "256 rows: norm done, router kernel, shared gate_up apart, shared down apart, slots"},
   };
   yk_device *dev = op_device_new(&cuda_target, YK_F16, 1, 16);
-  const bool is_hopper = yk_cuda_device_of(dev)->wna16.path == YK_WNA16_WGMMA;
+  const bool is_hopper = yk_cuda_device_of(dev)->wna16.path == YK_GEMM_WGMMA;
   dev->ops->destroy(dev);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char text[160];

@@ -15,8 +15,8 @@ namespace {
 
 alignas(128) const char some[128] = {}; /* an address that is never dereferenced */
 
-const yk_wna16_desc desc = {.k = 256, .n = 64, .group = 128, .dtype = YK_F16, .encoding = YK_WNA16_INT4};
-const yk_wna16_gpu hopper = {.n_multiprocessors = 132, .path = YK_WNA16_WGMMA};
+const yk_gemm_desc desc = {.k = 256, .n = 64, .group = 128, .dtype = YK_F16, .encoding = YK_GEMM_INT4};
+const yk_gemm_gpu hopper = {.n_multiprocessors = 132, .path = YK_GEMM_WGMMA};
 
 yk_grouped_call call_of(const yk_combine_args *combine)
 {
@@ -32,10 +32,10 @@ yk_grouped_call call_of(const yk_combine_args *combine)
   return call;
 }
 
-void expect_refusal(const yk_wna16_gpu &gpu, const yk_grouped_call &call, const char *part)
+void expect_refusal(const yk_gemm_gpu &gpu, const yk_grouped_call &call, const char *part)
 {
   yk_err err = YK_ERR_INIT;
-  assert_int_equal(yk_wna16_grouped_forward(&gpu, &desc, &call, nullptr, &err), YK_E_INVAL);
+  assert_int_equal(yk_gemm_grouped_forward(&gpu, &desc, &call, nullptr, &err), YK_E_INVAL);
   if (!strstr(err.message, part)) fail_msg("\"%s\" does not have \"%s\"", err.message, part);
 }
 
@@ -50,10 +50,10 @@ void a_shared_experts_weight(void **)
   one_row.hidden = 64;
   yk_grouped_call call = call_of(&one_row);
   call.shared_expert = {some, some, shared, 256, 64, 1};
-  assert_true(yk_wna16_grouped_combines(&hopper, &desc, &call));
-  assert_true(yk_wna16_grouped_takes_shared_expert(&hopper, &desc, &call));
+  assert_true(yk_gemm_grouped_combines(&hopper, &desc, &call));
+  assert_true(yk_gemm_grouped_takes_shared_expert(&hopper, &desc, &call));
 
-  const yk_wna16_gpu ampere = {.n_multiprocessors = 108, .path = YK_WNA16_MMA};
+  const yk_gemm_gpu ampere = {.n_multiprocessors = 108, .path = YK_GEMM_MMA};
   const char none_expected[] = "expected no shared expert's weight, found one of 256 x 64 for 1 rows";
   expect_refusal(ampere, call, none_expected);
   yk_grouped_call other = call;
@@ -72,16 +72,16 @@ void a_shared_experts_weight(void **)
   other.shared_expert = {some, some, shared, 256, 64, 2};
   expect_refusal(hopper, other, "found one of 256 x 64 for 2 rows"); /* fewer slots than matrices */
   other.max_slots = other.n_matrices;
-  assert_true(yk_wna16_grouped_takes_shared_expert(&hopper, &desc, &other));
+  assert_true(yk_gemm_grouped_takes_shared_expert(&hopper, &desc, &other));
   expect_refusal(ampere, other, "found one of 256 x 64 for 2 rows");
   other.shared_expert.n_rows = 128;
-  assert_true(yk_wna16_grouped_takes_shared_expert(&hopper, &desc, &other));
+  assert_true(yk_gemm_grouped_takes_shared_expert(&hopper, &desc, &other));
   other.shared_expert.n_rows = 129; /* faster separately */
   expect_refusal(hopper, other, "found one of 256 x 64 for 129 rows");
   other.shared_expert.n_rows = 2;
-  yk_wna16_desc groups_of_32 = desc;
+  yk_gemm_desc groups_of_32 = desc;
   groups_of_32.group = other.shared_expert.k = 32; /* one group of scales in a K tile, the matrices have four */
-  assert_false(yk_wna16_grouped_takes_shared_expert(&hopper, &groups_of_32, &other));
+  assert_false(yk_gemm_grouped_takes_shared_expert(&hopper, &groups_of_32, &other));
 }
 
 void matrices_and_addresses(void **)

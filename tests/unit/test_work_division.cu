@@ -246,7 +246,7 @@ void a_cluster_has_a_place_for_each_partial_sum(void **)
 {
   using namespace yk_gemm;
   for (int tokens : {16, 32, 64, 128}) {
-    for (int count = 2; count <= YK_WNA16_MOST_PEERS; count++) {
+    for (int count = 2; count <= YK_GEMM_MOST_PEERS; count++) {
       const int n8s = tokens / 8, groups = peer_groups_of(tokens, count);
       wgmma_params p = {};
       schedule_tiles(p, 2 * count + 1, 1, 1, 1, count, count);
@@ -280,18 +280,18 @@ void a_cluster_has_a_place_for_each_partial_sum(void **)
 void every_plan_has_a_kernel(void **)
 {
   using namespace yk_gemm;
-  const yk_wna16_gpu gpu = {"NVIDIA H200", 132, YK_WNA16_WGMMA, nullptr, {0, 0, 66, 39, 30, 22, 17, 15, 15}};
+  const yk_gemm_gpu gpu = {"NVIDIA H200", 132, YK_GEMM_WGMMA, nullptr, {0, 0, 66, 39, 30, 22, 17, 15, 15}};
   for (int64_t group : {32, 64, 96, 128, 256}) {
     for (const kernel_types &types : ALL_KERNEL_TYPES) {
-      const yk_wna16_desc desc = {3840, 4096, group, types.dtype, YK_NO_ACTIVATION, types.encoding};
+      const yk_gemm_desc desc = {3840, 4096, group, types.dtype, YK_NO_ACTIVATION, types.encoding};
       for (int64_t m : {1, 9, 17, 25, 33, 100, 1000, 8192}) {
         assert_true(plans_of(gpu, desc, m).size() > 0);
-        for (yk_wna16_plan plan : plans_of(gpu, desc, m)) {
+        for (yk_gemm_plan plan : plans_of(gpu, desc, m)) {
           const bool is_small = plan.kernel == PLAN_SMALL_BATCH;
           if (plan.kernel == PLAN_WGMMA_CLUSTER) {
             const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
             const int64_t tiles = ceil_div(4096, s.m()) * ceil_div(m, s.n);
-            assert_in_range(plan.splits, 2, YK_WNA16_MOST_PEERS);
+            assert_in_range(plan.splits, 2, YK_GEMM_MOST_PEERS);
             assert_true(tiles <= gpu.clusters[plan.splits]);
           }
           assert_non_null(with_types(types.encoding, types.dtype, [&](auto t) {
@@ -308,27 +308,27 @@ void every_plan_has_a_kernel(void **)
 void a_gemm_refuses_sizes_out_of_range(void **)
 {
   const struct {
-    yk_wna16_desc desc;
+    yk_gemm_desc desc;
     const char *message;
   } cases[] = {
-      {{64, 16, 32, YK_F16, YK_GATED_SILU, YK_WNA16_INT4}, nullptr},
-      {{1 << 24, 1 << 24, 1 << 25, YK_BF16, YK_NO_ACTIVATION, YK_WNA16_FP8}, nullptr},
-      {{0, 16, 32, YK_F16, YK_NO_ACTIVATION, YK_WNA16_INT4}, "k must be a multiple of 32 from 32 to 16777216, found 0"},
-      {{33, 16, 32, YK_F16, YK_NO_ACTIVATION, YK_WNA16_INT4},
+      {{64, 16, 32, YK_F16, YK_GATED_SILU, YK_GEMM_INT4}, nullptr},
+      {{1 << 24, 1 << 24, 1 << 25, YK_BF16, YK_NO_ACTIVATION, YK_GEMM_FP8}, nullptr},
+      {{0, 16, 32, YK_F16, YK_NO_ACTIVATION, YK_GEMM_INT4}, "k must be a multiple of 32 from 32 to 16777216, found 0"},
+      {{33, 16, 32, YK_F16, YK_NO_ACTIVATION, YK_GEMM_INT4},
        "k must be a multiple of 32 from 32 to 16777216, found 33"},
-      {{1 << 25, 16, 32, YK_F16, YK_NO_ACTIVATION, YK_WNA16_INT4},
+      {{1 << 25, 16, 32, YK_F16, YK_NO_ACTIVATION, YK_GEMM_INT4},
        "k must be a multiple of 32 from 32 to 16777216, found 33554432"},
-      {{64, 12, 32, YK_F16, YK_NO_ACTIVATION, YK_WNA16_INT4}, "n must be a multiple of 8 from 8 to 16777216, found 12"},
-      {{64, 8, 32, YK_F16, YK_GATED_SILU, YK_WNA16_INT4}, "n must be a multiple of 16 from 16 to 16777216, found 8"},
-      {{64, 1 << 25, 32, YK_F16, YK_GATED_SILU, YK_WNA16_INT4},
+      {{64, 12, 32, YK_F16, YK_NO_ACTIVATION, YK_GEMM_INT4}, "n must be a multiple of 8 from 8 to 16777216, found 12"},
+      {{64, 8, 32, YK_F16, YK_GATED_SILU, YK_GEMM_INT4}, "n must be a multiple of 16 from 16 to 16777216, found 8"},
+      {{64, 1 << 25, 32, YK_F16, YK_GATED_SILU, YK_GEMM_INT4},
        "n must be a multiple of 16 from 16 to 16777216, found 33554432"},
-      {{64, 16, 48, YK_F16, YK_NO_ACTIVATION, YK_WNA16_INT8},
+      {{64, 16, 48, YK_F16, YK_NO_ACTIVATION, YK_GEMM_INT8},
        "group must be a multiple of 32 or cover k = 64, found 48"},
-      {{64, 16, 32, YK_F32, YK_NO_ACTIVATION, YK_WNA16_INT4}, "activations must be float16 or bfloat16, found float32"},
+      {{64, 16, 32, YK_F32, YK_NO_ACTIVATION, YK_GEMM_INT4}, "activations must be float16 or bfloat16, found float32"},
   };
   for (const auto &c : cases) {
     yk_err err = YK_ERR_INIT;
-    assert_int_equal(yk_wna16_desc_check(&c.desc, &err), c.message ? YK_E_INVAL : YK_OK);
+    assert_int_equal(yk_gemm_desc_check(&c.desc, &err), c.message ? YK_E_INVAL : YK_OK);
     if (c.message) assert_non_null(std::strstr(err.message, c.message));
   }
 }
@@ -339,25 +339,25 @@ void a_bucket_of_rows_has_one_plan(void **)
   generator random(4);
   for (int64_t m = 1; m <= 10000; m++) {
     const int bucket = yk_gemm::row_bucket(m);
-    assert_in_range(bucket, 0, YK_WNA16_ROW_BUCKETS - 1);
+    assert_in_range(bucket, 0, YK_GEMM_ROW_BUCKETS - 1);
     assert_true(m <= yk_gemm::bucket_rows(bucket));
     assert_true(bucket == 0 || m > yk_gemm::bucket_rows(bucket - 1));
   }
-  assert_int_equal(yk_gemm::row_bucket(1 << 24), YK_WNA16_ROW_BUCKETS - 1);
+  assert_int_equal(yk_gemm::row_bucket(1 << 24), YK_GEMM_ROW_BUCKETS - 1);
   for (int i = 0; i < 40; i++) {
     const int n = i % 2 ? 132 : between(random, 2, 132);
-    const yk_wna16_gpu gpu = {
-        "NVIDIA H200", n, YK_WNA16_WGMMA, nullptr, {0, 0, n / 2, n / 3, n / 4, n / 6, n / 7, n / 8, n / 8}};
-    const yk_wna16_desc desc = {32 * between(random, 1, 300),
-                                16 * between(random, 1, 1500),
-                                i % 4 ? 128 : 32 << i / 4 % 2,
-                                i % 3 ? YK_F16 : YK_BF16,
-                                {i % 5 == 0 ? YK_ACTIVATION_SILU : YK_ACTIVATION_NONE, i % 5 == 0, 0, 0},
-                                static_cast<yk_wna16_encoding>(i % 3)};
-    yk_wna16_plans plans;
-    yk_wna16_plans_choose(&gpu, &desc, &plans);
+    const yk_gemm_gpu gpu = {
+        "NVIDIA H200", n, YK_GEMM_WGMMA, nullptr, {0, 0, n / 2, n / 3, n / 4, n / 6, n / 7, n / 8, n / 8}};
+    const yk_gemm_desc desc = {32 * between(random, 1, 300),
+                               16 * between(random, 1, 1500),
+                               i % 4 ? 128 : 32 << i / 4 % 2,
+                               i % 3 ? YK_F16 : YK_BF16,
+                               {i % 5 == 0 ? YK_ACTIVATION_SILU : YK_ACTIVATION_NONE, i % 5 == 0, 0, 0},
+                               static_cast<yk_gemm_encoding>(i % 3)};
+    yk_gemm_plans plans;
+    yk_gemm_plans_choose(&gpu, &desc, &plans);
     for (int64_t m = 1; m <= 256; m++) {
-      const yk_wna16_plan best = yk_gemm::best_plan(yk_gemm::costs_of(gpu, desc.encoding), gpu, desc, m);
+      const yk_gemm_plan best = yk_gemm::best_plan(yk_gemm::costs_of(gpu, desc.encoding), gpu, desc, m);
       assert_memory_equal(&plans.of_bucket[yk_gemm::row_bucket(m)], &best, sizeof best);
       assert_true(m > yk_gemm::UNROUNDED_TOKENS || best.kernel == yk_gemm::PLAN_SMALL_BATCH);
     }
@@ -391,31 +391,31 @@ void a_thread_group_holds_a_row(void **)
 /* Kernels count rows of x in pieces of 8 values, in 32 bits. The refusal needs no GPU. */
 void a_grouped_gemm_refuses_x_that_it_cannot_count(void **)
 {
-  yk_wna16_gpu gpu = {};
-  gpu.path = YK_WNA16_WGMMA;
-  const yk_wna16_desc down = {2048, 7168, 128, YK_F16, YK_NO_ACTIVATION};
+  yk_gemm_gpu gpu = {};
+  gpu.path = YK_GEMM_WGMMA;
+  const yk_gemm_desc down = {2048, 7168, 128, YK_F16, YK_NO_ACTIVATION};
   yk_grouped_call call = {};
   call.n_matrices = 256;
   call.n_rows = 1 << 23;
   call.max_slots = YK_GROUPED_MAX_SLOTS;
   yk_err err = YK_ERR_INIT;
-  assert_int_equal(yk_wna16_grouped_forward(&gpu, &down, &call, nullptr, &err), YK_E_INVAL);
+  assert_int_equal(yk_gemm_grouped_forward(&gpu, &down, &call, nullptr, &err), YK_E_INVAL);
   assert_non_null(strstr(err.message, "found 8388608 rows of 2048"));
 }
 
 /* The list of their tiles is in shared memory. */
 void a_grouped_gemm_refuses_more_slots_than_it_can_list(void **)
 {
-  yk_wna16_gpu gpu = {};
-  gpu.path = YK_WNA16_WGMMA;
+  yk_gemm_gpu gpu = {};
+  gpu.path = YK_GEMM_WGMMA;
   gpu.n_multiprocessors = 132;
-  const yk_wna16_desc down = {256, 2048, 32, YK_F16, YK_NO_ACTIVATION, YK_WNA16_INT8};
+  const yk_gemm_desc down = {256, 2048, 32, YK_F16, YK_NO_ACTIVATION, YK_GEMM_INT8};
   yk_grouped_call call = {};
   call.n_matrices = 1024;
   call.n_rows = 1;
   call.max_slots = YK_GROUPED_MAX_SLOTS + 1;
   yk_err err = YK_ERR_INIT;
-  assert_int_equal(yk_wna16_grouped_forward(&gpu, &down, &call, nullptr, &err), YK_E_INVAL);
+  assert_int_equal(yk_gemm_grouped_forward(&gpu, &down, &call, nullptr, &err), YK_E_INVAL);
   assert_non_null(strstr(err.message, "at most 1048576 slots, found 1048577"));
 }
 

@@ -34,7 +34,7 @@ typedef struct yk_cuda_device {
   yk_device_limits limits;
   cudaStream_t stream;
   cudaEvent_t drained; /* yk_cuda_drain records this event and waits for it */
-  yk_wna16_gpu wna16;
+  yk_gemm_gpu wna16;
   yk_w8a8_gpu w8a8;
   yk_cuda_attention attention;
   yk_cuda_latent latent;
@@ -45,7 +45,7 @@ typedef struct yk_cuda_device {
   void *blas_workspace, *attention_workspace;
   yk_cuda_moe_mailboxes mailboxes;
   yk_cuda_buffer gemm_workspace; /* for the WNA16 GEMM: zeroed once; every call leaves it ready for the next call */
-  bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_wna16_call */
+  bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_gemm_call */
   /* two for yk_grouped_call, used alternately: a call may begin while the previous call runs */
   int32_t *next_tiles;
   bool second_next_tile;                 /* selects that of the next call */

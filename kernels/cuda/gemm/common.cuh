@@ -33,22 +33,22 @@ template <yk_dtype DTYPE> __device__ __forceinline__ float load_float(const void
 }
 
 /* Whether the packed layout has a variant with this number of groups of scales in a K tile
- * (yk_wna16_groups_per_k_tile). */
-constexpr bool has_groups(yk_wna16_encoding encoding, int groups)
+ * (yk_gemm_groups_per_k_tile). */
+constexpr bool has_groups(yk_gemm_encoding encoding, int groups)
 {
-  return groups != 2 || yk_wna16_traits(encoding).has_two_groups;
+  return groups != 2 || yk_gemm_traits(encoding).has_two_groups;
 }
 
 /* Whether a kernel is compiled for a tile. SHAPE: small_batch_shape or wgmma_shape; groups: of scales in a K tile. */
-template <typename SHAPE> constexpr bool is_compiled(const SHAPE &shape, yk_wna16_encoding encoding, int groups)
+template <typename SHAPE> constexpr bool is_compiled(const SHAPE &shape, yk_gemm_encoding encoding, int groups)
 {
-  scale_groups compiled = yk_wna16_traits(encoding).bits == 4 ? shape.int4_groups : shape.byte_groups;
+  scale_groups compiled = yk_gemm_traits(encoding).bits == 4 ? shape.int4_groups : shape.byte_groups;
   if (!has_groups(encoding, groups)) return false;
   return compiled == scale_groups::ANY || (compiled == scale_groups::FROM_128 && groups == 1);
 }
 
 /* The same for a given GEMM. */
-template <typename SHAPE> inline bool can_run(const SHAPE &shape, const yk_wna16_desc &desc)
+template <typename SHAPE> inline bool can_run(const SHAPE &shape, const yk_gemm_desc &desc)
 {
   return is_compiled(shape, desc.encoding, groups_per_k_tile(desc));
 }
@@ -72,7 +72,7 @@ template <int N8> __device__ __forceinline__ void scale_rows(float2 scales, floa
 struct tile_kernels {
   const void *of_groups[3];
 
-  const void *get(const yk_wna16_desc &desc) const
+  const void *get(const yk_gemm_desc &desc) const
   {
     return of_groups[groups_per_k_tile(desc) / 2];
   }
@@ -80,33 +80,32 @@ struct tile_kernels {
 
 /* The types that kernels are compiled for: encoding of the weights, dtype of the activations. */
 struct kernel_types {
-  yk_wna16_encoding encoding;
+  yk_gemm_encoding encoding;
   yk_dtype dtype;
 };
-#define YK_BOTH_DTYPES(NAME, ...) {YK_WNA16_##NAME, YK_F16}, {YK_WNA16_##NAME, YK_BF16},
-constexpr kernel_types ALL_KERNEL_TYPES[] = {YK_WNA16_ENCODINGS(YK_BOTH_DTYPES)};
+#define YK_BOTH_DTYPES(NAME, ...) {YK_GEMM_##NAME, YK_F16}, {YK_GEMM_##NAME, YK_BF16},
+constexpr kernel_types ALL_KERNEL_TYPES[] = {YK_GEMM_ENCODINGS(YK_BOTH_DTYPES)};
 #undef YK_BOTH_DTYPES
 
 /* A kernel_types as a type, for template arguments. */
-template <yk_wna16_encoding ENCODING_, yk_dtype DTYPE_> struct constant_types {
-  static constexpr yk_wna16_encoding ENCODING = ENCODING_;
+template <yk_gemm_encoding ENCODING_, yk_dtype DTYPE_> struct constant_types {
+  static constexpr yk_gemm_encoding ENCODING = ENCODING_;
   static constexpr yk_dtype DTYPE = DTYPE_;
 };
 
 /* Calls f with a value of the constant_types of a run-time encoding and dtype. */
 template <typename F>
-auto with_types(yk_wna16_encoding encoding, yk_dtype dtype, F f) -> decltype(f(constant_types<YK_WNA16_INT4, YK_F16>()))
+auto with_types(yk_gemm_encoding encoding, yk_dtype dtype, F f) -> decltype(f(constant_types<YK_GEMM_INT4, YK_F16>()))
 {
   switch (encoding) {
 #define YK_CASE(NAME, ...)                                                                                             \
-  case YK_WNA16_##NAME:                                                                                                \
-    return dtype == YK_F16 ? f(constant_types<YK_WNA16_##NAME, YK_F16>())                                              \
-                           : f(constant_types<YK_WNA16_##NAME, YK_BF16>());
-    YK_WNA16_ENCODINGS(YK_CASE)
+  case YK_GEMM_##NAME:                                                                                                 \
+    return dtype == YK_F16 ? f(constant_types<YK_GEMM_##NAME, YK_F16>()) : f(constant_types<YK_GEMM_##NAME, YK_BF16>());
+    YK_GEMM_ENCODINGS(YK_CASE)
 #undef YK_CASE
-  case YK_WNA16_N_ENCODINGS: break;
+  case YK_GEMM_N_ENCODINGS: break;
   }
-  return f(constant_types<YK_WNA16_INT4, YK_F16>()); /* unknown encoding: not reached */
+  return f(constant_types<YK_GEMM_INT4, YK_F16>()); /* unknown encoding: not reached */
 }
 
 /* Launches `clusters` clusters of `cluster` thread blocks each (1: no clusters), as a dependent of the previous kernel

@@ -14,7 +14,7 @@
 
 namespace yk_gemm {
 
-template <> struct dequant<YK_WNA16_FP8, YK_F16> {
+template <> struct dequant<YK_GEMM_FP8, YK_F16> {
   static constexpr float FACTOR = 0x1p8f;
   float ratio[2];    /* the scale word times FACTOR */
   uint32_t scale[2]; /* the same as float16, in both halves */
@@ -64,7 +64,7 @@ template <> struct dequant<YK_WNA16_FP8, YK_F16> {
   static constexpr uint32_t EVEN_BITS = 0xBF80BF80u; /* bits of a word that belong to registers with even j */
 };
 
-template <> struct dequant<YK_WNA16_FP8, YK_BF16> {
+template <> struct dequant<YK_GEMM_FP8, YK_BF16> {
   static constexpr float FACTOR = 0x1p120f;
   float ratio[2];             /* the scale word */
   uint32_t scale[2], rest[2]; /* the ratio times FACTOR, and the error of rounding that to bfloat16 */

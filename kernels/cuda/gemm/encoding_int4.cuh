@@ -69,9 +69,9 @@ __device__ __forceinline__ void mma(float (&acc)[4], const uint32_t (&a)[4], uin
  *                     accumulators must be multiplied with scale_of
  *   scale_of          the factor of a row's accumulators: the scale, and FP8's factor
  *   scale_word        (4 bits) for packing: the scale word; upper: of rows 8 to 15 of a panel */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> struct dequant;
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> struct dequant;
 
-template <> struct dequant<YK_WNA16_INT4, YK_F16> {
+template <> struct dequant<YK_GEMM_INT4, YK_F16> {
   uint32_t scale[2], offset[2];
 
   __device__ __forceinline__ void load(uint2 words)
@@ -121,7 +121,7 @@ template <> struct dequant<YK_WNA16_INT4, YK_F16> {
   }
 };
 
-template <> struct dequant<YK_WNA16_INT4, YK_BF16> {
+template <> struct dequant<YK_GEMM_INT4, YK_BF16> {
   uint32_t scale[2], rest[2], offset[2];
 
   __device__ __forceinline__ void load(uint2 words)
@@ -176,7 +176,7 @@ template <> struct dequant<YK_WNA16_INT4, YK_BF16> {
  *   load     takes the scale words of fragment rows lane/4 and lane/4 + 8
  *   expand   the unscaled fragment of k16 step `step` of the lane's words
  *   scale    of fragment rows lane/4 (row 0) and lane/4 + 8 (row 1) */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> struct unscaled_weights {
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> struct unscaled_weights {
   dequant<ENCODING, DTYPE> of_group;
 
   __device__ __forceinline__ void load(uint2 words)
@@ -194,7 +194,7 @@ template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> struct unscaled_weights {
 };
 
 /* Fewer registers than dequant: instructions can read either half of a scale word in place. */
-template <> struct unscaled_weights<YK_WNA16_INT4, YK_F16> {
+template <> struct unscaled_weights<YK_GEMM_INT4, YK_F16> {
   __half2 words[2];
 
   __device__ __forceinline__ void load(uint2 of_lane)

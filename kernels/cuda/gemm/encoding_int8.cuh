@@ -16,7 +16,7 @@
 
 namespace yk_gemm {
 
-template <> struct dequant<YK_WNA16_INT8, YK_F16> {
+template <> struct dequant<YK_GEMM_INT8, YK_F16> {
   uint32_t scale[2], whole[2]; /* whole: -(1152 + integer part of zero) */
   uint32_t fraction[2];        /* -fraction of zero */
 
@@ -65,7 +65,7 @@ template <> struct dequant<YK_WNA16_INT8, YK_F16> {
   }
 };
 
-template <> struct dequant<YK_WNA16_INT8, YK_BF16> {
+template <> struct dequant<YK_GEMM_INT8, YK_BF16> {
   float ratio[2];
   uint32_t scale[2], rest[2];     /* the ratio, and the error of rounding it to bfloat16 */
   uint32_t whole[2], fraction[2]; /* the zero's two parts, negative */

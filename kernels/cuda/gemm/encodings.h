@@ -11,22 +11,22 @@
  *   FP8    e4m3 without infinities, a float32 scale per group
  * Without a separate layout, two scale groups are stored as four, pairs of which are equal; fewer kernels are compiled
  * then. Row scales: accumulators of a row (column of W) are multiplied with the largest of its float32 scales. */
-#define YK_WNA16_ENCODINGS(X)                                                                                          \
+#define YK_GEMM_ENCODINGS(X)                                                                                           \
   X(INT4, 4, true, false)                                                                                              \
   X(INT8, 8, false, true)                                                                                              \
   X(FP8, 8, false, true)
 
-typedef enum yk_wna16_encoding {
-#define YK_ENUMERATOR(NAME, BITS, TWO_GROUPS, ROW_SCALES) YK_WNA16_##NAME,
-  YK_WNA16_ENCODINGS(YK_ENUMERATOR)
+typedef enum yk_gemm_encoding {
+#define YK_ENUMERATOR(NAME, BITS, TWO_GROUPS, ROW_SCALES) YK_GEMM_##NAME,
+  YK_GEMM_ENCODINGS(YK_ENUMERATOR)
 #undef YK_ENUMERATOR
-      YK_WNA16_N_ENCODINGS
-} yk_wna16_encoding;
+      YK_GEMM_N_ENCODINGS
+} yk_gemm_encoding;
 
-typedef struct yk_wna16_encoding_traits {
+typedef struct yk_gemm_encoding_traits {
   int bits;
   bool has_two_groups, has_row_scales;
-} yk_wna16_encoding_traits;
+} yk_gemm_encoding_traits;
 
 #ifdef __cplusplus
 #define YK_TRAITS_FUNCTION constexpr
@@ -39,19 +39,19 @@ typedef struct yk_wna16_encoding_traits {
 #define YK_TRAITS_OF_DEVICE
 #endif
 
-YK_TRAITS_OF_DEVICE static inline YK_TRAITS_FUNCTION yk_wna16_encoding_traits yk_wna16_traits(yk_wna16_encoding e)
+YK_TRAITS_OF_DEVICE static inline YK_TRAITS_FUNCTION yk_gemm_encoding_traits yk_gemm_traits(yk_gemm_encoding e)
 {
   switch (e) {
 #define YK_CASE(NAME, BITS, TWO_GROUPS, ROW_SCALES)                                                                    \
-  case YK_WNA16_##NAME: {                                                                                              \
-    const yk_wna16_encoding_traits traits = {BITS, TWO_GROUPS, ROW_SCALES};                                            \
+  case YK_GEMM_##NAME: {                                                                                               \
+    const yk_gemm_encoding_traits traits = {BITS, TWO_GROUPS, ROW_SCALES};                                             \
     return traits;                                                                                                     \
   }
-    YK_WNA16_ENCODINGS(YK_CASE)
+    YK_GEMM_ENCODINGS(YK_CASE)
 #undef YK_CASE
-  case YK_WNA16_N_ENCODINGS: break;
+  case YK_GEMM_N_ENCODINGS: break;
   }
-  const yk_wna16_encoding_traits none = {16, false, false};
+  const yk_gemm_encoding_traits none = {16, false, false};
   return none;
 }
 

@@ -10,7 +10,7 @@
 
 namespace yk_gemm {
 
-template <typename FAMILY, yk_wna16_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
+template <typename FAMILY, yk_gemm_encoding ENCODING, yk_dtype DTYPE, size_t... TILES>
 const tile_kernels &kernels_of_tile(int tile, std::index_sequence<TILES...>)
 {
   static const tile_kernels table[] = {

@@ -11,9 +11,9 @@ namespace yk_gemm {
 
 /* Whether weights enter mma.sync as integers (encoding_int4_integers.cuh): that saves instructions for each panel, but
  * takes one more mma.sync for each k16 step and 8 tokens, for the sums of x. */
-__host__ __device__ constexpr bool takes_integers(yk_wna16_encoding encoding, int tokens, int warp_panels)
+__host__ __device__ constexpr bool takes_integers(yk_gemm_encoding encoding, int tokens, int warp_panels)
 {
-  return encoding == YK_WNA16_INT4 && tokens == 8 && warp_panels > 1;
+  return encoding == YK_GEMM_INT4 && tokens == 8 && warp_panels > 1;
 }
 
 /* Offset in a stage's x of the row that a lane addresses for ldmatrix: see x of multiply_k_tile. */

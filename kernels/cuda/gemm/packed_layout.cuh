@@ -20,42 +20,42 @@
 
 namespace yk_gemm {
 
-constexpr int TILE_K = YK_WNA16_TILE_K;
-constexpr int PANEL_COLUMNS = YK_WNA16_PANEL_COLUMNS;
-constexpr int PANEL_SCALE_BYTES = YK_WNA16_PANEL_SCALE_BYTES;
+constexpr int TILE_K = YK_GEMM_TILE_K;
+constexpr int PANEL_COLUMNS = YK_GEMM_PANEL_COLUMNS;
+constexpr int PANEL_SCALE_BYTES = YK_GEMM_PANEL_SCALE_BYTES;
 constexpr int LANE_BYTES = 16;                    /* that a lane loads at once */
 constexpr int PANEL_LOAD_BYTES = 32 * LANE_BYTES; /* that a warp loads at once */
 constexpr int K_STEPS = TILE_K / 16;              /* k16 steps of a K tile: mma.sync and wgmma take 16 inputs each */
 
 /* A panel, at compile time. */
-template <yk_wna16_encoding ENCODING_, int GROUPS_> struct panel_layout {
-  static constexpr yk_wna16_encoding ENCODING = ENCODING_;
+template <yk_gemm_encoding ENCODING_, int GROUPS_> struct panel_layout {
+  static constexpr yk_gemm_encoding ENCODING = ENCODING_;
   static constexpr int GROUPS = GROUPS_;                               /* groups of scales */
-  static constexpr int SCALES = YK_WNA16_PANEL_WEIGHT_BYTES(ENCODING); /* offset of the scales, in bytes */
+  static constexpr int SCALES = YK_GEMM_PANEL_WEIGHT_BYTES(ENCODING);  /* offset of the scales, in bytes */
   static constexpr int BYTES = SCALES + GROUPS * PANEL_SCALE_BYTES;
   static constexpr int LOAD_STEPS = K_STEPS * PANEL_LOAD_BYTES / SCALES; /* k16 steps that a lane loads at once */
   static constexpr int GROUP_STEPS = K_STEPS / GROUPS;                   /* k16 steps that share a scale */
 };
 
-inline int groups_per_k_tile(const yk_wna16_desc &desc)
+inline int groups_per_k_tile(const yk_gemm_desc &desc)
 {
-  return yk_wna16_groups_per_k_tile(&desc);
+  return yk_gemm_groups_per_k_tile(&desc);
 }
 
-inline int panel_bytes(const yk_wna16_desc &desc)
+inline int panel_bytes(const yk_gemm_desc &desc)
 {
-  return yk_wna16_panel_bytes(&desc);
+  return yk_gemm_panel_bytes(&desc);
 }
 
-inline int64_t n_k_tiles(const yk_wna16_desc &desc)
+inline int64_t n_k_tiles(const yk_gemm_desc &desc)
 {
-  return yk_wna16_n_k_tiles(&desc);
+  return yk_gemm_n_k_tiles(&desc);
 }
 
 /* Panels of one K tile. */
-inline int64_t n_panels(const yk_wna16_desc &desc)
+inline int64_t n_panels(const yk_gemm_desc &desc)
 {
-  return yk_wna16_n_panels(&desc);
+  return yk_gemm_n_panels(&desc);
 }
 
 /* Addresses in shared memory, for a panel at address `panel`: the 16 bytes with a lane's words of a k16 step (and of
@@ -70,16 +70,16 @@ template <typename PANEL> __device__ __forceinline__ uint32_t scales_at(uint32_t
   return panel + PANEL::SCALES + step / PANEL::GROUP_STEPS * PANEL_SCALE_BYTES + lane / 4 * 8;
 }
 
-__host__ __device__ constexpr bool has_row_scales(yk_wna16_encoding encoding)
+__host__ __device__ constexpr bool has_row_scales(yk_gemm_encoding encoding)
 {
-  return yk_wna16_traits(encoding).has_row_scales;
+  return yk_gemm_traits(encoding).has_row_scales;
 }
 
 /* The row scales of 8-bit weights, by packed row, within packed; NULL for 4 bits. */
-inline const float *row_scales_of(const yk_wna16_desc &desc, const void *packed)
+inline const float *row_scales_of(const yk_gemm_desc &desc, const void *packed)
 {
   if (!has_row_scales(desc.encoding)) return nullptr;
-  return reinterpret_cast<const float *>(static_cast<const uint8_t *>(packed) + yk_wna16_panels_bytes(&desc));
+  return reinterpret_cast<const float *>(static_cast<const uint8_t *>(packed) + yk_gemm_panels_bytes(&desc));
 }
 
 /* The column of W that a packed row holds; n or more if the row is padding. Packed rows are counted over the panels of

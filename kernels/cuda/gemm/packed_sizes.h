@@ -8,61 +8,61 @@
 #include "kernels/cuda/gemm/types.h"
 
 enum {
-  YK_WNA16_TILE_K = 128,
-  YK_WNA16_PANEL_COLUMNS = 16,
-  YK_WNA16_PANEL_SCALE_BYTES = YK_WNA16_PANEL_COLUMNS * 4 /* scale bytes per group */
+  YK_GEMM_TILE_K = 128,
+  YK_GEMM_PANEL_COLUMNS = 16,
+  YK_GEMM_PANEL_SCALE_BYTES = YK_GEMM_PANEL_COLUMNS * 4 /* scale bytes per group */
 };
 
 /* Bytes of a panel without its scales. */
-#define YK_WNA16_PANEL_WEIGHT_BYTES(encoding)                                                                          \
-  (YK_WNA16_PANEL_COLUMNS * YK_WNA16_TILE_K * yk_wna16_traits(encoding).bits / 8)
+#define YK_GEMM_PANEL_WEIGHT_BYTES(encoding)                                                                           \
+  (YK_GEMM_PANEL_COLUMNS * YK_GEMM_TILE_K * yk_gemm_traits(encoding).bits / 8)
 
 /* Groups of scales in a K tile: longer groups repeat their scale, so that a panel is complete in itself. */
-static inline int yk_wna16_groups_per_k_tile(const yk_wna16_desc *desc)
+static inline int yk_gemm_groups_per_k_tile(const yk_gemm_desc *desc)
 {
   if (desc->group >= desc->k || desc->group % 128 == 0) return 1;
-  return desc->group % 64 == 0 && yk_wna16_traits(desc->encoding).has_two_groups ? 2 : 4;
+  return desc->group % 64 == 0 && yk_gemm_traits(desc->encoding).has_two_groups ? 2 : 4;
 }
 
-static inline int yk_wna16_panel_bytes(const yk_wna16_desc *desc)
+static inline int yk_gemm_panel_bytes(const yk_gemm_desc *desc)
 {
-  return YK_WNA16_PANEL_WEIGHT_BYTES(desc->encoding) + yk_wna16_groups_per_k_tile(desc) * YK_WNA16_PANEL_SCALE_BYTES;
+  return YK_GEMM_PANEL_WEIGHT_BYTES(desc->encoding) + yk_gemm_groups_per_k_tile(desc) * YK_GEMM_PANEL_SCALE_BYTES;
 }
 
 /* Whether a kernel that reads the panels of one GEMM can also read those of the other. Equal groups are not sufficient:
  * a GEMM with no more inputs than a group has one group in each K tile. */
-static inline bool yk_wna16_has_panels_of(const yk_wna16_desc *desc, const yk_wna16_desc *other)
+static inline bool yk_gemm_has_panels_of(const yk_gemm_desc *desc, const yk_gemm_desc *other)
 {
-  return desc->encoding == other->encoding && yk_wna16_groups_per_k_tile(desc) == yk_wna16_groups_per_k_tile(other);
+  return desc->encoding == other->encoding && yk_gemm_groups_per_k_tile(desc) == yk_gemm_groups_per_k_tile(other);
 }
 
-static inline int64_t yk_wna16_n_k_tiles(const yk_wna16_desc *desc)
+static inline int64_t yk_gemm_n_k_tiles(const yk_gemm_desc *desc)
 {
-  return (desc->k + YK_WNA16_TILE_K - 1) / YK_WNA16_TILE_K;
+  return (desc->k + YK_GEMM_TILE_K - 1) / YK_GEMM_TILE_K;
 }
 
 /* Panels of one K tile: n in panels of 16 columns, the last one padded. */
-static inline int64_t yk_wna16_n_panels(const yk_wna16_desc *desc)
+static inline int64_t yk_gemm_n_panels(const yk_gemm_desc *desc)
 {
-  return (desc->n + YK_WNA16_PANEL_COLUMNS - 1) / YK_WNA16_PANEL_COLUMNS;
+  return (desc->n + YK_GEMM_PANEL_COLUMNS - 1) / YK_GEMM_PANEL_COLUMNS;
 }
 
 /* All panels of all K tiles. */
-static inline int64_t yk_wna16_panels_bytes(const yk_wna16_desc *desc)
+static inline int64_t yk_gemm_panels_bytes(const yk_gemm_desc *desc)
 {
-  return yk_wna16_n_panels(desc) * yk_wna16_n_k_tiles(desc) * yk_wna16_panel_bytes(desc);
+  return yk_gemm_n_panels(desc) * yk_gemm_n_k_tiles(desc) * yk_gemm_panel_bytes(desc);
 }
 
 /* The float32 row scales after the panels, for encodings with row scales. */
-static inline int64_t yk_wna16_row_scale_bytes(const yk_wna16_desc *desc)
+static inline int64_t yk_gemm_row_scale_bytes(const yk_gemm_desc *desc)
 {
-  return yk_wna16_traits(desc->encoding).has_row_scales ? yk_wna16_n_panels(desc) * YK_WNA16_PANEL_COLUMNS * 4 : 0;
+  return yk_gemm_traits(desc->encoding).has_row_scales ? yk_gemm_n_panels(desc) * YK_GEMM_PANEL_COLUMNS * 4 : 0;
 }
 
-/* yk_wna16_packed_bytes - device memory of the repacked weights of a valid desc. */
-static inline size_t yk_wna16_packed_bytes(const yk_wna16_desc *desc)
+/* yk_gemm_packed_bytes - device memory of the repacked weights of a valid desc. */
+static inline size_t yk_gemm_packed_bytes(const yk_gemm_desc *desc)
 {
-  return (size_t)(yk_wna16_panels_bytes(desc) + yk_wna16_row_scale_bytes(desc));
+  return (size_t)(yk_gemm_panels_bytes(desc) + yk_gemm_row_scale_bytes(desc));
 }
 
 #endif

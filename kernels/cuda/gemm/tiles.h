@@ -8,7 +8,7 @@ namespace yk_gemm {
  * that a norm or an all-reduce still fits, but no other GEMM; all. */
 enum class occupancy { HALF, MOST, ALL };
 
-/* Values of yk_wna16_plan.kernel, and the meaning of the plan's other fields with each. */
+/* Values of yk_gemm_plan.kernel, and the meaning of the plan's other fields with each. */
 enum plan_kernel {
   /* tile: index into SMALL_BATCH_SHAPES; slice_warps: warps of a K slice; splits: thread blocks of a cluster, which
    * split K */

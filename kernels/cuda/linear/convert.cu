@@ -38,7 +38,7 @@ template <typename T> __device__ void store_weight(const yk_cuda_unpack_target &
 }
 
 template <typename T>
-__global__ void unpack_awq_kernel(const yk_cuda_unpack_target to, const yk_wna16_source source, int64_t k, int64_t n)
+__global__ void unpack_awq_kernel(const yk_cuda_unpack_target to, const yk_gemm_source source, int64_t k, int64_t n)
 {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; at < k * n; at += step) {
@@ -54,7 +54,7 @@ __global__ void unpack_awq_kernel(const yk_cuda_unpack_target to, const yk_wna16
 }
 
 template <typename T>
-__global__ void unpack_int8_kernel(const yk_cuda_unpack_target to, const yk_wna16_rows source, int64_t k, int64_t n)
+__global__ void unpack_int8_kernel(const yk_cuda_unpack_target to, const yk_gemm_rows source, int64_t k, int64_t n)
 {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; at < k * n; at += step) {
@@ -114,7 +114,7 @@ extern "C" cudaError_t yk_cuda_launch_convert(yk_dtype dtype, void *dst, yk_dtyp
   });
 }
 
-extern "C" cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to, const yk_wna16_source *source,
+extern "C" cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to, const yk_gemm_source *source,
                                                  int64_t k, int64_t n, cudaStream_t stream)
 {
   if (k * n == 0) return cudaSuccess;
@@ -124,7 +124,7 @@ extern "C" cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to
   });
 }
 
-extern "C" cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk_wna16_rows *source,
+extern "C" cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk_gemm_rows *source,
                                                   int64_t k, int64_t n, cudaStream_t stream)
 {
   if (k * n == 0) return cudaSuccess;

@@ -27,9 +27,9 @@ typedef struct yk_cuda_unpack_target {
 
 /* Dequantises n columns of W, of k inputs each, from an AWQ source or from rows of 8-bit integers (gemm/types.h), to
  * act; each weight is rounded once. */
-cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to, const yk_wna16_source *source, int64_t k,
+cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to, const yk_gemm_source *source, int64_t k,
                                       int64_t n, cudaStream_t stream);
-cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk_wna16_rows *source, int64_t k,
+cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *to, const yk_gemm_rows *source, int64_t k,
                                        int64_t n, cudaStream_t stream);
 
 /* Copies src act [n_rows, n] to columns 0 .. n-1 of y [n_rows, y_stride]. */

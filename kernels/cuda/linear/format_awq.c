@@ -41,7 +41,7 @@ static bool takes_packed(const yk_linear_spec *spec, int i)
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
 /* Uploads the tensors of an AWQ slice, cut to the words and groups that the slice overlaps: see stage.h. */
-static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, yk_wna16_source *source, yk_err *err)
+static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, yk_gemm_source *source, yk_err *err)
 {
   const yk_weight_view *w = &part->weight;
   int64_t first_word = part->n.begin / 8, n_words = yk_ceil_div_i64(part->n.end, 8) - first_word;
@@ -51,14 +51,14 @@ static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, yk_wna1
   int64_t scales_at = yk_round_up_i64(zeros_at + n_groups * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
   YK_TRY(yk_cuda_grow(cuda, &cuda->landing, (size_t)(scales_at + n_groups * row_bytes * 4), err));
   char *to = cuda->landing.ptr;
-  *source = (yk_wna16_source){.qweight = cuda->landing.ptr,
-                              .qzeros = (const int32_t *)(const void *)(to + zeros_at),
-                              .scales = to + scales_at,
-                              .scales_dtype = w->dtype,
-                              .words_per_row = n_words,
-                              .first_column = part->n.begin % 8,
-                              .group = w->group,
-                              .k_phase = part->k.begin % w->group};
+  *source = (yk_gemm_source){.qweight = cuda->landing.ptr,
+                             .qzeros = (const int32_t *)(const void *)(to + zeros_at),
+                             .scales = to + scales_at,
+                             .scales_dtype = w->dtype,
+                             .words_per_row = n_words,
+                             .first_column = part->n.begin % 8,
+                             .group = w->group,
+                             .k_phase = part->k.begin % w->group};
   YK_TRY(yk_cuda_upload_rows(cuda, to, (const char *)w->qweight + part->k.begin * stride + first_word * 4,
                              (size_t)row_bytes, (size_t)stride, (size_t)k, err));
   YK_TRY(yk_cuda_upload_rows(cuda, to + zeros_at, (const char *)w->qzeros + first_group * stride + first_word * 4,
@@ -70,18 +70,18 @@ static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, yk_wna1
 static yk_status load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *part,
                              int64_t first_column, yk_err *err)
 {
-  yk_wna16_source source;
-  const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
+  yk_gemm_source source;
+  const yk_gemm_desc desc = yk_gemm_desc_of(gemm);
   YK_TRY(stage(cuda, part, &source, err));
   return yk_cuda_blame(
-      cuda, yk_wna16_pack(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
+      cuda, yk_gemm_pack(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
 }
 
 static yk_status load_as_16_bits(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights,
                                  const yk_linear_part *part, int64_t first_column, yk_err *err)
 {
   const int32_t *order;
-  yk_wna16_source source;
+  yk_gemm_source source;
   YK_TRY(stage(cuda, part, &source, err));
   YK_TRY(yk_cuda_stage_order(cuda, part, &order, err));
   const yk_cuda_unpack_target to = {gemm->dtype, (char *)weights + first_column * gemm->k * 2, gemm->k, order};

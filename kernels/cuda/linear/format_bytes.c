@@ -73,18 +73,18 @@ static bool takes_as_16_bits(const yk_linear_spec *spec, int i)
 static yk_status load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *part,
                              int64_t first_column, yk_err *err)
 {
-  yk_wna16_rows source;
-  const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
+  yk_gemm_rows source;
+  const yk_gemm_desc desc = yk_gemm_desc_of(gemm);
   YK_TRY(yk_cuda_stage_rows(cuda, part, &source, err));
   return yk_cuda_blame(
-      cuda, yk_wna16_pack_rows(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
+      cuda, yk_gemm_pack_rows(&desc, weights, &source, first_column, yk_range_size(part->n), cuda->stream, err), err);
 }
 
 static yk_status load_as_16_bits(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights,
                                  const yk_linear_part *part, int64_t first_column, yk_err *err)
 {
   const int32_t *order;
-  yk_wna16_rows source;
+  yk_gemm_rows source;
   YK_TRY(yk_cuda_stage_rows(cuda, part, &source, err));
   YK_TRY(yk_cuda_stage_order(cuda, part, &order, err));
   const yk_cuda_unpack_target to = {gemm->dtype, (char *)weights + first_column * gemm->k * 2, gemm->k, order};

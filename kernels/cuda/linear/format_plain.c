@@ -104,11 +104,11 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
 
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
 {
-  const yk_wna16_desc desc = {.k = call->gemm->k,
-                              .n = call->gemm->n,
-                              .group = call->gemm->k,
-                              .dtype = call->gemm->dtype,
-                              .activation = yk_cuda_gemm_activation(call->gemm)};
+  const yk_gemm_desc desc = {.k = call->gemm->k,
+                             .n = call->gemm->n,
+                             .group = call->gemm->k,
+                             .dtype = call->gemm->dtype,
+                             .activation = yk_cuda_gemm_activation(call->gemm)};
   const yk_grouped_call grouped = {.weights = call->weights,
                                    .bias = call->bias,
                                    .bias_dtype = YK_F32,

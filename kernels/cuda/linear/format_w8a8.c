@@ -89,7 +89,7 @@ static float static_scale_of(const yk_cuda_gemm *gemm)
 static yk_status load(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *part,
                       int64_t first_column, yk_err *err)
 {
-  yk_wna16_rows rows;
+  yk_gemm_rows rows;
   const yk_w8a8_desc desc = desc_of(gemm);
   YK_TRY(yk_cuda_stage_rows(cuda, part, &rows, err));
   const yk_w8a8_source source = {(const int8_t *)rows.bytes, rows.scales};

@@ -10,20 +10,20 @@
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
 
-yk_wna16_desc yk_wna16_desc_of(const yk_cuda_gemm *gemm)
+yk_gemm_desc yk_gemm_desc_of(const yk_cuda_gemm *gemm)
 {
-  return (yk_wna16_desc){.k = gemm->k,
-                         .n = gemm->n,
-                         .group = gemm->key,
-                         .dtype = gemm->dtype,
-                         .activation = yk_cuda_gemm_activation(gemm),
-                         .encoding = (yk_wna16_encoding)gemm->kind->variant};
+  return (yk_gemm_desc){.k = gemm->k,
+                        .n = gemm->n,
+                        .group = gemm->key,
+                        .dtype = gemm->dtype,
+                        .activation = yk_cuda_gemm_activation(gemm),
+                        .encoding = (yk_gemm_encoding)gemm->kind->variant};
 }
 
 static int64_t weight_bytes(const yk_cuda_gemm *gemm)
 {
-  const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
-  return (int64_t)yk_wna16_packed_bytes(&desc);
+  const yk_gemm_desc desc = yk_gemm_desc_of(gemm);
+  return (int64_t)yk_gemm_packed_bytes(&desc);
 }
 
 #ifdef YOKE_HAVE_CUDA
@@ -34,18 +34,18 @@ static int64_t weight_bytes(const yk_cuda_gemm *gemm)
 
 static yk_status plan(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void **out, yk_err *err)
 {
-  const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
-  yk_wna16_plans *plans = malloc(sizeof *plans);
+  const yk_gemm_desc desc = yk_gemm_desc_of(gemm);
+  yk_gemm_plans *plans = malloc(sizeof *plans);
   if (!plans) return yk_err_set(err, YK_E_NOMEM, "no memory for the plans of a GEMM");
-  yk_wna16_plans_choose(&cuda->wna16, &desc, plans);
+  yk_gemm_plans_choose(&cuda->wna16, &desc, plans);
   *out = plans;
   return YK_OK;
 }
 
 static size_t workspace_bytes(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int32_t max_tokens)
 {
-  const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
-  return yk_wna16_workspace_bytes(&cuda->wna16, &desc, max_tokens);
+  const yk_gemm_desc desc = yk_gemm_desc_of(gemm);
+  return yk_gemm_workspace_bytes(&cuda->wna16, &desc, max_tokens);
 }
 
 static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_stride)
@@ -55,16 +55,16 @@ static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_s
 
 static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
 {
-  const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
-  yk_wna16_call wna16 = {.packed = call->weights,
-                         .bias = call->bias,
-                         .x = call->x,
-                         .y = call->y,
-                         .m = call->n_rows,
-                         .workspace = cuda->gemm_workspace.ptr,
-                         .second_half = cuda->gemm_second_half};
+  const yk_gemm_desc desc = yk_gemm_desc_of(call->gemm);
+  yk_gemm_call wna16 = {.packed = call->weights,
+                        .bias = call->bias,
+                        .x = call->x,
+                        .y = call->y,
+                        .m = call->n_rows,
+                        .workspace = cuda->gemm_workspace.ptr,
+                        .second_half = cuda->gemm_second_half};
   cuda->gemm_second_half = !cuda->gemm_second_half;
-  return yk_cuda_blame(cuda, yk_wna16_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
+  return yk_cuda_blame(cuda, yk_gemm_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
 }
 
 static bool is_same_activation(const yk_cuda_gemm *a, const yk_cuda_gemm *b)
@@ -121,10 +121,10 @@ void yk_cuda_wna16_grouped_launched(yk_cuda_device *cuda)
 
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
 {
-  const yk_wna16_desc desc = yk_wna16_desc_of(call->gemm);
+  const yk_gemm_desc desc = yk_gemm_desc_of(call->gemm);
   const yk_grouped_call grouped = yk_cuda_wna16_grouped_call(cuda, call);
   yk_cuda_wna16_grouped_launched(cuda);
-  return yk_cuda_blame(cuda, yk_wna16_grouped_forward(&cuda->wna16, &desc, &grouped, cuda->stream, err), err);
+  return yk_cuda_blame(cuda, yk_gemm_grouped_forward(&cuda->wna16, &desc, &grouped, cuda->stream, err), err);
 }
 
 #define FUNCTIONS                                                                                                      \
@@ -137,11 +137,11 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
 /* ---- The kinds --------------------------------------------------------------------------------------------------- */
 
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int4 = {
-    .name = "W4A16", .variant = YK_WNA16_INT4, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
+    .name = "W4A16", .variant = YK_GEMM_INT4, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8 = {
-    .name = "W8A16", .variant = YK_WNA16_INT8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
+    .name = "W8A16", .variant = YK_GEMM_INT8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp8 = {
-    .name = "W8A16 of floats", .variant = YK_WNA16_FP8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
+    .name = "W8A16 of floats", .variant = YK_GEMM_FP8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
 
 bool yk_cuda_gemm_is_wna16(const yk_cuda_gemm *gemm)
 {

@@ -7,9 +7,9 @@
 #include "kernels/cuda/gemm/types.h"
 #include "kernels/cuda/linear/format.h"
 
-/* yk_wna16_desc_of - the desc of a GEMM whose kind is one of yk_cuda_gemm_wna16_*. Their fuse_key is the number of
+/* yk_gemm_desc_of - the desc of a GEMM whose kind is one of yk_cuda_gemm_wna16_*. Their fuse_key is the number of
  * inputs that share a scale, and becomes desc.group. */
-yk_wna16_desc yk_wna16_desc_of(const yk_cuda_gemm *gemm);
+yk_gemm_desc yk_gemm_desc_of(const yk_cuda_gemm *gemm);
 
 /* For kernels of mixtures (moe) that contain such a GEMM or share its launch:
  * yk_cuda_gemm_is_wna16 - whether the GEMM's kind is one of these.

@@ -5,7 +5,7 @@
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/linear/layout.h"
 
-yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, yk_wna16_rows *rows, yk_err *err)
+yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, yk_gemm_rows *rows, yk_err *err)
 {
   const yk_weight_view *w = &part->weight;
   int64_t k = yk_range_size(part->k), n = yk_range_size(part->n), all_groups = yk_ceil_div_i64(w->k, w->group);
@@ -16,13 +16,13 @@ yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, y
   int64_t first_scale = (part->n.begin * all_groups + first_group) * (int64_t)sizeof(float);
   YK_TRY(yk_cuda_grow(cuda, &cuda->landing, (size_t)zeros_at + (w->has_zeros ? (size_t)n * scale_bytes : 0), err));
   char *to = cuda->landing.ptr;
-  *rows = (yk_wna16_rows){.bytes = cuda->landing.ptr,
-                          .scales = (const float *)(const void *)(to + scales_at),
-                          .zeros = w->has_zeros ? (const float *)(const void *)(to + zeros_at) : NULL,
-                          .row_bytes = k,
-                          .n_groups = n_groups,
-                          .group = w->group,
-                          .k_phase = part->k.begin % w->group};
+  *rows = (yk_gemm_rows){.bytes = cuda->landing.ptr,
+                         .scales = (const float *)(const void *)(to + scales_at),
+                         .zeros = w->has_zeros ? (const float *)(const void *)(to + zeros_at) : NULL,
+                         .row_bytes = k,
+                         .n_groups = n_groups,
+                         .group = w->group,
+                         .k_phase = part->k.begin % w->group};
   YK_TRY(yk_cuda_upload_rows(cuda, to, (const char *)w->qweight + part->n.begin * w->k + part->k.begin, (size_t)k,
                              (size_t)w->k, (size_t)n, err));
   YK_TRY(yk_cuda_upload_rows(cuda, to + scales_at, (const char *)w->scales + first_scale, scale_bytes, scale_stride,

@@ -12,7 +12,7 @@
 
 /* yk_cuda_stage_rows - copies rows of bytes of a part's slice, with the float32 scales and zeros of their groups.
  *   *rows: pointers into the device's buffer, valid for work on cuda->stream until the next part is staged. */
-yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, yk_wna16_rows *rows, yk_err *err);
+yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, yk_gemm_rows *rows, yk_err *err);
 
 /* yk_cuda_stage_order - copies the order of a part's inputs, int32 [k] in device memory, valid as long as the rows;
  *   *order: NULL if the part has none. */

@@ -102,7 +102,7 @@ static yk_status launch_routed_gemm(const yk_moe_forward *f, const yk_cuda_group
 {
   yk_cuda_device *cuda = f->cuda;
   const yk_cuda_grouped_call call = yk_cuda_grouped_call_of(f->mixture->spec.gate_up, &f->calls.gate_up, fusion);
-  const yk_wna16_desc desc = yk_wna16_desc_of(call.gemm);
+  const yk_gemm_desc desc = yk_gemm_desc_of(call.gemm);
   const yk_grouped_call grouped = yk_cuda_wna16_grouped_call(cuda, &call);
   const yk_cuda_routing routing = {
       .router = &f->router, .args = &f->calls.route, .mailbox = cuda->mailboxes.routed_gemm};

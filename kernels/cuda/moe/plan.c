@@ -81,8 +81,8 @@ bool yk_moe_single_token_of(const yk_moe_forward *f, yk_moe_single_token *out)
   const bool shared = may_fuse_shared(f);
   const yk_cuda_grouped_fusion first = gate_up_fusion(f, shared), second = down_fusion(f, shared, true);
   if (!gate_up || !down || gate_up->kind != down->kind || !f->router.w) return false;
-  *out = (yk_moe_single_token){.gate_up_desc = yk_wna16_desc_of(gate_up),
-                               .down_desc = yk_wna16_desc_of(down),
+  *out = (yk_moe_single_token){.gate_up_desc = yk_gemm_desc_of(gate_up),
+                               .down_desc = yk_gemm_desc_of(down),
                                .gate_up = wna16_call(f, spec->gate_up, &f->calls.gate_up, &first),
                                .down = wna16_call(f, spec->down, &f->calls.down, &second),
                                .routing = routing_of(f, f->cuda->mailboxes.single_token)};
@@ -124,7 +124,7 @@ static bool gate_up_routes(const yk_moe_forward *f, bool with_shared)
   const yk_linear *linear = f->mixture->spec.gate_up;
   const yk_cuda_gemm *gemm = fusable_gemm(linear);
   if (f->args->n_rows != 1 || !gemm || !f->router.w) return false;
-  const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
+  const yk_gemm_desc desc = yk_gemm_desc_of(gemm);
   const yk_cuda_grouped_fusion fusion = gate_up_fusion(f, with_shared);
   const yk_grouped_call call = wna16_call(f, linear, &f->calls.gate_up, &fusion);
   const yk_cuda_routing routing = routing_of(f, f->cuda->mailboxes.routed_gemm);
@@ -137,9 +137,9 @@ static bool takes_shared(const yk_moe_forward *f, const yk_linear *linear, const
 {
   const yk_cuda_gemm *gemm = fusable_gemm(linear);
   if (!gemm || args->max_slots == 0) return false;
-  const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
+  const yk_gemm_desc desc = yk_gemm_desc_of(gemm);
   const yk_grouped_call call = wna16_call(f, linear, args, fusion);
-  return call.shared_expert.weights && yk_wna16_grouped_takes_shared_expert(&f->cuda->wna16, &desc, &call);
+  return call.shared_expert.weights && yk_gemm_grouped_takes_shared_expert(&f->cuda->wna16, &desc, &call);
 }
 
 static bool down_combines(const yk_moe_forward *f, bool with_shared)
@@ -147,10 +147,10 @@ static bool down_combines(const yk_moe_forward *f, bool with_shared)
   const yk_linear *linear = f->mixture->spec.down;
   const yk_cuda_gemm *gemm = yk_cuda_grouped_gemm(linear);
   if (!may_fuse(gemm) || f->calls.down.max_slots == 0) return false;
-  const yk_wna16_desc desc = yk_wna16_desc_of(gemm);
+  const yk_gemm_desc desc = yk_gemm_desc_of(gemm);
   const yk_cuda_grouped_fusion fusion = down_fusion(f, with_shared, true);
   const yk_grouped_call call = wna16_call(f, linear, &f->calls.down, &fusion);
-  return yk_wna16_grouped_combines(&f->cuda->wna16, &desc, &call);
+  return yk_gemm_grouped_combines(&f->cuda->wna16, &desc, &call);
 }
 
 /* The shared expert: fused if the kernel of gate and up, or of down, takes its layer. */

@@ -76,7 +76,7 @@ yk_moe_forward yk_moe_forward_of(yk_device *dev, const yk_mixture *mixture, cons
 
 /* The experts' layers in the form that the single-token kernel takes. */
 typedef struct yk_moe_single_token {
-  yk_wna16_desc gate_up_desc, down_desc;
+  yk_gemm_desc gate_up_desc, down_desc;
   yk_grouped_call gate_up, down;
   yk_cuda_routing routing;
   yk_single_token token;

@@ -13,7 +13,7 @@ template <yk_dtype DTYPE, int PER_LANE, bool HAS_SHARED_EXPERT> tile_kernels ker
 {
   const auto of_groups = [](auto groups) {
     return reinterpret_cast<const void *>(
-        routed_gemm_kernel<DTYPE, panel_layout<YK_WNA16_INT4, decltype(groups)::value>, PER_LANE, HAS_SHARED_EXPERT>);
+        routed_gemm_kernel<DTYPE, panel_layout<YK_GEMM_INT4, decltype(groups)::value>, PER_LANE, HAS_SHARED_EXPERT>);
   };
   return {{of_groups(std::integral_constant<int, 1>{}), of_groups(std::integral_constant<int, 2>{}),
            of_groups(std::integral_constant<int, 4>{})}};
@@ -34,9 +34,9 @@ tile_kernels kernels_of(yk_dtype dtype, int n_experts, bool has_shared_expert)
 
 } // namespace
 
-extern "C" cudaError_t yk_cuda_routed_gemm_init(const yk_wna16_gpu *gpu)
+extern "C" cudaError_t yk_cuda_routed_gemm_init(const yk_gemm_gpu *gpu)
 {
-  if (gpu->path != YK_WNA16_WGMMA) return cudaSuccess;
+  if (gpu->path != YK_GEMM_WGMMA) return cudaSuccess;
   for (yk_dtype dtype : {YK_F16, YK_BF16})
     for (int n_experts : {FEW_EXPERTS, ROUTED_EXPERTS})
       for (bool has_shared_expert : {false, true}) {
@@ -57,11 +57,11 @@ extern "C" cudaError_t yk_cuda_routed_gemm_prepare(void *to, cudaStream_t stream
   return prepare_mailbox(static_cast<logits_mailbox *>(to), stream);
 }
 
-extern "C" bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
-                                          const yk_grouped_call *call, const yk_cuda_routing *routing)
+extern "C" bool yk_cuda_routed_gemm_takes(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_grouped_call *call,
+                                          const yk_cuda_routing *routing)
 {
   const yk_route_spec &spec = *routing->args->spec;
-  return gpu->path == YK_WNA16_WGMMA && desc->encoding == YK_WNA16_INT4 && routing->args->n_tokens == 1 &&
+  return gpu->path == YK_GEMM_WGMMA && desc->encoding == YK_GEMM_INT4 && routing->args->n_tokens == 1 &&
          call->n_rows == 1 && spec.n_experts <= ROUTED_EXPERTS &&
          (spec.n_groups <= 1 || spec.n_local == spec.n_experts) && call->max_slots > 0 &&
          (!call->shared_expert.weights || (call->shared_expert.k == desc->k && call->shared_expert.x == call->x)) &&
@@ -71,10 +71,10 @@ extern "C" bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna1
 namespace {
 
 /* The shared expert's weight as a call with one matrix, with the ring of the experts' call. */
-grouped_params params_of_shared_expert(const grouped_params &experts, const yk_wna16_desc &desc,
+grouped_params params_of_shared_expert(const grouped_params &experts, const yk_gemm_desc &desc,
                                        const yk_grouped_shared_expert &shared_expert)
 {
-  const yk_wna16_desc own = desc_of_shared_expert(desc, shared_expert);
+  const yk_gemm_desc own = desc_of_shared_expert(desc, shared_expert);
   grouped_params p = experts;
   p.call.weights = shared_expert.weights;
   p.call.y = shared_expert.y;
@@ -86,7 +86,7 @@ grouped_params params_of_shared_expert(const grouped_params &experts, const yk_w
 
 } // namespace
 
-extern "C" cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
+extern "C" cudaError_t yk_cuda_launch_routed_gemm(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc,
                                                   const yk_grouped_call *call, const yk_cuda_routing *routing,
                                                   cudaStream_t stream)
 {

@@ -19,7 +19,7 @@ typedef struct yk_cuda_routing {
 } yk_cuda_routing;
 
 /* yk_cuda_routed_gemm_init - loads the kernels, on a GPU that can run any of them. */
-cudaError_t yk_cuda_routed_gemm_init(const yk_wna16_gpu *gpu);
+cudaError_t yk_cuda_routed_gemm_init(const yk_gemm_gpu *gpu);
 
 /* yk_cuda_routed_gemm_prepare - initialises a mailbox, once: every call leaves the mailbox ready for the next call. */
 size_t yk_cuda_routed_gemm_mailbox_bytes(void);
@@ -28,13 +28,13 @@ cudaError_t yk_cuda_routed_gemm_prepare(void *mailbox, cudaStream_t stream);
 /* yk_cuda_routed_gemm_takes - whether one kernel can do both: one row, up to 256 experts, all of them on this rank if
  *   they are in groups, weights of 4 bits, a GPU of compute capability 9.0. The logits have the same bits as those of
  *   yk_cuda_launch_router, which another rank may use. */
-bool yk_cuda_routed_gemm_takes(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
+bool yk_cuda_routed_gemm_takes(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_grouped_call *call,
                                const yk_cuda_routing *routing);
 
 /* yk_cuda_launch_routed_gemm - runs the route, then the grouped call, whose starts are those of the route. During the
  *   routing the kernel multiplies the same x with the shared expert's weight of the call. A following grouped GEMM may
  *   read the starts before it waits. */
-cudaError_t yk_cuda_launch_routed_gemm(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
+cudaError_t yk_cuda_launch_routed_gemm(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_grouped_call *call,
                                        const yk_cuda_routing *routing, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -20,7 +20,7 @@ template <yk_dtype DTYPE, int PER_LANE> tile_kernels kernels_of()
 {
   const auto of_groups = [](auto groups) {
     return reinterpret_cast<const void *>(
-        single_token_kernel<DTYPE, panel_layout<YK_WNA16_INT4, decltype(groups)::value>, PER_LANE>);
+        single_token_kernel<DTYPE, panel_layout<YK_GEMM_INT4, decltype(groups)::value>, PER_LANE>);
   };
   return {{of_groups(std::integral_constant<int, 1>{}), of_groups(std::integral_constant<int, 2>{}),
            of_groups(std::integral_constant<int, 4>{})}};
@@ -37,7 +37,7 @@ tile_kernels kernels_of(yk_dtype dtype, int n_experts)
   return dtype == YK_F16 ? kernels_of<YK_F16>(n_experts) : kernels_of<YK_BF16>(n_experts);
 }
 
-single_token_gemm gemm_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
+single_token_gemm gemm_of(const yk_gemm_desc &desc, const yk_grouped_call &call)
 {
   single_token_gemm g = {};
   g.weights = static_cast<const uint8_t *>(call.weights);
@@ -46,7 +46,7 @@ single_token_gemm gemm_of(const yk_wna16_desc &desc, const yk_grouped_call &call
   g.k_tiles = static_cast<int>(n_k_tiles(desc));
   g.n_panels = static_cast<int>(n_panels(desc));
   if (!call.shared_expert.weights) return g;
-  const yk_wna16_desc shared = desc_of_shared_expert(desc, call.shared_expert);
+  const yk_gemm_desc shared = desc_of_shared_expert(desc, call.shared_expert);
   g.shared = static_cast<const uint8_t *>(call.shared_expert.weights);
   g.shared_k_tiles = static_cast<int>(n_k_tiles(shared));
   g.shared_panels = static_cast<int>(n_panels(shared));
@@ -59,7 +59,7 @@ struct single_token_launch {
   int shared_bytes;
 };
 
-single_token_launch launch_of(const yk_wna16_gpu &gpu, const yk_single_token &r)
+single_token_launch launch_of(const yk_gemm_gpu &gpu, const yk_single_token &r)
 {
   single_token_launch l = {};
   single_token_params &p = l.params;
@@ -96,9 +96,9 @@ single_token_launch launch_of(const yk_wna16_gpu &gpu, const yk_single_token &r)
 
 } // namespace
 
-extern "C" cudaError_t yk_single_token_init(const yk_wna16_gpu *gpu)
+extern "C" cudaError_t yk_single_token_init(const yk_gemm_gpu *gpu)
 {
-  if (gpu->path != YK_WNA16_WGMMA) return cudaSuccess;
+  if (gpu->path != YK_GEMM_WGMMA) return cudaSuccess;
   for (int n_experts : {FEW_EXPERTS, ROUTED_EXPERTS}) {
     for (yk_dtype dtype : {YK_F16, YK_BF16}) {
       const cudaError_t error = allow_shared_bytes(kernels_of(dtype, n_experts), MOST_BYTES);
@@ -119,15 +119,15 @@ extern "C" cudaError_t yk_single_token_prepare(void *to, cudaStream_t stream)
                          stream); /* all words empty, and the same half for all blocks */
 }
 
-extern "C" bool yk_single_token_takes(const yk_wna16_gpu *gpu, const yk_single_token *r)
+extern "C" bool yk_single_token_takes(const yk_gemm_gpu *gpu, const yk_single_token *r)
 {
-  const yk_wna16_desc &first = *r->gate_up_desc, &second = *r->down_desc;
+  const yk_gemm_desc &first = *r->gate_up_desc, &second = *r->down_desc;
   const yk_grouped_call &down = *r->down;
   const yk_route_spec &spec = *r->routing->args->spec;
   if (!yk_cuda_routed_gemm_takes(gpu, &first, r->gate_up, r->routing)) return false;
-  if (!yk_wna16_grouped_combines(gpu, &second, &down)) return false;
+  if (!yk_gemm_grouped_combines(gpu, &second, &down)) return false;
   if (r->routing->router->x != r->gate_up->x || r->routing->router->k != first.k) return false;
-  if (!yk_wna16_has_panels_of(&first, &second) || first.dtype != second.dtype) return false;
+  if (!yk_gemm_has_panels_of(&first, &second) || first.dtype != second.dtype) return false;
   if (!first.activation.is_gated || second.k % 8 != 0 || second.k < LEAST_FFN || first.n != 2 * second.k) return false;
   if (!r->gate_up->shared_expert.weights != !down.shared_expert.weights) return false;
   if (down.shared_expert.weights &&
@@ -139,7 +139,7 @@ extern "C" bool yk_single_token_takes(const yk_wna16_gpu *gpu, const yk_single_t
          l.params.max_panels <= SINGLE_TOKEN_PANELS && l.params.stages >= LEAST_STAGES;
 }
 
-extern "C" cudaError_t yk_single_token_launch(const yk_wna16_gpu *gpu, const yk_single_token *r, cudaStream_t stream)
+extern "C" cudaError_t yk_single_token_launch(const yk_gemm_gpu *gpu, const yk_single_token *r, cudaStream_t stream)
 {
   single_token_launch l = launch_of(*gpu, *r);
   void *args[] = {&l.params};

@@ -14,28 +14,28 @@ extern "C" {
  * have a shared expert or neither. mailbox of the routing: yk_single_token_mailbox_bytes of device memory, prepared by
  * yk_single_token_prepare, for the launches of one stream. */
 typedef struct yk_single_token {
-  const yk_wna16_desc *gate_up_desc, *down_desc;
+  const yk_gemm_desc *gate_up_desc, *down_desc;
   const yk_grouped_call *gate_up, *down;
   const yk_cuda_routing *routing;
 } yk_single_token;
 
 /* yk_single_token_init - loads the kernels, on a GPU that can run any of them. */
-cudaError_t yk_single_token_init(const yk_wna16_gpu *gpu);
+cudaError_t yk_single_token_init(const yk_gemm_gpu *gpu);
 
 /* yk_single_token_prepare - initialises a mailbox, once: every launch leaves the mailbox ready for the next launch. */
 size_t yk_single_token_mailbox_bytes(void);
 cudaError_t yk_single_token_prepare(void *mailbox, cudaStream_t stream);
 
 /* yk_single_token_takes - whether the kernel can run the calls: yk_cuda_routed_gemm_takes takes the first and
- *   yk_wna16_grouped_combines the second, their panels have one layout, both calls or neither have a shared expert's
+ *   yk_gemm_grouped_combines the second, their panels have one layout, both calls or neither have a shared expert's
  *   weights, and shared memory and the mailbox hold the values between the GEMMs. */
-bool yk_single_token_takes(const yk_wna16_gpu *gpu, const yk_single_token *row);
+bool yk_single_token_takes(const yk_gemm_gpu *gpu, const yk_single_token *row);
 
 /* yk_single_token_launch - writes all outputs of the route, and the combination's y. The values between the parts, that
  *   is the y of the first call, the shared expert's inner values and the slots of the second call, are not written.
  *   Sums are those of the two calls in another order of additions, which depends on the shapes and on the number of
  *   multiprocessors. The starts are complete once the launch has ended. */
-cudaError_t yk_single_token_launch(const yk_wna16_gpu *gpu, const yk_single_token *row, cudaStream_t stream);
+cudaError_t yk_single_token_launch(const yk_gemm_gpu *gpu, const yk_single_token *row, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

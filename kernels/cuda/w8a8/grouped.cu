@@ -86,7 +86,7 @@ cudaError_t wgmma_forward(const yk_w8a8_gpu &gpu, const yk_w8a8_desc &desc, cons
 extern "C" yk_status yk_w8a8_grouped_init(const yk_w8a8_gpu *gpu, yk_err *err)
 {
   cudaError_t error = grouped_mma_sm80_init();
-  for (int tile = 0; tile < N_GROUPED_TILES && gpu->gpu->path == YK_WNA16_WGMMA && error == cudaSuccess; tile++)
+  for (int tile = 0; tile < N_GROUPED_TILES && gpu->gpu->path == YK_GEMM_WGMMA && error == cudaSuccess; tile++)
     error = yk_gemm::allow_shared_bytes(kernel_of(tile), MOST_BYTES);
   return yk_gemm::cuda_status(error, "grouped W8A8 GEMM init", err);
 }
@@ -95,7 +95,7 @@ extern "C" yk_status yk_w8a8_grouped_forward(const yk_w8a8_gpu *gpu, const yk_w8
                                              const yk_w8a8_grouped_call *call, cudaStream_t stream, yk_err *err)
 {
   if (call->max_slots == 0 || desc->n == 0) return YK_OK;
-  const cudaError_t error = gpu->gpu->path == YK_WNA16_MMA
+  const cudaError_t error = gpu->gpu->path == YK_GEMM_MMA
                                 ? grouped_mma_sm80_forward(*desc, params_of(*desc, *call), stream)
                                 : wgmma_forward(*gpu, *desc, *call, stream);
   return yk_gemm::cuda_status(error, "grouped W8A8 GEMM", err);

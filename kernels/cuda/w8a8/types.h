@@ -9,7 +9,7 @@ enum { YK_W8A8_MOST_SPLITS = 8 /* thread blocks that share a tile: the portable 
 
 /* Properties of the current GPU; filled once by yk_w8a8_init. */
 typedef struct yk_w8a8_gpu {
-  const yk_wna16_gpu *gpu;
+  const yk_gemm_gpu *gpu;
   /* by size: number of clusters, of thread blocks that take a multiprocessor each, that can run at once; 0 on the MMA
    * path */
   int clusters_at_once[YK_W8A8_MOST_SPLITS + 1];

@@ -7,10 +7,10 @@
 
 using namespace yk_w8a8;
 
-extern "C" yk_status yk_w8a8_init(const yk_wna16_gpu *gpu, yk_w8a8_gpu *out, yk_err *err)
+extern "C" yk_status yk_w8a8_init(const yk_gemm_gpu *gpu, yk_w8a8_gpu *out, yk_err *err)
 {
   *out = {gpu, {}};
-  return gpu->path == YK_WNA16_WGMMA ? yk_gemm::cuda_status(wgmma_init(*out), "w8a8 init", err) : YK_OK;
+  return gpu->path == YK_GEMM_WGMMA ? yk_gemm::cuda_status(wgmma_init(*out), "w8a8 init", err) : YK_OK;
 }
 
 /* Whether rows of y may be written in pieces of 8 columns. */
@@ -46,7 +46,7 @@ extern "C" yk_status yk_w8a8_forward(const yk_w8a8_gpu *gpu, const yk_w8a8_desc 
 {
   if (call->m == 0 || desc->n == 0) return YK_OK;
   const output_params out = output_of(*desc, *call);
-  const cudaError_t error = gpu->gpu->path == YK_WNA16_MMA
+  const cudaError_t error = gpu->gpu->path == YK_GEMM_MMA
                                 ? mma_sm80_forward(*desc, *call, out, stream)
                                 : wgmma_forward(*gpu, *desc, wgmma_plan(*gpu, *desc, call->m), *call, out, stream);
   return yk_gemm::cuda_status(error, "W8A8 GEMM", err);

@@ -25,9 +25,9 @@ extern "C" {
 
 struct CUstream_st; /* *cudaStream_t, without the CUDA headers */
 
-/* yk_w8a8_init - called once per GPU, which must be current; gpu: from yk_wna16_gpu_init; the pointer is kept, and its
+/* yk_w8a8_init - called once per GPU, which must be current; gpu: from yk_gemm_gpu_init; the pointer is kept, and its
  *   path is used here too. Errors: YK_E_DEVICE. */
-yk_status yk_w8a8_init(const yk_wna16_gpu *gpu, yk_w8a8_gpu *out, yk_err *err);
+yk_status yk_w8a8_init(const yk_gemm_gpu *gpu, yk_w8a8_gpu *out, yk_err *err);
 
 /* yk_w8a8_pack - repacks columns first_column .. first_column + n_columns - 1 into the packed weights, which must have
  *   been zeroed. Asynchronous on the stream. Errors: YK_E_DEVICE. */

@@ -40,12 +40,12 @@ constexpr const fitted_gpu &unfitted = fitted[0]; /* also used for GPUs without 
 
 } // namespace
 
-const gemm_costs &costs_of(const yk_wna16_gpu &gpu, yk_wna16_encoding encoding)
+const gemm_costs &costs_of(const yk_gemm_gpu &gpu, yk_gemm_encoding encoding)
 {
   const fitted_gpu *found = &unfitted;
   for (const fitted_gpu &f : fitted)
     if (std::strstr(gpu.name, f.name)) found = &f;
-  return yk_wna16_traits(encoding).bits == 4 ? found->of_4_bits : found->of_8_bits;
+  return yk_gemm_traits(encoding).bits == 4 ? found->of_4_bits : found->of_8_bits;
 }
 
 } // namespace yk_gemm

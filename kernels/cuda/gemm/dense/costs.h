@@ -61,7 +61,7 @@ struct gemm_costs {
 };
 
 /* Costs for a GPU, by its name, and an encoding of weights. */
-const gemm_costs &costs_of(const yk_wna16_gpu &gpu, yk_wna16_encoding encoding);
+const gemm_costs &costs_of(const yk_gemm_gpu &gpu, yk_gemm_encoding encoding);
 
 } // namespace yk_gemm
 

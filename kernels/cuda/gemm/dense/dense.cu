@@ -9,7 +9,7 @@
 
 using namespace yk_gemm;
 
-static cudaError_t init_sm90(yk_wna16_gpu *gpu)
+static cudaError_t init_sm90(yk_gemm_gpu *gpu)
 {
   cudaDriverEntryPointQueryResult found;
   cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &gpu->encode_tensor_map, 12000,
@@ -20,56 +20,56 @@ static cudaError_t init_sm90(yk_wna16_gpu *gpu)
   return error == cudaSuccess ? wgmma_init(gpu) : error;
 }
 
-extern "C" yk_status yk_wna16_gpu_init(yk_wna16_gpu *gpu, yk_wna16_path path, yk_err *err)
+extern "C" yk_status yk_gemm_gpu_init(yk_gemm_gpu *gpu, yk_gemm_path path, yk_err *err)
 {
   int device = 0;
   cudaDeviceProp properties = {};
   *gpu = {};
-  YK_TRY(cuda_status(cudaGetDevice(&device), "wna16 init", err));
-  YK_TRY(cuda_status(cudaGetDeviceProperties(&properties, device), "wna16 init", err));
+  YK_TRY(cuda_status(cudaGetDevice(&device), "GEMM init", err));
+  YK_TRY(cuda_status(cudaGetDeviceProperties(&properties, device), "GEMM init", err));
   const int major = properties.major, minor = properties.minor;
   gpu->n_multiprocessors = properties.multiProcessorCount;
   snprintf(gpu->name, sizeof gpu->name, "%s", properties.name);
   bool is_90 = major == 9 && minor == 0;
-  if (major < 8 || (path == YK_WNA16_WGMMA && !is_90))
-    return yk_err_set(err, YK_E_UNSUPPORTED, "wna16: %s needs compute capability %s, found %d.%d",
-                      path == YK_WNA16_WGMMA ? "the wgmma path" : "the GEMM", path == YK_WNA16_WGMMA ? "9.0" : "8.0",
+  if (major < 8 || (path == YK_GEMM_WGMMA && !is_90))
+    return yk_err_set(err, YK_E_UNSUPPORTED, "GEMM: %s needs compute capability %s, found %d.%d",
+                      path == YK_GEMM_WGMMA ? "the wgmma path" : "the GEMM", path == YK_GEMM_WGMMA ? "9.0" : "8.0",
                       major, minor);
-  gpu->path = path != YK_WNA16_AUTO ? path : is_90 ? YK_WNA16_WGMMA : YK_WNA16_MMA;
-  return cuda_status(gpu->path == YK_WNA16_MMA ? mma_sm80_init() : init_sm90(gpu), "wna16 init", err);
+  gpu->path = path != YK_GEMM_AUTO ? path : is_90 ? YK_GEMM_WGMMA : YK_GEMM_MMA;
+  return cuda_status(gpu->path == YK_GEMM_MMA ? mma_sm80_init() : init_sm90(gpu), "GEMM init", err);
 }
 
-extern "C" yk_status yk_wna16_desc_check(const yk_wna16_desc *desc, yk_err *err)
+extern "C" yk_status yk_gemm_desc_check(const yk_gemm_desc *desc, yk_err *err)
 {
   /* With this limit products of sizes stay far inside 64 bits, counts of panels and of K tiles inside 32. */
   const long long max_size = 1 << 24;
   int columns = desc->activation.is_gated ? 16 : 8;
   if (desc->k <= 0 || desc->k % 32 || desc->k > max_size)
-    return yk_err_set(err, YK_E_INVAL, "wna16: k must be a multiple of 32 from 32 to %lld, found %lld", max_size,
+    return yk_err_set(err, YK_E_INVAL, "GEMM: k must be a multiple of 32 from 32 to %lld, found %lld", max_size,
                       (long long)desc->k);
   if (desc->n <= 0 || desc->n % columns || desc->n > max_size)
-    return yk_err_set(err, YK_E_INVAL, "wna16: n must be a multiple of %d from %d to %lld, found %lld", columns,
-                      columns, max_size, (long long)desc->n);
+    return yk_err_set(err, YK_E_INVAL, "GEMM: n must be a multiple of %d from %d to %lld, found %lld", columns, columns,
+                      max_size, (long long)desc->n);
   if (desc->group <= 0 || (desc->group < desc->k && desc->group % 32))
-    return yk_err_set(err, YK_E_INVAL, "wna16: group must be a multiple of 32 or cover k = %lld, found %lld",
+    return yk_err_set(err, YK_E_INVAL, "GEMM: group must be a multiple of 32 or cover k = %lld, found %lld",
                       (long long)desc->k, (long long)desc->group);
   if (desc->dtype != YK_F16 && desc->dtype != YK_BF16)
-    return yk_err_set(err, YK_E_INVAL, "wna16: activations must be float16 or bfloat16, found %s",
+    return yk_err_set(err, YK_E_INVAL, "GEMM: activations must be float16 or bfloat16, found %s",
                       yk_dtype_name(desc->dtype));
   return YK_OK;
 }
 
-extern "C" size_t yk_wna16_workspace_bytes(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, int64_t m_max)
+extern "C" size_t yk_gemm_workspace_bytes(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, int64_t m_max)
 {
   if (m_max <= 0) return 0;
-  return gpu->path == YK_WNA16_WGMMA ? wgmma_workspace_bytes(*gpu) : mma_sm80_workspace_bytes(*gpu, *desc, m_max);
+  return gpu->path == YK_GEMM_WGMMA ? wgmma_workspace_bytes(*gpu) : mma_sm80_workspace_bytes(*gpu, *desc, m_max);
 }
 
-extern "C" void yk_wna16_plans_choose(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, yk_wna16_plans *plans)
+extern "C" void yk_gemm_plans_choose(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, yk_gemm_plans *plans)
 {
   *plans = {};
-  if (gpu->path != YK_WNA16_WGMMA) return;
-  for (int i = 0; i < YK_WNA16_ROW_BUCKETS; i++)
+  if (gpu->path != YK_GEMM_WGMMA) return;
+  for (int i = 0; i < YK_GEMM_ROW_BUCKETS; i++)
     plans->of_bucket[i] = best_plan(costs_of(*gpu, desc->encoding), *gpu, *desc, bucket_rows(i));
 }
 
@@ -78,20 +78,20 @@ static bool is_aligned(const void *pointer, uintptr_t bytes)
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-extern "C" yk_status yk_wna16_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_wna16_plans *plans,
-                                      const yk_wna16_call *call, struct CUstream_st *stream, yk_err *err)
+extern "C" yk_status yk_gemm_forward(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_gemm_plans *plans,
+                                     const yk_gemm_call *call, struct CUstream_st *stream, yk_err *err)
 {
-  YK_TRY(yk_wna16_desc_check(desc, err));
+  YK_TRY(yk_gemm_desc_check(desc, err));
   const long long max_tokens = 1 << 24;
   if (call->m < 0 || call->m > max_tokens)
-    return yk_err_set(err, YK_E_INVAL, "wna16: tokens must be 0 to %lld, found %lld", max_tokens, (long long)call->m);
+    return yk_err_set(err, YK_E_INVAL, "GEMM: tokens must be 0 to %lld, found %lld", max_tokens, (long long)call->m);
   if (call->m == 0) return YK_OK;
   if (!is_aligned(call->packed, 128) || !is_aligned(call->x, 16) || !is_aligned(call->y, 16) ||
       !is_aligned(call->workspace, 256))
-    return yk_err_set(err, YK_E_INVAL, "wna16: weights must be 128, x and y 16, the workspace 256 bytes aligned");
-  if (gpu->path == YK_WNA16_MMA) return cuda_status(mma_sm80_forward(*gpu, *desc, *call, stream), "wna16 GEMM", err);
-  const yk_wna16_plan plan = plans->of_bucket[row_bucket(call->m)];
+    return yk_err_set(err, YK_E_INVAL, "GEMM: weights must be 128, x and y 16, the workspace 256 bytes aligned");
+  if (gpu->path == YK_GEMM_MMA) return cuda_status(mma_sm80_forward(*gpu, *desc, *call, stream), "GEMM", err);
+  const yk_gemm_plan plan = plans->of_bucket[row_bucket(call->m)];
   return cuda_status(plan.kernel == PLAN_SMALL_BATCH ? small_batch_forward(*gpu, *desc, plan, *call, stream)
                                                      : wgmma_forward(*gpu, *desc, plan, *call, stream),
-                     "wna16 GEMM", err);
+                     "GEMM", err);
 }

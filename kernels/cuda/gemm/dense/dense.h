@@ -1,5 +1,5 @@
 /* dense.h - GEMM of 16-bit activations with weights of fewer bits on one GPU: y = x W (+ bias), or a gated activation
- * of the result. Weights are AWQ's 4-bit integers, 8-bit integers or 8-bit floats (yk_wna16_encoding): one family of
+ * of the result. Weights are AWQ's 4-bit integers, 8-bit integers or 8-bit floats (yk_gemm_encoding): one family of
  * kernels, whose panels and dequantisation (encoding_*.cuh) are template parameters.
  *
  * All kernels compute the transpose: columns of W are the rows (tile M) of a matrix instruction's A operand, tokens are
@@ -55,43 +55,43 @@ extern "C" {
 
 struct CUstream_st; /* *cudaStream_t, without the CUDA headers */
 
-/* yk_wna16_gpu_init - reads the current device's properties and loads every kernel that forward may launch.
- *   path    YK_WNA16_AUTO, or a required path.
+/* yk_gemm_gpu_init - reads the current device's properties and loads every kernel that forward may launch.
+ *   path    YK_GEMM_AUTO, or a required path.
  *   Errors  YK_E_UNSUPPORTED below compute capability 8.0 or if the path does not exist; YK_E_DEVICE. */
-yk_status yk_wna16_gpu_init(yk_wna16_gpu *gpu, yk_wna16_path path, yk_err *err);
+yk_status yk_gemm_gpu_init(yk_gemm_gpu *gpu, yk_gemm_path path, yk_err *err);
 
-/* yk_wna16_desc_check - returns YK_OK, or YK_E_INVAL naming the field that is outside its range. */
-yk_status yk_wna16_desc_check(const yk_wna16_desc *desc, yk_err *err);
+/* yk_gemm_desc_check - returns YK_OK, or YK_E_INVAL naming the field that is outside its range. */
+yk_status yk_gemm_desc_check(const yk_gemm_desc *desc, yk_err *err);
 
-/* yk_wna16_workspace_bytes - device memory of forward for 1 to m_max tokens. One workspace of the largest size serves
+/* yk_gemm_workspace_bytes - device memory of forward for 1 to m_max tokens. One workspace of the largest size serves
  *   all GEMMs of a stream. It must be zeroed once before its first use; forward leaves it ready for the next call. */
-size_t yk_wna16_workspace_bytes(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, int64_t m_max);
+size_t yk_gemm_workspace_bytes(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, int64_t m_max);
 
-/* yk_wna16_plans_choose - the plans of a valid desc, for any number of tokens. Called once per layer; takes some 100 us
+/* yk_gemm_plans_choose - the plans of a valid desc, for any number of tokens. Called once per layer; takes some 100 us
  *   on the host. */
-void yk_wna16_plans_choose(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, yk_wna16_plans *plans);
+void yk_gemm_plans_choose(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, yk_gemm_plans *plans);
 
-/* yk_wna16_pack - repacks columns [first_column, first_column + n_columns) of desc from source, asynchronously, into
- *   packed (device memory of yk_wna16_packed_bytes, of packed_sizes.h). first_column and n_columns are multiples of 8.
+/* yk_gemm_pack - repacks columns [first_column, first_column + n_columns) of desc from source, asynchronously, into
+ *   packed (device memory of yk_gemm_packed_bytes, of packed_sizes.h). first_column and n_columns are multiples of 8.
  *   Every column must be packed before the first forward; parts (q, k, v; gate, up) are packed by one call each, on one
  *   stream. The stream must be synchronised once before forward reads the result, since forward may start to load
  *   weights while the kernel before it still runs.
  *   Errors  YK_E_INVAL on shapes, YK_E_DEVICE when the launch failed. */
-yk_status yk_wna16_pack(const yk_wna16_desc *desc, void *packed, const yk_wna16_source *source, int64_t first_column,
-                        int64_t n_columns, struct CUstream_st *stream, yk_err *err);
+yk_status yk_gemm_pack(const yk_gemm_desc *desc, void *packed, const yk_gemm_source *source, int64_t first_column,
+                       int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 
-/* yk_wna16_pack_rows - repacks rows of bytes, for the encodings INT8 and FP8.
+/* yk_gemm_pack_rows - repacks rows of bytes, for the encodings INT8 and FP8.
  *   A scale is stored as the product of two factors: a row scale, the largest magnitude of the row's scales, as
  *   float32; and the ratio of the group's scale to the row scale, as float16 (INT8) or float32 (FP8). Zeros are rounded
  *   to multiples of 1/256 and clamped to -128 to 128 - 1/256. */
-yk_status yk_wna16_pack_rows(const yk_wna16_desc *desc, void *packed, const yk_wna16_rows *source, int64_t first_column,
-                             int64_t n_columns, struct CUstream_st *stream, yk_err *err);
+yk_status yk_gemm_pack_rows(const yk_gemm_desc *desc, void *packed, const yk_gemm_rows *source, int64_t first_column,
+                            int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 
-/* yk_wna16_forward - y = x W (+ bias), or a gated activation of it.
- *   plans   of the same gpu and desc, from yk_wna16_plans_choose.
+/* yk_gemm_forward - y = x W (+ bias), or a gated activation of it.
+ *   plans   of the same gpu and desc, from yk_gemm_plans_choose.
  *   Errors  YK_E_INVAL on shapes or alignment (y untouched), YK_E_DEVICE when the launch failed. */
-yk_status yk_wna16_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_wna16_plans *plans,
-                           const yk_wna16_call *call, struct CUstream_st *stream, yk_err *err);
+yk_status yk_gemm_forward(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_gemm_plans *plans,
+                          const yk_gemm_call *call, struct CUstream_st *stream, yk_err *err);
 
 #ifdef __cplusplus
 }

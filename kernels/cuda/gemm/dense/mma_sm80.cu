@@ -55,10 +55,10 @@ __device__ __forceinline__ void load_stage(const mma_params &p, uint32_t stage, 
 
 /* A lane's packed words of a quarter of a K tile (two k16 steps): two words of 4 bits, in .x and .y, or four of 8
  * bits. */
-template <yk_wna16_encoding ENCODING>
+template <yk_gemm_encoding ENCODING>
 __device__ __forceinline__ uint4 load_words(const uint8_t *panel, int quarter, int lane)
 {
-  if constexpr (yk_wna16_traits(ENCODING).bits == 8)
+  if constexpr (yk_gemm_traits(ENCODING).bits == 8)
     return *reinterpret_cast<const uint4 *>(panel + quarter * PANEL_LOAD_BYTES + lane * LANE_BYTES);
   const uint8_t *from = panel + quarter / 2 * PANEL_LOAD_BYTES + lane * LANE_BYTES + quarter % 2 * 8;
   uint2 words = *reinterpret_cast<const uint2 *>(from);
@@ -66,12 +66,12 @@ __device__ __forceinline__ uint4 load_words(const uint8_t *panel, int quarter, i
 }
 
 /* acc += one stage, of the warp's two panels; acc[panel][group of 8 tokens] is a fragment. */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int TOKENS>
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, int TOKENS>
 __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_t *stage, uint32_t stage_address,
                                                float (&acc)[2][TOKENS / 8][4])
 {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  constexpr int SCALES = YK_WNA16_PANEL_WEIGHT_BYTES(ENCODING);
+  constexpr int SCALES = YK_GEMM_PANEL_WEIGHT_BYTES(ENCODING);
   const uint8_t *weights = stage + TOKENS * X_ROW_BYTES;
   /* Lane i gives ldmatrix the address of row i%8 of matrix i/8: tokens +0, +0, +8, +8, inputs +0, +8, +0, +8. */
   int token = lane % 8 + lane / 16 * 8, piece0 = lane / 8 % 2;
@@ -128,7 +128,7 @@ __device__ __forceinline__ void store_gated(const mma_params &p, int64_t token, 
       static_cast<uint16_t>(round_pair<element<DTYPE>>(yk_cuda::gated(p.activation, gate, up), 0.0f));
 }
 
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int TOKENS>
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, int TOKENS>
 __global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
 {
   extern __shared__ __align__(128) uint8_t shared[];
@@ -214,14 +214,14 @@ int shared_bytes(int tokens, int bytes_of_panel)
 }
 
 /* Number of K splits for about two blocks per multiprocessor, each with at least two K tiles. */
-int n_splits(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m)
+int n_splits(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m)
 {
   int64_t blocks = ceil_div(n_panels(desc), PANELS) * ceil_div(m, tokens_per_block(m));
   int64_t most = std::min<int64_t>(MAX_SPLITS, std::max<int64_t>(1, n_k_tiles(desc) / 2));
   return static_cast<int>(std::clamp<int64_t>(2 * gpu.n_multiprocessors / blocks, 1, most));
 }
 
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE>
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE>
 cudaError_t launch(const mma_params &p, int64_t m, cudaStream_t stream)
 {
   int tokens = tokens_per_block(m);
@@ -243,7 +243,7 @@ cudaError_t launch(const mma_params &p, int64_t m, cudaStream_t stream)
 
 /* More tokens have fewer splits, so m_max need not be the worst case: takes the maximum over all numbers of token
  * tiles, each with its largest number of tokens. */
-size_t mma_sm80_workspace_bytes(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m_max)
+size_t mma_sm80_workspace_bytes(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m_max)
 {
   int64_t rows = ceil_div(n_panels(desc), PANELS) * TILE_M, most = 0;
   for (int64_t tiles = 0; tiles <= ceil_div(m_max, 64); tiles++) {
@@ -273,7 +273,7 @@ cudaError_t mma_sm80_init()
   return cudaFuncGetAttributes(&unused, reinterpret_cast<const void *>(reduce_kernel<YK_BF16>));
 }
 
-cudaError_t mma_sm80_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const yk_wna16_call &call,
+cudaError_t mma_sm80_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, const yk_gemm_call &call,
                              cudaStream_t stream)
 {
   mma_params p = {};

@@ -10,13 +10,13 @@
 namespace yk_gemm {
 
 /* Bytes of the partial sums of split-K: the maximum for 1 to m_max tokens; 0 if K is never split. */
-size_t mma_sm80_workspace_bytes(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m_max);
+size_t mma_sm80_workspace_bytes(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m_max);
 
 /* Loads all kernels and allows them their dynamic shared memory, on the current device. */
 cudaError_t mma_sm80_init();
 
-/* yk_wna16_forward for a call of 1 or more tokens, whose arguments are checked. */
-cudaError_t mma_sm80_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const yk_wna16_call &call,
+/* yk_gemm_forward for a call of 1 or more tokens, whose arguments are checked. */
+cudaError_t mma_sm80_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, const yk_gemm_call &call,
                              cudaStream_t stream);
 
 } // namespace yk_gemm

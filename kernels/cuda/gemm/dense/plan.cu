@@ -7,27 +7,26 @@
 
 namespace yk_gemm {
 
-std::vector<yk_wna16_plan> plans_of(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m)
+std::vector<yk_gemm_plan> plans_of(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m)
 {
-  std::vector<yk_wna16_plan> plans;
+  std::vector<yk_gemm_plan> plans;
   if (m <= SMALL_BATCH_TOKENS) small_batch_plans(gpu, desc, m, plans);
   if (m > UNROUNDED_TOKENS) wgmma_plans(gpu, desc, m, plans);
   return plans;
 }
 
-double plan_us(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
-               yk_wna16_plan plan)
+double plan_us(const gemm_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m, yk_gemm_plan plan)
 {
   if (plan.kernel == PLAN_SMALL_BATCH) return small_batch_us(costs.small_batch, gpu, desc, plan);
   return wgmma_us(costs.wgmma, gpu, desc, m, plan);
 }
 
-yk_wna16_plan best_plan(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m)
+yk_gemm_plan best_plan(const gemm_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m)
 {
-  yk_wna16_plan best = {};
+  yk_gemm_plan best = {};
   double best_us = 0.0;
   bool any = false;
-  for (yk_wna16_plan plan : plans_of(gpu, desc, m)) {
+  for (yk_gemm_plan plan : plans_of(gpu, desc, m)) {
     double us = plan_us(costs, gpu, desc, m, plan);
     if (any && us >= best_us) continue;
     best = plan;
@@ -37,7 +36,7 @@ yk_wna16_plan best_plan(const gemm_costs &costs, const yk_wna16_gpu &gpu, const 
   return best;
 }
 
-std::string tile_name(yk_wna16_plan plan)
+std::string tile_name(yk_gemm_plan plan)
 {
   if (plan.kernel == PLAN_SMALL_BATCH) {
     const small_batch_shape &s = SMALL_BATCH_SHAPES[plan.tile];
@@ -49,7 +48,7 @@ std::string tile_name(yk_wna16_plan plan)
          (s.n <= 64 && s.taken == occupancy::ALL ? ",all" : "");
 }
 
-std::string plan_name(yk_wna16_plan plan)
+std::string plan_name(yk_gemm_plan plan)
 {
   if (plan.kernel == PLAN_SMALL_BATCH)
     return tile_name(plan) + ":slice" + std::to_string(plan.slice_warps) + ",cluster" + std::to_string(plan.splits);
@@ -70,7 +69,7 @@ constexpr int n_buckets()
   for (const bucket_series &s : SERIES) n += s.buckets;
   return n;
 }
-static_assert(n_buckets() == YK_WNA16_ROW_BUCKETS, "a plan for each bucket");
+static_assert(n_buckets() == YK_GEMM_ROW_BUCKETS, "a plan for each bucket");
 
 int row_bucket(int64_t m)
 {

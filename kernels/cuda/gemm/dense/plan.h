@@ -18,18 +18,17 @@ constexpr int UNROUNDED_TOKENS = 16;
 constexpr int SMALL_BATCH_TOKENS = 32; /* maximum of the small-batch kernel: its largest tile N */
 
 /* All plans that can run m tokens, 1 or more; at least one. desc must be valid, gpu on the WGMMA path. */
-std::vector<yk_wna16_plan> plans_of(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m);
+std::vector<yk_gemm_plan> plans_of(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m);
 
 /* Estimated microseconds of a plan of plans_of. */
-double plan_us(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
-               yk_wna16_plan plan);
+double plan_us(const gemm_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m, yk_gemm_plan plan);
 
 /* The plan with the lowest estimate; among equal ones the first of plans_of. */
-yk_wna16_plan best_plan(const gemm_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m);
+yk_gemm_plan best_plan(const gemm_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m);
 
 /* Names such as "wgmma:m128,n64" and "wgmma:m128,n64:split_k3", without spaces. */
-std::string tile_name(yk_wna16_plan plan);
-std::string plan_name(yk_wna16_plan plan);
+std::string tile_name(yk_gemm_plan plan);
+std::string plan_name(yk_gemm_plan plan);
 
 /* Buckets of row counts: every count of a bucket has the plan of the bucket's largest count. Up to 256 tokens the
  * estimates depend only on the number of tiles of 8 and 16 tokens, so there the plan of a count is that of its

@@ -21,7 +21,7 @@ struct launch_layout {
  * that a slice waits for the same stages in every round of the ring: a slice that skipped rounds of a stage could
  * mistake the round two before for its own, since they have the same parity. A plan does not fit with fewer than two
  * stages, nor if the ring is too small for the accumulators that overwrite it at the end of a tile. */
-int n_stages(const small_batch_shape &s, const yk_wna16_desc &desc, int slice_warps, int64_t bytes)
+int n_stages(const small_batch_shape &s, const yk_gemm_desc &desc, int slice_warps, int64_t bytes)
 {
   int64_t stage = stage_bytes_of(s.n, slice_warps * s.panels, panel_bytes(desc));
   int64_t slices = CONSUMER_WARPS / slice_warps;
@@ -31,7 +31,7 @@ int n_stages(const small_batch_shape &s, const yk_wna16_desc &desc, int slice_wa
 }
 
 /* stages is 0 if the plan does not fit. It is the same in either half of a multiprocessor. */
-launch_layout lay_out(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan, bool second_half)
+launch_layout lay_out(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan, bool second_half)
 {
   const small_batch_shape &s = SMALL_BATCH_SHAPES[plan.tile];
   launch_layout l = {};
@@ -53,7 +53,7 @@ launch_layout lay_out(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna
   return l;
 }
 
-const tile_kernels &kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
+const tile_kernels &kernels_of(yk_gemm_encoding encoding, yk_dtype dtype, int tile)
 {
   return with_types(encoding, dtype, [=](auto types) -> const tile_kernels & {
     return small_batch_kernels<types.ENCODING, types.DTYPE>(tile);
@@ -64,23 +64,23 @@ const tile_kernels &kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int t
 
 /* There are no plans with clusters of more than two blocks: in a GPC whose number of multiprocessors is not a multiple
  * of the cluster size, some stay unused, so that two blocks of one GEMM would share a multiprocessor. */
-void small_batch_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, std::vector<yk_wna16_plan> &plans)
+void small_batch_plans(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m, std::vector<yk_gemm_plan> &plans)
 {
   for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {
     const small_batch_shape &s = SMALL_BATCH_SHAPES[tile];
     if (s.n != ceil_div(m, 8) * 8 || !can_run(s, desc)) continue;
     for (int slice_warps = 1; slice_warps <= CONSUMER_WARPS; slice_warps *= 2) {
       for (int cluster = 1; cluster <= std::min(2, gpu.n_multiprocessors); cluster++) {
-        const yk_wna16_plan plan = {PLAN_SMALL_BATCH, static_cast<uint8_t>(tile), static_cast<uint8_t>(slice_warps),
-                                    static_cast<uint8_t>(cluster)};
+        const yk_gemm_plan plan = {PLAN_SMALL_BATCH, static_cast<uint8_t>(tile), static_cast<uint8_t>(slice_warps),
+                                   static_cast<uint8_t>(cluster)};
         if (lay_out(gpu, desc, plan, false).stages > 0) plans.push_back(plan);
       }
     }
   }
 }
 
-double small_batch_us(const small_batch_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc,
-                      yk_wna16_plan plan)
+double small_batch_us(const small_batch_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc,
+                      yk_gemm_plan plan)
 {
   const small_batch_shape &s = SMALL_BATCH_SHAPES[plan.tile];
   const launch_layout l = lay_out(gpu, desc, plan, false);
@@ -111,8 +111,8 @@ cudaError_t small_batch_init()
   return cudaSuccess;
 }
 
-cudaError_t small_batch_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
-                                const yk_wna16_call &call, cudaStream_t stream)
+cudaError_t small_batch_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan,
+                                const yk_gemm_call &call, cudaStream_t stream)
 {
   const launch_layout l = lay_out(gpu, desc, plan, call.second_half);
   CUtensorMap map;

@@ -13,22 +13,21 @@
 namespace yk_gemm {
 
 /* Appends the plans that can run m tokens, 1 to 32. There is always one. Host arithmetic, as small_batch_us. */
-void small_batch_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
-                       std::vector<yk_wna16_plan> &plans);
+void small_batch_plans(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m, std::vector<yk_gemm_plan> &plans);
 
 /* Estimated microseconds of a plan of small_batch_plans. */
-double small_batch_us(const small_batch_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc,
-                      yk_wna16_plan plan);
+double small_batch_us(const small_batch_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc,
+                      yk_gemm_plan plan);
 
 /* The kernels of tile number `tile` of SMALL_BATCH_SHAPES. Defined in small_batch_instances.cuh. */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &small_batch_kernels(int tile);
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &small_batch_kernels(int tile);
 
 /* Loads all kernels and allows them their dynamic shared memory, on the current device. */
 cudaError_t small_batch_init();
 
-/* yk_wna16_forward with a plan of small_batch_plans; arguments have been checked. */
-cudaError_t small_batch_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
-                                const yk_wna16_call &call, cudaStream_t stream);
+/* yk_gemm_forward with a plan of small_batch_plans; arguments have been checked. */
+cudaError_t small_batch_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan,
+                                const yk_gemm_call &call, cudaStream_t stream);
 
 } // namespace yk_gemm
 

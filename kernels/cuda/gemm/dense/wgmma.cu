@@ -45,7 +45,7 @@ struct tile_split {
  * and one wave of tiles are split together into one K range per cluster, so that no cluster has less than a tile's
  * worth of K tiles. With fewer tiles, each is split evenly (split-K), or all together into one K range per cluster
  * (stream-K). */
-tile_split split_of(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, yk_wna16_plan plan)
+tile_split split_of(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m, yk_gemm_plan plan)
 {
   const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
   const bool stream_k = plan.splits == 0;
@@ -69,7 +69,7 @@ struct launch_layout {
 
 /* peers: thread blocks that share a tile as a cluster; else 1. The rings are followed by the partial sums that peers
  * send, or else by the epilogue's staging buffer. */
-launch_layout lay_out(const yk_wna16_desc &desc, const wgmma_shape &s, int peers, bool second_half)
+launch_layout lay_out(const yk_gemm_desc &desc, const wgmma_shape &s, int peers, bool second_half)
 {
   launch_layout l = {};
   int x_bytes = x_stage_bytes(s.n), weight_bytes = panels_of(s) * panel_bytes(desc);
@@ -89,7 +89,7 @@ launch_layout lay_out(const yk_wna16_desc &desc, const wgmma_shape &s, int peers
 
 /* Whether the memory of a block with `peers` peers suffices, in either half, for two stages of each ring, and for the
  * epilogue's staging buffer in place of x. */
-bool fits_shared_memory(const yk_wna16_desc &desc, const wgmma_shape &s, int peers)
+bool fits_shared_memory(const yk_gemm_desc &desc, const wgmma_shape &s, int peers)
 {
   for (bool second_half : {false, true}) {
     const launch_layout l = lay_out(desc, s, peers, second_half);
@@ -99,7 +99,7 @@ bool fits_shared_memory(const yk_wna16_desc &desc, const wgmma_shape &s, int pee
   return true;
 }
 
-const tile_kernels &kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
+const tile_kernels &kernels_of(yk_gemm_encoding encoding, yk_dtype dtype, int tile)
 {
   return with_types(encoding, dtype, [=](auto types) -> const tile_kernels & {
     return wgmma_kernels<types.ENCODING, types.DTYPE>(tile);
@@ -108,7 +108,7 @@ const tile_kernels &kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int t
 
 } // namespace
 
-void wgmma_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, std::vector<yk_wna16_plan> &plans)
+void wgmma_plans(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m, std::vector<yk_gemm_plan> &plans)
 {
   for (int tile = 0; tile < N_WGMMA_SHAPES; tile++) {
     const wgmma_shape &s = WGMMA_SHAPES[tile];
@@ -125,15 +125,15 @@ void wgmma_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, 
     }
     for (int64_t splits = 2; tiles * splits <= fit && splits <= n_k_tiles(desc); splits++) add(splits);
     if (tiles * n_k_tiles(desc) >= fit && fit % tiles) add(0);
-    for (int peers = 2; s.cluster == 1 && peers <= std::min<int64_t>(YK_WNA16_MOST_PEERS, n_k_tiles(desc)); peers++) {
+    for (int peers = 2; s.cluster == 1 && peers <= std::min<int64_t>(YK_GEMM_MOST_PEERS, n_k_tiles(desc)); peers++) {
       if (tiles <= gpu.clusters[peers] && fits_shared_memory(desc, s, peers))
         plans.push_back({PLAN_WGMMA_CLUSTER, static_cast<uint8_t>(tile), 0, static_cast<uint8_t>(peers)});
     }
   }
 }
 
-double wgmma_us(const wgmma_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
-                yk_wna16_plan plan)
+double wgmma_us(const wgmma_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m,
+                yk_gemm_plan plan)
 {
   const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
   const tile_split l = split_of(gpu, desc, m, plan);
@@ -160,7 +160,7 @@ double wgmma_us(const wgmma_costs &costs, const yk_wna16_gpu &gpu, const yk_wna1
   return costs.start_us + us + k_tiles * costs.k_tile_us[plan.tile] + ends * bytes * costs.tile_end_byte_us;
 }
 
-size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu)
+size_t wgmma_workspace_bytes(const yk_gemm_gpu &gpu)
 {
   int64_t most = 0;
   for (const wgmma_shape &s : WGMMA_SHAPES) most = std::max(most, acc_bytes(s));
@@ -168,9 +168,9 @@ size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu)
 }
 
 /* Fills in gpu->clusters, for blocks of the first half, one of which fits on a multiprocessor. */
-static cudaError_t count_clusters(const void *kernel, yk_wna16_gpu *gpu)
+static cudaError_t count_clusters(const void *kernel, yk_gemm_gpu *gpu)
 {
-  for (int size = 2; size <= YK_WNA16_MOST_PEERS; size++) {
+  for (int size = 2; size <= YK_GEMM_MOST_PEERS; size++) {
     const yk_ptx::launch_shape shape = {dim3(static_cast<unsigned>(size * gpu->n_multiprocessors)), HALF_THREADS[0],
                                         static_cast<size_t>(HALF_SHARED_BYTES[0]), size};
     const cudaError_t error = yk_ptx::count_clusters(kernel, shape, &gpu->clusters[size]);
@@ -179,7 +179,7 @@ static cudaError_t count_clusters(const void *kernel, yk_wna16_gpu *gpu)
   return cudaSuccess;
 }
 
-cudaError_t wgmma_init(yk_wna16_gpu *gpu)
+cudaError_t wgmma_init(yk_gemm_gpu *gpu)
 {
   for (int tile = 0; tile < N_WGMMA_SHAPES; tile++) {
     for (const kernel_types &types : ALL_KERNEL_TYPES) {
@@ -190,11 +190,11 @@ cudaError_t wgmma_init(yk_wna16_gpu *gpu)
       }
     }
   }
-  return count_clusters(kernels_of(YK_WNA16_INT4, YK_F16, HALF_TILE).of_groups[0], gpu);
+  return count_clusters(kernels_of(YK_GEMM_INT4, YK_F16, HALF_TILE).of_groups[0], gpu);
 }
 
-cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
-                          const yk_wna16_call &call, cudaStream_t stream)
+cudaError_t wgmma_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan, const yk_gemm_call &call,
+                          cudaStream_t stream)
 {
   const wgmma_shape &s = WGMMA_SHAPES[plan.tile];
   const tile_split split = split_of(gpu, desc, call.m, plan);

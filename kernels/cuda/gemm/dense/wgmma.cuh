@@ -12,24 +12,24 @@
 namespace yk_gemm {
 
 /* Appends the plans that can run m tokens, 1 or more. Host arithmetic, as wgmma_us. */
-void wgmma_plans(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m, std::vector<yk_wna16_plan> &plans);
+void wgmma_plans(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m, std::vector<yk_gemm_plan> &plans);
 
 /* Estimated microseconds of a plan of wgmma_plans. */
-double wgmma_us(const wgmma_costs &costs, const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int64_t m,
-                yk_wna16_plan plan);
+double wgmma_us(const wgmma_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m,
+                yk_gemm_plan plan);
 
 /* Bytes of the partial sums of split-K and stream-K, enough for any GEMM and number of tokens. */
-size_t wgmma_workspace_bytes(const yk_wna16_gpu &gpu);
+size_t wgmma_workspace_bytes(const yk_gemm_gpu &gpu);
 
 /* The kernels of tile number `tile` of WGMMA_SHAPES. Defined in wgmma_instances.cuh. */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &wgmma_kernels(int tile);
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &wgmma_kernels(int tile);
 
 /* Loads all kernels, allows them their dynamic shared memory, and fills in gpu->clusters, for the current device. */
-cudaError_t wgmma_init(yk_wna16_gpu *gpu);
+cudaError_t wgmma_init(yk_gemm_gpu *gpu);
 
-/* yk_wna16_forward with a plan of wgmma_plans; arguments have been checked. */
-cudaError_t wgmma_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, yk_wna16_plan plan,
-                          const yk_wna16_call &call, cudaStream_t stream);
+/* yk_gemm_forward with a plan of wgmma_plans; arguments have been checked. */
+cudaError_t wgmma_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan, const yk_gemm_call &call,
+                          cudaStream_t stream);
 
 } // namespace yk_gemm
 

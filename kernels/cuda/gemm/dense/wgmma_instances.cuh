@@ -8,7 +8,7 @@
 namespace yk_gemm {
 
 struct wgmma_family {
-  template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> static const void *kernel()
+  template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> static const void *kernel()
   {
     constexpr wgmma_shape S = WGMMA_SHAPES[TILE];
     if constexpr (!is_compiled(S, ENCODING, GROUPS))
@@ -19,7 +19,7 @@ struct wgmma_family {
   }
 };
 
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &wgmma_kernels(int tile)
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &wgmma_kernels(int tile)
 {
   return kernels_of_tile<wgmma_family, ENCODING, DTYPE>(tile, std::make_index_sequence<N_WGMMA_SHAPES>());
 }

@@ -8,7 +8,7 @@
 namespace yk_gemm {
 
 struct grouped_few_family {
-  template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> static const void *kernel()
+  template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> static const void *kernel()
   {
     constexpr grouped_few_shape S = GROUPED_FEW_SHAPES[TILE];
     if constexpr (!has_groups(ENCODING, GROUPS))
@@ -19,7 +19,7 @@ struct grouped_few_family {
   }
 };
 
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_few_kernels(int tile)
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_few_kernels(int tile)
 {
   return kernels_of_tile<grouped_few_family, ENCODING, DTYPE>(tile, std::make_index_sequence<N_GROUPED_FEW_SHAPES>());
 }

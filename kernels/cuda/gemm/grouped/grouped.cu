@@ -13,21 +13,21 @@ using namespace yk_gemm;
 
 namespace {
 
-const tile_kernels &few_kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
+const tile_kernels &few_kernels_of(yk_gemm_encoding encoding, yk_dtype dtype, int tile)
 {
   return with_types(encoding, dtype, [=](auto types) -> const tile_kernels & {
     return grouped_few_kernels<types.ENCODING, types.DTYPE>(tile);
   });
 }
 
-const tile_kernels &wgmma_kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, int tile)
+const tile_kernels &wgmma_kernels_of(yk_gemm_encoding encoding, yk_dtype dtype, int tile)
 {
   return with_types(encoding, dtype, [=](auto types) -> const tile_kernels & {
     return grouped_wgmma_kernels<types.ENCODING, types.DTYPE>(tile);
   });
 }
 
-grouped_params params_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
+grouped_params params_of(const yk_gemm_desc &desc, const yk_grouped_call &call)
 {
   grouped_params p = {};
   p.call = call;
@@ -35,18 +35,18 @@ grouped_params params_of(const yk_wna16_desc &desc, const yk_grouped_call &call)
   p.n = static_cast<int>(desc.n);
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
   p.n_panels = static_cast<int>(n_panels(desc));
-  p.row_scales_at = yk_wna16_panels_bytes(&desc);
+  p.row_scales_at = yk_gemm_panels_bytes(&desc);
   p.activation = desc.activation;
   if (!call.shared_expert.weights) return p;
-  const yk_wna16_desc shared_expert = desc_of_shared_expert(desc, call.shared_expert);
+  const yk_gemm_desc shared_expert = desc_of_shared_expert(desc, call.shared_expert);
   p.shared_expert_k_tiles = static_cast<int>(n_k_tiles(shared_expert));
   p.shared_expert_panels = static_cast<int>(n_panels(shared_expert));
-  p.shared_expert_row_scales_at = yk_wna16_panels_bytes(&shared_expert);
+  p.shared_expert_row_scales_at = yk_gemm_panels_bytes(&shared_expert);
   return p;
 }
 
 /* As many stages as fit, a multiple of the K slices (for the reason see dense/small_batch.cu). */
-int few_stages(const yk_wna16_desc &desc, const grouped_few_shape &s, int ring_bytes, int stage_panels, int k_slices)
+int few_stages(const yk_gemm_desc &desc, const grouped_few_shape &s, int ring_bytes, int stage_panels, int k_slices)
 {
   const int stage_bytes = small_batch_x_bytes(s.n) + stage_panels * panel_bytes(desc);
   return std::min(ring_bytes / stage_bytes, SMALL_BATCH_STAGES) / k_slices * k_slices;
@@ -55,7 +55,7 @@ int few_stages(const yk_wna16_desc &desc, const grouped_few_shape &s, int ring_b
 /* For a kernel that routes too. Chooses the number of warps of a K slice that minimises the warps' time for a block's
  * share. A block's share is estimated from max_slots and cut into items of a slice's panels, each of which takes a
  * slice its part of K. */
-void lay_out_few(int64_t blocks, const yk_wna16_desc &desc, const grouped_few_shape &s, grouped_params &p)
+void lay_out_few(int64_t blocks, const yk_gemm_desc &desc, const grouped_few_shape &s, grouped_params &p)
 {
   constexpr int64_t ITEM_END_K_TILES = 2; /* time of the end of an item, in a warp's K tiles */
   const int64_t tiles = std::min<int64_t>(p.call.max_slots, p.call.n_matrices);
@@ -77,7 +77,7 @@ void lay_out_few(int64_t blocks, const yk_wna16_desc &desc, const grouped_few_sh
 /* Whether two blocks share a multiprocessor: one then multiplies while the other ends an item. For a single row, only
  * if a multiprocessor's share of the weights is more than both halves hold at once; otherwise a half stays free for the
  * next kernel, whose start takes about as long as the row. */
-bool takes_both_halves(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_few_shape &s,
+bool takes_both_halves(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, const grouped_few_shape &s,
                        const yk_grouped_call &call)
 {
   if (s.taken != occupancy::HALF) return false;
@@ -87,7 +87,7 @@ bool takes_both_halves(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const
 }
 
 /* The launch of a kernel of few rows, without the layout of its work. own: bytes of a block in addition to the ring. */
-few_launch place_few(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_few_shape &s,
+few_launch place_few(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, const grouped_few_shape &s,
                      const yk_grouped_call &call, int own)
 {
   grouped_params p = params_of(desc, call);
@@ -100,7 +100,7 @@ few_launch place_few(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const g
 
 } // namespace
 
-few_launch yk_gemm::launch_of_few(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile,
+few_launch yk_gemm::launch_of_few(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int tile,
                                   const yk_grouped_call &call)
 {
   const grouped_few_shape &s = GROUPED_FEW_SHAPES[tile];
@@ -121,7 +121,7 @@ int few_slice_warps(const grouped_params &p)
 }
 
 /* A single row has the K slices of the kernel that routes too, so that its results have the same bits. */
-cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile, const yk_grouped_call &call,
+cudaError_t few_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int tile, const yk_grouped_call &call,
                         cudaStream_t stream)
 {
   const grouped_few_shape &s = GROUPED_FEW_SHAPES[tile];
@@ -144,7 +144,7 @@ cudaError_t few_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int 
  * two stages, and no more than may be in flight if products are the bound. */
 constexpr int MOST_X_STAGES = 8, LEAST_X_STAGES = 3, MOST_WEIGHT_STAGES = 8, LEAST_WEIGHT_STAGES = 2;
 
-cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile,
+cudaError_t wgmma_forward_grouped(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int tile,
                                   const yk_grouped_call &call, cudaStream_t stream)
 {
   const grouped_wgmma_shape &s = GROUPED_WGMMA_SHAPES[tile];
@@ -172,7 +172,7 @@ cudaError_t wgmma_forward_grouped(const yk_wna16_gpu &gpu, const yk_wna16_desc &
 }
 
 /* Fewer slots than matrices: the kernel of few rows; else the first tile for that number of rows per matrix. */
-cudaError_t sm90_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const yk_grouped_call &call,
+cudaError_t sm90_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, const yk_grouped_call &call,
                          cudaStream_t stream)
 {
   if (grouped_row_takes(desc, call)) return grouped_row_forward(gpu, desc, params_of(desc, call), stream);
@@ -216,16 +216,15 @@ cudaError_t init_sm90()
 
 } // namespace
 
-extern "C" yk_status yk_wna16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err)
+extern "C" yk_status yk_gemm_grouped_init(const yk_gemm_gpu *gpu, yk_err *err)
 {
   YK_TRY(cuda_status(grouped_sm80_init(), "grouped GEMM init", err));
-  return gpu->path == YK_WNA16_WGMMA ? cuda_status(init_sm90(), "grouped GEMM init", err) : YK_OK;
+  return gpu->path == YK_GEMM_WGMMA ? cuda_status(init_sm90(), "grouped GEMM init", err) : YK_OK;
 }
 
-extern "C" bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
-                                          const yk_grouped_call *call)
+extern "C" bool yk_gemm_grouped_combines(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_grouped_call *call)
 {
-  return gpu->path == YK_WNA16_WGMMA && grouped_row_takes(*desc, *call);
+  return gpu->path == YK_GEMM_WGMMA && grouped_row_takes(*desc, *call);
 }
 
 constexpr int X_PIECE = 8; /* elements of x in 16 bytes: the kernels for 9.0 count rows in these, in 32 bits */
@@ -233,28 +232,28 @@ constexpr int X_PIECE = 8; /* elements of x in 16 bytes: the kernels for 9.0 cou
 /* More rows are faster with a separate GEMM for the weight, in tiles of more rows than a matrix has. */
 constexpr int MOST_ROWS_WITH_SHARED_EXPERT = 128;
 
-extern "C" bool yk_wna16_grouped_takes_shared_expert(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
-                                                     const yk_grouped_call *call)
+extern "C" bool yk_gemm_grouped_takes_shared_expert(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc,
+                                                    const yk_grouped_call *call)
 {
   const yk_grouped_shared_expert &shared_expert = call->shared_expert;
-  if (!shared_expert.weights || gpu->path != YK_WNA16_WGMMA) return false;
+  if (!shared_expert.weights || gpu->path != YK_GEMM_WGMMA) return false;
   if (shared_expert.n_rows == 1) return grouped_row_takes(*desc, *call);
-  const yk_wna16_desc own = desc_of_shared_expert(*desc, shared_expert);
+  const yk_gemm_desc own = desc_of_shared_expert(*desc, shared_expert);
   return shared_expert.n_rows <= MOST_ROWS_WITH_SHARED_EXPERT && call->max_slots >= call->n_matrices &&
-         yk_wna16_has_panels_of(&own, desc);
+         yk_gemm_has_panels_of(&own, desc);
 }
 
-extern "C" yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
-                                              const yk_grouped_call *call, struct CUstream_st *stream, yk_err *err)
+extern "C" yk_status yk_gemm_grouped_forward(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc,
+                                             const yk_grouped_call *call, struct CUstream_st *stream, yk_err *err)
 {
-  YK_TRY(yk_wna16_desc_check(desc, err));
+  YK_TRY(yk_gemm_desc_check(desc, err));
   YK_TRY(check_call(*call, err));
   if (call->max_slots <= 0) return YK_OK;
-  if (call->shared_expert.weights && !yk_wna16_grouped_takes_shared_expert(gpu, desc, call))
+  if (call->shared_expert.weights && !yk_gemm_grouped_takes_shared_expert(gpu, desc, call))
     return yk_err_set(err, YK_E_INVAL,
                       "grouped GEMM: expected no shared expert's weight, found one of %lld x %lld for %d rows",
                       (long long)call->shared_expert.k, (long long)call->shared_expert.n, call->shared_expert.n_rows);
-  const bool sm90 = gpu->path == YK_WNA16_WGMMA;
+  const bool sm90 = gpu->path == YK_GEMM_WGMMA;
   if (sm90 && call->n_rows * (desc->k / X_PIECE) > INT32_MAX)
     return yk_err_set(err, YK_E_INVAL, "grouped GEMM: expected x of at most %d times %d values, found %d rows of %lld",
                       INT32_MAX, X_PIECE, call->n_rows, (long long)desc->k);
@@ -262,7 +261,7 @@ extern "C" yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_
                      "grouped WNA16 GEMM", err);
 }
 
-extern "C" yk_status yk_16_bits_grouped_forward(const yk_wna16_desc *desc, const yk_grouped_call *call,
+extern "C" yk_status yk_16_bits_grouped_forward(const yk_gemm_desc *desc, const yk_grouped_call *call,
                                                 struct CUstream_st *stream, yk_err *err)
 {
   YK_TRY(check_call(*call, err));

@@ -25,28 +25,27 @@
 extern "C" {
 #endif
 
-/* yk_wna16_grouped_init - loads every kernel that the next functions may launch. Errors: YK_E_DEVICE. */
-yk_status yk_wna16_grouped_init(const yk_wna16_gpu *gpu, yk_err *err);
+/* yk_gemm_grouped_init - loads every kernel that the next functions may launch. Errors: YK_E_DEVICE. */
+yk_status yk_gemm_grouped_init(const yk_gemm_gpu *gpu, yk_err *err);
 
-/* yk_wna16_grouped_combines - whether a forward computes the combination call.combine instead of y. If
+/* yk_gemm_grouped_combines - whether a forward computes the combination call.combine instead of y. If
  *   call.shared_expert has weights, it is the shared expert of that combination, and a forward that combines multiplies
  *   it. */
-bool yk_wna16_grouped_combines(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call);
+bool yk_gemm_grouped_combines(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_grouped_call *call);
 
-/* yk_wna16_grouped_takes_shared_expert - whether a forward multiplies call.shared_expert too: one row with the
+/* yk_gemm_grouped_takes_shared_expert - whether a forward multiplies call.shared_expert too: one row with the
  *   combination, or up to 128 rows if there are at least as many slots as matrices. */
-bool yk_wna16_grouped_takes_shared_expert(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc,
-                                          const yk_grouped_call *call);
+bool yk_gemm_grouped_takes_shared_expert(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_grouped_call *call);
 
-/* yk_wna16_grouped_forward - the forward with packed weights.
+/* yk_gemm_grouped_forward - the forward with packed weights.
  *   Errors  YK_E_INVAL on shapes, alignment, a shared expert's weight that the kernel does not take, or x of more than
  *           16 G values (y untouched), YK_E_DEVICE when the launch failed. */
-yk_status yk_wna16_grouped_forward(const yk_wna16_gpu *gpu, const yk_wna16_desc *desc, const yk_grouped_call *call,
-                                   struct CUstream_st *stream, yk_err *err);
+yk_status yk_gemm_grouped_forward(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_grouped_call *call,
+                                  struct CUstream_st *stream, yk_err *err);
 
 /* yk_16_bits_grouped_forward - the forward with weights of 16 bits, desc.dtype [n, k]; desc.group is ignored. Same
  *   errors. */
-yk_status yk_16_bits_grouped_forward(const yk_wna16_desc *desc, const yk_grouped_call *call, struct CUstream_st *stream,
+yk_status yk_16_bits_grouped_forward(const yk_gemm_desc *desc, const yk_grouped_call *call, struct CUstream_st *stream,
                                      yk_err *err);
 
 #ifdef __cplusplus

@@ -30,9 +30,9 @@ struct sm80_params {
   bool whole_pieces; /* k is a multiple of 8: rows are copied in pieces of 16 bytes */
 };
 
-/* Kind of weights: packed in an encoding of yk_wna16_encoding, or plain. */
+/* Kind of weights: packed in an encoding of yk_gemm_encoding, or plain. */
 constexpr int PLAIN = -1;
-constexpr int N_WEIGHT_KINDS = YK_WNA16_N_ENCODINGS + 1;
+constexpr int N_WEIGHT_KINDS = YK_GEMM_N_ENCODINGS + 1;
 
 /* A row tile of one matrix. */
 struct row_tile {
@@ -41,7 +41,7 @@ struct row_tile {
 
 __host__ __device__ constexpr int n_stages(int weights)
 {
-  const bool is_small = weights != PLAIN && yk_wna16_traits(static_cast<yk_wna16_encoding>(weights)).bits == 4;
+  const bool is_small = weights != PLAIN && yk_gemm_traits(static_cast<yk_gemm_encoding>(weights)).bits == 4;
   return is_small ? 3 : 2; /* limited by the shared memory of compute capability 8.6 */
 }
 
@@ -106,9 +106,9 @@ __device__ __forceinline__ void load_a(const sm80_params &p, const uint8_t *weig
 {
   const int lane = threadIdx.x % 32;
   if constexpr (WEIGHTS != PLAIN) {
-    constexpr yk_wna16_encoding ENCODING = static_cast<yk_wna16_encoding>(WEIGHTS);
+    constexpr yk_gemm_encoding ENCODING = static_cast<yk_gemm_encoding>(WEIGHTS);
     /* QUARTER_BYTES: per lane */
-    constexpr int SCALES = YK_WNA16_PANEL_WEIGHT_BYTES(ENCODING), QUARTER_BYTES = SCALES / 4 / 32;
+    constexpr int SCALES = YK_GEMM_PANEL_WEIGHT_BYTES(ENCODING), QUARTER_BYTES = SCALES / 4 / 32;
     constexpr int LOAD_QUARTERS = LANE_BYTES / QUARTER_BYTES;
     const uint8_t *from = weights + panel * p.panel_bytes;
     dequant<ENCODING, DTYPE> scales;
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(THREADS) grouped_mma_kernel(const __grid_const
 #pragma unroll
   for (int panel = 0; panel < 2; panel++) {
     const int64_t row = static_cast<int64_t>(blockIdx.x) * TILE_M + (warp * 2 + panel) * PANEL_COLUMNS + lane / 4;
-    if constexpr (WEIGHTS != PLAIN && has_row_scales(static_cast<yk_wna16_encoding>(WEIGHTS))) {
+    if constexpr (WEIGHTS != PLAIN && has_row_scales(static_cast<yk_gemm_encoding>(WEIGHTS))) {
       const float *row_scales = reinterpret_cast<const float *>(static_cast<const uint8_t *>(p.call.weights) +
                                                                 tile.matrix * p.call.matrix_bytes + p.row_scales_at);
       scale_rows(load_row_scales(row_scales,
@@ -254,7 +254,7 @@ template <yk_dtype DTYPE, int WEIGHTS> const void *kernel_of(int tokens)
 const void *kernel_of(yk_dtype dtype, int weights, int tokens)
 {
   if (weights == PLAIN) return dtype == YK_F16 ? kernel_of<YK_F16, PLAIN>(tokens) : kernel_of<YK_BF16, PLAIN>(tokens);
-  return with_types(static_cast<yk_wna16_encoding>(weights), dtype,
+  return with_types(static_cast<yk_gemm_encoding>(weights), dtype,
                     [=](auto types) { return kernel_of<types.DTYPE, types.ENCODING>(tokens); });
 }
 
@@ -283,7 +283,7 @@ cudaError_t grouped_sm80_init()
   return error;
 }
 
-cudaError_t grouped_sm80_forward(const yk_wna16_desc &desc, bool is_packed, const yk_grouped_call &call,
+cudaError_t grouped_sm80_forward(const yk_gemm_desc &desc, bool is_packed, const yk_grouped_call &call,
                                  cudaStream_t stream)
 {
   sm80_params p = {};
@@ -294,7 +294,7 @@ cudaError_t grouped_sm80_forward(const yk_wna16_desc &desc, bool is_packed, cons
   p.panels = static_cast<int>(desc.activation.is_gated ? ceil_div(desc.n / 2, 8) : n_panels(desc));
   p.groups = is_packed ? groups_per_k_tile(desc) : 0;
   p.panel_bytes = is_packed ? panel_bytes(desc) : 0;
-  p.row_scales_at = yk_wna16_panels_bytes(&desc);
+  p.row_scales_at = yk_gemm_panels_bytes(&desc);
   p.activation = desc.activation;
   p.whole_pieces = desc.k % 8 == 0;
   const int weights = is_packed ? desc.encoding : PLAIN;

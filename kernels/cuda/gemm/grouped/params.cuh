@@ -13,9 +13,9 @@
 namespace yk_gemm {
 
 /* The GEMM of the shared expert's weight in a call of this GEMM. */
-inline yk_wna16_desc desc_of_shared_expert(const yk_wna16_desc &desc, const yk_grouped_shared_expert &shared_expert)
+inline yk_gemm_desc desc_of_shared_expert(const yk_gemm_desc &desc, const yk_grouped_shared_expert &shared_expert)
 {
-  yk_wna16_desc own = desc;
+  yk_gemm_desc own = desc;
   own.k = shared_expert.k;
   own.n = shared_expert.n;
   return own;
@@ -158,8 +158,8 @@ struct panel_stream {
 
 /* The kernels of tile number `tile` of the family's shapes. Defined in few_rows_instances.cuh and
  * wgmma_instances.cuh. */
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_few_kernels(int tile);
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_wgmma_kernels(int tile);
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_few_kernels(int tile);
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &grouped_wgmma_kernels(int tile);
 
 /* For all kernels of the table (occupancy.cuh). */
 inline cudaError_t allow_shared_bytes(const tile_kernels &kernels, int bytes)
@@ -179,10 +179,10 @@ struct few_launch {
 };
 
 /* tile: of GROUPED_FEW_SHAPES. */
-few_launch launch_of_few(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, int tile, const yk_grouped_call &call);
+few_launch launch_of_few(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int tile, const yk_grouped_call &call);
 
 cudaError_t grouped_sm80_init();
-cudaError_t grouped_sm80_forward(const yk_wna16_desc &desc, bool is_packed, const yk_grouped_call &call,
+cudaError_t grouped_sm80_forward(const yk_gemm_desc &desc, bool is_packed, const yk_grouped_call &call,
                                  cudaStream_t stream);
 
 } // namespace yk_gemm

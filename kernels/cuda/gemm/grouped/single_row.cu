@@ -13,7 +13,7 @@ namespace {
 constexpr int MOST_BYTES = 104 * 1024, LEAST_BYTES = 60 * 1024;
 constexpr int MOST_X_BYTES = 64 * 1024;
 
-template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, bool HAS_SHARED_EXPERT> const void *kernel_of_groups()
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, int GROUPS, bool HAS_SHARED_EXPERT> const void *kernel_of_groups()
 {
   if constexpr (!has_groups(ENCODING, GROUPS))
     return nullptr;
@@ -21,7 +21,7 @@ template <yk_wna16_encoding ENCODING, yk_dtype DTYPE, int GROUPS, bool HAS_SHARE
     return reinterpret_cast<const void *>(grouped_row_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, HAS_SHARED_EXPERT>);
 }
 
-template <bool HAS_SHARED_EXPERT> tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype)
+template <bool HAS_SHARED_EXPERT> tile_kernels kernels_of(yk_gemm_encoding encoding, yk_dtype dtype)
 {
   return with_types(encoding, dtype, [](auto types) {
     return tile_kernels{{kernel_of_groups<types.ENCODING, types.DTYPE, 1, HAS_SHARED_EXPERT>(),
@@ -30,19 +30,19 @@ template <bool HAS_SHARED_EXPERT> tile_kernels kernels_of(yk_wna16_encoding enco
   });
 }
 
-tile_kernels kernels_of(yk_wna16_encoding encoding, yk_dtype dtype, bool has_shared_expert)
+tile_kernels kernels_of(yk_gemm_encoding encoding, yk_dtype dtype, bool has_shared_expert)
 {
   return has_shared_expert ? kernels_of<true>(encoding, dtype) : kernels_of<false>(encoding, dtype);
 }
 
 /* Number of K tiles that a panel is multiplied with. */
-int64_t most_k_tiles(const yk_wna16_desc &desc, const yk_grouped_call &call)
+int64_t most_k_tiles(const yk_gemm_desc &desc, const yk_grouped_call &call)
 {
   return call.max_slots * n_k_tiles(desc) +
          (call.shared_expert.weights ? n_k_tiles(desc_of_shared_expert(desc, call.shared_expert)) : 0);
 }
 
-int x_bytes(const yk_wna16_desc &desc, const yk_grouped_call &call)
+int x_bytes(const yk_gemm_desc &desc, const yk_grouped_call &call)
 {
   return row_x_bytes(static_cast<int>(most_k_tiles(desc, call)));
 }
@@ -59,18 +59,18 @@ cudaError_t grouped_row_init()
   return cudaSuccess;
 }
 
-bool grouped_row_takes(const yk_wna16_desc &desc, const yk_grouped_call &call)
+bool grouped_row_takes(const yk_gemm_desc &desc, const yk_grouped_call &call)
 {
-  const yk_wna16_desc shared_expert = desc_of_shared_expert(desc, call.shared_expert);
+  const yk_gemm_desc shared_expert = desc_of_shared_expert(desc, call.shared_expert);
   return call.combine && call.combine->n_tokens == 1 && call.combine->hidden == desc.n && !call.row_of_slot &&
          !desc.activation.is_gated && call.max_slots > 0 && call.max_slots <= YK_MAX_TOP_K &&
          (!call.shared_expert.weights ||
-          (yk_wna16_has_panels_of(&shared_expert, &desc) && call.shared_expert.n == desc.n &&
+          (yk_gemm_has_panels_of(&shared_expert, &desc) && call.shared_expert.n == desc.n &&
            call.shared_expert.y == call.combine->shared)) &&
          x_bytes(desc, call) <= MOST_X_BYTES;
 }
 
-cudaError_t grouped_row_forward(const yk_wna16_gpu &gpu, const yk_wna16_desc &desc, const grouped_params &params,
+cudaError_t grouped_row_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, const grouped_params &params,
                                 cudaStream_t stream)
 {
   grouped_row_params p = {};

@@ -22,7 +22,7 @@ typedef struct yk_grouped_shared_expert {
 
 /* One call of a grouped GEMM. All pointers are device memory. */
 typedef struct yk_grouped_call {
-  /* weights of matrix 0, 128-byte aligned: packed by yk_wna16_pack, or rows [n, k] of 16 bits */
+  /* weights of matrix 0, 128-byte aligned: packed by yk_gemm_pack, or rows [n, k] of 16 bits */
   const void *weights;
   const void *bias;           /* [n] of matrix 0; or NULL */
   yk_dtype bias_dtype;        /* desc.dtype; for plain weights also float32 */
@@ -34,7 +34,7 @@ typedef struct yk_grouped_call {
   const int32_t *starts;      /* [n_matrices + 1] */
   int64_t max_slots;          /* maximum of starts[n_matrices]; up to YK_GROUPED_MAX_SLOTS */
   void *y;                    /* [max_slots, n], or [max_slots, n/2] with gates, 16-byte aligned */
-  bool second_half;           /* as in yk_wna16_call */
+  bool second_half;           /* as in yk_gemm_call */
   /* starts may be read before the wait for the previous kernel of the stream: after the kernel that wrote them, a
    * grouped GEMM has been launched; or a grouped GEMM itself wrote them before it let its successor start
    * (ptx/dependent_launch.cuh). Copies of weights are then issued while the previous kernel still runs. */
@@ -43,7 +43,7 @@ typedef struct yk_grouped_call {
    * it a thread block takes an output tile when it is free, since multiprocessors get shares of the memory bandwidth
    * that differ by a fifth. NULL: tiles are assigned statically in turn. */
   int32_t *next_tile;
-  const yk_combine_args *combine;         /* combination of the slots y, for yk_wna16_grouped_combines; or NULL */
+  const yk_combine_args *combine;         /* combination of the slots y, for yk_gemm_grouped_combines; or NULL */
   yk_grouped_shared_expert shared_expert; /* for kernels that take it */
 } yk_grouped_call;
 

@@ -6,7 +6,7 @@ namespace yk_gemm {
 namespace {
 
 struct repack_params {
-  yk_wna16_source source;
+  yk_gemm_source source;
   pack_target to;
 };
 
@@ -46,8 +46,8 @@ __device__ uint32_t scale_word_of(const repack_params &p, int64_t column, int64_
                     ? __half2float(static_cast<const __half *>(p.source.scales)[at])
                     : __bfloat162float(static_cast<const __nv_bfloat16 *>(p.source.scales)[at]);
   uint32_t zero = awq_nibble(p.source.qzeros, p, group, column);
-  return p.to.is_bf16 ? dequant<YK_WNA16_INT4, YK_BF16>::scale_word(scale, zero, upper)
-                      : dequant<YK_WNA16_INT4, YK_F16>::scale_word(scale, zero, upper);
+  return p.to.is_bf16 ? dequant<YK_GEMM_INT4, YK_BF16>::scale_word(scale, zero, upper)
+                      : dequant<YK_GEMM_INT4, YK_F16>::scale_word(scale, zero, upper);
 }
 
 /* A thread block packs four panels of a K tile, one thread for each lane of each input half. Two parts of a layer may
@@ -77,19 +77,19 @@ __global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) repack_kernel(rep
   const bool upper = at % 2;
   const int64_t column = p.to.source_column(to.panel * PANEL_COLUMNS + at / 2 + 8 * upper);
   if (column < 0) return;
-  reinterpret_cast<uint32_t *>(to.packed + YK_WNA16_PANEL_WEIGHT_BYTES(YK_WNA16_INT4))[to.thread] =
+  reinterpret_cast<uint32_t *>(to.packed + YK_GEMM_PANEL_WEIGHT_BYTES(YK_GEMM_INT4))[to.thread] =
       scale_word_of(p, column, to.k_tile * TILE_K + group * (TILE_K / p.to.groups), upper);
 }
 
-yk_status source_check(const yk_wna16_desc &desc, const yk_wna16_source &source, int64_t first_column,
-                       int64_t n_columns, yk_err *err)
+yk_status source_check(const yk_gemm_desc &desc, const yk_gemm_source &source, int64_t first_column, int64_t n_columns,
+                       yk_err *err)
 {
   YK_TRY(pack_check(desc, first_column, n_columns, source.group, source.k_phase, err));
   if (source.first_column < 0 || source.first_column + n_columns > source.words_per_row * 8)
-    return yk_err_set(err, YK_E_INVAL, "wna16 pack: columns %lld + %lld of a source with %lld",
+    return yk_err_set(err, YK_E_INVAL, "GEMM pack: columns %lld + %lld of a source with %lld",
                       (long long)source.first_column, (long long)n_columns, (long long)source.words_per_row * 8);
   if (source.scales_dtype != YK_F16 && source.scales_dtype != YK_BF16)
-    return yk_err_set(err, YK_E_INVAL, "wna16 pack: scales must be float16 or bfloat16, found %s",
+    return yk_err_set(err, YK_E_INVAL, "GEMM pack: scales must be float16 or bfloat16, found %s",
                       yk_dtype_name(source.scales_dtype));
   return YK_OK;
 }
@@ -97,15 +97,15 @@ yk_status source_check(const yk_wna16_desc &desc, const yk_wna16_source &source,
 } // namespace
 } // namespace yk_gemm
 
-extern "C" yk_status yk_wna16_pack(const yk_wna16_desc *desc, void *packed, const yk_wna16_source *source,
-                                   int64_t first_column, int64_t n_columns, struct CUstream_st *stream, yk_err *err)
+extern "C" yk_status yk_gemm_pack(const yk_gemm_desc *desc, void *packed, const yk_gemm_source *source,
+                                  int64_t first_column, int64_t n_columns, struct CUstream_st *stream, yk_err *err)
 {
   using namespace yk_gemm;
-  YK_TRY(yk_wna16_desc_check(desc, err));
+  YK_TRY(yk_gemm_desc_check(desc, err));
   YK_TRY(source_check(*desc, *source, first_column, n_columns, err));
   if (n_columns == 0) return YK_OK;
   const repack_params p = {*source, {*desc, packed, first_column, n_columns}};
   const unsigned blocks = packed_panel<PANEL_THREADS, BLOCK_PANELS>::blocks(p.to, *desc);
   repack_kernel<<<blocks, PANEL_THREADS * BLOCK_PANELS, 0, stream>>>(p);
-  return cuda_status(cudaGetLastError(), "wna16 pack", err);
+  return cuda_status(cudaGetLastError(), "GEMM pack", err);
 }

@@ -15,7 +15,7 @@ struct pack_target {
   int panel_bytes;
   bool is_gated, is_bf16;
 
-  pack_target(const yk_wna16_desc &desc, void *to, int64_t first, int64_t count)
+  pack_target(const yk_gemm_desc &desc, void *to, int64_t first, int64_t count)
       : packed(static_cast<uint8_t *>(to)), k(desc.k), n(desc.n), first_column(first), n_columns(count),
         panels(n_panels(desc)), groups(groups_per_k_tile(desc)), panel_bytes(yk_gemm::panel_bytes(desc)),
         is_gated(desc.activation.is_gated), is_bf16(desc.dtype == YK_BF16)
@@ -45,26 +45,26 @@ template <int THREADS, int PANELS> struct packed_panel {
     packed = t.packed + (k_tile * t.panels + panel) * t.panel_bytes;
   }
   /* Thread blocks of the grid. */
-  static unsigned blocks(const pack_target &t, const yk_wna16_desc &desc)
+  static unsigned blocks(const pack_target &t, const yk_gemm_desc &desc)
   {
     return static_cast<unsigned>(ceil_div(t.panels, PANELS) * n_k_tiles(desc));
   }
 };
 
 /* Returns YK_E_INVAL unless the columns are multiples of 8 within desc's, and desc.group divides the source's group and
- * k_phase or one group covers all of k. group, k_phase: of the source, as in yk_wna16_source. */
-inline yk_status pack_check(const yk_wna16_desc &desc, int64_t first_column, int64_t n_columns, int64_t group,
+ * k_phase or one group covers all of k. group, k_phase: of the source, as in yk_gemm_source. */
+inline yk_status pack_check(const yk_gemm_desc &desc, int64_t first_column, int64_t n_columns, int64_t group,
                             int64_t k_phase, yk_err *err)
 {
   if (first_column < 0 || n_columns < 0 || first_column % 8 || n_columns % 8 || first_column + n_columns > desc.n)
-    return yk_err_set(err, YK_E_INVAL, "wna16 pack: columns %lld + %lld must be multiples of 8 within %lld",
+    return yk_err_set(err, YK_E_INVAL, "GEMM pack: columns %lld + %lld must be multiples of 8 within %lld",
                       (long long)first_column, (long long)n_columns, (long long)desc.n);
   if (group <= 0 || k_phase < 0 || k_phase >= group)
-    return yk_err_set(err, YK_E_INVAL, "wna16 pack: group %lld with %lld inputs before the range", (long long)group,
+    return yk_err_set(err, YK_E_INVAL, "GEMM pack: group %lld with %lld inputs before the range", (long long)group,
                       (long long)k_phase);
   bool one_group = k_phase + desc.k <= group;
   if (!one_group && (group % desc.group || k_phase % desc.group))
-    return yk_err_set(err, YK_E_INVAL, "wna16 pack: group %lld must divide the source's %lld and its phase %lld",
+    return yk_err_set(err, YK_E_INVAL, "GEMM pack: group %lld must divide the source's %lld and its phase %lld",
                       (long long)desc.group, (long long)group, (long long)k_phase);
   return YK_OK;
 }

@@ -6,7 +6,7 @@ namespace yk_gemm {
 namespace {
 
 struct rows_params {
-  yk_wna16_rows source;
+  yk_gemm_rows source;
   pack_target to;
   float *row_scales;
   bool is_int8;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) pack_rows_kernel(
   if (to.panel >= p.to.panels) return;
   const int quarter = to.thread / 32, lane = to.thread % 32;
   const bool is_spread = !p.is_int8 && !p.to.is_bf16; /* bits in the order of encoding_fp8.cuh for float16 */
-  const uint32_t even_bits = is_spread ? dequant<YK_WNA16_FP8, YK_F16>::EVEN_BITS : 0x00FF00FFu;
+  const uint32_t even_bits = is_spread ? dequant<YK_GEMM_FP8, YK_F16>::EVEN_BITS : 0x00FF00FFu;
   uint32_t *words = reinterpret_cast<uint32_t *>(to.packed) + to.thread * 4;
   for (int upper = 0; upper < 2; upper++) {
     int64_t column = p.to.source_column(to.panel * PANEL_COLUMNS + lane / 4 + 8 * upper);
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) pack_rows_kernel(
     for (int i = 0; i < 4; i++) {
       int64_t k = to.k_tile * TILE_K + quarter * 32 + i / 2 * 16 + i % 2 * 8 + lane % 4 * 2;
       uint32_t word = row_bytes(p, column, k) << 8 * upper, bits = upper ? ~even_bits : even_bits;
-      if (is_spread) word = dequant<YK_WNA16_FP8, YK_F16>::packed_word(word);
+      if (is_spread) word = dequant<YK_GEMM_FP8, YK_F16>::packed_word(word);
       words[i] = (words[i] & ~bits) | (word & bits);
     }
   }
@@ -77,30 +77,29 @@ __global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) pack_rows_kernel(
   if (column < 0) return;
   int64_t index = scale_index(p, column, to.k_tile * TILE_K + group * (TILE_K / p.to.groups));
   float largest = p.row_scales[row], ratio = largest > 0.0f ? p.source.scales[index] / largest : 0.0f;
-  reinterpret_cast<uint32_t *>(to.packed + YK_WNA16_PANEL_WEIGHT_BYTES(YK_WNA16_INT8))[to.thread] =
+  reinterpret_cast<uint32_t *>(to.packed + YK_GEMM_PANEL_WEIGHT_BYTES(YK_GEMM_INT8))[to.thread] =
       p.is_int8 ? int8_scale_word(ratio, p.source.zeros ? p.source.zeros[index] : 0.0f) : __float_as_uint(ratio);
 }
 
 } // namespace
 } // namespace yk_gemm
 
-extern "C" yk_status yk_wna16_pack_rows(const yk_wna16_desc *desc, void *packed, const yk_wna16_rows *source,
-                                        int64_t first_column, int64_t n_columns, struct CUstream_st *stream,
-                                        yk_err *err)
+extern "C" yk_status yk_gemm_pack_rows(const yk_gemm_desc *desc, void *packed, const yk_gemm_rows *source,
+                                       int64_t first_column, int64_t n_columns, struct CUstream_st *stream, yk_err *err)
 {
   using namespace yk_gemm;
-  YK_TRY(yk_wna16_desc_check(desc, err));
-  if (desc->encoding == YK_WNA16_INT4)
-    return yk_err_set(err, YK_E_INVAL, "wna16 pack: rows of bytes: expected a GEMM of 8 bits, found one of 4 bits");
+  YK_TRY(yk_gemm_desc_check(desc, err));
+  if (desc->encoding == YK_GEMM_INT4)
+    return yk_err_set(err, YK_E_INVAL, "GEMM pack: rows of bytes: expected a GEMM of 8 bits, found one of 4 bits");
   YK_TRY(pack_check(*desc, first_column, n_columns, source->group, source->k_phase, err));
   if (n_columns == 0) return YK_OK;
   const rows_params p = {*source,
                          {*desc, packed, first_column, n_columns},
                          const_cast<float *>(row_scales_of(*desc, packed)),
-                         desc->encoding == YK_WNA16_INT8};
+                         desc->encoding == YK_GEMM_INT8};
   const unsigned row_blocks = static_cast<unsigned>(ceil_div(p.to.panels * PANEL_COLUMNS, 8));
   row_scales_kernel<<<row_blocks, 256, 0, stream>>>(p);
   const unsigned blocks = packed_panel<PANEL_THREADS, BLOCK_PANELS>::blocks(p.to, *desc);
   pack_rows_kernel<<<blocks, PANEL_THREADS * BLOCK_PANELS, 0, stream>>>(p);
-  return cuda_status(cudaGetLastError(), "wna16 pack", err);
+  return cuda_status(cudaGetLastError(), "GEMM pack", err);
 }
