@@ -13,7 +13,7 @@ yk_status yk_kv_scale_names_of(const yk_model_config *config, yk_weight_role rol
   char *own = strrchr(out->module, '.');
   if (!own || strcmp(own, expected) != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "static scales of the KV cache beside %s are not supported; supported: beside k_proj and v_proj",
+                      "static scales of the KV cache in module %s are not supported; supported: in k_proj and v_proj",
                       out->module);
   if (config->quant.method == YK_QUANT_MSMODELSLIM) return YK_OK;
   *own = '\0';

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Comments are plain technical English: no comment or docstring has a word or an opening of the table below.
+"""Comments, identifiers and messages are plain technical English.
 
-Only comments are checked, in C, CUDA, JavaScript, CSS, linker maps, Python, CMake and shell; strings and identifiers
-are not.
+No comment or docstring has a word or an opening of the table RULES, in C, CUDA, JavaScript, CSS, linker maps, Python,
+CMake and shell. In C and CUDA, no part of an identifier is one of NAME_PARTS, and no string has a phrase of
+MESSAGE_RULES. Names of Python tests are checked like identifiers.
 Usage: language.py [--root ROOT] [FOLDER ...]; without folders, the whole tree.
 
 First plants violations in a scratch tree and fails unless each is found, so that a broken rule is noticed.
@@ -47,6 +48,26 @@ RULES = {
     "the ready": (r"\bthe ready\b(?! [a-z]+)", "say who is ready: ranks, blocks, requests"),
     "speaking code": (r"(?i)\b" + THING + r" (says|say|said|tells|tell|asks|asked for by|knows|know|wants|want)\b",
                       "code returns, reports, reads, checks or takes"),
+}
+
+# Parts of identifiers, between underscores -> the name to use instead.
+NAME_PARTS = {
+    "lone": "single", "beside": "shared, fused, with", "room": "staging, buffer, capacity", "rooms": "buffers",
+    "meet": "barrier, combine", "meeting": "barrier", "meetings": "barriers", "told": "reported", "tell": "report",
+    "tells": "reports", "said": "content, text", "says": "message", "bring": "load, repack", "brings": "loads",
+    "brought": "loaded", "ask": "query, call, issue", "asks": "queries", "asked": "requested", "knows": "has, checks",
+}
+NAME_RULE = "part of a name"
+
+# Phrases in strings of C: messages, help and names of operations.
+MESSAGE_RULES = {
+    "message: speaking code": (r"\b(config\.json|log|option|NVML|\w+_config|%s) (says|knows|tells)\b",
+                               "has, requires, reports"),
+    "message: told": (r"\b(is|are|was|were|be|nobody has) told\b", "reported"),
+    "message: goes on": (r"\bgoes on\b|\bgo on with\b", "continues"),
+    "message: written over": (r"\b(not|never) written over\b", "not overwritten"),
+    "message: its own": (r"\b(a place|one) of its own\b", "say what it needs"),
+    "message: lone": (r"\blone (row|rank|token|prompt)s?\b|\bturn of rows\b", "a single token; a barrier"),
 }
 
 # (file, rule, words of the comment): places where a banned word is the term of the field or another's word.
@@ -139,11 +160,43 @@ def check_comment(path, line, text):
     return problems
 
 
+def check_name(path, line, name):
+    """A name with a banned part, as a list of at most one line."""
+    return [f"{path}:{line}: \"{NAME_RULE}\": \"{part}\" of {name}; instead: {NAME_PARTS[part]}"
+            for part in name.lower().split("_") if part in NAME_PARTS][:1]
+
+
+def check_string(path, line, text):
+    return [f"{path}:{line}: \"{rule}\" in {text}; instead: {instead}"
+            for rule, (pattern, instead) in MESSAGE_RULES.items() if re.search(pattern, text)]
+
+
+def check_c_code(path, text):
+    """Strings, and identifiers outside strings and comments, each name once."""
+    strings, code = [], C_TOKEN.sub(" ", text)
+    for match in re.finditer(C_TOKEN, text):
+        if match.group().startswith('"'):
+            strings += check_string(path, text.count("\n", 0, match.start()) + 1, match.group())
+    return strings + [problem for name in sorted(set(re.findall(r"[A-Za-z_]\w*", code)))
+                      for problem in check_name(path, text.count("\n", 0, text.find(name)) + 1, name)]
+
+
+def check_code(root, path):
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        text = file.read()
+    if path.endswith((".c", ".h", ".cu", ".cuh", ".inc")):
+        return check_c_code(path, text)
+    tests = re.finditer(r"^ *def (test_\w+)", text, re.MULTILINE) if path.endswith(".py") else ()
+    return [problem for match in tests
+            for problem in check_name(path, text.count("\n", 0, match.start(1)) + 1, match.group(1))]
+
+
 def check_tree(root, unders=("",)):
     """Every violation in the given folders, as lines."""
     paths = [path for under in unders for path in commented_files(root, under.rstrip("/"))]
-    return [problem for path in paths for line, text in comments_of(root, path)
-            for problem in check_comment(path, line, text)]
+    comments = [problem for path in paths for line, text in comments_of(root, path)
+                for problem in check_comment(path, line, text)]
+    return comments + [problem for path in paths for problem in check_code(root, path)]
 
 
 def check_lists(root):
@@ -158,7 +211,7 @@ def check_lists(root):
 
 CLEAN = {
     "a.c": "/* Staging pages, one per block of a layer. A lone surrogate is replaced. `the lone` is a name. */\n"
-           "char *s = \"Of /* What \\\" is told\";  // A string is no comment.\nint lone_row;\n",
+           "char *s = \"Of /* What \\\" is alone\";  // A string is no comment.\nint alone_row, roomy;\n",
     "b.py": "# Copies beside the file, all of it.\nn = 2  # of a block\nX = 'What # Of the lone'\n",
     "c.sh": "echo \"What is told\" # prints a line\n",
     "CMakeLists.txt": "message(\"Of what\")  # two GPUs of a host\n",
@@ -189,6 +242,15 @@ PLANTED = [
     ("bad.c", "/* in turn of their ranks */\n", "in turn of"),
     ("bad.c", "/* Counts the ready. */\n", "the ready"),
     ("bad.c", "/* As the table says. */\n", "speaking code"),
+    ("bad.h", "/* A comment. */\nint n_told;\n", NAME_RULE),
+    ("bad.cu", "enum { LONE_ROWS = 2 };\n", NAME_RULE),
+    ("bad.py", "def test_readiness_is_told():\n    pass\n", NAME_RULE),
+    ("bad.c", "char *s = \"as config.json says\";\n", "message: speaking code"),
+    ("bad.c", "char *s = \"nobody has told\";\n", "message: told"),
+    ("bad.c", "char *s = \"this goes on:\";\n", "message: goes on"),
+    ("bad.c", "char *s = \"it is not written over\";\n", "message: written over"),
+    ("bad.c", "char *s = \"each needs one of its own\";\n", "message: its own"),
+    ("bad.c", "run(\"turn of rows\");\n", "message: lone"),
 ]
 
 
@@ -201,11 +263,11 @@ def self_test():
         with tempfile.TemporaryDirectory() as root:
             rule_check.write_tree(root, {f"deep/{path}": text})
             problems = check_tree(root)
-            if len(problems) != 1 or f"\"{rule}\" in " not in problems[0]:
+            if len(problems) != 1 or f"\"{rule}\"" not in problems[0]:
                 failures.append(f"{path} with {text.strip()}: expected \"{rule}\" once, found {problems}")
             if not check_tree(root, ["deep/"]):
                 failures.append(f"{path}: folders are not selected")
-    unused = sorted(set(RULES) - {rule for _, _, rule in PLANTED})
+    unused = sorted({*RULES, *MESSAGE_RULES, NAME_RULE} - {rule for _, _, rule in PLANTED})
     return failures + [f"rule \"{rule}\" has no planted violation" for rule in unused]
 
 

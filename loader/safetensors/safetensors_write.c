@@ -101,10 +101,10 @@ static yk_status check_dir(const char *dir, uint64_t n_bytes, yk_err *err)
     return yk_err_set(err, YK_E_IO,
                       "%s: expected no safetensors files, found %s, which is not overwritten: name another directory",
                       dir, found);
-  uint64_t room;
-  if (disk.f_blocks > 0 && yk_checked_mul_u64(disk.f_bavail, disk.f_frsize, &room) && room < n_bytes)
+  uint64_t available;
+  if (disk.f_blocks > 0 && yk_checked_mul_u64(disk.f_bavail, disk.f_frsize, &available) && available < n_bytes)
     return yk_err_set(err, YK_E_IO, "%s: expected room for %" PRIu64 " bytes, found %" PRIu64 " free", dir, n_bytes,
-                      room);
+                      available);
   return YK_OK;
 }
 

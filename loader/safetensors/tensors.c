@@ -82,6 +82,6 @@ yk_status yk_tensors_require_symmetric(const yk_shards *shards, const char *modu
   const yk_tensor *zeros = yk_tensors_find(shards, module, suffix, &file);
   if (!zeros || yk_tensors_is_zero(zeros)) return YK_OK;
   return yk_err_set(err, YK_E_FORMAT,
-                    "%s: tensor %s: expected none, or zeros, where quantization_config says symmetric, found others",
-                    file, zeros->name);
+                    "%s: tensor %s: expected none, or zeros, as quantization_config is symmetric, found others", file,
+                    zeros->name);
 }

@@ -15,8 +15,8 @@ yk_status yk_struct_read(const char *name, const void *theirs, size_t oldest_byt
   for (size_t i = our_bytes; i < n_bytes; i++)
     if (((const char *)theirs)[i])
       return yk_err_set(err, YK_E_UNSUPPORTED,
-                        "%s: expected 0 in byte %zu, behind the %zu that Yoke " YOKE_VERSION
-                        " knows: a field of a later version is set",
+                        "%s: expected 0 in byte %zu, after the %zu bytes of Yoke " YOKE_VERSION
+                        ": a field of a later version is set",
                         name, i, our_bytes);
   memcpy(ours, theirs, n_bytes < our_bytes ? n_bytes : our_bytes);
   memcpy(ours, &our_bytes, sizeof our_bytes);

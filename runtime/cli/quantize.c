@@ -36,7 +36,7 @@ static const char about[] =
     "stay as they are; so do layers whose inputs the group size does not divide, with a warning. rtn rounds each "
     "weight to the nearest of its group's 16 values. awq first runs the model over --calibration, then scales "
     "channels and cuts groups as its activations suggest; it takes the architectures that yoke runs, experts and "
-    "latent attention among them. A run that was stopped goes on by the same command after the finished weight "
+    "latent attention among them. A run that was stopped is continued by the same command after the finished weight "
     "files. CPUs and GPUs write the same bytes with rtn; awq calibrates in float32 on CPUs and in the model's own "
     "type on GPUs.";
 

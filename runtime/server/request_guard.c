@@ -126,7 +126,7 @@ static bool parse_header(yk_request_guard *guard, char *line, char **value, seen
 {
   size_t n_name = strcspn(line, ":");
   if (line[0] == ' ' || line[0] == '\t')
-    REFUSE(guard, 400, "a header that goes on in a second line: %.60s", line);
+    REFUSE(guard, 400, "a header that continues in a second line: %.60s", line);
   else if (!line[n_name])
     REFUSE(guard, 400, "expected a header, found %.60s", line);
   else if (!is_token(line, n_name))

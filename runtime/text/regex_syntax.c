@@ -235,7 +235,7 @@ static yk_status escape(reader *in, bool inside, yk_code_set *set, bool *is_clas
   return plain(in, code_point);
 }
 
-static yk_status lone_escape(reader *in)
+static yk_status single_escape(reader *in)
 {
   if (looking_at(in, "\\A") || looking_at(in, "\\z") || looking_at(in, "\\Z")) {
     in->n_recent = 0;
@@ -409,7 +409,7 @@ yk_status yk_regex_syntax_read(yk_regex_syntax *syntax, const char *name, const 
   yk_strbuf_append_str(&syntax->operators, ""); /* so that even an empty pattern has a text */
   while (in.at < in.length) {
     switch (pattern[in.at]) {
-    case '\\': YK_TRY(lone_escape(&in)); break;
+    case '\\': YK_TRY(single_escape(&in)); break;
     case '[': YK_TRY(set(&in)); break;
     case '(': YK_TRY(group(&in)); break;
     case '{': YK_TRY(brace(&in)); break;

@@ -158,7 +158,7 @@ static void differing_facts_are_named(void **state)
   (void)state;
   static const struct {
     yk_fact facts[N];
-    const char *says;
+    const char *part;
   } cases[] = {
       {{{"version", "0.2.0", YK_FACT_EQUAL}, {"version", "0.2.0", YK_FACT_EQUAL}, {"version", "0.3.0", YK_FACT_EQUAL}},
        "version differs: 0.2.0 (processes 0, 1), 0.3.0 (process 2)"},
@@ -176,7 +176,7 @@ static void differing_facts_are_named(void **state)
       parties[p].options.n_facts = 1;
     }
     cluster_join_all(parties, N);
-    assert_all_fail(parties, N, YK_E_COMM, cases[i].says);
+    assert_all_fail(parties, N, YK_E_COMM, cases[i].part);
     free_reports(parties, N);
   }
 }
@@ -188,7 +188,7 @@ static void unfit_processes_are_named(void **state)
   static const struct {
     int first_rank, n_ranks; /* of process 2 */
     const char *problem;     /* of process 0 */
-    const char *says;
+    const char *part;
   } cases[] = {{2, 4, NULL, "process 2: expected ranks from 3 on, found 2"},
                {3, 5, NULL, "ranks differs: 4 (processes 0, 1), 5 (process 2)"},
                {3, 4, "no GPU is left", "process 0 on "},
@@ -200,7 +200,7 @@ static void unfit_processes_are_named(void **state)
     parties[2].options.world.n_ranks = cases[i].n_ranks;
     parties[0].options.problem = cases[i].problem;
     cluster_join_all(parties, N);
-    assert_all_fail(parties, N, YK_E_COMM, cases[i].says);
+    assert_all_fail(parties, N, YK_E_COMM, cases[i].part);
     free_reports(parties, N);
   }
 }
@@ -405,7 +405,7 @@ static void a_lost_process_is_named(void **state)
 {
   (void)state;
   static const int signals[] = {SIGKILL, SIGSTOP};
-  static const char *const says[] = {"has ended: its connection was closed", "has been silent for 1.0 s"};
+  static const char *const part[] = {"has ended: its connection was closed", "has been silent for 1.0 s"};
   for (size_t i = 0; each_case(i, i < sizeof signals / sizeof *signals); i++) {
     cluster_party parties[N];
     pid_t pids[N];
@@ -421,7 +421,7 @@ static void a_lost_process_is_named(void **state)
            yk_cluster_wait(parties[0].cluster, 0, &err) == YK_OK)
       continue;
     assert_non_null(strstr(err.message, "process 1 (host "));
-    assert_non_null(strstr(err.message, says[i]));
+    assert_non_null(strstr(err.message, part[i]));
     kill(pids[1], SIGKILL);
     assert_int_equal(waitpid(pids[2], &exit_status, 0), pids[2]);
     assert_int_equal(exit_status, 0);

@@ -62,7 +62,7 @@ class Piped(Base):
         self.assertEqual(self.chat("17+25=\n", *options, model=model)[1], "")
         self.assertIn("ends after 60 tokens", self.chat("17+25=\n", *options, "--ignore-eos", model=model)[1])
 
-    def test_nothing_said(self):
+    def test_empty_messages(self):
         for text in ("", "\n", " \n\t\n\r\n", "/exit", "/exit\n17+25=\n"):
             with self.subTest(text):
                 self.assertEqual(self.chat(text), ("", ""))
@@ -445,14 +445,14 @@ class Edited(Base):
         with open(self.file, encoding="utf-8") as file:
             self.assertEqual(file.read(), "something else\n")
         terminal = self.open(XDG_STATE_HOME=self.file)  # no directory
-        self.assertIn("Not a directory; the history is of this chat alone", terminal.expect("> "))
+        self.assertIn("Not a directory; the history has only this chat", terminal.expect("> "))
         os.remove(self.file)
         os.symlink(os.path.join(self.state, "elsewhere"), self.file)
         terminal = self.open()
         terminal.expect("> ")
         self.wait_for_libedit(terminal)
         terminal.type("17+25=\n")
-        self.assertIn("Too many levels of symbolic links; the history is of this chat alone", terminal.expect("\n> "))
+        self.assertIn("Too many levels of symbolic links; the history has only this chat", terminal.expect("\n> "))
         self.assertFalse(os.path.exists(os.path.join(self.state, "elsewhere")))
 
     def test_a_long_history_is_cut(self):

@@ -209,7 +209,8 @@ class Quantize(QuantizeCase):
                  (["--device", "gpu"], "--device"), (["--ranks", 65], "--ranks"), (["--devices", "0,0"], "--devices"),
                  (["--device", "cpu", "--devices", "0"],
                   "--devices: expected --device auto or cuda with it, found cpu"),
-                 (["--ranks", 3, "--devices", "0,1"], "--devices: expected 3 devices, as --ranks says, found 2"),
+                 (["--ranks", 3, "--devices", "0,1"],
+                  "--devices: expected 3 devices, one for each rank (--ranks), found 2"),
                  (["extra"], "unexpected argument")]
         for options, words in cases:
             self.assertIn(words, self.quantize(FLOAT, out, *options, expect=2, on=[]))

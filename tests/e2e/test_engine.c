@@ -293,17 +293,19 @@ static void check_bad_words(yk_engine *engine)
   fixture_prompt(17, VOCAB, ids, 20);
   yk_request_options request = fixture_request(engine, ids, 20, OUTPUT);
   fixture_answer(engine, &request, &plain);
-  const int32_t *said = plain.ids, elsewhere[] = {said[2], said[2], said[2], said[2], said[3]};
-  const yk_token_ids words[] = {{said + 2, 2}, {elsewhere, 5}, {said, 1}};
+  const int32_t *expected_ids = plain.ids,
+                elsewhere[] = {expected_ids[2], expected_ids[2], expected_ids[2], expected_ids[2], expected_ids[3]};
+  const yk_token_ids words[] = {{expected_ids + 2, 2}, {elsewhere, 5}, {expected_ids, 1}};
   request.sampling.bad_words = words;
   request.sampling.n_bad_words = 2;
   fixture_answer(engine, &request, &without);
-  for (int i = 0; i < 3; i++) assert_int_equal(without.ids[i], said[i]);
-  for (int i = 1; i < OUTPUT; i++) assert_false(without.ids[i - 1] == said[2] && without.ids[i] == said[3]);
+  for (int i = 0; i < 3; i++) assert_int_equal(without.ids[i], expected_ids[i]);
+  for (int i = 1; i < OUTPUT; i++)
+    assert_false(without.ids[i - 1] == expected_ids[2] && without.ids[i] == expected_ids[3]);
   request.sampling.bad_words = words + 2;
   request.sampling.n_bad_words = 1;
   fixture_answer(engine, &request, &without);
-  for (int i = 0; i < OUTPUT; i++) assert_int_not_equal(without.ids[i], said[0]);
+  for (int i = 0; i < OUTPUT; i++) assert_int_not_equal(without.ids[i], expected_ids[0]);
 }
 
 /* n samples are n requests at once: all except the first find the prompt's blocks in the same step. */

@@ -130,7 +130,7 @@ static void check_listed_samples(yk_engine *engine)
 {
   static const yk_logit_bias biases[] = {{3, 2}, {7, -50}};
   static const int32_t listed[N_LISTED] = {VOCAB - 1, 3, 7, 3};
-  static answer plain, beside;
+  static answer plain, concurrent;
   int32_t ids[N];
   fixture_prompt(9, VOCAB, ids, N);
   yk_request_options greedy = fixture_request(engine, ids, N, N_DRAWN), options = greedy;
@@ -151,8 +151,8 @@ static void check_listed_samples(yk_engine *engine)
     options.sampling.n_logprobs = i - 1;
     check_listed(engine, requests[i], ids, &options.sampling);
   }
-  fixture_read(other, &beside);
-  assert_same_answer(&beside, &plain);
+  fixture_read(other, &concurrent);
+  assert_same_answer(&concurrent, &plain);
 }
 
 static void listed_ids_have_the_log_probabilities_of_the_logits(void **state)

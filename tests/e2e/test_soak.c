@@ -48,14 +48,14 @@ typedef struct memory {
  * keep graphs of step sizes that come late; sanitizers keep freed memory. */
 enum {
   MAX_HEAP_GROWTH = 128 << 10,
-  MAX_HEAP_GROWTH_BESIDE_GPUS = 8 << 20,
+  MAX_HEAP_GROWTH_WITH_GPUS = 8 << 20,
   MAX_RESIDENT_GROWTH = 64 << 20,
   MAX_GPU_GROWTH = 64 << 20
 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { HOST_MEMORY_IS_TELLING = 0 };
+enum { HOST_MEMORY_IS_EXACT = 0 };
 #else
-enum { HOST_MEMORY_IS_TELLING = 1 };
+enum { HOST_MEMORY_IS_EXACT = 1 };
 #endif
 
 static memory measure(void)
@@ -90,10 +90,9 @@ static void check_growth(const memory *before, const memory *after)
 {
   bool on_gpus = test_backend_chosen().kind == YK_DEVICE_CUDA, are_shared = getenv("YOKE_TEST_SHARED_GPUS") != NULL;
   int64_t heap = after->heap_bytes - before->heap_bytes, resident = after->resident_bytes - before->resident_bytes;
-  if (HOST_MEMORY_IS_TELLING && heap > (on_gpus ? MAX_HEAP_GROWTH_BESIDE_GPUS : MAX_HEAP_GROWTH))
+  if (HOST_MEMORY_IS_EXACT && heap > (on_gpus ? MAX_HEAP_GROWTH_WITH_GPUS : MAX_HEAP_GROWTH))
     fail_msg("the heap grew by %.2f MB", mb(heap));
-  if (HOST_MEMORY_IS_TELLING && resident > MAX_RESIDENT_GROWTH)
-    fail_msg("resident memory grew by %.1f MB", mb(resident));
+  if (HOST_MEMORY_IS_EXACT && resident > MAX_RESIDENT_GROWTH) fail_msg("resident memory grew by %.1f MB", mb(resident));
   for (int i = 1; i < after->n_devices && on_gpus && !are_shared; i++) {
     int64_t lost = before->devices[i].free_bytes - after->devices[i].free_bytes;
     if (lost > MAX_GPU_GROWTH) fail_msg("GPU %d lost %.1f MB", i - 1, mb(lost));

@@ -14,7 +14,7 @@
 
 enum { N = 20000 };
 
-static void assert_says(yk_err *err, yk_status found, yk_status expected, const char *part)
+static void assert_message(yk_err *err, yk_status found, yk_status expected, const char *part)
 {
   assert_int_equal(found, expected);
   if (!strstr(err->message, part)) fail_msg("expected \"%s\" in \"%s\"", part, err->message);
@@ -34,7 +34,7 @@ static void test_slo(void **state)
   double slo[YK_BENCH_TIMES] = {1, 2, 3, 4};
   yk_err err = YK_ERR_INIT;
   for (size_t i = 0; each_case(i, i < sizeof bad / sizeof bad[0]); i++) {
-    assert_says(&err, yk_bench_slo_parse(bad[i].text, slo, &err), YK_E_INVAL, bad[i].part);
+    assert_message(&err, yk_bench_slo_parse(bad[i].text, slo, &err), YK_E_INVAL, bad[i].part);
     assert_true(slo[0] == 1 && slo[3] == 4);
   }
   assert_int_equal(yk_bench_slo_parse("tpot:50.5,e2el:3000", slo, &err), YK_OK);
@@ -55,7 +55,7 @@ static void test_checks(void **state)
   do {                                                                                                                 \
     load = good;                                                                                                       \
     __VA_ARGS__;                                                                                                       \
-    assert_says(&err, yk_bench_load_check(&load, &limits, &err), code, part);                                          \
+    assert_message(&err, yk_bench_load_check(&load, &limits, &err), code, part);                                       \
   } while (0)
   yk_bench_limits limits = none;
   REFUSES(YK_E_INVAL, "found several", load.n_clients = 2);
@@ -230,10 +230,10 @@ static void test_bad_traces(void **state)
   yk_err err = YK_ERR_INIT;
   yk_bench_trace trace;
   for (size_t i = 0; each_case(i, i < sizeof bad / sizeof bad[0]); i++) {
-    assert_says(&err, parse(bad[i].text, &trace, &err), YK_E_FORMAT, bad[i].part);
+    assert_message(&err, parse(bad[i].text, &trace, &err), YK_E_FORMAT, bad[i].part);
     assert_true(trace.rows == NULL && trace.n_rows == 0);
   }
-  assert_says(&err, yk_bench_trace_read("/no/such/file", &trace, &err), YK_E_IO, "/no/such/file");
+  assert_message(&err, yk_bench_trace_read("/no/such/file", &trace, &err), YK_E_IO, "/no/such/file");
   assert_null(trace.rows);
 }
 

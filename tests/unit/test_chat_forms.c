@@ -65,7 +65,7 @@ static void test_content_that_is_not_there(void **state)
   static const char NONE[] = ANSWERED("\"content\": null, "), ABSENT[] = ANSWERED(""),
                     EMPTY[] = ANSWERED("\"content\": \"\", ");
   static const char SHOWN[] = "[user]hi[assistant][tool]sun", LISTED[] = "[user](text hi)[assistant][tool](text sun)";
-  static const char ASKS[] = "False True False ", ASKS_NOT[] = "False False False ";
+  static const char COMPARED[] = "False True False ", NOT_COMPARED[] = "False False False ";
   (void)state;
   const char *const shown[][2] = {{NONE, SHOWN}, {ABSENT, SHOWN}, {EMPTY, SHOWN}, {NULL, NULL}};
   check_many(SHOW_CONTENT, shown);
@@ -74,9 +74,9 @@ static void test_content_that_is_not_there(void **state)
   const char *const listed[][2] = {
       {NONE, LISTED}, {ABSENT, LISTED}, {EMPTY, "[user](text hi)[assistant](text )[tool](text sun)"}, {NULL, NULL}};
   check_many(ONLY_LISTS, listed);
-  const char *const asked[][2] = {{NONE, ASKS}, {ABSENT, ASKS}, {EMPTY, ASKS_NOT}, {NULL, NULL}};
-  check_many("{% for m in messages %}{{ m.content is none }} {% endfor %}", asked);
-  check_many("{% for m in messages %}{{ m['content'] == none }} {% endfor %}", asked);
+  const char *const compared[][2] = {{NONE, COMPARED}, {ABSENT, COMPARED}, {EMPTY, NOT_COMPARED}, {NULL, NULL}};
+  check_many("{% for m in messages %}{{ m.content is none }} {% endfor %}", compared);
+  check_many("{% for m in messages %}{{ m['content'] == none }} {% endfor %}", compared);
 }
 
 static void test_forms_of_content(void **state)
@@ -186,16 +186,17 @@ static void test_arguments_of_the_past(void **state)
 /* A template without the role gets one system message. */
 static void test_developers(void **state)
 {
-#define SAYS(role, text) "{\"role\": \"" role "\", \"content\": " text "}"
-  static const char BOTH[] = "[" SAYS("system", "\"s\"") ", " SAYS("user", "\"u\"") ", " SAYS(
+#define MESSAGE(role, text) "{\"role\": \"" role "\", \"content\": " text "}"
+  static const char BOTH[] = "[" MESSAGE("system", "\"s\"") ", " MESSAGE("user", "\"u\"") ", " MESSAGE(
       "developer",
-      "[{\"type\": \"text\", \"text\": \"d\"}, {\"type\": \"text\", \"text\": \"e\"}]") ", " SAYS("system",
-                                                                                                  "\"t\"") "]";
+      "[{\"type\": \"text\", \"text\": \"d\"}, {\"type\": \"text\", \"text\": \"e\"}]") ", " MESSAGE("system",
+                                                                                                     "\"t\"") "]";
   (void)state;
-  const char *const shown[][2] = {{BOTH, "[system]s\n\nd\ne\n\nt[user]u"},
-                                  {"[" SAYS("developer", "\"d\"") ", " SAYS("user", "\"u\"") "]", "[system]d[user]u"},
-                                  {"[" SAYS("system", "\"s\"") ", " SAYS("system", "\"t\"") "]", "[system]s[system]t"},
-                                  {NULL, NULL}};
+  const char *const shown[][2] = {
+      {BOTH, "[system]s\n\nd\ne\n\nt[user]u"},
+      {"[" MESSAGE("developer", "\"d\"") ", " MESSAGE("user", "\"u\"") "]", "[system]d[user]u"},
+      {"[" MESSAGE("system", "\"s\"") ", " MESSAGE("system", "\"t\"") "]", "[system]s[system]t"},
+      {NULL, NULL}};
   check_many(SHOW_CONTENT, shown);
   check_messages(ONLY_LISTS, BOTH, "[system](text s\n\nd\ne\n\nt)[user](text u)");
   check_messages(SHOW_CONTENT "{# 'developer' #}", BOTH, "[system]s[user]u[developer]d\ne[system]t");
@@ -275,22 +276,22 @@ static void check_continued(const char *text, const char *messages, yk_status co
   yk_tokenizer *tokenizer;
   yk_chat_renderer *renderer;
   yk_err err = YK_ERR_INIT;
-  yk_json_doc *said = chat_json(messages);
-  yk_chat_conversation conversation = {.messages = yk_json_root(said), .continue_final_message = true};
+  yk_json_doc *content = chat_json(messages);
+  yk_chat_conversation conversation = {.messages = yk_json_root(content), .continue_final_message = true};
   if (chat_renderer_of(text, NULL, &tokenizer, &renderer, &err) != YK_OK) fail_msg("%s", err.message);
   chat_expect_prompt(renderer, &conversation, code, expected);
   yk_chat_renderer_free(renderer);
   yk_tokenizer_free(tokenizer);
-  yk_json_free(said);
+  yk_json_free(content);
 }
 
 /* The last part of a list of parts is continued; parts of a list that became one text are one. */
 static void test_continued_messages(void **state)
 {
-#define SAID(content)                                                                                                  \
+#define CONTENT(content)                                                                                               \
   "[{\"role\": \"user\", \"content\": \"<|im_end|>\"}, {\"role\": \"assistant\", \"content\": " content "}]"
 #define PART(text) "{\"type\": \"text\", \"text\": \"" text "\"}"
-  static const char PARTS[] = SAID("[" PART("a") ", " PART("b ") "]");
+  static const char PARTS[] = CONTENT("[" PART("a") ", " PART("b ") "]");
   static const char JOINS[] = "{% for m in messages %}{{ m.content }}|{% endfor %}";
   static const char GOES_THROUGH[] = "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}"
                                      "{% for part in m.content %}({{ part.text|trim }}){% endfor %}{% endif %}"
@@ -298,8 +299,8 @@ static void test_continued_messages(void **state)
   (void)state;
   check_continued(JOINS, PARTS, YK_OK, "<|im_end|>|a\nb ");
   check_continued(GOES_THROUGH, PARTS, YK_OK, "<|im_end|>(a)(b");
-  check_continued(JOINS, SAID("[]"), YK_E_INVAL, "messages[1].content: expected a text to continue, found none");
-  check_continued(JOINS, SAID("null"), YK_E_INVAL, "messages[1].content: expected a text to continue, found null");
+  check_continued(JOINS, CONTENT("[]"), YK_E_INVAL, "messages[1].content: expected a text to continue, found none");
+  check_continued(JOINS, CONTENT("null"), YK_E_INVAL, "messages[1].content: expected a text to continue, found null");
   check_continued("x", PARTS, YK_E_INVAL, "continue_final_message: the final message does not appear");
 }
 

@@ -71,16 +71,16 @@ static void close_fixture(fixture *of)
 /* The ids of a conversation that has the text in every place except the assistant's. */
 static int32_t *encode(const fixture *with, const char *text, size_t n_bytes, size_t *n_ids)
 {
-  json_t *said = json_stringn(text, n_bytes), *arguments = json_pack("{s:O}", "note", said), *tools, *messages;
+  json_t *content = json_stringn(text, n_bytes), *arguments = json_pack("{s:O}", "note", content), *tools, *messages;
   int32_t *ids;
   yk_err err = YK_ERR_INIT;
-  assert_non_null(said);
-  tools = json_pack("[{s:s, s:{s:O, s:[O]}}]", "type", "function", "function", "name", said, "enum", said);
+  assert_non_null(content);
+  tools = json_pack("[{s:s, s:{s:O, s:[O]}}]", "type", "function", "function", "name", content, "enum", content);
   messages = json_pack("[{s:s, s:O}, {s:s, s:O, s:O}, {s:s, s:n, s:[{s:{s:{s:O}}}]}, {s:s, s:O}, {s:s, s:s, s:[O]}]",
-                       "role", "system", "content", said, "role", "user", "content", said, "name", said, "role",
-                       "assistant", "content", "tool_calls", "function", "arguments", "a", said, "role", "tool",
-                       "content", said, "role", "user", "content", "x", "name", said);
-  json_decref(said);
+                       "role", "system", "content", content, "role", "user", "content", content, "name", content,
+                       "role", "assistant", "content", "tool_calls", "function", "arguments", "a", content, "role",
+                       "tool", "content", content, "role", "user", "content", "x", "name", content);
+  json_decref(content);
   yk_json_doc *doc =
       document_of(json_pack("{s:o, s:o, s:o}", "messages", messages, "tools", tools, "arguments", arguments));
   yk_json root = yk_json_root(doc);

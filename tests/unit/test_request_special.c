@@ -14,7 +14,7 @@
 enum { CAPACITY = 100 };
 
 /* The text of a request with these tokens, special tokens in brackets. */
-static void run(const char *said, bool skips, const char *stop, const char *expected)
+static void run(const char *content, bool skips, const char *stop, const char *expected)
 {
   yk_tokenizer *tokenizer;
   int32_t *ids;
@@ -23,7 +23,7 @@ static void run(const char *said, bool skips, const char *stop, const char *expe
   yk_request *request;
   yk_strbuf text = YK_STRBUF_INIT;
   assert_int_equal(yk_tokenizer_load(MODEL, &tokenizer, NULL), YK_OK);
-  assert_int_equal(yk_tokenizer_encode(tokenizer, said, strlen(said), false, &ids, &n_ids, NULL), YK_OK);
+  assert_int_equal(yk_tokenizer_encode(tokenizer, content, strlen(content), false, &ids, &n_ids, NULL), YK_OK);
   const yk_sampling sampling = {.max_tokens = CAPACITY - 1,
                                 .n_logprobs = -1,
                                 .n_prompt_logprobs = -1,

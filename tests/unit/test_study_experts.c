@@ -107,7 +107,7 @@ static void test_shapes_of_experts(void **state)
 static void test_prediction_of_whole_experts(void **state)
 {
   (void)state;
-  static const int measured[] = {1, 2, 4}, asked[] = {3, 5};
+  static const int measured[] = {1, 2, 4}, counts[] = {3, 5};
   for (int is_whole = 0; is_whole <= 1; is_whole++) {
     json_t *points = json_array(), *predictions, *left_out;
     for (int i = 0; i < 3; i++) {
@@ -122,10 +122,10 @@ static void test_prediction_of_whole_experts(void **state)
     json_t *study =
         json_pack("{s:i, s:o, s:{s:i, s:i, s:i, s:i, s:i}}", "yoke_study", 1, "points", points, "model", "n_heads", 120,
                   "n_kv_heads", 120, "intermediate_size", 7680, "n_experts", 8, "group_size", 0);
-    assert_int_equal(yk_study_predict(study, asked, 2, &predictions, &left_out, NULL), YK_OK);
+    assert_int_equal(yk_study_predict(study, counts, 2, &predictions, &left_out, NULL), YK_OK);
     for (size_t i = 0; i < 2; i++) {
-      double most = is_whole ? (i == 0 ? 3.0 : 2.0) / 8 : 1.0 / asked[i];
-      near(number_of(json_array_get(predictions, i), "output_throughput"), 1e6 / (960 * most + 240.0 / asked[i] + 40),
+      double most = is_whole ? (i == 0 ? 3.0 : 2.0) / 8 : 1.0 / counts[i];
+      near(number_of(json_array_get(predictions, i), "output_throughput"), 1e6 / (960 * most + 240.0 / counts[i] + 40),
            1e-9);
     }
     for (size_t i = 0; i < 2; i++) assert_true(fabs(number_of(json_array_get(left_out, i), "error")) < 1e-9);

@@ -115,7 +115,7 @@ static void test_split(void **state)
 static void test_predict_uneven(void **state)
 {
   (void)state;
-  static const int measured[] = {1, 2, 3, 4}, asked[] = {3, 5, 6};
+  static const int measured[] = {1, 2, 3, 4}, counts[] = {3, 5, 6};
   static const double kv[] = {1, 1.0 / 2, 10.0 / 24, 1.0 / 4}, slowest[] = {1, 1.0 / 2, 4.0 / 8, 1.0 / 4};
   json_t *points = json_array(), *predictions, *left_out;
   for (int i = 0; i < 4; i++) {
@@ -129,7 +129,7 @@ static void test_predict_uneven(void **state)
   }
   json_t *study = json_pack("{s:i, s:o, s:{s:i, s:i, s:i, s:i}}", "yoke_study", 1, "points", points, "model", "n_heads",
                             32, "n_kv_heads", 8, "intermediate_size", 12288, "group_size", 128);
-  assert_int_equal(yk_study_predict(study, asked, 3, &predictions, &left_out, NULL), YK_OK);
+  assert_int_equal(yk_study_predict(study, counts, 3, &predictions, &left_out, NULL), YK_OK);
   const double expected_us[] = {800 * 4.0 / 8 + 320 + 40, 800 * 3.0 / 8 + 960 * 20.0 / 96 + 40, 200 + 160 + 40};
   for (size_t i = 0; i < 3; i++)
     near(number_of(json_array_get(predictions, i), "output_throughput"), 1e6 / expected_us[i], 1e-9);
@@ -139,7 +139,7 @@ static void test_predict_uneven(void **state)
   json_decref(left_out);
   json_object_del(study, "model"); /* heads unknown: as if all were even, and three ranks would wait less */
   json_array_remove(points, 2);
-  assert_int_equal(yk_study_predict(study, asked, 1, &predictions, &left_out, NULL), YK_OK);
+  assert_int_equal(yk_study_predict(study, counts, 1, &predictions, &left_out, NULL), YK_OK);
   near(number_of(json_array_get(predictions, 0), "output_throughput"), 1e6 / (800.0 / 3 + 320 + 40), 1e-9);
   json_decref(predictions);
   json_decref(left_out);

@@ -34,8 +34,10 @@ pcre2_code *__wrap_pcre2_compile_8(PCRE2_SPTR pattern, PCRE2_SIZE n_bytes, uint3
 {
   if (options & (PCRE2_UTF | PCRE2_UCP | PCRE2_CASELESS)) fail_msg("PCRE2 is to match Unicode: options %#x", options);
   for (size_t i = 0; i < n_bytes && !(options & PCRE2_LITERAL); i++) {
-    bool asks = pattern[i] >= 0x80 || (pattern[i] == '\\' && (i + 1 == n_bytes || !strchr("xAzZ", pattern[i + 1])));
-    if (asks) fail_msg("PCRE2 is to match Unicode: \"%.*s\" at byte %zu", (int)n_bytes, (const char *)pattern, i);
+    bool needs_unicode =
+        pattern[i] >= 0x80 || (pattern[i] == '\\' && (i + 1 == n_bytes || !strchr("xAzZ", pattern[i + 1])));
+    if (needs_unicode)
+      fail_msg("PCRE2 is to match Unicode: \"%.*s\" at byte %zu", (int)n_bytes, (const char *)pattern, i);
   }
   return __real_pcre2_compile_8(pattern, n_bytes, options, code, offset, context);
 }

@@ -20,15 +20,16 @@ static const char about[] =
     "Join the outputs of `yoke batch --part K/N` runs over INPUT into one file, in the order of INPUT's lines. Any "
     "number of files of any runs will do, if each line has one result and all results are of INPUT, one model and one "
     "set of options, which their hashes show: the model is not needed. Where lines have no result, their numbers are "
-    "printed and nothing is written: the same `yoke batch` commands go on with them. Exits with 1 if lines are missing "
+    "printed and nothing is written: the same `yoke batch` commands continue with them. Exits with 1 if lines are "
+    "missing "
     "or a result is an error.";
 
 static const char examples[] = "  yoke batch merge in.jsonl out-*.jsonl -o out.jsonl\n"
                                "  yoke batch merge in.jsonl out-*.jsonl -o out.jsonl --parts 16\n";
 
 /* Lists the missing lines of one part; part 0: of the whole input. */
-static yk_status tell_part(const yk_merge *merge, const merge_options *options, int32_t part, const yk_log *log,
-                           yk_err *err)
+static yk_status report_part(const yk_merge *merge, const merge_options *options, int32_t part, const yk_log *log,
+                             yk_err *err)
 {
   int64_t *lines = malloc((size_t)merge->n_missing * sizeof *lines);
   if (!lines) return yk_err_set(err, YK_E_NOMEM, "no memory to list missing lines");
@@ -47,8 +48,8 @@ static yk_status tell_part(const yk_merge *merge, const merge_options *options, 
 
 static yk_status refuse_missing(const yk_merge *merge, const merge_options *options, const yk_log *log, yk_err *err)
 {
-  if (options->n_parts == 0) YK_TRY(tell_part(merge, options, 0, log, err));
-  for (int32_t part = 1; part <= options->n_parts; part++) YK_TRY(tell_part(merge, options, part, log, err));
+  if (options->n_parts == 0) YK_TRY(report_part(merge, options, 0, log, err));
+  for (int32_t part = 1; part <= options->n_parts; part++) YK_TRY(report_part(merge, options, part, log, err));
   return yk_err_set(err, YK_E_INVAL, "nothing was written: %lld of %lld lines have no result",
                     (long long)merge->n_missing, (long long)(merge->n_missing + merge->n_results));
 }

@@ -28,7 +28,7 @@ static const char about[] =
     "in the next one. On a terminal Alt-Enter begins a new line, pasted text stays one message, the arrows and "
     "Ctrl-R go through earlier messages, and text between <think> and </think> is dimmed. Lines that begin with a "
     "slash are commands: /help lists them. Ctrl-C stops an answer, which is kept as far as it came; Ctrl-D, or "
-    "Ctrl-C twice at the prompt, ends the chat. A failed message is removed, and the chat goes on; where standard "
+    "Ctrl-C twice at the prompt, ends the chat. A failed message is removed, and the chat continues; where standard "
     "input "
     "is no terminal, the exit code is then 1.";
 

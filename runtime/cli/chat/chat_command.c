@@ -10,7 +10,7 @@ static const char help[] = "/help          this list\n"
                            "/system TEXT   set the system's message; without TEXT: take it away\n"
                            "/undo          take back the last message and its answer\n"
                            "/exit          leave, as Ctrl-D does\n"
-                           "A line that ends in a backslash goes on in the next one; Alt-Enter begins a new line.\n"
+                           "A line that ends in a backslash continues in the next one; Alt-Enter begins a new line.\n"
                            "A message may begin with a slash behind a space. Ctrl-C stops an answer.\n";
 
 static yk_status run_help(yk_chat_session *session, const char *text, size_t n_bytes, yk_err *err)
@@ -79,7 +79,7 @@ static yk_status carry_out(yk_chat_session *session, const char *text, size_t n_
   for (size_t i = 0; i < N_COMMANDS; i++) {
     if (strcmp(commands[i].name, name) != 0) continue;
     if (n_bytes > 0 && !commands[i].takes_text)
-      return yk_err_set(err, YK_E_INVAL, "%s: expected nothing behind it, found \"%.*s\"", name,
+      return yk_err_set(err, YK_E_INVAL, "%s: expected nothing after it, found \"%.*s\"", name,
                         n_bytes > 40 ? 40 : (int)n_bytes, text);
     *ends = !commands[i].run;
     return *ends ? YK_OK : commands[i].run(session, text, n_bytes, err);

@@ -165,7 +165,7 @@ static unsigned char insert_line_feed(EditLine *el, int key)
 
 static void keep_no_history(yk_chat_editor *editor, const char *why)
 {
-  yk_log_write(editor->log, YK_LOG_WARN, "%s: %s; the history is of this chat alone", editor->path.data, why);
+  yk_log_write(editor->log, YK_LOG_WARN, "%s: %s; the history has only this chat", editor->path.data, why);
   yk_strbuf_free(&editor->path);
 }
 

@@ -25,8 +25,8 @@ yk_status yk_device_ids_check(const yk_device_ids *list, int device, int n_ranks
 {
   if (!list->n) return YK_OK;
   if (n_ranks && (size_t)n_ranks != list->n)
-    return yk_err_set(err, YK_E_INVAL, "--devices: expected %d devices, as %s says, found %zu", n_ranks, ranks_option,
-                      list->n);
+    return yk_err_set(err, YK_E_INVAL, "--devices: expected %d devices, one for each rank (%s), found %zu", n_ranks,
+                      ranks_option, list->n);
   if (device == YK_DEVICE_CPU)
     return yk_err_set(err, YK_E_INVAL, "--devices: expected --device auto or cuda with it, found cpu; leave one out");
   return YK_OK;

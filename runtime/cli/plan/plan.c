@@ -138,7 +138,7 @@ static void print_head(const plan_options *options, const yk_plan *plan)
   printf(": ");
   puts("bytes of the largest one; tokens of KV that all can hold.");
   if (plan->assumes_formats)
-    puts("There are no weights: their formats and types are assumed to be what config.json says.");
+    puts("There are no weights: their formats and types are assumed to be those of config.json.");
   printf("%5s  %-4s  %10s  %10s  %10s  %10s\n", "ranks", "fits", "weights", "KV", "workspace", "KV tokens");
 }
 

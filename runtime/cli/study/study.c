@@ -53,7 +53,7 @@ static yk_status make_points(session *s, yk_err *err)
 {
   yk_err unknown = YK_ERR_INIT;
   if (s->settings->model.hf_overrides)
-    yk_err_set(&unknown, YK_E_UNSUPPORTED, "--hf-overrides changes what config.json says of the model");
+    yk_err_set(&unknown, YK_E_UNSUPPORTED, "--hf-overrides changes config.json's description of the model");
   else
     s->has_shapes = yk_model_shapes_read(s->settings->model.checkpoint.path, &s->shapes, &unknown) == YK_OK;
   if (!s->has_shapes)

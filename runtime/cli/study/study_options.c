@@ -16,7 +16,7 @@ static const char about[] =
     "64. DIR then holds study.json, study.csv, report.html, results.tex and figures as SVG and PDF: throughput and "
     "latencies with 95 % intervals that include the differences between starts, speed-up and efficiency against the "
     "fewest ranks, the limit of the machine, and the causes of lost efficiency. Points that cannot be measured are "
-    "listed first, with the reason. Finished runs are in DIR/journal.jsonl at once: the same command goes on where "
+    "listed first, with the reason. Finished runs are in DIR/journal.jsonl at once: the same command continues where "
     "it was stopped. See also yoke study compare --help, yoke study predict --help and yoke study report --help.";
 
 static const char examples[] = "  yoke study -m Qwen3-8B-AWQ --ranks 1,2,4 --batch 1-256*4 --output-dir scaling\n"
@@ -245,7 +245,7 @@ static yk_option_group study_group(yk_study_settings *settings)
 {
   const yk_option table[] = {
       {"output-dir", "o", YK_OPTION_STRING, &settings->output_dir, "DIR",
-       .help = "where the study is, or goes on; required"},
+       .help = "where the study is written or continued; required"},
       {"repeats", NULL, YK_OPTION_INT, &settings->n_repeats, "N", .help = "runs of a point on each engine start",
        .min = 1, .max = REPEATS_MAX},
       {"starts", NULL, YK_OPTION_INT, &settings->n_starts, "N",

@@ -110,7 +110,8 @@ static yk_status check_ordinals(const yk_settings *s, yk_err *err)
       return yk_err_set(err, YK_E_INVAL, "devices: expected ordinals 0 to %d, found %d", n_gpus - 1, ids[i]);
     for (int other = 0; other < i; other++)
       if (ids[other] == ids[i])
-        return yk_err_set(err, YK_E_INVAL, "devices: GPU %d is named twice; each rank needs one of its own", ids[i]);
+        return yk_err_set(err, YK_E_INVAL, "devices: GPU %d is named twice; name a different GPU for each rank",
+                          ids[i]);
   }
   return YK_OK;
 }

@@ -57,10 +57,10 @@ int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *celsius)
 /* A thousand millijoules more at each query. */
 int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *millijoules)
 {
-  static unsigned long long n_asked;
+  static unsigned long long n_calls;
   (void)device;
-  n_asked++;
-  *millijoules = is("nonsense") ? 1000000 - n_asked : 1000 * n_asked; /* runs backwards */
+  n_calls++;
+  *millijoules = is("nonsense") ? 1000000 - n_calls : 1000 * n_calls; /* runs backwards */
   return is("refuse") ? 3 : YK_NVML_OK;
 }
 
