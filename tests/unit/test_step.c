@@ -168,7 +168,7 @@ static void test_bad_messages(void **state)
 {
   (void)state;
   static const struct {
-    const char *says;
+    const char *part;
     size_t offset;
     int32_t value;
   } cases[] = {{"version", offsetof(yk_step_head, version), 99},
@@ -190,7 +190,7 @@ static void test_bad_messages(void **state)
     char *message = write_message(&sent, &n_bytes);
     memcpy(message + cases[i].offset, &cases[i].value, sizeof cases[i].value);
     assert_int_equal(yk_step_message_read(message, n_bytes, &message_limits, &read, &err), YK_E_COMM);
-    assert_non_null(strstr(err.message, cases[i].says));
+    assert_non_null(strstr(err.message, cases[i].part));
     free(message);
   }
   size_t n_bytes;

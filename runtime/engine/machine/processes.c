@@ -38,7 +38,7 @@ yk_status yk_processes_smallest(yk_cluster *cluster, int64_t value, int64_t *lea
   return YK_OK;
 }
 
-yk_status yk_processes_meet(yk_cluster *cluster, yk_err *err)
+yk_status yk_processes_barrier(yk_cluster *cluster, yk_err *err)
 {
   int64_t least;
   int process;

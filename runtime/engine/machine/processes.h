@@ -16,8 +16,8 @@ yk_status yk_processes_fail(yk_cluster *cluster, yk_status status, yk_err *err);
  *   process that has it. cluster NULL: value, 0. Errors: YK_E_COMM. */
 yk_status yk_processes_smallest(yk_cluster *cluster, int64_t value, int64_t *least, int *process, yk_err *err);
 
-/* yk_processes_meet - returns once every process has called it. Errors: YK_E_COMM. */
-yk_status yk_processes_meet(yk_cluster *cluster, yk_err *err);
+/* yk_processes_barrier - returns once every process has called it. Errors: YK_E_COMM. */
+yk_status yk_processes_barrier(yk_cluster *cluster, yk_err *err);
 
 /* yk_processes_on_host - processes on this process's host, at least 1. */
 int yk_processes_on_host(const yk_cluster *cluster);

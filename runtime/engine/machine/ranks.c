@@ -228,7 +228,7 @@ yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
   ranks->command = (command){.checkpoint = checkpoint};
   YK_TRY(yk_rank_group_run(ranks->group, &ranks->command, 0, err));
   ranks->is_loaded = true;
-  return yk_processes_meet(ranks->cluster, err);
+  return yk_processes_barrier(ranks->cluster, err);
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
