@@ -126,8 +126,8 @@ yk_status yk_cluster_answer(yk_cluster *cluster, const yk_err *result, yk_err *e
  *   the process's name; YK_E_TIMEOUT, naming the processes whose answers are missing; YK_E_COMM. */
 yk_status yk_cluster_wait(yk_cluster *cluster, double timeout_s, yk_err *err);
 
-/* yk_cluster_answer_of - process 0: the last whole answer of a follower, after yk_cluster_wait has taken all. Thread: that
- *   of yk_cluster_wait. */
+/* yk_cluster_answer_of - process 0: the last whole answer of a follower, after yk_cluster_wait has taken all. Thread:
+ *   that of yk_cluster_wait. */
 void yk_cluster_answer_of(const yk_cluster *cluster, int process, yk_err *out);
 
 /* yk_cluster_watch - call on_failure once, from a thread of the cluster or from within this call, when the cluster has

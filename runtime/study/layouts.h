@@ -11,8 +11,9 @@
  * The four constants are fitted to the decode steps of Qwen3-8B on one and two H200s, mean error 1.5 %. Applied to
  * Qwen3-32B on one and two H200s, which the fit has not used: 3.8 %, at most 9.3 %; to Qwen3-8B on one and two H100s,
  * with their rates: 3.2 %; to Qwen3-8B on up to four H200s, with the type's all-reduces: 4.6 %, at most 14 %
- * (tests/unit/test_study_layouts.c). Prefill at batches up to 64: 3.4 to 7.7 %, at most 14 %. Without measurements:
- * pipeline stages, networks, PCIe, mixtures of experts, GPUs whose rates are from a datasheet.
+ * (tests/unit/test_study_layouts.c). Prefill at batches up to 64: 3.4 to 7.7 %, at most 14 %. A mixture takes longer
+ * than the formula, since its experts have few rows each: Qwen3-30B-A3B on one and two H200s 9 %, at most 24 %. Without
+ * measurements: pipeline stages, networks, PCIe, GPUs whose rates are from a datasheet.
  *
  * With pp stages, pp groups of running sequences are under way. A group's next step begins when it has passed all
  * stages, and a stage is free for the next group when it is done with the last:

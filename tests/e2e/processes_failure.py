@@ -65,8 +65,8 @@ class Failures(ProcessesCase):
                                    "--ignore-eos", env={victim: fault}, program=program)
             for process in processes:
                 self.assertEqual(process.wait(), 1, process.err)
-                self.assertRegex(process.err, rf"process {victim} \(.*\): rank {victim} did not finish a step within 2 s; "
-                                 rf"rank {victim} is at layer 1, attention")
+                self.assertRegex(process.err, rf"process {victim} \(.*\): rank {victim} did not finish a step within "
+                                 rf"2 s; rank {victim} is at layer 1, attention")
 
     def test_end_of_process_0(self):
         """SIGTERM and SIGINT end all processes in order."""

@@ -147,7 +147,8 @@ static void judge_stall(yk_ranks *ranks, const yk_err *stall)
   yk_cluster_blame(cluster, culprit, all_answered ? &last : &missing);
 }
 
-/* A rank's own failure ends the other processes at once. Only the thread that waits for the ranks exchanges messages. */
+/* A rank's own failure ends the other processes at once. Only the thread that waits for the ranks exchanges
+ * messages. */
 static void stop_ranks(void *context, const yk_err *error)
 {
   yk_ranks *ranks = context;
