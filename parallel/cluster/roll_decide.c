@@ -118,16 +118,14 @@ static void check_exclusive(roll *r, const char *name)
   }
 }
 
-/* A fact that no earlier entry has named. */
+/* A fact that no earlier entry has named. The report leaves out facts that must be equal and are. */
 static void check_fact(roll *r, const yk_roll_fact *fact)
 {
   int n_values = count_values(r, fact->name);
-  if (n_values == 1 && r->report) {
-    int p = 0;
-    while (!r->entries[p]) p++;
-    yk_strbuf_append_fmt(r->report, "%s: %s\n", fact->name, value_of(r->entries[p], fact->name));
-  } else if (n_values > 1)
+  if (n_values > 1)
     show_values(r, fact, n_values);
+  else if (fact->rule != YK_FACT_EQUAL && fact->value[0] && r->report)
+    yk_strbuf_append_fmt(r->report, "%s: %s\n", fact->name, fact->value);
   if (fact->rule == YK_FACT_EXCLUSIVE) check_exclusive(r, fact->name);
 }
 
