@@ -37,6 +37,13 @@ static void sleep_s(double seconds)
   nanosleep(&time, NULL);
 }
 
+/* A signal that the parent ignores stays ignored: a launcher that signals every process leaves the end to process 0. */
+static void add_unless_ignored(sigset_t *signals, int number)
+{
+  struct sigaction action;
+  if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(signals, number);
+}
+
 /* Also ends a process that is loading, or waits for others. */
 static void *wait_for_signal(void *user)
 {
@@ -63,8 +70,8 @@ static yk_status start(follow_state *state, yk_err *err)
 {
   pthread_t thread;
   sigemptyset(&state->signals);
-  sigaddset(&state->signals, SIGINT);
-  sigaddset(&state->signals, SIGTERM);
+  add_unless_ignored(&state->signals, SIGINT);
+  add_unless_ignored(&state->signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &state->signals, NULL);
   int error = pthread_create(&thread, NULL, wait_for_signal, state);
   if (error) return yk_err_set(err, YK_E_INTERNAL, "cannot start a thread: %s", strerror(error));

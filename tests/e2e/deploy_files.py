@@ -3,6 +3,7 @@ run with stand-ins for Slurm; every option of Yoke in them exists."""
 
 import contextlib
 import glob
+import json
 import os
 import re
 import shutil
@@ -132,7 +133,7 @@ class Files(harness.Case):
 
     @unittest.skipUnless(harness.ON_CPU, "CPU ranks")
     def test_slurm_hosts(self):
-        """Two processes, each with its ranks, as on two hosts."""
+        """Two processes, each with its ranks, as on two hosts. Both get SIGTERM, and a running request is finished."""
         address, port = random_address()
         self.put("srun", SRUN)
         self.put("scontrol", f"#!/bin/sh\necho {address}\necho other\n")
@@ -146,7 +147,13 @@ class Files(harness.Case):
         run.wait_for("serving ")
         with urllib.request.urlopen(f"{url}/server_info", timeout=harness.TIMEOUT_S) as answer:
             self.assertIn(b'"tp_size":4,"dp_size":1', answer.read())
-        run.popen.terminate()
+        body = {"prompt": "Tell a story", "max_tokens": 600, "ignore_eos": True, "stream": True}
+        request = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=harness.TIMEOUT_S) as answer:
+            answer.readline()
+            run.popen.terminate()
+            self.assertEqual(answer.read().count(b'"text"'), 599)
         self.assertEqual(run.wait(), 0, run.err)
 
     def test_slurm_batch(self):
