@@ -145,6 +145,10 @@ static yk_status check(serve_options *options, yk_err *err)
                       "--api-key, which take all values after them");
   }
   YK_TRY(status);
+  if (server->engine.starts_by_mpi && server->restarts_on_failure)
+    return yk_err_set(err, YK_E_INVAL,
+                      "--restart-on-failure: MPI ends all processes with the first that fails; start them by --nnodes, "
+                      "or leave it out");
   server->port = options->port;
   server->max_waiting = options->max_waiting;
   server->max_connections = options->max_connections;

@@ -150,6 +150,7 @@ static yk_status start_from_checkpoint(yk_engine *e, const yk_engine_options *op
 {
   yk_plan plan;
   YK_TRY(yk_settings_resolve(options, checkpoint, 0, e->cluster, &e->settings, &plan, err));
+  e->settings.wires = yk_mpi_run_wires(e->mpi, e->cluster);
   e->has_one_clock = e->settings.device == YK_DEVICE_CPU && yk_processes_share_host(e->cluster);
   YK_TRY(load_tokenizer(e, options, err));
   fill_info(e, yk_checkpoint_config(checkpoint), &plan);
@@ -179,7 +180,7 @@ static yk_status start(yk_engine *e, const yk_engine_options *options, yk_err *e
   if (options->n_processes > 1 && options->process != 0)
     return yk_err_set(err, YK_E_INVAL, "process: expected 0, which has the engine, found %d: it calls yk_engine_follow",
                       options->process);
-  YK_TRY(yk_roll_call_hold(options, &e->cluster, err));
+  YK_TRY(yk_roll_call_hold(options, yk_mpi_run_listener(e->mpi), &e->log, &e->cluster, err));
   yk_status status = yk_processes_fail(e->cluster, open_and_start(e, options, &failure), &failure);
   if (status != YK_OK && err && err->code == YK_OK) *err = failure;
   e->info.load_s = yk_clock_seconds_since(start_ns);
@@ -201,7 +202,8 @@ yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk
   pthread_mutex_init(&e->mutex, NULL);
   pthread_cond_init(&e->cv_work, NULL);
   pthread_cond_init(&e->cv_call, NULL);
-  yk_status status = start(e, &own, err);
+  yk_status status = yk_mpi_run_start(&own, &e->mpi, err);
+  if (status == YK_OK) status = start(e, &own, err);
   if (status != YK_OK) {
     yk_engine_destroy(e);
     return status;
@@ -218,8 +220,10 @@ bool yk_engine_destroy(yk_engine *engine)
   pthread_cond_signal(&engine->cv_work);
   pthread_mutex_unlock(&engine->mutex);
   if (engine->thread_started) pthread_join(engine->thread, NULL);
+  const bool in_order = engine->thread_started && yk_engine_check(engine, NULL) == YK_OK;
   bool all_freed = yk_ranks_destroy(engine->ranks);
   if (all_freed) yk_processes_leave(engine->cluster);
+  if (all_freed) yk_mpi_run_end(engine->mpi, in_order);    /* otherwise a rank may still use it */
   if (all_freed) yk_step_builder_destroy(engine->builder); /* otherwise a rank may still read a step */
   yk_scheduler_destroy(engine->scheduler);
   yk_cache_salts_free(&engine->salts);

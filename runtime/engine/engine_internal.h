@@ -12,6 +12,7 @@
 #include "engine/loop/cache_salts.h"
 #include "engine/loop/scheduler.h"
 #include "engine/loop/step_builder.h"
+#include "engine/machine/mpi_run.h"
 #include "engine/machine/ranks.h"
 #include "engine/observe/expert_counts.h"
 #include "engine/observe/profiler_state.h"
@@ -25,6 +26,7 @@ struct yk_engine {
   yk_settings settings;
   yk_engine_info info;
   yk_cluster *cluster; /* the processes of the run; NULL: one */
+  yk_mpi_run *mpi;     /* that started them, or NULL */
   bool has_one_clock;  /* all ranks' timestamps are of one clock */
   yk_generation_defaults generation;
   int32_t eos_ids[YK_MAX_EOS_IDS + 1]; /* ids of the checkpoint and of the tokenizer */

@@ -1,5 +1,6 @@
 /* follow.c - a process other than process 0: it opens the same checkpoint, loads its ranks and runs the steps that
  * process 0 sends. */
+#include "engine/machine/mpi_run.h"
 #include "engine/machine/processes.h"
 #include "engine/machine/ranks.h"
 #include "engine/machine/roll_call.h"
@@ -11,6 +12,7 @@ typedef struct follower {
   const yk_engine_options *options;
   const char *(*stops)(void *user);
   void *user;
+  yk_mpi_run *mpi; /* or NULL */
   yk_cluster *cluster;
   yk_ranks *ranks;
   bool has_run; /* all processes have loaded */
@@ -21,6 +23,7 @@ static yk_status load(follower *f, const yk_checkpoint *checkpoint, yk_err *err)
   yk_plan plan;
   yk_settings settings;
   YK_TRY(yk_settings_resolve(f->options, checkpoint, 0, f->cluster, &settings, &plan, err));
+  settings.wires = yk_mpi_run_wires(f->mpi, f->cluster);
   YK_TRY(yk_ranks_create(&settings, f->cluster, &f->ranks, err));
   return yk_checkpoint_settle(checkpoint, yk_ranks_load(f->ranks, checkpoint, NULL, NULL, err), err);
 }
@@ -61,6 +64,14 @@ static yk_status follow(follower *f, yk_err *err)
   return run(f, err);
 }
 
+static yk_status join(follower *f, const yk_engine_options *own, yk_err *err)
+{
+  if (own->n_processes < 2 || own->process < 1)
+    return yk_err_set(err, YK_E_INVAL, "process: expected 1 to %d, found %d of %d processes", own->n_processes - 1,
+                      own->process, own->n_processes);
+  return yk_roll_call_hold(own, yk_mpi_run_listener(f->mpi), &own->log, &f->cluster, err);
+}
+
 yk_status yk_engine_follow(const yk_engine_options *options, const char *(*stops)(void *user), void *user,
                            bool *has_run, bool *is_stuck, yk_err *err)
 {
@@ -70,14 +81,13 @@ yk_status yk_engine_follow(const yk_engine_options *options, const char *(*stops
   *is_stuck = *has_run = false;
   YK_TRY(yk_engine_options_read(options, &own, err));
   if (!own.model_dir) return yk_err_set(err, YK_E_INVAL, "model_dir: expected a checkpoint directory, found nothing");
-  if (own.n_processes < 2 || own.process < 1)
-    return yk_err_set(err, YK_E_INVAL, "process: expected 1 to %d, found %d of %d processes", own.n_processes - 1,
-                      own.process, own.n_processes);
-  YK_TRY(yk_roll_call_hold(&own, &f.cluster, err));
-  yk_status status = yk_processes_fail(f.cluster, follow(&f, &failure), &failure);
+  YK_TRY(yk_mpi_run_start(&own, &f.mpi, err));
+  yk_status status = join(&f, &own, &failure);
+  if (status == YK_OK) status = yk_processes_fail(f.cluster, follow(&f, &failure), &failure);
   *has_run = f.has_run;
   *is_stuck = !yk_ranks_destroy(f.ranks);
   if (!*is_stuck) yk_processes_leave(f.cluster);
+  if (!*is_stuck) yk_mpi_run_end(f.mpi, status == YK_OK);
   if (status != YK_OK && err && err->code == YK_OK) *err = failure;
   return status;
 }

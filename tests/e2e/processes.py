@@ -69,7 +69,7 @@ class Bits(ProcessesCase):
 
         self.check("qwen3", 2, start, ())
 
-    @unittest.skipUnless(MPIRUN and os.environ.get("YOKE_TEST_MPI"), "no mpirun")
+    @unittest.skipUnless(MPIRUN, "no mpirun")
     def test_mpirun(self):
         for name, n_ranks, n_processes in (("qwen3", 2, 2), ("deepseek_v3", 6, 3)):
             self.check(name, n_ranks, lambda arguments, n=n_processes: [self.start_mpi(n, *arguments)], ())

@@ -99,12 +99,13 @@ static yk_status apply_torch(const yk_process_options *options, yk_engine_option
   return YK_OK;
 }
 
-static yk_status apply_mpi(yk_engine_options *engine, yk_err *err)
+static yk_status apply_mpi(const yk_process_options *options, yk_engine_options *engine, yk_err *err)
 {
   const char *const *sizes = variable("OMPI_COMM_WORLD_SIZE") || variable("PMI_SIZE") ? mpi_sizes : slurm_sizes;
   YK_TRY(read_number(sizes, 1, YK_MAX_RANKS, &engine->n_processes, err));
   YK_TRY(read_number(mpi_ranks, 0, YK_MAX_RANKS - 1, &engine->process, err));
   engine->starts_by_mpi = engine->n_processes > 1;
+  engine->master_host = options->master_host; /* the network to use, where hosts have several */
   return YK_OK;
 }
 
@@ -136,7 +137,7 @@ yk_status yk_process_options_apply(const yk_process_options *options, yk_engine_
   else if (variable("WORLD_SIZE") && variable("RANK") && variable("MASTER_ADDR") && variable("MASTER_PORT"))
     YK_TRY(apply_torch(options, engine, err));
   else if (is_mpi)
-    YK_TRY(apply_mpi(engine, err));
+    YK_TRY(apply_mpi(options, engine, err));
   if (options->is_headless && engine->process == 0)
     return yk_err_set(err, YK_E_INVAL, "--headless: expected --node-rank 1 or more, found process 0");
   return read_number(local_ranks, 0, YK_MAX_RANKS - 1, &engine->local_process, err);

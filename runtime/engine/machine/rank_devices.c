@@ -5,7 +5,7 @@
 yk_status yk_rank_devices_open(const yk_settings *settings, yk_cluster *cluster, yk_rank_devices *out, yk_err *err)
 {
   *out = (yk_rank_devices){.n_local = settings->world.n_local};
-  if (cluster) out->wires = yk_cluster_wires(cluster);
+  if (cluster) out->wires = settings->wires ? *settings->wires : yk_cluster_wires(cluster);
   if (settings->device == YK_DEVICE_CUDA) YK_TRY(yk_comm_check_world(&settings->world, err));
   if (settings->device == YK_DEVICE_CUDA) {
     YK_TRY(yk_gpus_open(settings, out->devs, err));

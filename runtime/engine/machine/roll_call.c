@@ -21,36 +21,38 @@ static void log_report(const yk_log *log, yk_log_level level, char *report)
   }
 }
 
-static yk_cluster_options cluster_options(const yk_engine_options *o, const yk_settings *settings)
+static yk_cluster_options cluster_options(const yk_engine_options *o, const yk_settings *settings,
+                                          const yk_listener *listener, const yk_log *log)
 {
   return (yk_cluster_options){.process = o->process,
                               .n_processes = o->n_processes,
                               .world = settings->world,
                               .master_host = o->master_host,
                               .master_port = o->master_port ? o->master_port : YK_CLUSTER_PORT,
+                              .listener = listener,
                               .key = o->process_key,
                               .allowed_hosts = o->process_hosts,
                               .n_allowed = o->n_process_hosts,
                               .start_timeout_s = o->start_timeout_s > 0 ? o->start_timeout_s : START_TIMEOUT_S,
                               .silence_limit_s =
                                   settings->step_timeout_s > 0 ? settings->step_timeout_s : SILENCE_LIMIT_S,
-                              .log = &o->log};
+                              .log = log};
 }
 
 /* identity: of the checkpoint. problem: why this process cannot take part; code YK_OK: it can. */
-static yk_status join(const yk_engine_options *o, const yk_settings *settings, uint32_t identity, const yk_err *problem,
-                      yk_cluster **out, yk_err *err)
+static yk_status join(const yk_engine_options *o, const yk_settings *settings, const yk_listener *listener,
+                      const yk_log *log, uint32_t identity, const yk_err *problem, yk_cluster **out, yk_err *err)
 {
   char *report = NULL;
   yk_process_facts facts;
-  yk_cluster_options cluster = cluster_options(o, settings);
+  yk_cluster_options cluster = cluster_options(o, settings, listener, log);
   YK_TRY(yk_process_facts_collect(o, settings, identity, &facts, err));
   cluster.facts = facts.facts;
   cluster.n_facts = facts.n;
   cluster.problem = problem->code == YK_OK ? NULL : problem->message;
   yk_status status = yk_cluster_join(&cluster, out, &report, err);
   /* One table of a failed roll call is enough where all processes write to one terminal. */
-  log_report(&o->log, status == YK_OK ? YK_LOG_DEBUG : o->process == 0 ? YK_LOG_ERROR : YK_LOG_INFO, report);
+  log_report(log, status == YK_OK ? YK_LOG_DEBUG : o->process == 0 ? YK_LOG_ERROR : YK_LOG_INFO, report);
   free(report);
   yk_process_facts_free(&facts);
   return status;
@@ -73,7 +75,8 @@ static yk_status check(const yk_engine_options *o, yk_err *err)
   return YK_OK;
 }
 
-yk_status yk_roll_call_hold(const yk_engine_options *options, yk_cluster **out, yk_err *err)
+yk_status yk_roll_call_hold(const yk_engine_options *options, const yk_listener *listener, const yk_log *log,
+                            yk_cluster **out, yk_err *err)
 {
   yk_settings settings = {0};
   yk_err problem = YK_ERR_INIT;
@@ -85,7 +88,7 @@ yk_status yk_roll_call_hold(const yk_engine_options *options, yk_cluster **out, 
     settings.world = (yk_world){options->n_processes, options->process, 1, 1}; /* for the table alone */
   else
     yk_model_identity(options->model_dir, &identity, &problem);
-  yk_status status = join(options, &settings, identity, &problem, out, err);
+  yk_status status = join(options, &settings, listener, log, identity, &problem, out, err);
   if (status != YK_OK && problem.code != YK_OK && err) *err = problem;
   return status != YK_OK && problem.code != YK_OK ? problem.code : status;
 }

@@ -7,6 +7,7 @@
 #include "kernels/device.h"
 #include "loader/checkpoint.h"
 #include "model/model_limits.h"
+#include "parallel/wire.h"
 #include "parallel/world.h"
 #include "yoke/yoke.h"
 
@@ -14,6 +15,7 @@ typedef struct yk_settings {
   yk_device_kind device; /* CPU or CUDA */
   yk_dtype dtype;
   yk_world world;
+  const yk_wires *wires;        /* the transport between processes; NULL: TCP, or one process */
   int device_ids[YK_MAX_RANKS]; /* [world.n_ranks], known for this process's ranks */
   int n_threads_per_rank;       /* host threads */
   int32_t hidden_size;          /* of the model: row width of an all-reduce */
