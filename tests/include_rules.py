@@ -105,7 +105,8 @@ MAY_INCLUDE = {
         "runtime/text/"
     ],
     "runtime/tools/": [*LOWER, YOKE, "runtime/engine/loop/", "runtime/engine/machine/", "runtime/model/"],
-    "runtime/openai/": [YOKE, BASE, "runtime/text/", "runtime/chat/"],
+    "runtime/openai/parse/": [YOKE, BASE],
+    "runtime/openai/": [YOKE, BASE, "runtime/text/", "runtime/chat/", "runtime/openai/parse/"],
     "runtime/server/": [YOKE, BASE, "runtime/text/", "runtime/chat/", "runtime/openai/"],
     "runtime/bench/": [YOKE, BASE],
     "runtime/study/plot/": [BASE],

@@ -157,9 +157,9 @@ static yk_status check(serve_options *options, yk_err *err)
   server->chat_template = options->chat.chat_template;
   server->template_kwargs = yk_json_root(options->chat.kwargs);
   server->tool_parser = options->chat.tool_parser;
+  server->reasoning_parser = options->chat.reasoning_parser;
   server->logs_stats = !options->disables_log_stats;
-  yk_tool_format tools;
-  YK_TRY(yk_template_options_tools(&options->chat, &tools, err));
+  YK_TRY(yk_template_options_check(&options->chat, err));
   if (server->max_body_bytes < 1)
     return yk_err_set(err, YK_E_INVAL, "--max-body-bytes: expected at least 1, found %lld",
                       (long long)server->max_body_bytes);

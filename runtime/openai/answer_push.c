@@ -74,10 +74,12 @@ static yk_status begin(yk_answer_choice *c, yk_strbuf *out, yk_err *err)
   return YK_OK;
 }
 
-static yk_status push_token(yk_answer_choice *c, const yk_output *output, yk_err *err)
+/* is_reasoning: the output before this token ends inside reasoning. */
+static yk_status push_token(yk_answer_choice *c, const yk_output *output, bool is_reasoning, yk_err *err)
 {
   yk_openai_answer *answer = c->answer;
   c->n_output++;
+  c->n_reasoning += is_reasoning || (c->parser && yk_answer_parser_is_reasoning(c->parser));
   c->last_id = output->token_id;
   if (c->ids.length) append(&c->ids, ",");
   yk_json_append_i64(&c->ids, output->token_id);
@@ -88,7 +90,7 @@ static yk_status push_token(yk_answer_choice *c, const yk_output *output, yk_err
 
 static yk_status push_text(yk_answer_choice *c, const yk_output *output, yk_err *err)
 {
-  if (c->parser) return yk_tool_parser_push(c->parser, output, err);
+  if (c->parser) return yk_answer_parser_push(c->parser, output, err);
   yk_json_append_escaped(&c->text, output->text, output->text_bytes);
   return YK_OK;
 }
@@ -114,8 +116,9 @@ static bool is_event_due(const yk_answer_choice *c)
 
 static yk_status check_memory(const yk_answer_choice *c, const yk_strbuf *out, yk_err *err)
 {
-  bool failed = c->text.failed || c->calls.failed || c->ids.failed || c->prompt_logprobs.failed ||
-                c->stop_reason.failed || yk_logprob_lists_failed(&c->logprobs) || (out && out->failed);
+  bool failed = c->text.failed || c->reasoning.failed || c->calls.failed || c->ids.failed ||
+                c->prompt_logprobs.failed || c->stop_reason.failed || yk_logprob_lists_failed(&c->logprobs) ||
+                (out && out->failed);
   return failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
 }
 
@@ -131,8 +134,9 @@ yk_status yk_openai_answer_push(yk_openai_answer *answer, size_t choice_index, c
   if (streams && is_event_due(c) && !joins && !ends) yk_answer_write_event(c, out);
   if (!c->has_begun) YK_TRY(begin(c, out, err));
   c->is_due = true;
+  bool is_reasoning = c->parser && yk_answer_parser_is_reasoning(c->parser);
   YK_TRY(push_text(c, output, err));
-  if (output->has_token) YK_TRY(push_token(c, output, err));
+  if (output->has_token) YK_TRY(push_token(c, output, is_reasoning, err));
   if (ends) {
     c->finish = output->finish;
     if (usage) c->n_cached = usage->reused_tokens;
@@ -257,13 +261,16 @@ static yk_status begin_choice(yk_openai_answer *answer, size_t index, yk_err *er
   *c = (yk_answer_choice){
       .answer = answer, .index = index, .open_call = -1, .logprobs = {.names_ids = request->names_token_ids}};
   YK_TRY(begin_walks(c, err));
-  if (request->tools == YK_TOOLS_NONE) return YK_OK;
-  const yk_tool_options tools = {.format = request->tools,
-                                 .only_first = !request->chat.parallel_tool_calls,
-                                 .hides_special = request->hides_special,
-                                 .take = yk_answer_take_tool_event,
-                                 .user = c};
-  return yk_tool_parser_create(&tools, &c->parser, err);
+  if (request->tools == YK_TOOLS_NONE && !request->reasoning) return YK_OK;
+  const yk_answer_parser_options parser = {.tools = request->tools,
+                                           .reasoning = request->reasoning,
+                                           .begins_inside = request->begins_inside,
+                                           .only_first = !request->chat.parallel_tool_calls,
+                                           .hides_special = request->hides_special,
+                                           .schemas = request->schemas,
+                                           .take = yk_answer_take_event,
+                                           .user = c};
+  return yk_answer_parser_create(&parser, &c->parser, err);
 }
 
 yk_status yk_openai_answer_create(const yk_openai_request *request, const yk_openai_answer_options *options,
@@ -292,6 +299,7 @@ void yk_openai_answer_free(yk_openai_answer *answer)
   for (size_t i = 0; i < answer->n_choices; i++) {
     yk_answer_choice *c = &answer->choices[i];
     yk_strbuf_free(&c->text);
+    yk_strbuf_free(&c->reasoning);
     yk_strbuf_free(&c->calls);
     yk_strbuf_free(&c->ids);
     yk_strbuf_free(&c->prompt_logprobs);
@@ -299,7 +307,7 @@ void yk_openai_answer_free(yk_openai_answer *answer)
     yk_logprob_lists_free(&c->logprobs);
     yk_token_walk_free(&c->walk);
     yk_token_walk_free(&c->prompt_walk);
-    yk_tool_parser_free(c->parser);
+    yk_answer_parser_free(c->parser);
   }
   yk_strbuf_free(&answer->head);
   free(answer->call_id);

@@ -1,5 +1,8 @@
 #include "openai/answer_write.h"
 
+#include <string.h>
+
+#include "base/hash.h"
 #include "base/json_write.h"
 
 static void append(yk_strbuf *out, const char *text)
@@ -24,26 +27,39 @@ static void open_call(yk_answer_choice *c, int32_t call)
   c->open_call = call;
 }
 
-void yk_answer_take_tool_event(void *user, const yk_tool_event *event)
+/* Mistral's templates accept only ids of nine letters and digits. */
+static void append_short_id(yk_answer_choice *c, int32_t call)
 {
-  yk_answer_choice *c = user;
-  if (event->kind == YK_TOOL_CONTENT) {
-    yk_json_append_escaped(&c->text, event->text, event->n_bytes);
-    return;
-  }
-  if (event->kind == YK_TOOL_END) {
-    close_call(c);
-    return;
-  }
-  if (event->kind == YK_TOOL_BEGIN) {
-    open_call(c, event->call);
-    yk_strbuf_append_fmt(&c->calls,
-                         "\"id\":\"%s_%zu_%d\",\"type\":\"function\",\"function\":{\"name\":", c->answer->call_id,
-                         c->index, event->call);
-    yk_json_append_string(&c->calls, event->text, event->n_bytes);
-    append(&c->calls, ",\"arguments\":\"");
-    return;
-  }
+  static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const char *unique = c->answer->call_id;
+  uint64_t hash = yk_hash(YK_HASH_START, unique, strlen(unique));
+  hash = (hash << 32 ^ (c->index << 16) ^ (uint64_t)(call + 1)) * UINT64_C(0x9E3779B97F4A7C15);
+  for (int i = 0; i < 9; i++, hash /= sizeof digits - 1)
+    yk_strbuf_append(&c->calls, &digits[hash % (sizeof digits - 1)], 1);
+}
+
+static void append_call_id(yk_answer_choice *c, const yk_answer_event *event)
+{
+  append(&c->calls, "\"id\":\"");
+  if (event->id)
+    yk_json_append_escaped(&c->calls, event->id, event->n_id_bytes);
+  else if (c->answer->request->tools == YK_TOOLS_MISTRAL)
+    append_short_id(c, event->call);
+  else
+    yk_strbuf_append_fmt(&c->calls, "%s_%zu_%d", c->answer->call_id, c->index, event->call);
+}
+
+static void begin_call(yk_answer_choice *c, const yk_answer_event *event)
+{
+  open_call(c, event->call);
+  append_call_id(c, event);
+  append(&c->calls, "\",\"type\":\"function\",\"function\":{\"name\":");
+  yk_json_append_string(&c->calls, event->text, event->n_bytes);
+  append(&c->calls, ",\"arguments\":\"");
+}
+
+static void add_arguments(yk_answer_choice *c, const yk_answer_event *event)
+{
   if (c->open_call != event->call) {
     open_call(c, event->call);
     append(&c->calls, "\"function\":{\"arguments\":\"");
@@ -51,20 +67,43 @@ void yk_answer_take_tool_event(void *user, const yk_tool_event *event)
   yk_json_append_escaped(&c->calls, event->text, event->n_bytes);
 }
 
+void yk_answer_take_event(void *user, const yk_answer_event *event)
+{
+  yk_answer_choice *c = user;
+  switch (event->kind) {
+  case YK_EVENT_CONTENT: yk_json_append_escaped(&c->text, event->text, event->n_bytes); break;
+  case YK_EVENT_REASONING:
+    if (c->answer->request->include_reasoning) yk_json_append_escaped(&c->reasoning, event->text, event->n_bytes);
+    break;
+  case YK_EVENT_CALL: begin_call(c, event); break;
+  case YK_EVENT_ARGUMENTS: add_arguments(c, event); break;
+  case YK_EVENT_CALL_END: close_call(c); break;
+  }
+}
+
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
-static void append_usage(const yk_openai_answer *answer, int64_t n_prompt, int64_t n_output, int64_t n_cached,
-                         yk_strbuf *out)
+/* Numbers of tokens. */
+typedef struct usage {
+  int64_t n_prompt, n_output, n_cached, n_reasoning;
+} usage;
+
+static void append_usage(const yk_openai_answer *answer, usage n, yk_strbuf *out)
 {
   append(out, "\"usage\":{\"prompt_tokens\":");
-  yk_json_append_i64(out, n_prompt);
+  yk_json_append_i64(out, n.n_prompt);
   append(out, ",\"completion_tokens\":");
-  yk_json_append_i64(out, n_output);
+  yk_json_append_i64(out, n.n_output);
   append(out, ",\"total_tokens\":");
-  yk_json_append_i64(out, n_prompt + n_output);
+  yk_json_append_i64(out, n.n_prompt + n.n_output);
   if (answer->options.with_cached_tokens) {
     append(out, ",\"prompt_tokens_details\":{\"cached_tokens\":");
-    yk_json_append_i64(out, n_cached);
+    yk_json_append_i64(out, n.n_cached);
+    append(out, "}");
+  }
+  if (answer->request->reasoning) {
+    append(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":");
+    yk_json_append_i64(out, n.n_reasoning);
     append(out, "}");
   }
   append(out, "}");
@@ -79,15 +118,16 @@ const yk_openai_prompt *yk_answer_prompt_of(const yk_answer_choice *c)
 /* A prompt counts once, for any number of samples. */
 void yk_answer_append_total_usage(const yk_openai_answer *answer, yk_strbuf *out)
 {
-  int64_t n_prompt = 0, n_output = 0, n_cached = 0;
+  usage n = {0};
   for (size_t i = 0; i < answer->n_choices; i++) {
     const yk_answer_choice *c = &answer->choices[i];
     bool is_first = i % (size_t)answer->request->n_samples == 0;
-    n_output += c->n_output;
-    n_prompt += is_first ? (int64_t)yk_answer_prompt_of(c)->n_ids : 0;
-    n_cached += is_first ? c->n_cached : 0;
+    n.n_output += c->n_output;
+    n.n_reasoning += c->n_reasoning;
+    n.n_prompt += is_first ? (int64_t)yk_answer_prompt_of(c)->n_ids : 0;
+    n.n_cached += is_first ? c->n_cached : 0;
   }
-  append_usage(answer, n_prompt, n_output, n_cached, out);
+  append_usage(answer, n, out);
 }
 
 static void append_quoted(const yk_strbuf *text, yk_strbuf *out)
@@ -106,14 +146,26 @@ static void append_text(const yk_answer_choice *c, bool is_null, yk_strbuf *out)
     append_quoted(&c->text, out);
 }
 
+/* By vLLM's newer name and its older one. */
+static void append_reasoning(const yk_answer_choice *c, bool has_more, yk_strbuf *out)
+{
+  append(out, "\"reasoning\":");
+  append_quoted(&c->reasoning, out);
+  append(out, ",\"reasoning_content\":");
+  append_quoted(&c->reasoning, out);
+  if (has_more) append(out, ",");
+}
+
 /* Appends the contents of a chat's "delta" or "message". */
 static void append_message(const yk_answer_choice *c, yk_strbuf *out)
 {
-  bool streams = c->answer->request->stream, has_calls = c->calls.length > 0;
+  bool streams = c->answer->request->stream, has_calls = c->calls.length > 0, thinks = c->reasoning.length > 0;
   append(out, streams ? "\"delta\":{" : "\"message\":{\"role\":\"assistant\",");
-  bool has_content = !streams || c->text.length || (!has_calls && c->finish == YK_FINISH_NONE);
+  bool has_content = !streams || c->text.length || (!has_calls && !thinks && c->finish == YK_FINISH_NONE);
+  bool is_null = !c->answer->options.has_text || ((has_calls || c->n_reasoning > 0) && c->text.length == 0);
+  if (thinks) append_reasoning(c, has_content || has_calls, out);
   if (has_content) append(out, "\"content\":");
-  if (has_content) append_text(c, !c->answer->options.has_text || (has_calls && c->text.length == 0), out);
+  if (has_content) append_text(c, is_null, out);
   if (has_calls) append(out, has_content ? ",\"tool_calls\":[" : "\"tool_calls\":[");
   if (has_calls) yk_strbuf_append(out, c->calls.data, c->calls.length);
   append(out, has_calls ? "]}" : "}");
@@ -121,7 +173,7 @@ static void append_message(const yk_answer_choice *c, yk_strbuf *out)
 
 static void append_finish_reason(const yk_answer_choice *c, yk_strbuf *out)
 {
-  bool calls = c->finish == YK_FINISH_STOP && c->parser && yk_tool_parser_has_calls(c->parser);
+  bool calls = c->finish == YK_FINISH_STOP && c->parser && yk_answer_parser_has_calls(c->parser);
   append(out, ",\"finish_reason\":");
   if (c->finish == YK_FINISH_NONE) {
     append(out, "null");
@@ -199,7 +251,8 @@ void yk_answer_end_event(yk_answer_choice *c, yk_strbuf *out)
   if (yk_answer_is_chat(c->answer)) yk_answer_append_prompt(c, out);
   if (c->answer->request->continuous_usage) {
     append(out, ",");
-    append_usage(c->answer, (int64_t)yk_answer_prompt_of(c)->n_ids, c->n_output, c->n_cached, out);
+    usage n = {(int64_t)yk_answer_prompt_of(c)->n_ids, c->n_output, c->n_cached, c->n_reasoning};
+    append_usage(c->answer, n, out);
   }
   append(out, "}\n\n");
 }
@@ -209,11 +262,13 @@ void yk_answer_write_event(yk_answer_choice *c, yk_strbuf *out)
 {
   c->is_due = false;
   c->n_reported = c->n_output;
-  if (c->parser && c->text.length == 0 && c->calls.length == 0 && c->finish == YK_FINISH_NONE) return;
+  bool has_output = c->text.length > 0 || c->reasoning.length > 0 || c->calls.length > 0;
+  if (c->parser && !has_output && c->finish == YK_FINISH_NONE) return;
   yk_strbuf_append(out, c->answer->head.data, c->answer->head.length);
   yk_answer_append_choice(c, out);
   yk_answer_end_event(c, out);
   yk_strbuf_clear(&c->text);
+  yk_strbuf_clear(&c->reasoning);
   yk_strbuf_clear(&c->calls);
   yk_strbuf_clear(&c->ids);
   yk_logprob_lists_clear(&c->logprobs);

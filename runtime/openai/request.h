@@ -13,8 +13,9 @@
 #define YK_OPENAI_REQUEST_H
 
 #include "base/json.h"
+#include "openai/answer_style.h"
 #include "openai/error.h"
-#include "openai/tool_calls.h"
+#include "openai/parse/tool_schemas.h"
 #include "yoke/yoke.h"
 
 /* Maximum of n; of n times the number of prompts. */
@@ -43,10 +44,10 @@ yk_json_rules yk_openai_body_rules(yk_openai_form form, size_t max_bytes);
 typedef struct yk_openai_defaults {
   /* from yk_request_options_init, with the caller's changes; its arrays must outlive the request */
   yk_sampling sampling;
-  int32_t n_samples;    /* for each prompt */
-  bool has_max_tokens;  /* sampling.max_tokens was requested; else the rest of the context bounds it */
-  bool can_stream;      /* false: "stream": true is refused */
-  yk_tool_format tools; /* YK_TOOLS_NONE: a request with tools is refused */
+  int32_t n_samples;     /* for each prompt */
+  bool has_max_tokens;   /* sampling.max_tokens was requested; else the rest of the context bounds it */
+  bool can_stream;       /* false: "stream": true is refused */
+  yk_answer_style style; /* tools YK_TOOLS_NONE: a request with tools is refused */
   void (*pass_over)(void *user, const char *field); /* called for each unknown field; or NULL */
   void *user;
 } yk_openai_defaults;
@@ -92,14 +93,18 @@ typedef struct yk_openai_request {
   bool has_max_tokens;     /* false: sampling.max_tokens is the default, bounded by the rest of the context */
   bool add_special_tokens; /* for texts of prompts, default true; a chat has its own */
   bool stream;
-  bool include_usage;        /* a final event with the usage */
-  bool continuous_usage;     /* usage in every event */
-  bool echo;                 /* completions: the prompt's text, and its log-probabilities, precede the output's */
-  bool return_token_ids;     /* the prompt's ids too */
-  bool names_token_ids;      /* tokens of log-probabilities are "token_id:5" */
-  int32_t n_prompt_logprobs; /* "prompt_logprobs", -1: none; for echo, sampling's own number may be larger */
-  yk_tool_format tools;      /* format of calls in the output; YK_TOOLS_NONE: calls are not parsed */
-  bool hides_special;        /* with tools: the parser gets special tokens, but the client does not */
+  bool include_usage;            /* a final event with the usage */
+  bool continuous_usage;         /* usage in every event */
+  bool echo;                     /* completions: the prompt's text, and its log-probabilities, precede the output's */
+  bool return_token_ids;         /* the prompt's ids too */
+  bool names_token_ids;          /* tokens of log-probabilities are "token_id:5" */
+  int32_t n_prompt_logprobs;     /* "prompt_logprobs", -1: none; for echo, sampling's own number may be larger */
+  yk_tool_format tools;          /* format of calls in the output; YK_TOOLS_NONE: calls are not parsed */
+  yk_tool_schemas *schemas;      /* owned; of the tools, if the format is typed; else NULL */
+  const yk_reasoning *reasoning; /* chat: tags of reasoning in the output; NULL: reasoning is content */
+  bool begins_inside;            /* the prompt has opened the reasoning; set by yk_openai_request_tokenize */
+  bool include_reasoning;        /* default true; false: reasoning is not returned */
+  bool hides_special;            /* with tools or reasoning: the parser gets special tokens, but the client does not */
   /* "truncate_prompt_tokens": keep so many tokens of the prompt's end; -1: as many as fit; 0: all */
   int32_t truncate_tokens;
   int32_t stream_interval;             /* a stream's first token has its own event; later events hold so many tokens */
@@ -132,8 +137,8 @@ void yk_openai_request_free(yk_openai_request *request);
 yk_status yk_openai_request_drop_body(yk_openai_request *request, yk_err *err);
 
 /* yk_openai_request_tokenize - set the ids of every prompt that has a text, and of bad words; call it for a chat, too,
- *   after rendering. Thread: any, one at a time for a request; takes time proportional to the text. Errors: those of
- *   yk_engine_tokenize. */
+ *   after rendering: the end of the prompt shows whether the answer begins inside reasoning. Thread: any, one at a time
+ *   for a request; takes time proportional to the text. Errors: those of yk_engine_tokenize. */
 yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine *engine, yk_err *err);
 
 /* yk_openai_request_kept_ids - number of ids that truncate_prompt_tokens keeps of each prompt's end: -1 keeps as many

@@ -109,7 +109,7 @@ static const field fields[] = {
     {"prompt_cache_key", FIELD_PASSED, BOTH, 0},
     {"prediction", FIELD_PASSED, CHAT, 0},
     {"verbosity", FIELD_PASSED, CHAT, 0},
-    {"include_reasoning", FIELD_PASSED, CHAT, 0}, /* reasoning is part of the content */
+    {"include_reasoning", FIELD_FLAG, CHAT, REQUEST(include_reasoning)},
     {"spaces_between_special_tokens", FIELD_PASSED, BOTH, 0},
     {"vllm_xargs", FIELD_OFF, BOTH, 0},
     {"return_token_offsets", FIELD_OFF, BOTH, 0},

@@ -58,16 +58,22 @@ static yk_status read_tool_choice(yk_openai_request *request, const yk_openai_de
   if (choice.doc) YK_TRY(yk_chat_read_tool_choice(choice, &none, err));
   if (none) request->chat.tools = YK_JSON_NONE;
   yk_request_take_up(request, "tools");
-  if (request->chat.tools.doc && defaults->tools == YK_TOOLS_NONE)
+  if (request->chat.tools.doc && defaults->style.tools == YK_TOOLS_NONE)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "tools: the format of this model's tool calls is not set; start the server with "
-                      "--tool-call-parser and one of %s",
-                      yk_tool_format_names());
+                      "--tool-call-parser and one of " YK_TOOL_FORMAT_NAMES);
   if (!request->chat.tools.doc) return YK_OK;
-  request->tools = defaults->tools;
+  request->tools = defaults->style.tools;
+  if (!yk_tool_format_is_typed(request->tools)) return YK_OK;
+  return yk_tool_schemas_create(request->chat.tools, &request->schemas, err);
+}
+
+/* Tags may be special tokens, so that the parser of the answer gets these, and hides them from the client. */
+static void keep_tags(yk_openai_request *request)
+{
+  if (request->tools == YK_TOOLS_NONE && !request->reasoning) return;
   request->hides_special = request->sampling.skip_special_tokens;
-  request->sampling.skip_special_tokens = false; /* tags may be special tokens */
-  return YK_OK;
+  request->sampling.skip_special_tokens = false;
 }
 
 static yk_status finish_chat(yk_openai_request *request, const yk_openai_defaults *defaults, yk_err *err)
@@ -81,6 +87,8 @@ static yk_status finish_chat(yk_openai_request *request, const yk_openai_default
   yk_json most = yk_request_take_up(request, "max_completion_tokens");
   if (most.doc) YK_TRY(yk_request_read_max_tokens(request, "max_completion_tokens", most, err));
   YK_TRY(read_tool_choice(request, defaults, err));
+  request->reasoning = defaults->style.reasoning;
+  keep_tags(request);
   yk_request_take_up(request, "continue_final_message");
   return yk_chat_check_endings(&request->chat, err);
 }
@@ -134,6 +142,7 @@ yk_status yk_openai_request_parse(yk_json_doc *document, yk_json object, yk_open
                              .sampling = defaults->sampling,
                              .has_max_tokens = defaults->has_max_tokens,
                              .add_special_tokens = true,
+                             .include_reasoning = true,
                              .stream_interval = 1,
                              .document = document,
                              .object = object};
@@ -180,6 +189,7 @@ void yk_openai_request_free(yk_openai_request *request)
   for (size_t i = 0; request->bad_words && i < request->sampling.n_bad_words; i++)
     free((void *)(uintptr_t)request->bad_words[i].ids);
   free(request->bad_words);
+  yk_tool_schemas_free(request->schemas);
   yk_json_free(request->document);
   *request = (yk_openai_request){0};
 }
@@ -196,6 +206,20 @@ void yk_openai_defaults_init(const yk_engine *engine, yk_openai_form form, yk_op
     out->sampling.max_tokens = info.default_max_tokens;
   else if (form == YK_FORM_COMPLETION)
     out->sampling.max_tokens = COMPLETION_TOKENS;
+}
+
+/* The template may have opened the reasoning that the answer closes. */
+static yk_status find_reasoning(yk_openai_request *request, const yk_engine *engine, yk_err *err)
+{
+  enum { TAIL_TOKENS = 16 }; /* enough for a tag and white space behind it */
+  const yk_openai_prompt *prompt = &request->prompts[0];
+  char *tail;
+  size_t n_bytes, n_tail = prompt->n_ids < TAIL_TOKENS ? prompt->n_ids : TAIL_TOKENS;
+  if (!request->reasoning) return YK_OK;
+  YK_TRY(yk_engine_detokenize(engine, prompt->ids + (prompt->n_ids - n_tail), n_tail, false, &tail, &n_bytes, err));
+  request->begins_inside = yk_reasoning_begins_inside(request->reasoning, tail, n_bytes);
+  free(tail);
+  return YK_OK;
 }
 
 yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine *engine, yk_err *err)
@@ -215,6 +239,7 @@ yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine
     if (status != YK_OK && request->n_prompts > 1) yk_err_prefix(err, "prompt %zu", i);
     if (status != YK_OK) return status;
   }
+  YK_TRY(find_reasoning(request, engine, err));
   return request->bad_words ? yk_request_encode_bad_words(request, engine, err) : YK_OK;
 }
 

@@ -51,7 +51,7 @@ static yk_status parse(yk_exchange *x, yk_openai_form form, yk_err *err)
   yk_openai_defaults_init(x->engine, form, &defaults);
   defaults.pass_over = yk_passed_fields_note;
   defaults.user = &x->server->passed_fields;
-  if (x->server->options.tool_parser) defaults.tools = yk_tool_format_find(x->server->options.tool_parser);
+  if (form == YK_FORM_CHAT) defaults.style = x->server->style;
   return yk_openai_request_parse(document, yk_json_root(document), form, &defaults, &g->request, err);
 }
 

@@ -116,6 +116,9 @@ static void open_chat(yk_job *job)
   const char *tokenizer = engine->tokenizer ? engine->tokenizer : engine->model_dir;
   yk_status status =
       yk_chat_open(tokenizer, server->options.chat_template, server->log, &server->chat, &server->chat_failure);
+  const yk_answer_style_options style = {server->options.chat_template, server->options.tool_parser,
+                                         server->options.reasoning_parser};
+  server->style = yk_answer_style_find(tokenizer, &style);
   atomic_store(status == YK_OK ? &server->has_chat : &server->has_no_chat, true);
   yk_ready_wake(&server->ready);
 }

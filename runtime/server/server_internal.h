@@ -42,6 +42,7 @@ struct yk_server {
   yk_engine_host host;
   yk_passed_fields passed_fields;
   yk_checkpoint_template chat; /* valid if has_chat: a worker opens the template while the engine loads */
+  yk_answer_style style;       /* of the model's answers; as chat */
   yk_job open_chat;
   yk_err chat_failure;
   atomic_bool has_chat, has_no_chat; /* the template is open; it was requested and cannot be opened */

@@ -14,10 +14,10 @@ typedef struct yk_server_options {
   size_t n_model_names;
   const char *const *api_keys; /* [n_api_keys] accepted keys, none of them ""; 0: no key is required */
   size_t n_api_keys;
-  const char *chat_template; /* NULL: the checkpoint's own; a file, or "builtin:NAME" */
-  yk_json template_kwargs;   /* an object of default variables for the template, or absent; borrowed */
-  const char *tool_parser;   /* parser of tool calls in answers; NULL: tools are refused */
-  int max_waiting;           /* requests accepted in addition to those that run at once */
+  const char *chat_template;                  /* NULL: the checkpoint's own; a file, or "builtin:NAME" */
+  yk_json template_kwargs;                    /* an object of default variables for the template, or absent; borrowed */
+  const char *tool_parser, *reasoning_parser; /* of answers, as in yk_answer_style_options; NULL: by the template */
+  int max_waiting;                            /* requests accepted in addition to those that run at once */
   int max_connections;
   int64_t max_body_bytes;
   /* sum over bodies that are received or prepared; small bodies are accepted beyond the limit */

@@ -17,7 +17,7 @@ static const yk_openai_defaults defaults = {
     .sampling = {.temperature = 1, .max_tokens = 16, .n_logprobs = -1, .n_prompt_logprobs = -1},
     .n_samples = 1,
     .can_stream = true,
-    .tools = YK_TOOLS_HERMES};
+    .style = {.tools = YK_TOOLS_HERMES}};
 
 static yk_status push_all(yk_openai_answer *answer, size_t choice, yk_strbuf *out, yk_err *err)
 {

@@ -121,7 +121,7 @@ static void check_request(const char *body, size_t n_body, unsigned choice, size
       .sampling = {.temperature = 1, .max_tokens = 16, .n_logprobs = -1, .n_prompt_logprobs = -1},
       .n_samples = 1,
       .can_stream = choice & 4,
-      .tools = choice & 8 ? YK_TOOLS_HERMES : YK_TOOLS_LLAMA3_JSON};
+      .style = {.tools = choice & 8 ? YK_TOOLS_HERMES : YK_TOOLS_LLAMA3_JSON}};
   yk_err err = YK_ERR_INIT;
   yk_openai_request request;
   yk_openai_form form = forms[choice % 3];

@@ -22,7 +22,7 @@ yk_openai_defaults openai_defaults(yk_tool_format tools)
                                            .n_prompt_logprobs = -1},
                               .n_samples = 1,
                               .can_stream = true,
-                              .tools = tools};
+                              .style = {.tools = tools}};
 }
 
 yk_status openai_parse_with(const yk_openai_defaults *defaults, yk_openai_form form, const char *body,

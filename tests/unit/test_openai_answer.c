@@ -33,10 +33,11 @@ static void give_ids(yk_openai_request *request)
   }
 }
 
-static session *open_session(yk_openai_form form, const char *body)
+static session *open_reasoning_session(yk_openai_form form, const char *body, const yk_reasoning *reasoning)
 {
   session *s = calloc(1, sizeof *s);
   s->request = openai_request(form, body);
+  s->request.reasoning = reasoning;
   give_ids(&s->request);
   assert_int_equal(yk_token_texts_create(NULL, &s->texts, NULL), YK_OK);
   yk_openai_answer_options options = {.id = form == YK_FORM_CHAT ? "chatcmpl-1" : "cmpl-1",
@@ -47,6 +48,11 @@ static session *open_session(yk_openai_form form, const char *body)
                                       .with_cached_tokens = true};
   assert_int_equal(yk_openai_answer_create(&s->request, &options, &s->answer, NULL), YK_OK);
   return s;
+}
+
+static session *open_session(yk_openai_form form, const char *body)
+{
+  return open_reasoning_session(form, body, NULL);
 }
 
 static void close_session(session *s)
@@ -521,6 +527,60 @@ static void events_are_json(void **state)
   close_session(s);
 }
 
+/* ---- Reasoning --------------------------------------------------------------------------------------------------- */
+
+static void push_thoughts(session *s)
+{
+  static const char *const texts[] = {"<think>", "\n", "a\"", "\n</th", "ink>", "\n\n", "b"};
+  for (int32_t i = 0; i < 7; i++) {
+    push(s, 0, i, texts[i]);
+    flush(s, 0);
+  }
+  end(s, 0, YK_FINISH_STOP, "");
+  finish(s);
+}
+
+#define DETAILS(prompt, output, total, reasoning)                                                                      \
+  "'usage':{'prompt_tokens':" prompt ",'completion_tokens':" output ",'total_tokens':" total                           \
+  ",'prompt_tokens_details':{'cached_tokens':2},'completion_tokens_details':{'reasoning_tokens':" reasoning "}}}"
+
+static void reasoning_of_a_stream(void **state)
+{
+  (void)state;
+  session *s = open_reasoning_session(YK_FORM_CHAT, "{" MESSAGES ", 'stream': true}", yk_reasoning_find("qwen3"));
+  push_thoughts(s);
+  expect(s, CHUNK
+         "{'index':0,'delta':{'role':'assistant','content':''},'logprobs':null,'finish_reason':null}]}\n\n" CHUNK
+         "{'index':0,'delta':{'reasoning':'a\\'','reasoning_content':'a\\''},'logprobs':null,'finish_reason':"
+         "null}]}\n\n" CHUNK "{'index':0,'delta':{'content':'b'},'logprobs':null,'finish_reason':null}]}\n\n" CHUNK
+         "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop','stop_reason':null}]}\n\n" DONE);
+  close_session(s);
+}
+
+static void reasoning_of_a_whole_answer(void **state)
+{
+  (void)state;
+  const yk_reasoning *tags = yk_reasoning_find("qwen3");
+  session *s = open_reasoning_session(YK_FORM_CHAT, "{" MESSAGES "}", tags);
+  push_thoughts(s);
+  expect(s,
+         CHAT "{'index':0,'message':{'role':'assistant','reasoning':'a\\'','reasoning_content':'a\\'','content':'b'},"
+              "'logprobs':null,'finish_reason':'stop','stop_reason':null}]," DETAILS("3", "7", "10", "5"));
+  close_session(s);
+  s = open_reasoning_session(YK_FORM_CHAT, "{" MESSAGES ", 'include_reasoning': false}", tags);
+  push_thoughts(s);
+  expect(s, CHAT "{'index':0,'message':{'role':'assistant','content':'b'},'logprobs':null,'finish_reason':'stop',"
+                 "'stop_reason':null}]," DETAILS("3", "7", "10", "5"));
+  close_session(s);
+  s = open_reasoning_session(YK_FORM_CHAT, "{" MESSAGES "}", tags);
+  push(s, 0, 5, "<think>a");
+  end(s, 0, YK_FINISH_LENGTH, "");
+  finish(s);
+  expect(s, CHAT "{'index':0,'message':{'role':'assistant','reasoning':'a','reasoning_content':'a','content':null},"
+                 "'logprobs':null,'finish_reason':'length','stop_reason':null}]," DETAILS("3", "1", "4", "1"));
+  close_session(s);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(an_event_a_token),
@@ -543,6 +603,8 @@ int main(void)
                                      cmocka_unit_test(calls_of_a_whole_answer),
                                      cmocka_unit_test(a_stop_string_inside_arguments),
                                      cmocka_unit_test(a_stream_fails),
-                                     cmocka_unit_test(events_are_json)};
+                                     cmocka_unit_test(events_are_json),
+                                     cmocka_unit_test(reasoning_of_a_stream),
+                                     cmocka_unit_test(reasoning_of_a_whole_answer)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

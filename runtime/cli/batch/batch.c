@@ -16,7 +16,6 @@ typedef struct batch_options {
   yk_model_options model;
   yk_sampling_options sampling;
   yk_template_options chat;
-  yk_tool_format tools;
   const char *input, *output, *trace_path;
   yk_batch_part part;
   char *output_path;     /* output, with the part's name; owned */
@@ -74,7 +73,7 @@ static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
   yk_engine_options engine;
   if (arguments.n_operands != 1)
     yk_err_set(&err, YK_E_INVAL, "expected one input file (or - for standard input), found %zu", arguments.n_operands);
-  else if (yk_template_options_tools(&options->chat, &options->tools, &err) == YK_OK &&
+  else if (yk_template_options_check(&options->chat, &err) == YK_OK &&
            yk_batch_part_path(&options->part, options->output, &options->output_path, &err) == YK_OK)
     yk_model_options_apply(&options->model, &engine, &err);
   if (err.code == YK_OK) {
@@ -126,10 +125,12 @@ static int run_batch(batch_options *options)
   yk_batch_chat chat = {.tokenizer = yk_model_options_tokenizer(&options->model),
                         .chat_template = options->chat.chat_template,
                         .default_kwargs = yk_json_root(options->chat.kwargs)};
+  const yk_answer_style_options style = {options->chat.chat_template, options->chat.tool_parser,
+                                         options->chat.reasoning_parser};
   yk_batch_run run = {.model_dir = options->model.checkpoint.name,
                       .sampling = &options->sampling,
                       .chat = &chat,
-                      .tools = options->tools,
+                      .style = yk_answer_style_find(chat.tokenizer, &style),
                       .seed = options->model.seed,
                       .max_in_flight = (size_t)options->max_in_flight,
                       .files = &files,

@@ -9,8 +9,9 @@
 /* Hashes a template by its text, independent of the file's path; hashes nothing if no option is given. */
 static yk_status hash_chat(const yk_template_options *chat, uint32_t *hash, yk_err *err)
 {
-  const char *text = chat->chat_template, *parser = chat->tool_parser;
+  const char *text = chat->chat_template, *parser = chat->tool_parser, *reasoning = chat->reasoning_parser;
   if (parser) *hash = yk_hash(yk_hash(*hash, "parser", 7), parser, strlen(parser) + 1);
+  if (reasoning) *hash = yk_hash(yk_hash(*hash, "reasoning", 9), reasoning, strlen(reasoning) + 1);
   if (chat->kwargs_text) *hash = yk_hash(yk_hash(*hash, "kwargs", 7), chat->kwargs_text, strlen(chat->kwargs_text) + 1);
   if (!text) return YK_OK;
   *hash = yk_hash(*hash, "template", 9);

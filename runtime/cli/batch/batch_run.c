@@ -304,7 +304,7 @@ static yk_status prepare(yk_batch_run *run, yk_err *err)
   run->defaults = (yk_openai_defaults){.sampling = request.sampling,
                                        .n_samples = run->sampling->n_samples,
                                        .has_max_tokens = run->sampling->max_tokens_given,
-                                       .tools = run->tools};
+                                       .style = run->style};
   run->max_model_tokens = info.max_model_tokens;
   run->has_text = info.has_tokenizer;
   run->created_s = (int64_t)time(NULL);

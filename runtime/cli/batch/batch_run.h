@@ -20,7 +20,7 @@ typedef struct yk_batch_run {
   const char *model_dir;
   const yk_sampling_options *sampling; /* defaults for the lines */
   yk_batch_chat *chat;                 /* for lines of /v1/chat/completions */
-  yk_tool_format tools;                /* YK_TOOLS_NONE: lines with tools are refused */
+  yk_answer_style style;               /* of the model's answers */
   uint64_t seed;                       /* for lines without a seed */
   size_t max_in_flight;                /* requests */
   yk_engine *engine;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/options/json_option.h"
+#include "openai/answer_style.h"
 
 static yk_status parse_kwargs(void *value, const char *text, yk_err *err)
 {
@@ -33,22 +34,35 @@ void yk_template_options_init(yk_template_options *options)
        .help = "the template's variables, as '{\"enable_thinking\": false}'; a request's chat_template_kwargs and "
                "reasoning_effort win",
        .fallback = "none", .parse = parse_kwargs},
-      {"tool-call-parser", NULL, YK_OPTION_STRING, &options->tool_parser, "NAME", .help = "hermes or llama3_json",
-       .fallback = "none: tools are refused"},
+      {"tool-call-parser", NULL, YK_OPTION_STRING, &options->tool_parser, "NAME",
+       .help = "form of tool calls in answers: " YK_TOOL_FORMAT_NAMES,
+       .fallback = "by the template; tools are refused if it shows none"},
+      {"reasoning-parser", NULL, YK_OPTION_STRING, &options->reasoning_parser, "NAME",
+       .help = "form of reasoning in answers: " YK_REASONING_NAMES "; none: reasoning is content",
+       .fallback = "by the template"},
   };
   static_assert(sizeof table == sizeof options->table, "YK_TEMPLATE_OPTIONS has another size");
   memcpy(options->table, table, sizeof table);
 }
 
-yk_option_group yk_template_options_group(const yk_template_options *options, bool with_tools)
+yk_option_group yk_template_options_group(const yk_template_options *options, bool with_parsers)
 {
-  return (yk_option_group){"Chat", options->table, with_tools ? YK_TEMPLATE_OPTIONS : YK_TEMPLATE_OPTIONS - 1};
+  return (yk_option_group){"Chat", options->table, with_parsers ? YK_TEMPLATE_OPTIONS : YK_TEMPLATE_OPTIONS - 2};
 }
 
-yk_status yk_template_options_tools(const yk_template_options *options, yk_tool_format *out, yk_err *err)
+static bool is_reasoning_parser(const char *name)
 {
-  *out = options->tool_parser ? yk_tool_format_find(options->tool_parser) : YK_TOOLS_NONE;
-  if (!options->tool_parser || *out != YK_TOOLS_NONE) return YK_OK;
-  return yk_err_set(err, YK_E_INVAL, "--tool-call-parser: expected one of %s, found \"%.60s\"", yk_tool_format_names(),
-                    options->tool_parser);
+  return strcmp(name, "none") == 0 || yk_reasoning_find(name);
+}
+
+yk_status yk_template_options_check(const yk_template_options *options, yk_err *err)
+{
+  const char *tools = options->tool_parser, *reasoning = options->reasoning_parser;
+  if (tools && yk_tool_format_find(tools) == YK_TOOLS_NONE)
+    return yk_err_set(err, YK_E_INVAL, "--tool-call-parser: expected one of " YK_TOOL_FORMAT_NAMES ", found \"%.60s\"",
+                      tools);
+  if (reasoning && !is_reasoning_parser(reasoning))
+    return yk_err_set(err, YK_E_INVAL,
+                      "--reasoning-parser: expected one of " YK_REASONING_NAMES ", none, found \"%.60s\"", reasoning);
+  return YK_OK;
 }

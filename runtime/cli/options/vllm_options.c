@@ -126,10 +126,9 @@ static const yk_foreign_option options[] = {
     /* Attention, structured outputs */
     PASSED("attention-backend", NULL, ONE),
     PASSED("attention-config", "ac", ONE),
-    REFUSED("reasoning-parser", NULL, ONE, "", "answers hold the model's reasoning as it wrote it; leave it out"),
-    REFUSED("enable-reasoning", NULL, FLAG, "false", "answers hold the model's reasoning; leave it out"),
+    PASSED("enable-reasoning", NULL, FLAG),
     REFUSED("reasoning-parser-plugin", NULL, ONE, "", NO_PLUGINS),
-    REFUSED("reasoning-config", NULL, ONE, "", "answers hold the model's reasoning; leave it out"),
+    REFUSED("reasoning-config", NULL, ONE, "", "use --reasoning-parser"),
     REFUSED("structured-outputs-config", NULL, ONE, "", NO_GRAMMAR),
     REFUSED("guided-decoding-backend", NULL, ONE, "", NO_GRAMMAR),
     /* Ranks */

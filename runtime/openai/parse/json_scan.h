@@ -1,9 +1,11 @@
 /* json_scan.h - validates a JSON object byte by byte, as strictly as a parser, while its text arrives. */
-#ifndef YK_OPENAI_JSON_SCAN_H
-#define YK_OPENAI_JSON_SCAN_H
+#ifndef YK_OPENAI_PARSE_JSON_SCAN_H
+#define YK_OPENAI_PARSE_JSON_SCAN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { YK_SCAN_MAX_DEPTH = 64 };
 
@@ -48,6 +50,15 @@ void yk_json_scan_begin(yk_json_scan *scan);
 
 /* yk_json_scan_byte - take the next byte. After END and INVALID start again. */
 yk_scan_result yk_json_scan_byte(yk_json_scan *scan, char c);
+
+/* yk_json_scan_is_value - whether text [n_bytes] is one JSON value, without white space around it. */
+bool yk_json_scan_is_value(const char *text, size_t n_bytes);
+
+/* yk_is_one_of - whether c, not NUL, is in the text. */
+static inline bool yk_is_one_of(char c, const char *text)
+{
+  return c != '\0' && strchr(text, c);
+}
 
 static inline bool yk_json_is_space(char c)
 {

@@ -1,6 +1,4 @@
-#include "openai/json_scan.h"
-
-#include <string.h>
+#include "openai/parse/json_scan.h"
 
 static bool is_digit(char c)
 {
@@ -77,7 +75,7 @@ static yk_scan_result in_escape(yk_json_scan *scan, char c)
 {
   scan->n_hex = 4;
   if (c == 'u') return go(scan, YK_SCAN_HEX);
-  return memchr("\"\\/bfnrt", c, 8) ? go(scan, YK_SCAN_STRING) : YK_SCAN_INVALID;
+  return yk_is_one_of(c, "\"\\/bfnrt") ? go(scan, YK_SCAN_STRING) : YK_SCAN_INVALID;
 }
 
 static yk_scan_result in_hex(yk_json_scan *scan, char c)
@@ -138,4 +136,17 @@ yk_scan_result yk_json_scan_byte(yk_json_scan *scan, char c)
   case YK_SCAN_LITERAL: return in_literal(scan, c);
   default: return scan->state <= YK_SCAN_AFTER ? between(scan, c) : in_number(scan, c);
   }
+}
+
+bool yk_json_scan_is_value(const char *text, size_t n_bytes)
+{
+  yk_json_scan scan;
+  if (n_bytes == 0 || yk_json_is_space(text[0]) || yk_json_is_space(text[n_bytes - 1])) return false;
+  yk_json_scan_begin(&scan);
+  scan.state = YK_SCAN_VALUE; /* of an object's only key, so that the object's end ends the value */
+  for (size_t i = 0; i < n_bytes; i++) {
+    bool may_continue = scan.depth > 1 || scan.state != YK_SCAN_AFTER;
+    if (!may_continue || yk_json_scan_byte(&scan, text[i]) != YK_SCAN_MORE) return false;
+  }
+  return scan.depth == 1 && yk_json_scan_byte(&scan, '}') == YK_SCAN_END;
 }

@@ -1,0 +1,155 @@
+#include "openai/parse/reasoning.h"
+
+#include <string.h>
+
+#include "openai/parse/json_scan.h"
+
+static const char kimi_section[] = "<|tool_calls_section_begin|>";
+
+static const yk_reasoning parsers[] = {
+    {.name = "qwen3", .open = "<think>", .close = "</think>"},
+    {.name = "deepseek_r1", .open = "<think>", .close = "</think>", .begins_inside = true},
+    {.name = "deepseek_v3", .open = "<think>", .close = "</think>"},
+    {.name = "glm45", .open = "<think>", .close = "</think>"},
+    {.name = "kimi_k2", .open = "<think>", .close = "</think>", .also_ends = kimi_section},
+    {.name = "minimax_m2", .open = "<think>", .close = "</think>", .begins_inside = true},
+    {.name = "mistral", .open = "[THINK]", .close = "[/THINK]"},
+    {.name = "gemma4", .open = "<|channel>thought", .close = "<channel|>"},
+    {.name = "granite", .open = "Here is my thought process:", .close = "Here is my response:"},
+    {.name = "seed_oss", .open = "<seed:think>", .close = "</seed:think>"},
+};
+
+const yk_reasoning *yk_reasoning_find(const char *name)
+{
+  for (size_t i = 0; i < sizeof parsers / sizeof parsers[0]; i++)
+    if (strcmp(parsers[i].name, name) == 0) return &parsers[i];
+  return NULL;
+}
+
+const yk_reasoning *yk_reasoning_of_template(const char *template_text)
+{
+  static const struct {
+    const char *mark, *name;
+  } marks[] = {{"[THINK]", "mistral"}, {"<|channel>thought", "gemma4"}, {"<seed:think>", "seed_oss"}};
+  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+    if (strstr(template_text, marks[i].mark)) return yk_reasoning_find(marks[i].name);
+  bool thinks = strstr(template_text, "<think>") || strstr(template_text, "</think>");
+  if (!thinks) return NULL;
+  return yk_reasoning_find(strstr(template_text, kimi_section) ? "kimi_k2" : "qwen3");
+}
+
+static bool ends_with(const char *text, size_t n_bytes, const char *tag)
+{
+  size_t n = strlen(tag);
+  return n_bytes >= n && memcmp(text + n_bytes - n, tag, n) == 0;
+}
+
+bool yk_reasoning_begins_inside(const yk_reasoning *reasoning, const char *prompt_end, size_t n_bytes)
+{
+  while (n_bytes > 0 && yk_json_is_space(prompt_end[n_bytes - 1])) n_bytes--;
+  if (ends_with(prompt_end, n_bytes, reasoning->open)) return true;
+  return reasoning->begins_inside && !ends_with(prompt_end, n_bytes, reasoning->close);
+}
+
+/* ---- Splitting --------------------------------------------------------------------------------------------------- */
+
+static void drop(yk_reasoning_split *s)
+{
+  s->held.length = s->held_special.length = s->n_space = 0;
+}
+
+/* Gives the first n held bytes to take, and drops the rest. */
+static void release(yk_reasoning_split *s, void (*take)(void *user, char c, bool is_special), size_t n)
+{
+  for (size_t i = 0; i < n; i++) take(s->user, s->held.data[i], s->held_special.data[i] != 0);
+  drop(s);
+}
+
+/* Holds the byte. False: no memory, which the parser reports. */
+static bool hold(yk_reasoning_split *s, char c, bool is_special)
+{
+  yk_strbuf_append(&s->held, &c, 1);
+  yk_strbuf_append(&s->held_special, &is_special, 1);
+  return !s->held.failed && !s->held_special.failed;
+}
+
+/* Whether held, behind its white space, is a beginning of the tag. */
+static bool begins(const yk_reasoning_split *s, const char *tag, bool *is_whole)
+{
+  size_t n = s->held.length - s->n_space;
+  if (!tag || n > strlen(tag) || memcmp(s->held.data + s->n_space, tag, n) != 0) return false;
+  *is_whole |= n == strlen(tag);
+  return true;
+}
+
+static void step_beginning(yk_reasoning_split *s, char c, bool is_special)
+{
+  bool is_space = s->held.length == s->n_space && yk_json_is_space(c), is_whole = false;
+  if (!hold(s, c, is_special)) return;
+  if (is_space) {
+    s->n_space++;
+  } else if (!begins(s, s->tags->open, &is_whole)) {
+    s->state = YK_REASONING_BEHIND;
+    release(s, s->pass, s->held.length);
+  } else if (is_whole) {
+    s->state = YK_REASONING_INSIDE;
+    drop(s);
+  }
+}
+
+/* White space is held, because reasoning ends without it. */
+static void step_inside(yk_reasoning_split *s, char c, bool is_special)
+{
+  bool closes = false, ends = false, is_space = yk_json_is_space(c);
+  if (is_space && s->held.length == s->n_space) {
+    if (s->has_text && hold(s, c, is_special)) s->n_space++;
+    return;
+  }
+  if (!hold(s, c, is_special)) return;
+  bool is_part = begins(s, s->tags->close, &closes);
+  is_part |= begins(s, s->tags->also_ends, &ends);
+  if (closes) {
+    s->state = YK_REASONING_CLOSED;
+    drop(s);
+  } else if (ends) {
+    size_t n_space = s->n_space;
+    s->state = YK_REASONING_BEHIND;
+    for (size_t i = n_space; i < s->held.length; i++) s->pass(s->user, s->held.data[i], s->held_special.data[i] != 0);
+    drop(s);
+  } else if (!is_part) {
+    size_t n_before = s->held.length - 1;
+    bool is_first = n_before == s->n_space;
+    s->has_text = true;
+    release(s, s->reason, is_first ? n_before + 1 : n_before);
+    if (!is_first) step_inside(s, c, is_special); /* the byte may begin a tag */
+  }
+}
+
+void yk_reasoning_split_byte(yk_reasoning_split *split, char c, bool is_special)
+{
+  switch (split->state) {
+  case YK_REASONING_BEGINNING: step_beginning(split, c, is_special); break;
+  case YK_REASONING_INSIDE: step_inside(split, c, is_special); break;
+  case YK_REASONING_CLOSED:
+    if (yk_json_is_space(c)) break;
+    split->state = YK_REASONING_BEHIND; /* fall through */
+  case YK_REASONING_BEHIND: split->pass(split->user, c, is_special); break;
+  }
+}
+
+void yk_reasoning_split_end(yk_reasoning_split *split, bool is_cut)
+{
+  bool has_tag = split->held.length > split->n_space;
+  if (is_cut && has_tag)
+    drop(split);
+  else if (split->state == YK_REASONING_BEGINNING)
+    release(split, split->pass, split->held.length);
+  else if (split->state == YK_REASONING_INSIDE)
+    release(split, split->reason, has_tag ? split->held.length : 0);
+}
+
+void yk_reasoning_split_free(yk_reasoning_split *split)
+{
+  yk_strbuf_free(&split->held);
+  yk_strbuf_free(&split->held_special);
+}

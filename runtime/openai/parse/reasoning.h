@@ -1,0 +1,57 @@
+/* reasoning.h - how models mark the reasoning that precedes an answer. */
+#ifndef YK_OPENAI_PARSE_REASONING_H
+#define YK_OPENAI_PARSE_REASONING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/strbuf.h"
+
+typedef struct yk_reasoning {
+  const char *name;         /* vLLM's name of the parser */
+  const char *open, *close; /* tags; the first byte of a tag occurs once in the tag */
+  const char *also_ends;    /* a tag of a call, which ends open reasoning too; NULL: none */
+  bool begins_inside;       /* unless the prompt closes it, an answer begins with reasoning, without the open tag */
+} yk_reasoning;
+
+/* yk_reasoning_find - the tags of a parser's name; NULL for any other name. */
+const yk_reasoning *yk_reasoning_find(const char *name);
+
+/* YK_REASONING_NAMES - every name, for messages. */
+#define YK_REASONING_NAMES                                                                                             \
+  "qwen3, deepseek_r1, deepseek_v3, glm45, kimi_k2, minimax_m2, mistral, gemma4, granite, seed_oss"
+
+/* yk_reasoning_of_template - the tags that a chat template contains; NULL if there are none. */
+const yk_reasoning *yk_reasoning_of_template(const char *template_text);
+
+/* yk_reasoning_begins_inside - whether an answer begins inside reasoning, by the end of its prompt's text [n_bytes]:
+ *   the open tag ends the prompt, except for white space; the close tag ends it: no; else what the model does. */
+bool yk_reasoning_begins_inside(const yk_reasoning *reasoning, const char *prompt_end, size_t n_bytes);
+
+/* Splits text byte by byte. Owned by the parser of an answer. */
+typedef enum yk_reasoning_state {
+  YK_REASONING_BEGINNING, /* white space and part of the open tag are held */
+  YK_REASONING_INSIDE,    /* white space and part of a close tag are held */
+  YK_REASONING_CLOSED,    /* white space behind the close tag is dropped */
+  YK_REASONING_BEHIND
+} yk_reasoning_state;
+
+typedef struct yk_reasoning_split {
+  const yk_reasoning *tags;
+  yk_reasoning_state state;
+  bool has_text;
+  yk_strbuf held, held_special; /* a byte that is not 0 for each byte of a special token */
+  size_t n_space;               /* white space at the beginning of held, before the part of a tag */
+  void (*reason)(void *user, char c, bool is_special); /* takes a byte of the reasoning */
+  void (*pass)(void *user, char c, bool is_special);   /* takes a byte of the rest */
+  void *user;
+} yk_reasoning_split;
+
+void yk_reasoning_split_byte(yk_reasoning_split *split, char c, bool is_special);
+
+/* yk_reasoning_split_end - the text has ended. is_cut: the model did not end it, and part of a tag is dropped. */
+void yk_reasoning_split_end(yk_reasoning_split *split, bool is_cut);
+
+void yk_reasoning_split_free(yk_reasoning_split *split);
+
+#endif

@@ -1,0 +1,61 @@
+#include "openai/parse/tool_format.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const struct {
+  const char *name;
+  yk_tool_format format;
+} names[] = {{"hermes", YK_TOOLS_HERMES},
+             {"llama3_json", YK_TOOLS_LLAMA3_JSON},
+             {"granite", YK_TOOLS_GRANITE},
+             {"mistral", YK_TOOLS_MISTRAL},
+             {"deepseek_v3", YK_TOOLS_DEEPSEEK_V3},
+             {"deepseek_v31", YK_TOOLS_DEEPSEEK_V31},
+             {"kimi_k2", YK_TOOLS_KIMI_K2},
+             {"gemma4", YK_TOOLS_GEMMA4},
+             {"functiongemma", YK_TOOLS_FUNCTIONGEMMA},
+             {"qwen3_coder", YK_TOOLS_QWEN3_CODER},
+             {"qwen3_xml", YK_TOOLS_QWEN3_CODER},
+             {"minimax_m2", YK_TOOLS_MINIMAX_M2},
+             {"glm45", YK_TOOLS_GLM45},
+             {"glm47", YK_TOOLS_GLM45},
+             {"pythonic", YK_TOOLS_PYTHONIC},
+             {"llama4_pythonic", YK_TOOLS_PYTHONIC}};
+
+yk_tool_format yk_tool_format_find(const char *name)
+{
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (strcmp(names[i].name, name) == 0) return names[i].format;
+  return YK_TOOLS_NONE;
+}
+
+/* Both texts mark a template of the format; the first row that fits decides. */
+static const struct {
+  const char *first, *second;
+  yk_tool_format format;
+} marks[] = {{"<tool_call>", "<function=", YK_TOOLS_QWEN3_CODER},
+             {"<tool_call>", "<arg_key>", YK_TOOLS_GLM45},
+             {"<minimax:tool_call>", "<invoke", YK_TOOLS_MINIMAX_M2},
+             {"<|tool_calls_section_begin|>", "<|tool_call_begin|>", YK_TOOLS_KIMI_K2},
+             {"<｜tool▁calls▁begin｜>", "```json", YK_TOOLS_DEEPSEEK_V3},
+             {"<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", YK_TOOLS_DEEPSEEK_V31},
+             {"[TOOL_CALLS]", "", YK_TOOLS_MISTRAL},
+             {"<|tool_call>", "call:", YK_TOOLS_GEMMA4},
+             {"<start_function_call>", "call:", YK_TOOLS_FUNCTIONGEMMA},
+             {"<|tool_call|>", "", YK_TOOLS_GRANITE},
+             {"<tool_call>", "arguments", YK_TOOLS_HERMES},
+             {"<|python_start|>", "", YK_TOOLS_PYTHONIC},
+             {"Environment: ipython", "\"parameters\": ", YK_TOOLS_LLAMA3_JSON}};
+
+yk_tool_format yk_tool_format_of_template(const char *template_text)
+{
+  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+    if (strstr(template_text, marks[i].first) && strstr(template_text, marks[i].second)) return marks[i].format;
+  return YK_TOOLS_NONE;
+}
+
+bool yk_tool_format_is_typed(yk_tool_format format)
+{
+  return format == YK_TOOLS_QWEN3_CODER || format == YK_TOOLS_MINIMAX_M2 || format == YK_TOOLS_GLM45;
+}

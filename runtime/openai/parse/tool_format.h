@@ -1,0 +1,39 @@
+/* tool_format.h - the forms in which models write calls of tools. machine.h says how they are read. */
+#ifndef YK_OPENAI_PARSE_TOOL_FORMAT_H
+#define YK_OPENAI_PARSE_TOOL_FORMAT_H
+
+#include <stdbool.h>
+
+typedef enum yk_tool_format {
+  YK_TOOLS_NONE, /* calls are not searched */
+  YK_TOOLS_HERMES,
+  YK_TOOLS_LLAMA3_JSON,
+  YK_TOOLS_GRANITE,
+  YK_TOOLS_MISTRAL,
+  YK_TOOLS_DEEPSEEK_V3,
+  YK_TOOLS_DEEPSEEK_V31,
+  YK_TOOLS_KIMI_K2,
+  YK_TOOLS_GEMMA4,
+  YK_TOOLS_FUNCTIONGEMMA,
+  YK_TOOLS_QWEN3_CODER,
+  YK_TOOLS_MINIMAX_M2,
+  YK_TOOLS_GLM45,
+  YK_TOOLS_PYTHONIC,
+  YK_N_TOOL_FORMATS
+} yk_tool_format;
+
+/* yk_tool_format_find - the format of one of vLLM's names ("qwen3_coder"); YK_TOOLS_NONE for any other name. */
+yk_tool_format yk_tool_format_find(const char *name);
+
+/* YK_TOOL_FORMAT_NAMES - every name, for messages. */
+#define YK_TOOL_FORMAT_NAMES                                                                                           \
+  "hermes, llama3_json, granite, mistral, deepseek_v3, deepseek_v31, kimi_k2, gemma4, functiongemma, qwen3_coder, "    \
+  "qwen3_xml, minimax_m2, glm45, glm47, pythonic, llama4_pythonic"
+
+/* yk_tool_format_of_template - the format whose tags a chat template contains; YK_TOOLS_NONE if there are none. */
+yk_tool_format yk_tool_format_of_template(const char *template_text);
+
+/* yk_tool_format_is_typed - arguments are written as text, whose types come from the tool's schema. */
+bool yk_tool_format_is_typed(yk_tool_format format);
+
+#endif

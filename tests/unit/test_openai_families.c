@@ -1,0 +1,395 @@
+/* Tool calls of every family but those of test_openai_tools.c, and reasoning; the same however the text is split. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "each_case.h"
+#include "unit/answer_cases.h"
+#include "unit/single_quotes.h"
+
+typedef struct sample {
+  const char *text, *expected;
+} sample;
+
+#define N_ROWS(rows) (sizeof(rows) / sizeof(rows)[0])
+
+static const yk_output stop = {.finish = YK_FINISH_STOP, .text = ""}, cut = {.finish = YK_FINISH_LENGTH, .text = ""};
+
+static void check_way(const answer_way *way, const sample *rows, size_t n)
+{
+  for (size_t i = 0; each_case(i, i < n); i++)
+    answer_check(way, rows[i].text, rows[i].expected ? rows[i].expected : rows[i].text);
+}
+
+/* expected NULL: the text is content, byte for byte. */
+static void check(yk_tool_format tools, const sample *rows, size_t n)
+{
+  check_way(&(answer_way){.tools = tools, .end = stop}, rows, n);
+}
+
+static void check_cut(yk_tool_format tools, const sample *rows, size_t n)
+{
+  check_way(&(answer_way){.tools = tools, .end = cut}, rows, n);
+}
+
+static yk_tool_schemas *schemas_of(const char *parameters)
+{
+  static const yk_json_rules rules = {.max_depth = 32};
+  yk_strbuf text = YK_STRBUF_INIT;
+  yk_json_doc *document;
+  yk_tool_schemas *schemas;
+  yk_strbuf_append_fmt(&text, "[{'function': {'name': 'f', 'parameters': {'properties': %s}}}, {'function': {}}]",
+                       parameters);
+  char *json = double_quoted(text.data);
+  assert_int_equal(yk_json_parse("tools", json, strlen(json), &rules, &document, NULL), YK_OK);
+  assert_int_equal(yk_tool_schemas_create(yk_json_root(document), &schemas, NULL), YK_OK);
+  yk_json_free(document);
+  free(json);
+  yk_strbuf_free(&text);
+  return schemas;
+}
+
+/* ---- A header and an object -------------------------------------------------------------------------------------- */
+
+static void mistral(void **state)
+{
+  (void)state;
+  static const sample rows[] = {
+      {"[TOOL_CALLS]f[ARGS]{\"a\": {\"b\": \"[ARGS]\"}}", "{f|{\"a\": {\"b\": \"[ARGS]\"}}}"},
+      {"x [TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]g_2[ARGS]{\"x\": 1}", "x {f|{}}{g_2|{\"x\": 1}}"},
+      {"[TOOL_CALLS]f{\"a\": 1}", "{f|{\"a\": 1}}"},
+      {"[TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{}", "{abcdefghi:f|{}}"},
+      {"[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": {}}]",
+       "{f|{\"a\": 1}}{g|{}}"},
+      {"[TOOL_CALLS][{\"arguments\": {}, \"name\": \"f\"}] and", "{f|{}} and"},
+      {"[TOOL_CALLS] f [ARGS] {}", "{f|{}}"},
+      {"[TOOL_CALLS]f[ARGS]{} done", "{f|{}} done"},
+      {"[TOOL_CALLS]f[ARGS]{\"a\": oops}[TOOL_CALLS]g[ARGS]{}", "{f|{\"a\": oops}!{g|{}}"},
+      {"[TOOL_CALLS]f[ARGS]{\"a\": 1", "{f|{\"a\": 1!"},
+      {"[TOOL_CALLS]", NULL},
+      {"[TOOL_CALLS]f", NULL},
+      {"[TOOL_CALLS]two words[ARGS]{}", NULL},
+      {"[TOOL_CALLS][1]", NULL},
+      {"[TOOL_CALLS]{}", NULL},
+      {"[TOOL_[TOOL_CALL] a[0]", NULL},
+      {"[[TOOL_CALLS]f[ARGS]{}", "[{f|{}}"}};
+  static const sample cuts[] = {{"a [TOOL_CA", "a "},
+                                {"a [TOOL_CALLS]f[AR", "a "},
+                                {"[TOOL_CALLS]f[ARGS]{\"a\": \"b", "{f|{\"a\": \"b!"},
+                                {"[TOOL_CALLS]f[ARGS]{}[TOOL", "{f|{}}"}};
+  check(YK_TOOLS_MISTRAL, rows, N_ROWS(rows));
+  check_cut(YK_TOOLS_MISTRAL, cuts, N_ROWS(cuts));
+}
+
+#define DS_CALLS(calls) "<｜tool▁calls▁begin｜>" calls "<｜tool▁calls▁end｜>"
+#define DS_V3(name, arguments)                                                                                         \
+  "<｜tool▁call▁begin｜>function<｜tool▁sep｜>" name "\n```json\n" arguments "\n```<｜tool▁call▁end｜>"
+#define DS_V31(name, arguments) "<｜tool▁call▁begin｜>" name "<｜tool▁sep｜>" arguments "<｜tool▁call▁end｜>"
+
+static void deepseek(void **state)
+{
+  (void)state;
+  static const sample v3[] = {{DS_CALLS(DS_V3("f", "{\"a\": \"é\"}")), "{f|{\"a\": \"é\"}}"},
+                              {"so: " DS_CALLS(DS_V3("f", "{}") "\n" DS_V3("g", "{}")) " end", "so: {f|{}}{g|{}} end"},
+                              {DS_CALLS("<｜tool▁call▁begin｜>function<｜tool▁sep｜>f {}<｜tool▁call▁end｜>"), NULL}};
+  static const sample v31[] = {{DS_CALLS(DS_V31("f", "{\"a\": [1]}")), "{f|{\"a\": [1]}}"},
+                               {DS_CALLS(DS_V31("f", "{}") DS_V31("g", "{\"x\": null}")), "{f|{}}{g|{\"x\": null}}"},
+                               {DS_V31("f", "{}") "\n\nok", "{f|{}}\n\nok"},
+                               {DS_CALLS(DS_V31("f", "{\"a\": oops}")), "{f|{\"a\": oops}!"},
+                               {DS_CALLS(""), NULL},
+                               {DS_CALLS(DS_V31("", "{}")), NULL},
+                               {DS_CALLS(DS_V31("f", "none")), NULL},
+                               {"<｜tool▁ <｜x｜>｜", NULL}};
+  static const sample cuts[] = {{"a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool", "a"},
+                                {"<｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": ", "{f|{\"a\": !"},
+                                {DS_V31("f", "{}") "<｜tool", "{f|{}}"}};
+  check(YK_TOOLS_DEEPSEEK_V3, v3, N_ROWS(v3));
+  check(YK_TOOLS_DEEPSEEK_V31, v31, N_ROWS(v31));
+  check_cut(YK_TOOLS_DEEPSEEK_V31, cuts, N_ROWS(cuts));
+}
+
+#define KIMI(calls)              "<|tool_calls_section_begin|>" calls "<|tool_calls_section_end|>"
+#define KIMI_CALL(id, arguments) "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" arguments "<|tool_call_end|>"
+
+static void kimi_k2(void **state)
+{
+  (void)state;
+  static const sample rows[] = {
+      {KIMI(KIMI_CALL("functions.f:0", "{\"a\": 1}")), "{functions.f:0:f|{\"a\": 1}}"},
+      {"x\n" KIMI(KIMI_CALL(" functions.a.b:12 ", " {}") KIMI_CALL("g", "{}")), "x\n{functions.a.b:12:a.b|{}}{g|{}}"},
+      {KIMI(KIMI_CALL("functions.f:0", "[]")), NULL},
+      {KIMI("") " none", NULL},
+      {KIMI(KIMI_CALL("functions.f:0", "{\"a\": <}")) ".", "{functions.f:0:f|{\"a\": <}!."}};
+  check(YK_TOOLS_KIMI_K2, rows, N_ROWS(rows));
+}
+
+#define GEMMA(call) "<|tool_call>" call "<tool_call|>"
+#define Q           "<|\"|>"
+
+static void gemma(void **state)
+{
+  (void)state;
+  static const sample rows[] = {{GEMMA("call:f{}"), "{f|{}}"},
+                                {GEMMA("call:f{a:" Q "x \"<|y" Q ",b:-1.5,c:true,d:null}"),
+                                 "{f|{\"a\": \"x \\\"<|y\", \"b\": -1.5, \"c\": true, \"d\": null}}"},
+                                {"a " GEMMA("call:f{a:{b:[1," Q "é\n" Q ",{}]}}") GEMMA("call:g.h{}") "z",
+                                 "a {f|{\"a\": {\"b\": [1, \"é\\n\", {}]}}}{g.h|{}}z"},
+                                {GEMMA("call:f{a:Paris,\"b\":\"q\\\"\"}"), "{f|{\"a\": \"Paris\", \"b\": \"q\\\"\"}}"},
+                                {GEMMA("call:f{a:}"), "{f|{\"a\": }!"},
+                                {GEMMA("f{}"), NULL},
+                                {GEMMA("call:{}"), NULL},
+                                {GEMMA(""), NULL}};
+  static const sample functions[] = {
+      {"<start_function_call>call:f{a:<escape>b<c<escape>,n:2}<end_function_call>", "{f|{\"a\": \"b<c\", \"n\": 2}}"}};
+  static const sample cuts[] = {{"<|tool_call>call:f{a:" Q "x<|", "{f|{\"a\": \"x!"}, {"a<|tool_call>call", "a"}};
+  check(YK_TOOLS_GEMMA4, rows, N_ROWS(rows));
+  check(YK_TOOLS_FUNCTIONGEMMA, functions, N_ROWS(functions));
+  check_cut(YK_TOOLS_GEMMA4, cuts, N_ROWS(cuts));
+}
+
+static void granite(void **state)
+{
+  (void)state;
+  static const sample rows[] = {
+      {"<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": {}}]",
+       "{f|{\"a\": 1}}{g|{}}"},
+      {"<tool_call> [ {\"name\": \"f\"} ] x", "{f|{}} x"},
+      {"<|tool_call|>{\"name\": \"f\", \"arguments\": {}}", "{f|{}}"},
+      {"<|tool_call|>[]", NULL},
+      {"<|tool_call|>[[", NULL},
+      {"<|tool_call|>[{\"name\": 1}]", NULL}};
+  check(YK_TOOLS_GRANITE, rows, N_ROWS(rows));
+}
+
+/* ---- Values in tags ---------------------------------------------------------------------------------------------- */
+
+#define QWEN(inside)      "<tool_call>\n<function=f>\n" inside "</function>\n</tool_call>"
+#define PARAM(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
+
+static void qwen3_coder(void **state)
+{
+  (void)state;
+  yk_tool_schemas *schemas =
+      schemas_of("{'s': {'type': 'string'}, 'i': {'type': 'integer'}, 'b': {'type': 'boolean'}, 'o': {'type': "
+                 "'object'}, 'l': {'type': ['array', 'null']}, 'u': {'anyOf': [{'type': 'number'}, {'type': 'string'}]}"
+                 ", 'e': {'enum': [1, 'a']}, 'r': {'$ref': '#'}}");
+  static const sample rows[] = {
+      {"Now. " QWEN(PARAM("s", "a \"b\"\n <c> é")), "Now. {f|{\"s\": \"a \\\"b\\\"\\n <c> é\"}}"},
+      {QWEN(""), "{f|{}}"},
+      {QWEN(PARAM("i", "12") PARAM("b", "True")), "{f|{\"i\": 12, \"b\": true}}"},
+      {QWEN(PARAM("o", "{'a': [1, None]}") PARAM("l", "null")), "{f|{\"o\": {\"a\": [1, null]}, \"l\": null}}"},
+      {QWEN(PARAM("u", "5") PARAM("e", "a") PARAM("r", "[\"x\"]")), "{f|{\"u\": 5, \"e\": \"a\", \"r\": [\"x\"]}}"},
+      {QWEN(PARAM("s", "null") PARAM("i", "twelve") PARAM("o", "{x}")),
+       "{f|{\"s\": \"null\", \"i\": \"twelve\", \"o\": \"{x}\"}}"},
+      {QWEN(PARAM("other", "5")), "{f|{\"other\": \"5\"}}"},
+      {QWEN("<parameter=s>a</parameter><parameter=s>\n\nb\n\n</parameter>"), "{f|{\"s\": \"a\", \"s\": \"\\nb\\n\"}}"},
+      {"<tool_call><function=g><parameter=s>1</parameter></function></tool_call>\n" QWEN(""),
+       "{g|{\"s\": \"1\"}}{f|{}}"},
+      {"<function=f><parameter=s>1</parameter></function> x", "{f|{\"s\": \"1\"}} x"},
+      {"<function=f><parameter=s>\n1\n<parameter=i>\n2\n</function>", "{f|{\"s\": \"1\", \"i\": 2}}"},
+      {QWEN("junk <x> " PARAM("s", "</param></parameter")), NULL},
+      {QWEN(PARAM("s", "</param></parameter") "junk <x> " PARAM("i", "1")),
+       "{f|{\"s\": \"</param></parameter\", \"i\": 1}}"},
+      {"<tool_call>\n<function=f>\n<parameter=s>\nend", "{f|{\"s\": \"end\"}}"},
+      {"<tool_call>{\"name\": \"f\"}</tool_call>", NULL},
+      {"<tool_call>\n<function=a b>\n</function>", NULL},
+      {"<function=", NULL},
+      {"a <func <tool_call <<", NULL}};
+  static const sample cuts[] = {{"a<tool_call>\n<function=f>\n<parameter=s>\nend\n</par", "a{f|{\"s\": \"end!"},
+                                {"<tool_call>\n<function=f>\n<parameter=i>\n12", "{f|{\"i\": !"},
+                                {"a <tool_call>\n<function=f", "a "},
+                                {"a <function=f>\n", "a "}};
+  check_way(&(answer_way){.tools = YK_TOOLS_QWEN3_CODER, .schemas = schemas, .end = stop}, rows, N_ROWS(rows));
+  check_way(&(answer_way){.tools = YK_TOOLS_QWEN3_CODER, .schemas = schemas, .end = cut}, cuts, N_ROWS(cuts));
+  answer_check(&(answer_way){.tools = YK_TOOLS_QWEN3_CODER, .only_first = true, .end = stop},
+               QWEN("") "\n" QWEN("") " z", "{f|{}} z");
+  yk_tool_schemas_free(schemas);
+}
+
+static void minimax_m2(void **state)
+{
+  (void)state;
+  yk_tool_schemas *schemas = schemas_of("{'n': {'type': 'number'}}");
+  static const sample rows[] = {
+      {"<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"s\">a\nb</parameter>\n<parameter name=\"n\">-2.5"
+       "</parameter>\n</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
+       "{f|{\"s\": \"a\\nb\", \"n\": -2.5}}{g|{}}"},
+      {"<minimax:tool_call><invoke name=f><parameter name=\"s\">\na\n</parameter></invoke></minimax:tool_call>\n!",
+       "{f|{\"s\": \"a\"}}\n!"},
+      {"<minimax:tool_call><invoke name=\"f\"><parameter name=\"s\">a\n</parameter></invoke></minimax:tool_call>",
+       "{f|{\"s\": \"a\\n\"}}"},
+      {"<minimax:tool_call>no</minimax:tool_call>", NULL},
+      {"<invoke name=\"f\"></invoke>", NULL}};
+  check_way(&(answer_way){.tools = YK_TOOLS_MINIMAX_M2, .schemas = schemas, .end = stop}, rows, N_ROWS(rows));
+  yk_tool_schemas_free(schemas);
+}
+
+static void glm45(void **state)
+{
+  (void)state;
+  yk_tool_schemas *schemas = schemas_of("{'s': {'type': 'string'}, 'n': {'type': 'integer'}}");
+  static const sample rows[] = {
+      {"<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>1 </arg_value>\n<arg_key>n</arg_key>\n<arg_value>2</arg_value>\n"
+       "</tool_call>",
+       "{f|{\"s\": \"1 \", \"n\": 2}}"},
+      {"Ok\n<tool_call>f<arg_key>x</arg_key><arg_value>[1, {\"a\": 2}]</arg_value></tool_call><tool_call>g</tool_call>",
+       "Ok\n{f|{\"x\": [1, {\"a\": 2}]}}{g|{}}"},
+      {"<tool_call>f<arg_key>x</arg_key><arg_value>\"a\"</arg_value><arg_key>y</arg_key><arg_value>b</arg_value>"
+       "</tool_call>",
+       "{f|{\"x\": \"a\", \"y\": \"b\"}}"},
+      {"<tool_call>g\n</tool_call>", "{g|{}}"},
+      {"<tool_call>f<arg_key>x</arg_key></tool_call>.", "{f|{}}."},
+      {"<tool_call></tool_call>", NULL},
+      {"<tool_call>some words</tool_call>", NULL},
+      {"<tool_call>f<other>", NULL}};
+  static const sample cuts[] = {{"<tool_call>f<arg_key>s</arg_key><arg_value>ab</arg_v", "{f|{\"s\": \"ab!"},
+                                {"a<tool_call>f<arg", "a"}};
+  check_way(&(answer_way){.tools = YK_TOOLS_GLM45, .schemas = schemas, .end = stop}, rows, N_ROWS(rows));
+  check_way(&(answer_way){.tools = YK_TOOLS_GLM45, .schemas = schemas, .end = cut}, cuts, N_ROWS(cuts));
+  yk_tool_schemas_free(schemas);
+}
+
+/* ---- Python ------------------------------------------------------------------------------------------------------ */
+
+static void pythonic(void **state)
+{
+  (void)state;
+  static const sample rows[] = {{"[f()]", "{f|{}}"},
+                                {"[f(a=1, b='x\\'y', c=[1, (2, 3), {'k': True, 5: None}])]",
+                                 "{f|{\"a\": 1, \"b\": \"x'y\", \"c\": [1, [2, 3], {\"k\": true, \"5\": null}]}}"},
+                                {" [f(a=-1.5e3), g_2( b = \"\" ,)]\n", "{f|{\"a\": -1.5e3}}{g_2|{\"b\": \"\"}}"},
+                                {"<|python_start|>[a.b(s=\"é\\n\\x41\\u00e9\\U0001F600\\q\")]<|python_end|>",
+                                 "{a.b|{\"s\": \"é\\n\\u0041\\u00e9\\ud83d\\ude00\\\\q\"}}"},
+                                {"[f(s='''a'b\"\n''', t=\"\"\"\"\"\")]", "{f|{\"s\": \"a'b\\\"\\n\", \"t\": \"\"}}"},
+                                {"[f(a=1)] and", "{f|{\"a\": 1}} and"},
+                                {"[f(a=1), then]", "{f|{\"a\": 1}}, then]"},
+                                {"[f(a=oops)]", "{f|{\"a\": )]!"},
+                                {"[f(1)]", NULL},
+                                {"[f(a)]", NULL},
+                                {"[1, 2]", NULL},
+                                {"[link](http)", NULL},
+                                {"text [f()]", NULL},
+                                {"<|python_start|>x", NULL},
+                                {"[f", NULL},
+                                {"", NULL}};
+  static const sample cuts[] = {{"[f(a=\"b", "{f|{\"a\": \"b!"}, {"[f(a", "[f(a"}, {"<|python", ""}};
+  check(YK_TOOLS_PYTHONIC, rows, N_ROWS(rows));
+  check_cut(YK_TOOLS_PYTHONIC, cuts, N_ROWS(cuts));
+}
+
+/* ---- Reasoning --------------------------------------------------------------------------------------------------- */
+
+static void reasoning(void **state)
+{
+  (void)state;
+  const answer_way outside = {.reasoning = yk_reasoning_find("qwen3"), .end = stop};
+  answer_way inside = outside, cut_inside = outside, cut_outside = outside;
+  static const sample beginning[] = {{"<think>\na b\n c\n</think>\n\nd e\n", "«a b\n c»d e\n"},
+                                     {"\n <think>a</think>b", "«a»b"},
+                                     {"<think>\n\n</think>\n\nb", "b"},
+                                     {"<think>a </thin> < /think>", "«a </thin> < /think>»"},
+                                     {"<think>a\n</th", "«a\n</th»"},
+                                     {" a<think>b</think>", NULL},
+                                     {"<thinking>", NULL},
+                                     {"a</think>b", NULL},
+                                     {" \n", NULL},
+                                     {"<thi", NULL}};
+  static const sample opened[] = {{"a\n</think>\n\nb</think>", "«a»b</think>"},
+                                  {"\n<think>a", "«<think>a»"},
+                                  {"</think>a", "a"},
+                                  {"a <<</think>b", "«a <<»b"},
+                                  {"é\n\n«", "«é\n\n«»"}};
+  static const sample opened_cut[] = {{"a\n</thi", "«a»"}, {"a \n", "«a»"}};
+  inside.begins_inside = cut_inside.begins_inside = true;
+  cut_inside.end = cut_outside.end = cut;
+  check_way(&outside, beginning, N_ROWS(beginning));
+  check_way(&inside, opened, N_ROWS(opened));
+  check_way(&cut_inside, opened_cut, N_ROWS(opened_cut));
+  answer_check(&cut_outside, "<thi", "");
+}
+
+/* Calls are found behind reasoning alone, except where a call ends the reasoning. */
+static void reasoning_and_calls(void **state)
+{
+  (void)state;
+  static const char *const specials[] = {"<tool_call>", "[THINK]", "[/THINK]", "<|x|>", NULL};
+  static const char call[] = "<tool_call>{\"name\": \"f\"}</tool_call>";
+  answer_way way = {.tools = YK_TOOLS_HERMES, .reasoning = yk_reasoning_find("qwen3"), .end = stop};
+  yk_strbuf text = YK_STRBUF_INIT;
+  yk_strbuf_append_fmt(&text, "<think>a %s</think>\n\n%s", call, call);
+  answer_check(&way, text.data, "«a <tool_call>{\"name\": \"f\"}</tool_call>»{f|{}}");
+  yk_strbuf_free(&text);
+  way.tools = YK_TOOLS_KIMI_K2;
+  way.reasoning = yk_reasoning_find("kimi_k2");
+  answer_check(&way, "<think>a " KIMI(KIMI_CALL("f", "{}")) "b", "«a»{f|{}}b");
+  way = (answer_way){.reasoning = yk_reasoning_find("mistral"), .specials = specials, .end = stop};
+  answer_check(&way, "[THINK]a<|x|>[/THINK]b<|x|>", "«a<|x|>»b<|x|>");
+  way.hides_special = true;
+  answer_check(&way, "[THINK]a<|x|>[/THINK]b<|x|>", "«a»b");
+}
+
+static void reasoning_has_names(void **state)
+{
+  (void)state;
+  char names[] = YK_REASONING_NAMES;
+  for (char *name = strtok(names, ", "); name; name = strtok(NULL, ", ")) assert_non_null(yk_reasoning_find(name));
+  assert_null(yk_reasoning_find("none"));
+  const yk_reasoning *qwen3 = yk_reasoning_find("qwen3"), *r1 = yk_reasoning_find("deepseek_r1");
+  assert_true(yk_reasoning_begins_inside(qwen3, "assistant\n<think>\n", 18));
+  assert_false(yk_reasoning_begins_inside(qwen3, "assistant\n", 10));
+  assert_false(yk_reasoning_begins_inside(qwen3, "<think>\n\n</think>\n\n", 19));
+  assert_true(yk_reasoning_begins_inside(r1, "assistant\n", 10));
+  assert_false(yk_reasoning_begins_inside(r1, "</think>", 8));
+}
+
+/* ---- Templates --------------------------------------------------------------------------------------------------- */
+
+static void forms_of_templates(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    yk_tool_format tools;
+    const char *reasoning;
+  } rows[] = {{"{{ messages }}", YK_TOOLS_NONE, NULL},
+              {"<tool_call>\n{\"name\": x, \"arguments\": y}</tool_call> </think>", YK_TOOLS_HERMES, "qwen3"},
+              {"<tool_call>\n<function=x> <think>", YK_TOOLS_QWEN3_CODER, "qwen3"},
+              {"<tool_call>{{ name }}<arg_key> <think></think>", YK_TOOLS_GLM45, "qwen3"},
+              {"<minimax:tool_call><invoke name=", YK_TOOLS_MINIMAX_M2, NULL},
+              {"<|tool_calls_section_begin|><|tool_call_begin|><think>", YK_TOOLS_KIMI_K2, "kimi_k2"},
+              {"<｜tool▁calls▁begin｜>'<｜tool▁sep｜>' '```json'", YK_TOOLS_DEEPSEEK_V3, NULL},
+              {"<｜tool▁calls▁begin｜>'<｜tool▁sep｜>'", YK_TOOLS_DEEPSEEK_V31, NULL},
+              {"[TOOL_CALLS][THINK]", YK_TOOLS_MISTRAL, "mistral"},
+              {"<|tool_call>call:<tool_call|><|channel>thought\n", YK_TOOLS_GEMMA4, "gemma4"},
+              {"<start_function_call>call:", YK_TOOLS_FUNCTIONGEMMA, NULL},
+              {"<|tool_call|>", YK_TOOLS_GRANITE, NULL},
+              {"<|python_start|>", YK_TOOLS_PYTHONIC, NULL},
+              {"Environment: ipython {\"name\": f, \"parameters\": x}", YK_TOOLS_LLAMA3_JSON, NULL}};
+  for (size_t i = 0; each_case(i, i < N_ROWS(rows)); i++) {
+    const yk_reasoning *found = yk_reasoning_of_template(rows[i].text);
+    assert_int_equal(yk_tool_format_of_template(rows[i].text), rows[i].tools);
+    assert_ptr_equal(found, rows[i].reasoning ? yk_reasoning_find(rows[i].reasoning) : NULL);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(mistral),
+                                     cmocka_unit_test(deepseek),
+                                     cmocka_unit_test(kimi_k2),
+                                     cmocka_unit_test(gemma),
+                                     cmocka_unit_test(granite),
+                                     cmocka_unit_test(qwen3_coder),
+                                     cmocka_unit_test(minimax_m2),
+                                     cmocka_unit_test(glm45),
+                                     cmocka_unit_test(pythonic),
+                                     cmocka_unit_test(reasoning),
+                                     cmocka_unit_test(reasoning_and_calls),
+                                     cmocka_unit_test(reasoning_has_names),
+                                     cmocka_unit_test(forms_of_templates)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
