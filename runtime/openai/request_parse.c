@@ -60,8 +60,8 @@ static yk_status read_tool_choice(yk_openai_request *request, const yk_openai_de
   yk_request_take_up(request, "tools");
   if (request->chat.tools.doc && defaults->style.tools == YK_TOOLS_NONE)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "tools: the format of this model's tool calls is not set; start the server with "
-                      "--tool-call-parser and one of " YK_TOOL_FORMAT_NAMES);
+                      "tools: the format of the model's calls is not set; start with --tool-call-parser and one "
+                      "of " YK_TOOL_FORMAT_NAMES);
   if (!request->chat.tools.doc) return YK_OK;
   request->tools = defaults->style.tools;
   if (!yk_tool_format_is_typed(request->tools)) return YK_OK;

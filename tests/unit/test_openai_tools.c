@@ -226,6 +226,8 @@ static void formats_have_names(void **state)
     assert_int_not_equal(yk_tool_format_find(name), YK_TOOLS_NONE);
   assert_int_equal(yk_tool_format_find("hermes"), YK_TOOLS_HERMES);
   assert_int_equal(yk_tool_format_find("glm47"), YK_TOOLS_GLM45);
+  assert_int_equal(yk_tool_format_find("qwen3_xml"), YK_TOOLS_QWEN3_CODER);
+  assert_int_equal(yk_tool_format_find("llama4_pythonic"), YK_TOOLS_PYTHONIC);
   assert_int_equal(yk_tool_format_find("none"), YK_TOOLS_NONE);
 }
 

@@ -59,7 +59,7 @@ yk_status yk_template_options_check(const yk_template_options *options, yk_err *
 {
   const char *tools = options->tool_parser, *reasoning = options->reasoning_parser;
   if (tools && yk_tool_format_find(tools) == YK_TOOLS_NONE)
-    return yk_err_set(err, YK_E_INVAL, "--tool-call-parser: expected one of " YK_TOOL_FORMAT_NAMES ", found \"%.60s\"",
+    return yk_err_set(err, YK_E_INVAL, "--tool-call-parser: expected one of " YK_TOOL_FORMAT_NAMES ", found \"%.30s\"",
                       tools);
   if (reasoning && !is_reasoning_parser(reasoning))
     return yk_err_set(err, YK_E_INVAL,

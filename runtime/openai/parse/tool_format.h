@@ -25,10 +25,10 @@ typedef enum yk_tool_format {
 /* yk_tool_format_find - the format of one of vLLM's names ("qwen3_coder"); YK_TOOLS_NONE for any other name. */
 yk_tool_format yk_tool_format_find(const char *name);
 
-/* YK_TOOL_FORMAT_NAMES - every name, for messages. */
+/* YK_TOOL_FORMAT_NAMES - a name of every format, for messages; qwen3_xml, glm47 and llama4_pythonic are others. */
 #define YK_TOOL_FORMAT_NAMES                                                                                           \
   "hermes, llama3_json, granite, mistral, deepseek_v3, deepseek_v31, kimi_k2, gemma4, functiongemma, qwen3_coder, "    \
-  "qwen3_xml, minimax_m2, glm45, glm47, pythonic, llama4_pythonic"
+  "minimax_m2, glm45, pythonic"
 
 /* yk_tool_format_of_template - the format whose tags a chat template contains; YK_TOOLS_NONE if there are none. */
 yk_tool_format yk_tool_format_of_template(const char *template_text);
