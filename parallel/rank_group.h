@@ -1,8 +1,9 @@
-/* rank_group.h - N worker threads, one per rank, that all run the same commands in lockstep.
+/* rank_group.h - N worker threads, one per rank, that all run the same commands in the same order.
  *
- * Handoff: one mutex, two condition variables and a generation counter. begin() publishes a command under the mutex,
- * increments the generation and signals cv_start; each worker waits for a generation it has not seen, runs the command
- * outside the lock, and counts itself done; the last one signals cv_done, for which wait() waits. A command is
+ * Handoff: one mutex, two condition variables and a counter of commands. begin() publishes a command under the mutex,
+ * increments the counter and signals cv_start; each worker waits for its next command, runs the command outside the
+ * lock, and counts itself done; the last one signals cv_done, for which wait() waits. Several commands may be begun
+ * before the first is waited for: a rank goes on to its next command whatever the others run. A command is
  * immutable from the moment it is published until wait() returns, so workers read it without the lock. A thread spins
  * for spin_s seconds before it sleeps: a sleeping thread wakes some 100 us late, which is significant in a step of 3
  * ms.
@@ -18,10 +19,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "parallel/comm.h"
 
 typedef struct yk_rank_group yk_rank_group;
+
+enum { YK_RANK_GROUP_COMMANDS = YK_MAX_RANKS + 1 /* a step in each pipeline stage, and one other command */ };
 
 typedef struct yk_rank_group_ops {
   int first_rank; /* number of the group's first rank, in calls and messages */
@@ -49,15 +53,16 @@ typedef struct yk_rank_group_ops {
  *   running). */
 yk_status yk_rank_group_create(int n_ranks, const yk_rank_group_ops *ops, yk_rank_group **out, yk_err *err);
 
-/* yk_rank_group_begin - starts a command on all ranks. The command must stay unchanged until yk_rank_group_wait has
- *   returned: that call must follow, and reports every error. Thread: one at a time. */
-void yk_rank_group_begin(yk_rank_group *group, const void *command);
+/* yk_rank_group_begin - starts a command on all ranks, each of which runs it after those begun before. Returns its
+ *   number for yk_rank_group_wait, which must follow and reports every error; the command must stay unchanged until
+ *   that call has returned. At most YK_RANK_GROUP_COMMANDS may be begun and not finished. Thread: one at a time. */
+uint64_t yk_rank_group_begin(yk_rank_group *group, const void *command);
 
-/* yk_rank_group_wait - waits until all ranks have run the command.
+/* yk_rank_group_wait - waits until all ranks have run command number n; after a failure until no rank runs any command.
  *   timeout_s: time limit of a rank from now on; <= 0 waits for ever. Errors: the first rank's own, naming it;
  *   YK_E_TIMEOUT naming the ranks that have not returned and the current operation of each (err->rank: the rank that is
  *   furthest behind, else the first); the earlier error if the group is broken. Thread: one at a time. */
-yk_status yk_rank_group_wait(yk_rank_group *group, double timeout_s, yk_err *err);
+yk_status yk_rank_group_wait(yk_rank_group *group, uint64_t n, double timeout_s, yk_err *err);
 
 /* yk_rank_group_run - begin and wait. */
 yk_status yk_rank_group_run(yk_rank_group *group, const void *command, double timeout_s, yk_err *err);

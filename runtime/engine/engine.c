@@ -136,8 +136,8 @@ static yk_status start_thread(yk_engine *e, yk_err *err)
 {
   const yk_model_limits *l = &e->settings.limits;
   YK_TRY(yk_memory_pool_create(l->n_kv_blocks, &e->settings.rules, &e->pool, err));
-  YK_TRY(yk_scheduler_create(&l->step, e->pool, &e->scheduler, err));
-  YK_TRY(yk_step_builder_create(&l->step, &e->builder, err));
+  YK_TRY(yk_scheduler_create(&l->step, e->settings.world.n_stages, e->pool, &e->scheduler, err));
+  YK_TRY(yk_step_builder_create(&l->step, e->settings.world.n_stages, &e->builder, err));
   e->stats.kv_blocks_total = e->stats.kv_blocks_free = l->n_kv_blocks;
   int failed = pthread_create(&e->thread, NULL, yk_engine_loop, e);
   if (failed) return yk_err_set(err, YK_E_DEVICE, "cannot start the engine thread: %s", strerror(failed));

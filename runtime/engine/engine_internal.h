@@ -21,6 +21,14 @@
 
 _Static_assert((int)YK_MAX_LOGPROBS == (int)YK_MAX_TOP_LOGPROBS, "the public limit of alternatives is the sampler's");
 
+/* A step that the ranks run. */
+typedef struct yk_flight {
+  const yk_step *step;
+  const yk_scheduled *items; /* [n_items] */
+  int32_t n_items, n_prompt; /* n_prompt: prompt rows */
+  yk_profiled_step profiled;
+} yk_flight;
+
 struct yk_engine {
   /* Fixed once created. */
   yk_settings settings;
@@ -42,7 +50,10 @@ struct yk_engine {
   yk_cache_salts salts;
   yk_scheduler *scheduler;
   yk_step_builder *builder;
-  yk_request *undelivered; /* linked by next_undelivered; none of these requests has ended */
+  yk_flight flights[YK_MAX_RANKS]; /* step number n at n % YK_MAX_RANKS, one for each pipeline stage at most */
+  uint64_t n_begun, n_completed;   /* steps */
+  int64_t completed_ns;            /* when the results of the last completed step were handed out */
+  yk_request *undelivered;         /* linked by next_undelivered; none of these requests has ended */
   pthread_t thread;
   bool thread_started;
 

@@ -4,7 +4,7 @@
 
 /* The wanted rows of one item. */
 typedef struct item_results {
-  yk_sequence *seq;
+  yk_sequence *seq; /* NULL: the results do not count */
   int32_t position; /* of the first result */
   const yk_sampled *results;
   int32_t first; /* index among the step's wanted rows */
@@ -87,7 +87,7 @@ static void fail_items(yk_engine *e, const yk_scheduled *items, int32_t n_items,
   if (all_unsound) yk_log_write(&e->log, YK_LOG_ERROR, "%s", SUSPICION);
   for (int32_t i = 0, next = 0; i < n_items; i++) {
     item_results r = results_of(items, i, step, &next);
-    if (has_failed(&r)) fail(e, &r, all_unsound);
+    if (r.seq && has_failed(&r)) fail(e, &r, all_unsound);
   }
 }
 
@@ -96,6 +96,7 @@ void yk_hand_out(yk_engine *engine, const yk_scheduled *items, int32_t n_items, 
   int32_t n_failed = 0, n_unsound = 0, n_with_results = 0;
   for (int32_t i = 0, next = 0; i < n_items; i++) {
     item_results r = results_of(items, i, step, &next);
+    if (!r.seq) continue;
     mark_sound(engine, &r);
     yk_row_results sampled = {.step = step, .first = r.first, .n = r.n_sampled};
     yk_finish_reason reason = r.seq->owner->take_results(engine, r.seq, r.position, &sampled);

@@ -5,7 +5,9 @@
 
 static yk_timed_step timed_step_of(const yk_engine *e)
 {
-  yk_timed_step step = {.n_ranks = e->settings.world.n_ranks, .has_one_clock = e->has_one_clock};
+  yk_timed_step step = {.n_ranks = e->settings.world.n_ranks,
+                        .n_stages = e->settings.world.n_stages,
+                        .has_one_clock = e->has_one_clock};
   for (int r = 0; r < step.n_ranks; r++) step.ranks[r] = yk_ranks_profile(e->ranks, r);
   return step;
 }
@@ -31,8 +33,7 @@ static int64_t reading_ns(const yk_timed_step *step)
 /* ---- The cost of a stamp ----------------------------------------------------------------------------------------- */
 
 /* Other delays can lengthen a step, so a difference counts only within limits around the chain's cost. */
-static void compare(yk_profiler *p, const struct yk_profiled_step *plain, const struct yk_profiled_step *timed,
-                    int32_t n_stamps)
+static void compare(yk_profiler *p, const yk_profiled_step *plain, const yk_profiled_step *timed, int32_t n_stamps)
 {
   const double widest = 4 * p->stamp_ns;
   if (!plain->is_comparable || !timed->is_comparable || plain->is_timed || plain->times.n_rows != timed->times.n_rows ||
@@ -61,7 +62,7 @@ static bool is_due(uint64_t n, uint64_t every)
   return every == 1 ? n % plain_in != 0 : every > 0 && n % every == 0;
 }
 
-bool yk_profiler_step_begin(yk_engine *e, int64_t now_ns)
+bool yk_profiler_step_begin(yk_engine *e, int64_t now_ns, yk_profiled_step *out)
 {
   yk_profiler *p = &e->profiler;
   pthread_mutex_lock(&e->mutex);
@@ -71,11 +72,11 @@ bool yk_profiler_step_begin(yk_engine *e, int64_t now_ns)
   pthread_mutex_unlock(&e->mutex);
   if (epoch != p->seen_epoch) p->n_steps = 0;
   p->seen_epoch = epoch;
-  p->before = p->step;
-  p->step = (struct yk_profiled_step){.epoch = epoch, .times = {.begin_ns = now_ns}};
-  p->step.is_counted = is_due(++p->n_steps, every);
-  p->step.is_timed = p->step.is_counted || is_traced;
-  return p->step.is_timed;
+  *out = (yk_profiled_step){.epoch = epoch, .times = {.begin_ns = now_ns}};
+  out->is_counted = is_due(++p->n_steps, every) && !p->is_timing;
+  out->is_timed = out->is_counted || (is_traced && !p->is_timing);
+  p->is_timing |= out->is_timed;
+  return out->is_timed;
 }
 
 static void report_clock(yk_engine *e, const yk_timed_step *step)
@@ -88,18 +89,24 @@ static void report_clock(yk_engine *e, const yk_timed_step *step)
                  (long long)step->ranks[r]->resolution_ns, step->ranks[r]->stamp_ns);
 }
 
-void yk_profiler_step_ran(yk_engine *e, const yk_step *step, const yk_engine_times *times)
+static bool has_stages(const yk_engine *e)
+{
+  return e->settings.world.n_stages > 1;
+}
+
+void yk_profiler_step_ran(yk_engine *e, const yk_step *step, const yk_profiled_step *ran)
 {
   yk_profiler *p = &e->profiler;
-  struct yk_profiled_step *now = &p->step;
-  int64_t begin_ns = now->times.begin_ns;
-  now->times = *times;
-  now->times.begin_ns = begin_ns;
+  yk_profiled_step *now = &p->step;
+  const yk_engine_times *times = &ran->times;
+  p->before = p->step;
+  *now = *ran;
   now->times.n_rows = step->counts.n_tokens;
   now->n_wanted = step->counts.n_wanted;
   now->ranks_ns = (double)(times->hand_out_ns - times->ranks_ns);
-  now->is_comparable = !times->is_prefill;
+  now->is_comparable = !times->is_prefill && !has_stages(e);
   if (!now->is_timed) return;
+  p->is_timing = false;
   yk_timed_step measured = timed_step_of(e);
   report_clock(e, &measured);
   now->is_pending = is_whole(&measured);
@@ -110,6 +117,7 @@ void yk_profiler_step_ran(yk_engine *e, const yk_step *step, const yk_engine_tim
 void yk_profiler_step_handed_out(yk_engine *e, int64_t now_ns)
 {
   e->profiler.step.times.handed_out_ns = now_ns;
+  if (has_stages(e)) yk_profiler_step_end(e, now_ns);
 }
 
 /* Under the mutex. */

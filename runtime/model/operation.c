@@ -1,5 +1,7 @@
 #include "model/operation.h"
 
+#include <stdio.h>
+
 yk_status yk_operation_begin(yk_operations *operations, yk_operation_kind kind, int layer, const char *name,
                              yk_err *err)
 {
@@ -17,10 +19,12 @@ yk_status yk_operation_begin(yk_operations *operations, yk_operation_kind kind, 
 yk_status yk_operation_name_error(const yk_operations *operations, int layer, const char *name, yk_status status,
                                   yk_err *err)
 {
+  char stage[32] = "";
   if (status == YK_OK) return YK_OK;
+  if (operations->stage >= 0) snprintf(stage, sizeof stage, " of stage %d", operations->stage);
   if (layer == YK_OUTSIDE_LAYERS)
-    yk_err_prefix(err, "rank %d, %s", operations->rank, name);
+    yk_err_prefix(err, "rank %d%s, %s", operations->rank, stage, name);
   else
-    yk_err_prefix(err, "rank %d, layer %d, %s", operations->rank, layer, name);
+    yk_err_prefix(err, "rank %d%s, layer %d, %s", operations->rank, stage, layer, name);
   return status;
 }

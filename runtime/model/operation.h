@@ -11,7 +11,7 @@ enum { YK_OUTSIDE_LAYERS = -1 };
 
 /* Written by the rank's thread, read by any thread. */
 typedef struct yk_operations {
-  int rank;
+  int rank, stage;            /* stage -1: the model has a single one, which messages do not name */
   _Atomic(const char *) name; /* the operation that began last; NULL before the first */
   atomic_int layer;           /* the operation's layer, or YK_OUTSIDE_LAYERS */
   atomic_int n_begun;         /* operations of the current step; 0 between steps */

@@ -14,8 +14,10 @@ test_backend test_backend_of(yk_device_kind kind)
 test_backend test_backend_chosen(void)
 {
   const char *name = getenv("YOKE_TEST_DEVICE"), *ranks = getenv("YOKE_TEST_RANKS");
+  const char *stages = getenv("YOKE_TEST_STAGES");
   test_backend backend = test_backend_of(name && strcmp(name, "cuda") == 0 ? YK_DEVICE_CUDA : YK_DEVICE_CPU);
   if (ranks && atoi(ranks)) backend.n_ranks = atoi(ranks);
+  if (stages) backend.n_stages = atoi(stages);
   return backend;
 }
 

@@ -2,6 +2,7 @@
  *
  *   YOKE_TEST_DEVICE  cpu (default) or cuda
  *   YOKE_TEST_RANKS   1 to 8 ranks under every engine; by default 1 on cuda, and on cpu each test chooses
+ *   YOKE_TEST_STAGES  pipeline stages of every engine; with it, YOKE_TEST_RANKS is a multiple
  *   YOKE_REQUIRE_GPU  N: fewer than N GPUs are a failure, and tests that need more than N skip
  *   YOKE_TESTS_DIR    the folder of golden/ and models/, if the program has been moved
  *
@@ -16,6 +17,7 @@
 typedef struct test_backend {
   yk_device_kind kind;
   int n_ranks;           /* 0: each test chooses */
+  int n_stages;          /* 0: one */
   yk_dtype_choice dtype; /* float32, on cuda float16 */
   float tolerance;      /* of a greedy token's log-probability, and the widest margin of a near tie; 0: the same bits */
   float rare_tolerance; /* of other tokens' log-probabilities and of raw logits, whose errors are larger */

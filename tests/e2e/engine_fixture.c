@@ -40,6 +40,7 @@ yk_engine_options fixture_options(const char *model, int n_ranks)
   options.model_dir = dir;
   options.device = backend.kind;
   options.n_ranks = backend.n_ranks ? backend.n_ranks : n_ranks;
+  options.n_stages = backend.n_stages;
   options.n_cpu_threads = 1;
   options.dtype = backend.dtype;
   options.max_model_tokens = 256;

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "kernels/device.h"
 #include "yoke/yoke.h"
 
@@ -134,13 +135,14 @@ yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_de
 
 enum { N_RANKS = 3, N_LAYERS = 2 };
 
-static yk_engine *open_engine_of(const char *model_dir, double step_timeout_s)
+static yk_engine *open_engine_in(const char *model_dir, int n_ranks, int n_stages, double step_timeout_s)
 {
   yk_engine_options options;
   yk_engine_options_init(&options);
   options.model_dir = model_dir;
   options.device = YK_DEVICE_CPU;
-  options.n_ranks = N_RANKS;
+  options.n_ranks = n_ranks;
+  options.n_stages = n_stages;
   options.n_cpu_threads = 1;
   options.max_model_tokens = 64;
   options.step_timeout_s = step_timeout_s;
@@ -151,6 +153,11 @@ static yk_engine *open_engine_of(const char *model_dir, double step_timeout_s)
   atomic_store(&n_devices, 0);
   assert_int_equal(yk_engine_create(&options, &engine, NULL), YK_OK);
   return engine;
+}
+
+static yk_engine *open_engine_of(const char *model_dir, double step_timeout_s)
+{
+  return open_engine_in(model_dir, N_RANKS, 1, step_timeout_s);
 }
 
 static yk_engine *open_engine(double step_timeout_s)
@@ -325,6 +332,57 @@ static void a_stalled_rank_is_named_within_the_time_limit(void **state)
   }
 }
 
+enum { STAGE_RANKS = 4, N_AT_ONCE = 6 };
+
+/* A rank of either stage fails or stalls in one of the first steps, with two steps in flight: every request ends with
+ * the same error. Two ranks for each of two stages, a layer each. */
+static void every_rank_of_a_stage_may_fail(void **state)
+{
+  (void)state;
+  for (int rank = 0; rank < STAGE_RANKS; rank++)
+    for (int call = 1; each_case(call, call <= 16); call += 3) {
+      yk_engine *engine = open_engine_in(YOKE_TESTS_DIR "/golden/families/qwen3", STAGE_RANKS, 2, 0);
+      yk_request *requests[N_AT_ONCE];
+      char begin[48];
+      atomic_store(&fail_at_call, call);
+      atomic_store(&stalls, false);
+      atomic_store(&failing_device, rank);
+      snprintf(begin, sizeof begin, "rank %d of stage %d, ", rank, rank / 2);
+      for (int i = 0; i < N_AT_ONCE; i++) requests[i] = submit(engine);
+      for (int i = 0; i < N_AT_ONCE; i++) {
+        yk_err err;
+        assert_int_equal(read_all(requests[i], &err), YK_FINISH_ERROR);
+        assert_int_equal(err.code, YK_E_DEVICE);
+        assert_int_equal(err.rank, rank);
+        assert_memory_equal(err.message, begin, strlen(begin));
+      }
+      assert_true(yk_engine_destroy(engine));
+    }
+}
+
+static void a_stalled_stage_is_named(void **state)
+{
+  (void)state;
+  for (int rank = 0; rank < STAGE_RANKS; rank++) {
+    yk_engine *engine = open_engine_in(YOKE_TESTS_DIR "/golden/families/qwen3", STAGE_RANKS, 2, 0.1);
+    atomic_store(&fail_at_call, 4);
+    atomic_store(&stalls, true);
+    atomic_store(&failing_device, rank);
+    yk_request *first = submit(engine), *second = submit(engine);
+    yk_err err;
+    char place[48];
+    assert_int_equal(read_all(first, &err), YK_FINISH_ERROR);
+    assert_int_equal(err.code, YK_E_TIMEOUT);
+    assert_int_equal(err.rank, rank);
+    snprintf(place, sizeof place, "rank %d is at layer %d, ", rank, rank / 2);
+    assert_non_null(strstr(err.message, place));
+    snprintf(place, sizeof place, " in stage %d", rank / 2);
+    assert_non_null(strstr(err.message, place));
+    assert_int_equal(read_all(second, &err), YK_FINISH_ERROR);
+    yk_engine_destroy(engine);
+  }
+}
+
 static void a_new_engine_works_after_a_failed_one(void **state)
 {
   (void)state;
@@ -362,6 +420,8 @@ int main(void)
                                      cmocka_unit_test(best_logits_may_fail),
                                      cmocka_unit_test(every_step_of_integer_layers_may_fail),
                                      cmocka_unit_test(every_operation_of_experts_and_latent_attention_may_fail),
+                                     cmocka_unit_test(every_rank_of_a_stage_may_fail),
+                                     cmocka_unit_test(a_stalled_stage_is_named),
                                      cmocka_unit_test(a_stalled_rank_is_named_within_the_time_limit),
                                      cmocka_unit_test(a_new_engine_works_after_a_failed_one),
                                      cmocka_unit_test(a_failed_engine_lets_go_of_held_sequences)};

@@ -130,17 +130,69 @@ static void failure_from_outside_ends_commands(void **state)
     yk_err_set(&lost, YK_E_COMM, "a process is gone");
     yk_err_set(&later, YK_E_DEVICE, "later");
     int command = 1;
-    if (!is_idle) yk_rank_group_begin(group, &command);
+    uint64_t number = is_idle ? 0 : yk_rank_group_begin(group, &command);
     yk_rank_group_fail(group, &lost);
     yk_rank_group_fail(group, &later);
-    if (is_idle) yk_rank_group_begin(group, &command);
-    assert_int_equal(yk_rank_group_wait(group, 0, &err), YK_E_COMM);
+    if (is_idle) number = yk_rank_group_begin(group, &command);
+    assert_int_equal(yk_rank_group_wait(group, number, 0, &err), YK_E_COMM);
     assert_string_equal(err.message, "a process is gone");
     assert_string_equal(b.signalled.message, "a process is gone");
     assert_int_equal(atomic_load(&b.failures_signalled), 1);
     assert_int_equal(atomic_load(&b.runs[0]), is_idle ? 0 : 1);
     assert_true(yk_rank_group_destroy(group, 1));
   }
+}
+
+/* A rank that is held back by its first command does not hold back the others, and runs its commands in order. */
+typedef struct pipeline {
+  atomic_int done[2][3]; /* [rank][command] */
+  atomic_int order[2];   /* commands as decimal digits */
+} pipeline;
+
+static yk_status run_in_pipeline(void *context, int rank, const void *command_ptr, yk_err *err)
+{
+  pipeline *p = context;
+  int command = *(const int *)command_ptr;
+  (void)err;
+  if (rank == 1 && command == 0)
+    while (!atomic_load(&p->done[0][2])) sleep_ms(1);
+  atomic_store(&p->order[rank], atomic_load(&p->order[rank]) * 10 + command + 1);
+  atomic_store(&p->done[rank][command], 1);
+  return YK_OK;
+}
+
+static void ranks_run_ahead_of_each_other(void **state)
+{
+  pipeline p = {0};
+  static const int commands[3] = {0, 1, 2};
+  uint64_t numbers[3];
+  yk_rank_group *group;
+  const yk_rank_group_ops ops = {.run = run_in_pipeline, .context = &p, .spin_s = *(const double *)*state};
+  assert_int_equal(yk_rank_group_create(2, &ops, &group, NULL), YK_OK);
+  for (int i = 0; i < 3; i++) numbers[i] = yk_rank_group_begin(group, &commands[i]);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(yk_rank_group_wait(group, numbers[i], i % 2 ? 10 : 0, NULL), YK_OK);
+    assert_true(atomic_load(&p.done[0][i]) && atomic_load(&p.done[1][i]));
+  }
+  for (int rank = 0; rank < 2; rank++) assert_int_equal(atomic_load(&p.order[rank]), 123);
+  assert_true(yk_rank_group_destroy(group, 1));
+}
+
+/* The commands behind a failed one are left out, and each wait returns the first failure. */
+static void commands_behind_a_failure_do_not_run(void **state)
+{
+  bench b = {.failing_rank = 1, .stalling_rank = -1};
+  yk_rank_group *group = start(state, &b, 3);
+  static const int commands[3] = {1, 10, 100};
+  uint64_t numbers[3];
+  for (int i = 0; i < 3; i++) numbers[i] = yk_rank_group_begin(group, &commands[i]);
+  for (int i = 0; i < 3; i++) {
+    yk_err err = YK_ERR_INIT;
+    assert_int_equal(yk_rank_group_wait(group, numbers[i], 0, &err), YK_E_DEVICE);
+    assert_int_equal(err.rank, 1);
+  }
+  for (int rank = 0; rank < 3; rank++) assert_true(atomic_load(&b.runs[rank]) <= 1);
+  assert_true(yk_rank_group_destroy(group, 1));
 }
 
 static void first_failure_is_named_releases_others_and_sticks(void **state)
@@ -255,6 +307,9 @@ int main(void)
       cmocka_unit_test_prestate(every_rank_runs_every_command_once, &some),
       cmocka_unit_test_prestate(failure_from_outside_ends_commands, &none),
       cmocka_unit_test_prestate(failure_from_outside_ends_commands, &some),
+      cmocka_unit_test_prestate(ranks_run_ahead_of_each_other, &none),
+      cmocka_unit_test_prestate(ranks_run_ahead_of_each_other, &some),
+      cmocka_unit_test_prestate(commands_behind_a_failure_do_not_run, &none),
       cmocka_unit_test_prestate(first_failure_is_named_releases_others_and_sticks, &none),
       cmocka_unit_test_prestate(first_failure_is_named_releases_others_and_sticks, &some),
       cmocka_unit_test_prestate(a_rank_may_blame_another, &none),

@@ -27,8 +27,16 @@ typedef struct scheduler_limits {
   yk_memory_rules rules;
 } scheduler_limits;
 
+typedef struct flight {
+  const yk_scheduled *items;
+  int32_t n_items;
+} flight;
+
 typedef struct driver {
   scheduler_limits limits;
+  int depth;
+  flight flights[4]; /* [n_flights] steps planned and not committed, oldest first */
+  int n_flights, most_flights;
   int32_t n_blocks;
   yk_memory_pool *pool;
   yk_kv_blocks *blocks; /* the pool's */
@@ -126,7 +134,7 @@ static void check_plan(driver *d, const yk_scheduled *items, int32_t n_items)
   int32_t rows = 0;
   assert_in_range(n_items, 1, d->limits.step.max_seqs);
   /* The oldest always makes progress, unless a block that it shares was withdrawn. */
-  if (!d->some_fail) assert_ptr_equal(items[0].seq, &oldest(d)->seq);
+  if (!d->some_fail && d->n_flights == 0) assert_ptr_equal(items[0].seq, &oldest(d)->seq);
   for (int32_t i = 0; i < n_items; i++) {
     const yk_sequence *seq = items[i].seq;
     rows += items[i].n_rows;
@@ -146,26 +154,23 @@ static void fail_one(driver *d, client *failed)
   yk_scheduler_withdraw(d->scheduler, &failed->seq);
   for (int i = 0; i < N_SEQS; i++) {
     const client *c = &d->clients[i];
-    if (c->active && c != failed) assert_false(yk_sequence_memory_reads_withdrawn(&c->seq.memory, d->pool));
+    if (c->active && c != failed && !c->seq.is_void)
+      assert_false(yk_sequence_memory_reads_withdrawn(&c->seq.memory, d->pool));
   }
   leave(d, failed);
 }
 
-static void step(driver *d)
+/* Take the results of the oldest step in flight. */
+static void complete(driver *d)
 {
-  const yk_scheduled *items;
-  for (int i = 0; i < N_SEQS; i++) d->clients[i].was_running = d->clients[i].active && d->clients[i].seq.slot >= 0;
-  int32_t n_items = yk_scheduler_plan(d->scheduler, &items);
-  if (!oldest(d)) {
-    assert_int_equal(n_items, 0);
-    return;
-  }
-  check_plan(d, items, n_items);
-  check_blocks(d);
+  const yk_scheduled *items = d->flights[0].items;
+  int32_t n_items = d->flights[0].n_items;
+  d->n_flights--;
+  memmove(d->flights, d->flights + 1, (size_t)d->n_flights * sizeof *d->flights);
   yk_scheduler_commit(d->scheduler);
   for (int32_t i = 0; i < n_items; i++) {
     yk_sequence *seq = items[i].seq;
-    if (seq->memory.n_computed < seq->n_tokens) continue;
+    if (!seq || seq->memory.n_computed < seq->n_tokens) continue;
     if (d->some_fail && draw(d, 20) == 0) {
       fail_one(d, (client *)seq);
       continue;
@@ -176,10 +181,40 @@ static void step(driver *d)
   }
 }
 
-static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, int32_t n_blocks, bool some_fail,
-                                 bool forgets)
+static void check_not_in_flight(const driver *d, const yk_scheduled *items, int32_t n_items)
+{
+  for (int f = 0; f < d->n_flights; f++)
+    for (int32_t i = 0; i < d->flights[f].n_items; i++)
+      for (int32_t j = 0; j < n_items; j++) assert_ptr_not_equal(d->flights[f].items[i].seq, items[j].seq);
+}
+
+static void step(driver *d)
+{
+  const yk_scheduled *items;
+  if (d->n_flights == d->depth || (d->n_flights > 0 && draw(d, 3) == 0)) {
+    complete(d);
+    return;
+  }
+  for (int i = 0; i < N_SEQS; i++) d->clients[i].was_running = d->clients[i].active && d->clients[i].seq.slot >= 0;
+  int32_t n_items = yk_scheduler_plan(d->scheduler, &items);
+  if (n_items == 0) {
+    assert_true(!oldest(d) || d->n_flights > 0);
+    if (d->n_flights > 0) complete(d);
+    return;
+  }
+  check_plan(d, items, n_items);
+  check_not_in_flight(d, items, n_items);
+  check_blocks(d);
+  d->most_flights = d->n_flights >= d->most_flights ? d->n_flights + 1 : d->most_flights;
+  d->flights[d->n_flights++] = (flight){items, n_items};
+  if (d->depth == 1) complete(d);
+}
+
+static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, int depth, int32_t n_blocks,
+                                 bool some_fail, bool forgets)
 {
   driver *d = calloc(1, sizeof *d);
+  d->depth = depth;
   d->some_fail = some_fail;
   d->forgets = forgets;
   d->limits = *limits;
@@ -187,7 +222,7 @@ static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, 
   d->seed = seed;
   assert_int_equal(yk_memory_pool_create(n_blocks, &limits->rules, &d->pool, NULL), YK_OK);
   d->blocks = yk_memory_pool_blocks(d->pool);
-  assert_int_equal(yk_scheduler_create(&limits->step, d->pool, &d->scheduler, NULL), YK_OK);
+  assert_int_equal(yk_scheduler_create(&limits->step, d->depth, d->pool, &d->scheduler, NULL), YK_OK);
   int submitted = 0, steps = 0;
   while (submitted < N_SEQS || oldest(d)) {
     int32_t action = draw(d, 10);
@@ -195,13 +230,14 @@ static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, 
       submit(d, submitted++);
     else if (action == 3 && submitted > 0 && draw(d, 4) == 0) {
       client *c = &d->clients[draw(d, submitted)];
-      if (c->active) leave(d, c);
+      if (c->active && !c->seq.is_in_flight) leave(d, c);
     } else
       step(d);
     if (d->forgets && draw(d, 20) == 0) yk_kv_blocks_forget(d->blocks);
     assert_true(++steps < 200000); /* no sequence starves */
   }
   for (int i = 0; i < N_SEQS; i++) assert_true(d->clients[i].done);
+  assert_true(d->most_flights >= (depth > 2 ? 2 : depth)); /* more need more blocks */
   assert_int_equal(yk_kv_blocks_free_count(d->blocks), n_blocks);
   assert_int_equal(yk_scheduler_n_running(d->scheduler) + yk_scheduler_n_waiting(d->scheduler), 0);
   yk_scheduler_counts counts = yk_scheduler_count(d->scheduler);
@@ -213,7 +249,7 @@ static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, 
 
 static yk_scheduler_counts run_driver(uint64_t seed, const scheduler_limits *limits, int32_t n_blocks)
 {
-  return drive(seed, limits, n_blocks, false, false);
+  return drive(seed, limits, 1, n_blocks, false, false);
 }
 
 static void random_loads_keep_every_promise(void **state)
@@ -270,11 +306,72 @@ static void failing_sequences_take_nobody_along(void **state)
                                .step.max_seqs = 16,
                                .step.max_model_tokens = MAX_CONTEXT,
                                .rules.reuses_prefixes = true};
-    drive(seed, &limits, 200, true, false);
-    drive(seed, &limits, yk_kv_blocks_for(MAX_CONTEXT) + 4, true, true);
+    drive(seed, &limits, 1, 200, true, false);
+    drive(seed, &limits, 1, yk_kv_blocks_for(MAX_CONTEXT) + 4, true, true);
     limits.rules.window_tokens = limits.rules.narrowest_window_tokens = 20;
-    drive(seed, &limits, 60, true, false);
+    drive(seed, &limits, 1, 60, true, false);
   }
+}
+
+/* Each promise with several steps in flight: no sequence is in two of them, and blocks that failed are computed again,
+ * by sequences in flight too. */
+static void steps_in_flight_keep_every_promise(void **state)
+{
+  (void)state;
+  uint64_t n_preemptions = 0;
+  for (uint64_t seed = 1; seed <= 40; seed++)
+    for (int depth = 2; depth <= 4; depth++) {
+      scheduler_limits limits = {.step.max_tokens = 24,
+                                 .step.max_seqs = 16,
+                                 .step.max_model_tokens = MAX_CONTEXT,
+                                 .rules.reuses_prefixes = true};
+      drive(seed, &limits, depth, 200, false, false);
+      n_preemptions += drive(seed, &limits, depth, yk_kv_blocks_for(MAX_CONTEXT) + 4, false, false).preemptions;
+      drive(seed, &limits, depth, 200, true, false);
+      drive(seed, &limits, depth, yk_kv_blocks_for(MAX_CONTEXT) + 4, true, true);
+    }
+  assert_true(n_preemptions > 0);
+}
+
+/* Eight decoding sequences in two steps: four each, in turn. */
+static void steps_in_flight_share_the_sequences(void **state)
+{
+  (void)state;
+  enum { N = 8, CONTEXT = 64 };
+  const scheduler_limits limits = {.step.max_tokens = 64, .step.max_seqs = N, .step.max_model_tokens = CONTEXT};
+  const yk_scheduled *items, *others;
+  yk_memory_pool *pool;
+  yk_scheduler *scheduler;
+  yk_sequence seqs[N];
+  int32_t prompt[1] = {0};
+  assert_int_equal(yk_memory_pool_create(100, &limits.rules, &pool, NULL), YK_OK);
+  assert_int_equal(yk_scheduler_create(&limits.step, 2, pool, &scheduler, NULL), YK_OK);
+  for (int i = 0; i < N; i++) {
+    assert_int_equal(yk_sequence_init(&seqs[i], NULL, prompt, 1, CONTEXT, NULL), YK_OK);
+    yk_scheduler_add(scheduler, &seqs[i]);
+  }
+  assert_int_equal(yk_scheduler_plan(scheduler, &items), N / 2);
+  assert_int_equal(yk_scheduler_plan(scheduler, &others), N / 2);
+  assert_ptr_equal(items[0].seq, &seqs[0]);
+  assert_ptr_equal(others[0].seq, &seqs[N / 2]);
+  for (int round = 0; round < 3; round++) {
+    const yk_scheduled *next;
+    yk_scheduler_commit(scheduler);
+    for (int i = 0; i < N / 2; i++) items[i].seq->n_tokens++;
+    assert_int_equal(yk_scheduler_plan(scheduler, &next), N / 2);
+    assert_ptr_equal(next[0].seq, round % 2 ? &seqs[N / 2] : &seqs[0]);
+    items = others;
+    others = next;
+  }
+  yk_scheduler_drop_steps(scheduler);
+  for (int i = 0; i < N; i++) {
+    assert_false(seqs[i].is_in_flight);
+    yk_scheduler_remove(scheduler, &seqs[i]);
+    yk_sequence_destroy(&seqs[i]);
+  }
+  assert_int_equal(yk_kv_blocks_free_count(yk_memory_pool_blocks(pool)), 100);
+  yk_scheduler_destroy(scheduler);
+  yk_memory_pool_destroy(pool);
 }
 
 /* Three sequences share two blocks of a prompt. The blocks of the third, which fails, are withdrawn except for those
@@ -293,7 +390,7 @@ static void blocks_of_a_failed_sequence_are_not_reused(void **state)
   int32_t prompt[CONTEXT] = {0};
   assert_int_equal(yk_memory_pool_create(40, &limits.rules, &pool, NULL), YK_OK);
   blocks = yk_memory_pool_blocks(pool);
-  assert_int_equal(yk_scheduler_create(&limits.step, pool, &scheduler, NULL), YK_OK);
+  assert_int_equal(yk_scheduler_create(&limits.step, 1, pool, &scheduler, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&sound, NULL, prompt, BLOCK + 1, CONTEXT, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&failing, NULL, prompt, N_PROMPT, CONTEXT, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&sharing, NULL, prompt, CONTEXT, CONTEXT, NULL), YK_OK);
@@ -395,7 +492,7 @@ static void waiting_sequences_release_their_blocks(void **state)
   int32_t prompt[CONTEXT] = {0};
   assert_int_equal(yk_memory_pool_create(N_BLOCKS, &limits.rules, &pool, NULL), YK_OK);
   blocks = yk_memory_pool_blocks(pool);
-  assert_int_equal(yk_scheduler_create(&limits.step, pool, &scheduler, NULL), YK_OK);
+  assert_int_equal(yk_scheduler_create(&limits.step, 1, pool, &scheduler, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&parked, NULL, prompt, CONTEXT / 2, CONTEXT, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&first, NULL, prompt, CONTEXT - 1, CONTEXT, NULL), YK_OK);
   yk_scheduler_add(scheduler, &parked);
@@ -429,6 +526,8 @@ int main(void)
                                      cmocka_unit_test(equal_beginnings_share_blocks),
                                      cmocka_unit_test(blocks_behind_the_window_are_let_go),
                                      cmocka_unit_test(failing_sequences_take_nobody_along),
+                                     cmocka_unit_test(steps_in_flight_keep_every_promise),
+                                     cmocka_unit_test(steps_in_flight_share_the_sequences),
                                      cmocka_unit_test(blocks_of_a_failed_sequence_are_not_reused),
                                      cmocka_unit_test(forgotten_blocks_are_not_reused),
                                      cmocka_unit_test(a_block_is_found_only_behind_the_same_chain),

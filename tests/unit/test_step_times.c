@@ -55,7 +55,7 @@ static void all_reduce(made_step *m, const plan *p)
 
 static void make(const plan *p, made_step *m)
 {
-  *m = (made_step){.step = {.n_ranks = p->n_ranks}};
+  *m = (made_step){.step = {.n_ranks = p->n_ranks, .n_stages = 1}};
   for (int r = 0; r < p->n_ranks; r++) {
     m->step.ranks[r] = &m->ranks[r];
     m->ranks[r].operations = m->operations[r];

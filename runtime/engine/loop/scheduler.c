@@ -5,8 +5,14 @@
 
 #include "base/checked.h"
 
+typedef struct planned_step {
+  yk_scheduled *items; /* [max_seqs] */
+  int32_t n_items;
+} planned_step;
+
 struct yk_scheduler {
   yk_device_limits limits;
+  int depth;
   yk_memory_pool *pool; /* not owned */
   yk_sequence *waiting; /* linked by next, oldest first */
   yk_sequence **waiting_end;
@@ -14,21 +20,34 @@ struct yk_scheduler {
   int64_t waiting_tokens; /* sum of listed_tokens over the waiting sequences */
   yk_sequence **running;  /* [max_seqs], oldest first */
   int32_t n_running;
-  yk_scheduled *items; /* [max_seqs] the planned step */
-  int32_t n_items;
-  int32_t *free_slots; /* [max_seqs]; the first max_seqs - n_running are free */
+  planned_step *steps;             /* [depth] step number n at n % depth */
+  uint64_t n_planned, n_committed; /* steps; those between are in flight */
+  int32_t *free_slots;             /* [max_seqs]; the first max_seqs - n_running are free */
   yk_scheduler_counts counts;
 };
 
-yk_status yk_scheduler_create(const yk_device_limits *limits, yk_memory_pool *pool, yk_scheduler **out, yk_err *err)
+static bool allocate_steps(yk_scheduler *s, size_t max_seqs)
+{
+  s->steps = calloc((size_t)s->depth, sizeof *s->steps);
+  bool has_all = s->steps;
+  for (int i = 0; has_all && i < s->depth; i++) {
+    s->steps[i].items = calloc(max_seqs, sizeof *s->steps[i].items);
+    has_all = s->steps[i].items;
+  }
+  return has_all;
+}
+
+yk_status yk_scheduler_create(const yk_device_limits *limits, int depth, yk_memory_pool *pool, yk_scheduler **out,
+                              yk_err *err)
 {
   yk_scheduler *s = calloc(1, sizeof *s);
+  size_t max_seqs = (size_t)limits->max_seqs;
   if (s) {
-    s->running = calloc((size_t)limits->max_seqs, sizeof *s->running);
-    s->items = calloc((size_t)limits->max_seqs, sizeof *s->items);
-    s->free_slots = calloc((size_t)limits->max_seqs, sizeof *s->free_slots);
+    s->depth = depth;
+    s->running = calloc(max_seqs, sizeof *s->running);
+    s->free_slots = calloc(max_seqs, sizeof *s->free_slots);
   }
-  if (!s || !s->running || !s->items || !s->free_slots) {
+  if (!s || !s->running || !s->free_slots || !allocate_steps(s, max_seqs)) {
     yk_scheduler_destroy(s);
     return yk_err_set(err, YK_E_NOMEM, "no memory for a scheduler of %d sequences", limits->max_seqs);
   }
@@ -44,7 +63,8 @@ void yk_scheduler_destroy(yk_scheduler *scheduler)
 {
   if (!scheduler) return;
   free(scheduler->running);
-  free(scheduler->items);
+  for (int i = 0; scheduler->steps && i < scheduler->depth; i++) free(scheduler->steps[i].items);
+  free(scheduler->steps);
   free(scheduler->free_slots);
   free(scheduler);
 }
@@ -165,40 +185,64 @@ static void preempt(yk_scheduler *s, int32_t index)
   s->counts.preemptions++;
 }
 
-static void preempt_youngest(yk_scheduler *s)
+/* Preempt the youngest running sequence. False: it is in flight, so that its blocks are free only after its step. The
+ * sequence that needs a block then waits for that step rather than take the blocks of an older one. */
+static bool preempt_youngest(yk_scheduler *s)
 {
+  if (s->running[s->n_running - 1]->is_in_flight) return false;
   preempt(s, s->n_running - 1);
+  return true;
 }
 
-static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, bool enters, int32_t *budget)
+/* The step being planned, and what may still be added to it. */
+typedef struct budget {
+  planned_step *step;
+  int32_t n_rows, n_seqs;
+} budget;
+
+static bool is_full(const budget *left)
 {
-  s->items[s->n_items++] = (yk_scheduled){seq, n_rows, enters};
+  return left->n_rows <= 0 || left->n_seqs <= 0;
+}
+
+static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, bool enters, budget *left)
+{
+  left->step->items[left->step->n_items++] = (yk_scheduled){seq, n_rows, enters};
   yk_sequence_memory_plan(&seq->memory, s->pool, seq->tokens, n_rows);
-  *budget -= n_rows;
+  seq->is_in_flight = true;
+  left->n_rows -= n_rows;
+  left->n_seqs--;
 }
 
-static int32_t rows_within(const yk_sequence *seq, int32_t budget)
+static int32_t rows_within(const yk_sequence *seq, int32_t most)
 {
-  return (int32_t)yk_min_i64(seq->n_tokens - seq->memory.n_computed, budget);
+  return (int32_t)yk_min_i64(seq->n_tokens - seq->memory.n_computed, most);
 }
 
-/* Plan rows for the running sequences. Returns whether a sequence was preempted. */
-static bool plan_running(yk_scheduler *s, int32_t *budget)
+/* Reserve blocks for the coming rows of running sequence i. False: there are none; the sequence is preempted, or must
+ * wait for a step in flight. *lacked: blocks ran out. */
+static bool reserve_rows(yk_scheduler *s, int32_t i, int32_t n_rows, bool *lacked)
 {
-  bool preempted = false;
-  for (int32_t i = 0; i < s->n_running; i++) {
-    if (*budget <= 0) break;
-    yk_sequence *seq = s->running[i];
-    int32_t n_rows = rows_within(seq, *budget);
-    while (!yk_sequence_memory_reserve(&seq->memory, s->pool, seq->memory.n_computed + n_rows)) {
-      if (reclaim_idle(s, seq)) continue;
-      preempt_youngest(s); /* never one already planned: those precede seq */
-      preempted = true;
-      if (i >= s->n_running) return true; /* seq itself was the youngest */
-    }
-    plan_rows(s, seq, n_rows, false, budget);
+  yk_sequence *seq = s->running[i];
+  while (!yk_sequence_memory_reserve(&seq->memory, s->pool, seq->memory.n_computed + n_rows)) {
+    if (reclaim_idle(s, seq)) continue;
+    *lacked = true;
+    if (!preempt_youngest(s) || i >= s->n_running) return false;
   }
-  return preempted;
+  return true;
+}
+
+/* Plan rows for the running sequences. Returns whether blocks ran out. */
+static bool plan_running(yk_scheduler *s, budget *left)
+{
+  bool lacked = false;
+  for (int32_t i = 0; i < s->n_running && !is_full(left); i++) {
+    yk_sequence *seq = s->running[i];
+    if (seq->is_in_flight) continue;
+    int32_t n_rows = rows_within(seq, left->n_rows);
+    if (reserve_rows(s, i, n_rows, &lacked)) plan_rows(s, seq, n_rows, false, left);
+  }
+  return lacked;
 }
 
 /* A waiting sequence is admitted only if all its tokens would fit and every running sequence could still grow by a
@@ -210,9 +254,9 @@ static bool free_blocks_for(yk_scheduler *s, yk_sequence *seq)
   return true;
 }
 
-static void admit_waiting(yk_scheduler *s, int32_t *budget)
+static void admit_waiting(yk_scheduler *s, budget *left)
 {
-  while (s->waiting && *budget > 0 && s->n_running < s->limits.max_seqs) {
+  while (s->waiting && !is_full(left) && s->n_running < s->limits.max_seqs) {
     yk_sequence *seq = s->waiting;
     int32_t reused = 0;
     if (yk_sequence_memory_is_empty(&seq->memory)) reused = yk_sequence_reuse(seq, s->pool);
@@ -224,26 +268,60 @@ static void admit_waiting(yk_scheduler *s, int32_t *budget)
     enter_running(s, seq);
     s->counts.admitted_tokens += (uint64_t)seq->n_tokens;
     s->counts.reused_tokens += (uint64_t)reused;
-    int32_t n_rows = rows_within(seq, *budget);
+    int32_t n_rows = rows_within(seq, left->n_rows);
     yk_sequence_memory_reserve(&seq->memory, s->pool, seq->memory.n_computed + n_rows);
-    plan_rows(s, seq, n_rows, true, budget);
+    plan_rows(s, seq, n_rows, true, left);
   }
+}
+
+/* An equal part of the sequences for each step in flight. */
+static int32_t seqs_of_step(const yk_scheduler *s)
+{
+  int64_t n = yk_min_i64((int64_t)s->n_running + s->n_waiting, s->limits.max_seqs);
+  return (int32_t)yk_ceil_div_i64(n, s->depth);
 }
 
 int32_t yk_scheduler_plan(yk_scheduler *scheduler, const yk_scheduled **items)
 {
-  int32_t budget = scheduler->limits.max_tokens;
-  scheduler->n_items = 0;
-  if (!plan_running(scheduler, &budget)) admit_waiting(scheduler, &budget);
-  *items = scheduler->items;
-  return scheduler->n_items;
+  planned_step *step = &scheduler->steps[scheduler->n_planned % (uint64_t)scheduler->depth];
+  budget left = {.step = step, .n_rows = scheduler->limits.max_tokens, .n_seqs = seqs_of_step(scheduler)};
+  step->n_items = 0;
+  if (!plan_running(scheduler, &left)) admit_waiting(scheduler, &left);
+  if (step->n_items > 0) scheduler->n_planned++;
+  *items = step->items;
+  return step->n_items;
+}
+
+/* The sequence, which is running, begins again. Its blocks have been withdrawn. */
+static void begin_again(yk_scheduler *s, yk_sequence *seq)
+{
+  int32_t index = 0;
+  while (s->running[index] != seq) index++;
+  seq->is_void = false;
+  preempt(s, index);
 }
 
 void yk_scheduler_commit(yk_scheduler *scheduler)
 {
-  for (int32_t i = 0; i < scheduler->n_items; i++) {
-    const yk_scheduled *item = &scheduler->items[i];
+  planned_step *step = &scheduler->steps[scheduler->n_committed++ % (uint64_t)scheduler->depth];
+  for (int32_t i = 0; i < step->n_items; i++) {
+    yk_scheduled *item = &step->items[i];
+    item->seq->is_in_flight = false;
     yk_sequence_memory_commit(&item->seq->memory, scheduler->pool, item->n_rows);
+  }
+  for (int32_t i = step->n_items - 1; i >= 0; i--) { /* youngest first, so that the sequences wait in their order */
+    yk_scheduled *item = &step->items[i];
+    if (!item->seq->is_void) continue;
+    begin_again(scheduler, item->seq);
+    item->seq = NULL;
+  }
+}
+
+void yk_scheduler_drop_steps(yk_scheduler *scheduler)
+{
+  for (; scheduler->n_committed < scheduler->n_planned; scheduler->n_committed++) {
+    const planned_step *step = &scheduler->steps[scheduler->n_committed % (uint64_t)scheduler->depth];
+    for (int32_t i = 0; i < step->n_items; i++) step->items[i].seq->is_in_flight = step->items[i].seq->is_void = false;
   }
 }
 
@@ -254,7 +332,7 @@ void yk_scheduler_mark_sound(yk_scheduler *scheduler, yk_sequence *seq, int32_t 
 
 static bool must_recompute(const yk_scheduler *s, const yk_sequence *seq, const yk_sequence *failed)
 {
-  return seq != failed && yk_sequence_memory_reads_withdrawn(&seq->memory, s->pool);
+  return seq != failed && !seq->is_void && yk_sequence_memory_reads_withdrawn(&seq->memory, s->pool);
 }
 
 /* Release the memory of one sequence other than `failed` that holds a withdrawn block, and withdraw the sequence's
@@ -265,7 +343,10 @@ static bool recompute_one(yk_scheduler *s, const yk_sequence *failed)
     yk_sequence *seq = s->running[i];
     if (!must_recompute(s, seq, failed)) continue;
     yk_sequence_memory_withdraw(&seq->memory, s->pool);
-    preempt(s, i);
+    if (seq->is_in_flight)
+      seq->is_void = true;
+    else
+      preempt(s, i);
     return true;
   }
   for (yk_sequence *seq = s->waiting; seq; seq = seq->next) {

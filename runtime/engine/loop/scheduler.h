@@ -6,6 +6,10 @@
  * are freed, and it moves to the front of the waiting list to be computed again. The oldest sequence therefore always
  * makes progress.
  *
+ * With several steps in flight, each has other sequences, about equally many of those that run or could run. A sequence
+ * in flight keeps its memory until its step is committed: it is neither preempted nor removed. Steps run in the order
+ * of planning on every rank, so a step may read what an earlier one in flight writes.
+ *
  * An admitted sequence starts from the longest published prefix. Blocks are published when their rows are planned, not
  * when the rows are computed: within a step every layer writes all rows' K and V before any row attends, so a sequence
  * of the same step may already read them. Parked sequences (held by a caller, with nothing to compute) keep their
@@ -18,7 +22,7 @@
 
 /* One sequence's part of a step: its rows memory.n_computed .. memory.n_computed + n_rows - 1. */
 typedef struct yk_scheduled {
-  yk_sequence *seq;
+  yk_sequence *seq; /* NULL after commit: the rows do not count */
   int32_t n_rows;
   bool enters; /* the sequence was waiting until this step */
 } yk_scheduled;
@@ -32,15 +36,16 @@ typedef struct yk_scheduler_counts {
 typedef struct yk_scheduler yk_scheduler;
 
 /* yk_scheduler_create - limits: of one step; among max_seqs running sequences at most max_tokens progress in a step.
- *   pool is not owned and must hold at least one sequence of max_model_tokens. Errors: YK_E_NOMEM. */
-yk_status yk_scheduler_create(const yk_device_limits *limits, yk_memory_pool *pool, yk_scheduler **out, yk_err *err);
+ *   depth: most steps in flight. pool is not owned and must hold at least one sequence of max_model_tokens.
+ *   Errors: YK_E_NOMEM. */
+yk_status yk_scheduler_create(const yk_device_limits *limits, int depth, yk_memory_pool *pool, yk_scheduler **out,
+                              yk_err *err);
 void yk_scheduler_destroy(yk_scheduler *scheduler);
 
 /* yk_scheduler_add - queue a sequence (not owned). */
 void yk_scheduler_add(yk_scheduler *scheduler, yk_sequence *seq);
 
-/* yk_scheduler_remove - forget a waiting, running or parked sequence and release its memory. Not between plan and
- *   commit. */
+/* yk_scheduler_remove - forget a waiting, running or parked sequence that is not in flight, and release its memory. */
 void yk_scheduler_remove(yk_scheduler *scheduler, yk_sequence *seq);
 
 /* yk_scheduler_park - remove a running, waiting or new sequence from the lists without releasing its memory. The pool
@@ -48,19 +53,25 @@ void yk_scheduler_remove(yk_scheduler *scheduler, yk_sequence *seq);
 void yk_scheduler_park(yk_scheduler *scheduler, yk_sequence *seq);
 void yk_scheduler_unpark(yk_scheduler *scheduler, yk_sequence *seq);
 
-/* yk_scheduler_plan - choose the next step. *items points to the scheduler's own array, valid until the next plan.
- *   Returns the number of items; 0 only if no sequence waits or runs. Blocks for all rows are reserved. */
+/* yk_scheduler_plan - choose the next step, of sequences that are not in flight. *items points to the scheduler's own
+ *   array, valid until this step is committed and another one planned. Fewer than depth steps may be in flight.
+ *   Returns the number of items; 0 only if no sequence waits or runs, or if those must wait for a step in flight.
+ *   Blocks for all rows are reserved. */
 int32_t yk_scheduler_plan(yk_scheduler *scheduler, const yk_scheduled **items);
 
-/* yk_scheduler_commit - the planned step was computed: its rows are in the cache. Call before tokens are appended. */
+/* yk_scheduler_commit - the oldest planned step was computed: its rows are in the cache. Call before tokens are
+ *   appended. Sequences whose rows must not count (is_void) are preempted, and their items lose the sequence. */
 void yk_scheduler_commit(yk_scheduler *scheduler);
+
+/* yk_scheduler_drop_steps - the steps in flight have failed: none of them counts. */
+void yk_scheduler_drop_steps(yk_scheduler *scheduler);
 
 /* yk_scheduler_mark_sound - the row at this position of a sequence has produced finite logits. */
 void yk_scheduler_mark_sound(yk_scheduler *scheduler, yk_sequence *seq, int32_t position);
 
 /* yk_scheduler_withdraw - a row of this sequence has produced non-finite logits: withdraw the sequence's blocks that
- *   are not known to be sound. Other sequences that share such a block are preempted and computed again. The caller
- *   must remove the sequence itself, or release its memory. Not between plan and commit. */
+ *   are not known to be sound. Other sequences that share such a block are preempted and computed again, those in
+ *   flight when their step is committed. The caller must remove the sequence itself, or release its memory. */
 void yk_scheduler_withdraw(yk_scheduler *scheduler, yk_sequence *seq);
 
 int32_t yk_scheduler_n_waiting(const yk_scheduler *scheduler);

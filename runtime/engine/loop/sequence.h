@@ -55,6 +55,8 @@ typedef struct yk_sequence {
 
   struct yk_sequence *next;       /* in the scheduler's waiting list */
   int32_t listed_tokens;          /* n_tokens when it entered that list */
+  bool is_in_flight;              /* a planned step has rows of this sequence and is not committed */
+  bool is_void;                   /* in flight, but the rows read a block that was withdrawn: they must not count */
   int32_t slot;                   /* while running: row index in tables of max_seqs rows; else -1 */
   bool slot_is_new;               /* the slot's rows are not filled yet */
   yk_step_extras extras;          /* set by the owner before the sequence is scheduled */

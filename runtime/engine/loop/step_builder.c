@@ -5,14 +5,25 @@
 
 #include "base/checked.h"
 
-struct yk_step_builder {
-  yk_device_limits limits;
+/* A step that may be in flight. Ranks may use its memory, so larger memory replaces it when the next step is built in
+ * its place. */
+typedef struct built_step {
   yk_step step;
   yk_step_late late;
-  size_t block_bytes;               /* of step.block */
+  void *larger_block;   /* or NULL */
+  float *larger_logits; /* or NULL */
+} built_step;
+
+struct yk_step_builder {
+  yk_device_limits limits;
+  int depth;
+  built_step *steps; /* [depth] step number n at n % depth */
+  uint64_t n_built;
+  built_step *last;                 /* built last */
+  size_t block_bytes;               /* of each step's block, once the larger one has replaced it; like the next */
+  int64_t logits_capacity;          /* rows of each step's answer.logits */
   yk_step_extras reserved;          /* sum over all sequences */
-  int64_t logits_capacity;          /* rows of step.answer.logits */
-  yk_sampled *sampled_before;       /* results of the previous step; swapped with step.answer.sampled */
+  yk_sampled *sampled_before;       /* results of the step that was last replaced; swapped with step.answer.sampled */
   const yk_logit_bias **row_biases; /* [max_tokens] of the step's wanted rows, until they are copied to the block */
   yk_sequence **masked;             /* [max_tokens] sequences of the step's wanted rows with a mask, until masks are
                                      * filled */
@@ -30,21 +41,33 @@ static size_t block_bytes_for(const yk_device_limits *limits, const yk_step_extr
   return yk_step_layout_of(&most).n_bytes;
 }
 
-yk_status yk_step_builder_create(const yk_device_limits *limits, yk_step_builder **out, yk_err *err)
+static bool allocate_steps(yk_step_builder *b)
+{
+  b->steps = calloc((size_t)b->depth, sizeof *b->steps);
+  if (!b->steps) return false;
+  for (int i = 0; i < b->depth; i++) yk_step_late_init(&b->steps[i].late);
+  for (int i = 0; i < b->depth; i++) {
+    yk_step *step = &b->steps[i].step;
+    step->block = malloc(b->block_bytes);
+    step->answer.sampled = calloc((size_t)b->limits.max_tokens, sizeof *step->answer.sampled);
+    if (!step->block || !step->answer.sampled) return false;
+  }
+  return true;
+}
+
+yk_status yk_step_builder_create(const yk_device_limits *limits, int depth, yk_step_builder **out, yk_err *err)
 {
   size_t max_tokens = (size_t)limits->max_tokens;
   yk_step_builder *b = calloc(1, sizeof *b);
   if (!b) return yk_err_set(err, YK_E_NOMEM, "no memory for steps");
-  yk_step_late_init(&b->late);
   b->limits = *limits;
+  b->depth = depth;
   b->block_bytes = block_bytes_for(limits, &b->reserved);
-  b->step.block = malloc(b->block_bytes);
-  b->step.answer.sampled = calloc(max_tokens, sizeof *b->step.answer.sampled);
   b->sampled_before = calloc(max_tokens, sizeof *b->sampled_before);
   b->row_biases = calloc(max_tokens, sizeof *b->row_biases);
   b->masked = calloc(max_tokens, sizeof *b->masked);
   b->counted = calloc((size_t)limits->max_seqs, sizeof *b->counted);
-  if (!b->step.block || !b->step.answer.sampled || !b->sampled_before || !b->row_biases || !b->masked || !b->counted) {
+  if (!b->sampled_before || !b->row_biases || !b->masked || !b->counted || !allocate_steps(b)) {
     size_t n_bytes = b->block_bytes;
     yk_step_builder_destroy(b);
     return yk_err_set(err, YK_E_NOMEM, "no memory for steps of %zu bytes", n_bytes);
@@ -56,10 +79,16 @@ yk_status yk_step_builder_create(const yk_device_limits *limits, yk_step_builder
 void yk_step_builder_destroy(yk_step_builder *builder)
 {
   if (!builder) return;
-  yk_step_late_destroy(&builder->late);
-  free(builder->step.block);
-  free(builder->step.answer.sampled);
-  free(builder->step.answer.logits);
+  for (int i = 0; builder->steps && i < builder->depth; i++) {
+    built_step *built = &builder->steps[i];
+    yk_step_late_destroy(&built->late);
+    free(built->step.block);
+    free(built->step.answer.sampled);
+    free(built->step.answer.logits);
+    free(built->larger_block);
+    free(built->larger_logits);
+  }
+  free(builder->steps);
   free(builder->sampled_before);
   free(builder->row_biases);
   free(builder->masked);
@@ -73,9 +102,12 @@ static yk_status grow_block(yk_step_builder *b, const yk_step_extras *extras, yk
 {
   size_t n_bytes = block_bytes_for(&b->limits, extras);
   if (n_bytes <= b->block_bytes) return YK_OK;
-  void *block = realloc(b->step.block, n_bytes);
-  if (!block) return yk_err_set(err, YK_E_NOMEM, "no memory for steps of %zu bytes", n_bytes);
-  b->step.block = block;
+  for (int i = 0; i < b->depth; i++) {
+    void *block = malloc(n_bytes);
+    if (!block) return yk_err_set(err, YK_E_NOMEM, "no memory for steps of %zu bytes", n_bytes);
+    free(b->steps[i].larger_block);
+    b->steps[i].larger_block = block;
+  }
   b->block_bytes = n_bytes;
   return YK_OK;
 }
@@ -85,10 +117,13 @@ static yk_status grow_logits(yk_step_builder *b, int64_t n_rows, yk_err *err)
   int32_t vocab = b->limits.vocab;
   n_rows = yk_min_i64(n_rows, b->limits.max_tokens);
   if (n_rows <= b->logits_capacity) return YK_OK;
-  float *logits = realloc(b->step.answer.logits, (size_t)n_rows * (size_t)vocab * sizeof *logits);
-  if (!logits)
-    return yk_err_set(err, YK_E_NOMEM, "no memory for %lld rows of %d logits", (long long)n_rows, (int)vocab);
-  b->step.answer.logits = logits;
+  for (int i = 0; i < b->depth; i++) {
+    float *logits = malloc((size_t)n_rows * (size_t)vocab * sizeof *logits);
+    if (!logits)
+      return yk_err_set(err, YK_E_NOMEM, "no memory for %lld rows of %d logits", (long long)n_rows, (int)vocab);
+    free(b->steps[i].larger_logits);
+    b->steps[i].larger_logits = logits;
+  }
   b->logits_capacity = n_rows;
   return YK_OK;
 }
@@ -164,7 +199,7 @@ static void fill_rows(const yk_step *step, const yk_scheduled *item, int32_t seq
 static void describe_wanted(yk_step_builder *b, const yk_scheduled *item, int32_t row, int32_t n_done)
 {
   yk_sequence *seq = item->seq;
-  yk_step *step = &b->step;
+  yk_step *step = &b->last->step;
   int32_t n = n_wanted_of(item), first = item->n_rows - n;
   for (int32_t i = 0; i < n; i++) {
     yk_sample_row *sampling = &yk_step_sampling(step)[n_done + i];
@@ -183,14 +218,14 @@ static void describe_wanted(yk_step_builder *b, const yk_scheduled *item, int32_
 
 static void begin_to_count(yk_step_builder *b, yk_sequence *seq, int32_t n_done)
 {
-  yk_step_penalty_loads(&b->step)[n_done] = (yk_penalty_load){seq->slot, seq->n_prompt, seq->n_tokens};
+  yk_step_penalty_loads(&b->last->step)[n_done] = (yk_penalty_load){seq->slot, seq->n_prompt, seq->n_tokens};
   b->counted[n_done] = seq;
   seq->slot_is_new = false;
 }
 
 static void fill_items(yk_step_builder *b, const yk_scheduled *items, int32_t n_items)
 {
-  const yk_step *step = &b->step;
+  const yk_step *step = &b->last->step;
   int32_t row = 0, n_wanted = 0, n_loads = 0, stride = step->counts.block_table_stride;
   for (int32_t i = 0; i < n_items; i++) {
     yk_sequence *seq = items[i].seq;
@@ -207,10 +242,27 @@ static void fill_items(yk_step_builder *b, const yk_scheduled *items, int32_t n_
   yk_step_row_starts(step)[n_items] = row;
 }
 
+static void take_larger(built_step *built)
+{
+  if (built->larger_block) {
+    free(built->step.block);
+    built->step.block = built->larger_block;
+    built->larger_block = NULL;
+  }
+  if (built->larger_logits) {
+    free(built->step.answer.logits);
+    built->step.answer.logits = built->larger_logits;
+    built->larger_logits = NULL;
+  }
+}
+
 const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items,
                                      bool is_timed)
 {
-  yk_step *step = &builder->step;
+  built_step *built = &builder->steps[builder->n_built++ % (uint64_t)builder->depth];
+  yk_step *step = &built->step;
+  builder->last = built;
+  take_larger(built);
   yk_sampled *sampled = builder->sampled_before;
   builder->sampled_before = step->answer.sampled;
   step->answer.sampled = sampled;
@@ -220,14 +272,14 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
   fill_items(builder, items, n_items);
   step->layout = yk_step_layout_of(&step->counts);
   bool has_late = step->counts.n_biases > 0 || step->counts.n_penalty_tokens > 0 || step->counts.n_mask_words > 0;
-  step->late = has_late ? &builder->late : NULL;
-  if (has_late) yk_step_late_expect(&builder->late);
+  step->late = has_late ? &built->late : NULL;
+  if (has_late) yk_step_late_expect(&built->late);
   return step;
 }
 
 void yk_step_builder_fill_late(yk_step_builder *builder)
 {
-  const yk_step *step = &builder->step;
+  const yk_step *step = &builder->last->step;
   const yk_sample_row *rows = yk_step_sampling(step);
   int32_t *tokens = yk_step_penalty_tokens(step);
   if (!step->late) return;
@@ -244,5 +296,5 @@ void yk_step_builder_fill_late(yk_step_builder *builder)
     memcpy(tokens, seq->tokens, (size_t)seq->n_tokens * sizeof *tokens);
     tokens += seq->n_tokens;
   }
-  yk_step_late_fill(&builder->late);
+  yk_step_late_fill(&builder->last->late);
 }

@@ -5,8 +5,8 @@
  *   fill_late    once the ranks have begun: the data that rank 0 needs for sampling (step_late.h)
  *   release      the sequence will not run again
  *
- * Building a step therefore never allocates. Reserve and release must not be called between build and the end of the
- * step. */
+ * Building a step therefore never allocates. Several steps may be in flight: ranks use their memory, which changes only
+ * when a later step takes its place. */
 #ifndef YK_ENGINE_LOOP_STEP_BUILDER_H
 #define YK_ENGINE_LOOP_STEP_BUILDER_H
 
@@ -15,8 +15,9 @@
 
 typedef struct yk_step_builder yk_step_builder;
 
-/* yk_step_builder_create - memory for the largest step of sequences without extras. Errors: YK_E_NOMEM. */
-yk_status yk_step_builder_create(const yk_device_limits *limits, yk_step_builder **out, yk_err *err);
+/* yk_step_builder_create - memory for the largest steps of sequences without extras, depth of them in flight.
+ *   Errors: YK_E_NOMEM. */
+yk_status yk_step_builder_create(const yk_device_limits *limits, int depth, yk_step_builder **out, yk_err *err);
 void yk_step_builder_destroy(yk_step_builder *builder);
 
 /* yk_step_builder_reserve - memory for a sequence's extras in a step and its answer, in addition to all earlier
@@ -26,8 +27,8 @@ void yk_step_builder_release(yk_step_builder *builder, const yk_step_extras *ext
 
 /* yk_step_builder_build - the step of these items, whose extras are all reserved.
  *   The wanted rows of an item are its rows from seq->wanted_from on; results are in the same order. The builder owns
- *   the step. The step and the logits of its answer are valid until the next build, sampled results until the build
- *   after that. */
+ *   the step. The step and the logits of its answer are valid until depth further steps are built, sampled results
+ *   until one more is. */
 const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items,
                                      bool is_timed);
 

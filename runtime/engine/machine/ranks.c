@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,6 +32,11 @@ typedef struct command {
   int64_t *expert_rows;
 } command;
 
+typedef struct begun_step {
+  command command;
+  uint64_t number; /* of the command in the group */
+} begun_step;
+
 struct yk_ranks {
   yk_settings settings;
   yk_cluster *cluster;        /* or NULL: one process; not owned */
@@ -41,8 +47,10 @@ struct yk_ranks {
   yk_rank_devices devices;
   yk_model *models[YK_MAX_RANKS]; /* [n_local]; only the rank's thread uses its model while commands run */
   yk_rank_group *group;
-  command command; /* the command that the group runs */
-  bool is_loaded;  /* models are complete; changes between commands only */
+  command command;                /* the last one that is not a step */
+  begun_step steps[YK_MAX_RANKS]; /* step number n at n % YK_MAX_RANKS, from begin until wait */
+  uint64_t n_begun, n_waited;     /* steps */
+  bool is_loaded;                 /* models are complete; changes between commands only */
   _Atomic int64_t loaded_bytes;
   void (*progress)(void *user, int64_t done_bytes);
   void *progress_user;
@@ -105,10 +113,14 @@ static yk_status run_command(void *context, int rank, const void *command_ptr, y
   return yk_model_connect(*model, err);
 }
 
+/* A stage waits for the stages before it, so each of these counts for less, whatever it has begun. */
 static int count_begun(void *context, int rank)
 {
+  enum { STAGE = 1 << 20 /* more than the operations of a step */ };
   const yk_ranks *ranks = context;
-  return ranks->is_loaded ? yk_model_n_begun(ranks->models[index_of(ranks, rank)]) : 0;
+  if (!ranks->is_loaded) return 0;
+  return yk_world_stage_of(&ranks->settings.world, rank) * STAGE +
+         yk_model_n_begun(ranks->models[index_of(ranks, rank)]);
 }
 
 /* In a process other than process 0: report ranks that exceed the time limit of a step, and wait for the decision of
@@ -179,6 +191,9 @@ static void describe(void *context, int rank, char *text, size_t n_bytes)
     snprintf(text, n_bytes, "%s on GPU %d", place, ranks->settings.device_ids[rank]);
   else
     snprintf(text, n_bytes, "%s", place);
+  if (ranks->settings.world.n_stages == 1) return;
+  size_t used = strlen(text);
+  snprintf(text + used, n_bytes - used, " in stage %d", yk_world_stage_of(&ranks->settings.world, rank));
 }
 
 /* GPU ranks may spin if the host has enough processors for every rank's thread and the engine's. */
@@ -242,24 +257,21 @@ static void send_step(yk_ranks *ranks, const yk_step *step)
   yk_cluster_send(ranks->cluster, MESSAGE_STEP, pieces, 2, &ranks->send_error);
 }
 
-static void begin(yk_ranks *ranks, const yk_step *step)
-{
-  ranks->command = (command){.step = step};
-  ranks->waiter = pthread_self();
-  yk_rank_group_begin(ranks->group, &ranks->command);
-}
-
 void yk_ranks_begin(yk_ranks *ranks, const yk_step *step)
 {
   if (ranks->cluster) send_step(ranks, step);
-  begin(ranks, step);
+  ranks->waiter = pthread_self();
+  begun_step *begun = &ranks->steps[ranks->n_begun++ % YK_MAX_RANKS];
+  begun->command = (command){.step = step};
+  begun->number = yk_rank_group_begin(ranks->group, &begun->command);
 }
 
 yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
 {
   yk_err own = YK_ERR_INIT;
-  bool is_timed = ranks->command.step->counts.is_timed;
-  yk_status status = yk_rank_group_wait(ranks->group, timeout_s, ranks->cluster ? &own : err);
+  const begun_step *oldest = &ranks->steps[ranks->n_waited++ % YK_MAX_RANKS];
+  bool is_timed = oldest->command.step->counts.is_timed;
+  yk_status status = yk_rank_group_wait(ranks->group, oldest->number, timeout_s, ranks->cluster ? &own : err);
   if (!ranks->cluster) return status;
   if (own.code == YK_OK) own = ranks->send_error;
   if (own.code == YK_OK) yk_cluster_wait(ranks->cluster, timeout_s, &own);
@@ -280,8 +292,9 @@ static yk_status run_step(yk_ranks *ranks, const yk_cluster_message *message, yk
   YK_TRY(yk_step_message_read((void *)(uintptr_t)message->data, message->n_bytes, &ranks->settings.limits.step, &step,
                               err));
   ranks->has_answered = false;
-  begin(ranks, &step);
-  yk_status status = yk_rank_group_wait(ranks->group, ranks->settings.step_timeout_s, &result);
+  ranks->waiter = pthread_self();
+  ranks->command = (command){.step = &step};
+  yk_status status = yk_rank_group_run(ranks->group, &ranks->command, ranks->settings.step_timeout_s, &result);
   if (!ranks->has_answered) YK_TRY(yk_cluster_answer(ranks->cluster, &result, err));
   if (status != YK_OK) return yk_err_set(err, status, "%s", result.message);
   return step.counts.is_timed ? yk_remote_profiles_gather(ranks->remote, ranks->models, err) : YK_OK;

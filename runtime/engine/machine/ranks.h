@@ -28,11 +28,12 @@ yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
 /* yk_ranks_loaded_bytes - device bytes of the weights on all ranks of this process. */
 int64_t yk_ranks_loaded_bytes(const yk_ranks *ranks);
 
-/* yk_ranks_begin - start a step on every rank. yk_ranks_wait must follow; the step must not change until then. */
+/* yk_ranks_begin - start a step on every rank, after the steps begun before: at most one for each pipeline stage. A
+ *   yk_ranks_wait must follow; the step must not change until then. */
 void yk_ranks_begin(yk_ranks *ranks, const yk_step *step);
 
-/* yk_ranks_wait - wait for the step. timeout_s: as for yk_rank_group_wait. After an error every later step fails with
- *   the same error. */
+/* yk_ranks_wait - wait for the oldest step that has not been waited for. timeout_s: as for yk_rank_group_wait. After an
+ *   error every later step fails with the same error. */
 yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err);
 
 /* yk_ranks_follow - in a process other than process 0: wait for the next message of process 0 and do what it says, a

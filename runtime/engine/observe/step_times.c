@@ -1,5 +1,7 @@
 #include "engine/observe/step_times.h"
 
+#include <string.h>
+
 #include "base/checked.h"
 
 const char *yk_time_part_name(yk_time_part part)
@@ -41,6 +43,15 @@ static yk_time_part part_of(yk_operation_kind kind, int n_ranks)
   case YK_OPERATION_UNTIMED: break;
   }
   return YK_TIME_OTHER_KERNELS;
+}
+
+yk_timed_step yk_timed_step_of_stage(const yk_timed_step *step, int stage)
+{
+  yk_timed_step of_stage = *step;
+  of_stage.n_ranks = step->n_ranks / step->n_stages;
+  of_stage.n_stages = 1;
+  memcpy(of_stage.ranks, step->ranks + stage * of_stage.n_ranks, (size_t)of_stage.n_ranks * sizeof *step->ranks);
+  return of_stage;
 }
 
 bool yk_all_reduce_next(const yk_timed_step *step, int32_t place[YK_MAX_RANKS])
@@ -111,8 +122,8 @@ int64_t yk_all_reduce_arrival(const yk_timed_step *step, const int64_t offset_ns
   return last;
 }
 
-/* Move the waiting time from transfer to waiting. */
-static void split_all_reduces(yk_step_sums *sums, const yk_timed_step *step)
+/* Move the waiting time from transfer to waiting. first: rank 0 of the stage. */
+static void split_all_reduces(yk_step_sums *sums, const yk_timed_step *step, int first)
 {
   int64_t offset_ns[YK_MAX_RANKS];
   int32_t place[YK_MAX_RANKS] = {0};
@@ -121,21 +132,21 @@ static void split_all_reduces(yk_step_sums *sums, const yk_timed_step *step)
     int slowest = 0;
     int64_t arrival = yk_all_reduce_arrival(step, offset_ns, place, &slowest);
     sums->n_all_reduces++;
-    sums->slowest[slowest]++;
+    sums->slowest[first + slowest]++;
     for (int r = 0; r < step->n_ranks; r++) {
       const int64_t *at = step->ranks[r]->begin_ns + place[r];
       double wait = (double)yk_min_i64(yk_max_i64(arrival - (at[0] - offset_ns[r]), 0), at[1] - at[0]);
-      sums->part_ns[r][YK_TIME_ALL_REDUCE_WAIT] += wait;
-      sums->part_ns[r][YK_TIME_ALL_REDUCE_TRANSFER] -= wait;
+      sums->part_ns[first + r][YK_TIME_ALL_REDUCE_WAIT] += wait;
+      sums->part_ns[first + r][YK_TIME_ALL_REDUCE_TRANSFER] -= wait;
     }
   }
 }
 
 /* Add a rank's times between its stamps, and before the first and after the last stamp. */
-static void add_rank(yk_step_sums *sums, const yk_timed_step *step, int r)
+static void add_rank(yk_step_sums *sums, const yk_timed_step *step, int r, int first_rank)
 {
   const yk_step_profile *rank = step->ranks[r], *first = step->ranks[0];
-  double *part_ns = sums->part_ns[r], *n_stamps = sums->n_stamps[r];
+  double *part_ns = sums->part_ns[first_rank + r], *n_stamps = sums->n_stamps[first_rank + r];
   int64_t sampling_ns = 0, span_ns = rank->begin_ns[rank->n - 1] - rank->begin_ns[0];
   for (int32_t i = 0; i + 1 < rank->n; i++) {
     yk_time_part part = part_of(rank->operations[i].kind, step->n_ranks);
@@ -156,8 +167,12 @@ void yk_step_sums_add(yk_step_sums *sums, const yk_timed_step *step)
 {
   sums->n_steps++;
   sums->step_ns += (double)step->period_ns;
-  for (int r = 0; r < step->n_ranks; r++) add_rank(sums, step, r);
-  split_all_reduces(sums, step);
+  for (int stage = 0; stage < step->n_stages; stage++) {
+    const yk_timed_step of_stage = yk_timed_step_of_stage(step, stage);
+    int first = stage * of_stage.n_ranks;
+    for (int r = 0; r < of_stage.n_ranks; r++) add_rank(sums, &of_stage, r, first);
+    split_all_reduces(sums, &of_stage, first);
+  }
 }
 
 static double positive(double x)

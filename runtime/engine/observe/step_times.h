@@ -2,8 +2,9 @@
  * thread, no clock.
  *
  *   step    period, from the start of the step to the start of the next one
- *   host    the period outside the rank's forward: planning, handing out, waking the ranks. A rank that is idle while
- *           rank 0 samples counts that time as sampling.
+ *   host    the period outside the rank's forward: planning, handing out, waking the ranks, and with pipeline stages
+ *           the step's time in other stages. A rank that is idle while rank 0 of its stage samples counts that time as
+ *           sampling.
  *   gap     the forward outside the span of its stamps: launches before the first and after the last
  *   parts   between two stamps
  *
@@ -23,7 +24,7 @@
 
 /* The ranks' measurements of one step. */
 typedef struct yk_timed_step {
-  int n_ranks;
+  int n_ranks, n_stages; /* each pipeline stage has all-reduces of its own */
   const yk_step_profile *ranks[YK_MAX_RANKS];
   bool has_one_clock; /* the stamps of all ranks use one clock */
   int64_t period_ns;
@@ -37,7 +38,11 @@ typedef struct yk_step_sums {
   double n_stamps[YK_MAX_RANKS][YK_TIME_PARTS]; /* stamps in each part */
 } yk_step_sums;
 
-/* yk_clocks_align - offset_ns[r]: rank r's clock minus rank 0's clock. */
+/* yk_timed_step_of_stage - the measurements of one stage's ranks, as a step of a single stage. */
+yk_timed_step yk_timed_step_of_stage(const yk_timed_step *step, int stage);
+
+/* yk_clocks_align - offset_ns[r]: rank r's clock minus rank 0's clock. This and the functions of all-reduces take a
+ *   step of a single stage. */
 void yk_clocks_align(const yk_timed_step *step, int64_t offset_ns[YK_MAX_RANKS]);
 
 /* yk_all_reduce_arrival - when the last rank reached the all-reduce that is operation [place[r]] of each rank r, on

@@ -59,8 +59,8 @@ static void add_rank(yk_trace *trace, const yk_timed_step *step, const yk_engine
   }
 }
 
-/* Add waits as slices inside those of the all-reduces. */
-static void add_waits(yk_trace *trace, const yk_timed_step *step, const int64_t offset_ns[YK_MAX_RANKS],
+/* Add waits as slices inside those of the all-reduces of a stage, whose rank 0 is rank `first`. */
+static void add_waits(yk_trace *trace, const yk_timed_step *step, int first, const int64_t offset_ns[YK_MAX_RANKS],
                       int64_t to_host_ns)
 {
   int32_t place[YK_MAX_RANKS] = {0};
@@ -71,8 +71,9 @@ static void add_waits(yk_trace *trace, const yk_timed_step *step, const int64_t 
       const int64_t *at = step->ranks[r]->begin_ns + place[r]++;
       int64_t begin_ns = at[0] - offset_ns[r], end_ns = at[1] - offset_ns[r];
       int64_t split_ns = yk_min_i64(yk_max_i64(arrival_ns, begin_ns), end_ns);
-      if (split_ns > begin_ns) add(trace, 1 + r, DEVICE, "waiting", begin_ns + to_host_ns, split_ns + to_host_ns);
-      if (end_ns > split_ns) add(trace, 1 + r, DEVICE, "transfer", split_ns + to_host_ns, end_ns + to_host_ns);
+      if (split_ns > begin_ns)
+        add(trace, 1 + first + r, DEVICE, "waiting", begin_ns + to_host_ns, split_ns + to_host_ns);
+      if (end_ns > split_ns) add(trace, 1 + first + r, DEVICE, "transfer", split_ns + to_host_ns, end_ns + to_host_ns);
     }
   }
 }
@@ -83,6 +84,10 @@ void yk_step_trace(yk_trace *trace, const yk_timed_step *step, const yk_engine_t
   yk_clocks_align(step, offset_ns);
   add_engine(trace, times);
   for (int r = 0; r < step->n_ranks; r++) add_rank(trace, step, times, r, to_host_ns - offset_ns[r]);
-  add_waits(trace, step, offset_ns, to_host_ns);
+  for (int stage = 0; stage < step->n_stages; stage++) {
+    const yk_timed_step of_stage = yk_timed_step_of_stage(step, stage);
+    int first = stage * of_stage.n_ranks;
+    add_waits(trace, &of_stage, first, offset_ns + first, to_host_ns);
+  }
   yk_trace_end_step(trace);
 }

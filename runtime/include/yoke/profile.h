@@ -22,7 +22,7 @@ typedef enum yk_time_part {
   YK_TIME_LOGITS_GATHER,
   YK_TIME_SAMPLING,   /* on ranks other than 0: waiting for rank 0 */
   YK_TIME_LAUNCH_GAP, /* of the forward, before the device began and after it ended */
-  YK_TIME_HOST,       /* outside the forward: planning, handing out, waking the ranks */
+  YK_TIME_HOST,       /* outside the forward: planning, handing out, waking the ranks; steps in other stages */
   YK_TIME_PARTS,
   YK_MAX_TIME_PARTS = 32 /* capacity for parts of later versions */
 } yk_time_part;
@@ -34,7 +34,9 @@ const char *yk_time_part_name(yk_time_part part);
 /* Sums over the timed steps. */
 typedef struct yk_step_times {
   uint64_t n_steps;
-  double step_s; /* from the start of a step to the start of the next, or to the step's end */
+  /* From the start of a step to the start of the next, or to the step's end. With pipeline stages always to its end:
+   * steps overlap. */
+  double step_s;
   double part_s[YK_MAX_RANKS][YK_MAX_TIME_PARTS];
   uint64_t n_all_reduces;
   uint64_t slowest[YK_MAX_RANKS]; /* how often each rank was the last to reach an all-reduce */
