@@ -11,7 +11,8 @@
  * Failure: every process sends a heartbeat, from a thread of its own, several times within the silence limit. The first
  * failure that process 0 learns of (a connection ends, a process is silent, a process reports an error) is recorded,
  * sent to all other processes, and ends every connection, so that every blocked and later call of the cluster, of its
- * links and of communicators on them fails with it: YK_E_COMM, naming host, process and ranks. */
+ * links and of communicators on them fails with it: with the code that the process has reported, or YK_E_COMM for a
+ * lost process, naming process, host and ranks. */
 #ifndef YK_PARALLEL_CLUSTER_CLUSTER_H
 #define YK_PARALLEL_CLUSTER_CLUSTER_H
 

@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* pthread_tryjoin_np */
+#define _GNU_SOURCE /* pthread_tryjoin_np, unshare */
 /* Processes of a run: roll call, commands, exchange, and the failure of one of them. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,10 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <arpa/inet.h>
 #include <cmocka.h>
+#include <net/if.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -430,21 +435,114 @@ static void a_lost_process_is_named(void **state)
   }
 }
 
-/* A process that is killed during the roll call is missing, and may be started again. */
+typedef struct roll_log {
+  atomic_int n_here, n_gone;
+} roll_log;
+
+static void count_messages(void *user, yk_log_level level, const char *message)
+{
+  roll_log *log = user;
+  (void)level;
+  if (strstr(message, "process 1 of 3 is here")) atomic_fetch_add(&log->n_here, 1);
+  if (strstr(message, "process 1 on ") && strstr(message, " is gone")) atomic_fetch_add(&log->n_gone, 1);
+}
+
+static void wait_for(atomic_int *count)
+{
+  while (atomic_load(count) == 0) poll(NULL, 0, 5);
+}
+
+/* A process that is killed during the roll call frees its number, so that it may be started again; the table shows it.
+ */
 static void a_process_may_come_back(void **state)
 {
   (void)state;
-  cluster_party parties[2];
+  cluster_party parties[N];
   pthread_t first;
-  static const int one_each[2] = {1, 1};
-  cluster_parties(parties, 2, one_each, "127.0.0.1");
-  int fd = connect_stranger(parties);
+  roll_log counts = {0};
+  const yk_log log = {.level = YK_LOG_INFO, .write = count_messages, .user = &counts};
+  cluster_parties(parties, N, ranks_of, "127.0.0.1");
+  parties[0].options.log = &log;
+  pid_t pid = start_follower(&parties[1]);
   assert_int_equal(pthread_create(&first, NULL, join_party, &parties[0]), 0);
-  close(fd);
-  cluster_join_all(&parties[1], 1);
+  wait_for(&counts.n_here);
+  kill(pid, SIGKILL);
+  waitpid(pid, NULL, 0);
+  wait_for(&counts.n_gone);
+  pthread_t second;
+  assert_int_equal(pthread_create(&second, NULL, join_party, &parties[1]), 0);
+  cluster_join_all(&parties[2], 1);
   pthread_join(first, NULL);
-  for (int p = 0; p < 2; p++) assert_int_equal(parties[p].status, YK_OK);
-  cluster_leave_all(parties, 2);
+  pthread_join(second, NULL);
+  for (int p = 0; p < N; p++) assert_int_equal(parties[p].status, YK_OK);
+  assert_non_null(strstr(parties[2].report, "came and ended before the run started"));
+  cluster_leave_all(parties, N);
+}
+
+/* ---- addresses ---- */
+
+static bool set_address(int fd, const char *interface, const char *text)
+{
+  struct ifreq request = {0};
+  struct sockaddr_in address = {.sin_family = AF_INET};
+  snprintf(request.ifr_name, sizeof request.ifr_name, "%s", interface);
+  inet_pton(AF_INET, text, &address.sin_addr);
+  memcpy(&request.ifr_addr, &address, sizeof address);
+  return ioctl(fd, SIOCSIFADDR, &request) == 0;
+}
+
+/* Two hosts' addresses on the loopback interface of a network namespace of this process. */
+static bool make_network(void)
+{
+  struct ifreq up = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+  if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
+  int fd = socket(AF_INET, SOCK_DGRAM, 0);
+  bool is_made = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &up) == 0 && set_address(fd, "lo:1", "10.9.8.1") &&
+                 set_address(fd, "lo:2", "10.9.8.2");
+  close(fd);
+  return is_made;
+}
+
+/* A knock without a key from the address of the other host. */
+static void knock_from_other_host(const cluster_party *parties, const char *refusal)
+{
+  struct sockaddr_in own = {.sin_family = AF_INET}, master = {.sin_family = AF_INET};
+  const int64_t deadline_ns = yk_clock_now_ns() + (int64_t)60 * 1000000000;
+  yk_err err = YK_ERR_INIT;
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  inet_pton(AF_INET, "10.9.8.2", &own.sin_addr);
+  inet_pton(AF_INET, "10.9.8.1", &master.sin_addr);
+  master.sin_port = htons((uint16_t)parties[0].listener.port);
+  assert_int_equal(bind(fd, (const struct sockaddr *)&own, sizeof own), 0);
+  assert_int_equal(connect(fd, (const struct sockaddr *)&master, sizeof master), 0);
+  yk_knock(fd, (yk_secret){0}, "no entry", 8, deadline_ns, &err);
+  close(fd);
+  if (!strstr(err.message, refusal)) assert_string_equal(err.message, refusal);
+}
+
+/* Without a key a host must be named; then only its message counts. */
+static void other_hosts_need_a_key_or_a_name(void **state)
+{
+  (void)state;
+  static const int one_each[2] = {1, 1};
+  static const char *const named[] = {"10.9.8.2"};
+  static const char *const refusals[] = {"without a key only this machine and the hosts named may connect",
+                                         "its message is malformed"};
+  if (!make_network()) skip();
+  for (int n_named = 0; each_case(n_named, n_named <= 1); n_named++) {
+    cluster_party parties[2];
+    pthread_t first;
+    cluster_parties(parties, 2, one_each, "10.9.8.1");
+    for (int p = 0; p < 2; p++) parties[p].options.key = NULL;
+    parties[0].options.allowed_hosts = named;
+    parties[0].options.n_allowed = n_named;
+    assert_int_equal(pthread_create(&first, NULL, join_party, &parties[0]), 0);
+    knock_from_other_host(parties, refusals[n_named]);
+    cluster_join_all(&parties[1], 1); /* from the address of process 0 itself */
+    pthread_join(first, NULL);
+    for (int p = 0; p < 2; p++) assert_int_equal(parties[p].status, YK_OK);
+    cluster_leave_all(parties, 2);
+  }
 }
 
 int main(void)
@@ -461,6 +559,7 @@ int main(void)
       cmocka_unit_test(a_second_process_of_a_number_is_refused),
       cmocka_unit_test(a_failure_reaches_all),
       cmocka_unit_test(a_process_may_come_back),
+      cmocka_unit_test(other_hosts_need_a_key_or_a_name), /* last: it leaves the network */
   };
   return cmocka_run_group_tests_name("cluster", tests, NULL, NULL);
 }
