@@ -547,7 +547,7 @@ static void chat_fields_out_of_place(void **state)
   };
   check_refusals(YK_FORM_CHAT, YK_TOOLS_HERMES, rows, N_ROWS(rows));
   static const refusal without_parser[] = {{CHAT(", 'tools': [" TOOL "]"), "tools",
-                                            "start the server with --tool-call-parser and one of hermes, llama3_json",
+                                            "start with --tool-call-parser and one of hermes, llama3_json",
                                             YK_E_UNSUPPORTED}};
   check_refusals(YK_FORM_CHAT, YK_TOOLS_NONE, without_parser, 1);
 }
