@@ -141,6 +141,13 @@ static void finished(writer *w, const yk_metrics *m)
   for (int i = 1; i < YK_FINISH_REASONS; i++) labelled(w, name, "finished_reason", reasons[i], (double)m->finished[i]);
 }
 
+/* The label of a rank, and of its pipeline stage if there are several. */
+static void append_rank(writer *w, int rank, int n_ranks, int n_stages)
+{
+  yk_strbuf_append_fmt(w->out, ",rank=\"%d\"", rank);
+  if (n_stages > 1) yk_strbuf_append_fmt(w->out, ",stage=\"%d\"", rank / (n_ranks / n_stages));
+}
+
 static void memory(writer *w, const yk_engine_info *info)
 {
   static const char name[] = "rank_memory_bytes";
@@ -153,7 +160,8 @@ static void memory(writer *w, const yk_engine_info *info)
     } parts[] = {{"weights", m->weight_bytes}, {"kv", m->kv_bytes}, {"workspace", m->workspace_bytes}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
       begin(w, name, "");
-      yk_strbuf_append_fmt(w->out, ",rank=\"%d\",kind=\"%s\"", rank, parts[i].kind);
+      append_rank(w, rank, info->n_ranks, info->n_stages);
+      yk_strbuf_append_fmt(w->out, ",kind=\"%s\"", parts[i].kind);
       end(w, (double)parts[i].n_bytes);
     }
   }
@@ -178,26 +186,28 @@ static void cache_config(writer *w, const yk_metrics_view *view)
   end(w, 1);
 }
 
-static void step_times(writer *w, const char *name, const char *kind, const yk_step_times *times, int n_ranks)
+static void step_times(writer *w, const char *name, const char *kind, const yk_step_times *times, int n_ranks,
+                       int n_stages)
 {
   for (int rank = 0; rank < n_ranks; rank++)
     for (int part = 0; part < YK_TIME_PARTS; part++) {
       begin(w, name, "");
-      yk_strbuf_append_fmt(w->out, ",rank=\"%d\",part=\"%s\",kind=\"%s\"", rank, yk_time_part_name((yk_time_part)part),
-                           kind);
+      append_rank(w, rank, n_ranks, n_stages);
+      yk_strbuf_append_fmt(w->out, ",part=\"%s\",kind=\"%s\"", yk_time_part_name((yk_time_part)part), kind);
       end(w, times->part_s[rank][part]);
     }
 }
 
-static void profile(writer *w, const yk_profile *p)
+static void profile(writer *w, const yk_profile *p, const yk_engine_info *info)
 {
   static const char steps[] = "timed_steps_total", times[] = "step_time_seconds_total";
   head(w, steps, "counter", "Steps that were timed.");
   labelled(w, steps, "kind", "prefill", (double)p->prefill.n_steps);
   labelled(w, steps, "kind", "decode", (double)p->decode.n_steps);
   head(w, times, "counter", "Where the time of timed steps went on each rank.");
-  step_times(w, times, "prefill", &p->prefill, p->n_ranks);
-  step_times(w, times, "decode", &p->decode, p->n_ranks);
+  int n_stages = info && info->n_ranks == p->n_ranks ? info->n_stages : 1;
+  step_times(w, times, "prefill", &p->prefill, p->n_ranks, n_stages);
+  step_times(w, times, "decode", &p->decode, p->n_ranks, n_stages);
 }
 
 static void experts(writer *w, const yk_expert_load *load)
@@ -257,7 +267,7 @@ void yk_metrics_append(const yk_metrics *m, const yk_metrics_view *view, yk_strb
     requests(&w, m);
     if (view->info) memory(&w, view->info);
     if (view->info) cache_config(&w, view);
-    if (m->profile.n_ranks > 0) profile(&w, &m->profile);
+    if (m->profile.n_ranks > 0) profile(&w, &m->profile, view->info);
     if (view->experts.n_layers > 0) experts(&w, &view->experts);
   }
   yk_strbuf_free(&w.label);

@@ -73,6 +73,11 @@ class Stages(harness.Case):
         self.assertLess(max(rank["weight_bytes"] for rank in three["ranks"]), whole["weight_bytes"])
         self.assertLess(three["ranks"][0]["workspace_bytes"], three["ranks"][2]["workspace_bytes"])
 
+    def test_bench(self):
+        bench = ("bench", harness.DEMO, "--device", "cpu", "--tp", 1, "-pp", 2, "--input-len", 8, "--output-len", 4,
+                 "--batch", 4, "--kv-cache-bytes", "4MiB")
+        self.assertRegex(self.run_yoke(*bench).out, r"^qwen3 on 2 cpu ranks in 2 pipeline stages, ")
+
     def test_refused(self):
         self.assert_error(["plan", "-m", harness.DEMO, "--device", "cpu", "--tp", 1, "-pp", 7],
                           "--pipeline-parallel-size: expected at most 6, one for each layer of the model, found 7")

@@ -43,8 +43,9 @@ static void print_load(const yk_bench_options *o)
 void yk_bench_report_print_head(const yk_bench_report *report)
 {
   const yk_engine_info *info = &report->info;
-  printf("%s on %d %s rank%s, %s, loaded in %.2f s: ", info->family, info->n_ranks, info->device,
-         info->n_ranks > 1 ? "s" : "", info->dtype, info->load_s);
+  printf("%s on %d %s rank%s", info->family, info->n_ranks, info->device, info->n_ranks > 1 ? "s" : "");
+  if (info->n_stages > 1) printf(" in %d pipeline stages", info->n_stages);
+  printf(", %s, loaded in %.2f s: ", info->dtype, info->load_s);
   print_load(report->options);
 }
 
@@ -154,7 +155,7 @@ void yk_bench_report_print(const yk_bench_report *report)
   print_memory(&report->info);
   print_gpus(&report->median);
   if (!report->has_times) return;
-  yk_bench_times_print(&report->times);
+  yk_bench_times_print(&report->times, report->info.n_stages);
   printf("%-20s %9.1f   (%.1f in the other runs)\n", "output, tokens/s", report->timed.output_throughput,
          report->median.output_throughput);
 }
@@ -214,6 +215,7 @@ static void add_engine(const yk_bench_report *report, json_t *object)
   json_object_set_new(object, "dtype", json_string(info->dtype));
   json_object_set_new(object, "kv_cache_dtype", json_string(info->kv_cache_dtype));
   json_object_set_new(object, "ranks", json_integer(info->n_ranks));
+  if (info->n_stages > 1) json_object_set_new(object, "stages", json_integer(info->n_stages));
   json_object_set_new(object, "max_num_seqs", json_integer(info->max_seqs));
   json_object_set_new(object, "max_model_len", json_integer(info->max_model_tokens));
   json_object_set_new(object, "load_s", json_real(info->load_s));

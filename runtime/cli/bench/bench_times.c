@@ -5,7 +5,7 @@
 #include "bench/times.h"
 
 /* Prints the table of one kind of step. */
-static void print_kind(const char *name, const yk_step_times *times, int n_ranks)
+static void print_kind(const char *name, const yk_step_times *times, int n_ranks, int n_stages)
 {
   if (times->n_steps == 0) return;
   double us = 1e6 / (double)times->n_steps;
@@ -14,6 +14,9 @@ static void print_kind(const char *name, const yk_step_times *times, int n_ranks
   printf("%-20s", "rank");
   for (int rank = 0; rank < n_ranks; rank++) printf(" %9d", rank);
   printf("\n");
+  if (n_stages > 1) printf("%-20s", "stage");
+  for (int rank = 0; rank < n_ranks && n_stages > 1; rank++) printf(" %9d", rank / (n_ranks / n_stages));
+  if (n_stages > 1) printf("\n");
   for (int part = 0; part < YK_TIME_PARTS; part++) {
     printf("%-20s", yk_time_part_name((yk_time_part)part));
     for (int rank = 0; rank < n_ranks; rank++) printf(" %9.1f", times->part_s[rank][part] * us);
@@ -26,10 +29,10 @@ static void print_kind(const char *name, const yk_step_times *times, int n_ranks
   printf("\n");
 }
 
-void yk_bench_times_print(const yk_profile *profile)
+void yk_bench_times_print(const yk_profile *profile, int n_stages)
 {
-  print_kind("step of prompts, us", &profile->prefill, profile->n_ranks);
-  print_kind("decode step, us", &profile->decode, profile->n_ranks);
+  print_kind("step of prompts, us", &profile->prefill, profile->n_ranks, n_stages);
+  print_kind("decode step, us", &profile->decode, profile->n_ranks, n_stages);
 }
 
 yk_status yk_bench_times_add(const yk_profile *profile, json_t *object, yk_err *err)

@@ -7,8 +7,8 @@
 #include "yoke/yoke.h"
 
 /* yk_bench_times_print - print a table for steps with prompt rows, and one for decode steps; none for a kind without
- *   timed steps. */
-void yk_bench_times_print(const yk_profile *profile);
+ *   timed steps. n_stages: the engine's pipeline stages, which are named if there are several. */
+void yk_bench_times_print(const yk_profile *profile, int n_stages);
 
 /* yk_bench_times_add - set "time_us", "time_us_prefill", "time_us_by_rank" and "slowest" in object (see bench/times.h).
  *   Errors: YK_E_NOMEM. */
