@@ -48,6 +48,11 @@ LD_LIBRARY_PATH=$(realpath "$build/lib"):${LD_LIBRARY_PATH:-} ldd "$root"/bin/* 
   if ! echo "$name" | grep -Eq "$own"; then cp -L "$path" "$root/lib/$name"; fi
 done
 if [ -f "$build/lib/libyoke_mpi.so" ]; then cp "$build/lib/libyoke_mpi.so" "$root/lib/"; fi # without MPI itself
+grammar=${YOKE_GRAMMAR_LIBRARY:-$build/../yoke-grammar} # constrained output, if it is there
+if [ -f "$grammar/libtvm_ffi.so" ]; then
+  mkdir "$root/lib/yoke-grammar"
+  cp -L "$grammar/libtvm_ffi.so" "$grammar/libxgrammar_bindings.so" "$root/lib/yoke-grammar/"
+fi
 find "$root" -type f -exec strip --strip-debug {} +
 
 mv "$stage/gpu_tests.txt" "$root/"

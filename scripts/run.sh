@@ -29,6 +29,7 @@ fi
 choose_gpus
 echo "$gpu_note" >&2
 install_for_program
+install_grammar_library >&2
 if [ -n "$gpu_architectures" ]; then
   preset=run-gpu
   configure $preset "-DCMAKE_CUDA_ARCHITECTURES=$gpu_architectures" >&2

@@ -88,6 +88,12 @@ install_test_clients() {
   export YOKE_CLIENT_VENV
 }
 
+# Installs the grammar library in build/yoke-grammar, where the programs of build folders find it.
+install_grammar_library() {
+  python3 scripts/install_grammar.py build/yoke-grammar ||
+    echo "Constrained output is not available: scripts/grammar_requirements.txt cannot be installed from PyPI"
+}
+
 # The compiler that CMakeLists.txt would find.
 find_nvcc() {
   nvcc=${CUDA_HOME:-/usr/local/cuda}/bin/nvcc

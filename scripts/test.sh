@@ -89,6 +89,7 @@ stage() {
 }
 
 install_for_tests
+install_grammar_library
 [ $# -gt 0 ] || set -- release asan tsan fuzz
 case " $* " in *" release "* | *" asan"*) install_test_clients ;; esac
 for name; do stage "$name"; done

@@ -87,6 +87,7 @@ MAY_INCLUDE = {
     "parallel/mpi/": [BASE, "parallel/wire.h", "parallel/world.h", "parallel/cluster/", "parallel/mpi/plugin/"],
     "runtime/text/": [BASE],
     "runtime/chat/": [YOKE, BASE, "runtime/text/"],
+    "runtime/grammar/": [YOKE, BASE, "runtime/text/"],
     "runtime/trace/": [YOKE, BASE],
     "runtime/convert/": [YOKE, BASE, WEIGHT, "loader/", *LOADER],
     "runtime/model/": [*LOWER, *PLANS, YOKE, "kernels/cpu/", "runtime/trace/"],
@@ -97,7 +98,7 @@ MAY_INCLUDE = {
         "parallel/p2p/links_p2p.h", "runtime/model/", "runtime/engine/loop/"
     ],
     "runtime/engine/": [
-        *LOWER, YOKE, "runtime/model/", "runtime/text/", "runtime/trace/", "runtime/engine/loop/",
+        *LOWER, YOKE, "runtime/grammar/", "runtime/model/", "runtime/text/", "runtime/trace/", "runtime/engine/loop/",
         "runtime/engine/machine/", "runtime/engine/observe/"
     ],
     "runtime/quantize/": [

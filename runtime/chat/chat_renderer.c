@@ -5,14 +5,22 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/helper_process.h"
 #include "base/json.h"
 #include "base/json_write.h"
 #include "chat/builtin_forms.h"
 #include "chat/conversation.h"
-#include "chat/helper_process.h"
 #include "chat/marking.h"
 #include "chat/template_source.h"
 #include "text/encode_bounded.h"
+
+/* The modules of helper/. */
+extern const yk_embedded_file yk_template_helper_files[];
+static const char *const MODULES[] = {"marked_text", "template_helper"};
+static const yk_helper_program PROGRAM = {.files = yk_template_helper_files,
+                                          .modules = MODULES,
+                                          .n_modules = sizeof MODULES / sizeof *MODULES,
+                                          .argument = ""};
 
 /* Python and jinja2 take a while to start on a busy machine; this limit is independent of a conversation's. */
 static const double START_TIME_LIMIT_S = 60;
@@ -122,7 +130,8 @@ static yk_status start_helper(yk_chat_renderer *renderer, bool reads_needs, yk_e
 {
   yk_helper_end(&renderer->helper);
   double longest_s = renderer->time_limit_s > START_TIME_LIMIT_S ? renderer->time_limit_s : START_TIME_LIMIT_S;
-  yk_status status = yk_helper_start(renderer->python, renderer->memory_limit_bytes, longest_s, &renderer->helper, err);
+  yk_status status =
+      yk_helper_start(renderer->python, &PROGRAM, renderer->memory_limit_bytes, longest_s, &renderer->helper, err);
   if (status == YK_OK) status = load_template(renderer, reads_needs, err);
   if (status == YK_OK) return YK_OK;
   yk_helper_end(&renderer->helper);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/follow.h"
@@ -18,10 +19,12 @@ typedef struct generate_options {
   yk_sampling_options sampling;
   yk_prompts prompts;
   const char *trace_path;
+  char *schema; /* text of --json-schema, owned; NULL: none */
+  size_t schema_bytes;
   int format; /* index into format_names */
 } generate_options;
 
-enum { FORMAT_TEXT, FORMAT_JSON };
+enum { FORMAT_TEXT, FORMAT_JSON, MAX_SCHEMA_BYTES = 16 << 20 };
 static const char *const format_names[] = {"text", "json", NULL};
 
 /* State while requests run. */
@@ -43,6 +46,14 @@ static const char examples[] = "  yoke generate -m Qwen3-8B-AWQ --tp 2 -p \"Once
                                "  yoke generate -m Qwen3-8B-AWQ -f prompt.txt --n 4 --seed 7 -n 256\n"
                                "  yoke generate -m DIR --token-ids 5,6,7 --format json --logprobs 5\n";
 
+static yk_status read_schema(void *user, const char *path, yk_err *err)
+{
+  generate_options *options = user;
+  free(options->schema);
+  options->schema = NULL;
+  return yk_file_read(path, MAX_SCHEMA_BYTES, &options->schema, &options->schema_bytes, err);
+}
+
 /* Returns whether to continue. */
 static bool parse(generate_options *options, int argc, char **argv, int *exit_code)
 {
@@ -53,6 +64,8 @@ static bool parse(generate_options *options, int argc, char **argv, int *exit_co
        .help = "a file that is one prompt; - is stdin; repeatable", .parse = yk_prompts_add_file},
       {"token-ids", NULL, YK_OPTION_CALL, &options->prompts, "LIST", .help = "a prompt as token ids, 5,6,7; repeatable",
        .parse = yk_prompts_add_ids},
+      {"json-schema", NULL, YK_OPTION_CALL, options, "FILE",
+       .help = "outputs are JSON that satisfies the schema in this file", .parse = read_schema},
       {"format", NULL, YK_OPTION_CHOICE, &options->format, .help = "json: an object a line for each sample",
        .choices = format_names},
       yk_trace_option(&options->trace_path),
@@ -111,6 +124,12 @@ static yk_status submit(generation *session, size_t index, yk_request **out, yk_
                             &request.sampling);
   request.sampling.seed = yk_sampling_seed(session->options->model.seed, index / n_samples, 0);
   request.sampling.has_seed = true;
+  if (session->options->schema) {
+    request.sampling.constraint_kind = YK_CONSTRAINT_JSON_SCHEMA;
+    request.sampling.constraint = session->options->schema;
+    request.sampling.constraint_bytes = session->options->schema_bytes;
+    request.sampling.constraint_name = "--json-schema";
+  }
   request.sampling.sample_index = (int32_t)(index % n_samples);
   yk_status status = yk_engine_submit(session->engine, &request, out, err);
   free(ids);
@@ -264,6 +283,7 @@ int yk_cli_generate(int argc, char **argv)
   if (parse(&options, argc, argv, &exit_code)) exit_code = run(&options);
   yk_prompts_free(&options.prompts);
   yk_sampling_options_free(&options.sampling);
+  free(options.schema);
   yk_model_options_free(&options.model);
   return exit_code;
 }

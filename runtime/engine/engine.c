@@ -77,6 +77,20 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
   e->info.n_eos_ids = (size_t)e->n_eos_ids;
 }
 
+static yk_status create_grammars(yk_engine *e, const yk_engine_options *options, yk_err *err)
+{
+  const yk_grammars_options of_grammars = {.tokenizer = e->tokenizer,
+                                           .n_ids = e->info.vocab_size,
+                                           .end_ids = e->eos_ids,
+                                           .n_end_ids = (size_t)e->n_eos_ids,
+                                           .library_dir = options->grammar_library,
+                                           .python = options->python,
+                                           .time_limit_s = options->grammar_time_limit_s,
+                                           .memory_limit_bytes = options->grammar_memory_bytes,
+                                           .cache_bytes = options->grammar_cache_bytes};
+  return e->tokenizer ? yk_grammars_create(&of_grammars, &e->grammars, err) : YK_OK;
+}
+
 static void log_plan(const yk_engine *e, const yk_plan *plan)
 {
   char weights[YK_BYTES_TEXT], kv[YK_BYTES_TEXT], workspace[YK_BYTES_TEXT];
@@ -154,6 +168,7 @@ static yk_status start_from_checkpoint(yk_engine *e, const yk_engine_options *op
   e->has_one_clock = e->settings.device == YK_DEVICE_CPU && yk_processes_share_host(e->cluster);
   YK_TRY(load_tokenizer(e, options, err));
   fill_info(e, yk_checkpoint_config(checkpoint), &plan);
+  YK_TRY(create_grammars(e, options, err));
   e->info.checkpoint_bytes = yk_checkpoint_bytes(checkpoint);
   log_plan(e, &plan);
   YK_TRY(yk_checkpoint_settle(checkpoint, load_ranks(e, options, checkpoint, &plan, err), err));
@@ -228,6 +243,7 @@ bool yk_engine_destroy(yk_engine *engine)
   yk_scheduler_destroy(engine->scheduler);
   yk_cache_salts_free(&engine->salts);
   yk_memory_pool_destroy(engine->pool);
+  yk_grammars_free(engine->grammars);
   yk_tokenizer_free(engine->tokenizer);
   if (all_freed) yk_expert_counts_destroy(&engine->experts); /* otherwise rank 0 may still write there */
   pthread_cond_destroy(&engine->cv_work);

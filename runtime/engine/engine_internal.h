@@ -43,6 +43,7 @@ struct yk_engine {
   uint64_t seed;
   yk_tokenizer *tokenizer;                 /* NULL if the checkpoint has no readable tokenizer */
   char no_tokenizer[YK_ERR_MESSAGE_BYTES]; /* the reason, if tokenizer is NULL */
+  yk_grammars *grammars;                   /* NULL without a tokenizer; has its own locks */
 
   /* Engine thread only. */
   yk_ranks *ranks;

@@ -10,6 +10,7 @@ typedef struct item_results {
   int32_t first; /* index among the step's wanted rows */
   int32_t n;
   int32_t n_sampled; /* rows before the first row that could not be sampled */
+  bool is_masked;    /* the last row has a mask */
 } item_results;
 
 /* The results of item `index`, which begin at index *next of the step's wanted rows; advances *next. */
@@ -22,6 +23,7 @@ static item_results results_of(const yk_scheduled *items, int32_t index, const y
   while (*next < n_wanted && seq_of_row[wanted_rows[*next]] == index) {
     bool is_sampled = r.results[r.n].state == YK_ROW_SAMPLED;
     if (is_sampled && r.n_sampled == r.n) r.n_sampled++;
+    r.is_masked = yk_step_sampling(step)[*next].has_mask;
     r.n++;
     (*next)++;
   }
@@ -56,8 +58,9 @@ static void describe_failure(const yk_engine *e, const item_results *r, bool all
   int32_t position = r->position + r->n_sampled, n_prompt = r->seq->n_prompt;
   yk_row_state state = r->results[r->n_sampled].state;
   if (state == YK_ROW_BANNED)
-    yk_err_set(err, YK_E_INVAL, "position %d (of a prompt of %d tokens and its output): min_tokens bans every token",
-               position, n_prompt);
+    yk_err_set(err, YK_E_INVAL, "position %d (of a prompt of %d tokens and its output): %s every token", position,
+               n_prompt,
+               r->is_masked ? "the constraint with allowed ids, biases and bad words bans" : "min_tokens bans");
   else
     yk_err_set(err, YK_E_DEVICE, "position %d (of a prompt of %d tokens and its output): a logit is %s; %s%s", position,
                n_prompt, state == YK_ROW_NAN ? "NaN" : "infinite", advice(e), all_unsound ? "; " SUSPICION : "");

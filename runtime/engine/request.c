@@ -32,6 +32,7 @@ static size_t n_zeros_at(size_t end_of_text)
 static void destroy(yk_request *request)
 {
   yk_sequence_destroy(&request->seq);
+  yk_request_constraint_end(&request->constraint);
   yk_detokenizer_free(request->detokenizer);
   yk_stop_strings_free(request->stops);
   free(request->end_ids);
@@ -65,7 +66,9 @@ int32_t yk_request_ban(yk_logit_bias *biases, int32_t n, int32_t id)
 /* Build the two lists of biases. A ban replaces a bias of the same id. */
 static bool copy_biases(yk_request *request, const yk_sampling *s, const int32_t *end_ids, size_t n_end_ids)
 {
-  size_t n_bans = s->min_tokens > 0 ? n_end_ids : 0, n_most = s->n_biases + n_bans + s->n_bad_words;
+  /* With a constraint the mask excludes end ids where something else may follow. */
+  bool has_bans = s->min_tokens > 0 && s->constraint_kind == YK_CONSTRAINT_NONE;
+  size_t n_bans = has_bans ? n_end_ids : 0, n_most = s->n_biases + n_bans + s->n_bad_words;
   if (n_most == 0) return true;
   request->biases = malloc(n_most * sizeof *request->biases);
   request->early_biases = malloc(n_most * sizeof *request->early_biases);
@@ -111,6 +114,9 @@ static yk_status copy_sampling(yk_request *request, const yk_sampling *s, const 
   request->sampling.biases = NULL;
   request->sampling.bad_words = NULL;
   request->sampling.logprob_ids = NULL;
+  request->sampling.constraint = NULL;
+  request->sampling.constraint_name = NULL;
+  request->sampling.allowed_ids = NULL;
   bool ok = copy_biases(request, s, end_ids, n_end_ids) && copy_bad_words(request, s);
   if (ok && n_end_ids > 0) {
     request->end_ids = malloc(n_end_ids * sizeof *end_ids);
@@ -161,6 +167,14 @@ yk_status yk_request_set_cache_salt(yk_request *request, const char *salt, size_
   memcpy(request->cache_salt, salt, n_bytes);
   request->cache_salt_bytes = n_bytes;
   return YK_OK;
+}
+
+void yk_request_set_constraint(yk_request *request, const yk_request_constraint *constraint, size_t n_eos_ids,
+                               int32_t n_ids)
+{
+  request->constraint = *constraint;
+  request->n_eos_ids = n_eos_ids;
+  if (yk_request_constraint_masks(constraint)) request->seq.extras.n_mask_words = yk_mask_words(n_ids);
 }
 
 yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sampling, yk_err *err)
@@ -352,6 +366,7 @@ void yk_request_finish(yk_request *request, yk_finish_reason reason, const yk_er
 {
   flush_text(request);
   find_special(request);
+  yk_request_constraint_end(&request->constraint); /* while the engine lives */
   pthread_mutex_lock(&request->mutex);
   /* Lost output ends the request with an error, not as a normal end. */
   if (request->lost_output || has_lost_text(request)) {

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/strbuf.h"
+#include "engine/constraint.h"
 #include "engine/loop/sequence.h"
 #include "engine/waiter.h"
 #include "kernels/device.h"
@@ -22,6 +23,7 @@ struct yk_request {
   yk_sequence seq;  /* first member, so that the owner's functions find the request */
   int32_t *end_ids; /* [n_end_ids] ids that end the output */
   size_t n_end_ids;
+  size_t n_eos_ids;              /* the first of these are the model's */
   yk_stop_strings *stops;        /* NULL without stop strings */
   const yk_sampled *undelivered; /* while listed in engine.undelivered: the token not yet passed to the reader */
   yk_request *next_undelivered;
@@ -31,10 +33,11 @@ struct yk_request {
   int32_t n_biases, n_early_biases;
   yk_token_ids *bad_words; /* [n_bad_words] of several tokens each; single tokens are among the biases */
   size_t n_bad_words;
-  int32_t *bad_ids;            /* ids of bad_words */
-  int32_t *logprob_ids;        /* [sampling.n_logprob_ids] ids whose log-probabilities the reader gets */
-  float *listed_logprobs;      /* [n_logprob_ids] of the current token */
-  yk_logit_bias *row_biases;   /* biases and bans of the current row, if bad_words is not empty */
+  int32_t *bad_ids;          /* ids of bad_words */
+  int32_t *logprob_ids;      /* [sampling.n_logprob_ids] ids whose log-probabilities the reader gets */
+  float *listed_logprobs;    /* [n_logprob_ids] of the current token */
+  yk_logit_bias *row_biases; /* biases and bans of the current row, if bad_words is not empty */
+  yk_request_constraint constraint;
   yk_detokenizer *detokenizer; /* NULL without a tokenizer */
   yk_strbuf decoded;           /* text of the current token */
   yk_strbuf piece;             /* the part of the text that may be returned */
@@ -99,6 +102,11 @@ yk_status yk_request_set_cache_salt(yk_request *request, const char *salt, size_
 
 /* yk_request_set_logprob_ids - copy the ids of sampling, before the request is queued. Errors: YK_E_NOMEM. */
 yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sampling, yk_err *err);
+
+/* yk_request_set_constraint - before the request is queued: reserve space for its masks and take over the constraint.
+ *   n_eos_ids: the first end ids are the model's. */
+void yk_request_set_constraint(yk_request *request, const yk_request_constraint *constraint, size_t n_eos_ids,
+                               int32_t n_ids);
 
 /* yk_request_set_waiter - the waiter that reports output and end from now on, together with user; NULL: none. */
 void yk_request_set_waiter(yk_request *request, yk_waiter *waiter, void *user);

@@ -65,6 +65,8 @@ static const yk_logit_bias *describe_draw(const yk_sequence *seq, yk_sample_row 
                          .penalty_slot = seq->slot,
                          .n_biases = early ? request->n_early_biases : request->n_biases,
                          .first_bias = 0,
+                         .has_mask = yk_request_constraint_masks(&request->constraint),
+                         .first_mask = 0,
                          .returns_logits = s->n_logprob_ids > 0,
                          .logits_row = 0};
   return request->n_bad_words ? ban_bad_words(request, biases, row) : biases;
@@ -81,6 +83,19 @@ static const yk_logit_bias *describe_row(const yk_sequence *seq, int32_t positio
                          .is_forced = true,
                          .forced_id = position + 1 < seq->n_tokens ? seq->tokens[position + 1] : 0};
   return NULL;
+}
+
+static void fill_mask(yk_sequence *seq, uint32_t *words, int64_t n_words)
+{
+  yk_request *request = request_of(seq);
+  const yk_sampling *s = &request->sampling;
+  yk_constrained_output output = {.ids = seq->tokens + seq->n_prompt,
+                                  .n = seq->n_tokens - seq->n_prompt,
+                                  .end_ids = request->end_ids,
+                                  .n_end_ids = request->n_end_ids,
+                                  .n_unwanted = s->ignore_eos ? request->n_eos_ids : 0};
+  if (output.n < s->min_tokens) output.n_unwanted = request->n_end_ids;
+  yk_request_constraint_fill(&request->constraint, &output, words, n_words);
 }
 
 static bool is_cancelled(yk_sequence *seq)
@@ -113,6 +128,9 @@ static yk_finish_reason append_token(yk_engine *e, yk_request *request, const yk
 {
   yk_sequence *seq = &request->seq;
   const yk_sampled *result = &step->answer.sampled[row];
+  const yk_request_constraint *constraint = &request->constraint;
+  if (constraint->has_ended) return YK_FINISH_STOP;
+  if (constraint->error.code != YK_OK) return YK_FINISH_ERROR;
   seq->tokens[seq->n_tokens++] = result->token_id;
   yk_request_list_logprobs(request, result, yk_step_logits(step, row, e->info.vocab_size));
   bool is_end = yk_ids_contain(request->end_ids, request->n_end_ids, result->token_id);
@@ -144,6 +162,8 @@ static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t pos
 /* Statistics are updated before the reader is woken, so that the reader finds the request counted. */
 static void finish(yk_engine *e, yk_sequence *seq, yk_finish_reason reason, const yk_err *error)
 {
+  const yk_err own = request_of(seq)->constraint.error;
+  if (reason == YK_FINISH_ERROR && !error) error = &own;
   yk_scheduler_remove(e->scheduler, seq);
   yk_step_builder_release(e->builder, &seq->extras);
   pthread_mutex_lock(&e->mutex);
@@ -157,6 +177,7 @@ static void finish(yk_engine *e, yk_sequence *seq, yk_finish_reason reason, cons
 }
 
 const yk_sequence_owner yk_request_owner = {.describe_row = describe_row,
+                                            .fill_mask = fill_mask,
                                             .needs_counts = needs_counts,
                                             .is_cancelled = is_cancelled,
                                             .scheduled = scheduled,

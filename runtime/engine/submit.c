@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/checked.h"
 #include "base/rng.h"
 #include "base/struct_size.h"
-#include "base/arguments.h"
 #include "engine/engine_internal.h"
 #include "engine/request_owner.h"
 
@@ -111,6 +111,9 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
   if (s->n_stop_strings > 0 && !e->tokenizer)
     return yk_err_set(err, YK_E_UNSUPPORTED, "stop strings: %s; use stop ids", e->no_tokenizer);
   YK_TRY(check_penalties(s, err));
+  YK_TRY(check_ids("allowed_token_ids", s->allowed_ids, s->n_allowed_ids, vocab, err));
+  YK_TRY(yk_check_enum("constraint_kind", (int)s->constraint_kind, YK_CONSTRAINT_STRUCTURAL_TAG, err));
+  YK_TRY(yk_check_array("constraint", s->constraint, s->constraint_bytes, err));
   YK_TRY(check_biases(e, s, err));
   return check_ids("stop ids", s->stop_ids, s->n_stop_ids, vocab, err);
 }
@@ -143,11 +146,13 @@ static yk_status choose_capacity(const yk_engine *e, const yk_sampling *s, size_
 
 /* The ids that end an output: the model's end-of-sequence ids unless ignored, and the request's own ids, without
  * duplicates. */
-static size_t collect_end_ids(const yk_engine *e, const yk_sampling *s, int32_t *out)
+static size_t collect_end_ids(const yk_engine *e, const yk_sampling *s, int32_t *out, size_t *n_eos)
 {
   size_t n = 0;
-  for (int32_t i = 0; !s->ignore_eos && i < e->n_eos_ids; i++)
+  bool has_eos = !s->ignore_eos || s->constraint_kind != YK_CONSTRAINT_NONE;
+  for (int32_t i = 0; has_eos && i < e->n_eos_ids; i++)
     if (!yk_ids_contain(out, n, e->eos_ids[i])) out[n++] = e->eos_ids[i];
+  *n_eos = n;
   for (size_t i = 0; i < s->n_stop_ids; i++)
     if (!yk_ids_contain(out, n, s->stop_ids[i])) out[n++] = s->stop_ids[i];
   return n;
@@ -190,11 +195,22 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   if (!sampling.has_seed) sampling.seed = seed_of_request(e);
   int32_t *end_ids = malloc((YK_MAX_EOS_IDS + 1 + sampling.n_stop_ids) * sizeof *end_ids);
   if (!end_ids) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu stop ids", sampling.n_stop_ids);
-  size_t n_end_ids = collect_end_ids(e, &sampling, end_ids);
+  size_t n_eos, n_end_ids = collect_end_ids(e, &sampling, end_ids, &n_eos);
+  yk_request_constraint constraint;
+  yk_status constrained = yk_request_constraint_init(&constraint, e->grammars, e->no_tokenizer, &sampling, end_ids,
+                                                     n_end_ids, e->info.vocab_size, err);
+  if (constrained != YK_OK) {
+    free(end_ids);
+    return constrained;
+  }
   yk_status created = yk_request_create(&yk_request_owner, ids, (int32_t)n_ids, capacity, &sampling, end_ids, n_end_ids,
                                         e->tokenizer, &e->n_cancels, &request, err);
   free(end_ids);
-  if (created != YK_OK) return created;
+  if (created != YK_OK) {
+    yk_request_constraint_end(&constraint);
+    return created;
+  }
+  yk_request_set_constraint(request, &constraint, n_eos, e->info.vocab_size);
   yk_request_set_waiter(request, options->waiter, options->user);
   yk_status status = YK_OK;
   if (options->cache_salt)

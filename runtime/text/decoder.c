@@ -214,14 +214,17 @@ static void end_token(yk_decoder_stream *stream, size_t at)
   switch (stage->kind) {
   case YK_DECODE_BYTE_LEVEL:
     spell_byte_level(&own->token);
-    feed_bytes(stream, at, own, own->token.data, own->token.length);
+    if (stream->is_raw)
+      yk_strbuf_append(stream->out, own->token.data, own->token.length);
+    else
+      feed_bytes(stream, at, own, own->token.data, own->token.length);
     yk_strbuf_clear(&own->token);
     return;
   case YK_DECODE_FUSE: return;
   case YK_DECODE_BYTE_FALLBACK: {
     char byte = (char)named_byte(&own->token);
     if (named_byte(&own->token) >= 0) {
-      yk_strbuf_append(&own->run, &byte, 1);
+      yk_strbuf_append(stream->is_raw ? stream->out : &own->run, &byte, 1);
       if (own->run.failed) stream->status = yk_err_set(stream->err, YK_E_NOMEM, "no memory to decode");
       yk_strbuf_clear(&own->token);
       return;
@@ -297,6 +300,19 @@ yk_status yk_decoder_stream_push(yk_decoder_stream *stream, const char *token, s
   feed(stream, 0, token, n_bytes);
   end_token(stream, 0);
   return outcome(stream);
+}
+
+yk_status yk_decoder_stream_token_bytes(yk_decoder_stream *stream, const char *token, size_t n_bytes, yk_strbuf *out,
+                                        yk_err *err)
+{
+  if (!stream->is_raw) { /* the text begins with another token */
+    yk_strbuf before = YK_STRBUF_INIT;
+    stream->is_raw = true;
+    yk_status status = yk_decoder_stream_push(stream, "a", 1, &before, err);
+    yk_strbuf_free(&before);
+    if (status != YK_OK) return status;
+  }
+  return yk_decoder_stream_push(stream, token, n_bytes, out, err);
 }
 
 /* Number of bytes at the end that begin an incomplete character. */

@@ -29,6 +29,7 @@ typedef struct yk_decoder_stream {
   yk_strbuf *out;                  /* of the current call */
   yk_err *err;
   yk_status status; /* of the first failure */
+  bool is_raw;      /* bytes that tokens stand for go straight to out, whether or not they form characters */
   /* bytes that Replace may still write: a chain of Replace stages must not make a text grow without end */
   int64_t budget_bytes;
 } yk_decoder_stream;
@@ -44,6 +45,11 @@ yk_status yk_decoder_stream_push(yk_decoder_stream *stream, const char *token, s
 /* yk_decoder_stream_cut - append the text held back, except the bytes of an incomplete character. Later tokens continue
  *   the text. After a failure the stream can only be freed. */
 yk_status yk_decoder_stream_cut(yk_decoder_stream *stream, yk_strbuf *out, yk_err *err);
+
+/* yk_decoder_stream_token_bytes - append the bytes that a token adds within a text, which may be parts of
+ *   characters. The stream may be used for this alone from then on. After a failure it can only be freed. */
+yk_status yk_decoder_stream_token_bytes(yk_decoder_stream *stream, const char *token, size_t n_bytes, yk_strbuf *out,
+                                        yk_err *err);
 
 /* yk_decoder_stream_finish - no more tokens: append the rest. The stream can then begin another text. */
 yk_status yk_decoder_stream_finish(yk_decoder_stream *stream, yk_strbuf *out, yk_err *err);

@@ -16,8 +16,8 @@ import unittest.mock
 
 import harness
 
-MODULES = os.path.join(harness.TESTS_DIR, "..", "runtime", "chat", "helper")
-sys.path.insert(0, MODULES)
+FOLDERS = [os.path.join(harness.TESTS_DIR, "..", "runtime", name, "helper") for name in ("base", "chat")]
+sys.path += FOLDERS
 sys.dont_write_bytecode = True
 import marked_text
 import syscall_filter
@@ -157,7 +157,7 @@ BOOT = """import sys, types
 for name, text in zip(sys.argv[1::2], sys.argv[2::2]):
     module = sys.modules[name] = types.ModuleType(name)
     exec(compile(text, name, 'exec'), module.__dict__)
-module.main(512 << 20, 60)"""
+module.main(512 << 20, 60, '')"""
 
 
 class Helper:
@@ -165,8 +165,8 @@ class Helper:
 
     def __init__(self):
         scripts = []
-        for name in ("marked_text", "syscall_filter", "template_helper"):
-            with open(os.path.join(MODULES, name + ".py"), encoding="utf-8") as file:
+        for folder, name in zip(FOLDERS + FOLDERS[1:], ("syscall_filter", "marked_text", "template_helper")):
+            with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:
                 scripts += [name, file.read()]
         self.connection, theirs = socket.socketpair()
         self.process = subprocess.Popen([sys.executable, "-I", "-B", "-c", BOOT, *scripts], stdin=theirs,

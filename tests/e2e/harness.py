@@ -73,6 +73,20 @@ def need_package(name):
     os.execv(python, [python, "-B", *sys.argv])
 
 
+def has_grammar_library():
+    """Whether the grammar library of constrained output is installed where the program of argv[1] finds it."""
+    beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[1])), "..", "..", "yoke-grammar")
+    return bool(os.environ.get("YOKE_GRAMMAR_LIBRARY")) or os.path.isdir(beside)
+
+
+def need_grammar_library():
+    """End the program, skipped, unless the grammar library is installed, and under the thread sanitizer, which knows
+    nothing of the library's own synchronisation."""
+    if not has_grammar_library() or is_sanitized(sys.argv[1], "tsan"):
+        print("skipped: no grammar library (scripts/install_grammar.py installs it), or the thread sanitizer")
+        sys.exit(77)
+
+
 def main():
     """Run the tests of the calling file."""
     if RANKS:

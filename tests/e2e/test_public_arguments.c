@@ -12,9 +12,9 @@
 
 #include "base/log.h"
 #include "e2e/engine_fixture.h"
-#include "yoke/tools.h"
 #include "each_case.h"
 #include "yoke/process.h"
+#include "yoke/tools.h"
 
 enum { VOCAB = 200, CONTEXT = 256 };
 
@@ -296,9 +296,9 @@ static void reserved_fields(void **state)
   yk_err err = YK_ERR_INIT;
   yk_request *request = not_null;
   yk_request_options options = fixture_request(*state, prompt, 3, 1);
-  options.sampling.reserved[7] = 1;
+  options.sampling.reserved[1] = 1;
   assert_refused(yk_engine_submit(*state, &options, &request, &err), &err, YK_E_UNSUPPORTED,
-                 "sampling.reserved[7]: expected 0");
+                 "sampling.reserved[1]: expected 0");
 }
 
 /* ---- Text -------------------------------------------------------------------------------------------------------- */

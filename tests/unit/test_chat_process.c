@@ -17,8 +17,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/helper_process.h"
 #include "chat/chat_renderer.h"
-#include "chat/helper_process.h"
 #include "each_case.h"
 #include "unit/chat_fixture.h"
 
@@ -263,6 +263,10 @@ static void test_no_python(void **state)
   unlink(wrapper);
 }
 
+extern const yk_embedded_file yk_template_helper_files[];
+static const char *const MODULES[] = {"marked_text", "template_helper"};
+static const yk_helper_program PROGRAM = {yk_template_helper_files, MODULES, 2, ""};
+
 /* The process itself, inspected from outside. */
 static void test_the_helper_is_locked_up(void **state)
 {
@@ -272,7 +276,7 @@ static void test_the_helper_is_locked_up(void **state)
   char path[64], *status_text;
   int n_descriptors = 0;
   (void)state;
-  assert_int_equal(yk_helper_start("python3", 512 << 20, 5, &helper, &err), YK_OK);
+  assert_int_equal(yk_helper_start("python3", &PROGRAM, 512 << 20, 5, &helper, &err), YK_OK);
   assert_true(yk_helper_is_alive(&helper));
   static const char REQUEST[] = "{\"load\": {\"default\": \"x\"}}";
   if (yk_helper_call(&helper, REQUEST, strlen(REQUEST), 60, &answer, &err) != YK_OK) fail_msg("%s", err.message);
@@ -302,7 +306,7 @@ static void test_answers_that_are_none(void **state)
   yk_helper_process helper;
   yk_err err = YK_ERR_INIT;
   (void)state;
-  assert_int_equal(yk_helper_start("python3", 512 << 20, 5, &helper, &err), YK_OK);
+  assert_int_equal(yk_helper_start("python3", &PROGRAM, 512 << 20, 5, &helper, &err), YK_OK);
   for (size_t i = 0; each_case(i, i < sizeof REQUESTS / sizeof *REQUESTS); i++) { /* refused; the helper continues */
     yk_json_doc *answer;
     if (yk_helper_call(&helper, REQUESTS[i], strlen(REQUESTS[i]), 60, &answer, &err) != YK_OK)

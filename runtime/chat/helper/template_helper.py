@@ -351,7 +351,7 @@ def set_limits(memory_bytes):
         resource.setrlimit(what, (most, most))
 
 
-def main(memory_bytes, time_limit_s):
+def main(memory_bytes, time_limit_s, _argument):
     try:
         renderer = Renderer()
         set_limits(memory_bytes)

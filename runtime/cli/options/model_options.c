@@ -83,6 +83,13 @@ static void fill_table(yk_model_options *options)
        .above_min = true},
       {"no-prefix-reuse", NULL, YK_OPTION_FLAG, &options->no_prefix_reuse,
        .help = "compute every prompt from its start"},
+      {"grammar-library", NULL, YK_OPTION_STRING, &options->grammar_library, "DIR",
+       .help = "folder of xgrammar, for constrained output",
+       .fallback = "$YOKE_GRAMMAR_LIBRARY, else the installation's"},
+      {"grammar-time-limit", NULL, YK_OPTION_NUMBER, &options->grammar_time_limit_s, "SECONDS",
+       .help = "a constraint that takes longer to compile is refused", .min = 0.01, .max = 3600},
+      {"grammar-memory", NULL, YK_OPTION_BYTES, &options->grammar_memory_bytes, "SIZE",
+       .help = "of the process that compiles constraints, at least 256MiB"},
       {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, "LEVEL",
        .help = "error, warn, info (with progress) or debug", .choices = yk_log_level_names},
   };
@@ -114,6 +121,8 @@ void yk_model_options_init(yk_model_options *options)
   options->max_batched_tokens = engine.max_batched_tokens;
   options->gpu_memory_utilization = engine.gpu_memory_utilization;
   options->step_timeout_s = engine.step_timeout_s;
+  options->grammar_time_limit_s = engine.grammar_time_limit_s;
+  options->grammar_memory_bytes = engine.grammar_memory_bytes;
   options->seed = engine.seed;
   yk_process_options_init(&options->processes);
   fill_table(options);
@@ -202,6 +211,9 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   engine->hf_overrides = options->hf_overrides;
   engine->override_generation_config = options->generation_overrides;
   engine->generation_config = options->generation_config;
+  engine->grammar_library = options->grammar_library;
+  engine->grammar_time_limit_s = options->grammar_time_limit_s;
+  engine->grammar_memory_bytes = options->grammar_memory_bytes;
   engine->n_stages = options->n_stages;
   engine->dtype = (yk_dtype_choice)options->dtype;
   engine->weights = (yk_weights_choice)options->weights;

@@ -8,18 +8,19 @@
 #include "cli/options/process_options.h"
 #include "yoke/yoke.h"
 
-enum { YK_MODEL_OPTIONS = 26 + YK_PROCESS_OPTIONS };
+enum { YK_MODEL_OPTIONS = 29 + YK_PROCESS_OPTIONS };
 
 typedef struct yk_model_options {
   yk_named_model checkpoint, tokenizer;
   const char *hf_overrides, *generation_overrides, *generation_config; /* as in yk_engine_options */
+  const char *grammar_library;                                         /* the same */
   int32_t n_ranks, n_stages;                                           /* ranks of each stage, and stages */
   bool ranks_given, seqs_given;
   int device, dtype, weights, kv_cache_dtype, log_level;
   yk_device_ids devices;
   int32_t max_model_tokens, max_seqs, max_batched_tokens, n_threads;
-  double gpu_memory_utilization, step_timeout_s;
-  int64_t kv_cache_bytes;
+  double gpu_memory_utilization, step_timeout_s, grammar_time_limit_s;
+  int64_t kv_cache_bytes, grammar_memory_bytes;
   uint64_t seed;
   bool expert_parallel, no_prefix_reuse;
   yk_process_options processes;

@@ -19,6 +19,10 @@ yk_engine_options yk_engine_options_defaults(void)
                              .max_seqs = 256,
                              .max_batched_tokens = 2048,
                              .gpu_memory_utilization = 0.9,
+                             .python = "python3",
+                             .grammar_time_limit_s = 2,
+                             .grammar_memory_bytes = INT64_C(2) << 30,
+                             .grammar_cache_bytes = 256 << 20,
                              .log = {.level = YK_LOG_WARN}};
 }
 
@@ -48,6 +52,12 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
                       o->gpu_memory_utilization);
   if (!(o->step_timeout_s >= 0 && o->step_timeout_s <= 1e6))
     return yk_err_set(err, YK_E_INVAL, "step_timeout_s: expected 0 to 1e6, found %g", o->step_timeout_s);
+  if (!(o->grammar_time_limit_s >= 0.01 && o->grammar_time_limit_s <= 3600))
+    return yk_err_set(err, YK_E_INVAL, "grammar_time_limit_s: expected 0.01 to 3600, found %g",
+                      o->grammar_time_limit_s);
+  YK_TRY(yk_check_i64("grammar_memory_bytes", o->grammar_memory_bytes, 256 << 20, INT64_C(1) << 40, err));
+  YK_TRY(yk_check_i64("grammar_cache_bytes", o->grammar_cache_bytes, 0, INT64_C(1) << 40, err));
+  if (!o->python) return yk_err_set(err, YK_E_INVAL, "python: expected a program, found nothing");
   return YK_OK;
 }
 

@@ -91,6 +91,14 @@ typedef struct yk_engine_options {
   const char *const *process_hosts; /* [n_process_hosts] without a key: hosts that may join, besides this one */
   int n_process_hosts;
   double start_timeout_s; /* limit for all processes to join; 0: 120 s */
+  /* Constraints (yoke/constraint.h). Folder of the grammar library xgrammar: libtvm_ffi.so and libxgrammar_bindings.so
+   * side by side, or the target folder of pip. NULL: $YOKE_GRAMMAR_LIBRARY, else the folder yoke-grammar in this
+   * installation's library folder. Loaded with the first constraint. */
+  const char *grammar_library;
+  const char *python;           /* the program that compiles constraints, within the next two limits; default python3 */
+  double grammar_time_limit_s;  /* default 2 */
+  int64_t grammar_memory_bytes; /* default 2 GiB */
+  int64_t grammar_cache_bytes;  /* of compiled constraints that no request uses; default 256 MiB */
 } yk_engine_options;
 
 /* yk_engine_options_init - struct_size and every default above. Must come first. */

@@ -2,6 +2,7 @@
 #ifndef YOKE_API_REQUESTS_H
 #define YOKE_API_REQUESTS_H
 
+#include "yoke/constraint.h"
 #include "yoke/engine.h"
 #include "yoke/logit_bias.h"
 
@@ -53,7 +54,16 @@ typedef struct yk_sampling {
   bool skip_special_tokens;  /* special tokens have no text; default true. If false, output.special marks their text */
   int32_t n_logprobs;        /* -1: none; 0: the chosen token; n: also the n most probable, at most YK_MAX_LOGPROBS */
   int32_t n_prompt_logprobs; /* the same for every prompt token but the first; delivered before the output */
-  uint64_t reserved[8];      /* 0: for later versions */
+  /* The form of the output. With a constraint, the end-of-sequence ids end the output even with ignore_eos:
+   * where the constraint permits an end, min_tokens and ignore_eos still prefer to continue; where it permits nothing
+   * else, the output ends. */
+  const char *constraint; /* [constraint_bytes] UTF-8 in the form of constraint_kind; copied by submit */
+  size_t constraint_bytes;
+  const char *constraint_name; /* begins messages about the constraint; NULL: "constraint"; only read by submit */
+  const int32_t *allowed_ids;  /* [n_allowed_ids] the only ids that may be drawn; 0: all; copied by submit */
+  size_t n_allowed_ids;
+  yk_constraint_kind constraint_kind;
+  uint64_t reserved[2]; /* 0: for later versions */
 } yk_sampling;
 
 typedef struct yk_request_options {
@@ -134,19 +144,22 @@ typedef struct yk_request_usage {
   double decode_s;       /* first token to the end */
 } yk_request_usage;
 
-/* yk_engine_submit - queue a request. Returns at once; a refused request leaves nothing behind.
+/* yk_engine_submit - queue a request. Returns at once, unless a constraint must be compiled, which takes at most the
+ *   engine's limit (the first one also loads the grammar library, which may take seconds). A refused request leaves
+ *   nothing behind.
  *   Errors: YK_E_INVAL naming the parameter and its legal range, YK_E_CAPACITY for a prompt longer than the context,
- *   YK_E_UNSUPPORTED for text without a tokenizer, YK_E_FORMAT for a tokenizer that makes texts grow without end,
- *   YK_E_NOMEM, YK_E_CANCELLED when the engine stops, or the engine's own error after a rank failed. */
+ *   YK_E_UNSUPPORTED for text without a tokenizer, and for a constraint without the grammar library or Python,
+ *   YK_E_FORMAT for a tokenizer that makes texts grow without end, YK_E_NOMEM, YK_E_CANCELLED when the engine stops, or
+ *   the engine's own error after a rank failed. */
 yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options, yk_request **out, yk_err *err);
 
 /* yk_request_next - the next token or the end, in order. One reader at a time.
  *   timeout_s: negative waits for ever, 0 does not wait. *out: owned by the request, NULL if nothing is returned.
  *   Errors: YK_E_AGAIN: nothing yet; call again; err is unchanged. YK_E_INVAL: timeout_s is not a number. All other
  *   errors end the request, failed with the engine or alone, without harm to other requests: YK_E_DEVICE, naming the
- *   position, if the model's logits are not finite; YK_E_INVAL if min_tokens bans every token; YK_E_NOMEM if output was
- *   lost; YK_E_CANCELLED if the engine was destroyed. Tokens from before the failure are returned first, and each later
- *   call returns the error again. */
+ *   position, if the model's logits are not finite; YK_E_INVAL if min_tokens, or a constraint together with allowed
+ *   ids, biases and bad words, bans every token; YK_E_NOMEM if output was lost; YK_E_CANCELLED if the engine was
+ *   destroyed. Tokens from before the failure are returned first, and each later call returns the error again. */
 yk_status yk_request_next(yk_request *request, double timeout_s, const yk_output **out, yk_err *err);
 
 /* yk_request_cancel - request the end of the computation; the end follows with YK_FINISH_CANCELLED unless the request

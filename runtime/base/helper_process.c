@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* asprintf, posix_spawn_file_actions_addclosefrom_np */
-#include "chat/helper_process.h"
+#include "base/helper_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,26 +14,24 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/embedded.h"
 
-/* The Python modules of helper/, in an order in which they can be imported; main of the last one runs. */
-extern const yk_embedded_file yk_helper_files[];
-static const char *const MODULES[] = {"marked_text", "syscall_filter", "template_helper"};
-enum { N_MODULES = sizeof MODULES / sizeof *MODULES };
+/* The module of base/helper, which every program has. */
+extern const yk_embedded_file yk_base_helper_files[];
+static const char FILTER[] = "syscall_filter";
 
-static const char *text_of(const char *module)
+static char *text_of(const yk_embedded_file *files, const char *module)
 {
   char path[64];
   snprintf(path, sizeof path, "/%s.py", module);
-  return (const char *)yk_embedded_find(yk_helper_files, path)->bytes;
+  return (char *)(uintptr_t)yk_embedded_find(files, path)->bytes;
 }
 
-/* Arguments: memory limit, time limit, then name and text of each module. */
+/* Arguments: memory limit, time limit, the program's argument, then name and text of each module. */
 static const char BOOT[] = "import sys, types\n"
-                           "for name, text in zip(sys.argv[3::2], sys.argv[4::2]):\n"
+                           "for name, text in zip(sys.argv[4::2], sys.argv[5::2]):\n"
                            "    module = sys.modules[name] = types.ModuleType(name)\n"
                            "    exec(compile(text, name, 'exec'), module.__dict__)\n"
-                           "module.main(int(sys.argv[1]), float(sys.argv[2]))\n";
+                           "module.main(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3])\n";
 
 /* Default signal handling, and a separate process group, so that a terminal's Ctrl-C does not reach the process. */
 static int set_attributes(posix_spawnattr_t *attributes)
@@ -85,16 +83,20 @@ static char *environment_entry(const char *name)
   return value && asprintf(&entry, "%s=%s", name, value) > 0 ? entry : NULL;
 }
 
-static int spawn_scripts(const char *python, int64_t memory_limit_bytes, double time_limit_s, int connection,
-                         pid_t *pid)
+static int spawn_scripts(const char *python, const yk_helper_program *program, int64_t memory_limit_bytes,
+                         double time_limit_s, int connection, pid_t *pid)
 {
   char memory[32], seconds[32];
   snprintf(memory, sizeof memory, "%lld", (long long)memory_limit_bytes);
   snprintf(seconds, sizeof seconds, "%.3f", time_limit_s);
-  char *arguments[7 + 2 * N_MODULES + 1] = {(char *)python, "-I", "-B", "-c", (char *)BOOT, memory, seconds};
-  for (size_t i = 0; i < N_MODULES; i++) {
-    arguments[7 + 2 * i] = (char *)MODULES[i];
-    arguments[8 + 2 * i] = (char *)text_of(MODULES[i]);
+  char *arguments[10 + 2 * YK_HELPER_MAX_MODULES + 1] = {(char *)python, "-I",
+                                                         "-B",           "-c",
+                                                         (char *)BOOT,   memory,
+                                                         seconds,        (char *)program->argument,
+                                                         (char *)FILTER, text_of(yk_base_helper_files, FILTER)};
+  for (size_t i = 0; i < program->n_modules; i++) {
+    arguments[10 + 2 * i] = (char *)program->modules[i];
+    arguments[11 + 2 * i] = text_of(program->files, program->modules[i]);
   }
   char *zone = environment_entry("TZ"), *path = environment_entry("PATH");
   char *environment[4] = {"LC_ALL=C.UTF-8"}, **next = environment + 1;
@@ -106,15 +108,15 @@ static int spawn_scripts(const char *python, int64_t memory_limit_bytes, double 
   return failed;
 }
 
-yk_status yk_helper_start(const char *python, int64_t memory_limit_bytes, double time_limit_s,
-                          yk_helper_process *helper, yk_err *err)
+yk_status yk_helper_start(const char *python, const yk_helper_program *program, int64_t memory_limit_bytes,
+                          double time_limit_s, yk_helper_process *helper, yk_err *err)
 {
   int ends[2];
   *helper = (yk_helper_process){0};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return yk_err_set(err, YK_E_IO, "no connection to a helper process: %s", strerror(errno));
   int failed = fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0 ? errno : 0;
-  if (!failed) failed = spawn_scripts(python, memory_limit_bytes, time_limit_s, ends[1], &helper->pid);
+  if (!failed) failed = spawn_scripts(python, program, memory_limit_bytes, time_limit_s, ends[1], &helper->pid);
   close(ends[1]);
   if (!failed) {
     helper->fd = ends[0];

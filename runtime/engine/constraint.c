@@ -1,0 +1,112 @@
+#include "engine/constraint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arguments.h"
+#include "kernels/device.h"
+
+static bool has_bit(const uint32_t *words, int32_t id)
+{
+  return words[id / 32] >> id % 32 & 1;
+}
+
+static void set_bit(uint32_t *words, int32_t id)
+{
+  words[id / 32] |= UINT32_C(1) << id % 32;
+}
+
+static yk_status set_allowed(yk_request_constraint *c, const yk_sampling *sampling, int32_t n_ids, yk_err *err)
+{
+  c->allowed = calloc((size_t)yk_mask_words(n_ids), sizeof *c->allowed);
+  if (!c->allowed) return yk_err_set(err, YK_E_NOMEM, "allowed_token_ids: no memory for %zu", sampling->n_allowed_ids);
+  for (size_t i = 0; i < sampling->n_allowed_ids; i++) set_bit(c->allowed, sampling->allowed_ids[i]);
+  return YK_OK;
+}
+
+yk_status yk_request_constraint_init(yk_request_constraint *c, yk_grammars *grammars, const char *no_tokenizer,
+                                     const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,
+                                     int32_t n_ids, yk_err *err)
+{
+  const char *name = sampling->constraint_name ? sampling->constraint_name : "constraint";
+  *c = (yk_request_constraint){.error = YK_ERR_INIT};
+  if (sampling->n_allowed_ids > 0) YK_TRY(set_allowed(c, sampling, n_ids, err));
+  if (sampling->constraint_kind == YK_CONSTRAINT_NONE) return YK_OK;
+  yk_status status = YK_E_UNSUPPORTED;
+  if (!grammars)
+    yk_err_set(err, status, "%s: %s", name, no_tokenizer);
+  else
+    status = yk_grammars_match(grammars, sampling->constraint_kind, sampling->constraint, sampling->constraint_bytes,
+                               end_ids, n_end_ids, &c->matcher, err);
+  if (status == YK_OK) return YK_OK;
+  if (grammars) yk_err_prefix(err, "%s", name);
+  yk_request_constraint_end(c);
+  return status;
+}
+
+void yk_request_constraint_end(yk_request_constraint *c)
+{
+  yk_matcher_free(c->matcher);
+  free(c->allowed);
+  c->matcher = NULL;
+  c->allowed = NULL;
+}
+
+static void fail(yk_request_constraint *c, int32_t position, int32_t id)
+{
+  yk_err_set(&c->error, YK_E_INTERNAL, "output token %d (id %d) is not what the constraint allows", position, id);
+}
+
+/* Returns false if there is no next token. */
+static bool catch_up(yk_request_constraint *c, const yk_constrained_output *output)
+{
+  for (; c->error.code == YK_OK && c->n_accepted < output->n; c->n_accepted++)
+    if (!yk_matcher_accept(c->matcher, output->ids[c->n_accepted])) fail(c, c->n_accepted, output->ids[c->n_accepted]);
+  c->has_ended = c->error.code == YK_OK && output->n_end_ids == 0 && yk_matcher_has_ended(c->matcher);
+  return c->error.code == YK_OK && !c->has_ended;
+}
+
+/* Allowed ids restrict the text; where the constraint permits an end, they do not forbid it. */
+static void restrict_to_allowed(const yk_request_constraint *c, const yk_constrained_output *output, uint32_t *words,
+                                int64_t n_words)
+{
+  uint64_t ends = 0; /* of the first 64 end ids: more are not the model's */
+  for (size_t i = 0; c->matcher && i < output->n_end_ids && i < 64; i++)
+    ends |= (uint64_t)has_bit(words, output->end_ids[i]) << i;
+  for (int64_t i = 0; i < n_words; i++) words[i] &= c->allowed[i];
+  for (size_t i = 0; ends >> i; i++)
+    if (ends >> i & 1) set_bit(words, output->end_ids[i]);
+}
+
+static bool is_empty(const uint32_t *words, int64_t n_words)
+{
+  for (int64_t i = 0; i < n_words; i++)
+    if (words[i]) return false;
+  return true;
+}
+
+/* Ends that are not wanted yet stay out, unless nothing else may follow. */
+static void drop_unwanted(const yk_constrained_output *output, uint32_t *words, int64_t n_words)
+{
+  uint64_t dropped = 0;
+  for (size_t i = 0; i < output->n_unwanted && i < 64; i++) {
+    int32_t id = output->end_ids[i];
+    dropped |= (uint64_t)has_bit(words, id) << i;
+    words[id / 32] &= ~(UINT32_C(1) << id % 32);
+  }
+  if (!dropped || !is_empty(words, n_words)) return;
+  for (size_t i = 0; dropped >> i; i++)
+    if (dropped >> i & 1) set_bit(words, output->end_ids[i]);
+}
+
+void yk_request_constraint_fill(yk_request_constraint *c, const yk_constrained_output *output, uint32_t *words,
+                                int64_t n_words)
+{
+  if (!c->matcher) memset(words, 0xff, (size_t)n_words * sizeof *words);
+  if (c->matcher && (!catch_up(c, output) || yk_matcher_fill(c->matcher, words, &c->error) != YK_OK)) {
+    memset(words, 0xff, (size_t)n_words * sizeof *words);
+    return;
+  }
+  if (c->allowed) restrict_to_allowed(c, output, words, n_words);
+  if (c->matcher) drop_unwanted(output, words, n_words);
+}

@@ -1,0 +1,342 @@
+#include "grammar/grammars.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "grammar/compiler.h"
+#include "grammar/library.h"
+#include "text/token_bytes.h"
+
+/* A compiled constraint in the cache. */
+typedef struct entry {
+  struct entry *next; /* less recently used */
+  yk_constraint_kind kind;
+  char *text; /* [n_bytes] */
+  size_t n_bytes;
+  yk_ffi_any grammar;
+  int64_t size_bytes; /* of grammar and text */
+} entry;
+
+struct yk_grammars {
+  yk_grammars_options options; /* with copies */
+  /* Guards the library's loading and the compiler, for as long as a compilation takes. Taken before cache_mutex. */
+  pthread_mutex_t compiler_mutex;
+  yk_grammar_compiler *compiler;
+  yk_strbuf serialised; /* the tokenizer */
+  /* Set once, under both mutexes; then read without. */
+  yk_grammar_library *library;
+  yk_ffi_any tokenizer;
+  yk_token_bytes tokens;
+  pthread_mutex_t cache_mutex; /* guards the cache */
+  entry *cache;                /* most recently used first */
+};
+
+struct yk_matcher {
+  const yk_grammars *grammars;
+  yk_ffi_any object;
+  bool needs_no_end_id;
+};
+
+/* ---- Life -------------------------------------------------------------------------------------------------------- */
+
+yk_status yk_grammars_create(const yk_grammars_options *options, yk_grammars **out, yk_err *err)
+{
+  yk_grammars *g = calloc(1, sizeof *g);
+  *out = NULL;
+  if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for grammars");
+  g->options = *options;
+  pthread_mutex_init(&g->compiler_mutex, NULL);
+  pthread_mutex_init(&g->cache_mutex, NULL);
+  int32_t *end_ids = malloc((options->n_end_ids + 1) * sizeof *end_ids);
+  g->options.end_ids = end_ids;
+  g->options.python = strdup(options->python);
+  g->options.library_dir = options->library_dir ? strdup(options->library_dir) : NULL;
+  if (!end_ids || !g->options.python || (options->library_dir && !g->options.library_dir)) {
+    yk_grammars_free(g);
+    return yk_err_set(err, YK_E_NOMEM, "no memory for grammars");
+  }
+  if (options->n_end_ids) memcpy(end_ids, options->end_ids, options->n_end_ids * sizeof *end_ids);
+  *out = g;
+  return YK_OK;
+}
+
+static void free_entry(const yk_grammars *g, entry *e)
+{
+  yk_grammar_release(g->library, &e->grammar);
+  free(e->text);
+  free(e);
+}
+
+void yk_grammars_free(yk_grammars *g)
+{
+  if (!g) return;
+  for (entry *e = g->cache, *next; e; e = next) {
+    next = e->next;
+    free_entry(g, e);
+  }
+  yk_grammar_compiler_free(g->compiler);
+  if (g->library) yk_grammar_release(g->library, &g->tokenizer);
+  yk_grammar_library_free(g->library);
+  yk_token_bytes_free(&g->tokens);
+  yk_strbuf_free(&g->serialised);
+  pthread_mutex_destroy(&g->compiler_mutex);
+  pthread_mutex_destroy(&g->cache_mutex);
+  free((int32_t *)(uintptr_t)g->options.end_ids);
+  free((char *)(uintptr_t)g->options.python);
+  free((char *)(uintptr_t)g->options.library_dir);
+  free(g);
+}
+
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
+
+static yk_status make_ids(const yk_grammar_library *library, const int32_t *ids, size_t n, yk_ffi_any *out, yk_err *err)
+{
+  yk_ffi_any *values = malloc((n + 1) * sizeof *values);
+  if (!values) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu ids", n);
+  for (size_t i = 0; i < n; i++) values[i] = yk_ffi_int(ids[i]);
+  yk_status status = yk_grammar_array(library, values, (int32_t)n, out, err);
+  free(values);
+  return status;
+}
+
+static yk_status make_vocabulary(const yk_grammar_library *library, const yk_token_bytes *tokens, yk_ffi_any *out,
+                                 yk_err *err)
+{
+  size_t n = (size_t)tokens->n_ids;
+  yk_ffi_any *values = malloc((n + 1) * sizeof *values);
+  yk_ffi_bytes *bytes = malloc((n + 1) * sizeof *bytes);
+  yk_status status =
+      values && bytes ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for a vocabulary of %d ids", tokens->n_ids);
+  for (size_t i = 0; status == YK_OK && i < n; i++) {
+    bytes[i].data = yk_token_bytes_of(tokens, (int32_t)i, &bytes[i].size);
+    values[i] = yk_ffi_bytes_of(&bytes[i]);
+  }
+  if (status == YK_OK) status = yk_grammar_array(library, values, tokens->n_ids, out, err);
+  free(values);
+  free(bytes);
+  return status;
+}
+
+static yk_status make_tokenizer(yk_grammars *g, const yk_grammar_library *library, yk_err *err)
+{
+  enum { RAW_BYTES = 0 };
+  const yk_grammars_options *o = &g->options;
+  yk_ffi_any vocabulary = yk_ffi_none(), ends = yk_ffi_none(), text = yk_ffi_none();
+  YK_TRY(yk_token_bytes_create(o->tokenizer, o->n_ids, &g->tokens, err));
+  yk_status status = make_vocabulary(library, &g->tokens, &vocabulary, err);
+  if (status == YK_OK) status = make_ids(library, o->end_ids, o->n_end_ids, &ends, err);
+  yk_ffi_any args[] = {vocabulary, yk_ffi_int(RAW_BYTES), yk_ffi_int(o->n_ids), ends, yk_ffi_bool(false)};
+  if (status == YK_OK) status = yk_grammar_call(library, YK_TOKENIZER_NEW, args, 5, &g->tokenizer, err);
+  if (status == YK_OK) status = yk_grammar_call(library, YK_TOKENIZER_SERIALIZE, &g->tokenizer, 1, &text, err);
+  if (status == YK_OK) status = yk_grammar_append_text(&text, &g->serialised, err);
+  if (status == YK_OK && g->serialised.failed) status = yk_err_set(err, YK_E_NOMEM, "no memory for a tokenizer");
+  yk_ffi_any *scratch[] = {&vocabulary, &ends, &text};
+  for (size_t i = 0; i < sizeof scratch / sizeof *scratch; i++) yk_grammar_release(library, scratch[i]);
+  return status;
+}
+
+/* Under compiler_mutex. A failure leaves nothing behind, so that the next constraint tries again. */
+static yk_status load(yk_grammars *g, yk_err *err)
+{
+  yk_grammar_library *library;
+  if (g->library) return YK_OK;
+  YK_TRY(yk_grammar_library_load(g->options.library_dir, &library, err));
+  yk_status status = make_tokenizer(g, library, err);
+  const yk_grammar_compiler_options options = {.python = g->options.python,
+                                               .ffi_file = yk_grammar_library_file(library, 0),
+                                               .library_file = yk_grammar_library_file(library, 1),
+                                               .tokenizer = g->serialised.data,
+                                               .time_limit_s = g->options.time_limit_s,
+                                               .memory_limit_bytes = g->options.memory_limit_bytes};
+  if (status == YK_OK) status = yk_grammar_compiler_create(&options, &g->compiler, err);
+  if (status == YK_OK) {
+    pthread_mutex_lock(&g->cache_mutex);
+    g->library = library;
+    pthread_mutex_unlock(&g->cache_mutex);
+    return YK_OK;
+  }
+  yk_grammar_release(library, &g->tokenizer);
+  yk_token_bytes_free(&g->tokens);
+  yk_strbuf_free(&g->serialised);
+  yk_grammar_library_free(library);
+  return status;
+}
+
+/* ---- Cache ------------------------------------------------------------------------------------------------------- */
+
+/* Under cache_mutex: the entry of a constraint, moved to the front; NULL: none. */
+static entry *find(yk_grammars *g, yk_constraint_kind kind, const char *text, size_t n_bytes)
+{
+  for (entry **at = &g->cache; *at; at = &(*at)->next) {
+    entry *e = *at;
+    if (e->kind != kind || e->n_bytes != n_bytes || (n_bytes && memcmp(e->text, text, n_bytes) != 0)) continue;
+    *at = e->next;
+    e->next = g->cache;
+    g->cache = e;
+    return e;
+  }
+  return NULL;
+}
+
+/* Under cache_mutex. The most recently used constraint stays, whatever its size. Matchers own what they use. */
+static void drop_oldest(yk_grammars *g)
+{
+  int64_t total_bytes = 0;
+  for (entry **at = &g->cache; *at;) {
+    entry *e = *at;
+    total_bytes += e->size_bytes;
+    if (e == g->cache || total_bytes <= g->options.cache_bytes) {
+      at = &e->next;
+    } else {
+      total_bytes -= e->size_bytes;
+      *at = e->next;
+      free_entry(g, e);
+    }
+  }
+}
+
+static yk_status make_matcher(const yk_grammars *g, const entry *e, const int32_t *end_ids, size_t n_end_ids,
+                              yk_matcher **out, yk_err *err)
+{
+  yk_matcher *matcher = calloc(1, sizeof *matcher);
+  yk_ffi_any ends = yk_ffi_none();
+  if (!matcher) return yk_err_set(err, YK_E_NOMEM, "no memory for a matcher");
+  matcher->grammars = g;
+  matcher->needs_no_end_id = n_end_ids == 0;
+  yk_status status = n_end_ids ? make_ids(g->library, end_ids, n_end_ids, &ends, err) : YK_OK;
+  yk_ffi_any args[] = {e->grammar, ends, yk_ffi_bool(matcher->needs_no_end_id), yk_ffi_int(0), yk_ffi_none()};
+  if (status == YK_OK) status = yk_grammar_call(g->library, YK_MATCHER_NEW, args, 5, &matcher->object, err);
+  yk_grammar_release(g->library, &ends);
+  if (status == YK_OK)
+    *out = matcher;
+  else
+    free(matcher);
+  return status;
+}
+
+/* *found: whether the constraint is cached; the matcher is made under the mutex, as an entry may be dropped. */
+static yk_status match_cached(yk_grammars *g, yk_constraint_kind kind, const char *text, size_t n_bytes,
+                              const int32_t *end_ids, size_t n_end_ids, bool *found, yk_matcher **out, yk_err *err)
+{
+  pthread_mutex_lock(&g->cache_mutex);
+  const entry *e = find(g, kind, text, n_bytes);
+  *found = e != NULL;
+  yk_status status = e ? make_matcher(g, e, end_ids, n_end_ids, out, err) : YK_OK;
+  pthread_mutex_unlock(&g->cache_mutex);
+  return status;
+}
+
+static yk_status add(yk_grammars *g, yk_constraint_kind kind, const char *text, size_t n_bytes, const yk_strbuf *form,
+                     yk_err *err)
+{
+  entry *e = calloc(1, sizeof *e);
+  char *copy = malloc(n_bytes + 1);
+  yk_ffi_any size = yk_ffi_none(), args[] = {yk_ffi_text(form->data), g->tokenizer};
+  yk_status status = e && copy ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for a grammar");
+  if (status == YK_OK) status = yk_grammar_call(g->library, YK_COMPILED_READ, args, 2, &e->grammar, err);
+  if (status == YK_OK) status = yk_grammar_call(g->library, YK_COMPILED_BYTES, &e->grammar, 1, &size, err);
+  if (status != YK_OK) {
+    if (e) yk_grammar_release(g->library, &e->grammar);
+    free(copy);
+    free(e);
+    return status;
+  }
+  if (n_bytes) memcpy(copy, text, n_bytes);
+  e->kind = kind;
+  e->text = copy;
+  e->n_bytes = n_bytes;
+  e->size_bytes = size.integer + (int64_t)n_bytes;
+  pthread_mutex_lock(&g->cache_mutex);
+  e->next = g->cache;
+  g->cache = e;
+  drop_oldest(g);
+  pthread_mutex_unlock(&g->cache_mutex);
+  return YK_OK;
+}
+
+/* Under compiler_mutex. Another thread may have compiled the same constraint meanwhile. */
+static yk_status compile(yk_grammars *g, yk_constraint_kind kind, const char *text, size_t n_bytes, yk_err *err)
+{
+  static const char *const names[] = {[YK_CONSTRAINT_JSON_OBJECT] = "json_object",
+                                      [YK_CONSTRAINT_JSON_SCHEMA] = "json_schema",
+                                      [YK_CONSTRAINT_REGEX] = "regex",
+                                      [YK_CONSTRAINT_CHOICE] = "choice",
+                                      [YK_CONSTRAINT_GRAMMAR] = "grammar",
+                                      [YK_CONSTRAINT_STRUCTURAL_TAG] = "structural_tag"};
+  YK_TRY(load(g, err));
+  pthread_mutex_lock(&g->cache_mutex);
+  bool is_there = find(g, kind, text, n_bytes) != NULL;
+  pthread_mutex_unlock(&g->cache_mutex);
+  if (is_there) return YK_OK;
+  yk_strbuf form = YK_STRBUF_INIT;
+  yk_status status = yk_grammar_compile(g->compiler, names[kind], text, n_bytes, &form, err);
+  if (status == YK_OK) status = add(g, kind, text, n_bytes, &form, err);
+  yk_strbuf_free(&form);
+  return status;
+}
+
+/* The end ids that the constraint's text cannot contain. */
+static size_t without_text(const yk_grammars *g, const int32_t *end_ids, size_t n_end_ids, int32_t *out)
+{
+  size_t n = 0, n_bytes;
+  for (size_t i = 0; i < n_end_ids; i++) {
+    bool is_models = false;
+    for (size_t j = 0; j < g->options.n_end_ids; j++) is_models |= g->options.end_ids[j] == end_ids[i];
+    yk_token_bytes_of(&g->tokens, end_ids[i], &n_bytes);
+    if (is_models || n_bytes == 0) out[n++] = end_ids[i];
+  }
+  return n;
+}
+
+yk_status yk_grammars_match(yk_grammars *g, yk_constraint_kind kind, const char *text, size_t n_bytes,
+                            const int32_t *end_ids, size_t n_end_ids, yk_matcher **out, yk_err *err)
+{
+  int32_t *ends = malloc((n_end_ids + 1) * sizeof *ends);
+  *out = NULL;
+  if (!ends) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu ids", n_end_ids);
+  yk_status status = YK_OK;
+  for (bool found = false; status == YK_OK && !found;) { /* again if the constraint was dropped at once */
+    pthread_mutex_lock(&g->cache_mutex);
+    bool is_loaded = g->library != NULL;
+    pthread_mutex_unlock(&g->cache_mutex);
+    size_t n_ends = is_loaded ? without_text(g, end_ids, n_end_ids, ends) : 0;
+    if (is_loaded) status = match_cached(g, kind, text, n_bytes, ends, n_ends, &found, out, err);
+    if (status != YK_OK || found) break;
+    pthread_mutex_lock(&g->compiler_mutex);
+    status = compile(g, kind, text, n_bytes, err);
+    pthread_mutex_unlock(&g->compiler_mutex);
+  }
+  free(ends);
+  return status;
+}
+
+/* ---- Matchers ---------------------------------------------------------------------------------------------------- */
+
+bool yk_matcher_accept(yk_matcher *matcher, int32_t id)
+{
+  yk_ffi_any result, args[] = {matcher->object, yk_ffi_int(id), yk_ffi_bool(false)};
+  return yk_grammar_call(matcher->grammars->library, YK_MATCHER_ACCEPT, args, 3, &result, NULL) == YK_OK &&
+         result.integer;
+}
+
+bool yk_matcher_has_ended(yk_matcher *matcher)
+{
+  yk_ffi_any result;
+  return yk_grammar_call(matcher->grammars->library, YK_MATCHER_HAS_ENDED, &matcher->object, 1, &result, NULL) ==
+             YK_OK &&
+         result.integer;
+}
+
+yk_status yk_matcher_fill(yk_matcher *matcher, uint32_t *words, yk_err *err)
+{
+  const yk_grammars *g = matcher->grammars;
+  return yk_grammar_fill_mask(g->library, matcher->object, words, g->options.n_ids, err);
+}
+
+void yk_matcher_free(yk_matcher *matcher)
+{
+  if (!matcher) return;
+  yk_grammar_release(matcher->grammars->library, &matcher->object);
+  free(matcher);
+}

@@ -1,0 +1,221 @@
+"""Compiles grammars for the process at the other end of descriptor 0.
+
+Requests and answers are frames: four bytes of length, least significant first, then JSON. A request is one of
+  {"tokenizer": text}             a tokenizer as the library serialises it; answer: {"ready": true}
+  {"kind": KIND, "text": text}    answer: {"compiled": text}, or {"refused": reason}, or {"memory": true}
+KIND is "json_object" (no text), "json_schema", "regex", "choice" (a list of strings), "grammar" (EBNF whose first rule
+is root) or "structural_tag".
+"""
+
+import json
+import os
+import re
+import resource
+import signal
+import struct
+
+import grammar_library
+import schema_check
+import syscall_filter
+
+MAX_FRAME_BYTES = 64 << 20
+MOST_SPACES = 20  # white space in a row: some models would otherwise write it for ever
+
+
+class Closed(Exception):
+    """The other end is gone."""
+
+
+def read_exactly(n):
+    parts = []
+    while n > 0:
+        part = os.read(0, min(n, 1 << 20))
+        if not part:
+            raise Closed
+        parts.append(part)
+        n -= len(part)
+    return b"".join(parts)
+
+
+def write_answer(answer):
+    text = json.dumps(answer).encode()
+    if len(text) > MAX_FRAME_BYTES:
+        text = json.dumps({"refused": f"the compiled grammar is larger than {MAX_FRAME_BYTES} bytes"}).encode()
+    left = memoryview(struct.pack("<I", len(text)) + text)
+    while left:
+        left = left[os.write(0, left):]
+
+
+class Warnings:
+    """The library's messages on descriptor 2: the parts of a grammar that it ignores."""
+
+    def __init__(self):
+        self.reader, writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        os.set_blocking(writer, False)
+        os.dup2(writer, 2)
+        os.close(writer)
+
+    def take(self):
+        """The first warning since the last call, without its place in the library's source; or None."""
+        text = b""
+        try:
+            while part := os.read(self.reader, 1 << 16):
+                text += part
+        except BlockingIOError:
+            pass
+        return plain_message(text.decode("utf-8", "replace").split("\n")[0]) if text else None
+
+
+def plain_message(text):
+    text = re.sub(r"^\[[^]]*\] \S+:\d+: ", "", text)
+    return re.sub(r"^(Warning: |Check failed: .*? is false: )", "", text).strip()
+
+
+def quoted(choice):
+    """A string of EBNF."""
+    return '"' + "".join(f"\\x{ord(c):02x}" if c < " " or c == "\x7f" else "\\" + c if c in '"\\' else c
+                         for c in choice) + '"'
+
+
+def schemas_of(value):
+    """The JSON schemas within a structural tag, with their places. Limits white space in them, too."""
+    todo = [(value, "")]
+    while todo:
+        node, path = todo.pop()
+        if isinstance(node, dict):
+            if "json_schema" in node:
+                node.setdefault("max_whitespace_cnt", MOST_SPACES)
+            for key, member in node.items():
+                if key == "json_schema":
+                    yield member, f"{path}/{key}"
+                else:
+                    todo.append((member, f"{path}/{key}"))
+        elif isinstance(node, list):
+            todo += [(member, f"{path}/{i}") for i, member in enumerate(node)]
+
+
+def of_structures(tag):
+    """The present form of a structural tag, from the older one with "structures" and "triggers"."""
+    if not isinstance(tag, dict) or "structures" not in tag:
+        return tag
+    tags = [{"type": "tag", "begin": item["begin"], "end": item["end"],
+             "content": {"type": "json_schema", "json_schema": item.get("schema", {"type": "object"})}}
+            for item in tag["structures"]]
+    return {"type": "structural_tag",
+            "format": {"type": "triggered_tags", "triggers": tag["triggers"], "tags": tags}}
+
+
+class Compiler:
+    def __init__(self, library):
+        self.library = library
+        self.methods = {name: library.methods(name) for name in ("TokenizerInfo", "GrammarCompiler", "CompiledGrammar")}
+        self.warnings = Warnings()
+        self.compiler = None
+
+    def set_tokenizer(self, text):
+        tokenizer = self.library.call(self.methods["TokenizerInfo"]["deserialize_json"], text)
+        self.compiler = self.library.call(self.methods["GrammarCompiler"]["__ffi_init__"], tokenizer, 1, False, -1,
+                                          False)
+        self.library.release(tokenizer)
+        return {"ready": True}
+
+    def schema(self, schema):
+        schema_check.check(schema)
+        return "compile_json_schema", (json.dumps(schema), True, None, None, True, MOST_SPACES, False)
+
+    def choice(self, choices):
+        if not isinstance(choices, list) or not choices or not all(isinstance(c, str) and c for c in choices):
+            raise schema_check.Refused("", "expected a list of at least one string, none empty")
+        return "compile_grammar_from_strings", ("root ::= " + " | ".join(map(quoted, choices)), "root")
+
+    def structural_tag(self, tag):
+        try:
+            tag = of_structures(tag)
+        except (KeyError, TypeError) as error:
+            raise schema_check.Refused("", f"expected structures and triggers, without {error}") from None
+        for schema, path in schemas_of(tag):
+            try:
+                schema_check.check(schema)
+            except schema_check.Refused as error:
+                raise schema_check.Refused(path, str(error)) from None
+        return "compile_structural_tag", (json.dumps(tag),)
+
+    def method_of(self, kind, text):
+        """The compiler's method and its arguments."""
+        if kind == "json_object":
+            return self.schema({"type": "object"})
+        if kind == "json_schema":
+            return self.schema(json.loads(text))
+        if kind == "choice":
+            return self.choice(json.loads(text))
+        if kind == "structural_tag":
+            return self.structural_tag(json.loads(text))
+        if "\0" in text:
+            raise schema_check.Refused("", "a NUL character")
+        if kind == "regex":
+            return "compile_regex", (text,)
+        return "compile_grammar_from_strings", (text, "root")
+
+    def compile(self, kind, text):
+        method, arguments = self.method_of(kind, text)
+        self.warnings.take()
+        grammar = self.library.call(self.methods["GrammarCompiler"][method], self.compiler, *arguments)
+        ignored = self.warnings.take()
+        try:
+            if ignored:
+                return {"refused": ignored}
+            compiled = self.library.call(self.methods["CompiledGrammar"]["serialize_json"], grammar)
+        finally:
+            self.library.release(grammar)
+        text = self.library.text(compiled)
+        self.library.release(compiled)
+        return {"compiled": text}
+
+    def answer(self, frame):
+        try:
+            request = json.loads(frame)
+            if "tokenizer" in request:
+                return self.set_tokenizer(request["tokenizer"])
+            return self.compile(request["kind"], request["text"])
+        except MemoryError:
+            return {"memory": True}
+        except RecursionError:
+            return {"refused": "nested too deeply"}
+        except json.JSONDecodeError as error:
+            return {"refused": f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"}
+        except grammar_library.Refused as error:
+            text = str(error)
+            return {"memory": True} if "bad_alloc" in text else {"refused": plain_message(text)}
+        except Exception as error:  # a schema may be anything
+            return {"refused": f"{type(error).__name__}: {error}" if not isinstance(error, schema_check.Refused)
+                    else str(error)}
+
+
+def set_limits(memory_bytes):
+    for what, most in ((resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_NOFILE, 4), (resource.RLIMIT_FSIZE, 0),
+                       (resource.RLIMIT_NPROC, 0), (resource.RLIMIT_CORE, 0)):
+        resource.setrlimit(what, (most, most))
+
+
+def main(memory_bytes, time_limit_s, argument):
+    compiler, problem = None, None
+    try:
+        compiler = Compiler(grammar_library.Library(*argument.split("\n")))
+        set_limits(memory_bytes)
+        syscall_filter.install()
+    except (grammar_library.Refused, syscall_filter.Unsupported, OSError, ValueError, KeyError) as error:
+        compiler, problem = None, f"the grammar helper cannot start: {error}"
+    while True:
+        try:
+            frame = read_exactly(struct.unpack("<I", read_exactly(4))[0])
+        except Closed:
+            return
+        # The other end kills a process that takes too long; the timer ends this process if the other end is gone.
+        signal.setitimer(signal.ITIMER_REAL, time_limit_s + 1)
+        answer = compiler.answer(frame) if compiler else {"unsupported": problem}
+        try:
+            write_answer(answer)
+        except MemoryError:
+            write_answer({"memory": True})
+        signal.setitimer(signal.ITIMER_REAL, 0)

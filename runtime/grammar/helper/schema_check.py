@@ -1,0 +1,260 @@
+"""Checks that the grammar library enforces everything that a JSON schema demands, and rewrites what the library reads
+differently from the standard (draft 2020-12).
+
+The library ignores some keywords, and some beside others. Each such keyword is refused, so that every constrained
+answer satisfies its schema. Rewriting may narrow a schema: a keyword of one type without "type" implies that type.
+"""
+
+import re
+
+BY_TYPE = {
+    "object": {"properties", "required", "additionalProperties", "patternProperties", "propertyNames",
+               "minProperties", "maxProperties", "unevaluatedProperties"},
+    "array": {"items", "prefixItems", "minItems", "maxItems", "unevaluatedItems"},
+    "string": {"minLength", "maxLength", "pattern"},
+    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
+}
+TYPE_OF = {keyword: name for name, keywords in BY_TYPE.items() for keyword in keywords}
+TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
+ALONE = ("$ref", "const", "enum", "anyOf", "oneOf", "allOf")  # beside one of these, the library reads nothing else
+IGNORED = ("not", "uniqueItems", "contains", "minContains", "maxContains", "dependentRequired", "dependentSchemas",
+           "dependencies", "if", "then", "else", "$dynamicRef", "$recursiveRef", "additionalItems", "extends",
+           "disallow", "divisibleBy")
+EXTRA = ("additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames")
+
+
+class Refused(Exception):
+    """A place in the schema, as a JSON pointer, and the reason."""
+
+    def __init__(self, path, reason):
+        super().__init__(f"{path or '/'}: {reason}")
+
+
+def below(path, key):
+    return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def has_type(value, name):
+    if name == "integer":
+        return isinstance(value, int) and not isinstance(value, bool) or isinstance(value, float) and value.is_integer()
+    if name == "number":
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+    return isinstance(value, kinds[name])
+
+
+class Check:
+    def __init__(self, root):
+        self.root = root
+        self.seen = set()  # ids of nodes; the root keeps them alive
+        self.todo = []
+
+    def run(self):
+        self.todo.append((self.root, "", False))
+        while self.todo:
+            self.node(*self.todo.pop())
+
+    def later(self, node, path, in_one_of=False, may_be_false=False):
+        if node is False and may_be_false:
+            return
+        self.todo.append((node, path, in_one_of))
+
+    def node(self, node, path, in_one_of):
+        if node is True:
+            return
+        if node is False:
+            raise Refused(path, "false allows no value")
+        if not isinstance(node, dict):
+            raise Refused(path, "expected a schema, an object or true")
+        if id(node) in self.seen:
+            return
+        self.seen.add(id(node))
+        for keyword in IGNORED:
+            if keyword in node and not (keyword == "uniqueItems" and node[keyword] is False):
+                raise Refused(below(path, keyword), f'"{keyword}" is not supported')
+        if path and isinstance(node.get("$id"), str) and not node["$id"].startswith("#") and has_reference(node):
+            raise Refused(below(path, "$id"), '"$id" below the root is not supported with "$ref"')
+        alone = [keyword for keyword in ALONE if keyword in node]
+        if alone:
+            self.alone(node, path, alone)
+        else:
+            self.typed(node, path, in_one_of)
+
+    def alone(self, node, path, alone):
+        keyword = alone[0]
+        beside = [key for key in node if key in TYPE_OF or key in alone[1:] or key == "type"]
+        if keyword in ("const", "enum"):
+            values = [node["const"]] if keyword == "const" else node["enum"]
+            if not isinstance(values, list) or not values:
+                raise Refused(below(path, keyword), "expected a list of at least one value")
+            if "type" in beside and all(any(has_type(value, name) for name in self.types(node, path))
+                                        for value in values):
+                beside.remove("type")
+        if beside:
+            raise Refused(below(path, beside[0]), f'"{beside[0]}" beside "{keyword}" is not supported')
+        if keyword == "$ref":
+            self.reference(node["$ref"], below(path, keyword))
+        elif keyword in ("anyOf", "oneOf", "allOf"):
+            branches = node[keyword]
+            if not isinstance(branches, list) or not branches:
+                raise Refused(below(path, keyword), "expected a list of at least one schema")
+            if keyword == "allOf" and len(branches) > 1:
+                raise Refused(below(path, keyword), '"allOf" of several schemas is not supported')
+            for i, branch in enumerate(branches):
+                self.later(branch, below(below(path, keyword), i), keyword == "oneOf")
+
+    def reference(self, target, path):
+        if not isinstance(target, str) or (target != "#" and not target.startswith("#/")):
+            raise Refused(path, '"$ref" is only supported within the schema: "#" or "#/..."')
+        node = self.root
+        for part in target[2:].split("/") if target != "#" else ():
+            part = unquoted(part).replace("~1", "/").replace("~0", "~")
+            try:
+                node = node[int(part)] if isinstance(node, list) else node[part]
+            except (KeyError, IndexError, ValueError, TypeError):
+                raise Refused(path, f"the schema has no {target}") from None
+        self.later(node, target[1:])
+
+    def types(self, node, path):
+        types = node["type"] if isinstance(node["type"], list) else [node["type"]]
+        for name in types:
+            if not isinstance(name, str) or name not in TYPES:
+                raise Refused(below(path, "type"), f"expected one of {', '.join(sorted(TYPES))}, or a list of them")
+        if not types:
+            raise Refused(below(path, "type"), "expected at least one type")
+        return types
+
+    def typed(self, node, path, in_one_of):
+        if "type" not in node:
+            found = [keyword for keyword in node if keyword in TYPE_OF]
+            kinds = {TYPE_OF[keyword] for keyword in found}
+            if not kinds:
+                return
+            if len(kinds) > 1 or in_one_of:
+                raise Refused(below(path, found[0]), f'"{found[0]}" is only supported with "type" beside it')
+            node["type"] = kinds.pop()
+        types = self.types(node, path)
+        if "object" in types:
+            self.object(node, path)
+        if "array" in types:
+            self.array(node, path)
+        if "string" in types:
+            self.string(node, path)
+        if "number" in types or "integer" in types:
+            self.number(node, path, types)
+
+    def object(self, node, path):
+        properties = node.get("properties", {})
+        patterns = node.get("patternProperties", {})
+        required = node.get("required", [])
+        if not isinstance(properties, dict) or not isinstance(patterns, dict):
+            raise Refused(below(path, "properties"), "expected an object of schemas")
+        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+            raise Refused(below(path, "required"), "expected a list of names")
+        if "additionalProperties" not in node and "unevaluatedProperties" in node:
+            node["additionalProperties"] = node.pop("unevaluatedProperties")
+        others = node.get("additionalProperties", True)
+        extra = [keyword for keyword in EXTRA if node.get(keyword, False) is not False]
+        for i, name in enumerate(required):
+            if name in properties:
+                continue
+            if others is False or patterns or "propertyNames" in node:
+                raise Refused(below(below(path, "required"), i), "expected a name of \"properties\"")
+            properties = node["properties"] = {**properties, name: others}
+        if "propertyNames" in node:
+            self.property_names(node, path)
+        self.pattern_properties(node, path, properties, patterns)
+        least = node.get("minProperties", 0)
+        if has_type(least, "number") and least > len(set(required)) and (extra or not properties):
+            raise Refused(below(path, "minProperties"),
+                          '"minProperties" is only supported up to the number of required names')
+        for keyword, schemas in (("properties", properties), ("patternProperties", patterns)):
+            for name, schema in schemas.items():
+                self.later(schema, below(below(path, keyword), name))
+        self.later(others, below(path, "additionalProperties"), may_be_false=True)
+
+    def property_names(self, node, path):
+        names = node["propertyNames"]
+        for keyword in ("properties", "patternProperties"):
+            if keyword in node:
+                raise Refused(below(path, "propertyNames"), f'"propertyNames" beside "{keyword}" is not supported')
+        if node.get("additionalProperties") is False:
+            raise Refused(below(path, "propertyNames"),
+                          '"propertyNames" beside "additionalProperties": false is not supported')
+        if not isinstance(names, dict) or "$ref" in names:
+            raise Refused(below(path, "propertyNames"), "expected an object without \"$ref\"")
+        names.setdefault("type", "string")
+        self.later(names, below(path, "propertyNames"))
+
+    def pattern_properties(self, node, path, properties, patterns):
+        place = below(path, "patternProperties")
+        if len(patterns) > 1:
+            raise Refused(place, "several patterns are not supported: a name may match more than one")
+        if patterns and node.get("additionalProperties", False) is not False:
+            raise Refused(place, '"patternProperties" beside "additionalProperties" is not supported')
+        if patterns:
+            node.pop("additionalProperties", None)
+        for pattern in patterns:
+            try:
+                clash = next((name for name in properties if re.search(pattern, name)), None)
+            except re.error as error:
+                raise Refused(below(place, pattern), f"not a regular expression: {error}") from None
+            if clash is not None:
+                raise Refused(below(place, pattern), f'the pattern matches the property "{clash}"')
+
+    def array(self, node, path):
+        items = node.get("items", True)
+        prefix = node.get("prefixItems", [])
+        if isinstance(items, list) or not isinstance(prefix, list):
+            raise Refused(below(path, "items"), 'expected a schema; the schemas of a tuple are "prefixItems"')
+        if "items" not in node and "unevaluatedItems" in node:
+            items = node["items"] = node.pop("unevaluatedItems")
+        if prefix:
+            node["prefixItems"] = [{} if schema is True else schema for schema in prefix]
+        elif has_type(node.get("minItems"), "number") and "items" not in node:
+            items = node["items"] = {}
+        if has_type(node.get("minItems"), "number") and "items" not in node and node["minItems"] > len(prefix):
+            items = node["items"] = {}
+        if items is True and "items" in node:
+            items = node["items"] = {}
+        for i, schema in enumerate(node.get("prefixItems", [])):
+            self.later(schema, below(below(path, "prefixItems"), i))
+        self.later(items, below(path, "items"), may_be_false=True)
+
+    def string(self, node, path):
+        bounds = [keyword for keyword in ("minLength", "maxLength") if keyword in node]
+        if "pattern" in node and bounds:
+            raise Refused(below(path, bounds[0]), f'"{bounds[0]}" beside "pattern" is not supported')
+        if "format" in node and (bounds or "pattern" in node):
+            del node["format"]  # an annotation, which the library would read instead
+
+    def number(self, node, path, types):
+        if "multipleOf" not in node:
+            return
+        step = node["multipleOf"]
+        bounds = [keyword for keyword in BY_TYPE["number"] if keyword in node and keyword != "multipleOf"]
+        if "number" in types or bounds or not has_type(step, "integer") or not 0 < step <= 1024:
+            raise Refused(below(path, "multipleOf"), '"multipleOf" is only supported for the type "integer", '
+                          'up to 1024 and without bounds')
+
+
+def unquoted(text):
+    return re.sub(r"%([0-9A-Fa-f]{2})", lambda at: chr(int(at[1], 16)), text)
+
+
+def has_reference(node):
+    todo = [node]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            if "$ref" in value:
+                return True
+            todo += value.values()
+        elif isinstance(value, list):
+            todo += value
+    return False
+
+
+def check(schema):
+    """Rewrites the schema in place. Raises Refused."""
+    Check(schema).run()

@@ -1,0 +1,348 @@
+/* Constraints of outputs: the bytes of each token, the grammar library, compiled constraints and their matchers. The
+ * tests that need the library (build/yoke-grammar, YOKE_GRAMMAR_LIBRARY) are skipped without it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "each_case.h"
+#include "engine/constraint.h"
+#include "grammar/grammars.h"
+#include "grammar/library.h"
+#include "kernels/device.h"
+#include "text/token_bytes.h"
+
+enum { END = 7, N_IDS = 12, N_WORDS = 1 };
+
+/* Byte-level: ids 0 to 6 are text, 7 and 8 special, 9 an added token with text, 10 and 11 only the model's. */
+static const char BYTE_LEVEL[] =
+    "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"\\u0120a\": 2, \"\\u00e2\\u0124\": 3, "
+    "\"\\u00ac\": 4, "
+    "\"{\": 5, \"}\": 6}, \"merges\": []}, \"decoder\": {\"type\": \"ByteLevel\"}, \"pre_tokenizer\": {\"type\": "
+    "\"ByteLevel\", \"add_prefix_space\": false}, \"added_tokens\": [{\"id\": 7, \"content\": \"<end>\", \"special\": "
+    "true}, "
+    "{\"id\": 8, \"content\": \"<pad>\", \"special\": true}, {\"id\": 9, \"content\": \"<t>\", \"special\": false}]}";
+
+/* As Llama 2: a word begins with U+2581, and the first space of a text is cut. */
+static const char BYTE_FALLBACK[] =
+    "{\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"unk_token\": \"<unk>\", \"vocab\": {\"<unk>\": 0, "
+    "\"<0xE2>\": 1, \"\\u2581a\": 2, \"<0x0A>\": 3}, \"merges\": []}, \"decoder\": {\"type\": \"Sequence\", "
+    "\"decoders\": "
+    "[{\"type\": \"Replace\", \"pattern\": {\"String\": \"\\u2581\"}, \"content\": \" \"}, {\"type\": "
+    "\"ByteFallback\"}, "
+    "{\"type\": \"Fuse\"}, {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}]}}";
+
+static yk_tokenizer *tokenizer_of(const char *json)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_tokenizer *tokenizer = NULL;
+  if (yk_tokenizer_parse("tokenizer", json, strlen(json), &tokenizer, &err) != YK_OK) fail_msg("%s", err.message);
+  return tokenizer;
+}
+
+static void expect_bytes(const char *json, int32_t n_ids, const char *const *expected)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_token_bytes tokens;
+  yk_tokenizer *tokenizer = tokenizer_of(json);
+  assert_int_equal(yk_token_bytes_create(tokenizer, n_ids, &tokens, &err), YK_OK);
+  for (int32_t id = 0; each_case((size_t)id, id < n_ids); id++) {
+    size_t n_bytes;
+    const char *bytes = yk_token_bytes_of(&tokens, id, &n_bytes);
+    assert_int_equal(n_bytes, strlen(expected[id]));
+    assert_memory_equal(bytes, expected[id], n_bytes);
+  }
+  yk_token_bytes_free(&tokens);
+  yk_tokenizer_free(tokenizer);
+}
+
+static void test_bytes_of_tokens(void **state)
+{
+  (void)state;
+  static const char *const byte_level[] = {"a", "b", " a", "\xe2\x82", "\xac", "{", "}", "", "", "<t>", "", ""};
+  static const char *const fallback[] = {"<unk>", "\xe2", " a", "\n", ""};
+  expect_bytes(BYTE_LEVEL, N_IDS, byte_level);
+  expect_bytes(BYTE_FALLBACK, 5, fallback);
+}
+
+static void test_a_missing_library(void **state)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_grammar_library *library;
+  (void)state;
+  assert_int_equal(yk_grammar_library_load("/no/such/folder", &library, &err), YK_E_UNSUPPORTED);
+  assert_null(library);
+  assert_non_null(strstr(err.message, "/no/such/folder; install it by \"python3 -m pip install"));
+}
+
+/* A folder of files that are no libraries. */
+static void test_a_broken_library(void **state)
+{
+  static const char *const names[] = {"libtvm_ffi.so", "libxgrammar_bindings.so"};
+  char folder[] = "/tmp/yoke-grammar-XXXXXX", path[128];
+  yk_err err = YK_ERR_INIT;
+  yk_grammar_library *library;
+  (void)state;
+  assert_non_null(mkdtemp(folder));
+  for (int i = 0; i < 2; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+  }
+  assert_int_equal(yk_grammar_library_load(folder, &library, &err), YK_E_UNSUPPORTED);
+  assert_non_null(strstr(err.message, names[0]));
+  for (int i = 0; i < 2; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+    remove(path);
+  }
+  remove(folder);
+}
+
+/* ---- With the library -------------------------------------------------------------------------------------------- */
+
+typedef struct fixture {
+  yk_tokenizer *tokenizer;
+  yk_grammars *grammars;
+} fixture;
+
+static fixture grammars_of(double time_limit_s, int64_t cache_bytes)
+{
+  static const int32_t end = END;
+  yk_err err = YK_ERR_INIT;
+  fixture f = {.tokenizer = tokenizer_of(BYTE_LEVEL)};
+  const yk_grammars_options options = {.tokenizer = f.tokenizer,
+                                       .n_ids = N_IDS,
+                                       .end_ids = &end,
+                                       .n_end_ids = 1,
+                                       .python = "python3",
+                                       .time_limit_s = time_limit_s,
+                                       .memory_limit_bytes = 1 << 30,
+                                       .cache_bytes = cache_bytes};
+  assert_int_equal(yk_grammars_create(&options, &f.grammars, &err), YK_OK);
+  return f;
+}
+
+static void release(fixture *f)
+{
+  yk_grammars_free(f->grammars);
+  yk_tokenizer_free(f->tokenizer);
+}
+
+static bool has_library(void)
+{
+  yk_grammar_library *library;
+  bool found = yk_grammar_library_load(NULL, &library, NULL) == YK_OK;
+  yk_grammar_library_free(library);
+  if (!found) print_message("skipped: no grammar library\n");
+  return found;
+}
+
+static yk_matcher *match(const fixture *f, yk_constraint_kind kind, const char *text, const int32_t *ends, size_t n)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_matcher *matcher;
+  if (yk_grammars_match(f->grammars, kind, text, strlen(text), ends, n, &matcher, &err) != YK_OK)
+    fail_msg("%s: %s", text, err.message);
+  return matcher;
+}
+
+static uint32_t mask_of(yk_matcher *matcher)
+{
+  uint32_t words[N_WORDS];
+  yk_err err = YK_ERR_INIT;
+  assert_int_equal(yk_matcher_fill(matcher, words, &err), YK_OK);
+  return words[0];
+}
+
+#define BIT(id) (UINT32_C(1) << (id))
+
+/* The euro sign is two tokens, each a part of a character; an end is possible only where the constraint permits it. */
+static void test_masks(void **state)
+{
+  static const int32_t end = END;
+  (void)state;
+  if (!has_library()) skip();
+  fixture f = grammars_of(20, 1 << 20);
+  yk_matcher *matcher = match(&f, YK_CONSTRAINT_REGEX, "(\xe2\x82\xac|b) ?a", &end, 1);
+  assert_int_equal(mask_of(matcher), BIT(1) | BIT(3));
+  assert_false(yk_matcher_accept(matcher, 0));
+  assert_true(yk_matcher_accept(matcher, 3));
+  assert_int_equal(mask_of(matcher), BIT(4));
+  assert_true(yk_matcher_accept(matcher, 4));
+  assert_int_equal(mask_of(matcher), BIT(0) | BIT(2));
+  assert_true(yk_matcher_accept(matcher, 2));
+  assert_int_equal(mask_of(matcher), BIT(END));
+  assert_true(yk_matcher_accept(matcher, END));
+  assert_true(yk_matcher_has_ended(matcher));
+  yk_matcher_free(matcher);
+  matcher = match(&f, YK_CONSTRAINT_GRAMMAR, "root ::= [a-z<>]*", &end, 1);
+  assert_int_equal(mask_of(matcher), BIT(0) | BIT(1) | BIT(9) | BIT(END)); /* no special token, no unused id */
+  yk_matcher_free(matcher);
+  release(&f);
+}
+
+static void test_without_end_ids(void **state)
+{
+  (void)state;
+  if (!has_library()) skip();
+  fixture f = grammars_of(20, 1 << 20);
+  yk_matcher *matcher = match(&f, YK_CONSTRAINT_CHOICE, "[\"ab\"]", NULL, 0);
+  assert_true(yk_matcher_accept(matcher, 0));
+  assert_false(yk_matcher_has_ended(matcher));
+  assert_true(yk_matcher_accept(matcher, 1));
+  assert_true(yk_matcher_has_ended(matcher));
+  yk_matcher_free(matcher);
+  release(&f);
+}
+
+static void test_other_end_ids(void **state)
+{
+  static const int32_t ends[] = {END, 8, 1}; /* the model's, a special token, and one that is text */
+  (void)state;
+  if (!has_library()) skip();
+  fixture f = grammars_of(20, 1 << 20);
+  yk_matcher *matcher = match(&f, YK_CONSTRAINT_REGEX, "ab?", ends, 3);
+  assert_int_equal(mask_of(matcher), BIT(0));
+  assert_true(yk_matcher_accept(matcher, 0));
+  assert_int_equal(mask_of(matcher), BIT(1) | BIT(END) | BIT(8));
+  yk_matcher_free(matcher);
+  release(&f);
+}
+
+static void test_refusals(void **state)
+{
+  static const struct {
+    yk_constraint_kind kind;
+    const char *text, *message;
+  } rows[] = {
+      {YK_CONSTRAINT_JSON_SCHEMA, "{\"properties\": {\"a\": {\"not\": {}}}}",
+       "/properties/a/not: \"not\" is not supported"},
+      {YK_CONSTRAINT_JSON_SCHEMA, "{\"type\": \"string\"", "not JSON"},
+      {YK_CONSTRAINT_JSON_SCHEMA, "{\"type\": \"integer\", \"minimum\": 3, \"maximum\": 2}",
+       "minimum greater than maximum"},
+      {YK_CONSTRAINT_JSON_SCHEMA, "{\"$ref\": \"#/$defs/a\"}", "the schema has no #/$defs/a"},
+      {YK_CONSTRAINT_REGEX, "(a", "position 3"},
+      {YK_CONSTRAINT_REGEX, "^a$|^b$", "found in the middle"},
+      {YK_CONSTRAINT_GRAMMAR, "root ::= a", "a"},
+      {YK_CONSTRAINT_CHOICE, "[]", "at least one string"},
+      {YK_CONSTRAINT_CHOICE, "[\"a\", \"\"]", "none empty"},
+      {YK_CONSTRAINT_STRUCTURAL_TAG, "{\"structures\": [{}], \"triggers\": []}", "'begin'"},
+  };
+  (void)state;
+  if (!has_library()) skip();
+  fixture f = grammars_of(20, 1 << 20);
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) {
+    yk_err err = YK_ERR_INIT;
+    yk_matcher *matcher;
+    assert_int_equal(
+        yk_grammars_match(f.grammars, rows[i].kind, rows[i].text, strlen(rows[i].text), NULL, 0, &matcher, &err),
+        YK_E_INVAL);
+    assert_null(matcher);
+    if (!strstr(err.message, rows[i].message)) fail_msg("%s: %s", rows[i].text, err.message);
+  }
+  release(&f);
+}
+
+/* A compilation past its limit ends the helper; the next one starts another. Without a budget every constraint is
+ * compiled again, and matchers outlive their cache entry. */
+static void test_limits(void **state)
+{
+  static const int32_t end = END;
+  yk_err err = YK_ERR_INIT;
+  yk_strbuf schema = YK_STRBUF_INIT;
+  yk_matcher *refused;
+  (void)state;
+  if (!has_library()) skip();
+  fixture f = grammars_of(0.3, 0);
+  yk_strbuf_append_str(&schema, "{\"type\": \"object\", \"properties\": {");
+  for (int i = 0; i < 20000; i++) yk_strbuf_append_fmt(&schema, "%s\"p%d\": {\"type\": \"string\"}", i ? ", " : "", i);
+  yk_strbuf_append_str(&schema, "}}");
+  assert_int_equal(
+      yk_grammars_match(f.grammars, YK_CONSTRAINT_JSON_SCHEMA, schema.data, schema.length, NULL, 0, &refused, &err),
+      YK_E_INVAL);
+  assert_string_equal(err.message, "too complex: compiling takes longer than its limit of 0.3 s");
+  yk_strbuf_free(&schema);
+  release(&f);
+  f = grammars_of(20, 0);
+  yk_matcher *first = match(&f, YK_CONSTRAINT_REGEX, "a", &end, 1),
+             *second = match(&f, YK_CONSTRAINT_REGEX, "b", &end, 1);
+  assert_int_equal(mask_of(first), BIT(0));
+  assert_int_equal(mask_of(second), BIT(1));
+  yk_matcher_free(first);
+  yk_matcher_free(second);
+  release(&f);
+}
+
+/* ---- A request's constraint -------------------------------------------------------------------------------------- */
+
+static void test_a_request(void **state)
+{
+  static const int32_t ends[] = {END}, allowed[] = {1, 5}, drawn[] = {0, 0, 5};
+  yk_err err = YK_ERR_INIT;
+  yk_request_constraint c;
+  uint32_t words[N_WORDS];
+  (void)state;
+  if (!has_library()) skip();
+  fixture f = grammars_of(20, 1 << 20);
+  yk_sampling s = {.constraint_kind = YK_CONSTRAINT_REGEX, .constraint = "a+b?", .constraint_bytes = 4};
+  assert_int_equal(yk_request_constraint_init(&c, f.grammars, "", &s, ends, 1, N_IDS, &err), YK_OK);
+  yk_constrained_output output = {.ids = drawn, .n = 1, .end_ids = ends, .n_end_ids = 1};
+  yk_request_constraint_fill(&c, &output, words, N_WORDS);
+  assert_int_equal(words[0], BIT(0) | BIT(1) | BIT(END));
+  output.n_unwanted = 1; /* ignore_eos or min_tokens */
+  yk_request_constraint_fill(&c, &output, words, N_WORDS);
+  assert_int_equal(words[0], BIT(0) | BIT(1));
+  output.n = 3; /* catches up: a, then { which the constraint excludes */
+  yk_request_constraint_fill(&c, &output, words, N_WORDS);
+  assert_int_equal(c.error.code, YK_E_INTERNAL);
+  assert_non_null(strstr(c.error.message, "output token 2 (id 5)"));
+  yk_request_constraint_end(&c);
+  s.allowed_ids = allowed;
+  s.n_allowed_ids = 2;
+  s.constraint = "b";
+  s.constraint_bytes = 1;
+  assert_int_equal(yk_request_constraint_init(&c, f.grammars, "", &s, ends, 1, N_IDS, &err), YK_OK);
+  output = (yk_constrained_output){.ids = allowed, .n = 0, .end_ids = ends, .n_end_ids = 1, .n_unwanted = 1};
+  yk_request_constraint_fill(&c, &output, words, N_WORDS);
+  assert_int_equal(words[0], BIT(1));
+  output.n = 1; /* nothing but the end may follow, wanted or not, allowed or not */
+  yk_request_constraint_fill(&c, &output, words, N_WORDS);
+  assert_int_equal(words[0], BIT(END));
+  yk_request_constraint_end(&c);
+  release(&f);
+}
+
+static void test_allowed_ids_alone(void **state)
+{
+  static const int32_t allowed[] = {1, 5};
+  yk_err err = YK_ERR_INIT;
+  yk_request_constraint c;
+  uint32_t words[N_WORDS];
+  (void)state;
+  yk_sampling s = {.allowed_ids = allowed, .n_allowed_ids = 2};
+  assert_int_equal(yk_request_constraint_init(&c, NULL, "none", &s, NULL, 0, N_IDS, &err), YK_OK);
+  yk_request_constraint_fill(&c, &(yk_constrained_output){0}, words, N_WORDS);
+  assert_int_equal(words[0], BIT(1) | BIT(5));
+  yk_request_constraint_end(&c);
+  s.constraint_kind = YK_CONSTRAINT_JSON_OBJECT;
+  assert_int_equal(yk_request_constraint_init(&c, NULL, "the model has no tokenizer", &s, NULL, 0, N_IDS, &err),
+                   YK_E_UNSUPPORTED);
+  assert_string_equal(err.message, "constraint: the model has no tokenizer");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_bytes_of_tokens),  cmocka_unit_test(test_a_missing_library),
+      cmocka_unit_test(test_a_broken_library), cmocka_unit_test(test_masks),
+      cmocka_unit_test(test_without_end_ids),  cmocka_unit_test(test_other_end_ids),
+      cmocka_unit_test(test_refusals),         cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_a_request),        cmocka_unit_test(test_allowed_ids_alone),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
