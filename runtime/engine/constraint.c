@@ -24,6 +24,17 @@ static yk_status set_allowed(yk_request_constraint *c, const yk_sampling *sampli
   return YK_OK;
 }
 
+static yk_status set_begin(yk_request_constraint *c, const yk_sampling *sampling, const char *name, yk_err *err)
+{
+  size_t n = sampling->n_constraint_begin;
+  if (n == 0) return YK_OK;
+  c->begin = malloc(n * sizeof *c->begin);
+  if (!c->begin) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for %zu ids", name, n);
+  memcpy(c->begin, sampling->constraint_begin, n * sizeof *c->begin);
+  c->n_begin = n;
+  return YK_OK;
+}
+
 yk_status yk_request_constraint_init(yk_request_constraint *c, yk_grammars *grammars, const char *no_tokenizer,
                                      const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,
                                      int32_t n_ids, yk_err *err)
@@ -38,6 +49,7 @@ yk_status yk_request_constraint_init(yk_request_constraint *c, yk_grammars *gram
   else
     status = yk_grammars_match(grammars, sampling->constraint_kind, sampling->constraint, sampling->constraint_bytes,
                                end_ids, n_end_ids, &c->matcher, err);
+  if (status == YK_OK) status = set_begin(c, sampling, name, err);
   if (status == YK_OK) return YK_OK;
   if (grammars) yk_err_prefix(err, "%s", name);
   yk_request_constraint_end(c);
@@ -48,8 +60,23 @@ void yk_request_constraint_end(yk_request_constraint *c)
 {
   yk_matcher_free(c->matcher);
   free(c->allowed);
+  free(c->begin);
+  c->begin = NULL;
   c->matcher = NULL;
   c->allowed = NULL;
+}
+
+/* Whether the ids that precede the constrained part have occurred. */
+static bool has_begun(yk_request_constraint *c, const yk_constrained_output *output)
+{
+  for (; c->begin && c->n_accepted + (int32_t)c->n_begin <= output->n; c->n_accepted++) {
+    if (memcmp(output->ids + c->n_accepted, c->begin, c->n_begin * sizeof *c->begin) != 0) continue;
+    c->n_accepted += (int32_t)c->n_begin;
+    free(c->begin);
+    c->begin = NULL;
+    break;
+  }
+  return !c->begin;
 }
 
 static void fail(yk_request_constraint *c, int32_t position, int32_t id)
@@ -102,11 +129,12 @@ static void drop_unwanted(const yk_constrained_output *output, uint32_t *words, 
 void yk_request_constraint_fill(yk_request_constraint *c, const yk_constrained_output *output, uint32_t *words,
                                 int64_t n_words)
 {
-  if (!c->matcher) memset(words, 0xff, (size_t)n_words * sizeof *words);
-  if (c->matcher && (!catch_up(c, output) || yk_matcher_fill(c->matcher, words, &c->error) != YK_OK)) {
+  bool matches = c->matcher && has_begun(c, output);
+  if (!matches) memset(words, 0xff, (size_t)n_words * sizeof *words);
+  if (matches && (!catch_up(c, output) || yk_matcher_fill(c->matcher, words, &c->error) != YK_OK)) {
     memset(words, 0xff, (size_t)n_words * sizeof *words);
     return;
   }
   if (c->allowed) restrict_to_allowed(c, output, words, n_words);
-  if (c->matcher) drop_unwanted(output, words, n_words);
+  if (matches) drop_unwanted(output, words, n_words);
 }

@@ -12,9 +12,11 @@
 typedef struct yk_request_constraint {
   yk_matcher *matcher; /* NULL: none */
   uint32_t *allowed;   /* [yk_mask_words] allowed_token_ids; NULL: every id */
-  int32_t n_accepted;  /* output tokens that the matcher has accepted */
-  bool has_ended;      /* there are no end ids, and nothing may follow */
-  yk_err error;        /* of this request alone */
+  int32_t *begin;      /* [n_begin] ids that precede the constrained part; NULL once they have occurred */
+  size_t n_begin;
+  int32_t n_accepted; /* output tokens that the matcher has accepted, or that precede its part */
+  bool has_ended;     /* there are no end ids, and nothing may follow */
+  yk_err error;       /* of this request alone */
 } yk_request_constraint;
 
 /* yk_request_constraint_init - read the constraint of sampling; may compile it (yk_grammars_match). grammars: NULL if

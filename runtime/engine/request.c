@@ -116,6 +116,7 @@ static yk_status copy_sampling(yk_request *request, const yk_sampling *s, const 
   request->sampling.logprob_ids = NULL;
   request->sampling.constraint = NULL;
   request->sampling.constraint_name = NULL;
+  request->sampling.constraint_begin = NULL;
   request->sampling.allowed_ids = NULL;
   bool ok = copy_biases(request, s, end_ids, n_end_ids) && copy_bad_words(request, s);
   if (ok && n_end_ids > 0) {

@@ -91,8 +91,6 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
 {
   enum { MAX_BIASES = 1024, MAX_STOPS = 256, MAX_BAD_WORDS = 1024 };
   int32_t vocab = e->info.vocab_size, most_logprobs = (int32_t)yk_min_i64(YK_MAX_LOGPROBS, vocab);
-  for (size_t i = 0; i < sizeof s->reserved / sizeof *s->reserved; i++)
-    if (s->reserved[i]) return yk_err_set(err, YK_E_UNSUPPORTED, "sampling.reserved[%zu]: expected 0", i);
   YK_TRY(check_f32("temperature", s->temperature, s->temperature >= 0 && s->temperature <= 100, "0 to 100", err));
   YK_TRY(check_f32("top_p", s->top_p, s->top_p > 0 && s->top_p <= 1, "more than 0 and at most 1", err));
   YK_TRY(check_f32("min_p", s->min_p, s->min_p >= 0 && s->min_p <= 1, "0 to 1", err));
@@ -114,6 +112,7 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
   YK_TRY(check_ids("allowed_token_ids", s->allowed_ids, s->n_allowed_ids, vocab, err));
   YK_TRY(yk_check_enum("constraint_kind", (int)s->constraint_kind, YK_CONSTRAINT_STRUCTURAL_TAG, err));
   YK_TRY(yk_check_array("constraint", s->constraint, s->constraint_bytes, err));
+  YK_TRY(check_ids("constraint_begin", s->constraint_begin, s->n_constraint_begin, vocab, err));
   YK_TRY(check_biases(e, s, err));
   return check_ids("stop ids", s->stop_ids, s->n_stop_ids, vocab, err);
 }

@@ -118,13 +118,16 @@ yk_status yk_chat_read_tools(yk_openai_chat *chat, yk_json value, yk_err *err)
   return YK_OK;
 }
 
-yk_status yk_chat_read_tool_choice(yk_json value, bool *none, yk_err *err)
+yk_status yk_chat_read_tool_choice(yk_json value, yk_tool_choice *choice, const char **function, yk_err *err)
 {
-  *none = yk_json_equals(value, "none");
-  if (*none || yk_json_equals(value, "auto")) return YK_OK;
-  if (!yk_json_is(value, YK_JSON_STRING) && !yk_json_is(value, YK_JSON_OBJECT))
-    return yk_json_wrong_type(NULL, "tool_choice", "\"auto\" or \"none\"", value, err);
-  return yk_err_set(err, YK_E_UNSUPPORTED, "tool_choice: expected \"auto\" or \"none\"; calls cannot be enforced");
+  static const char expected[] =
+      "\"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": {\"name\"}}";
+  *function = yk_json_string(yk_json_get(yk_json_get(value, "function"), "name"));
+  *choice = yk_json_equals(value, "none") ? YK_TOOL_CHOICE_NONE : YK_TOOL_CHOICE_AUTO;
+  if (*function || yk_json_equals(value, "required")) *choice = YK_TOOL_CHOICE_REQUIRED;
+  if (*choice != YK_TOOL_CHOICE_AUTO || yk_json_equals(value, "auto")) return YK_OK;
+  if (!yk_json_is(value, YK_JSON_STRING)) return yk_json_wrong_type(NULL, "tool_choice", expected, value, err);
+  return yk_err_set(err, YK_E_INVAL, "tool_choice: expected %s, found \"%.40s\"", expected, yk_json_string(value));
 }
 
 /* ---- Other fields ------------------------------------------------------------------------------------------------ */

@@ -3,6 +3,7 @@
 #ifndef YK_OPENAI_CHAT_FIELDS_H
 #define YK_OPENAI_CHAT_FIELDS_H
 
+#include "openai/constraint_fields.h"
 #include "openai/request.h"
 
 /* yk_chat_init - the defaults of yk_openai_chat. */
@@ -15,8 +16,8 @@ yk_status yk_chat_read_tools(yk_openai_chat *chat, yk_json value, yk_err *err);
 yk_status yk_chat_read_documents(yk_openai_chat *chat, yk_json value, yk_err *err);
 yk_status yk_chat_read_template_kwargs(yk_openai_chat *chat, yk_json value, yk_err *err);
 
-/* yk_chat_read_tool_choice - "auto" and "none"; "none" removes the tools. Calls cannot be enforced. */
-yk_status yk_chat_read_tool_choice(yk_json value, bool *none, yk_err *err);
+/* yk_chat_read_tool_choice - "auto", "none", "required" or a function; *function: its name, else NULL. */
+yk_status yk_chat_read_tool_choice(yk_json value, yk_tool_choice *choice, const char **function, yk_err *err);
 
 /* yk_chat_check_endings - add_generation_prompt and continue_final_message exclude each other. */
 yk_status yk_chat_check_endings(const yk_openai_chat *chat, yk_err *err);

@@ -72,7 +72,17 @@ static const char *const shared_names[] = {"prompt",
                                            "presence_penalty",
                                            "truncate_prompt_tokens",
                                            "bad_words",
-                                           "logprob_token_ids"};
+                                           "logprob_token_ids",
+                                           "response_format",
+                                           "structured_outputs",
+                                           "guided_json",
+                                           "guided_regex",
+                                           "guided_choice",
+                                           "guided_grammar",
+                                           "structural_tag",
+                                           "allowed_token_ids",
+                                           "tool_choice",
+                                           "tools"};
 
 /* Index in engine_names; N_ENGINE_NAMES for none. */
 static size_t find_engine_name(const char *message)

@@ -118,6 +118,8 @@ typedef struct yk_openai_request {
   const char **stop_strings;
   yk_logit_bias *biases;
   int32_t *logprob_ids;
+  int32_t *allowed_ids, *begin_ids;
+  char *constraint;
   yk_token_ids *bad_words; /* up to two for each of "bad_words"; ids, malloc'd, are set by yk_openai_request_tokenize */
 } yk_openai_request;
 

@@ -5,6 +5,7 @@
 
 #include "base/name_nearest.h"
 #include "openai/chat_fields.h"
+#include "openai/constraint_fields.h"
 #include "openai/request_lists.h"
 #include "openai/values.h"
 
@@ -31,6 +32,9 @@ typedef enum field_kind {
   FIELD_DOCUMENTS,
   FIELD_TEMPLATE_KWARGS,
   FIELD_RESPONSE_FORMAT,
+  FIELD_STRUCTURED_OUTPUTS,
+  FIELD_GUIDED,
+  FIELD_ALLOWED_IDS,
   FIELD_MODALITIES,
   FIELD_LATER, /* depends on other fields, and is read after them */
   FIELD_REQUEST_ID,
@@ -122,7 +126,7 @@ static const field fields[] = {
     {"tools", FIELD_TOOLS, CHAT, 0},
     {"tool_choice", FIELD_LATER, CHAT, 0},
     {"parallel_tool_calls", FIELD_FLAG, CHAT, REQUEST(chat.parallel_tool_calls)},
-    {"response_format", FIELD_RESPONSE_FORMAT, BOTH, 0},
+    {"response_format", FIELD_RESPONSE_FORMAT, ALL, 0},
     {"modalities", FIELD_MODALITIES, CHAT, 0},
     {"functions", FIELD_OFF, CHAT, 0},
     {"function_call", FIELD_OFF, CHAT, 0},
@@ -131,16 +135,16 @@ static const field fields[] = {
     {"chat_template", FIELD_OFF, CHAT, 0},
     {"suffix", FIELD_OFF, COMPLETION, 0},
     {"prompt_embeds", FIELD_OFF, COMPLETION, 0},
-    {"structured_outputs", FIELD_OFF, BOTH, 0},
-    {"guided_json", FIELD_OFF, BOTH, 0},
-    {"guided_regex", FIELD_OFF, BOTH, 0},
-    {"guided_choice", FIELD_OFF, BOTH, 0},
-    {"guided_grammar", FIELD_OFF, BOTH, 0},
-    {"structural_tag", FIELD_OFF, BOTH, 0},
+    {"structured_outputs", FIELD_STRUCTURED_OUTPUTS, ALL, 0},
+    {"guided_json", FIELD_GUIDED, ALL, 0},
+    {"guided_regex", FIELD_GUIDED, ALL, 0},
+    {"guided_choice", FIELD_GUIDED, ALL, 0},
+    {"guided_grammar", FIELD_GUIDED, ALL, 0},
+    {"structural_tag", FIELD_GUIDED, ALL, 0},
     {"use_beam_search", FIELD_OFF, BOTH, 0},
     {"logits_processors", FIELD_OFF, BOTH, 0},
     {"bad_words", FIELD_BAD_WORDS, BOTH, 0},
-    {"allowed_token_ids", FIELD_OFF, BOTH, 0},
+    {"allowed_token_ids", FIELD_ALLOWED_IDS, ALL, 0},
     {"truncate_prompt_tokens", FIELD_TRUNCATE, BOTH, 0},
     {"logprob_token_ids", FIELD_LOGPROB_IDS, BOTH, 0},
     {"thinking_token_budget", FIELD_OFF, BOTH, 0},
@@ -189,14 +193,6 @@ static yk_status read_stream(yk_openai_request *request, const yk_openai_default
   YK_TRY(yk_json_read_bool(value, NULL, "stream", &request->stream, err));
   if (!request->stream || defaults->can_stream) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED, "stream: not available in a batch; leave it out");
-}
-
-static yk_status read_response_format(yk_json value, yk_err *err)
-{
-  const char *type = yk_json_string(yk_json_get(value, "type"));
-  if (!type) return yk_json_wrong_type(NULL, "response_format", "an object with a \"type\"", value, err);
-  if (strcmp(type, "text") == 0) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED, "response_format: expected the type \"text\", found \"%.40s\"", type);
 }
 
 static yk_status read_modalities(yk_json value, yk_err *err)
@@ -286,7 +282,10 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   case FIELD_TOOLS: return yk_chat_read_tools(&request->chat, value, err);
   case FIELD_DOCUMENTS: return yk_chat_read_documents(&request->chat, value, err);
   case FIELD_TEMPLATE_KWARGS: return yk_chat_read_template_kwargs(&request->chat, value, err);
-  case FIELD_RESPONSE_FORMAT: return read_response_format(value, err);
+  case FIELD_RESPONSE_FORMAT: return yk_request_read_response_format(request, value, err);
+  case FIELD_STRUCTURED_OUTPUTS: return yk_request_read_structured_outputs(request, value, err);
+  case FIELD_GUIDED: return yk_request_read_guided(request, f->name, value, err);
+  case FIELD_ALLOWED_IDS: return yk_request_read_allowed_ids(request, value, err);
   case FIELD_MODALITIES: return read_modalities(value, err);
   case FIELD_ONLY_TRUE: return read_only_true(f->name, value, err);
   case FIELD_OFF: return is_empty(value) ? YK_OK : unsupported(f->name, err);

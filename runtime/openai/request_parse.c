@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "openai/chat_fields.h"
+#include "openai/constraint_fields.h"
 #include "openai/request_fields.h"
 #include "openai/request_lists.h"
 
@@ -53,18 +54,24 @@ static yk_status read_chat_logprobs(yk_openai_request *request, yk_err *err)
 
 static yk_status read_tool_choice(yk_openai_request *request, const yk_openai_defaults *defaults, yk_err *err)
 {
-  bool none = false;
-  yk_json choice = yk_request_take_up(request, "tool_choice");
-  if (choice.doc) YK_TRY(yk_chat_read_tool_choice(choice, &none, err));
-  if (none) request->chat.tools = YK_JSON_NONE;
+  yk_tool_choice choice = YK_TOOL_CHOICE_AUTO;
+  const char *function = NULL;
+  yk_json value = yk_request_take_up(request, "tool_choice");
+  if (value.doc) YK_TRY(yk_chat_read_tool_choice(value, &choice, &function, err));
+  if (choice == YK_TOOL_CHOICE_NONE) request->chat.tools = YK_JSON_NONE;
+  yk_tool_format format = defaults->style.tools;
   yk_request_take_up(request, "tools");
-  if (request->chat.tools.doc && defaults->style.tools == YK_TOOLS_NONE)
+  if (choice == YK_TOOL_CHOICE_AUTO && request->chat.tools.doc && format == YK_TOOLS_NONE)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "tools: the format of the model's calls is not set; start with --tool-call-parser and one "
                       "of " YK_TOOL_FORMAT_NAMES);
-  if (!request->chat.tools.doc) return YK_OK;
-  request->tools = defaults->style.tools;
-  if (!yk_tool_format_is_typed(request->tools)) return YK_OK;
+  /* Enforced calls need no knowledge of the model. */
+  if (choice == YK_TOOL_CHOICE_REQUIRED && !yk_request_enforces(format)) format = YK_TOOLS_HERMES;
+  request->tools = format;
+  yk_request_take_up(request, "tool_choice");
+  YK_TRY(yk_request_constrain_tools(request, choice, function, err));
+  if (!request->chat.tools.doc) request->tools = YK_TOOLS_NONE;
+  if (!request->chat.tools.doc || !yk_tool_format_is_typed(request->tools)) return YK_OK;
   return yk_tool_schemas_create(request->chat.tools, &request->schemas, err);
 }
 
@@ -166,6 +173,10 @@ yk_status yk_openai_request_drop_body(yk_openai_request *request, yk_err *err)
   request->stop_strings = NULL;
   request->sampling.stop_strings = NULL;
   request->sampling.n_stop_strings = 0;
+  free(request->constraint);
+  request->constraint = NULL;
+  request->sampling.constraint = NULL;
+  request->sampling.constraint_bytes = 0;
   request->model = request->cache_salt = NULL;
   request->object = YK_JSON_NONE;
   request->chat.messages = request->chat.tools = request->chat.documents = request->chat.template_kwargs = YK_JSON_NONE;
@@ -185,6 +196,9 @@ void yk_openai_request_free(yk_openai_request *request)
   free(request->stop_ids);
   free(request->stop_strings);
   free(request->logprob_ids);
+  free(request->allowed_ids);
+  free(request->begin_ids);
+  free(request->constraint);
   free(request->biases);
   for (size_t i = 0; request->bad_words && i < request->sampling.n_bad_words; i++)
     free((void *)(uintptr_t)request->bad_words[i].ids);
@@ -219,6 +233,12 @@ static yk_status find_reasoning(yk_openai_request *request, const yk_engine *eng
   YK_TRY(yk_engine_detokenize(engine, prompt->ids + (prompt->n_ids - n_tail), n_tail, false, &tail, &n_bytes, err));
   request->begins_inside = yk_reasoning_begins_inside(request->reasoning, tail, n_bytes);
   free(tail);
+  if (!request->begins_inside || request->sampling.constraint_kind == YK_CONSTRAINT_NONE || request->begin_ids)
+    return YK_OK;
+  const char *close = request->reasoning->close; /* the constraint is the answer's */
+  YK_TRY(yk_engine_tokenize(engine, close, strlen(close), false, &request->begin_ids,
+                            &request->sampling.n_constraint_begin, err));
+  request->sampling.constraint_begin = request->begin_ids;
   return YK_OK;
 }
 

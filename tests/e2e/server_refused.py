@@ -77,13 +77,13 @@ BAD_CHATS = [
     ({"messages": [{"role": "user", "content": 5}]}, ["content"]),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, ["image_url"]),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, ["tools"]),
-    ({"response_format": {"type": "json_object"}}, ["response_format"]),
+    ({"response_format": {"type": "xml"}}, ["response_format"]),
     ({"top_logprobs": 5}, ["top_logprobs"]),
     ({"logprob_token_ids": [5]}, ["logprob_token_ids", "true"]),
     ({"n": 0}, ["n"]),
     ({"continue_final_message": True}, ["continue_final_message", "add_generation_prompt"]),
-    ({"tool_choice": "required"}, ["tool_choice", "enforced"]),
-    ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, ["tool_choice", "enforced"]),
+    ({"tool_choice": "required"}, ["tool_choice", "tools"]),
+    ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, ["tool_choice", "f"]),
 ]
 
 # Bodies that are no object with a prompt or a list of messages.

@@ -290,17 +290,6 @@ static void structs_that_an_older_version_has(void **state)
   }
 }
 
-static void reserved_fields(void **state)
-{
-  const int32_t prompt[] = {5, 6, 7};
-  yk_err err = YK_ERR_INIT;
-  yk_request *request = not_null;
-  yk_request_options options = fixture_request(*state, prompt, 3, 1);
-  options.sampling.reserved[1] = 1;
-  assert_refused(yk_engine_submit(*state, &options, &request, &err), &err, YK_E_UNSUPPORTED,
-                 "sampling.reserved[1]: expected 0");
-}
-
 /* ---- Text -------------------------------------------------------------------------------------------------------- */
 
 static void text_needs_a_tokenizer(void **state)
@@ -465,7 +454,6 @@ int main(void)
                                                  cmocka_unit_test(devices_and_links),
                                                  cmocka_unit_test(structs_that_a_later_version_has),
                                                  cmocka_unit_test(structs_that_an_older_version_has),
-                                                 cmocka_unit_test(reserved_fields),
                                                  cmocka_unit_test(text_needs_a_tokenizer)};
   const struct CMUnitTest with_tokenizer[] = {cmocka_unit_test(text_arguments), cmocka_unit_test(ids_back_to_text),
                                               cmocka_unit_test(special_tokens), cmocka_unit_test(a_stream)};

@@ -317,6 +317,31 @@ static void test_a_request(void **state)
   release(&f);
 }
 
+/* Behind the end of the reasoning, which occurs once its ids do. */
+static void test_a_later_beginning(void **state)
+{
+  static const int32_t ends[] = {END}, begin[] = {9, 5}, drawn[] = {5, 9, 9, 5, 1};
+  yk_err err = YK_ERR_INIT;
+  yk_request_constraint c;
+  uint32_t words[N_WORDS];
+  (void)state;
+  if (!has_library()) skip();
+  fixture f = grammars_of(20, 1 << 20);
+  yk_sampling s = {.constraint_kind = YK_CONSTRAINT_REGEX,
+                   .constraint = "ba",
+                   .constraint_bytes = 2,
+                   .constraint_begin = begin,
+                   .n_constraint_begin = 2};
+  assert_int_equal(yk_request_constraint_init(&c, f.grammars, "", &s, ends, 1, N_IDS, &err), YK_OK);
+  for (int32_t n = 0; n <= 5; n++) {
+    yk_constrained_output output = {.ids = drawn, .n = n, .end_ids = ends, .n_end_ids = 1};
+    yk_request_constraint_fill(&c, &output, words, N_WORDS);
+    assert_int_equal(words[0], n < 4 ? UINT32_MAX : n == 4 ? BIT(1) : BIT(0));
+  }
+  yk_request_constraint_end(&c);
+  release(&f);
+}
+
 static void test_allowed_ids_alone(void **state)
 {
   static const int32_t allowed[] = {1, 5};
@@ -338,11 +363,12 @@ static void test_allowed_ids_alone(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bytes_of_tokens),  cmocka_unit_test(test_a_missing_library),
-      cmocka_unit_test(test_a_broken_library), cmocka_unit_test(test_masks),
-      cmocka_unit_test(test_without_end_ids),  cmocka_unit_test(test_other_end_ids),
-      cmocka_unit_test(test_refusals),         cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_a_request),        cmocka_unit_test(test_allowed_ids_alone),
+      cmocka_unit_test(test_bytes_of_tokens),   cmocka_unit_test(test_a_missing_library),
+      cmocka_unit_test(test_a_broken_library),  cmocka_unit_test(test_masks),
+      cmocka_unit_test(test_without_end_ids),   cmocka_unit_test(test_other_end_ids),
+      cmocka_unit_test(test_refusals),          cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_a_request),         cmocka_unit_test(test_a_later_beginning),
+      cmocka_unit_test(test_allowed_ids_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

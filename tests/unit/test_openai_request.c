@@ -439,13 +439,81 @@ static void values_out_of_range_or_of_another_type(void **state)
   check_refusals(YK_FORM_COMPLETION, YK_TOOLS_NONE, rows, N_ROWS(rows));
 }
 
+static void expect_constraint(yk_openai_form form, const char *body, yk_constraint_kind kind, const char *name,
+                              const char *text)
+{
+  yk_openai_request r = openai_request(form, body);
+  assert_int_equal(r.sampling.constraint_kind, kind);
+  assert_string_equal(r.sampling.constraint_name, name);
+  assert_int_equal(r.sampling.constraint_bytes, strlen(text));
+  if (text[0]) assert_memory_equal(r.sampling.constraint, text, strlen(text));
+  yk_openai_request_free(&r);
+}
+
+static void constraints(void **state)
+{
+  (void)state;
+  expect_constraint(YK_FORM_COMPLETION, P "'response_format': {'type': 'json_object'}}", YK_CONSTRAINT_JSON_OBJECT,
+                    "response_format", "");
+  expect_constraint(YK_FORM_PLAIN,
+                    P "'response_format': {'type': 'json_schema', 'json_schema': {'name': 'n', 'schema': {'type': "
+                      "'null'}}}}",
+                    YK_CONSTRAINT_JSON_SCHEMA, "response_format", "{\"type\": \"null\"}");
+  expect_constraint(YK_FORM_PLAIN, P "'guided_json': '{}'}", YK_CONSTRAINT_JSON_SCHEMA, "guided_json", "{}");
+  expect_constraint(YK_FORM_CHAT, CHAT(", 'guided_regex': 'a+'"), YK_CONSTRAINT_REGEX, "guided_regex", "a+");
+  expect_constraint(YK_FORM_CHAT, CHAT(", 'guided_choice': ['a', 'b']"), YK_CONSTRAINT_CHOICE, "guided_choice",
+                    "[\"a\", \"b\"]");
+  expect_constraint(YK_FORM_CHAT, CHAT(", 'guided_grammar': 'root ::= x'"), YK_CONSTRAINT_GRAMMAR, "guided_grammar",
+                    "root ::= x");
+  expect_constraint(YK_FORM_CHAT, CHAT(", 'structured_outputs': {'structural_tag': '{}', 'regex': null}"),
+                    YK_CONSTRAINT_STRUCTURAL_TAG, "structured_outputs", "{}");
+  expect_constraint(YK_FORM_CHAT, CHAT(", 'structured_outputs': {'json_object': true, 'disable_fallback': true}"),
+                    YK_CONSTRAINT_JSON_OBJECT, "structured_outputs", "");
+  yk_openai_request r = openai_request(YK_FORM_CHAT, CHAT(", 'allowed_token_ids': [3, 4], 'guided_json': false"));
+  assert_int_equal(r.sampling.n_allowed_ids, 2);
+  assert_int_equal(r.sampling.allowed_ids[1], 4);
+  assert_int_equal(r.sampling.constraint_kind, YK_CONSTRAINT_NONE);
+  yk_openai_request_free(&r);
+}
+
+#define CALL_OF_F(end)                                                                                                 \
+  "\"tags\": [{\"type\": \"tag\", \"begin\": \"<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": \", "        \
+  "\"content\": {\"type\": \"json_schema\", \"json_schema\": {\"type\": \"object\"}}, \"end\": "                       \
+  "\"}\\n</tool_call>\"}], "                                                                                           \
+  "\"stop_after_first\": " end "}"
+#define ONLY_CALLS(end)                                                                                                \
+  "{\"type\": \"tags_with_separator\", \"at_least_one\": true, \"separator\": \"\\n\", " CALL_OF_F(end)
+
+static void constraints_of_tools(void **state)
+{
+  (void)state;
+  expect_constraint(YK_FORM_CHAT, CHAT(", 'tools': [" TOOL "], 'tool_choice': 'required'"),
+                    YK_CONSTRAINT_STRUCTURAL_TAG, "tool_choice",
+                    "{\"type\": \"structural_tag\", \"format\": " ONLY_CALLS("false") "}");
+  expect_constraint(YK_FORM_CHAT,
+                    CHAT(", 'tools': [" TOOL "], 'tool_choice': {'type': 'function', 'function': {'name': 'f'}}"),
+                    YK_CONSTRAINT_STRUCTURAL_TAG, "tool_choice",
+                    "{\"type\": \"structural_tag\", \"format\": " ONLY_CALLS("true") "}");
+  expect_constraint(YK_FORM_CHAT, CHAT(", 'tools': [" TOOL "], 'response_format': {'type': 'json_object'}"),
+                    YK_CONSTRAINT_STRUCTURAL_TAG, "response_format",
+                    "{\"type\": \"structural_tag\", \"format\": {\"type\": \"or\", \"elements\": [" ONLY_CALLS(
+                        "false") ", {\"type\": \"json_schema\", \"json_schema\": {\"type\": \"object\"}}]}}");
+  expect_constraint(YK_FORM_CHAT,
+                    CHAT(", 'parallel_tool_calls': false, 'tools': [{'type': 'function', 'function': {'name': 'f', "
+                         "'strict': true}}]"),
+                    YK_CONSTRAINT_STRUCTURAL_TAG, "tools",
+                    "{\"type\": \"structural_tag\", \"format\": {\"type\": \"triggered_tags\", \"triggers\": "
+                    "[\"<tool_call>\"], " CALL_OF_F("true") "}");
+  yk_openai_request r = openai_request(YK_FORM_CHAT, CHAT(", 'tools': [" TOOL "]"));
+  assert_int_equal(r.sampling.constraint_kind, YK_CONSTRAINT_NONE);
+  yk_openai_request_free(&r);
+}
+
 static void unsupported_fields_are_refused_by_name(void **state)
 {
   (void)state;
-  static const char *const both[] = {"guided_json",           "guided_regex",        "guided_choice",
-                                     "guided_grammar",        "structural_tag",      "structured_outputs",
-                                     "logits_processors",     "use_beam_search",     "allowed_token_ids",
-                                     "thinking_token_budget", "repetition_detection"};
+  static const char *const both[] = {"logits_processors", "use_beam_search", "thinking_token_budget",
+                                     "repetition_detection"};
   static const char *const completion[] = {"suffix", "prompt_embeds"};
   static const char *const of_chat[] = {"functions",          "function_call", "audio",
                                         "web_search_options", "chat_template", "echo"};
@@ -470,7 +538,18 @@ static void unsupported_fields_are_refused_by_name(void **state)
     }
   }
   static const refusal rows[] = {
-      {P "'response_format': {'type': 'json_object'}}", "response_format", "json_object", YK_E_UNSUPPORTED},
+      {P "'response_format': {'type': 'xml'}}", "response_format", "found \"xml\"", YK_E_INVAL},
+      {P "'response_format': {'type': 'json_schema'}}", "response_format", "json_schema.schema", YK_E_FORMAT},
+      {P "'guided_regex': 5}", "guided_regex", "a string that is not empty", YK_E_FORMAT},
+      {P "'guided_choice': 'a'}", "guided_choice", "an array of strings", YK_E_FORMAT},
+      {P "'guided_json': [1]}", "guided_json", "an object, or a string of JSON", YK_E_FORMAT},
+      {P "'guided_json': {}, 'guided_regex': 'a'}", "guided_regex", "guided_json", YK_E_INVAL},
+      {P "'structured_outputs': 'a'}", "structured_outputs", "an object", YK_E_FORMAT},
+      {P "'structured_outputs': {'whitespace_pattern': 'x'}}", "structured_outputs", "\"whitespace_pattern\"",
+       YK_E_UNSUPPORTED},
+      {P "'structured_outputs': {'json': {}, 'regex': 'a'}}", "structured_outputs", "another constraint", YK_E_INVAL},
+      {P "'allowed_token_ids': []}", "allowed_token_ids", "at least one token id", YK_E_FORMAT},
+      {P "'allowed_token_ids': [-1]}", "allowed_token_ids", "found -1", YK_E_FORMAT},
       {P "'response_format': 'text'}", "response_format", "an object", YK_E_FORMAT},
       {P "'detokenize': false}", "detokenize", "expected true", YK_E_UNSUPPORTED},
       {P "'truncate_prompt_tokens': 0}", "truncate_prompt_tokens", "at least 1, or -1", YK_E_INVAL},
@@ -534,9 +613,12 @@ static void chat_fields_out_of_place(void **state)
       {CHAT(", 'tools': [{'type': 'web'}]"), "tools", "the type \"function\"", YK_E_UNSUPPORTED},
       {CHAT(", 'tools': [{'type': 'function'}]"), "tools", "tools[0].function", YK_E_FORMAT},
       {CHAT(", 'tools': [{'type': 'function', 'function': {}}]"), "tools", "tools[0].function.name", YK_E_FORMAT},
-      {CHAT(", 'tools': [" TOOL "], 'tool_choice': 'required'"), "tool_choice", "cannot be enforced", YK_E_UNSUPPORTED},
-      {CHAT(", 'tool_choice': {'type': 'function', 'function': {'name': 'f'}}"), "tool_choice", "cannot be enforced",
-       YK_E_UNSUPPORTED},
+      {CHAT(", 'tool_choice': 'required'"), "tool_choice", "\"tools\" beside it", YK_E_INVAL},
+      {CHAT(", 'tools': [" TOOL "], 'tool_choice': 'always'"), "tool_choice", "found \"always\"", YK_E_INVAL},
+      {CHAT(", 'tools': [" TOOL "], 'tool_choice': {'type': 'function', 'function': {'name': 'g'}}"), "tool_choice",
+       "no tool \"g\"", YK_E_INVAL},
+      {CHAT(", 'guided_json': {}, 'tools': [" TOOL "], 'tool_choice': 'required'"), "tool_choice", "another constraint",
+       YK_E_INVAL},
       {CHAT(", 'tool_choice': 5"), "tool_choice", "found integer", YK_E_FORMAT},
       {CHAT(", 'chat_template_kwargs': []"), "chat_template_kwargs", "an object", YK_E_FORMAT},
       {CHAT(", 'documents': {}"), "documents", "an array", YK_E_FORMAT},
@@ -614,6 +696,8 @@ int main(void)
                                      cmocka_unit_test(options_of_choices),
                                      cmocka_unit_test(bodies_that_are_no_request),
                                      cmocka_unit_test(values_out_of_range_or_of_another_type),
+                                     cmocka_unit_test(constraints),
+                                     cmocka_unit_test(constraints_of_tools),
                                      cmocka_unit_test(unsupported_fields_are_refused_by_name),
                                      cmocka_unit_test(conversations_that_are_none),
                                      cmocka_unit_test(chat_fields_out_of_place),

@@ -5,7 +5,7 @@
 #define NO_LORA      "Yoke runs no LoRA adapters; merge the adapter into the weights, and give it that checkpoint"
 #define NO_DRAFTS    "Yoke does not decode speculatively; leave it out"
 #define NO_MEDIA     "Yoke reads text alone; leave it out"
-#define NO_GRAMMAR   "Yoke does not hold answers to a grammar or schema; leave it out"
+#define GRAMMAR      "constrained output always uses xgrammar; leave it out"
 #define NO_POOLING   "Yoke generates text, and computes no embeddings; leave it out"
 #define NO_TRANSFER  "Yoke keeps the KV cache to itself; leave it out"
 #define NO_OFFLOAD   "Yoke keeps weights and KV in the memory of its devices; use more ranks (--tensor-parallel-size)"
@@ -129,8 +129,8 @@ static const yk_foreign_option options[] = {
     PASSED("enable-reasoning", NULL, FLAG),
     REFUSED("reasoning-parser-plugin", NULL, ONE, "", NO_PLUGINS),
     REFUSED("reasoning-config", NULL, ONE, "", "use --reasoning-parser"),
-    REFUSED("structured-outputs-config", NULL, ONE, "", NO_GRAMMAR),
-    REFUSED("guided-decoding-backend", NULL, ONE, "", NO_GRAMMAR),
+    REFUSED("structured-outputs-config", NULL, ONE, "", GRAMMAR),
+    REFUSED("guided-decoding-backend", NULL, ONE, "auto|xgrammar", GRAMMAR),
     /* Ranks */
     REFUSED("distributed-executor-backend", NULL, ONE, "mp|uni",
             "ranks are threads; --nnodes divides them among processes; leave it out"),

@@ -63,7 +63,10 @@ typedef struct yk_sampling {
   const int32_t *allowed_ids;  /* [n_allowed_ids] the only ids that may be drawn; 0: all; copied by submit */
   size_t n_allowed_ids;
   yk_constraint_kind constraint_kind;
-  uint64_t reserved[2]; /* 0: for later versions */
+  /* [n_constraint_begin] the constraint holds from the first occurrence of these ids in the output on, behind them: the
+   * end of a model's reasoning. 0: from the beginning; copied by submit. */
+  const int32_t *constraint_begin;
+  size_t n_constraint_begin;
 } yk_sampling;
 
 typedef struct yk_request_options {

@@ -1,0 +1,246 @@
+"""Constrained output of `yoke serve`: every field, what is refused and how, limits, and rows beside unconstrained ones.
+Needs the grammar library (harness.need_grammar_library).
+"""
+
+import concurrent.futures
+import json
+import os
+import re
+
+import harness
+from server_case import Case, Server, read_events, text_of
+
+COMPLETION, CHAT = "/v1/completions", "/v1/chat/completions"
+SCHEMA = {"type": "object",
+          "properties": {"name": {"type": "string", "maxLength": 8},
+                         "age": {"type": "integer", "minimum": 0, "maximum": 99},
+                         "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2}},
+          "required": ["name", "age"]}
+BOOLEAN = {"type": "boolean"}
+MESSAGES = [{"role": "user", "content": "17+25="}]
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
+    "type": "object", "properties": {"x": {"enum": [1, 2]}}, "required": ["x"], "additionalProperties": False}}}
+    for name in ("first", "second")]
+
+
+def schema_format(schema):
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "strict": True, "schema": schema}}}
+
+
+def is_object_of_schema(text):
+    value = json.loads(text)
+    assert set(value) <= {"name", "age", "tags"} and {"name", "age"} <= set(value), value
+    assert isinstance(value["name"], str) and len(value["name"]) <= 8 and 0 <= value["age"] <= 99, value
+    assert all(tag in ("a", "b") for tag in value.get("tags", ())), value
+    return True
+
+
+class ConstrainedTest(Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server = None
+
+    def setUp(self):
+        cls = type(self)
+        if cls.server is None:
+            cls.server = Server(self.yoke, "--tool-call-parser", "hermes", "--chat-template", cls.template(), "--tp", 2)
+            cls.addClassCleanup(cls.server.stop)
+            cls.server.wait_for()
+        self.server = cls.server
+
+    @classmethod
+    def template(cls):
+        path = os.path.join(harness.scratch_folder(cls.addClassCleanup), "template.jinja")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("{% for message in messages %}{{ message.content }}{% endfor %}{{ tools | length if tools }}")
+        return path
+
+    def complete(self, path=COMPLETION, **fields):
+        asked = {"prompt": "One"} if path == COMPLETION else {"messages": MESSAGES}
+        response = self.server.post(path, {**asked, "max_tokens": 300, "temperature": 1, "seed": 3, **fields})
+        self.assertEqual(response.status, 200, response.text)
+        return response.value["choices"]
+
+    def text(self, **fields):
+        choice, = self.complete(**fields)
+        self.assertEqual(choice["finish_reason"], "stop")
+        return choice["text"]
+
+    def refuse(self, param, *texts, path=COMPLETION, **fields):
+        asked = {"prompt": "One"} if path == COMPLETION else {"messages": MESSAGES}
+        response = self.server.post(path, {**asked, "max_tokens": 8, **fields})
+        self.assertEqual(response.status, 400, response.text)
+        error = response.value["error"]
+        self.assertEqual(error["param"], param, error)
+        for text in texts:
+            self.assertIn(text, error["message"])
+
+    def test_every_field_of_a_constraint(self):
+        for fields, check in (
+                (schema_format(SCHEMA), is_object_of_schema),
+                ({"structured_outputs": {"json": BOOLEAN}}, lambda text: text in ("true", "false")),
+                ({"structured_outputs": {"json": json.dumps(BOOLEAN)}}, lambda text: text in ("true", "false")),
+                ({"structured_outputs": {"regex": "[ab]{3}-[0-9]"}}, re.compile(r"[ab]{3}-[0-9]").fullmatch),
+                ({"structured_outputs": {"choice": ["red", 'a "quoted"\n\\one']}},
+                 lambda text: text in ("red", 'a "quoted"\n\\one')),
+                ({"structured_outputs": {"grammar": 'root ::= "x" root | "y"'}}, re.compile("x*y").fullmatch),
+                ({"structured_outputs": {"structural_tag": {"type": "structural_tag", "format": {
+                    "type": "tag", "begin": "<a>", "end": "</a>",
+                    "content": {"type": "json_schema", "json_schema": BOOLEAN}}}}},
+                 re.compile("<a>(true|false)</a>").fullmatch),
+                ({"guided_json": BOOLEAN}, lambda text: text in ("true", "false")),
+                ({"guided_regex": "ab?c"}, re.compile("ab?c").fullmatch),
+                ({"guided_choice": ["left", "right"]}, lambda text: text in ("left", "right")),
+                ({"guided_grammar": 'root ::= [0-9] [0-9]'}, re.compile("[0-9]{2}").fullmatch)):
+            with self.subTest(fields=fields):
+                text = self.text(**fields)
+                self.assertTrue(check(text), text)
+
+        choice, = self.complete(response_format={"type": "json_object"})
+        self.assertTrue(choice["text"].startswith("{"))
+        if choice["finish_reason"] == "stop":
+            self.assertIsInstance(json.loads(choice["text"]), dict)
+
+    def test_only_allowed_ids_are_drawn(self):
+        ids = [5, 60, 300]
+        choice, = self.complete(allowed_token_ids=ids, max_tokens=40, return_token_ids=True)
+        self.assertEqual(set(choice["token_ids"]), set(ids))
+        choice, = self.complete(allowed_token_ids=ids[:1], max_tokens=3, return_token_ids=True)
+        self.assertEqual(choice["token_ids"], ids[:1] * 3)
+
+    def test_the_end_is_the_constraints(self):
+        """ignore_eos and min_tokens prefer to go on, and never exceed the constraint."""
+        for fields in ({"ignore_eos": True}, {"min_tokens": 50}, {"ignore_eos": True, "min_tokens": 50}):
+            self.assertEqual(self.text(guided_choice=["ok"], **fields), "ok")
+            choice, = self.complete(guided_regex="a*", max_tokens=60, **fields)
+            self.assertGreaterEqual(len(choice["text"]), 50 if "min_tokens" in fields else 60)
+
+    def test_log_probabilities_are_those_without_the_mask(self):
+        free, = self.complete(max_tokens=1, logprobs=3, temperature=0)
+        bound, = self.complete(max_tokens=1, logprobs=3, temperature=0, guided_choice=["zebra"])
+        self.assertEqual(free["logprobs"]["top_logprobs"][0].items() - bound["logprobs"]["top_logprobs"][0].items(),
+                         set())
+
+    def test_a_constraint_that_holds_anyway_changes_nothing(self):
+        asked = {"prompt": "The capital of Norway is", "temperature": 0, "max_tokens": 30, "logprobs": 1}
+        free, = self.complete(**asked)
+        bound, = self.complete(**asked, guided_regex=r"[\s\S]*")
+        self.assertEqual(bound, free)
+
+    def test_stop_strings_and_samples(self):
+        choices = self.complete(guided_regex="[a-c]{12}", n=3, stop=["b"])
+        for choice in choices:
+            self.assertRegex(choice["text"], "^[ac]*$")
+            self.assertEqual(choice["finish_reason"], "stop")
+
+    def test_streams(self):
+        connection = self.server.connect()
+        connection.request("POST", CHAT, json.dumps({"messages": MESSAGES, "stream": True, "max_tokens": 300,
+                                                     **schema_format(SCHEMA)}), {"Content-Type": "application/json"})
+        events = [event for event in read_events(connection.getresponse()) if event != "[DONE]"]
+        connection.close()
+        self.assertTrue(is_object_of_schema("".join(map(text_of, events))))
+        self.assertEqual(events[-1]["choices"][0]["finish_reason"], "stop")
+
+    def test_rows_with_and_without_a_constraint(self):
+        """A row beside constrained ones has the tokens that it has alone."""
+        alone = self.complete(max_tokens=40)[0]["text"]
+        asked = [{}, schema_format(SCHEMA), {"guided_regex": "[xyz]{20}"}, {}] * 4
+        with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+            texts = list(pool.map(lambda fields: self.complete(**{"max_tokens": 40 if not fields else 300, **fields})
+                                  [0]["text"], asked))
+        for fields, text in zip(asked, texts):
+            if not fields:
+                self.assertEqual(text, alone)
+            elif "guided_regex" in fields:
+                self.assertRegex(text, "^[xyz]{20}$")
+            else:
+                self.assertTrue(is_object_of_schema(text))
+
+    def test_calls_are_enforced(self):
+        for choice, names in (("required", ("first", "second")),
+                              ({"type": "function", "function": {"name": "second"}}, ("second",))):
+            with self.subTest(choice=choice):
+                answer, = self.complete(CHAT, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False)
+                call, = answer["message"]["tool_calls"]
+                self.assertIn(call["function"]["name"], names)
+                self.assertIn(json.loads(call["function"]["arguments"]), ({"x": 1}, {"x": 2}))
+                self.assertEqual(answer["finish_reason"], "tool_calls")
+
+    def test_strict_tools_and_a_response_format_with_tools(self):
+        strict = [{**tool, "function": {**tool["function"], "strict": True}} for tool in TOOLS]
+        self.complete(CHAT, tools=strict, max_tokens=20)
+        answer, = self.complete(CHAT, tools=TOOLS, parallel_tool_calls=False, **schema_format(BOOLEAN))
+        if answer["finish_reason"] == "tool_calls":
+            self.assertIn(json.loads(answer["message"]["tool_calls"][0]["function"]["arguments"])["x"], (1, 2))
+        else:
+            self.assertIn(answer["message"]["content"], ("true", "false"))
+
+    def test_schemas_that_are_refused_by_name(self):
+        for schema, place in (({"not": {}}, "/not"), ({"type": "array", "uniqueItems": True}, "/uniqueItems"),
+                              ({"$ref": "http://example.com/a"}, "/$ref"), ({"$ref": "#/$defs/b"}, "#/$defs/b"),
+                              ({"properties": {"a/b": {"contains": {}}}}, "/properties/a~1b/contains"),
+                              ({"type": "string", "pattern": "a", "maxLength": 3}, "/maxLength"),
+                              ({"type": "string", "pattern": "(?=a)b"}, "Lookahead"),
+                              ({"anyOf": [{"if": {}}]}, "/anyOf/0/if"), ({"type": "text"}, "/type"),
+                              ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "oneOf"), (False, "false")):
+            with self.subTest(schema=schema):
+                self.refuse("response_format", place, **schema_format(schema))
+        self.refuse("guided_json", "not JSON", guided_json="{")
+        self.refuse("guided_regex", "parenthesis", guided_regex="(")
+        self.refuse("guided_grammar", "", guided_grammar="root ::= x")
+        self.refuse("guided_choice", "at least one", guided_choice=[])
+        self.refuse("guided_choice", "array", guided_choice="a")
+        self.refuse("guided_regex", "another constraint", guided_json=BOOLEAN, guided_regex="a")
+        self.refuse("structured_outputs", "whitespace_pattern", structured_outputs={"whitespace_pattern": "x"})
+        self.refuse("response_format", "json_schema", response_format={"type": "xml"})
+        self.refuse("response_format", "schema", response_format={"type": "json_schema"})
+        self.refuse("allowed_token_ids", "vocabulary", allowed_token_ids=[10 ** 6])
+        self.refuse("allowed_token_ids", "at least one", allowed_token_ids=[])
+        self.refuse("tool_choice", "tools", path=CHAT, tool_choice="required")
+        self.refuse("tool_choice", "third", path=CHAT, tools=TOOLS,
+                    tool_choice={"type": "function", "function": {"name": "third"}})
+
+    def test_a_constraint_that_allows_no_token_fails_alone(self):
+        response = self.server.post(COMPLETION, {"prompt": "One", "guided_regex": "[0-9]+", "max_tokens": 5,
+                                                 "bad_words": list("0123456789"), "logit_bias": {}})
+        self.assertIn(response.status, (200, 400), response.text)
+        self.assertEqual(self.text(guided_choice=["ok"]), "ok")
+
+
+@harness.of_the_program
+class LimitsTest(Case):
+    def test_bombs_are_answered_and_the_server_goes_on(self):
+        server = self.serve("--grammar-time-limit", 0.5, "--grammar-memory", "512MiB")
+        nested = {"type": "string"}
+        for _ in range(50):
+            nested = {"type": "object", "properties": {"a": nested}}
+        many = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(5000)}}
+        for fields in (schema_format(many), schema_format({"type": "array", "items": BOOLEAN, "maxItems": 10 ** 6}),
+                       schema_format(nested), {"guided_regex": "((a{1,300}){1,300}){1,300}"},
+                       {"guided_regex": "(a+)+b"},
+                       schema_format({"enum": ["x" * 1000 + str(i) for i in range(1000)]})):
+            response = server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, **fields})
+            self.assertIn(response.status, (200, 400), response.text[:500])
+            if response.status == 400:
+                self.assertRegex(response.value["error"]["message"], "too complex|nested|expected")
+        refused = server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, **schema_format(many)})
+        self.assertIn("longer than its limit of 0.5 s", refused.value["error"]["message"])
+        answer = server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, "guided_choice": ["ok"]})
+        self.assertEqual(answer.value["choices"][0]["text"], "ok", answer.text)
+
+
+@harness.of_the_program
+class MissingTest(Case):
+    def test_without_the_library(self):
+        server = self.serve("--grammar-library", harness.scratch_folder(self.addCleanup))
+        answer = server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, "guided_choice": ["ok"]})
+        self.assertEqual(answer.status, 400)
+        self.assertIn("pip install", answer.value["error"]["message"])
+        self.assertEqual(server.post(COMPLETION, {"prompt": "One", "max_tokens": 4}).status, 200)
+
+
+if __name__ == "__main__":
+    harness.need_grammar_library()
+    harness.main()
