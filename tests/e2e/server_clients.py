@@ -2,8 +2,10 @@
 (harness.need_package).
 """
 
+import os
 import subprocess
 import sys
+import unittest
 
 import harness
 from server_case import Case
@@ -86,12 +88,45 @@ print("langchain-openai", version("langchain-openai"))
 """
 
 
+STRUCTURED = r"""
+import sys
+from typing import Literal
+import openai
+from langchain_openai import ChatOpenAI
+from openai import OpenAI
+from pydantic import BaseModel
+
+class Person(BaseModel):
+    name: Literal["Ada", "Lily"]
+    age: Literal[7, 8]
+
+client = OpenAI(base_url=sys.argv[1] + "/v1", api_key="secret", max_retries=0, timeout=120)
+asked = {"model": "demo", "messages": [{"role": "user", "content": "Who?"}], "temperature": 1, "seed": 3}
+found = client.chat.completions.parse(**asked, response_format=Person).choices[0].message.parsed
+assert isinstance(found, Person), found
+with client.chat.completions.stream(**asked, response_format=Person) as stream:
+    for event in stream:
+        pass
+    assert isinstance(stream.get_final_completion().choices[0].message.parsed, Person)
+tool = openai.pydantic_function_tool(Person)
+for choice in ("required", {"type": "function", "function": {"name": "Person"}}):
+    answer = client.chat.completions.parse(**asked, tools=[tool], tool_choice=choice, parallel_tool_calls=False)
+    assert isinstance(answer.choices[0].message.tool_calls[0].function.parsed_arguments, Person), answer
+chat = ChatOpenAI(base_url=sys.argv[1] + "/v1", api_key="secret", model="demo", temperature=1, max_retries=0)
+for method in ("json_schema", "function_calling"):
+    assert isinstance(chat.with_structured_output(Person, method=method).invoke("Who?"), Person), method
+print("structured output")
+"""
+
+TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}{{ tools | length if tools }}"
+
+
 @harness.of_the_program
 class Clients(Case):
     def check(self, script, *options):
         """A script that uses a client finds no fault."""
-        server = self.serve("--chat-template", "builtin:chatml", "--api-key", "secret", "--served-model-name", "demo",
-                            *options)
+        template = () if "--chat-template" in options else ("--chat-template", "builtin:chatml")
+        server = self.serve(*template, "--api-key", "secret", "--served-model-name", "demo", *options)
         done = subprocess.run([sys.executable, "-c", script, f"http://127.0.0.1:{server.port}"], capture_output=True,
                               timeout=harness.TIMEOUT_S, check=False)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
@@ -102,6 +137,13 @@ class Clients(Case):
 
     def test_langchain(self):
         self.check(LANGCHAIN)
+
+    @unittest.skipUnless(harness.has_grammar_library(), "no grammar library")
+    def test_structured_output(self):
+        path = os.path.join(harness.scratch_folder(self.addCleanup), "template.jinja")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(TEMPLATE)
+        self.check(STRUCTURED, "--chat-template", path, "--tool-call-parser", "hermes")
 
 
 if __name__ == "__main__":
