@@ -1,8 +1,12 @@
 #include "base/status.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+_Static_assert(offsetof(yk_err, message) == 8 && sizeof(yk_err) == 264,
+               "programs of earlier versions allocate a yk_err");
 
 /* Drop a UTF-8 sequence that vsnprintf cut in the middle. */
 static void trim_partial_utf8(char *text)

@@ -28,6 +28,7 @@ typedef enum yk_status {
 
 enum { YK_ERR_MESSAGE_BYTES = 256 };
 
+/* Callers allocate this struct: its fields, their order and their sizes are the same in every version. */
 typedef struct yk_err {
   yk_status code;
   int rank; /* rank that failed; -1: no rank is involved */
