@@ -225,8 +225,21 @@ class Check:
         bounds = [keyword for keyword in ("minLength", "maxLength") if keyword in node]
         if "pattern" in node and bounds:
             raise Refused(below(path, bounds[0]), f'"{bounds[0]}" beside "pattern" is not supported')
+        if "pattern" in node and (not isinstance(node["pattern"], str) or matches_control(node["pattern"])):
+            raise Refused(below(path, "pattern"), "expected a regular expression without control characters")
+        if bounds:  # the library's own bounds admit control characters, which JSON does not
+            node["pattern"] = self.of_length(node, path, bounds)
         if "format" in node and (bounds or "pattern" in node):
             del node["format"]  # an annotation, which the library would read instead
+
+    def of_length(self, node, path, bounds):
+        for keyword in bounds:
+            if not has_type(node[keyword], "integer") or node[keyword] < 0:
+                raise Refused(below(path, keyword), "expected an integer of at least 0")
+        least, most = int(node.pop("minLength", 0)), node.pop("maxLength", None)
+        if most is not None and most < least:
+            raise Refused(below(path, "maxLength"), 'expected at least "minLength"')
+        return f"^.{{{least},{'' if most is None else int(most)}}}$"
 
     def number(self, node, path, types):
         if "multipleOf" not in node:
@@ -236,6 +249,12 @@ class Check:
         if "number" in types or bounds or not has_type(step, "integer") or not 0 < step <= 1024:
             raise Refused(below(path, "multipleOf"), '"multipleOf" is only supported for the type "integer", '
                           'up to 1024 and without bounds')
+
+
+def matches_control(pattern):
+    """Whether the pattern names a control character outside negated classes. The library would write it as it is."""
+    positive = re.sub(r"\[\^(?:\\.|[^\]\\])*\]", "", pattern)
+    return re.search(r"[\x00-\x1f]|\\[tnrfv0]|\\c|\\x[01]|\\u00[01]", positive) is not None
 
 
 def unquoted(text):
