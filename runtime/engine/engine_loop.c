@@ -108,6 +108,7 @@ static bool begin_step(yk_engine *e)
   times->ranks_ns = yk_clock_now_ns();
   yk_ranks_begin(e->ranks, flight->step);
   yk_step_builder_fill_late(e->builder);
+  yk_ranks_send_late(e->ranks, flight->step);
   times->deliver_ns = yk_clock_now_ns();
   yk_requests_deliver(e);
   flight->n_prompt = yk_engine_prompt_rows(items, n_items);

@@ -16,6 +16,8 @@ FAMILY = "qwen3"
 CASES = (("qwen3", 2, 2, ()), ("llama", 3, 3, ()), ("qwen3", 8, 4, ()), ("moe_qwen3", 4, 2, ()),
          ("moe_qwen2", 3, 3, ("--enable-expert-parallel",)), ("deepseek_v3", 6, 2, ()), ("format_w8a8", 4, 4, ()),
          ("format_w8a8_experts", 3, 3, ()))
+# Pipeline stages: ranks in all, processes, stages. Groups of 3 ranks in 3 processes of 2.
+STAGES = (("qwen3", 4, 2, 2), ("llama", 3, 3, 3), ("qwen3", 6, 3, 2), ("format_w8a8", 2, 2, 2))
 
 
 def model(name=FAMILY):
@@ -58,6 +60,12 @@ class Bits(ProcessesCase):
     def test_flags(self):
         for name, n_ranks, n_processes, options in CASES:
             self.check(name, n_ranks, lambda arguments, n=n_processes: self.start(n, *arguments), options)
+
+    def test_stages(self):
+        """The first rank of the last stage samples, in another process than process 0."""
+        for name, n_ranks, n_processes, n_stages in STAGES:
+            self.check(name, n_ranks // n_stages, lambda arguments, n=n_processes: self.start(n, *arguments),
+                       ("--pipeline-parallel-size", n_stages))
 
     def test_torchrun(self):
         address, port = random_address()

@@ -68,6 +68,18 @@ class Failures(ProcessesCase):
                 self.assertRegex(process.err, rf"process {victim} \(.*\): rank {victim} did not finish a step within "
                                  rf"2 s; rank {victim} is at layer 1, attention")
 
+    def test_stage_that_hangs(self):
+        """Process 0 waits for the results of the last stage alone."""
+        program = os.path.join(os.path.dirname(self.yoke), "yoke_with_faults")
+        if not os.path.exists(program):
+            self.skipTest("no program with faults")
+        fault = {"YOKE_FAULT": "rank=0 operation=attention call=50 fault=stall-host seconds=9"}
+        processes = self.start(2, "generate", *COMMON, "--tp", 1, "--pipeline-parallel-size", 2, "--step-timeout", 2,
+                               "--token-ids", "5,6,7", "-n", 200, "--ignore-eos", env={1: fault}, program=program)
+        for process in processes:
+            self.assertEqual(process.wait(), 1, process.err)
+            self.assertRegex(process.err, r"process 1 \(.*\): rank 1 did not finish a step within 2 s")
+
     def test_end_of_process_0(self):
         """SIGTERM and SIGINT end all processes in order."""
         for number in (signal.SIGTERM, signal.SIGINT):

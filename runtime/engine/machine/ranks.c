@@ -1,5 +1,6 @@
 #include "engine/machine/ranks.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,12 +15,14 @@
 #include "engine/machine/processes.h"
 #include "engine/machine/rank_devices.h"
 #include "engine/machine/remote_profiles.h"
+#include "engine/machine/remote_sampling.h"
 #include "model/step_message.h"
 #include "parallel/rank_group.h"
 
 enum {
   MAX_LOAD_THREADS = 32, /* per rank; with more, memory bandwidth is the limit */
-  MESSAGE_STEP = 1       /* the kinds of process 0's messages */
+  MESSAGE_STEP = 1,      /* the kinds of process 0's messages */
+  MESSAGE_SAMPLING       /* the arrays for sampling of the step before, if another process samples */
 };
 
 static const double REPORT_S = 2; /* for other processes to exceed the same time limit, and to report that */
@@ -35,15 +38,18 @@ typedef struct command {
 typedef struct begun_step {
   command command;
   uint64_t number; /* of the command in the group */
+  int n_messages;  /* to the followers */
 } begun_step;
 
 struct yk_ranks {
   yk_settings settings;
-  yk_cluster *cluster;        /* or NULL: one process; not owned */
-  yk_err send_error;          /* process 0: of the last step's message */
-  pthread_t waiter;           /* the thread that began the last step, and waits for it */
-  bool has_answered;          /* another process: the last step, before its end */
-  yk_remote_profiles *remote; /* process 0 of several: profiles of the others' ranks */
+  yk_cluster *cluster;          /* or NULL: one process; not owned */
+  yk_err send_error;            /* process 0: of the last step's message */
+  pthread_t waiter;             /* the thread that began the last step, and waits for it */
+  bool is_judged;               /* process 0: a stall has been, which fails the cluster */
+  bool has_answered;            /* another process: the last step, before its end */
+  yk_remote_profiles *remote;   /* process 0 of several: profiles of the others' ranks */
+  yk_remote_sampling *sampling; /* NULL: process 0 samples */
   yk_rank_devices devices;
   yk_model *models[YK_MAX_RANKS]; /* [n_local]; only the rank's thread uses its model while commands run */
   yk_rank_group *group;
@@ -143,7 +149,8 @@ static void judge_stall(yk_ranks *ranks, const yk_err *stall)
 {
   yk_cluster *cluster = ranks->cluster;
   yk_err missing = YK_ERR_INIT, last = *stall;
-  int least = count_begun(ranks, stall->rank), culprit = 0;
+  ranks->is_judged = true; /* the failure below comes back to stop_ranks */
+  int least = stall->rank >= 0 ? count_begun(ranks, stall->rank) : INT_MAX, culprit = 0;
   const bool all_answered =
       yk_cluster_wait(cluster, REPORT_S, &missing) != YK_E_TIMEOUT || strncmp(missing.message, "process", 7) == 0;
   for (int process = 1; process < yk_cluster_n_processes(cluster) && all_answered; process++) {
@@ -164,7 +171,8 @@ static void judge_stall(yk_ranks *ranks, const yk_err *stall)
 static void stop_ranks(void *context, const yk_err *error)
 {
   yk_ranks *ranks = context;
-  const bool is_stall = error->code == YK_E_TIMEOUT && pthread_equal(ranks->waiter, pthread_self());
+  const bool is_stall =
+      error->code == YK_E_TIMEOUT && !ranks->is_judged && pthread_equal(ranks->waiter, pthread_self());
   if (ranks->cluster && !is_stall)
     yk_cluster_abort(ranks->cluster, error);
   else if (ranks->cluster && yk_cluster_process(ranks->cluster) == 0)
@@ -218,7 +226,8 @@ static yk_status start(yk_ranks *ranks, yk_err *err)
   YK_TRY(yk_rank_group_create(s->world.n_local, &ops, &ranks->group, err));
   if (!ranks->cluster) return YK_OK;
   yk_cluster_watch(ranks->cluster, lose_process, ranks);
-  return yk_remote_profiles_create(ranks->cluster, &ranks->remote, err);
+  YK_TRY(yk_remote_profiles_create(ranks->cluster, &ranks->remote, err));
+  return yk_remote_sampling_create(s, ranks->cluster, &ranks->sampling, err);
 }
 
 yk_status yk_ranks_create(const yk_settings *settings, yk_cluster *cluster, yk_ranks **out, yk_err *err)
@@ -264,6 +273,26 @@ void yk_ranks_begin(yk_ranks *ranks, const yk_step *step)
   begun_step *begun = &ranks->steps[ranks->n_begun++ % YK_MAX_RANKS];
   begun->command = (command){.step = step};
   begun->number = yk_rank_group_begin(ranks->group, &begun->command);
+  begun->n_messages = 1;
+}
+
+void yk_ranks_send_late(yk_ranks *ranks, const yk_step *step)
+{
+  if (!ranks->sampling || !yk_remote_sampling_has_arrays(step) || ranks->send_error.code != YK_OK) return;
+  size_t rank_bytes = step->layout.rank_bytes;
+  const struct iovec piece = {(char *)step->block + rank_bytes, step->layout.n_bytes - rank_bytes};
+  yk_cluster_send(ranks->cluster, MESSAGE_SAMPLING, &piece, 1, &ranks->send_error);
+  ranks->steps[(ranks->n_begun - 1) % YK_MAX_RANKS].n_messages++;
+}
+
+/* The results of a step that another process samples, and every follower's answers to its messages. */
+static void take_answers(yk_ranks *ranks, const begun_step *begun, double timeout_s, yk_err *own)
+{
+  if (own->code == YK_OK) *own = ranks->send_error;
+  if (own->code == YK_OK && ranks->sampling)
+    yk_remote_sampling_take(ranks->sampling, begun->command.step, timeout_s, own);
+  if (own->code == YK_E_TIMEOUT) judge_stall(ranks, own);
+  for (int i = 0; i < begun->n_messages && own->code == YK_OK; i++) yk_cluster_wait(ranks->cluster, timeout_s, own);
 }
 
 yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
@@ -273,8 +302,7 @@ yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
   bool is_timed = oldest->command.step->counts.is_timed;
   yk_status status = yk_rank_group_wait(ranks->group, oldest->number, timeout_s, ranks->cluster ? &own : err);
   if (!ranks->cluster) return status;
-  if (own.code == YK_OK) own = ranks->send_error;
-  if (own.code == YK_OK) yk_cluster_wait(ranks->cluster, timeout_s, &own);
+  if (own.code == YK_OK) take_answers(ranks, oldest, timeout_s, &own);
   if (own.code == YK_OK && is_timed) yk_remote_profiles_gather(ranks->remote, ranks->models, &own);
   if (own.code == YK_OK) return YK_OK;
   yk_processes_fail(ranks->cluster, own.code, &own);
@@ -285,17 +313,36 @@ yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
 
 /* ---- Following --------------------------------------------------------------------------------------------------- */
 
+/* In the process that samples: the rest of a step, which process 0 sends once late arrays are filled. */
+static yk_status receive_sampling(yk_ranks *ranks, yk_step *step, yk_err *err)
+{
+  yk_cluster_message message = {0};
+  if (yk_remote_sampling_has_arrays(step)) {
+    YK_TRY(yk_remote_sampling_keep(ranks->sampling, step, err));
+    YK_TRY(yk_cluster_receive(ranks->cluster, 0, &message, err));
+    if (message.is_end || message.kind != MESSAGE_SAMPLING)
+      return yk_err_set(err, YK_E_COMM, "message of process 0: expected arrays for sampling, found kind %u",
+                        message.kind);
+  }
+  return yk_remote_sampling_complete(ranks->sampling, step, message.data, message.n_bytes, err);
+}
+
 static yk_status run_step(yk_ranks *ranks, const yk_cluster_message *message, yk_err *err)
 {
   yk_step step;
   yk_err result = YK_ERR_INIT;
   YK_TRY(yk_step_message_read((void *)(uintptr_t)message->data, message->n_bytes, &ranks->settings.limits.step, &step,
                               err));
+  const bool samples =
+      ranks->sampling && yk_cluster_process(ranks->cluster) == yk_remote_sampling_process(ranks->sampling);
+  if (samples) YK_TRY(receive_sampling(ranks, &step, err));
   ranks->has_answered = false;
   ranks->waiter = pthread_self();
   ranks->command = (command){.step = &step};
   yk_status status = yk_rank_group_run(ranks->group, &ranks->command, ranks->settings.step_timeout_s, &result);
+  if (samples && status == YK_OK) YK_TRY(yk_remote_sampling_give(ranks->sampling, &step, err));
   if (!ranks->has_answered) YK_TRY(yk_cluster_answer(ranks->cluster, &result, err));
+  if (samples && yk_remote_sampling_has_arrays(&step)) YK_TRY(yk_cluster_answer(ranks->cluster, &result, err));
   if (status != YK_OK) return yk_err_set(err, status, "%s", result.message);
   return step.counts.is_timed ? yk_remote_profiles_gather(ranks->remote, ranks->models, err) : YK_OK;
 }
@@ -307,6 +354,8 @@ yk_status yk_ranks_follow(yk_ranks *ranks, double timeout_s, bool *is_end, yk_er
   YK_TRY(yk_cluster_receive(ranks->cluster, timeout_s, &message, err));
   *is_end = message.is_end;
   if (message.is_end) return YK_OK;
+  const yk_err fine = YK_ERR_INIT;
+  if (message.kind == MESSAGE_SAMPLING) return yk_cluster_answer(ranks->cluster, &fine, err); /* for another process */
   if (message.kind == MESSAGE_STEP) return run_step(ranks, &message, err);
   return yk_err_set(err, YK_E_COMM, "message of process 0: expected a step, found kind %u", message.kind);
 }
@@ -340,6 +389,7 @@ bool yk_ranks_destroy(yk_ranks *ranks)
   for (int i = 0; i < ranks->settings.world.n_local; i++) yk_model_destroy(ranks->models[i]);
   bool all_freed = yk_rank_devices_close(&ranks->devices);
   yk_remote_profiles_destroy(ranks->remote);
+  yk_remote_sampling_destroy(ranks->sampling);
   free(ranks);
   return all_freed;
 }

@@ -32,6 +32,9 @@ int64_t yk_ranks_loaded_bytes(const yk_ranks *ranks);
  *   yk_ranks_wait must follow; the step must not change until then. */
 void yk_ranks_begin(yk_ranks *ranks, const yk_step *step);
 
+/* yk_ranks_send_late - the late arrays of the last step that has begun are filled. Must follow every yk_ranks_begin. */
+void yk_ranks_send_late(yk_ranks *ranks, const yk_step *step);
+
 /* yk_ranks_wait - wait for the oldest step that has not been waited for. timeout_s: as for yk_rank_group_wait. After an
  *   error every later step fails with the same error. */
 yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err);

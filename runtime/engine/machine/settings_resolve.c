@@ -87,9 +87,6 @@ static yk_status divide_ranks(const yk_engine_options *o, yk_world *world, yk_er
   if (o->n_stages > 0) world->n_stages = o->n_stages;
   YK_TRY(yk_world_check(world, err));
   if (o->n_processes <= 1) return YK_OK;
-  if (world->n_stages > 1)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "pipeline stages: expected 1 with several processes, found %d",
-                      world->n_stages);
   if (o->n_ranks % o->n_processes != 0)
     return yk_err_set(err, YK_E_INVAL, "number of ranks: expected a multiple of %d, the number of processes, found %d",
                       o->n_processes, o->n_ranks);
@@ -336,6 +333,10 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   *plan = (yk_plan){.n_ranks = options->n_ranks};
   YK_TRY(yk_settings_devices(options, device_memory_bytes > 0, settings, err));
   choose_threads(options, cluster, settings);
+  if (cluster && settings->world.n_stages > 1 && config->experts.n_experts > 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "pipeline stages: a mixture of experts in several processes: expected 1, found %d",
+                      settings->world.n_stages);
   settings->dtype = choose_dtype(options, settings, config);
   if (settings->device == YK_DEVICE_CUDA && settings->dtype == YK_F32)
     return yk_err_set(err, YK_E_UNSUPPORTED,

@@ -1,0 +1,146 @@
+#include "engine/machine/remote_sampling.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+
+struct yk_remote_sampling {
+  yk_cluster *cluster;
+  int process; /* that samples */
+  int fd;      /* between process 0 and that process; -1 elsewhere */
+  int32_t vocab;
+  /* The process that samples: the last completed step. */
+  char *block;
+  yk_sampled *sampled;
+  float *logits;
+  size_t block_bytes, sampled_bytes, logits_bytes;
+};
+
+yk_status yk_remote_sampling_create(const yk_settings *settings, yk_cluster *cluster, yk_remote_sampling **out,
+                                    yk_err *err)
+{
+  const yk_world *world = &settings->world;
+  int own = yk_cluster_process(cluster);
+  int process = yk_cluster_process_of(cluster, world->n_ranks - yk_world_group_size(world));
+  *out = NULL;
+  if (process == 0) return YK_OK;
+  yk_remote_sampling *s = calloc(1, sizeof *s);
+  if (!s) return yk_err_set(err, YK_E_NOMEM, "no memory for the results of another process");
+  *s = (yk_remote_sampling){.cluster = cluster, .process = process, .fd = -1, .vocab = settings->limits.step.vocab};
+  *out = s;
+  if (own != 0 && own != process) return YK_OK;
+  return yk_cluster_link(cluster, own == 0 ? process : 0, "sampling", &s->fd, err);
+}
+
+void yk_remote_sampling_destroy(yk_remote_sampling *s)
+{
+  if (!s) return;
+  if (s->fd >= 0) yk_cluster_unlink(s->cluster, s->fd);
+  free(s->block);
+  free(s->sampled);
+  free(s->logits);
+  free(s);
+}
+
+int yk_remote_sampling_process(const yk_remote_sampling *sampling)
+{
+  return sampling->process;
+}
+
+bool yk_remote_sampling_has_arrays(const yk_step *step)
+{
+  return !step->counts.is_plain && step->counts.n_wanted > 0;
+}
+
+/* ---- The process that samples ------------------------------------------------------------------------------------ */
+
+static yk_status reserve(void **buffer, size_t *size, size_t n_bytes, yk_err *err)
+{
+  if (n_bytes <= *size) return YK_OK;
+  free(*buffer);
+  *buffer = malloc(n_bytes);
+  *size = *buffer ? n_bytes : 0;
+  return *buffer ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for %zu bytes of a step", n_bytes);
+}
+
+static size_t sampled_bytes(const yk_step *step)
+{
+  return (size_t)step->counts.n_wanted * sizeof(yk_sampled);
+}
+
+static size_t logits_bytes(const yk_remote_sampling *s, const yk_step *step)
+{
+  return (size_t)step->counts.n_logits * (size_t)s->vocab * sizeof(float);
+}
+
+yk_status yk_remote_sampling_complete(yk_remote_sampling *s, yk_step *step, const void *arrays, size_t n_bytes,
+                                      yk_err *err)
+{
+  size_t rank_bytes = step->layout.rank_bytes;
+  bool has_arrays = yk_remote_sampling_has_arrays(step);
+  if (has_arrays && step->layout.n_bytes - rank_bytes != n_bytes)
+    return yk_err_set(err, YK_E_COMM, "message of a step: expected %zu bytes of arrays for sampling, found %zu",
+                      step->layout.n_bytes - rank_bytes, n_bytes);
+  YK_TRY(reserve((void **)&s->sampled, &s->sampled_bytes, sampled_bytes(step), err));
+  YK_TRY(reserve((void **)&s->logits, &s->logits_bytes, logits_bytes(s, step), err));
+  step->answer = (yk_step_answer){.sampled = s->sampled, .logits = s->logits};
+  if (!has_arrays) return YK_OK;
+  memcpy(s->block + rank_bytes, arrays, n_bytes);
+  step->block = s->block;
+  return YK_OK;
+}
+
+yk_status yk_remote_sampling_keep(yk_remote_sampling *s, const yk_step *step, yk_err *err)
+{
+  YK_TRY(reserve((void **)&s->block, &s->block_bytes, step->layout.n_bytes, err));
+  memcpy(s->block, step->block, step->layout.rank_bytes);
+  return YK_OK;
+}
+
+static yk_status send_all(const yk_remote_sampling *s, const void *bytes, size_t n_bytes, yk_err *err)
+{
+  for (size_t done = 0; done < n_bytes;) {
+    ssize_t n = send(s->fd, (const char *)bytes + done, n_bytes - done, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      return yk_err_set(err, YK_E_COMM, "results for %s: %s", yk_cluster_name(s->cluster, 0), strerror(errno));
+    done += (size_t)n;
+  }
+  return YK_OK;
+}
+
+yk_status yk_remote_sampling_give(yk_remote_sampling *s, const yk_step *step, yk_err *err)
+{
+  YK_TRY(send_all(s, step->answer.sampled, sampled_bytes(step), err));
+  return send_all(s, step->answer.logits, logits_bytes(s, step), err);
+}
+
+/* ---- Process 0 --------------------------------------------------------------------------------------------------- */
+
+static yk_status receive_all(const yk_remote_sampling *s, void *bytes, size_t n_bytes, int64_t deadline_ns, yk_err *err)
+{
+  const char *name = yk_cluster_name(s->cluster, s->process);
+  for (size_t done = 0; done < n_bytes;) {
+    struct pollfd polled = {.fd = s->fd, .events = POLLIN};
+    int64_t left_ms = deadline_ns == INT64_MAX ? -1 : yk_max_i64(0, (deadline_ns - yk_clock_now_ns()) / 1000000 + 1);
+    int ready = poll(&polled, 1, (int)yk_min_i64(left_ms, 1 << 30));
+    if (ready == 0) return yk_err_set(err, YK_E_TIMEOUT, "%s has sent no results of a step in time", name);
+    ssize_t n = ready > 0 ? recv(s->fd, (char *)bytes + done, n_bytes - done, 0) : -1;
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return yk_err_set(err, YK_E_COMM, "results of %s: the connection ended", name);
+    done += (size_t)n;
+  }
+  return YK_OK;
+}
+
+yk_status yk_remote_sampling_take(yk_remote_sampling *s, const yk_step *step, double timeout_s, yk_err *err)
+{
+  int64_t deadline_ns = timeout_s > 0 ? yk_clock_now_ns() + (int64_t)(timeout_s * 1e9) : INT64_MAX;
+  YK_TRY(receive_all(s, step->answer.sampled, sampled_bytes(step), deadline_ns, err));
+  return receive_all(s, step->answer.logits, logits_bytes(s, step), deadline_ns, err);
+}
