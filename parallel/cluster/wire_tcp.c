@@ -23,6 +23,7 @@ typedef struct stream {
 typedef struct peer {
   int process, fd;
   uint32_t n_sent, n_received; /* messages */
+  uint64_t n_expected;         /* bytes of the message that is arriving */
   stream out, in;
 } peer;
 
@@ -84,25 +85,25 @@ static yk_status progress(int fd, stream *s, bool sends, bool *moved, yk_err *er
 }
 
 /* A received head must be that of the message that this end expects, which is checked once it is whole. */
-static yk_status check_received(peer *p, uint64_t n_bytes, yk_err *err)
+static yk_status check_received(peer *p, yk_err *err)
 {
   YK_TRY(yk_frame_check(&p->in.head, YK_FRAME_RANKS, YK_FRAME_RANKS, UINT64_MAX, err));
   if (p->in.head.sequence != p->n_received)
     return yk_err_set(err, YK_E_COMM, "expected message %u, found %u", p->n_received, p->in.head.sequence);
-  if (p->in.head.n_bytes != n_bytes)
+  if (p->in.head.n_bytes != p->n_expected)
     return yk_err_set(err, YK_E_COMM, "message %u: expected %llu bytes, found %llu: the ranks run different operations",
-                      p->n_received, (unsigned long long)n_bytes, (unsigned long long)p->in.head.n_bytes);
+                      p->n_received, (unsigned long long)p->n_expected, (unsigned long long)p->in.head.n_bytes);
   p->n_received++;
   return YK_OK;
 }
 
-static yk_status progress_peer(peer *p, uint64_t n_expected, bool *moved, yk_err *err)
+static yk_status progress_peer(peer *p, bool *moved, yk_err *err)
 {
   YK_TRY(progress(p->fd, &p->out, true, moved, err));
   const bool had_head = p->in.head_piece.iov_len == 0;
   YK_TRY(progress(p->fd, &p->in, false, moved, err));
   if (had_head || p->in.head_piece.iov_len > 0) return YK_OK;
-  return check_received(p, n_expected, err);
+  return check_received(p, err);
 }
 
 static void sleep_for_peers(const tcp_wire *w)
@@ -128,13 +129,12 @@ static yk_status lost(tcp_wire *w, const peer *p, const yk_err *why, yk_err *err
 static yk_status tcp_swap(yk_wire *wire, yk_wire_message *send, yk_wire_message *receive, yk_err *err)
 {
   tcp_wire *w = (tcp_wire *)wire;
-  uint64_t n_expected[YK_MAX_RANKS];
   for (int i = 0; i < wire->n_processes; i++) {
     if (i == wire->self) continue;
     peer *p = &w->peers[i];
     begin_stream(&p->out, &send[i]);
     begin_stream(&p->in, &receive[i]);
-    n_expected[i] = p->in.head.n_bytes;
+    p->n_expected = p->in.head.n_bytes;
     if (p->out.is_pending) p->out.head.sequence = p->n_sent++;
   }
   yk_spin spin = {0};
@@ -144,7 +144,7 @@ static yk_status tcp_swap(yk_wire *wire, yk_wire_message *send, yk_wire_message 
       peer *p = &w->peers[i];
       yk_err why = YK_ERR_INIT;
       if (i == wire->self) continue;
-      if (progress_peer(p, n_expected[i], &moved, &why) != YK_OK) return lost(w, p, &why, err);
+      if (progress_peer(p, &moved, &why) != YK_OK) return lost(w, p, &why, err);
       is_pending = is_pending || p->out.is_pending || p->in.is_pending;
     }
     if (moved)

@@ -62,10 +62,14 @@ void rank_sums_run(rank_sum *ranks, int first, int n, yk_comm **comms, int32_t n
   }
 }
 
+static bool same_bits(const void *a, const void *b, size_t n_bytes)
+{
+  return memcmp(a, b, n_bytes) == 0;
+}
+
 bool rank_sums_equal(const rank_sum *a, const rank_sum *b)
 {
-  return memcmp(a->residual, b->residual, sizeof a->residual) == 0 && memcmp(a->y, b->y, sizeof a->y) == 0 &&
-         memcmp(a->partial, b->partial, sizeof a->partial) == 0 &&
-         memcmp(a->largest, b->largest, sizeof a->largest) == 0 &&
-         memcmp(a->gathered, b->gathered, sizeof a->gathered) == 0;
+  return same_bits(a->residual, b->residual, sizeof a->residual) && same_bits(a->y, b->y, sizeof a->y) &&
+         same_bits(a->partial, b->partial, sizeof a->partial) && same_bits(a->largest, b->largest, sizeof a->largest) &&
+         same_bits(a->gathered, b->gathered, sizeof a->gathered);
 }
