@@ -75,6 +75,15 @@ static yk_status read_tool_choice(yk_openai_request *request, const yk_openai_de
   return yk_tool_schemas_create(request->chat.tools, &request->schemas, err);
 }
 
+/* A constraint that holds from the first token leaves no reasoning, even if the prompt has opened it. */
+static bool may_reason(const yk_openai_request *request)
+{
+  const yk_sampling *s = &request->sampling;
+  if (s->constraint_kind == YK_CONSTRAINT_NONE) return true;
+  bool begins_later = strcmp(s->constraint_name, "tools") == 0 || strcmp(s->constraint_name, "structural_tag") == 0;
+  return s->constraint_kind == YK_CONSTRAINT_STRUCTURAL_TAG && begins_later;
+}
+
 /* Tags may be special tokens, so that the parser of the answer gets these, and hides them from the client. */
 static void keep_tags(yk_openai_request *request)
 {
@@ -94,7 +103,7 @@ static yk_status finish_chat(yk_openai_request *request, const yk_openai_default
   yk_json most = yk_request_take_up(request, "max_completion_tokens");
   if (most.doc) YK_TRY(yk_request_read_max_tokens(request, "max_completion_tokens", most, err));
   YK_TRY(read_tool_choice(request, defaults, err));
-  request->reasoning = defaults->style.reasoning;
+  if (may_reason(request)) request->reasoning = defaults->style.reasoning;
   keep_tags(request);
   yk_request_take_up(request, "continue_final_message");
   return yk_chat_check_endings(&request->chat, err);

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
 #include "unit/openai_fixture.h"
 
 /* ---- Accepted bodies --------------------------------------------------------------------------------------------- */
@@ -484,6 +485,32 @@ static void constraints(void **state)
 #define ONLY_CALLS(end)                                                                                                \
   "{\"type\": \"tags_with_separator\", \"at_least_one\": true, \"separator\": \"\\n\", " CALL_OF_F(end)
 
+/* Reasoning is found unless a constraint holds from the first token. */
+static void reasoning_beside_constraints(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *body;
+    bool reasons;
+  } rows[] = {{CHAT(""), true},
+              {CHAT(", 'tools': [" TOOL "]"), true},
+              {CHAT(", 'structural_tag': '{}'"), true},
+              {CHAT(", 'tools': [" TOOL "], 'tool_choice': 'required'"), false},
+              {CHAT(", 'response_format': {'type': 'json_object'}"), false},
+              {CHAT(", 'guided_regex': 'a'"), false}};
+  yk_openai_defaults defaults = openai_defaults(YK_TOOLS_HERMES);
+  defaults.style.reasoning = yk_reasoning_find("qwen3");
+  for (size_t i = 0; each_case(i, i < N_ROWS(rows)); i++) {
+    yk_openai_request r;
+    yk_err err = YK_ERR_INIT;
+    assert_int_equal(openai_parse_with(&defaults, YK_FORM_CHAT, rows[i].body, &r, &err), YK_OK);
+    assert_ptr_equal(r.reasoning, rows[i].reasons ? defaults.style.reasoning : NULL);
+    assert_int_equal(r.hides_special,
+                     r.reasoning || r.tools != YK_TOOLS_NONE ? defaults.sampling.skip_special_tokens : 0);
+    yk_openai_request_free(&r);
+  }
+}
+
 static void constraints_of_tools(void **state)
 {
   (void)state;
@@ -698,6 +725,7 @@ int main(void)
                                      cmocka_unit_test(values_out_of_range_or_of_another_type),
                                      cmocka_unit_test(constraints),
                                      cmocka_unit_test(constraints_of_tools),
+                                     cmocka_unit_test(reasoning_beside_constraints),
                                      cmocka_unit_test(unsupported_fields_are_refused_by_name),
                                      cmocka_unit_test(conversations_that_are_none),
                                      cmocka_unit_test(chat_fields_out_of_place),
