@@ -22,7 +22,7 @@ class Starts(ProcessesCase):
         return processes, time.monotonic() - began
 
     def test_missing_process(self):
-        self.run_failing("process 2", n=3, arguments=(*GENERATE, "--tp", 3), timeout_s=2, leave_out=(2,))
+        self.run_failing("process 2", n=3, arguments=(*GENERATE, "--tp", 3), timeout_s=6, leave_out=(2,))
 
     def test_missing_process_0(self):
         self.run_failing("process 0", timeout_s=1, leave_out=(0,))
@@ -51,15 +51,15 @@ class Starts(ProcessesCase):
 
     def test_wrong_key(self):
         env = {0: {"YOKE_CLUSTER_KEY": "one"}, 1: {"YOKE_CLUSTER_KEY": "other"}}
-        self.run_failing("key", timeout_s=3, env=env)
+        self.run_failing("key", timeout_s=6, env=env)
 
     def test_same_number_twice(self):
-        processes = self.start(2, *GENERATE, "--start-timeout", 3, more={1: ("--node-rank", 0)})
+        processes = self.start(2, *GENERATE, "--start-timeout", 6, more={1: ("--node-rank", 0)})
         self.end_failed(processes)
 
     def test_same_follower_twice(self):
         arguments = (*GENERATE, "--tp", 3)
-        self.run_failing("process 1", n=3, arguments=arguments, timeout_s=3, more={2: ("--node-rank", 1)})
+        self.run_failing("process 1", n=3, arguments=arguments, timeout_s=6, more={2: ("--node-rank", 1)})
 
     def test_counts_that_do_not_divide(self):
         self.run_failing("expected a multiple of 2", arguments=(*GENERATE, "--tp", 3))
