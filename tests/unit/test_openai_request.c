@@ -486,7 +486,7 @@ static void constraints(void **state)
   "{\"type\": \"tags_with_separator\", \"at_least_one\": true, \"separator\": \"\\n\", " CALL_OF_F(end)
 
 /* Reasoning is found unless a constraint holds from the first token. */
-static void reasoning_beside_constraints(void **state)
+static void reasoning_with_constraints(void **state)
 {
   (void)state;
   static const struct {
@@ -725,7 +725,7 @@ int main(void)
                                      cmocka_unit_test(values_out_of_range_or_of_another_type),
                                      cmocka_unit_test(constraints),
                                      cmocka_unit_test(constraints_of_tools),
-                                     cmocka_unit_test(reasoning_beside_constraints),
+                                     cmocka_unit_test(reasoning_with_constraints),
                                      cmocka_unit_test(unsupported_fields_are_refused_by_name),
                                      cmocka_unit_test(conversations_that_are_none),
                                      cmocka_unit_test(chat_fields_out_of_place),
