@@ -29,18 +29,12 @@ class Person(BaseModel):
 
 
 def run_instructor(url):
-    modes = instructor.Mode
-    for mode in (modes.TOOLS, modes.JSON, modes.JSON_SCHEMA, modes.TOOLS_STRICT):
+    for mode in (instructor.Mode.TOOLS, instructor.Mode.TOOLS_STRICT, instructor.Mode.JSON_SCHEMA):
         client = instructor.from_openai(OpenAI(base_url=url, api_key="none"), mode=mode)
-        try:
-            found = client.chat.completions.create(
-                model="demo", response_model=Person, max_retries=0, messages=[{"role": "user", "content": "Who?"}],
-                **({"response_format": {"type": "json_schema", "json_schema": {
-                    "name": "p", "schema": Person.model_json_schema()}}} if mode == modes.JSON else {}))
-            assert isinstance(found, Person), found
-            print("instructor", mode, found)
-        except Exception as error:  # goes on with the other modes
-            print("instructor", mode, "FAILED", str(error)[:300])
+        found = client.chat.completions.create(model="demo", response_model=Person, max_retries=0,
+                                               messages=[{"role": "user", "content": "Who?"}])
+        assert isinstance(found, Person), found
+        print("instructor", mode, found)
 
 
 def run_pydantic_ai(url):
