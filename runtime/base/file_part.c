@@ -37,10 +37,21 @@ static yk_status open_locked(const char *part_path, int *out, yk_err *err)
   }
 }
 
+yk_status yk_file_part_check(const char *path, yk_err *err)
+{
+  struct stat info;
+  if (lstat(path, &info) != 0 || S_ISREG(info.st_mode)) return YK_OK;
+  return yk_err_set(err, YK_E_IO, "%s: expected a new name or a regular file, which is replaced, found a %s", path,
+                    S_ISDIR(info.st_mode)   ? "directory"
+                    : S_ISLNK(info.st_mode) ? "link: name its target"
+                                            : "device or pipe");
+}
+
 yk_status yk_file_part_open(const char *path, yk_file_part *out, yk_err *err)
 {
   yk_strbuf part_path = YK_STRBUF_INIT;
   *out = (yk_file_part){.fd = -1, .lock_fd = -1};
+  YK_TRY(yk_file_part_check(path, err));
   yk_strbuf_append_fmt(&part_path, "%s.part", path);
   char *copy = strdup(path);
   if (part_path.failed || !copy) {

@@ -25,8 +25,12 @@ typedef struct yk_file_part {
   bool is_renamed;
 } yk_file_part;
 
+/* yk_file_part_check - that path can be replaced by a new file: nothing is there, or a regular file. Renaming to a
+ *   device, a pipe or a link would remove it. Errors: YK_E_IO naming the file. Thread: any. */
+yk_status yk_file_part_check(const char *path, yk_err *err);
+
 /* yk_file_part_open - start an empty PATH.part, also if a killed run left one. Errors: YK_E_IO naming the file (another
- *   run is writing the file), YK_E_NOMEM; nothing is open then. */
+ *   run is writing the file; not a regular file), YK_E_NOMEM; nothing is open then. */
 yk_status yk_file_part_open(const char *path, yk_file_part *out, yk_err *err);
 
 /* yk_file_part_write - append bytes. Errors: YK_E_IO naming the file. */

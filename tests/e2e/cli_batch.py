@@ -5,6 +5,7 @@ import json
 import os
 import random
 import shutil
+import stat
 import tempfile
 import time
 import unittest
@@ -575,6 +576,10 @@ class Parts(Base):
         for path in (self.input, parts[1]):
             self.assert_error(["batch", "merge", self.input, *parts, "-o", path, "--overwrite"],
                               "input and output at once")
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
+        self.assert_error(["batch", "merge", self.input, *parts, "-o", pipe, "--overwrite"], "expected a new name or a")
+        self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
         with open(parts[0], "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             self.refused(parts, parts[0], "a run is writing to it")

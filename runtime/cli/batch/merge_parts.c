@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_part.h"
 #include "base/hash.h"
 #include "base/jsonl.h"
 #include "cli/batch/batch_files.h"
@@ -242,6 +243,7 @@ yk_status yk_merge_write(const yk_merge *merge, const char *path, yk_err *err)
     return fflush(stdout) == 0 ? YK_OK : failed("standard output", err);
   }
   YK_TRY(refuse_same_file(merge, path, err));
+  YK_TRY(yk_file_part_check(path, err));
   yk_strbuf temporary = YK_STRBUF_INIT;
   yk_strbuf_append_fmt(&temporary, "%s.part", path);
   yk_status status = temporary.failed ? yk_err_set(err, YK_E_NOMEM, "no memory for a file name")
