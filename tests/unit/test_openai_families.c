@@ -194,6 +194,7 @@ static void qwen3_coder(void **state)
       {QWEN("junk <x> " PARAM("s", "</param></parameter")), NULL},
       {QWEN(PARAM("s", "</param></parameter") "junk <x> " PARAM("i", "1")),
        "{f|{\"s\": \"</param></parameter\", \"i\": 1}}"},
+      {"<function=f><parameter=s>a <</parameter></function>", "{f|{\"s\": \"a <\"}}"},
       {"<tool_call>\n<function=f>\n<parameter=s>\nend", "{f|{\"s\": \"end\"}}"},
       {"<tool_call>{\"name\": \"f\"}</tool_call>", NULL},
       {"<tool_call>\n<function=a b>\n</function>", NULL},
