@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/arguments.h"
+#include "base/checked.h"
 #include "engine/call.h"
 #include "engine/engine_internal.h"
 

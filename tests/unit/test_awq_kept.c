@@ -6,9 +6,9 @@
 
 enum { MOST = 8 };
 
-#define L0   "model.layers.0."
-#define L1   "model.layers.1."
-#define MOE  L1 "mlp.experts."
+#define L0      "model.layers.0."
+#define L1      "model.layers.1."
+#define MOE     L1 "mlp.experts."
 #define WARNING "vLLM will not load this model: "
 
 typedef struct kept_case {

@@ -30,8 +30,8 @@ constexpr int K_STEPS = TILE_K / 16;              /* k16 steps of a K tile: mma.
 /* A panel, at compile time. */
 template <yk_gemm_encoding ENCODING_, int GROUPS_> struct panel_layout {
   static constexpr yk_gemm_encoding ENCODING = ENCODING_;
-  static constexpr int GROUPS = GROUPS_;                               /* groups of scales */
-  static constexpr int SCALES = YK_GEMM_PANEL_WEIGHT_BYTES(ENCODING);  /* offset of the scales, in bytes */
+  static constexpr int GROUPS = GROUPS_;                              /* groups of scales */
+  static constexpr int SCALES = YK_GEMM_PANEL_WEIGHT_BYTES(ENCODING); /* offset of the scales, in bytes */
   static constexpr int BYTES = SCALES + GROUPS * PANEL_SCALE_BYTES;
   static constexpr int LOAD_STEPS = K_STEPS * PANEL_LOAD_BYTES / SCALES; /* k16 steps that a lane loads at once */
   static constexpr int GROUP_STEPS = K_STEPS / GROUPS;                   /* k16 steps that share a scale */
