@@ -33,8 +33,8 @@ typedef struct yk_merge {
 yk_status yk_merge_read(yk_merge *merge, yk_err *err);
 
 /* yk_merge_write - write all results, in the order of the input, to path, "-" being standard output. A file appears
- *   whole or not at all: it is written as path.part. Errors: YK_E_IO, also if path is no regular file; YK_E_INVAL if path
- *   is the input or a part; those of memory. Thread: any. */
+ *   whole or not at all: it is written as path.part. Errors: YK_E_IO, also if path is no regular file; YK_E_INVAL if
+ *   path is the input or a part; those of memory. Thread: any. */
 yk_status yk_merge_write(const yk_merge *merge, const char *path, yk_err *err);
 
 /* yk_merge_list - append the lines of lines[n] as ranges, "3-5, 19, 35", at most max_ranges of them. Thread: any. */
