@@ -311,7 +311,7 @@ static yk_status reach_process_0(yk_cluster *c, const yk_cluster_options *option
     if (status != YK_E_AGAIN)
       return yk_err_set(err, status, "roll call: process 0 at %s, port %d: %s", c->master_host, c->master_port,
                         why.message);
-    if (yk_clock_now_ns() > deadline_ns)
+    if (yk_clock_now_ns() + (int64_t)RETRY_MS * 1000000 > deadline_ns)
       return yk_err_set(err, YK_E_TIMEOUT, "roll call: no process 0 within %.0f s: %s", options->start_timeout_s,
                         why.message);
     poll(NULL, 0, RETRY_MS);

@@ -146,13 +146,15 @@ bool yk_await(int fd, short events, int64_t deadline_ns)
 {
   for (;;) {
     int wait_ms = -1;
+    bool is_late = false;
     if (deadline_ns != YK_NO_DEADLINE) {
       int64_t left_ns = deadline_ns - yk_clock_now_ns();
-      if (left_ns <= 0) return false;
-      wait_ms = left_ns > 1000000000 ? 1000 : (int)(left_ns / 1000000) + 1;
+      is_late = left_ns <= 0;
+      wait_ms = is_late ? 0 : left_ns > 1000000000 ? 1000 : (int)(left_ns / 1000000) + 1;
     }
     struct pollfd one = {.fd = fd, .events = events};
     if (poll(&one, 1, wait_ms) > 0) return true;
+    if (is_late) return false;
   }
 }
 

@@ -25,7 +25,8 @@ class Starts(ProcessesCase):
         self.run_failing("process 2", n=3, arguments=(*GENERATE, "--tp", 3), timeout_s=6, leave_out=(2,))
 
     def test_missing_process_0(self):
-        self.run_failing("process 0", timeout_s=1, leave_out=(0,))
+        processes, _ = self.run_failing("process 0", timeout_s=1, leave_out=(0,))
+        self.assertIn("Connection refused", processes[1].err)
 
     def test_differing_options(self):
         processes, seconds = self.run_failing("max-num-seqs", more={1: ("--max-num-seqs", 7)})
@@ -34,6 +35,9 @@ class Starts(ProcessesCase):
 
     def test_differing_ranks(self):
         self.run_failing("ranks", more={1: ("--tp", 4)})
+        processes, _ = self.run_failing("expected a multiple of 2", more={1: ("--tp", 3)})
+        self.assertIn("ranks in all DIFFERS", processes[0].err)
+        self.assertNotIn("checkpoint DIFFERS", processes[0].err)
 
     def test_differing_checkpoint(self):
         folder = os.path.join(harness.scratch_folder(self.addCleanup), "model")
@@ -68,11 +72,13 @@ class Starts(ProcessesCase):
         for options, part in ((("--nnodes", 2), "--node-rank"),
                               (("--nnodes", 2, "--node-rank", 1), "--master-addr"),
                               (("--nnodes", 2, "--node-rank", 2, "--master-addr", "h"), "--node-rank: expected 0 to 1"),
+                              (("--nnodes", 2, "--node-rank", 1, "--master-addr", ""), "--master-addr"),
                               (("--headless",), "--headless"),
                               (("--nnodes", 65), "--nnodes")):
             self.assert_usage_error([*GENERATE, *options], part)
-        self.assert_usage_error(GENERATE, "WORLD_SIZE", env={"WORLD_SIZE": "many", "RANK": "0", "MASTER_ADDR": "h",
-                                                             "MASTER_PORT": "1"})
+        for name, value in (("WORLD_SIZE", "many"), ("RANK", "2")):
+            env = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "h", "MASTER_PORT": "1", name: value}
+            self.assert_usage_error(GENERATE, f"{name}: expected", env=env)
 
 
 load_tests = load_at_once

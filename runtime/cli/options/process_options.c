@@ -93,6 +93,9 @@ static yk_status apply_torch(const yk_process_options *options, yk_engine_option
   YK_TRY(read_number(torch_sizes, 1, YK_MAX_RANKS, &engine->n_processes, err));
   YK_TRY(read_number(torch_ranks, 0, YK_MAX_RANKS - 1, &engine->process, err));
   YK_TRY(read_number(torch_ports, 1, 65534, &engine->master_port, err));
+  if (engine->process >= engine->n_processes)
+    return yk_err_set(err, YK_E_INVAL, "RANK: expected 0 to %d, since WORLD_SIZE is %d, found %d",
+                      engine->n_processes - 1, engine->n_processes, engine->process);
   if (has_store && strcmp(has_store, "True") == 0) engine->master_port++;
   if (options->port_given) engine->master_port = options->master_port;
   engine->master_host = options->master_host ? options->master_host : variable("MASTER_ADDR");
@@ -119,7 +122,7 @@ static yk_status apply_flags(const yk_process_options *options, yk_engine_option
                       options->n, options->process);
   if (options->n > 1 && !options->process_given)
     return yk_err_set(err, YK_E_INVAL, "--nnodes: expected --node-rank with it, the number of this process");
-  if (options->n > 1 && !options->master_host)
+  if (options->n > 1 && (!options->master_host || !options->master_host[0]))
     return yk_err_set(err, YK_E_INVAL, "--nnodes: expected --master-addr with it, the address of process 0");
   return YK_OK;
 }

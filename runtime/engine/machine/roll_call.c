@@ -75,6 +75,16 @@ static yk_status check(const yk_engine_options *o, yk_err *err)
   return YK_OK;
 }
 
+/* The ranks of a process that cannot take part, as given, so that the table shows no difference where there is none. */
+static yk_world world_of_table(const yk_engine_options *o)
+{
+  const bool is_known = o->n_ranks >= 1 && o->n_ranks <= YK_MAX_RANKS && o->n_stages <= YK_MAX_RANKS;
+  return (yk_world){.n_ranks = is_known ? o->n_ranks : o->n_processes,
+                    .first_rank = o->process,
+                    .n_local = 1,
+                    .n_stages = is_known && o->n_stages > 0 ? o->n_stages : 1};
+}
+
 yk_status yk_roll_call_hold(const yk_engine_options *options, const yk_listener *listener, const yk_log *log,
                             yk_cluster **out, yk_err *err)
 {
@@ -84,10 +94,8 @@ yk_status yk_roll_call_hold(const yk_engine_options *options, const yk_listener 
   *out = NULL;
   if (options->n_processes <= 1) return YK_OK;
   YK_TRY(check(options, err));
-  if (yk_settings_devices(options, false, &settings, &problem) != YK_OK)
-    settings.world = (yk_world){options->n_processes, options->process, 1, 1}; /* for the table alone */
-  else
-    yk_model_identity(options->model_dir, &identity, &problem);
+  if (yk_settings_devices(options, false, &settings, &problem) != YK_OK) settings.world = world_of_table(options);
+  yk_model_identity(options->model_dir, &identity, problem.code == YK_OK ? &problem : NULL);
   yk_status status = join(options, &settings, listener, log, identity, &problem, out, err);
   if (status != YK_OK && problem.code != YK_OK && err) *err = problem;
   return status != YK_OK && problem.code != YK_OK ? problem.code : status;
