@@ -2,9 +2,22 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/arguments.h"
 #include "kernels/device.h"
+
+/* An ambiguous grammar has more parses with every token. All rows wait for the mask of one, so that a request may take
+ * this much of the engine's thread for each token, and this much beyond over the whole output. */
+static const int64_t FREE_NS = 5000000, EXCESS_NS = 1000000000;
+
+/* Processor time of the calling thread: other load on the machine does not count. */
+static int64_t thread_time_ns(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 static bool has_bit(const uint32_t *words, int32_t id)
 {
@@ -93,6 +106,21 @@ static bool catch_up(yk_request_constraint *c, const yk_constrained_output *outp
   return c->error.code == YK_OK && !c->has_ended;
 }
 
+/* Accepts the output and fills the mask. Returns false if there is no next token. */
+static bool match(yk_request_constraint *c, const yk_constrained_output *output, uint32_t *words)
+{
+  int64_t start_ns = thread_time_ns(), n_tokens = output->n - c->n_accepted + 1;
+  if (!catch_up(c, output) || yk_matcher_fill(c->matcher, words, &c->error) != YK_OK) return false;
+  c->excess_ns += thread_time_ns() - start_ns - n_tokens * FREE_NS;
+  if (c->excess_ns < 0) c->excess_ns = 0;
+  if (c->excess_ns <= EXCESS_NS) return true;
+  yk_err_set(&c->error, YK_E_INVAL,
+             "the constraint is too complex at output token %d: expected at most %g ms to match a token, and %g s more "
+             "over the output; make the grammar unambiguous",
+             output->n, (double)FREE_NS * 1e-6, (double)EXCESS_NS * 1e-9);
+  return false;
+}
+
 /* Allowed ids restrict the text; where the constraint permits an end, they do not forbid it. */
 static void restrict_to_allowed(const yk_request_constraint *c, const yk_constrained_output *output, uint32_t *words,
                                 int64_t n_words)
@@ -131,7 +159,7 @@ void yk_request_constraint_fill(yk_request_constraint *c, const yk_constrained_o
 {
   bool matches = c->matcher && has_begun(c, output);
   if (!matches) memset(words, 0xff, (size_t)n_words * sizeof *words);
-  if (matches && (!catch_up(c, output) || yk_matcher_fill(c->matcher, words, &c->error) != YK_OK)) {
+  if (matches && !match(c, output, words)) {
     memset(words, 0xff, (size_t)n_words * sizeof *words);
     return;
   }

@@ -16,6 +16,7 @@ typedef struct yk_request_constraint {
   size_t n_begin;
   int32_t n_accepted; /* output tokens that the matcher has accepted, or that precede its part */
   bool has_ended;     /* there are no end ids, and nothing may follow */
+  int64_t excess_ns;  /* processor time of matching beyond the limit of each token */
   yk_err error;       /* of this request alone */
 } yk_request_constraint;
 
@@ -45,7 +46,8 @@ typedef struct yk_constrained_output {
 } yk_constrained_output;
 
 /* yk_request_constraint_fill - the mask [n_words] of the token behind the output. If the output contradicts the
- *   constraint, or has ended, error or has_ended is set, and the mask is full. Thread: the engine's. */
+ *   constraint, or takes too long to match (YK_E_INVAL), or has ended, error or has_ended is set, and the mask is full.
+ *   Thread: the engine's. */
 void yk_request_constraint_fill(yk_request_constraint *constraint, const yk_constrained_output *output, uint32_t *words,
                                 int64_t n_words);
 

@@ -319,6 +319,32 @@ static void test_a_request(void **state)
   release(&f);
 }
 
+/* An ambiguous grammar, whose masks take longer with every token, ends with an error of the request. */
+static void test_a_grammar_that_takes_too_long(void **state)
+{
+  enum { N = 2000 };
+  static const char grammar[] = "root ::= s s s s\ns ::= s s | s s s | \"a\" | \"\"";
+  static const int32_t ends[] = {END};
+  static int32_t drawn[N]; /* "a" */
+  yk_err err = YK_ERR_INIT;
+  yk_request_constraint c;
+  uint32_t words[N_WORDS];
+  (void)state;
+  if (!has_library()) skip();
+  fixture f = grammars_of(20, 1 << 20);
+  yk_sampling s = {
+      .constraint_kind = YK_CONSTRAINT_GRAMMAR, .constraint = grammar, .constraint_bytes = sizeof grammar - 1};
+  assert_int_equal(yk_request_constraint_init(&c, f.grammars, "", &s, ends, 1, N_IDS, &err), YK_OK);
+  for (int32_t n = 0; n < N && c.error.code == YK_OK; n++)
+    yk_request_constraint_fill(&c, &(yk_constrained_output){.ids = drawn, .n = n, .end_ids = ends, .n_end_ids = 1},
+                               words, N_WORDS);
+  assert_int_equal(c.error.code, YK_E_INVAL);
+  assert_non_null(strstr(c.error.message, "too complex"));
+  assert_int_equal(words[0], UINT32_MAX);
+  yk_request_constraint_end(&c);
+  release(&f);
+}
+
 /* Behind the end of the reasoning, which occurs once its ids do. */
 static void test_a_later_beginning(void **state)
 {
@@ -370,7 +396,7 @@ int main(void)
       cmocka_unit_test(test_without_end_ids),   cmocka_unit_test(test_other_end_ids),
       cmocka_unit_test(test_refusals),          cmocka_unit_test(test_limits),
       cmocka_unit_test(test_a_request),         cmocka_unit_test(test_a_later_beginning),
-      cmocka_unit_test(test_allowed_ids_alone),
+      cmocka_unit_test(test_allowed_ids_alone), cmocka_unit_test(test_a_grammar_that_takes_too_long),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
