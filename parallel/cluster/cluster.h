@@ -136,6 +136,10 @@ void yk_cluster_answer_of(const yk_cluster *cluster, int process, yk_err *out);
  *   (unless called by on_failure). Thread: any. */
 void yk_cluster_watch(yk_cluster *cluster, void (*on_failure)(void *context, const yk_err *failure), void *context);
 
+/* yk_cluster_lost - a connection with a process has failed. Heartbeats may be about to give the reason, so the call
+ *   waits 0.5 s for that; else it fails the cluster. Returns the failure. Thread: any. */
+yk_status yk_cluster_lost(yk_cluster *cluster, int process, const yk_err *why, yk_err *err);
+
 /* yk_cluster_check - YK_OK, or the failure of the cluster. Thread: any; does not block. */
 yk_status yk_cluster_check(yk_cluster *cluster, yk_err *err);
 

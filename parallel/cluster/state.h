@@ -88,9 +88,6 @@ void yk_cluster_name_peers(yk_cluster *cluster, const yk_roll_decision *decision
 /* yk_cluster_fail - record a failure, unless there is one or the run is ending in order; send it to all that have a
  *   heartbeat connection; end every link. */
 void yk_cluster_fail(yk_cluster *cluster, const yk_err *failure);
-/* yk_cluster_lost - a connection with a process has failed. Heartbeats may be about to say why, so the call waits a
- *   moment for that; else it fails the cluster. Returns the failure. */
-yk_status yk_cluster_lost(yk_cluster *cluster, int process, const yk_err *why, yk_err *err);
 
 /* yk_cluster_start_monitor - Errors: YK_E_NOMEM. */
 yk_status yk_cluster_start_monitor(yk_cluster *cluster, yk_err *err);

@@ -18,11 +18,13 @@ SERVE = ("serve", *COMMON, "--port", 0, "--kv-cache-bytes", "1MiB")
 BENCH = ("bench", *COMMON, "--batch", 1, "--input-len", 8, "--output-len", 200, "--repeats", 64)
 # Phase: the command, and what process 0 has written when the signal is sent.
 PHASES = {"start": (SERVE, r"process 1 of 3 is here"), "idle": (SERVE, r"serving .*loaded in"),
-          "step": (BENCH, r"run 1 of")}
+          "step": (BENCH, r"run 1 of"),
+          "stages": ((*BENCH, "--pipeline-parallel-size", 2), r"run 1 of")}
 CASES = [(signal.SIGKILL, "start", 0), (signal.SIGKILL, "start", 2), (signal.SIGSTOP, "start", 2),
          (signal.SIGKILL, "idle", 0), (signal.SIGSTOP, "idle", 0), (signal.SIGKILL, "idle", 2),
          (signal.SIGSTOP, "idle", 2), (signal.SIGKILL, "step", 0), (signal.SIGKILL, "step", 2),
-         (signal.SIGSTOP, "step", 0), (signal.SIGSTOP, "step", 2)]
+         (signal.SIGSTOP, "step", 0), (signal.SIGSTOP, "step", 2), (signal.SIGKILL, "stages", 0),
+         (signal.SIGKILL, "stages", 1)]
 # A machine under load is slower; a process that is never missed is found by the whole suite's limit.
 PATIENCE_S = 60
 
@@ -43,6 +45,8 @@ class Failures(ProcessesCase):
             code = process.wait(PATIENCE_S)
             self.assertNotIn(code, (0, -signal.SIGABRT, -signal.SIGSEGV), f"{told}: process {i}: {process.err}")
             self.assertRegex(process.err, rf"process {victim}\b", f"{told}: process {i}")
+            if phase == "stages":  # no other process is to blame
+                self.assertRegex(process.err, rf"error: (connection with )?process {victim} \(", f"{told}: process {i}")
             self.assertNotIn("Sanitizer", process.err)
         seconds = time.monotonic() - began
         processes[victim].kill()

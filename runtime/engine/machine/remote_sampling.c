@@ -102,13 +102,20 @@ yk_status yk_remote_sampling_keep(yk_remote_sampling *s, const yk_step *step, yk
   return YK_OK;
 }
 
+/* The connection with a process has ended: the failure of the cluster names the process that has caused that. */
+static yk_status lost(const yk_remote_sampling *s, int process, const char *reason, yk_err *err)
+{
+  yk_err why = YK_ERR_INIT;
+  yk_err_set(&why, YK_E_COMM, "results of a step: %s", reason);
+  return yk_cluster_lost(s->cluster, process, &why, err);
+}
+
 static yk_status send_all(const yk_remote_sampling *s, const void *bytes, size_t n_bytes, yk_err *err)
 {
   for (size_t done = 0; done < n_bytes;) {
     ssize_t n = send(s->fd, (const char *)bytes + done, n_bytes - done, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      return yk_err_set(err, YK_E_COMM, "results for %s: %s", yk_cluster_name(s->cluster, 0), strerror(errno));
+    if (n <= 0) return lost(s, 0, strerror(errno), err);
     done += (size_t)n;
   }
   return YK_OK;
@@ -132,7 +139,7 @@ static yk_status receive_all(const yk_remote_sampling *s, void *bytes, size_t n_
     if (ready == 0) return yk_err_set(err, YK_E_TIMEOUT, "%s has sent no results of a step in time", name);
     ssize_t n = ready > 0 ? recv(s->fd, (char *)bytes + done, n_bytes - done, 0) : -1;
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return yk_err_set(err, YK_E_COMM, "results of %s: the connection ended", name);
+    if (n <= 0) return lost(s, s->process, n < 0 ? strerror(errno) : "the connection was closed", err);
     done += (size_t)n;
   }
   return YK_OK;
