@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* memmem */
 #include "server/http.h"
 
 #include <stddef.h>
@@ -274,6 +275,18 @@ static void prepare(yk_job *job)
   yk_ready_push(&x->server->ready, &x->prepared);
 }
 
+/* Whether preparation may take longer than a small request may wait: a long text, or a constraint, which is compiled.
+ * The names are searched, since the body is not parsed yet; a match within a text does no harm. */
+static bool may_take_long(const yk_strbuf *body)
+{
+  static const char *const names[] = {"\"response_format\"", "\"structured_outputs\"", "\"guided_",
+                                      "\"structural_tag\"",  "\"tool_choice\"",        "\"strict\""};
+  if (body->length > YK_SMALL_BODY_BYTES) return true;
+  for (size_t i = 0; body->length > 0 && i < sizeof names / sizeof *names; i++)
+    if (memmem(body->data, body->length, names[i], strlen(names[i]))) return true;
+  return false;
+}
+
 /* The whole request has arrived. */
 static void arrived(yk_exchange *x)
 {
@@ -291,7 +304,7 @@ static void arrived(yk_exchange *x)
   } else if (yk_generation_hold(x)) {
     x->state = YK_PREPARING;
     x->job.run = prepare;
-    x->job.is_large = x->body.length > YK_SMALL_BODY_BYTES;
+    x->job.is_large = may_take_long(&x->body);
     yk_workers_add(workers_of(x), &x->job);
   }
 }

@@ -3,9 +3,11 @@ Needs the grammar library (harness.need_grammar_library).
 """
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
+import signal
 
 import harness
 from server_case import Case, Server, read_events, text_of
@@ -229,6 +231,36 @@ class LimitsTest(Case):
         self.assertIn("longer than its limit of 0.5 s", refused.value["error"]["message"])
         answer = server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, "guided_choice": ["ok"]})
         self.assertEqual(answer.value["choices"][0]["text"], "ok", answer.text)
+
+
+@harness.of_the_program
+class WaitingTest(Case):
+    def test_constraints_that_are_compiled_delay_no_others(self):
+        """The helper is stopped, so that every constraint waits; the first of them until the helper is killed."""
+        server = self.serve("--grammar-time-limit", harness.TIMEOUT_S)
+        asked = {"prompt": "One", "max_tokens": 4}
+        self.assertEqual(server.post(COMPLETION, {**asked, "guided_choice": ["ok"]}).status, 200)
+        helper, = helpers_of(server)
+        os.kill(helper, signal.SIGSTOP)
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            waiting = [pool.submit(server.post, COMPLETION, {**asked, "guided_choice": [name]}) for name in "abc"]
+            server.wait_for_metric("num_requests_waiting", 3)
+            self.assertEqual(server.post(COMPLETION, asked).status, 200)
+            self.assertFalse(any(request.done() for request in waiting))
+            os.kill(helper, signal.SIGKILL)
+            self.assertEqual(sorted(request.result().status for request in waiting), [200, 200, 400])
+
+
+def helpers_of(server):
+    """Process ids of the server's grammar helpers."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat, \
+                open(f"/proc/{name}/cmdline", "rb") as line:
+            parent = int(stat.read().rsplit(b")", 1)[1].split()[1])
+            if parent == server.process.pid and b"grammar_helper" in line.read():
+                found.append(int(name))
+    return found
 
 
 @harness.of_the_program
