@@ -2,10 +2,12 @@
 #include "grammar/library.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/library.h"
@@ -84,6 +86,19 @@ static yk_status find_files(yk_grammar_library *library, const char *dir, yk_err
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
+/* Whether the file reaches to its section table, at the end of a library. Loading a shorter one ends the process. */
+static bool is_whole(const char *path)
+{
+  Elf64_Ehdr header;
+  struct stat status;
+  FILE *file = fopen(path, "rb");
+  if (!file) return false;
+  bool is_read = fread(&header, sizeof header, 1, file) == 1 && fstat(fileno(file), &status) == 0;
+  fclose(file);
+  if (!is_read || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;
+  return header.e_shoff + (uint64_t)header.e_shnum * header.e_shentsize <= (uint64_t)status.st_size;
+}
+
 static yk_status load_functions(yk_grammar_library *library, yk_err *err)
 {
   static const yk_library_symbol symbols[] = {
@@ -96,6 +111,10 @@ static yk_status load_functions(yk_grammar_library *library, yk_err *err)
       {"TVMFFIObjectDecRef", offsetof(yk_ffi_functions, release)},
   };
   yk_ffi_version version;
+  for (int i = 0; i < 2; i++)
+    if (!is_whole(library->files[i]))
+      return yk_err_set(err, YK_E_UNSUPPORTED, "%.40s: expected a library, found an incomplete or other file; " INSTALL,
+                        library->files[i]);
   /* The other library is linked against this one's names. */
   if (!dlopen(library->files[0], RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE))
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s", dlerror());

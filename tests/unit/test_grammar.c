@@ -79,19 +79,24 @@ static void test_a_missing_library(void **state)
   assert_non_null(strstr(err.message, "/no/such/folder; install it by \"python3 -m pip install"));
 }
 
-/* A folder of files that are no libraries. */
-static void test_a_broken_library(void **state)
+/* A folder of files that are no libraries: empty, or only the first page of one. */
+static void check_a_broken_library(size_t n_bytes)
 {
+  static char page[4096];
   static const char *const names[] = {"libtvm_ffi.so", "libxgrammar_bindings.so"};
   char folder[] = "/tmp/yoke-grammar-XXXXXX", path[128];
   yk_err err = YK_ERR_INIT;
   yk_grammar_library *library;
-  (void)state;
+  FILE *program = fopen("/proc/self/exe", "r");
+  assert_non_null(program);
+  assert_int_equal(fread(page, 1, n_bytes, program), n_bytes);
+  fclose(program);
   assert_non_null(mkdtemp(folder));
   for (int i = 0; i < 2; i++) {
     snprintf(path, sizeof path, "%s/%s", folder, names[i]);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
+    assert_int_equal(fwrite(page, 1, n_bytes, file), n_bytes);
     fclose(file);
   }
   assert_int_equal(yk_grammar_library_load(folder, &library, &err), YK_E_UNSUPPORTED);
@@ -101,6 +106,13 @@ static void test_a_broken_library(void **state)
     remove(path);
   }
   remove(folder);
+}
+
+static void test_a_broken_library(void **state)
+{
+  (void)state;
+  check_a_broken_library(0);
+  check_a_broken_library(4096);
 }
 
 /* ---- With the library -------------------------------------------------------------------------------------------- */
