@@ -164,5 +164,5 @@ void yk_request_constraint_fill(yk_request_constraint *c, const yk_constrained_o
     return;
   }
   if (c->allowed) restrict_to_allowed(c, output, words, n_words);
-  if (matches) drop_unwanted(output, words, n_words);
+  if (c->matcher) drop_unwanted(output, words, n_words);
 }

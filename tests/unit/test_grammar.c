@@ -377,6 +377,9 @@ static void test_a_later_beginning(void **state)
     yk_constrained_output output = {.ids = drawn, .n = n, .end_ids = ends, .n_end_ids = 1};
     yk_request_constraint_fill(&c, &output, words, N_WORDS);
     assert_int_equal(words[0], n < 4 ? UINT32_MAX : n == 4 ? BIT(1) : BIT(0));
+    output.n_unwanted = 1;
+    yk_request_constraint_fill(&c, &output, words, N_WORDS);
+    assert_int_equal(words[0], n < 4 ? ~BIT(END) : n == 4 ? BIT(1) : BIT(0));
   }
   yk_request_constraint_end(&c);
   release(&f);
