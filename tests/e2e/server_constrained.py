@@ -185,6 +185,10 @@ class ConstrainedTest(Case):
                               ({"properties": {"a/b": {"contains": {}}}}, "/properties/a~1b/contains"),
                               ({"type": "string", "pattern": "a", "maxLength": 3}, "/maxLength"),
                               ({"type": "string", "pattern": "(?=a)b"}, "Lookahead"),
+                              ({"type": "string", "pattern": '"b'}, "/pattern"),
+                              ({"type": "string", "pattern": r"^\\$"}, "/pattern"),
+                              ({"type": "string", "pattern": r"[\x22a]"}, "/pattern"),
+                              ({"type": "object", "patternProperties": {'"': {}}}, "/patternProperties"),
                               ({"anyOf": [{"if": {}}]}, "/anyOf/0/if"), ({"type": "text"}, "/type"),
                               ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "oneOf"), (False, "false")):
             with self.subTest(schema=schema):

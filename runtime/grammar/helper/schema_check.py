@@ -195,6 +195,8 @@ class Check:
         if patterns:
             node.pop("additionalProperties", None)
         for pattern in patterns:
+            if names_escaped(pattern):
+                raise Refused(below(place, pattern), 'expected a pattern that names no control character, " or \\')
             try:
                 clash = next((name for name in properties if re.search(pattern, name)), None)
             except re.error as error:
@@ -225,8 +227,8 @@ class Check:
         bounds = [keyword for keyword in ("minLength", "maxLength") if keyword in node]
         if "pattern" in node and bounds:
             raise Refused(below(path, bounds[0]), f'"{bounds[0]}" beside "pattern" is not supported')
-        if "pattern" in node and (not isinstance(node["pattern"], str) or matches_control(node["pattern"])):
-            raise Refused(below(path, "pattern"), "expected a regular expression without control characters")
+        if "pattern" in node and (not isinstance(node["pattern"], str) or names_escaped(node["pattern"])):
+            raise Refused(below(path, "pattern"), 'expected a pattern that names no control character, " or \\')
         if bounds:  # the library's own bounds admit control characters, which JSON does not
             node["pattern"] = self.of_length(node, path, bounds)
         if "format" in node and (bounds or "pattern" in node):
@@ -251,10 +253,11 @@ class Check:
                           'up to 1024 and without bounds')
 
 
-def matches_control(pattern):
-    """Whether the pattern names a control character outside negated classes. The library would write it as it is."""
+def names_escaped(pattern):
+    """Whether the pattern names a control character, a quote or a backslash outside negated classes. The library would
+    write it as it is, without the escape of JSON."""
     positive = re.sub(r"\[\^(?:\\.|[^\]\\])*\]", "", pattern)
-    return re.search(r"[\x00-\x1f]|\\[tnrfv0]|\\c|\\x[01]|\\u00[01]", positive) is not None
+    return re.search(r'[\x00-\x1f"]|\\[tnrfv0\\c]|\\(x|u00)([01]|22|5[cC])', positive) is not None
 
 
 def unquoted(text):
