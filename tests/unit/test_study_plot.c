@@ -299,8 +299,8 @@ static void figures_that_cannot_be_written(void **state)
   snprintf(path, sizeof path, "%s/figures/efficiency_dark.svg", dir.path);
   expect_ok("figures", yk_study_write_figures(dir.path, study, &err), &err);
   assert_true(unlink(path) == 0 && mkdir(path, 0700) == 0);
-  expect_error("file", YK_E_IO, "efficiency_dark.svg: Is a directory", yk_study_write_figures(dir.path, study, &err),
-               &err);
+  expect_error("file", YK_E_IO, "efficiency_dark.svg: expected a new name or a regular file",
+               yk_study_write_figures(dir.path, study, &err), &err);
   assert_int_equal(rmdir(path), 0);
   json_decref(study);
   remove_figures(&dir);
