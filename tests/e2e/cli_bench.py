@@ -240,7 +240,7 @@ class Refused(Bench):
         self.assert_error([*BENCH, "--input-len", "5000000"], "--max-model-len: ")
         self.assert_error([*BENCH, "--kv-cache-bytes", "1MiB"], "KV cache holds", "612")
         self.assert_error([*BENCH, "--batch", "64", "--kv-cache-bytes", "4MiB"], "--batch 64: expected at most",
-                          "KV memory", "found 39168")
+                          "the KV cache", "found 39168")
         self.assert_error(["bench", "--model", self.folder], self.folder)
 
     def test_output(self):
