@@ -35,7 +35,9 @@ typedef struct group {
   yk_host_gather *host_gather;
   yk_mailbox inboxes[YK_MAX_RANKS]; /* [n_ranks] messages of the previous stage */
   const void *published[YK_MAX_RANKS];
-  yk_all_reduce_add_norm_args copies[YK_MAX_RANKS]; /* published for ranks of other processes */
+  /* Published arguments: each rank's own, which a peer may read after an abort has made the rank return, and those made
+   * for ranks of other processes. */
+  yk_all_reduce_add_norm_args copies[YK_MAX_RANKS];
 } group;
 
 /* Moves rows between processes before a barrier ends, by one thread of each process. args: of the calling rank. */
@@ -306,7 +308,9 @@ static yk_status local_all_reduce_add_norm(yk_comm *comm, const yk_all_reduce_ad
   }
   const bool is_shared = args->n_rows >= SHARED_ROWS_PER_RANK * comm->n_ranks;
   const row_move rows = {comm, args};
-  YK_TRY(publish(comm, args, is_shared ? move_partial_shares : move_all_partials, &rows, err));
+  group *g = group_of(comm);
+  if (!g->aborted) g->copies[comm->rank] = *args; /* after an abort, peers may still read those of the earlier call */
+  YK_TRY(publish(comm, &g->copies[comm->rank], is_shared ? move_partial_shares : move_all_partials, &rows, err));
   if (!is_shared)
     YK_TRY(sum_rows(comm, args, 0, args->n_rows, err));
   else {
