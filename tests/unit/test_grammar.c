@@ -238,7 +238,7 @@ static void test_refusals(void **state)
       {YK_CONSTRAINT_JSON_SCHEMA, "{\"type\": \"integer\", \"minimum\": 3, \"maximum\": 2}",
        "minimum greater than maximum"},
       {YK_CONSTRAINT_JSON_SCHEMA, "{\"$ref\": \"#/$defs/a\"}", "the schema has no #/$defs/a"},
-      {YK_CONSTRAINT_JSON_SCHEMA, "{\"type\": \"string\", \"pattern\": \"[\\\\t ]\"}", "/pattern: expected a regular"},
+      {YK_CONSTRAINT_JSON_SCHEMA, "{\"type\": \"string\", \"pattern\": \"[\\\\t ]\"}", "/pattern: expected a pattern"},
       {YK_CONSTRAINT_JSON_SCHEMA, "{\"minLength\": 3, \"maxLength\": 2}", "/maxLength: expected at least"},
       {YK_CONSTRAINT_REGEX, "(a", "position 3"},
       {YK_CONSTRAINT_REGEX, "^a$|^b$", "found in the middle"},
