@@ -186,7 +186,14 @@ static yk_status read_whole(int fd, const char *path, char *bytes, const yk_merg
   return YK_OK;
 }
 
-static yk_status copy_results(const yk_merge *merge, FILE *file, const char *path, yk_err *err)
+/* part: NULL for standard output. */
+static yk_status write_line(yk_file_part *part, const char *line, size_t n_bytes, yk_err *err)
+{
+  if (part) return yk_file_part_write(part, line, n_bytes, err);
+  return fwrite(line, 1, n_bytes, stdout) == n_bytes ? YK_OK : failed("standard output", err);
+}
+
+static yk_status copy_results(const yk_merge *merge, yk_file_part *part, yk_err *err)
 {
   char *line = NULL;
   size_t capacity = 0;
@@ -194,9 +201,9 @@ static yk_status copy_results(const yk_merge *merge, FILE *file, const char *pat
   for (int64_t i = 0; i < merge->n_places && status == YK_OK; i++) {
     const yk_merge_place *place = &merge->places[i];
     if (!place->n_bytes) continue;
-    if (place->n_bytes > capacity) {
+    if (place->n_bytes >= capacity) {
       free(line);
-      capacity = 2 * place->n_bytes;
+      capacity = 2 * place->n_bytes + 1;
       line = malloc(capacity);
     }
     if (!line) {
@@ -204,8 +211,8 @@ static yk_status copy_results(const yk_merge *merge, FILE *file, const char *pat
       break;
     }
     status = read_whole(merge->part_fds[place->part], merge->part_paths[place->part], line, place, err);
-    if (status == YK_OK && (fwrite(line, 1, place->n_bytes, file) != place->n_bytes || putc('\n', file) == EOF))
-      status = failed(path, err);
+    line[place->n_bytes] = '\n';
+    if (status == YK_OK) status = write_line(part, line, place->n_bytes + 1, err);
   }
   free(line);
   return status;
@@ -223,32 +230,19 @@ static yk_status refuse_same_file(const yk_merge *merge, const char *path, yk_er
   return YK_OK;
 }
 
-static yk_status write_file(const yk_merge *merge, const char *path, const char *temporary, yk_err *err)
-{
-  FILE *file = fopen(temporary, "w");
-  if (!file) return failed(temporary, err);
-  yk_status status = copy_results(merge, file, temporary, err);
-  bool is_flushed = fflush(file) == 0 && fsync(fileno(file)) == 0;
-  if (status == YK_OK && !is_flushed) status = failed(temporary, err);
-  if (fclose(file) != 0 && status == YK_OK) status = failed(temporary, err);
-  if (status == YK_OK && rename(temporary, path) != 0) status = failed(path, err);
-  if (status != YK_OK) unlink(temporary);
-  return status;
-}
-
 yk_status yk_merge_write(const yk_merge *merge, const char *path, yk_err *err)
 {
   if (strcmp(path, "-") == 0) {
-    YK_TRY(copy_results(merge, stdout, "standard output", err));
+    YK_TRY(copy_results(merge, NULL, err));
     return fflush(stdout) == 0 ? YK_OK : failed("standard output", err);
   }
   YK_TRY(refuse_same_file(merge, path, err));
-  YK_TRY(yk_file_part_check(path, err));
-  yk_strbuf temporary = YK_STRBUF_INIT;
-  yk_strbuf_append_fmt(&temporary, "%s.part", path);
-  yk_status status = temporary.failed ? yk_err_set(err, YK_E_NOMEM, "no memory for a file name")
-                                      : write_file(merge, path, temporary.data, err);
-  yk_strbuf_free(&temporary);
+  yk_file_part part;
+  YK_TRY(yk_file_part_open(path, &part, err));
+  yk_status status = copy_results(merge, &part, err);
+  if (status == YK_OK) status = yk_file_part_sync(&part, err);
+  if (status == YK_OK) status = yk_file_part_rename(&part, err);
+  yk_file_part_free(&part);
   return status;
 }
 
