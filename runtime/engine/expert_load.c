@@ -64,11 +64,12 @@ static yk_status read_counts(yk_engine *e, yk_err *err)
 {
   yk_expert_counts *counts = &e->experts;
   if (!counts->is_stale) return YK_OK;
-  YK_TRY(yk_ranks_read_expert_rows(e->ranks, counts->fresh, e->settings.step_timeout_s, err));
+  const size_t n = (size_t)n_counts(&counts->load);
+  YK_TRY(yk_ranks_read_expert_rows(e->ranks, counts->fresh, n, e->settings.step_timeout_s, err));
   counts->is_stale = false;
   counts->read_ns = yk_clock_now_ns();
   pthread_mutex_lock(&e->mutex);
-  memcpy(counts->load.rows, counts->fresh, (size_t)n_counts(&counts->load) * sizeof *counts->fresh);
+  memcpy(counts->load.rows, counts->fresh, n * sizeof *counts->fresh);
   pthread_mutex_unlock(&e->mutex);
   return YK_OK;
 }

@@ -17,7 +17,8 @@ CASES = (("qwen3", 2, 2, ()), ("llama", 3, 3, ()), ("qwen3", 8, 4, ()), ("moe_qw
          ("moe_qwen2", 3, 3, ("--enable-expert-parallel",)), ("deepseek_v3", 6, 2, ()), ("format_w8a8", 4, 4, ()),
          ("format_w8a8_experts", 3, 3, ()))
 # Pipeline stages: ranks in all, processes, stages. Groups of 3 ranks in 3 processes of 2.
-STAGES = (("qwen3", 4, 2, 2), ("llama", 3, 3, 3), ("qwen3", 6, 3, 2), ("format_w8a8", 2, 2, 2))
+STAGES = (("qwen3", 4, 2, 2), ("llama", 3, 3, 3), ("qwen3", 6, 3, 2), ("format_w8a8", 2, 2, 2), ("moe_qwen3", 4, 2, 2),
+          ("deepseek_v3", 2, 2, 2))
 
 
 def model(name=FAMILY):
@@ -121,6 +122,21 @@ class Commands(ProcessesCase):
                                2, "--input-len", 8, "--output-len", 4, "--repeats", 1)
         self.end(processes)
         self.assertIn("all_reduce", processes[0].out.replace("-", "_").replace(" ", "_"))
+
+    def test_bench_of_a_mixture_in_stages(self):
+        """The rows of each expert, which each stage counts, are those of one process."""
+        folder = harness.scratch_folder(self.addCleanup)
+
+        def bench(start, name):
+            path = os.path.join(folder, name)
+            start(("bench", "--model", model("moe_qwen3"), "--device", "cpu", "--tp", 1, "-pp", 2, "--threads", 2,
+                   "--batch", 3, "--input-len", 8, "--output-len", 4, "--repeats", 1, "--output", path))
+            with open(path, encoding="utf-8") as file:
+                return json.load(file)["experts"]
+
+        alone = bench(lambda arguments: self.run_yoke(*arguments), "one.json")
+        self.assertTrue(all(any(layer["rows"]) for layer in alone["layers"]))
+        self.assertEqual(bench(lambda arguments: self.end(self.start(2, *arguments)), "two.json"), alone)
 
     def test_study_is_refused(self):
         env = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "h", "MASTER_PORT": "1"}

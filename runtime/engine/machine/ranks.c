@@ -20,9 +20,11 @@
 #include "parallel/rank_group.h"
 
 enum {
+  MAX_COUNTS = 1 << 22,  /* of experts in all layers */
   MAX_LOAD_THREADS = 32, /* per rank; with more, memory bandwidth is the limit */
   MESSAGE_STEP = 1,      /* the kinds of process 0's messages */
-  MESSAGE_SAMPLING       /* the arrays for sampling of the step before, if another process samples */
+  MESSAGE_SAMPLING,      /* the arrays for sampling of the step before, if another process samples */
+  MESSAGE_EXPERT_ROWS    /* the number of counts: read and gather them */
 };
 
 static const double REPORT_S = 2; /* for other processes to exceed the same time limit, and to report that */
@@ -39,6 +41,7 @@ typedef struct begun_step {
   command command;
   uint64_t number; /* of the command in the group */
   int n_messages;  /* to the followers */
+  bool has_ended;
 } begun_step;
 
 struct yk_ranks {
@@ -274,6 +277,7 @@ void yk_ranks_begin(yk_ranks *ranks, const yk_step *step)
   begun->command = (command){.step = step};
   begun->number = yk_rank_group_begin(ranks->group, &begun->command);
   begun->n_messages = 1;
+  begun->has_ended = false;
 }
 
 void yk_ranks_send_late(yk_ranks *ranks, const yk_step *step)
@@ -295,20 +299,33 @@ static void take_answers(yk_ranks *ranks, const begun_step *begun, double timeou
   for (int i = 0; i < begun->n_messages && own->code == YK_OK; i++) yk_cluster_wait(ranks->cluster, timeout_s, own);
 }
 
-yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
+/* An error of any process fails all of them. */
+static yk_status settle(yk_ranks *ranks, yk_err *own, yk_err *err)
+{
+  if (own->code == YK_OK) return YK_OK;
+  yk_processes_fail(ranks->cluster, own->code, own);
+  yk_rank_group_fail(ranks->group, own); /* no further step runs, whichever process has failed */
+  if (err && err->code == YK_OK) *err = *own;
+  return own->code;
+}
+
+/* Waits for a step on the ranks of all processes. */
+static yk_status end_step(yk_ranks *ranks, begun_step *begun, double timeout_s, yk_err *err)
 {
   yk_err own = YK_ERR_INIT;
-  const begun_step *oldest = &ranks->steps[ranks->n_waited++ % YK_MAX_RANKS];
-  bool is_timed = oldest->command.step->counts.is_timed;
-  yk_status status = yk_rank_group_wait(ranks->group, oldest->number, timeout_s, ranks->cluster ? &own : err);
+  if (begun->has_ended) return YK_OK;
+  bool is_timed = begun->command.step->counts.is_timed;
+  yk_status status = yk_rank_group_wait(ranks->group, begun->number, timeout_s, ranks->cluster ? &own : err);
   if (!ranks->cluster) return status;
-  if (own.code == YK_OK) take_answers(ranks, oldest, timeout_s, &own);
+  if (own.code == YK_OK) take_answers(ranks, begun, timeout_s, &own);
   if (own.code == YK_OK && is_timed) yk_remote_profiles_gather(ranks->remote, ranks->models, &own);
-  if (own.code == YK_OK) return YK_OK;
-  yk_processes_fail(ranks->cluster, own.code, &own);
-  yk_rank_group_fail(ranks->group, &own); /* no further step runs, whichever process has failed */
-  if (err && err->code == YK_OK) *err = own;
-  return own.code;
+  begun->has_ended = own.code == YK_OK;
+  return settle(ranks, &own, err);
+}
+
+yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
+{
+  return end_step(ranks, &ranks->steps[ranks->n_waited++ % YK_MAX_RANKS], timeout_s, err);
 }
 
 /* ---- Following --------------------------------------------------------------------------------------------------- */
@@ -347,6 +364,48 @@ static yk_status run_step(yk_ranks *ranks, const yk_cluster_message *message, yk
   return step.counts.is_timed ? yk_remote_profiles_gather(ranks->remote, ranks->models, err) : YK_OK;
 }
 
+/* rows [n]: the counts of this process's ranks become those of all processes; a layer has counts in one process, or,
+ * without stages, in process 0. */
+static yk_status add_up_rows(yk_ranks *ranks, int64_t *rows, size_t n, yk_err *err)
+{
+  const yk_exchange exchange = yk_cluster_exchange(ranks->cluster);
+  const size_t n_processes = (size_t)yk_cluster_n_processes(ranks->cluster);
+  int64_t *all = calloc(n * n_processes, sizeof *all);
+  if (!all) return yk_err_set(err, YK_E_NOMEM, "no memory for the counts of experts of %zu processes", n_processes);
+  yk_status status = exchange.all_gather(&exchange, rows, n * sizeof *rows, all, err);
+  for (size_t i = 0; i < n && status == YK_OK; i++) {
+    rows[i] = 0;
+    for (size_t process = 0; process < n_processes; process++) rows[i] += all[process * n + i];
+  }
+  free(all);
+  return status;
+}
+
+static yk_status run_read_rows(yk_ranks *ranks, int64_t *rows, double timeout_s, yk_err *err)
+{
+  ranks->waiter = pthread_self();
+  ranks->command = (command){.expert_rows = rows};
+  return yk_rank_group_run(ranks->group, &ranks->command, timeout_s, err);
+}
+
+static yk_status give_rows(yk_ranks *ranks, const yk_cluster_message *message, yk_err *err)
+{
+  uint64_t n = 0;
+  yk_err result = YK_ERR_INIT;
+  if (message->n_bytes == sizeof n) memcpy(&n, message->data, sizeof n);
+  if (n < 1 || n > MAX_COUNTS)
+    return yk_err_set(err, YK_E_COMM, "message of process 0: expected 1 to %d counts of experts, found %llu",
+                      MAX_COUNTS, (unsigned long long)n);
+  int64_t *rows = calloc(n, sizeof *rows);
+  if (!rows) return yk_err_set(err, YK_E_NOMEM, "no memory for the counts of %llu experts", (unsigned long long)n);
+  yk_status status = run_read_rows(ranks, rows, ranks->settings.step_timeout_s, &result);
+  if (status != YK_OK) yk_err_set(err, status, "%s", result.message);
+  if (status == YK_OK) status = yk_cluster_answer(ranks->cluster, &result, err);
+  if (status == YK_OK) status = add_up_rows(ranks, rows, n, err);
+  free(rows);
+  return status;
+}
+
 yk_status yk_ranks_follow(yk_ranks *ranks, double timeout_s, bool *is_end, yk_err *err)
 {
   yk_cluster_message message;
@@ -357,6 +416,7 @@ yk_status yk_ranks_follow(yk_ranks *ranks, double timeout_s, bool *is_end, yk_er
   const yk_err fine = YK_ERR_INIT;
   if (message.kind == MESSAGE_SAMPLING) return yk_cluster_answer(ranks->cluster, &fine, err); /* for another process */
   if (message.kind == MESSAGE_STEP) return run_step(ranks, &message, err);
+  if (message.kind == MESSAGE_EXPERT_ROWS) return give_rows(ranks, &message, err);
   return yk_err_set(err, YK_E_COMM, "message of process 0: expected a step, found kind %u", message.kind);
 }
 
@@ -367,11 +427,27 @@ yk_status yk_ranks_check(const yk_ranks *ranks, yk_err *err)
 
 /* ---- Other commands ---------------------------------------------------------------------------------------------- */
 
-yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, double timeout_s, yk_err *err)
+/* Counts of stages in other processes. Steps in flight end first, since their results and this gather would wait for
+ * each other. */
+static yk_status gather_rows(yk_ranks *ranks, int64_t *rows, size_t n, double timeout_s, yk_err *err)
 {
-  ranks->command = (command){0};
-  ranks->command.expert_rows = rows;
-  return yk_rank_group_run(ranks->group, &ranks->command, timeout_s, err);
+  const uint64_t count = n;
+  const struct iovec piece = {(void *)(uintptr_t)&count, sizeof count};
+  yk_err own = YK_ERR_INIT;
+  for (uint64_t i = ranks->n_waited; i < ranks->n_begun; i++)
+    YK_TRY(end_step(ranks, &ranks->steps[i % YK_MAX_RANKS], timeout_s, err));
+  memset(rows, 0, n * sizeof *rows);
+  yk_status status = yk_cluster_send(ranks->cluster, MESSAGE_EXPERT_ROWS, &piece, 1, &own);
+  if (status == YK_OK) status = run_read_rows(ranks, rows, timeout_s, &own);
+  if (status == YK_OK) status = yk_cluster_wait(ranks->cluster, timeout_s, &own);
+  if (status == YK_OK) add_up_rows(ranks, rows, n, &own);
+  return settle(ranks, &own, err);
+}
+
+yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, size_t n, double timeout_s, yk_err *err)
+{
+  if (ranks->cluster && ranks->settings.world.n_stages > 1) return gather_rows(ranks, rows, n, timeout_s, err);
+  return run_read_rows(ranks, rows, timeout_s, err);
 }
 
 const yk_step_profile *yk_ranks_profile(const yk_ranks *ranks, int rank)

@@ -47,9 +47,9 @@ yk_status yk_ranks_follow(yk_ranks *ranks, double timeout_s, bool *is_end, yk_er
 /* yk_ranks_check - YK_OK, or the failure of another process, which may be seen before the next step. Thread: any. */
 yk_status yk_ranks_check(const yk_ranks *ranks, yk_err *err);
 
-/* yk_ranks_read_expert_rows - rows of each expert since the models were loaded: [layers with experts, experts]. Between
- *   steps. timeout_s and errors: as for yk_ranks_wait. */
-yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, double timeout_s, yk_err *err);
+/* yk_ranks_read_expert_rows - rows of each expert since the models were loaded: [layers with experts, experts], n in
+ *   all. Steps that have begun end first. timeout_s and errors: as for yk_ranks_wait. */
+yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, size_t n, double timeout_s, yk_err *err);
 
 /* yk_ranks_profile - a rank's profile of the last timed step, in process 0 of any rank. Between steps. */
 const yk_step_profile *yk_ranks_profile(const yk_ranks *ranks, int rank);

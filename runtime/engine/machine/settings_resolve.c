@@ -333,10 +333,6 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   *plan = (yk_plan){.n_ranks = options->n_ranks};
   YK_TRY(yk_settings_devices(options, device_memory_bytes > 0, settings, err));
   choose_threads(options, cluster, settings);
-  if (cluster && settings->world.n_stages > 1 && config->experts.n_experts > 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "pipeline stages: a mixture of experts in several processes: expected 1, found %d",
-                      settings->world.n_stages);
   settings->dtype = choose_dtype(options, settings, config);
   if (settings->device == YK_DEVICE_CUDA && settings->dtype == YK_F32)
     return yk_err_set(err, YK_E_UNSUPPORTED,
