@@ -11,6 +11,7 @@
 #include "engine/machine/gpus.h"
 #include "engine/machine/rank_devices.h"
 #include "parallel/rank_group.h"
+#include "tools/gpu_times.h"
 
 enum { HIDDEN = YK_ALL_REDUCE_HIDDEN, ELEMENT_BYTES = 2, CHUNK_BYTES = 1 << 20, MAX_CHAIN = 100, MIN_CHAIN = 4 };
 
@@ -170,7 +171,7 @@ static yk_status open_devices(yk_all_reduce_times *times, bool nccl, yk_err *err
   if (!nccl) return yk_rank_devices_open(&times->settings, NULL, &times->devices, err);
   times->devices.n_local = times->settings.world.n_local;
   YK_TRY(yk_gpus_open(&times->settings, times->devices.devs, err));
-  return yk_gpus_connect_nccl(&times->settings, times->devices.devs, times->devices.comms, err);
+  return yk_gpu_times_connect_nccl(&times->settings, times->devices.devs, times->devices.comms, err);
 }
 
 static yk_status open_ranks(yk_all_reduce_times *times, const yk_all_reduce_options *options, yk_err *err)

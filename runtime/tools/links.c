@@ -5,6 +5,7 @@
 #include "base/struct_size.h"
 #include "engine/machine/gpus.h"
 #include "tools/all_reduce_times.h"
+#include "tools/gpu_times.h"
 #include "yoke/tools.h"
 #include "yoke/yoke.h"
 
@@ -47,7 +48,7 @@ static yk_status test_links(const int *device_ids, int n_devices, bool measures,
   if (!out->links) return yk_err_set(err, YK_E_NOMEM, "no memory for the links of %d GPUs", n_devices);
   for (int i = 0; i < n_devices; i++)
     for (int j = 0; j < n_devices; j++)
-      if (i != j) yk_gpus_link(device_ids[i], device_ids[j], measures, &out->links[out->n_links++]);
+      if (i != j) yk_gpu_times_describe_link(device_ids[i], device_ids[j], measures, &out->links[out->n_links++]);
   if (measures && n_devices > 1) test_all_reduces(device_ids, n_devices, out, &all_reduce_err);
   snprintf(out->all_reduce_error, sizeof out->all_reduce_error, "%s", all_reduce_err.message);
   return YK_OK;

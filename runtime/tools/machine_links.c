@@ -1,12 +1,12 @@
 /* machine_links.c - measures every link between the GPUs: one way, and both ways at once. */
-#include "engine/machine/gpus.h"
+#include "tools/gpu_times.h"
 #include "tools/machine_run.h"
 
 static void measure_way(yk_machine_run *run, int from, int to)
 {
   yk_err err = YK_ERR_INIT;
   yk_link_times times = {0};
-  yk_status status = yk_gpus_time_link(from, to, run->options.n_repeats, &times, &err);
+  yk_status status = yk_gpu_times_link(from, to, run->options.n_repeats, &times, &err);
   yk_machine_row row = {
       .kind = YK_MACHINE_LINK, .method = "copy", .device = from, .to = to, .n_ranks = 1, .n_bytes = times.n_bytes};
   yk_machine_add(run, &row, status, &times.copy_us, &err);
@@ -19,7 +19,7 @@ static void measure_both_ways(yk_machine_run *run, int one, int other)
 {
   yk_err err = YK_ERR_INIT;
   yk_link_times times = {0};
-  yk_status status = yk_gpus_time_both_ways(one, other, run->options.n_repeats, &times, &err);
+  yk_status status = yk_gpu_times_both_ways(one, other, run->options.n_repeats, &times, &err);
   const yk_machine_row row = {.kind = YK_MACHINE_LINK,
                               .method = "both ways",
                               .device = one,

@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/cpu_pool.h"
-#include "engine/machine/gpus.h"
+#include "tools/gpu_times.h"
 #include "tools/machine_run.h"
 
 enum { LANES = 32, LINE_BYTES = LANES * 8, MAX_THREADS = 1024 };
@@ -83,7 +83,7 @@ static yk_status measure_gpu(const yk_machine_run *run, bool copies, int device,
 {
   int64_t n_bytes = run->options.memory_bytes;
   YK_TRY(yk_machine_check_free(device, (copies ? 2 : 1) * n_bytes, err));
-  return yk_gpus_time_memory(device, n_bytes, copies, run->options.n_repeats, us, err);
+  return yk_gpu_times_memory(device, n_bytes, copies, run->options.n_repeats, us, err);
 }
 
 static void measure(yk_machine_run *run, bool copies, int device, int n_threads)

@@ -28,6 +28,11 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
   return YK_OK;
 }
 
+yk_status yk_gpus_refuse(yk_err *err)
+{
+  return yk_err_set(err, YK_E_UNSUPPORTED, "device cuda: this build runs on CPU ranks only; use cpu or auto");
+}
+
 yk_status yk_gpus_check_list(const char *what, const int *ids, int n, yk_err *err)
 {
   int n_gpus = yk_gpus_count();
@@ -48,12 +53,8 @@ yk_status yk_gpus_check_list(const char *what, const int *ids, int n, yk_err *er
 
 #include "base/checked.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/device/bandwidth.h"
-#include "parallel/p2p/links_p2p.h"
 #ifdef YOKE_HAVE_NCCL
 #include "parallel/comm_auto.h"
-#include "parallel/comm_nccl.h"
-#include "parallel/comm_warm_up.h"
 #endif
 
 bool yk_gpus_are_built(void)
@@ -156,67 +157,6 @@ const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows)
   return "nccl";
 }
 
-yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
-{
-#ifdef YOKE_HAVE_NCCL
-  const double warm_up_timeout_s = 60;
-  yk_comm *ends[YK_MAX_RANKS] = {NULL};
-  const yk_exchange alone = yk_exchange_alone();
-  YK_TRY(yk_comm_nccl_create(&settings->world, &alone, NULL, devs, ends, err));
-  yk_status status = yk_comm_warm_up(ends, settings->world.n_ranks, warm_up_timeout_s, err);
-  for (int rank = 0; rank < settings->world.n_ranks && status != YK_E_TIMEOUT;
-       rank++) /* after a timeout the ends must not be touched */
-    if (status == YK_OK)
-      comms[rank] = ends[rank];
-    else
-      ends[rank]->ops->destroy(ends[rank]);
-  return status;
-#else
-  (void)devs, (void)comms;
-  return yk_err_set(err, YK_E_UNSUPPORTED, "%d ranks: this build was made without NCCL", settings->world.n_ranks);
-#endif
-}
-
-yk_status yk_gpus_time_memory(int ordinal, int64_t n_bytes, bool copies, int n_repeats, yk_spread *us, yk_err *err)
-{
-  double repeats[YK_P2P_LINK_MAX_REPEATS];
-  YK_TRY(yk_cuda_bandwidth_time(ordinal, n_bytes, copies, n_repeats, repeats, err));
-  *us = yk_spread_of(repeats, n_repeats);
-  return YK_OK;
-}
-
-yk_status yk_gpus_time_link(int from, int to, int n_repeats, yk_link_times *out, yk_err *err)
-{
-  yk_p2p_link_times times;
-  YK_TRY(yk_p2p_link_test(from, to, n_repeats, &times, err));
-  *out = (yk_link_times){.n_bytes = YK_P2P_LINK_BYTES, .copy_us = times.copy_us, .latency_us = times.latency_us};
-  return YK_OK;
-}
-
-yk_status yk_gpus_time_both_ways(int one, int other, int n_repeats, yk_link_times *out, yk_err *err)
-{
-  *out = (yk_link_times){.n_bytes = YK_P2P_LINK_BYTES};
-  return yk_p2p_link_both_ways(one, other, n_repeats, &out->copy_us, err);
-}
-
-void yk_gpus_link(int from, int to, bool measures, yk_link *out)
-{
-  enum { N_REPEATS = 1 };
-  yk_err err = YK_ERR_INIT;
-  yk_link_times times;
-  *out = (yk_link){.from = from, .to = to};
-  yk_status status = yk_p2p_link_query(from, to, &out->peer_access, &err);
-  if (status == YK_OK && measures) {
-    status = yk_gpus_time_link(from, to, N_REPEATS, &times, &err);
-    out->is_measured = status == YK_OK;
-  }
-  if (out->is_measured) {
-    out->copy_gb_s = (double)times.n_bytes / times.copy_us.median * 1e-3;
-    out->latency_us = times.latency_us.median;
-  }
-  snprintf(out->error, sizeof out->error, "%s", err.message);
-}
-
 #else
 
 bool yk_gpus_are_built(void)
@@ -229,81 +169,43 @@ int yk_gpus_count(void)
   return 0;
 }
 
-static yk_status without_cuda(yk_err *err)
-{
-  return yk_err_set(err, YK_E_UNSUPPORTED, "device cuda: this build runs on CPU ranks only; use cpu or auto");
-}
-
 yk_status yk_gpus_describe(int ordinal, yk_device_info *out, yk_err *err)
 {
   (void)ordinal, (void)out;
-  return without_cuda(err);
+  return yk_gpus_refuse(err);
 }
 
 yk_status yk_gpus_uuid(int ordinal, char uuid[YK_GPU_UUID_BYTES], yk_err *err)
 {
   (void)ordinal;
   uuid[0] = '\0';
-  return without_cuda(err);
+  return yk_gpus_refuse(err);
 }
 
 yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err)
 {
   (void)settings, (void)utilization;
   *n_bytes = 0;
-  return without_cuda(err);
+  return yk_gpus_refuse(err);
 }
 
 yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *err)
 {
   (void)settings, (void)devs;
-  return without_cuda(err);
+  return yk_gpus_refuse(err);
 }
 
 yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchange, const yk_wires *wires,
                           yk_device *const *devs, yk_comm **comms, yk_err *err)
 {
   (void)settings, (void)exchange, (void)wires, (void)devs, (void)comms;
-  return without_cuda(err);
+  return yk_gpus_refuse(err);
 }
 
 const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows)
 {
   (void)comm, (void)n_rows;
   return "local";
-}
-
-yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err)
-{
-  (void)settings, (void)devs, (void)comms;
-  return without_cuda(err);
-}
-
-yk_status yk_gpus_time_memory(int ordinal, int64_t n_bytes, bool copies, int n_repeats, yk_spread *us, yk_err *err)
-{
-  (void)ordinal, (void)n_bytes, (void)copies, (void)n_repeats, (void)us;
-  return without_cuda(err);
-}
-
-yk_status yk_gpus_time_link(int from, int to, int n_repeats, yk_link_times *out, yk_err *err)
-{
-  (void)from, (void)to, (void)n_repeats, (void)out;
-  return without_cuda(err);
-}
-
-yk_status yk_gpus_time_both_ways(int one, int other, int n_repeats, yk_link_times *out, yk_err *err)
-{
-  (void)one, (void)other, (void)n_repeats, (void)out;
-  return without_cuda(err);
-}
-
-void yk_gpus_link(int from, int to, bool measures, yk_link *out)
-{
-  yk_err err = YK_ERR_INIT;
-  (void)measures;
-  without_cuda(&err);
-  *out = (yk_link){.from = from, .to = to};
-  snprintf(out->error, sizeof out->error, "%s", err.message);
 }
 
 #endif

@@ -2,7 +2,6 @@
 #ifndef YK_ENGINE_MACHINE_GPUS_H
 #define YK_ENGINE_MACHINE_GPUS_H
 
-#include "base/spread.h"
 #include "engine/machine/settings.h"
 #include "parallel/comm.h"
 #include "parallel/exchange.h"
@@ -10,6 +9,9 @@
 
 /* yk_gpus_are_built - whether this build includes the CUDA device. */
 bool yk_gpus_are_built(void);
+
+/* yk_gpus_refuse - the error of a build without CUDA. Errors: YK_E_UNSUPPORTED. */
+yk_status yk_gpus_refuse(yk_err *err);
 
 /* yk_gpus_count - GPUs that this process may use. Thread: any. */
 int yk_gpus_count(void);
@@ -53,29 +55,5 @@ yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchan
 /* yk_gpus_all_reduce_route - the algorithm of an all_reduce_add_norm of n_rows rows: "one-shot", "two-shot", "nccl";
  *   "local" for a single rank. */
 const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows);
-
-/* ---- Measurements ------------------------------------------------------------------------------------------------ */
-
-/* yk_gpus_connect_nccl - a communicator that uses NCCL only, warmed up, to compare with that of yk_gpus_connect. Needs
- *   devices of its own, since a device belongs to one communicator. Errors: as yk_gpus_connect. */
-yk_status yk_gpus_connect_nccl(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err);
-
-/* yk_gpus_time_memory - microseconds of a read or copy of n_bytes in the GPU's own memory: see yk_cuda_bandwidth_time.
- */
-yk_status yk_gpus_time_memory(int ordinal, int64_t n_bytes, bool copies, int n_repeats, yk_spread *us, yk_err *err);
-
-typedef struct yk_link_times {
-  int64_t n_bytes;               /* of a copy */
-  yk_spread copy_us, latency_us; /* latency_us: one way */
-} yk_link_times;
-
-/* yk_gpus_time_link - copies from one GPU to another, at most 100 repeats; both_ways: in both directions at once.
- *   Errors: see yk_p2p_link_test. */
-yk_status yk_gpus_time_link(int from, int to, int n_repeats, yk_link_times *out, yk_err *err);
-yk_status yk_gpus_time_both_ways(int one, int other, int n_repeats, yk_link_times *out, yk_err *err);
-
-/* yk_gpus_link - peer access from GPU `from` to GPU `to`; with `measures`, bandwidth and latency too. Failures are
- *   reported in out->error. */
-void yk_gpus_link(int from, int to, bool measures, yk_link *out);
 
 #endif
