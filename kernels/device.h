@@ -38,6 +38,12 @@ enum { YK_DEVICE_ALIGNMENT_BYTES = 256 };
 typedef struct yk_device yk_device;
 typedef struct yk_graph yk_graph; /* recording of operations, defined by the device */
 
+/* Where a sequence's recurrent states come from at its first row of a step: yk_batch.state_loads. */
+enum {
+  YK_STATE_KEEP = -1, /* the states in the sequence's slot, as its previous step left them */
+  YK_STATE_ZERO = -2  /* zeros: the row is the first of the sequence */
+};
+
 /* The rows of one step as the device receives them. The arrays are device memory, written by the rank before the
  * forward. Rows of one sequence are contiguous and in order; a sequence has one row (decode) or many (prefill, or a
  * chunk of it). */
@@ -58,6 +64,11 @@ typedef struct yk_batch {
   /* [n_seqs] each sequence's row, below max_seqs, in tables that persist between steps; the slot of a batch row is
    * seq_slots[seq_of_row[row]]. -1: a padding sequence. */
   const int32_t *seq_slots;
+  /* [n_seqs] YK_STATE_KEEP, YK_STATE_ZERO, or the entry of the table of snapshots that a sequence begins with.
+   * No sequence saves into that entry in the same step. */
+  const int32_t *state_loads;
+  /* [n_seqs] entry that the states after the sequence's last row of the step are copied to; -1: none. */
+  const int32_t *state_saves;
   const int32_t *block_tables; /* [n_seqs, block_table_stride] physical block of each logical block */
 } yk_batch;
 

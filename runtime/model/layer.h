@@ -18,6 +18,7 @@ typedef struct yk_sublayer_bytes {
   int32_t n_unkept;             /* weights in a format that the device does not keep: see yk_repack_n_unkept */
   int32_t n_float_inputs;       /* weights with float inputs: see yk_repack_n_float_inputs */
   int64_t kv_per_block;         /* this layer's cache; 0 for an FFN */
+  int64_t state_per_seq;        /* this layer's recurrent state of one sequence, and that of one snapshot; 0: none */
   int64_t kv_staging_per_block; /* staging pages for 8-bit caches, shared by all layers: see yk_kv_layer */
   int64_t scratch; /* for limits->step.max_tokens rows; sublayers of one role share the memory, over all layers */
 } yk_sublayer_bytes;

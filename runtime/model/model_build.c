@@ -16,7 +16,7 @@ typedef struct buffer_sizes {
 
 typedef struct sizes {
   buffer_sizes buffers;
-  int64_t weights, experts, kv_per_block, kv_staging_per_block;
+  int64_t weights, experts, kv_per_block, kv_staging_per_block, state_per_seq;
   int32_t n_unkept, n_float_inputs;
 } sizes;
 
@@ -92,6 +92,7 @@ static yk_status measure(const yk_rank_source *source, sizes *out, yk_err *err)
     out->n_unkept += layer.attention.n_unkept + layer.ffn.n_unkept;
     out->n_float_inputs += layer.attention.n_float_inputs + layer.ffn.n_float_inputs;
     out->kv_per_block += layer.attention.kv_per_block + layer.ffn.kv_per_block;
+    out->state_per_seq += layer.attention.state_per_seq + layer.ffn.state_per_seq;
     out->kv_staging_per_block = yk_max_i64(out->kv_staging_per_block, layer.attention.kv_staging_per_block);
     out->buffers.attention_scratch = larger(out->buffers.attention_scratch, layer.attention.scratch);
     out->buffers.ffn_scratch = larger(out->buffers.ffn_scratch, layer.ffn.scratch);
@@ -164,7 +165,8 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
                            .workspace_bytes =
                                (int64_t)(b->step + b->residual + b->normed + b->partial + b->attention_scratch +
                                          b->ffn_scratch + b->wanted + b->logits + b->rope + b->timestamps),
-                           .kv_bytes_per_block = s.kv_per_block + s.kv_staging_per_block};
+                           .kv_bytes_per_block = s.kv_per_block + s.kv_staging_per_block,
+                           .state_bytes_per_seq = s.state_per_seq};
   return YK_OK;
 }
 

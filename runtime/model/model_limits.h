@@ -8,22 +8,24 @@
 /* The largest load of one rank. */
 typedef struct yk_model_limits {
   yk_device_limits step;
-  int32_t n_kv_blocks;    /* physical KV blocks, the same on all ranks */
-  yk_kv_format kv_format; /* only YK_KV_ACT with latent attention */
-  bool kv_is_static;      /* an 8-bit cache uses the checkpoint's scales; otherwise each token and head has its own */
-  bool as_16_bits;        /* quantised weights are dequantised at load: see yk_linear_part */
-  bool expert_parallel;   /* ranks hold whole experts; otherwise each rank holds a share of every expert */
+  int32_t n_kv_blocks;     /* physical KV blocks, the same on all ranks */
+  int32_t n_state_entries; /* rows of the tables of snapshots of recurrent states, the same on all ranks */
+  yk_kv_format kv_format;  /* only YK_KV_ACT with latent attention */
+  bool kv_is_static;       /* an 8-bit cache uses the checkpoint's scales; otherwise each token and head has its own */
+  bool as_16_bits;         /* quantised weights are dequantised at load: see yk_linear_part */
+  bool expert_parallel;    /* ranks hold whole experts; otherwise each rank holds a share of every expert */
 } yk_model_limits;
 
 /* Bytes that one rank takes on its device. */
 typedef struct yk_model_memory {
-  int64_t weight_bytes;       /* linear layers, embedding, norms */
-  int64_t expert_bytes;       /* part of weight_bytes: the routed experts */
-  int32_t n_experts;          /* experts per layer with experts, held in full or in part */
-  int32_t n_float_inputs;     /* linear layers that multiply floats although the checkpoint quantises their inputs */
-  int32_t n_unkept;           /* linear layers in a format that the device does not keep: counted as 16-bit floats */
-  int64_t workspace_bytes;    /* activations, logits, tables */
-  int64_t kv_bytes_per_block; /* all layers and their shared staging pages; 0 for a rank without attention heads */
+  int64_t weight_bytes;        /* linear layers, embedding, norms */
+  int64_t expert_bytes;        /* part of weight_bytes: the routed experts */
+  int32_t n_experts;           /* experts per layer with experts, held in full or in part */
+  int32_t n_float_inputs;      /* linear layers that multiply floats although the checkpoint quantises their inputs */
+  int32_t n_unkept;            /* linear layers in a format that the device does not keep: counted as 16-bit floats */
+  int64_t workspace_bytes;     /* activations, logits, tables */
+  int64_t kv_bytes_per_block;  /* all layers and their shared staging pages; 0 for a rank without attention heads */
+  int64_t state_bytes_per_seq; /* recurrent states of one sequence, in all layers: of a slot, and of a snapshot */
 } yk_model_memory;
 
 /* The properties of a device that decide the sizes and the form of loaded weights (repack.h). */

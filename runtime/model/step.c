@@ -15,5 +15,7 @@ yk_batch yk_step_batch(const yk_step *step, const void *copy)
                     .row_starts = yk_step_in_copy(step, YK_STEP_ROW_STARTS, copy),
                     .kv_tokens = yk_step_in_copy(step, YK_STEP_KV_TOKENS, copy),
                     .seq_slots = yk_step_in_copy(step, YK_STEP_SEQ_SLOTS, copy),
+                    .state_loads = yk_step_in_copy(step, YK_STEP_STATE_LOADS, copy),
+                    .state_saves = yk_step_in_copy(step, YK_STEP_STATE_SAVES, copy),
                     .block_tables = yk_step_in_copy(step, YK_STEP_BLOCK_TABLES, copy)};
 }

@@ -7,7 +7,7 @@
 /* The value of elements beyond those of the decode step. */
 typedef enum padding {
   PAD_ZERO,
-  PAD_NONE /* -1 */,
+  PAD_NONE /* -1; of state_loads YK_STATE_KEEP */,
   PAD_N_SEQS /* the number of sequences that are not padding */
 } padding;
 

@@ -39,8 +39,8 @@ typedef struct yk_penalty_load {
 } yk_penalty_load;
 
 /* YK_STEP_ARRAYS - A(constant, function, element, part, length, padding), in the order of the block. length: an
- * expression of counts c. padding: value in padded decode steps. Padding rows and padding sequences write no K and V,
- * and no other row reads them (decode_graph.h). */
+ * expression of counts c. padding: value in padded decode steps. Padding rows and padding sequences write no K and V
+ * and no states, and no other row reads them (decode_graph.h). */
 #define YK_STEP_ARRAYS(A)                                                                                              \
   A(TOKEN_IDS, token_ids, int32_t, RANKS, c->n_tokens, ZERO)                                                           \
   A(POSITIONS, positions, int32_t, RANKS, c->n_tokens, ZERO)                                                           \
@@ -49,6 +49,8 @@ typedef struct yk_penalty_load {
   A(ROW_STARTS, row_starts, int32_t, RANKS, (int64_t)c->n_seqs + 1, N_SEQS)                                            \
   A(KV_TOKENS, kv_tokens, int32_t, RANKS, c->n_seqs, ZERO)                                                             \
   A(SEQ_SLOTS, seq_slots, int32_t, RANKS, c->n_seqs, NONE)                                                             \
+  A(STATE_LOADS, state_loads, int32_t, RANKS, c->n_seqs, NONE)                                                         \
+  A(STATE_SAVES, state_saves, int32_t, RANKS, c->n_seqs, NONE)                                                         \
   A(BLOCK_TABLES, block_tables, int32_t, RANKS, (int64_t)c->n_seqs * c->block_table_stride, ZERO)                      \
   A(WANTED_ROWS, wanted_rows, int32_t, RANKS, c->n_wanted, ZERO)                                                       \
   A(SAMPLING, sampling, yk_sample_row, SAMPLING, c->n_wanted, ZERO)                                                    \

@@ -9,7 +9,7 @@
 
 #include "model/step.h"
 
-enum { YK_STEP_MESSAGE_VERSION = 1 };
+enum { YK_STEP_MESSAGE_VERSION = 2 };
 
 /* yk_step_counts in types of fixed size, without padding. */
 typedef struct yk_step_head {

@@ -101,12 +101,20 @@ static void test_batch_in_a_copy(void **state)
   char *copy = calloc(1, step.layout.rank_bytes);
   assert_true(step.block && copy);
   for (int32_t i = 0; i < step.counts.n_tokens; i++) yk_step_positions(&step)[i] = 7 * i;
-  for (int32_t i = 0; i < step.counts.n_seqs; i++) yk_step_seq_slots(&step)[i] = 3 * i + 1;
+  for (int32_t i = 0; i < step.counts.n_seqs; i++) {
+    yk_step_seq_slots(&step)[i] = 3 * i + 1;
+    yk_step_state_loads(&step)[i] = i - 2;
+    yk_step_state_saves(&step)[i] = 5 * i - 1;
+  }
   memcpy(copy, step.block, step.layout.rank_bytes);
   yk_batch batch = yk_step_batch(&step, copy);
   assert_int_equal(batch.n_tokens, step.counts.n_tokens);
   for (int32_t i = 0; i < batch.n_tokens; i++) assert_int_equal(batch.positions[i], 7 * i);
-  for (int32_t i = 0; i < batch.n_seqs; i++) assert_int_equal(batch.seq_slots[i], 3 * i + 1);
+  for (int32_t i = 0; i < batch.n_seqs; i++) {
+    assert_int_equal(batch.seq_slots[i], 3 * i + 1);
+    assert_int_equal(batch.state_loads[i], i - 2);
+    assert_int_equal(batch.state_saves[i], 5 * i - 1);
+  }
   free(step.block);
   free(copy);
 }
