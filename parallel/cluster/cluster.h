@@ -58,7 +58,7 @@ void yk_listener_close(yk_listener *listener); /* a listener that no join has ta
 typedef struct yk_cluster_options {
   int process, n_processes;    /* in the order of their ranks */
   yk_world world;              /* n_ranks and n_stages must be equal in all processes; the ranges of ranks must tile */
-  const char *master_host;     /* of process 0: a name, an IPv4 or an IPv6 address (without brackets) */
+  const char *master_host;     /* of process 0: a name, an IPv4 or an IPv6 address */
   int master_port;             /* 1 to 65535 */
   const yk_listener *listener; /* process 0: taken over, even on failure, in place of master host and port; or NULL */
   const char *key;             /* shared secret, or NULL or "": none */

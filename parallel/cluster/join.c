@@ -304,9 +304,15 @@ static yk_status knock_once(yk_cluster *c, const yk_cluster_options *options, in
 static yk_status reach_process_0(yk_cluster *c, const yk_cluster_options *options, yk_err *err)
 {
   const int64_t deadline_ns = seconds_from_now(options->start_timeout_s);
+  char logged[YK_ERR_MESSAGE_BYTES] = "";
   for (;;) {
     yk_err why = YK_ERR_INIT;
     yk_status status = knock_once(c, options, deadline_ns, &why);
+    if (status == YK_E_AGAIN && strcmp(why.message, logged) != 0) {
+      memcpy(logged, why.message, sizeof logged);
+      yk_log_write(c->log, YK_LOG_INFO, "cluster: waiting up to %.0f s for process 0: %s", options->start_timeout_s,
+                   logged);
+    }
     if (status == YK_OK) return YK_OK;
     if (status != YK_E_AGAIN)
       return yk_err_set(err, status, "roll call: process 0 at %s, port %d: %s", c->master_host, c->master_port,

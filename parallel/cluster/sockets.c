@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -60,8 +61,13 @@ int yk_address_port(const yk_address *address)
 
 int yk_resolve(const char *host, int port, yk_address *out, int capacity, const char **why)
 {
-  char service[8];
+  char service[8], inner[INET6_ADDRSTRLEN + IF_NAMESIZE];
+  const size_t n_host = strlen(host);
   snprintf(service, sizeof service, "%d", port);
+  if (n_host > 2 && n_host < sizeof inner && host[0] == '[' && host[n_host - 1] == ']') {
+    snprintf(inner, sizeof inner, "%.*s", (int)n_host - 2, host + 1);
+    host = inner;
+  }
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *found = NULL;
   int result = getaddrinfo(host, service, &hints, &found);
   if (result != 0) {
@@ -100,6 +106,16 @@ static int open_listener(const yk_address *address)
   return -1;
 }
 
+static yk_status listen_error(const char *where, int reason, yk_err *err)
+{
+  const char *advice = "";
+  if (reason == EADDRINUSE)
+    advice = ": another program or run has the port; give all processes another one (--master-port)";
+  else if (reason == EADDRNOTAVAIL)
+    advice = ": no network interface of this host has the address (--master-addr)";
+  return yk_err_set(err, YK_E_IO, "cannot listen on %s: %s%s", where, strerror(reason), advice);
+}
+
 yk_status yk_listen_at(const yk_address *address, int port, int *fd, yk_err *err)
 {
   if (address) {
@@ -111,7 +127,7 @@ yk_status yk_listen_at(const yk_address *address, int port, int *fd, yk_err *err
       ((struct sockaddr_in *)&here)->sin_port = htons((uint16_t)port);
     *fd = open_listener(&here);
     yk_address_text(&here, true, text);
-    return *fd >= 0 ? YK_OK : yk_err_set(err, YK_E_IO, "cannot listen on %s: %s", text, strerror(errno));
+    return *fd >= 0 ? YK_OK : listen_error(text, errno, err);
   }
   struct sockaddr_in6 all = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = in6addr_any};
   struct sockaddr_in all_4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -123,7 +139,10 @@ yk_status yk_listen_at(const yk_address *address, int port, int *fd, yk_err *err
     memcpy(&any, &all_4, sizeof all_4);
     *fd = open_listener(&any);
   }
-  return *fd >= 0 ? YK_OK : yk_err_set(err, YK_E_IO, "cannot listen on port %d: %s", port, strerror(errno));
+  if (*fd >= 0) return YK_OK;
+  char text[24];
+  snprintf(text, sizeof text, "port %d", port);
+  return listen_error(text, errno, err);
 }
 
 yk_status yk_listen_host(const char *host, int port, int *fd, yk_err *err)

@@ -22,7 +22,8 @@ bool yk_address_is_loopback(const yk_address *address);
 bool yk_address_equal(const yk_address *a, const yk_address *b);
 int yk_address_port(const yk_address *address);
 
-/* yk_resolve - up to capacity addresses of a host. Returns their number, 0 with *why set to the reason. */
+/* yk_resolve - up to capacity addresses of a host: a name, an IPv4 or an IPv6 address, also in brackets. Returns their
+ *   number, 0 with *why set to the reason. */
 int yk_resolve(const char *host, int port, yk_address *out, int capacity, const char **why);
 
 /* yk_listen_at - a listening socket. address NULL: all addresses of this machine. Errors: YK_E_IO. */

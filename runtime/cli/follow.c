@@ -31,6 +31,23 @@ bool yk_cli_follows(const yk_model_options *options)
   return yk_process_options_apply(&options->processes, &engine, NULL) == YK_OK && engine.process > 0;
 }
 
+static void name_model(const yk_model_options *options, yk_engine_options *engine)
+{
+  engine->model_dir = options->checkpoint.path ? options->checkpoint.path : options->checkpoint.name;
+  engine->tokenizer = options->tokenizer.path;
+}
+
+int yk_cli_call_off(const yk_model_options *options, const yk_engine_options *given, const yk_err *why)
+{
+  yk_engine_options engine;
+  const int exit_code = yk_cli_failure(why);
+  if (yk_model_options_apply(options, &engine, NULL) != YK_OK) return exit_code;
+  if (given) engine = *given;
+  name_model(options, &engine);
+  yk_engine_call_off(&engine, why);
+  return exit_code;
+}
+
 static void sleep_s(double seconds)
 {
   struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
@@ -112,8 +129,7 @@ int yk_cli_follow(yk_model_options *options, const yk_engine_options *given, boo
     yk_log_write(&state.console.log, YK_LOG_ERROR, "%s", err.message);
     yk_err_clear(&err);
   }
-  engine.model_dir = options->checkpoint.path ? options->checkpoint.path : options->checkpoint.name;
-  engine.tokenizer = options->tokenizer.path;
+  name_model(options, &engine);
   engine.log = state.console.log;
   engine.progress = yk_console_loading;
   engine.progress_user = &state.console;

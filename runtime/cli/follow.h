@@ -7,6 +7,10 @@
 /* yk_cli_follows - whether the options make this process one that follows. */
 bool yk_cli_follows(const yk_model_options *options);
 
+/* yk_cli_call_off - process 0 fails before it creates its engine: the other processes end with the reason too. Without
+ *   other processes the same as yk_cli_failure. given: as for yk_cli_follow. Returns yk_cli_failure(why). */
+int yk_cli_call_off(const yk_model_options *options, const yk_engine_options *given, const yk_err *why);
+
 /* yk_cli_follow - follow process 0 until its engine ends. given: the engine's options, if the command has changed those
  *   that yk_model_options_apply gives; or NULL. restarts: after a failure of the run, hold the roll call
  *   again. Returns the program's exit code: 0 if the engine has ended in order, 128 plus the number of a signal that

@@ -258,11 +258,12 @@ static int run(generate_options *options)
   yk_err err = YK_ERR_INIT;
   if (yk_cli_follows(&options->model)) return yk_cli_follow(&options->model, NULL, false);
   yk_console_init(&session.console, (yk_log_level)options->model.log_level);
-  if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
-  if (yk_prompts_load(&options->prompts, &err) != YK_OK) return yk_cli_failure(&err);
-  if (yk_trace_option_open(options->trace_path, &session.trace, &err) != YK_OK) return yk_cli_failure(&err);
-  if (yk_interrupt_start(&session.interrupt, &session.console, &err) != YK_OK) return yk_cli_failure(&err);
-  yk_status status = run_session(&session, &err);
+  yk_status status = yk_model_options_find(&options->model, true, &err);
+  if (status == YK_OK) status = yk_prompts_load(&options->prompts, &err);
+  if (status == YK_OK) status = yk_trace_option_open(options->trace_path, &session.trace, &err);
+  if (status == YK_OK) status = yk_interrupt_start(&session.interrupt, &session.console, &err);
+  if (status != YK_OK) return yk_cli_call_off(&options->model, NULL, &err);
+  status = run_session(&session, &err);
   int exit_code = session.n_failed ? YK_EXIT_FAILURE : YK_EXIT_OK;
   if (status != YK_OK) exit_code = yk_cli_failure(&err);
   for (size_t i = 0; i < session.n; i++) yk_result_free(&session.results[i]);

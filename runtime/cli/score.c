@@ -200,9 +200,10 @@ static int run(score_options *options)
   yk_err err = YK_ERR_INIT;
   if (yk_cli_follows(&options->model)) return yk_cli_follow(&options->model, NULL, false);
   yk_console_init(&console, (yk_log_level)options->model.log_level);
-  if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
-  if (yk_prompts_load(&options->texts, &err) != YK_OK) return yk_cli_failure(&err);
-  if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_failure(&err);
+  yk_status status = yk_model_options_find(&options->model, true, &err);
+  if (status == YK_OK) status = yk_prompts_load(&options->texts, &err);
+  if (status == YK_OK) status = yk_interrupt_start(&interrupt, &console, &err);
+  if (status != YK_OK) return yk_cli_call_off(&options->model, NULL, &err);
   int exit_code = run_engine(options, &console, &engine, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
   bool all_freed = yk_engine_destroy(engine);
   yk_interrupt_stop(&interrupt);

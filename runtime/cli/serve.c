@@ -289,12 +289,13 @@ static int run(serve_options *options)
   yk_err err = YK_ERR_INIT;
   if (yk_cli_follows(&options->model)) return yk_cli_follow(&options->model, NULL, server->restarts_on_failure);
   yk_console_init(&options->console, (yk_log_level)options->model.log_level);
-  if (prepare(options, &err) != YK_OK) return yk_cli_failure(&err);
+  if (prepare(options, &err) != YK_OK) return yk_cli_call_off(&options->model, NULL, &err);
   server->engine.log = options->console.log;
   server->engine.progress = yk_console_loading;
   server->engine.progress_user = &options->console;
   server->listening = print_url;
-  if (yk_trace_option_open(options->trace_path, &server->trace, &err) != YK_OK) return yk_cli_failure(&err);
+  if (yk_trace_option_open(options->trace_path, &server->trace, &err) != YK_OK)
+    return yk_cli_call_off(&options->model, NULL, &err);
   bool all_freed;
   int exit_code = yk_server_run(server, &all_freed, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
   return yk_cli_end(all_freed, yk_trace_option_close(server->trace, exit_code));

@@ -195,7 +195,7 @@ static yk_status start(yk_engine *e, const yk_engine_options *options, yk_err *e
   if (options->n_processes > 1 && options->process != 0)
     return yk_err_set(err, YK_E_INVAL, "process: expected 0, which has the engine, found %d: it calls yk_engine_follow",
                       options->process);
-  YK_TRY(yk_roll_call_hold(options, yk_mpi_run_listener(e->mpi), &e->log, &e->cluster, err));
+  YK_TRY(yk_roll_call_hold(options, yk_mpi_run_listener(e->mpi), &e->log, NULL, &e->cluster, err));
   yk_status status = yk_processes_fail(e->cluster, open_and_start(e, options, &failure), &failure);
   if (status != YK_OK && err && err->code == YK_OK) *err = failure;
   e->info.load_s = yk_clock_seconds_since(start_ns);

@@ -69,7 +69,7 @@ static yk_status join(follower *f, const yk_engine_options *own, yk_err *err)
   if (own->n_processes < 2 || own->process < 1)
     return yk_err_set(err, YK_E_INVAL, "process: expected 1 to %d, found %d of %d processes", own->n_processes - 1,
                       own->process, own->n_processes);
-  return yk_roll_call_hold(own, yk_mpi_run_listener(f->mpi), &own->log, &f->cluster, err);
+  return yk_roll_call_hold(own, yk_mpi_run_listener(f->mpi), &own->log, NULL, &f->cluster, err);
 }
 
 yk_status yk_engine_follow(const yk_engine_options *options, const char *(*stops)(void *user), void *user,

@@ -209,7 +209,10 @@ yk_status yk_server_run(const yk_server_options *options, bool *all_freed, yk_er
   yk_passed_fields_init(&server->passed_fields, server->log);
   yk_end_rate_init(&server->ends);
   yk_status status = start(server, err);
-  if (status == YK_OK) status = yk_loop_run(server, err);
+  if (status == YK_OK)
+    status = yk_loop_run(server, err);
+  else
+    yk_engine_call_off(&server->options.engine, err);
   *all_freed = stop(server);
   yk_end_rate_free(&server->ends);
   free(server);

@@ -4,6 +4,7 @@ timeout, and none ends with code 0.
 
 import os
 import shutil
+import socket
 import time
 
 import harness
@@ -11,6 +12,14 @@ from processes_case import ProcessesCase, load_at_once
 
 MODEL = os.path.join(harness.FAMILIES, "qwen3")
 GENERATE = ("generate", "--model", MODEL, "--device", "cpu", "--tp", 2, "--token-ids", "5,6,7", "-n", 2)
+
+
+def has_ipv6():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
 
 
 @harness.of_the_program
@@ -27,6 +36,41 @@ class Starts(ProcessesCase):
     def test_missing_process_0(self):
         processes, _ = self.run_failing("process 0", timeout_s=1, leave_out=(0,))
         self.assertIn("Connection refused", processes[1].err)
+
+    def test_process_0_fails_before_the_roll_call(self):
+        """The others have its reason without waiting for the start timeout."""
+        common = ("--model", MODEL, "--device", "cpu", "--tp", 2)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            cases = ((("serve", *common, "--port", port), {}, f"port {port}"),
+                     ((*GENERATE, "--prompt-file", "/nowhere.txt"), {}, "/nowhere.txt"),
+                     (("batch", "/nowhere.jsonl", *common), {}, "/nowhere.jsonl"),
+                     (("chat", *common), {}, "tokenizer.json"),
+                     (("bench", *common), {0: ("--output", "/nowhere/bench.json")}, "/nowhere/bench.json"),
+                     (("bench", *common, "--batch", 1, "--input-len", 8), {0: ("--output-len", 1 << 24)},
+                      "found 16777224"))
+            for arguments, more, reason in cases:
+                _, seconds = self.run_failing(reason, arguments=arguments, more=more, timeout_s=60)
+                self.assertLess(seconds, 40, arguments)
+
+    def test_refused_connection_is_reported_at_once(self):
+        process = self.start(2, *GENERATE, "--start-timeout", 60, leave_out=(0,))[1]
+        process.wait_for(r"waiting up to 60 s for process 0: cannot connect to .*: Connection refused")
+
+    def test_master_address(self):
+        """An address in brackets; a port that is taken; an address of another host."""
+        arguments = (*GENERATE, "--start-timeout", 30)
+        if has_ipv6():
+            host = "[::1]"
+            self.end(self.start(2, *arguments, more=dict.fromkeys((0, 1), ("--master-addr", host))))
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            own = ("--master-addr", "127.0.0.1", "--master-port", taken.getsockname()[1])
+            process = self.start(2, *arguments, more={0: own}, leave_out=(1,))[0]
+            process.wait()
+            self.assertRegex(process.err, "Address already in use.*--master-port")
+        process = self.start(2, *arguments, more={0: ("--master-addr", "192.0.2.1")}, leave_out=(1,))[0]
+        process.wait()
+        self.assertRegex(process.err, r"192\.0\.2\.1.*no network interface of this host .*--master-addr")
 
     def test_differing_options(self):
         processes, seconds = self.run_failing("max-num-seqs", more={1: ("--max-num-seqs", 7)})

@@ -84,18 +84,27 @@ static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
   return false;
 }
 
+static yk_status open_files(const batch_options *options, const yk_batch_run *run, yk_err *err)
+{
+  YK_TRY(yk_batch_identity(&options->model, &options->sampling, &options->chat, &run->files->hash_start, err));
+  YK_TRY(yk_batch_files_open(run->files, err));
+  return options->chat.chat_template ? yk_batch_chat_open(run->chat, err) : YK_OK;
+}
+
 static yk_status run_session(const batch_options *options, yk_batch_run *run, yk_trace *trace, yk_console *console,
                              yk_err *err)
 {
   yk_engine_options engine_options;
-  YK_TRY(yk_batch_identity(&options->model, &options->sampling, &options->chat, &run->files->hash_start, err));
-  YK_TRY(yk_batch_files_open(run->files, err));
-  if (options->chat.chat_template) YK_TRY(yk_batch_chat_open(run->chat, err));
   YK_TRY(yk_model_options_apply(&options->model, &engine_options, err));
+  yk_status status = open_files(options, run, err);
+  if (status != YK_OK) {
+    yk_engine_call_off(&engine_options, err);
+    return status;
+  }
   engine_options.log = console->log;
   engine_options.progress = yk_console_loading;
   engine_options.progress_user = console;
-  yk_status status = yk_engine_create(&engine_options, &run->engine, err);
+  status = yk_engine_create(&engine_options, &run->engine, err);
   yk_console_clear(console);
   if (status != YK_OK) return status;
   yk_engine_set_trace(run->engine, trace);
@@ -117,7 +126,7 @@ static int run_batch(batch_options *options)
   yk_interrupt interrupt;
   yk_err err = YK_ERR_INIT;
   if (yk_cli_follows(&options->model)) return yk_cli_follow(&options->model, NULL, false);
-  if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
+  if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_call_off(&options->model, NULL, &err);
   yk_batch_files files = {.input_path = options->input,
                           .output_path = options->output_path,
                           .part = options->part,
@@ -137,9 +146,10 @@ static int run_batch(batch_options *options)
                       .interrupt = &interrupt};
   yk_console_init(&console, (yk_log_level)options->model.log_level);
   yk_trace *trace;
-  if (yk_trace_option_open(options->trace_path, &trace, &err) != YK_OK) return yk_cli_failure(&err);
-  if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_failure(&err);
-  yk_status status = run_session(options, &run, trace, &console, &err);
+  yk_status status = yk_trace_option_open(options->trace_path, &trace, &err);
+  if (status == YK_OK) status = yk_interrupt_start(&interrupt, &console, &err);
+  if (status != YK_OK) return yk_cli_call_off(&options->model, NULL, &err);
+  status = run_session(options, &run, trace, &console, &err);
   int exit_code = run.progress.n_failed + files.n_failed > 0 ? YK_EXIT_FAILURE : YK_EXIT_OK;
   if (status != YK_OK) exit_code = yk_cli_failure(&err);
   yk_batch_run_free(&run);

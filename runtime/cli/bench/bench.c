@@ -168,9 +168,13 @@ static yk_status create_engine(bench *b, yk_err *err)
   b->engine_options.log = b->console.log;
   b->engine_options.progress = yk_console_loading;
   b->engine_options.progress_user = &b->console;
-  YK_TRY(find_others(b, err));
-  YK_TRY(check_plan(b, err));
-  yk_status status = yk_engine_create(&b->engine_options, &b->engine, err);
+  yk_status status = find_others(b, err);
+  if (status == YK_OK) status = check_plan(b, err);
+  if (status != YK_OK) {
+    yk_engine_call_off(&b->engine_options, err);
+    return status;
+  }
+  status = yk_engine_create(&b->engine_options, &b->engine, err);
   yk_console_clear(&b->console);
   YK_TRY(status);
   yk_engine_get_info(b->engine, &b->report.info);
@@ -214,7 +218,7 @@ static int run(bench *b)
   if (status != YK_OK) {
     free(b->report.runs);
     close_output(b);
-    return yk_trace_option_close(b->trace, yk_cli_failure(&err));
+    return yk_trace_option_close(b->trace, yk_cli_call_off(&b->options.model, &b->engine_options, &err));
   }
   status = measure(b, &err);
   yk_bench_gpus_close(b->gpus);

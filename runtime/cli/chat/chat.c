@@ -69,17 +69,26 @@ static bool parse(chat_options *options, int argc, char **argv, int *exit_code)
   return false;
 }
 
-/* Opens the template first, since an engine takes long to load. */
-static yk_status open_session(yk_chat_session *session, const chat_options *options, yk_err *err)
+static yk_status open_conversation(yk_chat_session *session, const chat_options *options, yk_err *err)
 {
-  yk_engine_options engine_options;
   const char *system = options->system ? options->system : "";
   yk_status status = yk_chat_history_set_system(&session->history, system, strlen(system), err);
   if (status != YK_OK) yk_err_prefix(err, "--system");
   YK_TRY(status);
-  YK_TRY(yk_checkpoint_template_open(yk_model_options_tokenizer(&options->model), options->chat.chat_template,
-                                     &session->template, err));
+  return yk_checkpoint_template_open(yk_model_options_tokenizer(&options->model), options->chat.chat_template,
+                                     &session->template, err);
+}
+
+/* Opens the template first, since an engine takes long to load. */
+static yk_status open_session(yk_chat_session *session, const chat_options *options, yk_err *err)
+{
+  yk_engine_options engine_options;
   YK_TRY(yk_model_options_apply(&options->model, &engine_options, err));
+  yk_status status = open_conversation(session, options, err);
+  if (status != YK_OK) {
+    yk_engine_call_off(&engine_options, err);
+    return status;
+  }
   engine_options.log = session->console->log;
   engine_options.progress = yk_console_loading;
   engine_options.progress_user = session->console;
@@ -142,8 +151,8 @@ static int run_chat(chat_options *options)
                              .interrupt = &interrupt};
   if (yk_cli_follows(&options->model)) return yk_cli_follow(&options->model, NULL, false);
   yk_console_init(&console, (yk_log_level)options->model.log_level);
-  if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_failure(&err);
-  if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_failure(&err);
+  if (yk_model_options_find(&options->model, true, &err) != YK_OK) return yk_cli_call_off(&options->model, NULL, &err);
+  if (yk_interrupt_start(&interrupt, &console, &err) != YK_OK) return yk_cli_call_off(&options->model, NULL, &err);
   yk_chat_editor *editor;
   yk_status status = yk_chat_editor_create(&interrupt, !options->keeps_no_history, &console.log, &editor, &err);
   yk_chat_input_init(&input, editor);

@@ -86,7 +86,7 @@ static yk_world world_of_table(const yk_engine_options *o)
 }
 
 yk_status yk_roll_call_hold(const yk_engine_options *options, const yk_listener *listener, const yk_log *log,
-                            yk_cluster **out, yk_err *err)
+                            const yk_err *known, yk_cluster **out, yk_err *err)
 {
   yk_settings settings = {0};
   yk_err problem = YK_ERR_INIT;
@@ -95,6 +95,7 @@ yk_status yk_roll_call_hold(const yk_engine_options *options, const yk_listener 
   if (options->n_processes <= 1) return YK_OK;
   YK_TRY(check(options, err));
   if (yk_settings_devices(options, false, &settings, &problem) != YK_OK) settings.world = world_of_table(options);
+  if (known) problem = *known;
   yk_model_identity(options->model_dir, &identity, problem.code == YK_OK ? &problem : NULL);
   yk_status status = join(options, &settings, listener, log, identity, &problem, out, err);
   if (status != YK_OK && problem.code != YK_OK && err) *err = problem;

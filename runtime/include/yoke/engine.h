@@ -114,6 +114,11 @@ static inline void yk_engine_options_init(yk_engine_options *options)
  *   left a GPU unusable in this process, the message says that a new process is needed. Nothing stays half-loaded. */
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk_err *err);
 
+/* yk_engine_call_off - process 0 cannot have an engine: the other processes, which wait in yk_engine_follow, fail with
+ *   the reason. Waits up to 2 s for them. No effect in a run of one process. options: those of yk_engine_create, which
+ *   must not have been called. why: code other than YK_OK. */
+void yk_engine_call_off(const yk_engine_options *options, const yk_err *why);
+
 /* yk_engine_follow - run the ranks of a process other than process 0, until the engine of process 0 is destroyed.
  *   stops: polled several times a second; returns the reason why this process must end, or NULL. Then all other
  *   processes fail and name this one with the reason. May be NULL.
