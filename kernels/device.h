@@ -22,6 +22,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "kernels/awq_quantize.h"
+#include "kernels/gated_delta.h"
 #include "kernels/kv_cache.h"
 #include "kernels/latent.h"
 #include "kernels/linear.h"
@@ -79,7 +80,14 @@ typedef struct yk_head_layout {
   int32_t head_dim;
   int32_t q_per_kv; /* query heads per KV head, of the whole model */
   int32_t q_head_first, kv_head_first;
+  bool has_gates; /* rows end with a gate for each query head; not on devices without has_attention_gates */
 } yk_head_layout;
+
+/* yk_head_layout_width - elements of a row: q heads, k heads, v heads, and gates if the layout has them. */
+static inline int64_t yk_head_layout_width(const yk_head_layout *heads)
+{
+  return ((heads->has_gates ? 2 : 1) * (int64_t)heads->n_q_heads + 2 * (int64_t)heads->n_kv_heads) * heads->head_dim;
+}
 
 /* embed: y[row] = table[token_ids[row] - first_id] * scale, or zeros if the table does not hold the id.
  *   table act [n_ids, hidden] holds the ids first_id .. first_id + n_ids - 1; y act [n_tokens, hidden];
@@ -118,7 +126,7 @@ typedef struct yk_add_norm_args {
   const yk_combine_args *combine;
 } yk_add_norm_args;
 
-/* qk_rope_kv: on the fused projection qkv act [n_tokens, (n_q + 2 n_kv) * head_dim] (q heads, k heads, v heads):
+/* qk_rope_kv: on the fused projection qkv act [n_tokens, yk_head_layout_width] (q heads, k heads, v heads, gates):
  * per-head RMSNorm of q and k if weights are given, rotary embedding of q (in place) and k; then K and V, rounded to
  * act, are written to the cache at kv_slots in the cache's format (kv_cache.h). rope: f32 [n_positions, 2, head_dim/2],
  * cos then sin; first half rotates with second half. */
@@ -134,7 +142,8 @@ typedef struct yk_qk_rope_kv_args {
 
 /* attention: y[row, h] = softmax(scale * q k^T, causal, window) v over the row's sequence in the paged cache. Rows of
  * this step are also read from the cache: an 8-bit cache gives their quantised values.
- *   qkv as above (only its q part is read); y act [n_tokens, n_q * head_dim].
+ *   qkv as above (only q and gates are read); y act [n_tokens, n_q * head_dim]. With gates y is multiplied by their
+ *   sigmoid before it is rounded.
  *   The row at position p attends to cache positions max(0, p - window_tokens + 1) .. p; window_tokens 0 means no
  *   window. Slots after a sequence's last token may have any content, NaNs too, and affect no row. A block that lies
  *   wholly before the window may still be loaded: its entry of the block table must name a block of finite values, as
@@ -302,13 +311,17 @@ typedef struct yk_device_ops {
   yk_status (*latent_attention)(yk_device *dev, const yk_latent_attention_args *args, yk_err *err);
   int64_t (*latent_scratch_bytes)(const yk_latent_layout *layout, int32_t max_tokens); /* NULL: needs no scratch */
 
+  /* Gated delta nets: see gated_delta.h. NULL: building a model with such layers fails. */
+  yk_status (*gated_delta)(yk_device *dev, const yk_gated_delta_args *args, yk_err *err);
+
   /* Layer operations. */
   yk_status (*embed)(yk_device *dev, const yk_embed_args *args, yk_err *err);
   yk_status (*rms_norm)(yk_device *dev, const yk_rms_norm_args *args, yk_err *err);
   yk_status (*add_norm)(yk_device *dev, const yk_add_norm_args *args, yk_err *err);
   yk_status (*qk_rope_kv)(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err);
   yk_status (*attention)(yk_device *dev, const yk_attention_args *args, yk_err *err);
-  bool needs_kv_staging; /* for 8-bit caches: see yk_kv_layer */
+  bool has_attention_gates; /* see yk_head_layout; otherwise building a model with gates fails */
+  bool needs_kv_staging;    /* for 8-bit caches: see yk_kv_layer */
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);
   yk_status (*best_logits)(yk_device *dev, const yk_best_logits_args *args, yk_err *err);

@@ -26,7 +26,7 @@ extern "C" {
 
 typedef struct yk_linear yk_linear; /* a device's prepared form of a layer */
 
-enum { YK_MAX_LINEAR_PARTS = 3 };
+enum { YK_MAX_LINEAR_PARTS = 6 };
 
 typedef struct yk_range {
   int64_t begin, end; /* [begin, end) */

@@ -39,7 +39,7 @@ static void load_queries(const attention_context *c, tile *t, yk_cpu_scratch *sc
   int32_t head_dim = heads->head_dim, n_queries = t->n_rows * t->n_heads;
   for (int32_t q = 0; q < n_queries; q++) {
     int64_t row = t->first_row + q / t->n_heads, head = t->first_head + q % t->n_heads;
-    int64_t source = (row * (heads->n_q_heads + 2 * heads->n_kv_heads) + head) * head_dim;
+    int64_t source = row * yk_head_layout_width(heads) + head * head_dim;
     float *query = scratch->queries + (int64_t)q * head_dim;
     c->cpu->simd->to_f32(query, dtype, yk_cpu_at(dtype, a->qkv, source), (size_t)head_dim);
     for (int32_t i = 0; i < head_dim; i++) query[i] *= a->scale;
@@ -61,6 +61,18 @@ void yk_cpu_attend(const yk_cpu_simd *simd, yk_cpu_query *query, const float *ke
   simd->weighted_sum(query->output, correction, weights, values, n, dim);
 }
 
+/* output *= sigmoid of the gate of a row's head. */
+static void apply_gate(const attention_context *c, int64_t row, int64_t head, float *output)
+{
+  const yk_head_layout *heads = &c->args->heads;
+  int64_t n_before = heads->n_q_heads + 2 * heads->n_kv_heads;
+  int64_t first = row * yk_head_layout_width(heads) + (n_before + head) * heads->head_dim;
+  for (int32_t i = 0; i < heads->head_dim; i++) {
+    float gate = yk_dtype_load(c->cpu->base.dtype, c->args->qkv, (size_t)(first + i));
+    output[i] /= 1.0f + expf(-gate);
+  }
+}
+
 static void store_outputs(const attention_context *c, const tile *t)
 {
   const yk_attention_args *a = c->args;
@@ -70,6 +82,7 @@ static void store_outputs(const attention_context *c, const tile *t)
     int64_t row = t->first_row + q / t->n_heads, head = t->first_head + q % t->n_heads;
     float *output = t->queries[q].output;
     for (int32_t i = 0; i < head_dim; i++) output[i] /= t->queries[q].sum;
+    if (a->heads.has_gates) apply_gate(c, row, head, output);
     c->cpu->simd->from_f32(yk_cpu_at(dtype, a->y, (row * a->heads.n_q_heads + head) * head_dim), dtype, output,
                            (size_t)head_dim);
   }

@@ -89,6 +89,8 @@ yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int
       .qk_rope_kv = yk_cpu_qk_rope_kv,
       .attention = yk_cpu_attention,
       .latent_attention = yk_cpu_latent_attention,
+      .has_attention_gates = true,
+      .gated_delta = yk_cpu_gated_delta,
       .gather_rows = yk_cpu_gather_rows,
       .sample = yk_cpu_sample,
       .best_logits = yk_cpu_best_logits,

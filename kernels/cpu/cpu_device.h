@@ -81,6 +81,7 @@ yk_status yk_cpu_add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *
 yk_status yk_cpu_qk_rope_kv(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err);
 yk_status yk_cpu_attention(yk_device *dev, const yk_attention_args *args, yk_err *err);
 yk_status yk_cpu_latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err);
+yk_status yk_cpu_gated_delta(yk_device *dev, const yk_gated_delta_args *args, yk_err *err);
 yk_status yk_cpu_gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
 yk_status yk_cpu_sample(yk_device *dev, const yk_sample_args *args, yk_err *err);
 yk_status yk_cpu_best_logits(yk_device *dev, const yk_best_logits_args *args, yk_err *err);

@@ -194,7 +194,7 @@ static void rope_rows(void *context, int thread, int64_t begin, int64_t end)
   int32_t n_q = heads->n_q_heads, n_kv = heads->n_kv_heads, head_dim = heads->head_dim;
   float *f32 = c->cpu->scratch[thread].keys;
   for (int64_t row = begin; row < end; row++) {
-    int64_t first = row * (n_q + 2 * n_kv) * head_dim;
+    int64_t first = row * yk_head_layout_width(heads);
     const float *rope = a->rope + (int64_t)a->batch->positions[row] * head_dim;
     for (int32_t h = 0; h < n_q + n_kv; h++)
       norm_and_rotate(c->cpu, yk_cpu_at(dtype, a->qkv, first + (int64_t)h * head_dim),

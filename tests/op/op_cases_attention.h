@@ -291,18 +291,18 @@ static inline double attention_error(const op_target *target, yk_dtype dtype, co
   return error;
 }
 
-/* heads: n_q, n_kv, head_dim, q_per_kv, first q, first kv; sequences {cached, rows}; window; q and k norms. */
+/* heads: n_q, n_kv, head_dim, q_per_kv, first q, first kv, gates; sequences {cached, rows}; window; q and k norms. */
 static const scene_shape scene_shapes[] = {
-    {{4, 2, 16, 2, 0, 0}, 1, {{0, 1}}, 0, true},                             /* first token */
-    {{4, 2, 16, 2, 0, 0}, 1, {{0, 40}}, 0, false},                           /* prefill */
-    {{8, 2, 128, 4, 0, 0}, 3, {{15, 1}, {16, 1}, {99, 1}}, 0, true},         /* decode */
-    {{6, 3, 80, 2, 0, 0}, 4, {{17, 1}, {0, 33}, {30, 5}, {63, 1}}, 0, true}, /* mixed, chunked */
-    {{4, 4, 20, 1, 0, 0}, 3, {{50, 1}, {0, 40}, {9, 30}}, 7, false},         /* sliding window */
-    {{4, 1, 64, 4, 0, 0}, 3, {{60, 20}, {100, 1}, {0, 1}}, 16, true},        /* window of a block */
-    {{5, 3, 16, 4, 7, 1}, 3, {{20, 3}, {0, 18}, {33, 1}}, 0, true},          /* inside KV groups */
-    {{24, 1, 16, 24, 0, 0}, 2, {{20, 19}, {40, 1}}, 0, false},               /* many query heads per KV head */
-    {{3, 1, 16, 8, 5, 0}, 1, {{5, 30}}, 33, false},                          /* end of a KV group */
-    {{2, 1, 256, 2, 0, 0}, 2, {{140, 1}, {3, 17}}, 100, true},
+    {{4, 2, 16, 2, 0, 0, false}, 1, {{0, 1}}, 0, true},                             /* first token */
+    {{4, 2, 16, 2, 0, 0, false}, 1, {{0, 40}}, 0, false},                           /* prefill */
+    {{8, 2, 128, 4, 0, 0, false}, 3, {{15, 1}, {16, 1}, {99, 1}}, 0, true},         /* decode */
+    {{6, 3, 80, 2, 0, 0, false}, 4, {{17, 1}, {0, 33}, {30, 5}, {63, 1}}, 0, true}, /* mixed, chunked */
+    {{4, 4, 20, 1, 0, 0, false}, 3, {{50, 1}, {0, 40}, {9, 30}}, 7, false},         /* sliding window */
+    {{4, 1, 64, 4, 0, 0, false}, 3, {{60, 20}, {100, 1}, {0, 1}}, 16, true},        /* window of a block */
+    {{5, 3, 16, 4, 7, 1, false}, 3, {{20, 3}, {0, 18}, {33, 1}}, 0, true},          /* inside KV groups */
+    {{24, 1, 16, 24, 0, 0, false}, 2, {{20, 19}, {40, 1}}, 0, false},               /* many query heads per KV head */
+    {{3, 1, 16, 8, 5, 0, false}, 1, {{5, 30}}, 33, false},                          /* end of a KV group */
+    {{2, 1, 256, 2, 0, 0, false}, 2, {{140, 1}, {3, 17}}, 100, true},
 };
 enum { N_SCENES = sizeof scene_shapes / sizeof *scene_shapes };
 
