@@ -9,9 +9,11 @@
 
 #include "base/checked.h"
 #include "base/model_path.h"
+#include "kernels/gated_delta.h"
 #include "loader/foreign/kuiper_config.h"
 #include "loader/fused_experts.h"
 #include "loader/hf/json_edit.h"
+#include "loader/hybrid_names.h"
 #include "loader/integers/quant_tensors.h"
 #include "loader/kv_scales.h"
 #include "loader/model/quant_rules.h"
@@ -205,9 +207,31 @@ static yk_status read_choice_bias(const yk_checkpoint *checkpoint, int32_t layer
   return YK_OK;
 }
 
+/* A vector of a gated delta net. Two of them are tensors without a suffix, whose last name is then the suffix. */
+static yk_status read_delta(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
+                            yk_vector_view *out, yk_err *err)
+{
+  char name[YK_WEIGHT_NAME_BYTES];
+  yk_vector_view view = {.n = n, .dtype = YK_F32};
+  yk_tensor_wish wish = {"weight", YK_TENSORS_FLOAT, 1, {n, 0}};
+  yk_weight_name(checkpoint->config.family, role, layer, name);
+  char *last = strrchr(name, '.');
+  if (yk_weight_is_bare(role) && last) {
+    *last = 0;
+    wish.suffix = last + 1;
+  }
+  if (role == YK_ROLE_DELTA_CONV)
+    wish = (yk_tensor_wish){"weight", YK_TENSORS_FLOAT, 3, {n / YK_DELTA_TAPS, 1, YK_DELTA_TAPS}};
+  if (checkpoint->shards) YK_TRY(require_floats(checkpoint, name, &wish, &view.dtype, &view.data, err));
+  *out = view;
+  return YK_OK;
+}
+
 yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
                                yk_vector_view *out, yk_err *err)
 {
+  if (role >= YK_ROLE_DELTA_CONV && role <= YK_ROLE_DELTA_DT_BIAS)
+    return read_delta(checkpoint, role, layer, n, out, err);
   if (role == YK_ROLE_ROUTER) return read_choice_bias(checkpoint, layer, n, out, err);
   return read_norm(checkpoint, role, layer, n, out, err);
 }
@@ -347,6 +371,7 @@ static void choose_head(const yk_log *log, yk_checkpoint *checkpoint)
 static yk_status read_weights(const char *dir, const yk_log *log, yk_checkpoint *checkpoint, yk_err *err)
 {
   YK_TRY(yk_shards_open(dir, log, &checkpoint->shards, err));
+  YK_TRY(yk_hybrid_names_choose(checkpoint->shards, &checkpoint->config, err));
   YK_TRY(yk_fused_experts_split(&checkpoint->config, checkpoint->shards, err));
   const yk_quant_method_row *method = yk_quant_method_row_of(checkpoint->config.quant.method);
   if (method->check_files) YK_TRY(method->check_files(dir, checkpoint->shards, log, err));

@@ -57,7 +57,7 @@ typedef struct pieces {
 static bool is_renamed_router(const yk_model_config *config, const yk_tensor *tensor, int32_t layer)
 {
   char name[YK_WEIGHT_NAME_BYTES], of_family[YK_WEIGHT_NAME_BYTES];
-  snprintf(name, sizeof name, "model.layers.%d.%s.weight", layer, router_kind.name);
+  snprintf(name, sizeof name, "%s%d.%s.weight", yk_weight_layer_prefix(config->family), layer, router_kind.name);
   if (strcmp(tensor->name, name) != 0) return false;
   yk_weight_name(config->family, YK_ROLE_ROUTER, layer, of_family);
   return strncmp(name, of_family, strlen(of_family)) != 0;
@@ -74,7 +74,8 @@ static bool find_fused(const yk_model_config *config, const yk_tensor *tensor, f
     return true;
   }
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-    int n = snprintf(prefix, sizeof prefix, "model.layers.%d.%s", out->layer, kinds[k].name);
+    int n =
+        snprintf(prefix, sizeof prefix, "%s%d.%s", yk_weight_layer_prefix(config->family), out->layer, kinds[k].name);
     if (strncmp(tensor->name, prefix, (size_t)n) != 0) continue;
     for (size_t s = 0; s < sizeof suffixes / sizeof *suffixes; s++) {
       if (strcmp(tensor->name + n, suffixes[s].fused) != 0) continue;

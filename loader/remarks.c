@@ -225,6 +225,11 @@ static void mark_norm(const checkpoint_view *c, yk_weight_role role, int layer, 
   static const char *const suffixes[] = {"weight", "bias", "module.weight", "module.bias"};
   char module[YK_WEIGHT_NAME_BYTES];
   yk_weight_name(c->config->family, role, layer, module);
+  if (yk_weight_is_bare(role)) {
+    size_t position = yk_shards_position(c->shards, module);
+    if (position < yk_shards_count(c->shards)) used[position] = true;
+    return;
+  }
   size_t n = yk_quant_method_row_of(c->config->quant.method)->find_norm ? sizeof suffixes / sizeof *suffixes : 1;
   for (size_t i = 0; i < n; i++) mark(c, module, suffixes[i], used);
 }

@@ -72,10 +72,10 @@ MAY_INCLUDE = {
     ],
     "loader/model/": [BASE, WEIGHT, ACTIVATION, "kernels/expert_choice.h", "kernels/kv_format.h"],
     "loader/safetensors/": [BASE],
-    "loader/hf/": [BASE, "loader/model/", "loader/safetensors/"],
+    "loader/hf/": [BASE, "kernels/gated_delta.h", "loader/model/", "loader/safetensors/"],
     "loader/integers/": [BASE, WEIGHT, "loader/model/", "loader/safetensors/"],
     "loader/foreign/": [BASE, WEIGHT, "loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/"],
-    "loader/": [BASE, WEIGHT, *LOADER],
+    "loader/": [BASE, WEIGHT, "kernels/gated_delta.h", *LOADER],
     "parallel/p2p/": [
         BASE, "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", PTX, COMMON
     ],

@@ -12,9 +12,10 @@ static const char file[] = "config.json";
 static const char generation_file[] = "generation_config.json";
 static const char *const quantize_files[] = {"quantize_config.json", "quant_config.json"};
 
-static const char *const family_names[] = {"llama",    "mistral",     "qwen2",      "qwen3",     "minicpm",
-                                           "glm",      "chatglm",     "mixtral",    "qwen2_moe", "qwen3_moe",
-                                           "glm4_moe", "deepseek_v2", "deepseek_v3"};
+static const char *const family_names[] = {"llama",       "mistral",     "qwen2",       "qwen3",      "minicpm",
+                                           "glm",         "chatglm",     "mixtral",     "qwen2_moe",  "qwen3_moe",
+                                           "glm4_moe",    "deepseek_v2", "deepseek_v3", "qwen3_next", "qwen3_5",
+                                           "qwen3_5_moe", "qwen3_5",     "qwen3_5_moe"};
 
 /* A class in "architectures" or a "model_type", and its family. */
 typedef struct known_name {
@@ -39,6 +40,11 @@ static const known_name architectures[] = {
     {"Glm4MoeForCausalLM", YK_FAMILY_GLM4_MOE},
     {"DeepseekV2ForCausalLM", YK_FAMILY_DEEPSEEK_V2},
     {"DeepseekV3ForCausalLM", YK_FAMILY_DEEPSEEK_V3},
+    {"Qwen3NextForCausalLM", YK_FAMILY_QWEN3_NEXT},
+    {"Qwen3_5ForCausalLM", YK_FAMILY_QWEN3_5},
+    {"Qwen3_5MoeForCausalLM", YK_FAMILY_QWEN3_5_MOE},
+    {"Qwen3_5ForConditionalGeneration", YK_FAMILY_QWEN3_5_VL},
+    {"Qwen3_5MoeForConditionalGeneration", YK_FAMILY_QWEN3_5_MOE_VL},
 };
 static const known_name model_types[] = {
     {"llama", YK_FAMILY_LLAMA},
@@ -57,12 +63,19 @@ static const known_name model_types[] = {
     {"deepseek_v2", YK_FAMILY_DEEPSEEK_V2},
     {"deepseek_v3", YK_FAMILY_DEEPSEEK_V3},
     {"kimi_k2", YK_FAMILY_DEEPSEEK_V3},
+    {"qwen3_next", YK_FAMILY_QWEN3_NEXT},
+    {"qwen3_5_text", YK_FAMILY_QWEN3_5},
+    {"qwen3_5_moe_text", YK_FAMILY_QWEN3_5_MOE},
+    {"qwen3_5", YK_FAMILY_QWEN3_5_VL},
+    {"qwen3_5_moe", YK_FAMILY_QWEN3_5_MOE_VL},
 };
 static const char supported_architectures[] = "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
                                               "Qwen3ForCausalLM, MiniCPMForCausalLM, FM9GForCausalLM, GlmForCausalLM, "
                                               "ChatGLMModel, MixtralForCausalLM, Qwen2MoeForCausalLM, "
                                               "Qwen3MoeForCausalLM, Glm4MoeForCausalLM, DeepseekV2ForCausalLM, "
-                                              "DeepseekV3ForCausalLM";
+                                              "DeepseekV3ForCausalLM, Qwen3NextForCausalLM, Qwen3_5ForCausalLM, "
+                                              "Qwen3_5MoeForCausalLM, Qwen3_5ForConditionalGeneration, "
+                                              "Qwen3_5MoeForConditionalGeneration";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {
@@ -125,7 +138,9 @@ static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *er
 {
   yk_json value = yk_json_get(root, "head_dim");
   bool given = yk_json_is_given(value);
-  if (!value.doc && (config->family == YK_FAMILY_QWEN3 || config->family == YK_FAMILY_GLM)) {
+  if (!value.doc && yk_family_is_hybrid(config->family)) {
+    config->head_dim = 256;
+  } else if (!value.doc && (config->family == YK_FAMILY_QWEN3 || config->family == YK_FAMILY_GLM)) {
     config->head_dim = 128; /* the class default */
   } else if (!given) {
     if (config->hidden_size % config->n_heads != 0)
@@ -153,11 +168,20 @@ static yk_status read_heads(yk_json root, yk_model_config *config, yk_err *err)
   return read_head_dim(root, config, err);
 }
 
+/* Where every layer has experts, the key may be missing. */
+static yk_status read_ffn_size(yk_json root, yk_model_config *config, yk_err *err)
+{
+  const bool has_experts = config->family == YK_FAMILY_QWEN3_5_MOE || config->family == YK_FAMILY_QWEN3_5_MOE_VL;
+  if (has_experts)
+    YK_TRY(yk_json_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &config->ffn_size, err));
+  return yk_json_get_i32(root, file, "intermediate_size", !has_experts, 1, YK_MAX_FFN, &config->ffn_size, err);
+}
+
 static yk_status read_sizes(yk_json root, yk_model_config *config, yk_err *err)
 {
   YK_TRY(yk_json_get_i32(root, file, "vocab_size", true, 1, YK_MAX_VOCAB, &config->vocab_size, err));
   YK_TRY(yk_json_get_i32(root, file, "hidden_size", true, 1, YK_MAX_HIDDEN, &config->hidden_size, err));
-  YK_TRY(yk_json_get_i32(root, file, "intermediate_size", true, 1, YK_MAX_FFN, &config->ffn_size, err));
+  YK_TRY(read_ffn_size(root, config, err));
   YK_TRY(yk_json_get_i32(root, file, "num_hidden_layers", true, 1, YK_MAX_LAYERS, &config->n_layers, err));
   YK_TRY(yk_json_get_i32(root, file, "num_attention_heads", true, 1, YK_MAX_HEADS, &config->n_heads, err));
   YK_TRY(read_heads(root, config, err));
@@ -168,13 +192,14 @@ static yk_status read_sizes(yk_json root, yk_model_config *config, yk_err *err)
   return yk_json_get_f32(root, file, "rms_norm_eps", false, 1e-20, 1, &config->rms_norm_eps, err);
 }
 
-static yk_status read_dtype(yk_json root, yk_model_config *config, yk_err *err)
+/* text: the keys of the language model, which have priority. */
+static yk_status read_dtype(yk_json text, yk_json root, yk_model_config *config, yk_err *err)
 {
   static const char *const keys[] = {"dtype", "torch_dtype"};
   config->dtype = YK_F16;
-  for (int i = 0; i < 2; i++) {
-    const char *name;
-    YK_TRY(yk_json_get_str(root, file, keys[i], false, &name, err));
+  for (int i = 0; i < 4; i++) {
+    const char *name, *key = keys[i % 2];
+    YK_TRY(yk_json_get_str(i < 2 ? text : root, file, key, false, &name, err));
     if (!name) continue;
     if (strncmp(name, "torch.", 6) == 0) name += 6;
     if (strcmp(name, "auto") == 0) continue;
@@ -185,8 +210,8 @@ static yk_status read_dtype(yk_json root, yk_model_config *config, yk_err *err)
       return YK_OK;
     }
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: %s \"%s\" is not supported; supported: float16 (half), bfloat16, float32, auto", file,
-                      keys[i], name);
+                      "%s: %s \"%s\" is not supported; supported: float16 (half), bfloat16, float32, auto", file, key,
+                      name);
   }
   return YK_OK;
 }
@@ -251,6 +276,15 @@ static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_er
     break;
   case YK_FAMILY_DEEPSEEK_V2:
   case YK_FAMILY_DEEPSEEK_V3: config->qkv_bias = config->o_bias = attention_bias; break;
+  case YK_FAMILY_QWEN3_NEXT:
+  case YK_FAMILY_QWEN3_5:
+  case YK_FAMILY_QWEN3_5_MOE:
+  case YK_FAMILY_QWEN3_5_VL:
+  case YK_FAMILY_QWEN3_5_MOE_VL:
+    config->qkv_bias = config->o_bias = attention_bias;
+    config->qk_norm = true;
+    config->norm_offset = 1;
+    break;
   }
   config->tie_word_embeddings = config->family == YK_FAMILY_MINICPM;
   return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
@@ -287,6 +321,7 @@ static yk_status read_common(yk_json root, yk_model_config *config, yk_err *err)
   YK_TRY(read_layer_options(root, config, err));
   YK_TRY(read_scales(root, config, err));
   YK_TRY(yk_hf_read_experts(root, file, config, err));
+  YK_TRY(yk_hf_read_delta(root, file, config, err));
   return yk_hf_read_rope(root, file, config, err);
 }
 
@@ -295,22 +330,40 @@ typedef struct documents {
   const char *description_file;
 } documents;
 
+/* The keys of the language model: those of "text_config" if the model also reads images. */
+static yk_status find_text(yk_json root, const yk_model_config *config, yk_json *text, yk_err *err)
+{
+  static const char key[] = "text_config";
+  *text = root;
+  yk_json value = yk_json_get(root, key);
+  if (!yk_family_is_hybrid(config->family) || !yk_json_is_given(value)) return YK_OK;
+  if (!yk_json_is(value, YK_JSON_OBJECT))
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", file, key,
+                      yk_json_type_name(value));
+  *text = value;
+  return YK_OK;
+}
+
 static yk_status read_all(const documents *d, const yk_log *log, yk_model_config *config, yk_err *err)
 {
   yk_json root = yk_json_root(d->root);
   if (!yk_json_is(root, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", file, yk_json_type_name(root));
   YK_TRY(read_family(root, config, err));
+  yk_json text;
+  YK_TRY(find_text(root, config, &text, err));
   YK_TRY(yk_hf_read_quant(root, yk_json_root(d->quantize), quantize_files[0], &config->quant, err));
   if (config->quant.method == YK_QUANT_NONE && d->description)
     YK_TRY(yk_hf_read_msmodelslim(yk_json_root(d->description), d->description_file, &config->quant, err));
   if (config->family == YK_FAMILY_CHATGLM)
     YK_TRY(yk_hf_read_chatglm(root, file, config, err));
   else
-    YK_TRY(read_common(root, config, err));
-  YK_TRY(read_dtype(root, config, err));
-  YK_TRY(yk_hf_read_windows(root, file, config, err));
-  return yk_hf_read_generation(root, file, yk_json_root(d->generation), generation_file, log, config, err);
+    YK_TRY(read_common(text, config, err));
+  if (text.node != root.node)
+    YK_TRY(yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err));
+  YK_TRY(read_dtype(text, root, config, err));
+  YK_TRY(yk_hf_read_windows(text, file, config, err));
+  return yk_hf_read_generation(text, file, yk_json_root(d->generation), generation_file, log, config, err);
 }
 
 static yk_status parse_optional(const char *name, const char *text, size_t n_bytes, yk_json_doc **out, yk_err *err)

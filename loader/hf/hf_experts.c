@@ -51,6 +51,7 @@ static yk_status read_qwen(yk_json root, const char *file, yk_model_config *conf
   if (x->n_experts == 0) return YK_OK;
   YK_TRY(read_top_k(root, file, x, err));
   YK_TRY(yk_json_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
+  x->normalise = yk_family_is_hybrid(config->family);
   YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
   YK_TRY(read_sparse_layers(root, file, config, err));
   if (config->family == YK_FAMILY_QWEN3_MOE) return YK_OK;
@@ -167,7 +168,10 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
   switch (config->family) {
   case YK_FAMILY_MIXTRAL: return read_mixtral(root, file, config, err);
   case YK_FAMILY_QWEN2_MOE:
-  case YK_FAMILY_QWEN3_MOE: return read_qwen(root, file, config, err);
+  case YK_FAMILY_QWEN3_MOE:
+  case YK_FAMILY_QWEN3_NEXT:
+  case YK_FAMILY_QWEN3_5_MOE:
+  case YK_FAMILY_QWEN3_5_MOE_VL: return read_qwen(root, file, config, err);
   case YK_FAMILY_DEEPSEEK_V2:
   case YK_FAMILY_DEEPSEEK_V3:
   case YK_FAMILY_GLM4_MOE: return read_deepseek(root, file, config, err);

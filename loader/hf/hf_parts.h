@@ -16,6 +16,10 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
 /* yk_hf_read_latent - sizes of latent attention, head_dim, n_kv_heads and the layout of rotating pairs. */
 yk_status yk_hf_read_latent(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
+/* yk_hf_read_delta - config->delta and attention_gates; needs family and n_layers. Zero for families without gated
+ *   delta nets. */
+yk_status yk_hf_read_delta(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+
 /* yk_hf_read_chatglm - sizes, biases, scales and rotation of the ChatGLM2 family, which has its own keys. */
 yk_status yk_hf_read_chatglm(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 

@@ -58,7 +58,8 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
   YK_TRY(yk_json_get_str(object, label, "rope_type", false, &type, err));
   YK_TRY(yk_json_get_str(object, label, "type", false, &old_type, err));
   if (!type) type = old_type ? old_type : "default";
-  if (strcmp(type, "default") == 0) return YK_OK;
+  /* mrope: positions of images have three numbers, which are equal for text. */
+  if (strcmp(type, "default") == 0 || strcmp(type, "mrope") == 0) return YK_OK;
   if (strcmp(type, "linear") == 0) return read_linear(object, label, rope, err);
   if (strcmp(type, "llama3") == 0) {
     YK_TRY(read_original_context(root, file, object, label, rope, err));
@@ -75,7 +76,7 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
 /* Families whose heads may rotate in part. */
 static bool rotates_in_part(const yk_model_config *config)
 {
-  return config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_GLM4_MOE;
+  return config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_GLM4_MOE || yk_family_is_hybrid(config->family);
 }
 
 /* partial_rotary_factor: the share of each head that rotates. */
@@ -150,7 +151,7 @@ yk_rope_config yk_hf_rope_default(int32_t max_position_embeddings)
 yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_rope_config *rope = &config->rope;
-  double partial = rotates_in_part(config) ? 0.5 : 1;
+  double partial = yk_family_is_hybrid(config->family) ? 0.25 : rotates_in_part(config) ? 0.5 : 1;
   *rope = yk_hf_rope_default(config->max_position_embeddings);
   if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default */
   YK_TRY(yk_json_get_f64(root, file, "rope_theta", false, theta_min, theta_max, &rope->theta, err));

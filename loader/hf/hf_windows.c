@@ -59,6 +59,7 @@ yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *co
   }
   for (int32_t i = 0; i < config->n_layers; i++) config->window_tokens[i] = i >= first_layer ? window : 0;
   yk_json types = yk_json_get(root, "layer_types");
+  if (yk_family_is_hybrid(config->family)) return YK_OK; /* hf_delta.c */
   if (!yk_json_is_given(types)) return YK_OK;
   return apply_layer_types(types, file, window, config, err);
 }

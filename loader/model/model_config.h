@@ -35,7 +35,12 @@ typedef enum yk_model_family {
   YK_FAMILY_QWEN3_MOE,
   YK_FAMILY_GLM4_MOE, /* GLM-4.5 */
   YK_FAMILY_DEEPSEEK_V2,
-  YK_FAMILY_DEEPSEEK_V3 /* also R1 and Kimi-K2 */
+  YK_FAMILY_DEEPSEEK_V3, /* also R1 and Kimi-K2 */
+  YK_FAMILY_QWEN3_NEXT,
+  YK_FAMILY_QWEN3_5,       /* also 3.6 and 3.8 */
+  YK_FAMILY_QWEN3_5_MOE,   /* the same, with experts */
+  YK_FAMILY_QWEN3_5_VL,    /* the text part of a model that also reads images: names within model.language_model */
+  YK_FAMILY_QWEN3_5_MOE_VL /* the same, with experts */
 } yk_model_family;
 
 typedef enum yk_rope_type { YK_ROPE_DEFAULT, YK_ROPE_LINEAR, YK_ROPE_LLAMA3, YK_ROPE_YARN } yk_rope_type;
@@ -128,6 +133,15 @@ typedef struct yk_experts_config {
   bool layers[YK_MAX_LAYERS]; /* [n_layers] whether a layer has experts */
 } yk_experts_config;
 
+/* Gated delta nets (kernels/gated_delta.h), which replace the attention of some layers. */
+typedef struct yk_delta_config {
+  int32_t n_key_heads;   /* 0: every layer has attention */
+  int32_t n_value_heads; /* a multiple of n_key_heads */
+  int32_t key_dim, value_dim;
+  bool is_fused;              /* one module has q, k, v and z, and one b and a, each interleaved by key head */
+  bool layers[YK_MAX_LAYERS]; /* [n_layers] whether a layer is a gated delta net */
+} yk_delta_config;
+
 typedef struct yk_model_config {
   yk_model_family family;
   int32_t vocab_size, hidden_size;
@@ -142,6 +156,8 @@ typedef struct yk_model_config {
   bool tie_word_embeddings; /* lm_head is the embedding matrix: the files have no separate head */
   bool qkv_bias, o_bias, mlp_bias;
   bool qk_norm;             /* per-head RMSNorm of q and k, after projection and before RoPE */
+  bool attention_gates;     /* q_proj has for each head its query, then a gate: results are multiplied by its sigmoid */
+  float norm_offset;        /* added to the stored weights of norms: 1, or 0; not for the norm of a gated delta net */
   yk_dtype dtype;           /* of activations: torch_dtype or dtype; float16 if missing */
   yk_activation activation; /* of every FFN, which is gated: from hidden_act */
   yk_rope_config rope;
@@ -155,8 +171,15 @@ typedef struct yk_model_config {
   int32_t eos_ids[YK_MAX_EOS_IDS]; /* [n_eos_ids] union of config.json and generation_config.json */
   int32_t n_eos_ids;
   yk_experts_config experts;
+  yk_delta_config delta;
   yk_quant_config quant;
   yk_generation_defaults generation;
 } yk_model_config;
+
+/* yk_family_is_hybrid - whether a family has gated delta nets between the layers with attention. */
+static inline bool yk_family_is_hybrid(yk_model_family family)
+{
+  return family >= YK_FAMILY_QWEN3_NEXT && family <= YK_FAMILY_QWEN3_5_MOE_VL;
+}
 
 #endif

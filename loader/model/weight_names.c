@@ -39,6 +39,17 @@ static const name_table llama_table = {
               [YK_ROLE_SHARED_UP] = "mlp.shared_experts.up_proj",
               [YK_ROLE_SHARED_DOWN] = "mlp.shared_experts.down_proj",
               [YK_ROLE_SHARED_SCORE] = "mlp.shared_expert_gate",
+              [YK_ROLE_DELTA_QKV] = "linear_attn.in_proj_qkv",
+              [YK_ROLE_DELTA_Z] = "linear_attn.in_proj_z",
+              [YK_ROLE_DELTA_B] = "linear_attn.in_proj_b",
+              [YK_ROLE_DELTA_A] = "linear_attn.in_proj_a",
+              [YK_ROLE_DELTA_QKVZ] = "linear_attn.in_proj_qkvz",
+              [YK_ROLE_DELTA_BA] = "linear_attn.in_proj_ba",
+              [YK_ROLE_DELTA_CONV] = "linear_attn.conv1d",
+              [YK_ROLE_DELTA_A_LOG] = "linear_attn.A_log",
+              [YK_ROLE_DELTA_DT_BIAS] = "linear_attn.dt_bias",
+              [YK_ROLE_DELTA_NORM] = "linear_attn.norm",
+              [YK_ROLE_DELTA_OUT] = "linear_attn.out_proj",
               [YK_ROLE_EXPERT_GATE] = "mlp.experts.#.gate_proj",
               [YK_ROLE_EXPERT_UP] = "mlp.experts.#.up_proj",
               [YK_ROLE_EXPERT_DOWN] = "mlp.experts.#.down_proj"},
@@ -47,6 +58,16 @@ static const name_table llama_table = {
 static const name_table qwen2_moe_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_SHARED_GATE] = "mlp.shared_expert.gate_proj",
+              [YK_ROLE_SHARED_UP] = "mlp.shared_expert.up_proj",
+              [YK_ROLE_SHARED_DOWN] = "mlp.shared_expert.down_proj"},
+};
+
+/* The text part of a model that also reads images. */
+static const name_table language_table = {
+    .layer_prefix = "model.language_model.layers.",
+    .names = {[YK_ROLE_EMBEDDING] = "model.language_model.embed_tokens",
+              [YK_ROLE_FINAL_NORM] = "model.language_model.norm",
+              [YK_ROLE_SHARED_GATE] = "mlp.shared_expert.gate_proj",
               [YK_ROLE_SHARED_UP] = "mlp.shared_expert.up_proj",
               [YK_ROLE_SHARED_DOWN] = "mlp.shared_expert.down_proj"},
 };
@@ -86,7 +107,12 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_GLM: return &glm_table;
   case YK_FAMILY_CHATGLM: return &chatglm_table;
   case YK_FAMILY_MIXTRAL: return &mixtral_table;
-  case YK_FAMILY_QWEN2_MOE: return &qwen2_moe_table;
+  case YK_FAMILY_QWEN2_MOE:
+  case YK_FAMILY_QWEN3_NEXT:
+  case YK_FAMILY_QWEN3_5:
+  case YK_FAMILY_QWEN3_5_MOE: return &qwen2_moe_table;
+  case YK_FAMILY_QWEN3_5_VL:
+  case YK_FAMILY_QWEN3_5_MOE_VL: return &language_table;
   default: return &llama_table;
   }
 }
@@ -149,7 +175,11 @@ bool yk_weight_is_linear(yk_weight_role role)
   case YK_ROLE_Q_NORM:
   case YK_ROLE_K_NORM:
   case YK_ROLE_Q_A_NORM:
-  case YK_ROLE_KV_A_NORM: return false;
+  case YK_ROLE_KV_A_NORM:
+  case YK_ROLE_DELTA_CONV:
+  case YK_ROLE_DELTA_A_LOG:
+  case YK_ROLE_DELTA_DT_BIAS:
+  case YK_ROLE_DELTA_NORM: return false;
   default: return true;
   }
 }
@@ -157,12 +187,25 @@ bool yk_weight_is_linear(yk_weight_role role)
 bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, int layer)
 {
   bool has_experts = config->experts.layers[layer], is_latent = config->latent.kv_rank > 0;
+  bool is_delta = config->delta.layers[layer];
   switch (role) {
   case YK_ROLE_Q_NORM:
-  case YK_ROLE_K_NORM: return config->qk_norm;
-  case YK_ROLE_Q: return config->latent.q_rank == 0;
+  case YK_ROLE_K_NORM: return config->qk_norm && !is_delta;
+  case YK_ROLE_Q: return config->latent.q_rank == 0 && !is_delta;
   case YK_ROLE_K:
-  case YK_ROLE_V: return !is_latent;
+  case YK_ROLE_V: return !is_latent && !is_delta;
+  case YK_ROLE_O: return !is_delta;
+  case YK_ROLE_DELTA_QKV:
+  case YK_ROLE_DELTA_Z:
+  case YK_ROLE_DELTA_B:
+  case YK_ROLE_DELTA_A: return is_delta && !config->delta.is_fused;
+  case YK_ROLE_DELTA_QKVZ:
+  case YK_ROLE_DELTA_BA: return is_delta && config->delta.is_fused;
+  case YK_ROLE_DELTA_CONV:
+  case YK_ROLE_DELTA_A_LOG:
+  case YK_ROLE_DELTA_DT_BIAS:
+  case YK_ROLE_DELTA_NORM:
+  case YK_ROLE_DELTA_OUT: return is_delta;
   case YK_ROLE_Q_A:
   case YK_ROLE_Q_A_NORM:
   case YK_ROLE_Q_B: return config->latent.q_rank > 0;
@@ -210,6 +253,22 @@ static yk_weight_module latent_of(const yk_model_config *c, yk_weight_role role)
   }
 }
 
+/* A linear role of a gated delta net. */
+static yk_weight_module delta_of(const yk_model_config *c, yk_weight_role role)
+{
+  int64_t q_width = (int64_t)c->delta.n_key_heads * c->delta.key_dim;
+  int64_t v_width = (int64_t)c->delta.n_value_heads * c->delta.value_dim;
+  switch (role) {
+  case YK_ROLE_DELTA_QKV: return (yk_weight_module){.k = c->hidden_size, .n_own = 2 * q_width + v_width};
+  case YK_ROLE_DELTA_Z: return (yk_weight_module){.k = c->hidden_size, .n_own = v_width};
+  case YK_ROLE_DELTA_B:
+  case YK_ROLE_DELTA_A: return (yk_weight_module){.k = c->hidden_size, .n_own = c->delta.n_value_heads};
+  case YK_ROLE_DELTA_QKVZ: return (yk_weight_module){.k = c->hidden_size, .n_own = 2 * (q_width + v_width)};
+  case YK_ROLE_DELTA_BA: return (yk_weight_module){.k = c->hidden_size, .n_own = 2 * (int64_t)c->delta.n_value_heads};
+  default: return (yk_weight_module){.k = v_width, .n_own = c->hidden_size};
+  }
+}
+
 /* A linear role, without the roles that share its module. */
 static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
 {
@@ -218,7 +277,9 @@ static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
   int64_t q_width = (int64_t)c->n_heads * c->head_dim, kv_width = (int64_t)c->n_kv_heads * c->head_dim;
   switch (role) {
   case YK_ROLE_LM_HEAD: return (yk_weight_module){.k = c->hidden_size, .n_own = c->vocab_size};
-  case YK_ROLE_Q: return (yk_weight_module){.k = c->hidden_size, .n_own = q_width, .has_bias = c->qkv_bias};
+  case YK_ROLE_Q:
+    return (yk_weight_module){
+        .k = c->hidden_size, .n_own = q_width * (c->attention_gates ? 2 : 1), .has_bias = c->qkv_bias};
   case YK_ROLE_K:
   case YK_ROLE_V: return (yk_weight_module){.k = c->hidden_size, .n_own = kv_width, .has_bias = c->qkv_bias};
   case YK_ROLE_O: return (yk_weight_module){.k = q_width, .n_own = c->hidden_size, .has_bias = c->o_bias};
@@ -233,6 +294,13 @@ static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
   case YK_ROLE_EXPERT_GATE:
   case YK_ROLE_EXPERT_UP: return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.ffn_size};
   case YK_ROLE_EXPERT_DOWN: return (yk_weight_module){.k = c->experts.ffn_size, .n_own = c->hidden_size};
+  case YK_ROLE_DELTA_QKV:
+  case YK_ROLE_DELTA_Z:
+  case YK_ROLE_DELTA_B:
+  case YK_ROLE_DELTA_A:
+  case YK_ROLE_DELTA_QKVZ:
+  case YK_ROLE_DELTA_BA:
+  case YK_ROLE_DELTA_OUT: return delta_of(c, role);
   default: return (yk_weight_module){0};
   }
 }
@@ -248,6 +316,11 @@ yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_ro
     if (other < role) module.first_n += n;
   }
   return module;
+}
+
+const char *yk_weight_layer_prefix(yk_model_family family)
+{
+  return table_of(family)->layer_prefix;
 }
 
 int32_t yk_weight_layer(yk_model_family family, const char *tensor)

@@ -35,6 +35,17 @@ typedef enum yk_weight_role {
   YK_ROLE_SHARED_UP,      /* linear hidden -> shared ffn */
   YK_ROLE_SHARED_DOWN,    /* linear shared ffn -> hidden */
   YK_ROLE_SHARED_SCORE,   /* linear hidden -> 1, factor of the shared expert; floats in every format */
+  YK_ROLE_DELTA_QKV,      /* linear hidden -> q, k, v of all heads; DELTA_QKV to DELTA_OUT: gated delta nets */
+  YK_ROLE_DELTA_Z,        /* linear hidden -> value heads * value_dim */
+  YK_ROLE_DELTA_B,        /* linear hidden -> value heads */
+  YK_ROLE_DELTA_A,        /* linear hidden -> value heads */
+  YK_ROLE_DELTA_QKVZ,     /* in place of QKV and Z: per key head its q, k, v and z */
+  YK_ROLE_DELTA_BA,       /* in place of B and A: per key head its b and a */
+  YK_ROLE_DELTA_CONV,     /* tensor [channels, 1, YK_DELTA_TAPS] */
+  YK_ROLE_DELTA_A_LOG,    /* vector [value heads], a tensor without a suffix */
+  YK_ROLE_DELTA_DT_BIAS,  /* vector [value heads], a tensor without a suffix */
+  YK_ROLE_DELTA_NORM,     /* vector [value_dim] */
+  YK_ROLE_DELTA_OUT,      /* linear value heads * value_dim -> hidden */
   YK_ROLE_EXPERT_GATE,    /* linear hidden -> expert ffn; this and the following roles: one per expert */
   YK_ROLE_EXPERT_UP,      /* linear hidden -> expert ffn */
   YK_ROLE_EXPERT_DOWN,    /* linear expert ffn -> hidden */
@@ -86,6 +97,15 @@ typedef struct yk_weight_module {
 
 /* yk_weight_module_of - the module of a linear role. */
 yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_role role);
+
+/* yk_weight_layer_prefix - the beginning of the names of a layer's tensors, before the layer's number. */
+const char *yk_weight_layer_prefix(yk_model_family family);
+
+/* yk_weight_is_bare - whether a role's name is that of a tensor, without a suffix such as ".weight". */
+static inline bool yk_weight_is_bare(yk_weight_role role)
+{
+  return role == YK_ROLE_DELTA_A_LOG || role == YK_ROLE_DELTA_DT_BIAS;
+}
 
 /* yk_weight_layer - the layer that a tensor with this name belongs to (INT32_MAX for larger numbers); -1: none. */
 int32_t yk_weight_layer(yk_model_family family, const char *tensor);
