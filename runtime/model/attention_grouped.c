@@ -1,7 +1,8 @@
 /* attention_grouped.c - multi-head, multi-query and grouped-query attention: K and V of every KV head in a paged cache.
  *
  * A rank owns whole query heads and every KV head that these query heads read; q, k and v are column-parallel, o
- * row-parallel. */
+ * row-parallel. With gates, q_proj has for each head its query, then its gate; a rank's row has all its queries, k, v,
+ * then all gates. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -27,18 +28,23 @@ typedef struct projections {
   yk_linear_spec qkv, o;
 } projections;
 
+enum { PART_Q, PART_K, PART_V, PART_GATES };
+
 static yk_status specify(const yk_rank_source *source, int32_t layer, projections *out, yk_err *err)
 {
   const yk_model_config *c = source->config;
   const yk_rank_share *share = &source->share;
   yk_range q = yk_range_scaled(share->heads.q, c->head_dim), kv = yk_range_scaled(share->heads.kv, c->head_dim);
+  /* With gates the outputs of q and of the gates are given by order_heads, so only the size of the range counts. */
+  int n_parts = c->attention_gates ? PART_GATES + 1 : PART_GATES;
   const yk_projection q_proj = {layer, YK_ROLE_Q, 0}, k_proj = {layer, YK_ROLE_K, 0};
   const yk_projection v_proj = {layer, YK_ROLE_V, 0}, o_proj = {layer, YK_ROLE_O, 0};
-  *out = (projections){.qkv = {.n_parts = 3, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens},
+  *out = (projections){.qkv = {.n_parts = n_parts, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens},
                        .o = {.n_parts = 1, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens}};
-  YK_TRY(yk_rank_column_part(source, &q_proj, q, &out->qkv.parts[0], err));
-  YK_TRY(yk_rank_column_part(source, &k_proj, kv, &out->qkv.parts[1], err));
-  YK_TRY(yk_rank_column_part(source, &v_proj, kv, &out->qkv.parts[2], err));
+  YK_TRY(yk_rank_column_part(source, &q_proj, q, &out->qkv.parts[PART_Q], err));
+  YK_TRY(yk_rank_column_part(source, &k_proj, kv, &out->qkv.parts[PART_K], err));
+  YK_TRY(yk_rank_column_part(source, &v_proj, kv, &out->qkv.parts[PART_V], err));
+  if (c->attention_gates) out->qkv.parts[PART_GATES] = out->qkv.parts[PART_Q];
   return yk_rank_row_part(source, &o_proj, q, false, &out->o.parts[0], err);
 }
 
@@ -51,12 +57,8 @@ static yk_head_layout heads_of(const yk_rank_source *source)
                           .head_dim = c->head_dim,
                           .q_per_kv = c->n_heads / c->n_kv_heads,
                           .q_head_first = (int32_t)heads->q.begin,
-                          .kv_head_first = (int32_t)heads->kv.begin};
-}
-
-static int64_t qkv_width(const yk_head_layout *heads)
-{
-  return (int64_t)(heads->n_q_heads + 2 * heads->n_kv_heads) * heads->head_dim;
+                          .kv_head_first = (int32_t)heads->kv.begin,
+                          .has_gates = c->attention_gates};
 }
 
 static int64_t q_width(const yk_head_layout *heads)
@@ -91,7 +93,7 @@ static size_t n_channels(const yk_head_layout *heads)
 
 static int64_t attended_offset_bytes(const yk_rank_source *source, const yk_head_layout *heads)
 {
-  int64_t row_bytes = qkv_width(heads) * (int64_t)yk_dtype_bytes(source->dev.dtype);
+  int64_t row_bytes = yk_head_layout_width(heads) * (int64_t)yk_dtype_bytes(source->dev.dtype);
   return yk_round_up_i64(source->limits->step.max_tokens * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
 }
 
@@ -121,24 +123,35 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   return YK_OK;
 }
 
-/* The parts of q and k get n_orders if the checkpoint's order of a head's elements differs from the device's. The
- * caller frees *out, which holds the orders. */
+/* Sets the part's n_order: of each head of the part, the elements in the device's order, or as they are. step: outputs
+ * of the module from one head to the next; skip: outputs of a head before its elements. Returns the order's end. */
+static int32_t *order_part(const yk_model_config *c, yk_linear_part *part, int32_t step, int32_t skip, bool rotates,
+                           int32_t *at)
+{
+  part->n_order = at;
+  for (int64_t n = part->n.begin; n < part->n.end; n += c->head_dim) {
+    int32_t first = (int32_t)(n / c->head_dim) * step + skip;
+    for (int32_t place = 0; place < c->head_dim; place++)
+      *at++ = first + (rotates ? yk_rotary_element(c->head_dim, c->rotary_dim, c->rotary_interleaved, place) : place);
+  }
+  return at;
+}
+
+/* The parts of q and k get n_orders if the checkpoint's order of a head's elements differs from the device's, and q and
+ * gates if they share a module. The caller frees *out, which holds the orders. */
 static yk_status order_heads(const yk_model_config *c, yk_linear_spec *qkv, int32_t **out, yk_err *err)
 {
   const int32_t head_dim = c->head_dim;
-  int64_t n_outputs = yk_range_size(qkv->parts[0].n) + yk_range_size(qkv->parts[1].n);
+  int64_t n_outputs = 2 * yk_range_size(qkv->parts[PART_Q].n) + yk_range_size(qkv->parts[PART_K].n);
+  bool rotates = c->rotary_interleaved || c->rotary_dim != head_dim;
   *out = NULL;
-  if (!c->rotary_interleaved && c->rotary_dim == head_dim) return YK_OK;
+  if (!rotates && !c->attention_gates) return YK_OK;
   int32_t *at = malloc((size_t)(n_outputs + 1) * sizeof *at);
   if (!at) return yk_err_set(err, YK_E_NOMEM, "no memory for the order of %lld outputs", (long long)n_outputs);
   *out = at;
-  for (int i = 0; i < 2; i++) {
-    yk_linear_part *part = &qkv->parts[i];
-    part->n_order = at;
-    for (int32_t head = (int32_t)part->n.begin; head < part->n.end; head += head_dim)
-      for (int32_t place = 0; place < head_dim; place++)
-        *at++ = head + yk_rotary_element(head_dim, c->rotary_dim, c->rotary_interleaved, place);
-  }
+  at = order_part(c, &qkv->parts[PART_Q], c->attention_gates ? 2 * head_dim : head_dim, 0, rotates, at);
+  at = order_part(c, &qkv->parts[PART_K], head_dim, 0, rotates, at);
+  if (c->attention_gates) order_part(c, &qkv->parts[PART_GATES], 2 * head_dim, head_dim, false, at);
   return YK_OK;
 }
 
@@ -200,6 +213,10 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   const yk_rank_source *source = &loader->source;
   const yk_model_config *c = source->config;
   projections p;
+  if (c->attention_gates && !loader->dev->ops->has_attention_gates)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s device: attention with gates is not supported; CPU ranks (--device cpu) run such models",
+                      loader->dev->ops->name);
   YK_TRY(specify(source, layer, &p, err));
   yk_sublayer *a = *out = calloc(1, sizeof *a);
   if (!a) return yk_err_set(err, YK_E_NOMEM, "no memory for the attention of a layer");
@@ -259,7 +276,7 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
   YK_TRY(yk_sublayer_normalise(s, err));
   int32_t n = s->batch->n_tokens;
   void *qkv = s->scratch, *attended = (char *)s->scratch + a->attended_offset_bytes;
-  yk_linear_args to_qkv = {.x = s->x.rows, .y = qkv, .n_tokens = n, .y_stride = qkv_width(&a->heads)};
+  yk_linear_args to_qkv = {.x = s->x.rows, .y = qkv, .n_tokens = n, .y_stride = yk_head_layout_width(&a->heads)};
   yk_row_parallel_args to_y = {.x = attended, .y = s->y.rows, .scratch = (char *)s->scratch + a->o_offset_bytes};
   YK_RUN(s->operations, GEMM_QKV, s->layer, "qkv_proj", s->dev->ops->linear_forward(s->dev, a->qkv, &to_qkv, err));
   YK_RUN(s->operations, OTHER, s->layer, "rotary embedding", rotate_and_cache(a, s, qkv, err));

@@ -7,7 +7,9 @@ typedef struct layer_kinds {
 /* The only place that chooses the kinds of a layer, from the configuration and the layer's index. */
 static layer_kinds kinds_of(const yk_model_config *config, int32_t layer)
 {
-  return (layer_kinds){.attention = config->latent.kv_rank > 0 ? &yk_attention_latent : &yk_attention_grouped,
+  return (layer_kinds){.attention = config->delta.layers[layer]  ? &yk_attention_delta
+                                    : config->latent.kv_rank > 0 ? &yk_attention_latent
+                                                                 : &yk_attention_grouped,
                        .ffn = config->experts.layers[layer] ? &yk_ffn_experts : &yk_ffn_dense};
 }
 

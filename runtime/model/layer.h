@@ -63,6 +63,7 @@ typedef struct yk_sublayer_kind {
 
 extern const yk_sublayer_kind yk_attention_grouped; /* attention_grouped.c */
 extern const yk_sublayer_kind yk_attention_latent;  /* attention_latent.c */
+extern const yk_sublayer_kind yk_attention_delta;   /* attention_delta.c */
 extern const yk_sublayer_kind yk_ffn_dense;         /* ffn_dense.c */
 extern const yk_sublayer_kind yk_ffn_experts;       /* ffn_experts.c */
 

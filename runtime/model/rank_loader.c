@@ -23,7 +23,7 @@ yk_status yk_rank_alloc(const yk_rank_loader *loader, size_t n_bytes, void **out
 typedef struct conversion {
   const char *from; /* may be unaligned */
   yk_dtype from_dtype, dtype;
-  float scale;
+  float offset, scale;
   char *to;
 } conversion;
 
@@ -39,18 +39,19 @@ static void convert(void *context, int thread, int64_t begin, int64_t end)
     float aligned[STRIP], floats[STRIP];
     memcpy(aligned, c->from + (size_t)i * from_bytes, n * from_bytes);
     simd->to_f32(floats, c->from_dtype, aligned, n);
-    for (size_t j = 0; j < n; j++) floats[j] *= c->scale;
+    for (size_t j = 0; j < n; j++) floats[j] = (floats[j] + c->offset) * c->scale;
     simd->from_f32(c->to + (size_t)i * to_bytes, c->dtype, floats, n);
   }
 }
 
-/* Copy n elements to the device, converted to its activation type and multiplied by scale, through a small buffer. */
+/* Copy n elements to the device, plus offset, times scale, in its activation type, through a small buffer. */
 static yk_status upload_converted(const yk_rank_loader *loader, void *dst, yk_dtype dtype, const void *src, int64_t n,
-                                  float scale, yk_err *err)
+                                  float offset, float scale, yk_err *err)
 {
   enum { CHUNK = 1 << 20, MIN_THREAD_ELEMENTS = 1 << 14 };
   yk_device *dev = loader->dev;
-  if (dtype == dev->dtype && scale == 1) return dev->ops->upload(dev, dst, src, (size_t)n * yk_dtype_bytes(dtype), err);
+  if (dtype == dev->dtype && offset == 0 && scale == 1)
+    return dev->ops->upload(dev, dst, src, (size_t)n * yk_dtype_bytes(dtype), err);
   size_t from_bytes = yk_dtype_bytes(dtype), to_bytes = yk_dtype_bytes(dev->dtype);
   char *chunk = malloc((size_t)yk_min_i64(CHUNK, n) * to_bytes);
   if (!chunk) return yk_err_set(err, YK_E_NOMEM, "no memory for a conversion buffer");
@@ -60,6 +61,7 @@ static yk_status upload_converted(const yk_rank_loader *loader, void *dst, yk_dt
     conversion c = {.from = (const char *)src + (size_t)done * from_bytes,
                     .from_dtype = dtype,
                     .dtype = dev->dtype,
+                    .offset = offset,
                     .scale = scale,
                     .to = chunk};
     yk_cpu_pool_deal(dev->pool, count, MIN_THREAD_ELEMENTS, convert, &c);
@@ -76,7 +78,7 @@ yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role,
   size_t n_bytes = (size_t)n * yk_dtype_bytes(loader->dev->dtype);
   YK_TRY(yk_checkpoint_vector(loader->source.checkpoint, role, layer, n, &view, err));
   YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
-  YK_TRY(upload_converted(loader, *out, view.dtype, view.data, n, scale, err));
+  YK_TRY(upload_converted(loader, *out, view.dtype, view.data, n, loader->source.config->norm_offset, scale, err));
   report(loader, (int64_t)n_bytes);
   return YK_OK;
 }
@@ -97,16 +99,26 @@ yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role ro
                (size_t)yk_rotary_element(n, c->rotary_dim, c->rotary_interleaved, place) * element_bytes,
            element_bytes);
   YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
-  YK_TRY(upload_converted(loader, *out, view.dtype, ordered, n, 1, err));
+  YK_TRY(upload_converted(loader, *out, view.dtype, ordered, n, c->norm_offset, 1, err));
+  report(loader, (int64_t)n_bytes);
+  return YK_OK;
+}
+
+yk_status yk_rank_upload_floats(const yk_rank_loader *loader, const float *floats, int64_t n, float **out, yk_err *err)
+{
+  void *memory = NULL;
+  size_t n_bytes = (size_t)n * sizeof *floats;
+  YK_TRY(yk_rank_alloc(loader, n_bytes, &memory, err));
+  *out = memory;
+  if (n == 0) return YK_OK;
+  YK_TRY(loader->dev->ops->upload(loader->dev, memory, floats, n_bytes, err));
   report(loader, (int64_t)n_bytes);
   return YK_OK;
 }
 
 yk_status yk_rank_load_floats(const yk_rank_loader *loader, const yk_vector_view *view, float **out, yk_err *err)
 {
-  void *memory = NULL;
-  size_t n_bytes = (size_t)view->n * sizeof(float);
-  float *floats = malloc(n_bytes);
+  float *floats = malloc((size_t)view->n * sizeof *floats);
   if (!floats) return yk_err_set(err, YK_E_NOMEM, "no memory for %lld numbers", (long long)view->n);
   for (int64_t i = 0; i < view->n; i++) {
     uint32_t element = 0; /* the source may be unaligned */
@@ -114,11 +126,8 @@ yk_status yk_rank_load_floats(const yk_rank_loader *loader, const yk_vector_view
     memcpy(&element, (const char *)view->data + (size_t)i * element_bytes, element_bytes);
     floats[i] = yk_dtype_load(view->dtype, &element, 0);
   }
-  yk_status status = yk_rank_alloc(loader, n_bytes, &memory, err);
-  *out = memory;
-  if (status == YK_OK) status = loader->dev->ops->upload(loader->dev, memory, floats, n_bytes, err);
+  yk_status status = yk_rank_upload_floats(loader, floats, view->n, out, err);
   free(floats);
-  if (status == YK_OK) report(loader, (int64_t)n_bytes);
   return status;
 }
 
@@ -135,7 +144,7 @@ yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_er
   const yk_weight_view *view = &found.view;
   const char *first = (const char *)view->plain + (size_t)(vocab.begin * hidden) * yk_dtype_bytes(view->dtype);
   YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
-  YK_TRY(upload_converted(loader, *out, view->dtype, first, n, 1, err));
+  YK_TRY(upload_converted(loader, *out, view->dtype, first, n, 0, 1, err));
   report(loader, (int64_t)n_bytes);
   return YK_OK;
 }
@@ -174,7 +183,7 @@ static yk_status load_rows(const yk_rank_loader *loader, const yk_linear_part *p
   YK_TRY(yk_repack(&request, loader->dev->pool, buffer, &found, err));
   const yk_weight_view *weight = &found.weight;
   const char *from = (const char *)weight->plain + (size_t)(found.slice.n_begin * k) * yk_dtype_bytes(weight->dtype);
-  return upload_converted(loader, to, weight->dtype, from, yk_range_size(rows) * k, 1, err);
+  return upload_converted(loader, to, weight->dtype, from, yk_range_size(rows) * k, 0, 1, err);
 }
 
 yk_status yk_rank_load_matrix(const yk_rank_loader *loader, const yk_linear_part *part, void **out, yk_err *err)

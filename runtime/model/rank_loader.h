@@ -17,7 +17,8 @@ typedef struct yk_rank_loader {
 /* yk_rank_alloc - zeroed device memory; *out stays NULL if n_bytes is 0. Errors: YK_E_CAPACITY. */
 yk_status yk_rank_alloc(const yk_rank_loader *loader, size_t n_bytes, void **out, yk_err *err);
 
-/* yk_rank_load_vector - a norm's n weights times scale, as act [n]. Errors: of checkpoint and device. */
+/* yk_rank_load_vector - a norm's n weights, plus the model's norm_offset, times scale, as act [n].
+ *   Errors: of checkpoint and device. */
 yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, int64_t n, float scale,
                               void **out, yk_err *err);
 
@@ -28,6 +29,9 @@ yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role ro
 
 /* yk_rank_load_floats - a vector as float32 [view->n] on the device. Errors: YK_E_NOMEM, those of the device. */
 yk_status yk_rank_load_floats(const yk_rank_loader *loader, const yk_vector_view *view, float **out, yk_err *err);
+
+/* yk_rank_upload_floats - n floats to device memory; *out stays NULL if n is 0. Errors: those of the device. */
+yk_status yk_rank_upload_floats(const yk_rank_loader *loader, const float *floats, int64_t n, float **out, yk_err *err);
 
 /* yk_rank_load_embedding - the rows of the rank's vocabulary ids as act [share.vocab, hidden]; NULL if the rank has
  *   none. */

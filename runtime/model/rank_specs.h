@@ -25,6 +25,7 @@ typedef struct yk_rank_share {
   bool is_first_stage; /* embeds */
   bool is_last_stage;  /* has the final norm and lm_head */
   yk_shard_heads heads;
+  yk_range delta_keys; /* key heads of gated delta nets, with the value heads that read them */
   yk_range ffn;        /* columns of gate and up, rows of down's K */
   yk_range shared_ffn; /* columns and rows of a shared expert */
   yk_range experts;    /* experts of each layer with experts; empty if expert_ffn is empty */

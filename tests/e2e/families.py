@@ -90,6 +90,24 @@ class Families(harness.Case):
             self.assertEqual(found[1], found[0])
             self.assertEqual(found[2], found[0])
 
+    def test_states_are_alike_in_any_company(self):
+        """Recurrent states: other steps, requests, threads, stages and repetitions change no bit."""
+        for name in ("hybrid_qwen3_5", "hybrid_qwen3_next"):
+            folder = os.path.join(harness.FAMILIES, name)
+            with open(os.path.join(folder, "golden.json"), encoding="utf-8") as file:
+                prompts = json.load(file)["prompts"]
+
+            def results(prompts, *options):
+                found = self.generate(folder, prompts, "--tp", 2, "--dtype", "bfloat16", *options)
+                return [(result["token_ids"], result["logprobs"], result.get("prompt_logprobs")) for result in found]
+
+            alone = [results([prompt])[0] for prompt in prompts]
+            for options in (("--max-num-batched-tokens", 7, "--max-num-seqs", 2), ("--threads", 3), ("--pp", 2)):
+                self.assertEqual(results(prompts, *options), alone, f"{name} {options}")
+            self.assertEqual([tokens for tokens, *_ in results([without_prompt_logprobs(prompt)
+                                                                for prompt in prompts * 2])],
+                             [tokens for tokens, *_ in alone * 2])
+
     def test_whole_experts(self):
         """Experts dealt to ranks: 3 and 2, 2 each, some to 4 of 6 ranks, together with uneven heads of latent
         attention."""

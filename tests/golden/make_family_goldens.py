@@ -37,6 +37,7 @@ import awq_pack  # noqa: E402
 N_OUTPUT_TOKENS = 24
 N_TOP = 16
 PROMPT_LENGTHS = (1, 7, 40, 130)
+MAX_ROUNDING = 1e-4  # largest difference of a log-probability in float32 from float64
 MIN_MARGIN = 0.01  # redraw a prompt whose continuation comes nearer to a tie than this
 LOGIT_STD = 2.6  # gives best tokens of probability about 0.05 to 0.95 in a vocabulary of 100 to 300
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM",
@@ -382,7 +383,7 @@ def golden_prompt(model, ids, n_tokens=N_OUTPUT_TOKENS, is_clear=lambda: True):
     doubled = model.double()
     precise = torch.log_softmax(logits_of(doubled, sequence), dim=-1)
     model.float()
-    if (whole - precise).abs().max() > 1e-4:
+    if (whole - precise).abs().max() > MAX_ROUNDING:
         raise AssertionError(f"float32 is off by {(whole - precise).abs().max()} from float64")
     following = whole[range(len(ids) - 1), ids[1:]].tolist()
     return {"prompt_ids": list(ids), "prompt_logprobs": [round(v, 6) for v in following],

@@ -259,6 +259,8 @@ static void admit_waiting(yk_scheduler *s, budget *left)
   while (s->waiting && !is_full(left) && s->n_running < s->limits.max_seqs) {
     yk_sequence *seq = s->waiting;
     int32_t reused = 0;
+    /* The slot's recurrent states are another sequence's, so that every token is computed again. */
+    if (yk_memory_pool_rules(s->pool)->has_states) yk_sequence_memory_release(&seq->memory, s->pool);
     if (yk_sequence_memory_is_empty(&seq->memory)) reused = yk_sequence_reuse(seq, s->pool);
     if (!free_blocks_for(s, seq)) {
       yk_sequence_memory_release(&seq->memory, s->pool);

@@ -39,6 +39,11 @@ yk_kv_blocks *yk_memory_pool_blocks(yk_memory_pool *pool)
   return pool->blocks;
 }
 
+const yk_memory_rules *yk_memory_pool_rules(const yk_memory_pool *pool)
+{
+  return &pool->rules;
+}
+
 bool yk_memory_pool_fits(const yk_memory_pool *pool, const yk_sequence_memory *m, int32_t n_tokens, int32_t n_others)
 {
   return yk_kv_blocks_free_count(pool->blocks) >= yk_kv_blocks_for(n_tokens) - m->n_blocks + n_others;

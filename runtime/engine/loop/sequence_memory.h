@@ -25,6 +25,7 @@ typedef struct yk_memory_rules {
   int32_t window_tokens;
   int32_t narrowest_window_tokens; /* window of the narrowest layer; 0: every layer has full attention */
   bool reuses_prefixes;
+  bool has_states; /* layers have recurrent states, which exist only while a sequence runs: see scheduler.c */
 } yk_memory_rules;
 
 typedef struct yk_memory_pool yk_memory_pool;
@@ -50,6 +51,7 @@ void yk_memory_pool_destroy(yk_memory_pool *pool);
 
 /* yk_memory_pool_blocks - the pool's KV blocks: for counts, forgetting, and new starts of chains. */
 yk_kv_blocks *yk_memory_pool_blocks(yk_memory_pool *pool);
+const yk_memory_rules *yk_memory_pool_rules(const yk_memory_pool *pool);
 
 /* yk_memory_pool_fits - whether a memory could grow to n_tokens while n_others memories grow by one token each. */
 bool yk_memory_pool_fits(const yk_memory_pool *pool, const yk_sequence_memory *memory, int32_t n_tokens,
