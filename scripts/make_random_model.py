@@ -29,7 +29,7 @@ import zlib
 import numpy as np
 
 from random_model_formats import DTYPE_BYTES, FORMATS, Settings, Tensor, draw_normal
-from random_model_presets import PRESETS, has_experts, n_experts
+from random_model_presets import PRESETS, has_experts, is_delta_net, n_experts
 
 LOGIT_STD = 2.5
 CHUNK = 1 << 22  # elements that one task draws
@@ -52,7 +52,8 @@ class ModelTensors:
         self.tensors.append(Tensor(f"{name}.weight", dtype, shape, draw_normal(mean, std, dtype)))
 
     def norm(self, name, n):
-        self.normal(name, (n,), 1.0, 0.05)
+        """Models with gated delta nets store weights less 1."""
+        self.normal(name, (n,), 0.0 if "linear_num_key_heads" in self.config else 1.0, 0.05)
 
     def linear(self, name, k, n, has_bias=False):
         self.tensors += self.linear_tensors(name, k, n, self.settings)
@@ -65,13 +66,32 @@ class ModelTensors:
         head = config.get("head_dim", hidden // heads)
         q, kv = heads * head, config["num_key_value_heads"] * head
         has_bias = config.get("attention_bias", config["model_type"].startswith("qwen2"))
-        self.linear(f"{layer}.q_proj", hidden, q, has_bias)
+        has_gates = "linear_num_key_heads" in config
+        self.linear(f"{layer}.q_proj", hidden, 2 * q if has_gates else q, has_bias)
         self.linear(f"{layer}.k_proj", hidden, kv, has_bias)
         self.linear(f"{layer}.v_proj", hidden, kv, has_bias)
         if config.get("use_qk_norm", config["model_type"].startswith("qwen3")):
             self.norm(f"{layer}.q_norm", head)
             self.norm(f"{layer}.k_norm", head)
         self.linear(f"{layer}.o_proj", q, hidden)
+
+    def delta_net(self, layer):
+        config, hidden, n_values = self.config, self.hidden, self.config["linear_num_value_heads"]
+        keys = config["linear_num_key_heads"] * config["linear_key_head_dim"]
+        values = n_values * config["linear_value_head_dim"]
+        if config["model_type"] == "qwen3_next":
+            self.linear(f"{layer}.in_proj_qkvz", hidden, 2 * keys + 2 * values)
+            self.linear(f"{layer}.in_proj_ba", hidden, 2 * n_values)
+        else:
+            self.linear(f"{layer}.in_proj_qkv", hidden, 2 * keys + values)
+            self.linear(f"{layer}.in_proj_z", hidden, values)
+            self.linear(f"{layer}.in_proj_b", hidden, n_values)
+            self.linear(f"{layer}.in_proj_a", hidden, n_values)
+        self.normal(f"{layer}.conv1d", (2 * keys + values, 1, config["linear_conv_kernel_dim"]), 0.0, 0.5)
+        self.tensors.append(Tensor(f"{layer}.A_log", "F32", (n_values,), draw_normal(0.0, 1.0, "F32")))
+        self.tensors.append(Tensor(f"{layer}.dt_bias", "F32", (n_values,), draw_normal(-2.0, 1.0, "F32")))
+        self.normal(f"{layer}.norm", (config["linear_value_head_dim"],), 1.0, 0.05)
+        self.linear(f"{layer}.out_proj", values, hidden)
 
     def latent_attention(self, layer):
         config, hidden, heads = self.config, self.hidden, self.config["num_attention_heads"]
@@ -126,7 +146,9 @@ class ModelTensors:
         for i in range(config["num_hidden_layers"]):
             layer = f"model.layers.{i}"
             self.norm(f"{layer}.input_layernorm", hidden)
-            if "kv_lora_rank" in config:
+            if is_delta_net(config, i):
+                self.delta_net(f"{layer}.linear_attn")
+            elif "kv_lora_rank" in config:
                 self.latent_attention(f"{layer}.self_attn")
             else:
                 self.attention(f"{layer}.self_attn")

@@ -28,6 +28,15 @@ MIXTRAL = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hi
            "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02, "sliding_window": None,
            "tie_word_embeddings": False, "use_cache": True}
 
+HYBRID = {"hidden_act": "silu", "attention_bias": False, "attention_dropout": 0.0, "head_dim": 256,
+          "full_attention_interval": 4, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+          "linear_value_head_dim": 128, "linear_num_key_heads": 16, "initializer_range": 0.02, "rms_norm_eps": 1e-6,
+          "max_position_embeddings": 262144, "tie_word_embeddings": False, "use_cache": True}
+QWEN3_5 = {**HYBRID, "architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text", "vocab_size": 248320,
+           "bos_token_id": 248044, "eos_token_id": 248044, "attn_output_gate": True, "output_gate_type": "swish",
+           "rope_parameters": {"rope_type": "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25,
+                               "mrope_interleaved": True, "mrope_section": [11, 11, 10]}}
+
 PRESETS = {
     "qwen3-0.6b": {**QWEN3, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
                    "max_window_layers": 28, "num_attention_heads": 16, "tie_word_embeddings": True},
@@ -68,6 +77,22 @@ PRESETS = {
                 "num_key_value_heads": 8, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-5, "rope_scaling": None,
                 "rope_theta": 1000000, "routed_scaling_factor": 2.5, "tie_word_embeddings": False, "topk_group": 1,
                 "use_cache": True, "use_qk_norm": True, "vocab_size": 151552},
+    "qwen3.5-9b": {**QWEN3_5, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 32,
+                   "num_attention_heads": 16, "num_key_value_heads": 4, "linear_num_value_heads": 32},
+    "qwen3.5-27b": {**QWEN3_5, "hidden_size": 5120, "intermediate_size": 17408, "num_hidden_layers": 64,
+                    "num_attention_heads": 24, "num_key_value_heads": 4, "linear_num_value_heads": 48},
+    "qwen3.5-35b-a3b": {**QWEN3_5, "architectures": ["Qwen3_5MoeForCausalLM"], "model_type": "qwen3_5_moe_text",
+                        "hidden_size": 2048, "num_hidden_layers": 40, "num_attention_heads": 16,
+                        "num_key_value_heads": 2, "linear_num_value_heads": 32, "num_experts": 256,
+                        "num_experts_per_tok": 8, "moe_intermediate_size": 512,
+                        "shared_expert_intermediate_size": 512},
+    "qwen3-next-80b-a3b": {**HYBRID, "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next",
+                           "vocab_size": 151936, "bos_token_id": 151643, "eos_token_id": 151645, "hidden_size": 2048,
+                           "intermediate_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 16,
+                           "num_key_value_heads": 2, "linear_num_value_heads": 32, "num_experts": 512,
+                           "num_experts_per_tok": 10, "moe_intermediate_size": 512, "norm_topk_prob": True,
+                           "shared_expert_intermediate_size": 512, "decoder_sparse_step": 1, "mlp_only_layers": [],
+                           "partial_rotary_factor": 0.25, "rope_theta": 10000000},
     "deepseek-v2-lite": {**DEEPSEEK, "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2",
                          "bos_token_id": 100000, "eos_token_id": 100001, "hidden_size": 2048,
                          "intermediate_size": 10944, "num_hidden_layers": 27, "num_attention_heads": 16,
@@ -100,6 +125,11 @@ PRESETS = {
 
 def n_experts(config):
     return config.get("num_experts") or config.get("n_routed_experts") or config.get("num_local_experts") or 0
+
+
+def is_delta_net(config, layer):
+    """Whether the layer is a gated delta net instead of attention."""
+    return (layer + 1) % config.get("full_attention_interval", 1) != 0
 
 
 def has_experts(config, layer):

@@ -46,9 +46,10 @@ static float *snapshot_after(const yk_gated_delta_args *a, int32_t seq)
   return save < 0 ? NULL : a->snapshots + save * yk_delta_state_floats(&a->layout);
 }
 
-static float *window_of(const yk_delta_layout *layout, float *state)
+/* Offset of the inputs of the convolution in a state. */
+static int64_t window_offset(const yk_delta_layout *layout)
 {
-  return state + yk_delta_n_value_heads(layout) * matrix_floats(layout);
+  return yk_delta_n_value_heads(layout) * matrix_floats(layout);
 }
 
 /* ---- One head ---------------------------------------------------------------------------------------------------- */
@@ -74,7 +75,7 @@ static void begin_channels(const delta_context *c, int32_t seq, int64_t column, 
   const float *before = state_before(c->args, seq);
   *out = (channels){.column = column, .first = first, .n = n};
   if (!before) return;
-  const float *window = before + yk_delta_n_value_heads(layout) * matrix_floats(layout);
+  const float *window = before + window_offset(layout);
   for (int t = 0; t < WINDOW; t++)
     memcpy(out->inputs[t + 1], window + t * yk_delta_channels(layout) + first, (size_t)n * sizeof(float));
 }
@@ -219,18 +220,18 @@ static void store_window(const delta_context *c, int32_t seq)
   const int64_t n_rows = a->batch->row_starts[seq + 1] - first;
   const size_t n_bytes = (size_t)n * sizeof(float);
   const float *before = state_before(a, seq);
-  float *window = window_of(&a->layout, state_after(a, seq)), *snapshot = snapshot_after(a, seq);
-  const float *old = before ? before + (window - state_after(a, seq)) : NULL;
+  const int64_t offset = window_offset(&a->layout);
+  float *window = state_after(a, seq) + offset, *snapshot = snapshot_after(a, seq);
   for (int t = 0; t < WINDOW; t++) {
     int64_t row = n_rows - WINDOW + t;
     if (row >= 0)
       gather_channels(c, first + row, window + t * n);
-    else if (old)
-      memmove(window + t * n, old + (row + WINDOW) * n, n_bytes);
+    else if (before)
+      memmove(window + t * n, before + offset + (row + WINDOW) * n, n_bytes);
     else
       memset(window + t * n, 0, n_bytes);
   }
-  if (snapshot) memcpy(window_of(&a->layout, snapshot), window, WINDOW * n_bytes);
+  if (snapshot) memcpy(snapshot + offset, window, WINDOW * n_bytes);
 }
 
 static void store_windows(void *context, int thread, int64_t begin, int64_t end)

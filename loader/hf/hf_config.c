@@ -260,7 +260,7 @@ static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_er
     break;
   case YK_FAMILY_MINICPM: config->qkv_bias = config->o_bias = attention_bias; break;
   case YK_FAMILY_GLM: config->qkv_bias = attention_bias; break;
-  case YK_FAMILY_CHATGLM: break; /* hf_chatglm.c */
+  case YK_FAMILY_CHATGLM: /* hf_chatglm.c */
   case YK_FAMILY_MIXTRAL: break;
   case YK_FAMILY_QWEN2_MOE:
     config->qkv_bias = true;

@@ -1,9 +1,15 @@
 /* Written by make_delta_goldens.py with torch 2.15.0+cu132 and transformers 5.24.0. */
+/* clang-format off */
 #ifndef TESTS_GOLDEN_DELTA_GOLDENS_H
 #define TESTS_GOLDEN_DELTA_GOLDENS_H
 
-enum { DELTA_GOLDEN_KEYS = 2, DELTA_GOLDEN_VALUES = 6, DELTA_GOLDEN_KEY_DIM = 16,
-       DELTA_GOLDEN_VALUE_DIM = 32, DELTA_GOLDEN_TOKENS = 11 };
+enum {
+  DELTA_GOLDEN_KEYS = 2,
+  DELTA_GOLDEN_VALUES = 6,
+  DELTA_GOLDEN_KEY_DIM = 16,
+  DELTA_GOLDEN_VALUE_DIM = 32,
+  DELTA_GOLDEN_TOKENS = 11
+};
 
 static const float delta_golden_x[] = {
     -0.0153015107f, 0.907038212f, 2.2406652f, 0.875089228f, -0.144567549f, -1.33926558f, -0.177384019f,

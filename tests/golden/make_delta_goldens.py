@@ -42,9 +42,10 @@ def main():
     out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default
     lines = [f"/* Written by make_delta_goldens.py with torch {torch.__version__} and transformers "
              f"{transformers.__version__}. */",
-             "#ifndef TESTS_GOLDEN_DELTA_GOLDENS_H", "#define TESTS_GOLDEN_DELTA_GOLDENS_H", "",
-             f"enum {{ DELTA_GOLDEN_KEYS = {KEYS}, DELTA_GOLDEN_VALUES = {VALUES}, DELTA_GOLDEN_KEY_DIM = {KEY_DIM},",
-             f"       DELTA_GOLDEN_VALUE_DIM = {VALUE_DIM}, DELTA_GOLDEN_TOKENS = {TOKENS} }};", ""]
+             "/* clang-format off */", "#ifndef TESTS_GOLDEN_DELTA_GOLDENS_H", "#define TESTS_GOLDEN_DELTA_GOLDENS_H", "",
+             "enum {", f"  DELTA_GOLDEN_KEYS = {KEYS},", f"  DELTA_GOLDEN_VALUES = {VALUES},",
+             f"  DELTA_GOLDEN_KEY_DIM = {KEY_DIM},", f"  DELTA_GOLDEN_VALUE_DIM = {VALUE_DIM},",
+             f"  DELTA_GOLDEN_TOKENS = {TOKENS}", "};", ""]
     for name, tensor in arrays().items():
         numbers = [f"{value:.9g}f" if "." in f"{value:.9g}" or "e" in f"{value:.9g}" else f"{value:.9g}.0f"
                    for value in tensor.flatten().tolist()]

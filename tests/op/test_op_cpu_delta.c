@@ -46,8 +46,12 @@ static step step_of(int32_t slot, int32_t n_rows, int32_t load, int32_t save)
   return (step){.n_seqs = 1, .row_starts = {0, n_rows}, .slots = {slot}, .loads = {load}, .saves = {save}};
 }
 
+typedef struct tables {
+  float *states, *snapshots;
+} tables;
+
 /* x, y and the states are host memory, as all memory of a CPU device. */
-static void run(yk_device *dev, const net *n, const step *s, const void *x, void *y, float *states, float *snapshots)
+static void run(yk_device *dev, const net *n, const step *s, const void *x, void *y, tables t)
 {
   const yk_batch batch = {.n_tokens = s->row_starts[s->n_seqs],
                           .n_seqs = s->n_seqs,
@@ -63,8 +67,8 @@ static void run(yk_device *dev, const net *n, const step *s, const void *x, void
                                     .dt_bias = n->dt_bias,
                                     .norm_w = n->norm_w,
                                     .norm_eps = 1e-6f,
-                                    .states = states,
-                                    .snapshots = snapshots,
+                                    .states = t.states,
+                                    .snapshots = t.snapshots,
                                     .batch = &batch};
   op_ok(dev->ops->gated_delta(dev, &args, &err));
 }
@@ -91,7 +95,7 @@ static void check_golden(const op_target *target)
   float *states = calloc((size_t)yk_delta_state_floats(&n.layout), sizeof *states);
   float *y = calloc(DELTA_GOLDEN_TOKENS * y_width(&n), sizeof *y);
   const step s = step_of(0, DELTA_GOLDEN_TOKENS, YK_STATE_ZERO, -1);
-  run(dev, &n, &s, delta_golden_x, y, states, NULL);
+  run(dev, &n, &s, delta_golden_x, y, (tables){.states = states});
   for (size_t i = 0; i < DELTA_GOLDEN_TOKENS * y_width(&n); i++)
     if (!(fabsf(y[i] - delta_golden_y[i]) <= 2e-5f * (1 + fabsf(delta_golden_y[i]))))
       fail_msg("%s: y[%zu]: expected %.7g, found %.7g", target->name, i, (double)delta_golden_y[i], (double)y[i]);
@@ -153,7 +157,7 @@ static void check_divisions(const op_target *target)
   float *snapshots = calloc(2 * n_floats, sizeof *snapshots), *x = calloc(MAX_ROWS * (size_t)stride, sizeof *x);
   yk_device *one = op_device_new(target, YK_F32, 1, 16), *three = op_device_new(target, YK_F32, 3, 16);
   step at_once = step_of(0, N_ROWS, YK_STATE_ZERO, -1);
-  run(one, n, &at_once, s.x, expected, whole, NULL);
+  run(one, n, &at_once, s.x, expected, (tables){.states = whole});
   static const int32_t cuts[][4] = {{0, 1, 2, N_ROWS}, {0, 2, 7, N_ROWS}, {0, 4, 8, N_ROWS}};
   for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
     memset(states, 0x7f, MAX_SEQS * n_floats * sizeof *states); /* NaNs of an earlier owner */
@@ -169,7 +173,7 @@ static void check_divisions(const op_target *target)
       part.slots[2] = part.loads[2] = part.saves[2] = -1; /* padding */
       memcpy(x, s.x + first * stride, (size_t)(rows * stride) * sizeof *x);
       memcpy(x + rows * stride, s.x + 3 * stride, (size_t)(2 * stride) * sizeof *x);
-      run(i == 1 ? one : three, n, &part, x, y, states, snapshots);
+      run(i == 1 ? one : three, n, &part, x, y, (tables){states, snapshots});
       assert_memory_equal(y, expected + (size_t)first * width, (size_t)rows * width * sizeof *y);
     }
     assert_memory_equal(states + 2 * n_floats, whole, n_floats * sizeof *whole);
@@ -218,7 +222,7 @@ static void check_heads(const op_target *target)
   float *expected = calloc(N_ROWS * width, sizeof *expected), y[N_ROWS * V], conv_w[YK_DELTA_TAPS * (256 + V)];
   yk_device *dev = op_device_new(target, YK_F32, 2, 16);
   const step rows = step_of(0, N_ROWS, YK_STATE_ZERO, -1);
-  run(dev, &s.n, &rows, s.x, expected, states, NULL);
+  run(dev, &s.n, &rows, s.x, expected, (tables){.states = states});
   const int64_t key = N_KEYS - 1, first_value = key * PER_KEY, n_channels = yk_delta_channels(all);
   for (int64_t row = 0; row < N_ROWS; row++) {
     const float *from = s.x + row * all->x_stride;
@@ -239,7 +243,7 @@ static void check_heads(const op_target *target)
   alone.conv_w = conv_w;
   alone.rate += first_value;
   alone.dt_bias += first_value;
-  run(dev, &alone, &rows, x, y, states, NULL);
+  run(dev, &alone, &rows, x, y, (tables){.states = states});
   for (size_t row = 0; row < N_ROWS; row++)
     assert_memory_equal(y + row * part, expected + row * width + (size_t)first_value * 128, part * sizeof *y);
   free(states);
