@@ -42,7 +42,8 @@ def main():
     out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default
     lines = [f"/* Written by make_delta_goldens.py with torch {torch.__version__} and transformers "
              f"{transformers.__version__}. */",
-             "/* clang-format off */", "#ifndef TESTS_GOLDEN_DELTA_GOLDENS_H", "#define TESTS_GOLDEN_DELTA_GOLDENS_H", "",
+             "/* clang-format off */",
+             "#ifndef TESTS_GOLDEN_DELTA_GOLDENS_H", "#define TESTS_GOLDEN_DELTA_GOLDENS_H", "",
              "enum {", f"  DELTA_GOLDEN_KEYS = {KEYS},", f"  DELTA_GOLDEN_VALUES = {VALUES},",
              f"  DELTA_GOLDEN_KEY_DIM = {KEY_DIM},", f"  DELTA_GOLDEN_VALUE_DIM = {VALUE_DIM},",
              f"  DELTA_GOLDEN_TOKENS = {TOKENS}", "};", ""]
