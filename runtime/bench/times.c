@@ -59,9 +59,23 @@ static json_t *slowest_json(const yk_profile *profile)
   return whole_list(list, failed);
 }
 
-json_t *yk_bench_times_json(const yk_profile *profile)
+static json_t *places_json(const yk_engine_info *info)
 {
-  return json_pack("{s:o, s:o, s:o, s:o}", "decode", kind_json(&profile->decode, profile->n_ranks), "prefill",
+  if (info->n_stages < 2 && info->n_processes < 2) return json_null();
+  json_t *list = json_array();
+  int failed = 0;
+  for (int rank = 0; rank < info->n_ranks; rank++) {
+    const int stage = rank / (info->n_ranks / info->n_stages), process = rank / (info->n_ranks / info->n_processes);
+    failed |= json_array_append_new(
+        list, json_pack("{s:i, s:i, s:s*}", "stage", stage, "process", process, "host", info->rank_hosts[rank]));
+  }
+  return whole_list(list, failed);
+}
+
+json_t *yk_bench_times_json(const yk_profile *profile, const yk_engine_info *info)
+{
+  return json_pack("{s:o, s:o, s:o, s:o, s:o}", "decode", kind_json(&profile->decode, profile->n_ranks), "prefill",
                    kind_json(&profile->prefill, profile->n_ranks), "by_rank",
-                   by_rank_json(&profile->decode, profile->n_ranks), "slowest", slowest_json(profile));
+                   by_rank_json(&profile->decode, profile->n_ranks), "slowest", slowest_json(profile), "places",
+                   places_json(info));
 }

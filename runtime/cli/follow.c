@@ -102,19 +102,38 @@ static bool can_restart(yk_status status)
   return status == YK_E_COMM || status == YK_E_TIMEOUT || status == YK_E_DEVICE;
 }
 
-static yk_status follow(follow_state *state, const yk_engine_options *engine, bool restarts, bool *is_stuck,
-                        yk_err *err)
+/* The run of one engine. */
+typedef struct engine_run {
+  const yk_engine_options *given; /* or NULL */
+  bool restarts;
+} engine_run;
+
+static yk_status follow_engine(void *user, const yk_engine_options *engine, const char *(*stops)(void *user),
+                               void *stops_user, bool *is_stuck, yk_err *err)
 {
+  const engine_run *run = user;
+  yk_engine_options own = run->given ? *run->given : *engine;
+  own.model_dir = engine->model_dir;
+  own.tokenizer = engine->tokenizer;
+  own.log = engine->log;
+  own.progress = engine->progress;
+  own.progress_user = engine->progress_user;
   for (;;) {
     bool has_run;
-    yk_status status = yk_engine_follow(engine, reason_to_stop, state, &has_run, is_stuck, err);
-    if (!restarts || !has_run || *is_stuck || !can_restart(status)) return status;
-    yk_log_write(&state->console.log, YK_LOG_ERROR, "%s; waiting for all processes again", err->message);
+    yk_status status = yk_engine_follow(&own, stops, stops_user, &has_run, is_stuck, err);
+    if (!run->restarts || !has_run || *is_stuck || !can_restart(status)) return status;
+    yk_log_write(&own.log, YK_LOG_ERROR, "%s; waiting for all processes again", err->message);
     yk_err_clear(err);
   }
 }
 
 int yk_cli_follow(yk_model_options *options, const yk_engine_options *given, bool restarts)
+{
+  engine_run run = {given, restarts};
+  return yk_cli_follow_by(options, follow_engine, &run);
+}
+
+int yk_cli_follow_by(yk_model_options *options, yk_cli_follow_run run, void *user)
 {
   follow_state state = {0};
   yk_engine_options engine;
@@ -122,7 +141,6 @@ int yk_cli_follow(yk_model_options *options, const yk_engine_options *given, boo
   bool is_stuck = false;
   yk_console_init(&state.console, (yk_log_level)options->log_level);
   yk_status status = yk_model_options_apply(options, &engine, &err);
-  if (given) engine = *given;
   if (status == YK_OK) status = start(&state, &err);
   if (status == YK_OK && yk_model_options_find(options, true, &err) != YK_OK) {
     /* Joins nevertheless, so that all processes get the reason. */
@@ -133,7 +151,7 @@ int yk_cli_follow(yk_model_options *options, const yk_engine_options *given, boo
   engine.log = state.console.log;
   engine.progress = yk_console_loading;
   engine.progress_user = &state.console;
-  if (status == YK_OK) status = follow(&state, &engine, restarts, &is_stuck, &err);
+  if (status == YK_OK) status = run(user, &engine, reason_to_stop, &state, &is_stuck, &err);
   yk_console_clear(&state.console);
   int exit_code = status == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
   int caught = atomic_load(&state.caught);

@@ -17,4 +17,12 @@ int yk_cli_call_off(const yk_model_options *options, const yk_engine_options *gi
  *   ended this process. Call before any other thread exists. */
 int yk_cli_follow(yk_model_options *options, const yk_engine_options *given, bool restarts);
 
+/* The run of a following process, in place of one engine. stops, stops_user: as for yk_engine_follow. */
+typedef yk_status (*yk_cli_follow_run)(void *user, const yk_engine_options *engine, const char *(*stops)(void *user),
+                                       void *stops_user, bool *is_stuck, yk_err *err);
+
+/* yk_cli_follow_by - the same with a run of the caller's. The options' model may be missing: the run must join the
+ *   other processes nevertheless. */
+int yk_cli_follow_by(yk_model_options *options, yk_cli_follow_run run, void *user);
+
 #endif

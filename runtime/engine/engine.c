@@ -14,6 +14,7 @@
 #include "engine/machine/processes.h"
 #include "engine/machine/roll_call.h"
 #include "engine/machine/settings_resolve.h"
+#include "engine/process_group.h"
 #include "loader/safetensors/dir.h"
 
 const char *yk_version(void)
@@ -186,7 +187,7 @@ static yk_status open_and_start(yk_engine *e, const yk_engine_options *options, 
   return status;
 }
 
-static yk_status start(yk_engine *e, const yk_engine_options *options, yk_err *err)
+static yk_status start(yk_engine *e, const yk_engine_options *options, const yk_listener *listener, yk_err *err)
 {
   int64_t start_ns = yk_clock_now_ns();
   yk_err failure = YK_ERR_INIT;
@@ -195,14 +196,32 @@ static yk_status start(yk_engine *e, const yk_engine_options *options, yk_err *e
   if (options->n_processes > 1 && options->process != 0)
     return yk_err_set(err, YK_E_INVAL, "process: expected 0, which has the engine, found %d: it calls yk_engine_follow",
                       options->process);
-  YK_TRY(yk_roll_call_hold(options, yk_mpi_run_listener(e->mpi), &e->log, NULL, &e->cluster, err));
+  YK_TRY(yk_roll_call_hold(options, listener, &e->log, NULL, &e->cluster, err));
   yk_status status = yk_processes_fail(e->cluster, open_and_start(e, options, &failure), &failure);
   if (status != YK_OK && err && err->code == YK_OK) *err = failure;
   e->info.load_s = yk_clock_seconds_since(start_ns);
   return status;
 }
 
+/* place: in a group of processes, or NULL. */
+static yk_status connect(yk_engine *e, yk_engine_options *own, yk_group_place *place, yk_err *err)
+{
+  if (!place) {
+    YK_TRY(yk_mpi_run_start(own, &e->mpi, err));
+    return start(e, own, yk_mpi_run_listener(e->mpi), err);
+  }
+  e->group = place->group;
+  e->mpi = yk_process_group_mpi(place->group);
+  YK_TRY(yk_process_group_begin(place, own, err));
+  return start(e, own, own->n_processes > 1 ? &place->listener : NULL, err);
+}
+
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk_err *err)
+{
+  return yk_engine_create_at(options, NULL, out, err);
+}
+
+yk_status yk_engine_create_at(const yk_engine_options *options, yk_group_place *place, yk_engine **out, yk_err *err)
 {
   *out = NULL;
   yk_engine_options own;
@@ -217,8 +236,7 @@ yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk
   pthread_mutex_init(&e->mutex, NULL);
   pthread_cond_init(&e->cv_work, NULL);
   pthread_cond_init(&e->cv_call, NULL);
-  yk_status status = yk_mpi_run_start(&own, &e->mpi, err);
-  if (status == YK_OK) status = start(e, &own, err);
+  yk_status status = connect(e, &own, place, err);
   if (status != YK_OK) {
     yk_engine_destroy(e);
     return status;
@@ -238,8 +256,9 @@ bool yk_engine_destroy(yk_engine *engine)
   const bool in_order = engine->thread_started && yk_engine_check(engine, NULL) == YK_OK;
   bool all_freed = yk_ranks_destroy(engine->ranks);
   if (all_freed) yk_processes_leave(engine->cluster);
-  if (all_freed) yk_mpi_run_end(engine->mpi, in_order);    /* otherwise a rank may still use it */
-  if (all_freed) yk_step_builder_destroy(engine->builder); /* otherwise a rank may still read a step */
+  if (all_freed && engine->group) yk_process_group_end(engine->group);
+  if (all_freed && !engine->group) yk_mpi_run_end(engine->mpi, in_order); /* otherwise a rank may still use it */
+  if (all_freed) yk_step_builder_destroy(engine->builder);                /* otherwise a rank may still read a step */
   yk_scheduler_destroy(engine->scheduler);
   yk_cache_salts_free(&engine->salts);
   yk_memory_pool_destroy(engine->pool);

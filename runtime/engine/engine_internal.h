@@ -18,6 +18,7 @@
 #include "engine/observe/profiler_state.h"
 #include "engine/request.h"
 #include "text/tokenizer.h"
+#include "yoke/process_group.h"
 
 _Static_assert((int)YK_MAX_LOGPROBS == (int)YK_MAX_TOP_LOGPROBS, "the public limit of alternatives is the sampler's");
 
@@ -33,9 +34,10 @@ struct yk_engine {
   /* Fixed once created. */
   yk_settings settings;
   yk_engine_info info;
-  yk_cluster *cluster; /* the processes of the run; NULL: one */
-  yk_mpi_run *mpi;     /* that started them, or NULL */
-  bool has_one_clock;  /* all ranks' timestamps are of one clock */
+  yk_cluster *cluster;     /* the processes of the run; NULL: one */
+  yk_mpi_run *mpi;         /* that started them, or NULL; the group's if there is one */
+  yk_process_group *group; /* the engine is one of several of a run, or NULL */
+  bool has_one_clock;      /* all ranks' timestamps are of one clock */
   yk_generation_defaults generation;
   int32_t eos_ids[YK_MAX_EOS_IDS + 1]; /* ids of the checkpoint and of the tokenizer */
   int32_t n_eos_ids;

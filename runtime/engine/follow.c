@@ -5,6 +5,7 @@
 #include "engine/machine/ranks.h"
 #include "engine/machine/roll_call.h"
 #include "engine/machine/settings_resolve.h"
+#include "engine/process_group.h"
 #include "loader/checkpoint.h"
 
 /* Owner: yk_engine_follow. */
@@ -75,19 +76,26 @@ static yk_status join(follower *f, const yk_engine_options *own, yk_err *err)
 yk_status yk_engine_follow(const yk_engine_options *options, const char *(*stops)(void *user), void *user,
                            bool *has_run, bool *is_stuck, yk_err *err)
 {
+  return yk_engine_follow_in(options, NULL, stops, user, has_run, is_stuck, err);
+}
+
+yk_status yk_engine_follow_in(const yk_engine_options *options, yk_process_group *group,
+                              const char *(*stops)(void *user), void *user, bool *has_run, bool *is_stuck, yk_err *err)
+{
   yk_engine_options own;
   yk_err failure = YK_ERR_INIT;
   follower f = {.options = &own, .stops = stops, .user = user};
   *is_stuck = *has_run = false;
   YK_TRY(yk_engine_options_read(options, &own, err));
   if (!own.model_dir) return yk_err_set(err, YK_E_INVAL, "model_dir: expected a checkpoint directory, found nothing");
-  YK_TRY(yk_mpi_run_start(&own, &f.mpi, err));
+  if (group) f.mpi = yk_process_group_mpi(group);
+  if (!group) YK_TRY(yk_mpi_run_start(&own, &f.mpi, err));
   yk_status status = join(&f, &own, &failure);
   if (status == YK_OK) status = yk_processes_fail(f.cluster, follow(&f, &failure), &failure);
   *has_run = f.has_run;
   *is_stuck = !yk_ranks_destroy(f.ranks);
   if (!*is_stuck) yk_processes_leave(f.cluster);
-  if (!*is_stuck) yk_mpi_run_end(f.mpi, status == YK_OK);
+  if (!*is_stuck && !group) yk_mpi_run_end(f.mpi, status == YK_OK);
   if (status != YK_OK && err && err->code == YK_OK) *err = failure;
   return status;
 }

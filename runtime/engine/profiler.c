@@ -5,8 +5,11 @@
 
 static yk_timed_step timed_step_of(const yk_engine *e)
 {
-  yk_timed_step step = {
-      .n_ranks = e->settings.world.n_ranks, .n_stages = e->settings.world.n_stages, .has_one_clock = e->has_one_clock};
+  yk_timed_step step = {.n_ranks = e->settings.world.n_ranks,
+                        .n_stages = e->settings.world.n_stages,
+                        .n_processes = e->info.n_processes,
+                        .hosts = e->cluster ? e->info.rank_hosts : NULL,
+                        .has_one_clock = e->has_one_clock};
   for (int r = 0; r < step.n_ranks; r++) step.ranks[r] = yk_ranks_profile(e->ranks, r);
   return step;
 }

@@ -1,6 +1,7 @@
 #include "study/engine_driver.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench/point.h"
 #include "bench/times.h"
@@ -12,21 +13,31 @@ static yk_status no_memory(yk_err *err)
   return yk_err_set(err, YK_E_NOMEM, "no memory for the figures of a run");
 }
 
-/* The engine's properties that summaries need. */
-static json_t *info_json(yk_engine *engine, const yk_engine_options *options)
+static int count_hosts(const yk_engine_info *info)
 {
-  yk_engine_info info;
+  int n = info->rank_hosts[0] ? 0 : 1;
+  for (int rank = 0; rank < info->n_ranks && info->rank_hosts[0]; rank++) {
+    int before = 0;
+    while (before < rank && strcmp(info->rank_hosts[before], info->rank_hosts[rank]) != 0) before++;
+    n += before == rank;
+  }
+  return n;
+}
+
+/* The engine's properties that summaries need. */
+static json_t *info_json(const yk_engine_info *engine, const yk_engine_options *options)
+{
+  const yk_engine_info info = *engine;
   int64_t weight_bytes = 0;
-  yk_engine_get_info(engine, &info);
   for (int rank = 0; rank < info.n_ranks; rank++) weight_bytes += info.memory[rank].weight_bytes;
-  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:f}", "device", info.device,
-                   "family", info.family, "dtype", info.dtype, "kv_cache_dtype", info.kv_cache_dtype, "weights",
-                   options->weights == YK_WEIGHTS_F16 ? "f16" : "auto", "expert_parallel", options->expert_parallel,
-                   "vocab_size", (int)info.vocab_size, "n_layers", (int)info.n_layers, "hidden_size",
-                   (int)info.hidden_size, "max_model_tokens", (int)info.max_model_tokens, "max_seqs",
+  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:f, s:i, s:i}", "device",
+                   info.device, "family", info.family, "dtype", info.dtype, "kv_cache_dtype", info.kv_cache_dtype,
+                   "weights", options->weights == YK_WEIGHTS_F16 ? "f16" : "auto", "expert_parallel",
+                   options->expert_parallel, "vocab_size", (int)info.vocab_size, "n_layers", (int)info.n_layers,
+                   "hidden_size", (int)info.hidden_size, "max_model_tokens", (int)info.max_model_tokens, "max_seqs",
                    (int)info.max_seqs, "max_batched_tokens", (int)info.max_batched_tokens, "kv_capacity_tokens",
-                   (json_int_t)info.kv_capacity_tokens, "weight_bytes", (json_int_t)weight_bytes, "load_s",
-                   info.load_s);
+                   (json_int_t)info.kv_capacity_tokens, "weight_bytes", (json_int_t)weight_bytes, "load_s", info.load_s,
+                   "processes", info.n_processes, "hosts", count_hosts(engine));
 }
 
 /* Opens the GPUs of the next engine, and finds other processes that use them. */
@@ -38,9 +49,9 @@ static yk_status open_gpus(yk_study_engine *self, const yk_engine_options *optio
   self->others = (yk_bench_warnings){0};
   YK_TRY(yk_device_list(devices, 2, &n_devices, err));
   if (options->device == YK_DEVICE_CPU || n_devices < 2) return YK_OK;
-  for (int i = 0; i < options->n_ranks && i < YK_MAX_RANKS; i++)
-    ids[i] = options->device_ids ? options->device_ids[i] : i;
-  YK_TRY(yk_bench_gpus_open(ids, options->n_ranks, &self->log, &self->gpus, err));
+  const int n_local = options->n_processes > 1 ? options->n_ranks / options->n_processes : options->n_ranks;
+  for (int i = 0; i < n_local && i < YK_MAX_RANKS; i++) ids[i] = options->device_ids ? options->device_ids[i] : i;
+  YK_TRY(yk_bench_gpus_open(ids, n_local, &self->log, &self->gpus, err));
   yk_bench_gpus_find_others(self->gpus, &self->others);
   for (int i = 0; i < self->others.n; i++) yk_log_write(&self->log, YK_LOG_WARN, "%s", self->others.text[i]);
   return YK_OK;
@@ -68,14 +79,26 @@ static yk_status start(void *user, size_t config, json_t **info, yk_err *err)
   options.progress = self->progress;
   options.progress_user = self->progress_user;
   yk_status status = open_gpus(self, &options, err);
-  if (status == YK_OK) status = yk_engine_create(&options, &self->engine, err);
-  if (status == YK_OK && !(*info = info_json(self->engine, &options))) status = no_memory(err);
+  if (status == YK_OK && self->group)
+    status = yk_process_group_create_engine(self->group, (int64_t)config, &options, &self->engine, err);
+  else if (status == YK_OK)
+    status = yk_engine_create(&options, &self->engine, err);
+  if (status == YK_OK) yk_engine_get_info(self->engine, &self->info);
+  if (status == YK_OK && !(*info = info_json(&self->info, &options))) status = no_memory(err);
   if (status != YK_OK) stop(self);
   return status;
 }
 
+static yk_status check(void *user, yk_err *err)
+{
+  const yk_study_engine *self = user;
+  if (self->group) YK_TRY(yk_process_group_check(self->group, err));
+  return yk_engine_check(self->engine, err);
+}
+
 static yk_status measure(yk_study_engine *self, yk_bench_load *load, yk_bench_figures *figures, yk_err *err)
 {
+  YK_TRY(check(self, err)); /* a process that waits may have ended */
   load->gpus = self->gpus;
   load->run = self->n_runs++;
   return yk_bench_run(self->engine, load, figures, err);
@@ -131,13 +154,8 @@ static yk_status profile(void *user, size_t point, json_t **out, yk_err *err)
   yk_engine_get_profile(self->engine, &times);
   yk_status off = yk_engine_set_profile(self->engine, 0, status == YK_OK ? err : NULL);
   if (status == YK_OK) status = off;
-  if (status == YK_OK && !(*out = yk_bench_times_json(&times))) status = no_memory(err);
+  if (status == YK_OK && !(*out = yk_bench_times_json(&times, &self->info))) status = no_memory(err);
   return status;
-}
-
-static yk_status check(void *user, yk_err *err)
-{
-  return yk_engine_check(((yk_study_engine *)user)->engine, err);
 }
 
 yk_study_driver yk_study_engine_driver(yk_study_engine *engine)

@@ -10,10 +10,12 @@
 typedef struct yk_study_engine {
   const yk_study_grid *grid;
   const yk_study_options *options;
+  yk_process_group *group; /* the processes of the study, not owned; NULL: one */
   yk_log log;
   void (*progress)(void *user, int64_t done_bytes, int64_t total_bytes);
   void *progress_user;
   yk_engine *engine;
+  yk_engine_info info;      /* of the engine */
   yk_bench_gpus *gpus;      /* of the engine; NULL: CPU, or the GPUs cannot be queried */
   yk_bench_warnings others; /* GPUs that other processes used at the engine's start */
   int32_t n_runs;           /* on this engine: each run has its own prompts */

@@ -75,8 +75,11 @@ static int add_times(json_t *point, const json_t *times)
 {
   static const struct {
     const char *from, *to;
-  } keys[] = {
-      {"decode", "time_us"}, {"prefill", "time_us_prefill"}, {"by_rank", "time_us_by_rank"}, {"slowest", "slowest"}};
+  } keys[] = {{"decode", "time_us"},
+              {"prefill", "time_us_prefill"},
+              {"by_rank", "time_us_by_rank"},
+              {"slowest", "slowest"},
+              {"places", "rank_places"}};
   int failed = 0;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     json_t *value = json_object_get(times, keys[i].from);
@@ -107,8 +110,20 @@ static bool holds_whole_experts(const yk_study_frame *frame, const json_t *info)
   return frame->shapes && frame->shapes->n_expert_layers > 0 && json_is_true(json_object_get(info, "expert_parallel"));
 }
 
-static int add_limit(json_t *point, const yk_study_frame *frame, const yk_machine_rates *machine, const json_t *info)
+/* Ranks on CPUs share the rates of their host; those of several hosts have as many. */
+static yk_machine_rates rates_of_hosts(const yk_machine_rates *one, const json_t *info)
 {
+  yk_machine_rates rates = *one;
+  const double n_hosts = number_of(info, "hosts");
+  if (!rates.is_shared || n_hosts < 2) return rates;
+  rates.memory_bytes_per_s *= n_hosts;
+  rates.gemm_flops *= n_hosts;
+  return rates;
+}
+
+static int add_limit(json_t *point, const yk_study_frame *frame, const yk_machine_rates *one, const json_t *info)
+{
+  const yk_machine_rates rates = rates_of_hosts(one, info), *machine = &rates;
   const char *dtype = json_string_value(json_object_get(info, "dtype"));
   const char *weights = json_string_value(json_object_get(info, "weights"));
   const char *kv = json_string_value(json_object_get(info, "kv_cache_dtype"));
@@ -134,6 +149,20 @@ static int add_limit(json_t *point, const yk_study_frame *frame, const yk_machin
   return failed | json_object_set_new(point, "limit", object);
 }
 
+/* Whether points of the study run in several processes. */
+static bool has_processes(const yk_study_records *records)
+{
+  for (size_t i = 0; i < records->grid->n_configs; i++)
+    if (number_of(records->infos[i], "processes") > 1) return true;
+  return false;
+}
+
+static int add_processes(json_t *point, const json_t *info)
+{
+  return json_object_set(point, "processes", json_object_get(info, "processes")) |
+         json_object_set(point, "hosts", json_object_get(info, "hosts"));
+}
+
 static yk_status make_point(const yk_study_frame *frame, const yk_study_records *records, size_t i, json_t **out,
                             yk_err *err)
 {
@@ -142,6 +171,7 @@ static yk_status make_point(const yk_study_frame *frame, const yk_study_records 
   yk_status status = point ? add_runs(point, records->runs[i], err) : no_memory(err);
   const json_t *info = records->infos[records->grid->points[i].config];
   int failed = 0;
+  if (status == YK_OK && has_processes(records)) failed |= add_processes(point, info);
   if (status == YK_OK && records->profiles[i]) failed |= add_times(point, records->profiles[i]);
   if (status == YK_OK && holds_whole_experts(frame, info))
     failed |= json_object_set_new(point, "expert_parallel", json_true());

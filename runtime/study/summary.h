@@ -8,10 +8,13 @@
  *       request rate "offered_throughput", "offered_share"},
  *     "losses": {...} (parts.h),
  *     "time_us": {"step", "n_steps", a part: us a step, ...} (decode steps, mean over ranks),
- *     "time_us_by_rank": [...], "slowest": [...], "time_us_prefill": {...}, "warnings": [...],
+ *     "time_us_by_rank": [...], "slowest": [...], "rank_places": [...] (bench/times.h), "time_us_prefill": {...},
+ *     "warnings": [...],
  *     "runs": [{"start", "repeat", metrics}]}],
  *   "skipped": [{"ranks", ..., "reason"}] }
  *
+ * Points of a study over several processes have "processes" and "hosts", their numbers. The limit of CPU ranks on
+ * several hosts counts each host's memory and cores; times of all-reduces are those of one host.
  * A point whose ranks hold whole experts has "expert_parallel": true. Runs of a mixture of experts also have
  * expert_busiest_share, the largest share of a layer's choices on one rank, which explains waiting in all-reduces.
  * The model has name, family, dtype, sizes, and n_heads, n_kv_heads, intermediate_size (of an expert, if there are

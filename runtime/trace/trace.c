@@ -8,7 +8,11 @@
 
 #include "base/status.h"
 
-enum { MAX_ROWS = 32, FIRST_SLICES = 4096 };
+enum {
+  MAX_ROWS = 1 + 2 * YK_MAX_RANKS, /* the engine's, and two of each rank */
+  PLACE_BYTES = 96,
+  FIRST_SLICES = 4096
+};
 
 typedef struct named_row {
   int process, row;
@@ -24,6 +28,7 @@ struct yk_trace {
   bool is_out_of_memory;
   named_row rows[MAX_ROWS];
   int n_rows;
+  char places[YK_MAX_RANKS][PLACE_BYTES]; /* "" without one */
   pthread_t writer; /* valid if has_writer; writes the file, and only reads this struct meanwhile */
   bool has_writer;
   yk_err written; /* code YK_OK when the file is complete */
@@ -67,6 +72,16 @@ void yk_trace_name_row(yk_trace *trace, int process, int row, const char *name)
   if (trace->n_rows < MAX_ROWS) trace->rows[trace->n_rows++] = (named_row){process, row, name};
 }
 
+/* Characters that end a string of JSON are left out. */
+void yk_trace_place_rank(yk_trace *trace, int rank, const char *place)
+{
+  size_t n = 0;
+  char *to = trace->places[rank];
+  for (; *place && n + 1 < PLACE_BYTES; place++)
+    if ((unsigned char)*place >= ' ' && *place != '"' && *place != '\\') to[n++] = *place;
+  to[n] = '\0';
+}
+
 static bool reserve_slice(yk_trace *trace)
 {
   if (trace->n_slices < trace->capacity) return true;
@@ -97,8 +112,10 @@ static void put_rows(const yk_trace *trace)
 {
   for (int i = 0; i < trace->n_rows; i++) {
     const named_row *row = &trace->rows[i];
-    char process[32] = "engine";
-    if (row->process > 0) snprintf(process, sizeof process, "rank %d", row->process - 1);
+    char process[32 + PLACE_BYTES] = "engine";
+    const int rank = row->process - 1;
+    const char *place = rank < 0 ? "" : trace->places[rank];
+    if (rank >= 0) snprintf(process, sizeof process, place[0] ? "rank %d (%s)" : "rank %d", rank, place);
     put_name(trace->file, "process_name", row->process, row->row, process);
     put_name(trace->file, "thread_name", row->process, row->row, row->name);
   }

@@ -23,6 +23,9 @@ bool yk_trace_wants(const yk_trace *trace);
 /* yk_trace_name_row - set the name of a row; once for each row. Name: a literal. */
 void yk_trace_name_row(yk_trace *trace, int process, int row, const char *name);
 
+/* yk_trace_place_rank - the place of a rank, for the name of its process: "stage 1, process 1, host b"; copied. */
+void yk_trace_place_rank(yk_trace *trace, int rank, const char *place);
+
 /* yk_trace_add - add a slice of the current step. yk_trace_finish reports a failed allocation. */
 void yk_trace_add(yk_trace *trace, const yk_trace_slice *slice);
 

@@ -118,10 +118,20 @@ class Commands(ProcessesCase):
             self.assertEqual(sorted(processes[0].out.splitlines()), sorted(alone.out.splitlines()))
 
     def test_bench(self):
-        processes = self.start(2, "bench", "--model", model(), "--device", "cpu", "--tp", 2, "--threads", 2, "--batch",
-                               2, "--input-len", 8, "--output-len", 4, "--repeats", 1)
+        """The report and the trace name the stage, process and host of each rank."""
+        trace = os.path.join(harness.scratch_folder(self.addCleanup), "trace.json")
+        processes = self.start(2, "bench", "--model", model(), "--device", "cpu", "--tp", 1, "-pp", 2, "--threads", 2,
+                               "--batch", 2, "--input-len", 8, "--output-len", 4, "--repeats", 1,
+                               more={0: ("--trace", trace)})
         self.end(processes)
-        self.assertIn("all_reduce", processes[0].out.replace("-", "_").replace(" ", "_"))
+        for row in (r"stage +0 +1", r"process +0 +1", r"host +\S+ +\S+"):
+            self.assertRegex(processes[0].out, f"(?m)^{row}$")
+        with open(trace, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+        for rank in range(2):
+            self.assertTrue(any(name.startswith(f"rank {rank} (stage {rank}, process {rank}, host ") for name in names),
+                            names)
 
     def test_bench_of_a_mixture_in_stages(self):
         """The rows of each expert, which each stage counts, are those of one process."""
@@ -138,9 +148,70 @@ class Commands(ProcessesCase):
         self.assertTrue(all(any(layer["rows"]) for layer in alone["layers"]))
         self.assertEqual(bench(lambda arguments: self.end(self.start(2, *arguments)), "two.json"), alone)
 
-    def test_study_is_refused(self):
-        env = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
-        self.assert_usage_error(["study", "--model", model(), "--output-dir", "out"], "found 2 processes", env=env)
+
+@harness.of_the_program
+class Study(ProcessesCase):
+    def setUp(self):
+        self.dir = harness.scratch_folder(self.addCleanup)
+
+    def arguments(self, *options):
+        return ("study", "--model", model(), "--device", "cpu", "--threads", 2, "--kv-cache-bytes", "4MiB",
+                "--starts", 2, "--repeats", 1, "--input-len", 8, "--output-len", 4, "--machine", "none",
+                "-o", self.dir, *options)
+
+    def study(self):
+        with open(os.path.join(self.dir, "study.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def test_points(self):
+        """A point runs on the most processes that divide its ranks; the others wait. The same commands continue."""
+        arguments = self.arguments("--ranks", "1-4", "--batch", 2)
+        processes = self.start(3, *arguments)
+        self.end(processes)
+        points = {point["ranks"]: point for point in self.study()["points"]}
+        self.assertEqual({ranks: (point["processes"], point["hosts"]) for ranks, point in points.items()},
+                         {1: (1, 1), 2: (2, 1), 3: (3, 1), 4: (2, 1)})
+        self.assertNotIn("rank_places", points[1])
+        host = points[4]["rank_places"][0]["host"]
+        self.assertEqual(points[4]["rank_places"],
+                         [{"stage": 0, "process": rank // 2, "host": host} for rank in range(4)])
+        self.assertEqual(len(points[4]["time_us_by_rank"]), 4)
+        self.assertIn("batch 2, 8 in, 4 out, 3 processes", processes[0].out)
+        self.assertEqual([process.out for process in processes[1:]], ["", ""])
+        again = self.start(3, *arguments)
+        self.end(again)
+        self.assertIn("12 runs, of which 12 are done", again[0].err)
+        self.assertEqual(again[0].out, processes[0].out)
+
+    @unittest.skipUnless(MPIRUN, "no mpirun")
+    def test_counts_of_processes(self):
+        """--sweep nnodes, under mpirun, which starts MPI once for all engines; stages are over processes too."""
+        if harness.is_sanitized(self.yoke):
+            self.skipTest("a sanitizer's dlopen does not search the program's own folders for the plug-in")
+        self.end([self.start_mpi(2, *self.arguments("--ranks", 2, "--sweep", "nnodes=1-3", "--sweep",
+                                                    "pipeline-parallel-size=1,2"))])
+        study = self.study()
+        self.assertEqual(sorted((point["options"]["nnodes"], point["processes"]) for point in study["points"]),
+                         [("1", 1), ("1", 1), ("2", 2), ("2", 2)])
+        places = [[place["stage"] for place in point["rank_places"]] for point in study["points"]
+                  if point["options"]["pipeline-parallel-size"] == "2"]
+        self.assertEqual(places, [[0, 1], [0, 1]])
+        self.assertEqual({point["reason"] for point in study["skipped"]},
+                         {"--sweep: nnodes: expected at most 2, the processes of the run, found 3"})
+
+    def test_other_options(self):
+        self.end_failed(self.start(2, *self.arguments(), more={1: ("--ranks", 2)}), "purpose differs")
+
+    def test_no_model(self):
+        self.end_failed(self.start(2, *self.arguments(), more={0: ("--model", "/no/such")}), "/no/such")
+
+    def test_killed(self):
+        """A process that ends while it waits, and so takes part in no engine."""
+        processes = self.start(2, *self.arguments("--batch", "1-64", "--repeats", 50))
+        processes[0].wait_for("starting 1 rank")
+        processes[1].kill()
+        self.assertEqual(processes[0].wait(), 1)
+        self.assertRegex(processes[0].err, r"process 1 \(host .*has ended")
 
 
 load_tests = load_at_once

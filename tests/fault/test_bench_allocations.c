@@ -30,9 +30,10 @@ static yk_status bench(yk_engine *engine, int kind, yk_bench_figures *figures, y
 /* Figures and times as JSON. */
 static yk_status sum_up(const yk_bench_figures *figures, const yk_profile *times, yk_err *err)
 {
+  const yk_engine_info info = {.n_ranks = 2, .n_stages = 2, .n_processes = 1};
   yk_bench_figures median, spread;
   YK_TRY(yk_bench_figures_median(figures, 1, &median, &spread, err));
-  json_t *object = json_object(), *parts = yk_bench_times_json(times);
+  json_t *object = json_object(), *parts = yk_bench_times_json(times, &info);
   yk_status status =
       object && parts ? yk_bench_figures_json(&median, object, err) : yk_err_set(err, YK_E_NOMEM, "no memory");
   json_decref(object);

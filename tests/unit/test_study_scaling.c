@@ -71,7 +71,12 @@ static void test_times(void **state)
   profile.decode.n_all_reduces = 8;
   profile.decode.slowest[1] = 6;
   profile.decode.slowest[0] = 2;
-  json_t *times = yk_bench_times_json(&profile);
+  yk_engine_info info = {.n_ranks = 2, .n_stages = 1, .n_processes = 2, .rank_hosts = {"a", "b"}};
+  json_t *times = yk_bench_times_json(&profile, &info);
+  const json_t *place = json_array_get(json_object_get(times, "places"), 1);
+  assert_string_equal(json_string_value(json_object_get(place, "host")), "b");
+  near(number_of(place, "process"), 1, 0);
+  near(number_of(place, "stage"), 0, 0);
   near(number_of(json_object_get(times, "decode"), "step"), 2000, 1e-12);
   near(number_of(json_object_get(times, "decode"), "gemm_o"), 750, 1e-12);
   near(number_of(json_array_get(json_object_get(times, "by_rank"), 1), "gemm_o"), 500, 1e-12);

@@ -155,7 +155,7 @@ void yk_bench_report_print(const yk_bench_report *report)
   print_memory(&report->info);
   print_gpus(&report->median);
   if (!report->has_times) return;
-  yk_bench_times_print(&report->times, report->info.n_stages);
+  yk_bench_times_print(&report->times, &report->info);
   printf("%-20s %9.1f   (%.1f in the other runs)\n", "output, tokens/s", report->timed.output_throughput,
          report->median.output_throughput);
 }
@@ -216,6 +216,7 @@ static void add_engine(const yk_bench_report *report, json_t *object)
   json_object_set_new(object, "kv_cache_dtype", json_string(info->kv_cache_dtype));
   json_object_set_new(object, "ranks", json_integer(info->n_ranks));
   if (info->n_stages > 1) json_object_set_new(object, "stages", json_integer(info->n_stages));
+  if (info->n_processes > 1) json_object_set_new(object, "processes", json_integer(info->n_processes));
   json_object_set_new(object, "max_num_seqs", json_integer(info->max_seqs));
   json_object_set_new(object, "max_model_len", json_integer(info->max_model_tokens));
   json_object_set_new(object, "load_s", json_real(info->load_s));
@@ -268,7 +269,7 @@ static yk_status add_runs(const yk_bench_report *report, json_t *object, yk_err 
 static yk_status add_times(const yk_bench_report *report, json_t *object, yk_err *err)
 {
   json_t *timed = json_object();
-  YK_TRY(yk_bench_times_add(&report->times, object, err));
+  YK_TRY(yk_bench_times_add(&report->times, &report->info, object, err));
   yk_status status = yk_bench_figures_json(&report->timed, timed, err);
   json_object_set_new(object, "timed_run", timed);
   return status;

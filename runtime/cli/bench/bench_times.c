@@ -4,9 +4,29 @@
 
 #include "bench/times.h"
 
-/* Prints the table of one kind of step. */
-static void print_kind(const char *name, const yk_step_times *times, int n_ranks, int n_stages)
+/* Prints the number of each rank's part, of n that divide the ranks in order. */
+static void print_parts(const char *name, int n_ranks, int n)
 {
+  if (n < 2) return;
+  printf("%-20s", name);
+  for (int rank = 0; rank < n_ranks; rank++) printf(" %9d", rank / (n_ranks / n));
+  printf("\n");
+}
+
+static void print_places(const yk_engine_info *info)
+{
+  print_parts("stage", info->n_ranks, info->n_stages);
+  print_parts("process", info->n_ranks, info->n_processes);
+  if (info->n_processes < 2) return;
+  printf("%-20s", "host");
+  for (int rank = 0; rank < info->n_ranks; rank++) printf(" %9.9s", info->rank_hosts[rank]);
+  printf("\n");
+}
+
+/* Prints the table of one kind of step. */
+static void print_kind(const char *name, const yk_step_times *times, const yk_engine_info *info)
+{
+  const int n_ranks = info->n_ranks;
   if (times->n_steps == 0) return;
   double us = 1e6 / (double)times->n_steps;
   printf("\n%-20s %9.1f   over %llu timed steps; %.1f us of timestamps have been taken off\n", name, times->step_s * us,
@@ -14,9 +34,7 @@ static void print_kind(const char *name, const yk_step_times *times, int n_ranks
   printf("%-20s", "rank");
   for (int rank = 0; rank < n_ranks; rank++) printf(" %9d", rank);
   printf("\n");
-  if (n_stages > 1) printf("%-20s", "stage");
-  for (int rank = 0; rank < n_ranks && n_stages > 1; rank++) printf(" %9d", rank / (n_ranks / n_stages));
-  if (n_stages > 1) printf("\n");
+  print_places(info);
   for (int part = 0; part < YK_TIME_PARTS; part++) {
     printf("%-20s", yk_time_part_name((yk_time_part)part));
     for (int rank = 0; rank < n_ranks; rank++) printf(" %9.1f", times->part_s[rank][part] * us);
@@ -29,17 +47,20 @@ static void print_kind(const char *name, const yk_step_times *times, int n_ranks
   printf("\n");
 }
 
-void yk_bench_times_print(const yk_profile *profile, int n_stages)
+void yk_bench_times_print(const yk_profile *profile, const yk_engine_info *info)
 {
-  print_kind("step of prompts, us", &profile->prefill, profile->n_ranks, n_stages);
-  print_kind("decode step, us", &profile->decode, profile->n_ranks, n_stages);
+  print_kind("step of prompts, us", &profile->prefill, info);
+  print_kind("decode step, us", &profile->decode, info);
 }
 
-yk_status yk_bench_times_add(const yk_profile *profile, json_t *object, yk_err *err)
+yk_status yk_bench_times_add(const yk_profile *profile, const yk_engine_info *info, json_t *object, yk_err *err)
 {
-  static const char *const names[][2] = {
-      {"decode", "time_us"}, {"prefill", "time_us_prefill"}, {"by_rank", "time_us_by_rank"}, {"slowest", "slowest"}};
-  json_t *times = yk_bench_times_json(profile);
+  static const char *const names[][2] = {{"decode", "time_us"},
+                                         {"prefill", "time_us_prefill"},
+                                         {"by_rank", "time_us_by_rank"},
+                                         {"slowest", "slowest"},
+                                         {"places", "rank_places"}};
+  json_t *times = yk_bench_times_json(profile, info);
   int failed = times == NULL;
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     failed |= json_object_set(object, names[i][1], json_object_get(times, names[i][0])) != 0;

@@ -7,11 +7,11 @@
 #include "yoke/yoke.h"
 
 /* yk_bench_times_print - print a table for steps with prompt rows, and one for decode steps; none for a kind without
- *   timed steps. n_stages: the engine's pipeline stages, which are named if there are several. */
-void yk_bench_times_print(const yk_profile *profile, int n_stages);
+ *   timed steps. info: of the engine, whose stages, processes and hosts are named if there are several. */
+void yk_bench_times_print(const yk_profile *profile, const yk_engine_info *info);
 
-/* yk_bench_times_add - set "time_us", "time_us_prefill", "time_us_by_rank" and "slowest" in object (see bench/times.h).
- *   Errors: YK_E_NOMEM. */
-yk_status yk_bench_times_add(const yk_profile *profile, json_t *object, yk_err *err);
+/* yk_bench_times_add - set "time_us", "time_us_prefill", "time_us_by_rank", "slowest" and "rank_places" in object (see
+ *   bench/times.h). Errors: YK_E_NOMEM. */
+yk_status yk_bench_times_add(const yk_profile *profile, const yk_engine_info *info, json_t *object, yk_err *err);
 
 #endif

@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/follow.h"
 #include "cli/interrupt.h"
+#include "cli/study/study_follow.h"
 #include "cli/study/study_machine.h"
 #include "cli/study/study_options.h"
 #include "cli/study/study_print.h"
@@ -27,6 +29,7 @@ typedef struct session {
   yk_study_estimate estimate;
   yk_study_engine engine;
   yk_study_printer printer;
+  yk_process_group *group; /* NULL: one process */
 } session;
 
 static yk_status get_options(void *user, size_t config, yk_engine_options *out, yk_err *err)
@@ -202,10 +205,26 @@ static void print_remaining(session *s)
   yk_log_text(&s->console.log, YK_LOG_WARN, s->settings->command);
 }
 
+/* Connects the processes of the study, if it has several and measures. */
+static yk_status join(session *s, yk_err *err)
+{
+  yk_engine_options engine;
+  char purpose[YK_STUDY_PURPOSE_BYTES];
+  YK_TRY(yk_model_options_apply(&s->settings->model, &engine, err));
+  if (engine.n_processes < 2 || s->settings->dry_run) return YK_OK;
+  engine.log = s->console.log;
+  if (!engine.model_dir) engine.model_dir = s->settings->model.checkpoint.name; /* not found: the reason for all */
+  YK_TRY(yk_study_settings_purpose(s->settings, purpose, err));
+  YK_TRY(yk_process_group_join(&engine, purpose, &s->group, err));
+  s->engine.group = s->group;
+  return YK_OK;
+}
+
 static yk_status run_session(session *s, yk_err *err)
 {
   bool stopped;
   yk_request *const none = NULL;
+  YK_TRY(join(s, err));
   YK_TRY(make_points(s, err));
   if (!s->settings->dry_run) YK_TRY(open_journal(s, err));
   if (s->settings->dry_run) YK_TRY(yk_study_records_init(&s->records, &s->grid, err));
@@ -241,12 +260,19 @@ static void free_session(session *s)
   free(s->items);
 }
 
+/* ---- The command ------------------------------------------------------------------------------------------------- */
+
 static int run_study(yk_study_settings *settings)
 {
   yk_err err = YK_ERR_INIT;
-  if (yk_model_options_find(&settings->model, true, &err) != YK_OK) return yk_cli_failure(&err);
+  if (yk_cli_follows(&settings->model) && settings->dry_run) return YK_EXIT_OK;
+  if (yk_cli_follows(&settings->model)) return yk_cli_follow_by(&settings->model, yk_study_follow, settings);
   session s = {.settings = settings, .journal = {.fd = -1}};
   yk_console_init(&s.console, (yk_log_level)settings->model.log_level);
+  if (yk_model_options_find(&settings->model, true, &err) != YK_OK) {
+    join(&s, NULL);
+    return yk_cli_failure(&err);
+  }
   s.printer = (yk_study_printer){.console = &s.console, .grid = &s.grid};
   s.engine = (yk_study_engine){.grid = &s.grid,
                                .options = &s.options,
@@ -256,6 +282,7 @@ static int run_study(yk_study_settings *settings)
   if (yk_interrupt_start(&s.interrupt, &s.console, &err) != YK_OK) return yk_cli_failure(&err);
   int exit_code = run_session(&s, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
   free_session(&s);
+  if (!s.engine.is_stuck) yk_process_group_leave(s.group, &err);
   int caught = yk_interrupt_stop(&s.interrupt);
   return yk_cli_end(!s.engine.is_stuck, caught ? YK_EXIT_SIGNAL + caught : exit_code);
 }

@@ -1,5 +1,7 @@
 /* The settings in which a resumed study must equal its beginning. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "base/model_identity.h"
@@ -44,7 +46,7 @@ static int set_model_options(json_t *identity, const yk_model_options *model)
   for (size_t i = 0; i < group.n_options; i++) {
     const yk_option *option = &group.options[i];
     json_t *value = NULL;
-    if (yk_process_options_has(&model->processes, option)) continue; /* a study has one process */
+    if (yk_process_options_has(&model->processes, option)) continue; /* set separately */
     snprintf(name, sizeof name, "--%s", option->name);
     switch (option->kind) {
     case YK_OPTION_FLAG: value = json_boolean(*(const bool *)option->value); break;
@@ -79,20 +81,58 @@ static int set_runs(json_t *identity, const yk_study_settings *settings)
          json_object_set_new(identity, "--shared-prefix", json_integer(settings->shared_prefix));
 }
 
+/* Processes that a study can give to a point: a study of one process is as before. */
+static int set_processes(json_t *identity, const yk_model_options *model)
+{
+  yk_engine_options engine;
+  yk_engine_options_init(&engine);
+  if (yk_process_options_apply(&model->processes, &engine, NULL) != YK_OK || engine.n_processes < 2) return 0;
+  return json_object_set_new(identity, "--nnodes", json_integer(engine.n_processes));
+}
+
+/* All settings but the model. NULL: no memory. */
+static json_t *settings_json(const yk_study_settings *settings)
+{
+  json_t *identity = json_object();
+  int failed = identity == NULL;
+  failed |= json_object_set_new(identity, "version of yoke", json_string(yk_version()));
+  failed |= set_sweep(identity, &settings->sweep);
+  failed |= set_model_options(identity, &settings->model);
+  failed |= set_processes(identity, &settings->model);
+  failed |= set_runs(identity, settings);
+  if (!failed) return identity;
+  json_decref(identity);
+  return NULL;
+}
+
+static yk_status no_memory(yk_err *err)
+{
+  return yk_err_set(err, YK_E_NOMEM, "no memory for the identity of a study");
+}
+
 yk_status yk_study_settings_identity(const yk_study_settings *settings, json_t **out, yk_err *err)
 {
   uint32_t hash = yk_model_options_hash(&settings->model, YK_HASH_START);
   YK_TRY(yk_model_identity(settings->model.checkpoint.path, &hash, err));
   if (settings->model.tokenizer.path) YK_TRY(yk_model_identity(settings->model.tokenizer.path, &hash, err));
-  json_t *identity = json_object();
-  int failed = identity == NULL || json_object_set_new(identity, "model", json_integer(hash)) != 0;
-  failed |= json_object_set_new(identity, "version of yoke", json_string(yk_version()));
-  failed |= set_sweep(identity, &settings->sweep);
-  failed |= set_model_options(identity, &settings->model);
-  failed |= set_runs(identity, settings);
-  *out = identity;
-  if (!failed) return YK_OK;
+  json_t *identity = settings_json(settings);
+  const bool is_whole = identity && json_object_set_new(identity, "model", json_integer(hash)) == 0;
+  if (!is_whole) json_decref(identity);
+  *out = is_whole ? identity : NULL;
+  return is_whole ? YK_OK : no_memory(err);
+}
+
+/* Devices are a process's own. */
+yk_status yk_study_settings_purpose(const yk_study_settings *settings, char text[YK_STUDY_PURPOSE_BYTES], yk_err *err)
+{
+  uint32_t hash = yk_model_options_hash(&settings->model, YK_HASH_START);
+  json_t *identity = settings_json(settings);
+  if (identity) json_object_del(identity, "--devices");
+  char *json = identity ? json_dumps(identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
   json_decref(identity);
-  *out = NULL;
-  return yk_err_set(err, YK_E_NOMEM, "no memory for the identity of a study");
+  if (!json) return no_memory(err);
+  hash = yk_hash(hash, json, strlen(json));
+  free(json);
+  snprintf(text, YK_STUDY_PURPOSE_BYTES, "study with the options %08x", hash);
+  return YK_OK;
 }

@@ -61,6 +61,8 @@ static yk_status parse_slo(void *slo_ms, const char *text, yk_err *err)
 
 /* ---- Options of engines ------------------------------------------------------------------------------------------ */
 
+static const char processes_option[] = "nnodes";
+
 /* Options that are not part of an engine's configuration, or that --ranks replaces. */
 static bool is_swept(const char *name)
 {
@@ -80,7 +82,9 @@ static yk_status apply_value(yk_model_options *model, const char *name, const ch
   yk_arguments arguments;
   const yk_option *option = NULL;
   for (size_t i = 0; i < group.n_options; i++)
-    if (strcmp(group.options[i].name, name) == 0 && is_swept(name)) option = &group.options[i];
+    if (strcmp(group.options[i].name, name) == 0 && is_swept(name) &&
+        (!yk_process_options_has(&model->processes, &group.options[i]) || strcmp(name, processes_option) == 0))
+      option = &group.options[i];
   if (!option)
     return yk_err_set(
         err, YK_E_INVAL,
@@ -110,21 +114,52 @@ static int32_t most_at_once(const yk_sweep *sweep)
   return (int32_t)most;
 }
 
+/* wanted: processes by --sweep, or 0: as many as divide the ranks. n_run: processes of the run. */
+static yk_status choose_processes(int ranks, int wanted, int n_run, int *out, yk_err *err)
+{
+  if (wanted > n_run)
+    return yk_err_set(err, YK_E_INVAL, "--sweep: nnodes: expected at most %d, the processes of the run, found %d",
+                      n_run, wanted);
+  if (wanted > 0 && ranks % wanted != 0)
+    return yk_err_set(err, YK_E_INVAL, "--sweep: nnodes: expected a divisor of the ranks, %d, found %d", ranks, wanted);
+  *out = wanted > 0 ? wanted : n_run;
+  while (ranks % *out != 0) --*out;
+  return YK_OK;
+}
+
+/* The part of --devices of this process; see model_options.c. */
+static yk_status choose_devices(const yk_device_ids *devices, yk_engine_options *engine, yk_err *err)
+{
+  const size_t n_local = (size_t)(engine->n_ranks / engine->n_processes);
+  const size_t first = engine->n_processes == 1 || devices->n == n_local ? 0 : n_local * (size_t)engine->local_process;
+  if (!devices->n) return YK_OK;
+  if (first + n_local > devices->n)
+    return yk_err_set(err, YK_E_INVAL, "--ranks: expected at most %zu on a host, as many as --devices names, found %zu",
+                      devices->n, first + n_local);
+  engine->device_ids = devices->ids + first;
+  return YK_OK;
+}
+
 yk_status yk_study_settings_engine(const yk_study_settings *settings, const yk_study_config *config,
                                    yk_engine_options *out, yk_err *err)
 {
   const yk_sweep *sweep = &settings->sweep;
+  int n_processes = 0;
   yk_model_options model;
   yk_model_options_copy(&settings->model, &model);
-  for (size_t i = 0; i < sweep->n_options; i++)
-    YK_TRY(apply_value(&model, sweep->options[i].name, sweep->options[i].values[config->choice[i]], err));
+  for (size_t i = 0; i < sweep->n_options; i++) {
+    const yk_sweep_option *option = &sweep->options[i];
+    if (strcmp(option->name, processes_option) == 0)
+      n_processes = atoi(option->values[config->choice[i]]); /* checked with the command line */
+    else
+      YK_TRY(apply_value(&model, option->name, option->values[config->choice[i]], err));
+  }
   YK_TRY(yk_model_options_apply(&model, out, err));
   if (!model.seqs_given && most_at_once(sweep) > out->max_seqs) out->max_seqs = most_at_once(sweep);
-  if (model.devices.n && (size_t)config->ranks > model.devices.n)
-    return yk_err_set(err, YK_E_INVAL, "--ranks: expected at most %zu, as many as --devices names, found %d",
-                      model.devices.n, config->ranks);
+  YK_TRY(choose_processes(config->ranks, n_processes, out->n_processes > 1 ? out->n_processes : 1, &out->n_processes,
+                          err));
   out->n_ranks = config->ranks;
-  return YK_OK;
+  return choose_devices(&model.devices, out, err);
 }
 
 /* Checks every value of every swept option before any work. */
@@ -172,11 +207,6 @@ static yk_status check(yk_study_settings *settings, yk_err *err)
 {
   yk_engine_options engine;
   YK_TRY(yk_model_options_apply(&settings->model, &engine, err));
-  if (engine.n_processes > 1)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "--nnodes: a study opens its engines in one process, found %d processes; yoke bench measures "
-                      "runs of several",
-                      engine.n_processes);
   if (!settings->output_dir || !settings->output_dir[0])
     return yk_err_set(err, YK_E_INVAL, "--output-dir: expected a directory, found nothing");
   YK_TRY(choose_load(settings, err));
@@ -226,7 +256,8 @@ static yk_option_group points_group(yk_study_settings *settings)
       {"output-len", NULL, YK_OPTION_CALL, &settings->sweep.output_lens, "LIST", .help = "tokens of an answer",
        .fallback = "100", .parse = parse_lengths},
       {"sweep", NULL, YK_OPTION_CALL, &settings->sweep, "NAME=LIST",
-       .help = "values of an option below, as max-num-seqs=64,256; on,off for one without value; repeatable",
+       .help = "values of an option below, as max-num-seqs=64,256; on,off for one without value; repeatable. nnodes: "
+               "processes of a point, else the most that divide its ranks",
        .parse = parse_sweep},
       {"num-requests", NULL, YK_OPTION_INT, &settings->n_requests, "N",
        .help = "of a run with --request-rate or --clients", .min = 1, .max = 1 << 20},

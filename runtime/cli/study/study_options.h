@@ -24,12 +24,19 @@ bool yk_study_settings_parse(yk_study_settings *settings, int argc, char **argv,
 void yk_study_settings_free(yk_study_settings *settings);
 
 /* yk_study_settings_engine - the engine options of a configuration, which point into settings. max_seqs is at least the
- *   largest load unless given. Errors: YK_E_INVAL naming the option. */
+ *   largest load unless given. n_processes: of a swept --nnodes, else the most processes of the run that divide the
+ *   ranks. Errors: YK_E_INVAL naming the option. */
 yk_status yk_study_settings_engine(const yk_study_settings *settings, const yk_study_config *config,
                                    yk_engine_options *out, yk_err *err);
 
 /* yk_study_settings_identity - the settings in which a resumed study must equal its beginning, under the names of
  *   options, and the model. *out belongs to the caller. Errors: YK_E_IO, YK_E_NOMEM. */
 yk_status yk_study_settings_identity(const yk_study_settings *settings, json_t **out, yk_err *err);
+
+enum { YK_STUDY_PURPOSE_BYTES = 64 };
+
+/* yk_study_settings_purpose - a text that is equal in all processes of a study if their settings give the same engines
+ *   in the same order. Errors: YK_E_NOMEM. */
+yk_status yk_study_settings_purpose(const yk_study_settings *settings, char text[YK_STUDY_PURPOSE_BYTES], yk_err *err);
 
 #endif

@@ -108,6 +108,21 @@ static void write_limit(const json_t *limit, char text[TEXT_BYTES])
              100 * number_of(limit, "offered_share"));
 }
 
+/* The point's settings; of a study over several processes with their number. */
+static char *describe_point(const json_t *point)
+{
+  char *key = yk_scaling_key(point);
+  const int n_processes = (int)number_of(point, "processes"), n_hosts = (int)number_of(point, "hosts");
+  yk_strbuf text = YK_STRBUF_INIT;
+  if (!key || n_processes == 0) return key;
+  yk_strbuf_append_fmt(&text, "%s, %d process%s", key, n_processes, n_processes > 1 ? "es" : "");
+  if (n_hosts > 1) yk_strbuf_append_fmt(&text, " on %d hosts", n_hosts);
+  free(key);
+  if (!text.failed) return text.data;
+  yk_strbuf_free(&text);
+  return NULL;
+}
+
 /* If ranks share a machine's cores there is no efficiency: more ranks are not more hardware. */
 static void fill_row(const json_t *point, bool shares_cores, row *out)
 {
@@ -116,7 +131,7 @@ static void fill_row(const json_t *point, bool shares_cores, row *out)
   const json_t *efficiency = shares_cores ? NULL : json_object_get(point, "efficiency");
   snprintf(text, sizeof text, "%d", (int)number_of(point, "ranks"));
   out->cells[0] = strdup(text);
-  out->cells[1] = yk_scaling_key(point);
+  out->cells[1] = describe_point(point);
   out->cells[2] = strdup(with_interval(json_object_get(point, "output_throughput"),
                                        json_object_get(intervals, "output_throughput"), 1, text));
   out->cells[3] =

@@ -104,8 +104,8 @@ static void add_interfaces(yk_process_facts *f)
   freeifaddrs(all);
 }
 
-yk_status yk_process_facts_collect(const yk_engine_options *options, const yk_settings *settings, uint32_t identity,
-                                   yk_process_facts *out, yk_err *err)
+yk_status yk_process_facts_collect(const yk_engine_options *options, const yk_settings *settings, const char *purpose,
+                                   uint32_t identity, yk_process_facts *out, yk_err *err)
 {
   bool failed = false;
   out->n = 0;
@@ -113,8 +113,9 @@ yk_status yk_process_facts_collect(const yk_engine_options *options, const yk_se
   yk_strbuf_append_fmt(add(out, "checkpoint", YK_FACT_EQUAL), "%08x", identity);
   add_text(out, "model", YK_FACT_SHOWN, options->model_dir);
   add_text(out, "device", YK_FACT_EQUAL, settings->device == YK_DEVICE_CUDA ? "cuda" : "cpu");
-  add_options(out, options);
-  add_gpus(out, settings);
+  if (purpose) add_text(out, "purpose", YK_FACT_EQUAL, purpose);
+  if (!purpose) add_options(out, options);
+  if (!purpose) add_gpus(out, settings);
   add_driver(out);
   add_interfaces(out);
   for (int i = 0; i < out->n; i++) {

@@ -14,9 +14,10 @@ typedef struct yk_process_facts {
 
 /* yk_process_facts_collect - the facts of this process, with the same names in the same order in every process. Options
  *   have the names of the program's options. settings: the devices, as yk_settings_devices has chosen them.
+ *   purpose: of a run of several engines, whose options of ranks are no facts; NULL: a run of one engine.
  *   identity: of the checkpoint. Free *out with yk_process_facts_free. Errors: YK_E_NOMEM. */
-yk_status yk_process_facts_collect(const yk_engine_options *options, const yk_settings *settings, uint32_t identity,
-                                   yk_process_facts *out, yk_err *err);
+yk_status yk_process_facts_collect(const yk_engine_options *options, const yk_settings *settings, const char *purpose,
+                                   uint32_t identity, yk_process_facts *out, yk_err *err);
 void yk_process_facts_free(yk_process_facts *facts);
 
 #endif

@@ -39,14 +39,16 @@ static yk_cluster_options cluster_options(const yk_engine_options *o, const yk_s
                               .log = log};
 }
 
-/* identity: of the checkpoint. problem: why this process cannot take part; code YK_OK: it can. */
-static yk_status join(const yk_engine_options *o, const yk_settings *settings, const yk_listener *listener,
-                      const yk_log *log, uint32_t identity, const yk_err *problem, yk_cluster **out, yk_err *err)
+/* purpose: of a group, or NULL. identity: of the checkpoint. problem: why this process cannot take part; code YK_OK: it
+ * can. */
+static yk_status join(const yk_engine_options *o, const yk_settings *settings, const char *purpose,
+                      const yk_listener *listener, const yk_log *log, uint32_t identity, const yk_err *problem,
+                      yk_cluster **out, yk_err *err)
 {
   char *report = NULL;
   yk_process_facts facts;
   yk_cluster_options cluster = cluster_options(o, settings, listener, log);
-  YK_TRY(yk_process_facts_collect(o, settings, identity, &facts, err));
+  YK_TRY(yk_process_facts_collect(o, settings, purpose, identity, &facts, err));
   cluster.facts = facts.facts;
   cluster.n_facts = facts.n;
   cluster.problem = problem->code == YK_OK ? NULL : problem->message;
@@ -97,7 +99,28 @@ yk_status yk_roll_call_hold(const yk_engine_options *options, const yk_listener 
   if (yk_settings_devices(options, false, &settings, &problem) != YK_OK) settings.world = world_of_table(options);
   if (known) problem = *known;
   yk_model_identity(options->model_dir, &identity, problem.code == YK_OK ? &problem : NULL);
-  yk_status status = join(options, &settings, listener, log, identity, &problem, out, err);
+  yk_status status = join(options, &settings, NULL, listener, log, identity, &problem, out, err);
+  if (status != YK_OK && problem.code != YK_OK && err) *err = problem;
+  return status != YK_OK && problem.code != YK_OK ? problem.code : status;
+}
+
+yk_status yk_roll_call_hold_group(const yk_engine_options *options, const char *purpose, const yk_listener *listener,
+                                  const yk_log *log, yk_cluster **out, yk_err *err)
+{
+  yk_settings settings = {0};
+  yk_err problem = YK_ERR_INIT;
+  uint32_t identity = YK_HASH_START;
+  yk_engine_options alone = *options; /* chooses the kind of device and the time limit */
+  *out = NULL;
+  YK_TRY(check(options, err));
+  alone.n_processes = alone.n_ranks = 1;
+  alone.n_stages = 0;
+  alone.device_ids = NULL;
+  yk_settings_devices(&alone, false, &settings, &problem);
+  settings.world =
+      (yk_world){.n_ranks = options->n_processes, .first_rank = options->process, .n_local = 1, .n_stages = 1};
+  if (options->model_dir) yk_model_identity(options->model_dir, &identity, problem.code == YK_OK ? &problem : NULL);
+  yk_status status = join(options, &settings, purpose, listener, log, identity, &problem, out, err);
   if (status != YK_OK && problem.code != YK_OK && err) *err = problem;
   return status != YK_OK && problem.code != YK_OK ? problem.code : status;
 }

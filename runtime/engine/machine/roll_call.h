@@ -15,4 +15,9 @@
 yk_status yk_roll_call_hold(const yk_engine_options *options, const yk_listener *listener, const yk_log *log,
                             const yk_err *known, yk_cluster **out, yk_err *err);
 
+/* yk_roll_call_hold_group - the same for a run of several engines, or of none, that all processes start for one
+ *   purpose: the ranks are the processes, and no GPU is claimed. model_dir may be NULL. */
+yk_status yk_roll_call_hold_group(const yk_engine_options *options, const char *purpose, const yk_listener *listener,
+                                  const yk_log *log, yk_cluster **out, yk_err *err);
+
 #endif

@@ -26,7 +26,9 @@
 typedef struct yk_timed_step {
   int n_ranks, n_stages; /* each pipeline stage has all-reduces of its own */
   const yk_step_profile *ranks[YK_MAX_RANKS];
-  bool has_one_clock; /* the stamps of all ranks use one clock */
+  int n_processes;          /* that the ranks are divided among, evenly and in order */
+  const char *const *hosts; /* [n_ranks]; NULL: one process */
+  bool has_one_clock;       /* the stamps of all ranks use one clock */
   int64_t period_ns;
 } yk_timed_step;
 

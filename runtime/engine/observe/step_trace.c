@@ -1,5 +1,7 @@
 #include "engine/observe/step_trace.h"
 
+#include <stdio.h>
+
 #include "base/checked.h"
 
 enum { ENGINE = 0, THREAD = 1, DEVICE = 2, NO_LAYER = -1, NO_ROWS = -1 };
@@ -38,10 +40,24 @@ static int64_t host_offset_ns(const yk_timed_step *step)
   return rank->forward_begin_ns + gap_ns / 2 - rank->begin_ns[0];
 }
 
+/* Names the stage, process and host of a rank, as far as there are several. */
+static void place_rank(yk_trace *trace, const yk_timed_step *step, int rank)
+{
+  char place[96] = "";
+  size_t used = 0;
+  if (step->n_stages > 1)
+    used = (size_t)snprintf(place, sizeof place, "stage %d", rank / (step->n_ranks / step->n_stages));
+  if (step->hosts)
+    snprintf(place + used, sizeof place - used, "%sprocess %d, host %.48s", used ? ", " : "",
+             rank / (step->n_ranks / step->n_processes), step->hosts[rank]);
+  yk_trace_place_rank(trace, rank, place);
+}
+
 static void add_rank(yk_trace *trace, const yk_timed_step *step, const yk_engine_times *times, int r,
                      int64_t to_host_ns)
 {
   const yk_step_profile *rank = step->ranks[r];
+  place_rank(trace, step, r);
   yk_trace_name_row(trace, 1 + r, THREAD, "thread");
   yk_trace_name_row(trace, 1 + r, DEVICE, "device");
   add(trace, 1 + r, THREAD, "forward", rank->forward_begin_ns, rank->forward_end_ns);

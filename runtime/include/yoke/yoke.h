@@ -18,6 +18,7 @@
  *   yoke/requests.h  prompts to be continued, tokens and log-probabilities; waiting for any; held sequences with logits
  *   yoke/text.h      text to token ids and back
  *   yoke/chat.h      conversations to prompts
+ *   yoke/process_group.h  engines one after the other on the processes of one run
  *   yoke/profile.h   time of a step by operation
  *   yoke/device.h    the devices on which ranks run
  *   yoke/process.h   prepares a process, first in main
@@ -48,6 +49,7 @@
 #include "yoke/device.h"
 #include "yoke/engine.h"
 #include "yoke/process.h"
+#include "yoke/process_group.h"
 #include "yoke/profile.h"
 #include "yoke/requests.h"
 #include "yoke/text.h"

@@ -26,6 +26,15 @@ function timesRow(label, times) {
   return [...label, cell(partOf(times, "step"), micros), ...PARTS.map((part) => cell(partOf(times, part), micros))];
 }
 
+/* Columns for the places of ranks, of those that differ between ranks. */
+function placesOf(points) {
+  const all = points.flatMap((point) => list(point.raw.rank_places).map(object));
+  const columns = [["Stage", "stage"], ["Process", "process"]].map(([head, key]) => (
+    [head, (place) => cell(finite(place[key])), key]));
+  return [...columns, ["Host", (place) => ({text: text(place.host) || NONE, isWords: true}), "host"]]
+    .filter(([, , key]) => all.some((place) => key === "host" ? place.host : finite(place[key]) > 0));
+}
+
 /* Tables of all thirteen parts: decode steps, prefill steps, and each rank of the decode steps. */
 function timesTables(points) {
   const head = ["Ranks", "Load", "step", ...PARTS];
@@ -37,12 +46,16 @@ function timesTables(points) {
   if (prefill.length)
     tables.push({caption: "Time of a step with prompt rows (\u00b5s), mean over ranks", head,
                  rows: prefill.map((point) => timesRow(label(point), point.raw.time_us_prefill))});
+  const places = placesOf(points);
   const ranks = points.filter((point) => point.ranks > 1).flatMap((point) => (
     list(point.raw.time_us_by_rank).map((times, rank) => [
-      ...label(point), cell(rank), cell(finite(list(point.raw.slowest)[rank]), percent), ...timesRow([], times)])));
+      ...label(point), cell(rank), ...places.map(([, of]) => of(object(list(point.raw.rank_places)[rank]))),
+      cell(finite(list(point.raw.slowest)[rank]), percent), ...timesRow([], times)])));
   if (ranks.length)
     tables.push({caption: "Time of a decode step on each rank (\u00b5s), and the share of all-reduces to which the " +
-                          "rank came last", head: ["Ranks", "Load", "Rank", "Last", "step", ...PARTS], rows: ranks});
+                          "rank came last",
+                 head: ["Ranks", "Load", "Rank", ...places.map(([name]) => name), "Last", "step", ...PARTS],
+                 rows: ranks});
   return tables;
 }
 

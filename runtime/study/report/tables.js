@@ -32,6 +32,8 @@ function pointsTable(points, machine) {
     return {...cell(value, format, pair), isVoid: pair !== undefined && isVoid(point, value, pair)};
   };
   const columns = [
+    ["Processes", (point) => cell(finite(point.raw.processes))],
+    ["Hosts", (point) => cell(finite(point.raw.hosts))],
     ["Output (tokens/s)", measure("output_throughput")],
     ["Speed-up", measure("speedup", times)],
     ...(sharesCores(machine) ? [] : [["Efficiency", measure("efficiency", percent)]]),
