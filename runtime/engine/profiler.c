@@ -10,7 +10,8 @@ static yk_timed_step timed_step_of(const yk_engine *e)
                         .n_processes = e->info.n_processes,
                         .hosts = e->cluster ? e->info.rank_hosts : NULL,
                         .has_one_clock = e->has_one_clock};
-  for (int r = 0; r < step.n_ranks; r++) step.ranks[r] = yk_ranks_profile(e->ranks, r);
+  step.ranks[0] = yk_ranks_profile(e->ranks, 0);
+  for (int r = 1; r < step.n_ranks; r++) step.ranks[r] = yk_ranks_profile(e->ranks, r);
   return step;
 }
 

@@ -347,7 +347,20 @@ class Layouts(harness.Case):
                                 (("--link", "400"), "--link", "400Gb"), (("--link", "-1Gb"), "--link"),
                                 (("--nodes", 0), "--nodes"), (("--goal", "fun"), "latency")):
             self.assert_error(["plan", self.model, "--goal", "latency", *options], *texts, expect=2)
-        self.assert_error(["plan", self.model, "--goal", "latency", "--device", "cpu"], "layouts are for GPUs")
+        self.assert_error(["plan", self.model, "--goal", "latency", "--device", "cpu"], "layouts are for GPUs", expect=2)
+
+    def test_options_without_effect(self):
+        """An option that the plan would not use is refused, with the option that it needs."""
+        for option in (("--gpu", "H200"), ("--gpus", 4), ("--machine", "m.json"), ("--users", 2), ("--input-len", 5)):
+            self.assert_error(["plan", self.model, *option], option[0], "expected --goal or --nodes with it", expect=2)
+        for option in (("--link", "100Gb"), ("--link-latency", 3)):
+            for goal in ((), ("--goal", "latency", "--gpu", "H200")):
+                self.assert_error(["plan", self.model, *goal, *option], f"{option[0]}: expected --nodes 2 or more",
+                                  expect=2)
+        for option in (("--tensor-parallel-size", 2), ("--pipeline-parallel-size", 2), ("--devices", "0,1")):
+            self.assert_error(["plan", self.model, "--goal", "latency", "--gpu", "H200", *option],
+                              f"{option[0]}: layouts have every number of ranks and stages", expect=2)
+        self.assertIn("For 1 x 8 H200", self.run_yoke("plan", self.model, "--nodes", 1, "--gpu", "H200").out)
 
 
 if __name__ == "__main__":

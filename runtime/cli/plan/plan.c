@@ -61,6 +61,32 @@ static yk_option_group model_group(const yk_model_options *options, yk_option *t
   return (yk_option_group){group.title, table, n};
 }
 
+static bool ranks_layouts(const plan_options *options)
+{
+  return options->layouts.goal != YK_GOAL_NONE || options->layouts.hosts.hosts_given;
+}
+
+/* Refuses options that the plan would not use. */
+static yk_status check(const plan_options *options, yk_err *err)
+{
+  const yk_plan_layouts_options *layouts = &options->layouts;
+  const yk_model_options *model = &options->model;
+  const bool ranks = ranks_layouts(options);
+  YK_TRY(yk_plan_hosts_check(&layouts->hosts, ranks, err));
+  if (!ranks && (layouts->load_given || layouts->n_users))
+    return yk_err_set(err, YK_E_INVAL, "%s: expected --goal or --nodes with it, which rank layouts",
+                      layouts->n_users ? "--users" : "--input-len, --output-len");
+  if (ranks && (model->ranks_given || model->n_stages > 1 || model->devices.n))
+    return yk_err_set(err, YK_E_INVAL,
+                      "%s: layouts have every number of ranks and stages; leave it out, or --goal and --nodes",
+                      model->devices.n     ? "--devices"
+                      : model->ranks_given ? "--tensor-parallel-size"
+                                           : "--pipeline-parallel-size");
+  if (ranks && model->device == YK_DEVICE_CPU)
+    return yk_err_set(err, YK_E_INVAL, "--goal: layouts are for GPUs, found --device cpu");
+  return YK_OK;
+}
+
 /* Returns whether to continue. */
 static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
 {
@@ -78,9 +104,9 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
       {"goal", NULL, YK_OPTION_CHOICE, &layouts->goal, NULL,
        .help = "rank tp x pp x replicas: tokens/s of one request, or of all", .choices = goal_names},
       {"input-len", NULL, YK_OPTION_TOKENS, &layouts->input_len, "N", .help = "tokens of a prompt", .min = 1,
-       .max = 1 << 24},
+       .max = 1 << 24, .given = &layouts->load_given},
       {"output-len", NULL, YK_OPTION_TOKENS, &layouts->output_len, "N", .help = "tokens of an answer", .min = 1,
-       .max = 1 << 24},
+       .max = 1 << 24, .given = &layouts->load_given},
       {"users", NULL, YK_OPTION_INT, &layouts->n_users, "N", .help = "requests at a time, over all replicas",
        .fallback = "latency: 1; throughput: as many as fit", .min = 1, .max = 1 << 20},
   };
@@ -108,7 +134,7 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
   yk_engine_options engine;
-  if (yk_model_options_apply(&options->model, &engine, &err) == YK_OK) return true;
+  if (yk_model_options_apply(&options->model, &engine, &err) == YK_OK && check(options, &err) == YK_OK) return true;
   *exit_code = yk_cli_usage_error(&command, &err);
   return false;
 }
@@ -252,9 +278,7 @@ static yk_status run(plan_options *options, const yk_console *console, yk_err *e
   YK_TRY(yk_model_options_find(&options->model, false, err));
   YK_TRY(yk_model_options_apply(&options->model, &engine, err));
   engine.log = console->log;
-  if (options->layouts.goal != YK_GOAL_NONE || options->layouts.hosts.n_hosts > 1) {
-    if (engine.device == YK_DEVICE_CPU)
-      return yk_err_set(err, YK_E_INVAL, "--goal: layouts are for GPUs, found --device cpu");
+  if (ranks_layouts(options)) {
     options->layouts.as_json = options->format == FORMAT_JSON;
     options->layouts.device_memory_bytes = options->device_memory_bytes;
     YK_TRY(yk_plan_layouts_print(&options->layouts, &engine, err));

@@ -55,16 +55,33 @@ void yk_plan_hosts_table(yk_plan_hosts_options *options, yk_option table[YK_PLAN
       {"gpu", NULL, YK_OPTION_CALL, &options->gpu, "TYPE", .help = "H200, RTX 4090 ...: GPUs of the planned machine",
        .fallback = "this machine's", .parse = parse_type},
       {"gpus", NULL, YK_OPTION_INT, &options->gpus_per_host, "N", .help = "GPUs of each host",
-       .fallback = "this machine's, or 8", .min = 1, .max = YK_MAX_RANKS},
+       .fallback = "this machine's, or 8", .min = 1, .max = YK_MAX_RANKS, .given = &options->gpus_given},
       {"machine", NULL, YK_OPTION_STRING, &options->machine_path, "FILE",
        .help = "rates and all-reduces of such a host, by `yoke bench machine --output`", .fallback = "of the type"},
-      {"nodes", NULL, YK_OPTION_INT, &options->n_hosts, "N", .help = "hosts", .min = 1, .max = MAX_HOSTS},
+      {"nodes", NULL, YK_OPTION_INT, &options->n_hosts, "N", .help = "hosts; alone as with --goal throughput", .min = 1,
+       .max = MAX_HOSTS, .given = &options->hosts_given},
       {"link", NULL, YK_OPTION_CALL, &options->link_bytes_per_s, "RATE",
-       .help = "network of each host, in one direction: 400Gb, 50GB", .fallback = "400Gb", .parse = parse_rate},
+       .help = "network of each host, in one direction: 400Gb, 50GB", .fallback = "400Gb", .parse = parse_rate,
+       .given = &options->link_given},
       {"link-latency", NULL, YK_OPTION_NUMBER, &options->link_latency_us, "US",
-       .help = "time of a small message between hosts", .max = 1e6},
+       .help = "time of a small message between hosts", .max = 1e6, .given = &options->latency_given},
   };
   memcpy(table, rows, sizeof rows);
+}
+
+yk_status yk_plan_hosts_check(const yk_plan_hosts_options *options, bool ranks_layouts, yk_err *err)
+{
+  const bool needs_hosts = options->link_given || options->latency_given;
+  const char *name = options->gpu            ? "--gpu"
+                     : options->machine_path ? "--machine"
+                     : options->gpus_given   ? "--gpus"
+                                             : NULL;
+  if (needs_hosts && options->n_hosts < 2)
+    return yk_err_set(err, YK_E_INVAL, "%s: expected --nodes 2 or more with it, whose network it is",
+                      options->link_given ? "--link" : "--link-latency");
+  if (name && !ranks_layouts)
+    return yk_err_set(err, YK_E_INVAL, "%s: expected --goal or --nodes with it, which rank layouts", name);
+  return YK_OK;
 }
 
 static yk_status read_machine(const char *path, yk_machine_rates *rates, char name[NAME_BYTES], yk_err *err)

@@ -12,6 +12,7 @@ typedef struct yk_plan_layouts_options {
   int goal; /* yk_plan_goal; none counts as throughput */
   yk_plan_hosts_options hosts;
   int32_t input_len, output_len;
+  bool load_given;             /* one of the lengths */
   int32_t n_users;             /* requests at a time over all replicas; 0: one, or as many as fit, by the goal */
   int64_t device_memory_bytes; /* of each GPU; 0: of the type */
   bool as_json;                /* a line a layout */
