@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/struct_size.h"
 #include "engine/machine/gpus.h"
-#include "tools/machine_run.h"
+#include "tools/machine_network.h"
 
 static const char *const kind_names[] = {"memory", "gemm", "link", "latency", "all_reduce"};
 
@@ -86,11 +86,9 @@ static yk_status resolve(yk_machine_run *run, yk_err *err)
   return YK_OK;
 }
 
-static yk_status measure(yk_machine_run *run, yk_err *err)
+static yk_status measure_devices(yk_machine_run *run, yk_err *err)
 {
   yk_machine_report *out = run->report;
-  YK_TRY(resolve(run, err));
-  out->device = run->options.device;
   yk_machine_measure_memory(run);
   yk_machine_measure_gemm(run);
   if (out->device == YK_DEVICE_CUDA) yk_machine_measure_links(run);
@@ -100,12 +98,24 @@ static yk_status measure(yk_machine_run *run, yk_err *err)
   return YK_OK;
 }
 
+static yk_status measure(yk_machine_run *run, yk_err *err)
+{
+  yk_machine_group group;
+  YK_TRY(resolve(run, err));
+  run->report->device = run->options.device;
+  yk_status status = yk_machine_join(&run->options, &group, err);
+  if (status == YK_OK && yk_machine_is_first(&group)) status = measure_devices(run, err);
+  if (status == YK_OK) status = yk_machine_measure_networks(run, &group, err);
+  yk_machine_leave(&group, status == YK_OK);
+  return status;
+}
+
 yk_status yk_machine_measure_sized(const yk_machine_options *options, yk_machine_report *out, size_t struct_size,
                                    yk_err *err)
 {
   yk_machine_report report = {0};
   yk_machine_run run = {.options = defaults, .report = &report};
-  yk_status status = yk_struct_read("yk_machine_options", options, YK_STRUCT_END(yk_machine_options, on_row_user),
+  yk_status status = yk_struct_read("yk_machine_options", options, YK_STRUCT_END(yk_machine_options, processes),
                                     &run.options, sizeof run.options, err);
   if (status == YK_OK) status = measure(&run, err);
   yk_struct_write(out, struct_size, &report, sizeof report);
@@ -116,5 +126,10 @@ void yk_machine_report_free(yk_machine_report *report)
 {
   free(report->rows);
   report->rows = NULL;
+  if (report->struct_size >= sizeof *report) { /* a program of an older version has no networks */
+    free(report->networks);
+    report->networks = NULL;
+    report->n_networks = 0;
+  }
   report->n_rows = 0;
 }

@@ -4,6 +4,7 @@ import json
 import os
 
 import harness
+import processes_case
 
 SMALL = ("--memory-bytes", "8MiB", "--gemm", "4x256x256", "--all-reduce-max", "4KiB", "--repeats", 3)
 ROW = {"kind", "method", "device", "to", "ranks", "threads", "bytes", "m", "k", "n", "us", "us_low", "us_high", "rate",
@@ -52,6 +53,29 @@ class BenchMachine(harness.Case):
         self.assertIsNone(report["memory_bytes_per_s"])
         self.assertIn("FAILED: host memory: 1.00 TiB needed", done.out)
         self.assertIn("2 of 8 measurements failed", done.err)
+
+    def test_networks(self):
+        """Several processes: process 0 measures its devices, and every pair the network between them, both ways."""
+        folder = harness.scratch_folder(self.addCleanup)
+        path = os.path.join(folder, "machine.json")
+        arguments = ("bench", "machine", "--device", "cpu", "--ranks", 1, *SMALL, "--output", path)
+        case = processes_case.ProcessesCase()
+        case.yoke, case.addCleanup = self.yoke, self.addCleanup
+        processes = case.start(3, *arguments)
+        case.end(processes)
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+        self.assertEqual(sorted((link["from"], link["to"]) for link in report["network"]),
+                         [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)])
+        for link in report["network"]:
+            self.assertEqual((link["transport"], link["from_host"]), ("tcp", link["to_host"]))
+            for name in ("latency_us", "bytes_per_s"):
+                self.assertLess(0, link[f"{name}_low"])
+                self.assertLessEqual(link[f"{name}_low"], link[name])
+                self.assertLessEqual(link[name], link[f"{name}_high"])
+        self.assertEqual(len([line for line in processes[0].out.splitlines() if line.startswith("tcp ")]), 6)
+        self.assertTrue(report["rows"])
+        self.assertEqual([process.out for process in processes[1:]], ["", ""])
 
     def test_help(self):
         self.assertIn("--all-reduce-max", self.run_yoke("bench", "machine", "--help").out)

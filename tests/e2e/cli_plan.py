@@ -327,6 +327,24 @@ class Layouts(harness.Case):
         self.assertEqual(faster[8, 1]["step_ms"], sent[8, 1]["step_ms"])
         self.assertIn("400 Gb/s and 10 us between hosts", self.run_yoke("plan", self.model, *hosts).out)
 
+    def test_measured_links(self):
+        """--link FILE: the slowest link between two hosts, with its latency; not one within a host."""
+        hosts = ("--nodes", 2, "--gpu", "H200", "--gpus", 8, "--users", 1)
+        path = os.path.join(self.model, "links.json")
+
+        def write(*links):
+            keys = ("from_host", "to_host", "bytes_per_s", "latency_us")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"network": [dict(zip(keys, link)) for link in links]}, file)
+
+        write(("a", "b", 25e9, 7), ("b", "a", 20e9, 6), ("a", "a", 1e9, 1))
+        self.assertEqual(self.layouts(*hosts, "--link", path),
+                         self.layouts(*hosts, "--link", "20GB", "--link-latency", 6))
+        self.assertEqual(self.layouts(*hosts, "--link", path, "--link-latency", 9),
+                         self.layouts(*hosts, "--link", "160Gb", "--link-latency", 9))
+        write(("a", "a", 1e9, 1))
+        self.assert_error(["plan", self.model, *hosts, "--link", path], "expected a network between two hosts")
+
     def test_measured_rates(self):
         machine = os.path.join(harness.TESTS_DIR, "..", "bench", "results", "machine_h200_x2.json")
         (two, *_) = self.layouts("--goal", "latency", "--machine", machine, "--gpus", 2)
@@ -347,7 +365,8 @@ class Layouts(harness.Case):
                                 (("--link", "400"), "--link", "400Gb"), (("--link", "-1Gb"), "--link"),
                                 (("--nodes", 0), "--nodes"), (("--goal", "fun"), "latency")):
             self.assert_error(["plan", self.model, "--goal", "latency", *options], *texts, expect=2)
-        self.assert_error(["plan", self.model, "--goal", "latency", "--device", "cpu"], "layouts are for GPUs", expect=2)
+        self.assert_error(["plan", self.model, "--goal", "latency", "--device", "cpu"], "layouts are for GPUs",
+                          expect=2)
 
     def test_options_without_effect(self):
         """An option that the plan would not use is refused, with the option that it needs."""

@@ -9,7 +9,9 @@
 #include "base/units.h"
 #include "cli/bench/bench_machine_json.h"
 #include "cli/cli.h"
+#include "cli/console.h"
 #include "cli/options/device_ids.h"
+#include "cli/options/process_options.h"
 #include "yoke/tools.h"
 #include "yoke/yoke.h"
 
@@ -20,12 +22,15 @@ typedef struct settings {
   int32_t n_ranks, n_threads, n_repeats;
   bool ranks_given;
   bool has_head; /* the table's head has been printed */
+  yk_process_options processes;
+  yk_console console;
   const char *output_path;
 } settings;
 
 static const char examples[] = "  yoke bench machine\n"
                                "  yoke bench machine --devices 0,1 --output machine.json\n"
-                               "  yoke bench machine --device cpu --ranks 2 --all-reduce-max 1MiB\n";
+                               "  yoke bench machine --device cpu --ranks 2 --all-reduce-max 1MiB\n"
+                               "  mpirun -n 2 yoke bench machine --output machine.json\n";
 
 static yk_status parse_gemm(void *user, const char *text, yk_err *err)
 {
@@ -100,6 +105,21 @@ static void print_limits(const yk_machine_limits *limits)
   printf(".\nBus rate: rate * 2 (n - 1) / n of n ranks, as nccl-tests define it.\n");
 }
 
+static void print_networks(const yk_machine_report *report)
+{
+  if (report->n_networks > 0)
+    printf("\n%-10s  %-18s  %-18s  %11s  %11s  %11s  %12s\n", "network", "from", "to", "us", "fastest", "slowest",
+           "rate");
+  for (size_t i = 0; i < report->n_networks; i++) {
+    const yk_machine_network *n = &report->networks[i];
+    char from[96], to[96];
+    snprintf(from, sizeof from, "%d, %s", n->from, n->from_host);
+    snprintf(to, sizeof to, "%d, %s", n->to, n->to_host);
+    printf("%-10s  %-18s  %-18s  %11.2f  %11.2f  %11.2f  %7.2f GB/s\n", n->transport, from, to, n->latency_us,
+           n->latency_us_low, n->latency_us_high, n->bytes_per_s * 1e-9);
+  }
+}
+
 /* ---- The command ------------------------------------------------------------------------------------------------- */
 
 /* Opened before the measurement, so that a wrong path is reported at once; truncated only when there is a result. */
@@ -135,9 +155,11 @@ static yk_status run(settings *s, yk_err *err)
 {
   FILE *output;
   yk_machine_report report;
-  YK_TRY(open_output(s->output_path, &output, err));
+  const bool follows = s->machine.processes.process > 0;
+  YK_TRY(open_output(follows ? NULL : s->output_path, &output, err));
   yk_status status = yk_machine_measure(&s->machine, &report, err);
-  if (status == YK_OK) print_limits(&report.limits);
+  if (status == YK_OK && !follows) print_limits(&report.limits);
+  if (status == YK_OK && !follows) print_networks(&report);
   if (status == YK_OK && output) status = write_output(output, s->output_path, &report, err);
   if (status == YK_OK) status = check_rows(&report, err);
   if (output) fclose(output);
@@ -146,9 +168,30 @@ static yk_status run(settings *s, yk_err *err)
   return status;
 }
 
+/* The processes of the options or of a launcher. */
+static yk_status apply_processes(settings *s, yk_err *err)
+{
+  yk_engine_options engine;
+  yk_engine_options_init(&engine);
+  YK_TRY(yk_process_options_apply(&s->processes, &engine, err));
+  yk_console_init(&s->console, YK_LOG_INFO);
+  s->machine.processes = (yk_machine_processes){.n = engine.n_processes,
+                                                .process = engine.process,
+                                                .starts_by_mpi = engine.starts_by_mpi,
+                                                .master_host = engine.master_host,
+                                                .master_port = engine.master_port,
+                                                .key = engine.process_key,
+                                                .hosts = engine.process_hosts,
+                                                .n_hosts = engine.n_process_hosts,
+                                                .start_timeout_s = engine.start_timeout_s,
+                                                .log = s->console.log};
+  return YK_OK;
+}
+
 static yk_status apply(settings *s, yk_err *err)
 {
   yk_machine_options *machine = &s->machine;
+  YK_TRY(apply_processes(s, err));
   YK_TRY(yk_device_ids_check(&s->devices, s->device, 0, "--ranks", err));
   if (s->ranks_given && s->device != YK_DEVICE_CPU)
     return yk_err_set(err, YK_E_INVAL, "--ranks: expected --device cpu with it, found GPUs; use --devices, as 0,1");
@@ -190,17 +233,21 @@ static bool parse(settings *s, int argc, char **argv, int *exit_code)
        .max = 100},
       {"output", "o", YK_OPTION_STRING, &s->output_path, "FILE", .help = "also write rows and limits as JSON"},
   };
-  const yk_option_group group = {"Machine", table, sizeof table / sizeof *table};
+  yk_option process_table[YK_PROCESS_OPTIONS];
+  yk_process_options_fill(&s->processes, process_table);
+  const yk_option_group groups[] = {{"Machine", table, sizeof table / sizeof *table},
+                                    {"Processes", process_table, YK_PROCESS_OPTIONS}};
   const yk_command command = {
       "yoke bench machine",
       "[options]",
       "Measure memory, GEMM rate and links of this machine's devices, and all-reduces over sizes and rank counts, "
       "Yoke's beside NCCL's, with their values checked. Times are medians with the fastest and slowest repeat; rates "
       "are of the median. Needs no model. The row of a failed measurement has the reason, and the exit code is then "
-      "1.",
+      "1. With several processes, process 0 measures its devices; then each pair of processes the network between "
+      "them, by the transport of CPU ranks (TCP or MPI): latency and rate of messages, for yoke plan --link.",
       examples,
-      &group,
-      .n_groups = 1};
+      groups,
+      .n_groups = 2};
   yk_arguments arguments;
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
@@ -214,6 +261,7 @@ int yk_cli_bench_machine(int argc, char **argv)
   settings s = {.device = YK_DEVICE_AUTO};
   int exit_code;
   yk_machine_options_init(&s.machine);
+  yk_process_options_init(&s.processes);
   s.n_ranks = s.machine.n_ranks;
   s.n_repeats = s.machine.n_repeats;
   if (parse(&s, argc, argv, &exit_code)) {
@@ -221,5 +269,6 @@ int yk_cli_bench_machine(int argc, char **argv)
     exit_code = run(&s, &err) == YK_OK ? YK_EXIT_OK : yk_cli_failure(&err);
   }
   free(s.devices.ids);
+  yk_process_options_free(&s.processes);
   return exit_code;
 }

@@ -59,16 +59,31 @@ static json_t *json_all_reduces(const yk_machine_limits *limits)
   return all_reduces;
 }
 
+static json_t *json_networks(const yk_machine_report *report)
+{
+  json_t *networks = json_array();
+  for (size_t i = 0; i < report->n_networks; i++) {
+    const yk_machine_network *n = &report->networks[i];
+    json_array_append_new(networks,
+                          json_pack("{s:i, s:i, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f}", "from", n->from, "to",
+                                    n->to, "from_host", n->from_host, "to_host", n->to_host, "transport", n->transport,
+                                    "latency_us", n->latency_us, "latency_us_low", n->latency_us_low, "latency_us_high",
+                                    n->latency_us_high, "bytes_per_s", n->bytes_per_s, "bytes_per_s_low",
+                                    n->bytes_per_s_low, "bytes_per_s_high", n->bytes_per_s_high));
+  }
+  return networks;
+}
+
 yk_status yk_machine_json(const yk_machine_report *report, json_t **out, yk_err *err)
 {
   const yk_machine_limits *limits = &report->limits;
   json_t *rows = json_array();
   for (size_t i = 0; i < report->n_rows; i++) json_array_append_new(rows, json_row(&report->rows[i]));
-  *out = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "yoke_machine", 1, "version", yk_version(),
+  *out = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "yoke_machine", 1, "version", yk_version(),
                    "device", report->device == YK_DEVICE_CUDA ? "cuda" : "cpu", "devices", json_devices(report),
                    "memory_bytes_per_s", number(limits->memory_bytes_per_s > 0, limits->memory_bytes_per_s),
                    "gemm_flops", number(limits->gemm_flops > 0, limits->gemm_flops), "link_bytes_per_s",
                    number(limits->link_bytes_per_s > 0, limits->link_bytes_per_s), "all_reduce",
-                   json_all_reduces(limits), "rows", rows);
+                   json_all_reduces(limits), "rows", rows, "network", json_networks(report));
   return *out ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for a machine's measurement");
 }

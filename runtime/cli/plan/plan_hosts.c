@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json_tree.h"
 #include "base/strbuf.h"
@@ -27,9 +28,10 @@ static yk_status parse_type(void *value, const char *text, yk_err *err)
   return YK_OK;
 }
 
-/* "400Gb" (bits), "50GB" (bytes), both a second. */
-static yk_status parse_rate(void *value, const char *text, yk_err *err)
+/* "400Gb" (bits), "50GB" (bytes), both a second; or a file. */
+static yk_status parse_link(void *value, const char *text, yk_err *err)
 {
+  yk_plan_hosts_options *options = value;
   static const struct {
     const char *unit;
     double bytes;
@@ -38,10 +40,16 @@ static yk_status parse_rate(void *value, const char *text, yk_err *err)
   double number = strtod(text, &end);
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     if (!(number > 0 && number < 1e6) || strcmp(end, units[i].unit) != 0) continue;
-    *(double *)value = number * units[i].bytes;
+    options->link_bytes_per_s = number * units[i].bytes;
+    options->link_path = NULL;
     return YK_OK;
   }
-  return yk_err_set(err, YK_E_INVAL, "expected a rate as 400Gb (bits a second) or 50GB (bytes), found \"%.40s\"", text);
+  options->link_path = text;
+  if (access(text, R_OK) == 0) return YK_OK;
+  return yk_err_set(err, YK_E_INVAL,
+                    "expected a rate as 400Gb (bits a second) or 50GB (bytes), or a file of `yoke bench machine "
+                    "--output` over several hosts, found \"%.40s\"",
+                    text);
 }
 
 void yk_plan_hosts_init(yk_plan_hosts_options *options)
@@ -60,9 +68,10 @@ void yk_plan_hosts_table(yk_plan_hosts_options *options, yk_option table[YK_PLAN
        .help = "rates and all-reduces of such a host, by `yoke bench machine --output`", .fallback = "of the type"},
       {"nodes", NULL, YK_OPTION_INT, &options->n_hosts, "N", .help = "hosts; alone as with --goal throughput", .min = 1,
        .max = MAX_HOSTS, .given = &options->hosts_given},
-      {"link", NULL, YK_OPTION_CALL, &options->link_bytes_per_s, "RATE",
-       .help = "network of each host, in one direction: 400Gb, 50GB", .fallback = "400Gb", .parse = parse_rate,
-       .given = &options->link_given},
+      {"link", NULL, YK_OPTION_CALL, options, "RATE",
+       .help =
+           "network of each host, in one direction: 400Gb, 50GB, or a FILE of yoke bench machine over several hosts",
+       .fallback = "400Gb", .parse = parse_link, .given = &options->link_given},
       {"link-latency", NULL, YK_OPTION_NUMBER, &options->link_latency_us, "US",
        .help = "time of a small message between hosts", .max = 1e6, .given = &options->latency_given},
   };
@@ -99,6 +108,34 @@ static yk_status read_machine(const char *path, yk_machine_rates *rates, char na
                                 path);
 }
 
+/* The slowest link between two hosts, and the latency of it unless that is given. */
+static yk_status read_links(const yk_plan_hosts_options *options, yk_layout_hosts *hosts, yk_err *err)
+{
+  json_t *document, *link;
+  size_t i;
+  double slowest = 0, latency_us = 0;
+  YK_TRY(yk_tree_parse_file(options->link_path, &document, err));
+  json_array_foreach(json_object_get(document, "network"), i, link)
+  {
+    const char *from = json_string_value(json_object_get(link, "from_host"));
+    const char *to = json_string_value(json_object_get(link, "to_host"));
+    const double rate = json_number_value(json_object_get(link, "bytes_per_s"));
+    if (!from || !to || strcmp(from, to) == 0 || !(rate > 0) || (slowest > 0 && rate >= slowest)) continue;
+    slowest = rate;
+    latency_us = json_number_value(json_object_get(link, "latency_us"));
+  }
+  json_decref(document);
+  if (!(slowest > 0))
+    return yk_err_set(
+        err, YK_E_FORMAT,
+        "%s: expected a network between two hosts, as `yoke bench machine --output` writes with processes "
+        "on several hosts",
+        options->link_path);
+  hosts->link_bytes_per_s = slowest;
+  if (!options->latency_given) hosts->link_latency_s = latency_us * 1e-6;
+  return YK_OK;
+}
+
 /* The first GPU's name and memory, and how many there are; without GPUs nothing changes. */
 static yk_status look_here(char name[NAME_BYTES], int64_t *memory_bytes, int *n_gpus, yk_err *err)
 {
@@ -125,6 +162,7 @@ yk_status yk_plan_hosts_find(const yk_plan_hosts_options *options, yk_layout_hos
   *hosts = (yk_layout_hosts){.n_hosts = options->n_hosts,
                              .link_bytes_per_s = options->link_bytes_per_s,
                              .link_latency_s = options->link_latency_us * 1e-6};
+  if (options->link_path) YK_TRY(read_links(options, hosts, err));
   if (options->machine_path) YK_TRY(read_machine(options->machine_path, &hosts->rates, name, err));
   if (options->gpu) {
     snprintf(name, sizeof name, "%s", options->gpu);

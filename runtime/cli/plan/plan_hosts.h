@@ -12,6 +12,7 @@ typedef struct yk_plan_hosts_options {
   int32_t n_hosts, gpus_per_host; /* gpus_per_host 0: this machine's, else 8 */
   bool hosts_given, gpus_given, link_given, latency_given;
   double link_bytes_per_s, link_latency_us;
+  const char *link_path; /* a file with measured links, in place of the rate; or NULL */
 } yk_plan_hosts_options;
 
 /* yk_plan_hosts_init - the defaults. */

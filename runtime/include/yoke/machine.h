@@ -7,6 +7,7 @@
 
 #include "yoke/device.h"
 #include "yoke/limits.h"
+#include "yoke/log.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -102,6 +103,28 @@ typedef struct yk_machine_limits {
   } all_reduces[YK_MACHINE_ALL_REDUCES];
 } yk_machine_limits;
 
+/* The processes of a measurement of networks; the fields mean what those of an engine's options do. */
+typedef struct yk_machine_processes {
+  int n, process; /* n 0 or 1: one process */
+  bool starts_by_mpi;
+  const char *master_host;
+  int master_port; /* 0: 29500 */
+  const char *key;
+  const char *const *hosts; /* [n_hosts] */
+  int n_hosts;
+  double start_timeout_s; /* 0: 120 s */
+  yk_log log;
+} yk_machine_processes;
+
+/* From one process to another, by the transport that carries the rows of CPU ranks. */
+typedef struct yk_machine_network {
+  int from, to; /* processes */
+  char from_host[64], to_host[64];
+  const char *transport;                                 /* "tcp", "mpi" */
+  double latency_us, latency_us_low, latency_us_high;    /* one way: half of a round trip of 8 bytes */
+  double bytes_per_s, bytes_per_s_low, bytes_per_s_high; /* one way, messages of 4 MiB; medians with their extremes */
+} yk_machine_network;
+
 typedef struct yk_machine_options {
   size_t struct_size;
   yk_device_kind device; /* auto: CUDA if there is any device, else CPU */
@@ -118,6 +141,9 @@ typedef struct yk_machine_options {
   /* Called with each row when the row is complete, on the calling thread. May be NULL. */
   void (*on_row)(void *user, const yk_machine_row *row);
   void *on_row_user;
+  /* Several processes, all of which call yk_machine_measure: process 0 measures its devices, and then each pair of
+   * processes the network between them. */
+  yk_machine_processes processes;
 } yk_machine_options;
 
 /* yk_machine_options_init - struct_size and every default above. Must come first. */
@@ -133,6 +159,8 @@ typedef struct yk_machine_report {
   size_t n_rows;
   yk_machine_row *rows; /* [n_rows], owned by the report */
   yk_machine_limits limits;
+  size_t n_networks;            /* 0 with one process; else every ordered pair, in every process */
+  yk_machine_network *networks; /* [n_networks], owned by the report */
 } yk_machine_report;
 
 /* yk_machine_measure - measure memory, GEMM, links and all-reduces, one after the other. Blocks for seconds to a
@@ -142,7 +170,8 @@ typedef struct yk_machine_report {
  *   down.
  *   Free a report with yk_machine_report_free, also after an error.
  *   Errors: YK_E_INVAL (an option; a GPU that is not there, or named twice), YK_E_UNSUPPORTED (CUDA on a machine or in
- *   a build without it), YK_E_NOMEM. Thread: any. */
+ *   a build without it), YK_E_NOMEM; with several processes those of the roll call, and YK_E_COMM for all once one of
+ *   them fails. Thread: any. */
 yk_status yk_machine_measure_sized(const yk_machine_options *options, yk_machine_report *out, size_t struct_size,
                                    yk_err *err);
 static inline yk_status yk_machine_measure(const yk_machine_options *options, yk_machine_report *out, yk_err *err)
