@@ -89,7 +89,7 @@ MAY_INCLUDE = {
     "runtime/chat/": [YOKE, BASE, "runtime/text/"],
     "runtime/grammar/": [YOKE, BASE, "runtime/text/"],
     "runtime/trace/": [YOKE, BASE],
-    "runtime/convert/": [YOKE, BASE, WEIGHT, "loader/", *LOADER],
+    "runtime/convert/": [YOKE, BASE, WEIGHT, "kernels/gated_delta.h", "loader/", *LOADER],
     "runtime/model/": [*LOWER, *PLANS, YOKE, "kernels/cpu/", "runtime/trace/"],
     "runtime/engine/loop/": [YOKE, BASE, "kernels/", "runtime/model/"],
     "runtime/engine/observe/": [YOKE, BASE, "runtime/model/", "runtime/trace/"],

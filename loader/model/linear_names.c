@@ -30,12 +30,22 @@ static const char *const linear_names[] = {
     "mlp.shared_experts.gate_proj", /* DeepSeek */
     "mlp.shared_experts.up_proj",
     "mlp.shared_experts.down_proj",
+    "linear_attn.in_proj_qkv", /* Qwen3.5 */
+    "linear_attn.in_proj_z",
+    "linear_attn.in_proj_qkvz", /* Qwen3-Next */
+    "linear_attn.out_proj",
     "block_sparse_moe.experts.#.w1", /* Mixtral */
     "block_sparse_moe.experts.#.w2",
     "block_sparse_moe.experts.#.w3",
 };
 
-static const char *const gate_names[] = {"mlp.gate", "mlp.shared_expert_gate", "block_sparse_moe.gate"};
+/* Small layers whose rounding costs accuracy and saves little. */
+static const char *const gate_names[] = {"mlp.gate",
+                                         "mlp.shared_expert_gate",
+                                         "block_sparse_moe.gate",
+                                         "linear_attn.in_proj_a",
+                                         "linear_attn.in_proj_b",
+                                         "linear_attn.in_proj_ba"};
 
 /* Whether name is pattern followed by ".weight". */
 static bool fits(const char *name, const char *pattern)
@@ -66,11 +76,14 @@ static bool ends_with(const char *text, const char *end)
 
 yk_weight_kind yk_weight_kind_of(const char *tensor)
 {
-  if (yk_weight_layer(YK_FAMILY_LLAMA, tensor) < 0) return YK_KIND_OTHER; /* the families here share Llama's prefix */
-  const char *name = strchr(tensor + strlen("model.layers."), '.');
+  /* The families here share Llama's prefix, or that of the text part of models that read images. */
+  yk_model_family family = yk_weight_layer(YK_FAMILY_LLAMA, tensor) < 0 ? YK_FAMILY_QWEN3_5_VL : YK_FAMILY_LLAMA;
+  if (yk_weight_layer(family, tensor) < 0) return YK_KIND_OTHER;
+  const char *name = strchr(tensor + strlen(yk_weight_layer_prefix(family)), '.');
   if (!name++) return YK_KIND_OTHER;
   if (fits_any(name, linear_names, sizeof linear_names / sizeof *linear_names)) return YK_KIND_LINEAR;
   if (fits_any(name, gate_names, sizeof gate_names / sizeof *gate_names)) return YK_KIND_GATE;
   bool is_norm = ends_with(name, "norm.weight") || strstr(name, "_norm") || strstr(name, "layernorm");
-  return ends_with(name, ".weight") && !is_norm ? YK_KIND_UNKNOWN : YK_KIND_OTHER;
+  bool is_convolution = ends_with(name, "conv1d.weight");
+  return ends_with(name, ".weight") && !is_norm && !is_convolution ? YK_KIND_UNKNOWN : YK_KIND_OTHER;
 }

@@ -142,6 +142,12 @@ typedef struct yk_delta_config {
   bool layers[YK_MAX_LAYERS]; /* [n_layers] whether a layer is a gated delta net */
 } yk_delta_config;
 
+/* yk_delta_config_channels - channels of the convolution of all heads: q, k and v. */
+static inline int64_t yk_delta_config_channels(const yk_delta_config *delta)
+{
+  return 2 * (int64_t)delta->n_key_heads * delta->key_dim + (int64_t)delta->n_value_heads * delta->value_dim;
+}
+
 typedef struct yk_model_config {
   yk_model_family family;
   int32_t vocab_size, hidden_size;

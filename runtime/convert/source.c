@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "kernels/gated_delta.h"
 
 enum { MIN_GROUP = 16, MAX_GROUP = 1024, PACKED = 8, OTHERS = 3 };
 
@@ -24,6 +25,10 @@ static int64_t size_of_norm(const yk_model_config *config, yk_weight_role role)
   case YK_ROLE_K_NORM: return config->head_dim;
   case YK_ROLE_Q_A_NORM: return config->latent.q_rank;
   case YK_ROLE_KV_A_NORM: return config->latent.kv_rank;
+  case YK_ROLE_DELTA_A_LOG:
+  case YK_ROLE_DELTA_DT_BIAS: return config->delta.n_value_heads;
+  case YK_ROLE_DELTA_NORM: return config->delta.value_dim;
+  case YK_ROLE_DELTA_CONV: return YK_DELTA_TAPS * yk_delta_config_channels(&config->delta);
   default: return config->hidden_size;
   }
 }
@@ -31,6 +36,7 @@ static int64_t size_of_norm(const yk_model_config *config, yk_weight_role role)
 static yk_status add_norm(yk_convert_source *s, const yk_weight_place *place, yk_err *err)
 {
   yk_convert_item *item = next(s, YK_CONVERT_VECTOR, place);
+  if (yk_weight_is_bare(place->role)) item->suffix = NULL;
   return yk_checkpoint_vector(s->checkpoint, place->role, place->layer, size_of_norm(s->config, place->role),
                               &item->vector, err);
 }
@@ -94,6 +100,17 @@ static yk_status add_layer(yk_convert_source *s, int32_t layer, yk_err *err)
                                          YK_ROLE_Q_NORM,
                                          YK_ROLE_K_NORM,
                                          YK_ROLE_O,
+                                         YK_ROLE_DELTA_QKV,
+                                         YK_ROLE_DELTA_Z,
+                                         YK_ROLE_DELTA_B,
+                                         YK_ROLE_DELTA_A,
+                                         YK_ROLE_DELTA_QKVZ,
+                                         YK_ROLE_DELTA_BA,
+                                         YK_ROLE_DELTA_CONV,
+                                         YK_ROLE_DELTA_A_LOG,
+                                         YK_ROLE_DELTA_DT_BIAS,
+                                         YK_ROLE_DELTA_NORM,
+                                         YK_ROLE_DELTA_OUT,
                                          YK_ROLE_FFN_NORM,
                                          YK_ROLE_GATE,
                                          YK_ROLE_UP,

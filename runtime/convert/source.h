@@ -6,13 +6,13 @@
 #include "loader/checkpoint.h"
 
 typedef enum yk_convert_kind {
-  YK_CONVERT_VECTOR, /* a norm, or the choice correction of a router */
+  YK_CONVERT_VECTOR, /* a norm, the choice correction of a router, or a vector of a gated delta net */
   YK_CONVERT_MATRIX  /* the embedding, or the weight of a linear layer, plain or of 4-bit integers */
 } yk_convert_kind;
 
 typedef struct yk_convert_item {
   char module[YK_WEIGHT_NAME_BYTES];
-  const char *suffix; /* suffix of a vector's tensor, after the module's name */
+  const char *suffix; /* suffix of a vector's tensor, after the module's name; NULL: none */
   yk_weight_role role;
   int32_t layer;
   yk_convert_kind kind;

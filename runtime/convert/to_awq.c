@@ -6,6 +6,7 @@
 #include "base/model_path.h"
 #include "convert/formats.h"
 #include "convert/stream.h"
+#include "kernels/gated_delta.h"
 #include "loader/hf/awq_kept.h"
 #include "loader/hf/json_edit.h"
 #include "loader/hf/side_files.h"
@@ -33,7 +34,7 @@ static void add(tensors *t, const char *module, const char *suffix, yk_tensor_dt
                 int64_t n_columns)
 {
   yk_tensor *tensor = &t->list[t->n];
-  snprintf(t->names[t->n], NAME_BYTES, "%s.%s", module, suffix);
+  snprintf(t->names[t->n], NAME_BYTES, "%s%s%s", module, suffix ? "." : "", suffix ? suffix : "");
   *tensor = (yk_tensor){.name = t->names[t->n], .dtype = dtype, .n_dims = n_rows ? 2 : 1};
   tensor->shape[0] = n_rows ? n_rows : n_columns;
   tensor->shape[1] = n_rows ? n_columns : 0;
@@ -42,11 +43,21 @@ static void add(tensors *t, const char *module, const char *suffix, yk_tensor_dt
   t->n++;
 }
 
+/* [channels, 1, YK_DELTA_TAPS] in place of one dimension. */
+static void shape_convolution(yk_tensor *tensor)
+{
+  tensor->n_dims = 3;
+  tensor->shape[0] /= YK_DELTA_TAPS;
+  tensor->shape[1] = 1;
+  tensor->shape[2] = YK_DELTA_TAPS;
+}
+
 static void add_item(tensors *t, const yk_convert_item *item, int32_t group_size)
 {
   const yk_weight_view *w = &item->weight;
   if (item->kind == YK_CONVERT_VECTOR) {
     add(t, item->module, item->suffix, dtype_of(item->vector.dtype), 0, item->vector.n);
+    if (item->role == YK_ROLE_DELTA_CONV) shape_convolution(&t->list[t->n - 1]);
     return;
   }
   if (yk_convert_is_quantised(item)) {

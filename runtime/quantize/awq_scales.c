@@ -109,6 +109,7 @@ yk_status yk_awq_scales_apply(yk_awq_scales *scales, const char *module, yk_awq_
   const yk_awq_inputs reads = inputs_at(&place, yk_input_read_by(config, place.layer, place.role));
   const yk_awq_inputs writes = inputs_at(&place, yk_input_written_by(config, place.layer, place.role));
   const yk_awq_fold *f, *written = NULL;
+  if (reads.kind == YK_N_INPUT_KINDS) return YK_OK; /* out_proj of a gated delta net: one norm for all its heads */
   YK_TRY(fold_of(scales, &reads, &f, err));
   if (writes.kind < YK_N_INPUT_KINDS) YK_TRY(fold_of(scales, &writes, &written, err));
   YK_TRY(show_floats(scales, &scales->k_scales, f->scales, weight->k, &weight->k_scales, err));
@@ -142,7 +143,7 @@ yk_status yk_awq_scales_fold(yk_awq_scales *scales, const yk_tensor *tensor, con
   const yk_awq_fold *f;
   *out = NULL;
   if (!module || !yk_weight_find(config, module, &place)) return YK_OK;
-  bool is_float_reader = yk_weight_is_float(place.role);
+  bool is_float_reader = yk_input_stays_float(place.role);
   const yk_awq_inputs inputs =
       inputs_at(&place, is_float_reader ? yk_input_read_by(config, place.layer, place.role)
                                         : yk_input_written_by(config, place.layer, place.role));

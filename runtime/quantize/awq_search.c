@@ -69,6 +69,7 @@ typedef struct task {
   int64_t k;
   double *means;                                      /* [k] */
   yk_vector_view norm;                                /* if a norm writes the inputs */
+  float norm_offset;                                  /* of the model: added to the norm's stored elements */
   yk_weight_view float_readers[YK_MAX_FLOAT_READERS]; /* [roles.n_float_readers] */
 } task;
 
@@ -117,26 +118,34 @@ static void round_to_exact(const task *t, float *scales)
   }
 }
 
+/* A router's choices must not change, so that its product with scaled inputs must be exact. */
+static bool needs_exact(const task *t)
+{
+  for (int i = 0; i < t->roles.n_float_readers; i++)
+    if (yk_weight_is_float(t->roles.float_readers[i])) return true;
+  return false;
+}
+
 /* Divide the norm's elements by the scales, then set each scale to the quotient of the old element and the new element.
  * The scale becomes 1 if that quotient is not close to the scale (a norm element of zero, or outside the range of its
- * type). With float readers the quotient must equal the scale. norm [n] of the view's type. */
+ * type). With a router among the readers the quotient must equal the scale. norm [n] of the view's type. */
 static void divide_norm(const task *t, float *scales, void *norm)
 {
-  const float tolerance = t->roles.n_float_readers > 0 ? 0 : 0.02f;
+  const float tolerance = needs_exact(t) ? 0 : 0.02f;
   for (int64_t i = 0; i < t->norm.n; i++) {
-    float before = element_of(t->norm.dtype, t->norm.data, i);
-    yk_dtype_store(t->norm.dtype, norm, (size_t)i, before / scales[i]);
-    float after = yk_dtype_load(t->norm.dtype, norm, (size_t)i), ratio = before / after;
+    float stored = element_of(t->norm.dtype, t->norm.data, i), before = t->norm_offset + stored;
+    yk_dtype_store(t->norm.dtype, norm, (size_t)i, before / scales[i] - t->norm_offset);
+    float after = t->norm_offset + yk_dtype_load(t->norm.dtype, norm, (size_t)i), ratio = before / after;
     bool is_sound = isfinite(ratio) && ratio > 0 && fabsf(ratio / scales[i] - 1) <= tolerance;
     scales[i] = is_sound ? ratio : 1;
-    if (!is_sound) yk_dtype_store(t->norm.dtype, norm, (size_t)i, before);
+    if (!is_sound) yk_dtype_store(t->norm.dtype, norm, (size_t)i, stored);
   }
 }
 
 static void make_scales(const task *t, int power, float *scales, void *norm)
 {
   power_scales(t, (double)power / GRID, scales);
-  if (t->roles.n_float_readers > 0) round_to_exact(t, scales);
+  if (needs_exact(t)) round_to_exact(t, scales);
   if (t->roles.writer_is_norm) divide_norm(t, scales, norm);
 }
 
@@ -266,7 +275,8 @@ static yk_status read_task(const yk_awq_search *s, const yk_awq_inputs *inputs, 
 
 yk_status yk_awq_search_scales(yk_awq_search *search, const yk_awq_inputs *inputs, yk_awq_fold *out, yk_err *err)
 {
-  task t = {.roles = yk_input_roles_of(search->config, inputs->layer, inputs->kind)};
+  task t = {.roles = yk_input_roles_of(search->config, inputs->layer, inputs->kind),
+            .norm_offset = search->config->norm_offset};
   size_t k = (size_t)(t.k = yk_input_size(search->config, &t.roles));
   YK_TRY(read_task(search, inputs, &t, err));
   float *grid = malloc(GRID * k * sizeof *grid);

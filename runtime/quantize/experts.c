@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/model/weight_names.h"
+
 enum { MAX_NAME_BYTES = 512 };
 
 static const char gate_up[] = ".experts.gate_up_proj", down[] = ".experts.down_proj", mixtral[] = "block_sparse_moe";
@@ -20,11 +22,17 @@ static bool is_gate_up(const yk_tensor *tensor)
   return ends_with(tensor->name, strlen(tensor->name), gate_up);
 }
 
+/* Whether a tensor is in a layer of a text model, or of the text part of a model that reads images. */
+static bool is_in_layer(const char *name)
+{
+  return yk_weight_layer(YK_FAMILY_LLAMA, name) >= 0 || yk_weight_layer(YK_FAMILY_QWEN3_5_VL, name) >= 0;
+}
+
 int64_t yk_experts_count(const yk_tensor *tensor)
 {
   size_t n = strlen(tensor->name);
   bool is_float = tensor->dtype == YK_TENSOR_F16 || tensor->dtype == YK_TENSOR_BF16 || tensor->dtype == YK_TENSOR_F32;
-  if (tensor->n_dims != 3 || !is_float || strncmp(tensor->name, "model.layers.", 13) != 0) return 0;
+  if (tensor->n_dims != 3 || !is_float || !is_in_layer(tensor->name)) return 0;
   return ends_with(tensor->name, n, gate_up) ? 2 * tensor->shape[0]
          : ends_with(tensor->name, n, down)  ? tensor->shape[0]
                                              : 0;
@@ -41,6 +49,8 @@ yk_status yk_experts_check(const yk_tensor *tensor, yk_json config, yk_err *err)
         "tensor %s: this name of Mixtral's experts is not supported; supported: block_sparse_moe.experts, "
         "as save_pretrained writes them unless save_original_format is false",
         tensor->name);
+  yk_json text = yk_json_get(config, "text_config");
+  if (yk_json_is(text, YK_JSON_OBJECT)) config = text;
   YK_TRY(yk_json_get_i64(config, "config.json", "hidden_size", true, 1, INT64_MAX, &hidden, err));
   bool is_sound = is_gate_up(tensor) ? shape[2] == hidden && shape[1] % 2 == 0 : shape[1] == hidden;
   if (is_sound) return YK_OK;

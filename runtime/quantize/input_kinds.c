@@ -9,8 +9,11 @@ typedef struct kind_roles {
 } kind_roles;
 
 static const kind_roles kinds[YK_N_INPUT_KINDS] = {
-    [YK_INPUT_QKV] = {.n_readers = 5,
-                      .readers = {YK_ROLE_Q, YK_ROLE_K, YK_ROLE_V, YK_ROLE_Q_A, YK_ROLE_KV_A},
+    [YK_INPUT_QKV] = {.n_readers = 8,
+                      .readers = {YK_ROLE_Q, YK_ROLE_K, YK_ROLE_V, YK_ROLE_Q_A, YK_ROLE_KV_A, YK_ROLE_DELTA_QKV,
+                                  YK_ROLE_DELTA_Z, YK_ROLE_DELTA_QKVZ},
+                      .n_float_readers = 3,
+                      .float_readers = {YK_ROLE_DELTA_B, YK_ROLE_DELTA_A, YK_ROLE_DELTA_BA},
                       .n_writers = 1,
                       .writers = {YK_ROLE_ATTENTION_NORM}},
     [YK_INPUT_Q_B] = {.n_readers = 1, .readers = {YK_ROLE_Q_B}, .n_writers = 1, .writers = {YK_ROLE_Q_A_NORM}},

@@ -2,7 +2,8 @@
  * rows.
  *
  *   kind          written by            read by
- *   QKV           norm                  q, k, v; with latent attention q or q_a, and kv_a
+ *   QKV           norm                  q, k, v; with latent attention q or q_a, and kv_a; of a gated delta net q, k, v
+ *                                       and z, and b and a, which stay floats
  *   Q_B           norm after q_a        q_b
  *   KV_B          norm after kv_a       kv_b
  *   O             v; the values of kv_b o
@@ -28,13 +29,13 @@ typedef enum yk_input_kind {
   YK_N_INPUT_KINDS
 } yk_input_kind;
 
-enum { YK_MAX_READERS = 6, YK_MAX_FLOAT_READERS = 2 };
+enum { YK_MAX_READERS = 8, YK_MAX_FLOAT_READERS = 3 };
 
 /* The roles of a kind that exist in a layer. */
 typedef struct yk_input_roles {
   int n_readers, n_float_readers;
   yk_weight_role readers[YK_MAX_READERS];
-  yk_weight_role float_readers[YK_MAX_FLOAT_READERS]; /* readers whose weights are floats in every format */
+  yk_weight_role float_readers[YK_MAX_FLOAT_READERS]; /* readers whose weights stay floats */
   yk_weight_role writer;
   bool writer_is_norm;
 } yk_input_roles;
@@ -46,6 +47,12 @@ yk_input_roles yk_input_roles_of(const yk_model_config *config, int32_t layer, y
  *   writes. YK_N_INPUT_KINDS: none. */
 yk_input_kind yk_input_read_by(const yk_model_config *config, int32_t layer, yk_weight_role role);
 yk_input_kind yk_input_written_by(const yk_model_config *config, int32_t layer, yk_weight_role role);
+
+/* yk_input_stays_float - whether quantising leaves a linear role's weights as floats. */
+static inline bool yk_input_stays_float(yk_weight_role role)
+{
+  return yk_weight_is_float(role) || role == YK_ROLE_DELTA_B || role == YK_ROLE_DELTA_A || role == YK_ROLE_DELTA_BA;
+}
 
 /* yk_input_size - elements of a row. roles: roles of a layer, with readers. */
 static inline int64_t yk_input_size(const yk_model_config *config, const yk_input_roles *roles)

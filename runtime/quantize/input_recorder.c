@@ -26,6 +26,7 @@ static yk_status on_create(void *user, const yk_linear_spec *spec, const yk_line
   snprintf(module, sizeof module, "%.*s", (int)(dot - tensor), tensor);
   if (!yk_weight_find(config_of(r), module, &place)) return YK_OK;
   yk_input_kind kind = yk_input_read_by(config_of(r), place.layer, place.role);
+  if (kind == YK_N_INPUT_KINDS) return YK_OK;
   bool has_router = kind == YK_INPUT_GATE_UP && config_of(r)->experts.layers[place.layer];
   if (!has_router || place.role == YK_ROLE_ROUTER) r->linears[place.layer * YK_N_INPUT_KINDS + kind] = linear;
   return YK_OK;

@@ -171,6 +171,21 @@ static yk_status sort_quantised(yk_quantize_plan *plan, yk_err *err)
   return YK_OK;
 }
 
+/* Readers would otherwise expect 4 bits in other parts of a model: its vision tower, and layers that predict further
+ * tokens. */
+static void name_other_parts(yk_quantize_plan *plan)
+{
+  static const struct {
+    const char *begin, *name;
+  } parts[] = {{"model.visual.", ", \"visual\""}, {"mtp.", ", \"mtp\""}};
+  for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+      if (strncmp(plan->tensors[i].source->name, parts[p].begin, strlen(parts[p].begin)) != 0) continue;
+      yk_strbuf_append_str(&plan->kept, parts[p].name);
+      break;
+    }
+}
+
 static yk_status name_kept(const decisions *d, yk_err *err)
 {
   yk_quantize_plan *plan = d->plan;
@@ -183,6 +198,7 @@ static yk_status name_kept(const decisions *d, yk_err *err)
   const yk_awq_modules modules = {kept, n, plan->quantised, (size_t)plan->n_quantised};
   yk_awq_kept_warn(&modules, plan->group_size, &d->options->log);
   yk_awq_kept_append(&modules, &plan->kept);
+  name_other_parts(plan);
   free(kept);
   return plan->kept.failed ? no_memory(err) : YK_OK;
 }

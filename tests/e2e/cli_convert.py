@@ -19,7 +19,7 @@ REASONS = {"format_compressed_mixed": "100 outputs", "format_compressed_act_orde
            "format_msmodelslim_w8a8_chatglm": "a module of several projections",
            "format_msmodelslim_w8a16_group": "a module of several projections"}
 FORMATS = sorted(name for name in os.listdir(harness.FAMILIES)
-                 if name.startswith("format_") and "8" not in name and name not in REASONS)
+                 if name.startswith("format_") and "8" not in name and name not in REASONS or name.endswith("_int4"))
 REFUSED = {**{name: NOT_EXACT for name in os.listdir(harness.FAMILIES)
               if name.startswith("format_") and "8" in name and "_kv_" not in name},
            **REASONS}

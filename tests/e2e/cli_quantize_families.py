@@ -28,16 +28,18 @@ class Families(QuantizeCase):
         embedding."""
         for name in model.tensors:
             module = name.removesuffix(".weight")
-            stays = (len(model.tensors[name][0]) == 1 or
-                     module.endswith(("embed_tokens", "mlp.gate", "shared_expert_gate", "block_sparse_moe.gate")))
+            stays = (len(model.tensors[name][0]) != 2 or
+                     module.endswith(("embed_tokens", "mlp.gate", "shared_expert_gate", "block_sparse_moe.gate",
+                                      "in_proj_ba")))
             self.assertEqual(name in floats, stays, name)
             self.assertEqual({f"{module}.{part}" for part in ("qweight", "qzeros", "scales")} <= names, not stays, name)
 
-    def check_routing(self, before, after):
-        """In layers of experts, the norm's divisor and the router's factor are the same power of two."""
+    def check_routing(self, before, after, offset):
+        """In layers of experts, the norm's divisor and the router's factor are the same power of two. offset: added to
+        a norm's elements."""
         for router in (name for name in after if name.endswith("gate.weight")):
             norm = ".".join(router.split(".")[:3]) + ".post_attention_layernorm.weight"
-            ratios = [a / b for a, b in zip(before[norm], after[norm])]
+            ratios = [(offset + a) / (offset + b) for a, b in zip(before[norm], after[norm])]
             self.assertGreater(len(set(ratios)), 2)
             self.assertEqual({math.frexp(ratio)[0] for ratio in ratios}, {0.5})
             scaled = [w * ratios[i % 64] for i, w in enumerate(before[router])]
@@ -50,13 +52,16 @@ class Families(QuantizeCase):
         self.assertLess(scaled, 0.9 * rounded)
         floats, names = read_floats(folder + "-awq")
         self.check_names(model, floats, names)
-        self.check_routing(read_floats(folder)[0], floats)
+        self.check_routing(read_floats(folder)[0], floats, 1 if family == "qwen3_next" else 0)
 
     def test_qwen2_moe(self):
         self.check_family("qwen2_moe")
 
     def test_qwen3_moe(self):
         self.check_family("qwen3_moe")
+
+    def test_qwen3_next(self):
+        self.check_family("qwen3_next")
 
     def test_mixtral(self):
         self.check_family("mixtral")

@@ -23,6 +23,10 @@ FAMILIES = {
                   "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64, "decoder_sparse_step": 2},
     "qwen3_moe": {"architectures": ["Qwen3MoeForCausalLM"], "num_experts": 4, "num_experts_per_tok": 3, "head_dim": 32,
                   "moe_intermediate_size": 64, "num_key_value_heads": 2, "norm_topk_prob": True},
+    "qwen3_next": {"architectures": ["Qwen3NextForCausalLM"], "num_experts": 4, "num_experts_per_tok": 3,
+                   "moe_intermediate_size": 64, "shared_expert_intermediate_size": 64, "num_key_value_heads": 2,
+                   "head_dim": 32, "full_attention_interval": 2, "linear_num_key_heads": 2,
+                   "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16},
     "mixtral": {"architectures": ["MixtralForCausalLM"], "num_local_experts": 4, "num_experts_per_tok": 2},
     "glm4_moe": {"architectures": ["Glm4MoeForCausalLM"], "n_routed_experts": 6, "num_experts_per_tok": 2,
                  "n_shared_experts": 2, "moe_intermediate_size": 32, "n_group": 3, "topk_group": 2, "head_dim": 32,
@@ -57,7 +61,9 @@ class Model:
         for self.layer in range(2):
             self.norm("input_layernorm", 64)
             self.norm("post_attention_layernorm", 64)
-            if "kv_lora_rank" in self.config:
+            if "linear_num_key_heads" in self.config and self.layer == 0:
+                self.delta_net()
+            elif "kv_lora_rank" in self.config:
                 self.latent_attention()
             else:
                 self.attention()
@@ -70,7 +76,8 @@ class Model:
         self.tensors[name] = (list(shape), [mean + self.rng.gauss(0, scale) for _ in range(math.prod(shape))])
 
     def norm(self, name, n):
-        values = [4 ** self.rng.uniform(-1.5, 1.5) for _ in range(n)]
+        offset = 1 if "linear_num_key_heads" in self.config else 0  # stored less 1
+        values = [4 ** self.rng.uniform(-1.5, 1.5) - offset for _ in range(n)]
         self.tensors[f"model.layers.{self.layer}.{name}.weight"] = ([n], values)
 
     def linear(self, name, k, n, scale=1.0):
@@ -85,14 +92,25 @@ class Model:
         config = self.config
         head = config.get("head_dim", 16)
         q, kv = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
-        for name, n in (("q", q), ("k", kv), ("v", kv)):
+        is_hybrid = config["model_type"] == "qwen3_next"
+        for name, n in (("q", 2 * q if is_hybrid else q), ("k", kv), ("v", kv)):
             self.linear(f"self_attn.{name}_proj", 64, n)
             if config["model_type"] == "qwen2_moe" or config.get("attention_bias"):
                 self.draw(f"model.layers.{self.layer}.self_attn.{name}_proj.bias", n)
         self.linear("self_attn.o_proj", q, 64, scale=RESIDUAL_SCALE)
-        if config["model_type"] == "qwen3_moe":
+        if config["model_type"] in ("qwen3_moe", "qwen3_next"):
             self.norm("self_attn.q_norm", head)
             self.norm("self_attn.k_norm", head)
+
+    def delta_net(self):
+        name = f"model.layers.{self.layer}.linear_attn"
+        self.linear("linear_attn.in_proj_qkvz", 64, 2 * 32 + 2 * 64)
+        self.linear("linear_attn.in_proj_ba", 64, 8)
+        self.draw(f"{name}.conv1d.weight", 2 * 32 + 64, 1, 4, scale=0.5)
+        self.draw(f"{name}.A_log", 4, scale=1)
+        self.draw(f"{name}.dt_bias", 4, scale=1)
+        self.draw(f"{name}.norm.weight", 16, scale=0.05, mean=1)
+        self.linear("linear_attn.out_proj", 64, 64, scale=RESIDUAL_SCALE)
 
     def latent_attention(self):
         config = self.config
@@ -119,7 +137,7 @@ class Model:
         self.linear("mlp.gate", 64, n, scale=0.5)
         for expert in range(n):
             self.network(f"mlp.experts.{expert}", config["moe_intermediate_size"])
-        if config["model_type"] == "qwen2_moe":
+        if "shared_expert_intermediate_size" in config:
             self.network("mlp.shared_expert", config["shared_expert_intermediate_size"])
             self.linear("mlp.shared_expert_gate", 64, 1)
         elif "n_shared_experts" in config:

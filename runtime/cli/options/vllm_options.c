@@ -3,7 +3,7 @@
 #define ONE_MACHINE  "a server is one copy of the model; start one for each, and a router in front of them"
 #define NO_PLUGINS   "Yoke runs no Python code of its users; leave it out"
 #define NO_LORA      "Yoke runs no LoRA adapters; merge the adapter into the weights, and give it that checkpoint"
-#define NO_DRAFTS    "Yoke does not decode speculatively; leave it out"
+#define NO_DRAFTS    "Yoke does not decode speculatively, and does not use a model's mtp layers; leave it out"
 #define NO_MEDIA     "Yoke reads text alone; leave it out"
 #define GRAMMAR      "constrained output always uses xgrammar; leave it out"
 #define NO_POOLING   "Yoke generates text, and computes no embeddings; leave it out"
