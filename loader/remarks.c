@@ -110,6 +110,7 @@ static yk_status report_offsets(const checkpoint_view *c, yk_err *err)
 /* In order of priority: a tensor counts as the first kind that fits. */
 typedef enum stray_kind {
   STRAY_TABLE,
+  STRAY_PARTS,
   STRAY_TOWER,
   STRAY_PREDICTION,
   STRAY_LAYER,
@@ -123,6 +124,8 @@ typedef enum stray_kind {
 
 static const char *const stray_texts[N_STRAY_KINDS] = {
     [STRAY_TABLE] = "of rotary frequencies (inv_freq), which the configuration gives",
+    [STRAY_PARTS] =
+        "of parts that the text model does not use: a vision tower, layers that predict further tokens (mtp)",
     [STRAY_TOWER] = "of a vision or audio tower: the model reads text alone",
     [STRAY_PREDICTION] = "of layers that predict further tokens (mtp)",
     [STRAY_LAYER] = "of layers beyond num_hidden_layers",
@@ -152,6 +155,9 @@ static stray_kind kind_of(const yk_model_config *config, const char *name)
   static const char *const predictions[] = {"mtp.", "mtp_", ".eh_proj.", ".enorm.", ".hnorm."};
   int32_t layer = yk_weight_layer(config->family, name);
   if (ends_with(name, "rotary_emb.inv_freq") || ends_with(name, "rotary_pos_emb.inv_freq")) return STRAY_TABLE;
+  bool is_part = has_any(name, towers, sizeof towers / sizeof *towers) ||
+                 has_any(name, predictions, sizeof predictions / sizeof *predictions);
+  if (layer < 0 && is_part && yk_family_is_hybrid(config->family)) return STRAY_PARTS; /* every such model has them */
   if (layer < 0 && has_any(name, towers, sizeof towers / sizeof *towers)) return STRAY_TOWER;
   if (layer < config->n_layers && has_any(name, predictions, sizeof predictions / sizeof *predictions))
     return STRAY_PREDICTION;
@@ -283,7 +289,7 @@ static yk_status warn_strays(const checkpoint_view *c, yk_err *err)
   }
   for (int kind = 0; kind < N_STRAY_KINDS; kind++)
     if (n_of_kind[kind] && status == YK_OK)
-      yk_log_write(c->log, kind == STRAY_TABLE ? YK_LOG_INFO : YK_LOG_WARN, "ignored: %zu tensor%s %s; the first is %s",
+      yk_log_write(c->log, kind <= STRAY_PARTS ? YK_LOG_INFO : YK_LOG_WARN, "ignored: %zu tensor%s %s; the first is %s",
                    n_of_kind[kind], n_of_kind[kind] == 1 ? "" : "s", stray_texts[kind], first[kind]);
   free(used);
   return status;

@@ -15,10 +15,10 @@ FAMILY = "qwen3"
 # Dense, mixtures, latent attention, quantised inputs; ranks, processes. Some ranks have no head of attention.
 CASES = (("qwen3", 2, 2, ()), ("llama", 3, 3, ()), ("qwen3", 8, 4, ()), ("moe_qwen3", 4, 2, ()),
          ("moe_qwen2", 3, 3, ("--enable-expert-parallel",)), ("deepseek_v3", 6, 2, ()), ("format_w8a8", 4, 4, ()),
-         ("format_w8a8_experts", 3, 3, ()))
+         ("format_w8a8_experts", 3, 3, ()), ("hybrid_qwen3_5", 4, 2, ()))
 # Pipeline stages: ranks in all, processes, stages. Groups of 3 ranks in 3 processes of 2.
 STAGES = (("qwen3", 4, 2, 2), ("llama", 3, 3, 3), ("qwen3", 6, 3, 2), ("format_w8a8", 2, 2, 2), ("moe_qwen3", 4, 2, 2),
-          ("deepseek_v3", 2, 2, 2))
+          ("deepseek_v3", 2, 2, 2), ("hybrid_qwen3_5_moe", 4, 2, 2))
 
 
 def model(name=FAMILY):

@@ -17,6 +17,7 @@ DRAWS = ("--temperature", 1, "--seed", 5, "--top-p", 0.9, "--repetition-penalty"
 def n_layers(folder):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
+    config = config.get("text_config", config)
     return config.get("num_hidden_layers") or config["num_layers"]
 
 
