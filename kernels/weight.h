@@ -15,6 +15,7 @@ typedef enum yk_weight_format {
   YK_WEIGHT_AWQ,   /* 4-bit integers with a scale and a zero point per group: w = scale * (q - zero) */
   YK_WEIGHT_INT8,  /* 8-bit signed integers, as above; zero points may be fractional or absent */
   YK_WEIGHT_FP8,   /* float8 e4m3fn, which has no infinity, with a scale per group: w = scale * f8 */
+  YK_WEIGHT_FP4,   /* float4 e2m1, with a scale per group: w = scale * f4 */
   YK_N_WEIGHT_FORMATS
 } yk_weight_format;
 
@@ -27,7 +28,7 @@ typedef struct yk_weight_traits {
 static inline const yk_weight_traits *yk_weight_traits_of(yk_weight_format format)
 {
   static const yk_weight_traits traits[YK_N_WEIGHT_FORMATS] = {
-      {"floats", 0}, {"4-bit integers", 4}, {"8-bit integers", 8}, {"8-bit floats", 8}};
+      {"floats", 0}, {"4-bit integers", 4}, {"8-bit integers", 8}, {"8-bit floats", 8}, {"4-bit floats", 4}};
   return &traits[format];
 }
 
@@ -37,19 +38,25 @@ static inline bool yk_weight_is_quantised(yk_weight_format format)
   return yk_weight_traits_of(format)->bits > 0;
 }
 
-/* How a checkpoint packs the integers of a quantised weight: b bits per element (AWQ 4, the others 8), g = k/group
+/* How a checkpoint packs the codes of a quantised weight: b bits per element (AWQ, FP4: 4, the others 8), g = k/group
  * groups. Devices read only YK_PACKING_AWQ_GEMM for AWQ and YK_PACKING_ROWS for the other formats; the loader first
- * repacks the other packings into these (loader/integers). The element type of scales is the view's dtype. */
+ * repacks the other packings into these (loader/integers). The element type of scales is the view's dtype, unless the
+ * packing has another one. */
 typedef enum yk_packing {
   YK_PACKING_AWQ_GEMM,      /* AWQ: qweight u32 [k, n/8], qzeros u32 [g, n/8], scales [g, n]; nibbles as below */
   YK_PACKING_AWQ_GEMV,      /* AWQ: u32 [n, k/8]; u32 [n, z]; [n, 8 z], where z is g/8 rounded up: see int4_awq.c */
   YK_PACKING_AWQ_GEMV_FAST, /* AWQ: i16 [n/4, k]; zeros times scales, negative, dtype [8 z, n]; scales [8 z, n] */
   YK_PACKING_GPTQ,          /* AWQ, INT8: u32 [k b/32, n]; u32 [g, n b/32]; [g, n]; unsigned elements in order */
   YK_PACKING_COMPRESSED,    /* AWQ, INT8: u32 [n, k b/32]; u32 [n b/32, g]; [n, g]; likewise, sizes rounded up */
-  YK_PACKING_ROWS,          /* INT8, FP8: bytes [n, k]; qzeros of dtype [n, g]; scales [n, g]; g rounded up */
+  YK_PACKING_ROWS,          /* INT8, FP8: bytes [n, k]; qzeros of dtype [n, g]; scales [n, g]; g rounded up. FP4, for
+                             * devices only: a code per byte */
   YK_PACKING_BLOCKS,        /* INT8, FP8: bytes [n, k]; no zeros; scales [n/group_n, g], both rounded up */
   YK_PACKING_PRODUCTS,      /* INT8, STATIC inputs: bytes [n, k]; no zeros; scales f32 [n] of sums of products */
   YK_PACKING_PRODUCTS_I64,  /* likewise, but each scale is the lower half of an i64 */
+  YK_PACKING_NVFP4,         /* FP4: u8 [n, k/2], even k in the lower half; scales e4m3 [n, g] / global_scale */
+  YK_PACKING_NVFP4_FACTOR,  /* likewise, but the scales are multiplied by global_scale */
+  YK_PACKING_MXFP4,         /* FP4: likewise; scales e8m0 [n, g], powers of 2 */
+  YK_PACKING_MXFP8,         /* FP8: bytes [n, k]; scales e8m0 [n, g] */
   YK_N_PACKINGS
 } yk_packing;
 
@@ -75,12 +82,13 @@ static inline bool yk_inputs_are_alike(const yk_inputs *a, const yk_inputs *b)
 /* Limit of a layer with quantised inputs, over all ranks: sums of products fit in 32 bits. */
 enum { YK_MAX_QUANTISED_INPUTS = 1 << 16 };
 
-/* A device receives slices of INT8 and FP8 weights as separate weights: in ROWS, with scales and zeros of float32 and
- * with the part's group_local as group. */
+/* A device receives slices of INT8, FP8 and FP4 weights as separate weights: in ROWS, with scales and zeros of float32
+ * and with the part's group_local as group. */
 typedef struct yk_weight_view {
   yk_weight_format format;
   int64_t k, n; /* inputs, outputs of the whole layer */
-  /* Inputs that share a scale; whole K: group == k. AWQ: divides k. INT8, FP8: the last group may be short. PLAIN: 0 */
+  /* Inputs that share a scale; whole K: group == k. AWQ, FP4: divides k. INT8, FP8: the last group may be short.
+   * PLAIN: 0 */
   int64_t group;
   int64_t group_n;     /* BLOCKS: outputs that share a scale; the last such group may be short */
   yk_dtype dtype;      /* type of plain, otherwise of scales */
@@ -89,8 +97,9 @@ typedef struct yk_weight_view {
   const void *qweight; /* INT8: signed in ROWS; other packings add 128 to elements and zeros */
   const void *qzeros;  /* NULL in a checkpoint: every zero is 8 (AWQ; devices need them), 0 (INT8) */
   const void *scales;
-  bool zeros_less_one; /* GPTQ: qzeros hold zero - 1 */
-  bool act_order;      /* groups are not ranges of neighbouring inputs; false in a device's weights (group_order.h) */
+  const void *global_scale; /* NVFP4, NVFP4_FACTOR: f32; NULL for others and if the data is not loaded */
+  bool zeros_less_one;      /* GPTQ: qzeros hold zero - 1 */
+  bool act_order; /* groups are not ranges of neighbouring inputs; false in a device's weights (group_order.h) */
   /* With act_order: i32 [k], the group of each input, from 0 to k / group - 1. NULL if the data is not loaded, and for
    * an expert that, unlike the other experts of its layer, has groups of neighbours. */
   const void *g_idx;

@@ -33,6 +33,7 @@ static const fused_suffix suffixes[] = {{"", "weight"},
                                         {".weight", "weight"},
                                         {"_packed", "weight_packed"},
                                         {"_scale", "weight_scale"},
+                                        {"_global_scale", "weight_global_scale"},
                                         {"_scale_inv", "weight_scale_inv"},
                                         {"_zero_point", "weight_zero_point"}};
 

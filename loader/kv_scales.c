@@ -16,7 +16,7 @@ yk_status yk_kv_scale_names_of(const yk_model_config *config, yk_weight_role rol
                       "static scales of the KV cache in module %s are not supported; supported: in k_proj and v_proj",
                       out->module);
   if (config->quant.method == YK_QUANT_MSMODELSLIM) return YK_OK;
-  *own = '\0';
+  if (config->quant.method != YK_QUANT_MODELOPT) *own = '\0';
   out->scale = role == YK_ROLE_K ? "k_scale" : "v_scale";
   out->offset = NULL;
   return YK_OK;

@@ -1,7 +1,8 @@
 /* kv_scales.h - the tensors of an 8-bit KV cache with static scales. Not for use outside the loader.
  *
  *   msmodelslim, C8        {k,v}_proj.kv_cache_scale, .kv_cache_offset [n_kv_heads * head_dim]: q = x / scale + offset
- *   compressed-tensors     self_attn.{k,v}_scale, one number: q = x / scale */
+ *   compressed-tensors     self_attn.{k,v}_scale, one number: q = x / scale
+ *   ModelOpt               {k,v}_proj.{k,v}_scale, likewise */
 #ifndef YK_LOADER_KV_SCALES_H
 #define YK_LOADER_KV_SCALES_H
 

@@ -35,7 +35,7 @@ static void note(oddity *odd, const char *module)
 static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
 {
   const yk_model_config *config = c->config;
-  oddity plain = {0}, excluded = {0}, inputs = {0}, blank = {0};
+  oddity plain = {0}, excluded = {0}, inputs[] = {{0}, {0}}, blank = {0}; /* inputs: of 4 bits, of 8 bits */
   for (int layer = 0; layer < config->n_layers; layer++) {
     for (yk_weight_role role = YK_ROLE_Q; role < YK_N_ROLES; role++) {
       char module[YK_WEIGHT_NAME_BYTES];
@@ -51,7 +51,7 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
       if (config->quant.method != YK_QUANT_NONE) {
         if (quantised && !scheme) note(&excluded, module);
         if (scheme && !quantised && yk_tensors_find(c->shards, module, "weight", NULL)) note(&plain, module);
-        if (scheme && quantised && scheme->inputs_as_fp8) note(&inputs, module);
+        if (scheme && quantised && scheme->input_bits > 0) note(&inputs[scheme->input_bits / 8], module);
       }
       bool has_groups = scheme && scheme->group_size > 0 && scheme->group_size < parts.k;
       if (g_idx && has_groups && !scheme->act_order && yk_quant_is_blank(g_idx, scheme->packing)) note(&blank, module);
@@ -68,11 +68,13 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
     yk_log_write(c->log, YK_LOG_WARN,
                  "%s.g_idx (%d in all) is zeros, and desc_act is false: groups are of neighbouring inputs", blank.first,
                  blank.n);
-  if (inputs.n)
-    yk_log_write(c->log, YK_LOG_INFO,
-                 "activations of %d layers stay 16 bits, though quantization_config rounds them to 8-bit floats; the "
-                 "first is %s",
-                 inputs.n, inputs.first);
+  for (int i = 0; i < 2; i++)
+    if (inputs[i].n)
+      yk_log_write(
+          c->log, YK_LOG_INFO,
+          "activations of %d layers stay 16 bits, though quantization_config rounds them to %d-bit floats; the "
+          "first is %s",
+          inputs[i].n, i ? 8 : 4, inputs[i].first);
   return YK_OK;
 }
 
@@ -188,7 +190,7 @@ static void mark_8_bits(const checkpoint_view *c, const char *module, bool *used
 {
   static const char *const suffixes[] = {
       "weight",           "weight_scale",  "weight_scale_inv",  "input_scale", "input_offset", "input_zero_point",
-      "activation_scale", "weight_offset", "weight_zero_point", "quant_bias",  "deq_scale"};
+      "activation_scale", "weight_offset", "weight_zero_point", "quant_bias",  "deq_scale",    "weight_scale_2"};
   mark_all(c, module, suffixes, sizeof suffixes / sizeof *suffixes, used);
 }
 
@@ -208,7 +210,13 @@ static yk_status mark_weight(const checkpoint_view *c, const char *module, bool 
   }
   YK_TRY(yk_quant_scheme_of(&c->config->quant, module, &scheme, err));
   const yk_packing_names *names = &yk_packing_row_of((scheme ? scheme : &c->config->quant.scheme)->packing)->names;
-  const char *const suffixes[] = {names->weight, names->zeros, names->scales, names->g_idx, names->shape};
+  const char *const suffixes[] = {names->weight,
+                                  names->zeros,
+                                  names->scales,
+                                  names->g_idx,
+                                  names->shape,
+                                  names->global_scale,
+                                  names->global_scale ? "input_global_scale" : NULL};
   mark_all(c, module, suffixes, sizeof suffixes / sizeof *suffixes, used);
   return YK_OK;
 }

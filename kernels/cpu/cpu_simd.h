@@ -46,10 +46,11 @@ typedef struct yk_cpu_plain_panel {
   int n_columns;     /* 1 .. YK_CPU_PANEL; the outputs of the other columns become 0 */
 } yk_cpu_plain_panel;
 
-/* One panel of an 8-bit weight: line (k / 128, column) holds 128 k of a column in order: 128 bytes.
- * w = scale * (q - zero), or for 8-bit floats scale * f8, with one rounding each. */
+/* One panel of an 8-bit weight: line (k / 128, column) holds 128 k of a column in order: 128 bytes. A line of 4-bit
+ * floats has 64 bytes, as one of yk_cpu_awq_panel.
+ * w = scale * (q - zero), or for floats scale * f, with one rounding each. */
 typedef struct yk_cpu_byte_panel {
-  const uint8_t *bytes; /* [n_lines, YK_CPU_PANEL, YK_CPU_CHUNK_K] */
+  const uint8_t *bytes; /* [n_lines, YK_CPU_PANEL, YK_CPU_CHUNK_K], 4 bits: YK_CPU_CHUNK_K / 2 */
   const float *scales;  /* [n_groups, YK_CPU_PANEL] */
   const float *zeros;   /* [n_groups, YK_CPU_PANEL], or NULL: all are 0 */
   int64_t n_lines;      /* ceil(k / 128) */
@@ -113,12 +114,12 @@ typedef struct yk_cpu_simd {
   /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row and the byte rows return false, and compute
    * nothing, if groups end between multiples of LANES: such a panel must be unpacked. */
   bool (*awq_row)(float *y, const float *x, const yk_cpu_awq_panel *panel);
-  yk_cpu_byte_row *int8_row, *fp8_row;
+  yk_cpu_byte_row *int8_row, *fp8_row, *fp4_row;
   void (*plain_row)(float *y, const float *x, const yk_cpu_plain_panel *panel);
 
-  yk_cpu_unpack *awq_unpack;               /* panel: a yk_cpu_awq_panel */
-  yk_cpu_unpack *int8_unpack, *fp8_unpack; /* panel: a yk_cpu_byte_panel */
-  yk_cpu_unpack *plain_unpack;             /* panel: a yk_cpu_plain_panel */
+  yk_cpu_unpack *awq_unpack;                            /* panel: a yk_cpu_awq_panel */
+  yk_cpu_unpack *int8_unpack, *fp8_unpack, *fp4_unpack; /* panel: a yk_cpu_byte_panel */
+  yk_cpu_unpack *plain_unpack;                          /* panel: a yk_cpu_plain_panel */
 
   void (*multiply)(const yk_cpu_product *product);
 

@@ -153,6 +153,20 @@ static inline wide wide_load_e4m3(const uint8_t *p)
   return (wide){_mm256_cvtph_ps(_mm256_castsi256_si128(halves)), _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
 }
 
+/* The permutation reads the lowest three bits of a word: the magnitude. Bit 3 is the sign. */
+static inline vf load_half_e2m1(const uint32_t *words, int i)
+{
+  const vf magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+  __m256i codes = _mm256_srli_epi32(_mm256_loadu_si256((const __m256i *)words), 4 * i);
+  __m256i sign = _mm256_slli_epi32(_mm256_and_si256(codes, _mm256_set1_epi32(8)), 28);
+  return _mm256_or_ps(_mm256_permutevar8x32_ps(magnitudes, codes), _mm256_castsi256_ps(sign));
+}
+
+static inline wide wide_load_e2m1(const uint32_t *words, int i)
+{
+  return (wide){load_half_e2m1(words, i), load_half_e2m1(words + VL, i)};
+}
+
 static inline void wide_store(float *p, wide a)
 {
   vf_store(p, a.low);

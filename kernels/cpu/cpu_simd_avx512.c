@@ -137,6 +137,14 @@ static inline wide wide_load_e4m3(const uint8_t *p)
   return _mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(codes, 7), _mm256_set1_epi16((short)0xBF80)));
 }
 
+/* The permutation reads only the lowest four bits of a word. */
+static inline wide wide_load_e2m1(const uint32_t *words, int i)
+{
+  const vf numbers = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f,
+                                    -3.0f, -4.0f, -6.0f);
+  return _mm512_permutexvar_ps(_mm512_srli_epi32(_mm512_loadu_si512(words), (unsigned)(4 * i)), numbers);
+}
+
 /* The sixteen weights that are possible in a column's group: a nibble selects one. */
 typedef vf awq_scale;
 

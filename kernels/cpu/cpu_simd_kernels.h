@@ -243,7 +243,7 @@ static void activate(const yk_activation *activation, float *gate, const float *
   {                                                                                                                    \
     .name = (set_name), .to_f32 = to_f32, .from_f32 = from_f32, .sum_squares = sum_squares, .dot_rows = dot_rows,      \
     .weighted_sum = weighted_sum, .softmax = softmax, .activate = activate, .awq_row = awq_row, .int8_row = int8_row,  \
-    .fp8_row = fp8_row, .plain_row = plain_row, .awq_unpack = awq_unpack, .int8_unpack = int8_unpack,                  \
-    .fp8_unpack = fp8_unpack, .plain_unpack = plain_unpack, .multiply = multiply, .multiply_int8 = (int8_products),    \
-    .kv_dequantise = kv_dequantise                                                                                     \
+    .fp8_row = fp8_row, .fp4_row = fp4_row, .plain_row = plain_row, .awq_unpack = awq_unpack,                          \
+    .int8_unpack = int8_unpack, .fp8_unpack = fp8_unpack, .fp4_unpack = fp4_unpack, .plain_unpack = plain_unpack,      \
+    .multiply = multiply, .multiply_int8 = (int8_products), .kv_dequantise = kv_dequantise                             \
   }

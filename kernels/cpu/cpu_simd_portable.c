@@ -158,6 +158,13 @@ static inline wide wide_load_e4m3(const uint8_t *p)
   return wide_load(a);
 }
 
+static inline wide wide_load_e2m1(const uint32_t *words, int i)
+{
+  float a[WIDE];
+  for (int j = 0; j < WIDE; j++) a[j] = yk_e2m1_to_f32((uint8_t)(words[j] >> 4 * i & 0xFu));
+  return wide_load(a);
+}
+
 static inline wide wide_sub(wide a, wide b)
 {
 #pragma GCC unroll 4

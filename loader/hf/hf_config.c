@@ -10,7 +10,7 @@
 
 static const char file[] = "config.json";
 static const char generation_file[] = "generation_config.json";
-static const char *const quantize_files[] = {"quantize_config.json", "quant_config.json"};
+static const char *const quantize_files[] = {"quantize_config.json", "quant_config.json", "hf_quant_config.json"};
 
 static const char *const family_names[] = {"llama",       "mistral",     "qwen2",       "qwen3",      "minicpm",
                                            "glm",         "chatglm",     "mixtral",     "qwen2_moe",  "qwen3_moe",
@@ -423,7 +423,7 @@ yk_status yk_model_config_load(const char *dir, const yk_config_changes *changes
   yk_status status = yk_dir_read(dir, file, true, &config, &texts.config_bytes, err);
   if (status == YK_OK) status = read_generation(dir, changes, &generation, &texts.generation_bytes, err);
   if (status == YK_OK && changes) status = yk_config_changes_apply_config(changes, &config, &texts.config_bytes, err);
-  for (int i = 0; i < 2 && status == YK_OK && !quantize; i++)
+  for (int i = 0; i < 3 && status == YK_OK && !quantize; i++)
     status = yk_dir_read(dir, quantize_files[i], false, &quantize, &texts.quantize_bytes, err);
   if (status == YK_OK) status = read_description(dir, description_name, &description, &texts.description_bytes, err);
   texts.config = config;

@@ -4,7 +4,7 @@
 #include "loader/hf/hf_parts.h"
 #include "loader/hf/hf_quant_methods.h"
 
-static const char supported_methods[] = "awq, gptq, compressed-tensors, auto-round, fp8, none";
+static const char supported_methods[] = "awq, gptq, compressed-tensors, auto-round, fp8, modelopt, none";
 
 /* Find the method by name. Separate configuration files may lack the name: GPTQ's have desc_act, AWQ's w_bit or
  * zero_point. */
@@ -16,6 +16,8 @@ static yk_status find_method(yk_json object, const char *label, const char **met
     *method = "gptq";
   else if (yk_json_get(object, "w_bit").doc || yk_json_get(object, "zero_point").doc)
     *method = "awq";
+  else if (yk_json_is(yk_json_get(object, "quantization"), YK_JSON_OBJECT)) /* hf_quant_config.json */
+    *method = "modelopt";
   else if (yk_json_get(object, "config_groups").doc)
     *method = "compressed-tensors";
   else
@@ -34,7 +36,9 @@ static yk_status read_settings(yk_json object, const char *label, yk_quant_confi
                  {"compressed-tensors", yk_hf_read_compressed},
                  {"auto-round", yk_hf_read_auto_round},
                  {"intel/auto-round", yk_hf_read_auto_round},
-                 {"fp8", yk_hf_read_fp8}};
+                 {"fp8", yk_hf_read_fp8},
+                 {"modelopt", yk_hf_read_modelopt},
+                 {"modelopt_fp4", yk_hf_read_modelopt}};
   if (!yk_json_is(object, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", label, yk_json_type_name(object));
   const char *method;

@@ -1,5 +1,5 @@
 /* hf_quant_compressed.c - the settings of compressed-tensors checkpoints: integers of 4 or 8 bits in "pack-quantized",
- * unpacked 8-bit integers, and 8-bit floats.
+ * unpacked 8-bit integers, 8-bit floats, and blocks of 4-bit and 8-bit floats.
  * Source: compressed_tensors, quantization/{quant_config,quant_scheme,quant_args}.py and utils/match.py. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,21 @@ enum { LABEL_BYTES = 256 };
 
 static const char packed[] = "pack-quantized", float_quantized[] = "float-quantized", naive[] = "naive-quantized",
                   int_quantized[] = "int-quantized", mixed[] = "mixed-precision", targets_key[] = "targets";
+
+/* The formats of floats in blocks. */
+static const struct block_format {
+  const char *name;
+  yk_packing packing;
+} block_formats[] = {{"nvfp4-pack-quantized", YK_PACKING_NVFP4},
+                     {"mxfp4-pack-quantized", YK_PACKING_MXFP4},
+                     {"mxfp8-quantized", YK_PACKING_MXFP8}};
+
+static const struct block_format *find_block_format(const char *name)
+{
+  for (size_t i = 0; i < sizeof block_formats / sizeof *block_formats; i++)
+    if (strcmp(name, block_formats[i].name) == 0) return &block_formats[i];
+  return NULL;
+}
 
 typedef enum target_kind { TARGET_NAME, TARGET_REGEX, TARGET_CLASS } target_kind;
 
@@ -124,6 +139,24 @@ static yk_status read_weights(yk_json weights, const char *label, yk_quant_schem
   return read_groups(weights, label, scheme, err);
 }
 
+static bool read_block_preset(const char *name, yk_quant_scheme *scheme)
+{
+  static const struct {
+    const char *name;
+    yk_packing packing;
+    int32_t input_bits;
+  } presets[] = {{"NVFP4", YK_PACKING_NVFP4, 4},    {"NVFP4A16", YK_PACKING_NVFP4, 0},  {"MXFP4", YK_PACKING_MXFP4, 4},
+                 {"MXFP4A16", YK_PACKING_MXFP4, 0}, {"MXFP4XFP8", YK_PACKING_MXFP4, 8}, {"MXFP8", YK_PACKING_MXFP8, 8},
+                 {"MXFP8A16", YK_PACKING_MXFP8, 0}};
+  for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+    if (strcasecmp(name, presets[i].name) != 0) continue;
+    *scheme = yk_hf_block_scheme(presets[i].packing);
+    scheme->input_bits = presets[i].input_bits;
+    return true;
+  }
+  return false;
+}
+
 /* Source: compressed_tensors, quantization/quant_scheme.py. W8A16 has a scale per channel up to version 0.17, later a
  * scale per group; both are read. */
 static yk_status read_preset(const char *name, const char *label, yk_quant_scheme *scheme, yk_err *err)
@@ -152,21 +185,23 @@ static yk_status read_preset(const char *name, const char *label, yk_quant_schem
                                 .group_outputs = presets[i].group_outputs,
                                 .zeros = presets[i].zeros,
                                 .inputs = is_w8a8 ? YK_INPUTS_PER_TOKEN : YK_INPUTS_FLOAT,
-                                .inputs_as_fp8 = presets[i].format == YK_WEIGHT_FP8};
+                                .input_bits = presets[i].format == YK_WEIGHT_FP8 ? 8 : 0};
     return YK_OK;
   }
+  if (read_block_preset(name, scheme)) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED,
                     "%s: config_groups: preset \"%.80s\" is not supported; supported: W4A16, W4A16_ASYM, W8A16, W8A8, "
-                    "INT8, FP8, FP8_DYNAMIC, FP8_BLOCK",
+                    "INT8, FP8, FP8_DYNAMIC, FP8_BLOCK, NVFP4, NVFP4A16, MXFP4, MXFP4A16, MXFP4XFP8, MXFP8, MXFP8A16",
                     label, name);
 }
 
-static bool is_float_of_8_bits(yk_json args)
+/* Bits of inputs of type "float"; 0: none that are known. */
+static int32_t float_bits(yk_json args)
 {
   const char *type = yk_json_string(yk_json_get(args, "type"));
   int64_t bits;
-  if (!type || strcasecmp(type, "float") != 0) return false;
-  return yk_json_to_i64(yk_json_get(args, "num_bits"), &bits) && bits == 8;
+  if (!type || strcasecmp(type, "float") != 0 || !yk_json_to_i64(yk_json_get(args, "num_bits"), &bits)) return 0;
+  return bits == 4 || bits == 8 ? (int32_t)bits : 0;
 }
 
 /* Weights of type "float". format: of the group, NULL if the configuration only names a mixture of formats. */
@@ -174,13 +209,18 @@ static yk_status read_floats(yk_json group, const char *label, const char *forma
 {
   static const char inputs_key[] = "input_activations";
   yk_json inputs = yk_json_get(group, inputs_key);
-  if (format && strcmp(format, float_quantized) != 0 && strcmp(format, naive) != 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: weights of type \"float\" in format \"%.80s\" are not supported; supported: %s, %s", label,
-                      format, float_quantized, naive);
-  YK_TRY(yk_hf_read_float_weights(yk_json_get(group, "weights"), label, scheme, err));
-  scheme->inputs_as_fp8 = is_float_of_8_bits(inputs);
-  return scheme->inputs_as_fp8 ? YK_OK : yk_hf_require_unset(group, label, inputs_key, err);
+  const struct block_format *blocks = format ? find_block_format(format) : NULL;
+  if (format && !blocks && strcmp(format, float_quantized) != 0 && strcmp(format, naive) != 0)
+    return yk_err_set(
+        err, YK_E_UNSUPPORTED,
+        "%s: weights of type \"float\" in format \"%.80s\" are not supported; supported: %s, %s, %s, %s, %s", label,
+        format, float_quantized, naive, block_formats[0].name, block_formats[1].name, block_formats[2].name);
+  if (blocks)
+    YK_TRY(yk_hf_read_block_floats(yk_json_get(group, "weights"), label, blocks->packing, scheme, err));
+  else
+    YK_TRY(yk_hf_read_float_weights(yk_json_get(group, "weights"), label, scheme, err));
+  scheme->input_bits = float_bits(inputs);
+  return scheme->input_bits ? YK_OK : yk_hf_require_unset(group, label, inputs_key, err);
 }
 
 /* Whether a group of type "int" stores unpacked bytes. Without a format the presence of input_activations decides, as
@@ -321,9 +361,11 @@ yk_status yk_hf_read_compressed(yk_json object, const char *label, yk_quant_conf
   const char *format;
   YK_TRY(yk_json_get_str(object, label, "format", false, &format, err));
   if (!format || (strcmp(format, packed) != 0 && strcmp(format, float_quantized) != 0 && strcmp(format, naive) != 0 &&
-                  strcmp(format, int_quantized) != 0 && strcmp(format, mixed) != 0))
+                  strcmp(format, int_quantized) != 0 && strcmp(format, mixed) != 0 && !find_block_format(format)))
     return yk_hf_refuse_value(object, label, "format",
-                              "pack-quantized, int-quantized, float-quantized, naive-quantized, mixed-precision", err);
+                              "pack-quantized, int-quantized, float-quantized, naive-quantized, nvfp4-pack-quantized, "
+                              "mxfp4-pack-quantized, mxfp8-quantized, mixed-precision",
+                              err);
   if (strcmp(format, mixed) == 0) format = NULL;
   YK_TRY(check_transforms(object, label, err));
   YK_TRY(yk_hf_require_unset(object, label, "moe_sparsity_config", err)); /* layers with fewer experts than others */

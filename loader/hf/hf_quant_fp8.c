@@ -55,7 +55,7 @@ yk_status yk_hf_read_fp8(yk_json object, const char *label, yk_quant_config *qua
   static const char block_size[] = "weight_block_size";
   quant->method = YK_QUANT_FP8;
   quant->scheme = float8_scheme();
-  quant->scheme.inputs_as_fp8 = true; /* true for every layer: the method has no other activations */
+  quant->scheme.input_bits = 8; /* true for every layer: the method has no other activations */
   YK_TRY(require_either(object, label, "fmt", "e4m3", "float8_e4m3fn", "e4m3", err));
   YK_TRY(require_either(object, label, "activation_scheme", "dynamic", "static", "dynamic, static", err));
   YK_TRY(yk_hf_require_unset(object, label, "weight_scale_semantics", err)); /* gptqmodel: a weight is code / scale */

@@ -15,10 +15,18 @@ yk_status yk_hf_read_gptq(yk_json object, const char *label, yk_quant_config *qu
 yk_status yk_hf_read_compressed(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 yk_status yk_hf_read_auto_round(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 yk_status yk_hf_read_fp8(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
+yk_status yk_hf_read_modelopt(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 
 /* yk_hf_read_float_weights - read compressed-tensors' settings of weights of type "float"; only 8 bits are
  * supported. */
 yk_status yk_hf_read_float_weights(yk_json weights, const char *label, yk_quant_scheme *scheme, yk_err *err);
+
+/* yk_hf_block_scheme - the scheme of a packing whose scales are 8-bit floats: NVFP4, MXFP4, MXFP8. */
+yk_quant_scheme yk_hf_block_scheme(yk_packing packing);
+
+/* yk_hf_read_block_floats - the same from compressed-tensors' settings of weights of type "float", which must agree. */
+yk_status yk_hf_read_block_floats(yk_json weights, const char *label, yk_packing packing, yk_quant_scheme *scheme,
+                                  yk_err *err);
 
 /* yk_hf_read_integers - read a group of compressed-tensors with unpacked 8-bit weights. */
 yk_status yk_hf_read_integers(yk_json group, const char *label, yk_quant_scheme *scheme, yk_err *err);

@@ -8,6 +8,7 @@
  *   int4    AWQ's "gemm" order (int4.h)
  *   int8    rows of bytes with float32 scales (int8.h)
  *   fp8     as int8
+ *   fp4     as int8, a code in each byte
  *
  * To add a format, write format_NAME.c in this folder, declare its row below and list the row in format.c. Not for use
  * outside the loader. */
@@ -55,6 +56,6 @@ typedef struct yk_loader_format {
 const yk_loader_format *yk_loader_format_of(yk_weight_format format);
 
 extern const yk_loader_format yk_loader_format_plain, yk_loader_format_int4, yk_loader_format_int8,
-    yk_loader_format_fp8;
+    yk_loader_format_fp8, yk_loader_format_fp4;
 
 #endif

@@ -19,7 +19,11 @@ static const yk_int8_ops *const packings[YK_N_PACKINGS] = {[YK_PACKING_GPTQ] = &
                                                            [YK_PACKING_ROWS] = &yk_int8_rows,
                                                            [YK_PACKING_PRODUCTS] = &yk_int8_products,
                                                            [YK_PACKING_PRODUCTS_I64] = &yk_int8_products_i64,
-                                                           [YK_PACKING_BLOCKS] = &yk_int8_blocks};
+                                                           [YK_PACKING_BLOCKS] = &yk_int8_blocks,
+                                                           [YK_PACKING_NVFP4] = &yk_fp4_nv,
+                                                           [YK_PACKING_NVFP4_FACTOR] = &yk_fp4_nv_factor,
+                                                           [YK_PACKING_MXFP4] = &yk_fp4_mx,
+                                                           [YK_PACKING_MXFP8] = &yk_fp8_mx};
 
 /* Layout of a repacked slice in its buffer. */
 typedef struct extent {
@@ -293,6 +297,7 @@ yk_status yk_int8_repack(const yk_weight_view *weight, const yk_weight_slice *sl
   out->qweight = buffer;
   out->scales = r.scales;
   out->qzeros = r.zeros;
+  out->global_scale = NULL;
   out->zeros_less_one = false;
   out->act_order = false;
   out->g_idx = NULL;

@@ -1,8 +1,8 @@
-/* int8.h - repack 8-bit weights of any packing, integers or float8, into rows of bytes, which devices take.
+/* int8.h - repack 8-bit weights of any packing, integers or float8, and float4 into rows of bytes, which devices take.
  *
  * A packing is a row of a table (int8_packing.h), one file each: the positions of the bytes, and of the zero point and
  * scale of a group. The numbers are those of the checkpoint, so the weight does not change: scale * (q - zero), or
- * scale * f8.
+ * scale * f8. A code of float4 becomes a byte.
  *
  *   checkpoint                     int8.c                             device
  *   qweight in its packing  --> an output's inputs side by side --> bytes [n, k]

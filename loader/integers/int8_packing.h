@@ -1,7 +1,8 @@
-/* int8_packing.h - the table of 8-bit packings for int8.c. Not for use outside the loader.
+/* int8_packing.h - the table of packings for int8.c: those of 8 bits and of 4-bit floats. Not for use outside the
+ * loader.
  *
  * To add a packing, write its row in a separate file, declare the row at the end of this header, list it in int8.c, and
- * define its tensors in packing_words.c or packing_bytes.c. */
+ * define its tensors in packing_words.c, packing_bytes.c or packing_float_scales.c. */
 #ifndef YK_LOADER_INT8_PACKING_H
 #define YK_LOADER_INT8_PACKING_H
 
@@ -16,7 +17,7 @@ typedef struct yk_int8_groups {
 } yk_int8_groups;
 
 typedef struct yk_int8_ops {
-  /* read - write the bytes of a slice, signed for integers, to `to` [n, stride]. */
+  /* read - write the bytes of a slice, signed for integers, to `to` [n, stride]; 4-bit codes one per byte. */
   void (*read)(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride);
   /* scales, zeros - those of an output's groups. zeros is not called if qzeros is NULL. */
   void (*scales)(const yk_weight_view *weight, const yk_int8_groups *groups, float *to);
@@ -59,6 +60,6 @@ static inline void yk_int8_scales_by_output(const yk_weight_view *weight, const 
 }
 
 extern const yk_int8_ops yk_int8_gptq, yk_int8_compressed, yk_int8_rows, yk_int8_blocks, yk_int8_products,
-    yk_int8_products_i64;
+    yk_int8_products_i64, yk_fp4_nv, yk_fp4_nv_factor, yk_fp4_mx, yk_fp8_mx;
 
 #endif

@@ -12,7 +12,7 @@
 
 /* Suffixes of tensors after the module's name; NULL: no such tensor. */
 typedef struct yk_packing_names {
-  const char *weight, *zeros, *scales, *g_idx, *shape;
+  const char *weight, *zeros, *scales, *g_idx, *shape, *global_scale;
 } yk_packing_names;
 
 /* k and n must be multiples of these numbers; why: the reason, for messages. */
@@ -22,7 +22,7 @@ typedef struct yk_packing_grain {
 } yk_packing_grain;
 
 typedef struct yk_packing_wishes {
-  yk_tensor_wish weight, zeros, scales;
+  yk_tensor_wish weight, zeros, scales; /* zeros without a suffix: the packing has none */
 } yk_packing_wishes;
 
 typedef struct yk_packing_row {
@@ -59,6 +59,7 @@ typedef struct yk_packing_sizes {
 yk_packing_sizes yk_packing_bytes(const yk_weight_view *view);
 
 extern const yk_packing_row yk_packing_awq_gemm, yk_packing_awq_gemv, yk_packing_awq_gemv_fast, yk_packing_gptq,
-    yk_packing_compressed, yk_packing_rows, yk_packing_blocks, yk_packing_products, yk_packing_products_i64;
+    yk_packing_compressed, yk_packing_rows, yk_packing_blocks, yk_packing_products, yk_packing_products_i64,
+    yk_packing_nvfp4, yk_packing_nvfp4_factor, yk_packing_mxfp4, yk_packing_mxfp8;
 
 #endif

@@ -1,6 +1,7 @@
 #include "loader/integers/quant_tensors.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,28 @@ static yk_status read_groups(const yk_shards *shards, const char *module, const 
   return check_sizes(shards, tensor, view, err);
 }
 
+/* The scale of the whole tensor. Zero would turn all weights into zeros, or infinities if it divides. */
+static yk_status read_global_scale(const yk_shards *shards, const char *module, const char *suffix,
+                                   yk_weight_view *view, yk_err *err)
+{
+  if (!suffix) return YK_OK;
+  yk_tensor_wish wish = {suffix, YK_TENSORS_FLOAT, 1, {1, 0}};
+  const yk_tensor *found = yk_tensors_find(shards, module, suffix, NULL), *tensor;
+  yk_dtype dtype;
+  float scale;
+  if (found && found->n_dims == 0) wish.n_dims = 0;
+  YK_TRY(yk_tensors_require(shards, module, &wish, &dtype, &tensor, err));
+  if (dtype != YK_F32)
+    return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected F32, found %s", yk_shards_source(shards), tensor->name,
+                      yk_dtype_name(dtype));
+  memcpy(&scale, tensor->data, sizeof scale);
+  if (!isfinite(scale) || scale == 0)
+    return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected a finite number other than 0, found %g",
+                      yk_shards_source(shards), tensor->name, (double)scale);
+  view->global_scale = tensor->data;
+  return YK_OK;
+}
+
 yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_quant_scheme *scheme,
                         yk_weight_view *view, yk_err *err)
 {
@@ -136,7 +159,7 @@ yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_qu
   YK_TRY(yk_tensors_require(shards, module, &w.weight, NULL, &weight, err));
   YK_TRY(yk_tensors_require(shards, module, &w.scales, &view->dtype, &scales, err));
   bool has_zeros = scheme->zeros != YK_ZEROS_NONE;
-  if (!has_zeros) YK_TRY(yk_tensors_require_symmetric(shards, module, names->zeros, err));
+  if (!has_zeros && names->zeros) YK_TRY(yk_tensors_require_symmetric(shards, module, names->zeros, err));
   if (scheme->zeros == YK_ZEROS_OPTIONAL) has_zeros = yk_tensors_find(shards, module, names->zeros, NULL) != NULL;
   if (has_zeros) YK_TRY(yk_tensors_require(shards, module, &w.zeros, &zeros_dtype, &zeros, err));
   if (zeros && w.zeros.kind == YK_TENSORS_FLOAT && zeros_dtype != view->dtype)
@@ -145,6 +168,7 @@ yk_status yk_quant_read(const yk_shards *shards, const char *module, const yk_qu
                       yk_dtype_name(zeros_dtype));
   YK_TRY(check_shape(shards, module, names, view, err));
   YK_TRY(read_groups(shards, module, names, scheme->act_order, view, err));
+  YK_TRY(read_global_scale(shards, module, names->global_scale, view, err));
   view->tensor = weight->name;
   view->qweight = weight->data;
   view->qzeros = zeros ? zeros->data : NULL;

@@ -73,7 +73,8 @@ typedef enum yk_quant_method {
   YK_QUANT_COMPRESSED_TENSORS,
   YK_QUANT_AUTO_ROUND,
   YK_QUANT_FP8,
-  YK_QUANT_MSMODELSLIM
+  YK_QUANT_MSMODELSLIM,
+  YK_QUANT_MODELOPT
 } yk_quant_method;
 
 typedef enum yk_quant_zeros {
@@ -85,7 +86,7 @@ typedef enum yk_quant_zeros {
 
 /* Storage of quantised weights. */
 typedef struct yk_quant_scheme {
-  yk_weight_format format; /* AWQ (4 bits), INT8 or FP8 */
+  yk_weight_format format; /* AWQ (4-bit integers), INT8, FP8 or FP4 */
   yk_packing packing;
   int32_t group_size;    /* 16 to 1024 (FP8: 1 to 65536), or -1 for the whole K of each layer */
   bool may_be_channel;   /* a layer with one scale per output uses groups of the whole K */
@@ -93,7 +94,8 @@ typedef struct yk_quant_scheme {
   yk_quant_zeros zeros;
   yk_inputs_kind inputs; /* INT8: how the layer's inputs are quantised */
   bool has_input_zeros;  /* STATIC inputs: a tensor holds their zeros */
-  bool inputs_as_fp8;    /* FP8: inputs should be rounded to 8 bits too, which is not supported: reported as a remark */
+  int32_t input_bits;    /* FP8, FP4: inputs should be rounded to floats of that many bits, which is not supported:
+                          * reported as a remark; 0: they stay as they are */
   bool act_order;        /* groups may be other than runs of neighbouring inputs: g_idx is required */
 } yk_quant_scheme;
 

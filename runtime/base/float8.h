@@ -1,6 +1,10 @@
-/* float8.h - 8-bit floats of the kind e4m3fn and their conversion to and from float16 and float32: a sign, 4 exponent
- * bits with bias 7, 3 mantissa bits. There is no infinity: the largest number is 448, and only 0x7F and 0xFF are NaN.
- * Source: Open Compute Project, OCP 8-bit Floating Point Specification (OFP8), 2023. */
+/* float8.h - 8-bit and 4-bit floats and their conversion to and from float16 and float32.
+ *
+ * e4m3fn: a sign, 4 exponent bits with bias 7, 3 mantissa bits. There is no infinity: the largest number is 448, and
+ * only 0x7F and 0xFF are NaN. e8m0: an exponent with bias 127, 0xFF is NaN. e2m1: a sign, 2 exponent bits with bias 1,
+ * a mantissa bit; all 16 codes are numbers.
+ * Sources: Open Compute Project, OCP 8-bit Floating Point Specification (OFP8) and OCP Microscaling Formats (MX),
+ * 2023. */
 #ifndef YK_BASE_FLOAT8_H
 #define YK_BASE_FLOAT8_H
 
@@ -37,6 +41,21 @@ static inline float yk_e4m3_to_f32(uint8_t code)
 {
   if (yk_e4m3_is_nan(code)) return yk_f32_from_bits(0x7FC00000u | (uint32_t)(code & 0x80u) << 24);
   return yk_e4m3_number_to_f32(code);
+}
+
+/* yk_e8m0_to_f32 - exact: a power of 2, or NaN. */
+static inline float yk_e8m0_to_f32(uint8_t code)
+{
+  if (code == 0xFFu) return yk_f32_from_bits(0x7FC00000u);
+  return yk_f32_from_bits(code ? (uint32_t)code << 23 : 0x00400000u); /* 2^-127 is subnormal */
+}
+
+/* yk_e2m1_to_f32 - exact, for a code of 0 to 15. */
+static inline float yk_e2m1_to_f32(uint8_t code)
+{
+  static const float numbers[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                    -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+  return numbers[code & 0xFu];
 }
 
 /* yk_e4m3_from_f32 - the nearest code, ties to even; values beyond 448 give the code of 448, NaN gives NaN. */

@@ -23,9 +23,13 @@ FORMATS = [
     ("format_auto_round", "self_attn.o_proj", AWQ), ("format_auto_round_awq", "self_attn.o_proj", AWQ),
     ("format_gptq8_dynamic", "mlp.down_proj", GPTQ),
     ("format_compressed8", "mlp.down_proj", COMPRESSED + ["weight_zero_point"]),
-    ("format_fp8", "mlp.down_proj", FP8_BLOCKS), ("format_compressed_fp8_block", "mlp.up_proj", FP8)]
+    ("format_fp8", "mlp.down_proj", FP8_BLOCKS), ("format_compressed_fp8_block", "mlp.up_proj", FP8),
+    ("format_nvfp4", "mlp.down_proj", ["weight_packed", "weight_scale", "weight_global_scale"]),
+    ("format_mxfp4", "mlp.down_proj", ["weight_packed", "weight_scale"]), ("format_mxfp4", "mlp.up_proj", FP8),
+    ("format_modelopt_mixed", "mlp.down_proj", FP8 + ["weight_scale_2"])]
 OPTIONAL = {"g_idx"}
-NAN = {"F16": b"\x00\x7e", "BF16": b"\xc0\x7f", "F32": b"\x00\x00\xc0\x7f"}
+NAN = {"F16": b"\x00\x7e", "BF16": b"\xc0\x7f", "F32": b"\x00\x00\xc0\x7f", "F8_E4M3": b"\x7f",
+       "U8": b"\xff"}  # of U8: E8M0
 
 
 class Formats(harness.Case):
@@ -67,7 +71,7 @@ class Formats(harness.Case):
 
     def test_another_shape(self):
         def transpose(entry):
-            entry[1] = entry[1][::-1] if len(entry[1]) == 2 and entry[1][0] != entry[1][1] else [1] + entry[1]
+            entry[1] = entry[1][::-1] if len(entry[1]) == 2 and entry[1][0] != entry[1][1] else [1, *(entry[1] or [1])]
         for name, module, suffixes in FORMATS:
             for suffix in suffixes:
                 with self.subTest(name, suffix=suffix):
@@ -79,14 +83,14 @@ class Formats(harness.Case):
     def test_another_type(self):
         def retype(entry):
             size = len(entry[2]) // math.prod(entry[1])
-            entry[0] = {1: "U8", 2: "U16", 4: "U32", 8: "U64"}[size]
+            entry[0] = "BOOL" if entry[0] == "U8" else {1: "U8", 2: "U16", 4: "U32", 8: "U64"}[size]
         for name, module, suffixes in FORMATS:
             for suffix in suffixes:
                 with self.subTest(name, suffix=suffix):
                     self.copy(name)
                     tensor = f"{LAYER}{module}.{suffix}"
                     self.edit(lambda tensors: retype(tensors[tensor]))
-                    self.refused(tensor, "expected", "found U")
+                    self.refused(tensor, "expected", "found")
 
     def test_scales_that_are_no_numbers(self):
         def poison(entry):
@@ -202,6 +206,15 @@ class Formats(harness.Case):
         self.edit(change)
         self.refused(LAYER + "mlp.down_proj.weight", "row 143, column 199", "0xFF")
 
+    def test_scales_of_the_tensor(self):
+        for name, suffix in (("format_nvfp4", "weight_global_scale"), ("format_modelopt_mixed", "weight_scale_2")):
+            for value in (0.0, math.inf, math.nan):
+                with self.subTest(name, value=value):
+                    self.copy(name)
+                    tensor = f"{LAYER}mlp.down_proj.{suffix}"
+                    self.edit(lambda tensors: tensors[tensor].__setitem__(2, struct.pack("<f", value)))
+                    self.refused(tensor, "other than 0")
+
     def test_8_bit_floats_of_another_kind(self):
         def change(tensors):
             tensors[LAYER + "mlp.down_proj.weight"][0] = "F8_E5M2"
@@ -211,10 +224,12 @@ class Formats(harness.Case):
 
     def test_activations_that_stay_as_they_are(self):
         """The program reports that they are not rounded, and reads past their scales without a warning."""
-        for name, is_reported in (("format_fp8_tensor", True), ("format_compressed_fp8_mixed", False)):
+        for name, bits in (("format_fp8_tensor", 8), ("format_compressed_fp8_mixed", 0), ("format_nvfp4", 4),
+                           ("format_modelopt_nvfp4", 4), ("format_mxfp4", 0)):
             self.copy(name)
             self.run_json("generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5", "-n", 2)
-            self.assertEqual("stay 16 bits" in self.last_err, is_reported)
+            self.assertEqual("stay 16 bits" in self.last_err, bits > 0)
+            self.assertEqual(f"to {bits}-bit floats" in self.last_err, bits > 0)
             self.assertNotIn("ignored", self.last_err)
 
     def test_zero_points_of_16_with_integers_of_0(self):

@@ -280,7 +280,7 @@ def reference_model(config, tensors):
         config.pop(key, None)
     name = ARCHITECTURES[config["model_type"]].replace("ForCausalLM", "")
     hf_config = getattr(transformers, name + "Config").from_dict(config)
-    hf_config._attn_implementation = "eager"
+    hf_config._attn_implementation = hf_config._experts_implementation = "eager"
     model = getattr(transformers, name + "ForCausalLM")(hf_config).float().eval()
     missing, unexpected = model.load_state_dict(state, strict=False)
     if hf_config.tie_word_embeddings:

@@ -14,7 +14,7 @@ typedef struct linear_part_case {
   bool use_bias;
   bool is_bytes;         /* of a quantised weight: 8 bits in rows of bytes, not 4 */
   bool has_zeros;        /* of a quantised weight */
-  bool is_fp8;           /* of a quantised weight: floats, without zeros */
+  bool is_fp8, is_fp4;   /* of a quantised weight in bytes: floats, without zeros; codes of 4 bits */
   yk_inputs_kind inputs; /* of a quantised weight with one group and no zeros */
 } linear_part_case;
 
@@ -76,7 +76,7 @@ static inline void random_bytes(linear_weight *weight, const linear_part_case *p
 {
   int64_t n_groups = (part->k + part->group - 1) / part->group;
   size_t n_scales = (size_t)(n_groups * part->n), n_bytes = (size_t)(part->k * part->n);
-  weight->view.format = part->is_fp8 ? YK_WEIGHT_FP8 : YK_WEIGHT_INT8;
+  weight->view.format = part->is_fp4 ? YK_WEIGHT_FP4 : part->is_fp8 ? YK_WEIGHT_FP8 : YK_WEIGHT_INT8;
   weight->view.packing = YK_PACKING_ROWS;
   weight->view.dtype = YK_F32;
   weight->view.has_zeros = part->has_zeros;
@@ -89,9 +89,14 @@ static inline void random_bytes(linear_weight *weight, const linear_part_case *p
   for (size_t i = 0; i < n_bytes; i++) {
     int low = part->is_fp8 ? 1 : 0; /* 0x7F and 0xFF are NaN */
     weight->quants[i] = (uint8_t)(op_between(random, low, 127) - low + 128 * op_between(random, 0, 1));
+    if (part->is_fp4) weight->quants[i] &= 0xF;
   }
   memcpy(bytes, weight->quants, n_bytes);
-  random_floats(scales, weight->scales, n_scales, YK_F32, sigma / (part->is_fp8 ? 110.0 : 74.0), true, random);
+  random_floats(scales, weight->scales, n_scales, YK_F32,
+                sigma / (part->is_fp4   ? 2.6
+                         : part->is_fp8 ? 110.0
+                                        : 74.0),
+                true, random);
   if (part->has_zeros) random_floats(zeros, weight->byte_zeros, n_scales, YK_F32, 20.0, false, random);
   weight->view.qweight = bytes;
   weight->view.scales = scales;
@@ -154,6 +159,7 @@ static inline double weight_value(const linear_weight *weight, const linear_part
     int64_t at = n * ((part->k + part->group - 1) / part->group) + group;
     double scale = fault == OP_NO_SCALE ? 1.0 : weight->scales[at];
     uint8_t byte = weight->quants[n * part->k + k];
+    if (part->is_fp4) return scale * op_float4(byte);
     if (part->is_fp8) return scale * op_float8(byte);
     return scale * ((int8_t)byte - weight->byte_zeros[at] - (fault == OP_ZERO_PLUS_ONE));
   }

@@ -144,6 +144,14 @@ static inline double op_float8(uint8_t code)
   return code & 0x80 ? -magnitude : magnitude;
 }
 
+/* A 4-bit float e2m1 by its definition. */
+static inline double op_float4(uint8_t code)
+{
+  int exponent = code >> 1 & 3, mantissa = code & 1;
+  double magnitude = exponent ? ldexp(2 + mantissa, exponent - 2) : 0.5 * mantissa;
+  return code & 8 ? -magnitude : magnitude;
+}
+
 /* Half a unit in the last place, relative: the largest error of one rounding to dtype. */
 static inline double op_unit_roundoff(yk_dtype dtype)
 {

@@ -1,5 +1,5 @@
-/* test_op_cpu_bytes.c - weights of 8-bit integers and of 8-bit floats on the CPU device, every instruction set against
- * float64. */
+/* test_op_cpu_bytes.c - weights of 8-bit integers and of 8-bit and 4-bit floats on the CPU device, every instruction
+ * set against float64. */
 #include "each_case.h"
 #include "op/op_cases_linear.h"
 #include "op/op_cpu_target.h"
@@ -35,12 +35,13 @@ static const linear_case cases[] = {
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
-/* The case with its bytes as floats. */
-static linear_case with_floats(const linear_case *shape)
+/* The case with its bytes as floats of 8 or 4 bits. */
+static linear_case with_floats(const linear_case *shape, int bits)
 {
   linear_case of_floats = *shape;
   for (int i = 0; i < shape->n_parts; i++) {
-    of_floats.parts[i].is_fp8 = shape->parts[i].is_bytes;
+    of_floats.parts[i].is_fp8 = shape->parts[i].is_bytes && bits == 8;
+    of_floats.parts[i].is_fp4 = shape->parts[i].is_bytes && bits == 4;
     of_floats.parts[i].has_zeros = false;
   }
   return of_floats;
@@ -64,9 +65,10 @@ static void check_case(const op_target *target, yk_dtype dtype, const linear_cas
 static void check_table(const op_target *target)
 {
   for (int c = 0; c < N_CASES; c++) {
-    const linear_case of_floats = with_floats(&cases[c]);
+    const linear_case of_8_bits = with_floats(&cases[c], 8), of_4_bits = with_floats(&cases[c], 4);
     for (size_t d = 0; d < 3; d++) check_case(target, op_dtypes[d], &cases[c], c);
-    check_case(target, op_dtypes[c % 3], &of_floats, c);
+    check_case(target, op_dtypes[c % 3], &of_8_bits, c);
+    check_case(target, op_dtypes[(c + 1) % 3], &of_4_bits, c);
   }
 }
 
@@ -86,8 +88,9 @@ static void check_faults(const op_target *target)
                 {OP_GROUP_SHIFT, 5}, {OP_NO_BIAS, 2},       {OP_GATE_UP_SWAPPED, 14}};
   for (size_t i = 0; each_case(i, i < sizeof faults / sizeof *faults);
        i++) { /* bfloat16 is coarser than a step of 8 bits */
-    const linear_case kinds[] = {cases[faults[i].shape], with_floats(&cases[faults[i].shape])};
-    for (int kind = 0; kind < (faults[i].fault == OP_ZERO_PLUS_ONE ? 1 : 2); kind++) {
+    const linear_case kinds[] = {cases[faults[i].shape], with_floats(&cases[faults[i].shape], 8),
+                                 with_floats(&cases[faults[i].shape], 4)};
+    for (int kind = 0; kind < (faults[i].fault == OP_ZERO_PLUS_ONE ? 1 : 3); kind++) {
       double error = linear_error(target, YK_F32, &kinds[kind], 3, 9, faults[i].fault);
       if (error < 10.0 * tolerance_of(&kinds[kind], YK_F32))
         fail_msg("fault %d in case %d passes: error %.3g", (int)faults[i].fault, faults[i].shape, error);
@@ -104,8 +107,8 @@ static void test_planted_faults_are_seen(void **state)
 static void check_batches(const op_target *target)
 {
   for (int c = 0; c < N_CASES; c++) {
-    const linear_case of_floats = with_floats(&cases[c]);
-    check_linear_batches(target, op_dtypes[c % 3], c % 2 ? &of_floats : &cases[c]);
+    const linear_case kinds[] = {cases[c], with_floats(&cases[c], 8), with_floats(&cases[c], 4)};
+    check_linear_batches(target, op_dtypes[c % 3], &kinds[c / 2 % 3]);
   }
 }
 
@@ -118,8 +121,8 @@ static void test_rows_do_not_depend_on_their_batch(void **state)
 static void check_matrices(const op_target *target)
 {
   for (int c = 1; c < N_CASES; c += 4) {
-    const linear_case of_floats = with_floats(&cases[c]);
-    check_linear_matrices(target, op_dtypes[c % 3], c % 8 == 1 ? &of_floats : &cases[c], 7);
+    const linear_case kinds[] = {cases[c], with_floats(&cases[c], 8), with_floats(&cases[c], 4)};
+    check_linear_matrices(target, op_dtypes[c % 3], &kinds[c / 4 % 3], 7);
   }
 }
 

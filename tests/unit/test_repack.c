@@ -94,12 +94,13 @@ static const struct {
                 {YK_WEIGHT_AWQ, YK_PACKING_GPTQ},      {YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED},
                 {YK_WEIGHT_INT8, YK_PACKING_GPTQ},     {YK_WEIGHT_INT8, YK_PACKING_COMPRESSED},
                 {YK_WEIGHT_INT8, YK_PACKING_BLOCKS},   {YK_WEIGHT_FP8, YK_PACKING_BLOCKS},
+                {YK_WEIGHT_FP4, YK_PACKING_MXFP4},     {YK_WEIGHT_FP8, YK_PACKING_MXFP8},
                 {YK_WEIGHT_PLAIN, YK_PACKING_AWQ_GEMM}};
 enum { N_PACKINGS = sizeof packings / sizeof *packings };
 
 static bool has_zeros(yk_packing packing)
 {
-  return packing != YK_PACKING_BLOCKS;
+  return packing < YK_PACKING_BLOCKS;
 }
 
 static yk_linear_spec make_spec(const fixture *f, int i, bool orders_outputs, bool act_order)

@@ -9,6 +9,12 @@ static int64_t n_lines_of(const yk_cpu_part *part)
   return yk_ceil_div_i64(part->k, YK_CPU_CHUNK_K);
 }
 
+/* Bytes of a column in a line. */
+static int64_t line_bytes(const yk_cpu_part *part)
+{
+  return YK_CPU_CHUNK_K * yk_weight_traits_of(part->format->weight_format)->bits / 8;
+}
+
 bool yk_cpu_bytes_takes(const yk_linear_spec *spec, int i)
 {
   return !spec->parts[i].as_16_bits;
@@ -21,7 +27,7 @@ void yk_cpu_bytes_lay_out(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_
   part->group = spec->parts[i].group_local;
   part->n_groups = part->k > 0 ? yk_ceil_div_i64(part->k, part->group) : 0;
   int64_t scale_bytes = columns * part->n_groups * (int64_t)sizeof(float);
-  part->scales = yk_round_up_i64(columns * n_lines_of(part) * YK_CPU_CHUNK_K, YK_CPU_PART_ALIGNMENT_BYTES);
+  part->scales = yk_round_up_i64(columns * n_lines_of(part) * line_bytes(part), YK_CPU_PART_ALIGNMENT_BYTES);
   part->zeros = 0;
   part->n_bytes = part->scales + scale_bytes;
   if (!spec->parts[i].weight.has_zeros) return;
@@ -47,6 +53,14 @@ static void load_numbers(const load_context *c, const void *numbers, int64_t col
   }
 }
 
+/* Codes of 4 bits, from n_k bytes with a code in each. */
+static void pack_halves(const uint8_t *from, int64_t n_k, char *line)
+{
+  uint32_t words[YK_CPU_LANES] = {0};
+  for (int64_t k = 0; k < n_k; k++) words[k % YK_CPU_LANES] |= (uint32_t)(from[k] & 0xFu) << 4 * (k / YK_CPU_LANES);
+  memcpy(line, words, sizeof words);
+}
+
 static void load_column(const load_context *c, int64_t panel, int64_t i)
 {
   const yk_cpu_part *part = c->part;
@@ -56,9 +70,14 @@ static void load_column(const load_context *c, int64_t panel, int64_t i)
   int64_t numbers = panel * part->n_groups * YK_CPU_PANEL + i;
   if (column >= source->n.end) return;
   const char *from = (const char *)weight->qweight + column * weight->k + source->k.begin;
-  char *to = c->weights + (panel * n_lines * YK_CPU_PANEL + i) * YK_CPU_CHUNK_K;
-  for (int64_t k = 0; k < part->k; k += YK_CPU_CHUNK_K, to += YK_CPU_PANEL * YK_CPU_CHUNK_K)
-    memcpy(to, from + k, (size_t)yk_min_i64(YK_CPU_CHUNK_K, part->k - k));
+  char *to = c->weights + (panel * n_lines * YK_CPU_PANEL + i) * line_bytes(part);
+  for (int64_t k = 0; k < part->k; k += YK_CPU_CHUNK_K, to += YK_CPU_PANEL * line_bytes(part)) {
+    int64_t n_k = yk_min_i64(YK_CPU_CHUNK_K, part->k - k);
+    if (line_bytes(part) == YK_CPU_CHUNK_K)
+      memcpy(to, from + k, (size_t)n_k);
+    else
+      pack_halves((const uint8_t *)from + k, n_k, to);
+  }
   load_numbers(c, weight->scales, column, (float *)(void *)(c->weights + part->scales) + numbers);
   if (part->zeros) load_numbers(c, weight->qzeros, column, (float *)(void *)(c->weights + part->zeros) + numbers);
 }
@@ -81,7 +100,7 @@ static yk_cpu_byte_panel panel_of(const yk_cpu_part *part, const char *weights, 
 {
   int64_t n_lines = n_lines_of(part), groups = i * part->n_groups * YK_CPU_PANEL;
   const float *zeros = (const float *)(const void *)(weights + part->zeros) + groups;
-  return (yk_cpu_byte_panel){.bytes = (const uint8_t *)weights + i * n_lines * YK_CPU_PANEL * YK_CPU_CHUNK_K,
+  return (yk_cpu_byte_panel){.bytes = (const uint8_t *)weights + i * n_lines * YK_CPU_PANEL * line_bytes(part),
                              .scales = (const float *)(const void *)(weights + part->scales) + groups,
                              .zeros = part->zeros ? zeros : NULL,
                              .n_lines = n_lines,

@@ -1,7 +1,7 @@
-/* bytes.h - 8-bit weights in panels of YK_CPU_PANEL output columns (cpu_simd.h), the last padded with zeros: common
- * parts of the table rows that keep bytes.
+/* bytes.h - codes of 8 or 4 bits in panels of YK_CPU_PANEL output columns (cpu_simd.h), the last padded with zeros:
+ * common parts of the table rows that keep codes.
  *
- *   weights  bytes [n_panels, n_lines, PANEL, CHUNK_K]
+ *   weights  bytes [n_panels, n_lines, PANEL, CHUNK_K], or half of CHUNK_K for 4 bits
  *   scales   f32 [n_panels, n_groups, PANEL]
  *   zeros    f32, the same shape, if the weight has them */
 #ifndef YK_KERNELS_CPU_LINEAR_BYTES_H

@@ -7,5 +7,6 @@ const yk_cpu_format *const yk_cpu_formats[] = {&yk_cpu_format_awq_as_16_bits,
                                                &yk_cpu_format_w8a8,
                                                &yk_cpu_format_int8,
                                                &yk_cpu_format_fp8,
+                                               &yk_cpu_format_fp4,
                                                &yk_cpu_format_plain,
                                                NULL};

@@ -16,6 +16,7 @@
  *   awq               every other AWQ slice                            4 bits, in panels
  *   w8a8              int8 slices with quantised inputs                8 bits, in panels
  *   int8, fp8         every other such slice, in rows of bytes         8 bits, in panels
+ *   fp4               every such slice, in rows of bytes               4 bits, in panels
  *   plain             every plain slice                                the checkpoint's type
  *
  * To add a format, write format_NAME.c next to this file with one `const yk_cpu_format`, declare the row at the end of
@@ -120,6 +121,7 @@ extern const yk_cpu_format yk_cpu_format_awq;
 extern const yk_cpu_format yk_cpu_format_w8a8;
 extern const yk_cpu_format yk_cpu_format_int8;
 extern const yk_cpu_format yk_cpu_format_fp8;
+extern const yk_cpu_format yk_cpu_format_fp4;
 extern const yk_cpu_format yk_cpu_format_plain;
 
 /* yk_cpu_largest - of |x[0 .. n - 1]|, as in yk_linear_sums_args. */

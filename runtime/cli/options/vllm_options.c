@@ -91,11 +91,12 @@ static const yk_foreign_option options[] = {
     PASSED("code-revision", NULL, ONE),
     REFUSED("allowed-local-media-path", NULL, ONE, "", NO_MEDIA),
     REFUSED("allowed-media-domains", NULL, SEVERAL, "", NO_MEDIA),
-    REFUSED(
-        "quantization", "q", ONE,
-        "awq|awq_marlin|auto_awq|gptq|gptq_marlin|auto_gptq|moe_wna16|compressed-tensors|fp8|auto-round|inc|ascend|"
-        "none",
-        "Yoke reads AWQ, GPTQ, compressed-tensors, FP8, auto-round and msmodelslim, and sees in the checkpoint which"),
+    REFUSED("quantization", "q", ONE,
+            "awq|awq_marlin|auto_awq|gptq|gptq_marlin|auto_gptq|moe_wna16|compressed-tensors|fp8|auto-round|inc|ascend|"
+            "modelopt|modelopt_fp4|modelopt_mixed|none",
+            "Yoke reads AWQ, GPTQ, compressed-tensors, FP8, auto-round, ModelOpt and msmodelslim, and sees in the "
+            "checkpoint "
+            "which"),
     PASSED("allow-deprecated-quantization", NULL, FLAG),
     PASSED("enforce-eager", NULL, FLAG),
     REFUSED("enable-return-routed-experts", NULL, FLAG, "false", "Yoke does not tell them; leave it out"),
