@@ -11,7 +11,7 @@ import struct
 import subprocess
 
 import harness
-from safetensors_case import read_tensors
+from safetensors_case import read_tensors, write_tensors
 
 SINGLE = os.path.join(harness.FAMILIES, "llama")
 SHARDED = os.path.join(harness.FAMILIES, "qwen3_bf16")
@@ -34,6 +34,35 @@ class Broken(harness.Case):
         self.assert_error(["generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5", "-n", 2,
                            *options],
                           *parts)
+
+    # ---- gated delta nets ----
+
+    def rename(self, model, change):
+        """A copy of the model with other names of its tensors, None: without the tensor. Returns the tokens that the
+        program generates."""
+        self.copy(os.path.join(harness.FAMILIES, model))
+        tensors = {change(name): tensor for name, tensor in read_tensors(self.folder).items()}
+        tensors.pop(None, None)
+        write_tensors(self.folder, tensors)
+
+    def tokens(self):
+        return self.run_json("generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5,6,7", "-n", 4,
+                             "--ignore-eos", "--temperature", 0)[0]["token_ids"]
+
+    def test_tensors_of_gated_delta_nets(self):
+        self.rename("hybrid_qwen3_5", lambda name: None if name.endswith("layers.1.linear_attn.A_log") else name)
+        self.refused("model.language_model.layers.1.linear_attn.A_log is missing, expected F16, BF16 or F32 [9]")
+        self.rename("hybrid_qwen3_5", lambda name: name.replace("in_proj_qkv", "in_projection"))
+        self.refused("model.language_model.layers.0.linear_attn.in_proj_qkv.weight or ", "in_proj_qkvz.weight",
+                     "found neither")
+
+    def test_other_names_of_the_text_part(self):
+        """A text model of its own under the class of models that read images."""
+        self.rename("hybrid_qwen3_5", lambda name: name)
+        expected = self.tokens()
+        self.assertIn("ignored: 2 tensors of parts that the text model does not use", self.last_err)
+        self.rename("hybrid_qwen3_5", lambda name: name.replace("model.language_model.", "model."))
+        self.assertEqual(self.tokens(), expected)
 
     # ---- files ----
 

@@ -165,10 +165,15 @@ static inline yk_status read_layer(const yk_checkpoint *checkpoint, int layer, y
     assert_int_equal(view.bias != NULL, m.has_bias && !view.product_bias); /* product_bias includes the bias */
     yk_checkpoint_prefetch(&view);
   }
-  for (yk_weight_role role = YK_ROLE_Q_NORM; c->qk_norm && role <= YK_ROLE_K_NORM; role++) {
-    YK_TRY(yk_checkpoint_vector(checkpoint, role, layer, c->head_dim, &vector, err));
-  }
-  return YK_OK;
+  for (yk_weight_role role = YK_ROLE_Q_NORM; role <= YK_ROLE_K_NORM; role++)
+    if (yk_weight_is_in_layer(c, role, layer))
+      YK_TRY(yk_checkpoint_vector(checkpoint, role, layer, c->head_dim, &vector, err));
+  if (!c->delta.layers[layer]) return YK_OK;
+  YK_TRY(yk_checkpoint_vector(checkpoint, YK_ROLE_DELTA_CONV, layer, 4 * yk_delta_config_channels(&c->delta), &vector,
+                              err));
+  YK_TRY(yk_checkpoint_vector(checkpoint, YK_ROLE_DELTA_A_LOG, layer, c->delta.n_value_heads, &vector, err));
+  YK_TRY(yk_checkpoint_vector(checkpoint, YK_ROLE_DELTA_DT_BIAS, layer, c->delta.n_value_heads, &vector, err));
+  return yk_checkpoint_vector(checkpoint, YK_ROLE_DELTA_NORM, layer, c->delta.value_dim, &vector, err);
 }
 
 /* Opens dir and reads every weight that its configuration requires. */
