@@ -73,7 +73,7 @@ static void refusals(void **state)
       {OF("'layer_types': ['linear_attention']"), YK_E_FORMAT, "num_hidden_layers = 4 strings, found array of 1"},
       {OF("'layer_types': ['linear_attention', 'full_attention', 'mamba', 'full_attention']"), YK_E_UNSUPPORTED,
        "layer_types[2] \"mamba\" is not supported; supported: linear_attention, full_attention"},
-      {OF("'text_config': 3"), YK_E_FORMAT, "key \"text_config\": expected an object, found a number"},
+      {OF("'text_config': 3"), YK_E_FORMAT, "key \"text_config\": expected an object, found integer"},
   };
 #undef OF
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
