@@ -384,7 +384,8 @@ static yk_status add_up_rows(yk_ranks *ranks, int64_t *rows, size_t n, yk_err *e
 static yk_status run_read_rows(yk_ranks *ranks, int64_t *rows, double timeout_s, yk_err *err)
 {
   ranks->waiter = pthread_self();
-  ranks->command = (command){.expert_rows = rows};
+  ranks->command = (command){0};
+  ranks->command.expert_rows = rows;
   return yk_rank_group_run(ranks->group, &ranks->command, timeout_s, err);
 }
 
