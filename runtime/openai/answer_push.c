@@ -6,72 +6,19 @@
 #include "base/json_write.h"
 #include "openai/answer_write.h"
 
-static void append(yk_strbuf *out, const char *text)
-{
-  yk_strbuf_append_str(out, text);
-}
-
 /* ---- Pushing ----------------------------------------------------------------------------------------------------- */
-
-static bool echoes_logprobs(const yk_openai_answer *answer)
-{
-  return answer->request->echo && yk_answer_has_logprobs(answer);
-}
-
-/* Adds the prompt's first token, for which the engine has no log-probability. */
-static yk_status begin_prompt(yk_answer_choice *c, yk_err *err)
-{
-  const yk_openai_prompt *prompt = yk_answer_prompt_of(c);
-  if (c->has_prompt || prompt->n_ids == 0) return YK_OK;
-  c->has_prompt = true;
-  return yk_logprob_lists_add_first(&c->logprobs, &c->walk, prompt->ids[0], err);
-}
 
 static yk_status push_prompt_token(yk_answer_choice *c, const yk_output *output, yk_err *err)
 {
   const yk_openai_answer *answer = c->answer;
   const yk_openai_request *request = answer->request;
   if (request->n_prompt_logprobs >= 0) {
-    append(&c->prompt_logprobs, ",");
+    yk_strbuf_append_str(&c->prompt_logprobs, ",");
     YK_TRY(yk_logprob_append_by_id(&c->prompt_logprobs, &c->prompt_walk, output, request->n_prompt_logprobs, err));
   }
-  if (!echoes_logprobs(answer)) return YK_OK;
-  YK_TRY(begin_prompt(c, err));
+  if (!yk_answer_echoes_logprobs(answer)) return YK_OK;
+  YK_TRY(yk_answer_begin_prompt(c, err));
   return yk_logprob_lists_add(&c->logprobs, &c->walk, output, request->sampling.n_logprobs, err);
-}
-
-static yk_status append_echo(yk_answer_choice *c, yk_err *err)
-{
-  const yk_openai_prompt *prompt = yk_answer_prompt_of(c);
-  yk_strbuf decoded = YK_STRBUF_INIT;
-  yk_status status = YK_OK;
-  if (echoes_logprobs(c->answer)) YK_TRY(begin_prompt(c, err));
-  if (!prompt->text)
-    status = yk_token_texts_decode(c->answer->options.texts, prompt->ids, prompt->n_ids, &decoded, err);
-  if (prompt->text)
-    yk_json_append_escaped(&c->text, prompt->text, prompt->n_bytes);
-  else
-    yk_json_append_escaped(&c->text, decoded.data, decoded.length);
-  yk_strbuf_free(&decoded);
-  return status;
-}
-
-/* Writes the role, or the echoed prompt, before the first token. */
-static yk_status begin(yk_answer_choice *c, yk_strbuf *out, yk_err *err)
-{
-  const yk_openai_answer *answer = c->answer;
-  c->has_begun = true;
-  if (answer->request->echo) {
-    YK_TRY(append_echo(c, err));
-    if (answer->request->stream) yk_answer_write_event(c, out);
-  } else if (yk_answer_is_chat(answer) && answer->request->stream) {
-    yk_strbuf_append(out, answer->head.data, answer->head.length);
-    append(out, "{\"index\":");
-    yk_json_append_i64(out, (int64_t)c->index);
-    append(out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}");
-    yk_answer_end_event(c, out);
-  }
-  return YK_OK;
 }
 
 /* is_reasoning: the output before this token ends inside reasoning. */
@@ -81,7 +28,7 @@ static yk_status push_token(yk_answer_choice *c, const yk_output *output, bool i
   c->n_output++;
   c->n_reasoning += is_reasoning || (c->parser && yk_answer_parser_is_reasoning(c->parser));
   c->last_id = output->token_id;
-  if (c->ids.length) append(&c->ids, ",");
+  if (c->ids.length) yk_strbuf_append_str(&c->ids, ",");
   yk_json_append_i64(&c->ids, output->token_id);
   if (!yk_answer_has_logprobs(answer)) return YK_OK;
   if (yk_answer_is_chat(answer)) return yk_logprob_lists_add_chat(&c->logprobs, &c->walk, output, err);
@@ -90,8 +37,9 @@ static yk_status push_token(yk_answer_choice *c, const yk_output *output, bool i
 
 static yk_status push_text(yk_answer_choice *c, const yk_output *output, yk_err *err)
 {
+  const yk_answer_event content = {.kind = YK_EVENT_CONTENT, .text = output->text, .n_bytes = output->text_bytes};
   if (c->parser) return yk_answer_parser_push(c->parser, output, err);
-  yk_json_append_escaped(&c->text, output->text, output->text_bytes);
+  c->answer->writer->take(c, &content);
   return YK_OK;
 }
 
@@ -114,6 +62,13 @@ static bool is_event_due(const yk_answer_choice *c)
   return c->is_due && (c->n_reported == 0 || c->n_output - c->n_reported >= c->answer->request->stream_interval);
 }
 
+static void write_event(yk_answer_choice *c, yk_strbuf *out)
+{
+  c->is_due = false;
+  c->n_reported = c->n_output;
+  c->answer->writer->write(c, out);
+}
+
 static yk_status check_memory(const yk_answer_choice *c, const yk_strbuf *out, yk_err *err)
 {
   bool failed = c->text.failed || c->reasoning.failed || c->calls.failed || c->ids.failed ||
@@ -131,17 +86,18 @@ yk_status yk_openai_answer_push(yk_openai_answer *answer, size_t choice_index, c
     YK_TRY(push_prompt_token(c, output, err));
     return check_memory(c, NULL, err);
   }
-  if (streams && is_event_due(c) && !joins && !ends) yk_answer_write_event(c, out);
-  if (!c->has_begun) YK_TRY(begin(c, out, err));
+  if (streams && is_event_due(c) && !joins && !ends) write_event(c, out);
+  if (usage) c->n_cached = usage->reused_tokens;
+  if (!c->has_begun) YK_TRY(answer->writer->begin(c, out, err));
+  c->has_begun = true;
   c->is_due = true;
   bool is_reasoning = c->parser && yk_answer_parser_is_reasoning(c->parser);
   YK_TRY(push_text(c, output, err));
   if (output->has_token) YK_TRY(push_token(c, output, is_reasoning, err));
   if (ends) {
     c->finish = output->finish;
-    if (usage) c->n_cached = usage->reused_tokens;
     note_stop_reason(c, output);
-    if (streams) yk_answer_write_event(c, out);
+    if (streams) write_event(c, out);
   }
   return check_memory(c, out, err);
 }
@@ -149,7 +105,7 @@ yk_status yk_openai_answer_push(yk_openai_answer *answer, size_t choice_index, c
 yk_status yk_openai_answer_flush(yk_openai_answer *answer, size_t choice_index, yk_strbuf *out, yk_err *err)
 {
   yk_answer_choice *c = &answer->choices[choice_index];
-  if (answer->request->stream && is_event_due(c)) yk_answer_write_event(c, out);
+  if (answer->request->stream && is_event_due(c)) write_event(c, out);
   return check_memory(c, out, err);
 }
 
@@ -174,71 +130,31 @@ yk_status yk_openai_answer_read(yk_openai_answer *answer, size_t choice_index, y
 
 /* ---- Ending ------------------------------------------------------------------------------------------------------ */
 
-static void finish_stream(yk_openai_answer *answer, yk_strbuf *out)
-{
-  if (answer->request->include_usage) {
-    yk_strbuf_append(out, answer->head.data, answer->head.length);
-    append(out, "],");
-    yk_answer_append_total_usage(answer, out);
-    append(out, "}\n\n");
-  }
-  append(out, "data: [DONE]\n\n");
-}
-
 yk_status yk_openai_answer_finish(yk_openai_answer *answer, yk_strbuf *out, yk_err *err)
 {
-  if (answer->request->stream) {
-    finish_stream(answer, out);
-  } else {
-    yk_strbuf_append(out, answer->head.data, answer->head.length);
-    for (size_t i = 0; i < answer->n_choices; i++) {
-      if (i) append(out, ",");
-      yk_answer_append_choice(&answer->choices[i], out);
-      YK_TRY(check_memory(&answer->choices[i], out, err));
-    }
-    append(out, "],");
-    yk_answer_append_total_usage(answer, out);
-    if (yk_answer_is_chat(answer)) yk_answer_append_prompt(&answer->choices[0], out);
-    append(out, "}");
-  }
-  return out->failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
+  answer->writer->finish(answer, out);
+  for (size_t i = 0; i < answer->n_choices; i++) YK_TRY(check_memory(&answer->choices[i], out, err));
+  return YK_OK;
 }
 
 void yk_openai_answer_fail(yk_openai_answer *answer, const yk_openai_error *error, yk_strbuf *out)
 {
-  (void)answer;
-  append(out, "data: ");
-  yk_openai_error_append(error, out);
-  append(out, "\n\ndata: [DONE]\n\n");
+  answer->writer->fail(answer, error, out);
 }
 
 /* ---- Creating ---------------------------------------------------------------------------------------------------- */
 
-static const char *object_name(const yk_openai_answer *answer)
+static yk_status copy_options(yk_openai_answer *answer, const yk_openai_answer_options *options, yk_err *err)
 {
-  if (!yk_answer_is_chat(answer)) return "text_completion";
-  return answer->request->stream ? "chat.completion.chunk" : "chat.completion";
-}
-
-static yk_status make_head(yk_openai_answer *answer, const yk_openai_answer_options *options, yk_err *err)
-{
-  yk_strbuf *head = &answer->head;
-  append(head, answer->request->stream ? "data: {\"id\":" : "{\"id\":");
-  yk_json_append_string(head, options->id, strlen(options->id));
-  append(head, ",\"object\":\"");
-  append(head, object_name(answer));
-  append(head, "\",\"created\":");
-  yk_json_append_i64(head, options->created_s);
-  append(head, ",\"model\":");
-  yk_json_append_string(head, options->model, strlen(options->model));
-  append(head, ",\"choices\":[");
-  const char *unique = strchr(options->id, '-');
-  yk_strbuf call_id = YK_STRBUF_INIT;
-  append(&call_id, "call_");
+  const char *unique = strpbrk(options->id, "-_");
   unique = unique ? unique + 1 : options->id;
-  yk_json_append_escaped(&call_id, unique, strlen(unique));
-  answer->call_id = call_id.data;
-  return head->failed || call_id.failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
+  answer->options = *options;
+  answer->options.id = answer->options.model = NULL;
+  yk_json_append_string(&answer->id, options->id, strlen(options->id));
+  yk_json_append_string(&answer->model, options->model, strlen(options->model));
+  yk_json_append_escaped(&answer->unique, unique, strlen(unique));
+  bool failed = answer->id.failed || answer->model.failed || answer->unique.failed;
+  return failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
 }
 
 /* The walk over the output starts behind the prompt, with echo at the beginning of the prompt; the walk over the
@@ -268,7 +184,7 @@ static yk_status begin_choice(yk_openai_answer *answer, size_t index, yk_err *er
                                            .only_first = !request->chat.parallel_tool_calls,
                                            .hides_special = request->hides_special,
                                            .schemas = request->schemas,
-                                           .take = yk_answer_take_event,
+                                           .take = answer->writer->take,
                                            .user = c};
   return yk_answer_parser_create(&parser, &c->parser, err);
 }
@@ -281,10 +197,9 @@ yk_status yk_openai_answer_create(const yk_openai_request *request, const yk_ope
   *out = NULL;
   if (!answer) return yk_err_set(err, YK_E_NOMEM, "no memory for an answer of %zu choices", n_choices);
   answer->request = request;
-  answer->options = *options;
-  answer->options.id = answer->options.model = NULL;
+  answer->writer = &yk_answer_writer_choices;
   answer->n_choices = n_choices;
-  yk_status status = make_head(answer, options, err);
+  yk_status status = copy_options(answer, options, err);
   for (size_t i = 0; i < n_choices && status == YK_OK; i++) status = begin_choice(answer, i, err);
   if (status == YK_OK)
     *out = answer;
@@ -309,7 +224,8 @@ void yk_openai_answer_free(yk_openai_answer *answer)
     yk_token_walk_free(&c->prompt_walk);
     yk_answer_parser_free(c->parser);
   }
-  yk_strbuf_free(&answer->head);
-  free(answer->call_id);
+  yk_strbuf_free(&answer->id);
+  yk_strbuf_free(&answer->model);
+  yk_strbuf_free(&answer->unique);
   free(answer);
 }

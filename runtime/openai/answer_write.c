@@ -28,31 +28,30 @@ static void open_call(yk_answer_choice *c, int32_t call)
 }
 
 /* Mistral's templates accept only ids of nine letters and digits. */
-static void append_short_id(yk_answer_choice *c, int32_t call)
+static void append_short_id(const yk_answer_choice *c, int32_t call, yk_strbuf *out)
 {
   static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-  const char *unique = c->answer->call_id;
-  uint64_t hash = yk_hash(YK_HASH_START, unique, strlen(unique));
+  uint64_t hash = yk_hash(YK_HASH_START, c->answer->unique.data, c->answer->unique.length);
   hash = (hash << 32 ^ (c->index << 16) ^ (uint64_t)(call + 1)) * UINT64_C(0x9E3779B97F4A7C15);
-  for (int i = 0; i < 9; i++, hash /= sizeof digits - 1)
-    yk_strbuf_append(&c->calls, &digits[hash % (sizeof digits - 1)], 1);
+  for (int i = 0; i < 9; i++, hash /= sizeof digits - 1) yk_strbuf_append(out, &digits[hash % (sizeof digits - 1)], 1);
 }
 
-static void append_call_id(yk_answer_choice *c, const yk_answer_event *event)
+void yk_answer_append_call_id(const yk_answer_choice *c, const yk_answer_event *event, yk_strbuf *out)
 {
-  append(&c->calls, "\"id\":\"");
   if (event->id)
-    yk_json_append_escaped(&c->calls, event->id, event->n_id_bytes);
+    yk_json_append_escaped(out, event->id, event->n_id_bytes);
   else if (c->answer->request->tools == YK_TOOLS_MISTRAL)
-    append_short_id(c, event->call);
+    append_short_id(c, event->call, out);
   else
-    yk_strbuf_append_fmt(&c->calls, "%s_%zu_%d", c->answer->call_id, c->index, event->call);
+    yk_strbuf_append_fmt(out, "%s_%s_%zu_%d", c->answer->writer->call_prefix, c->answer->unique.data, c->index,
+                         event->call);
 }
 
 static void begin_call(yk_answer_choice *c, const yk_answer_event *event)
 {
   open_call(c, event->call);
-  append_call_id(c, event);
+  append(&c->calls, "\"id\":\"");
+  yk_answer_append_call_id(c, event, &c->calls);
   append(&c->calls, "\",\"type\":\"function\",\"function\":{\"name\":");
   yk_json_append_string(&c->calls, event->text, event->n_bytes);
   append(&c->calls, ",\"arguments\":\"");
@@ -67,7 +66,7 @@ static void add_arguments(yk_answer_choice *c, const yk_answer_event *event)
   yk_json_append_escaped(&c->calls, event->text, event->n_bytes);
 }
 
-void yk_answer_take_event(void *user, const yk_answer_event *event)
+static void take_event(void *user, const yk_answer_event *event)
 {
   yk_answer_choice *c = user;
   switch (event->kind) {
@@ -83,12 +82,7 @@ void yk_answer_take_event(void *user, const yk_answer_event *event)
 
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
-/* Numbers of tokens. */
-typedef struct usage {
-  int64_t n_prompt, n_output, n_cached, n_reasoning;
-} usage;
-
-static void append_usage(const yk_openai_answer *answer, usage n, yk_strbuf *out)
+static void append_usage(const yk_openai_answer *answer, yk_answer_usage n, yk_strbuf *out)
 {
   append(out, "\"usage\":{\"prompt_tokens\":");
   yk_json_append_i64(out, n.n_prompt);
@@ -115,10 +109,9 @@ const yk_openai_prompt *yk_answer_prompt_of(const yk_answer_choice *c)
   return &request->prompts[c->index / (size_t)request->n_samples];
 }
 
-/* A prompt counts once, for any number of samples. */
-void yk_answer_append_total_usage(const yk_openai_answer *answer, yk_strbuf *out)
+yk_answer_usage yk_answer_total_usage(const yk_openai_answer *answer)
 {
-  usage n = {0};
+  yk_answer_usage n = {0};
   for (size_t i = 0; i < answer->n_choices; i++) {
     const yk_answer_choice *c = &answer->choices[i];
     bool is_first = i % (size_t)answer->request->n_samples == 0;
@@ -127,7 +120,7 @@ void yk_answer_append_total_usage(const yk_openai_answer *answer, yk_strbuf *out
     n.n_prompt += is_first ? (int64_t)yk_answer_prompt_of(c)->n_ids : 0;
     n.n_cached += is_first ? c->n_cached : 0;
   }
-  append_usage(answer, n, out);
+  return n;
 }
 
 static void append_quoted(const yk_strbuf *text, yk_strbuf *out)
@@ -199,7 +192,9 @@ static void append_logprobs(const yk_answer_choice *c, yk_strbuf *out)
     yk_logprob_lists_append(&c->logprobs, out);
 }
 
-void yk_answer_append_prompt(yk_answer_choice *c, yk_strbuf *out)
+/* Appends the requested details of a choice's prompt, once: for a completion next to its text, for a chat next to the
+ * choices. */
+static void append_prompt(yk_answer_choice *c, yk_strbuf *out)
 {
   const yk_openai_request *request = c->answer->request;
   const yk_openai_prompt *prompt = yk_answer_prompt_of(c);
@@ -220,7 +215,8 @@ void yk_answer_append_prompt(yk_answer_choice *c, yk_strbuf *out)
   }
 }
 
-void yk_answer_append_choice(yk_answer_choice *c, yk_strbuf *out)
+/* Appends all pending output as an element of "choices". */
+static void append_choice(yk_answer_choice *c, yk_strbuf *out)
 {
   const yk_openai_answer *answer = c->answer;
   close_call(c);
@@ -240,36 +236,144 @@ void yk_answer_append_choice(yk_answer_choice *c, yk_strbuf *out)
     yk_strbuf_append(out, c->ids.data, c->ids.length);
     append(out, "]");
   }
-  if (!yk_answer_is_chat(answer)) yk_answer_append_prompt(c, out);
+  if (!yk_answer_is_chat(answer)) append_prompt(c, out);
   append(out, "}");
 }
 
 /* Appends the part of an event behind the choices. */
-void yk_answer_end_event(yk_answer_choice *c, yk_strbuf *out)
+static void end_event(yk_answer_choice *c, yk_strbuf *out)
 {
   append(out, "]");
-  if (yk_answer_is_chat(c->answer)) yk_answer_append_prompt(c, out);
+  if (yk_answer_is_chat(c->answer)) append_prompt(c, out);
   if (c->answer->request->continuous_usage) {
     append(out, ",");
-    usage n = {(int64_t)yk_answer_prompt_of(c)->n_ids, c->n_output, c->n_cached, c->n_reasoning};
+    yk_answer_usage n = {(int64_t)yk_answer_prompt_of(c)->n_ids, c->n_output, c->n_cached, c->n_reasoning};
     append_usage(c->answer, n, out);
   }
   append(out, "}\n\n");
 }
 
-/* Writes pending output as an event. There is none while the parser holds back the beginning of a call. */
-void yk_answer_write_event(yk_answer_choice *c, yk_strbuf *out)
+static const char *object_name(const yk_openai_answer *answer)
 {
-  c->is_due = false;
-  c->n_reported = c->n_output;
+  if (!yk_answer_is_chat(answer)) return "text_completion";
+  return answer->request->stream ? "chat.completion.chunk" : "chat.completion";
+}
+
+/* The beginning of an event, or of a whole answer, up to the list of choices. */
+static void append_head(const yk_openai_answer *answer, yk_strbuf *out)
+{
+  append(out, answer->request->stream ? "data: {\"id\":" : "{\"id\":");
+  yk_strbuf_append(out, answer->id.data, answer->id.length);
+  append(out, ",\"object\":\"");
+  append(out, object_name(answer));
+  append(out, "\",\"created\":");
+  yk_json_append_i64(out, answer->options.created_s);
+  append(out, ",\"model\":");
+  yk_strbuf_append(out, answer->model.data, answer->model.length);
+  append(out, ",\"choices\":[");
+}
+
+/* There is no event while the parser holds back the beginning of a call, or leaves out reasoning. */
+static void write_event(yk_answer_choice *c, yk_strbuf *out)
+{
   bool has_output = c->text.length > 0 || c->reasoning.length > 0 || c->calls.length > 0;
   if (c->parser && !has_output && c->finish == YK_FINISH_NONE) return;
-  yk_strbuf_append(out, c->answer->head.data, c->answer->head.length);
-  yk_answer_append_choice(c, out);
-  yk_answer_end_event(c, out);
+  append_head(c->answer, out);
+  append_choice(c, out);
+  end_event(c, out);
   yk_strbuf_clear(&c->text);
   yk_strbuf_clear(&c->reasoning);
   yk_strbuf_clear(&c->calls);
   yk_strbuf_clear(&c->ids);
   yk_logprob_lists_clear(&c->logprobs);
 }
+
+/* ---- Beginning --------------------------------------------------------------------------------------------------- */
+
+bool yk_answer_echoes_logprobs(const yk_openai_answer *answer)
+{
+  return answer->request->echo && yk_answer_has_logprobs(answer);
+}
+
+yk_status yk_answer_begin_prompt(yk_answer_choice *c, yk_err *err)
+{
+  const yk_openai_prompt *prompt = yk_answer_prompt_of(c);
+  if (c->has_prompt || prompt->n_ids == 0) return YK_OK;
+  c->has_prompt = true;
+  return yk_logprob_lists_add_first(&c->logprobs, &c->walk, prompt->ids[0], err);
+}
+
+static yk_status append_echo(yk_answer_choice *c, yk_err *err)
+{
+  const yk_openai_prompt *prompt = yk_answer_prompt_of(c);
+  yk_strbuf decoded = YK_STRBUF_INIT;
+  yk_status status = YK_OK;
+  if (yk_answer_echoes_logprobs(c->answer)) YK_TRY(yk_answer_begin_prompt(c, err));
+  if (!prompt->text)
+    status = yk_token_texts_decode(c->answer->options.texts, prompt->ids, prompt->n_ids, &decoded, err);
+  if (prompt->text)
+    yk_json_append_escaped(&c->text, prompt->text, prompt->n_bytes);
+  else
+    yk_json_append_escaped(&c->text, decoded.data, decoded.length);
+  yk_strbuf_free(&decoded);
+  return status;
+}
+
+/* Writes the role, or the echoed prompt. */
+static yk_status begin(yk_answer_choice *c, yk_strbuf *out, yk_err *err)
+{
+  const yk_openai_answer *answer = c->answer;
+  if (answer->request->echo) {
+    YK_TRY(append_echo(c, err));
+    if (answer->request->stream) write_event(c, out);
+  } else if (yk_answer_is_chat(answer) && answer->request->stream) {
+    append_head(answer, out);
+    append(out, "{\"index\":");
+    yk_json_append_i64(out, (int64_t)c->index);
+    append(out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}");
+    end_event(c, out);
+  }
+  return YK_OK;
+}
+
+/* ---- Ending ------------------------------------------------------------------------------------------------------ */
+
+static void finish_stream(const yk_openai_answer *answer, yk_strbuf *out)
+{
+  if (answer->request->include_usage) {
+    append_head(answer, out);
+    append(out, "],");
+    append_usage(answer, yk_answer_total_usage(answer), out);
+    append(out, "}\n\n");
+  }
+  append(out, "data: [DONE]\n\n");
+}
+
+static void finish(yk_openai_answer *answer, yk_strbuf *out)
+{
+  if (answer->request->stream) {
+    finish_stream(answer, out);
+    return;
+  }
+  append_head(answer, out);
+  for (size_t i = 0; i < answer->n_choices; i++) {
+    if (i) append(out, ",");
+    append_choice(&answer->choices[i], out);
+  }
+  append(out, "],");
+  append_usage(answer, yk_answer_total_usage(answer), out);
+  if (yk_answer_is_chat(answer)) append_prompt(&answer->choices[0], out);
+  append(out, "}");
+}
+
+/* An event with the error. */
+static void fail(yk_openai_answer *answer, const yk_openai_error *error, yk_strbuf *out)
+{
+  (void)answer;
+  append(out, "data: ");
+  yk_openai_error_append(error, out);
+  append(out, "\n\ndata: [DONE]\n\n");
+}
+
+const yk_answer_writer yk_answer_writer_choices = {
+    .call_prefix = "call", .take = take_event, .begin = begin, .write = write_event, .finish = finish, .fail = fail};

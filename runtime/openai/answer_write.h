@@ -1,4 +1,5 @@
-/* answer_write.h - the state of an answer, and functions that write its parts. For answer_push.c. */
+/* answer_write.h - the state of an answer, and the interface of those that write it: answer_push.c counts tokens and
+ * parses their texts; a writer turns the parser's events into the events or the object of one protocol. */
 #ifndef YK_OPENAI_ANSWER_WRITE_H
 #define YK_OPENAI_ANSWER_WRITE_H
 
@@ -30,11 +31,27 @@ typedef struct yk_answer_choice {
   yk_finish_reason finish;
 } yk_answer_choice;
 
+/* How a protocol writes answers. All append to out; a failed allocation shows in the choice's or the answer's buffers,
+ * which answer_push.c checks. */
+typedef struct yk_answer_writer {
+  const char *call_prefix;                                                   /* of the ids of tool calls */
+  void (*take)(void *choice, const yk_answer_event *event);                  /* adds to the choice's pending output */
+  yk_status (*begin)(yk_answer_choice *choice, yk_strbuf *out, yk_err *err); /* before the first output of a choice */
+  void (*write)(yk_answer_choice *choice, yk_strbuf *out); /* of a stream: all pending output as events */
+  void (*finish)(yk_openai_answer *answer,
+                 yk_strbuf *out); /* every choice has ended: the stream's end, or the object */
+  void (*fail)(yk_openai_answer *answer, const yk_openai_error *error, yk_strbuf *out); /* of a stream */
+} yk_answer_writer;
+
+/* OpenAI's completions and chat completions. */
+extern const yk_answer_writer yk_answer_writer_choices;
+
 struct yk_openai_answer {
   const yk_openai_request *request;
+  const yk_answer_writer *writer;
   yk_openai_answer_options options; /* without id and model */
-  yk_strbuf head;                   /* beginning of every event, up to the list of choices */
-  char *call_id;                    /* prefix of the ids of tool calls */
+  yk_strbuf id, model;              /* JSON strings */
+  yk_strbuf unique;                 /* the id without its prefix, escaped */
   size_t n_choices;
   yk_answer_choice choices[];
 };
@@ -52,24 +69,22 @@ static inline bool yk_answer_has_logprobs(const yk_openai_answer *answer)
 /* yk_answer_prompt_of - the prompt of a choice. */
 const yk_openai_prompt *yk_answer_prompt_of(const yk_answer_choice *c);
 
-/* yk_answer_take_event - callback of the parser: adds an event to the choice that user points to. */
-void yk_answer_take_event(void *user, const yk_answer_event *event);
+/* yk_answer_append_call_id - append the id of a call that begins: the model's, else one of the answer's; escaped. */
+void yk_answer_append_call_id(const yk_answer_choice *c, const yk_answer_event *event, yk_strbuf *out);
 
-/* yk_answer_append_choice - append all pending output as an element of "choices". */
-void yk_answer_append_choice(yk_answer_choice *c, yk_strbuf *out);
+/* yk_answer_echoes_logprobs - whether the log-probabilities of the answer begin with the prompt's. */
+bool yk_answer_echoes_logprobs(const yk_openai_answer *answer);
 
-/* yk_answer_write_event - write all pending output as an event. There may be none while the parser holds back the
- *   beginning of a tool call, or leaves out reasoning. */
-void yk_answer_write_event(yk_answer_choice *c, yk_strbuf *out);
+/* yk_answer_begin_prompt - add the prompt's first token, for which the engine has no log-probability, once. Errors:
+ *   YK_E_NOMEM. */
+yk_status yk_answer_begin_prompt(yk_answer_choice *c, yk_err *err);
 
-/* yk_answer_append_prompt - append the requested details of a choice's prompt, once: for a completion next to its text,
- *   for a chat next to the choices. */
-void yk_answer_append_prompt(yk_answer_choice *c, yk_strbuf *out);
+/* Numbers of tokens. */
+typedef struct yk_answer_usage {
+  int64_t n_prompt, n_output, n_cached, n_reasoning;
+} yk_answer_usage;
 
-/* yk_answer_end_event - append the part of an event behind the choices. */
-void yk_answer_end_event(yk_answer_choice *c, yk_strbuf *out);
-
-/* yk_answer_append_total_usage - append "usage" of all choices. A prompt counts once, for any number of samples. */
-void yk_answer_append_total_usage(const yk_openai_answer *answer, yk_strbuf *out);
+/* yk_answer_total_usage - of all choices. A prompt counts once, for any number of samples. */
+yk_answer_usage yk_answer_total_usage(const yk_openai_answer *answer);
 
 #endif

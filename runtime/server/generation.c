@@ -99,16 +99,15 @@ static void end(yk_exchange *x)
 
 /* ---- Reading from the engine ------------------------------------------------------------------------------------- */
 
-static void count_token(yk_exchange *x, size_t choice)
+/* usage: of the choice, for its first token. */
+static void count_token(yk_exchange *x, size_t choice, const yk_request_usage *usage)
 {
   yk_generation *g = x->generation;
   int64_t now_ns = yk_clock_now_ns(), before_ns = g->token_ns[choice];
   if (before_ns) {
     yk_metrics_next_token(&x->server->metrics, (double)(now_ns - before_ns) * 1e-9);
   } else {
-    yk_request_usage usage;
-    yk_request_get_usage(g->requests[choice], &usage);
-    yk_metrics_prompt(&x->server->metrics, &usage);
+    yk_metrics_prompt(&x->server->metrics, usage);
     yk_metrics_first_token(&x->server->metrics, (double)(now_ns - x->began_ns) * 1e-9);
   }
   g->token_ns[choice] = now_ns;
@@ -142,9 +141,10 @@ static yk_status read_choice(yk_exchange *x, size_t choice, bool joins, yk_err *
     if (status != YK_OK) return status;
     if (output->finish == YK_FINISH_CANCELLED) return yk_err_set(err, YK_E_CANCELLED, "the request was cancelled");
     has_ended = output->finish != YK_FINISH_NONE;
-    if (output->has_token && !output->is_prompt) count_token(x, choice);
-    if (has_ended) yk_request_get_usage(g->requests[choice], &usage);
-    YK_TRY(yk_openai_answer_push(g->answer, choice, output, has_ended ? &usage : NULL, joins, &g->out, err));
+    bool is_counted = output->has_token && !output->is_prompt, is_known = has_ended || !g->token_ns[choice];
+    if (is_known) yk_request_get_usage(g->requests[choice], &usage);
+    if (is_counted) count_token(x, choice, &usage);
+    YK_TRY(yk_openai_answer_push(g->answer, choice, output, is_known ? &usage : NULL, joins, &g->out, err));
     if (has_ended) end_choice(x, choice, output->finish, &usage);
   }
   return yk_openai_answer_flush(g->answer, choice, &g->out, err);
