@@ -229,8 +229,8 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
   const yk_command command = {
       "yoke serve",
       "MODEL [options]",
-      "Serve a model over HTTP as OpenAI does: /v1/completions, /v1/chat/completions, /v1/models, "
-      "and /tokenize, /detokenize, /metrics, /health.",
+      "Serve a model over HTTP as OpenAI and Anthropic do: /v1/completions, /v1/chat/completions, /v1/responses, "
+      "/v1/messages, /v1/models, and /tokenize, /detokenize, /metrics, /health.",
       examples,
       groups,
       sizeof groups / sizeof groups[0],

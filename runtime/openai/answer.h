@@ -35,7 +35,8 @@ void yk_openai_answer_free(yk_openai_answer *answer);
 /* yk_openai_answer_push - one output of a choice (prompt * n_samples + sample), in order, the end included. An end with
  *   YK_FINISH_ERROR or YK_FINISH_CANCELLED must not be pushed: send an error instead.
  *   usage: with the end, and optionally with the first output; else NULL. joins: the client is slow, and this output
- *   may share the event of the previous output. out: events are appended; whole answers do not use it, and it may be NULL.
+ *   may share the event of the previous output. out: events are appended; whole answers do not use it, and it may be
+ *   NULL.
  *   Errors: YK_E_NOMEM. */
 yk_status yk_openai_answer_push(yk_openai_answer *answer, size_t choice, const yk_output *output,
                                 const yk_request_usage *usage, bool joins, yk_strbuf *out, yk_err *err);

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "base/json_write.h"
-#include "openai/answer_write.h"
+#include "openai/answer_blocks.h"
+#include "openai/protocol.h"
 
 /* ---- Pushing ----------------------------------------------------------------------------------------------------- */
 
@@ -73,7 +74,7 @@ static yk_status check_memory(const yk_answer_choice *c, const yk_strbuf *out, y
 {
   bool failed = c->text.failed || c->reasoning.failed || c->calls.failed || c->ids.failed ||
                 c->prompt_logprobs.failed || c->stop_reason.failed || yk_logprob_lists_failed(&c->logprobs) ||
-                (out && out->failed);
+                yk_answer_blocks_failed(&c->answer->blocks) || (out && out->failed);
   return failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
 }
 
@@ -197,7 +198,7 @@ yk_status yk_openai_answer_create(const yk_openai_request *request, const yk_ope
   *out = NULL;
   if (!answer) return yk_err_set(err, YK_E_NOMEM, "no memory for an answer of %zu choices", n_choices);
   answer->request = request;
-  answer->writer = &yk_answer_writer_choices;
+  answer->writer = request->protocol ? request->protocol->writer : &yk_answer_writer_choices;
   answer->n_choices = n_choices;
   yk_status status = copy_options(answer, options, err);
   for (size_t i = 0; i < n_choices && status == YK_OK; i++) status = begin_choice(answer, i, err);
@@ -224,6 +225,7 @@ void yk_openai_answer_free(yk_openai_answer *answer)
     yk_token_walk_free(&c->prompt_walk);
     yk_answer_parser_free(c->parser);
   }
+  yk_answer_blocks_free(&answer->blocks);
   yk_strbuf_free(&answer->id);
   yk_strbuf_free(&answer->model);
   yk_strbuf_free(&answer->unique);

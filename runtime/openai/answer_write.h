@@ -31,6 +31,24 @@ typedef struct yk_answer_choice {
   yk_finish_reason finish;
 } yk_answer_choice;
 
+/* Answers of responses and messages are lists of blocks, one after another: a text, reasoning, a call. */
+typedef enum yk_block_kind { YK_BLOCK_NONE, YK_BLOCK_TEXT, YK_BLOCK_REASONING, YK_BLOCK_CALL } yk_block_kind;
+
+/* The blocks of an answer with one choice; see answer_blocks.h. */
+typedef struct yk_answer_blocks {
+  yk_block_kind kind;      /* of the open block; NONE: none is open */
+  int32_t index;           /* of the open block, or of the next one */
+  yk_strbuf name, call_id; /* of a call; escaped */
+  yk_strbuf text;          /* of the open block, a call's arguments; escaped */
+  yk_strbuf arguments;     /* of a call, as written */
+  size_t n_written;        /* bytes of text that are in events */
+  bool is_whole;           /* of a call: its arguments are complete JSON */
+  yk_strbuf events;        /* of a stream, to be written */
+  yk_strbuf items;         /* blocks that have ended, as JSON, separated by commas */
+  int64_t n_events;        /* of a response: written so far */
+  bool failed;             /* an allocation of a buffer that has been cleared since */
+} yk_answer_blocks;
+
 /* How a protocol writes answers. All append to out; a failed allocation shows in the choice's or the answer's buffers,
  * which answer_push.c checks. */
 typedef struct yk_answer_writer {
@@ -43,8 +61,8 @@ typedef struct yk_answer_writer {
   void (*fail)(yk_openai_answer *answer, const yk_openai_error *error, yk_strbuf *out); /* of a stream */
 } yk_answer_writer;
 
-/* OpenAI's completions and chat completions. */
-extern const yk_answer_writer yk_answer_writer_choices;
+/* OpenAI's completions and chat completions; its responses; Anthropic's messages. */
+extern const yk_answer_writer yk_answer_writer_choices, yk_answer_writer_responses, yk_answer_writer_messages;
 
 struct yk_openai_answer {
   const yk_openai_request *request;
@@ -52,6 +70,7 @@ struct yk_openai_answer {
   yk_openai_answer_options options; /* without id and model */
   yk_strbuf id, model;              /* JSON strings */
   yk_strbuf unique;                 /* the id without its prefix, escaped */
+  yk_answer_blocks blocks;          /* of responses and messages */
   size_t n_choices;
   yk_answer_choice choices[];
 };

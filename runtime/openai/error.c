@@ -140,7 +140,7 @@ void yk_openai_error_http(yk_openai_error *out, int http_status, const char *cod
   va_end(args);
 }
 
-static void append_text(yk_strbuf *out, const char *text)
+void yk_openai_error_append_text(const char *text, yk_strbuf *out)
 {
   char ascii[YK_ERR_MESSAGE_BYTES];
   size_t length = strlen(text);
@@ -156,7 +156,7 @@ static void append_text(yk_strbuf *out, const char *text)
 static void append_or_null(yk_strbuf *out, const char *text)
 {
   if (text)
-    append_text(out, text);
+    yk_openai_error_append_text(text, out);
   else
     yk_strbuf_append_str(out, "null");
 }
@@ -164,9 +164,9 @@ static void append_or_null(yk_strbuf *out, const char *text)
 void yk_openai_error_append(const yk_openai_error *error, yk_strbuf *out)
 {
   yk_strbuf_append_str(out, "{\"error\":{\"message\":");
-  append_text(out, error->message);
+  yk_openai_error_append_text(error->message, out);
   yk_strbuf_append_str(out, ",\"type\":");
-  append_text(out, error->type);
+  yk_openai_error_append_text(error->type, out);
   yk_strbuf_append_str(out, ",\"param\":");
   append_or_null(out, error->param[0] ? error->param : NULL);
   yk_strbuf_append_str(out, ",\"code\":");

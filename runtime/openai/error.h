@@ -34,4 +34,7 @@ void yk_openai_error_http(yk_openai_error *out, int http_status, const char *cod
  *   input was cut) loses its characters beyond ASCII. */
 void yk_openai_error_append(const yk_openai_error *error, yk_strbuf *out);
 
+/* yk_openai_error_append_text - append a text of an error as a JSON string, as above. */
+void yk_openai_error_append_text(const char *text, yk_strbuf *out);
+
 #endif

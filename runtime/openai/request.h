@@ -48,7 +48,8 @@ typedef struct yk_openai_defaults {
   bool has_max_tokens;   /* sampling.max_tokens was requested; else the rest of the context bounds it */
   bool can_stream;       /* false: "stream": true is refused */
   yk_answer_style style; /* tools YK_TOOLS_NONE: a request with tools is refused */
-  void (*pass_over)(void *user, const char *field); /* called for each unknown field; or NULL */
+  /* called for everything in a request that is ignored, such as unknown fields: kind "field", name; or NULL */
+  void (*pass_over)(void *user, const char *kind, const char *name);
   void *user;
 } yk_openai_defaults;
 
@@ -81,10 +82,13 @@ typedef struct yk_openai_chat {
   size_t last_ids;              /* number of tokens to keep, from the end, instead of max_ids; 0: all */
 } yk_openai_chat;
 
+typedef struct yk_protocol yk_protocol;
+
 typedef struct yk_openai_request {
   yk_openai_form form;
-  const char *model;      /* in the document; NULL: the served model */
-  const char *cache_salt; /* in the document, as in yk_request_options; NULL: none */
+  const yk_protocol *protocol; /* protocol.h, for the answer; NULL: a chat completion or a completion, by form */
+  const char *model;           /* in the document; NULL: the served model */
+  const char *cache_salt;      /* in the document, as in yk_request_options; NULL: none */
   size_t cache_salt_bytes;
   yk_openai_prompt *prompts; /* [n_prompts], owned. Chat: one prompt without text; the caller sets its ids */
   size_t n_prompts;
@@ -107,7 +111,10 @@ typedef struct yk_openai_request {
   bool hides_special;            /* with tools or reasoning: the parser gets special tokens, but the client does not */
   /* "truncate_prompt_tokens": keep so many tokens of the prompt's end; -1: as many as fit; 0: all */
   int32_t truncate_tokens;
-  int32_t stream_interval;             /* a stream's first token has its own event; later events hold so many tokens */
+  int32_t stream_interval; /* a stream's first token has its own event; later events hold so many tokens */
+  char *repeated;          /* owned; responses: members of the answer that repeat the request, as JSON; else NULL */
+  bool encrypts_reasoning; /* responses: reasoning is returned as "encrypted_content" too */
+  bool is_empty;           /* responses: "input" has no items; the answer is empty, and no engine is needed */
   char request_id[YK_OPENAI_ID_BYTES]; /* "request_id" in visible ASCII; "": none, or not usable */
   yk_openai_chat chat;
   char param[YK_OPENAI_PARAM_BYTES]; /* the field at fault if parsing failed; "": none */

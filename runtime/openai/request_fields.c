@@ -310,7 +310,7 @@ yk_status yk_request_read_field(yk_openai_request *request, yk_json key, const y
   const field *f = has_nul ? NULL : find_field(name, request->form);
   snprintf(request->param, sizeof request->param, "%s", name);
   if (!f && request->form == YK_FORM_PLAIN) return unknown_key(name, request->form, err);
-  if (!f && defaults->pass_over && yk_json_is_given(value)) defaults->pass_over(defaults->user, name);
+  if (!f && defaults->pass_over && yk_json_is_given(value)) defaults->pass_over(defaults->user, "field", name);
   if (!f || !yk_json_is_given(value)) return YK_OK;
   return read_field(request, f, defaults, value, err);
 }

@@ -209,6 +209,7 @@ void yk_openai_request_free(yk_openai_request *request)
   free(request->begin_ids);
   free(request->constraint);
   free(request->biases);
+  free(request->repeated);
   for (size_t i = 0; request->bad_words && i < request->sampling.n_bad_words; i++)
     free((void *)(uintptr_t)request->bad_words[i].ids);
   free(request->bad_words);

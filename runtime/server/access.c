@@ -14,18 +14,25 @@ static bool is_key(const char *key, const char *given)
   return !differs;
 }
 
-bool yk_access_has_key(const yk_server_options *options, const char *authorization, size_t *key)
+static bool is_any_key(const yk_server_options *options, const char *given, size_t *key)
 {
-  static const char scheme[] = "Bearer ";
-  if (options->n_api_keys == 0) return true;
-  if (!authorization || strncasecmp(authorization, scheme, strlen(scheme)) != 0) return false;
   bool found = false;
   for (size_t i = 0; i < options->n_api_keys; i++) { /* compares all keys: constant time */
-    bool is_this = is_key(options->api_keys[i], authorization + strlen(scheme));
+    bool is_this = is_key(options->api_keys[i], given);
     if (is_this) *key = i;
     found |= is_this;
   }
   return found;
+}
+
+bool yk_access_has_key(const yk_server_options *options, const yk_key_headers *headers, size_t *key)
+{
+  static const char scheme[] = "Bearer ";
+  const char *bearer = headers->authorization;
+  if (options->n_api_keys == 0) return true;
+  if (bearer && strncasecmp(bearer, scheme, strlen(scheme)) == 0 && is_any_key(options, bearer + strlen(scheme), key))
+    return true;
+  return headers->x_api_key && is_any_key(options, headers->x_api_key, key);
 }
 
 /* ---- Pages ------------------------------------------------------------------------------------------------------- */

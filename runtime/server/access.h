@@ -8,10 +8,15 @@
 #include "server/reply.h"
 #include "server/server_options.h"
 
-/* yk_access_has_key - whether an Authorization header (NULL: none) is "Bearer KEY" with one of the options' keys, or
- *   the options have no keys. *key: index of the key. Takes equally long for every wrong key of one length. Thread:
- *   any. */
-bool yk_access_has_key(const yk_server_options *options, const char *authorization, size_t *key);
+/* The headers with a client's key, each NULL if it is missing. */
+typedef struct yk_key_headers {
+  const char *authorization; /* "Bearer KEY" */
+  const char *x_api_key;     /* "KEY" */
+} yk_key_headers;
+
+/* yk_access_has_key - whether one of the headers has one of the options' keys, or the options have no keys. *key: index
+ *   of the key. Takes equally long for every wrong key of one length. Thread: any. */
+bool yk_access_has_key(const yk_server_options *options, const yk_key_headers *headers, size_t *key);
 
 /* The addressee and the origin of a request. */
 typedef struct yk_access_headers {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "openai/protocol.h"
 #include "server/engine_state.h"
 #include "server/suspension.h"
 
@@ -158,7 +159,7 @@ static void read_all(yk_exchange *x, bool joins)
     if (g->requests[i]) read_choice(x, i, joins, &err);
   if (err.code == YK_OK) return;
   yk_openai_error error;
-  yk_openai_error_of(&err, NULL, &error);
+  yk_protocol_error_of(g->request.protocol, &err, NULL, &error);
   x->server->metrics.finished[YK_FINISH_ERROR] += g->n_running;
   yk_generation_fail(x, &error);
   yk_server_check_engine(x->server);

@@ -21,10 +21,9 @@ struct yk_generation {
   bool has_ended; /* out holds the last byte */
 };
 
-/* yk_generation_prepare_... - the worker's part of /v1/completions and /v1/chat/completions: a submitted generation, or
- *   a reply that gives the reason of the refusal. */
-void yk_generation_prepare_completion(yk_exchange *exchange);
-void yk_generation_prepare_chat(yk_exchange *exchange);
+/* yk_generation_prepare - the worker's part of routes with a protocol: a submitted generation, or a reply that gives
+ *   the reason of the refusal. */
+void yk_generation_prepare(yk_exchange *exchange);
 
 /* yk_generation_hold - count an exchange as waiting, before a worker has it. False: there are too many, and the reply
  *   is the refusal. Server thread. */

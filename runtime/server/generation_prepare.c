@@ -6,9 +6,11 @@
 
 #include "base/clock.h"
 #include "openai/chat_ids.h"
+#include "openai/protocol.h"
 #include "server/engine_state.h"
 #include "server/generation.h"
 #include "server/request_id.h"
+#include "server/routes.h"
 
 /* Counts n more choices in addition to the open ones, within the limit; an exchange without others is always accepted.
  * False: the reply is the refusal. */
@@ -40,24 +42,24 @@ void yk_generation_unhold(yk_exchange *x)
   x->n_held = 0;
 }
 
-static yk_status parse(yk_exchange *x, yk_openai_form form, yk_err *err)
+static yk_status parse(yk_exchange *x, yk_openai_request *request, yk_err *err)
 {
-  yk_generation *g = x->generation;
   yk_openai_defaults defaults;
-  yk_json_rules rules = yk_openai_body_rules(form, (size_t)x->server->options.max_body_bytes);
-  yk_json_doc *document;
-  YK_TRY(yk_json_parse("body", x->body.data ? x->body.data : "", x->body.length, &rules, &document, err));
-  yk_strbuf_free(&x->body);
-  yk_openai_defaults_init(x->engine, form, &defaults);
+  const yk_protocol *protocol = x->route->protocol;
+  yk_openai_defaults_init(x->engine, protocol->form, &defaults);
   defaults.pass_over = yk_passed_fields_note;
   defaults.user = &x->server->passed_fields;
-  if (form == YK_FORM_CHAT) defaults.style = x->server->style;
-  return yk_openai_request_parse(document, yk_json_root(document), form, &defaults, &g->request, err);
+  if (protocol->form == YK_FORM_CHAT) defaults.style = x->server->style;
+  yk_status status = yk_protocol_parse(protocol, x->body.data ? x->body.data : "", x->body.length,
+                                       (size_t)x->server->options.max_body_bytes, &defaults, request, err);
+  yk_strbuf_free(&x->body);
+  return status;
 }
 
 static yk_status find_ids(yk_exchange *x, yk_err *err)
 {
   yk_generation *g = x->generation;
+  if (g->request.is_empty) return YK_OK;
   if (g->request.form != YK_FORM_CHAT) return yk_openai_request_tokenize(&g->request, x->engine, err);
   yk_openai_prompt *prompt = &g->request.prompts[0];
   YK_TRY(yk_chat_tokenize(&x->server->chat, x->server->log, &g->request.chat, x->server->options.template_kwargs,
@@ -84,7 +86,7 @@ static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
   g->n_tokens = calloc(g->n_choices, sizeof *g->n_tokens);
   if (!g->requests || !g->token_ns || !g->n_tokens)
     return yk_err_set(err, YK_E_NOMEM, "no memory for %zu requests", g->n_choices);
-  for (size_t i = 0; i < g->n_choices; i++) {
+  for (size_t i = 0; i < g->n_choices && !g->request.is_empty; i++) {
     char salt[YK_MAX_CACHE_SALT_BYTES];
     yk_request_options options;
     yk_request_options_init(x->engine, &options);
@@ -112,6 +114,13 @@ static bool admit(yk_exchange *x, const yk_engine_info *info)
   return true;
 }
 
+static void reply_failure(yk_exchange *x, const yk_err *err, const char *param)
+{
+  yk_openai_error error;
+  yk_protocol_error_of(x->route->protocol, err, param[0] ? param : NULL, &error);
+  yk_reply_error(&x->reply, &error);
+}
+
 /* Undoes the preparation of a generation that has been refused. */
 static void drop(yk_exchange *x)
 {
@@ -123,14 +132,14 @@ static void drop(yk_exchange *x)
   yk_exchange_return_engine(x);
 }
 
-static void prepare(yk_exchange *x, yk_openai_form form)
+static void prepare(yk_exchange *x)
 {
   yk_generation *g = x->generation;
   yk_engine_info info;
   yk_err err = YK_ERR_INIT;
   yk_engine_get_info(x->engine, &info);
   bool is_admitted = false;
-  if (parse(x, form, &err) == YK_OK) is_admitted = admit(x, &info);
+  if (parse(x, &g->request, &err) == YK_OK) is_admitted = admit(x, &info);
   g->request.chat.max_ids = (size_t)info.max_model_tokens;
   g->request.chat.deadline_ns = yk_exchange_deadline_ns(x);
   if (is_admitted && atomic_load(&x->is_given_up)) yk_err_set(&err, YK_E_CANCELLED, "given up");
@@ -138,11 +147,11 @@ static void prepare(yk_exchange *x, yk_openai_form form)
       yk_openai_request_kept_ids(&g->request, info.max_model_tokens, &g->request.chat.last_ids, &err) == YK_OK &&
       find_ids(x, &err) == YK_OK && yk_openai_request_truncate(&g->request, info.max_model_tokens, &err) == YK_OK)
     submit_all(x, info.max_model_tokens, &err);
-  if (err.code != YK_OK) yk_reply_failure(&x->reply, &err, g->request.param);
+  if (err.code != YK_OK) reply_failure(x, &err, g->request.param);
   if (x->reply.http_status) drop(x);
 }
 
-static void begin(yk_exchange *x, yk_openai_form form)
+void yk_generation_prepare(yk_exchange *x)
 {
   if (!yk_exchange_lease_engine(x)) return;
   x->generation = calloc(1, sizeof *x->generation);
@@ -151,29 +160,44 @@ static void begin(yk_exchange *x, yk_openai_form form)
     yk_exchange_return_engine(x);
     return;
   }
-  prepare(x, form);
+  prepare(x);
   yk_strbuf_free(&x->body);
 }
 
-void yk_generation_prepare_completion(yk_exchange *x)
+/* The number of tokens of a message's prompt. */
+static yk_status count_tokens(yk_exchange *x, yk_openai_request *request, yk_err *err)
 {
-  begin(x, YK_FORM_COMPLETION);
+  int32_t *ids = NULL;
+  size_t n_ids = 0;
+  YK_TRY(parse(x, request, err));
+  if (!yk_server_has_model(x->server, request->model, &x->reply)) return YK_OK;
+  request->chat.deadline_ns = yk_exchange_deadline_ns(x);
+  YK_TRY(yk_chat_tokenize(&x->server->chat, x->server->log, &request->chat, x->server->options.template_kwargs, &ids,
+                          &n_ids, err));
+  free(ids);
+  yk_strbuf_append_fmt(&x->reply.body, "{\"input_tokens\":%zu}", n_ids);
+  yk_reply_json(&x->reply);
+  return YK_OK;
 }
 
-void yk_generation_prepare_chat(yk_exchange *x)
+void yk_route_count_tokens(yk_exchange *x)
 {
-  begin(x, YK_FORM_CHAT);
+  yk_err err = YK_ERR_INIT;
+  yk_openai_request request = {0};
+  if (!yk_exchange_lease_engine(x)) return;
+  if (count_tokens(x, &request, &err) != YK_OK) reply_failure(x, &err, request.param);
+  yk_openai_request_free(&request);
+  yk_exchange_return_engine(x);
 }
 
 void yk_generation_begin(yk_exchange *x)
 {
   yk_generation *g = x->generation;
   yk_server *server = x->server;
-  char id[sizeof "chatcmpl-" + YK_REQUEST_ID_BYTES];
+  char id[sizeof "chatcmpl-" + YK_REQUEST_ID_BYTES]; /* the longest prefix */
   yk_err err = YK_ERR_INIT;
-  bool is_chat = g->request.form == YK_FORM_CHAT;
   if (g->request.request_id[0] && !x->has_clients_id) yk_request_id_choose(x, g->request.request_id);
-  snprintf(id, sizeof id, "%s-%s", is_chat ? "chatcmpl" : "cmpl", x->request_id);
+  snprintf(id, sizeof id, "%s%s", g->request.protocol->id_prefix, x->request_id);
   yk_openai_answer_options options = {.id = id,
                                       .model = server->options.model_names[0],
                                       .created_s = (int64_t)time(NULL),
@@ -191,6 +215,6 @@ void yk_generation_begin(yk_exchange *x)
     return;
   }
   yk_openai_error error;
-  yk_openai_error_of(&err, NULL, &error);
+  yk_protocol_error_of(g->request.protocol, &err, NULL, &error);
   yk_generation_fail(x, &error);
 }

@@ -227,12 +227,19 @@ static void check_pages(yk_exchange *x)
   yk_access_check(options, x->server->is_local, &headers, &x->reply);
 }
 
+static bool has_key(yk_exchange *x)
+{
+  const yk_key_headers headers = {header_of(x, MHD_HTTP_HEADER_AUTHORIZATION), header_of(x, "x-api-key")};
+  return yk_access_has_key(&x->server->options, &headers, &x->api_key);
+}
+
 /* Refuses requests by their headers. The body is then read and dropped, since a client may read the answer only after
  * it has sent the whole body. */
 static void check_headers(yk_exchange *x)
 {
   const yk_server_options *options = &x->server->options;
   x->place = yk_route_at(x->path);
+  if (x->place && x->place->protocol) x->reply.error_form = x->late.error_form = x->place->protocol->append_error;
   check_pages(x);
   if (x->reply.http_status) return;
   if (x->place && yk_route_takes(x->place, x->method)) x->route = x->place;
@@ -243,8 +250,9 @@ static void check_headers(yk_exchange *x)
     yk_reply_refuse(&x->reply, 404, NULL, "there is nothing at %.100s", x->path);
   else if (!x->route)
     yk_reply_refuse(&x->reply, 405, NULL, "%.20s is not allowed here, but %s", x->method, x->reply.allow);
-  else if (!x->route->is_open && !yk_access_has_key(options, header_of(x, MHD_HTTP_HEADER_AUTHORIZATION), &x->api_key))
-    yk_reply_refuse(&x->reply, 401, NULL, "expected the header \"Authorization: Bearer KEY\" with this server's key");
+  else if (!x->route->is_open && !has_key(x))
+    yk_reply_refuse(&x->reply, 401, NULL,
+                    "expected the header \"Authorization: Bearer KEY\" or \"x-api-key: KEY\" with this server's key");
   else if (x->route->methods & YK_METHOD_POST && x->route->prepare && !x->route->has_no_body)
     check_body_headers(x);
 }
@@ -280,7 +288,8 @@ static void prepare(yk_job *job)
 static bool may_take_long(const yk_strbuf *body)
 {
   static const char *const names[] = {"\"response_format\"", "\"structured_outputs\"", "\"guided_",
-                                      "\"structural_tag\"",  "\"tool_choice\"",        "\"strict\""};
+                                      "\"structural_tag\"",  "\"tool_choice\"",        "\"strict\"",
+                                      "\"json_schema\""};
   if (body->length > YK_SMALL_BODY_BYTES) return true;
   for (size_t i = 0; body->length > 0 && i < sizeof names / sizeof *names; i++)
     if (memmem(body->data, body->length, names[i], strlen(names[i]))) return true;
@@ -316,6 +325,8 @@ static enum MHD_Result queue(yk_exchange *x, struct MHD_Response *response, int 
   if (!response) return MHD_NO;
   yk_access_add_headers(&x->server->options, x->mhd, response, x->is_preflight);
   MHD_add_response_header(response, YK_REQUEST_ID_HEADER, x->request_id);
+  const yk_protocol *protocol = x->place ? x->place->protocol : NULL;
+  if (protocol && protocol->id_header) MHD_add_response_header(response, protocol->id_header, x->request_id);
   if (atomic_load(&x->server->is_draining)) MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
   enum MHD_Result result = MHD_queue_response(x->mhd, (unsigned)http_status, response);
   MHD_destroy_response(response);

@@ -6,7 +6,7 @@
 #include "base/strbuf.h"
 #include "server/histogram.h"
 
-enum { YK_HANDLERS = 24, YK_HTTP_METHODS = 8, YK_HTTP_CLASSES = 5 };
+enum { YK_HANDLERS = 28, YK_HTTP_METHODS = 8, YK_HTTP_CLASSES = 5 };
 
 /* One method at one route. */
 typedef struct yk_http_counts {

@@ -26,7 +26,7 @@ static bool remember(yk_passed_fields *fields, const char *name)
   return true;
 }
 
-void yk_passed_fields_note(void *user, const char *name)
+void yk_passed_fields_note(void *user, const char *kind, const char *name)
 {
   yk_passed_fields *fields = user;
   char cut[YK_PASSED_FIELD_BYTES];
@@ -35,5 +35,5 @@ void yk_passed_fields_note(void *user, const char *name)
   bool is_new = remember(fields, cut);
   pthread_mutex_unlock(&fields->mutex);
   if (is_new)
-    yk_log_write(fields->log, YK_LOG_WARN, "a request has the field \"%s\", which is unknown and ignored", cut);
+    yk_log_write(fields->log, YK_LOG_WARN, "a request has the %s \"%s\", which is unknown and ignored", kind, cut);
 }

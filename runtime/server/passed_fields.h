@@ -1,5 +1,5 @@
-/* passed_fields.h - request fields that Yoke ignores: the log names each once, so that a mistyped field is noticed and
- * a client that always sends one does not fill the log. */
+/* passed_fields.h - parts of requests that Yoke ignores, such as unknown fields: the log names each once, so that a
+ * mistyped field is noticed and a client that always sends one does not fill the log. */
 #ifndef YK_SERVER_PASSED_FIELDS_H
 #define YK_SERVER_PASSED_FIELDS_H
 
@@ -21,6 +21,6 @@ void yk_passed_fields_init(yk_passed_fields *fields, const yk_log *log);
 void yk_passed_fields_destroy(yk_passed_fields *fields);
 
 /* yk_passed_fields_note - for yk_openai_defaults.pass_over, with the fields. Any thread. */
-void yk_passed_fields_note(void *fields, const char *name);
+void yk_passed_fields_note(void *fields, const char *kind, const char *name);
 
 #endif

@@ -15,7 +15,8 @@ void yk_reply_json(yk_reply *reply)
 void yk_reply_error(yk_reply *reply, const yk_openai_error *error)
 {
   yk_strbuf_clear(&reply->body);
-  yk_openai_error_append(error, &reply->body);
+  yk_error_form append = reply->error_form ? reply->error_form : yk_openai_error_append;
+  append(error, &reply->body);
   snprintf(reply->why, sizeof reply->why, "%s", error->message);
   reply->http_status = error->http_status;
   reply->content_type = yk_content_json;

@@ -5,7 +5,11 @@
 #include "base/strbuf.h"
 #include "openai/error.h"
 
+/* Writes the body of an error in the form that a route's clients expect. */
+typedef void (*yk_error_form)(const yk_openai_error *error, yk_strbuf *out);
+
 typedef struct yk_reply {
+  yk_error_form error_form;       /* NULL: OpenAI's */
   int http_status;                /* 0: not set yet */
   const char *content_type;       /* static */
   const char *allow;              /* static, of 405; or NULL */
@@ -21,7 +25,7 @@ extern const char yk_content_json[], yk_content_events[];
 /* yk_reply_json - 200 with the JSON text in body; 500 if memory for the text ran out. */
 void yk_reply_json(yk_reply *reply);
 
-/* yk_reply_error - an error in OpenAI's form; replaces the body. */
+/* yk_reply_error - an error in the reply's form; replaces the body. */
 void yk_reply_error(yk_reply *reply, const yk_openai_error *error);
 
 /* yk_reply_failure - the same of a yk_err; param: the field at fault, or NULL. */

@@ -15,8 +15,18 @@
 static const double OVERLOADED_S = 2;
 
 static const yk_route routes[] = {
-    {"/v1/completions", .methods = YK_METHOD_POST, .prepare = yk_generation_prepare_completion},
-    {"/v1/chat/completions", .methods = YK_METHOD_POST, .may_render = true, .prepare = yk_generation_prepare_chat},
+    {"/v1/completions", .methods = YK_METHOD_POST, .protocol = &yk_protocol_completions,
+     .prepare = yk_generation_prepare},
+    {"/v1/chat/completions", .methods = YK_METHOD_POST, .may_render = true, .protocol = &yk_protocol_chat,
+     .prepare = yk_generation_prepare},
+    {"/v1/responses", .methods = YK_METHOD_POST, .may_render = true, .protocol = &yk_protocol_responses,
+     .prepare = yk_generation_prepare},
+    {"/v1/responses/", .handler = "/v1/responses/{response_id}", .is_prefix = true,
+     .methods = YK_METHOD_GET | YK_METHOD_POST | YK_METHOD_DELETE, .answer = yk_route_stored_response},
+    {"/v1/messages", .methods = YK_METHOD_POST, .may_render = true, .protocol = &yk_protocol_messages,
+     .prepare = yk_generation_prepare},
+    {"/v1/messages/count_tokens", .methods = YK_METHOD_POST, .may_render = true,
+     .protocol = &yk_protocol_messages_count, .prepare = yk_route_count_tokens},
     {"/v1/models", .methods = YK_METHOD_GET, .answer = yk_route_models},
     {"/v1/models/", .handler = "/v1/models/{model}", .is_prefix = true, .methods = YK_METHOD_GET,
      .answer = yk_route_model},
@@ -66,11 +76,15 @@ const char *yk_route_handler(size_t number)
 bool yk_route_takes(const yk_route *route, const char *method)
 {
   bool is_get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-  return route->methods & (is_get ? YK_METHOD_GET : strcmp(method, "POST") == 0 ? YK_METHOD_POST : 0u);
+  if (is_get) return route->methods & YK_METHOD_GET;
+  return route->methods & (strcmp(method, "POST") == 0     ? YK_METHOD_POST
+                           : strcmp(method, "DELETE") == 0 ? YK_METHOD_DELETE
+                                                           : 0u);
 }
 
 const char *yk_route_methods(const yk_route *route)
 {
+  if (route->methods & YK_METHOD_DELETE) return "GET, HEAD, POST, DELETE";
   return route->methods == YK_METHOD_POST ? "POST" : route->methods == YK_METHOD_GET ? "GET, HEAD" : "GET, HEAD, POST";
 }
 
@@ -99,6 +113,14 @@ void yk_route_model(yk_exchange *x)
   if (!yk_server_has_engine(x) || !yk_server_has_model(server, name, &x->reply)) return;
   yk_model_append(name, server->created_s, server->info.max_model_tokens, &x->reply.body);
   yk_reply_json(&x->reply);
+}
+
+/* Responses are not stored: none can be retrieved, deleted, cancelled or listed. */
+void yk_route_stored_response(yk_exchange *x)
+{
+  const char *id = x->path + strlen(x->route->path);
+  yk_reply_refuse(&x->reply, 404, NULL, "Response with id '%.*s' not found: responses are not stored here",
+                  (int)yk_min_i64((int64_t)strcspn(id, "/"), 100), id);
 }
 
 void yk_route_health(yk_exchange *x)

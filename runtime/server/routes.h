@@ -2,9 +2,10 @@
 #ifndef YK_SERVER_ROUTES_H
 #define YK_SERVER_ROUTES_H
 
+#include "openai/protocol.h"
 #include "server/exchange.h"
 
-enum { YK_METHOD_GET = 1, YK_METHOD_POST = 2 };
+enum { YK_METHOD_GET = 1, YK_METHOD_POST = 2, YK_METHOD_DELETE = 4 };
 
 struct yk_route {
   const char *path;
@@ -15,6 +16,7 @@ struct yk_route {
   bool is_open;        /* requires no key */
   bool may_render;     /* prepare may wait for the helper process that renders chat templates */
   unsigned methods;
+  const yk_protocol *protocol;            /* of requests and errors; NULL: errors in OpenAI's form */
   void (*answer)(yk_exchange *exchange);  /* server thread: fills the reply at once; or NULL */
   void (*prepare)(yk_exchange *exchange); /* a worker's thread: fills the reply, or submits */
 };
@@ -50,5 +52,7 @@ void yk_route_loads(yk_exchange *exchange);
 void yk_route_get_load(yk_exchange *exchange);
 void yk_route_reset_prefix_cache(yk_exchange *exchange);
 void yk_route_tokenizer_info(yk_exchange *exchange);
+void yk_route_stored_response(yk_exchange *exchange);
+void yk_route_count_tokens(yk_exchange *exchange);
 
 #endif

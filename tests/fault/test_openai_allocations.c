@@ -10,6 +10,7 @@
 #include "each_case.h"
 #include "fault/counted_alloc.h"
 #include "openai/answer.h"
+#include "openai/protocol.h"
 #include "openai/tokens.h"
 #include "yoke/process.h"
 
@@ -51,17 +52,13 @@ static yk_status answer_request(yk_openai_request *request, yk_token_texts *text
   return yk_openai_answer_finish(*answer, out, err);
 }
 
-static yk_status use_body(yk_openai_form form, const char *body, yk_err *err)
+static yk_status use_body(const yk_protocol *protocol, const char *body, yk_err *err)
 {
-  yk_json_doc *document;
-  yk_json_rules rules = yk_openai_body_rules(form, 1 << 20);
   yk_openai_request request = {0};
   yk_token_texts *texts = NULL;
   yk_openai_answer *answer = NULL;
   yk_strbuf out = YK_STRBUF_INIT;
-  yk_status status = yk_json_parse("body", body, strlen(body), &rules, &document, err);
-  if (status == YK_OK)
-    status = yk_openai_request_parse(document, yk_json_root(document), form, &defaults, &request, err);
+  yk_status status = yk_protocol_parse(protocol, body, strlen(body), 1 << 20, &defaults, &request, err);
   if (status == YK_OK) status = yk_openai_request_drop_body(&request, err);
   if (status == YK_OK) status = yk_token_texts_create(NULL, &texts, err);
   if (status == YK_OK) status = answer_request(&request, texts, &answer, &out, err);
@@ -73,13 +70,13 @@ static yk_status use_body(yk_openai_form form, const char *body, yk_err *err)
 }
 
 /* Each allocation fails once. */
-static void check(yk_openai_form form, const char *body)
+static void check(const yk_protocol *protocol, const char *body)
 {
   int64_t n_allocations = 1;
   for (int64_t fail_at = 0; fail_at <= n_allocations; fail_at++) {
     yk_err err = YK_ERR_INIT;
     counted_alloc_reset(fail_at);
-    yk_status status = use_body(form, body, &err);
+    yk_status status = use_body(protocol, body, &err);
     if (fail_at == 0) n_allocations = counted_alloc_count();
     counted_alloc_reset(0);
     assert_int_equal(status, fail_at ? YK_E_NOMEM : YK_OK);
@@ -91,26 +88,54 @@ static void check(yk_openai_form form, const char *body)
 static void completions(void **state)
 {
   (void)state;
-  check(YK_FORM_COMPLETION, "{\"prompt\": [[5, 6], [7]], \"stop\": [\"x\"], \"stop_token_ids\": [1], \"logit_bias\": "
-                            "{\"5\": 1}, \"echo\": true, \"logprobs\": 2, \"seed\": 18446744073709551615}");
-  check(YK_FORM_COMPLETION,
+  check(&yk_protocol_completions,
+        "{\"prompt\": [[5, 6], [7]], \"stop\": [\"x\"], \"stop_token_ids\": [1], \"logit_bias\": "
+        "{\"5\": 1}, \"echo\": true, \"logprobs\": 2, \"seed\": 18446744073709551615}");
+  check(&yk_protocol_completions,
         "{\"prompt\": \"p\", \"n\": 2, \"echo\": true, \"prompt_logprobs\": 2, \"return_token_ids\": true}");
-  check(YK_FORM_COMPLETION, "{\"prompt\": [5], \"stream\": true, \"stream_options\": {\"include_usage\": true, "
-                            "\"continuous_usage_stats\": true}, \"logprobs\": 2}");
+  check(&yk_protocol_completions, "{\"prompt\": [5], \"stream\": true, \"stream_options\": {\"include_usage\": true, "
+                                  "\"continuous_usage_stats\": true}, \"logprobs\": 2}");
 }
 
 static void chats(void **state)
 {
   (void)state;
-  check(YK_FORM_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"n\": 2, \"logprobs\": true, "
-                      "\"top_logprobs\": 1, \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}");
-  check(YK_FORM_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"stream\": true, \"tools\": "
-                      "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}");
+  check(&yk_protocol_chat,
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"n\": 2, \"logprobs\": true, "
+        "\"top_logprobs\": 1, \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}");
+  check(&yk_protocol_chat, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"stream\": true, \"tools\": "
+                           "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}");
+}
+
+static void responses(void **state)
+{
+  (void)state;
+#define RESPONSE                                                                                                       \
+  "{\"input\": [{\"role\": \"user\", \"content\": \"x\"}, {\"type\": \"function_call\", \"call_id\": \"c\", "          \
+  "\"name\": "                                                                                                         \
+  "\"f\", \"arguments\": \"{}\"}, {\"type\": \"function_call_output\", \"call_id\": \"c\", \"output\": \"y\"}], "      \
+  "\"tools\": [{\"type\": \"function\", \"name\": \"f\"}]"
+  check(&yk_protocol_responses, RESPONSE "}");
+  check(&yk_protocol_responses, RESPONSE ", \"stream\": true}");
+}
+
+static void messages(void **state)
+{
+  (void)state;
+#define MESSAGE                                                                                                        \
+  "{\"max_tokens\": 5, \"system\": \"s\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": "        \
+  "\"assistant\", \"content\": [{\"type\": \"tool_use\", \"id\": \"c\", \"name\": \"f\", \"input\": {}}]}, "           \
+  "{\"role\": "                                                                                                        \
+  "\"user\", \"content\": [{\"type\": \"tool_result\", \"tool_use_id\": \"c\", \"content\": \"y\"}]}], \"tools\": "    \
+  "[{\"name\": \"f\", \"input_schema\": {}}]"
+  check(&yk_protocol_messages, MESSAGE "}");
+  check(&yk_protocol_messages, MESSAGE ", \"stream\": true}");
 }
 
 int main(void)
 {
   yk_process_init();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(completions), cmocka_unit_test(chats)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(completions), cmocka_unit_test(chats),
+                                     cmocka_unit_test(responses), cmocka_unit_test(messages)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

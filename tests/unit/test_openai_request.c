@@ -248,8 +248,9 @@ static void parts_that_are_text(void **state)
   yk_openai_request_free(&r);
 }
 
-static void note_field(void *user, const char *field)
+static void note_field(void *user, const char *kind, const char *field)
 {
+  assert_string_equal(kind, "field");
   yk_strbuf *names = user;
   yk_strbuf_append_str(names, field);
   yk_strbuf_append_str(names, " ");

@@ -1,0 +1,252 @@
+#include "openai/messages_request.h"
+
+#include <string.h>
+
+static const yk_translated_field fields[] = {
+    {"model", YK_FIELD_COPY},
+    {"stream", YK_FIELD_COPY},
+    {"temperature", YK_FIELD_COPY},
+    {"top_p", YK_FIELD_COPY},
+    {"top_k", YK_FIELD_COPY},
+    {"messages", YK_FIELD_READ},
+    {"system", YK_FIELD_READ},
+    {"max_tokens", YK_FIELD_READ},
+    {"stop_sequences", YK_FIELD_READ},
+    {"tools", YK_FIELD_READ},
+    {"tool_choice", YK_FIELD_READ},
+    {"thinking", YK_FIELD_READ},
+    {"output_config", YK_FIELD_READ},
+    {"output_format", YK_FIELD_READ},
+    {"chat_template_kwargs", YK_FIELD_READ},
+    {"metadata", YK_FIELD_PASSED},
+    {"service_tier", YK_FIELD_PASSED},
+    {"cache_control", YK_FIELD_PASSED},
+    {"context_management", YK_FIELD_PASSED},
+    {"inference_geo", YK_FIELD_PASSED},
+    {"speed", YK_FIELD_PASSED},
+    {"mcp_servers", YK_FIELD_OFF},
+    {"container", YK_FIELD_OFF},
+    /* further fields of chat completions */
+    {"min_p", YK_FIELD_COPY},
+    {"seed", YK_FIELD_COPY},
+    {"stop_token_ids", YK_FIELD_COPY},
+    {"frequency_penalty", YK_FIELD_COPY},
+    {"presence_penalty", YK_FIELD_COPY},
+    {"repetition_penalty", YK_FIELD_COPY},
+    {"min_tokens", YK_FIELD_COPY},
+    {"ignore_eos", YK_FIELD_COPY},
+    {"logit_bias", YK_FIELD_COPY},
+    {"bad_words", YK_FIELD_COPY},
+    {"allowed_token_ids", YK_FIELD_COPY},
+    {"structured_outputs", YK_FIELD_COPY},
+    {"skip_special_tokens", YK_FIELD_COPY},
+    {"include_reasoning", YK_FIELD_COPY},
+    {"thinking_token_budget", YK_FIELD_COPY},
+    {"cache_salt", YK_FIELD_COPY},
+    {"request_id", YK_FIELD_COPY},
+    {"priority", YK_FIELD_COPY},
+    {"stream_interval", YK_FIELD_COPY},
+};
+
+enum { N_FIELDS = sizeof fields / sizeof *fields };
+
+bool yk_messages_keeps(const char *key)
+{
+  return yk_translation_has_field(fields, N_FIELDS, key);
+}
+
+/* ---- Fields ------------------------------------------------------------------------------------------------------ */
+
+static yk_status read_max_tokens(yk_translation *t, yk_json body, bool is_required, yk_err *err)
+{
+  int32_t n_tokens;
+  yk_json value = yk_translation_take(t, body, "max_tokens");
+  if (!value.doc) return is_required ? yk_translation_refuse(t, YK_E_INVAL, err, "expected, but missing") : YK_OK;
+  YK_TRY(yk_json_read_i32(value, NULL, t->param, 1, INT32_MAX, &n_tokens, err));
+  yk_strbuf_append_fmt(yk_translation_field(t, "max_tokens"), "%d", n_tokens);
+  return YK_OK;
+}
+
+/* As for chat completions, the texts are not empty and hold no NUL. */
+static yk_status read_stop(yk_translation *t, yk_json body, yk_err *err)
+{
+  yk_json stop = yk_translation_take(t, body, "stop_sequences");
+  if (!stop.doc) return YK_OK;
+  if (!yk_json_is(stop, YK_JSON_ARRAY)) return yk_translation_wrong(t, "an array of strings", stop, err);
+  YK_JSON_EACH(text, stop)
+  {
+    const char *bytes = yk_json_string(text);
+    if (!bytes) return yk_translation_wrong(t, "an array of strings", text, err);
+    if (!bytes[0] || strlen(bytes) != yk_json_length(text))
+      return yk_translation_refuse(t, YK_E_INVAL, err, "expected texts that are not empty and hold no NUL character");
+  }
+  if (yk_json_size(stop) > 0) yk_json_append(yk_translation_field(t, "stop"), stop, 0);
+  return YK_OK;
+}
+
+static yk_status read_format(yk_translation *t, yk_json format, yk_err *err)
+{
+  yk_json schema = yk_json_get(format, "schema");
+  if (!yk_json_equals(yk_json_get(format, "type"), "json_schema"))
+    return yk_translation_wrong(t, "an object of the type \"json_schema\"", format, err);
+  if (!yk_json_is(schema, YK_JSON_OBJECT))
+    return yk_translation_wrong(t, "a \"schema\" that is an object", schema, err);
+  yk_strbuf *out = yk_translation_field(t, "response_format");
+  yk_strbuf_append_str(out, "{\"type\":\"json_schema\",\"json_schema\":{\"schema\":");
+  yk_json_append(out, schema, 0);
+  yk_strbuf_append_str(out, "}}");
+  return YK_OK;
+}
+
+/* "output_format" is the older place of the format. */
+static yk_status read_output(yk_translation *t, yk_json body, yk_err *err)
+{
+  yk_json older = yk_translation_take(t, body, "output_format");
+  yk_json config = yk_translation_take(t, body, "output_config");
+  if (config.doc && !yk_json_is(config, YK_JSON_OBJECT)) return yk_translation_wrong(t, "an object", config, err);
+  yk_json format = yk_json_get(config, "format"), effort = yk_json_get(config, "effort");
+  yk_translation_at(t, yk_json_is_given(format) ? "output_config.format" : "output_format");
+  if (!yk_json_is_given(format)) format = older;
+  if (yk_json_is_given(format)) YK_TRY(read_format(t, format, err));
+  if (!yk_json_is_given(effort)) return YK_OK;
+  yk_translation_at(t, "output_config.effort");
+  if (!yk_json_is(effort, YK_JSON_STRING)) return yk_translation_wrong(t, "a string", effort, err);
+  yk_json_append(yk_translation_field(t, "reasoning_effort"), effort, 0);
+  return YK_OK;
+}
+
+/* Writes "chat_template_kwargs" with enable_thinking, unless the client sets that itself. thinks: NULL: not said. */
+static yk_status write_kwargs(yk_translation *t, yk_json body, const char *thinks, yk_err *err)
+{
+  yk_json kwargs = yk_translation_take(t, body, "chat_template_kwargs");
+  if (kwargs.doc && !yk_json_is(kwargs, YK_JSON_OBJECT)) return yk_translation_wrong(t, "an object", kwargs, err);
+  if (yk_json_get(kwargs, "enable_thinking").doc) thinks = NULL;
+  if (!kwargs.doc && !thinks) return YK_OK;
+  yk_strbuf *out = yk_translation_field(t, "chat_template_kwargs");
+  yk_strbuf_append_str(out, "{");
+  bool is_first = true;
+  YK_JSON_EACH_KEY(key, kwargs)
+  {
+    if (!is_first) yk_strbuf_append_str(out, ",");
+    is_first = false;
+    yk_json_append(out, key, 0);
+    yk_strbuf_append_str(out, ":");
+    yk_json_append(out, yk_json_member(key), 0);
+  }
+  if (thinks) yk_strbuf_append_fmt(out, "%s\"enable_thinking\":%s", is_first ? "" : ",", thinks);
+  yk_strbuf_append_str(out, "}");
+  return YK_OK;
+}
+
+/* "adaptive" leaves the choice to the model. */
+static yk_status read_thinking(yk_translation *t, yk_json body, yk_err *err)
+{
+  yk_json thinking = yk_translation_take(t, body, "thinking"), type = yk_json_get(thinking, "type");
+  bool is_off = yk_json_equals(type, "disabled"), is_on = yk_json_equals(type, "enabled");
+  if (thinking.doc && !yk_json_is(type, YK_JSON_STRING))
+    return yk_translation_wrong(t, "an object with a \"type\"", thinking, err);
+  if (thinking.doc && !is_off && !is_on && !yk_json_equals(type, "adaptive"))
+    return yk_translation_refuse(t, YK_E_INVAL, err,
+                                 "expected the type \"enabled\", \"disabled\" or \"adaptive\", found \"%.40s\"",
+                                 yk_json_text(type));
+  t->hides_reasoning = is_off;
+  return write_kwargs(t, body, is_on ? "true" : is_off ? "false" : NULL, err);
+}
+
+/* ---- Tools ------------------------------------------------------------------------------------------------------- */
+
+/* Tools that Anthropic's servers run themselves; a conversation goes on without them. */
+static bool is_of_server(yk_json type)
+{
+  static const char *const prefixes[] = {"web_search", "web_fetch", "code_execution", "tool_search_tool"};
+  for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+    if (strncmp(yk_json_text(type), prefixes[i], strlen(prefixes[i])) == 0) return true;
+  return false;
+}
+
+static yk_status read_tool(yk_translation *t, yk_json tool, yk_err *err)
+{
+  yk_json type = yk_json_get(tool, "type"), name = yk_json_get(tool, "name"),
+          schema = yk_json_get(tool, "input_schema");
+  yk_json description = yk_json_get(tool, "description");
+  if (!yk_json_is(tool, YK_JSON_OBJECT)) return yk_translation_wrong(t, "an object", tool, err);
+  if (yk_json_is_given(type) && !yk_json_is(type, YK_JSON_STRING))
+    return yk_translation_wrong(t, "a \"type\" that is a string", type, err);
+  if (yk_json_is_given(type) && is_of_server(type)) {
+    yk_translation_note(t, "tool type", type);
+    return YK_OK;
+  }
+  if (yk_json_is_given(type) && !yk_json_equals(type, "custom"))
+    return yk_translation_refuse(t, YK_E_UNSUPPORTED, err, "tools of type \"%.40s\" are not supported",
+                                 yk_json_text(type));
+  if (!yk_json_is(name, YK_JSON_STRING) || yk_json_length(name) == 0)
+    return yk_translation_wrong(t, "a \"name\" that is a string", name, err);
+  if (!yk_json_is(schema, YK_JSON_OBJECT))
+    return yk_translation_wrong(t, "an \"input_schema\" that is an object", schema, err);
+  if (yk_json_is_given(description) && !yk_json_is(description, YK_JSON_STRING))
+    return yk_translation_wrong(t, "a \"description\" that is a string", description, err);
+  yk_translation_tool(t, name, description, schema, yk_json_get(tool, "strict"));
+  return YK_OK;
+}
+
+static yk_status read_tools(yk_translation *t, yk_json body, yk_err *err)
+{
+  yk_json tools = yk_translation_take(t, body, "tools");
+  size_t i = 0;
+  if (!tools.doc) return YK_OK;
+  if (!yk_json_is(tools, YK_JSON_ARRAY)) return yk_translation_wrong(t, "an array of tools", tools, err);
+  YK_JSON_EACH(tool, tools)
+  {
+    yk_translation_at(t, "tools[%zu]", i++);
+    YK_TRY(read_tool(t, tool, err));
+  }
+  return YK_OK;
+}
+
+static yk_status read_choice(yk_translation *t, yk_json body, yk_err *err)
+{
+  yk_json choice = yk_translation_take(t, body, "tool_choice"), type = yk_json_get(choice, "type");
+  yk_json alone = yk_json_get(choice, "disable_parallel_tool_use"), name = yk_json_get(choice, "name");
+  bool is_one = yk_json_equals(type, "tool");
+  if (!choice.doc) return YK_OK;
+  bool is_known = is_one || yk_json_equals(type, "auto") || yk_json_equals(type, "any") || yk_json_equals(type, "none");
+  if (!is_known || (is_one && !yk_json_is(name, YK_JSON_STRING)))
+    return yk_translation_wrong(t, "an object of the type \"auto\", \"any\", \"none\" or \"tool\" with a \"name\"",
+                                choice, err);
+  if (yk_json_is(alone, YK_JSON_TRUE)) yk_strbuf_append_str(yk_translation_field(t, "parallel_tool_calls"), "false");
+  yk_strbuf *out = yk_translation_field(t, "tool_choice");
+  if (is_one) {
+    yk_strbuf_append_str(out, "{\"type\":\"function\",\"function\":{\"name\":");
+    yk_json_append(out, name, 0);
+    yk_strbuf_append_str(out, "}}");
+  } else {
+    yk_strbuf_append_fmt(out, "\"%s\"", yk_json_equals(type, "any") ? "required" : yk_json_text(type));
+  }
+  return YK_OK;
+}
+
+/* ---- The body ---------------------------------------------------------------------------------------------------- */
+
+static yk_status translate(yk_translation *t, yk_json body, bool is_complete, yk_err *err)
+{
+  YK_TRY(yk_translation_fields(t, body, fields, N_FIELDS, err));
+  YK_TRY(read_max_tokens(t, body, is_complete, err));
+  YK_TRY(read_stop(t, body, err));
+  YK_TRY(read_output(t, body, err));
+  YK_TRY(read_thinking(t, body, err));
+  YK_TRY(read_tools(t, body, err));
+  YK_TRY(read_choice(t, body, err));
+  yk_json system = yk_translation_take(t, body, "system");
+  if (system.doc) YK_TRY(yk_messages_read_system(t, system, err));
+  return yk_messages_read_turns(t, yk_translation_take(t, body, "messages"), err);
+}
+
+yk_status yk_messages_translate(yk_translation *t, yk_json body, yk_err *err)
+{
+  return translate(t, body, true, err);
+}
+
+yk_status yk_messages_translate_count(yk_translation *t, yk_json body, yk_err *err)
+{
+  return translate(t, body, false, err);
+}

@@ -1,0 +1,246 @@
+/* messages_turns.c - the system text and the turns of Anthropic's messages, as messages of a chat. A turn of the user
+ * may hold results of tools, which become messages of their own. */
+#include <string.h>
+
+#include "openai/messages_request.h"
+
+/* The place of a value in the body, for errors. */
+typedef struct place {
+  yk_translation *t;
+  size_t turn, block, inner;
+} place;
+
+static void at_block(const place *p)
+{
+  yk_translation_at(p->t, "messages[%zu].content[%zu]", p->turn, p->block);
+}
+
+static void at_member(const place *p, const char *name)
+{
+  yk_translation_at(p->t, "messages[%zu].content[%zu].%s", p->turn, p->block, name);
+}
+
+static yk_status unsupported(const yk_translation *t, yk_json type, yk_err *err)
+{
+  return yk_translation_refuse(t, YK_E_UNSUPPORTED, err, "content of type \"%.40s\" is not supported",
+                               yk_json_text(type));
+}
+
+/* Goes on with the open message if it has this role. */
+static void open_as(yk_translation *t, const char *role)
+{
+  if (!t->message.role || strcmp(t->message.role, role) != 0) yk_translation_message(t, role);
+}
+
+/* ---- System ------------------------------------------------------------------------------------------------------ */
+
+/* Adds the text without the lines that differ in each request. */
+static void add_system(yk_translation *t, yk_json value)
+{
+  static const char prefix[] = "x-anthropic-billing-header:";
+  const char *text = yk_json_text(value), *end = text + yk_json_length(value);
+  yk_strbuf kept = YK_STRBUF_INIT;
+  for (const char *line = text; line < end;) {
+    const char *newline = memchr(line, '\n', (size_t)(end - line));
+    const char *after = newline ? newline + 1 : end;
+    bool is_left_out = strncmp(line, prefix, strlen(prefix)) == 0; /* the text ends with a NUL */
+    if (!is_left_out) yk_strbuf_append(&kept, line, (size_t)(after - line));
+    line = after;
+  }
+  t->failed |= kept.failed;
+  if (kept.length > 0) {
+    open_as(t, "system");
+    yk_translation_text(t, kept.data, kept.length);
+  }
+  yk_strbuf_free(&kept);
+}
+
+yk_status yk_messages_read_system(yk_translation *t, yk_json system, yk_err *err)
+{
+  size_t i = 0;
+  if (yk_json_is(system, YK_JSON_STRING)) {
+    add_system(t, system);
+    return YK_OK;
+  }
+  if (!yk_json_is(system, YK_JSON_ARRAY)) return yk_translation_wrong(t, "a string or an array of texts", system, err);
+  YK_JSON_EACH(block, system)
+  {
+    yk_json type = yk_json_get(block, "type"), text = yk_json_get(block, "text");
+    yk_translation_at(t, "system[%zu]", i++);
+    if (yk_json_is(type, YK_JSON_STRING) && !yk_json_equals(type, "text")) return unsupported(t, type, err);
+    if (!yk_json_is(text, YK_JSON_STRING)) return yk_translation_wrong(t, "an object with a \"text\"", block, err);
+    add_system(t, text);
+  }
+  return YK_OK;
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------------------------ */
+
+static yk_status read_string(const place *p, yk_json block, const char *name, yk_json *out, yk_err *err)
+{
+  *out = yk_json_get(block, name);
+  at_member(p, name);
+  return yk_json_is(*out, YK_JSON_STRING) ? YK_OK : yk_translation_wrong(p->t, "a string", *out, err);
+}
+
+static yk_status add_text(const place *p, yk_json block, yk_err *err)
+{
+  yk_json text;
+  YK_TRY(read_string(p, block, "text", &text, err));
+  yk_translation_text(p->t, yk_json_text(text), yk_json_length(text));
+  return YK_OK;
+}
+
+static yk_status read_call(const place *p, yk_json block, yk_err *err)
+{
+  yk_json id, name, input = yk_json_get(block, "input");
+  yk_strbuf arguments = YK_STRBUF_INIT;
+  YK_TRY(read_string(p, block, "id", &id, err));
+  YK_TRY(read_string(p, block, "name", &name, err));
+  at_member(p, "input");
+  if (!yk_json_is(input, YK_JSON_OBJECT)) return yk_translation_wrong(p->t, "an object", input, err);
+  yk_json_append(&arguments, input, 0);
+  yk_translation_call(p->t, id, name, arguments.data, arguments.length);
+  p->t->failed |= arguments.failed;
+  yk_strbuf_free(&arguments);
+  return YK_OK;
+}
+
+/* The texts of a result; absent: none. */
+static yk_status read_result_content(place *p, yk_json content, yk_err *err)
+{
+  if (!yk_json_is_given(content)) return YK_OK;
+  at_member(p, "content");
+  if (yk_json_is(content, YK_JSON_STRING)) {
+    yk_translation_text(p->t, yk_json_text(content), yk_json_length(content));
+    return YK_OK;
+  }
+  if (!yk_json_is(content, YK_JSON_ARRAY))
+    return yk_translation_wrong(p->t, "a string or an array of content blocks", content, err);
+  p->inner = 0;
+  YK_JSON_EACH(block, content)
+  {
+    yk_json type = yk_json_get(block, "type"), text = yk_json_get(block, "text");
+    yk_translation_at(p->t, "messages[%zu].content[%zu].content[%zu]", p->turn, p->block, p->inner++);
+    if (yk_json_is(type, YK_JSON_STRING) && !yk_json_equals(type, "text")) return unsupported(p->t, type, err);
+    if (!yk_json_is(text, YK_JSON_STRING)) return yk_translation_wrong(p->t, "an object with a \"text\"", block, err);
+    yk_translation_text(p->t, yk_json_text(text), yk_json_length(text));
+  }
+  return YK_OK;
+}
+
+static yk_status read_result(place *p, yk_json block, yk_err *err)
+{
+  yk_json id;
+  YK_TRY(read_string(p, block, "tool_use_id", &id, err));
+  if (!yk_translation_result(p->t, id))
+    return yk_translation_refuse(p->t, YK_E_INVAL, err,
+                                 "unexpected `tool_use_id` in a `tool_result` block: %.100s. Each `tool_result` block "
+                                 "must have a `tool_use` block in a previous message",
+                                 yk_json_text(id));
+  return read_result_content(p, yk_json_get(block, "content"), err);
+}
+
+static yk_status read_users_block(place *p, yk_json block, yk_json type, yk_err *err)
+{
+  if (yk_json_equals(type, "tool_result")) return read_result(p, block, err);
+  if (!yk_json_equals(type, "text")) return unsupported(p->t, type, err);
+  open_as(p->t, "user");
+  return add_text(p, block, err);
+}
+
+/* Hidden thoughts of Anthropic's own models, and results of their servers' tools, are left out. */
+static yk_status read_assistants_block(place *p, yk_json block, yk_json type, yk_err *err)
+{
+  static const char *const left_out[] = {"redacted_thinking", "server_tool_use", "web_search_tool_result",
+                                         "web_fetch_tool_result"};
+  yk_json text;
+  if (yk_json_equals(type, "text")) return add_text(p, block, err);
+  if (yk_json_equals(type, "tool_use")) return read_call(p, block, err);
+  if (yk_json_equals(type, "thinking")) {
+    YK_TRY(read_string(p, block, "thinking", &text, err));
+    yk_translation_reasoning(p->t, yk_json_text(text), yk_json_length(text));
+    return YK_OK;
+  }
+  for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
+    if (yk_json_equals(type, left_out[i])) {
+      yk_translation_note(p->t, "block type", type);
+      return YK_OK;
+    }
+  return unsupported(p->t, type, err);
+}
+
+/* ---- Turns ------------------------------------------------------------------------------------------------------- */
+
+static yk_status read_blocks(place *p, yk_json content, const char *role, yk_err *err)
+{
+  bool is_users = strcmp(role, "user") == 0, is_assistants = strcmp(role, "assistant") == 0;
+  if (!is_users || yk_json_size(content) == 0) open_as(p->t, role);
+  p->block = 0;
+  YK_JSON_EACH(block, content)
+  {
+    yk_json type = yk_json_get(block, "type");
+    at_block(p);
+    if (!yk_json_is(type, YK_JSON_STRING)) return yk_translation_wrong(p->t, "an object with a \"type\"", block, err);
+    if (is_users)
+      YK_TRY(read_users_block(p, block, type, err));
+    else if (is_assistants)
+      YK_TRY(read_assistants_block(p, block, type, err));
+    else if (!yk_json_equals(type, "text"))
+      return unsupported(p->t, type, err);
+    else
+      YK_TRY(add_text(p, block, err));
+    p->block++;
+  }
+  return YK_OK;
+}
+
+/* *role: the turn's, static. */
+static yk_status read_turn(place *p, yk_json turn, const char **role, yk_err *err)
+{
+  static const char *const roles[] = {"user", "assistant", "system"};
+  yk_json content = yk_json_get(turn, "content"), name = yk_json_get(turn, "role");
+  yk_translation_at(p->t, "messages[%zu]", p->turn);
+  if (!yk_json_is(turn, YK_JSON_OBJECT)) return yk_translation_wrong(p->t, "an object", turn, err);
+  yk_translation_at(p->t, "messages[%zu].role", p->turn);
+  if (!yk_json_is(name, YK_JSON_STRING)) return yk_translation_wrong(p->t, "a string", name, err);
+  *role = NULL;
+  for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+    if (yk_json_equals(name, roles[i])) *role = roles[i];
+  if (!*role)
+    return yk_translation_refuse(p->t, YK_E_INVAL, err,
+                                 "expected \"user\", \"assistant\" or \"system\", found \"%.40s\"", yk_json_text(name));
+  yk_translation_at(p->t, "messages[%zu].content", p->turn);
+  if (yk_json_is(content, YK_JSON_ARRAY)) return read_blocks(p, content, *role, err);
+  if (!yk_json_is(content, YK_JSON_STRING))
+    return yk_translation_wrong(p->t, "a string or an array of content blocks", content, err);
+  open_as(p->t, *role);
+  yk_translation_text(p->t, yk_json_text(content), yk_json_length(content));
+  return YK_OK;
+}
+
+/* An answer goes on where a last turn of the assistant ends. */
+static yk_status continue_last(yk_translation *t, yk_err *err)
+{
+  if (t->message.calls.length > 0)
+    return yk_translation_refuse(t, YK_E_INVAL, err, "expected a message with the results of the last calls");
+  if (t->message.n_parts == 0) return YK_OK;
+  yk_strbuf_append_str(yk_translation_field(t, "add_generation_prompt"), "false");
+  yk_strbuf_append_str(yk_translation_field(t, "continue_final_message"), "true");
+  return YK_OK;
+}
+
+yk_status yk_messages_read_turns(yk_translation *t, yk_json messages, yk_err *err)
+{
+  place p = {.t = t};
+  const char *role = "";
+  if (!yk_json_is(messages, YK_JSON_ARRAY)) return yk_translation_wrong(t, "an array of messages", messages, err);
+  if (yk_json_size(messages) == 0) return yk_translation_refuse(t, YK_E_INVAL, err, "expected at least one message");
+  YK_JSON_EACH(turn, messages)
+  {
+    YK_TRY(read_turn(&p, turn, &role, err));
+    p.turn++;
+  }
+  yk_translation_at(t, "messages");
+  return strcmp(role, "assistant") == 0 ? continue_last(t, err) : YK_OK;
+}

@@ -1,0 +1,350 @@
+/* Bodies of OpenAI's responses and of Anthropic's messages, as the chat completions that they become. Texts here have '
+ * in place of ". */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "each_case.h"
+#include "openai/protocol.h"
+#include "unit/openai_fixture.h"
+#include "unit/single_quotes.h"
+
+enum { MAX_BODY_BYTES = 1 << 20 };
+
+static void note(void *user, const char *kind, const char *name)
+{
+  yk_strbuf_append_fmt(user, "%s %s;", kind, name);
+}
+
+/* Parts of the request that are left out are appended to notes. */
+static yk_status parse(const yk_protocol *protocol, const char *body, yk_strbuf *notes, yk_openai_request *out,
+                       yk_err *err)
+{
+  yk_openai_defaults defaults = openai_defaults(YK_TOOLS_HERMES);
+  char *json = double_quoted(body);
+  defaults.pass_over = notes ? note : NULL;
+  defaults.user = notes;
+  yk_status status = yk_protocol_parse(protocol, json, strlen(json), MAX_BODY_BYTES, &defaults, out, err);
+  free(json);
+  return status;
+}
+
+static yk_openai_request accept(const yk_protocol *protocol, const char *body, yk_strbuf *notes)
+{
+  yk_err err = YK_ERR_INIT;
+  yk_openai_request request;
+  if (parse(protocol, body, notes, &request, &err) != YK_OK) fail_msg("%s: %s", body, err.message);
+  return request;
+}
+
+static void expect_json(yk_json value, const char *expected)
+{
+  yk_strbuf text = YK_STRBUF_INIT;
+  char *copy = double_quoted(expected);
+  yk_json_append(&text, value, 0);
+  assert_string_equal(text.data, copy);
+  yk_strbuf_free(&text);
+  free(copy);
+}
+
+typedef struct row {
+  const char *body, *expected;
+} row;
+
+static void check_messages(const yk_protocol *protocol, const row *rows, size_t n)
+{
+  for (size_t i = 0; each_case(i, i < n); i++) {
+    yk_openai_request request = accept(protocol, rows[i].body, NULL);
+    expect_json(request.chat.messages, rows[i].expected);
+    yk_openai_request_free(&request);
+  }
+}
+
+typedef struct refusal {
+  const char *body, *param, *message; /* a part of the message */
+} refusal;
+
+static void check_refusals(const yk_protocol *protocol, const refusal *rows, size_t n)
+{
+  for (size_t i = 0; each_case(i, i < n); i++) {
+    yk_err err = YK_ERR_INIT;
+    yk_openai_request request;
+    yk_openai_error error;
+    if (parse(protocol, rows[i].body, NULL, &request, &err) == YK_OK) fail_msg("accepted: %s", rows[i].body);
+    yk_protocol_error_of(protocol, &err, request.param[0] ? request.param : NULL, &error);
+    if (!strstr(error.message, rows[i].message)) fail_msg("%s: %s", rows[i].body, error.message);
+    assert_string_equal(error.param, rows[i].param);
+    assert_int_equal(error.http_status, 400);
+    yk_openai_request_free(&request);
+  }
+}
+
+/* ---- Responses --------------------------------------------------------------------------------------------------- */
+
+#define INPUT(items) "{'input': [" items "]}"
+#define USER(text)   "{'role': 'user', 'content': '" text "'}"
+#define CALLED                                                                                                         \
+  "'tool_calls': [{'id': 'c1', 'type': 'function', 'function': {'name': 'f', 'arguments': '{\\'a\\': 1}'}}]"
+
+static void items_become_messages(void **state)
+{
+  (void)state;
+  static const row rows[] = {
+      {"{'input': 'x', 'instructions': 'Be brief.'}",
+       "[{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': 'x'}]"},
+      {"{'instructions': 'A', 'input': [{'role': 'system', 'content': 'B'}, {'role': 'developer', 'content': 'C'}]}",
+       "[{'role': 'system', 'content': [{'type': 'text', 'text': 'A'}, {'type': 'text', 'text': 'B'}]}, {'role': "
+       "'developer', 'content': 'C'}]"},
+      {INPUT("{'type': 'message', 'role': 'user', 'content': [{'type': 'input_text', 'text': 'a'}, {'type': "
+             "'input_text', 'text': 'b'}]}"),
+       "[{'role': 'user', 'content': [{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b'}]}]"},
+      {INPUT(USER("x") ", {'type': 'reasoning', 'id': 'r', 'summary': [], 'content': [{'type': 'reasoning_text', "
+                       "'text': 'so'}]}, {'type': 'message', 'id': 'm', 'role': 'assistant', 'status': 'completed', "
+                       "'content': [{'type': 'output_text', 'text': 'y', 'annotations': []}]}, {'type': "
+                       "'function_call', 'id': 'i', 'call_id': 'c1', 'name': 'f', 'arguments': '{\\'a\\': 1}'}, "
+                       "{'type': 'function_call_output', 'call_id': 'c1', 'output': 'ok'}"),
+       "[" USER("x") ", {'role': 'assistant', 'content': 'y', 'reasoning': 'so', " CALLED
+                     "}, {'role': 'tool', 'content': 'ok', 'tool_call_id': 'c1'}]"},
+      {INPUT("{'type': 'function_call', 'call_id': 'c1', 'name': 'f', 'arguments': '{\\'a\\': 1}'}, {'type': "
+             "'function_call_output', 'call_id': 'c1', 'output': [{'type': 'input_text', 'text': 'a'}]}"),
+       "[{'role': 'assistant', 'content': null, " CALLED "}, {'role': 'tool', 'content': 'a', 'tool_call_id': 'c1'}]"},
+      {INPUT("{'role': 'assistant', 'content': 'a'}, {'role': 'assistant', 'content': 'b'}"),
+       "[{'role': 'assistant', 'content': 'a'}, {'role': 'assistant', 'content': 'b'}]"},
+      {INPUT("{'type': 'reasoning', 'summary': [], 'encrypted_content': 'yoke:so'}, {'role': 'assistant', 'content': "
+             "'a'}"),
+       "[{'role': 'assistant', 'content': 'a', 'reasoning': 'so'}]"},
+      {INPUT("{'type': 'reasoning', 'summary': [], 'encrypted_content': 'gAAA'}, " USER("x")), "[" USER("x") "]"},
+      {INPUT("{'type': 'custom_tool_call', 'call_id': 'c1', 'name': 'p', 'input': 'x'}, {'type': "
+             "'custom_tool_call_output', 'call_id': 'c1', 'output': 'ok'}"),
+       "[{'role': 'assistant', 'content': null, 'tool_calls': [{'id': 'c1', 'type': 'function', 'function': {'name': "
+       "'p', 'arguments': '{\\'input\\':\\'x\\'}'}}]}, {'role': 'tool', 'content': 'ok', 'tool_call_id': 'c1'}]"},
+  };
+  check_messages(&yk_protocol_responses, rows, sizeof rows / sizeof *rows);
+}
+
+static void fields_of_responses(void **state)
+{
+  (void)state;
+  yk_strbuf notes = YK_STRBUF_INIT;
+  yk_openai_request r = accept(
+      &yk_protocol_responses,
+      "{'input': [{'type': 'additional_tools', 'role': 'developer', 'tools': [{'type': 'namespace', 'name': 'n', "
+      "'tools': []}, {'type': 'function', 'name': 'g'}]}, " USER(
+          "x") "], 'model': 'm', 'max_output_tokens': 7, "
+               "'temperature': 0.5, 'stream': true, 'store': false, 'reasoning': {'effort': 'low', 'summary': 'auto'}, "
+               "'include': ['reasoning.encrypted_content'], 'parallel_tool_calls': false, 'tools': [{'type': "
+               "'function', "
+               "'name': 'f', 'description': 'd', 'parameters': {'type': 'object'}, 'strict': false}, {'type': "
+               "'web_search'}, "
+               "{'type': 'custom', 'name': 'c'}, {'type': 'image_generation'}], 'other': 1}",
+      &notes);
+  assert_string_equal(r.model, "m");
+  assert_int_equal(r.sampling.max_tokens, 7);
+  assert_true(r.stream && r.encrypts_reasoning && !r.chat.parallel_tool_calls && !r.is_empty);
+  assert_string_equal(r.chat.reasoning_effort, "low");
+  expect_json(r.chat.tools,
+              "[{'type': 'function', 'function': {'name': 'f', 'description': 'd', 'parameters': {'type': 'object'}, "
+              "'strict': false}}, {'type': 'function', 'function': {'name': 'g'}}]");
+  assert_string_equal(notes.data, "field other;tool type web_search;tool type custom;tool type image_generation;"
+                                  "tool type namespace;");
+  assert_non_null(strstr(r.repeated, "\"max_output_tokens\":7,"));
+  yk_openai_request_free(&r);
+  yk_strbuf_free(&notes);
+
+  r = accept(&yk_protocol_responses,
+             "{'input': 'x', 'text': {'format': {'type': 'json_schema', 'name': 's', 'schema': {'type': 'object'}}}}",
+             NULL);
+  assert_int_equal(r.sampling.constraint_kind, YK_CONSTRAINT_JSON_SCHEMA);
+  yk_openai_request_free(&r);
+  r = accept(&yk_protocol_responses,
+             "{'input': 'x', 'tools': [{'type': 'function', 'name': 'f'}, {'type': 'function', 'name': 'g'}], "
+             "'tool_choice': {'type': 'allowed_tools', 'mode': 'auto', 'tools': [{'type': 'function', 'name': 'g'}]}}",
+             NULL);
+  expect_json(r.chat.tools, "[{'type': 'function', 'function': {'name': 'g'}}]");
+  yk_openai_request_free(&r);
+  r = accept(&yk_protocol_responses, "{'input': [], 'instructions': 'x'}", NULL);
+  assert_true(r.is_empty);
+  yk_openai_request_free(&r);
+}
+
+static void refused_responses(void **state)
+{
+  (void)state;
+  static const refusal rows[] = {
+      {"[]", "", "expected an object"},
+      {"{}", "input", "input: expected"},
+      {"{'input': 5}", "input", "a string or an array of items"},
+      {INPUT("5"), "input[0]", "an object"},
+      {INPUT("{'role': 'robot', 'content': 'x'}"), "input[0].role", "\"robot\""},
+      {INPUT("{'role': 'user'}"), "input[0].content", "nothing"},
+      {INPUT("{'role': 'user', 'content': [{'type': 'input_image', 'image_url': 'x'}]}"), "input[0].content[0]",
+       "input_image"},
+      {INPUT("{'role': 'user', 'content': [{'type': 'input_text', 'text': 5}]}"), "input[0].content[0]", "a string"},
+      {INPUT("{'type': 'function_call_output', 'call_id': 'c', 'output': 'x'}"), "input[0].call_id",
+       "No tool call found for function call output with call_id c"},
+      {INPUT("{'type': 'function_call', 'call_id': 'c', 'name': 'f', 'arguments': {}}"), "input[0].arguments",
+       "a string"},
+      {INPUT("{'type': 'item_reference', 'id': 'r1'}"), "input[0].id", "Item with id 'r1' not found"},
+      {INPUT("{'type': 'nonsense'}"), "input[0].type", "nonsense"},
+      {"{'input': 'x', 'previous_response_id': 'r1'}", "previous_response_id", "Previous response with id 'r1' not"},
+      {"{'input': 'x', 'max_output_tokens': 0}", "max_output_tokens", "max_output_tokens"},
+      {"{'input': 'x', 'temperature': 'hot'}", "temperature", "a number"},
+      {"{'input': 'x', 'tools': [{'type': 'mcp'}]}", "tools[0]", "mcp"},
+      {"{'input': 'x', 'tools': [{'type': 'function'}]}", "tools[0]", "name"},
+      {"{'input': 'x', 'tool_choice': {'type': 'web_search'}}", "tool_choice", "allowed_tools"},
+      {"{'input': 'x', 'tool_choice': 'required'}", "tool_choice", "tools"},
+      {"{'input': 'x', 'text': {'format': {'type': 'xml'}}}", "text.format", "xml"},
+      {"{'input': 'x', 'text': {'format': {'type': 'json_schema'}}}", "text.format.schema", "an object"},
+      {"{'input': 'x', 'include': ['message.output_text.logprobs']}", "include", "not supported"},
+      {"{'input': 'x', 'background': true}", "background", "not supported"},
+      {"{'input': 'x', 'conversation': 'c'}", "conversation", "not supported"},
+      {"{'input': 'x', 'truncation': 'auto'}", "truncation", "disabled"},
+      {"{'input': 'x', 'reasoning': {'effort': 5}}", "reasoning.effort", "a string"},
+  };
+  check_refusals(&yk_protocol_responses, rows, sizeof rows / sizeof *rows);
+}
+
+/* ---- Messages ---------------------------------------------------------------------------------------------------- */
+
+#define TURNS(turns) "{'max_tokens': 9, 'messages': [" turns "]}"
+#define CALL_TURN    "{'role': 'assistant', 'content': [" CALL_BLOCK "]}"
+#define CALL_BLOCK   "{'type': 'tool_use', 'id': 'c1', 'name': 'f', 'input': {'a': 1}}"
+
+static void turns_become_messages(void **state)
+{
+  (void)state;
+  static const row rows[] = {
+      {"{'max_tokens': 9, 'system': 'S', 'messages': [" USER("x") "]}",
+       "[{'role': 'system', 'content': 'S'}, " USER("x") "]"},
+      {"{'max_tokens': 9, 'system': [{'type': 'text', 'text': 'x-anthropic-billing-header: a; cch=1'}, {'type': "
+       "'text', 'text': 'S', 'cache_control': {'type': 'ephemeral'}}], 'messages': [" USER("x") "]}",
+       "[{'role': 'system', 'content': 'S'}, " USER("x") "]"},
+      {"{'max_tokens': 9, 'system': 'x-anthropic-billing-header: a\\nS\\nT', 'messages': [" USER("x") "]}",
+       "[{'role': 'system', 'content': 'S\\nT'}, " USER("x") "]"},
+      {TURNS(USER("x") ", {'role': 'system', 'content': 'S'}, " USER("y")),
+       "[" USER("x") ", {'role': 'system', 'content': 'S'}, " USER("y") "]"},
+      {TURNS(USER("x") ", {'role': 'assistant', 'content': [{'type': 'thinking', 'thinking': 'so', 'signature': 's'}, "
+                       "{'type': 'redacted_thinking', 'data': 'd'}, {'type': 'text', 'text': 'y'}, {'type': "
+                       "'tool_use', 'id': 'c1', 'name': 'f', 'input': {'a': 1}}]}, {'role': 'user', 'content': "
+                       "[{'type': 'tool_result', 'tool_use_id': 'c1', 'content': [{'type': 'text', 'text': 'ok'}]}, "
+                       "{'type': 'text', 'text': 'on'}]}"),
+       "[" USER("x") ", {'role': 'assistant', 'content': 'y', 'reasoning': 'so', " CALLED
+                     "}, {'role': 'tool', 'content': 'ok', 'tool_call_id': 'c1'}, " USER("on") "]"},
+      {TURNS(CALL_TURN ", {'role': 'user', 'content': [{'type': 'tool_result', 'tool_use_id': 'c1', 'is_error': "
+                       "true}]}"),
+       "[{'role': 'assistant', 'content': null, " CALLED "}, {'role': 'tool', 'content': '', 'tool_call_id': 'c1'}]"},
+      {TURNS(USER("a") ", " USER("b")),
+       "[{'role': 'user', 'content': [{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b'}]}]"},
+  };
+  check_messages(&yk_protocol_messages, rows, sizeof rows / sizeof *rows);
+}
+
+static void fields_of_messages(void **state)
+{
+  (void)state;
+  yk_strbuf notes = YK_STRBUF_INIT;
+  yk_openai_request r = accept(
+      &yk_protocol_messages,
+      "{'max_tokens': 9, 'messages': [" USER(
+          "x") "], 'stop_sequences': ['a', 'b'], 'top_k': 3, 'metadata': "
+               "{'user_id': 'u'}, 'thinking': {'type': 'enabled', 'budget_tokens': 1024}, 'tools': [{'name': 'f', "
+               "'description': 'd', 'input_schema': {'type': 'object'}, 'cache_control': {'type': 'ephemeral'}}, "
+               "{'type': "
+               "'web_search_20250305', 'name': 'web_search'}], 'tool_choice': {'type': 'auto', "
+               "'disable_parallel_tool_use': "
+               "true}, 'context_management': {'edits': []}, 'output_config': {'effort': 'high'}, 'other': {}}",
+      &notes);
+  assert_int_equal(r.sampling.max_tokens, 9);
+  assert_int_equal(r.sampling.n_stop_strings, 2);
+  assert_int_equal(r.sampling.top_k, 3);
+  assert_false(r.chat.parallel_tool_calls);
+  assert_true(r.include_reasoning && r.chat.add_generation_prompt);
+  assert_string_equal(r.chat.reasoning_effort, "high");
+  expect_json(r.chat.template_kwargs, "{'enable_thinking': true}");
+  expect_json(r.chat.tools, "[{'type': 'function', 'function': {'name': 'f', 'description': 'd', 'parameters': "
+                            "{'type': 'object'}}}]");
+  assert_string_equal(notes.data, "field other;tool type web_search_20250305;");
+  yk_openai_request_free(&r);
+  yk_strbuf_free(&notes);
+
+  r = accept(&yk_protocol_messages,
+             "{'max_tokens': 9, 'messages': [" USER(
+                 "x") ", {'role': 'assistant', 'content': 'The'}], 'thinking': "
+                      "{'type': 'disabled'}, 'chat_template_kwargs': {'a': 1}, 'output_config': {'format': {'type': "
+                      "'json_schema', 'schema': {'type': 'object'}}}}",
+             NULL);
+  assert_true(r.chat.continue_final_message && !r.chat.add_generation_prompt && !r.include_reasoning);
+  expect_json(r.chat.template_kwargs, "{'a': 1, 'enable_thinking': false}");
+  assert_int_equal(r.sampling.constraint_kind, YK_CONSTRAINT_JSON_SCHEMA);
+  yk_openai_request_free(&r);
+  r = accept(&yk_protocol_messages_count, "{'messages': [" USER("x") "]}", NULL);
+  yk_openai_request_free(&r);
+}
+
+static void refused_messages(void **state)
+{
+  (void)state;
+  static const refusal rows[] = {
+      {"5", "", "expected an object"},
+      {"{'messages': [" USER("x") "]}", "max_tokens", "max_tokens: expected, but missing"},
+      {"{'max_tokens': '9', 'messages': [" USER("x") "]}", "max_tokens", "max_tokens"},
+      {"{'max_tokens': 9}", "messages", "an array of messages"},
+      {TURNS(""), "messages", "at least one"},
+      {TURNS("'x'"), "messages[0]", "an object"},
+      {TURNS("{'role': 'tool', 'content': 'x'}"), "messages[0].role", "\"tool\""},
+      {TURNS("{'role': 'user', 'content': 5}"), "messages[0].content", "a string or an array"},
+      {TURNS("{'role': 'user', 'content': ['x']}"), "messages[0].content[0]", "\"type\""},
+      {TURNS("{'role': 'user', 'content': [{'type': 'image', 'source': {}}]}"), "messages[0].content[0]", "\"image\""},
+      {TURNS("{'role': 'user', 'content': [{'type': 'tool_result', 'tool_use_id': 'c'}]}"),
+       "messages[0].content[0].tool_use_id", "unexpected `tool_use_id`"},
+      {TURNS(CALL_TURN ", {'role': 'user', 'content': [{'type': 'tool_result', 'tool_use_id': 'c1', 'content': "
+                       "[{'type': 'image'}]}]}"),
+       "messages[1].content[0].content[0]", "\"image\""},
+      {TURNS("{'role': 'assistant', 'content': [{'type': 'tool_use', 'id': 'c', 'name': 'f', 'input': 'x'}]}"),
+       "messages[0].content[0].input", "an object"},
+      {TURNS(USER("x") ", " CALL_TURN), "messages", "results"},
+      {"{'max_tokens': 9, 'system': 5, 'messages': [" USER("x") "]}", "system", "a string or an array"},
+      {"{'max_tokens': 9, 'stop_sequences': 'x', 'messages': [" USER("x") "]}", "stop_sequences", "an array"},
+      {"{'max_tokens': 9, 'tools': [{'name': 'f'}], 'messages': [" USER("x") "]}", "tools[0]", "input_schema"},
+      {"{'max_tokens': 9, 'tools': [{'type': 'bash_20250124', 'name': 'bash'}], 'messages': [" USER("x") "]}",
+       "tools[0]", "bash_20250124"},
+      {"{'max_tokens': 9, 'tool_choice': 'auto', 'messages': [" USER("x") "]}", "tool_choice", "an object"},
+      {"{'max_tokens': 9, 'thinking': {'type': 'deep'}, 'messages': [" USER("x") "]}", "thinking", "deep"},
+      {"{'max_tokens': 9, 'mcp_servers': [{}], 'messages': [" USER("x") "]}", "mcp_servers", "not supported"},
+  };
+  check_refusals(&yk_protocol_messages, rows, sizeof rows / sizeof *rows);
+}
+
+/* Results find their calls however many there are. */
+static void many_calls(void **state)
+{
+  (void)state;
+  enum { N_CALLS = 3000 };
+  yk_strbuf body = YK_STRBUF_INIT;
+  yk_strbuf_append_str(&body, "{'input': [");
+  for (int i = 0; i < N_CALLS; i++)
+    yk_strbuf_append_fmt(&body, "{'type': 'function_call', 'call_id': 'c%d', 'name': 'f', 'arguments': '{}'}, ", i);
+  for (int i = 0; i < N_CALLS; i++)
+    yk_strbuf_append_fmt(&body, "{'type': 'function_call_output', 'call_id': 'c%d', 'output': ''}, ", i);
+  yk_strbuf_append_str(&body, USER("x") "]}");
+  yk_openai_request r = accept(&yk_protocol_responses, body.data, NULL);
+  assert_int_equal(yk_json_size(r.chat.messages), N_CALLS + 2);
+  yk_openai_request_free(&r);
+  yk_strbuf_free(&body);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(items_become_messages),
+                                     cmocka_unit_test(fields_of_responses),
+                                     cmocka_unit_test(refused_responses),
+                                     cmocka_unit_test(turns_become_messages),
+                                     cmocka_unit_test(fields_of_messages),
+                                     cmocka_unit_test(refused_messages),
+                                     cmocka_unit_test(many_calls)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
