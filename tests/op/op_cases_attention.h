@@ -105,7 +105,7 @@ static inline scene scene_new(yk_device *dev, const scene_shape *shape, uint32_t
   lay_out_rows(&s, &random);
   send_batch(dev, &s);
   int32_t head_dim = shape->heads.head_dim, half = head_dim / 2;
-  size_t row = (size_t)((shape->heads.n_q_heads + 2 * shape->heads.n_kv_heads) * head_dim);
+  size_t row = (size_t)yk_head_layout_width(&shape->heads);
   size_t cache = (size_t)(s.n_blocks * shape->heads.n_kv_heads * YK_KV_BLOCK_TOKENS * head_dim);
   s.qkv = op_array_random(dev, dev->dtype, (size_t)s.n_tokens * row, 1.5, &random);
   s.k_cache = op_array_random(dev, dev->dtype, cache, 1.0, &random);
@@ -177,7 +177,7 @@ static inline double rope_error(const op_target *target, yk_dtype dtype, const s
   scene s = scene_new(dev, shape, seed);
   const yk_head_layout *heads = &shape->heads;
   int32_t head_dim = heads->head_dim, n_rotated = heads->n_q_heads + heads->n_kv_heads;
-  int64_t row_size = (int64_t)(n_rotated + heads->n_kv_heads) * head_dim;
+  int64_t row_size = yk_head_layout_width(heads);
   double *qkv = calloc(s.qkv.n + 1, sizeof *qkv), *k = calloc(s.k_cache.n + 1, sizeof *k);
   double *v = calloc(s.v_cache.n + 1, sizeof *v), *normed = calloc((size_t)head_dim, sizeof *normed);
   memcpy(qkv, s.qkv.values, s.qkv.n * sizeof *qkv);
@@ -206,7 +206,7 @@ static inline double rope_error(const op_target *target, yk_dtype dtype, const s
   for (int32_t row = 0; row < s.n_tokens; row++) /* only the q part of qkv is defined afterwards */
     memcpy(qkv + row * row_size + heads->n_q_heads * head_dim,
            s.qkv.values + row * row_size + heads->n_q_heads * head_dim,
-           (size_t)(2 * heads->n_kv_heads * head_dim) * sizeof *qkv);
+           (size_t)(row_size - heads->n_q_heads * head_dim) * sizeof *qkv);
   assert_true(op_error(s.v_cache.values, v, s.v_cache.n) == 0.0);
   double error = fmax(op_error(s.qkv.values, qkv, s.qkv.n), op_error(s.k_cache.values, k, s.k_cache.n));
   free(qkv);
@@ -257,7 +257,7 @@ static inline double scene_error(yk_device *dev, scene *s, op_fault fault)
 {
   const yk_head_layout *heads = &s->shape->heads;
   int32_t head_dim = heads->head_dim;
-  int64_t row_size = (int64_t)(heads->n_q_heads + 2 * heads->n_kv_heads) * head_dim;
+  int64_t row_size = yk_head_layout_width(heads);
   op_array y = run_attention(dev, s);
   double *expected = calloc(y.n + 1, sizeof *expected);
   for (int32_t seq = 0; seq < s->shape->n_seqs; seq++)
@@ -270,6 +270,11 @@ static inline double scene_error(yk_device *dev, scene *s, op_fault fault)
         op_ref_attention(expected + (row * heads->n_q_heads + h) * head_dim,
                          s->qkv.values + row * row_size + h * head_dim, keys, values, s->positions[row],
                          s->kv_tokens[seq], s->shape->window, head_dim, (double)s->scale, fault);
+      for (int32_t row = s->row_starts[seq]; heads->has_gates && row < s->row_starts[seq + 1]; row++) {
+        int64_t gates = row * row_size + (heads->n_q_heads + 2 * heads->n_kv_heads + h) * (int64_t)head_dim;
+        for (int32_t i = 0; i < head_dim; i++)
+          expected[(row * heads->n_q_heads + h) * head_dim + i] /= 1 + exp(-s->qkv.values[gates + i]);
+      }
       free(keys);
       free(values);
     }
@@ -306,6 +311,8 @@ static const scene_shape scene_shapes[] = {
 };
 enum { N_SCENES = sizeof scene_shapes / sizeof *scene_shapes };
 
+static const scene_shape gated_scene = {{3, 2, 32, 2, 1, 0, true}, 3, {{20, 3}, {0, 18}, {33, 1}}, 0, true};
+
 /* Rotation of normed values: the norm's two roundings and one more. */
 static inline double rope_tolerance(yk_dtype dtype, bool qk_norm)
 {
@@ -315,6 +322,18 @@ static inline double rope_tolerance(yk_dtype dtype, bool qk_norm)
 static inline double attention_tolerance(yk_dtype dtype)
 {
   return op_unit_roundoff(dtype) + 0x1p-18;
+}
+
+/* On devices with has_attention_gates. */
+static inline void check_attention_gates(const op_target *target)
+{
+  for (size_t d = 0; d < 3; d++) {
+    double rope = rope_error(target, op_dtypes[d], &gated_scene, 90, OP_RIGHT);
+    double attention = attention_error(target, op_dtypes[d], &gated_scene, 90, OP_RIGHT);
+    if (!(rope <= rope_tolerance(op_dtypes[d], true) && attention <= attention_tolerance(op_dtypes[d])))
+      fail_msg("%s %s with gates: errors of qk_rope_kv %.3g, attention %.3g", target->name, yk_dtype_name(op_dtypes[d]),
+               rope, attention);
+  }
 }
 
 static inline void check_attention_table(const op_target *target)

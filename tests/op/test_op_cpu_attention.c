@@ -13,6 +13,12 @@ static void test_table(void **state)
   for_each_cpu_target(check_attention_table);
 }
 
+static void test_gates(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_attention_gates);
+}
+
 static void test_random_scenes(void **state)
 {
   (void)state;
@@ -35,6 +41,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table),
+      cmocka_unit_test(test_gates),
       cmocka_unit_test(test_random_scenes),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
