@@ -45,7 +45,7 @@ static yk_status parse_link(void *value, const char *text, yk_err *err)
     return YK_OK;
   }
   options->link_path = text;
-  if (access(text, R_OK) == 0) return YK_OK;
+  if (end == text || access(text, R_OK) == 0) return YK_OK; /* does not begin as a rate, or is there */
   return yk_err_set(err, YK_E_INVAL,
                     "expected a rate as 400Gb (bits a second) or 50GB (bytes), or a file of `yoke bench machine "
                     "--output` over several hosts, found \"%.40s\"",
