@@ -116,7 +116,8 @@ MAY_INCLUDE = {
     "runtime/study/": [YOKE, BASE, "runtime/bench/", "runtime/study/plot/", "parallel/shard.h"],
     "runtime/cli/options/": [YOKE, BASE, "runtime/openai/"],
     "runtime/cli/": [
-        YOKE, BASE, "runtime/text/", "runtime/chat/", "runtime/server/server.h", "runtime/cli/options/"
+        YOKE, BASE, "runtime/text/", "runtime/chat/", "runtime/openai/answer_style.h", "runtime/server/server.h",
+        "runtime/cli/options/"
     ],
     "runtime/cli/batch/": [
         YOKE, BASE, "runtime/chat/", "runtime/openai/", "runtime/cli/", "runtime/cli/options/"

@@ -13,6 +13,7 @@
 #include "cli/prompts.h"
 #include "cli/result.h"
 #include "cli/trace_option.h"
+#include "openai/answer_style.h"
 
 typedef struct generate_options {
   yk_model_options model;
@@ -35,8 +36,9 @@ typedef struct generation {
   yk_trace *trace; /* or NULL */
   yk_engine *engine;
   yk_engine_info info;
-  yk_result *results;    /* [n] the samples of a prompt are consecutive */
-  yk_request **requests; /* [n], NULL: refused; borrowed from results for the interrupt thread */
+  const yk_reasoning *tags; /* of the model's reasoning; NULL: none */
+  yk_result *results;       /* [n] the samples of a prompt are consecutive */
+  yk_request **requests;    /* [n], NULL: refused; borrowed from results for the interrupt thread */
   size_t n, n_failed;
 } generation;
 
@@ -105,6 +107,24 @@ static const yk_prompt *prompt_of(const generation *session, size_t index)
   return &session->options->prompts.items[index / (size_t)session->options->sampling.n_samples];
 }
 
+/* The schema holds behind reasoning that the prompt has opened. */
+static yk_status set_schema(const generation *session, const int32_t *ids, size_t n_ids, yk_sampling *s, yk_err *err)
+{
+  enum { TAIL_TOKENS = 16 }; /* enough for a tag and white space behind it */
+  size_t n_tail = n_ids < TAIL_TOKENS ? n_ids : TAIL_TOKENS, n_bytes;
+  char *tail;
+  s->constraint_kind = YK_CONSTRAINT_JSON_SCHEMA;
+  s->constraint = session->options->schema;
+  s->constraint_bytes = session->options->schema_bytes;
+  s->constraint_name = "--json-schema";
+  if (!session->tags || !session->info.has_tokenizer) return YK_OK;
+  YK_TRY(yk_engine_detokenize(session->engine, ids + (n_ids - n_tail), n_tail, false, &tail, &n_bytes, err));
+  if (yk_reasoning_beginning_of(session->tags, tail, n_bytes) == YK_REASONING_OPENED)
+    s->reasoning_close = session->tags->close;
+  free(tail);
+  return YK_OK;
+}
+
 /* Texts are tokenised here, so that the default of --max-tokens can be the rest of the context. */
 static yk_status submit(generation *session, size_t index, yk_request **out, yk_err *err)
 {
@@ -124,14 +144,10 @@ static yk_status submit(generation *session, size_t index, yk_request **out, yk_
                             &request.sampling);
   request.sampling.seed = yk_sampling_seed(session->options->model.seed, index / n_samples, 0);
   request.sampling.has_seed = true;
-  if (session->options->schema) {
-    request.sampling.constraint_kind = YK_CONSTRAINT_JSON_SCHEMA;
-    request.sampling.constraint = session->options->schema;
-    request.sampling.constraint_bytes = session->options->schema_bytes;
-    request.sampling.constraint_name = "--json-schema";
-  }
   request.sampling.sample_index = (int32_t)(index % n_samples);
-  yk_status status = yk_engine_submit(session->engine, &request, out, err);
+  yk_status status = YK_OK;
+  if (session->options->schema) status = set_schema(session, request.ids, request.n_ids, &request.sampling, err);
+  if (status == YK_OK) status = yk_engine_submit(session->engine, &request, out, err);
   free(ids);
   return status;
 }
@@ -244,6 +260,8 @@ static yk_status run_session(generation *session, yk_err *err)
   if (status != YK_OK) return status;
   yk_engine_get_info(session->engine, &session->info);
   yk_engine_set_trace(session->engine, session->trace);
+  const yk_answer_style_options by_template = {0};
+  session->tags = yk_answer_style_find(yk_model_options_tokenizer(&session->options->model), &by_template).reasoning;
   YK_TRY(submit_all(session, err));
   yk_interrupt_watch(&session->interrupt, session->requests, session->n);
   status = print_all(session, err);

@@ -29,6 +29,11 @@ static void set_bit(uint32_t *words, int32_t id)
   words[id / 32] |= UINT32_C(1) << id % 32;
 }
 
+static void clear_bit(uint32_t *words, int32_t id)
+{
+  words[id / 32] &= ~(UINT32_C(1) << id % 32);
+}
+
 static yk_status set_allowed(yk_request_constraint *c, const yk_sampling *sampling, int32_t n_ids, yk_err *err)
 {
   c->allowed = calloc((size_t)yk_mask_words(n_ids), sizeof *c->allowed);
@@ -37,69 +42,72 @@ static yk_status set_allowed(yk_request_constraint *c, const yk_sampling *sampli
   return YK_OK;
 }
 
-static yk_status set_begin(yk_request_constraint *c, const yk_sampling *sampling, const char *name, yk_err *err)
+/* Whether the answer may begin with a call, which ends the reasoning. */
+static yk_status find_call(yk_request_constraint *c, int32_t n_ids, yk_err *err)
 {
-  size_t n = sampling->n_constraint_begin;
-  if (n == 0) return YK_OK;
-  c->begin = malloc(n * sizeof *c->begin);
-  if (!c->begin) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for %zu ids", name, n);
-  memcpy(c->begin, sampling->constraint_begin, n * sizeof *c->begin);
-  c->n_begin = n;
-  return YK_OK;
+  if (c->reasoning.call_id < 0) return YK_OK;
+  uint32_t *words = malloc((size_t)yk_mask_words(n_ids) * sizeof *words);
+  if (!words) return yk_err_set(err, YK_E_NOMEM, "no memory for a mask");
+  yk_status status = yk_matcher_fill(c->matcher, words, err);
+  c->permits_call = status == YK_OK && has_bit(words, c->reasoning.call_id);
+  free(words);
+  return status;
 }
 
-yk_status yk_request_constraint_init(yk_request_constraint *c, yk_grammars *grammars, const char *no_tokenizer,
-                                     const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,
-                                     int32_t n_ids, yk_err *err)
+static yk_status set_matcher(yk_request_constraint *c, const yk_constrained_model *model, const yk_sampling *sampling,
+                             const int32_t *end_ids, size_t n_end_ids, yk_err *err)
 {
-  const char *name = sampling->constraint_name ? sampling->constraint_name : "constraint";
+  if (!model->grammars) return yk_err_set(err, YK_E_UNSUPPORTED, "%s", model->no_tokenizer);
+  YK_TRY(yk_grammars_match(model->grammars, sampling->constraint_kind, sampling->constraint, sampling->constraint_bytes,
+                           end_ids, n_end_ids, &c->matcher, err));
+  return find_call(c, model->n_ids, err);
+}
+
+yk_status yk_request_constraint_init(yk_request_constraint *c, const yk_constrained_model *model,
+                                     const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids, yk_err *err)
+{
   *c = (yk_request_constraint){.error = YK_ERR_INIT};
-  if (sampling->n_allowed_ids > 0) YK_TRY(set_allowed(c, sampling, n_ids, err));
-  if (sampling->constraint_kind == YK_CONSTRAINT_NONE) return YK_OK;
-  yk_status status = YK_E_UNSUPPORTED;
-  if (!grammars)
-    yk_err_set(err, status, "%s: %s", name, no_tokenizer);
-  else
-    status = yk_grammars_match(grammars, sampling->constraint_kind, sampling->constraint, sampling->constraint_bytes,
-                               end_ids, n_end_ids, &c->matcher, err);
-  if (status == YK_OK) status = set_begin(c, sampling, name, err);
-  if (status == YK_OK) return YK_OK;
-  if (grammars) yk_err_prefix(err, "%s", name);
-  yk_request_constraint_end(c);
+  YK_TRY(yk_output_reasoning_init(&c->reasoning, model->tokenizer, model->no_tokenizer, sampling, err));
+  yk_status status = sampling->n_allowed_ids > 0 ? set_allowed(c, sampling, model->n_ids, err) : YK_OK;
+  if (status == YK_OK && sampling->constraint_kind != YK_CONSTRAINT_NONE) {
+    status = set_matcher(c, model, sampling, end_ids, n_end_ids, err);
+    if (status != YK_OK) yk_err_prefix(err, "%s", sampling->constraint_name ? sampling->constraint_name : "constraint");
+  }
+  if (status != YK_OK) yk_request_constraint_end(c);
   return status;
 }
 
 void yk_request_constraint_end(yk_request_constraint *c)
 {
   yk_matcher_free(c->matcher);
+  yk_output_reasoning_end(&c->reasoning);
   free(c->allowed);
-  free(c->begin);
-  c->begin = NULL;
   c->matcher = NULL;
   c->allowed = NULL;
 }
 
-/* Whether the ids that precede the constrained part have occurred. */
-static bool has_begun(yk_request_constraint *c, const yk_constrained_output *output)
-{
-  for (; c->begin && c->n_accepted + (int32_t)c->n_begin <= output->n; c->n_accepted++) {
-    if (memcmp(output->ids + c->n_accepted, c->begin, c->n_begin * sizeof *c->begin) != 0) continue;
-    c->n_accepted += (int32_t)c->n_begin;
-    free(c->begin);
-    c->begin = NULL;
-    break;
-  }
-  return !c->begin;
-}
+/* ---- Matching ---------------------------------------------------------------------------------------------------- */
 
 static void fail(yk_request_constraint *c, int32_t position, int32_t id)
 {
   yk_err_set(&c->error, YK_E_INTERNAL, "output token %d (id %d) is not what the constraint allows", position, id);
 }
 
+/* The matcher begins behind the reasoning, with the text behind the close tag in the tag's token. */
+static void skip_reasoning(yk_request_constraint *c)
+{
+  const yk_output_reasoning *r = &c->reasoning;
+  if (c->n_accepted >= r->first) return;
+  if (c->n_accepted > 0) yk_matcher_restart(c->matcher);
+  c->n_accepted = r->first;
+  if (r->text.length > 0 && !yk_matcher_accept_text(c->matcher, r->text.data, r->text.length))
+    yk_err_set(&c->error, YK_E_INTERNAL, "the text behind the reasoning is not what the constraint allows");
+}
+
 /* Returns false if there is no next token. */
 static bool catch_up(yk_request_constraint *c, const yk_constrained_output *output)
 {
+  skip_reasoning(c);
   for (; c->error.code == YK_OK && c->n_accepted < output->n; c->n_accepted++)
     if (!yk_matcher_accept(c->matcher, output->ids[c->n_accepted])) fail(c, c->n_accepted, output->ids[c->n_accepted]);
   c->has_ended = c->error.code == YK_OK && output->n_end_ids == 0 && yk_matcher_has_ended(c->matcher);
@@ -119,6 +127,39 @@ static bool match(yk_request_constraint *c, const yk_constrained_output *output,
              "over the output; make the grammar unambiguous",
              output->n, (double)FREE_NS * 1e-6, (double)EXCESS_NS * 1e-9);
   return false;
+}
+
+/* An output that may yet open reasoning continues the open tag, or the answer. Returns false if there is no next
+ * token. */
+static bool match_opening(yk_request_constraint *c, const yk_constrained_output *output, uint32_t *words,
+                          int64_t n_words)
+{
+  int32_t id = yk_output_reasoning_opening(&c->reasoning, output->ids, output->n);
+  bool fits = true;
+  while (fits && c->n_accepted < output->n) {
+    fits = yk_matcher_accept(c->matcher, output->ids[c->n_accepted]);
+    c->n_accepted += fits;
+  }
+  if (!fits) memset(words, 0, (size_t)n_words * sizeof *words);
+  if (fits && !match(c, output, words)) return false;
+  if (id >= 0) set_bit(words, id);
+  return true;
+}
+
+static void fill_any(uint32_t *words, int64_t n_words)
+{
+  memset(words, 0xff, (size_t)n_words * sizeof *words);
+}
+
+/* The mask by the matcher and the reasoning. Returns false if there is no next token. */
+static bool fill_part(yk_request_constraint *c, const yk_constrained_output *output, uint32_t *words, int64_t n_words)
+{
+  yk_output_part part = c->reasoning.part;
+  if (c->matcher && part == YK_OUTPUT_ANSWERS) return match(c, output, words);
+  if (c->matcher && part == YK_OUTPUT_OPENS) return match_opening(c, output, words, n_words);
+  fill_any(words, n_words);
+  if (c->matcher && c->reasoning.call_id >= 0 && !c->permits_call) clear_bit(words, c->reasoning.call_id);
+  return true;
 }
 
 /* Allowed ids restrict the text; where the constraint permits an end, they do not forbid it. */
@@ -141,13 +182,12 @@ static bool is_empty(const uint32_t *words, int64_t n_words)
 }
 
 /* Ends that are not wanted yet stay out, unless nothing else may follow. */
-static void drop_unwanted(const yk_constrained_output *output, uint32_t *words, int64_t n_words)
+static void drop_unwanted(const yk_constrained_output *output, size_t n_unwanted, uint32_t *words, int64_t n_words)
 {
   uint64_t dropped = 0;
-  for (size_t i = 0; i < output->n_unwanted && i < 64; i++) {
-    int32_t id = output->end_ids[i];
-    dropped |= (uint64_t)has_bit(words, id) << i;
-    words[id / 32] &= ~(UINT32_C(1) << id % 32);
+  for (size_t i = 0; i < n_unwanted && i < 64; i++) {
+    dropped |= (uint64_t)has_bit(words, output->end_ids[i]) << i;
+    clear_bit(words, output->end_ids[i]);
   }
   if (!dropped || !is_empty(words, n_words)) return;
   for (size_t i = 0; dropped >> i; i++)
@@ -157,12 +197,20 @@ static void drop_unwanted(const yk_constrained_output *output, uint32_t *words, 
 void yk_request_constraint_fill(yk_request_constraint *c, const yk_constrained_output *output, uint32_t *words,
                                 int64_t n_words)
 {
-  bool matches = c->matcher && has_begun(c, output);
-  if (!matches) memset(words, 0xff, (size_t)n_words * sizeof *words);
-  if (matches && !match(c, output, words)) {
-    memset(words, 0xff, (size_t)n_words * sizeof *words);
+  yk_output_reasoning_read(&c->reasoning, output->ids, output->n);
+  int32_t forced = yk_output_reasoning_forced(&c->reasoning, output->ids, output->n);
+  if (forced >= 0) {
+    memset(words, 0, (size_t)n_words * sizeof *words);
+    set_bit(words, forced);
     return;
   }
+  if (!fill_part(c, output, words, n_words)) {
+    fill_any(words, n_words);
+    return;
+  }
+  size_t n_unwanted = output->n_unwanted;
+  bool has_answer = !c->matcher || c->reasoning.part != YK_OUTPUT_REASONS; /* else an end leaves none */
+  if (!has_answer && n_unwanted < output->n_eos_ids) n_unwanted = output->n_eos_ids;
   if (c->allowed) restrict_to_allowed(c, output, words, n_words);
-  if (c->matcher) drop_unwanted(output, words, n_words);
+  if (c->matcher) drop_unwanted(output, n_unwanted, words, n_words);
 }

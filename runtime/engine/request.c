@@ -116,7 +116,7 @@ static yk_status copy_sampling(yk_request *request, const yk_sampling *s, const 
   request->sampling.logprob_ids = NULL;
   request->sampling.constraint = NULL;
   request->sampling.constraint_name = NULL;
-  request->sampling.constraint_begin = NULL;
+  request->sampling.reasoning_open = request->sampling.reasoning_close = request->sampling.reasoning_call = NULL;
   request->sampling.allowed_ids = NULL;
   bool ok = copy_biases(request, s, end_ids, n_end_ids) && copy_bad_words(request, s);
   if (ok && n_end_ids > 0) {
@@ -175,7 +175,7 @@ void yk_request_set_constraint(yk_request *request, const yk_request_constraint 
 {
   request->constraint = *constraint;
   request->n_eos_ids = n_eos_ids;
-  if (yk_request_constraint_masks(constraint)) request->seq.extras.n_mask_words = yk_mask_words(n_ids);
+  if (yk_request_constraint_masks(constraint, INT32_MAX)) request->seq.extras.n_mask_words = yk_mask_words(n_ids);
 }
 
 yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sampling, yk_err *err)

@@ -65,7 +65,7 @@ static const yk_logit_bias *describe_draw(const yk_sequence *seq, yk_sample_row 
                          .penalty_slot = seq->slot,
                          .n_biases = early ? request->n_early_biases : request->n_biases,
                          .first_bias = 0,
-                         .has_mask = yk_request_constraint_masks(&request->constraint),
+                         .has_mask = yk_request_constraint_masks(&request->constraint, n_output),
                          .first_mask = 0,
                          .returns_logits = s->n_logprob_ids > 0,
                          .logits_row = 0};
@@ -93,6 +93,7 @@ static void fill_mask(yk_sequence *seq, uint32_t *words, int64_t n_words)
                                   .n = seq->n_tokens - seq->n_prompt,
                                   .end_ids = request->end_ids,
                                   .n_end_ids = request->n_end_ids,
+                                  .n_eos_ids = request->n_eos_ids,
                                   .n_unwanted = s->ignore_eos ? request->n_eos_ids : 0};
   if (output.n < s->min_tokens) output.n_unwanted = request->n_end_ids;
   yk_request_constraint_fill(&request->constraint, &output, words, n_words);

@@ -23,7 +23,8 @@ static yk_request_options defaults_of(const yk_engine *engine)
                                            .max_tokens = -1,
                                            .skip_special_tokens = true,
                                            .n_logprobs = -1,
-                                           .n_prompt_logprobs = -1}};
+                                           .n_prompt_logprobs = -1,
+                                           .max_reasoning_tokens = -1}};
 }
 
 void yk_request_options_init_sized(const yk_engine *engine, yk_request_options *options, size_t struct_size)
@@ -112,7 +113,7 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
   YK_TRY(check_ids("allowed_token_ids", s->allowed_ids, s->n_allowed_ids, vocab, err));
   YK_TRY(yk_check_enum("constraint_kind", (int)s->constraint_kind, YK_CONSTRAINT_STRUCTURAL_TAG, err));
   YK_TRY(yk_check_array("constraint", s->constraint, s->constraint_bytes, err));
-  YK_TRY(check_ids("constraint_begin", s->constraint_begin, s->n_constraint_begin, vocab, err));
+  YK_TRY(yk_check_i64("max_reasoning_tokens", s->max_reasoning_tokens, -1, INT32_MAX, err));
   YK_TRY(check_biases(e, s, err));
   return check_ids("stop ids", s->stop_ids, s->n_stop_ids, vocab, err);
 }
@@ -196,8 +197,8 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   if (!end_ids) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu stop ids", sampling.n_stop_ids);
   size_t n_eos, n_end_ids = collect_end_ids(e, &sampling, end_ids, &n_eos);
   yk_request_constraint constraint;
-  yk_status constrained = yk_request_constraint_init(&constraint, e->grammars, e->no_tokenizer, &sampling, end_ids,
-                                                     n_end_ids, e->info.vocab_size, err);
+  const yk_constrained_model model = {e->grammars, e->tokenizer, e->no_tokenizer, e->info.vocab_size};
+  yk_status constrained = yk_request_constraint_init(&constraint, &model, &sampling, end_ids, n_end_ids, err);
   if (constrained != YK_OK) {
     free(end_ids);
     return constrained;

@@ -100,19 +100,39 @@ static yk_status make_ids(const yk_grammar_library *library, const int32_t *ids,
   return status;
 }
 
-static yk_status make_vocabulary(const yk_grammar_library *library, const yk_token_bytes *tokens, yk_ffi_any *out,
-                                 yk_err *err)
+/* The library's bytes of every token. Special tokens, which have no text, get a byte that no text has, and their name,
+ * in special: the library takes a token without bytes for one that nothing permits, not even a constraint that names
+ * its id. */
+static void list_bytes(const yk_grammars *g, yk_ffi_bytes *bytes, yk_strbuf *special)
 {
-  size_t n = (size_t)tokens->n_ids;
+  size_t n = (size_t)g->tokens.n_ids, n_name, at = 0;
+  for (size_t i = 0; i < n; i++) {
+    bytes[i].data = yk_token_bytes_of(&g->tokens, (int32_t)i, &bytes[i].size);
+    const char *name = yk_tokenizer_token_text(g->options.tokenizer, (int32_t)i, &n_name);
+    if (bytes[i].size > 0 || !name) continue;
+    bytes[i] = (yk_ffi_bytes){NULL, n_name + 1};
+    yk_strbuf_append(special, "\xff", 1);
+    yk_strbuf_append(special, name, n_name);
+  }
+  for (size_t i = 0; i < n && !special->failed; i++) {
+    if (bytes[i].data) continue;
+    bytes[i].data = special->data + at;
+    at += bytes[i].size;
+  }
+}
+
+static yk_status make_vocabulary(const yk_grammars *g, const yk_grammar_library *library, yk_ffi_any *out, yk_err *err)
+{
+  size_t n = (size_t)g->tokens.n_ids;
   yk_ffi_any *values = malloc((n + 1) * sizeof *values);
   yk_ffi_bytes *bytes = malloc((n + 1) * sizeof *bytes);
-  yk_status status =
-      values && bytes ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for a vocabulary of %d ids", tokens->n_ids);
-  for (size_t i = 0; status == YK_OK && i < n; i++) {
-    bytes[i].data = yk_token_bytes_of(tokens, (int32_t)i, &bytes[i].size);
-    values[i] = yk_ffi_bytes_of(&bytes[i]);
-  }
-  if (status == YK_OK) status = yk_grammar_array(library, values, tokens->n_ids, out, err);
+  yk_strbuf special = YK_STRBUF_INIT;
+  if (values && bytes) list_bytes(g, bytes, &special);
+  bool ok = values && bytes && !special.failed;
+  for (size_t i = 0; ok && i < n; i++) values[i] = yk_ffi_bytes_of(&bytes[i]);
+  yk_status status = ok ? yk_grammar_array(library, values, g->tokens.n_ids, out, err)
+                        : yk_err_set(err, YK_E_NOMEM, "no memory for a vocabulary of %zu ids", n);
+  yk_strbuf_free(&special);
   free(values);
   free(bytes);
   return status;
@@ -124,7 +144,7 @@ static yk_status make_tokenizer(yk_grammars *g, const yk_grammar_library *librar
   const yk_grammars_options *o = &g->options;
   yk_ffi_any vocabulary = yk_ffi_none(), ends = yk_ffi_none(), text = yk_ffi_none();
   YK_TRY(yk_token_bytes_create(o->tokenizer, o->n_ids, &g->tokens, err));
-  yk_status status = make_vocabulary(library, &g->tokens, &vocabulary, err);
+  yk_status status = make_vocabulary(g, library, &vocabulary, err);
   if (status == YK_OK) status = make_ids(library, o->end_ids, o->n_end_ids, &ends, err);
   yk_ffi_any args[] = {vocabulary, yk_ffi_int(RAW_BYTES), yk_ffi_int(o->n_ids), ends, yk_ffi_bool(false)};
   if (status == YK_OK) status = yk_grammar_call(library, YK_TOKENIZER_NEW, args, 5, &g->tokenizer, err);
@@ -318,6 +338,20 @@ bool yk_matcher_accept(yk_matcher *matcher, int32_t id)
   yk_ffi_any result, args[] = {matcher->object, yk_ffi_int(id), yk_ffi_bool(false)};
   return yk_grammar_call(matcher->grammars->library, YK_MATCHER_ACCEPT, args, 3, &result, NULL) == YK_OK &&
          result.integer;
+}
+
+bool yk_matcher_accept_text(yk_matcher *matcher, const char *text, size_t n_bytes)
+{
+  yk_ffi_bytes bytes = {text, n_bytes};
+  yk_ffi_any result, args[] = {matcher->object, yk_ffi_bytes_of(&bytes), yk_ffi_bool(false)};
+  return yk_grammar_call(matcher->grammars->library, YK_MATCHER_ACCEPT_TEXT, args, 3, &result, NULL) == YK_OK &&
+         result.integer;
+}
+
+void yk_matcher_restart(yk_matcher *matcher)
+{
+  yk_ffi_any result;
+  yk_grammar_call(matcher->grammars->library, YK_MATCHER_RESTART, &matcher->object, 1, &result, NULL);
 }
 
 bool yk_matcher_has_ended(yk_matcher *matcher)

@@ -42,6 +42,12 @@ yk_status yk_grammars_match(yk_grammars *grammars, yk_constraint_kind kind, cons
  *   for a matcher, as all of its functions. */
 bool yk_matcher_accept(yk_matcher *matcher, int32_t id);
 
+/* yk_matcher_accept_text - the output continues with this text [n_bytes]; as yk_matcher_accept. */
+bool yk_matcher_accept_text(yk_matcher *matcher, const char *text, size_t n_bytes);
+
+/* yk_matcher_restart - back to the beginning of an output. */
+void yk_matcher_restart(yk_matcher *matcher);
+
 /* yk_matcher_has_ended - an end id was accepted, or, if there is none, nothing may follow. */
 bool yk_matcher_has_ended(yk_matcher *matcher);
 

@@ -35,6 +35,8 @@ static const struct {
     [YK_COMPILED_BYTES] = {"CompiledGrammar", "memory_size_bytes"},
     [YK_MATCHER_NEW] = {"GrammarMatcher", "__ffi_init__"},
     [YK_MATCHER_ACCEPT] = {"GrammarMatcher", "accept_token"},
+    [YK_MATCHER_ACCEPT_TEXT] = {"GrammarMatcher", "accept_string"},
+    [YK_MATCHER_RESTART] = {"GrammarMatcher", "reset"},
     [YK_MATCHER_HAS_ENDED] = {"GrammarMatcher", "is_terminated"},
     [YK_MATCHER_FILL] = {"GrammarMatcher", "fill_next_token_bitmask"},
 };

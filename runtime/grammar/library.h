@@ -16,13 +16,15 @@ typedef enum yk_grammar_method {
   YK_TOKENIZER_NEW,       /* array of bytes, int kind, int n_ids, array of end ids, bool -> tokenizer */
   YK_TOKENIZER_SERIALIZE, /* tokenizer -> text */
   YK_COMPILER_NEW,        /* tokenizer, int threads, bool, int, bool -> compiler */
-  YK_COMPILER_SCHEMA,   /* compiler, text, bool whitespace, none, none, bool strict, none, bool any_order -> grammar */
-  YK_COMPILED_READ,     /* text, tokenizer -> grammar */
-  YK_COMPILED_BYTES,    /* grammar -> int */
-  YK_MATCHER_NEW,       /* grammar, array of end ids or none, bool, int, none -> matcher */
-  YK_MATCHER_ACCEPT,    /* matcher, int id, bool -> bool */
-  YK_MATCHER_HAS_ENDED, /* matcher -> bool: the end is accepted */
-  YK_MATCHER_FILL,      /* matcher, tensor, int row, bool -> bool: whether any id is excluded */
+  YK_COMPILER_SCHEMA, /* compiler, text, bool whitespace, none, none, bool strict, none, bool any_order -> grammar */
+  YK_COMPILED_READ,   /* text, tokenizer -> grammar */
+  YK_COMPILED_BYTES,  /* grammar -> int */
+  YK_MATCHER_NEW,     /* grammar, array of end ids or none, bool, int, none -> matcher */
+  YK_MATCHER_ACCEPT,  /* matcher, int id, bool -> bool */
+  YK_MATCHER_ACCEPT_TEXT, /* matcher, text, bool -> bool */
+  YK_MATCHER_RESTART,     /* matcher */
+  YK_MATCHER_HAS_ENDED,   /* matcher -> bool: the end is accepted */
+  YK_MATCHER_FILL,        /* matcher, tensor, int row, bool -> bool: whether any id is excluded */
   YK_N_GRAMMAR_METHODS
 } yk_grammar_method;
 

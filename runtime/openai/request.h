@@ -63,6 +63,7 @@ typedef struct yk_openai_prompt {
   size_t n_bytes;
   int32_t *ids; /* [n_ids], malloc'd, owned by the request; for a text: NULL until yk_openai_request_tokenize */
   size_t n_ids;
+  yk_reasoning_beginning beginning; /* of the output; set by yk_openai_request_tokenize, if request.tags is */
 } yk_openai_prompt;
 
 /* The variables of a chat template, borrowed from the body and checked: every message is an object with a "role"; its
@@ -105,8 +106,9 @@ typedef struct yk_openai_request {
   int32_t n_prompt_logprobs;     /* "prompt_logprobs", -1: none; for echo, sampling's own number may be larger */
   yk_tool_format tools;          /* format of calls in the output; YK_TOOLS_NONE: calls are not parsed */
   yk_tool_schemas *schemas;      /* owned; of the tools, if the format is typed; else NULL */
-  const yk_reasoning *reasoning; /* chat: tags of reasoning in the output; NULL: reasoning is content */
-  bool begins_inside;            /* the prompt has opened the reasoning; set by yk_openai_request_tokenize */
+  const yk_reasoning *tags;      /* of the model's reasoning; NULL: none */
+  const yk_reasoning *reasoning; /* chat: the same; NULL: reasoning is content */
+  bool begins_inside;            /* chat: the prompt has opened the reasoning; set by yk_openai_request_tokenize */
   bool include_reasoning;        /* default true; false: reasoning is not returned */
   bool hides_special;            /* with tools or reasoning: the parser gets special tokens, but the client does not */
   /* "truncate_prompt_tokens": keep so many tokens of the prompt's end; -1: as many as fit; 0: all */
@@ -125,7 +127,7 @@ typedef struct yk_openai_request {
   const char **stop_strings;
   yk_logit_bias *biases;
   int32_t *logprob_ids;
-  int32_t *allowed_ids, *begin_ids;
+  int32_t *allowed_ids;
   char *constraint;
   yk_token_ids *bad_words; /* up to two for each of "bad_words"; ids, malloc'd, are set by yk_openai_request_tokenize */
 } yk_openai_request;
@@ -146,7 +148,7 @@ void yk_openai_request_free(yk_openai_request *request);
 yk_status yk_openai_request_drop_body(yk_openai_request *request, yk_err *err);
 
 /* yk_openai_request_tokenize - set the ids of every prompt that has a text, and of bad words; call it for a chat, too,
- *   after rendering: the end of the prompt shows whether the answer begins inside reasoning. Thread: any, one at a time
+ *   after rendering: the end of a prompt shows whether the answer begins inside reasoning. Thread: any, one at a time
  *   for a request; takes time proportional to the text. Errors: those of yk_engine_tokenize. */
 yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine *engine, yk_err *err);
 

@@ -39,6 +39,7 @@ typedef enum field_kind {
   FIELD_LATER, /* depends on other fields, and is read after them */
   FIELD_REQUEST_ID,
   FIELD_INTERVAL,
+  FIELD_BUDGET,
   FIELD_TRUNCATE,
   FIELD_PASSED,    /* accepted and ignored: no visible effect on the answer */
   FIELD_ONLY_ZERO, /* other values are not supported */
@@ -147,7 +148,7 @@ static const field fields[] = {
     {"allowed_token_ids", FIELD_ALLOWED_IDS, ALL, 0},
     {"truncate_prompt_tokens", FIELD_TRUNCATE, BOTH, 0},
     {"logprob_token_ids", FIELD_LOGPROB_IDS, BOTH, 0},
-    {"thinking_token_budget", FIELD_OFF, BOTH, 0},
+    {"thinking_token_budget", FIELD_BUDGET, BOTH, 0},
     {"repetition_detection", FIELD_OFF, BOTH, 0},
     {"cache_salt", FIELD_SALT, BOTH, 0},
 };
@@ -265,6 +266,8 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   case FIELD_MAX_TOKENS: return yk_request_read_max_tokens(request, f->name, value, err);
   case FIELD_REQUEST_ID: return read_request_id(request, value, err);
   case FIELD_INTERVAL: return yk_json_read_i32(value, NULL, f->name, 1, INT32_MAX, &request->stream_interval, err);
+  case FIELD_BUDGET:
+    return yk_json_read_i32(value, NULL, f->name, -1, INT32_MAX, &request->sampling.max_reasoning_tokens, err);
   case FIELD_TRUNCATE: return read_truncation(request, value, err);
   case FIELD_PASSED: return YK_OK;
   case FIELD_ONLY_ZERO: return read_only_zero(f->name, value, err);

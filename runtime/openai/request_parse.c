@@ -75,21 +75,21 @@ static yk_status read_tool_choice(yk_openai_request *request, const yk_openai_de
   return yk_tool_schemas_create(request->chat.tools, &request->schemas, err);
 }
 
-/* A constraint that holds from the first token leaves no reasoning, even if the prompt has opened it. */
-static bool may_reason(const yk_openai_request *request)
-{
-  const yk_sampling *s = &request->sampling;
-  if (s->constraint_kind == YK_CONSTRAINT_NONE) return true;
-  bool begins_later = strcmp(s->constraint_name, "tools") == 0 || strcmp(s->constraint_name, "structural_tag") == 0;
-  return s->constraint_kind == YK_CONSTRAINT_STRUCTURAL_TAG && begins_later;
-}
-
 /* Tags may be special tokens, so that the parser of the answer gets these, and hides them from the client. */
 static void keep_tags(yk_openai_request *request)
 {
   if (request->tools == YK_TOOLS_NONE && !request->reasoning) return;
   request->hides_special = request->sampling.skip_special_tokens;
   request->sampling.skip_special_tokens = false;
+}
+
+static yk_status check_budget(yk_openai_request *request, yk_err *err)
+{
+  yk_request_take_up(request, "thinking_token_budget");
+  if (request->tags || request->sampling.max_reasoning_tokens < 0) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "thinking_token_budget: the tags of the model's reasoning are not set; start with "
+                    "--reasoning-parser and one of " YK_REASONING_NAMES);
 }
 
 static yk_status finish_chat(yk_openai_request *request, const yk_openai_defaults *defaults, yk_err *err)
@@ -103,7 +103,7 @@ static yk_status finish_chat(yk_openai_request *request, const yk_openai_default
   yk_json most = yk_request_take_up(request, "max_completion_tokens");
   if (most.doc) YK_TRY(yk_request_read_max_tokens(request, "max_completion_tokens", most, err));
   YK_TRY(read_tool_choice(request, defaults, err));
-  if (may_reason(request)) request->reasoning = defaults->style.reasoning;
+  request->reasoning = request->tags;
   keep_tags(request);
   yk_request_take_up(request, "continue_final_message");
   return yk_chat_check_endings(&request->chat, err);
@@ -138,6 +138,7 @@ static yk_status finish(yk_openai_request *request, const yk_openai_defaults *de
     if (request->n_prompts == 0) return yk_err_set(err, YK_E_INVAL, "key \"prompt\": expected, but missing");
   }
   YK_TRY(check_choices(request, err));
+  YK_TRY(check_budget(request, err));
   if (request->form != YK_FORM_PLAIN) YK_TRY(read_stream_options(request, err));
   YK_TRY(check_logprob_ids(request, err));
   apply_echo(request);
@@ -158,6 +159,7 @@ yk_status yk_openai_request_parse(yk_json_doc *document, yk_json object, yk_open
                              .sampling = defaults->sampling,
                              .has_max_tokens = defaults->has_max_tokens,
                              .add_special_tokens = true,
+                             .tags = defaults->style.reasoning,
                              .include_reasoning = true,
                              .stream_interval = 1,
                              .document = document,
@@ -206,7 +208,6 @@ void yk_openai_request_free(yk_openai_request *request)
   free(request->stop_strings);
   free(request->logprob_ids);
   free(request->allowed_ids);
-  free(request->begin_ids);
   free(request->constraint);
   free(request->biases);
   free(request->repeated);
@@ -232,23 +233,29 @@ void yk_openai_defaults_init(const yk_engine *engine, yk_openai_form form, yk_op
     out->sampling.max_tokens = COMPLETION_TOKENS;
 }
 
-/* The template may have opened the reasoning that the answer closes. */
-static yk_status find_reasoning(yk_openai_request *request, const yk_engine *engine, yk_err *err)
+/* The template, or the client's text, may have opened the reasoning that the answer closes. */
+static yk_status find_beginning(const yk_openai_request *request, const yk_engine *engine, yk_openai_prompt *prompt,
+                                yk_err *err)
 {
   enum { TAIL_TOKENS = 16 }; /* enough for a tag and white space behind it */
-  const yk_openai_prompt *prompt = &request->prompts[0];
   char *tail;
   size_t n_bytes, n_tail = prompt->n_ids < TAIL_TOKENS ? prompt->n_ids : TAIL_TOKENS;
-  if (!request->reasoning) return YK_OK;
   YK_TRY(yk_engine_detokenize(engine, prompt->ids + (prompt->n_ids - n_tail), n_tail, false, &tail, &n_bytes, err));
-  request->begins_inside = yk_reasoning_begins_inside(request->reasoning, tail, n_bytes);
+  prompt->beginning = yk_reasoning_beginning_of(request->tags, tail, n_bytes);
+  bool is_inside = request->reasoning && request->reasoning->begins_inside;
+  if (is_inside && prompt->beginning == YK_REASONING_UNDECIDED) prompt->beginning = YK_REASONING_OPENED;
   free(tail);
-  if (!request->begins_inside || request->sampling.constraint_kind == YK_CONSTRAINT_NONE || request->begin_ids)
-    return YK_OK;
-  const char *close = request->reasoning->close; /* the constraint is the answer's */
-  YK_TRY(yk_engine_tokenize(engine, close, strlen(close), false, &request->begin_ids,
-                            &request->sampling.n_constraint_begin, err));
-  request->sampling.constraint_begin = request->begin_ids;
+  return YK_OK;
+}
+
+/* Needed for the parser of a chat's answer, and where the answer's beginning matters. */
+static yk_status find_beginnings(yk_openai_request *request, const yk_engine *engine, yk_err *err)
+{
+  const yk_sampling *s = &request->sampling;
+  bool is_limited = s->constraint_kind != YK_CONSTRAINT_NONE || s->max_reasoning_tokens >= 0;
+  if (!request->tags || (!request->reasoning && !is_limited)) return YK_OK;
+  for (size_t i = 0; i < request->n_prompts; i++) YK_TRY(find_beginning(request, engine, &request->prompts[i], err));
+  request->begins_inside = request->reasoning && request->prompts[0].beginning == YK_REASONING_OPENED;
   return YK_OK;
 }
 
@@ -269,7 +276,7 @@ yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine
     if (status != YK_OK && request->n_prompts > 1) yk_err_prefix(err, "prompt %zu", i);
     if (status != YK_OK) return status;
   }
-  YK_TRY(find_reasoning(request, engine, err));
+  YK_TRY(find_beginnings(request, engine, err));
   return request->bad_words ? yk_request_encode_bad_words(request, engine, err) : YK_OK;
 }
 
@@ -304,6 +311,18 @@ static bool is_bounded_by_context(const yk_openai_request *request, int32_t cont
   return !request->has_max_tokens || (request->form != YK_FORM_PLAIN && request->sampling.max_tokens <= context_tokens);
 }
 
+/* A constraint, and a limit of reasoning, concern the answer behind the reasoning. A plain completion reasons only if
+ * its prompt ends inside, since its text is the client's. */
+static void set_tags(const yk_openai_request *request, const yk_openai_prompt *prompt, yk_sampling *s)
+{
+  bool is_limited = s->constraint_kind != YK_CONSTRAINT_NONE || s->max_reasoning_tokens >= 0;
+  bool may_open = request->reasoning && prompt->beginning == YK_REASONING_UNDECIDED;
+  if (!request->tags || !is_limited || (prompt->beginning != YK_REASONING_OPENED && !may_open)) return;
+  s->reasoning_close = request->tags->close;
+  s->reasoning_open = may_open ? request->tags->open : NULL;
+  s->reasoning_call = request->tags->also_ends;
+}
+
 void yk_openai_request_options_of(const yk_openai_request *request, size_t choice, int32_t context_tokens,
                                   yk_request_options *out)
 {
@@ -313,6 +332,7 @@ void yk_openai_request_options_of(const yk_openai_request *request, size_t choic
                               .ids = prompt->ids,
                               .n_ids = prompt->n_ids,
                               .sampling = request->sampling};
+  set_tags(request, prompt, &out->sampling);
   out->cache_salt = request->cache_salt;
   out->cache_salt_bytes = request->cache_salt_bytes;
   out->sampling.sample_index = (int32_t)(choice % (size_t)request->n_samples);

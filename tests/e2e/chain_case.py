@@ -10,14 +10,14 @@ END = "<|end|>"
 
 
 def make_chain_model(folder, steps, template, special=()):
-    """A folder with a model that writes steps[text] behind the token of a text, and END behind any other token. The
-    texts are added tokens, the ones in special special; other texts have no tokens but single letters."""
+    """A folder with a model that writes steps[text] behind the token of a text, and END behind any other token of a
+    text. The texts are single letters or added tokens, the ones in special special."""
     os.makedirs(folder)
-    texts = sorted({END, *steps, *steps.values()})
-    letters = [chr(code) for code in range(32, 127)]
+    letters = [chr(code) for code in (*range(32, 127), 10)]
+    texts = sorted({END, *steps, *steps.values()}.difference(letters))
     tokens = letters + texts
     size = 256  # of the vocabulary and of hidden states: token i is unit vector i
-    successors = {tokens.index(text): tokens.index(steps.get(text, END)) for text in texts}
+    successors = {tokens.index(text): tokens.index(steps.get(text, END)) for text in {*steps, *texts}}
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": size,
               "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4,
               "vocab_size": size, "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,

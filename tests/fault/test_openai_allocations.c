@@ -14,11 +14,14 @@
 #include "openai/tokens.h"
 #include "yoke/process.h"
 
-static const yk_openai_defaults defaults = {
-    .sampling = {.temperature = 1, .max_tokens = 16, .n_logprobs = -1, .n_prompt_logprobs = -1},
-    .n_samples = 1,
-    .can_stream = true,
-    .style = {.tools = YK_TOOLS_HERMES}};
+static const yk_openai_defaults defaults = {.sampling = {.temperature = 1,
+                                                         .max_tokens = 16,
+                                                         .n_logprobs = -1,
+                                                         .n_prompt_logprobs = -1,
+                                                         .max_reasoning_tokens = -1},
+                                            .n_samples = 1,
+                                            .can_stream = true,
+                                            .style = {.tools = YK_TOOLS_HERMES}};
 
 static yk_status push_all(yk_openai_answer *answer, size_t choice, yk_strbuf *out, yk_err *err)
 {

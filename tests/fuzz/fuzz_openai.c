@@ -117,11 +117,14 @@ static void answer_request(yk_openai_request *request, const char *text, size_t 
 static void check_request(const char *body, size_t n_body, unsigned choice, size_t n_bytes)
 {
   static const yk_openai_form forms[] = {YK_FORM_COMPLETION, YK_FORM_CHAT, YK_FORM_PLAIN};
-  const yk_openai_defaults defaults = {
-      .sampling = {.temperature = 1, .max_tokens = 16, .n_logprobs = -1, .n_prompt_logprobs = -1},
-      .n_samples = 1,
-      .can_stream = choice & 4,
-      .style = {.tools = choice & 8 ? YK_TOOLS_HERMES : YK_TOOLS_LLAMA3_JSON}};
+  const yk_openai_defaults defaults = {.sampling = {.temperature = 1,
+                                                    .max_tokens = 16,
+                                                    .n_logprobs = -1,
+                                                    .n_prompt_logprobs = -1,
+                                                    .max_reasoning_tokens = -1},
+                                       .n_samples = 1,
+                                       .can_stream = choice & 4,
+                                       .style = {.tools = choice & 8 ? YK_TOOLS_HERMES : YK_TOOLS_LLAMA3_JSON}};
   yk_err err = YK_ERR_INIT;
   yk_openai_request request;
   yk_openai_form form = forms[choice % 3];

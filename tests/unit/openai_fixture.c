@@ -19,7 +19,8 @@ yk_openai_defaults openai_defaults(yk_tool_format tools)
                                            .repetition_penalty = 1,
                                            .max_tokens = 16,
                                            .n_logprobs = -1,
-                                           .n_prompt_logprobs = -1},
+                                           .n_prompt_logprobs = -1,
+                                           .max_reasoning_tokens = -1},
                               .n_samples = 1,
                               .can_stream = true,
                               .style = {.tools = tools}};

@@ -18,14 +18,16 @@
 
 enum { END = 7, N_IDS = 12, N_WORDS = 1 };
 
-/* Byte-level: ids 0 to 6 are text, 7 and 8 special, 9 an added token with text, 10 and 11 only the model's. */
+/* Byte-level: ids 0 to 6 are text, 7 and 8 special, 9 and 10 added tokens with text, 11 only the model's. */
 static const char BYTE_LEVEL[] =
     "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"\\u0120a\": 2, \"\\u00e2\\u0124\": 3, "
     "\"\\u00ac\": 4, "
-    "\"{\": 5, \"}\": 6}, \"merges\": []}, \"decoder\": {\"type\": \"ByteLevel\"}, \"pre_tokenizer\": {\"type\": "
+    "\"{\": 5, \"}\": 6}, \"merges\": []}, \"decoder\": {\"type\": \"ByteLevel\"}, \"pre_tokenizer\": "
+    "{\"type\": "
     "\"ByteLevel\", \"add_prefix_space\": false}, \"added_tokens\": [{\"id\": 7, \"content\": \"<end>\", \"special\": "
     "true}, "
-    "{\"id\": 8, \"content\": \"<pad>\", \"special\": true}, {\"id\": 9, \"content\": \"<t>\", \"special\": false}]}";
+    "{\"id\": 8, \"content\": \"<pad>\", \"special\": true}, {\"id\": 9, \"content\": \"<t>\", \"special\": false}, "
+    "{\"id\": 10, \"content\": \"}b\", \"special\": false}]}";
 
 /* As Llama 2: a word begins with U+2581, and the first space of a text is cut. */
 static const char BYTE_FALLBACK[] =
@@ -63,7 +65,7 @@ static void expect_bytes(const char *json, int32_t n_ids, const char *const *exp
 static void test_bytes_of_tokens(void **state)
 {
   (void)state;
-  static const char *const byte_level[] = {"a", "b", " a", "\xe2\x82", "\xac", "{", "}", "", "", "<t>", "", ""};
+  static const char *const byte_level[] = {"a", "b", " a", "\xe2\x82", "\xac", "{", "}", "", "", "<t>", "}b", ""};
   static const char *const fallback[] = {"<unk>", "\xe2", " a", "\n", ""};
   expect_bytes(BYTE_LEVEL, N_IDS, byte_level);
   expect_bytes(BYTE_FALLBACK, 5, fallback);
@@ -195,6 +197,9 @@ static void test_masks(void **state)
   matcher = match(&f, YK_CONSTRAINT_GRAMMAR, "root ::= [a-z<>]*", &end, 1);
   assert_int_equal(mask_of(matcher), BIT(0) | BIT(1) | BIT(9) | BIT(END)); /* no special token, no unused id */
   yk_matcher_free(matcher);
+  matcher = match(&f, YK_CONSTRAINT_GRAMMAR, "root ::= [^b]*", &end, 1);
+  assert_int_equal(mask_of(matcher) & (BIT(0) | BIT(8) | BIT(11)), BIT(0)); /* any text has none either */
+  yk_matcher_free(matcher);
   release(&f);
 }
 
@@ -294,17 +299,26 @@ static void test_limits(void **state)
 
 /* ---- A request's constraint -------------------------------------------------------------------------------------- */
 
+static yk_status init(yk_request_constraint *c, const fixture *f, const yk_sampling *s)
+{
+  static const int32_t ends[] = {END};
+  const yk_constrained_model model = {f->grammars, f->tokenizer, "", N_IDS};
+  yk_err err = YK_ERR_INIT;
+  yk_status status = yk_request_constraint_init(c, &model, s, ends, 1, &err);
+  if (status != YK_OK) fail_msg("%s", err.message);
+  return status;
+}
+
 static void test_a_request(void **state)
 {
   static const int32_t ends[] = {END}, allowed[] = {1, 5}, drawn[] = {0, 0, 5};
-  yk_err err = YK_ERR_INIT;
   yk_request_constraint c;
   uint32_t words[N_WORDS];
   (void)state;
   if (!has_library()) skip();
   fixture f = grammars_of(20, 1 << 20);
   yk_sampling s = {.constraint_kind = YK_CONSTRAINT_REGEX, .constraint = "a+b?", .constraint_bytes = 4};
-  assert_int_equal(yk_request_constraint_init(&c, f.grammars, "", &s, ends, 1, N_IDS, &err), YK_OK);
+  assert_int_equal(init(&c, &f, &s), YK_OK);
   yk_constrained_output output = {.ids = drawn, .n = 1, .end_ids = ends, .n_end_ids = 1};
   yk_request_constraint_fill(&c, &output, words, N_WORDS);
   assert_int_equal(words[0], BIT(0) | BIT(1) | BIT(END));
@@ -320,7 +334,7 @@ static void test_a_request(void **state)
   s.n_allowed_ids = 2;
   s.constraint = "b";
   s.constraint_bytes = 1;
-  assert_int_equal(yk_request_constraint_init(&c, f.grammars, "", &s, ends, 1, N_IDS, &err), YK_OK);
+  assert_int_equal(init(&c, &f, &s), YK_OK);
   output = (yk_constrained_output){.ids = allowed, .n = 0, .end_ids = ends, .n_end_ids = 1, .n_unwanted = 1};
   yk_request_constraint_fill(&c, &output, words, N_WORDS);
   assert_int_equal(words[0], BIT(1));
@@ -338,7 +352,6 @@ static void test_a_grammar_that_takes_too_long(void **state)
   static const char grammar[] = "root ::= s s s s\ns ::= s s | s s s | \"a\" | \"\"";
   static const int32_t ends[] = {END};
   static int32_t drawn[N]; /* "a" */
-  yk_err err = YK_ERR_INIT;
   yk_request_constraint c;
   uint32_t words[N_WORDS];
   (void)state;
@@ -346,7 +359,7 @@ static void test_a_grammar_that_takes_too_long(void **state)
   fixture f = grammars_of(20, 1 << 20);
   yk_sampling s = {
       .constraint_kind = YK_CONSTRAINT_GRAMMAR, .constraint = grammar, .constraint_bytes = sizeof grammar - 1};
-  assert_int_equal(yk_request_constraint_init(&c, f.grammars, "", &s, ends, 1, N_IDS, &err), YK_OK);
+  assert_int_equal(init(&c, &f, &s), YK_OK);
   for (int32_t n = 0; n < N && c.error.code == YK_OK; n++)
     yk_request_constraint_fill(&c, &(yk_constrained_output){.ids = drawn, .n = n, .end_ids = ends, .n_end_ids = 1},
                                words, N_WORDS);
@@ -357,31 +370,129 @@ static void test_a_grammar_that_takes_too_long(void **state)
   release(&f);
 }
 
-/* Behind the end of the reasoning, which occurs once its ids do. */
-static void test_a_later_beginning(void **state)
+/* ---- Reasoning before the constrained part ----------------------------------------------------------------------- */
+
+typedef struct mask_case {
+  const char *constraint; /* a regular expression; NULL: none */
+  const char *open, *close, *call;
+  int32_t max_tokens, ids[8];
+  int32_t n_ids;
+  uint32_t masks[9]; /* behind 0 .. n_ids tokens */
+} mask_case;
+
+#define ANY         UINT32_MAX
+#define ANY_BUT_END (~BIT(END))
+
+static void check_masks(const fixture *f, const mask_case *m)
 {
-  static const int32_t ends[] = {END}, begin[] = {9, 5}, drawn[] = {5, 9, 9, 5, 1};
-  yk_err err = YK_ERR_INIT;
+  static const int32_t ends[] = {END};
+  yk_request_constraint c;
+  uint32_t words[N_WORDS];
+  const yk_sampling s = {.constraint_kind = m->constraint ? YK_CONSTRAINT_REGEX : YK_CONSTRAINT_NONE,
+                         .constraint = m->constraint,
+                         .constraint_bytes = m->constraint ? strlen(m->constraint) : 0,
+                         .reasoning_open = m->open,
+                         .reasoning_close = m->close,
+                         .reasoning_call = m->call,
+                         .max_reasoning_tokens = m->max_tokens};
+  assert_int_equal(init(&c, f, &s), YK_OK);
+  for (int32_t n = 0; n <= m->n_ids; n++) {
+    yk_constrained_output output = {.ids = m->ids, .n = n, .end_ids = ends, .n_end_ids = 1, .n_eos_ids = 1};
+    words[0] = ANY;
+    if (yk_request_constraint_masks(&c, n)) yk_request_constraint_fill(&c, &output, words, N_WORDS);
+    if (words[0] != m->masks[n]) fail_msg("behind %d tokens: expected %x, found %x", n, m->masks[n], words[0]);
+  }
+  assert_int_equal(c.error.code, YK_OK);
+  yk_request_constraint_end(&c);
+}
+
+/* Tags of several tokens, cut anywhere; the close tag's first part may occur before. */
+static void test_a_constraint_begins_behind_reasoning(void **state)
+{
+  static const mask_case rows[] = {
+      {"ba",
+       NULL,
+       "<t>{",
+       NULL,
+       -1,
+       {5, 9, 9, 5, 1},
+       5,
+       {ANY_BUT_END, ANY_BUT_END, ANY_BUT_END, ANY_BUT_END, BIT(1), BIT(0)}},
+      /* The answer, or the open tag; then reasoning. */
+      {"ba", "<t>", "}", NULL, -1, {1, 0}, 2, {BIT(1) | BIT(9), BIT(0), BIT(END)}},
+      {"ba", "<t>", "}", NULL, -1, {9, 1, 6, 1}, 4, {BIT(1) | BIT(9), ANY_BUT_END, ANY_BUT_END, BIT(1), BIT(0)}},
+      /* Both begin with the same tokens, so that the matcher restarts. */
+      {"ba",
+       "ba{",
+       "}",
+       NULL,
+       -1,
+       {1, 0, 5, 6, 1},
+       5,
+       {BIT(1), BIT(0), BIT(END) | BIT(5), ANY_BUT_END, BIT(1), BIT(0)}},
+      {"bb", "ba{", "}", NULL, -1, {1, 0, 5, 6}, 4, {BIT(1), BIT(0) | BIT(1), BIT(5), ANY_BUT_END, BIT(1)}},
+      /* A token of both the close tag and the answer. */
+      {"ba", NULL, "}", NULL, -1, {0, 10, 0}, 3, {ANY_BUT_END, ANY_BUT_END, BIT(0), BIT(END)}},
+      /* A special token that no answer begins with does not end the reasoning. */
+      {"ba", NULL, "}", "<pad>", -1, {0, 6}, 2, {~(BIT(8) | BIT(END)), ~(BIT(8) | BIT(END)), BIT(1)}},
+      {"ba", NULL, "b{", NULL, 2, {0, 0, 1, 5, 1}, 5, {ANY_BUT_END, ANY_BUT_END, BIT(1), BIT(5), BIT(1), BIT(0)}},
+  };
+  (void)state;
+  if (!has_library()) skip();
+  fixture f = grammars_of(20, 1 << 20);
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) check_masks(&f, &rows[i]);
+  release(&f);
+}
+
+/* A call that the constraint permits ends the reasoning, and belongs to the answer. */
+static void test_a_call_ends_reasoning(void **state)
+{
+  static const char tag[] = "{\"type\": \"structural_tag\", \"format\": {\"type\": \"token\", \"token\": 8}}";
+  static const int32_t ids[] = {0, 8}, ends[] = {END};
   yk_request_constraint c;
   uint32_t words[N_WORDS];
   (void)state;
   if (!has_library()) skip();
   fixture f = grammars_of(20, 1 << 20);
-  yk_sampling s = {.constraint_kind = YK_CONSTRAINT_REGEX,
-                   .constraint = "ba",
-                   .constraint_bytes = 2,
-                   .constraint_begin = begin,
-                   .n_constraint_begin = 2};
-  assert_int_equal(yk_request_constraint_init(&c, f.grammars, "", &s, ends, 1, N_IDS, &err), YK_OK);
-  for (int32_t n = 0; n <= 5; n++) {
-    yk_constrained_output output = {.ids = drawn, .n = n, .end_ids = ends, .n_end_ids = 1};
-    yk_request_constraint_fill(&c, &output, words, N_WORDS);
-    assert_int_equal(words[0], n < 4 ? UINT32_MAX : n == 4 ? BIT(1) : BIT(0));
-    output.n_unwanted = 1;
-    yk_request_constraint_fill(&c, &output, words, N_WORDS);
-    assert_int_equal(words[0], n < 4 ? ~BIT(END) : n == 4 ? BIT(1) : BIT(0));
-  }
+  const yk_sampling s = {.constraint_kind = YK_CONSTRAINT_STRUCTURAL_TAG,
+                         .constraint = tag,
+                         .constraint_bytes = sizeof tag - 1,
+                         .reasoning_close = "}",
+                         .reasoning_call = "<pad>",
+                         .max_reasoning_tokens = -1};
+  assert_int_equal(init(&c, &f, &s), YK_OK);
+  yk_constrained_output output = {.ids = ids, .n = 1, .end_ids = ends, .n_end_ids = 1, .n_eos_ids = 1};
+  yk_request_constraint_fill(&c, &output, words, N_WORDS);
+  assert_int_equal(words[0], ANY_BUT_END);
+  output.n = 2;
+  yk_request_constraint_fill(&c, &output, words, N_WORDS);
+  assert_int_equal(words[0], BIT(END));
   yk_request_constraint_end(&c);
+  release(&f);
+}
+
+/* Needs no grammar library. The close tag that the model has begun goes on; without reasoning there is no limit. */
+static void test_a_limit_of_reasoning(void **state)
+{
+  static const mask_case rows[] = {
+      {NULL, NULL, "b{", NULL, 0, {1, 5}, 2, {BIT(1), BIT(5), ANY}},
+      {NULL, NULL, "b{", NULL, 2, {0, 1, 5}, 3, {ANY, ANY, BIT(5), ANY}},
+      {NULL, NULL, "b{", NULL, 2, {0, 0, 1, 5, 0}, 5, {ANY, ANY, BIT(1), BIT(5), ANY, ANY}},
+      {NULL, NULL, "b{", NULL, 3, {1, 5, 0, 0, 0}, 5, {ANY, ANY, ANY, ANY, ANY, ANY}},
+      {NULL, "<t>", "}", NULL, 1, {9, 0, 6, 0}, 4, {ANY, ANY, BIT(6), ANY, ANY}},
+      {NULL, "<t>", "}", NULL, 0, {9, 6, 0}, 3, {ANY, BIT(6), ANY, ANY}},
+      {NULL, "<t>", "}", NULL, 0, {0, 9, 0}, 3, {ANY, ANY, ANY, ANY}},
+      {NULL, NULL, NULL, NULL, 0, {0, 0}, 2, {ANY, ANY, ANY}},
+  };
+  (void)state;
+  fixture f = grammars_of(20, 1 << 20);
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) check_masks(&f, &rows[i]);
+  yk_request_constraint c;
+  yk_err err = YK_ERR_INIT;
+  const yk_constrained_model model = {f.grammars, f.tokenizer, "", N_IDS};
+  yk_sampling s = {.reasoning_close = "bab", .max_reasoning_tokens = 1};
+  assert_int_equal(yk_request_constraint_init(&c, &model, &s, NULL, 0, &err), YK_E_INVAL);
+  assert_string_equal(err.message, "tags of reasoning: expected a text whose first byte occurs once, found \"bab\"");
   release(&f);
 }
 
@@ -392,26 +503,35 @@ static void test_allowed_ids_alone(void **state)
   yk_request_constraint c;
   uint32_t words[N_WORDS];
   (void)state;
+  const yk_constrained_model model = {NULL, NULL, "the model has no tokenizer", N_IDS};
   yk_sampling s = {.allowed_ids = allowed, .n_allowed_ids = 2};
-  assert_int_equal(yk_request_constraint_init(&c, NULL, "none", &s, NULL, 0, N_IDS, &err), YK_OK);
+  assert_int_equal(yk_request_constraint_init(&c, &model, &s, NULL, 0, &err), YK_OK);
   yk_request_constraint_fill(&c, &(yk_constrained_output){0}, words, N_WORDS);
   assert_int_equal(words[0], BIT(1) | BIT(5));
   yk_request_constraint_end(&c);
   s.constraint_kind = YK_CONSTRAINT_JSON_OBJECT;
-  assert_int_equal(yk_request_constraint_init(&c, NULL, "the model has no tokenizer", &s, NULL, 0, N_IDS, &err),
-                   YK_E_UNSUPPORTED);
+  assert_int_equal(yk_request_constraint_init(&c, &model, &s, NULL, 0, &err), YK_E_UNSUPPORTED);
   assert_string_equal(err.message, "constraint: the model has no tokenizer");
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bytes_of_tokens),   cmocka_unit_test(test_a_missing_library),
-      cmocka_unit_test(test_a_broken_library),  cmocka_unit_test(test_masks),
-      cmocka_unit_test(test_without_end_ids),   cmocka_unit_test(test_other_end_ids),
-      cmocka_unit_test(test_refusals),          cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_a_request),         cmocka_unit_test(test_a_later_beginning),
-      cmocka_unit_test(test_allowed_ids_alone), cmocka_unit_test(test_a_grammar_that_takes_too_long),
+      cmocka_unit_test(test_bytes_of_tokens),
+      cmocka_unit_test(test_a_missing_library),
+      cmocka_unit_test(test_a_broken_library),
+      cmocka_unit_test(test_masks),
+      cmocka_unit_test(test_without_end_ids),
+      cmocka_unit_test(test_other_end_ids),
+      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_a_request),
+      cmocka_unit_test(test_a_constraint_begins_behind_reasoning),
+      cmocka_unit_test(test_a_call_ends_reasoning),
+      cmocka_unit_test(test_a_limit_of_reasoning),
+
+      cmocka_unit_test(test_allowed_ids_alone),
+      cmocka_unit_test(test_a_grammar_that_takes_too_long),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -340,11 +340,11 @@ static void reasoning_has_names(void **state)
   for (char *name = strtok(names, ", "); name; name = strtok(NULL, ", ")) assert_non_null(yk_reasoning_find(name));
   assert_null(yk_reasoning_find("none"));
   const yk_reasoning *qwen3 = yk_reasoning_find("qwen3"), *r1 = yk_reasoning_find("deepseek_r1");
-  assert_true(yk_reasoning_begins_inside(qwen3, "assistant\n<think>\n", 18));
-  assert_false(yk_reasoning_begins_inside(qwen3, "assistant\n", 10));
-  assert_false(yk_reasoning_begins_inside(qwen3, "<think>\n\n</think>\n\n", 19));
-  assert_true(yk_reasoning_begins_inside(r1, "assistant\n", 10));
-  assert_false(yk_reasoning_begins_inside(r1, "</think>", 8));
+  assert_int_equal(yk_reasoning_beginning_of(qwen3, "assistant\n<think>\n", 18), YK_REASONING_OPENED);
+  assert_int_equal(yk_reasoning_beginning_of(qwen3, "assistant\n", 10), YK_REASONING_UNDECIDED);
+  assert_int_equal(yk_reasoning_beginning_of(qwen3, "<think>\n\n</think>\n\n", 19), YK_REASONING_ENDED);
+  assert_int_equal(yk_reasoning_beginning_of(r1, "assistant\n", 10), YK_REASONING_UNDECIDED);
+  assert_int_equal(yk_reasoning_beginning_of(r1, "</think>", 8), YK_REASONING_ENDED);
 }
 
 /* ---- Templates --------------------------------------------------------------------------------------------------- */

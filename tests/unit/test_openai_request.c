@@ -486,30 +486,44 @@ static void constraints(void **state)
 #define ONLY_CALLS(end)                                                                                                \
   "{\"type\": \"tags_with_separator\", \"at_least_one\": true, \"separator\": \"\\n\", " CALL_OF_F(end)
 
-/* Reasoning is found unless a constraint holds from the first token. */
+/* The engine gets the tags where a constraint or a limit depends on them, by the beginning of the output. */
 static void reasoning_with_constraints(void **state)
 {
   (void)state;
   static const struct {
+    yk_openai_form form;
     const char *body;
-    bool reasons;
-  } rows[] = {{CHAT(""), true},
-              {CHAT(", 'tools': [" TOOL "]"), true},
-              {CHAT(", 'structural_tag': '{}'"), true},
-              {CHAT(", 'tools': [" TOOL "], 'tool_choice': 'required'"), false},
-              {CHAT(", 'response_format': {'type': 'json_object'}"), false},
-              {CHAT(", 'guided_regex': 'a'"), false}};
+    yk_reasoning_beginning beginning;
+    const char *open, *close; /* NULL: none */
+  } rows[] = {
+      {YK_FORM_CHAT, CHAT(""), YK_REASONING_OPENED, NULL, NULL},
+      {YK_FORM_CHAT, CHAT(", 'guided_regex': 'a'"), YK_REASONING_OPENED, NULL, "</think>"},
+      {YK_FORM_CHAT, CHAT(", 'guided_regex': 'a'"), YK_REASONING_UNDECIDED, "<think>", "</think>"},
+      {YK_FORM_CHAT, CHAT(", 'guided_regex': 'a'"), YK_REASONING_ENDED, NULL, NULL},
+      {YK_FORM_CHAT, CHAT(", 'tools': [" TOOL "]"), YK_REASONING_OPENED, NULL, NULL},
+      {YK_FORM_CHAT, CHAT(", 'tools': [" TOOL "], 'tool_choice': 'required'"), YK_REASONING_OPENED, NULL, "</think>"},
+      {YK_FORM_CHAT, CHAT(", 'thinking_token_budget': 0"), YK_REASONING_UNDECIDED, "<think>", "</think>"},
+      {YK_FORM_COMPLETION, P "'guided_regex': 'a'}", YK_REASONING_OPENED, NULL, "</think>"},
+      {YK_FORM_COMPLETION, P "'guided_regex': 'a'}", YK_REASONING_UNDECIDED, NULL, NULL}};
   yk_openai_defaults defaults = openai_defaults(YK_TOOLS_HERMES);
   defaults.style.reasoning = yk_reasoning_find("qwen3");
   for (size_t i = 0; each_case(i, i < N_ROWS(rows)); i++) {
     yk_openai_request r;
+    yk_request_options options;
     yk_err err = YK_ERR_INIT;
-    assert_int_equal(openai_parse_with(&defaults, YK_FORM_CHAT, rows[i].body, &r, &err), YK_OK);
-    assert_ptr_equal(r.reasoning, rows[i].reasons ? defaults.style.reasoning : NULL);
-    assert_int_equal(r.hides_special,
-                     r.reasoning || r.tools != YK_TOOLS_NONE ? defaults.sampling.skip_special_tokens : 0);
+    assert_int_equal(openai_parse_with(&defaults, rows[i].form, rows[i].body, &r, &err), YK_OK);
+    assert_ptr_equal(r.reasoning, rows[i].form == YK_FORM_CHAT ? defaults.style.reasoning : NULL);
+    r.prompts[0].beginning = rows[i].beginning;
+    yk_openai_request_options_of(&r, 0, 100, &options);
+    const yk_sampling *s = &options.sampling;
+    assert_string_equal(s->reasoning_open ? s->reasoning_open : "", rows[i].open ? rows[i].open : "");
+    assert_string_equal(s->reasoning_close ? s->reasoning_close : "", rows[i].close ? rows[i].close : "");
     yk_openai_request_free(&r);
   }
+  check_refusals(YK_FORM_CHAT, YK_TOOLS_NONE,
+                 (const refusal[]){{CHAT(", 'thinking_token_budget': 3"), "thinking_token_budget", "--reasoning-parser",
+                                    YK_E_UNSUPPORTED}},
+                 1);
 }
 
 static void constraints_of_tools(void **state)
@@ -540,8 +554,7 @@ static void constraints_of_tools(void **state)
 static void unsupported_fields_are_refused_by_name(void **state)
 {
   (void)state;
-  static const char *const both[] = {"logits_processors", "use_beam_search", "thinking_token_budget",
-                                     "repetition_detection"};
+  static const char *const both[] = {"logits_processors", "use_beam_search", "repetition_detection"};
   static const char *const completion[] = {"suffix", "prompt_embeds"};
   static const char *const of_chat[] = {"functions",          "function_call", "audio",
                                         "web_search_options", "chat_template", "echo"};

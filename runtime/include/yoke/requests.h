@@ -63,10 +63,13 @@ typedef struct yk_sampling {
   const int32_t *allowed_ids;  /* [n_allowed_ids] the only ids that may be drawn; 0: all; copied by submit */
   size_t n_allowed_ids;
   yk_constraint_kind constraint_kind;
-  /* [n_constraint_begin] the constraint holds from the first occurrence of these ids in the output on, behind them: the
-   * end of a model's reasoning. 0: from the beginning; copied by submit. */
-  const int32_t *constraint_begin;
-  size_t n_constraint_begin;
+  /* Reasoning that precedes the answer, between tags whose first byte occurs once in the tag; copied by submit. A
+   * constraint holds behind the close tag, or from the first token of an output that opens no reasoning; the model's
+   * end-of-sequence ids do not end the output before that. */
+  const char *reasoning_close;  /* NULL: the output is an answer */
+  const char *reasoning_open;   /* the output may begin with this tag; NULL: the prompt has opened the reasoning */
+  const char *reasoning_call;   /* a special token that ends the reasoning too, and begins the answer; NULL: none */
+  int32_t max_reasoning_tokens; /* then the close tag follows; -1: any number */
 } yk_sampling;
 
 typedef struct yk_request_options {

@@ -44,11 +44,12 @@ static bool ends_with(const char *text, size_t n_bytes, const char *tag)
   return n_bytes >= n && memcmp(text + n_bytes - n, tag, n) == 0;
 }
 
-bool yk_reasoning_begins_inside(const yk_reasoning *reasoning, const char *prompt_end, size_t n_bytes)
+yk_reasoning_beginning yk_reasoning_beginning_of(const yk_reasoning *reasoning, const char *prompt_end, size_t n_bytes)
 {
   while (n_bytes > 0 && yk_json_is_space(prompt_end[n_bytes - 1])) n_bytes--;
-  if (ends_with(prompt_end, n_bytes, reasoning->open)) return true;
-  return reasoning->begins_inside && !ends_with(prompt_end, n_bytes, reasoning->close);
+  if (ends_with(prompt_end, n_bytes, reasoning->open)) return YK_REASONING_OPENED;
+  if (ends_with(prompt_end, n_bytes, reasoning->close)) return YK_REASONING_ENDED;
+  return YK_REASONING_UNDECIDED;
 }
 
 /* ---- Splitting --------------------------------------------------------------------------------------------------- */

@@ -24,9 +24,14 @@ const yk_reasoning *yk_reasoning_find(const char *name);
 /* yk_reasoning_of_template - the tags that a chat template contains; NULL if there are none. */
 const yk_reasoning *yk_reasoning_of_template(const char *template_text);
 
-/* yk_reasoning_begins_inside - whether an answer begins inside reasoning, by the end of its prompt's text [n_bytes]:
- *   the open tag ends the prompt, except for white space; the close tag ends it: no; else what the model does. */
-bool yk_reasoning_begins_inside(const yk_reasoning *reasoning, const char *prompt_end, size_t n_bytes);
+typedef enum yk_reasoning_beginning {
+  YK_REASONING_UNDECIDED,
+  YK_REASONING_OPENED, /* the prompt ends with the open tag */
+  YK_REASONING_ENDED   /* the prompt ends with the close tag */
+} yk_reasoning_beginning;
+
+/* yk_reasoning_beginning_of - by the end of a prompt's text [n_bytes], except for white space. */
+yk_reasoning_beginning yk_reasoning_beginning_of(const yk_reasoning *reasoning, const char *prompt_end, size_t n_bytes);
 
 /* Splits text byte by byte. Owned by the parser of an answer. */
 typedef enum yk_reasoning_state {
