@@ -82,10 +82,9 @@ static yk_status read_quantised(const yk_checkpoint *checkpoint, const char *mod
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: tensor %s.%s is quantised, but config.json has no quantization_config", source, module,
                       suffix);
-  YK_TRY(yk_quant_scheme_of(quant, module, &scheme, err));
+  YK_TRY(yk_quant_scheme_of_quantised(quant, module, &scheme, err));
   if (!scheme && quant->only_named)
-    return yk_err_set(err, YK_E_FORMAT,
-                      "%s: tensor %s.%s is quantised, but no group of quantization_config names it, or ignore does",
+    return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s.%s is quantised, but no group of quantization_config names it",
                       source, module, suffix);
   if (!scheme) scheme = &quant->scheme; /* reported as a remark elsewhere */
   const char *expected = yk_packing_row_of(scheme->packing)->names.weight;

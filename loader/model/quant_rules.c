@@ -116,13 +116,16 @@ static yk_status matches(const rule *r, const char *module, bool *out, yk_err *e
   }
 }
 
-yk_status yk_quant_scheme_of(const yk_quant_config *quant, const char *module, const yk_quant_scheme **out, yk_err *err)
+/* passes_exclusions: rules without a scheme are passed over. */
+static yk_status find_scheme(const yk_quant_config *quant, const char *module, bool passes_exclusions,
+                             const yk_quant_scheme **out, yk_err *err)
 {
   *out = NULL;
   if (quant->method == YK_QUANT_NONE) return YK_OK;
   for (size_t i = 0; quant->rules && i < quant->rules->n; i++) {
     const rule *r = &quant->rules->rules[i];
     bool fits = false;
+    if (passes_exclusions && !r->is_quantised) continue;
     YK_TRY(matches(r, module, &fits, err));
     if (!fits) continue;
     if (r->is_quantised) *out = &r->scheme;
@@ -130,4 +133,16 @@ yk_status yk_quant_scheme_of(const yk_quant_config *quant, const char *module, c
   }
   if (!quant->only_named) *out = &quant->scheme;
   return YK_OK;
+}
+
+yk_status yk_quant_scheme_of(const yk_quant_config *quant, const char *module, const yk_quant_scheme **out, yk_err *err)
+{
+  return find_scheme(quant, module, false, out, err);
+}
+
+yk_status yk_quant_scheme_of_quantised(const yk_quant_config *quant, const char *module, const yk_quant_scheme **out,
+                                       yk_err *err)
+{
+  YK_TRY(find_scheme(quant, module, false, out, err));
+  return *out ? YK_OK : find_scheme(quant, module, true, out, err);
 }

@@ -174,7 +174,6 @@ class Formats(harness.Case):
                 ("format_gptq", {"bits": 8}, ["q_proj.qweight", "expected I32 [24, 192], found I32 [12, 192]"]),
                 ("format_gptq8_dynamic", {"bits": 4}, ["_proj.qweight", "expected"]),
                 ("format_gptq", {"group_size": 16}, ["found"]),
-                ("format_compressed", {"ignore": ["lm_head", "re:.*down_proj"]}, ["down_proj", "ignore"]),
                 ("format_awq_gemv", {"version": "gemm"}, ["q_proj.scales", "expected"]),
                 ("format_auto_round", {"packing_format": "auto_round:auto_awq"}, ["qweight", "expected"]),
                 ("format_fp8", {"weight_block_size": [64, 64]}, ["weight_scale_inv", "[3, 3]", "found F32 [2, 2]"]),
@@ -185,6 +184,19 @@ class Formats(harness.Case):
                 self.copy(name)
                 self.edit_config(**changes)
                 self.refused(*parts)
+
+    def test_tensors_decide_against_the_list_of_excluded_modules(self):
+        """Quantised modules that the list excludes are read as those that it does not, with a warning."""
+        def tokens():
+            return self.run_json("generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5,6", "-n", 4,
+                                 "--temperature", 0, "--ignore-eos", "--logprobs", 0)[0]["logprobs"]
+
+        for name, pattern in (("format_compressed", "re:.*down_proj"), ("hybrid_qwen3_5_int4", "re:.*linear_attn.*")):
+            self.copy(name)
+            expected = tokens()
+            self.edit_config(ignore=["lm_head", pattern])
+            self.assertEqual(tokens(), expected)
+            self.assertIn("is quantised, though quantization_config leaves it out", self.last_err)
 
     def test_zero_points_with_a_symmetric_configuration(self):
         for name, group, key, tensor in (
