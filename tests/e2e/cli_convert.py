@@ -4,6 +4,7 @@ refused by name; an interrupted run leaves nothing behind."""
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -18,10 +19,12 @@ REASONS = {"format_compressed_mixed": "100 outputs", "format_compressed_act_orde
            "format_gptq_act_order": "not of neighbouring inputs", "chatglm3_awq": "a module of several projections",
            "format_msmodelslim_w8a8_chatglm": "a module of several projections",
            "format_msmodelslim_w8a16_group": "a module of several projections"}
+IS_NOT_4_BIT_INTEGERS = re.compile(r"format_.*(8|fp4|modelopt)")
 FORMATS = sorted(name for name in os.listdir(harness.FAMILIES)
-                 if name.startswith("format_") and "8" not in name and name not in REASONS or name.endswith("_int4"))
+                 if name.startswith("format_") and not IS_NOT_4_BIT_INTEGERS.match(name) and name not in REASONS
+                 or name.endswith("_int4"))
 REFUSED = {**{name: NOT_EXACT for name in os.listdir(harness.FAMILIES)
-              if name.startswith("format_") and "8" in name and "_kv_" not in name},
+              if IS_NOT_4_BIT_INTEGERS.match(name) and "_kv_" not in name},
            **REASONS}
 TOLERANCE = 1e-3  # of e2e/families.py
 NIBBLES = (0, 4, 1, 5, 2, 6, 3, 7)  # of the eight columns of an AWQ word
