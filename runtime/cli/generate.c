@@ -120,7 +120,7 @@ static yk_status set_schema(const generation *session, const int32_t *ids, size_
   if (!session->tags || !session->info.has_tokenizer) return YK_OK;
   YK_TRY(yk_engine_detokenize(session->engine, ids + (n_ids - n_tail), n_tail, false, &tail, &n_bytes, err));
   if (yk_reasoning_beginning_of(session->tags, tail, n_bytes) == YK_REASONING_OPENED)
-    s->reasoning_close = session->tags->close;
+    s->reasoning_tags = &session->tags->tags, s->reasoning_is_open = true;
   free(tail);
   return YK_OK;
 }

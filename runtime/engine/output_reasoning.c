@@ -28,11 +28,12 @@ static yk_status encode(const yk_tokenizer *tokenizer, const char *tag, int32_t 
 
 static yk_status set_tags(yk_output_reasoning *r, const yk_tokenizer *tokenizer, const yk_sampling *s, yk_err *err)
 {
-  if (!copy(s->reasoning_open, &r->open) || !copy(s->reasoning_close, &r->close))
+  const yk_reasoning_tags *tags = s->reasoning_tags;
+  if (!copy(s->reasoning_is_open ? NULL : tags->open, &r->open) || !copy(tags->close, &r->close))
     return yk_err_set(err, YK_E_NOMEM, "no memory for tags");
   YK_TRY(encode(tokenizer, r->open, &r->open_ids, &r->n_open_ids, err));
   YK_TRY(encode(tokenizer, r->close, &r->close_ids, &r->n_close_ids, err));
-  if (s->reasoning_call) r->call_id = yk_tokenizer_token_id(tokenizer, s->reasoning_call, strlen(s->reasoning_call));
+  if (tags->call) r->call_id = yk_tokenizer_token_id(tokenizer, tags->call, strlen(tags->call));
   return yk_detokenizer_create(tokenizer, false, &r->detokenizer, err);
 }
 
@@ -40,9 +41,9 @@ yk_status yk_output_reasoning_init(yk_output_reasoning *r, const yk_tokenizer *t
                                    const yk_sampling *s, yk_err *err)
 {
   *r = (yk_output_reasoning){.text = YK_STRBUF_INIT, .call_id = -1, .max_tokens = s->max_reasoning_tokens};
-  if (!s->reasoning_close) return YK_OK;
+  if (!s->reasoning_tags) return YK_OK;
   if (!tokenizer) return yk_err_set(err, YK_E_UNSUPPORTED, "tags of reasoning: %s", no_tokenizer);
-  r->part = s->reasoning_open ? YK_OUTPUT_OPENS : YK_OUTPUT_REASONS;
+  r->part = s->reasoning_is_open ? YK_OUTPUT_REASONS : YK_OUTPUT_OPENS;
   yk_status status = set_tags(r, tokenizer, s, err);
   if (status != YK_OK) yk_err_prefix(err, "tags of reasoning");
   if (status != YK_OK) yk_output_reasoning_end(r);

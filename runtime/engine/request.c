@@ -116,7 +116,7 @@ static yk_status copy_sampling(yk_request *request, const yk_sampling *s, const 
   request->sampling.logprob_ids = NULL;
   request->sampling.constraint = NULL;
   request->sampling.constraint_name = NULL;
-  request->sampling.reasoning_open = request->sampling.reasoning_close = request->sampling.reasoning_call = NULL;
+  request->sampling.reasoning_tags = NULL;
   request->sampling.allowed_ids = NULL;
   bool ok = copy_biases(request, s, end_ids, n_end_ids) && copy_bad_words(request, s);
   if (ok && n_end_ids > 0) {

@@ -113,6 +113,8 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
   YK_TRY(check_ids("allowed_token_ids", s->allowed_ids, s->n_allowed_ids, vocab, err));
   YK_TRY(yk_check_enum("constraint_kind", (int)s->constraint_kind, YK_CONSTRAINT_STRUCTURAL_TAG, err));
   YK_TRY(yk_check_array("constraint", s->constraint, s->constraint_bytes, err));
+  if (s->reasoning_tags && (!s->reasoning_tags->close || (!s->reasoning_tags->open && !s->reasoning_is_open)))
+    return yk_err_set(err, YK_E_INVAL, "reasoning_tags: expected an open and a close tag, found NULL");
   YK_TRY(yk_check_i64("max_reasoning_tokens", s->max_reasoning_tokens, -1, INT32_MAX, err));
   YK_TRY(check_biases(e, s, err));
   return check_ids("stop ids", s->stop_ids, s->n_stop_ids, vocab, err);

@@ -318,9 +318,8 @@ static void set_tags(const yk_openai_request *request, const yk_openai_prompt *p
   bool is_limited = s->constraint_kind != YK_CONSTRAINT_NONE || s->max_reasoning_tokens >= 0;
   bool may_open = request->reasoning && prompt->beginning == YK_REASONING_UNDECIDED;
   if (!request->tags || !is_limited || (prompt->beginning != YK_REASONING_OPENED && !may_open)) return;
-  s->reasoning_close = request->tags->close;
-  s->reasoning_open = may_open ? request->tags->open : NULL;
-  s->reasoning_call = request->tags->also_ends;
+  s->reasoning_tags = &request->tags->tags;
+  s->reasoning_is_open = !may_open;
 }
 
 void yk_openai_request_options_of(const yk_openai_request *request, size_t choice, int32_t context_tokens,

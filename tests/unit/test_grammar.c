@@ -388,12 +388,12 @@ static void check_masks(const fixture *f, const mask_case *m)
   static const int32_t ends[] = {END};
   yk_request_constraint c;
   uint32_t words[N_WORDS];
+  const yk_reasoning_tags tags = {m->open, m->close, m->call};
   const yk_sampling s = {.constraint_kind = m->constraint ? YK_CONSTRAINT_REGEX : YK_CONSTRAINT_NONE,
                          .constraint = m->constraint,
                          .constraint_bytes = m->constraint ? strlen(m->constraint) : 0,
-                         .reasoning_open = m->open,
-                         .reasoning_close = m->close,
-                         .reasoning_call = m->call,
+                         .reasoning_tags = m->close ? &tags : NULL,
+                         .reasoning_is_open = !m->open,
                          .max_reasoning_tokens = m->max_tokens};
   assert_int_equal(init(&c, f, &s), YK_OK);
   for (int32_t n = 0; n <= m->n_ids; n++) {
@@ -457,8 +457,8 @@ static void test_a_call_ends_reasoning(void **state)
   const yk_sampling s = {.constraint_kind = YK_CONSTRAINT_STRUCTURAL_TAG,
                          .constraint = tag,
                          .constraint_bytes = sizeof tag - 1,
-                         .reasoning_close = "}",
-                         .reasoning_call = "<pad>",
+                         .reasoning_tags = &(yk_reasoning_tags){NULL, "}", "<pad>"},
+                         .reasoning_is_open = true,
                          .max_reasoning_tokens = -1};
   assert_int_equal(init(&c, &f, &s), YK_OK);
   yk_constrained_output output = {.ids = ids, .n = 1, .end_ids = ends, .n_end_ids = 1, .n_eos_ids = 1};
@@ -490,7 +490,8 @@ static void test_a_limit_of_reasoning(void **state)
   yk_request_constraint c;
   yk_err err = YK_ERR_INIT;
   const yk_constrained_model model = {f.grammars, f.tokenizer, "", N_IDS};
-  yk_sampling s = {.reasoning_close = "bab", .max_reasoning_tokens = 1};
+  yk_sampling s = {
+      .reasoning_tags = &(yk_reasoning_tags){NULL, "bab", NULL}, .reasoning_is_open = true, .max_reasoning_tokens = 1};
   assert_int_equal(yk_request_constraint_init(&c, &model, &s, NULL, 0, &err), YK_E_INVAL);
   assert_string_equal(err.message, "tags of reasoning: expected a text whose first byte occurs once, found \"bab\"");
   release(&f);

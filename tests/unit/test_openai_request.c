@@ -516,8 +516,9 @@ static void reasoning_with_constraints(void **state)
     r.prompts[0].beginning = rows[i].beginning;
     yk_openai_request_options_of(&r, 0, 100, &options);
     const yk_sampling *s = &options.sampling;
-    assert_string_equal(s->reasoning_open ? s->reasoning_open : "", rows[i].open ? rows[i].open : "");
-    assert_string_equal(s->reasoning_close ? s->reasoning_close : "", rows[i].close ? rows[i].close : "");
+    const char *open = s->reasoning_tags && !s->reasoning_is_open ? s->reasoning_tags->open : "";
+    assert_string_equal(open, rows[i].open ? rows[i].open : "");
+    assert_string_equal(s->reasoning_tags ? s->reasoning_tags->close : "", rows[i].close ? rows[i].close : "");
     yk_openai_request_free(&r);
   }
   check_refusals(YK_FORM_CHAT, YK_TOOLS_NONE,

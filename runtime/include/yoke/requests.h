@@ -22,6 +22,12 @@ typedef struct yk_token_ids {
   size_t n_ids;
 } yk_token_ids;
 
+/* Tags around a model's reasoning. The first byte of open, and of close, occurs once in the tag. */
+typedef struct yk_reasoning_tags {
+  const char *open, *close;
+  const char *call; /* a special token that ends the reasoning too, and begins the answer; NULL: none */
+} yk_reasoning_tags;
+
 typedef struct yk_sampling {
   float temperature;                         /* 0 .. 100; below 1e-5 is greedy */
   float top_p;                               /* more than 0, at most 1 */
@@ -63,13 +69,11 @@ typedef struct yk_sampling {
   const int32_t *allowed_ids;  /* [n_allowed_ids] the only ids that may be drawn; 0: all; copied by submit */
   size_t n_allowed_ids;
   yk_constraint_kind constraint_kind;
-  /* Reasoning that precedes the answer, between tags whose first byte occurs once in the tag; copied by submit. A
-   * constraint holds behind the close tag, or from the first token of an output that opens no reasoning; the model's
-   * end-of-sequence ids do not end the output before that. */
-  const char *reasoning_close;  /* NULL: the output is an answer */
-  const char *reasoning_open;   /* the output may begin with this tag; NULL: the prompt has opened the reasoning */
-  const char *reasoning_call;   /* a special token that ends the reasoning too, and begins the answer; NULL: none */
-  int32_t max_reasoning_tokens; /* then the close tag follows; -1: any number */
+  int32_t max_reasoning_tokens; /* then the close tag of the reasoning follows; -1: any number */
+  /* Reasoning that precedes the answer; copied by submit. A constraint holds behind the close tag, or from the first
+   * token of an output that opens no reasoning; the model's end-of-sequence ids do not end the output before that. */
+  const yk_reasoning_tags *reasoning_tags; /* NULL: the output is an answer */
+  bool reasoning_is_open;                  /* the prompt has opened the reasoning; else the output may open it */
 } yk_sampling;
 
 typedef struct yk_request_options {

@@ -7,16 +7,16 @@
 static const char kimi_section[] = "<|tool_calls_section_begin|>";
 
 static const yk_reasoning parsers[] = {
-    {.name = "qwen3", .open = "<think>", .close = "</think>"},
-    {.name = "deepseek_r1", .open = "<think>", .close = "</think>", .begins_inside = true},
-    {.name = "deepseek_v3", .open = "<think>", .close = "</think>"},
-    {.name = "glm45", .open = "<think>", .close = "</think>"},
-    {.name = "kimi_k2", .open = "<think>", .close = "</think>", .also_ends = kimi_section},
-    {.name = "minimax_m2", .open = "<think>", .close = "</think>", .begins_inside = true},
-    {.name = "mistral", .open = "[THINK]", .close = "[/THINK]"},
-    {.name = "gemma4", .open = "<|channel>thought", .close = "<channel|>"},
-    {.name = "granite", .open = "Here is my thought process:", .close = "Here is my response:"},
-    {.name = "seed_oss", .open = "<seed:think>", .close = "</seed:think>"},
+    {.name = "qwen3", .tags = {"<think>", "</think>", NULL}},
+    {.name = "deepseek_r1", .tags = {"<think>", "</think>", NULL}, .begins_inside = true},
+    {.name = "deepseek_v3", .tags = {"<think>", "</think>", NULL}},
+    {.name = "glm45", .tags = {"<think>", "</think>", NULL}},
+    {.name = "kimi_k2", .tags = {"<think>", "</think>", kimi_section}},
+    {.name = "minimax_m2", .tags = {"<think>", "</think>", NULL}, .begins_inside = true},
+    {.name = "mistral", .tags = {"[THINK]", "[/THINK]", NULL}},
+    {.name = "gemma4", .tags = {"<|channel>thought", "<channel|>", NULL}},
+    {.name = "granite", .tags = {"Here is my thought process:", "Here is my response:", NULL}},
+    {.name = "seed_oss", .tags = {"<seed:think>", "</seed:think>", NULL}},
 };
 
 const yk_reasoning *yk_reasoning_find(const char *name)
@@ -47,8 +47,8 @@ static bool ends_with(const char *text, size_t n_bytes, const char *tag)
 yk_reasoning_beginning yk_reasoning_beginning_of(const yk_reasoning *reasoning, const char *prompt_end, size_t n_bytes)
 {
   while (n_bytes > 0 && yk_json_is_space(prompt_end[n_bytes - 1])) n_bytes--;
-  if (ends_with(prompt_end, n_bytes, reasoning->open)) return YK_REASONING_OPENED;
-  if (ends_with(prompt_end, n_bytes, reasoning->close)) return YK_REASONING_ENDED;
+  if (ends_with(prompt_end, n_bytes, reasoning->tags.open)) return YK_REASONING_OPENED;
+  if (ends_with(prompt_end, n_bytes, reasoning->tags.close)) return YK_REASONING_ENDED;
   return YK_REASONING_UNDECIDED;
 }
 
@@ -89,7 +89,7 @@ static void step_beginning(yk_reasoning_split *s, char c, bool is_special)
   if (!hold(s, c, is_special)) return;
   if (is_space) {
     s->n_space++;
-  } else if (!begins(s, s->tags->open, &is_whole)) {
+  } else if (!begins(s, s->tags->tags.open, &is_whole)) {
     s->state = YK_REASONING_BEHIND;
     release(s, s->pass, s->held.length);
   } else if (is_whole) {
@@ -107,8 +107,8 @@ static void step_inside(yk_reasoning_split *s, char c, bool is_special)
     return;
   }
   if (!hold(s, c, is_special)) return;
-  bool is_part = begins(s, s->tags->close, &closes);
-  is_part |= begins(s, s->tags->also_ends, &ends);
+  bool is_part = begins(s, s->tags->tags.close, &closes);
+  is_part |= begins(s, s->tags->tags.call, &ends);
   if (closes) {
     s->state = YK_REASONING_CLOSED;
     drop(s);

@@ -6,12 +6,12 @@
 #include <stddef.h>
 
 #include "base/strbuf.h"
+#include "yoke/requests.h"
 
 typedef struct yk_reasoning {
-  const char *name;         /* vLLM's name of the parser */
-  const char *open, *close; /* tags; the first byte of a tag occurs once in the tag */
-  const char *also_ends;    /* a tag of a call, which ends open reasoning too; NULL: none */
-  bool begins_inside;       /* unless the prompt closes it, an answer begins with reasoning, without the open tag */
+  const char *name; /* vLLM's name of the parser */
+  yk_reasoning_tags tags;
+  bool begins_inside; /* unless the prompt closes it, an answer begins with reasoning, without the open tag */
 } yk_reasoning;
 
 /* yk_reasoning_find - the tags of a parser's name; NULL for any other name. */
