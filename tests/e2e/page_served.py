@@ -5,12 +5,14 @@ Environment: YOKE_SCREENSHOT names a file to write a picture of the page to, as 
 
 import base64
 import concurrent.futures
+import json
 import os
 import unittest
 
+import harness
 import page_case
 import server_case
-from page_case import FOCUS, IDLE, NOTE
+from page_case import FOCUS, IDLE, LAST, NOTE
 
 ANSWERED = f"document.querySelectorAll('article.assistant').length === {{}} && {IDLE}"
 
@@ -40,6 +42,29 @@ class PageServed(page_case.Case, server_case.Case):
             self.wait(f"/^[0-9]/.test(document.getElementById('figure-{name}').textContent)")
         self.wait("document.querySelectorAll('#memory li').length === 2")
         self.wait("document.getElementById('health').textContent === 'Serving'")
+
+    @unittest.skipUnless(harness.has_grammar_library(), "no grammar library")
+    def test_schema_and_calls(self):
+        self.serve_page("--chat-template", server_case.TOOL_TEMPLATE, "--tool-call-parser", "hermes")
+        self.open()
+        schema = {"type": "object", "properties": {"name": {"enum": ["Ada", "Lily"]}}, "required": ["name"],
+                  "additionalProperties": False}
+        self.fill("schema", json.dumps(schema))
+        self.ask_for("Who?", 200)
+        self.assertIn(json.loads(self.value(LAST))["name"], ("Ada", "Lily"))
+        self.fill("schema", " ")
+        self.fill("tools", json.dumps({"name": "find", "parameters": schema}))
+        self.value("document.querySelector('[name=tool_choice]').value = 'required'")
+        self.ask_for("Who?", 200)
+        self.assertIn("find", self.value("document.querySelector('.call h4').textContent"))
+        call = "document.querySelector('.call pre').textContent"
+        self.assertIn(json.loads(self.value(call))["name"], ("Ada", "Lily"))
+        self.value("document.querySelector('[name=tool_choice]').value = 'none'")
+        self.value("document.querySelector('.call textarea').focus()")
+        self.browser.type("here")
+        self.value("document.querySelector('.calls > button').click()")
+        self.wait(ANSWERED.format(3))
+        self.assertTrue(self.value("document.getElementById('notice').hidden"))
 
     def test_stop_frees(self):
         """The engine does not continue a stopped answer."""

@@ -16,6 +16,8 @@ import harness
 
 SMALL = ("--threads", 2, "--kv-cache-bytes", "64MiB")  # starts at once
 JSON = {"Content-Type": "application/json"}
+# A chat template that takes tools.
+TOOL_TEMPLATE = os.path.join(harness.TESTS_DIR, "clients", "template.jinja")
 
 
 class Server:

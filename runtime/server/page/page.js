@@ -1,10 +1,11 @@
 // The conversation and the controls around it.
 
 import { AnswerView, PlainView, Speaker } from "./answer.js";
+import { CallsView, messagesOf } from "./calls.js";
 import { ServerError, events, request, setKeyAsker } from "./client.js";
 import { watchFigures } from "./figures.js";
 import { showHelp } from "./help.js";
-import { parameters, showInvalid, systemPrompt } from "./settings.js";
+import { chatParameters, parameters, showInvalid, systemPrompt } from "./settings.js";
 
 const STORED = "yoke.history";
 const NARROW = window.matchMedia("(max-width: 56rem)");
@@ -22,8 +23,9 @@ const [log, prompt, notice] = ["log", "prompt", "notice"].map(byId);
 const speaker = new Speaker(byId("spoken"));
 let model = "";
 let mode = "chat";
-let logs = { chat: [], completion: [] }; // entries {role, content, reasoning, note} of each mode
+let logs = { chat: [], completion: [] }; // entries {role, content, reasoning, calls, note} of each mode
 let running = null; // the AbortController of the present answer
+let lastCalls = null; // the CallsView of the last entry
 
 function keep() {
   try {
@@ -48,15 +50,18 @@ function showEntry(entry, onShown) {
   const text = make("div", "text"), note = make("span", "quiet", entry.note);
   const copy = make("button", "", "Copy"), footer = make("footer", "");
   copy.type = "button";
-  copy.addEventListener("click", () => copyText(view.content, copy));
+  copy.addEventListener("click", () => copyText(view.content || calls.text, copy));
   footer.append(note, copy);
-  article.append(make("h3", "", MODES[mode].names[entry.role]), text, footer);
+  const callsBox = make("div", "calls"), calls = new CallsView(callsBox, entry.calls ?? [], sendResults);
+  article.append(make("h3", "", MODES[mode].names[entry.role]), text, callsBox, footer);
   log.append(article);
   const isAnswer = mode === "chat" && entry.role === "assistant";
   const view = isAnswer ? new AnswerView(text, copyText, onShown) : new PlainView(text, onShown);
   text.classList.toggle("markdown", isAnswer);
   view.add(entry.content, entry.reasoning);
-  return { article, note, view };
+  lastCalls?.close();
+  lastCalls = calls;
+  return { article, note, view, calls };
 }
 
 function showButtons() {
@@ -71,7 +76,11 @@ function showButtons() {
 function showLog() {
   log.replaceChildren();
   log.dataset.empty = MODES[mode].empty;
-  for (const entry of logs[mode]) showEntry(entry).view.end();
+  for (const entry of logs[mode]) {
+    const shown = showEntry(entry);
+    shown.view.end();
+    shown.calls.end(entry === logs[mode].at(-1));
+  }
   log.scrollTop = log.scrollHeight;
   showButtons();
 }
@@ -108,9 +117,10 @@ function bodyOf(settings) {
   const common = { model, stream: true, stream_options: { include_usage: true }, ...settings };
   const entries = logs[mode];
   if (mode === "completion") return ["v1/completions", { ...common, prompt: entries.at(-1).content }];
-  const messages = entries.map(({ role, content }) => ({ role, content }));
+  const messages = entries.flatMap((entry) =>
+    entry.calls?.length ? messagesOf(entry) : [{ role: entry.role, content: entry.content }]);
   if (systemPrompt()) messages.unshift({ role: "system", content: systemPrompt() });
-  return ["v1/chat/completions", { ...common, messages }];
+  return ["v1/chat/completions", { ...common, ...chatParameters(), messages }];
 }
 
 function noteOf(clock, reason) {
@@ -127,15 +137,18 @@ function isAtEnd() {
   return log.scrollHeight - log.scrollTop - log.clientHeight < 48;
 }
 
-// Collects pieces of an answer and shows them once per animation frame. flush() shows the rest.
+// Collects pieces of an answer and shows them once per animation frame. call(show): shows something else in the same
+// frame. flush() shows the rest.
 function showSoon(view) {
   let content = "", reasoning = "", frame = 0;
+  const others = [];
   const flush = () => {
     const follows = isAtEnd();
     cancelAnimationFrame(frame);
     frame = 0;
     view.add(content, reasoning);
     content = reasoning = "";
+    for (const show of others.splice(0)) show();
     if (follows) log.scrollTop = log.scrollHeight;
   };
   const add = (text, thought) => {
@@ -143,11 +156,15 @@ function showSoon(view) {
     reasoning += thought;
     frame ||= requestAnimationFrame(flush);
   };
-  return { add, flush };
+  const call = (show) => {
+    others.push(show);
+    frame ||= requestAnimationFrame(flush);
+  };
+  return { add, call, flush };
 }
 
 // Shows a streamed response; returns the finish reason.
-async function receive(response, pieces, clock) {
+async function receive(response, pieces, calls, clock) {
   let reason = "";
   for await (const event of events(response)) {
     if (event.usage) clock.tokens = event.usage.completion_tokens;
@@ -156,10 +173,12 @@ async function receive(response, pieces, clock) {
     const text = choice.text ?? choice.delta?.content ?? "";
     const thought = choice.delta?.reasoning ?? choice.delta?.reasoning_content ?? "";
     reason = choice.finish_reason ?? reason;
-    if (choice.delta?.role && !text && !thought) continue; // precedes the first token
+    const called = choice.delta?.tool_calls ?? [];
+    if (choice.delta?.role && !text && !thought && !called.length) continue; // precedes the first token
     clock.first_ms ||= performance.now();
     if (!event.usage) clock.tokens += 1;
-    pieces.add(text, thought);
+    if (text || thought) pieces.add(text, thought);
+    if (called.length) pieces.call(() => calls.add(called));
   }
   return reason;
 }
@@ -177,7 +196,7 @@ function continueAsCompletion() {
 
 // Requests an answer to the present log; returns whether there is one.
 async function answer(settings) {
-  const entry = { role: "assistant", content: "", reasoning: "", note: "" };
+  const entry = { role: "assistant", content: "", reasoning: "", calls: [], note: "" };
   const clock = { tokens: 0, start_ms: performance.now(), first_ms: 0 };
   const [path, body] = bodyOf(settings);
   const entries = logs[mode];
@@ -192,7 +211,7 @@ async function answer(settings) {
   let reason = "";
   try {
     const response = await request(path, { body, signal: running.signal });
-    reason = await receive(response, pieces, clock);
+    reason = await receive(response, pieces, shown.calls, clock);
   } catch (error) {
     if (error.name === "AbortError") reason = "stopped";
     else if (error instanceof ServerError) tellFailure(error);
@@ -205,12 +224,14 @@ async function answer(settings) {
   running = null;
   pieces.flush();
   shown.view.end();
+  shown.calls.end(true);
   ({ content: entry.content, reasoning: entry.reasoning } = shown.view);
+  ({ calls: entry.calls } = shown.calls);
   shown.article.classList.remove("busy");
   entry.note = noteOf(clock, reason);
   shown.note.textContent = entry.note;
-  speaker.end(reason === "stopped" ? "Stopped." : "");
-  const hasCome = Boolean(entry.content || entry.reasoning || reason);
+  speaker.end(reason === "stopped" ? "Stopped." : entry.calls.map((call) => `Call of ${call.name}.`).join(" "));
+  const hasCome = Boolean(entry.content || entry.reasoning || entry.calls.length || reason);
   if (hasCome) entries.push(entry);
   else shown.article.remove();
   keep();
@@ -245,6 +266,15 @@ async function send() {
   prompt.value ||= text;
 }
 
+// Continues the conversation with the results of the last answer's calls.
+async function sendResults() {
+  const settings = running ? null : settingsOrTell();
+  if (!settings) return;
+  keep();
+  prompt.focus();
+  if (!await answer(settings)) showLog();
+}
+
 async function regenerate() {
   const settings = running ? null : settingsOrTell();
   if (!settings) return;
@@ -273,7 +303,7 @@ function changeMode(to) {
   mode = to;
   prompt.placeholder = MODES[mode].noun;
   byId("prompt-label").textContent = MODES[mode].noun;
-  byId("system-field").hidden = mode !== "chat";
+  for (const name of ["system", "tools", "tool-choice"]) byId(`${name}-field`).hidden = mode !== "chat";
   showNotice();
   showLog();
   keep();

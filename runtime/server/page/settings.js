@@ -9,8 +9,43 @@ export function systemPrompt() {
   return form.elements.system.value.trim();
 }
 
+// The JSON of a field, undefined if the field is empty. A field without JSON, or for which `check` returns a complaint,
+// becomes invalid.
+function readJson(field, check) {
+  field.setCustomValidity("");
+  if (!field.value.trim()) return undefined;
+  try {
+    const value = JSON.parse(field.value);
+    field.setCustomValidity(check(value) ?? "");
+    return value;
+  } catch (error) {
+    field.setCustomValidity(`This is not JSON: ${error.message}`);
+    return undefined;
+  }
+}
+
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isSchema = (value) => isObject(value) || typeof value === "boolean" ? null : "A JSON schema is an object.";
+const listOf = (tools) => (Array.isArray(tools) ? tools : [tools]);
+
+function areTools(tools) {
+  const areNamed = listOf(tools).every((tool) => isObject(tool) && (tool.function ?? tool).name);
+  return areNamed ? null : "Tools are an array of objects, each a function with its name and parameters.";
+}
+
+// The request fields of chats alone: tools, each of which may be written without its type.
+export function chatParameters() {
+  const tools = readJson(form.elements.tools, areTools);
+  if (!tools) return {};
+  const found = { tools: listOf(tools).map((tool) => (tool.function ? tool : { type: "function", function: tool })) };
+  const choice = form.elements.tool_choice.value;
+  return choice === "auto" ? found : { ...found, tool_choice: choice };
+}
+
 // The request fields that are filled in; null if one is invalid, which is then shown to the user.
 export function parameters() {
+  const schema = readJson(form.elements.schema, isSchema);
+  readJson(form.elements.tools, areTools);
   if (!form.checkValidity()) return null;
   const found = {};
   for (const field of fields()) {
@@ -18,6 +53,9 @@ export function parameters() {
   }
   const stop = form.elements.stop.value.split("\n").filter((line) => line !== "").map(unescape);
   if (stop.length) found.stop = stop;
+  if (schema !== undefined) {
+    found.response_format = { type: "json_schema", json_schema: { name: "answer", strict: true, schema } };
+  }
   return found;
 }
 
@@ -28,6 +66,7 @@ export function showInvalid() {
 function keep() {
   const values = Object.fromEntries(fields().map((field) => [field.name, field.value]));
   sessionStorage.setItem(STORED, JSON.stringify(values));
+  for (const name of ["schema", "tools"]) form.elements[name].setCustomValidity("");
 }
 
 const stored = JSON.parse(sessionStorage.getItem(STORED) ?? "{}");
