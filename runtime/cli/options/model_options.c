@@ -90,6 +90,8 @@ static void fill_table(yk_model_options *options)
        .help = "a constraint that takes longer to compile is refused", .min = 0.01, .max = 3600},
       {"grammar-memory", NULL, YK_OPTION_BYTES, &options->grammar_memory_bytes, "SIZE",
        .help = "of the process that compiles constraints, at least 256MiB"},
+      {"grammar-cache", NULL, YK_OPTION_BYTES, &options->grammar_cache_bytes, "SIZE",
+       .help = "of compiled constraints that no request uses"},
       {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, "LEVEL",
        .help = "error, warn, info (with progress) or debug", .choices = yk_log_level_names},
   };
@@ -123,6 +125,7 @@ void yk_model_options_init(yk_model_options *options)
   options->step_timeout_s = engine.step_timeout_s;
   options->grammar_time_limit_s = engine.grammar_time_limit_s;
   options->grammar_memory_bytes = engine.grammar_memory_bytes;
+  options->grammar_cache_bytes = engine.grammar_cache_bytes;
   options->seed = engine.seed;
   yk_process_options_init(&options->processes);
   fill_table(options);
@@ -214,6 +217,7 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   engine->grammar_library = options->grammar_library;
   engine->grammar_time_limit_s = options->grammar_time_limit_s;
   engine->grammar_memory_bytes = options->grammar_memory_bytes;
+  engine->grammar_cache_bytes = options->grammar_cache_bytes;
   engine->n_stages = options->n_stages;
   engine->dtype = (yk_dtype_choice)options->dtype;
   engine->weights = (yk_weights_choice)options->weights;
