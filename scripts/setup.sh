@@ -57,11 +57,9 @@ apt_get() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::
 apt_install() { apt_get install -y --no-install-recommends "$@"; }
 
 # Installs programs whose tests are skipped otherwise: a browser, nginx, HAProxy, promtool, shellcheck, clang-format and
-# clang-tidy, and the public clients of tests/requirements.txt in build/test-venv. Sets YOKE_CLIENT_VENV to this folder
-# unless it is set.
-install_test_clients() {
+# clang-tidy.
+install_test_programs() {
   missing=
-  need 'python3 -c "import ensurepip"' python3-venv
   need 'command -v chromium-headless-shell || command -v chromium || command -v google-chrome' chromium-headless-shell
   need 'command -v nginx || test -x /usr/sbin/nginx' nginx-light
   need 'command -v haproxy || test -x /usr/sbin/haproxy' haproxy
@@ -70,22 +68,13 @@ install_test_clients() {
   need 'command -v clang-format' clang-format
   need 'command -v clang-tidy' clang-tidy
   [ -z "$missing" ] || install_packages "$missing" || echo "Tests that need these are skipped:$missing"
-  [ -z "${YOKE_CLIENT_VENV:-}" ] || return 0
-  venv=$PWD/build/test-venv
-  if ! cmp -s tests/requirements.txt "$venv/installed.txt"; then
-    echo "Installing tests/requirements.txt in build/test-venv"
-    rm -rf "$venv"
-    if ! { timeout 60 python3 -m venv "$venv" &&
-      timeout 180 "$venv/bin/python" -m pip install -q --retries 1 --timeout 15 --only-binary :all: \
-        --disable-pip-version-check -r tests/requirements.txt &&
-      cp tests/requirements.txt "$venv/installed.txt"; }; then
-      rm -rf "$venv"
-      echo "Tests of public clients are skipped: tests/requirements.txt cannot be installed from PyPI"
-      return 0
-    fi
-  fi
-  YOKE_CLIENT_VENV=$venv
-  export YOKE_CLIENT_VENV
+}
+
+# Installs what tests/clients/run.py makes its virtual environments with.
+install_venv() {
+  missing=
+  need 'python3 -c "import ensurepip"' python3-venv
+  [ -z "$missing" ] || install_packages "$missing"
 }
 
 # Installs the grammar library in build/yoke-grammar, where the programs of build folders find it.

@@ -6,15 +6,15 @@ cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
   cat <<'HELP'
-Usage: scripts/test.sh [release] [asan] [tsan] [fuzz] [asan-all]
+Usage: scripts/test.sh [release] [asan] [tsan] [fuzz] [asan-all] [clients]
 
-Installs what is missing (with apt; public clients of the server with pip, in build/test-venv), then builds and tests
-each named stage, by default the first four:
+Installs what is missing with apt, then builds and tests each named stage, by default the first four:
   release   every test; where no GPU would run the CUDA kernels, they are compiled for one architecture, but not tuned
   asan      many tests, some of them shorter, under the address and undefined-behaviour sanitizers
   tsan      the tests of ranks, communicators, engine and server under the thread sanitizer
   fuzz      each fuzz target for a short while, where clang has libFuzzer
   asan-all  the sanitizers of asan, and all tests
+  clients   public clients of the server, unmodified; pip installs each family in build/clients from PyPI
 
 Exit code: 0 where every stage passed.
 HELP
@@ -82,6 +82,12 @@ stage() {
     without_aslr scripts/progress.py ctest "Testing tsan" ctest --preset tsan -j "$jobs" -L concurrent
     ;;
   fuzz) run_fuzz ;;
+  clients)
+    install_venv
+    configure run-cpu
+    build run-cpu
+    python3 -B tests/clients/run.py build/run-cpu/bin/yoke
+    ;;
   *)
     echo "unknown stage \"$1\"; see scripts/test.sh --help" >&2
     exit 2
@@ -93,5 +99,5 @@ stage() {
 install_for_tests
 install_grammar_library
 [ $# -gt 0 ] || set -- release asan tsan fuzz
-case " $* " in *" release "* | *" asan"*) install_test_clients ;; esac
+case " $* " in *" release "* | *" asan"*) install_test_programs ;; esac
 for name; do stage "$name"; done

@@ -2,7 +2,6 @@
 
 Environment: YOKE_TEST_DEVICE (cpu) and, on cuda, YOKE_TEST_RANKS (1) select the device of tests that use ON.
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; tests that need more than N skip. Without GPUs: exit code 77.
-YOKE_CLIENT_VENV names a virtual environment with the packages of tests/requirements.txt, for the tests that need them.
 """
 
 import concurrent.futures
@@ -58,19 +57,10 @@ def gate(n_needed):
 
 
 def need_package(name):
-    """Continue in a Python that has this package: the present one, or that of the virtual environment YOKE_CLIENT_VENV.
-    Without the package the program ends: skipped, or failed if the environment is set.
-    """
-    if importlib.util.find_spec(name):
-        return
-    venv = os.environ.get("YOKE_CLIENT_VENV")
-    if not venv:
-        print(f"skipped: no Python package {name}; YOKE_CLIENT_VENV may name a virtual environment that has it")
+    """End the program, skipped, unless this Python has a package."""
+    if not importlib.util.find_spec(name):
+        print(f"skipped: no Python package {name}")
         sys.exit(77)
-    python = os.path.join(venv, "bin", "python")
-    if not os.path.exists(python) or os.path.samefile(sys.prefix, venv):
-        sys.exit(f"YOKE_CLIENT_VENV={venv} has no package {name}")
-    os.execv(python, [python, "-B", *sys.argv])
 
 
 def has_grammar_library():

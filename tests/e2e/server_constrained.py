@@ -10,7 +10,8 @@ import re
 import signal
 
 import harness
-from server_case import Case, Server, read_events, text_of
+from constrained_case import BOMBS, BOOLEAN, COMPLAINT, schema_format
+from server_case import Case, Server, TOOL_TEMPLATE, read_events, text_of
 
 COMPLETION, CHAT = "/v1/completions", "/v1/chat/completions"
 SCHEMA = {"type": "object",
@@ -18,15 +19,10 @@ SCHEMA = {"type": "object",
                          "age": {"type": "integer", "minimum": 0, "maximum": 99},
                          "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2}},
           "required": ["name", "age"]}
-BOOLEAN = {"type": "boolean"}
 MESSAGES = [{"role": "user", "content": "17+25="}]
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
     "type": "object", "properties": {"x": {"enum": [1, 2]}}, "required": ["x"], "additionalProperties": False}}}
     for name in ("first", "second")]
-
-
-def schema_format(schema):
-    return {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "strict": True, "schema": schema}}}
 
 
 def is_object_of_schema(text):
@@ -35,6 +31,20 @@ def is_object_of_schema(text):
     assert isinstance(value["name"], str) and len(value["name"]) <= 8 and 0 <= value["age"] <= 99, value
     assert all(tag in ("a", "b") for tag in value.get("tags", ())), value
     return True
+
+
+def joined(events):
+    """The message of a streamed chat."""
+    message = {"content": "", "tool_calls": []}
+    for delta in (event["choices"][0]["delta"] for event in events):
+        message["role"] = delta.get("role", message.get("role"))
+        message["content"] += delta.get("content") or ""
+        for part in delta.get("tool_calls", ()):
+            if part["index"] == len(message["tool_calls"]):
+                message["tool_calls"].append({"id": part["id"], "type": part["type"],
+                                              "function": {"name": part["function"]["name"], "arguments": ""}})
+            message["tool_calls"][part["index"]]["function"]["arguments"] += part["function"].get("arguments") or ""
+    return message
 
 
 class ConstrainedTest(Case):
@@ -46,17 +56,11 @@ class ConstrainedTest(Case):
     def setUp(self):
         cls = type(self)
         if cls.server is None:
-            cls.server = Server(self.yoke, "--tool-call-parser", "hermes", "--chat-template", cls.template(), "--tp", 2)
+            cls.server = Server(self.yoke, "--tool-call-parser", "hermes", "--chat-template", TOOL_TEMPLATE, "--tp", 2,
+                                "--served-model-name", "demo")
             cls.addClassCleanup(cls.server.stop)
             cls.server.wait_for()
         self.server = cls.server
-
-    @classmethod
-    def template(cls):
-        path = os.path.join(harness.scratch_folder(cls.addClassCleanup), "template.jinja")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("{% for message in messages %}{{ message.content }}{% endfor %}{{ tools | length if tools }}")
-        return path
 
     def complete(self, path=COMPLETION, **fields):
         asked = {"prompt": "One"} if path == COMPLETION else {"messages": MESSAGES}
@@ -77,6 +81,46 @@ class ConstrainedTest(Case):
         self.assertEqual(error["param"], param, error)
         for text in texts:
             self.assertIn(text, error["message"])
+
+    def test_requests_of_public_clients(self):
+        """client_requests.json is what tests/clients/run.py --record wrote: requests of openai, LangChain, instructor
+        and others. Every answer has the form that the libraries read, and satisfies the request's schema."""
+        with open(os.path.join(harness.TESTS_DIR, "e2e", "client_requests.json"), encoding="utf-8") as file:
+            asked = json.load(file)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda one: self.server.post(one["path"], one["body"]), asked))
+        for one, answer in zip(asked, answers):
+            with self.subTest(**one):
+                self.assertEqual(answer.status, one["status"], answer.text)
+                if answer.status != 200:
+                    self.assertTrue(answer.value["error"]["message"])
+                elif "chat" in one["path"]:
+                    self.check_chat(one["body"], answer)
+
+    def check_chat(self, body, answer):
+        if body.get("stream"):
+            events = list(read_events(answer.text.encode().splitlines(keepends=True)))
+            self.assertEqual(events.pop(), "[DONE]")
+            usage = events.pop()["usage"] if body.get("stream_options", {}).get("include_usage") else None
+            self.assertEqual({event["object"] for event in events}, {"chat.completion.chunk"})
+            message, end = joined(events), events[-1]["choices"][0]["finish_reason"]
+        else:
+            self.assertEqual(answer.value["object"], "chat.completion")
+            choice, usage = answer.value["choices"][0], answer.value["usage"]
+            message, end = choice["message"], choice["finish_reason"]
+        self.assertEqual(message["role"], "assistant")
+        self.assertIn(end, ("stop", "length", "tool_calls"))
+        if usage:
+            self.assertEqual(usage["prompt_tokens"] + usage["completion_tokens"], usage["total_tokens"])
+        calls = message.get("tool_calls") or []
+        self.assertEqual(end == "tool_calls", bool(calls))
+        for call in calls:
+            self.assertEqual(call["type"], "function")
+            self.assertTrue(call["id"])
+            self.assertIn(call["function"]["name"], [tool["function"]["name"] for tool in body["tools"]])
+            self.assertIn(json.loads(call["function"]["arguments"])["name"], ("Ada", "Lily"))
+        if end == "stop" and body.get("response_format", {}).get("type") == "json_schema":
+            self.assertIn(json.loads(message["content"])["name"], ("Ada", "Lily"))
 
     def test_every_field_of_a_constraint(self):
         for fields, check in (
@@ -219,19 +263,12 @@ class ConstrainedTest(Case):
 class LimitsTest(Case):
     def test_bombs_are_answered_and_the_server_goes_on(self):
         server = self.serve("--grammar-time-limit", 0.5, "--grammar-memory", "512MiB")
-        nested = {"type": "string"}
-        for _ in range(50):
-            nested = {"type": "object", "properties": {"a": nested}}
-        many = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(5000)}}
-        for fields in (schema_format(many), schema_format({"type": "array", "items": BOOLEAN, "maxItems": 10 ** 6}),
-                       schema_format(nested), {"guided_regex": "((a{1,300}){1,300}){1,300}"},
-                       {"guided_regex": "(a+)+b"},
-                       schema_format({"enum": ["x" * 1000 + str(i) for i in range(1000)]})):
+        for fields in BOMBS:
             response = server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, **fields})
             self.assertIn(response.status, (200, 400), response.text[:500])
             if response.status == 400:
-                self.assertRegex(response.value["error"]["message"], "too complex|nested|expected")
-        refused = server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, **schema_format(many)})
+                self.assertRegex(response.value["error"]["message"], COMPLAINT)
+        refused = server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, **BOMBS[0]})
         self.assertIn("longer than its limit of 0.5 s", refused.value["error"]["message"])
         answer = server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, "guided_choice": ["ok"]})
         self.assertEqual(answer.value["choices"][0]["text"], "ok", answer.text)

@@ -1,7 +1,4 @@
-"""bench/bench_serve.py: its arithmetic, its reading of streams, and whole runs against a server with known answers.
-
-Needs the package aiohttp (harness.need_package).
-"""
+"""bench/bench_serve.py: its arithmetic, its reading of streams, and whole runs against a server with known answers."""
 
 import argparse
 import http.server
@@ -309,6 +306,5 @@ class Runs(harness.Case):
 
 
 if __name__ == "__main__":
-    harness.need_package("aiohttp")
     BENCH = load()
     harness.main()
