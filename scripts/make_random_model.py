@@ -10,7 +10,8 @@ gptq8, ct4 and ct8 (compressed-tensors, packed and symmetric), w8a8 (compressed-
 fp8 (blocks of 128 x 128), fp8-channel (compressed-tensors), plain (16 bits).  Embedding, norms, lm_head and routers of
 experts have 16 bits in every format.  Weights are drawn so that every layer adds about as much as the last (activations
 grow as the square root of the depth, well inside float16) and so that the best token's probability is neither near 1
-nor near the others'. There is no tokenizer: run the model on token ids.
+nor near the others'. There is no tokenizer, and the model runs on token ids, unless --tokenizer names a model whose
+tokenizer and vocabulary size it gets.
 
 Every piece of a tensor has its own generator, seeded by --seed and the tensor's name. The bytes depend on the arguments
 alone, not on the machine or the number of threads, and a model of fewer layers has the same first layers. Needs numpy
@@ -23,6 +24,7 @@ import concurrent.futures
 import json
 import math
 import os
+import shutil
 import time
 import zlib
 
@@ -245,6 +247,7 @@ def parse_arguments():
     parser.add_argument("--dtype", choices=("f16", "bf16"), default="f16",
                         help="type of scales and plain weights (default: f16)")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--tokenizer", metavar="DIR", help="a model whose tokenizer and vocabulary size are taken")
     parser.add_argument("--file-gb", type=float, default=4.0, help="largest file in 10^9 bytes (default: 4)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: one a processor")
     args = parser.parse_args()
@@ -257,9 +260,21 @@ def parse_arguments():
     return args
 
 
+def take_tokenizer(config, folder, out):
+    """Copies a model's tokenizer. The vocabulary's size and special ids become those of that model."""
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+        other = json.load(file)
+    config.update({key: other[key] for key in ("vocab_size", "bos_token_id", "eos_token_id")})
+    os.makedirs(out, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(os.path.join(folder, name), os.path.join(out, name))
+
+
 def main():
     args = parse_arguments()
     config = dict(PRESETS[args.preset])
+    if args.tokenizer:
+        take_tokenizer(config, args.tokenizer, args.out)
     if args.layers:
         config["num_hidden_layers"] = args.layers
         if "max_window_layers" in config:

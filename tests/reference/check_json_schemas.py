@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Holds answers of a model at temperature 2 to the schemas of the public JSON Schema test suite, and validates them.
+"""Holds answers at temperature 2 to the schemas of the public JSON Schema test suite, and validates them.
 
-Run by hand, in a Python that has the package jsonschema. SUITE is the folder json/tests/draft2020-12 of that package's
-source distribution. Prints how many schemas are refused, and how many answers ended by themselves and are valid; fails
-if any of these is invalid.
+Run by hand, in a Python that has the packages jsonschema and numpy. SUITE is the folder json/tests/draft2020-12 of
+jsonschema's source distribution (pip download --no-deps --no-binary :all: jsonschema). The models are those that are
+named, or the demo model and two of random weights with its tokenizer. Every request has a seed, so that the answers are
+the same on each run. Prints how many answers ended by themselves, and how many of these are valid; fails if one is
+invalid or fewer than --at-least have ended.
 """
 
 import argparse
@@ -12,12 +14,20 @@ import concurrent.futures
 import glob
 import json
 import os
+import subprocess
 import sys
+import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 import jsonschema
 
+import harness
 from server_case import Server
+
+MAKE_MODEL = os.path.join(HERE, "..", "..", "scripts", "make_random_model.py")
+RANDOM_MODELS = {"random-1": ("--preset", "qwen3-0.6b", "--layers", 2, "--format", "plain", "--seed", 1),
+                 "random-2": ("--preset", "qwen3-0.6b", "--layers", 3, "--format", "awq", "--seed", 2)}
 
 
 def read_schemas(suite):
@@ -29,6 +39,7 @@ def read_schemas(suite):
 
 
 def request_answer(server, schema, seed):
+    """(end, text), where an end in {"refused", "failed"} has an error's text."""
     response = server.post("/v1/completions", {
         "prompt": "JSON:", "temperature": 2, "seed": seed, "max_tokens": 200,
         "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}})
@@ -51,31 +62,55 @@ def judge(schema, end, text):
         return "invalid"
 
 
+def check_model(options, model, schemas):
+    """Counts of the answers of a model by their fate, and of the different valid texts."""
+    counts, texts = collections.Counter(), set()
+    server = Server(options.yoke, model=model)
+    try:
+        server.wait_for()
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            first = list(pool.map(lambda pair: request_answer(server, pair[1], 0), schemas))
+            tasks = [(name, schema, seed) for (name, schema), (end, _) in zip(schemas, first) if end != "refused"
+                     for seed in range(options.answers)]
+            answers = list(pool.map(lambda task: request_answer(server, *task[1:]), tasks))
+    finally:
+        server.stop()
+    counts["refused schemas"] = sum(end == "refused" for end, _ in first)
+    for (name, schema, _), (end, text) in zip(tasks, answers):
+        fate = judge(schema, end, text)
+        counts[fate] += 1
+        if fate == "valid":
+            texts.add((name, text))
+        elif fate in ("invalid", "failed"):
+            print(f"{fate}: {name}: {json.dumps(schema)[:200]}: {text[:200]}")
+    return counts, texts
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("yoke")
-    parser.add_argument("model")
     parser.add_argument("suite")
-    parser.add_argument("--answers", type=int, default=8, help="answers for each schema (8)")
+    parser.add_argument("models", nargs="*", metavar="MODEL")
+    parser.add_argument("--answers", type=int, default=8, help="answers for each schema and model (8)")
+    parser.add_argument("--at-least", type=int, default=1000, help="answers that must end by themselves (1000)")
     options = parser.parse_args()
-    server = Server(options.yoke, model=options.model)
-    counts = collections.Counter()
-    try:
-        server.wait_for()
-        tasks = [(name, schema, seed) for name, schema in read_schemas(options.suite)
-                 for seed in range(options.answers)]
-        with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            answers = pool.map(lambda task: request_answer(server, *task[1:]), tasks)
-            for (name, schema, _), (end, text) in zip(tasks, answers):
-                result = judge(schema, end, text)
-                counts[result] += 1
-                if result in ("invalid", "failed"):
-                    print(f"{result}: {name}: {json.dumps(schema)[:200]}: {text[:200]}")
-    finally:
-        server.stop()
-    print(f"{len({name for name, _, _ in tasks})} schemas, {len(tasks)} answers: " +
-          ", ".join(f"{count} {result}" for result, count in counts.most_common()))
-    return 1 if counts["invalid"] or counts["failed"] else 0
+    schemas = list(read_schemas(options.suite))
+    total, texts = collections.Counter(), set()
+    with tempfile.TemporaryDirectory() as folder:
+        models = options.models or [harness.DEMO]
+        for name, shape in () if options.models else RANDOM_MODELS.items():
+            models.append(os.path.join(folder, name))
+            subprocess.run([sys.executable, MAKE_MODEL, *map(str, shape), "--tokenizer", harness.DEMO, "--out",
+                            models[-1]], check=True)
+        for model in models:
+            counts, found = check_model(options, model, schemas)
+            total += counts
+            texts |= found
+            print(f"{os.path.basename(model)}: {len(schemas)} schemas, " +
+                  ", ".join(f"{count} {fate}" for fate, count in counts.most_common()), flush=True)
+    n_ended = total["valid"] + total["invalid"]
+    print(f"{n_ended} answers ended by themselves, {total['valid']} are valid, {len(texts)} of them different")
+    return 1 if total["invalid"] or total["failed"] or n_ended < options.at_least else 0
 
 
 if __name__ == "__main__":
