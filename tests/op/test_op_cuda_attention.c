@@ -20,14 +20,14 @@ static void check_scene(yk_dtype dtype, const scene_shape *shape, uint32_t seed)
 
 /* More query heads per KV head than fit a tile of eight. */
 static const scene_shape crowded_scenes[] = {
-    {{20, 1, 64, 20, 0, 0}, 3, {{70, 1}, {0, 18}, {99, 3}}, 0, false},
-    {{32, 2, 128, 16, 0, 0}, 2, {{120, 1}, {5, 30}}, 50, true},
+    {{20, 1, 64, 20, 0, 0, false}, 3, {{70, 1}, {0, 18}, {99, 3}}, 0, false},
+    {{32, 2, 128, 16, 0, 0, false}, 2, {{120, 1}, {5, 30}}, 50, true},
 };
 
 /* More rows than rotate with one warp per head, and consecutive work tiles within thread blocks. */
 static const scene_shape long_scenes[] = {
-    {{32, 4, 128, 8, 0, 0}, 4, {{0, 160}, {20, 130}, {99, 1}, {0, 155}}, 0, true},
-    {{6, 3, 128, 4, 3, 0}, 5, {{0, 140}, {10, 77}, {1, 1}, {0, 140}, {0, 20}}, 50, false},
+    {{32, 4, 128, 8, 0, 0, false}, 4, {{0, 160}, {20, 130}, {99, 1}, {0, 155}}, 0, true},
+    {{6, 3, 128, 4, 3, 0, false}, 5, {{0, 140}, {10, 77}, {1, 1}, {0, 140}, {0, 20}}, 50, false},
 };
 
 static void test_table(void **state)
