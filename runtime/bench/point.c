@@ -112,8 +112,8 @@ static void add_engine_figures(const point *p, const yk_engine_stats *before, co
   out->memory_bytes = 0;
   for (int i = 0; i < info.n_ranks; i++) {
     const yk_rank_memory *memory = &info.memory[i];
-    out->memory_bytes =
-        fmax(out->memory_bytes, (double)(memory->weight_bytes + memory->kv_bytes + memory->workspace_bytes));
+    int64_t n_bytes = memory->weight_bytes + memory->kv_bytes + info.state_bytes[i] + memory->workspace_bytes;
+    out->memory_bytes = fmax(out->memory_bytes, (double)n_bytes);
   }
   if (!p->arrivals_s) out->between_share = fmax(0, 1 - in_steps_s / out->duration_s);
   if (p->arrivals_s) out->late_ms = (double)p->latest_ns * 1e-6;

@@ -66,6 +66,7 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
                              .has_tokenizer = e->tokenizer != NULL};
   e->info.n_stages = s->world.n_stages;
   memcpy(e->info.memory, plan->memory, sizeof e->info.memory);
+  memcpy(e->info.state_bytes, plan->state_bytes, sizeof e->info.state_bytes);
   for (int rank = 0; rank < s->world.n_ranks && e->cluster; rank++)
     e->info.rank_hosts[rank] = yk_cluster_host(e->cluster, yk_cluster_process_of(e->cluster, rank));
   e->generation = config->generation;
@@ -94,13 +95,15 @@ static yk_status create_grammars(yk_engine *e, const yk_engine_options *options,
 
 static void log_plan(const yk_engine *e, const yk_plan *plan)
 {
-  char weights[YK_BYTES_TEXT], kv[YK_BYTES_TEXT], workspace[YK_BYTES_TEXT];
+  char weights[YK_BYTES_TEXT], kv[YK_BYTES_TEXT], states[YK_BYTES_TEXT], workspace[YK_BYTES_TEXT];
   for (int rank = 0; rank < plan->n_ranks; rank++) {
     const yk_rank_memory *memory = &plan->memory[rank];
     bool is_quantised = e->settings.limits.kv_format != YK_KV_ACT;
-    yk_log_write(&e->log, YK_LOG_INFO, "rank %d: weights %s, KV %s%s%s, workspace %s", rank,
+    yk_log_write(&e->log, YK_LOG_INFO, "rank %d: weights %s, KV %s%s%s%s%s, workspace %s", rank,
                  yk_bytes_format(memory->weight_bytes, weights), yk_bytes_format(memory->kv_bytes, kv),
                  is_quantised ? " of " : "", is_quantised ? plan->kv_cache_dtype : "",
+                 plan->state_bytes[rank] ? ", states " : "",
+                 plan->state_bytes[rank] ? yk_bytes_format(plan->state_bytes[rank], states) : "",
                  yk_bytes_format(memory->workspace_bytes, workspace));
   }
   if (plan->reason[0]) yk_log_write(&e->log, YK_LOG_WARN, "%s", plan->reason);

@@ -157,8 +157,13 @@ static void memory(writer *w, const yk_engine_info *info)
     const struct {
       const char *kind;
       int64_t n_bytes;
-    } parts[] = {{"weights", m->weight_bytes}, {"kv", m->kv_bytes}, {"workspace", m->workspace_bytes}};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    } parts[] = {{"weights", m->weight_bytes},
+                 {"kv", m->kv_bytes},
+                 {"workspace", m->workspace_bytes},
+                 {"states", info->state_bytes[rank]}};
+    size_t n_parts = sizeof parts / sizeof parts[0];
+    if (info->state_bytes[rank] == 0) n_parts--;
+    for (size_t i = 0; i < n_parts; i++) {
       begin(w, name, "");
       append_rank(w, rank, info->n_ranks, info->n_stages);
       yk_strbuf_append_fmt(w->out, ",kind=\"%s\"", parts[i].kind);
@@ -172,17 +177,22 @@ static void cache_config(writer *w, const yk_metrics_view *view)
 {
   static const char name[] = "cache_config_info";
   const yk_engine_info *info = view->info;
-  int64_t kv_bytes = info->memory[0].kv_bytes;
-  for (int rank = 1; rank < info->n_ranks; rank++)
+  int64_t kv_bytes = 0, state_bytes = 0;
+  for (int rank = 0; rank < info->n_ranks; rank++) {
     if (info->memory[rank].kv_bytes > kv_bytes) kv_bytes = info->memory[rank].kv_bytes;
-  head(w, name, "gauge", "What the KV cache is made of, on CPU ranks too; bytes are of the rank that has most.");
+    if (info->state_bytes[rank] > state_bytes) state_bytes = info->state_bytes[rank];
+  }
+  head(w, name, "gauge",
+       "Capacity of the KV cache, in tokens, and of recurrent states, in sequences; bytes are of the rank that has "
+       "most.");
   begin(w, name, "");
   yk_strbuf_append_fmt(w->out,
                        ",block_size=\"%d\",num_gpu_blocks=\"%lld\",cache_dtype=\"%s\",enable_prefix_caching=\"%s\","
-                       "kv_cache_size_tokens=\"%lld\",kv_cache_memory_bytes=\"%lld\"",
+                       "kv_cache_size_tokens=\"%lld\",kv_cache_memory_bytes=\"%lld\",max_num_seqs=\"%d\","
+                       "state_memory_bytes=\"%lld\"",
                        info->kv_block_tokens, (long long)view->stats.kv_blocks_total, info->kv_cache_dtype,
                        view->reuses_prefixes ? "True" : "False", (long long)info->kv_capacity_tokens,
-                       (long long)kv_bytes);
+                       (long long)kv_bytes, info->max_seqs, (long long)state_bytes);
   end(w, 1);
 }
 

@@ -9,6 +9,7 @@ import harness
 
 MODEL = os.path.join(harness.FAMILIES, "qwen3_group128")
 EXPERTS = os.path.join(harness.FAMILIES, "moe_qwen2")
+HYBRID = os.path.join(harness.FAMILIES, "hybrid_qwen3_5")
 GROUP_CUT = os.path.join(harness.FAMILIES, "llama_uneven")
 
 
@@ -47,7 +48,8 @@ class Plan(harness.Case):
         self.assertEqual([plan["n_ranks"] for plan in plans], list(range(1, 9)))
         for plan in plans:
             self.assertEqual(set(plan), {"device", "n_ranks", "n_stages", "fits", "reason", "assumes_formats",
-                                         "kv_tokens", "kv_cache_dtype", "n_experts", "expert_parallel", "ranks"})
+                                         "kv_tokens", "max_seqs", "kv_cache_dtype", "n_experts", "expert_parallel",
+                                         "ranks"})
             self.assertFalse(plan["expert_parallel"])
             self.assertTrue(plan["fits"])
             self.assertFalse(plan["assumes_formats"])
@@ -55,7 +57,7 @@ class Plan(harness.Case):
             self.assertEqual(len(plan["ranks"]), plan["n_ranks"])
             self.assertGreaterEqual(plan["kv_tokens"], 256)
             for rank in plan["ranks"]:
-                self.assertEqual(set(rank), {"stage", "weight_bytes", "kv_bytes", "workspace_bytes",
+                self.assertEqual(set(rank), {"stage", "weight_bytes", "kv_bytes", "state_bytes", "workspace_bytes",
                                              "kv_bytes_per_token", "n_experts", "expert_bytes", "active_bytes"})
                 self.assertEqual((rank["n_experts"], rank["expert_bytes"], rank["active_bytes"]), (0, 0, 0))
                 self.assertEqual(rank["kv_bytes"], rank["kv_bytes_per_token"] * plan["kv_tokens"])
@@ -80,13 +82,43 @@ class Plan(harness.Case):
 
     def test_matches_the_engines_memory(self):
         for model, *options in ((MODEL, "--tp", 1), (MODEL, "--tp", 3), (EXPERTS, "--tp", 3),
-                                (EXPERTS, "--tp", 2, "-ep")):
+                                (EXPERTS, "--tp", 2, "-ep"), (HYBRID, "--tp", 2)):
             plan = self.plan(*options, model=model)[0]
             done = self.run_yoke("generate", "--model", model, "--device", "cpu", "--token-ids", 5, "-n", 2, *options)
             for rank, memory in enumerate(plan["ranks"]):
+                states = f"states {text_of(memory['state_bytes'])}, " if memory["state_bytes"] else ""
                 self.assertIn(f"rank {rank}: weights {text_of(memory['weight_bytes'])}, "
-                              f"KV {text_of(memory['kv_bytes'])}, "
+                              f"KV {text_of(memory['kv_bytes'])}, {states}"
                               f"workspace {text_of(memory['workspace_bytes'])}", done.err)
+
+    def test_states(self):
+        """Recurrent states of running sequences, apart from KV; where memory is short, fewer sequences run."""
+        with open(os.path.join(HYBRID, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)["text_config"]
+        keys, values = config["linear_num_key_heads"], config["linear_num_value_heads"]
+        key_dim, value_dim = config["linear_key_head_dim"], config["linear_value_head_dim"]
+        channels = 2 * keys * key_dim + values * value_dim
+        n_layers = config["num_hidden_layers"] - config["num_hidden_layers"] // config["full_attention_interval"]
+        state = n_layers * 4 * (values * key_dim * value_dim + 3 * channels)
+        for n_ranks in (1, 2):
+            plan, = self.plan("--tp", n_ranks, "--max-num-seqs", 100, model=HYBRID)
+            self.assertEqual((plan["max_seqs"], plan["reason"]), (100, ""))
+            self.assertEqual(sum(rank["state_bytes"] for rank in plan["ranks"]), 100 * state)
+        plan, = self.plan("--tp", 1, "--max-num-seqs", 64, model=MODEL)
+        self.assertEqual((plan["max_seqs"], plan["ranks"][0]["state_bytes"]), (64, 0))
+        # Without the share of the KV cache there is room for 30 states, so that 15 sequences run.
+        alone, = self.plan("--tp", 1, "--max-num-seqs", 100, model=HYBRID)
+        fixed = alone["ranks"][0]["weight_bytes"] + alone["ranks"][0]["workspace_bytes"]
+        memory = ("--device-memory", fixed + 30 * state, "--gpu-memory-utilization", 1)
+        few, = self.plan("--tp", 1, "--max-num-seqs", 100, *memory, model=HYBRID)
+        quarter = (fixed + 30 * state) // 4
+        n_seqs = min(15 * state, quarter) // state
+        self.assertEqual((few["max_seqs"], few["ranks"][0]["state_bytes"]), (n_seqs, n_seqs * state))
+        self.assertIn(f"max_seqs is lowered from 100 to {n_seqs}", few["reason"])
+        used = sum(few["ranks"][0][kind] for kind in ("weight_bytes", "workspace_bytes", "state_bytes", "kv_bytes"))
+        self.assertLessEqual(used, fixed + 30 * state)
+        table = self.run_yoke("plan", "--model", HYBRID, "--device", "cpu", "--tp", 1, "--max-num-seqs", 100).out
+        self.assertIn(f"recurrent states of 100 sequences take {text_of(100 * state)}", table)
 
     def test_logits_of_all_lie_on_rank_0(self):
         """Also each rank's share on that rank; nothing else of the workspace differs here."""

@@ -188,6 +188,8 @@ class Metrics(Case):
         cache = dict(re.findall(r'(\w+)="([^"]*)"', cache))
         self.assertEqual((cache["block_size"], cache["enable_prefix_caching"]), ("16", "True"))
         self.assertEqual(16 * int(cache["num_gpu_blocks"]), int(cache["kv_cache_size_tokens"]))
+        self.assertEqual((int(cache["max_num_seqs"]) > 0, cache["state_memory_bytes"]), (True, "0"))
+        self.assertNotIn(("rank_memory_bytes", 'rank="1",kind="states"'), values)
 
     def test_cached_tokens(self):
         server = self.serve()

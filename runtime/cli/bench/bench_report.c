@@ -128,12 +128,13 @@ static void print_gpus(const yk_bench_figures *median)
 
 static void print_memory(const yk_engine_info *info)
 {
-  printf("\n%-6s %12s %12s %12s\n", "rank", "weights", "KV", "workspace");
+  printf("\n%-6s %12s %12s %12s %12s\n", "rank", "weights", "KV", "states", "workspace");
   for (int i = 0; i < info->n_ranks; i++) {
-    char weights[YK_BYTES_TEXT], kv[YK_BYTES_TEXT], workspace[YK_BYTES_TEXT];
+    char weights[YK_BYTES_TEXT], kv[YK_BYTES_TEXT], states[YK_BYTES_TEXT], workspace[YK_BYTES_TEXT];
     const yk_rank_memory *memory = &info->memory[i];
-    printf("%-6d %12s %12s %12s\n", i, yk_bytes_format(memory->weight_bytes, weights),
-           yk_bytes_format(memory->kv_bytes, kv), yk_bytes_format(memory->workspace_bytes, workspace));
+    printf("%-6d %12s %12s %12s %12s\n", i, yk_bytes_format(memory->weight_bytes, weights),
+           yk_bytes_format(memory->kv_bytes, kv), yk_bytes_format(info->state_bytes[i], states),
+           yk_bytes_format(memory->workspace_bytes, workspace));
   }
 }
 
@@ -172,9 +173,10 @@ static json_t *memory_json(const yk_engine_info *info)
 {
   json_t *list = json_array();
   for (int i = 0; i < info->n_ranks; i++)
-    json_array_append_new(list, json_pack("{s:I, s:I, s:I}", "weight_bytes", (json_int_t)info->memory[i].weight_bytes,
-                                          "kv_bytes", (json_int_t)info->memory[i].kv_bytes, "workspace_bytes",
-                                          (json_int_t)info->memory[i].workspace_bytes));
+    json_array_append_new(
+        list, json_pack("{s:I, s:I, s:I, s:I}", "weight_bytes", (json_int_t)info->memory[i].weight_bytes, "kv_bytes",
+                        (json_int_t)info->memory[i].kv_bytes, "state_bytes", (json_int_t)info->state_bytes[i],
+                        "workspace_bytes", (json_int_t)info->memory[i].workspace_bytes));
   return list;
 }
 

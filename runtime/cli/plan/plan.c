@@ -207,6 +207,10 @@ static void print_row(const yk_plan *plan)
          yk_bytes_format(memory.workspace_bytes, workspace), (long long)plan->kv_tokens, plan->reason[0] ? "  " : "",
          option, reason);
   if (plan->n_experts > 0) print_experts(plan);
+  int64_t state_bytes = largest_of(plan->state_bytes, plan->n_ranks);
+  if (state_bytes > 0)
+    printf("%5s  recurrent states of %d sequences take %s\n", "", plan->max_seqs,
+           yk_bytes_format(state_bytes, workspace));
 }
 
 static yk_status print_json(const yk_plan *plan, yk_err *err)
@@ -216,18 +220,19 @@ static yk_status print_json(const yk_plan *plan, yk_err *err)
     const yk_rank_memory *memory = &plan->memory[rank];
     json_array_append_new(
         ranks,
-        json_pack("{s:i, s:I, s:I, s:I, s:I, s:i, s:I, s:I}", "stage", rank / (plan->n_ranks / plan->n_stages),
+        json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I}", "stage", rank / (plan->n_ranks / plan->n_stages),
                   "weight_bytes", (json_int_t)memory->weight_bytes, "kv_bytes", (json_int_t)memory->kv_bytes,
-                  "workspace_bytes", (json_int_t)memory->workspace_bytes, "kv_bytes_per_token",
-                  (json_int_t)plan->kv_bytes_per_token[rank], "n_experts", plan->rank_experts[rank], "expert_bytes",
-                  (json_int_t)plan->expert_bytes[rank], "active_bytes", (json_int_t)plan->active_bytes[rank]));
+                  "state_bytes", (json_int_t)plan->state_bytes[rank], "workspace_bytes",
+                  (json_int_t)memory->workspace_bytes, "kv_bytes_per_token", (json_int_t)plan->kv_bytes_per_token[rank],
+                  "n_experts", plan->rank_experts[rank], "expert_bytes", (json_int_t)plan->expert_bytes[rank],
+                  "active_bytes", (json_int_t)plan->active_bytes[rank]));
   }
   json_t *object =
-      json_pack("{s:s, s:i, s:i, s:b, s:s, s:b, s:s*, s:I, s:i, s:b, s:o}", "device",
+      json_pack("{s:s, s:i, s:i, s:b, s:s, s:b, s:s*, s:I, s:i, s:i, s:b, s:o}", "device",
                 plan->device == YK_DEVICE_CUDA ? "cuda" : "cpu", "n_ranks", plan->n_ranks, "n_stages", plan->n_stages,
                 "fits", plan->fits, "reason", plan->reason, "assumes_formats", plan->assumes_formats, "kv_cache_dtype",
-                plan->kv_cache_dtype, "kv_tokens", (json_int_t)plan->kv_tokens, "n_experts", plan->n_experts,
-                "expert_parallel", plan->expert_parallel, "ranks", ranks);
+                plan->kv_cache_dtype, "kv_tokens", (json_int_t)plan->kv_tokens, "max_seqs", plan->max_seqs, "n_experts",
+                plan->n_experts, "expert_parallel", plan->expert_parallel, "ranks", ranks);
   int failed = object ? json_dumpf(object, stdout, JSON_COMPACT) : -1;
   json_decref(object);
   if (failed) return yk_err_set(err, YK_E_NOMEM, "no memory to print a plan");

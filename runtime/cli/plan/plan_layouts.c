@@ -45,7 +45,7 @@ static void size_ranks(const ranking *r, candidate *c)
   for (int i = 0; i < plan->n_ranks; i++) {
     const yk_rank_memory *memory = &plan->memory[i];
     double left = r->engine->gpu_memory_utilization * (double)r->memory_bytes - (double)memory->weight_bytes -
-                  (double)memory->workspace_bytes;
+                  (double)(plan->state_bytes[i] + memory->workspace_bytes);
     if (plan->kv_bytes_per_token[i]) kv_tokens = fmin(kv_tokens, left / (double)plan->kv_bytes_per_token[i]);
     if (left < 0) kv_tokens = 0;
     if (memory->weight_bytes > c->weight_bytes) c->weight_bytes = memory->weight_bytes;
@@ -65,7 +65,7 @@ static void rate(const ranking *r, candidate *c)
 {
   double tokens = r->options->input_len + r->options->output_len, users = wanted_users(r);
   size_ranks(r, c);
-  double capacity = fmin(floor((double)c->kv_tokens / tokens), (double)r->engine->max_seqs);
+  double capacity = fmin(floor((double)c->kv_tokens / tokens), (double)r->plan.max_seqs);
   c->fits = capacity >= 1;
   if (!c->fits) return;
   c->running = fmin(capacity, ceil(users / c->layout.replicas));

@@ -16,12 +16,14 @@ void yk_plan_fill(const yk_model_memory *memory, const yk_settings *s, yk_plan *
                     .n_ranks = s->world.n_ranks,
                     .n_stages = s->world.n_stages,
                     .fits = true,
+                    .max_seqs = s->limits.step.max_seqs,
                     .kv_cache_dtype = yk_settings_kv_cache_dtype(s),
                     .kv_tokens = n_blocks * YK_KV_BLOCK_TOKENS};
   for (int rank = 0; rank < s->world.n_ranks; rank++) {
     plan->memory[rank] = (yk_rank_memory){.weight_bytes = memory[rank].weight_bytes,
                                           .kv_bytes = memory[rank].kv_bytes_per_block * n_blocks,
                                           .workspace_bytes = memory[rank].workspace_bytes};
+    plan->state_bytes[rank] = memory[rank].state_bytes_per_seq * s->limits.step.max_seqs;
     plan->kv_bytes_per_token[rank] = memory[rank].kv_bytes_per_block / YK_KV_BLOCK_TOKENS;
   }
 }
@@ -64,8 +66,10 @@ static void remark_ranks_without(const char *what, int n, yk_plan *plan)
     remark(plan, "ranks %d to %d%s hold no %s (the model has %d)", n, n_ranks - 1, of_stage, what, n);
 }
 
-void yk_plan_note(const yk_model_config *config, const yk_model_memory *memory, yk_plan *plan)
+void yk_plan_note(const yk_model_config *config, const yk_model_memory *memory, int32_t wanted_seqs, yk_plan *plan)
 {
+  if (plan->max_seqs < wanted_seqs)
+    remark(plan, "max_seqs is lowered from %d to %d, whose recurrent states fit", wanted_seqs, plan->max_seqs);
   remark_ranks_without("attention head", config->n_heads, plan);
   if (plan->expert_parallel) remark_ranks_without("expert", config->experts.n_experts, plan);
   if (memory[0].n_unkept > 0)
@@ -80,9 +84,11 @@ void yk_plan_report_too_little_memory(const yk_engine_options *o, const yk_model
                                       yk_plan *plan)
 {
   int64_t fixed = 0, block = 0;
+  bool has_states = false;
   char taken[YK_BYTES_TEXT], given[YK_BYTES_TEXT];
   for (int rank = 0; rank < plan->n_ranks; rank++) {
-    fixed = yk_max_i64(fixed, memory[rank].weight_bytes + memory[rank].workspace_bytes);
+    fixed = yk_max_i64(fixed, memory[rank].weight_bytes + memory[rank].workspace_bytes + plan->state_bytes[rank]);
+    has_states |= plan->state_bytes[rank] > 0;
     block = yk_max_i64(block, memory[rank].kv_bytes_per_block);
   }
   if (o->kv_cache_bytes > 0 && o->kv_cache_bytes < block)
@@ -90,6 +96,7 @@ void yk_plan_report_too_little_memory(const yk_engine_options *o, const yk_model
              yk_bytes_format(block, taken), YK_KV_BLOCK_TOKENS, yk_bytes_format(o->kv_cache_bytes, given));
   else
     snprintf(plan->reason, sizeof plan->reason,
-             "weights and workspace take %s on the largest rank and leave no room for KV in %s a rank",
-             yk_bytes_format(fixed, taken), yk_bytes_format(total_bytes, given));
+             "weights%s and workspace take %s on the largest rank and leave no room for KV in %s a rank",
+             has_states ? ", recurrent states" : "", yk_bytes_format(fixed, taken),
+             yk_bytes_format(total_bytes, given));
 }

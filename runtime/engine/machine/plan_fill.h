@@ -14,9 +14,9 @@ void yk_plan_fill(const yk_model_memory *memory, const yk_settings *settings, yk
 void yk_plan_fill_experts(const yk_model_memory *memory, const yk_settings *settings, const yk_experts_config *experts,
                           yk_plan *plan);
 
-/* yk_plan_note - add remarks to the reason of a plan that fits: ranks without heads, weights and inputs whose form on
- *   the device differs from the checkpoint's. */
-void yk_plan_note(const yk_model_config *config, const yk_model_memory *memory, yk_plan *plan);
+/* yk_plan_note - add remarks to the reason of a plan that fits: fewer sequences than wanted, ranks without heads,
+ *   weights and inputs whose form on the device differs from the checkpoint's. */
+void yk_plan_note(const yk_model_config *config, const yk_model_memory *memory, int32_t wanted_seqs, yk_plan *plan);
 
 /* yk_plan_report_too_little_memory - set the reason if not one block of KV fits: either into the requested size, or
  * into total_bytes

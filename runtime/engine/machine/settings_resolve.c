@@ -9,6 +9,7 @@
 #include "engine/machine/gpus.h"
 #include "engine/machine/plan_fill.h"
 #include "engine/machine/processes.h"
+#include "engine/machine/settings_states.h"
 #include "kernels/cpu/cpu_device.h"
 #include "model/model.h"
 
@@ -217,21 +218,22 @@ static yk_status choose_lengths(const yk_engine_options *o, const yk_model_confi
   return YK_OK;
 }
 
-/* Bytes that a rank may use in total, and for its KV cache. CPU ranks share the host's memory; by default their KV
- * together takes at most min(4 GiB, a quarter of RAM). On a GPU, KV takes the remaining memory. */
-static yk_status memory_bounds(const yk_engine_options *o, const yk_settings *s, int64_t device_memory_bytes,
-                               const yk_cluster *cluster, int64_t *total, int64_t *kv_max, yk_err *err)
+/* CPU ranks share the host's memory; by default their KV together takes at most min(4 GiB, a quarter of RAM), and so do
+ * their states. On a GPU, KV takes the remaining memory. */
+static yk_status bound_memory(const yk_engine_options *o, const yk_settings *s, int64_t device_memory_bytes,
+                              const yk_cluster *cluster, yk_memory_bounds *out, yk_err *err)
 {
   if (s->device == YK_DEVICE_CUDA) {
-    *total = (int64_t)((double)device_memory_bytes * o->gpu_memory_utilization);
-    if (!device_memory_bytes) YK_TRY(yk_gpus_budget(s, o->gpu_memory_utilization, total, err));
-    *kv_max = o->kv_cache_bytes ? o->kv_cache_bytes : *total;
+    int64_t total = (int64_t)((double)device_memory_bytes * o->gpu_memory_utilization);
+    if (!device_memory_bytes) YK_TRY(yk_gpus_budget(s, o->gpu_memory_utilization, &total, err));
+    *out = (yk_memory_bounds){total, o->kv_cache_bytes ? o->kv_cache_bytes : total, total};
     return YK_OK;
   }
   int n_ranks = ranks_on_host(s, cluster);
   int64_t ram = device_memory_bytes ? device_memory_bytes * n_ranks : host_ram_bytes();
-  *total = (int64_t)((double)ram * o->gpu_memory_utilization) / n_ranks;
-  *kv_max = o->kv_cache_bytes ? o->kv_cache_bytes : yk_min_i64(INT64_C(4) << 30, ram / 4) / n_ranks;
+  int64_t total = (int64_t)((double)ram * o->gpu_memory_utilization) / n_ranks;
+  int64_t most = yk_min_i64(INT64_C(4) << 30, ram / 4) / n_ranks;
+  *out = (yk_memory_bounds){total, o->kv_cache_bytes ? o->kv_cache_bytes : most, most};
   return YK_OK;
 }
 
@@ -252,11 +254,14 @@ static yk_status measure_ranks(const yk_checkpoint *checkpoint, const yk_setting
 }
 
 /* Blocks that every rank of this process can hold; ranks without attention heads hold any number. */
-static int64_t blocks_that_fit(const yk_model_memory *memory, const yk_world *world, int64_t total, int64_t kv_max)
+static int64_t blocks_that_fit(const yk_model_memory *memory, const yk_settings *s, const yk_memory_bounds *bounds)
 {
+  const yk_world *world = &s->world;
   int64_t blocks = INT32_MAX / YK_KV_BLOCK_TOKENS;
   for (int rank = world->first_rank; rank < world->first_rank + world->n_local; rank++) {
-    int64_t left = yk_min_i64(kv_max, total - memory[rank].weight_bytes - memory[rank].workspace_bytes);
+    int64_t left = bounds->total - memory[rank].weight_bytes - memory[rank].workspace_bytes -
+                   memory[rank].state_bytes_per_seq * s->limits.step.max_seqs;
+    left = yk_min_i64(bounds->kv_max, left);
     if (memory[rank].kv_bytes_per_block) blocks = yk_min_i64(blocks, left / memory[rank].kv_bytes_per_block);
     if (left < 0) blocks = 0;
   }
@@ -309,18 +314,22 @@ static yk_status choose_memory(const yk_engine_options *options, const yk_checkp
 {
   const yk_model_config *config = yk_checkpoint_config(checkpoint);
   yk_model_memory memory[YK_MAX_RANKS];
-  int64_t total, kv_max, blocks;
+  yk_memory_bounds bounds;
+  int32_t wanted_seqs = settings->limits.step.max_seqs;
+  int64_t blocks;
   int smallest;
   YK_TRY(measure_ranks(checkpoint, settings, memory, err));
-  YK_TRY(memory_bounds(options, settings, device_memory_bytes, cluster, &total, &kv_max, err));
-  int64_t own_blocks = blocks_that_fit(memory, &settings->world, total, kv_max);
+  YK_TRY(bound_memory(options, settings, device_memory_bytes, cluster, &bounds, err));
+  YK_TRY(yk_settings_choose_seqs(memory, &bounds, cluster, settings, err));
+  if (settings->limits.step.max_seqs < wanted_seqs) YK_TRY(measure_ranks(checkpoint, settings, memory, err));
+  int64_t own_blocks = blocks_that_fit(memory, settings, &bounds);
   YK_TRY(yk_processes_smallest(cluster, own_blocks, &blocks, &smallest, err));
   if (blocks == 0 && own_blocks > 0)
     return yk_err_set(err, YK_E_CAPACITY, "%s has no memory for the KV cache", yk_cluster_name(cluster, smallest));
-  yk_status status = choose_kv(options, memory, total, blocks, settings, plan, err);
+  yk_status status = choose_kv(options, memory, bounds.total, blocks, settings, plan, err);
   yk_plan_fill_experts(memory, settings, &config->experts, plan);
   YK_TRY(status);
-  yk_plan_note(config, memory, plan);
+  yk_plan_note(config, memory, wanted_seqs, plan);
   return YK_OK;
 }
 

@@ -55,8 +55,10 @@ typedef struct yk_engine_options {
    * activations; float16, bfloat16 and float32 must name that type too. int8, fp8 (e4m3): 8 bits with the checkpoint's
    * scales if those are of that type, else as the next two: a scale for each token and head. */
   yk_kv_cache_choice kv_cache_dtype;
-  int32_t max_model_tokens;      /* longest prompt + output; 0: the model's own limit, lowered if KV does not fit */
-  int32_t max_seqs;              /* requests running at once; default 256 */
+  int32_t max_model_tokens; /* longest prompt + output; 0: the model's own limit, lowered if KV does not fit */
+  /* requests running at once; default 256. Lowered for a model with recurrent states if those of as many sequences take
+   * more than half of the memory besides weights and workspace, on CPUs at most min(4 GiB, RAM/4) over all ranks. */
+  int32_t max_seqs;
   int32_t max_batched_tokens;    /* rows of one step; default 2048 */
   double gpu_memory_utilization; /* share of device memory for weights, workspace and KV; default 0.9 */
   /* KV bytes per rank; 0: the remainder of the share above (CPU: at most min(4 GiB, RAM/4) over all ranks). */
@@ -168,6 +170,7 @@ typedef struct yk_engine_info {
   int n_stages;                         /* rank r is in pipeline stage r / (n_ranks / n_stages) */
   int n_processes;                      /* that the ranks are divided among */
   const char *rank_hosts[YK_MAX_RANKS]; /* [n_ranks] the host of each rank; NULL if there is one process */
+  int64_t state_bytes[YK_MAX_RANKS];    /* beside memory: recurrent states of max_seqs sequences; 0: has none */
 } yk_engine_info;
 
 void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size);
@@ -262,6 +265,8 @@ typedef struct yk_plan {
   int64_t expert_bytes[YK_MAX_RANKS]; /* part of weight_bytes: the routed experts */
   int64_t active_bytes[YK_MAX_RANKS]; /* part of weight_bytes that one token uses, on average over its choices */
   int n_stages;                       /* as in yk_engine_info */
+  int32_t max_seqs;                   /* requests running at once: fewer than the option's if states do not fit */
+  int64_t state_bytes[YK_MAX_RANKS];  /* as in yk_engine_info */
 } yk_plan;
 
 /* yk_plan_make - options as for yk_engine_create; model_dir needs no more than config.json.
