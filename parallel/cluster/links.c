@@ -123,7 +123,7 @@ yk_status yk_cluster_link(yk_cluster *c, int process, const char *tag, int *fd, 
   yk_err why = YK_ERR_INIT;
   yk_status status = open_link(c, process, tag, fd, &why);
   if (status == YK_OK) return YK_OK;
-  yk_err_prefix(&why, "for \"%s\"", tag);
+  yk_err_prefix(&why, "for \"%s\" of %s", tag, c->names[c->process]);
   return yk_cluster_lost(c, process, &why, err); /* the failure of the cluster, if there is one, is the reason */
 }
 

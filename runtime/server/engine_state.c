@@ -50,11 +50,22 @@ void yk_server_follow_host(yk_server *server)
   if (engine) adopt(server, engine);
 }
 
+/* A run of several processes that does not restart ends, and reports its failure then. */
+static void log_failure(const yk_server *server, const yk_err *failure)
+{
+  const yk_server_options *options = &server->options;
+  if (options->restarts_on_failure)
+    yk_log_write(server->log, YK_LOG_ERROR, "%s; loading the model again", failure->message);
+  else if (options->engine.n_processes <= 1)
+    yk_log_write(server->log, YK_LOG_ERROR, "%s; requests are refused from now on", failure->message);
+}
+
 void yk_server_check_engine(yk_server *server)
 {
   yk_err err = YK_ERR_INIT;
   if (!server->engine || server->has_failed || yk_engine_check(server->engine, &err) == YK_OK) return;
   server->has_failed = true;
+  log_failure(server, &err);
   yk_engine_host_fail(&server->host, &err);
   for (yk_exchange *x = server->exchanges.first; x; x = x->next) /* their requests have ended, or will end at once */
     if (x->state == YK_RUNNING) yk_ready_push(&server->ready, &x->news);

@@ -1,11 +1,16 @@
 """Processes of a run that die, hang, or are stopped: every other process names them and ends by itself, with a code
 other than 0, within the time limit of a step plus 5 s.
+
+YOKE_FAILURE_MATRIX=all: SIGKILL and SIGSTOP of each process in each phase, with the times (two minutes).
 """
 
 import concurrent.futures
+import http.client
+import itertools
+import json
 import os
-import re
 import signal
+import threading
 import time
 
 import harness
@@ -13,96 +18,195 @@ from processes_case import ProcessesCase, load_at_once
 
 MODEL = os.path.join(harness.FAMILIES, "qwen3")
 STEP_LIMIT_S = 4
+START_LIMIT_S = 10
 COMMON = ("--model", MODEL, "--device", "cpu", "--tp", 3, "--threads", 3, "--step-timeout", STEP_LIMIT_S)
 SERVE = ("serve", *COMMON, "--port", 0, "--kv-cache-bytes", "1MiB")
-BENCH = ("bench", *COMMON, "--batch", 1, "--input-len", 8, "--output-len", 200, "--repeats", 64)
-# Phase: the command, and what process 0 has written when the signal is sent.
-PHASES = {"start": (SERVE, r"process 1 of 3 is here"), "idle": (SERVE, r"serving .*loaded in"),
-          "step": (BENCH, r"run 1 of"),
-          "stages": ((*BENCH, "--pipeline-parallel-size", 2), r"run 1 of")}
-CASES = [(signal.SIGKILL, "start", 0), (signal.SIGKILL, "start", 2), (signal.SIGSTOP, "start", 2),
-         (signal.SIGKILL, "idle", 0), (signal.SIGSTOP, "idle", 0), (signal.SIGKILL, "idle", 2),
-         (signal.SIGSTOP, "idle", 2), (signal.SIGKILL, "step", 0), (signal.SIGKILL, "step", 2),
-         (signal.SIGSTOP, "step", 0), (signal.SIGSTOP, "step", 2), (signal.SIGKILL, "stages", 0),
-         (signal.SIGKILL, "stages", 1)]
+GENERATE = ("generate", *COMMON, "--token-ids", "5,6,7", "-n", 200, "--ignore-eos")
+# This model has a layer for each of three stages.
+STAGED = ("--model", os.path.join(harness.FAMILIES, "llama"), "--tp", 1, "--pipeline-parallel-size", 3)
+SERVING = r"serving .*loaded in"
+PHASES = ("start", "roll call", "load", "step", "stages", "idle", "stop")
+SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
+FEW_CASES = [(signal.SIGSTOP, "roll call", 2), (signal.SIGKILL, "load", 1), (signal.SIGKILL, "step", 2),
+             (signal.SIGKILL, "stages", 0), (signal.SIGKILL, "stages", 1), (signal.SIGKILL, "idle", 0),
+             (signal.SIGKILL, "stop", 2), (signal.SIGSTOP, "load", 2), (signal.SIGSTOP, "step", 0),
+             (signal.SIGSTOP, "idle", 2)]
+RUNS_ALL = os.environ.get("YOKE_FAILURE_MATRIX") == "all"
+CASES = list(itertools.product(SIGNALS, PHASES, range(3))) if RUNS_ALL else FEW_CASES
 # A machine under load is slower; a process that is never missed is found by the whole suite's limit.
 PATIENCE_S = 60
 
 
+def stall(operation, call, seconds):
+    """The environment of a process whose rank stays in an operation."""
+    return {"YOKE_FAULT": f"rank=0 operation={operation} call={call} fault=stall-host seconds={seconds}"}
+
+
+def as_process(process, number):
+    """The arguments of another process of the same run."""
+    arguments = list(process.popen.args)
+    arguments[arguments.index("--node-rank") + 1] = str(number)
+    return arguments
+
+
+def limit_s(phase):
+    """Process 0 waits for those that are missing; the others wait 4 s longer for process 0."""
+    return START_LIMIT_S + 4 + 2 if phase in ("start", "roll call") else STEP_LIMIT_S + 5
+
+
+class Phases(ProcessesCase):
+    """Runs of three processes in which one is stopped in a certain phase."""
+
+    def fault_program(self):
+        program = os.path.join(os.path.dirname(self.yoke), "yoke_with_faults")
+        if not os.path.exists(program):
+            self.skipTest("no program with faults")
+        return program
+
+    def at_start(self, number, victim):
+        """The signal comes before the victim's first instruction."""
+        processes = self.start(3, *SERVE, "--start-timeout", START_LIMIT_S, leave_out=(victim,))
+        program, *arguments = as_process(processes[(victim + 1) % 3], victim)
+        command = ["-c", f'kill -{int(number)} $$; exec "$0" "$@"', program, *arguments]
+        processes[victim] = self.start_one(command, {}, "/bin/sh")
+        return processes
+
+    def at_roll_call(self, number, victim):
+        """The victim has joined; another process comes later."""
+        late = 2 if victim == 1 else 1
+        processes = self.start(3, *SERVE, "--start-timeout", START_LIMIT_S, leave_out=(late,))
+        processes[0].wait_for(f"process {3 - late} of 3 is here")
+        processes[victim].popen.send_signal(number)
+        processes[late] = self.start_one(as_process(processes[0], late)[1:], {})
+        return processes
+
+    def at_operation(self, number, victim, operation, call, arguments):
+        """The victim is in an operation of the device."""
+        processes = self.start(3, *arguments, env={victim: stall(operation, call, 9)}, program=self.fault_program())
+        processes[victim].wait_for("hook: ", "out")
+        processes[victim].popen.send_signal(number)
+        return processes
+
+    def at_stop(self, number, victim):
+        """Process 0 has got SIGTERM and finishes a request, for which the victim computes."""
+        processes = self.start(3, *SERVE, env={victim: stall("attention", 5, 9)}, program=self.fault_program())
+        port = int(processes[0].wait_for(r"listening on http://.*:(\d+)", "out").group(1))
+        processes[0].wait_for(SERVING)
+        client = threading.Thread(target=self.request, args=(port, victim))
+        client.start()
+        self.addCleanup(client.join)
+        processes[victim].wait_for("hook: ", "out")
+        processes[0].popen.terminate()
+        processes[0].wait_for("stopping: 1 requests")
+        processes[victim].popen.send_signal(number)
+        return processes
+
+    def request(self, port, victim):
+        """A request that ends with the error that names the victim."""
+        body = json.dumps({"prompt": [5, 6, 7], "max_tokens": 50, "ignore_eos": True})
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=harness.TIMEOUT_S)
+        try:
+            connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            self.answers[victim] = (answer.status, answer.read().decode())
+        except (OSError, http.client.HTTPException) as error:
+            self.answers[victim] = (0, str(error))
+        connection.close()
+
+    def stop_one(self, number, phase, victim):
+        """The processes of a run, one of which has just got a signal."""
+        if phase == "start":
+            return self.at_start(number, victim)
+        if phase == "roll call":
+            return self.at_roll_call(number, victim)
+        if phase == "load":
+            return self.at_operation(number, victim, "linear_create", 3, SERVE)
+        if phase == "step":
+            return self.at_operation(number, victim, "attention", 50, GENERATE)
+        if phase == "stages":
+            return self.at_operation(number, victim, "attention", 20, (*GENERATE, *STAGED))
+        if phase == "stop":
+            return self.at_stop(number, victim)
+        processes = self.start(3, *SERVE)
+        processes[0].wait_for(SERVING)
+        processes[victim].popen.send_signal(number)
+        return processes
+
+
 @harness.of_the_program
-class Failures(ProcessesCase):
+class Failures(Phases):
+    answers = {}
+
     def fail_one(self, case):
         number, phase, victim = case
-        arguments, ready = PHASES[phase]
-        processes = self.start(3, *arguments, "--start-timeout", 10)
-        processes[0].wait_for(ready)
-        processes[victim].popen.send_signal(number)
+        label = f"{number.name} of process {victim} in phase {phase}"
+        processes = self.stop_one(number, phase, victim)
         began = time.monotonic()
-        told = f"{signal.Signals(number).name} of process {victim} in phase {phase}"
+        codes = [None if i == victim else process.wait(PATIENCE_S) for i, process in enumerate(processes)]
+        seconds = time.monotonic() - began
+        name = rf"process {victim} \(host \S+, rank {victim}\)"
+        if phase in ("start", "roll call"):
+            name = rf"process {victim}\b|processes [\d, ]*\b{victim}\b"
         for i, process in enumerate(processes):
             if i == victim:
                 continue
-            code = process.wait(PATIENCE_S)
-            self.assertNotIn(code, (0, -signal.SIGABRT, -signal.SIGSEGV), f"{told}: process {i}: {process.err}")
-            self.assertRegex(process.err, rf"process {victim}\b", f"{told}: process {i}")
-            if phase == "stages":  # no other process is to blame
-                self.assertRegex(process.err, rf"error: (connection with )?process {victim} \(", f"{told}: process {i}")
+            self.assertNotIn(codes[i], (0, -signal.SIGABRT, -signal.SIGSEGV), f"{label}: process {i}: {process.err}")
+            errors = "".join(line for line in process.err.splitlines() if "error: " in line)
+            self.assertRegex(errors, name, f"{label}: process {i}: {process.err}")
             self.assertNotIn("Sanitizer", process.err)
-        seconds = time.monotonic() - began
         processes[victim].kill()
-        return told, seconds
+        return label, phase, seconds
 
     def test_death_and_stop(self):
-        with concurrent.futures.ThreadPoolExecutor(len(CASES)) as pool:
-            for told, seconds in pool.map(self.fail_one, CASES):
-                with self.subTest(told):
-                    self.assertLess(seconds, PATIENCE_S)
+        with concurrent.futures.ThreadPoolExecutor(4 if RUNS_ALL else len(CASES)) as pool:
+            results = {case: pool.submit(self.fail_one, case) for case in CASES}
+        for case, result in results.items():
+            with self.subTest(case):
+                label, phase, seconds = result.result()
+                if RUNS_ALL:
+                    print(f"{seconds:6.2f} s  {label}", flush=True)
+                    self.assertLess(seconds, limit_s(phase))
+        for victim, (status, text) in self.answers.items():
+            if victim != 0:
+                self.assertEqual(status, 500, text)
+                self.assertIn(f"process {victim} (host", text)
+
+    def check_hang(self, arguments, victim, text):
+        processes = self.start(3, *GENERATE, "--step-timeout", 2, *arguments, env={victim: stall("attention", 20, 4)},
+                               program=self.fault_program())
+        for process in processes:
+            self.assertEqual(process.wait(), 1, process.err)
+            self.assertRegex(process.err, text)
 
     def test_rank_that_hangs(self):
         """The rank that keeps the others waiting is named, with its operation, whichever process it is in."""
-        program = os.path.join(os.path.dirname(self.yoke), "yoke_with_faults")
-        if not os.path.exists(program):
-            self.skipTest("no program with faults")
-        fault = {"YOKE_FAULT": "rank=0 operation=attention call=50 fault=stall-host seconds=9"}
-        for victim in (1, 2):
-            processes = self.start(3, "generate", *COMMON, "--step-timeout", 2, "--token-ids", "5,6,7", "-n", 200,
-                                   "--ignore-eos", env={victim: fault}, program=program)
-            for process in processes:
-                self.assertEqual(process.wait(), 1, process.err)
-                self.assertRegex(process.err, rf"process {victim} \(.*\): rank {victim} did not finish a step within "
-                                 rf"2 s; rank {victim} is at layer 1, attention")
-
-    def test_stage_that_hangs(self):
-        """Process 0 waits for the results of the last stage alone."""
-        program = os.path.join(os.path.dirname(self.yoke), "yoke_with_faults")
-        if not os.path.exists(program):
-            self.skipTest("no program with faults")
-        fault = {"YOKE_FAULT": "rank=0 operation=attention call=50 fault=stall-host seconds=9"}
-        processes = self.start(2, "generate", *COMMON, "--tp", 1, "--pipeline-parallel-size", 2, "--step-timeout", 2,
-                               "--token-ids", "5,6,7", "-n", 200, "--ignore-eos", env={1: fault}, program=program)
-        for process in processes:
-            self.assertEqual(process.wait(), 1, process.err)
-            self.assertRegex(process.err, r"process 1 \(.*\): rank 1 did not finish a step within 2 s")
+        late = r"process {0} \(.*\): rank {0} did not finish a step within 2 s; rank {0} is at layer \d, attention"
+        cases = [((), victim, late.format(victim)) for victim in (1, 2)]
+        # Process 0 waits for the results of the last stage alone.
+        cases.append((STAGED, 2, r"process 2 \(.*\): rank 2 did not finish a step within 2 s"))
+        with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
+            for result in [pool.submit(self.check_hang, *case) for case in cases]:
+                result.result()
 
     def test_end_of_process_0(self):
         """SIGTERM and SIGINT end all processes in order."""
         for number in (signal.SIGTERM, signal.SIGINT):
             processes = self.start(3, *SERVE)
-            processes[0].wait_for(PHASES["idle"][1])
+            processes[0].wait_for(SERVING)
             processes[0].popen.send_signal(number)
             self.end(processes)
 
     def test_signal_to_all(self):
         """A launcher sends SIGTERM to all processes: that is no failure."""
         processes = self.start(3, *SERVE)
-        processes[0].wait_for(PHASES["idle"][1])
+        processes[0].wait_for(SERVING)
         for process in processes[1:] + processes[:1]:
             process.popen.terminate()
         self.end(processes)
 
     def test_signal_to_a_follower(self):
         processes = self.start(3, *SERVE)
-        processes[0].wait_for(PHASES["idle"][1])
+        processes[0].wait_for(SERVING)
         processes[1].popen.terminate()
         codes = [process.wait() for process in processes]
         self.assertEqual(codes[1], 128 + signal.SIGTERM, processes[1].err)
@@ -113,7 +217,7 @@ class Failures(ProcessesCase):
     def test_stopped_follower_at_the_end(self):
         """Process 0 does not wait for ever, and the follower ends once it can."""
         processes = self.start(3, *SERVE)
-        processes[0].wait_for(PHASES["idle"][1])
+        processes[0].wait_for(SERVING)
         processes[2].popen.send_signal(signal.SIGSTOP)
         processes[0].popen.terminate()
         processes[0].wait(PATIENCE_S)
@@ -121,18 +225,28 @@ class Failures(ProcessesCase):
         processes[2].popen.send_signal(signal.SIGCONT)
         processes[2].wait(PATIENCE_S)
 
-    def test_restart(self):
-        """A follower that died is started again, and the server serves again."""
-        arguments = (*SERVE, "--restart-on-failure", "--start-timeout", 30)
-        processes = self.start(3, *arguments)
-        processes[0].wait_for(PHASES["idle"][1])
-        processes[2].popen.kill()
-        processes[2].wait()
-        again = self.start_one(processes[2].popen.args[1:], {})
-        processes[0].wait_for(r"(?s)serving .*loaded in.*serving .*loaded in")
-        self.assertTrue(re.search(r"process 2\b.*\n", processes[1].err))
+    def restart_one(self, case):
+        number, victim = case
+        processes = self.start(3, *SERVE, "--restart-on-failure", "--start-timeout", 60)
+        processes[0].wait_for(SERVING)
+        processes[victim].popen.send_signal(number)
+        if number == signal.SIGSTOP:
+            processes[0].wait_for(rf"error: process {victim} .*silent.*; loading the model again")
+            processes[victim].popen.send_signal(signal.SIGCONT)
+        else:
+            processes[victim].wait()
+            processes[victim] = self.start_one(as_process(processes[victim], victim)[1:], {})
+        processes[0].wait_for(SERVING if victim == 0 else rf"(?s){SERVING}.*{SERVING}")
+        self.assertRegex(processes[1].err, rf"process {victim} .*; waiting for all processes again")
         processes[0].popen.terminate()
-        self.end([processes[0], processes[1], again])
+        self.end(processes)
+
+    def test_restart(self):
+        """A process that died is started again, or goes on after a stop, and the server serves again."""
+        cases = ((signal.SIGKILL, 0), (signal.SIGKILL, 2), (signal.SIGSTOP, 2))
+        with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
+            for result in [pool.submit(self.restart_one, case) for case in cases]:
+                result.result()
 
 
 load_tests = load_at_once

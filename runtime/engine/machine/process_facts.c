@@ -84,12 +84,11 @@ static void add_driver(yk_process_facts *f)
   add_text(f, "GPU driver", YK_FACT_SHOWN, version);
 }
 
-/* Addresses of the interfaces that are up, as "eth0=10.0.0.7". */
 static void add_interfaces(yk_process_facts *f)
 {
   enum { MAX_VALUE_BYTES = 900 };
   struct ifaddrs *all = NULL;
-  yk_strbuf *text = add(f, "network", YK_FACT_SHOWN);
+  yk_strbuf *text = add(f, YK_FACT_NETWORK, YK_FACT_SHOWN);
   if (getifaddrs(&all) != 0) return;
   for (const struct ifaddrs *at = all; at && text->length < MAX_VALUE_BYTES; at = at->ifa_next) {
     char address[INET6_ADDRSTRLEN] = "";
@@ -125,6 +124,13 @@ yk_status yk_process_facts_collect(const yk_engine_options *options, const yk_se
   if (!failed) return YK_OK;
   yk_process_facts_free(out);
   return yk_err_set(err, YK_E_NOMEM, "no memory for the facts of the roll call");
+}
+
+const char *yk_process_facts_value(const yk_process_facts *facts, const char *name)
+{
+  for (int i = 0; i < facts->n; i++)
+    if (strcmp(facts->facts[i].name, name) == 0) return facts->facts[i].value;
+  return "";
 }
 
 void yk_process_facts_free(yk_process_facts *facts)

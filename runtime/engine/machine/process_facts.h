@@ -6,6 +6,9 @@
 #include "engine/machine/settings.h"
 #include "parallel/cluster/cluster.h"
 
+/* Addresses of the interfaces that are up, as "eth0=10.0.0.7". */
+#define YK_FACT_NETWORK "network"
+
 typedef struct yk_process_facts {
   yk_fact facts[YK_CLUSTER_MAX_FACTS];
   int n;
@@ -18,6 +21,8 @@ typedef struct yk_process_facts {
  *   identity: of the checkpoint. Free *out with yk_process_facts_free. Errors: YK_E_NOMEM. */
 yk_status yk_process_facts_collect(const yk_engine_options *options, const yk_settings *settings, const char *purpose,
                                    uint32_t identity, yk_process_facts *out, yk_err *err);
+/* yk_process_facts_value - a fact by its name; "" if there is none. Lives as long as *facts. */
+const char *yk_process_facts_value(const yk_process_facts *facts, const char *name);
 void yk_process_facts_free(yk_process_facts *facts);
 
 #endif

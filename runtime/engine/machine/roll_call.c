@@ -54,6 +54,8 @@ static yk_status join(const yk_engine_options *o, const yk_settings *settings, c
   cluster.problem = problem->code == YK_OK ? NULL : problem->message;
   yk_status status = yk_cluster_join(&cluster, out, &report, err);
   /* One table of a failed roll call is enough where all processes write to one terminal. */
+  if (status != YK_OK && !report)
+    yk_log_write(log, YK_LOG_INFO, "network of this host: %s", yk_process_facts_value(&facts, YK_FACT_NETWORK));
   log_report(log, status == YK_OK ? YK_LOG_DEBUG : o->process == 0 ? YK_LOG_ERROR : YK_LOG_INFO, report);
   free(report);
   yk_process_facts_free(&facts);
