@@ -71,7 +71,7 @@ stage() {
     # browser.
     left_out='unicode_golden|encode_bounded|chat_process|server_(streams|soak|life|monitoring)'
     left_out="$left_out|cli_(bench|chat|study|formats|batch_resume)"
-    left_out="$left_out|e2e\.(demo|page|test_soak|families|processes_failure|deploy_files)"
+    left_out="$left_out|e2e\.(demo|page|test_soak|families|processes_(failure|network)|deploy_files)"
     left_out="$left_out|op\.test_op_cpu_(experts|activation|attention)"
     [ "$1" = asan ] || left_out='^$'
     scripts/progress.py ctest "Testing $1" ctest --preset asan -j "$jobs" -E "$left_out"
