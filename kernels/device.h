@@ -45,6 +45,9 @@ enum {
   YK_STATE_ZERO = -2  /* zeros: the row is the first of the sequence */
 };
 
+/* States are saved after multiples of this many tokens: see yk_batch.state_saves. */
+enum { YK_STATE_SAVE_TOKENS = 64 };
+
 /* The rows of one step as the device receives them. The arrays are device memory, written by the rank before the
  * forward. Rows of one sequence are contiguous and in order; a sequence has one row (decode) or many (prefill, or a
  * chunk of it). */
@@ -68,8 +71,10 @@ typedef struct yk_batch {
   /* [n_seqs] YK_STATE_KEEP, YK_STATE_ZERO, or the entry of the table of snapshots that a sequence begins with.
    * No sequence saves into that entry in the same step. */
   const int32_t *state_loads;
-  /* [n_seqs] entry that the states after the sequence's last row of the step are copied to; -1: none. */
+  /* [n_seqs] entry that states of the sequence are copied to, -1: none; and which: those after this many of the
+   * sequence's rows of the step, at least 1. The sequence then has a multiple of YK_STATE_SAVE_TOKENS tokens. */
   const int32_t *state_saves;
+  const int32_t *state_save_rows;
   const int32_t *block_tables; /* [n_seqs, block_table_stride] physical block of each logical block */
 } yk_batch;
 

@@ -61,8 +61,8 @@ static inline int64_t yk_delta_state_floats(const yk_delta_layout *layout)
 }
 
 /* gated_delta, for rows whose q, k, v, z, b and a have been projected. Each sequence begins with the state that
- * state_loads of the batch names, which the operation leaves in states[seq_slots[seq]] and, as state_saves names, in
- * snapshots. Padding sequences have no state. */
+ * state_loads of the batch names, and leaves the state after its last row in states[seq_slots[seq]]. As state_saves and
+ * state_save_rows say, the state after one of the rows is also saved in snapshots. Padding sequences have no state. */
 typedef struct yk_gated_delta_args {
   void *y;       /* act [n_tokens, value heads, value_dim], which must not alias x */
   const void *x; /* act [n_tokens, x_stride] */
@@ -72,7 +72,7 @@ typedef struct yk_gated_delta_args {
   const float *norm_w;         /* [value_dim] */
   float norm_eps;
   float *states;    /* [max_seqs, state_floats] */
-  float *snapshots; /* [n_state_entries, state_floats]; NULL if there are none */
+  float *snapshots; /* [n_state_entries, state_floats], from host_alloc; NULL if there are none */
   const struct yk_batch *batch;
 } yk_gated_delta_args;
 

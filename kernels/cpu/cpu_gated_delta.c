@@ -39,11 +39,19 @@ static float *state_after(const yk_gated_delta_args *a, int32_t seq)
   return a->states + a->batch->seq_slots[seq] * yk_delta_state_floats(&a->layout);
 }
 
-/* The snapshot to save a sequence's state in, or NULL. */
-static float *snapshot_after(const yk_gated_delta_args *a, int32_t seq)
+/* A snapshot to save, and the row after which. */
+typedef struct save {
+  float *to; /* or NULL */
+  int64_t after_row;
+} save;
+
+static save save_of(const yk_gated_delta_args *a, int32_t seq)
 {
-  const int32_t save = a->batch->state_saves[seq];
-  return save < 0 ? NULL : a->snapshots + save * yk_delta_state_floats(&a->layout);
+  const yk_batch *batch = a->batch;
+  const int32_t entry = batch->state_saves[seq];
+  if (entry < 0) return (save){NULL, -1};
+  return (save){a->snapshots + entry * yk_delta_state_floats(&a->layout),
+                batch->row_starts[seq] + batch->state_save_rows[seq] - 1};
 }
 
 /* Offset of the inputs of the convolution in a state. */
@@ -161,7 +169,7 @@ static void run_head(const delta_context *c, int32_t seq, int32_t index)
   const int64_t first_v = 2 * (int64_t)layout->n_key_heads * n_k, s_at = index * matrix_floats(layout);
   const size_t s_bytes = (size_t)matrix_floats(layout) * sizeof(float);
   const float *before = state_before(a, seq);
-  float *snapshot = snapshot_after(a, seq);
+  const save snapshot = save_of(a, seq);
   head h = {.z = layout->z + key * layout->z_step + j * n_v,
             .b = layout->b + key * layout->ba_step + j,
             .a = layout->a + key * layout->ba_step + j,
@@ -174,8 +182,10 @@ static void run_head(const delta_context *c, int32_t seq, int32_t index)
   begin_channels(c, seq, layout->q + key * layout->qk_step, (int64_t)key * n_k, n_k, &h.q);
   begin_channels(c, seq, layout->k + key * layout->qk_step, ((int64_t)layout->n_key_heads + key) * n_k, n_k, &h.k);
   begin_channels(c, seq, layout->v + key * layout->v_step + j * n_v, first_v + (int64_t)index * n_v, n_v, &h.v);
-  for (int64_t row = a->batch->row_starts[seq]; row < a->batch->row_starts[seq + 1]; row++) advance(c, row, &h);
-  if (snapshot) memcpy(snapshot + s_at, h.s, s_bytes);
+  for (int64_t row = a->batch->row_starts[seq]; row < a->batch->row_starts[seq + 1]; row++) {
+    advance(c, row, &h);
+    if (row == snapshot.after_row) memcpy(snapshot.to + s_at, h.s, s_bytes);
+  }
 }
 
 /* Thread t takes every n_threads-th item: sequences differ in their rows, so ranges would not balance. */
@@ -211,27 +221,33 @@ static void gather_channels(const delta_context *c, int64_t row, float *to)
                            (size_t)kinds[i].n);
 }
 
-/* The inputs before the next row, oldest first: inputs of this step's rows, or older ones of the state before. Inputs
- * are moved towards the front, so that they may be moved within one state. */
-static void store_window(const delta_context *c, int32_t seq)
+/* The inputs before row `end` of the step, oldest first, to `window`: inputs of this step's rows, or older ones of the
+ * state before. Inputs are moved towards the front, so that they may be moved within one state. */
+static void store_window(const delta_context *c, int32_t seq, int64_t end, float *window)
 {
   const yk_gated_delta_args *a = c->args;
   const int64_t n = yk_delta_channels(&a->layout), first = a->batch->row_starts[seq];
-  const int64_t n_rows = a->batch->row_starts[seq + 1] - first;
-  const size_t n_bytes = (size_t)n * sizeof(float);
   const float *before = state_before(a, seq);
-  const int64_t offset = window_offset(&a->layout);
-  float *window = state_after(a, seq) + offset, *snapshot = snapshot_after(a, seq);
   for (int t = 0; t < WINDOW; t++) {
-    int64_t row = n_rows - WINDOW + t;
-    if (row >= 0)
-      gather_channels(c, first + row, window + t * n);
+    const int64_t row = end - WINDOW + t;
+    if (row >= first)
+      gather_channels(c, row, window + t * n);
     else if (before)
-      memmove(window + t * n, before + offset + (row + WINDOW) * n, n_bytes);
+      memmove(window + t * n, before + window_offset(&a->layout) + (row - first + WINDOW) * n,
+              (size_t)n * sizeof *window);
     else
-      memset(window + t * n, 0, n_bytes);
+      memset(window + t * n, 0, (size_t)n * sizeof *window);
   }
-  if (snapshot) memcpy(snapshot + offset, window, WINDOW * n_bytes);
+}
+
+/* The snapshot first: both read the state before, which the second one may overwrite. */
+static void store_windows_of(const delta_context *c, int32_t seq)
+{
+  const yk_gated_delta_args *a = c->args;
+  const int64_t offset = window_offset(&a->layout);
+  const save snapshot = save_of(a, seq);
+  if (snapshot.to) store_window(c, seq, snapshot.after_row + 1, snapshot.to + offset);
+  store_window(c, seq, a->batch->row_starts[seq + 1], state_after(a, seq) + offset);
 }
 
 static void store_windows(void *context, int thread, int64_t begin, int64_t end)
@@ -239,7 +255,7 @@ static void store_windows(void *context, int thread, int64_t begin, int64_t end)
   (void)thread;
   const delta_context *c = context;
   for (int64_t seq = begin; seq < end; seq++)
-    if (c->args->batch->seq_slots[seq] >= 0) store_window(c, (int32_t)seq);
+    if (c->args->batch->seq_slots[seq] >= 0) store_windows_of(c, (int32_t)seq);
 }
 
 static bool is_head_dim(int32_t n)

@@ -1,7 +1,8 @@
 /* attention_delta.c - gated delta nets: see kernels/gated_delta.h.
  *
  * A rank owns whole key heads and every value head that reads them; the projections are column-parallel, out_proj is
- * row-parallel. The states of all sequences are a table of the layer on each rank. */
+ * row-parallel. The states of all sequences are a table of the layer on each rank; snapshots of states are a table in
+ * host memory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,7 +246,8 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   YK_TRY(yk_row_parallel_load(loader, &p.out, &a->out, err));
   size_t n_bytes = (size_t)state_bytes(&a->layout);
   YK_TRY(yk_rank_alloc(loader, (size_t)limits->step.max_seqs * n_bytes, &a->states, err));
-  return yk_rank_alloc(loader, (size_t)limits->n_state_entries * n_bytes, &a->snapshots, err);
+  if (limits->n_state_entries == 0) return YK_OK;
+  return loader->dev->ops->host_alloc(loader->dev, (size_t)limits->n_state_entries * n_bytes, &a->snapshots, err);
 }
 
 static yk_status run_heads(const yk_sublayer *a, const yk_sublayer_step *s, const void *x, void *y, yk_err *err)
@@ -281,8 +283,9 @@ static void destroy(yk_device *dev, yk_sublayer *a)
 {
   dev->ops->linear_destroy(dev, a->in);
   dev->ops->linear_destroy(dev, a->out.linear);
-  void *const memory[] = {a->conv_w, a->rate, a->dt_bias, a->norm_w, a->states, a->snapshots};
+  void *const memory[] = {a->conv_w, a->rate, a->dt_bias, a->norm_w, a->states};
   for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) dev->ops->free(dev, memory[i]);
+  dev->ops->host_free(dev, a->snapshots);
   free(a);
 }
 

@@ -51,6 +51,7 @@ typedef struct yk_penalty_load {
   A(SEQ_SLOTS, seq_slots, int32_t, RANKS, c->n_seqs, NONE)                                                             \
   A(STATE_LOADS, state_loads, int32_t, RANKS, c->n_seqs, NONE)                                                         \
   A(STATE_SAVES, state_saves, int32_t, RANKS, c->n_seqs, NONE)                                                         \
+  A(STATE_SAVE_ROWS, state_save_rows, int32_t, RANKS, c->n_seqs, ZERO)                                                 \
   A(BLOCK_TABLES, block_tables, int32_t, RANKS, (int64_t)c->n_seqs * c->block_table_stride, ZERO)                      \
   A(WANTED_ROWS, wanted_rows, int32_t, RANKS, c->n_wanted, ZERO)                                                       \
   A(SAMPLING, sampling, yk_sample_row, SAMPLING, c->n_wanted, ZERO)                                                    \

@@ -33,6 +33,7 @@ static yk_step step_of(const int32_t *ids, int32_t n, void *block)
   yk_step_seq_slots(&step)[0] = 0;
   yk_step_state_loads(&step)[0] = YK_STATE_ZERO;
   yk_step_state_saves(&step)[0] = -1;
+  yk_step_state_save_rows(&step)[0] = 0;
   for (int32_t i = 0; i < step.counts.block_table_stride; i++) yk_step_block_tables(&step)[i] = i;
   return step;
 }

@@ -39,11 +39,14 @@ static size_t y_width(const net *n)
 /* Sequences of one step. */
 typedef struct step {
   int32_t n_seqs, row_starts[MAX_SEQS + 1], slots[MAX_SEQS], loads[MAX_SEQS], saves[MAX_SEQS];
+  int32_t save_rows[MAX_SEQS];
 } step;
 
+/* save: after the last row. */
 static step step_of(int32_t slot, int32_t n_rows, int32_t load, int32_t save)
 {
-  return (step){.n_seqs = 1, .row_starts = {0, n_rows}, .slots = {slot}, .loads = {load}, .saves = {save}};
+  return (step){
+      .n_seqs = 1, .row_starts = {0, n_rows}, .slots = {slot}, .loads = {load}, .saves = {save}, .save_rows = {n_rows}};
 }
 
 typedef struct tables {
@@ -58,7 +61,8 @@ static void run(yk_device *dev, const net *n, const step *s, const void *x, void
                           .row_starts = s->row_starts,
                           .seq_slots = s->slots,
                           .state_loads = s->loads,
-                          .state_saves = s->saves};
+                          .state_saves = s->saves,
+                          .state_save_rows = s->save_rows};
   const yk_gated_delta_args args = {.y = y,
                                     .x = x,
                                     .layout = n->layout,
@@ -185,6 +189,45 @@ static void check_divisions(const op_target *target)
   sample_free(&s);
 }
 
+/* A snapshot after any row of a step is the state that a step of the rows to there leaves. The step begins with zeros,
+ * or with the state of earlier rows. */
+static void check_saves(const op_target *target)
+{
+  sample s = sample_new(N_KEYS, PER_KEY, N_ROWS);
+  const net *n = &s.n;
+  const size_t n_floats = (size_t)yk_delta_state_floats(&n->layout);
+  float *y = calloc(N_ROWS * y_width(n), sizeof *y), *states = calloc(3 * n_floats, sizeof *states);
+  float *snapshots = calloc(2 * n_floats, sizeof *snapshots);
+  yk_device *dev = op_device_new(target, YK_F32, 2, 16);
+  const tables t = {states, snapshots};
+  for (int32_t n_before = 0; n_before < 3; n_before += 2) {
+    const float *x = s.x + n_before * n->layout.x_stride;
+    for (int32_t rows = 1; rows <= N_ROWS - n_before; rows++) {
+      for (int32_t slot = 0; slot < 2 && n_before > 0; slot++) {
+        const step first = step_of(slot, n_before, YK_STATE_ZERO, -1);
+        run(dev, n, &first, s.x, y, t);
+      }
+      const int32_t load = n_before > 0 ? YK_STATE_KEEP : YK_STATE_ZERO;
+      const step part = step_of(0, rows, load, -1);
+      step whole = step_of(1, N_ROWS - n_before, load, 1);
+      whole.save_rows[0] = rows;
+      run(dev, n, &part, x, y, t);
+      run(dev, n, &whole, x, y, t);
+      assert_memory_equal(snapshots + n_floats, states, n_floats * sizeof *states);
+    }
+  }
+  float *const memory[] = {y, states, snapshots};
+  for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
+  dev->ops->destroy(dev);
+  sample_free(&s);
+}
+
+static void test_saves(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_saves);
+}
+
 static void test_divisions(void **state)
 {
   (void)state;
@@ -274,6 +317,7 @@ static void test_head_sizes_are_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden), cmocka_unit_test(test_divisions),
-                                     cmocka_unit_test(test_heads), cmocka_unit_test(test_head_sizes_are_refused)};
+                                     cmocka_unit_test(test_saves), cmocka_unit_test(test_heads),
+                                     cmocka_unit_test(test_head_sizes_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

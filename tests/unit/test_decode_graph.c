@@ -33,6 +33,7 @@ static yk_step decode_step(void *block, int32_t n, int32_t n_blocks)
     yk_step_seq_slots(&step)[i] = (i * 7 + 3) % n;
     yk_step_state_loads(&step)[i] = i % 3 - 2;
     yk_step_state_saves(&step)[i] = i % 5 - 1;
+    yk_step_state_save_rows(&step)[i] = i % 5 > 0;
     yk_step_wanted_rows(&step)[i] = n - 1 - i;
   }
   yk_step_row_starts(&step)[n] = n;
@@ -65,6 +66,7 @@ static void check_padded(const yk_step *step, const yk_step *padded)
     assert_int_equal(to->seq_slots[i], i < n ? from->seq_slots[i] : -1);
     assert_int_equal(to->state_loads[i], i < n ? from->state_loads[i] : YK_STATE_KEEP);
     assert_int_equal(to->state_saves[i], i < n ? from->state_saves[i] : -1);
+    assert_int_equal(to->state_save_rows[i], i < n ? from->state_save_rows[i] : 0);
     assert_int_equal(to->row_starts[i + 1] - to->row_starts[i], i < n); /* padding adds no row */
     assert_true(i < n ? to->seq_of_row[i] == i : to->seq_of_row[i] >= n && to->seq_of_row[i] < to->n_seqs);
     for (int32_t b = 0; i < n && b < from->block_table_stride; b++)

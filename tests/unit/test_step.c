@@ -105,6 +105,7 @@ static void test_batch_in_a_copy(void **state)
     yk_step_seq_slots(&step)[i] = 3 * i + 1;
     yk_step_state_loads(&step)[i] = i - 2;
     yk_step_state_saves(&step)[i] = 5 * i - 1;
+    yk_step_state_save_rows(&step)[i] = 2 * i;
   }
   memcpy(copy, step.block, step.layout.rank_bytes);
   yk_batch batch = yk_step_batch(&step, copy);
@@ -114,6 +115,7 @@ static void test_batch_in_a_copy(void **state)
     assert_int_equal(batch.seq_slots[i], 3 * i + 1);
     assert_int_equal(batch.state_loads[i], i - 2);
     assert_int_equal(batch.state_saves[i], 5 * i - 1);
+    assert_int_equal(batch.state_save_rows[i], 2 * i);
   }
   free(step.block);
   free(copy);
