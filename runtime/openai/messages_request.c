@@ -138,6 +138,19 @@ static yk_status write_kwargs(yk_translation *t, yk_json body, const char *think
   return YK_OK;
 }
 
+/* The budget becomes "thinking_token_budget", unless the client sets that itself. Clients send a budget to every model,
+ * so that a model without tags of reasoning takes no notice. */
+static yk_status read_thinking_budget(yk_translation *t, yk_json body, yk_json budget, yk_err *err)
+{
+  int32_t n_tokens;
+  if (!yk_json_is_given(budget)) return YK_OK;
+  yk_translation_at(t, "thinking.budget_tokens");
+  YK_TRY(yk_json_read_i32(budget, NULL, t->param, 1, INT32_MAX, &n_tokens, err));
+  if (!t->defaults->style.reasoning || yk_json_is_given(yk_json_get(body, "thinking_token_budget"))) return YK_OK;
+  yk_strbuf_append_fmt(yk_translation_field(t, "thinking_token_budget"), "%d", n_tokens);
+  return YK_OK;
+}
+
 /* "adaptive" leaves the choice to the model. */
 static yk_status read_thinking(yk_translation *t, yk_json body, yk_err *err)
 {
@@ -150,6 +163,7 @@ static yk_status read_thinking(yk_translation *t, yk_json body, yk_err *err)
                                  "expected the type \"enabled\", \"disabled\" or \"adaptive\", found \"%.40s\"",
                                  yk_json_text(type));
   t->hides_reasoning = is_off;
+  if (is_on) YK_TRY(read_thinking_budget(t, body, yk_json_get(thinking, "budget_tokens"), err));
   return write_kwargs(t, body, is_on ? "true" : is_off ? "false" : NULL, err);
 }
 

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/json_write.h"
 #include "openai/chat_fields.h"
@@ -141,6 +142,15 @@ void yk_detokenize_answer_append(const char *text, size_t n_bytes, yk_strbuf *ou
 
 /* ---- Models ------------------------------------------------------------------------------------------------------ */
 
+static void append_created_at(int64_t created_s, yk_strbuf *out)
+{
+  char text[sizeof "YYYY-MM-DDTHH:MM:SSZ"] = "";
+  struct tm parts;
+  time_t at = (time_t)created_s;
+  if (gmtime_r(&at, &parts)) strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  yk_strbuf_append_fmt(out, ",\"created_at\":\"%s\"", text);
+}
+
 void yk_model_append(const char *name, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out)
 {
   yk_strbuf_append_str(out, "{\"id\":");
@@ -149,7 +159,11 @@ void yk_model_append(const char *name, int64_t created_s, int32_t max_model_toke
   yk_json_append_i64(out, created_s);
   yk_strbuf_append_str(out, ",\"owned_by\":\"yoke\",\"root\":");
   yk_json_append_string(out, name, strlen(name));
-  yk_strbuf_append_fmt(out, ",\"parent\":null,\"max_model_len\":%d}", max_model_tokens);
+  yk_strbuf_append_fmt(out, ",\"parent\":null,\"max_model_len\":%d", max_model_tokens);
+  yk_strbuf_append_str(out, ",\"type\":\"model\",\"display_name\":");
+  yk_json_append_string(out, name, strlen(name));
+  append_created_at(created_s, out);
+  yk_strbuf_append_str(out, "}");
 }
 
 void yk_models_append(const char *const *names, size_t n_names, int64_t created_s, int32_t max_model_tokens,
@@ -160,5 +174,5 @@ void yk_models_append(const char *const *names, size_t n_names, int64_t created_
     if (i > 0) yk_strbuf_append_str(out, ",");
     yk_model_append(names[i], created_s, max_model_tokens, out);
   }
-  yk_strbuf_append_str(out, "]}");
+  yk_strbuf_append_str(out, "],\"has_more\":false,\"models\":[]}");
 }

@@ -202,6 +202,12 @@ class ProtocolsTest(ErrorsCase):
             self.assertEqual(end["delta"], {"stop_reason": reason, "stop_sequence": sequence})
             self.assertEqual([block["type"] for block in found["content"]], ["text"])
 
+    def test_a_budget_of_thinking(self):
+        asked = {**ASKED, "thinking": {"type": "enabled", "budget_tokens": 1}}
+        for fields, thinking in (({}, "so"), ({"thinking_token_budget": -1}, "so far")):
+            found = self.answer(MESSAGES, **asked, **fields)
+            self.assertEqual([block.get("thinking") for block in found["content"]][:1], [thinking])
+
     def test_a_counted_prompt(self):
         messages = {"messages": ASKED["messages"], "system": "y" * 40}
         count = self.answer(COUNT + "?beta=true", **messages, tools=[TOOL])

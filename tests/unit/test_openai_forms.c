@@ -217,8 +217,10 @@ static void answers(void **state)
   expect(&out, "{'prompt':'a\\n'}");
   yk_models_append((const char *[]){"its/name", "b"}, 2, 7, 100, &out);
   expect(&out, "{'object':'list','data':[{'id':'its/name','object':'model','created':7,'owned_by':'yoke','root':"
-               "'its/name','parent':null,'max_model_len':100},{'id':'b','object':'model','created':7,"
-               "'owned_by':'yoke','root':'b','parent':null,'max_model_len':100}]}");
+               "'its/name','parent':null,'max_model_len':100,'type':'model','display_name':'its/name',"
+               "'created_at':'1970-01-01T00:00:07Z'},{'id':'b','object':'model','created':7,'owned_by':'yoke',"
+               "'root':'b','parent':null,'max_model_len':100,'type':'model','display_name':'b',"
+               "'created_at':'1970-01-01T00:00:07Z'}],'has_more':false,'models':[]}");
   yk_strbuf_free(&out);
   yk_token_texts_free(texts);
 }

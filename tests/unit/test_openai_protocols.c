@@ -261,6 +261,7 @@ static void fields_of_messages(void **state)
   assert_int_equal(r.sampling.max_tokens, 9);
   assert_int_equal(r.sampling.n_stop_strings, 2);
   assert_int_equal(r.sampling.top_k, 3);
+  assert_int_equal(r.sampling.max_reasoning_tokens, -1); /* the model has no tags of reasoning */
   assert_false(r.chat.parallel_tool_calls);
   assert_true(r.include_reasoning && r.chat.add_generation_prompt);
   assert_string_equal(r.chat.reasoning_effort, "high");
@@ -314,6 +315,10 @@ static void refused_messages(void **state)
        "tools[0]", "bash_20250124"},
       {"{'max_tokens': 9, 'tool_choice': 'auto', 'messages': [" USER("x") "]}", "tool_choice", "an object"},
       {"{'max_tokens': 9, 'thinking': {'type': 'deep'}, 'messages': [" USER("x") "]}", "thinking", "deep"},
+      {"{'max_tokens': 9, 'thinking': {'type': 'enabled', 'budget_tokens': 0}, 'messages': [" USER("x") "]}",
+       "thinking.budget_tokens", "1 to"},
+      {"{'max_tokens': 9, 'thinking': {'type': 'enabled', 'budget_tokens': '9'}, 'messages': [" USER("x") "]}",
+       "thinking.budget_tokens", "an integer"},
       {"{'max_tokens': 9, 'mcp_servers': [{}], 'messages': [" USER("x") "]}", "mcp_servers", "not supported"},
   };
   check_refusals(&yk_protocol_messages, rows, sizeof rows / sizeof *rows);
