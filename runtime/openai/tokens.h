@@ -43,8 +43,8 @@ yk_status yk_detokenize_request_parse(yk_json root, yk_detokenize_request *out, 
 void yk_detokenize_answer_append(const char *text, size_t n_bytes, yk_strbuf *out);
 
 /* yk_models_append - {"object": "list", "data": [...], "has_more": false, "models": []} with an entry of data for each
- *   of names [n_names]; a name is id, root and display name. Anthropic's clients read "has_more", and an entry's "type",
- *   "display_name" and "created_at". Codex reads "models", whose entries would replace its own prompt. */
+ *   of names [n_names]; a name is id, root and display name. Anthropic's clients read "has_more", and in an entry
+ *   "type", "display_name" and "created_at". Codex reads "models", whose entries would replace its own prompt. */
 void yk_models_append(const char *const *names, size_t n_names, int64_t created_s, int32_t max_model_tokens,
                       yk_strbuf *out);
 
