@@ -112,7 +112,8 @@ static yk_status report_offsets(const checkpoint_view *c, yk_err *err)
 /* In order of priority: a tensor counts as the first kind that fits. */
 typedef enum stray_kind {
   STRAY_TABLE,
-  STRAY_PARTS,
+  STRAY_INDEXER,
+  STRAY_PARTS, /* up to here: of every model of its family, not worth a warning */
   STRAY_TOWER,
   STRAY_PREDICTION,
   STRAY_LAYER,
@@ -135,6 +136,7 @@ static const char *const stray_texts[N_STRAY_KINDS] = {
     [STRAY_BIAS] = "of biases that are not zero, but that the model's configuration does not have",
     [STRAY_EXPERT] = "of experts, which the architecture does not have",
     [STRAY_LORA] = "of LoRA adapters, which are not applied: merge them into the weights",
+    [STRAY_INDEXER] = "of the indexer of sparse attention: attention is dense, within its index_topk tokens",
     [STRAY_OTHER] = "that the model has no use for",
 };
 
@@ -159,11 +161,13 @@ static stray_kind kind_of(const yk_model_config *config, const char *name)
   if (ends_with(name, "rotary_emb.inv_freq") || ends_with(name, "rotary_pos_emb.inv_freq")) return STRAY_TABLE;
   bool is_part = has_any(name, towers, sizeof towers / sizeof *towers) ||
                  has_any(name, predictions, sizeof predictions / sizeof *predictions);
-  if (layer < 0 && is_part && yk_family_is_hybrid(config->family)) return STRAY_PARTS; /* every such model has them */
+  bool has_parts = yk_family_is_hybrid(config->family) || config->family == YK_FAMILY_KIMI_K25;
+  if (layer < 0 && is_part && has_parts) return STRAY_PARTS; /* every such model has them */
   if (layer < 0 && has_any(name, towers, sizeof towers / sizeof *towers)) return STRAY_TOWER;
   if (layer < config->n_layers && has_any(name, predictions, sizeof predictions / sizeof *predictions))
     return STRAY_PREDICTION;
   if (layer >= config->n_layers) return STRAY_LAYER;
+  if (strstr(name, ".self_attn.indexer.")) return STRAY_INDEXER;
   if (ends_with(name, ".g_idx")) return STRAY_G_IDX;
   if (ends_with(name, ".bias")) return STRAY_BIAS;
   if (strstr(name, "experts.")) return STRAY_EXPERT;

@@ -69,6 +69,10 @@ class ModelTensors:
         q, kv = heads * head, config["num_key_value_heads"] * head
         has_bias = config.get("attention_bias", config["model_type"].startswith("qwen2"))
         has_gates = "linear_num_key_heads" in config
+        if config["model_type"] == "phi3":
+            self.linear(f"{layer}.qkv_proj", hidden, q + 2 * kv)
+            self.linear(f"{layer}.o_proj", q, hidden)
+            return
         self.linear(f"{layer}.q_proj", hidden, 2 * q if has_gates else q, has_bias)
         self.linear(f"{layer}.k_proj", hidden, kv, has_bias)
         self.linear(f"{layer}.v_proj", hidden, kv, has_bias)
@@ -112,8 +116,11 @@ class ModelTensors:
 
     def ffn(self, name, size, names=("gate_proj", "up_proj", "down_proj")):
         gate, up, down = names
-        self.linear(f"{name}.{gate}", self.hidden, size)
-        self.linear(f"{name}.{up}", self.hidden, size)
+        if self.config["model_type"] == "phi3":
+            self.linear(f"{name}.gate_up_proj", self.hidden, 2 * size)
+        else:
+            self.linear(f"{name}.{gate}", self.hidden, size)
+            self.linear(f"{name}.{up}", self.hidden, size)
         self.linear(f"{name}.{down}", size, self.hidden)
 
     def router(self, name, n):

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-/* All NULL and false: no changes. */
+/* All NULL and false: no changes. dense_beyond_index concerns no file. */
 typedef struct yk_config_changes {
   const char *config;     /* a JSON object whose members replace those of config.json */
   const char *generation; /* the same for generation_config.json, which may be missing */
@@ -15,6 +15,8 @@ typedef struct yk_config_changes {
    * missing. */
   const char *generation_dir;
   bool has_plain_sampling; /* only token ids are read from generation_config.json */
+  /* Sparse attention is computed as dense attention for any context, not only up to index_topk tokens. */
+  bool dense_beyond_index;
 } yk_config_changes;
 
 /* yk_config_changes_apply_config - replace *text [*n_bytes], malloc'd, by config.json with the changes applied. Members

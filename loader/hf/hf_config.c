@@ -12,10 +12,11 @@ static const char file[] = "config.json";
 static const char generation_file[] = "generation_config.json";
 static const char *const quantize_files[] = {"quantize_config.json", "quant_config.json", "hf_quant_config.json"};
 
-static const char *const family_names[] = {"llama",       "mistral",     "qwen2",       "qwen3",      "minicpm",
-                                           "glm",         "chatglm",     "mixtral",     "qwen2_moe",  "qwen3_moe",
-                                           "glm4_moe",    "deepseek_v2", "deepseek_v3", "qwen3_next", "qwen3_5",
-                                           "qwen3_5_moe", "qwen3_5",     "qwen3_5_moe"};
+static const char *const family_names[] = {
+    "llama",   "mistral",       "qwen2",     "qwen3",        "minicpm",     "glm",         "chatglm",
+    "mixtral", "qwen2_moe",     "qwen3_moe", "glm4_moe",     "deepseek_v2", "deepseek_v3", "qwen3_next",
+    "qwen3_5", "qwen3_5_moe",   "qwen3_5",   "qwen3_5_moe",  "seed_oss",    "ernie4_5",    "granite",
+    "phi3",    "glm4_moe_lite", "kimi_k25",  "deepseek_v32", "glm_moe_dsa"};
 
 /* A class in "architectures" or a "model_type", and its family. */
 typedef struct known_name {
@@ -45,6 +46,15 @@ static const known_name architectures[] = {
     {"Qwen3_5MoeForCausalLM", YK_FAMILY_QWEN3_5_MOE},
     {"Qwen3_5ForConditionalGeneration", YK_FAMILY_QWEN3_5_VL},
     {"Qwen3_5MoeForConditionalGeneration", YK_FAMILY_QWEN3_5_MOE_VL},
+    {"SeedOssForCausalLM", YK_FAMILY_SEED_OSS},
+    {"Ernie4_5ForCausalLM", YK_FAMILY_ERNIE4_5},
+    {"Ernie4_5_ForCausalLM", YK_FAMILY_ERNIE4_5},
+    {"GraniteForCausalLM", YK_FAMILY_GRANITE},
+    {"Phi3ForCausalLM", YK_FAMILY_PHI3},
+    {"Glm4MoeLiteForCausalLM", YK_FAMILY_GLM4_MOE_LITE},
+    {"KimiK25ForConditionalGeneration", YK_FAMILY_KIMI_K25},
+    {"DeepseekV32ForCausalLM", YK_FAMILY_DEEPSEEK_V32},
+    {"GlmMoeDsaForCausalLM", YK_FAMILY_GLM_MOE_DSA},
 };
 static const known_name model_types[] = {
     {"llama", YK_FAMILY_LLAMA},
@@ -68,14 +78,19 @@ static const known_name model_types[] = {
     {"qwen3_5_moe_text", YK_FAMILY_QWEN3_5_MOE},
     {"qwen3_5", YK_FAMILY_QWEN3_5_VL},
     {"qwen3_5_moe", YK_FAMILY_QWEN3_5_MOE_VL},
+    {"seed_oss", YK_FAMILY_SEED_OSS},
+    {"ernie4_5", YK_FAMILY_ERNIE4_5},
+    {"granite", YK_FAMILY_GRANITE},
+    {"phi3", YK_FAMILY_PHI3},
+    {"glm4_moe_lite", YK_FAMILY_GLM4_MOE_LITE},
+    {"kimi_k25", YK_FAMILY_KIMI_K25},
+    {"deepseek_v32", YK_FAMILY_DEEPSEEK_V32},
+    {"glm_moe_dsa", YK_FAMILY_GLM_MOE_DSA},
 };
-static const char supported_architectures[] = "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
-                                              "Qwen3ForCausalLM, MiniCPMForCausalLM, FM9GForCausalLM, GlmForCausalLM, "
-                                              "ChatGLMModel, MixtralForCausalLM, Qwen2MoeForCausalLM, "
-                                              "Qwen3MoeForCausalLM, Glm4MoeForCausalLM, DeepseekV2ForCausalLM, "
-                                              "DeepseekV3ForCausalLM, Qwen3NextForCausalLM, Qwen3_5ForCausalLM, "
-                                              "Qwen3_5MoeForCausalLM, Qwen3_5ForConditionalGeneration, "
-                                              "Qwen3_5MoeForConditionalGeneration";
+/* Short enough for a message; the table of families in loader/README.md has the classes. */
+static const char supported_architectures[] =
+    "Llama, Mistral, Mixtral, Qwen2, Qwen3 (Moe), Qwen3Next/3_5, MiniCPM, FM9G, ChatGLM, Glm, Glm4Moe(Lite), "
+    "GlmMoeDsa, DeepseekV2/3/32, KimiK25, SeedOss, Ernie4_5, Granite, Phi3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {
@@ -119,12 +134,14 @@ static yk_status read_family(yk_json root, yk_model_config *config, yk_err *err)
                     supported_architectures);
 }
 
-/* If the key is missing, Llama and MiniCPM have one KV head per query head. The class defaults of other families fit a
- * single model only, so the key is required there. null means one KV head per query head in every family. */
+/* If the key is missing, Llama, MiniCPM, Granite and Phi-3 have one KV head per query head. The class defaults of other
+ * families fit a single model only, so the key is required there. null means one KV head per query head in every
+ * family. */
 static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *err)
 {
   static const char key[] = "num_key_value_heads";
   bool required = config->family != YK_FAMILY_LLAMA && config->family != YK_FAMILY_MINICPM &&
+                  config->family != YK_FAMILY_GRANITE && config->family != YK_FAMILY_PHI3 &&
                   !yk_json_is(yk_json_get(root, key), YK_JSON_NULL);
   config->n_kv_heads = config->n_heads;
   YK_TRY(yk_json_get_i32(root, file, key, required, 1, config->n_heads, &config->n_kv_heads, err));
@@ -134,13 +151,19 @@ static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *er
   return YK_OK;
 }
 
+static bool has_heads_of_128(yk_model_family family)
+{
+  return family == YK_FAMILY_QWEN3 || family == YK_FAMILY_GLM || family == YK_FAMILY_SEED_OSS ||
+         family == YK_FAMILY_ERNIE4_5;
+}
+
 static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *err)
 {
   yk_json value = yk_json_get(root, "head_dim");
   bool given = yk_json_is_given(value);
   if (!value.doc && yk_family_is_hybrid(config->family)) {
     config->head_dim = 256;
-  } else if (!value.doc && (config->family == YK_FAMILY_QWEN3 || config->family == YK_FAMILY_GLM)) {
+  } else if (!value.doc && has_heads_of_128(config->family)) {
     config->head_dim = 128; /* the class default */
   } else if (!given) {
     if (config->hidden_size % config->n_heads != 0)
@@ -158,7 +181,30 @@ static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *er
 
 static bool is_latent(yk_model_family family)
 {
-  return family == YK_FAMILY_DEEPSEEK_V2 || family == YK_FAMILY_DEEPSEEK_V3;
+  switch (family) {
+  case YK_FAMILY_DEEPSEEK_V2:
+  case YK_FAMILY_DEEPSEEK_V3:
+  case YK_FAMILY_GLM4_MOE_LITE:
+  case YK_FAMILY_KIMI_K25:
+  case YK_FAMILY_DEEPSEEK_V32:
+  case YK_FAMILY_GLM_MOE_DSA: return true;
+  default: return false;
+  }
+}
+
+/* The class default of rms_norm_eps. */
+static float default_eps(yk_model_family family)
+{
+  switch (family) {
+  case YK_FAMILY_GLM: return 1.5625e-7f;
+  case YK_FAMILY_MIXTRAL:
+  case YK_FAMILY_GLM4_MOE:
+  case YK_FAMILY_ERNIE4_5:
+  case YK_FAMILY_PHI3:
+  case YK_FAMILY_GLM4_MOE_LITE:
+  case YK_FAMILY_GLM_MOE_DSA: return 1e-5f;
+  default: return 1e-6f;
+  }
 }
 
 static yk_status read_heads(yk_json root, yk_model_config *config, yk_err *err)
@@ -187,8 +233,7 @@ static yk_status read_sizes(yk_json root, yk_model_config *config, yk_err *err)
   YK_TRY(read_heads(root, config, err));
   YK_TRY(yk_json_get_i32(root, file, "max_position_embeddings", true, 1, YK_MAX_POSITIONS,
                          &config->max_position_embeddings, err));
-  bool has_1e5 = config->family == YK_FAMILY_MIXTRAL || config->family == YK_FAMILY_GLM4_MOE;
-  config->rms_norm_eps = config->family == YK_FAMILY_GLM ? 1.5625e-7f : has_1e5 ? 1e-5f : 1e-6f;
+  config->rms_norm_eps = default_eps(config->family);
   return yk_json_get_f32(root, file, "rms_norm_eps", false, 1e-20, 1, &config->rms_norm_eps, err);
 }
 
@@ -245,14 +290,25 @@ static yk_status read_activation(yk_json root, yk_activation *out, yk_err *err)
  * file. */
 static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_err *err)
 {
-  bool attention_bias = config->family == YK_FAMILY_GLM;
+  bool attention_bias = config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_SEED_OSS;
   YK_TRY(yk_json_get_bool(root, file, "attention_bias", false, &attention_bias, err));
   switch (config->family) {
   case YK_FAMILY_LLAMA:
+  case YK_FAMILY_GRANITE:
     config->qkv_bias = config->o_bias = attention_bias;
     YK_TRY(yk_json_get_bool(root, file, "mlp_bias", false, &config->mlp_bias, err));
     break;
-  case YK_FAMILY_MISTRAL: break;
+  case YK_FAMILY_MISTRAL:
+  case YK_FAMILY_PHI3: break;
+  case YK_FAMILY_SEED_OSS:
+    config->qkv_bias = attention_bias;
+    YK_TRY(yk_json_get_bool(root, file, "attention_out_bias", false, &config->o_bias, err));
+    YK_TRY(yk_json_get_bool(root, file, "mlp_bias", false, &config->mlp_bias, err));
+    break;
+  case YK_FAMILY_ERNIE4_5:
+    YK_TRY(yk_json_get_bool(root, file, "use_bias", false, &config->mlp_bias, err));
+    config->qkv_bias = config->o_bias = config->mlp_bias;
+    break;
   case YK_FAMILY_QWEN2: config->qkv_bias = true; break;
   case YK_FAMILY_QWEN3:
     config->qkv_bias = config->o_bias = attention_bias;
@@ -275,7 +331,11 @@ static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_er
     YK_TRY(yk_json_get_bool(root, file, "use_qk_norm", false, &config->qk_norm, err));
     break;
   case YK_FAMILY_DEEPSEEK_V2:
-  case YK_FAMILY_DEEPSEEK_V3: config->qkv_bias = config->o_bias = attention_bias; break;
+  case YK_FAMILY_DEEPSEEK_V3:
+  case YK_FAMILY_GLM4_MOE_LITE:
+  case YK_FAMILY_KIMI_K25:
+  case YK_FAMILY_DEEPSEEK_V32:
+  case YK_FAMILY_GLM_MOE_DSA: config->qkv_bias = config->o_bias = attention_bias; break;
   case YK_FAMILY_QWEN3_NEXT:
   case YK_FAMILY_QWEN3_5:
   case YK_FAMILY_QWEN3_5_MOE:
@@ -286,8 +346,21 @@ static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_er
     config->norm_offset = 1;
     break;
   }
-  config->tie_word_embeddings = config->family == YK_FAMILY_MINICPM;
+  config->tie_word_embeddings = config->family == YK_FAMILY_MINICPM || config->family == YK_FAMILY_ERNIE4_5;
   return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
+}
+
+/* Read Granite's four factors: the defaults of its class are 1. */
+static yk_status read_granite_scales(yk_json root, yk_model_config *config, yk_err *err)
+{
+  double divisor = 1;
+  config->attention_scale = 1;
+  YK_TRY(yk_json_get_f32(root, file, "embedding_multiplier", false, 1e-6, 1e6, &config->embed_scale, err));
+  YK_TRY(yk_json_get_f32(root, file, "residual_multiplier", false, 1e-6, 1e6, &config->residual_scale, err));
+  YK_TRY(yk_json_get_f32(root, file, "attention_multiplier", false, 1e-6, 1e6, &config->attention_scale, err));
+  YK_TRY(yk_json_get_f64(root, file, "logits_scaling", false, 1e-6, 1e6, &divisor, err));
+  config->logit_scale = (float)(1 / divisor);
+  return YK_OK;
 }
 
 /* Read MiniCPM's three scales. The defaults of its class match no trained model, so the keys are required, except for
@@ -295,6 +368,7 @@ static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_er
 static yk_status read_scales(yk_json root, yk_model_config *config, yk_err *err)
 {
   config->embed_scale = config->residual_scale = config->logit_scale = 1;
+  if (config->family == YK_FAMILY_GRANITE) return read_granite_scales(root, config, err);
   if (config->family != YK_FAMILY_MINICPM) return YK_OK;
   int64_t n_experts = 0;
   YK_TRY(yk_json_get_i64(root, file, "num_experts", false, 0, INT32_MAX, &n_experts, err));
@@ -328,7 +402,33 @@ static yk_status read_common(yk_json root, yk_model_config *config, yk_err *err)
 typedef struct documents {
   yk_json_doc *root, *generation, *quantize, *description; /* NULL: no such file */
   const char *description_file;
+  bool dense_beyond_index;
 } documents;
+
+/* Sparse attention reads the index_topk tokens that its indexer prefers: dense attention is the same up to so many
+ * tokens, which therefore are the longest context, unless the caller wants dense attention beyond. */
+static yk_status limit_to_index(yk_json root, bool dense_beyond, const yk_log *log, yk_model_config *config,
+                                yk_err *err)
+{
+  static const char key[] = "index_topk";
+  if (config->family != YK_FAMILY_DEEPSEEK_V32 && config->family != YK_FAMILY_GLM_MOE_DSA) return YK_OK;
+  int32_t n = 2048; /* the class default */
+  YK_TRY(yk_json_get_i32(root, file, key, false, 1, YK_MAX_POSITIONS, &n, err));
+  if (n >= config->max_model_tokens) return YK_OK;
+  if (dense_beyond) {
+    yk_log_write(log, YK_LOG_WARN,
+                 "attention is dense beyond %d tokens (%s), where the model's is sparse: answers then differ from the "
+                 "model's",
+                 n, key);
+    return YK_OK;
+  }
+  config->max_model_tokens = n;
+  yk_log_write(log, YK_LOG_INFO,
+               "the longest context is %d tokens (%s): up to there dense attention gives the same results as the "
+               "model's sparse attention; --dense-attention-beyond-index permits more",
+               n, key);
+  return YK_OK;
+}
 
 /* The keys of the language model: those of "text_config" if the model also reads images. */
 static yk_status find_text(yk_json root, const yk_model_config *config, yk_json *text, yk_err *err)
@@ -336,7 +436,8 @@ static yk_status find_text(yk_json root, const yk_model_config *config, yk_json 
   static const char key[] = "text_config";
   *text = root;
   yk_json value = yk_json_get(root, key);
-  if (!yk_family_is_hybrid(config->family) || !yk_json_is_given(value)) return YK_OK;
+  bool may_be_inside = yk_family_is_hybrid(config->family) || config->family == YK_FAMILY_KIMI_K25;
+  if (!may_be_inside || !yk_json_is_given(value)) return YK_OK;
   if (!yk_json_is(value, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", file, key,
                       yk_json_type_name(value));
@@ -353,12 +454,15 @@ static yk_status read_all(const documents *d, const yk_log *log, yk_model_config
   yk_json text;
   YK_TRY(find_text(root, config, &text, err));
   YK_TRY(yk_hf_read_quant(root, yk_json_root(d->quantize), quantize_files[0], &config->quant, err));
+  if (config->quant.method == YK_QUANT_NONE && text.node != root.node)
+    YK_TRY(yk_hf_read_quant(text, YK_JSON_NONE, quantize_files[0], &config->quant, err));
   if (config->quant.method == YK_QUANT_NONE && d->description)
     YK_TRY(yk_hf_read_msmodelslim(yk_json_root(d->description), d->description_file, &config->quant, err));
   if (config->family == YK_FAMILY_CHATGLM)
     YK_TRY(yk_hf_read_chatglm(root, file, config, err));
   else
     YK_TRY(read_common(text, config, err));
+  YK_TRY(limit_to_index(text, d->dense_beyond_index, log, config, err));
   if (text.node != root.node)
     YK_TRY(yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err));
   YK_TRY(read_dtype(text, root, config, err));
@@ -374,7 +478,7 @@ static yk_status parse_optional(const char *name, const char *text, size_t n_byt
 
 yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log, yk_model_config *out, yk_err *err)
 {
-  documents d = {.description_file = texts->description_file};
+  documents d = {.description_file = texts->description_file, .dense_beyond_index = texts->dense_beyond_index};
   yk_model_config config = {.activation = YK_GATED_SILU};
   yk_status status = yk_json_parse(file, texts->config, texts->config_bytes, NULL, &d.root, err);
   if (status == YK_OK)
@@ -419,7 +523,8 @@ yk_status yk_model_config_load(const char *dir, const yk_config_changes *changes
                                yk_model_config *out, yk_err *err)
 {
   char *config = NULL, *generation = NULL, *quantize = NULL, *description = NULL, description_name[256] = "";
-  yk_config_texts texts = {.description_file = description_name};
+  yk_config_texts texts = {.description_file = description_name,
+                           .dense_beyond_index = changes && changes->dense_beyond_index};
   yk_status status = yk_dir_read(dir, file, true, &config, &texts.config_bytes, err);
   if (status == YK_OK) status = read_generation(dir, changes, &generation, &texts.generation_bytes, err);
   if (status == YK_OK && changes) status = yk_config_changes_apply_config(changes, &config, &texts.config_bytes, err);

@@ -35,6 +35,7 @@ typedef struct yk_config_texts {
   const char *config, *generation, *quantize; /* config.json, generation_config.json, quantize_config.json */
   const char *description, *description_file; /* quant_model_description*.json, and its name */
   size_t config_bytes, generation_bytes, quantize_bytes, description_bytes;
+  bool dense_beyond_index; /* as in yk_config_changes */
 } yk_config_texts;
 
 yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log, yk_model_config *out, yk_err *err);

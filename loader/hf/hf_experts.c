@@ -128,16 +128,45 @@ static yk_status read_method(yk_json root, const char *file, const char *default
   return methods[i].has_groups ? read_groups(root, file, x, err) : YK_OK;
 }
 
-static yk_status read_dense_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+static const char types_key[] = "mlp_layer_types";
+
+/* "dense" or "sparse" for every layer. */
+static yk_status read_layer_types(yk_json types, const char *file, yk_model_config *config, yk_err *err)
 {
-  int32_t n_dense = 0, step = 1;
-  YK_TRY(yk_json_get_i32(root, file, "first_k_dense_replace", true, 0, INT32_MAX, &n_dense, err));
-  YK_TRY(yk_json_get_i32(root, file, "moe_layer_freq", false, 1, INT32_MAX, &step, err));
-  for (int32_t i = n_dense; i < config->n_layers; i++) config->experts.layers[i] = i % step == 0;
+  if (!yk_json_is(types, YK_JSON_ARRAY) || yk_json_size(types) != (size_t)config->n_layers)
+    return yk_err_set(err, YK_E_FORMAT,
+                      "%s: key \"%s\": expected an array of num_hidden_layers = %d strings, found %s of %zu", file,
+                      types_key, config->n_layers, yk_json_type_name(types), yk_json_size(types));
+  for (int32_t i = 0; i < config->n_layers; i++) {
+    const char *type = yk_json_string(yk_json_at(types, (size_t)i));
+    if (!type || (strcmp(type, "dense") != 0 && strcmp(type, "sparse") != 0))
+      return yk_err_set(err, YK_E_UNSUPPORTED, "%s: %s[%d] \"%s\" is not supported; supported: dense, sparse", file,
+                        types_key, i, type ? type : "(not a string)");
+    config->experts.layers[i] = strcmp(type, "sparse") == 0;
+  }
   return YK_OK;
 }
 
-/* DeepSeek-V2 and V3, and GLM-4.5, which uses V3's keys. n_routed_experts null: every layer is dense; n_shared_experts
+static yk_status read_dense_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  int32_t n_dense = 0, step = 1;
+  yk_json types = yk_json_get(root, types_key);
+  bool is_required = config->family != YK_FAMILY_GLM4_MOE_LITE && !yk_json_is_given(types);
+  if (config->family == YK_FAMILY_GLM4_MOE_LITE) n_dense = 1; /* the class default */
+  YK_TRY(yk_json_get_i32(root, file, "first_k_dense_replace", is_required, 0, INT32_MAX, &n_dense, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_layer_freq", false, 1, INT32_MAX, &step, err));
+  for (int32_t i = n_dense; i < config->n_layers; i++) config->experts.layers[i] = i % step == 0;
+  return yk_json_is_given(types) ? read_layer_types(types, file, config, err) : YK_OK;
+}
+
+/* Families whose class has a default other than 1, which fits only one model. */
+static bool requires_scale(yk_model_family family)
+{
+  return family == YK_FAMILY_GLM4_MOE_LITE || family == YK_FAMILY_DEEPSEEK_V32 || family == YK_FAMILY_GLM_MOE_DSA ||
+         family == YK_FAMILY_KIMI_K25;
+}
+
+/* DeepSeek-V2 and V3, and families that use V3's keys. n_routed_experts null: every layer is dense; n_shared_experts
  * null: no shared expert. */
 static yk_status read_deepseek(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
@@ -157,7 +186,8 @@ static yk_status read_deepseek(yk_json root, const char *file, yk_model_config *
   x->normalise = !is_v2;
   x->scoring = is_v2 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
   YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
-  YK_TRY(yk_json_get_f32(root, file, "routed_scaling_factor", false, 1e-6, 1e6, &x->scale, err));
+  YK_TRY(
+      yk_json_get_f32(root, file, "routed_scaling_factor", requires_scale(config->family), 1e-6, 1e6, &x->scale, err));
   YK_TRY(read_method(root, file, is_v2 ? "greedy" : "noaux_tc", x, err));
   return read_dense_layers(root, file, config, err);
 }
@@ -174,6 +204,10 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
   case YK_FAMILY_QWEN3_5_MOE_VL: return read_qwen(root, file, config, err);
   case YK_FAMILY_DEEPSEEK_V2:
   case YK_FAMILY_DEEPSEEK_V3:
+  case YK_FAMILY_GLM4_MOE_LITE:
+  case YK_FAMILY_KIMI_K25:
+  case YK_FAMILY_DEEPSEEK_V32:
+  case YK_FAMILY_GLM_MOE_DSA:
   case YK_FAMILY_GLM4_MOE: return read_deepseek(root, file, config, err);
   default: return YK_OK;
   }

@@ -60,6 +60,9 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
   if (!type) type = old_type ? old_type : "default";
   /* mrope: positions of images have three numbers, which are equal for text. */
   if (strcmp(type, "default") == 0 || strcmp(type, "mrope") == 0) return YK_OK;
+  if (config->family == YK_FAMILY_PHI3) /* its class takes "yarn" and "su" for longrope */
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: rotary type \"%s\" is not supported for this family; supported: default", label, type);
   if (strcmp(type, "linear") == 0) return read_linear(object, label, rope, err);
   if (strcmp(type, "llama3") == 0) {
     YK_TRY(read_original_context(root, file, object, label, rope, err));
@@ -76,7 +79,8 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
 /* Families whose heads may rotate in part. */
 static bool rotates_in_part(const yk_model_config *config)
 {
-  return config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_GLM4_MOE || yk_family_is_hybrid(config->family);
+  return config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_GLM4_MOE || config->family == YK_FAMILY_PHI3 ||
+         yk_family_is_hybrid(config->family);
 }
 
 /* partial_rotary_factor: the share of each head that rotates. */
@@ -92,7 +96,8 @@ static yk_status read_partial(yk_json object, const char *label, const yk_model_
 
 static yk_status set_rotary_dim(const char *file, double factor, yk_model_config *config, yk_err *err)
 {
-  config->rotary_interleaved = config->rotary_interleaved || config->family == YK_FAMILY_GLM;
+  bool has_pairs = config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_ERNIE4_5;
+  config->rotary_interleaved = config->rotary_interleaved || has_pairs;
   config->rotary_dim = (int32_t)(config->head_dim * factor);
   if (config->rotary_dim < 2 || config->rotary_dim % 2 != 0)
     return yk_err_set(err, YK_E_FORMAT,
@@ -151,9 +156,11 @@ yk_rope_config yk_hf_rope_default(int32_t max_position_embeddings)
 yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_rope_config *rope = &config->rope;
-  double partial = yk_family_is_hybrid(config->family) ? 0.25 : rotates_in_part(config) ? 0.5 : 1;
+  bool has_half = config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_GLM4_MOE;
+  double partial = yk_family_is_hybrid(config->family) ? 0.25 : has_half ? 0.5 : 1;
   *rope = yk_hf_rope_default(config->max_position_embeddings);
-  if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default */
+  if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default, as the next one */
+  if (config->family == YK_FAMILY_ERNIE4_5) rope->theta = 5e5;
   YK_TRY(yk_json_get_f64(root, file, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
   YK_TRY(read_partial(root, file, config, &partial, err));
   yk_json object;

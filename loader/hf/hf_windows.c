@@ -45,7 +45,7 @@ yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *co
   const bool is_qwen_moe = config->family == YK_FAMILY_QWEN3_MOE || config->family == YK_FAMILY_QWEN2_MOE;
   if (config->family == YK_FAMILY_MISTRAL) {
     YK_TRY(read_window(root, file, &window, err));
-  } else if (config->family == YK_FAMILY_MIXTRAL) { /* no window without the key */
+  } else if (config->family == YK_FAMILY_MIXTRAL || config->family == YK_FAMILY_PHI3) { /* none without the key */
     YK_TRY(yk_json_get_i32(root, file, "sliding_window", false, 1, YK_MAX_POSITIONS, &window, err));
   } else if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3 || is_qwen_moe) {
     bool use_window = false;
@@ -60,6 +60,8 @@ yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *co
   for (int32_t i = 0; i < config->n_layers; i++) config->window_tokens[i] = i >= first_layer ? window : 0;
   yk_json types = yk_json_get(root, "layer_types");
   if (yk_family_is_hybrid(config->family)) return YK_OK; /* hf_delta.c */
+  if (config->family == YK_FAMILY_DEEPSEEK_V32 || config->family == YK_FAMILY_GLM_MOE_DSA)
+    return YK_OK; /* all of indexed attention */
   if (!yk_json_is_given(types)) return YK_OK;
   return apply_layer_types(types, file, window, config, err);
 }

@@ -33,14 +33,22 @@ typedef enum yk_model_family {
   YK_FAMILY_MIXTRAL,
   YK_FAMILY_QWEN2_MOE,
   YK_FAMILY_QWEN3_MOE,
-  YK_FAMILY_GLM4_MOE, /* GLM-4.5 */
+  YK_FAMILY_GLM4_MOE, /* GLM-4.5 to 4.7 */
   YK_FAMILY_DEEPSEEK_V2,
   YK_FAMILY_DEEPSEEK_V3, /* also R1 and Kimi-K2 */
   YK_FAMILY_QWEN3_NEXT,
-  YK_FAMILY_QWEN3_5,       /* also 3.6 and 3.8 */
-  YK_FAMILY_QWEN3_5_MOE,   /* the same, with experts */
-  YK_FAMILY_QWEN3_5_VL,    /* the text part of a model that also reads images: names within model.language_model */
-  YK_FAMILY_QWEN3_5_MOE_VL /* the same, with experts */
+  YK_FAMILY_QWEN3_5,        /* also 3.6 and 3.8 */
+  YK_FAMILY_QWEN3_5_MOE,    /* the same, with experts */
+  YK_FAMILY_QWEN3_5_VL,     /* the text part of a model that also reads images: names within model.language_model */
+  YK_FAMILY_QWEN3_5_MOE_VL, /* the same, with experts */
+  YK_FAMILY_SEED_OSS,
+  YK_FAMILY_ERNIE4_5,
+  YK_FAMILY_GRANITE,
+  YK_FAMILY_PHI3,          /* also Phi-4 */
+  YK_FAMILY_GLM4_MOE_LITE, /* GLM-4.7-Flash */
+  YK_FAMILY_KIMI_K25,      /* the text part, which is DeepSeek-V3 */
+  YK_FAMILY_DEEPSEEK_V32,
+  YK_FAMILY_GLM_MOE_DSA /* GLM-5 */
 } yk_model_family;
 
 typedef enum yk_rope_type { YK_ROPE_DEFAULT, YK_ROPE_LINEAR, YK_ROPE_LLAMA3, YK_ROPE_YARN } yk_rope_type;
@@ -172,6 +180,7 @@ typedef struct yk_model_config {
   int32_t rotary_dim;                   /* even; the first rotary_dim elements of a head rotate, the others do not */
   bool rotary_interleaved;              /* elements 2i and 2i + 1 are a pair; else i and i + rotary_dim / 2 */
   int32_t window_tokens[YK_MAX_LAYERS]; /* [n_layers] keys that a row attends to, including itself; 0: all */
+  float attention_scale;                /* factor on products of queries and keys; 0: 1 / sqrt(head_dim) */
   float embed_scale;                    /* factor on embedding rows: scale_emb, else 1 */
   float residual_scale; /* factor on each branch when added to the residual: scale_depth / sqrt(layers), else 1 */
   float logit_scale;    /* factor on final hidden rows before lm_head: dim_model_base / hidden_size, else 1 */

@@ -85,6 +85,22 @@ static const name_table glm_table = {
     .names = {[YK_ROLE_GATE] = "mlp.gate_up_proj", [YK_ROLE_UP] = "mlp.gate_up_proj"},
 };
 
+static const name_table phi3_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_Q] = "self_attn.qkv_proj",
+              [YK_ROLE_K] = "self_attn.qkv_proj",
+              [YK_ROLE_V] = "self_attn.qkv_proj",
+              [YK_ROLE_GATE] = "mlp.gate_up_proj",
+              [YK_ROLE_UP] = "mlp.gate_up_proj"},
+};
+
+static const name_table kimi_k25_table = {
+    .layer_prefix = "language_model.model.layers.",
+    .names = {[YK_ROLE_EMBEDDING] = "language_model.model.embed_tokens",
+              [YK_ROLE_FINAL_NORM] = "language_model.model.norm",
+              [YK_ROLE_LM_HEAD] = "language_model.lm_head"},
+};
+
 static const name_table chatglm_table = {
     .layer_prefix = "transformer.encoder.layers.",
     .names = {[YK_ROLE_EMBEDDING] = "transformer.embedding.word_embeddings",
@@ -106,6 +122,8 @@ static const name_table *table_of(yk_model_family family)
   switch (family) {
   case YK_FAMILY_GLM: return &glm_table;
   case YK_FAMILY_CHATGLM: return &chatglm_table;
+  case YK_FAMILY_PHI3: return &phi3_table;
+  case YK_FAMILY_KIMI_K25: return &kimi_k25_table;
   case YK_FAMILY_MIXTRAL: return &mixtral_table;
   case YK_FAMILY_QWEN2_MOE:
   case YK_FAMILY_QWEN3_NEXT:

@@ -221,7 +221,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   yk_sublayer *a = *out = calloc(1, sizeof *a);
   if (!a) return yk_err_set(err, YK_E_NOMEM, "no memory for the attention of a layer");
   a->heads = heads_of(source);
-  a->scale = 1.0f / sqrtf((float)c->head_dim);
+  a->scale = c->attention_scale > 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_dim);
   a->window_tokens = c->window_tokens[layer];
   a->attended_offset_bytes = attended_offset_bytes(source, &a->heads);
   a->o_offset_bytes = o_offset_bytes(source, &a->heads);

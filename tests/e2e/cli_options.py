@@ -43,7 +43,7 @@ class Help(harness.Case):
         model = ["model", "revision", "download-dir", "tokenizer", "tokenizer-revision",
                  "hf-overrides", "override-generation-config", "generation-config",
                  "tensor-parallel-size", "pipeline-parallel-size", "device", "devices", "dtype", "kv-cache-dtype",
-                 "max-model-len",
+                 "max-model-len", "dense-attention-beyond-index",
                  "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes",
                  "enable-expert-parallel", "no-prefix-reuse", "seed", "step-timeout", "log-level"]
         names["generate"] += model
@@ -223,6 +223,14 @@ class Refused(harness.Case):
         for option in ("--hf-overrides", "--override-generation-config"):
             self.assert_usage_error([*generate, option, "[]"], f"{option}: expected a JSON object, found array")
             self.assert_usage_error([*generate, option, "{x}"], f"{option}: ")
+
+    def test_dense_attention_beyond_the_index(self):
+        plan = ["plan", os.path.join(harness.FAMILIES, "deepseek_v32"), "--device", "cpu", "--tp", 1]
+        self.assert_error([*plan, "--max-model-len", 201], "expected at most 200")
+        self.assertIn("--dense-attention-beyond-index permits more", self.run_yoke(*plan).err)
+        done = self.run_yoke(*plan, "--max-model-len", 201, "--dense-attention-beyond-index")
+        self.assertIn("dense beyond 200 tokens (index_topk)", done.err)
+        self.assertIn("answers then differ", done.err)
 
     def workspace_bytes(self, tokens):
         found = self.run_json("plan", "-m", harness.DEMO, "--device", "cpu", "--tp", "1", "--max-num-seqs", "1",

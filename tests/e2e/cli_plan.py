@@ -278,7 +278,8 @@ class Plan(harness.Case):
                                   "download-dir", "hf-overrides",
                                   "device", "devices", "tensor-parallel-size", "pipeline-parallel-size",
                                   "enable-expert-parallel", "dtype", "weights", "kv-cache-dtype",
-                                  "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
+                                  "max-model-len", "dense-attention-beyond-index",
+                                  "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
                                   "kv-cache-bytes", "log-level"])
         for option in ("--seed", "--step-timeout", "--threads", "--no-prefix-reuse"):
             self.assert_usage_error(["plan", "--model", MODEL, option, 1], f"unknown option {option}")

@@ -12,6 +12,8 @@ import harness
 
 TOLERANCE = 1e-3
 N_TOP = 16
+# Cut like other families.
+RELATIVES = ("seed_oss", "ernie4_5", "granite", "phi3", "glm4_moe_lite", "deepseek_v32", "glm_moe_dsa", "kimi_k25")
 
 
 def case_names():
@@ -140,8 +142,8 @@ def add_rank_test(n_ranks):
         if n_ranks != 3 and harness.is_sanitized(self.yoke):
             self.skipTest("sanitizers see the code, not the numbers: one rank count does")
         if n_ranks > 4:  # other packings of a family's weights: cut like those of fewer ranks, with few exceptions
-            names = [name for name in names
-                     if not name.startswith("format_") or name.endswith(("act_order", "w8a8_experts"))]
+            names = [name for name in names if name not in RELATIVES and
+                     (not name.startswith("format_") or name.endswith(("act_order", "w8a8_experts")))]
         self.check_all("--tp", n_ranks, names=names)
 
     setattr(Families, f"test_{n_ranks}_ranks", test)

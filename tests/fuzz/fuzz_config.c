@@ -68,7 +68,9 @@ static void check_config(const yk_model_config *config)
   require(config->n_heads % config->n_kv_heads == 0);
   require(config->head_dim >= 2 && config->head_dim <= YK_MAX_HEAD_DIM && config->head_dim % 2 == 0);
   require(config->rotary_dim >= 2 && config->rotary_dim <= config->head_dim && config->rotary_dim % 2 == 0);
-  require(config->max_position_embeddings >= 1 && config->max_model_tokens >= config->max_position_embeddings);
+  bool has_index = config->family == YK_FAMILY_DEEPSEEK_V32 || config->family == YK_FAMILY_GLM_MOE_DSA;
+  require(config->max_position_embeddings >= 1 && config->max_model_tokens >= 1);
+  require(has_index || config->max_model_tokens >= config->max_position_embeddings);
   require(config->max_model_tokens <= YK_MAX_POSITIONS);
   for (int i = 0; i < config->n_layers; i++) require(config->window_tokens[i] >= 0);
   require(config->n_eos_ids >= 0 && config->n_eos_ids <= YK_MAX_EOS_IDS);
@@ -80,6 +82,7 @@ static void check_config(const yk_model_config *config)
   require(g->top_k >= 0 && g->top_k <= config->vocab_size && g->max_new_tokens >= 0);
   require(g->repetition_penalty > 0 && g->repetition_penalty <= 10);
   require(isfinite(config->embed_scale) && isfinite(config->residual_scale) && isfinite(config->logit_scale));
+  require(isfinite(config->attention_scale) && config->attention_scale >= 0);
   require(yk_model_family_name(config->family)[0]);
   check_experts(&config->experts, config->n_layers);
   check_latent(config);

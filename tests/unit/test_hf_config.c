@@ -86,6 +86,35 @@ static void minicpm_scales(void **state)
   assert_true(config.embed_scale == 1 && config.residual_scale == 1 && config.logit_scale == 1);
 }
 
+static void relatives(void **state)
+{
+  (void)state;
+  yk_model_config config = good("{'architectures': ['SeedOssForCausalLM']}");
+  assert_int_equal(config.family, YK_FAMILY_SEED_OSS);
+  assert_int_equal(config.head_dim, 128);
+  assert_true(config.qkv_bias && !config.o_bias && !config.mlp_bias);
+  config = good("{'architectures': ['SeedOssForCausalLM'], 'attention_bias': false, 'attention_out_bias': true,"
+                " 'mlp_bias': true}");
+  assert_true(!config.qkv_bias && config.o_bias && config.mlp_bias);
+
+  config = good("{'architectures': ['Ernie4_5ForCausalLM'], 'use_bias': true, 'tie_word_embeddings': '-',"
+                " 'rope_theta': '-'}");
+  assert_true(config.qkv_bias && config.o_bias && config.mlp_bias && config.rotary_interleaved);
+  assert_true(config.tie_word_embeddings && config.rope.theta == 5e5);
+
+  config = good("{'architectures': ['GraniteForCausalLM'], 'embedding_multiplier': 12, 'attention_multiplier': 0.125,"
+                " 'residual_multiplier': 0.5, 'logits_scaling': 8}");
+  assert_true(config.embed_scale == 12 && config.attention_scale == 0.125f);
+  assert_true(config.residual_scale == 0.5f && config.logit_scale == 0.125f);
+  assert_true(good("{'architectures': ['GraniteForCausalLM']}").attention_scale == 1); /* the class default */
+
+  config = good("{'architectures': ['Phi3ForCausalLM'], 'partial_rotary_factor': 0.75, 'sliding_window': 24}");
+  assert_int_equal(config.rotary_dim, config.head_dim * 3 / 4);
+  assert_int_equal(config.window_tokens[0], 24);
+  config = good("{'architectures': ['Phi3ForCausalLM'], 'sliding_window': '-'}");
+  assert_true(config.rotary_dim == config.head_dim && config.window_tokens[0] == 0);
+}
+
 static void dtypes(void **state)
 {
   (void)state;
@@ -321,7 +350,19 @@ static void unknown_models(void **state)
   (void)state;
   static const bad_case cases[] = {
       {"{'architectures': ['GPT2LMHeadModel']}", YK_E_UNSUPPORTED,
-       "config.json|\"GPT2LMHeadModel\"|LlamaForCausalLM|MistralForCausalLM|Qwen2|Qwen3|MiniCPM|FM9G"},
+       "config.json|\"GPT2LMHeadModel\"|Llama|Mistral|Qwen2|Qwen3|MiniCPM|FM9G|Phi3"},
+      {"{'architectures': ['Qwen4ExpForCausalLM']}", YK_E_UNSUPPORTED, "Qwen4Exp|Qwen3Next/3_5"},
+      {"{'architectures': '-', 'model_type': 'qwen4_exp'}", YK_E_UNSUPPORTED, "qwen4_exp|supported"},
+      {"{'architectures': ['KimiLinearForCausalLM']}", YK_E_UNSUPPORTED, "KimiLinear|KimiK25"},
+      {"{'architectures': '-', 'model_type': 'kimi_linear'}", YK_E_UNSUPPORTED, "kimi_linear|supported"},
+      {"{'architectures': ['DeepseekV4ForCausalLM']}", YK_E_UNSUPPORTED, "DeepseekV4|DeepseekV2/3/32"},
+      {"{'architectures': ['MuseGlimmerForCausalLM']}", YK_E_UNSUPPORTED, "MuseGlimmer|supported: Llama|Phi3"},
+      {"{'architectures': ['Step3p5ForCausalLM']}", YK_E_UNSUPPORTED, "Step3p5|supported"},
+      {"{'architectures': ['LagunaForCausalLM']}", YK_E_UNSUPPORTED, "Laguna|supported"},
+      {"{'architectures': ['Phi3ForCausalLM'], 'rope_scaling': {'type': 'longrope'}}", YK_E_UNSUPPORTED,
+       "rope_scaling|\"longrope\"|supported: default"},
+      {"{'architectures': ['Phi3ForCausalLM'], 'rope_scaling': {'type': 'yarn', 'factor': 4}}", YK_E_UNSUPPORTED,
+       "\"yarn\"|for this family"},
       {"{'architectures': '-', 'model_type': 'mamba'}", YK_E_UNSUPPORTED, "\"mamba\"|supported: Llama"},
       {"{'architectures': '-', 'model_type': '-'}", YK_E_FORMAT, "\"architectures\" is missing"},
       {"{'architectures': 'LlamaForCausalLM'}", YK_E_FORMAT, "\"architectures\"|array of strings, found string"},
@@ -466,6 +507,7 @@ int main(void)
       cmocka_unit_test(smallest_and_largest),
       cmocka_unit_test(activations),
       cmocka_unit_test(unknown_models),
+      cmocka_unit_test(relatives),
       cmocka_unit_test(broken_json_names_its_line),
       cmocka_unit_test(json_as_python_writes_it),
       cmocka_unit_test(needed_numbers_are_named),

@@ -121,8 +121,67 @@ static void refused(void **state)
                &err);
 }
 
+/* Classes with V3's keys: which layers have experts, and the context of sparse attention. */
+static void relatives(void **state)
+{
+  (void)state;
+  static const char experts[] =
+      SIZES ", 'q_lora_rank': 48, 'n_routed_experts': 4, 'num_experts_per_tok': 2, 'moe_intermediate_size': 32,"
+            " 'n_shared_experts': 1, 'routed_scaling_factor': 1.5";
+  static const struct {
+    const char *class, *keys;
+    int32_t max_tokens;
+    bool first, second;
+  } cases[] = {{"Glm4MoeLiteForCausalLM", "", 256, false, true},
+               {"Glm4MoeLiteForCausalLM", ", 'mlp_layer_types': ['sparse', 'dense']", 256, true, false},
+               {"DeepseekV32ForCausalLM", ", 'first_k_dense_replace': 1, 'index_topk': 64", 64, false, true},
+               {"GlmMoeDsaForCausalLM", ", 'first_k_dense_replace': 0, 'index_topk': 999", 256, true, true}};
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
+    char keys[1024];
+    yk_model_config config;
+    yk_err err = YK_ERR_INIT;
+    snprintf(keys, sizeof keys, "%s%s", experts, cases[i].keys);
+    expect_ok(cases[i].class, parse_as(cases[i].class, keys, &config, &err), &err);
+    assert_int_equal(config.max_model_tokens, cases[i].max_tokens);
+    assert_int_equal(config.experts.layers[0], cases[i].first);
+    assert_int_equal(config.experts.layers[1], cases[i].second);
+    assert_true(config.latent.kv_rank == 32 && config.rotary_interleaved && config.experts.scale == 1.5f);
+  }
+  yk_model_config config;
+  yk_err err = YK_ERR_INIT;
+  expect_error("no scale", YK_E_FORMAT, "routed_scaling_factor",
+               parse_as("DeepseekV32ForCausalLM",
+                        SIZES ", 'q_lora_rank': 48, 'n_routed_experts': 4, 'num_experts_per_tok': 2,"
+                              " 'moe_intermediate_size': 32, 'n_shared_experts': 1",
+                        &config, &err),
+               &err);
+}
+
+static void layer_types_that_do_not_fit(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *types, *words;
+    yk_status status;
+  } cases[] = {{"['dense']", "mlp_layer_types|num_hidden_layers = 2", YK_E_FORMAT},
+               {"['dense', 'moe']", "mlp_layer_types[1] \"moe\"|dense, sparse", YK_E_UNSUPPORTED},
+               {"['dense', 1]", "mlp_layer_types[1]|not a string", YK_E_UNSUPPORTED}};
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
+    char keys[1024];
+    yk_model_config config;
+    yk_err err = YK_ERR_INIT;
+    snprintf(keys, sizeof keys,
+             SIZES ", 'q_lora_rank': 48, 'n_routed_experts': 4, 'num_experts_per_tok': 2, 'moe_intermediate_size': 32,"
+                   " 'n_shared_experts': 1, 'routed_scaling_factor': 1.5, 'mlp_layer_types': %s",
+             cases[i].types);
+    expect_error(cases[i].types, cases[i].status, cases[i].words,
+                 parse_as("Glm4MoeLiteForCausalLM", keys, &config, &err), &err);
+  }
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(roles), cmocka_unit_test(refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(relatives), cmocka_unit_test(layer_types_that_do_not_fit),
+                                     cmocka_unit_test(sizes), cmocka_unit_test(roles), cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,6 +211,20 @@ static void qwen3_coder(void **state)
   yk_tool_schemas_free(schemas);
 }
 
+static void seed_oss(void **state)
+{
+  (void)state;
+  yk_tool_schemas *schemas = schemas_of("{'i': {'type': 'integer'}}");
+  static const sample rows[] = {
+      {"<seed:tool_call>\n<function=f>\n" PARAM("i", "12") PARAM("s", "a") "</function>\n</seed:tool_call>",
+       "{f|{\"i\": 12, \"s\": \"a\"}}"},
+      {"a <seed:tool_call><function=f></function>\n<function=g></function></seed:tool_call>", "a {f|{}}{g|{}}"},
+      {QWEN(PARAM("i", "1")), NULL},
+      {"<seed:tool_call>", NULL}};
+  check_way(&(answer_way){.tools = YK_TOOLS_SEED_OSS, .schemas = schemas, .end = stop}, rows, N_ROWS(rows));
+  yk_tool_schemas_free(schemas);
+}
+
 static void minimax_m2(void **state)
 {
   (void)state;
@@ -361,6 +375,7 @@ static void forms_of_templates(void **state)
               {"<tool_call>\n<function=x> <think>", YK_TOOLS_QWEN3_CODER, "qwen3"},
               {"<tool_call>{{ name }}<arg_key> <think></think>", YK_TOOLS_GLM45, "qwen3"},
               {"<minimax:tool_call><invoke name=", YK_TOOLS_MINIMAX_M2, NULL},
+              {"<seed:tool_call>\n<function={{ f }}> <seed:think>", YK_TOOLS_SEED_OSS, "seed_oss"},
               {"<|tool_calls_section_begin|><|tool_call_begin|><think>", YK_TOOLS_KIMI_K2, "kimi_k2"},
               {"<｜tool▁calls▁begin｜>'<｜tool▁sep｜>' '```json'", YK_TOOLS_DEEPSEEK_V3, NULL},
               {"<｜tool▁calls▁begin｜>'<｜tool▁sep｜>'", YK_TOOLS_DEEPSEEK_V31, NULL},
@@ -385,6 +400,7 @@ int main(void)
                                      cmocka_unit_test(gemma),
                                      cmocka_unit_test(granite),
                                      cmocka_unit_test(qwen3_coder),
+                                     cmocka_unit_test(seed_oss),
                                      cmocka_unit_test(minimax_m2),
                                      cmocka_unit_test(glm45),
                                      cmocka_unit_test(pythonic),

@@ -68,6 +68,8 @@ static void fill_table(yk_model_options *options)
        .help = "longest prompt and output; 32k is 32,000, 32K is 32,768; auto or -1: the model's own",
        .fallback = "the model's own, or less where KV does not fit", .min = 1, .max = INT32_MAX, .takes_auto = true,
        .heading = "Engine"},
+      {"dense-attention-beyond-index", NULL, YK_OPTION_FLAG, &options->dense_attention_beyond_index,
+       .help = "sparse attention: contexts of more than index_topk tokens, with dense attention"},
       {"max-num-seqs", NULL, YK_OPTION_INT, &options->max_seqs, "N", .help = "requests that run at once", .min = 1,
        .max = 65536, .given = &options->seqs_given},
       {"max-num-batched-tokens", NULL, YK_OPTION_TOKENS, &options->max_batched_tokens, "N", .help = "tokens of a step",
@@ -232,5 +234,6 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   engine->seed = options->seed;
   engine->expert_parallel = options->expert_parallel;
   engine->no_prefix_reuse = options->no_prefix_reuse;
+  engine->dense_attention_beyond_index = options->dense_attention_beyond_index;
   return YK_OK;
 }

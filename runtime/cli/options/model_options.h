@@ -8,7 +8,7 @@
 #include "cli/options/process_options.h"
 #include "yoke/yoke.h"
 
-enum { YK_MODEL_OPTIONS = 30 + YK_PROCESS_OPTIONS };
+enum { YK_MODEL_OPTIONS = 31 + YK_PROCESS_OPTIONS };
 
 typedef struct yk_model_options {
   yk_named_model checkpoint, tokenizer;
@@ -22,7 +22,7 @@ typedef struct yk_model_options {
   double gpu_memory_utilization, step_timeout_s, grammar_time_limit_s;
   int64_t kv_cache_bytes, grammar_memory_bytes, grammar_cache_bytes;
   uint64_t seed;
-  bool expert_parallel, no_prefix_reuse;
+  bool expert_parallel, no_prefix_reuse, dense_attention_beyond_index;
   yk_process_options processes;
   yk_option table[YK_MODEL_OPTIONS];
 } yk_model_options;

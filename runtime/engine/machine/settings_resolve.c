@@ -304,7 +304,8 @@ yk_config_changes yk_settings_config_changes(const yk_engine_options *options)
   return (yk_config_changes){.config = options->hf_overrides,
                              .generation = options->override_generation_config,
                              .generation_dir = is_auto || is_plain ? NULL : where,
-                             .has_plain_sampling = is_plain};
+                             .has_plain_sampling = is_plain,
+                             .dense_beyond_index = options->dense_attention_beyond_index};
 }
 
 /* The size of the KV cache, and the plan. Every process has the same number of blocks, that of the smallest rank. */

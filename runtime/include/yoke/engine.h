@@ -101,6 +101,9 @@ typedef struct yk_engine_options {
   double grammar_time_limit_s;  /* default 2 */
   int64_t grammar_memory_bytes; /* default 2 GiB */
   int64_t grammar_cache_bytes;  /* of compiled constraints that no request uses; default 256 MiB */
+  /* For models with sparse attention, which is computed as dense attention: contexts of more than the index_topk tokens
+   * up to which both are the same. Answers then differ from the model's. */
+  bool dense_attention_beyond_index;
 } yk_engine_options;
 
 /* yk_engine_options_init - struct_size and every default above. Must come first. */

@@ -38,6 +38,7 @@ static const yk_call_form *form_of(yk_tool_format format)
                                                                [YK_TOOLS_FUNCTIONGEMMA] = &yk_form_functiongemma,
                                                                [YK_TOOLS_QWEN3_CODER] = &yk_form_qwen3_coder,
                                                                [YK_TOOLS_MINIMAX_M2] = &yk_form_minimax_m2,
+                                                               [YK_TOOLS_SEED_OSS] = &yk_form_seed_oss,
                                                                [YK_TOOLS_GLM45] = &yk_form_glm45,
                                                                [YK_TOOLS_PYTHONIC] = &yk_form_pythonic};
   return forms[format];

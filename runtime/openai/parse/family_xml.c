@@ -2,6 +2,7 @@
  *
  * qwen3_coder: <tool_call><function=name><parameter=key>value</parameter></function></tool_call>; <tool_call> and the
  *   end tag of a value may be missing.
+ * seed_oss: the same within <seed:tool_call>, with any number of calls inside and no tag missing.
  * minimax_m2: <minimax:tool_call><invoke name="name"><parameter name="key">value</parameter></invoke>
  *   </minimax:tool_call>, with any number of calls inside.
  * glm45: <tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>, with or without white space
@@ -331,6 +332,13 @@ static const yk_tag qwen3_coder_tags[] = {{"<tool_call>", YK_TAG_OPEN},
                                           {"</function>", YK_TAG_END},
                                           {"</tool_call>", YK_TAG_CLOSE},
                                           {NULL, 0}};
+static const yk_tag seed_oss_tags[] = {{"<seed:tool_call>", YK_TAG_OPEN},
+                                       {"<function=", YK_TAG_CALL},
+                                       {"<parameter=", YK_TAG_KEY},
+                                       {"</parameter>", YK_TAG_VALUE_END},
+                                       {"</function>", YK_TAG_END},
+                                       {"</seed:tool_call>", YK_TAG_CLOSE},
+                                       {NULL, 0}};
 static const yk_tag minimax_tags[] = {{"<minimax:tool_call>", YK_TAG_OPEN},
                                       {"<invoke name=", YK_TAG_CALL},
                                       {"<parameter name=", YK_TAG_KEY},
@@ -350,6 +358,8 @@ const yk_call_form yk_form_qwen3_coder = {.step = step,
                                           .is_lenient = true,
                                           .trims_each = true,
                                           .unknown_type = YK_TYPE_STRING};
+const yk_call_form yk_form_seed_oss = {
+    .step = step, .end = end, .tags = seed_oss_tags, .name_end = '>', .key_end = ">", .unknown_type = YK_TYPE_STRING};
 const yk_call_form yk_form_minimax_m2 = {
     .step = step, .end = end, .tags = minimax_tags, .name_end = '>', .key_end = ">", .unknown_type = YK_TYPE_STRING};
 const yk_call_form yk_form_glm45 = {.step = step,

@@ -18,6 +18,7 @@ static const struct {
              {"qwen3_coder", YK_TOOLS_QWEN3_CODER},
              {"qwen3_xml", YK_TOOLS_QWEN3_CODER},
              {"minimax_m2", YK_TOOLS_MINIMAX_M2},
+             {"seed_oss", YK_TOOLS_SEED_OSS},
              {"glm45", YK_TOOLS_GLM45},
              {"glm47", YK_TOOLS_GLM45},
              {"pythonic", YK_TOOLS_PYTHONIC},
@@ -37,6 +38,7 @@ static const struct {
 } marks[] = {{"<tool_call>", "<function=", YK_TOOLS_QWEN3_CODER},
              {"<tool_call>", "<arg_key>", YK_TOOLS_GLM45},
              {"<minimax:tool_call>", "<invoke", YK_TOOLS_MINIMAX_M2},
+             {"<seed:tool_call>", "<function", YK_TOOLS_SEED_OSS},
              {"<|tool_calls_section_begin|>", "<|tool_call_begin|>", YK_TOOLS_KIMI_K2},
              {"<｜tool▁calls▁begin｜>", "```json", YK_TOOLS_DEEPSEEK_V3},
              {"<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", YK_TOOLS_DEEPSEEK_V31},
@@ -57,5 +59,6 @@ yk_tool_format yk_tool_format_of_template(const char *template_text)
 
 bool yk_tool_format_is_typed(yk_tool_format format)
 {
-  return format == YK_TOOLS_QWEN3_CODER || format == YK_TOOLS_MINIMAX_M2 || format == YK_TOOLS_GLM45;
+  return format == YK_TOOLS_QWEN3_CODER || format == YK_TOOLS_MINIMAX_M2 || format == YK_TOOLS_SEED_OSS ||
+         format == YK_TOOLS_GLM45;
 }

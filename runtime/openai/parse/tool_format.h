@@ -17,6 +17,7 @@ typedef enum yk_tool_format {
   YK_TOOLS_FUNCTIONGEMMA,
   YK_TOOLS_QWEN3_CODER,
   YK_TOOLS_MINIMAX_M2,
+  YK_TOOLS_SEED_OSS,
   YK_TOOLS_GLM45,
   YK_TOOLS_PYTHONIC,
   YK_N_TOOL_FORMATS
@@ -28,7 +29,7 @@ yk_tool_format yk_tool_format_find(const char *name);
 /* YK_TOOL_FORMAT_NAMES - a name of every format, for messages; qwen3_xml, glm47 and llama4_pythonic are others. */
 #define YK_TOOL_FORMAT_NAMES                                                                                           \
   "hermes, llama3_json, granite, mistral, deepseek_v3, deepseek_v31, kimi_k2, gemma4, functiongemma, qwen3_coder, "    \
-  "minimax_m2, glm45, pythonic"
+  "minimax_m2, seed_oss, glm45, pythonic"
 
 /* yk_tool_format_of_template - the format whose tags a chat template contains; YK_TOOLS_NONE if there are none. */
 yk_tool_format yk_tool_format_of_template(const char *template_text);

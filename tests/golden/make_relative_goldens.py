@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Makes tiny random checkpoints of families that differ from others in few keys or names, and goldens of the public
+`transformers`.
+
+Each case becomes families/NAME/, as make_family_goldens.py describes it. The reference is the family's own class in
+float32; Kimi-K2.5's is DeepSeek-V3's, whose weights its files hold under another prefix. Tensors are drawn for the
+parameters of the class and written in the form of published files: experts one by one. Run with transformers 5 (tried:
+5.24.0).
+"""
+
+import json
+import math
+import os
+import sys
+
+import numpy as np
+import torch
+import transformers
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import expert_choices  # noqa: E402
+import make_deepseek_goldens as deepseek  # noqa: E402
+import make_family_goldens as families  # noqa: E402
+
+DENSE = {"hidden_act": "silu", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 200, "max_position_embeddings": 256,
+         "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False, "bos_token_id": 1}
+LATENT = {**{key: value for key, value in deepseek.COMMON.items() if key != "rope_theta"},
+          "n_routed_experts": 6, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 2, "norm_topk_prob": True,
+          "routed_scaling_factor": 1.8, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+
+
+def case(name, architecture, model_type, about, without, common, reference=None, prefix="", inside=None, **config):
+    """without: changes of the configuration that drop the feature of the case. reference: the class of transformers, if
+    it is another one. prefix: of names in the file. inside: the key of config.json that holds the model's keys."""
+    return {"name": name, "architecture": architecture, "model_type": model_type, "about": about, "without": without,
+            "reference": reference or architecture.removesuffix("ForCausalLM"), "prefix": prefix, "inside": inside,
+            "files": 1, "dtype": config.pop("dtype", "bfloat16"), "config": {**common, **config}}
+
+
+CASES = [
+    case("seed_oss", "SeedOssForCausalLM", "seed_oss", "Seed-OSS: biases of q, k and v without one of o",
+         {"attention_bias": False}, DENSE, attention_bias=True, attention_out_bias=False, mlp_bias=False, head_dim=24),
+    case("ernie4_5", "Ernie4_5ForCausalLM", "ernie4_5", "Ernie 4.5: neighbours rotate, biases everywhere, a tied head",
+         {"rope_theta": 100.0}, DENSE, use_bias=True, head_dim=20, tie_word_embeddings=True, num_attention_heads=6,
+         num_key_value_heads=3, dtype="float16"),
+    case("granite", "GraniteForCausalLM", "granite", "Granite: factors on embeddings, scores, branches and logits",
+         {"attention_multiplier": 0.25}, DENSE, embedding_multiplier=12.0, attention_multiplier=0.12,
+         residual_multiplier=0.4, logits_scaling=3.0, attention_bias=False, mlp_bias=False, tie_word_embeddings=True),
+    case("phi3", "Phi3ForCausalLM", "phi3", "Phi-3: q, k and v in one tensor, gate and up in another; 3 quarters of a "
+         "head rotate, a window of 24", {"sliding_window": None}, DENSE, sliding_window=24,
+         partial_rotary_factor=0.75, original_max_position_embeddings=256, pad_token_id=0, eos_token_id=2),
+    case("glm4_moe_lite", "Glm4MoeLiteForCausalLM", "glm4_moe_lite", "GLM-4.7-Flash: latent attention with 5 heads; "
+         "layers by mlp_layer_types", {"routed_scaling_factor": 0.5}, LATENT, num_attention_heads=5,
+         num_key_value_heads=5, v_head_dim=24, mlp_layer_types=["dense", "sparse"], rope_interleave=True,
+         dtype="float16"),
+    case("deepseek_v32", "DeepseekV32ForCausalLM", "deepseek_v32", "DeepSeek-V3.2 within its index_topk tokens, an "
+         "indexer in the file", {"index_topk": 8}, LATENT, index_topk=200, index_head_dim=16, index_n_heads=2,
+         n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3, moe_intermediate_size=16),
+    case("glm_moe_dsa", "GlmMoeDsaForCausalLM", "glm_moe_dsa", "GLM-5 within its index_topk tokens", {"index_topk": 8},
+         LATENT, index_topk=200, index_head_dim=16, index_n_heads=2, num_attention_heads=4, num_key_value_heads=4,
+         indexer_types=["full", "shared"]),
+    case("kimi_k25", "KimiK25ForConditionalGeneration", "kimi_k25", "Kimi-K2.5: DeepSeek-V3 under language_model., its "
+         "keys in text_config", {"routed_scaling_factor": 0.5}, LATENT, reference="DeepseekV3",
+         prefix="language_model.", inside="text_config", scoring_func="sigmoid", topk_method="noaux_tc",
+         n_routed_experts=5, num_attention_heads=4, num_key_value_heads=4),
+]
+
+
+def make_model(spec, config):
+    keys = json.loads(json.dumps(config))
+    made = getattr(transformers, spec["reference"] + "Config").from_dict(keys)
+    made._attn_implementation = made._experts_implementation = "eager"
+    model = getattr(transformers, spec["reference"] + "ForCausalLM")(made).float().eval()
+    if "n_routed_experts" in config:
+        model.double = lambda: model  # the class routes in float32 for any type of weights, and cannot mix the two
+    return model
+
+
+def spread_of(name, shape):
+    """Mean and standard deviation of a tensor."""
+    part = name.split(".")[-2]
+    if name.endswith("e_score_correction_bias"):
+        return 0.0, 0.2
+    if name.endswith(".bias"):
+        return 0.0, 0.3
+    if "norm" in part:
+        return 1.0, 0.2
+    if part == "embed_tokens":
+        return 0.0, 1.0
+    gains = {**families.GAINS, "qkv_proj": 1.3, "gate_up_proj": 1.2, "experts": 1.3}
+    return 0.0, gains.get(part, 1.2) / math.sqrt(shape[-1])
+
+
+def draw(spec, config, model, rng):
+    """The tensors of the class, rounded to the type of the file but for corrections."""
+    tensors = {}
+    for name, value in model.state_dict().items():
+        if name == "lm_head.weight" and config["tie_word_embeddings"]:
+            continue
+        mean, std = spread_of(name, value.shape)
+        if name == "model.embed_tokens.weight":
+            std /= config.get("embedding_multiplier", 1) * (4 if config["tie_word_embeddings"] else 1)
+        drawn = torch.from_numpy((mean + std * rng.standard_normal(tuple(value.shape))).astype(np.float32))
+        exact = name.endswith("e_score_correction_bias")
+        tensors[name] = drawn if exact else drawn.to(families.TORCH_DTYPES[spec["dtype"]])
+    return tensors
+
+
+def load(spec, config, tensors):
+    model = make_model(spec, config)
+    missing, unexpected = model.load_state_dict({name: t.float() for name, t in tensors.items()}, strict=False)
+    missing = [name for name in missing if name != "lm_head.weight" or not config["tie_word_embeddings"]]
+    if missing or [name for name in unexpected if not name.endswith(".bias")]:  # biases: of a dropped feature
+        raise AssertionError(f"missing {missing}, unexpected {unexpected}")
+    model.tie_weights()
+    return model
+
+
+def as_published(spec, tensors):
+    """The experts of a layer one by one, and the prefix."""
+    published = {}
+    for name, tensor in tensors.items():
+        layer, found, part = name.partition(".mlp.experts.")
+        if not found:
+            published[name] = tensor
+            continue
+        for i, expert in enumerate(tensor):
+            names = ("gate_proj", "up_proj") if part == "gate_up_proj" else (part,)
+            for key, rows in zip(names, expert.chunk(len(names)), strict=True):
+                published[f"{layer}.mlp.experts.{i}.{key}.weight"] = rows.contiguous()
+    return {spec["prefix"] + name: tensor for name, tensor in published.items()}
+
+
+def file_config(spec, config):
+    keys = {"architectures": [spec["architecture"]], "model_type": spec["model_type"]}
+    if not spec["inside"]:
+        return {**keys, **config, "torch_dtype": spec["dtype"]}
+    return {**keys, spec["inside"]: {**config, "model_type": "kimi_k2", "torch_dtype": spec["dtype"]},
+            "vocab_size": config["vocab_size"], "tie_word_embeddings": False}
+
+
+def make_case(spec, out):
+    rng, folder = families.begin_case(spec, out)
+    config = dict(spec["config"])
+    tensors = draw(spec, config, make_model(spec, config), rng)
+    ids = families.draw_ids(config, rng)
+    families.calibrate(load(spec, config, tensors), tensors, ids)
+    families.write_weights(folder, as_published(spec, tensors), spec["files"])
+    model = load(spec, config, tensors)
+    if "n_routed_experts" in config:
+        prompts = expert_choices.draw_prompts(config, model, rng, (7, 40))
+    else:
+        prompts = families.draw_prompts(model, config["vocab_size"], rng)
+    dropped = load(spec, {**config, **spec["without"]}, tensors)
+    families.end_feature_case(spec, folder, file_config(spec, config), prompts, None, model, dropped, ids)
+
+
+if __name__ == "__main__":
+    families.make_cases(__doc__, CASES, make_case)
