@@ -50,7 +50,7 @@ static yk_status create(bench *b, yk_err *err)
   yk_engine *e = &b->engine;
   pthread_mutex_init(&e->mutex, NULL);
   e->settings.world = yk_world_of_process(1);
-  YK_TRY(yk_memory_pool_create(o->n_seqs * yk_kv_blocks_for(longest), &rules, &e->pool, err));
+  YK_TRY(yk_memory_pool_create(o->n_seqs * yk_kv_blocks_for(longest), o->n_seqs, &rules, &e->pool, err));
   YK_TRY(yk_scheduler_create(&limits, 1, e->pool, &e->scheduler, err));
   YK_TRY(yk_step_builder_create(&limits, 1, &e->builder, err));
   b->n_steps = o->n_output - 2;

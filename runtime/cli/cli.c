@@ -30,6 +30,7 @@ const char *yk_cli_option_named(const char *message, const char **rest)
       {"override_generation_config:", "--override-generation-config:"},
       {"max_seqs:", "--max-num-seqs:"},
       {"kv_cache_bytes:", "--kv-cache-bytes:"},
+      {"state_cache_bytes:", "--state-cache-bytes:"},
       {"kv_cache_dtype ", "--kv-cache-dtype "},
       {"gpu_memory_utilization:", "--gpu-memory-utilization:"},
       {"n_cpu_threads:", "--threads:"},

@@ -67,6 +67,7 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
   e->info.n_stages = s->world.n_stages;
   memcpy(e->info.memory, plan->memory, sizeof e->info.memory);
   memcpy(e->info.state_bytes, plan->state_bytes, sizeof e->info.state_bytes);
+  memcpy(e->info.state_cache_bytes, plan->state_cache_bytes, sizeof e->info.state_cache_bytes);
   for (int rank = 0; rank < s->world.n_ranks && e->cluster; rank++)
     e->info.rank_hosts[rank] = yk_cluster_host(e->cluster, yk_cluster_process_of(e->cluster, rank));
   e->generation = config->generation;
@@ -153,7 +154,7 @@ static yk_status load_ranks(yk_engine *e, const yk_engine_options *options, cons
 static yk_status start_thread(yk_engine *e, yk_err *err)
 {
   const yk_model_limits *l = &e->settings.limits;
-  YK_TRY(yk_memory_pool_create(l->n_kv_blocks, &e->settings.rules, &e->pool, err));
+  YK_TRY(yk_memory_pool_create(l->n_kv_blocks, l->step.max_seqs, &e->settings.rules, &e->pool, err));
   YK_TRY(yk_scheduler_create(&l->step, e->settings.world.n_stages, e->pool, &e->scheduler, err));
   YK_TRY(yk_step_builder_create(&l->step, e->settings.world.n_stages, &e->builder, err));
   e->stats.kv_blocks_total = e->stats.kv_blocks_free = l->n_kv_blocks;

@@ -13,6 +13,13 @@ void yk_engine_refresh_gauges(yk_engine *e)
   e->stats.preemptions = counts.preemptions;
   e->stats.prefix_tokens = counts.admitted_tokens;
   e->stats.prefix_reused_tokens = counts.reused_tokens;
+  yk_state_counts states = yk_memory_pool_count_states(e->pool);
+  e->stats.states_total = states.snapshots.n_entries;
+  e->stats.states_used = states.snapshots.n_used;
+  e->stats.states_saved = states.snapshots.saved;
+  e->stats.states_evicted = states.snapshots.evicted;
+  e->stats.state_hits = states.hits;
+  e->stats.state_misses = states.misses;
   e->stats.kv_blocks_free = yk_kv_blocks_free_count(yk_memory_pool_blocks(e->pool));
 }
 

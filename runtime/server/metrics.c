@@ -95,6 +95,9 @@ void yk_metrics_engine_gone(yk_metrics *m, const yk_engine_stats *stats)
   m->before.preemptions += stats->preemptions;
   m->before.prefix_tokens += stats->prefix_tokens;
   m->before.prefix_reused_tokens += stats->prefix_reused_tokens;
+  m->before.state_hits += stats->state_hits;
+  m->before.state_misses += stats->state_misses;
+  m->before.states_evicted += stats->states_evicted;
   for (int i = 0; i < YK_STEP_SIZES; i++) m->before.steps_by_rows[i] += stats->steps_by_rows[i];
   m->before.steps += stats->steps;
   m->before.prefill_step_tokens += stats->prefill_step_tokens;

@@ -110,6 +110,8 @@ static void state(writer *w, const yk_metrics_view *view)
   labelled(w, sleep, "sleep_state", "awake", view->info != NULL);
   single(w, "kv_cache_usage_perc", "gauge", "Share of the KV blocks in use, 0 to 1.",
          n_blocks ? (double)n_used / (double)n_blocks : 0);
+  single(w, "state_cache_usage_perc", "gauge", "Share of the places for snapshots of recurrent states in use, 0 to 1.",
+         now->states_total ? (double)now->states_used / (double)now->states_total : 0);
 }
 
 static void counters(writer *w, const yk_metrics *m, const yk_engine_stats *now)
@@ -120,6 +122,12 @@ static void counters(writer *w, const yk_metrics *m, const yk_engine_stats *now)
          (double)(now->prefix_tokens + before->prefix_tokens));
   single(w, "prefix_cache_hits_total", "counter", "Prompt tokens found computed.",
          (double)(now->prefix_reused_tokens + before->prefix_reused_tokens));
+  single(w, "state_cache_hits_total", "counter", "Sequences that began at a snapshot of recurrent states.",
+         (double)(now->state_hits + before->state_hits));
+  single(w, "state_cache_misses_total", "counter", "Sequences without a snapshot for computed KV of their beginning.",
+         (double)(now->state_misses + before->state_misses));
+  single(w, "state_cache_evictions_total", "counter", "Snapshots lost to later ones, or with their KV blocks.",
+         (double)(now->states_evicted + before->states_evicted));
   single(w, "num_preemptions_total", "counter", "Preemptions, for want of KV blocks.",
          (double)(now->preemptions + before->preemptions));
   single(w, "prompt_tokens_total", "counter",
@@ -160,9 +168,10 @@ static void memory(writer *w, const yk_engine_info *info)
     } parts[] = {{"weights", m->weight_bytes},
                  {"kv", m->kv_bytes},
                  {"workspace", m->workspace_bytes},
-                 {"states", info->state_bytes[rank]}};
+                 {"states", info->state_bytes[rank]},
+                 {"state_cache", info->state_cache_bytes[rank]}};
     size_t n_parts = sizeof parts / sizeof parts[0];
-    if (info->state_bytes[rank] == 0) n_parts--;
+    if (info->state_bytes[rank] == 0) n_parts -= 2;
     for (size_t i = 0; i < n_parts; i++) {
       begin(w, name, "");
       append_rank(w, rank, info->n_ranks, info->n_stages);

@@ -57,8 +57,9 @@ class Plan(harness.Case):
             self.assertEqual(len(plan["ranks"]), plan["n_ranks"])
             self.assertGreaterEqual(plan["kv_tokens"], 256)
             for rank in plan["ranks"]:
-                self.assertEqual(set(rank), {"stage", "weight_bytes", "kv_bytes", "state_bytes", "workspace_bytes",
-                                             "kv_bytes_per_token", "n_experts", "expert_bytes", "active_bytes"})
+                self.assertEqual(set(rank), {"stage", "weight_bytes", "kv_bytes", "state_bytes", "state_cache_bytes",
+                                             "workspace_bytes", "kv_bytes_per_token", "n_experts", "expert_bytes",
+                                             "active_bytes"})
                 self.assertEqual((rank["n_experts"], rank["expert_bytes"], rank["active_bytes"]), (0, 0, 0))
                 self.assertEqual(rank["kv_bytes"], rank["kv_bytes_per_token"] * plan["kv_tokens"])
         largest = [max(rank["weight_bytes"] for rank in plan["ranks"]) for plan in plans]
@@ -115,8 +116,26 @@ class Plan(harness.Case):
         n_seqs = min(15 * state, quarter) // state
         self.assertEqual((few["max_seqs"], few["ranks"][0]["state_bytes"]), (n_seqs, n_seqs * state))
         self.assertIn(f"max_seqs is lowered from 100 to {n_seqs}", few["reason"])
-        used = sum(few["ranks"][0][kind] for kind in ("weight_bytes", "workspace_bytes", "state_bytes", "kv_bytes"))
+        used = sum(few["ranks"][0][kind] for kind in ("weight_bytes", "workspace_bytes", "state_bytes", "kv_bytes",
+                                                    "state_cache_bytes"))
         self.assertLessEqual(used, fixed + 30 * state)
+        budgets = ((0, 0), (state, 1), (7 * state + 1, 7))
+        for budget, n in budgets:
+            plan, = self.plan("--tp", 2, "--state-cache-bytes", budget, model=HYBRID)
+            self.assertEqual(sum(rank["state_cache_bytes"] for rank in plan["ranks"]), n * state)
+        plan, = self.plan("--tp", 2, "--state-cache-bytes", "1GiB", "--kv-cache-bytes", "64KiB", model=HYBRID)
+        self.assertEqual(sum(rank["state_cache_bytes"] for rank in plan["ranks"]), plan["kv_tokens"] // 64 * state)
+        done = self.run_yoke("plan", "--model", HYBRID, "--device", "cpu", "--tp", 1, *memory, "--state-cache-bytes",
+                             "100MiB", expect=1)
+        self.assertIn("weights, recurrent states and workspace take 1", done.err)
+        for command in ("plan", "generate"):
+            prompt = () if command == "plan" else ("--token-ids", 5)
+            for budget, words in ((state // 2, f"expected 0, or at least {text_of(state)}"),
+                                  ("1TiB", "the memory of this host")):
+                done = self.run_yoke(command, "--model", HYBRID, "--device", "cpu", "--tp", 2, *prompt,
+                                     "--state-cache-bytes", budget, expect=1)
+                self.assertIn("--state-cache-bytes: ", done.err)
+                self.assertIn(words, done.err)
         table = self.run_yoke("plan", "--model", HYBRID, "--device", "cpu", "--tp", 1, "--max-num-seqs", 100).out
         self.assertIn(f"recurrent states of 100 sequences take {text_of(100 * state)}", table)
 
@@ -280,7 +299,7 @@ class Plan(harness.Case):
                                   "enable-expert-parallel", "dtype", "weights", "kv-cache-dtype",
                                   "max-model-len", "dense-attention-beyond-index",
                                   "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
-                                  "kv-cache-bytes", "log-level"])
+                                  "kv-cache-bytes", "state-cache-bytes", "log-level"])
         for option in ("--seed", "--step-timeout", "--threads", "--no-prefix-reuse"):
             self.assert_usage_error(["plan", "--model", MODEL, option, 1], f"unknown option {option}")
 

@@ -113,10 +113,11 @@ class Proxies(Case):
         self.assertIn(b'"id":"cmpl-through"', answer)
 
 # Names without the prefix: vLLM's, except for features that Yoke lacks (adapters, speculation, images, transfer of KV).
-# The ranks' memory is Yoke's own metric.
+# The ranks' memory and the cache of states are Yoke's own metrics.
 GAUGES = {"num_requests_running", "num_requests_waiting", "num_requests_waiting_by_reason", "engine_sleep_state",
-          "kv_cache_usage_perc", "rank_memory_bytes", "cache_config_info"}
-COUNTERS = {"prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total", "prompt_tokens_total",
+          "kv_cache_usage_perc", "rank_memory_bytes", "cache_config_info", "state_cache_usage_perc"}
+COUNTERS = {"prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total",
+            "state_cache_hits_total", "state_cache_misses_total", "state_cache_evictions_total", "prompt_tokens_total",
             "prompt_tokens_cached_total", "prompt_tokens_by_source_total", "generation_tokens_total",
             "request_success_total"}
 

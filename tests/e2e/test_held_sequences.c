@@ -261,6 +261,120 @@ static void lost_blocks_are_computed_again(void **state)
   }
 }
 
+/* ---- Recurrent states -------------------------------------------------------------------------------------------- */
+
+enum { N_HELD = 6, LONGEST = 220, N_MOVES = 70 };
+
+typedef struct held_tokens {
+  yk_held_sequence *sequence;
+  int32_t ids[LONGEST];
+  int n;
+} held_tokens;
+
+static uint32_t draw(uint32_t *seed, uint32_t below)
+{
+  *seed = *seed * 1664525u + 1013904223u;
+  return (*seed >> 8) % below;
+}
+
+/* The logits behind the ids, computed from their start alone. */
+static void compute_fresh(yk_engine *plain, const int32_t *ids, int n, float *logits)
+{
+  yk_held_sequence *sequence = create(plain);
+  append(sequence, ids, (size_t)n, YK_LOGITS_LAST, logits);
+  yk_held_sequence_free(sequence);
+}
+
+static void check_append(yk_engine *plain, held_tokens *held, uint32_t *seed, const int32_t *text)
+{
+  static float logits[VOCAB], expected[VOCAB];
+  int n = 1 + (int)draw(seed, draw(seed, 3) ? 90 : 3);
+  bool is_known = draw(seed, 2); /* a continuation that other sequences have too */
+  if (held->n + n > LONGEST) n = LONGEST - held->n;
+  if (n == 0) return;
+  for (int i = held->n; i < held->n + n; i++) held->ids[i] = is_known ? text[i] : (int32_t)draw(seed, VOCAB);
+  append(held->sequence, held->ids + held->n, (size_t)n, YK_LOGITS_LAST, logits);
+  held->n += n;
+  compute_fresh(plain, held->ids, held->n, expected);
+  assert_memory_equal(logits, expected, sizeof logits);
+}
+
+static void move(yk_engine *engine, yk_engine *plain, held_tokens *all, uint32_t *seed, const int32_t *text)
+{
+  held_tokens *held = &all[draw(seed, N_HELD)], *other = &all[draw(seed, N_HELD)];
+  switch (draw(seed, 6)) {
+  case 0:
+    held->n -= (int)draw(seed, (uint32_t)(held->n < 80 ? held->n : 80) + 1);
+    assert_int_equal(yk_held_sequence_truncate(held->sequence, (size_t)held->n, NULL), YK_OK);
+    break;
+  case 1:
+    if (held == other) break;
+    yk_held_sequence_free(other->sequence);
+    *other = *held;
+    assert_int_equal(yk_held_sequence_fork(held->sequence, &other->sequence, NULL), YK_OK);
+    break;
+  case 2:
+    yk_held_sequence_free(held->sequence);
+    held->sequence = create(engine);
+    held->n = 0;
+    break;
+  default: check_append(plain, held, seed, text);
+  }
+}
+
+/* Requests at once, whose prompts part at 150 tokens: more than run, and than KV holds. */
+static void check_requests(yk_engine *engine, yk_engine *plain, const int32_t *text)
+{
+  enum { N_REQUESTS = 6, PROMPT = 180 };
+  static answer expected, found;
+  int32_t ids[N_REQUESTS][PROMPT];
+  yk_request *requests[N_REQUESTS];
+  for (int i = 0; i < N_REQUESTS; i++) {
+    memcpy(ids[i], text, sizeof ids[i]);
+    for (int k = 150; k < PROMPT; k++) ids[i][k] = (ids[i][k] + i) % VOCAB;
+    yk_request_options options = fixture_request(engine, ids[i], PROMPT, 60);
+    requests[i] = fixture_submit(engine, &options);
+  }
+  for (int i = 0; i < N_REQUESTS; i++) {
+    yk_request_options options = fixture_request(plain, ids[i], PROMPT, 60);
+    fixture_answer(plain, &options, &expected);
+    fixture_read(requests[i], &found);
+    assert_same_answer(&found, &expected);
+  }
+}
+
+/* Appending, forking, truncating, preempting, losing slots, hits and misses give the bits of a fresh run. */
+static void states_are_those_of_a_fresh_run(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"hybrid_qwen3_5", "hybrid_qwen3_5", "hybrid_qwen3_next"};
+  static const int64_t state_cache_bytes[] = {-1, 0, 1 << 20};
+  int32_t text[LONGEST];
+  fixture_prompt(11, VOCAB, text, LONGEST);
+  for (uint32_t m = 0; each_case(m, m < 3 && fixture_same_bits()); m++) {
+    yk_engine_options options = fixture_options(names[m], 1 + (int)m % 2);
+    options.no_prefix_reuse = true;
+    yk_engine *plain = fixture_open(&options);
+    options.no_prefix_reuse = false;
+    options.state_cache_bytes = state_cache_bytes[m];
+    options.max_seqs = 3;
+    options.kv_cache_bytes = fixture_kv_bytes(&options, 288);
+    yk_engine *engine = fixture_open(&options);
+    held_tokens held[N_HELD] = {{0}};
+    uint32_t seed = m + 1;
+    for (int i = 0; i < N_HELD; i++) held[i].sequence = create(engine);
+    for (int i = 0; i < N_MOVES; i++) move(engine, plain, held, &seed, text);
+    check_requests(engine, plain, text);
+    for (int i = 0; i < N_HELD; i++) yk_held_sequence_free(held[i].sequence);
+    yk_engine_stats stats;
+    yk_engine_get_stats(engine, &stats);
+    assert_int_equal(stats.state_hits > 0, state_cache_bytes[m] != 0);
+    assert_true(stats.preemptions > 0 || state_cache_bytes[m] == 0);
+    fixture_close(plain);
+    fixture_close(engine);
+  }
+}
+
 static void bad_calls_are_refused_and_leave_the_sequence_alone(void **state)
 {
   (void)state;
@@ -298,6 +412,7 @@ int main(void)
                                      cmocka_unit_test(going_back_and_branching_change_nothing),
                                      cmocka_unit_test(small_steps_back_change_nothing),
                                      cmocka_unit_test(lost_blocks_are_computed_again),
+                                     cmocka_unit_test(states_are_those_of_a_fresh_run),
                                      cmocka_unit_test(bad_calls_are_refused_and_leave_the_sequence_alone)};
   int status = fixture_gate();
   return status ? status : cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,7 +48,7 @@ static void sequences_share_within_a_salt(void **state)
   yk_memory_pool *pool;
   yk_sequence sequences[3], copy;
   const yk_memory_rules rules = {.reuses_prefixes = true};
-  assert_int_equal(yk_memory_pool_create(40, &rules, &pool, NULL), YK_OK);
+  assert_int_equal(yk_memory_pool_create(40, 64, &rules, &pool, NULL), YK_OK);
   yk_kv_blocks *blocks = yk_memory_pool_blocks(pool);
   yk_kv_chain starts[] = {0, yk_kv_blocks_new_chain(blocks), yk_kv_blocks_new_chain(blocks)};
   for (int i = 0; i < 3; i++) {

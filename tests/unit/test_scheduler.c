@@ -9,11 +9,12 @@
 
 #include <cmocka.h>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "engine/loop/scheduler.h"
 #include "kernels/device.h"
 
-enum { N_SEQS = 60, MAX_CONTEXT = 100 };
+enum { N_SEQS = 60, MAX_CONTEXT = 100, LONG_CONTEXT = 300, MAX_SLOTS = 64, MAX_ENTRIES = 40 };
 
 typedef struct client {
   yk_sequence seq;
@@ -42,8 +43,11 @@ typedef struct driver {
   yk_kv_blocks *blocks; /* the pool's */
   yk_scheduler *scheduler;
   client clients[N_SEQS];
-  bool some_fail; /* some rows give logits that are not finite, others finite ones */
-  bool forgets;   /* occasionally forgets published blocks */
+  bool some_fail;  /* some rows give logits that are not finite, others finite ones */
+  bool forgets;    /* occasionally forgets published blocks */
+  int32_t context; /* longest sequence */
+  /* The device: for each slot and snapshot, the hash of the tokens that its recurrent states have seen. */
+  uint32_t states[MAX_SLOTS], snapshots[MAX_ENTRIES];
   uint32_t draws;
   uint64_t seed;
 } driver;
@@ -97,17 +101,17 @@ static void check_blocks(driver *d)
 /* Prompts often share a prefix, and differ from a random position on. */
 static void make_prompt(driver *d, int32_t *prompt, int32_t n)
 {
-  int32_t family = draw(d, 3), parting = draw(d, MAX_CONTEXT);
+  int32_t family = draw(d, 3), parting = draw(d, d->context);
   for (int32_t i = 0; i < n; i++) prompt[i] = i < parting ? family : draw(d, 1000);
 }
 
 static void submit(driver *d, int i)
 {
-  int32_t prompt[MAX_CONTEXT];
-  int32_t n_prompt = 1 + draw(d, MAX_CONTEXT / 2);
+  int32_t prompt[LONG_CONTEXT];
+  int32_t n_prompt = 1 + draw(d, d->context / 2);
   make_prompt(d, prompt, n_prompt);
   client *c = &d->clients[i];
-  c->output_wanted = 1 + draw(d, MAX_CONTEXT / 2 - 1);
+  c->output_wanted = 1 + draw(d, d->context / 2 - 1);
   assert_int_equal(yk_sequence_init(&c->seq, NULL, prompt, n_prompt, n_prompt + c->output_wanted, NULL), YK_OK);
   c->active = true;
   yk_scheduler_add(d->scheduler, &c->seq);
@@ -181,6 +185,40 @@ static void complete(driver *d)
   }
 }
 
+static uint32_t hash_of(const yk_sequence *seq, int32_t n_tokens)
+{
+  return yk_hash(YK_HASH_START, seq->tokens, (size_t)n_tokens * sizeof *seq->tokens);
+}
+
+/* Do with hashes what the layers do with states. Every sequence finds the states of its own tokens; no entry is saved
+ * by a step that also loads or saves it otherwise. */
+static void run_states(driver *d, const yk_scheduled *items, int32_t n_items)
+{
+  bool is_saved[MAX_ENTRIES] = {false};
+  if (!d->limits.rules.has_states) return;
+  for (int32_t i = 0; i < n_items; i++) {
+    const yk_sequence_memory *m = &items[i].seq->memory;
+    assert_in_range(m->slot, 0, d->limits.step.max_seqs - 1);
+    for (int32_t j = 0; j < i; j++) assert_int_not_equal(items[j].seq->memory.slot, m->slot);
+    if (m->state_save < 0) continue;
+    assert_true(m->state_save < d->limits.rules.n_state_entries && !is_saved[m->state_save]);
+    is_saved[m->state_save] = true;
+  }
+  for (int32_t i = 0; i < n_items; i++) {
+    const yk_sequence *seq = items[i].seq;
+    const yk_sequence_memory *m = &seq->memory;
+    uint32_t *state = &d->states[m->slot];
+    if (m->state_load >= 0) assert_false(is_saved[m->state_load]);
+    if (m->state_load != YK_STATE_KEEP) *state = m->state_load >= 0 ? d->snapshots[m->state_load] : YK_HASH_START;
+    assert_int_equal(*state, hash_of(seq, m->n_computed));
+    *state = hash_of(seq, m->n_computed + items[i].n_rows);
+    if (m->state_save < 0) continue;
+    assert_in_range(m->state_save_rows, 1, items[i].n_rows);
+    assert_int_equal((m->n_computed + m->state_save_rows) % YK_STATE_SAVE_TOKENS, 0);
+    d->snapshots[m->state_save] = hash_of(seq, m->n_computed + m->state_save_rows);
+  }
+}
+
 static void check_not_in_flight(const driver *d, const yk_scheduled *items, int32_t n_items)
 {
   for (int f = 0; f < d->n_flights; f++)
@@ -204,6 +242,7 @@ static void step(driver *d)
   }
   check_plan(d, items, n_items);
   check_not_in_flight(d, items, n_items);
+  run_states(d, items, n_items);
   check_blocks(d);
   d->most_flights = d->n_flights >= d->most_flights ? d->n_flights + 1 : d->most_flights;
   d->flights[d->n_flights++] = (flight){items, n_items};
@@ -218,9 +257,10 @@ static yk_scheduler_counts drive(uint64_t seed, const scheduler_limits *limits, 
   d->some_fail = some_fail;
   d->forgets = forgets;
   d->limits = *limits;
+  d->context = limits->step.max_model_tokens;
   d->n_blocks = n_blocks;
   d->seed = seed;
-  assert_int_equal(yk_memory_pool_create(n_blocks, &limits->rules, &d->pool, NULL), YK_OK);
+  assert_int_equal(yk_memory_pool_create(n_blocks, limits->step.max_seqs, &limits->rules, &d->pool, NULL), YK_OK);
   d->blocks = yk_memory_pool_blocks(d->pool);
   assert_int_equal(yk_scheduler_create(&limits->step, d->depth, d->pool, &d->scheduler, NULL), YK_OK);
   int submitted = 0, steps = 0;
@@ -333,6 +373,96 @@ static void steps_in_flight_keep_every_promise(void **state)
   assert_true(n_preemptions > 0);
 }
 
+/* Recurrent states, with snapshots in plenty, few and none, and with every other difficulty. */
+static void states_follow_their_sequences(void **state)
+{
+  (void)state;
+  static const int32_t n_entries[] = {MAX_ENTRIES, 2, 0};
+  for (uint64_t seed = 1; seed <= 10; seed++)
+    for (size_t i = 0; i < sizeof n_entries / sizeof *n_entries; i++)
+      for (int depth = 1; depth <= 3; depth++) {
+        scheduler_limits limits = {.step.max_tokens = 90,
+                                   .step.max_seqs = 12,
+                                   .step.max_model_tokens = LONG_CONTEXT,
+                                   .rules.reuses_prefixes = n_entries[i] > 0,
+                                   .rules.has_states = true,
+                                   .rules.n_state_entries = n_entries[i]};
+        uint64_t n_reused = drive(seed, &limits, depth, 400, false, false).reused_tokens;
+        assert_true(n_entries[i] < MAX_ENTRIES ? n_entries[i] > 0 || n_reused == 0 : n_reused > 0);
+        drive(seed, &limits, depth, yk_kv_blocks_for(LONG_CONTEXT) + 6, false, true);
+        drive(seed, &limits, depth, 400, true, false);
+        drive(seed, &limits, depth, yk_kv_blocks_for(LONG_CONTEXT) + 6, true, true);
+      }
+}
+
+typedef struct prompt_work {
+  int64_t n_rows, n_steps;
+} prompt_work;
+
+/* Work of n requests with equal beginnings of n_shared tokens, run to the end of their prompts. */
+static prompt_work work_of_prompts(int32_t n, int32_t n_tokens, int32_t n_shared, int32_t n_entries)
+{
+  scheduler_limits limits = {.step.max_tokens = 2048,
+                             .step.max_seqs = 64,
+                             .step.max_model_tokens = n_tokens + 16,
+                             .rules.reuses_prefixes = n_entries > 0,
+                             .rules.has_states = true,
+                             .rules.n_state_entries = n_entries};
+  int32_t *prompt = calloc((size_t)n_tokens, sizeof *prompt), n_items, n_done = 0;
+  yk_sequence *seqs = calloc((size_t)n, sizeof *seqs);
+  const yk_scheduled *items;
+  yk_memory_pool *pool;
+  yk_scheduler *scheduler;
+  prompt_work work = {0};
+  assert_int_equal(yk_memory_pool_create(40000, 64, &limits.rules, &pool, NULL), YK_OK);
+  assert_int_equal(yk_scheduler_create(&limits.step, 1, pool, &scheduler, NULL), YK_OK);
+  for (int32_t i = 0; i < n; i++) {
+    for (int32_t k = n_shared; k < n_tokens; k++) prompt[k] = i + 1;
+    assert_int_equal(yk_sequence_init(&seqs[i], NULL, prompt, n_tokens, n_tokens + 1, NULL), YK_OK);
+    yk_scheduler_add(scheduler, &seqs[i]);
+  }
+  while ((n_items = yk_scheduler_plan(scheduler, &items)) > 0) {
+    for (int32_t i = 0; i < n_items; i++) work.n_rows += items[i].n_rows;
+    work.n_steps++;
+    yk_scheduler_commit(scheduler);
+    for (int32_t i = 0; i < n_items; i++) {
+      if (items[i].seq->memory.n_computed < n_tokens) continue;
+      yk_scheduler_remove(scheduler, items[i].seq);
+      n_done++;
+    }
+  }
+  assert_int_equal(n_done, n);
+  for (int32_t i = 0; i < n; i++) yk_sequence_destroy(&seqs[i]);
+  yk_scheduler_destroy(scheduler);
+  yk_memory_pool_destroy(pool);
+  free(seqs);
+  free(prompt);
+  return work;
+}
+
+static void snapshots_save_rows(void **state)
+{
+  (void)state;
+  prompt_work cold = work_of_prompts(256, 4000, 3600, 0);
+  assert_int_equal(cold.n_rows, 256 * 4000);
+  for (int32_t n_entries = 8; n_entries <= 64; n_entries *= 8) {
+    prompt_work reused = work_of_prompts(256, 4000, 3600, n_entries);
+    assert_true(6 * reused.n_rows < cold.n_rows && 4 * reused.n_steps < cold.n_steps);
+  }
+}
+
+/* Prompts without a common beginning take the rows and steps that they take without snapshots. */
+static void snapshots_cost_no_steps(void **state)
+{
+  (void)state;
+  for (int32_t n_tokens = 40; n_tokens <= 4000; n_tokens += 99) {
+    prompt_work with = work_of_prompts(1, n_tokens, 0, 64), without = work_of_prompts(1, n_tokens, 0, 0);
+    assert_int_equal(with.n_rows, without.n_rows);
+    assert_int_equal(with.n_steps, without.n_steps);
+  }
+  assert_int_equal(work_of_prompts(20, 3000, 0, 64).n_rows, 20 * 3000);
+}
+
 /* Eight decoding sequences in two steps: four each, in turn. */
 static void steps_in_flight_share_the_sequences(void **state)
 {
@@ -344,7 +474,7 @@ static void steps_in_flight_share_the_sequences(void **state)
   yk_scheduler *scheduler;
   yk_sequence seqs[N];
   int32_t prompt[1] = {0};
-  assert_int_equal(yk_memory_pool_create(100, &limits.rules, &pool, NULL), YK_OK);
+  assert_int_equal(yk_memory_pool_create(100, 64, &limits.rules, &pool, NULL), YK_OK);
   assert_int_equal(yk_scheduler_create(&limits.step, 2, pool, &scheduler, NULL), YK_OK);
   for (int i = 0; i < N; i++) {
     assert_int_equal(yk_sequence_init(&seqs[i], NULL, prompt, 1, CONTEXT, NULL), YK_OK);
@@ -388,7 +518,7 @@ static void blocks_of_a_failed_sequence_are_not_reused(void **state)
   yk_sequence sound, sharing, failing;
   const yk_scheduled *items;
   int32_t prompt[CONTEXT] = {0};
-  assert_int_equal(yk_memory_pool_create(40, &limits.rules, &pool, NULL), YK_OK);
+  assert_int_equal(yk_memory_pool_create(40, 64, &limits.rules, &pool, NULL), YK_OK);
   blocks = yk_memory_pool_blocks(pool);
   assert_int_equal(yk_scheduler_create(&limits.step, 1, pool, &scheduler, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&sound, NULL, prompt, BLOCK + 1, CONTEXT, NULL), YK_OK);
@@ -490,7 +620,7 @@ static void waiting_sequences_release_their_blocks(void **state)
   yk_sequence parked, first;
   const yk_scheduled *items;
   int32_t prompt[CONTEXT] = {0};
-  assert_int_equal(yk_memory_pool_create(N_BLOCKS, &limits.rules, &pool, NULL), YK_OK);
+  assert_int_equal(yk_memory_pool_create(N_BLOCKS, 64, &limits.rules, &pool, NULL), YK_OK);
   blocks = yk_memory_pool_blocks(pool);
   assert_int_equal(yk_scheduler_create(&limits.step, 1, pool, &scheduler, NULL), YK_OK);
   assert_int_equal(yk_sequence_init(&parked, NULL, prompt, CONTEXT / 2, CONTEXT, NULL), YK_OK);
@@ -527,6 +657,9 @@ int main(void)
                                      cmocka_unit_test(blocks_behind_the_window_are_let_go),
                                      cmocka_unit_test(failing_sequences_take_nobody_along),
                                      cmocka_unit_test(steps_in_flight_keep_every_promise),
+                                     cmocka_unit_test(states_follow_their_sequences),
+                                     cmocka_unit_test(snapshots_save_rows),
+                                     cmocka_unit_test(snapshots_cost_no_steps),
                                      cmocka_unit_test(steps_in_flight_share_the_sequences),
                                      cmocka_unit_test(blocks_of_a_failed_sequence_are_not_reused),
                                      cmocka_unit_test(forgotten_blocks_are_not_reused),

@@ -187,7 +187,7 @@ static void play(uint64_t seed, yk_memory_rules rules)
   assert_non_null(g);
   g->seed = seed;
   g->rules = rules;
-  assert_int_equal(yk_memory_pool_create(N_BLOCKS, &rules, &g->pool, NULL), YK_OK);
+  assert_int_equal(yk_memory_pool_create(N_BLOCKS, 64, &rules, &g->pool, NULL), YK_OK);
   for (g->action = 1; g->action <= N_ACTIONS; g->action++) {
     act(g);
     check_all(g);

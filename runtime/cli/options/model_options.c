@@ -79,6 +79,10 @@ static void fill_table(yk_model_options *options)
       {"kv-cache-bytes", NULL, YK_OPTION_BYTES, &options->kv_cache_bytes, "SIZE",
        .help = "KV memory of a rank, as 4GiB",
        .fallback = "from the share above; on CPUs at most 4 GiB and a quarter of memory"},
+      {"state-cache-bytes", NULL, YK_OPTION_BYTES, &options->state_cache_bytes, "SIZE",
+       .help = "host memory for snapshots of recurrent states, from which prompts with the same beginning continue; 0: "
+               "none",
+       .fallback = "an eighth of memory, at most 4 GiB"},
       {"seed", NULL, YK_OPTION_SEED, &options->seed, "N", .help = "of sampling, below 2^64; -1: as if not given"},
       {"step-timeout", NULL, YK_OPTION_NUMBER, &options->step_timeout_s, "SECONDS",
        .help = "a longer step fails and names the stalled ranks", .fallback = "60 on GPUs, none on CPUs", .max = 86400,
@@ -128,6 +132,7 @@ void yk_model_options_init(yk_model_options *options)
   options->grammar_time_limit_s = engine.grammar_time_limit_s;
   options->grammar_memory_bytes = engine.grammar_memory_bytes;
   options->grammar_cache_bytes = engine.grammar_cache_bytes;
+  options->state_cache_bytes = engine.state_cache_bytes;
   options->seed = engine.seed;
   yk_process_options_init(&options->processes);
   fill_table(options);
@@ -229,6 +234,7 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   engine->max_batched_tokens = options->max_batched_tokens;
   engine->gpu_memory_utilization = options->gpu_memory_utilization;
   engine->kv_cache_bytes = options->kv_cache_bytes;
+  engine->state_cache_bytes = options->state_cache_bytes;
   engine->n_cpu_threads = options->n_threads;
   engine->step_timeout_s = options->step_timeout_s;
   engine->seed = options->seed;

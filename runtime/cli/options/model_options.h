@@ -8,7 +8,7 @@
 #include "cli/options/process_options.h"
 #include "yoke/yoke.h"
 
-enum { YK_MODEL_OPTIONS = 31 + YK_PROCESS_OPTIONS };
+enum { YK_MODEL_OPTIONS = 32 + YK_PROCESS_OPTIONS };
 
 typedef struct yk_model_options {
   yk_named_model checkpoint, tokenizer;
@@ -20,7 +20,7 @@ typedef struct yk_model_options {
   yk_device_ids devices;
   int32_t max_model_tokens, max_seqs, max_batched_tokens, n_threads;
   double gpu_memory_utilization, step_timeout_s, grammar_time_limit_s;
-  int64_t kv_cache_bytes, grammar_memory_bytes, grammar_cache_bytes;
+  int64_t kv_cache_bytes, state_cache_bytes, grammar_memory_bytes, grammar_cache_bytes;
   uint64_t seed;
   bool expert_parallel, no_prefix_reuse, dense_attention_beyond_index;
   yk_process_options processes;

@@ -33,6 +33,7 @@ static const char *const model_option_names[] = {"model",
                                                  "max-num-batched-tokens",
                                                  "gpu-memory-utilization",
                                                  "kv-cache-bytes",
+                                                 "state-cache-bytes",
                                                  "log-level"};
 
 typedef struct plan_options {
@@ -210,8 +211,9 @@ static void print_row(const yk_plan *plan)
   if (plan->n_experts > 0) print_experts(plan);
   int64_t state_bytes = largest_of(plan->state_bytes, plan->n_ranks);
   if (state_bytes > 0)
-    printf("%5s  recurrent states of %d sequences take %s\n", "", plan->max_seqs,
-           yk_bytes_format(state_bytes, workspace));
+    printf("%5s  recurrent states of %d sequences take %s; snapshots take %s of host memory\n", "", plan->max_seqs,
+           yk_bytes_format(state_bytes, workspace),
+           yk_bytes_format(largest_of(plan->state_cache_bytes, plan->n_ranks), kv));
 }
 
 static yk_status print_json(const yk_plan *plan, yk_err *err)
@@ -221,12 +223,13 @@ static yk_status print_json(const yk_plan *plan, yk_err *err)
     const yk_rank_memory *memory = &plan->memory[rank];
     json_array_append_new(
         ranks,
-        json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I}", "stage", rank / (plan->n_ranks / plan->n_stages),
-                  "weight_bytes", (json_int_t)memory->weight_bytes, "kv_bytes", (json_int_t)memory->kv_bytes,
-                  "state_bytes", (json_int_t)plan->state_bytes[rank], "workspace_bytes",
-                  (json_int_t)memory->workspace_bytes, "kv_bytes_per_token", (json_int_t)plan->kv_bytes_per_token[rank],
-                  "n_experts", plan->rank_experts[rank], "expert_bytes", (json_int_t)plan->expert_bytes[rank],
-                  "active_bytes", (json_int_t)plan->active_bytes[rank]));
+        json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I}", "stage",
+                  rank / (plan->n_ranks / plan->n_stages), "weight_bytes", (json_int_t)memory->weight_bytes, "kv_bytes",
+                  (json_int_t)memory->kv_bytes, "state_bytes", (json_int_t)plan->state_bytes[rank], "state_cache_bytes",
+                  (json_int_t)plan->state_cache_bytes[rank], "workspace_bytes", (json_int_t)memory->workspace_bytes,
+                  "kv_bytes_per_token", (json_int_t)plan->kv_bytes_per_token[rank], "n_experts",
+                  plan->rank_experts[rank], "expert_bytes", (json_int_t)plan->expert_bytes[rank], "active_bytes",
+                  (json_int_t)plan->active_bytes[rank]));
   }
   json_t *object =
       json_pack("{s:s, s:i, s:i, s:b, s:s, s:b, s:s*, s:I, s:i, s:i, s:b, s:o}", "device",

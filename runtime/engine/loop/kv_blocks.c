@@ -24,6 +24,8 @@ struct yk_kv_blocks {
   kv_block *blocks;       /* [n_blocks] */
   int32_t *buckets;       /* [n_buckets] first published block of each bucket */
   uint32_t n_buckets;     /* a power of two */
+  void (*unpublished)(void *context, yk_kv_chain chain); /* or NULL */
+  void *context;
 };
 
 static void add_newest(yk_kv_blocks *b, int32_t i)
@@ -83,6 +85,13 @@ void yk_kv_blocks_destroy(yk_kv_blocks *blocks)
   free(blocks);
 }
 
+void yk_kv_blocks_on_unpublish(yk_kv_blocks *blocks, void (*unpublished)(void *context, yk_kv_chain chain),
+                               void *context)
+{
+  blocks->unpublished = unpublished;
+  blocks->context = context;
+}
+
 int32_t yk_kv_blocks_free_count(const yk_kv_blocks *blocks)
 {
   return blocks->n_free;
@@ -110,6 +119,7 @@ static void unpublish(yk_kv_blocks *b, int32_t i)
   int32_t *link = &b->buckets[bucket_of(b, it->previous, it->ids)];
   while (*link != i) link = &b->blocks[*link].bucket_next;
   *link = it->bucket_next;
+  if (b->unpublished) b->unpublished(b->context, it->chain);
   it->chain = 0;
 }
 
@@ -176,8 +186,7 @@ bool yk_kv_blocks_is_withdrawn(const yk_kv_blocks *blocks, int32_t block)
 
 void yk_kv_blocks_forget(yk_kv_blocks *blocks)
 {
-  for (uint32_t i = 0; i < blocks->n_buckets; i++) blocks->buckets[i] = NONE;
-  for (int32_t i = 0; i < blocks->n_blocks; i++) blocks->blocks[i].chain = 0;
+  for (int32_t i = 0; i < blocks->n_blocks; i++) unpublish(blocks, i);
 }
 
 int32_t yk_kv_blocks_find(yk_kv_blocks *blocks, yk_kv_chain previous, const int32_t *ids, yk_kv_chain *chain)

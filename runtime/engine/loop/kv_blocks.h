@@ -29,6 +29,10 @@ typedef uint64_t yk_kv_chain;
 yk_status yk_kv_blocks_create(int32_t n_blocks, yk_kv_blocks **out, yk_err *err);
 void yk_kv_blocks_destroy(yk_kv_blocks *blocks);
 
+/* yk_kv_blocks_on_unpublish - call this whenever a published block is no longer offered, with its chain. One caller. */
+void yk_kv_blocks_on_unpublish(yk_kv_blocks *blocks, void (*unpublished)(void *context, yk_kv_chain chain),
+                               void *context);
+
 /* yk_kv_blocks_free_count - blocks without references, with or without reusable content. */
 int32_t yk_kv_blocks_free_count(const yk_kv_blocks *blocks);
 

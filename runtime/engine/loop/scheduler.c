@@ -22,7 +22,6 @@ struct yk_scheduler {
   int32_t n_running;
   planned_step *steps;             /* [depth] step number n at n % depth */
   uint64_t n_planned, n_committed; /* steps; those between are in flight */
-  int32_t *free_slots;             /* [max_seqs]; the first max_seqs - n_running are free */
   yk_scheduler_counts counts;
 };
 
@@ -45,16 +44,14 @@ yk_status yk_scheduler_create(const yk_device_limits *limits, int depth, yk_memo
   if (s) {
     s->depth = depth;
     s->running = calloc(max_seqs, sizeof *s->running);
-    s->free_slots = calloc(max_seqs, sizeof *s->free_slots);
   }
-  if (!s || !s->running || !s->free_slots || !allocate_steps(s, max_seqs)) {
+  if (!s || !s->running || !allocate_steps(s, max_seqs)) {
     yk_scheduler_destroy(s);
     return yk_err_set(err, YK_E_NOMEM, "no memory for a scheduler of %d sequences", limits->max_seqs);
   }
   s->limits = *limits;
   s->pool = pool;
   s->waiting_end = &s->waiting;
-  for (int32_t i = 0; i < limits->max_seqs; i++) s->free_slots[i] = limits->max_seqs - 1 - i;
   *out = s;
   return YK_OK;
 }
@@ -65,7 +62,6 @@ void yk_scheduler_destroy(yk_scheduler *scheduler)
   free(scheduler->running);
   for (int i = 0; scheduler->steps && i < scheduler->depth; i++) free(scheduler->steps[i].items);
   free(scheduler->steps);
-  free(scheduler->free_slots);
   free(scheduler);
 }
 
@@ -109,7 +105,8 @@ static yk_sequence *take_first(yk_scheduler *s)
 
 static void enter_running(yk_scheduler *s, yk_sequence *seq)
 {
-  seq->slot = s->free_slots[s->limits.max_seqs - 1 - s->n_running];
+  yk_sequence_memory_enter(&seq->memory, s->pool, seq->n_tokens);
+  seq->slot = seq->memory.slot;
   seq->slot_is_new = true;
   s->running[s->n_running++] = seq;
 }
@@ -119,7 +116,7 @@ static void leave_running(yk_scheduler *s, int32_t index)
   yk_sequence *seq = s->running[index];
   memmove(&s->running[index], &s->running[index + 1], (size_t)(s->n_running - index - 1) * sizeof(yk_sequence *));
   s->n_running--;
-  s->free_slots[s->limits.max_seqs - 1 - s->n_running] = seq->slot;
+  yk_sequence_memory_leave(&seq->memory, s->pool);
   seq->slot = -1;
 }
 
@@ -214,9 +211,10 @@ static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, bool en
   left->n_seqs--;
 }
 
-static int32_t rows_within(const yk_sequence *seq, int32_t most)
+static int32_t rows_within(const yk_scheduler *s, const yk_sequence *seq, int32_t most)
 {
-  return (int32_t)yk_min_i64(seq->n_tokens - seq->memory.n_computed, most);
+  int32_t n_rows = (int32_t)yk_min_i64(seq->n_tokens - seq->memory.n_computed, most);
+  return yk_sequence_memory_limit_rows(&seq->memory, s->pool, n_rows);
 }
 
 /* Reserve blocks for the coming rows of running sequence i. False: there are none; the sequence is preempted, or must
@@ -239,7 +237,7 @@ static bool plan_running(yk_scheduler *s, budget *left)
   for (int32_t i = 0; i < s->n_running && !is_full(left); i++) {
     yk_sequence *seq = s->running[i];
     if (seq->is_in_flight) continue;
-    int32_t n_rows = rows_within(seq, left->n_rows);
+    int32_t n_rows = rows_within(s, seq, left->n_rows);
     if (reserve_rows(s, i, n_rows, &lacked)) plan_rows(s, seq, n_rows, false, left);
   }
   return lacked;
@@ -259,9 +257,8 @@ static void admit_waiting(yk_scheduler *s, budget *left)
   while (s->waiting && !is_full(left) && s->n_running < s->limits.max_seqs) {
     yk_sequence *seq = s->waiting;
     int32_t reused = 0;
-    /* The slot's recurrent states are another sequence's, so that every token is computed again. */
-    if (yk_memory_pool_rules(s->pool)->has_states) yk_sequence_memory_release(&seq->memory, s->pool);
     if (yk_sequence_memory_is_empty(&seq->memory)) reused = yk_sequence_reuse(seq, s->pool);
+    if (reused == YK_REUSE_LATER) return;
     if (!free_blocks_for(s, seq)) {
       yk_sequence_memory_release(&seq->memory, s->pool);
       return;
@@ -270,7 +267,7 @@ static void admit_waiting(yk_scheduler *s, budget *left)
     enter_running(s, seq);
     s->counts.admitted_tokens += (uint64_t)seq->n_tokens;
     s->counts.reused_tokens += (uint64_t)reused;
-    int32_t n_rows = rows_within(seq, left->n_rows);
+    int32_t n_rows = rows_within(s, seq, left->n_rows);
     yk_sequence_memory_reserve(&seq->memory, s->pool, seq->memory.n_computed + n_rows);
     plan_rows(s, seq, n_rows, true, left);
   }
@@ -288,6 +285,7 @@ int32_t yk_scheduler_plan(yk_scheduler *scheduler, const yk_scheduled **items)
   planned_step *step = &scheduler->steps[scheduler->n_planned % (uint64_t)scheduler->depth];
   budget left = {.step = step, .n_rows = scheduler->limits.max_tokens, .n_seqs = seqs_of_step(scheduler)};
   step->n_items = 0;
+  yk_memory_pool_begin_step(scheduler->pool);
   if (!plan_running(scheduler, &left)) admit_waiting(scheduler, &left);
   if (step->n_items > 0) scheduler->n_planned++;
   *items = step->items;

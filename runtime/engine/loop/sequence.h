@@ -71,7 +71,7 @@ yk_status yk_sequence_init(yk_sequence *seq, const yk_sequence_owner *owner, con
 void yk_sequence_destroy(yk_sequence *seq);
 
 /* yk_sequence_reuse - start an empty memory from the published blocks of the same beginning. At least one row, and
- *   every wanted row, is left to compute. Returns the number of tokens that need not be computed. */
+ *   every wanted row, is left to compute. Returns as yk_sequence_memory_reuse. */
 int32_t yk_sequence_reuse(yk_sequence *seq, yk_memory_pool *pool);
 
 /* yk_sequence_truncate - keep the first n_tokens. */

@@ -4,25 +4,42 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "engine/loop/slots.h"
+#include "kernels/device.h"
+
+enum { NONE = -1 };
 
 struct yk_memory_pool {
   yk_kv_blocks *blocks;
   yk_memory_rules rules;
-  yk_sequence_memory *parked; /* linked by next_parked, latest first */
+  yk_snapshots *snapshots;
+  yk_slots *slots;
+  yk_sequence_memory *parked;    /* linked by next_parked, latest first */
+  yk_sequence_memory *branching; /* linked by next_branching: those that run towards a branch */
+  uint64_t n_withdrawals, n_savers, n_hits, n_misses;
 };
 
 /* ---- The pool ---------------------------------------------------------------------------------------------------- */
 
-yk_status yk_memory_pool_create(int32_t n_kv_blocks, const yk_memory_rules *rules, yk_memory_pool **out, yk_err *err)
+static void drop_snapshot(void *context, yk_kv_chain chain)
+{
+  yk_snapshots_drop(((yk_memory_pool *)context)->snapshots, chain);
+}
+
+yk_status yk_memory_pool_create(int32_t n_kv_blocks, int32_t max_seqs, const yk_memory_rules *rules,
+                                yk_memory_pool **out, yk_err *err)
 {
   yk_memory_pool *pool = calloc(1, sizeof *pool);
   if (!pool) return yk_err_set(err, YK_E_NOMEM, "no memory for a pool of %d KV blocks", n_kv_blocks);
   pool->rules = *rules;
   yk_status status = yk_kv_blocks_create(n_kv_blocks, &pool->blocks, err);
+  if (status == YK_OK) status = yk_snapshots_create(rules->n_state_entries, &pool->snapshots, err);
+  if (status == YK_OK) status = yk_slots_create(max_seqs, &pool->slots, err);
   if (status != YK_OK) {
-    free(pool);
+    yk_memory_pool_destroy(pool);
     return status;
   }
+  if (rules->n_state_entries > 0) yk_kv_blocks_on_unpublish(pool->blocks, drop_snapshot, pool);
   *out = pool;
   return YK_OK;
 }
@@ -30,6 +47,8 @@ yk_status yk_memory_pool_create(int32_t n_kv_blocks, const yk_memory_rules *rule
 void yk_memory_pool_destroy(yk_memory_pool *pool)
 {
   if (!pool) return;
+  yk_slots_destroy(pool->slots);
+  yk_snapshots_destroy(pool->snapshots);
   yk_kv_blocks_destroy(pool->blocks);
   free(pool);
 }
@@ -39,9 +58,14 @@ yk_kv_blocks *yk_memory_pool_blocks(yk_memory_pool *pool)
   return pool->blocks;
 }
 
-const yk_memory_rules *yk_memory_pool_rules(const yk_memory_pool *pool)
+void yk_memory_pool_begin_step(yk_memory_pool *pool)
 {
-  return &pool->rules;
+  yk_snapshots_begin_step(pool->snapshots);
+}
+
+yk_state_counts yk_memory_pool_count_states(const yk_memory_pool *pool)
+{
+  return (yk_state_counts){yk_snapshots_count(pool->snapshots), pool->n_hits, pool->n_misses};
 }
 
 bool yk_memory_pool_fits(const yk_memory_pool *pool, const yk_sequence_memory *m, int32_t n_tokens, int32_t n_others)
@@ -74,7 +98,11 @@ bool yk_memory_pool_drop_withdrawn(yk_memory_pool *pool)
 
 yk_status yk_sequence_memory_init(yk_sequence_memory *m, int32_t capacity, yk_err *err)
 {
-  *m = (yk_sequence_memory){.blocks = malloc((size_t)yk_kv_blocks_for(capacity) * sizeof *m->blocks)};
+  *m = (yk_sequence_memory){.blocks = malloc((size_t)yk_kv_blocks_for(capacity) * sizeof *m->blocks),
+                            .slot = NONE,
+                            .state_load = YK_STATE_ZERO,
+                            .state_save = NONE,
+                            .snapshot = NONE};
   return m->blocks ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for a sequence of %d tokens", capacity);
 }
 
@@ -89,18 +117,149 @@ void yk_sequence_memory_begin_at(yk_sequence_memory *m, yk_kv_chain start)
   m->start = m->chain = start;
 }
 
-int32_t yk_sequence_memory_reuse(yk_sequence_memory *m, yk_memory_pool *pool, const int32_t *tokens, int32_t n_tokens)
+/* Last blocks first, so that the beginning, which other sequences are more likely to share, is taken last. */
+static void drop_blocks(yk_sequence_memory *m, yk_kv_blocks *blocks, int32_t n_kept)
 {
-  if (!pool->rules.reuses_prefixes) return 0;
-  for (int32_t limit = n_tokens / YK_KV_BLOCK_TOKENS; m->n_blocks < limit; m->n_blocks++) {
+  while (m->n_blocks > n_kept) {
+    int32_t block = m->blocks[--m->n_blocks];
+    if (block >= 0) yk_kv_blocks_release(blocks, block);
+  }
+}
+
+/* A beginning in published blocks. */
+typedef struct beginning {
+  int32_t n_blocks;
+  yk_kv_chain chain;
+  int32_t entry; /* of the snapshot there, or NONE */
+} beginning;
+
+static bool is_branch_of_running(const yk_memory_pool *pool, yk_kv_chain chain)
+{
+  for (const yk_sequence_memory *m = pool->branching; m; m = m->next_branching)
+    if (m->branch_chain == chain) return true;
+  return false;
+}
+
+static void begin_branch(yk_sequence_memory *m, yk_memory_pool *pool, const beginning *branch)
+{
+  m->branch_tokens = branch->n_blocks * YK_KV_BLOCK_TOKENS;
+  m->branch_chain = branch->chain;
+  m->next_branching = pool->branching;
+  pool->branching = m;
+}
+
+static void end_branch(yk_sequence_memory *m, yk_memory_pool *pool)
+{
+  if (!m->branch_tokens) return;
+  yk_sequence_memory **link = &pool->branching;
+  while (*link != m) link = &(*link)->next_branching;
+  *link = m->next_branching;
+  m->branch_tokens = 0;
+}
+
+/* Take references to the longest published prefix of at most `limit` blocks. *with_state: the last place with a
+ * snapshot that the coming step may load; *coming: the last one with a snapshot for later; *last: the last place for
+ * a snapshot. */
+static void find_blocks(yk_sequence_memory *m, yk_memory_pool *pool, const int32_t *tokens, int32_t limit,
+                        beginning *with_state, beginning *coming, beginning *last)
+{
+  enum { BLOCKS = YK_STATE_SAVE_TOKENS / YK_KV_BLOCK_TOKENS };
+  *with_state = *coming = *last = (beginning){0, m->start, NONE};
+  while (m->n_blocks < limit) {
     const int32_t *ids = tokens + m->n_blocks * YK_KV_BLOCK_TOKENS;
     int32_t block = yk_kv_blocks_find(pool->blocks, m->chain, ids, &m->chain);
     if (block < 0) break;
-    m->blocks[m->n_blocks] = block;
+    m->blocks[m->n_blocks++] = block;
+    if (!pool->rules.has_states || m->n_blocks % BLOCKS != 0) continue;
+    *last = (beginning){m->n_blocks, m->chain, yk_snapshots_find(pool->snapshots, m->chain)};
+    if (last->entry < 0 ? is_branch_of_running(pool, m->chain) : yk_snapshots_is_coming(pool->snapshots, last->entry))
+      *coming = *last;
+    else if (last->entry >= 0)
+      *with_state = *last;
+  }
+}
+
+int32_t yk_sequence_memory_reuse(yk_sequence_memory *m, yk_memory_pool *pool, const int32_t *tokens, int32_t n_tokens)
+{
+  beginning start, coming, last;
+  if (!pool->rules.reuses_prefixes) return 0;
+  find_blocks(m, pool, tokens, n_tokens / YK_KV_BLOCK_TOKENS, &start, &coming, &last);
+  if (pool->rules.has_states) {
+    bool is_early = coming.n_blocks > start.n_blocks;
+    if (is_early) start = (beginning){0, m->start, NONE};
+    drop_blocks(m, pool->blocks, start.n_blocks);
+    m->chain = start.chain;
+    if (is_early) return YK_REUSE_LATER;
+    m->snapshot = start.entry;
+    m->n_withdrawals = pool->n_withdrawals;
+    if (start.entry >= 0) m->has_unsound_start = !yk_snapshots_load(pool->snapshots, start.entry);
+    if (last.n_blocks > start.n_blocks) begin_branch(m, pool, &last);
   }
   m->n_published = m->n_blocks;
   m->n_computed = m->n_blocks * YK_KV_BLOCK_TOKENS;
   return m->n_computed;
+}
+
+static void drop_slot(yk_sequence_memory *m, yk_memory_pool *pool)
+{
+  if (m->slot < 0 || yk_slots_user(pool->slots, m->slot) == m) return;
+  yk_slots_drop_holder(pool->slots, m->slot);
+  m->slot = NONE;
+}
+
+void yk_sequence_memory_enter(yk_sequence_memory *m, yk_memory_pool *pool, int32_t n_tokens)
+{
+  yk_sequence_memory *loser = NULL;
+  if (m->slot >= 0)
+    yk_slots_retake(pool->slots, m->slot);
+  else
+    m->slot = yk_slots_take(pool->slots, m, &loser);
+  if (loser) {
+    loser->slot = NONE;
+    yk_sequence_memory_release(loser, pool);
+  }
+  m->prompt_tokens = n_tokens;
+  if (!m->saver) m->saver = ++pool->n_savers;
+  if (m->snapshot >= 0)
+    pool->n_hits++;
+  else if (m->branch_tokens)
+    pool->n_misses++;
+}
+
+void yk_sequence_memory_leave(yk_sequence_memory *m, yk_memory_pool *pool)
+{
+  bool keeps_states = pool->rules.has_states && m->n_computed > 0;
+  end_branch(m, pool);
+  yk_slots_leave(pool->slots, m->slot, keeps_states);
+  if (!keeps_states) m->slot = NONE;
+}
+
+/* The last place for a snapshot before the prompt's final token. */
+static int32_t last_of_prompt(const yk_sequence_memory *m)
+{
+  return (m->prompt_tokens - 1) / YK_STATE_SAVE_TOKENS * YK_STATE_SAVE_TOKENS;
+}
+
+static bool saves_states(const yk_memory_pool *pool)
+{
+  return pool->rules.has_states && pool->rules.reuses_prefixes;
+}
+
+/* The first place for a snapshot behind n_tokens. */
+static int32_t place_behind(const yk_sequence_memory *m, int32_t n_tokens)
+{
+  const int32_t places[] = {m->branch_tokens, last_of_prompt(m)};
+  int32_t first = (n_tokens / YK_SNAPSHOT_EVERY_TOKENS + 1) * YK_SNAPSHOT_EVERY_TOKENS;
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+    if (places[i] > n_tokens && places[i] < first) first = places[i];
+  return first;
+}
+
+int32_t yk_sequence_memory_limit_rows(const yk_sequence_memory *m, const yk_memory_pool *pool, int32_t n_rows)
+{
+  if (!saves_states(pool)) return n_rows;
+  const int32_t first = place_behind(m, m->n_computed), second = place_behind(m, first);
+  return second <= m->n_computed + n_rows ? first - m->n_computed : n_rows;
 }
 
 bool yk_sequence_memory_reserve(yk_sequence_memory *m, yk_memory_pool *pool, int32_t n_tokens)
@@ -113,14 +272,42 @@ bool yk_sequence_memory_reserve(yk_sequence_memory *m, yk_memory_pool *pool, int
   return true;
 }
 
+/* Where a step whose rows end here saves a snapshot; 0: nowhere. */
+static int32_t place_within(const yk_sequence_memory *m, const yk_memory_pool *pool, int32_t end)
+{
+  if (!saves_states(pool)) return 0;
+  const int32_t place = place_behind(m, m->n_computed);
+  if (place <= end) return place;
+  return end == m->prompt_tokens && end % YK_STATE_SAVE_TOKENS == 0 ? end : 0;
+}
+
+/* Returns the chain at `place`, which is behind the blocks published before; 0 if rows do not reach it. */
+static yk_kv_chain publish(yk_sequence_memory *m, yk_memory_pool *pool, const int32_t *tokens, int32_t end,
+                           int32_t place)
+{
+  yk_kv_chain at_place = 0;
+  while (m->n_published < end / YK_KV_BLOCK_TOKENS) {
+    const int32_t *ids = tokens + m->n_published * YK_KV_BLOCK_TOKENS;
+    m->chain = yk_kv_blocks_publish(pool->blocks, m->blocks[m->n_published++], m->chain, ids);
+    if (m->n_published * YK_KV_BLOCK_TOKENS == place) at_place = m->chain;
+  }
+  return at_place;
+}
+
 void yk_sequence_memory_plan(yk_sequence_memory *m, yk_memory_pool *pool, const int32_t *tokens, int32_t n_rows)
 {
-  if (!pool->rules.reuses_prefixes) return;
-  int32_t n_full = (m->n_computed + n_rows) / YK_KV_BLOCK_TOKENS;
-  for (; m->n_published < n_full; m->n_published++) {
-    const int32_t *ids = tokens + m->n_published * YK_KV_BLOCK_TOKENS;
-    m->chain = yk_kv_blocks_publish(pool->blocks, m->blocks[m->n_published], m->chain, ids);
+  const int32_t end = m->n_computed + n_rows, place = place_within(m, pool, end);
+  const yk_kv_chain chain = pool->rules.reuses_prefixes ? publish(m, pool, tokens, end, place) : 0;
+  m->state_load = m->n_computed == 0 ? YK_STATE_ZERO : m->snapshot >= 0 ? m->snapshot : YK_STATE_KEEP;
+  m->snapshot = m->state_save = NONE;
+  m->state_save_rows = 0;
+  if (place == 0) return;
+  m->state_save = yk_snapshots_save(pool->snapshots, chain, m->saver);
+  if (m->state_save >= 0) {
+    m->state_save_rows = place - m->n_computed;
+    m->unsound_tokens = place;
   }
+  if (end >= m->branch_tokens) end_branch(m, pool);
 }
 
 /* Release published blocks that no coming row can see with this window, even after a truncation inside the last,
@@ -140,24 +327,25 @@ void yk_sequence_memory_commit(yk_sequence_memory *m, yk_memory_pool *pool, int3
   if (pool->rules.window_tokens) leave_behind(m, pool->blocks, pool->rules.window_tokens);
 }
 
-/* Last blocks first, so that the beginning, which other sequences are more likely to share, is taken last. */
-static void drop_blocks(yk_sequence_memory *m, yk_kv_blocks *blocks, int32_t n_kept)
-{
-  while (m->n_blocks > n_kept) {
-    int32_t block = m->blocks[--m->n_blocks];
-    if (block >= 0) yk_kv_blocks_release(blocks, block);
-  }
-}
-
 void yk_sequence_memory_release(yk_sequence_memory *m, yk_memory_pool *pool)
 {
   drop_blocks(m, pool->blocks, 0);
+  end_branch(m, pool);
+  drop_slot(m, pool);
   m->n_computed = m->n_left_behind = m->n_published = m->n_sound = 0;
   m->chain = m->start;
+  m->snapshot = NONE;
+  m->saver = 0;
+  m->has_unsound_start = false;
+  m->unsound_tokens = 0;
 }
 
 void yk_sequence_memory_truncate(yk_sequence_memory *m, yk_memory_pool *pool, int32_t n_tokens)
 {
+  if (pool->rules.has_states && n_tokens < m->n_computed) {
+    yk_sequence_memory_release(m, pool);
+    return;
+  }
   m->n_computed = (int32_t)yk_min_i64(m->n_computed, n_tokens);
   if (n_tokens / YK_KV_BLOCK_TOKENS >= m->n_published)
     drop_blocks(m, pool->blocks, yk_kv_blocks_for(n_tokens));
@@ -167,6 +355,8 @@ void yk_sequence_memory_truncate(yk_sequence_memory *m, yk_memory_pool *pool, in
 
 void yk_sequence_memory_fork(const yk_sequence_memory *m, yk_memory_pool *pool, yk_sequence_memory *copy)
 {
+  copy->start = copy->chain = m->start;
+  if (pool->rules.has_states) return;
   for (int32_t i = 0; i < m->n_published; i++) {
     copy->blocks[i] = m->blocks[i];
     if (m->blocks[i] >= 0) yk_kv_blocks_share(pool->blocks, m->blocks[i]);
@@ -174,7 +364,6 @@ void yk_sequence_memory_fork(const yk_sequence_memory *m, yk_memory_pool *pool, 
   copy->n_blocks = copy->n_published = m->n_published;
   copy->n_left_behind = m->n_left_behind;
   copy->n_computed = m->n_published * YK_KV_BLOCK_TOKENS;
-  copy->start = m->start;
   copy->chain = m->chain;
 }
 
@@ -204,18 +393,25 @@ void yk_sequence_memory_mark_sound(yk_sequence_memory *m, yk_memory_pool *pool, 
   m->n_sound = (int32_t)yk_max_i64(m->n_sound, yk_kv_blocks_for(first_seen)); /* the first block that is seen in full */
   for (; m->n_sound < n_full; m->n_sound++)
     if (m->blocks[m->n_sound] >= 0) yk_kv_blocks_mark_sound(pool->blocks, m->blocks[m->n_sound]);
+  m->has_unsound_start = false;
+  if (m->unsound_tokens == 0 || position < m->unsound_tokens - 1) return;
+  yk_snapshots_mark_sound(pool->snapshots, m->saver);
+  m->unsound_tokens = 0;
 }
 
 void yk_sequence_memory_withdraw(yk_sequence_memory *m, yk_memory_pool *pool)
 {
   for (int32_t i = m->n_left_behind; i < m->n_published; i++) yk_kv_blocks_withdraw(pool->blocks, m->blocks[i]);
+  if (!pool->rules.has_states) return;
+  yk_snapshots_drop_unsound(pool->snapshots);
+  pool->n_withdrawals++;
 }
 
 bool yk_sequence_memory_reads_withdrawn(const yk_sequence_memory *m, yk_memory_pool *pool)
 {
   for (int32_t i = m->n_left_behind; i < m->n_blocks; i++)
     if (yk_kv_blocks_is_withdrawn(pool->blocks, m->blocks[i])) return true;
-  return false;
+  return m->has_unsound_start && m->n_withdrawals != pool->n_withdrawals;
 }
 
 /* ---- For the step builder ---------------------------------------------------------------------------------------- */

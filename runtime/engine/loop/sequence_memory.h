@@ -1,9 +1,10 @@
 /* sequence_memory.h - the state of a sequence on the devices from step to step, and the pool of all sequences' state.
- * The state consists of KV blocks; a recurrent state per sequence would belong here too.
+ * The state consists of KV blocks, a slot while the sequence runs, and the recurrent states of models that have them.
  *
  * A memory has an entry for each leading token that is computed. Scheduler and held sequences count tokens only:
  *
  *   reuse       start an empty memory from the published blocks of the same beginning
+ *   enter       take a slot to run; leave
  *   reserve     reserve space for coming rows
  *   plan        the coming step computes these rows; blocks that they fill are published for reuse
  *   commit      the planned rows are computed
@@ -11,22 +12,44 @@
  *   park        not needed for now: the pool may reclaim the memory; unpark
  *   release     drop everything that is computed
  *
+ * Recurrent states exist for the last computed token only, in the memory's slot. Earlier ones are in snapshots
+ * (snapshots.h), which steps save at multiples of YK_STATE_SAVE_TOKENS: at the last one before a prompt's final token,
+ * at every multiple of YK_SNAPSHOT_EVERY_TOKENS, at a branch, where a prompt parts from published blocks beyond the
+ * last snapshot, and at the prompt's end if the step has no other. A step saves one snapshot of a sequence, behind any
+ * of its rows: rows of two places are two steps. With states, a memory is reused up to the last snapshot behind
+ * published blocks. A memory that is forked, preempted, or truncated below its last token begins in the same way, which
+ * computes the rows since that snapshot again: at most YK_STATE_SAVE_TOKENS behind tokens that were given and not
+ * drawn, unless the snapshot was overwritten. Saved states of the last token would save nothing: the K and V of the
+ * unfilled block are not shared, and those of a preempted sequence are lost, and every layer computes their rows.
+ * A parked memory keeps its states until another sequence takes its slot.
+ *
  * Owner and thread: the engine's. No locks. */
 #ifndef YK_ENGINE_LOOP_SEQUENCE_MEMORY_H
 #define YK_ENGINE_LOOP_SEQUENCE_MEMORY_H
 
 #include "engine/loop/kv_blocks.h"
+#include "engine/loop/snapshots.h"
 #include "kernels/kv_cache.h"
 
-/* How far back the layers of the model read. */
+enum { YK_SNAPSHOT_EVERY_TOKENS = 2048, YK_REUSE_LATER = -1 };
+
+/* How far back the layers of the model read, and the states that they keep. */
 typedef struct yk_memory_rules {
   /* Window of the widest layer if all layers have a window: blocks behind the window are released. 0: some layer has
    * full attention. */
   int32_t window_tokens;
   int32_t narrowest_window_tokens; /* window of the narrowest layer; 0: every layer has full attention */
-  bool reuses_prefixes;
-  bool has_states; /* layers have recurrent states, which exist only while a sequence runs: see scheduler.c */
+  bool reuses_prefixes;            /* with states only if there are entries for snapshots */
+  bool has_states;                 /* some layer has a recurrent state */
+  int32_t n_state_entries;         /* rows of the table of snapshots */
 } yk_memory_rules;
+
+/* Counters since creation, of sequences that entered with an empty memory: hits began at a snapshot; misses did not,
+ * though at least YK_STATE_SAVE_TOKENS of their beginning were in published blocks. */
+typedef struct yk_state_counts {
+  yk_snapshot_counts snapshots;
+  uint64_t hits, misses;
+} yk_state_counts;
 
 typedef struct yk_memory_pool yk_memory_pool;
 
@@ -41,17 +64,35 @@ typedef struct yk_sequence_memory {
   yk_kv_chain chain;     /* of the last published block */
   bool is_parked;
   struct yk_sequence_memory *next_parked;
+  int32_t slot; /* row in tables of max_seqs rows: in use, or kept with the states in it; -1: none */
+
+  /* For models with recurrent states only. */
+  int32_t state_load, state_save, state_save_rows; /* of the planned rows: see yk_batch */
+  int32_t snapshot;                                /* entry that the first planned rows load; -1: none */
+  int32_t prompt_tokens;                           /* tokens when the memory entered */
+  int32_t branch_tokens; /* a snapshot is wanted here, behind the published chain branch_chain; 0: nowhere */
+  yk_kv_chain branch_chain;
+  struct yk_sequence_memory *next_branching;
+  uint64_t saver;         /* number of this memory's snapshots; 0: none yet */
+  bool has_unsound_start; /* began at a snapshot that is not known to be sound */
+  int32_t unsound_tokens; /* of the last snapshot saved that is not known to be sound; 0: all are */
+  uint64_t n_withdrawals; /* of the pool, when the memory began */
 } yk_sequence_memory;
 
 /* ---- The pool ---------------------------------------------------------------------------------------------------- */
 
-/* yk_memory_pool_create - Errors: YK_E_NOMEM. */
-yk_status yk_memory_pool_create(int32_t n_kv_blocks, const yk_memory_rules *rules, yk_memory_pool **out, yk_err *err);
+/* yk_memory_pool_create - max_seqs: slots. Errors: YK_E_NOMEM. */
+yk_status yk_memory_pool_create(int32_t n_kv_blocks, int32_t max_seqs, const yk_memory_rules *rules,
+                                yk_memory_pool **out, yk_err *err);
 void yk_memory_pool_destroy(yk_memory_pool *pool);
 
 /* yk_memory_pool_blocks - the pool's KV blocks: for counts, forgetting, and new starts of chains. */
 yk_kv_blocks *yk_memory_pool_blocks(yk_memory_pool *pool);
-const yk_memory_rules *yk_memory_pool_rules(const yk_memory_pool *pool);
+
+/* yk_memory_pool_begin_step - another step is planned from here on. */
+void yk_memory_pool_begin_step(yk_memory_pool *pool);
+
+yk_state_counts yk_memory_pool_count_states(const yk_memory_pool *pool);
 
 /* yk_memory_pool_fits - whether a memory could grow to n_tokens while n_others memories grow by one token each. */
 bool yk_memory_pool_fits(const yk_memory_pool *pool, const yk_sequence_memory *memory, int32_t n_tokens,
@@ -84,9 +125,21 @@ static inline int32_t yk_kv_blocks_for(int32_t n_tokens)
 }
 
 /* yk_sequence_memory_reuse - start an empty memory from the longest published prefix of tokens [n_tokens]. Returns the
- *   number of tokens that need not be computed. */
+ *   number of tokens that need not be computed; YK_REUSE_LATER: a running sequence saves a snapshot of a longer
+ *   beginning in this step or a coming one, and the memory stays empty. */
 int32_t yk_sequence_memory_reuse(yk_sequence_memory *memory, yk_memory_pool *pool, const int32_t *tokens,
                                  int32_t n_tokens);
+
+/* yk_sequence_memory_enter - take a slot; fewer than max_seqs are in use. n_tokens: of the sequence, all of which are
+ *   to be computed now. */
+void yk_sequence_memory_enter(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t n_tokens);
+
+/* yk_sequence_memory_leave - let the slot go. Recurrent states stay in it until the memory is released, or another
+ *   memory takes the slot and this one is released with it. */
+void yk_sequence_memory_leave(yk_sequence_memory *memory, yk_memory_pool *pool);
+
+/* yk_sequence_memory_limit_rows - how many of the next n_rows one step may compute: it saves one snapshot. */
+int32_t yk_sequence_memory_limit_rows(const yk_sequence_memory *memory, const yk_memory_pool *pool, int32_t n_rows);
 
 /* yk_sequence_memory_reserve - reserve blocks for n_tokens in all. False if blocks ran out; those obtained are kept. */
 bool yk_sequence_memory_reserve(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t n_tokens);
@@ -98,11 +151,11 @@ void yk_sequence_memory_plan(yk_sequence_memory *memory, yk_memory_pool *pool, c
 void yk_sequence_memory_commit(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t n_rows);
 
 /* yk_sequence_memory_truncate - keep the first n_tokens at most. If a published block is cut, its rows are computed
- *   again, since other sequences may share the block. */
+ *   again, since other sequences may share the block. With states, nothing is kept of a memory that is cut. */
 void yk_sequence_memory_truncate(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t n_tokens);
 
-/* yk_sequence_memory_fork - give copy, an empty memory, the shareable part of this memory: published blocks. Later rows
- *   are computed again. */
+/* yk_sequence_memory_fork - give copy, an empty memory, the shareable part of this memory: published blocks, with
+ *   states none until the copy is reused. Later rows are computed again. */
 void yk_sequence_memory_fork(const yk_sequence_memory *memory, yk_memory_pool *pool, yk_sequence_memory *copy);
 
 /* yk_sequence_memory_park - the pool may reclaim the memory until it is unparked. unpark has no effect on a memory that
@@ -120,10 +173,11 @@ void yk_sequence_memory_release(yk_sequence_memory *memory, yk_memory_pool *pool
 void yk_sequence_memory_mark_sound(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t position);
 
 /* yk_sequence_memory_withdraw - a row has produced non-finite logits: withdraw the blocks that are not known to be
- *   sound. */
+ *   sound, and drop the snapshots, of any sequence, that are not. */
 void yk_sequence_memory_withdraw(yk_sequence_memory *memory, yk_memory_pool *pool);
 
-/* yk_sequence_memory_reads_withdrawn - whether the memory holds a withdrawn block. */
+/* yk_sequence_memory_reads_withdrawn - whether the memory holds a withdrawn block, or began at a snapshot that
+ *   was not known to be sound when snapshots were dropped. */
 bool yk_sequence_memory_reads_withdrawn(const yk_sequence_memory *memory, yk_memory_pool *pool);
 
 /* yk_memory_pool_drop_withdrawn - release one parked memory that holds a withdrawn block, and withdraw its later

@@ -232,9 +232,9 @@ static void fill_items(yk_step_builder *b, const yk_scheduled *items, int32_t n_
     yk_step_row_starts(step)[i] = row;
     yk_step_kv_tokens(step)[i] = seq->memory.n_computed + items[i].n_rows;
     yk_step_seq_slots(step)[i] = seq->slot;
-    yk_step_state_loads(step)[i] = seq->memory.n_computed == 0 ? YK_STATE_ZERO : YK_STATE_KEEP;
-    yk_step_state_save_rows(step)[i] = items[i].n_rows;
-    yk_step_state_saves(step)[i] = -1;
+    yk_step_state_loads(step)[i] = seq->memory.state_load;
+    yk_step_state_saves(step)[i] = seq->memory.state_save;
+    yk_step_state_save_rows(step)[i] = seq->memory.state_save_rows;
     fill_rows(step, &items[i], i, row);
     yk_sequence_memory_fill_table(&seq->memory, yk_step_block_tables(step) + (size_t)i * (size_t)stride, stride);
     describe_wanted(b, &items[i], row, n_wanted);

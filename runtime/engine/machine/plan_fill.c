@@ -24,6 +24,7 @@ void yk_plan_fill(const yk_model_memory *memory, const yk_settings *s, yk_plan *
                                           .kv_bytes = memory[rank].kv_bytes_per_block * n_blocks,
                                           .workspace_bytes = memory[rank].workspace_bytes};
     plan->state_bytes[rank] = memory[rank].state_bytes_per_seq * s->limits.step.max_seqs;
+    plan->state_cache_bytes[rank] = memory[rank].state_bytes_per_seq * s->limits.n_state_entries;
     plan->kv_bytes_per_token[rank] = memory[rank].kv_bytes_per_block / YK_KV_BLOCK_TOKENS;
   }
 }
@@ -87,7 +88,8 @@ void yk_plan_report_too_little_memory(const yk_engine_options *o, const yk_model
   bool has_states = false;
   char taken[YK_BYTES_TEXT], given[YK_BYTES_TEXT];
   for (int rank = 0; rank < plan->n_ranks; rank++) {
-    fixed = yk_max_i64(fixed, memory[rank].weight_bytes + memory[rank].workspace_bytes + plan->state_bytes[rank]);
+    int64_t states = plan->state_bytes[rank] + (plan->device == YK_DEVICE_CPU ? plan->state_cache_bytes[rank] : 0);
+    fixed = yk_max_i64(fixed, memory[rank].weight_bytes + memory[rank].workspace_bytes + states);
     has_states |= plan->state_bytes[rank] > 0;
     block = yk_max_i64(block, memory[rank].kv_bytes_per_block);
   }

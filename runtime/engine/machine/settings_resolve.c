@@ -24,6 +24,7 @@ yk_engine_options yk_engine_options_defaults(void)
                              .grammar_time_limit_s = 2,
                              .grammar_memory_bytes = INT64_C(2) << 30,
                              .grammar_cache_bytes = 256 << 20,
+                             .state_cache_bytes = -1,
                              .log = {.level = YK_LOG_WARN}};
 }
 
@@ -47,6 +48,7 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
   YK_TRY(yk_check_i64("max_seqs", o->max_seqs, 1, 65536, err));
   YK_TRY(yk_check_i64("max_batched_tokens", o->max_batched_tokens, 1, 1 << 20, err));
   YK_TRY(yk_check_i64("kv_cache_bytes", o->kv_cache_bytes, 0, INT64_C(1) << 50, err));
+  YK_TRY(yk_check_i64("state_cache_bytes", o->state_cache_bytes, -1, INT64_C(1) << 50, err));
   YK_TRY(yk_check_i64("n_cpu_threads", o->n_cpu_threads, 0, 4096, err));
   if (!(o->gpu_memory_utilization > 0 && o->gpu_memory_utilization <= 1))
     return yk_err_set(err, YK_E_INVAL, "gpu_memory_utilization: expected more than 0 and at most 1, found %g",
@@ -261,6 +263,7 @@ static int64_t blocks_that_fit(const yk_model_memory *memory, const yk_settings 
   for (int rank = world->first_rank; rank < world->first_rank + world->n_local; rank++) {
     int64_t left = bounds->total - memory[rank].weight_bytes - memory[rank].workspace_bytes -
                    memory[rank].state_bytes_per_seq * s->limits.step.max_seqs;
+    if (s->device == YK_DEVICE_CPU) left -= memory[rank].state_bytes_per_seq * s->limits.n_state_entries;
     left = yk_min_i64(bounds->kv_max, left);
     if (memory[rank].kv_bytes_per_block) blocks = yk_min_i64(blocks, left / memory[rank].kv_bytes_per_block);
     if (left < 0) blocks = 0;
@@ -277,6 +280,7 @@ static yk_status choose_kv(const yk_engine_options *o, const yk_model_memory *me
       (int64_t)limits->step.max_seqs * yk_ceil_div_i64(limits->step.max_model_tokens, YK_KV_BLOCK_TOKENS);
   int64_t n_blocks = yk_min_i64(blocks, most_useful);
   limits->n_kv_blocks = (int32_t)n_blocks;
+  if (n_blocks > 0) yk_settings_limit_snapshots(s);
   yk_plan_fill(memory, s, plan);
   int64_t tokens = plan->kv_tokens;
   if (n_blocks > 0 && (tokens >= limits->step.max_model_tokens || o->max_model_tokens == 0)) {
@@ -323,6 +327,8 @@ static yk_status choose_memory(const yk_engine_options *options, const yk_checkp
   YK_TRY(bound_memory(options, settings, device_memory_bytes, cluster, &bounds, err));
   YK_TRY(yk_settings_choose_seqs(memory, &bounds, cluster, settings, err));
   if (settings->limits.step.max_seqs < wanted_seqs) YK_TRY(measure_ranks(checkpoint, settings, memory, err));
+  const int64_t host_bytes = device_memory_bytes ? INT64_MAX : host_ram_bytes();
+  YK_TRY(yk_settings_choose_snapshots(options, memory, &bounds, host_bytes, cluster, settings, err));
   int64_t own_blocks = blocks_that_fit(memory, settings, &bounds);
   YK_TRY(yk_processes_smallest(cluster, own_blocks, &blocks, &smallest, err));
   if (blocks == 0 && own_blocks > 0)
@@ -350,7 +356,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   settings->hidden_size = config->hidden_size;
   settings->rules = (yk_memory_rules){.window_tokens = widest_window(config),
                                       .narrowest_window_tokens = narrowest_window(config),
-                                      .reuses_prefixes = !options->no_prefix_reuse && config->delta.n_key_heads == 0,
+                                      .reuses_prefixes = !options->no_prefix_reuse,
                                       .has_states = config->delta.n_key_heads > 0};
   YK_TRY(choose_lengths(options, config, settings, err));
   YK_TRY(choose_kv_format(options, config, settings, err));

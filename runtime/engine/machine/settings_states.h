@@ -20,4 +20,15 @@ typedef struct yk_memory_bounds {
 yk_status yk_settings_choose_seqs(const yk_model_memory *memory, const yk_memory_bounds *bounds, yk_cluster *cluster,
                                   yk_settings *settings, yk_err *err);
 
+/* yk_settings_choose_snapshots - set limits.n_state_entries, and the rules, to the number of snapshots within
+ *   state_cache_bytes, the same in every process. 0 without states, or if prefixes are not reused; without snapshots
+ *   models with states reuse none. host_bytes: memory of the host, INT64_MAX if that is not known.
+ *   Errors: YK_E_INVAL if the bytes are fewer than a snapshot has, or more than the host has; YK_E_COMM. */
+yk_status yk_settings_choose_snapshots(const yk_engine_options *options, const yk_model_memory *memory,
+                                       const yk_memory_bounds *bounds, int64_t host_bytes, yk_cluster *cluster,
+                                       yk_settings *settings, yk_err *err);
+
+/* yk_settings_limit_snapshots - no more snapshots than the KV blocks have places for. */
+void yk_settings_limit_snapshots(yk_settings *settings);
+
 #endif

@@ -104,6 +104,11 @@ typedef struct yk_engine_options {
   /* For models with sparse attention, which is computed as dense attention: contexts of more than the index_topk tokens
    * up to which both are the same. Answers then differ from the model's. */
   bool dense_attention_beyond_index;
+  /* Host memory of all ranks for snapshots of recurrent states, from which later requests with the same beginning
+   * continue; it has an effect only on models with such states. 0: none, every prompt is computed from its start.
+   * Default -1: an eighth of the host's memory, at most 4 GiB, and a quarter of the memory that weights, states and
+   * workspace leave on CPU ranks. */
+  int64_t state_cache_bytes;
 } yk_engine_options;
 
 /* yk_engine_options_init - struct_size and every default above. Must come first. */
@@ -170,10 +175,11 @@ typedef struct yk_engine_info {
   double weights_s;         /* part of load_s, from the first byte of the weights read to the last layer prepared */
   int64_t checkpoint_bytes; /* all weights in the checkpoint's files */
   yk_rank_memory memory[YK_MAX_RANKS];
-  int n_stages;                         /* rank r is in pipeline stage r / (n_ranks / n_stages) */
-  int n_processes;                      /* that the ranks are divided among */
-  const char *rank_hosts[YK_MAX_RANKS]; /* [n_ranks] the host of each rank; NULL if there is one process */
-  int64_t state_bytes[YK_MAX_RANKS];    /* beside memory: recurrent states of max_seqs sequences; 0: has none */
+  int n_stages;                            /* rank r is in pipeline stage r / (n_ranks / n_stages) */
+  int n_processes;                         /* that the ranks are divided among */
+  const char *rank_hosts[YK_MAX_RANKS];    /* [n_ranks] the host of each rank; NULL if there is one process */
+  int64_t state_bytes[YK_MAX_RANKS];       /* beside memory: recurrent states of max_seqs sequences; 0: has none */
+  int64_t state_cache_bytes[YK_MAX_RANKS]; /* beside memory: all snapshots of recurrent states */
 } yk_engine_info;
 
 void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size);
@@ -208,6 +214,11 @@ typedef struct yk_engine_stats {
   int64_t kv_blocks_total, kv_blocks_free;
   /* Tokens of waiting requests, of which a prefix may be found computed, and the rest of running requests' prompts. */
   int64_t waiting_tokens;
+  /* Snapshots of recurrent states: places and those in use; saved, and lost to later ones or with their KV blocks. */
+  int64_t states_total, states_used;
+  uint64_t states_saved, states_evicted;
+  /* Sequences that began at a snapshot, and those that did not though KV of their beginning was there. */
+  uint64_t state_hits, state_misses;
 } yk_engine_stats;
 
 void yk_engine_get_stats_sized(yk_engine *engine, yk_engine_stats *out, size_t struct_size);
@@ -264,12 +275,13 @@ typedef struct yk_plan {
   int64_t kv_tokens;    /* KV tokens that the smallest rank can hold besides weights and workspace */
   int32_t n_experts;    /* experts of a layer; 0: the model has none, and the fields to active_bytes are 0 */
   bool expert_parallel; /* ranks hold whole experts, else a share of each */
-  int32_t rank_experts[YK_MAX_RANKS]; /* number of the n_experts that the rank holds wholly or in part */
-  int64_t expert_bytes[YK_MAX_RANKS]; /* part of weight_bytes: the routed experts */
-  int64_t active_bytes[YK_MAX_RANKS]; /* part of weight_bytes that one token uses, on average over its choices */
-  int n_stages;                       /* as in yk_engine_info */
-  int32_t max_seqs;                   /* requests running at once: fewer than the option's if states do not fit */
-  int64_t state_bytes[YK_MAX_RANKS];  /* as in yk_engine_info */
+  int32_t rank_experts[YK_MAX_RANKS];      /* number of the n_experts that the rank holds wholly or in part */
+  int64_t expert_bytes[YK_MAX_RANKS];      /* part of weight_bytes: the routed experts */
+  int64_t active_bytes[YK_MAX_RANKS];      /* part of weight_bytes that one token uses, on average over its choices */
+  int n_stages;                            /* as in yk_engine_info */
+  int32_t max_seqs;                        /* requests running at once: fewer than the option's if states do not fit */
+  int64_t state_bytes[YK_MAX_RANKS];       /* as in yk_engine_info */
+  int64_t state_cache_bytes[YK_MAX_RANKS]; /* as in yk_engine_info */
 } yk_plan;
 
 /* yk_plan_make - options as for yk_engine_create; model_dir needs no more than config.json.
