@@ -149,11 +149,17 @@ static void finished(writer *w, const yk_metrics *m)
   for (int i = 1; i < YK_FINISH_REASONS; i++) labelled(w, name, "finished_reason", reasons[i], (double)m->finished[i]);
 }
 
-/* The label of a rank, and of its pipeline stage if there are several. */
-static void append_rank(writer *w, int rank, int n_ranks, int n_stages)
+/* The labels of a rank: its pipeline stage, process and host if there are several. info: NULL, or of the engine with the
+ * rank. */
+static void append_rank(writer *w, int rank, const yk_engine_info *info)
 {
   yk_strbuf_append_fmt(w->out, ",rank=\"%d\"", rank);
-  if (n_stages > 1) yk_strbuf_append_fmt(w->out, ",stage=\"%d\"", rank / (n_ranks / n_stages));
+  if (!info) return;
+  if (info->n_stages > 1) yk_strbuf_append_fmt(w->out, ",stage=\"%d\"", rank / (info->n_ranks / info->n_stages));
+  if (info->n_processes < 2) return;
+  yk_strbuf_append_fmt(w->out, ",process=\"%d\",host=\"", rank / (info->n_ranks / info->n_processes));
+  append_escaped(w->out, info->rank_hosts[rank] ? info->rank_hosts[rank] : "");
+  yk_strbuf_append_str(w->out, "\"");
 }
 
 static void memory(writer *w, const yk_engine_info *info)
@@ -174,7 +180,7 @@ static void memory(writer *w, const yk_engine_info *info)
     if (info->state_bytes[rank] == 0) n_parts -= 2;
     for (size_t i = 0; i < n_parts; i++) {
       begin(w, name, "");
-      append_rank(w, rank, info->n_ranks, info->n_stages);
+      append_rank(w, rank, info);
       yk_strbuf_append_fmt(w->out, ",kind=\"%s\"", parts[i].kind);
       end(w, (double)parts[i].n_bytes);
     }
@@ -206,12 +212,12 @@ static void cache_config(writer *w, const yk_metrics_view *view)
 }
 
 static void step_times(writer *w, const char *name, const char *kind, const yk_step_times *times, int n_ranks,
-                       int n_stages)
+                       const yk_engine_info *info)
 {
   for (int rank = 0; rank < n_ranks; rank++)
     for (int part = 0; part < YK_TIME_PARTS; part++) {
       begin(w, name, "");
-      append_rank(w, rank, n_ranks, n_stages);
+      append_rank(w, rank, info);
       yk_strbuf_append_fmt(w->out, ",part=\"%s\",kind=\"%s\"", yk_time_part_name((yk_time_part)part), kind);
       end(w, times->part_s[rank][part]);
     }
@@ -224,12 +230,12 @@ static void profile(writer *w, const yk_profile *p, const yk_engine_info *info)
   labelled(w, steps, "kind", "prefill", (double)p->prefill.n_steps);
   labelled(w, steps, "kind", "decode", (double)p->decode.n_steps);
   head(w, times, "counter", "Where the time of timed steps went on each rank.");
-  int n_stages = info && info->n_ranks == p->n_ranks ? info->n_stages : 1;
-  step_times(w, times, "prefill", &p->prefill, p->n_ranks, n_stages);
-  step_times(w, times, "decode", &p->decode, p->n_ranks, n_stages);
+  if (info && info->n_ranks != p->n_ranks) info = NULL;
+  step_times(w, times, "prefill", &p->prefill, p->n_ranks, info);
+  step_times(w, times, "decode", &p->decode, p->n_ranks, info);
 }
 
-static void experts(writer *w, const yk_expert_load *load)
+static void experts(writer *w, const yk_expert_load *load, const yk_engine_info *info)
 {
   static const char rows[] = "expert_rows_total", share[] = "expert_rank_share";
   head(w, rows, "counter", "Rows that chose each expert, since the engine was started.");
@@ -242,7 +248,7 @@ static void experts(writer *w, const yk_expert_load *load)
   head(w, share, "gauge", "Share of the choices of experts that falls to each rank, 0 to 1.");
   for (int rank = 0; rank < load->n_ranks; rank++) {
     begin(w, share, "");
-    yk_strbuf_append_fmt(w->out, ",rank=\"%d\"", rank);
+    append_rank(w, rank, info && info->n_ranks == load->n_ranks ? info : NULL);
     end(w, load->rank_shares[rank]);
   }
   single(w, "expert_busiest_rank_share", "gauge", "The most of a layer's choices that falls to one rank, on average.",
@@ -287,7 +293,7 @@ void yk_metrics_append(const yk_metrics *m, const yk_metrics_view *view, yk_strb
     if (view->info) memory(&w, view->info);
     if (view->info) cache_config(&w, view);
     if (m->profile.n_ranks > 0) profile(&w, &m->profile, view->info);
-    if (view->experts.n_layers > 0) experts(&w, &view->experts);
+    if (view->experts.n_layers > 0) experts(&w, &view->experts, view->info);
   }
   yk_strbuf_free(&w.label);
 }
