@@ -149,8 +149,8 @@ static void finished(writer *w, const yk_metrics *m)
   for (int i = 1; i < YK_FINISH_REASONS; i++) labelled(w, name, "finished_reason", reasons[i], (double)m->finished[i]);
 }
 
-/* The labels of a rank: its pipeline stage, process and host if there are several. info: NULL, or of the engine with the
- * rank. */
+/* The labels of a rank: its pipeline stage, process and host if there are several. info: NULL, or of the engine with
+ * the rank. */
 static void append_rank(writer *w, int rank, const yk_engine_info *info)
 {
   yk_strbuf_append_fmt(w->out, ",rank=\"%d\"", rank);

@@ -1,5 +1,5 @@
-/* The counters of step times never decrease: not if more is subtracted for timestamps, not with a new engine; the labels
- * of ranks. */
+/* The counters of step times never decrease: not if more is subtracted for timestamps, not with a new engine. Labels of
+ * ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
