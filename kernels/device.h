@@ -145,8 +145,9 @@ typedef struct yk_qk_rope_kv_args {
   const yk_batch *batch;
 } yk_qk_rope_kv_args;
 
-/* attention: y[row, h] = softmax(scale * q k^T, causal, window) v over the row's sequence in the paged cache. Rows of
- * this step are also read from the cache: an 8-bit cache gives their quantised values.
+/* attention: y[row, h] = softmax(scale * q k^T, causal, window) v over the row's sequence in the paged cache. With
+ * sinks the softmax has one more score, without a value. Rows of this step are also read from the cache: an 8-bit cache
+ * gives their quantised values.
  *   qkv as above (only q and gates are read); y act [n_tokens, n_q * head_dim]. With gates y is multiplied by their
  *   sigmoid before it is rounded.
  *   The row at position p attends to cache positions max(0, p - window_tokens + 1) .. p; window_tokens 0 means no
@@ -160,6 +161,9 @@ typedef struct yk_attention_args {
   yk_kv_layer kv;
   float scale;
   int32_t window_tokens;
+  /* device [n_q_heads] a score of each head for no token, neither scaled nor in a window. NULL: none, as on devices
+   * without has_attention_sinks. */
+  const float *sinks;
   const yk_batch *batch;
 } yk_attention_args;
 
@@ -326,6 +330,8 @@ typedef struct yk_device_ops {
   yk_status (*qk_rope_kv)(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err);
   yk_status (*attention)(yk_device *dev, const yk_attention_args *args, yk_err *err);
   bool has_attention_gates; /* see yk_head_layout; otherwise building a model with gates fails */
+  bool has_attention_sinks; /* otherwise building a model with sinks fails */
+  bool has_expert_biases;   /* mixtures add the biases of the experts' layers; otherwise a model with them fails */
   bool needs_kv_staging;    /* for 8-bit caches: see yk_kv_layer */
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);

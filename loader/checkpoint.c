@@ -206,9 +206,10 @@ static yk_status read_choice_bias(const yk_checkpoint *checkpoint, int32_t layer
   return YK_OK;
 }
 
-/* A vector of a gated delta net. Two of them are tensors without a suffix, whose last name is then the suffix. */
-static yk_status read_delta(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
-                            yk_vector_view *out, yk_err *err)
+/* A vector of a gated delta net, or attention sinks. Some are tensors without a suffix, whose last name is then the
+ * suffix. */
+static yk_status read_parameter(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
+                                yk_vector_view *out, yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];
   yk_vector_view view = {.n = n, .dtype = YK_F32};
@@ -229,8 +230,8 @@ static yk_status read_delta(const yk_checkpoint *checkpoint, yk_weight_role role
 yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
                                yk_vector_view *out, yk_err *err)
 {
-  if (role >= YK_ROLE_DELTA_CONV && role <= YK_ROLE_DELTA_DT_BIAS)
-    return read_delta(checkpoint, role, layer, n, out, err);
+  if (yk_weight_is_bare(role) || role == YK_ROLE_DELTA_CONV)
+    return read_parameter(checkpoint, role, layer, n, out, err);
   if (role == YK_ROLE_ROUTER) return read_choice_bias(checkpoint, layer, n, out, err);
   return read_norm(checkpoint, role, layer, n, out, err);
 }
@@ -290,6 +291,7 @@ yk_status yk_checkpoint_find(const yk_checkpoint *checkpoint, const yk_weight_pl
   *module = yk_weight_module_of(config, place->role);
   if (yk_weight_is_float(place->role)) {
     YK_TRY(yk_checkpoint_matrix(checkpoint, out->name, module->n, module->k, &out->view, err));
+    if (module->has_bias && checkpoint->shards) YK_TRY(read_bias(checkpoint, out->name, &out->view, err));
   } else {
     YK_TRY(yk_checkpoint_linear(checkpoint, out->name, module->k, module->n, module->has_bias, &out->view, err));
     out->may_have_order = may_have_order(config, out->name);

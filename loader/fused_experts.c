@@ -9,7 +9,7 @@
 #include "loader/model/quant_rules.h"
 #include "loader/model/weight_names.h"
 
-enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 32, MAX_PIECES = 2 };
+enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 32, MAX_PIECES = 2, N_KINDS = 2 };
 
 /* A fused tensor's name after its layer, and the roles of the rows of each expert in it. */
 typedef struct fused_kind {
@@ -18,8 +18,12 @@ typedef struct fused_kind {
   int n_roles;
 } fused_kind;
 
-static const fused_kind kinds[] = {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
-                                   {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}};
+static const fused_kind kinds[N_KINDS] = {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
+                                          {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}};
+
+/* gpt-oss: each expert's gate and up stay one module, with their outputs in turn (yk_experts_config.is_interleaved). */
+static const fused_kind gpt_oss_kinds[N_KINDS] = {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE}, 1},
+                                                  {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}};
 
 /* The name of the router in files with fused experts, for every family. */
 static const fused_kind router_kind = {"mlp.gate", {YK_ROLE_ROUTER}, 1};
@@ -35,7 +39,11 @@ static const fused_suffix suffixes[] = {{"", "weight"},
                                         {"_scale", "weight_scale"},
                                         {"_global_scale", "weight_global_scale"},
                                         {"_scale_inv", "weight_scale_inv"},
-                                        {"_zero_point", "weight_zero_point"}};
+                                        {"_zero_point", "weight_zero_point"},
+                                        {"", NULL}}; /* the end */
+
+static const fused_suffix gpt_oss_suffixes[] = {
+    {"_blocks", "weight_packed"}, {"_scales", "weight_scale"}, {"_bias", "bias"}, {"", NULL}};
 
 typedef struct fused_tensor {
   const yk_tensor *tensor;
@@ -74,19 +82,37 @@ static bool find_fused(const yk_model_config *config, const yk_tensor *tensor, f
     *out = (fused_tensor){.tensor = tensor, .layer = out->layer, .kind = &router_kind, .suffix = "weight"};
     return true;
   }
-  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-    int n =
-        snprintf(prefix, sizeof prefix, "%s%d.%s", yk_weight_layer_prefix(config->family), out->layer, kinds[k].name);
+  const bool is_gpt_oss = config->family == YK_FAMILY_GPT_OSS;
+  for (int k = 0; k < N_KINDS; k++) {
+    const fused_kind *kind = is_gpt_oss ? &gpt_oss_kinds[k] : &kinds[k];
+    int n = snprintf(prefix, sizeof prefix, "%s%d.%s", yk_weight_layer_prefix(config->family), out->layer, kind->name);
     if (strncmp(tensor->name, prefix, (size_t)n) != 0) continue;
-    for (size_t s = 0; s < sizeof suffixes / sizeof *suffixes; s++) {
-      if (strcmp(tensor->name + n, suffixes[s].fused) != 0) continue;
+    for (const fused_suffix *suffix = is_gpt_oss ? gpt_oss_suffixes : suffixes; suffix->single; suffix++) {
+      if (strcmp(tensor->name + n, suffix->fused) != 0) continue;
       out->tensor = tensor;
-      out->kind = &kinds[k];
-      out->suffix = suffixes[s].single;
+      out->kind = kind;
+      out->suffix = suffix->single;
       return true;
     }
   }
   return false;
+}
+
+/* Files of gpt-oss with plain experts have the transposed matrices [experts, inputs, outputs]. */
+static yk_status refuse_transposed(const yk_model_config *config, const yk_shards *shards, yk_err *err)
+{
+  for (int32_t layer = 0; config->family == YK_FAMILY_GPT_OSS && layer < config->n_layers; layer++)
+    for (int k = 0; k < N_KINDS; k++) {
+      char name[YK_WEIGHT_NAME_BYTES];
+      const char *file = NULL;
+      snprintf(name, sizeof name, "%s%d.%s", yk_weight_layer_prefix(config->family), layer, gpt_oss_kinds[k].name);
+      if (yk_shards_find(shards, name, &file))
+        return yk_err_set(err, YK_E_UNSUPPORTED,
+                          "%s: tensor %s: plain experts are not supported for this family; supported: MXFP4 (%s_blocks "
+                          "and %s_scales), as in the original files",
+                          file, name, name, name);
+    }
+  return YK_OK;
 }
 
 /* With scales per block of outputs, no block may contain rows of both gate and up. */
@@ -114,7 +140,8 @@ static yk_status check(const yk_model_config *config, const fused_tensor *f, yk_
                       config->experts.n_experts, t->n_dims < 1 ? 0 : t->shape[0]);
   bool is_one = t->n_dims == 1 || (t->n_dims == 2 && t->shape[1] == 1);
   if (is_one) return YK_OK;
-  if (t->n_dims > 3 || t->shape[1] < 1 || t->shape[1] % f->kind->n_roles != 0)
+  bool has_blocks = t->n_dims == 4 && config->family == YK_FAMILY_GPT_OSS; /* the last two are the bytes of a row */
+  if ((t->n_dims > 3 && !has_blocks) || t->shape[1] < 1 || t->shape[1] % f->kind->n_roles != 0)
     return yk_err_set(
         err, YK_E_FORMAT,
         "%s: tensor %s: expected three dimensions, and rows of gate and up in equal numbers, found %d and "
@@ -135,6 +162,10 @@ static void add_piece(const yk_model_config *config, const fused_tensor *f, int3
   uint64_t n_bytes = t->n_bytes / (uint64_t)t->shape[0] / (uint64_t)n_parts;
   *piece = (yk_tensor){.name = name, .dtype = t->dtype, .n_dims = t->n_dims - 1, .n_bytes = n_bytes};
   for (int d = 1; d < t->n_dims; d++) piece->shape[d - 1] = d == 1 ? t->shape[d] / n_parts : t->shape[d];
+  if (piece->n_dims == 3) {
+    piece->n_dims = 2;
+    piece->shape[1] *= piece->shape[2];
+  }
   uint64_t index = (uint64_t)expert * (uint64_t)n_parts + (uint64_t)(is_one ? 0 : role);
   piece->data = (const char *)t->data + index * n_bytes;
   out->origins[out->n++] = f->position;
@@ -178,7 +209,8 @@ static void add_pieces(const yk_model_config *config, const fused_tensor *f, pie
   for (int32_t expert = 0; expert < config->experts.n_experts; expert++)
     for (int role = 0; role < f->kind->n_roles; role++) {
       add_piece(config, f, expert, role, out);
-      if (strcmp(f->suffix, "weight_packed") == 0) add_shape(config, f, expert, role, out);
+      if (strcmp(f->suffix, "weight_packed") == 0 && config->family != YK_FAMILY_GPT_OSS)
+        add_shape(config, f, expert, role, out);
     }
 }
 
@@ -203,6 +235,7 @@ yk_status yk_fused_experts_split(const yk_model_config *config, yk_shards *shard
   pieces found;
   size_t n_fused = 0, n_tensors = yk_shards_count(shards);
   if (config->experts.n_experts == 0) return YK_OK;
+  YK_TRY(refuse_transposed(config, shards, err));
   for (size_t i = 0; i < n_tensors; i++) {
     if (!find_fused(config, yk_shards_at(shards, i), &f)) continue;
     yk_shards_find(shards, f.tensor->name, &f.file);

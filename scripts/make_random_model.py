@@ -7,11 +7,11 @@
 
 Formats: awq (gemm; 4 bits, uniform over 0..15, zero points 6..9), gptq (4 bits, version 1), gptq-act-order (desc_act),
 gptq8, ct4 and ct8 (compressed-tensors, packed and symmetric), w8a8 (compressed-tensors, inputs quantised per token),
-fp8 (blocks of 128 x 128), fp8-channel (compressed-tensors), plain (16 bits).  Embedding, norms, lm_head and routers of
-experts have 16 bits in every format.  Weights are drawn so that every layer adds about as much as the last (activations
-grow as the square root of the depth, well inside float16) and so that the best token's probability is neither near 1
-nor near the others'. There is no tokenizer, and the model runs on token ids, unless --tokenizer names a model whose
-tokenizer and vocabulary size it gets.
+fp8 (blocks of 128 x 128), fp8-channel (compressed-tensors), plain (16 bits), mxfp4 (of gpt-oss, which has no other).
+Embedding, norms, lm_head and routers of experts have 16 bits in every format. Weights are drawn so that every layer
+adds about as much as the last (activations grow as the square root of the depth, well inside float16) and so that the
+best token's probability is neither near 1 nor near the others'. There is no tokenizer, and the model
+runs on token ids, unless --tokenizer names a model whose tokenizer and vocabulary size it gets.
 
 Every piece of a tensor has its own generator, seeded by --seed and the tensor's name. The bytes depend on the arguments
 alone, not on the machine or the number of threads, and a model of fewer layers has the same first layers. Needs numpy
@@ -30,7 +30,7 @@ import zlib
 
 import numpy as np
 
-from random_model_formats import DTYPE_BYTES, FORMATS, Settings, Tensor, draw_normal
+from random_model_formats import DTYPE_BYTES, FORMATS, Settings, Tensor, draw_normal, mxfp4_experts
 from random_model_presets import PRESETS, has_experts, is_delta_net, n_experts
 
 LOGIT_STD = 2.5
@@ -79,7 +79,11 @@ class ModelTensors:
         if config.get("use_qk_norm", config["model_type"].startswith("qwen3")):
             self.norm(f"{layer}.q_norm", head)
             self.norm(f"{layer}.k_norm", head)
-        self.linear(f"{layer}.o_proj", q, hidden)
+        is_gpt_oss = config["model_type"] == "gpt_oss"
+        self.linear(f"{layer}.o_proj", q, hidden, is_gpt_oss)
+        if is_gpt_oss:
+            dtype = self.settings.dtype
+            self.tensors.append(Tensor(f"{layer}.sinks", dtype, (heads,), draw_normal(0.0, 1.0, dtype)))
 
     def delta_net(self, layer):
         config, hidden, n_values = self.config, self.hidden, self.config["linear_num_value_heads"]
@@ -148,6 +152,15 @@ class ModelTensors:
         for i in range(n_experts(self.config)):
             self.ffn(f"{name}.experts.{i}", self.config["intermediate_size"], ("w1", "w3", "w2"))
 
+    def gpt_oss_experts(self, name):
+        n, size, dtype = n_experts(self.config), self.config["intermediate_size"], self.settings.dtype
+        self.router(f"{name}.router", n)
+        self.tensors.append(Tensor(f"{name}.router.bias", dtype, (n,), draw_normal(0.0, 0.1, dtype)))
+        for part, inputs, rows in (("gate_up", self.hidden, 2 * size), ("down", size, self.hidden)):
+            self.tensors += mxfp4_experts(f"{name}.experts.{part}_proj", n, inputs, rows)
+            self.tensors.append(Tensor(f"{name}.experts.{part}_proj_bias", dtype, (n, rows),
+                                       draw_normal(0.0, 0.1, dtype)))
+
     def model(self):
         config, hidden, vocab = self.config, self.hidden, self.config["vocab_size"]
         head_std = LOGIT_STD / math.sqrt(hidden)  # also of a tied embedding; the first layer's norm compensates
@@ -164,6 +177,8 @@ class ModelTensors:
             self.norm(f"{layer}.post_attention_layernorm", hidden)
             if config["model_type"] == "mixtral":
                 self.mixtral_experts(f"{layer}.block_sparse_moe")
+            elif config["model_type"] == "gpt_oss":
+                self.gpt_oss_experts(f"{layer}.mlp")
             elif has_experts(config, i):
                 self.experts(f"{layer}.mlp")
             else:
@@ -248,7 +263,8 @@ def parse_arguments():
     parser.add_argument("--preset", required=True, choices=sorted(PRESETS), help="whose shape")
     parser.add_argument("--out", required=True, help="directory to write; an earlier model there is replaced")
     parser.add_argument("--layers", type=int, help="number of layers instead of the real one")
-    parser.add_argument("--format", default="awq", choices=list(FORMATS), help="of the projections (default: awq)")
+    parser.add_argument("--format", choices=list(FORMATS),
+                        help="of the projections (default: awq; mxfp4 of gpt-oss)")
     parser.add_argument("--group-size", type=int, default=128,
                         help="of formats with groups, -1 for all of K (default: 128)")
     parser.add_argument("--dtype", choices=("f16", "bf16"), default="f16",
@@ -264,6 +280,10 @@ def parse_arguments():
         parser.error("--group-size must be positive, or -1")
     if args.seed < 0 or args.threads < 1 or args.file_gb <= 0:
         parser.error("--seed must not be negative; --threads and --file-gb must be positive")
+    is_gpt_oss = PRESETS[args.preset]["model_type"] == "gpt_oss"
+    args.format = args.format or ("mxfp4" if is_gpt_oss else "awq")
+    if (args.format == "mxfp4") != is_gpt_oss:
+        parser.error("--format mxfp4 is the one format of gpt-oss, and of no other model")
     return args
 
 

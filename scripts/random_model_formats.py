@@ -12,7 +12,7 @@ import zlib
 
 import numpy as np
 
-DTYPE_BYTES = {"I8": 1, "F8_E4M3": 1, "F16": 2, "BF16": 2, "I32": 4, "F32": 4, "I64": 8}
+DTYPE_BYTES = {"I8": 1, "U8": 1, "F8_E4M3": 1, "F16": 2, "BF16": 2, "I32": 4, "F32": 4, "I64": 8}
 FP8_BLOCK = 128
 
 Tensor = collections.namedtuple("Tensor", "name dtype shape draw")  # draw(rng, count) -> array of the stored bits
@@ -228,6 +228,26 @@ def fp8_channel_config(settings):
     return compressed_config("float-quantized", weights, {**weights, "strategy": "token", "dynamic": True})
 
 
+E2M1_STD = 2.93  # of the 16 codes of a 4-bit float
+
+
+def mxfp4_experts(name, n_experts, k, n):
+    """gpt-oss: a projection of all experts, in blocks of 32 inputs whose scales are powers of 2."""
+    exponent = 127 + math.floor(math.log2(1 / math.sqrt(k) / E2M1_STD))
+
+    def draw_powers(rng, count):
+        return rng.integers(exponent, exponent + 2, size=count, dtype=np.uint8)
+
+    return [Tensor(f"{name}_blocks", "U8", (n_experts, n, k // 32, 16), draw_bytes),
+            Tensor(f"{name}_scales", "U8", (n_experts, n, k // 32), draw_powers)]
+
+
+def mxfp4_config(settings):
+    del settings
+    return {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+
+
 FORMATS = {  # name: (tensors of a projection, quantization_config or None)
     "awq": (awq, awq_config),
     "gptq": gptq(4),
@@ -238,5 +258,6 @@ FORMATS = {  # name: (tensors of a projection, quantization_config or None)
     "w8a8": (w8a8, w8a8_config),
     "fp8": (fp8, fp8_config),
     "fp8-channel": (fp8_channel, fp8_channel_config),
+    "mxfp4": (plain, mxfp4_config),  # of gpt-oss
     "plain": (plain, None),
 }

@@ -39,6 +39,16 @@ QWEN3_5 = {**HYBRID, "architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwe
            "rope_parameters": {"rope_type": "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25,
                                "mrope_interleaved": True, "mrope_section": [11, 11, 10]}}
 
+GPT_OSS = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_act": "silu",
+           "attention_bias": True, "attention_dropout": 0.0, "bos_token_id": 199998, "eos_token_id": 200002,
+           "pad_token_id": 199999, "experts_per_token": 4, "head_dim": 64, "hidden_size": 2880,
+           "initial_context_length": 4096, "intermediate_size": 2880, "max_position_embeddings": 131072,
+           "num_attention_heads": 64, "num_experts_per_tok": 4, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+           "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                            "original_max_position_embeddings": 4096, "truncate": False},
+           "rope_theta": 150000, "sliding_window": 128, "swiglu_limit": 7.0, "tie_word_embeddings": False,
+           "use_cache": True, "vocab_size": 201088}
+
 PRESETS = {
     "qwen3-0.6b": {**QWEN3, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
                    "max_window_layers": 28, "num_attention_heads": 16, "tie_word_embeddings": True},
@@ -98,6 +108,8 @@ PRESETS = {
               "v_head_dim": 256, "n_routed_experts": 256, "first_k_dense_replace": 3, "n_group": 1, "topk_group": 1,
               "routed_scaling_factor": 2.5, "index_n_heads": 32, "max_position_embeddings": 202752,
               "rms_norm_eps": 1e-5, "rope_theta": 1000000, "vocab_size": 154880},
+    "gpt-oss-20b": {**GPT_OSS, "num_hidden_layers": 24, "num_local_experts": 32},
+    "gpt-oss-120b": {**GPT_OSS, "num_hidden_layers": 36, "num_local_experts": 128},
     "ernie-4.5-0.3b": {"architectures": ["Ernie4_5ForCausalLM"], "model_type": "ernie4_5", "hidden_act": "silu",
                        "bos_token_id": 1, "eos_token_id": 2, "head_dim": 128, "hidden_size": 1024,
                        "intermediate_size": 3072, "max_position_embeddings": 131072, "num_attention_heads": 16,

@@ -44,6 +44,9 @@ static void load_queries(const attention_context *c, tile *t, yk_cpu_scratch *sc
     c->cpu->simd->to_f32(query, dtype, yk_cpu_at(dtype, a->qkv, source), (size_t)head_dim);
     for (int32_t i = 0; i < head_dim; i++) query[i] *= a->scale;
     t->queries[q] = (yk_cpu_query){query, scratch->outputs + (int64_t)q * head_dim, -INFINITY, 0.0f};
+    if (!a->sinks) continue;
+    t->queries[q].maximum = a->sinks[head]; /* as after a token with this score and a value of zeros */
+    t->queries[q].sum = 1.0f;
   }
   memset(scratch->outputs, 0, (size_t)n_queries * (size_t)head_dim * sizeof(float));
 }

@@ -16,7 +16,7 @@ static const char *const family_names[] = {
     "llama",   "mistral",       "qwen2",     "qwen3",        "minicpm",     "glm",         "chatglm",
     "mixtral", "qwen2_moe",     "qwen3_moe", "glm4_moe",     "deepseek_v2", "deepseek_v3", "qwen3_next",
     "qwen3_5", "qwen3_5_moe",   "qwen3_5",   "qwen3_5_moe",  "seed_oss",    "ernie4_5",    "granite",
-    "phi3",    "glm4_moe_lite", "kimi_k25",  "deepseek_v32", "glm_moe_dsa"};
+    "phi3",    "glm4_moe_lite", "kimi_k25",  "deepseek_v32", "glm_moe_dsa", "gpt_oss"};
 
 /* A class in "architectures" or a "model_type", and its family. */
 typedef struct known_name {
@@ -55,6 +55,7 @@ static const known_name architectures[] = {
     {"KimiK25ForConditionalGeneration", YK_FAMILY_KIMI_K25},
     {"DeepseekV32ForCausalLM", YK_FAMILY_DEEPSEEK_V32},
     {"GlmMoeDsaForCausalLM", YK_FAMILY_GLM_MOE_DSA},
+    {"GptOssForCausalLM", YK_FAMILY_GPT_OSS},
 };
 static const known_name model_types[] = {
     {"llama", YK_FAMILY_LLAMA},
@@ -86,11 +87,12 @@ static const known_name model_types[] = {
     {"kimi_k25", YK_FAMILY_KIMI_K25},
     {"deepseek_v32", YK_FAMILY_DEEPSEEK_V32},
     {"glm_moe_dsa", YK_FAMILY_GLM_MOE_DSA},
+    {"gpt_oss", YK_FAMILY_GPT_OSS},
 };
 /* Short enough for a message; the table of families in loader/README.md has the classes. */
 static const char supported_architectures[] =
-    "Llama, Mistral, Mixtral, Qwen2, Qwen3 (Moe), Qwen3Next/3_5, MiniCPM, FM9G, ChatGLM, Glm, Glm4Moe(Lite), "
-    "GlmMoeDsa, DeepseekV2/3/32, KimiK25, SeedOss, Ernie4_5, Granite, Phi3";
+    "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 (Glm) to 5, gpt-oss, "
+    "Seed-OSS, Ernie 4.5, Granite, MiniCPM, FM9G, Phi-3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {
@@ -163,6 +165,8 @@ static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *er
   bool given = yk_json_is_given(value);
   if (!value.doc && yk_family_is_hybrid(config->family)) {
     config->head_dim = 256;
+  } else if (!value.doc && config->family == YK_FAMILY_GPT_OSS) {
+    config->head_dim = 64;
   } else if (!value.doc && has_heads_of_128(config->family)) {
     config->head_dim = 128; /* the class default */
   } else if (!given) {
@@ -202,7 +206,8 @@ static float default_eps(yk_model_family family)
   case YK_FAMILY_ERNIE4_5:
   case YK_FAMILY_PHI3:
   case YK_FAMILY_GLM4_MOE_LITE:
-  case YK_FAMILY_GLM_MOE_DSA: return 1e-5f;
+  case YK_FAMILY_GLM_MOE_DSA:
+  case YK_FAMILY_GPT_OSS: return 1e-5f;
   default: return 1e-6f;
   }
 }
@@ -261,8 +266,16 @@ static yk_status read_dtype(yk_json text, yk_json root, yk_model_config *config,
   return YK_OK;
 }
 
+/* gpt-oss: the class ignores hidden_act, which is silu in every file. */
+static yk_status read_clamped(yk_json root, yk_activation *out, yk_err *err)
+{
+  *out = (yk_activation){YK_ACTIVATION_CLAMPED_SWIGLU, true, 1.702f, 7.0f}; /* the class defaults */
+  YK_TRY(yk_json_get_f32(root, file, "swiglu_alpha", false, 1e-6, 1e6, &out->alpha, err));
+  return yk_json_get_f32(root, file, "swiglu_limit", false, 1e-6, 1e6, &out->limit, err);
+}
+
 /* Names in transformers' ACT2FN. The FFN of every family is gated. */
-static yk_status read_activation(yk_json root, yk_activation *out, yk_err *err)
+static yk_status read_activation(yk_json root, yk_model_family family, yk_activation *out, yk_err *err)
 {
   static const struct {
     const char *name;
@@ -273,6 +286,7 @@ static yk_status read_activation(yk_json root, yk_activation *out, yk_err *err)
                {"gelu_pytorch_tanh", YK_ACTIVATION_GELU_TANH},
                {"relu2", YK_ACTIVATION_RELU2}};
   const char *name;
+  if (family == YK_FAMILY_GPT_OSS) return read_clamped(root, out, err);
   YK_TRY(yk_json_get_str(root, file, "hidden_act", false, &name, err));
   *out = (yk_activation)YK_GATED_SILU;
   if (!name) return YK_OK;
@@ -290,7 +304,8 @@ static yk_status read_activation(yk_json root, yk_activation *out, yk_err *err)
  * file. */
 static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_err *err)
 {
-  bool attention_bias = config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_SEED_OSS;
+  bool attention_bias =
+      config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_SEED_OSS || config->family == YK_FAMILY_GPT_OSS;
   YK_TRY(yk_json_get_bool(root, file, "attention_bias", false, &attention_bias, err));
   switch (config->family) {
   case YK_FAMILY_LLAMA:
@@ -336,6 +351,10 @@ static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_er
   case YK_FAMILY_KIMI_K25:
   case YK_FAMILY_DEEPSEEK_V32:
   case YK_FAMILY_GLM_MOE_DSA: config->qkv_bias = config->o_bias = attention_bias; break;
+  case YK_FAMILY_GPT_OSS:
+    config->qkv_bias = config->o_bias = attention_bias;
+    config->attention_sinks = true;
+    break;
   case YK_FAMILY_QWEN3_NEXT:
   case YK_FAMILY_QWEN3_5:
   case YK_FAMILY_QWEN3_5_MOE:
@@ -391,7 +410,7 @@ static yk_status read_scales(yk_json root, yk_model_config *config, yk_err *err)
 static yk_status read_common(yk_json root, yk_model_config *config, yk_err *err)
 {
   YK_TRY(read_sizes(root, config, err));
-  YK_TRY(read_activation(root, &config->activation, err));
+  YK_TRY(read_activation(root, config->family, &config->activation, err));
   YK_TRY(read_layer_options(root, config, err));
   YK_TRY(read_scales(root, config, err));
   YK_TRY(yk_hf_read_experts(root, file, config, err));

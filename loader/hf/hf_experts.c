@@ -70,6 +70,13 @@ static yk_status read_mixtral(yk_json root, const char *file, yk_model_config *c
   return YK_OK;
 }
 
+/* The softmax of the chosen experts' logits is that of all logits, normalised. */
+static yk_status read_gpt_oss(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  config->experts.has_biases = config->experts.is_interleaved = true;
+  return read_mixtral(root, file, config, err);
+}
+
 /* Groups of experts, of which the best are selected. */
 static yk_status read_groups(yk_json root, const char *file, yk_experts_config *x, yk_err *err)
 {
@@ -197,6 +204,7 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
   config->experts = (yk_experts_config){.n_groups = 1, .top_groups = 1, .scale = 1};
   switch (config->family) {
   case YK_FAMILY_MIXTRAL: return read_mixtral(root, file, config, err);
+  case YK_FAMILY_GPT_OSS: return read_gpt_oss(root, file, config, err);
   case YK_FAMILY_QWEN2_MOE:
   case YK_FAMILY_QWEN3_MOE:
   case YK_FAMILY_QWEN3_NEXT:

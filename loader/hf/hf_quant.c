@@ -4,7 +4,7 @@
 #include "loader/hf/hf_parts.h"
 #include "loader/hf/hf_quant_methods.h"
 
-static const char supported_methods[] = "awq, gptq, compressed-tensors, auto-round, fp8, modelopt, none";
+static const char supported_methods[] = "awq, gptq, compressed-tensors, auto-round, fp8, modelopt, mxfp4, none";
 
 /* Find the method by name. Separate configuration files may lack the name: GPTQ's have desc_act, AWQ's w_bit or
  * zero_point. */
@@ -37,6 +37,7 @@ static yk_status read_settings(yk_json object, const char *label, yk_quant_confi
                  {"auto-round", yk_hf_read_auto_round},
                  {"intel/auto-round", yk_hf_read_auto_round},
                  {"fp8", yk_hf_read_fp8},
+                 {"mxfp4", yk_hf_read_mxfp4},
                  {"modelopt", yk_hf_read_modelopt},
                  {"modelopt_fp4", yk_hf_read_modelopt}};
   if (!yk_json_is(object, YK_JSON_OBJECT))

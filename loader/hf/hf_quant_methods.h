@@ -15,6 +15,7 @@ yk_status yk_hf_read_gptq(yk_json object, const char *label, yk_quant_config *qu
 yk_status yk_hf_read_compressed(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 yk_status yk_hf_read_auto_round(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 yk_status yk_hf_read_fp8(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
+yk_status yk_hf_read_mxfp4(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 yk_status yk_hf_read_modelopt(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 
 /* yk_hf_read_float_weights - read compressed-tensors' settings of weights of type "float"; only 8 bits are

@@ -57,7 +57,13 @@ yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *co
     first_layer = DEFAULT_MAX_WINDOW_LAYERS;
     YK_TRY(yk_json_get_i32(root, file, "max_window_layers", false, 0, INT32_MAX, &first_layer, err));
   }
-  for (int32_t i = 0; i < config->n_layers; i++) config->window_tokens[i] = i >= first_layer ? window : 0;
+  const bool alternates = config->family == YK_FAMILY_GPT_OSS; /* without layer_types */
+  if (alternates) {
+    window = 128;
+    YK_TRY(yk_json_get_i32(root, file, "sliding_window", false, 1, YK_MAX_POSITIONS, &window, err));
+  }
+  for (int32_t i = 0; i < config->n_layers; i++)
+    config->window_tokens[i] = i >= first_layer && !(alternates && i % 2 == 1) ? window : 0;
   yk_json types = yk_json_get(root, "layer_types");
   if (yk_family_is_hybrid(config->family)) return YK_OK; /* hf_delta.c */
   if (config->family == YK_FAMILY_DEEPSEEK_V32 || config->family == YK_FAMILY_GLM_MOE_DSA)

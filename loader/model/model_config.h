@@ -48,7 +48,8 @@ typedef enum yk_model_family {
   YK_FAMILY_GLM4_MOE_LITE, /* GLM-4.7-Flash */
   YK_FAMILY_KIMI_K25,      /* the text part, which is DeepSeek-V3 */
   YK_FAMILY_DEEPSEEK_V32,
-  YK_FAMILY_GLM_MOE_DSA /* GLM-5 */
+  YK_FAMILY_GLM_MOE_DSA, /* GLM-5 */
+  YK_FAMILY_GPT_OSS
 } yk_model_family;
 
 typedef enum yk_rope_type { YK_ROPE_DEFAULT, YK_ROPE_LINEAR, YK_ROPE_LLAMA3, YK_ROPE_YARN } yk_rope_type;
@@ -82,7 +83,8 @@ typedef enum yk_quant_method {
   YK_QUANT_AUTO_ROUND,
   YK_QUANT_FP8,
   YK_QUANT_MSMODELSLIM,
-  YK_QUANT_MODELOPT
+  YK_QUANT_MODELOPT,
+  YK_QUANT_MXFP4 /* gpt-oss: its experts alone */
 } yk_quant_method;
 
 typedef enum yk_quant_zeros {
@@ -134,6 +136,8 @@ typedef struct yk_experts_config {
   int32_t ffn_size;        /* of one expert */
   int32_t shared_ffn_size; /* of the shared expert, which processes every row; 0: no shared expert */
   bool has_shared_gate;    /* the shared expert's output is multiplied by the sigmoid of a linear layer's output */
+  bool has_biases;         /* of the router and of the experts' projections */
+  bool is_interleaved;     /* a module has the outputs of gate and up alternately: those of gate are the even ones */
   bool has_choice_bias;    /* a correction is added to the scores for the choice of experts, not for their weights */
   yk_expert_scoring scoring;
   int32_t n_groups, top_groups;
@@ -173,6 +177,7 @@ typedef struct yk_model_config {
   bool qkv_bias, o_bias, mlp_bias;
   bool qk_norm;             /* per-head RMSNorm of q and k, after projection and before RoPE */
   bool attention_gates;     /* q_proj has for each head its query, then a gate: results are multiplied by its sigmoid */
+  bool attention_sinks;     /* each query head has a number that counts in its softmax as a score without a value */
   float norm_offset;        /* added to the stored weights of norms: 1, or 0; not for the norm of a gated delta net */
   yk_dtype dtype;           /* of activations: torch_dtype or dtype; float16 if missing */
   yk_activation activation; /* of every FFN, which is gated: from hidden_act */

@@ -25,6 +25,7 @@ static const name_table llama_table = {
               [YK_ROLE_O] = "self_attn.o_proj",
               [YK_ROLE_Q_NORM] = "self_attn.q_norm",
               [YK_ROLE_K_NORM] = "self_attn.k_norm",
+              [YK_ROLE_SINKS] = "self_attn.sinks",
               [YK_ROLE_GATE] = "mlp.gate_proj",
               [YK_ROLE_UP] = "mlp.up_proj",
               [YK_ROLE_DOWN] = "mlp.down_proj",
@@ -101,6 +102,13 @@ static const name_table kimi_k25_table = {
               [YK_ROLE_LM_HEAD] = "language_model.lm_head"},
 };
 
+static const name_table gpt_oss_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_ROUTER] = "mlp.router",
+              [YK_ROLE_EXPERT_GATE] = "mlp.experts.#.gate_up_proj",
+              [YK_ROLE_EXPERT_UP] = "mlp.experts.#.gate_up_proj"},
+};
+
 static const name_table chatglm_table = {
     .layer_prefix = "transformer.encoder.layers.",
     .names = {[YK_ROLE_EMBEDDING] = "transformer.embedding.word_embeddings",
@@ -124,6 +132,7 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_CHATGLM: return &chatglm_table;
   case YK_FAMILY_PHI3: return &phi3_table;
   case YK_FAMILY_KIMI_K25: return &kimi_k25_table;
+  case YK_FAMILY_GPT_OSS: return &gpt_oss_table;
   case YK_FAMILY_MIXTRAL: return &mixtral_table;
   case YK_FAMILY_QWEN2_MOE:
   case YK_FAMILY_QWEN3_NEXT:
@@ -192,6 +201,7 @@ bool yk_weight_is_linear(yk_weight_role role)
   case YK_ROLE_FFN_NORM:
   case YK_ROLE_Q_NORM:
   case YK_ROLE_K_NORM:
+  case YK_ROLE_SINKS:
   case YK_ROLE_Q_A_NORM:
   case YK_ROLE_KV_A_NORM:
   case YK_ROLE_DELTA_CONV:
@@ -209,6 +219,7 @@ bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, i
   switch (role) {
   case YK_ROLE_Q_NORM:
   case YK_ROLE_K_NORM: return config->qk_norm && !is_delta;
+  case YK_ROLE_SINKS: return config->attention_sinks;
   case YK_ROLE_Q: return config->latent.q_rank == 0 && !is_delta;
   case YK_ROLE_K:
   case YK_ROLE_V: return !is_latent && !is_delta;
@@ -304,14 +315,17 @@ static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
   case YK_ROLE_GATE:
   case YK_ROLE_UP: return (yk_weight_module){.k = c->hidden_size, .n_own = c->ffn_size, .has_bias = c->mlp_bias};
   case YK_ROLE_DOWN: return (yk_weight_module){.k = c->ffn_size, .n_own = c->hidden_size, .has_bias = c->mlp_bias};
-  case YK_ROLE_ROUTER: return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.n_experts};
+  case YK_ROLE_ROUTER:
+    return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.n_experts, .has_bias = c->experts.has_biases};
   case YK_ROLE_SHARED_SCORE: return (yk_weight_module){.k = c->hidden_size, .n_own = 1};
   case YK_ROLE_SHARED_GATE:
   case YK_ROLE_SHARED_UP: return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.shared_ffn_size};
   case YK_ROLE_SHARED_DOWN: return (yk_weight_module){.k = c->experts.shared_ffn_size, .n_own = c->hidden_size};
   case YK_ROLE_EXPERT_GATE:
-  case YK_ROLE_EXPERT_UP: return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.ffn_size};
-  case YK_ROLE_EXPERT_DOWN: return (yk_weight_module){.k = c->experts.ffn_size, .n_own = c->hidden_size};
+  case YK_ROLE_EXPERT_UP:
+    return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.ffn_size, .has_bias = c->experts.has_biases};
+  case YK_ROLE_EXPERT_DOWN:
+    return (yk_weight_module){.k = c->experts.ffn_size, .n_own = c->hidden_size, .has_bias = c->experts.has_biases};
   case YK_ROLE_DELTA_QKV:
   case YK_ROLE_DELTA_Z:
   case YK_ROLE_DELTA_B:

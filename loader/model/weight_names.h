@@ -21,6 +21,7 @@ typedef enum yk_weight_role {
   YK_ROLE_O,              /* linear heads * head_dim -> hidden */
   YK_ROLE_Q_NORM,         /* vector [head_dim]; families with qk_norm */
   YK_ROLE_K_NORM,         /* vector [head_dim] */
+  YK_ROLE_SINKS,          /* vector [heads], a tensor without a suffix; families with attention_sinks */
   YK_ROLE_GATE,           /* linear hidden -> ffn */
   YK_ROLE_UP,             /* linear hidden -> ffn */
   YK_ROLE_DOWN,           /* linear ffn -> hidden */
@@ -104,7 +105,7 @@ const char *yk_weight_layer_prefix(yk_model_family family);
 /* yk_weight_is_bare - whether a role's name is that of a tensor, without a suffix such as ".weight". */
 static inline bool yk_weight_is_bare(yk_weight_role role)
 {
-  return role == YK_ROLE_DELTA_A_LOG || role == YK_ROLE_DELTA_DT_BIAS;
+  return role == YK_ROLE_DELTA_A_LOG || role == YK_ROLE_DELTA_DT_BIAS || role == YK_ROLE_SINKS;
 }
 
 /* yk_weight_layer - the layer that a tensor with this name belongs to (INT32_MAX for larger numbers); -1: none. */

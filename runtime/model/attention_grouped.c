@@ -14,6 +14,7 @@
 struct yk_sublayer {
   yk_head_layout heads;
   void *q_norm_w, *k_norm_w; /* act [head_dim] or NULL */
+  float *sinks;              /* [n_q_heads] or NULL */
   yk_linear *qkv;
   yk_row_parallel o;
   yk_kv_layer kv;        /* k_staging and v_staging are not set: see cache_of */
@@ -110,16 +111,17 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   yk_head_layout heads = heads_of(source);
   int64_t element = (int64_t)yk_dtype_bytes(dev->dtype);
   int64_t norms = source->config->qk_norm ? 2 * source->config->head_dim * element : 0;
+  int64_t sinks = source->config->attention_sinks ? heads.n_q_heads * (int64_t)sizeof(float) : 0;
   int64_t channels = has_channels(source) ? 2 * (int64_t)(n_channels(&heads) * sizeof(float)) : 0;
   projections p;
   YK_TRY(specify(source, layer, &p, err));
-  *out =
-      (yk_sublayer_bytes){.weights = norms + channels + yk_repack_bytes(dev, &p.qkv) + yk_repack_bytes(dev, &p.o),
-                          .n_unkept = yk_repack_n_unkept(dev, &p.qkv) + yk_repack_n_unkept(dev, &p.o),
-                          .n_float_inputs = yk_repack_n_float_inputs(dev, &p.qkv) + yk_repack_n_float_inputs(dev, &p.o),
-                          .kv_per_block = 2 * half_kv_bytes(&heads, source->limits->kv_format, dev->dtype),
-                          .kv_staging_per_block = 2 * half_staging_bytes(source, &heads),
-                          .scratch = o_offset_bytes(source, &heads) + yk_row_parallel_scratch(source, &p.o)};
+  *out = (yk_sublayer_bytes){
+      .weights = norms + sinks + channels + yk_repack_bytes(dev, &p.qkv) + yk_repack_bytes(dev, &p.o),
+      .n_unkept = yk_repack_n_unkept(dev, &p.qkv) + yk_repack_n_unkept(dev, &p.o),
+      .n_float_inputs = yk_repack_n_float_inputs(dev, &p.qkv) + yk_repack_n_float_inputs(dev, &p.o),
+      .kv_per_block = 2 * half_kv_bytes(&heads, source->limits->kv_format, dev->dtype),
+      .kv_staging_per_block = 2 * half_staging_bytes(source, &heads),
+      .scratch = o_offset_bytes(source, &heads) + yk_row_parallel_scratch(source, &p.o)};
   return YK_OK;
 }
 
@@ -208,6 +210,17 @@ static yk_status load_cache(const yk_rank_loader *loader, int32_t layer, yk_subl
   return yk_rank_alloc(loader, n_bytes, &a->kv.v, err);
 }
 
+static yk_status load_sinks(const yk_rank_loader *loader, int32_t layer, yk_sublayer *a, yk_err *err)
+{
+  const yk_model_config *c = loader->source.config;
+  yk_vector_view sinks;
+  if (!c->attention_sinks || a->heads.n_q_heads == 0) return YK_OK;
+  YK_TRY(yk_checkpoint_vector(loader->source.checkpoint, YK_ROLE_SINKS, layer, c->n_heads, &sinks, err));
+  sinks.data = (const char *)sinks.data + (size_t)a->heads.q_head_first * yk_dtype_bytes(sinks.dtype);
+  sinks.n = a->heads.n_q_heads;
+  return yk_rank_load_floats(loader, &sinks, &a->sinks, err);
+}
+
 static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer **out, yk_err *err)
 {
   const yk_rank_source *source = &loader->source;
@@ -216,6 +229,10 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   if (c->attention_gates && !loader->dev->ops->has_attention_gates)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s device: attention with gates is not supported; CPU ranks (--device cpu) run such models",
+                      loader->dev->ops->name);
+  if (c->attention_sinks && !loader->dev->ops->has_attention_sinks)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s device: attention with sinks is not supported; CPU ranks (--device cpu) run such models",
                       loader->dev->ops->name);
   YK_TRY(specify(source, layer, &p, err));
   yk_sublayer *a = *out = calloc(1, sizeof *a);
@@ -229,6 +246,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
     YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_Q_NORM, layer, &a->q_norm_w, err));
     YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_K_NORM, layer, &a->k_norm_w, err));
   }
+  YK_TRY(load_sinks(loader, layer, a, err));
   YK_TRY(load_qkv(loader, &p.qkv, &a->qkv, err));
   YK_TRY(yk_row_parallel_load(loader, &p.o, &a->o, err));
   return load_cache(loader, layer, a, err);
@@ -267,6 +285,7 @@ static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, const v
                             .kv = cache_of(a, s),
                             .scale = a->scale,
                             .window_tokens = a->window_tokens,
+                            .sinks = a->sinks,
                             .batch = s->batch};
   return s->dev->ops->attention(s->dev, &args, err);
 }
@@ -290,6 +309,7 @@ static void destroy(yk_device *dev, yk_sublayer *a)
 {
   dev->ops->free(dev, a->q_norm_w);
   dev->ops->free(dev, a->k_norm_w);
+  dev->ops->free(dev, a->sinks);
   dev->ops->linear_destroy(dev, a->qkv);
   dev->ops->linear_destroy(dev, a->o.linear);
   dev->ops->free(dev, (void *)(uintptr_t)a->kv.k_channels);

@@ -166,6 +166,21 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
+/* Sets the n_orders of gate and up if a module of the checkpoint has their outputs in turn. The caller frees *out. */
+static yk_status order_interleaved(const yk_rank_source *source, yk_linear_spec *gate_up, int32_t **out, yk_err *err)
+{
+  if (!source->config->experts.is_interleaved) return YK_OK;
+  const yk_range channels = gate_up->parts[0].n;
+  int64_t width = yk_range_size(channels), n = gate_up->n_matrices * width;
+  int32_t *order = *out = malloc((size_t)(2 * n) * sizeof *order);
+  if (!order) return yk_err_set(err, YK_E_NOMEM, "no memory for the order of %lld channels", (long long)n);
+  for (int i = 0; i < 2; i++) {
+    gate_up->parts[i].n_order = order + i * n;
+    for (int64_t j = 0; j < n; j++) order[i * n + j] = (int32_t)(2 * (channels.begin + j % width) + i);
+  }
+  return YK_OK;
+}
+
 static yk_status load_experts(const yk_rank_loader *loader, int32_t layer, yk_sublayer *experts, yk_err *err)
 {
   const yk_rank_source *source = &loader->source;
@@ -177,6 +192,7 @@ static yk_status load_experts(const yk_rank_loader *loader, int32_t layer, yk_su
   if (!views) return yk_err_set(err, YK_E_NOMEM, "no memory for the weights of %lld experts", (long long)n_local);
   yk_status status = specify(source, layer, views, &p, err);
   if (status == YK_OK) status = yk_gated_order_channels(&p.gate_up, &p.down, &order, err);
+  if (status == YK_OK && !order) status = order_interleaved(source, &p.gate_up, &order, err);
   if (status == YK_OK) status = yk_rank_load_linear(loader, &p.gate_up, &experts->gate_up, err);
   if (status == YK_OK) status = yk_rank_load_linear(loader, &p.down, &experts->down, err);
   free(order);
@@ -225,6 +241,10 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   yk_mixture_sizes sizes;
   if (!ops->mixture_forward)
     return yk_err_set(err, YK_E_UNSUPPORTED, "the %s device does not support mixtures of experts", ops->name);
+  if (source->config->experts.has_biases && !ops->has_expert_biases)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s device: experts with biases are not supported; CPU ranks (--device cpu) run such models",
+                      ops->name);
   YK_TRY(find_sizes(source, layer, &sizes, err));
   yk_sublayer *experts = *out = calloc(1, sizeof *experts);
   if (!experts) return yk_err_set(err, YK_E_NOMEM, "no memory for the experts of a layer");

@@ -93,7 +93,7 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
   return sort_inputs(source, may_choose, part, err);
 }
 
-/* Grouped layers have no biases of their own, into which an offset could be folded. */
+/* An offset is folded into a bias; repacking does that for single layers only. */
 static yk_status refuse_folds(const yk_found_weight *found, yk_err *err)
 {
   if (!found->view.folds_bias) return YK_OK;
@@ -172,6 +172,7 @@ yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection
     *part = of_matrix;
     part->k = is_row_parallel ? range : (yk_range){0, found.module.k};
     part->n = is_row_parallel ? (yk_range){0, found.module.n} : range;
+    part->use_bias = found.module.has_bias && (!is_row_parallel || range.begin == 0);
     if (part->weight.group > 0) part->group_local = yk_shard_group(part->k, part->weight.group);
     looks_at_all |= found.view.act_order || found.may_have_order;
   }

@@ -69,7 +69,8 @@ yk_status yk_rank_row_part(const yk_rank_source *source, const yk_projection *pr
 
 /* yk_rank_experts_part - one part of a layer with one matrix per expert of the rank, at least one: projection's role of
  *   each expert, range of its outputs (column-parallel) or of its inputs. views: [experts - 1], memory for
- *   more_weights; NULL to compute sizes only. Inputs that experts do not keep quantised (below) become floats, except
+ *   more_weights; NULL to compute sizes only. The bias of a row-parallel part belongs to the rank with the first input.
+ *   Inputs that experts do not keep quantised (below) become floats, except
  *   when views is NULL: then they stay as the checkpoint defines them. With act order each expert's inputs are sorted
  *   by its own groups, down's as with may_choose. If groups are uneven (group_order.h), inputs are not sorted, and the
  *   weights must be dequantised. Errors: as above; YK_E_UNSUPPORTED if an input transformation is folded into

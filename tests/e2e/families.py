@@ -115,7 +115,7 @@ class Families(harness.Case):
         attention."""
         for name, n_ranks in (("moe_qwen3", 2), ("moe_glm4", 3), ("moe_qwen2", 4), ("moe_mixtral", 6),
                               ("deepseek_v2", 3), ("deepseek_v2_act_order", 4), ("deepseek_v3", 5),
-                              ("format_w8a8_experts", 3)):
+                              ("format_w8a8_experts", 3), ("gpt_oss", 4)):
             self.check_case(name, "--tp", n_ranks, "--enable-expert-parallel")
 
     def test_waiting_for_memory(self):

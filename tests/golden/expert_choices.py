@@ -25,7 +25,7 @@ class Choices:
         self.config, self.margins = config, []
         model.register_forward_pre_hook(lambda module, args: self.margins.clear())
         for name, module in model.named_modules():
-            if name.endswith(("mlp.gate", "block_sparse_moe.gate")):
+            if name.endswith(("mlp.gate", "mlp.router", "block_sparse_moe.gate")):
                 module.register_forward_hook(self.note)
 
     def gap(self, scores, n_chosen):
@@ -37,7 +37,8 @@ class Choices:
     @torch.no_grad()
     def note(self, router, args, out):
         x = args[0].reshape(-1, self.config["hidden_size"])
-        scores = torch.nn.functional.linear(x.float(), router.weight.float())
+        bias = getattr(router, "bias", None)
+        scores = torch.nn.functional.linear(x.float(), router.weight.float(), None if bias is None else bias.float())
         correction = getattr(router, "e_score_correction_bias", None)
         if correction is not None:
             scores = 4 * (scores.sigmoid() + correction)

@@ -31,6 +31,8 @@ typedef struct scene {
   yk_kv_layer kv; /* arguments of the device: the two caches, unless a case replaces them */
   double *inv_freq;
   float scale;
+  bool has_sinks;
+  op_array sinks; /* of the query heads */
 } scene;
 
 static inline int64_t cache_index(const yk_head_layout *heads, int64_t slot, int64_t kv_head)
@@ -113,6 +115,7 @@ static inline scene scene_new(yk_device *dev, const scene_shape *shape, uint32_t
   s.kv = (yk_kv_layer){.k = s.k_cache.dev, .v = s.v_cache.dev};
   s.q_norm_w = op_array_random(dev, dev->dtype, (size_t)head_dim, 1.0, &random);
   s.k_norm_w = op_array_random(dev, dev->dtype, (size_t)head_dim, 1.0, &random);
+  s.sinks = op_array_random(dev, YK_F32, (size_t)shape->heads.n_q_heads, 3.0, &random);
   s.rope = op_array_new(dev, YK_F32, (size_t)(s.max_tokens * head_dim));
   s.inv_freq = calloc((size_t)half, sizeof *s.inv_freq);
   for (int32_t i = 0; i < half; i++) s.inv_freq[i] = pow(10000.0, -2.0 * i / head_dim);
@@ -136,6 +139,7 @@ static inline void scene_free(yk_device *dev, scene *s)
   op_array_free(dev, &s->q_norm_w);
   op_array_free(dev, &s->k_norm_w);
   op_array_free(dev, &s->rope);
+  op_array_free(dev, &s->sinks);
   free(s->inv_freq);
   free(s->tables);
 }
@@ -163,6 +167,7 @@ static inline op_array run_attention(yk_device *dev, scene *s)
                             .kv = s->kv,
                             .scale = s->scale,
                             .window_tokens = s->shape->window,
+                            .sinks = s->has_sinks ? s->sinks.dev : NULL,
                             .batch = &s->batch};
   op_ok(dev->ops->attention(dev, &args, &err));
   op_array_fetch(dev, &y);
@@ -252,6 +257,22 @@ static inline void poison_unused_slots(yk_device *dev, scene *s)
   op_array_send(dev, &s->v_cache);
 }
 
+/* The share of a row's softmax that tokens have beside the sink of head h. keys: [tokens, head_dim] of the row's
+ * sequence. */
+static inline double share_of_tokens(const scene *s, int32_t row, int32_t h, const double *keys)
+{
+  const yk_head_layout *heads = &s->shape->heads;
+  const double *query = s->qkv.values + row * yk_head_layout_width(heads) + h * heads->head_dim;
+  int32_t last = s->positions[row], first = s->shape->window > 0 ? last - s->shape->window + 1 : 0;
+  double others = 0;
+  for (int32_t t = first < 0 ? 0 : first; t <= last; t++) {
+    double score = 0;
+    for (int32_t i = 0; i < heads->head_dim; i++) score += query[i] * keys[t * heads->head_dim + i];
+    others += exp(score * (double)s->scale - s->sinks.values[h]);
+  }
+  return others / (1 + others);
+}
+
 /* Error of a run against the values of the two caches. */
 static inline double scene_error(yk_device *dev, scene *s, op_fault fault)
 {
@@ -270,6 +291,9 @@ static inline double scene_error(yk_device *dev, scene *s, op_fault fault)
         op_ref_attention(expected + (row * heads->n_q_heads + h) * head_dim,
                          s->qkv.values + row * row_size + h * head_dim, keys, values, s->positions[row],
                          s->kv_tokens[seq], s->shape->window, head_dim, (double)s->scale, fault);
+      for (int32_t row = s->row_starts[seq]; s->has_sinks && row < s->row_starts[seq + 1]; row++)
+        for (int32_t i = 0; i < head_dim; i++)
+          expected[(row * heads->n_q_heads + h) * head_dim + i] *= share_of_tokens(s, row, h, keys);
       for (int32_t row = s->row_starts[seq]; heads->has_gates && row < s->row_starts[seq + 1]; row++) {
         int64_t gates = row * row_size + (heads->n_q_heads + 2 * heads->n_kv_heads + h) * (int64_t)head_dim;
         for (int32_t i = 0; i < head_dim; i++)
@@ -322,6 +346,24 @@ static inline double rope_tolerance(yk_dtype dtype, bool qk_norm)
 static inline double attention_tolerance(yk_dtype dtype)
 {
   return op_unit_roundoff(dtype) + 0x1p-18;
+}
+
+/* On devices with has_attention_sinks: without and with a window, and inside KV groups. */
+static inline void check_attention_sinks(const op_target *target)
+{
+  static const int indices[] = {3, 5, 6};
+  for (size_t d = 0; d < 3; d++)
+    for (size_t i = 0; i < 3; i++) {
+      yk_device *dev = op_device_new(target, op_dtypes[d], 3, 16);
+      scene s = scene_new(dev, &scene_shapes[indices[i]], 80 + (uint32_t)i);
+      s.has_sinks = true;
+      double error = scene_error(dev, &s, OP_RIGHT);
+      if (!(error <= attention_tolerance(op_dtypes[d])))
+        fail_msg("%s %s with sinks, scene %d: error %.3g", target->name, yk_dtype_name(op_dtypes[d]), indices[i],
+                 error);
+      scene_free(dev, &s);
+      dev->ops->destroy(dev);
+    }
 }
 
 /* On devices with has_attention_gates. */

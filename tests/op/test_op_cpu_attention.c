@@ -19,6 +19,12 @@ static void test_gates(void **state)
   for_each_cpu_target(check_attention_gates);
 }
 
+static void test_sinks(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_attention_sinks);
+}
+
 static void test_random_scenes(void **state)
 {
   (void)state;
@@ -42,6 +48,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table),
       cmocka_unit_test(test_gates),
+      cmocka_unit_test(test_sinks),
       cmocka_unit_test(test_random_scenes),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),

@@ -77,6 +77,32 @@ static void mixtral_and_glm4_values_and_defaults(void **state)
   assert_int_equal(x->shared_ffn_size, 0);
 }
 
+static const char gpt_oss[] = "{'architectures': ['GptOssForCausalLM'], 'num_local_experts': 5,"
+                              " 'num_experts_per_tok': 2," COMMON "}";
+
+static void gpt_oss_values_and_defaults(void **state)
+{
+  (void)state;
+  yk_model_config c = config_good(gpt_oss, "{}");
+  const yk_experts_config *x = &c.experts;
+  assert_int_equal(c.family, YK_FAMILY_GPT_OSS);
+  assert_true(c.head_dim == 64 && c.rope.theta == 1.5e5 && c.rms_norm_eps == 1e-5f && c.n_eos_ids == 0);
+  assert_true(c.qkv_bias && c.o_bias && c.attention_sinks && !c.qk_norm);
+  assert_true(x->n_experts == 5 && x->top_k == 2 && x->ffn_size == 96 && x->normalise && x->has_biases);
+  assert_true(x->is_interleaved && x->scoring == YK_SCORE_SOFTMAX && x->shared_ffn_size == 0);
+  assert_true(c.activation.kind == YK_ACTIVATION_CLAMPED_SWIGLU && c.activation.is_gated);
+  assert_true(c.activation.alpha == 1.702f && c.activation.limit == 7);
+  for (int i = 0; i < 4; i++) assert_int_equal(c.window_tokens[i], i % 2 ? 0 : 128);
+  c = config_good(gpt_oss, "{'swiglu_limit': 5, 'swiglu_alpha': 2, 'attention_bias': false, 'sliding_window': 20,"
+                           " 'layer_types': ['full_attention', 'full_attention', 'sliding_attention',"
+                           " 'full_attention']}");
+  assert_true(c.activation.alpha == 2 && c.activation.limit == 5 && !c.qkv_bias && !c.o_bias);
+  assert_true(c.window_tokens[0] == 0 && c.window_tokens[2] == 20);
+  yk_weight_module up = yk_weight_module_of(&c, YK_ROLE_EXPERT_UP);
+  assert_true(up.n == 192 && up.first_n == 96 && up.n_own == 96 && up.has_bias);
+  assert_true(yk_weight_module_of(&c, YK_ROLE_ROUTER).has_bias);
+}
+
 static void bad_values_are_refused(void **state)
 {
   (void)state;
@@ -97,6 +123,8 @@ static void bad_values_are_refused(void **state)
       {qwen3, "{'mlp_only_layers': [1, -1]}", "mlp_only_layers[1]|from 0 on", YK_E_FORMAT},
       {qwen3, "{'mlp_only_layers': ['a']}", "mlp_only_layers[0]|string", YK_E_FORMAT},
       {qwen2, "{'shared_expert_intermediate_size': '-'}", "shared_expert_intermediate_size|missing", YK_E_FORMAT},
+      {gpt_oss, "{'swiglu_limit': 0}", "swiglu_limit", YK_E_FORMAT},
+      {gpt_oss, "{'sliding_window': 0}", "sliding_window|found 0", YK_E_FORMAT},
       {mixtral, "{'num_local_experts': 0}", "num_local_experts|found 0", YK_E_FORMAT},
       {mixtral, "{'num_experts_per_tok': '-'}", "num_experts_per_tok|missing", YK_E_FORMAT},
       {glm4, "{'n_group': 5}", "n_group|divisor of the 12 experts|5", YK_E_FORMAT},
@@ -264,13 +292,39 @@ static void fused_mixtral_gets_its_own_names(void **state)
   yk_shards_close(shards);
 }
 
+static void fused_gpt_oss_becomes_views(void **state)
+{
+  (void)state;
+  static const char data[5 * 192 * 64];
+  const yk_model_config c = config_good(gpt_oss, "{}");
+  yk_tensor blocks = tensor_of("model.layers.1.mlp.experts.gate_up_proj_blocks", YK_TENSOR_U8, 5, 192, 2, data);
+  blocks.n_dims = 4;
+  blocks.shape[3] = 16;
+  blocks.n_bytes *= 16;
+  const yk_tensor tensors[] = {
+      blocks, tensor_of("model.layers.1.mlp.experts.gate_up_proj_scales", YK_TENSOR_U8, 5, 192, 2, data),
+      tensor_of("model.layers.1.mlp.experts.gate_up_proj_bias", YK_TENSOR_BF16, 5, 192, 0, data),
+      tensor_of("model.layers.1.mlp.experts.down_proj_bias", YK_TENSOR_BF16, 5, 64, 0, data)};
+  yk_shards *shards;
+  yk_err err = YK_ERR_INIT;
+  expect_ok("shards", yk_shards_of("test", tensors, sizeof tensors / sizeof *tensors, &shards, &err), &err);
+  expect_ok("split", yk_fused_experts_split(&c, shards, &err), &err);
+  assert_int_equal(yk_shards_count(shards), 4 * 5);
+  expect_piece(shards, "model.layers.1.mlp.experts.3.gate_up_proj.weight_packed", 192, 32, data + 3 * 192 * 32);
+  expect_piece(shards, "model.layers.1.mlp.experts.4.gate_up_proj.weight_scale", 192, 2, data + 4 * 192 * 2);
+  const yk_tensor *bias = yk_shards_find(shards, "model.layers.1.mlp.experts.2.gate_up_proj.bias", NULL);
+  assert_true(bias && bias->n_dims == 1 && bias->shape[0] == 192 && bias->data == data + 2 * 192 * 2);
+  assert_non_null(yk_shards_find(shards, "model.layers.1.mlp.experts.0.down_proj.bias", NULL));
+  yk_shards_close(shards);
+}
+
 static void bad_fused_tensors_are_refused(void **state)
 {
   (void)state;
   static const char data[12 * 81 * 64 * 2];
   const yk_model_config blocks =
       config_good(qwen3, "{'quantization_config': {'quant_method': 'fp8', 'weight_block_size': [32, 32]}}");
-  const yk_model_config plain = config_good(qwen3, "{}");
+  const yk_model_config plain = config_good(qwen3, "{}"), oss = config_good(gpt_oss, "{}");
   const struct {
     const yk_model_config *config;
     yk_tensor tensor;
@@ -283,6 +337,10 @@ static void bad_fused_tensors_are_refused(void **state)
        "test: tensor|gate_up_proj|equal numbers|81 rows", YK_E_FORMAT},
       {&blocks, tensor_of("model.layers.1.mlp.experts.gate_up_proj_scale_inv", YK_TENSOR_F32, 12, 2, 2, data),
        "test: tensor|gate_up_proj_scale_inv|32 outputs|40|multiple", YK_E_UNSUPPORTED},
+      {&oss, tensor_of("model.layers.1.mlp.experts.gate_up_proj", YK_TENSOR_BF16, 5, 64, 192, data),
+       "test: tensor|gate_up_proj: plain experts|MXFP4|_blocks", YK_E_UNSUPPORTED},
+      {&oss, tensor_of("model.layers.1.mlp.experts.down_proj_scales", YK_TENSOR_U8, 4, 64, 3, data), "5 experts|4",
+       YK_E_FORMAT},
   };
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_shards *shards;
@@ -298,14 +356,11 @@ static void bad_fused_tensors_are_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(qwen_values_and_defaults),
-      cmocka_unit_test(mixtral_and_glm4_values_and_defaults),
-      cmocka_unit_test(bad_values_are_refused),
-      cmocka_unit_test(names_find_modules),
-      cmocka_unit_test(names_and_modules),
-      cmocka_unit_test(fused_tensors_become_views),
-      cmocka_unit_test(fused_mixtral_gets_its_own_names),
-      cmocka_unit_test(bad_fused_tensors_are_refused),
+      cmocka_unit_test(qwen_values_and_defaults),    cmocka_unit_test(mixtral_and_glm4_values_and_defaults),
+      cmocka_unit_test(gpt_oss_values_and_defaults), cmocka_unit_test(bad_values_are_refused),
+      cmocka_unit_test(names_find_modules),          cmocka_unit_test(names_and_modules),
+      cmocka_unit_test(fused_tensors_become_views),  cmocka_unit_test(fused_mixtral_gets_its_own_names),
+      cmocka_unit_test(fused_gpt_oss_becomes_views), cmocka_unit_test(bad_fused_tensors_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

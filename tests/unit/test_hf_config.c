@@ -350,13 +350,13 @@ static void unknown_models(void **state)
   (void)state;
   static const bad_case cases[] = {
       {"{'architectures': ['GPT2LMHeadModel']}", YK_E_UNSUPPORTED,
-       "config.json|\"GPT2LMHeadModel\"|Llama|Mistral|Qwen2|Qwen3|MiniCPM|FM9G|Phi3"},
-      {"{'architectures': ['Qwen4ExpForCausalLM']}", YK_E_UNSUPPORTED, "Qwen4Exp|Qwen3Next/3_5"},
+       "config.json|\"GPT2LMHeadModel\"|Llama|Mistral|Qwen2 to 3.8|MiniCPM|FM9G|gpt-oss|Phi-3"},
+      {"{'architectures': ['Qwen4ExpForCausalLM']}", YK_E_UNSUPPORTED, "Qwen4Exp|Qwen2 to 3.8"},
       {"{'architectures': '-', 'model_type': 'qwen4_exp'}", YK_E_UNSUPPORTED, "qwen4_exp|supported"},
-      {"{'architectures': ['KimiLinearForCausalLM']}", YK_E_UNSUPPORTED, "KimiLinear|KimiK25"},
+      {"{'architectures': ['KimiLinearForCausalLM']}", YK_E_UNSUPPORTED, "KimiLinear|Kimi-K2"},
       {"{'architectures': '-', 'model_type': 'kimi_linear'}", YK_E_UNSUPPORTED, "kimi_linear|supported"},
-      {"{'architectures': ['DeepseekV4ForCausalLM']}", YK_E_UNSUPPORTED, "DeepseekV4|DeepseekV2/3/32"},
-      {"{'architectures': ['MuseGlimmerForCausalLM']}", YK_E_UNSUPPORTED, "MuseGlimmer|supported: Llama|Phi3"},
+      {"{'architectures': ['DeepseekV4ForCausalLM']}", YK_E_UNSUPPORTED, "DeepseekV4|DeepSeek-V2 to V3.2"},
+      {"{'architectures': ['MuseGlimmerForCausalLM']}", YK_E_UNSUPPORTED, "MuseGlimmer|supported: Llama|Phi-3"},
       {"{'architectures': ['Step3p5ForCausalLM']}", YK_E_UNSUPPORTED, "Step3p5|supported"},
       {"{'architectures': ['LagunaForCausalLM']}", YK_E_UNSUPPORTED, "Laguna|supported"},
       {"{'architectures': ['Phi3ForCausalLM'], 'rope_scaling': {'type': 'longrope'}}", YK_E_UNSUPPORTED,

@@ -49,6 +49,18 @@ static void compressed_tensors(void **state)
   expect_packing(COMPRESSED("mxfp8-quantized", "'MXFP8': ['Linear']"), up, YK_PACKING_MXFP8, 8);
 }
 
+/* gpt-oss: experts alone. */
+static void mxfp4(void **state)
+{
+  (void)state;
+  static const char text[] = "'quant_method': 'mxfp4', 'modules_to_not_convert': ['model.layers.*.self_attn',"
+                             " 'model.layers.*.mlp.router', 'layers.1.mlp.experts']";
+  expect_packing(text, "model.layers.0.mlp.experts.3.gate_up_proj", YK_PACKING_MXFP4, 0);
+  expect_packing(text, "model.layers.1.mlp.experts.3.gate_up_proj", YK_N_PACKINGS, 0);
+  expect_packing(text, "model.layers.0.self_attn.q_proj", YK_N_PACKINGS, 0);
+  expect_packing(text, "model.layers.0.mlp.router", YK_N_PACKINGS, 0);
+}
+
 static void modelopt(void **state)
 {
   (void)state;
@@ -115,7 +127,8 @@ static void refusals(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(compressed_tensors), cmocka_unit_test(modelopt),
-                                     cmocka_unit_test(kv_cache), cmocka_unit_test(refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(compressed_tensors), cmocka_unit_test(mxfp4),
+                                     cmocka_unit_test(modelopt), cmocka_unit_test(kv_cache),
+                                     cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Makes a tiny random checkpoint of gpt-oss with MXFP4 experts, and its golden of the public `transformers`.
+
+The case becomes families/gpt_oss/, as make_family_goldens.py describes it. The reference is the family's own class in
+float32 with the experts that `convert_moe_packed_tensors` of transformers makes of the blocks. Each feature is dropped
+once, and must then change the result. Run with transformers 5 (tried: 5.24.0).
+"""
+
+import math
+import os
+import sys
+
+import numpy as np
+import torch
+import transformers
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import expert_choices  # noqa: E402
+import make_family_goldens as families  # noqa: E402
+
+DTYPE = torch.bfloat16
+CONFIG = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_act": "silu", "hidden_size": 64,
+          "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
+          "head_dim": 16, "vocab_size": 200, "max_position_embeddings": 256, "initial_context_length": 64,
+          "rms_norm_eps": 1e-5, "rope_theta": 150000.0, "tie_word_embeddings": False, "attention_bias": True,
+          "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64,
+                           "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
+          "sliding_window": 24, "layer_types": ["sliding_attention", "full_attention"], "num_local_experts": 5,
+          "num_experts_per_tok": 2, "experts_per_token": 2, "swiglu_limit": 1.5, "pad_token_id": 0}
+WITHOUT = ({"sliding_window": 200}, {"swiglu_limit": 7.0}, {"swiglu_alpha": 1.0},
+           {"layer_types": ["full_attention", "sliding_attention"]},
+           {"rope_scaling": {**CONFIG["rope_scaling"], "truncate": True}})
+SPEC = {"name": "gpt_oss", "about": "gpt-oss: sinks, alternating windows, YaRN with exact bounds; experts of 3 MXFP4 "
+        "blocks with biases, clamped SwiGLU", "files": 1, "dtype": "bfloat16", "config": CONFIG}
+QUANTIZATION = {"quant_method": "mxfp4", "modules_to_not_convert": [
+    "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+GAINS = {"q_proj": 1.3, "k_proj": 1.3, "v_proj": 1.4, "o_proj": 2.2, "router": 1.5}
+
+
+def make_model(config):
+    made = transformers.GptOssConfig.from_dict(dict(config))
+    made._attn_implementation = made._experts_implementation = "eager"
+    return transformers.GptOssForCausalLM(made).float().eval()
+
+
+def spread_of(name, shape):
+    """Mean and standard deviation of a tensor."""
+    part = name.split(".")[-2]
+    if name.endswith("sinks"):
+        return 0.0, 1.0
+    if name.endswith("bias"):
+        return 0.0, 0.3
+    if "norm" in part:
+        return 1.0, 0.2
+    return 0.0, 1.0 if part == "embed_tokens" else GAINS.get(part, 1.0) / math.sqrt(shape[-1])
+
+
+def draw_blocks(rng, rows, inputs, exponents):
+    """Codes of 4 bits, two in a byte, and powers of 2 for blocks of 32, of each expert."""
+    n = CONFIG["num_local_experts"]
+    blocks = torch.from_numpy(rng.randint(0, 256, size=(n, rows, inputs // 32, 16)).astype(np.uint8))
+    return blocks, torch.from_numpy((127 + rng.choice(exponents, size=(n, rows, inputs // 32))).astype(np.uint8))
+
+
+def draw(rng):
+    """The tensors of the file."""
+    tensors = {}
+    for name, value in make_model(CONFIG).state_dict().items():
+        if name.endswith(("gate_up_proj", "down_proj")):
+            inputs, rows = value.shape[1:]
+            exponents = (-5, -5, -4) if name.endswith("gate_up_proj") else (-4, -4, -3)
+            tensors[name + "_blocks"], tensors[name + "_scales"] = draw_blocks(rng, rows, inputs, exponents)
+        else:
+            mean, std = spread_of(name, value.shape)
+            drawn = mean + std * rng.standard_normal(tuple(value.shape))
+            tensors[name] = torch.from_numpy(drawn.astype(np.float32)).to(DTYPE)
+    return tensors
+
+
+def load(config, tensors, has_sinks=True):
+    state = {}
+    for name, tensor in tensors.items():
+        if name.endswith("_blocks"):
+            plain = name.removesuffix("_blocks")
+            state[plain] = convert_moe_packed_tensors(tensor, tensors[plain + "_scales"], dtype=torch.float32)
+        elif not name.endswith("_scales"):
+            state[name] = tensor.float()
+            if name.endswith("sinks") and not has_sinks:
+                state[name].fill_(-math.inf)
+    model = make_model(config)
+    model.load_state_dict(state)
+    return model
+
+
+def make_case(spec, out):
+    rng, folder = families.begin_case(spec, out)
+    tensors = draw(rng)
+    ids = families.draw_ids(CONFIG, rng)
+    families.calibrate(load(CONFIG, tensors), tensors, ids)
+    families.write_weights(folder, tensors, spec["files"])
+    model = load(CONFIG, tensors)
+    prompts = expert_choices.draw_prompts(CONFIG, model, rng, (7, 40))
+    have = torch.log_softmax(families.logits_of(model, ids), -1)
+    others = [load({**CONFIG, **change}, tensors) for change in WITHOUT] + [load(CONFIG, tensors, has_sinks=False)]
+    changes = [(torch.log_softmax(families.logits_of(other, ids), -1) - have).abs().max().item() for other in others]
+    if min(changes) < 0.02:
+        raise AssertionError(f"the features move log-probabilities by {changes}")
+    config = {**CONFIG, "torch_dtype": spec["dtype"]}
+    families.end_case(spec, folder, config, prompts, QUANTIZATION, f"features {min(changes):.2f}")
+
+
+if __name__ == "__main__":
+    families.make_cases(__doc__, [SPEC], make_case)
