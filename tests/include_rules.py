@@ -52,6 +52,7 @@ MAY_INCLUDE = {
     "kernels/cuda/gemm/pack/": [BASE, PTX, COMMON, "kernels/cuda/gemm/", GEMM_DENSE],
     "kernels/cuda/w8a8/": [BASE, ACTIVATION, PTX, COMMON, *GEMM],
     "kernels/cuda/attention/": [BASE, "kernels/device.h", PTX, COMMON],
+    "kernels/cuda/delta/": [BASE, "kernels/device.h", PTX, COMMON],
     "kernels/cuda/moe/": [BASE, "kernels/", PTX, COMMON, DEVICE, *GEMM, "kernels/cuda/linear/"],
     "kernels/cuda/rows/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON],
     "kernels/cuda/latent/": [BASE, "kernels/device.h", "kernels/latent.h", PTX, COMMON, BLAS, LAUNCH],
@@ -66,7 +67,7 @@ MAY_INCLUDE = {
         "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h"
     ],
     "kernels/cuda/": [
-        BASE, "kernels/", BLAS, DEVICE, "kernels/cuda/attention/", "kernels/cuda/moe/", *GEMM,
+        BASE, "kernels/", BLAS, DEVICE, "kernels/cuda/attention/", "kernels/cuda/delta/", "kernels/cuda/moe/", *GEMM,
         "kernels/cuda/latent/", "kernels/cuda/linear/", "kernels/cuda/quantize/", "kernels/cuda/rows/",
         "kernels/cuda/sampling/", "kernels/cuda/w8a8/"
     ],

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/blas/blas.h"
+#include "kernels/cuda/delta/delta.h"
 #include "kernels/cuda/device/errors.h"
 #include "kernels/cuda/device/graph.h"
 #include "kernels/cuda/device/memory.h"
@@ -97,6 +98,13 @@ static yk_status latent_attention(yk_device *dev, const yk_latent_attention_args
   return yk_cuda_blame(cuda, yk_cuda_latent_attention_run(&cuda->latent, args, dev->dtype, cuda->stream, err), err);
 }
 
+static yk_status gated_delta(yk_device *dev, const yk_gated_delta_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_blame(cuda, yk_cuda_gated_delta_run(cuda->delta_readers, args, dev->dtype, cuda->stream, err), err);
+}
+
 static yk_status gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
@@ -125,8 +133,8 @@ static void destroy(yk_device *dev)
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda->sampler);
   yk_cuda_blas_destroy(cuda->blas);
-  void *const buffers[] = {cuda->blas_workspace,  cuda->attention_workspace, cuda->next_tiles,
-                           cuda->latent_counters, cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
+  void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace, cuda->next_tiles, cuda->latent_counters,
+                           cuda->delta_readers,  cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_moe_close(cuda);
   yk_cuda_staging_destroy(cuda->staging);
@@ -167,9 +175,11 @@ static const yk_device_ops *device_ops(void)
       .add_norm = add_norm,
       .qk_rope_kv = qk_rope_kv,
       .attention = attention,
+      .has_attention_gates = true,
       .needs_kv_staging = true,
       .latent_attention = latent_attention,
       .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
+      .gated_delta = gated_delta,
       .gather_rows = gather_rows,
       .sample = yk_cuda_sample,
       .best_logits = yk_cuda_best_logits,
@@ -235,6 +245,8 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
                                   .grid_counters = cuda->latent_counters,
                                   .blas = cuda->blas};
   YK_TRY(yk_cuda_check(cuda, yk_cuda_latent_init(&cuda->latent, cuda->base.dtype), "latent attention init", err));
+  n_bytes = yk_cuda_delta_readers_bytes(cuda->limits.max_seqs);
+  YK_TRY(yk_cuda_alloc(&cuda->base, n_bytes, &cuda->delta_readers, err));
   YK_TRY(yk_cuda_sampler_create(cuda, err));
   return yk_cuda_drain(cuda, "start", err);
 }

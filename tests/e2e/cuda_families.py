@@ -86,8 +86,7 @@ class CudaFamilies(harness.Case):
 
     def check_all(self, dtype, n_ranks, *options):
         with concurrent.futures.ThreadPoolExecutor(N_PARALLEL) as pool:
-            runs = [pool.submit(self.complaints, name, dtype, n_ranks, *options) for name in case_names()
-                    if not name.startswith("hybrid_")]
+            runs = [pool.submit(self.complaints, name, dtype, n_ranks, *options) for name in case_names()]
         failures = []
         for run in runs:
             try:

@@ -1,6 +1,7 @@
 /* test_op_cpu_delta.c - gated delta nets on the CPU device, every instruction set: against transformers, and the same
  * bits however tokens, heads and threads are divided. */
 #include "golden/delta_goldens.h"
+#include "op/op_cases_delta.h"
 #include "op/op_cpu_target.h"
 
 enum { MAX_SEQS = 4, MAX_ROWS = 64 };
@@ -301,6 +302,28 @@ static void test_heads(void **state)
   for_each_cpu_target(check_heads);
 }
 
+/* ---- Against float64 --------------------------------------------------------------------------------------------- */
+
+static void check_table(const op_target *target)
+{
+  const delta_errors tolerance = {2e-5, 2e-5, 2e-5};
+  for (int i = 0; i < N_DELTA_SHAPES; i++) check_delta(target, YK_F32, &delta_shapes[i], 10, &tolerance);
+}
+
+static void test_table(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_table);
+}
+
+static void test_planted_faults_are_seen(void **state)
+{
+  (void)state;
+  const op_target target = {.name = "cpu", .create = cpu_target_create, .variant = yk_cpu_simd_best()};
+  const delta_errors tolerance = {2e-5, 2e-5, 2e-5};
+  check_delta_faults(&target, YK_F32, &tolerance);
+}
+
 static void test_head_sizes_are_refused(void **state)
 {
   (void)state;
@@ -316,8 +339,12 @@ static void test_head_sizes_are_refused(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden), cmocka_unit_test(test_divisions),
-                                     cmocka_unit_test(test_saves), cmocka_unit_test(test_heads),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden),
+                                     cmocka_unit_test(test_table),
+                                     cmocka_unit_test(test_planted_faults_are_seen),
+                                     cmocka_unit_test(test_divisions),
+                                     cmocka_unit_test(test_saves),
+                                     cmocka_unit_test(test_heads),
                                      cmocka_unit_test(test_head_sizes_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,7 @@ static void test_table(void **state)
     for (int i = 0; i < N_SCENES; i++) check_scene(gpu_dtypes[d], &scene_shapes[i], 40 + (uint32_t)i);
     for (uint32_t i = 0; i < 2; i++) check_scene(gpu_dtypes[d], &crowded_scenes[i], 60 + i);
     for (uint32_t i = 0; i < 2; i++) check_scene(gpu_dtypes[d], &long_scenes[i], 62 + i);
+    check_scene(gpu_dtypes[d], &gated_scene, 90);
   }
 }
 

@@ -67,7 +67,7 @@ static params params_of(const yk_cuda_attention &attn, const yk_attention_args &
     p.v_staging = args.kv.v_staging;
   }
   p.heads = h;
-  p.q_stride = static_cast<int64_t>(h.n_q_heads + 2 * h.n_kv_heads) * h.head_dim;
+  p.q_stride = yk_head_layout_width(&h);
   p.y_stride = static_cast<int64_t>(h.n_q_heads) * h.head_dim;
   p.scale_log2 = args.scale * LOG2_E;
   p.window_tokens = args.window_tokens;
@@ -114,7 +114,8 @@ static cudaError_t launch(const yk_cuda_attention &attn, const params &p, const 
                           cudaStream_t stream)
 {
   const int32_t hd = p.heads.head_dim;
-  const bool on_tensor_cores = (hd == 64 || hd == 80 || hd == 96 || hd == 128) && max_heads_per_kv(p.heads) <= 64;
+  const bool on_tensor_cores =
+      (hd == 64 || hd == 80 || hd == 96 || hd == 128) && max_heads_per_kv(p.heads) <= 64 && !p.heads.has_gates;
   if (!on_tensor_cores) return launch_generic<T>(attn, p, stream);
   cudaError_t error = launch_decode<T>(attn, p, stream);
   if (error == cudaErrorNotSupported) return launch_generic<T>(attn, p, stream);

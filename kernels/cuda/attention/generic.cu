@@ -35,6 +35,16 @@ __device__ float4 load_cached_4(const params &p, const void *cache, const float 
   return make_float4(t * x.x, t * x.y, t * x.z, t * x.w);
 }
 
+/* o times the sigmoid of the gates of dimensions d .. d+3 of a head. */
+template <typename T>
+__device__ float4 apply_gates(const params &p, int32_t row, int32_t head, int32_t d, const float4 &o)
+{
+  const int64_t gates = (p.heads.n_q_heads + 2 * p.heads.n_kv_heads + head) * static_cast<int64_t>(p.heads.head_dim);
+  const float4 g = load_4(static_cast<const T *>(p.q) + row * p.q_stride + gates + d);
+  return make_float4(o.x / (1.0f + __expf(-g.x)), o.y / (1.0f + __expf(-g.y)), o.z / (1.0f + __expf(-g.z)),
+                     o.w / (1.0f + __expf(-g.w)));
+}
+
 template <typename T> __device__ void generic_row(const params &p, int32_t row, int32_t head)
 {
   const int32_t lane = threadIdx.x % 32, hd = p.heads.head_dim;
@@ -76,8 +86,10 @@ template <typename T> __device__ void generic_row(const params &p, int32_t row, 
   for (int j = 0; j < GENERIC_VECTORS; j++) {
     const int32_t d = (j * 32 + lane) * 4;
     if (d >= hd || l == 0.0f) continue;
+    float4 y = make_float4(o[j].x / l, o[j].y / l, o[j].z / l, o[j].w / l);
+    if (p.heads.has_gates) y = apply_gates<T>(p, row, head, d, y);
     *reinterpret_cast<uint2 *>(static_cast<T *>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * hd + d) =
-        make_uint2(round_pair<T>(o[j].x / l, o[j].y / l), round_pair<T>(o[j].z / l, o[j].w / l));
+        make_uint2(round_pair<T>(y.x, y.y), round_pair<T>(y.z, y.w));
   }
 }
 

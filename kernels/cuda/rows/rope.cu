@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_kernel(const rope_param
   if (!is_value) r = load_rotation<PAIRS>(p, norm_w, p.rope + static_cast<int64_t>(p.positions[row]) * p.head_dim);
   wait_for_previous_kernel();
   if (h >= p.n_q + 2 * p.n_kv || slot < 0) return; /* no such head; padding row */
-  T *head = static_cast<T *>(p.qkv) + (row * (p.n_q + 2 * p.n_kv) + h) * p.head_dim;
+  T *head = static_cast<T *>(p.qkv) + row * p.qkv_stride + h * p.head_dim;
   head_pairs<T, PAIRS> x = load_head<PAIRS>(p, head);
   if (!is_value) norm_and_rotate(p, x, norm_w != nullptr, r);
   const int32_t kv_head = is_value ? h - p.n_q - p.n_kv : h - p.n_q;
@@ -208,6 +208,7 @@ extern "C" cudaError_t yk_cuda_launch_qk_rope_kv(yk_dtype dtype, const yk_qk_rop
   p.n_q = args->heads.n_q_heads;
   p.n_kv = args->heads.n_kv_heads;
   p.head_dim = args->heads.head_dim;
+  p.qkv_stride = yk_head_layout_width(&args->heads);
   p.eps = args->norm_eps;
   p.per_element = 1.0f / static_cast<float>(p.head_dim);
   const int32_t n_rows = args->batch->n_tokens;

@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(MANY_MOST_WARPS *yk_cuda::WARP)
   }
   yk_ptx::wait_for_previous_kernel();
   if (slot < 0) return; /* padding row */
-  T *const heads = static_cast<T *>(p.qkv) + row * n_heads * MANY_HEAD;
+  T *const heads = static_cast<T *>(p.qkv) + row * p.qkv_stride;
   for (int first = threadIdx.x / MANY_LANES; first - first % 2 < n_heads; first += MANY_PASSES * step) {
     head_part<T> x[MANY_PASSES] = {};
 #pragma unroll

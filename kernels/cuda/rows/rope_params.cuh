@@ -16,6 +16,7 @@ struct rope_params {
   const float *k_channels, *v_channels; /* as in yk_kv_layer */
   const int32_t *positions, *kv_slots;
   int32_t n_q, n_kv, head_dim;
+  int64_t qkv_stride;     /* elements between rows of qkv */
   float eps, per_element; /* per_element: 1 / head_dim */
 };
 

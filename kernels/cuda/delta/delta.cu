@@ -1,0 +1,63 @@
+/* delta.cu - gated delta nets: the choice of kernels. See delta.h. */
+#include "kernels/cuda/delta/delta.h"
+
+#include "kernels/cuda/delta/params.cuh"
+
+using namespace yk_delta;
+
+extern "C" size_t yk_cuda_delta_readers_bytes(int32_t max_seqs)
+{
+  return static_cast<size_t>(max_seqs) * YK_CUDA_DELTA_MAX_KEY_HEADS * sizeof(uint32_t);
+}
+
+static params params_of(void *readers, const yk_gated_delta_args &args)
+{
+  const yk_batch &b = *args.batch;
+  params p = {};
+  p.y = args.y;
+  p.x = args.x;
+  p.layout = args.layout;
+  p.n_values = yk_delta_n_value_heads(&args.layout);
+  p.n_channels = yk_delta_channels(&args.layout);
+  p.window_at = static_cast<int64_t>(p.n_values) * args.layout.key_dim * args.layout.value_dim;
+  p.state_floats = yk_delta_state_floats(&args.layout);
+  p.conv_w = args.conv_w;
+  p.rate = args.rate;
+  p.dt_bias = args.dt_bias;
+  p.norm_w = args.norm_w;
+  p.norm_eps = args.norm_eps;
+  p.states = args.states;
+  p.snapshots = args.snapshots;
+  p.row_starts = b.row_starts;
+  p.seq_slots = b.seq_slots;
+  p.state_loads = b.state_loads;
+  p.state_saves = b.state_saves;
+  p.state_save_rows = b.state_save_rows;
+  p.readers = static_cast<uint32_t *>(readers);
+  return p;
+}
+
+static bool is_head_dim(int32_t n)
+{
+  return n > 0 && n % YK_DELTA_HEAD_UNIT == 0 && n <= YK_DELTA_MAX_HEAD_DIM;
+}
+
+extern "C" yk_status yk_cuda_gated_delta_run(void *readers, const yk_gated_delta_args *args, yk_dtype dtype,
+                                             cudaStream_t stream, yk_err *err)
+{
+  const yk_delta_layout &l = args->layout;
+  if (!is_head_dim(l.key_dim) || !is_head_dim(l.value_dim))
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "gated delta: expected heads of a multiple of %d elements up to %d, found %d and %d",
+                      YK_DELTA_HEAD_UNIT, YK_DELTA_MAX_HEAD_DIM, l.key_dim, l.value_dim);
+  if (l.n_key_heads > YK_CUDA_DELTA_MAX_KEY_HEADS)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "gated delta: expected at most %d key heads on a rank, found %d",
+                      YK_CUDA_DELTA_MAX_KEY_HEADS, l.n_key_heads);
+  if (args->batch->n_seqs <= 0 || l.n_key_heads <= 0) return YK_OK;
+  const params p = params_of(readers, *args);
+  const bool is_128 = l.key_dim == 128 && l.value_dim == 128;
+  const cudaError_t error = is_128 ? launch_recurrent(p, dtype, args->batch->n_seqs, stream)
+                                   : launch_generic(p, dtype, args->batch->n_seqs, stream);
+  if (error == cudaSuccess) return YK_OK;
+  return yk_err_set(err, YK_E_DEVICE, "gated delta: launch failed: %s", cudaGetErrorString(error));
+}

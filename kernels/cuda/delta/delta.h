@@ -1,0 +1,41 @@
+/* delta.h - gated delta nets on CUDA devices: the operation of kernels/gated_delta.h.
+ *
+ *   recurrent.cu   any rows of heads of 128 elements, token by token: decode reads and writes each state once
+ *   generic.cu     other head sizes, token by token, with the state in device memory: correct and slow
+ *   inputs.cuh     the convolution, and what a token needs besides its state
+ *   params.cuh     the parameters of every kernel; where a sequence's state lies
+ *
+ * One thread block has one value head of one sequence. Value heads of a key head share the convolution's inputs of q
+ * and k: the last thread block that has read those of the state before writes those of the state after.
+ *
+ * Lengths and slots are read from device memory, and counts from the host are upper bounds, so that a recorded launch
+ * serves other steps. A row's result depends neither on the other sequences nor on the division into steps. */
+#ifndef YK_KERNELS_CUDA_DELTA_DELTA_H
+#define YK_KERNELS_CUDA_DELTA_DELTA_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { YK_CUDA_DELTA_MAX_KEY_HEADS = 256 }; /* of a rank */
+
+/* yk_cuda_delta_readers_bytes - size of `readers` for steps of up to max_seqs sequences. */
+size_t yk_cuda_delta_readers_bytes(int32_t max_seqs);
+
+/* yk_cuda_gated_delta_run - gated_delta of the device's table, asynchronous on stream; capturable.
+ *   readers: device memory of yk_cuda_delta_readers_bytes, zeroed once; used by one call at a time.
+ *   dtype: of activations, f16 or bf16. Before griddepcontrol.wait the kernels read states that earlier steps have
+ *   written: two calls on the same states need another kernel between them that waits.
+ *   Errors: YK_E_UNSUPPORTED for head sizes that gated_delta.h excludes and for too many key heads, YK_E_DEVICE if a
+ *   launch failed. Thread: the rank's own. */
+yk_status yk_cuda_gated_delta_run(void *readers, const yk_gated_delta_args *args, yk_dtype dtype, cudaStream_t stream,
+                                  yk_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

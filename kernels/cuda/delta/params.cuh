@@ -1,0 +1,80 @@
+/* params.cuh - parameters of the kernels of gated delta nets, and where a sequence's state lies. */
+#ifndef YK_KERNELS_CUDA_DELTA_PARAMS_CUH
+#define YK_KERNELS_CUDA_DELTA_PARAMS_CUH
+
+#include <cstdint>
+
+#include "kernels/device.h"
+
+namespace yk_delta {
+
+constexpr int WINDOW = YK_DELTA_TAPS - 1;
+constexpr float NORM_FLOOR = 1e-6f; /* added to the squared lengths of q and k */
+
+struct params {
+  void *y;
+  const void *x;
+  yk_delta_layout layout;
+  int32_t n_values;                /* value heads */
+  int64_t n_channels;              /* of the convolution */
+  int64_t window_at, state_floats; /* in a state: offset of the convolution's inputs, and all of it */
+  const float *conv_w, *rate, *dt_bias, *norm_w;
+  float norm_eps;
+  float *states, *snapshots;
+  const int32_t *row_starts, *seq_slots, *state_loads, *state_saves, *state_save_rows;
+  uint32_t *readers; /* [n_seqs, n_key_heads] thread blocks that have read the inputs of q and k; zeros between calls */
+};
+
+/* A sequence of the step: its rows, and where its state comes from and goes to. */
+struct sequence {
+  int64_t row, end;
+  const float *before; /* or NULL: zeros */
+  float *after;
+  float *snapshot;  /* or NULL */
+  int64_t save_end; /* the snapshot is of the state after the row before this one */
+
+  /* Reads only arrays of the step. A padding sequence has no rows. */
+  __device__ static sequence of(const params &p, int32_t seq)
+  {
+    sequence s = {};
+    const int32_t slot = p.seq_slots[seq], load = p.state_loads[seq], save = p.state_saves[seq];
+    if (slot < 0) return s;
+    s.row = p.row_starts[seq];
+    s.end = p.row_starts[seq + 1];
+    s.after = p.states + slot * p.state_floats;
+    if (load != YK_STATE_ZERO) s.before = load == YK_STATE_KEEP ? s.after : p.snapshots + load * p.state_floats;
+    if (save < 0) return s;
+    s.snapshot = p.snapshots + save * p.state_floats;
+    s.save_end = s.row + p.state_save_rows[seq];
+    return s;
+  }
+};
+
+/* A value head: its place among the heads, and its columns of x. */
+struct head {
+  int32_t index, key, of_key; /* of_key: place among the value heads of its key head */
+  int64_t q, k, v, z, b, a;   /* columns */
+
+  __device__ static head of(const params &p, int32_t index)
+  {
+    const yk_delta_layout &l = p.layout;
+    const int32_t key = index / l.values_per_key, j = index % l.values_per_key;
+    return {index,
+            key,
+            j,
+            l.q + key * l.qk_step,
+            l.k + key * l.qk_step,
+            l.v + key * l.v_step + static_cast<int64_t>(j) * l.value_dim,
+            l.z + key * l.z_step + static_cast<int64_t>(j) * l.value_dim,
+            l.b + key * l.ba_step + j,
+            l.a + key * l.ba_step + j};
+  }
+};
+
+/* Launches of a kernel for any activation type, with one thread block for each value head and sequence. */
+cudaError_t launch_recurrent(const params &p, yk_dtype dtype, int32_t n_seqs, cudaStream_t stream);
+cudaError_t launch_generic(const params &p, yk_dtype dtype, int32_t n_seqs, cudaStream_t stream);
+
+} // namespace yk_delta
+
+#endif
