@@ -52,7 +52,7 @@ static yk_status create(bench *b, yk_err *err)
   e->settings.world = yk_world_of_process(1);
   YK_TRY(yk_memory_pool_create(o->n_seqs * yk_kv_blocks_for(longest), o->n_seqs, &rules, &e->pool, err));
   YK_TRY(yk_scheduler_create(&limits, 1, e->pool, &e->scheduler, err));
-  YK_TRY(yk_step_builder_create(&limits, 1, &e->builder, err));
+  YK_TRY(yk_step_builder_create(&limits, 0, 1, &e->builder, err));
   b->n_steps = o->n_output - 2;
   b->requests = calloc((size_t)o->n_seqs, sizeof *b->requests);
   b->cache = calloc((size_t)o->cache_mib + 1, 1 << 20);

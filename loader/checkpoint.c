@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/model_path.h"
 #include "kernels/gated_delta.h"
+#include "loader/bare_names.h"
 #include "loader/foreign/kuiper_config.h"
 #include "loader/fused_experts.h"
 #include "loader/hf/json_edit.h"
@@ -372,6 +373,7 @@ static void choose_head(const yk_log *log, yk_checkpoint *checkpoint)
 static yk_status read_weights(const char *dir, const yk_log *log, yk_checkpoint *checkpoint, yk_err *err)
 {
   YK_TRY(yk_shards_open(dir, log, &checkpoint->shards, err));
+  YK_TRY(yk_bare_names_extend(checkpoint->shards, &checkpoint->config, err));
   YK_TRY(yk_hybrid_names_choose(checkpoint->shards, &checkpoint->config, err));
   YK_TRY(yk_fused_experts_split(&checkpoint->config, checkpoint->shards, err));
   const yk_quant_method_row *method = yk_quant_method_row_of(checkpoint->config.quant.method);

@@ -1,6 +1,7 @@
 #include "loader/hf/hf_config.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "loader/safetensors/dir.h"
 
 static const char file[] = "config.json";
-static const char generation_file[] = "generation_config.json";
+static const char generation_file[] = "generation_config.json", modules_file[] = "modules.json";
 static const char *const quantize_files[] = {"quantize_config.json", "quant_config.json", "hf_quant_config.json"};
 
 static const char *const family_names[] = {
@@ -419,7 +420,7 @@ static yk_status read_common(yk_json root, yk_model_config *config, yk_err *err)
 }
 
 typedef struct documents {
-  yk_json_doc *root, *generation, *quantize, *description; /* NULL: no such file */
+  yk_json_doc *root, *generation, *quantize, *description, *modules, *pooling; /* NULL: no such file */
   const char *description_file;
   bool dense_beyond_index;
 } documents;
@@ -486,6 +487,7 @@ static yk_status read_all(const documents *d, const yk_log *log, yk_model_config
     YK_TRY(yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err));
   YK_TRY(read_dtype(text, root, config, err));
   YK_TRY(yk_hf_read_windows(text, file, config, err));
+  yk_hf_read_pooling(root, yk_json_root(d->modules), yk_json_root(d->pooling), config->hidden_size, &config->pooling);
   return yk_hf_read_generation(text, file, yk_json_root(d->generation), generation_file, log, config, err);
 }
 
@@ -506,11 +508,15 @@ yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log,
     status = parse_optional(quantize_files[0], texts->quantize, texts->quantize_bytes, &d.quantize, err);
   if (status == YK_OK)
     status = parse_optional(texts->description_file, texts->description, texts->description_bytes, &d.description, err);
+  if (status == YK_OK) status = parse_optional(modules_file, texts->modules, texts->modules_bytes, &d.modules, err);
+  if (status == YK_OK) status = parse_optional(modules_file, texts->pooling, texts->pooling_bytes, &d.pooling, err);
   if (status == YK_OK) status = read_all(&d, log, &config, err);
   yk_json_free(d.root);
   yk_json_free(d.generation);
   yk_json_free(d.quantize);
   yk_json_free(d.description);
+  yk_json_free(d.modules);
+  yk_json_free(d.pooling);
   if (status == YK_OK)
     *out = config;
   else
@@ -538,10 +544,26 @@ static yk_status read_generation(const char *dir, const yk_config_changes *chang
   return changes ? yk_config_changes_apply_generation(changes, text, n_bytes, err) : YK_OK;
 }
 
+/* The texts of modules.json and of the configuration that it names; each is NULL if there is no such file. */
+static yk_status read_modules(const char *dir, char **modules, char **pooling, yk_config_texts *texts, yk_err *err)
+{
+  char folder[YK_POOLING_FOLDER_BYTES], name[YK_POOLING_FOLDER_BYTES + sizeof "/config.json"];
+  yk_json_doc *parsed;
+  YK_TRY(yk_dir_read(dir, modules_file, false, modules, &texts->modules_bytes, err));
+  if (!*modules) return YK_OK;
+  YK_TRY(yk_json_parse(modules_file, *modules, texts->modules_bytes, NULL, &parsed, err));
+  bool is_found = yk_hf_find_pooling(yk_json_root(parsed), folder);
+  yk_json_free(parsed);
+  if (!is_found) return YK_OK;
+  snprintf(name, sizeof name, "%s/config.json", folder);
+  return yk_dir_read(dir, name, false, pooling, &texts->pooling_bytes, err);
+}
+
 yk_status yk_model_config_load(const char *dir, const yk_config_changes *changes, const yk_log *log,
                                yk_model_config *out, yk_err *err)
 {
   char *config = NULL, *generation = NULL, *quantize = NULL, *description = NULL, description_name[256] = "";
+  char *modules = NULL, *pooling = NULL;
   yk_config_texts texts = {.description_file = description_name,
                            .dense_beyond_index = changes && changes->dense_beyond_index};
   yk_status status = yk_dir_read(dir, file, true, &config, &texts.config_bytes, err);
@@ -550,15 +572,20 @@ yk_status yk_model_config_load(const char *dir, const yk_config_changes *changes
   for (int i = 0; i < 3 && status == YK_OK && !quantize; i++)
     status = yk_dir_read(dir, quantize_files[i], false, &quantize, &texts.quantize_bytes, err);
   if (status == YK_OK) status = read_description(dir, description_name, &description, &texts.description_bytes, err);
+  if (status == YK_OK) status = read_modules(dir, &modules, &pooling, &texts, err);
   texts.config = config;
   texts.generation = generation;
   texts.quantize = quantize;
   texts.description = description;
+  texts.modules = modules;
+  texts.pooling = pooling;
   if (status == YK_OK) status = yk_model_config_parse(&texts, log, out, err);
   free(config);
   free(generation);
   free(quantize);
   free(description);
+  free(modules);
+  free(pooling);
   return status;
 }
 

@@ -42,4 +42,14 @@ yk_status yk_hf_read_msmodelslim(yk_json object, const char *file, yk_quant_conf
 yk_status yk_hf_read_generation(yk_json root, const char *file, yk_json generation, const char *generation_file,
                                 const yk_log *log, yk_model_config *config, yk_err *err);
 
+enum { YK_POOLING_FOLDER_BYTES = 64 };
+
+/* yk_hf_find_pooling - the folder of the module that pools, from modules.json. False: none is named, or its name leads
+ *   elsewhere than into the model's own folder. */
+bool yk_hf_find_pooling(yk_json modules, char folder[YK_POOLING_FOLDER_BYTES]);
+
+/* yk_hf_read_pooling - how the model makes embeddings, from config.json (root), modules.json and its pooling module's
+ *   config.json, which are absent if there is no such file. */
+void yk_hf_read_pooling(yk_json root, yk_json modules, yk_json pooling, int32_t hidden_size, yk_pooling_config *out);
+
 #endif

@@ -162,6 +162,13 @@ static inline int64_t yk_delta_config_channels(const yk_delta_config *delta)
   return 2 * (int64_t)delta->n_key_heads * delta->key_dim + (int64_t)delta->n_value_heads * delta->value_dim;
 }
 
+/* How the model makes an embedding of a text. */
+typedef struct yk_pooling_config {
+  bool takes_last_token; /* the final hidden state of the last token; false: the model makes no embeddings */
+  bool normalises;       /* divided by its Euclidean length */
+  char refused[160];     /* why modules.json gives no embeddings; "": there is no such file, or it does */
+} yk_pooling_config;
+
 typedef struct yk_model_config {
   yk_model_family family;
   int32_t vocab_size, hidden_size;
@@ -174,6 +181,7 @@ typedef struct yk_model_config {
   int32_t max_model_tokens; /* longest context: max_position_embeddings, or the context extended by rope scaling */
   float rms_norm_eps;
   bool tie_word_embeddings; /* lm_head is the embedding matrix: the files have no separate head */
+  bool lacks_head;          /* neither that nor a head: the model only makes embeddings */
   bool qkv_bias, o_bias, mlp_bias;
   bool qk_norm;             /* per-head RMSNorm of q and k, after projection and before RoPE */
   bool attention_gates;     /* q_proj has for each head its query, then a gate: results are multiplied by its sigmoid */
@@ -196,6 +204,7 @@ typedef struct yk_model_config {
   yk_delta_config delta;
   yk_quant_config quant;
   yk_generation_defaults generation;
+  yk_pooling_config pooling;
 } yk_model_config;
 
 /* yk_family_is_hybrid - whether a family has gated delta nets between the layers with attention. */

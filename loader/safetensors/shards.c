@@ -30,7 +30,8 @@ struct yk_shards {
   size_t n_files;
   located *table; /* sorted by tensor name */
   size_t n_tensors;
-  yk_tensor *views; /* that replace others; NULL: none */
+  yk_tensor *views;    /* that replace others; NULL: none */
+  yk_tensor *prefixed; /* tensors with prefixed names, and the names; NULL: none */
 };
 
 static int by_string(const void *a, const void *b)
@@ -90,6 +91,7 @@ void yk_shards_close(yk_shards *shards)
   free(shards->files);
   free(shards->table);
   free(shards->views);
+  free(shards->prefixed);
   free(shards);
 }
 
@@ -201,6 +203,26 @@ yk_status yk_shards_replace(yk_shards *shards, yk_tensor *tensors, const size_t 
   free(shards->table);
   shards->table = table;
   shards->n_tensors = n_kept + n;
+  return sort_table(shards, err);
+}
+
+yk_status yk_shards_prefix(yk_shards *shards, const char *prefix, const char *module, yk_err *err)
+{
+  size_t n = shards->n_tensors, n_prefix = strlen(prefix), n_module = strlen(module), n_bytes = n * sizeof(yk_tensor);
+  for (size_t i = 0; i < n; i++) n_bytes += n_prefix + strlen(shards->table[i].tensor->name) + 1;
+  shards->prefixed = malloc(n_bytes + 1);
+  if (!shards->prefixed) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for %zu tensors", shards->source, n);
+  char *at = (char *)(shards->prefixed + n);
+  for (size_t i = 0; i < n; i++) {
+    const char *name = shards->table[i].tensor->name;
+    if (strncmp(name, module, n_module) == 0 && name[n_module] == '.') continue;
+    shards->prefixed[i] = *shards->table[i].tensor;
+    shards->prefixed[i].name = at;
+    shards->table[i].tensor = &shards->prefixed[i];
+    memcpy(at, prefix, n_prefix);
+    memcpy(at + n_prefix, name, strlen(name) + 1);
+    at += n_prefix + strlen(name) + 1;
+  }
   return sort_table(shards, err);
 }
 

@@ -63,7 +63,9 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
                              .kv_capacity_tokens = plan->kv_tokens,
                              .kv_block_tokens = YK_KV_BLOCK_TOKENS,
                              .n_processes = e->cluster ? yk_cluster_n_processes(e->cluster) : 1,
-                             .has_tokenizer = e->tokenizer != NULL};
+                             .has_tokenizer = e->tokenizer != NULL,
+                             .embedding_size = s->embedding_size,
+                             .only_embeds = config->lacks_head};
   e->info.n_stages = s->world.n_stages;
   memcpy(e->info.memory, plan->memory, sizeof e->info.memory);
   memcpy(e->info.state_bytes, plan->state_bytes, sizeof e->info.state_bytes);
@@ -71,6 +73,7 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
   for (int rank = 0; rank < s->world.n_ranks && e->cluster; rank++)
     e->info.rank_hosts[rank] = yk_cluster_host(e->cluster, yk_cluster_process_of(e->cluster, rank));
   e->generation = config->generation;
+  e->pooling = config->pooling;
   e->n_eos_ids = config->n_eos_ids;
   memcpy(e->eos_ids, config->eos_ids, sizeof config->eos_ids);
   int32_t eos_id = e->tokenizer ? yk_tokenizer_eos_id(e->tokenizer) : -1;
@@ -156,7 +159,7 @@ static yk_status start_thread(yk_engine *e, yk_err *err)
   const yk_model_limits *l = &e->settings.limits;
   YK_TRY(yk_memory_pool_create(l->n_kv_blocks, l->step.max_seqs, &e->settings.rules, &e->pool, err));
   YK_TRY(yk_scheduler_create(&l->step, e->settings.world.n_stages, e->pool, &e->scheduler, err));
-  YK_TRY(yk_step_builder_create(&l->step, e->settings.world.n_stages, &e->builder, err));
+  YK_TRY(yk_step_builder_create(&l->step, e->settings.embedding_size, e->settings.world.n_stages, &e->builder, err));
   e->stats.kv_blocks_total = e->stats.kv_blocks_free = l->n_kv_blocks;
   int failed = pthread_create(&e->thread, NULL, yk_engine_loop, e);
   if (failed) return yk_err_set(err, YK_E_DEVICE, "cannot start the engine thread: %s", strerror(failed));

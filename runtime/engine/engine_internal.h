@@ -39,6 +39,7 @@ struct yk_engine {
   yk_process_group *group; /* the engine is one of several of a run, or NULL */
   bool has_one_clock;      /* all ranks' timestamps are of one clock */
   yk_generation_defaults generation;
+  yk_pooling_config pooling;
   int32_t eos_ids[YK_MAX_EOS_IDS + 1]; /* ids of the checkpoint and of the tokenizer */
   int32_t n_eos_ids;
   yk_log log;

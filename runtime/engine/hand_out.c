@@ -62,8 +62,9 @@ static void describe_failure(const yk_engine *e, const item_results *r, bool all
                n_prompt,
                r->is_masked ? "the constraint with allowed ids, biases and bad words bans" : "min_tokens bans");
   else
-    yk_err_set(err, YK_E_DEVICE, "position %d (of a prompt of %d tokens and its output): a logit is %s; %s%s", position,
-               n_prompt, state == YK_ROW_NAN ? "NaN" : "infinite", advice(e), all_unsound ? "; " SUSPICION : "");
+    yk_err_set(err, YK_E_DEVICE, "position %d (of a prompt of %d tokens and its output): %s is %s; %s%s", position,
+               n_prompt, r->seq->returns_hidden ? "a number of the hidden state" : "a logit",
+               state == YK_ROW_NAN ? "NaN" : "infinite", advice(e), all_unsound ? "; " SUSPICION : "");
 }
 
 static bool has_failed(const item_results *r)

@@ -186,6 +186,8 @@ yk_status yk_held_sequence_append(yk_held_sequence *sequence, const int32_t *ids
   if (n_ids > (size_t)info->max_model_tokens - sequence->n_tokens)
     return yk_err_set(err, YK_E_CAPACITY, "sequence: expected at most %d tokens, found %zu", info->max_model_tokens,
                       sequence->n_tokens + n_ids);
+  if (which != YK_LOGITS_NONE && info->only_embeds)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "which: this model has no lm_head, and no logits");
   if (which != YK_LOGITS_NONE && !logits) return yk_err_set(err, YK_E_INVAL, "logits: expected memory, found NULL");
   for (size_t i = 0; i < n_ids; i++)
     if (ids[i] < 0 || ids[i] >= info->vocab_size)

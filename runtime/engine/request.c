@@ -44,6 +44,7 @@ static void destroy(yk_request *request)
   free(request->logprob_ids);
   free(request->listed_logprobs);
   free(request->row_biases);
+  free(request->embedding);
   yk_strbuf_free(&request->decoded);
   yk_strbuf_free(&request->piece);
   yk_strbuf_free(&request->special);
@@ -188,6 +189,24 @@ yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sam
   request->seq.extras.n_logits = 1;
   memcpy(request->logprob_ids, sampling->logprob_ids, n * sizeof *request->logprob_ids);
   return YK_OK;
+}
+
+yk_status yk_request_set_embedding(yk_request *request, int32_t n, yk_err *err)
+{
+  request->embedding = calloc((size_t)n, sizeof *request->embedding);
+  if (!request->embedding) return yk_err_set(err, YK_E_NOMEM, "no memory for an embedding of %d numbers", n);
+  request->n_embedding = n;
+  request->seq.returns_hidden = true;
+  return YK_OK;
+}
+
+/* As torch.nn.functional.normalize, which sentence-transformers uses: a length below 1e-12 counts as 1e-12. */
+void yk_request_embed(yk_request *request, const float *hidden, bool normalises)
+{
+  double sum = 0, length = 1;
+  for (int32_t i = 0; i < request->n_embedding; i++) sum += (double)hidden[i] * (double)hidden[i];
+  if (normalises) length = fmax(sqrt(sum), 1e-12);
+  for (int32_t i = 0; i < request->n_embedding; i++) request->embedding[i] = (float)((double)hidden[i] / length);
 }
 
 void yk_request_set_waiter(yk_request *request, yk_waiter *waiter, void *user)
@@ -434,6 +453,10 @@ static void read_token(yk_request *request, yk_output *output)
 static void read_end(yk_request *request, yk_output *output)
 {
   *output = (yk_output){.finish = request->finish, .text = ""};
+  if (request->embedding && request->finish == YK_FINISH_STOP) {
+    output->embedding = request->embedding;
+    output->n_embedding = (size_t)request->n_embedding;
+  }
   if (request->finish == YK_FINISH_STOP && request->stops) output->stop_string = yk_stop_strings_found(request->stops);
   if (request->end_delivered) return;
   request->end_delivered = true;

@@ -37,6 +37,8 @@ struct yk_request {
   int32_t *logprob_ids;      /* [sampling.n_logprob_ids] ids whose log-probabilities the reader gets */
   float *listed_logprobs;    /* [n_logprob_ids] of the current token */
   yk_logit_bias *row_biases; /* biases and bans of the current row, if bad_words is not empty */
+  float *embedding;          /* [n_embedding] of the prompt, which is the result; NULL: tokens are */
+  int32_t n_embedding;
   yk_request_constraint constraint;
   yk_detokenizer *detokenizer; /* NULL without a tokenizer */
   yk_strbuf decoded;           /* text of the current token */
@@ -102,6 +104,14 @@ yk_status yk_request_set_cache_salt(yk_request *request, const char *salt, size_
 
 /* yk_request_set_logprob_ids - copy the ids of sampling, before the request is queued. Errors: YK_E_NOMEM. */
 yk_status yk_request_set_logprob_ids(yk_request *request, const yk_sampling *sampling, yk_err *err);
+
+/* yk_request_set_embedding - before the request is queued: the result is the embedding's first n numbers. Errors:
+ *   YK_E_NOMEM. */
+yk_status yk_request_set_embedding(yk_request *request, int32_t n, yk_err *err);
+
+/* yk_request_embed - the embedding of a hidden state [at least n_embedding], of length 1 if normalises. Engine
+ *   thread. */
+void yk_request_embed(yk_request *request, const float *hidden, bool normalises);
 
 /* yk_request_set_constraint - before the request is queued: reserve space for its masks and take over the constraint.
  *   n_eos_ids: the first end ids are the model's. */

@@ -72,10 +72,17 @@ static const yk_logit_bias *describe_draw(const yk_sequence *seq, yk_sample_row 
   return request->n_bad_words ? ban_bad_words(request, biases, row) : biases;
 }
 
+static const yk_logit_bias *describe_hidden(yk_sample_row *row)
+{
+  *row = (yk_sample_row){.top_p = 1, .is_forced = true};
+  return NULL;
+}
+
 /* A row before the last token reports the log-probability of the next prompt token; the last row draws a token. */
 static const yk_logit_bias *describe_row(const yk_sequence *seq, int32_t position, yk_sample_row *row)
 {
   const yk_sampling *s = &const_request_of(seq)->sampling;
+  if (seq->returns_hidden) return describe_hidden(row);
   if (position == seq->n_tokens - 1 && s->max_tokens != 0) return describe_draw(seq, row);
   *row = (yk_sample_row){.top_p = 1,
                          .n_top_logprobs = s->n_prompt_logprobs > 0 ? s->n_prompt_logprobs : 0,
@@ -147,6 +154,11 @@ static yk_finish_reason append_token(yk_engine *e, yk_request *request, const yk
 static yk_finish_reason take_results(yk_engine *e, yk_sequence *seq, int32_t position, const yk_row_results *results)
 {
   yk_request *request = request_of(seq);
+  if (seq->returns_hidden && results->n > 0) {
+    const float *hidden = yk_step_hidden(results->step, results->first, e->info.hidden_size);
+    yk_request_embed(request, hidden, e->pooling.normalises);
+    return YK_FINISH_STOP;
+  }
   for (int32_t i = 0; i < results->n; i++) {
     int32_t row = results->first + i;
     seq->wanted_from = position + i + 1;

@@ -127,11 +127,11 @@ static yk_status check_salt(const yk_request_options *options, yk_err *err)
 }
 
 /* Capacity for prompt and output together, from the prompt's length, max_tokens and the context. */
-static yk_status choose_capacity(const yk_engine *e, const yk_sampling *s, size_t n_prompt, int32_t *capacity,
-                                 yk_err *err)
+static yk_status choose_capacity(const yk_engine *e, const yk_sampling *s, bool embeds, size_t n_prompt,
+                                 int32_t *capacity, yk_err *err)
 {
   int32_t context = e->info.max_model_tokens;
-  bool scores_only = s->max_tokens == 0 && s->n_prompt_logprobs >= 0;
+  bool scores_only = s->max_tokens == 0 && (s->n_prompt_logprobs >= 0 || embeds);
   if (n_prompt == 0) return yk_err_set(err, YK_E_INVAL, "prompt: expected at least one token, found none");
   if (n_prompt > (size_t)(context - !scores_only))
     return yk_err_set(err, YK_E_CAPACITY, /* client programs match OpenAI's wording */
@@ -183,14 +183,38 @@ static uint64_t seed_of_request(yk_engine *e)
   return (uint64_t)counter[1] << 32 | counter[0];
 }
 
+/* Whether the model makes what the request wants: an embedding, or tokens. */
+static yk_status check_kind(const yk_engine *e, const yk_request_options *options, yk_err *err)
+{
+  if (!options->embeds && e->info.only_embeds)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "prompt: this model has no lm_head: it only makes embeddings");
+  if (!options->embeds) return YK_OK;
+  if (!e->pooling.takes_last_token)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "embeds: this model makes no embeddings: %s",
+                      e->pooling.refused[0] ? e->pooling.refused : "its folder has no modules.json, which says how");
+  return options->embedding_size == 0
+             ? YK_OK
+             : yk_check_i64("embedding_size", options->embedding_size, 1, e->info.embedding_size, err);
+}
+
+/* An embedding uses nothing of sampling. */
+static yk_sampling sampling_of(const yk_engine *e, const yk_request_options *options)
+{
+  if (!options->embeds) return options->sampling;
+  yk_sampling sampling = defaults_of(e).sampling;
+  sampling.max_tokens = 0;
+  return sampling;
+}
+
 static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, const yk_request_options *options,
                             yk_request **out, yk_err *err)
 {
-  yk_sampling sampling = options->sampling;
+  yk_sampling sampling = sampling_of(e, options);
   yk_request *request;
   int32_t capacity;
+  YK_TRY(check_kind(e, options, err));
   YK_TRY(check_sampling(e, &sampling, err));
-  YK_TRY(choose_capacity(e, &sampling, n_ids, &capacity, err));
+  YK_TRY(choose_capacity(e, &sampling, options->embeds, n_ids, &capacity, err));
   YK_TRY(check_ids("prompt", ids, n_ids, e->info.vocab_size, err));
   YK_TRY(check_salt(options, err));
   if (sampling.top_k > e->info.vocab_size) sampling.top_k = 0; /* 0: no limit */
@@ -218,6 +242,9 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   if (options->cache_salt)
     status = yk_request_set_cache_salt(request, options->cache_salt, options->cache_salt_bytes, err);
   if (status == YK_OK && sampling.n_logprob_ids > 0) status = yk_request_set_logprob_ids(request, &sampling, err);
+  if (status == YK_OK && options->embeds)
+    status = yk_request_set_embedding(
+        request, options->embedding_size > 0 ? options->embedding_size : e->info.embedding_size, err);
   if (status == YK_OK) status = enqueue(e, request, err);
   if (status != YK_OK) {
     yk_request_set_waiter(request, NULL, NULL); /* the caller has no handle, so a waiter must not report the request */

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "kernels/cpu/cpu_simd.h"
 #include "model/model.h"
 #include "model/model_parts.h"
 
@@ -179,20 +180,62 @@ static yk_status gather_logits(yk_model *m, int32_t count, yk_err *err)
 
 /* Logits of some of the wanted rows: each rank computes its share of the vocabulary. If the step is not plain, the
  * shares are gathered and sampled on rank 0. */
-static yk_status finish_rows(yk_model *m, const yk_step *step, const int32_t *wanted_rows, int32_t first, int32_t count,
-                             yk_err *err)
+static yk_status finish_logits(yk_model *m, const yk_step *step, int32_t first, int32_t count, yk_err *err)
 {
-  yk_gather_rows_args rows = {
-      .y = m->act.wanted, .x = m->act.normed, .rows = wanted_rows + first, .n_rows = count, .hidden = m->hidden};
   yk_linear_args head = {
       .x = m->act.wanted, .y = own_logits(m, step, count), .n_tokens = count, .y_stride = m->shard_stride};
-  RUN(m, OTHER, YK_OUTSIDE_LAYERS, "row selection", m->dev->ops->gather_rows(m->dev, &rows, err));
   RUN(m, LM_HEAD, YK_OUTSIDE_LAYERS, "lm_head", m->dev->ops->linear_forward(m->dev, m->lm_head, &head, err));
   if (step->counts.is_plain) return find_bests(m, first, count, err);
   if (m->comm->n_ranks > 1) RUN(m, GATHER, YK_OUTSIDE_LAYERS, "logits gather", gather_logits(m, count, err));
   if (m->comm->rank != 0) return YK_OK;
   if (first == 0) YK_TRY(prepare_sampling(m, step, err));
   return sample(m, step, first, count, err);
+}
+
+/* Whether a step has wanted rows other than those that return their hidden state. */
+static bool needs_logits(const yk_step *step)
+{
+  return step->counts.n_hidden < step->counts.n_wanted;
+}
+
+/* A hidden state [hidden] as float32; the scale before lm_head, which is no part of the state, is taken out. */
+static yk_row_state copy_hidden(const yk_model *m, const void *from, float *to)
+{
+  yk_row_state state = YK_ROW_SAMPLED;
+  yk_cpu_simd_best()->to_f32(to, m->dev->dtype, from, (size_t)m->hidden);
+  for (int32_t i = 0; i < m->hidden; i++) {
+    to[i] /= m->logit_scale;
+    if (isnan(to[i])) return YK_ROW_NAN;
+    if (isinf(to[i])) state = YK_ROW_INFINITE;
+  }
+  return state;
+}
+
+/* Copies the hidden states among the wanted rows first .. first + count - 1 to the answer. */
+static yk_status return_hidden(yk_model *m, const yk_step *step, int32_t first, int32_t count, yk_err *err)
+{
+  const size_t row_bytes = (size_t)m->hidden * yk_dtype_bytes(m->dev->dtype);
+  RUN(m, SAMPLING, YK_OUTSIDE_LAYERS, "hidden states",
+      m->dev->ops->download(m->dev, m->act.hidden, m->act.wanted, (size_t)count * row_bytes, err));
+  for (int32_t i = 0; i < step->counts.n_hidden; i++) {
+    int32_t row = yk_step_hidden_rows(step)[i];
+    if (row < first || row >= first + count) continue;
+    const char *from = (const char *)m->act.hidden + (size_t)(row - first) * row_bytes;
+    yk_row_state state = copy_hidden(m, from, step->answer.hidden + (int64_t)i * m->hidden);
+    step->answer.sampled[row] = (yk_sampled){.state = state, .token_id = -1};
+  }
+  return YK_OK;
+}
+
+/* Results of some of the wanted rows. */
+static yk_status finish_rows(yk_model *m, const yk_step *step, const int32_t *wanted_rows, int32_t first, int32_t count,
+                             yk_err *err)
+{
+  yk_gather_rows_args rows = {
+      .y = m->act.wanted, .x = m->act.normed, .rows = wanted_rows + first, .n_rows = count, .hidden = m->hidden};
+  RUN(m, OTHER, YK_OUTSIDE_LAYERS, "row selection", m->dev->ops->gather_rows(m->dev, &rows, err));
+  if (needs_logits(step)) YK_TRY(finish_logits(m, step, first, count, err));
+  return step->counts.n_hidden > 0 && m->comm->rank == 0 ? return_hidden(m, step, first, count, err) : YK_OK;
 }
 
 /* The logits buffers hold max_seqs rows, enough for a decode step. Prompts with every row wanted run in chunks of that
@@ -203,7 +246,7 @@ static yk_status finish(yk_model *m, const yk_step *step, const int32_t *wanted_
   int32_t n_wanted = step->counts.n_wanted;
   for (int32_t first = 0; first < n_wanted; first += m->max_wanted) {
     int32_t left = n_wanted - first;
-    if (first > 0 && m->rank_0_logits && !step->counts.is_plain)
+    if (first > 0 && m->rank_0_logits && !step->counts.is_plain && needs_logits(step))
       RUN(m, GATHER, YK_OUTSIDE_LAYERS, "barrier before rows", m->comm->ops->barrier(m->comm, err));
     YK_TRY(finish_rows(m, step, wanted_rows, first, left < m->max_wanted ? left : m->max_wanted, err));
   }

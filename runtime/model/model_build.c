@@ -33,7 +33,8 @@ static buffer_sizes common_buffers(const yk_rank_source *source)
   const yk_rank_share *share = &source->share;
   size_t row_bytes = (size_t)c->hidden_size * yk_dtype_bytes(source->dev.dtype), seqs = (size_t)limits->step.max_seqs;
   size_t rows_bytes = (size_t)limits->step.max_tokens * row_bytes;
-  size_t logits = share->is_last_stage ? seqs * (size_t)shard_stride_of(c, share->n_ranks) * sizeof(float) : 0;
+  size_t logits =
+      share->is_last_stage && !c->lacks_head ? seqs * (size_t)shard_stride_of(c, share->n_ranks) * sizeof(float) : 0;
   size_t n_gathered = share->rank == 0 ? (size_t)share->n_ranks : 1; /* a plain step's logits stay on their rank */
   const yk_step_counts most = yk_step_counts_max(&limits->step);
   return (buffer_sizes){.step = yk_step_layout_of(&most).rank_bytes,
@@ -69,12 +70,14 @@ static bool needs_embedding(const yk_rank_source *source)
   return source->share.is_first_stage || (source->share.is_last_stage && source->config->tie_word_embeddings);
 }
 
-/* Final norm and lm_head. */
+/* Final norm and lm_head, if the model has one. */
 static yk_status measure_head(const yk_rank_source *source, sizes *out, yk_err *err)
 {
   yk_linear_spec head;
+  out->weights += hidden_bytes(source);
+  if (source->config->lacks_head) return YK_OK;
   YK_TRY(yk_lm_head_spec_make(source, &head, err));
-  out->weights += hidden_bytes(source) + yk_repack_bytes(&source->dev, &head);
+  out->weights += yk_repack_bytes(&source->dev, &head);
   out->n_unkept += yk_repack_n_unkept(&source->dev, &head);
   out->n_float_inputs += yk_repack_n_float_inputs(&source->dev, &head);
   return YK_OK;
@@ -211,6 +214,8 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
     a->all_bests = calloc((size_t)m->comm->n_ranks * max_tokens, sizeof *a->all_bests);
     if (!a->all_bests) return yk_err_set(err, YK_E_NOMEM, "no memory for the best logits of %zu rows", max_tokens);
   }
+  if (loader->source.config->pooling.takes_last_token && m->is_last_stage && m->comm->rank == 0)
+    YK_TRY(m->dev->ops->host_alloc(m->dev, s.buffers.wanted, &a->hidden, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.timestamps, &timestamps, err));
   return yk_step_profile_create(&m->profile, m->dev, (int32_t)(s.buffers.timestamps / sizeof *m->profile.table),
                                 timestamps, err);
@@ -242,6 +247,8 @@ static yk_status load_head(yk_model *m, const yk_rank_loader *loader, yk_err *er
   yk_linear_spec head;
   /* The scale before lm_head is folded into the weights of the final norm, so no step applies the scale. */
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FINAL_NORM, 0, c->hidden_size, c->logit_scale, &m->final_norm.w, err));
+  m->logit_scale = c->logit_scale;
+  if (c->lacks_head) return YK_OK;
   YK_TRY(yk_lm_head_spec_make(&loader->source, &head, err));
   head.parts[0].resident = m->embedding;
   return yk_rank_load_linear(loader, &head, &m->lm_head, err);
@@ -301,13 +308,14 @@ void yk_model_destroy(yk_model *model)
   yk_decode_graphs_destroy(model->graphs, dev);
   for (int32_t i = 0; model->layers && i < model->n_layers; i++) yk_layer_destroy(dev, &model->layers[i]);
   free(model->layers);
-  dev->ops->linear_destroy(dev, model->lm_head);
+  if (model->lm_head) dev->ops->linear_destroy(dev, model->lm_head);
   void *const buffers[] = {model->embedding,    model->final_norm.w, model->rope,          a->step,
                            a->residual,         a->normed,           a->attention_scratch, a->partial,
                            a->ffn_scratch,      a->wanted,           a->kv_staging,        a->logits,
                            model->profile.table};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) dev->ops->free(dev, buffers[i]);
   dev->ops->host_free(dev, a->bests);
+  dev->ops->host_free(dev, a->hidden);
   free(a->all_bests);
   yk_step_profile_destroy(&model->profile);
   free(model);

@@ -20,6 +20,8 @@ typedef struct yk_activations {
                                           * as many. Like the members below, memory of the last stage alone */
   yk_best_logit *bests;                  /* host [max_tokens]: best logits of this rank's share, for the wanted rows of
                                           * a plain step */
+  void *hidden;             /* host, act [max_seqs, hidden]: hidden states that steps return; NULL except on the first
+                             * rank of a model that makes embeddings */
   yk_best_logit *all_bests; /* [n_ranks, max_tokens]: best logits of all ranks; NULL except on the first rank */
 } yk_activations;
 
@@ -32,14 +34,15 @@ struct yk_model {
   int32_t n_mixtures_before;     /* layers with experts in earlier stages */
   int32_t max_wanted;            /* rows that the logits buffers hold */
   float eps, embed_scale, residual_scale;
+  float logit_scale;                     /* factor within final_norm.w */
   int32_t shard_stride;                  /* columns of one rank's logits row, the width of the widest shard */
   int32_t shard_first[YK_MAX_RANKS + 1]; /* first vocabulary id of each rank's shard */
   void *embedding;                       /* act [this rank's vocabulary ids, hidden]; NULL if the rank has none, or
                                           * its stage needs none */
   yk_layer_norm final_norm;              /* w NULL before the last stage */
-  yk_linear *lm_head;
-  float *rope;      /* [max_model_tokens, 2, head_dim / 2] */
-  yk_layer *layers; /* [n_layers] */
+  yk_linear *lm_head;                    /* NULL: the model only makes embeddings */
+  float *rope;                           /* [max_model_tokens, 2, head_dim / 2] */
+  yk_layer *layers;                      /* [n_layers] */
   yk_activations act;
   float *rank_0_logits;     /* the first rank's act.logits, mapped for writes of this rank; NULL: logits are gathered */
   yk_decode_graphs *graphs; /* NULL on a device without graphs */

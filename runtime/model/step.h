@@ -13,6 +13,8 @@
 typedef struct yk_step_answer {
   yk_sampled *sampled; /* [n_wanted] in the order of the wanted rows */
   float *logits;       /* [n_logits, vocab]: raw logits of rows that return them, at yk_sample_row.logits_row */
+  float *hidden;       /* [n_hidden, hidden]: final hidden states, normalised, before lm_head and its scale; of the
+                        * wanted rows whose indices are hidden_rows. Their sampled states report NaNs and infinities */
 } yk_step_answer;
 
 typedef struct yk_step {
@@ -47,6 +49,15 @@ static inline const float *yk_step_logits(const yk_step *step, int32_t i, int32_
 {
   const yk_sample_row *row = &yk_step_sampling(step)[i];
   return row->returns_logits ? step->answer.logits + (int64_t)row->logits_row * vocab : NULL;
+}
+
+/* yk_step_hidden - the returned hidden state [hidden_size] of wanted row i, in the answer; NULL if the row returns
+ *   none. */
+static inline const float *yk_step_hidden(const yk_step *step, int32_t i, int32_t hidden_size)
+{
+  for (int32_t j = 0; j < step->counts.n_hidden; j++)
+    if (yk_step_hidden_rows(step)[j] == i) return step->answer.hidden + (int64_t)j * hidden_size;
+  return NULL;
 }
 
 #endif

@@ -23,6 +23,8 @@ typedef struct yk_step_counts {
   int32_t block_table_stride;
   int32_t n_wanted;         /* rows whose logits are wanted: most draw the next token, some only report */
   int32_t n_logits;         /* wanted rows whose raw logits are part of the answer */
+  int32_t n_hidden;         /* wanted rows of which the answer has the hidden state, and nothing else; if these are all
+                             * wanted rows, no rank computes logits */
   int32_t n_penalty_loads;  /* sequences that begin to count tokens for sampling */
   int64_t n_penalty_tokens; /* tokens of these sequences */
   int64_t n_biases;         /* over all wanted rows */
@@ -55,6 +57,7 @@ typedef struct yk_penalty_load {
   A(BLOCK_TABLES, block_tables, int32_t, RANKS, (int64_t)c->n_seqs * c->block_table_stride, ZERO)                      \
   A(WANTED_ROWS, wanted_rows, int32_t, RANKS, c->n_wanted, ZERO)                                                       \
   A(SAMPLING, sampling, yk_sample_row, SAMPLING, c->n_wanted, ZERO)                                                    \
+  A(HIDDEN_ROWS, hidden_rows, int32_t, SAMPLING, c->n_hidden, ZERO)                                                    \
   A(PENALTY_LOADS, penalty_loads, yk_penalty_load, SAMPLING, c->n_penalty_loads, ZERO)                                 \
   A(BIASES, biases, yk_logit_bias, LATE, c->n_biases, ZERO)                                                            \
   A(PENALTY_TOKENS, penalty_tokens, int32_t, LATE, c->n_penalty_tokens, ZERO)                                          \

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/checked.h"
+
 yk_step_head yk_step_head_of(const yk_step_counts *c)
 {
   return (yk_step_head){.version = YK_STEP_MESSAGE_VERSION,
@@ -12,6 +14,7 @@ yk_step_head yk_step_head_of(const yk_step_counts *c)
                         .block_table_stride = c->block_table_stride,
                         .n_wanted = c->n_wanted,
                         .n_logits = c->n_logits,
+                        .n_hidden = c->n_hidden,
                         .n_penalty_loads = c->n_penalty_loads,
                         .is_plain = c->is_plain,
                         .is_timed = c->is_timed,
@@ -29,6 +32,7 @@ static yk_step_counts counts_of(const yk_step_head *h)
                           .block_table_stride = h->block_table_stride,
                           .n_wanted = h->n_wanted,
                           .n_logits = h->n_logits,
+                          .n_hidden = h->n_hidden,
                           .n_penalty_loads = h->n_penalty_loads,
                           .n_penalty_tokens = h->n_penalty_tokens,
                           .n_biases = h->n_biases,
@@ -58,7 +62,8 @@ static yk_status check_counts(const yk_step_head *h, const yk_device_limits *lim
   YK_TRY(check_count("rows of a sequence", h->max_rows_per_seq, 1, h->n_tokens, err));
   YK_TRY(check_count("KV tokens", h->max_kv_tokens, 1, most.max_kv_tokens, err));
   YK_TRY(check_count("blocks of a sequence", h->block_table_stride, 1, most.block_table_stride, err));
-  return check_count("wanted rows", h->n_wanted, 0, h->n_tokens, err);
+  YK_TRY(check_count("wanted rows", h->n_wanted, 0, h->n_tokens, err));
+  return check_count("hidden states", h->n_hidden, 0, (int32_t)yk_min_i64(h->n_wanted, most.n_hidden), err);
 }
 
 yk_status yk_step_message_read(void *message, size_t n_bytes, const yk_device_limits *limits, yk_step *out, yk_err *err)

@@ -8,7 +8,7 @@
 enum {
   LAYER_OPERATIONS = 24, /* upper bound: latent attention, a shared expert and experts, all of them W8A8 */
   OTHER_OPERATIONS = 8,  /* upload, messages between stages, embedding, its all-reduce, penalties, end */
-  ROUND_OPERATIONS = 5,  /* per chunk of wanted rows: barrier, row selection, lm_head, gather, sampling */
+  ROUND_OPERATIONS = 6, /* per chunk of wanted rows: barrier, row selection, lm_head, gather, sampling, hidden states */
   N_CALIBRATING = 32,
   N_CHAINS = 8
 };

@@ -83,6 +83,10 @@ yk_status yk_openai_answer_push(yk_openai_answer *answer, size_t choice_index, c
 {
   yk_answer_choice *c = &answer->choices[choice_index];
   bool streams = answer->request->stream, ends = output->finish != YK_FINISH_NONE;
+  if (answer->writer->take_embedding) {
+    answer->writer->take_embedding(c, output->embedding, output->n_embedding);
+    return check_memory(c, NULL, err);
+  }
   if (output->is_prompt) {
     YK_TRY(push_prompt_token(c, output, err));
     return check_memory(c, NULL, err);

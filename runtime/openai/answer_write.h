@@ -49,8 +49,8 @@ typedef struct yk_answer_blocks {
   bool failed;             /* an allocation of a buffer that has been cleared since */
 } yk_answer_blocks;
 
-/* How a protocol writes answers. All append to out; a failed allocation shows in the choice's or the answer's buffers,
- * which answer_push.c checks. */
+/* How a protocol writes answers: of texts, or, with take_embedding and finish alone, of embeddings. All append to out;
+ * a failed allocation shows in the choice's or the answer's buffers, which answer_push.c checks. */
 typedef struct yk_answer_writer {
   const char *call_prefix;                                                   /* of the ids of tool calls */
   void (*take)(void *choice, const yk_answer_event *event);                  /* adds to the choice's pending output */
@@ -59,10 +59,12 @@ typedef struct yk_answer_writer {
   void (*finish)(yk_openai_answer *answer,
                  yk_strbuf *out); /* every choice has ended: the stream's end, or the object */
   void (*fail)(yk_openai_answer *answer, const yk_openai_error *error, yk_strbuf *out); /* of a stream */
+  void (*take_embedding)(yk_answer_choice *choice, const float *numbers, size_t n);
 } yk_answer_writer;
 
-/* OpenAI's completions and chat completions; its responses; Anthropic's messages. */
-extern const yk_answer_writer yk_answer_writer_choices, yk_answer_writer_responses, yk_answer_writer_messages;
+/* OpenAI's completions and chat completions; its responses; Anthropic's messages; OpenAI's embeddings. */
+extern const yk_answer_writer yk_answer_writer_choices, yk_answer_writer_responses, yk_answer_writer_messages,
+    yk_answer_writer_embeddings;
 
 struct yk_openai_answer {
   const yk_openai_request *request;

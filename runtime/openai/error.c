@@ -82,7 +82,9 @@ static const char *const shared_names[] = {"prompt",
                                            "structural_tag",
                                            "allowed_token_ids",
                                            "tool_choice",
-                                           "tools"};
+                                           "tools",
+                                           "embedding_size",
+                                           "embeds"};
 
 /* Index in engine_names; N_ENGINE_NAMES for none. */
 static size_t find_engine_name(const char *message)

@@ -28,6 +28,9 @@ static const yk_field_name responses_names[] = {
     {"prompt", "input", NULL},
     {NULL, NULL, NULL}};
 
+static const yk_field_name embeddings_names[] = {
+    {"prompt", "input", NULL}, {"embedding_size", "dimensions", NULL}, {"embeds", "model", NULL}, {NULL, NULL, NULL}};
+
 static const yk_field_name messages_names[] = {{"stop", "stop_sequences", NULL},
                                                {"response_format", "output_config.format", NULL},
                                                {"reasoning_effort", "output_config.effort", NULL},
@@ -40,6 +43,12 @@ const yk_protocol yk_protocol_responses = {.id_prefix = "resp_",
                                            .translate = yk_responses_translate,
                                            .keeps = yk_responses_keeps,
                                            .names = responses_names};
+
+const yk_protocol yk_protocol_embeddings = {.id_prefix = "embd-",
+                                            .form = YK_FORM_EMBEDDING,
+                                            .writer = &yk_answer_writer_embeddings,
+                                            .append_error = yk_openai_error_append,
+                                            .names = embeddings_names};
 
 /* The beginning of Anthropic's own message, by which clients know when to shorten a conversation. */
 #define TOO_LONG "prompt is too long: "

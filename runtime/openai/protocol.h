@@ -1,6 +1,7 @@
 /* protocol.h - the protocols in which clients request completions: OpenAI's completions, chat completions and
- * responses, Anthropic's messages. All become the same request (request.h); the body of the last two is first
- * translated into the body of a chat completion. An answer is written by the protocol's writer (answer_write.h). */
+ * responses, Anthropic's messages; and OpenAI's embeddings. All become the same request (request.h); the body of
+ * responses and messages is first translated into the body of a chat completion. An answer is written by the protocol's
+ * writer (answer_write.h). */
 #ifndef YK_OPENAI_PROTOCOL_H
 #define YK_OPENAI_PROTOCOL_H
 
@@ -8,7 +9,8 @@
 
 typedef struct yk_answer_writer yk_answer_writer;
 
-/* A field with another name than in a chat completion; code: of an error of its value (YK_E_INVAL), or NULL. */
+/* A field with another name than in a chat completion, or in the engine; code: of an error of its value (YK_E_INVAL),
+ * or NULL. */
 typedef struct yk_field_name {
   const char *chat, *own, *code;
 } yk_field_name;
@@ -18,17 +20,17 @@ struct yk_protocol {
   yk_openai_form form;   /* of the request */
   const yk_answer_writer *writer;
   void (*append_error)(const yk_openai_error *error, yk_strbuf *out); /* an error's body, without a newline */
-  const char *id_header; /* in which clients expect the request's id, beside X-Request-Id; NULL: none */
+  const char *id_header;      /* in which clients expect the request's id, beside X-Request-Id; NULL: none */
+  const yk_field_name *names; /* up to one with chat NULL; or NULL */
   /* The rest is for bodies that are translated; NULL otherwise. */
   yk_status (*translate)(yk_translation *translation, yk_json body, yk_err *err);
   bool (*keeps)(const char *key);
-  const yk_field_name *names; /* up to one with chat NULL */
-  const char *too_long;       /* begins the message about a prompt longer than the context; NULL: the usual message */
+  const char *too_long; /* begins the message about a prompt longer than the context; NULL: the usual message */
 };
 
 /* count: a message's prompt alone, whose body needs no max_tokens. */
 extern const yk_protocol yk_protocol_completions, yk_protocol_chat, yk_protocol_responses, yk_protocol_messages,
-    yk_protocol_messages_count;
+    yk_protocol_messages_count, yk_protocol_embeddings;
 
 /* yk_protocol_parse - read a body [n_bytes] of at most max_bytes. *out is valid and must be freed even after an error.
  *   Errors: those of yk_json_parse and yk_openai_request_parse, with the protocol's names of fields. */

@@ -1,5 +1,5 @@
-/* request.h - a client's request, read and checked as far as possible without the engine: the body of /v1/completions
- * or /v1/chat/completions, or a plain line of `yoke batch`.
+/* request.h - a client's request, read and checked as far as possible without the engine: the body of /v1/completions,
+ * /v1/chat/completions or /v1/embeddings, or a plain line of `yoke batch`.
  *
  * From bytes to tokens:
  *   yk_json_parse                 by yk_openai_body_rules
@@ -18,8 +18,8 @@
 #include "openai/parse/tool_schemas.h"
 #include "yoke/yoke.h"
 
-/* Maximum of n; of n times the number of prompts. */
-enum { YK_OPENAI_MAX_SAMPLES = 128, YK_OPENAI_MAX_CHOICES = 1024 };
+/* Maximum of n; of n times the number of prompts; of texts to embed, as OpenAI's. */
+enum { YK_OPENAI_MAX_SAMPLES = 128, YK_OPENAI_MAX_CHOICES = 1024, YK_OPENAI_MAX_INPUTS = 2048 };
 
 enum { YK_OPENAI_ID_BYTES = 128 + 1 }; /* of request_id */
 
@@ -32,7 +32,8 @@ typedef enum yk_openai_form {
    * in a hundred thousand lines */
   YK_FORM_PLAIN = 1,
   YK_FORM_COMPLETION = 2, /* the body of /v1/completions; unknown fields are accepted */
-  YK_FORM_CHAT = 4        /* the body of /v1/chat/completions; unknown fields are accepted */
+  YK_FORM_CHAT = 4,       /* the body of /v1/chat/completions; unknown fields are accepted */
+  YK_FORM_EMBEDDING = 8   /* the body of /v1/embeddings, whose "input" are the prompts; unknown fields are accepted */
 } yk_openai_form;
 
 /* yk_openai_body_rules - parser rules for a body of at most max_bytes: limits on depth, and on the number of values so
@@ -113,6 +114,8 @@ typedef struct yk_openai_request {
   bool hides_special;            /* with tools or reasoning: the parser gets special tokens, but the client does not */
   /* "truncate_prompt_tokens": keep so many tokens of the prompt's end; -1: as many as fit; 0: all */
   int32_t truncate_tokens;
+  int32_t n_dimensions;    /* embeddings: their first numbers; 0: all */
+  bool is_base64;          /* embeddings: as base64 of float32, not as lists of numbers */
   int32_t stream_interval; /* a stream's first token has its own event; later events hold so many tokens */
   char *repeated;          /* owned; responses: members of the answer that repeat the request, as JSON; else NULL */
   bool encrypts_reasoning; /* responses: reasoning is returned as "encrypted_content" too */

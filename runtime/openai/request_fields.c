@@ -25,6 +25,8 @@ typedef enum field_kind {
   FIELD_LOGPROB_IDS,
   FIELD_BIAS,
   FIELD_PROMPT,
+  FIELD_DIMENSIONS,
+  FIELD_ENCODING,
   FIELD_SAMPLES,
   FIELD_STREAM,
   FIELD_MESSAGES,
@@ -51,8 +53,10 @@ enum {
   PLAIN = YK_FORM_PLAIN,
   COMPLETION = YK_FORM_COMPLETION,
   CHAT = YK_FORM_CHAT,
+  EMBEDDING = YK_FORM_EMBEDDING,
   BOTH = COMPLETION | CHAT,
-  ALL = PLAIN | BOTH
+  ALL = PLAIN | BOTH,
+  BODIES = BOTH | EMBEDDING
 };
 
 #define SAMPLING(member) offsetof(yk_openai_request, sampling.member)
@@ -67,8 +71,11 @@ typedef struct field {
 
 static const field fields[] = {
     {"prompt", FIELD_PROMPT, PLAIN | COMPLETION, 0},
+    {"input", FIELD_PROMPT, EMBEDDING, 0},
+    {"dimensions", FIELD_DIMENSIONS, EMBEDDING, 0},
+    {"encoding_format", FIELD_ENCODING, EMBEDDING, 0},
     {"messages", FIELD_MESSAGES, CHAT, 0},
-    {"model", FIELD_TEXT, BOTH, REQUEST(model)},
+    {"model", FIELD_TEXT, BODIES, REQUEST(model)},
     {"max_tokens", FIELD_MAX_TOKENS, ALL, 0},
     {"max_completion_tokens", FIELD_LATER, CHAT, 0},
     {"temperature", FIELD_F32, ALL, SAMPLING(temperature)},
@@ -99,14 +106,14 @@ static const field fields[] = {
     {"echo", FIELD_OFF, CHAT, 0},
     {"return_token_ids", FIELD_FLAG, BOTH, REQUEST(return_token_ids)},
     {"return_tokens_as_token_ids", FIELD_FLAG, BOTH, REQUEST(names_token_ids)},
-    {"add_special_tokens", FIELD_FLAG, COMPLETION, REQUEST(add_special_tokens)},
+    {"add_special_tokens", FIELD_FLAG, COMPLETION | EMBEDDING, REQUEST(add_special_tokens)},
     {"add_special_tokens", FIELD_FLAG, CHAT, REQUEST(chat.add_special_tokens)},
     {"skip_special_tokens", FIELD_FLAG, BOTH, SAMPLING(skip_special_tokens)},
     {"detokenize", FIELD_ONLY_TRUE, BOTH, 0},
     {"stream_interval", FIELD_INTERVAL, BOTH, 0},
-    {"request_id", FIELD_REQUEST_ID, BOTH, 0},
-    {"priority", FIELD_ONLY_ZERO, BOTH, 0},
-    {"user", FIELD_PASSED, BOTH, 0},
+    {"request_id", FIELD_REQUEST_ID, BODIES, 0},
+    {"priority", FIELD_ONLY_ZERO, BODIES, 0},
+    {"user", FIELD_PASSED, BODIES, 0},
     {"metadata", FIELD_PASSED, BOTH, 0},
     {"store", FIELD_PASSED, BOTH, 0},
     {"service_tier", FIELD_PASSED, BOTH, 0},
@@ -147,10 +154,11 @@ static const field fields[] = {
     {"bad_words", FIELD_BAD_WORDS, BOTH, 0},
     {"allowed_token_ids", FIELD_ALLOWED_IDS, ALL, 0},
     {"truncate_prompt_tokens", FIELD_TRUNCATE, BOTH, 0},
+    {"truncate_prompt_tokens", FIELD_OFF, EMBEDDING, 0},
     {"logprob_token_ids", FIELD_LOGPROB_IDS, BOTH, 0},
     {"thinking_token_budget", FIELD_BUDGET, BOTH, 0},
     {"repetition_detection", FIELD_OFF, BOTH, 0},
-    {"cache_salt", FIELD_SALT, BOTH, 0},
+    {"cache_salt", FIELD_SALT, BODIES, 0},
 };
 
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
@@ -240,6 +248,16 @@ static yk_status read_truncation(yk_openai_request *request, yk_json value, yk_e
                                   : yk_err_set(err, YK_E_INVAL, "%s: expected at least 1, or -1, found 0", name);
 }
 
+static yk_status read_encoding(yk_openai_request *request, yk_json value, yk_err *err)
+{
+  static const char name[] = "encoding_format";
+  const char *format;
+  YK_TRY(yk_json_read_str(value, NULL, name, &format, err));
+  request->is_base64 = yk_json_equals(value, "base64");
+  if (request->is_base64 || yk_json_equals(value, "float")) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected \"float\" or \"base64\", found \"%.40s\"", name, format);
+}
+
 static yk_status read_only_zero(const char *name, yk_json value, yk_err *err)
 {
   int32_t number;
@@ -278,7 +296,9 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   case FIELD_STOP_IDS: return yk_request_read_stop_ids(request, value, err);
   case FIELD_LOGPROB_IDS: return yk_request_read_logprob_ids(request, value, err);
   case FIELD_BIAS: return yk_request_read_biases(request, value, err);
-  case FIELD_PROMPT: return yk_request_read_prompts(request, value, err);
+  case FIELD_PROMPT: return yk_request_read_prompts(request, f->name, value, err);
+  case FIELD_DIMENSIONS: return yk_json_read_i32(value, NULL, f->name, 1, INT32_MAX, &request->n_dimensions, err);
+  case FIELD_ENCODING: return read_encoding(request, value, err);
   case FIELD_SAMPLES: return yk_json_read_i32(value, NULL, f->name, 1, YK_OPENAI_MAX_SAMPLES, &request->n_samples, err);
   case FIELD_STREAM: return read_stream(request, defaults, value, err);
   case FIELD_MESSAGES: return yk_chat_read_messages(&request->chat, value, err);
@@ -330,11 +350,17 @@ static bool keeps_of_chat(const char *key)
   return find_field(key, YK_FORM_CHAT) != NULL;
 }
 
+static bool keeps_of_embedding(const char *key)
+{
+  return find_field(key, YK_FORM_EMBEDDING) != NULL;
+}
+
 yk_json_rules yk_openai_body_rules(yk_openai_form form, size_t max_bytes)
 {
   enum { BYTES_A_VALUE = 4, FEWEST_VALUES = 1024 };
   yk_json_rules rules = {.max_depth = YK_OPENAI_MAX_DEPTH, .max_values = max_bytes / BYTES_A_VALUE + FEWEST_VALUES};
   if (form == YK_FORM_COMPLETION) rules.keeps = keeps_of_completion;
   if (form == YK_FORM_CHAT) rules.keeps = keeps_of_chat;
+  if (form == YK_FORM_EMBEDDING) rules.keeps = keeps_of_embedding;
   return rules;
 }

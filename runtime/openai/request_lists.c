@@ -5,40 +5,40 @@
 
 #include "openai/values.h"
 
-static yk_status read_prompt(yk_json value, yk_openai_prompt *prompt, yk_err *err)
+static yk_status read_prompt(const char *name, yk_json value, yk_openai_prompt *prompt, yk_err *err)
 {
-  if (yk_json_is(value, YK_JSON_ARRAY)) return yk_value_read_ids("prompt", value, &prompt->ids, &prompt->n_ids, err);
+  if (yk_json_is(value, YK_JSON_ARRAY)) return yk_value_read_ids(name, value, &prompt->ids, &prompt->n_ids, err);
   if (!yk_json_is(value, YK_JSON_STRING))
-    return yk_json_wrong_type(NULL, "prompt", "a string, an array of token ids, or an array of these", value, err);
+    return yk_json_wrong_type(NULL, name, "a string, an array of token ids, or an array of these", value, err);
   prompt->text = yk_json_text(value);
   prompt->n_bytes = yk_json_length(value);
   return YK_OK;
 }
 
 /* Checks that all elements are texts, or all are ids. */
-static yk_status check_alike(yk_json list, yk_err *err)
+static yk_status check_alike(const char *name, yk_json list, yk_err *err)
 {
   yk_json_kind kind = yk_json_kind_of(yk_json_first(list));
   YK_JSON_EACH(prompt, list)
   if (yk_json_is(prompt, YK_JSON_STRING) != (kind == YK_JSON_STRING))
-    return yk_err_set(err, YK_E_FORMAT, "key \"prompt\": expected texts or arrays of token ids, found both");
+    return yk_err_set(err, YK_E_FORMAT, "key \"%s\": expected texts or arrays of token ids, found both", name);
   return YK_OK;
 }
 
-yk_status yk_request_read_prompts(yk_openai_request *request, yk_json value, yk_err *err)
+yk_status yk_request_read_prompts(yk_openai_request *request, const char *name, yk_json value, yk_err *err)
 {
   yk_json first = yk_json_first(value);
   bool is_list = yk_json_is(first, YK_JSON_STRING) || yk_json_is(first, YK_JSON_ARRAY);
   size_t n = is_list ? yk_json_size(value) : 1;
-  if (n > YK_OPENAI_MAX_CHOICES)
-    return yk_err_set(err, YK_E_INVAL, "prompt: expected at most %d prompts, found %zu", YK_OPENAI_MAX_CHOICES, n);
+  size_t n_most = request->form == YK_FORM_EMBEDDING ? YK_OPENAI_MAX_INPUTS : YK_OPENAI_MAX_CHOICES;
+  if (n > n_most) return yk_err_set(err, YK_E_INVAL, "%s: expected at most %zu prompts, found %zu", name, n_most, n);
   request->prompts = calloc(n, sizeof *request->prompts);
   if (!request->prompts) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu prompts", n);
   request->n_prompts = n;
-  if (!is_list) return read_prompt(value, &request->prompts[0], err);
+  if (!is_list) return read_prompt(name, value, &request->prompts[0], err);
   size_t i = 0;
-  YK_JSON_EACH(prompt, value) YK_TRY(read_prompt(prompt, &request->prompts[i++], err));
-  return check_alike(value, err);
+  YK_JSON_EACH(prompt, value) YK_TRY(read_prompt(name, prompt, &request->prompts[i++], err));
+  return check_alike(name, value, err);
 }
 
 yk_status yk_request_read_stop(yk_openai_request *request, yk_json value, yk_err *err)

@@ -4,8 +4,8 @@
 
 #include "openai/request.h"
 
-/* One prompt, or a list of prompts: of strings, or of arrays of ids. */
-yk_status yk_request_read_prompts(yk_openai_request *request, yk_json value, yk_err *err);
+/* One prompt, or a list of prompts: of strings, or of arrays of ids. name: of the field. */
+yk_status yk_request_read_prompts(yk_openai_request *request, const char *name, yk_json value, yk_err *err);
 
 /* A string or an array of strings. */
 yk_status yk_request_read_stop(yk_openai_request *request, yk_json value, yk_err *err);

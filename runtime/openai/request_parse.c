@@ -129,8 +129,19 @@ static void apply_echo(yk_openai_request *request)
   if (s->max_tokens == 0 && s->n_prompt_logprobs < 0) s->n_prompt_logprobs = 0;
 }
 
+/* The defaults of a batch may request log-probabilities, which an embedding has not. */
+static yk_status finish_embedding(yk_openai_request *request, yk_err *err)
+{
+  request->n_prompt_logprobs = request->sampling.n_prompt_logprobs = request->sampling.n_logprobs = -1;
+  yk_request_take_up(request, "input");
+  if (request->n_prompts == 0) return yk_err_set(err, YK_E_INVAL, "key \"input\": expected, but missing");
+  request->param[0] = '\0';
+  return YK_OK;
+}
+
 static yk_status finish(yk_openai_request *request, const yk_openai_defaults *defaults, yk_err *err)
 {
+  if (request->form == YK_FORM_EMBEDDING) return finish_embedding(request, err);
   if (request->form == YK_FORM_CHAT) {
     YK_TRY(finish_chat(request, defaults, err));
   } else {
@@ -155,7 +166,7 @@ yk_status yk_openai_request_parse(yk_json_doc *document, yk_json object, yk_open
                                   const yk_openai_defaults *defaults, yk_openai_request *out, yk_err *err)
 {
   *out = (yk_openai_request){.form = form,
-                             .n_samples = defaults->n_samples,
+                             .n_samples = form == YK_FORM_EMBEDDING ? 1 : defaults->n_samples,
                              .sampling = defaults->sampling,
                              .has_max_tokens = defaults->has_max_tokens,
                              .add_special_tokens = true,
@@ -330,7 +341,9 @@ void yk_openai_request_options_of(const yk_openai_request *request, size_t choic
                               .add_special_tokens = true,
                               .ids = prompt->ids,
                               .n_ids = prompt->n_ids,
-                              .sampling = request->sampling};
+                              .sampling = request->sampling,
+                              .embeds = request->form == YK_FORM_EMBEDDING,
+                              .embedding_size = request->n_dimensions};
   set_tags(request, prompt, &out->sampling);
   out->cache_salt = request->cache_salt;
   out->cache_salt_bytes = request->cache_salt_bytes;

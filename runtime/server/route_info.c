@@ -51,7 +51,7 @@ void yk_route_server_info(yk_exchange *x)
   number(out, "max_total_num_tokens", info->kv_capacity_tokens);
   number(out, "max_running_requests", info->max_seqs);
   number(out, "max_queued_requests", server->options.max_waiting);
-  yk_strbuf_append_str(out, "\"is_embedding\":false}");
+  yk_strbuf_append_fmt(out, "\"is_embedding\":%s}", info->only_embeds ? "true" : "false");
   yk_reply_json(&x->reply);
 }
 
@@ -66,8 +66,8 @@ void yk_route_model_info(yk_exchange *x)
   text(out, "model_type", server->info.family);
   number(out, "vocab_size", server->info.vocab_size);
   number(out, "max_context_length", server->info.max_model_tokens);
-  yk_strbuf_append_str(out,
-                       "\"is_generation\":true,\"has_image_understanding\":false,\"has_audio_understanding\":false}");
+  yk_strbuf_append_fmt(out, "\"is_generation\":%s,\"has_image_understanding\":false,\"has_audio_understanding\":false}",
+                       server->info.only_embeds ? "false" : "true");
   yk_reply_json(&x->reply);
 }
 

@@ -27,6 +27,8 @@ static const yk_route routes[] = {
      .prepare = yk_generation_prepare},
     {"/v1/messages/count_tokens", .methods = YK_METHOD_POST, .may_render = true,
      .protocol = &yk_protocol_messages_count, .prepare = yk_route_count_tokens},
+    {"/v1/embeddings", .methods = YK_METHOD_POST, .protocol = &yk_protocol_embeddings,
+     .prepare = yk_generation_prepare},
     {"/v1/models", .methods = YK_METHOD_GET, .answer = yk_route_models},
     {"/v1/models/", .handler = "/v1/models/{model}", .is_prefix = true, .methods = YK_METHOD_GET,
      .answer = yk_route_model},

@@ -258,6 +258,87 @@ static void a_refusal_leaves_others_untouched(void **state)
   assert_same_answer(&after, &before);
 }
 
+static void embed(yk_engine *engine, const yk_request_options *options, float *numbers, size_t n)
+{
+  const yk_output *output;
+  yk_err err = YK_ERR_INIT;
+  yk_request_usage usage;
+  yk_request *request = fixture_submit(engine, options);
+  if (yk_request_next(request, -1, &output, &err) != YK_OK) fail_msg("%s", err.message);
+  assert_false(output->has_token);
+  assert_int_equal(output->finish, YK_FINISH_STOP);
+  assert_int_equal(output->n_embedding, n);
+  memcpy(numbers, output->embedding, n * sizeof *numbers);
+  yk_request_get_usage(request, &usage);
+  assert_int_equal(usage.output_tokens, 0);
+  yk_request_free(request);
+}
+
+/* Ids and text; a part of the numbers has length 1 as all of them have; a full context. */
+static void embeddings(void **state)
+{
+  (void)state;
+  static int32_t full[512];
+  enum { SIZE = 64, PART = 5 };
+  float all[SIZE], part[PART], same[SIZE];
+  yk_engine_options options = fixture_options("../embeddings/tied", 1);
+  yk_engine *engine = fixture_open(&options);
+  yk_engine_info info;
+  yk_engine_get_info(engine, &info);
+  assert_int_equal(info.embedding_size, SIZE);
+  assert_false(info.only_embeds);
+  yk_request_options request = fixture_request(engine, prompt, 20, OUTPUT);
+  request.embeds = true;
+  request.sampling.max_tokens = 7; /* not used, as nothing of sampling */
+  embed(engine, &request, all, SIZE);
+  embed(engine, &request, same, SIZE); /* with a reused prefix */
+  assert_same_numbers(same, all, SIZE);
+  request.embedding_size = PART;
+  embed(engine, &request, part, PART);
+  double sum = 0, length = 0;
+  for (int i = 0; i < SIZE; i++) sum += (double)all[i] * (double)all[i];
+  for (int i = 0; i < PART; i++) length += (double)all[i] * (double)all[i];
+  assert_float_equal(sum, 1, 1e-5);
+  for (int i = 0; i < PART; i++) assert_float_equal((double)part[i], (double)all[i] / sqrt(length), 1e-5);
+  request.ids = full;
+  request.n_ids = 256;
+  embed(engine, &request, part, PART);
+  request.n_ids = 257;
+  refused(engine, &request, YK_E_CAPACITY,
+          "prompt: expected at most 256 tokens, found 257: this model's maximum context length is 256");
+  request.n_ids = 5;
+  request.embedding_size = SIZE + 1;
+  refused(engine, &request, YK_E_INVAL, "embedding_size: expected 1 to 64, found 65");
+  fixture_close(engine);
+}
+
+static void models_without_embeddings(void **state)
+{
+  yk_request_options request = greedy(*state);
+  request.embeds = true;
+  refused(*state, &request, YK_E_UNSUPPORTED,
+          "embeds: this model makes no embeddings: its folder has no modules.json, which says how");
+}
+
+/* No tokens and no logits without a head. */
+static void models_that_only_embed(void **state)
+{
+  (void)state;
+  yk_held_sequence *sequence;
+  yk_err err = YK_ERR_INIT;
+  float logits[1];
+  yk_engine_options options = fixture_options("../embeddings/headless", 1);
+  yk_engine *engine = fixture_open(&options);
+  yk_request_options request = fixture_request(engine, prompt, 20, OUTPUT);
+  refused(engine, &request, YK_E_UNSUPPORTED, "prompt: this model has no lm_head: it only makes embeddings");
+  assert_int_equal(yk_held_sequence_create(engine, &sequence, NULL), YK_OK);
+  assert_int_equal(yk_held_sequence_append(sequence, prompt, 20, YK_LOGITS_NONE, NULL, NULL), YK_OK);
+  assert_int_equal(yk_held_sequence_append(sequence, prompt, 20, YK_LOGITS_LAST, logits, &err), YK_E_UNSUPPORTED);
+  assert_string_equal(err.message, "which: this model has no lm_head, and no logits");
+  yk_held_sequence_free(sequence);
+  fixture_close(engine);
+}
+
 static void the_cpu_is_always_a_device(void **state)
 {
   (void)state;
@@ -286,6 +367,9 @@ int main(void)
                                      cmocka_unit_test(bad_words_and_salts_out_of_range_are_refused),
                                      cmocka_unit_test(prompts_that_do_not_fit_are_refused),
                                      cmocka_unit_test(a_refusal_leaves_others_untouched),
+                                     cmocka_unit_test(embeddings),
+                                     cmocka_unit_test(models_without_embeddings),
+                                     cmocka_unit_test(models_that_only_embed),
                                      cmocka_unit_test(the_cpu_is_always_a_device)};
   int status = fixture_gate();
   return status ? status : cmocka_run_group_tests(tests, open_engine, close_engine);

@@ -135,10 +135,18 @@ static void messages(void **state)
   check(&yk_protocol_messages, MESSAGE ", \"stream\": true}");
 }
 
+static void embeddings(void **state)
+{
+  (void)state;
+  check(&yk_protocol_embeddings, "{\"input\": [[5, 6], [7]], \"encoding_format\": \"base64\", \"dimensions\": 2}");
+  check(&yk_protocol_embeddings, "{\"input\": [\"a\", \"b\"]}");
+}
+
 int main(void)
 {
   yk_process_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(completions), cmocka_unit_test(chats),
-                                     cmocka_unit_test(responses), cmocka_unit_test(messages)};
+                                     cmocka_unit_test(responses), cmocka_unit_test(messages),
+                                     cmocka_unit_test(embeddings)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

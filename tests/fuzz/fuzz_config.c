@@ -1,6 +1,6 @@
-/* Any bytes are a configuration or an error. The input is config.json, then after a NUL generation_config.json, then
- * after another NUL quantize_config.json. An accepted configuration must be within the limits that later arithmetic
- * relies on. */
+/* Any bytes are a configuration or an error. The input is config.json, then generation_config.json,
+ * quantize_config.json, modules.json and the config.json of a pooling, with a NUL between them. An accepted
+ * configuration must be within the limits that later arithmetic relies on. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -84,6 +84,7 @@ static void check_config(const yk_model_config *config)
   require(isfinite(config->embed_scale) && isfinite(config->residual_scale) && isfinite(config->logit_scale));
   require(isfinite(config->attention_scale) && config->attention_scale >= 0);
   require(yk_model_family_name(config->family)[0]);
+  require(!config->pooling.takes_last_token || !config->pooling.refused[0]);
   check_experts(&config->experts, config->n_layers);
   check_latent(config);
   const yk_quant_scheme *scheme;
@@ -106,6 +107,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
   if (!texts.config) texts.config = "";
   texts.generation = next_text(&data, &n_bytes, &texts.generation_bytes);
   texts.quantize = next_text(&data, &n_bytes, &texts.quantize_bytes);
+  texts.modules = next_text(&data, &n_bytes, &texts.modules_bytes);
+  texts.pooling = next_text(&data, &n_bytes, &texts.pooling_bytes);
   yk_model_config config;
   yk_err err = YK_ERR_INIT;
   if (yk_model_config_parse(&texts, NULL, &config, &err) != YK_OK) {

@@ -13,6 +13,7 @@
 #include "base/json_tree.h"
 #include "each_case.h"
 #include "openai/answer.h"
+#include "openai/protocol.h"
 #include "unit/openai_fixture.h"
 #include "unit/single_quotes.h"
 
@@ -46,6 +47,16 @@ static session *open_reasoning_session(yk_openai_form form, const char *body, co
                                       .texts = s->texts,
                                       .has_text = true,
                                       .with_cached_tokens = true};
+  assert_int_equal(yk_openai_answer_create(&s->request, &options, &s->answer, NULL), YK_OK);
+  return s;
+}
+
+static session *open_embeddings(const char *body)
+{
+  session *s = calloc(1, sizeof *s);
+  s->request = openai_request(YK_FORM_EMBEDDING, body);
+  s->request.protocol = &yk_protocol_embeddings;
+  const yk_openai_answer_options options = {.id = "embd-1", .model = "m", .created_s = 7};
   assert_int_equal(yk_openai_answer_create(&s->request, &options, &s->answer, NULL), YK_OK);
   return s;
 }
@@ -581,9 +592,41 @@ static void reasoning_of_a_whole_answer(void **state)
   close_session(s);
 }
 
+/* Floats of at most nine digits; base64 with each number of fill bytes. */
+static void embeddings(void **state)
+{
+  (void)state;
+  static const float numbers[] = {1, -0.5f, 0.1f};
+  static const char *const bodies[] = {"{'input': [[5, 6, 7], [8]]}",
+                                       "{'input': [[5, 6, 7], [8]], 'encoding_format': 'base64'}"};
+  static const char *const first[] = {"[1.0,-0.5]", "'AACAPwAAAL8='"};
+  static const char *const second[] = {"[1.0,-0.5,0.100000001]", "'AACAPwAAAL/NzMw9'"};
+  for (size_t i = 0; each_case(i, i < 2); i++) {
+    yk_strbuf expected = YK_STRBUF_INIT;
+    session *s = open_embeddings(bodies[i]);
+    for (size_t choice = 2; choice-- > 0;) {
+      yk_output output = {
+          .finish = YK_FINISH_STOP, .text = "", .embedding = numbers, .n_embedding = choice == 1 ? 3 : 2};
+      push_output(s, choice, &output, false);
+    }
+    assert_int_equal(yk_openai_answer_finish(s->answer, &s->out, NULL), YK_OK);
+    yk_strbuf_append_fmt(&expected,
+                         "{'id':'embd-1','object':'list','created':7,'model':'m','data':[{'object':'embedding',"
+                         "'index':0,'embedding':%s},{'object':'embedding','index':1,'embedding':%s}],"
+                         "'usage':{'prompt_tokens':4,'total_tokens':4}}",
+                         first[i], second[i]);
+    char *quoted = double_quoted(expected.data);
+    assert_string_equal(s->out.data, quoted);
+    free(quoted);
+    yk_strbuf_free(&expected);
+    close_session(s);
+  }
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(an_event_a_token),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(embeddings),
+                                     cmocka_unit_test(an_event_a_token),
                                      cmocka_unit_test(the_end_alone),
                                      cmocka_unit_test(a_slow_client_gets_several_tokens_at_once),
                                      cmocka_unit_test(several_tokens_an_event),

@@ -324,6 +324,37 @@ static void refused_messages(void **state)
   check_refusals(&yk_protocol_messages, rows, sizeof rows / sizeof *rows);
 }
 
+static void embeddings(void **state)
+{
+  (void)state;
+  yk_strbuf notes = YK_STRBUF_INIT;
+  yk_openai_request r = accept(&yk_protocol_embeddings,
+                               "{'input': ['a', ''], 'model': 'm', 'dimensions': 7, 'encoding_format': 'base64', "
+                               "'user': 'u', 'n': 3, 'messages': [5]}",
+                               &notes);
+  assert_int_equal(yk_openai_request_choices(&r), 2);
+  assert_string_equal(r.prompts[0].text, "a");
+  assert_true(r.is_base64 && r.add_special_tokens && !r.stream);
+  assert_int_equal(r.n_dimensions, 7);
+  assert_string_equal(notes.data, "field n;field messages;");
+  yk_openai_request_free(&r);
+  yk_strbuf_free(&notes);
+  r = accept(&yk_protocol_embeddings, "{'input': [[5, 6], [7]], 'encoding_format': null}", NULL);
+  yk_request_options options;
+  yk_openai_request_options_of(&r, 1, 100, &options);
+  assert_true(options.embeds && options.n_ids == 1 && options.ids[0] == 7 && options.embedding_size == 0);
+  yk_openai_request_free(&r);
+  static const refusal rows[] = {
+      {"{}", "input", "missing"},
+      {"{'input': null}", "input", "missing"},
+      {"{'input': {'a': 1}}", "input", "a string"},
+      {"{'input': ['a', [5]]}", "input", "found both"},
+      {"{'input': 'a', 'dimensions': 0}", "dimensions", "expected 1"},
+      {"{'input': 'a', 'encoding_format': 'int8'}", "encoding_format", "\"int8\""},
+      {"{'input': 'a', 'truncate_prompt_tokens': 3}", "truncate_prompt_tokens", "supported"}};
+  check_refusals(&yk_protocol_embeddings, rows, sizeof rows / sizeof *rows);
+}
+
 /* Results find their calls however many there are. */
 static void many_calls(void **state)
 {
@@ -350,6 +381,7 @@ int main(void)
                                      cmocka_unit_test(turns_become_messages),
                                      cmocka_unit_test(fields_of_messages),
                                      cmocka_unit_test(refused_messages),
+                                     cmocka_unit_test(embeddings),
                                      cmocka_unit_test(many_calls)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

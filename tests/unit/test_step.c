@@ -28,6 +28,7 @@ static yk_step_counts random_counts(const yk_device_limits *limits, uint64_t see
   c.block_table_stride = 1 + draw(seed, &draws, (limits->max_model_tokens + 15) / 16);
   c.n_wanted = draw(seed, &draws, c.n_tokens + 1);
   c.n_penalty_loads = draw(seed, &draws, c.n_seqs + 1);
+  c.n_hidden = draw(seed, &draws, (c.n_wanted < c.n_seqs ? c.n_wanted : c.n_seqs) + 1);
   c.n_penalty_tokens = draw(seed, &draws, 50);
   c.n_biases = draw(seed, &draws, 50);
   c.n_mask_words = draw(seed, &draws, 50);
@@ -190,6 +191,8 @@ static void test_bad_messages(void **state)
                {"KV tokens", offsetof(yk_step_head, max_kv_tokens), 131},
                {"blocks of a sequence", offsetof(yk_step_head, block_table_stride), 10},
                {"wanted rows", offsetof(yk_step_head, n_wanted), 1000},
+               {"hidden states", offsetof(yk_step_head, n_hidden), 10},
+               {"hidden states", offsetof(yk_step_head, n_hidden), -1},
                {"bytes of arrays", offsetof(yk_step_head, block_table_stride), 1}};
   yk_step sent = step_of_seed(7), read;
   sent.counts.block_table_stride = 2;

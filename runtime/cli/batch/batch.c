@@ -25,14 +25,14 @@ typedef struct batch_options {
 
 static const char about[] =
     "Continue the prompts of a JSONL file. Each line of INPUT is {\"prompt\": \"text\" or [ids], ...} or an OpenAI "
-    "batch line for /v1/completions or /v1/chat/completions; each gives one line of OUTPUT as soon as it is "
-    "finished, with the number of its input line. \"-\" is standard input or output. Keys beside the prompt: id or "
-    "custom_id, n, seed, stop, stop_token_ids, logit_bias, and the sampling options below with underscores; other "
-    "keys are refused. The body of an OpenAI line may have any field: unsupported fields are refused, unknown ones "
-    "ignored. A wrong line gives an error in its place, and exit code 1 at the end. Blank lines are skipped. Where "
-    "OUTPUT already holds results of INPUT, by the same model and options, their lines are not computed again; "
-    "remains of a power cut (blank lines, bytes of zero) are dropped. With --part 3/16 a run answers the lines 3, 19, "
-    "35 and so on; `yoke batch merge` joins the files of all parts in the order of INPUT.";
+    "batch line for /v1/completions, /v1/chat/completions or /v1/embeddings; each gives one line of OUTPUT as soon as"
+    " it is finished, with the number of its input line. \"-\" is standard input or output. Keys beside the prompt: "
+    "id or custom_id, n, seed, stop, stop_token_ids, logit_bias, and the sampling options below with underscores; "
+    "other keys are refused. The body of an OpenAI line may have any field: unsupported fields are refused, unknown "
+    "ones ignored. A wrong line gives an error in its place, and exit code 1 at the end. Blank lines are skipped. "
+    "Where OUTPUT already holds results of INPUT, by the same model and options, their lines are not computed again; "
+    "remains of a power cut (blank lines, bytes of zero) are dropped. With --part 3/16 a run answers the lines 3, 19,"
+    " 35 and so on; `yoke batch merge` joins the files of all parts in the order of INPUT.";
 
 static const char examples[] = "  yoke batch -m Qwen3-8B-AWQ prompts.jsonl -o results.jsonl -n 256\n"
                                "  yoke batch -m Qwen3-8B-AWQ --tp 4 openai_batch.jsonl -o results.jsonl\n"

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/name_nearest.h"
+#include "openai/protocol.h"
 
 static yk_status check_keys(yk_json root, yk_err *err)
 {
@@ -25,11 +26,19 @@ static yk_status check_keys(yk_json root, yk_err *err)
 /* The form of a request for this url. */
 static yk_status find_form(const char *url, yk_openai_form *form, yk_err *err)
 {
-  bool is_chat = strcmp(url, "/v1/chat/completions") == 0;
-  *form = is_chat ? YK_FORM_CHAT : YK_FORM_COMPLETION;
-  if (is_chat || strcmp(url, "/v1/completions") == 0) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED, "url: expected /v1/completions or /v1/chat/completions, found \"%.80s\"",
-                    url);
+  static const struct {
+    const char *url;
+    yk_openai_form form;
+  } known[] = {{"/v1/completions", YK_FORM_COMPLETION},
+               {"/v1/chat/completions", YK_FORM_CHAT},
+               {"/v1/embeddings", YK_FORM_EMBEDDING}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (strcmp(url, known[i].url) != 0) continue;
+    *form = known[i].form;
+    return YK_OK;
+  }
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "url: expected /v1/completions, /v1/chat/completions or /v1/embeddings, found \"%.80s\"", url);
 }
 
 static yk_status check_openai(yk_json root, yk_json id, yk_openai_form *form, yk_err *err)
@@ -81,8 +90,11 @@ static yk_status read(yk_batch_line *line, yk_json_doc *document, const yk_opena
   } else if (status == YK_OK) {
     status = check_plain(root, line->ticket.id_key, id, err);
   }
-  if (status == YK_OK) return yk_openai_request_parse(document, object, form, defaults, &line->request, err);
-  yk_json_free(document);
+  if (status == YK_OK)
+    status = yk_openai_request_parse(document, object, form, defaults, &line->request, err);
+  else
+    yk_json_free(document);
+  if (form == YK_FORM_EMBEDDING) line->request.protocol = &yk_protocol_embeddings;
   return status;
 }
 

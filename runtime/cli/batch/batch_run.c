@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
+#include "openai/protocol.h"
 
 /* WAIT_MS: interval of checking signals and drawing the bar */
 enum { LINES_PER_ROUND = 256, GATHER_MS = 1, WAIT_MS = 20 };
@@ -88,8 +89,10 @@ static yk_status create_answer(yk_batch_run *run, yk_batch_item *item, yk_err *e
 {
   char id[40];
   const yk_openai_request *request = &item->line.request;
-  snprintf(id, sizeof id, "%s-%lld", request->form == YK_FORM_CHAT ? "chatcmpl" : "cmpl",
-           (long long)item->line.ticket.number);
+  const yk_protocol *protocol = request->protocol               ? request->protocol
+                                : request->form == YK_FORM_CHAT ? &yk_protocol_chat
+                                                                : &yk_protocol_completions;
+  snprintf(id, sizeof id, "%s%lld", protocol->id_prefix, (long long)item->line.ticket.number);
   yk_openai_answer_options options = {.id = id,
                                       .model = request->model ? request->model : run->model_dir,
                                       .created_s = run->created_s,

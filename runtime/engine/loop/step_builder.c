@@ -41,8 +41,9 @@ static size_t block_bytes_for(const yk_device_limits *limits, const yk_step_extr
   return yk_step_layout_of(&most).n_bytes;
 }
 
-static bool allocate_steps(yk_step_builder *b)
+static bool allocate_steps(yk_step_builder *b, int32_t hidden_size)
 {
+  size_t hidden_bytes = (size_t)b->limits.max_seqs * (size_t)hidden_size * sizeof(float);
   b->steps = calloc((size_t)b->depth, sizeof *b->steps);
   if (!b->steps) return false;
   for (int i = 0; i < b->depth; i++) yk_step_late_init(&b->steps[i].late);
@@ -51,11 +52,14 @@ static bool allocate_steps(yk_step_builder *b)
     step->block = malloc(b->block_bytes);
     step->answer.sampled = calloc((size_t)b->limits.max_tokens, sizeof *step->answer.sampled);
     if (!step->block || !step->answer.sampled) return false;
+    if (hidden_size > 0) step->answer.hidden = malloc(hidden_bytes);
+    if (hidden_size > 0 && !step->answer.hidden) return false;
   }
   return true;
 }
 
-yk_status yk_step_builder_create(const yk_device_limits *limits, int depth, yk_step_builder **out, yk_err *err)
+yk_status yk_step_builder_create(const yk_device_limits *limits, int32_t hidden_size, int depth, yk_step_builder **out,
+                                 yk_err *err)
 {
   size_t max_tokens = (size_t)limits->max_tokens;
   yk_step_builder *b = calloc(1, sizeof *b);
@@ -67,7 +71,7 @@ yk_status yk_step_builder_create(const yk_device_limits *limits, int depth, yk_s
   b->row_biases = calloc(max_tokens, sizeof *b->row_biases);
   b->masked = calloc(max_tokens, sizeof *b->masked);
   b->counted = calloc((size_t)limits->max_seqs, sizeof *b->counted);
-  if (!b->sampled_before || !b->row_biases || !b->masked || !b->counted || !allocate_steps(b)) {
+  if (!b->sampled_before || !b->row_biases || !b->masked || !b->counted || !allocate_steps(b, hidden_size)) {
     size_t n_bytes = b->block_bytes;
     yk_step_builder_destroy(b);
     return yk_err_set(err, YK_E_NOMEM, "no memory for steps of %zu bytes", n_bytes);
@@ -85,6 +89,7 @@ void yk_step_builder_destroy(yk_step_builder *builder)
     free(built->step.block);
     free(built->step.answer.sampled);
     free(built->step.answer.logits);
+    free(built->step.answer.hidden);
     free(built->larger_block);
     free(built->larger_logits);
   }
@@ -172,6 +177,7 @@ static yk_step_counts measure(const yk_scheduled *items, int32_t n_items, bool i
     c.max_rows_per_seq = (int32_t)yk_max_i64(c.max_rows_per_seq, items[i].n_rows);
     c.max_kv_tokens = (int32_t)yk_max_i64(c.max_kv_tokens, kv_tokens);
     c.n_wanted += n_wanted_of(&items[i]);
+    c.n_hidden += items[i].seq->returns_hidden ? n_wanted_of(&items[i]) : 0;
     if (!begins_to_count(&items[i])) continue;
     c.n_penalty_loads++;
     c.n_penalty_tokens += items[i].seq->n_tokens;
@@ -226,7 +232,7 @@ static void begin_to_count(yk_step_builder *b, yk_sequence *seq, int32_t n_done)
 static void fill_items(yk_step_builder *b, const yk_scheduled *items, int32_t n_items)
 {
   const yk_step *step = &b->last->step;
-  int32_t row = 0, n_wanted = 0, n_loads = 0, stride = step->counts.block_table_stride;
+  int32_t row = 0, n_wanted = 0, n_loads = 0, n_hidden = 0, stride = step->counts.block_table_stride;
   for (int32_t i = 0; i < n_items; i++) {
     yk_sequence *seq = items[i].seq;
     yk_step_row_starts(step)[i] = row;
@@ -239,6 +245,7 @@ static void fill_items(yk_step_builder *b, const yk_scheduled *items, int32_t n_
     yk_sequence_memory_fill_table(&seq->memory, yk_step_block_tables(step) + (size_t)i * (size_t)stride, stride);
     describe_wanted(b, &items[i], row, n_wanted);
     if (begins_to_count(&items[i])) begin_to_count(b, seq, n_loads++);
+    if (seq->returns_hidden && n_wanted_of(&items[i]) > 0) yk_step_hidden_rows(step)[n_hidden++] = n_wanted;
     n_wanted += n_wanted_of(&items[i]);
     row += items[i].n_rows;
   }

@@ -16,8 +16,9 @@
 typedef struct yk_step_builder yk_step_builder;
 
 /* yk_step_builder_create - memory for the largest steps of sequences without extras, depth of them in flight.
- *   Errors: YK_E_NOMEM. */
-yk_status yk_step_builder_create(const yk_device_limits *limits, int depth, yk_step_builder **out, yk_err *err);
+ *   hidden_size: of the hidden states that steps return; 0: no sequence returns one. Errors: YK_E_NOMEM. */
+yk_status yk_step_builder_create(const yk_device_limits *limits, int32_t hidden_size, int depth, yk_step_builder **out,
+                                 yk_err *err);
 void yk_step_builder_destroy(yk_step_builder *builder);
 
 /* yk_step_builder_reserve - memory for a sequence's extras in a step and its answer, in addition to all earlier
@@ -27,8 +28,8 @@ void yk_step_builder_release(yk_step_builder *builder, const yk_step_extras *ext
 
 /* yk_step_builder_build - the step of these items, whose extras are all reserved.
  *   The wanted rows of an item are its rows from seq->wanted_from on; results are in the same order. The builder owns
- *   the step. The step and the logits of its answer are valid until depth further steps are built, sampled results
- *   until one more is. */
+ *   the step. The step, and logits and hidden states of its answer, are valid until depth further steps are built,
+ *   sampled results until one more is. */
 const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items,
                                      bool is_timed);
 

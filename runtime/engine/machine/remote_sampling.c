@@ -13,12 +13,12 @@ struct yk_remote_sampling {
   yk_cluster *cluster;
   int process; /* that samples */
   int fd;      /* between process 0 and that process; -1 elsewhere */
-  int32_t vocab;
+  int32_t vocab, hidden_size;
   /* The process that samples: the last completed step. */
   char *block;
   yk_sampled *sampled;
-  float *logits;
-  size_t block_bytes, sampled_bytes, logits_bytes;
+  float *logits, *hidden;
+  size_t block_bytes, sampled_bytes, logits_bytes, hidden_bytes;
 };
 
 yk_status yk_remote_sampling_create(const yk_settings *settings, yk_cluster *cluster, yk_remote_sampling **out,
@@ -31,7 +31,11 @@ yk_status yk_remote_sampling_create(const yk_settings *settings, yk_cluster *clu
   if (process == 0) return YK_OK;
   yk_remote_sampling *s = calloc(1, sizeof *s);
   if (!s) return yk_err_set(err, YK_E_NOMEM, "no memory for the results of another process");
-  *s = (yk_remote_sampling){.cluster = cluster, .process = process, .fd = -1, .vocab = settings->limits.step.vocab};
+  *s = (yk_remote_sampling){.cluster = cluster,
+                            .process = process,
+                            .fd = -1,
+                            .vocab = settings->limits.step.vocab,
+                            .hidden_size = settings->embedding_size};
   *out = s;
   if (own != 0 && own != process) return YK_OK;
   return yk_cluster_link(cluster, own == 0 ? process : 0, "sampling", &s->fd, err);
@@ -44,6 +48,7 @@ void yk_remote_sampling_destroy(yk_remote_sampling *s)
   free(s->block);
   free(s->sampled);
   free(s->logits);
+  free(s->hidden);
   free(s);
 }
 
@@ -78,6 +83,11 @@ static size_t logits_bytes(const yk_remote_sampling *s, const yk_step *step)
   return (size_t)step->counts.n_logits * (size_t)s->vocab * sizeof(float);
 }
 
+static size_t hidden_bytes(const yk_remote_sampling *s, const yk_step *step)
+{
+  return (size_t)step->counts.n_hidden * (size_t)s->hidden_size * sizeof(float);
+}
+
 yk_status yk_remote_sampling_complete(yk_remote_sampling *s, yk_step *step, const void *arrays, size_t n_bytes,
                                       yk_err *err)
 {
@@ -88,7 +98,8 @@ yk_status yk_remote_sampling_complete(yk_remote_sampling *s, yk_step *step, cons
                       step->layout.n_bytes - rank_bytes, n_bytes);
   YK_TRY(reserve((void **)&s->sampled, &s->sampled_bytes, sampled_bytes(step), err));
   YK_TRY(reserve((void **)&s->logits, &s->logits_bytes, logits_bytes(s, step), err));
-  step->answer = (yk_step_answer){.sampled = s->sampled, .logits = s->logits};
+  YK_TRY(reserve((void **)&s->hidden, &s->hidden_bytes, hidden_bytes(s, step), err));
+  step->answer = (yk_step_answer){.sampled = s->sampled, .logits = s->logits, .hidden = s->hidden};
   if (!has_arrays) return YK_OK;
   memcpy(s->block + rank_bytes, arrays, n_bytes);
   step->block = s->block;
@@ -124,7 +135,8 @@ static yk_status send_all(const yk_remote_sampling *s, const void *bytes, size_t
 yk_status yk_remote_sampling_give(yk_remote_sampling *s, const yk_step *step, yk_err *err)
 {
   YK_TRY(send_all(s, step->answer.sampled, sampled_bytes(step), err));
-  return send_all(s, step->answer.logits, logits_bytes(s, step), err);
+  YK_TRY(send_all(s, step->answer.logits, logits_bytes(s, step), err));
+  return send_all(s, step->answer.hidden, hidden_bytes(s, step), err);
 }
 
 /* ---- Process 0 --------------------------------------------------------------------------------------------------- */
@@ -149,5 +161,6 @@ yk_status yk_remote_sampling_take(yk_remote_sampling *s, const yk_step *step, do
 {
   int64_t deadline_ns = timeout_s > 0 ? yk_clock_now_ns() + (int64_t)(timeout_s * 1e9) : INT64_MAX;
   YK_TRY(receive_all(s, step->answer.sampled, sampled_bytes(step), deadline_ns, err));
-  return receive_all(s, step->answer.logits, logits_bytes(s, step), deadline_ns, err);
+  YK_TRY(receive_all(s, step->answer.logits, logits_bytes(s, step), deadline_ns, err));
+  return receive_all(s, step->answer.hidden, hidden_bytes(s, step), deadline_ns, err);
 }

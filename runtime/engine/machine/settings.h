@@ -19,6 +19,7 @@ typedef struct yk_settings {
   int device_ids[YK_MAX_RANKS]; /* [world.n_ranks], known for this process's ranks */
   int n_threads_per_rank;       /* host threads */
   int32_t hidden_size;          /* of the model: row width of an all-reduce */
+  int32_t embedding_size;       /* hidden_size; 0: the model makes no embeddings */
   double step_timeout_s;        /* 0: none */
   yk_model_limits limits;
   yk_memory_rules rules;

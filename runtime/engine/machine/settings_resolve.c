@@ -354,6 +354,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "dtype: GPUs run float16 and bfloat16, found float32; device cpu takes it");
   settings->hidden_size = config->hidden_size;
+  settings->embedding_size = config->pooling.takes_last_token ? config->hidden_size : 0;
   settings->rules = (yk_memory_rules){.window_tokens = widest_window(config),
                                       .narrowest_window_tokens = narrowest_window(config),
                                       .reuses_prefixes = !options->no_prefix_reuse,

@@ -180,6 +180,8 @@ typedef struct yk_engine_info {
   const char *rank_hosts[YK_MAX_RANKS];    /* [n_ranks] the host of each rank; NULL if there is one process */
   int64_t state_bytes[YK_MAX_RANKS];       /* beside memory: recurrent states of max_seqs sequences; 0: has none */
   int64_t state_cache_bytes[YK_MAX_RANKS]; /* beside memory: all snapshots of recurrent states */
+  int32_t embedding_size;                  /* numbers of an embedding; 0: the model makes none */
+  bool only_embeds; /* the model has no lm_head: requests and logits are refused, but embeddings */
 } yk_engine_info;
 
 void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size);

@@ -92,6 +92,10 @@ typedef struct yk_request_options {
    * reports a request that submit refuses. */
   yk_waiter *waiter;
   void *user; /* yk_waiter_wait returns this pointer with the request */
+  /* The embedding of the prompt is the result, and no token: the end has the embedding, and YK_FINISH_STOP. The prompt
+   * may fill the context. Sampling parameters are not used. */
+  bool embeds;
+  int32_t embedding_size; /* the first so many numbers of the embedding, at most yk_engine_info's; 0: all */
 } yk_request_options;
 
 /* yk_request_options_init - no prompt, special tokens added to a text, no waiter, sampling defaults from the model's
@@ -143,6 +147,10 @@ typedef struct yk_output {
   int64_t time_ns; /* of a token: when the engine made it available, in nanoseconds of CLOCK_MONOTONIC */
   yk_finish_reason finish;
   const char *stop_string; /* with YK_FINISH_STOP: the stop string, valid until the request is freed; NULL: an id */
+  /* [n_embedding] at the end of a request that embeds: as the model's modules.json says; if that normalises, the
+   * numbers are of length 1 for any embedding_size. */
+  const float *embedding;
+  size_t n_embedding;
 } yk_output;
 
 typedef struct yk_request_usage {
@@ -158,7 +166,8 @@ typedef struct yk_request_usage {
  *   engine's limit (the first one also loads the grammar library, which may take seconds). A refused request leaves
  *   nothing behind.
  *   Errors: YK_E_INVAL naming the parameter and its legal range, YK_E_CAPACITY for a prompt longer than the context,
- *   YK_E_UNSUPPORTED for text without a tokenizer, and for a constraint without the grammar library or Python,
+ *   YK_E_UNSUPPORTED for text without a tokenizer, for embeddings of a model that makes none (with the reason) and
+ *   anything else of a model that only makes embeddings, and for a constraint without the grammar library or Python,
  *   YK_E_FORMAT for a tokenizer that makes texts grow without end, YK_E_NOMEM, YK_E_CANCELLED when the engine stops, or
  *   the engine's own error after a rank failed. */
 yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options, yk_request **out, yk_err *err);
