@@ -11,7 +11,8 @@
 
 /* The modules of helper/. */
 extern const yk_embedded_file yk_grammar_helper_files[];
-static const char *const MODULES[] = {"grammar_library", "schema_check", "grammar_helper"};
+static const char *const MODULES[] = {"grammar_library", "schema_check", "call_arguments", "tag_tokens",
+                                      "grammar_helper"};
 
 /* Python, and the tokenizer of a large vocabulary, take a while on a busy machine. */
 static const double START_TIME_LIMIT_S = 60;
@@ -94,6 +95,7 @@ static yk_status start(yk_grammar_compiler *compiler, yk_err *err)
   yk_helper_end(&compiler->helper);
   YK_TRY(yk_helper_start(o->python, &program, o->memory_limit_bytes, longest_s, &compiler->helper, err));
   append_member(&request, "tokenizer", o->tokenizer, strlen(o->tokenizer));
+  yk_strbuf_append_fmt(&request, ", \"special\": %s", o->special);
   YK_TRY(call(compiler, &request, START_TIME_LIMIT_S, &answer, err));
   bool is_ready = yk_json_get(yk_json_root(answer), "ready").doc != NULL;
   yk_status status = is_ready ? YK_OK : read_refusal(compiler, yk_json_root(answer), err);

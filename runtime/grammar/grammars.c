@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_write.h"
 #include "grammar/compiler.h"
 #include "grammar/library.h"
 #include "text/token_bytes.h"
@@ -24,6 +25,7 @@ struct yk_grammars {
   pthread_mutex_t compiler_mutex;
   yk_grammar_compiler *compiler;
   yk_strbuf serialised; /* the tokenizer */
+  yk_strbuf special;    /* its special tokens, for the compiler */
   /* Set once, under both mutexes; then read without. */
   yk_grammar_library *library;
   yk_ffi_any tokenizer;
@@ -80,6 +82,7 @@ void yk_grammars_free(yk_grammars *g)
   yk_grammar_library_free(g->library);
   yk_token_bytes_free(&g->tokens);
   yk_strbuf_free(&g->serialised);
+  yk_strbuf_free(&g->special);
   pthread_mutex_destroy(&g->compiler_mutex);
   pthread_mutex_destroy(&g->cache_mutex);
   free((int32_t *)(uintptr_t)g->options.end_ids);
@@ -138,6 +141,22 @@ static yk_status make_vocabulary(const yk_grammars *g, const yk_grammar_library 
   return status;
 }
 
+static void name_special(yk_grammars *g)
+{
+  size_t n_bytes, n_name;
+  yk_strbuf *out = &g->special;
+  yk_strbuf_append_str(out, "{");
+  for (int32_t id = 0; id < g->tokens.n_ids; id++) {
+    yk_token_bytes_of(&g->tokens, id, &n_bytes);
+    const char *name = yk_tokenizer_token_text(g->options.tokenizer, id, &n_name);
+    if (n_bytes > 0 || !name || n_name == 0) continue;
+    if (out->length > 1) yk_strbuf_append_str(out, ", ");
+    yk_json_append_string(out, name, n_name);
+    yk_strbuf_append_fmt(out, ": %d", id);
+  }
+  yk_strbuf_append_str(out, "}");
+}
+
 static yk_status make_tokenizer(yk_grammars *g, const yk_grammar_library *library, yk_err *err)
 {
   enum { RAW_BYTES = 0 };
@@ -150,7 +169,9 @@ static yk_status make_tokenizer(yk_grammars *g, const yk_grammar_library *librar
   if (status == YK_OK) status = yk_grammar_call(library, YK_TOKENIZER_NEW, args, 5, &g->tokenizer, err);
   if (status == YK_OK) status = yk_grammar_call(library, YK_TOKENIZER_SERIALIZE, &g->tokenizer, 1, &text, err);
   if (status == YK_OK) status = yk_grammar_append_text(&text, &g->serialised, err);
-  if (status == YK_OK && g->serialised.failed) status = yk_err_set(err, YK_E_NOMEM, "no memory for a tokenizer");
+  name_special(g);
+  if (status == YK_OK && (g->serialised.failed || g->special.failed))
+    status = yk_err_set(err, YK_E_NOMEM, "no memory for a tokenizer");
   yk_ffi_any *scratch[] = {&vocabulary, &ends, &text};
   for (size_t i = 0; i < sizeof scratch / sizeof *scratch; i++) yk_grammar_release(library, scratch[i]);
   return status;
@@ -167,6 +188,7 @@ static yk_status load(yk_grammars *g, yk_err *err)
                                                .ffi_file = yk_grammar_library_file(library, 0),
                                                .library_file = yk_grammar_library_file(library, 1),
                                                .tokenizer = g->serialised.data,
+                                               .special = g->special.data,
                                                .time_limit_s = g->options.time_limit_s,
                                                .memory_limit_bytes = g->options.memory_limit_bytes};
   if (status == YK_OK) status = yk_grammar_compiler_create(&options, &g->compiler, err);
@@ -179,6 +201,7 @@ static yk_status load(yk_grammars *g, yk_err *err)
   yk_grammar_release(library, &g->tokenizer);
   yk_token_bytes_free(&g->tokens);
   yk_strbuf_free(&g->serialised);
+  yk_strbuf_free(&g->special);
   yk_grammar_library_free(library);
   return status;
 }

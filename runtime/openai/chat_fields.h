@@ -3,7 +3,7 @@
 #ifndef YK_OPENAI_CHAT_FIELDS_H
 #define YK_OPENAI_CHAT_FIELDS_H
 
-#include "openai/constraint_fields.h"
+#include "openai/call_constraints.h"
 #include "openai/request.h"
 
 /* yk_chat_init - the defaults of yk_openai_chat. */

@@ -7,9 +7,8 @@
 
 /* ---- Constraints ------------------------------------------------------------------------------------------------- */
 
-/* Takes over the text. */
-static yk_status set(yk_openai_request *request, const char *name, yk_constraint_kind kind, yk_strbuf *text,
-                     yk_err *err)
+yk_status yk_request_set_constraint_text(yk_openai_request *request, const char *name, yk_constraint_kind kind,
+                                         yk_strbuf *text, yk_err *err)
 {
   yk_sampling *s = &request->sampling;
   if (text->failed) {
@@ -34,7 +33,7 @@ static yk_status set_json(yk_openai_request *request, const char *name, yk_const
 {
   yk_strbuf text = YK_STRBUF_INIT;
   yk_json_append(&text, value, 0);
-  return set(request, name, kind, &text, err);
+  return yk_request_set_constraint_text(request, name, kind, &text, err);
 }
 
 /* A JSON value, or a string that contains JSON, which the engine reads. */
@@ -48,7 +47,7 @@ static yk_status set_document(yk_openai_request *request, const char *name, yk_c
     return set_json(request, name, kind, value, err);
   }
   yk_strbuf_append(&text, yk_json_text(value), yk_json_length(value));
-  return set(request, name, kind, &text, err);
+  return yk_request_set_constraint_text(request, name, kind, &text, err);
 }
 
 static yk_status set_text(yk_openai_request *request, const char *name, yk_constraint_kind kind, yk_json value,
@@ -58,7 +57,7 @@ static yk_status set_text(yk_openai_request *request, const char *name, yk_const
   if (!yk_json_is(value, YK_JSON_STRING) || yk_json_length(value) == 0)
     return yk_json_wrong_type(NULL, name, "a string that is not empty", value, err);
   yk_strbuf_append(&text, yk_json_text(value), yk_json_length(value));
-  return set(request, name, kind, &text, err);
+  return yk_request_set_constraint_text(request, name, kind, &text, err);
 }
 
 static yk_status set_choice(yk_openai_request *request, const char *name, yk_json value, yk_err *err)
@@ -70,7 +69,7 @@ static yk_status set_choice(yk_openai_request *request, const char *name, yk_jso
 static yk_status set_object(yk_openai_request *request, const char *name, yk_err *err)
 {
   yk_strbuf none = YK_STRBUF_INIT;
-  return set(request, name, YK_CONSTRAINT_JSON_OBJECT, &none, err);
+  return yk_request_set_constraint_text(request, name, YK_CONSTRAINT_JSON_OBJECT, &none, err);
 }
 
 /* ---- Fields ------------------------------------------------------------------------------------------------------ */
@@ -151,146 +150,4 @@ yk_status yk_request_read_allowed_ids(yk_openai_request *request, yk_json value,
   request->sampling.allowed_ids = ids;
   request->sampling.n_allowed_ids = n;
   return YK_OK;
-}
-
-/* ---- Tools ------------------------------------------------------------------------------------------------------- */
-
-/* The text of a call around its arguments. */
-typedef struct call_form {
-  const char *begin, *arguments, *end, *separator, *trigger;
-} call_form;
-
-static const call_form *form_of(yk_tool_format format)
-{
-  static const call_form hermes = {"<tool_call>\n{\"name\": ", ", \"arguments\": ", "}\n</tool_call>", "\n",
-                                   "<tool_call>"};
-  static const call_form llama = {"{\"name\": ", ", \"parameters\": ", "}", "; ", "{\"name\": "};
-  return format == YK_TOOLS_LLAMA3_JSON ? &llama : &hermes;
-}
-
-static yk_json function_of(yk_json tool)
-{
-  return yk_json_get(tool, "function");
-}
-
-static void append_key(yk_strbuf *out, const char *key, const char *text)
-{
-  yk_strbuf_append_fmt(out, "\"%s\": ", key);
-  yk_json_append_string(out, text, strlen(text));
-}
-
-/* One call. any: whatever object the arguments are. */
-static void append_tag(yk_strbuf *out, const call_form *form, yk_json function, bool any)
-{
-  yk_json name = yk_json_get(function, "name"), parameters = yk_json_get(function, "parameters");
-  yk_strbuf begin = YK_STRBUF_INIT;
-  yk_strbuf_append_str(&begin, form->begin);
-  yk_json_append_string(&begin, yk_json_text(name), yk_json_length(name));
-  yk_strbuf_append_str(&begin, form->arguments);
-  yk_strbuf_append_str(out, "{\"type\": \"tag\", ");
-  append_key(out, "begin", begin.failed ? "" : begin.data);
-  out->failed |= begin.failed;
-  yk_strbuf_append_str(out, ", \"content\": {\"type\": \"json_schema\", \"json_schema\": ");
-  if (!any && yk_json_is(parameters, YK_JSON_OBJECT) && yk_json_size(parameters) > 0)
-    yk_json_append(out, parameters, 0);
-  else
-    yk_strbuf_append_str(out, "{\"type\": \"object\"}");
-  yk_strbuf_append_str(out, "}, ");
-  append_key(out, "end", form->end);
-  yk_strbuf_append_str(out, "}");
-  yk_strbuf_free(&begin);
-}
-
-/* only_strict: the schemas of other tools than strict ones do not count. */
-static void append_tags(yk_strbuf *out, const yk_openai_request *request, const char *only, bool only_strict)
-{
-  const call_form *form = form_of(request->tools);
-  bool is_first = true;
-  yk_strbuf_append_str(out, "\"tags\": [");
-  YK_JSON_EACH(tool, request->chat.tools)
-  {
-    if (only && !yk_json_equals(yk_json_get(function_of(tool), "name"), only)) continue;
-    if (!is_first) yk_strbuf_append_str(out, ", ");
-    append_tag(out, form, function_of(tool), only_strict && !is_true(yk_json_get(function_of(tool), "strict")));
-    is_first = false;
-  }
-  yk_strbuf_append_fmt(out, "], \"stop_after_first\": %s",
-                       request->chat.parallel_tool_calls && !only ? "false" : "true");
-}
-
-/* At least one call, and nothing else. */
-static void append_calls(yk_strbuf *out, const yk_openai_request *request, const char *only, bool only_strict)
-{
-  yk_strbuf_append_str(out, "{\"type\": \"tags_with_separator\", \"at_least_one\": true, ");
-  append_key(out, "separator", form_of(request->tools)->separator);
-  yk_strbuf_append_str(out, ", ");
-  append_tags(out, request, only, only_strict);
-  yk_strbuf_append_str(out, "}");
-}
-
-static yk_status find_tool(const yk_openai_request *request, const char *function, yk_err *err)
-{
-  YK_JSON_EACH(tool, request->chat.tools)
-  if (!function || yk_json_equals(yk_json_get(function_of(tool), "name"), function)) return YK_OK;
-  if (!function) return yk_err_set(err, YK_E_INVAL, "tool_choice: expected \"tools\" beside it");
-  return yk_err_set(err, YK_E_INVAL, "tool_choice: there is no tool \"%.80s\"", function);
-}
-
-static yk_status require(yk_openai_request *request, const char *function, yk_err *err)
-{
-  yk_strbuf text = YK_STRBUF_INIT;
-  YK_TRY(find_tool(request, function, err));
-  yk_strbuf_append_str(&text, "{\"type\": \"structural_tag\", \"format\": ");
-  append_calls(&text, request, function, false);
-  yk_strbuf_append_str(&text, "}");
-  return set(request, "tool_choice", YK_CONSTRAINT_STRUCTURAL_TAG, &text, err);
-}
-
-/* Calls, or else an output of the constraint that the request has already. */
-static yk_status constrain_rest(yk_openai_request *request, yk_err *err)
-{
-  yk_sampling *s = &request->sampling;
-  bool has_text = s->constraint_kind == YK_CONSTRAINT_JSON_SCHEMA;
-  const char *name = s->constraint_name;
-  yk_strbuf text = YK_STRBUF_INIT;
-  yk_strbuf_append_str(&text, "{\"type\": \"structural_tag\", \"format\": {\"type\": \"or\", \"elements\": [");
-  append_calls(&text, request, NULL, true);
-  yk_strbuf_append_str(&text, ", {\"type\": \"json_schema\", \"json_schema\": ");
-  if (has_text)
-    yk_strbuf_append(&text, s->constraint, s->constraint_bytes);
-  else
-    yk_strbuf_append_str(&text, "{\"type\": \"object\"}");
-  yk_strbuf_append_str(&text, "}]}}");
-  s->constraint_kind = YK_CONSTRAINT_NONE;
-  return set(request, name, YK_CONSTRAINT_STRUCTURAL_TAG, &text, err);
-}
-
-static yk_status constrain_strict(yk_openai_request *request, yk_err *err)
-{
-  yk_strbuf text = YK_STRBUF_INIT;
-  yk_strbuf_append_str(&text,
-                       "{\"type\": \"structural_tag\", \"format\": {\"type\": \"triggered_tags\", \"triggers\": [");
-  const char *trigger = form_of(request->tools)->trigger;
-  yk_json_append_string(&text, trigger, strlen(trigger));
-  yk_strbuf_append_str(&text, "], ");
-  append_tags(&text, request, NULL, true);
-  yk_strbuf_append_str(&text, "}}");
-  return set(request, "tools", YK_CONSTRAINT_STRUCTURAL_TAG, &text, err);
-}
-
-bool yk_request_enforces(yk_tool_format format)
-{
-  return format == YK_TOOLS_HERMES || format == YK_TOOLS_LLAMA3_JSON;
-}
-
-yk_status yk_request_constrain_tools(yk_openai_request *request, yk_tool_choice choice, const char *function,
-                                     yk_err *err)
-{
-  yk_constraint_kind kind = request->sampling.constraint_kind;
-  bool is_strict = false;
-  if (choice == YK_TOOL_CHOICE_REQUIRED) return require(request, function, err);
-  if (choice == YK_TOOL_CHOICE_NONE || !request->chat.tools.doc || !yk_request_enforces(request->tools)) return YK_OK;
-  if (kind == YK_CONSTRAINT_JSON_SCHEMA || kind == YK_CONSTRAINT_JSON_OBJECT) return constrain_rest(request, err);
-  YK_JSON_EACH(tool, request->chat.tools) is_strict |= is_true(yk_json_get(function_of(tool), "strict"));
-  return is_strict && kind == YK_CONSTRAINT_NONE ? constrain_strict(request, err) : YK_OK;
 }

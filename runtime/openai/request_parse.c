@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "openai/call_constraints.h"
 #include "openai/chat_fields.h"
 #include "openai/constraint_fields.h"
 #include "openai/request_fields.h"
@@ -66,7 +67,7 @@ static yk_status read_tool_choice(yk_openai_request *request, const yk_openai_de
                       "tools: the format of the model's calls is not set; start with --tool-call-parser and one "
                       "of " YK_TOOL_FORMAT_NAMES);
   /* Enforced calls need no knowledge of the model. */
-  if (choice == YK_TOOL_CHOICE_REQUIRED && !yk_request_enforces(format)) format = YK_TOOLS_HERMES;
+  if (choice == YK_TOOL_CHOICE_REQUIRED && format == YK_TOOLS_NONE) format = YK_TOOLS_HERMES;
   request->tools = format;
   yk_request_take_up(request, "tool_choice");
   YK_TRY(yk_request_constrain_tools(request, choice, function, err));

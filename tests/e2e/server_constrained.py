@@ -12,6 +12,8 @@ import signal
 import harness
 from constrained_case import BOMBS, BOOLEAN, COMPLAINT, schema_format
 from server_case import Case, Server, TOOL_TEMPLATE, read_events, text_of
+from server_parsers import ChainCase, chain
+from server_protocols import events_of
 
 COMPLETION, CHAT = "/v1/completions", "/v1/chat/completions"
 SCHEMA = {"type": "object",
@@ -272,6 +274,48 @@ class LimitsTest(Case):
         self.assertIn("longer than its limit of 0.5 s", refused.value["error"]["message"])
         answer = server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, "guided_choice": ["ok"]})
         self.assertEqual(answer.value["choices"][0]["text"], "ok", answer.text)
+
+
+@harness.of_the_program
+class StrictCallsTest(ChainCase):
+    """Calls in the form of Qwen3-Coder behind reasoning, by a model that would end its answer there: whole and
+    streamed, through each protocol."""
+
+    SCHEMA = {"type": "object", "properties": {"x": {"enum": [21, 22]}, "s": {"enum": ["p q"]},
+                                               "o": {"type": "object", "properties": {"b": {"const": True}},
+                                                     "required": ["b"], "additionalProperties": False}},
+              "required": ["x", "s", "o"], "additionalProperties": False}
+    ARGUMENTS = {"x": 21, "s": "p q", "o": {"b": True}}
+
+    def check_call(self, name, arguments, reasoning):
+        self.assertEqual((name, arguments, reasoning), ("f-1", self.ARGUMENTS, "so far"))
+
+    def test_every_protocol(self):
+        server = self.serve_chain(chain("<think>", "so", " far", "</think>"), "{{ messages[0].content }}<think>",
+                                  "--tool-call-parser", "qwen3_coder", "--served-model-name", "demo")
+        function = {"name": "f-1", "strict": True, "parameters": self.SCHEMA}
+        _, message, reason = self.both_ways(server, tools=[{"type": "function", "function": function}],
+                                            tool_choice="required", parallel_tool_calls=False, max_tokens=300)
+        call, = message["tool_calls"]
+        self.check_call(call["function"]["name"], json.loads(call["function"]["arguments"]), message["reasoning"])
+        self.assertEqual(reason, "tool_calls")
+
+        asked = {"model": "demo", "input": "x", "temperature": 0, "tool_choice": "required", "max_output_tokens": 300,
+                 "tools": [{"type": "function", **function}], "parallel_tool_calls": False}
+        whole = server.post("/v1/responses", asked).value
+        streamed = events_of(server.post("/v1/responses", {**asked, "stream": True}).text)[-1]["response"]
+        for reasoning, call in (whole["output"], streamed["output"]):
+            self.check_call(call["name"], json.loads(call["arguments"]), reasoning["content"][0]["text"])
+
+        asked = {"model": "demo", "messages": [{"role": "user", "content": "x"}], "temperature": 0, "max_tokens": 300,
+                 "tools": [{"name": "f-1", "strict": True, "input_schema": self.SCHEMA}],
+                 "tool_choice": {"type": "any", "disable_parallel_tool_use": True}}
+        reasoning, call = server.post("/v1/messages", asked).value["content"]
+        self.check_call(call["name"], call["input"], reasoning["thinking"])
+        deltas = [event["delta"] for event in events_of(server.post("/v1/messages", {**asked, "stream": True}).text)
+                  if event["type"] == "content_block_delta"]
+        self.check_call("f-1", json.loads("".join(delta.get("partial_json", "") for delta in deltas)),
+                        "".join(delta.get("thinking", "") for delta in deltas))
 
 
 @harness.of_the_program

@@ -5,7 +5,8 @@ Run by hand, in a Python that has the packages jsonschema and numpy. SUITE is th
 jsonschema's source distribution (pip download --no-deps --no-binary :all: jsonschema). The models are those that are
 named, or the demo model and two of random weights with its tokenizer. Every request has a seed, so that the answers are
 the same on each run. Prints how many answers ended by themselves, and how many of these are valid; fails if one is
-invalid or fewer than --at-least have ended.
+invalid or fewer than --at-least have ended. With --calls the answers are calls of a strict tool whose arguments have
+the schema, or, if it permits other values than objects, an argument of the schema; in each named form of calls.
 """
 
 import argparse
@@ -23,7 +24,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 import jsonschema
 
 import harness
-from server_case import Server
+from server_case import Server, TOOL_TEMPLATE
 
 MAKE_MODEL = os.path.join(HERE, "..", "..", "scripts", "make_random_model.py")
 RANDOM_MODELS = {"random-1": ("--preset", "qwen3-0.6b", "--layers", 2, "--format", "plain", "--seed", 1),
@@ -36,6 +37,36 @@ def read_schemas(suite):
         with open(path, encoding="utf-8") as file:
             for group in json.load(file):
                 yield f"{os.path.basename(path)}: {group['description']}", group["schema"]
+
+
+def has_reference(node):
+    if isinstance(node, dict):
+        return "$ref" in node or any(map(has_reference, node.values()))
+    return isinstance(node, list) and any(map(has_reference, node))
+
+
+def as_parameters(schema):
+    """A schema of a function's arguments; None: the schema cannot stand within another."""
+    if isinstance(schema, dict) and schema.get("type", "object" if "properties" in schema else "") == "object":
+        return schema
+    return None if has_reference(schema) else {"type": "object", "properties": {"x": schema}, "required": ["x"]}
+
+
+def request_call(server, schema, seed):
+    """As request_answer; the text is the arguments, or the answer if it contains no call."""
+    response = server.post("/v1/chat/completions", {
+        "messages": [{"role": "user", "content": "Call:"}], "temperature": 2, "seed": seed, "max_tokens": 300,
+        "tool_choice": "required", "parallel_tool_calls": False,
+        "tools": [{"type": "function", "function": {"name": "f", "strict": True, "parameters": schema}}]})
+    if response.status != 200:
+        return "refused" if response.status == 400 else "failed", response.value["error"]["message"]
+    choice = response.value["choices"][0]
+    calls = choice["message"].get("tool_calls")
+    if choice["finish_reason"] == "length":
+        return "length", ""
+    if not calls or choice["finish_reason"] != "tool_calls":
+        return "failed", json.dumps(choice)
+    return "stop", calls[0]["function"]["arguments"]
 
 
 def request_answer(server, schema, seed):
@@ -62,17 +93,19 @@ def judge(schema, end, text):
         return "invalid"
 
 
-def check_model(options, model, schemas):
-    """Counts of the answers of a model by their fate, and of the different valid texts."""
+def check_model(options, model, schemas, form=None):
+    """Counts of the answers of a model by their fate, and of the different valid texts. form: of calls."""
     counts, texts = collections.Counter(), set()
-    server = Server(options.yoke, model=model)
+    ask = request_call if form else request_answer
+    server = Server(options.yoke, *(("--tool-call-parser", form, "--chat-template", TOOL_TEMPLATE) if form else ()),
+                    model=model)
     try:
         server.wait_for()
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            first = list(pool.map(lambda pair: request_answer(server, pair[1], 0), schemas))
+            first = list(pool.map(lambda pair: ask(server, pair[1], 0), schemas))
             tasks = [(name, schema, seed) for (name, schema), (end, _) in zip(schemas, first) if end != "refused"
                      for seed in range(options.answers)]
-            answers = list(pool.map(lambda task: request_answer(server, *task[1:]), tasks))
+            answers = list(pool.map(lambda task: ask(server, *task[1:]), tasks))
     finally:
         server.stop()
     counts["refused schemas"] = sum(end == "refused" for end, _ in first)
@@ -93,8 +126,11 @@ def main():
     parser.add_argument("models", nargs="*", metavar="MODEL")
     parser.add_argument("--answers", type=int, default=8, help="answers for each schema and model (8)")
     parser.add_argument("--at-least", type=int, default=1000, help="answers that must end by themselves (1000)")
+    parser.add_argument("--calls", nargs="+", metavar="FORM", help="names of --tool-call-parser")
     options = parser.parse_args()
     schemas = list(read_schemas(options.suite))
+    if options.calls:
+        schemas = [(name, as_parameters(schema)) for name, schema in schemas if as_parameters(schema)]
     total, texts = collections.Counter(), set()
     with tempfile.TemporaryDirectory() as folder:
         models = options.models or [harness.DEMO]
@@ -102,11 +138,11 @@ def main():
             models.append(os.path.join(folder, name))
             subprocess.run([sys.executable, MAKE_MODEL, *map(str, shape), "--tokenizer", harness.DEMO, "--out",
                             models[-1]], check=True)
-        for model in models:
-            counts, found = check_model(options, model, schemas)
+        for model, form in ((model, form) for model in models for form in options.calls or [None]):
+            counts, found = check_model(options, model, schemas, form)
             total += counts
             texts |= found
-            print(f"{os.path.basename(model)}: {len(schemas)} schemas, " +
+            print(f"{os.path.basename(model)}{f' as {form}' if form else ''}: {len(schemas)} schemas, " +
                   ", ".join(f"{count} {fate}" for fate, count in counts.most_common()), flush=True)
     n_ended = total["valid"] + total["invalid"]
     print(f"{n_ended} answers ended by themselves, {total['valid']} are valid, {len(texts)} of them different")

@@ -173,10 +173,11 @@ static void granite(void **state)
 static void qwen3_coder(void **state)
 {
   (void)state;
-  yk_tool_schemas *schemas =
-      schemas_of("{'s': {'type': 'string'}, 'i': {'type': 'integer'}, 'b': {'type': 'boolean'}, 'o': {'type': "
-                 "'object'}, 'l': {'type': ['array', 'null']}, 'u': {'anyOf': [{'type': 'number'}, {'type': 'string'}]}"
-                 ", 'e': {'enum': [1, 'a']}, 'r': {'$ref': '#'}}");
+  yk_tool_schemas *schemas = schemas_of(
+      "{'s': {'type': 'string'}, 'i': {'type': 'integer'}, 'b': {'type': 'boolean'}, 'o': {'type': "
+      "'object'}, 'l': {'type': ['array', 'null']}, 'u': {'anyOf': [{'type': 'number'}, {'type': 'string'}]}"
+      ", 'e': {'enum': [1, 'a']}, 'r': {'$ref': '#/$defs/r'}, 'p': {'$ref': '#/properties/i'}, 'v': {'type': "
+      "['integer', 'string', 'array']}, 'm': {'minItems': 1}}");
   static const sample rows[] = {
       {"Now. " QWEN(PARAM("s", "a \"b\"\n <c> é")), "Now. {f|{\"s\": \"a \\\"b\\\"\\n <c> é\"}}"},
       {QWEN(""), "{f|{}}"},
@@ -185,6 +186,13 @@ static void qwen3_coder(void **state)
       {QWEN(PARAM("u", "5") PARAM("e", "a") PARAM("r", "[\"x\"]")), "{f|{\"u\": 5, \"e\": \"a\", \"r\": [\"x\"]}}"},
       {QWEN(PARAM("s", "null") PARAM("i", "twelve") PARAM("o", "{x}")),
        "{f|{\"s\": \"null\", \"i\": \"twelve\", \"o\": \"{x}\"}}"},
+      {QWEN(PARAM("p", "7") PARAM("v", "7") PARAM("v", "7.5") PARAM("m", "[7]")),
+       "{f|{\"p\": 7, \"v\": 7, \"v\": \"7.5\", \"m\": [7]}}"},
+      {QWEN(PARAM("o", " {\"a\": \"</parameter>\\\"</function>\", \"b\": [\"<parameter=i>\"]} ") PARAM("i", "1")),
+       "{f|{\"o\": {\"a\": \"</parameter>\\\"</function>\", \"b\": [\"<parameter=i>\"]}, \"i\": 1}}"},
+      {QWEN(PARAM("o", "{\"a") PARAM("o", "{\"a\": 1}") PARAM("v", "[x") PARAM("o", "{\"</parameter>")),
+       "{f|{\"o\": \"{\\\"a\", \"o\": {\"a\": 1}, \"v\": \"[x\", \"o\": \"{\\\"\"}}"},
+      {QWEN("<parameter=o>{\"a</parameter>"), "{f|{\"o\": \"{\\\"a\"}}"},
       {QWEN(PARAM("other", "5")), "{f|{\"other\": \"5\"}}"},
       {QWEN("<parameter=s>a</parameter><parameter=s>\n\nb\n\n</parameter>"), "{f|{\"s\": \"a\", \"s\": \"\\nb\\n\"}}"},
       {"<tool_call><function=g><parameter=s>1</parameter></function></tool_call>\n" QWEN(""),
@@ -202,6 +210,8 @@ static void qwen3_coder(void **state)
       {"a <func <tool_call <<", NULL}};
   static const sample cuts[] = {{"a<tool_call>\n<function=f>\n<parameter=s>\nend\n</par", "a{f|{\"s\": \"end!"},
                                 {"<tool_call>\n<function=f>\n<parameter=i>\n12", "{f|{\"i\": !"},
+                                {"<function=f><parameter=o>{\"a</parameter>", "{f|{\"o\": \"{\\\"a\"!"},
+                                {"<function=f><parameter=o>{\"a\": 1", "{f|{\"o\": !"},
                                 {"a <tool_call>\n<function=f", "a "},
                                 {"a <function=f>\n", "a "}};
   check_way(&(answer_way){.tools = YK_TOOLS_QWEN3_CODER, .schemas = schemas, .end = stop}, rows, N_ROWS(rows));

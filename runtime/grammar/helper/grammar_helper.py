@@ -1,7 +1,8 @@
 """Compiles grammars for the process at the other end of descriptor 0.
 
 Requests and answers are frames: four bytes of length, least significant first, then JSON. A request is one of
-  {"tokenizer": text}             a tokenizer as the library serialises it; answer: {"ready": true}
+  {"tokenizer": text, "special": {name: id}}   a tokenizer as the library serialises it, and its special tokens; answer:
+                                  {"ready": true}
   {"kind": KIND, "text": text}    answer: {"compiled": text}, or {"refused": reason}, or {"memory": true}
 KIND is "json_object" (no text), "json_schema", "regex", "choice" (a list of strings), "grammar" (EBNF whose first rule
 is root) or "structural_tag".
@@ -14,9 +15,11 @@ import resource
 import signal
 import struct
 
+import call_arguments
 import grammar_library
 import schema_check
 import syscall_filter
+import tag_tokens
 
 MAX_FRAME_BYTES = 64 << 20
 MOST_SPACES = 20  # white space in a row: some models would otherwise write it for ever
@@ -109,16 +112,29 @@ def of_structures(tag):
 class Compiler:
     def __init__(self, library):
         self.library = library
-        self.methods = {name: library.methods(name) for name in ("TokenizerInfo", "GrammarCompiler", "CompiledGrammar")}
+        self.methods = {name: library.methods(name) for name in
+                        ("TokenizerInfo", "GrammarCompiler", "CompiledGrammar", "Grammar")}
         self.warnings = Warnings()
-        self.compiler = None
+        self.compiler = self.binder = None
 
-    def set_tokenizer(self, text):
+    def set_tokenizer(self, text, special):
+        self.binder = tag_tokens.Binder(special, self.grammar_of)
         tokenizer = self.library.call(self.methods["TokenizerInfo"]["deserialize_json"], text)
         self.compiler = self.library.call(self.methods["GrammarCompiler"]["__ffi_init__"], tokenizer, 1, False, -1,
                                           False)
         self.library.release(tokenizer)
         return {"ready": True}
+
+    def grammar_of(self, node):
+        """The EBNF of a format."""
+        tag = json.dumps({"type": "structural_tag", "format": node})
+        grammar = self.library.call(self.methods["Grammar"]["from_structural_tag"], tag)
+        text = self.library.call(self.methods["Grammar"]["to_string"], grammar)
+        self.library.release(grammar)
+        try:
+            return self.library.text(text)
+        finally:
+            self.library.release(text)
 
     def schema(self, schema):
         schema_check.check(schema)
@@ -134,11 +150,16 @@ class Compiler:
             tag = of_structures(tag)
         except (KeyError, TypeError) as error:
             raise schema_check.Refused("", f"expected structures and triggers, without {error}") from None
+        tag = call_arguments.expand(tag)
         for schema, path in schemas_of(tag):
             try:
                 schema_check.check(schema)
             except schema_check.Refused as error:
                 raise schema_check.Refused(path, str(error)) from None
+        try:
+            tag = {**tag, "format": self.binder.bind(tag["format"])}
+        except (KeyError, TypeError, AttributeError, ValueError):
+            pass  # the library refuses it, with the reason
         return "compile_structural_tag", (json.dumps(tag),)
 
     def method_of(self, kind, text):
@@ -176,7 +197,7 @@ class Compiler:
         try:
             request = json.loads(frame)
             if "tokenizer" in request:
-                return self.set_tokenizer(request["tokenizer"])
+                return self.set_tokenizer(request["tokenizer"], request["special"])
             return self.compile(request["kind"], request["text"])
         except MemoryError:
             return {"memory": True}

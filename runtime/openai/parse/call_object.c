@@ -116,7 +116,7 @@ yk_object_result yk_call_object_take(yk_call_machine *m, char c)
     result = take_object_byte(m, c);
   } else if (c == '{') {
     call->in_object = true;
-    yk_json_scan_begin(&call->scan);
+    yk_json_scan_begin(&call->scan, '{');
   } else if (!yk_json_is_space(c)) {
     result = YK_SCAN_INVALID;
   }

@@ -48,7 +48,7 @@ static void begin_arguments(yk_call_machine *m, char c)
     yk_literal_begin(&m->literal, m->form->literal, c, &m->json);
     yk_calls_write(m, m->json.data, m->json.length);
   } else {
-    yk_json_scan_begin(&m->scan);
+    yk_json_scan_begin(&m->scan, c);
     yk_calls_add(m, YK_EVENT_ARGUMENTS, c);
   }
 }

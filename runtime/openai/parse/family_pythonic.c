@@ -22,7 +22,7 @@ static void give_up(yk_call_machine *m, char c)
 static bool is_name_byte(char c, bool is_first)
 {
   bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  return is_letter || (!is_first && ((c >= '0' && c <= '9') || c == '.'));
+  return is_letter || (!is_first && ((c >= '0' && c <= '9') || c == '.' || c == '-'));
 }
 
 static void enter_name(yk_call_machine *m)

@@ -9,7 +9,7 @@
  *   between the tags.
  *
  * A value on lines of its own loses the newline at either end. A string is emitted as it arrives, another value when it
- * is complete. Text between arguments is dropped. */
+ * is complete. Tags within the strings of a JSON value are part of it. Text between arguments is dropped. */
 #include <string.h>
 
 #include "base/json_write.h"
@@ -24,6 +24,7 @@ enum {
   KEY,
   BEFORE_VALUE, /* glm45. held: part of a tag */
   VALUE,        /* held: part of a tag */
+  JSON,         /* a value that is an object or an array so far. held: the value */
   AFTER         /* behind a call. held: white space and part of a tag */
 };
 
@@ -246,8 +247,58 @@ static void step_before_value(yk_call_machine *m, char c)
   }
 }
 
+static void end_json(yk_call_machine *m)
+{
+  m->state = VALUE;
+  for (size_t i = 0; i < m->held.length; i++) add_to_value(m, m->held.data[i], m->held_special.data[i] != 0);
+  yk_calls_drop(m);
+}
+
+/* The held text is no JSON: reads the text again as values without a form, and so all that follow, since reading each
+ * again would take quadratic time. */
+static void read_again(yk_call_machine *m)
+{
+  yk_strbuf text = m->held, special = m->held_special;
+  m->held = m->held_special = YK_STRBUF_INIT;
+  m->has_plain_values = true;
+  m->state = VALUE;
+  for (size_t i = 0; i < text.length; i++) {
+    m->is_special = special.data[i] != 0;
+    m->form->step(m, text.data[i]);
+  }
+  m->held.failed |= text.failed || special.failed;
+  yk_strbuf_free(&text);
+  yk_strbuf_free(&special);
+}
+
+static void step_json(yk_call_machine *m, char c)
+{
+  if (!yk_calls_hold(m, c)) return;
+  yk_scan_result result = yk_json_scan_byte(&m->scan, c);
+  if (result == YK_SCAN_END)
+    end_json(m);
+  else if (result == YK_SCAN_INVALID)
+    read_again(m);
+}
+
+/* Whether an object or an array begins with c. */
+static bool begins_json(const yk_call_machine *m, char c)
+{
+  bool fits = (c == '{' && m->types & YK_TYPE_OBJECT) || (c == '[' && m->types & YK_TYPE_ARRAY);
+  if (!fits || m->has_plain_values || m->held.length > 0) return false;
+  for (size_t i = 0; i < m->value.length; i++)
+    if (!yk_json_is_space(m->value.data[i])) return false;
+  return true;
+}
+
 static void step_value(yk_call_machine *m, char c)
 {
+  if (begins_json(m, c)) {
+    if (!yk_calls_hold(m, c)) return;
+    yk_json_scan_begin(&m->scan, c);
+    m->state = JSON;
+    return;
+  }
   if (!yk_calls_hold(m, c)) return;
   int found = yk_calls_match(m, YK_TAG_VALUE_END | (m->form->is_lenient ? YK_TAG_KEY | YK_TAG_END : 0));
   if (found == YK_PART_OF_TAG) return;
@@ -298,6 +349,7 @@ static void step(yk_call_machine *m, char c)
   case KEY: step_key(m, c); break;
   case BEFORE_VALUE: step_before_value(m, c); break;
   case VALUE: step_value(m, c); break;
+  case JSON: step_json(m, c); break;
   default: step_after(m, c);
   }
 }
@@ -305,6 +357,7 @@ static void step(yk_call_machine *m, char c)
 /* If the model ended the text itself, end tags that are missing change nothing. */
 static void end(yk_call_machine *m, bool is_cut)
 {
+  if (m->state == JSON) read_again(m);
   if (!m->has_open_call) {
     bool is_content = m->state != AFTER && !is_cut;
     if (is_content) yk_calls_release(m, YK_EVENT_CONTENT);

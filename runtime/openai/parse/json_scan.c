@@ -121,10 +121,10 @@ static yk_scan_result in_number(yk_json_scan *scan, char c)
   return between(scan, c);
 }
 
-void yk_json_scan_begin(yk_json_scan *scan)
+void yk_json_scan_begin(yk_json_scan *scan, char opened)
 {
   *scan = (yk_json_scan){0};
-  open(scan, false);
+  open(scan, opened == '[');
 }
 
 yk_scan_result yk_json_scan_byte(yk_json_scan *scan, char c)
@@ -142,7 +142,7 @@ bool yk_json_scan_is_value(const char *text, size_t n_bytes)
 {
   yk_json_scan scan;
   if (n_bytes == 0 || yk_json_is_space(text[0]) || yk_json_is_space(text[n_bytes - 1])) return false;
-  yk_json_scan_begin(&scan);
+  yk_json_scan_begin(&scan, '{');
   scan.state = YK_SCAN_VALUE; /* of an object's only key, so that the object's end ends the value */
   for (size_t i = 0; i < n_bytes; i++) {
     bool may_continue = scan.depth > 1 || scan.state != YK_SCAN_AFTER;

@@ -1,4 +1,4 @@
-/* json_scan.h - validates a JSON object byte by byte, as strictly as a parser, while its text arrives. */
+/* json_scan.h - validates a JSON object or array byte by byte, as strictly as a parser, while its text arrives. */
 #ifndef YK_OPENAI_PARSE_JSON_SCAN_H
 #define YK_OPENAI_PARSE_JSON_SCAN_H
 
@@ -31,9 +31,9 @@ typedef enum yk_scan_state {
 } yk_scan_state;
 
 typedef enum yk_scan_result {
-  YK_SCAN_MORE,   /* the byte belongs to the object, which continues */
-  YK_SCAN_END,    /* the byte ends the object */
-  YK_SCAN_INVALID /* the byte cannot continue the object */
+  YK_SCAN_MORE,   /* the byte belongs to the value, which continues */
+  YK_SCAN_END,    /* the byte ends the value */
+  YK_SCAN_INVALID /* the byte cannot continue the value */
 } yk_scan_result;
 
 typedef struct yk_json_scan {
@@ -45,8 +45,8 @@ typedef struct yk_json_scan {
   const char *literal; /* missing rest of true, false or null */
 } yk_json_scan;
 
-/* yk_json_scan_begin - start behind the byte "{". */
-void yk_json_scan_begin(yk_json_scan *scan);
+/* yk_json_scan_begin - start behind the byte that opens an object ("{") or an array ("["). */
+void yk_json_scan_begin(yk_json_scan *scan, char opened);
 
 /* yk_json_scan_byte - take the next byte. After END and INVALID start again. */
 yk_scan_result yk_json_scan_byte(yk_json_scan *scan, char c);

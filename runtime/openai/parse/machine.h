@@ -83,6 +83,7 @@ struct yk_call_machine {
   unsigned types;                   /* of the value */
   bool has_key, in_text;            /* an argument has been written; the value is written as it arrives */
   bool begins_newline, has_newline; /* the value begins with a newline; a newline is held back */
+  bool has_plain_values;            /* a value looked like JSON, and was none */
 };
 
 extern const yk_call_form yk_form_hermes, yk_form_llama3_json, yk_form_granite, yk_form_mistral, yk_form_deepseek_v3,

@@ -11,6 +11,7 @@
 typedef struct parameter {
   char *function, *name; /* [n_function], [n_name], one allocation */
   size_t n_function, n_name;
+  bool is_other; /* the types of every parameter that the schema does not list */
   unsigned types;
 } parameter;
 
@@ -26,8 +27,8 @@ static unsigned type_named(yk_json name)
   static const struct {
     const char *name;
     unsigned type;
-  } names[] = {{"string", YK_TYPE_STRING},   {"integer", YK_TYPE_NUMBER}, {"number", YK_TYPE_NUMBER},
-               {"boolean", YK_TYPE_BOOLEAN}, {"null", YK_TYPE_NULL},      {"object", YK_TYPE_OBJECT},
+  } names[] = {{"string", YK_TYPE_STRING},   {"integer", YK_TYPE_INTEGER}, {"number", YK_TYPE_NUMBER},
+               {"boolean", YK_TYPE_BOOLEAN}, {"null", YK_TYPE_NULL},       {"object", YK_TYPE_OBJECT},
                {"array", YK_TYPE_ARRAY}};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (yk_json_equals(name, names[i].name)) return names[i].type;
@@ -46,36 +47,95 @@ static unsigned type_of_value(yk_json value)
   }
 }
 
-static unsigned types_of(yk_json schema, int depth);
+/* The schema at "#/a/b". */
+static yk_json referred(yk_json root, const char *target)
+{
+  char key[256];
+  yk_json node = root;
+  if (!target || *target++ != '#') return YK_JSON_NONE;
+  while (*target == '/') {
+    size_t n = 0;
+    for (target++; *target && *target != '/' && n + 1 < sizeof key; target++) {
+      bool is_escape = *target == '~' && (target[1] == '0' || target[1] == '1');
+      key[n++] = !is_escape ? *target : *++target == '1' ? '/' : '~';
+    }
+    key[n] = '\0';
+    node = yk_json_get(node, key);
+  }
+  return *target ? YK_JSON_NONE : node;
+}
 
-static unsigned types_of_each(yk_json list, int depth)
+static unsigned types_of(yk_json schema, yk_json root, int depth);
+
+static unsigned types_of_each(yk_json list, yk_json root, int depth)
 {
   unsigned types = 0;
   if (!yk_json_is(list, YK_JSON_ARRAY)) return 0;
-  YK_JSON_EACH(schema, list) types |= types_of(schema, depth);
+  YK_JSON_EACH(schema, list) types |= types_of(schema, root, depth);
   return types;
 }
 
-static unsigned types_of(yk_json schema, int depth)
+static unsigned listed_types(yk_json schema)
 {
-  static const char *const unions[] = {"anyOf", "oneOf", "allOf"};
   unsigned types = 0;
-  if (!yk_json_is(schema, YK_JSON_OBJECT) || depth == 0) return 0;
-  yk_json type = yk_json_get(schema, "type"), values = yk_json_get(schema, "enum"),
-          value = yk_json_get(schema, "const");
+  yk_json type = yk_json_get(schema, "type"), values = yk_json_get(schema, "enum");
   if (yk_json_is(type, YK_JSON_STRING)) types |= type_named(type);
   if (yk_json_is(type, YK_JSON_ARRAY)) YK_JSON_EACH(name, type) types |= type_named(name);
   if (types) return types;
-  if (yk_json_is(values, YK_JSON_ARRAY)) YK_JSON_EACH(one, values) types |= type_of_value(one);
-  if (value.doc) types |= type_of_value(value);
-  for (size_t i = 0; i < 3; i++) types |= types_of_each(yk_json_get(schema, unions[i]), depth - 1);
-  if (yk_json_get(schema, "$ref").doc) types = YK_TYPE_ANY;
-  if (yk_json_get(schema, "properties").doc) types |= YK_TYPE_OBJECT;
+  if (yk_json_is(values, YK_JSON_ARRAY)) YK_JSON_EACH(value, values) types |= type_of_value(value);
+  yk_json value = yk_json_get(schema, "const");
+  return value.doc ? types | type_of_value(value) : types;
+}
+
+/* Types to which the keywords of a schema without a type belong. */
+static unsigned implied_types(yk_json schema)
+{
+  static const struct {
+    const char *keyword;
+    unsigned type;
+  } rows[] = {{"properties", YK_TYPE_OBJECT},
+              {"required", YK_TYPE_OBJECT},
+              {"items", YK_TYPE_ARRAY},
+              {"additionalProperties", YK_TYPE_OBJECT},
+              {"patternProperties", YK_TYPE_OBJECT},
+              {"propertyNames", YK_TYPE_OBJECT},
+              {"minProperties", YK_TYPE_OBJECT},
+              {"maxProperties", YK_TYPE_OBJECT},
+              {"prefixItems", YK_TYPE_ARRAY},
+              {"minItems", YK_TYPE_ARRAY},
+              {"maxItems", YK_TYPE_ARRAY},
+              {"minimum", YK_TYPE_NUMBER},
+              {"maximum", YK_TYPE_NUMBER},
+              {"exclusiveMinimum", YK_TYPE_NUMBER},
+              {"exclusiveMaximum", YK_TYPE_NUMBER},
+              {"multipleOf", YK_TYPE_NUMBER},
+              {"minLength", YK_TYPE_STRING},
+              {"maxLength", YK_TYPE_STRING},
+              {"pattern", YK_TYPE_STRING}};
+  unsigned types = 0;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if (yk_json_get(schema, rows[i].keyword).doc) types |= rows[i].type;
   return types;
+}
+
+static unsigned types_of(yk_json schema, yk_json root, int depth)
+{
+  static const char *const unions[] = {"anyOf", "oneOf", "allOf"};
+  if (!yk_json_is(schema, YK_JSON_OBJECT) || depth == 0) return 0;
+  yk_json reference = yk_json_get(schema, "$ref");
+  if (reference.doc) {
+    yk_json target = referred(root, yk_json_string(reference));
+    return target.doc ? types_of(target, root, depth - 1) : YK_TYPE_ANY;
+  }
+  unsigned types = listed_types(schema);
+  for (size_t i = 0; i < 3 && !yk_json_get(schema, "type").doc; i++)
+    types |= types_of_each(yk_json_get(schema, unions[i]), root, depth - 1);
+  return types ? types : implied_types(schema);
 }
 
 /* ---- The list ---------------------------------------------------------------------------------------------------- */
 
+/* name: none for the parameters that the schema does not list. */
 static bool add(yk_tool_schemas *s, yk_json function, yk_json name, unsigned types)
 {
   size_t n_function = yk_json_length(function), n_name = yk_json_length(name);
@@ -89,25 +149,31 @@ static bool add(yk_tool_schemas *s, yk_json function, yk_json name, unsigned typ
   char *text = malloc(n_function + n_name + 1);
   if (!text) return false;
   memcpy(text, yk_json_text(function), n_function);
-  memcpy(text + n_function, yk_json_text(name), n_name);
-  s->parameters[s->n++] = (parameter){text, text + n_function, n_function, n_name, types};
+  if (n_name) memcpy(text + n_function, yk_json_text(name), n_name);
+  s->parameters[s->n++] = (parameter){text, text + n_function, n_function, n_name, !name.doc, types};
   return true;
+}
+
+static bool add_function(yk_tool_schemas *s, yk_json function)
+{
+  enum { MAX_DEPTH = 8 }; /* of unions and references in each other */
+  yk_json root = yk_json_get(function, "parameters"), name = yk_json_get(function, "name"), object = root;
+  for (int i = 0; i < MAX_DEPTH && yk_json_get(object, "$ref").doc; i++)
+    object = referred(root, yk_json_string(yk_json_get(object, "$ref")));
+  yk_json properties = yk_json_get(object, "properties"), others = yk_json_get(object, "additionalProperties");
+  bool is_whole = !yk_json_is(others, YK_JSON_OBJECT) || add(s, name, YK_JSON_NONE, types_of(others, root, MAX_DEPTH));
+  if (!yk_json_is(properties, YK_JSON_OBJECT)) return is_whole;
+  YK_JSON_EACH_KEY(key, properties)
+  is_whole = is_whole && add(s, name, key, types_of(yk_json_member(key), root, MAX_DEPTH));
+  return is_whole;
 }
 
 yk_status yk_tool_schemas_create(yk_json tools, yk_tool_schemas **out, yk_err *err)
 {
-  enum { MAX_DEPTH = 8 }; /* of unions in unions */
   bool is_whole = true;
   *out = calloc(1, sizeof **out);
   if (!*out) return yk_err_set(err, YK_E_NOMEM, "no memory for the types of tools");
-  YK_JSON_EACH(tool, tools)
-  {
-    yk_json function = yk_json_get(tool, "function");
-    yk_json properties = yk_json_get(yk_json_get(function, "parameters"), "properties");
-    if (!yk_json_is(properties, YK_JSON_OBJECT)) continue;
-    YK_JSON_EACH_KEY(key, properties)
-    is_whole = is_whole && add(*out, yk_json_get(function, "name"), key, types_of(yk_json_member(key), MAX_DEPTH));
-  }
+  YK_JSON_EACH(tool, tools) is_whole = is_whole && add_function(*out, yk_json_get(tool, "function"));
   if (is_whole) return YK_OK;
   yk_tool_schemas_free(*out);
   *out = NULL;
@@ -129,11 +195,14 @@ static bool is_text(const yk_strbuf *text, const char *other, size_t n_other)
 
 unsigned yk_tool_schemas_types(const yk_tool_schemas *schemas, const yk_strbuf *function, const yk_strbuf *name)
 {
+  unsigned others = 0;
   for (size_t i = 0; schemas && i < schemas->n; i++) {
     const parameter *p = &schemas->parameters[i];
-    if (is_text(function, p->function, p->n_function) && is_text(name, p->name, p->n_name)) return p->types;
+    if (!is_text(function, p->function, p->n_function)) continue;
+    if (p->is_other) others = p->types;
+    if (!p->is_other && is_text(name, p->name, p->n_name)) return p->types;
   }
-  return 0;
+  return others;
 }
 
 /* ---- Values ------------------------------------------------------------------------------------------------------ */
@@ -158,6 +227,13 @@ static bool append_literal(yk_strbuf *out, const char *text, size_t n_bytes)
   return is_literal;
 }
 
+static bool is_integer(const char *text, size_t n_bytes)
+{
+  for (size_t i = 0; i < n_bytes; i++)
+    if (yk_is_one_of(text[i], ".eE")) return false;
+  return true;
+}
+
 static bool append_typed(yk_strbuf *out, unsigned types, const char *text, size_t n_bytes)
 {
   bool is_json = yk_json_scan_is_value(text, n_bytes);
@@ -172,9 +248,11 @@ static bool append_typed(yk_strbuf *out, unsigned types, const char *text, size_
     yk_strbuf_append_str(out, n_bytes == 4 ? "true" : "false");
     return true;
   }
-  bool is_number = is_json && (first == '-' || (first >= '0' && first <= '9'));
+  bool may_be_number =
+      types & YK_TYPE_NUMBER || (types & YK_TYPE_INTEGER && (is_integer(text, n_bytes) || !(types & YK_TYPE_STRING)));
+  bool is_number = is_json && may_be_number && (first == '-' || (first >= '0' && first <= '9'));
   bool is_quoted = is_json && first == '"' && types == YK_TYPE_ANY;
-  if (is_quoted || (is_number && types & YK_TYPE_NUMBER) || (is_json && container & types)) {
+  if (is_quoted || is_number || (is_json && container & types)) {
     yk_strbuf_append(out, text, n_bytes);
     return true;
   }

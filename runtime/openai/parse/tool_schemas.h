@@ -9,12 +9,13 @@
 /* Types that a parameter may have: a set of bits. */
 enum {
   YK_TYPE_STRING = 1,
-  YK_TYPE_NUMBER = 2, /* integers too */
+  YK_TYPE_NUMBER = 2,
   YK_TYPE_BOOLEAN = 4,
   YK_TYPE_NULL = 8,
   YK_TYPE_OBJECT = 16,
   YK_TYPE_ARRAY = 32,
-  YK_TYPE_ANY = 63
+  YK_TYPE_ANY = 63,
+  YK_TYPE_INTEGER = 64 /* a number without a fraction and an exponent */
 };
 
 typedef struct yk_tool_schemas yk_tool_schemas; /* owner: the creator; constant after creation */
@@ -23,7 +24,8 @@ typedef struct yk_tool_schemas yk_tool_schemas; /* owner: the creator; constant 
 yk_status yk_tool_schemas_create(yk_json tools, yk_tool_schemas **out, yk_err *err);
 void yk_tool_schemas_free(yk_tool_schemas *schemas);
 
-/* yk_tool_schemas_types - types of a function's parameter; 0: not known. schemas may be NULL. */
+/* yk_tool_schemas_types - types of a function's parameter, or else of those that the schema does not list; 0: unknown.
+ *   schemas may be NULL. */
 unsigned yk_tool_schemas_types(const yk_tool_schemas *schemas, const yk_strbuf *function, const yk_strbuf *parameter);
 
 /* yk_typed_value_append - append as JSON the text [n_bytes] of an argument: null, a boolean, a number, an object or an

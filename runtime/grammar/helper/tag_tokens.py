@@ -1,0 +1,114 @@
+"""Special tokens in structural tags. They have no text for the library, so that each tag, trigger or constant that
+contains the name of one is matched by the token's id.
+"""
+
+import re
+
+STRING_RULE = re.compile(r'TagDispatch\(\s*loop_after_dispatch=false,\s*excludes=\("<\|\\"\|>"\)\s*\)')
+CLASS_OR_LITERAL = re.compile(r'\[(?:[^\]\\]|\\.)*\]|"((?:[^"\\]|\\.)*)"')
+GEMMA_MARK = '<|"|>'  # around the strings of the style "gemma"
+
+
+def constant(text):
+    return {"type": "const_string", "value": text}
+
+
+def token(number):
+    return {"type": "token", "token": number}
+
+
+def sequence(elements):
+    return elements[0] if len(elements) == 1 else {"type": "sequence", "elements": elements}
+
+
+class Binder:
+    def __init__(self, ids, grammar_of):
+        """ids: of special tokens by name; grammar_of: the EBNF of a format."""
+        self.ids = ids
+        self.grammar_of = grammar_of
+        names = "|".join(re.escape(name) for name in sorted(ids, key=len, reverse=True))
+        self.names = re.compile(f"({names})") if names else None
+
+    def parts(self, text):
+        found = self.names.split(text) if self.names else [text]
+        return [token(self.ids[part]) if part in self.ids else constant(part) for part in found if part]
+
+    def is_plain(self, text):
+        return not self.names or not self.names.search(text)
+
+    def number(self, name):
+        return self.ids.get(name, name) if isinstance(name, str) else name
+
+    def bind(self, node):
+        """The format with ids in place of names."""
+        kind = node["type"]
+        bound = {key: self.of_member(key, value) for key, value in node.items()}
+        if kind == "const_string":
+            return sequence(self.parts(node["value"])) if node["value"] else node
+        if kind == "token":
+            return {**node, "token": self.number(node["token"])}
+        if kind == "json_schema":
+            return self.json_schema(bound)
+        if kind == "tag":
+            return self.tag(bound)
+        return self.triggered_tags(bound) if kind == "triggered_tags" else bound
+
+    def of_member(self, key, value):
+        if isinstance(value, dict) and key in ("content", "begin", "end"):
+            return self.bind(value)
+        if key == "elements":
+            return [self.bind(element) for element in value]
+        if key == "tags":  # their beginnings may be triggers
+            return [{name: self.of_member(name, part) for name, part in tag.items()} for tag in value]
+        if key in ("trigger_tokens", "exclude_tokens"):
+            return [self.number(name) for name in value]
+        return value
+
+    def json_schema(self, node):
+        mark = node.pop("mark", GEMMA_MARK)
+        if node.get("style") != "gemma" or (mark == GEMMA_MARK and self.is_plain(mark)):
+            return node
+        return {"type": "grammar", "grammar": self.with_mark(self.grammar_of(node), mark)}
+
+    def with_mark(self, grammar, mark):
+        """The EBNF of the style "gemma" with another mark, or its token. No string contains the mark's beginning."""
+        first, second = mark[:2]
+        text = f'[^{first}]* ("{first}"+ [^{first}{second}] [^{first}]*)*'
+        marked = f" Token({self.ids[mark]}) " if mark in self.ids else f' "{mark}" '
+
+        def literal(found):
+            parts = (found[1] or "").split('<|\\"|>')
+            return found[0] if len(parts) == 1 else marked.join(f'"{part}"' if part else "" for part in parts)
+
+        grammar = STRING_RULE.sub(lambda _: text, grammar).replace("{0, -1}", "*")
+        return CLASS_OR_LITERAL.sub(literal, grammar)
+
+    def tag(self, node, trigger=""):
+        """trigger: a name at the beginning, which the tag's own format then begins with as a token."""
+        begin, end, before, behind = node["begin"], node["end"], [], []
+        if trigger:
+            begin, before = token(self.ids[trigger]), self.parts(begin[len(trigger):])
+        elif isinstance(begin, str) and not self.is_plain(begin):
+            begin, before = "", self.parts(begin)
+        if isinstance(end, str) and not self.is_plain(end):
+            *behind, end = self.parts(end)
+            end = end if end["type"] == "token" else end["value"]
+        elif isinstance(end, list) and not all(map(self.is_plain, end)):
+            end, behind = "", [{"type": "or", "elements": [sequence(self.parts(text)) for text in end]}]
+        return {**node, "begin": begin, "end": end, "content": sequence([*before, node["content"], *behind])}
+
+    def trigger_of(self, text):
+        found = self.names.match(text) if self.names and isinstance(text, str) else None
+        return found[0] if found else ""
+
+    def triggered_tags(self, node):
+        """Tokens trigger where names did."""
+        triggers = sorted({self.trigger_of(trigger) for trigger in node["triggers"]})
+        tags = [self.tag(tag, self.trigger_of(tag["begin"]) if triggers != [""] else "") for tag in node["tags"]]
+        if triggers == [""]:
+            return {**node, "tags": tags}
+        if "" in triggers:
+            raise ValueError("triggers: expected that all begin with special tokens, or none")
+        bound = {key: value for key, value in node.items() if key in ("at_least_one", "stop_after_first")}
+        return {"type": "token_triggered_tags", "trigger_tokens": [self.ids[name] for name in triggers], "tags": tags,
+                **bound}

@@ -1,0 +1,361 @@
+#include "openai/call_constraints.h"
+
+#include <string.h>
+
+#include "base/json_write.h"
+#include "openai/constraint_fields.h"
+
+/* ---- Forms ------------------------------------------------------------------------------------------------------- */
+
+/* How a model writes calls: list_begin, calls with the separator between, list_end. A call is begin, the function's
+ * name, arguments, end. The trigger begins every list, or every call if there is no list. */
+typedef struct call_form {
+  const char *begin, *arguments, *end, *separator, *trigger;
+  const char *list_begin, *list_end; /* NULL: calls stand alone */
+  const char *style;                 /* of the arguments, with its parameters (grammar/helper); NULL: JSON */
+  bool quotes_name;                  /* the name is JSON */
+  bool has_index;                    /* a number stands between the name and the arguments */
+  const struct call_form *other;     /* models of another age write this form; NULL: none */
+} call_form;
+
+/* White space is limited to what models write. */
+#define GEMMA_STYLE   "\"gemma\", \"max_whitespace_cnt\": 1"
+#define DEEPSEEK_LIST .list_begin = "<｜tool▁calls▁begin｜>", .list_end = "<｜tool▁calls▁end｜>"
+
+static const call_form of_mistral_list = {.begin = "{\"name\": ",
+                                          .arguments = ", \"arguments\": ",
+                                          .end = "}",
+                                          .separator = ", ",
+                                          .list_begin = "[TOOL_CALLS] [",
+                                          .list_end = "]",
+                                          .quotes_name = true};
+
+static const call_form forms[YK_N_TOOL_FORMATS] = {
+    [YK_TOOLS_HERMES] = {.begin = "<tool_call>\n{\"name\": ",
+                         .arguments = ", \"arguments\": ",
+                         .end = "}\n</tool_call>",
+                         .separator = "\n",
+                         .trigger = "<tool_call>",
+                         .quotes_name = true},
+    [YK_TOOLS_LLAMA3_JSON] = {.begin = "{\"name\": ",
+                              .arguments = ", \"parameters\": ",
+                              .end = "}",
+                              .separator = "; ",
+                              .trigger = "{\"name\": ",
+                              .quotes_name = true},
+    [YK_TOOLS_GRANITE] = {.begin = "{\"name\": ",
+                          .arguments = ", \"arguments\": ",
+                          .end = "}",
+                          .separator = ", ",
+                          .trigger = "<|tool_call|>",
+                          .list_begin = "<|tool_call|>[",
+                          .list_end = "]",
+                          .quotes_name = true},
+    [YK_TOOLS_MISTRAL] = {.begin = "[TOOL_CALLS]",
+                          .arguments = "[ARGS]",
+                          .end = "",
+                          .separator = "",
+                          .trigger = "[TOOL_CALLS]",
+                          .other = &of_mistral_list},
+    [YK_TOOLS_DEEPSEEK_V3] = {.begin = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+                              .arguments = "\n```json\n",
+                              .end = "\n```<｜tool▁call▁end｜>",
+                              .separator = "\n",
+                              .trigger = "<｜tool▁calls▁begin｜>",
+                              DEEPSEEK_LIST},
+    [YK_TOOLS_DEEPSEEK_V31] = {.begin = "<｜tool▁call▁begin｜>",
+                               .arguments = "<｜tool▁sep｜>",
+                               .end = "<｜tool▁call▁end｜>",
+                               .separator = "",
+                               .trigger = "<｜tool▁calls▁begin｜>",
+                               DEEPSEEK_LIST},
+    [YK_TOOLS_KIMI_K2] = {.begin = "<|tool_call_begin|>functions.",
+                          .arguments = "<|tool_call_argument_begin|>",
+                          .end = "<|tool_call_end|>",
+                          .separator = "",
+                          .trigger = "<|tool_calls_section_begin|>",
+                          .list_begin = "<|tool_calls_section_begin|>",
+                          .list_end = "<|tool_calls_section_end|>",
+                          .has_index = true},
+    [YK_TOOLS_GEMMA4] = {.begin = "<|tool_call>call:",
+                         .arguments = "",
+                         .end = "<tool_call|>",
+                         .separator = "",
+                         .trigger = "<|tool_call>",
+                         .style = GEMMA_STYLE},
+    [YK_TOOLS_FUNCTIONGEMMA] = {.begin = "<start_function_call>call:",
+                                .arguments = "",
+                                .end = "<end_function_call>",
+                                .separator = "",
+                                .trigger = "<start_function_call>",
+                                .style = GEMMA_STYLE ", \"mark\": \"<escape>\""},
+    [YK_TOOLS_QWEN3_CODER] = {.begin = "<tool_call>\n<function=",
+                              .arguments = ">\n",
+                              .end = "</function>\n</tool_call>",
+                              .separator = "\n",
+                              .trigger = "<tool_call>",
+                              .style = "\"qwen_xml\""},
+    [YK_TOOLS_MINIMAX_M2] = {.begin = "<invoke name=\"",
+                             .arguments = "\">\n",
+                             .end = "</invoke>\n",
+                             .separator = "",
+                             .trigger = "<minimax:tool_call>",
+                             .list_begin = "<minimax:tool_call>\n",
+                             .list_end = "</minimax:tool_call>",
+                             .style = "\"minimax_xml\""},
+    [YK_TOOLS_GLM45] = {.begin = "<tool_call>",
+                        .arguments = "",
+                        .end = "</tool_call>",
+                        .separator = "\n",
+                        .trigger = "<tool_call>",
+                        .style = "\"glm_xml\""},
+    [YK_TOOLS_PYTHONIC] = {.begin = "",
+                           .arguments = "(",
+                           .end = ")",
+                           .separator = ", ",
+                           .list_begin = "[",
+                           .list_end = "]",
+                           .style = "\"python\""},
+};
+
+/* ---- Formats ----------------------------------------------------------------------------------------------------- */
+
+/* Which calls the output may contain. */
+typedef struct call_rules {
+  const yk_openai_request *request;
+  const char *only; /* of this function; NULL: of any */
+  bool only_strict; /* the schemas of other tools than strict ones do not count */
+} call_rules;
+
+static yk_json function_of(yk_json tool)
+{
+  return yk_json_get(tool, "function");
+}
+
+static bool is_strict(yk_json tool)
+{
+  return yk_json_is(yk_json_get(function_of(tool), "strict"), YK_JSON_TRUE);
+}
+
+static void append_key(yk_strbuf *out, const char *key, const char *text)
+{
+  yk_strbuf_append_fmt(out, "\"%s\": ", key);
+  yk_json_append_string(out, text, strlen(text));
+}
+
+static void append_begin(yk_strbuf *out, const call_form *form, yk_json name)
+{
+  yk_strbuf begin = YK_STRBUF_INIT;
+  yk_strbuf_append_str(&begin, form->begin);
+  if (form->quotes_name)
+    yk_json_append_string(&begin, yk_json_text(name), yk_json_length(name));
+  else
+    yk_strbuf_append(&begin, yk_json_text(name), yk_json_length(name));
+  yk_strbuf_append_str(&begin, form->has_index ? ":" : form->arguments);
+  append_key(out, "begin", begin.failed ? "" : begin.data);
+  out->failed |= begin.failed;
+  yk_strbuf_free(&begin);
+}
+
+/* Arguments by the function's schema; any: whatever arguments are well-formed. */
+static void append_arguments(yk_strbuf *out, const call_form *form, yk_json parameters, bool any)
+{
+  yk_strbuf_append_str(out, "{\"type\": \"json_schema\", \"json_schema\": ");
+  if (!any && yk_json_is(parameters, YK_JSON_OBJECT) && yk_json_size(parameters) > 0)
+    yk_json_append(out, parameters, 0);
+  else
+    yk_strbuf_append_str(out, "{\"type\": \"object\"}");
+  if (form->style) yk_strbuf_append_fmt(out, ", \"style\": %s", form->style);
+  yk_strbuf_append_str(out, "}");
+}
+
+static void append_call(yk_strbuf *out, const call_form *form, yk_json function, bool any)
+{
+  yk_strbuf_append_str(out, "{\"type\": \"tag\", ");
+  append_begin(out, form, yk_json_get(function, "name"));
+  yk_strbuf_append_str(out, ", \"content\": ");
+  if (form->has_index) {
+    yk_strbuf_append_str(out, "{\"type\": \"sequence\", \"elements\": [{\"type\": \"regex\", \"pattern\": "
+                              "\"[0-9]{1,3}\"}, {\"type\": \"const_string\", ");
+    append_key(out, "value", form->arguments);
+    yk_strbuf_append_str(out, "}, ");
+  }
+  append_arguments(out, form, yk_json_get(function, "parameters"), any);
+  yk_strbuf_append_str(out, form->has_index ? "]}, " : ", ");
+  append_key(out, "end", form->end);
+  yk_strbuf_append_str(out, "}");
+}
+
+static void append_each_call(yk_strbuf *out, const call_form *form, const call_rules *rules)
+{
+  bool is_first = true;
+  YK_JSON_EACH(tool, rules->request->chat.tools)
+  {
+    if (rules->only && !yk_json_equals(yk_json_get(function_of(tool), "name"), rules->only)) continue;
+    if (!is_first) yk_strbuf_append_str(out, ", ");
+    append_call(out, form, function_of(tool), rules->only_strict && !is_strict(tool));
+    is_first = false;
+  }
+}
+
+static void append_stop(yk_strbuf *out, const call_rules *rules)
+{
+  bool has_several = rules->request->chat.parallel_tool_calls && !rules->only;
+  yk_strbuf_append_fmt(out, ", \"stop_after_first\": %s", has_several ? "false" : "true");
+}
+
+/* At least one call, with separators between calls. */
+static void append_row(yk_strbuf *out, const call_form *form, const call_rules *rules)
+{
+  yk_strbuf_append_str(out, "{\"type\": \"tags_with_separator\", \"at_least_one\": true, ");
+  append_key(out, "separator", form->separator);
+  yk_strbuf_append_str(out, ", \"tags\": [");
+  append_each_call(out, form, rules);
+  yk_strbuf_append_str(out, "]");
+  append_stop(out, rules);
+  yk_strbuf_append_str(out, "}");
+}
+
+static void append_list(yk_strbuf *out, const call_form *form, const call_rules *rules)
+{
+  yk_strbuf_append_str(out, "{\"type\": \"tag\", ");
+  append_key(out, "begin", form->list_begin);
+  yk_strbuf_append_str(out, ", \"content\": ");
+  append_row(out, form, rules);
+  yk_strbuf_append_str(out, ", ");
+  append_key(out, "end", form->list_end);
+  yk_strbuf_append_str(out, "}");
+}
+
+/* At least one call, and nothing else. */
+static void append_calls(yk_strbuf *out, const call_form *form, const call_rules *rules)
+{
+  if (form->other) yk_strbuf_append_str(out, "{\"type\": \"or\", \"elements\": [");
+  if (form->list_begin)
+    append_list(out, form, rules);
+  else
+    append_row(out, form, rules);
+  if (!form->other) return;
+  yk_strbuf_append_str(out, ", ");
+  append_calls(out, form->other, rules);
+  yk_strbuf_append_str(out, "]}");
+}
+
+/* Calls wherever their trigger occurs. */
+static void append_triggered(yk_strbuf *out, const call_form *form, const call_rules *rules)
+{
+  yk_strbuf_append_str(out, "{\"type\": \"triggered_tags\", \"triggers\": [");
+  yk_json_append_string(out, form->trigger, strlen(form->trigger));
+  yk_strbuf_append_str(out, "], \"tags\": [");
+  if (form->list_begin)
+    append_list(out, form, rules);
+  else
+    append_each_call(out, form, rules);
+  if (form->other) {
+    yk_strbuf_append_str(out, ", ");
+    append_list(out, form->other, rules);
+  }
+  yk_strbuf_append_str(out, "]");
+  append_stop(out, rules);
+  yk_strbuf_append_str(out, "}");
+}
+
+/* Without a trigger only the beginning of a text shows whether the text is a list of calls. */
+static void append_calls_or_text(yk_strbuf *out, const call_form *form, const call_rules *rules)
+{
+  yk_strbuf_append_str(out, "{\"type\": \"or\", \"elements\": [");
+  append_calls(out, form, rules);
+  yk_strbuf_append_str(out, ", {\"type\": \"regex\", \"pattern\": \"([^\\\\[][\\\\s\\\\S]*)?\"}]}");
+}
+
+/* ---- Requests ---------------------------------------------------------------------------------------------------- */
+
+static yk_status find_tool(const yk_openai_request *request, const char *function, yk_err *err)
+{
+  YK_JSON_EACH(tool, request->chat.tools)
+  if (!function || yk_json_equals(yk_json_get(function_of(tool), "name"), function)) return YK_OK;
+  if (!function) return yk_err_set(err, YK_E_INVAL, "tool_choice: expected \"tools\" beside it");
+  return yk_err_set(err, YK_E_INVAL, "tool_choice: there is no tool \"%.80s\"", function);
+}
+
+static yk_status set(yk_openai_request *request, const char *name, yk_strbuf *format, yk_err *err)
+{
+  yk_strbuf text = YK_STRBUF_INIT;
+  yk_strbuf_append_str(&text, "{\"type\": \"structural_tag\", \"format\": ");
+  yk_strbuf_append(&text, format->data, format->length);
+  yk_strbuf_append_str(&text, "}");
+  text.failed |= format->failed;
+  yk_strbuf_free(format);
+  return yk_request_set_constraint_text(request, name, YK_CONSTRAINT_STRUCTURAL_TAG, &text, err);
+}
+
+/* Names that the parser reads back. Objects of JSON may have any. */
+static yk_status check_names(const yk_openai_request *request, yk_err *err)
+{
+  if (forms[request->tools].quotes_name) return YK_OK;
+  YK_JSON_EACH(tool, request->chat.tools)
+  {
+    const char *name = yk_json_string(yk_json_get(function_of(tool), "name"));
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
+    if (n > 0 && name[n] == '\0' && (request->tools != YK_TOOLS_PYTHONIC || !strchr("0123456789-.", name[0]))) continue;
+    return yk_err_set(err, YK_E_INVAL,
+                      "tools: expected the names of enforced calls of letters, digits, \"_\", \"-\" and \".\", found "
+                      "\"%.80s\"",
+                      name);
+  }
+  return YK_OK;
+}
+
+static yk_status require(yk_openai_request *request, const char *function, yk_err *err)
+{
+  const call_rules rules = {.request = request, .only = function};
+  yk_strbuf format = YK_STRBUF_INIT;
+  YK_TRY(find_tool(request, function, err));
+  YK_TRY(check_names(request, err));
+  append_calls(&format, &forms[request->tools], &rules);
+  return set(request, "tool_choice", &format, err);
+}
+
+/* Calls, or else an output of the JSON schema that the request has already. */
+static yk_status constrain_rest(yk_openai_request *request, yk_err *err)
+{
+  const call_rules rules = {.request = request, .only_strict = true};
+  yk_sampling *s = &request->sampling;
+  const char *name = s->constraint_name;
+  yk_strbuf format = YK_STRBUF_INIT;
+  yk_strbuf_append_str(&format, "{\"type\": \"or\", \"elements\": [");
+  append_calls(&format, &forms[request->tools], &rules);
+  yk_strbuf_append_str(&format, ", {\"type\": \"json_schema\", \"json_schema\": ");
+  if (s->constraint_kind == YK_CONSTRAINT_JSON_SCHEMA)
+    yk_strbuf_append(&format, s->constraint, s->constraint_bytes);
+  else
+    yk_strbuf_append_str(&format, "{\"type\": \"object\"}");
+  yk_strbuf_append_str(&format, "}]}");
+  s->constraint_kind = YK_CONSTRAINT_NONE;
+  return set(request, name, &format, err);
+}
+
+static yk_status constrain_strict(yk_openai_request *request, yk_err *err)
+{
+  const call_rules rules = {.request = request, .only_strict = true};
+  const call_form *form = &forms[request->tools];
+  yk_strbuf format = YK_STRBUF_INIT;
+  if (form->trigger)
+    append_triggered(&format, form, &rules);
+  else
+    append_calls_or_text(&format, form, &rules);
+  return set(request, "tools", &format, err);
+}
+
+yk_status yk_request_constrain_tools(yk_openai_request *request, yk_tool_choice choice, const char *function,
+                                     yk_err *err)
+{
+  yk_constraint_kind kind = request->sampling.constraint_kind;
+  bool has_strict = false, is_json = kind == YK_CONSTRAINT_JSON_SCHEMA || kind == YK_CONSTRAINT_JSON_OBJECT;
+  if (choice == YK_TOOL_CHOICE_REQUIRED) return require(request, function, err);
+  if (choice == YK_TOOL_CHOICE_NONE || !request->chat.tools.doc) return YK_OK;
+  YK_JSON_EACH(tool, request->chat.tools) has_strict |= is_strict(tool);
+  if (!is_json && (!has_strict || kind != YK_CONSTRAINT_NONE)) return YK_OK;
+  YK_TRY(check_names(request, err));
+  return is_json ? constrain_rest(request, err) : constrain_strict(request, err);
+}
