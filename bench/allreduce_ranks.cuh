@@ -70,8 +70,10 @@ inline group create(const machine &m, int64_t one_shot_bytes, int timeout_ms)
   std::vector<int> devices;
   for (const rank_state &r : m.ranks) devices.push_back(r.device);
   const yk_p2p_options options = {MAX_BYTES, 16384, one_shot_bytes, timeout_ms};
+  const int n_ranks = (int)devices.size();
+  const yk_p2p_ranks ranks = {n_ranks, 0, n_ranks, 0, devices.data()};
   yk_err err = YK_ERR_INIT;
-  check(yk_p2p_create(devices.data(), (int)devices.size(), &options, g.data(), &err), err);
+  check(yk_p2p_create(&ranks, &options, g.data(), &err), err);
   return g;
 }
 

@@ -95,8 +95,4 @@ yk_status yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk
 yk_status yk_comm_processes_create(const yk_world *world, const yk_wires *wires, yk_device *const *devs, yk_comm **out,
                                    yk_err *err);
 
-/* yk_comm_check_world - whether communicators between GPUs support a world.
- *   Errors: YK_E_INVAL (invalid world), YK_E_UNSUPPORTED for pipeline stages. */
-yk_status yk_comm_check_world(const yk_world *world, yk_err *err);
-
 #endif

@@ -1,46 +1,49 @@
-/* comm_auto.c - combines an NCCL end and a peer-to-peer end. Both work on the device's stream, in call order.
+/* comm_auto.c - combines an NCCL end, a peer-to-peer end and the messages of pipeline stages. All work on the device's
+ * stream, in call order.
  *
- * Failure: the device's watch checks both ends. If one fails, the other end of this rank gives up too, so that the
- * stream drains; the other ranks fail by abort, once the error is recorded. */
+ * Failure: the device's watch checks all of them. If one fails, the others of this rank give up too, so that the stream
+ * drains; the other ranks fail by abort, once the error is recorded. */
 #include "parallel/comm_auto.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "kernels/cuda/cuda_device.h"
 #include "parallel/comm_nccl.h"
 #include "parallel/comm_warm_up.h"
+#include "parallel/gpu_places.h"
 #include "parallel/p2p/allreduce_p2p.h"
+#include "parallel/stage_ends.h"
 
 enum { WARM_UP_TIMEOUT_S = 60 };
-
-/* Shared by all ends; freed with the last of them. */
-typedef struct group {
-  void *opened; /* memory of rank 0's device, written by rank 0 before a barrier */
-  atomic_int n_ends;
-} group;
 
 typedef struct auto_comm {
   yk_comm base;
   yk_comm *nccl;
-  yk_p2p *p2p; /* NULL with one rank, without peer access, or if max_bytes is 0 (yk_p2p_options_for) */
-  group *group;
+  yk_comm *messages;    /* NCCL's, to stages in other processes; or NULL */
+  yk_p2p *p2p;          /* NULL with one rank, without peer access, or if max_bytes is 0 (yk_p2p_options_for) */
+  yk_stage_end *stages; /* NULL with one stage */
+  bool has_nccl;        /* false: slots and host memory carry all data */
   struct CUstream_st *stream;
   int64_t row_bytes; /* row size of an all_reduce_add_norm */
 } auto_comm;
+
+static void give_up(auto_comm *comm)
+{
+  if (comm->p2p) yk_p2p_give_up(comm->p2p);
+  yk_comm_nccl_give_up(comm->nccl);
+  if (comm->messages) yk_comm_nccl_give_up(comm->messages);
+}
 
 /* Called by the device while it waits for its stream, and before every operation. */
 static yk_status check(void *context, yk_err *err)
 {
   auto_comm *comm = context;
   yk_status status = comm->p2p ? yk_p2p_check(comm->p2p, err) : YK_OK;
-  if (status != YK_OK) {
-    yk_comm_nccl_give_up(comm->nccl);
-    return status;
-  }
-  status = yk_comm_nccl_check(comm->nccl, err);
-  if (status != YK_OK && comm->p2p) yk_p2p_give_up(comm->p2p);
+  if (status == YK_OK) status = yk_comm_nccl_check(comm->nccl, err);
+  if (status == YK_OK && comm->messages) status = yk_comm_nccl_check(comm->messages, err);
+  if (status != YK_OK) give_up(comm);
   return status;
 }
 
@@ -130,10 +133,28 @@ static yk_status auto_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add
   return YK_OK;
 }
 
+/* Without NCCL: through host memory. */
+static yk_status gather_on_host(auto_comm *comm, void *data, size_t n_bytes, yk_err *err)
+{
+  yk_device *dev = comm->base.dev;
+  const int n_ranks = comm->base.n_ranks;
+  char *mine = malloc(n_bytes), *all = comm->base.rank == 0 ? malloc((size_t)n_ranks * n_bytes) : NULL;
+  yk_status status = mine && (all || comm->base.rank > 0)
+                         ? dev->ops->download(dev, mine, data, n_bytes, err)
+                         : yk_err_set(err, YK_E_NOMEM, "no memory to gather %zu bytes of each rank", n_bytes);
+  if (status == YK_OK) status = comm->nccl->ops->gather_host(comm->nccl, mine, n_bytes, all, err);
+  if (status == YK_OK && all)
+    status = dev->ops->upload(dev, (char *)data + n_bytes, all + n_bytes, (size_t)(n_ranks - 1) * n_bytes, err);
+  free(mine);
+  free(all);
+  return status;
+}
+
 static yk_status auto_gather(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
   YK_TRY(check(comm, err));
+  if (!comm->has_nccl && n_bytes > 0) return gather_on_host(comm, data, (size_t)n_bytes, err);
   return comm->nccl->ops->gather(comm->nccl, data, n_bytes, err);
 }
 
@@ -151,13 +172,38 @@ static yk_status auto_gather_host(yk_comm *base, const void *data, size_t n_byte
   return comm->nccl->ops->gather_host(comm->nccl, data, n_bytes, all, err);
 }
 
-/* Within one process an address is valid on all peers. */
+/* Memory of rank 0, as it tells the other ranks; in its process the address is valid on all GPUs. */
+typedef struct shared_memory {
+  void *address;
+  yk_p2p_handle handle;
+  int64_t process;
+  bool is_exported;
+} shared_memory;
+
+static shared_memory describe_memory(const auto_comm *comm, void *memory)
+{
+  shared_memory m = {.address = memory, .process = (int64_t)getpid()};
+  m.is_exported = memory && comm->base.rank == 0 && yk_p2p_export_memory(comm->p2p, memory, &m.handle, NULL) == YK_OK;
+  return m;
+}
+
 static yk_status auto_open_memory(yk_comm *base, void *memory, void **opened, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
-  if (base->rank == 0) comm->group->opened = memory;
-  YK_TRY(comm->nccl->ops->barrier(comm->nccl, err));
-  *opened = comm->p2p ? comm->group->opened : NULL;
+  shared_memory all[YK_P2P_MAX_RANKS];
+  bool has_opened[YK_P2P_MAX_RANKS];
+  *opened = NULL;
+  if (!comm->p2p) return comm->nccl->ops->barrier(comm->nccl, err);
+  const shared_memory mine = describe_memory(comm, memory);
+  YK_TRY(yk_comm_nccl_share_host(comm->nccl, &mine, sizeof mine, all, err));
+  if (all[0].process == mine.process)
+    *opened = all[0].address;
+  else if (all[0].is_exported)
+    yk_p2p_open_memory(comm->p2p, &all[0].handle, opened, NULL);
+  const bool is_open = *opened != NULL;
+  YK_TRY(yk_comm_nccl_share_host(comm->nccl, &is_open, sizeof is_open, has_opened, err));
+  for (int rank = 0; rank < base->n_ranks; rank++)
+    if (!has_opened[rank]) *opened = NULL;
   return YK_OK;
 }
 
@@ -168,11 +214,32 @@ static yk_status auto_barrier(yk_comm *base, yk_err *err)
   return comm->nccl->ops->barrier(comm->nccl, err);
 }
 
+static yk_status auto_send_next(yk_comm *base, const void *data, int64_t n_bytes, yk_err *err)
+{
+  auto_comm *comm = (auto_comm *)base;
+  YK_TRY(enter(comm, err));
+  return blamed(comm, yk_stage_end_send(comm->stages, data, n_bytes, err), err);
+}
+
+static yk_status auto_receive_previous(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)
+{
+  auto_comm *comm = (auto_comm *)base;
+  YK_TRY(enter(comm, err));
+  return blamed(comm, yk_stage_end_receive(comm->stages, data, n_bytes, err), err);
+}
+
 static void auto_abort(yk_comm *base)
 {
   auto_comm *comm = (auto_comm *)base;
   if (comm->p2p) yk_p2p_abort(comm->p2p);
+  if (comm->stages) yk_stage_end_abort(comm->stages);
+  if (comm->messages) comm->messages->ops->abort(comm->messages);
   comm->nccl->ops->abort(comm->nccl);
+}
+
+static bool destroy_nccl(yk_comm *end)
+{
+  return !end || end->ops->destroy(end);
 }
 
 /* One thread destroys the ends one after the other: pending waits for a peer are ended first. */
@@ -181,31 +248,175 @@ static bool auto_destroy(yk_comm *base)
   if (!base) return true;
   auto_comm *comm = (auto_comm *)base;
   if (comm->p2p) yk_p2p_give_up(comm->p2p);
-  bool is_gone = !comm->nccl || comm->nccl->ops->destroy(comm->nccl); /* clears this device's watch */
-  if (comm->p2p) base->dev->ops->sync(base->dev, NULL);               /* peers may free the slots next */
+  bool is_gone = destroy_nccl(comm->messages);
+  is_gone = destroy_nccl(comm->nccl) && is_gone;                        /* clears this device's watch */
+  if (comm->p2p || comm->stages) base->dev->ops->sync(base->dev, NULL); /* peers may free the slots next */
+  yk_stage_end_destroy(comm->stages);
   yk_p2p_destroy(comm->p2p);
-  if (atomic_fetch_sub(&comm->group->n_ends, 1) == 1) free(comm->group);
   free(comm);
   return is_gone;
 }
 
-/* *out stays NULL if the devices have no peer access to each other, some are of another process, or no all-reduce would
- * use slots. */
-static yk_status create_p2p(const yk_world *world, yk_device *const *devs, const yk_p2p_options *options, yk_p2p **out,
-                            yk_err *err)
+/* ---- Creation ---------------------------------------------------------------------------------------------------- */
+
+/* The parts of the ends of this process, arrays over its ranks. */
+typedef struct parts {
+  const yk_world *world;
+  const yk_exchange *exchange;
+  yk_device *const *devs;
+  yk_p2p_options sizes;
+  yk_gpu_places places;
+  bool has_nccl;
+  yk_comm *nccl[YK_MAX_RANKS], *messages[YK_MAX_RANKS];
+  yk_p2p *p2p[YK_MAX_RANKS];
+  yk_stage_end *stages[YK_MAX_RANKS];
+} parts;
+
+/* The ends of one group's ranks in this process. They stay NULL if the devices have no peer access to each other, some
+ * ranks are on another host, or no all-reduce would use slots. */
+static yk_status create_slots(parts *p, int first, int n_local, yk_err *err)
 {
-  const int n_ranks = world->n_ranks;
+  const int n_ranks = yk_world_group_size(p->world), first_of_all = first - yk_world_group_rank(p->world, first);
   int ordinals[YK_P2P_MAX_RANKS];
   yk_err why = YK_ERR_INIT;
-  if (options->max_bytes == 0 || !yk_world_is_whole(world)) return YK_OK;
-  for (int rank = 0; rank < n_ranks; rank++) ordinals[rank] = yk_cuda_device_ordinal(devs[rank]);
-  yk_status status = yk_p2p_create(ordinals, n_ranks, options, out, &why);
+  if (p->sizes.max_bytes == 0 || !yk_gpu_places_share_host(&p->places, first_of_all, n_ranks)) return YK_OK;
+  const int at = first - p->world->first_rank;
+  for (int i = 0; i < n_local; i++) ordinals[i] = yk_cuda_device_ordinal(p->devs[at + i]);
+  const yk_p2p_ranks ranks = {.n_ranks = n_ranks,
+                              .first = first - first_of_all,
+                              .n_local = n_local,
+                              .first_of_all = first_of_all,
+                              .cuda_devices = ordinals};
+  yk_status status = yk_p2p_create(&ranks, &p->sizes, p->p2p + at, &why);
   if (status == YK_OK || status == YK_E_UNSUPPORTED) return YK_OK;
   return yk_err_set(err, status, "%s", why.message);
 }
 
-yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange, const yk_wires *wires,
-                              yk_device *const *devs, const yk_comm_auto_options *options, yk_comm **out, yk_err *err)
+static yk_status create_all_slots(parts *p, yk_err *err)
+{
+  const yk_world *world = p->world;
+  const int n_ranks = yk_world_group_size(world), end = world->first_rank + world->n_local;
+  for (int first = world->first_rank; first < end;) {
+    const int next = (int)yk_min_i64(end, first - yk_world_group_rank(world, first) + n_ranks);
+    YK_TRY(create_slots(p, first, next - first, err));
+    first = next;
+  }
+  return YK_OK;
+}
+
+/* A process's ranks with slots. */
+typedef struct own_slots {
+  bool has_slots[YK_MAX_RANKS]; /* [ranks of all processes], like handles */
+  yk_p2p_handle handles[YK_MAX_RANKS];
+} own_slots;
+
+/* Every process's slots become those of all; *own: room for one process, all: for every one. */
+static yk_status share_slots(const parts *p, own_slots *own, own_slots *all, yk_err *err)
+{
+  YK_TRY(p->exchange->all_gather(p->exchange, own, sizeof *own, all, err));
+  *own = (own_slots){0};
+  for (int process = 0; process < p->exchange->n_processes; process++)
+    for (int rank = 0; rank < p->world->n_ranks; rank++) {
+      if (!all[process].has_slots[rank]) continue;
+      own->has_slots[rank] = true;
+      own->handles[rank] = all[process].handles[rank];
+    }
+  return YK_OK;
+}
+
+/* Whether every rank of a rank's group has slots. */
+static bool group_has_slots(const parts *p, const own_slots *slots, int rank)
+{
+  const int n_ranks = yk_world_group_size(p->world), first = rank - yk_world_group_rank(p->world, rank);
+  for (int i = 0; i < n_ranks; i++)
+    if (!slots->has_slots[first + i]) return false;
+  return true;
+}
+
+static void drop_slots(parts *p, const own_slots *slots)
+{
+  for (int i = 0; i < p->world->n_local; i++) {
+    if (group_has_slots(p, slots, p->world->first_rank + i)) continue;
+    yk_p2p_destroy(p->p2p[i]);
+    p->p2p[i] = NULL;
+  }
+}
+
+/* Processes open each other's slots. A group in which a rank cannot do so has no slots. */
+static yk_status connect_slots(parts *p, own_slots *own, own_slots *all, yk_err *err)
+{
+  const int first = p->world->first_rank, n_local = p->world->n_local;
+  for (int i = 0; i < n_local; i++)
+    own->has_slots[first + i] = p->p2p[i] && yk_p2p_export(p->p2p[i], &own->handles[first + i], NULL) == YK_OK;
+  YK_TRY(share_slots(p, own, all, err));
+  drop_slots(p, own);
+  own_slots opened = {0};
+  for (int i = 0; i < n_local; i++) {
+    const yk_p2p_handle *handles = own->handles + first + i - yk_world_group_rank(p->world, first + i);
+    opened.has_slots[first + i] = p->p2p[i] && yk_p2p_connect(p->p2p[i], handles, NULL) == YK_OK;
+  }
+  YK_TRY(share_slots(p, &opened, all, err));
+  drop_slots(p, &opened);
+  return YK_OK;
+}
+
+static yk_status create_p2p(parts *p, yk_err *err)
+{
+  if (yk_world_group_size(p->world) == 1) return YK_OK;
+  yk_status status = create_all_slots(p, err);
+  if (status != YK_OK || yk_world_is_whole(p->world)) return status;
+  own_slots *own = calloc(1, sizeof *own), *all = calloc((size_t)p->exchange->n_processes, sizeof *all);
+  status = own && all ? connect_slots(p, own, all, err)
+                      : yk_err_set(err, YK_E_NOMEM, "no memory to share slots of %d ranks", p->world->n_ranks);
+  free(own);
+  free(all);
+  return status;
+}
+
+/* Ranks that share a GPU need slots for everything. */
+static yk_status check_without_nccl(const parts *p, yk_err *err)
+{
+  if (p->has_nccl || yk_world_group_size(p->world) == 1) return YK_OK;
+  for (int i = 0; i < p->world->n_local; i++)
+    if (!p->p2p[i])
+      return yk_err_set(err, YK_E_UNSUPPORTED,
+                        "ranks that share a GPU: expected at most %d on one host, and rows of whole 16 bytes",
+                        YK_P2P_MAX_RANKS);
+  return YK_OK;
+}
+
+/* NCCL's ends, used once. YK_E_TIMEOUT: they are lost. */
+static yk_status create_nccl(parts *p, const yk_wires *wires, yk_err *err)
+{
+  const yk_world *world = p->world;
+  YK_TRY(
+      yk_comm_nccl_create(world, p->has_nccl ? YK_NCCL_ALL : YK_NCCL_NONE, p->exchange, wires, p->devs, p->nccl, err));
+  if (p->has_nccl && yk_world_group_size(world) > 1)
+    YK_TRY(yk_comm_warm_up(p->nccl, world->n_local, WARM_UP_TIMEOUT_S, err));
+  if (world->n_stages == 1 || yk_world_is_whole(world) || !p->has_nccl || !p->places.has_nccl) return YK_OK;
+  YK_TRY(yk_comm_nccl_create_messages(world, p->exchange, p->devs, p->messages, err));
+  return yk_comm_warm_up(p->messages, world->n_local, WARM_UP_TIMEOUT_S, err);
+}
+
+static yk_status create_stages(parts *p, const yk_wires *wires, const yk_comm_auto_options *options, yk_err *err)
+{
+  const int64_t row_bytes = options->hidden * (int64_t)yk_dtype_bytes(p->devs[0]->dtype);
+  if (p->world->n_stages == 1) return YK_OK;
+  return yk_stage_ends_create(p->world, wires, p->devs, p->messages[0] ? p->messages : NULL,
+                              options->max_rows * row_bytes, p->stages, err);
+}
+
+static yk_status create_parts(parts *p, const yk_wires *wires, const yk_comm_auto_options *options, yk_err *err)
+{
+  if (p->world->n_ranks > 1) YK_TRY(yk_gpu_places_gather(p->world, p->exchange, p->devs, &p->places, err));
+  p->has_nccl = !yk_gpu_places_share_gpus(&p->places);
+  YK_TRY(create_nccl(p, wires, err));
+  YK_TRY(create_p2p(p, err));
+  YK_TRY(check_without_nccl(p, err));
+  return create_stages(p, wires, options, err);
+}
+
+static auto_comm *end_of(const parts *p, int i, const yk_comm_auto_options *options)
 {
   static const yk_comm_ops ops = {.name = "auto",
                                   .destroy = auto_destroy,
@@ -217,45 +428,60 @@ yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange
                                   .open_memory = auto_open_memory,
                                   .await_writes = auto_await_writes,
                                   .barrier = auto_barrier,
+                                  .send_next = auto_send_next,
+                                  .receive_previous = auto_receive_previous,
                                   .abort = auto_abort};
-  yk_comm *nccl[YK_MAX_RANKS] = {0};
-  yk_p2p *p2p[YK_MAX_RANKS] = {0};
+  auto_comm *end = calloc(1, sizeof *end);
+  if (!end) return NULL;
+  *end = (auto_comm){.base = *p->nccl[i],
+                     .nccl = p->nccl[i],
+                     .messages = p->messages[i],
+                     .p2p = p->p2p[i],
+                     .stages = p->stages[i],
+                     .has_nccl = p->has_nccl || p->nccl[i]->n_ranks == 1,
+                     .stream = yk_cuda_device_stream(p->devs[i]),
+                     .row_bytes = options->hidden * (int64_t)yk_dtype_bytes(p->devs[i]->dtype)};
+  end->base.ops = &ops;
+  return end;
+}
+
+static void destroy_parts(parts *p)
+{
+  for (int i = 0; i < p->world->n_local; i++) {
+    yk_stage_end_destroy(p->stages[i]);
+    yk_p2p_destroy(p->p2p[i]);
+    destroy_nccl(p->messages[i]);
+    destroy_nccl(p->nccl[i]);
+  }
+}
+
+yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange, const yk_wires *wires,
+                              yk_device *const *devs, const yk_comm_auto_options *options, yk_comm **out, yk_err *err)
+{
   auto_comm *made[YK_MAX_RANKS] = {0};
-  const int n_ranks = world->n_ranks, n_local = world->n_local;
-  YK_TRY(yk_comm_nccl_create(world, exchange, wires, devs, nccl, err));
-  yk_status status = n_ranks > 1 ? yk_comm_warm_up(nccl, n_local, WARM_UP_TIMEOUT_S, err) : YK_OK;
+  YK_TRY(yk_world_check(world, err));
+  const int64_t row_bytes = options->hidden * (int64_t)yk_dtype_bytes(devs[0]->dtype);
+  parts p = {.world = world,
+             .exchange = exchange,
+             .devs = devs,
+             .sizes =
+                 yk_p2p_options_for(yk_world_group_size(world), options->max_rows, row_bytes, options->step_limit_s)};
+  yk_status status = create_parts(&p, wires, options, err);
   if (status == YK_E_TIMEOUT) return status; /* the ends are lost */
-  int64_t row_bytes = options->hidden * (int64_t)yk_dtype_bytes(devs[0]->dtype);
-  yk_p2p_options sizes = yk_p2p_options_for(n_ranks, options->max_rows, row_bytes, options->step_limit_s);
-  if (status == YK_OK) status = create_p2p(world, devs, &sizes, p2p, err);
-  group *shared = calloc(1, sizeof *shared);
-  if (!shared && status == YK_OK) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
-  for (int i = 0; i < n_local && status == YK_OK; i++) {
-    made[i] = calloc(1, sizeof *made[i]);
+  for (int i = 0; i < world->n_local && status == YK_OK; i++) {
+    made[i] = end_of(&p, i, options);
     if (!made[i]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   }
-  for (int i = 0; i < n_local; i++) {
-    if (status != YK_OK) {
-      yk_p2p_destroy(p2p[i]);
-      nccl[i]->ops->destroy(nccl[i]);
-      free(made[i]);
-      continue;
-    }
-    *made[i] = (auto_comm){
-        .base = {.ops = &ops, .dev = devs[i], .rank = world->first_rank + i, .n_ranks = n_ranks, .n_stages = 1},
-        .group = shared,
-        .nccl = nccl[i],
-        .p2p = p2p[i],
-        .stream = yk_cuda_device_stream(devs[i]),
-        .row_bytes = row_bytes};
+  if (status != YK_OK) {
+    for (int i = 0; i < world->n_local; i++) free(made[i]);
+    destroy_parts(&p);
+    return status;
+  }
+  for (int i = 0; i < world->n_local; i++) {
     yk_cuda_device_set_watch(devs[i], check, made[i]); /* replaces NCCL's watch, which `check` includes */
     out[i] = &made[i]->base;
   }
-  if (status == YK_OK)
-    atomic_store(&shared->n_ends, n_local);
-  else
-    free(shared);
-  return status;
+  return YK_OK;
 }
 
 yk_p2p_route yk_comm_auto_route(const yk_comm *comm, int64_t n_rows)

@@ -1,5 +1,8 @@
 /* comm_auto.h - ranks with a GPU each: an all-reduce uses stores into peers' memory (allreduce_p2p.h) if these are
- * faster, the GPUs have peer access and all ranks are threads of one process; all other operations use NCCL. */
+ * faster, the GPUs have access to each other's memory and all ranks of the group are on one host; all other operations
+ * of a group use NCCL. Messages between pipeline stages: stage_ends.h.
+ *
+ * Ranks that share a GPU, which NCCL refuses, do without NCCL: in tests. */
 #ifndef YK_PARALLEL_COMM_AUTO_H
 #define YK_PARALLEL_COMM_AUTO_H
 
@@ -17,12 +20,13 @@ typedef struct yk_comm_auto_options {
   double step_limit_s; /* see yk_p2p_options_for; 0: a rank waits until abort */
 } yk_comm_auto_options;
 
-/* yk_comm_auto_create - ends for the ranks of a world that belong to this process, as yk_comm_nccl_create, with the
- *   slots of yk_p2p_layout_of on each device. The route of an all-reduce depends only on its size (p2p_sizes.h), and is
- *   therefore the same on every rank. If a rank misses an all-reduce, the other ranks name it in err->rank and in the
- *   message.
- *   Errors: those of yk_comm_nccl_create, and YK_E_CAPACITY if the slots do not fit. GPUs without access to each
- *   other's memory are no error: all operations then use NCCL. */
+/* yk_comm_auto_create - ends for the ranks of a world that belong to this process, in a group for each pipeline stage,
+ *   as yk_comm_nccl_create, with the slots of yk_p2p_layout_of on each device. Groups of several processes of one host
+ *   open each other's slots. The route of an all-reduce depends only on its size (p2p_sizes.h), and is therefore the
+ *   same on every rank. If a rank misses an all-reduce, the other ranks name it in err->rank and in the message.
+ *   Errors: those of yk_comm_nccl_create and yk_stage_ends_create, YK_E_CAPACITY if the slots do not fit, and
+ *   YK_E_UNSUPPORTED if ranks that share a GPU cannot use slots. GPUs without access to each other's memory are no
+ *   error: all operations then use NCCL. */
 yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange, const yk_wires *wires,
                               yk_device *const *devs, const yk_comm_auto_options *options, yk_comm **out, yk_err *err);
 

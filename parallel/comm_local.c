@@ -15,6 +15,7 @@
 #include "parallel/comm.h"
 #include "parallel/host_gather.h"
 #include "parallel/remote.h"
+#include "parallel/stage_wire.h"
 
 /* A pipeline stage. Shared by all its ends and those of the previous stage, which send to it; freed with the last of
  * them. All members but the constant ones are written under mutex, or by the thread that moves rows while the others
@@ -48,9 +49,9 @@ enum { SPIN_NS = 500000 }; /* longer than a rank usually lags */
 typedef struct local_comm {
   yk_comm base;
   group *group;
-  group *next;                      /* the next stage, or NULL; of this process */
-  yk_wire *to_next, *from_previous; /* to the ranks of neighbouring stages in other processes, or NULL */
-  void *scratch;                    /* [scratch_bytes] the sums of one all_reduce */
+  group *next; /* the next stage, or NULL; of this process */
+  yk_stage_wires wires;
+  void *scratch; /* [scratch_bytes] the sums of one all_reduce */
   size_t scratch_bytes;
 } local_comm;
 
@@ -408,22 +409,12 @@ static yk_status local_open_memory(yk_comm *comm, void *memory, void **opened, y
   return publish_and_wait(comm, NULL, NULL, NULL, err);
 }
 
-/* A message over a wire between this process and one other. */
-static yk_status pass(yk_wire *wire, const void *sent, void *received, size_t n_bytes, yk_err *err)
-{
-  struct iovec piece = {.iov_base = sent ? (void *)(uintptr_t)sent : received, .iov_len = n_bytes};
-  yk_wire_message send[2] = {{0}}, receive[2] = {{0}};
-  yk_wire_message *message = sent ? &send[1 - wire->self] : &receive[1 - wire->self];
-  *message = (yk_wire_message){.pieces = &piece, .n_pieces = 1};
-  return wire->ops->swap(wire, send, receive, err);
-}
-
 static yk_status local_send_next(yk_comm *comm, const void *data, int64_t n_bytes, yk_err *err)
 {
   const yk_mailbox_watch none = {0};
   const local_comm *local = (const local_comm *)comm;
   YK_TRY(comm->dev->ops->sync(comm->dev, err));
-  if (local->to_next) return pass(local->to_next, data, NULL, (size_t)n_bytes, err);
+  if (local->wires.to_next) return yk_stage_wire_send(local->wires.to_next, data, (size_t)n_bytes, err);
   return yk_mailbox_put(&local->next->inboxes[comm->rank], data, (size_t)n_bytes, &none, err);
 }
 
@@ -432,7 +423,7 @@ static yk_status local_receive_previous(yk_comm *comm, void *data, int64_t n_byt
   const yk_mailbox_watch none = {0};
   const local_comm *local = (const local_comm *)comm;
   YK_TRY(comm->dev->ops->sync(comm->dev, err)); /* earlier operations may still read data */
-  if (local->from_previous) return pass(local->from_previous, NULL, data, (size_t)n_bytes, err);
+  if (local->wires.from_previous) return yk_stage_wire_receive(local->wires.from_previous, data, (size_t)n_bytes, err);
   return yk_mailbox_take(&group_of(comm)->inboxes[comm->rank], data, (size_t)n_bytes, &none, err);
 }
 
@@ -445,9 +436,7 @@ static void local_abort(yk_comm *comm)
   pthread_mutex_unlock(&g->mutex);
   yk_host_gather_abort(g->host_gather);
   if (g->remote) yk_remote_abort(g->remote);
-  const local_comm *local = (const local_comm *)comm;
-  if (local->to_next) local->to_next->ops->abort(local->to_next);
-  if (local->from_previous) local->from_previous->ops->abort(local->from_previous);
+  yk_stage_wires_abort(&((const local_comm *)comm)->wires);
   for (int rank = 0; rank < g->n_ranks; rank++) yk_mailbox_abort(&g->inboxes[rank]);
 }
 
@@ -472,8 +461,7 @@ static bool local_destroy(yk_comm *comm)
   local_comm *local = (local_comm *)comm;
   release_group(local->group);
   release_group(local->next);
-  if (local->to_next) local->to_next->ops->destroy(local->to_next);
-  if (local->from_previous) local->from_previous->ops->destroy(local->from_previous);
+  yk_stage_wires_destroy(&local->wires);
   free(local->scratch);
   free(local);
   return true;
@@ -485,14 +473,6 @@ static yk_status check_whole(const yk_world *world, yk_err *err)
   if (yk_world_is_whole(world)) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED, "communicator: expected %d ranks of one process, found %d", world->n_ranks,
                     world->n_local);
-}
-
-yk_status yk_comm_check_world(const yk_world *world, yk_err *err)
-{
-  YK_TRY(yk_world_check(world, err));
-  if (world->n_stages == 1) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED, "pipeline stages run on CPU ranks so far: expected one on GPUs, found %d",
-                    world->n_stages);
 }
 
 /* The group of a stage with one end: the creating function's, until every end exists. wires: NULL if this process runs
@@ -518,32 +498,6 @@ static yk_status create_group(const yk_world *world, const yk_wires *wires, int 
   char name[32];
   snprintf(name, sizeof name, "%s stage %d", tag, stage);
   return yk_remote_create(world, wires, stage, name, &g->remote, err);
-}
-
-static int process_of(const yk_wires *wires, int rank)
-{
-  int process = wires->n_processes - 1;
-  while (process > 0 && rank < wires->first_ranks[process]) process--;
-  return process;
-}
-
-/* The connection between two ranks of neighbouring stages, of which one is local; *out is NULL if both are. */
-static yk_status connect_stages(const yk_wires *wires, int rank, int next, const char *tag, yk_wire **out, yk_err *err)
-{
-  char name[32];
-  const int processes[2] = {process_of(wires, rank), process_of(wires, next)};
-  if (processes[0] == processes[1]) return YK_OK;
-  snprintf(name, sizeof name, "%s rank %d", tag, rank);
-  return wires->open(wires->context, processes, 2, name, out, err);
-}
-
-static yk_status connect_end(const yk_world *world, const yk_wires *wires, int rank, const char *tag, local_comm *local,
-                             yk_err *err)
-{
-  const int n_ranks = yk_world_group_size(world), stage = yk_world_stage_of(world, rank);
-  if (stage > 0) YK_TRY(connect_stages(wires, rank - n_ranks, rank, tag, &local->from_previous, err));
-  if (stage == world->n_stages - 1) return YK_OK;
-  return connect_stages(wires, rank, rank + n_ranks, tag, &local->to_next, err);
 }
 
 /* The end of a rank of the world. groups: [n_stages + 1], the last NULL. */
@@ -599,7 +553,7 @@ static yk_status create_ends(const yk_world *world, const yk_wires *wires, yk_de
     status = create_end(world, groups, rank, devs[n_made], &local, err);
     if (status != YK_OK) break;
     out[n_made++] = &local->base;
-    if (wires) status = connect_end(world, wires, rank, tag, local, err);
+    if (wires) status = yk_stage_wires_open(world, wires, rank, tag, &local->wires, err);
   }
   while (status != YK_OK && n_made > 0) {
     local_destroy(out[--n_made]);

@@ -1,4 +1,4 @@
-/* comm_nccl.c - one non-blocking NCCL communicator per rank, for ranks of one or several processes: pending NCCL calls
+/* comm_nccl.c - one non-blocking NCCL communicator per end, for ranks of one or several processes: pending NCCL calls
  * are polled together with the device's watch, a function that the device calls while it waits. The watch detects
  * aborts, and missing peers that another transport finds. Host data passes between processes over their wires.
  *
@@ -26,12 +26,14 @@
 enum { CREATE_TIMEOUT_S = 60, END_TIMEOUT_S = 60, FAILED_END_TIMEOUT_S = 5 };
 enum { WATCHES_PER_QUERY = 256 }; /* calls of the watch per query of NCCL; every call checks for aborts */
 
-/* Shared by all ends of this process; freed with the last of them. generation, n_arrived, n_ends, published and
+/* Ranks that communicate: a pipeline stage, or all ranks, for messages between stages. Shared by the ends of this
+ * process; freed with the last of them. generation, n_arrived, n_ends, published and
  * is_moving under mutex. */
 typedef struct group {
   int n_ranks, n_local;
+  int first_rank;              /* its number in the world */
   yk_remote *remote;           /* host data to and from other processes, or NULL */
-  yk_nccl_functions functions; /* empty with one rank */
+  yk_nccl_functions functions; /* empty with one rank, and without NCCL */
   yk_host_gather *host_gather;
   atomic_bool aborted;
   yk_err failure; /* of other processes: written once, before aborted; else YK_OK */
@@ -50,7 +52,8 @@ typedef struct nccl_comm {
   yk_comm base;
   group *group;
   const yk_nccl_functions *functions; /* the group's */
-  ncclComm_t nccl;                    /* NULL with one rank, and once aborted */
+  ncclComm_t nccl;                    /* NULL with one rank, without NCCL, and once aborted */
+  int nccl_rank;                      /* in the group */
   cudaStream_t stream;
   int n_watches; /* since the last query of NCCL's asynchronous error */
   pthread_t aborter;
@@ -184,11 +187,19 @@ static ncclDataType_t type_of(yk_dtype dtype)
   return dtype == YK_F16 ? ncclFloat16 : dtype == YK_BF16 ? ncclBfloat16 : ncclFloat32;
 }
 
+/* Start of an operation of several ranks on their GPUs. */
+static yk_status enter_nccl(nccl_comm *comm, const char *operation, yk_err *err)
+{
+  YK_TRY(enter(comm, err));
+  if (comm->functions->all_reduce) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s of this size needs NCCL, which takes one rank on each GPU", operation);
+}
+
 static yk_status nccl_all_reduce(yk_comm *base, void *data, int64_t count, yk_dtype dtype, yk_err *err)
 {
   nccl_comm *comm = (nccl_comm *)base;
-  YK_TRY(enter(comm, err));
-  if (base->n_ranks == 1 || count == 0) return YK_OK;
+  if (base->n_ranks == 1 || count == 0) return enter(comm, err);
+  YK_TRY(enter_nccl(comm, "all-reduce", err));
   ncclResult_t result =
       comm->functions->all_reduce(data, data, (size_t)count, type_of(dtype), ncclSum, comm->nccl, comm->stream);
   return taken(comm, result, "all-reduce", err);
@@ -197,8 +208,8 @@ static yk_status nccl_all_reduce(yk_comm *base, void *data, int64_t count, yk_dt
 static yk_status nccl_all_reduce_i32(yk_comm *base, int32_t *data, int64_t count, yk_reduction reduction, yk_err *err)
 {
   nccl_comm *comm = (nccl_comm *)base;
-  YK_TRY(enter(comm, err));
-  if (base->n_ranks == 1 || count == 0) return YK_OK;
+  if (base->n_ranks == 1 || count == 0) return enter(comm, err);
+  YK_TRY(enter_nccl(comm, "all-reduce of integers", err));
   ncclRedOp_t operation = reduction == YK_REDUCE_SUM ? ncclSum : ncclMax;
   ncclResult_t result =
       comm->functions->all_reduce(data, data, (size_t)count, ncclInt32, operation, comm->nccl, comm->stream);
@@ -237,10 +248,29 @@ static ncclResult_t receive_all(nccl_comm *comm, char *data, int64_t n_bytes)
 static yk_status nccl_gather(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)
 {
   nccl_comm *comm = (nccl_comm *)base;
-  YK_TRY(enter(comm, err));
-  if (n_bytes == 0 || base->n_ranks == 1) return YK_OK;
+  if (n_bytes == 0 || base->n_ranks == 1) return enter(comm, err);
+  YK_TRY(enter_nccl(comm, "gather", err));
   if (base->rank == 0) return taken(comm, receive_all(comm, data, n_bytes), "receive", err);
   return taken(comm, comm->functions->send(data, (size_t)n_bytes, ncclInt8, 0, comm->nccl, comm->stream), "send", err);
+}
+
+/* From stage to stage: neighbours have consecutive numbers in the group of all ranks, a stage apart. */
+static yk_status nccl_send_next(yk_comm *base, const void *data, int64_t n_bytes, yk_err *err)
+{
+  nccl_comm *comm = (nccl_comm *)base;
+  const int next = comm->nccl_rank + base->n_ranks;
+  YK_TRY(enter(comm, err));
+  return taken(comm, comm->functions->send(data, (size_t)n_bytes, ncclInt8, next, comm->nccl, comm->stream),
+               "send to the next stage", err);
+}
+
+static yk_status nccl_receive_previous(yk_comm *base, void *data, int64_t n_bytes, yk_err *err)
+{
+  nccl_comm *comm = (nccl_comm *)base;
+  const int previous = comm->nccl_rank - base->n_ranks;
+  YK_TRY(enter(comm, err));
+  return taken(comm, comm->functions->recv(data, (size_t)n_bytes, ncclInt8, previous, comm->nccl, comm->stream),
+               "receive from the previous stage", err);
 }
 
 /* Called before each check for a missing rank: the device's watch finds peers that another transport misses. */
@@ -326,6 +356,24 @@ static yk_status nccl_gather_host(yk_comm *base, const void *data, size_t n_byte
   return status == YK_E_COMM && !comm->has_failed ? give_up(comm, err) : status;
 }
 
+static yk_status move_to_all(group *g, size_t n_bytes, yk_err *err)
+{
+  yk_moved data = {.n_rows = 1, .row_bytes = n_bytes};
+  memcpy(data.bases, g->published, sizeof data.bases);
+  YK_TRY(yk_remote_move(g->remote, YK_MOVE_ALL, &data, 1, err));
+  memcpy(g->published, data.bases, sizeof data.bases);
+  return YK_OK;
+}
+
+yk_status yk_comm_nccl_share_host(yk_comm *base, const void *data, size_t n_bytes, void *all, yk_err *err)
+{
+  const group *g = ((nccl_comm *)base)->group;
+  YK_TRY(pass_barrier(base, data, move_to_all, n_bytes, err));
+  for (int rank = 0; rank < g->n_ranks; rank++)
+    memcpy((char *)all + (size_t)rank * n_bytes, g->published[rank], n_bytes);
+  return pass_barrier(base, NULL, NULL, 0, err);
+}
+
 /* NCCL alone gives no access to a peer's memory. */
 static yk_status nccl_open_memory(yk_comm *base, void *memory, void **opened, yk_err *err)
 {
@@ -380,34 +428,60 @@ static bool nccl_destroy(yk_comm *base)
   return is_gone;
 }
 
-/* The first process's id. The others make none: NCCL listens for connections to each id that was made. */
-static yk_status agree_on_id(const yk_nccl_functions *nccl, const yk_exchange *exchange, ncclUniqueId *id, yk_err *err)
+/* How ends are made. */
+typedef struct plan {
+  const yk_world *world;
+  yk_device *const *devs; /* [n_local] */
+  const yk_comm_ops *ops;
+  int n_groups, group_ranks; /* groups of consecutive ranks, of the same size */
+  bool has_nccl;
+  group *groups[YK_MAX_RANKS];   /* [n_groups] NULL: this process has no rank of the group */
+  nccl_comm *ends[YK_MAX_RANKS]; /* [n_local] */
+} plan;
+
+static int group_of(const plan *p, int rank)
 {
-  ncclUniqueId *all = calloc((size_t)exchange->n_processes, sizeof *all);
-  *id = (ncclUniqueId){0};
-  ncclResult_t result = exchange->process == 0 ? nccl->get_unique_id(id) : ncclSuccess;
-  yk_status status = YK_OK;
-  if (!all) status = yk_err_set(err, YK_E_NOMEM, "no memory for NCCL's ids");
-  if (status == YK_OK && result != ncclSuccess)
-    status = yk_err_set(err, YK_E_COMM, "NCCL has no id: %s", nccl->get_error_string(result));
-  if (status == YK_OK) status = exchange->all_gather(exchange, id, sizeof *id, all, err);
-  if (status == YK_OK) *id = all[0];
+  return rank / p->group_ranks;
+}
+
+/* The ids of all groups, each made by the process of the group's first rank: NCCL listens for connections to each id
+ * that was made. ids [n_groups]. */
+static yk_status agree_on_ids(const plan *p, const yk_nccl_functions *nccl, const yk_exchange *exchange,
+                              ncclUniqueId *ids, yk_err *err)
+{
+  typedef struct made_id {
+    ncclUniqueId id;
+    bool is_made;
+  } made_id;
+  const size_t n_groups = (size_t)p->n_groups, n_processes = (size_t)exchange->n_processes;
+  made_id *mine = calloc(n_groups, sizeof *mine), *all = calloc(n_groups * n_processes, sizeof *all);
+  yk_status status = mine && all ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for NCCL's ids");
+  for (size_t i = 0; i < n_groups && status == YK_OK; i++) {
+    mine[i].is_made = yk_world_is_local(p->world, (int)i * p->group_ranks);
+    ncclResult_t result = mine[i].is_made ? nccl->get_unique_id(&mine[i].id) : ncclSuccess;
+    if (result != ncclSuccess)
+      status = yk_err_set(err, YK_E_COMM, "NCCL has no id: %s", nccl->get_error_string(result));
+  }
+  if (status == YK_OK) status = exchange->all_gather(exchange, mine, n_groups * sizeof *mine, all, err);
+  for (size_t i = 0; i < n_groups * n_processes && status == YK_OK; i++)
+    if (all[i].is_made) ids[i % n_groups] = all[i].id;
+  free(mine);
   free(all);
   return status;
 }
 
-static ncclResult_t begin_connecting(const yk_nccl_functions *nccl, yk_comm *const *ends, int n_local,
-                                     const ncclUniqueId *id, yk_err *err)
+static ncclResult_t begin_connecting(const plan *p, const yk_nccl_functions *nccl, const ncclUniqueId *ids, yk_err *err)
 {
   ncclResult_t result = nccl->group_start();
   if (result != ncclSuccess) return result;
-  for (int i = 0; i < n_local && result == ncclSuccess; i++) {
-    nccl_comm *comm = (nccl_comm *)ends[i];
+  for (int i = 0; i < p->world->n_local && result == ncclSuccess; i++) {
+    nccl_comm *comm = p->ends[i];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     if (yk_cuda_device_activate(comm->base.dev, err) != YK_OK) result = ncclUnhandledCudaError;
     if (result == ncclSuccess)
-      result = nccl->comm_init_rank_config(&comm->nccl, comm->base.n_ranks, *id, comm->base.rank, &config);
+      result = nccl->comm_init_rank_config(&comm->nccl, p->group_ranks, ids[group_of(p, p->world->first_rank + i)],
+                                           comm->nccl_rank, &config);
     if (result == ncclInProgress) result = ncclSuccess;
   }
   ncclResult_t ended = nccl->group_end();
@@ -415,17 +489,16 @@ static ncclResult_t begin_connecting(const yk_nccl_functions *nccl, yk_comm *con
 }
 
 /* One thread connects all ends at once, with a time limit. */
-static yk_status connect_ends(const yk_nccl_functions *nccl, const yk_exchange *exchange, yk_comm *const *ends,
-                              int n_local, yk_err *err)
+static yk_status connect_ends(const plan *p, const yk_exchange *exchange, yk_err *err)
 {
+  const yk_nccl_functions *nccl = p->ends[0]->functions;
+  const int n_ranks = p->group_ranks;
   int64_t start_ns = yk_clock_now_ns();
-  int n_ranks = ends[0]->n_ranks;
-  ncclUniqueId id;
-  YK_TRY(agree_on_id(nccl, exchange, &id, err));
-  ncclResult_t result = begin_connecting(nccl, ends, n_local, &id, err);
-  for (int i = 0; i < n_local && result == ncclSuccess;) {
-    nccl_comm *comm = (nccl_comm *)ends[i];
-    ncclResult_t query = nccl->comm_get_async_error(comm->nccl, &result);
+  ncclUniqueId ids[YK_MAX_RANKS];
+  YK_TRY(agree_on_ids(p, nccl, exchange, ids, err));
+  ncclResult_t result = begin_connecting(p, nccl, ids, err);
+  for (int i = 0; i < p->world->n_local && result == ncclSuccess;) {
+    ncclResult_t query = nccl->comm_get_async_error(p->ends[i]->nccl, &result);
     if (query != ncclSuccess) result = query;
     if (result == ncclSuccess) i++;
     if (result != ncclInProgress) continue;
@@ -438,20 +511,87 @@ static yk_status connect_ends(const yk_nccl_functions *nccl, const yk_exchange *
                     nccl->get_last_error(NULL));
 }
 
-static group *group_new(const yk_world *world)
+static yk_status group_create(const plan *p, int number, group **out, yk_err *err)
 {
   group *g = calloc(1, sizeof *g);
-  if (!g) return NULL;
+  if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   pthread_mutex_init(&g->mutex, NULL);
   yk_cond_init(&g->cv_passed);
   g->failure = YK_ERR_INIT;
-  g->n_ranks = world->n_ranks;
-  g->n_local = world->n_local;
+  g->n_ranks = p->group_ranks;
+  g->first_rank = number * p->group_ranks;
+  for (int rank = 0; rank < g->n_ranks; rank++) g->n_local += yk_world_is_local(p->world, g->first_rank + rank);
   g->n_ends = 1; /* the creating function's, until every end exists */
-  return g;
+  *out = g;
+  YK_TRY(yk_host_gather_create(g->n_ranks, &g->host_gather, err));
+  return p->has_nccl && g->n_ranks > 1 ? yk_nccl_load(&g->functions, err) : YK_OK;
 }
 
-static nccl_comm *end_new(group *g, yk_device *dev, int rank)
+static yk_status end_create(plan *p, int i, yk_err *err)
+{
+  const yk_world *world = p->world;
+  const int rank = world->first_rank + i;
+  nccl_comm *comm = calloc(1, sizeof *comm);
+  if (!comm) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
+  comm->base = (yk_comm){.ops = p->ops,
+                         .dev = p->devs[i],
+                         .rank = yk_world_group_rank(world, rank),
+                         .n_ranks = yk_world_group_size(world),
+                         .stage = yk_world_stage_of(world, rank),
+                         .n_stages = world->n_stages};
+  comm->group = p->groups[group_of(p, rank)];
+  comm->functions = &comm->group->functions;
+  comm->nccl_rank = rank - comm->group->first_rank;
+  comm->stream = yk_cuda_device_stream(p->devs[i]);
+  comm->group->n_ends++;
+  yk_cuda_device_set_watch(p->devs[i], watch, comm);
+  p->ends[i] = comm;
+  return YK_OK;
+}
+
+/* Host data between processes, of the groups that have ranks in several. */
+static yk_status connect_hosts(const plan *p, const yk_wires *wires, yk_err *err)
+{
+  char tag[24], name[32];
+  if (!wires || yk_world_is_whole(p->world)) return YK_OK;
+  snprintf(tag, sizeof tag, "%u nccl", (*wires->n_communicators)++);
+  for (int i = 0; i < p->n_groups; i++) {
+    if (!p->groups[i]) continue;
+    snprintf(name, sizeof name, "%.22s %d", tag, i);
+    YK_TRY(yk_remote_create(p->world, wires, i, name, &p->groups[i]->remote, err));
+  }
+  return YK_OK;
+}
+
+static yk_status create_groups(plan *p, const yk_wires *wires, yk_err *err)
+{
+  const int last = p->world->first_rank + p->world->n_local - 1;
+  for (int i = group_of(p, p->world->first_rank); i <= group_of(p, last); i++)
+    YK_TRY(group_create(p, i, &p->groups[i], err));
+  YK_TRY(connect_hosts(p, wires, err));
+  for (int i = 0; i < p->world->n_local; i++) YK_TRY(end_create(p, i, err));
+  return YK_OK;
+}
+
+static yk_status create(plan *p, const yk_exchange *exchange, const yk_wires *wires, yk_comm **out, yk_err *err)
+{
+  yk_status status = create_groups(p, wires, err);
+  if (status == YK_OK && p->has_nccl && p->group_ranks > 1) status = connect_ends(p, exchange, err);
+  for (int i = 0; i < p->n_groups; i++) /* ends the waits for ends that NCCL could not connect */
+    if (status != YK_OK && p->groups[i] && p->groups[i]->host_gather) signal_abort(p->groups[i]);
+  for (int i = 0; i < p->world->n_local; i++) {
+    if (status == YK_OK)
+      out[i] = &p->ends[i]->base;
+    else
+      nccl_destroy((yk_comm *)p->ends[i]);
+  }
+  for (int i = 0; i < p->n_groups; i++)
+    if (p->groups[i]) release_group(p->groups[i]);
+  return status;
+}
+
+yk_status yk_comm_nccl_create(const yk_world *world, yk_nccl_use use, const yk_exchange *exchange,
+                              const yk_wires *wires, yk_device *const *devs, yk_comm **out, yk_err *err)
 {
   static const yk_comm_ops ops = {.name = "nccl",
                                   .destroy = nccl_destroy,
@@ -463,48 +603,25 @@ static nccl_comm *end_new(group *g, yk_device *dev, int rank)
                                   .open_memory = nccl_open_memory,
                                   .barrier = nccl_barrier,
                                   .abort = nccl_abort};
-  nccl_comm *comm = calloc(1, sizeof *comm);
-  if (!comm) return NULL;
-  comm->base = (yk_comm){.ops = &ops, .dev = dev, .rank = rank, .n_ranks = g->n_ranks, .n_stages = 1};
-  comm->group = g;
-  comm->functions = &g->functions;
-  comm->stream = yk_cuda_device_stream(dev);
-  g->n_ends++;
-  yk_cuda_device_set_watch(dev, watch, comm);
-  return comm;
+  YK_TRY(yk_world_check(world, err));
+  plan p = {.world = world,
+            .devs = devs,
+            .ops = &ops,
+            .n_groups = world->n_stages,
+            .group_ranks = yk_world_group_size(world),
+            .has_nccl = use == YK_NCCL_ALL};
+  return create(&p, exchange, wires, out, err);
 }
 
-static yk_status connect_hosts(const yk_world *world, const yk_wires *wires, group *g, yk_err *err)
+yk_status yk_comm_nccl_create_messages(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs,
+                                       yk_comm **out, yk_err *err)
 {
-  char tag[24];
-  if (yk_world_is_whole(world)) return YK_OK;
-  snprintf(tag, sizeof tag, "%u nccl", (*wires->n_communicators)++);
-  return yk_remote_create(world, wires, 0, tag, &g->remote, err);
-}
-
-yk_status yk_comm_nccl_create(const yk_world *world, const yk_exchange *exchange, const yk_wires *wires,
-                              yk_device *const *devs, yk_comm **out, yk_err *err)
-{
-  YK_TRY(yk_comm_check_world(world, err));
-  const int n_local = world->n_local;
-  group *g = group_new(world);
-  if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
-  yk_status status = yk_host_gather_create(world->n_ranks, &g->host_gather, err);
-  if (status == YK_OK) status = connect_hosts(world, wires, g, err);
-  if (status == YK_OK && world->n_ranks > 1) status = yk_nccl_load(&g->functions, err);
-  yk_comm *ends[YK_MAX_RANKS] = {0};
-  for (int i = 0; i < n_local && status == YK_OK; i++) {
-    ends[i] = (yk_comm *)end_new(g, devs[i], world->first_rank + i);
-    if (!ends[i]) status = yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
-  }
-  if (status == YK_OK && world->n_ranks > 1) status = connect_ends(&g->functions, exchange, ends, n_local, err);
-  if (status != YK_OK && g->host_gather) signal_abort(g); /* ends the waits for ends that NCCL could not connect */
-  for (int i = 0; i < n_local; i++) {
-    if (status == YK_OK)
-      out[i] = ends[i];
-    else
-      nccl_destroy(ends[i]);
-  }
-  release_group(g);
-  return status;
+  static const yk_comm_ops ops = {.name = "nccl messages",
+                                  .destroy = nccl_destroy,
+                                  .send_next = nccl_send_next,
+                                  .receive_previous = nccl_receive_previous,
+                                  .abort = nccl_abort};
+  YK_TRY(yk_world_check(world, err));
+  plan p = {.world = world, .devs = devs, .ops = &ops, .n_groups = 1, .group_ranks = world->n_ranks, .has_nccl = true};
+  return create(&p, exchange, NULL, out, err);
 }

@@ -15,15 +15,18 @@ typedef struct warm_up {
 static yk_status use_once(yk_comm *end, void *data, yk_err *err)
 {
   const yk_dtype dtype = end->dev->dtype;
-  YK_TRY(end->ops->all_reduce(end, data, COUNT, dtype, err));
-  YK_TRY(end->ops->gather(end, data, COUNT * (int64_t)yk_dtype_bytes(dtype), err));
+  const int64_t n_bytes = COUNT * (int64_t)yk_dtype_bytes(dtype);
+  if (end->ops->all_reduce) YK_TRY(end->ops->all_reduce(end, data, COUNT, dtype, err));
+  if (end->ops->gather) YK_TRY(end->ops->gather(end, data, n_bytes, err));
+  if (end->ops->receive_previous && end->stage > 0) YK_TRY(end->ops->receive_previous(end, data, n_bytes, err));
+  if (end->ops->send_next && end->stage < end->n_stages - 1) YK_TRY(end->ops->send_next(end, data, n_bytes, err));
   return end->dev->ops->sync(end->dev, err);
 }
 
 static yk_status run_rank(void *context, int rank, const void *command, yk_err *err)
 {
   const warm_up *w = context;
-  yk_comm *end = w->ends[rank - w->ends[0]->rank];
+  yk_comm *end = w->ends[rank - yk_comm_world_rank(w->ends[0])];
   yk_device *dev = end->dev;
   void *data;
   (void)command;
@@ -40,7 +43,7 @@ yk_status yk_comm_warm_up(yk_comm *const *ends, int n_local, double timeout_s, y
   warm_up *w = calloc(1, sizeof *w);
   if (!w) return yk_err_set(err, YK_E_NOMEM, "no memory to try a communicator");
   memcpy(w->ends, ends, (size_t)n_local * sizeof *ends);
-  yk_rank_group_ops ops = {.first_rank = ends[0]->rank, .run = run_rank, .context = w, .comms = w->ends};
+  yk_rank_group_ops ops = {.first_rank = yk_comm_world_rank(ends[0]), .run = run_rank, .context = w, .comms = w->ends};
   yk_status status = yk_rank_group_create(n_local, &ops, &group, err);
   if (status == YK_OK) status = yk_rank_group_run(group, w, timeout_s, err);
   if (yk_rank_group_destroy(group, grace_s)) free(w);

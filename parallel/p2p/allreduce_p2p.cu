@@ -1,28 +1,39 @@
 /* allreduce_p2p.cu - host side of the all-reduce: slots, peer access, launches. See allreduce_p2p.h. */
 #include "parallel/p2p/allreduce_p2p.h"
 
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "parallel/p2p/allreduce_p2p_launch.cuh"
 
 using namespace yk_p2p_kernels;
 
-/* Common to the ends of one group; freed with the last of them. */
+/* Common to the ends of one group in this process; freed with the last of them. Arrays are over its ranks. */
 struct p2p_group {
-  int n_ranks;
+  int n_ranks, first, n_local, first_of_all;
   int n_ends; /* atomic */
   yk_p2p_options options;
   int device[YK_P2P_MAX_RANKS];
   void *memory[YK_P2P_MAX_RANKS]; /* on each device: slots, then the thread blocks' counters and the device's flags */
   size_t state_offset;
-  slots whole, first, second; /* for one-shot; for two-shot: partial sums, and results */
+  int64_t whole, first_part, second_part; /* packets of a slot: for one-shot; two-shot: partial sums, and results */
   host_flags *flags;
 };
 
 struct yk_p2p {
   p2p_group *group;
   int rank;
+  /* [n_ranks] every rank's memory, at the address at which this rank's device reaches it */
+  char *memory[YK_P2P_MAX_RANKS];
+  slots whole, first, second; /* in it */
+  void *opened;               /* yk_p2p_open_memory */
 };
+
+static bool is_local(const p2p_group *g, int rank)
+{
+  return rank >= g->first && rank < g->first + g->n_local;
+}
 
 static yk_status cuda_status(cudaError_t error, const char *what, int rank, yk_err *err)
 {
@@ -40,20 +51,26 @@ static __global__ void fill_absent(uint4 *dst, int64_t n)
 
 static void group_free(p2p_group *g)
 {
-  for (int r = 0; r < g->n_ranks; r++) {
+  for (int r = 0; r < g->n_local; r++) {
     if (g->memory[r]) cudaFree(g->memory[r]);
   }
   if (g->flags) cudaFreeHost(g->flags);
   free(g);
 }
 
+/* The number of a rank of this process in messages. */
+static int shown(const p2p_group *g, int rank)
+{
+  return g->first_of_all + g->first + rank;
+}
+
 static yk_status open_peers(const p2p_group *g, int rank, yk_err *err)
 {
-  for (int r = 0; r < g->n_ranks; r++) {
+  for (int r = 0; r < g->n_local; r++) {
     if (g->device[r] == g->device[rank]) continue;
     int can = 0;
     cudaError_t error = cudaDeviceCanAccessPeer(&can, g->device[rank], g->device[r]);
-    YK_TRY(cuda_status(error, "cannot read whether peers have access", rank, err));
+    YK_TRY(cuda_status(error, "cannot read whether peers have access", shown(g, rank), err));
     if (!can)
       return yk_err_set(err, YK_E_UNSUPPORTED, "devices %d and %d: cannot reach each other's memory", g->device[rank],
                         g->device[r]);
@@ -61,7 +78,7 @@ static yk_status open_peers(const p2p_group *g, int rank, yk_err *err)
     if (error == cudaErrorPeerAccessAlreadyEnabled)
       cudaGetLastError(); /* not an error here: clear it */
     else
-      YK_TRY(cuda_status(error, "cannot open peer access", rank, err));
+      YK_TRY(cuda_status(error, "cannot open peer access", shown(g, rank), err));
   }
   return YK_OK;
 }
@@ -80,87 +97,185 @@ static cudaError_t load_kernels(int n_ranks)
 static yk_status open_rank(p2p_group *g, int rank, const yk_p2p_layout &layout, yk_err *err)
 {
   cudaError_t error = cudaSetDevice(g->device[rank]);
-  YK_TRY(cuda_status(error, "cannot use its device", rank, err));
-  YK_TRY(open_peers(g, rank, err));
+  YK_TRY(cuda_status(error, "cannot use its device", shown(g, rank), err));
+  YK_TRY(open_peers(g, shown(g, rank), err));
   error = load_kernels(g->n_ranks);
-  YK_TRY(cuda_status(error, "cannot load kernels", rank, err));
+  YK_TRY(cuda_status(error, "cannot load kernels", shown(g, rank), err));
   error = cudaMalloc(&g->memory[rank], static_cast<size_t>(layout.n_bytes));
-  YK_TRY(cuda_status(error, "no memory for slots", rank, err));
+  YK_TRY(cuda_status(error, "no memory for slots", shown(g, rank), err));
   error = cudaMemset(static_cast<char *>(g->memory[rank]) + g->state_offset, 0,
                      static_cast<size_t>(layout.n_bytes) - g->state_offset);
   fill_absent<<<512, 256>>>(static_cast<uint4 *>(g->memory[rank]), layout.n_slot_packets);
   if (error == cudaSuccess) error = cudaGetLastError();
   if (error == cudaSuccess) error = cudaDeviceSynchronize();
-  return cuda_status(error, "cannot prepare slots", rank, err);
+  return cuda_status(error, "cannot prepare slots", shown(g, rank), err);
 }
 
 static yk_status open_group(p2p_group *g, yk_err *err)
 {
   const yk_p2p_layout layout = yk_p2p_layout_of(&g->options, g->n_ranks);
-  const int64_t n_queues = static_cast<int64_t>(MAX_BLOCKS) * N_SETS * g->n_ranks;
-  g->whole.capacity = layout.one_shot_packets;
-  g->first.capacity = g->second.capacity = layout.two_shot_packets;
+  g->whole = layout.one_shot_packets;
+  g->first_part = g->second_part = layout.two_shot_packets;
   g->state_offset = static_cast<size_t>(layout.n_slot_packets) * 16;
   cudaError_t error = cudaHostAlloc(reinterpret_cast<void **>(&g->flags), sizeof *g->flags,
                                     cudaHostAllocPortable | cudaHostAllocMapped);
   YK_TRY(cuda_status(error, "no host memory", 0, err));
   *g->flags = {};
-  for (int r = 0; r < g->n_ranks; r++) {
-    YK_TRY(open_rank(g, r, layout, err));
-    g->whole.of_rank[r] = static_cast<uint4 *>(g->memory[r]);
-    g->first.of_rank[r] = g->whole.of_rank[r] + n_queues * g->whole.capacity;
-    g->second.of_rank[r] = g->first.of_rank[r] + n_queues * g->first.capacity;
-  }
+  for (int r = 0; r < g->n_local; r++) YK_TRY(open_rank(g, r, layout, err));
   return YK_OK;
 }
 
-extern "C" yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const yk_p2p_options *options, yk_p2p **out,
-                                   yk_err *err)
+/* Divides a rank's memory, as this end's device reaches it. */
+static void set_memory(yk_p2p *end, int rank, void *memory)
 {
-  if (n_ranks < 1 || n_ranks > YK_P2P_MAX_RANKS)
-    return yk_err_set(err, YK_E_INVAL, "peer-to-peer all-reduce: %d ranks: expected 1 to %d", n_ranks,
+  const p2p_group *g = end->group;
+  const int64_t n_queues = static_cast<int64_t>(MAX_BLOCKS) * N_SETS * g->n_ranks;
+  end->memory[rank] = static_cast<char *>(memory);
+  end->whole.capacity = g->whole;
+  end->first.capacity = g->first_part;
+  end->second.capacity = g->second_part;
+  end->whole.of_rank[rank] = static_cast<uint4 *>(memory);
+  end->first.of_rank[rank] = end->whole.of_rank[rank] + n_queues * g->whole;
+  end->second.of_rank[rank] = end->first.of_rank[rank] + n_queues * g->first_part;
+}
+
+static yk_status check_options(const yk_p2p_ranks *ranks, const yk_p2p_options *options, yk_err *err)
+{
+  if (ranks->n_ranks < 1 || ranks->n_ranks > YK_P2P_MAX_RANKS)
+    return yk_err_set(err, YK_E_INVAL, "peer-to-peer all-reduce: %d ranks: expected 1 to %d", ranks->n_ranks,
                       static_cast<int>(YK_P2P_MAX_RANKS));
   if (options->max_bytes <= 0 || options->max_bytes > INT32_MAX || options->max_row_bytes <= 0 ||
       options->max_row_bytes > YK_P2P_MAX_ROW_BYTES || options->timeout_ms < 0)
     return yk_err_set(
         err, YK_E_INVAL,
         "peer-to-peer all-reduce: sizes must be positive, rows up to 32 KiB, all below 2 GiB, time limit not below 0");
-  /* calloc instead of new: the library needs no C++ runtime */
+  return YK_OK;
+}
+
+/* calloc instead of new: the library needs no C++ runtime. */
+static yk_status create_ends(p2p_group *g, yk_p2p **out, yk_err *err)
+{
+  for (int i = 0; i < g->n_local; i++) {
+    out[i] = static_cast<yk_p2p *>(calloc(1, sizeof *out[i]));
+    if (!out[i]) {
+      while (i > 0) {
+        free(out[--i]);
+        out[i] = nullptr;
+      }
+      return yk_err_set(err, YK_E_NOMEM, "peer-to-peer all-reduce: out of memory");
+    }
+    out[i]->group = g;
+    out[i]->rank = g->first + i;
+    for (int r = 0; r < g->n_local; r++) set_memory(out[i], g->first + r, g->memory[r]);
+  }
+  return YK_OK;
+}
+
+extern "C" yk_status yk_p2p_create(const yk_p2p_ranks *ranks, const yk_p2p_options *options, yk_p2p **out, yk_err *err)
+{
+  YK_TRY(check_options(ranks, options, err));
   p2p_group *g = static_cast<p2p_group *>(calloc(1, sizeof *g));
   if (!g) return yk_err_set(err, YK_E_NOMEM, "peer-to-peer all-reduce: out of memory");
-  g->n_ranks = n_ranks;
-  g->n_ends = n_ranks;
+  g->n_ranks = ranks->n_ranks;
+  g->first = ranks->first;
+  g->n_ends = g->n_local = ranks->n_local;
+  g->first_of_all = ranks->first_of_all;
   g->options = *options;
-  if (g->options.one_shot_bytes == 0) g->options.one_shot_bytes = yk_p2p_one_shot_default(n_ranks);
-  for (int r = 0; r < n_ranks; r++) g->device[r] = cuda_devices[r];
+  if (g->options.one_shot_bytes == 0) g->options.one_shot_bytes = yk_p2p_one_shot_default(g->n_ranks);
+  for (int r = 0; r < g->n_local; r++) g->device[r] = ranks->cuda_devices[r];
   int current = 0;
   cudaGetDevice(&current);
   yk_status status = open_group(g, err);
   cudaSetDevice(current);
-  for (int r = 0; status == YK_OK && r < n_ranks; r++) {
-    out[r] = static_cast<yk_p2p *>(calloc(1, sizeof *out[r]));
-    if (out[r]) {
-      *out[r] = {g, r};
-      continue;
-    }
-    while (r > 0) {
-      free(out[--r]);
-      out[r] = nullptr;
-    }
-    status = yk_err_set(err, YK_E_NOMEM, "peer-to-peer all-reduce: out of memory");
-    break;
-  }
+  if (status == YK_OK) status = create_ends(g, out, err);
   if (status != YK_OK) group_free(g);
   return status;
 }
+
+/* ---- Ranks of other processes ------------------------------------------------------------------------------------ */
+
+static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(yk_p2p_handle), "a handle is CUDA's");
+
+static int device_of(const yk_p2p *end)
+{
+  return end->group->device[end->rank - end->group->first];
+}
+
+extern "C" yk_status yk_p2p_export_memory(const yk_p2p *end, void *memory, yk_p2p_handle *out, yk_err *err)
+{
+  int current = 0;
+  cudaGetDevice(&current);
+  cudaError_t error = cudaSetDevice(device_of(end));
+  if (error == cudaSuccess) error = cudaIpcGetMemHandle(reinterpret_cast<cudaIpcMemHandle_t *>(out), memory);
+  cudaGetLastError();
+  cudaSetDevice(current);
+  if (error == cudaSuccess) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "GPU %d: cannot share memory with other processes: %s", device_of(end),
+                    cudaGetErrorString(error));
+}
+
+extern "C" yk_status yk_p2p_export(const yk_p2p *end, yk_p2p_handle *out, yk_err *err)
+{
+  return yk_p2p_export_memory(end, end->memory[end->rank], out, err);
+}
+
+/* Each device that opens a handle gets an address of its own. */
+static yk_status open_handle(const yk_p2p *end, const yk_p2p_handle *handle, void **out, yk_err *err)
+{
+  int current = 0;
+  cudaIpcMemHandle_t of_cuda;
+  memcpy(&of_cuda, handle, sizeof of_cuda);
+  cudaGetDevice(&current);
+  cudaError_t error = cudaSetDevice(device_of(end));
+  if (error == cudaSuccess) error = cudaIpcOpenMemHandle(out, of_cuda, cudaIpcMemLazyEnablePeerAccess);
+  cudaGetLastError();
+  cudaSetDevice(current);
+  if (error == cudaSuccess) return YK_OK;
+  *out = nullptr;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "GPU %d: cannot reach memory of another process: %s", device_of(end),
+                    cudaGetErrorString(error));
+}
+
+extern "C" yk_status yk_p2p_open_memory(yk_p2p *end, const yk_p2p_handle *handle, void **opened, yk_err *err)
+{
+  if (end->opened) return yk_err_set(err, YK_E_INVAL, "peer-to-peer all-reduce: other memory is open");
+  YK_TRY(open_handle(end, handle, &end->opened, err));
+  *opened = end->opened;
+  return YK_OK;
+}
+
+extern "C" yk_status yk_p2p_connect(yk_p2p *end, const yk_p2p_handle *handles, yk_err *err)
+{
+  for (int r = 0; r < end->group->n_ranks; r++) {
+    void *memory = nullptr;
+    if (is_local(end->group, r)) continue;
+    YK_TRY(open_handle(end, &handles[r], &memory, err));
+    set_memory(end, r, memory);
+  }
+  return YK_OK;
+}
+
+static void close_opened(const yk_p2p *end)
+{
+  int current = 0;
+  cudaGetDevice(&current);
+  cudaSetDevice(device_of(end));
+  for (int r = 0; r < end->group->n_ranks; r++)
+    if (!is_local(end->group, r) && end->memory[r]) cudaIpcCloseMemHandle(end->memory[r]);
+  if (end->opened) cudaIpcCloseMemHandle(end->opened);
+  cudaGetLastError();
+  cudaSetDevice(current);
+}
+
+/* ---- Failure ----------------------------------------------------------------------------------------------------- */
 
 extern "C" const yk_p2p_options *yk_p2p_get_options(const yk_p2p *end)
 {
   return &end->group->options;
 }
 
-/* A time-out found by this end's kernels comes first, then one found by another end's: an end that was aborted because
- * of the latter has no record of the cause. */
+/* A time-out found by this end's kernels comes first, then one found by another end: an end that was aborted because of
+ * the latter has no record of the cause. The flags of other processes' ranks stay empty here. */
 extern "C" yk_status yk_p2p_check(const yk_p2p *end, yk_err *err)
 {
   const p2p_group *g = end->group;
@@ -168,11 +283,13 @@ extern "C" yk_status yk_p2p_check(const yk_p2p *end, yk_err *err)
     const int rank = (end->rank + i) % g->n_ranks;
     if (g->flags->rank[rank].failed != 1) continue;
     const int missing = g->flags->rank[rank].missing;
-    if (err && err->code == YK_OK) err->rank = missing;
+    char gpu[32] = "";
+    if (is_local(g, missing)) snprintf(gpu, sizeof gpu, " (GPU %d)", g->device[missing - g->first]);
+    if (err && err->code == YK_OK) err->rank = g->first_of_all + missing;
     return yk_err_set(err, YK_E_COMM,
-                      "rank %d waited %d ms for rank %d (GPU %d), which did not reach launch %u; see whether its "
-                      "process and GPU still run",
-                      rank, g->options.timeout_ms, missing, g->device[missing],
+                      "rank %d waited %d ms for rank %d%s, which did not reach launch %u; see whether its process and "
+                      "GPU still run",
+                      g->first_of_all + rank, g->options.timeout_ms, g->first_of_all + missing, gpu,
                       static_cast<unsigned>(g->flags->rank[rank].n_launches));
   }
   if (g->flags->rank[end->rank].failed != 0 || g->flags->rank[end->rank].aborted)
@@ -194,18 +311,21 @@ extern "C" void yk_p2p_destroy(yk_p2p *end)
 {
   if (!end) return;
   p2p_group *g = end->group;
+  close_opened(end);
   free(end);
   if (__atomic_sub_fetch(&g->n_ends, 1, __ATOMIC_ACQ_REL) == 0) group_free(g);
 }
 
-static uint32_t *counters_of(const p2p_group *g, int rank)
+/* ---- Launches ---------------------------------------------------------------------------------------------------- */
+
+static uint32_t *counters_of(const yk_p2p *end, int rank)
 {
-  return reinterpret_cast<uint32_t *>(static_cast<char *>(g->memory[rank]) + g->state_offset);
+  return reinterpret_cast<uint32_t *>(end->memory[rank] + end->group->state_offset);
 }
 
-static device_flags *flags_of(const p2p_group *g, int rank)
+static device_flags *flags_of(const yk_p2p *end, int rank)
 {
-  return reinterpret_cast<device_flags *>(counters_of(g, rank) + 2 * MAX_BLOCKS);
+  return reinterpret_cast<device_flags *>(counters_of(end, rank) + 2 * MAX_BLOCKS);
 }
 
 /* The arguments that depend only on the end and the kernel. */
@@ -215,10 +335,10 @@ static launch_args args_of(const yk_p2p *end, bool two_shot)
   launch_args a = {};
   a.rank = end->rank;
   a.n_ranks = g->n_ranks;
-  a.first = two_shot ? g->first : g->whole;
-  a.second = g->second;
-  a.n_launches = counters_of(g, end->rank) + (two_shot ? MAX_BLOCKS : 0);
-  a.stopped = &flags_of(g, end->rank)->stopped;
+  a.first = two_shot ? end->first : end->whole;
+  a.second = end->second;
+  a.n_launches = counters_of(end, end->rank) + (two_shot ? MAX_BLOCKS : 0);
+  a.stopped = &flags_of(end, end->rank)->stopped;
   a.flags = g->flags;
   a.timeout_ns = g->options.timeout_ms ? static_cast<uint64_t>(g->options.timeout_ms) * 1000000u : UINT64_MAX;
   return a;
@@ -250,7 +370,7 @@ extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce
   a.eps = args->eps;
   const cudaError_t error =
       dtype == YK_F16 ? launch<__half, true>(a, two_shot, stream) : launch<__nv_bfloat16, true>(a, two_shot, stream);
-  return cuda_status(error, "launch failed", end->rank, err);
+  return cuda_status(error, "launch failed", end->group->first_of_all + end->rank, err);
 }
 
 /* The arguments of an array of n_bytes without rows, cut into rows of row_bytes. */
@@ -276,7 +396,8 @@ extern "C" yk_status yk_p2p_all_reduce_i32(yk_p2p *end, int32_t *data, int64_t c
     return yk_err_set(err, YK_E_UNSUPPORTED, "peer-to-peer all-reduce: %lld integers", static_cast<long long>(count));
   launch_args a = array_args(end, data, n_bytes, row_bytes, false);
   a.is_max = reduction == YK_REDUCE_MAX;
-  return cuda_status(launch<int32_t, false>(a, false, stream), "launch failed", end->rank, err);
+  return cuda_status(launch<int32_t, false>(a, false, stream), "launch failed", end->group->first_of_all + end->rank,
+                     err);
 }
 
 extern "C" yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, yk_dtype dtype, cudaStream_t stream,
@@ -295,13 +416,14 @@ extern "C" yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, y
   const cudaError_t error = dtype == YK_F16    ? launch<__half, false>(a, two_shot, stream)
                             : dtype == YK_BF16 ? launch<__nv_bfloat16, false>(a, two_shot, stream)
                                                : launch<float, false>(a, two_shot, stream);
-  return cuda_status(error, "launch failed", end->rank, err);
+  return cuda_status(error, "launch failed", end->group->first_of_all + end->rank, err);
 }
 
 extern "C" yk_status yk_p2p_await_writes(yk_p2p *end, cudaStream_t stream, yk_err *err)
 {
   YK_TRY(yk_p2p_check(end, err));
   launch_args a = args_of(end, false);
-  a.n_launches = &flags_of(end->group, end->rank)->n_await_launches;
-  return cuda_status(launch_await_writes(a, flags_of(end->group, 0)->arrived, stream), "launch failed", end->rank, err);
+  a.n_launches = &flags_of(end, end->rank)->n_await_launches;
+  return cuda_status(launch_await_writes(a, flags_of(end, 0)->arrived, stream), "launch failed",
+                     end->group->first_of_all + end->rank, err);
 }

@@ -1,4 +1,4 @@
-/* allreduce_p2p.h - all-reduce over the GPUs of one process by stores into each other's memory (push), one-shot and
+/* allreduce_p2p.h - all-reduce over the GPUs of one host by stores into each other's memory (push), one-shot and
  * two-shot, with the residual add and the RMSNorm fused in. Sizes, the crossovers from one-shot to two-shot and to
  * NCCL, and the memory of the slots: p2p_sizes.h.
  *
@@ -57,13 +57,40 @@ struct CUstream_st; /* *cudaStream_t, without the CUDA headers */
 
 typedef struct yk_p2p yk_p2p; /* one rank's end */
 
-/* yk_p2p_create - ends for n_ranks ranks of this process, one per device; enables peer access between the devices and
- *   loads all kernels. Synchronises each device.
- *   cuda_devices [n_ranks]: two ranks may share a device only if all their kernels fit on it together (tests).
- *   out [n_ranks]; destroy each once, when no rank's stream holds work of the group any more.
+/* The ranks of a group, of which this process has some. */
+typedef struct yk_p2p_ranks {
+  int n_ranks;
+  int first, n_local;      /* of this process */
+  int first_of_all;        /* number of rank 0 in messages */
+  const int *cuda_devices; /* [n_local] two ranks may share a device only if all their kernels fit on it together */
+} yk_p2p_ranks;
+
+/* yk_p2p_create - the ends of this process's ranks, one per device; enables peer access between the devices and loads
+ *   all kernels. Synchronises each device. If other processes have ranks of the group, yk_p2p_connect must follow.
+ *   out [n_local]; destroy each once, when no rank's stream holds work of the group any more.
  *   Errors: YK_E_UNSUPPORTED if two devices cannot access each other's memory; YK_E_CAPACITY, YK_E_DEVICE, YK_E_INVAL.
  *   Thread: any one; changes no current device. */
-yk_status yk_p2p_create(const int *cuda_devices, int n_ranks, const yk_p2p_options *options, yk_p2p **out, yk_err *err);
+yk_status yk_p2p_create(const yk_p2p_ranks *ranks, const yk_p2p_options *options, yk_p2p **out, yk_err *err);
+
+/* Names memory of a GPU to another process of the same host. */
+typedef struct yk_p2p_handle {
+  char bytes[64];
+} yk_p2p_handle;
+
+/* yk_p2p_export - the handle of the end's slots. Errors: YK_E_UNSUPPORTED if the system shares no memory of GPUs
+ *   between processes. Thread: any; changes no current device. */
+yk_status yk_p2p_export(const yk_p2p *end, yk_p2p_handle *out, yk_err *err);
+
+/* yk_p2p_connect - opens the slots of other processes' ranks to the end. handles [n_ranks] of yk_p2p_export; those of
+ *   this process's ranks are not used. The owner frees the slots without regard to whoever has opened them, once no
+ *   rank's stream holds work of the group.
+ *   Errors: YK_E_UNSUPPORTED if a rank's memory cannot be reached. Thread: any; changes no current device. */
+yk_status yk_p2p_connect(yk_p2p *end, const yk_p2p_handle *handles, yk_err *err);
+
+/* yk_p2p_export_memory, yk_p2p_open_memory - the same for other memory: an allocation of the end's device, given by its
+ *   first byte. An end opens one allocation, until it is destroyed. */
+yk_status yk_p2p_export_memory(const yk_p2p *end, void *memory, yk_p2p_handle *out, yk_err *err);
+yk_status yk_p2p_open_memory(yk_p2p *end, const yk_p2p_handle *handle, void **opened, yk_err *err);
 
 /* yk_p2p_get_options - the options of yk_p2p_create with the crossover filled in: the argument of yk_p2p_route_of_rows
  *   and yk_p2p_route_of_array. */
@@ -89,11 +116,12 @@ yk_status yk_p2p_all_reduce_i32(yk_p2p *end, int32_t *data, int64_t count, yk_re
 /* yk_p2p_await_writes - see await_writes in parallel/comm.h. Otherwise as above. */
 yk_status yk_p2p_await_writes(yk_p2p *end, struct CUstream_st *stream, yk_err *err);
 
-/* yk_p2p_check - returns YK_OK, or YK_E_COMM: the missing rank (in err->rank too), from every end once one end has
- *   found it, or that this end was aborted. Never blocks. Thread: any. */
+/* yk_p2p_check - returns YK_OK, or YK_E_COMM: the missing rank (in err->rank too), from every end of this process once
+ *   one of them has found it, or that this end was aborted. Never blocks. Thread: any. */
 yk_status yk_p2p_check(const yk_p2p *end, yk_err *err);
 
-/* yk_p2p_abort - ends every rank's waiting and later kernels soon, without a result. Never blocks. Thread: any. */
+/* yk_p2p_abort - ends waiting and later kernels of this process's ranks soon, without a result. Never blocks. Thread:
+ *   any. */
 void yk_p2p_abort(yk_p2p *end);
 
 /* yk_p2p_give_up - the same for this end's kernels only. Never blocks. Thread: any. */

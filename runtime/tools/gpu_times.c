@@ -19,7 +19,7 @@ yk_status yk_gpu_times_connect_nccl(const yk_settings *settings, yk_device *cons
   const double warm_up_timeout_s = 60;
   yk_comm *ends[YK_MAX_RANKS] = {NULL};
   const yk_exchange alone = yk_exchange_alone();
-  YK_TRY(yk_comm_nccl_create(&settings->world, &alone, NULL, devs, ends, err));
+  YK_TRY(yk_comm_nccl_create(&settings->world, YK_NCCL_ALL, &alone, NULL, devs, ends, err));
   yk_status status = yk_comm_warm_up(ends, settings->world.n_ranks, warm_up_timeout_s, err);
   for (int rank = 0; rank < settings->world.n_ranks && status != YK_E_TIMEOUT;
        rank++) /* after a timeout the ends must not be touched */

@@ -497,7 +497,7 @@ void stages_body(rank_case *c)
   yk_device *dev = comm->dev;
   c->status = YK_OK;
   for (int i = 0; i < N_MESSAGES && c->status == YK_OK; i++) {
-    size_t n = (size_t)(i * 977 % 5000 + c->hidden), bytes = n * yk_dtype_bytes(c->dtype);
+    size_t n = (size_t)(i * 976 % 5000 + c->hidden), bytes = n * yk_dtype_bytes(c->dtype);
     int source = (comm->rank + i) % COMM_TESTED_RANKS;
     void *data = case_array(c, comm->stage == 0 ? source : WEIGHT, n), *sum = case_array(c, comm->stage, n);
     char *found = malloc(bytes);

@@ -105,7 +105,7 @@ static bool run_shapes(session *s, const char *name, rank_body body, const comm_
 
 static void all_operations(void **state)
 {
-  enum { N_SHAPES = 4 };
+  enum { N_SHAPES = 4 }; /* the last one not in whole packets */
   static const comm_shape shapes[N_SHAPES] = {{1, 8}, {5, 96}, {33, 1000}, {3, 1001}};
   static const struct {
     const char *name;
@@ -128,7 +128,7 @@ static void all_operations(void **state)
   bool opens = open_session(&s, fixture, test->n_ranks, v), good = opens;
   for (size_t i = 0; each_case(i, i < sizeof operations / sizeof *operations && good); i++) {
     int n_large = operations[i].takes_large && test->n_ranks > 1 ? fixture->n_large_shapes : 0;
-    good = run_shapes(&s, operations[i].name, operations[i].body, shapes, N_SHAPES) &&
+    good = run_shapes(&s, operations[i].name, operations[i].body, shapes, N_SHAPES - fixture->whole_packets) &&
            run_shapes(&s, operations[i].name, operations[i].body, fixture->large_shapes, n_large);
   }
   if (good) good = run_case(&s, "sums that follow each other", chain_body, chain_shape, YK_OK, -1);
@@ -147,7 +147,7 @@ static void messages_pass_through_the_stages(void **state)
   bool has_stages = fixture->open_stages;
   if (!has_stages) skip();
   for (size_t i = 0; has_stages && i < sizeof worlds / sizeof *worlds && worlds[i].n_ranks <= fixture->max_ranks; i++) {
-    values *v = case_values_new(YK_F32);
+    values *v = case_values_new(YK_F16);
     session s = {.fixture = fixture, .values = v, .n_ranks = worlds[i].n_ranks};
     assert_true(fixture->open_stages(worlds[i].n_stages, s.n_ranks, v->dtype, s.devs, s.comms));
     bool good = run_case(&s, "messages between stages", stages_body, (comm_shape){1, 96}, YK_OK, -1);
@@ -184,7 +184,7 @@ static void abort_releases_a_sum_that_waits(void **state)
 {
   const comm_fixture *fixture = *state;
   with_one_rank_misbehaving(fixture, "aborted sum", (comm_shape){1, 4096}, abort_sum_body);
-  with_one_rank_misbehaving(fixture, "aborted sum", (comm_shape){3, 1001}, abort_sum_body);
+  if (!fixture->whole_packets) with_one_rank_misbehaving(fixture, "aborted sum", (comm_shape){3, 1001}, abort_sum_body);
   if (fixture->n_large_shapes)
     with_one_rank_misbehaving(fixture, "aborted sum", fixture->large_shapes[fixture->n_large_shapes - 2],
                               abort_sum_body);

@@ -35,18 +35,24 @@ static inline int gpus_to_test(int *exit_code)
   return 0;
 }
 
-/* False for types in which GPUs do not compute. */
-static inline bool open_gpus(int n_ranks, yk_dtype dtype, yk_device **devs)
+/* Rank r gets GPU r % n_gpus. False for types in which GPUs do not compute. */
+static inline bool open_gpus_of(int n_gpus, int n_ranks, yk_dtype dtype, yk_device **devs)
 {
   yk_device_limits limits = {.max_tokens = 64, .max_seqs = 64, .max_model_tokens = 64, .vocab = 64};
   yk_err err = YK_ERR_INIT;
   if (dtype == YK_F32) return false;
   for (int rank = 0; rank < n_ranks; rank++)
-    if (yk_cuda_device_create(rank, dtype, &limits, &devs[rank], &err) != YK_OK) {
+    if (yk_cuda_device_create(rank % n_gpus, dtype, &limits, &devs[rank], &err) != YK_OK) {
       printf("%s\n", err.message);
       abort();
     }
   return true;
+}
+
+/* The same with a GPU for each rank. */
+static inline bool open_gpus(int n_ranks, yk_dtype dtype, yk_device **devs)
+{
+  return open_gpus_of(n_ranks, n_ranks, dtype, devs);
 }
 
 static inline void close_gpus(int n_ranks, yk_device **devs, yk_comm **comms)

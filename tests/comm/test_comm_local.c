@@ -92,16 +92,6 @@ static void another_type_is_refused(void **state)
   close_local(1, devs, comms);
 }
 
-/* Stages on GPUs would need messages that NCCL carries. */
-static void stages_on_gpus_are_refused(void **state)
-{
-  (void)state;
-  const yk_world world = {.n_ranks = 4, .n_local = 4, .n_stages = 2};
-  yk_err err = YK_ERR_INIT;
-  assert_int_equal(yk_comm_check_world(&world, &err), YK_E_UNSUPPORTED);
-  assert_non_null(strstr(err.message, "pipeline stages run on CPU ranks so far: expected one on GPUs, found 2"));
-}
-
 static void *receive(void *comm)
 {
   char data[4];
@@ -133,7 +123,7 @@ int main(void)
   yk_process_init();
   const struct CMUnitTest own[] = {cmocka_unit_test(another_type_is_refused),
                                    cmocka_unit_test(other_worlds_are_refused), cmocka_unit_test(many_ranks_gather),
-                                   cmocka_unit_test(stages_on_gpus_are_refused),
+
                                    cmocka_unit_test(abort_releases_both_ends_of_a_message)};
   comm_fixture fixture = {.name = "local",
                           .open = open_local,

@@ -9,7 +9,7 @@ static bool open_nccl(int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **c
   if (!open_gpus(n_ranks, dtype, devs)) return false;
   const yk_world world = yk_world_of_process(n_ranks);
   const yk_exchange alone = yk_exchange_alone();
-  if (yk_comm_nccl_create(&world, &alone, NULL, devs, comms, &err) == YK_OK) return true;
+  if (yk_comm_nccl_create(&world, YK_NCCL_ALL, &alone, NULL, devs, comms, &err) == YK_OK) return true;
   printf("%s\n", err.message);
   abort();
 }

@@ -16,9 +16,10 @@ namespace {
 void refused(int n_ranks, const yk_p2p_options &options, const char *why)
 {
   const int devices[] = {0, 1};
+  const yk_p2p_ranks ranks = {n_ranks, 0, 2, 0, devices};
   yk_p2p *ends[2] = {};
   yk_err err = YK_ERR_INIT;
-  assert_int_equal(yk_p2p_create(devices, n_ranks, &options, ends, &err), YK_E_INVAL);
+  assert_int_equal(yk_p2p_create(&ranks, &options, ends, &err), YK_E_INVAL);
   if (!std::strstr(err.message, why)) fail_msg("expected \"%s\", found \"%s\"", why, err.message);
   assert_null(ends[0]);
 }

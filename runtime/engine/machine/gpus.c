@@ -1,8 +1,11 @@
 #include "engine/machine/gpus.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/arguments.h"
+#include "base/checked.h"
 #include "kernels/cuda/latent/scratch.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/moe/scratch.h"
@@ -23,6 +26,7 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
                          .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
                          .needs_kv_staging = true};
   YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, &place, out, err));
+  if (place.stage > 0) out->workspace_bytes += settings->limits.step.max_tokens * row_bytes; /* parallel/stage_ends.h */
   out->workspace_bytes +=
       yk_cuda_device_own_bytes(&settings->limits.step) + yk_p2p_layout_of(&all_reduces, place.n_ranks).n_bytes;
   return YK_OK;
@@ -49,9 +53,14 @@ yk_status yk_gpus_check_list(const char *what, const int *ids, int n, yk_err *er
   return YK_OK;
 }
 
+bool yk_gpus_may_be_shared(void)
+{
+  const char *value = getenv("YOKE_SHARED_GPUS");
+  return value && strcmp(value, "1") == 0;
+}
+
 #ifdef YOKE_HAVE_CUDA
 
-#include "base/checked.h"
 #include "kernels/cuda/cuda_device.h"
 #ifdef YOKE_HAVE_NCCL
 #include "parallel/comm_auto.h"
@@ -89,28 +98,37 @@ yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_
 {
   int n_gpus = yk_cuda_device_count();
   const int *ids = settings->device_ids + settings->world.first_rank;
+  const int64_t n_sharing = yk_gpus_may_be_shared() ? yk_ceil_div_i64(settings->world.n_ranks, n_gpus) : 1;
   *n_bytes = INT64_MAX;
   for (int i = 0; i < settings->world.n_local; i++) {
     yk_cuda_device_info info;
     int ordinal = ids[i];
     YK_TRY(yk_cuda_device_query(ordinal < n_gpus ? ordinal : 0, &info, err));
     int64_t kept_free = (int64_t)((double)info.total_bytes * (1 - utilization));
-    *n_bytes = yk_min_i64(*n_bytes, yk_max_i64(0, info.free_bytes - kept_free));
+    *n_bytes = yk_min_i64(*n_bytes, yk_max_i64(0, info.free_bytes - kept_free) / n_sharing);
   }
   return YK_OK;
 }
 
+static int stage_of(const yk_settings *s, int i)
+{
+  return yk_world_stage_of(&s->world, s->world.first_rank + i);
+}
+
+/* Kernels of one group's ranks wait for each other: on a GPU that both ranks share, one may keep the other out. Between
+ * processes the GPU takes turns. */
 static yk_status check_ordinals(const yk_settings *s, yk_err *err)
 {
   int n_gpus = yk_cuda_device_count();
   const int *ids = s->device_ids + s->world.first_rank;
-  if (s->world.n_local > n_gpus)
+  const bool is_shared = yk_gpus_may_be_shared();
+  if (s->world.n_local > n_gpus && !is_shared)
     return yk_err_set(err, YK_E_CAPACITY, "%d ranks need as many GPUs, this machine has %d", s->world.n_local, n_gpus);
   for (int i = 0; i < s->world.n_local; i++) {
     if (ids[i] < 0 || ids[i] >= n_gpus)
       return yk_err_set(err, YK_E_INVAL, "devices: expected ordinals 0 to %d, found %d", n_gpus - 1, ids[i]);
     for (int other = 0; other < i; other++)
-      if (ids[other] == ids[i])
+      if (ids[other] == ids[i] && !(is_shared && stage_of(s, i) != stage_of(s, other)))
         return yk_err_set(err, YK_E_INVAL, "devices: GPU %d is named twice; name a different GPU for each rank",
                           ids[i]);
   }

@@ -16,6 +16,10 @@ yk_status yk_gpus_refuse(yk_err *err);
 /* yk_gpus_count - GPUs that this process may use. Thread: any. */
 int yk_gpus_count(void);
 
+/* yk_gpus_may_be_shared - whether ranks of several processes, or of several stages, may have the same GPU: with
+ *   YOKE_SHARED_GPUS=1, for tests. Thread: any. */
+bool yk_gpus_may_be_shared(void);
+
 /* yk_gpus_check_list - check a caller's list of GPUs: 1 to YK_MAX_RANKS GPUs, each present and listed once. what: named
  *   in messages.
  *   Errors: YK_E_UNSUPPORTED (a build without CUDA), YK_E_INVAL. */
@@ -31,7 +35,7 @@ yk_status yk_gpus_uuid(int ordinal, char uuid[YK_GPU_UUID_BYTES], yk_err *err);
 
 /* yk_gpus_budget - bytes that a rank of this process may take: the minimum over these ranks' GPUs of the free memory
  *   less the share of the total that utilization leaves to other programs. Ranks beyond the GPUs of this machine count
- *   like its own GPUs. Errors: YK_E_DEVICE. */
+ *   like its own GPUs. Ranks that share GPUs divide them evenly. Errors: YK_E_DEVICE. */
 yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err);
 
 /* yk_gpus_measure - yk_model_measure for a rank on a GPU, plus the bytes of its device and of its communicator's slots
@@ -47,8 +51,8 @@ yk_status yk_gpus_open(const yk_settings *settings, yk_device **devs, yk_err *er
 
 /* yk_gpus_connect - the communicator of the devices, for steps within the settings' limits.
  *   exchange: of the processes that have the world's ranks; wires: their transport, which outlives the ends, NULL if
- *   there is one process. Ranks of several processes use NCCL alone, in one pipeline stage.
- *   Errors: YK_E_UNSUPPORTED (several ranks without NCCL, several stages), YK_E_COMM, YK_E_TIMEOUT, YK_E_CAPACITY. */
+ *   there is one process.
+ *   Errors: YK_E_UNSUPPORTED (several ranks without NCCL), YK_E_COMM, YK_E_TIMEOUT, YK_E_CAPACITY. */
 yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchange, const yk_wires *wires,
                           yk_device *const *devs, yk_comm **comms, yk_err *err);
 

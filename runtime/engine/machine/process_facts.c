@@ -67,7 +67,7 @@ static void add_options(yk_process_facts *f, const yk_engine_options *o)
 
 static void add_gpus(yk_process_facts *f, const yk_settings *s)
 {
-  yk_strbuf *ids = add(f, "GPUs", YK_FACT_EXCLUSIVE);
+  yk_strbuf *ids = add(f, "GPUs", yk_gpus_may_be_shared() ? YK_FACT_SHOWN : YK_FACT_EXCLUSIVE);
   for (int i = 0; i < s->world.n_local && s->device == YK_DEVICE_CUDA; i++) {
     char uuid[YK_GPU_UUID_BYTES];
     if (yk_gpus_uuid(s->device_ids[s->world.first_rank + i], uuid, NULL) == YK_OK)

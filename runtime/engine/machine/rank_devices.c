@@ -6,7 +6,6 @@ yk_status yk_rank_devices_open(const yk_settings *settings, yk_cluster *cluster,
 {
   *out = (yk_rank_devices){.n_local = settings->world.n_local};
   if (cluster) out->wires = settings->wires ? *settings->wires : yk_cluster_wires(cluster);
-  if (settings->device == YK_DEVICE_CUDA) YK_TRY(yk_comm_check_world(&settings->world, err));
   if (settings->device == YK_DEVICE_CUDA) {
     YK_TRY(yk_gpus_open(settings, out->devs, err));
     const yk_exchange exchange = cluster ? yk_cluster_exchange(cluster) : yk_exchange_alone();

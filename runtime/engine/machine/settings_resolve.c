@@ -104,13 +104,16 @@ static yk_status choose_gpus(const yk_engine_options *o, bool is_elsewhere, yk_s
 {
   int n_local = s->world.n_local, first = o->n_processes > 1 ? o->local_process * n_local : 0;
   int n_gpus = is_elsewhere || s->device != YK_DEVICE_CUDA ? YK_MAX_RANKS : yk_gpus_count();
+  const bool is_shared = !is_elsewhere && yk_gpus_may_be_shared() && n_gpus > 0;
   if (n_gpus == n_local) first = 0;
-  if (o->n_processes > 1 && !o->device_ids && first + n_local > n_gpus)
+  if (o->n_processes > 1 && !o->device_ids && !is_shared && first + n_local > n_gpus)
     return yk_err_set(err, YK_E_CAPACITY,
                       "process %d is number %d on its host and needs GPUs %d to %d: the process may use %d", o->process,
                       o->local_process, first, first + n_local - 1, n_gpus);
   for (int i = 0; i < n_local; i++)
-    s->device_ids[s->world.first_rank + i] = o->device_ids ? o->device_ids[i] : first + i;
+    s->device_ids[s->world.first_rank + i] = o->device_ids ? o->device_ids[i]
+                                             : is_shared   ? (first + i) % n_gpus
+                                                           : first + i;
   return YK_OK;
 }
 
