@@ -87,7 +87,12 @@ static void keep_tags(yk_openai_request *request)
 static yk_status check_budget(yk_openai_request *request, yk_err *err)
 {
   yk_request_take_up(request, "thinking_token_budget");
-  if (request->tags || request->sampling.max_reasoning_tokens < 0) return YK_OK;
+  if (request->sampling.max_reasoning_tokens < 0) return YK_OK;
+  if (request->tags && request->tags->has_channels)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "thinking_token_budget: not supported for models whose reasoning is a message with a channel; "
+                      "reasoning_effort limits it");
+  if (request->tags) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED,
                     "thinking_token_budget: the tags of the model's reasoning are not set; start with "
                     "--reasoning-parser and one of " YK_REASONING_NAMES);
@@ -329,7 +334,9 @@ static void set_tags(const yk_openai_request *request, const yk_openai_prompt *p
 {
   bool is_limited = s->constraint_kind != YK_CONSTRAINT_NONE || s->max_reasoning_tokens >= 0;
   bool may_open = request->reasoning && prompt->beginning == YK_REASONING_UNDECIDED;
-  if (!request->tags || !is_limited || (prompt->beginning != YK_REASONING_OPENED && !may_open)) return;
+  if (!request->tags || request->tags->has_channels || !is_limited ||
+      (prompt->beginning != YK_REASONING_OPENED && !may_open))
+    return;
   s->reasoning_tags = &request->tags->tags;
   s->reasoning_is_open = !may_open;
 }

@@ -235,6 +235,57 @@ static void seed_oss(void **state)
   yk_tool_schemas_free(schemas);
 }
 
+#define ANALYSIS(text)   "<|channel|>analysis<|message|>" text "<|end|>"
+#define NEXT             "<|start|>assistant"
+#define FINAL(text)      "<|channel|>final<|message|>" text
+#define CALL(name, text) "<|channel|>commentary to=" name " <|constrain|>json<|message|>" text "<|call|>"
+
+static void openai(void **state)
+{
+  (void)state;
+  static const sample rows[] = {
+      {ANALYSIS("Let < me.") NEXT FINAL("Hi <b>!"), "«Let < me.»Hi <b>!"},
+      {ANALYSIS("a") NEXT FINAL("b<|return|>"), "«a»b"},
+      {FINAL("b"), "b"},
+      {"<|message|>b", "b"},
+      {ANALYSIS("a") NEXT CALL("functions.f", "{\"a\": 1}"), "«a»{f|{\"a\": 1}}"},
+      {ANALYSIS("a") NEXT " to=functions.f<|channel|>commentary json<|message|>{}", "«a»{f|{}}"},
+      {" to=functions.f<|channel|>commentary<|message|> ", "{f| {}}"},
+      {CALL("functions.f", "{}") NEXT CALL("browser.open", "{\"x\": []}"), "{f|{}}{browser.open|{\"x\": []}}"},
+      {CALL("functions.f", "{\"a\": oops}"), "{f|{\"a\": oops}!"},
+      {"<|channel|>commentary<|message|>I look.<|end|>" NEXT CALL("functions.f", "{}"), "I look.{f|{}}"},
+      {"<|channel|>commentary<|message|>One.<|end|>" NEXT FINAL("Two."), "One.\nTwo."},
+      {ANALYSIS("a") NEXT ANALYSIS("b") NEXT FINAL("c"), "«a\nb»c"},
+      {"<|channel|>analysis<|message|>a<|channel|>final<|message|>b", "«a»b"},
+      {FINAL("a <|en <|end"), "a <|en <|end"},
+      {"plain <|channel|>final<|message|>", NULL},
+      {"<|channel|>thoughts<|message|>a<|end|>", NULL},
+      {ANALYSIS("a") "<|start|>user<|message|>b", "«a»<|start|>user<|message|>b"},
+      {"<|channel|>analysis", NULL},
+      {"{\"a\": 1}", NULL}};
+  static const sample cuts[] = {{ANALYSIS("a") NEXT FINAL("b <|e"), "«a»b "},
+                                {"<|channel|>analysis<|message|>a", "«a»"},
+                                {"<|channel|>fin", ""},
+                                {"<|channel|>commentary to=functions.f<|message|>{\"a\"", "{f|{\"a\"!"}};
+  static const char *const specials[] = {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", NULL};
+  const yk_reasoning *reasoning = yk_reasoning_find("openai_gptoss");
+  answer_way way = {.tools = YK_TOOLS_OPENAI, .reasoning = reasoning, .end = stop};
+  check_way(&way, rows, N_ROWS(rows));
+  way.end = cut;
+  check_way(&way, cuts, N_ROWS(cuts));
+  way = (answer_way){.tools = YK_TOOLS_OPENAI, .reasoning = reasoning, .only_first = true, .end = stop};
+  answer_check(&way, CALL("functions.f", "{}") NEXT CALL("functions.g", "{}"), "{f|{}}");
+  way = (answer_way){.reasoning = reasoning, .end = stop}; /* no tools: a call is content */
+  answer_check(&way, ANALYSIS("a") NEXT CALL("functions.f", "{}"), "«a»{}");
+  way = (answer_way){.tools = YK_TOOLS_OPENAI, .end = stop}; /* reasoning is content */
+  answer_check(&way, ANALYSIS("a") NEXT FINAL("b"), "a\nb");
+  way = (answer_way){
+      .tools = YK_TOOLS_OPENAI, .reasoning = reasoning, .specials = specials, .hides_special = true, .end = stop};
+  answer_check(&way, ANALYSIS("a") NEXT "<|channel|>x<|message|>b", "«a»assistantxb");
+  way = (answer_way){.tools = YK_TOOLS_HERMES, .reasoning = reasoning, .end = stop}; /* an enforced call */
+  answer_check(&way, "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>", "{f|{}}");
+}
+
 static void minimax_m2(void **state)
 {
   (void)state;
@@ -385,6 +436,7 @@ static void forms_of_templates(void **state)
               {"<tool_call>\n<function=x> <think>", YK_TOOLS_QWEN3_CODER, "qwen3"},
               {"<tool_call>{{ name }}<arg_key> <think></think>", YK_TOOLS_GLM45, "qwen3"},
               {"<minimax:tool_call><invoke name=", YK_TOOLS_MINIMAX_M2, NULL},
+              {"<|start|>assistant<|channel|>analysis<|message|> <tool_call>", YK_TOOLS_OPENAI, "openai_gptoss"},
               {"<seed:tool_call>\n<function={{ f }}> <seed:think>", YK_TOOLS_SEED_OSS, "seed_oss"},
               {"<|tool_calls_section_begin|><|tool_call_begin|><think>", YK_TOOLS_KIMI_K2, "kimi_k2"},
               {"<｜tool▁calls▁begin｜>'<｜tool▁sep｜>' '```json'", YK_TOOLS_DEEPSEEK_V3, NULL},
@@ -410,6 +462,7 @@ int main(void)
                                      cmocka_unit_test(gemma),
                                      cmocka_unit_test(granite),
                                      cmocka_unit_test(qwen3_coder),
+                                     cmocka_unit_test(openai),
                                      cmocka_unit_test(seed_oss),
                                      cmocka_unit_test(minimax_m2),
                                      cmocka_unit_test(glm45),

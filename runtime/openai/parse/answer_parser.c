@@ -40,8 +40,16 @@ static const yk_call_form *form_of(yk_tool_format format)
                                                                [YK_TOOLS_MINIMAX_M2] = &yk_form_minimax_m2,
                                                                [YK_TOOLS_SEED_OSS] = &yk_form_seed_oss,
                                                                [YK_TOOLS_GLM45] = &yk_form_glm45,
+                                                               [YK_TOOLS_OPENAI] = &yk_form_harmony,
                                                                [YK_TOOLS_PYTHONIC] = &yk_form_pythonic};
   return forms[format];
+}
+
+/* Whether the form separates reasoning itself. Enforced calls of another form are the whole answer. */
+static bool has_messages(const yk_answer_parser_options *options)
+{
+  bool has_channels = options->reasoning && options->reasoning->has_channels;
+  return options->tools == YK_TOOLS_OPENAI || (has_channels && options->tools == YK_TOOLS_NONE);
 }
 
 /* ---- Parser ------------------------------------------------------------------------------------------------------ */
@@ -66,13 +74,14 @@ yk_status yk_answer_parser_create(const yk_answer_parser_options *options, yk_an
   if (!p) return yk_err_set(err, YK_E_NOMEM, "no memory for a parser of an answer");
   p->options = *options;
   p->calls.options = &p->options;
-  p->calls.form = form_of(options->tools);
+  p->calls.form = form_of(has_messages(options) ? YK_TOOLS_OPENAI : options->tools);
   p->reasoning = (yk_reasoning_split){.tags = options->reasoning,
                                       .state = options->begins_inside ? YK_REASONING_INSIDE : YK_REASONING_BEGINNING,
                                       .reason = take_reasoning,
                                       .pass = pass,
                                       .user = p};
-  if (!options->reasoning) p->reasoning.state = YK_REASONING_BEHIND;
+  bool has_tags = options->reasoning && !options->reasoning->has_channels && !has_messages(options);
+  if (!has_tags) p->reasoning.state = YK_REASONING_BEHIND;
   return YK_OK;
 }
 
@@ -117,7 +126,7 @@ yk_status yk_answer_parser_push(yk_answer_parser *parser, const yk_output *outpu
 
 bool yk_answer_parser_is_reasoning(const yk_answer_parser *parser)
 {
-  return parser->reasoning.state == YK_REASONING_INSIDE;
+  return parser->reasoning.state == YK_REASONING_INSIDE || parser->calls.message == YK_EVENT_REASONING;
 }
 
 bool yk_answer_parser_has_calls(const yk_answer_parser *parser)

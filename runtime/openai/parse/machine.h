@@ -74,21 +74,24 @@ struct yk_call_machine {
   bool has_broken_call;
   bool in_array;
   yk_call_object object;
-  yk_json_scan scan;                /* of the arguments */
-  yk_literal literal;               /* of the arguments */
-  size_t header;                    /* where in held the call's header begins */
-  yk_strbuf name, id;               /* of the function and the call; id is empty if the model wrote none */
-  yk_strbuf key, value;             /* of an argument */
-  yk_strbuf json;                   /* translated arguments that are not emitted */
-  unsigned types;                   /* of the value */
-  bool has_key, in_text;            /* an argument has been written; the value is written as it arrives */
+  yk_json_scan scan;     /* of the arguments */
+  yk_literal literal;    /* of the arguments */
+  size_t header;         /* where in held the call's header begins */
+  yk_strbuf name, id;    /* of the function and the call; id is empty if the model wrote none */
+  yk_strbuf key, value;  /* of an argument */
+  yk_strbuf json;        /* translated arguments that are not emitted */
+  unsigned types;        /* of the value */
+  bool has_key, in_text; /* an argument has been written; the value is written as it arrives */
+  /* A message with a channel: its kind, and whether earlier ones had reasoning or content. */
+  yk_answer_event_kind message;
+  bool has_reasoning, has_content;
   bool begins_newline, has_newline; /* the value begins with a newline; a newline is held back */
   bool has_plain_values;            /* a value looked like JSON, and was none */
 };
 
 extern const yk_call_form yk_form_hermes, yk_form_llama3_json, yk_form_granite, yk_form_mistral, yk_form_deepseek_v3,
     yk_form_deepseek_v31, yk_form_kimi_k2, yk_form_gemma4, yk_form_functiongemma, yk_form_qwen3_coder,
-    yk_form_minimax_m2, yk_form_seed_oss, yk_form_glm45, yk_form_pythonic;
+    yk_form_minimax_m2, yk_form_seed_oss, yk_form_glm45, yk_form_harmony, yk_form_pythonic;
 
 /* ---- Emitting ---------------------------------------------------------------------------------------------------- */
 

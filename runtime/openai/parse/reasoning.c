@@ -17,6 +17,7 @@ static const yk_reasoning parsers[] = {
     {.name = "gemma4", .tags = {"<|channel>thought", "<channel|>", NULL}},
     {.name = "granite", .tags = {"Here is my thought process:", "Here is my response:", NULL}},
     {.name = "seed_oss", .tags = {"<seed:think>", "</seed:think>", NULL}},
+    {.name = "openai_gptoss", .has_channels = true},
 };
 
 const yk_reasoning *yk_reasoning_find(const char *name)
@@ -30,7 +31,10 @@ const yk_reasoning *yk_reasoning_of_template(const char *template_text)
 {
   static const struct {
     const char *mark, *name;
-  } marks[] = {{"[THINK]", "mistral"}, {"<|channel>thought", "gemma4"}, {"<seed:think>", "seed_oss"}};
+  } marks[] = {{"<|channel|>analysis", "openai_gptoss"},
+               {"[THINK]", "mistral"},
+               {"<|channel>thought", "gemma4"},
+               {"<seed:think>", "seed_oss"}};
   for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
     if (strstr(template_text, marks[i].mark)) return yk_reasoning_find(marks[i].name);
   bool thinks = strstr(template_text, "<think>") || strstr(template_text, "</think>");
@@ -46,6 +50,7 @@ static bool ends_with(const char *text, size_t n_bytes, const char *tag)
 
 yk_reasoning_beginning yk_reasoning_beginning_of(const yk_reasoning *reasoning, const char *prompt_end, size_t n_bytes)
 {
+  if (reasoning->has_channels) return YK_REASONING_UNDECIDED;
   while (n_bytes > 0 && yk_json_is_space(prompt_end[n_bytes - 1])) n_bytes--;
   if (ends_with(prompt_end, n_bytes, reasoning->tags.open)) return YK_REASONING_OPENED;
   if (ends_with(prompt_end, n_bytes, reasoning->tags.close)) return YK_REASONING_ENDED;

@@ -11,6 +11,7 @@
 typedef struct yk_reasoning {
   const char *name; /* vLLM's name of the parser */
   yk_reasoning_tags tags;
+  bool has_channels;  /* the channel of a message decides (family_harmony.c); there are no tags */
   bool begins_inside; /* unless the prompt closes it, an answer begins with reasoning, without the open tag */
 } yk_reasoning;
 
@@ -19,7 +20,7 @@ const yk_reasoning *yk_reasoning_find(const char *name);
 
 /* YK_REASONING_NAMES - every name, for messages. */
 #define YK_REASONING_NAMES                                                                                             \
-  "qwen3, deepseek_r1, deepseek_v3, glm45, kimi_k2, minimax_m2, mistral, gemma4, granite, seed_oss"
+  "qwen3, deepseek_r1, deepseek_v3, glm45, kimi_k2, minimax_m2, mistral, gemma4, granite, seed_oss, openai_gptoss"
 
 /* yk_reasoning_of_template - the tags that a chat template contains; NULL if there are none. */
 const yk_reasoning *yk_reasoning_of_template(const char *template_text);

@@ -21,6 +21,7 @@ static const struct {
              {"seed_oss", YK_TOOLS_SEED_OSS},
              {"glm45", YK_TOOLS_GLM45},
              {"glm47", YK_TOOLS_GLM45},
+             {"openai", YK_TOOLS_OPENAI},
              {"pythonic", YK_TOOLS_PYTHONIC},
              {"llama4_pythonic", YK_TOOLS_PYTHONIC}};
 
@@ -35,7 +36,8 @@ yk_tool_format yk_tool_format_find(const char *name)
 static const struct {
   const char *first, *second;
   yk_tool_format format;
-} marks[] = {{"<tool_call>", "<function=", YK_TOOLS_QWEN3_CODER},
+} marks[] = {{"<|channel|>", "<|message|>", YK_TOOLS_OPENAI},
+             {"<tool_call>", "<function=", YK_TOOLS_QWEN3_CODER},
              {"<tool_call>", "<arg_key>", YK_TOOLS_GLM45},
              {"<minimax:tool_call>", "<invoke", YK_TOOLS_MINIMAX_M2},
              {"<seed:tool_call>", "<function", YK_TOOLS_SEED_OSS},
