@@ -106,9 +106,12 @@ class Families(harness.Case):
             alone = [results([prompt])[0] for prompt in prompts]
             for options in (("--max-num-batched-tokens", 7, "--max-num-seqs", 2), ("--threads", 3), ("--pp", 2)):
                 self.assertEqual(results(prompts, *options), alone, f"{name} {options}")
-            self.assertEqual([tokens for tokens, *_ in results([without_prompt_logprobs(prompt)
-                                                                for prompt in prompts * 2])],
-                             [tokens for tokens, *_ in alone * 2])
+            again = [without_prompt_logprobs(prompt) for prompt in prompts * 2]
+            for options in ((), ("--max-num-seqs", 1), ("--state-cache-bytes", 0)):
+                self.assertEqual([result[:2] for result in results(again, *options)],
+                                 [result[:2] for result in alone * 2], f"{name} {options}")
+            samples = ("--temperature", 1, "--seed", 3, "--n", 4)
+            self.assertEqual(results(again, *samples), results(again, *samples, "--state-cache-bytes", 0))
 
     def test_whole_experts(self):
         """Experts dealt to ranks: 3 and 2, 2 each, some to 4 of 6 ranks, together with uneven heads of latent
@@ -125,7 +128,8 @@ class Families(harness.Case):
 
     def test_prefix_reuse(self):
         """The same prompts repeatedly, at once and one after another."""
-        for name, at_once in (("qwen3", 1), ("qwen3", 5), ("moe_qwen3", 5), ("deepseek_v3", 5)):
+        for name, at_once in (("qwen3", 1), ("qwen3", 5), ("moe_qwen3", 5), ("deepseek_v3", 5), ("hybrid_qwen3_5", 1),
+                              ("hybrid_qwen3_5_moe", 5)):
             self.check_case(name, "--max-num-seqs", at_once, "--kv-cache-bytes", "4MiB",
                             choose=lambda prompts: [without_prompt_logprobs(prompt) for prompt in prompts * 3])
             self.assertIn("were found computed", self.last_err)

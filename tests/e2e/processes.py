@@ -68,6 +68,27 @@ class Bits(ProcessesCase):
             self.check(name, n_ranks // n_stages, lambda arguments, n=n_processes: self.start(n, *arguments),
                        ("--pipeline-parallel-size", n_stages))
 
+    def test_snapshots(self):
+        """Prompts that part behind 64 or more tokens begin at snapshots: each process has those of its heads and
+        layers."""
+        with open(os.path.join(model("hybrid_qwen3_5"), "golden.json"), encoding="utf-8") as file:
+            longest = max((prompt["prompt_ids"] for prompt in json.load(file)["prompts"]), key=len)
+        prompts = [longest[:n] + [i + 1] * 9 for i, n in enumerate((len(longest), 70, len(longest), 100))]
+        arguments = ("generate", "--model", model("hybrid_qwen3_5"), "--device", "cpu", "--format", "json",
+                     "--logprobs", 2, "--ignore-eos", "-n", 8, "--max-num-seqs", 2, "--max-num-batched-tokens", 100,
+                     "--threads", 4,
+                     *(argument for prompt in prompts for argument in ("--token-ids", ",".join(map(str, prompt)))))
+
+        def found(out):
+            return [(line["token_ids"], line["logprobs"]) for line in map(json.loads, out.splitlines())]
+
+        for layout in (("--tp", 4), ("--tp", 2, "--pp", 2)):
+            alone = self.run_yoke(*arguments, *layout, "--state-cache-bytes", 0)
+            processes = self.start(2, *arguments, *layout)
+            self.end(processes)
+            self.assertEqual(found(processes[0].out), found(alone.out))
+            self.assertEqual(len(found(alone.out)), len(prompts))
+
     def test_torchrun(self):
         address, port = random_address()
 

@@ -226,7 +226,12 @@ void yk_waiter_free(yk_waiter *waiter);
 /* Tokens that a caller holds, for speculative decoding, search, scoring: append ids and get logits, truncate, fork.
  * Their KV blocks come from the same pool as the requests' blocks; if the pool runs short, dropped blocks are computed
  * again at the next append. One thread at a time may use a sequence; different sequences may be used by different
- * threads. */
+ * threads.
+ *
+ * Models with recurrent states keep the state of the last token until max_seqs other sequences have run. After a
+ * truncation or a fork, the next append also computes the tokens since the last snapshot again: at most 64 at the end
+ * of an earlier append, at most 2,048 within the tokens of an append, and more if snapshots were overwritten
+ * (state_cache_bytes in engine.h). Without snapshots it computes all tokens. */
 typedef struct yk_held_sequence yk_held_sequence;
 
 typedef enum yk_logits_of {
