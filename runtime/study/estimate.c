@@ -37,7 +37,11 @@ yk_status yk_study_estimate_init(yk_study_estimate *estimate, const yk_study_gri
     double n_dense = (double)(shapes->n_layers - shapes->n_expert_layers);
     double experts = (double)shapes->n_experts * (double)shapes->expert_size + (double)shapes->shared_size;
     double ffn = n_dense * (double)shapes->intermediate_size + (double)shapes->n_expert_layers * experts;
-    double weights = (double)shapes->hidden_size * ((double)shapes->n_layers * attention + 3 * ffn);
+    double delta = 2 * (double)(shapes->delta_key_heads * shapes->delta_key_dim) +
+                   3 * (double)(shapes->delta_value_heads * shapes->delta_value_dim);
+    double mixers =
+        (double)(shapes->n_layers - shapes->n_delta_layers) * attention + (double)shapes->n_delta_layers * delta;
+    double weights = (double)shapes->hidden_size * (mixers + 3 * ffn);
     estimate->start_s += weights * 1e-9;
   }
   return YK_OK;

@@ -127,6 +127,7 @@ yk_layout_speed yk_layout_compute(const yk_model_shapes *shapes, const yk_layout
 {
   replica r = {*shapes, shapes, hosts, load, layout->tp, layout->pp, 1};
   r.stage.n_layers = (shapes->n_layers + r.pp - 1) / r.pp;
+  r.stage.n_delta_layers = (shapes->n_delta_layers + r.pp - 1) / r.pp;
   r.stage.n_expert_layers = (shapes->n_expert_layers + r.pp - 1) / r.pp;
   r.stage.vocab_size = 0;
   if (r.tp > hosts->gpus_per_host) r.tp_hosts = r.tp / hosts->gpus_per_host;

@@ -119,14 +119,33 @@ static void add_experts(sum *total, const yk_model_shapes *shapes, const yk_limi
   add_ffn(total, layers, hidden, (double)shapes->shared_size, rows, element_bytes);
 }
 
+static double attention_layers(const yk_model_shapes *shapes)
+{
+  return (double)(shapes->n_layers - shapes->n_delta_layers);
+}
+
 /* Adds the projections of grouped-query attention. */
 static void add_grouped(sum *total, const yk_model_shapes *shapes, double rows, double element_bytes)
 {
-  double layers = (double)shapes->n_layers, hidden = (double)shapes->hidden_size;
+  double layers = attention_layers(shapes), hidden = (double)shapes->hidden_size;
   double q_size = (double)(shapes->n_heads * shapes->head_dim),
          kv_size = (double)(shapes->n_kv_heads * shapes->head_dim);
-  add_product(total, layers, hidden, q_size + 2 * kv_size, rows, element_bytes);
+  double gates_size = shapes->has_attention_gates ? q_size : 0;
+  add_product(total, layers, hidden, q_size + gates_size + 2 * kv_size, rows, element_bytes);
   add_product(total, layers, q_size, hidden, rows, element_bytes);
+}
+
+/* Adds gated delta nets with the states of so many sequences. */
+static void add_delta(sum *total, const yk_model_shapes *shapes, double rows, double n_seqs, double element_bytes)
+{
+  double layers = (double)shapes->n_delta_layers, hidden = (double)shapes->hidden_size;
+  double n_values = (double)shapes->delta_value_heads, key_dim = (double)shapes->delta_key_dim;
+  double keys_size = (double)shapes->delta_key_heads * key_dim,
+         values_size = n_values * (double)shapes->delta_value_dim;
+  double state_size = key_dim * values_size;
+  add_product(total, layers, hidden, 2 * (keys_size + values_size + n_values), rows, element_bytes);
+  add_operation(total, layers, n_seqs * 2 * state_size * sizeof(float), 2 * rows * 3 * state_size);
+  add_product(total, layers, values_size, hidden, rows, element_bytes);
 }
 
 /* Adds the projections of latent attention. Each rank computes q_a and the latent vector itself: `repeated` (the number
@@ -145,10 +164,10 @@ static void add_latent(sum *total, const yk_model_shapes *shapes, double repeate
   add_product(total, layers, heads * value_dim, hidden, rows, element_bytes);
 }
 
-/* Adds one step of so many rows, with head_rows of lm_head, whose attention needs so many bytes and flops in each
- * layer. */
-static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows,
-                     double head_rows, double attention_bytes, double attention_flops)
+/* Adds one step of so many rows, with a row of lm_head for each of n_seqs sequences, whose attention needs so many
+ * bytes and flops in each layer that has attention. */
+static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows, double n_seqs,
+                     double attention_bytes, double attention_flops)
 {
   double layers = (double)shapes->n_layers, hidden = (double)shapes->hidden_size;
   double n_dense = layers - (double)shapes->n_expert_layers;
@@ -158,10 +177,11 @@ static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_l
     add_latent(total, shapes, load->ranks, rows, element, load->element_bytes);
   else
     add_grouped(total, shapes, rows, element);
+  if (shapes->n_delta_layers > 0) add_delta(total, shapes, rows, n_seqs, element);
   add_ffn(total, n_dense, hidden, (double)shapes->intermediate_size, rows, element);
   if (shapes->n_expert_layers > 0) add_experts(total, shapes, load, rows, element);
-  add_operation(total, layers, attention_bytes, attention_flops);
-  add_product(total, 1, hidden, (double)shapes->vocab_size, head_rows, load->element_bytes);
+  add_operation(total, attention_layers(shapes), attention_bytes, attention_flops);
+  add_product(total, 1, hidden, (double)shapes->vocab_size, n_seqs, load->element_bytes);
   double all_reduce_s = yk_machine_all_reduce_s(total->machine, load->ranks, rows * hidden * load->element_bytes);
   total->bound_s[YK_BOUND_LINK] += (2 * layers + 1) * fmax(all_reduce_s, 0); /* two a layer, one for the embedding */
 }

@@ -1,6 +1,7 @@
 #include "study/shapes.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json_tree.h"
 #include "base/model_path.h"
@@ -28,18 +29,19 @@ static yk_status read_sizes(const json_t *config, const char *path, yk_model_sha
     int64_t *value;
   } sizes[] = {{"num_hidden_layers", &out->n_layers},
                {"hidden_size", &out->hidden_size},
-               {"intermediate_size", &out->intermediate_size},
                {"num_attention_heads", &out->n_heads},
                {"vocab_size", &out->vocab_size}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     YK_TRY(yk_tree_get_i64(config, path, sizes[i].key, true, 1, SIZE_MAX_VALUE, sizes[i].value, err));
+  bool has_experts = json_object_get(config, "moe_intermediate_size"); /* dense layers may then be absent */
+  YK_TRY(yk_tree_get_i64(config, path, "intermediate_size", !has_experts, 0, SIZE_MAX_VALUE, &out->intermediate_size,
+                         err));
   out->n_kv_heads = out->n_heads;
   out->head_dim = out->hidden_size / out->n_heads;
   YK_TRY(yk_tree_get_i64(config, path, "num_key_value_heads", false, 1, SIZE_MAX_VALUE, &out->n_kv_heads, err));
   YK_TRY(yk_tree_get_i64(config, path, "head_dim", false, 1, SIZE_MAX_VALUE, &out->head_dim, err));
-  YK_TRY(
-      yk_tree_get_i64(config, path, "max_position_embeddings", false, 1, SIZE_MAX_VALUE, &out->max_model_tokens, err));
-  return read_quantisation(config, path, out, err);
+  return yk_tree_get_i64(config, path, "max_position_embeddings", false, 1, SIZE_MAX_VALUE, &out->max_model_tokens,
+                         err);
 }
 
 static yk_status read_latent(const json_t *config, const char *path, yk_model_shapes *out, yk_err *err)
@@ -52,6 +54,31 @@ static yk_status read_latent(const json_t *config, const char *path, yk_model_sh
   YK_TRY(yk_tree_get_i64(config, path, "qk_rope_head_dim", true, 1, SIZE_MAX_VALUE, &out->rope_dim, err));
   YK_TRY(yk_tree_get_i64(config, path, "v_head_dim", true, 1, SIZE_MAX_VALUE, &out->value_dim, err));
   return yk_tree_get_i64(config, path, "kv_lora_rank", true, 1, SIZE_MAX_VALUE, &out->kv_rank, err);
+}
+
+/* Layers by their types, else all but each full_attention_interval-th. */
+static yk_status read_delta(const json_t *config, const char *path, yk_model_shapes *out, yk_err *err)
+{
+  const json_t *types = json_object_get(config, "layer_types"), *gates = json_object_get(config, "attn_output_gate");
+  const struct {
+    const char *key;
+    int64_t *value;
+  } sizes[] = {{"linear_num_key_heads", &out->delta_key_heads},
+               {"linear_num_value_heads", &out->delta_value_heads},
+               {"linear_key_head_dim", &out->delta_key_dim},
+               {"linear_value_head_dim", &out->delta_value_dim}};
+  int64_t interval = 4;
+  if (!json_object_get(config, sizes[0].key)) return YK_OK;
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    YK_TRY(yk_tree_get_i64(config, path, sizes[i].key, true, 1, SIZE_MAX_VALUE, sizes[i].value, err));
+  YK_TRY(yk_tree_get_i64(config, path, "full_attention_interval", false, 1, SIZE_MAX_VALUE, &interval, err));
+  out->has_attention_gates = !json_is_false(gates);
+  if (!json_is_array(types)) out->n_delta_layers = out->n_layers - out->n_layers / interval;
+  for (size_t i = 0; i < json_array_size(types); i++) {
+    const char *type = json_string_value(json_array_get(types, i));
+    out->n_delta_layers += type && strcmp(type, "linear_attention") == 0;
+  }
+  return YK_OK;
 }
 
 /* Counts layers with experts: by Qwen's keys, else by DeepSeek's, else all layers. */
@@ -95,13 +122,18 @@ yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_e
   YK_TRY(yk_model_path_dir(model_dir, dir, err));
   snprintf(path, sizeof path, "%s/config.json", dir);
   YK_TRY(yk_tree_parse_file(path, &config, err));
+  const json_t *text = json_object_get(config, "text_config");
+  if (!json_is_object(text)) text = config;
   yk_status status = YK_OK;
   if (!json_is_object(config))
     status = yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", path, yk_tree_type_name(config));
   else
-    status = read_sizes(config, path, out, err);
-  if (status == YK_OK) status = read_experts(config, path, out, err);
-  if (status == YK_OK) status = read_latent(config, path, out, err);
+    status = read_sizes(text, path, out, err);
+  const json_t *quantised = json_object_get(config, "quantization_config") ? config : text;
+  if (status == YK_OK) status = read_quantisation(quantised, path, out, err);
+  if (status == YK_OK) status = read_experts(text, path, out, err);
+  if (status == YK_OK) status = read_latent(text, path, out, err);
+  if (status == YK_OK) status = read_delta(text, path, out, err);
   json_decref(config);
   return status;
 }

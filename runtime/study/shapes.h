@@ -17,11 +17,15 @@ typedef struct yk_model_shapes {
   /* Latent attention: n_heads queries of nope_dim + rope_dim over latent vectors of kv_rank + rope_dim; n_kv_heads and
    * head_dim are then unused. kv_rank 0: no latent attention; q_rank 0: q is one projection. */
   int64_t kv_rank, q_rank, nope_dim, rope_dim, value_dim;
+  /* Gated delta nets instead of attention, in n_delta_layers of the layers: heads of q and k and of v, and their
+   * elements. 0: none. */
+  int64_t n_delta_layers, delta_key_heads, delta_value_heads, delta_key_dim, delta_value_dim;
+  bool has_attention_gates; /* attention projects a gate as wide as q */
   /* of a weight in a linear layer, including its share of scales and zeros; 0: not quantised */
   double linear_element_bytes;
 } yk_model_shapes;
 
-/* yk_model_shapes_read - read model_dir/config.json.
+/* yk_model_shapes_read - read model_dir/config.json, with its text_config if there is one.
  *   Errors: YK_E_IO, YK_E_FORMAT (a key is missing or wrong, with its name). Thread: any. */
 yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_err *err);
 
