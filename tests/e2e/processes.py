@@ -5,12 +5,14 @@ command that opens an engine runs over several processes; mpirun, torchrun's var
 import http.client
 import json
 import os
+import shutil
 import unittest
 
 import harness
 from processes_case import MPIRUN, ProcessesCase, load_at_once, random_address
 from server_case import JSON, ask_on
 
+TORCHRUN = shutil.which("torchrun")
 FAMILY = "qwen3"
 # Dense, mixtures, latent attention, quantised inputs; ranks, processes. Some ranks have no head of attention.
 CASES = (("qwen3", 2, 2, ()), ("llama", 3, 3, ()), ("qwen3", 8, 4, ()), ("moe_qwen3", 4, 2, ()),
@@ -19,6 +21,7 @@ CASES = (("qwen3", 2, 2, ()), ("llama", 3, 3, ()), ("qwen3", 8, 4, ()), ("moe_qw
 # Pipeline stages: ranks in all, processes, stages. Groups of 3 ranks in 3 processes of 2.
 STAGES = (("qwen3", 4, 2, 2), ("llama", 3, 3, 3), ("qwen3", 6, 3, 2), ("format_w8a8", 2, 2, 2), ("moe_qwen3", 4, 2, 2),
           ("deepseek_v3", 2, 2, 2), ("hybrid_qwen3_5_moe", 4, 2, 2))
+SAMPLINGS = (("--temperature", 0), ("--temperature", 0.8, "--seed", 3, "--repetition-penalty", 1.2))
 
 
 def model(name=FAMILY):
@@ -45,9 +48,9 @@ def results(out):
 
 @harness.of_the_program
 class Bits(ProcessesCase):
-    def check(self, name, n_ranks, start, options):
+    def check(self, name, n_ranks, start, options, samplings=SAMPLINGS):
         """Greedy and sampled: a plain step leaves its logits on their ranks, others gather them."""
-        for sampling in (("--temperature", 0), ("--temperature", 0.8, "--seed", 3, "--repetition-penalty", 1.2)):
+        for sampling in samplings:
             arguments = command(name, n_ranks, *options, *sampling, *prompts_of(name))
             alone = self.run_yoke(*arguments)
             processes = start(arguments)
@@ -98,6 +101,18 @@ class Bits(ProcessesCase):
             return [self.start_one(arguments, {**env, "RANK": str(i), "LOCAL_RANK": str(i)}) for i in range(2)]
 
         self.check("qwen3", 2, start, ())
+
+    @unittest.skipUnless(TORCHRUN, "no torchrun")
+    def test_torchrun_itself(self):
+        """As in the manual: an agent on each of two hosts, whose store has the port."""
+        address, port = random_address()
+
+        def start(arguments):
+            return [self.start_one([*map(str, ("--no-python", "--nnodes", 2, "--node-rank", number, "--nproc-per-node",
+                                               1, "--master-addr", address, "--master-port", port, self.yoke,
+                                               *arguments))], {}, TORCHRUN) for number in range(2)]
+
+        self.check("qwen3", 2, start, (), SAMPLINGS[:1])
 
     @unittest.skipUnless(MPIRUN, "no mpirun")
     def test_mpirun(self):
