@@ -25,6 +25,7 @@ typedef struct auto_comm {
   yk_p2p *p2p;          /* NULL with one rank, without peer access, or if max_bytes is 0 (yk_p2p_options_for) */
   yk_stage_end *stages; /* NULL with one stage */
   bool has_nccl;        /* false: slots and host memory carry all data */
+  bool is_divided;      /* other processes have ranks */
   struct CUstream_st *stream;
   int64_t row_bytes; /* row size of an all_reduce_add_norm */
 } auto_comm;
@@ -183,7 +184,8 @@ typedef struct shared_memory {
 static shared_memory describe_memory(const auto_comm *comm, void *memory)
 {
   shared_memory m = {.address = memory, .process = (int64_t)getpid()};
-  m.is_exported = memory && comm->base.rank == 0 && yk_p2p_export_memory(comm->p2p, memory, &m.handle, NULL) == YK_OK;
+  m.is_exported = memory && comm->is_divided && comm->base.rank == 0 &&
+                  yk_p2p_export_memory(comm->p2p, memory, &m.handle, NULL) == YK_OK;
   return m;
 }
 
@@ -439,6 +441,7 @@ static auto_comm *end_of(const parts *p, int i, const yk_comm_auto_options *opti
                      .p2p = p->p2p[i],
                      .stages = p->stages[i],
                      .has_nccl = p->has_nccl || p->nccl[i]->n_ranks == 1,
+                     .is_divided = !yk_world_is_whole(p->world),
                      .stream = yk_cuda_device_stream(p->devs[i]),
                      .row_bytes = options->hidden * (int64_t)yk_dtype_bytes(p->devs[i]->dtype)};
   end->base.ops = &ops;
