@@ -6,7 +6,6 @@
 #include "parallel/comm_auto.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 #include "kernels/cuda/cuda_device.h"
@@ -26,6 +25,7 @@ typedef struct auto_comm {
   yk_stage_end *stages; /* NULL with one stage */
   bool has_nccl;        /* false: slots and host memory carry all data */
   bool is_divided;      /* other processes have ranks */
+  bool has_rank_0;      /* rank 0 of the group is of this process */
   struct CUstream_st *stream;
   int64_t row_bytes; /* row size of an all_reduce_add_norm */
 } auto_comm;
@@ -177,13 +177,12 @@ static yk_status auto_gather_host(yk_comm *base, const void *data, size_t n_byte
 typedef struct shared_memory {
   void *address;
   yk_p2p_handle handle;
-  int64_t process;
   bool is_exported;
 } shared_memory;
 
 static shared_memory describe_memory(const auto_comm *comm, void *memory)
 {
-  shared_memory m = {.address = memory, .process = (int64_t)getpid()};
+  shared_memory m = {.address = memory};
   m.is_exported = memory && comm->is_divided && comm->base.rank == 0 &&
                   yk_p2p_export_memory(comm->p2p, memory, &m.handle, NULL) == YK_OK;
   return m;
@@ -198,7 +197,7 @@ static yk_status auto_open_memory(yk_comm *base, void *memory, void **opened, yk
   if (!comm->p2p) return comm->nccl->ops->barrier(comm->nccl, err);
   const shared_memory mine = describe_memory(comm, memory);
   YK_TRY(yk_comm_nccl_share_host(comm->nccl, &mine, sizeof mine, all, err));
-  if (all[0].process == mine.process)
+  if (comm->has_rank_0)
     *opened = all[0].address;
   else if (all[0].is_exported)
     yk_p2p_open_memory(comm->p2p, &all[0].handle, opened, NULL);
@@ -433,6 +432,7 @@ static auto_comm *end_of(const parts *p, int i, const yk_comm_auto_options *opti
                                   .send_next = auto_send_next,
                                   .receive_previous = auto_receive_previous,
                                   .abort = auto_abort};
+  const int rank = p->world->first_rank + i;
   auto_comm *end = calloc(1, sizeof *end);
   if (!end) return NULL;
   *end = (auto_comm){.base = *p->nccl[i],
@@ -442,6 +442,7 @@ static auto_comm *end_of(const parts *p, int i, const yk_comm_auto_options *opti
                      .stages = p->stages[i],
                      .has_nccl = p->has_nccl || p->nccl[i]->n_ranks == 1,
                      .is_divided = !yk_world_is_whole(p->world),
+                     .has_rank_0 = yk_world_is_local(p->world, rank - p->nccl[i]->rank),
                      .stream = yk_cuda_device_stream(p->devs[i]),
                      .row_bytes = options->hidden * (int64_t)yk_dtype_bytes(p->devs[i]->dtype)};
   end->base.ops = &ops;
