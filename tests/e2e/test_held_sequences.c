@@ -322,21 +322,37 @@ static void move(yk_engine *engine, yk_engine *plain, held_tokens *all, uint32_t
   }
 }
 
-/* Requests at once, whose prompts part at 150 tokens: more than run, and than KV holds. */
-static void check_requests(yk_engine *engine, yk_engine *plain, const int32_t *text)
+enum { N_REQUESTS = 8, N_EARLY = 3, PROMPT = 180, ANSWER = 60 };
+
+/* Prompts part at 150 tokens; each comes twice. */
+static yk_request_options request_of(yk_engine *engine, const int32_t *text, int i, int32_t ids[PROMPT])
 {
-  enum { N_REQUESTS = 6, PROMPT = 180 };
+  memcpy(ids, text, PROMPT * sizeof *ids);
+  for (int k = 150; k < PROMPT; k++) ids[k] = (ids[k] + i % (N_REQUESTS / 2)) % VOCAB;
+  return fixture_request(engine, ids, PROMPT, ANSWER);
+}
+
+static yk_request *submit(yk_engine *engine, const int32_t *text, int i)
+{
+  int32_t ids[PROMPT];
+  yk_request_options options = request_of(engine, text, i, ids);
+  return fixture_submit(engine, &options);
+}
+
+/* Moves of held sequences beside requests, then requests at once: more than run, and than KV holds. */
+static void check_company(yk_engine *engine, yk_engine *plain, held_tokens *held, uint32_t *seed, const int32_t *text)
+{
   static answer expected, found;
-  int32_t ids[N_REQUESTS][PROMPT];
+  int32_t ids[PROMPT];
   yk_request *requests[N_REQUESTS];
-  for (int i = 0; i < N_REQUESTS; i++) {
-    memcpy(ids[i], text, sizeof ids[i]);
-    for (int k = 150; k < PROMPT; k++) ids[i][k] = (ids[i][k] + i) % VOCAB;
-    yk_request_options options = fixture_request(engine, ids[i], PROMPT, 60);
-    requests[i] = fixture_submit(engine, &options);
+  for (int part = 0; part <= N_EARLY; part++) {
+    for (int i = part * N_MOVES / (N_EARLY + 1); i < (part + 1) * N_MOVES / (N_EARLY + 1); i++)
+      move(engine, plain, held, seed, text);
+    requests[part] = submit(engine, text, part);
   }
+  for (int i = N_EARLY + 1; i < N_REQUESTS; i++) requests[i] = submit(engine, text, i);
   for (int i = 0; i < N_REQUESTS; i++) {
-    yk_request_options options = fixture_request(plain, ids[i], PROMPT, 60);
+    yk_request_options options = request_of(plain, text, i, ids);
     fixture_answer(plain, &options, &expected);
     fixture_read(requests[i], &found);
     assert_same_answer(&found, &expected);
@@ -363,8 +379,7 @@ static void states_are_those_of_a_fresh_run(void **state)
     held_tokens held[N_HELD] = {{0}};
     uint32_t seed = m + 1;
     for (int i = 0; i < N_HELD; i++) held[i].sequence = create(engine);
-    for (int i = 0; i < N_MOVES; i++) move(engine, plain, held, &seed, text);
-    check_requests(engine, plain, text);
+    check_company(engine, plain, held, &seed, text);
     for (int i = 0; i < N_HELD; i++) yk_held_sequence_free(held[i].sequence);
     yk_engine_stats stats;
     yk_engine_get_stats(engine, &stats);
