@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "loader/hf/hf_parts.h"
 #include "loader/safetensors/dir.h"
 
 enum { MAX_BYTES = 256 << 20 };
@@ -23,6 +24,9 @@ static const char *const names[] = {"generation_config.json",
                                     "merges.txt",
                                     "chat_template.jinja",
                                     "chat_template.json",
+                                    "modules.json",
+                                    "sentence_bert_config.json",
+                                    "config_sentence_transformers.json",
                                     "LICENSE",
                                     "NOTICE"};
 
@@ -66,10 +70,31 @@ static yk_status copy_folder(const char *from, const char *to, yk_err *err)
   return status;
 }
 
+/* The configuration of the module that pools, in a folder that modules.json names. */
+static yk_status copy_pooling(const char *from, const char *to, yk_err *err)
+{
+  char folder[YK_POOLING_FOLDER_BYTES], source[YK_PATH_BYTES], target[YK_PATH_BYTES], *text;
+  size_t n_bytes;
+  yk_json_doc *modules;
+  YK_TRY(yk_dir_read(from, "modules.json", false, &text, &n_bytes, err));
+  if (!text) return YK_OK;
+  yk_status status = yk_json_parse("modules.json", text, n_bytes, NULL, &modules, err);
+  free(text);
+  YK_TRY(status);
+  bool is_found = yk_hf_find_pooling(yk_json_root(modules), folder);
+  yk_json_free(modules);
+  if (!is_found || !yk_dir_has(from, folder)) return YK_OK;
+  YK_TRY(yk_dir_path(from, folder, source, err));
+  YK_TRY(yk_dir_path(to, folder, target, err));
+  YK_TRY(yk_dir_make(target, err));
+  return copy_file(source, target, "config.json", err);
+}
+
 yk_status yk_side_files_copy(const char *from, const char *to, yk_err *err)
 {
   char source[YK_PATH_BYTES], target[YK_PATH_BYTES];
   YK_TRY(copy_folder(from, to, err));
+  YK_TRY(copy_pooling(from, to, err));
   if (!yk_dir_has(from, templates)) return YK_OK;
   YK_TRY(yk_dir_path(from, templates, source, err));
   YK_TRY(yk_dir_path(to, templates, target, err));

@@ -230,7 +230,7 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
       "yoke serve",
       "MODEL [options]",
       "Serve a model over HTTP as OpenAI and Anthropic do: /v1/completions, /v1/chat/completions, /v1/responses, "
-      "/v1/messages, /v1/models, and /tokenize, /detokenize, /metrics, /health.",
+      "/v1/messages, /v1/embeddings, /v1/models, and /tokenize, /detokenize, /metrics, /health.",
       examples,
       groups,
       sizeof groups / sizeof groups[0],

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/bare_names.h"
 #include "loader/hf/awq_kept.h"
 #include "loader/model/linear_names.h"
 #include "loader/model/quant_rules.h"
@@ -281,6 +282,7 @@ yk_status yk_quantize_plan_make(const yk_quantize_options *options, yk_quantize_
   *out = (yk_quantize_plan){.group_size = options->group_size};
   YK_TRY(read_config(options->model_dir, &out->config, err));
   YK_TRY(yk_shards_open(options->model_dir, &options->log, &out->shards, err));
+  YK_TRY(yk_bare_names_prefix(out->shards, "model.embed_tokens", "lm_head", err));
   YK_TRY(list_tensors(out, err));
   return decide_all(options, out, err);
 }

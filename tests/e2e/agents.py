@@ -34,7 +34,7 @@ def steps():
 
 
 class Files:
-    """What the tools work on."""
+    """The folder that the tools read, write and test."""
 
     def __init__(self):
         self.files, self.calls = {"calc.py": BUG}, []

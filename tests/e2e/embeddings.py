@@ -140,6 +140,18 @@ class Numbers(ProcessesCase):
             self.assertAlmostEqual(product, first[1] - logprob, delta=1e-3)
 
     @harness.of_the_program
+    def test_a_quantised_model(self):
+        """Names with the prefix, and the files that say how to pool."""
+        folder = os.path.join(harness.scratch_folder(self.addCleanup), "model")
+        self.run_yoke("quantize", os.path.join(MODELS, "headless"), "-o", folder, "--method", "rtn", "--group-size", 32)
+        self.assertIn("model.layers.0.self_attn.q_proj.qweight", read_tensors(folder))
+        texts = golden("headless")["texts"]
+        (found,) = self.embed(folder, [[text["text"] for text in texts]], "--device", "cpu", "--tp", 2)
+        for embedding, text in zip(found, texts, strict=True):
+            product = sum(a * b for a, b in zip(embedding, text["embedding"], strict=True))
+            self.assertGreater(product / math.hypot(*embedding) / math.hypot(*text["embedding"]), 0.6)
+
+    @harness.of_the_program
     def test_numbers_that_are_no_numbers(self):
         """A text whose hidden state has a NaN fails alone."""
         folder = os.path.join(harness.scratch_folder(self.addCleanup), "model")
