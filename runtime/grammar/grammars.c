@@ -19,11 +19,20 @@ typedef struct entry {
   int64_t size_bytes; /* of grammar and text */
 } entry;
 
+/* Processes: a constraint that compiles slowly leaves one to those of others. */
+enum { N_COMPILERS = 2 };
+
+typedef struct compiler_slot {
+  yk_grammar_compiler *compiler; /* NULL: not needed yet */
+  bool is_busy;
+} compiler_slot;
+
 struct yk_grammars {
   yk_grammars_options options; /* with copies */
-  /* Guards the library's loading and the compiler, for as long as a compilation takes. Taken before cache_mutex. */
+  /* Guards the library's loading and the slots, but not a busy compiler. Taken before cache_mutex. */
   pthread_mutex_t compiler_mutex;
-  yk_grammar_compiler *compiler;
+  pthread_cond_t cv_idle; /* a slot is no longer busy */
+  compiler_slot slots[N_COMPILERS];
   yk_strbuf serialised; /* the tokenizer */
   yk_strbuf special;    /* its special tokens, for the compiler */
   /* Set once, under both mutexes; then read without. */
@@ -49,6 +58,7 @@ yk_status yk_grammars_create(const yk_grammars_options *options, yk_grammars **o
   if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for grammars");
   g->options = *options;
   pthread_mutex_init(&g->compiler_mutex, NULL);
+  pthread_cond_init(&g->cv_idle, NULL);
   pthread_mutex_init(&g->cache_mutex, NULL);
   int32_t *end_ids = malloc((options->n_end_ids + 1) * sizeof *end_ids);
   g->options.end_ids = end_ids;
@@ -77,13 +87,14 @@ void yk_grammars_free(yk_grammars *g)
     next = e->next;
     free_entry(g, e);
   }
-  yk_grammar_compiler_free(g->compiler);
+  for (int i = 0; i < N_COMPILERS; i++) yk_grammar_compiler_free(g->slots[i].compiler);
   if (g->library) yk_grammar_release(g->library, &g->tokenizer);
   yk_grammar_library_free(g->library);
   yk_token_bytes_free(&g->tokens);
   yk_strbuf_free(&g->serialised);
   yk_strbuf_free(&g->special);
   pthread_mutex_destroy(&g->compiler_mutex);
+  pthread_cond_destroy(&g->cv_idle);
   pthread_mutex_destroy(&g->cache_mutex);
   free((int32_t *)(uintptr_t)g->options.end_ids);
   free((char *)(uintptr_t)g->options.python);
@@ -184,14 +195,6 @@ static yk_status load(yk_grammars *g, yk_err *err)
   if (g->library) return YK_OK;
   YK_TRY(yk_grammar_library_load(g->options.library_dir, &library, err));
   yk_status status = make_tokenizer(g, library, err);
-  const yk_grammar_compiler_options options = {.python = g->options.python,
-                                               .ffi_file = yk_grammar_library_file(library, 0),
-                                               .library_file = yk_grammar_library_file(library, 1),
-                                               .tokenizer = g->serialised.data,
-                                               .special = g->special.data,
-                                               .time_limit_s = g->options.time_limit_s,
-                                               .memory_limit_bytes = g->options.memory_limit_bytes};
-  if (status == YK_OK) status = yk_grammar_compiler_create(&options, &g->compiler, err);
   if (status == YK_OK) {
     pthread_mutex_lock(&g->cache_mutex);
     g->library = library;
@@ -204,6 +207,49 @@ static yk_status load(yk_grammars *g, yk_err *err)
   yk_strbuf_free(&g->special);
   yk_grammar_library_free(library);
   return status;
+}
+
+/* ---- Compilers --------------------------------------------------------------------------------------------------- */
+
+/* Under compiler_mutex. A process that runs already goes first. */
+static compiler_slot *idle_slot(yk_grammars *g)
+{
+  compiler_slot *idle = NULL;
+  for (int i = 0; i < N_COMPILERS; i++)
+    if (!g->slots[i].is_busy && (!idle || !idle->compiler)) idle = &g->slots[i];
+  return idle;
+}
+
+static yk_status create_compiler(yk_grammars *g, compiler_slot *slot, yk_err *err)
+{
+  const yk_grammar_compiler_options options = {.python = g->options.python,
+                                               .ffi_file = yk_grammar_library_file(g->library, 0),
+                                               .library_file = yk_grammar_library_file(g->library, 1),
+                                               .tokenizer = g->serialised.data,
+                                               .special = g->special.data,
+                                               .time_limit_s = g->options.time_limit_s,
+                                               .memory_limit_bytes = g->options.memory_limit_bytes};
+  return slot->compiler ? YK_OK : yk_grammar_compiler_create(&options, &slot->compiler, err);
+}
+
+/* Loads the library, and waits for an idle compiler. */
+static yk_status take_compiler(yk_grammars *g, compiler_slot **out, yk_err *err)
+{
+  pthread_mutex_lock(&g->compiler_mutex);
+  yk_status status = load(g, err);
+  while (status == YK_OK && !(*out = idle_slot(g))) pthread_cond_wait(&g->cv_idle, &g->compiler_mutex);
+  if (status == YK_OK) status = create_compiler(g, *out, err);
+  if (status == YK_OK) (*out)->is_busy = true;
+  pthread_mutex_unlock(&g->compiler_mutex);
+  return status;
+}
+
+static void give_compiler_back(yk_grammars *g, compiler_slot *slot)
+{
+  pthread_mutex_lock(&g->compiler_mutex);
+  slot->is_busy = false;
+  pthread_cond_signal(&g->cv_idle);
+  pthread_mutex_unlock(&g->compiler_mutex);
 }
 
 /* ---- Cache ------------------------------------------------------------------------------------------------------- */
@@ -291,14 +337,18 @@ static yk_status add(yk_grammars *g, yk_constraint_kind kind, const char *text, 
   e->n_bytes = n_bytes;
   e->size_bytes = size.integer + (int64_t)n_bytes;
   pthread_mutex_lock(&g->cache_mutex);
-  e->next = g->cache;
-  g->cache = e;
-  drop_oldest(g);
+  if (find(g, kind, text, n_bytes)) {
+    free_entry(g, e); /* another thread has compiled the same */
+  } else {
+    e->next = g->cache;
+    g->cache = e;
+    drop_oldest(g);
+  }
   pthread_mutex_unlock(&g->cache_mutex);
   return YK_OK;
 }
 
-/* Under compiler_mutex. Another thread may have compiled the same constraint meanwhile. */
+/* Another thread may have compiled the same constraint meanwhile. */
 static yk_status compile(yk_grammars *g, yk_constraint_kind kind, const char *text, size_t n_bytes, yk_err *err)
 {
   static const char *const names[] = {[YK_CONSTRAINT_JSON_OBJECT] = "json_object",
@@ -307,14 +357,16 @@ static yk_status compile(yk_grammars *g, yk_constraint_kind kind, const char *te
                                       [YK_CONSTRAINT_CHOICE] = "choice",
                                       [YK_CONSTRAINT_GRAMMAR] = "grammar",
                                       [YK_CONSTRAINT_STRUCTURAL_TAG] = "structural_tag"};
-  YK_TRY(load(g, err));
+  compiler_slot *slot;
+  yk_status status = YK_OK;
+  yk_strbuf form = YK_STRBUF_INIT;
+  YK_TRY(take_compiler(g, &slot, err));
   pthread_mutex_lock(&g->cache_mutex);
   bool is_there = find(g, kind, text, n_bytes) != NULL;
   pthread_mutex_unlock(&g->cache_mutex);
-  if (is_there) return YK_OK;
-  yk_strbuf form = YK_STRBUF_INIT;
-  yk_status status = yk_grammar_compile(g->compiler, names[kind], text, n_bytes, &form, err);
-  if (status == YK_OK) status = add(g, kind, text, n_bytes, &form, err);
+  if (!is_there) status = yk_grammar_compile(slot->compiler, names[kind], text, n_bytes, &form, err);
+  give_compiler_back(g, slot);
+  if (!is_there && status == YK_OK) status = add(g, kind, text, n_bytes, &form, err);
   yk_strbuf_free(&form);
   return status;
 }
@@ -346,9 +398,7 @@ yk_status yk_grammars_match(yk_grammars *g, yk_constraint_kind kind, const char 
     size_t n_ends = is_loaded ? without_text(g, end_ids, n_end_ids, ends) : 0;
     if (is_loaded) status = match_cached(g, kind, text, n_bytes, ends, n_ends, &found, out, err);
     if (status != YK_OK || found) break;
-    pthread_mutex_lock(&g->compiler_mutex);
     status = compile(g, kind, text, n_bytes, err);
-    pthread_mutex_unlock(&g->compiler_mutex);
   }
   free(ends);
   return status;

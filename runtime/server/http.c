@@ -1,11 +1,13 @@
 #define _GNU_SOURCE /* memmem */
 #include "server/http.h"
 
+#include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "server/access.h"
@@ -296,6 +298,22 @@ static bool may_take_long(const yk_strbuf *body)
   return false;
 }
 
+/* The client of a request, by its key, or else by its address. */
+static uint64_t owner_of(const yk_exchange *x)
+{
+  struct sockaddr_storage address = {0};
+  socklen_t n_bytes = sizeof address;
+  uint64_t owner = x->api_key;
+  if (x->server->options.n_api_keys > 0) return owner;
+  if (getpeername(x->connection->fd, (struct sockaddr *)&address, &n_bytes) != 0) return owner;
+  const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address;
+  const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address;
+  if (address.ss_family == AF_INET) return v4->sin_addr.s_addr;
+  if (address.ss_family != AF_INET6) return owner;
+  for (size_t i = 0; i < sizeof v6->sin6_addr; i++) owner = owner * 31 + v6->sin6_addr.s6_addr[i];
+  return owner;
+}
+
 /* The whole request has arrived. */
 static void arrived(yk_exchange *x)
 {
@@ -314,7 +332,14 @@ static void arrived(yk_exchange *x)
     x->state = YK_PREPARING;
     x->job.run = prepare;
     x->job.is_large = may_take_long(&x->body);
-    yk_workers_add(workers_of(x), &x->job);
+    x->job.owner = owner_of(x);
+    if (yk_workers_add(workers_of(x), &x->job)) return;
+    x->state = YK_ANSWERED;
+    yk_generation_unhold(x);
+    yk_reply_refuse(&x->reply, 429, NULL,
+                    "too many requests: %d of this client with a constraint or a long text wait to be prepared",
+                    YK_MAX_LARGE_WAITING);
+    x->reply.retry_after_s = 1;
   }
 }
 

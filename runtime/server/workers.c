@@ -12,31 +12,62 @@ static void append(yk_job_queue *queue, yk_job *job)
   queue->end = &job->next;
 }
 
-static yk_job *take_first(yk_job_queue *queue)
+static void take_out(yk_job_queue *queue, yk_job **at)
 {
-  yk_job *job = queue->first;
-  queue->first = job->next;
-  if (!queue->first) queue->end = &queue->first;
-  return job;
+  yk_job *job = *at;
+  *at = job->next;
+  if (queue->end == &job->next) queue->end = at;
 }
 
-/* The next job for a thread that takes large ones (takes_large), or that does not; NULL: none. */
-static yk_job *take_next(yk_workers *workers, bool takes_large)
+static bool owner_runs(const yk_workers *workers, uint64_t owner)
 {
-  yk_job *small = workers->small.first, *large = takes_large ? workers->large.first : NULL;
-  if (large && (!small || large->added_ns <= small->added_ns)) return take_first(&workers->large);
-  return small ? take_first(&workers->small) : NULL;
+  for (int i = 0; i < YK_WORKERS - 1; i++)
+    if (workers->places[i].is_taken && workers->places[i].owner == owner) return true;
+  return false;
+}
+
+/* The large job that is next; NULL: none may begin. */
+static yk_job **next_large(yk_workers *workers)
+{
+  yk_job **found = NULL;
+  for (yk_job **at = &workers->large.first; *at; at = &(*at)->next)
+    if ((!found || (*at)->turn < (*found)->turn) && !owner_runs(workers, (*at)->owner)) found = at;
+  return found;
+}
+
+/* NULL: all threads but one have large jobs. */
+static yk_large_place *free_place(yk_workers *workers)
+{
+  for (int i = 0; i < YK_WORKERS - 1; i++)
+    if (!workers->places[i].is_taken) return &workers->places[i];
+  return NULL;
+}
+
+/* The next job; NULL: none may begin. *place: of a large job while it runs. */
+static yk_job *take_next(yk_workers *workers, yk_large_place **place)
+{
+  *place = free_place(workers);
+  yk_job *small = workers->small.first, **at = *place ? next_large(workers) : NULL;
+  if (at && (!small || (*at)->added_ns <= small->added_ns)) {
+    yk_job *large = *at;
+    take_out(&workers->large, at);
+    workers->turn = large->turn;
+    **place = (yk_large_place){.is_taken = true, .owner = large->owner};
+    return large;
+  }
+  *place = NULL;
+  if (small) take_out(&workers->small, &workers->small.first);
+  return small;
 }
 
 static void *work(void *user)
 {
   yk_workers *workers = user;
+  yk_large_place *place;
   pthread_mutex_lock(&workers->mutex);
-  bool takes_large = !workers->takes_large;
-  workers->takes_large = true;
   for (;;) {
-    yk_job *job = take_next(workers, takes_large);
-    if (!job && workers->stopping) break;
+    yk_job *job = take_next(workers, &place);
+    if (!job && workers->stopping && !workers->large.first) break;
     if (!job) {
       pthread_cond_wait(&workers->cv_job, &workers->mutex);
       continue;
@@ -44,6 +75,9 @@ static void *work(void *user)
     pthread_mutex_unlock(&workers->mutex);
     job->run(job);
     pthread_mutex_lock(&workers->mutex);
+    if (!place) continue;
+    place->is_taken = false;
+    pthread_cond_broadcast(&workers->cv_job);
   }
   pthread_mutex_unlock(&workers->mutex);
   return NULL;
@@ -65,14 +99,29 @@ yk_status yk_workers_start(yk_workers *workers, yk_err *err)
   return YK_OK;
 }
 
-void yk_workers_add(yk_workers *workers, yk_job *job)
+/* Sets the job's turn: behind its owner's jobs. Returns how many of these wait. */
+static int set_turn(yk_workers *workers, yk_job *job)
+{
+  int n = 0;
+  job->turn = workers->turn + owner_runs(workers, job->owner);
+  for (const yk_job *other = workers->large.first; other; other = other->next) {
+    if (other->owner != job->owner) continue;
+    n++;
+    if (other->turn >= job->turn) job->turn = other->turn + 1;
+  }
+  return n;
+}
+
+bool yk_workers_add(yk_workers *workers, yk_job *job)
 {
   pthread_mutex_lock(&workers->mutex);
+  bool fits = !job->is_large || set_turn(workers, job) < YK_MAX_LARGE_WAITING;
   job->added_ns = yk_clock_now_ns();
-  append(job->is_large ? &workers->large : &workers->small, job);
-  /* A large job wakes all threads, since only one of them takes large jobs. */
-  (job->is_large ? pthread_cond_broadcast : pthread_cond_signal)(&workers->cv_job);
+  if (fits) append(job->is_large ? &workers->large : &workers->small, job);
+  /* Not every thread may take a large job. */
+  if (fits) (job->is_large ? pthread_cond_broadcast : pthread_cond_signal)(&workers->cv_job);
   pthread_mutex_unlock(&workers->mutex);
+  return fits;
 }
 
 bool yk_workers_remove(yk_workers *workers, yk_job *job)
@@ -82,8 +131,7 @@ bool yk_workers_remove(yk_workers *workers, yk_job *job)
   yk_job **at = &queue->first;
   while (*at && *at != job) at = &(*at)->next;
   bool is_there = *at == job;
-  if (is_there) *at = job->next;
-  if (is_there && queue->end == &job->next) queue->end = at;
+  if (is_there) take_out(queue, at);
   pthread_mutex_unlock(&workers->mutex);
   return is_there;
 }

@@ -65,9 +65,9 @@ class Server:
             time.sleep(0.01)
         raise AssertionError(f"{path} did not become {status}: {self.err}")
 
-    def metric(self, name, **labels):
+    def metric(self, name, headers=None, **labels):
         """The value of a metric whose labels include these."""
-        for line in self.ask("GET", "/metrics").text.splitlines():
+        for line in self.ask("GET", "/metrics", headers=headers).text.splitlines():
             found = re.fullmatch(r"yoke:(\w+)\{(.*)\} (\S+)", line)
             if found and found[1] == name and all(f'{key}="{value}"' in found[2] for key, value in labels.items()):
                 return float(found[3])
@@ -81,9 +81,9 @@ class Server:
                 raise AssertionError(f"expected {text!r}, found {self.err}")
             time.sleep(0.001)
 
-    def wait_for_metric(self, name, value, within_s=20):
+    def wait_for_metric(self, name, value, within_s=20, headers=None):
         end = time.monotonic() + within_s
-        while (found := self.metric(name)) != value:
+        while (found := self.metric(name, headers)) != value:
             if time.monotonic() > end:
                 raise AssertionError(f"{name}: expected {value}, found {found}")
             time.sleep(0.01)

@@ -335,6 +335,28 @@ class WaitingTest(Case):
             os.kill(helper, signal.SIGKILL)
             self.assertEqual(sorted(request.result().status for request in waiting), [200, 200, 400])
 
+    def test_a_clients_constraints_delay_no_other_client(self):
+        """Every constraint of one key waits for the stopped helper; another key's are compiled meanwhile."""
+        server = self.serve("--grammar-time-limit", harness.TIMEOUT_S, "--api-key", "a", "--api-key", "b")
+        keys = {key: {"Authorization": f"Bearer {key}"} for key in "ab"}
+
+        def ask(key, name):
+            return server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, "guided_choice": [name]}, keys[key])
+
+        self.assertEqual(ask("a", "ok").status, 200)
+        helper, = helpers_of(server)
+        os.kill(helper, signal.SIGSTOP)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            waiting = [pool.submit(ask, "a", name) for name in "wxyz"]
+            try:
+                server.wait_for_metric("num_requests_waiting", 4, headers=keys["b"])
+                for name in ("ok", "one", "two"):
+                    self.assertEqual(ask("b", name).value["choices"][0]["text"], name)
+                self.assertFalse(any(request.done() for request in waiting))
+            finally:
+                os.kill(helper, signal.SIGCONT)
+            self.assertEqual([request.result().value["choices"][0]["text"] for request in waiting], list("wxyz"))
+
 
 def helpers_of(server):
     """Process ids of the server's grammar helpers."""

@@ -313,6 +313,8 @@ def listed(value):
 
 def gemma_schema(schema):
     """Checks names, which are written without quotes, and writes bounds of lengths as patterns with line breaks."""
+    if "\\u0000" in json.dumps(schema):
+        raise Refused("", f"a NUL character is not supported {IN_CALLS}")
     todo = [schema]
     while todo:
         node = todo.pop()

@@ -60,6 +60,8 @@ class Check:
         self.todo.append((node, path, in_one_of))
 
     def node(self, node, path, in_one_of):
+        if in_one_of and (node is True or node == {}):
+            raise Refused(path, 'a schema of any value in "oneOf" is not supported')
         if node is True:
             return
         if node is False:
