@@ -50,8 +50,8 @@ typedef struct yk_comm_ops {
 
   /* From stage to stage: data [n_bytes] of a rank goes to the rank of the same number in the next stage, which receives
    * as many bytes from the previous stage. Messages arrive in the order of sending. A rank that sends does not wait for
-   * the receiver of this message, but may wait until the receiver has taken the message before. Both NULL in
-   * communicators for one stage. */
+   * the receiver of this message (over NCCL its device may), but may wait until the receiver has taken the message
+   * before. NULL in communicators that have one stage alone. */
   yk_status (*send_next)(yk_comm *comm, const void *data, int64_t n_bytes, yk_err *err);
   yk_status (*receive_previous)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);
 

@@ -87,7 +87,7 @@ class SharedGpu(ProcessesCase):
 
     def test_a_killed_process_is_named(self):
         processes = self.start(2, "bench", os.path.join(harness.FAMILIES, "qwen3"), "--device", "cuda", "--tp", 2,
-                               "--batch", 4, "--input-len", 8, "--output-len", 100, "--repeats", 1000,
+                               "--batch", 4, "--input-len", 8, "--output-len", 200, "--repeats", 64,
                                "--kv-cache-bytes", "4MiB", env=SHARED)
         processes[0].wait_for("opened devices")
         processes[1].kill()
