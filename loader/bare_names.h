@@ -7,8 +7,7 @@
 #include "loader/safetensors/shards.h"
 
 /* yk_bare_names_prefix - if the files have the module `embedding`, such as model.embed_tokens, without its prefix
- *   alone, give the prefix to all names but those of the module `head`. Errors: YK_E_NOMEM, YK_E_FORMAT if a name
- *   exists with and without the prefix. */
+ *   alone, give the prefix to all names but those of the module `head`. Errors: YK_E_NOMEM. */
 yk_status yk_bare_names_prefix(yk_shards *shards, const char *embedding, const char *head, yk_err *err);
 
 /* yk_bare_names_extend - the same with the family's names; also sets config->lacks_head if the model makes embeddings

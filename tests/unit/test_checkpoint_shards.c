@@ -124,11 +124,29 @@ static void bad_indexes(void **state)
   temp_dir_remove(&dir);
 }
 
+/* Names without "model.", but for the head. */
+static void bare_names(void **state)
+{
+  (void)state;
+  static const char prefix[] = "model.";
+  tiny_model model = tiny();
+  yk_err err = YK_ERR_INIT;
+  for (int i = 0; i < model.n; i++) {
+    char *name = model.tensors[i].name;
+    if (strncmp(name, prefix, strlen(prefix)) == 0)
+      memmove(name, name + strlen(prefix), strlen(name + strlen(prefix)) + 1);
+  }
+  temp_dir dir = tiny_dir(&model);
+  expect_ok("bare names", read_model(dir.path, NULL, &err), &err);
+  temp_dir_remove(&dir);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sharded_files),
       cmocka_unit_test(bad_indexes),
+      cmocka_unit_test(bare_names),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
