@@ -451,6 +451,63 @@ static void snapshots_save_rows(void **state)
   }
 }
 
+/* Appends drawn tokens, one a step, to a sequence that is alone, which then ends. */
+static void draw_tokens(yk_scheduler *scheduler, yk_sequence *seq, int32_t n)
+{
+  const yk_scheduled *items;
+  for (int32_t i = 0; i < n; i++) {
+    while (seq->memory.n_computed < seq->n_tokens) {
+      assert_int_equal(yk_scheduler_plan(scheduler, &items), 1);
+      yk_scheduler_commit(scheduler);
+    }
+    seq->tokens[seq->n_tokens++] = 7 + i % 90;
+  }
+  yk_scheduler_remove(scheduler, seq);
+}
+
+/* A conversation goes on behind an answer: its next prompt begins at the snapshot of the one before, and is one step.
+ * Another continuation of the answer parts from this one, which is a branch: the third begins there. */
+static void conversations_begin_at_snapshots(void **state)
+{
+  (void)state;
+  enum { PROMPT = 1000, ANSWER = 400, CAPACITY = 1600 };
+  const scheduler_limits limits = {.step.max_tokens = 2048,
+                                   .step.max_seqs = 4,
+                                   .step.max_model_tokens = CAPACITY,
+                                   .rules.reuses_prefixes = true,
+                                   .rules.has_states = true,
+                                   .rules.n_state_entries = 8};
+  static const struct {
+    int32_t begins_at, first_rows;
+  } turns[] = {{960, 640}, {960, 384}, {1344, 256}};
+  const yk_scheduled *items;
+  yk_memory_pool *pool;
+  yk_scheduler *scheduler;
+  yk_sequence first, next;
+  int32_t tokens[CAPACITY] = {0};
+  assert_int_equal(yk_memory_pool_create(400, 4, &limits.rules, &pool, NULL), YK_OK);
+  assert_int_equal(yk_scheduler_create(&limits.step, 1, pool, &scheduler, NULL), YK_OK);
+  assert_int_equal(yk_sequence_init(&first, NULL, tokens, PROMPT, CAPACITY, NULL), YK_OK);
+  yk_scheduler_add(scheduler, &first);
+  draw_tokens(scheduler, &first, ANSWER + 1); /* the last one is not computed */
+  memcpy(tokens, first.tokens, (PROMPT + ANSWER) * sizeof *tokens);
+  for (int32_t turn = 0; turn < 3; turn++) {
+    for (int32_t i = PROMPT + ANSWER; i < CAPACITY; i++) tokens[i] = 500 + turn;
+    assert_int_equal(yk_sequence_init(&next, NULL, tokens, CAPACITY, CAPACITY + 2, NULL), YK_OK);
+    yk_scheduler_add(scheduler, &next);
+    assert_int_equal(yk_scheduler_plan(scheduler, &items), 1);
+    assert_int_equal(next.memory.n_computed, turns[turn].begins_at);
+    assert_int_equal(items[0].n_rows, turns[turn].first_rows);
+    yk_scheduler_commit(scheduler);
+    draw_tokens(scheduler, &next, 1);
+    yk_sequence_destroy(&next);
+  }
+  assert_int_equal(yk_memory_pool_count_states(pool).hits, 3);
+  yk_sequence_destroy(&first);
+  yk_scheduler_destroy(scheduler);
+  yk_memory_pool_destroy(pool);
+}
+
 /* Prompts without a common beginning take the rows and steps that they take without snapshots. */
 static void snapshots_cost_no_steps(void **state)
 {
@@ -554,6 +611,14 @@ static void blocks_of_a_failed_sequence_are_not_reused(void **state)
   yk_memory_pool_destroy(pool);
 }
 
+static yk_kv_chain publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chain previous, const int32_t *ids)
+{
+  int32_t holder = -1;
+  yk_kv_chain chain = yk_kv_blocks_publish(blocks, block, previous, ids, &holder);
+  assert_true(holder >= 0);
+  return chain;
+}
+
 static void forgotten_blocks_are_not_reused(void **state)
 {
   (void)state;
@@ -562,15 +627,15 @@ static void forgotten_blocks_are_not_reused(void **state)
   int32_t a[YK_KV_BLOCK_TOKENS] = {1}, b[YK_KV_BLOCK_TOKENS] = {2};
   assert_int_equal(yk_kv_blocks_create(4, &blocks, NULL), YK_OK);
   int32_t first = yk_kv_blocks_take(blocks), second = yk_kv_blocks_take(blocks);
-  yk_kv_chain after_a = yk_kv_blocks_publish(blocks, first, 0, a);
+  yk_kv_chain after_a = publish(blocks, first, 0, a);
   yk_kv_blocks_release(blocks, first);
   yk_kv_blocks_forget(blocks);
   assert_int_equal(yk_kv_blocks_find(blocks, 0, a, &chain), -1);
   assert_int_equal(yk_kv_blocks_free_count(blocks), 3);
-  yk_kv_blocks_publish(blocks, second, after_a, b); /* of a sequence that continues */
+  publish(blocks, second, after_a, b); /* of a sequence that continues */
   assert_int_equal(yk_kv_blocks_find(blocks, 0, b, &chain), -1);
   int32_t anew = yk_kv_blocks_take(blocks);
-  assert_true(yk_kv_blocks_publish(blocks, anew, 0, a) != after_a);
+  assert_true(publish(blocks, anew, 0, a) != after_a);
   assert_int_equal(yk_kv_blocks_find(blocks, 0, a, &chain), anew);
   assert_int_equal(yk_kv_blocks_find(blocks, chain, b, &chain), -1);
   for (int i = 0; i < 2; i++) yk_kv_blocks_release(blocks, anew);
@@ -588,9 +653,9 @@ static void a_block_is_found_only_behind_the_same_chain(void **state)
   int32_t a[YK_KV_BLOCK_TOKENS] = {1}, b[YK_KV_BLOCK_TOKENS] = {2};
   assert_int_equal(yk_kv_blocks_create(4, &blocks, NULL), YK_OK);
   int32_t first = yk_kv_blocks_take(blocks), second = yk_kv_blocks_take(blocks), twin = yk_kv_blocks_take(blocks);
-  yk_kv_chain after_a = yk_kv_blocks_publish(blocks, first, 0, a);
-  yk_kv_chain after_b = yk_kv_blocks_publish(blocks, second, after_a, b);
-  assert_int_equal(yk_kv_blocks_publish(blocks, twin, 0, a), after_a); /* computed twice: one of them is used */
+  yk_kv_chain after_a = publish(blocks, first, 0, a);
+  yk_kv_chain after_b = publish(blocks, second, after_a, b);
+  assert_int_equal(publish(blocks, twin, 0, a), after_a); /* computed twice: one of them is used */
   assert_int_equal(yk_kv_blocks_find(blocks, 0, b, &chain), -1);
   assert_int_equal(yk_kv_blocks_find(blocks, after_b, b, &chain), -1);
   assert_int_equal(yk_kv_blocks_find(blocks, after_a, b, &chain), second);
@@ -660,6 +725,7 @@ int main(void)
                                      cmocka_unit_test(states_follow_their_sequences),
                                      cmocka_unit_test(snapshots_save_rows),
                                      cmocka_unit_test(snapshots_cost_no_steps),
+                                     cmocka_unit_test(conversations_begin_at_snapshots),
                                      cmocka_unit_test(steps_in_flight_share_the_sequences),
                                      cmocka_unit_test(blocks_of_a_failed_sequence_are_not_reused),
                                      cmocka_unit_test(forgotten_blocks_are_not_reused),

@@ -10,6 +10,7 @@ enum { NONE = -1 };
 typedef struct kv_block {
   int32_t n_refs;
   bool is_sound, is_withdrawn; /* reset when the block is taken */
+  bool is_continued;           /* reset when the block is published */
   int32_t newer, older;        /* neighbours in the list of free blocks, while n_refs is 0 */
   int32_t bucket_next;         /* next block of the same hash bucket, while published */
   yk_kv_chain chain;           /* 0: not published */
@@ -148,18 +149,27 @@ void yk_kv_blocks_release(yk_kv_blocks *blocks, int32_t block)
     add_oldest(blocks, block);
 }
 
-yk_kv_chain yk_kv_blocks_publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chain previous, const int32_t *ids)
+yk_kv_chain yk_kv_blocks_publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chain previous, const int32_t *ids,
+                                 int32_t *holder)
 {
   kv_block *it = &blocks->blocks[block];
   uint32_t bucket = bucket_of(blocks, previous, ids);
   int32_t equal = look_up(blocks, bucket, previous, ids);
+  if (*holder != NONE && blocks->blocks[*holder].chain == previous) blocks->blocks[*holder].is_continued = true;
+  *holder = equal != NONE ? equal : block;
   if (equal != NONE) return blocks->blocks[equal].chain;
+  it->is_continued = false;
   it->chain = ++blocks->last_chain;
   it->previous = previous;
   memcpy(it->ids, ids, sizeof it->ids);
   it->bucket_next = blocks->buckets[bucket];
   blocks->buckets[bucket] = block;
   return it->chain;
+}
+
+bool yk_kv_blocks_is_continued(const yk_kv_blocks *blocks, int32_t block)
+{
+  return blocks->blocks[block].is_continued;
 }
 
 yk_kv_chain yk_kv_blocks_new_chain(yk_kv_blocks *blocks)

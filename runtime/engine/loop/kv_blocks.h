@@ -48,8 +48,13 @@ void yk_kv_blocks_release(yk_kv_blocks *blocks, int32_t block);
 /* yk_kv_blocks_publish - offer a referenced, full block for reuse. ids: its YK_KV_BLOCK_TOKENS tokens.
  *   Its K and V must be written before any later reader's attention: by this step or an earlier one.
  *   Returns the chain for the block's successor: the block's own chain, or the chain of an equal block published
- *   before. */
-yk_kv_chain yk_kv_blocks_publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chain previous, const int32_t *ids);
+ *   before. *holder: before the call the published block with chain `previous`, or -1; afterwards the one with the
+ *   chain returned. */
+yk_kv_chain yk_kv_blocks_publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chain previous, const int32_t *ids,
+                                 int32_t *holder);
+
+/* yk_kv_blocks_is_continued - whether a block has been published behind this published block. */
+bool yk_kv_blocks_is_continued(const yk_kv_blocks *blocks, int32_t block);
 
 /* yk_kv_blocks_new_chain - a new empty beginning: only sequences with this beginning find blocks published after it. */
 yk_kv_chain yk_kv_blocks_new_chain(yk_kv_blocks *blocks);

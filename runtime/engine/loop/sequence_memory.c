@@ -99,6 +99,7 @@ bool yk_memory_pool_drop_withdrawn(yk_memory_pool *pool)
 yk_status yk_sequence_memory_init(yk_sequence_memory *m, int32_t capacity, yk_err *err)
 {
   *m = (yk_sequence_memory){.blocks = malloc((size_t)yk_kv_blocks_for(capacity) * sizeof *m->blocks),
+                            .chain_block = NONE,
                             .slot = NONE,
                             .state_load = YK_STATE_ZERO,
                             .state_save = NONE,
@@ -115,6 +116,7 @@ void yk_sequence_memory_destroy(yk_sequence_memory *m)
 void yk_sequence_memory_begin_at(yk_sequence_memory *m, yk_kv_chain start)
 {
   m->start = m->chain = start;
+  m->chain_block = NONE;
 }
 
 /* Last blocks first, so that the beginning, which other sequences are more likely to share, is taken last. */
@@ -184,6 +186,8 @@ int32_t yk_sequence_memory_reuse(yk_sequence_memory *m, yk_memory_pool *pool, co
   beginning start, coming, last;
   if (!pool->rules.reuses_prefixes) return 0;
   find_blocks(m, pool, tokens, n_tokens / YK_KV_BLOCK_TOKENS, &start, &coming, &last);
+  /* A sequence that continues behind the end of another one begins no branch. */
+  bool parts = m->n_blocks > 0 && yk_kv_blocks_is_continued(pool->blocks, m->blocks[m->n_blocks - 1]);
   if (pool->rules.has_states) {
     bool is_early = coming.n_blocks > start.n_blocks;
     if (is_early) start = (beginning){0, m->start, NONE};
@@ -193,8 +197,10 @@ int32_t yk_sequence_memory_reuse(yk_sequence_memory *m, yk_memory_pool *pool, co
     m->snapshot = start.entry;
     m->n_withdrawals = pool->n_withdrawals;
     if (start.entry >= 0) m->has_unsound_start = !yk_snapshots_load(pool->snapshots, start.entry);
-    if (last.n_blocks > start.n_blocks) begin_branch(m, pool, &last);
+    m->is_miss = start.entry < 0 && last.n_blocks > 0;
+    if (parts && last.n_blocks > start.n_blocks) begin_branch(m, pool, &last);
   }
+  m->chain_block = m->n_blocks > 0 ? m->blocks[m->n_blocks - 1] : NONE;
   m->n_published = m->n_blocks;
   m->n_computed = m->n_blocks * YK_KV_BLOCK_TOKENS;
   return m->n_computed;
@@ -222,8 +228,9 @@ void yk_sequence_memory_enter(yk_sequence_memory *m, yk_memory_pool *pool, int32
   if (!m->saver) m->saver = ++pool->n_savers;
   if (m->snapshot >= 0)
     pool->n_hits++;
-  else if (m->branch_tokens)
+  else if (m->is_miss)
     pool->n_misses++;
+  m->is_miss = false;
 }
 
 void yk_sequence_memory_leave(yk_sequence_memory *m, yk_memory_pool *pool)
@@ -288,7 +295,7 @@ static yk_kv_chain publish(yk_sequence_memory *m, yk_memory_pool *pool, const in
   yk_kv_chain at_place = 0;
   while (m->n_published < end / YK_KV_BLOCK_TOKENS) {
     const int32_t *ids = tokens + m->n_published * YK_KV_BLOCK_TOKENS;
-    m->chain = yk_kv_blocks_publish(pool->blocks, m->blocks[m->n_published++], m->chain, ids);
+    m->chain = yk_kv_blocks_publish(pool->blocks, m->blocks[m->n_published++], m->chain, ids, &m->chain_block);
     if (m->n_published * YK_KV_BLOCK_TOKENS == place) at_place = m->chain;
   }
   return at_place;
@@ -334,8 +341,9 @@ void yk_sequence_memory_release(yk_sequence_memory *m, yk_memory_pool *pool)
   drop_slot(m, pool);
   m->n_computed = m->n_left_behind = m->n_published = m->n_sound = 0;
   m->chain = m->start;
-  m->snapshot = NONE;
+  m->chain_block = m->snapshot = NONE;
   m->saver = 0;
+  m->is_miss = false;
   m->has_unsound_start = false;
   m->unsound_tokens = 0;
 }
@@ -365,6 +373,7 @@ void yk_sequence_memory_fork(const yk_sequence_memory *m, yk_memory_pool *pool, 
   copy->n_left_behind = m->n_left_behind;
   copy->n_computed = m->n_published * YK_KV_BLOCK_TOKENS;
   copy->chain = m->chain;
+  copy->chain_block = m->chain_block;
 }
 
 void yk_sequence_memory_park(yk_sequence_memory *m, yk_memory_pool *pool)

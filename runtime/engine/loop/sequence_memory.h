@@ -14,13 +14,14 @@
  *
  * Recurrent states exist for the last computed token only, in the memory's slot. Earlier ones are in snapshots
  * (snapshots.h), which steps save at multiples of YK_STATE_SAVE_TOKENS: at the last one before a prompt's final token,
- * at every multiple of YK_SNAPSHOT_EVERY_TOKENS, at a branch, where a prompt parts from published blocks beyond the
- * last snapshot, and at the prompt's end if the step has no other. A step saves one snapshot of a sequence, behind any
- * of its rows: rows of two places are two steps. With states, a memory is reused up to the last snapshot behind
- * published blocks. A memory that is forked, preempted, or truncated below its last token begins in the same way, which
- * computes the rows since that snapshot again: at most YK_STATE_SAVE_TOKENS behind tokens that were given and not
- * drawn, unless the snapshot was overwritten. Saved states of the last token would save nothing: the K and V of the
- * unfilled block are not shared, and those of a preempted sequence are lost, and every layer computes their rows.
+ * at every multiple of YK_SNAPSHOT_EVERY_TOKENS, at a branch, where a prompt parts beyond the last snapshot from tokens
+ * that continue in published blocks, and at the prompt's end if the step has no other. A step saves one snapshot of a
+ * sequence, behind any of its rows: rows of two places are two steps. With states, a memory is reused up to the last
+ * snapshot behind published blocks. A memory that is forked, preempted, or truncated below its last token begins in the
+ * same way, which computes the rows since that snapshot again: at most YK_STATE_SAVE_TOKENS behind tokens that were
+ * given and not drawn, unless the snapshot was overwritten. Saved states of the last token would save nothing: the K
+ * and V of the unfilled block are not shared, and those of a preempted sequence are lost, and every layer computes
+ * their rows.
  * A parked memory keeps its states until another sequence takes its slot.
  *
  * Owner and thread: the engine's. No locks. */
@@ -62,6 +63,7 @@ typedef struct yk_sequence_memory {
   int32_t n_sound;       /* leading published blocks that are marked sound, or skipped behind the window */
   yk_kv_chain start;     /* start of the chain: only sequences with the same start share blocks */
   yk_kv_chain chain;     /* of the last published block */
+  int32_t chain_block;   /* a block that was published with this chain, or -1 */
   bool is_parked;
   struct yk_sequence_memory *next_parked;
   int32_t slot; /* row in tables of max_seqs rows: in use, or kept with the states in it; -1: none */
@@ -70,6 +72,7 @@ typedef struct yk_sequence_memory {
   int32_t state_load, state_save, state_save_rows; /* of the planned rows: see yk_batch */
   int32_t snapshot;                                /* entry that the first planned rows load; -1: none */
   int32_t prompt_tokens;                           /* tokens when the memory entered */
+  bool is_miss;          /* began without a snapshot, though published blocks have a place for one */
   int32_t branch_tokens; /* a snapshot is wanted here, behind the published chain branch_chain; 0: nowhere */
   yk_kv_chain branch_chain;
   struct yk_sequence_memory *next_branching;
