@@ -94,9 +94,15 @@ inline bool check_decode(const machine &m, bool verbose)
       good &= check(m, decode("decode 40/1" + size, plain_heads(40, 1, hd), dtype, 7, spread_lengths(5, 1, 900, seed)),
                     seed, verbose);
       good &= check(m,
-                    decode("decode q heads 3..8, 4 a KV head" + size, {6, 3, hd, 4, 3, 0}, dtype, 0,
+                    decode("decode q heads 3..8, 4 a KV head" + size, {6, 3, hd, 4, 3, 0, true}, dtype, 0,
                            spread_lengths(9, 1, 900, seed)),
                     seed, verbose);
+    }
+    for (const yk_head_layout &h : {gated_heads(24, 4, 256), gated_heads(32, 2, 256)}) {
+      const std::string size = std::to_string(h.n_q_heads) + "/" + std::to_string(h.n_kv_heads) + " hd 256" + suffix;
+      good &= check(m, decode("decode 1 x 20000 " + size, h, dtype, 0, {20000}), seed++, verbose);
+      good &= check(m, decode("decode 64 x 1..4096 " + size, h, dtype, 0, spread_lengths(64, 1, 4096, seed)), seed,
+                    verbose);
     }
     for (int n : {1, 2, 8, 16, 17, 33, 64})
       good &= check(m,
@@ -143,7 +149,7 @@ inline bool check_prefill(const machine &m, bool verbose)
                       seed++, verbose);
         good &= check(m,
                       {"chunks, q heads 3..8, 4 a KV head" + name,
-                       {6, 3, hd, 4, 3, 0},
+                       {6, 3, hd, 4, 3, 0, true},
                        dtype,
                        window,
                        {65, 300, 1},
@@ -155,6 +161,12 @@ inline bool check_prefill(const machine &m, bool verbose)
     }
     good &= check(m, {"prefill 32/8, 1 x 1500" + suffix, plain_heads(32, 8, 128), dtype, 0, {1500}, {1500}}, seed++,
                   verbose);
+    good &= check(m, {"prefill 32/2 hd 256, 1 x 1500" + suffix, gated_heads(32, 2, 256), dtype, 0, {1500}, {1500}},
+                  seed++, verbose);
+    good &= check(m,
+                  {"prefill 24/4 hd 256, 40 x 1..300" + suffix, gated_heads(24, 4, 256), dtype, 0,
+                   spread_lengths(40, 1, 300, 5), spread_lengths(40, 1, 300, 5)},
+                  seed++, verbose);
     good &= check(m,
                   {"prefill 8/2, 40 x 1..300" + suffix, plain_heads(8, 2, 128), dtype, 0, spread_lengths(40, 1, 300, 5),
                    spread_lengths(40, 1, 300, 5)},
@@ -164,9 +176,10 @@ inline bool check_prefill(const machine &m, bool verbose)
 }
 
 /* Captures a graph for 16 sequences and replays it with other lengths and with fewer sequences. */
-inline bool check_replay(const machine &m, bool verbose)
+inline bool check_replay(const machine &m, const yk_head_layout &heads, bool verbose)
 {
-  shape s = decode("replay with other lengths", plain_heads(32, 8, 128), YK_F16, 0, std::vector<int>(16, 900));
+  shape s = decode("replay with other lengths, hd " + std::to_string(heads.head_dim), heads, YK_F16, 0,
+                   std::vector<int>(16, 900));
   s.format = m.format;
   step st(s, 1, 99);
   run(m, st, 0);
@@ -185,7 +198,7 @@ inline bool check_replay(const machine &m, bool verbose)
     step view = st;
     view.owned.clear();
     view.batch.n_tokens = n;
-    view.y_elements = static_cast<size_t>(n) * 32 * 128;
+    view.y_elements = static_cast<size_t>(n) * heads.n_q_heads * heads.head_dim;
     const double error = error_of(m, view);
     const bool is_right = error < 1e-3;
     good &= is_right;

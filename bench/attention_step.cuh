@@ -61,7 +61,12 @@ inline std::vector<int> spread_lengths(int n, int low, int high, unsigned seed)
 
 inline yk_head_layout plain_heads(int n_q, int n_kv, int hd)
 {
-  return {n_q, n_kv, hd, n_q / n_kv, 0, 0};
+  return {n_q, n_kv, hd, n_q / n_kv, 0, 0, false};
+}
+
+inline yk_head_layout gated_heads(int n_q, int n_kv, int hd)
+{
+  return {n_q, n_kv, hd, n_q / n_kv, 0, 0, true};
 }
 
 inline shape decode(const std::string &name, yk_head_layout h, yk_dtype dtype, int window, std::vector<int> kv)
@@ -164,7 +169,10 @@ template <typename T> __global__ void reference(const yk_attention_args a, const
   const int begin = a.window_tokens > 0 ? max(0, position - a.window_tokens + 1) : 0;
   const int kv_head = (h.q_head_first + head) / h.q_per_kv - h.kv_head_first;
   const int32_t *table = b.block_tables + int64_t{seq} * b.block_table_stride;
-  const T *q = static_cast<const T *>(a.qkv) + int64_t{row} * (h.n_q_heads + 2 * h.n_kv_heads) * hd + head * hd;
+  const int n_before = h.n_q_heads + 2 * h.n_kv_heads; /* heads of a row before its gates */
+  const T *q =
+      static_cast<const T *>(a.qkv) + int64_t{row} * (n_before + (h.has_gates ? h.n_q_heads : 0)) * hd + head * hd;
+  const T *gates = q + n_before * hd;
   float top = -INFINITY;
   for (int t = begin + threadIdx.x; t <= position; t += blockDim.x) {
     const int64_t page = int64_t{table[t / PAGE]} * h.n_kv_heads + kv_head;
@@ -186,6 +194,7 @@ template <typename T> __global__ void reference(const yk_attention_args a, const
       const int64_t page = int64_t{table[t / PAGE]} * h.n_kv_heads + kv_head;
       o += exp(double{scores[t - begin] - top}) * cached<T>(a.kv, false, h, page, t % PAGE, d);
     }
+    if (h.has_gates) o /= 1 + exp(-double{static_cast<float>(gates[d])});
     out[(int64_t{row} * h.n_q_heads + head) * hd + d] = o / sum;
   }
 }
@@ -215,8 +224,7 @@ struct step {
 
   template <typename T> void fill_all(unsigned seed)
   {
-    const size_t n_qkv =
-        static_cast<size_t>(total_rows(s)) * (s.heads.n_q_heads + 2 * s.heads.n_kv_heads) * s.heads.head_dim;
+    const size_t n_qkv = static_cast<size_t>(total_rows(s) * yk_head_layout_width(&s.heads));
     fill<T><<<1024, 256>>>(static_cast<T *>(qkv), n_qkv, seed, 2.0f);
     if (s.format != YK_KV_ACT) return fill_all_codes(seed);
     for (size_t i = 0; i < layers.size(); i++) {
@@ -307,7 +315,7 @@ struct step {
       kv.v = allocate(layer_bytes);
       layers.push_back(kv);
     }
-    qkv = allocate(static_cast<size_t>(n_rows) * (s.heads.n_q_heads + 2 * s.heads.n_kv_heads) * s.heads.head_dim * 2);
+    qkv = allocate(static_cast<size_t>(n_rows * yk_head_layout_width(&s.heads)) * 2);
     y_elements = static_cast<size_t>(n_rows) * s.heads.n_q_heads * s.heads.head_dim;
     y = allocate(y_elements * 2);
     if (s.dtype == YK_F16)

@@ -37,8 +37,35 @@ figures work_of(const shape &s)
   }
   const double hd = s.heads.head_dim;
   return {kv_tokens * s.heads.n_kv_heads * 2 * static_cast<double>(head_bytes(s)) +
-              4.0 * total_rows(s) * s.heads.n_q_heads * hd,
+              (s.heads.has_gates ? 6.0 : 4.0) * total_rows(s) * s.heads.n_q_heads * hd,
           4.0 * pairs * s.heads.n_q_heads * hd};
+}
+
+/* Heads of 128 and of 256 with the same bytes of K and V and the same products, at the lengths of long answers, and
+ * layouts of Qwen3.5, which have gates. */
+void add_wide_cases(std::vector<timed> &v)
+{
+  const struct {
+    const char *name;
+    yk_head_layout heads;
+    bool is_short; /* few lengths */
+  } layouts[] = {{"32/8 hd 128", plain_heads(32, 8, 128), false},
+                 {"16/4 hd 256", plain_heads(16, 4, 256), false},
+                 {"24/4 hd 256 gates", gated_heads(24, 4, 256), true},
+                 {"32/2 hd 256 gates", gated_heads(32, 2, 256), true}};
+  for (const auto &layout : layouts) {
+    for (int kv : {2048, 8192})
+      for (int n : {1, 8, 64, 256}) {
+        if (layout.is_short && (n == 8 || n == 256)) continue;
+        const std::string size = std::to_string(n) + " x " + std::to_string(kv);
+        v.push_back(
+            {decode("decode " + size + " " + layout.name, layout.heads, YK_F16, 0, std::vector<int>(n, kv)), 0, ""});
+      }
+    v.push_back({{std::string("prefill 8 x 4096 ") + layout.name, layout.heads, YK_F16, 0, std::vector<int>(8, 4096),
+                  std::vector<int>(8, 4096)},
+                 0,
+                 ""});
+  }
 }
 
 std::vector<timed> timed_cases()
@@ -111,6 +138,7 @@ std::vector<timed> timed_cases()
   mixed.name = "64 decodes x 1024 + prefill 1024", mixed.rows = {1024}, mixed.kv = {1024};
   for (int i = 0; i < 64; i++) mixed.rows.push_back(1), mixed.kv.push_back(1024);
   v.push_back({mixed, 0, ""});
+  add_wide_cases(v);
   return v;
 }
 
@@ -133,8 +161,8 @@ spread time_case(const machine &m, const shape &s)
 
 void time_all(const machine &m, const std::string &filter, FILE *json)
 {
-  printf("\n%-36s %9s %19s %8s %9s %11s %11s  %s\n", "case (32/8 heads of 128, f16)", "us", "range", "TB/s", "TFLOP/s",
-         "roofline us", "of roofline", "cuDNN (quoted)");
+  printf("\n%-36s %9s %19s %8s %9s %11s %11s  %s\n", "case (else 32/8 heads of 128, f16)", "us", "range", "TB/s",
+         "TFLOP/s", "roofline us", "of roofline", "cuDNN (quoted)");
   bool comma = false;
   std::vector<timed> cases = timed_cases();
   for (timed &t : cases) {
@@ -226,7 +254,8 @@ machine open_machine(const options &o, const cudaDeviceProp &prop)
 bool check_all(const machine &m, bool verbose)
 {
   bool good = check_decode(m, verbose);
-  good &= check_replay(m, verbose);
+  good &= check_replay(m, plain_heads(32, 8, 128), verbose);
+  good &= check_replay(m, plain_heads(16, 4, 256), verbose);
   good &= check_prefill(m, verbose);
   printf("checks against the float64 reference: %s\n", good ? "all good" : "WRONG");
   return good;

@@ -18,25 +18,30 @@ static void check_scene(yk_dtype dtype, const scene_shape *shape, uint32_t seed)
              shape->heads.head_dim, rope, attention);
 }
 
-/* More query heads per KV head than fit a tile of eight. */
+/* More query heads per KV head than fit a tile of eight, and gates. */
 static const scene_shape crowded_scenes[] = {
     {{20, 1, 64, 20, 0, 0, false}, 3, {{70, 1}, {0, 18}, {99, 3}}, 0, false},
     {{32, 2, 128, 16, 0, 0, false}, 2, {{120, 1}, {5, 30}}, 50, true},
+    {{32, 2, 256, 16, 0, 0, true}, 4, {{120, 1}, {5, 30}, {90, 1}, {0, 99}}, 70, true},
+    {{24, 4, 256, 6, 0, 0, true}, 4, {{155, 1}, {5, 150}, {14, 1}, {15, 2}}, 0, true},
 };
+enum { N_CROWDED = sizeof crowded_scenes / sizeof *crowded_scenes };
 
 /* More rows than rotate with one warp per head, and consecutive work tiles within thread blocks. */
 static const scene_shape long_scenes[] = {
     {{32, 4, 128, 8, 0, 0, false}, 4, {{0, 160}, {20, 130}, {99, 1}, {0, 155}}, 0, true},
     {{6, 3, 128, 4, 3, 0, false}, 5, {{0, 140}, {10, 77}, {1, 1}, {0, 140}, {0, 20}}, 50, false},
+    {{5, 2, 256, 4, 2, 0, true}, 4, {{0, 140}, {10, 77}, {1, 1}, {0, 110}}, 0, true},
 };
+enum { N_LONG = sizeof long_scenes / sizeof *long_scenes };
 
 static void test_table(void **state)
 {
   (void)state;
   for (int d = 0; d < N_GPU_DTYPES; d++) {
     for (int i = 0; i < N_SCENES; i++) check_scene(gpu_dtypes[d], &scene_shapes[i], 40 + (uint32_t)i);
-    for (uint32_t i = 0; i < 2; i++) check_scene(gpu_dtypes[d], &crowded_scenes[i], 60 + i);
-    for (uint32_t i = 0; i < 2; i++) check_scene(gpu_dtypes[d], &long_scenes[i], 62 + i);
+    for (uint32_t i = 0; i < N_CROWDED; i++) check_scene(gpu_dtypes[d], &crowded_scenes[i], 60 + i);
+    for (uint32_t i = 0; i < N_LONG; i++) check_scene(gpu_dtypes[d], &long_scenes[i], 64 + i);
     check_scene(gpu_dtypes[d], &gated_scene, 90);
   }
 }
@@ -46,8 +51,8 @@ static scene rotated_scene(yk_device *dev, const scene_shape *shape, int32_t n_r
 {
   scene s = scene_new(dev, shape, 62);
   const yk_batch all = s.batch;
-  const int32_t n_heads = shape->heads.n_q_heads + 2 * shape->heads.n_kv_heads, padding = -1;
-  const size_t row_bytes = (size_t)(n_heads * shape->heads.head_dim) * yk_dtype_bytes(dev->dtype);
+  const int32_t padding = -1;
+  const size_t row_bytes = (size_t)yk_head_layout_width(&shape->heads) * yk_dtype_bytes(dev->dtype);
   void *const qkv = s.qkv.dev;
   op_ok(dev->ops->upload(dev, (void *)(uintptr_t)(all.kv_slots + 5), &padding, sizeof padding, &err));
   for (int32_t row = 0; row < s.n_tokens; row += n_rows) {
@@ -69,7 +74,7 @@ static void test_many_rows_rotate_as_few(void **state)
   (void)state;
   for (int d = 0; d < N_GPU_DTYPES; d++) {
     yk_device *dev = op_device_new(&cuda_target, gpu_dtypes[d], 1, 16);
-    for (size_t i = 0; each_case(i, i < sizeof long_scenes / sizeof *long_scenes); i++) {
+    for (size_t i = 0; each_case(i, i < N_LONG); i++) {
       scene many = rotated_scene(dev, &long_scenes[i], SCENE_MAX_ROWS), few = rotated_scene(dev, &long_scenes[i], 150);
       assert_true(many.n_tokens > 300);
       assert_memory_equal(many.qkv.bytes, few.qkv.bytes, many.qkv.n * yk_dtype_bytes(dev->dtype));
@@ -83,10 +88,10 @@ static void test_many_rows_rotate_as_few(void **state)
 
 static void random_scene(op_random *random, scene_shape *shape)
 {
-  static const int32_t head_dims[] = {16, 20, 32, 64, 80, 96, 128};
+  static const int32_t head_dims[] = {16, 20, 32, 64, 80, 96, 128, 256};
   yk_head_layout *heads = &shape->heads;
   *shape = (scene_shape){.n_seqs = (int)op_between(random, 1, SCENE_MAX_SEQS), .qk_norm = op_uniform(random) < 0.5};
-  heads->head_dim = head_dims[op_between(random, 0, 6)];
+  heads->head_dim = head_dims[op_between(random, 0, 7)];
   heads->q_per_kv = (int32_t)op_between(random, 1, 8);
   heads->q_head_first = (int32_t)op_between(random, 0, 7);
   heads->n_q_heads = (int32_t)op_between(random, 1, 9);
@@ -97,6 +102,7 @@ static void random_scene(op_random *random, scene_shape *shape)
     shape->seqs[q].rows = op_uniform(random) < 0.5 ? 1 : (int32_t)op_between(random, 1, 20);
   }
   if (op_uniform(random) < 0.4) shape->window = (int32_t)op_between(random, 1, 60);
+  heads->has_gates = op_uniform(random) < 0.3;
 }
 
 static void test_random_scenes(void **state)
@@ -114,16 +120,16 @@ static void test_random_scenes(void **state)
 static void test_few_scenes(void **state)
 {
   (void)state;
-  static const int32_t head_dims[] = {64, 80, 96, 128, 20};
-  for (uint32_t i = 0; i < 20; i++) {
+  static const int32_t head_dims[] = {64, 80, 96, 128, 256, 20};
+  for (uint32_t i = 0; i < 24; i++) {
     op_random random = {.seed = 9000 + i};
     scene_shape shape;
     random_scene(&random, &shape);
-    shape.heads.head_dim = head_dims[i % 5];
-    for (int q = 0; i >= 10 && q < shape.n_seqs; q++) shape.seqs[q].rows = 1;
-    check_scene(gpu_dtypes[i % 2], &shape, 70 + i);
+    shape.heads.head_dim = head_dims[i % 6];
+    for (int q = 0; i >= 12 && q < shape.n_seqs; q++) shape.seqs[q].rows = 1;
+    check_scene(gpu_dtypes[i / 6 % 2], &shape, 70 + i);
   }
-  for (uint32_t i = 0; i < 2; i++) check_scene(gpu_dtypes[i], &crowded_scenes[i], 60 + i);
+  for (uint32_t i = 0; i < N_CROWDED; i++) check_scene(gpu_dtypes[i % 2], &crowded_scenes[i], 60 + i);
 }
 
 /* Prefill rounds the codes' values to the dtype: V once, and K in scores of at most about 8 in size here, each element
@@ -146,8 +152,8 @@ static void test_codes(void **state)
     random_scene(&random, &shape);
     check_code_cases(&cuda_target, gpu_dtypes[i % 2], &shape, 70 + i, code_tolerance(gpu_dtypes[i % 2]));
   }
-  for (uint32_t i = 0; i < 2; i++)
-    check_code_cases(&cuda_target, gpu_dtypes[i], &crowded_scenes[i], 60 + i, code_tolerance(gpu_dtypes[i]));
+  for (uint32_t i = 0; i < N_CROWDED; i++)
+    check_code_cases(&cuda_target, gpu_dtypes[i % 2], &crowded_scenes[i], 60 + i, code_tolerance(gpu_dtypes[i % 2]));
 }
 
 static void test_few_codes(void **state)

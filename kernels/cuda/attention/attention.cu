@@ -39,12 +39,12 @@ extern "C" yk_status yk_cuda_attention_init(yk_cuda_attention *attn, void *works
   return YK_OK;
 }
 
-/* The counters, and the partial results of decode: two for each thread block, each with m, l and o of MAX_DECODE_HEADS
- * heads in float32. */
+/* The counters, and the partial results of decode: two for each thread block, each with o and, for every part, m and l
+ * of MAX_DECODE_HEADS heads in float32. */
 extern "C" size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_dim)
 {
-  return sizeof(workspace_counters) +
-         static_cast<size_t>(n_sms) * 2 * MAX_DECODE_HEADS * static_cast<size_t>(head_dim + 2) * sizeof(float);
+  return sizeof(workspace_counters) + static_cast<size_t>(n_sms) * 2 * MAX_DECODE_HEADS *
+                                          static_cast<size_t>(head_dim + 2 * parts_of(head_dim)) * sizeof(float);
 }
 
 static constexpr float LOG2_E = 1.4426950408889634f;
@@ -83,18 +83,18 @@ static params params_of(const yk_cuda_attention &attn, const yk_attention_args &
   return p;
 }
 
-template <typename T>
+template <typename T, int HD>
 static cudaError_t launch_decode(const yk_cuda_attention &attn, const params &p, cudaStream_t stream)
 {
   switch (p.format) {
-  case YK_KV_INT8: return launch_flash_decoding<codes<YK_KV_INT8>>(attn, p, stream);
-  case YK_KV_FP8: return launch_flash_decoding<codes<YK_KV_FP8>>(attn, p, stream);
-  default: return launch_flash_decoding<T>(attn, p, stream);
+  case YK_KV_INT8: return launch_flash_decoding<codes<YK_KV_INT8>, HD>(attn, p, stream);
+  case YK_KV_FP8: return launch_flash_decoding<codes<YK_KV_FP8>, HD>(attn, p, stream);
+  default: return launch_flash_decoding<T, HD>(attn, p, stream);
   }
 }
 
 /* Prefill reads pages of T: those of the cache, or the staging pages that decode has dequantised (kv_staging.cuh). */
-template <typename T>
+template <typename T, int HD>
 static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &cached, cudaStream_t stream)
 {
   params p = cached;
@@ -102,25 +102,38 @@ static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &c
     p.k = p.k_staging;
     p.v = p.v_staging;
   }
-  return attn.encode_tensor_map ? launch_prefill_wgmma<T>(attn, p, stream)
-                                : launch_prefill_mma_sync<T>(attn, p, stream);
+  return attn.encode_tensor_map ? launch_prefill_wgmma<T, HD>(attn, p, stream)
+                                : launch_prefill_mma_sync<T, HD>(attn, p, stream);
 }
 
-/* Decode processes the sequences with one row, prefill those with more; the generic kernel replaces both. The smallest
- * prefill tile has 64 rows and holds at least one token with all query heads of its KV head: hence at most 64 heads.
- * Decode runs first, since it also dequantises for prefill. */
+/* Decode processes the sequences with one row, prefill those with more. Decode runs first, since it also dequantises
+ * for prefill. Returns cudaErrorNotSupported if the GPU has too little shared memory. */
+template <typename T, int HD>
+static cudaError_t launch_tensor_cores(const yk_cuda_attention &attn, const params &p, const yk_attention_args &args,
+                                       cudaStream_t stream)
+{
+  const cudaError_t error = launch_decode<T, HD>(attn, p, stream);
+  if (error != cudaSuccess || args.batch->max_rows_per_seq <= 1) return error;
+  return launch_prefill<T, HD>(attn, p, stream);
+}
+
+/* The generic kernel runs what tensor cores do not. The smallest prefill tile has 64 rows and holds at least one token
+ * with all query heads of its KV head: hence at most 64 heads. */
 template <typename T>
 static cudaError_t launch(const yk_cuda_attention &attn, const params &p, const yk_attention_args &args,
                           cudaStream_t stream)
 {
-  const int32_t hd = p.heads.head_dim;
-  const bool on_tensor_cores =
-      (hd == 64 || hd == 80 || hd == 96 || hd == 128) && max_heads_per_kv(p.heads) <= 64 && !p.heads.has_gates;
-  if (!on_tensor_cores) return launch_generic<T>(attn, p, stream);
-  cudaError_t error = launch_decode<T>(attn, p, stream);
-  if (error == cudaErrorNotSupported) return launch_generic<T>(attn, p, stream);
-  if (error != cudaSuccess || args.batch->max_rows_per_seq <= 1) return error;
-  return launch_prefill<T>(attn, p, stream);
+  cudaError_t error = cudaErrorNotSupported;
+  if (max_heads_per_kv(p.heads) <= 64) {
+    switch (p.heads.head_dim) {
+    case 64: error = launch_tensor_cores<T, 64>(attn, p, args, stream); break;
+    case 80: error = launch_tensor_cores<T, 80>(attn, p, args, stream); break;
+    case 96: error = launch_tensor_cores<T, 96>(attn, p, args, stream); break;
+    case 128: error = launch_tensor_cores<T, 128>(attn, p, args, stream); break;
+    case 256: error = launch_tensor_cores<T, 256>(attn, p, args, stream); break;
+    }
+  }
+  return error == cudaErrorNotSupported ? launch_generic<T>(attn, p, stream) : error;
 }
 
 extern "C" yk_status yk_cuda_attention_run(const yk_cuda_attention *attn, const yk_attention_args *args, yk_dtype dtype,

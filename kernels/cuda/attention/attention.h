@@ -14,11 +14,12 @@
  *     cache_elements.cuh        the differences between KV caches of 16 and of 8 bits (kernels/kv_cache.h)
  *     split_kv_combine.cuh      combines the partial results of warps, then those of thread blocks
  *     decode_output.cuh         divides by the sum of probabilities, dequantises V's scales, stores to y
+ *   gates.cuh            output gates, applied by every kernel before an output is rounded
  *   prefill_wgmma*       prefill on Hopper (compute capability 9.0): TMA, producer and consumer warps, wgmma
  *   prefill_mma_sync*    prefill on other GPUs: cp.async and mma.sync
  *     prefill_scheduler.cuh     the tile scheduler of both prefill kernels
  *     kv_staging.cuh               8-bit pages, dequantised by the decode kernel into 16-bit pages for both kernels
- *   generic.cu           other head sizes and small shared memory: one warp for each query row and head
+ *   generic.cu           other head sizes: one warp for each query row and head
  *
  * Terms: a page is the K or the V of one KV head in one KV block, [YK_KV_BLOCK_TOKENS][head_dim], contiguous in device
  * memory. GQA packing: the query heads that share a KV head are rows (or columns) of one tile, so K and V are read once
@@ -26,9 +27,10 @@
  * relative to m, and its output o, not yet divided by l. The partial results (m, l, o) of two sets of keys combine into
  * the partial result of both sets.
  *
- * Decode: one thread block per multiprocessor, of 8 warps (12 for an 8-bit cache, whose conversions take time; half as
- * many if shared memory is small). The thread block takes consecutive pages, and each of its warps a consecutive part
- * of them, so that a warp seldom ends one work item and begins another.
+ * Decode: one thread block per multiprocessor, of 8 warps (12 for an 8-bit cache, whose conversions take time, with
+ * heads of up to 128; 4 for heads of 256 with more than 8 query heads for a KV head; fewer if shared memory is small).
+ * The thread block takes consecutive pages, and each of its warps a consecutive part of them, so that a warp seldom
+ * ends one work item and begins another.
  *
  *   block tables --> page numbers, 32 at a time in the registers of a warp
  *   K page, V page --(bulk copy, evict-first in L2, or cp.async; issued by the warp)--> a stage of the warp's own ring
@@ -43,7 +45,8 @@
  *   A warp waits for copies that it has issued itself and, once all its pages are read, for its thread block
  *   (__syncthreads). No thread block waits for another: the last to arrive does the rest of the work.
  *
- * Prefill on Hopper: one thread block of three warpgroups per multiprocessor; tile M 128 query rows, tile N 128 keys.
+ * Prefill on Hopper: one thread block of three warpgroups per multiprocessor; tile M 128 query rows, tile N 128 keys
+ * (80 for heads of 256, which also have one q instead of two and no ping-pong: prefill_tiles).
  *
  *   warpgroup 0, producers:
  *     warps 2 and 3   take the next work tile from a counter in the workspace; its queries --(cp.async)--> q[2]
@@ -60,8 +63,8 @@
  *               sequence fills in part, warp 1
  *   kv_empty    consumers                             warps 0 and 1, before reusing the stage
  *
- * Prefill on other GPUs: two thread blocks of 4 warps per multiprocessor, tile M 64, tile N 64; all warps load with
- * cp.async (two stages) and compute 16 query rows each.
+ * Prefill on other GPUs: two thread blocks of 4 warps per multiprocessor, tile M 64, tile N 64 (32 for heads of 256);
+ * all warps load with cp.async (two stages) and compute 16 query rows each.
  *
  * The kernels read values that vary from step to step (row_starts, kv_tokens, block_tables) from device memory and
  * derive their work from them; n_seqs, n_tokens and max_rows_per_seq are only upper bounds. So a call captured in a
@@ -98,11 +101,10 @@ size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_dim);
 
 /* yk_cuda_attention_run - computes y, the attention of args (see yk_attention_args), asynchronous on stream;
  *   capturable.
- *   dtype f16 or bf16; y, qkv and the caches aligned to 16 bytes. head_dim a multiple of 4 up to 256: 64, 80, 96 and
- *   128 run on tensor cores, others, and heads with gates, on the generic kernel, which is correct and slow. The
- *   generic kernel also runs head sizes and layouts for which a thread block's shared memory is too small: with 99 KB
- *   (compute capability 8.6, 8.9) head_dim 128 with more than 8 query heads for a KV head. max_rows_per_seq 1
- *   guarantees a pure decode step and saves a launch.
+ *   dtype f16 or bf16; y, qkv and the caches aligned to 16 bytes. head_dim a multiple of 4 up to 256: 64, 80, 96, 128
+ *   and 256 run on tensor cores, others on the generic kernel, which is correct and slow. The generic kernel also runs
+ *   layouts with more than 64 query heads for a KV head. max_rows_per_seq 1 guarantees a pure decode step and saves a
+ *   launch.
  *   Errors: YK_E_UNSUPPORTED for other head sizes and types, YK_E_DEVICE if a launch failed. Thread: the rank's own. */
 yk_status yk_cuda_attention_run(const yk_cuda_attention *attn, const yk_attention_args *args, yk_dtype dtype,
                                 cudaStream_t stream, yk_err *err);

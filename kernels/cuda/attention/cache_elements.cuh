@@ -15,6 +15,7 @@
 
 #include "kernels/cuda/attention/decode_output.cuh"
 #include "kernels/cuda/attention/flash_decoding.cuh"
+#include "kernels/cuda/attention/gates.cuh"
 #include "kernels/cuda/common/accumulator_rows.cuh"
 #include "kernels/cuda/common/kv_codes.cuh"
 
@@ -24,8 +25,14 @@ namespace yk_attn {
 template <typename T> struct cache_elements {
   using operand = T; /* operand type of the mma */
   template <int HD> using output = act_output<T, HD>;
-  static constexpr int BYTES = 2, WARPS = 8, MAX_TILES = 2;
+  static constexpr int BYTES = 2, MAX_TILES = 2;
   static constexpr bool ARE_CODES = false;
+
+  /* Warps of the largest thread block. */
+  __host__ __device__ static constexpr int warps(int)
+  {
+    return 8;
+  }
 
   __host__ __device__ static constexpr int page_bytes(int head_dim)
   {
@@ -51,8 +58,14 @@ template <typename T> struct cache_elements {
 template <yk_kv_format FORMAT> struct cache_elements<codes<FORMAT>> {
   using operand = __half;
   template <int HD> using output = code_output<HD>;
-  static constexpr int BYTES = 1, WARPS = 12, MAX_TILES = 1;
+  static constexpr int BYTES = 1, MAX_TILES = 1;
   static constexpr bool ARE_CODES = true;
+
+  /* More warps, since conversions take time, unless a head needs more registers than 12 warps have. */
+  __host__ __device__ static constexpr int warps(int head_dim)
+  {
+    return head_dim > 128 ? 8 : 12;
+  }
 
   __host__ __device__ static constexpr int page_bytes(int head_dim)
   {
@@ -73,14 +86,6 @@ template <yk_kv_format FORMAT> struct cache_elements<codes<FORMAT>> {
 };
 
 /* ---- Codes: queries and probabilities near 1 --------------------------------------------------------------------- */
-
-/* Two neighbouring elements of the queries in float32. */
-__device__ __forceinline__ float2 act_pair(yk_dtype dtype, uint32_t pair)
-{
-  if (dtype == YK_F16) return __half22float2(*reinterpret_cast<const __half2 *>(&pair));
-  const __nv_bfloat162 of_bf16 = *reinterpret_cast<const __nv_bfloat162 *>(&pair);
-  return make_float2(__low2float(of_bf16), __high2float(of_bf16));
-}
 
 /* 2^exponent for exponents of normal numbers. */
 __device__ __forceinline__ float power_of_2(int exponent)

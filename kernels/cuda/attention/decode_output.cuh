@@ -1,5 +1,5 @@
 /* decode_output.cuh - the output of a work item of flash decoding: divided by the sum of probabilities, with V's static
- * scales and offsets applied if the cache has them, rounded, stored to y. */
+ * scales and offsets applied if the cache has them, and the gates if the layout has them, rounded, stored to y. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_DECODE_OUTPUT_CUH
 #define YK_KERNELS_CUDA_ATTENTION_DECODE_OUTPUT_CUH
 
@@ -7,11 +7,22 @@
 #include <cuda_fp16.h>
 
 #include "kernels/cuda/attention/decode_work.cuh"
+#include "kernels/cuda/attention/gates.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
 
 namespace yk_attn {
 
 /* N neighbouring pairs of 16-bit elements; N is 1, 2 or 4. */
+template <int N> __device__ __forceinline__ void load_pairs(const void *from, uint32_t (&pairs)[N])
+{
+  if constexpr (N == 4)
+    *reinterpret_cast<uint4 *>(pairs) = *static_cast<const uint4 *>(from);
+  else if constexpr (N == 2)
+    *reinterpret_cast<uint2 *>(pairs) = *static_cast<const uint2 *>(from);
+  else
+    pairs[0] = *static_cast<const uint32_t *>(from);
+}
+
 template <int N> __device__ __forceinline__ void store_pairs(void *to, const uint32_t (&pairs)[N])
 {
   if constexpr (N == 4)
@@ -22,24 +33,46 @@ template <int N> __device__ __forceinline__ void store_pairs(void *to, const uin
     *static_cast<uint32_t *>(to) = pairs[0];
 }
 
+/* Applies the gates of N pairs of dimensions, from d on, of a head. gates: of the work item's first head, or NULL. */
+template <int HD, int N>
+__device__ __forceinline__ void apply_gates(const params &p, const uint16_t *gates, int head, int d, float2 (&o)[N])
+{
+  if (!gates) return;
+  uint32_t pairs[N];
+  load_pairs<N>(gates + head * HD + d, pairs);
+#pragma unroll
+  for (int i = 0; i < N; i++) apply_gates(p.dtype, pairs[i], o[i].x, o[i].y);
+}
+
+__device__ __forceinline__ const uint16_t *gates_of_item(const params &p, const work_item &item)
+{
+  return p.heads.has_gates ? gates_of(p, item.row, item.head_begin) : nullptr;
+}
+
 /* Output for a cache in the activation type T. */
 template <typename T, int HD> struct act_output {
   T *y;
+  const uint16_t *gates;
 
   __device__ static act_output of(const params &p, const work_item &item)
   {
-    return {static_cast<T *>(p.y) + item.row * p.y_stride + static_cast<int64_t>(item.head_begin) * HD};
+    return {static_cast<T *>(p.y) + item.row * p.y_stride + static_cast<int64_t>(item.head_begin) * HD,
+            gates_of_item(p, item)};
   }
 
   /* Stores N pairs of dimensions, from d on, of a head: o is the sum of values times probabilities, l the sum of
    * probabilities. */
   template <int N>
-  __device__ __forceinline__ void store(const params &, int head, int d, const float2 (&o)[N], float l) const
+  __device__ __forceinline__ void store(const params &p, int head, int d, const float2 (&o)[N], float l) const
   {
     const float factor = 1.0f / l;
+    float2 v[N];
     uint32_t pairs[N];
 #pragma unroll
-    for (int i = 0; i < N; i++) pairs[i] = round_pair<T>(o[i].x * factor, o[i].y * factor);
+    for (int i = 0; i < N; i++) v[i] = make_float2(o[i].x * factor, o[i].y * factor);
+    apply_gates<HD>(p, gates, head, d, v);
+#pragma unroll
+    for (int i = 0; i < N; i++) pairs[i] = round_pair<T>(v[i].x, v[i].y);
     store_pairs<N>(y + head * HD + d, pairs);
   }
 };
@@ -48,28 +81,34 @@ template <typename T, int HD> struct act_output {
 template <int HD> struct code_output {
   int64_t element; /* index in y */
   int32_t kv_head;
+  const uint16_t *gates;
 
   __device__ static code_output of(const params &p, const work_item &item)
   {
-    return {item.row * p.y_stride + static_cast<int64_t>(item.head_begin) * HD, kv_head_of(p, item)};
+    return {item.row * p.y_stride + static_cast<int64_t>(item.head_begin) * HD, kv_head_of(p, item),
+            gates_of_item(p, item)};
   }
 
   template <int N>
   __device__ __forceinline__ void store(const params &p, int head, int d, const float2 (&o)[N], float l) const
   {
     const float factor = 1.0f / l;
+    float2 v[N];
     uint32_t pairs[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      float2 v = make_float2(o[i].x * factor, o[i].y * factor);
+      v[i] = make_float2(o[i].x * factor, o[i].y * factor);
       if (p.v_channels) {
         const float *scales = p.v_channels + kv_head * HD + d + 2 * i;
         const float2 c = *reinterpret_cast<const float2 *>(scales);
         const float2 z = *reinterpret_cast<const float2 *>(scales + p.heads.n_kv_heads * HD);
-        v = make_float2(c.x * (v.x - z.x), c.y * (v.y - z.y));
+        v[i] = make_float2(c.x * (v[i].x - z.x), c.y * (v[i].y - z.y));
       }
-      pairs[i] = p.dtype == YK_F16 ? round_pair<__half>(v.x, v.y) : round_pair<__nv_bfloat16>(v.x, v.y);
     }
+    apply_gates<HD>(p, gates, head, d, v);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      pairs[i] = p.dtype == YK_F16 ? round_pair<__half>(v[i].x, v[i].y) : round_pair<__nv_bfloat16>(v[i].x, v[i].y);
     store_pairs<N>(static_cast<uint16_t *>(p.y) + element + head * HD + d, pairs);
   }
 };

@@ -14,11 +14,12 @@ namespace yk_attn {
  * others. */
 constexpr int DECODE_BYTES_AHEAD = 64 * 1024;
 
-/* Stages of a warp's ring; each has a page of K and one of V. */
-__host__ __device__ constexpr int decode_stages(int page_bytes, int n_warps)
+/* Stages of a warp's ring; each has a page of K and one of V. copies_values: whether the warp copies a V page to
+ * registers at once; if not, the page occupies one more stage while it is multiplied. */
+__host__ __device__ constexpr int decode_stages(int page_bytes, int n_warps, bool copies_values)
 {
   const int n = DECODE_BYTES_AHEAD / (n_warps * 2 * page_bytes);
-  return n > 1 ? n : 1;
+  return (n > 1 ? n : 1) + (copies_values ? 0 : 1);
 }
 
 /* Sequences of one launch: their lengths are kept in shared memory. Larger batches use several launches. */

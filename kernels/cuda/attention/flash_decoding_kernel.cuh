@@ -14,23 +14,33 @@
 
 namespace yk_attn {
 
-/* Shared memory of a thread block, in bytes. */
-template <typename CACHE, int HD, int N_TILES, int WARPS> __host__ __device__ constexpr size_t decode_bytes()
+/* Shared memory of a thread block: the warps' rings, then `shared`. */
+template <typename CACHE, int HD, int N_TILES, int WARPS> struct decode_memory {
+  static constexpr int PAGE_BYTES = cache_elements<CACHE>::page_bytes(HD);
+  static constexpr bool COPIES_VALUES = warp_state<CACHE, HD, N_TILES>::COPIES_VALUES;
+  using shared = decode_shared<HD, N_TILES, WARPS, decode_stages(PAGE_BYTES, WARPS, COPIES_VALUES)>;
+  using ring = page_ring<PAGE_BYTES, shared>;
+  static constexpr size_t BYTES = WARPS * ring::BYTES + sizeof(shared);
+};
+
+/* Warps of the largest thread block that fits the shared memory of compute capability 9.0. */
+template <typename CACHE, int HD, int N_TILES, int WARPS = cache_elements<CACHE>::warps(HD)>
+__host__ __device__ constexpr int most_decode_warps()
 {
-  constexpr int PAGE_BYTES = cache_elements<CACHE>::page_bytes(HD);
-  using shared = decode_shared<HD, N_TILES, WARPS, decode_stages(PAGE_BYTES, WARPS)>;
-  return WARPS * page_ring<PAGE_BYTES, shared>::BYTES + sizeof(shared);
+  if constexpr (decode_memory<CACHE, HD, N_TILES, WARPS>::BYTES <= 227 * 1024)
+    return WARPS;
+  else
+    return most_decode_warps<CACHE, HD, N_TILES, WARPS / 2>();
 }
 
-/* Whether a GPU among the compilation targets may lack shared memory for thread blocks of all warps, so that half of
- * the warps are launched. */
-template <typename CACHE, int HD, int N_TILES> __host__ __device__ constexpr bool may_halve_warps()
+/* Warps of the smallest thread block, for GPUs with 99 KiB of shared memory. A kernel of two tiles has one size: where
+ * memory is too small for that, a kernel of one tile takes over. */
+template <typename CACHE, int HD, int N_TILES> __host__ __device__ constexpr int fewest_decode_warps()
 {
-#if defined(YK_HAVE_SM90A)
-  return decode_bytes<CACHE, HD, N_TILES, cache_elements<CACHE>::WARPS>() > 227 * 1024;
-#else
-  return true;
-#endif
+  if constexpr (N_TILES > 1)
+    return most_decode_warps<CACHE, HD, N_TILES>();
+  else
+    return HD > 128 ? 2 : 4;
 }
 
 /* Called by all threads of a thread block. Arguments as in the kernel. */
@@ -38,9 +48,10 @@ template <typename CACHE, int HD, int N_TILES, int WARPS>
 __device__ __forceinline__ void decode_pages(const params &p, int32_t groups_per_kv_head)
 {
   using elements = cache_elements<CACHE>;
-  using shared = decode_shared<HD, N_TILES, WARPS, decode_stages(elements::page_bytes(HD), WARPS)>;
+  using memory_of_block = decode_memory<CACHE, HD, N_TILES, WARPS>;
+  using shared = typename memory_of_block::shared;
+  using ring = typename memory_of_block::ring;
   using output = typename elements::template output<HD>;
-  using ring = page_ring<elements::page_bytes(HD), shared>;
   extern __shared__ __align__(128) char memory[];
   const int warp = threadIdx.x / 32;
   char *stages = memory + warp * ring::BYTES;
@@ -95,7 +106,8 @@ __device__ __forceinline__ void decode_pages(const params &p, int32_t groups_per
     results.add(state, done, at, stop);
     at = stop;
   }
-  results.template finish<N_TILES == 1 ? 16 : 8>();
+  constexpr int AT_ONCE = N_TILES == 1 || HD > 128 ? 16 : 8;
+  results.template finish<AT_ONCE>();
 }
 
 /* Grid: one thread block per multiprocessor, whatever the lengths. N_TILES: tiles of 8 query heads.
@@ -103,17 +115,22 @@ __device__ __forceinline__ void decode_pages(const params &p, int32_t groups_per
 template <typename CACHE, int HD, int N_TILES, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32, 1) flash_decoding_kernel(const params p, int32_t groups_per_kv_head)
 {
-  if constexpr (WARPS == cache_elements<CACHE>::WARPS || may_halve_warps<CACHE, HD, N_TILES>())
-    decode_pages<CACHE, HD, N_TILES, WARPS>(p, groups_per_kv_head);
+  decode_pages<CACHE, HD, N_TILES, WARPS>(p, groups_per_kv_head);
 }
 
-/* Launches for MAX_SEQS_PER_LAUNCH sequences each. */
-template <typename CACHE, int HD, int N_TILES, int WARPS>
-cudaError_t launch_decoding_with_warps(const yk_cuda_attention &device, const params &all, cudaStream_t stream)
+/* Launches thread blocks of WARPS warps, or of fewer if the GPU's shared memory is too small, for MAX_SEQS_PER_LAUNCH
+ * sequences each. */
+template <typename CACHE, int HD, int N_TILES, int WARPS = most_decode_warps<CACHE, HD, N_TILES>()>
+cudaError_t launch_decoding_with_tiles(const yk_cuda_attention &device, const params &all, cudaStream_t stream)
 {
-  constexpr size_t smem_bytes = decode_bytes<CACHE, HD, N_TILES, WARPS>();
+  constexpr size_t smem_bytes = decode_memory<CACHE, HD, N_TILES, WARPS>::BYTES;
+  if (smem_bytes > static_cast<size_t>(device.smem_bytes)) {
+    if constexpr (WARPS / 2 >= fewest_decode_warps<CACHE, HD, N_TILES>())
+      return launch_decoding_with_tiles<CACHE, HD, N_TILES, WARPS / 2>(device, all, stream);
+    else
+      return cudaErrorNotSupported;
+  }
   const int32_t groups_per_kv_head = (max_heads_per_kv(all.heads) + 8 * N_TILES - 1) / (8 * N_TILES);
-  if (smem_bytes > static_cast<size_t>(device.smem_bytes)) return cudaErrorNotSupported;
   for (int32_t first = 0; first < all.n_seqs; first += MAX_SEQS_PER_LAUNCH) {
     params p = all;
     p.n_seqs = all.n_seqs - first < MAX_SEQS_PER_LAUNCH ? all.n_seqs - first : MAX_SEQS_PER_LAUNCH;
@@ -127,36 +144,25 @@ cudaError_t launch_decoding_with_warps(const yk_cuda_attention &device, const pa
   return cudaSuccess;
 }
 
-template <typename CACHE, int HD, int N_TILES>
-cudaError_t launch_decoding_with_tiles(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
+/* Whether a kernel of two tiles is faster. With heads of 256 it has half as many warps to combine partial results,
+ * which take most of the time of few work items; their pages are read twice instead, once from the L2 cache. */
+template <int HD> bool wants_two_tiles(const params &p)
 {
-  constexpr int WARPS = cache_elements<CACHE>::WARPS;
-  const cudaError_t error = launch_decoding_with_warps<CACHE, HD, N_TILES, WARPS>(device, p, stream);
-  return error == cudaErrorNotSupported ? launch_decoding_with_warps<CACHE, HD, N_TILES, WARPS / 2>(device, p, stream)
-                                        : error;
+  return max_heads_per_kv(p.heads) > 8 && (HD <= 128 || p.n_seqs * p.heads.n_kv_heads > 16);
 }
 
-/* Codes have no kernel of two tiles: if more than 8 query heads read a KV head, its pages are read again for the
- * others. */
+/* Codes have no kernel of two tiles, and a GPU may lack shared memory for one: if more than 8 query heads then read a
+ * KV head, its pages are read again for the others. */
 template <typename CACHE, int HD>
-cudaError_t launch_decoding_with_head_dim(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
-{
-  if constexpr (cache_elements<CACHE>::MAX_TILES > 1) {
-    if (max_heads_per_kv(p.heads) > 8) return launch_decoding_with_tiles<CACHE, HD, 2>(device, p, stream);
-  }
-  return launch_decoding_with_tiles<CACHE, HD, 1>(device, p, stream);
-}
-
-template <typename CACHE>
 cudaError_t launch_flash_decoding(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
 {
-  switch (p.heads.head_dim) {
-  case 64: return launch_decoding_with_head_dim<CACHE, 64>(device, p, stream);
-  case 80: return launch_decoding_with_head_dim<CACHE, 80>(device, p, stream);
-  case 96: return launch_decoding_with_head_dim<CACHE, 96>(device, p, stream);
-  case 128: return launch_decoding_with_head_dim<CACHE, 128>(device, p, stream);
-  default: return cudaErrorInvalidValue;
+  if constexpr (cache_elements<CACHE>::MAX_TILES > 1) {
+    if (wants_two_tiles<HD>(p)) {
+      const cudaError_t error = launch_decoding_with_tiles<CACHE, HD, 2>(device, p, stream);
+      if (error != cudaErrorNotSupported) return error;
+    }
   }
+  return launch_decoding_with_tiles<CACHE, HD, 1>(device, p, stream);
 }
 
 } // namespace yk_attn

@@ -43,6 +43,9 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
   /* mma steps of a chunk, and of a short last chunk */
   static constexpr int K_STEPS = K_CHUNK / 16, K_REST = HD % K_CHUNK / 16;
   static constexpr int V_CHUNKS = (HD + 63) / 64, V_REST = HD % 64 / 16;
+  /* A V page is copied to registers, so that its stage is refilled during the softmax, unless queries and output of two
+   * wide tiles leave none for it. */
+  static constexpr bool COPIES_VALUES = HD * N_TILES <= 256;
   static constexpr float NO_UNIT = 1e-30f; /* unit before the first page: far below any scale but 0 */
   /* Amounts by which m (as a sum) and unit (as a factor) may be exceeded. Together 2^8 * 16, below float16's largest
    * 65504. */
@@ -253,56 +256,48 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     }
   }
 
-  /* The lane's part of a V page: w[c][i] is the row of token_of(i) in column chunk c. */
-  using values = uint32_t[V_CHUNKS][4][2 * elements::BYTES];
+  /* The lane's part of a column chunk of a V page: w[i] is of the row of token_of(i). */
+  using value_chunk = uint32_t[4][2 * elements::BYTES];
 
   __device__ __forceinline__ static int token_of(int i)
   {
     return 2 * static_cast<int>(threadIdx.x % 4) + i % 2 + i / 2 * 8;
   }
 
-  __device__ __forceinline__ static void load_values(const char *v_page, values &w)
+  __device__ __forceinline__ static void load_values(const char *v_page, int c, value_chunk &w)
   {
     const int g = threadIdx.x % 32 / 4;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const char *row = v_page + token_of(i) * HD * elements::BYTES;
-#pragma unroll
-      for (int c = 0; c < HD / 64; c++)
-        read_bytes<8 * elements::BYTES>(row + (c * 64 + g * 8) * elements::BYTES, w[c][i]);
-      if constexpr (V_REST > 0)
-        read_bytes<2 * V_REST * elements::BYTES>(row + (HD / 64 * 64 + g * 2 * V_REST) * elements::BYTES,
-                                                 w[V_CHUNKS - 1][i]);
+      if (c < HD / 64)
+        read_bytes<8 * elements::BYTES>(row + (c * 64 + g * 8) * elements::BYTES, w[i]);
+      else if constexpr (V_REST > 0)
+        read_bytes<2 * V_REST * elements::BYTES>(row + (c * 64 + g * 2 * V_REST) * elements::BYTES, w[i]);
     }
   }
 
   /* Sets the values of tokens n_valid and later to zero: their probability is 0, but the cache may hold NaN there. */
-  __device__ __forceinline__ static void clear_values(values &w, int32_t n_valid)
+  __device__ __forceinline__ static void clear_values(value_chunk &w, int32_t n_valid)
   {
 #pragma unroll
-    for (int c = 0; c < V_CHUNKS; c++) {
+    for (int i = 0; i < 4; i++) {
 #pragma unroll
-      for (int i = 0; i < 4; i++) {
-#pragma unroll
-        for (int j = 0; j < 2 * elements::BYTES; j++) w[c][i][j] = token_of(i) < n_valid ? w[c][i][j] : 0;
-      }
+      for (int j = 0; j < 2 * elements::BYTES; j++) w[i][j] = token_of(i) < n_valid ? w[i][j] : 0;
     }
   }
 
-  /* o += V page^T P^T. */
-  __device__ __forceinline__ void accumulate(const values &w, const uint32_t (&b)[N_TILES][2])
+  /* o += V page^T P^T, for the dimensions of column chunk c. */
+  __device__ __forceinline__ void accumulate(int c, const value_chunk &w, const uint32_t (&b)[N_TILES][2])
   {
 #pragma unroll
-    for (int c = 0; c < V_CHUNKS; c++) {
+    for (int i = 0; i < v_pairs(c); i++) {
+      uint32_t a0, a1, a2, a3;
+      elements::value_operands(w[0], w[1], i, a0, a1);
+      elements::value_operands(w[2], w[3], i, a2, a3);
 #pragma unroll
-      for (int i = 0; i < v_pairs(c); i++) {
-        uint32_t a0, a1, a2, a3;
-        elements::value_operands(w[c][0], w[c][1], i, a0, a1);
-        elements::value_operands(w[c][2], w[c][3], i, a2, a3);
-#pragma unroll
-        for (int tile = 0; tile < N_TILES; tile++)
-          mma_m16n8k16<T>(o[tile][c * 4 + i], a0, a1, a2, a3, b[tile][0], b[tile][1]);
-      }
+      for (int tile = 0; tile < N_TILES; tile++)
+        mma_m16n8k16<T>(o[tile][c * 4 + i], a0, a1, a2, a3, b[tile][0], b[tile][1]);
     }
   }
 
@@ -312,19 +307,25 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
   {
     float score[N_TILES][4];
     uint32_t prob[N_TILES][2];
-    values w;
+    value_chunk w[V_CHUNKS];
     float2 k_scale = make_float2(1.0f, 1.0f), v_scale = k_scale;
-    const char *page = pages.wait();
+    const char *page = pages.wait(), *v_page = page + RING::PAGE_BYTES;
     scores(page, score);
-    load_values(page + RING::PAGE_BYTES, w);
+#pragma unroll
+    for (int c = 0; c < V_CHUNKS && COPIES_VALUES; c++) load_values(v_page, c, w[c]);
     if constexpr (elements::ARE_CODES) {
       k_scale = token_scales(page + PAGE_TOKENS * HD);
-      v_scale = token_scales(page + RING::PAGE_BYTES + PAGE_TOKENS * HD);
+      v_scale = token_scales(v_page + PAGE_TOKENS * HD);
     }
-    pages.release(); /* the remaining data is in registers */
+    if (COPIES_VALUES) pages.release(); /* the remaining data is in registers */
     probabilities(pages.p, token, begin, end, k_scale, v_scale, score, prob);
-    if (end - token < PAGE_TOKENS) clear_values(w, end - token);
-    accumulate(w, prob);
+#pragma unroll
+    for (int c = 0; c < V_CHUNKS; c++) {
+      if (!COPIES_VALUES) load_values(v_page, c, w[c]);
+      if (end - token < PAGE_TOKENS) clear_values(w[c], end - token);
+      accumulate(c, w[c], prob);
+    }
+    if (!COPIES_VALUES) pages.release();
   }
 
   /* Calls write(head, d, o, ml) for the lane's pairs of dimensions, from d on, of each head's output o, which is

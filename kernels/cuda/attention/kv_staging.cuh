@@ -20,7 +20,7 @@
 namespace yk_attn {
 
 /* The largest key tile of prefill. Prefill reads whole tiles, so the pages of a tile that begins before the window are
- * dequantised too: a NaN in a V row would survive a probability of 0. */
+ * dequantised too, wherever tiles begin: a NaN in a V row would survive a probability of 0. */
 constexpr int STAGING_TILE_TOKENS = 128;
 
 /* A page of K or V in the registers of a warp: in step i a lane has the 8 codes from 256 i + 8 lane on. */
@@ -106,7 +106,7 @@ template <yk_kv_format FORMAT, int HD> struct staging_filler<codes<FORMAT>, HD> 
     if (seq < p.n_seqs) {
       const int32_t n_rows = p.row_starts[seq + 1] - p.row_starts[seq], n_tokens = p.kv_tokens[seq];
       const int32_t visible = p.window_tokens > 0 ? max(0, n_tokens - n_rows - p.window_tokens + 1) : 0;
-      first_page = visible / STAGING_TILE_TOKENS * (STAGING_TILE_TOKENS / PAGE_TOKENS);
+      first_page = max(0, visible - STAGING_TILE_TOKENS + 1) / PAGE_TOKENS;
       if (n_rows > 1 && n_tokens > 0)
         n = ((n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS - first_page) * p.heads.n_kv_heads * 2;
     }

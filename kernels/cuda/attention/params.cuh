@@ -15,14 +15,23 @@ constexpr int PAGE_TOKENS = YK_KV_BLOCK_TOKENS;
 /* Query heads of one KV head that a decode thread block computes at once: the columns of its tile. */
 constexpr int MAX_DECODE_HEADS = 16;
 
+/* Dimensions of a head that a warp combines at once: four a lane. A wider head has several parts, each combined on its
+ * own. */
+constexpr int PART_DIMS = 128, MAX_HEAD_PARTS = 2;
+
+__host__ __device__ constexpr int parts_of(int head_dim)
+{
+  return (head_dim + PART_DIMS - 1) / PART_DIMS;
+}
+
 /* Maximum of a decode launch, which has one thread block per multiprocessor. */
 constexpr int MAX_THREAD_BLOCKS = 1024;
 
 /* The start of the workspace. All counters are zero between launches: the last thread block to count resets them. */
 struct workspace_counters {
-  /* Decode: number of partial results written for each head of the work item that begins in thread block i and ends in
-   * a later one. */
-  int32_t arrived[MAX_THREAD_BLOCKS][MAX_DECODE_HEADS];
+  /* Decode: number of partial results written for each part of a head of the work item that begins in thread block i
+   * and ends in a later one. */
+  int32_t arrived[MAX_THREAD_BLOCKS][MAX_DECODE_HEADS * MAX_HEAD_PARTS];
   int32_t next_tile;  /* prefill: work tiles handed out */
   int32_t n_done;     /* prefill: thread blocks that found no further work tile */
   int32_t unused[62]; /* pads to 256 bytes, so that the following partial results are aligned */

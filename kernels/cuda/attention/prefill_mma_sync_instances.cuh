@@ -1,11 +1,21 @@
-/* prefill_mma_sync_instances.cuh - instances of prefill by mma.sync for one activation type. */
+/* prefill_mma_sync_instances.cuh - instances of prefill by mma.sync for one activation type. Heads of 256 have sources
+ * of their own. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_MMA_SYNC_INSTANCES_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_MMA_SYNC_INSTANCES_CUH
 
 #include "kernels/cuda/attention/prefill_mma_sync_kernel.cuh"
 
-#define YK_INSTANCE(T)                                                                                                 \
-  template cudaError_t yk_attn::launch_prefill_mma_sync<T>(const yk_cuda_attention &, const yk_attn::params &,         \
-                                                           cudaStream_t);
+#define YK_PREFILL_MMA_SYNC(T, HD)                                                                                     \
+  template cudaError_t yk_attn::launch_prefill_mma_sync<T, HD>(const yk_cuda_attention &, const yk_attn::params &,     \
+                                                               cudaStream_t);
+#define YK_HEADS_TO_128(T)                                                                                             \
+  YK_PREFILL_MMA_SYNC(T, 64)                                                                                           \
+  YK_PREFILL_MMA_SYNC(T, 80)                                                                                           \
+  YK_PREFILL_MMA_SYNC(T, 96)                                                                                           \
+  YK_PREFILL_MMA_SYNC(T, 128)
+#define YK_HEADS_OF_256(T) YK_PREFILL_MMA_SYNC(T, 256)
+
+/* HEADS: YK_HEADS_TO_128 or YK_HEADS_OF_256. */
+#define YK_INSTANCE(T, HEADS) HEADS(T)
 
 #endif

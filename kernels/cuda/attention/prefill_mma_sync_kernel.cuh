@@ -1,13 +1,15 @@
 /* prefill_mma_sync_kernel.cuh - prefill on GPUs without wgmma: mma.sync fed by cp.async.
  *
  * A thread block of 4 warps computes work tiles number blockIdx.x, blockIdx.x + gridDim.x, ... A work tile has 64
- * packed rows (tile M), 16 per warp; keys are processed in tiles of 64 tokens (tile N), from the last visible tile to
- * the first. K and V have two stages: all warps issue the copies of the next key tile, compute the current tile, and
- * synchronise, after which the copies have landed for every thread. Rows in shared memory are padded by 16 bytes, so
- * that the 8 rows of a matrix that ldmatrix reads are in different banks. */
+ * packed rows (tile M), 16 per warp; keys are processed in tiles of 64 tokens (tile N; 32 for heads of 256), from the
+ * last visible tile to the first. K and V have two stages: all warps issue the copies of the next key tile, compute the
+ * current tile, and synchronise, after which the copies have landed for every thread. Queries arrive in the stage that
+ * the first key tile does not use and stay in registers. Rows in shared memory are padded by 16 bytes, so that the 8
+ * rows of a matrix that ldmatrix reads are in different banks. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_MMA_SYNC_KERNEL_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_MMA_SYNC_KERNEL_CUH
 
+#include "kernels/cuda/attention/gates.cuh"
 #include "kernels/cuda/attention/prefill_mma_sync.cuh"
 #include "kernels/cuda/attention/prefill_scheduler.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
@@ -16,26 +18,35 @@
 
 namespace yk_attn {
 
-constexpr int MMA_SYNC_THREADS = 128, MMA_SYNC_TILE_M = 64, MMA_SYNC_TILE_N = 64;
+constexpr int MMA_SYNC_THREADS = 128, MMA_SYNC_TILE_M = 64;
 
 template <int HD> struct mma_sync_shared {
-  static constexpr int ROW_BYTES = HD * 2 + 16;
-  alignas(16) char q[MMA_SYNC_TILE_M * ROW_BYTES];
-  alignas(16) char k[2][MMA_SYNC_TILE_N * ROW_BYTES];
-  alignas(16) char v[2][MMA_SYNC_TILE_N * ROW_BYTES];
+  static constexpr int TILE_N = HD > 128 ? 32 : 64, ROW_BYTES = HD * 2 + 16;
+  struct alignas(16) key_tile {
+    char k[TILE_N * ROW_BYTES], v[TILE_N * ROW_BYTES];
+  };
+  key_tile stage[2];
+  static_assert(sizeof(key_tile) >= MMA_SYNC_TILE_M * ROW_BYTES, "a stage holds the queries");
 };
 
 /* A thread's part of a work tile. Lane (g, t) = (lane / 4, lane % 4) of warp i holds rows 16 i + g + {0, 8}. */
 template <typename T, int HD> struct mma_sync_tile {
   static constexpr int ROW_BYTES = mma_sync_shared<HD>::ROW_BYTES, CHUNKS = HD / 8; /* chunks of 16 bytes in a row */
-  static constexpr int N_K = HD / 16;                           /* mma steps of Q K^T along head_dim */
-  static constexpr int N_O = HD / 8, N_S = MMA_SYNC_TILE_N / 8; /* tiles of 8 columns: of the output, of the scores */
+  static constexpr int N_K = HD / 16; /* mma steps of Q K^T along head_dim */
+  static constexpr int TILE_N = mma_sync_shared<HD>::TILE_N;
+  static constexpr int N_O = HD / 8, N_S = TILE_N / 8; /* tiles of 8 columns: of the output, of the scores */
 
   mma_sync_shared<HD> &s;
   const params &p;
   const work_tile &w;
   uint32_t q[N_K][4];
   float o[N_O][4], m[2], l[2];
+
+  /* The queries' place: the stage that the first key tile does not use. */
+  __device__ uint32_t q_address() const
+  {
+    return shared_address(&s.stage[w.key_tile_end % 2]);
+  }
 
   /* Issues the copies of the queries; rows past the tile's last row become zeros. */
   __device__ void load_q()
@@ -46,7 +57,7 @@ template <typename T, int HD> struct mma_sync_tile {
       const int r = i / CHUNKS, c = i % CHUNKS;
       const bool valid = r < w.n_rows;
       const int64_t at = valid ? r / w.n_heads * p.q_stride + r % w.n_heads * HD + c * 8 : 0;
-      cp_async_16(shared_address(s.q) + r * ROW_BYTES + c * 16, src + at, valid);
+      cp_async_16(q_address() + r * ROW_BYTES + c * 16, src + at, valid);
     }
   }
 
@@ -55,9 +66,9 @@ template <typename T, int HD> struct mma_sync_tile {
   __device__ void load_kv(int32_t tile)
   {
     const int32_t *table = p.block_tables + static_cast<int64_t>(w.seq) * p.block_table_stride;
-    const uint32_t k = shared_address(s.k[tile % 2]), v = shared_address(s.v[tile % 2]);
-    for (int i = threadIdx.x; i < MMA_SYNC_TILE_N * CHUNKS; i += MMA_SYNC_THREADS) {
-      const int r = i / CHUNKS, c = i % CHUNKS, token = tile * MMA_SYNC_TILE_N + r;
+    const uint32_t k = shared_address(s.stage[tile % 2].k), v = shared_address(s.stage[tile % 2].v);
+    for (int i = threadIdx.x; i < TILE_N * CHUNKS; i += MMA_SYNC_THREADS) {
+      const int r = i / CHUNKS, c = i % CHUNKS, token = tile * TILE_N + r;
       const bool valid = token < w.kv_tokens;
       int64_t at = 0;
       if (valid) {
@@ -75,7 +86,7 @@ template <typename T, int HD> struct mma_sync_tile {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int i = 0; i < N_K; i++)
-      ldmatrix_x4(q[i], shared_address(s.q) + (warp * 16 + lane % 16) * ROW_BYTES + i * 32 + lane / 16 * 16);
+      ldmatrix_x4(q[i], q_address() + (warp * 16 + lane % 16) * ROW_BYTES + i * 32 + lane / 16 * 16);
 #pragma unroll
     for (int i = 0; i < N_O; i++) {
 #pragma unroll
@@ -96,7 +107,7 @@ template <typename T, int HD> struct mma_sync_tile {
   __device__ void compute(int32_t tile)
   {
     const int lane = threadIdx.x % 32;
-    const uint32_t k = shared_address(s.k[tile % 2]), v = shared_address(s.v[tile % 2]);
+    const uint32_t k = shared_address(s.stage[tile % 2].k), v = shared_address(s.stage[tile % 2].v);
     float score[N_S][4] = {};
 #pragma unroll
     for (int i = 0; i < N_K; i++) {
@@ -132,8 +143,8 @@ template <typename T, int HD> struct mma_sync_tile {
     const int t = threadIdx.x % 4;
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      const int32_t high = position(e) - tile * MMA_SYNC_TILE_N - 2 * t;
-      const int32_t low = p.window_tokens > 0 ? high - p.window_tokens : -MMA_SYNC_TILE_N;
+      const int32_t high = position(e) - tile * TILE_N - 2 * t;
+      const int32_t low = p.window_tokens > 0 ? high - p.window_tokens : -TILE_N;
       float top = m[e];
 #pragma unroll
       for (int i = 0; i < N_S; i++) {
@@ -166,7 +177,7 @@ template <typename T, int HD> struct mma_sync_tile {
     }
   }
 
-  /* Divides by the sums and writes the output. */
+  /* Divides by the sums, applies the gates and writes the output. */
   __device__ void store()
   {
     const int t = threadIdx.x % 4;
@@ -176,9 +187,10 @@ template <typename T, int HD> struct mma_sync_tile {
       sum += __shfl_xor_sync(~0u, sum, 1);
       sum += __shfl_xor_sync(~0u, sum, 2);
       const int r = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;
+      const int32_t row = w.row + r / w.n_heads, head = w.head_begin + r % w.n_heads;
+      if (p.heads.has_gates) gate_row(p.dtype, gates_of(p, row, head), o, e, r < w.n_rows);
       if (r >= w.n_rows) continue;
-      T *y = static_cast<T *>(p.y) + static_cast<int64_t>(w.row + r / w.n_heads) * p.y_stride +
-             static_cast<int64_t>(w.head_begin + r % w.n_heads) * HD;
+      T *y = static_cast<T *>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * HD;
 #pragma unroll
       for (int i = 0; i < N_O; i++)
         *reinterpret_cast<uint32_t *>(y + 8 * i + 2 * t) = round_pair<T>(o[i][2 * e] / sum, o[i][2 * e + 1] / sum);
@@ -194,7 +206,7 @@ __global__ void __launch_bounds__(MMA_SYNC_THREADS) prefill_mma_sync_kernel(cons
   extern __shared__ __align__(128) char memory[];
   mma_sync_shared<HD> &s = *reinterpret_cast<mma_sync_shared<HD> *>(memory);
   wait_for_previous_kernel();
-  tile_scheduler<MMA_SYNC_TILE_N> scheduler;
+  tile_scheduler<mma_sync_shared<HD>::TILE_N> scheduler;
   for (int32_t index = blockIdx.x;; index += gridDim.x) {
     const work_tile w = scheduler.find(p, index, tokens_per_tile);
     if (w.seq < 0) break;
@@ -205,6 +217,7 @@ __global__ void __launch_bounds__(MMA_SYNC_THREADS) prefill_mma_sync_kernel(cons
     cp_async_wait<0>();
     __syncthreads();
     tile.start();
+    __syncthreads(); /* every warp has its queries: their stage may be filled */
     for (int32_t i = w.key_tile_end - 1; i >= w.key_tile_begin; i--) {
       if (i > w.key_tile_begin) tile.load_kv(i - 1);
       cp_async_commit();
@@ -217,22 +230,10 @@ __global__ void __launch_bounds__(MMA_SYNC_THREADS) prefill_mma_sync_kernel(cons
 }
 
 template <typename T, int HD>
-cudaError_t launch_prefill_mma_sync_with_head_dim(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
+cudaError_t launch_prefill_mma_sync(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
 {
   return launch_kernel(prefill_mma_sync_kernel<T, HD>, device.n_sms * 2, MMA_SYNC_THREADS, sizeof(mma_sync_shared<HD>),
                        stream, p, MMA_SYNC_TILE_M / max_heads_per_kv(p.heads));
-}
-
-template <typename T>
-cudaError_t launch_prefill_mma_sync(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
-{
-  switch (p.heads.head_dim) {
-  case 64: return launch_prefill_mma_sync_with_head_dim<T, 64>(device, p, stream);
-  case 80: return launch_prefill_mma_sync_with_head_dim<T, 80>(device, p, stream);
-  case 96: return launch_prefill_mma_sync_with_head_dim<T, 96>(device, p, stream);
-  case 128: return launch_prefill_mma_sync_with_head_dim<T, 128>(device, p, stream);
-  default: return cudaErrorInvalidValue;
-  }
 }
 
 } // namespace yk_attn

@@ -6,6 +6,7 @@
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_CONSUMER_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_CONSUMER_CUH
 
+#include "kernels/cuda/attention/gates.cuh"
 #include "kernels/cuda/attention/prefill_wgmma_shared.cuh"
 #include "kernels/cuda/common/accumulator_rows.cuh"
 #include "kernels/cuda/common/stage_ring.cuh"
@@ -20,7 +21,9 @@ namespace yk_attn {
 
 /* Lane (g, t) = (lane / 4, lane % 4) of warp i of the warpgroup holds its rows 16 i + g and 16 i + g + 8. */
 template <typename T, int HD> struct prefill_consumer {
-  static constexpr int N_S = WGMMA_TILE_N / 8, N_O = HD / 8; /* tiles of 8 columns: of the scores, of the output */
+  using tiles = prefill_tiles<HD>;
+  static constexpr int TILE_N = tiles::TILE_N, KV_STAGES = tiles::KV_STAGES;
+  static constexpr int N_S = TILE_N / 8, N_O = HD / 8; /* tiles of 8 columns: of the scores, of the output */
 
   prefill_shared<HD> &s;
   const params &p;
@@ -40,8 +43,9 @@ template <typename T, int HD> struct prefill_consumer {
     const uint64_t k = tile_descriptor(shared_address(s.kv[stage]), SWIZZLE_ATOM_BYTES, NO_BLOCK_STRIDE);
 #pragma unroll
     for (int i = 0; i < HD / 16; i++) {
-      const uint64_t offset = descriptor_step(i / 4 * COLUMN_BLOCK_BYTES + i % 4 * 32);
-      wgmma<T, WGMMA_TILE_N>::run_ss(score, q + offset, k + offset, i > 0);
+      const uint32_t within = i % 4 * 32; /* of a column block */
+      wgmma<T, TILE_N>::run_ss(score, q + descriptor_step(i / 4 * tiles::Q_BLOCK_BYTES + within),
+                               k + descriptor_step(i / 4 * tiles::KV_BLOCK_BYTES + within), i > 0);
     }
     wgmma_commit();
   }
@@ -49,9 +53,9 @@ template <typename T, int HD> struct prefill_consumer {
   /* O += P V. */
   __device__ __forceinline__ void issue_output(float (&o)[N_O][4], const uint32_t (&prob)[N_S / 2][4], int32_t stage)
   {
-    const uint64_t v = tile_descriptor(shared_address(s.kv[stage]), SWIZZLE_ATOM_BYTES, COLUMN_BLOCK_BYTES);
+    const uint64_t v = tile_descriptor(shared_address(s.kv[stage]), SWIZZLE_ATOM_BYTES, tiles::KV_BLOCK_BYTES);
 #pragma unroll
-    for (int i = 0; i < WGMMA_TILE_N / 16; i++)
+    for (int i = 0; i < TILE_N / 16; i++)
       wgmma<T, HD>::template run_rs<true>(o, prob[i], v + descriptor_step(i * 16 * 128), true);
     wgmma_commit();
   }
@@ -67,7 +71,7 @@ template <typename T, int HD> struct prefill_consumer {
     const int t = threadIdx.x % 4;
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      const int32_t high = position[e] - tile * WGMMA_TILE_N - 2 * t, low = high - p.window_tokens;
+      const int32_t high = position[e] - tile * TILE_N - 2 * t, low = high - p.window_tokens;
 #pragma unroll
       for (int i = 0; i < N_S; i++) {
 #pragma unroll
@@ -88,19 +92,20 @@ template <typename T, int HD> struct prefill_consumer {
 
   __device__ __forceinline__ bool needs_mask(const work_tile &w, int32_t tile, int32_t last_position) const
   {
-    return (tile + 1) * WGMMA_TILE_N > w.position + 1 ||
-           (p.window_tokens > 0 && tile * WGMMA_TILE_N <= last_position - p.window_tokens);
+    return (tile + 1) * TILE_N > w.position + 1 ||
+           (p.window_tokens > 0 && tile * TILE_N <= last_position - p.window_tokens);
   }
 
-  /* Divides by the sums and writes the output. */
-  __device__ __forceinline__ void store(const work_tile &w, const float (&o)[N_O][4])
+  /* Divides by the sums, applies the gates and writes the output. */
+  __device__ __forceinline__ void store(const work_tile &w, float (&o)[N_O][4])
   {
 #pragma unroll
     for (int e = 0; e < 2; e++) {
       const float sum = yk_cuda::quad_sum(l[e]), factor = sum > 0.0f ? 1.0f / sum : 0.0f;
       const int r = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;
-      T *y = static_cast<T *>(p.y) + static_cast<int64_t>(w.row + r / w.n_heads) * p.y_stride +
-             static_cast<int64_t>(w.head_begin + r % w.n_heads) * HD;
+      const int32_t row = w.row + r / w.n_heads, head = w.head_begin + r % w.n_heads;
+      if (p.heads.has_gates) gate_row(p.dtype, gates_of(p, row, head), o, e, r < w.n_rows);
+      T *y = static_cast<T *>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * HD;
       yk_cuda::store_row<T>(y, o, e, factor, r < w.n_rows);
     }
   }
@@ -137,13 +142,13 @@ template <typename T, int HD> struct prefill_consumer {
     for (int32_t tile = w.key_tile_end - 2; tile >= w.key_tile_begin; tile--) {
       const int32_t k_stage = kv.stage;
       mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
-      named_barrier_sync(BARRIER_PING_PONG + warpgroup, PING_PONG_THREADS);
+      if (tiles::PING_PONG) named_barrier_sync(BARRIER_PING_PONG + warpgroup, PING_PONG_THREADS);
       wgmma_fence();
       issue_scores(score, q, kv.stage);
       kv.advance(KV_STAGES);
       mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
       issue_output(o, prob, kv.stage);
-      named_barrier_arrive(BARRIER_PING_PONG + 1 - warpgroup, PING_PONG_THREADS);
+      if (tiles::PING_PONG) named_barrier_arrive(BARRIER_PING_PONG + 1 - warpgroup, PING_PONG_THREADS);
       wgmma_wait<1>();
       pin(score);
       release(k_stage);
@@ -172,12 +177,12 @@ template <typename T, int HD> struct prefill_consumer {
 
   __device__ void run()
   {
-    if (warpgroup == 1) named_barrier_arrive(BARRIER_PING_PONG, PING_PONG_THREADS);
+    if (tiles::PING_PONG && warpgroup == 1) named_barrier_arrive(BARRIER_PING_PONG, PING_PONG_THREADS);
     for (yk_cuda::ring_position at;; at.advance(2)) {
       mbarrier_wait_loop(&s.q_full[at.stage], at.phase);
       const work_tile w = s.work[at.stage];
       if (w.seq < 0) break;
-      const uint32_t q = shared_address(s.q[at.stage]) + warpgroup * 64 * 128;
+      const uint32_t q = shared_address(s.q[at.stage % tiles::Q_STAGES]) + warpgroup * 64 * 128;
       compute(w, tile_descriptor(q, SWIZZLE_ATOM_BYTES, NO_BLOCK_STRIDE), &s.q_empty[at.stage]);
     }
   }

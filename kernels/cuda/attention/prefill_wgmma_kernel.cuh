@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
       mbarrier_init(&s.q_full[i], Q_PRODUCER_THREADS);
       mbarrier_init(&s.q_empty[i], N_CONSUMER_WARPS + N_KV_PRODUCER_WARPS);
     }
-    for (int i = 0; i < KV_STAGES; i++) {
+    for (int i = 0; i < prefill_tiles<HD>::KV_STAGES; i++) {
       mbarrier_init(&s.kv_full[i], 1);
       mbarrier_init(&s.kv_empty[i], N_CONSUMER_WARPS);
     }
@@ -81,7 +81,7 @@ cudaError_t encode_map(const yk_cuda_attention &device, const params &p, const v
 }
 
 template <typename T, int HD>
-cudaError_t launch_prefill_wgmma_with_head_dim(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
+cudaError_t launch_prefill_wgmma(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
 {
   CUtensorMap k_map, v_map;
   cudaError_t error = encode_map<T>(device, p, p.k, &k_map);
@@ -89,18 +89,6 @@ cudaError_t launch_prefill_wgmma_with_head_dim(const yk_cuda_attention &device, 
   if (error != cudaSuccess) return error;
   return launch_kernel(prefill_wgmma_kernel<T, HD>, device.n_sms, WGMMA_THREADS, sizeof(prefill_shared<HD>), stream, p,
                        k_map, v_map, WGMMA_TILE_M / max_heads_per_kv(p.heads));
-}
-
-template <typename T>
-cudaError_t launch_prefill_wgmma(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
-{
-  switch (p.heads.head_dim) {
-  case 64: return launch_prefill_wgmma_with_head_dim<T, 64>(device, p, stream);
-  case 80: return launch_prefill_wgmma_with_head_dim<T, 80>(device, p, stream);
-  case 96: return launch_prefill_wgmma_with_head_dim<T, 96>(device, p, stream);
-  case 128: return launch_prefill_wgmma_with_head_dim<T, 128>(device, p, stream);
-  default: return cudaErrorInvalidValue;
-  }
 }
 
 } // namespace yk_attn

@@ -18,8 +18,13 @@ namespace yk_attn {
  * consumers. The counter is a dynamic tile scheduler: long tiles come first, and the next free thread block takes the
  * next tile. The bits of a tile do not depend on the thread block that computes it. */
 template <typename T, int HD> struct q_producer {
-  static constexpr int CHUNKS = HD / 8; /* chunks of 8 elements per row; 16 threads load a row, one chunk each */
-  static constexpr int ROWS_AT_ONCE = Q_PRODUCER_THREADS / 16;
+  using tiles = prefill_tiles<HD>;
+  /* chunks of 8 elements per row; threads that load a row, one chunk each */
+  static constexpr int CHUNKS = HD / 8, THREADS_OF_ROW = HD > 128 ? 32 : 16;
+  static constexpr int ROWS_AT_ONCE = Q_PRODUCER_THREADS / THREADS_OF_ROW;
+  /* Whether a thread block takes the number of a work tile one tile early, so that it need not wait for the counter.
+   * Work tiles of heads of 256 are few and long: one that is taken early may be one too many. */
+  static constexpr bool TAKES_EARLY = HD <= 128;
 
   prefill_shared<HD> &s;
   const params &p;
@@ -27,11 +32,11 @@ template <typename T, int HD> struct q_producer {
   /* Issues the copies of a work tile's queries; rows past the last row become zeros. */
   __device__ void load(const work_tile &w, char *tile) const
   {
-    const int tid = threadIdx.x % Q_PRODUCER_THREADS, c = tid % 16;
+    const int tid = threadIdx.x % Q_PRODUCER_THREADS, c = tid % THREADS_OF_ROW;
     const T *q = static_cast<const T *>(p.q) + static_cast<int64_t>(w.row) * p.q_stride +
                  static_cast<int64_t>(w.head_begin) * HD + c * 8;
-    const uint32_t dst = shared_address(tile) + c / 8 * COLUMN_BLOCK_BYTES;
-    int32_t r = tid / 16, token = r / w.n_heads, head = r % w.n_heads;
+    const uint32_t dst = shared_address(tile) + c / 8 * tiles::Q_BLOCK_BYTES;
+    int32_t r = tid / THREADS_OF_ROW, token = r / w.n_heads, head = r % w.n_heads;
     if (c >= CHUNKS) return;
     for (; r < WGMMA_TILE_M; r += ROWS_AT_ONCE) {
       const bool valid = r < w.n_rows;
@@ -44,24 +49,28 @@ template <typename T, int HD> struct q_producer {
   __device__ void run(int32_t tokens_per_tile)
   {
     const int tid = threadIdx.x % Q_PRODUCER_THREADS;
-    tile_scheduler<WGMMA_TILE_N> scheduler;
+    tile_scheduler<tiles::TILE_N> scheduler;
     int32_t tile = 0;
-    if (tid == 0) tile = atomicAdd(&p.counters->next_tile, 1);
-    yk_cuda::ring_position at;
-    for (bool more = true; more; at.advance(2)) {
+    if (TAKES_EARLY && tid == 0) tile = atomicAdd(&p.counters->next_tile, 1);
+    yk_cuda::ring_position at, previous = {1, 1};
+    for (bool more = true; more; previous = at, at.advance(2)) {
       mbarrier_wait_loop(&s.q_empty[at.stage], at.phase ^ 1);
       if (tid < 32) {
+        if (!TAKES_EARLY && tid == 0) tile = atomicAdd(&p.counters->next_tile, 1);
         const work_tile w = scheduler.find(p, __shfl_sync(~0u, tile, 0), tokens_per_tile);
         if (tid == 0) {
           s.work[at.stage] = w;
           mbarrier_arrive(&s.work_full[at.stage]);
-          if (w.seq >= 0) tile = atomicAdd(&p.counters->next_tile, 1); /* arrives while this tile is loaded */
+          /* arrives while this tile is loaded */
+          if (TAKES_EARLY && w.seq >= 0) tile = atomicAdd(&p.counters->next_tile, 1);
         }
       }
       named_barrier_sync(BARRIER_Q_PRODUCERS, Q_PRODUCER_THREADS);
       const work_tile w = s.work[at.stage];
       more = w.seq >= 0;
-      if (more) load(w, s.q[at.stage]);
+      if constexpr (tiles::Q_STAGES == 1) /* passes at once for the first work tile */
+        mbarrier_wait_loop(&s.q_empty[previous.stage], previous.phase);
+      if (more) load(w, s.q[at.stage % tiles::Q_STAGES]);
       cp_async_commit();
       cp_async_wait<0>();
       fence_async_shared();
@@ -79,17 +88,20 @@ template <typename T, int HD> struct q_producer {
  * to the first. K and V tiles share one ring, in the order in which the consumers read them: K0, K1, V0, K2, V1, ...
  * K(n-1), V(n-2), V(n-1). */
 template <int HD, bool IS_K> struct kv_producer {
+  using tiles = prefill_tiles<HD>;
+  static constexpr int KEY_TILE_PAGES = tiles::KEY_TILE_PAGES, KV_STAGES = tiles::KV_STAGES;
+
   prefill_shared<HD> &s;
   const params &p;
   const void *map;
   uint32_t tail_phase; /* phase of v_tail */
 
-  /* The tensor map's row of page threadIdx.x % KEY_TILE_PAGES of a key tile; past the sequence's last page, the row of
-   * that page. */
+  /* The tensor map's row of page lane % KEY_TILE_PAGES of a key tile; past the sequence's last page, the row of that
+   * page. */
   __device__ __forceinline__ int32_t map_row(const work_tile &w, int32_t tile) const
   {
-    const int32_t last = (w.kv_tokens - 1) / PAGE_TOKENS;
-    const int32_t page = min(tile * KEY_TILE_PAGES + static_cast<int32_t>(threadIdx.x % KEY_TILE_PAGES), last);
+    const int32_t last = (w.kv_tokens - 1) / PAGE_TOKENS, lane = threadIdx.x % 32;
+    const int32_t page = min(tile * KEY_TILE_PAGES + lane % KEY_TILE_PAGES, last);
     return (p.block_tables[static_cast<int64_t>(w.seq) * p.block_table_stride + page] * p.heads.n_kv_heads +
             w.kv_head) *
            PAGE_TOKENS;
@@ -97,14 +109,14 @@ template <int HD, bool IS_K> struct kv_producer {
 
   __device__ __forceinline__ void copy(char *tile, int32_t row, uint64_t *bar)
   {
-    if (elect_one()) mbarrier_arrive_expect(bar, prefill_shared<HD>::TILE_BYTES);
+    if (elect_one()) mbarrier_arrive_expect(bar, tiles::N_COLUMN_BLOCKS * tiles::KV_BLOCK_BYTES);
 #pragma unroll
     for (int page = 0; page < KEY_TILE_PAGES; page++) {
       const int32_t page_row = __shfl_sync(~0u, row, page);
       if (!elect_one()) continue;
 #pragma unroll
-      for (int block = 0; block < prefill_shared<HD>::N_COLUMN_BLOCKS; block++)
-        tensor_copy(shared_address(tile) + block * COLUMN_BLOCK_BYTES + page * PAGE_TOKENS * 128, map, block * 64,
+      for (int block = 0; block < tiles::N_COLUMN_BLOCKS; block++)
+        tensor_copy(shared_address(tile) + block * tiles::KV_BLOCK_BYTES + page * PAGE_TOKENS * 128, map, block * 64,
                     page_row, bar);
     }
   }
@@ -117,16 +129,16 @@ template <int HD, bool IS_K> struct kv_producer {
     const int stage = n % KV_STAGES;
     char *tile = s.kv[stage];
     mbarrier_wait_loop(&s.kv_empty[stage], (n / KV_STAGES & 1) ^ 1);
-    if (IS_K || n_valid >= WGMMA_TILE_N || n_valid % PAGE_TOKENS == 0) {
+    if (IS_K || n_valid >= tiles::TILE_N || n_valid % PAGE_TOKENS == 0) {
       copy(tile, row, &s.kv_full[stage]);
       return;
     }
     copy(tile, row, &s.v_tail);
     mbarrier_wait_loop(&s.v_tail, tail_phase);
     tail_phase ^= 1;
-    for (int i = n_valid * 8 + threadIdx.x % 32; i < WGMMA_TILE_N * 8; i += 32) {
-      for (int block = 0; block < prefill_shared<HD>::N_COLUMN_BLOCKS; block++)
-        *reinterpret_cast<uint4 *>(tile + block * COLUMN_BLOCK_BYTES + i * 16) = make_uint4(0, 0, 0, 0);
+    for (int i = n_valid * 8 + threadIdx.x % 32; i < tiles::TILE_N * 8; i += 32) {
+      for (int block = 0; block < tiles::N_COLUMN_BLOCKS; block++)
+        *reinterpret_cast<uint4 *>(tile + block * tiles::KV_BLOCK_BYTES + i * 16) = make_uint4(0, 0, 0, 0);
     }
     fence_async_shared();
     __syncwarp();
@@ -148,7 +160,7 @@ template <int HD, bool IS_K> struct kv_producer {
         const int32_t tile = w.key_tile_end - 1 - i;
         const int32_t next_row = map_row(w, max(tile - 1, w.key_tile_begin));
         const int32_t order = IS_K ? max(2 * i - 1, 0) : min(2 * i + 2, 2 * n - 1);
-        load(n_before + order, row, w.kv_tokens - tile * WGMMA_TILE_N);
+        load(n_before + order, row, w.kv_tokens - tile * tiles::TILE_N);
         row = next_row;
       }
       n_before += 2 * n;

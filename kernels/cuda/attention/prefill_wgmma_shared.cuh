@@ -7,15 +7,26 @@
 
 namespace yk_attn {
 
-constexpr int WGMMA_TILE_M = 128, WGMMA_TILE_N = 128; /* packed query rows of a work tile; tokens of a key tile */
-constexpr int KEY_TILE_PAGES = WGMMA_TILE_N / PAGE_TOKENS;
-/* K and V tiles in shared memory, in the order in which the consumers read them: as many as fit at head_dim 128. */
-constexpr int KV_STAGES = 5;
+constexpr int WGMMA_TILE_M = 128; /* packed query rows of a work tile */
 constexpr int WGMMA_THREADS = 384, Q_PRODUCER_THREADS = 64;
 constexpr int N_CONSUMER_WARPS = 8, N_KV_PRODUCER_WARPS = 2;
 
-/* A tile in shared memory is [column block of 64 elements][128 rows][128 bytes], with the 128-byte swizzle. */
-constexpr int COLUMN_BLOCK_BYTES = 128 * 128;
+/* Sizes that depend on head_dim. A tile in shared memory is [column block of 64 elements][rows][128 bytes], with the
+ * 128-byte swizzle. At 256 the output takes half of a consumer's registers, which leaves space for the scores of 80
+ * keys, and shared memory holds one tile of queries. */
+template <int HD> struct prefill_tiles {
+  static constexpr int TILE_N = HD > 128 ? 80 : 128; /* tokens of a key tile */
+  static constexpr int KEY_TILE_PAGES = TILE_N / PAGE_TOKENS;
+  /* K and V tiles in shared memory, in the order in which the consumers read them: as many as fit at 128 and at 256. */
+  static constexpr int KV_STAGES = HD > 128 ? 4 : 5;
+  static constexpr int Q_STAGES = HD > 128 ? 1 : 2;
+  /* Whether the consumer warpgroups issue alternately. Products of heads of 256 are long enough that the softmax of one
+   * warpgroup overlaps the products of the other in any case. */
+  static constexpr bool PING_PONG = HD <= 128;
+  static constexpr int N_COLUMN_BLOCKS = (HD + 63) / 64;
+  static constexpr int Q_BLOCK_BYTES = WGMMA_TILE_M * 128, KV_BLOCK_BYTES = TILE_N * 128; /* of a column block */
+};
+
 constexpr int SWIZZLE_ATOM_BYTES = 8 * 128; /* 8 rows: the unit within which the swizzle permutes */
 constexpr int NO_BLOCK_STRIDE = 16;         /* for K-major descriptors, whose block stride the hardware ignores */
 
@@ -29,11 +40,11 @@ constexpr int PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
 static_assert(PRODUCER_REGISTERS + 2 * CONSUMER_REGISTERS == 3 * 168, "three warpgroups share their registers");
 
 template <int HD> struct prefill_shared {
-  static constexpr int N_COLUMN_BLOCKS = (HD + 63) / 64, TILE_BYTES = N_COLUMN_BLOCKS * COLUMN_BLOCK_BYTES;
-  alignas(1024) char q[2][TILE_BYTES];
-  alignas(1024) char kv[KV_STAGES][TILE_BYTES];
+  using tiles = prefill_tiles<HD>;
+  alignas(1024) char q[tiles::Q_STAGES][tiles::N_COLUMN_BLOCKS * tiles::Q_BLOCK_BYTES];
+  alignas(1024) char kv[tiles::KV_STAGES][tiles::N_COLUMN_BLOCKS * tiles::KV_BLOCK_BYTES];
   uint64_t work_full[2], q_full[2], q_empty[2];
-  uint64_t kv_full[KV_STAGES], kv_empty[KV_STAGES];
+  uint64_t kv_full[tiles::KV_STAGES], kv_empty[tiles::KV_STAGES];
   uint64_t v_tail;   /* TMA has loaded a short V tile, whose tail the V producer now clears */
   work_tile work[2]; /* described by the Q producers; seq -1: no more */
 };

@@ -7,12 +7,12 @@
  *
  *   warp            a work item whose pages the warp has all read goes to y. Results of other work items stay in shared
  *                   memory.
- *   thread block    once all its warps are done, each of them combines some heads of the kept results. Heads whose
- *                   pages the thread block has all read go to y; other heads go as partial results to the workspace,
- *                   where a thread block has two: [2 * block] for the work item begun by an earlier thread block, [2 *
- *                   block + 1] for the one that it begins. Heads are independent: from here on no warp waits for
- *                   another.
- *   warp            counts its partial results; the count of a shared head belongs to the thread block that begins the
+ *   thread block    once all its warps are done, each of them combines some parts of heads (of PART_DIMS dimensions) of
+ *                   the kept results. Parts whose pages the thread block has all read go to y; others go as partial
+ *                   results to the workspace, where a thread block has two: [2 * block] for the work item begun by an
+ *                   earlier thread block, [2 * block + 1] for the one that it begins. Parts are independent: from here
+ *                   on no warp waits for another.
+ *   warp            counts its partial results; the count of a shared part belongs to the thread block that begins the
  *                   work item. The warp that completes the count combines all partial results, in order of the thread
  *                   blocks, and resets the count for the next launch. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_SPLIT_KV_COMBINE_CUH
@@ -24,10 +24,27 @@
 
 namespace yk_attn {
 
-/* In the workspace: (m, l) of every head, then o. */
+/* In the workspace: (m, l) of every head, once for each part, since different warps write the parts; then o. */
 template <int HD> struct partial_result {
-  float2 ml[MAX_DECODE_HEADS];
+  float2 ml[MAX_DECODE_HEADS][parts_of(HD)];
   float4 o[MAX_DECODE_HEADS][HD / 4];
+};
+
+/* A part of a head of a work item. */
+struct head_part {
+  int head, part;
+
+  /* Number index of the parts of all heads. */
+  template <int HD> __device__ __forceinline__ static head_part at(int index)
+  {
+    return {index / parts_of(HD), index % parts_of(HD)};
+  }
+
+  /* The lane's vector of 4 dimensions. */
+  __device__ __forceinline__ int vector() const
+  {
+    return part * (PART_DIMS / 4) + static_cast<int>(threadIdx.x % 32);
+  }
 };
 
 __device__ __forceinline__ void add_scaled(float4 &sum, float weight, float4 v)
@@ -45,13 +62,14 @@ struct partial {
   float4 o;
 };
 
-/* Combines a head's partial results in order of the thread blocks: the second partial result of the thread block that
- * begins the work item, then the first of each following thread block. AT_ONCE of them are loaded together. The lane's
- * dimensions are d .. d + 3. */
+/* Combines the partial results of a part of a head in order of the thread blocks: the second partial result of the
+ * thread block that begins the work item, then the first of each following thread block. AT_ONCE of them are loaded
+ * together. The lane gets the dimensions of of.vector(); undefined past the last one. */
 template <int HD, int AT_ONCE>
-__device__ partial combine_splits(const partial_result<HD> *results, int32_t first_block, int32_t n_splits, int head,
-                                  int d)
+__device__ partial combine_splits(const partial_result<HD> *results, int32_t first_block, int32_t n_splits,
+                                  head_part of)
 {
+  const int vector = min(of.vector(), HD / 4 - 1);
   partial sum = {-INFINITY, 0.0f, make_float4(0, 0, 0, 0)};
   for (int32_t base = 0; base < n_splits; base += AT_ONCE) {
     float2 ml[AT_ONCE];
@@ -63,8 +81,8 @@ __device__ partial combine_splits(const partial_result<HD> *results, int32_t fir
       const int32_t n = base + j;
       if (n >= n_splits) continue;
       const partial_result<HD> *result = results + 2 * (first_block + n) + (n == 0);
-      ml[j] = __ldcg(&result->ml[head]);
-      o[j] = __ldcg(&result->o[head][d / 4]);
+      ml[j] = __ldcg(&result->ml[of.head][of.part]);
+      o[j] = __ldcg(&result->o[of.head][vector]);
     }
     float top = sum.m;
 #pragma unroll
@@ -106,12 +124,12 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     return end >= of_warps.first(warp + 1) ? *reinterpret_cast<result *>(rings + warp * ring_bytes) : s.ended[warp];
   }
 
-  /* Called by a warp: sum is of dimensions 4 lane .. 4 lane + 3 of a head. */
-  __device__ void store(const work_item &item, int head, const partial &sum) const
+  /* Called by a warp: sum is of the lane's dimensions of a part. */
+  __device__ void store(const work_item &item, head_part of, const partial &sum) const
   {
-    const int d = threadIdx.x % 32 * 4;
+    const int d = of.vector() * 4;
     const float2 o[2] = {make_float2(sum.o.x, sum.o.y), make_float2(sum.o.z, sum.o.w)};
-    if (d < HD) OUTPUT::of(p, item).store(p, head, d, o, sum.l);
+    if (d < HD) OUTPUT::of(p, item).store(p, of.head, d, o, sum.l);
   }
 
   /* Called by a warp that has consumed pages [begin, end) of a work item: the first and the last of its pages that
@@ -135,9 +153,9 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     if (is_first && threadIdx.x % 32 == 0) s.kept[item.begin < mine.begin ? N_WARPS : warp] = item;
   }
 
-  /* Called by a warp: combines the results of the thread block's warps for one head of a work item. first_warp: the
-   * warp with the thread block's first pages of the item. The lane gets dimensions 4 lane .. 4 lane + 3. */
-  __device__ partial combine(const work_item &item, int first_warp, int head) const
+  /* Called by a warp: combines the results of the thread block's warps for a part of a head of a work item. first_warp:
+   * the warp with the thread block's first pages of the item. */
+  __device__ partial combine(const work_item &item, int first_warp, head_part of) const
   {
     const int lane = threadIdx.x % 32;
     const int32_t end = min(item.end, mine.end);
@@ -152,8 +170,8 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
       ml[w] = make_float2(-INFINITY, 0.0f);
       o[w] = make_float4(0, 0, 0, 0);
       if (have_pages >> w & 1) {
-        ml[w] = r.ml[head];
-        o[w] = r.kept(head, lane);
+        ml[w] = r.ml[of.head];
+        o[w] = r.kept(of.head, of.vector());
       }
     }
     partial sum = {ml[0].x, 0.0f, make_float4(0, 0, 0, 0)};
@@ -168,55 +186,56 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     return sum;
   }
 
-  /* Called by all warps: combines the kept results. The heads of all work items are distributed over the warps in turn;
-   * the work items that other thread blocks share come last, so that no warp has many of their heads. AT_ONCE: partial
-   * results that are loaded together. */
+  /* Called by all warps: combines the kept results. The parts of all work items' heads are distributed over the warps
+   * in turn; the work items that other thread blocks share come last, so that no warp has many of their parts. AT_ONCE:
+   * partial results that are loaded together. */
   template <int AT_ONCE> __device__ void finish() const
   {
     __syncthreads();
     const int lane = threadIdx.x % 32;
-    int head = threadIdx.x / 32;
+    int index = threadIdx.x / 32;
     for (uint32_t left = __ballot_sync(~0u, lane <= N_WARPS && s.kept[lane].n_heads > 0); left; left &= left - 1) {
       const int slot = __ffs(left) - 1;
       const work_item &item = s.kept[slot];
-      for (; head < item.n_heads; head += N_WARPS) {
-        const partial sum = combine(item, slot == N_WARPS ? 0 : slot, head);
+      const int n_parts = item.n_heads * parts_of(HD);
+      for (; index < n_parts; index += N_WARPS) {
+        const head_part of = head_part::at<HD>(index);
+        const partial sum = combine(item, slot == N_WARPS ? 0 : slot, of);
         if (slot == N_WARPS || item.end > mine.end) {
-          deliver(item, head, sum);
-          finish_shared<AT_ONCE>(item, head);
+          deliver(item, of, sum);
+          finish_shared<AT_ONCE>(item, of);
         } else {
-          store(item, head, sum);
+          store(item, of, sum);
         }
       }
-      head -= item.n_heads;
+      index -= n_parts;
     }
   }
 
-  /* Writes the thread block's partial result of one head to the workspace. */
-  __device__ void deliver(const work_item &item, int head, const partial &sum) const
+  /* Writes the thread block's partial result of a part of a head to the workspace. */
+  __device__ void deliver(const work_item &item, head_part of, const partial &sum) const
   {
-    const int lane = threadIdx.x % 32;
     partial_result<HD> &to = partial_results()[2 * blockIdx.x + (item.begin >= mine.begin)];
-    if (lane < HD / 4) __stcg(&to.o[head][lane], sum.o);
-    if (lane == 0) __stcg(&to.ml[head], make_float2(sum.m, sum.l));
+    if (of.vector() < HD / 4) __stcg(&to.o[of.head][of.vector()], sum.o);
+    if (threadIdx.x % 32 == 0) __stcg(&to.ml[of.head][of.part], make_float2(sum.m, sum.l));
   }
 
-  /* Counts a head's partial result, and combines the whole head if it was the last one. The atomic addition both
-   * releases this warp's writes and acquires the others' (made cumulative over the warp by __syncwarp). */
-  template <int AT_ONCE> __device__ void finish_shared(const work_item &item, int head) const
+  /* Counts the partial result of a part of a head, and combines the whole part if it was the last one. The atomic
+   * addition both releases this warp's writes and acquires the others' (made cumulative over the warp by
+   * __syncwarp). */
+  template <int AT_ONCE> __device__ void finish_shared(const work_item &item, head_part of) const
   {
     const int lane = threadIdx.x % 32;
     const int32_t first_block = mine.first_block(blockIdx.x, item.begin);
     const int32_t n_splits = mine.n_blocks(item.begin, item.end);
-    int32_t *arrived = &p.counters->arrived[first_block][head];
+    int32_t *arrived = &p.counters->arrived[first_block][of.head * parts_of(HD) + of.part];
     int32_t n_before = 0;
     __syncwarp();
     if (lane == 0) n_before = increment_acq_rel_gpu(arrived);
     __syncwarp();
     if (__shfl_sync(~0u, n_before, 0) != n_splits - 1) return;
     if (lane == 0) *arrived = 0;
-    const int d = min(lane * 4, HD - 4);
-    store(item, head, combine_splits<HD, AT_ONCE>(partial_results(), first_block, n_splits, head, d));
+    store(item, of, combine_splits<HD, AT_ONCE>(partial_results(), first_block, n_splits, of));
   }
 };
 
