@@ -3,8 +3,9 @@
 float16: the log-probability of each reference token within 0.02 of the golden, those of the alternatives (whose logits
 are smaller, so that rounding weighs more) within 0.06, and the golden's greedy token wherever its two best tokens
 differ by more than 0.04, since each of the two may be off. If CPU ranks in float16 differ from the golden by more than
-0.01, twice their difference replaces the 0.02. bfloat16 keeps three bits less: eight times as much. One case's prompts
-run in one batch.
+0.01, twice their difference replaces the 0.02; three times that of the alternatives replaces the 0.06 (gated delta nets
+amplify roundings: their norm divides results that are nearly 0). bfloat16 keeps three bits less: eight times as much.
+One case's prompts run in one batch.
 
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; rank counts beyond it are skipped. No GPU: exit code 77.
 """
@@ -46,14 +47,14 @@ def compare(expected, result, margin_limit):
     return worst, worst_alternative, None
 
 
-def complaint(expected, result, tolerance):
-    """Error of a result, or None."""
+def complaint(expected, result, tolerance, alternatives=0):
+    """Error of a result, or None. alternatives: tolerance for these if more than ALTERNATIVES times the other."""
     worst, worst_alternative, sentence = compare(expected, result, 2 * tolerance)
     if sentence:
         return sentence
     if worst > tolerance:
         return f"a log-probability is off by {worst:.4f}"
-    if worst_alternative > ALTERNATIVES * tolerance:
+    if worst_alternative > max(ALTERNATIVES * tolerance, alternatives):
         return f"a log-probability of an alternative is off by {worst_alternative:.4f}"
     return None
 
@@ -75,11 +76,12 @@ class CudaFamilies(harness.Case):
         results = self.generate("cuda", folder, dtype, n_ranks, n_tokens, prompts, *options)
         on_cpu = self.generate("cpu", folder, dtype, 1, n_tokens, prompts)
         expected = [list(zip(prompt["output_ids"], prompt["margins"], prompt["top"])) for prompt in golden["prompts"]]
-        of_cpu = [2 * compare(steps, result, 1)[0] for steps, result in zip(expected, on_cpu)]
-        tolerance = max([TOLERANCES[dtype], *of_cpu])
+        of_cpu = [compare(steps, result, 1) for steps, result in zip(expected, on_cpu)]
+        tolerance = max(TOLERANCES[dtype], 2 * max(worst for worst, *_ in of_cpu))
+        alternatives = ALTERNATIVES * max(worst for _, worst, _ in of_cpu)
         found = []
         for i, (steps, result) in enumerate(zip(expected, results)):
-            wrong = complaint(steps, result, tolerance)
+            wrong = complaint(steps, result, tolerance, alternatives)
             if wrong:
                 found.append(f"{name} {dtype} on {n_ranks}: prompt {i}: {wrong}")
         return found if len(results) == len(golden["prompts"]) else found + [f"{name}: {len(results)} results"]

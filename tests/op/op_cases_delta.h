@@ -8,6 +8,7 @@ enum { DELTA_MAX_SEQS = 6, DELTA_SLOTS = 8, DELTA_ENTRIES = 4, DELTA_MAX_DIM = Y
 
 typedef struct delta_seq {
   int32_t rows, load, save, save_rows;
+  int32_t earlier; /* rows before the step */
 } delta_seq;
 
 typedef struct delta_shape {
@@ -244,22 +245,22 @@ static inline void delta_reference(delta_scene *s, delta_fault fault)
 
 /* The device's arrays of a step. */
 typedef struct delta_step {
-  int32_t *arrays[5]; /* row starts, slots, loads, saves, rows of saves */
+  int32_t *arrays[6]; /* row starts, slots, loads, saves, rows of saves, tokens */
   yk_batch batch;
 } delta_step;
 
 static inline delta_step delta_step_new(yk_device *dev, const delta_scene *s)
 {
   const int32_t n = s->shape->n_seqs;
-  int32_t of[3][DELTA_MAX_SEQS], most = 0;
+  int32_t of[4][DELTA_MAX_SEQS], most = 0;
   for (int32_t i = 0; i < n; i++) {
     const delta_seq *seq = &s->shape->seqs[i];
-    of[0][i] = seq->load, of[1][i] = seq->save, of[2][i] = seq->save_rows;
+    of[0][i] = seq->load, of[1][i] = seq->save, of[2][i] = seq->save_rows, of[3][i] = seq->earlier + seq->rows;
     if (seq->rows > most) most = seq->rows;
   }
   delta_step step = {.arrays = {op_send_i32(dev, s->row_starts, (size_t)n + 1), op_send_i32(dev, s->slots, (size_t)n),
                                 op_send_i32(dev, of[0], (size_t)n), op_send_i32(dev, of[1], (size_t)n),
-                                op_send_i32(dev, of[2], (size_t)n)}};
+                                op_send_i32(dev, of[2], (size_t)n), op_send_i32(dev, of[3], (size_t)n)}};
   step.batch = (yk_batch){.n_tokens = s->row_starts[n],
                           .n_seqs = n,
                           .max_rows_per_seq = most,
@@ -267,7 +268,8 @@ static inline delta_step delta_step_new(yk_device *dev, const delta_scene *s)
                           .seq_slots = step.arrays[1],
                           .state_loads = step.arrays[2],
                           .state_saves = step.arrays[3],
-                          .state_save_rows = step.arrays[4]};
+                          .state_save_rows = step.arrays[4],
+                          .kv_tokens = step.arrays[5]};
   return step;
 }
 
@@ -325,18 +327,24 @@ static inline delta_errors delta_errors_of(const op_target *target, yk_dtype dty
 }
 
 static const delta_shape delta_shapes[] = {
-    {2, 1, 16, 16, false, 1, {{5, YK_STATE_ZERO, -1, 0}}},
-    {3, 2, 16, 32, true, 3, {{1, YK_STATE_KEEP, -1, 0}, {7, 2, 0, 3}, {2, YK_STATE_ZERO, 1, 2}}},
-    {1, 3, 256, 48, false, 2, {{4, YK_STATE_KEEP, 3, 1}, {1, 1, -1, 0}}},
-    {2, 2, 112, 256, false, 2, {{3, YK_STATE_ZERO, -1, 0}, {2, YK_STATE_KEEP, 0, 2}}},
-    {5, 1, 128, 128, false, 3, {{1, YK_STATE_KEEP, -1, 0}, {1, 2, 0, 1}, {1, YK_STATE_ZERO, -1, 0}}}, /* decode */
+    {2, 1, 16, 16, false, 1, {{5, YK_STATE_ZERO, -1, 0, 0}}},
+    {3, 2, 16, 32, true, 3, {{1, YK_STATE_KEEP, -1, 0, 0}, {7, 2, 0, 3, 0}, {2, YK_STATE_ZERO, 1, 2, 0}}},
+    {1, 3, 256, 48, false, 2, {{4, YK_STATE_KEEP, 3, 1, 0}, {1, 1, -1, 0, 0}}},
+    {2, 2, 112, 256, false, 2, {{3, YK_STATE_ZERO, -1, 0, 0}, {2, YK_STATE_KEEP, 0, 2, 0}}},
+    {5,
+     1,
+     128,
+     128,
+     false,
+     3,
+     {{1, YK_STATE_KEEP, -1, 0, 0}, {1, 2, 0, 1, 0}, {1, YK_STATE_ZERO, -1, 0, 0}}}, /* decode */
     {2,
      3,
      128,
      128,
      true,
      4,
-     {{1, YK_STATE_KEEP, -1, 0}, {9, YK_STATE_ZERO, 1, 4}, {2, 3, -1, 0}, {3, YK_STATE_KEEP, 0, 3}}},
+     {{1, YK_STATE_KEEP, -1, 0, 0}, {9, YK_STATE_ZERO, 1, 4, 0}, {2, 3, -1, 0, 0}, {3, YK_STATE_KEEP, 0, 3, 0}}},
 };
 enum { N_DELTA_SHAPES = sizeof delta_shapes / sizeof *delta_shapes };
 

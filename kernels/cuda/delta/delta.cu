@@ -29,12 +29,33 @@ static params params_of(void *readers, const yk_gated_delta_args &args)
   p.states = args.states;
   p.snapshots = args.snapshots;
   p.row_starts = b.row_starts;
+  p.kv_tokens = b.kv_tokens;
   p.seq_slots = b.seq_slots;
   p.state_loads = b.state_loads;
   p.state_saves = b.state_saves;
   p.state_save_rows = b.state_save_rows;
   p.readers = static_cast<uint32_t *>(readers);
   return p;
+}
+
+/* Chunks read pairs of elements of x. */
+static bool has_pairs(const yk_delta_layout &l)
+{
+  return ((l.q | l.k | l.v | l.z | l.qk_step | l.v_step | l.z_step | l.x_stride) & 1) == 0;
+}
+
+/* From as many rows on a sequence takes less time by chunks than token by token. */
+constexpr int32_t MIN_CHUNK_ROWS = 16;
+
+static cudaError_t launch(params &p, const yk_batch &batch, yk_dtype dtype, cudaStream_t stream)
+{
+  const yk_delta_layout &l = p.layout;
+  p.min_chunk_rows = INT32_MAX;
+  if (l.key_dim != 128 || l.value_dim != 128) return launch_generic(p, dtype, batch.n_seqs, stream);
+  if (batch.max_rows_per_seq >= MIN_CHUNK_ROWS && has_pairs(l)) p.min_chunk_rows = MIN_CHUNK_ROWS;
+  const cudaError_t error = launch_recurrent(p, dtype, batch.n_seqs, stream);
+  if (error != cudaSuccess || p.min_chunk_rows == INT32_MAX) return error;
+  return launch_chunks(p, dtype, batch.n_seqs, stream);
 }
 
 static bool is_head_dim(int32_t n)
@@ -54,10 +75,8 @@ extern "C" yk_status yk_cuda_gated_delta_run(void *readers, const yk_gated_delta
     return yk_err_set(err, YK_E_UNSUPPORTED, "gated delta: expected at most %d key heads on a rank, found %d",
                       YK_CUDA_DELTA_MAX_KEY_HEADS, l.n_key_heads);
   if (args->batch->n_seqs <= 0 || l.n_key_heads <= 0) return YK_OK;
-  const params p = params_of(readers, *args);
-  const bool is_128 = l.key_dim == 128 && l.value_dim == 128;
-  const cudaError_t error = is_128 ? launch_recurrent(p, dtype, args->batch->n_seqs, stream)
-                                   : launch_generic(p, dtype, args->batch->n_seqs, stream);
+  params p = params_of(readers, *args);
+  const cudaError_t error = launch(p, *args->batch, dtype, stream);
   if (error == cudaSuccess) return YK_OK;
   return yk_err_set(err, YK_E_DEVICE, "gated delta: launch failed: %s", cudaGetErrorString(error));
 }

@@ -1,15 +1,24 @@
 /* delta.h - gated delta nets on CUDA devices: the operation of kernels/gated_delta.h.
  *
- *   recurrent.cu   any rows of heads of 128 elements, token by token: decode reads and writes each state once
+ *   recurrent.cu   heads of 128, sequences with few rows, token by token: decode reads and writes each state once
+ *   chunks.cu      heads of 128, sequences with more rows, in chunks of up to 64 rows on tensor cores
+ *     chunk_kernel.cuh   the way of a chunk
+ *     chunk_inputs.cuh   convolution and decays of its rows, to shared memory
+ *     chunk_solve.cuh    the triangular matrices of its rows
+ *     chunk_state.cuh    products with the state, which stays in registers
  *   generic.cu     other head sizes, token by token, with the state in device memory: correct and slow
- *   inputs.cuh     the convolution, and what a token needs besides its state
+ *   inputs.cuh     the convolution, decays and betas of single tokens
  *   params.cuh     the parameters of every kernel; where a sequence's state lies
  *
  * One thread block has one value head of one sequence. Value heads of a key head share the convolution's inputs of q
  * and k: the last thread block that has read those of the state before writes those of the state after.
  *
  * Lengths and slots are read from device memory, and counts from the host are upper bounds, so that a recorded launch
- * serves other steps. A row's result depends neither on the other sequences nor on the division into steps. */
+ * serves other steps. No scratch grows with the rows. A row's result does not depend on the other sequences.
+ *
+ * Numerics: token by token all is float32. Chunks round q, k, v, the state and the deltas to the activation type where
+ * tensor cores multiply them; the state itself stays float32. Chunks end at multiples of 64 tokens of the sequence,
+ * where snapshots are saved, and where the step ends, so that the division into steps changes rounding alone. */
 #ifndef YK_KERNELS_CUDA_DELTA_DELTA_H
 #define YK_KERNELS_CUDA_DELTA_DELTA_H
 

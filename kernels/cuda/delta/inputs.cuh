@@ -15,14 +15,19 @@ using yk_cuda::WARP;
 
 __device__ __forceinline__ float silu(float x)
 {
-  return x / (1.0f + __expf(-x));
+  return __fdividef(x, 1.0f + __expf(-x));
 }
 
-/* exp(-rate * softplus(a + dt_bias)): how much of the state remains. */
+/* -rate * softplus(a + dt_bias); exp of that is how much of the state remains. */
+__device__ __forceinline__ float log_decay_of(float a, float rate, float dt_bias)
+{
+  const float x = a + dt_bias;
+  return -rate * (x > 20.0f ? x : log1pf(expf(x)));
+}
+
 __device__ __forceinline__ float decay_of(float a, float rate, float dt_bias)
 {
-  const float x = a + dt_bias, softplus = x > 20.0f ? x : log1pf(expf(x));
-  return expf(-rate * softplus);
+  return expf(log_decay_of(a, rate, dt_bias));
 }
 
 __device__ __forceinline__ float beta_of(float b)

@@ -21,7 +21,8 @@ struct params {
   const float *conv_w, *rate, *dt_bias, *norm_w;
   float norm_eps;
   float *states, *snapshots;
-  const int32_t *row_starts, *seq_slots, *state_loads, *state_saves, *state_save_rows;
+  const int32_t *row_starts, *kv_tokens, *seq_slots, *state_loads, *state_saves, *state_save_rows;
+  int32_t min_chunk_rows; /* sequences with as many rows are taken by chunks, others token by token */
   uint32_t *readers; /* [n_seqs, n_key_heads] thread blocks that have read the inputs of q and k; zeros between calls */
 };
 
@@ -32,6 +33,11 @@ struct sequence {
   float *after;
   float *snapshot;  /* or NULL */
   int64_t save_end; /* the snapshot is of the state after the row before this one */
+
+  __device__ bool is_long(const params &p) const
+  {
+    return end - row >= p.min_chunk_rows;
+  }
 
   /* Reads only arrays of the step. A padding sequence has no rows. */
   __device__ static sequence of(const params &p, int32_t seq)
@@ -73,6 +79,7 @@ struct head {
 
 /* Launches of a kernel for any activation type, with one thread block for each value head and sequence. */
 cudaError_t launch_recurrent(const params &p, yk_dtype dtype, int32_t n_seqs, cudaStream_t stream);
+cudaError_t launch_chunks(const params &p, yk_dtype dtype, int32_t n_seqs, cudaStream_t stream);
 cudaError_t launch_generic(const params &p, yk_dtype dtype, int32_t n_seqs, cudaStream_t stream);
 
 } // namespace yk_delta

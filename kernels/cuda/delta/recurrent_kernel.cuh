@@ -187,7 +187,8 @@ __global__ void __launch_bounds__(RECURRENT_THREADS, 2) recurrent_kernel(const _
 {
   __shared__ recurrent_shared s;
   const int32_t seq = blockIdx.y;
-  const sequence rows = sequence::of(p, seq);
+  sequence rows = sequence::of(p, seq);
+  if (rows.is_long(p)) rows.end = rows.row;
   const head h = head::of(p, blockIdx.x);
   const int64_t matrix = static_cast<int64_t>(h.index) * DIM * DIM;
   state_rows state;
