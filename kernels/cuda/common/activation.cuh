@@ -63,6 +63,25 @@ template <bool EXACT = false> __device__ __forceinline__ float gated(const yk_ac
   return activated<EXACT>(a, gate) * up;
 }
 
+/* gate[i] becomes f(gate[i]) * up[i], for the N pairs of a thread: for unrolled epilogues. SiLU is unrolled. The other
+ * kinds share a loop over copies in local memory: unrolled, they would be most of the machine code of a kernel. */
+template <int N>
+__device__ __forceinline__ void gate_pairs(const yk_activation &a, float (&gate)[N], const float (&up)[N])
+{
+  if (a.kind == YK_ACTIVATION_SILU) {
+#pragma unroll
+    for (int i = 0; i < N; i++) gate[i] = times_sigmoid(gate[i], gate[i]) * up[i];
+    return;
+  }
+  float2 pairs[N];
+#pragma unroll
+  for (int i = 0; i < N; i++) pairs[i] = make_float2(gate[i], up[i]);
+#pragma unroll 1
+  for (int i = 0; i < N; i++) pairs[i].x = gated(a, pairs[i].x, pairs[i].y);
+#pragma unroll
+  for (int i = 0; i < N; i++) gate[i] = pairs[i].x;
+}
+
 } // namespace yk_cuda
 
 #endif

@@ -28,14 +28,44 @@ __host__ __device__ constexpr int staging_bytes(int wgmma_m, int tokens)
   return staged_tokens(tokens) * staging_pitch(wgmma_m);
 }
 
+/* A gated activation other than SiLU: gates in acc become f(gate) * up, without a bias. A loop over copies in local
+ * memory, since the unrolled code of these kinds would be most of a kernel's. */
+template <int N, int WGMMA_M, int CAPACITY8>
+__device__ __forceinline__ void apply_other_gates(const yk_activation &activation, float (&bias)[WGMMA_M][2],
+                                                  float (&acc)[WGMMA_M][CAPACITY8][4])
+{
+  constexpr int PAIRS = N / 4; /* of a panel */
+  float2 pairs[WGMMA_M * PAIRS];
+#pragma unroll
+  for (int i = 0; i < WGMMA_M * PAIRS; i++) {
+    const float(&v)[4] = acc[i / PAIRS][i % PAIRS / 2], (&b)[2] = bias[i / PAIRS];
+    pairs[i] = make_float2(v[i % 2] + b[0], v[2 + i % 2] + b[1]);
+  }
+#pragma unroll 1
+  for (int i = 0; i < WGMMA_M * PAIRS; i++) pairs[i].x = yk_cuda::gated(activation, pairs[i].x, pairs[i].y);
+#pragma unroll
+  for (int i = 0; i < WGMMA_M * PAIRS; i++) acc[i / PAIRS][i % PAIRS / 2][i % 2] = pairs[i].x;
+#pragma unroll
+  for (int c = 0; c < WGMMA_M; c++) bias[c][0] = 0.0f;
+}
+
+/* SiLU of a gate times its up; or the gate alone, which apply_other_gates has replaced. No branch: a branch for each
+ * chunk of tokens would expose the latency of the exponentials. */
+__device__ __forceinline__ float silu_unless_done(bool is_silu, float gate, float up)
+{
+  const float y = yk_cuda::times_sigmoid(gate, gate) * up;
+  return is_silu ? y : gate;
+}
+
 /* Writes one warp's results. A piece is 8 columns of one token, 16 bytes; with gates a panel's 8 gates and 8 ups make
  * one.
  *   staging  address in shared memory, 16-byte aligned
  *   row0     packed row of the warp's first column
+ *   acc      changed if GATED
  *   own      groups of 8 tokens to write; the others' accumulators are not complete */
 template <yk_dtype DTYPE, int WGMMA_M, int N, bool GATED, int CAPACITY8>
 __device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t staging, int64_t row0, int token0,
-                                             n8_range own, int lane, const float (&acc)[WGMMA_M][CAPACITY8][4])
+                                             n8_range own, int lane, float (&acc)[WGMMA_M][CAPACITY8][4])
 {
   constexpr int PIECES = GATED ? WGMMA_M : 2 * WGMMA_M, PITCH = staging_pitch(WGMMA_M), STAGED = staged_tokens(N);
   constexpr int ROWS = 32 / PIECES < STAGED ? 32 / PIECES : STAGED; /* tokens that the warp stores at once */
@@ -49,6 +79,8 @@ __device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t sta
       bias[c][upper] = p.bias && at < p.n ? load_float<DTYPE>(p.bias, at) : 0.0f;
     }
   }
+  const bool is_silu = p.activation.kind == YK_ACTIVATION_SILU;
+  if (GATED && !is_silu) apply_other_gates<N>(p.activation, bias, acc);
   int token = lane / PIECES, last = min(own.end * 8, p.m - token0);
   uint16_t *to = static_cast<uint16_t *>(p.y) + (token0 + token) * width + column;
   if (column >= width || token >= ROWS) last = 0;
@@ -63,11 +95,11 @@ __device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t sta
       uint32_t matrices[PIECES];
 #pragma unroll
       for (int c = 0; c < WGMMA_M; c++) {
-        const float(&s)[4] = acc[c][first / 8 + i];
-        float low0 = s[0] + bias[c][0], low1 = s[1] + bias[c][0], up0 = s[2] + bias[c][1], up1 = s[3] + bias[c][1];
+        const float(&v)[4] = acc[c][first / 8 + i];
+        float low0 = v[0] + bias[c][0], low1 = v[1] + bias[c][0], up0 = v[2] + bias[c][1], up1 = v[3] + bias[c][1];
         if constexpr (GATED) {
-          matrices[c] = round_pair<element<DTYPE>>(yk_cuda::gated(p.activation, low0, up0),
-                                                   yk_cuda::gated(p.activation, low1, up1));
+          matrices[c] =
+              round_pair<element<DTYPE>>(silu_unless_done(is_silu, low0, up0), silu_unless_done(is_silu, low1, up1));
         } else {
           matrices[c * 2] = round_pair<element<DTYPE>>(low0, low1);
           matrices[c * 2 + 1] = round_pair<element<DTYPE>>(up0, up1);

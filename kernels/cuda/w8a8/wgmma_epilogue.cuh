@@ -109,22 +109,6 @@ template <int N> struct result_memory {
   }
 };
 
-/* Results of the 16 rows of a warp for 8 tokens, in fragments of 8 columns by 8 tokens: with gates one, else two. */
-template <bool GATED, int MATRICES>
-__device__ __forceinline__ void finish_fragment(const output_params &o, float2 scales, const row_terms (&rows)[2],
-                                                const int (&sum)[4], uint32_t (&matrices)[MATRICES])
-{
-  const float low0 = scaled(o, sum[0], scales.x, rows[0]), low1 = scaled(o, sum[1], scales.y, rows[0]);
-  const float up0 = scaled(o, sum[2], scales.x, rows[1]), up1 = scaled(o, sum[3], scales.y, rows[1]);
-  if constexpr (GATED) {
-    matrices[0] =
-        round_pair_to(o.is_bf16, yk_cuda::gated(o.activation, low0, up0), yk_cuda::gated(o.activation, low1, up1));
-  } else {
-    matrices[0] = round_pair_to(o.is_bf16, low0, low1);
-    matrices[1] = round_pair_to(o.is_bf16, up0, up1);
-  }
-}
-
 /* Writes a warpgroup's results in 16-byte pieces of 8 columns of a token, so that it writes whole 128-byte lines, or
  * half lines with gates. row0: packed row of the warpgroup's first. */
 template <int N, bool GATED>
@@ -144,10 +128,19 @@ __device__ __forceinline__ void write_pieces(const output_params &o, const resul
   for (int first = 0; first < N; first += STAGED) {
     if (first >= own.end * 8 || first + STAGED <= own.first * 8) continue;
     const uint32_t staging = memory.staging(first / STAGED);
+    float low[STAGED / 4], up[STAGED / 4]; /* of a thread's two rows, [8 tokens][2 tokens] */
+#pragma unroll
+    for (int i = 0; i < STAGED / 4; i++) {
+      const float2 scales = memory.scales_of(first + i / 2 * 8, lane);
+      const int(&sum)[4] = acc[first / 8 + i / 2];
+      low[i] = scaled(o, sum[i % 2], i % 2 ? scales.y : scales.x, rows[0]);
+      up[i] = scaled(o, sum[2 + i % 2], i % 2 ? scales.y : scales.x, rows[1]);
+    }
+    if constexpr (GATED) yk_cuda::gate_pairs(o.activation, low, up);
 #pragma unroll
     for (int i = 0; i < STAGED / 8; i++) {
-      uint32_t matrices[MATRICES];
-      finish_fragment<GATED>(o, memory.scales_of(first + i * 8, lane), rows, acc[first / 8 + i], matrices);
+      uint32_t matrices[MATRICES] = {round_pair_to(o.is_bf16, low[i * 2], low[i * 2 + 1])};
+      if constexpr (!GATED) matrices[1] = round_pair_to(o.is_bf16, up[i * 2], up[i * 2 + 1]);
       yk_ptx::stmatrix_trans<MATRICES>(staging + put + i * 8 * PITCH, matrices);
     }
     yk_ptx::named_barrier_sync(1 + warpgroup, 128);
@@ -171,9 +164,11 @@ __device__ __forceinline__ void write_output(const output_params &o, const resul
   const int lane = threadIdx.x % 32;
   const int64_t row_of_warp = row0 + threadIdx.x / 32 % 4 * 16;
   if (!o.is_wide) {
+    int sums[N / 8][4]; /* in local memory, for a loop: unrolled, this path would be most of the machine code */
 #pragma unroll
-    for (int i = 0; i < N / 8; i++)
-      if (own.holds(i)) write_fragment(o, row_of_warp, token0 + i * 8, lane, rows, acc[i]);
+    for (int i = 0; i < N / 2; i++) sums[i / 4][i % 4] = acc[i / 4][i % 4];
+#pragma unroll 1
+    for (int i = own.first; i < own.end; i++) write_fragment(o, row_of_warp, token0 + i * 8, lane, rows, sums[i]);
   } else if (o.activation.is_gated) {
     write_pieces<N, true>(o, memory, row0, token0, own, rows, acc);
   } else {

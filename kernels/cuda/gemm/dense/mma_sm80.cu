@@ -104,28 +104,61 @@ __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_
   }
 }
 
-/* Epilogue of one accumulator: bias, rounding. row: the packed row. */
-template <yk_dtype DTYPE>
-__device__ __forceinline__ void store_result(const mma_params &p, int64_t token, int64_t row, float acc)
+template <yk_dtype DTYPE> __device__ __forceinline__ void store_rounded(const mma_params &p, int64_t at, float value)
 {
-  int64_t column = column_of_row(row, p.n, p.activation.is_gated);
-  if (token >= p.m || column >= p.n) return;
-  if (p.bias) acc += load_float<DTYPE>(p.bias, column);
-  static_cast<uint16_t *>(p.y)[token * p.n + column] = static_cast<uint16_t>(round_pair<element<DTYPE>>(acc, 0.0f));
+  static_cast<uint16_t *>(p.y)[at] = static_cast<uint16_t>(round_pair<element<DTYPE>>(value, 0.0f));
+}
+
+template <yk_dtype DTYPE> __device__ __forceinline__ float bias_of(const mma_params &p, int64_t column)
+{
+  return p.bias ? load_float<DTYPE>(p.bias, column) : 0.0f;
+}
+
+/* Epilogue of accumulators of one packed row: bias, rounding. token: of the first of each 8 tokens' two. */
+template <yk_dtype DTYPE, int VALUES>
+__device__ __forceinline__ void store_row(const mma_params &p, int64_t token, int64_t row, const float (&acc)[VALUES])
+{
+  const int64_t column = column_of_row(row, p.n, false);
+  if (column >= p.n) return;
+  const float bias = bias_of<DTYPE>(p, column);
+#pragma unroll
+  for (int i = 0; i < VALUES; i++) {
+    const int64_t at = token + i / 2 * 8 + i % 2;
+    if (at < p.m) store_rounded<DTYPE>(p, at * p.n + column, acc[i] + bias);
+  }
 }
 
 /* The same for a gate and its up, with the gated activation. row: the gate's packed row. */
-template <yk_dtype DTYPE>
-__device__ __forceinline__ void store_gated(const mma_params &p, int64_t token, int64_t row, float gate, float up)
+template <yk_dtype DTYPE, int VALUES>
+__device__ __forceinline__ void store_gated(const mma_params &p, int64_t token, int64_t row, float (&gate)[VALUES],
+                                            float (&up)[VALUES])
 {
-  int64_t column = column_of_row(row, p.n, true), width = p.n / 2;
-  if (token >= p.m || column >= width) return;
-  if (p.bias) {
-    gate += load_float<DTYPE>(p.bias, column);
-    up += load_float<DTYPE>(p.bias, width + column);
+  const int64_t width = p.n / 2, column = column_of_row(row, p.n, true);
+  if (column >= width) return;
+  const float bias = bias_of<DTYPE>(p, column), up_bias = bias_of<DTYPE>(p, width + column);
+#pragma unroll
+  for (int i = 0; i < VALUES; i++) gate[i] += bias, up[i] += up_bias;
+  yk_cuda::gate_pairs(p.activation, gate, up);
+#pragma unroll
+  for (int i = 0; i < VALUES; i++) {
+    const int64_t at = token + i / 2 * 8 + i % 2;
+    if (at < p.m) store_rounded<DTYPE>(p, at * width + column, gate[i]);
   }
-  static_cast<uint16_t *>(p.y)[token * width + column] =
-      static_cast<uint16_t>(round_pair<element<DTYPE>>(yk_cuda::gated(p.activation, gate, up), 0.0f));
+}
+
+/* The partial sums of rows `row` and row + 8 of a thread block's K range. */
+template <int VALUES>
+__device__ __forceinline__ void store_partial(const mma_params &p, int64_t token, int64_t row,
+                                              const float (&lower)[VALUES], const float (&upper)[VALUES])
+{
+#pragma unroll
+  for (int i = 0; i < VALUES; i++) {
+    const int64_t at = token + i / 2 * 8 + i % 2;
+    if (at >= p.m) continue;
+    float *to = p.partial + (blockIdx.z * p.m + at) * p.rows_padded + row;
+    to[0] = lower[i];
+    to[8] = upper[i];
+  }
 }
 
 template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, int TOKENS>
@@ -159,24 +192,17 @@ __global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
     if constexpr (has_row_scales(ENCODING))
       scale_rows(load_row_scales(p.row_scales, min(blockIdx.x * PANELS + warp * 2 + panel, p.panels - 1), lane),
                  acc[panel]);
+    float lower[TOKENS / 4], upper[TOKENS / 4]; /* [8 tokens][2 tokens] */
 #pragma unroll
-    for (int n8 = 0; n8 < TOKENS / 8; n8++) {
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-        int64_t token = token0 + n8 * 8 + lane % 4 * 2 + i;
-        float lower = acc[panel][n8][i], upper = acc[panel][n8][2 + i];
-        if (p.partial) {
-          if (token >= p.m) continue;
-          float *to = p.partial + (blockIdx.z * p.m + token) * p.rows_padded + row;
-          to[0] = lower;
-          to[8] = upper;
-        } else if (p.activation.is_gated) {
-          store_gated<DTYPE>(p, token, row, lower, upper);
-        } else {
-          store_result<DTYPE>(p, token, row, lower);
-          store_result<DTYPE>(p, token, row + 8, upper);
-        }
-      }
+    for (int i = 0; i < TOKENS / 4; i++) lower[i] = acc[panel][i / 2][i % 2], upper[i] = acc[panel][i / 2][2 + i % 2];
+    const int64_t token = token0 + lane % 4 * 2;
+    if (p.partial) {
+      store_partial(p, token, row, lower, upper);
+    } else if (p.activation.is_gated) {
+      store_gated<DTYPE>(p, token, row, lower, upper);
+    } else {
+      store_row<DTYPE>(p, token, row, lower);
+      store_row<DTYPE>(p, token, row + 8, upper);
     }
   }
 }
@@ -189,16 +215,16 @@ template <yk_dtype DTYPE> __global__ void __launch_bounds__(256) reduce_kernel(m
   if (i >= p.m * width) return;
   int64_t token = i / width, column = i % width;
   int64_t row = p.activation.is_gated ? column / 8 * 16 + column % 8 : column;
-  float lower = 0.0f, upper = 0.0f;
+  float lower[1] = {}, upper[1] = {};
   for (int split = 0; split < p.splits; split++) {
     const float *from = p.partial + (split * p.m + token) * p.rows_padded + row;
-    lower += from[0];
-    if (p.activation.is_gated) upper += from[8];
+    lower[0] += from[0];
+    if (p.activation.is_gated) upper[0] += from[8];
   }
   if (p.activation.is_gated)
     store_gated<DTYPE>(p, token, row, lower, upper);
   else
-    store_result<DTYPE>(p, token, row, lower);
+    store_row<DTYPE>(p, token, row, lower);
 }
 
 /* Tile N. */
