@@ -67,15 +67,10 @@ __device__ __forceinline__ void produce_grouped_weights(const grouped_params &p,
   grouped_tile w;
   r.start_producing();
   while (tiles.next(p, w)) {
-    const int row = w.tile_m * TILE_ROWS, bytes = min(TILE_ROWS, p.out.n_rows - row) * TILE_K;
-    const uint8_t *from = p.weights_of(w.matrix) + row * TILE_K;
-#pragma unroll 1
-    for (int k_tile = 0; k_tile < p.k_tiles; k_tile++, from += k_tile_bytes) {
-      yk_ptx::mbarrier_wait_asm_loop(r.empty(), r.at.phase);
-      yk_ptx::mbarrier_arrive_expect(r.full(), bytes);
-      yk_ptx::bulk_copy(r.data(), from, bytes, r.full());
-      r.advance();
-    }
+    const int row = w.tile_m * TILE_ROWS;
+    yk_gemm::weight_stream stream = {p.weights_of(w.matrix) + row * TILE_K, k_tile_bytes,
+                                     min(TILE_ROWS, p.out.n_rows - row) * TILE_K};
+    stream.copy<false>(r, p.k_tiles);
   }
 }
 

@@ -15,7 +15,7 @@
 #define YK_KERNELS_CUDA_W8A8_WGMMA_KERNEL_CUH
 
 #include "kernels/cuda/gemm/occupancy.cuh"
-#include "kernels/cuda/gemm/weight_producer.cuh"
+#include "kernels/cuda/gemm/stage_producers.cuh"
 #include "kernels/cuda/gemm/wgmma_mainloop.cuh"
 #include "kernels/cuda/ptx/target.cuh"
 #include "kernels/cuda/ptx/wgmma.cuh"
@@ -56,32 +56,6 @@ __host__ __device__ constexpr int weight_bytes(int warpgroups)
 __host__ __device__ constexpr int stage_bytes(int warpgroups, int tokens)
 {
   return weight_bytes(warpgroups) + tokens * TILE_K;
-}
-
-template <int WARPGROUPS, int N, int CLUSTER>
-__device__ __forceinline__ void produce_x(const CUtensorMap *map, const kernel_params &p, tile_ring r, int cluster,
-                                          int rank)
-{
-  work_tile w;
-  int tile_m, tile_n;
-  r.start_producing();
-  yk_ptx::wait_for_previous_kernel();
-  yk_ptx::let_next_kernel_start();
-  for (yk_gemm::tile_scheduler scheduler(p.tiles, cluster); scheduler.next(p.tiles, w);) {
-    yk_gemm::tile_coordinates(p.tiles, w.tile, tile_m, tile_n);
-    const int token = tile_n * N + rank * (N / CLUSTER);
-#pragma unroll 1
-    for (int k_tile = w.first; k_tile < w.last; k_tile++) {
-      yk_ptx::mbarrier_wait_asm_loop(r.empty(), r.at.phase);
-      yk_ptx::mbarrier_arrive_expect(r.full(), N * TILE_K);
-      const uint32_t to = r.data() + weight_bytes(WARPGROUPS) + rank * (N / CLUSTER) * TILE_K;
-      if constexpr (CLUSTER == 1)
-        yk_ptx::tensor_copy(to, map, k_tile * TILE_K, token, r.full());
-      else
-        yk_ptx::tensor_copy_to_both(to, map, k_tile * TILE_K, token, r.full());
-      r.advance();
-    }
-  }
 }
 
 /* Sums of one work tile: 64 rows by N tokens per warpgroup. A stage is released once the wgmma that read it are known
@@ -164,11 +138,14 @@ __global__ void __maxnreg__(registers_of(N, WARPGROUPS).start)
     yk_ptx::lower_registers<registers_of(N, WARPGROUPS).producer>();
     const int warp = threadIdx.x / 32 - WARPGROUPS * 4;
     if (threadIdx.x % 32 == 0) {
-      if (warp == 0)
+      if (warp == 0) {
         yk_gemm::produce_weights<WARPGROUPS * WARPGROUP_ROWS, TILE_K, CLUSTER>(p.tiles, p.out.n_rows, ring, cluster,
                                                                                rank);
-      else if (warp == 1)
-        produce_x<WARPGROUPS, N, CLUSTER>(&map, p, ring, cluster, rank);
+      } else if (warp == 1) {
+        yk_ptx::wait_for_previous_kernel();
+        yk_ptx::let_next_kernel_start();
+        yk_gemm::produce_x<N, CLUSTER>(&map, p.tiles, ring, cluster, rank, 0, weight_bytes(WARPGROUPS));
+      }
     }
     __syncwarp();
     if (CLUSTER == 1 && p.tiles.k_splits > 1) yk_ptx::cluster_sync(); /* matches the one in exchange_sums */

@@ -25,6 +25,7 @@
 #include "kernels/cuda/common/stage_ring.cuh"
 #include "kernels/cuda/gemm/mma_epilogue.cuh"
 #include "kernels/cuda/gemm/mma_k_tile.cuh"
+#include "kernels/cuda/gemm/stage_producers.cuh"
 #include "kernels/cuda/gemm/tiles.h"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
@@ -118,16 +119,10 @@ __device__ __forceinline__ void produce_weights(const small_batch_params &p, con
   r.start_producing();
 #pragma unroll 1
   for (int panel = w.panel; panel < w.panel_end; panel += p.tile_panels, tile++) {
-    int bytes = min(p.tile_panels, w.panel_end - panel) * PANEL::BYTES;
-    const uint8_t *from = p.packed + w.first_k_tile * k_tile_bytes + static_cast<int64_t>(panel) * PANEL::BYTES;
+    weight_stream stream = {p.packed + w.first_k_tile * k_tile_bytes + static_cast<int64_t>(panel) * PANEL::BYTES,
+                            k_tile_bytes, min(p.tile_panels, w.panel_end - panel) * PANEL::BYTES};
     if (tile > 0) mbarrier_wait_asm_loop(s.ring_free, (tile - 1) % 2);
-#pragma unroll 1
-    for (int k_tile = 0; k_tile < w.k_tiles; k_tile++, from += k_tile_bytes) {
-      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
-      mbarrier_arrive_expect(r.full(), bytes + small_batch_x_bytes(N));
-      bulk_copy(r.data(), from, bytes, r.full());
-      r.advance();
-    }
+    stream.copy<false>(r, w.k_tiles, small_batch_x_bytes(N));
   }
 }
 

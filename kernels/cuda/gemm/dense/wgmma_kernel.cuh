@@ -22,8 +22,8 @@
 
 #include "kernels/cuda/gemm/dense/wgmma_cluster.cuh"
 #include "kernels/cuda/gemm/occupancy.cuh"
+#include "kernels/cuda/gemm/stage_producers.cuh"
 #include "kernels/cuda/gemm/tiles.h"
-#include "kernels/cuda/gemm/weight_producer.cuh"
 #include "kernels/cuda/gemm/wgmma_epilogue.cuh"
 #include "kernels/cuda/gemm/wgmma_mainloop.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
@@ -31,7 +31,8 @@
 
 namespace yk_gemm {
 
-constexpr int X_WARPS = 2; /* producer warps of x */
+constexpr int X_WARPS = 2; /* producer warps of x, with a half of each stage's inputs each */
+constexpr int X_BOX_INPUTS = TILE_K / X_WARPS;
 
 /* Registers per thread: at the start, then of producers and of consumers. setmaxnreg distributes only the registers
  * that the block started with; a kernel that requests more hangs. */
@@ -49,33 +50,6 @@ __host__ __device__ constexpr int consumer_registers(int warpgroups, occupancy t
 {
   if (taken != occupancy::ALL) return HALF_CONSUMER_REGISTERS;
   return warpgroups == 3 ? 152 : 232;
-}
-
-/* Copies of a half of x (64 inputs of each stage's 128), by one lane: for all of the tile's tokens; or for this block's
- * half of them, by multicast to both blocks of a cluster. */
-template <int N, int CLUSTER>
-__device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_params &p, tile_ring r, int cluster,
-                                          int rank, int half)
-{
-  work_tile w;
-  int tile_m, tile_n;
-  r.start_producing();
-  for (tile_scheduler scheduler(p, cluster); scheduler.next(p, w);) {
-    tile_coordinates(p, w.tile, tile_m, tile_n);
-    int token = tile_n * N + rank * (N / CLUSTER), k = w.first * TILE_K + half * 64;
-    wait_for_previous_kernel(); /* as late as possible; returns at once except for the first tile */
-#pragma unroll 1
-    for (int k_tile = w.first; k_tile < w.last; k_tile++, k += TILE_K) {
-      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
-      mbarrier_arrive_expect(r.full(), x_stage_bytes(N) / X_WARPS);
-      uint32_t to = r.data() + half * N * 128 + rank * (N / CLUSTER) * 128;
-      if constexpr (CLUSTER == 1)
-        tensor_copy(to, map, k, token, r.full());
-      else
-        tensor_copy_to_both(to, map, k, token, r.full());
-      r.advance();
-    }
-  }
 }
 
 /* A consumer warp: processes all work tiles of the block. */
@@ -166,7 +140,8 @@ __global__ void __maxnreg__(start_registers(WARPGROUPS, OCCUPANCY))
         produce_weights<WARPGROUPS * WGMMA_M * WARPGROUP_PANELS, PANEL::BYTES, CLUSTER>(p, p.panels, memory.weights(p),
                                                                                         cluster, rank);
       else if (warp <= X_WARPS)
-        produce_x<N, CLUSTER>(&map, p, memory.x(p), cluster, rank, warp - 1);
+        produce_x<N, CLUSTER>(&map, p, memory.x(p), cluster, rank, (warp - 1) * X_BOX_INPUTS,
+                              (warp - 1) * N * X_BOX_BYTES);
     }
     __syncwarp();
   } else {

@@ -47,12 +47,8 @@ __device__ __forceinline__ void produce_few_weights(const grouped_params &p, ITE
   r.start_producing();
   items.for_each([&](const grouped_params &p_of, const few_item &item) {
     const grouped_operands of = p_of.operands_of(item.matrix);
-    panel_stream stream = panel_stream::of<PANEL>(of, item.panel, item.n_panels);
-#pragma unroll 1
-    for (int k_tile = 0; k_tile < of.k_tiles; k_tile++) {
-      mbarrier_wait_asm_loop(r.empty(), r.at.phase);
-      stream.issue(r);
-    }
+    weight_stream stream = stream_of_panels<PANEL>(of, item.panel, item.n_panels);
+    stream.copy<true>(r, of.k_tiles);
   });
 }
 

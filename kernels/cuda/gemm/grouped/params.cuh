@@ -7,8 +7,7 @@
 #include "kernels/cuda/gemm/grouped/row_tile_table.cuh"
 #include "kernels/cuda/gemm/grouped/types.h"
 #include "kernels/cuda/gemm/occupancy.cuh"
-#include "kernels/cuda/ptx/copy_async.cuh"
-#include "kernels/cuda/ptx/mbarrier.cuh"
+#include "kernels/cuda/gemm/stage_producers.cuh"
 
 namespace yk_gemm {
 
@@ -134,27 +133,13 @@ __device__ __forceinline__ int next_of(const grouped_params &p, unsigned answer,
   return p.call.next_tile ? first + blocks + static_cast<int>(answer) : tile + blocks;
 }
 
-/* The K tiles of some neighbouring panels of a weight. */
-struct panel_stream {
-  const uint8_t *from; /* source of the next K tile */
-  int64_t k_tile_bytes;
-  int bytes; /* bytes per stage */
-
-  template <typename PANEL>
-  __device__ __forceinline__ static panel_stream of(const grouped_operands &of, int panel, int n_panels)
-  {
-    return {of.weights + static_cast<int64_t>(panel) * PANEL::BYTES, static_cast<int64_t>(of.n_panels) * PANEL::BYTES,
-            n_panels * PANEL::BYTES};
-  }
-  /* Called by one thread: copies one K tile into the stage, which is empty. */
-  template <typename RING> __device__ __forceinline__ void issue(RING &r)
-  {
-    mbarrier_arrive_expect(r.full(), bytes);
-    if (bytes > 0) bulk_copy_once(r.data(), from, bytes, r.full());
-    from += k_tile_bytes;
-    r.advance();
-  }
-};
+/* The K tiles of n_panels neighbouring panels. */
+template <typename PANEL>
+__device__ __forceinline__ weight_stream stream_of_panels(const grouped_operands &of, int panel, int n_panels)
+{
+  return {of.weights + static_cast<int64_t>(panel) * PANEL::BYTES, static_cast<int64_t>(of.n_panels) * PANEL::BYTES,
+          n_panels * PANEL::BYTES};
+}
 
 /* The kernels of tile number `tile` of the family's shapes. Defined in few_rows_instances.cuh and
  * wgmma_instances.cuh. */

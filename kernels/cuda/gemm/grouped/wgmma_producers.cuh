@@ -38,9 +38,9 @@ template <typename PANEL, int N> struct weight_producer {
     issued.start_producing();
   }
 
-  __device__ __forceinline__ panel_stream stream_of(const grouped_operands &of, int panel) const
+  __device__ __forceinline__ weight_stream stream_of(const grouped_operands &of, int panel) const
   {
-    return panel_stream::of<PANEL>(of, panel, max(0, min(GROUPED_TILE_PANELS, of.n_panels - panel)));
+    return stream_of_panels<PANEL>(of, panel, max(0, min(GROUPED_TILE_PANELS, of.n_panels - panel)));
   }
 
   /* Called before starts may be read: copies the first K tiles of the tile assigned statically to this block. */
@@ -50,10 +50,10 @@ template <typename PANEL, int N> struct weight_producer {
     if (number >= p.n_dealt * p.tiles_m) return;
     const int matrix = p.by_tiles_m.quotient(number);
     const grouped_operands of = p.operands_of(matrix);
-    panel_stream stream = stream_of(of, (number - matrix * p.tiles_m) * GROUPED_TILE_PANELS);
+    weight_stream stream = stream_of(of, (number - matrix * p.tiles_m) * GROUPED_TILE_PANELS);
     n_ahead = n_under_way = min(p.weight_stages, of.k_tiles);
 #pragma unroll 1
-    for (int k_tile = 0; k_tile < n_ahead; k_tile++) stream.issue(issued);
+    for (int k_tile = 0; k_tile < n_ahead; k_tile++) stream.issue<true>(issued);
   }
 
   /* Processes all of the block's tiles. A tile is taken while the previous tile is streamed. */
@@ -70,7 +70,7 @@ template <typename PANEL, int N> struct weight_producer {
       answer = fetch_next(p, n_tiles);
       if (is_passed_over) continue;
       const grouped_operands of = p.operands_of(w.matrix);
-      panel_stream stream = stream_of(of, w.panel);
+      weight_stream stream = stream_of(of, w.panel);
       const int ahead = at < 0 ? n_ahead : 0;
       stream.from += ahead * stream.k_tile_bytes;
 #pragma unroll 1
@@ -82,7 +82,7 @@ template <typename PANEL, int N> struct weight_producer {
           landed.advance();
         }
         n_under_way++;
-        stream.issue(issued);
+        stream.issue<true>(issued);
       }
     }
   }
