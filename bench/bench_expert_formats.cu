@@ -14,8 +14,8 @@
 #include "bench/kernel_bench.cuh"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/device/state.h"
+#include "kernels/cuda/layout/layout.h"
 #include "kernels/cuda/linear/grouped.h"
-#include "kernels/cuda/linear/layout.h"
 #include "yoke/process.h"
 
 using bench::check;

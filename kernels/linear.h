@@ -2,7 +2,7 @@
  *
  * A linear layer is a list of parts (q, k, v; gate, up). Each part is a slice of one weight of the checkpoint, in its
  * own format; the outputs of the parts are concatenated in one row of y. The storage and multiplication of a format is
- * a row of the device's table of formats: kernels/cpu/linear/format.h, kernels/cuda/linear/format.h. A device may fuse
+ * a row of the device's table of formats: kernels/cpu/linear/format.h, kernels/cuda/layout/format.h. A device may fuse
  * neighbouring parts into one GEMM.
  *
  * Column-parallel layers slice n and keep all of k. Row-parallel layers slice k: the result is then a PARTIAL sum and

@@ -22,7 +22,7 @@ DEVICE, BLAS, LAUNCH = "kernels/cuda/device/", "kernels/cuda/blas/", "kernels/cu
 GEMM_DENSE, GEMM_GROUPED = "kernels/cuda/gemm/dense/", "kernels/cuda/gemm/grouped/"
 GEMM = ["kernels/cuda/gemm/", GEMM_DENSE, GEMM_GROUPED]
 PLANS = [  # without a GPU
-    "kernels/cuda/latent/scratch.h", "kernels/cuda/linear/layout.h", "kernels/cuda/moe/scratch.h",
+    "kernels/cuda/latent/scratch.h", "kernels/cuda/layout/layout.h", "kernels/cuda/moe/scratch.h",
     "parallel/p2p/p2p_sizes.h"
 ]
 WEIGHT, ACTIVATION = "kernels/weight.h", "kernels/activation.h"
@@ -53,7 +53,9 @@ MAY_INCLUDE = {
     "kernels/cuda/w8a8/": [BASE, ACTIVATION, PTX, COMMON, *GEMM],
     "kernels/cuda/attention/": [BASE, "kernels/device.h", PTX, COMMON],
     "kernels/cuda/delta/": [BASE, "kernels/device.h", PTX, COMMON],
-    "kernels/cuda/moe/": [BASE, "kernels/", PTX, COMMON, DEVICE, *GEMM, "kernels/cuda/linear/"],
+    "kernels/cuda/moe/": [
+        BASE, "kernels/", PTX, COMMON, DEVICE, *GEMM, "kernels/cuda/layout/", "kernels/cuda/linear/"
+    ],
     "kernels/cuda/rows/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON],
     "kernels/cuda/latent/": [BASE, "kernels/device.h", "kernels/latent.h", PTX, COMMON, BLAS, LAUNCH],
     "kernels/cuda/device/": [
@@ -62,14 +64,15 @@ MAY_INCLUDE = {
     ],
     "kernels/cuda/sampling/": [BASE, "kernels/device.h", PTX, COMMON, DEVICE],
     "kernels/cuda/quantize/": [BASE, "kernels/device.h", "kernels/awq_quantize.h", PTX, COMMON, BLAS, DEVICE],
+    "kernels/cuda/layout/": [BASE, "kernels/device.h", "kernels/experts.h", BLAS],
     "kernels/cuda/linear/": [
         BASE, "kernels/device.h", "kernels/experts.h", "kernels/linear.h", WEIGHT, PTX, COMMON, BLAS, DEVICE, *GEMM,
-        "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h"
+        "kernels/cuda/layout/", "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h"
     ],
     "kernels/cuda/": [
         BASE, "kernels/", BLAS, DEVICE, "kernels/cuda/attention/", "kernels/cuda/delta/", "kernels/cuda/moe/", *GEMM,
-        "kernels/cuda/latent/", "kernels/cuda/linear/", "kernels/cuda/quantize/", "kernels/cuda/rows/",
-        "kernels/cuda/sampling/", "kernels/cuda/w8a8/"
+        "kernels/cuda/latent/", "kernels/cuda/layout/", "kernels/cuda/linear/", "kernels/cuda/quantize/",
+        "kernels/cuda/rows/", "kernels/cuda/sampling/", "kernels/cuda/w8a8/"
     ],
     "loader/model/": [BASE, WEIGHT, ACTIVATION, "kernels/expert_choice.h", "kernels/kv_format.h"],
     "loader/safetensors/": [BASE],

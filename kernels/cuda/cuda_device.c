@@ -19,7 +19,7 @@
 #include "kernels/cuda/gemm/grouped/grouped.h"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/latent/scratch.h"
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/layout/layout.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/moe/mixture.h"
 #include "kernels/cuda/moe/scratch.h"
@@ -133,7 +133,7 @@ static void destroy(yk_device *dev)
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda->sampler);
   yk_cuda_blas_destroy(cuda->blas);
-  void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace, cuda->next_tiles, cuda->latent_counters,
+  void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace, cuda->latent_counters,
                            cuda->delta_readers,  cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_moe_close(cuda);
@@ -230,9 +230,6 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_blame(cuda, yk_gemm_grouped_init(&cuda->wna16, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_grouped_init(&cuda->w8a8, err), err));
   YK_TRY(yk_cuda_moe_open(cuda, err));
-  void *next_tiles;
-  YK_TRY(yk_cuda_alloc(&cuda->base, 2 * sizeof *cuda->next_tiles, &next_tiles, err));
-  cuda->next_tiles = next_tiles;
   YK_TRY(yk_cuda_staging_create(cuda, err));
   YK_TRY(create_blas(cuda, err));
   size_t n_bytes = yk_cuda_attention_workspace_bytes(cuda->wna16.n_multiprocessors, YK_CUDA_MAX_HEAD_DIM);

@@ -5,7 +5,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "op/op_harness.h"
 #ifdef YOKE_HAVE_CUDA
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/layout/layout.h"
 #include "kernels/cuda/moe/mixture.h"
 #endif
 

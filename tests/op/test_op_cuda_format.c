@@ -4,8 +4,8 @@
 #include "base/checked.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
-#include "kernels/cuda/linear/format.h"
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/layout/format.h"
+#include "kernels/cuda/layout/layout.h"
 #include "op/op_cases_int8.h"
 #include "op/op_cuda_target.h"
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "each_case.h"
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/layout/layout.h"
 
 enum {
   UNIT = 16 * 128 / 2,

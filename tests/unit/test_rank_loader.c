@@ -11,7 +11,7 @@
 
 #include "base/checked.h"
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/layout/layout.h"
 #include "loader/integers/group_order.h"
 #include "model/rank_loader.h"
 

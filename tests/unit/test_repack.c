@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "each_case.h"
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/layout/layout.h"
 #include "loader/integers/group_order.h"
 #include "model/repack.h"
 

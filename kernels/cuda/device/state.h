@@ -47,10 +47,7 @@ typedef struct yk_cuda_device {
   yk_cuda_moe_mailboxes mailboxes;
   yk_cuda_buffer gemm_workspace; /* for the WNA16 GEMM: zeroed once; every call leaves it ready for the next call */
   bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_gemm_call */
-  /* two for yk_grouped_call, used alternately: a call may begin while the previous call runs */
-  int32_t *next_tiles;
-  bool second_next_tile;                 /* selects that of the next call */
-  yk_cuda_buffer scratch;                /* results of a GEMM that cannot write y itself */
+  yk_cuda_buffer scratch;        /* results of a GEMM that cannot write y itself */
   yk_cuda_buffer landing, landing_order; /* while a layer is created: an uploaded part, and the order of its inputs */
   yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch of device.h, or NULL */
   void *watch_context;

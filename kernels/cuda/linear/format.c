@@ -1,6 +1,6 @@
 /* format.c - the weight formats of the CUDA device. The file defines only the table, so that a test program can link a
  * table with its own rows in place of this one. */
-#include "kernels/cuda/linear/format.h"
+#include "kernels/cuda/layout/format.h"
 
 const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq,
                                                  &yk_cuda_format_awq_as_16_bits,

@@ -34,8 +34,8 @@ static bool takes_packed(const yk_linear_spec *spec, int i)
 #ifdef YOKE_HAVE_CUDA
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
+#include "kernels/cuda/layout/layout.h"
 #include "kernels/cuda/linear/convert.h"
-#include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/stage.h"
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "kernels/cuda/linear/format.h"
+#include "kernels/cuda/layout/format.h"
 #include "kernels/cuda/linear/format_wna16.h"
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */

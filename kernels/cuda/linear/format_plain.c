@@ -1,7 +1,7 @@
 /* format_plain.c - plain weights on a GPU: act [n, k], multiplied by cuBLAS, or by the kernel of few outputs. A single
  * part that the device already holds (an embedding that is also lm_head) is multiplied in place. */
 #include "base/checked.h"
-#include "kernels/cuda/linear/format.h"
+#include "kernels/cuda/layout/format.h"
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
 

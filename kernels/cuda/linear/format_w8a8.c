@@ -2,7 +2,7 @@
  * Quantisation of x and rounding are as in kernels/cpu/linear/format_w8a8.c. */
 #include "base/checked.h"
 #include "base/dtype.h"
-#include "kernels/cuda/linear/format.h"
+#include "kernels/cuda/layout/format.h"
 #include "kernels/cuda/w8a8/sizes.h"
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */

@@ -108,7 +108,7 @@ yk_grouped_call yk_cuda_wna16_grouped_call(const yk_cuda_device *cuda, const yk_
                            .y = call->args->y,
                            .second_half = cuda->gemm_second_half,
                            .starts_are_settled = call->starts_are_settled,
-                           .next_tile = cuda->next_tiles + (cuda->second_next_tile ? 1 : 0),
+                           .next_tile = call->next_tile,
                            .combine = call->combine,
                            .shared_expert = shared_of(call)};
 }
@@ -116,7 +116,6 @@ yk_grouped_call yk_cuda_wna16_grouped_call(const yk_cuda_device *cuda, const yk_
 void yk_cuda_wna16_grouped_launched(yk_cuda_device *cuda)
 {
   cuda->gemm_second_half = !cuda->gemm_second_half;
-  cuda->second_next_tile = !cuda->second_next_tile;
 }
 
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)

@@ -21,6 +21,7 @@ yk_cuda_grouped_call yk_cuda_grouped_call_of(const yk_linear *linear, const yk_g
                                .bias = gemm->has_bias ? linear->memory + gemm->bias : NULL,
                                .matrix_bytes = linear->layout.matrix_bytes,
                                .n_matrices = linear->n_matrices,
+                               .next_tile = linear->next_tile,
                                .args = args};
   if (!fusion) return call;
   call.combine = fusion->combine;
@@ -63,7 +64,9 @@ static yk_status check(const yk_cuda_gemm *gemm, const yk_grouped_args *args, yk
   return YK_OK;
 }
 
-/* The kernel that permutes slots lets the GEMM begin only after its own wait, so starts are settled. */
+/* The kernel that permutes slots lets the GEMM begin only after its own wait, so starts are settled. Two forwards of
+ * one layer never run at once: the second, or the grouped forward before it, waits for all preceding kernels before it
+ * takes tiles. So one counter serves all forwards of the layer. */
 yk_status yk_cuda_grouped_forward(yk_cuda_device *cuda, const yk_linear *linear, const yk_grouped_args *args,
                                   const yk_cuda_grouped_fusion *fusion, bool starts_are_settled, yk_err *err)
 {

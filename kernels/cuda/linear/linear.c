@@ -96,6 +96,14 @@ static yk_status reserve(yk_cuda_device *cuda, const yk_linear *linear, const yk
   return yk_cuda_grow(cuda, &cuda->scratch, (size_t)scratch_bytes(linear, gemm), err);
 }
 
+static yk_status create_counter(yk_cuda_device *cuda, yk_linear *linear, yk_err *err)
+{
+  void *counter = NULL;
+  YK_TRY(yk_cuda_alloc(&cuda->base, sizeof *linear->next_tile, &counter, err));
+  linear->next_tile = counter;
+  return YK_OK;
+}
+
 static yk_status load(yk_cuda_device *cuda, const yk_linear_spec *spec, yk_linear *linear, yk_err *err)
 {
   void *memory = NULL;
@@ -104,7 +112,7 @@ static yk_status load(yk_cuda_device *cuda, const yk_linear_spec *spec, yk_linea
   for (int i = 0; i < linear->layout.n_gemms; i++) {
     const yk_cuda_gemm *gemm = &linear->layout.gemms[i];
     if (gemm->kind->plan) YK_TRY(gemm->kind->plan(cuda, gemm, &linear->plans[i], err));
-    if (!linear->is_grouped) YK_TRY(reserve(cuda, linear, gemm, err));
+    YK_TRY(linear->is_grouped ? create_counter(cuda, linear, err) : reserve(cuda, linear, gemm, err));
     for (int32_t m = 0; m < linear->n_matrices; m++) YK_TRY(load_gemm(cuda, spec, m, linear, gemm, err));
   }
   /* Forwards read weights before the preceding kernel has ended (programmatic dependent launch), so the weights must be
@@ -171,6 +179,7 @@ void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear)
 {
   if (!linear) return;
   yk_cuda_free(dev, linear->memory);
+  yk_cuda_free(dev, linear->next_tile);
   for (int i = 0; i < YK_MAX_LINEAR_PARTS; i++) free(linear->plans[i]);
   free(linear);
 }

@@ -2,7 +2,7 @@
 #ifndef YK_KERNELS_CUDA_LINEAR_LINEAR_H
 #define YK_KERNELS_CUDA_LINEAR_LINEAR_H
 
-#include "kernels/cuda/linear/format.h"
+#include "kernels/cuda/layout/format.h"
 #include "kernels/device.h"
 
 yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);

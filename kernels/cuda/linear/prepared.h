@@ -3,7 +3,7 @@
 #define YK_KERNELS_CUDA_LINEAR_PREPARED_H
 
 #include "base/checked.h"
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/layout/layout.h"
 
 enum {
   YK_CUDA_SCRATCH_ROWS = 512,   /* rows of a block whose results pass through the scratch: bounds its size */
@@ -16,7 +16,8 @@ struct yk_linear {
   int32_t n_matrices;
   bool f32_output, is_grouped;
   int32_t max_tokens;
-  char *memory; /* [n_matrices, matrix_bytes] */
+  char *memory;       /* [n_matrices, matrix_bytes] */
+  int32_t *next_tile; /* device: the counter of yk_cuda_grouped_call; NULL for a layer that is not grouped */
 };
 
 /* Rows of a block for a GEMM that needs the scratch, for results or for quantised inputs: a kind with writes_in_place

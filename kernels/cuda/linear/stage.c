@@ -3,7 +3,7 @@
 #include "base/checked.h"
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/layout/layout.h"
 
 yk_status yk_cuda_stage_rows(yk_cuda_device *cuda, const yk_linear_part *part, yk_gemm_rows *rows, yk_err *err)
 {

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/layout/layout.h"
 #include "kernels/cuda/linear/format_wna16.h"
 #include "kernels/cuda/linear/grouped.h"
-#include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/moe/combine.h"
 #include "kernels/cuda/moe/plan.h"

@@ -1,7 +1,7 @@
 /* scratch.c - see scratch.h. */
 #include "kernels/cuda/moe/scratch.h"
 
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/layout/layout.h"
 #include "kernels/mixture_calls.h"
 
 int64_t yk_cuda_mixture_scratch_bytes(const yk_mixture_sizes *sizes, const yk_linear_spec *gate_up,

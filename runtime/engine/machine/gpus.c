@@ -7,7 +7,7 @@
 #include "base/arguments.h"
 #include "base/checked.h"
 #include "kernels/cuda/latent/scratch.h"
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/layout/layout.h"
 #include "kernels/cuda/moe/scratch.h"
 #include "model/model.h"
 #include "parallel/p2p/p2p_sizes.h"

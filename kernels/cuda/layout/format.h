@@ -36,8 +36,8 @@
  * unless an existing kind suffices, a `const yk_cuda_gemm_kind`; declare the row at the end of this header and list it
  * in format.c. Kernels of a new kind get a folder next to gemm/. tests/op/test_op_cuda_format.c is a complete example:
  * int8 weights, multiplied with int8 activations and, if that kind does not take a layer, as 16 bits. */
-#ifndef YK_KERNELS_CUDA_LINEAR_FORMAT_H
-#define YK_KERNELS_CUDA_LINEAR_FORMAT_H
+#ifndef YK_KERNELS_CUDA_LAYOUT_FORMAT_H
+#define YK_KERNELS_CUDA_LAYOUT_FORMAT_H
 
 #include <stddef.h>
 
@@ -116,6 +116,7 @@ typedef struct yk_cuda_grouped_call {
   const void *bias;     /* device [n] of matrix 0, act if the kind has an epilogue, else f32; or NULL */
   int64_t matrix_bytes; /* distance between matrices */
   int32_t n_matrices;
+  int32_t *next_tile; /* device: the layer's counter of output tiles, 0 between forwards (yk_grouped_call) */
   const yk_grouped_args *args;
   bool starts_are_settled; /* args->starts were complete before the preceding kernel could begin */
   const yk_combine_args *combine;

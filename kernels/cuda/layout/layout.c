@@ -1,4 +1,4 @@
-#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/layout/layout.h"
 
 #include <string.h>
 

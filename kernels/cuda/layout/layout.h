@@ -1,9 +1,9 @@
 /* layout.h - the contents and offsets of a model in a GPU's memory. Pure arithmetic, also compiled without CUDA, so
  * that any machine can plan memory for GPUs. */
-#ifndef YK_KERNELS_CUDA_LINEAR_LAYOUT_H
-#define YK_KERNELS_CUDA_LINEAR_LAYOUT_H
+#ifndef YK_KERNELS_CUDA_LAYOUT_LAYOUT_H
+#define YK_KERNELS_CUDA_LAYOUT_LAYOUT_H
 
-#include "kernels/cuda/linear/format.h"
+#include "kernels/cuda/layout/format.h"
 #include "kernels/device.h"
 
 #ifdef __cplusplus
