@@ -6,7 +6,6 @@
  * timed in one kernel ("single"), without and with the shared expert, and both forms as the time they add to the other
  * kernels of a step ("in step"). experts_timing.cuh defines the times. */
 #include "bench/experts_check_grouped.cuh"
-#include "bench/experts_check_route.cuh"
 #include "bench/experts_check_row.cuh"
 #include "bench/experts_timing.cuh"
 #include "bench/kernel_bench.cuh"
@@ -108,9 +107,7 @@ int main(int argc, char **argv)
   check(yk_cuda_routed_gemm_init(&gpu), "routed GEMM");
   check(yk_single_token_init(&gpu), "single token");
   if (!o.run.time_only) {
-    bool good = check_routes();
-    good &= check_combines();
-    good &= check_grouped_gemms();
+    bool good = check_grouped_gemms();
     good &= check_shared_experts();
     good &= check_routed_gemms(gpu);
     good &= check_single_tokens(gpu);

@@ -1,11 +1,9 @@
 /* bench_quantize_kernel.cu - 16-bit weights to AWQ's tensors on a GPU. One run times the fused kernel, separate passes
- * (range of each group, quotients, transposition and packing), and a copy of as many bytes. Results are first compared
- * with those of the CPU, bit for bit. */
+ * (range of each group, quotients, transposition and packing), and a copy of as many bytes.
+ * tests/op/test_op_cuda_quantize.c checks the results. */
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <iterator>
 #include <vector>
 
 #include "bench/gpu_timing.cuh"
@@ -14,7 +12,6 @@
 #include "kernels/cuda/quantize/awq_quantize.h"
 
 extern "C" {
-#include "kernels/cpu/cpu_awq.h"
 #include "yoke/process.h"
 }
 
@@ -126,14 +123,6 @@ buffers make(const void *w, yk_dtype dtype, int64_t n, int64_t k, int64_t group)
   return b;
 }
 
-void clear(const buffers &b)
-{
-  const yk_awq_floats &w = b.args.weight;
-  CUDA_OK(cudaMemset(b.args.out.qweight, 0xAA, w.n * w.k / 2));
-  CUDA_OK(cudaMemset(b.args.out.qzeros, 0xAA, w.n * (w.k / w.group) / 2));
-  CUDA_OK(cudaMemset(b.args.out.scales, 0xAA, w.n * (w.k / w.group) * 2));
-}
-
 void release(const buffers &b)
 {
   for (void *at : {(void *)b.args.out.qweight, (void *)b.args.out.qzeros, (void *)b.args.out.scales,
@@ -141,107 +130,11 @@ void release(const buffers &b)
     CUDA_OK(cudaFree(at));
 }
 
-struct tensors {
-  std::vector<uint32_t> qweight, qzeros;
-  std::vector<uint16_t> scales;
-};
-
-tensors sized(int64_t n, int64_t k, int64_t group)
-{
-  tensors t;
-  t.qweight.resize(n * k / 8), t.qzeros.resize(n * (k / group) / 8), t.scales.resize(n * (k / group));
-  return t;
-}
-
-tensors fetch(const buffers &b)
-{
-  tensors t = sized(b.args.weight.n, b.args.weight.k, b.args.weight.group);
-  CUDA_OK(cudaDeviceSynchronize());
-  CUDA_OK(cudaMemcpy(t.qweight.data(), b.args.out.qweight, t.qweight.size() * 4, cudaMemcpyDeviceToHost));
-  CUDA_OK(cudaMemcpy(t.qzeros.data(), b.args.out.qzeros, t.qzeros.size() * 4, cudaMemcpyDeviceToHost));
-  CUDA_OK(cudaMemcpy(t.scales.data(), b.args.out.scales, t.scales.size() * 2, cudaMemcpyDeviceToHost));
-  return t;
-}
-
-const char *difference(const tensors &a, const tensors &b)
-{
-  return a.scales != b.scales ? "scales" : a.qzeros != b.qzeros ? "zeros" : a.qweight != b.qweight ? "words" : "same";
-}
-
-/* ---- Checks ------------------------------------------------------------------------------------------------------ */
+/* ---- Times ------------------------------------------------------------------------------------------------------- */
 
 struct sizes {
   int64_t n, k, group;
 };
-
-/* Weights from -1 to 1, with many ties and with whole groups of one sign. */
-std::vector<uint16_t> draw(yk_dtype dtype, const sizes &s)
-{
-  std::vector<uint16_t> host(s.n * s.k);
-  uint32_t x = 12345;
-  for (int64_t i = 0; i < s.n * s.k; i++) {
-    x = x * 1664525u + 1013904223u;
-    float w = static_cast<float>(x >> 8) / 8388608.0f - 1.0f;
-    const int64_t which = i / s.group % 7;
-    if (which == 1) w = std::abs(w) * 1e-3f;
-    if (which == 2) w = static_cast<float>(static_cast<int>(w * 8)) / 8.0f;
-    if (which == 3) w *= 1e-5f;
-    if (which == 4) w = -std::abs(w);
-    if (which == 5) w = 0;
-    host[i] = dtype == YK_F16 ? yk_f32_to_f16(w) : yk_f32_to_bf16(w);
-  }
-  return host;
-}
-
-template <typename T> int check(yk_cpu_pool *pool, yk_dtype dtype, const sizes &s)
-{
-  const std::vector<uint16_t> host = draw(dtype, s);
-  void *w;
-  CUDA_OK(cudaMalloc(&w, host.size() * 2));
-  CUDA_OK(cudaMemcpy(w, host.data(), host.size() * 2, cudaMemcpyHostToDevice));
-  const buffers b = make(w, dtype, s.n, s.k, s.group);
-  tensors expected = sized(s.n, s.k, s.group);
-  const yk_awq_floats floats = {.w = host.data(), .dtype = dtype, .n = s.n, .k = s.k, .group = s.group};
-  const yk_awq_tensors out = {expected.qweight.data(), expected.qzeros.data(), expected.scales.data()};
-  yk_awq_quantize(pool, &floats, &out);
-  int n_wrong = 0;
-  auto expect = [&](const char *name) {
-    const char *what = difference(fetch(b), expected);
-    if (std::strcmp(what, "same") == 0) return;
-    n_wrong++;
-    std::printf("WRONG: %s, %s, %" PRId64 " x %" PRId64 ", groups of %" PRId64 ": %s\n", name, yk_dtype_name(dtype),
-                s.n, s.k, s.group, what);
-  };
-  clear(b);
-  CUDA_OK(yk_cuda_launch_awq_quantize(&b.args, nullptr));
-  expect("fused");
-  clear(b);
-  launch_passes<T>(b.passes, nullptr);
-  expect("separate passes");
-  release(b);
-  CUDA_OK(cudaFree(w));
-  return n_wrong;
-}
-
-int check_all()
-{
-  const sizes all[] = {{256, 128, 128},  {512, 1024, 128},  {8, 32, 32},        {24, 96, 32},       {264, 192, 64},
-                       {520, 640, 32},   {1000, 320, 64},   {136, 384, 128},    {40, 4096, 4096},   {328, 1280, 64},
-                       {3000, 512, 512}, {136, 5120, 5120}, {72, 12288, 12288}, {64, 14336, 14336}, {8, 8, 8}};
-  yk_cpu_pool *pool;
-  yk_err err = YK_ERR_INIT;
-  bench::check(yk_cpu_pool_create(8, &pool, &err), err);
-  int n_wrong = 0;
-  for (const sizes &s : all) {
-    n_wrong += check<__half>(pool, YK_F16, s);
-    n_wrong += check<__nv_bfloat16>(pool, YK_BF16, s);
-  }
-  yk_cpu_pool_destroy(pool);
-  std::printf("%d of %zu results differ from the CPU's\n", n_wrong, 4 * std::size(all));
-  return n_wrong;
-}
-
-/* ---- Times ------------------------------------------------------------------------------------------------------- */
 
 struct figures {
   int64_t bytes;
@@ -321,16 +214,12 @@ int main(int argc, char **argv)
 {
   yk_process_init();
   report_options report;
-  run_options run;
   std::vector<yk_option> options;
   add_options(options, report);
-  add_options(options, run);
   parse_options("bench_quantize_kernel",
                 "Measure what makes 4-bit weights of 16-bit ones on a GPU: one fused kernel, and separate passes, "
-                "beside a copy of as many bytes as are read and written. Results are compared with the CPU's.",
+                "beside a copy of as many bytes as are read and written.",
                 "  bench_quantize_kernel --json bench/results/quantize_kernel_h200.json\n", options, argc, argv);
-  if (!run.time_only && check_all() != 0) return 1;
-  if (run.check_only) return 0;
   FILE *json = open_figures(report);
   cudaDeviceProp gpu;
   CUDA_OK(cudaGetDeviceProperties(&gpu, 0));

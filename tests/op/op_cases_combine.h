@@ -16,7 +16,9 @@ static const combine_case combine_cases[] = {
     {3, 20, 2, true, true, false},      {1, 2051, 1, true, true, true},
     {33, 1024, 6, false, false, false}, {1100, 72, 3, false, false, false}, /* enough that thread blocks have several */
     {900, 40, 8, true, true, false},    {65600, 8, 1, true, false, false},  /* more than a grid has along y */
-    {2, 7168, 8, true, false, false},   {3, 8328, 6, true, true, false}};
+    {2, 7168, 8, true, false, false},   {3, 8328, 6, true, true, false},
+    {5, 60, 17, true, true, false},     {33, 4096, 2, true, false, false},
+    {1, 2048, 8, false, false, false},  {7, 2056, 6, true, true, false}};
 
 /* Residual and norm of the sum of a residual and a combination. is_there: the combination has been computed; else the
  * norm's operation computes it. */

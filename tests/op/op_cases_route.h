@@ -25,6 +25,15 @@ static const route_case route_cases[] = {
     {{7, 7, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 2, 4}, 9, 0, ROUTE_EQUAL, false, false},
     {{8, 1, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 8}, 130, 0, ROUTE_ONE_SIDED, false, false},
     {{1, 1, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 0, 1}, 5, 0, ROUTE_RANDOM, false, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 2048, 0, ROUTE_RANDOM, false, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 43, 42}, 257, 0, ROUTE_RANDOM, false, true},
+    {{8, 2, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 8}, 1000, 0, ROUTE_RANDOM, false, true},
+    {{64, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 0, 64}, 31, 0, ROUTE_RANDOM, false, true},
+    {{160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 0, 160}, 256, 0, ROUTE_RANDOM, false, false},
+    {{512, 16, YK_SCORE_SOFTMAX, 64, 9, YK_GROUP_SCORE_LARGEST_TWO, true, 1, 0, 512}, 33, 0, ROUTE_RANDOM, false, true},
+    {{1000, 32, YK_SCORE_SIGMOID, 40, 20, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 1000}, 32, 0, ROUTE_RANDOM, true, false},
+    {{5, 5, YK_SCORE_SIGMOID, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 4, 1}, 200, 0, ROUTE_RANDOM, false, false},
+    {{7, 3, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 7, 0}, 64, 0, ROUTE_RANDOM, false, true},
     {{384, 8, YK_SCORE_SIGMOID, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 2.827f, 300, 84},
      513,
      0,
@@ -221,7 +230,7 @@ static inline void check_route(const op_target *target, const route_case *c)
   yk_device *dev = op_device_new(target, YK_F16, 3, 16);
   int64_t stride = c->spec.n_experts + c->n_more_logits;
   op_array logits = route_draw_logits(dev, c, stride, &random), bias = {0};
-  int32_t slots[1024], *kv_slots = NULL;
+  int32_t slots[2048], *kv_slots = NULL;
   if (c->has_bias) {
     bias = op_array_random(dev, YK_F32, (size_t)c->spec.n_experts, 0.1, &random);
     bias.values[7] = 10.0;

@@ -136,10 +136,11 @@ static void expect_same(yk_device *cpu, yk_device *gpu, const yk_awq_floats *wei
 static void test_words(void **state)
 {
   (void)state;
-  static const int64_t sizes[][3] = {{8, 32, 32},       {24, 96, 32},   {264, 192, 64}, {1000, 640, 32},
-                                     {72, 384, 128},    {40, 640, 640}, {2600, 96, 96}, {16, 100, 100},
-                                     {56, 37, 37},      {64, 128, 128}, {8, 8192, 64},  {512, 1024, 128},
-                                     {2056, 4096, 4096}};
+  static const int64_t sizes[][3] = {{8, 32, 32},        {24, 96, 32},       {264, 192, 64},   {1000, 640, 32},
+                                     {72, 384, 128},     {40, 640, 640},     {2600, 96, 96},   {16, 100, 100},
+                                     {56, 37, 37},       {64, 128, 128},     {8, 8192, 64},    {512, 1024, 128},
+                                     {8, 8, 8},          {520, 640, 32},     {328, 1280, 64},  {136, 5120, 5120},
+                                     {72, 12288, 12288}, {64, 14336, 14336}, {3000, 512, 512}, {2056, 4096, 4096}};
   yk_device *cpu = NULL, *gpu = op_device_new(&cuda_target, YK_F16, 1, 16);
   const yk_device_limits limits = {1, 1, 1, 1};
   op_ok(yk_cpu_device_create(YK_F32, 4, &limits, &cpu, &err));
