@@ -11,7 +11,7 @@ import signal
 
 import harness
 from constrained_case import BOMBS, BOOLEAN, COMPLAINT, schema_format
-from server_case import Case, Server, TOOL_TEMPLATE, read_events, text_of
+from server_case import Case, Server, TOOL_TEMPLATE, helpers_of, read_events, text_of
 from server_parsers import ChainCase, chain
 from server_protocols import events_of
 
@@ -325,7 +325,7 @@ class WaitingTest(Case):
         server = self.serve("--grammar-time-limit", harness.TIMEOUT_S)
         asked = {"prompt": "One", "max_tokens": 4}
         self.assertEqual(server.post(COMPLETION, {**asked, "guided_choice": ["ok"]}).status, 200)
-        helper, = helpers_of(server)
+        helper, = helpers_of(server, "grammar_helper")
         os.kill(helper, signal.SIGSTOP)
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
             waiting = [pool.submit(server.post, COMPLETION, {**asked, "guided_choice": [name]}) for name in "abc"]
@@ -344,7 +344,7 @@ class WaitingTest(Case):
             return server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, "guided_choice": [name]}, keys[key])
 
         self.assertEqual(ask("a", "ok").status, 200)
-        helper, = helpers_of(server)
+        helper, = helpers_of(server, "grammar_helper")
         os.kill(helper, signal.SIGSTOP)
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             waiting = [pool.submit(ask, "a", name) for name in "wxyz"]
@@ -356,18 +356,6 @@ class WaitingTest(Case):
             finally:
                 os.kill(helper, signal.SIGCONT)
             self.assertEqual([request.result().value["choices"][0]["text"] for request in waiting], list("wxyz"))
-
-
-def helpers_of(server):
-    """Process ids of the server's grammar helpers."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat, \
-                open(f"/proc/{name}/cmdline", "rb") as line:
-            parent = int(stat.read().rsplit(b")", 1)[1].split()[1])
-            if parent == server.process.pid and b"grammar_helper" in line.read():
-                found.append(int(name))
-    return found
 
 
 @harness.of_the_program

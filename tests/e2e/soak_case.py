@@ -13,6 +13,7 @@ import threading
 import time
 
 import harness
+from constrained_case import draw_constraint, draw_schema, satisfies
 from server_case import ask_on, events_of, read_events, request_bytes
 from server_refused import BAD_BODIES, BAD_CHATS, BAD_FIELDS, BAD_HTTP
 
@@ -34,8 +35,8 @@ class Refused(Exception):
 class Soak:
     """State shared by all clients: the answers so far, counts of actions, and the first error."""
 
-    def __init__(self, server, limit_s):
-        self.server, self.limit_s = server, limit_s
+    def __init__(self, server, limit_s, has_grammars=False):
+        self.server, self.limit_s, self.has_grammars = server, limit_s, has_grammars
         self.prompts = read_prompts()
         self.may_fail = False  # a rank fails for now: requests may end with its name
         self.counts = collections.Counter()
@@ -75,6 +76,8 @@ class Client(threading.Thread):
     def run(self):
         acts = {self.act_completion: 30, self.act_chat: 15, self.act_tokens: 8, self.act_look: 4,
                 self.act_bad_request: 15, self.act_bad_http: 4, self.act_leave: 15, self.act_slow_reader: 5}
+        if self.soak.has_grammars:
+            acts |= {self.act_constrained: 15, self.act_call: 10}
         with contextlib.closing(self):
             while not self.must_end.is_set() and not self.soak.error:
                 act = self.random.choices(list(acts), acts.values())[0]
@@ -225,6 +228,36 @@ class Client(threading.Thread):
         for index, answer in self.ask(COMPLETIONS, body).items():
             self.soak.check_again(("sampled", at, seed, index), answer)
 
+    def act_constrained(self):
+        """An answer that ends by itself satisfies its constraint; sometimes in a chat, where it may reason before."""
+        fields, satisfied = draw_constraint(self.random)
+        prompt = self.random.choice(self.soak.prompts)["prompt"]
+        if self.random.random() < 0.5:
+            path, body = COMPLETIONS, {"prompt": prompt}
+        else:
+            path, body = CHAT, {"messages": [{"role": "user", "content": prompt}], "thinking_token_budget": 8}
+        asked = {**body, **fields, "max_tokens": 200, "n": self.random.randint(1, 2), "temperature": 1.5}
+        for text, _, end in self.ask(path, asked).values():
+            assert end != "stop" or satisfied(text or ""), (asked, text)
+
+    def act_call(self):
+        """An enforced call of a strict tool, or of either."""
+        schema = {"type": "object", "properties": {"x": draw_schema(self.random), "y": draw_schema(self.random)},
+                  "required": ["x"], "additionalProperties": False}
+        tools = [{"type": "function", "function": {"name": name, "strict": True, "parameters": schema}}
+                 for name in "fg"]
+        choice = self.random.choice(("required", {"type": "function", "function": {"name": "g"}}))
+        response = ask_on(self.connect(), "POST", CHAT, {"messages": HELLO, "tools": tools, "tool_choice": choice,
+                                                         "max_tokens": 300, "parallel_tool_calls": False})
+        self.expect(response.status, response.value)
+        self.soak.check_id(response.value["id"])
+        answer, = response.value["choices"]
+        if answer["finish_reason"] == "length":
+            return
+        call, = answer["message"]["tool_calls"]
+        assert call["function"]["name"] in ("fg" if choice == "required" else "g"), call
+        assert satisfies(json.loads(call["function"]["arguments"]), schema), (schema, call)
+
     def act_chat(self):
         at, seed, n = self.random.randrange(len(self.soak.prompts)), self.random.randrange(2), self.random.randint(1, 2)
         body = {"messages": [{"role": "user", "content": self.soak.prompts[at]["prompt"]}], "n": n, "seed": seed,
@@ -271,7 +304,8 @@ class Client(threading.Thread):
         if kind == 1:
             path, body = COMPLETIONS, {"prompt": "x", **self.random.choice(BAD_FIELDS)[0]}
         elif kind == 2:
-            path, body = CHAT, {"messages": HELLO, **self.random.choice(BAD_CHATS)[0]}
+            chats = [fields for fields, *_ in BAD_CHATS if "tools" not in fields]  # --tool-call-parser is set
+            path, body = CHAT, {"messages": HELLO, **self.random.choice(chats)}
         response = ask_on(self.connect(), "POST", path, body)
         if response.status != 400:
             self.expect(response.status, response.value)
@@ -289,6 +323,8 @@ class Client(threading.Thread):
         """At any moment: in the middle of the request, before the answer begins, after a part of it."""
         prompt = self.random.choice(self.soak.prompts[:16])["prompt"]
         body = {**LONG, "prompt": prompt, "n": self.random.randint(1, 4), "stream": self.random.random() < 0.6}
+        if self.soak.has_grammars and self.random.random() < 0.4:
+            body |= draw_constraint(self.random)[0]
         n_reads = self.random.choice((0, 0, 1, 5)) if body["stream"] else 0
         if self.random.random() < 0.2:
             data, n_reads = request_bytes(COMPLETIONS, body), 0

@@ -65,8 +65,8 @@ static const struct {
   "'s': {'type': 'string', 'pattern': '^[a-c]{1,3}$'}, 'l': {'type': 'array', 'items': {'enum': ['k', 'm']}, "         \
   "'maxItems': 2}, 'o': {'type': 'object', 'properties': {'i': {'$ref': '#/$defs/i'}}, 'required': ['i'], "            \
   "'additionalProperties': false}, 'z': {'type': 'null'}, 'c': {'const': false}, 'v': {'anyOf': [{'enum': ['k', "      \
-  "'null']}, {'type': 'integer', 'minimum': 5, 'maximum': 7}]}, 'y': {'type': 'string', 'minLength': 2, 'maxLength': " \
-  "3}}, 'required': ['x', 'w', 's', 'l', 'o', 'c', 'v', 'y'], "                                                        \
+  "'null']}, {'type': 'integer', 'minimum': 5, 'maximum': 7}]}, 'e': {'type': 'string', 'maxLength': 0}, 'y': "        \
+  "{'type': 'string', 'minLength': 2, 'maxLength': 3}}, 'required': ['x', 'w', 's', 'l', 'o', 'c', 'v', 'e', 'y'], "   \
   "'additionalProperties': false, '$defs': {'i': {'type': 'integer', 'minimum': 0, 'maximum': 40}}}"
 #define TOOL(name)                                                                                                     \
   "{'type': 'function', 'function': {'name': '" name "', 'strict': true, 'parameters': " PARAMETERS "}}"
@@ -239,7 +239,8 @@ static bool fits(const calls *c)
     fit &= yk_json_size(o) == 1 && yk_json_to_i64(yk_json_get(o, "i"), &i) && i >= 0 && i <= 40;
     fit &= yk_json_is(yk_json_get(a, "c"), YK_JSON_FALSE) && fits_union(yk_json_get(a, "v"));
     fit &= yk_json_is(y, YK_JSON_STRING) && n_characters(y) >= 2 && n_characters(y) <= 3;
-    fit &= yk_json_size(a) == 8u + (b.doc != NULL) + (z.doc != NULL) && (!b.doc || yk_json_is_bool(b));
+    fit &= yk_json_equals(yk_json_get(a, "e"), "") && yk_json_size(a) == 9u + (b.doc != NULL) + (z.doc != NULL) &&
+           (!b.doc || yk_json_is_bool(b));
     fit &= !z.doc || yk_json_is(z, YK_JSON_NULL);
     YK_JSON_EACH(one, l) fit &= yk_json_equals(one, "k") || yk_json_equals(one, "m");
   }

@@ -165,7 +165,8 @@ class Arguments:
             elif "pattern" in schema or {"minLength", "maxLength"} & set(schema):
                 if unsafe:
                     raise Refused(path, f"a bounded string beside other bounded types is not supported {IN_CALLS}")
-                formats.append(regex(without_tags(schema["pattern"]) if "pattern" in schema else of_length(schema)))
+                pattern = without_tags(schema["pattern"]) if "pattern" in schema else of_length(schema)
+                formats.append(regex(pattern) if pattern.strip("^$") else text(""))
                 pads |= re.search(r"\\[nsSWD]|\[\^", schema.get("pattern", "")) is not None
             else:
                 formats.append(any_text(self.style.ends, "".join(FIRST[kind] for kind in sorted(unsafe))))
