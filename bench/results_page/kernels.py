@@ -157,6 +157,29 @@ def add_attention(page, results):
     page.table(["case"] + heads, rows)
 
 
+WIDE_CASES = ("decode 1 x 2048", "decode 64 x 2048", "decode 1 x 8192", "decode 64 x 8192", "decode 256 x 8192",
+              "prefill 8 x 4096")
+
+
+def add_wide_attention(page, results):
+    """heads of 256 beside heads of 128"""
+    names = [f"attention_heads_256{kind}_h200.json" for kind in ("", "_kv_int8", "_kv_fp8")]
+    files = [results.measured(name) for name in names]
+    page.paragraph(
+        "Heads of 256 on an H200, 16 bits; int8; fp8. Of 128, 32/8 heads have the same bytes and products as 16/4 heads "
+        "of 256. Gates as in Qwen3.5. `bench_attention --filter hd`")
+    rows = []
+    for layout in ("32/8 hd 128", "16/4 hd 256", "24/4 hd 256 gates", "32/2 hd 256 gates"):
+        cells = [layout.replace("hd", "heads of")]
+        for case in WIDE_CASES:
+            points = [one(found["cases"], case=f"{case} {layout}") for found in files]
+            cells.append("; ".join(f"{number(point['us'])} ({percent(point['efficiency'])})" for point in points)
+                         if all(points) else None)
+        rows.append(cells)
+    links = ", ".join(link(name, found["commit"]) for name, found in zip(names, files))
+    page.table([f"us, {links}"] + list(WIDE_CASES), rows)
+
+
 def add_sampling(page, results):
     h200, h100 = results.measured("sample_h200.json"), results.measured("sample_h100.json")
     page.section("Sampling", (
