@@ -166,8 +166,8 @@ def add_wide_attention(page, results):
     names = [f"attention_heads_256{kind}_h200.json" for kind in ("", "_kv_int8", "_kv_fp8")]
     files = [results.measured(name) for name in names]
     page.paragraph(
-        "Heads of 256 on an H200, 16 bits; int8; fp8. Of 128, 32/8 heads have the same bytes and products as 16/4 heads "
-        "of 256. Gates as in Qwen3.5. `bench_attention --filter hd`")
+        "Heads of 256 on an H200, 16 bits; int8; fp8. Of 128, 32/8 heads have the same bytes and products as 16/4 "
+        "heads of 256. Gates as in Qwen3.5. `bench_attention --filter hd`")
     rows = []
     for layout in ("32/8 hd 128", "16/4 hd 256", "24/4 hd 256 gates", "32/2 hd 256 gates"):
         cells = [layout.replace("hd", "heads of")]
