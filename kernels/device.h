@@ -117,15 +117,16 @@ typedef struct yk_rms_norm_args {
 } yk_rms_norm_args;
 
 /* add_norm: residual += alpha * (partials[0] + ... + partials[n_partials-1]), added in that order in float32 and
- * rounded once; then y = rms_norm(residual, w) unless w is NULL.   partials, residual, y act [n_rows, hidden]. Partials
- * may be other ranks' memory; residual is this rank's own, so every rank computes the same bits. combine: the
- * combination of experts, of n_rows rows, whose y is partials[0]; add_norm runs it first and may leave that y
- * unwritten. NULL: partials[0] is complete. */
+ * rounded once; then y = rms_norm(residual, w) unless w is NULL. With result_w, on devices with has_result_norms, the
+ * sum is rounded and becomes rms_norm(sum, result_w) before it is added; y, which is then not NULL, is overwritten.
+ *   partials, residual, y act [n_rows, hidden]. Partials may be other ranks' memory; residual is this rank's own, so
+ * every rank computes the same bits. combine: the combination of experts, of n_rows rows, whose y is partials[0];
+ * add_norm runs it first and may leave that y unwritten. NULL: partials[0] is complete. */
 typedef struct yk_add_norm_args {
   void *y, *residual;
   const void *partials[YK_MAX_RANKS];
   int32_t n_partials;
-  const void *w;
+  const void *result_w, *w;
   int32_t n_rows, hidden;
   float alpha, eps;
   const yk_combine_args *combine;
@@ -330,6 +331,7 @@ typedef struct yk_device_ops {
   yk_status (*qk_rope_kv)(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err);
   yk_status (*attention)(yk_device *dev, const yk_attention_args *args, yk_err *err);
   bool has_attention_gates; /* see yk_head_layout; otherwise building a model with gates fails */
+  bool has_result_norms;    /* see yk_add_norm_args; otherwise building a model with norms behind sublayers fails */
   bool has_attention_sinks; /* otherwise building a model with sinks fails */
   bool has_expert_biases;   /* mixtures add the biases of the experts' layers; otherwise a model with them fails */
   bool needs_kv_staging;    /* for 8-bit caches: see yk_kv_layer */

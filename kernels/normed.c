@@ -7,6 +7,7 @@ yk_add_norm_args yk_normed_add_norm(const yk_normed *normed)
                             .residual = normed->residual,
                             .partials = {normed->partial.rows},
                             .n_partials = 1,
+                            .result_w = normed->result_w,
                             .w = normed->w,
                             .n_rows = normed->n_rows,
                             .hidden = normed->hidden,

@@ -39,7 +39,7 @@ typedef struct yk_normed {
   void *rows; /* act [n_rows, hidden] */
   yk_partial partial;
   void *residual;
-  const void *w;
+  const void *result_w, *w;
   int32_t n_rows, hidden;
   float alpha, eps;
 } yk_normed;

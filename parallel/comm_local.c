@@ -208,9 +208,10 @@ static void *row_of(const yk_comm *comm, const yk_all_reduce_add_norm_args *args
 static yk_status sum_rows(yk_comm *comm, const yk_all_reduce_add_norm_args *args, int32_t first, int32_t end,
                           yk_err *err)
 {
-  yk_add_norm_args sum = {.y = args->w ? row_of(comm, args, args->y, first) : NULL,
+  yk_add_norm_args sum = {.y = args->w || args->result_w ? row_of(comm, args, args->y, first) : NULL,
                           .residual = row_of(comm, args, args->residual, first),
                           .n_partials = comm->n_ranks,
+                          .result_w = args->result_w,
                           .w = args->w,
                           .n_rows = end - first,
                           .hidden = args->hidden,

@@ -54,8 +54,9 @@ class ModelTensors:
         self.tensors.append(Tensor(f"{name}.weight", dtype, shape, draw_normal(mean, std, dtype)))
 
     def norm(self, name, n):
-        """Models with gated delta nets store weights less 1."""
-        self.normal(name, (n,), 0.0 if "linear_num_key_heads" in self.config else 1.0, 0.05)
+        """Models with gated delta nets, and Gemma, store weights less 1."""
+        less_1 = "linear_num_key_heads" in self.config or self.config["model_type"] == "gemma3_text"
+        self.normal(name, (n,), 0.0 if less_1 else 1.0, 0.05)
 
     def linear(self, name, k, n, has_bias=False):
         self.tensors += self.linear_tensors(name, k, n, self.settings)
@@ -76,7 +77,7 @@ class ModelTensors:
         self.linear(f"{layer}.q_proj", hidden, 2 * q if has_gates else q, has_bias)
         self.linear(f"{layer}.k_proj", hidden, kv, has_bias)
         self.linear(f"{layer}.v_proj", hidden, kv, has_bias)
-        if config.get("use_qk_norm", config["model_type"].startswith("qwen3")):
+        if config.get("use_qk_norm", config["model_type"].startswith(("qwen3", "gemma3"))):
             self.norm(f"{layer}.q_norm", head)
             self.norm(f"{layer}.k_norm", head)
         is_gpt_oss = config["model_type"] == "gpt_oss"
@@ -175,6 +176,9 @@ class ModelTensors:
             else:
                 self.attention(f"{layer}.self_attn")
             self.norm(f"{layer}.post_attention_layernorm", hidden)
+            if config["model_type"] == "gemma3_text":
+                self.norm(f"{layer}.pre_feedforward_layernorm", hidden)
+                self.norm(f"{layer}.post_feedforward_layernorm", hidden)
             if config["model_type"] == "mixtral":
                 self.mixtral_experts(f"{layer}.block_sparse_moe")
             elif config["model_type"] == "gpt_oss":

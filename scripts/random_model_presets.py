@@ -49,6 +49,11 @@ GPT_OSS = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hid
            "rope_theta": 150000, "sliding_window": 128, "swiglu_limit": 7.0, "tie_word_embeddings": False,
            "use_cache": True, "vocab_size": 201088}
 
+GEMMA3 = {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "attention_bias": False,
+          "hidden_activation": "gelu_pytorch_tanh", "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0,
+          "head_dim": 256, "rms_norm_eps": 1e-6, "rope_theta": 1000000, "rope_local_base_freq": 10000,
+          "sliding_window_pattern": 6, "tie_word_embeddings": True}
+
 PRESETS = {
     "qwen3-0.6b": {**QWEN3, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
                    "max_window_layers": 28, "num_attention_heads": 16, "tie_word_embeddings": True},
@@ -108,6 +113,13 @@ PRESETS = {
               "v_head_dim": 256, "n_routed_experts": 256, "first_k_dense_replace": 3, "n_group": 1, "topk_group": 1,
               "routed_scaling_factor": 2.5, "index_n_heads": 32, "max_position_embeddings": 202752,
               "rms_norm_eps": 1e-5, "rope_theta": 1000000, "vocab_size": 154880},
+    "gemma-3-1b": {**GEMMA3, "hidden_size": 1152, "intermediate_size": 6912, "num_hidden_layers": 26,
+                   "num_attention_heads": 4, "num_key_value_heads": 1, "sliding_window": 512,
+                   "max_position_embeddings": 32768, "query_pre_attn_scalar": 256, "vocab_size": 262144},
+    "gemma-3-27b": {**GEMMA3, "hidden_size": 5376, "intermediate_size": 21504, "num_hidden_layers": 62,
+                    "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "sliding_window": 1024,
+                    "max_position_embeddings": 131072, "query_pre_attn_scalar": 168, "vocab_size": 262208,
+                    "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
     "gpt-oss-20b": {**GPT_OSS, "num_hidden_layers": 24, "num_local_experts": 32},
     "gpt-oss-120b": {**GPT_OSS, "num_hidden_layers": 36, "num_local_experts": 128},
     "ernie-4.5-0.3b": {"architectures": ["Ernie4_5ForCausalLM"], "model_type": "ernie4_5", "hidden_act": "silu",

@@ -91,6 +91,7 @@ yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int
       .latent_attention = yk_cpu_latent_attention,
       .has_attention_gates = true,
       .has_attention_sinks = true,
+      .has_result_norms = true,
       .has_expert_biases = true,
       .gated_delta = yk_cpu_gated_delta,
       .gather_rows = yk_cpu_gather_rows,

@@ -131,6 +131,22 @@ static void add_partials(const yk_cpu_device *cpu, const yk_add_norm_args *a, in
   }
 }
 
+/* to: act [hidden], the sum of the partials, normalised; then residual += alpha * to. */
+static void add_normed_sum(const yk_cpu_device *cpu, const yk_add_norm_args *a, int64_t first, void *to)
+{
+  yk_add_norm_args sum = *a;
+  yk_dtype dtype = cpu->base.dtype;
+  sum.residual = a->y;
+  sum.alpha = 1;
+  memset(to, 0, (size_t)a->hidden * yk_dtype_bytes(dtype));
+  add_partials(cpu, &sum, first);
+  yk_cpu_norm_row(cpu, to, to, a->result_w, a->hidden, a->eps);
+  sum = *a;
+  sum.partials[0] = a->y;
+  sum.n_partials = 1;
+  add_partials(cpu, &sum, first);
+}
+
 static void add_norm_rows(void *context, int thread, int64_t begin, int64_t end)
 {
   (void)thread;
@@ -139,7 +155,10 @@ static void add_norm_rows(void *context, int thread, int64_t begin, int64_t end)
   yk_dtype dtype = c->cpu->base.dtype;
   for (int64_t row = begin; row < end; row++) {
     int64_t first = row * a->hidden;
-    add_partials(c->cpu, a, first);
+    if (a->result_w)
+      add_normed_sum(c->cpu, a, first, yk_cpu_at(dtype, a->y, first));
+    else
+      add_partials(c->cpu, a, first);
     if (a->w)
       yk_cpu_norm_row(c->cpu, yk_cpu_at(dtype, a->y, first), yk_cpu_at(dtype, a->residual, first), a->w, a->hidden,
                       a->eps);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "loader/hf/hf_parts.h"
+#include "loader/hf/hf_quant_parts.h"
 #include "loader/model/quant_rules.h"
 #include "loader/safetensors/dir.h"
 
@@ -13,11 +14,12 @@ static const char file[] = "config.json";
 static const char generation_file[] = "generation_config.json", modules_file[] = "modules.json";
 static const char *const quantize_files[] = {"quantize_config.json", "quant_config.json", "hf_quant_config.json"};
 
-static const char *const family_names[] = {
-    "llama",   "mistral",       "qwen2",     "qwen3",        "minicpm",     "glm",         "chatglm",
-    "mixtral", "qwen2_moe",     "qwen3_moe", "glm4_moe",     "deepseek_v2", "deepseek_v3", "qwen3_next",
-    "qwen3_5", "qwen3_5_moe",   "qwen3_5",   "qwen3_5_moe",  "seed_oss",    "ernie4_5",    "granite",
-    "phi3",    "glm4_moe_lite", "kimi_k25",  "deepseek_v32", "glm_moe_dsa", "gpt_oss"};
+static const char *const family_names[] = {"llama",       "mistral",     "qwen2",         "qwen3",      "minicpm",
+                                           "glm",         "chatglm",     "mixtral",       "qwen2_moe",  "qwen3_moe",
+                                           "glm4_moe",    "deepseek_v2", "deepseek_v3",   "qwen3_next", "qwen3_5",
+                                           "qwen3_5_moe", "qwen3_5",     "qwen3_5_moe",   "seed_oss",   "ernie4_5",
+                                           "granite",     "phi3",        "glm4_moe_lite", "kimi_k25",   "deepseek_v32",
+                                           "glm_moe_dsa", "gpt_oss",     "gemma3_text",   "gemma3"};
 
 /* A class in "architectures" or a "model_type", and its family. */
 typedef struct known_name {
@@ -57,6 +59,8 @@ static const known_name architectures[] = {
     {"DeepseekV32ForCausalLM", YK_FAMILY_DEEPSEEK_V32},
     {"GlmMoeDsaForCausalLM", YK_FAMILY_GLM_MOE_DSA},
     {"GptOssForCausalLM", YK_FAMILY_GPT_OSS},
+    {"Gemma3ForCausalLM", YK_FAMILY_GEMMA3},
+    {"Gemma3ForConditionalGeneration", YK_FAMILY_GEMMA3_VL},
 };
 static const known_name model_types[] = {
     {"llama", YK_FAMILY_LLAMA},
@@ -89,10 +93,12 @@ static const known_name model_types[] = {
     {"deepseek_v32", YK_FAMILY_DEEPSEEK_V32},
     {"glm_moe_dsa", YK_FAMILY_GLM_MOE_DSA},
     {"gpt_oss", YK_FAMILY_GPT_OSS},
+    {"gemma3_text", YK_FAMILY_GEMMA3},
+    {"gemma3", YK_FAMILY_GEMMA3_VL},
 };
 /* Short enough for a message; the table of families in loader/README.md has the classes. */
 static const char supported_architectures[] =
-    "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 (Glm) to 5, gpt-oss, "
+    "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 (Glm) to 5, gpt-oss, Gemma 3, "
     "Seed-OSS, Ernie 4.5, Granite, MiniCPM, FM9G, Phi-3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
@@ -147,6 +153,10 @@ static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *er
                   config->family != YK_FAMILY_GRANITE && config->family != YK_FAMILY_PHI3 &&
                   !yk_json_is(yk_json_get(root, key), YK_JSON_NULL);
   config->n_kv_heads = config->n_heads;
+  if (config->family == YK_FAMILY_GEMMA3_VL && !yk_json_get(root, key).doc) {
+    required = false;
+    config->n_kv_heads = 4; /* the class default */
+  }
   YK_TRY(yk_json_get_i32(root, file, key, required, 1, config->n_heads, &config->n_kv_heads, err));
   if (config->n_heads % config->n_kv_heads != 0)
     return yk_err_set(err, YK_E_FORMAT, "%s: num_attention_heads %d: expected a multiple of num_key_value_heads %d",
@@ -164,7 +174,8 @@ static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *er
 {
   yk_json value = yk_json_get(root, "head_dim");
   bool given = yk_json_is_given(value);
-  if (!value.doc && yk_family_is_hybrid(config->family)) {
+  bool is_gemma3 = config->family == YK_FAMILY_GEMMA3 || config->family == YK_FAMILY_GEMMA3_VL;
+  if (!value.doc && (yk_family_is_hybrid(config->family) || is_gemma3)) {
     config->head_dim = 256;
   } else if (!value.doc && config->family == YK_FAMILY_GPT_OSS) {
     config->head_dim = 64;
@@ -229,15 +240,25 @@ static yk_status read_ffn_size(yk_json root, yk_model_config *config, yk_err *er
   return yk_json_get_i32(root, file, "intermediate_size", !has_experts, 1, YK_MAX_FFN, &config->ffn_size, err);
 }
 
+static bool is_gemma(yk_model_family family)
+{
+  return family == YK_FAMILY_GEMMA3 || family == YK_FAMILY_GEMMA3_VL;
+}
+
+/* Files of models that also read images lack the keys with the class's default. */
 static yk_status read_sizes(yk_json root, yk_model_config *config, yk_err *err)
 {
-  YK_TRY(yk_json_get_i32(root, file, "vocab_size", true, 1, YK_MAX_VOCAB, &config->vocab_size, err));
+  const bool is_required = config->family != YK_FAMILY_GEMMA3_VL;
+  config->vocab_size = 262208;
+  config->n_heads = 8;
+  config->max_position_embeddings = 131072;
+  YK_TRY(yk_json_get_i32(root, file, "vocab_size", is_required, 1, YK_MAX_VOCAB, &config->vocab_size, err));
   YK_TRY(yk_json_get_i32(root, file, "hidden_size", true, 1, YK_MAX_HIDDEN, &config->hidden_size, err));
   YK_TRY(read_ffn_size(root, config, err));
   YK_TRY(yk_json_get_i32(root, file, "num_hidden_layers", true, 1, YK_MAX_LAYERS, &config->n_layers, err));
-  YK_TRY(yk_json_get_i32(root, file, "num_attention_heads", true, 1, YK_MAX_HEADS, &config->n_heads, err));
+  YK_TRY(yk_json_get_i32(root, file, "num_attention_heads", is_required, 1, YK_MAX_HEADS, &config->n_heads, err));
   YK_TRY(read_heads(root, config, err));
-  YK_TRY(yk_json_get_i32(root, file, "max_position_embeddings", true, 1, YK_MAX_POSITIONS,
+  YK_TRY(yk_json_get_i32(root, file, "max_position_embeddings", is_required, 1, YK_MAX_POSITIONS,
                          &config->max_position_embeddings, err));
   config->rms_norm_eps = default_eps(config->family);
   return yk_json_get_f32(root, file, "rms_norm_eps", false, 1e-20, 1, &config->rms_norm_eps, err);
@@ -288,8 +309,9 @@ static yk_status read_activation(yk_json root, yk_model_family family, yk_activa
                {"relu2", YK_ACTIVATION_RELU2}};
   const char *name;
   if (family == YK_FAMILY_GPT_OSS) return read_clamped(root, out, err);
-  YK_TRY(yk_json_get_str(root, file, "hidden_act", false, &name, err));
+  YK_TRY(yk_json_get_str(root, file, is_gemma(family) ? "hidden_activation" : "hidden_act", false, &name, err));
   *out = (yk_activation)YK_GATED_SILU;
+  if (is_gemma(family)) out->kind = YK_ACTIVATION_GELU_TANH;
   if (!name) return YK_OK;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (strcmp(name, known[i].name) != 0) continue;
@@ -356,6 +378,12 @@ static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_er
     config->qkv_bias = config->o_bias = attention_bias;
     config->attention_sinks = true;
     break;
+  case YK_FAMILY_GEMMA3:
+  case YK_FAMILY_GEMMA3_VL:
+    config->qkv_bias = config->o_bias = attention_bias;
+    config->qk_norm = config->result_norms = true;
+    config->norm_offset = 1;
+    break;
   case YK_FAMILY_QWEN3_NEXT:
   case YK_FAMILY_QWEN3_5:
   case YK_FAMILY_QWEN3_5_MOE:
@@ -366,7 +394,8 @@ static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_er
     config->norm_offset = 1;
     break;
   }
-  config->tie_word_embeddings = config->family == YK_FAMILY_MINICPM || config->family == YK_FAMILY_ERNIE4_5;
+  config->tie_word_embeddings =
+      config->family == YK_FAMILY_MINICPM || config->family == YK_FAMILY_ERNIE4_5 || is_gemma(config->family);
   return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
 }
 
@@ -383,11 +412,26 @@ static yk_status read_granite_scales(yk_json root, yk_model_config *config, yk_e
   return YK_OK;
 }
 
+/* Read Gemma's scale of scores, and refuse caps. The embedding's factor is the root of its size. */
+static yk_status read_gemma_scales(yk_json root, yk_model_config *config, yk_err *err)
+{
+  static const char *const unset[] = {"attn_logit_softcapping", "final_logit_softcapping",
+                                      "use_bidirectional_attention"};
+  double scalar = 256; /* the class default */
+  for (size_t i = 0; i < sizeof unset / sizeof *unset; i++) YK_TRY(yk_hf_require_unset(root, file, unset[i], err));
+  YK_TRY(yk_json_get_f64(root, file, "query_pre_attn_scalar", false, 1e-6, 1e9, &scalar, err));
+  config->attention_scale = (float)(1 / sqrt(scalar));
+  config->embed_scale = (float)sqrt(config->hidden_size);
+  config->rounds_embed_scale = true;
+  return YK_OK;
+}
+
 /* Read MiniCPM's three scales. The defaults of its class match no trained model, so the keys are required, except for
  * fm9g7b, a plain Llama without these keys. */
 static yk_status read_scales(yk_json root, yk_model_config *config, yk_err *err)
 {
   config->embed_scale = config->residual_scale = config->logit_scale = 1;
+  if (is_gemma(config->family)) return read_gemma_scales(root, config, err);
   if (config->family == YK_FAMILY_GRANITE) return read_granite_scales(root, config, err);
   if (config->family != YK_FAMILY_MINICPM) return YK_OK;
   int64_t n_experts = 0;
@@ -456,7 +500,8 @@ static yk_status find_text(yk_json root, const yk_model_config *config, yk_json 
   static const char key[] = "text_config";
   *text = root;
   yk_json value = yk_json_get(root, key);
-  bool may_be_inside = yk_family_is_hybrid(config->family) || config->family == YK_FAMILY_KIMI_K25;
+  bool may_be_inside = yk_family_is_hybrid(config->family) || config->family == YK_FAMILY_KIMI_K25 ||
+                       config->family == YK_FAMILY_GEMMA3_VL;
   if (!may_be_inside || !yk_json_is_given(value)) return YK_OK;
   if (!yk_json_is(value, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", file, key,

@@ -107,7 +107,8 @@ static yk_status set_rotary_dim(const char *file, double factor, yk_model_config
 }
 
 /* Find rope_scaling (old) or rope_parameters (new), with its label for messages; absent if neither exists. */
-static yk_status find_settings(yk_json root, const char *file, yk_json *object, const char **label, yk_err *err)
+static yk_status find_settings(yk_json root, const char *file, bool is_gemma, yk_json *object, const char **label,
+                               yk_err *err)
 {
   static const char *const keys[] = {"rope_scaling", "rope_parameters"};
   static const char *const labels[] = {"config.json: rope_scaling", "config.json: rope_parameters"};
@@ -123,10 +124,33 @@ static yk_status find_settings(yk_json root, const char *file, yk_json *object, 
     *object = value;
     *label = labels[i];
   }
+  if (is_gemma) {
+    yk_json of_type = yk_json_get(*object, "full_attention");
+    if (yk_json_is(of_type, YK_JSON_OBJECT)) *object = of_type;
+    return YK_OK;
+  }
   if (yk_json_is(yk_json_get(*object, "full_attention"), YK_JSON_OBJECT) ||
       yk_json_is(yk_json_get(*object, "sliding_attention"), YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: settings per layer type are not supported", *label);
   return YK_OK;
+}
+
+/* Gemma: layers with a window have a base of their own, and no scaling. */
+static yk_status read_local(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  static const char label[] = "config.json: rope_parameters";
+  yk_json object = yk_json_get(yk_json_get(root, "rope_parameters"), "sliding_attention");
+  const char *type = NULL;
+  config->has_local_rope = true;
+  config->local_rope = yk_hf_rope_default(config->max_position_embeddings);
+  YK_TRY(
+      yk_json_get_f64(root, file, "rope_local_base_freq", false, theta_min, theta_max, &config->local_rope.theta, err));
+  if (!yk_json_is(object, YK_JSON_OBJECT)) return YK_OK;
+  YK_TRY(yk_json_get_str(object, label, "rope_type", false, &type, err));
+  if (type && strcmp(type, "default") != 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: rotary type \"%s\" of sliding_attention is not supported; supported: default", label, type);
+  return yk_json_get_f64(object, label, "rope_theta", false, theta_min, theta_max, &config->local_rope.theta, err);
 }
 
 /* The longest context, derived as in vLLM: linear and yarn multiply the context; llama3 checkpoints already contain the
@@ -135,6 +159,7 @@ static int32_t longest_context(const yk_model_config *config)
 {
   const yk_rope_config *rope = &config->rope;
   double extended = 0;
+  if (config->has_local_rope) return config->max_position_embeddings; /* as in vLLM: already the extended one */
   if (rope->type == YK_ROPE_LINEAR) extended = config->max_position_embeddings * rope->factor;
   if (rope->type == YK_ROPE_YARN) extended = rope->original_max_positions * rope->factor;
   return (int32_t)fmin(fmax(extended, config->max_position_embeddings), YK_MAX_POSITIONS);
@@ -162,16 +187,19 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
   if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default, as the next one */
   if (config->family == YK_FAMILY_ERNIE4_5) rope->theta = 5e5;
   if (config->family == YK_FAMILY_GPT_OSS) rope->theta = 1.5e5;
+  const bool is_gemma = config->family == YK_FAMILY_GEMMA3 || config->family == YK_FAMILY_GEMMA3_VL;
+  if (is_gemma) rope->theta = 1e6;
   YK_TRY(yk_json_get_f64(root, file, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
   YK_TRY(read_partial(root, file, config, &partial, err));
   yk_json object;
   const char *label;
-  YK_TRY(find_settings(root, file, &object, &label, err));
+  YK_TRY(find_settings(root, file, is_gemma, &object, &label, err));
   if (object.doc) {
     YK_TRY(yk_json_get_f64(object, label, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
     YK_TRY(read_partial(object, label, config, &partial, err));
     YK_TRY(read_scaling(root, file, object, label, config, err));
   }
+  if (is_gemma) YK_TRY(read_local(root, file, config, err));
   config->max_model_tokens = longest_context(config);
   return set_rotary_dim(file, partial, config, err);
 }

@@ -39,6 +39,18 @@ static yk_status apply_layer_types(yk_json types, const char *file, int32_t wind
   return YK_OK;
 }
 
+/* Families with windows in all layers but every second or sixth. */
+static yk_status read_pattern(yk_json root, const char *file, const yk_model_config *config, int32_t *window,
+                              int32_t *pattern, yk_err *err)
+{
+  const bool is_gemma = config->family == YK_FAMILY_GEMMA3 || config->family == YK_FAMILY_GEMMA3_VL;
+  if (config->family != YK_FAMILY_GPT_OSS && !is_gemma) return YK_OK;
+  *window = is_gemma ? DEFAULT_WINDOW_TOKENS : 128;
+  *pattern = is_gemma ? 6 : 2;
+  if (is_gemma) YK_TRY(yk_json_get_i32(root, file, "sliding_window_pattern", false, 1, INT32_MAX, pattern, err));
+  return yk_json_get_i32(root, file, "sliding_window", false, 1, YK_MAX_POSITIONS, window, err);
+}
+
 yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   int32_t window = 0, first_layer = 0;
@@ -57,13 +69,10 @@ yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *co
     first_layer = DEFAULT_MAX_WINDOW_LAYERS;
     YK_TRY(yk_json_get_i32(root, file, "max_window_layers", false, 0, INT32_MAX, &first_layer, err));
   }
-  const bool alternates = config->family == YK_FAMILY_GPT_OSS; /* without layer_types */
-  if (alternates) {
-    window = 128;
-    YK_TRY(yk_json_get_i32(root, file, "sliding_window", false, 1, YK_MAX_POSITIONS, &window, err));
-  }
+  int32_t pattern = 0; /* every layer of that number has no window, unless layer_types decides */
+  YK_TRY(read_pattern(root, file, config, &window, &pattern, err));
   for (int32_t i = 0; i < config->n_layers; i++)
-    config->window_tokens[i] = i >= first_layer && !(alternates && i % 2 == 1) ? window : 0;
+    config->window_tokens[i] = i >= first_layer && !(pattern > 0 && (i + 1) % pattern == 0) ? window : 0;
   yk_json types = yk_json_get(root, "layer_types");
   if (yk_family_is_hybrid(config->family)) return YK_OK; /* hf_delta.c */
   if (config->family == YK_FAMILY_DEEPSEEK_V32 || config->family == YK_FAMILY_GLM_MOE_DSA)

@@ -49,7 +49,9 @@ typedef enum yk_model_family {
   YK_FAMILY_KIMI_K25,      /* the text part, which is DeepSeek-V3 */
   YK_FAMILY_DEEPSEEK_V32,
   YK_FAMILY_GLM_MOE_DSA, /* GLM-5 */
-  YK_FAMILY_GPT_OSS
+  YK_FAMILY_GPT_OSS,
+  YK_FAMILY_GEMMA3,
+  YK_FAMILY_GEMMA3_VL /* the text part of a model that also reads images */
 } yk_model_family;
 
 typedef enum yk_rope_type { YK_ROPE_DEFAULT, YK_ROPE_LINEAR, YK_ROPE_LLAMA3, YK_ROPE_YARN } yk_rope_type;
@@ -185,16 +187,20 @@ typedef struct yk_model_config {
   bool qkv_bias, o_bias, mlp_bias;
   bool qk_norm;             /* per-head RMSNorm of q and k, after projection and before RoPE */
   bool attention_gates;     /* q_proj has for each head its query, then a gate: results are multiplied by its sigmoid */
+  bool result_norms;        /* the results of attention and FFN are normalised before they are added */
   bool attention_sinks;     /* each query head has a number that counts in its softmax as a score without a value */
   float norm_offset;        /* added to the stored weights of norms: 1, or 0; not for the norm of a gated delta net */
   yk_dtype dtype;           /* of activations: torch_dtype or dtype; float16 if missing */
   yk_activation activation; /* of every FFN, which is gated: from hidden_act */
   yk_rope_config rope;
+  bool has_local_rope; /* layers with a window rotate by the next one */
+  yk_rope_config local_rope;
   int32_t rotary_dim;                   /* even; the first rotary_dim elements of a head rotate, the others do not */
   bool rotary_interleaved;              /* elements 2i and 2i + 1 are a pair; else i and i + rotary_dim / 2 */
   int32_t window_tokens[YK_MAX_LAYERS]; /* [n_layers] keys that a row attends to, including itself; 0: all */
   float attention_scale;                /* factor on products of queries and keys; 0: 1 / sqrt(head_dim) */
   float embed_scale;                    /* factor on embedding rows: scale_emb, else 1 */
+  bool rounds_embed_scale;              /* the factor is rounded to the type of the activations */
   float residual_scale; /* factor on each branch when added to the residual: scale_depth / sqrt(layers), else 1 */
   float logit_scale;    /* factor on final hidden rows before lm_head: dim_model_base / hidden_size, else 1 */
   int32_t bos_id;       /* -1: none */

@@ -19,6 +19,8 @@ static const name_table llama_table = {
               [YK_ROLE_LM_HEAD] = "lm_head",
               [YK_ROLE_ATTENTION_NORM] = "input_layernorm",
               [YK_ROLE_FFN_NORM] = "post_attention_layernorm",
+              [YK_ROLE_ATTENTION_RESULT_NORM] = "post_attention_layernorm",
+              [YK_ROLE_FFN_RESULT_NORM] = "post_feedforward_layernorm",
               [YK_ROLE_Q] = "self_attn.q_proj",
               [YK_ROLE_K] = "self_attn.k_proj",
               [YK_ROLE_V] = "self_attn.v_proj",
@@ -102,6 +104,19 @@ static const name_table kimi_k25_table = {
               [YK_ROLE_LM_HEAD] = "language_model.lm_head"},
 };
 
+static const name_table gemma3_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_FFN_NORM] = "pre_feedforward_layernorm"},
+};
+
+static const name_table gemma3_vl_table = {
+    .layer_prefix = "language_model.model.layers.",
+    .names = {[YK_ROLE_EMBEDDING] = "language_model.model.embed_tokens",
+              [YK_ROLE_FINAL_NORM] = "language_model.model.norm",
+              [YK_ROLE_LM_HEAD] = "language_model.lm_head",
+              [YK_ROLE_FFN_NORM] = "pre_feedforward_layernorm"},
+};
+
 static const name_table gpt_oss_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_ROUTER] = "mlp.router",
@@ -132,6 +147,8 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_CHATGLM: return &chatglm_table;
   case YK_FAMILY_PHI3: return &phi3_table;
   case YK_FAMILY_KIMI_K25: return &kimi_k25_table;
+  case YK_FAMILY_GEMMA3: return &gemma3_table;
+  case YK_FAMILY_GEMMA3_VL: return &gemma3_vl_table;
   case YK_FAMILY_GPT_OSS: return &gpt_oss_table;
   case YK_FAMILY_MIXTRAL: return &mixtral_table;
   case YK_FAMILY_QWEN2_MOE:
@@ -199,6 +216,8 @@ bool yk_weight_is_linear(yk_weight_role role)
   case YK_ROLE_FINAL_NORM:
   case YK_ROLE_ATTENTION_NORM:
   case YK_ROLE_FFN_NORM:
+  case YK_ROLE_ATTENTION_RESULT_NORM:
+  case YK_ROLE_FFN_RESULT_NORM:
   case YK_ROLE_Q_NORM:
   case YK_ROLE_K_NORM:
   case YK_ROLE_SINKS:
@@ -219,6 +238,8 @@ bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, i
   switch (role) {
   case YK_ROLE_Q_NORM:
   case YK_ROLE_K_NORM: return config->qk_norm && !is_delta;
+  case YK_ROLE_ATTENTION_RESULT_NORM:
+  case YK_ROLE_FFN_RESULT_NORM: return config->result_norms;
   case YK_ROLE_SINKS: return config->attention_sinks;
   case YK_ROLE_Q: return config->latent.q_rank == 0 && !is_delta;
   case YK_ROLE_K:

@@ -10,46 +10,48 @@ enum { YK_WEIGHT_NAME_BYTES = 64 };
 #define YK_CHOICE_BIAS_SUFFIX "e_score_correction_bias"
 
 typedef enum yk_weight_role {
-  YK_ROLE_EMBEDDING,      /* matrix [vocab, hidden] */
-  YK_ROLE_FINAL_NORM,     /* vector [hidden] */
-  YK_ROLE_LM_HEAD,        /* linear hidden -> vocab; missing if tied */
-  YK_ROLE_ATTENTION_NORM, /* vector [hidden]; this and the following roles: one per layer */
-  YK_ROLE_FFN_NORM,       /* vector [hidden] */
-  YK_ROLE_Q,              /* linear hidden -> heads * head_dim */
-  YK_ROLE_K,              /* linear hidden -> kv_heads * head_dim */
-  YK_ROLE_V,              /* linear hidden -> kv_heads * head_dim */
-  YK_ROLE_O,              /* linear heads * head_dim -> hidden */
-  YK_ROLE_Q_NORM,         /* vector [head_dim]; families with qk_norm */
-  YK_ROLE_K_NORM,         /* vector [head_dim] */
-  YK_ROLE_SINKS,          /* vector [heads], a tensor without a suffix; families with attention_sinks */
-  YK_ROLE_GATE,           /* linear hidden -> ffn */
-  YK_ROLE_UP,             /* linear hidden -> ffn */
-  YK_ROLE_DOWN,           /* linear ffn -> hidden */
-  YK_ROLE_Q_A,            /* linear hidden -> q_rank; Q_A to KV_B: latent attention; Q is used if q_rank is 0 */
-  YK_ROLE_Q_A_NORM,       /* vector [q_rank] */
-  YK_ROLE_Q_B,            /* linear q_rank -> heads * (nope_dim + head_dim) */
-  YK_ROLE_KV_A,           /* linear hidden -> kv_rank + head_dim */
-  YK_ROLE_KV_A_NORM,      /* vector [kv_rank] */
-  YK_ROLE_KV_B,           /* linear kv_rank -> heads * (nope_dim + value_dim) */
-  YK_ROLE_ROUTER,         /* linear hidden -> experts; floats in every format */
-  YK_ROLE_SHARED_GATE,    /* linear hidden -> shared ffn */
-  YK_ROLE_SHARED_UP,      /* linear hidden -> shared ffn */
-  YK_ROLE_SHARED_DOWN,    /* linear shared ffn -> hidden */
-  YK_ROLE_SHARED_SCORE,   /* linear hidden -> 1, factor of the shared expert; floats in every format */
-  YK_ROLE_DELTA_QKV,      /* linear hidden -> q, k, v of all heads; DELTA_QKV to DELTA_OUT: gated delta nets */
-  YK_ROLE_DELTA_Z,        /* linear hidden -> value heads * value_dim */
-  YK_ROLE_DELTA_B,        /* linear hidden -> value heads */
-  YK_ROLE_DELTA_A,        /* linear hidden -> value heads */
-  YK_ROLE_DELTA_QKVZ,     /* in place of QKV and Z: per key head its q, k, v and z */
-  YK_ROLE_DELTA_BA,       /* in place of B and A: per key head its b and a */
-  YK_ROLE_DELTA_CONV,     /* tensor [channels, 1, YK_DELTA_TAPS] */
-  YK_ROLE_DELTA_A_LOG,    /* vector [value heads], a tensor without a suffix */
-  YK_ROLE_DELTA_DT_BIAS,  /* vector [value heads], a tensor without a suffix */
-  YK_ROLE_DELTA_NORM,     /* vector [value_dim] */
-  YK_ROLE_DELTA_OUT,      /* linear value heads * value_dim -> hidden */
-  YK_ROLE_EXPERT_GATE,    /* linear hidden -> expert ffn; this and the following roles: one per expert */
-  YK_ROLE_EXPERT_UP,      /* linear hidden -> expert ffn */
-  YK_ROLE_EXPERT_DOWN,    /* linear expert ffn -> hidden */
+  YK_ROLE_EMBEDDING,             /* matrix [vocab, hidden] */
+  YK_ROLE_FINAL_NORM,            /* vector [hidden] */
+  YK_ROLE_LM_HEAD,               /* linear hidden -> vocab; missing if tied */
+  YK_ROLE_ATTENTION_NORM,        /* vector [hidden]; this and the following roles: one per layer */
+  YK_ROLE_FFN_NORM,              /* vector [hidden] */
+  YK_ROLE_ATTENTION_RESULT_NORM, /* vector [hidden]; families with result_norms */
+  YK_ROLE_FFN_RESULT_NORM,       /* vector [hidden] */
+  YK_ROLE_Q,                     /* linear hidden -> heads * head_dim */
+  YK_ROLE_K,                     /* linear hidden -> kv_heads * head_dim */
+  YK_ROLE_V,                     /* linear hidden -> kv_heads * head_dim */
+  YK_ROLE_O,                     /* linear heads * head_dim -> hidden */
+  YK_ROLE_Q_NORM,                /* vector [head_dim]; families with qk_norm */
+  YK_ROLE_K_NORM,                /* vector [head_dim] */
+  YK_ROLE_SINKS,                 /* vector [heads], a tensor without a suffix; families with attention_sinks */
+  YK_ROLE_GATE,                  /* linear hidden -> ffn */
+  YK_ROLE_UP,                    /* linear hidden -> ffn */
+  YK_ROLE_DOWN,                  /* linear ffn -> hidden */
+  YK_ROLE_Q_A,                   /* linear hidden -> q_rank; Q_A to KV_B: latent attention; Q is used if q_rank is 0 */
+  YK_ROLE_Q_A_NORM,              /* vector [q_rank] */
+  YK_ROLE_Q_B,                   /* linear q_rank -> heads * (nope_dim + head_dim) */
+  YK_ROLE_KV_A,                  /* linear hidden -> kv_rank + head_dim */
+  YK_ROLE_KV_A_NORM,             /* vector [kv_rank] */
+  YK_ROLE_KV_B,                  /* linear kv_rank -> heads * (nope_dim + value_dim) */
+  YK_ROLE_ROUTER,                /* linear hidden -> experts; floats in every format */
+  YK_ROLE_SHARED_GATE,           /* linear hidden -> shared ffn */
+  YK_ROLE_SHARED_UP,             /* linear hidden -> shared ffn */
+  YK_ROLE_SHARED_DOWN,           /* linear shared ffn -> hidden */
+  YK_ROLE_SHARED_SCORE,          /* linear hidden -> 1, factor of the shared expert; floats in every format */
+  YK_ROLE_DELTA_QKV,             /* linear hidden -> q, k, v of all heads; DELTA_QKV to DELTA_OUT: gated delta nets */
+  YK_ROLE_DELTA_Z,               /* linear hidden -> value heads * value_dim */
+  YK_ROLE_DELTA_B,               /* linear hidden -> value heads */
+  YK_ROLE_DELTA_A,               /* linear hidden -> value heads */
+  YK_ROLE_DELTA_QKVZ,            /* in place of QKV and Z: per key head its q, k, v and z */
+  YK_ROLE_DELTA_BA,              /* in place of B and A: per key head its b and a */
+  YK_ROLE_DELTA_CONV,            /* tensor [channels, 1, YK_DELTA_TAPS] */
+  YK_ROLE_DELTA_A_LOG,           /* vector [value heads], a tensor without a suffix */
+  YK_ROLE_DELTA_DT_BIAS,         /* vector [value heads], a tensor without a suffix */
+  YK_ROLE_DELTA_NORM,            /* vector [value_dim] */
+  YK_ROLE_DELTA_OUT,             /* linear value heads * value_dim -> hidden */
+  YK_ROLE_EXPERT_GATE,           /* linear hidden -> expert ffn; this and the following roles: one per expert */
+  YK_ROLE_EXPERT_UP,             /* linear hidden -> expert ffn */
+  YK_ROLE_EXPERT_DOWN,           /* linear expert ffn -> hidden */
   YK_N_ROLES
 } yk_weight_role;
 

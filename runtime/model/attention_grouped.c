@@ -270,7 +270,7 @@ static yk_status rotate_and_cache(const yk_sublayer *a, const yk_sublayer_step *
                              .q_norm_w = a->q_norm_w,
                              .k_norm_w = a->k_norm_w,
                              .norm_eps = s->norm_eps,
-                             .rope = s->rope,
+                             .rope = a->window_tokens > 0 && s->local_rope ? s->local_rope : s->rope,
                              .kv = cache_of(a, s),
                              .batch = s->batch};
   return s->dev->ops->qk_rope_kv(s->dev, &args, err);

@@ -16,10 +16,25 @@ static layer_kinds kinds_of(const yk_model_config *config, int32_t layer)
 yk_status yk_layer_measure(const yk_rank_source *source, int32_t layer, yk_layer_bytes *out, yk_err *err)
 {
   const yk_model_config *c = source->config;
-  *out = (yk_layer_bytes){.norms = 2 * (int64_t)c->hidden_size * (int64_t)yk_dtype_bytes(source->dev.dtype)};
+  *out = (yk_layer_bytes){.norms = (c->result_norms ? 4 : 2) * (int64_t)c->hidden_size *
+                                   (int64_t)yk_dtype_bytes(source->dev.dtype)};
   layer_kinds kinds = kinds_of(c, layer);
   YK_TRY(kinds.attention->measure(source, layer, &out->attention, err));
   return kinds.ffn->measure(source, layer, &out->ffn, err);
+}
+
+static yk_status load_result_norms(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
+{
+  const yk_model_config *c = loader->source.config;
+  if (!c->result_norms) return YK_OK;
+  if (!loader->dev->ops->has_result_norms)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s device: norms behind attention and FFN are not supported; CPU ranks (--device cpu) run such "
+                      "models",
+                      loader->dev->ops->name);
+  YK_TRY(yk_rank_load_vector(loader, YK_ROLE_ATTENTION_RESULT_NORM, layer, c->hidden_size, 1, &out->attention_result_w,
+                             err));
+  return yk_rank_load_vector(loader, YK_ROLE_FFN_RESULT_NORM, layer, c->hidden_size, 1, &out->ffn_result_w, err);
 }
 
 yk_status yk_layer_load(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
@@ -30,6 +45,7 @@ yk_status yk_layer_load(const yk_rank_loader *loader, int32_t layer, yk_layer *o
   out->ffn_kind = kinds.ffn;
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, 1, &out->input_norm.w, err));
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FFN_NORM, layer, c->hidden_size, 1, &out->post_norm.w, err));
+  YK_TRY(load_result_norms(loader, layer, out, err));
   out->input_norm.reader = out->attention_kind->reader;
   out->post_norm.reader = out->ffn_kind->reader;
   YK_TRY(out->attention_kind->load(loader, layer, &out->attention, err));
@@ -40,6 +56,8 @@ void yk_layer_destroy(yk_device *dev, yk_layer *layer)
 {
   dev->ops->free(dev, layer->input_norm.w);
   dev->ops->free(dev, layer->post_norm.w);
+  dev->ops->free(dev, layer->attention_result_w);
+  dev->ops->free(dev, layer->ffn_result_w);
   if (layer->attention) layer->attention_kind->destroy(dev, layer->attention);
   if (layer->ffn) layer->ffn_kind->destroy(dev, layer->ffn);
 }

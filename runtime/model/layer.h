@@ -36,7 +36,8 @@ typedef struct yk_sublayer_step {
   int32_t layer;
   int32_t hidden;
   float norm_eps;
-  const float *rope; /* f32 device [max_model_tokens, 2, head_dim / 2], cos then sin */
+  const float *rope;       /* f32 device [max_model_tokens, 2, head_dim / 2], cos then sin */
+  const float *local_rope; /* the same for layers with a window; NULL: rope */
   const yk_batch *batch;
   yk_normed x;      /* n_tokens rows; if the first operation does not normalise, call yk_sublayer_normalise before */
   yk_partial y;     /* the result; state ROWS, rows act [n_tokens, hidden]; must not alias x or scratch */
@@ -75,6 +76,7 @@ typedef struct yk_layer_norm {
 
 typedef struct yk_layer {
   yk_layer_norm input_norm, post_norm;
+  void *attention_result_w, *ffn_result_w; /* norms of the sublayers' results: act [hidden] or NULL */
   const yk_sublayer_kind *attention_kind, *ffn_kind;
   yk_sublayer *attention, *ffn;
 } yk_layer;

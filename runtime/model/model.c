@@ -14,15 +14,16 @@ static const yk_layer_norm *next_norm(const yk_model *m, int32_t index)
   return index + 1 < m->n_layers ? &m->layers[index + 1].input_norm : &m->final_norm;
 }
 
-/* residual += scale * sum over ranks of s->y, then the norm that the next sublayer reads as s->x. With a single rank
- * the reader does both. */
-static yk_status reduce(yk_model *m, yk_sublayer_step *s, const char *name, float scale, const yk_layer_norm *norm,
-                        yk_err *err)
+/* residual += scale * sum over ranks of s->y, the sum normalised unless result_w is NULL; then the norm that the next
+ * sublayer reads as s->x. With a single rank the reader does both. */
+static yk_status reduce(yk_model *m, yk_sublayer_step *s, const char *name, float scale, const void *result_w,
+                        const yk_layer_norm *norm, yk_err *err)
 {
   s->x = (yk_normed){.state = YK_NORMED_PENDING,
                      .rows = m->act.normed,
                      .partial = s->y,
                      .residual = m->act.residual,
+                     .result_w = result_w,
                      .w = norm->w,
                      .n_rows = s->batch->n_tokens,
                      .hidden = m->hidden,
@@ -33,6 +34,7 @@ static yk_status reduce(yk_model *m, yk_sublayer_step *s, const char *name, floa
   const yk_all_reduce_add_norm_args args = {.partial = s->x.partial,
                                             .residual = s->x.residual,
                                             .y = s->x.rows,
+                                            .result_w = result_w,
                                             .w = norm->w,
                                             .n_rows = s->x.n_rows,
                                             .hidden = m->hidden,
@@ -51,10 +53,11 @@ static yk_status run_layer(yk_model *m, yk_sublayer_step *s, int32_t index, yk_e
   s->layer = m->first_layer + index;
   s->scratch = m->act.attention_scratch;
   YK_TRY(layer->attention_kind->forward(layer->attention, s, err));
-  YK_TRY(reduce(m, s, "all-reduce after attention", m->residual_scale, &layer->post_norm, err));
+  YK_TRY(
+      reduce(m, s, "all-reduce after attention", m->residual_scale, layer->attention_result_w, &layer->post_norm, err));
   s->scratch = m->act.ffn_scratch;
   YK_TRY(layer->ffn_kind->forward(layer->ffn, s, err));
-  return reduce(m, s, "all-reduce after FFN", m->residual_scale, next_norm(m, index), err);
+  return reduce(m, s, "all-reduce after FFN", m->residual_scale, layer->ffn_result_w, next_norm(m, index), err);
 }
 
 /* One rank holds a row of the embedding; the others contribute zeros. The sum is therefore exact and the same for any
@@ -72,7 +75,7 @@ static yk_status embed(yk_model *m, yk_sublayer_step *s, yk_err *err)
                         .hidden = m->hidden,
                         .scale = m->embed_scale};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
-  return reduce(m, s, "all-reduce after embedding", 1, &m->layers[0].input_norm, err);
+  return reduce(m, s, "all-reduce after embedding", 1, NULL, &m->layers[0].input_norm, err);
 }
 
 static int64_t residual_bytes(const yk_model *m, int32_t n_rows)
@@ -264,6 +267,7 @@ static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
                         .hidden = m->hidden,
                         .norm_eps = m->eps,
                         .rope = m->rope,
+                        .local_rope = m->local_rope,
                         .batch = batch,
                         .y = {.rows = m->act.partial},
                         .kv_staging = m->act.kv_staging};

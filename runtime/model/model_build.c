@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "kernels/cpu/cpu_simd.h"
 #include "model/model.h"
 #include "model/model_parts.h"
 #include "model/rank_loader.h"
@@ -43,7 +44,8 @@ static buffer_sizes common_buffers(const yk_rank_source *source)
                         .partial = rows_bytes,
                         .wanted = share->is_last_stage ? seqs * row_bytes : 0,
                         .logits = n_gathered * logits,
-                        .rope = yk_rope_table_floats(limits->step.max_model_tokens, c->head_dim) * sizeof(float),
+                        .rope = yk_rope_table_floats(limits->step.max_model_tokens, c->head_dim) * sizeof(float) *
+                                (c->has_local_rope ? 2 : 1),
                         .timestamps =
                             (size_t)yk_step_profile_capacity((int32_t)yk_range_size(share->layers), &limits->step) *
                             sizeof(int64_t)};
@@ -175,16 +177,17 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
 
 /* ---- Building ---------------------------------------------------------------------------------------------------- */
 
-static yk_status build_rope(yk_model *m, const yk_rank_loader *loader, size_t n_bytes, yk_err *err)
+static yk_status build_rope(const yk_rank_loader *loader, const yk_rope_config *rope, size_t n_bytes, float **out,
+                            yk_err *err)
 {
   const yk_model_config *c = loader->source.config;
   float *table = malloc(n_bytes);
   if (!table) return yk_err_set(err, YK_E_NOMEM, "no memory for the rotary table of %zu bytes", n_bytes);
-  yk_rope_table_fill(&c->rope, c->head_dim, c->rotary_dim, loader->source.limits->step.max_model_tokens, table);
+  yk_rope_table_fill(rope, c->head_dim, c->rotary_dim, loader->source.limits->step.max_model_tokens, table);
   void *device_table = NULL;
   yk_status status = yk_rank_alloc(loader, n_bytes, &device_table, err);
-  m->rope = device_table;
-  if (status == YK_OK) status = m->dev->ops->upload(m->dev, device_table, table, n_bytes, err);
+  *out = device_table;
+  if (status == YK_OK) status = loader->dev->ops->upload(loader->dev, device_table, table, n_bytes, err);
   free(table);
   return status;
 }
@@ -195,7 +198,10 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
   yk_activations *a = &m->act;
   void *logits = NULL, *bests = NULL, *timestamps = NULL;
   YK_TRY(measure(&loader->source, &s, err));
-  YK_TRY(build_rope(m, loader, s.buffers.rope, err));
+  const yk_model_config *c = loader->source.config;
+  size_t table_bytes = s.buffers.rope / (c->has_local_rope ? 2 : 1);
+  YK_TRY(build_rope(loader, &c->rope, table_bytes, &m->rope, err));
+  if (c->has_local_rope) YK_TRY(build_rope(loader, &c->local_rope, table_bytes, &m->local_rope, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.residual, &a->residual, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.normed, &a->normed, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.attention_scratch, &a->attention_scratch, err));
@@ -221,6 +227,13 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
                                 timestamps, err);
 }
 
+static float rounded(yk_dtype dtype, float number)
+{
+  uint32_t stored = 0;
+  yk_cpu_simd_best()->from_f32(&stored, dtype, &number, 1);
+  return yk_dtype_load(dtype, &stored, 0);
+}
+
 static void set_numbers(yk_model *m, const yk_rank_source *source)
 {
   const yk_model_config *c = source->config;
@@ -234,6 +247,7 @@ static void set_numbers(yk_model *m, const yk_rank_source *source)
   m->max_wanted = source->limits->step.max_seqs;
   m->eps = c->rms_norm_eps;
   m->embed_scale = c->embed_scale;
+  if (c->rounds_embed_scale) m->embed_scale = rounded(m->dev->dtype, c->embed_scale);
   m->residual_scale = c->residual_scale;
   m->shard_stride = (int32_t)shard_stride_of(c, source->share.n_ranks);
   for (int rank = 0; rank < source->share.n_ranks; rank++)
@@ -309,10 +323,10 @@ void yk_model_destroy(yk_model *model)
   for (int32_t i = 0; model->layers && i < model->n_layers; i++) yk_layer_destroy(dev, &model->layers[i]);
   free(model->layers);
   if (model->lm_head) dev->ops->linear_destroy(dev, model->lm_head);
-  void *const buffers[] = {model->embedding,    model->final_norm.w, model->rope,          a->step,
-                           a->residual,         a->normed,           a->attention_scratch, a->partial,
-                           a->ffn_scratch,      a->wanted,           a->kv_staging,        a->logits,
-                           model->profile.table};
+  void *const buffers[] = {model->embedding,     model->final_norm.w, model->rope,          a->step,
+                           a->residual,          a->normed,           a->attention_scratch, a->partial,
+                           a->ffn_scratch,       a->wanted,           a->kv_staging,        a->logits,
+                           model->profile.table, model->local_rope};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) dev->ops->free(dev, buffers[i]);
   dev->ops->host_free(dev, a->bests);
   dev->ops->host_free(dev, a->hidden);

@@ -42,6 +42,7 @@ struct yk_model {
   yk_layer_norm final_norm;              /* w NULL before the last stage */
   yk_linear *lm_head;                    /* NULL: the model only makes embeddings */
   float *rope;                           /* [max_model_tokens, 2, head_dim / 2] */
+  float *local_rope;                     /* the same for layers with a window; NULL: rope */
   yk_layer *layers;                      /* [n_layers] */
   yk_activations act;
   float *rank_0_logits;     /* the first rank's act.logits, mapped for writes of this rank; NULL: logits are gathered */

@@ -13,7 +13,8 @@ import harness
 TOLERANCE = 1e-3
 N_TOP = 16
 # Cut like other families.
-RELATIVES = ("seed_oss", "ernie4_5", "granite", "phi3", "glm4_moe_lite", "deepseek_v32", "glm_moe_dsa", "kimi_k25")
+RELATIVES = ("gemma3", "seed_oss", "ernie4_5", "granite", "phi3", "glm4_moe_lite", "deepseek_v32", "glm_moe_dsa",
+             "kimi_k25")
 
 
 def case_names():

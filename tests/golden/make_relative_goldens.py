@@ -51,6 +51,13 @@ CASES = [
     case("phi3", "Phi3ForCausalLM", "phi3", "Phi-3: q, k and v in one tensor, gate and up in another; 3 quarters of a "
          "head rotate, a window of 24", {"sliding_window": None}, DENSE, sliding_window=24,
          partial_rotary_factor=0.75, original_max_position_embeddings=256, pad_token_id=0, eos_token_id=2),
+    case("gemma3", "Gemma3ForCausalLM", "gemma3_text", "Gemma 3: norms before and behind sublayers, of 1 + w; windows "
+         "of 16 with a rotary base of their own, linear scaling elsewhere; heads of 24 with the scale of 20",
+         {"rope_local_base_freq": 100.0}, {key: value for key, value in DENSE.items() if key != "hidden_act"},
+         hidden_activation="gelu_pytorch_tanh", num_hidden_layers=3, head_dim=24, num_key_value_heads=1,
+         sliding_window=16, sliding_window_pattern=2, query_pre_attn_scalar=20, rope_theta=1000.0,
+         rope_local_base_freq=10000.0, rope_scaling={"rope_type": "linear", "factor": 8.0}, attn_logit_softcapping=None,
+         final_logit_softcapping=None, tie_word_embeddings=True),
     case("glm4_moe_lite", "Glm4MoeLiteForCausalLM", "glm4_moe_lite", "GLM-4.7-Flash: latent attention with 5 heads; "
          "layers by mlp_layer_types", {"routed_scaling_factor": 0.5}, LATENT, num_attention_heads=5,
          num_key_value_heads=5, v_head_dim=24, mlp_layer_types=["dense", "sparse"], rope_interleave=True,
@@ -70,12 +77,18 @@ CASES = [
 
 def make_model(spec, config):
     keys = json.loads(json.dumps(config))
-    made = getattr(transformers, spec["reference"] + "Config").from_dict(keys)
+    name = spec["reference"] + ("TextConfig" if is_gemma(spec) else "Config")
+    made = getattr(transformers, name).from_dict(keys)
     made._attn_implementation = made._experts_implementation = "eager"
     model = getattr(transformers, spec["reference"] + "ForCausalLM")(made).float().eval()
     if "n_routed_experts" in config:
         model.double = lambda: model  # the class routes in float32 for any type of weights, and cannot mix the two
     return model
+
+
+def is_gemma(spec):
+    """Norms are stored less 1, and the root of their size multiplies embeddings."""
+    return spec["model_type"].startswith("gemma3")
 
 
 def spread_of(name, shape):
@@ -100,8 +113,11 @@ def draw(spec, config, model, rng):
         if name == "lm_head.weight" and config["tie_word_embeddings"]:
             continue
         mean, std = spread_of(name, value.shape)
+        if is_gemma(spec) and mean == 1:
+            mean = 0
         if name == "model.embed_tokens.weight":
-            std /= config.get("embedding_multiplier", 1) * (4 if config["tie_word_embeddings"] else 1)
+            std /= config.get("embedding_multiplier", math.sqrt(config["hidden_size"]) if is_gemma(spec) else 1)
+            std /= 4 if config["tie_word_embeddings"] else 1
         drawn = torch.from_numpy((mean + std * rng.standard_normal(tuple(value.shape))).astype(np.float32))
         exact = name.endswith("e_score_correction_bias")
         tensors[name] = drawn if exact else drawn.to(families.TORCH_DTYPES[spec["dtype"]])
@@ -146,7 +162,11 @@ def make_case(spec, out):
     config = dict(spec["config"])
     tensors = draw(spec, config, make_model(spec, config), rng)
     ids = families.draw_ids(config, rng)
-    families.calibrate(load(spec, config, tensors), tensors, ids)
+    model = load(spec, config, tensors)
+    offset = 1.0 if is_gemma(spec) else 0.0
+    tensors["model.norm.weight"] += offset
+    families.calibrate(model, tensors, ids)
+    tensors["model.norm.weight"] -= offset
     families.write_weights(folder, as_published(spec, tensors), spec["files"])
     model = load(spec, config, tensors)
     if "n_routed_experts" in config:

@@ -117,6 +117,35 @@ static void relatives(void **state)
   assert_true(config.rotary_dim == config.head_dim && config.window_tokens[0] == 0);
 }
 
+static void gemma3(void **state)
+{
+  (void)state;
+  yk_model_config config =
+      good("{'architectures': ['Gemma3ForCausalLM'], 'tie_word_embeddings': '-', 'rope_theta': '-'}");
+  assert_int_equal(config.family, YK_FAMILY_GEMMA3);
+  assert_true(config.head_dim == 256 && config.tie_word_embeddings && config.qk_norm && config.result_norms);
+  assert_true(config.norm_offset == 1 && config.embed_scale == 8 && config.rounds_embed_scale);
+  assert_true(config.attention_scale == 1.0f / 16 && config.activation.kind == YK_ACTIVATION_GELU_TANH);
+  assert_true(config.rope.theta == 1e6 && config.has_local_rope && config.local_rope.theta == 1e4);
+  assert_true(config.window_tokens[0] == 4096 && config.window_tokens[3] == 4096);
+  config = good("{'architectures': ['Gemma3ForCausalLM'], 'sliding_window': 20, 'sliding_window_pattern': 2,"
+                " 'query_pre_attn_scalar': 4, 'rope_scaling': {'rope_type': 'linear', 'factor': 8},"
+                " 'rope_local_base_freq': 99, 'hidden_activation': 'gelu'}");
+  assert_true(config.window_tokens[0] == 20 && config.window_tokens[1] == 0 && config.window_tokens[2] == 20);
+  assert_true(config.attention_scale == 0.5f && config.rope.factor == 8 && config.local_rope.theta == 99);
+  assert_true(config.activation.kind == YK_ACTIVATION_GELU_ERF && config.max_model_tokens == 256);
+  config = good("{'architectures': ['Gemma3ForCausalLM'], 'rope_parameters': {'full_attention': {'rope_type': 'linear',"
+                " 'factor': 4, 'rope_theta': 77}, 'sliding_attention': {'rope_type': 'default', 'rope_theta': 55}}}");
+  assert_true(config.rope.factor == 4 && config.rope.theta == 77 && config.local_rope.theta == 55);
+  /* Files of models that read images lack keys with the class's default. */
+  config = good("{'architectures': ['Gemma3ForConditionalGeneration'], 'text_config': {'hidden_size': 64,"
+                " 'intermediate_size': 96, 'num_hidden_layers': 12, 'sliding_window': 1024}}");
+  assert_int_equal(config.family, YK_FAMILY_GEMMA3_VL);
+  assert_true(config.vocab_size == 262208 && config.n_heads == 8 && config.n_kv_heads == 4 && config.head_dim == 256);
+  assert_true(config.window_tokens[4] == 1024 && config.window_tokens[5] == 0 && config.window_tokens[11] == 0);
+  assert_int_equal(config.max_model_tokens, 131072);
+}
+
 static void dtypes(void **state)
 {
   (void)state;
@@ -355,6 +384,15 @@ static void unknown_models(void **state)
        "config.json|\"GPT2LMHeadModel\"|Llama|Mistral|Qwen2 to 3.8|MiniCPM|FM9G|gpt-oss|Phi-3"},
       {"{'architectures': ['Qwen4ExpForCausalLM']}", YK_E_UNSUPPORTED, "Qwen4Exp|Qwen2 to 3.8"},
       {"{'architectures': '-', 'model_type': 'qwen4_exp'}", YK_E_UNSUPPORTED, "qwen4_exp|supported"},
+      {"{'architectures': ['Gemma3ForCausalLM'], 'final_logit_softcapping': 30}", YK_E_UNSUPPORTED,
+       "final_logit_softcapping 30"},
+      {"{'architectures': ['Gemma3ForCausalLM'], 'attn_logit_softcapping': 50.0}", YK_E_UNSUPPORTED,
+       "attn_logit_softcapping"},
+      {"{'architectures': ['Gemma3ForCausalLM'], 'use_bidirectional_attention': true}", YK_E_UNSUPPORTED,
+       "use_bidirectional_attention"},
+      {"{'architectures': ['Gemma3ForCausalLM'], 'rope_parameters': {'sliding_attention': {'rope_type': 'yarn'}}}",
+       YK_E_UNSUPPORTED, "\"yarn\" of sliding_attention"},
+      {"{'architectures': ['Gemma2ForCausalLM']}", YK_E_UNSUPPORTED, "Gemma2ForCausalLM|Gemma 3"},
       {"{'architectures': ['KimiLinearForCausalLM']}", YK_E_UNSUPPORTED, "KimiLinear|Kimi-K2"},
       {"{'architectures': '-', 'model_type': 'kimi_linear'}", YK_E_UNSUPPORTED, "kimi_linear|supported"},
       {"{'architectures': ['DeepseekV4ForCausalLM']}", YK_E_UNSUPPORTED, "DeepseekV4|DeepSeek-V2 to V3.2"},
@@ -596,6 +634,7 @@ int main(void)
       cmocka_unit_test(activations),
       cmocka_unit_test(unknown_models),
       cmocka_unit_test(relatives),
+      cmocka_unit_test(gemma3),
       cmocka_unit_test(broken_json_names_its_line),
       cmocka_unit_test(json_as_python_writes_it),
       cmocka_unit_test(needed_numbers_are_named),
