@@ -22,8 +22,8 @@ static void check_scene(yk_dtype dtype, const scene_shape *shape, uint32_t seed)
 static const scene_shape crowded_scenes[] = {
     {{20, 1, 64, 20, 0, 0, false}, 3, {{70, 1}, {0, 18}, {99, 3}}, 0, false},
     {{32, 2, 128, 16, 0, 0, false}, 2, {{120, 1}, {5, 30}}, 50, true},
-    {{32, 2, 256, 16, 0, 0, true}, 4, {{120, 1}, {5, 30}, {90, 1}, {0, 99}}, 70, true},
-    {{24, 4, 256, 6, 0, 0, true}, 4, {{155, 1}, {5, 150}, {14, 1}, {15, 2}}, 0, true},
+    {{32, 2, 256, 16, 0, 0, true}, 4, {{120, 1}, {5, 12}, {90, 1}, {99, 17}}, 70, true},
+    {{24, 4, 256, 6, 0, 0, true}, 4, {{155, 1}, {85, 30}, {14, 1}, {15, 2}}, 0, true},
 };
 enum { N_CROWDED = sizeof crowded_scenes / sizeof *crowded_scenes };
 
