@@ -20,9 +20,9 @@ from results_page import kernels, models, page, system  # noqa: E402
 
 MOST_LINES = 260
 ORDER = (models.add_speed, models.add_studies, system.add_serving, system.add_single_figures, kernels.add_gemm,
-         kernels.add_experts, kernels.add_expert_formats, kernels.add_latent, kernels.add_attention,
-         kernels.add_wide_attention, kernels.add_all_reduce, kernels.add_sampling, models.add_accuracy,
-         models.add_loading, models.add_quantising, system.add_cpu, system.add_tests)
+         kernels.add_experts, kernels.add_expert_formats, kernels.add_latent, kernels.add_gated_delta,
+         kernels.add_attention, kernels.add_wide_attention, kernels.add_all_reduce, kernels.add_sampling,
+         models.add_accuracy, models.add_loading, models.add_quantising, system.add_cpu, system.add_tests)
 OPENING = (
     "The present figures, written by `python3 bench/make_results.py` from `bench/results`: change the files, not this "
     "page. A commit links to its figures, with spreads, more points and the whole command. Unless stated otherwise: "

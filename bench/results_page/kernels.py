@@ -87,8 +87,9 @@ def add_expert_formats(page, results):
                 for n in (1, 64, 256, 4096)], rows)
 
 
-LATENT_LEFT_OUT = ("decode 2 x 1024, 16 heads", "decode 16 x 1024, 16 heads", "decode 64 x 1024, 16 heads",
-                   "decode 1 x 1024, 128 heads")
+LATENT_LEFT_OUT = ("decode 1 x 1024, 16 heads", "decode 2 x 1024, 16 heads", "decode 4 x 4096, 16 heads",
+                   "decode 16 x 1024, 16 heads", "decode 64 x 560, 16 heads", "decode 64 x 1024, 16 heads",
+                   "decode 256 x 1024, 16 heads", "decode 1 x 1024, 128 heads")
 
 
 def add_latent(page, results):
@@ -112,6 +113,24 @@ def latent_row(point, h100, rate):
     is_decode = rate == "tflops_absorbed"
     return [point["point"], number(point["us"]), percent(point["tb_per_s"] / 4.35) if is_decode else None,
             f"{point[rate]:.0f}", number(field(h100["points"], "us", point=point["point"]))]
+
+
+GATED_DELTA = ("decode 1", "decode 8", "decode 64", "decode 256", "prefill 1 x 4096", "prefill 8 x 4096")
+
+
+def add_gated_delta(page, results):
+    cells, links = [], []
+    for kind in ("decode", "prefill"):
+        name = f"gated_delta_{kind}_h200.json"
+        found = results.measured(name)
+        links.append(f"{kind} {link(name, found['commit'])}")
+        for case in GATED_DELTA:
+            if case.startswith(kind):
+                us = number(field(found["cases"], "us", case=case))
+                share = field(found["cases"], "tb_s", case=case) / 4.35
+                cells.append(f"{us} ({percent(share)})" if kind == "decode" else us)
+    page.table(["gated delta nets, 16 key and 48 value heads of 128, us (share of 4.35 TB/s), `bench_gated_delta`",
+                *GATED_DELTA], [[f"H200, {', '.join(links)}", *cells]])
 
 
 def add_all_reduce(page, results):

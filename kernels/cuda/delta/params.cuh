@@ -44,14 +44,15 @@ struct sequence {
   {
     sequence s = {};
     const int32_t slot = p.seq_slots[seq], load = p.state_loads[seq], save = p.state_saves[seq];
-    if (slot < 0) return s;
-    s.row = p.row_starts[seq];
-    s.end = p.row_starts[seq + 1];
+    const int32_t row = p.row_starts[seq], end = p.row_starts[seq + 1], save_rows = p.state_save_rows[seq];
+    if (slot < 0) return s; /* behind all loads, so that none waits for another */
+    s.row = row;
+    s.end = end;
     s.after = p.states + slot * p.state_floats;
     if (load != YK_STATE_ZERO) s.before = load == YK_STATE_KEEP ? s.after : p.snapshots + load * p.state_floats;
     if (save < 0) return s;
     s.snapshot = p.snapshots + save * p.state_floats;
-    s.save_end = s.row + p.state_save_rows[seq];
+    s.save_end = row + save_rows;
     return s;
   }
 };
