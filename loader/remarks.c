@@ -59,11 +59,12 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
   }
   if (plain.n)
     yk_log_write(c->log, YK_LOG_WARN,
-                 "%s (%d layers in all) is not quantised, though quantization_config does not leave it out",
+                 "%s (%d linear layers in all) is not quantised, though quantization_config does not leave it out",
                  plain.first, plain.n);
   if (excluded.n)
-    yk_log_write(c->log, YK_LOG_WARN, "%s (%d layers in all) is quantised, though quantization_config leaves it out",
-                 excluded.first, excluded.n);
+    yk_log_write(c->log, YK_LOG_WARN,
+                 "%s (%d linear layers in all) is quantised, though quantization_config leaves it out", excluded.first,
+                 excluded.n);
   if (blank.n)
     yk_log_write(c->log, YK_LOG_WARN,
                  "%s.g_idx (%d in all) is zeros, and desc_act is false: groups are of neighbouring inputs", blank.first,
@@ -101,7 +102,7 @@ static yk_status report_offsets(const checkpoint_view *c, yk_err *err)
   if (offsets.n)
     yk_log_write(
         c->log, YK_LOG_INFO,
-        "inputs of %d layers stay floats, though they are to be rounded to 8 bits: the norm before them has an "
+        "inputs of %d layers stay floats, though the checkpoint rounds them to 8 bits: the norm before them has an "
         "offset, which is kept exactly; the first is %s",
         offsets.n, offsets.first);
   return YK_OK;
@@ -113,7 +114,7 @@ static yk_status report_offsets(const checkpoint_view *c, yk_err *err)
 typedef enum stray_kind {
   STRAY_TABLE,
   STRAY_INDEXER,
-  STRAY_PARTS, /* up to here: of every model of its family, not worth a warning */
+  STRAY_PARTS, /* kinds up to here are normal in a family and logged as INFO */
   STRAY_TOWER,
   STRAY_PREDICTION,
   STRAY_LAYER,
@@ -136,7 +137,7 @@ static const char *const stray_texts[N_STRAY_KINDS] = {
     [STRAY_BIAS] = "of biases that are not zero, but that the model's configuration does not have",
     [STRAY_EXPERT] = "of experts, which the architecture does not have",
     [STRAY_LORA] = "of LoRA adapters, which are not applied: merge them into the weights",
-    [STRAY_INDEXER] = "of the indexer of sparse attention: attention is dense, within its index_topk tokens",
+    [STRAY_INDEXER] = "of the indexer of sparse attention: dense attention replaces it, for at most index_topk tokens",
     [STRAY_OTHER] = "that the model has no use for",
 };
 

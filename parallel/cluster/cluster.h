@@ -9,10 +9,10 @@
  * nor authenticated message by message.
  *
  * Failure: every process sends a heartbeat, from a thread of its own, several times within the silence limit. The first
- * failure that process 0 learns of (a connection ends, a process is silent, a process reports an error) is recorded,
- * sent to all other processes, and ends every connection, so that every blocked and later call of the cluster, of its
- * links and of communicators on them fails with it: with the code that the process has reported, or YK_E_COMM for a
- * lost process, naming process, host and ranks. */
+ * failure that reaches process 0 (a connection ends, a process is silent, a process reports an error) is recorded, sent
+ * to all processes, and ends every connection. Every blocked and later call of the cluster, of its links and of
+ * communicators on them then fails. Its error names process, host and ranks; its code is the reported one, or YK_E_COMM
+ * for a lost process. */
 #ifndef YK_PARALLEL_CLUSTER_CLUSTER_H
 #define YK_PARALLEL_CLUSTER_CLUSTER_H
 
@@ -132,12 +132,12 @@ yk_status yk_cluster_wait(yk_cluster *cluster, double timeout_s, yk_err *err);
 void yk_cluster_answer_of(const yk_cluster *cluster, int process, yk_err *out);
 
 /* yk_cluster_watch - call on_failure once, from a thread of the cluster or from within this call, when the cluster has
- *   failed: before that every connection has ended. NULL ends the watch, and returns only once no call is running
+ *   failed, after every connection has ended. NULL ends the watch, and returns only once no call is running
  *   (unless called by on_failure). Thread: any. */
 void yk_cluster_watch(yk_cluster *cluster, void (*on_failure)(void *context, const yk_err *failure), void *context);
 
-/* yk_cluster_lost - a connection with a process has failed. Heartbeats may be about to give the reason, so the call
- *   waits 0.5 s for that; else it fails the cluster. Returns the failure. Thread: any. */
+/* yk_cluster_lost - a connection with a process has failed. Waits 0.5 s for a heartbeat that gives the reason; without
+ *   one, fails the cluster with `why`. Returns the failure. Thread: any. */
 yk_status yk_cluster_lost(yk_cluster *cluster, int process, const yk_err *why, yk_err *err);
 
 /* yk_cluster_check - YK_OK, or the failure of the cluster. Thread: any; does not block. */

@@ -12,6 +12,10 @@
 
 enum { HANDSHAKE_S = 10, MAX_REFUSED_BYTES = 8192 };
 
+/* Every message of a handshake begins with a nonce or a MAC. */
+enum { LEADING_BYTES = YK_NONCE_BYTES };
+_Static_assert(YK_NONCE_BYTES == YK_MAC_BYTES, "nonces and MACs have the same size");
+
 /* A connection that has proven nothing. */
 typedef struct pending {
   int fd; /* -1: free */
@@ -126,7 +130,7 @@ static bool is_allowed(const yk_door *door, int fd, const yk_address *peer)
   return false;
 }
 
-/* A free slot; if all are taken, that of the connection that has been silent for longest. */
+/* A free slot; if all are taken, the slot of the oldest connection, which is refused. */
 static pending *slot_for(yk_door *door, yk_strbuf *refused)
 {
   pending *oldest = &door->slots[0];
@@ -198,9 +202,9 @@ static yk_status check_proof(yk_door *door, pending *p, yk_arrival *out, yk_err 
 static yk_status check_head(const pending *p, yk_err *err)
 {
   const yk_frame_type type = p->is_challenged ? YK_FRAME_PROOF : YK_FRAME_HELLO;
-  YK_TRY(yk_frame_check(&p->head, type, type, p->is_challenged ? YK_FRAME_MAX_PROOF : YK_NONCE_BYTES, err));
-  if (p->head.n_bytes >= YK_NONCE_BYTES) return YK_OK; /* as long as a MAC */
-  return yk_err_set(err, YK_E_COMM, "expected a message of at least %d bytes, found %llu", YK_NONCE_BYTES,
+  YK_TRY(yk_frame_check(&p->head, type, type, p->is_challenged ? YK_FRAME_MAX_PROOF : LEADING_BYTES, err));
+  if (p->head.n_bytes >= LEADING_BYTES) return YK_OK;
+  return yk_err_set(err, YK_E_COMM, "expected a message of at least %d bytes, found %llu", LEADING_BYTES,
                     (unsigned long long)p->head.n_bytes);
 }
 
@@ -214,7 +218,7 @@ static yk_status read_some(pending *p, bool *is_whole, yk_err *err)
     if (!in_head && in_body == p->head.n_bytes) break;
     void *to = in_head ? (unsigned char *)&p->head + p->n_got : p->body + in_body;
     ssize_t n = recv(p->fd, to, in_head ? sizeof p->head - p->n_got : (size_t)p->head.n_bytes - in_body, MSG_DONTWAIT);
-    if (n == 0) return yk_err_set(err, YK_E_COMM, "closed its connection before the roll call knew it");
+    if (n == 0) return yk_err_set(err, YK_E_COMM, "closed its connection before it proved the key");
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return YK_OK;
     if (n < 0) return yk_err_set(err, YK_E_COMM, "the connection ended (%s)", strerror(errno));
@@ -275,7 +279,7 @@ int yk_door_serve(yk_door *door, const struct pollfd *polls, int n_polls, yk_arr
 }
 
 /* Receives a message of the server: its type's body, or the text of its refusal as an error. */
-static yk_status hear(int fd, yk_frame_type type, unsigned char body[32], int64_t deadline_ns, yk_err *err)
+static yk_status hear(int fd, yk_frame_type type, unsigned char body[LEADING_BYTES], int64_t deadline_ns, yk_err *err)
 {
   yk_frame head;
   YK_TRY(yk_receive_all(fd, &head, sizeof head, deadline_ns, err));
@@ -285,9 +289,10 @@ static yk_status hear(int fd, yk_frame_type type, unsigned char body[32], int64_
     YK_TRY(yk_receive_all(fd, why, (size_t)head.n_bytes, deadline_ns, err));
     return yk_err_set(err, strcmp(why, YK_REFUSED_FOR_NOW) == 0 ? YK_E_AGAIN : YK_E_COMM, "refused: %s", why);
   }
-  if (head.n_bytes != 32)
-    return yk_err_set(err, YK_E_COMM, "expected a message of 32 bytes, found %llu", (unsigned long long)head.n_bytes);
-  return yk_receive_all(fd, body, 32, deadline_ns, err);
+  if (head.n_bytes != LEADING_BYTES)
+    return yk_err_set(err, YK_E_COMM, "expected a message of %d bytes, found %llu", LEADING_BYTES,
+                      (unsigned long long)head.n_bytes);
+  return yk_receive_all(fd, body, LEADING_BYTES, deadline_ns, err);
 }
 
 yk_status yk_knock(int fd, yk_secret secret, const void *body, size_t n_bytes, int64_t deadline_ns, yk_err *err)

@@ -19,7 +19,7 @@ typedef struct entry {
   int64_t size_bytes; /* of grammar and text */
 } entry;
 
-/* Processes: a constraint that compiles slowly leaves one to those of others. */
+/* Compiler processes: while a slow constraint occupies one, other constraints use the other. */
 enum { N_COMPILERS = 2 };
 
 typedef struct compiler_slot {
@@ -35,7 +35,8 @@ struct yk_grammars {
   compiler_slot slots[N_COMPILERS];
   yk_strbuf serialised; /* the tokenizer */
   yk_strbuf special;    /* its special tokens, for the compiler */
-  /* Set once, under both mutexes; then read without. */
+  /* Written under compiler_mutex until `library` is set, under both mutexes; constant and read without a lock after
+   * that. */
   yk_grammar_library *library;
   yk_ffi_any tokenizer;
   yk_token_bytes tokens;
@@ -115,8 +116,7 @@ static yk_status make_ids(const yk_grammar_library *library, const int32_t *ids,
 }
 
 /* The library's bytes of every token. Special tokens, which have no text, get a byte that no text has, and their name,
- * in special: the library takes a token without bytes for one that nothing permits, not even a constraint that names
- * its id. */
+ * in special: the library never permits a token without bytes, even if a constraint names its id. */
 static void list_bytes(const yk_grammars *g, yk_ffi_bytes *bytes, yk_strbuf *special)
 {
   size_t n = (size_t)g->tokens.n_ids, n_name, at = 0;
@@ -124,7 +124,7 @@ static void list_bytes(const yk_grammars *g, yk_ffi_bytes *bytes, yk_strbuf *spe
     bytes[i].data = yk_token_bytes_of(&g->tokens, (int32_t)i, &bytes[i].size);
     const char *name = yk_tokenizer_token_text(g->options.tokenizer, (int32_t)i, &n_name);
     if (bytes[i].size > 0 || !name) continue;
-    bytes[i] = (yk_ffi_bytes){NULL, n_name + 1};
+    bytes[i] = (yk_ffi_bytes){NULL, n_name + 1}; /* NULL: filled below, when special no longer moves */
     yk_strbuf_append(special, "\xff", 1);
     yk_strbuf_append(special, name, n_name);
   }
@@ -211,7 +211,7 @@ static yk_status load(yk_grammars *g, yk_err *err)
 
 /* ---- Compilers --------------------------------------------------------------------------------------------------- */
 
-/* Under compiler_mutex. A process that runs already goes first. */
+/* Under compiler_mutex. Prefers a slot with a running process. */
 static compiler_slot *idle_slot(yk_grammars *g)
 {
   compiler_slot *idle = NULL;
@@ -371,15 +371,15 @@ static yk_status compile(yk_grammars *g, yk_constraint_kind kind, const char *te
   return status;
 }
 
-/* The end ids that the constraint's text cannot contain. */
+/* The model's end ids, and those without text: the constraint's text cannot contain them. */
 static size_t without_text(const yk_grammars *g, const int32_t *end_ids, size_t n_end_ids, int32_t *out)
 {
   size_t n = 0, n_bytes;
   for (size_t i = 0; i < n_end_ids; i++) {
-    bool is_models = false;
-    for (size_t j = 0; j < g->options.n_end_ids; j++) is_models |= g->options.end_ids[j] == end_ids[i];
+    bool is_of_model = false;
+    for (size_t j = 0; j < g->options.n_end_ids; j++) is_of_model |= g->options.end_ids[j] == end_ids[i];
     yk_token_bytes_of(&g->tokens, end_ids[i], &n_bytes);
-    if (is_models || n_bytes == 0) out[n++] = end_ids[i];
+    if (is_of_model || n_bytes == 0) out[n++] = end_ids[i];
   }
   return n;
 }

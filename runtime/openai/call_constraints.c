@@ -15,7 +15,7 @@ typedef struct call_form {
   const char *style;                 /* of the arguments, with its parameters (grammar/helper); NULL: JSON */
   bool quotes_name;                  /* the name is JSON */
   bool has_index;                    /* a number stands between the name and the arguments */
-  const struct call_form *other;     /* models of another age write this form; NULL: none */
+  const struct call_form *other;     /* a form that older or newer models of the family write; NULL: none */
 } call_form;
 
 /* White space is limited to what models write. */
@@ -120,11 +120,11 @@ static const call_form forms[YK_N_TOOL_FORMATS] = {
 
 /* ---- Formats ----------------------------------------------------------------------------------------------------- */
 
-/* Which calls the output may contain. */
+/* The calls that the output may contain. */
 typedef struct call_rules {
   const yk_openai_request *request;
   const char *only; /* of this function; NULL: of any */
-  bool only_strict; /* the schemas of other tools than strict ones do not count */
+  bool only_strict; /* only strict tools have their schema applied */
 } call_rules;
 
 static yk_json function_of(yk_json tool)
@@ -157,7 +157,7 @@ static void append_begin(yk_strbuf *out, const call_form *form, yk_json name)
   yk_strbuf_free(&begin);
 }
 
-/* Arguments by the function's schema; any: whatever arguments are well-formed. */
+/* Arguments by the function's schema; any: every well-formed object. */
 static void append_arguments(yk_strbuf *out, const call_form *form, yk_json parameters, bool any)
 {
   yk_strbuf_append_str(out, "{\"type\": \"json_schema\", \"json_schema\": ");
@@ -205,7 +205,7 @@ static void append_stop(yk_strbuf *out, const call_rules *rules)
 }
 
 /* At least one call, with separators between calls. */
-static void append_row(yk_strbuf *out, const call_form *form, const call_rules *rules)
+static void append_separated_calls(yk_strbuf *out, const call_form *form, const call_rules *rules)
 {
   yk_strbuf_append_str(out, "{\"type\": \"tags_with_separator\", \"at_least_one\": true, ");
   append_key(out, "separator", form->separator);
@@ -221,7 +221,7 @@ static void append_list(yk_strbuf *out, const call_form *form, const call_rules 
   yk_strbuf_append_str(out, "{\"type\": \"tag\", ");
   append_key(out, "begin", form->list_begin);
   yk_strbuf_append_str(out, ", \"content\": ");
-  append_row(out, form, rules);
+  append_separated_calls(out, form, rules);
   yk_strbuf_append_str(out, ", ");
   append_key(out, "end", form->list_end);
   yk_strbuf_append_str(out, "}");
@@ -234,7 +234,7 @@ static void append_calls(yk_strbuf *out, const call_form *form, const call_rules
   if (form->list_begin)
     append_list(out, form, rules);
   else
-    append_row(out, form, rules);
+    append_separated_calls(out, form, rules);
   if (!form->other) return;
   yk_strbuf_append_str(out, ", ");
   append_calls(out, form->other, rules);
@@ -289,19 +289,19 @@ static yk_status set(yk_openai_request *request, const char *name, yk_strbuf *fo
   return yk_request_set_constraint_text(request, name, YK_CONSTRAINT_STRUCTURAL_TAG, &text, err);
 }
 
-/* Names that the parser reads back. Objects of JSON may have any. */
+/* Refuses names that the parser cannot read back; a name in JSON may have any characters. */
 static yk_status check_names(const yk_openai_request *request, yk_err *err)
 {
+  bool is_python = request->tools == YK_TOOLS_PYTHONIC;
   if (forms[request->tools].quotes_name) return YK_OK;
   YK_JSON_EACH(tool, request->chat.tools)
   {
     const char *name = yk_json_string(yk_json_get(function_of(tool), "name"));
     size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
-    if (n > 0 && name[n] == '\0' && (request->tools != YK_TOOLS_PYTHONIC || !strchr("0123456789-.", name[0]))) continue;
+    if (n > 0 && name[n] == '\0' && (!is_python || !strchr("0123456789-.", name[0]))) continue;
     return yk_err_set(err, YK_E_INVAL,
-                      "tools: expected the names of enforced calls of letters, digits, \"_\", \"-\" and \".\", found "
-                      "\"%.80s\"",
-                      name);
+                      "tools: expected a name of letters, digits, \"_\", \"-\" and \".\"%s, found \"%.80s\"",
+                      is_python ? ", a letter or \"_\" first" : "", name);
   }
   return YK_OK;
 }

@@ -1,8 +1,9 @@
 /* translation.h - the body of another protocol, translated into the body of a chat completion: fields by a table, and
  * messages and tools that are written one after another. One thread at a time.
  *
- * A failed allocation shows in yk_translation_failed, and may make a valid body look invalid. Functions with yk_err
- * return YK_E_FORMAT, YK_E_INVAL or YK_E_UNSUPPORTED, with the field at fault in param. */
+ * Callers must check yk_translation_failed before they report another error: after a failed allocation a valid body may
+ * look invalid. Functions with yk_err return YK_E_FORMAT, YK_E_INVAL or YK_E_UNSUPPORTED, with the field at fault in
+ * param. */
 #ifndef YK_OPENAI_TRANSLATION_H
 #define YK_OPENAI_TRANSLATION_H
 
@@ -34,7 +35,7 @@ typedef struct yk_translation {
   yk_strbuf messages, tools; /* elements, separated by commas */
   yk_translated_message message;
   yk_call_ids call_ids;
-  bool failed; /* an allocation that no buffer shows */
+  bool failed; /* an allocation failed outside the buffers */
 } yk_translation;
 
 void yk_translation_begin(yk_translation *t, const yk_openai_defaults *defaults);

@@ -12,8 +12,8 @@
 #include "server/request_id.h"
 #include "server/routes.h"
 
-/* Counts n more choices in addition to the open ones, within the limit; an exchange without others is always accepted.
- * False: the reply is the refusal. */
+/* Reserves n more choices. An exchange that is alone in the server is accepted even beyond the limit. False: the reply
+ * is the refusal. */
 static bool reserve(yk_exchange *x, int n, const yk_engine_info *info)
 {
   yk_server *server = x->server;

@@ -34,8 +34,8 @@ static bool is_token(const char *text, size_t n_bytes)
 {
   for (size_t i = 0; i < n_bytes; i++) {
     unsigned char c = (unsigned char)text[i];
-    bool is_letter = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-    if (!is_letter && (c == 0 || !strchr("!#$%&'*+-.^_`|~", c))) return false;
+    bool is_alphanumeric = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+    if (!is_alphanumeric && (c == 0 || !strchr("!#$%&'*+-.^_`|~", c))) return false;
   }
   return n_bytes > 0;
 }
@@ -110,8 +110,8 @@ static bool parse_line(yk_request_guard *guard, const char *text, request_line *
 
 /* ---- Headers ----------------------------------------------------------------------------------------------------- */
 
-/* Headers that may occur once. For the exact ones, names that merely begin alike are refused too: other servers may
- * take them for the header. */
+/* Headers that may occur once. The first N_EXACT names: a longer name that begins with one is refused too, since other
+ * servers may take it for that header. */
 enum { HOST, LENGTH, CODING, AUTHORIZATION, N_EXACT, TYPE = N_EXACT, ENCODING, N_SINGLE };
 static const char *const single_names[] = {"Host",          "Content-Length", "Transfer-Encoding",
                                            "Authorization", "Content-Type",   "Content-Encoding"};
@@ -156,7 +156,7 @@ static bool check_headers(yk_request_guard *guard, const seen_headers *seen)
   const char *coding = seen->value[CODING], *length = seen->value[LENGTH];
   if (seen->n[HOST] > 1 || (seen->n[HOST] == 0 && !guard->is_http_1_0))
     REFUSE(guard, 400, "Host: expected one, found %d", seen->n[HOST]);
-  else if (seen->n[CODING] > 1 || (coding && strcasecmp(coding, "chunked") != 0))
+  else if (coding && strcasecmp(coding, "chunked") != 0)
     REFUSE(guard, 501, "Transfer-Encoding: expected chunked, found %.60s", coding);
   else if (coding && guard->is_http_1_0)
     REFUSE(guard, 400, "Transfer-Encoding: expected none in HTTP/1.0, found %.60s", coding);

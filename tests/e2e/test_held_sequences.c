@@ -55,8 +55,7 @@ static yk_engine *open_model(size_t model)
   return fixture_open(&options);
 }
 
-/* Mixtures of experts come last, for devices that guarantee the same bits: rounding turns near ties of their
- * routers. */
+/* Mixtures come last and run only on devices with reproducible bits: rounding can change a near tie in a router. */
 static size_t n_models(void)
 {
   return fixture_same_bits() ? N_MODELS : N_DENSE;

@@ -1,5 +1,5 @@
-/* Enforced calls in every form, from the request to the parser: random answers within the masks are calls of the tools
- * with arguments by their schema. Skipped without the grammar library. */
+/* Enforced calls in every form, from the request to the parser: a random answer within the masks parses as calls whose
+ * arguments satisfy the tool's schema. Skipped without the grammar library. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -198,7 +198,7 @@ static void contradictions_are_warned_of(void **state)
   write_text(&dir, "config.json", TINY_SIZES TINY_AWQ "[\"up_proj\"]}}");
   expect_ok("quantised, though named", read_model(dir.path, &lines, &err), &err);
   assert_int_equal(lines.n, 1);
-  assert_non_null(strstr(lines.text, "model.layers.0.mlp.up_proj (1 layers in all) is quantised"));
+  assert_non_null(strstr(lines.text, "model.layers.0.mlp.up_proj (1 linear layers in all) is quantised"));
   temp_dir_remove(&dir);
 }
 

@@ -90,6 +90,7 @@ static void test_refused(void **state)
   REFUSED("GET / HTTP/1.1\r\n\r\n", 400);
   REFUSED("GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505);
   REFUSED("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n", 501);
+  REFUSED("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 400);
   REFUSED("GET / HTTP/1.1\r\nHost: a\r\nContent-Lengthy: 1\r\n\r\n", 400);
   REFUSED("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: b\r\nAuthorization: c\r\n\r\n", 400);
   REFUSED("POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", 400);

@@ -35,7 +35,7 @@ static void the_least_recently_used_is_overwritten(void **state)
   assert_int_equal(save(s, 13), b);
   assert_int_equal(yk_snapshots_find(s, 11), -1);
   assert_int_equal(yk_snapshots_find(s, 10), a);
-  assert_int_equal(save(s, 13), -1); /* there is one */
+  assert_int_equal(save(s, 13), -1); /* the chain has a snapshot already */
   yk_snapshots_drop(s, 10);
   yk_snapshots_drop(s, 99);
   assert_int_equal(save(s, 14), a); /* free entries first */
@@ -47,7 +47,7 @@ static void the_least_recently_used_is_overwritten(void **state)
   yk_snapshots_destroy(s);
 }
 
-/* A step runs its loads and saves in no order. */
+/* A step runs its loads and saves in any order. */
 static void a_step_neither_loads_what_it_saves_nor_saves_what_it_loads(void **state)
 {
   (void)state;

@@ -1,21 +1,23 @@
 /* dependent_launch.cuh - programmatic dependent launch (PDL): a kernel may start before the previous kernel of the
  * stream has ended (compute capability 9.0).
  *
- * A kernel may read before griddepcontrol.wait only data that no kernel of the step writes:
+ * A kernel may read before griddepcontrol.wait only data that no earlier kernel of the step writes:
  *
  *   - its parameters, tensor maps among them;
  *   - weights, scales, zeros, biases, norm weights and the table of cosines and sines. They are written when the model
  *     is loaded, and the stream is synchronised before the first step;
- *   - the step's description: token ids, positions, KV slots, row starts, KV lengths and block tables. They are copied
- *     to the device before the step's first kernel, which is not a dependent launch: it starts after the copies;
+ *   - the step's description: token ids, positions, KV slots, row starts, KV lengths, block tables, sequences' slots,
+ *     state loads and state saves. They are copied to the device before the step's first kernel, which is not a
+ *     dependent launch: it starts after the copies;
  *   - sampling parameters of rows: the host writes them to pinned memory before it launches the kernel;
  *   - results of a routing (starts of a grouped GEMM, slots and weights of choices), if a grouped GEMM has been
- *   launched
- *     since: it lets its successor start only after its own wait, so the data that it has read was complete by then. A
- *     GEMM that routes writes starts, then fences, and only then lets its successor start;
+ *     launched since: it lets its successor start only after its own wait, so the data that it has read was complete by
+ *     then. A GEMM that routes writes starts, then fences, and only then lets its successor start;
+ *   - recurrent states and snapshots: only the kernel itself writes them in a step, and the step before has ended
+ *     (delta/delta.h);
  *   - cached tokens of earlier steps: their kernels ended before the step's first kernel started. A kernel must
- *   identify
- *     them, since a sequence may read blocks that others write in the same step. Decode of latent attention does so.
+ *     identify them, since a sequence may read blocks that others write in the same step. Decode of latent attention
+ *     does so.
  *
  * A prefetch into the L2 cache is not a read: later writes of a kernel go through the same cache. So a kernel may
  * prefetch anything before the wait, such as pages of the KV cache.

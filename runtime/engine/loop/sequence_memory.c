@@ -16,7 +16,7 @@ struct yk_memory_pool {
   yk_slots *slots;
   yk_sequence_memory *parked;    /* linked by next_parked, latest first */
   yk_sequence_memory *branching; /* linked by next_branching: those that run towards a branch */
-  uint64_t n_withdrawals, n_savers, n_hits, n_misses;
+  uint64_t n_withdrawals, n_snapshot_owners, n_hits, n_misses;
 };
 
 /* ---- The pool ---------------------------------------------------------------------------------------------------- */
@@ -159,46 +159,52 @@ static void end_branch(yk_sequence_memory *m, yk_memory_pool *pool)
   m->branch_tokens = 0;
 }
 
-/* Take references to the longest published prefix of at most `limit` blocks. *with_state: the last place with a
- * snapshot that the coming step may load; *coming: the last one with a snapshot for later; *last: the last place for
- * a snapshot. */
-static void find_blocks(yk_sequence_memory *m, yk_memory_pool *pool, const int32_t *tokens, int32_t limit,
-                        beginning *with_state, beginning *coming, beginning *last)
+/* Places for snapshots in a published prefix. */
+typedef struct snapshot_places {
+  beginning loadable; /* the last one with a snapshot that the coming step may load */
+  beginning coming;   /* the last one with a snapshot for later */
+  beginning last;
+} snapshot_places;
+
+/* Takes references to the longest published prefix of at most `limit` blocks. */
+static snapshot_places find_blocks(yk_sequence_memory *m, yk_memory_pool *pool, const int32_t *tokens, int32_t limit)
 {
   enum { BLOCKS = YK_STATE_SAVE_TOKENS / YK_KV_BLOCK_TOKENS };
-  *with_state = *coming = *last = (beginning){0, m->start, NONE};
+  const beginning nothing = {0, m->start, NONE};
+  snapshot_places places = {nothing, nothing, nothing};
   while (m->n_blocks < limit) {
     const int32_t *ids = tokens + m->n_blocks * YK_KV_BLOCK_TOKENS;
     int32_t block = yk_kv_blocks_find(pool->blocks, m->chain, ids, &m->chain);
     if (block < 0) break;
     m->blocks[m->n_blocks++] = block;
     if (!pool->rules.has_states || m->n_blocks % BLOCKS != 0) continue;
-    *last = (beginning){m->n_blocks, m->chain, yk_snapshots_find(pool->snapshots, m->chain)};
-    if (last->entry < 0 ? is_branch_of_running(pool, m->chain) : yk_snapshots_is_coming(pool->snapshots, last->entry))
-      *coming = *last;
-    else if (last->entry >= 0)
-      *with_state = *last;
+    const beginning place = {m->n_blocks, m->chain, yk_snapshots_find(pool->snapshots, m->chain)};
+    places.last = place;
+    if (place.entry < 0 ? is_branch_of_running(pool, m->chain) : yk_snapshots_is_coming(pool->snapshots, place.entry))
+      places.coming = place;
+    else if (place.entry >= 0)
+      places.loadable = place;
   }
+  return places;
 }
 
 int32_t yk_sequence_memory_reuse(yk_sequence_memory *m, yk_memory_pool *pool, const int32_t *tokens, int32_t n_tokens)
 {
-  beginning start, coming, last;
   if (!pool->rules.reuses_prefixes) return 0;
-  find_blocks(m, pool, tokens, n_tokens / YK_KV_BLOCK_TOKENS, &start, &coming, &last);
+  const snapshot_places places = find_blocks(m, pool, tokens, n_tokens / YK_KV_BLOCK_TOKENS);
   /* A sequence that continues behind the end of another one begins no branch. */
-  bool parts = m->n_blocks > 0 && yk_kv_blocks_is_continued(pool->blocks, m->blocks[m->n_blocks - 1]);
+  bool diverges = m->n_blocks > 0 && yk_kv_blocks_is_continued(pool->blocks, m->blocks[m->n_blocks - 1]);
   if (pool->rules.has_states) {
-    bool is_early = coming.n_blocks > start.n_blocks;
-    if (is_early) start = (beginning){0, m->start, NONE};
+    const bool must_wait = places.coming.n_blocks > places.loadable.n_blocks;
+    const beginning start = must_wait ? (beginning){0, m->start, NONE} : places.loadable;
     drop_blocks(m, pool->blocks, start.n_blocks);
     m->chain = start.chain;
-    if (is_early) return YK_REUSE_LATER;
+    if (must_wait) return YK_REUSE_LATER;
     m->snapshot = start.entry;
     m->n_withdrawals = pool->n_withdrawals;
     if (start.entry >= 0) m->has_unsound_start = !yk_snapshots_load(pool->snapshots, start.entry);
-    m->is_miss = start.entry < 0 && last.n_blocks > 0;
-    if (parts && last.n_blocks > start.n_blocks) begin_branch(m, pool, &last);
+    m->is_miss = start.entry < 0 && places.last.n_blocks > 0;
+    if (diverges && places.last.n_blocks > start.n_blocks) begin_branch(m, pool, &places.last);
   }
   m->chain_block = m->n_blocks > 0 ? m->blocks[m->n_blocks - 1] : NONE;
   m->n_published = m->n_blocks;
@@ -225,7 +231,7 @@ void yk_sequence_memory_enter(yk_sequence_memory *m, yk_memory_pool *pool, int32
     yk_sequence_memory_release(loser, pool);
   }
   m->prompt_tokens = n_tokens;
-  if (!m->saver) m->saver = ++pool->n_savers;
+  if (!m->snapshot_owner) m->snapshot_owner = ++pool->n_snapshot_owners;
   if (m->snapshot >= 0)
     pool->n_hits++;
   else if (m->is_miss)
@@ -309,7 +315,7 @@ void yk_sequence_memory_plan(yk_sequence_memory *m, yk_memory_pool *pool, const 
   m->snapshot = m->state_save = NONE;
   m->state_save_rows = 0;
   if (place == 0) return;
-  m->state_save = yk_snapshots_save(pool->snapshots, chain, m->saver);
+  m->state_save = yk_snapshots_save(pool->snapshots, chain, m->snapshot_owner);
   if (m->state_save >= 0) {
     m->state_save_rows = place - m->n_computed;
     m->unsound_tokens = place;
@@ -342,7 +348,7 @@ void yk_sequence_memory_release(yk_sequence_memory *m, yk_memory_pool *pool)
   m->n_computed = m->n_left_behind = m->n_published = m->n_sound = 0;
   m->chain = m->start;
   m->chain_block = m->snapshot = NONE;
-  m->saver = 0;
+  m->snapshot_owner = 0;
   m->is_miss = false;
   m->has_unsound_start = false;
   m->unsound_tokens = 0;
@@ -357,7 +363,7 @@ void yk_sequence_memory_truncate(yk_sequence_memory *m, yk_memory_pool *pool, in
   m->n_computed = (int32_t)yk_min_i64(m->n_computed, n_tokens);
   if (n_tokens / YK_KV_BLOCK_TOKENS >= m->n_published)
     drop_blocks(m, pool->blocks, yk_kv_blocks_for(n_tokens));
-  else /* the chain of an earlier block is not kept: start again with the blocks that are still published */
+  else /* the chain of an earlier block is not kept; the next reuse takes the blocks that are still published */
     yk_sequence_memory_release(m, pool);
 }
 
@@ -404,7 +410,7 @@ void yk_sequence_memory_mark_sound(yk_sequence_memory *m, yk_memory_pool *pool, 
     if (m->blocks[m->n_sound] >= 0) yk_kv_blocks_mark_sound(pool->blocks, m->blocks[m->n_sound]);
   m->has_unsound_start = false;
   if (m->unsound_tokens == 0 || position < m->unsound_tokens - 1) return;
-  yk_snapshots_mark_sound(pool->snapshots, m->saver);
+  yk_snapshots_mark_sound(pool->snapshots, m->snapshot_owner);
   m->unsound_tokens = 0;
 }
 

@@ -16,13 +16,12 @@
  * (snapshots.h), which steps save at multiples of YK_STATE_SAVE_TOKENS: at the last one before a prompt's final token,
  * at every multiple of YK_SNAPSHOT_EVERY_TOKENS, at a branch, where a prompt parts beyond the last snapshot from tokens
  * that continue in published blocks, and at the prompt's end if the step has no other. A step saves one snapshot of a
- * sequence, behind any of its rows: rows of two places are two steps. With states, a memory is reused up to the last
- * snapshot behind published blocks. A memory that is forked, preempted, or truncated below its last token begins in the
- * same way, which computes the rows since that snapshot again: at most YK_STATE_SAVE_TOKENS behind tokens that were
- * given and not drawn, unless the snapshot was overwritten. Saved states of the last token would save nothing: the K
- * and V of the unfilled block are not shared, and those of a preempted sequence are lost, and every layer computes
- * their rows.
- * A parked memory keeps its states until another sequence takes its slot.
+ * sequence, behind any of its rows: a step whose rows reach two places is cut into two steps. With states, a memory is
+ * reused up to the last snapshot behind published blocks. A memory that is forked, preempted, or truncated below its
+ * last token begins in the same way. The rows since that snapshot are computed again: at most YK_STATE_SAVE_TOKENS at
+ * the end of given tokens, at most YK_SNAPSHOT_EVERY_TOKENS among drawn tokens, more if snapshots were overwritten. A
+ * snapshot of the last token has no use: its unfilled block is not shared, so every layer computes the block's rows
+ * anyway. A parked memory keeps its states until another sequence takes its slot.
  *
  * Owner and thread: the engine's. No locks. */
 #ifndef YK_ENGINE_LOOP_SEQUENCE_MEMORY_H
@@ -76,10 +75,10 @@ typedef struct yk_sequence_memory {
   int32_t branch_tokens; /* a snapshot is wanted here, behind the published chain branch_chain; 0: nowhere */
   yk_kv_chain branch_chain;
   struct yk_sequence_memory *next_branching;
-  uint64_t saver;         /* number of this memory's snapshots; 0: none yet */
-  bool has_unsound_start; /* began at a snapshot that is not known to be sound */
-  int32_t unsound_tokens; /* of the last snapshot saved that is not known to be sound; 0: all are */
-  uint64_t n_withdrawals; /* of the pool, when the memory began */
+  uint64_t snapshot_owner; /* number of this memory's snapshots; 0: none yet */
+  bool has_unsound_start;  /* began at a snapshot that is not known to be sound */
+  int32_t unsound_tokens;  /* of the last snapshot saved that is not known to be sound; 0: all are */
+  uint64_t n_withdrawals;  /* of the pool, when the memory began */
 } yk_sequence_memory;
 
 /* ---- The pool ---------------------------------------------------------------------------------------------------- */

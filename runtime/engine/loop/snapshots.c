@@ -7,7 +7,7 @@ enum { NONE = -1 };
 typedef struct snapshot {
   yk_kv_chain chain;   /* 0: the entry is free */
   int32_t bucket_next; /* next entry of the same bucket, or of the list of free entries */
-  uint64_t saver;
+  uint64_t owner;
   uint64_t saved_in, used_in; /* steps */
   bool is_sound;
 } snapshot;
@@ -95,7 +95,7 @@ static int32_t least_recently_used(const yk_snapshots *s)
   return oldest;
 }
 
-int32_t yk_snapshots_save(yk_snapshots *snapshots, yk_kv_chain chain, uint64_t saver)
+int32_t yk_snapshots_save(yk_snapshots *snapshots, yk_kv_chain chain, uint64_t owner)
 {
   int32_t i = yk_snapshots_find(snapshots, chain);
   if (i != NONE) {
@@ -112,7 +112,7 @@ int32_t yk_snapshots_save(yk_snapshots *snapshots, yk_kv_chain chain, uint64_t s
   }
   int32_t *bucket = bucket_of(snapshots, chain);
   snapshots->entries[i] = (snapshot){
-      .chain = chain, .bucket_next = *bucket, .saver = saver, .saved_in = snapshots->step, .used_in = snapshots->step};
+      .chain = chain, .bucket_next = *bucket, .owner = owner, .saved_in = snapshots->step, .used_in = snapshots->step};
   *bucket = i;
   snapshots->counts.n_used++;
   snapshots->counts.saved++;
@@ -137,11 +137,11 @@ bool yk_snapshots_load(yk_snapshots *snapshots, int32_t entry)
   return snapshots->entries[entry].is_sound;
 }
 
-void yk_snapshots_mark_sound(yk_snapshots *snapshots, uint64_t saver)
+void yk_snapshots_mark_sound(yk_snapshots *snapshots, uint64_t owner)
 {
   for (int32_t i = 0; i < snapshots->counts.n_entries; i++) {
     snapshot *it = &snapshots->entries[i];
-    if (it->chain && it->saver == saver) it->is_sound = true;
+    if (it->chain && it->owner == owner) it->is_sound = true;
   }
 }
 

@@ -1,4 +1,4 @@
-/* snapshots.h - snapshots of recurrent states in a table on the host, by which other sequences continue.
+/* snapshots.h - snapshots of recurrent states in a table on the host, from which other sequences continue.
  *
  * Entry e means row e of the table of snapshots of every layer with states, on every rank. A snapshot holds the states
  * after the tokens of a chain of published KV blocks, and is found by the chain number of the last block (kv_blocks.h).
@@ -29,10 +29,10 @@ void yk_snapshots_destroy(yk_snapshots *snapshots);
 /* yk_snapshots_begin_step - another step is planned from here on. */
 void yk_snapshots_begin_step(yk_snapshots *snapshots);
 
-/* yk_snapshots_save - an entry in which the step being planned saves the states at the end of this chain. saver: a
+/* yk_snapshots_save - an entry in which the step being planned saves the states at the end of this chain. owner: a
  *   number of the sequence, for yk_snapshots_mark_sound. -1: the chain has a snapshot already, or this step uses every
  *   entry. */
-int32_t yk_snapshots_save(yk_snapshots *snapshots, yk_kv_chain chain, uint64_t saver);
+int32_t yk_snapshots_save(yk_snapshots *snapshots, yk_kv_chain chain, uint64_t owner);
 
 /* yk_snapshots_find - the entry of a chain's snapshot, or -1. */
 int32_t yk_snapshots_find(const yk_snapshots *snapshots, yk_kv_chain chain);
@@ -43,8 +43,8 @@ bool yk_snapshots_is_coming(const yk_snapshots *snapshots, int32_t entry);
 /* yk_snapshots_load - the step being planned loads this entry, which is not coming. Returns whether it is sound. */
 bool yk_snapshots_load(yk_snapshots *snapshots, int32_t entry);
 
-/* yk_snapshots_mark_sound - logits behind the saver's last snapshot were finite. */
-void yk_snapshots_mark_sound(yk_snapshots *snapshots, uint64_t saver);
+/* yk_snapshots_mark_sound - logits behind the owner's last snapshot were finite. */
+void yk_snapshots_mark_sound(yk_snapshots *snapshots, uint64_t owner);
 
 /* yk_snapshots_drop_unsound - drop all snapshots that are not known to be sound. */
 void yk_snapshots_drop_unsound(yk_snapshots *snapshots);
