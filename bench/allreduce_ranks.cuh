@@ -86,7 +86,7 @@ inline void all_reduce_add_norm(yk_p2p *end, const rank_state &r, int rows, int 
 {
   yk_err err = YK_ERR_INIT;
   const yk_all_reduce_add_norm_args args = {
-      {YK_PARTIAL_ROWS, r.partial, {}}, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f, YK_READER_GEMM};
+      {YK_PARTIAL_ROWS, r.partial, {}}, r.residual, r.y, nullptr, r.w, rows, hidden, alpha, 1e-6f, YK_READER_GEMM};
   check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
 }
 
@@ -115,7 +115,7 @@ inline void combine_and_reduce(yk_p2p *end, const rank_state &r, int rows, int h
   yk_err err = YK_ERR_INIT;
   const yk_combine_args sum = combination(r, rows, hidden);
   const yk_all_reduce_add_norm_args args = {
-      {YK_PARTIAL_SLOTS, r.partial, sum}, r.residual, r.y, r.w, rows, hidden, alpha, 1e-6f, YK_READER_GEMM};
+      {YK_PARTIAL_SLOTS, r.partial, sum}, r.residual, r.y, nullptr, r.w, rows, hidden, alpha, 1e-6f, YK_READER_GEMM};
   check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
 }
 
