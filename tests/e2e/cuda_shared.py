@@ -55,10 +55,11 @@ class SharedGpu(ProcessesCase):
                 self.assert_close(self.alone(*command(name, "--tp", 1, "-pp", 2)), expected)
 
     def test_stages_in_two_processes(self):
+        """Which rows share a step depends on timing, and rounding on GPUs depends on a step's rows."""
         for name in STAGES:
             with self.subTest(name=name):
                 expected = self.alone(*command(name, "--tp", 1, "-pp", 2))
-                self.assertEqual(self.divided(2, *command(name, "--tp", 1, "-pp", 2)), expected)
+                self.assert_close(self.divided(2, *command(name, "--tp", 1, "-pp", 2)), expected)
 
     def test_a_group_in_two_processes(self):
         for name in GROUPS:

@@ -273,14 +273,13 @@ static inline double share_of_tokens(const scene *s, int32_t row, int32_t h, con
   return others / (1 + others);
 }
 
-/* Error of a run against the values of the two caches. */
-static inline double scene_error(yk_device *dev, scene *s, op_fault fault)
+/* Attention of a scene, from the values of the two caches, [n_tokens, n_q_heads, head_dim]. Free with free. */
+static inline double *expected_attention(const scene *s, op_fault fault)
 {
   const yk_head_layout *heads = &s->shape->heads;
   int32_t head_dim = heads->head_dim;
   int64_t row_size = yk_head_layout_width(heads);
-  op_array y = run_attention(dev, s);
-  double *expected = calloc(y.n + 1, sizeof *expected);
+  double *expected = calloc((size_t)(s->n_tokens * heads->n_q_heads * head_dim) + 1, sizeof *expected);
   for (int32_t seq = 0; seq < s->shape->n_seqs; seq++)
     for (int32_t h = 0; h < heads->n_q_heads; h++) {
       int64_t kv_head = (heads->q_head_first + h) / heads->q_per_kv - heads->kv_head_first;
@@ -302,6 +301,14 @@ static inline double scene_error(yk_device *dev, scene *s, op_fault fault)
       free(keys);
       free(values);
     }
+  return expected;
+}
+
+/* Error of a run against the values of the two caches. */
+static inline double scene_error(yk_device *dev, scene *s, op_fault fault)
+{
+  op_array y = run_attention(dev, s);
+  double *expected = expected_attention(s, fault);
   double error = op_error(y.values, expected, y.n);
   free(expected);
   op_array_free(dev, &y);
