@@ -47,7 +47,7 @@ def add_experts(page, results):
         f"{link('experts_single_token_h200.json', single['commit'])}. Qwen3-30B-A3B's layer takes {few} at 64 rows and "
         f"{many} at 2,048 at {link('experts_98da96f_h200.json', newer['commit'])}"))
     rows = []
-    for n in (1, 8, 64, 256, 1024, 4096):
+    for n in (1, 8, 64, 256, 4096):
         cells = [f"{n:,}"]
         for model in ("qwen3-30b-a3b", "deepseek-v2-lite"):
             cells += parts_of_layer(grid["points"], model, n)
@@ -152,8 +152,8 @@ def add_all_reduce(page, results):
                 f"4 x H200, {link('allreduce_h200_x4.json', files[1]['commit'])}: fused", "NCCL / + norm"], rows)
 
 
-ATTENTION = ("decode 1 x 1024", "decode 8 x 1024", "decode 64 x 1024", "decode 256 x 1024", "decode 64 x 4096",
-             "decode 64 x 100..1000 uneven", "prefill 1 x 1024", "prefill 1 x 4096", "prefill 1 x 16384")
+ATTENTION = ("decode 1 x 1024", "decode 64 x 1024", "decode 256 x 1024", "decode 64 x 4096",
+             "decode 64 x 100..1000 uneven", "prefill 1 x 4096", "prefill 1 x 16384")
 
 
 def add_attention(page, results):
@@ -188,7 +188,7 @@ def add_wide_attention(page, results):
         "Heads of 256 on an H200, 16 bits; int8; fp8. Of 128, 32/8 heads have the same bytes and products as 16/4 "
         "heads of 256. Gates as in Qwen3.5. `bench_attention --filter hd`")
     rows = []
-    for layout in ("32/8 hd 128", "16/4 hd 256", "24/4 hd 256 gates", "32/2 hd 256 gates"):
+    for layout in ("32/8 hd 128", "16/4 hd 256", "32/2 hd 256 gates"):
         cells = [layout.replace("hd", "heads of")]
         for case in WIDE_CASES:
             points = [one(found["cases"], case=f"{case} {layout}") for found in files]
@@ -207,7 +207,6 @@ def add_sampling(page, results):
     h200_state, h100_state = link("sample_h200.json", h200["commit"]), link("sample_h100.json", h100["commit"])
     rows = []
     for found, point, title in ((h200, "best of 151936", f"H200 {h200_state}, best logits"),
-                                (h200, "best of 75968", f"H200 {h200_state}, best logits of half"),
                                 (h100, "top_k 20, top_p 0.95", f"H100 {h100_state}, top_k 20, top_p 0.95"),
                                 (h100, "top_p 0.95", f"H100 {h100_state}, top_p 0.95")):
         rows.append([title] + [sampled(one(found["points"], point=point, rows=n)) for n in (1, 64, 256)])

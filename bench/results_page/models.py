@@ -138,8 +138,8 @@ def cache_accuracy(results):
             link(name, found["commit"]), f"root mean square {', '.join(parts)}"]
 
 
-FORMATS = {"awq": "awq", "gptq": "gptq, 4 bits", "ct4": "compressed-tensors, 4 bits", "gptq8": "gptq, 8 bits",
-           "w8a8": "w8a8", "fp8": "fp8, blocks", "gptq-act-order": "gptq, 4 bits, act order"}
+FORMATS = {"awq": "awq", "gptq": "gptq, 4 bits", "w8a8": "w8a8", "fp8": "fp8, blocks",
+           "gptq-act-order": "gptq, 4 bits, act order"}
 
 
 def add_loading(page, results):
@@ -151,7 +151,8 @@ def add_loading(page, results):
             found[name] = results.measured(name)
             shapes = "Qwen3-30B-A3B" if "30b" in name else "Qwen3-8B"
             for row in found[name]["rows"]:
-                rows[machine, f"{shapes}, {FORMATS[row['format']]}"] = row
+                if row["format"] in FORMATS:
+                    rows[machine, f"{shapes}, {FORMATS[row['format']]}"] = row
     states = {machine: ", ".join(link(name, found[name]["commit"]) for name in files)
               for machine, files in names.items()}
     page.section("Loading", (

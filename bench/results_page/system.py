@@ -115,7 +115,7 @@ def add_cpu(page, results):
         f"by as many threads (goal: 60 %). llama.cpp: Q4_0 of the same shapes. 16 processors of a Xeon (AVX-512, a "
         f"virtual machine), measured once, {link(name, found['revision'])}, which has the commands"))
     rows = []
-    for threads in (2, 4, 8, 16):
+    for threads in (2, 8, 16):
         points = [one(found["yoke"], threads=threads, ranks=ranks, batch=1) for ranks in (1, 2, 4)]
         points.append(one(found["llama_cpp"]["points"], threads=threads))
         cells = [None if point is None else

@@ -132,8 +132,8 @@ static void test_few_scenes(void **state)
   for (uint32_t i = 0; i < N_CROWDED; i++) check_scene(gpu_dtypes[i % 2], &crowded_scenes[i], 60 + i);
 }
 
-/* Decode rounds the query times K's static scales to float16: scores of at most about 8 in size here move by a unit. For
- * prefill see staging_error. */
+/* Decode rounds the query times K's static scales to float16: scores of at most about 8 in size here move by a unit.
+ * For prefill see staging_error. */
 static double code_tolerance(yk_dtype dtype)
 {
   return tolerance_of(dtype) + 9.0 * op_unit_roundoff(dtype);
