@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "openai/answer.h"
 #include "openai/answer_write.h"
@@ -22,11 +22,12 @@ static void require(bool condition)
   if (!condition) abort();
 }
 
+/* Numbers that an answer copies from the body may exceed every type, such as 1e400. */
 static void require_json(const char *text, size_t n_bytes)
 {
-  json_t *value = NULL;
-  require(yk_tree_parse("text", text, n_bytes, &value, NULL) == YK_OK);
-  json_decref(value);
+  yk_json_doc *value = NULL;
+  require(yk_json_parse("text", text, n_bytes, NULL, &value, NULL) == YK_OK);
+  yk_json_free(value);
 }
 
 static void check_error(const yk_protocol *protocol, const yk_err *err, yk_status status, const char *param)
