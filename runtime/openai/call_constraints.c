@@ -30,6 +30,7 @@ static const call_form of_mistral_list = {.begin = "{\"name\": ",
                                           .list_end = "]",
                                           .quotes_name = true};
 
+/* YK_TOOLS_OPENAI has no form: calls are messages with channels, which the prompt begins. */
 static const call_form forms[YK_N_TOOL_FORMATS] = {
     [YK_TOOLS_HERMES] = {.begin = "<tool_call>\n{\"name\": ",
                          .arguments = ", \"arguments\": ",
@@ -95,6 +96,12 @@ static const call_form forms[YK_N_TOOL_FORMATS] = {
                               .separator = "\n",
                               .trigger = "<tool_call>",
                               .style = "\"qwen_xml\""},
+    [YK_TOOLS_SEED_OSS] = {.begin = "<seed:tool_call>\n<function=",
+                           .arguments = ">\n",
+                           .end = "</function>\n</seed:tool_call>",
+                           .separator = "\n",
+                           .trigger = "<seed:tool_call>",
+                           .style = "\"qwen_xml\""},
     [YK_TOOLS_MINIMAX_M2] = {.begin = "<invoke name=\"",
                              .arguments = "\">\n",
                              .end = "</invoke>\n",
@@ -290,18 +297,41 @@ static yk_status set(yk_openai_request *request, const char *name, yk_strbuf *fo
 }
 
 /* Refuses names that the parser cannot read back; a name in JSON may have any characters. */
-static yk_status check_names(const yk_openai_request *request, yk_err *err)
+static yk_status check_name(const yk_openai_request *request, yk_json function, yk_err *err)
 {
   bool is_python = request->tools == YK_TOOLS_PYTHONIC;
+  const char *name = yk_json_string(yk_json_get(function, "name"));
+  size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
   if (forms[request->tools].quotes_name) return YK_OK;
+  if (n > 0 && name[n] == '\0' && (!is_python || !strchr("0123456789-.", name[0]))) return YK_OK;
+  return yk_err_set(err, YK_E_INVAL,
+                    "tools: expected a name of letters, digits, \"_\", \"-\" and \".\"%s, found \"%.80s\"",
+                    is_python ? ", a letter or \"_\" first" : "", name);
+}
+
+/* Refuses schemas by which arguments are no object: parsers would read such a call as text. */
+static yk_status check_parameters(yk_json function, yk_err *err)
+{
+  yk_json parameters = yk_json_get(function, "parameters"), type = yk_json_get(parameters, "type");
+  if (yk_json_is(parameters, YK_JSON_OBJECT) && !yk_json_get(parameters, "const").doc &&
+      !yk_json_get(parameters, "enum").doc && (!type.doc || yk_json_equals(type, "object")))
+    return YK_OK;
+  if (!yk_json_is_given(parameters)) return YK_OK;
+  return yk_err_set(err, YK_E_INVAL, "tools: expected parameters of the type \"object\" for \"%.80s\"",
+                    yk_json_string(yk_json_get(function, "name")));
+}
+
+static yk_status check_tools(const yk_openai_request *request, yk_err *err)
+{
+  if (!forms[request->tools].begin)
+    return yk_err_set(
+        err, YK_E_UNSUPPORTED,
+        "tools: calls cannot be enforced beside this model's calls; expected the tool_choice \"auto\" and "
+        "no response_format");
   YK_JSON_EACH(tool, request->chat.tools)
   {
-    const char *name = yk_json_string(yk_json_get(function_of(tool), "name"));
-    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
-    if (n > 0 && name[n] == '\0' && (!is_python || !strchr("0123456789-.", name[0]))) continue;
-    return yk_err_set(err, YK_E_INVAL,
-                      "tools: expected a name of letters, digits, \"_\", \"-\" and \".\"%s, found \"%.80s\"",
-                      is_python ? ", a letter or \"_\" first" : "", name);
+    YK_TRY(check_name(request, function_of(tool), err));
+    YK_TRY(check_parameters(function_of(tool), err));
   }
   return YK_OK;
 }
@@ -311,7 +341,7 @@ static yk_status require(yk_openai_request *request, const char *function, yk_er
   const call_rules rules = {.request = request, .only = function};
   yk_strbuf format = YK_STRBUF_INIT;
   YK_TRY(find_tool(request, function, err));
-  YK_TRY(check_names(request, err));
+  YK_TRY(check_tools(request, err));
   append_calls(&format, &forms[request->tools], &rules);
   return set(request, "tool_choice", &format, err);
 }
@@ -355,7 +385,8 @@ yk_status yk_request_constrain_tools(yk_openai_request *request, yk_tool_choice 
   if (choice == YK_TOOL_CHOICE_REQUIRED) return require(request, function, err);
   if (choice == YK_TOOL_CHOICE_NONE || !request->chat.tools.doc) return YK_OK;
   YK_JSON_EACH(tool, request->chat.tools) has_strict |= is_strict(tool);
+  has_strict &= forms[request->tools].begin != NULL;
   if (!is_json && (!has_strict || kind != YK_CONSTRAINT_NONE)) return YK_OK;
-  YK_TRY(check_names(request, err));
+  YK_TRY(check_tools(request, err));
   return is_json ? constrain_rest(request, err) : constrain_strict(request, err);
 }

@@ -1,5 +1,7 @@
 #include "openai/chat_fields.h"
 
+#include <string.h>
+
 #include <stdio.h>
 
 #include "chat/conversation.h"
@@ -106,6 +108,9 @@ static yk_status check_tool(yk_json tool, size_t index, yk_err *err)
   if (!yk_json_is(function_name, YK_JSON_STRING) || yk_json_length(function_name) == 0)
     return yk_json_wrong_type(NULL, path_of("tools", index, "function.name").text, "a string that is not empty",
                               function_name, err);
+  if (strlen(yk_json_string(function_name)) != yk_json_length(function_name))
+    return yk_err_set(err, YK_E_INVAL, "%s: expected a name without NUL characters",
+                      path_of("tools", index, "function.name").text);
   return YK_OK;
 }
 
@@ -122,7 +127,10 @@ yk_status yk_chat_read_tool_choice(yk_json value, yk_tool_choice *choice, const 
 {
   static const char expected[] =
       "\"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": {\"name\"}}";
-  *function = yk_json_string(yk_json_get(yk_json_get(value, "function"), "name"));
+  yk_json name = yk_json_get(yk_json_get(value, "function"), "name");
+  *function = yk_json_string(name);
+  if (*function && strlen(*function) != yk_json_length(name))
+    return yk_err_set(err, YK_E_INVAL, "tool_choice: expected a name without NUL characters");
   *choice = yk_json_equals(value, "none") ? YK_TOOL_CHOICE_NONE : YK_TOOL_CHOICE_AUTO;
   if (*function || yk_json_equals(value, "required")) *choice = YK_TOOL_CHOICE_REQUIRED;
   if (*choice != YK_TOOL_CHOICE_AUTO || yk_json_equals(value, "auto")) return YK_OK;

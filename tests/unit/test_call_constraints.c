@@ -55,6 +55,7 @@ static const struct {
      "Hi <start_function_call>"},
     {YK_TOOLS_FUNCTIONGEMMA, {NULL}, "Hi <start_function_call>"},
     {YK_TOOLS_QWEN3_CODER, {NULL}, "Hi <tool_call>"},
+    {YK_TOOLS_SEED_OSS, {"<seed:tool_call>", "</seed:tool_call>", NULL}, "Hi <seed:tool_call>"},
     {YK_TOOLS_MINIMAX_M2, {"<minimax:tool_call>", "</minimax:tool_call>", NULL}, "Hi <minimax:tool_call>"},
     {YK_TOOLS_GLM45, {NULL}, "Hi <tool_call>"},
     {YK_TOOLS_PYTHONIC, {NULL}, "["},
@@ -371,8 +372,46 @@ static void enforced_calls_of_every_form(void **state)
   assert_true(n_required > N_WALKS * (int)N_ROWS(forms)); /* some answers have several */
 }
 
+#define ONE_TOOL(name, parameters, rest)                                                                               \
+  "{'messages': [{'role': 'user', 'content': 'x'}], 'tools': [{'type': 'function', 'function': {'name': '" name        \
+  "', 'strict': true, 'parameters': " parameters "}}]" rest "}"
+#define REQUIRED ", 'tool_choice': 'required'"
+
+/* In every format: a request is refused, or has a constraint; none is without a form of calls to write. */
+static void calls_that_cannot_be_enforced_are_refused(void **state)
+{
+  static const struct {
+    const char *body, *message; /* NULL: the request is taken, except in formats without enforced calls */
+  } cases[] = {
+      {ONE_TOOL("f", "{'type': 'object'}", REQUIRED), NULL},
+      {ONE_TOOL("f", "{'properties': {}}", REQUIRED), NULL},
+      {ONE_TOOL("f", "{'type': 'object'}", ", 'response_format': {'type': 'json_object'}"), NULL},
+      {ONE_TOOL("f", "{'type': 'string'}", REQUIRED), "expected parameters of the type \"object\""},
+      {ONE_TOOL("f", "{'type': ['object', 'null']}", ""), "expected parameters of the type \"object\""},
+      {ONE_TOOL("f", "{'const': 5}", REQUIRED), "expected parameters of the type \"object\""},
+      {ONE_TOOL("a\\u0000b", "{}", REQUIRED), "without NUL"},
+      {ONE_TOOL("a", "{}", ", 'tool_choice': {'type': 'function', 'function': {'name': 'a\\u0000b'}}"), "without NUL"},
+  };
+  (void)state;
+  for (yk_tool_format format = YK_TOOLS_HERMES; format < YK_N_TOOL_FORMATS; format++)
+    for (size_t i = 0; each_case(i, i < N_ROWS(cases)); i++) {
+      yk_err err = YK_ERR_INIT;
+      yk_openai_defaults defaults = openai_defaults(format);
+      yk_openai_request request;
+      yk_status status = openai_parse_with(&defaults, YK_FORM_CHAT, cases[i].body, &request, &err);
+      if (status == YK_OK) {
+        bool is_enforced = request.sampling.constraint_kind == YK_CONSTRAINT_STRUCTURAL_TAG;
+        assert_true(is_enforced ? !cases[i].message : format == YK_TOOLS_OPENAI);
+      } else if (format != YK_TOOLS_OPENAI && (!cases[i].message || !strstr(err.message, cases[i].message))) {
+        fail_msg("format %d: %s", (int)format, err.message);
+      }
+      yk_openai_request_free(&request);
+    }
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(enforced_calls_of_every_form)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(enforced_calls_of_every_form),
+                                     cmocka_unit_test(calls_that_cannot_be_enforced_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
