@@ -24,6 +24,12 @@ enum { END = 256, FIRST_TAG, MAX_TAGS = 8, MAX_TOKENS = 4000, N_WALKS = 3 };
 
 #define N_ROWS(list) (sizeof(list) / sizeof(list)[0])
 
+#define DEEPSEEK_TAGS                                                                                                  \
+  {                                                                                                                    \
+    "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>",                  \
+        "<｜tool▁sep｜>", NULL                                                                                         \
+  }
+
 /* A form, and the tags that are special tokens of its models. */
 static const struct {
   yk_tool_format format;
@@ -36,14 +42,8 @@ static const struct {
     {YK_TOOLS_GRANITE, {"<|tool_call|>", NULL}, "Hi <|tool_call|>"},
     {YK_TOOLS_MISTRAL, {"[TOOL_CALLS]", "[ARGS]", NULL}, "Hi [TOOL_CALLS]"},
     {YK_TOOLS_MISTRAL, {"[TOOL_CALLS]", "[ARGS]", NULL}, "[TOOL_CALLS] ["},
-    {YK_TOOLS_DEEPSEEK_V3,
-     {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>",
-      "<｜tool▁sep｜>", NULL},
-     "Hi <｜tool▁calls▁begin｜>"},
-    {YK_TOOLS_DEEPSEEK_V31,
-     {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>",
-      "<｜tool▁sep｜>", NULL},
-     "Hi <｜tool▁calls▁begin｜>"},
+    {YK_TOOLS_DEEPSEEK_V3, DEEPSEEK_TAGS, "Hi <｜tool▁calls▁begin｜>"},
+    {YK_TOOLS_DEEPSEEK_V31, DEEPSEEK_TAGS, "Hi <｜tool▁calls▁begin｜>"},
     {YK_TOOLS_KIMI_K2,
      {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_end|>",
       "<|tool_call_argument_begin|>", NULL},
