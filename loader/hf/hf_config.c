@@ -1,147 +1,12 @@
 #include "loader/hf/hf_config.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "loader/hf/hf_parts.h"
-#include "loader/hf/hf_quant_parts.h"
 #include "loader/model/quant_rules.h"
-#include "loader/safetensors/dir.h"
 
 static const char file[] = "config.json";
 static const char generation_file[] = "generation_config.json", modules_file[] = "modules.json";
-static const char *const quantize_files[] = {"quantize_config.json", "quant_config.json", "hf_quant_config.json"};
-
-static const char *const family_names[] = {"llama",       "mistral",     "qwen2",         "qwen3",      "minicpm",
-                                           "glm",         "chatglm",     "mixtral",       "qwen2_moe",  "qwen3_moe",
-                                           "glm4_moe",    "deepseek_v2", "deepseek_v3",   "qwen3_next", "qwen3_5",
-                                           "qwen3_5_moe", "qwen3_5",     "qwen3_5_moe",   "seed_oss",   "ernie4_5",
-                                           "granite",     "phi3",        "glm4_moe_lite", "kimi_k25",   "deepseek_v32",
-                                           "glm_moe_dsa", "gpt_oss",     "gemma3_text",   "gemma3"};
-
-/* A class in "architectures" or a "model_type", and its family. */
-typedef struct known_name {
-  const char *name;
-  yk_model_family family;
-} known_name;
-
-static const known_name architectures[] = {
-    {"LlamaForCausalLM", YK_FAMILY_LLAMA},
-    {"LLaMAForCausalLM", YK_FAMILY_LLAMA},
-    {"MistralForCausalLM", YK_FAMILY_MISTRAL},
-    {"Qwen2ForCausalLM", YK_FAMILY_QWEN2},
-    {"Qwen3ForCausalLM", YK_FAMILY_QWEN3},
-    {"MiniCPMForCausalLM", YK_FAMILY_MINICPM},
-    {"FM9GForCausalLM", YK_FAMILY_MINICPM},
-    {"GlmForCausalLM", YK_FAMILY_GLM},
-    {"ChatGLMModel", YK_FAMILY_CHATGLM},
-    {"ChatGLMForConditionalGeneration", YK_FAMILY_CHATGLM},
-    {"MixtralForCausalLM", YK_FAMILY_MIXTRAL},
-    {"Qwen2MoeForCausalLM", YK_FAMILY_QWEN2_MOE},
-    {"Qwen3MoeForCausalLM", YK_FAMILY_QWEN3_MOE},
-    {"Glm4MoeForCausalLM", YK_FAMILY_GLM4_MOE},
-    {"DeepseekV2ForCausalLM", YK_FAMILY_DEEPSEEK_V2},
-    {"DeepseekV3ForCausalLM", YK_FAMILY_DEEPSEEK_V3},
-    {"Qwen3NextForCausalLM", YK_FAMILY_QWEN3_NEXT},
-    {"Qwen3_5ForCausalLM", YK_FAMILY_QWEN3_5},
-    {"Qwen3_5MoeForCausalLM", YK_FAMILY_QWEN3_5_MOE},
-    {"Qwen3_5ForConditionalGeneration", YK_FAMILY_QWEN3_5_VL},
-    {"Qwen3_5MoeForConditionalGeneration", YK_FAMILY_QWEN3_5_MOE_VL},
-    {"SeedOssForCausalLM", YK_FAMILY_SEED_OSS},
-    {"Ernie4_5ForCausalLM", YK_FAMILY_ERNIE4_5},
-    {"Ernie4_5_ForCausalLM", YK_FAMILY_ERNIE4_5},
-    {"GraniteForCausalLM", YK_FAMILY_GRANITE},
-    {"Phi3ForCausalLM", YK_FAMILY_PHI3},
-    {"Glm4MoeLiteForCausalLM", YK_FAMILY_GLM4_MOE_LITE},
-    {"KimiK25ForConditionalGeneration", YK_FAMILY_KIMI_K25},
-    {"DeepseekV32ForCausalLM", YK_FAMILY_DEEPSEEK_V32},
-    {"GlmMoeDsaForCausalLM", YK_FAMILY_GLM_MOE_DSA},
-    {"GptOssForCausalLM", YK_FAMILY_GPT_OSS},
-    {"Gemma3ForCausalLM", YK_FAMILY_GEMMA3},
-    {"Gemma3ForConditionalGeneration", YK_FAMILY_GEMMA3_VL},
-};
-static const known_name model_types[] = {
-    {"llama", YK_FAMILY_LLAMA},
-    {"mistral", YK_FAMILY_MISTRAL},
-    {"qwen2", YK_FAMILY_QWEN2},
-    {"qwen3", YK_FAMILY_QWEN3},
-    {"minicpm", YK_FAMILY_MINICPM},
-    {"fm9g", YK_FAMILY_MINICPM},
-    {"fm9g7b", YK_FAMILY_MINICPM},
-    {"glm", YK_FAMILY_GLM},
-    {"chatglm", YK_FAMILY_CHATGLM},
-    {"mixtral", YK_FAMILY_MIXTRAL},
-    {"qwen2_moe", YK_FAMILY_QWEN2_MOE},
-    {"qwen3_moe", YK_FAMILY_QWEN3_MOE},
-    {"glm4_moe", YK_FAMILY_GLM4_MOE},
-    {"deepseek_v2", YK_FAMILY_DEEPSEEK_V2},
-    {"deepseek_v3", YK_FAMILY_DEEPSEEK_V3},
-    {"kimi_k2", YK_FAMILY_DEEPSEEK_V3},
-    {"qwen3_next", YK_FAMILY_QWEN3_NEXT},
-    {"qwen3_5_text", YK_FAMILY_QWEN3_5},
-    {"qwen3_5_moe_text", YK_FAMILY_QWEN3_5_MOE},
-    {"qwen3_5", YK_FAMILY_QWEN3_5_VL},
-    {"qwen3_5_moe", YK_FAMILY_QWEN3_5_MOE_VL},
-    {"seed_oss", YK_FAMILY_SEED_OSS},
-    {"ernie4_5", YK_FAMILY_ERNIE4_5},
-    {"granite", YK_FAMILY_GRANITE},
-    {"phi3", YK_FAMILY_PHI3},
-    {"glm4_moe_lite", YK_FAMILY_GLM4_MOE_LITE},
-    {"kimi_k25", YK_FAMILY_KIMI_K25},
-    {"deepseek_v32", YK_FAMILY_DEEPSEEK_V32},
-    {"glm_moe_dsa", YK_FAMILY_GLM_MOE_DSA},
-    {"gpt_oss", YK_FAMILY_GPT_OSS},
-    {"gemma3_text", YK_FAMILY_GEMMA3},
-    {"gemma3", YK_FAMILY_GEMMA3_VL},
-};
-/* Short enough for a message; the table of families in loader/README.md has the classes. */
-static const char supported_architectures[] =
-    "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 (Glm) to 5, gpt-oss, Gemma 3, "
-    "Seed-OSS, Ernie 4.5, Granite, MiniCPM, FM9G, Phi-3";
-
-static const known_name *find_name(const known_name *table, size_t n, const char *name)
-{
-  for (size_t i = 0; i < n; i++)
-    if (strcmp(table[i].name, name) == 0) return &table[i];
-  return NULL;
-}
-
-const char *yk_model_family_name(yk_model_family family)
-{
-  return family_names[family];
-}
-
-/* The first known class of "architectures"; without that key, "model_type". */
-static yk_status read_family(yk_json root, yk_model_config *config, yk_err *err)
-{
-  yk_json classes = yk_json_get(root, "architectures");
-  const char *name = NULL, *model_type;
-  YK_TRY(yk_json_get_str(root, file, "model_type", false, &model_type, err));
-  if (yk_json_is_given(classes) && !yk_json_is(classes, YK_JSON_ARRAY))
-    return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\": expected an array of strings, found %s", file,
-                      yk_json_type_name(classes));
-  for (size_t i = 0; i < yk_json_size(classes); i++) {
-    name = yk_json_string(yk_json_at(classes, i));
-    if (!name) return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\": expected an array of strings", file);
-    const known_name *known = find_name(architectures, sizeof architectures / sizeof *architectures, name);
-    if (!known) continue;
-    config->family = known->family;
-    return YK_OK;
-  }
-  if (!name && model_type) {
-    name = model_type;
-    const known_name *known = find_name(model_types, sizeof model_types / sizeof *model_types, name);
-    if (known) {
-      config->family = known->family;
-      return YK_OK;
-    }
-  }
-  if (!name) return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\" is missing", file);
-  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: architecture \"%s\" is not supported; supported: %s", file, name,
-                    supported_architectures);
-}
 
 /* If the key is missing, Llama, MiniCPM, Granite and Phi-3 have one KV head per query head. The class defaults of other
  * families fit a single model only, so the key is required there. null means one KV head per query head in every
@@ -174,7 +39,7 @@ static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *er
 {
   yk_json value = yk_json_get(root, "head_dim");
   bool given = yk_json_is_given(value);
-  bool is_gemma3 = config->family == YK_FAMILY_GEMMA3 || config->family == YK_FAMILY_GEMMA3_VL;
+  bool is_gemma3 = yk_family_is_gemma3(config->family);
   if (!value.doc && (yk_family_is_hybrid(config->family) || is_gemma3)) {
     config->head_dim = 256;
   } else if (!value.doc && config->family == YK_FAMILY_GPT_OSS) {
@@ -240,11 +105,6 @@ static yk_status read_ffn_size(yk_json root, yk_model_config *config, yk_err *er
   return yk_json_get_i32(root, file, "intermediate_size", !has_experts, 1, YK_MAX_FFN, &config->ffn_size, err);
 }
 
-static bool is_gemma(yk_model_family family)
-{
-  return family == YK_FAMILY_GEMMA3 || family == YK_FAMILY_GEMMA3_VL;
-}
-
 /* Files of models that also read images lack the keys with the class's default. */
 static yk_status read_sizes(yk_json root, yk_model_config *config, yk_err *err)
 {
@@ -288,176 +148,13 @@ static yk_status read_dtype(yk_json text, yk_json root, yk_model_config *config,
   return YK_OK;
 }
 
-/* gpt-oss: the class ignores hidden_act, which is silu in every file. */
-static yk_status read_clamped(yk_json root, yk_activation *out, yk_err *err)
-{
-  *out = (yk_activation){YK_ACTIVATION_CLAMPED_SWIGLU, true, 1.702f, 7.0f}; /* the class defaults */
-  YK_TRY(yk_json_get_f32(root, file, "swiglu_alpha", false, 1e-6, 1e6, &out->alpha, err));
-  return yk_json_get_f32(root, file, "swiglu_limit", false, 1e-6, 1e6, &out->limit, err);
-}
-
-/* Names in transformers' ACT2FN. The FFN of every family is gated. */
-static yk_status read_activation(yk_json root, yk_model_family family, yk_activation *out, yk_err *err)
-{
-  static const struct {
-    const char *name;
-    yk_activation_kind kind;
-  } known[] = {{"silu", YK_ACTIVATION_SILU},
-               {"swish", YK_ACTIVATION_SILU},
-               {"gelu", YK_ACTIVATION_GELU_ERF},
-               {"gelu_pytorch_tanh", YK_ACTIVATION_GELU_TANH},
-               {"relu2", YK_ACTIVATION_RELU2}};
-  const char *name;
-  if (family == YK_FAMILY_GPT_OSS) return read_clamped(root, out, err);
-  YK_TRY(yk_json_get_str(root, file, is_gemma(family) ? "hidden_activation" : "hidden_act", false, &name, err));
-  *out = (yk_activation)YK_GATED_SILU;
-  if (is_gemma(family)) out->kind = YK_ACTIVATION_GELU_TANH;
-  if (!name) return YK_OK;
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    if (strcmp(name, known[i].name) != 0) continue;
-    out->kind = known[i].kind;
-    return YK_OK;
-  }
-  return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "%s: hidden_act \"%s\" is not supported; supported: silu (swish), gelu, gelu_pytorch_tanh, relu2",
-                    file, name);
-}
-
-/* Set which linear layers have a bias, and whether q and k are normalised: fixed by the family or read from the
- * file. */
-static yk_status read_layer_options(yk_json root, yk_model_config *config, yk_err *err)
-{
-  bool attention_bias =
-      config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_SEED_OSS || config->family == YK_FAMILY_GPT_OSS;
-  YK_TRY(yk_json_get_bool(root, file, "attention_bias", false, &attention_bias, err));
-  switch (config->family) {
-  case YK_FAMILY_LLAMA:
-  case YK_FAMILY_GRANITE:
-    config->qkv_bias = config->o_bias = attention_bias;
-    YK_TRY(yk_json_get_bool(root, file, "mlp_bias", false, &config->mlp_bias, err));
-    break;
-  case YK_FAMILY_MISTRAL:
-  case YK_FAMILY_PHI3: break;
-  case YK_FAMILY_SEED_OSS:
-    config->qkv_bias = attention_bias;
-    YK_TRY(yk_json_get_bool(root, file, "attention_out_bias", false, &config->o_bias, err));
-    YK_TRY(yk_json_get_bool(root, file, "mlp_bias", false, &config->mlp_bias, err));
-    break;
-  case YK_FAMILY_ERNIE4_5:
-    YK_TRY(yk_json_get_bool(root, file, "use_bias", false, &config->mlp_bias, err));
-    config->qkv_bias = config->o_bias = config->mlp_bias;
-    break;
-  case YK_FAMILY_QWEN2: config->qkv_bias = true; break;
-  case YK_FAMILY_QWEN3:
-    config->qkv_bias = config->o_bias = attention_bias;
-    config->qk_norm = true;
-    break;
-  case YK_FAMILY_MINICPM: config->qkv_bias = config->o_bias = attention_bias; break;
-  case YK_FAMILY_GLM: config->qkv_bias = attention_bias; break;
-  case YK_FAMILY_CHATGLM: /* hf_chatglm.c */
-  case YK_FAMILY_MIXTRAL: break;
-  case YK_FAMILY_QWEN2_MOE:
-    config->qkv_bias = true;
-    YK_TRY(yk_json_get_bool(root, file, "qkv_bias", false, &config->qkv_bias, err));
-    break;
-  case YK_FAMILY_QWEN3_MOE:
-    config->qkv_bias = config->o_bias = attention_bias;
-    config->qk_norm = true;
-    break;
-  case YK_FAMILY_GLM4_MOE:
-    config->qkv_bias = attention_bias;
-    YK_TRY(yk_json_get_bool(root, file, "use_qk_norm", false, &config->qk_norm, err));
-    break;
-  case YK_FAMILY_DEEPSEEK_V2:
-  case YK_FAMILY_DEEPSEEK_V3:
-  case YK_FAMILY_GLM4_MOE_LITE:
-  case YK_FAMILY_KIMI_K25:
-  case YK_FAMILY_DEEPSEEK_V32:
-  case YK_FAMILY_GLM_MOE_DSA: config->qkv_bias = config->o_bias = attention_bias; break;
-  case YK_FAMILY_GPT_OSS:
-    config->qkv_bias = config->o_bias = attention_bias;
-    config->attention_sinks = true;
-    break;
-  case YK_FAMILY_GEMMA3:
-  case YK_FAMILY_GEMMA3_VL:
-    config->qkv_bias = config->o_bias = attention_bias;
-    config->qk_norm = config->result_norms = true;
-    config->norm_offset = 1;
-    break;
-  case YK_FAMILY_QWEN3_NEXT:
-  case YK_FAMILY_QWEN3_5:
-  case YK_FAMILY_QWEN3_5_MOE:
-  case YK_FAMILY_QWEN3_5_VL:
-  case YK_FAMILY_QWEN3_5_MOE_VL:
-    config->qkv_bias = config->o_bias = attention_bias;
-    config->qk_norm = true;
-    config->norm_offset = 1;
-    break;
-  }
-  config->tie_word_embeddings =
-      config->family == YK_FAMILY_MINICPM || config->family == YK_FAMILY_ERNIE4_5 || is_gemma(config->family);
-  return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
-}
-
-/* Read Granite's four factors: the defaults of its class are 1. */
-static yk_status read_granite_scales(yk_json root, yk_model_config *config, yk_err *err)
-{
-  double divisor = 1;
-  config->attention_scale = 1;
-  YK_TRY(yk_json_get_f32(root, file, "embedding_multiplier", false, 1e-6, 1e6, &config->embed_scale, err));
-  YK_TRY(yk_json_get_f32(root, file, "residual_multiplier", false, 1e-6, 1e6, &config->residual_scale, err));
-  YK_TRY(yk_json_get_f32(root, file, "attention_multiplier", false, 1e-6, 1e6, &config->attention_scale, err));
-  YK_TRY(yk_json_get_f64(root, file, "logits_scaling", false, 1e-6, 1e6, &divisor, err));
-  config->logit_scale = (float)(1 / divisor);
-  return YK_OK;
-}
-
-/* Read Gemma's scale of scores, and refuse caps. The embedding's factor is the root of its size. */
-static yk_status read_gemma_scales(yk_json root, yk_model_config *config, yk_err *err)
-{
-  static const char *const unset[] = {"attn_logit_softcapping", "final_logit_softcapping",
-                                      "use_bidirectional_attention"};
-  double scalar = 256; /* the class default */
-  for (size_t i = 0; i < sizeof unset / sizeof *unset; i++) YK_TRY(yk_hf_require_unset(root, file, unset[i], err));
-  YK_TRY(yk_json_get_f64(root, file, "query_pre_attn_scalar", false, 1e-6, 1e9, &scalar, err));
-  config->attention_scale = (float)(1 / sqrt(scalar));
-  config->embed_scale = (float)sqrt(config->hidden_size);
-  config->rounds_embed_scale = true;
-  return YK_OK;
-}
-
-/* Read MiniCPM's three scales. The defaults of its class match no trained model, so the keys are required, except for
- * fm9g7b, a plain Llama without these keys. */
-static yk_status read_scales(yk_json root, yk_model_config *config, yk_err *err)
-{
-  config->embed_scale = config->residual_scale = config->logit_scale = 1;
-  if (is_gemma(config->family)) return read_gemma_scales(root, config, err);
-  if (config->family == YK_FAMILY_GRANITE) return read_granite_scales(root, config, err);
-  if (config->family != YK_FAMILY_MINICPM) return YK_OK;
-  int64_t n_experts = 0;
-  YK_TRY(yk_json_get_i64(root, file, "num_experts", false, 0, INT32_MAX, &n_experts, err));
-  if (n_experts > 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: num_experts %lld is not supported for this family; supported: 0",
-                      file, (long long)n_experts);
-  const char *model_type;
-  YK_TRY(yk_json_get_str(root, file, "model_type", false, &model_type, err));
-  bool required = !model_type || strcmp(model_type, "fm9g7b") != 0;
-  double layers_root = sqrt(config->n_layers), scale_depth = layers_root, dim_model_base = config->hidden_size;
-  YK_TRY(yk_json_get_f32(root, file, "scale_emb", required, 1e-6, 1e6, &config->embed_scale, err));
-  YK_TRY(yk_json_get_f64(root, file, "scale_depth", required, 1e-6, 1e6, &scale_depth, err));
-  YK_TRY(yk_json_get_f64(root, file, "dim_model_base", required, 1, YK_MAX_HIDDEN, &dim_model_base, err));
-  config->residual_scale = (float)(scale_depth / layers_root);
-  config->logit_scale = (float)(dim_model_base / config->hidden_size);
-  return YK_OK;
-}
-
 /* Read the keys that all families except ChatGLM have. */
 static yk_status read_common(yk_json root, yk_model_config *config, yk_err *err)
 {
   YK_TRY(read_sizes(root, config, err));
-  YK_TRY(read_activation(root, config->family, &config->activation, err));
-  YK_TRY(read_layer_options(root, config, err));
-  YK_TRY(read_scales(root, config, err));
+  YK_TRY(yk_hf_read_activation(root, file, config->family, &config->activation, err));
+  YK_TRY(yk_hf_read_layer_options(root, file, config, err));
+  YK_TRY(yk_hf_read_scales(root, file, config, err));
   YK_TRY(yk_hf_read_experts(root, file, config, err));
   YK_TRY(yk_hf_read_delta(root, file, config, err));
   return yk_hf_read_rope(root, file, config, err);
@@ -515,12 +212,12 @@ static yk_status read_all(const documents *d, const yk_log *log, yk_model_config
   yk_json root = yk_json_root(d->root);
   if (!yk_json_is(root, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", file, yk_json_type_name(root));
-  YK_TRY(read_family(root, config, err));
+  YK_TRY(yk_hf_read_family(root, file, config, err));
   yk_json text;
   YK_TRY(find_text(root, config, &text, err));
-  YK_TRY(yk_hf_read_quant(root, yk_json_root(d->quantize), quantize_files[0], &config->quant, err));
+  YK_TRY(yk_hf_read_quant(root, yk_json_root(d->quantize), YK_QUANTIZE_FILE, &config->quant, err));
   if (config->quant.method == YK_QUANT_NONE && text.node != root.node)
-    YK_TRY(yk_hf_read_quant(text, YK_JSON_NONE, quantize_files[0], &config->quant, err));
+    YK_TRY(yk_hf_read_quant(text, YK_JSON_NONE, YK_QUANTIZE_FILE, &config->quant, err));
   if (config->quant.method == YK_QUANT_NONE && d->description)
     YK_TRY(yk_hf_read_msmodelslim(yk_json_root(d->description), d->description_file, &config->quant, err));
   if (config->family == YK_FAMILY_CHATGLM)
@@ -550,7 +247,7 @@ yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log,
   if (status == YK_OK)
     status = parse_optional(generation_file, texts->generation, texts->generation_bytes, &d.generation, err);
   if (status == YK_OK)
-    status = parse_optional(quantize_files[0], texts->quantize, texts->quantize_bytes, &d.quantize, err);
+    status = parse_optional(YK_QUANTIZE_FILE, texts->quantize, texts->quantize_bytes, &d.quantize, err);
   if (status == YK_OK)
     status = parse_optional(texts->description_file, texts->description, texts->description_bytes, &d.description, err);
   if (status == YK_OK) status = parse_optional(modules_file, texts->modules, texts->modules_bytes, &d.modules, err);
@@ -566,71 +263,6 @@ yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log,
     *out = config;
   else
     yk_model_config_free(&config);
-  return status;
-}
-
-/* Read msmodelslim's description of quantised tensors; name is empty if there is none. */
-static yk_status read_description(const char *dir, char name[256], char **text, size_t *n_bytes, yk_err *err)
-{
-  char last[256];
-  int n = yk_dir_find_all(dir, YK_DESCRIPTION_PREFIX, YK_DESCRIPTION_SUFFIX, name, last);
-  if (n > 1)
-    return yk_err_set(err, YK_E_FORMAT,
-                      "%s: expected one file " YK_DESCRIPTION_PREFIX "*" YK_DESCRIPTION_SUFFIX ", found %s and %s", dir,
-                      name, last);
-  return n == 1 ? yk_dir_read(dir, name, true, text, n_bytes, err) : YK_OK;
-}
-
-static yk_status read_generation(const char *dir, const yk_config_changes *changes, char **text, size_t *n_bytes,
-                                 yk_err *err)
-{
-  const char *other = changes ? changes->generation_dir : NULL;
-  YK_TRY(yk_dir_read(other ? other : dir, generation_file, other != NULL, text, n_bytes, err));
-  return changes ? yk_config_changes_apply_generation(changes, text, n_bytes, err) : YK_OK;
-}
-
-/* The texts of modules.json and of the configuration that it names; each is NULL if there is no such file. */
-static yk_status read_modules(const char *dir, char **modules, char **pooling, yk_config_texts *texts, yk_err *err)
-{
-  char folder[YK_POOLING_FOLDER_BYTES], name[YK_POOLING_FOLDER_BYTES + sizeof "/config.json"];
-  yk_json_doc *parsed;
-  YK_TRY(yk_dir_read(dir, modules_file, false, modules, &texts->modules_bytes, err));
-  if (!*modules) return YK_OK;
-  YK_TRY(yk_json_parse(modules_file, *modules, texts->modules_bytes, NULL, &parsed, err));
-  bool is_found = yk_hf_find_pooling(yk_json_root(parsed), folder);
-  yk_json_free(parsed);
-  if (!is_found) return YK_OK;
-  snprintf(name, sizeof name, "%s/config.json", folder);
-  return yk_dir_read(dir, name, false, pooling, &texts->pooling_bytes, err);
-}
-
-yk_status yk_model_config_load(const char *dir, const yk_config_changes *changes, const yk_log *log,
-                               yk_model_config *out, yk_err *err)
-{
-  char *config = NULL, *generation = NULL, *quantize = NULL, *description = NULL, description_name[256] = "";
-  char *modules = NULL, *pooling = NULL;
-  yk_config_texts texts = {.description_file = description_name,
-                           .dense_beyond_index = changes && changes->dense_beyond_index};
-  yk_status status = yk_dir_read(dir, file, true, &config, &texts.config_bytes, err);
-  if (status == YK_OK) status = read_generation(dir, changes, &generation, &texts.generation_bytes, err);
-  if (status == YK_OK && changes) status = yk_config_changes_apply_config(changes, &config, &texts.config_bytes, err);
-  for (int i = 0; i < 3 && status == YK_OK && !quantize; i++)
-    status = yk_dir_read(dir, quantize_files[i], false, &quantize, &texts.quantize_bytes, err);
-  if (status == YK_OK) status = read_description(dir, description_name, &description, &texts.description_bytes, err);
-  if (status == YK_OK) status = read_modules(dir, &modules, &pooling, &texts, err);
-  texts.config = config;
-  texts.generation = generation;
-  texts.quantize = quantize;
-  texts.description = description;
-  texts.modules = modules;
-  texts.pooling = pooling;
-  if (status == YK_OK) status = yk_model_config_parse(&texts, log, out, err);
-  free(config);
-  free(generation);
-  free(quantize);
-  free(description);
-  free(modules);
-  free(pooling);
   return status;
 }
 

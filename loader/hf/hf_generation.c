@@ -91,8 +91,7 @@ static yk_status read_special_ids(yk_json root, const char *file, yk_json genera
       config->family == YK_FAMILY_CHATGLM || config->family == YK_FAMILY_QWEN2_MOE ||
       config->family == YK_FAMILY_QWEN3_MOE || config->family == YK_FAMILY_GLM4_MOE ||
       config->family == YK_FAMILY_GLM4_MOE_LITE || config->family == YK_FAMILY_GLM_MOE_DSA ||
-      config->family == YK_FAMILY_GPT_OSS || config->family == YK_FAMILY_GEMMA3 ||
-      config->family == YK_FAMILY_GEMMA3_VL)
+      config->family == YK_FAMILY_GPT_OSS || yk_family_is_gemma3(config->family))
     return YK_OK;
   bool has_bos = yk_json_get(root, bos_key).doc || yk_json_get(generation, bos_key).doc;
   bool has_eos = yk_json_get(root, eos_key).doc || yk_json_get(generation, eos_key).doc;

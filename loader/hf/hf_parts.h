@@ -6,6 +6,24 @@
 #include "base/log.h"
 #include "loader/model/model_config.h"
 
+/* The file of quantisation settings that messages name, whichever of the known files they come from. */
+#define YK_QUANTIZE_FILE "quantize_config.json"
+
+/* yk_hf_read_family - config->family from the first known class of "architectures"; without that key, from
+ *   "model_type". */
+yk_status yk_hf_read_family(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+
+/* yk_hf_read_activation - the FFN's activation and its parameters: the family's default unless the file names one. */
+yk_status yk_hf_read_activation(yk_json root, const char *file, yk_model_family family, yk_activation *out,
+                                yk_err *err);
+
+/* yk_hf_read_layer_options - biases of linear layers, norms of q, k and results, attention sinks, tied embeddings:
+ *   fixed by the family or read from the file; needs family. */
+yk_status yk_hf_read_layer_options(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+
+/* yk_hf_read_scales - factors of embeddings, residuals, scores and logits; needs family and sizes. */
+yk_status yk_hf_read_scales(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+
 /* yk_hf_read_rope - config->rope from rope_scaling, rope_parameters and rope_theta; needs family, head_dim and
  *   max_position_embeddings. Also sets the rotating part of a head, and max_model_tokens. */
 yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *config, yk_err *err);

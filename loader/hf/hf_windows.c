@@ -43,7 +43,7 @@ static yk_status apply_layer_types(yk_json types, const char *file, int32_t wind
 static yk_status read_pattern(yk_json root, const char *file, const yk_model_config *config, int32_t *window,
                               int32_t *pattern, yk_err *err)
 {
-  const bool is_gemma = config->family == YK_FAMILY_GEMMA3 || config->family == YK_FAMILY_GEMMA3_VL;
+  const bool is_gemma = yk_family_is_gemma3(config->family);
   if (config->family != YK_FAMILY_GPT_OSS && !is_gemma) return YK_OK;
   *window = is_gemma ? DEFAULT_WINDOW_TOKENS : 128;
   *pattern = is_gemma ? 6 : 2;

@@ -219,4 +219,10 @@ static inline bool yk_family_is_hybrid(yk_model_family family)
   return family >= YK_FAMILY_QWEN3_NEXT && family <= YK_FAMILY_QWEN3_5_MOE_VL;
 }
 
+/* yk_family_is_gemma3 - whether a family is Gemma 3, with or without images. */
+static inline bool yk_family_is_gemma3(yk_model_family family)
+{
+  return family == YK_FAMILY_GEMMA3 || family == YK_FAMILY_GEMMA3_VL;
+}
+
 #endif

@@ -1,0 +1,133 @@
+/* hf_family.c - the families of models: their names, and the classes and model types that mean them. */
+#include <string.h>
+
+#include "loader/hf/hf_config.h"
+#include "loader/hf/hf_parts.h"
+
+static const char *const family_names[] = {"llama",       "mistral",     "qwen2",         "qwen3",      "minicpm",
+                                           "glm",         "chatglm",     "mixtral",       "qwen2_moe",  "qwen3_moe",
+                                           "glm4_moe",    "deepseek_v2", "deepseek_v3",   "qwen3_next", "qwen3_5",
+                                           "qwen3_5_moe", "qwen3_5",     "qwen3_5_moe",   "seed_oss",   "ernie4_5",
+                                           "granite",     "phi3",        "glm4_moe_lite", "kimi_k25",   "deepseek_v32",
+                                           "glm_moe_dsa", "gpt_oss",     "gemma3_text",   "gemma3"};
+
+/* A class in "architectures" or a "model_type", and its family. */
+typedef struct known_name {
+  const char *name;
+  yk_model_family family;
+} known_name;
+
+static const known_name architectures[] = {
+    {"LlamaForCausalLM", YK_FAMILY_LLAMA},
+    {"LLaMAForCausalLM", YK_FAMILY_LLAMA},
+    {"MistralForCausalLM", YK_FAMILY_MISTRAL},
+    {"Qwen2ForCausalLM", YK_FAMILY_QWEN2},
+    {"Qwen3ForCausalLM", YK_FAMILY_QWEN3},
+    {"MiniCPMForCausalLM", YK_FAMILY_MINICPM},
+    {"FM9GForCausalLM", YK_FAMILY_MINICPM},
+    {"GlmForCausalLM", YK_FAMILY_GLM},
+    {"ChatGLMModel", YK_FAMILY_CHATGLM},
+    {"ChatGLMForConditionalGeneration", YK_FAMILY_CHATGLM},
+    {"MixtralForCausalLM", YK_FAMILY_MIXTRAL},
+    {"Qwen2MoeForCausalLM", YK_FAMILY_QWEN2_MOE},
+    {"Qwen3MoeForCausalLM", YK_FAMILY_QWEN3_MOE},
+    {"Glm4MoeForCausalLM", YK_FAMILY_GLM4_MOE},
+    {"DeepseekV2ForCausalLM", YK_FAMILY_DEEPSEEK_V2},
+    {"DeepseekV3ForCausalLM", YK_FAMILY_DEEPSEEK_V3},
+    {"Qwen3NextForCausalLM", YK_FAMILY_QWEN3_NEXT},
+    {"Qwen3_5ForCausalLM", YK_FAMILY_QWEN3_5},
+    {"Qwen3_5MoeForCausalLM", YK_FAMILY_QWEN3_5_MOE},
+    {"Qwen3_5ForConditionalGeneration", YK_FAMILY_QWEN3_5_VL},
+    {"Qwen3_5MoeForConditionalGeneration", YK_FAMILY_QWEN3_5_MOE_VL},
+    {"SeedOssForCausalLM", YK_FAMILY_SEED_OSS},
+    {"Ernie4_5ForCausalLM", YK_FAMILY_ERNIE4_5},
+    {"Ernie4_5_ForCausalLM", YK_FAMILY_ERNIE4_5},
+    {"GraniteForCausalLM", YK_FAMILY_GRANITE},
+    {"Phi3ForCausalLM", YK_FAMILY_PHI3},
+    {"Glm4MoeLiteForCausalLM", YK_FAMILY_GLM4_MOE_LITE},
+    {"KimiK25ForConditionalGeneration", YK_FAMILY_KIMI_K25},
+    {"DeepseekV32ForCausalLM", YK_FAMILY_DEEPSEEK_V32},
+    {"GlmMoeDsaForCausalLM", YK_FAMILY_GLM_MOE_DSA},
+    {"GptOssForCausalLM", YK_FAMILY_GPT_OSS},
+    {"Gemma3ForCausalLM", YK_FAMILY_GEMMA3},
+    {"Gemma3ForConditionalGeneration", YK_FAMILY_GEMMA3_VL},
+};
+static const known_name model_types[] = {
+    {"llama", YK_FAMILY_LLAMA},
+    {"mistral", YK_FAMILY_MISTRAL},
+    {"qwen2", YK_FAMILY_QWEN2},
+    {"qwen3", YK_FAMILY_QWEN3},
+    {"minicpm", YK_FAMILY_MINICPM},
+    {"fm9g", YK_FAMILY_MINICPM},
+    {"fm9g7b", YK_FAMILY_MINICPM},
+    {"glm", YK_FAMILY_GLM},
+    {"chatglm", YK_FAMILY_CHATGLM},
+    {"mixtral", YK_FAMILY_MIXTRAL},
+    {"qwen2_moe", YK_FAMILY_QWEN2_MOE},
+    {"qwen3_moe", YK_FAMILY_QWEN3_MOE},
+    {"glm4_moe", YK_FAMILY_GLM4_MOE},
+    {"deepseek_v2", YK_FAMILY_DEEPSEEK_V2},
+    {"deepseek_v3", YK_FAMILY_DEEPSEEK_V3},
+    {"kimi_k2", YK_FAMILY_DEEPSEEK_V3},
+    {"qwen3_next", YK_FAMILY_QWEN3_NEXT},
+    {"qwen3_5_text", YK_FAMILY_QWEN3_5},
+    {"qwen3_5_moe_text", YK_FAMILY_QWEN3_5_MOE},
+    {"qwen3_5", YK_FAMILY_QWEN3_5_VL},
+    {"qwen3_5_moe", YK_FAMILY_QWEN3_5_MOE_VL},
+    {"seed_oss", YK_FAMILY_SEED_OSS},
+    {"ernie4_5", YK_FAMILY_ERNIE4_5},
+    {"granite", YK_FAMILY_GRANITE},
+    {"phi3", YK_FAMILY_PHI3},
+    {"glm4_moe_lite", YK_FAMILY_GLM4_MOE_LITE},
+    {"kimi_k25", YK_FAMILY_KIMI_K25},
+    {"deepseek_v32", YK_FAMILY_DEEPSEEK_V32},
+    {"glm_moe_dsa", YK_FAMILY_GLM_MOE_DSA},
+    {"gpt_oss", YK_FAMILY_GPT_OSS},
+    {"gemma3_text", YK_FAMILY_GEMMA3},
+    {"gemma3", YK_FAMILY_GEMMA3_VL},
+};
+/* Short enough for a message; the table of families in loader/README.md has the classes. */
+static const char supported_architectures[] =
+    "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 (Glm) to 5, gpt-oss, Gemma 3, "
+    "Seed-OSS, Ernie 4.5, Granite, MiniCPM, FM9G, Phi-3";
+
+static const known_name *find_name(const known_name *table, size_t n, const char *name)
+{
+  for (size_t i = 0; i < n; i++)
+    if (strcmp(table[i].name, name) == 0) return &table[i];
+  return NULL;
+}
+
+const char *yk_model_family_name(yk_model_family family)
+{
+  return family_names[family];
+}
+
+yk_status yk_hf_read_family(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  yk_json classes = yk_json_get(root, "architectures");
+  const char *name = NULL, *model_type;
+  YK_TRY(yk_json_get_str(root, file, "model_type", false, &model_type, err));
+  if (yk_json_is_given(classes) && !yk_json_is(classes, YK_JSON_ARRAY))
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\": expected an array of strings, found %s", file,
+                      yk_json_type_name(classes));
+  for (size_t i = 0; i < yk_json_size(classes); i++) {
+    name = yk_json_string(yk_json_at(classes, i));
+    if (!name) return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\": expected an array of strings", file);
+    const known_name *known = find_name(architectures, sizeof architectures / sizeof *architectures, name);
+    if (!known) continue;
+    config->family = known->family;
+    return YK_OK;
+  }
+  if (!name && model_type) {
+    name = model_type;
+    const known_name *known = find_name(model_types, sizeof model_types / sizeof *model_types, name);
+    if (known) {
+      config->family = known->family;
+      return YK_OK;
+    }
+  }
+  if (!name) return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\" is missing", file);
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: architecture \"%s\" is not supported; supported: %s", file, name,
+                    supported_architectures);
+}
