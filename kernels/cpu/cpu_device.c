@@ -56,54 +56,70 @@ static yk_status check_arguments(yk_dtype dtype, int n_threads, const yk_device_
   return YK_OK;
 }
 
+static yk_status alloc_scratch(yk_cpu_device *cpu, yk_err *err)
+{
+  const yk_device_limits *limits = &cpu->limits;
+  const size_t vocab = (size_t)limits->vocab, n_samplers = (size_t)yk_min_i64(cpu->n_threads, limits->max_seqs);
+  void *scratch = NULL;
+  YK_TRY(yk_cpu_alloc(&cpu->base, (size_t)cpu->n_threads * sizeof *cpu->scratch, &scratch, err));
+  cpu->scratch = scratch;
+  cpu->sample_floats = calloc(n_samplers * 2 * vocab, sizeof *cpu->sample_floats);
+  cpu->sample_ids = calloc(n_samplers * 2 * vocab, sizeof *cpu->sample_ids);
+  cpu->penalty_counts = calloc((size_t)limits->max_seqs * vocab, sizeof *cpu->penalty_counts);
+  if (!cpu->sample_floats || !cpu->sample_ids || !cpu->penalty_counts)
+    return yk_err_set(err, YK_E_NOMEM, "cpu device: no memory for the samplers of %d threads", cpu->n_threads);
+  return YK_OK;
+}
+
+static const yk_device_ops ops = {
+    .name = "cpu",
+    .is_host = true,
+    .destroy = destroy,
+    .alloc = yk_cpu_alloc,
+    .free = yk_cpu_free,
+    .upload = copy_bytes,
+    .download = copy_bytes,
+    .sync = sync_nothing,
+    .host_alloc = yk_cpu_alloc,
+    .host_free = yk_cpu_free,
+    .linear_create = yk_cpu_linear_create,
+    .linear_destroy = yk_cpu_linear_destroy,
+    .linear_forward = yk_cpu_linear_forward,
+    .linear_bytes = yk_cpu_linear_bytes,
+    .linear_keeps = yk_cpu_linear_keeps,
+    .linear_maxima = yk_cpu_linear_maxima,
+    .linear_sums = yk_cpu_linear_sums,
+    .linear_scale = yk_cpu_linear_scale,
+    .mixture_create = yk_cpu_mixture_create,
+    .mixture_destroy = yk_cpu_mixture_destroy,
+    .mixture_scratch_bytes = yk_cpu_mixture_scratch_bytes,
+    .mixture_forward = yk_cpu_mixture_forward,
+    .partial_complete = yk_cpu_partial_complete,
+    .embed = yk_cpu_embed,
+    .rms_norm = yk_cpu_rms_norm,
+    .add_norm = yk_cpu_add_norm,
+    .qk_rope_kv = yk_cpu_qk_rope_kv,
+    .attention = yk_cpu_attention,
+    .latent_attention = yk_cpu_latent_attention,
+    .has_attention_gates = true,
+    .has_attention_sinks = true,
+    .has_result_norms = true,
+    .has_expert_biases = true,
+    .gated_delta = yk_cpu_gated_delta,
+    .gather_rows = yk_cpu_gather_rows,
+    .sample = yk_cpu_sample,
+    .best_logits = yk_cpu_best_logits,
+    .penalties_set = yk_cpu_penalties_set,
+    .timestamp = timestamp,
+    .awq_quantize = yk_cpu_awq_quantize,
+    .awq_observe = yk_cpu_awq_observe,
+    .awq_loss = yk_cpu_awq_loss,
+    .awq_limits = yk_cpu_awq_limits,
+};
+
 yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int n_threads,
                                     const yk_device_limits *limits, yk_device **out, yk_err *err)
 {
-  static const yk_device_ops ops = {
-      .name = "cpu",
-      .is_host = true,
-      .destroy = destroy,
-      .alloc = yk_cpu_alloc,
-      .free = yk_cpu_free,
-      .upload = copy_bytes,
-      .download = copy_bytes,
-      .sync = sync_nothing,
-      .host_alloc = yk_cpu_alloc,
-      .host_free = yk_cpu_free,
-      .linear_create = yk_cpu_linear_create,
-      .linear_destroy = yk_cpu_linear_destroy,
-      .linear_forward = yk_cpu_linear_forward,
-      .linear_bytes = yk_cpu_linear_bytes,
-      .linear_keeps = yk_cpu_linear_keeps,
-      .linear_maxima = yk_cpu_linear_maxima,
-      .linear_sums = yk_cpu_linear_sums,
-      .linear_scale = yk_cpu_linear_scale,
-      .mixture_create = yk_cpu_mixture_create,
-      .mixture_destroy = yk_cpu_mixture_destroy,
-      .mixture_scratch_bytes = yk_cpu_mixture_scratch_bytes,
-      .mixture_forward = yk_cpu_mixture_forward,
-      .partial_complete = yk_cpu_partial_complete,
-      .embed = yk_cpu_embed,
-      .rms_norm = yk_cpu_rms_norm,
-      .add_norm = yk_cpu_add_norm,
-      .qk_rope_kv = yk_cpu_qk_rope_kv,
-      .attention = yk_cpu_attention,
-      .latent_attention = yk_cpu_latent_attention,
-      .has_attention_gates = true,
-      .has_attention_sinks = true,
-      .has_result_norms = true,
-      .has_expert_biases = true,
-      .gated_delta = yk_cpu_gated_delta,
-      .gather_rows = yk_cpu_gather_rows,
-      .sample = yk_cpu_sample,
-      .best_logits = yk_cpu_best_logits,
-      .penalties_set = yk_cpu_penalties_set,
-      .timestamp = timestamp,
-      .awq_quantize = yk_cpu_awq_quantize,
-      .awq_observe = yk_cpu_awq_observe,
-      .awq_loss = yk_cpu_awq_loss,
-      .awq_limits = yk_cpu_awq_limits,
-  };
   YK_TRY(check_arguments(dtype, n_threads, limits, err));
   yk_cpu_device *cpu = calloc(1, sizeof *cpu);
   if (!cpu) return yk_err_set(err, YK_E_NOMEM, "cpu device: no memory");
@@ -111,15 +127,7 @@ yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int
   cpu->simd = simd;
   cpu->n_threads = n_threads;
   cpu->limits = *limits;
-  size_t threads = (size_t)n_threads, n_samplers = (size_t)yk_min_i64(n_threads, limits->max_seqs);
-  void *scratch = NULL;
-  yk_status status = yk_cpu_alloc(&cpu->base, threads * sizeof *cpu->scratch, &scratch, err);
-  cpu->scratch = scratch;
-  cpu->sample_floats = calloc(n_samplers * 2 * (size_t)limits->vocab, sizeof *cpu->sample_floats);
-  cpu->sample_ids = calloc(n_samplers * 2 * (size_t)limits->vocab, sizeof *cpu->sample_ids);
-  cpu->penalty_counts = calloc((size_t)limits->max_seqs * (size_t)limits->vocab, sizeof *cpu->penalty_counts);
-  if (status == YK_OK && (!cpu->sample_floats || !cpu->sample_ids || !cpu->penalty_counts))
-    status = yk_err_set(err, YK_E_NOMEM, "cpu device: no memory for the samplers of %d threads", n_threads);
+  yk_status status = alloc_scratch(cpu, err);
   if (status == YK_OK) status = yk_cpu_pool_create(n_threads, &cpu->pool, err);
   if (status != YK_OK) {
     destroy(&cpu->base);

@@ -1,4 +1,5 @@
 /* yoke serve - serve the model through an OpenAI-compatible HTTP API. */
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,11 +167,12 @@ static yk_status check(serve_options *options, yk_err *err)
   return YK_OK;
 }
 
-/* Returns whether to continue. */
-static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
+enum { N_HTTP_OPTIONS = 15, N_LIMIT_OPTIONS = 8 };
+
+static void fill_http_options(serve_options *options, yk_option out[N_HTTP_OPTIONS])
 {
   yk_server_options *server = &options->server;
-  const yk_option http[] = {
+  const yk_option table[] = {
       {"host", NULL, YK_OPTION_STRING, &server->host, "HOST", .help = "address to listen on; 0.0.0.0, :: are all",
        .fallback = server->host},
       {"port", NULL, YK_OPTION_INT, &options->port, "N", .help = "0 takes a free one and prints it", .max = 65535},
@@ -205,7 +207,14 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
        .help = "time every N-th step for /metrics; 0: none", .max = INT32_MAX},
       yk_trace_option(&options->trace_path),
   };
-  const yk_option limits[] = {
+  static_assert(sizeof table == N_HTTP_OPTIONS * sizeof *table, "N_HTTP_OPTIONS is the number of rows");
+  memcpy(out, table, sizeof table);
+}
+
+static void fill_limit_options(serve_options *options, yk_option out[N_LIMIT_OPTIONS])
+{
+  yk_server_options *server = &options->server;
+  const yk_option table[] = {
       {"max-waiting", NULL, YK_OPTION_INT, &options->max_waiting, "N",
        .help = "requests beside running ones; more get 429", .max = 1 << 20},
       {"max-connections", NULL, YK_OPTION_INT, &options->max_connections, "N", .help = "connections at once", .min = 1,
@@ -222,8 +231,18 @@ static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
       {"restart-on-failure", NULL, YK_OPTION_FLAG, &server->restarts_on_failure,
        .help = "load the model again when a rank has failed"},
   };
-  const yk_option_group groups[] = {{"HTTP", http, sizeof http / sizeof http[0]},
-                                    {"Limits and failures", limits, sizeof limits / sizeof limits[0]},
+  static_assert(sizeof table == N_LIMIT_OPTIONS * sizeof *table, "N_LIMIT_OPTIONS is the number of rows");
+  memcpy(out, table, sizeof table);
+}
+
+/* Returns whether to continue. */
+static bool parse(serve_options *options, int argc, char **argv, int *exit_code)
+{
+  yk_option http[N_HTTP_OPTIONS], limits[N_LIMIT_OPTIONS];
+  fill_http_options(options, http);
+  fill_limit_options(options, limits);
+  const yk_option_group groups[] = {{"HTTP", http, N_HTTP_OPTIONS},
+                                    {"Limits and failures", limits, N_LIMIT_OPTIONS},
                                     yk_template_options_group(&options->chat, true),
                                     yk_model_options_group(&options->model)};
   const yk_command command = {

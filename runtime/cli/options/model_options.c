@@ -27,7 +27,12 @@ static yk_status parse_object(void *value, const char *text, yk_err *err)
   return YK_OK;
 }
 
-static void fill_table(yk_model_options *options)
+enum { N_FILE_OPTIONS = 5, N_DEVICE_OPTIONS = 9, N_ENGINE_OPTIONS = 15 };
+static_assert(YK_NAMED_MODEL_OPTIONS + N_FILE_OPTIONS + N_DEVICE_OPTIONS + N_ENGINE_OPTIONS + YK_PROCESS_OPTIONS <=
+                  (int)YK_MODEL_OPTIONS,
+              "YK_MODEL_OPTIONS is too small");
+
+static void fill_file_options(yk_model_options *options, yk_option out[N_FILE_OPTIONS])
 {
   const yk_option table[] = {
       {"tokenizer", NULL, YK_OPTION_STRING, &options->tokenizer.name, "PATH",
@@ -41,6 +46,14 @@ static void fill_table(yk_model_options *options)
        .help = "the same for generation_config.json", .parse = parse_object},
       {"generation-config", NULL, YK_OPTION_STRING, &options->generation_config, "DIR",
        .help = "directory of generation_config.json; vllm: none of its sampling", .fallback = "auto: the model's"},
+  };
+  static_assert(sizeof table == N_FILE_OPTIONS * sizeof *table, "N_FILE_OPTIONS is the number of rows");
+  memcpy(out, table, sizeof table);
+}
+
+static void fill_device_options(yk_model_options *options, yk_option out[N_DEVICE_OPTIONS])
+{
+  const yk_option table[] = {
       {"device", NULL, YK_OPTION_CHOICE, &options->device, NULL, .help = "auto: GPUs where there are any",
        .choices = yk_device_names, .heading = "Devices"},
       {"devices", NULL, YK_OPTION_CALL, &options->devices, "LIST", .help = "GPUs of the ranks, as 0,2,3",
@@ -64,6 +77,14 @@ static void fill_table(yk_model_options *options)
        .choices = kv_cache_names, .aliases = kv_cache_aliases},
       {"threads", "t", YK_OPTION_INT, &options->n_threads, "N", .help = "CPU threads of all ranks",
        .fallback = "every core", .min = 1, .max = 4096},
+  };
+  static_assert(sizeof table == N_DEVICE_OPTIONS * sizeof *table, "N_DEVICE_OPTIONS is the number of rows");
+  memcpy(out, table, sizeof table);
+}
+
+static void fill_engine_options(yk_model_options *options, yk_option out[N_ENGINE_OPTIONS])
+{
+  const yk_option table[] = {
       {"max-model-len", NULL, YK_OPTION_TOKENS, &options->max_model_tokens, "N",
        .help = "longest prompt and output; 32k is 32,000, 32K is 32,768; auto or -1: the model's own",
        .fallback = "the model's own, or less where KV does not fit", .min = 1, .max = INT32_MAX, .takes_auto = true,
@@ -101,16 +122,22 @@ static void fill_table(yk_model_options *options)
       {"log-level", NULL, YK_OPTION_CHOICE, &options->log_level, "LEVEL",
        .help = "error, warn, info (with progress) or debug", .choices = yk_log_level_names},
   };
-  enum { N_TABLE = sizeof table / sizeof *table };
-  static_assert(N_TABLE + YK_NAMED_MODEL_OPTIONS + YK_PROCESS_OPTIONS <= YK_MODEL_OPTIONS,
-                "YK_MODEL_OPTIONS is too small");
+  static_assert(sizeof table == N_ENGINE_OPTIONS * sizeof *table, "N_ENGINE_OPTIONS is the number of rows");
+  memcpy(out, table, sizeof table);
+}
+
+static void fill_table(yk_model_options *options)
+{
+  yk_option *row = options->table;
   yk_named_model_options(
       &options->checkpoint,
       "checkpoint directory, KuiperLLama .bin, or ORG/NAME in Hugging Face's cache; required, here or as the "
       "first argument",
-      options->table);
-  memcpy(options->table + YK_NAMED_MODEL_OPTIONS, table, sizeof table);
-  yk_process_options_fill(&options->processes, options->table + YK_NAMED_MODEL_OPTIONS + N_TABLE);
+      row);
+  fill_file_options(options, row += YK_NAMED_MODEL_OPTIONS);
+  fill_device_options(options, row += N_FILE_OPTIONS);
+  fill_engine_options(options, row += N_DEVICE_OPTIONS);
+  yk_process_options_fill(&options->processes, row + N_ENGINE_OPTIONS);
 }
 
 void yk_model_options_init(yk_model_options *options)
