@@ -26,7 +26,9 @@ PLANS = [  # without a GPU
     "parallel/p2p/p2p_sizes.h"
 ]
 WEIGHT, ACTIVATION = "kernels/weight.h", "kernels/activation.h"
-LOADER = ["loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"]
+LOADER = [
+    "loader/adapter/", "loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/", "loader/foreign/"
+]
 PARALLEL = ["parallel/", "parallel/cluster/", "parallel/mpi/"]
 LOWER = [BASE, "kernels/", "loader/", *LOADER, *PARALLEL]  # below the layers of a model
 HOUSE = ["runtime/*", "kernels/*", "loader/*", "parallel/*"]
@@ -76,6 +78,7 @@ MAY_INCLUDE = {
     ],
     "loader/model/": [BASE, WEIGHT, ACTIVATION, "kernels/expert_choice.h", "kernels/kv_format.h"],
     "loader/safetensors/": [BASE],
+    "loader/adapter/": [BASE, "loader/model/", "loader/safetensors/"],
     "loader/hf/": [BASE, "kernels/gated_delta.h", "loader/model/", "loader/safetensors/"],
     "loader/integers/": [BASE, WEIGHT, "loader/model/", "loader/safetensors/"],
     "loader/foreign/": [BASE, WEIGHT, "loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/"],
