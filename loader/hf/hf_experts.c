@@ -77,10 +77,16 @@ static yk_status read_gpt_oss(yk_json root, const char *file, yk_model_config *c
   return read_mixtral(root, file, config, err);
 }
 
-/* Groups of experts, of which the best are selected. */
-static yk_status read_groups(yk_json root, const char *file, yk_experts_config *x, yk_err *err)
+/* Families whose class has 8 groups, which fit only one model. */
+static bool requires_groups(yk_model_family family)
 {
-  YK_TRY(yk_json_get_i32(root, file, "n_group", false, 1, x->n_experts, &x->n_groups, err));
+  return family == YK_FAMILY_DEEPSEEK_V3 || family == YK_FAMILY_DEEPSEEK_V32 || family == YK_FAMILY_KIMI_K25;
+}
+
+/* Groups of experts, of which the best are selected. */
+static yk_status read_groups(yk_json root, const char *file, bool is_required, yk_experts_config *x, yk_err *err)
+{
+  YK_TRY(yk_json_get_i32(root, file, "n_group", is_required, 1, x->n_experts, &x->n_groups, err));
   if (x->n_experts % x->n_groups != 0)
     return yk_err_set(err, YK_E_FORMAT, "%s: n_group: expected a divisor of the %d experts, found %d", file,
                       x->n_experts, x->n_groups);
@@ -106,9 +112,8 @@ typedef struct choice_method {
   yk_expert_group_score group_score;
 } choice_method;
 
-/* Read scoring_func and topk_method; x->scoring and default_method hold the defaults. */
-static yk_status read_method(yk_json root, const char *file, const char *default_method, yk_experts_config *x,
-                             yk_err *err)
+/* Read scoring_func and topk_method; x->scoring holds the default of the first. */
+static yk_status read_method(yk_json root, const char *file, yk_model_family family, yk_experts_config *x, yk_err *err)
 {
   static const choice_method methods[] = {{"noaux_tc", true, true, YK_GROUP_SCORE_LARGEST_TWO},
                                           {"group_limited_greedy", true, false, YK_GROUP_SCORE_MAXIMUM},
@@ -123,7 +128,7 @@ static yk_status read_method(yk_json root, const char *file, const char *default
                       file, scoring);
   if (scoring) x->scoring = strcmp(scoring, "softmax") == 0 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
   YK_TRY(yk_json_get_str(root, file, "topk_method", false, &name, err));
-  if (!name) name = default_method;
+  if (!name) name = family == YK_FAMILY_DEEPSEEK_V2 ? "greedy" : "noaux_tc";
   size_t i = 0;
   while (i < n_methods && strcmp(methods[i].name, name) != 0) i++;
   if (i == n_methods)
@@ -132,7 +137,7 @@ static yk_status read_method(yk_json root, const char *file, const char *default
                       file, name);
   x->has_choice_bias = methods[i].has_choice_bias;
   x->group_score = methods[i].group_score;
-  return methods[i].has_groups ? read_groups(root, file, x, err) : YK_OK;
+  return methods[i].has_groups ? read_groups(root, file, requires_groups(family), x, err) : YK_OK;
 }
 
 static const char types_key[] = "mlp_layer_types";
@@ -169,8 +174,7 @@ static yk_status read_dense_layers(yk_json root, const char *file, yk_model_conf
 /* Families whose class has a default other than 1, which fits only one model. */
 static bool requires_scale(yk_model_family family)
 {
-  return family == YK_FAMILY_GLM4_MOE_LITE || family == YK_FAMILY_DEEPSEEK_V32 || family == YK_FAMILY_GLM_MOE_DSA ||
-         family == YK_FAMILY_KIMI_K25;
+  return family == YK_FAMILY_GLM4_MOE_LITE || family == YK_FAMILY_GLM_MOE_DSA || requires_groups(family);
 }
 
 /* DeepSeek-V2 and V3, and families that use V3's keys. n_routed_experts null: every layer is dense; n_shared_experts
@@ -195,7 +199,7 @@ static yk_status read_deepseek(yk_json root, const char *file, yk_model_config *
   YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
   YK_TRY(
       yk_json_get_f32(root, file, "routed_scaling_factor", requires_scale(config->family), 1e-6, 1e6, &x->scale, err));
-  YK_TRY(read_method(root, file, is_v2 ? "greedy" : "noaux_tc", x, err));
+  YK_TRY(read_method(root, file, config->family, x, err));
   return read_dense_layers(root, file, config, err);
 }
 

@@ -78,6 +78,31 @@ static yk_status read_bos(const yk_log *log, yk_json object, const char *file, y
   return YK_OK;
 }
 
+/* The ids of a family's class. */
+typedef struct class_ids {
+  yk_model_family family;
+  int32_t bos, eos[3]; /* -1: none */
+} class_ids;
+
+static class_ids find_class_ids(yk_model_family family)
+{
+  static const class_ids others[] = {
+      {YK_FAMILY_QWEN2, -1, {-1, -1, -1}},       {YK_FAMILY_QWEN3, -1, {-1, -1, -1}},
+      {YK_FAMILY_QWEN2_MOE, -1, {-1, -1, -1}},   {YK_FAMILY_QWEN3_MOE, -1, {-1, -1, -1}},
+      {YK_FAMILY_CHATGLM, -1, {-1, -1, -1}},     {YK_FAMILY_GLM, -1, {151329, 151336, 151338}},
+      {YK_FAMILY_GLM4_MOE, -1, {-1, -1, -1}},    {YK_FAMILY_GPT_OSS, -1, {-1, -1, -1}},
+      {YK_FAMILY_GLM4_MOE_LITE, 0, {1, -1, -1}}, {YK_FAMILY_GLM_MOE_DSA, 0, {1, -1, -1}},
+      {YK_FAMILY_DEEPSEEK_V3, 0, {1, -1, -1}},   {YK_FAMILY_DEEPSEEK_V32, 0, {1, -1, -1}},
+      {YK_FAMILY_KIMI_K25, 0, {1, -1, -1}},      {YK_FAMILY_SEED_OSS, 0, {2, -1, -1}},
+      {YK_FAMILY_PHI3, 1, {32000, -1, -1}},      {YK_FAMILY_GEMMA3, 2, {1, -1, -1}},
+      {YK_FAMILY_GEMMA3_VL, 2, {1, -1, -1}},
+  };
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (others[i].family == family) return others[i];
+  if (yk_family_is_hybrid(family)) return (class_ids){family, -1, {-1, -1, -1}};
+  return (class_ids){family, 1, {2, -1, -1}};
+}
+
 static yk_status read_special_ids(yk_json root, const char *file, yk_json generation, const char *generation_file,
                                   const yk_log *log, yk_model_config *config, yk_err *err)
 {
@@ -86,17 +111,12 @@ static yk_status read_special_ids(yk_json root, const char *file, yk_json genera
   YK_TRY(read_bos(log, root, file, config, err));
   YK_TRY(add_all_eos(log, root, file, config, err));
   YK_TRY(add_all_eos(log, generation, generation_file, config, err));
-  /* Class defaults, for the families that have them, if no file has the key. */
-  if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3 || config->family == YK_FAMILY_GLM ||
-      config->family == YK_FAMILY_CHATGLM || config->family == YK_FAMILY_QWEN2_MOE ||
-      config->family == YK_FAMILY_QWEN3_MOE || config->family == YK_FAMILY_GLM4_MOE ||
-      config->family == YK_FAMILY_GLM4_MOE_LITE || config->family == YK_FAMILY_GLM_MOE_DSA ||
-      config->family == YK_FAMILY_GPT_OSS || yk_family_is_gemma3(config->family))
-    return YK_OK;
+  const class_ids ids = find_class_ids(config->family);
   bool has_bos = yk_json_get(root, bos_key).doc || yk_json_get(generation, bos_key).doc;
   bool has_eos = yk_json_get(root, eos_key).doc || yk_json_get(generation, eos_key).doc;
-  if (!has_bos && config->vocab_size > 1) config->bos_id = 1;
-  if (!has_eos && config->vocab_size > 2) config->eos_ids[config->n_eos_ids++] = 2;
+  if (!has_bos && ids.bos < config->vocab_size) config->bos_id = ids.bos;
+  for (size_t i = 0; !has_eos && i < sizeof ids.eos / sizeof *ids.eos; i++)
+    if (ids.eos[i] >= 0 && ids.eos[i] < config->vocab_size) config->eos_ids[config->n_eos_ids++] = ids.eos[i];
   return YK_OK;
 }
 

@@ -50,6 +50,24 @@ static yk_status read_yarn(yk_json object, const char *label, int32_t max_positi
   return yk_json_get_bool(object, label, "truncate", false, &rope->truncate, err);
 }
 
+/* Refuse settings of a scaling whose type is missing. */
+static yk_status check_untyped(yk_json object, const char *label, yk_err *err)
+{
+  static const char *const keys[] = {"factor",          "original_max_position_embeddings",
+                                     "beta_fast",       "beta_slow",
+                                     "mscale",          "mscale_all_dim",
+                                     "short_factor",    "long_factor",
+                                     "truncate",        "attention_factor",
+                                     "alpha",           "low_freq_factor",
+                                     "high_freq_factor"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (yk_json_is_given(yk_json_get(object, keys[i])))
+      return yk_err_set(err, YK_E_FORMAT,
+                        "%s: key \"rope_type\" is missing beside \"%s\", expected default, linear, llama3 or yarn",
+                        label, keys[i]);
+  return YK_OK;
+}
+
 static yk_status read_scaling(yk_json root, const char *file, yk_json object, const char *label,
                               yk_model_config *config, yk_err *err)
 {
@@ -57,7 +75,8 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
   const char *type, *old_type;
   YK_TRY(yk_json_get_str(object, label, "rope_type", false, &type, err));
   YK_TRY(yk_json_get_str(object, label, "type", false, &old_type, err));
-  if (!type) type = old_type ? old_type : "default";
+  if (!type) type = old_type;
+  if (!type) return check_untyped(object, label, err);
   /* mrope: positions of images have three numbers, which are equal for text. */
   if (strcmp(type, "default") == 0 || strcmp(type, "mrope") == 0) return YK_OK;
   if (config->family == YK_FAMILY_PHI3) /* its class takes "yarn" and "su" for longrope */
@@ -106,10 +125,21 @@ static yk_status set_rotary_dim(const char *file, double factor, yk_model_config
   return YK_OK;
 }
 
-/* Find rope_scaling (old) or rope_parameters (new), with its label for messages; absent if neither exists. */
+/* The settings of one layer type; absent if the key is missing. */
+static yk_status find_of_type(yk_json settings, const char *label, const char *type, yk_json *out, yk_err *err)
+{
+  *out = yk_json_get(settings, type);
+  if (!yk_json_is_given(*out)) *out = YK_JSON_NONE;
+  return !out->doc || yk_json_is(*out, YK_JSON_OBJECT) ? YK_OK
+                                                       : yk_json_wrong_type(label, type, "an object", *out, err);
+}
+
+/* Find rope_scaling (old) or rope_parameters (new), with its label for messages; absent if neither exists. Gemma: the
+ * settings of layers without a window. */
 static yk_status find_settings(yk_json root, const char *file, bool is_gemma, yk_json *object, const char **label,
                                yk_err *err)
 {
+  yk_json full, sliding;
   static const char *const keys[] = {"rope_scaling", "rope_parameters"};
   static const char *const labels[] = {"config.json: rope_scaling", "config.json: rope_parameters"};
   *object = YK_JSON_NONE;
@@ -124,32 +154,40 @@ static yk_status find_settings(yk_json root, const char *file, bool is_gemma, yk
     *object = value;
     *label = labels[i];
   }
-  if (is_gemma) {
-    yk_json of_type = yk_json_get(*object, "full_attention");
-    if (yk_json_is(of_type, YK_JSON_OBJECT)) *object = of_type;
-    return YK_OK;
+  YK_TRY(find_of_type(*object, *label, "full_attention", &full, err));
+  YK_TRY(find_of_type(*object, *label, "sliding_attention", &sliding, err));
+  if (!full.doc && !sliding.doc) return YK_OK;
+  if (!is_gemma) return yk_err_set(err, YK_E_UNSUPPORTED, "%s: settings per layer type are not supported", *label);
+  YK_JSON_EACH_KEY(key, *object)
+  {
+    const char *name = yk_json_string(key);
+    if (strcmp(name, "full_attention") != 0 && strcmp(name, "sliding_attention") != 0)
+      return yk_err_set(err, YK_E_FORMAT,
+                        "%s: key \"%s\": expected only full_attention and sliding_attention beside each other", *label,
+                        name);
   }
-  if (yk_json_is(yk_json_get(*object, "full_attention"), YK_JSON_OBJECT) ||
-      yk_json_is(yk_json_get(*object, "sliding_attention"), YK_JSON_OBJECT))
-    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: settings per layer type are not supported", *label);
+  *object = full;
   return YK_OK;
 }
 
 /* Gemma: layers with a window have a base of their own, and no scaling. */
 static yk_status read_local(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
-  static const char label[] = "config.json: rope_parameters";
-  yk_json object = yk_json_get(yk_json_get(root, "rope_parameters"), "sliding_attention");
-  const char *type = NULL;
+  static const char label[] = "config.json: rope_parameters: sliding_attention";
+  yk_json object;
   config->has_local_rope = true;
   config->local_rope = yk_hf_rope_default(config->max_position_embeddings);
   YK_TRY(
       yk_json_get_f64(root, file, "rope_local_base_freq", false, theta_min, theta_max, &config->local_rope.theta, err));
-  if (!yk_json_is(object, YK_JSON_OBJECT)) return YK_OK;
+  YK_TRY(find_of_type(yk_json_get(root, "rope_parameters"), "config.json: rope_parameters", "sliding_attention",
+                      &object, err));
+  if (!object.doc) return YK_OK;
+  const char *type;
   YK_TRY(yk_json_get_str(object, label, "rope_type", false, &type, err));
+  if (!type) YK_TRY(check_untyped(object, label, err));
   if (type && strcmp(type, "default") != 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: rotary type \"%s\" of sliding_attention is not supported; supported: default", label, type);
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: rotary type \"%s\" is not supported; supported: default", label,
+                      type);
   return yk_json_get_f64(object, label, "rope_theta", false, theta_min, theta_max, &config->local_rope.theta, err);
 }
 
@@ -178,6 +216,15 @@ yk_rope_config yk_hf_rope_default(int32_t max_position_embeddings)
                           .truncate = true};
 }
 
+/* gpt-oss without rotary settings has those of its class. */
+static void set_gpt_oss_default(yk_rope_config *rope)
+{
+  rope->type = YK_ROPE_YARN;
+  rope->factor = 32;
+  rope->original_max_positions = 4096;
+  rope->truncate = false;
+}
+
 yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_rope_config *rope = &config->rope;
@@ -198,6 +245,8 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
     YK_TRY(yk_json_get_f64(object, label, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
     YK_TRY(read_partial(object, label, config, &partial, err));
     YK_TRY(read_scaling(root, file, object, label, config, err));
+  } else if (config->family == YK_FAMILY_GPT_OSS) {
+    set_gpt_oss_default(rope);
   }
   if (is_gemma) YK_TRY(read_local(root, file, config, err));
   config->max_model_tokens = longest_context(config);

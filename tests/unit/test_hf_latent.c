@@ -127,7 +127,7 @@ static void relatives(void **state)
   (void)state;
   static const char experts[] =
       SIZES ", 'q_lora_rank': 48, 'n_routed_experts': 4, 'num_experts_per_tok': 2, 'moe_intermediate_size': 32,"
-            " 'n_shared_experts': 1, 'routed_scaling_factor': 1.5";
+            " 'n_shared_experts': 1, 'routed_scaling_factor': 1.5, 'n_group': 1";
   static const struct {
     const char *class, *keys;
     int32_t max_tokens;
