@@ -131,73 +131,104 @@ static inline yk_mixture_sizes mixture_sizes_of(const mixture_case *c, yk_dtype 
                             .dtype = dtype};
 }
 
+/* Arguments and arrays of a layer's parts. */
+typedef struct mixture_parts {
+  yk_mixture_sizes sizes;
+  op_array logits, weights, inner, outputs, shared, y;
+  yk_route_args route;
+  yk_linear_args to_shared, from_shared;
+  yk_grouped_args to_inner, to_outputs;
+  yk_combine_args sum;
+} mixture_parts;
+
+static inline void mixture_parts_route(yk_device *dev, const mixture_case *c, mixture_parts *p)
+{
+  const int32_t n_slots = c->n_rows * MIXTURE_TOP_K;
+  const int64_t n_logits = MIXTURE_EXPERTS + c->has_gate;
+  p->sizes = mixture_sizes_of(c, dev->dtype);
+  p->logits = op_array_new(dev, YK_F32, (size_t)(c->n_rows * n_logits));
+  p->weights = op_array_new(dev, YK_F32, (size_t)n_slots);
+  p->route = (yk_route_args){.spec = &p->sizes.route,
+                             .logits = p->logits.dev,
+                             .logits_stride = n_logits,
+                             .n_tokens = c->n_rows,
+                             .choices = route_memory(dev, (size_t)n_slots * 4),
+                             .weights = p->weights.dev,
+                             .starts = route_memory(dev, (N_GROUPED_MATRICES + 1) * 4),
+                             .row_of_slot = route_memory(dev, (size_t)n_slots * 4),
+                             .slot_of_choice = route_memory(dev, (size_t)n_slots * 4),
+                             .scratch = route_memory(dev, (size_t)yk_route_scratch_bytes(&p->sizes.route, c->n_rows))};
+}
+
+static inline void mixture_parts_experts(yk_device *dev, const mixture_case *c, const mixture_layers *layers,
+                                         const void *x, mixture_parts *p)
+{
+  const int32_t n = c->n_rows, n_slots = n * MIXTURE_TOP_K;
+  p->inner = slots_new(dev, dev->dtype, (size_t)(n_slots * c->ffn));
+  p->outputs = slots_new(dev, dev->dtype, (size_t)(n_slots * c->hidden));
+  p->shared = slots_new(dev, dev->dtype, (size_t)(n * (c->shared_ffn > 0 ? c->shared_ffn : 1)));
+  p->y = slots_new(dev, dev->dtype, (size_t)(n * c->hidden));
+  p->to_shared = (yk_linear_args){.x = x, .y = p->shared.dev, .n_tokens = n, .y_stride = c->shared_ffn};
+  p->from_shared = (yk_linear_args){.x = p->shared.dev, .y = p->y.dev, .n_tokens = n, .y_stride = c->hidden};
+  p->to_inner = (yk_grouped_args){.x = x,
+                                  .n_rows = n,
+                                  .row_of_slot = p->route.row_of_slot,
+                                  .starts = p->route.starts,
+                                  .max_slots = n_slots,
+                                  .y = p->inner.dev,
+                                  .y_stride = c->ffn,
+                                  .staging = layers->gate_up.staging};
+  p->to_outputs = (yk_grouped_args){.x = p->inner.dev,
+                                    .n_rows = n_slots,
+                                    .starts = p->route.starts,
+                                    .max_slots = n_slots,
+                                    .y = p->outputs.dev,
+                                    .y_stride = c->hidden,
+                                    .staging = layers->down.staging};
+  p->sum = (yk_combine_args){.y = p->y.dev,
+                             .slots = p->outputs.dev,
+                             .weights = p->weights.dev,
+                             .slot_of_choice = p->route.slot_of_choice,
+                             .shared = c->shared_ffn > 0 ? p->y.dev : NULL,
+                             .shared_gate = c->has_gate ? (const float *)p->logits.dev + MIXTURE_EXPERTS : NULL,
+                             .shared_gate_stride = p->route.logits_stride,
+                             .n_tokens = n,
+                             .top_k = MIXTURE_TOP_K,
+                             .hidden = (int32_t)c->hidden};
+}
+
+/* Frees all but y. */
+static inline void mixture_parts_free(yk_device *dev, mixture_parts *p)
+{
+  dev->ops->free(dev, p->route.choices), dev->ops->free(dev, p->route.starts);
+  dev->ops->free(dev, p->route.row_of_slot), dev->ops->free(dev, p->route.slot_of_choice);
+  dev->ops->free(dev, p->route.scratch);
+  op_array_free(dev, &p->logits), op_array_free(dev, &p->weights), op_array_free(dev, &p->inner);
+  op_array_free(dev, &p->outputs), op_array_free(dev, &p->shared);
+}
+
 /* Results of the rows x. */
 static inline op_array mixture_apart(yk_device *dev, const mixture_case *c, const mixture_layers *layers,
                                      const int32_t *kv_slots, const void *x)
 {
   const op_parts parts = op_parts_of(dev);
-  const yk_mixture_sizes sizes = mixture_sizes_of(c, dev->dtype);
-  const bool has_shared = c->shared_ffn > 0;
-  const int32_t n = c->n_rows, n_slots = n * MIXTURE_TOP_K;
-  const int64_t n_logits = MIXTURE_EXPERTS + c->has_gate;
-  op_array logits = op_array_new(dev, YK_F32, (size_t)(n * n_logits)),
-           weights = op_array_new(dev, YK_F32, (size_t)n_slots);
-  op_array inner = slots_new(dev, dev->dtype, (size_t)(n_slots * c->ffn)),
-           y = slots_new(dev, dev->dtype, (size_t)(n * c->hidden));
-  op_array outputs = slots_new(dev, dev->dtype, (size_t)(n_slots * c->hidden));
-  op_array shared = slots_new(dev, dev->dtype, (size_t)(n * (has_shared ? c->shared_ffn : 1)));
-  const yk_route_args route = {.spec = &sizes.route,
-                               .router = layers->router.linear,
-                               .x = x,
-                               .logits = logits.dev,
-                               .logits_stride = n_logits,
-                               .kv_slots = kv_slots,
-                               .n_tokens = n,
-                               .choices = route_memory(dev, (size_t)n_slots * 4),
-                               .weights = weights.dev,
-                               .starts = route_memory(dev, (N_GROUPED_MATRICES + 1) * 4),
-                               .row_of_slot = route_memory(dev, (size_t)n_slots * 4),
-                               .slot_of_choice = route_memory(dev, (size_t)n_slots * 4),
-                               .scratch = route_memory(dev, (size_t)yk_route_scratch_bytes(&sizes.route, n))};
-  const yk_linear_args to_shared = {.x = x, .y = shared.dev, .n_tokens = n, .y_stride = c->shared_ffn};
-  const yk_linear_args from_shared = {.x = shared.dev, .y = y.dev, .n_tokens = n, .y_stride = c->hidden};
-  const yk_grouped_args to_inner = {.x = x,
-                                    .n_rows = n,
-                                    .row_of_slot = route.row_of_slot,
-                                    .starts = route.starts,
-                                    .max_slots = n_slots,
-                                    .y = inner.dev,
-                                    .y_stride = c->ffn,
-                                    .staging = layers->gate_up.staging};
-  const yk_grouped_args to_outputs = {.x = inner.dev,
-                                      .n_rows = n_slots,
-                                      .starts = route.starts,
-                                      .max_slots = n_slots,
-                                      .y = outputs.dev,
-                                      .y_stride = c->hidden,
-                                      .staging = layers->down.staging};
-  const yk_combine_args sum = {.y = y.dev,
-                               .slots = outputs.dev,
-                               .weights = weights.dev,
-                               .slot_of_choice = route.slot_of_choice,
-                               .shared = has_shared ? y.dev : NULL,
-                               .shared_gate = c->has_gate ? (const float *)logits.dev + MIXTURE_EXPERTS : NULL,
-                               .shared_gate_stride = n_logits,
-                               .n_tokens = n,
-                               .top_k = MIXTURE_TOP_K,
-                               .hidden = (int32_t)c->hidden};
-  op_ok(parts.route(dev, &route, &err));
-  if (has_shared) op_ok(dev->ops->linear_forward(dev, layers->shared_gate_up.linear, &to_shared, &err));
-  if (has_shared) op_ok(dev->ops->linear_forward(dev, layers->shared_down.linear, &from_shared, &err));
-  op_ok(parts.grouped(dev, layers->gate_up.linear, &to_inner, &err));
-  op_ok(parts.grouped(dev, layers->down.linear, &to_outputs, &err));
-  op_ok(parts.combine(dev, &sum, &err));
-  op_array_fetch(dev, &y);
-  dev->ops->free(dev, route.choices), dev->ops->free(dev, route.starts), dev->ops->free(dev, route.row_of_slot);
-  dev->ops->free(dev, route.slot_of_choice), dev->ops->free(dev, route.scratch);
-  op_array_free(dev, &logits), op_array_free(dev, &weights), op_array_free(dev, &inner);
-  op_array_free(dev, &outputs), op_array_free(dev, &shared);
-  return y;
+  mixture_parts p;
+  mixture_parts_route(dev, c, &p);
+  p.route.router = layers->router.linear;
+  p.route.x = x;
+  p.route.kv_slots = kv_slots;
+  mixture_parts_experts(dev, c, layers, x, &p);
+  op_ok(parts.route(dev, &p.route, &err));
+  if (c->shared_ffn > 0) {
+    op_ok(dev->ops->linear_forward(dev, layers->shared_gate_up.linear, &p.to_shared, &err));
+    op_ok(dev->ops->linear_forward(dev, layers->shared_down.linear, &p.from_shared, &err));
+  }
+  op_ok(parts.grouped(dev, layers->gate_up.linear, &p.to_inner, &err));
+  op_ok(parts.grouped(dev, layers->down.linear, &p.to_outputs, &err));
+  op_ok(parts.combine(dev, &p.sum, &err));
+  op_array_fetch(dev, &p.y);
+  mixture_parts_free(dev, &p);
+  return p.y;
 }
 
 /* ---- The operation ----------------------------------------------------------------------------------------------- */

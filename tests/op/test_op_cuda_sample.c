@@ -17,13 +17,84 @@ static void test_a_large_draw(void **state)
   check_sample_large_draws(&cuda_target, 1);
 }
 
-enum { VOCAB = 151936, N_ROWS = 256 };
+enum { VOCAB = 151936, N_ROWS = 256, N_DISTINCT = VOCAB * 37 };
 
 static double seconds_of_sampling(yk_device *dev, const yk_sample_args *args)
 {
   int64_t start_ns = yk_clock_now_ns();
   op_ok(dev->ops->sample(dev, args, &err));
   return yk_clock_seconds_since(start_ns);
+}
+
+/* Logits of all rows, in the memory of both devices. */
+typedef struct both_devices {
+  yk_device *gpu, *cpu;
+  float *on_cpu;
+  void *on_gpu;
+} both_devices;
+
+static both_devices both_new(void)
+{
+  const yk_device_limits limits = {.max_tokens = N_ROWS, .max_seqs = N_ROWS, .max_model_tokens = 64, .vocab = VOCAB};
+  const size_t n = (size_t)VOCAB * N_ROWS;
+  both_devices b = {.on_cpu = malloc(n * sizeof *b.on_cpu)};
+  op_random random = {.seed = 5};
+  float *logits = random_logits(N_DISTINCT, 2.5, false, &random);
+  assert_non_null(b.on_cpu);
+  for (size_t i = 0; i < n; i++) b.on_cpu[i] = logits[(i * 7 + i / VOCAB) % N_DISTINCT];
+  free(logits);
+  op_ok(yk_cuda_device_create(0, YK_F16, &limits, &b.gpu, &err));
+  op_ok(yk_cpu_device_create(YK_F16, 8, &limits, &b.cpu, &err));
+  op_ok(b.gpu->ops->alloc(b.gpu, n * sizeof *b.on_cpu, &b.on_gpu, &err));
+  op_ok(b.gpu->ops->upload(b.gpu, b.on_gpu, b.on_cpu, n * sizeof *b.on_cpu, &err));
+  return b;
+}
+
+static void both_free(both_devices *b)
+{
+  b->gpu->ops->free(b->gpu, b->on_gpu);
+  b->gpu->ops->destroy(b->gpu);
+  b->cpu->ops->destroy(b->cpu);
+  free(b->on_cpu);
+}
+
+/* The number of rows with a different token on both devices. A GPU gives the same bits twice. */
+static int n_different(const both_devices *b, const char *name, const yk_sample_row *params)
+{
+  static const int32_t shard_first[] = {0, VOCAB};
+  static yk_sample_row rows[N_ROWS];
+  static yk_sampled on_gpu[N_ROWS], again[N_ROWS], on_cpu[N_ROWS];
+  for (uint32_t i = 0; i < N_ROWS; i++) {
+    rows[i] = *params;
+    rows[i].seed = 99;
+    rows[i].position = i;
+  }
+  yk_sample_args args = {.logits = b->on_gpu,
+                         .n_rows = N_ROWS,
+                         .n_shards = 1,
+                         .shard_stride = VOCAB,
+                         .shard_first = shard_first,
+                         .rows = rows,
+                         .out = on_gpu};
+  seconds_of_sampling(b->gpu, &args);
+  args.out = again;
+  double seconds = seconds_of_sampling(b->gpu, &args);
+  assert_memory_equal(on_gpu, again, sizeof again);
+  args.n_rows = 1;
+  double alone = seconds_of_sampling(b->gpu, &args);
+  args.n_rows = N_ROWS;
+  args.logits = b->on_cpu;
+  args.out = on_cpu;
+  seconds_of_sampling(b->cpu, &args);
+  int n = 0;
+  for (int i = 0; i < N_ROWS; i++) {
+    n += on_gpu[i].token_id != on_cpu[i].token_id;
+    if (on_gpu[i].token_id == on_cpu[i].token_id)
+      assert_true(fabs((double)on_gpu[i].logprob - (double)on_cpu[i].logprob) < 2e-5);
+  }
+  printf("%-32s %3d rows of %d: %.3f ms, one row: %.3f ms; %d differ from the CPU\n", name, N_ROWS, VOCAB,
+         seconds * 1e3, alone * 1e3, n);
+  return n;
 }
 
 /* The same logits and parameters on both devices. A draw may fall on the other side of an edge that rounding moves; two
@@ -40,60 +111,10 @@ static void test_like_the_cpu(void **state)
       {"top_k 50, top_p 0.95", {.temperature = 0.8f, .top_p = 0.95f, .top_k = 50}},
       {"top_p 0.9", {.temperature = 1.0f, .top_p = 0.9f}},
       {"min_p 0.02, log-probabilities", {.temperature = 1.0f, .top_p = 1.0f, .min_p = 0.02f, .want_logprob = true}}};
-  yk_device_limits limits = {.max_tokens = N_ROWS, .max_seqs = N_ROWS, .max_model_tokens = 64, .vocab = VOCAB};
-  yk_device *gpu = NULL, *cpu = NULL;
-  op_ok(yk_cuda_device_create(0, YK_F16, &limits, &gpu, &err));
-  op_ok(yk_cpu_device_create(YK_F16, 8, &limits, &cpu, &err));
-  op_random random = {.seed = 5};
-  float *logits = random_logits((size_t)VOCAB * 37, 2.5, false, &random);
-  size_t n = (size_t)VOCAB * N_ROWS;
-  float *host = malloc(n * sizeof *host);
-  assert_non_null(host);
-  for (size_t i = 0; i < n; i++) host[i] = logits[(i * 7 + i / VOCAB) % ((size_t)VOCAB * 37)];
-  void *ptr = NULL;
-  op_ok(gpu->ops->alloc(gpu, n * sizeof *host, &ptr, &err));
-  op_ok(gpu->ops->upload(gpu, ptr, host, n * sizeof *host, &err));
-  static yk_sample_row rows[N_ROWS];
-  static yk_sampled on_gpu[N_ROWS], again[N_ROWS], on_cpu[N_ROWS];
-  for (size_t c = 0; each_case(c, c < sizeof cases / sizeof *cases); c++) {
-    for (uint32_t i = 0; i < N_ROWS; i++) {
-      rows[i] = cases[c].row;
-      rows[i].seed = 99;
-      rows[i].position = i;
-    }
-    static const int32_t shard_first[] = {0, VOCAB};
-    yk_sample_args args = {.logits = ptr,
-                           .n_rows = N_ROWS,
-                           .n_shards = 1,
-                           .shard_stride = VOCAB,
-                           .shard_first = shard_first,
-                           .rows = rows};
-    args.out = on_gpu;
-    seconds_of_sampling(gpu, &args);
-    args.out = again;
-    double seconds = seconds_of_sampling(gpu, &args);
-    assert_memory_equal(on_gpu, again, sizeof again);
-    args.n_rows = 1;
-    double alone = seconds_of_sampling(gpu, &args);
-    args.n_rows = N_ROWS;
-    args.logits = host;
-    args.out = on_cpu;
-    seconds_of_sampling(cpu, &args);
-    int n_different = 0;
-    for (int i = 0; i < N_ROWS; i++) {
-      n_different += on_gpu[i].token_id != on_cpu[i].token_id;
-      if (on_gpu[i].token_id == on_cpu[i].token_id)
-        assert_true(fabs((double)on_gpu[i].logprob - (double)on_cpu[i].logprob) < 2e-5);
-    }
-    printf("%-32s %3d rows of %d: %.3f ms, one row: %.3f ms; %d differ from the CPU\n", cases[c].name, N_ROWS, VOCAB,
-           seconds * 1e3, alone * 1e3, n_different);
-    assert_true(n_different <= (c == 0 ? 0 : N_ROWS / 128));
-  }
-  gpu->ops->free(gpu, ptr);
-  gpu->ops->destroy(gpu);
-  cpu->ops->destroy(cpu);
-  free(logits);
-  free(host);
+  both_devices b = both_new();
+  for (size_t c = 0; each_case(c, c < sizeof cases / sizeof *cases); c++)
+    assert_true(n_different(&b, cases[c].name, &cases[c].row) <= (c == 0 ? 0 : N_ROWS / 128));
+  both_free(&b);
 }
 
 int main(void)

@@ -31,7 +31,7 @@ static temp_dir sharded_dir(const tiny_model *model, json_t **index)
   return dir;
 }
 
-static void sharded_files(void **state)
+static void an_index_and_its_files(void **state)
 {
   (void)state;
   tiny_model model = tiny();
@@ -69,9 +69,19 @@ static void sharded_files(void **state)
   json_object_set_new(map, "model.norm.weight", json_string(path));
   write_index(&dir, index);
   expect_ok("a path from here", read_model(dir.path, NULL, &err), &err);
+  json_decref(index);
+  temp_dir_remove(&dir);
+}
 
-  /* In two files: the index decides; without an index it is an error. */
-  json_object_set_new(map, "model.norm.weight", json_string(shard1));
+/* The index decides; without an index it is an error. */
+static void a_tensor_in_two_files(void **state)
+{
+  (void)state;
+  tiny_model model = tiny();
+  json_t *index;
+  temp_dir dir = sharded_dir(&model, &index);
+  yk_err err = YK_ERR_INIT;
+  json_t *map = json_object_get(index, "weight_map");
   tiny_model second = model;
   second.tensors[second.n++] = *find_spec(&model, "lm_head.weight");
   write_tensors(&dir, shard2, &second, 20, second.n);
@@ -82,9 +92,17 @@ static void sharded_files(void **state)
   expect_error("duplicate", YK_E_FORMAT,
                "lm_head.weight is both in|model-00001-of-00002.safetensors|model-00002-of-00002.safetensors",
                read_model(dir.path, NULL, &err), &err);
+  json_decref(index);
+  temp_dir_remove(&dir);
+}
 
-  write_tensors(&dir, shard2, &model, 20, model.n);
-  write_index(&dir, index);
+static void a_shard_is_missing_or_cut(void **state)
+{
+  (void)state;
+  tiny_model model = tiny();
+  json_t *index;
+  temp_dir dir = sharded_dir(&model, &index);
+  yk_err err = YK_ERR_INIT;
   remove_file(&dir, shard2);
   expect_error("missing shard", YK_E_IO, "model.safetensors.index.json|model-00002-of-00002.safetensors is missing",
                read_model(dir.path, NULL, &err), &err);
@@ -144,7 +162,9 @@ static void bare_names(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sharded_files),
+      cmocka_unit_test(an_index_and_its_files),
+      cmocka_unit_test(a_tensor_in_two_files),
+      cmocka_unit_test(a_shard_is_missing_or_cut),
       cmocka_unit_test(bad_indexes),
       cmocka_unit_test(bare_names),
   };

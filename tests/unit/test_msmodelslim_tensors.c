@@ -69,73 +69,71 @@ static void layers_of_each_kind(void **state)
   }
 }
 
+static const struct {
+  const char *kind;
+  tensor tensors[MAX_TENSORS];
+  yk_status status;
+  const char *words;
+} bad_tensor_cases[] = {
+    {"W8A16", {{"weight", "F16", "[8,8]", 64, 1}}, YK_E_FORMAT, "_w8a8.safetensors|" Q ".weight|I8 [8, 8]|F16 [8, 8]"},
+    {"W8A16", {{"weight", "I8", "[4,8]", 32, 1}}, YK_E_FORMAT, Q ".weight|[8, 8]|found I8 [4, 8]"},
+    {"W8A16", {WEIGHT}, YK_E_FORMAT, Q ".weight_scale is missing|[8, 1]"},
+    {"W8A16", {WEIGHT, {"weight_scale", "F32", "[8,3]", 24, 1}}, YK_E_FORMAT, Q ".weight_scale|[8, 1]|F32 [8, 3]"},
+    {"W8A16", {WEIGHT, {"weight_scale", "I32", "[8]", 8, 1}}, YK_E_FORMAT, Q ".weight_scale|found I32 [8]"},
+    {"W8A16",
+     {WEIGHT, {"weight_scale", "F32", "[8]", 8, 1}, {"weight_offset", "F32", "[8,1]", 8, 1}},
+     YK_E_FORMAT,
+     Q ".weight_offset|expected F16, BF16 or F32 [8]"},
+    {"W8A16",
+     {WEIGHT, {"weight_scale", "F32", "[8]", 8, 1}, {"weight_offset", "F16", "[8]", 8, 1}},
+     YK_E_FORMAT,
+     Q ".weight_offset|type of weight_scale, float32|float16"},
+    {"W8A8_DYNAMIC",
+     {WEIGHT, {"weight_scale", "F32", "[8,2]", 16, 1}},
+     YK_E_FORMAT,
+     Q ".weight_scale|[8, 1]|F32 [8, 2]"},
+    {"W8A8_DYNAMIC",
+     {WEIGHT, {"weight_scale", "F32", "[8]", 8, 1}, {"weight_offset", "F32", "[8]", 8, 3}},
+     YK_E_UNSUPPORTED,
+     Q ".weight_offset|output 0: 3|supported: 0"},
+    {"W8A8", {WEIGHT}, YK_E_FORMAT, Q ".deq_scale is missing"},
+    {"W8A8", {WEIGHT, {"deq_scale", "F32", "[8]", 8, 1}}, YK_E_FORMAT, Q ".quant_bias is missing|I32 [8]"},
+    {"W8A8", {STATIC_TENSORS, {"deq_scale", "F16", "[8]", 8, 1}}, YK_E_FORMAT, Q ".deq_scale|F32 or I64, found F16"},
+    {"W8A8", {STATIC_TENSORS, {"deq_scale", "F32", "[4]", 4, 1}}, YK_E_FORMAT, Q ".deq_scale|[8]|found F32 [4]"},
+    {"W8A8",
+     {WEIGHT, {"deq_scale", "F32", "[8]", 8, 1}, {"quant_bias", "I32", "[8]", 8, 1}},
+     YK_E_FORMAT,
+     Q ".input_scale is missing"},
+    {"W8A8",
+     {WEIGHT,
+      {"deq_scale", "F32", "[8]", 8, 1},
+      {"quant_bias", "I32", "[8]", 8, 1},
+      {"input_scale", "F32", "[1]", 1, 0},
+      {"input_offset", "F32", "[]", 1, 0}},
+     YK_E_FORMAT,
+     Q ".input_scale|above 0, found 0"},
+    {"W8A8",
+     {WEIGHT,
+      {"deq_scale", "F32", "[8]", 8, 1},
+      {"quant_bias", "I32", "[8]", 8, 1},
+      {"input_scale", "F32", "[1]", 1, 1},
+      {"input_offset", "F32", "[1]", 1, 2.5}},
+     YK_E_FORMAT,
+     Q ".input_offset|whole number of -128 to 127, found 2.5"},
+    {"FLOAT", {WEIGHT}, YK_E_FORMAT, Q ".weight|F16, BF16 or F32 [8, 8]|found I8 [8, 8]"},
+};
+
 static void bad_tensors(void **state)
 {
   (void)state;
-  static const struct {
-    const char *kind;
-    tensor tensors[MAX_TENSORS];
-    yk_status status;
-    const char *words;
-  } cases[] = {
-      {"W8A16",
-       {{"weight", "F16", "[8,8]", 64, 1}},
-       YK_E_FORMAT,
-       "_w8a8.safetensors|" Q ".weight|I8 [8, 8]|F16 [8, 8]"},
-      {"W8A16", {{"weight", "I8", "[4,8]", 32, 1}}, YK_E_FORMAT, Q ".weight|[8, 8]|found I8 [4, 8]"},
-      {"W8A16", {WEIGHT}, YK_E_FORMAT, Q ".weight_scale is missing|[8, 1]"},
-      {"W8A16", {WEIGHT, {"weight_scale", "F32", "[8,3]", 24, 1}}, YK_E_FORMAT, Q ".weight_scale|[8, 1]|F32 [8, 3]"},
-      {"W8A16", {WEIGHT, {"weight_scale", "I32", "[8]", 8, 1}}, YK_E_FORMAT, Q ".weight_scale|found I32 [8]"},
-      {"W8A16",
-       {WEIGHT, {"weight_scale", "F32", "[8]", 8, 1}, {"weight_offset", "F32", "[8,1]", 8, 1}},
-       YK_E_FORMAT,
-       Q ".weight_offset|expected F16, BF16 or F32 [8]"},
-      {"W8A16",
-       {WEIGHT, {"weight_scale", "F32", "[8]", 8, 1}, {"weight_offset", "F16", "[8]", 8, 1}},
-       YK_E_FORMAT,
-       Q ".weight_offset|type of weight_scale, float32|float16"},
-      {"W8A8_DYNAMIC",
-       {WEIGHT, {"weight_scale", "F32", "[8,2]", 16, 1}},
-       YK_E_FORMAT,
-       Q ".weight_scale|[8, 1]|F32 [8, 2]"},
-      {"W8A8_DYNAMIC",
-       {WEIGHT, {"weight_scale", "F32", "[8]", 8, 1}, {"weight_offset", "F32", "[8]", 8, 3}},
-       YK_E_UNSUPPORTED,
-       Q ".weight_offset|output 0: 3|supported: 0"},
-      {"W8A8", {WEIGHT}, YK_E_FORMAT, Q ".deq_scale is missing"},
-      {"W8A8", {WEIGHT, {"deq_scale", "F32", "[8]", 8, 1}}, YK_E_FORMAT, Q ".quant_bias is missing|I32 [8]"},
-      {"W8A8", {STATIC_TENSORS, {"deq_scale", "F16", "[8]", 8, 1}}, YK_E_FORMAT, Q ".deq_scale|F32 or I64, found F16"},
-      {"W8A8", {STATIC_TENSORS, {"deq_scale", "F32", "[4]", 4, 1}}, YK_E_FORMAT, Q ".deq_scale|[8]|found F32 [4]"},
-      {"W8A8",
-       {WEIGHT, {"deq_scale", "F32", "[8]", 8, 1}, {"quant_bias", "I32", "[8]", 8, 1}},
-       YK_E_FORMAT,
-       Q ".input_scale is missing"},
-      {"W8A8",
-       {WEIGHT,
-        {"deq_scale", "F32", "[8]", 8, 1},
-        {"quant_bias", "I32", "[8]", 8, 1},
-        {"input_scale", "F32", "[1]", 1, 0},
-        {"input_offset", "F32", "[]", 1, 0}},
-       YK_E_FORMAT,
-       Q ".input_scale|above 0, found 0"},
-      {"W8A8",
-       {WEIGHT,
-        {"deq_scale", "F32", "[8]", 8, 1},
-        {"quant_bias", "I32", "[8]", 8, 1},
-        {"input_scale", "F32", "[1]", 1, 1},
-        {"input_offset", "F32", "[1]", 1, 2.5}},
-       YK_E_FORMAT,
-       Q ".input_offset|whole number of -128 to 127, found 2.5"},
-      {"FLOAT", {WEIGHT}, YK_E_FORMAT, Q ".weight|F16, BF16 or F32 [8, 8]|found I8 [8, 8]"},
-  };
-  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
+  for (size_t i = 0; each_case(i, i < sizeof bad_tensor_cases / sizeof *bad_tensor_cases); i++) {
     yk_checkpoint *checkpoint;
     yk_weight_view view;
     yk_err err = YK_ERR_INIT;
     char what[32];
     snprintf(what, sizeof what, "case %zu", i);
-    expect_error(what, cases[i].status, cases[i].words,
-                 read_q(cases[i].kind, cases[i].tensors, &checkpoint, &view, &err), &err);
+    expect_error(what, bad_tensor_cases[i].status, bad_tensor_cases[i].words,
+                 read_q(bad_tensor_cases[i].kind, bad_tensor_cases[i].tensors, &checkpoint, &view, &err), &err);
     yk_checkpoint_close(checkpoint);
   }
 }

@@ -197,86 +197,119 @@ static void quantised_inputs_go_with_8_bit_weights(void **state)
     }
 }
 
-/* Inputs that are sorted by group if the device keeps that, else floats in the original order. */
-static void check_act_order(bool kept, yk_weight_format format, const yk_group_share *share, bool orders_outputs)
+/* ---- Inputs in the order of groups ------------------------------------------------------------------------------- */
+
+enum { ORDER_GROUP = 64, FIRST_N = 8, TAKEN_N = 40 };
+
+typedef struct order_case {
+  bool kept; /* the device keeps sorted inputs */
+  yk_weight_format format;
+  const yk_group_share *share;
+  bool orders_outputs;
+} order_case;
+
+/* The output at place i of the rank's share. */
+static int32_t output_of(const order_case *c, int32_t i)
 {
-  enum { GROUP = 64, FIRST_N = 8, TAKEN_N = 40 };
+  return FIRST_N + (c->orders_outputs ? (i * 7) % TAKEN_N : i);
+}
+
+/* A layer whose weights and biases are the numbers of their outputs; weights of 8 bits are 17 times that. */
+static yk_linear_spec order_spec(const order_case *c)
+{
   static const uint8_t zeros[K * N];
   static uint8_t ones[K * N];
-  static uint16_t scales[K / GROUP * N];
+  static uint16_t scales[K / ORDER_GROUP * N], bias[N];
   static int32_t g_idx[K], outputs[TAKEN_N];
-  static uint16_t bias[N];
-  for (int i = 0; i < K; i++) g_idx[(i * 37 + 3) % K] = i / GROUP;
+  for (int i = 0; i < K; i++) g_idx[(i * 37 + 3) % K] = i / ORDER_GROUP;
   for (int i = 0; i < N; i++) bias[i] = (uint16_t)i;
-  for (int i = 0; i < K / GROUP * N; i++) scales[i] = yk_f32_to_f16((float)(i % N));
-  memset(ones, 0x11, sizeof ones); /* a weight is its output; with 8 bits, 17 times that */
-  for (int i = 0; i < TAKEN_N; i++) outputs[i] = FIRST_N + (i * 7) % TAKEN_N;
-  int64_t (*const linear_bytes)(const yk_linear_spec *spec) = kept ? yk_cpu_linear_bytes : yk_cuda_linear_bytes;
+  for (int i = 0; i < K / ORDER_GROUP * N; i++) scales[i] = yk_f32_to_f16((float)(i % N));
+  for (int i = 0; i < TAKEN_N; i++) outputs[i] = output_of(c, i);
+  memset(ones, 0x11, sizeof ones);
+  yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 8};
+  spec.parts[0] = (yk_linear_part){.weight = {.format = c->format,
+                                              .k = K,
+                                              .n = N,
+                                              .group = ORDER_GROUP,
+                                              .dtype = YK_F16,
+                                              .packing = YK_PACKING_GPTQ,
+                                              .qweight = ones,
+                                              .qzeros = zeros,
+                                              .has_zeros = true,
+                                              .act_order = true,
+                                              .g_idx = g_idx,
+                                              .scales = scales,
+                                              .bias = bias,
+                                              .bias_dtype = YK_F16},
+                                   .k = {c->share->begin, c->share->end},
+                                   .n = {FIRST_N, FIRST_N + TAKEN_N},
+                                   .group_local = ORDER_GROUP,
+                                   .use_bias = true,
+                                   .k_is_sorted = c->kept && c->share->of_sorted,
+                                   .n_order = c->orders_outputs ? outputs : NULL};
+  return spec;
+}
+
+static void expect_outputs(const order_case *c, const yk_linear_part *found, int64_t size)
+{
+  for (int i = 0; i < TAKEN_N; i++) {
+    uint16_t element;
+    memcpy(&element, (const char *)found->weight.bias + 2 * (found->n.begin + i), 2);
+    assert_int_equal(element, output_of(c, i));
+    for (int64_t k = 0; !c->kept && k < size; k++) {
+      float w = yk_f16_to_f32(((const uint16_t *)found->weight.plain)[i * size + k]);
+      assert_float_equal(w, (float)(output_of(c, i) * (c->format == YK_WEIGHT_INT8 ? 17 : 1)), 0);
+    }
+  }
+}
+
+static void expect_x_order(const order_case *c, const yk_linear_part *given, const yk_linear_part *found,
+                           const yk_group_places *places, int64_t size)
+{
+  yk_err err = YK_ERR_INIT;
+  int32_t inputs[4 * K];
+  bool in_order = !c->kept || (c->share->of_sorted && places->n == size);
+  assert_true(in_order == !found->x_order);
+  if (c->kept) assert_int_equal(yk_group_order_fill(&given->weight, c->share, places, inputs, NULL, &err), YK_OK);
+  for (int64_t i = 0, next = 0; !in_order && i < places->n; i++) {
+    int64_t column = inputs[i] < 0 ? -1 : c->share->of_sorted ? next++ : inputs[i] - c->share->begin;
+    assert_int_equal(found->x_order[i], column);
+  }
+}
+
+/* Inputs that are sorted by group if the device keeps that, else floats in the original order. */
+static void check_act_order(const order_case *c)
+{
+  int64_t (*const linear_bytes)(const yk_linear_spec *spec) = c->kept ? yk_cpu_linear_bytes : yk_cuda_linear_bytes;
   const yk_device_ops ops = {.linear_create = create, .linear_bytes = linear_bytes};
   seen dev = {.base = {.ops = &ops, .dtype = YK_F16}};
   yk_rank_buffer repacked = {0};
   const yk_model_device sizes_on = {
-      .dtype = YK_F16, .linear_bytes = linear_bytes, .linear_keeps = kept ? yk_cpu_linear_keeps : keeps_4_bits};
+      .dtype = YK_F16, .linear_bytes = linear_bytes, .linear_keeps = c->kept ? yk_cpu_linear_keeps : keeps_4_bits};
   const yk_rank_loader loader = {.source = {.dev = sizes_on}, .dev = &dev.base, .repacked = &repacked};
-  yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 8};
+  yk_linear_spec spec = order_spec(c);
   yk_linear_part *part = &spec.parts[0];
-  *part = (yk_linear_part){.weight = {.format = format,
-                                      .k = K,
-                                      .n = N,
-                                      .group = GROUP,
-                                      .dtype = YK_F16,
-                                      .packing = YK_PACKING_GPTQ,
-                                      .qweight = ones,
-                                      .qzeros = zeros,
-                                      .has_zeros = true,
-                                      .act_order = true,
-                                      .g_idx = g_idx,
-                                      .scales = scales,
-                                      .bias = bias,
-                                      .bias_dtype = YK_F16},
-                           .k = {share->begin, share->end},
-                           .n = {FIRST_N, FIRST_N + TAKEN_N},
-                           .group_local = GROUP,
-                           .use_bias = true,
-                           .k_is_sorted = kept && share->of_sorted,
-                           .n_order = orders_outputs ? outputs : NULL};
   yk_err err = YK_ERR_INIT;
   yk_group_places places = {0};
-  assert_int_equal(yk_repack_sorts(&sizes_on, part), kept);
-  if (kept) {
-    assert_int_equal(yk_group_order_measure(&part->weight, share, &places, &err), YK_OK);
+  assert_int_equal(yk_repack_sorts(&sizes_on, part), c->kept);
+  if (c->kept) {
+    assert_int_equal(yk_group_order_measure(&part->weight, c->share, &places, &err), YK_OK);
     part->k_places = places.n;
     part->group_local = places.group;
   }
   yk_linear *linear;
   if (yk_rank_load_linear(&loader, &spec, &linear, &err) != YK_OK) fail_msg("%s", err.message);
   const yk_linear_part *found = &dev.spec.parts[0];
-  int64_t size = share->end - share->begin;
+  int64_t size = c->share->end - c->share->begin;
   assert_int_equal(yk_repack_bytes(&sizes_on, &spec), linear_bytes(&dev.spec));
-  assert_int_equal(yk_repack_n_unkept(&sizes_on, &spec), !kept);
+  assert_int_equal(yk_repack_n_unkept(&sizes_on, &spec), !c->kept);
   assert_int_equal(yk_range_size(found->n), TAKEN_N);
   assert_int_equal(yk_linear_x_size(found), size);
   assert_true(!found->weight.act_order && !found->weight.g_idx && !found->k_is_sorted && !found->n_order);
-  assert_int_equal(found->weight.format, kept ? format : YK_WEIGHT_PLAIN);
-  assert_int_equal(yk_range_size(found->k), kept ? places.n : size);
-  for (int i = 0; i < TAKEN_N; i++) {
-    uint16_t element;
-    memcpy(&element, (const char *)found->weight.bias + 2 * (found->n.begin + i), 2);
-    int output = orders_outputs ? outputs[i] : FIRST_N + i;
-    assert_int_equal(element, output);
-    for (int64_t k = 0; !kept && k < size; k++) {
-      float w = yk_f16_to_f32(((const uint16_t *)found->weight.plain)[i * size + k]);
-      assert_float_equal(w, (float)(output * (format == YK_WEIGHT_INT8 ? 17 : 1)), 0);
-    }
-  }
-  bool in_order = !kept || (share->of_sorted && places.n == size);
-  assert_true(in_order == !found->x_order);
-  int32_t inputs[4 * K];
-  if (kept) assert_int_equal(yk_group_order_fill(&spec.parts[0].weight, share, &places, inputs, NULL, &err), YK_OK);
-  for (int64_t i = 0, next = 0; !in_order && i < places.n; i++) {
-    int64_t column = inputs[i] < 0 ? -1 : share->of_sorted ? next++ : inputs[i] - share->begin;
-    assert_int_equal(found->x_order[i], column);
-  }
+  assert_int_equal(found->weight.format, c->kept ? c->format : YK_WEIGHT_PLAIN);
+  assert_int_equal(yk_range_size(found->k), c->kept ? places.n : size);
+  expect_outputs(c, found, size);
+  expect_x_order(c, part, found, &places, size);
   free(repacked.memory);
 }
 
@@ -288,8 +321,8 @@ static void sorted_inputs_come_with_the_order_of_x(void **state)
   for (int kept = 0; kept < 2; kept++)
     for (int i = 0; i < 5; i++)
       for (int orders_outputs = 0; orders_outputs < 2; orders_outputs++) {
-        check_act_order(kept, YK_WEIGHT_AWQ, &shares[i], orders_outputs);
-        check_act_order(kept, YK_WEIGHT_INT8, &shares[i], orders_outputs);
+        check_act_order(&(order_case){kept, YK_WEIGHT_AWQ, &shares[i], orders_outputs});
+        check_act_order(&(order_case){kept, YK_WEIGHT_INT8, &shares[i], orders_outputs});
       }
 }
 
