@@ -21,6 +21,7 @@
 #include "base/cpu_pool.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "kernels/abilities.h"
 #include "kernels/awq_quantize.h"
 #include "kernels/gated_delta.h"
 #include "kernels/kv_cache.h"
@@ -85,7 +86,7 @@ typedef struct yk_head_layout {
   int32_t head_dim;
   int32_t q_per_kv; /* query heads per KV head, of the whole model */
   int32_t q_head_first, kv_head_first;
-  bool has_gates; /* rows end with a gate for each query head; not on devices without has_attention_gates */
+  bool has_gates; /* rows end with a gate for each query head; on devices with attention_gates */
 } yk_head_layout;
 
 /* yk_head_layout_width - elements of a row: q heads, k heads, v heads, and gates if the layout has them. */
@@ -117,7 +118,7 @@ typedef struct yk_rms_norm_args {
 } yk_rms_norm_args;
 
 /* add_norm: residual += alpha * (partials[0] + ... + partials[n_partials-1]), added in that order in float32 and
- * rounded once; then y = rms_norm(residual, w) unless w is NULL. With result_w, on devices with has_result_norms, the
+ * rounded once; then y = rms_norm(residual, w) unless w is NULL. With result_w, on devices with result_norms, the
  * sum is rounded and becomes rms_norm(sum, result_w) before it is added; y, which is then not NULL, is overwritten.
  *   partials, residual, y act [n_rows, hidden]. Partials may be other ranks' memory; residual is this rank's own, so
  * every rank computes the same bits. combine: the combination of experts, of n_rows rows, whose y is partials[0];
@@ -163,7 +164,7 @@ typedef struct yk_attention_args {
   float scale;
   int32_t window_tokens;
   /* device [n_q_heads] a score of each head for no token, neither scaled nor in a window. NULL: none, as on devices
-   * without has_attention_sinks. */
+   * without attention_sinks. */
   const float *sinks;
   const yk_batch *batch;
 } yk_attention_args;
@@ -273,8 +274,9 @@ typedef struct yk_best_logits_args {
 } yk_best_logits_args;
 
 typedef struct yk_device_ops {
-  const char *name; /* "cpu", "cuda" */
-  bool is_host;     /* device memory is host memory, so data in it needs neither upload nor download */
+  const char *name;                     /* "cpu", "cuda" */
+  const yk_device_abilities *abilities; /* building a model with a part that the device lacks fails */
+  bool is_host; /* device memory is host memory, so data in it needs neither upload nor download */
   void (*destroy)(yk_device *dev);
 
   /* Memory. alloc returns zeroed memory aligned to YK_DEVICE_ALIGNMENT_BYTES. upload may return before the copy has
@@ -330,11 +332,7 @@ typedef struct yk_device_ops {
   yk_status (*add_norm)(yk_device *dev, const yk_add_norm_args *args, yk_err *err);
   yk_status (*qk_rope_kv)(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err);
   yk_status (*attention)(yk_device *dev, const yk_attention_args *args, yk_err *err);
-  bool has_attention_gates; /* see yk_head_layout; otherwise building a model with gates fails */
-  bool has_result_norms;    /* see yk_add_norm_args; otherwise building a model with norms behind sublayers fails */
-  bool has_attention_sinks; /* otherwise building a model with sinks fails */
-  bool has_expert_biases;   /* mixtures add the biases of the experts' layers; otherwise a model with them fails */
-  bool needs_kv_staging;    /* for 8-bit caches: see yk_kv_layer */
+  bool needs_kv_staging; /* for 8-bit caches: see yk_kv_layer */
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);
   yk_status (*best_logits)(yk_device *dev, const yk_best_logits_args *args, yk_err *err);

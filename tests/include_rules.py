@@ -22,8 +22,8 @@ DEVICE, BLAS, LAUNCH = "kernels/cuda/device/", "kernels/cuda/blas/", "kernels/cu
 GEMM_DENSE, GEMM_GROUPED = "kernels/cuda/gemm/dense/", "kernels/cuda/gemm/grouped/"
 GEMM = ["kernels/cuda/gemm/", GEMM_DENSE, GEMM_GROUPED]
 PLANS = [  # without a GPU
-    "kernels/cuda/latent/scratch.h", "kernels/cuda/layout/layout.h", "kernels/cuda/moe/scratch.h",
-    "parallel/p2p/p2p_sizes.h"
+    "kernels/cuda/latent/scratch.h", "kernels/cuda/layout/abilities.h", "kernels/cuda/layout/layout.h",
+    "kernels/cuda/moe/scratch.h", "parallel/p2p/p2p_sizes.h"
 ]
 WEIGHT, ACTIVATION = "kernels/weight.h", "kernels/activation.h"
 LOADER = [
@@ -66,7 +66,9 @@ MAY_INCLUDE = {
     ],
     "kernels/cuda/sampling/": [BASE, "kernels/device.h", PTX, COMMON, DEVICE],
     "kernels/cuda/quantize/": [BASE, "kernels/device.h", "kernels/awq_quantize.h", PTX, COMMON, BLAS, DEVICE],
-    "kernels/cuda/layout/": [BASE, "kernels/device.h", "kernels/experts.h", BLAS],
+    "kernels/cuda/layout/": [
+        BASE, "kernels/abilities.h", "kernels/device.h", "kernels/experts.h", "kernels/cuda/common/limits.h", BLAS
+    ],
     "kernels/cuda/linear/": [
         BASE, "kernels/device.h", "kernels/experts.h", "kernels/linear.h", WEIGHT, PTX, COMMON, BLAS, DEVICE, *GEMM,
         "kernels/cuda/layout/", "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h"

@@ -28,6 +28,16 @@ static yk_status timestamp(yk_device *dev, int64_t *at, yk_err *err)
   return YK_OK;
 }
 
+const yk_device_abilities yk_cpu_abilities = {.name = "cpu",
+                                              .attention_gates = true,
+                                              .attention_sinks = true,
+                                              .result_norms = true,
+                                              .expert_biases = true,
+                                              .head_dim_unit = 2,
+                                              .max_head_dim = INT32_MAX,
+                                              .max_hidden = INT32_MAX,
+                                              .max_vocab = INT32_MAX};
+
 static void destroy(yk_device *dev)
 {
   if (!dev) return;
@@ -73,6 +83,7 @@ static yk_status alloc_scratch(yk_cpu_device *cpu, yk_err *err)
 
 static const yk_device_ops ops = {
     .name = "cpu",
+    .abilities = &yk_cpu_abilities,
     .is_host = true,
     .destroy = destroy,
     .alloc = yk_cpu_alloc,
@@ -101,10 +112,6 @@ static const yk_device_ops ops = {
     .qk_rope_kv = yk_cpu_qk_rope_kv,
     .attention = yk_cpu_attention,
     .latent_attention = yk_cpu_latent_attention,
-    .has_attention_gates = true,
-    .has_attention_sinks = true,
-    .has_result_norms = true,
-    .has_expert_biases = true,
     .gated_delta = yk_cpu_gated_delta,
     .gather_rows = yk_cpu_gather_rows,
     .sample = yk_cpu_sample,

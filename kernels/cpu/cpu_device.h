@@ -60,6 +60,8 @@ static inline void *yk_cpu_at(yk_dtype dtype, const void *array, int64_t i)
 yk_status yk_cpu_device_create_with(const yk_cpu_simd *simd, yk_dtype dtype, int n_threads,
                                     const yk_device_limits *limits, yk_device **out, yk_err *err);
 
+extern const yk_device_abilities yk_cpu_abilities;
+
 /* The operations of the table, documented in device.h and linear.h. */
 yk_status yk_cpu_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
 void yk_cpu_linear_destroy(yk_device *dev, yk_linear *linear);

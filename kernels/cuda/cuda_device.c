@@ -19,6 +19,7 @@
 #include "kernels/cuda/gemm/grouped/grouped.h"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/latent/scratch.h"
+#include "kernels/cuda/layout/abilities.h"
 #include "kernels/cuda/layout/layout.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/moe/mixture.h"
@@ -77,9 +78,9 @@ static yk_status qk_rope_kv(yk_device *dev, const yk_qk_rope_kv_args *args, yk_e
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   int32_t head_dim = args->heads.head_dim;
-  if (head_dim < 4 || head_dim > YK_CUDA_MAX_HEAD_DIM || head_dim % 4)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "GPU %d: head_dim: expected a multiple of 4 up to %d, found %d",
-                      cuda->ordinal, YK_CUDA_MAX_HEAD_DIM, head_dim);
+  if (head_dim < 4 || head_dim > YK_CUDA_MAX_HEAD_DIM || head_dim % YK_CUDA_HEAD_DIM_UNIT)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "GPU %d: head_dim: expected a multiple of %d up to %d, found %d",
+                      cuda->ordinal, YK_CUDA_HEAD_DIM_UNIT, YK_CUDA_MAX_HEAD_DIM, head_dim);
   YK_TRY(yk_cuda_enter(cuda, err));
   return yk_cuda_check(cuda, yk_cuda_launch_qk_rope_kv(dev->dtype, args, cuda->stream), "qk_rope_kv", err);
 }
@@ -148,6 +149,7 @@ static const yk_device_ops *device_ops(void)
 {
   static const yk_device_ops ops = {
       .name = "cuda",
+      .abilities = &yk_cuda_abilities,
       .destroy = destroy,
       .alloc = yk_cuda_alloc,
       .free = yk_cuda_free,
@@ -175,7 +177,6 @@ static const yk_device_ops *device_ops(void)
       .add_norm = add_norm,
       .qk_rope_kv = qk_rope_kv,
       .attention = attention,
-      .has_attention_gates = true,
       .needs_kv_staging = true,
       .latent_attention = latent_attention,
       .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,

@@ -226,14 +226,6 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   const yk_rank_source *source = &loader->source;
   const yk_model_config *c = source->config;
   projections p;
-  if (c->attention_gates && !loader->dev->ops->has_attention_gates)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s device: attention with gates is not supported; CPU ranks (--device cpu) run such models",
-                      loader->dev->ops->name);
-  if (c->attention_sinks && !loader->dev->ops->has_attention_sinks)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s device: attention with sinks is not supported; CPU ranks (--device cpu) run such models",
-                      loader->dev->ops->name);
   YK_TRY(specify(source, layer, &p, err));
   yk_sublayer *a = *out = calloc(1, sizeof *a);
   if (!a) return yk_err_set(err, YK_E_NOMEM, "no memory for the attention of a layer");

@@ -241,10 +241,6 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   yk_mixture_sizes sizes;
   if (!ops->mixture_forward)
     return yk_err_set(err, YK_E_UNSUPPORTED, "the %s device does not support mixtures of experts", ops->name);
-  if (source->config->experts.has_biases && !ops->has_expert_biases)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s device: experts with biases are not supported; CPU ranks (--device cpu) run such models",
-                      ops->name);
   YK_TRY(find_sizes(source, layer, &sizes, err));
   yk_sublayer *experts = *out = calloc(1, sizeof *experts);
   if (!experts) return yk_err_set(err, YK_E_NOMEM, "no memory for the experts of a layer");

@@ -27,11 +27,6 @@ static yk_status load_result_norms(const yk_rank_loader *loader, int32_t layer, 
 {
   const yk_model_config *c = loader->source.config;
   if (!c->result_norms) return YK_OK;
-  if (!loader->dev->ops->has_result_norms)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s device: norms behind attention and FFN are not supported; CPU ranks (--device cpu) run such "
-                      "models",
-                      loader->dev->ops->name);
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_ATTENTION_RESULT_NORM, layer, c->hidden_size, 1, &out->attention_result_w,
                              err));
   return yk_rank_load_vector(loader, YK_ROLE_FFN_RESULT_NORM, layer, c->hidden_size, 1, &out->ffn_result_w, err);

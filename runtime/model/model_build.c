@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "kernels/cpu/cpu_simd.h"
 #include "model/model.h"
+#include "model/model_device.h"
 #include "model/model_parts.h"
 #include "model/rank_loader.h"
 #include "model/rope.h"
@@ -141,6 +142,7 @@ static yk_status make_source(const yk_checkpoint *checkpoint, const yk_model_lim
 {
   int32_t first[YK_MAX_RANKS + 1];
   *out = source_of(checkpoint, limits, dev, place->rank, place->n_ranks);
+  YK_TRY(yk_model_check_device(out->config, dev->abilities, err));
   if (place->n_stages == 1) return YK_OK;
   const yk_rank_source first_rank = source_of(checkpoint, limits, dev, 0, place->n_ranks);
   int64_t *layers = calloc((size_t)out->config->n_layers, sizeof *layers);
@@ -290,6 +292,7 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
   yk_model *m = calloc(1, sizeof *m);
   if (!m) return yk_err_set(err, YK_E_NOMEM, "no memory for a model");
   yk_model_device sizes_on = {.dtype = dev->dtype,
+                              .abilities = dev->ops->abilities,
                               .linear_bytes = dev->ops->linear_bytes,
                               .linear_keeps = dev->ops->linear_keeps,
                               .mixture_scratch_bytes = dev->ops->mixture_scratch_bytes,

@@ -28,9 +28,11 @@ typedef struct yk_model_memory {
   int64_t state_bytes_per_seq; /* recurrent states of one sequence, in all layers: of a slot, and of a snapshot */
 } yk_model_memory;
 
-/* The properties of a device that decide the sizes and the form of loaded weights (repack.h). */
+/* The properties of a device that decide which models it runs, and the sizes and the form of loaded weights
+ * (repack.h). */
 typedef struct yk_model_device {
   yk_dtype dtype;
+  const yk_device_abilities *abilities;
   int64_t (*linear_bytes)(const yk_linear_spec *spec); /* as in yk_device_ops */
   bool (*linear_keeps)(const yk_linear_spec *spec, int i);
   int64_t (*mixture_scratch_bytes)(const yk_mixture_sizes *sizes, const yk_linear_spec *gate_up,

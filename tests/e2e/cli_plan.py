@@ -243,6 +243,25 @@ class Plan(harness.Case):
         command = ["plan", "--model", MODEL, "--device-memory", "80GiB", "--dtype", "float32"]
         self.assert_error(command, "float32", "GPUs run")
 
+    def test_what_gpus_lack_is_refused_by_name(self):
+        """As loading does, from the same tables."""
+        lacks = {"gpt_oss": "attention sinks, biases of experts", "gemma3": "norms behind attention and FFN"}
+        for name, parts in lacks.items():
+            options = "--model", os.path.join(harness.FAMILIES, name), "--device-memory", "80GiB"
+            message = f"cuda device: parts of the model are not supported: {parts}; CPU ranks (--device cpu) run it"
+            for further in [], ["--goal", "latency", "--gpu", "H200", "--gpus", "2"]:
+                self.assertIn(message, self.run_yoke("plan", *options, *further, expect=1).err)
+            self.plan("--tp", 1, model=options[1])
+
+    def test_sizes_that_gpus_lack(self):
+        model = os.path.join(harness.scratch_folder(self.addCleanup), "model")
+        os.mkdir(model)
+        with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
+            json.dump({**LLAMA_3_70B, "head_dim": 320, "vocab_size": 262208}, file)
+        result = self.run_yoke("plan", "--model", model, "--device-memory", "80GiB", expect=1)
+        self.assertIn("heads of 320 elements (supported: multiples of 4 up to 256), vocab_size 262208 (supported: up "
+                      "to 262144)", result.err)
+
     def test_without_a_gpu(self):
         if harness.count_gpus():
             self.skipTest("there is a GPU")

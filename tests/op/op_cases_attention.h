@@ -355,7 +355,7 @@ static inline double attention_tolerance(yk_dtype dtype)
   return op_unit_roundoff(dtype) + 0x1p-18;
 }
 
-/* On devices with has_attention_sinks: without and with a window, and inside KV groups. */
+/* On devices with attention_sinks: without and with a window, and inside KV groups. */
 static inline void check_attention_sinks(const op_target *target)
 {
   static const int indices[] = {3, 5, 6};
@@ -373,7 +373,7 @@ static inline void check_attention_sinks(const op_target *target)
     }
 }
 
-/* On devices with has_attention_gates. */
+/* On devices with attention_gates. */
 static inline void check_attention_gates(const op_target *target)
 {
   for (size_t d = 0; d < 3; d++) {

@@ -15,14 +15,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include "kernels/cuda/common/limits.h"
 #include "kernels/device.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Elements of a row of 16 bits in 48 KiB of shared memory, next to the 32 sums of the warps. */
-enum { YK_CUDA_MAX_HIDDEN = 24512 };
 
 /* add_norm and rms_norm of kernels/device.h, with act of dtype; hidden: at most YK_CUDA_MAX_HIDDEN. Errors: those of
  * the launch. */

@@ -17,15 +17,14 @@
 
 #include <cuda_runtime_api.h>
 
+#include "kernels/cuda/common/limits.h"
 #include "kernels/device.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { YK_CUDA_MAX_HEAD_DIM = 256 };
-
-/* head_dim: a multiple of 4, at most YK_CUDA_MAX_HEAD_DIM. */
+/* head_dim: a multiple of YK_CUDA_HEAD_DIM_UNIT, at most YK_CUDA_MAX_HEAD_DIM. */
 cudaError_t yk_cuda_launch_qk_rope_kv(yk_dtype dtype, const yk_qk_rope_kv_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -16,7 +16,7 @@
  *
  * Share r of the bins is the r-th of CLUSTER equal parts by falling key. Counts and weights are integers, so sums do
  * not depend on the order of atomics. A weight is a fixed-point number with 41 fraction bits, cut into three limbs of
- * 14 bits: a 32-bit bin then holds the sum of a limb over every id of a vocabulary (MAX_VOCAB of sampler.c). */
+ * 14 bits: a 32-bit bin then holds the sum of a limb over every id of a vocabulary (YK_CUDA_MAX_VOCAB). */
 #ifndef YK_KERNELS_CUDA_SAMPLING_RADIX_SELECT_CUH
 #define YK_KERNELS_CUDA_SAMPLING_RADIX_SELECT_CUH
 

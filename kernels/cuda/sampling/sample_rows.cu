@@ -12,8 +12,8 @@ using namespace yk_sample;
 
 namespace {
 
-/* Thread blocks of a cluster, on GPUs that have clusters. The shared memory of eight holds a row of MAX_VOCAB scaled
- * logits (sampler.c). */
+/* Thread blocks of a cluster, on GPUs that have clusters. The shared memory of eight holds a row of YK_CUDA_MAX_VOCAB
+ * scaled logits. */
 constexpr int CLUSTER_BLOCKS = 8;
 
 /* ---- Filters ----------------------------------------------------------------------------------------------------- */

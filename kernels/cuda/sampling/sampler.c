@@ -5,14 +5,13 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "kernels/cuda/common/limits.h"
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/sampling/best_logits.h"
 #include "kernels/cuda/sampling/sample_rows.h"
 
 enum {
-  /* limit: a 32-bit bin holds the sum of the limbs of this number of weights: see radix_select.cuh */
-  MAX_VOCAB = 1 << 18,
   TOKEN_CHUNK = 1 << 16, /* ids that yk_cuda_penalties_set uploads at once */
 };
 
@@ -36,9 +35,9 @@ yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err)
 {
   size_t n_rows = (size_t)cuda->limits.max_seqs, vocab = (size_t)cuda->limits.vocab;
   size_t n_biases = (size_t)bias_capacity(cuda);
-  if (vocab > MAX_VOCAB)
+  if (vocab > YK_CUDA_MAX_VOCAB)
     return yk_err_set(err, YK_E_UNSUPPORTED, "GPU %d: vocabulary: expected at most %d ids, found %zu", cuda->ordinal,
-                      MAX_VOCAB, vocab);
+                      YK_CUDA_MAX_VOCAB, vocab);
   yk_cuda_sampler *s = calloc(1, sizeof *s);
   if (!s) return yk_err_set(err, YK_E_NOMEM, "GPU %d: no memory for a sampler", cuda->ordinal);
   cuda->sampler = s;

@@ -7,6 +7,7 @@
 #include "base/arguments.h"
 #include "base/checked.h"
 #include "kernels/cuda/latent/scratch.h"
+#include "kernels/cuda/layout/abilities.h"
 #include "kernels/cuda/layout/layout.h"
 #include "kernels/cuda/moe/scratch.h"
 #include "model/model.h"
@@ -20,6 +21,7 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
   yk_p2p_options all_reduces =
       yk_p2p_options_for(place.n_ranks, settings->limits.step.max_tokens, row_bytes, settings->step_timeout_s);
   yk_model_device dev = {.dtype = settings->dtype,
+                         .abilities = &yk_cuda_abilities,
                          .linear_bytes = yk_cuda_linear_bytes,
                          .linear_keeps = yk_cuda_linear_keeps,
                          .mixture_scratch_bytes = yk_cuda_mixture_scratch_bytes,

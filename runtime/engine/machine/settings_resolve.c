@@ -245,6 +245,7 @@ static yk_status bound_memory(const yk_engine_options *o, const yk_settings *s, 
 static yk_status measure_ranks(const yk_checkpoint *checkpoint, const yk_settings *s, yk_model_memory *out, yk_err *err)
 {
   const yk_model_device cpu = {.dtype = s->dtype,
+                               .abilities = &yk_cpu_abilities,
                                .linear_bytes = yk_cpu_linear_bytes,
                                .linear_keeps = yk_cpu_linear_keeps,
                                .mixture_scratch_bytes = yk_cpu_mixture_scratch_bytes};

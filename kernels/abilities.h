@@ -1,0 +1,28 @@
+/* abilities.h - the parts of models that a device's operations support. Tables of data, in every build, so that a plan
+ * for a device that the machine lacks refuses what the device would refuse. A part that every device supports has no
+ * field. */
+#ifndef YK_KERNELS_ABILITIES_H
+#define YK_KERNELS_ABILITIES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct yk_device_abilities {
+  const char *name;     /* of the device, as in its table of operations */
+  bool attention_gates; /* yk_head_layout.has_gates */
+  bool attention_sinks; /* yk_attention_args.sinks */
+  bool result_norms;    /* yk_add_norm_args.result_w */
+  bool expert_biases;   /* of the experts' layers of a mixture */
+  /* Heads of attention other than latent have a multiple of head_dim_unit elements, at most max_head_dim. */
+  int32_t head_dim_unit, max_head_dim;
+  int32_t max_hidden, max_vocab;
+} yk_device_abilities;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,57 @@
+#include "model/model_device.h"
+
+#include "base/strbuf.h"
+
+/* A part that a model may need and a device may lack. */
+typedef struct part {
+  bool is_needed, is_supported;
+  const char *name;
+} part;
+
+static const char *separator(const yk_strbuf *list)
+{
+  return list->length > 0 ? ", " : "";
+}
+
+static void list_parts(const yk_model_config *c, const yk_device_abilities *device, yk_strbuf *list)
+{
+  const part parts[] = {
+      {c->attention_gates, device->attention_gates, "gates of attention"},
+      {c->attention_sinks, device->attention_sinks, "attention sinks"},
+      {c->result_norms, device->result_norms, "norms behind attention and FFN"},
+      {c->experts.has_biases, device->expert_biases, "biases of experts"},
+  };
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    if (parts[i].is_needed && !parts[i].is_supported)
+      yk_strbuf_append_fmt(list, "%s%s", separator(list), parts[i].name);
+}
+
+static void list_sizes(const yk_model_config *c, const yk_device_abilities *device, yk_strbuf *list)
+{
+  const bool is_latent = c->latent.kv_rank > 0;
+  if (!is_latent && (c->head_dim > device->max_head_dim || c->head_dim % device->head_dim_unit != 0))
+    yk_strbuf_append_fmt(list, "%sheads of %d elements (supported: multiples of %d up to %d)", separator(list),
+                         c->head_dim, device->head_dim_unit, device->max_head_dim);
+  if (c->hidden_size > device->max_hidden)
+    yk_strbuf_append_fmt(list, "%shidden_size %d (supported: up to %d)", separator(list), c->hidden_size,
+                         device->max_hidden);
+  if (c->vocab_size > device->max_vocab)
+    yk_strbuf_append_fmt(list, "%svocab_size %d (supported: up to %d)", separator(list), c->vocab_size,
+                         device->max_vocab);
+}
+
+yk_status yk_model_check_device(const yk_model_config *config, const yk_device_abilities *device, yk_err *err)
+{
+  yk_strbuf list = YK_STRBUF_INIT;
+  yk_status status = YK_OK;
+  list_parts(config, device, &list);
+  list_sizes(config, device, &list);
+  if (list.failed)
+    status = yk_err_set(err, YK_E_NOMEM, "%s device: no memory to check the model", device->name);
+  else if (list.length > 0)
+    status = yk_err_set(err, YK_E_UNSUPPORTED,
+                        "%s device: parts of the model are not supported: %s; CPU ranks (--device cpu) run it",
+                        device->name, list.data);
+  yk_strbuf_free(&list);
+  return status;
+}

@@ -1,0 +1,13 @@
+/* model_device.h - whether a device runs a model: the one check of plans and of loading. */
+#ifndef YK_MODEL_MODEL_DEVICE_H
+#define YK_MODEL_MODEL_DEVICE_H
+
+#include "base/status.h"
+#include "kernels/abilities.h"
+#include "loader/model/model_config.h"
+
+/* yk_model_check_device - refuse a model with parts or sizes that the device's operations lack.
+ *   Errors: YK_E_UNSUPPORTED, which names all of them. Thread: any. */
+yk_status yk_model_check_device(const yk_model_config *config, const yk_device_abilities *device, yk_err *err);
+
+#endif
