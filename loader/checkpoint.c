@@ -178,52 +178,46 @@ static yk_status read_norm(const yk_checkpoint *checkpoint, yk_weight_role role,
   return YK_OK;
 }
 
-/* The correction is no part of a weight: a NaN would choose experts without ever appearing in a result. */
-static yk_status refuse_nan(const yk_vector_view *view, const char *module, yk_err *err)
+/* The correction of a choice is no part of a weight: a NaN would choose experts without ever appearing in a result. */
+static yk_status refuse_nan(const yk_vector_view *view, const char *name, yk_err *err)
 {
   const size_t element_bytes = yk_dtype_bytes(view->dtype);
   for (int64_t i = 0; i < view->n; i++) {
     uint32_t element = 0; /* the source may be unaligned */
     memcpy(&element, (const char *)view->data + (size_t)i * element_bytes, element_bytes);
     if (isnan(yk_dtype_load(view->dtype, &element, 0)))
-      return yk_err_set(err, YK_E_FORMAT,
-                        "tensor %s." YK_CHOICE_BIAS_SUFFIX ": expected numbers, found NaN at %" PRId64, module, i);
+      return yk_err_set(err, YK_E_FORMAT, "tensor %s: expected numbers, found NaN at %" PRId64, name, i);
   }
   return YK_OK;
 }
 
-static yk_status read_choice_bias(const yk_checkpoint *checkpoint, int32_t layer, int64_t n, yk_vector_view *out,
-                                  yk_err *err)
+/* The shape of a parameter's tensor. */
+static yk_tensor_wish wish_of(const yk_checkpoint *checkpoint, yk_weight_role role, int64_t n)
 {
-  char name[YK_WEIGHT_NAME_BYTES];
-  yk_vector_view view = {.n = n, .dtype = YK_F32};
-  yk_weight_name(checkpoint->config.family, YK_ROLE_ROUTER, layer, name);
-  const yk_tensor_wish wish = {YK_CHOICE_BIAS_SUFFIX, YK_TENSORS_FLOAT, 1, {n, 0}};
-  if (checkpoint->shards) {
-    YK_TRY(require_floats(checkpoint, name, &wish, &view.dtype, &view.data, err));
-    YK_TRY(refuse_nan(&view, name, err));
-  }
-  *out = view;
-  return YK_OK;
+  if (role == YK_ROLE_DELTA_CONV)
+    return (yk_tensor_wish){"weight", YK_TENSORS_FLOAT, 3, {n / YK_DELTA_TAPS, 1, YK_DELTA_TAPS}};
+  if (role == YK_ROLE_CHOICE_BIAS && checkpoint->config.family == YK_FAMILY_ERNIE4_5_MOE)
+    return (yk_tensor_wish){"weight", YK_TENSORS_FLOAT, 2, {1, n}};
+  return (yk_tensor_wish){"weight", YK_TENSORS_FLOAT, 1, {n, 0}};
 }
 
-/* A vector of a gated delta net, or attention sinks. Some are tensors without a suffix, whose last name is then the
- * suffix. */
+/* A vector of a gated delta net, attention sinks, or the correction of a router's choice. Some are tensors without a
+ * suffix, whose last name is then the suffix. */
 static yk_status read_parameter(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
                                 yk_vector_view *out, yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];
   yk_vector_view view = {.n = n, .dtype = YK_F32};
-  yk_tensor_wish wish = {"weight", YK_TENSORS_FLOAT, 1, {n, 0}};
+  yk_tensor_wish wish = wish_of(checkpoint, role, n);
   yk_weight_name(checkpoint->config.family, role, layer, name);
-  char *last = strrchr(name, '.');
-  if (yk_weight_is_bare(role) && last) {
+  char *last = yk_weight_is_bare(role) ? strrchr(name, '.') : NULL;
+  if (last) {
     *last = 0;
     wish.suffix = last + 1;
   }
-  if (role == YK_ROLE_DELTA_CONV)
-    wish = (yk_tensor_wish){"weight", YK_TENSORS_FLOAT, 3, {n / YK_DELTA_TAPS, 1, YK_DELTA_TAPS}};
   if (checkpoint->shards) YK_TRY(require_floats(checkpoint, name, &wish, &view.dtype, &view.data, err));
+  if (last) *last = '.';
+  if (checkpoint->shards && role == YK_ROLE_CHOICE_BIAS) YK_TRY(refuse_nan(&view, name, err));
   *out = view;
   return YK_OK;
 }
@@ -233,7 +227,6 @@ yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, yk_weight_role r
 {
   if (yk_weight_is_bare(role) || role == YK_ROLE_DELTA_CONV)
     return read_parameter(checkpoint, role, layer, n, out, err);
-  if (role == YK_ROLE_ROUTER) return read_choice_bias(checkpoint, layer, n, out, err);
   return read_norm(checkpoint, role, layer, n, out, err);
 }
 

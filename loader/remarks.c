@@ -254,13 +254,6 @@ static void mark_norm(const checkpoint_view *c, yk_weight_role role, int layer, 
   for (size_t i = 0; i < n; i++) mark(c, module, suffixes[i], used);
 }
 
-static void mark_choice_bias(const checkpoint_view *c, int layer, bool *used)
-{
-  char module[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(c->config->family, YK_ROLE_ROUTER, layer, module);
-  mark(c, module, YK_CHOICE_BIAS_SUFFIX, used);
-}
-
 /* An engine option decides whether the scales are used. */
 static void mark_kv_scales(const checkpoint_view *c, yk_weight_role role, int layer, bool *used)
 {
@@ -283,7 +276,6 @@ static yk_status mark_used(const checkpoint_view *c, bool *used, yk_err *err)
       if (!yk_weight_is_linear(role)) mark_norm(c, role, layer, used);
       for (int i = 0; yk_weight_is_linear(role) && i < yk_weight_count(c->config, role, layer); i++)
         YK_TRY(mark_linear(c, role, layer, i, used, err));
-      if (role == YK_ROLE_ROUTER && c->config->experts.has_choice_bias) mark_choice_bias(c, layer, used);
     }
   return YK_OK;
 }

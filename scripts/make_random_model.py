@@ -137,13 +137,17 @@ class ModelTensors:
         config = self.config
         size = config["moe_intermediate_size"]
         self.router(f"{name}.gate", n_experts(config))
-        if config.get("topk_method") == "noaux_tc" or config["model_type"] == "glm4_moe":
-            self.tensors.append(Tensor(f"{name}.gate.e_score_correction_bias", "F32", (n_experts(config),),
-                                       draw_normal(0.0, 0.05, "F32")))
+        is_ernie = config["model_type"] == "ernie4_5_moe"
+        if config.get("topk_method") == "noaux_tc" or config["model_type"] == "glm4_moe" or is_ernie:
+            correction, shape = f"{name}.gate.e_score_correction_bias", (n_experts(config),)
+            if is_ernie:
+                correction, shape = f"{name}.moe_statics.e_score_correction_bias", (1, n_experts(config))
+            self.tensors.append(Tensor(correction, "F32", shape, draw_normal(0.0, 0.05, "F32")))
         for i in range(n_experts(config)):
             self.ffn(f"{name}.experts.{i}", size)
-        if config.get("n_shared_experts"):
-            self.ffn(f"{name}.shared_experts", config["n_shared_experts"] * size)
+        n_shared = config.get("n_shared_experts") or config.get("moe_num_shared_experts")
+        if n_shared:
+            self.ffn(f"{name}.shared_experts", n_shared * size)
         if config.get("shared_expert_intermediate_size"):
             self.ffn(f"{name}.shared_expert", config["shared_expert_intermediate_size"])
             self.router(f"{name}.shared_expert_gate", 1)

@@ -30,6 +30,11 @@ MIXTRAL = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hi
            "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02, "sliding_window": None,
            "tie_word_embeddings": False, "use_cache": True}
 
+ERNIE_MOE = {"architectures": ["Ernie4_5_MoeForCausalLM"], "model_type": "ernie4_5_moe", "hidden_act": "silu",
+             "bos_token_id": 1, "eos_token_id": 2, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+             "rope_theta": 500000.0, "use_bias": False, "moe_num_experts": 64, "moe_layer_interval": 1,
+             "vocab_size": 103424}
+
 HYBRID = {"hidden_act": "silu", "attention_bias": False, "attention_dropout": 0.0, "head_dim": 256,
           "full_attention_interval": 4, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
           "linear_value_head_dim": 128, "linear_num_key_heads": 16, "initializer_range": 0.02, "rms_norm_eps": 1e-6,
@@ -127,6 +132,14 @@ PRESETS = {
                        "intermediate_size": 3072, "max_position_embeddings": 131072, "num_attention_heads": 16,
                        "num_hidden_layers": 18, "num_key_value_heads": 2, "rms_norm_eps": 1e-5,
                        "rope_theta": 500000.0, "tie_word_embeddings": True, "use_bias": False, "vocab_size": 103424},
+    "ernie-4.5-21b-a3b": {**ERNIE_MOE, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 28,
+                          "num_attention_heads": 20, "num_key_value_heads": 4, "moe_intermediate_size": 1536,
+                          "moe_k": 6, "moe_num_shared_experts": 2, "moe_layer_start_index": 1,
+                          "tie_word_embeddings": True},
+    "ernie-4.5-300b-a47b": {**ERNIE_MOE, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 54,
+                            "num_attention_heads": 64, "num_key_value_heads": 8, "moe_intermediate_size": 3584,
+                            "moe_k": 8, "moe_num_shared_experts": 0, "moe_layer_start_index": 3,
+                            "tie_word_embeddings": False},
     "seed-oss-36b": {"architectures": ["SeedOssForCausalLM"], "model_type": "seed_oss", "hidden_act": "silu",
                      "attention_bias": True, "attention_out_bias": False, "mlp_bias": False, "bos_token_id": 0,
                      "eos_token_id": 2, "head_dim": 128, "hidden_size": 5120, "intermediate_size": 27648,
@@ -192,7 +205,8 @@ PRESETS = {
 
 
 def n_experts(config):
-    return config.get("num_experts") or config.get("n_routed_experts") or config.get("num_local_experts") or 0
+    keys = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+    return next((config[key] for key in keys if config.get(key)), 0)
 
 
 def is_delta_net(config, layer):
@@ -206,4 +220,5 @@ def has_experts(config, layer):
         return False
     if "decoder_sparse_step" in config:
         return layer not in config["mlp_only_layers"] and (layer + 1) % config["decoder_sparse_step"] == 0
-    return layer >= config.get("first_k_dense_replace", 0) and layer % config.get("moe_layer_freq", 1) == 0
+    first = config.get("first_k_dense_replace", config.get("moe_layer_start_index", 0))
+    return layer >= first and layer % config.get("moe_layer_freq", 1) == 0

@@ -81,6 +81,7 @@ static float default_eps(yk_model_family family)
   case YK_FAMILY_MIXTRAL:
   case YK_FAMILY_GLM4_MOE:
   case YK_FAMILY_ERNIE4_5:
+  case YK_FAMILY_ERNIE4_5_MOE:
   case YK_FAMILY_PHI3:
   case YK_FAMILY_GLM4_MOE_LITE:
   case YK_FAMILY_GLM_MOE_DSA:

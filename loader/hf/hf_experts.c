@@ -27,17 +27,27 @@ static yk_status read_sparse_layers(yk_json root, const char *file, yk_model_con
   return YK_OK;
 }
 
-static yk_status read_top_k(yk_json root, const char *file, yk_experts_config *x, yk_err *err)
+static yk_status read_top_k(yk_json root, const char *file, const char *key, yk_experts_config *x, yk_err *err)
 {
   int32_t top_k = 0;
-  YK_TRY(yk_json_get_i32(root, file, "num_experts_per_tok", true, 1, INT32_MAX, &top_k, err));
+  YK_TRY(yk_json_get_i32(root, file, key, true, 1, INT32_MAX, &top_k, err));
   if (top_k > x->n_experts)
-    return yk_err_set(err, YK_E_FORMAT, "%s: num_experts_per_tok: expected at most the %d experts, found %d", file,
-                      x->n_experts, top_k);
+    return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected at most the %d experts, found %d", file, key, x->n_experts,
+                      top_k);
   if (top_k > YK_MAX_TOP_K)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: num_experts_per_tok %d is not supported; supported: 1 to %d", file,
-                      top_k, YK_MAX_TOP_K);
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: %s %d is not supported; supported: 1 to %d", file, key, top_k,
+                      YK_MAX_TOP_K);
   x->top_k = top_k;
+  return YK_OK;
+}
+
+/* Shared experts are one of their joint size. */
+static yk_status set_shared_size(const char *file, const char *key, int32_t n_shared, yk_experts_config *x, yk_err *err)
+{
+  if ((int64_t)n_shared * x->ffn_size > YK_MAX_FFN)
+    return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected at most %d in all of %d each, found %d", file, key,
+                      YK_MAX_FFN, x->ffn_size, n_shared);
+  x->shared_ffn_size = n_shared * x->ffn_size;
   return YK_OK;
 }
 
@@ -49,7 +59,7 @@ static yk_status read_qwen(yk_json root, const char *file, yk_model_config *conf
   const char *n_experts = is_renamed ? "num_local_experts" : "num_experts";
   YK_TRY(yk_json_get_i32(root, file, n_experts, true, 0, YK_MAX_EXPERTS, &x->n_experts, err));
   if (x->n_experts == 0) return YK_OK;
-  YK_TRY(read_top_k(root, file, x, err));
+  YK_TRY(read_top_k(root, file, "num_experts_per_tok", x, err));
   YK_TRY(yk_json_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
   x->normalise = yk_family_is_hybrid(config->family);
   YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
@@ -63,7 +73,7 @@ static yk_status read_mixtral(yk_json root, const char *file, yk_model_config *c
 {
   yk_experts_config *x = &config->experts;
   YK_TRY(yk_json_get_i32(root, file, "num_local_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
-  YK_TRY(read_top_k(root, file, x, err));
+  YK_TRY(read_top_k(root, file, "num_experts_per_tok", x, err));
   x->ffn_size = config->ffn_size;
   x->normalise = true;
   memset(x->layers, true, (size_t)config->n_layers * sizeof *x->layers);
@@ -81,6 +91,41 @@ static yk_status read_gpt_oss(yk_json root, const char *file, yk_model_config *c
 static bool requires_groups(yk_model_family family)
 {
   return family == YK_FAMILY_DEEPSEEK_V3 || family == YK_FAMILY_DEEPSEEK_V32 || family == YK_FAMILY_KIMI_K25;
+}
+
+/* Ernie 4.5: layers with experts are every moe_layer_interval-th one between two others. */
+static yk_status read_ernie_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  int32_t first = 1, last = -1, interval = 1; /* the class defaults */
+  YK_TRY(yk_json_get_i32(root, file, "moe_layer_start_index", false, 0, INT32_MAX, &first, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_layer_end_index", false, -1, INT32_MAX, &last, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_layer_interval", false, 1, INT32_MAX, &interval, err));
+  if (last == -1) last = config->n_layers - 1;
+  for (int32_t i = 0; i < config->n_layers; i++)
+    config->experts.layers[i] = (i + 1) % interval == 0 && i >= first && i <= last;
+  return YK_OK;
+}
+
+/* The sum of a row's weights is at least moe_norm_min before it divides them: a bound that sums of probabilities of
+ * chosen experts do not reach has no effect. */
+static yk_status read_ernie(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  static const double largest_bound = 1e-6;
+  yk_experts_config *x = &config->experts;
+  const char *n_experts = yk_json_get(root, "num_experts").doc ? "num_experts" : "moe_num_experts";
+  double bound = 1e-12; /* the class default */
+  int32_t n_shared = 2;
+  YK_TRY(yk_json_get_i32(root, file, n_experts, true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
+  YK_TRY(read_top_k(root, file, yk_json_get(root, "moe_k").doc ? "moe_k" : "num_experts_per_tok", x, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_num_shared_experts", false, 0, YK_MAX_EXPERTS, &n_shared, err));
+  YK_TRY(set_shared_size(file, "moe_num_shared_experts", n_shared, x, err));
+  YK_TRY(yk_json_get_f64(root, file, "moe_norm_min", false, 0, 1, &bound, err));
+  if (bound > largest_bound)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: moe_norm_min %g is not supported; supported: 0 to %g", file, bound,
+                      largest_bound);
+  x->normalise = x->has_choice_bias = true;
+  return read_ernie_layers(root, file, config, err);
 }
 
 /* Groups of experts, of which the best are selected. */
@@ -186,14 +231,11 @@ static yk_status read_deepseek(yk_json root, const char *file, yk_model_config *
   int32_t n_shared = 0;
   if (yk_json_is(yk_json_get(root, "n_routed_experts"), YK_JSON_NULL)) return YK_OK;
   YK_TRY(yk_json_get_i32(root, file, "n_routed_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
-  YK_TRY(read_top_k(root, file, x, err));
+  YK_TRY(read_top_k(root, file, "num_experts_per_tok", x, err));
   YK_TRY(yk_json_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
   const bool has_shared_key = yk_json_get(root, "n_shared_experts").doc != NULL;
   YK_TRY(yk_json_get_i32(root, file, "n_shared_experts", !has_shared_key, 0, YK_MAX_EXPERTS, &n_shared, err));
-  if ((int64_t)n_shared * x->ffn_size > YK_MAX_FFN)
-    return yk_err_set(err, YK_E_FORMAT, "%s: n_shared_experts: expected at most %d in all of %d each, found %d", file,
-                      YK_MAX_FFN, x->ffn_size, n_shared);
-  x->shared_ffn_size = n_shared * x->ffn_size;
+  YK_TRY(set_shared_size(file, "n_shared_experts", n_shared, x, err));
   x->normalise = !is_v2;
   x->scoring = is_v2 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
   YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
@@ -209,6 +251,7 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
   switch (config->family) {
   case YK_FAMILY_MIXTRAL: return read_mixtral(root, file, config, err);
   case YK_FAMILY_GPT_OSS: return read_gpt_oss(root, file, config, err);
+  case YK_FAMILY_ERNIE4_5_MOE: return read_ernie(root, file, config, err);
   case YK_FAMILY_QWEN2_MOE:
   case YK_FAMILY_QWEN3_MOE:
   case YK_FAMILY_QWEN3_NEXT:

@@ -4,12 +4,38 @@
 #include "loader/hf/hf_config.h"
 #include "loader/hf/hf_parts.h"
 
-static const char *const family_names[] = {"llama",       "mistral",     "qwen2",         "qwen3",      "minicpm",
-                                           "glm",         "chatglm",     "mixtral",       "qwen2_moe",  "qwen3_moe",
-                                           "glm4_moe",    "deepseek_v2", "deepseek_v3",   "qwen3_next", "qwen3_5",
-                                           "qwen3_5_moe", "qwen3_5",     "qwen3_5_moe",   "seed_oss",   "ernie4_5",
-                                           "granite",     "phi3",        "glm4_moe_lite", "kimi_k25",   "deepseek_v32",
-                                           "glm_moe_dsa", "gpt_oss",     "gemma3_text",   "gemma3"};
+static const char *const family_names[] = {
+    [YK_FAMILY_LLAMA] = "llama",
+    [YK_FAMILY_MISTRAL] = "mistral",
+    [YK_FAMILY_QWEN2] = "qwen2",
+    [YK_FAMILY_QWEN3] = "qwen3",
+    [YK_FAMILY_MINICPM] = "minicpm",
+    [YK_FAMILY_GLM] = "glm",
+    [YK_FAMILY_CHATGLM] = "chatglm",
+    [YK_FAMILY_MIXTRAL] = "mixtral",
+    [YK_FAMILY_QWEN2_MOE] = "qwen2_moe",
+    [YK_FAMILY_QWEN3_MOE] = "qwen3_moe",
+    [YK_FAMILY_GLM4_MOE] = "glm4_moe",
+    [YK_FAMILY_DEEPSEEK_V2] = "deepseek_v2",
+    [YK_FAMILY_DEEPSEEK_V3] = "deepseek_v3",
+    [YK_FAMILY_QWEN3_NEXT] = "qwen3_next",
+    [YK_FAMILY_QWEN3_5] = "qwen3_5",
+    [YK_FAMILY_QWEN3_5_MOE] = "qwen3_5_moe",
+    [YK_FAMILY_QWEN3_5_VL] = "qwen3_5",
+    [YK_FAMILY_QWEN3_5_MOE_VL] = "qwen3_5_moe",
+    [YK_FAMILY_SEED_OSS] = "seed_oss",
+    [YK_FAMILY_ERNIE4_5] = "ernie4_5",
+    [YK_FAMILY_ERNIE4_5_MOE] = "ernie4_5_moe",
+    [YK_FAMILY_GRANITE] = "granite",
+    [YK_FAMILY_PHI3] = "phi3",
+    [YK_FAMILY_GLM4_MOE_LITE] = "glm4_moe_lite",
+    [YK_FAMILY_KIMI_K25] = "kimi_k25",
+    [YK_FAMILY_DEEPSEEK_V32] = "deepseek_v32",
+    [YK_FAMILY_GLM_MOE_DSA] = "glm_moe_dsa",
+    [YK_FAMILY_GPT_OSS] = "gpt_oss",
+    [YK_FAMILY_GEMMA3] = "gemma3_text",
+    [YK_FAMILY_GEMMA3_VL] = "gemma3",
+};
 
 /* A class in "architectures" or a "model_type", and its family. */
 typedef struct known_name {
@@ -42,6 +68,7 @@ static const known_name architectures[] = {
     {"SeedOssForCausalLM", YK_FAMILY_SEED_OSS},
     {"Ernie4_5ForCausalLM", YK_FAMILY_ERNIE4_5},
     {"Ernie4_5_ForCausalLM", YK_FAMILY_ERNIE4_5},
+    {"Ernie4_5_MoeForCausalLM", YK_FAMILY_ERNIE4_5_MOE},
     {"GraniteForCausalLM", YK_FAMILY_GRANITE},
     {"Phi3ForCausalLM", YK_FAMILY_PHI3},
     {"Glm4MoeLiteForCausalLM", YK_FAMILY_GLM4_MOE_LITE},
@@ -76,6 +103,7 @@ static const known_name model_types[] = {
     {"qwen3_5_moe", YK_FAMILY_QWEN3_5_MOE_VL},
     {"seed_oss", YK_FAMILY_SEED_OSS},
     {"ernie4_5", YK_FAMILY_ERNIE4_5},
+    {"ernie4_5_moe", YK_FAMILY_ERNIE4_5_MOE},
     {"granite", YK_FAMILY_GRANITE},
     {"phi3", YK_FAMILY_PHI3},
     {"glm4_moe_lite", YK_FAMILY_GLM4_MOE_LITE},

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "loader/hf/hf_parts.h"
+#include "loader/hf/hf_quant_parts.h"
 
 /* gpt-oss: the class ignores hidden_act, which is silu in every file. */
 static yk_status read_clamped(yk_json root, const char *file, yk_activation *out, yk_err *err)
@@ -62,6 +63,7 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
     YK_TRY(yk_json_get_bool(root, file, "use_bias", false, &config->mlp_bias, err));
     config->qkv_bias = config->o_bias = config->mlp_bias;
     return YK_OK;
+  case YK_FAMILY_ERNIE4_5_MOE: return yk_hf_require_unset(root, file, "use_bias", err);
   case YK_FAMILY_QWEN2: config->qkv_bias = true; return YK_OK;
   case YK_FAMILY_QWEN2_MOE:
     config->qkv_bias = true;
@@ -106,6 +108,6 @@ yk_status yk_hf_read_layer_options(yk_json root, const char *file, yk_model_conf
   YK_TRY(read_norms(root, file, config, err));
   config->attention_sinks = config->family == YK_FAMILY_GPT_OSS;
   config->tie_word_embeddings = config->family == YK_FAMILY_MINICPM || config->family == YK_FAMILY_ERNIE4_5 ||
-                                yk_family_is_gemma3(config->family);
+                                config->family == YK_FAMILY_ERNIE4_5_MOE || yk_family_is_gemma3(config->family);
   return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
 }

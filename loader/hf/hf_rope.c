@@ -115,7 +115,8 @@ static yk_status read_partial(yk_json object, const char *label, const yk_model_
 
 static yk_status set_rotary_dim(const char *file, double factor, yk_model_config *config, yk_err *err)
 {
-  bool has_pairs = config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_ERNIE4_5;
+  bool has_pairs = config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_ERNIE4_5 ||
+                   config->family == YK_FAMILY_ERNIE4_5_MOE;
   config->rotary_interleaved = config->rotary_interleaved || has_pairs;
   config->rotary_dim = (int32_t)(config->head_dim * factor);
   if (config->rotary_dim < 2 || config->rotary_dim % 2 != 0)
@@ -232,7 +233,7 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
   double partial = yk_family_is_hybrid(config->family) ? 0.25 : has_half ? 0.5 : 1;
   *rope = yk_hf_rope_default(config->max_position_embeddings);
   if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default, as the next one */
-  if (config->family == YK_FAMILY_ERNIE4_5) rope->theta = 5e5;
+  if (config->family == YK_FAMILY_ERNIE4_5 || config->family == YK_FAMILY_ERNIE4_5_MOE) rope->theta = 5e5;
   if (config->family == YK_FAMILY_GPT_OSS) rope->theta = 1.5e5;
   const bool is_gemma = yk_family_is_gemma3(config->family);
   if (is_gemma) rope->theta = 1e6;

@@ -43,6 +43,7 @@ typedef enum yk_model_family {
   YK_FAMILY_QWEN3_5_MOE_VL, /* the same, with experts */
   YK_FAMILY_SEED_OSS,
   YK_FAMILY_ERNIE4_5,
+  YK_FAMILY_ERNIE4_5_MOE,
   YK_FAMILY_GRANITE,
   YK_FAMILY_PHI3,          /* also Phi-4 */
   YK_FAMILY_GLM4_MOE_LITE, /* GLM-4.7-Flash */

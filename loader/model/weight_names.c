@@ -38,6 +38,7 @@ static const name_table llama_table = {
               [YK_ROLE_KV_A_NORM] = "self_attn.kv_a_layernorm",
               [YK_ROLE_KV_B] = "self_attn.kv_b_proj",
               [YK_ROLE_ROUTER] = "mlp.gate",
+              [YK_ROLE_CHOICE_BIAS] = "mlp.gate.e_score_correction_bias",
               [YK_ROLE_SHARED_GATE] = "mlp.shared_experts.gate_proj",
               [YK_ROLE_SHARED_UP] = "mlp.shared_experts.up_proj",
               [YK_ROLE_SHARED_DOWN] = "mlp.shared_experts.down_proj",
@@ -104,6 +105,11 @@ static const name_table kimi_k25_table = {
               [YK_ROLE_LM_HEAD] = "language_model.lm_head"},
 };
 
+static const name_table ernie4_5_moe_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_CHOICE_BIAS] = "mlp.moe_statics.e_score_correction_bias"},
+};
+
 static const name_table gemma3_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_FFN_NORM] = "pre_feedforward_layernorm"},
@@ -146,6 +152,7 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_GLM: return &glm_table;
   case YK_FAMILY_CHATGLM: return &chatglm_table;
   case YK_FAMILY_PHI3: return &phi3_table;
+  case YK_FAMILY_ERNIE4_5_MOE: return &ernie4_5_moe_table;
   case YK_FAMILY_KIMI_K25: return &kimi_k25_table;
   case YK_FAMILY_GEMMA3: return &gemma3_table;
   case YK_FAMILY_GEMMA3_VL: return &gemma3_vl_table;
@@ -221,6 +228,7 @@ bool yk_weight_is_linear(yk_weight_role role)
   case YK_ROLE_Q_NORM:
   case YK_ROLE_K_NORM:
   case YK_ROLE_SINKS:
+  case YK_ROLE_CHOICE_BIAS:
   case YK_ROLE_Q_A_NORM:
   case YK_ROLE_KV_A_NORM:
   case YK_ROLE_DELTA_CONV:
@@ -269,6 +277,7 @@ bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, i
   case YK_ROLE_EXPERT_GATE:
   case YK_ROLE_EXPERT_UP:
   case YK_ROLE_EXPERT_DOWN: return has_experts;
+  case YK_ROLE_CHOICE_BIAS: return has_experts && config->experts.has_choice_bias;
   case YK_ROLE_SHARED_GATE:
   case YK_ROLE_SHARED_UP:
   case YK_ROLE_SHARED_DOWN: return has_experts && config->experts.shared_ffn_size > 0;

@@ -6,9 +6,6 @@
 
 enum { YK_WEIGHT_NAME_BYTES = 64 };
 
-/* Suffix of a router's choice correction, after the router's name. */
-#define YK_CHOICE_BIAS_SUFFIX "e_score_correction_bias"
-
 typedef enum yk_weight_role {
   YK_ROLE_EMBEDDING,             /* matrix [vocab, hidden] */
   YK_ROLE_FINAL_NORM,            /* vector [hidden] */
@@ -34,6 +31,7 @@ typedef enum yk_weight_role {
   YK_ROLE_KV_A_NORM,             /* vector [kv_rank] */
   YK_ROLE_KV_B,                  /* linear kv_rank -> heads * (nope_dim + value_dim) */
   YK_ROLE_ROUTER,                /* linear hidden -> experts; floats in every format */
+  YK_ROLE_CHOICE_BIAS,           /* vector [experts], a tensor without a suffix; families with has_choice_bias */
   YK_ROLE_SHARED_GATE,           /* linear hidden -> shared ffn */
   YK_ROLE_SHARED_UP,             /* linear hidden -> shared ffn */
   YK_ROLE_SHARED_DOWN,           /* linear shared ffn -> hidden */
@@ -107,7 +105,8 @@ const char *yk_weight_layer_prefix(yk_model_family family);
 /* yk_weight_is_bare - whether a role's name is that of a tensor, without a suffix such as ".weight". */
 static inline bool yk_weight_is_bare(yk_weight_role role)
 {
-  return role == YK_ROLE_DELTA_A_LOG || role == YK_ROLE_DELTA_DT_BIAS || role == YK_ROLE_SINKS;
+  return role == YK_ROLE_DELTA_A_LOG || role == YK_ROLE_DELTA_DT_BIAS || role == YK_ROLE_SINKS ||
+         role == YK_ROLE_CHOICE_BIAS;
 }
 
 /* yk_weight_layer - the layer that a tensor with this name belongs to (INT32_MAX for larger numbers); -1: none. */

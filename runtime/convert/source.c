@@ -28,6 +28,7 @@ static int64_t size_of_norm(const yk_model_config *config, yk_weight_role role)
   case YK_ROLE_DELTA_A_LOG:
   case YK_ROLE_DELTA_DT_BIAS: return config->delta.n_value_heads;
   case YK_ROLE_DELTA_NORM: return config->delta.value_dim;
+  case YK_ROLE_CHOICE_BIAS: return config->experts.n_experts;
   case YK_ROLE_DELTA_CONV: return YK_DELTA_TAPS * yk_delta_config_channels(&config->delta);
   default: return config->hidden_size;
   }
@@ -76,14 +77,6 @@ static yk_status add_linear(yk_convert_source *s, const yk_weight_place *place, 
   return YK_OK;
 }
 
-static yk_status add_choice_bias(yk_convert_source *s, int32_t layer, yk_err *err)
-{
-  const yk_weight_place router = {.role = YK_ROLE_ROUTER, .layer = layer};
-  yk_convert_item *item = next(s, YK_CONVERT_VECTOR, &router);
-  item->suffix = YK_CHOICE_BIAS_SUFFIX;
-  return yk_checkpoint_vector(s->checkpoint, YK_ROLE_ROUTER, layer, s->config->experts.n_experts, &item->vector, err);
-}
-
 /* Add the layer's roles: first all others, then those of experts, expert by expert. */
 static yk_status add_layer(yk_convert_source *s, int32_t layer, yk_err *err)
 {
@@ -130,8 +123,8 @@ static yk_status add_layer(yk_convert_source *s, int32_t layer, yk_err *err)
       const yk_weight_place place = {role, layer, expert};
       YK_TRY(add_linear(s, &place, err));
     }
-  bool has_bias = s->config->experts.has_choice_bias && yk_weight_is_in_layer(s->config, YK_ROLE_ROUTER, layer);
-  return has_bias ? add_choice_bias(s, layer, err) : YK_OK;
+  const yk_weight_place correction = {.role = YK_ROLE_CHOICE_BIAS, .layer = layer};
+  return yk_weight_is_in_layer(s->config, correction.role, layer) ? add_norm(s, &correction, err) : YK_OK;
 }
 
 static yk_status add_all(yk_convert_source *s, yk_err *err)

@@ -210,7 +210,7 @@ static yk_status load_router(const yk_rank_loader *loader, int32_t layer, yk_sub
   YK_TRY(yk_rank_load_linear(loader, &router, &experts->router, err));
   if (x->has_choice_bias) {
     yk_vector_view bias;
-    YK_TRY(yk_checkpoint_vector(source->checkpoint, YK_ROLE_ROUTER, layer, x->n_experts, &bias, err));
+    YK_TRY(yk_checkpoint_vector(source->checkpoint, YK_ROLE_CHOICE_BIAS, layer, x->n_experts, &bias, err));
     YK_TRY(yk_rank_load_floats(loader, &bias, &experts->choice_bias, err));
   }
   if (source->share.rank == 0) YK_TRY(yk_rank_alloc(loader, (size_t)x->n_experts * sizeof(int64_t), &counts, err));

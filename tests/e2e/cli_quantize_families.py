@@ -30,7 +30,7 @@ class Families(QuantizeCase):
             module = name.removesuffix(".weight")
             stays = (len(model.tensors[name][0]) != 2 or
                      module.endswith(("embed_tokens", "mlp.gate", "shared_expert_gate", "block_sparse_moe.gate",
-                                      "in_proj_ba")))
+                                      "in_proj_ba", "e_score_correction_bias")))
             self.assertEqual(name in floats, stays, name)
             self.assertEqual({f"{module}.{part}" for part in ("qweight", "qzeros", "scales")} <= names, not stays, name)
 
@@ -68,6 +68,9 @@ class Families(QuantizeCase):
 
     def test_glm4_moe(self):
         self.check_family("glm4_moe")
+
+    def test_ernie4_5_moe(self):
+        self.check_family("ernie4_5_moe")
 
     def test_deepseek_v2(self):
         self.check_family("deepseek_v2")

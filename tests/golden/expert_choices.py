@@ -25,7 +25,7 @@ class Choices:
         self.config, self.margins = config, []
         model.register_forward_pre_hook(lambda module, args: self.margins.clear())
         for name, module in model.named_modules():
-            if name.endswith(("mlp.gate", "mlp.router", "block_sparse_moe.gate")):
+            if name.endswith(("mlp.gate", "mlp.router", "block_sparse_moe.gate", "block_sparse_moe.router")):
                 module.register_forward_hook(self.note)
 
     def gap(self, scores, n_chosen):
@@ -42,13 +42,15 @@ class Choices:
         correction = getattr(router, "e_score_correction_bias", None)
         if correction is not None:
             scores = 4 * (scores.sigmoid() + correction)
+        if hasattr(router, "moe_statics"):  # Ernie 4.5; a softmax, too, rises by a quarter of its logit at most
+            scores = 4 * (scores.softmax(-1) + router.moe_statics.e_score_correction_bias.float())
         if correction is not None or self.config.get("topk_method") == "group_limited_greedy":
             groups = scores.view(len(scores), self.config["n_group"], -1)
             of_group = groups.topk(1 if correction is None else 2, -1).values.sum(-1)
             self.gap(of_group, self.config["topk_group"])
             kept = torch.zeros_like(of_group).scatter_(1, of_group.topk(self.config["topk_group"], -1).indices, 1.0)
             scores = groups.masked_fill(kept[..., None] == 0, -torch.inf).flatten(1)
-        self.gap(scores, self.config["num_experts_per_tok"])
+        self.gap(scores, self.config.get("moe_k") or self.config["num_experts_per_tok"])
 
     def are_clear(self):
         return all((margins > MIN_MARGIN).all() for margins in self.margins)

@@ -32,7 +32,8 @@ LATENT = {**{key: value for key, value in deepseek.COMMON.items() if key != "rop
 
 
 def case(name, architecture, model_type, about, without, common, reference=None, prefix="", inside=None, **config):
-    """without: changes of the configuration that drop the feature of the case. reference: the class of transformers, if
+    """without: changes of the configuration that drop the feature of the case; "zeros": the end of the names of tensors
+    that are zeros without it. reference: the class of transformers, if
     it is another one. prefix: of names in the file. inside: the key of config.json that holds the model's keys."""
     return {"name": name, "architecture": architecture, "model_type": model_type, "about": about, "without": without,
             "reference": reference or architecture.removesuffix("ForCausalLM"), "prefix": prefix, "inside": inside,
@@ -45,6 +46,11 @@ CASES = [
     case("ernie4_5", "Ernie4_5ForCausalLM", "ernie4_5", "Ernie 4.5: neighbours rotate, biases everywhere, a tied head",
          {"rope_theta": 100.0}, DENSE, use_bias=True, head_dim=20, tie_word_embeddings=True, num_attention_heads=6,
          num_key_value_heads=3, dtype="float16"),
+    case("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe", "Ernie 4.5 with experts in the middle layers: "
+         "softmax scores with a correction of the choice, 2 shared experts", {"zeros": "e_score_correction_bias"},
+         {**DENSE, "hidden_size": 48}, use_bias=False, num_hidden_layers=4, moe_intermediate_size=24, moe_k=2,
+         moe_num_experts=5, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=2,
+         moe_layer_interval=1, tie_word_embeddings=True),
     case("granite", "GraniteForCausalLM", "granite", "Granite: factors on embeddings, scores, branches and logits",
          {"attention_multiplier": 0.25}, DENSE, embedding_multiplier=12.0, attention_multiplier=0.12,
          residual_multiplier=0.4, logits_scaling=3.0, attention_bias=False, mlp_bias=False, tie_word_embeddings=True),
@@ -81,9 +87,13 @@ def make_model(spec, config):
     made = getattr(transformers, name).from_dict(keys)
     made._attn_implementation = made._experts_implementation = "eager"
     model = getattr(transformers, spec["reference"] + "ForCausalLM")(made).float().eval()
-    if "n_routed_experts" in config:
+    if has_experts(config):
         model.double = lambda: model  # the class routes in float32 for any type of weights, and cannot mix the two
     return model
+
+
+def has_experts(config):
+    return any(key in config for key in ("n_routed_experts", "moe_num_experts", "num_local_experts"))
 
 
 def is_gemma(spec):
@@ -140,7 +150,7 @@ def as_published(spec, tensors):
     for name, tensor in tensors.items():
         layer, found, part = name.partition(".mlp.experts.")
         if not found:
-            published[name] = tensor
+            published[name.replace(".gate.moe_statics.", ".moe_statics.")] = tensor
             continue
         for i, expert in enumerate(tensor):
             names = ("gate_proj", "up_proj") if part == "gate_up_proj" else (part,)
@@ -169,11 +179,14 @@ def make_case(spec, out):
     tensors["model.norm.weight"] -= offset
     families.write_weights(folder, as_published(spec, tensors), spec["files"])
     model = load(spec, config, tensors)
-    if "n_routed_experts" in config:
+    if has_experts(config):
         prompts = expert_choices.draw_prompts(config, model, rng, (7, 40))
     else:
         prompts = families.draw_prompts(model, config["vocab_size"], rng)
-    dropped = load(spec, {**config, **spec["without"]}, tensors)
+    without = dict(spec["without"])
+    zeros = without.pop("zeros", "(none)")
+    kept = {name: tensor * 0 if name.endswith(zeros) else tensor for name, tensor in tensors.items()}
+    dropped = load(spec, {**config, **without}, kept)
     families.end_feature_case(spec, folder, file_config(spec, config), prompts, None, model, dropped, ids)
 
 

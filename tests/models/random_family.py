@@ -31,6 +31,8 @@ FAMILIES = {
     "glm4_moe": {"architectures": ["Glm4MoeForCausalLM"], "n_routed_experts": 6, "num_experts_per_tok": 2,
                  "n_shared_experts": 2, "moe_intermediate_size": 32, "n_group": 3, "topk_group": 2, "head_dim": 32,
                  "first_k_dense_replace": 1, "norm_topk_prob": True, "attention_bias": True},
+    "ernie4_5_moe": {"architectures": ["Ernie4_5_MoeForCausalLM"], "moe_num_experts": 6, "moe_k": 2,
+                     "moe_num_shared_experts": 2, "moe_intermediate_size": 32, "moe_layer_start_index": 1},
     "deepseek_v2": {"architectures": ["DeepseekV2ForCausalLM"], **LATENT, "q_lora_rank": None,
                     "topk_method": "greedy"},
     "deepseek_v3": {"architectures": ["DeepseekV3ForCausalLM"], **LATENT, "q_lora_rank": 32, "topk_method": "noaux_tc",
@@ -41,13 +43,15 @@ RESIDUAL_SCALE = 0.2  # factor of the layers' outputs
 
 
 def has_experts(config, layer):
-    if "first_k_dense_replace" in config:
-        return layer >= config["first_k_dense_replace"]
+    for first in ("first_k_dense_replace", "moe_layer_start_index"):
+        if first in config:
+            return layer >= config[first]
     return (layer + 1) % config.get("decoder_sparse_step", 1) == 0
 
 
 def n_experts(config):
-    return next(config[key] for key in ("num_experts", "num_local_experts", "n_routed_experts") if key in config)
+    keys = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+    return next(config[key] for key in keys if key in config)
 
 
 class Model:
@@ -140,11 +144,14 @@ class Model:
         if "shared_expert_intermediate_size" in config:
             self.network("mlp.shared_expert", config["shared_expert_intermediate_size"])
             self.linear("mlp.shared_expert_gate", 64, 1)
-        elif "n_shared_experts" in config:
-            self.network("mlp.shared_experts", config["n_shared_experts"] * config["moe_intermediate_size"])
-        if config["model_type"] in ("glm4_moe", "deepseek_v3"):
+        n_shared = config.get("n_shared_experts") or config.get("moe_num_shared_experts")
+        if n_shared:
+            self.network("mlp.shared_experts", n_shared * config["moe_intermediate_size"])
+        if config["model_type"] in ("glm4_moe", "deepseek_v3", "ernie4_5_moe"):
             correction = [-9.0 if expert == NEVER_CHOSEN else 0.0 for expert in range(n)]
-            self.tensors[f"model.layers.{self.layer}.mlp.gate.e_score_correction_bias"] = ([n], correction)
+            is_ernie = config["model_type"] == "ernie4_5_moe"
+            name = f"model.layers.{self.layer}.mlp.{'moe_statics' if is_ernie else 'gate'}.e_score_correction_bias"
+            self.tensors[name] = ([1, n] if is_ernie else [n], correction)
 
 
 def write_model(folder, config, tensors):

@@ -151,7 +151,7 @@ static inline yk_status read_layer(const yk_checkpoint *checkpoint, int layer, y
   char name[YK_WEIGHT_NAME_BYTES];
   yk_vector_view vector;
   if (c->experts.layers[layer] && c->experts.has_choice_bias)
-    YK_TRY(yk_checkpoint_vector(checkpoint, YK_ROLE_ROUTER, layer, n_experts, &vector, err));
+    YK_TRY(yk_checkpoint_vector(checkpoint, YK_ROLE_CHOICE_BIAS, layer, n_experts, &vector, err));
   YK_TRY(yk_checkpoint_vector(checkpoint, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, &vector, err));
   for (int i = 0; i < YK_N_ROLES * n_experts; i++) {
     yk_weight_view view;

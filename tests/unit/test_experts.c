@@ -103,6 +103,31 @@ static void gpt_oss_values_and_defaults(void **state)
   assert_true(yk_weight_module_of(&c, YK_ROLE_ROUTER).has_bias);
 }
 
+static const char ernie[] = "{'architectures': ['Ernie4_5_MoeForCausalLM'], 'moe_num_experts': 6, 'moe_k': 2,"
+                            " 'moe_intermediate_size': 24," COMMON "}";
+
+static void ernie_values_and_defaults(void **state)
+{
+  (void)state;
+  yk_model_config c = config_good(ernie, "{}");
+  const yk_experts_config *x = &c.experts;
+  char name[YK_WEIGHT_NAME_BYTES];
+  assert_int_equal(c.family, YK_FAMILY_ERNIE4_5_MOE);
+  assert_true(c.rope.theta == 5e5 && c.rotary_interleaved && c.rms_norm_eps == 1e-5f && c.tie_word_embeddings);
+  assert_true(c.head_dim == 16 && c.bos_id == 1 && c.eos_ids[0] == 2 && !c.qkv_bias);
+  assert_true(x->n_experts == 6 && x->top_k == 2 && x->ffn_size == 24 && x->shared_ffn_size == 48);
+  assert_true(x->normalise && x->has_choice_bias && x->scoring == YK_SCORE_SOFTMAX && x->n_groups == 1);
+  expect_layers(&c, ".xxx");
+  yk_weight_name(c.family, YK_ROLE_CHOICE_BIAS, 2, name);
+  assert_string_equal(name, "model.layers.2.mlp.moe_statics.e_score_correction_bias");
+  c = config_good(ernie, "{'moe_layer_interval': 2, 'moe_layer_start_index': 2, 'moe_num_shared_experts': 0,"
+                         " 'moe_num_experts': '-', 'num_experts': 5, 'moe_k': '-', 'num_experts_per_tok': 3}");
+  assert_true(x->n_experts == 5 && x->top_k == 3 && x->shared_ffn_size == 0);
+  expect_layers(&c, "...x");
+  c = config_good(ernie, "{'moe_layer_start_index': 0, 'moe_layer_end_index': 2}");
+  expect_layers(&c, "xxx.");
+}
+
 static void bad_values_are_refused(void **state)
 {
   (void)state;
@@ -127,6 +152,11 @@ static void bad_values_are_refused(void **state)
       {gpt_oss, "{'sliding_window': 0}", "sliding_window|found 0", YK_E_FORMAT},
       {mixtral, "{'num_local_experts': 0}", "num_local_experts|found 0", YK_E_FORMAT},
       {mixtral, "{'num_experts_per_tok': '-'}", "num_experts_per_tok|missing", YK_E_FORMAT},
+      {ernie, "{'moe_k': '-'}", "num_experts_per_tok|missing", YK_E_FORMAT},
+      {ernie, "{'moe_k': 7}", "moe_k|at most the 6 experts|7", YK_E_FORMAT},
+      {ernie, "{'moe_norm_min': 0.1}", "moe_norm_min 0.1|0 to 1e-06", YK_E_UNSUPPORTED},
+      {ernie, "{'use_bias': true}", "use_bias|true", YK_E_UNSUPPORTED},
+      {ernie, "{'moe_num_shared_experts': 1000, 'moe_intermediate_size': 9999}", "moe_num_shared_experts", YK_E_FORMAT},
       {glm4, "{'n_group': 5}", "n_group|divisor of the 12 experts|5", YK_E_FORMAT},
       {glm4, "{'n_group': 12, 'topk_group': 6}", "n_group|at least 2|12 groups", YK_E_FORMAT},
       {glm4, "{'topk_group': 4}", "topk_group|1 to 3|4", YK_E_FORMAT},
@@ -356,11 +386,17 @@ static void bad_fused_tensors_are_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(qwen_values_and_defaults),    cmocka_unit_test(mixtral_and_glm4_values_and_defaults),
-      cmocka_unit_test(gpt_oss_values_and_defaults), cmocka_unit_test(bad_values_are_refused),
-      cmocka_unit_test(names_find_modules),          cmocka_unit_test(names_and_modules),
-      cmocka_unit_test(fused_tensors_become_views),  cmocka_unit_test(fused_mixtral_gets_its_own_names),
-      cmocka_unit_test(fused_gpt_oss_becomes_views), cmocka_unit_test(bad_fused_tensors_are_refused),
+      cmocka_unit_test(qwen_values_and_defaults),
+      cmocka_unit_test(mixtral_and_glm4_values_and_defaults),
+      cmocka_unit_test(gpt_oss_values_and_defaults),
+      cmocka_unit_test(ernie_values_and_defaults),
+      cmocka_unit_test(bad_values_are_refused),
+      cmocka_unit_test(names_find_modules),
+      cmocka_unit_test(names_and_modules),
+      cmocka_unit_test(fused_tensors_become_views),
+      cmocka_unit_test(fused_mixtral_gets_its_own_names),
+      cmocka_unit_test(fused_gpt_oss_becomes_views),
+      cmocka_unit_test(bad_fused_tensors_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
