@@ -46,8 +46,12 @@ enum {
   YK_STATE_ZERO = -2  /* zeros: the row is the first of the sequence */
 };
 
-/* States are saved after multiples of this many tokens: see yk_batch.state_saves. */
-enum { YK_STATE_SAVE_TOKENS = 64 };
+/* States are saved after multiples of YK_STATE_SAVE_TOKENS tokens of a sequence: see yk_batch.state_saves. A device may
+ * compute the rows of a sequence in chunks, whose results round differently from those of single rows. Chunks end at
+ * these multiples and at the last row of the step; a step with fewer rows of the sequence than YK_STATE_CHUNK_ROWS has
+ * none. Results then depend on where steps end, unless steps end at these multiples with at least YK_STATE_CHUNK_ROWS
+ * rows on either side. */
+enum { YK_STATE_SAVE_TOKENS = 64, YK_STATE_CHUNK_ROWS = 16 };
 
 /* The rows of one step as the device receives them. The arrays are device memory, written by the rank before the
  * forward. Rows of one sequence are contiguous and in order; a sequence has one row (decode) or many (prefill, or a

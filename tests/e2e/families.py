@@ -130,7 +130,7 @@ class Families(harness.Case):
     def test_prefix_reuse(self):
         """The same prompts repeatedly, at once and one after another."""
         for name, at_once in (("qwen3", 1), ("qwen3", 5), ("moe_qwen3", 5), ("deepseek_v3", 5), ("hybrid_qwen3_5", 1),
-                              ("hybrid_qwen3_5_moe", 5)):
+                              ("hybrid_qwen3_5", 5)):
             self.check_case(name, "--max-num-seqs", at_once, "--kv-cache-bytes", "4MiB",
                             choose=lambda prompts: [without_prompt_logprobs(prompt) for prompt in prompts * 3])
             self.assertIn("were found computed", self.last_err)

@@ -24,6 +24,13 @@ typedef struct flight {
   int32_t n_items;
 } flight;
 
+/* A sequence's recurrent states on the device. */
+typedef struct device_state {
+  uint32_t tokens; /* hash of the tokens that the states have seen */
+  uint32_t parts;  /* the same, and how these were divided into chunks and single rows, on which rounding depends */
+  bool is_drawn;   /* some of them were drawn, or computed when later ones had been drawn */
+} device_state;
+
 typedef struct driver {
   scheduler_limits limits;
   int depth;
@@ -37,8 +44,7 @@ typedef struct driver {
   bool some_fail;  /* some rows give logits that are not finite, others finite ones */
   bool forgets;    /* occasionally forgets published blocks */
   int32_t context; /* longest sequence */
-  /* The device: for each slot and snapshot, the hash of the tokens that its recurrent states have seen. */
-  uint32_t states[SCHEDULER_MAX_SLOTS], snapshots[SCHEDULER_MAX_ENTRIES];
+  device_state states[SCHEDULER_MAX_SLOTS], snapshots[SCHEDULER_MAX_ENTRIES];
   uint32_t draws;
   uint64_t seed;
 } driver;
@@ -181,6 +187,33 @@ static uint32_t hash_of(const yk_sequence *seq, int32_t n_tokens)
   return yk_hash(YK_HASH_START, seq->tokens, (size_t)n_tokens * sizeof *seq->tokens);
 }
 
+static const device_state no_state = {YK_HASH_START, YK_HASH_START, false};
+
+/* The states after the first n_after of the n_rows rows of a step that follow n_before tokens, as a device computes
+ * them that has chunks. */
+static device_state advance(device_state state, const yk_sequence *seq, int32_t n_before, int32_t n_after,
+                            int32_t n_rows)
+{
+  const int32_t end = n_before + n_after;
+  for (int32_t at = n_before, next; at < end; at = next) {
+    next = n_rows < YK_STATE_CHUNK_ROWS ? at + 1 : (at / YK_STATE_SAVE_TOKENS + 1) * YK_STATE_SAVE_TOKENS;
+    if (next > end) next = end;
+    state.parts =
+        yk_hash(yk_hash(state.parts, &next, sizeof next), seq->tokens + at, (size_t)(next - at) * sizeof(int32_t));
+  }
+  state.tokens = hash_of(seq, end);
+  state.is_drawn |= seq->n_tokens > seq->n_prompt;
+  return state;
+}
+
+/* Prompts have the bits of a fresh run in one step, whatever steps they were divided into, and wherever they began. */
+static void check_prompt(const driver *d, const yk_sequence *seq, const device_state *state)
+{
+  const bool waits = d->limits.step.max_tokens >= d->limits.step.max_seqs - 1 + YK_STATE_STEP_ROWS;
+  if (!waits || state->is_drawn) return;
+  assert_int_equal(state->parts, advance(no_state, seq, 0, seq->n_prompt, seq->n_prompt).parts);
+}
+
 /* Do with hashes what the layers do with states. Every sequence finds the states of its own tokens; no entry is saved
  * by a step that also loads or saves it otherwise. */
 static void run_states(driver *d, const yk_scheduled *items, int32_t n_items)
@@ -198,15 +231,16 @@ static void run_states(driver *d, const yk_scheduled *items, int32_t n_items)
   for (int32_t i = 0; i < n_items; i++) {
     const yk_sequence *seq = items[i].seq;
     const yk_sequence_memory *m = &seq->memory;
-    uint32_t *state = &d->states[m->slot];
+    device_state before = d->states[m->slot];
     if (m->state_load >= 0) assert_false(is_saved[m->state_load]);
-    if (m->state_load != YK_STATE_KEEP) *state = m->state_load >= 0 ? d->snapshots[m->state_load] : YK_HASH_START;
-    assert_int_equal(*state, hash_of(seq, m->n_computed));
-    *state = hash_of(seq, m->n_computed + items[i].n_rows);
+    if (m->state_load != YK_STATE_KEEP) before = m->state_load >= 0 ? d->snapshots[m->state_load] : no_state;
+    assert_int_equal(before.tokens, hash_of(seq, m->n_computed));
+    d->states[m->slot] = advance(before, seq, m->n_computed, items[i].n_rows, items[i].n_rows);
+    if (m->n_computed + items[i].n_rows == seq->n_prompt) check_prompt(d, seq, &d->states[m->slot]);
     if (m->state_save < 0) continue;
     assert_in_range(m->state_save_rows, 1, items[i].n_rows);
     assert_int_equal((m->n_computed + m->state_save_rows) % YK_STATE_SAVE_TOKENS, 0);
-    d->snapshots[m->state_save] = hash_of(seq, m->n_computed + m->state_save_rows);
+    d->snapshots[m->state_save] = advance(before, seq, m->n_computed, m->state_save_rows, items[i].n_rows);
   }
 }
 

@@ -1,7 +1,7 @@
 /* scheduler_driver.h - random submissions, steps, cancellations and preemptions of a scheduler without devices. After
  * each step: no block owned twice or lost, no block shared by sequences with different prefixes, row and slot budgets
- * kept, first come first served, every sequence's recurrent states those of its own tokens; at the end every sequence
- * has finished. */
+ * kept, first come first served, every sequence's recurrent states those of its own tokens, and rounded as in a step of
+ * the whole prompt if steps have enough space; at the end every sequence has finished. */
 #ifndef TESTS_UNIT_SCHEDULER_DRIVER_H
 #define TESTS_UNIT_SCHEDULER_DRIVER_H
 

@@ -17,7 +17,8 @@ static void states_follow_their_sequences(void **state)
   for (uint64_t seed = 1; seed <= 10; seed++)
     for (size_t i = 0; i < sizeof n_entries / sizeof *n_entries; i++)
       for (int depth = 1; depth <= 3; depth++) {
-        scheduler_limits limits = {.step.max_tokens = 90,
+        scheduler_limits limits = {.step.max_tokens =
+                                       seed % 3 ? 110 : 90, /* 90: too few for whole chunks beside others */
                                    .step.max_seqs = 12,
                                    .step.max_model_tokens = SCHEDULER_MAX_CONTEXT,
                                    .rules.reuses_prefixes = n_entries[i] > 0,
@@ -156,10 +157,58 @@ static void snapshots_cost_no_steps(void **state)
   assert_int_equal(work_of_prompts(20, 3000, 0, 64).n_rows, 20 * 3000);
 }
 
+/* Given tokens end steps at multiples of 64, with 16 rows or more on either side; others wait, or end anywhere. */
+static void steps_end_at_multiples(void **state)
+{
+  (void)state;
+  static const struct {
+    int32_t n_computed, n_left, n_most, rows_if_waiting, rows_otherwise;
+  } cases[] = {{0, 100, 100, 100, 100}, {0, 100, 99, 64, 64},    {0, 79, 78, 0, 78},  {0, 80, 79, 64, 64},
+               {0, 200, 63, 0, 63},     {0, 200, 199, 128, 128}, {64, 66, 65, 0, 65}, {50, 100, 90, 78, 78},
+               {49, 100, 78, 0, 78},    {48, 100, 78, 16, 16},   {0, 3, 1, 0, 1},     {0, 1, 1, 1, 1}};
+  const yk_memory_rules rules = {.has_states = true};
+  yk_memory_pool *pool;
+  yk_sequence_memory memory;
+  assert_int_equal(yk_memory_pool_create(40, 4, &rules, &pool, NULL), YK_OK);
+  assert_int_equal(yk_sequence_memory_init(&memory, SCHEDULER_MAX_CONTEXT, NULL), YK_OK);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    memory.n_computed = cases[i].n_computed;
+    const int32_t left = cases[i].n_left, most = cases[i].n_most;
+    assert_int_equal(yk_sequence_memory_limit_rows(&memory, pool, left, most, true), cases[i].rows_if_waiting);
+    assert_int_equal(yk_sequence_memory_limit_rows(&memory, pool, left, most, false), cases[i].rows_otherwise);
+  }
+  for (int32_t at = 0; at < YK_STATE_SAVE_TOKENS; at++)
+    for (int32_t left = 1; left < 3 * YK_STATE_SAVE_TOKENS; left++) {
+      memory.n_computed = at;
+      assert_true(yk_sequence_memory_limit_rows(&memory, pool, left, YK_STATE_STEP_ROWS, true) > 0);
+    }
+  yk_sequence_memory_destroy(&memory);
+  yk_memory_pool_destroy(pool);
+}
+
+/* A step that reaches two places for snapshots ends at the first, unless few rows are before this place. */
+static void a_step_saves_one_snapshot(void **state)
+{
+  (void)state;
+  const yk_memory_rules rules = {.has_states = true, .reuses_prefixes = true, .n_state_entries = 4};
+  yk_memory_pool *pool;
+  yk_sequence_memory memory;
+  assert_int_equal(yk_memory_pool_create(40, 4, &rules, &pool, NULL), YK_OK);
+  assert_int_equal(yk_sequence_memory_init(&memory, SCHEDULER_MAX_CONTEXT, NULL), YK_OK);
+  memory.prompt_tokens = 2240;
+  memory.n_computed = 2048 - YK_STATE_CHUNK_ROWS;
+  assert_int_equal(yk_sequence_memory_limit_rows(&memory, pool, 208, 300, true), YK_STATE_CHUNK_ROWS);
+  memory.n_computed++;
+  assert_int_equal(yk_sequence_memory_limit_rows(&memory, pool, 207, 300, true), 207);
+  yk_sequence_memory_destroy(&memory);
+  yk_memory_pool_destroy(pool);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(states_follow_their_sequences),
-                                     cmocka_unit_test(snapshots_save_rows), cmocka_unit_test(snapshots_cost_no_steps),
-                                     cmocka_unit_test(conversations_begin_at_snapshots)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(states_follow_their_sequences), cmocka_unit_test(snapshots_save_rows),
+      cmocka_unit_test(snapshots_cost_no_steps),       cmocka_unit_test(conversations_begin_at_snapshots),
+      cmocka_unit_test(steps_end_at_multiples),        cmocka_unit_test(a_step_saves_one_snapshot)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

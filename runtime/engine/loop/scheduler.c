@@ -13,6 +13,7 @@ typedef struct planned_step {
 struct yk_scheduler {
   yk_device_limits limits;
   int depth;
+  bool waits_for_rows;  /* a sequence may wait for a step with more space: every step has enough for the oldest one */
   yk_memory_pool *pool; /* not owned */
   yk_sequence *waiting; /* linked by next, oldest first */
   yk_sequence **waiting_end;
@@ -50,6 +51,7 @@ yk_status yk_scheduler_create(const yk_device_limits *limits, int depth, yk_memo
     return yk_err_set(err, YK_E_NOMEM, "no memory for a scheduler of %d sequences", limits->max_seqs);
   }
   s->limits = *limits;
+  s->waits_for_rows = limits->max_tokens >= limits->max_seqs - 1 + YK_STATE_STEP_ROWS;
   s->pool = pool;
   s->waiting_end = &s->waiting;
   *out = s;
@@ -211,10 +213,11 @@ static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, bool en
   left->n_seqs--;
 }
 
+/* 0: the sequence waits for a step with more space. Older sequences leave enough, once each computes a single row. */
 static int32_t rows_within(const yk_scheduler *s, const yk_sequence *seq, int32_t most)
 {
-  int32_t n_rows = (int32_t)yk_min_i64(seq->n_tokens - seq->memory.n_computed, most);
-  return yk_sequence_memory_limit_rows(&seq->memory, s->pool, n_rows);
+  const int32_t n_left = seq->n_tokens - seq->memory.n_computed;
+  return yk_sequence_memory_limit_rows(&seq->memory, s->pool, n_left, most, s->waits_for_rows);
 }
 
 /* Reserve blocks for the coming rows of running sequence i. False: there are none; the sequence is preempted, or must
@@ -238,7 +241,7 @@ static bool plan_running(yk_scheduler *s, budget *left)
     yk_sequence *seq = s->running[i];
     if (seq->is_in_flight) continue;
     int32_t n_rows = rows_within(s, seq, left->n_rows);
-    if (reserve_rows(s, i, n_rows, &lacked)) plan_rows(s, seq, n_rows, false, left);
+    if (n_rows > 0 && reserve_rows(s, i, n_rows, &lacked)) plan_rows(s, seq, n_rows, false, left);
   }
   return lacked;
 }
@@ -256,11 +259,12 @@ static void admit_waiting(yk_scheduler *s, budget *left)
 {
   while (s->waiting && !is_full(left) && s->n_running < s->limits.max_seqs) {
     yk_sequence *seq = s->waiting;
-    int32_t reused = 0;
-    if (yk_sequence_memory_is_empty(&seq->memory)) reused = yk_sequence_reuse(seq, s->pool);
+    const bool is_empty = yk_sequence_memory_is_empty(&seq->memory);
+    const int32_t reused = is_empty ? yk_sequence_reuse(seq, s->pool) : 0;
     if (reused == YK_REUSE_LATER) return;
-    if (!free_blocks_for(s, seq)) {
-      yk_sequence_memory_release(&seq->memory, s->pool);
+    const bool has_rows = rows_within(s, seq, left->n_rows) > 0, has_blocks = has_rows && free_blocks_for(s, seq);
+    if (!has_blocks) {
+      if (is_empty || has_rows) yk_sequence_memory_release(&seq->memory, s->pool);
       return;
     }
     take_first(s);

@@ -5,7 +5,6 @@
 
 #include "base/checked.h"
 #include "engine/loop/slots.h"
-#include "kernels/device.h"
 
 enum { NONE = -1 };
 
@@ -166,18 +165,19 @@ typedef struct snapshot_places {
   beginning last;
 } snapshot_places;
 
-/* Takes references to the longest published prefix of at most `limit` blocks. */
-static snapshot_places find_blocks(yk_sequence_memory *m, yk_memory_pool *pool, const int32_t *tokens, int32_t limit)
+/* Takes references to the longest published prefix of at most n_tokens, at least one token less than there are. */
+static snapshot_places find_blocks(yk_sequence_memory *m, yk_memory_pool *pool, const int32_t *tokens, int32_t n_tokens)
 {
   enum { BLOCKS = YK_STATE_SAVE_TOKENS / YK_KV_BLOCK_TOKENS };
   const beginning nothing = {0, m->start, NONE};
   snapshot_places places = {nothing, nothing, nothing};
-  while (m->n_blocks < limit) {
+  const int32_t last_place = (n_tokens + 1 - YK_STATE_CHUNK_ROWS) / YK_KV_BLOCK_TOKENS;
+  while (m->n_blocks < n_tokens / YK_KV_BLOCK_TOKENS) {
     const int32_t *ids = tokens + m->n_blocks * YK_KV_BLOCK_TOKENS;
     int32_t block = yk_kv_blocks_find(pool->blocks, m->chain, ids, &m->chain);
     if (block < 0) break;
     m->blocks[m->n_blocks++] = block;
-    if (!pool->rules.has_states || m->n_blocks % BLOCKS != 0) continue;
+    if (!pool->rules.has_states || m->n_blocks % BLOCKS != 0 || m->n_blocks > last_place) continue;
     const beginning place = {m->n_blocks, m->chain, yk_snapshots_find(pool->snapshots, m->chain)};
     places.last = place;
     if (place.entry < 0 ? is_branch_of_running(pool, m->chain) : yk_snapshots_is_coming(pool->snapshots, place.entry))
@@ -191,7 +191,7 @@ static snapshot_places find_blocks(yk_sequence_memory *m, yk_memory_pool *pool, 
 int32_t yk_sequence_memory_reuse(yk_sequence_memory *m, yk_memory_pool *pool, const int32_t *tokens, int32_t n_tokens)
 {
   if (!pool->rules.reuses_prefixes) return 0;
-  const snapshot_places places = find_blocks(m, pool, tokens, n_tokens / YK_KV_BLOCK_TOKENS);
+  const snapshot_places places = find_blocks(m, pool, tokens, n_tokens);
   /* A sequence that continues behind the end of another one begins no branch. */
   bool diverges = m->n_blocks > 0 && yk_kv_blocks_is_continued(pool->blocks, m->blocks[m->n_blocks - 1]);
   if (pool->rules.has_states) {
@@ -247,10 +247,17 @@ void yk_sequence_memory_leave(yk_sequence_memory *m, yk_memory_pool *pool)
   if (!keeps_states) m->slot = NONE;
 }
 
-/* The last place for a snapshot before the prompt's final token. */
+static int32_t last_multiple(int32_t n_tokens)
+{
+  return n_tokens / YK_STATE_SAVE_TOKENS * YK_STATE_SAVE_TOKENS;
+}
+
+/* The last place from which an equal prompt can begin; for a few rows behind this place, the last one among them. */
 static int32_t last_of_prompt(const yk_sequence_memory *m)
 {
-  return (m->prompt_tokens - 1) / YK_STATE_SAVE_TOKENS * YK_STATE_SAVE_TOKENS;
+  const int32_t place =
+      m->prompt_tokens < YK_STATE_CHUNK_ROWS ? 0 : last_multiple(m->prompt_tokens - YK_STATE_CHUNK_ROWS);
+  return place > m->n_computed ? place : last_multiple(m->prompt_tokens - 1);
 }
 
 static bool saves_states(const yk_memory_pool *pool)
@@ -261,18 +268,36 @@ static bool saves_states(const yk_memory_pool *pool)
 /* The first place for a snapshot behind n_tokens. */
 static int32_t place_behind(const yk_sequence_memory *m, int32_t n_tokens)
 {
-  const int32_t places[] = {m->branch_tokens, last_of_prompt(m)};
+  const int32_t last = last_of_prompt(m), places[] = {m->branch_tokens, last};
   int32_t first = (n_tokens / YK_SNAPSHOT_EVERY_TOKENS + 1) * YK_SNAPSHOT_EVERY_TOKENS;
+  if (first > last && first < m->prompt_tokens) first += YK_SNAPSHOT_EVERY_TOKENS;
   for (size_t i = 0; i < sizeof places / sizeof *places; i++)
     if (places[i] > n_tokens && places[i] < first) first = places[i];
   return first;
 }
 
-int32_t yk_sequence_memory_limit_rows(const yk_sequence_memory *m, const yk_memory_pool *pool, int32_t n_rows)
+/* The rows up to the last multiple of YK_STATE_SAVE_TOKENS at which a step may end that computes at most n_most of the
+ * next n_left rows; 0: there is none. */
+static int32_t rows_to_multiple(const yk_sequence_memory *m, int32_t n_left, int32_t n_most)
 {
+  const int64_t most = yk_min_i64(n_most, (int64_t)n_left - YK_STATE_CHUNK_ROWS);
+  const int32_t n_rows = last_multiple((int32_t)yk_max_i64(m->n_computed + most, 0)) - m->n_computed;
+  return n_rows >= YK_STATE_CHUNK_ROWS ? n_rows : 0;
+}
+
+int32_t yk_sequence_memory_limit_rows(const yk_sequence_memory *m, const yk_memory_pool *pool, int32_t n_left,
+                                      int32_t n_most, bool can_wait)
+{
+  int32_t n_rows = (int32_t)yk_min_i64(n_left, n_most);
+  if (!pool->rules.has_states) return n_rows;
+  if (n_rows < n_left) {
+    const int32_t whole = rows_to_multiple(m, n_left, n_most);
+    if (whole > 0 || can_wait) n_rows = whole;
+  }
   if (!saves_states(pool)) return n_rows;
   const int32_t first = place_behind(m, m->n_computed), second = place_behind(m, first);
-  return second <= m->n_computed + n_rows ? first - m->n_computed : n_rows;
+  const bool is_cut = second <= m->n_computed + n_rows && first - m->n_computed >= YK_STATE_CHUNK_ROWS;
+  return is_cut ? first - m->n_computed : n_rows;
 }
 
 bool yk_sequence_memory_reserve(yk_sequence_memory *m, yk_memory_pool *pool, int32_t n_tokens)
@@ -289,7 +314,8 @@ bool yk_sequence_memory_reserve(yk_sequence_memory *m, yk_memory_pool *pool, int
 static int32_t place_within(const yk_sequence_memory *m, const yk_memory_pool *pool, int32_t end)
 {
   if (!saves_states(pool)) return 0;
-  const int32_t place = place_behind(m, m->n_computed);
+  int32_t place = place_behind(m, m->n_computed), next;
+  while ((next = place_behind(m, place)) <= end) place = next;
   if (place <= end) return place;
   return end == m->prompt_tokens && end % YK_STATE_SAVE_TOKENS == 0 ? end : 0;
 }

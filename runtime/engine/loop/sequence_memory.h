@@ -13,15 +13,21 @@
  *   release     drop everything that is computed
  *
  * Recurrent states exist for the last computed token only, in the memory's slot. Earlier ones are in snapshots
- * (snapshots.h), which steps save at multiples of YK_STATE_SAVE_TOKENS: at the last one before a prompt's final token,
- * at every multiple of YK_SNAPSHOT_EVERY_TOKENS, at a branch, where a prompt parts beyond the last snapshot from tokens
- * that continue in published blocks, and at the prompt's end if the step has no other. A step saves one snapshot of a
- * sequence, behind any of its rows: a step whose rows reach two places is cut into two steps. With states, a memory is
- * reused up to the last snapshot behind published blocks. A memory that is forked, preempted, or truncated below its
- * last token begins in the same way. The rows since that snapshot are computed again: at most YK_STATE_SAVE_TOKENS at
- * the end of given tokens, at most YK_SNAPSHOT_EVERY_TOKENS among drawn tokens, more if snapshots were overwritten. A
- * snapshot of the last token has no use: its unfilled block is not shared, so every layer computes the block's rows
- * anyway. A parked memory keeps its states until another sequence takes its slot.
+ * (snapshots.h), which steps save at multiples of YK_STATE_SAVE_TOKENS: at the last one before a prompt's final
+ * YK_STATE_CHUNK_ROWS tokens, at every multiple of YK_SNAPSHOT_EVERY_TOKENS, at a branch, where a prompt parts beyond
+ * the last snapshot from tokens that continue in published blocks, and at the prompt's end if the step has no other. A
+ * step saves one snapshot of a sequence, behind any of its rows: a step whose rows reach two places is cut into two
+ * steps. With states, a memory is reused up to the last snapshot behind published blocks. A memory that is forked,
+ * preempted, or truncated below its last token begins in the same way. The rows since that snapshot are computed again:
+ * fewer than YK_STATE_SAVE_TOKENS + YK_STATE_CHUNK_ROWS at the end of given tokens, at most YK_SNAPSHOT_EVERY_TOKENS
+ * more among drawn tokens, more if snapshots were overwritten. A snapshot of the last token has no use: its unfilled
+ * block is not shared, so every layer computes the block's rows anyway. A parked memory keeps its states until another
+ * sequence takes its slot.
+ *
+ * Where devices compute rows in chunks, results must not depend on the steps that the scheduler makes of given tokens.
+ * With states, a step therefore ends at the last of these tokens or at a multiple of YK_STATE_SAVE_TOKENS, and a part
+ * of fewer than YK_STATE_CHUNK_ROWS rows is made only of that many tokens. Snapshots are at such multiples, and a
+ * memory is reused only if YK_STATE_CHUNK_ROWS rows remain.
  *
  * Owner and thread: the engine's. No locks. */
 #ifndef YK_ENGINE_LOOP_SEQUENCE_MEMORY_H
@@ -29,9 +35,14 @@
 
 #include "engine/loop/kv_blocks.h"
 #include "engine/loop/snapshots.h"
+#include "kernels/device.h"
 #include "kernels/kv_cache.h"
 
-enum { YK_SNAPSHOT_EVERY_TOKENS = 2048, YK_REUSE_LATER = -1 };
+enum {
+  YK_SNAPSHOT_EVERY_TOKENS = 2048,
+  YK_REUSE_LATER = -1,
+  YK_STATE_STEP_ROWS = YK_STATE_SAVE_TOKENS + 2 * (YK_STATE_CHUNK_ROWS - 1) /* see yk_sequence_memory_limit_rows */
+};
 
 /* How far back the layers of the model read, and the states that they keep. */
 typedef struct yk_memory_rules {
@@ -140,8 +151,10 @@ void yk_sequence_memory_enter(yk_sequence_memory *memory, yk_memory_pool *pool, 
  *   memory takes the slot and this one is released with it. */
 void yk_sequence_memory_leave(yk_sequence_memory *memory, yk_memory_pool *pool);
 
-/* yk_sequence_memory_limit_rows - how many of the next n_rows one step may compute: it saves one snapshot. */
-int32_t yk_sequence_memory_limit_rows(const yk_sequence_memory *memory, const yk_memory_pool *pool, int32_t n_rows);
+/* yk_sequence_memory_limit_rows - how many of the next n_left rows a step with space for n_most computes. can_wait: the
+ *   result may be 0, as long as n_most is below YK_STATE_STEP_ROWS; otherwise such a step ends anywhere. */
+int32_t yk_sequence_memory_limit_rows(const yk_sequence_memory *memory, const yk_memory_pool *pool, int32_t n_left,
+                                      int32_t n_most, bool can_wait);
 
 /* yk_sequence_memory_reserve - reserve blocks for n_tokens in all. False if blocks ran out; those obtained are kept. */
 bool yk_sequence_memory_reserve(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t n_tokens);
