@@ -35,6 +35,8 @@ from random_model_presets import PRESETS, has_experts, is_delta_net, n_experts
 
 LOGIT_STD = 2.5
 CHUNK = 1 << 22  # elements that one task draws
+MORE_NORMS = {"gemma3_text": ("pre_feedforward_layernorm", "post_feedforward_layernorm"),
+              "glm4": ("post_self_attn_layernorm", "post_mlp_layernorm")}
 
 
 def tensor_bytes(tensor):
@@ -121,7 +123,7 @@ class ModelTensors:
 
     def ffn(self, name, size, names=("gate_proj", "up_proj", "down_proj")):
         gate, up, down = names
-        if self.config["model_type"] == "phi3":
+        if self.config["model_type"] in ("phi3", "glm4"):
             self.linear(f"{name}.gate_up_proj", self.hidden, 2 * size)
         else:
             self.linear(f"{name}.{gate}", self.hidden, size)
@@ -180,9 +182,8 @@ class ModelTensors:
             else:
                 self.attention(f"{layer}.self_attn")
             self.norm(f"{layer}.post_attention_layernorm", hidden)
-            if config["model_type"] == "gemma3_text":
-                self.norm(f"{layer}.pre_feedforward_layernorm", hidden)
-                self.norm(f"{layer}.post_feedforward_layernorm", hidden)
+            for name in MORE_NORMS.get(config["model_type"], ()):
+                self.norm(f"{layer}.{name}", hidden)
             if config["model_type"] == "mixtral":
                 self.mixtral_experts(f"{layer}.block_sparse_moe")
             elif config["model_type"] == "gpt_oss":

@@ -31,8 +31,8 @@ static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *er
 
 static bool has_heads_of_128(yk_model_family family)
 {
-  return family == YK_FAMILY_QWEN3 || family == YK_FAMILY_GLM || family == YK_FAMILY_SEED_OSS ||
-         family == YK_FAMILY_ERNIE4_5;
+  return family == YK_FAMILY_QWEN3 || family == YK_FAMILY_GLM || family == YK_FAMILY_GLM4 ||
+         family == YK_FAMILY_SEED_OSS || family == YK_FAMILY_ERNIE4_5;
 }
 
 static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *err)
@@ -77,7 +77,8 @@ static bool is_latent(yk_model_family family)
 static float default_eps(yk_model_family family)
 {
   switch (family) {
-  case YK_FAMILY_GLM: return 1.5625e-7f;
+  case YK_FAMILY_GLM:
+  case YK_FAMILY_GLM4: return 1.5625e-7f;
   case YK_FAMILY_MIXTRAL:
   case YK_FAMILY_GLM4_MOE:
   case YK_FAMILY_ERNIE4_5:

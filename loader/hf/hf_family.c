@@ -35,6 +35,7 @@ static const char *const family_names[] = {
     [YK_FAMILY_GPT_OSS] = "gpt_oss",
     [YK_FAMILY_GEMMA3] = "gemma3_text",
     [YK_FAMILY_GEMMA3_VL] = "gemma3",
+    [YK_FAMILY_GLM4] = "glm4",
 };
 
 /* A class in "architectures" or a "model_type", and its family. */
@@ -52,6 +53,7 @@ static const known_name architectures[] = {
     {"MiniCPMForCausalLM", YK_FAMILY_MINICPM},
     {"FM9GForCausalLM", YK_FAMILY_MINICPM},
     {"GlmForCausalLM", YK_FAMILY_GLM},
+    {"Glm4ForCausalLM", YK_FAMILY_GLM4},
     {"ChatGLMModel", YK_FAMILY_CHATGLM},
     {"ChatGLMForConditionalGeneration", YK_FAMILY_CHATGLM},
     {"MixtralForCausalLM", YK_FAMILY_MIXTRAL},
@@ -88,6 +90,7 @@ static const known_name model_types[] = {
     {"fm9g", YK_FAMILY_MINICPM},
     {"fm9g7b", YK_FAMILY_MINICPM},
     {"glm", YK_FAMILY_GLM},
+    {"glm4", YK_FAMILY_GLM4},
     {"chatglm", YK_FAMILY_CHATGLM},
     {"mixtral", YK_FAMILY_MIXTRAL},
     {"qwen2_moe", YK_FAMILY_QWEN2_MOE},
@@ -115,9 +118,9 @@ static const known_name model_types[] = {
     {"gemma3", YK_FAMILY_GEMMA3_VL},
 };
 /* Short enough for a message; the table of families in loader/README.md has the classes. */
-static const char supported_architectures[] =
-    "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 (Glm) to 5, gpt-oss, Gemma 3, "
-    "Seed-OSS, Ernie 4.5, Granite, MiniCPM, FM9G, Phi-3";
+static const char supported_architectures[] = "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, "
+                                              "ChatGLM, GLM-4 (Glm, Glm4) to 5, gpt-oss, Gemma 3, "
+                                              "Seed-OSS, Ernie 4.5, Granite, MiniCPM, FM9G, Phi-3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {

@@ -87,14 +87,23 @@ typedef struct class_ids {
 static class_ids find_class_ids(yk_model_family family)
 {
   static const class_ids others[] = {
-      {YK_FAMILY_QWEN2, -1, {-1, -1, -1}},       {YK_FAMILY_QWEN3, -1, {-1, -1, -1}},
-      {YK_FAMILY_QWEN2_MOE, -1, {-1, -1, -1}},   {YK_FAMILY_QWEN3_MOE, -1, {-1, -1, -1}},
-      {YK_FAMILY_CHATGLM, -1, {-1, -1, -1}},     {YK_FAMILY_GLM, -1, {151329, 151336, 151338}},
-      {YK_FAMILY_GLM4_MOE, -1, {-1, -1, -1}},    {YK_FAMILY_GPT_OSS, -1, {-1, -1, -1}},
-      {YK_FAMILY_GLM4_MOE_LITE, 0, {1, -1, -1}}, {YK_FAMILY_GLM_MOE_DSA, 0, {1, -1, -1}},
-      {YK_FAMILY_DEEPSEEK_V3, 0, {1, -1, -1}},   {YK_FAMILY_DEEPSEEK_V32, 0, {1, -1, -1}},
-      {YK_FAMILY_KIMI_K25, 0, {1, -1, -1}},      {YK_FAMILY_SEED_OSS, 0, {2, -1, -1}},
-      {YK_FAMILY_PHI3, 1, {32000, -1, -1}},      {YK_FAMILY_GEMMA3, 2, {1, -1, -1}},
+      {YK_FAMILY_QWEN2, -1, {-1, -1, -1}},
+      {YK_FAMILY_QWEN3, -1, {-1, -1, -1}},
+      {YK_FAMILY_QWEN2_MOE, -1, {-1, -1, -1}},
+      {YK_FAMILY_QWEN3_MOE, -1, {-1, -1, -1}},
+      {YK_FAMILY_CHATGLM, -1, {-1, -1, -1}},
+      {YK_FAMILY_GLM, -1, {151329, 151336, 151338}},
+      {YK_FAMILY_GLM4, -1, {151329, 151336, 151338}},
+      {YK_FAMILY_GLM4_MOE, -1, {-1, -1, -1}},
+      {YK_FAMILY_GPT_OSS, -1, {-1, -1, -1}},
+      {YK_FAMILY_GLM4_MOE_LITE, 0, {1, -1, -1}},
+      {YK_FAMILY_GLM_MOE_DSA, 0, {1, -1, -1}},
+      {YK_FAMILY_DEEPSEEK_V3, 0, {1, -1, -1}},
+      {YK_FAMILY_DEEPSEEK_V32, 0, {1, -1, -1}},
+      {YK_FAMILY_KIMI_K25, 0, {1, -1, -1}},
+      {YK_FAMILY_SEED_OSS, 0, {2, -1, -1}},
+      {YK_FAMILY_PHI3, 1, {32000, -1, -1}},
+      {YK_FAMILY_GEMMA3, 2, {1, -1, -1}},
       {YK_FAMILY_GEMMA3_VL, 2, {1, -1, -1}},
   };
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)

@@ -43,8 +43,8 @@ yk_status yk_hf_read_activation(yk_json root, const char *file, yk_model_family 
 /* Every family has a case, so that the compiler names a new one without. */
 static yk_status read_biases(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
-  bool attention_bias =
-      config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_SEED_OSS || config->family == YK_FAMILY_GPT_OSS;
+  bool attention_bias = config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_GLM4 ||
+                        config->family == YK_FAMILY_SEED_OSS || config->family == YK_FAMILY_GPT_OSS;
   YK_TRY(yk_json_get_bool(root, file, "attention_bias", false, &attention_bias, err));
   switch (config->family) {
   case YK_FAMILY_MISTRAL:
@@ -69,6 +69,7 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
     config->qkv_bias = true;
     return yk_json_get_bool(root, file, "qkv_bias", false, &config->qkv_bias, err);
   case YK_FAMILY_GLM:
+  case YK_FAMILY_GLM4:
   case YK_FAMILY_GLM4_MOE: config->qkv_bias = attention_bias; return YK_OK;
   case YK_FAMILY_QWEN3:
   case YK_FAMILY_QWEN3_MOE:
@@ -95,7 +96,7 @@ static yk_status read_norms(yk_json root, const char *file, yk_model_config *con
 {
   const yk_model_family family = config->family;
   const bool is_gemma3 = yk_family_is_gemma3(family), is_hybrid = yk_family_is_hybrid(family);
-  config->result_norms = is_gemma3;
+  config->result_norms = is_gemma3 || family == YK_FAMILY_GLM4;
   config->norm_offset = is_gemma3 || is_hybrid ? 1 : 0;
   config->qk_norm = is_gemma3 || is_hybrid || family == YK_FAMILY_QWEN3 || family == YK_FAMILY_QWEN3_MOE;
   if (family != YK_FAMILY_GLM4_MOE) return YK_OK;

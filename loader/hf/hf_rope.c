@@ -95,10 +95,15 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
                     "%s: rotary type \"%s\" is not supported; supported: default, linear, llama3, yarn", label, type);
 }
 
+static bool is_glm(yk_model_family family)
+{
+  return family == YK_FAMILY_GLM || family == YK_FAMILY_GLM4;
+}
+
 /* Families whose heads may rotate in part. */
 static bool rotates_in_part(const yk_model_config *config)
 {
-  return config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_GLM4_MOE || config->family == YK_FAMILY_PHI3 ||
+  return is_glm(config->family) || config->family == YK_FAMILY_GLM4_MOE || config->family == YK_FAMILY_PHI3 ||
          yk_family_is_hybrid(config->family);
 }
 
@@ -115,7 +120,7 @@ static yk_status read_partial(yk_json object, const char *label, const yk_model_
 
 static yk_status set_rotary_dim(const char *file, double factor, yk_model_config *config, yk_err *err)
 {
-  bool has_pairs = config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_ERNIE4_5 ||
+  bool has_pairs = is_glm(config->family) || config->family == YK_FAMILY_ERNIE4_5 ||
                    config->family == YK_FAMILY_ERNIE4_5_MOE;
   config->rotary_interleaved = config->rotary_interleaved || has_pairs;
   config->rotary_dim = (int32_t)(config->head_dim * factor);
@@ -229,7 +234,7 @@ static void set_gpt_oss_default(yk_rope_config *rope)
 yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_rope_config *rope = &config->rope;
-  bool has_half = config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_GLM4_MOE;
+  bool has_half = is_glm(config->family) || config->family == YK_FAMILY_GLM4_MOE;
   double partial = yk_family_is_hybrid(config->family) ? 0.25 : has_half ? 0.5 : 1;
   *rope = yk_hf_rope_default(config->max_position_embeddings);
   if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default, as the next one */

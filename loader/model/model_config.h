@@ -52,7 +52,8 @@ typedef enum yk_model_family {
   YK_FAMILY_GLM_MOE_DSA, /* GLM-5 */
   YK_FAMILY_GPT_OSS,
   YK_FAMILY_GEMMA3,
-  YK_FAMILY_GEMMA3_VL /* the text part of a model that also reads images */
+  YK_FAMILY_GEMMA3_VL, /* the text part of a model that also reads images */
+  YK_FAMILY_GLM4       /* GLM-4-0414 and Z1 */
 } yk_model_family;
 
 typedef enum yk_rope_type { YK_ROPE_DEFAULT, YK_ROPE_LINEAR, YK_ROPE_LLAMA3, YK_ROPE_YARN } yk_rope_type;

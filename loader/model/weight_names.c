@@ -89,6 +89,14 @@ static const name_table glm_table = {
     .names = {[YK_ROLE_GATE] = "mlp.gate_up_proj", [YK_ROLE_UP] = "mlp.gate_up_proj"},
 };
 
+static const name_table glm4_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_ATTENTION_RESULT_NORM] = "post_self_attn_layernorm",
+              [YK_ROLE_FFN_RESULT_NORM] = "post_mlp_layernorm",
+              [YK_ROLE_GATE] = "mlp.gate_up_proj",
+              [YK_ROLE_UP] = "mlp.gate_up_proj"},
+};
+
 static const name_table phi3_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_Q] = "self_attn.qkv_proj",
@@ -150,6 +158,7 @@ static const name_table *table_of(yk_model_family family)
 {
   switch (family) {
   case YK_FAMILY_GLM: return &glm_table;
+  case YK_FAMILY_GLM4: return &glm4_table;
   case YK_FAMILY_CHATGLM: return &chatglm_table;
   case YK_FAMILY_PHI3: return &phi3_table;
   case YK_FAMILY_ERNIE4_5_MOE: return &ernie4_5_moe_table;

@@ -14,7 +14,8 @@ TOLERANCE = 1e-3
 N_TOP = 16
 # Cut like other families.
 RELATIVES = ("gemma3", "seed_oss", "ernie4_5", "ernie4_5_moe", "granite", "phi3", "glm4_moe_lite", "deepseek_v32",
-             "glm_moe_dsa", "kimi_k25")
+             "glm_moe_dsa", "kimi_k25",
+             "glm4", "glm4_awq")
 
 
 def case_names():

@@ -31,13 +31,15 @@ LATENT = {**{key: value for key, value in deepseek.COMMON.items() if key != "rop
           "routed_scaling_factor": 1.8, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 
 
-def case(name, architecture, model_type, about, without, common, reference=None, prefix="", inside=None, **config):
+def case(name, architecture, model_type, about, without, common, reference=None, prefix="", inside=None, awq=None,
+         **config):
     """without: changes of the configuration that drop the feature of the case; "zeros": the end of the names of tensors
     that are zeros without it. reference: the class of transformers, if
-    it is another one. prefix: of names in the file. inside: the key of config.json that holds the model's keys."""
+    it is another one. prefix: of names in the file. inside: the key of config.json that holds the model's keys. awq:
+    the group of AWQ gemm words of the layers' projections, None: plain."""
     return {"name": name, "architecture": architecture, "model_type": model_type, "about": about, "without": without,
             "reference": reference or architecture.removesuffix("ForCausalLM"), "prefix": prefix, "inside": inside,
-            "files": 1, "dtype": config.pop("dtype", "bfloat16"), "config": {**common, **config}}
+            "awq": awq, "files": 1, "dtype": config.pop("dtype", "bfloat16"), "config": {**common, **config}}
 
 
 CASES = [
@@ -57,6 +59,12 @@ CASES = [
     case("phi3", "Phi3ForCausalLM", "phi3", "Phi-3: q, k and v in one tensor, gate and up in another; 3 quarters of a "
          "head rotate, a window of 24", {"sliding_window": None}, DENSE, sliding_window=24,
          partial_rotary_factor=0.75, original_max_position_embeddings=256, pad_token_id=0, eos_token_id=2),
+    case("glm4", "Glm4ForCausalLM", "glm4", "GLM-4-0414: norms before and behind sublayers, half of a head rotates as "
+         "neighbours, biases of q, k and v", {"partial_rotary_factor": 1.0}, DENSE, attention_bias=True, head_dim=24,
+         partial_rotary_factor=0.5, pad_token_id=0),
+    case("glm4_awq", "Glm4ForCausalLM", "glm4", "as AWQ, without biases", {"partial_rotary_factor": 1.0}, DENSE, awq=32,
+         dtype="float16", attention_bias=False, head_dim=24, num_key_value_heads=1, partial_rotary_factor=0.5,
+         pad_token_id=0),
     case("gemma3", "Gemma3ForCausalLM", "gemma3_text", "Gemma 3: norms before and behind sublayers, of 1 + w; windows "
          "of 16 with a rotary base of their own, linear scaling elsewhere; heads of 24 with the scale of 20",
          {"rope_local_base_freq": 100.0}, {key: value for key, value in DENSE.items() if key != "hidden_act"},
@@ -128,6 +136,12 @@ def draw(spec, config, model, rng):
         if name == "model.embed_tokens.weight":
             std /= config.get("embedding_multiplier", math.sqrt(config["hidden_size"]) if is_gemma(spec) else 1)
             std /= 4 if config["tie_word_embeddings"] else 1
+        module = name.removesuffix(".weight")
+        if spec["awq"] and module.endswith("_proj"):
+            n, k = value.shape
+            words = families.draw_awq(rng, k, n, spec["awq"], std * math.sqrt(k), families.TORCH_DTYPES[spec["dtype"]])
+            tensors.update({f"{module}.{part}": tensor for part, tensor in words.items()})
+            continue
         drawn = torch.from_numpy((mean + std * rng.standard_normal(tuple(value.shape))).astype(np.float32))
         exact = name.endswith("e_score_correction_bias")
         tensors[name] = drawn if exact else drawn.to(families.TORCH_DTYPES[spec["dtype"]])
@@ -136,7 +150,7 @@ def draw(spec, config, model, rng):
 
 def load(spec, config, tensors):
     model = make_model(spec, config)
-    missing, unexpected = model.load_state_dict({name: t.float() for name, t in tensors.items()}, strict=False)
+    missing, unexpected = model.load_state_dict(families.dense_weights(tensors), strict=False)
     missing = [name for name in missing if name != "lm_head.weight" or not config["tie_word_embeddings"]]
     if missing or [name for name in unexpected if not name.endswith(".bias")]:  # biases: of a dropped feature
         raise AssertionError(f"missing {missing}, unexpected {unexpected}")
@@ -187,7 +201,8 @@ def make_case(spec, out):
     zeros = without.pop("zeros", "(none)")
     kept = {name: tensor * 0 if name.endswith(zeros) else tensor for name, tensor in tensors.items()}
     dropped = load(spec, {**config, **without}, kept)
-    families.end_feature_case(spec, folder, file_config(spec, config), prompts, None, model, dropped, ids)
+    families.end_feature_case(spec, folder, file_config(spec, config), prompts, families.awq_gemm(spec["awq"]),
+                              model, dropped, ids)
 
 
 if __name__ == "__main__":

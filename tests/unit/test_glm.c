@@ -62,6 +62,10 @@ static void glm_values_and_defaults(void **state)
   assert_int_equal(config_good(glm, "{'partial_rotary_factor': 0.25}").rotary_dim, 4);
   c = config_good(glm, "{'rope_parameters': {'rope_type': 'linear', 'factor': 2, 'partial_rotary_factor': 1.0}}");
   assert_true(c.rotary_dim == 16 && c.rope.type == YK_ROPE_LINEAR);
+  assert_false(c.result_norms);
+  c = config_good(glm, "{'architectures': ['Glm4ForCausalLM'], 'head_dim': '-', 'attention_bias': '-'}");
+  assert_int_equal(c.family, YK_FAMILY_GLM4);
+  assert_true(c.rotary_dim == 64 && c.rotary_interleaved && c.qkv_bias && !c.o_bias && c.result_norms);
 }
 
 static void other_values_are_refused(void **state)
@@ -98,7 +102,7 @@ static void other_values_are_refused(void **state)
       {glm, "{'partial_rotary_factor': 0}", YK_E_FORMAT, "partial_rotary_factor 0|head_dim 16|found 0"},
       {glm, "{'partial_rotary_factor': 0.2}", YK_E_FORMAT, "partial_rotary_factor 0.2|found 3"},
       {glm, "{'partial_rotary_factor': 2}", YK_E_FORMAT, "\"partial_rotary_factor\"|found 2"},
-      {glm, "{'architectures': ['Glm4ForCausalLM']}", YK_E_UNSUPPORTED, "\"Glm4ForCausalLM\"|GLM-4 (Glm)"},
+      {glm, "{'architectures': ['Glm4vForConditionalGeneration']}", YK_E_UNSUPPORTED, "\"Glm4vFor|GLM-4 (Glm, Glm4)"},
   };
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_model_config config;
