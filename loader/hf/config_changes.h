@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/status.h"
+#include "base/json.h"
 
 /* All NULL and false: no changes. dense_beyond_index concerns no file. */
 typedef struct yk_config_changes {
@@ -20,10 +20,11 @@ typedef struct yk_config_changes {
 } yk_config_changes;
 
 /* yk_config_changes_apply_config - replace *text [*n_bytes], malloc'd, by config.json with the changes applied. Members
- *   are replaced as a whole. If changes contain rope_scaling or rope_theta, rope_parameters of the file is converted:
- *   its members that the changes do not replace continue under the older names. If changes contain rope_parameters, the
- *   older names are dropped.
- *   Errors: YK_E_INVAL ("hf_overrides: ..."), YK_E_FORMAT (the file), YK_E_NOMEM. *text is then unchanged. */
+ *   are replaced as a whole, except for text_config, whose members are merged. Where the file has a text_config, other
+ *   members replace the file's there too. Rotary scaling is replaced as a whole, while bases and the share that rotates
+ *   stay unless they are given, under either name (rope_theta, rope_parameters). Keys of the file that would decide in
+ *   place of a changed key (layer_types for max_window_layers) are dropped.
+ *   Errors: YK_E_INVAL ("hf_overrides: ..."), YK_E_FORMAT (the file), YK_E_NOMEM. *text then still is a text. */
 yk_status yk_config_changes_apply_config(const yk_config_changes *changes, char **text, size_t *n_bytes, yk_err *err);
 
 /* yk_config_changes_apply_generation - the same for generation_config.json, where *text may be NULL. A given
@@ -31,5 +32,9 @@ yk_status yk_config_changes_apply_config(const yk_config_changes *changes, char 
  *   Errors: the same, with "override_generation_config: ...". */
 yk_status yk_config_changes_apply_generation(const yk_config_changes *changes, char **text, size_t *n_bytes,
                                              yk_err *err);
+
+/* yk_config_changes_check - refuse a change that nobody read in config and generation, the roots of the merged
+ *   documents, watched (yk_json_watch) while they were read. Errors: YK_E_INVAL, with the key; YK_E_NOMEM. */
+yk_status yk_config_changes_check(const yk_config_changes *changes, yk_json config, yk_json generation, yk_err *err);
 
 #endif

@@ -232,7 +232,7 @@ static yk_status read_all(const documents *d, const yk_log *log, yk_model_config
   YK_TRY(read_dtype(text, root, config, err));
   YK_TRY(yk_hf_read_windows(text, file, config, err));
   yk_hf_read_pooling(root, yk_json_root(d->modules), yk_json_root(d->pooling), config->hidden_size, &config->pooling);
-  return yk_hf_read_generation(text, file, yk_json_root(d->generation), generation_file, log, config, err);
+  return yk_hf_read_generation(root, text, file, yk_json_root(d->generation), generation_file, log, config, err);
 }
 
 static yk_status parse_optional(const char *name, const char *text, size_t n_bytes, yk_json_doc **out, yk_err *err)
@@ -254,7 +254,11 @@ yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log,
     status = parse_optional(texts->description_file, texts->description, texts->description_bytes, &d.description, err);
   if (status == YK_OK) status = parse_optional(modules_file, texts->modules, texts->modules_bytes, &d.modules, err);
   if (status == YK_OK) status = parse_optional(modules_file, texts->pooling, texts->pooling_bytes, &d.pooling, err);
+  if (status == YK_OK && texts->changes) status = yk_json_watch(d.root, err);
+  if (status == YK_OK && texts->changes) status = yk_json_watch(d.generation, err);
   if (status == YK_OK) status = read_all(&d, log, &config, err);
+  if (status == YK_OK && texts->changes)
+    status = yk_config_changes_check(texts->changes, yk_json_root(d.root), yk_json_root(d.generation), err);
   yk_json_free(d.root);
   yk_json_free(d.generation);
   yk_json_free(d.quantize);

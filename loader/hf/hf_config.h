@@ -37,7 +37,8 @@ typedef struct yk_config_texts {
   const char *description, *description_file; /* quant_model_description*.json, and its name */
   const char *modules, *pooling;              /* modules.json, and the config.json of its module that pools */
   size_t config_bytes, generation_bytes, quantize_bytes, description_bytes, modules_bytes, pooling_bytes;
-  bool dense_beyond_index; /* as in yk_config_changes */
+  bool dense_beyond_index;          /* as in yk_config_changes */
+  const yk_config_changes *changes; /* which are in the texts; a change that nothing reads is refused. NULL: none */
 } yk_config_texts;
 
 yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log, yk_model_config *out, yk_err *err);

@@ -51,6 +51,7 @@ yk_status yk_model_config_load(const char *dir, const yk_config_changes *changes
   char *config = NULL, *generation = NULL, *quantize = NULL, *description = NULL, description_name[256] = "";
   char *modules = NULL, *pooling = NULL;
   yk_config_texts texts = {.description_file = description_name,
+                           .changes = changes,
                            .dense_beyond_index = changes && changes->dense_beyond_index};
   yk_status status = yk_dir_read(dir, config_file, true, &config, &texts.config_bytes, err);
   if (status == YK_OK) status = read_generation(dir, changes, &generation, &texts.generation_bytes, err);

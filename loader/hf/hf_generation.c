@@ -112,17 +112,24 @@ static class_ids find_class_ids(yk_model_family family)
   return (class_ids){family, 1, {2, -1, -1}};
 }
 
-static yk_status read_special_ids(yk_json root, const char *file, yk_json generation, const char *generation_file,
-                                  const yk_log *log, yk_model_config *config, yk_err *err)
+/* In the order in which a key of bos_token_id is replaced by the next one. */
+typedef struct id_source {
+  yk_json object;
+  const char *file;
+} id_source;
+
+static yk_status read_special_ids(const id_source *sources, size_t n_sources, const yk_log *log,
+                                  yk_model_config *config, yk_err *err)
 {
+  bool has_bos = false, has_eos = false;
   config->bos_id = -1;
-  YK_TRY(read_bos(log, generation, generation_file, config, err));
-  YK_TRY(read_bos(log, root, file, config, err));
-  YK_TRY(add_all_eos(log, root, file, config, err));
-  YK_TRY(add_all_eos(log, generation, generation_file, config, err));
+  for (size_t i = 0; i < n_sources; i++) {
+    has_bos = has_bos || yk_json_get(sources[i].object, bos_key).doc;
+    has_eos = has_eos || yk_json_get(sources[i].object, eos_key).doc;
+    YK_TRY(read_bos(log, sources[i].object, sources[i].file, config, err));
+  }
+  for (size_t i = n_sources; i-- > 0;) YK_TRY(add_all_eos(log, sources[i].object, sources[i].file, config, err));
   const class_ids ids = find_class_ids(config->family);
-  bool has_bos = yk_json_get(root, bos_key).doc || yk_json_get(generation, bos_key).doc;
-  bool has_eos = yk_json_get(root, eos_key).doc || yk_json_get(generation, eos_key).doc;
   if (!has_bos && ids.bos < config->vocab_size) config->bos_id = ids.bos;
   for (size_t i = 0; !has_eos && i < sizeof ids.eos / sizeof *ids.eos; i++)
     if (ids.eos[i] >= 0 && ids.eos[i] < config->vocab_size) config->eos_ids[config->n_eos_ids++] = ids.eos[i];
@@ -182,13 +189,14 @@ static yk_status read_sampling(yk_json object, const char *file, int32_t vocab_s
   return YK_OK;
 }
 
-yk_status yk_hf_read_generation(yk_json root, const char *file, yk_json generation, const char *generation_file,
-                                const yk_log *log, yk_model_config *config, yk_err *err)
+yk_status yk_hf_read_generation(yk_json root, yk_json text, const char *file, yk_json generation,
+                                const char *generation_file, const yk_log *log, yk_model_config *config, yk_err *err)
 {
   if (generation.doc && !yk_json_is(generation, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", generation_file,
                       yk_json_type_name(generation));
   config->generation = (yk_generation_defaults){.temperature = 1, .top_p = 1, .repetition_penalty = 1};
-  YK_TRY(read_special_ids(root, file, generation, generation_file, log, config, err));
+  const id_source sources[] = {{generation, generation_file}, {root, file}, {text, file}};
+  YK_TRY(read_special_ids(sources, text.node == root.node ? 2 : 3, log, config, err));
   return read_sampling(generation, generation_file, config->vocab_size, log, &config->generation, err);
 }

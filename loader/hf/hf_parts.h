@@ -55,10 +55,11 @@ yk_status yk_hf_read_quant(yk_json root, yk_json separate, const char *separate_
 /* yk_hf_read_msmodelslim - convert msmodelslim's description of every tensor into rules. file: its name. */
 yk_status yk_hf_read_msmodelslim(yk_json object, const char *file, yk_quant_config *quant, yk_err *err);
 
-/* yk_hf_read_generation - bos and eos ids, sampling defaults; generation is absent if there is no such file. A default
+/* yk_hf_read_generation - bos and eos ids, sampling defaults. text: the keys of the language model, root itself unless
+ *   they stand in an object of root; generation is absent if there is no such file. A default
  *   outside its range is clamped, with a warning to log. */
-yk_status yk_hf_read_generation(yk_json root, const char *file, yk_json generation, const char *generation_file,
-                                const yk_log *log, yk_model_config *config, yk_err *err);
+yk_status yk_hf_read_generation(yk_json root, yk_json text, const char *file, yk_json generation,
+                                const char *generation_file, const yk_log *log, yk_model_config *config, yk_err *err);
 
 enum { YK_POOLING_FOLDER_BYTES = 64 };
 

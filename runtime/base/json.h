@@ -101,6 +101,14 @@ size_t yk_json_size(yk_json container); /* elements, or members with distinct ke
 /* yk_json_get - a member, absent if missing. Time is proportional to the number of members. */
 yk_json yk_json_get(yk_json object, const char *key);
 
+/* yk_json_watch - from now on, yk_json_get marks the members that it finds; only one thread may then read the document.
+ *   Errors: YK_E_NOMEM.
+ * yk_json_was_read - whether a member's value was found so; false for an absent value.
+ * yk_json_get_quietly - yk_json_get without the mark. */
+yk_status yk_json_watch(yk_json_doc *doc, yk_err *err);
+bool yk_json_was_read(yk_json value);
+yk_json yk_json_get_quietly(yk_json object, const char *key);
+
 /* yk_json_at - element i; O(1) if no element is an array or object, else O(i). */
 yk_json yk_json_at(yk_json array, size_t i);
 

@@ -20,6 +20,7 @@ struct yk_json_doc {
   char *text; /* owned; strings are decoded in place, strings and numbers end in NUL */
   yk_json_node *nodes;
   size_t n_nodes, capacity;
+  bool *is_read; /* [n_nodes], owned; NULL unless the document is watched */
 };
 
 static inline uint32_t yk_json_node_after(const yk_json_node *nodes, uint32_t node)

@@ -366,5 +366,6 @@ void yk_json_free(yk_json_doc *doc)
   if (!doc) return;
   free(doc->text);
   free(doc->nodes);
+  free(doc->is_read);
   free(doc);
 }

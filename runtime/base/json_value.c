@@ -175,12 +175,31 @@ yk_json yk_json_member(yk_json key)
   return key.doc ? (yk_json){key.doc, key.node + 1} : YK_JSON_NONE;
 }
 
-yk_json yk_json_get(yk_json object, const char *key)
+yk_json yk_json_get_quietly(yk_json object, const char *key)
 {
   size_t n_bytes = strlen(key);
   YK_JSON_EACH_KEY(at, object)
   if (yk_json_length(at) == n_bytes && memcmp(yk_json_text(at), key, n_bytes) == 0) return yk_json_member(at);
   return YK_JSON_NONE;
+}
+
+yk_json yk_json_get(yk_json object, const char *key)
+{
+  yk_json found = yk_json_get_quietly(object, key);
+  if (found.doc && found.doc->is_read) found.doc->is_read[found.node] = true;
+  return found;
+}
+
+yk_status yk_json_watch(yk_json_doc *doc, yk_err *err)
+{
+  if (!doc || doc->is_read) return YK_OK;
+  doc->is_read = calloc(doc->n_nodes, sizeof *doc->is_read);
+  return doc->is_read ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for the marks of a JSON document");
+}
+
+bool yk_json_was_read(yk_json value)
+{
+  return value.doc && value.doc->is_read && value.doc->is_read[value.node];
 }
 
 yk_json yk_json_at(yk_json array, size_t i)

@@ -216,6 +216,16 @@ class Refused(harness.Case):
         for changes in ({"max_position_embeddings": 2000}, {"rope_scaling": yarn}, {"rope_parameters": yarn}):
             self.assertTrue(self.run_json(*plan, "--hf-overrides", json.dumps(changes))[0]["fits"], changes)
         self.assert_error([*plan, "--hf-overrides", '{"num_hidden_layers": 0}'], "num_hidden_layers", "found 0")
+        for changes, key in (({"max_positions": 9}, "max_positions"), ({"text_config": {"a": 1}}, "text_config.a"),
+                             ({"rope_scaling": {**yarn, "betafast": 3}}, "rope_scaling.betafast")):
+            self.assert_error([*plan, "--hf-overrides", json.dumps(changes)],
+                              f'--hf-overrides: key "{key}" would be without effect')
+        inside = ["plan", os.path.join(harness.FAMILIES, "hybrid_qwen3_5"), "--device", "cpu", "--tp", 1]
+        for changes in ({"max_position_embeddings": 77}, {"text_config": {"max_position_embeddings": 77}}):
+            self.assert_error([*inside, "--max-model-len", 78, "--hf-overrides", json.dumps(changes)],
+                              "expected at most 77")
+        self.assert_error([*inside, "--hf-overrides", '{"text_config": {"max_positions": 1}}'],
+                          '--hf-overrides: key "text_config.max_positions" would be without effect')
         generate = ["generate", harness.DEMO, "--device", "cpu", "--kv-cache-bytes", "16MiB", "-p", "Sort: k b z a ->"]
         for arguments, text in (([], " a b k z\n"),
                                 (["--override-generation-config", '{"max_new_tokens": 2}'], " a b\n"),
@@ -223,6 +233,8 @@ class Refused(harness.Case):
                                 (["--generation-config", "vllm", "--temperature", 0], " a b k z\n"),
                                 (["--generation-config", harness.DEMO], " a b k z\n")):
             self.assertEqual(self.run_yoke(*generate, *arguments).out, text, arguments)
+        self.assert_error([*generate, "--override-generation-config", '{"temprature": 2}'],
+                          '--override-generation-config: key "temprature" would be without effect')
         self.assert_error([*generate, "--generation-config", "/no/such"], "/no/such/generation_config.json")
         for option in ("--hf-overrides", "--override-generation-config"):
             self.assert_usage_error([*generate, option, "[]"], f"{option}: expected a JSON object, found array")

@@ -74,6 +74,20 @@ static void rotary_settings_of_gpt_oss(void **state)
   assert_true(config.rope.type == YK_ROPE_DEFAULT && config.rope.theta == 5000);
 }
 
+/* Ids beside text_config count, as those inside. */
+static void ids_of_nested_files(void **state)
+{
+  (void)state;
+  yk_model_config config;
+  yk_err err = YK_ERR_INIT;
+  static const char file[] =
+      "{'architectures': ['Gemma3ForConditionalGeneration'], 'eos_token_id': [5, 6], 'bos_token_id': 8,"
+      " 'text_config': {'hidden_size': 64, 'intermediate_size': 96, 'num_hidden_layers': 2, 'eos_token_id': 7}}";
+  expect_ok(file, config_load(file, "{}", &config, &err), &err);
+  assert_int_equal(config.n_eos_ids, 3);
+  assert_true(config.eos_ids[0] == 7 && config.eos_ids[1] == 5 && config.eos_ids[2] == 6 && config.bos_id == 8);
+}
+
 /* Keys whose class default fits a single model are required. */
 static void keys_of_one_model(void **state)
 {
@@ -95,6 +109,6 @@ static void keys_of_one_model(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(values_of_classes), cmocka_unit_test(rotary_settings_of_gpt_oss),
-                                     cmocka_unit_test(keys_of_one_model)};
+                                     cmocka_unit_test(ids_of_nested_files), cmocka_unit_test(keys_of_one_model)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,23 +40,59 @@ static void test_members(void **state)
   expect_config("{\"a\": 2, \"a\": 3}", "{\"a\": 1, \"q\\\"\": \"\\n\"}", "{\"q\\\"\": \"\\n\", \"a\": 3}");
 }
 
-/* The newer name of rotary settings yields to the older ones, and keeps the settings that they lack. */
+/* A change under either name of rotary settings keeps what it does not give. */
 static void test_rotary_settings(void **state)
 {
   (void)state;
   const char *file = "{\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 5.0}, \"b\": 1}";
   expect_config("{\"rope_scaling\": {\"factor\": 2}}", file,
-                "{\"rope_theta\": 5.0, \"b\": 1, \"rope_scaling\": "
-                "{\"factor\": 2}}");
+                "{\"b\": 1, \"rope_theta\": 5.0, \"rope_scaling\": {\"factor\": 2}}");
   expect_config("{\"rope_theta\": 7}", file,
-                "{\"rope_scaling\": {\"rope_type\": \"default\"}, \"b\": 1, \"rope_theta\": "
-                "7}");
+                "{\"b\": 1, \"rope_scaling\": {\"rope_type\": \"default\"}, \"rope_theta\": 7}");
   expect_config("{\"rope_theta\": 7, \"rope_scaling\": null}", file,
-                "{\"b\": 1, \"rope_theta\": 7, \"rope_scaling\": "
-                "null}");
-  expect_config("{\"rope_parameters\": {}}", file, "{\"b\": 1, \"rope_parameters\": {}}");
+                "{\"b\": 1, \"rope_theta\": 7, \"rope_scaling\": null}");
+  expect_config("{\"rope_parameters\": {}}", file, "{\"b\": 1, \"rope_theta\": 5.0, \"rope_parameters\": {}}");
   expect_config("{\"rope_parameters\": {\"rope_theta\": 3}}", "{\"rope_scaling\": {}, \"rope_theta\": 5, \"b\": 1}",
-                "{\"b\": 1, \"rope_parameters\": {\"rope_theta\": 3}}");
+                "{\"b\": 1, \"rope_theta\": 5, \"rope_parameters\": {\"rope_theta\": 3}}");
+  expect_config("{\"partial_rotary_factor\": 1}", "{\"rope_parameters\": {\"partial_rotary_factor\": 0.5}}",
+                "{\"rope_scaling\": {}, \"partial_rotary_factor\": 1}");
+  expect_config("{\"rope_scaling\": {\"original_max_position_embeddings\": 8}}",
+                "{\"original_max_position_embeddings\": 4}",
+                "{\"rope_scaling\": {\"original_max_position_embeddings\": 8}}");
+  /* Gemma's settings per layer type */
+  file = "{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5, \"rope_type\": \"linear\"},"
+         " \"sliding_attention\": {\"rope_theta\": 6}}}";
+  expect_config("{\"rope_scaling\": {\"factor\": 2}}", file,
+                "{\"rope_theta\": 5, \"rope_local_base_freq\": 6, \"rope_scaling\": {\"factor\": 2}}");
+  expect_config("{\"rope_local_base_freq\": 9}", file,
+                "{\"rope_theta\": 5, \"rope_scaling\": {\"rope_type\": \"linear\"}, \"rope_local_base_freq\": 9}");
+  expect_config("{\"rope_theta\": 9}", "{\"rope_parameters\": 3}",
+                "{\"rope_scaling\": 3, \"rope_theta\": 9}"); /* the error is reported by the reader */
+}
+
+/* Members are merged into text_config, and replace the file's there wherever they stand in the changes. */
+static void test_nested(void **state)
+{
+  (void)state;
+  const char *file = "{\"a\": 1, \"text_config\": {\"b\": 2, \"rope_parameters\": {\"rope_theta\": 3}}}";
+  expect_config("{\"b\": 4}", file,
+                "{\"a\": 1, \"b\": 4, \"text_config\": {\"rope_parameters\": {\"rope_theta\": 3}, \"b\": 4}}");
+  expect_config("{\"text_config\": {\"b\": 5}, \"b\": 4}", file,
+                "{\"a\": 1, \"b\": 4, \"text_config\": {\"rope_parameters\": {\"rope_theta\": 3}, \"b\": 5}}");
+  expect_config("{\"text_config\": {\"rope_parameters\": {\"factor\": 5}}}", file,
+                "{\"a\": 1, \"text_config\": {\"b\": 2, \"rope_theta\": 3, \"rope_parameters\": {\"factor\": 5}}}");
+  expect_config("{\"text_config\": null}", file, "{\"a\": 1, \"text_config\": null}");
+  expect_config("{\"text_config\": {\"b\": 5}}", "{\"a\": 1}", "{\"a\": 1, \"text_config\": {\"b\": 5}}");
+}
+
+/* Keys of the file that decide in place of the changed key. */
+static void test_voided(void **state)
+{
+  (void)state;
+  expect_config("{\"torch_dtype\": \"float32\"}", "{\"dtype\": \"float16\"}", "{\"torch_dtype\": \"float32\"}");
+  expect_config("{\"use_sliding_window\": false}", "{\"layer_types\": []}", "{\"use_sliding_window\": false}");
+  expect_config("{\"use_sliding_window\": false, \"layer_types\": [1]}", "{\"layer_types\": []}",
+                "{\"use_sliding_window\": false, \"layer_types\": [1]}");
 }
 
 static void test_generation(void **state)
@@ -99,7 +135,8 @@ static void test_refusals(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_members), cmocka_unit_test(test_rotary_settings),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_members),    cmocka_unit_test(test_rotary_settings),
+                                     cmocka_unit_test(test_nested),     cmocka_unit_test(test_voided),
                                      cmocka_unit_test(test_generation), cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
