@@ -7,9 +7,9 @@
 #define YK_BENCH_LOAD_FIGURES_H
 
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
+
+#include "bench/figures.h"
 
 enum { LOAD_TTFT, LOAD_TPOT, LOAD_ITL, LOAD_E2EL, N_LOAD_TIMES, N_LOAD_COUNTS = 8, N_LOAD_STATISTICS = 6 };
 enum { N_LOAD_FIGURES = N_LOAD_COUNTS + N_LOAD_TIMES * N_LOAD_STATISTICS, MAX_LOAD_RUNS = 64 };
@@ -44,33 +44,12 @@ static inline void load_figure_name(int figure, char *out, size_t n_bytes)
     snprintf(out, n_bytes, "%s_%s_ms", statistics[at % N_LOAD_STATISTICS], times[at / N_LOAD_STATISTICS]);
 }
 
-static inline int load_compare(const void *a, const void *b)
-{
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-/* Percentile of sorted values, linear between neighbours. */
-static inline double load_percentile(const double *values, size_t n, double share)
-{
-  double place = (double)(n - 1) * share / 100;
-  size_t low = (size_t)place, high = low + 1 < n ? low + 1 : n - 1;
-  return values[low] + (values[high] - values[low]) * (place - (double)low);
-}
-
+/* Zeros for an empty sample. Sorts the times. */
 static inline void load_statistics_of(load_times *times, double out[N_LOAD_STATISTICS])
 {
-  static const double shares[] = {90, 95, 99};
-  double sum = 0, squares = 0;
-  for (int i = 0; i < N_LOAD_STATISTICS; i++) out[i] = 0;
-  if (times->n == 0) return;
-  qsort(times->values_ms, times->n, sizeof *times->values_ms, load_compare);
-  for (size_t i = 0; i < times->n; i++) sum += times->values_ms[i];
-  out[0] = sum / (double)times->n;
-  for (size_t i = 0; i < times->n; i++) squares += (times->values_ms[i] - out[0]) * (times->values_ms[i] - out[0]);
-  out[1] = load_percentile(times->values_ms, times->n, 50);
-  out[2] = sqrt(squares / (double)times->n);
-  for (int i = 0; i < 3; i++) out[3 + i] = load_percentile(times->values_ms, times->n, shares[i]);
+  const yk_bench_statistics found = yk_bench_statistics_of(times->values_ms, times->n);
+  const double values[N_LOAD_STATISTICS] = {found.mean, found.median, found.std, found.p90, found.p95, found.p99};
+  for (int i = 0; i < N_LOAD_STATISTICS; i++) out[i] = times->n ? values[i] : 0;
 }
 
 static inline void load_figures_of(load_run *run, double out[N_LOAD_FIGURES])
@@ -99,8 +78,8 @@ static inline void load_report(double runs[][N_LOAD_FIGURES], int n_runs, json_t
   for (int figure = 0; figure < N_LOAD_FIGURES; figure++) {
     double values[MAX_LOAD_RUNS];
     for (int i = 0; i < n_runs; i++) values[i] = runs[i][figure];
-    qsort(values, (size_t)n_runs, sizeof *values, load_compare);
-    double median = load_percentile(values, (size_t)n_runs, 50), spread = values[n_runs - 1] - values[0];
+    const double median = yk_bench_statistics_of(values, (size_t)n_runs).median; /* sorts them */
+    const double spread = values[n_runs - 1] - values[0];
     load_figure_name(figure, name, sizeof name);
     printf("%-34s %12.2f %12.2f\n", name, median, spread);
     json_object_set_new(report, name, json_real(median));

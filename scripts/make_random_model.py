@@ -251,7 +251,7 @@ def write_model(config, tensors, args):
     write_json(os.path.join(args.out, "generation_config.json"),
                {"bos_token_id": config["bos_token_id"], "eos_token_id": config["eos_token_id"], "do_sample": False})
     for old in os.listdir(args.out):  # an index or shards of an earlier run would shadow the new ones
-        if old.startswith("model") and (old.endswith(".safetensors") or old.endswith(".safetensors.index.json")):
+        if old.startswith("model") and old.endswith((".safetensors", ".safetensors.index.json")):
             os.remove(os.path.join(args.out, old))
     files = split_files(tensors, int(args.file_gb * 1e9))
     names = [f"model-{i + 1:05d}-of-{len(files):05d}.safetensors" for i in range(len(files))]

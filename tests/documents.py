@@ -1,26 +1,42 @@
 #!/usr/bin/env python3
-"""Checks documents: every link leads to an existing file and heading, code is fenced, and pages for users are short.
+"""Checks documents: every link leads to an existing file and heading, every path of the project that stands as code
+exists, code is fenced, and pages for users are short.
 
 First plants faults in a scratch tree and fails unless each is found, so that a broken rule is noticed.
 """
 
+import glob
 import os
 import re
 import tempfile
 
 import rule_check
 
-NOT_WALKED = {"build", "__pycache__"}
 MOST_LINES = 150  # of a README
+FOLDERS = ("bench", "kernels", "loader", "parallel", "runtime", "scripts", "tests")
+PLACEHOLDER = re.compile(r"[A-Z]{3,}|[<>$()=:]")  # format_NAME.c; not README.md
 LINK = re.compile(r"\[[^\]\[]*\]\(([^()\s]+)\)|(?:src|srcset|href)=\"([^\"\s]+)\"")
 
 
-def documents(root):
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in NOT_WALKED and not name.startswith("."))
-        for name in sorted(names):
-            if name.endswith(".md"):
-                yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
+def alternatives(path):
+    """The paths that a path with {a,b} stands for."""
+    braces = re.search(r"\{([^{}]*)\}", path)
+    if not braces:
+        return [path]
+    return [one for part in braces[1].split(",") for one in alternatives(
+        path[:braces.start()] + part + path[braces.end():])]
+
+
+def lost_paths(root, line):
+    """Paths from the top of the project, in code of a line, that lead nowhere. * stands for any name."""
+    for code in re.findall(r"`([^`]*)`", line):
+        for path in code.split():
+            is_path = path.split("/")[0] in FOLDERS and "/" in path
+            if not is_path or PLACEHOLDER.search(path.replace("README.md", "")):
+                continue
+            for one in alternatives(path):
+                if not glob.glob(os.path.join(root, one)):
+                    yield one
 
 
 def without_code(text):
@@ -65,7 +81,7 @@ def check_link(root, path, target):
 
 def check_tree(root):
     problems = []
-    for path in documents(root):
+    for path in rule_check.walk(root, re.compile(r"\.md$"), ()):
         text = read(os.path.join(root, path))
         n_lines = len(text.splitlines())
         if os.path.basename(path) == "README.md" and n_lines > MOST_LINES:
@@ -75,6 +91,8 @@ def check_tree(root):
                      if not re.fullmatch(r"```\w*", line)]
         if len(fences) % 2:
             problems.append(f"{path}:{fences[-1][0]}: a fence without its other end")
+        problems += [f"{path}:{number}: no such path: {lost}" for number, line in enumerate(text.splitlines(), 1)
+                     for lost in lost_paths(root, line)]
         for number, line in enumerate(without_code(text), 1):
             for match in LINK.finditer(line):
                 target = match[1] or match[2]
@@ -91,12 +109,15 @@ def self_test():
                            ("[a](https://x)", False), ("`[a](b.md)`", False), ("```\n[a](b.md)\n```", False),
                            ("[a](.)", False), ("```\n# Here\n```\n[a](#here)", True), ("x\n" * MOST_LINES, False),
                            ("x\n" * (MOST_LINES + 1), True),
-                           ("``` a ```", True), ("```\na", True), ("```sh\na\n```", False)):
+                           ("`tests/no.py`", True), ("`tests/{a,no}.py -x`", True),
+                           ("`tests/{a}.py tests/* tests/NAME.c`", False), ("``` a ```", True), ("```\na", True),
+                           ("```sh\na\n```", False)):
         with tempfile.TemporaryDirectory() as root:
             os.mkdir(os.path.join(root, "d"))
             for name, content in (("c.md", "# A `b`, 8 bits\n"), ("README.md", text)):
                 with open(os.path.join(root, "d", name), "w", encoding="utf-8") as file:
                     file.write(content)
+            rule_check.write_tree(root, {"tests/a.py": ""})
             if bool(check_tree(root)) != is_found:
                 failures.append(f"{text[:40]!r} is {'not found' if is_found else 'refused'}")
     return failures

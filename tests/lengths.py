@@ -15,17 +15,7 @@ import rule_check
 
 MOST_OF_FUNCTION, MOST_OF_FILE = 60, 750
 SOURCE = re.compile(r"\.(c|h|inc|py)$")
-NOT_WALKED = {"build", "__pycache__"}
 GENERATED = {"runtime/text/unicode_tables.c", "tests/golden/delta_goldens.h", "tests/golden/rope_goldens.h"}
-
-
-def sources(root):
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in NOT_WALKED and not name.startswith("."))
-        for name in sorted(names):
-            path = os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
-            if SOURCE.search(name) and path not in GENERATED:
-                yield path
 
 
 def without_tables(lines):
@@ -60,7 +50,7 @@ def python_functions(text):
 def check_tree(root):
     """Every function and file that is too long, as a line of text."""
     problems = []
-    for path in sources(root):
+    for path in rule_check.walk(root, SOURCE, GENERATED):
         with open(os.path.join(root, path), encoding="utf-8") as file:
             text = file.read()
         lines = text.splitlines()

@@ -16,19 +16,10 @@ NOT_WALKED = {"build", "results", "__pycache__"}
 GENERATED = {"tests/golden/rope_goldens.h"}
 
 
-def written_files(root):
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in NOT_WALKED and not name.startswith("."))
-        for name in sorted(names):
-            path = os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
-            if WRITTEN.search(name) and path not in GENERATED:
-                yield path
-
-
 def check_tree(root):
     """Every line that is too wide, as a line of text."""
     problems = []
-    for path in written_files(root):
+    for path in rule_check.walk(root, WRITTEN, GENERATED, NOT_WALKED):
         with open(os.path.join(root, path), encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 n_columns = len(line.rstrip("\n"))

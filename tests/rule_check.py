@@ -15,6 +15,16 @@ def write_tree(root, files):
             file.write(text)
 
 
+def walk(root, written, left_out, not_walked=frozenset({"build", "__pycache__"})):
+    """Paths below root, with /, of the files whose names match the pattern written; without those in left_out."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in not_walked and not name.startswith("."))
+        for name in sorted(names):
+            path = os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
+            if written.search(name) and path not in left_out:
+                yield path
+
+
 def finish(problems):
     """Prints all problems; ends the program with 1 if there is one."""
     for problem in problems:

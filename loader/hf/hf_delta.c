@@ -54,23 +54,9 @@ static yk_status read_gates(yk_json root, const char *file, yk_model_config *con
 static yk_status read_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   int32_t interval = DEFAULT_INTERVAL;
-  yk_json types = yk_json_get(root, "layer_types");
   YK_TRY(yk_json_get_i32(root, file, "full_attention_interval", false, 1, INT32_MAX, &interval, err));
   for (int32_t i = 0; i < config->n_layers; i++) config->delta.layers[i] = (i + 1) % interval != 0;
-  if (!yk_json_is_given(types)) return YK_OK;
-  if (!yk_json_is(types, YK_JSON_ARRAY) || yk_json_size(types) != (size_t)config->n_layers)
-    return yk_err_set(err, YK_E_FORMAT,
-                      "%s: key \"layer_types\": expected an array of num_hidden_layers = %d strings, found %s of %zu",
-                      file, config->n_layers, yk_json_type_name(types), yk_json_size(types));
-  for (int32_t i = 0; i < config->n_layers; i++) {
-    const char *type = yk_json_string(yk_json_at(types, (size_t)i));
-    config->delta.layers[i] = type && strcmp(type, "linear_attention") == 0;
-    if (!config->delta.layers[i] && (!type || strcmp(type, "full_attention") != 0))
-      return yk_err_set(err, YK_E_UNSUPPORTED,
-                        "%s: layer_types[%d] %s%s%s is not supported; supported: linear_attention, full_attention",
-                        file, i, type ? "\"" : "", type ? type : "(not a string)", type ? "\"" : "");
-  }
-  return YK_OK;
+  return yk_hf_read_layer_types(root, file, config->n_layers, "linear_attention", config->delta.layers, err);
 }
 
 yk_status yk_hf_read_delta(yk_json root, const char *file, yk_model_config *config, yk_err *err)

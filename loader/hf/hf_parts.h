@@ -44,6 +44,11 @@ yk_status yk_hf_read_chatglm(yk_json root, const char *file, yk_model_config *co
 /* yk_hf_rope_default - no scaling, with default values in the fields of all scaling types. */
 yk_rope_config yk_hf_rope_default(int32_t max_position_embeddings);
 
+/* yk_hf_read_layer_types - which layers [n_layers] are of the kind other; the rest have full attention. Without the key
+ *   "layer_types", is_other stays as it is. */
+yk_status yk_hf_read_layer_types(yk_json root, const char *file, int32_t n_layers, const char *other, bool *is_other,
+                                 yk_err *err);
+
 /* yk_hf_read_windows - window_tokens of every layer; needs family and n_layers. */
 yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 

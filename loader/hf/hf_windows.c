@@ -12,29 +12,37 @@ static yk_status read_window(yk_json root, const char *file, int32_t *window, yk
   return yk_json_get_i32(root, file, "sliding_window", false, 1, YK_MAX_POSITIONS, window, err);
 }
 
-/* layer_types, if present, sets the window of each layer. */
-static yk_status apply_layer_types(yk_json types, const char *file, int32_t window, yk_model_config *config,
-                                   yk_err *err)
+yk_status yk_hf_read_layer_types(yk_json root, const char *file, int32_t n_layers, const char *other, bool *is_other,
+                                 yk_err *err)
 {
-  if (!yk_json_is(types, YK_JSON_ARRAY) || yk_json_size(types) != (size_t)config->n_layers)
+  yk_json types = yk_json_get(root, "layer_types");
+  if (!yk_json_is_given(types)) return YK_OK;
+  if (!yk_json_is(types, YK_JSON_ARRAY) || yk_json_size(types) != (size_t)n_layers)
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: key \"layer_types\": expected an array of num_hidden_layers = %d strings, found %s of %zu",
-                      file, config->n_layers, yk_json_type_name(types), yk_json_size(types));
-  for (int32_t i = 0; i < config->n_layers; i++) {
+                      file, n_layers, yk_json_type_name(types), yk_json_size(types));
+  for (int32_t i = 0; i < n_layers; i++) {
     const char *type = yk_json_string(yk_json_at(types, (size_t)i));
-    if (type && strcmp(type, "full_attention") == 0) {
-      config->window_tokens[i] = 0;
-    } else if (type && strcmp(type, "sliding_attention") == 0) {
-      if (window == 0)
-        return yk_err_set(err, YK_E_FORMAT,
-                          "%s: layer_types[%d] is \"sliding_attention\", but sliding_window is off for this model",
-                          file, i);
-      config->window_tokens[i] = window;
-    } else {
+    is_other[i] = type && strcmp(type, other) == 0;
+    if (!is_other[i] && (!type || strcmp(type, "full_attention") != 0))
       return yk_err_set(err, YK_E_UNSUPPORTED,
-                        "%s: layer_types[%d] %s%s%s is not supported; supported: full_attention, sliding_attention",
-                        file, i, type ? "\"" : "", type ? type : "(not a string)", type ? "\"" : "");
-    }
+                        "%s: layer_types[%d] %s%s%s is not supported; supported: full_attention, %s", file, i,
+                        type ? "\"" : "", type ? type : "(not a string)", type ? "\"" : "", other);
+  }
+  return YK_OK;
+}
+
+/* layer_types, if present, decides which layers have the window. */
+static yk_status apply_layer_types(yk_json root, const char *file, int32_t window, yk_model_config *config, yk_err *err)
+{
+  bool has_window[YK_MAX_LAYERS];
+  YK_TRY(yk_hf_read_layer_types(root, file, config->n_layers, "sliding_attention", has_window, err));
+  for (int32_t i = 0; i < config->n_layers; i++) {
+    if (has_window[i] && window == 0)
+      return yk_err_set(err, YK_E_FORMAT,
+                        "%s: layer_types[%d] is \"sliding_attention\", but sliding_window is off for this model", file,
+                        i);
+    config->window_tokens[i] = has_window[i] ? window : 0;
   }
   return YK_OK;
 }
@@ -73,10 +81,9 @@ yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *co
   YK_TRY(read_pattern(root, file, config, &window, &pattern, err));
   for (int32_t i = 0; i < config->n_layers; i++)
     config->window_tokens[i] = i >= first_layer && !(pattern > 0 && (i + 1) % pattern == 0) ? window : 0;
-  yk_json types = yk_json_get(root, "layer_types");
   if (yk_family_is_hybrid(config->family)) return YK_OK; /* hf_delta.c */
   if (config->family == YK_FAMILY_DEEPSEEK_V32 || config->family == YK_FAMILY_GLM_MOE_DSA)
     return YK_OK; /* all of indexed attention */
-  if (!yk_json_is_given(types)) return YK_OK;
-  return apply_layer_types(types, file, window, config, err);
+  return yk_json_is_given(yk_json_get(root, "layer_types")) ? apply_layer_types(root, file, window, config, err)
+                                                            : YK_OK;
 }

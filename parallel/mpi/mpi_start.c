@@ -8,11 +8,6 @@
 #include "base/library.h"
 #include "parallel/cluster/proof.h"
 
-bool yk_mpi_has_started(void)
-{
-  return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK");
-}
-
 typedef struct plugin_symbols {
   const yk_mpi_functions *(*functions_get)(void);
 } plugin_symbols;

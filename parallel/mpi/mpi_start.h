@@ -9,10 +9,6 @@
 
 enum { YK_MPI_HOST_BYTES = 256, YK_MPI_KEY_BYTES = 65 };
 
-/* yk_mpi_has_started - whether a launcher of MPI (mpirun, srun --mpi) has started this process, by the variables that
- *   launchers set: OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMI_RANK. */
-bool yk_mpi_has_started(void);
-
 /* A process of an MPI run. The struct must outlive the cluster that is joined with its addresses and key. */
 typedef struct yk_mpi {
   const yk_mpi_functions *functions;

@@ -178,19 +178,6 @@ yk_status yk_tree_get_f64(const json_t *object, const char *file, const char *ke
   return YK_OK;
 }
 
-yk_status yk_tree_get_bool(const json_t *object, const char *file, const char *key, bool required, bool *out,
-                           yk_err *err)
-{
-  const json_t *value = NULL;
-  YK_TRY(find(object, file, key, required, "true or false", &value, err));
-  if (!value) return YK_OK;
-  if (!json_is_boolean(value))
-    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected true or false, found %s", file, key,
-                      yk_tree_type_name(value));
-  *out = json_is_true(value);
-  return YK_OK;
-}
-
 yk_status yk_tree_get_str(const json_t *object, const char *file, const char *key, bool required, const char **out,
                           yk_err *err)
 {

@@ -28,8 +28,6 @@ yk_status yk_tree_get_i64(const json_t *object, const char *file, const char *ke
                           int64_t max, int64_t *out, yk_err *err);
 yk_status yk_tree_get_f64(const json_t *object, const char *file, const char *key, bool required, double min,
                           double max, double *out, yk_err *err);
-yk_status yk_tree_get_bool(const json_t *object, const char *file, const char *key, bool required, bool *out,
-                           yk_err *err);
 
 /* *out points into object and is valid as long as object; NULL if the key is absent and not required. */
 yk_status yk_tree_get_str(const json_t *object, const char *file, const char *key, bool required, const char **out,

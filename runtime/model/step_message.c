@@ -41,12 +41,6 @@ static yk_step_counts counts_of(const yk_step_head *h)
                           .is_timed = h->is_timed != 0};
 }
 
-size_t yk_step_message_max_bytes(const yk_device_limits *limits)
-{
-  const yk_step_counts largest = yk_step_counts_max(limits);
-  return sizeof(yk_step_head) + yk_step_layout_of(&largest).rank_bytes;
-}
-
 static yk_status check_count(const char *name, int32_t found, int32_t min, int32_t max, yk_err *err)
 {
   if (found >= min && found <= max) return YK_OK;

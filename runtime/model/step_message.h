@@ -25,9 +25,6 @@ _Static_assert(sizeof(yk_step_head) == 72, "the head has no padding");
 /* yk_step_head_of - the head of a step's message. The body is step->block [step->layout.rank_bytes]. */
 yk_step_head yk_step_head_of(const yk_step_counts *counts);
 
-/* yk_step_message_max_bytes - of the largest step within the limits. */
-size_t yk_step_message_max_bytes(const yk_device_limits *limits);
-
 /* yk_step_message_read - a step of a message [n_bytes], 8-byte aligned. The step's block points into the message, and
  *   only its first rank_bytes exist. The step has no answer and no late arrays.
  *   Errors: YK_E_COMM: another version, a count beyond the limits, another size than the counts say. */

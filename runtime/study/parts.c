@@ -16,11 +16,6 @@ static const yk_study_loss loss_of[YK_TIME_PARTS] = {
     [YK_TIME_HOST] = YK_LOSS_UNSPLIT,
 };
 
-yk_study_loss yk_study_part_loss(yk_time_part part)
-{
-  return loss_of[part];
-}
-
 const char *yk_study_loss_name(yk_study_loss loss)
 {
   static const char *const names[] = {"all_reduce", "imbalance", "smaller_gemms", "unsplit"};

@@ -30,9 +30,6 @@ typedef enum yk_study_loss {
   YK_LOSSES
 } yk_study_loss;
 
-/* yk_study_part_loss - the group of a part. */
-yk_study_loss yk_study_part_loss(yk_time_part part);
-
 /* yk_study_loss_name - "all_reduce", "imbalance", "smaller_gemms", "unsplit". */
 const char *yk_study_loss_name(yk_study_loss loss);
 

@@ -19,7 +19,6 @@ import harness
 FOLDERS = [os.path.join(harness.TESTS_DIR, "..", "runtime", name, "helper") for name in ("base", "chat")]
 sys.path += FOLDERS
 sys.dont_write_bytecode = True
-import marked_text
 import syscall_filter
 import template_helper
 

@@ -160,8 +160,8 @@ class Results(Base):
         self.assertTrue(choice["text"].startswith("the band"))
         self.assertEqual("".join(logprobs["tokens"])[:8], "the band")
         self.assertEqual(len(logprobs["tokens"]), text["response"]["body"]["usage"]["prompt_tokens"] + 1)
-        for choice in [choice, *ids["response"]["body"]["choices"]]:
-            logprobs = choice["logprobs"]
+        for echoed in [choice, *ids["response"]["body"]["choices"]]:
+            logprobs = echoed["logprobs"]
             self.assertIsNone(logprobs["token_logprobs"][0])
             self.assertIsNone(logprobs["top_logprobs"][0])
             for token, logprob, top in list(zip(logprobs["tokens"], logprobs["token_logprobs"],

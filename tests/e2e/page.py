@@ -239,7 +239,7 @@ class Page(page_case.Case):
           const { MarkdownView } = await import("./markdown.js");
           const view = new MarkdownView(document.createElement("div")), n = 200000, from = performance.now();
           for (const run of "*_~`") view.add(`a ${run.repeat(n)}b\\n\\n`);
-          for (const run of " >") view.add(`\`\`\`\\n${run.repeat(n)}b\\n\`\`\`\\n`);
+          for (const run of " >") view.add(`\\`\\`\\`\\n${run.repeat(n)}b\\n\\`\\`\\`\\n`);
           view.end();
           return (performance.now() - from) / 1000;
         })()""")

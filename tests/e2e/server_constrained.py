@@ -3,7 +3,6 @@ Needs the grammar library (harness.need_grammar_library).
 """
 
 import concurrent.futures
-import contextlib
 import json
 import os
 import re

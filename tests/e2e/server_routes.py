@@ -10,7 +10,7 @@ import time
 import unittest
 
 import harness
-from server_case import JSON, Case, ask_on, events_of, raw, request_bytes, text_of
+from server_case import Case, ask_on, events_of, raw, request_bytes, text_of
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 SAMPLED = {"temperature": 0.8, "top_p": 0.9, "top_k": 50, "seed": 7, "max_tokens": 24}

@@ -28,7 +28,6 @@ import make_format_goldens as formats  # noqa: E402
 
 def draw(spec, config, rng):
     """Tensors of the file by name, and float32 weights of the quantised modules."""
-    dtype = families.TORCH_DTYPES[spec["dtype"]]
     tensors, dense = families.draw_checkpoint({**spec, "scale_dtype": spec["dtype"]}, config, rng), {}
     for layer in range(config["num_hidden_layers"]):
         for name, k, n, _ in families.projections(config):

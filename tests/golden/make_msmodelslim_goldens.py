@@ -258,7 +258,7 @@ def write_files(folder, spec, tensors, kinds):
     families.write_weights(folder, tensors, spec["files"])
     suffix = "_" + spec["kinds"][-1][1].lower()
     for name in os.listdir(folder):
-        if name.endswith(".safetensors") or name.endswith(".index.json"):
+        if name.endswith((".safetensors", ".index.json")):
             new = name.replace("model", "quant_model_weight" + suffix, 1)
             os.rename(os.path.join(folder, name), os.path.join(folder, new))
             if name.endswith(".index.json"):

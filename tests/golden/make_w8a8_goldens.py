@@ -19,7 +19,6 @@ those with a row near a tie between experts (expert_choices.py). Run with compre
 import os
 import sys
 
-import numpy as np
 import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))

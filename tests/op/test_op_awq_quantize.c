@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
+#include "awq_values.h"
 #include "base/rng.h"
 #include "each_case.h"
 #include "kernels/cpu/cpu_awq.h"
-#include "loader/integers/awq_layout.h"
 #include "loader/safetensors/safetensors.h"
 
 static yk_cpu_pool *pool_make(int n_threads)
@@ -100,7 +100,7 @@ static void dequantise(const yk_awq_tensors *in, float *out)
     for (int k = 0; k < K; k++) {
       int group = k / GROUP;
       float scale = yk_f16_to_f32(in->scales[group * N + n]);
-      out[n * K + k] = scale * ((float)yk_awq_get(in->qweight, N, k, n) - (float)yk_awq_get(in->qzeros, N, group, n));
+      out[n * K + k] = scale * ((float)awq_value(in->qweight, N, k, n) - (float)awq_value(in->qzeros, N, group, n));
     }
 }
 

@@ -6,8 +6,10 @@
 #include "unit/single_quotes.h"
 
 #include "base/json_tree.h"
+#include "each_case.h"
 #include "loader/hf/hf_config.h"
 #include "loader/hf/hf_parts.h"
+#include "loader/model/quant_rules.h"
 
 static inline json_t *config_parse(const char *text)
 {
@@ -31,6 +33,22 @@ static inline yk_status config_read_quant(const char *keys, yk_quant_config *qua
   yk_status status = yk_hf_read_quant(yk_json_root(root), YK_JSON_NONE, NULL, quant, err);
   yk_json_free(root);
   return status;
+}
+
+/* Keys of a quantization_config, and words of the message that refuses them, separated by |. */
+typedef struct unsupported_quant {
+  const char *keys, *words;
+} unsupported_quant;
+
+static inline void expect_unsupported_quants(const unsupported_quant *cases, size_t n)
+{
+  for (size_t i = 0; each_case(i, i < n); i++) {
+    yk_quant_config quant;
+    yk_err err = YK_ERR_INIT;
+    yk_status status = config_read_quant(cases[i].keys, &quant, &err);
+    yk_quant_rules_free(quant.rules);
+    expect_error(cases[i].keys, YK_E_UNSUPPORTED, cases[i].words, status, &err);
+  }
 }
 
 /* The text of a configuration with the keys of changes replaced; a value of "-" deletes. The caller frees it. */

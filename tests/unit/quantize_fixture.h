@@ -5,12 +5,12 @@
 
 #include <math.h>
 
+#include "awq_values.h"
 #include "unit/loader_fixture.h"
 
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/rng.h"
-#include "loader/integers/awq_layout.h"
 #include "loader/safetensors/safetensors_write.h"
 #include "loader/safetensors/shards.h"
 #include "yoke/tools.h"

@@ -6,14 +6,28 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
 #include "base/json_tree.h"
+#include "study/shapes.h"
 
 static inline void near(double found, double expected, double relative)
 {
   if (!(fabs(found - expected) <= relative * fabs(expected))) fail_msg("expected %.12g, found %.12g", expected, found);
+}
+
+/* The shapes of a model of golden/families. */
+static inline yk_model_shapes golden_shapes(const char *name)
+{
+  char dir[256];
+  yk_model_shapes shapes;
+  yk_err err = YK_ERR_INIT;
+  snprintf(dir, sizeof dir, "%s/golden/families/%s", YOKE_TESTS_DIR, name);
+  if (yk_model_shapes_read(dir, &shapes, &err) != YK_OK) fail_msg("%s", err.message);
+  return shapes;
 }
 
 static inline double number_of(const json_t *object, const char *key)

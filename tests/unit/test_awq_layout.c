@@ -1,8 +1,8 @@
-/* The AWQ packing, against a packer written from the order in which AutoAWQ stores columns. */
+/* How tests read the AWQ packing, against a packer written from the order in which AutoAWQ stores columns. */
+#include "awq_values.h"
 #include "unit/loader_fixture.h"
 
 #include "kernels/weight.h"
-#include "loader/integers/awq_layout.h"
 
 enum { ROWS = 5, COLUMNS = 24 };
 
@@ -32,24 +32,7 @@ static void get_reads_every_element(void **state)
   pack(words);
   for (int row = 0; row < ROWS; row++)
     for (int column = 0; column < COLUMNS; column++)
-      assert_int_equal(yk_awq_get(words, COLUMNS, row, column), value_at(row, column));
-}
-
-static void unpack_takes_any_slice(void **state)
-{
-  (void)state;
-  uint8_t buffer[ROWS * COLUMNS / 2 + 1], *words = buffer + 1, out[ROWS * COLUMNS + 1];
-  pack(words);
-  for (int begin = 0; begin <= COLUMNS; begin++)
-    for (int end = begin; end <= COLUMNS; end++) {
-      int n = end - begin;
-      memset(out, 0xEE, sizeof out);
-      yk_awq_unpack(words, COLUMNS, 1, 4, begin, end, out);
-      for (int row = 1; row < 4; row++)
-        for (int column = begin; column < end; column++)
-          assert_int_equal(out[(row - 1) * n + column - begin], value_at(row, column));
-      assert_int_equal(out[3 * n], 0xEE);
-    }
+      assert_int_equal(awq_value(words, COLUMNS, row, column), value_at(row, column));
 }
 
 /* A word spelt out by hand: columns 0..7 hold 0..7. */
@@ -57,7 +40,7 @@ static void known_word(void **state)
 {
   (void)state;
   uint32_t word = 0x75316420;
-  for (int column = 0; column < 8; column++) assert_int_equal(yk_awq_get(&word, 8, 0, column), column);
+  for (int column = 0; column < 8; column++) assert_int_equal(awq_value(&word, 8, 0, column), column);
   static const uint8_t nibble[8] = YK_AWQ_NIBBLE_OF_COLUMN;
   for (int i = 0; i < 8; i++) assert_int_equal(nibble[stored_column[i]], i);
 }
@@ -66,7 +49,6 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(get_reads_every_element),
-      cmocka_unit_test(unpack_takes_any_slice),
       cmocka_unit_test(known_word),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

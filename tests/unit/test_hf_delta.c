@@ -72,7 +72,7 @@ static void refusals(void **state)
       {OF("'hidden_act': 'gelu'"), YK_E_UNSUPPORTED, "hidden_act is not supported for this family"},
       {OF("'layer_types': ['linear_attention']"), YK_E_FORMAT, "num_hidden_layers = 4 strings, found array of 1"},
       {OF("'layer_types': ['linear_attention', 'full_attention', 'mamba', 'full_attention']"), YK_E_UNSUPPORTED,
-       "layer_types[2] \"mamba\" is not supported; supported: linear_attention, full_attention"},
+       "layer_types[2] \"mamba\" is not supported; supported: full_attention, linear_attention"},
       {OF("'text_config': 3"), YK_E_FORMAT, "key \"text_config\": expected an object, found integer"},
   };
 #undef OF

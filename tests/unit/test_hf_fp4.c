@@ -1,8 +1,6 @@
 /* Configurations of floats in blocks with 8-bit scales: compressed-tensors' and ModelOpt's, and refusals. */
 #include "unit/config_fixture.h"
 
-#include "each_case.h"
-#include "loader/model/quant_rules.h"
 
 #define COMPRESSED(format, groups)                                                                                     \
   "'quant_method': 'compressed-tensors', 'format': '" format "', 'config_groups': {" groups "}"
@@ -100,9 +98,7 @@ static void kv_cache(void **state)
 static void refusals(void **state)
 {
   (void)state;
-  static const struct {
-    const char *text, *words;
-  } cases[] = {
+  static const unsupported_quant cases[] = {
       {COMPRESSED("nvfp4-pack-quantized", GROUP("'num_bits': 8", "")), "num_bits 8|supported: 4"},
       {COMPRESSED("nvfp4-pack-quantized", GROUP("'group_size': 32", "")), "group_size 32|supported: 16"},
       {COMPRESSED("mxfp4-pack-quantized", GROUP("'strategy': 'tensor_group'", "")), "strategy \"tensor_group\"|group"},
@@ -116,13 +112,7 @@ static void refusals(void **state)
       {MODELOPT("'quant_algo': 'MIXED_PRECISION', 'quantized_layers': {'a.b': {'quant_algo': 'W4A8_AWQ'}}"),
        "quantized_layers: a.b: quant_algo \"W4A8_AWQ\"|NVFP4"},
   };
-  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
-    yk_quant_config quant;
-    yk_err err = YK_ERR_INIT;
-    yk_status status = config_read_quant(cases[i].text, &quant, &err);
-    yk_quant_rules_free(quant.rules);
-    expect_error(cases[i].text, YK_E_UNSUPPORTED, cases[i].words, status, &err);
-  }
+  expect_unsupported_quants(cases, sizeof cases / sizeof *cases);
 }
 
 int main(void)

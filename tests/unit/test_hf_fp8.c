@@ -2,8 +2,6 @@
  */
 #include "unit/config_fixture.h"
 
-#include "each_case.h"
-#include "loader/model/quant_rules.h"
 
 static yk_quant_config good(const char *text)
 {
@@ -123,9 +121,7 @@ static void kv_cache_scheme(void **state)
 static void refusals(void **state)
 {
   (void)state;
-  static const struct {
-    const char *text, *words;
-  } cases[] = {
+  static const unsupported_quant cases[] = {
       {"'quant_method': 'fp8', 'fmt': 'e5m2'", "fmt \"e5m2\"|supported: e4m3"},
       {"'quant_method': 'fp8', 'activation_scheme': 'local'", "activation_scheme \"local\"|dynamic, static"},
       {"'quant_method': 'fp8', 'weight_scale_semantics': 'inverse'", "weight_scale_semantics \"inverse\"|null"},
@@ -162,13 +158,7 @@ static void refusals(void **state)
       {KV_SCHEME("'kv_cache_scheme': {'num_bits': 8, 'strategy': 'attn_head'}"),
        "kv_cache_scheme|strategy \"attn_head\"|supported: tensor"},
   };
-  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
-    yk_quant_config quant;
-    yk_err err = YK_ERR_INIT;
-    yk_status status = config_read_quant(cases[i].text, &quant, &err);
-    yk_quant_rules_free(quant.rules);
-    expect_error(cases[i].text, YK_E_UNSUPPORTED, cases[i].words, status, &err);
-  }
+  expect_unsupported_quants(cases, sizeof cases / sizeof *cases);
 }
 
 int main(void)

@@ -2,11 +2,11 @@
  * definition, one nibble at a time; values that cannot be kept exactly are refused. */
 #include <math.h>
 
+#include "awq_values.h"
 #include "unit/loader_fixture.h"
 
 #include "base/checked.h"
 #include "each_case.h"
-#include "loader/integers/awq_layout.h"
 #include "loader/integers/dequantise.h"
 #include "loader/integers/int4.h"
 
@@ -184,8 +184,8 @@ static void check_slice(const numbers *x, const tensors *t, const yk_weight_slic
     for (int64_t n = slice->n_begin; n < slice->n_end; n++) {
       int64_t local_k = k - r.first_k, local_n = n - r.first_n, local_group = local_k / r.weight.group;
       int zero = has_zeros ? x->zero[k / x->group][n] : 8;
-      int q = yk_awq_get(r.weight.qweight, r.weight.n, local_k, local_n);
-      int found_zero = yk_awq_get(r.weight.qzeros, r.weight.n, local_group, local_n);
+      int q = awq_value(r.weight.qweight, r.weight.n, local_k, local_n);
+      int found_zero = awq_value(r.weight.qzeros, r.weight.n, local_group, local_n);
       uint16_t scale;
       memcpy(&scale, (const char *)r.weight.scales + 2 * (local_group * r.weight.n + local_n), 2);
       if (q - found_zero != x->q[k][n] - zero)
@@ -239,7 +239,7 @@ static void check_order(const numbers *x, tensors *t, bool sorts_inputs, bool so
     for (int64_t n = 0; n < slice.n_end; n++) {
       int64_t input = sorts_inputs ? inputs[k] : k, output = sorts_outputs ? outputs[n] : n;
       int64_t from = sorts_inputs ? groups[k / group] : k / x->group, local = k / r.weight.group;
-      int q = yk_awq_get(r.weight.qweight, r.weight.n, k, n), zero = yk_awq_get(r.weight.qzeros, r.weight.n, local, n);
+      int q = awq_value(r.weight.qweight, r.weight.n, k, n), zero = awq_value(r.weight.qzeros, r.weight.n, local, n);
       uint16_t scale;
       memcpy(&scale, (const char *)r.weight.scales + 2 * (local * r.weight.n + n), 2);
       assert_float_equal(yk_f16_to_f32(scale), x->scale[from][output], 0);

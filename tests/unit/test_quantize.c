@@ -80,8 +80,8 @@ static void check_layer(const yk_shards *shards, const drawn *tensor)
     for (int64_t k = 0; k < tensor->k; k++) {
       uint16_t half;
       memcpy(&half, (const char *)found[2]->data + 2 * (k / 32 * tensor->n + n), 2);
-      float q = (float)yk_awq_get(found[0]->data, tensor->n, k, n);
-      float made = yk_f16_to_f32(half) * (q - (float)yk_awq_get(found[1]->data, tensor->n, k / 32, n));
+      float q = (float)awq_value(found[0]->data, tensor->n, k, n);
+      float made = yk_f16_to_f32(half) * (q - (float)awq_value(found[1]->data, tensor->n, k / 32, n));
       float was = drawn_value(tensor, n * tensor->k + k);
       if (fabsf(made - was) > 0.036f) fail_msg("%s: (%d, %d): %g became %g", module, (int)n, (int)k, was, made);
     }

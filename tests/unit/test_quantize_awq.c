@@ -126,7 +126,7 @@ static void test_awq_scales(void **state)
     n_scaled += ratio != 1.0f;
     for (int n = 0; n < 64; n++) {
       float scale = yk_f16_to_f32(scales[k / 32 * 64 + n]), wanted = yk_bf16_to_f32(weight[n * 64 + k]) * ratio;
-      float made = scale * ((float)yk_awq_get(words, 64, k, n) - (float)yk_awq_get(zeros, 64, k / 32, n));
+      float made = scale * ((float)awq_value(words, 64, k, n) - (float)awq_value(zeros, 64, k / 32, n));
       if (fabsf(made - wanted) > 0.51f * scale) fail_msg("(%d, %d): expected %g, found %g", n, k, wanted, made);
     }
   }

@@ -59,11 +59,7 @@ static void test_shapes_of_delta_nets(void **state)
                {"hybrid_qwen3_next", 2, 1, 2, 4, 128, 128, 64, 32, true, false},
                {"llama", 3, 0, 0, 0, 0, 0, 96, 0, false, true}};
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
-    char dir[256];
-    yk_model_shapes s;
-    yk_err err = YK_ERR_INIT;
-    snprintf(dir, sizeof dir, "%s/golden/families/%s", YOKE_TESTS_DIR, cases[i].name);
-    if (yk_model_shapes_read(dir, &s, &err) != YK_OK) fail_msg("%s", err.message);
+    const yk_model_shapes s = golden_shapes(cases[i].name);
     assert_int_equal(s.n_layers, cases[i].n_layers);
     assert_int_equal(s.n_delta_layers, cases[i].n_delta_layers);
     assert_int_equal(s.delta_key_heads, cases[i].key_heads);

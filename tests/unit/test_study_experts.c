@@ -92,11 +92,7 @@ static void test_shapes_of_experts(void **state)
                {"moe_glm4", 2, 6, 3, 24, 24},
                {"llama", 0, 0, 0, 0, 0}};
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
-    char dir[256];
-    yk_model_shapes s;
-    yk_err err = YK_ERR_INIT;
-    snprintf(dir, sizeof dir, "%s/golden/families/%s", YOKE_TESTS_DIR, cases[i].name);
-    if (yk_model_shapes_read(dir, &s, &err) != YK_OK) fail_msg("%s", err.message);
+    const yk_model_shapes s = golden_shapes(cases[i].name);
     assert_true(s.n_expert_layers == cases[i].n_layers && s.n_experts == cases[i].n_experts);
     assert_true(s.top_k == cases[i].top_k && s.expert_size == cases[i].size && s.shared_size == cases[i].shared);
   }

@@ -69,11 +69,7 @@ static void test_shapes_of_latent_attention(void **state)
     int64_t kv_rank, q_rank, nope_dim, rope_dim, value_dim;
   } cases[] = {{"deepseek_v2", 32, 0, 16, 12, 36}, {"deepseek_v3", 32, 32, 16, 8, 16}, {"llama", 0, 0, 0, 0, 0}};
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
-    char dir[256];
-    yk_model_shapes s;
-    yk_err err = YK_ERR_INIT;
-    snprintf(dir, sizeof dir, "%s/golden/families/%s", YOKE_TESTS_DIR, cases[i].name);
-    if (yk_model_shapes_read(dir, &s, &err) != YK_OK) fail_msg("%s", err.message);
+    const yk_model_shapes s = golden_shapes(cases[i].name);
     assert_true(s.kv_rank == cases[i].kv_rank && s.q_rank == cases[i].q_rank && s.nope_dim == cases[i].nope_dim);
     assert_true(s.rope_dim == cases[i].rope_dim && s.value_dim == cases[i].value_dim);
   }

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "engine/machine/processes.h"
+#include "engine/machine/remote_buffer.h"
 
 enum { NAME_BYTES = 35 };
 
@@ -32,8 +33,7 @@ struct yk_remote_profiles {
   yk_cluster *cluster;
   yk_world world;
   yk_step_profile ranks[YK_MAX_RANKS]; /* process 0: those of other processes own their arrays */
-  void *mine, *all;
-  size_t mine_bytes, all_bytes;
+  yk_remote_buffer mine, all;
 };
 
 yk_status yk_remote_profiles_create(yk_cluster *cluster, yk_remote_profiles **out, yk_err *err)
@@ -50,21 +50,12 @@ void yk_remote_profiles_destroy(yk_remote_profiles *p)
 {
   if (!p) return;
   for (int rank = 0; rank < YK_MAX_RANKS; rank++) yk_step_profile_destroy(&p->ranks[rank]);
-  free(p->mine);
-  free(p->all);
+  free(p->mine.bytes);
+  free(p->all.bytes);
   free(p);
 }
 
 /* ---- Sending ----------------------------------------------------------------------------------------------------- */
-
-static yk_status reserve(void **buffer, size_t *size, size_t n_bytes, yk_err *err)
-{
-  if (n_bytes <= *size) return YK_OK;
-  free(*buffer);
-  *buffer = malloc(n_bytes);
-  *size = *buffer ? n_bytes : 0;
-  return *buffer ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for %zu bytes of profiles", n_bytes);
-}
 
 static void write_profile(char *to, const yk_step_profile *profile)
 {
@@ -139,8 +130,8 @@ static yk_status read_all(yk_remote_profiles *p, int32_t most, size_t rank_bytes
   const char *host = yk_cluster_host(p->cluster, 0);
   for (int rank = p->world.n_local; rank < p->world.n_ranks; rank++) {
     bool is_other_host = strcmp(host, yk_cluster_host(p->cluster, yk_cluster_process_of(p->cluster, rank))) != 0;
-    YK_TRY(
-        read_profile(&p->ranks[rank], (const char *)p->all + (size_t)rank * rank_bytes, most, is_other_host, own, err));
+    YK_TRY(read_profile(&p->ranks[rank], (const char *)p->all.bytes + (size_t)rank * rank_bytes, most, is_other_host,
+                        own, err));
   }
   return YK_OK;
 }
@@ -156,12 +147,12 @@ yk_status yk_remote_profiles_gather(yk_remote_profiles *p, yk_model *const *mode
   most = -most;
   size_t rank_bytes = sizeof(sent_head) + (size_t)most * sizeof(sent_stamp);
   size_t mine_bytes = rank_bytes * (size_t)p->world.n_local;
-  YK_TRY(reserve(&p->mine, &p->mine_bytes, mine_bytes, err));
-  YK_TRY(reserve(&p->all, &p->all_bytes, rank_bytes * (size_t)p->world.n_ranks, err));
-  memset(p->mine, 0, mine_bytes);
+  YK_TRY(yk_remote_buffer_reserve(&p->mine, mine_bytes, "profiles", err));
+  YK_TRY(yk_remote_buffer_reserve(&p->all, rank_bytes * (size_t)p->world.n_ranks, "profiles", err));
+  memset(p->mine.bytes, 0, mine_bytes);
   for (int i = 0; i < p->world.n_local; i++)
-    write_profile((char *)p->mine + (size_t)i * rank_bytes, yk_model_profile(models[i]));
-  YK_TRY(exchange.all_gather(&exchange, p->mine, mine_bytes, p->all, err));
+    write_profile((char *)p->mine.bytes + (size_t)i * rank_bytes, yk_model_profile(models[i]));
+  YK_TRY(exchange.all_gather(&exchange, p->mine.bytes, mine_bytes, p->all.bytes, err));
   if (yk_cluster_process(p->cluster) != 0) return YK_OK;
   return read_all(p, (int32_t)most, rank_bytes, yk_model_profile(models[0]), err);
 }

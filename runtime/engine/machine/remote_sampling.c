@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "engine/machine/remote_buffer.h"
 
 struct yk_remote_sampling {
   yk_cluster *cluster;
@@ -15,10 +16,7 @@ struct yk_remote_sampling {
   int fd;      /* between process 0 and that process; -1 elsewhere */
   int32_t vocab, hidden_size;
   /* The process that samples: the last completed step. */
-  char *block;
-  yk_sampled *sampled;
-  float *logits, *hidden;
-  size_t block_bytes, sampled_bytes, logits_bytes, hidden_bytes;
+  yk_remote_buffer block, sampled, logits, hidden;
 };
 
 yk_status yk_remote_sampling_create(const yk_settings *settings, yk_cluster *cluster, yk_remote_sampling **out,
@@ -45,10 +43,10 @@ void yk_remote_sampling_destroy(yk_remote_sampling *s)
 {
   if (!s) return;
   if (s->fd >= 0) yk_cluster_unlink(s->cluster, s->fd);
-  free(s->block);
-  free(s->sampled);
-  free(s->logits);
-  free(s->hidden);
+  free(s->block.bytes);
+  free(s->sampled.bytes);
+  free(s->logits.bytes);
+  free(s->hidden.bytes);
   free(s);
 }
 
@@ -63,15 +61,6 @@ bool yk_remote_sampling_has_arrays(const yk_step *step)
 }
 
 /* ---- The process that samples ------------------------------------------------------------------------------------ */
-
-static yk_status reserve(void **buffer, size_t *size, size_t n_bytes, yk_err *err)
-{
-  if (n_bytes <= *size) return YK_OK;
-  free(*buffer);
-  *buffer = malloc(n_bytes);
-  *size = *buffer ? n_bytes : 0;
-  return *buffer ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for %zu bytes of a step", n_bytes);
-}
 
 static size_t sampled_bytes(const yk_step *step)
 {
@@ -96,20 +85,20 @@ yk_status yk_remote_sampling_complete(yk_remote_sampling *s, yk_step *step, cons
   if (has_arrays && step->layout.n_bytes - rank_bytes != n_bytes)
     return yk_err_set(err, YK_E_COMM, "message of a step: expected %zu bytes of arrays for sampling, found %zu",
                       step->layout.n_bytes - rank_bytes, n_bytes);
-  YK_TRY(reserve((void **)&s->sampled, &s->sampled_bytes, sampled_bytes(step), err));
-  YK_TRY(reserve((void **)&s->logits, &s->logits_bytes, logits_bytes(s, step), err));
-  YK_TRY(reserve((void **)&s->hidden, &s->hidden_bytes, hidden_bytes(s, step), err));
-  step->answer = (yk_step_answer){.sampled = s->sampled, .logits = s->logits, .hidden = s->hidden};
+  YK_TRY(yk_remote_buffer_reserve(&s->sampled, sampled_bytes(step), "a step", err));
+  YK_TRY(yk_remote_buffer_reserve(&s->logits, logits_bytes(s, step), "a step", err));
+  YK_TRY(yk_remote_buffer_reserve(&s->hidden, hidden_bytes(s, step), "a step", err));
+  step->answer = (yk_step_answer){.sampled = s->sampled.bytes, .logits = s->logits.bytes, .hidden = s->hidden.bytes};
   if (!has_arrays) return YK_OK;
-  memcpy(s->block + rank_bytes, arrays, n_bytes);
-  step->block = s->block;
+  memcpy((char *)s->block.bytes + rank_bytes, arrays, n_bytes);
+  step->block = s->block.bytes;
   return YK_OK;
 }
 
 yk_status yk_remote_sampling_keep(yk_remote_sampling *s, const yk_step *step, yk_err *err)
 {
-  YK_TRY(reserve((void **)&s->block, &s->block_bytes, step->layout.n_bytes, err));
-  memcpy(s->block, step->block, step->layout.rank_bytes);
+  YK_TRY(yk_remote_buffer_reserve(&s->block, step->layout.n_bytes, "a step", err));
+  memcpy(s->block.bytes, step->block, step->layout.rank_bytes);
   return YK_OK;
 }
 

@@ -95,7 +95,7 @@ static void sums_have_the_bits_of_one_process(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(sums_have_the_bits_of_one_process)};
-  if (!yk_mpi_has_started()) return 2;
+  if (!getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK") && !getenv("PMI_RANK")) return 2;
   start();
   int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
   if (n_failed == 0) yk_mpi_end(&mpi);
