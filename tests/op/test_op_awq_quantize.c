@@ -10,11 +10,11 @@
 
 #include <cmocka.h>
 
-#include "awq_values.h"
 #include "base/rng.h"
 #include "each_case.h"
 #include "kernels/cpu/cpu_awq.h"
 #include "loader/safetensors/safetensors.h"
+#include "op/awq_values.h"
 
 static yk_cpu_pool *pool_make(int n_threads)
 {

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "awq_values.h"
+#include "op/awq_values.h"
 #include "unit/loader_fixture.h"
 
 #include "base/dtype.h"

@@ -1,5 +1,5 @@
 /* How tests read the AWQ packing, against a packer written from the order in which AutoAWQ stores columns. */
-#include "awq_values.h"
+#include "op/awq_values.h"
 #include "unit/loader_fixture.h"
 
 #include "kernels/weight.h"

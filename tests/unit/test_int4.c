@@ -2,7 +2,7 @@
  * definition, one nibble at a time; values that cannot be kept exactly are refused. */
 #include <math.h>
 
-#include "awq_values.h"
+#include "op/awq_values.h"
 #include "unit/loader_fixture.h"
 
 #include "base/checked.h"

@@ -3,8 +3,8 @@
  * qweight is u32 [K, N/8] and qzeros u32 [K/group, N/8], both row-major: word c of a row holds columns 8c .. 8c+7,
  * column 8c+j at bit 4 * YK_AWQ_NIBBLE_OF_COLUMN[j] (kernels/weight.h). A weight is scale * (q - z), without an offset.
  */
-#ifndef TESTS_AWQ_VALUES_H
-#define TESTS_AWQ_VALUES_H
+#ifndef YK_TESTS_OP_AWQ_VALUES_H
+#define YK_TESTS_OP_AWQ_VALUES_H
 
 #include <stdint.h>
 #include <string.h>
