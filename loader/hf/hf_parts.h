@@ -28,6 +28,10 @@ yk_status yk_hf_read_scales(yk_json root, const char *file, yk_model_config *con
  *   max_position_embeddings. Also sets the rotating part of a head, and max_model_tokens. */
 yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
+/* yk_hf_read_longrope - config->rope of type longrope from its settings, and default_model_tokens; needs
+ *   max_position_embeddings and the rope's original_max_positions. n_pairs: half of the rotating elements of a head. */
+yk_status yk_hf_read_longrope(yk_json object, const char *label, int32_t n_pairs, yk_model_config *config, yk_err *err);
+
 /* yk_hf_read_experts - config->experts; needs family, n_layers and ffn_size. Zero for families without experts. */
 yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 

@@ -63,12 +63,28 @@ static yk_status check_untyped(yk_json object, const char *label, yk_err *err)
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (yk_json_is_given(yk_json_get(object, keys[i])))
       return yk_err_set(err, YK_E_FORMAT,
-                        "%s: key \"rope_type\" is missing beside \"%s\", expected default, linear, llama3 or yarn",
+                        "%s: key \"rope_type\" is missing beside \"%s\", expected default, linear, llama3, yarn or "
+                        "longrope",
                         label, keys[i]);
   return YK_OK;
 }
 
-static yk_status read_scaling(yk_json root, const char *file, yk_json object, const char *label,
+/* Phi-3's class takes "yarn" and "su" for longrope, and has an original context of its own. */
+static yk_status read_phi3_scaling(yk_json root, const char *file, yk_json object, const char *label, const char *type,
+                                   int32_t n_pairs, yk_model_config *config, yk_err *err)
+{
+  if (strcmp(type, "longrope") != 0 && strcmp(type, "su") != 0 && strcmp(type, "yarn") != 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: rotary type \"%s\" is not supported for this family; supported: default, longrope", label,
+                      type);
+  config->rope.original_max_positions = 4096;
+  YK_TRY(yk_json_get_f64(root, file, "original_max_position_embeddings", false, 2, YK_MAX_POSITIONS,
+                         &config->rope.original_max_positions, err));
+  return yk_hf_read_longrope(object, label, n_pairs, config, err);
+}
+
+/* n_pairs: half of the rotating elements of a head. */
+static yk_status read_scaling(yk_json root, const char *file, yk_json object, const char *label, int32_t n_pairs,
                               yk_model_config *config, yk_err *err)
 {
   yk_rope_config *rope = &config->rope;
@@ -79,9 +95,7 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
   if (!type) return check_untyped(object, label, err);
   /* mrope: positions of images have three numbers, which are equal for text. */
   if (strcmp(type, "default") == 0 || strcmp(type, "mrope") == 0) return YK_OK;
-  if (config->family == YK_FAMILY_PHI3) /* its class takes "yarn" and "su" for longrope */
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: rotary type \"%s\" is not supported for this family; supported: default", label, type);
+  if (config->family == YK_FAMILY_PHI3) return read_phi3_scaling(root, file, object, label, type, n_pairs, config, err);
   if (strcmp(type, "linear") == 0) return read_linear(object, label, rope, err);
   if (strcmp(type, "llama3") == 0) {
     YK_TRY(read_original_context(root, file, object, label, rope, err));
@@ -91,8 +105,13 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
     YK_TRY(read_original_context(root, file, object, label, rope, err));
     return read_yarn(object, label, config->max_position_embeddings, rope, err);
   }
+  if (strcmp(type, "longrope") == 0) {
+    YK_TRY(read_original_context(root, file, object, label, rope, err));
+    return yk_hf_read_longrope(object, label, n_pairs, config, err);
+  }
   return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "%s: rotary type \"%s\" is not supported; supported: default, linear, llama3, yarn", label, type);
+                    "%s: rotary type \"%s\" is not supported; supported: default, linear, llama3, yarn, longrope",
+                    label, type);
 }
 
 static bool is_glm(yk_model_family family)
@@ -120,8 +139,8 @@ static yk_status read_partial(yk_json object, const char *label, const yk_model_
 
 static yk_status set_rotary_dim(const char *file, double factor, yk_model_config *config, yk_err *err)
 {
-  bool has_pairs = is_glm(config->family) || config->family == YK_FAMILY_ERNIE4_5 ||
-                   config->family == YK_FAMILY_ERNIE4_5_MOE;
+  bool has_pairs =
+      is_glm(config->family) || config->family == YK_FAMILY_ERNIE4_5 || config->family == YK_FAMILY_ERNIE4_5_MOE;
   config->rotary_interleaved = config->rotary_interleaved || has_pairs;
   config->rotary_dim = (int32_t)(config->head_dim * factor);
   if (config->rotary_dim < 2 || config->rotary_dim % 2 != 0)
@@ -250,7 +269,7 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
   if (object.doc) {
     YK_TRY(yk_json_get_f64(object, label, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
     YK_TRY(read_partial(object, label, config, &partial, err));
-    YK_TRY(read_scaling(root, file, object, label, config, err));
+    YK_TRY(read_scaling(root, file, object, label, (int32_t)(config->head_dim * partial) / 2, config, err));
   } else if (config->family == YK_FAMILY_GPT_OSS) {
     set_gpt_oss_default(rope);
   }

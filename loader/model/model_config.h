@@ -56,19 +56,27 @@ typedef enum yk_model_family {
   YK_FAMILY_GLM4       /* GLM-4-0414 and Z1 */
 } yk_model_family;
 
-typedef enum yk_rope_type { YK_ROPE_DEFAULT, YK_ROPE_LINEAR, YK_ROPE_LLAMA3, YK_ROPE_YARN } yk_rope_type;
+typedef enum yk_rope_type {
+  YK_ROPE_DEFAULT,
+  YK_ROPE_LINEAR,
+  YK_ROPE_LLAMA3,
+  YK_ROPE_YARN,
+  YK_ROPE_LONGROPE
+} yk_rope_type;
 
 /* Rotary embedding. Fields that a type does not use have their defaults. */
 typedef struct yk_rope_config {
   yk_rope_type type;
   double theta;
-  double factor;                            /* linear, llama3, yarn; 1 otherwise */
-  double original_max_positions;            /* llama3, yarn: training context before scaling */
+  double factor;                            /* linear, llama3, yarn, longrope; 1 otherwise */
+  double original_max_positions;            /* llama3, yarn, longrope: training context before scaling */
   double low_freq_factor, high_freq_factor; /* llama3; high > low */
   double beta_fast, beta_slow;              /* yarn; 32 and 1 */
-  double attention_factor;                  /* yarn; 0: derived from factor and the two below */
+  double attention_factor;                  /* yarn, longrope; 0: derived from factor and the two below */
   double mscale, mscale_all_dim;            /* yarn; 0: not given */
-  bool truncate;                            /* yarn: round the bounds of the ramp to whole dimensions; default true */
+  /* longrope: [pairs] divisors of the frequencies in contexts of up to original_max_positions, and in longer ones */
+  float short_divisors[YK_MAX_HEAD_DIM / 2], long_divisors[YK_MAX_HEAD_DIM / 2];
+  bool truncate; /* yarn: round the bounds of the ramp to whole dimensions; default true */
 } yk_rope_config;
 
 /* Multi-head latent attention: the projections of DeepSeek-V2, section 2.1. Its norms have a separate epsilon. */
@@ -183,6 +191,9 @@ typedef struct yk_model_config {
   yk_latent_config latent;
   int32_t max_position_embeddings;
   int32_t max_model_tokens; /* longest context: max_position_embeddings, or the context extended by rope scaling */
+  /* The longest context unless the caller wants a longer one, which changes the arithmetic of shorter contexts too:
+   * see yk_rope_frequencies. 0: max_model_tokens. */
+  int32_t default_model_tokens;
   float rms_norm_eps;
   bool tie_word_embeddings; /* lm_head is the embedding matrix: the files have no separate head */
   bool lacks_head;          /* neither that nor a head: the model only makes embeddings */

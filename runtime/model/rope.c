@@ -69,7 +69,16 @@ static void scale_llama3(const yk_rope_config *rope, int32_t rotary_dim, float *
   }
 }
 
-float yk_rope_frequencies(const yk_rope_config *rope, int32_t rotary_dim, float *inv_freq)
+/* LongRoPE (Ding et al. 2024): each frequency has a divisor of its own. */
+static float scale_longrope(const yk_rope_config *rope, int32_t rotary_dim, int32_t n_positions,
+                            const float *theta_power, float *inv_freq)
+{
+  const float *divisors = n_positions > rope->original_max_positions ? rope->long_divisors : rope->short_divisors;
+  for (int32_t i = 0; i < rotary_dim / 2; i++) inv_freq[i] = 1 / (divisors[i] * theta_power[i]);
+  return rope->attention_factor > 0 ? (float)rope->attention_factor : 1;
+}
+
+float yk_rope_frequencies(const yk_rope_config *rope, int32_t rotary_dim, int32_t n_positions, float *inv_freq)
 {
   float theta_power[YK_MAX_HEAD_DIM / 2];
   for (int32_t i = 0; i < rotary_dim / 2; i++) {
@@ -85,6 +94,7 @@ float yk_rope_frequencies(const yk_rope_config *rope, int32_t rotary_dim, float 
     return 1;
   case YK_ROPE_LLAMA3: scale_llama3(rope, rotary_dim, inv_freq); return 1;
   case YK_ROPE_YARN: scale_yarn(rope, rotary_dim, theta_power, inv_freq); return yarn_attention_factor(rope);
+  case YK_ROPE_LONGROPE: return scale_longrope(rope, rotary_dim, n_positions, theta_power, inv_freq);
   }
   return 1;
 }
@@ -93,7 +103,7 @@ void yk_rope_table_fill(const yk_rope_config *rope, int32_t head_dim, int32_t ro
                         float *table)
 {
   float inv_freq[YK_MAX_HEAD_DIM / 2];
-  float scale = yk_rope_frequencies(rope, rotary_dim, inv_freq);
+  float scale = yk_rope_frequencies(rope, rotary_dim, n_positions, inv_freq);
   int32_t half = head_dim / 2, n_rotating = rotary_dim / 2;
   for (int32_t position = 0; position < n_positions; position++) {
     float *cosines = table + (size_t)position * (size_t)head_dim, *sines = cosines + half;

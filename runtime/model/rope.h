@@ -1,7 +1,7 @@
 /* rope.h - rotary position embedding: frequencies and the table of cosines and sines that every device reads.
  *
- * Frequencies follow transformers' modeling_rope_utils.py (default, linear, llama3, yarn) with the same float32
- * rounding at each step, so that angles agree at long positions too.
+ * Frequencies follow transformers' modeling_rope_utils.py (default, linear, llama3, yarn, longrope) with the same
+ * float32 rounding at each step, so that angles agree at long positions too.
  *
  * Devices rotate the first half of a head with its second half: position i forms a pair with position i + head_dim / 2.
  * Other layouts are converted while q and k are loaded: outputs are permuted within their head (yk_rotary_element). The
@@ -20,9 +20,12 @@
 
 /* yk_rope_frequencies - angle per position of each pair, after scaling.
  *   rotary_dim: how many elements of a head rotate; even, at most YK_MAX_HEAD_DIM.
+ *   n_positions: the longest context. Longrope has other frequencies for a sequence from the token on that exceeds the
+ *   original context, also for the tokens before, which the cache holds already. All contexts therefore have the
+ *   frequencies of the longest one: those of short contexts (exact) if it is at most the original context.
  *   inv_freq: [rotary_dim / 2], written.
- *   Returns the factor that cosines and sines are multiplied by (1 except for yarn). */
-float yk_rope_frequencies(const yk_rope_config *rope, int32_t rotary_dim, float *inv_freq);
+ *   Returns the factor that cosines and sines are multiplied by (1 except for yarn and longrope). */
+float yk_rope_frequencies(const yk_rope_config *rope, int32_t rotary_dim, int32_t n_positions, float *inv_freq);
 
 /* yk_rope_score_factor - the factor on the scores of latent attention that scaling requires: m(factor,
  *   mscale_all_dim)^2 for yarn (DeepSeek-V2's modeling_deepseek.py), else 1. */

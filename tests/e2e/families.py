@@ -15,7 +15,7 @@ N_TOP = 16
 # Cut like other families.
 RELATIVES = ("gemma3", "seed_oss", "ernie4_5", "ernie4_5_moe", "granite", "phi3", "glm4_moe_lite", "deepseek_v32",
              "glm_moe_dsa", "kimi_k25",
-             "glm4", "glm4_awq")
+             "glm4", "glm4_awq", "phi3_longrope")
 
 
 def case_names():
@@ -60,9 +60,9 @@ class Families(harness.Case):
         for position, (step, expected) in enumerate(zip(found, prompt["prompt_logprobs"])):
             self.assertAlmostEqual(step["logprob"], expected, delta=TOLERANCE, msg=f"prompt position {position}")
 
-    def check_case(self, name, *options, choose=lambda prompts: prompts):
+    def check_case(self, name, *options, choose=lambda prompts: prompts, golden="golden.json"):
         folder = os.path.join(harness.FAMILIES, name)
-        with open(os.path.join(folder, "golden.json"), encoding="utf-8") as file:
+        with open(os.path.join(folder, golden), encoding="utf-8") as file:
             prompts = choose(json.load(file)["prompts"])
         with self.subTest(case=name, options=options):
             results = self.generate(folder, prompts, *options)
@@ -122,6 +122,20 @@ class Families(harness.Case):
                               ("deepseek_v2", 3), ("deepseek_v2_act_order", 4), ("deepseek_v3", 5),
                               ("format_w8a8_experts", 3), ("gpt_oss", 4), ("ernie4_5_moe", 3)):
             self.check_case(name, "--tp", n_ranks, "--enable-expert-parallel")
+
+    def test_longrope(self):
+        """A context is as long as the factors for short contexts permit, unless the caller wants those for long ones,
+        which transformers has for the whole of a longer sequence."""
+        name = "phi3_longrope"
+        self.check_case(name)
+        self.assertIn("the longest context is 64 tokens (original_max_position_embeddings)", self.last_err)
+        self.assertIn("--max-model-len permits up to 256", self.last_err)
+        for n_ranks in (1, 2, 3):
+            self.check_case(name, "--tp", n_ranks, "--max-model-len", 256, golden="golden_long.json")
+            self.assertIn("in contexts of up to 64 tokens (original_max_position_embeddings) answers differ",
+                          self.last_err)
+        self.assert_error(["generate", "--model", os.path.join(harness.FAMILIES, name), "--device", "cpu",
+                           "--token-ids", ",".join(65 * "1")], "64")
 
     def test_waiting_for_memory(self):
         """KV for little more than the longest request: the others wait."""

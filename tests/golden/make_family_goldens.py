@@ -466,9 +466,9 @@ def begin_case(spec, out):
     return np.random.RandomState(zlib.crc32(spec["name"].encode())), folder
 
 
-def draw_prompts(model, vocab, rng):
+def draw_prompts(model, vocab, rng, lengths=PROMPT_LENGTHS):
     prompts = []
-    for length in PROMPT_LENGTHS:
+    for length in lengths:
         prompt = None
         while prompt is None:
             prompt = golden_prompt(model, rng.randint(0, vocab, size=length).tolist())

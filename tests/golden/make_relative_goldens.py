@@ -32,14 +32,16 @@ LATENT = {**{key: value for key, value in deepseek.COMMON.items() if key != "rop
 
 
 def case(name, architecture, model_type, about, without, common, reference=None, prefix="", inside=None, awq=None,
-         **config):
+         lengths=None, **config):
     """without: changes of the configuration that drop the feature of the case; "zeros": the end of the names of tensors
     that are zeros without it. reference: the class of transformers, if
     it is another one. prefix: of names in the file. inside: the key of config.json that holds the model's keys. awq:
-    the group of AWQ gemm words of the layers' projections, None: plain."""
+    the group of AWQ gemm words of the layers' projections, None: plain. lengths: of other prompts than usual, and of
+    those of a second file, golden_long.json."""
     return {"name": name, "architecture": architecture, "model_type": model_type, "about": about, "without": without,
             "reference": reference or architecture.removesuffix("ForCausalLM"), "prefix": prefix, "inside": inside,
-            "awq": awq, "files": 1, "dtype": config.pop("dtype", "bfloat16"), "config": {**common, **config}}
+            "awq": awq, "lengths": lengths, "files": 1, "dtype": config.pop("dtype", "bfloat16"),
+            "config": {**common, **config}}
 
 
 CASES = [
@@ -59,6 +61,12 @@ CASES = [
     case("phi3", "Phi3ForCausalLM", "phi3", "Phi-3: q, k and v in one tensor, gate and up in another; 3 quarters of a "
          "head rotate, a window of 24", {"sliding_window": None}, DENSE, sliding_window=24,
          partial_rotary_factor=0.75, original_max_position_embeddings=256, pad_token_id=0, eos_token_id=2),
+    case("phi3_longrope", "Phi3ForCausalLM", "phi3", "Phi-4-mini: longrope; contexts longer than 64 tokens in "
+         "golden_long.json", {"rope_scaling": None}, DENSE, lengths=((1, 7, 40), (65, 130)),
+         partial_rotary_factor=0.75, original_max_position_embeddings=64, pad_token_id=0, eos_token_id=2,
+         tie_word_embeddings=True, sliding_window=200,
+         rope_scaling={"type": "longrope", "short_factor": [1.0, 1.05, 1.1, 1.4, 1.9, 2.5],
+                       "long_factor": [1.1, 2.0, 4.0, 8.0, 12.0, 16.0]}),
     case("glm4", "Glm4ForCausalLM", "glm4", "GLM-4-0414: norms before and behind sublayers, half of a head rotates as "
          "neighbours, biases of q, k and v", {"partial_rotary_factor": 1.0}, DENSE, attention_bias=True, head_dim=24,
          partial_rotary_factor=0.5, pad_token_id=0),
@@ -196,11 +204,14 @@ def make_case(spec, out):
     if has_experts(config):
         prompts = expert_choices.draw_prompts(config, model, rng, (7, 40))
     else:
-        prompts = families.draw_prompts(model, config["vocab_size"], rng)
+        prompts = families.draw_prompts(model, config["vocab_size"], rng, *(spec["lengths"] or ())[:1])
     without = dict(spec["without"])
     zeros = without.pop("zeros", "(none)")
     kept = {name: tensor * 0 if name.endswith(zeros) else tensor for name, tensor in tensors.items()}
     dropped = load(spec, {**config, **without}, kept)
+    if spec["lengths"]:
+        longer = families.draw_prompts(model, config["vocab_size"], rng, spec["lengths"][1])
+        families.write_golden(os.path.join(folder, "golden_long.json"), spec, longer)
     families.end_feature_case(spec, folder, file_config(spec, config), prompts, families.awq_gemm(spec["awq"]),
                               model, dropped, ids)
 

@@ -3,6 +3,7 @@
 
 usage: make_rope_goldens.py [output]      (needs torch and transformers; deterministic)
 """
+import math
 import pathlib
 import sys
 
@@ -13,6 +14,8 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 POSITIONS = [0, 1, 7, 300, 4095, 100000]
 
+FACTORS = {"short_factor": [1.0, 1.05, 1.1, 1.5, 2.0, 2.5, 3.0, 3.5],
+           "long_factor": [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 48.0, 64.0]}
 # name, head_dim, max_position_embeddings, rope_parameters in a form of config.json
 CASES = [
     ("default", 16, 4096, {"rope_type": "default", "rope_theta": 10000.0}),
@@ -47,8 +50,18 @@ CASES = [
     ("yarn_exact", 64, 131072,
      {"rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0, "original_max_position_embeddings": 4096,
       "truncate": False}),
+    ("longrope_short", 16, 400000,
+     {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 200000,
+      **FACTORS}),
+    ("longrope_long", 16, 131072,
+     {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 4096,
+      **FACTORS}),
+    ("longrope_factors", 16, 131072,
+     {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 4096, "attention_factor": 1.7,
+      "factor": 3.0, "short_factor": 8 * [1.25], "long_factor": 8 * [7.3]}),
 ]
-TYPES = {"default": "YK_ROPE_DEFAULT", "linear": "YK_ROPE_LINEAR", "llama3": "YK_ROPE_LLAMA3", "yarn": "YK_ROPE_YARN"}
+TYPES = {"default": "YK_ROPE_DEFAULT", "linear": "YK_ROPE_LINEAR", "llama3": "YK_ROPE_LLAMA3", "yarn": "YK_ROPE_YARN",
+         "longrope": "YK_ROPE_LONGROPE"}
 
 
 def c_floats(tensor):
@@ -72,6 +85,12 @@ def c_config(p, max_positions):
         "mscale_all_dim": p.get("mscale_all_dim", 0),
         "truncate": str(p.get("truncate", True)).lower(),
     }
+    if p["rope_type"] == "longrope":  # as hf_longrope.c reads it
+        fields["factor"] = p.get("factor", max_positions / p["original_max_position_embeddings"])
+        fields["attention_factor"] = p.get("attention_factor", math.sqrt(
+            1 + math.log(fields["factor"]) / math.log(p["original_max_position_embeddings"])))
+        for key in ("short", "long"):
+            fields[f"{key}_divisors"] = "{" + ", ".join(f"{value}f" for value in p[f"{key}_factor"]) + "}"
     return "{" + ", ".join(f".{k} = {v}" for k, v in fields.items()) + "}"
 
 

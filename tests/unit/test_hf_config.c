@@ -1,4 +1,6 @@
 /* config.json: each family's settings, defaults as in transformers, and refusals. */
+#include <math.h>
+
 #include "each_case.h"
 #include "loader/hf/hf_parts.h"
 #include "unit/hf_config_fixture.h"
@@ -115,6 +117,14 @@ static void relatives(void **state)
   assert_int_equal(config.window_tokens[0], 24);
   config = good("{'architectures': ['Phi3ForCausalLM'], 'sliding_window': '-'}");
   assert_true(config.rotary_dim == config.head_dim && config.window_tokens[0] == 0);
+  assert_int_equal(config.default_model_tokens, 0);
+  config = good("{'architectures': ['Phi3ForCausalLM'], 'head_dim': 8, 'partial_rotary_factor': 0.5,"
+                " 'original_max_position_embeddings': 16, 'max_position_embeddings': 256, 'rope_scaling': {"
+                "'type': 'su', 'short_factor': [1, 2], 'long_factor': [3, 4]}}");
+  assert_int_equal(config.rope.type, YK_ROPE_LONGROPE);
+  assert_true(config.rope.short_divisors[1] == 2 && config.rope.long_divisors[0] == 3 && config.rope.factor == 16);
+  assert_true(fabs(config.rope.attention_factor - sqrt(2)) < 1e-12); /* sqrt(1 + ln 16 / ln 16) */
+  assert_true(config.max_model_tokens == 256 && config.default_model_tokens == 16);
 }
 
 static void gemma3(void **state)
@@ -216,7 +226,11 @@ static void bad_rope_settings(void **state)
       {"{'rope_scaling': 4}", YK_E_FORMAT, "rope_scaling|expected an object, found integer"},
       {"{'rope_scaling': {'type': 'dynamic', 'factor': 2}}", YK_E_UNSUPPORTED,
        "rope_scaling|\"dynamic\"|supported: default, linear, llama3, yarn"},
-      {"{'rope_parameters': {'rope_type': 'longrope'}}", YK_E_UNSUPPORTED, "rope_parameters|\"longrope\""},
+      {"{'rope_parameters': {'rope_type': 'longrope'}}", YK_E_FORMAT, "rope_parameters|\"short_factor\" is missing"},
+      {"{'head_dim': 4, 'rope_scaling': {'type': 'longrope', 'short_factor': [1, 2], 'long_factor': [1]}}", YK_E_FORMAT,
+       "rope_scaling|\"long_factor\": expected an array of 2 numbers|found array of 1"},
+      {"{'head_dim': 4, 'rope_scaling': {'type': 'longrope', 'short_factor': [1, 0], 'long_factor': [1, 2]}}",
+       YK_E_FORMAT, "rope_scaling|short_factor[1]: expected a number from 0.001"},
       {"{'rope_scaling': {'type': 'linear'}}", YK_E_FORMAT, "rope_scaling|\"factor\" is missing"},
       {"{'rope_scaling': {'factor': 4}}", YK_E_FORMAT, "rope_scaling|\"rope_type\" is missing beside \"factor\""},
       {"{'rope_parameters': {'rope_theta': 5, 'beta_fast': 4}}", YK_E_FORMAT, "rope_parameters|beside \"beta_fast\""},
@@ -410,10 +424,8 @@ static void unknown_models(void **state)
       {"{'architectures': ['MuseGlimmerForCausalLM']}", YK_E_UNSUPPORTED, "MuseGlimmer|supported: Llama|Phi-3"},
       {"{'architectures': ['Step3p5ForCausalLM']}", YK_E_UNSUPPORTED, "Step3p5|supported"},
       {"{'architectures': ['LagunaForCausalLM']}", YK_E_UNSUPPORTED, "Laguna|supported"},
-      {"{'architectures': ['Phi3ForCausalLM'], 'rope_scaling': {'type': 'longrope'}}", YK_E_UNSUPPORTED,
-       "rope_scaling|\"longrope\"|supported: default"},
-      {"{'architectures': ['Phi3ForCausalLM'], 'rope_scaling': {'type': 'yarn', 'factor': 4}}", YK_E_UNSUPPORTED,
-       "\"yarn\"|for this family"},
+      {"{'architectures': ['Phi3ForCausalLM'], 'rope_scaling': {'type': 'linear', 'factor': 4}}", YK_E_UNSUPPORTED,
+       "rope_scaling|\"linear\"|for this family|supported: default, longrope"},
       {"{'architectures': '-', 'model_type': 'mamba'}", YK_E_UNSUPPORTED, "\"mamba\"|supported: Llama"},
       {"{'architectures': '-', 'model_type': '-'}", YK_E_FORMAT, "\"architectures\" is missing"},
       {"{'architectures': 'LlamaForCausalLM'}", YK_E_FORMAT, "\"architectures\"|array of strings, found string"},

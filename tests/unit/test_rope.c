@@ -12,6 +12,7 @@
 #include "model/rope.h"
 
 enum { N_GOLDENS = sizeof rope_goldens / sizeof *rope_goldens };
+enum { N_TABLE_POSITIONS = 100001 }; /* the last golden position is 100000 */
 enum { N_POSITIONS = sizeof rope_golden_positions / sizeof *rope_golden_positions };
 
 static const double ulp = 0x1p-23; /* relative spacing of float32 */
@@ -22,7 +23,7 @@ static void frequencies_match(void **state)
   for (size_t i = 0; i < N_GOLDENS; i++) {
     const rope_golden *golden = &rope_goldens[i];
     float inv_freq[YK_MAX_HEAD_DIM / 2];
-    float scaling = yk_rope_frequencies(&golden->rope, golden->head_dim, inv_freq);
+    float scaling = yk_rope_frequencies(&golden->rope, golden->head_dim, N_TABLE_POSITIONS, inv_freq);
     if (fabs(scaling - golden->attention_scaling) > ulp * golden->attention_scaling)
       fail_msg("%s: scaling %.9g, expected %.9g", golden->name, (double)scaling, golden->attention_scaling);
     for (int pair = 0; pair < golden->head_dim / 2; pair++)
@@ -39,7 +40,7 @@ static void most_frequencies_are_bit_equal(void **state)
   int n = 0, equal = 0;
   for (size_t i = 0; i < N_GOLDENS; i++) {
     float inv_freq[YK_MAX_HEAD_DIM / 2];
-    yk_rope_frequencies(&rope_goldens[i].rope, rope_goldens[i].head_dim, inv_freq);
+    yk_rope_frequencies(&rope_goldens[i].rope, rope_goldens[i].head_dim, N_TABLE_POSITIONS, inv_freq);
     for (int pair = 0; pair < rope_goldens[i].head_dim / 2; pair++, n++)
       equal += inv_freq[pair] == rope_goldens[i].inv_freq[pair];
   }
@@ -50,13 +51,12 @@ static void most_frequencies_are_bit_equal(void **state)
 static void tables_match(void **state)
 {
   (void)state;
-  int n_positions = rope_golden_positions[N_POSITIONS - 1] + 1;
   for (size_t i = 0; i < N_GOLDENS; i++) {
     const rope_golden *golden = &rope_goldens[i];
     int half = golden->head_dim / 2;
-    float *table = malloc(yk_rope_table_floats(n_positions, golden->head_dim) * sizeof *table);
+    float *table = malloc(yk_rope_table_floats(N_TABLE_POSITIONS, golden->head_dim) * sizeof *table);
     assert_non_null(table);
-    yk_rope_table_fill(&golden->rope, golden->head_dim, golden->head_dim, n_positions, table);
+    yk_rope_table_fill(&golden->rope, golden->head_dim, golden->head_dim, N_TABLE_POSITIONS, table);
     for (int p = 0; p < N_POSITIONS; p++) {
       int position = rope_golden_positions[p];
       const float *row = table + (size_t)position * (size_t)golden->head_dim, *expected = golden->table + p * 2 * half;

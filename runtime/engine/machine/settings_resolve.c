@@ -210,16 +210,33 @@ static yk_status choose_kv_format(const yk_engine_options *o, const yk_model_con
   return YK_OK;
 }
 
+/* A context longer than the default changes the rotation of shorter ones. */
+static int32_t longest_sequence(const yk_engine_options *o, const yk_model_config *config)
+{
+  const int32_t exact = config->default_model_tokens;
+  if (exact > 0 && o->max_model_tokens == 0)
+    yk_log_write(&o->log, YK_LOG_INFO,
+                 "the longest context is %d tokens (original_max_position_embeddings): up to there the rotary factors "
+                 "of short contexts apply; --max-model-len permits up to %d, with the factors of long contexts for all",
+                 exact, config->max_model_tokens);
+  else if (exact > 0 && o->max_model_tokens > exact)
+    yk_log_write(&o->log, YK_LOG_WARN,
+                 "the rotary factors of long contexts apply to all: in contexts of up to %d tokens "
+                 "(original_max_position_embeddings) answers differ from the model's",
+                 exact);
+  if (o->max_model_tokens > 0) return o->max_model_tokens;
+  return exact > 0 ? exact : config->max_model_tokens;
+}
+
 static yk_status choose_lengths(const yk_engine_options *o, const yk_model_config *config, yk_settings *s, yk_err *err)
 {
   if (o->max_model_tokens > config->max_model_tokens)
     return yk_err_set(err, YK_E_INVAL, "max_model_tokens: expected at most %d, the model's own limit, found %d",
                       config->max_model_tokens, o->max_model_tokens);
-  s->limits.step =
-      (yk_device_limits){.max_tokens = o->max_batched_tokens,
-                         .max_seqs = (int32_t)yk_min_i64(o->max_seqs, o->max_batched_tokens),
-                         .max_model_tokens = o->max_model_tokens ? o->max_model_tokens : config->max_model_tokens,
-                         .vocab = config->vocab_size};
+  s->limits.step = (yk_device_limits){.max_tokens = o->max_batched_tokens,
+                                      .max_seqs = (int32_t)yk_min_i64(o->max_seqs, o->max_batched_tokens),
+                                      .max_model_tokens = longest_sequence(o, config),
+                                      .vocab = config->vocab_size};
   return YK_OK;
 }
 
