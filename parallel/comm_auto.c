@@ -173,7 +173,7 @@ static yk_status auto_gather_host(yk_comm *base, const void *data, size_t n_byte
   return comm->nccl->ops->gather_host(comm->nccl, data, n_bytes, all, err);
 }
 
-/* Memory of rank 0, as it tells the other ranks; in its process the address is valid on all GPUs. */
+/* Memory of rank 0, as sent to the other ranks; in rank 0's process the address is valid on all GPUs. */
 typedef struct shared_memory {
   void *address;
   yk_p2p_handle handle;
@@ -311,7 +311,7 @@ typedef struct own_slots {
   yk_p2p_handle handles[YK_MAX_RANKS];
 } own_slots;
 
-/* Every process's slots become those of all; *own: room for one process, all: for every one. */
+/* Exchanges slots: *own then has those of every process. all: scratch [n_processes]. */
 static yk_status share_slots(const parts *p, own_slots *own, own_slots *all, yk_err *err)
 {
   YK_TRY(p->exchange->all_gather(p->exchange, own, sizeof *own, all, err));

@@ -2,9 +2,9 @@
  * get their tokens while the ranks compute the next step. With pipeline stages further steps begin, of other sequences,
  * before the results of the oldest are taken. */
 #include "engine/engine_loop.h"
+
 #include "base/checked.h"
 #include "base/clock.h"
-
 #include "engine/call.h"
 #include "engine/engine_stats.h"
 #include "engine/expert_load.h"

@@ -121,15 +121,25 @@ void yk_request_set_constraint(yk_request *request, const yk_request_constraint 
 /* yk_request_set_waiter - the waiter that reports output and end from now on, together with user; NULL: none. */
 void yk_request_set_waiter(yk_request *request, yk_waiter *waiter, void *user);
 
-/* Functions for the engine thread only. */
+/* The functions below are for the engine thread only. */
+
+/* yk_request_mark_scheduled - the request has entered a step. n_reused: prompt tokens that were computed before. Only the
+ *   first call has an effect. */
 void yk_request_mark_scheduled(yk_request *request, int32_t n_reused);
+
 /* yk_request_list_logprobs - compute the log-probabilities of the request's ids for a token just drawn, from the row's
- *   logits. logits is not read if the request has no such ids. */
+ *   logits [vocab]. logits is not read if the request has no such ids. */
 void yk_request_list_logprobs(yk_request *request, const yk_sampled *result, const float *logits);
+
+/* yk_request_push_prompt_token - queue the log-probabilities of a token of the prompt. */
 void yk_request_push_prompt_token(yk_request *request, const yk_sampled *result);
-/* is_last: yk_request_finish follows and wakes the reader. Returns whether a stop string is complete; yk_request_finish
- * must follow then too. */
+
+/* yk_request_push_token - queue a drawn token with its text. is_last: yk_request_finish follows and wakes the reader.
+ *   Returns whether a stop string is complete; yk_request_finish must follow then too. If memory runs out, the request
+ *   ends with YK_E_NOMEM. */
 bool yk_request_push_token(yk_request *request, const yk_sampled *result, bool is_last);
+
+/* yk_request_is_cancelled - whether the caller has cancelled the request. */
 bool yk_request_is_cancelled(yk_request *request);
 
 /* yk_request_finish - the engine's last call: flush held-back text, wake the reader and give up the engine's ownership.
