@@ -301,6 +301,11 @@ int32_t yk_weight_count(const yk_model_config *config, yk_weight_role role, int 
   return role >= YK_ROLE_EXPERT_GATE ? config->experts.n_experts : 1;
 }
 
+static yk_weight_module matrix(int64_t k, int64_t n, bool has_bias)
+{
+  return (yk_weight_module){.k = k, .n_own = n, .has_bias = has_bias};
+}
+
 /* A linear role of latent attention, without the roles that share its module. q_b and kv_b have no biases in any
  * checkpoint. */
 static yk_weight_module latent_of(const yk_model_config *c, yk_weight_role role)
@@ -310,13 +315,12 @@ static yk_weight_module latent_of(const yk_model_config *c, yk_weight_role role)
   int64_t v_width = (int64_t)c->n_heads * latent->value_dim,
           up_width = (int64_t)c->n_heads * latent->nope_dim + v_width;
   switch (role) {
-  case YK_ROLE_Q: return (yk_weight_module){.k = c->hidden_size, .n_own = q_width};
-  case YK_ROLE_Q_A: return (yk_weight_module){.k = c->hidden_size, .n_own = latent->q_rank, .has_bias = c->qkv_bias};
-  case YK_ROLE_Q_B: return (yk_weight_module){.k = latent->q_rank, .n_own = q_width};
-  case YK_ROLE_KV_A:
-    return (yk_weight_module){.k = c->hidden_size, .n_own = latent->kv_rank + c->head_dim, .has_bias = c->qkv_bias};
-  case YK_ROLE_KV_B: return (yk_weight_module){.k = latent->kv_rank, .n_own = up_width};
-  case YK_ROLE_O: return (yk_weight_module){.k = v_width, .n_own = c->hidden_size, .has_bias = c->o_bias};
+  case YK_ROLE_Q: return matrix(c->hidden_size, q_width, false);
+  case YK_ROLE_Q_A: return matrix(c->hidden_size, latent->q_rank, c->qkv_bias);
+  case YK_ROLE_Q_B: return matrix(latent->q_rank, q_width, false);
+  case YK_ROLE_KV_A: return matrix(c->hidden_size, latent->kv_rank + c->head_dim, c->qkv_bias);
+  case YK_ROLE_KV_B: return matrix(latent->kv_rank, up_width, false);
+  case YK_ROLE_O: return matrix(v_width, c->hidden_size, c->o_bias);
   default: return (yk_weight_module){0};
   }
 }
@@ -327,13 +331,13 @@ static yk_weight_module delta_of(const yk_model_config *c, yk_weight_role role)
   int64_t q_width = (int64_t)c->delta.n_key_heads * c->delta.key_dim;
   int64_t v_width = (int64_t)c->delta.n_value_heads * c->delta.value_dim;
   switch (role) {
-  case YK_ROLE_DELTA_QKV: return (yk_weight_module){.k = c->hidden_size, .n_own = 2 * q_width + v_width};
-  case YK_ROLE_DELTA_Z: return (yk_weight_module){.k = c->hidden_size, .n_own = v_width};
+  case YK_ROLE_DELTA_QKV: return matrix(c->hidden_size, 2 * q_width + v_width, false);
+  case YK_ROLE_DELTA_Z: return matrix(c->hidden_size, v_width, false);
   case YK_ROLE_DELTA_B:
-  case YK_ROLE_DELTA_A: return (yk_weight_module){.k = c->hidden_size, .n_own = c->delta.n_value_heads};
-  case YK_ROLE_DELTA_QKVZ: return (yk_weight_module){.k = c->hidden_size, .n_own = 2 * (q_width + v_width)};
-  case YK_ROLE_DELTA_BA: return (yk_weight_module){.k = c->hidden_size, .n_own = 2 * (int64_t)c->delta.n_value_heads};
-  default: return (yk_weight_module){.k = v_width, .n_own = c->hidden_size};
+  case YK_ROLE_DELTA_A: return matrix(c->hidden_size, c->delta.n_value_heads, false);
+  case YK_ROLE_DELTA_QKVZ: return matrix(c->hidden_size, 2 * (q_width + v_width), false);
+  case YK_ROLE_DELTA_BA: return matrix(c->hidden_size, 2 * (int64_t)c->delta.n_value_heads, false);
+  default: return matrix(v_width, c->hidden_size, false);
   }
 }
 
@@ -344,27 +348,22 @@ static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
   if (c->latent.kv_rank > 0 && is_attention) return latent_of(c, role);
   int64_t q_width = (int64_t)c->n_heads * c->head_dim, kv_width = (int64_t)c->n_kv_heads * c->head_dim;
   switch (role) {
-  case YK_ROLE_LM_HEAD: return (yk_weight_module){.k = c->hidden_size, .n_own = c->vocab_size};
-  case YK_ROLE_Q:
-    return (yk_weight_module){
-        .k = c->hidden_size, .n_own = q_width * (c->attention_gates ? 2 : 1), .has_bias = c->qkv_bias};
+  case YK_ROLE_LM_HEAD: return matrix(c->hidden_size, c->vocab_size, false);
+  case YK_ROLE_Q: return matrix(c->hidden_size, q_width * (c->attention_gates ? 2 : 1), c->qkv_bias);
   case YK_ROLE_K:
-  case YK_ROLE_V: return (yk_weight_module){.k = c->hidden_size, .n_own = kv_width, .has_bias = c->qkv_bias};
-  case YK_ROLE_O: return (yk_weight_module){.k = q_width, .n_own = c->hidden_size, .has_bias = c->o_bias};
+  case YK_ROLE_V: return matrix(c->hidden_size, kv_width, c->qkv_bias);
+  case YK_ROLE_O: return matrix(q_width, c->hidden_size, c->o_bias);
   case YK_ROLE_GATE:
-  case YK_ROLE_UP: return (yk_weight_module){.k = c->hidden_size, .n_own = c->ffn_size, .has_bias = c->mlp_bias};
-  case YK_ROLE_DOWN: return (yk_weight_module){.k = c->ffn_size, .n_own = c->hidden_size, .has_bias = c->mlp_bias};
-  case YK_ROLE_ROUTER:
-    return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.n_experts, .has_bias = c->experts.has_biases};
-  case YK_ROLE_SHARED_SCORE: return (yk_weight_module){.k = c->hidden_size, .n_own = 1};
+  case YK_ROLE_UP: return matrix(c->hidden_size, c->ffn_size, c->mlp_bias);
+  case YK_ROLE_DOWN: return matrix(c->ffn_size, c->hidden_size, c->mlp_bias);
+  case YK_ROLE_ROUTER: return matrix(c->hidden_size, c->experts.n_experts, c->experts.has_biases);
+  case YK_ROLE_SHARED_SCORE: return matrix(c->hidden_size, 1, false);
   case YK_ROLE_SHARED_GATE:
-  case YK_ROLE_SHARED_UP: return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.shared_ffn_size};
-  case YK_ROLE_SHARED_DOWN: return (yk_weight_module){.k = c->experts.shared_ffn_size, .n_own = c->hidden_size};
+  case YK_ROLE_SHARED_UP: return matrix(c->hidden_size, c->experts.shared_ffn_size, false);
+  case YK_ROLE_SHARED_DOWN: return matrix(c->experts.shared_ffn_size, c->hidden_size, false);
   case YK_ROLE_EXPERT_GATE:
-  case YK_ROLE_EXPERT_UP:
-    return (yk_weight_module){.k = c->hidden_size, .n_own = c->experts.ffn_size, .has_bias = c->experts.has_biases};
-  case YK_ROLE_EXPERT_DOWN:
-    return (yk_weight_module){.k = c->experts.ffn_size, .n_own = c->hidden_size, .has_bias = c->experts.has_biases};
+  case YK_ROLE_EXPERT_UP: return matrix(c->hidden_size, c->experts.ffn_size, c->experts.has_biases);
+  case YK_ROLE_EXPERT_DOWN: return matrix(c->experts.ffn_size, c->hidden_size, c->experts.has_biases);
   case YK_ROLE_DELTA_QKV:
   case YK_ROLE_DELTA_Z:
   case YK_ROLE_DELTA_B:
