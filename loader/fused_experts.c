@@ -18,13 +18,6 @@ typedef struct fused_kind {
   int n_roles;
 } fused_kind;
 
-static const fused_kind kinds[N_KINDS] = {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
-                                          {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}};
-
-/* gpt-oss: each expert's gate and up stay one module, with their outputs in turn (yk_experts_config.is_interleaved). */
-static const fused_kind gpt_oss_kinds[N_KINDS] = {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE}, 1},
-                                                  {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}};
-
 /* The name of the router in files with fused experts, for every family. */
 static const fused_kind router_kind = {"mlp.gate", {YK_ROLE_ROUTER}, 1};
 
@@ -33,17 +26,45 @@ typedef struct fused_suffix {
   const char *fused, *single;
 } fused_suffix;
 
-static const fused_suffix suffixes[] = {{"", "weight"},
-                                        {".weight", "weight"},
-                                        {"_packed", "weight_packed"},
-                                        {"_scale", "weight_scale"},
-                                        {"_global_scale", "weight_global_scale"},
-                                        {"_scale_inv", "weight_scale_inv"},
-                                        {"_zero_point", "weight_zero_point"},
-                                        {"", NULL}}; /* the end */
+static const fused_suffix common_suffixes[] = {{"", "weight"},
+                                               {".weight", "weight"},
+                                               {"_packed", "weight_packed"},
+                                               {"_scale", "weight_scale"},
+                                               {"_global_scale", "weight_global_scale"},
+                                               {"_scale_inv", "weight_scale_inv"},
+                                               {"_zero_point", "weight_zero_point"},
+                                               {"", NULL}}; /* the end */
 
 static const fused_suffix gpt_oss_suffixes[] = {
     {"_blocks", "weight_packed"}, {"_scales", "weight_scale"}, {"_bias", "bias"}, {"", NULL}};
+
+/* How a family's files fuse experts. */
+typedef struct fused_form {
+  fused_kind kinds[N_KINDS];
+  const fused_suffix *suffixes;
+} fused_form;
+
+static const fused_form common_form = {{{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
+                                        {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
+                                       common_suffixes};
+
+static const fused_form granite_form = {{{"block_sparse_moe.input_linear", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
+                                         {"block_sparse_moe.output_linear", {YK_ROLE_EXPERT_DOWN}, 1}},
+                                        common_suffixes};
+
+/* gpt-oss: each expert's gate and up stay one module, with their outputs in turn (yk_experts_config.is_interleaved). */
+static const fused_form gpt_oss_form = {
+    {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE}, 1}, {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
+    gpt_oss_suffixes};
+
+static const fused_form *form_of(yk_model_family family)
+{
+  switch (family) {
+  case YK_FAMILY_GPT_OSS: return &gpt_oss_form;
+  case YK_FAMILY_GRANITE_MOE: return &granite_form;
+  default: return &common_form;
+  }
+}
 
 typedef struct fused_tensor {
   const yk_tensor *tensor;
@@ -82,12 +103,12 @@ static bool find_fused(const yk_model_config *config, const yk_tensor *tensor, f
     *out = (fused_tensor){.tensor = tensor, .layer = out->layer, .kind = &router_kind, .suffix = "weight"};
     return true;
   }
-  const bool is_gpt_oss = config->family == YK_FAMILY_GPT_OSS;
+  const fused_form *form = form_of(config->family);
   for (int k = 0; k < N_KINDS; k++) {
-    const fused_kind *kind = is_gpt_oss ? &gpt_oss_kinds[k] : &kinds[k];
+    const fused_kind *kind = &form->kinds[k];
     int n = snprintf(prefix, sizeof prefix, "%s%d.%s", yk_weight_layer_prefix(config->family), out->layer, kind->name);
     if (strncmp(tensor->name, prefix, (size_t)n) != 0) continue;
-    for (const fused_suffix *suffix = is_gpt_oss ? gpt_oss_suffixes : suffixes; suffix->single; suffix++) {
+    for (const fused_suffix *suffix = form->suffixes; suffix->single; suffix++) {
       if (strcmp(tensor->name + n, suffix->fused) != 0) continue;
       out->tensor = tensor;
       out->kind = kind;
@@ -105,7 +126,7 @@ static yk_status refuse_transposed(const yk_model_config *config, const yk_shard
     for (int k = 0; k < N_KINDS; k++) {
       char name[YK_WEIGHT_NAME_BYTES];
       const char *file = NULL;
-      snprintf(name, sizeof name, "%s%d.%s", yk_weight_layer_prefix(config->family), layer, gpt_oss_kinds[k].name);
+      snprintf(name, sizeof name, "%s%d.%s", yk_weight_layer_prefix(config->family), layer, gpt_oss_form.kinds[k].name);
       if (yk_shards_find(shards, name, &file))
         return yk_err_set(err, YK_E_UNSUPPORTED,
                           "%s: tensor %s: plain experts are not supported for this family; supported: MXFP4 (%s_blocks "

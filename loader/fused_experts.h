@@ -6,6 +6,8 @@
  *
  * The companions of quantised experts (_packed, _scale, _scale_inv, _zero_point) are split likewise and become
  * weight_packed and so on. The new tensors are views of the same bytes, so no other code handles fused experts.
+ * Granite: ...block_sparse_moe.input_linear.weight [experts, 2 ffn, hidden] and output_linear.weight become w1, w3 and
+ * w2 of ...block_sparse_moe.experts.3.
  * gpt-oss: ...mlp.experts.gate_up_proj_blocks [experts, 2 ffn, hidden / 32, 16], _scales [experts, 2 ffn, hidden / 32]
  * and _bias become weight_packed, weight_scale and bias of ...mlp.experts.3.gate_up_proj; down_proj likewise.
  *

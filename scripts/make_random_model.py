@@ -155,7 +155,9 @@ class ModelTensors:
             self.router(f"{name}.shared_expert_gate", 1)
 
     def mixtral_experts(self, name):
-        self.router(f"{name}.gate", n_experts(self.config))
+        """Mixtral's, and Granite's one by one as quantisers write them."""
+        is_granite = self.config["model_type"] == "granitemoe"
+        self.router(f"{name}.router.layer" if is_granite else f"{name}.gate", n_experts(self.config))
         for i in range(n_experts(self.config)):
             self.ffn(f"{name}.experts.{i}", self.config["intermediate_size"], ("w1", "w3", "w2"))
 
@@ -184,7 +186,7 @@ class ModelTensors:
             self.norm(f"{layer}.post_attention_layernorm", hidden)
             for name in MORE_NORMS.get(config["model_type"], ()):
                 self.norm(f"{layer}.{name}", hidden)
-            if config["model_type"] == "mixtral":
+            if config["model_type"] in ("mixtral", "granitemoe"):
                 self.mixtral_experts(f"{layer}.block_sparse_moe")
             elif config["model_type"] == "gpt_oss":
                 self.gpt_oss_experts(f"{layer}.mlp")

@@ -15,8 +15,8 @@ static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *er
 {
   static const char key[] = "num_key_value_heads";
   bool required = config->family != YK_FAMILY_LLAMA && config->family != YK_FAMILY_MINICPM &&
-                  config->family != YK_FAMILY_GRANITE && config->family != YK_FAMILY_PHI3 &&
-                  !yk_json_is(yk_json_get(root, key), YK_JSON_NULL);
+                  config->family != YK_FAMILY_GRANITE && config->family != YK_FAMILY_GRANITE_MOE &&
+                  config->family != YK_FAMILY_PHI3 && !yk_json_is(yk_json_get(root, key), YK_JSON_NULL);
   config->n_kv_heads = config->n_heads;
   if (config->family == YK_FAMILY_GEMMA3_VL && !yk_json_get(root, key).doc) {
     required = false;

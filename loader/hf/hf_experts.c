@@ -80,6 +80,14 @@ static yk_status read_mixtral(yk_json root, const char *file, yk_model_config *c
   return YK_OK;
 }
 
+/* Granite: as Mixtral, with a shared expert in one of the two classes. */
+static yk_status read_granite(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  YK_TRY(yk_json_get_i32(root, file, "shared_intermediate_size", false, 0, YK_MAX_FFN, &config->experts.shared_ffn_size,
+                         err));
+  return read_mixtral(root, file, config, err);
+}
+
 /* The softmax of the chosen experts' logits is that of all logits, normalised. */
 static yk_status read_gpt_oss(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
@@ -251,6 +259,7 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
   switch (config->family) {
   case YK_FAMILY_MIXTRAL: return read_mixtral(root, file, config, err);
   case YK_FAMILY_GPT_OSS: return read_gpt_oss(root, file, config, err);
+  case YK_FAMILY_GRANITE_MOE: return read_granite(root, file, config, err);
   case YK_FAMILY_ERNIE4_5_MOE: return read_ernie(root, file, config, err);
   case YK_FAMILY_QWEN2_MOE:
   case YK_FAMILY_QWEN3_MOE:

@@ -57,6 +57,7 @@ yk_status yk_hf_read_scales(yk_json root, const char *file, yk_model_config *con
 {
   config->embed_scale = config->residual_scale = config->logit_scale = 1;
   if (yk_family_is_gemma3(config->family)) return read_gemma_scales(root, file, config, err);
-  if (config->family == YK_FAMILY_GRANITE) return read_granite_scales(root, file, config, err);
+  if (config->family == YK_FAMILY_GRANITE || config->family == YK_FAMILY_GRANITE_MOE)
+    return read_granite_scales(root, file, config, err);
   return config->family == YK_FAMILY_MINICPM ? read_minicpm_scales(root, file, config, err) : YK_OK;
 }

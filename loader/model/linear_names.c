@@ -34,7 +34,9 @@ static const char *const linear_names[] = {
     "linear_attn.in_proj_z",
     "linear_attn.in_proj_qkvz", /* Qwen3-Next */
     "linear_attn.out_proj",
-    "block_sparse_moe.experts.#.w1", /* Mixtral */
+    "shared_mlp.input_linear", /* Granite */
+    "shared_mlp.output_linear",
+    "block_sparse_moe.experts.#.w1", /* Mixtral, Granite */
     "block_sparse_moe.experts.#.w2",
     "block_sparse_moe.experts.#.w3",
 };
@@ -43,6 +45,7 @@ static const char *const linear_names[] = {
 static const char *const gate_names[] = {"mlp.gate",
                                          "mlp.shared_expert_gate",
                                          "block_sparse_moe.gate",
+                                         "block_sparse_moe.router.layer",
                                          "linear_attn.in_proj_a",
                                          "linear_attn.in_proj_b",
                                          "linear_attn.in_proj_ba"};

@@ -45,6 +45,7 @@ typedef enum yk_model_family {
   YK_FAMILY_ERNIE4_5,
   YK_FAMILY_ERNIE4_5_MOE,
   YK_FAMILY_GRANITE,
+  YK_FAMILY_GRANITE_MOE,   /* with or without a shared expert */
   YK_FAMILY_PHI3,          /* also Phi-4 */
   YK_FAMILY_GLM4_MOE_LITE, /* GLM-4.7-Flash */
   YK_FAMILY_KIMI_K25,      /* the text part, which is DeepSeek-V3 */

@@ -118,6 +118,18 @@ static const name_table ernie4_5_moe_table = {
     .names = {[YK_ROLE_CHOICE_BIAS] = "mlp.moe_statics.e_score_correction_bias"},
 };
 
+/* The experts of a file are one tensor (loader/fused_experts.h), unless they are quantised. */
+static const name_table granite_moe_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_ROUTER] = "block_sparse_moe.router.layer",
+              [YK_ROLE_SHARED_GATE] = "shared_mlp.input_linear",
+              [YK_ROLE_SHARED_UP] = "shared_mlp.input_linear",
+              [YK_ROLE_SHARED_DOWN] = "shared_mlp.output_linear",
+              [YK_ROLE_EXPERT_GATE] = "block_sparse_moe.experts.#.w1",
+              [YK_ROLE_EXPERT_UP] = "block_sparse_moe.experts.#.w3",
+              [YK_ROLE_EXPERT_DOWN] = "block_sparse_moe.experts.#.w2"},
+};
+
 static const name_table gemma3_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_FFN_NORM] = "pre_feedforward_layernorm"},
@@ -161,6 +173,7 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_GLM4: return &glm4_table;
   case YK_FAMILY_CHATGLM: return &chatglm_table;
   case YK_FAMILY_PHI3: return &phi3_table;
+  case YK_FAMILY_GRANITE_MOE: return &granite_moe_table;
   case YK_FAMILY_ERNIE4_5_MOE: return &ernie4_5_moe_table;
   case YK_FAMILY_KIMI_K25: return &kimi_k25_table;
   case YK_FAMILY_GEMMA3: return &gemma3_table;

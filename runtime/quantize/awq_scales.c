@@ -95,6 +95,18 @@ static yk_status show_floats(const yk_awq_scales *s, yk_quantize_buffer *buffer,
   return YK_OK;
 }
 
+/* The input kind that a module of a layer writes, by whichever of its roles. */
+static yk_input_kind written_by(const yk_model_config *config, const char *module, const yk_weight_place *place)
+{
+  char name[YK_WEIGHT_NAME_BYTES];
+  yk_input_kind kind = YK_N_INPUT_KINDS;
+  for (yk_weight_role role = place->role; role < YK_N_ROLES && kind == YK_N_INPUT_KINDS; role++) {
+    yk_weight_name_of_expert(config->family, role, place->layer, place->expert, name);
+    if (strcmp(name, module) == 0) kind = yk_input_written_by(config, place->layer, role);
+  }
+  return kind;
+}
+
 /* Clipping harms the product of q and k, so q, k and the layers that produce them are not clipped. */
 static bool may_be_cut(yk_weight_role role)
 {
@@ -107,7 +119,7 @@ yk_status yk_awq_scales_apply(yk_awq_scales *scales, const char *module, yk_awq_
   yk_weight_place place;
   if (!yk_weight_find(config, module, &place)) return YK_OK;
   const yk_awq_inputs reads = inputs_at(&place, yk_input_read_by(config, place.layer, place.role));
-  const yk_awq_inputs writes = inputs_at(&place, yk_input_written_by(config, place.layer, place.role));
+  const yk_awq_inputs writes = inputs_at(&place, written_by(config, module, &place));
   const yk_awq_fold *f, *written = NULL;
   if (reads.kind == YK_N_INPUT_KINDS) return YK_OK; /* out_proj of a gated delta net: one norm for all its heads */
   YK_TRY(fold_of(scales, &reads, &f, err));

@@ -232,11 +232,12 @@ static int64_t input_of_output(const yk_model_config *c, yk_weight_role writer, 
 static yk_status invert(const yk_awq_search *s, const task *t, yk_awq_fold *fold, yk_err *err)
 {
   if (t->roles.writer_is_norm) return YK_OK;
-  int64_t n = yk_weight_module_of(s->config, t->roles.writer).n_own;
-  fold->inverses = malloc((size_t)n * sizeof *fold->inverses);
+  const yk_weight_module m = yk_weight_module_of(s->config, t->roles.writer);
+  fold->inverses = malloc((size_t)m.n * sizeof *fold->inverses);
   if (!fold->inverses) return no_memory(err);
-  for (int64_t i = 0; i < n; i++) {
-    int64_t input = input_of_output(s->config, t->roles.writer, i);
+  for (int64_t i = 0; i < m.n; i++) {
+    const int64_t own = i - m.first_n;
+    int64_t input = own >= 0 && own < m.n_own ? input_of_output(s->config, t->roles.writer, own) : -1;
     fold->inverses[i] = input < 0 ? 1.0f : 1.0f / fold->scales[input];
   }
   return YK_OK;

@@ -9,7 +9,15 @@
 
 enum { MAX_NAME_BYTES = 512 };
 
-static const char gate_up[] = ".experts.gate_up_proj", down[] = ".experts.down_proj", mixtral[] = "block_sparse_moe";
+/* The end of a fused tensor's name, and the number of layers of each expert in it. */
+typedef struct fused_end {
+  const char *text;
+  int64_t n_parts;
+} fused_end;
+
+static const fused_end ends[] = {
+    {".experts.gate_up_proj", 2}, {".experts.down_proj", 1}, {".input_linear.weight", 2}, {".output_linear.weight", 1}};
+static const char mixtral[] = "block_sparse_moe";
 
 static bool ends_with(const char *text, size_t n, const char *end)
 {
@@ -17,9 +25,11 @@ static bool ends_with(const char *text, size_t n, const char *end)
   return n >= n_end && memcmp(text + n - n_end, end, n_end) == 0;
 }
 
-static bool is_gate_up(const yk_tensor *tensor)
+static const fused_end *end_of(const yk_tensor *tensor)
 {
-  return ends_with(tensor->name, strlen(tensor->name), gate_up);
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (ends_with(tensor->name, strlen(tensor->name), ends[i].text)) return &ends[i];
+  return NULL;
 }
 
 /* Whether a tensor is in a layer of a text model, or of the text part of a model that reads images. */
@@ -30,12 +40,10 @@ static bool is_in_layer(const char *name)
 
 int64_t yk_experts_count(const yk_tensor *tensor)
 {
-  size_t n = strlen(tensor->name);
+  const fused_end *end = end_of(tensor);
   bool is_float = tensor->dtype == YK_TENSOR_F16 || tensor->dtype == YK_TENSOR_BF16 || tensor->dtype == YK_TENSOR_F32;
   if (tensor->n_dims != 3 || !is_float || !is_in_layer(tensor->name)) return 0;
-  return ends_with(tensor->name, n, gate_up) ? 2 * tensor->shape[0]
-         : ends_with(tensor->name, n, down)  ? tensor->shape[0]
-                                             : 0;
+  return end ? end->n_parts * tensor->shape[0] : 0;
 }
 
 yk_status yk_experts_check(const yk_tensor *tensor, yk_json config, yk_err *err)
@@ -52,7 +60,7 @@ yk_status yk_experts_check(const yk_tensor *tensor, yk_json config, yk_err *err)
   yk_json text = yk_json_get(config, "text_config");
   if (yk_json_is(text, YK_JSON_OBJECT)) config = text;
   YK_TRY(yk_json_get_i64(config, "config.json", "hidden_size", true, 1, INT64_MAX, &hidden, err));
-  bool is_sound = is_gate_up(tensor) ? shape[2] == hidden && shape[1] % 2 == 0 : shape[1] == hidden;
+  bool is_sound = end_of(tensor)->n_parts == 2 ? shape[2] == hidden && shape[1] % 2 == 0 : shape[1] == hidden;
   if (is_sound) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED,
                     "tensor %s: expected experts as [experts, outputs, inputs] with hidden_size %" PRId64
@@ -63,10 +71,10 @@ yk_status yk_experts_check(const yk_tensor *tensor, yk_json config, yk_err *err)
 yk_status yk_experts_layer(const yk_tensor *tensor, int64_t i, yk_tensor *out, yk_err *err)
 {
   static const char *const names[2][3] = {{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}};
-  bool has_two = is_gate_up(tensor);
-  int64_t parts = has_two ? 2 : 1, expert = i / parts;
-  size_t n_prefix = strlen(tensor->name) - strlen(has_two ? gate_up : down);
-  const char *layer = names[ends_with(tensor->name, n_prefix, mixtral)][has_two ? i % 2 : 2];
+  const fused_end *end = end_of(tensor);
+  int64_t parts = end->n_parts, expert = i / parts;
+  size_t n_prefix = strlen(tensor->name) - strlen(end->text);
+  const char *layer = names[ends_with(tensor->name, n_prefix, mixtral)][parts == 2 ? i % 2 : 2];
   char name[MAX_NAME_BYTES];
   snprintf(name, sizeof name, "%.*s.experts.%" PRId64 ".%s.weight", (int)n_prefix, tensor->name, expert, layer);
   *out = (yk_tensor){.name = strdup(name),

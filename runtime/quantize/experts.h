@@ -4,8 +4,9 @@
  *                                                                      PREFIX.experts.N.up_proj.weight
  *   PREFIX.experts.down_proj    [experts, hidden, intermediate]     -> PREFIX.experts.N.down_proj.weight
  *
+ * and Granite's, PREFIX.input_linear.weight and PREFIX.output_linear.weight, which have these shapes.
  * AWQ's formats have one layer per expert, named as in checkpoints with separate experts: w1, w3 and w2 if PREFIX ends
- * in block_sparse_moe (Mixtral). */
+ * in block_sparse_moe (Mixtral, Granite). */
 #ifndef YK_QUANTIZE_EXPERTS_H
 #define YK_QUANTIZE_EXPERTS_H
 

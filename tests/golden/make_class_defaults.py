@@ -17,7 +17,8 @@ FAMILIES = [
     ("qwen3_next", "Qwen3NextForCausalLM"), ("qwen3_5_text", "Qwen3_5ForCausalLM"),
     ("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"), ("seed_oss", "SeedOssForCausalLM"),
     ("ernie4_5", "Ernie4_5ForCausalLM"), ("ernie4_5_moe", "Ernie4_5_MoeForCausalLM"),
-    ("granite", "GraniteForCausalLM"), ("phi3", "Phi3ForCausalLM"),
+    ("granite", "GraniteForCausalLM"), ("granitemoe", "GraniteMoeForCausalLM"),
+    ("granitemoeshared", "GraniteMoeSharedForCausalLM"), ("phi3", "Phi3ForCausalLM"),
     ("glm4_moe_lite", "Glm4MoeLiteForCausalLM"), ("deepseek_v32", "DeepseekV32ForCausalLM"),
     ("glm_moe_dsa", "GlmMoeDsaForCausalLM"), ("gpt_oss", "GptOssForCausalLM"), ("gemma3_text", "Gemma3ForCausalLM"),
 ]

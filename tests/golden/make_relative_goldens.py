@@ -58,6 +58,11 @@ CASES = [
     case("granite", "GraniteForCausalLM", "granite", "Granite: factors on embeddings, scores, branches and logits",
          {"attention_multiplier": 0.25}, DENSE, embedding_multiplier=12.0, attention_multiplier=0.12,
          residual_multiplier=0.4, logits_scaling=3.0, attention_bias=False, mlp_bias=False, tie_word_embeddings=True),
+    case("granite_moe", "GraniteMoeSharedForCausalLM", "granitemoeshared", "Granite with experts in one tensor and a "
+         "shared one: the four factors, softmax over the chosen experts", {"residual_multiplier": 1.0},
+         {**DENSE, "hidden_size": 48}, embedding_multiplier=12.0, attention_multiplier=0.12, residual_multiplier=0.6,
+         logits_scaling=3.0, attention_bias=False, tie_word_embeddings=True, num_local_experts=5,
+         num_experts_per_tok=2, shared_intermediate_size=40, intermediate_size=32, dtype="float16"),
     case("phi3", "Phi3ForCausalLM", "phi3", "Phi-3: q, k and v in one tensor, gate and up in another; 3 quarters of a "
          "head rotate, a window of 24", {"sliding_window": None}, DENSE, sliding_window=24,
          partial_rotary_factor=0.75, original_max_position_embeddings=256, pad_token_id=0, eos_token_id=2),
@@ -167,9 +172,13 @@ def load(spec, config, tensors):
 
 
 def as_published(spec, tensors):
-    """The experts of a layer one by one, and the prefix."""
+    """The experts of a layer one by one, but for Granite's, and the prefix."""
     published = {}
     for name, tensor in tensors.items():
+        for old, new in (("moe.experts.gate_up_proj", "moe.input_linear.weight"),
+                         ("moe.experts.down_proj", "moe.output_linear.weight"),
+                         ("moe.router.weight", "moe.router.layer.weight")):
+            name = name.replace(old, new)
         layer, found, part = name.partition(".mlp.experts.")
         if not found:
             published[name.replace(".gate.moe_statics.", ".moe_statics.")] = tensor

@@ -28,6 +28,8 @@ FAMILIES = {
                    "head_dim": 32, "full_attention_interval": 2, "linear_num_key_heads": 2,
                    "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16},
     "mixtral": {"architectures": ["MixtralForCausalLM"], "num_local_experts": 4, "num_experts_per_tok": 2},
+    "granitemoeshared": {"architectures": ["GraniteMoeSharedForCausalLM"], "num_local_experts": 4,
+                         "num_experts_per_tok": 2, "shared_intermediate_size": 64, "attention_multiplier": 0.25},
     "glm4_moe": {"architectures": ["Glm4MoeForCausalLM"], "n_routed_experts": 6, "num_experts_per_tok": 2,
                  "n_shared_experts": 2, "moe_intermediate_size": 32, "n_group": 3, "topk_group": 2, "head_dim": 32,
                  "first_k_dense_replace": 1, "norm_topk_prob": True, "attention_bias": True},
@@ -137,6 +139,14 @@ class Model:
             self.linear("block_sparse_moe.gate", 64, n, scale=0.5)
             for expert in range(n):
                 self.network(f"block_sparse_moe.experts.{expert}", 96, ("w1", "w3", "w2"))
+            return
+        if config["model_type"] == "granitemoeshared":
+            layer = f"model.layers.{self.layer}"
+            self.linear("block_sparse_moe.router.layer", 64, n, scale=0.5)
+            self.draw(f"{layer}.block_sparse_moe.input_linear.weight", n, 2 * 96, 64, scale=1 / 8)
+            self.draw(f"{layer}.block_sparse_moe.output_linear.weight", n, 64, 96, scale=RESIDUAL_SCALE / 10)
+            self.linear("shared_mlp.input_linear", 64, 2 * 64)
+            self.linear("shared_mlp.output_linear", 64, 64, scale=RESIDUAL_SCALE)
             return
         self.linear("mlp.gate", 64, n, scale=0.5)
         for expert in range(n):

@@ -128,6 +128,25 @@ static void ernie_values_and_defaults(void **state)
   expect_layers(&c, "xxx.");
 }
 
+static const char granite[] = "{'architectures': ['GraniteMoeSharedForCausalLM'], 'num_local_experts': 5,"
+                              " 'num_experts_per_tok': 2," COMMON "}";
+
+static void granite_values_and_defaults(void **state)
+{
+  (void)state;
+  yk_model_config c = config_good(granite, "{'shared_intermediate_size': 40, 'residual_multiplier': 0.5}");
+  const yk_experts_config *x = &c.experts;
+  assert_int_equal(c.family, YK_FAMILY_GRANITE_MOE);
+  assert_true(c.residual_scale == 0.5f && c.attention_scale == 1 && c.logit_scale == 1 && !c.qkv_bias && !c.mlp_bias);
+  assert_true(x->n_experts == 5 && x->top_k == 2 && x->ffn_size == 96 && x->normalise && x->shared_ffn_size == 40);
+  assert_true(x->scoring == YK_SCORE_SOFTMAX && !x->has_choice_bias && !x->has_shared_gate);
+  expect_layers(&c, "xxxx");
+  yk_weight_module up = yk_weight_module_of(&c, YK_ROLE_SHARED_UP);
+  assert_true(up.k == 64 && up.n == 80 && up.first_n == 40 && up.n_own == 40);
+  c = config_good(granite, "{'architectures': '-', 'model_type': 'granitemoe', 'attention_bias': true}");
+  assert_true(c.family == YK_FAMILY_GRANITE_MOE && x->shared_ffn_size == 0 && c.qkv_bias && c.o_bias);
+}
+
 static void bad_values_are_refused(void **state)
 {
   (void)state;
@@ -322,6 +341,25 @@ static void fused_mixtral_gets_its_own_names(void **state)
   yk_shards_close(shards);
 }
 
+static void fused_granite_gets_names_of_experts(void **state)
+{
+  (void)state;
+  static const char data[5 * 2 * 96 * 64 * 2];
+  const yk_model_config c = config_good(granite, "{}");
+  const yk_tensor tensors[] = {
+      tensor_of("model.layers.1.block_sparse_moe.input_linear.weight", YK_TENSOR_BF16, 5, 192, 64, data),
+      tensor_of("model.layers.1.block_sparse_moe.output_linear.weight", YK_TENSOR_BF16, 5, 64, 96, data),
+      tensor_of("model.layers.1.block_sparse_moe.router.layer.weight", YK_TENSOR_BF16, 5, 64, 0, data)};
+  yk_shards *shards;
+  yk_err err = YK_ERR_INIT;
+  expect_ok("shards", yk_shards_of("test", tensors, sizeof tensors / sizeof *tensors, &shards, &err), &err);
+  expect_ok("split", yk_fused_experts_split(&c, shards, &err), &err);
+  assert_int_equal(yk_shards_count(shards), 3 * 5 + 1);
+  expect_piece(shards, "model.layers.1.block_sparse_moe.experts.3.w3.weight", 96, 64, data + 7 * 96 * 64 * 2);
+  expect_piece(shards, "model.layers.1.block_sparse_moe.experts.4.w2.weight", 64, 96, data + 4 * 64 * 96 * 2);
+  yk_shards_close(shards);
+}
+
 static void fused_gpt_oss_becomes_views(void **state)
 {
   (void)state;
@@ -390,6 +428,8 @@ int main(void)
       cmocka_unit_test(mixtral_and_glm4_values_and_defaults),
       cmocka_unit_test(gpt_oss_values_and_defaults),
       cmocka_unit_test(ernie_values_and_defaults),
+      cmocka_unit_test(granite_values_and_defaults),
+      cmocka_unit_test(fused_granite_gets_names_of_experts),
       cmocka_unit_test(bad_values_are_refused),
       cmocka_unit_test(names_find_modules),
       cmocka_unit_test(names_and_modules),
