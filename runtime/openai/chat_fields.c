@@ -23,6 +23,16 @@ static path path_of(const char *of, size_t index, const char *key)
   return made;
 }
 
+/* Checks a member that may be missing. of: the object's path. */
+static yk_status check_text_member(yk_json object, const char *of, const char *key, yk_err *err)
+{
+  char name[128];
+  yk_json value = yk_json_get(object, key);
+  if (!yk_json_is_given(value) || yk_json_is(value, YK_JSON_STRING)) return YK_OK;
+  snprintf(name, sizeof name, "%s.%s", of, key);
+  return yk_json_wrong_type(NULL, name, "a string", value, err);
+}
+
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
 /* The renderer checks the texts. */
@@ -51,7 +61,12 @@ static yk_status check_content(yk_json content, const char *name, bool may_be_nu
 static yk_status check_call(yk_json call, const char *name, yk_err *err)
 {
   yk_json function = yk_json_get(call, "function");
-  yk_json arguments = yk_json_get(function, "arguments");
+  yk_json arguments = yk_json_get(function, "arguments"), type = yk_json_get(call, "type");
+  YK_TRY(check_text_member(call, name, "id", err));
+  YK_TRY(check_text_member(call, name, "type", err));
+  if (yk_json_is_given(type) && !yk_json_equals(type, "function"))
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s.type: expected \"function\", found \"%.40s\"", name,
+                      yk_json_string(type));
   if (!yk_json_is(function, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "key \"%s\": expected an object with a \"function\" that is an object", name);
   if (!yk_json_is(yk_json_get(function, "name"), YK_JSON_STRING))
@@ -76,6 +91,9 @@ static yk_status check_message(yk_json message, size_t index, yk_err *err)
     return yk_json_wrong_type(NULL, path_of("messages", index, "").text, "an object", message, err);
   if (!yk_json_is(role, YK_JSON_STRING) || yk_json_length(role) == 0)
     return yk_json_wrong_type(NULL, path_of("messages", index, "role").text, "a string that is not empty", role, err);
+  static const char *const texts[] = {"name", "tool_call_id", "reasoning", "reasoning_content"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    YK_TRY(check_text_member(message, path_of("messages", index, "").text, texts[i], err));
   if (yk_json_is_given(calls)) YK_TRY(check_calls(calls, path_of("messages", index, "tool_calls").text, err));
   return check_content(yk_json_get(message, "content"), path_of("messages", index, "content").text,
                        yk_chat_may_lack_content(role), err);
@@ -111,7 +129,12 @@ static yk_status check_tool(yk_json tool, size_t index, yk_err *err)
   if (strlen(yk_json_string(function_name)) != yk_json_length(function_name))
     return yk_err_set(err, YK_E_INVAL, "%s: expected a name without NUL characters",
                       path_of("tools", index, "function.name").text);
-  return YK_OK;
+  yk_json parameters = yk_json_get(function, "parameters"), strict = yk_json_get(function, "strict");
+  if (yk_json_is_given(parameters) && !yk_json_is(parameters, YK_JSON_OBJECT))
+    return yk_json_wrong_type(NULL, path_of("tools", index, "function.parameters").text, "an object", parameters, err);
+  if (yk_json_is_given(strict) && !yk_json_is_bool(strict))
+    return yk_json_wrong_type(NULL, path_of("tools", index, "function.strict").text, "true or false", strict, err);
+  return check_text_member(function, path_of("tools", index, "function").text, "description", err);
 }
 
 yk_status yk_chat_read_tools(yk_openai_chat *chat, yk_json value, yk_err *err)
@@ -127,13 +150,20 @@ yk_status yk_chat_read_tool_choice(yk_json value, yk_tool_choice *choice, const 
 {
   static const char expected[] =
       "\"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": {\"name\"}}";
-  yk_json name = yk_json_get(yk_json_get(value, "function"), "name");
+  yk_json name = yk_json_get(yk_json_get(value, "function"), "name"), type = yk_json_get(value, "type");
+  if (yk_json_is(type, YK_JSON_STRING) && !yk_json_equals(type, "function"))
+    return yk_err_set(err, YK_E_UNSUPPORTED, "tool_choice: expected %s, found the type \"%.40s\"", expected,
+                      yk_json_string(type));
+  if (yk_json_is_given(type) && !yk_json_is(type, YK_JSON_STRING))
+    return yk_json_wrong_type(NULL, "tool_choice.type", "a string", type, err);
   *function = yk_json_string(name);
   if (*function && strlen(*function) != yk_json_length(name))
     return yk_err_set(err, YK_E_INVAL, "tool_choice: expected a name without NUL characters");
   *choice = yk_json_equals(value, "none") ? YK_TOOL_CHOICE_NONE : YK_TOOL_CHOICE_AUTO;
   if (*function || yk_json_equals(value, "required")) *choice = YK_TOOL_CHOICE_REQUIRED;
   if (*choice != YK_TOOL_CHOICE_AUTO || yk_json_equals(value, "auto")) return YK_OK;
+  if (yk_json_is(value, YK_JSON_OBJECT))
+    return yk_json_wrong_type(NULL, "tool_choice.function.name", "a string", name, err);
   if (!yk_json_is(value, YK_JSON_STRING)) return yk_json_wrong_type(NULL, "tool_choice", expected, value, err);
   return yk_err_set(err, YK_E_INVAL, "tool_choice: expected %s, found \"%.40s\"", expected, yk_json_string(value));
 }

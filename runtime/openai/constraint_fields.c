@@ -1,9 +1,11 @@
 #include "openai/constraint_fields.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json_write.h"
+#include "openai/values.h"
 
 /* ---- Constraints ------------------------------------------------------------------------------------------------- */
 
@@ -77,7 +79,8 @@ static yk_status set_object(yk_openai_request *request, const char *name, yk_err
 yk_status yk_request_read_response_format(yk_openai_request *request, yk_json value, yk_err *err)
 {
   static const char name[] = "response_format";
-  yk_json type = yk_json_get(value, "type"), schema = yk_json_get(yk_json_get(value, "json_schema"), "schema");
+  yk_json type = yk_json_get(value, "type"), of_schema = yk_json_get(value, "json_schema");
+  yk_json schema = yk_json_get(of_schema, "schema"), strict = yk_json_get(of_schema, "strict");
   if (!yk_json_is(type, YK_JSON_STRING)) return yk_json_wrong_type(NULL, name, "an object with a \"type\"", value, err);
   if (yk_json_equals(type, "text")) return YK_OK;
   if (yk_json_equals(type, "json_object")) return set_object(request, name, err);
@@ -87,6 +90,10 @@ yk_status yk_request_read_response_format(yk_openai_request *request, yk_json va
                       "%s: expected the type \"text\", \"json_object\", \"json_schema\" or \"structural_tag\", found "
                       "\"%.40s\"",
                       name, yk_json_string(type));
+  if (!yk_json_is(of_schema, YK_JSON_OBJECT))
+    return yk_json_wrong_type(NULL, "response_format.json_schema", "an object", of_schema, err);
+  if (yk_json_is_given(strict) && !yk_json_is_bool(strict))
+    return yk_json_wrong_type(NULL, "response_format.json_schema.strict", "true or false", strict, err);
   if (!yk_json_is(schema, YK_JSON_OBJECT) && !yk_json_is_bool(schema))
     return yk_json_wrong_type(NULL, "response_format.json_schema.schema", "an object", schema, err);
   return set_json(request, name, YK_CONSTRAINT_JSON_SCHEMA, schema, err);
@@ -103,9 +110,26 @@ yk_status yk_request_read_guided(yk_openai_request *request, const char *name, y
   return set_choice(request, name, value, err);
 }
 
-static bool is_true(yk_json value)
+static yk_status read_flag(yk_openai_request *request, const char *key, yk_json value, yk_err *err)
 {
-  return yk_json_is(value, YK_JSON_TRUE);
+  static const char name[] = "structured_outputs";
+  char path[64];
+  bool flag;
+  snprintf(path, sizeof path, "%s.%s", name, key);
+  YK_TRY(yk_json_read_bool(value, NULL, path, &flag, err));
+  if (!flag) return YK_OK;
+  if (strcmp(key, "json_object") == 0) return set_object(request, name, err);
+  if (strcmp(key, "disable_any_whitespace") != 0) return YK_OK; /* every answer has the other two */
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: \"%s\" is not supported; leave it out", name, key);
+}
+
+static bool is_flag(const char *key)
+{
+  static const char *const flags[] = {"json_object", "disable_fallback", "disable_additional_properties",
+                                      "disable_any_whitespace"};
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+    if (strcmp(key, flags[i]) == 0) return true;
+  return false;
 }
 
 static yk_status read_member(yk_openai_request *request, const char *key, yk_json value, yk_err *err)
@@ -116,10 +140,7 @@ static yk_status read_member(yk_openai_request *request, const char *key, yk_jso
   if (strcmp(key, "grammar") == 0) return set_text(request, name, YK_CONSTRAINT_GRAMMAR, value, err);
   if (strcmp(key, "choice") == 0) return set_choice(request, name, value, err);
   if (strcmp(key, "structural_tag") == 0) return set_document(request, name, YK_CONSTRAINT_STRUCTURAL_TAG, value, err);
-  if (strcmp(key, "json_object") == 0) return is_true(value) ? set_object(request, name, err) : YK_OK;
-  /* Every answer has them. */
-  if (strcmp(key, "disable_fallback") == 0 || strcmp(key, "disable_additional_properties") == 0) return YK_OK;
-  if (strcmp(key, "disable_any_whitespace") == 0 && !is_true(value)) return YK_OK;
+  if (is_flag(key)) return read_flag(request, key, value, err);
   return yk_err_set(err, YK_E_UNSUPPORTED, "%s: \"%.40s\" is not supported; leave it out", name, key);
 }
 
@@ -139,15 +160,9 @@ yk_status yk_request_read_structured_outputs(yk_openai_request *request, yk_json
 yk_status yk_request_read_allowed_ids(yk_openai_request *request, yk_json value, yk_err *err)
 {
   static const char name[] = "allowed_token_ids";
-  size_t n = 0;
   if (!yk_json_is(value, YK_JSON_ARRAY) || yk_json_size(value) == 0)
     return yk_json_wrong_type(NULL, name, "an array of at least one token id", value, err);
-  int32_t *ids = calloc(yk_json_size(value), sizeof *ids);
-  if (!ids) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for %zu", name, yk_json_size(value));
-  free(request->allowed_ids);
-  request->allowed_ids = ids;
-  YK_JSON_EACH(id, value) YK_TRY(yk_json_read_i32(id, NULL, name, 0, INT32_MAX, &ids[n++], err));
-  request->sampling.allowed_ids = ids;
-  request->sampling.n_allowed_ids = n;
+  YK_TRY(yk_value_read_ids(name, value, &request->allowed_ids, &request->sampling.n_allowed_ids, err));
+  request->sampling.allowed_ids = request->allowed_ids;
   return YK_OK;
 }

@@ -100,7 +100,7 @@ static const char *param_of(const char *message)
   if (found < N_ENGINE_NAMES) return engine_names[found].param;
   for (size_t i = 0; i < sizeof shared_names / sizeof *shared_names; i++) {
     size_t length = strlen(shared_names[i]);
-    if (strncmp(message, shared_names[i], length) == 0 && (message[length] == ':' || message[length] == ' '))
+    if (strncmp(message, shared_names[i], length) == 0 && message[length] && strchr(": [.", message[length]))
       return shared_names[i];
   }
   return NULL;

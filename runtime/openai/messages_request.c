@@ -139,14 +139,15 @@ static yk_status write_kwargs(yk_translation *t, yk_json body, const char *think
 }
 
 /* The budget becomes "thinking_token_budget", unless the client sets that itself. Clients send a budget to every model,
- * so that a model without tags of reasoning takes no notice. */
+ * so that a model whose reasoning has no tags, or is a message with a channel, takes no notice. */
 static yk_status read_thinking_budget(yk_translation *t, yk_json body, yk_json budget, yk_err *err)
 {
   int32_t n_tokens;
   if (!yk_json_is_given(budget)) return YK_OK;
   yk_translation_at(t, "thinking.budget_tokens");
   YK_TRY(yk_json_read_i32(budget, NULL, t->param, 1, INT32_MAX, &n_tokens, err));
-  if (!t->defaults->style.reasoning || yk_json_is_given(yk_json_get(body, "thinking_token_budget"))) return YK_OK;
+  const yk_reasoning *tags = t->defaults->style.reasoning;
+  if (!tags || tags->has_channels || yk_json_is_given(yk_json_get(body, "thinking_token_budget"))) return YK_OK;
   yk_strbuf_append_fmt(yk_translation_field(t, "thinking_token_budget"), "%d", n_tokens);
   return YK_OK;
 }
@@ -199,6 +200,7 @@ static yk_status read_tool(yk_translation *t, yk_json tool, yk_err *err)
     return yk_translation_wrong(t, "an \"input_schema\" that is an object", schema, err);
   if (yk_json_is_given(description) && !yk_json_is(description, YK_JSON_STRING))
     return yk_translation_wrong(t, "a \"description\" that is a string", description, err);
+  YK_TRY(yk_translation_check_strict(t, tool, err));
   yk_translation_tool(t, name, description, schema, yk_json_get(tool, "strict"));
   return YK_OK;
 }
@@ -227,6 +229,10 @@ static yk_status read_choice(yk_translation *t, yk_json body, yk_err *err)
   if (!is_known || (is_one && !yk_json_is(name, YK_JSON_STRING)))
     return yk_translation_wrong(t, "an object of the type \"auto\", \"any\", \"none\" or \"tool\" with a \"name\"",
                                 choice, err);
+  if (yk_json_is_given(alone) && !yk_json_is_bool(alone)) {
+    yk_translation_at(t, "tool_choice.disable_parallel_tool_use");
+    return yk_translation_wrong(t, "true or false", alone, err);
+  }
   if (yk_json_is(alone, YK_JSON_TRUE)) yk_strbuf_append_str(yk_translation_field(t, "parallel_tool_calls"), "false");
   yk_strbuf *out = yk_translation_field(t, "tool_choice");
   if (is_one) {

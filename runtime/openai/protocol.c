@@ -89,7 +89,7 @@ static void prefix(const char *beginning, char *text, size_t n_most)
   snprintf(text, n_most, "%s", longer);
 }
 
-static void rename_at_start(const yk_protocol *protocol, char *text, size_t n_most)
+void yk_protocol_rename(const yk_protocol *protocol, char *text, size_t n_most)
 {
   char renamed[YK_ERR_MESSAGE_BYTES];
   for (const yk_field_name *name = protocol->names; name && name->chat; name++) {
@@ -106,8 +106,8 @@ void yk_protocol_error_of(const yk_protocol *protocol, const yk_err *err, const 
   for (const yk_field_name *name = protocol->names; name && name->chat; name++)
     if (name->code && err->code == YK_E_INVAL && strcmp(out->param, name->chat) == 0) out->code = name->code;
   if (err->code == YK_E_CAPACITY && protocol->too_long) prefix(protocol->too_long, out->message, sizeof out->message);
-  rename_at_start(protocol, out->message, sizeof out->message);
-  rename_at_start(protocol, out->param, sizeof out->param);
+  yk_protocol_rename(protocol, out->message, sizeof out->message);
+  yk_protocol_rename(protocol, out->param, sizeof out->param);
 }
 
 /* ---- Bodies ------------------------------------------------------------------------------------------------------ */

@@ -150,6 +150,10 @@ void yk_openai_request_free(yk_openai_request *request);
  *   the texts of prompts unless they are echoed, the conversation, stop strings. Errors: YK_E_NOMEM. */
 yk_status yk_openai_request_drop_body(yk_openai_request *request, yk_err *err);
 
+/* yk_openai_request_name_prompt - name the prompt in the error of one of several prompts: "prompt[3]: ...". Nothing
+ *   changes for a single prompt, or without an error. */
+void yk_openai_request_name_prompt(const yk_openai_request *request, size_t prompt, yk_err *err);
+
 /* yk_openai_request_tokenize - set the ids of every prompt that has a text, and of bad words; call it for a chat, too,
  *   after rendering: the end of a prompt shows whether the answer begins inside reasoning. Thread: any, one at a time
  *   for a request; takes time proportional to the text. Errors: those of yk_engine_tokenize. */

@@ -101,6 +101,7 @@ static const field fields[] = {
     {"id", FIELD_LATER, PLAIN, 0}, /* read by the batch */
     {"custom_id", FIELD_LATER, PLAIN, 0},
     {"stream", FIELD_STREAM, BOTH, 0},
+    {"stream", FIELD_OFF, EMBEDDING, 0},
     {"stream_options", FIELD_LATER, BOTH, 0},
     {"echo", FIELD_FLAG, COMPLETION, REQUEST(echo)},
     {"echo", FIELD_OFF, CHAT, 0},
@@ -209,7 +210,13 @@ static yk_status read_modalities(yk_json value, yk_err *err)
   if (!yk_json_is(value, YK_JSON_ARRAY))
     return yk_json_wrong_type(NULL, "modalities", "an array of strings", value, err);
   YK_JSON_EACH(name, value)
-  if (!yk_json_equals(name, "text")) return yk_err_set(err, YK_E_UNSUPPORTED, "modalities: expected only \"text\"");
+  {
+    if (!yk_json_is(name, YK_JSON_STRING))
+      return yk_json_wrong_type(NULL, "modalities", "an array of strings", name, err);
+    if (!yk_json_equals(name, "text"))
+      return yk_err_set(err, YK_E_UNSUPPORTED, "modalities: expected only \"text\", found \"%.40s\"",
+                        yk_json_string(name));
+  }
   return YK_OK;
 }
 
@@ -262,7 +269,8 @@ static yk_status read_only_zero(const char *name, yk_json value, yk_err *err)
 {
   int32_t number;
   YK_TRY(yk_json_read_i32(value, NULL, name, INT32_MIN, INT32_MAX, &number, err));
-  return number == 0 ? YK_OK : yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected 0, or to be left out", name);
+  return number == 0 ? YK_OK
+                     : yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected 0, or to be left out, found %d", name, number);
 }
 
 static yk_status read_only_true(const char *name, yk_json value, yk_err *err)

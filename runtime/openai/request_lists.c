@@ -1,5 +1,6 @@
 #include "openai/request_lists.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +20,15 @@ static yk_status read_prompt(const char *name, yk_json value, yk_openai_prompt *
 static yk_status check_alike(const char *name, yk_json list, yk_err *err)
 {
   yk_json_kind kind = yk_json_kind_of(yk_json_first(list));
+  size_t i = 0;
   YK_JSON_EACH(prompt, list)
-  if (yk_json_is(prompt, YK_JSON_STRING) != (kind == YK_JSON_STRING))
-    return yk_err_set(err, YK_E_FORMAT, "key \"%s\": expected texts or arrays of token ids, found both", name);
+  {
+    if (yk_json_is(prompt, YK_JSON_STRING) != (kind == YK_JSON_STRING))
+      return yk_err_set(err, YK_E_FORMAT,
+                        "key \"%s\": expected texts or arrays of token ids, found both: %s at 0, %s at %zu", name,
+                        yk_json_type_name(yk_json_first(list)), yk_json_type_name(prompt), i);
+    i++;
+  }
   return YK_OK;
 }
 
@@ -37,8 +44,22 @@ yk_status yk_request_read_prompts(yk_openai_request *request, const char *name, 
   request->n_prompts = n;
   if (!is_list) return read_prompt(name, value, &request->prompts[0], err);
   size_t i = 0;
-  YK_JSON_EACH(prompt, value) YK_TRY(read_prompt(name, prompt, &request->prompts[i++], err));
+  YK_JSON_EACH(prompt, value)
+  {
+    char element[64];
+    snprintf(element, sizeof element, "%s[%zu]", name, i);
+    YK_TRY(read_prompt(element, prompt, &request->prompts[i++], err));
+  }
   return check_alike(name, value, err);
+}
+
+/* The error for a value of a list, or in place of a list. */
+static yk_status wrong_element(const char *name, bool is_in_list, size_t i, const char *expected, yk_json found,
+                               yk_err *err)
+{
+  char element[64];
+  snprintf(element, sizeof element, is_in_list ? "%s[%zu]" : "%s", name, i);
+  return yk_json_wrong_type(NULL, element, is_in_list ? "a string" : expected, found, err);
 }
 
 yk_status yk_request_read_stop(yk_openai_request *request, yk_json value, yk_err *err)
@@ -50,7 +71,7 @@ yk_status yk_request_read_stop(yk_openai_request *request, yk_json value, yk_err
   yk_json text = is_list ? yk_json_first(value) : value;
   for (size_t i = 0; i < n; i++) {
     if (!yk_json_is(text, YK_JSON_STRING))
-      return yk_json_wrong_type(NULL, "stop", "a string or an array of strings", text, err);
+      return wrong_element("stop", is_list, i, "a string or an array of strings", text, err);
     if (yk_json_length(text) == 0 || strlen(yk_json_text(text)) != yk_json_length(text))
       return yk_err_set(err, YK_E_INVAL, "stop: expected texts that are not empty and hold no NUL character");
     request->stop_strings[i] = yk_json_text(text);
@@ -64,11 +85,13 @@ yk_status yk_request_read_stop(yk_openai_request *request, yk_json value, yk_err
 yk_status yk_request_read_bad_words(yk_openai_request *request, yk_json value, yk_err *err)
 {
   if (!yk_json_is(value, YK_JSON_ARRAY)) return yk_json_wrong_type(NULL, "bad_words", "an array of texts", value, err);
+  size_t i = 0;
   YK_JSON_EACH(word, value)
   {
-    if (!yk_json_is(word, YK_JSON_STRING)) return yk_json_wrong_type(NULL, "bad_words", "an array of texts", word, err);
+    if (!yk_json_is(word, YK_JSON_STRING)) return wrong_element("bad_words", true, i, "a string", word, err);
     if (yk_json_length(word) == strspn(yk_json_text(word), " "))
       return yk_err_set(err, YK_E_INVAL, "bad_words: expected texts of more than spaces");
+    i++;
   }
   request->bad_words = calloc(2 * yk_json_size(value) + 1, sizeof *request->bad_words);
   return request->bad_words ? YK_OK : yk_err_set(err, YK_E_NOMEM, "bad_words: no memory for %zu", yk_json_size(value));
@@ -151,7 +174,9 @@ yk_status yk_request_read_biases(yk_openai_request *request, yk_json value, yk_e
     if (length == 0 || length > 9 || strspn(id, "0123456789") != length)
       return yk_err_set(err, YK_E_INVAL, "logit_bias: expected token ids as keys, found \"%.40s\"", id);
     request->biases[n].token_id = (int32_t)strtol(id, NULL, 10);
-    YK_TRY(yk_value_read_f32("logit_bias", yk_json_member(key), &request->biases[n++].bias, err));
+    char name[64];
+    snprintf(name, sizeof name, "logit_bias.%s", id);
+    YK_TRY(yk_value_read_f32(name, yk_json_member(key), &request->biases[n++].bias, err));
   }
   request->sampling.biases = request->biases;
   request->sampling.n_biases = n;

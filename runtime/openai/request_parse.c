@@ -1,5 +1,6 @@
 #include "openai/request.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,10 +16,11 @@
 static yk_status check_choices(yk_openai_request *request, yk_err *err)
 {
   yk_json best_of = request->form == YK_FORM_PLAIN ? YK_JSON_NONE : yk_request_take_up(request, "best_of");
-  int64_t n_best;
-  if (best_of.doc && !(yk_json_to_i64(best_of, &n_best) && n_best == request->n_samples))
-    return yk_err_set(err, YK_E_UNSUPPORTED, "best_of: expected the same as n (%d), or to be left out",
-                      request->n_samples);
+  int32_t n_best = request->n_samples;
+  if (best_of.doc) YK_TRY(yk_json_read_i32(best_of, NULL, "best_of", INT32_MIN, INT32_MAX, &n_best, err));
+  if (n_best != request->n_samples)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "best_of: expected the same as n (%d), or to be left out, found %d",
+                      request->n_samples, n_best);
   yk_request_take_up(request, "n");
   if (yk_openai_request_choices(request) > YK_OPENAI_MAX_CHOICES)
     return yk_err_set(err, YK_E_INVAL, "n times the number of prompts: expected at most %d, found %zu",
@@ -276,6 +278,18 @@ static yk_status find_beginnings(yk_openai_request *request, const yk_engine *en
   return YK_OK;
 }
 
+void yk_openai_request_name_prompt(const yk_openai_request *request, size_t prompt, yk_err *err)
+{
+  static const char name[] = "prompt";
+  char rest[YK_ERR_MESSAGE_BYTES];
+  if (request->n_prompts < 2 || !err || err->code == YK_OK) return;
+  bool has_name = strncmp(err->message, name, strlen(name)) == 0 && strchr(": ", err->message[strlen(name)]);
+  snprintf(rest, sizeof rest, "%s", err->message + (has_name ? strlen(name) : 0));
+  yk_status code = err->code;
+  yk_err_clear(err);
+  yk_err_set(err, code, "%s[%zu]%s%s", name, prompt, has_name ? "" : ": ", rest);
+}
+
 yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine *engine, yk_err *err)
 {
   yk_engine_info info;
@@ -290,7 +304,7 @@ yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine
                                          &prompt->ids, &prompt->n_ids, err)
                : yk_engine_tokenize_bounded(engine, prompt->text, prompt->n_bytes, request->add_special_tokens,
                                             (size_t)info.max_model_tokens, &prompt->ids, &prompt->n_ids, err);
-    if (status != YK_OK && request->n_prompts > 1) yk_err_prefix(err, "prompt %zu", i);
+    yk_openai_request_name_prompt(request, i, err);
     if (status != YK_OK) return status;
   }
   YK_TRY(find_beginnings(request, engine, err));

@@ -186,12 +186,18 @@ static yk_status read_choice(yk_translation *t, yk_json body, yk_json *allowed, 
     yk_strbuf_append_str(out, "}}");
     return YK_OK;
   }
+  if (yk_json_equals(type, "function")) {
+    yk_translation_at(t, "tool_choice.name");
+    return yk_translation_wrong(t, "a string", name, err);
+  }
   bool is_known =
       yk_json_equals(choice, "auto") || yk_json_equals(choice, "none") || yk_json_equals(choice, "required");
-  if (choice.doc && !is_known)
-    return yk_translation_refuse(t, YK_E_INVAL, err,
-                                 "expected \"auto\", \"none\", \"required\", {\"type\": \"function\", \"name\"} or "
-                                 "{\"type\": \"allowed_tools\", \"mode\", \"tools\"}");
+  static const char expected[] = "\"auto\", \"none\", \"required\", {\"type\": \"function\", \"name\"} or "
+                                 "{\"type\": \"allowed_tools\", \"mode\", \"tools\"}";
+  yk_json found = yk_json_is(choice, YK_JSON_OBJECT) && yk_json_is(type, YK_JSON_STRING) ? type : choice;
+  if (choice.doc && !is_known && yk_json_is(found, YK_JSON_STRING))
+    return yk_translation_refuse(t, YK_E_INVAL, err, "expected %s, found \"%.40s\"", expected, yk_json_text(found));
+  if (choice.doc && !is_known) return yk_translation_wrong(t, expected, found, err);
   if (choice.doc) yk_json_append(yk_translation_field(t, "tool_choice"), choice, 0);
   return YK_OK;
 }
@@ -214,6 +220,7 @@ static yk_status read_function(yk_translation *t, yk_json tool, yk_json allowed,
     return yk_translation_wrong(t, "a \"description\" that is a string", description, err);
   if (yk_json_is_given(parameters) && !yk_json_is(parameters, YK_JSON_OBJECT))
     return yk_translation_wrong(t, "\"parameters\" that are an object", parameters, err);
+  YK_TRY(yk_translation_check_strict(t, tool, err));
   if (is_allowed(allowed, name)) yk_translation_tool(t, name, description, parameters, yk_json_get(tool, "strict"));
   return YK_OK;
 }

@@ -285,6 +285,15 @@ static void append_member(yk_strbuf *out, const char *name, yk_json value)
   yk_json_append(out, value, 0);
 }
 
+yk_status yk_translation_check_strict(yk_translation *t, yk_json tool, yk_err *err)
+{
+  yk_json strict = yk_json_get(tool, "strict");
+  if (!yk_json_is_given(strict) || yk_json_is_bool(strict)) return YK_OK;
+  size_t length = strlen(t->param);
+  snprintf(t->param + length, sizeof t->param - length, ".strict");
+  return yk_translation_wrong(t, "true or false", strict, err);
+}
+
 void yk_translation_tool(yk_translation *t, yk_json name, yk_json description, yk_json parameters, yk_json strict)
 {
   yk_strbuf *out = &t->tools;

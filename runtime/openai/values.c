@@ -2,6 +2,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 yk_status yk_value_read_f32(const char *key, yk_json value, float *out, yk_err *err)
@@ -22,6 +23,15 @@ yk_status yk_value_read_ids(const char *key, yk_json array, int32_t **out, size_
   free(*out);
   *out = ids;
   *n_out = n;
-  YK_JSON_EACH(id, array) YK_TRY(yk_json_read_i32(id, NULL, key, 0, INT32_MAX, &ids[i++], err));
+  YK_JSON_EACH(id, array)
+  {
+    char name[96];
+    if (yk_json_read_i32(id, NULL, key, 0, INT32_MAX, &ids[i], NULL) == YK_OK) {
+      i++;
+      continue;
+    }
+    snprintf(name, sizeof name, "%s[%zu]", key, i);
+    return yk_json_read_i32(id, NULL, name, 0, INT32_MAX, &ids[i], err);
+  }
   return YK_OK;
 }

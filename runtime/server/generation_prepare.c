@@ -94,7 +94,9 @@ static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
     add_salt_of_key(x, salt, sizeof salt, &options);
     options.waiter = x->server->waiter;
     options.user = x;
-    YK_TRY(yk_engine_submit(x->engine, &options, &g->requests[i], err));
+    yk_status status = yk_engine_submit(x->engine, &options, &g->requests[i], err);
+    yk_openai_request_name_prompt(&g->request, i / (size_t)g->request.n_samples, err);
+    YK_TRY(status);
     g->n_running++;
   }
   for (size_t i = 0; i < g->request.n_prompts; i++) g->n_prompt_tokens += (int64_t)g->request.prompts[i].n_ids;

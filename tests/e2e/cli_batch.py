@@ -439,7 +439,7 @@ class Errors(Base):
 
     def test_one_bad_sample_fails_its_line(self):
         results = self.batch([{"prompt": [[5], [200], [6]], "max_tokens": 2}, GOOD], expect=1)
-        self.assertIn("prompt 1: ", results[0]["error"]["message"])
+        self.assertIn("prompt[1]: ", results[0]["error"]["message"])
         self.assertEqual(results[1]["finish_reason"], "length")
 
     def test_layout_of_the_file(self):

@@ -84,6 +84,21 @@ class Numbers(ProcessesCase):
         for name in ("tied", "headless"):
             self.check(name, *harness.ON)
 
+    def test_refused_lines_of_a_batch(self):
+        folder = harness.scratch_folder(self.addCleanup)
+        source, out = os.path.join(folder, "in.jsonl"), os.path.join(folder, "out.jsonl")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(line(1, input="a", dimensions=65) + line(2, input=[[5], [1024]]) + line(3, input=5))
+        self.run_yoke("batch", os.path.join(MODELS, "tied"), source, "-o", out, "--dtype", harness.DTYPE,
+                      "--kv-cache-bytes", "16MiB", expect=1)
+        with open(out, encoding="utf-8") as file:
+            errors = [json.loads(text)["response"]["body"]["error"] for text in file]
+        for error, param, part in zip(errors, ("dimensions", "input", "input"),
+                                      ("dimensions: expected 1 to 64", "input[1]: token id 1024", "a string"),
+                                      strict=True):
+            self.assertIn(part, error["message"])
+            self.assertEqual(error["param"], param)
+
     @harness.of_the_program
     def test_goldens_on_ranks(self):
         for options in (("--tp", 2), ("--tp", 3), ("--pp", 3), ("--tp", 2, "--pp", 2),
@@ -256,6 +271,11 @@ class Route(Case):
                                     ({"input": [-1]}, "input", ""),
                                     ({"input": ["a"] * 2049}, "input", "at most 2048"),
                                     ({"input": [[[5]]]}, "input", ""), ({"input": [None]}, "input", ""),
+                                    ({"input": ["a", None]}, "input", 'key "input[1]": expected a string'),
+                                    ({"input": [[5], [6, "a"]]}, "input", 'key "input[1][1]": expected an integer'),
+                                    ({"input": [[5], [1024]]}, "input", "input[1]: token id 1024"),
+                                    ({"input": [[5], [5] * 513]}, "input", "input[1]"),
+                                    ({"input": "a", "stream": True}, "stream", "not supported"),
                                     ({"input": "a", "dimensions": 0}, "dimensions", "expected 1"),
                                     ({"input": "a", "dimensions": 65}, "dimensions", "expected 1 to 64, found 65"),
                                     ({"input": "a", "dimensions": 2 ** 40}, "dimensions", ""),

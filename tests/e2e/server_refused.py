@@ -237,7 +237,8 @@ class Refused(Case):
         bodies = [(COMPLETIONS, '{"prompt": [%s1]}', "1,", 400), (COMPLETIONS, '{"prompt": [%s1]}', "123, ", 400),
                   (COMPLETIONS, '{"prompt": "x", "max_tokens": 1, "junk": [%s1]}', "[],", 200),
                   (CHAT, '{"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "tool_choice": "none", '
-                   '"tools": [{"type": "function", "function": {"name": "f", "parameters": [%s1]}}]}', "{}, 10, ", 200)]
+                   '"tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": [%s1]}}}]}',
+                   "{}, 10, ", 200)]
         for path, body, piece, status in bodies:
             with self.subTest(piece), open(f"/proc/{server.process.pid}/clear_refs", "w", encoding="ascii") as file:
                 file.write("5")  # restart the peak

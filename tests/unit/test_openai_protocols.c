@@ -197,6 +197,10 @@ static void refused_responses(void **state)
       {"{'input': 'x', 'tools': [{'type': 'function'}]}", "tools[0]", "name"},
       {"{'input': 'x', 'tool_choice': {'type': 'web_search'}}", "tool_choice", "allowed_tools"},
       {"{'input': 'x', 'tool_choice': 'required'}", "tool_choice", "tools"},
+      {"{'input': 'x', 'tool_choice': 5}", "tool_choice", "found integer"},
+      {"{'input': 'x', 'tool_choice': {'type': 'function'}}", "tool_choice.name", "expected a string, found nothing"},
+      {"{'input': 'x', 'tools': [{'type': 'function', 'name': 'f', 'strict': 'yes'}]}", "tools[0].strict",
+       "expected true or false, found string"},
       {"{'input': 'x', 'text': {'format': {'type': 'xml'}}}", "text.format", "xml"},
       {"{'input': 'x', 'text': {'format': {'type': 'json_schema'}}}", "text.format.schema", "an object"},
       {"{'input': 'x', 'include': ['message.output_text.logprobs']}", "include", "not supported"},
@@ -286,6 +290,24 @@ static void fields_of_messages(void **state)
   yk_openai_request_free(&r);
 }
 
+/* A model whose reasoning is a message with a channel takes no notice of a budget, as one without reasoning. */
+static void budget_without_tags(void **state)
+{
+  (void)state;
+  yk_openai_defaults defaults = openai_defaults(YK_TOOLS_OPENAI);
+  defaults.style.reasoning = yk_reasoning_find("openai_gptoss");
+  char *json = double_quoted(
+      "{'max_tokens': 9, 'thinking': {'type': 'enabled', 'budget_tokens': 1024}, 'messages': [" USER("x") "]}");
+  yk_openai_request request;
+  yk_err err = YK_ERR_INIT;
+  yk_status status =
+      yk_protocol_parse(&yk_protocol_messages, json, strlen(json), MAX_BODY_BYTES, &defaults, &request, &err);
+  free(json);
+  if (status != YK_OK) fail_msg("%s", err.message);
+  assert_int_equal(request.sampling.max_reasoning_tokens, -1);
+  yk_openai_request_free(&request);
+}
+
 static void refused_messages(void **state)
 {
   (void)state;
@@ -319,6 +341,11 @@ static void refused_messages(void **state)
        "thinking.budget_tokens", "1 to"},
       {"{'max_tokens': 9, 'thinking': {'type': 'enabled', 'budget_tokens': '9'}, 'messages': [" USER("x") "]}",
        "thinking.budget_tokens", "an integer"},
+      {"{'max_tokens': 9, 'tool_choice': {'type': 'auto', 'disable_parallel_tool_use': 'x'}, 'messages': [" USER(
+           "x") "]}",
+       "tool_choice.disable_parallel_tool_use", "expected true or false, found string"},
+      {"{'max_tokens': 9, 'tools': [{'name': 'f', 'input_schema': {}, 'strict': 'yes'}], 'messages': [" USER("x") "]}",
+       "tools[0].strict", "expected true or false, found string"},
       {"{'max_tokens': 9, 'mcp_servers': [{}], 'messages': [" USER("x") "]}", "mcp_servers", "not supported"},
   };
   check_refusals(&yk_protocol_messages, rows, sizeof rows / sizeof *rows);
@@ -380,6 +407,7 @@ int main(void)
                                      cmocka_unit_test(refused_responses),
                                      cmocka_unit_test(turns_become_messages),
                                      cmocka_unit_test(fields_of_messages),
+                                     cmocka_unit_test(budget_without_tags),
                                      cmocka_unit_test(refused_messages),
                                      cmocka_unit_test(embeddings),
                                      cmocka_unit_test(many_calls)};

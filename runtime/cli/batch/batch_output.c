@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/json_tree.h"
+#include "openai/protocol.h"
 
 /* Nine digits distinguish any two float32 values. */
 enum { JSON_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
@@ -111,17 +112,26 @@ static json_t *message_string(const char *message)
   return json_string(ascii);
 }
 
-yk_status yk_batch_output_error(const yk_batch_ticket *ticket, const yk_err *failure, yk_strbuf *out, yk_err *err)
+/* The body of an error in OpenAI's form. */
+static json_t *error_body(const yk_openai_error *error, json_t *message)
 {
+  return json_pack("{s:{s:O, s:s, s:s?, s:s?}}", "error", "message", message, "type", error->type, "param",
+                   error->param[0] ? error->param : NULL, "code", error->code);
+}
+
+yk_status yk_batch_output_error(const yk_batch_line *line, const yk_err *failure, yk_strbuf *out, yk_err *err)
+{
+  const yk_batch_ticket *ticket = &line->ticket;
+  const yk_protocol *protocol = line->request.protocol ? line->request.protocol : &yk_protocol_completions;
   yk_err named = *failure;
+  yk_openai_error error;
+  yk_protocol_error_of(protocol, failure, line->request.param[0] ? line->request.param : NULL, &error);
+  yk_protocol_rename(protocol, named.message, sizeof named.message);
   yk_err_prefix(&named, "line %lld", (long long)ticket->number);
   json_t *object = json_object(), *message = message_string(named.message);
   begin(ticket, out);
-  if (ticket->form == YK_BATCH_OPENAI) {
-    json_t *body = json_pack("{s:{s:O, s:s, s:n, s:n}}", "error", "message", message, "type", "invalid_request_error",
-                             "param", "code");
-    json_object_set_new(object, "response", response_object(ticket, 400, body));
-  }
+  if (ticket->form == YK_BATCH_OPENAI)
+    json_object_set_new(object, "response", response_object(ticket, error.http_status, error_body(&error, message)));
   json_object_set_new(object, "error",
                       json_pack("{s:s, s:o}", "code", yk_status_name(failure->code), "message", message));
   return finish(object, ticket, "error", out, err);

@@ -25,7 +25,7 @@ yk_status yk_batch_output_result(const yk_batch_ticket *ticket, bool has_text, c
 yk_status yk_batch_output_answer(const yk_batch_ticket *ticket, yk_openai_answer *answer, yk_strbuf *out, yk_err *err);
 
 /* yk_batch_output_error - the same for a line that failed; the message begins with the line's number. */
-yk_status yk_batch_output_error(const yk_batch_ticket *ticket, const yk_err *failure, yk_strbuf *out, yk_err *err);
+yk_status yk_batch_output_error(const yk_batch_line *line, const yk_err *failure, yk_strbuf *out, yk_err *err);
 
 /* yk_batch_output_parse - read line number, hash and failure from a stored line.
  *   Errors: YK_E_FORMAT for a line that is not from a batch. */

@@ -54,10 +54,10 @@ static yk_status write_line(yk_batch_run *run, yk_err *err)
   return yk_jsonl_sync(&run->files->writer, sync_interval_s, err);
 }
 
-static yk_status write_error(yk_batch_run *run, const yk_batch_ticket *ticket, const yk_err *failure, yk_err *err)
+static yk_status write_error(yk_batch_run *run, const yk_batch_line *line, const yk_err *failure, yk_err *err)
 {
   yk_strbuf_clear(&run->out);
-  YK_TRY(yk_batch_output_error(ticket, failure, &run->out, err));
+  YK_TRY(yk_batch_output_error(line, failure, &run->out, err));
   run->progress.n_failed++;
   return write_line(run, err);
 }
@@ -70,7 +70,7 @@ static yk_status write_result(yk_batch_run *run, const yk_batch_item *item, yk_e
     const yk_result *result = &item->results[i];
     if (result->finish == YK_FINISH_ERROR && !is_of_request(run, result))
       return yk_err_set(err, result->err.code, "line %lld: %s", (long long)ticket->number, result->err.message);
-    if (result->finish == YK_FINISH_ERROR) return write_error(run, ticket, &result->err, err);
+    if (result->finish == YK_FINISH_ERROR) return write_error(run, &item->line, &result->err, err);
     run->progress.output_tokens += result->usage.output_tokens;
     if (i % (size_t)request->n_samples == 0) run->progress.prompt_tokens += result->usage.prompt_tokens;
   }
@@ -124,7 +124,7 @@ static yk_status submit_choice(yk_batch_run *run, yk_batch_item *item, size_t ch
   yk_status status = yk_result_init(result, keeps && options.sampling.n_logprobs >= 0,
                                     keeps && options.sampling.n_prompt_logprobs >= 0, err);
   if (status == YK_OK) status = yk_engine_submit(run->engine, &options, &result->request, err);
-  if (status != YK_OK && request->n_prompts > 1) yk_err_prefix(err, "prompt %zu", prompt);
+  yk_openai_request_name_prompt(request, prompt, err);
   return status;
 }
 
@@ -166,7 +166,7 @@ static yk_status start_line(yk_batch_run *run, yk_batch_line *line, yk_status st
 {
   if (status == YK_OK) status = submit_line(run, line, failure);
   if (status != YK_OK && is_of_line(status))
-    status = write_error(run, &line->ticket, failure, err);
+    status = write_error(run, line, failure, err);
   else if (status != YK_OK)
     yk_err_set(err, status, "line %lld: %s", (long long)line->ticket.number, failure->message);
   yk_batch_line_free(line);

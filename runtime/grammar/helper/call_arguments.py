@@ -336,17 +336,20 @@ def gemma_schema(schema):
             todo += node
 
 
-def expand(node):
-    """The format with arguments in the library's own formats. Raises Refused."""
+def expand(node, path=""):
+    """The format with arguments in the library's own formats; path: of the node. Raises Refused."""
     if isinstance(node, list):
-        return [expand(one) for one in node]
+        return [expand(one, below(path, i)) for i, one in enumerate(node)]
     if not isinstance(node, dict):
         return node
     style = node.get("style") if node.get("type") == "json_schema" else None
-    if style == "gemma":
-        gemma_schema(node["json_schema"])
-    if style in STYLES:
-        return Arguments(node["json_schema"], style).in_tags()
-    if style == "python":
-        return Arguments(node["json_schema"], style).in_python()
-    return {key: value if key == "json_schema" else expand(value) for key, value in node.items()}
+    try:
+        if style == "gemma":
+            gemma_schema(node["json_schema"])
+        if style in STYLES:
+            return Arguments(node["json_schema"], style).in_tags()
+        if style == "python":
+            return Arguments(node["json_schema"], style).in_python()
+    except Refused as error:
+        raise Refused(below(path, "json_schema") + error.path, error.reason) from None
+    return {key: value if key == "json_schema" else expand(value, below(path, key)) for key, value in node.items()}

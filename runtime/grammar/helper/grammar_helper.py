@@ -146,6 +146,7 @@ class Compiler:
         return "compile_grammar_from_strings", ("root ::= " + " | ".join(map(quoted, choices)), "root")
 
     def structural_tag(self, tag):
+        has_structures = isinstance(tag, dict) and "structures" in tag
         try:
             tag = of_structures(tag)
         except (KeyError, TypeError) as error:
@@ -155,7 +156,9 @@ class Compiler:
             try:
                 schema_check.check(schema)
             except schema_check.Refused as error:
-                raise schema_check.Refused(path, str(error)) from None
+                if has_structures:
+                    path = f"/structures/{path.split('/')[3]}/schema"
+                raise schema_check.Refused(path + error.path, error.reason) from None
         try:
             tag = {**tag, "format": self.binder.bind(tag["format"])}
         except (KeyError, TypeError, AttributeError, ValueError):

@@ -28,6 +28,7 @@ class Refused(Exception):
 
     def __init__(self, path, reason):
         super().__init__(f"{path or '/'}: {reason}")
+        self.path, self.reason = path, reason
 
 
 def below(path, key):
