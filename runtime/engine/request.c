@@ -7,7 +7,6 @@
 
 #include "base/struct_size.h"
 #include "base/wait.h"
-#include "engine/request_queue.h"
 
 static void destroy(yk_request *request)
 {

@@ -121,10 +121,14 @@ void yk_request_set_constraint(yk_request *request, const yk_request_constraint 
 /* yk_request_set_waiter - the waiter that reports output and end from now on, together with user; NULL: none. */
 void yk_request_set_waiter(yk_request *request, yk_waiter *waiter, void *user);
 
+/* yk_request_release - give up one owner's share. Called with the request's mutex held, which the call unlocks; the
+ *   last owner's call frees the request. */
+void yk_request_release(yk_request *request);
+
 /* The functions below are for the engine thread only. */
 
-/* yk_request_mark_scheduled - the request has entered a step. n_reused: prompt tokens that were computed before. Only the
- *   first call has an effect. */
+/* yk_request_mark_scheduled - the request has entered a step. n_reused: prompt tokens that were computed before. Only
+ *   the first call has an effect. */
 void yk_request_mark_scheduled(yk_request *request, int32_t n_reused);
 
 /* yk_request_list_logprobs - compute the log-probabilities of the request's ids for a token just drawn, from the row's

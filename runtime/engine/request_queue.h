@@ -1,4 +1,4 @@
-/* request_queue.h - what passes from the engine thread (request_write.c) to the reader (request_read.c) of a request. */
+/* request_queue.h - what passes from the engine thread (request_write.c) to a request's reader (request_read.c). */
 #ifndef YK_ENGINE_REQUEST_QUEUE_H
 #define YK_ENGINE_REQUEST_QUEUE_H
 
@@ -25,9 +25,5 @@ static inline size_t yk_record_n_zeros(size_t end_of_text)
 {
   return YK_RECORD_ALIGNMENT - end_of_text % YK_RECORD_ALIGNMENT;
 }
-
-/* yk_request_release - give up one owner's share. Called with the request's mutex held, which the call unlocks; the
- *   last owner's call frees the request. */
-void yk_request_release(yk_request *request);
 
 #endif
