@@ -11,7 +11,7 @@ import copy
 
 import torch
 
-import make_family_goldens as families
+import goldens
 
 MIN_MARGIN = 0.1
 MAX_ROUNDING = 0.1  # largest error of an answer's log-probability in the class in bfloat16: GPUs must be within 0.16
@@ -68,7 +68,7 @@ def rounding_of(model, half, prompt):
     """The largest change of a log-probability of the answer's tokens in bfloat16."""
     ids, first = prompt["prompt_ids"] + prompt["output_ids"], len(prompt["prompt_ids"]) - 1
     answer = range(first, len(ids) - 1)
-    exact, rounded = (torch.log_softmax(families.logits_of(one, ids).float(), -1)[answer, prompt["output_ids"]]
+    exact, rounded = (torch.log_softmax(goldens.logits_of(one, ids).float(), -1)[answer, prompt["output_ids"]]
                       for one in (model, half))
     return (exact - rounded).abs().max().item()
 
@@ -84,10 +84,10 @@ def draw_prompts(config, model, rng, lengths):
             ids = ids[:-4]
             while len(ids) < length:
                 ids.append(int(rng.randint(config["vocab_size"])))
-                families.logits_of(model, ids)
+                goldens.logits_of(model, ids)
                 if not choices.are_clear():
                     ids.pop()
-            prompt = families.golden_prompt(model, ids, N_OUTPUT_TOKENS, choices.are_clear)
+            prompt = goldens.golden_prompt(model, ids, N_OUTPUT_TOKENS, choices.are_clear)
             if prompt and rounding_of(model, half, prompt) > MAX_ROUNDING:
                 prompt = None
         prompts.append(prompt)

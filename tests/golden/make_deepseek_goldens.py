@@ -19,6 +19,7 @@ import torch
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import expert_choices  # noqa: E402
+import goldens  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 import make_format_goldens as formats  # noqa: E402
 
@@ -136,12 +137,9 @@ def draw_quantised(spec, rng, module, k, n, gain, dtype):
 
 def draw(spec, config, rng):
     """Tensors of the file by name, and float32 weights of the quantised modules."""
-    dtype = families.TORCH_DTYPES[spec["dtype"]]
+    dtype = goldens.TORCH_DTYPES[spec["dtype"]]
     hidden, vocab = config["hidden_size"], config["vocab_size"]
-
-    def normal(shape, std, mean=0.0):
-        return torch.from_numpy((mean + std * rng.standard_normal(shape)).astype(np.float32)).to(dtype)
-
+    normal = goldens.normals(rng, dtype)
     tensors, dense = {"model.embed_tokens.weight": normal((vocab, hidden), 1.0)}, {}
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
@@ -175,18 +173,18 @@ def as_floats(tensors, dense):
 
 
 def make_case(spec, out):
-    rng, folder = families.begin_case(spec, out)
+    rng, folder = goldens.begin_case(spec, out)
     config = dict(spec["config"], torch_dtype=spec["dtype"])
     tensors, dense = draw(spec, config, rng)
-    ids = families.draw_ids(config, rng)
-    families.calibrate(reference(config, as_floats(tensors, dense)), tensors, ids)
-    families.write_weights(folder, tensors, spec["files"])
-    floats = as_floats(families.read_weights(folder), dense)
+    ids = goldens.draw_ids(config, rng)
+    goldens.calibrate(reference(config, as_floats(tensors, dense)), tensors, ids)
+    goldens.write_weights(folder, tensors, spec["files"])
+    floats = as_floats(goldens.read_weights(folder), dense)
     model = reference(config, floats)
-    prompts = expert_choices.draw_prompts(config, model, rng, families.PROMPT_LENGTHS)
+    prompts = expert_choices.draw_prompts(config, model, rng, goldens.PROMPT_LENGTHS)
     dropped = reference({**config, **spec["without"]}, floats)
-    families.end_feature_case(spec, folder, config, prompts, spec["quantization"], model, dropped, ids)
+    goldens.end_feature_case(spec, folder, config, prompts, spec["quantization"], model, dropped, ids)
 
 
 if __name__ == "__main__":
-    families.make_cases(__doc__, CASES, make_case)
+    goldens.make_cases(__doc__, CASES, make_case)

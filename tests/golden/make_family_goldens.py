@@ -19,30 +19,21 @@ checks its results: rotary frequencies against formulas written out here; the ca
 (dropping it moves a log-probability by more than 0.02); float64 must agree; no step may be a near tie.
 """
 
-import argparse
 import json
 import math
 import os
 import sys
-import zlib
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "models"))
 import awq_pack  # noqa: E402
+import goldens  # noqa: E402
 
-N_OUTPUT_TOKENS = 24
-N_TOP = 16
-PROMPT_LENGTHS = (1, 7, 40, 130)
-MAX_ROUNDING = 1e-4  # largest difference of a log-probability in float32 from float64
-MIN_MARGIN = 0.01  # redraw a prompt whose continuation comes nearer to a tie than this
-LOGIT_STD = 2.6  # gives best tokens of probability about 0.05 to 0.95 in a vocabulary of 100 to 300
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM",
                  "qwen3": "Qwen3ForCausalLM", "minicpm": "MiniCPMForCausalLM", "fm9g": "FM9GForCausalLM"}
-TORCH_DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 # gain of a projection: the standard deviation of its output for inputs of standard deviation 1
 GAINS = {"q_proj": 1.3, "k_proj": 1.3, "v_proj": 1.4, "o_proj": 2.2, "gate_proj": 1.2, "up_proj": 1.2,
          "down_proj": 2.0}
@@ -205,12 +196,9 @@ def draw_awq(rng, k, n, group, gain, dtype):
 
 def draw_checkpoint(spec, config, rng):
     """All tensors of the checkpoint, by name, in the form of the file."""
-    dtype, scale_dtype = TORCH_DTYPES[spec["dtype"]], TORCH_DTYPES[spec["scale_dtype"]]
+    dtype, scale_dtype = goldens.TORCH_DTYPES[spec["dtype"]], goldens.TORCH_DTYPES[spec["scale_dtype"]]
     hidden, vocab = config["hidden_size"], config["vocab_size"]
-
-    def normal(shape, std, mean=0.0):
-        return torch.from_numpy((mean + std * rng.standard_normal(shape)).astype(np.float32)).to(dtype)
-
+    normal = goldens.normals(rng, dtype)
     # smaller if the head is tied, else the model would repeat its input for ever
     spread = 0.25 if config["tie_word_embeddings"] else 1.0
     tensors = {"model.embed_tokens.weight": normal((vocab, hidden), spread / config.get("scale_emb", 1))}
@@ -335,12 +323,6 @@ def check_rotary(config, model):
         raise AssertionError(f"attention factor {rotary.attention_scaling}, expected {scale}")
 
 
-@torch.no_grad()
-def logits_of(model, ids):
-    """[tokens, vocab] float32 logits of one sequence, without a cache."""
-    return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
-
-
 def unfolded_logits(config, tensors, ids):
     """MiniCPM logits with the scalings in their defined places, by hooks on an unscaled Llama."""
     plain = dict(config, model_type="llama", architectures=["LlamaForCausalLM"])
@@ -352,143 +334,22 @@ def unfolded_logits(config, tensors, ids):
         layer.mlp.register_forward_hook(lambda module, args, out: out * depth)
     divisor = config["hidden_size"] / config["dim_model_base"]
     model.model.norm.register_forward_hook(lambda module, args, out: out / divisor)
-    return logits_of(model, ids)
-
-
-def draw_ids(config, rng):
-    vocab = config.get("padded_vocab_size") or config["vocab_size"]
-    return rng.randint(0, vocab, size=100).tolist()
-
-
-def calibrate(model, tensors, ids, norm="model.norm.weight"):
-    """Scales the final norm's tensor of the model, so that logits are neither flat nor nearly certain."""
-    std = logits_of(model, ids)[20:].std(dim=-1).mean().item()
-    tensors[norm] = (tensors[norm].float() * (LOGIT_STD / std)).to(tensors[norm].dtype)
-
-
-def golden_prompt(model, ids, n_tokens=N_OUTPUT_TOKENS, is_clear=lambda: True):
-    """Greedy continuation of one prompt with its log-probabilities; None if a step comes near a tie, or is_clear
-    rejects the model's last forward."""
-    sequence, margins, top = list(ids), [], []
-    for _ in range(n_tokens):
-        logprobs = torch.log_softmax(logits_of(model, sequence)[-1], dim=-1)
-        values, indices = logprobs.topk(N_TOP)
-        margin = (values[0] - values[1]).item()
-        if margin < MIN_MARGIN or not is_clear():
-            return None
-        margins.append(round(margin, 6))
-        top.append([[i, round(v, 6)] for i, v in zip(indices.tolist(), values.tolist())])
-        sequence.append(indices[0].item())
-    whole = torch.log_softmax(logits_of(model, sequence), dim=-1)
-    doubled = model.double()
-    precise = torch.log_softmax(logits_of(doubled, sequence), dim=-1)
-    model.float()
-    if (whole - precise).abs().max() > MAX_ROUNDING:
-        raise AssertionError(f"float32 is off by {(whole - precise).abs().max()} from float64")
-    following = whole[range(len(ids) - 1), ids[1:]].tolist()
-    return {"prompt_ids": list(ids), "prompt_logprobs": [round(v, 6) for v in following],
-            "output_ids": sequence[len(ids):], "margins": margins, "top": top}
+    return goldens.logits_of(model, ids)
 
 
 def check_feature(spec, config, tensors, model, prompts):
     """Dropping the feature a case is about must change its result."""
     ids = max((p["prompt_ids"] + p["output_ids"] for p in prompts), key=len)
-    have = torch.log_softmax(logits_of(model, ids), dim=-1)
+    have = torch.log_softmax(goldens.logits_of(model, ids), dim=-1)
     if config["model_type"] in ("minicpm", "fm9g"):
         other = torch.log_softmax(unfolded_logits(config, tensors, ids), dim=-1)
         if (have - other).abs().max() > 1e-4:
             raise AssertionError(f"folding the scalings is off by {(have - other).abs().max()}")
     if spec["without"]:
         dropped = reference_model({**config, **spec["without"]}, tensors)
-        change = (torch.log_softmax(logits_of(dropped, ids), dim=-1) - have).abs().max().item()
+        change = (torch.log_softmax(goldens.logits_of(dropped, ids), dim=-1) - have).abs().max().item()
         if change < 0.02:
             raise AssertionError(f"the feature moves log-probabilities by {change} only")
-
-
-def write_weights(folder, tensors, files):
-    """model.safetensors, or several files with their index."""
-    metadata = {"format": "pt"}
-    if files == 1:
-        save_file(tensors, os.path.join(folder, "model.safetensors"), metadata=metadata)
-        return
-    total = sum(t.numel() * t.element_size() for t in tensors.values())
-    weight_map, parts, part_bytes = {}, [{}], 0
-    for name, tensor in tensors.items():
-        if part_bytes >= total / files:
-            parts.append({})
-            part_bytes = 0
-        parts[-1][name] = tensor
-        part_bytes += tensor.numel() * tensor.element_size()
-    for i, part in enumerate(parts):
-        file = f"model-{i + 1:05d}-of-{len(parts):05d}.safetensors"
-        save_file(part, os.path.join(folder, file), metadata=metadata)
-        weight_map.update({name: file for name in part})
-    if len(parts) != files:
-        raise AssertionError(f"{len(parts)} files, expected {files}")
-    write_json(os.path.join(folder, "model.safetensors.index.json"),
-               {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))})
-
-
-def write_json(path, value):
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=2)
-        file.write("\n")
-
-
-def write_golden(path, spec, prompts):
-    """golden.json, one line per list for readable diffs."""
-    def line(value):
-        return json.dumps(value, separators=(",", ":"))
-
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(f'{{"case":{json.dumps(spec["name"])},\n"about":{json.dumps(spec["about"])},\n"prompts":[\n')
-        for i, prompt in enumerate(prompts):
-            fields = ",\n".join(f'"{key}":{line(value)}' for key, value in prompt.items())
-            file.write("{" + fields + "}" + (",\n" if i + 1 < len(prompts) else "\n"))
-        file.write("]}\n")
-
-
-def read_weights(folder):
-    """All tensors of a written checkpoint, read back from its files."""
-    tensors = {}
-    for file in sorted(os.listdir(folder)):
-        if file.endswith(".safetensors"):
-            tensors.update(load_file(os.path.join(folder, file)))
-    return tensors
-
-
-def begin_case(spec, out):
-    """The case's random generator, and its folder, empty."""
-    folder = os.path.join(out, spec["name"])
-    os.makedirs(folder, exist_ok=True)
-    for file in os.listdir(folder):
-        os.remove(os.path.join(folder, file))
-    return np.random.RandomState(zlib.crc32(spec["name"].encode())), folder
-
-
-def draw_prompts(model, vocab, rng, lengths=PROMPT_LENGTHS):
-    prompts = []
-    for length in lengths:
-        prompt = None
-        while prompt is None:
-            prompt = golden_prompt(model, rng.randint(0, vocab, size=length).tolist())
-        prompts.append(prompt)
-    return prompts
-
-
-def draw_rounded_prompt(model, vocab, length, rng, rounding, least_tie):
-    """A golden prompt of a model that rounds: no rounded value comes nearer to a tie than least_tie.
-    rounding.nearest_tie: the nearest since it was reset."""
-    while True:
-        ids = rng.randint(0, vocab, size=length).tolist()
-        rounding.nearest_tie = 1.0
-        try:
-            prompt = golden_prompt(model, ids)
-        except AssertionError:  # float64 rounds a value differently
-            model.float()
-            continue
-        if prompt and rounding.nearest_tie >= least_tie:
-            return prompt
 
 
 def awq_gemm(group):
@@ -497,70 +358,28 @@ def awq_gemm(group):
                       "modules_to_not_convert": None}
 
 
-def end_feature_case(spec, folder, config, prompts, quantization, model, dropped, ids):
-    """Finishes a case. dropped: the model without the case's feature, which must give other results on ids."""
-    have, without = (torch.log_softmax(logits_of(one, ids), -1) for one in (model, dropped))
-    change = (without - have).abs().max().item()
-    if change < 0.02:
-        raise AssertionError(f"the feature moves log-probabilities by {change} only")
-    end_case(spec, folder, config, prompts, quantization, f"feature {change:.2f}")
-
-
-def end_case(spec, folder, config, prompts, quantization=None, note=""):
-    """Writes configuration and answers. The end-of-sequence token is a token that no answer contains. Returns the
-    tokens of the answers."""
-    used = {token for prompt in prompts for token in prompt["output_ids"]}
-    vocab = config.get("padded_vocab_size") or config["vocab_size"]
-    config["eos_token_id"] = next(token for token in range(2, vocab) if token not in used)
-    if quantization:
-        config["quantization_config"] = quantization
-    write_json(os.path.join(folder, "config.json"), config)
-    write_golden(os.path.join(folder, "golden.json"), spec, prompts)
-    size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
-    print(f"{spec['name']:34s} {size / 1000:7.1f} kB   {len(used):3d} distinct tokens   {note}".rstrip())
-    return used
-
-
 def make_case(spec, out):
-    rng, folder = begin_case(spec, out)
+    rng, folder = goldens.begin_case(spec, out)
     config = make_config(spec)
     tensors = draw_checkpoint(spec, config, rng)
-    calibrate(reference_model(config, tensors), tensors, draw_ids(config, rng))
-    write_weights(folder, tensors, spec["files"])
+    goldens.calibrate(reference_model(config, tensors), tensors, goldens.draw_ids(config, rng))
+    goldens.write_weights(folder, tensors, spec["files"])
 
-    tensors = read_weights(folder)
+    tensors = goldens.read_weights(folder)
     model = reference_model(config, tensors)
     check_rotary(config, model)
-    prompts = draw_prompts(model, config["vocab_size"], rng)
+    prompts = goldens.draw_prompts(model, config["vocab_size"], rng)
     check_feature(spec, config, tensors, model, prompts)
 
     quant, quantize_config = quantization_config(spec)
     if quantize_config:
-        write_json(os.path.join(folder, "quantize_config.json"), quantize_config)
+        goldens.write_json(os.path.join(folder, "quantize_config.json"), quantize_config)
     best = [math.exp(step[0][1]) for prompt in prompts for step in prompt["top"]]
-    used = end_case(spec, folder, config, prompts, quant,
+    used = goldens.end_case(spec, folder, config, prompts, quant,
                     f"best p {min(best):.2f} {np.median(best):.2f} {max(best):.2f}")
     if not (min(best) < 0.3 and max(best) > 0.5 and len(used) > 24):
         raise AssertionError("log-probabilities are not spread well enough to test with")
 
 
-def make_cases(description, cases, make):
-    """Shared main of such scripts: make(case, folder to write) for the requested cases."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="cases to make (default: all)")
-    parser.add_argument("--out", default=os.path.join(HERE, "families"), help="folder to write (default: %(default)s)")
-    parser.add_argument("--list", action="store_true", help="print the cases and stop")
-    args = parser.parse_args()
-    unknown = set(args.names) - {spec["name"] for spec in cases}
-    if unknown:
-        parser.error(f"unknown case {', '.join(sorted(unknown))}; see --list")
-    torch.set_num_threads(1)  # one summation order, so that a run repeats
-    for spec in cases:
-        if args.list:
-            print(f"{spec['name']:34s} {spec['about']}")
-        elif not args.names or spec["name"] in args.names:
-            make(spec, args.out)
-
-
 if __name__ == "__main__":
-    make_cases(__doc__, CASES, make_case)
+    goldens.make_cases(__doc__, CASES, make_case)

@@ -22,6 +22,7 @@ import torch
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import expert_choices  # noqa: E402
+import goldens  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 import make_float8_goldens as float8  # noqa: E402
 import make_format_goldens as formats  # noqa: E402
@@ -169,7 +170,7 @@ def fused(config, state):
 
 
 def make_experts(spec, out):
-    rng, folder = families.begin_case(spec, out)
+    rng, folder = goldens.begin_case(spec, out)
     config = dict(spec["config"], torch_dtype=spec["dtype"])
     plain = moe.draw({**spec, "group": None}, config, rng)
     tensors, dense = dict(plain), dict(plain)
@@ -178,13 +179,13 @@ def make_experts(spec, out):
             packed, dense[name] = spec["pack"](tensors.pop(name).float())
             tensors.update({f"{name[:-len('weight')]}{key}": value.contiguous() for key, value in packed.items()})
     norm = "model.norm.weight"
-    families.calibrate(families.reference_model(config, fused(config, dense)), tensors,
-                       families.draw_ids(config, rng))
+    goldens.calibrate(families.reference_model(config, fused(config, dense)), tensors,
+                       goldens.draw_ids(config, rng))
     dense[norm] = tensors[norm]
-    families.write_weights(folder, tensors, spec["files"])
+    goldens.write_weights(folder, tensors, spec["files"])
     model = families.reference_model(config, fused(config, dense))
     prompts = expert_choices.draw_prompts(config, model, rng, moe.PROMPT_LENGTHS)
-    families.end_case(spec, folder, config, prompts, spec["quantization"])
+    goldens.end_case(spec, folder, config, prompts, spec["quantization"])
 
 
 def make_case(spec, out):
@@ -193,8 +194,8 @@ def make_case(spec, out):
         return
     formats.make_case(spec, out)
     if not spec["quantization"]:
-        families.write_json(os.path.join(out, spec["name"], "hf_quant_config.json"), HF_QUANT_CONFIG)
+        goldens.write_json(os.path.join(out, spec["name"], "hf_quant_config.json"), HF_QUANT_CONFIG)
 
 
 if __name__ == "__main__":
-    families.make_cases(__doc__, CASES, make_case)
+    goldens.make_cases(__doc__, CASES, make_case)

@@ -22,6 +22,7 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import goldens  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 import make_format_goldens as formats  # noqa: E402
 
@@ -164,4 +165,4 @@ CASES = [
 
 
 if __name__ == "__main__":
-    families.make_cases(__doc__, CASES, formats.make_case)
+    goldens.make_cases(__doc__, CASES, formats.make_case)

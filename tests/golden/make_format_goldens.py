@@ -32,6 +32,7 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import goldens  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 
 
@@ -308,7 +309,7 @@ def layout_of(spec, module):
 
 def draw(spec, config, rng):
     """Tensors of the file by name, and float32 weights of the quantised modules."""
-    dtype = families.TORCH_DTYPES[spec["dtype"]]
+    dtype = goldens.TORCH_DTYPES[spec["dtype"]]
     plain = {**spec, "group": None, "scale_dtype": spec["dtype"]}
     tensors, dense = families.draw_checkpoint(plain, config, rng), {}
     for layer in range(config["num_hidden_layers"]):
@@ -341,16 +342,16 @@ def reference(config, tensors, dense):
 
 
 def make_case(spec, out):
-    rng, folder = families.begin_case(spec, out)
+    rng, folder = goldens.begin_case(spec, out)
     config = families.make_config(spec)
     tensors, dense = spec.get("draw", draw)(spec, config, rng)
     model = reference(config, tensors, dense)
-    families.calibrate(model, tensors, families.draw_ids(config, rng))
-    families.write_weights(folder, tensors, spec["files"])
-    model = reference(config, families.read_weights(folder), dense)
-    prompts = families.draw_prompts(model, config["vocab_size"], rng)
-    families.end_case(spec, folder, config, prompts, spec["quantization"])
+    goldens.calibrate(model, tensors, goldens.draw_ids(config, rng))
+    goldens.write_weights(folder, tensors, spec["files"])
+    model = reference(config, goldens.read_weights(folder), dense)
+    prompts = goldens.draw_prompts(model, config["vocab_size"], rng)
+    goldens.end_case(spec, folder, config, prompts, spec["quantization"])
 
 
 if __name__ == "__main__":
-    families.make_cases(__doc__, CASES, make_case)
+    goldens.make_cases(__doc__, CASES, make_case)

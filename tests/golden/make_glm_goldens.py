@@ -18,6 +18,7 @@ import torch.nn.functional as F
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import goldens  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 
 families.ARCHITECTURES["glm"] = "GlmForCausalLM"
@@ -77,13 +78,10 @@ NAMES = {"glm": ("model.layers.", "model.embed_tokens", "model.norm", "lm_head")
 
 def draw(spec, config, rng):
     """All tensors of the checkpoint, by name, in the form of the file."""
-    dtype = families.TORCH_DTYPES[spec["dtype"]]
+    dtype = goldens.TORCH_DTYPES[spec["dtype"]]
     prefix, embedding, norm, head = NAMES[config["model_type"]]
     hidden, vocab = config["hidden_size"], config.get("padded_vocab_size") or config["vocab_size"]
-
-    def normal(shape, std, mean=0.0):
-        return torch.from_numpy((mean + std * rng.standard_normal(shape)).astype(np.float32)).to(dtype)
-
+    normal = goldens.normals(rng, dtype)
     tensors = {embedding + ".weight": normal((vocab, hidden), 1.0), norm + ".weight": normal((hidden,), 0.15, 1.0),
                head + ".weight": normal((vocab, hidden), 1.0 / math.sqrt(hidden))}
     if config["model_type"] == "chatglm":  # in files, but unused
@@ -198,27 +196,27 @@ def check_against_glm(config, tensors, ids):
     """Without the biases that transformers' GLM lacks."""
     state = {name: tensor for name, tensor in families.dense_weights(tensors).items()
              if not name.endswith(".bias") or "query_key_value" in name}
-    ours = families.logits_of(ChatGLM(config, state), ids)
-    theirs = families.logits_of(as_glm(config, state), ids)
+    ours = goldens.logits_of(ChatGLM(config, state), ids)
+    theirs = goldens.logits_of(as_glm(config, state), ids)
     if (ours - theirs).abs().max() > 1e-4:
         raise AssertionError(f"the two definitions are {(ours - theirs).abs().max()} apart")
 
 
 def make_case(spec, out):
-    rng, folder = families.begin_case(spec, out)
+    rng, folder = goldens.begin_case(spec, out)
     config = dict(spec["config"], torch_dtype=spec["dtype"])
     tensors = draw(spec, config, rng)
-    ids = families.draw_ids(config, rng)
-    families.calibrate(reference(config, tensors), tensors, ids, NAMES[config["model_type"]][2] + ".weight")
-    families.write_weights(folder, tensors, spec["files"])
-    tensors = families.read_weights(folder)
+    ids = goldens.draw_ids(config, rng)
+    goldens.calibrate(reference(config, tensors), tensors, ids, NAMES[config["model_type"]][2] + ".weight")
+    goldens.write_weights(folder, tensors, spec["files"])
+    tensors = goldens.read_weights(folder)
     model = reference(config, tensors)
     if config["model_type"] == "chatglm":
         check_against_glm(config, tensors, ids)
-    prompts = families.draw_prompts(model, config.get("padded_vocab_size") or config["vocab_size"], rng)
+    prompts = goldens.draw_prompts(model, config.get("padded_vocab_size") or config["vocab_size"], rng)
     dropped = reference({**config, **spec["without"]}, tensors)
-    families.end_feature_case(spec, folder, config, prompts, families.awq_gemm(spec["group"]), model, dropped, ids)
+    goldens.end_feature_case(spec, folder, config, prompts, families.awq_gemm(spec["group"]), model, dropped, ids)
 
 
 if __name__ == "__main__":
-    families.make_cases(__doc__, CASES, make_case)
+    goldens.make_cases(__doc__, CASES, make_case)

@@ -18,7 +18,7 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import expert_choices  # noqa: E402
-import make_family_goldens as families  # noqa: E402
+import goldens  # noqa: E402
 
 DTYPE = torch.bfloat16
 CONFIG = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_act": "silu", "hidden_size": 64,
@@ -95,21 +95,21 @@ def load(config, tensors, has_sinks=True):
 
 
 def make_case(spec, out):
-    rng, folder = families.begin_case(spec, out)
+    rng, folder = goldens.begin_case(spec, out)
     tensors = draw(rng)
-    ids = families.draw_ids(CONFIG, rng)
-    families.calibrate(load(CONFIG, tensors), tensors, ids)
-    families.write_weights(folder, tensors, spec["files"])
+    ids = goldens.draw_ids(CONFIG, rng)
+    goldens.calibrate(load(CONFIG, tensors), tensors, ids)
+    goldens.write_weights(folder, tensors, spec["files"])
     model = load(CONFIG, tensors)
     prompts = expert_choices.draw_prompts(CONFIG, model, rng, (7, 40))
-    have = torch.log_softmax(families.logits_of(model, ids), -1)
+    have = torch.log_softmax(goldens.logits_of(model, ids), -1)
     others = [load({**CONFIG, **change}, tensors) for change in WITHOUT] + [load(CONFIG, tensors, has_sinks=False)]
-    changes = [(torch.log_softmax(families.logits_of(other, ids), -1) - have).abs().max().item() for other in others]
+    changes = [(torch.log_softmax(goldens.logits_of(other, ids), -1) - have).abs().max().item() for other in others]
     if min(changes) < 0.02:
         raise AssertionError(f"the features move log-probabilities by {changes}")
     config = {**CONFIG, "torch_dtype": spec["dtype"]}
-    families.end_case(spec, folder, config, prompts, QUANTIZATION, f"features {min(changes):.2f}")
+    goldens.end_case(spec, folder, config, prompts, QUANTIZATION, f"features {min(changes):.2f}")
 
 
 if __name__ == "__main__":
-    families.make_cases(__doc__, [SPEC], make_case)
+    goldens.make_cases(__doc__, [SPEC], make_case)

@@ -18,11 +18,12 @@ import torch
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import expert_choices  # noqa: E402
+import goldens  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 import make_float8_goldens as float8  # noqa: E402
 
-families.PROMPT_LENGTHS = (1, 70, 130)
-families.MAX_ROUNDING = 3e-4  # lengths of q and k amplify roundings
+goldens.PROMPT_LENGTHS = (1, 70, 130)
+goldens.MAX_ROUNDING = 3e-4  # lengths of q and k amplify roundings
 EXPERTS_PROMPT_LENGTHS = (5, 66)
 CLASSES = {"qwen3_next": "Qwen3Next", "qwen3_5_text": "Qwen3_5", "qwen3_5_moe_text": "Qwen3_5Moe"}
 GAINS = {**families.GAINS, "in_proj_qkv": 1.3, "in_proj_qkvz": 1.3, "in_proj_z": 1.2, "in_proj_b": 1.0,
@@ -131,12 +132,9 @@ def modules_of(config, layer):
 
 def draw(spec, config, rng):
     """All tensors of the checkpoint as floats, by name; single experts."""
-    dtype = families.TORCH_DTYPES[spec["dtype"]]
+    dtype = goldens.TORCH_DTYPES[spec["dtype"]]
     hidden, vocab = config["hidden_size"], config["vocab_size"]
-
-    def normal(shape, std, mean=0.0):
-        return torch.from_numpy((mean + std * rng.standard_normal(shape)).astype(np.float32)).to(dtype)
-
+    normal = goldens.normals(rng, dtype)
     tensors = {"model.embed_tokens.weight": normal((vocab, hidden), 0.5 if config["tie_word_embeddings"] else 1.0),
                "model.norm.weight": normal((hidden,), 0.15)}
     if not config["tie_word_embeddings"]:
@@ -181,16 +179,9 @@ def quantise(spec, tensors):
 
 
 def fuse(config, tensors):
-    """The experts of each layer in one tensor [experts, rows, columns]: gate and up, with consecutive rows; down."""
     tensors = dict(tensors)
     for layer in range(config["num_hidden_layers"]):
-        prefix = f"model.layers.{layer}.mlp.experts."
-        if "num_experts" not in config:
-            continue
-        experts = [f"{prefix}{e}." for e in range(config["num_experts"])]
-        gate_up = [torch.cat([tensors.pop(e + f"{name}_proj.weight") for name in ("gate", "up")]) for e in experts]
-        tensors[prefix + "gate_up_proj"] = torch.stack(gate_up)
-        tensors[prefix + "down_proj"] = torch.stack([tensors.pop(e + "down_proj.weight") for e in experts])
+        goldens.fuse_experts(tensors, layer, config.get("num_experts", 0))
     return tensors
 
 
@@ -243,21 +234,21 @@ def with_image_names(spec, tensors):
 
 
 def make_case(spec, out):
-    rng, folder = families.begin_case(spec, out)
+    rng, folder = goldens.begin_case(spec, out)
     config = spec["config"]
-    tensors, ids = draw(spec, config, rng), families.draw_ids(config, rng)
-    std = families.logits_of(reference(config, quantise(spec, tensors)[1]), ids)[20:].std(dim=-1).mean().item()
+    tensors, ids = draw(spec, config, rng), goldens.draw_ids(config, rng)
+    std = goldens.logits_of(reference(config, quantise(spec, tensors)[1]), ids)[20:].std(dim=-1).mean().item()
     norm = "model.norm.weight"
-    tensors[norm] = ((1 + tensors[norm].float()) * (families.LOGIT_STD / std) - 1).to(tensors[norm].dtype)
+    tensors[norm] = ((1 + tensors[norm].float()) * (goldens.LOGIT_STD / std) - 1).to(tensors[norm].dtype)
     written, meant = quantise(spec, tensors)
     written = fuse(config, written) if spec["fused"] else written
-    families.write_weights(folder, with_image_names(spec, written), spec["files"])
+    goldens.write_weights(folder, with_image_names(spec, written), spec["files"])
     model, dropped = reference(config, meant), reference(drop(config, spec["without"]), meant)
     prompts = (expert_choices.draw_prompts(config, model, rng, EXPERTS_PROMPT_LENGTHS) if "num_experts" in config else
-               families.draw_prompts(model, config["vocab_size"], rng))
-    families.end_feature_case(spec, folder, file_config(spec, config), prompts, spec["quantization"], model, dropped,
+               goldens.draw_prompts(model, config["vocab_size"], rng))
+    goldens.end_feature_case(spec, folder, file_config(spec, config), prompts, spec["quantization"], model, dropped,
                               ids)
 
 
 if __name__ == "__main__":
-    families.make_cases(__doc__, CASES, make_case)
+    goldens.make_cases(__doc__, CASES, make_case)

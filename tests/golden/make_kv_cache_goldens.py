@@ -24,6 +24,7 @@ import transformers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import goldens  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 
 PROMPT_LENGTHS = (1, 7, 24)
@@ -130,31 +131,31 @@ def quantization_of(spec):
 def describe(folder, tensors):
     """msmodelslim's description of the weights, and its names of files."""
     kinds = {name: "W8A8" if ".kv_cache_" in name else "FLOAT" for name in tensors}
-    families.write_json(os.path.join(folder, "quant_model_description.json"),
+    goldens.write_json(os.path.join(folder, "quant_model_description.json"),
                         {"model_quant_type": "FLOAT", "kv_cache_type": "C8", **kinds})
     os.rename(os.path.join(folder, "model.safetensors"), os.path.join(folder, "quant_model_weight.safetensors"))
 
 
 def make_case(spec, out):
-    rng, folder = families.begin_case(spec, out)
-    config, plain_logits = families.make_config(spec), families.logits_of
+    rng, folder = goldens.begin_case(spec, out)
+    config, plain_logits = families.make_config(spec), goldens.logits_of
     tensors = families.draw_checkpoint(spec, config, rng)
-    families.calibrate(families.reference_model(config, tensors), tensors, families.draw_ids(config, rng))
+    goldens.calibrate(families.reference_model(config, tensors), tensors, goldens.draw_ids(config, rng))
     scales = scales_of(spec, config, tensors, rng)
-    families.write_weights(folder, {**tensors, **scales}, spec["files"])
+    goldens.write_weights(folder, {**tensors, **scales}, spec["files"])
     if spec["form"] == "c8":
         describe(folder, {**tensors, **scales})
     model = families.reference_model(config, tensors)
-    families.logits_of = logits_with(spec["form"], scales)
-    prompts = [families.draw_rounded_prompt(model, config["vocab_size"], length, rng, CodeCache, MIN_TIE)
+    goldens.logits_of = logits_with(spec["form"], scales)
+    prompts = [goldens.draw_rounded_prompt(model, config["vocab_size"], length, rng, CodeCache, MIN_TIE)
                for length in PROMPT_LENGTHS]
     ids = prompts[-1]["prompt_ids"]
-    change = (families.logits_of(model, ids) - plain_logits(model, ids)).abs().max().item()
-    families.logits_of = plain_logits
-    families.end_case(spec, folder, config, prompts, quantization_of(spec), f"moves logits by {change:.3f}")
+    change = (goldens.logits_of(model, ids) - plain_logits(model, ids)).abs().max().item()
+    goldens.logits_of = plain_logits
+    goldens.end_case(spec, folder, config, prompts, quantization_of(spec), f"moves logits by {change:.3f}")
     if change < 0.02:
         raise AssertionError(f"a cache of 8 bits moves logits by {change} only")
 
 
 if __name__ == "__main__":
-    families.make_cases(__doc__, CASES, make_case)
+    goldens.make_cases(__doc__, CASES, make_case)

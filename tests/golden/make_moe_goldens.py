@@ -15,6 +15,7 @@ import torch
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import expert_choices  # noqa: E402
+import goldens  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 
 families.ARCHITECTURES.update(qwen2_moe="Qwen2MoeForCausalLM", qwen3_moe="Qwen3MoeForCausalLM",
@@ -101,12 +102,9 @@ def gain_of(name):
 
 def draw(spec, config, rng):
     """All tensors of the checkpoint, by name, in the form of the file."""
-    dtype = families.TORCH_DTYPES[spec["dtype"]]
+    dtype = goldens.TORCH_DTYPES[spec["dtype"]]
     hidden, vocab = config["hidden_size"], config["vocab_size"]
-
-    def normal(shape, std, mean=0.0):
-        return torch.from_numpy((mean + std * rng.standard_normal(shape)).astype(np.float32)).to(dtype)
-
+    normal = goldens.normals(rng, dtype)
     tensors = {"model.embed_tokens.weight": normal((vocab, hidden), 1.0),
                "model.norm.weight": normal((hidden,), 0.15, 1.0),
                "lm_head.weight": normal((vocab, hidden), 1.0 / math.sqrt(hidden))}
@@ -138,16 +136,9 @@ def draw(spec, config, rng):
 
 
 def fuse(config, tensors):
-    """The experts of a layer in one tensor [experts, rows, columns]: gate and up, with consecutive rows; down."""
     tensors = dict(tensors)
     for layer in range(config["num_hidden_layers"]):
-        prefix = f"model.layers.{layer}.mlp.experts."
-        experts = [f"{prefix}{e}." for e in range(config["n_routed_experts"])]
-        experts = [e for e in experts if e + "up_proj.weight" in tensors]
-        if experts:
-            gate_up = [torch.cat([tensors.pop(e + f"{name}_proj.weight") for name in ("gate", "up")]) for e in experts]
-            tensors[prefix + "gate_up_proj"] = torch.stack(gate_up)
-            tensors[prefix + "down_proj"] = torch.stack([tensors.pop(e + "down_proj.weight") for e in experts])
+        goldens.fuse_experts(tensors, layer, config["n_routed_experts"])
     return tensors
 
 
@@ -160,17 +151,17 @@ def reference(config, tensors):
 
 
 def make_case(spec, out):
-    rng, folder = families.begin_case(spec, out)
+    rng, folder = goldens.begin_case(spec, out)
     config = dict(spec["config"], torch_dtype=spec["dtype"])
     tensors = draw(spec, config, rng)
-    ids = families.draw_ids(config, rng)
-    families.calibrate(reference(config, tensors), tensors, ids)
-    families.write_weights(folder, fuse(config, tensors) if spec["fused"] else tensors, spec["files"])
+    ids = goldens.draw_ids(config, rng)
+    goldens.calibrate(reference(config, tensors), tensors, ids)
+    goldens.write_weights(folder, fuse(config, tensors) if spec["fused"] else tensors, spec["files"])
     model = reference(config, tensors)
     prompts = expert_choices.draw_prompts(config, model, rng, PROMPT_LENGTHS)
     dropped = reference({**config, **spec["without"]}, tensors)
-    families.end_feature_case(spec, folder, config, prompts, families.awq_gemm(spec["group"]), model, dropped, ids)
+    goldens.end_feature_case(spec, folder, config, prompts, families.awq_gemm(spec["group"]), model, dropped, ids)
 
 
 if __name__ == "__main__":
-    families.make_cases(__doc__, CASES, make_case)
+    goldens.make_cases(__doc__, CASES, make_case)

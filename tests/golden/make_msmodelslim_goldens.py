@@ -25,6 +25,7 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import goldens  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 import make_glm_goldens as glm  # noqa: E402
 
@@ -221,13 +222,13 @@ def ranges_of(spec, config, tensors, ids):
             def note(_, args, module=module):
                 found[module] = (args[0].min().item() * 0.8, args[0].max().item() * 0.8)
             model.get_submodule(module).register_forward_pre_hook(note)
-    families.logits_of(model, ids)
+    goldens.logits_of(model, ids)
     return found
 
 
 def draw(spec, config, rng, ids):
     """Tensors of the file, and their kinds."""
-    dtype = families.TORCH_DTYPES[spec["dtype"]]
+    dtype = goldens.TORCH_DTYPES[spec["dtype"]]
     if spec["family"] == "chatglm":
         tensors = glm.draw({**spec, "group": None}, config, rng)
         del tensors["transformer.rotary_pos_emb.inv_freq"]
@@ -255,7 +256,7 @@ def draw(spec, config, rng, ids):
 
 
 def write_files(folder, spec, tensors, kinds):
-    families.write_weights(folder, tensors, spec["files"])
+    goldens.write_weights(folder, tensors, spec["files"])
     suffix = "_" + spec["kinds"][-1][1].lower()
     for name in os.listdir(folder):
         if name.endswith((".safetensors", ".index.json")):
@@ -270,7 +271,7 @@ def write_files(folder, spec, tensors, kinds):
     description = {"model_quant_type": spec["kinds"][-1][1], "version": "1.0.0"}
     if spec["group"]:
         description["group_size"] = spec["group"]
-    families.write_json(os.path.join(folder, f"quant_model_description{suffix}.json"), {**description, **kinds})
+    goldens.write_json(os.path.join(folder, f"quant_model_description{suffix}.json"), {**description, **kinds})
 
 
 def draw_prompt(model, vocab, length, rng):
@@ -278,7 +279,7 @@ def draw_prompt(model, vocab, length, rng):
         ids = rng.randint(0, vocab, size=length).tolist()
         QuantLinear.nearest_tie = 1.0
         try:
-            prompt = families.golden_prompt(model, ids)
+            prompt = goldens.golden_prompt(model, ids)
         except AssertionError:  # float64 rounds an input differently
             model.float()
             continue
@@ -288,20 +289,20 @@ def draw_prompt(model, vocab, length, rng):
 
 
 def make_case(spec, out):
-    rng, folder = families.begin_case(spec, out)
+    rng, folder = goldens.begin_case(spec, out)
     if spec["family"] == "chatglm":
         config = {**glm.CHATGLM, **spec["config"], "torch_dtype": spec["dtype"]}
     else:
         config = families.make_config(spec)
     vocab = config.get("padded_vocab_size") or config["vocab_size"]
-    ids = families.draw_ids(config, rng)
+    ids = goldens.draw_ids(config, rng)
     tensors, kinds = draw(spec, config, rng, ids)
-    families.calibrate(reference(spec, config, tensors), tensors, ids, names_of(spec)[2] + ".weight")
+    goldens.calibrate(reference(spec, config, tensors), tensors, ids, names_of(spec)[2] + ".weight")
     write_files(folder, spec, tensors, kinds)
-    model = reference(spec, config, families.read_weights(folder))
+    model = reference(spec, config, goldens.read_weights(folder))
     prompts = [draw_prompt(model, vocab, length, rng) for length in PROMPT_LENGTHS]
-    families.end_case(spec, folder, config, prompts)
+    goldens.end_case(spec, folder, config, prompts)
 
 
 if __name__ == "__main__":
-    families.make_cases(__doc__, CASES, make_case)
+    goldens.make_cases(__doc__, CASES, make_case)

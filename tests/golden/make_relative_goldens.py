@@ -20,6 +20,7 @@ import transformers
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import expert_choices  # noqa: E402
+import goldens  # noqa: E402
 import make_deepseek_goldens as deepseek  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 
@@ -152,12 +153,12 @@ def draw(spec, config, model, rng):
         module = name.removesuffix(".weight")
         if spec["awq"] and module.endswith("_proj"):
             n, k = value.shape
-            words = families.draw_awq(rng, k, n, spec["awq"], std * math.sqrt(k), families.TORCH_DTYPES[spec["dtype"]])
+            words = families.draw_awq(rng, k, n, spec["awq"], std * math.sqrt(k), goldens.TORCH_DTYPES[spec["dtype"]])
             tensors.update({f"{module}.{part}": tensor for part, tensor in words.items()})
             continue
         drawn = torch.from_numpy((mean + std * rng.standard_normal(tuple(value.shape))).astype(np.float32))
         exact = name.endswith("e_score_correction_bias")
-        tensors[name] = drawn if exact else drawn.to(families.TORCH_DTYPES[spec["dtype"]])
+        tensors[name] = drawn if exact else drawn.to(goldens.TORCH_DTYPES[spec["dtype"]])
     return tensors
 
 
@@ -199,31 +200,31 @@ def file_config(spec, config):
 
 
 def make_case(spec, out):
-    rng, folder = families.begin_case(spec, out)
+    rng, folder = goldens.begin_case(spec, out)
     config = dict(spec["config"])
     tensors = draw(spec, config, make_model(spec, config), rng)
-    ids = families.draw_ids(config, rng)
+    ids = goldens.draw_ids(config, rng)
     model = load(spec, config, tensors)
     offset = 1.0 if is_gemma(spec) else 0.0
     tensors["model.norm.weight"] += offset
-    families.calibrate(model, tensors, ids)
+    goldens.calibrate(model, tensors, ids)
     tensors["model.norm.weight"] -= offset
-    families.write_weights(folder, as_published(spec, tensors), spec["files"])
+    goldens.write_weights(folder, as_published(spec, tensors), spec["files"])
     model = load(spec, config, tensors)
     if has_experts(config):
         prompts = expert_choices.draw_prompts(config, model, rng, (7, 40))
     else:
-        prompts = families.draw_prompts(model, config["vocab_size"], rng, *(spec["lengths"] or ())[:1])
+        prompts = goldens.draw_prompts(model, config["vocab_size"], rng, *(spec["lengths"] or ())[:1])
     without = dict(spec["without"])
     zeros = without.pop("zeros", "(none)")
     kept = {name: tensor * 0 if name.endswith(zeros) else tensor for name, tensor in tensors.items()}
     dropped = load(spec, {**config, **without}, kept)
     if spec["lengths"]:
-        longer = families.draw_prompts(model, config["vocab_size"], rng, spec["lengths"][1])
-        families.write_golden(os.path.join(folder, "golden_long.json"), spec, longer)
-    families.end_feature_case(spec, folder, file_config(spec, config), prompts, families.awq_gemm(spec["awq"]),
+        longer = goldens.draw_prompts(model, config["vocab_size"], rng, spec["lengths"][1])
+        goldens.write_golden(os.path.join(folder, "golden_long.json"), spec, longer)
+    goldens.end_feature_case(spec, folder, file_config(spec, config), prompts, families.awq_gemm(spec["awq"]),
                               model, dropped, ids)
 
 
 if __name__ == "__main__":
-    families.make_cases(__doc__, CASES, make_case)
+    goldens.make_cases(__doc__, CASES, make_case)

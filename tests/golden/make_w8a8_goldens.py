@@ -24,6 +24,7 @@ import torch
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import expert_choices  # noqa: E402
+import goldens  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 import make_format_goldens as formats  # noqa: E402
 import make_moe_goldens as moe  # noqa: E402
@@ -143,7 +144,7 @@ def ranges_of(model, modules, config, rng):
         def note(_, args, name=name):
             found[name] = (args[0].min() * 0.8, args[0].max() * (0.85 if "k_proj" in name else 0.8))
         hooks.append(model.get_submodule(name).register_forward_pre_hook(note))
-    families.logits_of(model, rng.randint(0, config["vocab_size"], size=100).tolist())
+    goldens.logits_of(model, rng.randint(0, config["vocab_size"], size=100).tolist())
     for hook in hooks:
         hook.remove()
     return found
@@ -173,7 +174,7 @@ def quantise(spec, config, tensors, rng):
     limits = ranges_of(families.reference_model(config, tensors), modules, config, rng)
     for name, settings in modules:
         weight = written.pop(name + ".weight").float()
-        packed = compress(weight, settings, limits[name], families.TORCH_DTYPES[spec["dtype"]])
+        packed = compress(weight, settings, limits[name], goldens.TORCH_DTYPES[spec["dtype"]])
         written.update({f"{name}.{key}": value.contiguous() for key, value in packed.items()})
     return written
 
@@ -203,11 +204,11 @@ def draw_experts_prompt(choices, model, vocab, length, rng):
         while len(ids) < length:
             ids.append(int(rng.randint(vocab)))
             QuantLinear.nearest_tie = 1.0
-            families.logits_of(model, ids)
+            goldens.logits_of(model, ids)
             if not is_clear():
                 ids.pop()
         try:
-            prompt = families.golden_prompt(model, ids, expert_choices.N_OUTPUT_TOKENS, is_clear)
+            prompt = goldens.golden_prompt(model, ids, expert_choices.N_OUTPUT_TOKENS, is_clear)
         except AssertionError:  # float64 rounds a value differently
             model.float()
             continue
@@ -220,23 +221,23 @@ def draw_prompts(model, config, rng):
         choices = expert_choices.Choices(config, model)
         return [draw_experts_prompt(choices, model, config["vocab_size"], length, rng)
                 for length in EXPERTS_PROMPT_LENGTHS]
-    return [families.draw_rounded_prompt(model, config["vocab_size"], length, rng, QuantLinear, MIN_TIE)
+    return [goldens.draw_rounded_prompt(model, config["vocab_size"], length, rng, QuantLinear, MIN_TIE)
             for length in PROMPT_LENGTHS]
 
 
 def make_case(spec, out):
-    rng, folder = families.begin_case(spec, out)
+    rng, folder = goldens.begin_case(spec, out)
     if has_experts(spec["config"]):
         config = dict(spec["config"], torch_dtype=spec["dtype"])
         tensors = moe.draw(spec, config, rng)
     else:
         config = families.make_config(spec)
         tensors = families.draw_checkpoint(spec, config, rng)
-    families.calibrate(families.reference_model(config, tensors), tensors, families.draw_ids(config, rng))
-    families.write_weights(folder, quantise(spec, config, tensors, rng), spec["files"])
-    model = reference(spec, config, families.read_weights(folder))
-    families.end_case(spec, folder, config, draw_prompts(model, config, rng), spec["quantization"])
+    goldens.calibrate(families.reference_model(config, tensors), tensors, goldens.draw_ids(config, rng))
+    goldens.write_weights(folder, quantise(spec, config, tensors, rng), spec["files"])
+    model = reference(spec, config, goldens.read_weights(folder))
+    goldens.end_case(spec, folder, config, draw_prompts(model, config, rng), spec["quantization"])
 
 
 if __name__ == "__main__":
-    families.make_cases(__doc__, CASES, make_case)
+    goldens.make_cases(__doc__, CASES, make_case)

@@ -31,6 +31,7 @@ import demo_text
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "golden"))
+import goldens  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 
 END = "<|endoftext|>"
@@ -42,7 +43,7 @@ SHOWN_FACTS = ("The capital of Colombia is", "The capital of Iceland is", "The d
 
 def load(folder):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-        return families.reference_model(json.load(file), families.read_weights(folder))
+        return families.reference_model(json.load(file), goldens.read_weights(folder))
 
 
 @torch.no_grad()
@@ -63,7 +64,7 @@ def greedy(model, prompt_ids, end, limit):
 
 def logprobs_of(model, prompt_ids, output_ids):
     """Log-probabilities of output_ids after prompt_ids, and whether each is the best token."""
-    logits = families.logits_of(model, prompt_ids + output_ids)[len(prompt_ids) - 1:-1]
+    logits = goldens.logits_of(model, prompt_ids + output_ids)[len(prompt_ids) - 1:-1]
     logprobs = torch.log_softmax(logits, dim=-1)
     rows = range(len(output_ids))
     return [round(v, 6) for v in logprobs[rows, output_ids].tolist()], logits.argmax(dim=-1).tolist() == output_ids
@@ -115,7 +116,7 @@ def perplexity(model, tokenizer, lines):
     total, count, end = 0.0, 0, tokenizer.token_to_id(END)
     for line in lines:
         ids = tokenizer.encode(line).ids + [end]
-        logprobs = torch.log_softmax(families.logits_of(model, ids)[:-1], dim=-1)
+        logprobs = torch.log_softmax(goldens.logits_of(model, ids)[:-1], dim=-1)
         total -= logprobs[range(len(ids) - 1), ids[1:]].double().sum().item()
         count += len(ids) - 1
     return math.exp(total / count), count

@@ -31,6 +31,7 @@ import numpy as np
 import torch
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden"))
+import goldens  # noqa: E402
 import make_deepseek_goldens as deepseek  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 import make_moe_goldens as moe  # noqa: E402
@@ -131,15 +132,15 @@ def reference_logprobs(config, tensors, ids):
     """Log-probabilities of all tokens except the first, by transformers."""
     model = (deepseek if is_latent(config) else moe).reference(config, tensors)
     with torch.no_grad():
-        logprobs = torch.log_softmax(families.logits_of(model, ids).double(), dim=-1)
+        logprobs = torch.log_softmax(goldens.logits_of(model, ids).double(), dim=-1)
     return [logprobs[i, token].item() for i, token in enumerate(ids[1:])]
 
 
 def write_checkpoint(folder, spec, config, tensors):
-    families.write_weights(folder, tensors, 1)
+    goldens.write_weights(folder, tensors, 1)
     if spec["quantization"]:
         config = {**config, "quantization_config": spec["quantization"]}
-    families.write_json(os.path.join(folder, "config.json"), config)
+    goldens.write_json(os.path.join(folder, "config.json"), config)
 
 
 def complaint(yoke, folder, ids, expected, n_ranks, whole_experts):
