@@ -119,7 +119,7 @@ static void step(bench *b, double seconds[PARTS], uint32_t *state)
   for (int32_t i = 0; i < n_items; i++)
     if (items[i].enters) items[i].seq->owner->scheduled(items[i].seq);
   at[BUILD] = thread_seconds();
-  const yk_step *built = yk_step_builder_build(e->builder, items, n_items, false);
+  const yk_step *built = yk_step_builder_build(e->builder, items, n_items, e->pool, false);
   at[COUNT] = thread_seconds();
   double deliver_s = at[COUNT];
   yk_requests_deliver(e);

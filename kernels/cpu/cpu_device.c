@@ -89,6 +89,7 @@ static const yk_device_ops ops = {
     .alloc = yk_cpu_alloc,
     .free = yk_cpu_free,
     .upload = copy_bytes,
+    .copy = copy_bytes,
     .download = copy_bytes,
     .sync = sync_nothing,
     .host_alloc = yk_cpu_alloc,

@@ -103,7 +103,7 @@ static bool begin_step(yk_engine *e)
   yk_flight *flight = &e->flights[e->n_begun++ % YK_MAX_RANKS];
   *flight = (yk_flight){.items = items, .n_items = n_items};
   bool is_timed = yk_profiler_step_begin(e, planning_ns, &flight->profiled);
-  flight->step = yk_step_builder_build(e->builder, items, n_items, is_timed);
+  flight->step = yk_step_builder_build(e->builder, items, n_items, e->pool, is_timed);
   yk_engine_times *times = &flight->profiled.times;
   times->ranks_ns = yk_clock_now_ns();
   yk_ranks_begin(e->ranks, flight->step);

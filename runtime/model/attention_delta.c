@@ -279,6 +279,14 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
   return yk_row_parallel_end(&a->out, s, &to_y, err);
 }
 
+static yk_status copy(const yk_sublayer *a, yk_device *dev, const yk_step_copy *c, yk_err *err)
+{
+  const int64_t n = state_bytes(&a->layout);
+  char *states = (char *)a->states;
+  if (c->from_slot < 0 || n == 0) return YK_OK;
+  return dev->ops->copy(dev, states + c->to_slot * n, states + c->from_slot * n, (size_t)n, err);
+}
+
 static void destroy(yk_device *dev, yk_sublayer *a)
 {
   dev->ops->linear_destroy(dev, a->in);
@@ -290,4 +298,4 @@ static void destroy(yk_device *dev, yk_sublayer *a)
 }
 
 const yk_sublayer_kind yk_attention_delta = {
-    .name = "gated delta net", .measure = measure, .load = load, .forward = forward, .destroy = destroy};
+    .name = "gated delta net", .measure = measure, .load = load, .forward = forward, .copy = copy, .destroy = destroy};

@@ -297,6 +297,15 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
   return yk_row_parallel_end(&a->o, s, &to_y, err);
 }
 
+static yk_status copy(const yk_sublayer *a, yk_device *dev, const yk_step_copy *c, yk_err *err)
+{
+  const int64_t n = half_kv_bytes(&a->heads, a->kv.format, dev->dtype);
+  char *k = a->kv.k, *v = a->kv.v;
+  if (c->from_block < 0 || n == 0) return YK_OK;
+  YK_TRY(dev->ops->copy(dev, k + c->to_block * n, k + c->from_block * n, (size_t)n, err));
+  return dev->ops->copy(dev, v + c->to_block * n, v + c->from_block * n, (size_t)n, err);
+}
+
 static void destroy(yk_device *dev, yk_sublayer *a)
 {
   dev->ops->free(dev, a->q_norm_w);
@@ -311,5 +320,9 @@ static void destroy(yk_device *dev, yk_sublayer *a)
   free(a);
 }
 
-const yk_sublayer_kind yk_attention_grouped = {
-    .name = "grouped-query attention", .measure = measure, .load = load, .forward = forward, .destroy = destroy};
+const yk_sublayer_kind yk_attention_grouped = {.name = "grouped-query attention",
+                                               .measure = measure,
+                                               .load = load,
+                                               .forward = forward,
+                                               .copy = copy,
+                                               .destroy = destroy};

@@ -110,11 +110,10 @@ static offsets offsets_of(const yk_rank_source *source, const yk_linear_spec *o)
 }
 
 /* Bytes of a cache block. 0 on a rank without heads. */
-static int64_t block_bytes(const yk_rank_source *source)
+static int64_t block_bytes(const yk_latent_layout *layout, yk_dtype dtype)
 {
-  const yk_latent_layout layout = layout_of(source);
-  int64_t token_bytes = yk_latent_width(&layout) * (int64_t)yk_dtype_bytes(source->dev.dtype);
-  return layout.n_heads > 0 ? YK_KV_BLOCK_TOKENS * token_bytes : 0;
+  int64_t token_bytes = yk_latent_width(layout) * (int64_t)yk_dtype_bytes(dtype);
+  return layout->n_heads > 0 ? YK_KV_BLOCK_TOKENS * token_bytes : 0;
 }
 
 static void add(const yk_model_device *dev, const yk_linear_spec *spec, yk_sublayer_bytes *out)
@@ -128,12 +127,13 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
 {
   const yk_model_device *dev = &source->dev;
   const yk_latent_config *latent = &source->config->latent;
+  const yk_latent_layout layout = layout_of(source);
   int64_t element = (int64_t)yk_dtype_bytes(dev->dtype);
   projections p;
   YK_TRY(specify(source, layer, &p, err));
   *out = (yk_sublayer_bytes){.weights = (latent->q_rank + latent->kv_rank + yk_range_size(p.kv_b.n) * latent->kv_rank) *
                                         element,
-                             .kv_per_block = block_bytes(source),
+                             .kv_per_block = block_bytes(&layout, dev->dtype),
                              .scratch = offsets_of(source, &p.o).end};
   add(dev, &p.first, out);
   if (latent->q_rank > 0) add(dev, &p.q_b, out);
@@ -207,7 +207,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   YK_TRY(yk_rank_load_matrix(loader, &p.kv_b, &a->kv_up, err));
   YK_TRY(yk_row_parallel_load(loader, &p.o, &a->o, err));
   size_t n_blocks = (size_t)source->limits->n_kv_blocks;
-  return yk_rank_alloc(loader, n_blocks * (size_t)block_bytes(source), &a->cache, err);
+  return yk_rank_alloc(loader, n_blocks * (size_t)block_bytes(&a->layout, source->dev.dtype), &a->cache, err);
 }
 
 /* ---- A step ------------------------------------------------------------------------------------------------------ */
@@ -280,6 +280,14 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
   return yk_row_parallel_end(&a->o, s, &to_y, err);
 }
 
+static yk_status copy(const yk_sublayer *a, yk_device *dev, const yk_step_copy *c, yk_err *err)
+{
+  const int64_t n = block_bytes(&a->layout, dev->dtype);
+  char *cache = a->cache;
+  if (c->from_block < 0 || n == 0) return YK_OK;
+  return dev->ops->copy(dev, cache + c->to_block * n, cache + c->from_block * n, (size_t)n, err);
+}
+
 static void destroy(yk_device *dev, yk_sublayer *a)
 {
   dev->ops->free(dev, a->q_norm_w);
@@ -293,4 +301,4 @@ static void destroy(yk_device *dev, yk_sublayer *a)
 }
 
 const yk_sublayer_kind yk_attention_latent = {
-    .name = "latent attention", .measure = measure, .load = load, .forward = forward, .destroy = destroy};
+    .name = "latent attention", .measure = measure, .load = load, .forward = forward, .copy = copy, .destroy = destroy};

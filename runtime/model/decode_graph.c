@@ -50,6 +50,7 @@ yk_status yk_decode_graphs_create(int32_t max_rows, int32_t max_model_tokens, yk
   const yk_device_limits limits = {
       .max_tokens = graphs->max_rows, .max_seqs = graphs->max_rows, .max_model_tokens = max_model_tokens};
   yk_step_counts most = yk_step_counts_max(&limits);
+  most.n_copies = 0;
   graphs->max_blocks = most.block_table_stride;
   graphs->block = calloc(1, yk_step_layout_of(&most).rank_bytes);
   if (!graphs->block) {
@@ -87,7 +88,8 @@ static void lay_out(yk_decode_graphs *graphs, const yk_step *step, int32_t n_row
 const yk_step *yk_decode_graphs_pad(yk_decode_graphs *graphs, const yk_step *step, yk_graph ***slot)
 {
   const yk_step_counts *c = &step->counts;
-  if (c->max_rows_per_seq != 1 || c->n_tokens != c->n_seqs || c->n_seqs > graphs->max_rows) return NULL;
+  if (c->max_rows_per_seq != 1 || c->n_tokens != c->n_seqs || c->n_seqs > graphs->max_rows || c->n_copies > 0)
+    return NULL;
   bucket rows = row_bucket(c->n_seqs), blocks = block_bucket(c->block_table_stride);
   if (blocks.index >= N_BLOCK_BUCKETS) return NULL;
   lay_out(graphs, step, (int32_t)yk_min_i64(rows.size, graphs->max_rows),

@@ -17,9 +17,9 @@ typedef struct yk_decode_graphs yk_decode_graphs;
 yk_status yk_decode_graphs_create(int32_t max_rows, int32_t max_model_tokens, yk_decode_graphs **out, yk_err *err);
 void yk_decode_graphs_destroy(yk_decode_graphs *graphs, yk_device *dev);
 
-/* yk_decode_graphs_pad - the step padded to its buckets, valid until the next call. The padded block holds only the
- *   arrays that every rank reads. NULL for a step that is not a decode step or exceeds the largest bucket. *slot: holds
- *   the graph of these buckets, or NULL before a graph is recorded. */
+/* yk_decode_graphs_pad - the step padded to its buckets, valid until the next call. The padded block holds only
+ *   the arrays that every rank reads. NULL for a step that is not a decode step, has copies, or exceeds the largest
+ *   bucket. *slot: holds the graph of these buckets, or NULL before a graph is recorded. */
 const yk_step *yk_decode_graphs_pad(yk_decode_graphs *graphs, const yk_step *step, yk_graph ***slot);
 
 #endif

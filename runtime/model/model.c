@@ -300,6 +300,22 @@ static yk_status run_recorded(yk_model *m, const yk_batch *batch, yk_graph **gra
   return YK_OK;
 }
 
+static yk_status copy_memory(yk_model *m, const yk_step_copy *copy, yk_err *err)
+{
+  for (int32_t i = 0; i < m->n_layers; i++) {
+    const yk_layer *layer = &m->layers[i];
+    YK_TRY(layer->attention_kind->copy(layer->attention, m->dev, copy, err));
+  }
+  return YK_OK;
+}
+
+static yk_status copy_memories(yk_model *m, const yk_step *step, yk_err *err)
+{
+  for (int32_t i = 0; i < step->counts.n_copies; i++)
+    RUN(m, OTHER, YK_OUTSIDE_LAYERS, "copy of a sequence", copy_memory(m, &yk_step_copies(step)[i], err));
+  return YK_OK;
+}
+
 static yk_status forward(yk_model *m, const yk_step *step, yk_err *err)
 {
   yk_graph **graph = NULL;
@@ -312,6 +328,7 @@ static yk_status forward(yk_model *m, const yk_step *step, yk_err *err)
   if (!m->is_first_stage)
     RUN(m, STAGES, YK_OUTSIDE_LAYERS, "rows of the previous stage",
         m->comm->ops->receive_previous(m->comm, m->act.residual, n_bytes, err));
+  YK_TRY(copy_memories(m, step, err));
   YK_TRY(padded ? run_recorded(m, &batch, graph, err) : run_layers(m, &batch, err));
   if (m->is_last_stage)
     YK_TRY(finish(m, step, yk_step_in_copy(uploaded, YK_STEP_WANTED_ROWS, m->act.step), err));

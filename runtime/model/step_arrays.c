@@ -80,6 +80,7 @@ yk_step_counts yk_step_counts_max(const yk_device_limits *limits)
                           .block_table_stride = (int32_t)yk_ceil_div_i64(limits->max_model_tokens, YK_KV_BLOCK_TOKENS),
                           .n_wanted = limits->max_tokens,
                           .n_logits = limits->max_tokens,
+                          .n_copies = YK_STEP_MAX_COPIES,
                           .n_hidden = limits->max_seqs,
                           .n_penalty_loads = limits->max_seqs};
 }

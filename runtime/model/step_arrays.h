@@ -23,6 +23,7 @@ typedef struct yk_step_counts {
   int32_t block_table_stride;
   int32_t n_wanted;         /* rows whose logits are wanted: most draw the next token, some only report */
   int32_t n_logits;         /* wanted rows whose raw logits are part of the answer */
+  int32_t n_copies;         /* at most YK_STEP_MAX_COPIES */
   int32_t n_hidden;         /* wanted rows of which the answer has the hidden state, and nothing else; if these are all
                              * wanted rows, no rank computes logits */
   int32_t n_penalty_loads;  /* sequences that begin to count tokens for sampling */
@@ -40,6 +41,15 @@ typedef struct yk_penalty_load {
   int32_t n_prompt, n_tokens; /* prompt tokens, then output tokens */
 } yk_penalty_load;
 
+enum { YK_STEP_MAX_COPIES = 256 };
+
+/* A copy of a part of a sequence's memory, before the first row of the step: the recurrent states of a slot and a KV
+ * block, of every layer. -1: none. Copies are done in order. */
+typedef struct yk_step_copy {
+  int32_t from_slot, to_slot;
+  int32_t from_block, to_block;
+} yk_step_copy;
+
 /* YK_STEP_ARRAYS - A(constant, function, element, part, length, padding), in the order of the block. length: an
  * expression of counts c. padding: value in padded decode steps. Padding rows and padding sequences write no K and V
  * and no states, and no other row reads them (decode_graph.h). */
@@ -56,6 +66,7 @@ typedef struct yk_penalty_load {
   A(STATE_SAVE_ROWS, state_save_rows, int32_t, RANKS, c->n_seqs, ZERO)                                                 \
   A(BLOCK_TABLES, block_tables, int32_t, RANKS, (int64_t)c->n_seqs * c->block_table_stride, ZERO)                      \
   A(WANTED_ROWS, wanted_rows, int32_t, RANKS, c->n_wanted, ZERO)                                                       \
+  A(COPIES, copies, yk_step_copy, RANKS, c->n_copies, ZERO)                                                            \
   A(SAMPLING, sampling, yk_sample_row, SAMPLING, c->n_wanted, ZERO)                                                    \
   A(HIDDEN_ROWS, hidden_rows, int32_t, SAMPLING, c->n_hidden, ZERO)                                                    \
   A(PENALTY_LOADS, penalty_loads, yk_penalty_load, SAMPLING, c->n_penalty_loads, ZERO)                                 \
@@ -92,8 +103,9 @@ yk_step_layout yk_step_layout_of(const yk_step_counts *counts);
 /* yk_step_counts_max - the largest step within the limits, without late arrays, which have no limit of their own. */
 yk_step_counts yk_step_counts_max(const yk_device_limits *limits);
 
-/* yk_step_pad - copy every array that all ranks read from one block into a block with more rows, sequences and blocks
- *   per sequence, and fill the padding. from and to may differ in n_tokens, n_seqs and block_table_stride only. */
+/* yk_step_pad - copy every array that all ranks read from one block into a block with more rows, sequences and
+ *   blocks per sequence, and fill the padding. from and to may differ in n_tokens, n_seqs and block_table_stride only,
+ *   and have no copies. */
 void yk_step_pad(void *to_block, const yk_step_counts *to, const void *from_block, const yk_step_counts *from);
 
 #endif

@@ -16,6 +16,7 @@ yk_step_head yk_step_head_of(const yk_step_counts *c)
                         .n_logits = c->n_logits,
                         .n_hidden = c->n_hidden,
                         .n_penalty_loads = c->n_penalty_loads,
+                        .n_copies = c->n_copies,
                         .is_plain = c->is_plain,
                         .is_timed = c->is_timed,
                         .n_penalty_tokens = c->n_penalty_tokens,
@@ -34,6 +35,7 @@ static yk_step_counts counts_of(const yk_step_head *h)
                           .n_logits = h->n_logits,
                           .n_hidden = h->n_hidden,
                           .n_penalty_loads = h->n_penalty_loads,
+                          .n_copies = h->n_copies,
                           .n_penalty_tokens = h->n_penalty_tokens,
                           .n_biases = h->n_biases,
                           .n_mask_words = h->n_mask_words,
@@ -56,6 +58,7 @@ static yk_status check_counts(const yk_step_head *h, const yk_device_limits *lim
   YK_TRY(check_count("rows of a sequence", h->max_rows_per_seq, 1, h->n_tokens, err));
   YK_TRY(check_count("KV tokens", h->max_kv_tokens, 1, most.max_kv_tokens, err));
   YK_TRY(check_count("blocks of a sequence", h->block_table_stride, 1, most.block_table_stride, err));
+  YK_TRY(check_count("copies", h->n_copies, 0, most.n_copies, err));
   YK_TRY(check_count("wanted rows", h->n_wanted, 0, h->n_tokens, err));
   return check_count("hidden states", h->n_hidden, 0, (int32_t)yk_min_i64(h->n_wanted, most.n_hidden), err);
 }

@@ -29,6 +29,7 @@ static yk_step_counts random_counts(const yk_device_limits *limits, uint64_t see
   c.n_wanted = draw(seed, &draws, c.n_tokens + 1);
   c.n_penalty_loads = draw(seed, &draws, c.n_seqs + 1);
   c.n_hidden = draw(seed, &draws, (c.n_wanted < c.n_seqs ? c.n_wanted : c.n_seqs) + 1);
+  c.n_copies = draw(seed, &draws, 4);
   c.n_penalty_tokens = draw(seed, &draws, 50);
   c.n_biases = draw(seed, &draws, 50);
   c.n_mask_words = draw(seed, &draws, 50);
@@ -189,6 +190,7 @@ static void test_bad_messages(void **state)
                {"rows of a sequence", offsetof(yk_step_head, max_rows_per_seq), 1000},
                {"KV tokens", offsetof(yk_step_head, max_kv_tokens), 131},
                {"blocks of a sequence", offsetof(yk_step_head, block_table_stride), 10},
+               {"copies", offsetof(yk_step_head, n_copies), YK_STEP_MAX_COPIES + 1},
                {"wanted rows", offsetof(yk_step_head, n_wanted), 1000},
                {"hidden states", offsetof(yk_step_head, n_hidden), 10},
                {"hidden states", offsetof(yk_step_head, n_hidden), -1},

@@ -78,8 +78,8 @@ int32_t yk_sequence_reuse(yk_sequence *seq, yk_memory_pool *pool);
 /* yk_sequence_truncate - keep the first n_tokens. */
 void yk_sequence_truncate(yk_sequence *seq, yk_memory_pool *pool, int32_t n_tokens);
 
-/* yk_sequence_fork - give an initialised, empty copy the same tokens and the shareable part of their memory; the rest
- *   is computed again when the copy next runs. copy->capacity >= seq->n_tokens. */
+/* yk_sequence_fork - give an initialised, empty copy the same tokens and their memory, as yk_sequence_memory_fork.
+ *   copy->capacity >= seq->n_tokens. */
 void yk_sequence_fork(const yk_sequence *seq, yk_memory_pool *pool, yk_sequence *copy);
 
 #endif

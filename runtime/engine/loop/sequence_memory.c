@@ -16,6 +16,8 @@ struct yk_memory_pool {
   yk_sequence_memory *parked;    /* linked by next_parked, latest first */
   yk_sequence_memory *branching; /* linked by next_branching: those that run towards a branch */
   uint64_t n_withdrawals, n_snapshot_owners, n_hits, n_misses;
+  yk_step_copy copies[YK_STEP_MAX_COPIES]; /* for the coming step */
+  int32_t n_copies;
 };
 
 /* ---- The pool ---------------------------------------------------------------------------------------------------- */
@@ -60,6 +62,13 @@ yk_kv_blocks *yk_memory_pool_blocks(yk_memory_pool *pool)
 void yk_memory_pool_begin_step(yk_memory_pool *pool)
 {
   yk_snapshots_begin_step(pool->snapshots);
+}
+
+const yk_step_copy *yk_memory_pool_take_copies(yk_memory_pool *pool, int32_t *n)
+{
+  *n = pool->n_copies;
+  pool->n_copies = 0;
+  return pool->copies;
 }
 
 yk_state_counts yk_memory_pool_count_states(const yk_memory_pool *pool)
@@ -393,10 +402,49 @@ void yk_sequence_memory_truncate(yk_sequence_memory *m, yk_memory_pool *pool, in
     yk_sequence_memory_release(m, pool);
 }
 
+/* Give the copy a slot for the states, from which a parked memory may lose its own; never this memory. */
+static bool take_slot_for_fork(const yk_sequence_memory *m, yk_memory_pool *pool, yk_sequence_memory *copy)
+{
+  yk_sequence_memory *loser = NULL;
+  yk_slots_retake(pool->slots, m->slot);
+  copy->slot = yk_slots_take(pool->slots, copy, &loser);
+  yk_slots_leave(pool->slots, m->slot, true);
+  if (copy->slot < 0) return false;
+  yk_slots_leave(pool->slots, copy->slot, true);
+  if (!loser) return true;
+  loser->slot = NONE;
+  yk_sequence_memory_release(loser, pool);
+  return true;
+}
+
+/* Copy the states and the blocks that are not published, of a memory whose published blocks the copy shares. False:
+ * there is no space, and nothing is copied. */
+static bool copy_rest(const yk_sequence_memory *m, yk_memory_pool *pool, yk_sequence_memory *copy)
+{
+  const int32_t n_blocks = m->n_blocks - m->n_published, n_copies = n_blocks > 0 ? n_blocks : 1;
+  if (pool->n_copies + n_copies > YK_STEP_MAX_COPIES) return false;
+  if (n_blocks > yk_kv_blocks_free_count(pool->blocks)) return false;
+  if (pool->rules.has_states && !take_slot_for_fork(m, pool, copy)) return false;
+  for (int32_t i = 0; i < n_copies; i++) {
+    yk_step_copy *it = &pool->copies[pool->n_copies++];
+    *it = (yk_step_copy){NONE, NONE, NONE, NONE};
+    if (i == 0 && pool->rules.has_states) *it = (yk_step_copy){m->slot, copy->slot, NONE, NONE};
+    if (n_blocks == 0) break;
+    it->from_block = m->blocks[m->n_published + i];
+    it->to_block = copy->blocks[copy->n_blocks++] = yk_kv_blocks_take(pool->blocks);
+  }
+  copy->n_computed = m->n_computed;
+  copy->has_unsound_start = m->has_unsound_start;
+  copy->n_withdrawals = m->n_withdrawals;
+  return true;
+}
+
 void yk_sequence_memory_fork(const yk_sequence_memory *m, yk_memory_pool *pool, yk_sequence_memory *copy)
 {
   copy->start = copy->chain = m->start;
-  if (pool->rules.has_states) return;
+  const bool runs = m->slot >= 0 && yk_slots_user(pool->slots, m->slot) == m;
+  const bool may_copy = pool->rules.copies_forks && m->n_computed > 0 && !runs;
+  if (pool->rules.has_states && !may_copy) return;
   for (int32_t i = 0; i < m->n_published; i++) {
     copy->blocks[i] = m->blocks[i];
     if (m->blocks[i] >= 0) yk_kv_blocks_share(pool->blocks, m->blocks[i]);
@@ -406,6 +454,7 @@ void yk_sequence_memory_fork(const yk_sequence_memory *m, yk_memory_pool *pool, 
   copy->n_computed = m->n_published * YK_KV_BLOCK_TOKENS;
   copy->chain = m->chain;
   copy->chain_block = m->chain_block;
+  if ((!may_copy || !copy_rest(m, pool, copy)) && pool->rules.has_states) yk_sequence_memory_release(copy, pool);
 }
 
 void yk_sequence_memory_park(yk_sequence_memory *m, yk_memory_pool *pool)

@@ -17,12 +17,16 @@
  * YK_STATE_CHUNK_ROWS tokens, at every multiple of YK_SNAPSHOT_EVERY_TOKENS, at a branch, where a prompt parts beyond
  * the last snapshot from tokens that continue in published blocks, and at the prompt's end if the step has no other. A
  * step saves one snapshot of a sequence, behind any of its rows: a step whose rows reach two places is cut into two
- * steps. With states, a memory is reused up to the last snapshot behind published blocks. A memory that is forked,
- * preempted, or truncated below its last token begins in the same way. The rows since that snapshot are computed again:
- * fewer than YK_STATE_SAVE_TOKENS + YK_STATE_CHUNK_ROWS at the end of given tokens, at most YK_SNAPSHOT_EVERY_TOKENS
- * more among drawn tokens, more if snapshots were overwritten. A snapshot of the last token has no use: its unfilled
- * block is not shared, so every layer computes the block's rows anyway. A parked memory keeps its states until another
- * sequence takes its slot.
+ * steps. With states, a memory is reused up to the last snapshot behind published blocks. A memory that is preempted,
+ * or truncated below its last token, begins in the same way, and so does a fork that is not copied. The rows since that
+ * snapshot are computed again: fewer than YK_STATE_SAVE_TOKENS + YK_STATE_CHUNK_ROWS at the end of given tokens, at
+ * most YK_SNAPSHOT_EVERY_TOKENS more among drawn tokens, more if snapshots were overwritten. A snapshot of the last
+ * token has no use: its unfilled block is not shared, so every layer computes the block's rows anyway. A parked memory
+ * keeps its states until another sequence takes its slot.
+ *
+ * Preemption drops the states. To save those of the last token would cost a copy and gain nothing: blocks have run out,
+ * the last blocks of the preempted memory are the next to be taken, and states are of use only behind all blocks before
+ * them. Snapshots that remain useful are saved beforehand, at every multiple of YK_SNAPSHOT_EVERY_TOKENS.
  *
  * Where devices compute rows in chunks, results must not depend on the steps that the scheduler makes of given tokens.
  * With states, a step therefore ends at the last of these tokens or at a multiple of YK_STATE_SAVE_TOKENS, and a part
@@ -37,6 +41,7 @@
 #include "engine/loop/snapshots.h"
 #include "kernels/device.h"
 #include "kernels/kv_cache.h"
+#include "model/step_arrays.h"
 
 enum {
   YK_SNAPSHOT_EVERY_TOKENS = 2048,
@@ -52,6 +57,7 @@ typedef struct yk_memory_rules {
   int32_t narrowest_window_tokens; /* window of the narrowest layer; 0: every layer has full attention */
   bool reuses_prefixes;            /* with states only if there are entries for snapshots */
   bool has_states;                 /* some layer has a recurrent state */
+  bool copies_forks;               /* devices can copy states and KV blocks */
   int32_t n_state_entries;         /* rows of the table of snapshots */
 } yk_memory_rules;
 
@@ -104,6 +110,10 @@ yk_kv_blocks *yk_memory_pool_blocks(yk_memory_pool *pool);
 
 /* yk_memory_pool_begin_step - another step is planned from here on. */
 void yk_memory_pool_begin_step(yk_memory_pool *pool);
+
+/* yk_memory_pool_take_copies - the copies that the coming step does before its rows; valid until the next call for the
+ *   pool. *n: their number. */
+const yk_step_copy *yk_memory_pool_take_copies(yk_memory_pool *pool, int32_t *n);
 
 yk_state_counts yk_memory_pool_count_states(const yk_memory_pool *pool);
 
@@ -169,8 +179,11 @@ void yk_sequence_memory_commit(yk_sequence_memory *memory, yk_memory_pool *pool,
  *   again, since other sequences may share the block. With states, nothing is kept of a memory that is cut. */
 void yk_sequence_memory_truncate(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t n_tokens);
 
-/* yk_sequence_memory_fork - give copy, an empty memory, the shareable part of this memory: published blocks, with
- *   states none until the copy is reused. Later rows are computed again. */
+/* yk_sequence_memory_fork - give copy, an empty memory, this memory: published blocks are shared, other blocks and
+ *   states are copied by the coming step. The copy keeps its states in the slot that was left longest ago, as a parked
+ *   memory. Without copies_forks, a free slot, free blocks, or space in the coming step, and while this memory runs,
+ *   nothing is copied: published blocks are shared, with states none until the copy is reused. Later rows are computed
+ *   again. */
 void yk_sequence_memory_fork(const yk_sequence_memory *memory, yk_memory_pool *pool, yk_sequence_memory *copy);
 
 /* yk_sequence_memory_park - the pool may reclaim the memory until it is unparked. unpark has no effect on a memory that

@@ -267,7 +267,7 @@ static void take_larger(built_step *built)
 }
 
 const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items,
-                                     bool is_timed)
+                                     yk_memory_pool *pool, bool is_timed)
 {
   built_step *built = &builder->steps[builder->n_built++ % (uint64_t)builder->depth];
   yk_step *step = &built->step;
@@ -277,9 +277,11 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
   builder->sampled_before = step->answer.sampled;
   step->answer.sampled = sampled;
   step->counts = measure(items, n_items, is_timed);
+  const yk_step_copy *copies = yk_memory_pool_take_copies(pool, &step->counts.n_copies);
   step->counts.is_plain = true;
   step->layout = yk_step_layout_of(&step->counts); /* late arrays are last: biases and masks do not move the others */
   fill_items(builder, items, n_items);
+  memcpy(yk_step_copies(step), copies, (size_t)step->counts.n_copies * sizeof *copies);
   step->layout = yk_step_layout_of(&step->counts);
   bool has_late = step->counts.n_biases > 0 || step->counts.n_penalty_tokens > 0 || step->counts.n_mask_words > 0;
   step->late = has_late ? &built->late : NULL;

@@ -26,12 +26,12 @@ void yk_step_builder_destroy(yk_step_builder *builder);
 yk_status yk_step_builder_reserve(yk_step_builder *builder, const yk_step_extras *extras, yk_err *err);
 void yk_step_builder_release(yk_step_builder *builder, const yk_step_extras *extras);
 
-/* yk_step_builder_build - the step of these items, whose extras are all reserved.
+/* yk_step_builder_build - the step of these items, whose extras are all reserved, with the pool's copies.
  *   The wanted rows of an item are its rows from seq->wanted_from on; results are in the same order. The builder owns
  *   the step. The step, and logits and hidden states of its answer, are valid until depth further steps are built,
  *   sampled results until one more is. */
 const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_scheduled *items, int32_t n_items,
-                                     bool is_timed);
+                                     yk_memory_pool *pool, bool is_timed);
 
 /* yk_step_builder_fill_late - fill the late arrays of the built step, and signal rank 0. The items' sequences must be
  *   unchanged since build. */
