@@ -241,6 +241,14 @@ static yk_status parse_optional(const char *name, const char *text, size_t n_byt
   return text ? yk_json_parse(name, text, n_bytes, NULL, out, err) : YK_OK;
 }
 
+/* The configuration of the module that pools; modules.json, which is read, names its folder. */
+static yk_status parse_pooling(const yk_config_texts *texts, documents *d, yk_err *err)
+{
+  char name[YK_POOLING_FILE_BYTES];
+  yk_hf_name_pooling_file(yk_json_root(d->modules), name);
+  return parse_optional(name, texts->pooling, texts->pooling_bytes, &d->pooling, err);
+}
+
 yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log, yk_model_config *out, yk_err *err)
 {
   documents d = {.description_file = texts->description_file, .dense_beyond_index = texts->dense_beyond_index};
@@ -253,7 +261,7 @@ yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log,
   if (status == YK_OK)
     status = parse_optional(texts->description_file, texts->description, texts->description_bytes, &d.description, err);
   if (status == YK_OK) status = parse_optional(modules_file, texts->modules, texts->modules_bytes, &d.modules, err);
-  if (status == YK_OK) status = parse_optional(modules_file, texts->pooling, texts->pooling_bytes, &d.pooling, err);
+  if (status == YK_OK) status = parse_pooling(texts, &d, err);
   if (status == YK_OK && texts->changes) status = yk_json_watch(d.root, err);
   if (status == YK_OK && texts->changes) status = yk_json_watch(d.generation, err);
   if (status == YK_OK) status = read_all(&d, log, &config, err);

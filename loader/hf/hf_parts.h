@@ -76,6 +76,12 @@ enum { YK_POOLING_FOLDER_BYTES = 64 };
  *   elsewhere than into the model's own folder. */
 bool yk_hf_find_pooling(yk_json modules, char folder[YK_POOLING_FOLDER_BYTES]);
 
+enum { YK_POOLING_FILE_BYTES = YK_POOLING_FOLDER_BYTES + 40 };
+
+/* yk_hf_name_pooling_file - the name for messages of the file that modules.json's module Pooling is configured by:
+ *   "1_Pooling/config.json". */
+void yk_hf_name_pooling_file(yk_json modules, char name[YK_POOLING_FILE_BYTES]);
+
 /* yk_hf_read_pooling - how the model makes embeddings, from config.json (root), modules.json and its pooling module's
  *   config.json, which are absent if there is no such file. */
 void yk_hf_read_pooling(yk_json root, yk_json modules, yk_json pooling, int32_t hidden_size, yk_pooling_config *out);

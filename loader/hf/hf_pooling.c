@@ -89,16 +89,28 @@ static bool has_size(yk_json pooling, const char *key, int32_t hidden_size)
   return !yk_json_is_given(value) || (yk_json_to_i64(value, &size) && size == hidden_size);
 }
 
-static bool check_pooling(yk_json pooling, int32_t hidden_size, yk_pooling_config *out)
+void yk_hf_name_pooling_file(yk_json modules, char name[YK_POOLING_FILE_BYTES])
+{
+  char folder[YK_POOLING_FOLDER_BYTES];
+  bool is_found = yk_hf_find_pooling(modules, folder);
+  snprintf(name, YK_POOLING_FILE_BYTES, "%s%sconfig.json%s", is_found ? folder : "", is_found ? "/" : "",
+           is_found ? "" : " of the module Pooling");
+}
+
+static bool check_pooling(yk_json modules, yk_json pooling, int32_t hidden_size, yk_pooling_config *out)
 {
   const char *mode = mode_of(pooling);
-  if (!yk_json_is(pooling, YK_JSON_OBJECT))
-    refuse(out, "%s: the config.json of its module Pooling is missing, or no object", file);
+  char name[YK_POOLING_FILE_BYTES];
+  yk_hf_name_pooling_file(modules, name);
+  if (!pooling.doc)
+    refuse(out, "%s is missing, which %s names", name, file);
+  else if (!yk_json_is(pooling, YK_JSON_OBJECT))
+    refuse(out, "%s: expected an object, found %s", name, yk_json_type_name(pooling));
   else if (strcmp(mode, "lasttoken") != 0)
-    refuse(out, "%s: pooling \"%.40s\" is not supported; supported: lasttoken", file, mode);
+    refuse(out, "%s: pooling \"%.40s\" is not supported; supported: lasttoken", name, mode);
   else if (!has_size(pooling, "word_embedding_dimension", hidden_size) ||
            !has_size(pooling, "embedding_dimension", hidden_size))
-    refuse(out, "%s: pooling: expected an embedding_dimension of hidden_size %d", file, hidden_size);
+    refuse(out, "%s: expected an embedding_dimension of hidden_size %d", name, hidden_size);
   return !out->refused[0];
 }
 
@@ -110,5 +122,5 @@ void yk_hf_read_pooling(yk_json root, yk_json modules, yk_json pooling, int32_t 
       yk_json_is(yk_json_get(root, "use_bidirectional_attention"), YK_JSON_TRUE))
     refuse(out, "config.json: attention to later tokens is not supported");
   else if (check_modules(modules, out))
-    out->takes_last_token = check_pooling(pooling, hidden_size, out);
+    out->takes_last_token = check_pooling(modules, pooling, hidden_size, out);
 }

@@ -16,7 +16,7 @@ yk_status yk_bytes_parse(const char *text, int64_t *out, yk_err *err)
                {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
   char *end;
   double number = strtod(text, &end);
-  if (end != text && isdigit((unsigned char)text[0])) {
+  if (end != text && isdigit((unsigned char)text[0]) && !(text[1] == 'x' || text[1] == 'X')) { /* no hexadecimal */
     const char *unit = end + strspn(end, " ");
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
       if (strcasecmp(unit, units[i].name) != 0) continue;

@@ -20,6 +20,7 @@ typedef struct follow_state {
   yk_console console;
   atomic_int caught; /* number of the first signal, or 0 */
   atomic_llong caught_ns;
+  atomic_bool is_following; /* all processes have loaded, so that process 0 may still end this one */
   sigset_t signals;
   char reason[64];
 } follow_state;
@@ -61,16 +62,17 @@ static void add_unless_ignored(sigset_t *signals, int number)
   if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(signals, number);
 }
 
-/* Also ends a process that is loading, or waits for others. */
+/* Ends a process at once that is loading, or waits for others. */
 static void *wait_for_signal(void *user)
 {
   follow_state *state = user;
   int number;
   if (sigwait(&state->signals, &number) != 0) return NULL;
-  yk_log_write(&state->console.log, YK_LOG_WARN, "stopping: %s", strsignal(number));
+  bool is_following = atomic_load(&state->is_following);
+  yk_log_write(&state->console.log, YK_LOG_WARN, "%s: %s", is_following ? "stopping" : "stopped", strsignal(number));
   atomic_store(&state->caught_ns, yk_clock_now_ns());
   atomic_store(&state->caught, number);
-  sleep_s(GRACE_S + ABORT_S);
+  if (is_following) sleep_s(GRACE_S + ABORT_S);
   _exit(YK_EXIT_SIGNAL + number);
 }
 
@@ -78,6 +80,7 @@ static const char *reason_to_stop(void *user)
 {
   follow_state *state = user;
   int number = atomic_load(&state->caught);
+  atomic_store(&state->is_following, true);
   if (!number || yk_clock_seconds_since(atomic_load(&state->caught_ns)) < GRACE_S) return NULL;
   snprintf(state->reason, sizeof state->reason, "stopped by a signal: %s", strsignal(number));
   return state->reason;
@@ -108,6 +111,7 @@ typedef struct engine_run {
   bool restarts;
 } engine_run;
 
+/* stops_user: the follow_state. */
 static yk_status follow_engine(void *user, const yk_engine_options *engine, const char *(*stops)(void *user),
                                void *stops_user, bool *is_stuck, yk_err *err)
 {
@@ -120,6 +124,7 @@ static yk_status follow_engine(void *user, const yk_engine_options *engine, cons
   own.progress_user = engine->progress_user;
   for (;;) {
     bool has_run;
+    atomic_store(&((follow_state *)stops_user)->is_following, false);
     yk_status status = yk_engine_follow(&own, stops, stops_user, &has_run, is_stuck, err);
     if (!run->restarts || !has_run || *is_stuck || !can_restart(status)) return status;
     yk_log_write(&own.log, YK_LOG_ERROR, "%s; waiting for all processes again", err->message);

@@ -142,7 +142,7 @@ static yk_status report_decisions(const decisions *d, yk_err *err)
                       options->model_dir, (int)d->plan->group_size);
   if (d->by_shape.n)
     yk_log_write(&options->log, YK_LOG_WARN,
-                 "%s (%d layers in all) stays as it is: groups of %d do not divide its inputs, or 8 its outputs",
+                 "%s (%d modules in all) stays as it is: groups of %d do not divide its inputs, or 8 its outputs",
                  d->by_shape.first, d->by_shape.n, (int)d->plan->group_size);
   if (d->by_name.n)
     yk_log_write(&options->log, YK_LOG_WARN,

@@ -210,6 +210,15 @@ class Refused(harness.Case):
         self.assert_error(["plan", harness.DEMO, "--max-model-len", "2k"],
                           "--max-model-len: expected at most 1024, the model's own limit, found 2000")
 
+    def test_amounts_of_memory(self):
+        self.assert_usage_error(["plan", harness.DEMO, "--device-memory", "80"],
+                                "--device-memory: expected at least 64.0 KiB, found 80 B; a number without a unit "
+                                "is bytes")
+        for text in ("", "-1", "GiB", "1XB", "1e", "0x10", "1.2.3", "nan", "inf", "99999999999999999999GiB", "1 GiB x"):
+            self.assert_usage_error(["plan", harness.DEMO, "--kv-cache-bytes", text],
+                                    f'--kv-cache-bytes: expected an amount of memory such as 80GiB, 512MiB, 1.5GB or '
+                                    f'4096, found "{text}"')
+
     def test_changes_of_the_configuration(self):
         plan = ["plan", harness.DEMO, "--device", "cpu", "--tp", 1, "--max-model-len", "2k"]
         yarn = {"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": 1024}

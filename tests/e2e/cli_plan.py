@@ -123,6 +123,9 @@ class Plan(harness.Case):
         for budget, n in budgets:
             plan, = self.plan("--tp", 2, "--state-cache-bytes", budget, model=HYBRID)
             self.assertEqual(sum(rank["state_cache_bytes"] for rank in plan["ranks"]), n * state)
+        done = self.run_yoke("plan", "--model", harness.DEMO, "--device", "cpu", "--state-cache-bytes", "900TiB",
+                             expect=1)
+        self.assertIn("--state-cache-bytes: expected at most ", done.err)
         plan, = self.plan("--tp", 2, "--state-cache-bytes", "1GiB", "--kv-cache-bytes", "64KiB", model=HYBRID)
         self.assertEqual(sum(rank["state_cache_bytes"] for rank in plan["ranks"]), plan["kv_tokens"] // 64 * state)
         done = self.run_yoke("plan", "--model", HYBRID, "--device", "cpu", "--tp", 1, *memory, "--state-cache-bytes",

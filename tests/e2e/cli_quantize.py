@@ -180,7 +180,7 @@ class Quantize(QuantizeCase):
         again = subprocess.run(["sh", "-c", f'PATH="{os.path.dirname(self.yoke)}:$PATH"; {command}'],
                                capture_output=True, text=True, timeout=harness.TIMEOUT_S)
         self.assertEqual(again.returncode, 0, again.stderr)
-        self.assertIn("model.layers.0.self_attn.q_proj.weight (1 layers in all) stays as it is", again.stderr)
+        self.assertIn("model.layers.0.self_attn.q_proj.weight (1 modules in all) stays as it is", again.stderr)
         self.assertEqual(sorted(os.listdir(out)), ["config.json", "model.safetensors"])
 
     def wait_until_asleep(self, pid):

@@ -4,6 +4,7 @@ timeout, and none ends with code 0.
 
 import os
 import shutil
+import signal
 import socket
 import time
 
@@ -52,6 +53,20 @@ class Starts(ProcessesCase):
             for arguments, more, reason in cases:
                 _, seconds = self.run_failing(reason, arguments=arguments, more=more, timeout_s=60)
                 self.assertLess(seconds, 40, arguments)
+
+    def test_signal_while_waiting(self):
+        """Nobody is there whose end could be waited for."""
+        process = self.start(2, *GENERATE, leave_out=(0,))[1]
+        process.wait_for("waiting up to")
+        process.popen.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(), 130)
+        self.assertIn("stopped: Interrupt", process.err)
+
+    def test_unknown_master_address(self):
+        process = self.start_one([*GENERATE, "--nnodes", 2, "--node-rank", 1, "--master-addr",
+                                  "no-such-host.invalid", "--start-timeout", 1], {})
+        process.wait_for("waiting up to 1 s for process 0: cannot connect to no-such-host.invalid")
+        self.end_failed([process], "no process 0 within 1 s: cannot connect to no-such-host.invalid")
 
     def test_refused_connection_is_reported_at_once(self):
         process = self.start(2, *GENERATE, "--start-timeout", 60, leave_out=(0,))[1]

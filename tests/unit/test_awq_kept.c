@@ -29,7 +29,7 @@ static const kept_case cases[] = {
      {L0 "self_attn.q_proj", L1 "self_attn.v_proj"},
      "\"" L0 "self_attn.k_proj\", \"" L1 "self_attn.k_proj\"",
      32,
-     WARNING L0 "self_attn.k_proj (2 layers in all) stays as it is"},
+     WARNING L0 "self_attn.k_proj (2 modules in all) stays as it is"},
     {{L0 "self_attn.k_proj"}, {L1 "self_attn.q_proj"}, "\"" L0 "self_attn.k_proj\"", 32, ""}, /* another layer's */
     {{L0 "self_attn.k_proj"}, {L0 "self_attn.q_proj_of_more"}, "\"" L0 "self_attn.k_proj\"", 32, ""},
     {{L1 "self_attn.q_proj"}, {L1 "self_attn.kv_a_proj_with_mqa"}, "\"" L1 "self_attn.q_proj\"", 32, ""},
@@ -37,12 +37,12 @@ static const kept_case cases[] = {
      {L1 "self_attn.kv_a_proj_with_mqa"},
      "\"" L1 "self_attn.q_a_proj\"",
      32,
-     WARNING L1 "self_attn.q_a_proj (1 layers in all)"},
+     WARNING L1 "self_attn.q_a_proj (1 modules in all)"},
     {{L1 "mlp.shared_experts.up_proj"},
      {L1 "mlp.shared_experts.gate_proj"},
      "\"" L1 "mlp.shared_experts.up_proj\"",
      32,
-     WARNING L1 "mlp.shared_experts.up_proj (1 layers in all)"},
+     WARNING L1 "mlp.shared_experts.up_proj (1 modules in all)"},
     {{L1 "mlp.gate", MOE "0.down_proj", MOE "0.gate_proj", MOE "0.up_proj", MOE "1.down_proj",
       L1 "mlp.shared_expert_gate"},
      {L0 "mlp.experts.0.up_proj", "model.layers.10.mlp.experts.1.up_proj"},
@@ -53,7 +53,7 @@ static const kept_case cases[] = {
      {MOE "0.down_proj", MOE "1.gate_proj", MOE "10.up_proj"},
      "\"" MOE "1.down_proj\", \"" MOE "1.up_proj\"",
      32,
-     WARNING MOE "1.down_proj (2 layers in all)"},
+     WARNING MOE "1.down_proj (2 modules in all)"},
     {{L1 "mlp.gate"}, {MOE "0.down_proj"}, "\"" L1 "mlp.gate\"", -1, WARNING "it takes no experts"},
 };
 

@@ -554,6 +554,24 @@ static void files_of_a_directory(void **state)
   temp_dir_remove(&dir);
 }
 
+static void a_broken_pooling_names_its_file(void **state)
+{
+  (void)state;
+  static const char modules[] = "[{\"path\": \"1_P\", \"type\": \"Pooling\"}]", pooling[] = "{";
+  char *text = config_text(base_config, "{}");
+  const yk_config_texts texts = {.config = text,
+                                 .config_bytes = strlen(text),
+                                 .modules = modules,
+                                 .modules_bytes = strlen(modules),
+                                 .pooling = pooling,
+                                 .pooling_bytes = strlen(pooling)};
+  yk_model_config config;
+  yk_err err = YK_ERR_INIT;
+  expect_error("pooling", YK_E_FORMAT, "1_P/config.json|line 1", yk_model_config_parse(&texts, NULL, &config, &err),
+               &err);
+  free(text);
+}
+
 static void parse_quoted(const char *text, yk_json_doc **out)
 {
   char *json = double_quoted(text);
@@ -588,10 +606,12 @@ static void poolings(void **state)
       {"[" TRANSFORMER ", " POOLING "]", "{'pooling_mode': ['lasttoken', 'mean']}", "{}", false, false, "several"},
       {"[" TRANSFORMER ", " POOLING "]", "{'pooling_mode_cls_token': true}", "{}", false, false, "\"cls_token\""},
       {"[" TRANSFORMER ", " POOLING "]", "{}", "{}", false, false, "\"mean\""},
-      {"[" TRANSFORMER ", " POOLING "]", "[]", "{}", false, false, "config.json of its module Pooling"},
-      {"[" TRANSFORMER ", " POOLING "]", NULL, "{}", false, false, "config.json of its module Pooling"},
+      {"[" TRANSFORMER ", " POOLING "]", "[]", "{}", false, false,
+       "1_Pooling/config.json: expected an object, found array"},
+      {"[" TRANSFORMER ", " POOLING "]", NULL, "{}", false, false,
+       "1_Pooling/config.json is missing, which modules.json names"},
       {"[" TRANSFORMER ", " POOLING "]", "{'pooling_mode': 'lasttoken', 'word_embedding_dimension': 65}", "{}", false,
-       false, "of hidden_size 64"},
+       false, "1_Pooling/config.json: expected an embedding_dimension of hidden_size 64"},
       {"[" TRANSFORMER ", " POOLING "]", "{'pooling_mode': 'lasttoken'}", "{'is_causal': false}", false, false,
        "attention to later tokens"},
       {"[" TRANSFORMER ", " POOLING ", " MODULE("2_Dense", "sentence_transformers.models.Dense") "]",
@@ -661,6 +681,7 @@ int main(void)
       cmocka_unit_test(broken_json_names_its_line),
       cmocka_unit_test(json_as_python_writes_it),
       cmocka_unit_test(needed_numbers_are_named),
+      cmocka_unit_test(a_broken_pooling_names_its_file),
       cmocka_unit_test(poolings),
       cmocka_unit_test(folders_of_poolings),
       cmocka_unit_test(files_of_a_directory),

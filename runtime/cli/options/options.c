@@ -76,7 +76,7 @@ static yk_status parse_seed(const yk_option *option, const char *text, yk_err *e
   errno = 0;
   bool is_none = strcmp(text, "-1") == 0;
   unsigned long long number = is_none ? 0 : strtoull(text, &end, 10);
-  if (!is_none && (!number_ends(text, end) || text[0] == '-'))
+  if (!is_none && (!number_ends(text, end) || strchr(text, '-')))
     return yk_err_set(err, YK_E_INVAL, "--%s: expected an integer from 0 to 2^64 - 1, or -1 for none, found \"%s\"",
                       option->name, text);
   *(uint64_t *)option->value = number;
@@ -118,6 +118,22 @@ static yk_status parse_choice(const yk_option *option, const char *text, yk_err 
   return yk_err_set(err, YK_E_INVAL, "--%s: expected one of %s, found \"%s\"", option->name, legal, text);
 }
 
+static yk_status parse_bytes(const yk_option *option, const char *text, yk_err *err)
+{
+  int64_t n_bytes = 0;
+  char least[YK_BYTES_TEXT], found[YK_BYTES_TEXT];
+  yk_status status = yk_bytes_parse(text, &n_bytes, err);
+  if (status != YK_OK) {
+    yk_err_prefix(err, "--%s", option->name);
+    return status;
+  }
+  if ((double)n_bytes < option->min)
+    return yk_err_set(err, YK_E_INVAL, "--%s: expected at least %s, found %s; a number without a unit is bytes",
+                      option->name, yk_bytes_format((int64_t)option->min, least), yk_bytes_format(n_bytes, found));
+  *(int64_t *)option->value = n_bytes;
+  return YK_OK;
+}
+
 static yk_status store(const yk_option *option, const char *text, yk_err *err)
 {
   yk_status status = YK_OK;
@@ -129,10 +145,7 @@ static yk_status store(const yk_option *option, const char *text, yk_err *err)
   case YK_OPTION_SEED: status = parse_seed(option, text, err); break;
   case YK_OPTION_NUMBER: status = parse_number(option, text, err); break;
   case YK_OPTION_CHOICE: status = parse_choice(option, text, err); break;
-  case YK_OPTION_BYTES:
-    status = yk_bytes_parse(text, option->value, err);
-    if (status != YK_OK) yk_err_prefix(err, "--%s", option->name);
-    break;
+  case YK_OPTION_BYTES: status = parse_bytes(option, text, err); break;
   case YK_OPTION_CALL:
     status = option->parse(option->value, text, err);
     if (status != YK_OK) yk_err_prefix(err, "--%s", option->name);

@@ -95,7 +95,7 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
   const yk_option own[] = {
       {"device-memory", NULL, YK_OPTION_BYTES, &options->device_memory_bytes, "SIZE",
        .help = "for another machine: memory of each GPU (of CPU ranks with --device cpu), as 80GiB",
-       .fallback = "this machine's"},
+       .fallback = "this machine's", .min = 1 << 16},
       {"no-link-test", NULL, YK_OPTION_FLAG, &options->no_link_test,
        .help = "do not test links, some seconds and 200 MB a GPU"},
       {"format", NULL, YK_OPTION_CHOICE, &options->format, NULL,

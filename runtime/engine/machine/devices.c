@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/struct_size.h"
 #include "base/arguments.h"
+#include "base/struct_size.h"
 #include "engine/machine/gpus.h"
 
 static yk_device_info describe_cpu(void)

@@ -5,6 +5,7 @@
 
 #include "base/arguments.h"
 #include "base/checked.h"
+#include "base/host_memory.h"
 #include "base/struct_size.h"
 #include "engine/machine/gpus.h"
 #include "engine/machine/plan_fill.h"
@@ -62,11 +63,6 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
   YK_TRY(yk_check_i64("grammar_cache_bytes", o->grammar_cache_bytes, 0, INT64_C(1) << 40, err));
   if (!o->python) return yk_err_set(err, YK_E_INVAL, "python: expected a program, found nothing");
   return YK_OK;
-}
-
-static int64_t host_ram_bytes(void)
-{
-  return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
 /* A given memory size means devices of another machine: GPUs, unless the options select the CPU. */
@@ -252,7 +248,7 @@ static yk_status bound_memory(const yk_engine_options *o, const yk_settings *s, 
     return YK_OK;
   }
   int n_ranks = ranks_on_host(s, cluster);
-  int64_t ram = device_memory_bytes ? device_memory_bytes * n_ranks : host_ram_bytes();
+  int64_t ram = device_memory_bytes ? device_memory_bytes * n_ranks : yk_host_memory_bytes();
   int64_t total = (int64_t)((double)ram * o->gpu_memory_utilization) / n_ranks;
   int64_t most = yk_min_i64(INT64_C(4) << 30, ram / 4) / n_ranks;
   *out = (yk_memory_bounds){total, o->kv_cache_bytes ? o->kv_cache_bytes : most, most};
@@ -348,7 +344,7 @@ static yk_status choose_memory(const yk_engine_options *options, const yk_checkp
   YK_TRY(bound_memory(options, settings, device_memory_bytes, cluster, &bounds, err));
   YK_TRY(yk_settings_choose_seqs(memory, &bounds, cluster, settings, err));
   if (settings->limits.step.max_seqs < wanted_seqs) YK_TRY(measure_ranks(checkpoint, settings, memory, err));
-  const int64_t host_bytes = device_memory_bytes ? INT64_MAX : host_ram_bytes();
+  const int64_t host_bytes = device_memory_bytes ? INT64_MAX : yk_host_memory_bytes();
   YK_TRY(yk_settings_choose_snapshots(options, memory, &bounds, host_bytes, cluster, settings, err));
   int64_t own_blocks = blocks_that_fit(memory, settings, &bounds);
   YK_TRY(yk_processes_smallest(cluster, own_blocks, &blocks, &smallest, err));

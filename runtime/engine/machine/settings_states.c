@@ -56,15 +56,15 @@ yk_status yk_settings_choose_snapshots(const yk_engine_options *o, const yk_mode
   int64_t snapshot = 0, budget = o->state_cache_bytes, n;
   char needed[YK_BYTES_TEXT], found[YK_BYTES_TEXT];
   int process;
+  if (budget > host_bytes)
+    return yk_err_set(err, YK_E_INVAL, "state_cache_bytes: expected at most %s, the memory of this host, found %s",
+                      yk_bytes_format(host_bytes, needed), yk_bytes_format(budget, found));
   if (!settings->rules.has_states) return YK_OK;
   for (int rank = 0; rank < settings->world.n_ranks; rank++) snapshot += memory[rank].state_bytes_per_seq;
   if (budget > 0 && budget < snapshot)
     return yk_err_set(err, YK_E_INVAL,
                       "state_cache_bytes: expected 0, or at least %s, a snapshot of all ranks, found %s",
                       yk_bytes_format(snapshot, needed), yk_bytes_format(budget, found));
-  if (budget > host_bytes)
-    return yk_err_set(err, YK_E_INVAL, "state_cache_bytes: expected at most %s, the memory of this host, found %s",
-                      yk_bytes_format(host_bytes, needed), yk_bytes_format(budget, found));
   if (budget < 0) budget = default_budget(memory, bounds, host_bytes, settings, snapshot);
   YK_TRY(yk_processes_smallest(cluster, budget, &budget, &process, err));
   n = settings->rules.reuses_prefixes ? budget / snapshot : 0;
