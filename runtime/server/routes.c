@@ -47,7 +47,7 @@ static const yk_route routes[] = {
 };
 
 enum { N_ROUTES = sizeof routes / sizeof routes[0] };
-_Static_assert(N_ROUTES + 2 <= YK_HANDLERS, "room in metrics for each route, the page's files, and what is not there");
+_Static_assert(N_ROUTES + 2 <= YK_HANDLERS, "YK_HANDLERS counts each route, the page's files, and unknown paths");
 
 static const yk_route file_route = {"/", .is_open = true, .methods = YK_METHOD_GET, .answer = yk_route_file};
 
