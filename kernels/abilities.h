@@ -17,6 +17,7 @@ typedef struct yk_device_abilities {
   bool attention_sinks; /* yk_attention_args.sinks */
   bool result_norms;    /* yk_add_norm_args.result_w */
   bool expert_biases;   /* of the experts' layers of a mixture */
+  bool score_growth;    /* of attention of every kind; without, contexts end where the factor begins to grow */
   /* Heads of attention other than latent have a multiple of head_dim_unit elements, at most max_head_dim. */
   int32_t head_dim_unit, max_head_dim;
   int32_t max_hidden, max_vocab;

@@ -28,6 +28,7 @@
 #include "kernels/latent.h"
 #include "kernels/linear.h"
 #include "kernels/mixture.h"
+#include "kernels/score_growth.h"
 #include "yoke/limits.h"
 #include "yoke/logit_bias.h"
 
@@ -151,9 +152,9 @@ typedef struct yk_qk_rope_kv_args {
   const yk_batch *batch;
 } yk_qk_rope_kv_args;
 
-/* attention: y[row, h] = softmax(scale * q k^T, causal, window) v over the row's sequence in the paged cache. With
- * sinks the softmax has one more score, without a value. Rows of this step are also read from the cache: an 8-bit cache
- * gives their quantised values.
+/* attention: y[row, h] = softmax(scale * growth * q k^T, causal, window) v over the row's sequence in the paged cache.
+ * With sinks the softmax has one more score, without a value. Rows of this step are also read from the cache: an 8-bit
+ * cache gives their quantised values.
  *   qkv as above (only q and gates are read); y act [n_tokens, n_q * head_dim]. With gates y is multiplied by their
  *   sigmoid before it is rounded.
  *   The row at position p attends to cache positions max(0, p - window_tokens + 1) .. p; window_tokens 0 means no
@@ -166,6 +167,7 @@ typedef struct yk_attention_args {
   yk_head_layout heads;
   yk_kv_layer kv;
   float scale;
+  yk_score_growth growth;
   int32_t window_tokens;
   /* device [n_q_heads] a score of each head for no token, neither scaled nor in a window. NULL: none, as on devices
    * without attention_sinks. */

@@ -15,6 +15,8 @@
 
 #include <stdint.h>
 
+#include "kernels/score_growth.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -45,7 +47,7 @@ static inline int64_t yk_latent_q_width(const yk_latent_layout *layout)
  *
  *   cache[kv_slots[row]] = rms_norm(c, norm_w), rotary embedding of r; and rotary embedding of each head's rope_dim
  *   elements of q: the first half rotates with the second half. Then
- *   y[row, h] = V[h] sum over tokens of softmax(scale * q . k, causal) c
+ *   y[row, h] = V[h] sum over tokens of softmax(scale * growth * q . k, causal) c
  *
  * Cache slots after a sequence's last token may have any content. Once the operation has ended on the device's stream,
  * the cache holds the rows' normalised latent vectors, which calibration reads as inputs of kv_b_proj; the contents of
@@ -58,6 +60,7 @@ typedef struct yk_latent_attention_args {
   yk_latent_layout layout;
   const void *norm_w; /* act [kv_rank] */
   float norm_eps, scale;
+  yk_score_growth growth;
   const float *rope; /* f32 [n_positions, 2, rope_dim / 2], cos then sin */
   const void *kv_up; /* act [n_heads, nope_dim + value_dim, kv_rank]: K[h], then V[h] */
   void *cache;       /* act [n_blocks, YK_KV_BLOCK_TOKENS, kv_rank + rope_dim] */

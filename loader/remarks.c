@@ -162,9 +162,7 @@ static stray_kind kind_of(const yk_model_config *config, const char *name)
   if (ends_with(name, "rotary_emb.inv_freq") || ends_with(name, "rotary_pos_emb.inv_freq")) return STRAY_TABLE;
   bool is_part = has_any(name, towers, sizeof towers / sizeof *towers) ||
                  has_any(name, predictions, sizeof predictions / sizeof *predictions);
-  bool has_parts = yk_family_is_hybrid(config->family) || config->family == YK_FAMILY_KIMI_K25 ||
-                   config->family == YK_FAMILY_GEMMA3_VL;
-  if (layer < 0 && is_part && has_parts) return STRAY_PARTS; /* every such model has them */
+  if (layer < 0 && is_part && yk_family_has_parts(config->family)) return STRAY_PARTS; /* every such model has them */
   if (layer < 0 && has_any(name, towers, sizeof towers / sizeof *towers)) return STRAY_TOWER;
   if (layer < config->n_layers && has_any(name, predictions, sizeof predictions / sizeof *predictions))
     return STRAY_PREDICTION;

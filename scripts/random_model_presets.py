@@ -59,6 +59,9 @@ GEMMA3 = {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "
           "head_dim": 256, "rms_norm_eps": 1e-6, "rope_theta": 1000000, "rope_local_base_freq": 10000,
           "sliding_window_pattern": 6, "tie_word_embeddings": True}
 
+MISTRAL_YARN = {"rope_type": "yarn", "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+                "llama_4_scaling_beta": 0.1}
+
 PRESETS = {
     "qwen3-0.6b": {**QWEN3, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
                    "max_window_layers": 28, "num_attention_heads": 16, "tie_word_embeddings": True},
@@ -90,6 +93,25 @@ PRESETS = {
                      "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000},
     "mixtral-8x22b": {**MIXTRAL, "hidden_size": 6144, "intermediate_size": 16384, "max_position_embeddings": 65536,
                       "num_attention_heads": 48, "num_hidden_layers": 56, "vocab_size": 32768},
+    "ministral-3-8b": {"architectures": ["Ministral3ForCausalLM"], "model_type": "ministral3", "hidden_act": "silu",
+                       "bos_token_id": 1, "eos_token_id": 2, "head_dim": 128, "hidden_size": 4096,
+                       "intermediate_size": 14336, "max_position_embeddings": 262144, "num_attention_heads": 32,
+                       "num_hidden_layers": 34, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+                       "rope_parameters": {**MISTRAL_YARN, "rope_theta": 1000000.0, "factor": 16.0,
+                                           "original_max_position_embeddings": 16384},
+                       "sliding_window": None, "tie_word_embeddings": False, "vocab_size": 131072},
+    "mistral-small-4": {"architectures": ["Mistral4ForCausalLM"], "model_type": "mistral4", "hidden_act": "silu",
+                        "attention_bias": False, "bos_token_id": 1, "eos_token_id": 2, "first_k_dense_replace": 0,
+                        "hidden_size": 4096, "intermediate_size": 12288, "kv_lora_rank": 256,
+                        "max_position_embeddings": 1048576, "moe_intermediate_size": 2048, "n_group": 1,
+                        "n_routed_experts": 128, "n_shared_experts": 1, "norm_topk_prob": True,
+                        "num_attention_heads": 32, "num_experts_per_tok": 4, "num_hidden_layers": 36,
+                        "num_key_value_heads": 32, "q_lora_rank": 1024, "qk_nope_head_dim": 64,
+                        "qk_rope_head_dim": 64, "rms_norm_eps": 1e-6, "rope_interleave": True,
+                        "rope_parameters": {**MISTRAL_YARN, "rope_theta": 10000.0, "factor": 128.0,
+                                            "original_max_position_embeddings": 8192, "partial_rotary_factor": 0.5},
+                        "routed_scaling_factor": 1.0, "tie_word_embeddings": False, "topk_group": 1,
+                        "v_head_dim": 128, "vocab_size": 131072},
     "glm-4-32b": {"architectures": ["Glm4ForCausalLM"], "model_type": "glm4", "hidden_act": "silu",
                   "attention_bias": False, "bos_token_id": None, "eos_token_id": [151329, 151336, 151338],
                   "head_dim": 128, "hidden_size": 6144, "intermediate_size": 23040, "max_position_embeddings": 32768,

@@ -78,7 +78,8 @@ MAY_INCLUDE = {
         "kernels/cuda/latent/", "kernels/cuda/layout/", "kernels/cuda/linear/", "kernels/cuda/quantize/",
         "kernels/cuda/rows/", "kernels/cuda/sampling/", "kernels/cuda/w8a8/"
     ],
-    "loader/model/": [BASE, WEIGHT, ACTIVATION, "kernels/expert_choice.h", "kernels/kv_format.h"],
+    "loader/model/": [BASE, WEIGHT, ACTIVATION, "kernels/expert_choice.h", "kernels/kv_format.h",
+                      "kernels/score_growth.h"],
     "loader/safetensors/": [BASE],
     "loader/adapter/": [BASE, "loader/model/", "loader/safetensors/"],
     "loader/hf/": [BASE, "kernels/gated_delta.h", "loader/model/", "loader/safetensors/"],

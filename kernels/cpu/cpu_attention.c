@@ -42,7 +42,8 @@ static void load_queries(const attention_context *c, tile *t, yk_cpu_scratch *sc
     int64_t source = row * yk_head_layout_width(heads) + head * head_dim;
     float *query = scratch->queries + (int64_t)q * head_dim;
     c->cpu->simd->to_f32(query, dtype, yk_cpu_at(dtype, a->qkv, source), (size_t)head_dim);
-    for (int32_t i = 0; i < head_dim; i++) query[i] *= a->scale;
+    const float scale = a->scale * yk_score_growth_at(&a->growth, a->batch->positions[row]);
+    for (int32_t i = 0; i < head_dim; i++) query[i] *= scale;
     t->queries[q] = (yk_cpu_query){query, scratch->outputs + (int64_t)q * head_dim, -INFINITY, 0.0f};
     if (!a->sinks) continue;
     t->queries[q].maximum = a->sinks[head]; /* as after a token with this score and a value of zeros */

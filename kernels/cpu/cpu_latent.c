@@ -96,7 +96,8 @@ static void begin_query(const latent_context *c, tile *t, int32_t q, yk_cpu_scra
     simd->weighted_sum(query, 1.0f, nope + i, scratch->values, n, (size_t)layout->kv_rank);
   }
   simd->to_f32(query + layout->kv_rank, dtype, yk_cpu_at(dtype, a->q, at + layout->nope_dim), (size_t)layout->rope_dim);
-  for (int32_t i = 0; i < width; i++) query[i] *= a->scale;
+  const float scale = a->scale * yk_score_growth_at(&a->growth, a->batch->positions[row]);
+  for (int32_t i = 0; i < width; i++) query[i] *= scale;
   memset(output, 0, (size_t)width * sizeof *output);
   t->queries[q] = (yk_cpu_query){query, output, -INFINITY, 0.0f};
 }

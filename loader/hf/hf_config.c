@@ -32,7 +32,7 @@ static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *er
 static bool has_heads_of_128(yk_model_family family)
 {
   return family == YK_FAMILY_QWEN3 || family == YK_FAMILY_GLM || family == YK_FAMILY_GLM4 ||
-         family == YK_FAMILY_SEED_OSS || family == YK_FAMILY_ERNIE4_5;
+         yk_family_is_ministral3(family) || family == YK_FAMILY_SEED_OSS || family == YK_FAMILY_ERNIE4_5;
 }
 
 static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *err)
@@ -68,7 +68,9 @@ static bool is_latent(yk_model_family family)
   case YK_FAMILY_GLM4_MOE_LITE:
   case YK_FAMILY_KIMI_K25:
   case YK_FAMILY_DEEPSEEK_V32:
-  case YK_FAMILY_GLM_MOE_DSA: return true;
+  case YK_FAMILY_GLM_MOE_DSA:
+  case YK_FAMILY_MISTRAL4:
+  case YK_FAMILY_MISTRAL4_VL: return true;
   default: return false;
   }
 }
@@ -86,6 +88,8 @@ static float default_eps(yk_model_family family)
   case YK_FAMILY_PHI3:
   case YK_FAMILY_GLM4_MOE_LITE:
   case YK_FAMILY_GLM_MOE_DSA:
+  case YK_FAMILY_MINISTRAL3:
+  case YK_FAMILY_MINISTRAL3_VL:
   case YK_FAMILY_GPT_OSS: return 1e-5f;
   default: return 1e-6f;
   }
@@ -199,9 +203,7 @@ static yk_status find_text(yk_json root, const yk_model_config *config, yk_json 
   static const char key[] = "text_config";
   *text = root;
   yk_json value = yk_json_get(root, key);
-  bool may_be_inside = yk_family_is_hybrid(config->family) || config->family == YK_FAMILY_KIMI_K25 ||
-                       config->family == YK_FAMILY_GEMMA3_VL;
-  if (!may_be_inside || !yk_json_is_given(value)) return YK_OK;
+  if (!yk_family_has_parts(config->family) || !yk_json_is_given(value)) return YK_OK;
   if (!yk_json_is(value, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", file, key,
                       yk_json_type_name(value));

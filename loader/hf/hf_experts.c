@@ -188,7 +188,7 @@ static yk_status read_method(yk_json root, const char *file, yk_model_family fam
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: topk_method \"%s\" is not supported; supported: noaux_tc, group_limited_greedy, greedy",
                       file, name);
-  x->has_choice_bias = methods[i].has_choice_bias;
+  x->has_choice_bias = methods[i].has_choice_bias && !yk_family_is_mistral4(family);
   x->group_score = methods[i].group_score;
   return methods[i].has_groups ? read_groups(root, file, requires_groups(family), x, err) : YK_OK;
 }
@@ -216,7 +216,8 @@ static yk_status read_dense_layers(yk_json root, const char *file, yk_model_conf
 {
   int32_t n_dense = 0, step = 1;
   yk_json types = yk_json_get(root, types_key);
-  bool is_required = config->family != YK_FAMILY_GLM4_MOE_LITE && !yk_json_is_given(types);
+  bool is_required =
+      config->family != YK_FAMILY_GLM4_MOE_LITE && !yk_family_is_mistral4(config->family) && !yk_json_is_given(types);
   if (config->family == YK_FAMILY_GLM4_MOE_LITE) n_dense = 1; /* the class default */
   YK_TRY(yk_json_get_i32(root, file, "first_k_dense_replace", is_required, 0, INT32_MAX, &n_dense, err));
   YK_TRY(yk_json_get_i32(root, file, "moe_layer_freq", false, 1, INT32_MAX, &step, err));
@@ -235,7 +236,7 @@ static bool requires_scale(yk_model_family family)
 static yk_status read_deepseek(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_experts_config *x = &config->experts;
-  bool is_v2 = config->family == YK_FAMILY_DEEPSEEK_V2;
+  const bool is_v2 = config->family == YK_FAMILY_DEEPSEEK_V2, is_mistral4 = yk_family_is_mistral4(config->family);
   int32_t n_shared = 0;
   if (yk_json_is(yk_json_get(root, "n_routed_experts"), YK_JSON_NULL)) return YK_OK;
   YK_TRY(yk_json_get_i32(root, file, "n_routed_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
@@ -245,7 +246,7 @@ static yk_status read_deepseek(yk_json root, const char *file, yk_model_config *
   YK_TRY(yk_json_get_i32(root, file, "n_shared_experts", !has_shared_key, 0, YK_MAX_EXPERTS, &n_shared, err));
   YK_TRY(set_shared_size(file, "n_shared_experts", n_shared, x, err));
   x->normalise = !is_v2;
-  x->scoring = is_v2 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
+  x->scoring = is_v2 || is_mistral4 ? YK_SCORE_SOFTMAX : YK_SCORE_SIGMOID;
   YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
   YK_TRY(
       yk_json_get_f32(root, file, "routed_scaling_factor", requires_scale(config->family), 1e-6, 1e6, &x->scale, err));
@@ -272,6 +273,8 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
   case YK_FAMILY_KIMI_K25:
   case YK_FAMILY_DEEPSEEK_V32:
   case YK_FAMILY_GLM_MOE_DSA:
+  case YK_FAMILY_MISTRAL4:
+  case YK_FAMILY_MISTRAL4_VL:
   case YK_FAMILY_GLM4_MOE: return read_deepseek(root, file, config, err);
   default: return YK_OK;
   }

@@ -37,6 +37,11 @@ static const char *const family_names[] = {
     [YK_FAMILY_GEMMA3] = "gemma3_text",
     [YK_FAMILY_GEMMA3_VL] = "gemma3",
     [YK_FAMILY_GLM4] = "glm4",
+    [YK_FAMILY_MISTRAL3_VL] = "mistral3",
+    [YK_FAMILY_MINISTRAL3] = "ministral3",
+    [YK_FAMILY_MINISTRAL3_VL] = "mistral3",
+    [YK_FAMILY_MISTRAL4] = "mistral4",
+    [YK_FAMILY_MISTRAL4_VL] = "mistral3",
 };
 
 /* A class in "architectures" or a "model_type", and its family. */
@@ -49,6 +54,9 @@ static const known_name architectures[] = {
     {"LlamaForCausalLM", YK_FAMILY_LLAMA},
     {"LLaMAForCausalLM", YK_FAMILY_LLAMA},
     {"MistralForCausalLM", YK_FAMILY_MISTRAL},
+    {"Mistral3ForConditionalGeneration", YK_FAMILY_MISTRAL3_VL},
+    {"Ministral3ForCausalLM", YK_FAMILY_MINISTRAL3},
+    {"Mistral4ForCausalLM", YK_FAMILY_MISTRAL4},
     {"Qwen2ForCausalLM", YK_FAMILY_QWEN2},
     {"Qwen3ForCausalLM", YK_FAMILY_QWEN3},
     {"MiniCPMForCausalLM", YK_FAMILY_MINICPM},
@@ -87,6 +95,9 @@ static const known_name architectures[] = {
 static const known_name model_types[] = {
     {"llama", YK_FAMILY_LLAMA},
     {"mistral", YK_FAMILY_MISTRAL},
+    {"mistral3", YK_FAMILY_MISTRAL3_VL},
+    {"ministral3", YK_FAMILY_MINISTRAL3},
+    {"mistral4", YK_FAMILY_MISTRAL4},
     {"qwen2", YK_FAMILY_QWEN2},
     {"qwen3", YK_FAMILY_QWEN3},
     {"minicpm", YK_FAMILY_MINICPM},
@@ -123,9 +134,9 @@ static const known_name model_types[] = {
     {"gemma3", YK_FAMILY_GEMMA3_VL},
 };
 /* Short enough for a message; the table of families in loader/README.md has the classes. */
-static const char supported_architectures[] = "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, "
-                                              "ChatGLM, GLM-4 (Glm, Glm4) to 5, gpt-oss, Gemma 3, "
-                                              "Seed-OSS, Ernie 4.5, Granite, MiniCPM, FM9G, Phi-3";
+static const char supported_architectures[] =
+    "Llama, Mistral to Small-4, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 to 5, gpt-oss, "
+    "Gemma 3, Seed-OSS, Ernie 4.5, Granite, MiniCPM, FM9G, Phi-3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {
@@ -139,7 +150,7 @@ const char *yk_model_family_name(yk_model_family family)
   return family_names[family];
 }
 
-yk_status yk_hf_read_family(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+static yk_status find_family(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_json classes = yk_json_get(root, "architectures");
   const char *name = NULL, *model_type;
@@ -166,4 +177,29 @@ yk_status yk_hf_read_family(yk_json root, const char *file, yk_model_config *con
   if (!name) return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\" is missing", file);
   return yk_err_set(err, YK_E_UNSUPPORTED, "%s: architecture \"%s\" is not supported; supported: %s", file, name,
                     supported_architectures);
+}
+
+/* Mistral's class of models that read images has text models of several families, which "text_config" names. */
+static yk_status choose_mistral_text(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  static const known_name texts[] = {
+      {"mistral", YK_FAMILY_MISTRAL3_VL}, {"ministral3", YK_FAMILY_MINISTRAL3_VL}, {"mistral4", YK_FAMILY_MISTRAL4_VL}};
+  const char *type = NULL;
+  if (config->family != YK_FAMILY_MISTRAL3_VL) return YK_OK;
+  yk_json text = yk_json_get(root, "text_config");
+  if (yk_json_is(text, YK_JSON_OBJECT)) YK_TRY(yk_json_get_str(text, file, "model_type", false, &type, err));
+  if (!type) return YK_OK; /* the class default is Mistral */
+  const known_name *known = find_name(texts, sizeof texts / sizeof *texts, type);
+  if (!known)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: text_config: model_type \"%s\" is not supported; supported: mistral, ministral3, mistral4",
+                      file, type);
+  config->family = known->family;
+  return YK_OK;
+}
+
+yk_status yk_hf_read_family(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  YK_TRY(find_family(root, file, config, err));
+  return choose_mistral_text(root, file, config, err);
 }

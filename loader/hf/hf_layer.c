@@ -48,6 +48,9 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
   YK_TRY(yk_json_get_bool(root, file, "attention_bias", false, &attention_bias, err));
   switch (config->family) {
   case YK_FAMILY_MISTRAL:
+  case YK_FAMILY_MISTRAL3_VL:
+  case YK_FAMILY_MINISTRAL3:
+  case YK_FAMILY_MINISTRAL3_VL:
   case YK_FAMILY_MIXTRAL:
   case YK_FAMILY_PHI3:
   case YK_FAMILY_CHATGLM: return YK_OK; /* hf_chatglm.c */
@@ -86,6 +89,8 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
   case YK_FAMILY_KIMI_K25:
   case YK_FAMILY_DEEPSEEK_V32:
   case YK_FAMILY_GLM_MOE_DSA:
+  case YK_FAMILY_MISTRAL4:
+  case YK_FAMILY_MISTRAL4_VL:
   case YK_FAMILY_GPT_OSS:
   case YK_FAMILY_GEMMA3:
   case YK_FAMILY_GEMMA3_VL: config->qkv_bias = config->o_bias = attention_bias; return YK_OK;

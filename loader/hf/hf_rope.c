@@ -131,6 +131,10 @@ static yk_status read_partial(yk_json object, const char *label, const yk_model_
                               yk_err *err)
 {
   YK_TRY(yk_json_get_f64(object, label, "partial_rotary_factor", false, 0, 1, factor, err));
+  if (yk_family_is_mistral4(config->family)) { /* of a head's elements without and with rotation; head_dim: with it */
+    const double share = (double)config->head_dim / (config->latent.nope_dim + config->head_dim);
+    if (*factor == 1 || fabs(*factor - share) < 1e-6) *factor = 1;
+  }
   if (*factor != 1 && !rotates_in_part(config))
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: partial_rotary_factor %g is not supported; supported: 1", label,
                       *factor);
@@ -241,13 +245,31 @@ yk_rope_config yk_hf_rope_default(int32_t max_position_embeddings)
                           .truncate = true};
 }
 
-/* gpt-oss without rotary settings has those of its class. */
-static void set_gpt_oss_default(yk_rope_config *rope)
+/* Families whose class has a scaling if the file has no rotary settings. */
+static void set_class_scaling(yk_model_config *config)
 {
+  yk_rope_config *rope = &config->rope;
+  const bool is_gpt_oss = config->family == YK_FAMILY_GPT_OSS, is_mistral4 = yk_family_is_mistral4(config->family);
+  if (!is_gpt_oss && !is_mistral4 && !yk_family_is_ministral3(config->family)) return;
   rope->type = YK_ROPE_YARN;
-  rope->factor = 32;
-  rope->original_max_positions = 4096;
-  rope->truncate = false;
+  rope->factor = is_gpt_oss ? 32 : is_mistral4 ? 128 : 16;
+  rope->original_max_positions = is_gpt_oss ? 4096 : is_mistral4 ? 8192 : 16384;
+  rope->truncate = !is_gpt_oss;
+  if (is_gpt_oss) return;
+  rope->mscale = rope->mscale_all_dim = 1;
+  config->score_growth = (yk_score_growth){0.1f, (int32_t)rope->original_max_positions};
+}
+
+/* Ministral-3 and Mistral-Small-4: the growth of scores with the position. */
+static yk_status read_score_growth(yk_json object, const char *label, yk_model_config *config, yk_err *err)
+{
+  float beta = 0;
+  double period = config->rope.original_max_positions;
+  if (!yk_family_is_ministral3(config->family) && !yk_family_is_mistral4(config->family)) return YK_OK;
+  YK_TRY(yk_json_get_f32(object, label, "llama_4_scaling_beta", false, 0, 1e3, &beta, err));
+  YK_TRY(yk_json_get_f64(object, label, "original_max_position_embeddings", false, 1, YK_MAX_POSITIONS, &period, err));
+  config->score_growth = (yk_score_growth){beta, (int32_t)period};
+  return YK_OK;
 }
 
 yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *config, yk_err *err)
@@ -259,6 +281,8 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
   if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default, as the next one */
   if (config->family == YK_FAMILY_ERNIE4_5 || config->family == YK_FAMILY_ERNIE4_5_MOE) rope->theta = 5e5;
   if (config->family == YK_FAMILY_GPT_OSS) rope->theta = 1.5e5;
+  if (yk_family_is_ministral3(config->family) && !yk_json_is_given(yk_json_get(root, "rope_parameters")))
+    rope->theta = 1e6;
   const bool is_gemma = yk_family_is_gemma3(config->family);
   if (is_gemma) rope->theta = 1e6;
   YK_TRY(yk_json_get_f64(root, file, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
@@ -270,8 +294,9 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
     YK_TRY(yk_json_get_f64(object, label, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
     YK_TRY(read_partial(object, label, config, &partial, err));
     YK_TRY(read_scaling(root, file, object, label, (int32_t)(config->head_dim * partial) / 2, config, err));
-  } else if (config->family == YK_FAMILY_GPT_OSS) {
-    set_gpt_oss_default(rope);
+    YK_TRY(read_score_growth(object, label, config, err));
+  } else {
+    set_class_scaling(config);
   }
   if (is_gemma) YK_TRY(read_local(root, file, config, err));
   config->max_model_tokens = longest_context(config);

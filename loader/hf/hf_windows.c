@@ -63,9 +63,10 @@ yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *co
 {
   int32_t window = 0, first_layer = 0;
   const bool is_qwen_moe = config->family == YK_FAMILY_QWEN3_MOE || config->family == YK_FAMILY_QWEN2_MOE;
-  if (config->family == YK_FAMILY_MISTRAL) {
+  if (config->family == YK_FAMILY_MISTRAL || config->family == YK_FAMILY_MISTRAL3_VL) {
     YK_TRY(read_window(root, file, &window, err));
-  } else if (config->family == YK_FAMILY_MIXTRAL || config->family == YK_FAMILY_PHI3) { /* none without the key */
+  } else if (config->family == YK_FAMILY_MIXTRAL || config->family == YK_FAMILY_PHI3 ||
+             yk_family_is_ministral3(config->family)) { /* none without the key */
     YK_TRY(yk_json_get_i32(root, file, "sliding_window", false, 1, YK_MAX_POSITIONS, &window, err));
   } else if (config->family == YK_FAMILY_QWEN2 || config->family == YK_FAMILY_QWEN3 || is_qwen_moe) {
     bool use_window = false;

@@ -9,6 +9,7 @@
 #include "kernels/activation.h"
 #include "kernels/expert_choice.h"
 #include "kernels/kv_format.h"
+#include "kernels/score_growth.h"
 #include "kernels/weight.h"
 
 enum {
@@ -53,8 +54,13 @@ typedef enum yk_model_family {
   YK_FAMILY_GLM_MOE_DSA, /* GLM-5 */
   YK_FAMILY_GPT_OSS,
   YK_FAMILY_GEMMA3,
-  YK_FAMILY_GEMMA3_VL, /* the text part of a model that also reads images */
-  YK_FAMILY_GLM4       /* GLM-4-0414 and Z1 */
+  YK_FAMILY_GEMMA3_VL,   /* the text part of a model that also reads images */
+  YK_FAMILY_GLM4,        /* GLM-4-0414 and Z1 */
+  YK_FAMILY_MISTRAL3_VL, /* the text part of Mistral-Small-3.1 and 3.2, which is Mistral */
+  YK_FAMILY_MINISTRAL3,
+  YK_FAMILY_MINISTRAL3_VL, /* its text part, as the next one's */
+  YK_FAMILY_MISTRAL4,      /* Mistral-Small-4 */
+  YK_FAMILY_MISTRAL4_VL
 } yk_model_family;
 
 typedef enum yk_rope_type {
@@ -212,6 +218,7 @@ typedef struct yk_model_config {
   int32_t rotary_dim;                   /* even; the first rotary_dim elements of a head rotate, the others do not */
   bool rotary_interleaved;              /* elements 2i and 2i + 1 are a pair; else i and i + rotary_dim / 2 */
   int32_t window_tokens[YK_MAX_LAYERS]; /* [n_layers] keys that a row attends to, including itself; 0: all */
+  yk_score_growth score_growth;         /* of attention scores with the position of the query */
   float attention_scale;                /* factor on products of queries and keys; 0: 1 / sqrt(head_dim) */
   float embed_scale;                    /* factor on embedding rows: scale_emb, else 1 */
   bool rounds_embed_scale;              /* the factor is rounded to the type of the activations */
@@ -237,6 +244,32 @@ static inline bool yk_family_is_hybrid(yk_model_family family)
 static inline bool yk_family_is_gemma3(yk_model_family family)
 {
   return family == YK_FAMILY_GEMMA3 || family == YK_FAMILY_GEMMA3_VL;
+}
+
+/* yk_family_is_mistral4 - whether a family is Mistral-Small-4, with or without images. */
+static inline bool yk_family_is_mistral4(yk_model_family family)
+{
+  return family == YK_FAMILY_MISTRAL4 || family == YK_FAMILY_MISTRAL4_VL;
+}
+
+/* yk_family_is_ministral3 - whether a family is Ministral-3, with or without images. */
+static inline bool yk_family_is_ministral3(yk_model_family family)
+{
+  return family == YK_FAMILY_MINISTRAL3 || family == YK_FAMILY_MINISTRAL3_VL;
+}
+
+/* yk_family_has_parts - whether the files of a family may hold parts other than the text model, whose keys are then
+ * those of "text_config". */
+static inline bool yk_family_has_parts(yk_model_family family)
+{
+  switch (family) {
+  case YK_FAMILY_KIMI_K25:
+  case YK_FAMILY_GEMMA3_VL:
+  case YK_FAMILY_MISTRAL3_VL:
+  case YK_FAMILY_MINISTRAL3_VL:
+  case YK_FAMILY_MISTRAL4_VL: return true;
+  default: return yk_family_is_hybrid(family);
+  }
 }
 
 #endif

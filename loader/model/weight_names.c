@@ -106,7 +106,8 @@ static const name_table phi3_table = {
               [YK_ROLE_UP] = "mlp.gate_up_proj"},
 };
 
-static const name_table kimi_k25_table = {
+/* The text part of models of several kinds of input. */
+static const name_table wrapped_table = {
     .layer_prefix = "language_model.model.layers.",
     .names = {[YK_ROLE_EMBEDDING] = "language_model.model.embed_tokens",
               [YK_ROLE_FINAL_NORM] = "language_model.model.norm",
@@ -175,7 +176,10 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_PHI3: return &phi3_table;
   case YK_FAMILY_GRANITE_MOE: return &granite_moe_table;
   case YK_FAMILY_ERNIE4_5_MOE: return &ernie4_5_moe_table;
-  case YK_FAMILY_KIMI_K25: return &kimi_k25_table;
+  case YK_FAMILY_MISTRAL3_VL:
+  case YK_FAMILY_MINISTRAL3_VL:
+  case YK_FAMILY_MISTRAL4_VL:
+  case YK_FAMILY_KIMI_K25: return &wrapped_table;
   case YK_FAMILY_GEMMA3: return &gemma3_table;
   case YK_FAMILY_GEMMA3_VL: return &gemma3_vl_table;
   case YK_FAMILY_GPT_OSS: return &gpt_oss_table;

@@ -27,6 +27,19 @@ yk_status yk_other_formats_check_path(const char *path, yk_err *err)
   return yk_err_set(err, YK_E_IO, "%s: expected a local checkpoint directory or a KuiperLLama file", path);
 }
 
+yk_status yk_other_formats_check_mistral(const char *dir, yk_err *err)
+{
+  char first[256], last[256];
+  const bool has_weights = yk_dir_find_all(dir, "consolidated", ".safetensors", first, last) > 0;
+  if (!has_weights && (!yk_dir_has(dir, "params.json") || yk_dir_find_suffix(dir, ".safetensors", first))) return YK_OK;
+  return yk_err_set(
+      err, YK_E_UNSUPPORTED,
+      "%.60s: Mistral's own format (params.json, consolidated*.safetensors) is not read: use "
+      "config.json, model*.safetensors and tokenizer.json of the repository, or make them with transformers' script "
+      "(convert_*_weights_to_hf.py)",
+      dir);
+}
+
 yk_status yk_other_formats_check_dir(const char *dir, yk_err *err)
 {
   char found[256];
@@ -35,6 +48,7 @@ yk_status yk_other_formats_check_dir(const char *dir, yk_err *err)
                       "%s: PyTorch .bin weights are not read. Convert them to safetensors, in Python: "
                       "AutoModelForCausalLM.from_pretrained(dir).save_pretrained(dir)",
                       found);
+  YK_TRY(yk_other_formats_check_mistral(dir, err));
   if (yk_dir_find_suffix(dir, ".gguf", found)) return yk_gguf_refuse(found, err);
   if (yk_dir_find_suffix(dir, ".pth", found) || yk_dir_find_suffix(dir, ".pt", found))
     return yk_err_set(err, YK_E_UNSUPPORTED,

@@ -105,6 +105,7 @@ yk_status yk_shards_settle(const yk_shards *shards, yk_status status, yk_err *er
 static yk_status explain_missing(const char *dir, yk_err *err)
 {
   char found[256];
+  YK_TRY(yk_other_formats_check_mistral(dir, err));
   if (yk_dir_find_suffix(dir, ".safetensors", found))
     return yk_err_set(err, YK_E_FORMAT, "%s: expected %s or %s, found only %s", dir, single_default, index_default,
                       found);

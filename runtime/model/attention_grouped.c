@@ -20,6 +20,7 @@ struct yk_sublayer {
   yk_kv_layer kv;        /* k_staging and v_staging are not set: see cache_of */
   int64_t staging_bytes; /* staging pages of K, and as many of V; 0: the device needs none */
   float scale;
+  yk_score_growth growth;
   int32_t window_tokens; /* 0: full attention */
   /* Offsets within the scratch, which begins with the rows of q, k and v: the attended rows, and the scratch of o. */
   int64_t attended_offset_bytes, o_offset_bytes;
@@ -231,6 +232,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   if (!a) return yk_err_set(err, YK_E_NOMEM, "no memory for the attention of a layer");
   a->heads = heads_of(source);
   a->scale = c->attention_scale > 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_dim);
+  a->growth = c->score_growth;
   a->window_tokens = c->window_tokens[layer];
   a->attended_offset_bytes = attended_offset_bytes(source, &a->heads);
   a->o_offset_bytes = o_offset_bytes(source, &a->heads);
@@ -276,6 +278,7 @@ static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, const v
                             .heads = a->heads,
                             .kv = cache_of(a, s),
                             .scale = a->scale,
+                            .growth = a->growth,
                             .window_tokens = a->window_tokens,
                             .sinks = a->sinks,
                             .batch = s->batch};

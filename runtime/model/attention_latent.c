@@ -29,6 +29,7 @@ struct yk_sublayer {
   yk_row_parallel o;
   void *kv_up, *cache;
   float scale;
+  yk_score_growth growth;
   offsets at;
 };
 
@@ -201,6 +202,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   a->layout = layout_of(source);
   a->q_rank = c->latent.q_rank;
   a->scale = yk_rope_score_factor(&c->rope) / sqrtf((float)(c->latent.nope_dim + c->head_dim));
+  a->growth = c->score_growth;
   a->at = offsets_of(source, &p.o);
   YK_TRY(load_norms(loader, layer, a, err));
   YK_TRY(load_projections(loader, &p, a, err));
@@ -260,6 +262,7 @@ static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, void *a
                                          .norm_w = a->kv_norm_w,
                                          .norm_eps = inner_norm_eps,
                                          .scale = a->scale,
+                                         .growth = a->growth,
                                          .rope = s->rope,
                                          .kv_up = a->kv_up,
                                          .cache = a->cache,

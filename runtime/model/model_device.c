@@ -55,3 +55,10 @@ yk_status yk_model_check_device(const yk_model_config *config, const yk_device_a
   yk_strbuf_free(&list);
   return status;
 }
+
+int32_t yk_model_longest_context(const yk_model_config *config, const yk_device_abilities *device)
+{
+  const yk_score_growth *growth = &config->score_growth;
+  const bool is_limited = growth->beta != 0 && !device->score_growth && growth->period < config->max_model_tokens;
+  return is_limited ? growth->period : config->max_model_tokens;
+}

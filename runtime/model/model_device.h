@@ -10,4 +10,8 @@
  *   Errors: YK_E_UNSUPPORTED, which names all of them. Thread: any. */
 yk_status yk_model_check_device(const yk_model_config *config, const yk_device_abilities *device, yk_err *err);
 
+/* yk_model_longest_context - tokens of the longest context that the device computes as the model does: at most
+ *   max_model_tokens. Thread: any. */
+int32_t yk_model_longest_context(const yk_model_config *config, const yk_device_abilities *device);
+
 #endif

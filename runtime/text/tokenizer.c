@@ -129,6 +129,12 @@ yk_status yk_tokenizer_load(const char *path, yk_tokenizer **out, yk_err *err)
         "%.60s: has tokenizer.model but no tokenizer.json; make one: python -c \"from transformers import "
         "AutoTokenizer as T; T.from_pretrained('.').save_pretrained('.')\" in that directory",
         path);
+  if (!exists(path, "tokenizer.json") && exists(path, "tekken.json"))
+    return yk_err_set(
+        err, YK_E_UNSUPPORTED,
+        "%.60s: has tekken.json but no tokenizer.json: download the repository's tokenizer.json, or one of "
+        "the same vocabulary, and name its folder with --tokenizer",
+        path);
   yk_strbuf file = YK_STRBUF_INIT;
   yk_strbuf_append_fmt(&file, "%s/tokenizer.json", path);
   yk_status status =

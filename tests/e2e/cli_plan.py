@@ -256,6 +256,16 @@ class Plan(harness.Case):
                 self.assertIn(message, self.run_yoke("plan", *options, *further, expect=1).err)
             self.plan("--tp", 1, model=options[1])
 
+    def test_contexts_that_gpus_lack(self):
+        """Scores grow beyond 32 tokens, which GPUs do not compute: contexts end there."""
+        model = os.path.join(harness.FAMILIES, "ministral3")
+        options = "plan", "--model", model, "--device-memory", "80GiB", "--tp", 1, "--max-num-seqs", 1
+        done = self.run_yoke(*options, "--log-level", "info")
+        self.assertIn("the longest context is 32 of 256 tokens", done.err)
+        self.assert_error([*options, "--max-model-len", 33], "--max-model-len: expected at most 32, found 33",
+                          "llama_4_scaling_beta")
+        self.plan("--tp", 1, "--max-model-len", 256, model=model)
+
     def test_sizes_that_gpus_lack(self):
         model = os.path.join(harness.scratch_folder(self.addCleanup), "model")
         os.mkdir(model)

@@ -30,19 +30,22 @@ DENSE = {"hidden_act": "silu", "hidden_size": 64, "intermediate_size": 96, "num_
 LATENT = {**{key: value for key, value in deepseek.COMMON.items() if key != "rope_theta"},
           "n_routed_experts": 6, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 2, "norm_topk_prob": True,
           "routed_scaling_factor": 1.8, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+NO_THETA = {key: value for key, value in DENSE.items() if key != "rope_theta"}
+GROWTH = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 32,
+          "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.6}
 
 
 def case(name, architecture, model_type, about, without, common, reference=None, prefix="", inside=None, awq=None,
-         lengths=None, **config):
+         lengths=None, text_type="kimi_k2", **config):
     """without: changes of the configuration that drop the feature of the case; "zeros": the end of the names of tensors
     that are zeros without it. reference: the class of transformers, if
     it is another one. prefix: of names in the file. inside: the key of config.json that holds the model's keys. awq:
     the group of AWQ gemm words of the layers' projections, None: plain. lengths: of other prompts than usual, and of
-    those of a second file, golden_long.json."""
+    those of a second file, golden_long.json. text_type: the "model_type" inside."""
     return {"name": name, "architecture": architecture, "model_type": model_type, "about": about, "without": without,
             "reference": reference or architecture.removesuffix("ForCausalLM"), "prefix": prefix, "inside": inside,
-            "awq": awq, "lengths": lengths, "files": 1, "dtype": config.pop("dtype", "bfloat16"),
-            "config": {**common, **config}}
+            "awq": awq, "lengths": lengths, "text_type": text_type, "files": 1,
+            "dtype": config.pop("dtype", "bfloat16"), "config": {**common, **config}}
 
 
 CASES = [
@@ -79,6 +82,22 @@ CASES = [
     case("glm4_awq", "Glm4ForCausalLM", "glm4", "as AWQ, without biases", {"partial_rotary_factor": 1.0}, DENSE, awq=32,
          dtype="float16", attention_bias=False, head_dim=24, num_key_value_heads=1, partial_rotary_factor=0.5,
          pad_token_id=0),
+    case("ministral3", "Ministral3ForCausalLM", "ministral3", "Ministral-3: YaRN, and scores that grow every 32 tokens",
+         {"rope_parameters": {**GROWTH, "llama_4_scaling_beta": 0.0}}, NO_THETA, head_dim=24, rope_parameters=GROWTH,
+         tie_word_embeddings=True),
+    case("ministral3_awq", "Mistral3ForConditionalGeneration", "mistral3", "the text part of Ministral-3, AWQ",
+         {"rope_parameters": {**GROWTH, "llama_4_scaling_beta": 0.0}}, NO_THETA, awq=32, dtype="float16",
+         reference="Ministral3", prefix="language_model.", inside="text_config", text_type="ministral3", head_dim=24,
+         rope_parameters=GROWTH, num_attention_heads=8, num_key_value_heads=4),
+    case("mistral3", "Mistral3ForConditionalGeneration", "mistral3", "the text part of Mistral-Small-3.2: Mistral",
+         {"rope_theta": 100.0}, DENSE, reference="Mistral", prefix="language_model.", inside="text_config",
+         text_type="mistral", head_dim=20, sliding_window=None),
+    case("mistral4", "Mistral3ForConditionalGeneration", "mistral3", "the text part of Mistral-Small-4: latent "
+         "attention, a router of softmax scores in groups, scores that grow every 32 tokens",
+         {"rope_parameters": {**GROWTH, "llama_4_scaling_beta": 0.0, "partial_rotary_factor": 1 / 3}}, LATENT,
+         reference="Mistral4", prefix="language_model.", inside="text_config", text_type="mistral4",
+         rope_parameters={**GROWTH, "partial_rotary_factor": 1 / 3}, n_routed_experts=8, n_group=4, topk_group=2,
+         num_experts_per_tok=3, moe_intermediate_size=16, num_attention_heads=5, num_key_value_heads=5),
     case("gemma3", "Gemma3ForCausalLM", "gemma3_text", "Gemma 3: norms before and behind sublayers, of 1 + w; windows "
          "of 16 with a rotary base of their own, linear scaling elsewhere; heads of 24 with the scale of 20",
          {"rope_local_base_freq": 100.0}, {key: value for key, value in DENSE.items() if key != "hidden_act"},
@@ -195,7 +214,7 @@ def file_config(spec, config):
     keys = {"architectures": [spec["architecture"]], "model_type": spec["model_type"]}
     if not spec["inside"]:
         return {**keys, **config, "torch_dtype": spec["dtype"]}
-    return {**keys, spec["inside"]: {**config, "model_type": "kimi_k2", "torch_dtype": spec["dtype"]},
+    return {**keys, spec["inside"]: {**config, "model_type": spec["text_type"], "torch_dtype": spec["dtype"]},
             "vocab_size": config["vocab_size"], "tie_word_embeddings": False}
 
 

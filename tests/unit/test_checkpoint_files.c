@@ -13,6 +13,8 @@ static void other_formats_name_the_conversion(void **state)
       {"pytorch_model.bin", YK_E_UNSUPPORTED, "pytorch_model.bin|from_pretrained(dir).save_pretrained(dir)"},
       {"pytorch_model-00001-of-00002.bin", YK_E_UNSUPPORTED, ".bin|save_pretrained"},
       {"model-q4_k_m.gguf", YK_E_UNSUPPORTED, "model-q4_k_m.gguf|GGUF|gguf_file=file).save_pretrained(new)"},
+      {"consolidated.safetensors", YK_E_UNSUPPORTED, "Mistral's own format|tokenizer.json|convert_"},
+      {"params.json", YK_E_UNSUPPORTED, "(params.json, consolidated*.safetensors)"},
       {"consolidated.00.pth", YK_E_UNSUPPORTED, "consolidated.00.pth|convert_"},
       {"weights.safetensors", YK_E_FORMAT, "expected model.safetensors or model.safetensors.index.json|weights"},
       {"notes.txt", YK_E_IO, "expected model.safetensors or model.safetensors.index.json, found neither"},

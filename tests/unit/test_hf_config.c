@@ -127,6 +127,26 @@ static void relatives(void **state)
   assert_true(config.max_model_tokens == 256 && config.default_model_tokens == 16);
 }
 
+static void mistral_relatives(void **state)
+{
+  (void)state;
+  yk_model_config config = good("{'architectures': ['Ministral3ForCausalLM'], 'rope_theta': '-', 'head_dim': '-'}");
+  assert_int_equal(config.family, YK_FAMILY_MINISTRAL3);
+  assert_true(config.head_dim == 128 && config.window_tokens[0] == 0 && config.rope.type == YK_ROPE_YARN);
+  assert_true(config.rope.theta == 1e6 && config.rope.factor == 16 && config.rope.mscale == 1);
+  assert_true(config.score_growth.beta == 0.1f && config.score_growth.period == 16384);
+  config = good("{'architectures': ['Mistral3ForConditionalGeneration'], 'text_config': {'model_type': 'ministral3',"
+                " 'hidden_size': 64, 'intermediate_size': 96, 'num_hidden_layers': 2, 'num_attention_heads': 4,"
+                " 'num_key_value_heads': 2, 'vocab_size': 200, 'max_position_embeddings': 256, 'rope_parameters': {"
+                "'rope_type': 'yarn', 'factor': 4, 'original_max_position_embeddings': 64,"
+                " 'llama_4_scaling_beta': 0.25}}}");
+  assert_int_equal(config.family, YK_FAMILY_MINISTRAL3_VL);
+  assert_true(config.score_growth.beta == 0.25f && config.score_growth.period == 64);
+  config = good("{'architectures': ['Mistral3ForConditionalGeneration']}");
+  assert_true(config.family == YK_FAMILY_MISTRAL3_VL && config.score_growth.beta == 0);
+  assert_int_equal(config.window_tokens[0], 4096); /* the class default of Mistral */
+}
+
 static void gemma3(void **state)
 {
   (void)state;
@@ -417,6 +437,8 @@ static void unknown_models(void **state)
        "sliding_attention|\"rope_type\" is missing beside \"factor\""},
       {"{'architectures': ['Gemma3ForCausalLM'], 'rope_parameters': {'sliding_attention': {'rope_type': 'yarn'}}}",
        YK_E_UNSUPPORTED, "rope_parameters: sliding_attention: rotary type \"yarn\""},
+      {"{'architectures': ['Mistral3ForConditionalGeneration'], 'text_config': {'model_type': 'mistral5'}}",
+       YK_E_UNSUPPORTED, "text_config: model_type \"mistral5\"|supported: mistral, ministral3, mistral4"},
       {"{'architectures': ['Gemma2ForCausalLM']}", YK_E_UNSUPPORTED, "Gemma2ForCausalLM|Gemma 3"},
       {"{'architectures': ['KimiLinearForCausalLM']}", YK_E_UNSUPPORTED, "KimiLinear|Kimi-K2"},
       {"{'architectures': '-', 'model_type': 'kimi_linear'}", YK_E_UNSUPPORTED, "kimi_linear|supported"},
@@ -677,6 +699,7 @@ int main(void)
       cmocka_unit_test(activations),
       cmocka_unit_test(unknown_models),
       cmocka_unit_test(relatives),
+      cmocka_unit_test(mistral_relatives),
       cmocka_unit_test(gemma3),
       cmocka_unit_test(broken_json_names_its_line),
       cmocka_unit_test(json_as_python_writes_it),

@@ -186,6 +186,13 @@ static void test_files_that_are_not_there(void **state)
   assert_message(&err, YK_E_UNSUPPORTED, "save_pretrained('.')\" in that directory"); /* the message is not truncated */
   yk_err_clear(&err);
   unlink(path);
+  snprintf(path, sizeof path, "%s/tekken.json", folder);
+  write_file(path, "\n");
+  assert_int_equal(yk_tokenizer_load(folder, &tokenizer, &err), YK_E_UNSUPPORTED);
+  assert_message(&err, YK_E_UNSUPPORTED, "tekken.json");
+  assert_message(&err, YK_E_UNSUPPORTED, "name its folder with --tokenizer");
+  yk_err_clear(&err);
+  unlink(path);
   snprintf(path, sizeof path, "%s/tokenizer.json", folder);
   assert_int_equal(yk_tokenizer_load(path, &tokenizer, &err), YK_E_IO);
   yk_err_clear(&err);

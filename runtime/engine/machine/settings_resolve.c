@@ -12,7 +12,9 @@
 #include "engine/machine/processes.h"
 #include "engine/machine/settings_states.h"
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/cuda/layout/abilities.h"
 #include "model/model.h"
+#include "model/model_device.h"
 
 yk_engine_options yk_engine_options_defaults(void)
 {
@@ -206,8 +208,13 @@ static yk_status choose_kv_format(const yk_engine_options *o, const yk_model_con
   return YK_OK;
 }
 
-/* A context longer than the default changes the rotation of shorter ones. */
-static int32_t longest_sequence(const yk_engine_options *o, const yk_model_config *config)
+static const yk_device_abilities *abilities_of(const yk_settings *s)
+{
+  return s->device == YK_DEVICE_CUDA ? &yk_cuda_abilities : &yk_cpu_abilities;
+}
+
+/* A context longer than the default changes the rotation of shorter ones. limit: the longest context. */
+static int32_t longest_sequence(const yk_engine_options *o, const yk_model_config *config, int32_t limit)
 {
   const int32_t exact = config->default_model_tokens;
   if (exact > 0 && o->max_model_tokens == 0)
@@ -221,17 +228,29 @@ static int32_t longest_sequence(const yk_engine_options *o, const yk_model_confi
                  "(original_max_position_embeddings) answers differ from the model's",
                  exact);
   if (o->max_model_tokens > 0) return o->max_model_tokens;
-  return exact > 0 ? exact : config->max_model_tokens;
+  return exact > 0 ? exact : limit;
 }
 
 static yk_status choose_lengths(const yk_engine_options *o, const yk_model_config *config, yk_settings *s, yk_err *err)
 {
-  if (o->max_model_tokens > config->max_model_tokens)
-    return yk_err_set(err, YK_E_INVAL, "max_model_tokens: expected at most %d, the model's own limit, found %d",
-                      config->max_model_tokens, o->max_model_tokens);
+  const yk_device_abilities *device = abilities_of(s);
+  const int32_t limit = yk_model_longest_context(config, device);
+  if (limit < config->max_model_tokens && o->max_model_tokens == 0)
+    yk_log_write(&o->log, YK_LOG_INFO,
+                 "the longest context is %d of %d tokens: beyond, scores grow with the position "
+                 "(llama_4_scaling_beta), which the %s device does not compute; CPU ranks (--device cpu) do",
+                 limit, config->max_model_tokens, device->name);
+  if (o->max_model_tokens > limit && limit < config->max_model_tokens)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "max_model_tokens: expected at most %d, found %d: beyond, scores grow with the position "
+                      "(llama_4_scaling_beta), which the %s device does not compute; CPU ranks (--device cpu) do",
+                      limit, o->max_model_tokens, device->name);
+  if (o->max_model_tokens > limit)
+    return yk_err_set(err, YK_E_INVAL, "max_model_tokens: expected at most %d, the model's own limit, found %d", limit,
+                      o->max_model_tokens);
   s->limits.step = (yk_device_limits){.max_tokens = o->max_batched_tokens,
                                       .max_seqs = (int32_t)yk_min_i64(o->max_seqs, o->max_batched_tokens),
-                                      .max_model_tokens = longest_sequence(o, config),
+                                      .max_model_tokens = longest_sequence(o, config, limit),
                                       .vocab = config->vocab_size};
   return YK_OK;
 }

@@ -1,0 +1,28 @@
+/* score_growth.h - a factor on the scores of attention that grows with the query's position. */
+#ifndef YK_KERNELS_SCORE_GROWTH_H
+#define YK_KERNELS_SCORE_GROWTH_H
+
+#include <math.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The factor of the query at position p: 1 + beta ln(1 + floor(p / period)), so 1 up to the first period's end. */
+typedef struct yk_score_growth {
+  float beta;     /* 0: the factor is 1 everywhere, as on devices without score_growth */
+  int32_t period; /* positions; at least 1 if beta is not 0 */
+} yk_score_growth;
+
+/* yk_score_growth_at - the factor at a position. Thread: any. */
+static inline float yk_score_growth_at(const yk_score_growth *growth, int32_t position)
+{
+  if (growth->beta == 0 || position < growth->period) return 1;
+  return 1 + growth->beta * logf((float)(1 + position / growth->period));
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
