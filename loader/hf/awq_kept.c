@@ -84,7 +84,8 @@ void yk_awq_kept_warn(const yk_awq_modules *modules, int32_t group_size, const y
   if (n_split > 0)
     yk_log_write(log, YK_LOG_WARN,
                  "vLLM will not load this model: %s (%zu modules in all) stays as it is, while other parts of what "
-                 "vLLM loads as one layer have 4 bits: q, k and v, gate and up, q_a and kv_a, or the experts of a layer",
+                 "vLLM loads as one layer have 4 bits: q, k and v, gate and up, q_a and kv_a, or the experts of a "
+                 "layer",
                  first, n_split);
   if (group_size == -1 && has_quantised_experts(modules))
     yk_log_write(log, YK_LOG_WARN, "vLLM will not load this model: it takes no experts in groups of all their inputs");
