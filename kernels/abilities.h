@@ -12,12 +12,13 @@ extern "C" {
 #endif
 
 typedef struct yk_device_abilities {
-  const char *name;     /* of the device, as in its table of operations */
-  bool attention_gates; /* yk_head_layout.has_gates */
-  bool attention_sinks; /* yk_attention_args.sinks */
-  bool result_norms;    /* yk_add_norm_args.result_w */
-  bool expert_biases;   /* of the experts' layers of a mixture */
-  bool score_growth;    /* of attention of every kind; without, contexts end where the factor begins to grow */
+  const char *name;           /* of the device, as in its table of operations */
+  bool attention_gates;       /* yk_head_layout.has_gates */
+  bool attention_sinks;       /* yk_attention_args.sinks */
+  bool result_norms;          /* yk_add_norm_args.result_w */
+  bool expert_biases;         /* of the experts' layers of a mixture */
+  bool score_growth;          /* of attention of every kind; without, contexts end where the factor begins to grow */
+  bool rotation_before_norms; /* yk_qk_rope_kv_args.norms_follow */
   /* Heads of attention other than latent have a multiple of head_dim_unit elements, at most max_head_dim. */
   int32_t head_dim_unit, max_head_dim;
   int32_t max_hidden, max_vocab;

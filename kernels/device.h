@@ -139,13 +139,15 @@ typedef struct yk_add_norm_args {
 } yk_add_norm_args;
 
 /* qk_rope_kv: on the fused projection qkv act [n_tokens, yk_head_layout_width] (q heads, k heads, v heads, gates):
- * per-head RMSNorm of q and k if weights are given, rotary embedding of q (in place) and k; then K and V, rounded to
+ * per-head RMSNorm of q and k if weights are given, rotary embedding of q (in place) and k, or, with norms_follow, the
+ * rotation before the norms; then K and V, rounded to
  * act, are written to the cache at kv_slots in the cache's format (kv_cache.h). rope: f32 [n_positions, 2, head_dim/2],
  * cos then sin; first half rotates with second half. */
 typedef struct yk_qk_rope_kv_args {
   void *qkv;
   yk_head_layout heads;
   const void *q_norm_w, *k_norm_w; /* act [head_dim] or NULL */
+  bool norms_follow;               /* on devices with rotation_before_norms */
   float norm_eps;
   const float *rope;
   yk_kv_layer kv;

@@ -79,7 +79,11 @@ class ModelTensors:
         self.linear(f"{layer}.q_proj", hidden, 2 * q if has_gates else q, has_bias)
         self.linear(f"{layer}.k_proj", hidden, kv, has_bias)
         self.linear(f"{layer}.v_proj", hidden, kv, has_bias)
-        if config.get("use_qk_norm", config["model_type"].startswith(("qwen3", "gemma3"))):
+        is_hunyuan = config["model_type"].startswith("hunyuan")
+        if is_hunyuan:
+            self.norm(f"{layer}.query_layernorm", head)
+            self.norm(f"{layer}.key_layernorm", head)
+        elif config.get("use_qk_norm", config["model_type"].startswith(("qwen3", "gemma3"))):
             self.norm(f"{layer}.q_norm", head)
             self.norm(f"{layer}.k_norm", head)
         is_gpt_oss = config["model_type"] == "gpt_oss"
@@ -138,7 +142,10 @@ class ModelTensors:
         """A router, separate experts, and shared experts."""
         config = self.config
         size = config["moe_intermediate_size"]
-        self.router(f"{name}.gate", n_experts(config))
+        is_hunyuan = config["model_type"] == "hunyuan_v1_moe"
+        self.router(f"{name}.gate.wg" if is_hunyuan else f"{name}.gate", n_experts(config))
+        if is_hunyuan:
+            self.ffn(f"{name}.shared_mlp", config["intermediate_size"])
         is_ernie = config["model_type"] == "ernie4_5_moe"
         if config.get("topk_method") == "noaux_tc" or config["model_type"] == "glm4_moe" or is_ernie:
             correction, shape = f"{name}.gate.e_score_correction_bias", (n_experts(config),)

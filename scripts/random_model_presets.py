@@ -35,6 +35,11 @@ ERNIE_MOE = {"architectures": ["Ernie4_5_MoeForCausalLM"], "model_type": "ernie4
              "rope_theta": 500000.0, "use_bias": False, "moe_num_experts": 64, "moe_layer_interval": 1,
              "vocab_size": 103424}
 
+HUNYUAN = {"hidden_act": "silu", "attention_bias": False, "bos_token_id": 1, "eos_token_id": 127960, "head_dim": 128,
+           "max_position_embeddings": 32768, "num_attention_heads": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+           "rope_theta": 10000.0, "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0},
+           "use_qk_norm": True}
+
 HYBRID = {"hidden_act": "silu", "attention_bias": False, "attention_dropout": 0.0, "head_dim": 256,
           "full_attention_interval": 4, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
           "linear_value_head_dim": 128, "linear_num_key_heads": 16, "initializer_range": 0.02, "rms_norm_eps": 1e-6,
@@ -189,6 +194,13 @@ PRESETS = {
                              "num_key_value_heads": 8, "num_local_experts": 40, "residual_multiplier": 0.22,
                              "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": True,
                              "vocab_size": 49155},
+    "hunyuan-7b": {**HUNYUAN, "architectures": ["HunYuanDenseV1ForCausalLM"], "model_type": "hunyuan_v1_dense",
+                   "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+                   "tie_word_embeddings": True, "vocab_size": 128167},
+    "hunyuan-a13b": {**HUNYUAN, "architectures": ["HunYuanMoEV1ForCausalLM"], "model_type": "hunyuan_v1_moe",
+                     "hidden_size": 4096, "intermediate_size": 3072, "moe_intermediate_size": 3072, "moe_topk": 8,
+                     "num_experts": 64, "num_hidden_layers": 32, "num_shared_expert": 1, "tie_word_embeddings": True,
+                     "vocab_size": 128167},
     "phi-4": {"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "hidden_act": "silu",
               "attention_bias": False, "bos_token_id": 100257, "eos_token_id": 100265, "hidden_size": 5120,
               "intermediate_size": 17920, "max_position_embeddings": 16384, "num_attention_heads": 40,

@@ -193,15 +193,17 @@ void yk_cpu_rotate(float *head, const float *rope, int32_t head_dim)
   }
 }
 
-/* One head of q or k in place: RMSNorm if weights are given, then the rotation of its halves. */
-static void norm_and_rotate(const yk_cpu_device *cpu, void *head, const void *norm_w, float eps, const float *rope,
-                            int32_t head_dim, float *f32)
+/* One head of q or k in place: RMSNorm if weights are given, and the rotation of its halves by the row's angles. */
+static void norm_and_rotate(const yk_cpu_device *cpu, const yk_qk_rope_kv_args *a, void *head, const void *norm_w,
+                            const float *rope, float *f32)
 {
+  const int32_t head_dim = a->heads.head_dim;
   yk_dtype dtype = cpu->base.dtype;
-  if (norm_w) yk_cpu_norm_row(cpu, head, head, norm_w, head_dim, eps);
+  if (norm_w && !a->norms_follow) yk_cpu_norm_row(cpu, head, head, norm_w, head_dim, a->norm_eps);
   cpu->simd->to_f32(f32, dtype, head, (size_t)head_dim);
   yk_cpu_rotate(f32, rope, head_dim);
   cpu->simd->from_f32(head, dtype, f32, (size_t)head_dim);
+  if (norm_w && a->norms_follow) yk_cpu_norm_row(cpu, head, head, norm_w, head_dim, a->norm_eps);
 }
 
 static void rope_rows(void *context, int thread, int64_t begin, int64_t end)
@@ -216,8 +218,8 @@ static void rope_rows(void *context, int thread, int64_t begin, int64_t end)
     int64_t first = row * yk_head_layout_width(heads);
     const float *rope = a->rope + (int64_t)a->batch->positions[row] * head_dim;
     for (int32_t h = 0; h < n_q + n_kv; h++)
-      norm_and_rotate(c->cpu, yk_cpu_at(dtype, a->qkv, first + (int64_t)h * head_dim),
-                      h < n_q ? a->q_norm_w : a->k_norm_w, a->norm_eps, rope, head_dim, f32);
+      norm_and_rotate(c->cpu, a, yk_cpu_at(dtype, a->qkv, first + (int64_t)h * head_dim),
+                      h < n_q ? a->q_norm_w : a->k_norm_w, rope, f32);
     int64_t slot = a->batch->kv_slots[row];
     for (int32_t h = 0; h < n_kv; h++) {
       int64_t k = first + (int64_t)(n_q + h) * head_dim, v = k + (int64_t)n_kv * head_dim;

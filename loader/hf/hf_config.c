@@ -16,7 +16,8 @@ static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *er
   static const char key[] = "num_key_value_heads";
   bool required = config->family != YK_FAMILY_LLAMA && config->family != YK_FAMILY_MINICPM &&
                   config->family != YK_FAMILY_GRANITE && config->family != YK_FAMILY_GRANITE_MOE &&
-                  config->family != YK_FAMILY_PHI3 && !yk_json_is(yk_json_get(root, key), YK_JSON_NULL);
+                  !yk_family_is_hunyuan(config->family) && config->family != YK_FAMILY_PHI3 &&
+                  !yk_json_is(yk_json_get(root, key), YK_JSON_NULL);
   config->n_kv_heads = config->n_heads;
   if (config->family == YK_FAMILY_GEMMA3_VL && !yk_json_get(root, key).doc) {
     required = false;
@@ -85,6 +86,8 @@ static float default_eps(yk_model_family family)
   case YK_FAMILY_GLM4_MOE:
   case YK_FAMILY_ERNIE4_5:
   case YK_FAMILY_ERNIE4_5_MOE:
+  case YK_FAMILY_HUNYUAN:
+  case YK_FAMILY_HUNYUAN_MOE:
   case YK_FAMILY_PHI3:
   case YK_FAMILY_GLM4_MOE_LITE:
   case YK_FAMILY_GLM_MOE_DSA:

@@ -27,10 +27,9 @@ static yk_status read_sparse_layers(yk_json root, const char *file, yk_model_con
   return YK_OK;
 }
 
-static yk_status read_top_k(yk_json root, const char *file, const char *key, yk_experts_config *x, yk_err *err)
+static yk_status set_top_k(const char *file, const char *key, int32_t top_k, yk_experts_config *x, yk_err *err)
 {
-  int32_t top_k = 0;
-  YK_TRY(yk_json_get_i32(root, file, key, true, 1, INT32_MAX, &top_k, err));
+  if (top_k < 1) return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected at least 1, found %d", file, key, top_k);
   if (top_k > x->n_experts)
     return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected at most the %d experts, found %d", file, key, x->n_experts,
                       top_k);
@@ -39,6 +38,13 @@ static yk_status read_top_k(yk_json root, const char *file, const char *key, yk_
                       YK_MAX_TOP_K);
   x->top_k = top_k;
   return YK_OK;
+}
+
+static yk_status read_top_k(yk_json root, const char *file, const char *key, yk_experts_config *x, yk_err *err)
+{
+  int32_t top_k = 0;
+  YK_TRY(yk_json_get_i32(root, file, key, true, 1, INT32_MAX, &top_k, err));
+  return set_top_k(file, key, top_k, x, err);
 }
 
 /* Shared experts are one of their joint size. */
@@ -134,6 +140,57 @@ static yk_status read_ernie(yk_json root, const char *file, yk_model_config *con
                       largest_bound);
   x->normalise = x->has_choice_bias = true;
   return read_ernie_layers(root, file, config, err);
+}
+
+/* Hunyuan: a number that a file may give for each layer, and that must be the same in all. */
+static yk_status read_same(yk_json root, const char *file, const char *key, int32_t *out, yk_err *err)
+{
+  yk_json value = yk_json_get(root, key);
+  if (!yk_json_is(value, YK_JSON_ARRAY)) return yk_json_get_i32(root, file, key, false, 0, INT32_MAX, out, err);
+  for (size_t i = 0; i < yk_json_size(value); i++) {
+    yk_json element = yk_json_at(value, i);
+    int64_t n = -1;
+    if (!yk_json_is_integer(element) || !yk_json_to_i64(element, &n) || n < 0 || n > INT32_MAX)
+      return yk_err_set(err, YK_E_FORMAT, "%s: %s[%zu]: expected a number from 0 on, found %s", file, key, i,
+                        yk_json_is_integer(element) ? yk_json_text(element) : yk_json_type_name(element));
+    if (i > 0 && n != *out)
+      return yk_err_set(err, YK_E_UNSUPPORTED,
+                        "%s: %s[%zu] %d beside %d is not supported; supported: one number for "
+                        "all layers",
+                        file, key, i, (int)n, *out);
+    *out = (int32_t)n;
+  }
+  return YK_OK;
+}
+
+static yk_status require_same(yk_json root, const char *file, const char *key, int32_t expected, yk_err *err)
+{
+  int32_t found = expected;
+  YK_TRY(read_same(root, file, key, &found, err));
+  if (found == expected) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: %s %d is not supported for this family; supported: %d", file, key,
+                    found, expected);
+}
+
+/* Hunyuan: experts of the size of its FFN, and one shared expert, in every layer. */
+static yk_status read_hunyuan(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  yk_experts_config *x = &config->experts;
+  const char *key = yk_json_get(root, "moe_topk").doc ? "moe_topk" : "num_experts_per_tok";
+  int32_t top_k = 0;
+  YK_TRY(read_same(root, file, "num_experts", &x->n_experts, err));
+  YK_TRY(read_same(root, file, key, &top_k, err));
+  if (x->n_experts < 1 || x->n_experts > YK_MAX_EXPERTS)
+    return yk_err_set(err, YK_E_FORMAT, "%s: num_experts: expected 1 to %d, found %d", file, YK_MAX_EXPERTS,
+                      x->n_experts);
+  YK_TRY(set_top_k(file, key, top_k, x, err));
+  YK_TRY(require_same(root, file, "moe_intermediate_size", config->ffn_size, err));
+  YK_TRY(require_same(root, file, "num_shared_expert", 1, err));
+  YK_TRY(require_same(root, file, "moe_layer_num_skipped", 0, err));
+  x->ffn_size = x->shared_ffn_size = config->ffn_size;
+  x->normalise = true;
+  memset(x->layers, true, (size_t)config->n_layers * sizeof *x->layers);
+  return YK_OK;
 }
 
 /* Groups of experts, of which the best are selected. */
@@ -260,6 +317,7 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
   switch (config->family) {
   case YK_FAMILY_MIXTRAL: return read_mixtral(root, file, config, err);
   case YK_FAMILY_GPT_OSS: return read_gpt_oss(root, file, config, err);
+  case YK_FAMILY_HUNYUAN_MOE: return read_hunyuan(root, file, config, err);
   case YK_FAMILY_GRANITE_MOE: return read_granite(root, file, config, err);
   case YK_FAMILY_ERNIE4_5_MOE: return read_ernie(root, file, config, err);
   case YK_FAMILY_QWEN2_MOE:

@@ -28,6 +28,8 @@ static const char *const family_names[] = {
     [YK_FAMILY_ERNIE4_5_MOE] = "ernie4_5_moe",
     [YK_FAMILY_GRANITE] = "granite",
     [YK_FAMILY_GRANITE_MOE] = "granitemoe",
+    [YK_FAMILY_HUNYUAN] = "hunyuan_v1_dense",
+    [YK_FAMILY_HUNYUAN_MOE] = "hunyuan_v1_moe",
     [YK_FAMILY_PHI3] = "phi3",
     [YK_FAMILY_GLM4_MOE_LITE] = "glm4_moe_lite",
     [YK_FAMILY_KIMI_K25] = "kimi_k25",
@@ -83,6 +85,8 @@ static const known_name architectures[] = {
     {"GraniteForCausalLM", YK_FAMILY_GRANITE},
     {"GraniteMoeForCausalLM", YK_FAMILY_GRANITE_MOE},
     {"GraniteMoeSharedForCausalLM", YK_FAMILY_GRANITE_MOE},
+    {"HunYuanDenseV1ForCausalLM", YK_FAMILY_HUNYUAN},
+    {"HunYuanMoEV1ForCausalLM", YK_FAMILY_HUNYUAN_MOE},
     {"Phi3ForCausalLM", YK_FAMILY_PHI3},
     {"Glm4MoeLiteForCausalLM", YK_FAMILY_GLM4_MOE_LITE},
     {"KimiK25ForConditionalGeneration", YK_FAMILY_KIMI_K25},
@@ -124,6 +128,8 @@ static const known_name model_types[] = {
     {"granite", YK_FAMILY_GRANITE},
     {"granitemoe", YK_FAMILY_GRANITE_MOE},
     {"granitemoeshared", YK_FAMILY_GRANITE_MOE},
+    {"hunyuan_v1_dense", YK_FAMILY_HUNYUAN},
+    {"hunyuan_v1_moe", YK_FAMILY_HUNYUAN_MOE},
     {"phi3", YK_FAMILY_PHI3},
     {"glm4_moe_lite", YK_FAMILY_GLM4_MOE_LITE},
     {"kimi_k25", YK_FAMILY_KIMI_K25},
@@ -136,7 +142,7 @@ static const known_name model_types[] = {
 /* Short enough for a message; the table of families in loader/README.md has the classes. */
 static const char supported_architectures[] =
     "Llama, Mistral to Small-4, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 to 5, gpt-oss, "
-    "Gemma 3, Seed-OSS, Ernie 4.5, Granite, MiniCPM, FM9G, Phi-3";
+    "Gemma 3, Seed-OSS, Ernie 4.5, Granite, Hunyuan V1, MiniCPM, FM9G, Phi-3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {

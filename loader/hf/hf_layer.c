@@ -83,6 +83,8 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
   case YK_FAMILY_QWEN3_5_MOE_VL:
   case YK_FAMILY_MINICPM:
   case YK_FAMILY_GRANITE_MOE:
+  case YK_FAMILY_HUNYUAN:
+  case YK_FAMILY_HUNYUAN_MOE:
   case YK_FAMILY_DEEPSEEK_V2:
   case YK_FAMILY_DEEPSEEK_V3:
   case YK_FAMILY_GLM4_MOE_LITE:
@@ -98,6 +100,18 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
   return YK_OK;
 }
 
+/* Norms of rotated q and k, in every published file; other kinds of attention are refused. */
+static yk_status read_hunyuan_norms(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  static const char key[] = "use_qk_norm";
+  config->qk_norm = config->qk_norm_follows = true;
+  YK_TRY(yk_hf_require_unset(root, file, "use_cla", err));
+  YK_TRY(yk_hf_require_unset(root, file, "use_mla", err));
+  YK_TRY(yk_json_get_bool(root, file, key, false, &config->qk_norm, err));
+  if (config->qk_norm) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: %s false is not supported for this family; supported: true", file, key);
+}
+
 static yk_status read_norms(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   const yk_model_family family = config->family;
@@ -105,6 +119,7 @@ static yk_status read_norms(yk_json root, const char *file, yk_model_config *con
   config->result_norms = is_gemma3 || family == YK_FAMILY_GLM4;
   config->norm_offset = is_gemma3 || is_hybrid ? 1 : 0;
   config->qk_norm = is_gemma3 || is_hybrid || family == YK_FAMILY_QWEN3 || family == YK_FAMILY_QWEN3_MOE;
+  if (yk_family_is_hunyuan(family)) return read_hunyuan_norms(root, file, config, err);
   if (family != YK_FAMILY_GLM4_MOE) return YK_OK;
   return yk_json_get_bool(root, file, "use_qk_norm", false, &config->qk_norm, err);
 }

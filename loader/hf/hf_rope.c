@@ -83,6 +83,20 @@ static yk_status read_phi3_scaling(yk_json root, const char *file, yk_json objec
   return yk_hf_read_longrope(object, label, n_pairs, config, err);
 }
 
+/* Hunyuan: "dynamic" with alpha raises the base, for contexts of any length; without alpha the base depends on the
+ * length. */
+static yk_status read_alpha(yk_json object, const char *label, yk_model_config *config, yk_err *err)
+{
+  double alpha = 0, dim = config->head_dim;
+  YK_TRY(yk_json_get_f64(object, label, "alpha", false, 0, factor_max, &alpha, err));
+  if (alpha < factor_min || dim < 4)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: rotary type \"dynamic\" without alpha is not supported; supported: alpha from %g", label,
+                      factor_min);
+  config->rope.theta *= pow(alpha, dim / (dim - 2));
+  return YK_OK;
+}
+
 /* n_pairs: half of the rotating elements of a head. */
 static yk_status read_scaling(yk_json root, const char *file, yk_json object, const char *label, int32_t n_pairs,
                               yk_model_config *config, yk_err *err)
@@ -96,6 +110,8 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
   /* mrope: positions of images have three numbers, which are equal for text. */
   if (strcmp(type, "default") == 0 || strcmp(type, "mrope") == 0) return YK_OK;
   if (config->family == YK_FAMILY_PHI3) return read_phi3_scaling(root, file, object, label, type, n_pairs, config, err);
+  if (yk_family_is_hunyuan(config->family) && strcmp(type, "dynamic") == 0)
+    return read_alpha(object, label, config, err);
   if (strcmp(type, "linear") == 0) return read_linear(object, label, rope, err);
   if (strcmp(type, "llama3") == 0) {
     YK_TRY(read_original_context(root, file, object, label, rope, err));

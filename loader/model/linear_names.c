@@ -34,6 +34,9 @@ static const char *const linear_names[] = {
     "linear_attn.in_proj_z",
     "linear_attn.in_proj_qkvz", /* Qwen3-Next */
     "linear_attn.out_proj",
+    "mlp.shared_mlp.gate_proj", /* Hunyuan */
+    "mlp.shared_mlp.up_proj",
+    "mlp.shared_mlp.down_proj",
     "shared_mlp.input_linear", /* Granite */
     "shared_mlp.output_linear",
     "block_sparse_moe.experts.#.w1", /* Mixtral, Granite */
@@ -42,13 +45,9 @@ static const char *const linear_names[] = {
 };
 
 /* Small layers whose rounding costs accuracy and saves little. */
-static const char *const gate_names[] = {"mlp.gate",
-                                         "mlp.shared_expert_gate",
-                                         "block_sparse_moe.gate",
-                                         "block_sparse_moe.router.layer",
-                                         "linear_attn.in_proj_a",
-                                         "linear_attn.in_proj_b",
-                                         "linear_attn.in_proj_ba"};
+static const char *const gate_names[] = {
+    "mlp.gate",    "mlp.shared_expert_gate", "block_sparse_moe.gate", "block_sparse_moe.router.layer",
+    "mlp.gate.wg", "linear_attn.in_proj_a",  "linear_attn.in_proj_b", "linear_attn.in_proj_ba"};
 
 /* Whether name is pattern followed by ".weight". */
 static bool fits(const char *name, const char *pattern)

@@ -46,7 +46,9 @@ typedef enum yk_model_family {
   YK_FAMILY_ERNIE4_5,
   YK_FAMILY_ERNIE4_5_MOE,
   YK_FAMILY_GRANITE,
-  YK_FAMILY_GRANITE_MOE,   /* with or without a shared expert */
+  YK_FAMILY_GRANITE_MOE, /* with or without a shared expert */
+  YK_FAMILY_HUNYUAN,     /* Hunyuan V1 */
+  YK_FAMILY_HUNYUAN_MOE,
   YK_FAMILY_PHI3,          /* also Phi-4 */
   YK_FAMILY_GLM4_MOE_LITE, /* GLM-4.7-Flash */
   YK_FAMILY_KIMI_K25,      /* the text part, which is DeepSeek-V3 */
@@ -205,7 +207,8 @@ typedef struct yk_model_config {
   bool tie_word_embeddings; /* lm_head is the embedding matrix: the files have no separate head */
   bool lacks_head;          /* neither that nor a head: the model only makes embeddings */
   bool qkv_bias, o_bias, mlp_bias;
-  bool qk_norm;             /* per-head RMSNorm of q and k, after projection and before RoPE */
+  bool qk_norm;             /* per-head RMSNorm of q and k, after projection */
+  bool qk_norm_follows;     /* after RoPE too; else before */
   bool attention_gates;     /* q_proj has for each head its query, then a gate: results are multiplied by its sigmoid */
   bool result_norms;        /* the results of attention and FFN are normalised before they are added */
   bool attention_sinks;     /* each query head has a number that counts in its softmax as a score without a value */
@@ -233,6 +236,12 @@ typedef struct yk_model_config {
   yk_generation_defaults generation;
   yk_pooling_config pooling;
 } yk_model_config;
+
+/* yk_family_is_hunyuan - whether a family is Hunyuan V1, with experts or without. */
+static inline bool yk_family_is_hunyuan(yk_model_family family)
+{
+  return family == YK_FAMILY_HUNYUAN || family == YK_FAMILY_HUNYUAN_MOE;
+}
 
 /* yk_family_is_hybrid - whether a family has gated delta nets between the layers with attention. */
 static inline bool yk_family_is_hybrid(yk_model_family family)

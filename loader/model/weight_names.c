@@ -131,6 +131,16 @@ static const name_table granite_moe_table = {
               [YK_ROLE_EXPERT_DOWN] = "block_sparse_moe.experts.#.w2"},
 };
 
+static const name_table hunyuan_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_Q_NORM] = "self_attn.query_layernorm",
+              [YK_ROLE_K_NORM] = "self_attn.key_layernorm",
+              [YK_ROLE_ROUTER] = "mlp.gate.wg",
+              [YK_ROLE_SHARED_GATE] = "mlp.shared_mlp.gate_proj",
+              [YK_ROLE_SHARED_UP] = "mlp.shared_mlp.up_proj",
+              [YK_ROLE_SHARED_DOWN] = "mlp.shared_mlp.down_proj"},
+};
+
 static const name_table gemma3_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_FFN_NORM] = "pre_feedforward_layernorm"},
@@ -175,6 +185,8 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_CHATGLM: return &chatglm_table;
   case YK_FAMILY_PHI3: return &phi3_table;
   case YK_FAMILY_GRANITE_MOE: return &granite_moe_table;
+  case YK_FAMILY_HUNYUAN:
+  case YK_FAMILY_HUNYUAN_MOE: return &hunyuan_table;
   case YK_FAMILY_ERNIE4_5_MOE: return &ernie4_5_moe_table;
   case YK_FAMILY_MISTRAL3_VL:
   case YK_FAMILY_MINISTRAL3_VL:

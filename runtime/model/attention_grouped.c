@@ -19,6 +19,7 @@ struct yk_sublayer {
   yk_row_parallel o;
   yk_kv_layer kv;        /* k_staging and v_staging are not set: see cache_of */
   int64_t staging_bytes; /* staging pages of K, and as many of V; 0: the device needs none */
+  bool norms_follow;     /* the rotation */
   float scale;
   yk_score_growth growth;
   int32_t window_tokens; /* 0: full attention */
@@ -234,6 +235,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   a->scale = c->attention_scale > 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_dim);
   a->growth = c->score_growth;
   a->window_tokens = c->window_tokens[layer];
+  a->norms_follow = c->qk_norm_follows;
   a->attended_offset_bytes = attended_offset_bytes(source, &a->heads);
   a->o_offset_bytes = o_offset_bytes(source, &a->heads);
   if (c->qk_norm) {
@@ -263,6 +265,7 @@ static yk_status rotate_and_cache(const yk_sublayer *a, const yk_sublayer_step *
                              .heads = a->heads,
                              .q_norm_w = a->q_norm_w,
                              .k_norm_w = a->k_norm_w,
+                             .norms_follow = a->norms_follow,
                              .norm_eps = s->norm_eps,
                              .rope = a->window_tokens > 0 && s->local_rope ? s->local_rope : s->rope,
                              .kv = cache_of(a, s),

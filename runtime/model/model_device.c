@@ -20,6 +20,7 @@ static void list_parts(const yk_model_config *c, const yk_device_abilities *devi
       {c->attention_sinks, device->attention_sinks, "attention sinks"},
       {c->result_norms, device->result_norms, "norms behind attention and FFN"},
       {c->experts.has_biases, device->expert_biases, "biases of experts"},
+      {c->qk_norm_follows, device->rotation_before_norms, "norms of rotated queries and keys"},
   };
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (parts[i].is_needed && !parts[i].is_supported)

@@ -15,7 +15,8 @@ N_TOP = 16
 # Cut like other families.
 RELATIVES = ("gemma3", "seed_oss", "ernie4_5", "ernie4_5_moe", "granite", "granite_moe", "phi3", "glm4_moe_lite",
              "deepseek_v32", "glm_moe_dsa", "kimi_k25",
-             "glm4", "glm4_awq", "phi3_longrope", "ministral3", "ministral3_awq", "mistral3", "mistral4")
+             "glm4", "glm4_awq", "phi3_longrope", "ministral3", "ministral3_awq", "mistral3", "mistral4",
+             "hunyuan", "hunyuan_moe")
 
 
 def case_names():
@@ -120,7 +121,8 @@ class Families(harness.Case):
         attention."""
         for name, n_ranks in (("moe_qwen3", 2), ("moe_glm4", 3), ("moe_qwen2", 4), ("moe_mixtral", 6),
                               ("deepseek_v2", 3), ("deepseek_v2_act_order", 4), ("deepseek_v3", 5),
-                              ("format_w8a8_experts", 3), ("gpt_oss", 4), ("ernie4_5_moe", 3), ("granite_moe", 2)):
+                              ("format_w8a8_experts", 3), ("gpt_oss", 4), ("ernie4_5_moe", 3),
+                              ("granite_moe", 2), ("hunyuan_moe", 3)):
             self.check_case(name, "--tp", n_ranks, "--enable-expert-parallel")
 
     def test_longrope(self):

@@ -41,6 +41,7 @@ static const class_defaults golden_class_defaults[] = {
   {"GraniteMoeForCausalLM", 1e-06, 10000.0, 0.0, YK_ROPE_DEFAULT, 1.0, 0, true, 1.0, false, 1, {2, -1, -1}},
   {"GraniteMoeSharedForCausalLM", 1e-06, 10000.0, 0.0, YK_ROPE_DEFAULT, 1.0, 0, true, 1.0, false, 1, {2, -1, -1}},
   {"Phi3ForCausalLM", 1e-05, 10000.0, 0.0, YK_ROPE_DEFAULT, 1.0, 0, true, 1.0, false, 1, {32000, -1, -1}},
+  {"HunYuanDenseV1ForCausalLM", 1e-05, 10000.0, 0.0, YK_ROPE_DEFAULT, 1.0, 0, true, 1.0, false, 1, {2, -1, -1}},
   {"Glm4MoeLiteForCausalLM", 1e-05, 10000.0, 0.0, YK_ROPE_DEFAULT, 1.0, 0, true, 1.0, false, 0, {1, -1, -1}},
   {"DeepseekV32ForCausalLM", 1e-06, 10000.0, 0.0, YK_ROPE_DEFAULT, 1.0, 0, true, 1.0, false, 0, {1, -1, -1}},
   {"GlmMoeDsaForCausalLM", 1e-05, 10000.0, 0.0, YK_ROPE_DEFAULT, 1.0, 0, true, 1.0, false, 0, {1, -1, -1}},

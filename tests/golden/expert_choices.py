@@ -25,7 +25,9 @@ class Choices:
         self.config, self.margins = config, []
         model.register_forward_pre_hook(lambda module, args: self.margins.clear())
         for name, module in model.named_modules():
-            if name.endswith(("mlp.gate", "mlp.router", "block_sparse_moe.gate", "block_sparse_moe.router")):
+            is_router = name.endswith(("mlp.gate", "mlp.router", "block_sparse_moe.gate", "block_sparse_moe.router",
+                                       "mlp.gate.wg"))
+            if is_router and hasattr(module, "weight"):  # Hunyuan's mlp.gate holds wg
                 module.register_forward_hook(self.note)
 
     def gap(self, scores, n_chosen):
@@ -50,7 +52,8 @@ class Choices:
             self.gap(of_group, self.config["topk_group"])
             kept = torch.zeros_like(of_group).scatter_(1, of_group.topk(self.config["topk_group"], -1).indices, 1.0)
             scores = groups.masked_fill(kept[..., None] == 0, -torch.inf).flatten(1)
-        self.gap(scores, self.config.get("moe_k") or self.config["num_experts_per_tok"])
+        n_chosen = next(self.config[key] for key in ("moe_k", "moe_topk", "num_experts_per_tok") if key in self.config)
+        self.gap(scores, n_chosen)
 
     def are_clear(self):
         return all((margins > MIN_MARGIN).all() for margins in self.margins)

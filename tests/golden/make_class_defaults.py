@@ -19,6 +19,7 @@ FAMILIES = [
     ("ernie4_5", "Ernie4_5ForCausalLM"), ("ernie4_5_moe", "Ernie4_5_MoeForCausalLM"),
     ("granite", "GraniteForCausalLM"), ("granitemoe", "GraniteMoeForCausalLM"),
     ("granitemoeshared", "GraniteMoeSharedForCausalLM"), ("phi3", "Phi3ForCausalLM"),
+    ("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM"),
     ("glm4_moe_lite", "Glm4MoeLiteForCausalLM"), ("deepseek_v32", "DeepseekV32ForCausalLM"),
     ("glm_moe_dsa", "GlmMoeDsaForCausalLM"), ("gpt_oss", "GptOssForCausalLM"), ("gemma3_text", "Gemma3ForCausalLM"),
 ]

@@ -67,6 +67,14 @@ CASES = [
          {**DENSE, "hidden_size": 48}, embedding_multiplier=12.0, attention_multiplier=0.12, residual_multiplier=0.6,
          logits_scaling=3.0, attention_bias=False, tie_word_embeddings=True, num_local_experts=5,
          num_experts_per_tok=2, shared_intermediate_size=40, intermediate_size=32, dtype="float16"),
+    case("hunyuan", "HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", "Hunyuan V1: norms of rotated q and k, a base "
+         "that alpha raises", {"rope_scaling": {"type": "dynamic", "alpha": 2.0, "factor": 1.0}}, DENSE,
+         head_dim=20, rope_scaling={"type": "dynamic", "alpha": 100.0, "factor": 1.0}, tie_word_embeddings=True,
+         use_qk_norm=True, num_attention_heads=3, num_key_value_heads=1),
+    case("hunyuan_moe", "HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe", "Hunyuan V1 with experts and a shared one in "
+         "every layer", {"moe_topk": 1}, {**DENSE, "hidden_size": 48, "intermediate_size": 32}, num_experts=5,
+         moe_topk=2, num_shared_expert=1, rope_scaling={"type": "dynamic", "alpha": 100.0, "factor": 1.0}, head_dim=16,
+         dtype="float16"),
     case("phi3", "Phi3ForCausalLM", "phi3", "Phi-3: q, k and v in one tensor, gate and up in another; 3 quarters of a "
          "head rotate, a window of 24", {"sliding_window": None}, DENSE, sliding_window=24,
          partial_rotary_factor=0.75, original_max_position_embeddings=256, pad_token_id=0, eos_token_id=2),
@@ -134,7 +142,7 @@ def make_model(spec, config):
 
 
 def has_experts(config):
-    return any(key in config for key in ("n_routed_experts", "moe_num_experts", "num_local_experts"))
+    return any(key in config for key in ("n_routed_experts", "moe_num_experts", "num_local_experts", "num_experts"))
 
 
 def is_gemma(spec):

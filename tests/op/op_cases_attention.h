@@ -17,7 +17,7 @@ typedef struct scene_shape {
     int32_t cached, rows;
   } seqs[SCENE_MAX_SEQS];
   int32_t window;
-  bool qk_norm;
+  int qk_norm; /* 0: none, 1: before the rotation, 2: after it */
 } scene_shape;
 
 typedef struct scene {
@@ -150,6 +150,7 @@ static inline void run_rope(yk_device *dev, scene *s)
                              .heads = s->shape->heads,
                              .q_norm_w = s->shape->qk_norm ? s->q_norm_w.dev : NULL,
                              .k_norm_w = s->shape->qk_norm ? s->k_norm_w.dev : NULL,
+                             .norms_follow = s->shape->qk_norm == 2,
                              .norm_eps = 1e-5f,
                              .rope = s->rope.dev,
                              .kv = s->kv,
@@ -193,9 +194,11 @@ static inline double rope_error(const op_target *target, yk_dtype dtype, const s
       double *head = qkv + row * row_size + h * head_dim;
       const double *w = h < heads->n_q_heads ? s.q_norm_w.values : s.k_norm_w.values;
       memcpy(normed, head, (size_t)head_dim * sizeof *normed);
-      if (shape->qk_norm && fault != OP_NO_QK_NORM)
-        op_ref_rms_norm(dtype, normed, head, w, head_dim, (double)1e-5f, OP_RIGHT);
+      bool has_norm = shape->qk_norm && fault != OP_NO_QK_NORM;
+      if (has_norm && shape->qk_norm == 1) op_ref_rms_norm(dtype, normed, head, w, head_dim, (double)1e-5f, OP_RIGHT);
       op_ref_rope(head, normed, head_dim, s.positions[row], s.inv_freq, fault);
+      memcpy(normed, head, (size_t)head_dim * sizeof *normed);
+      if (has_norm && shape->qk_norm == 2) op_ref_rms_norm(dtype, head, normed, w, head_dim, (double)1e-5f, OP_RIGHT);
     }
     for (int32_t h = 0; h < heads->n_kv_heads; h++) {
       int64_t at = cache_index(heads, s.slots[row], h);
@@ -353,6 +356,18 @@ static inline double rope_tolerance(yk_dtype dtype, bool qk_norm)
 static inline double attention_tolerance(yk_dtype dtype)
 {
   return op_unit_roundoff(dtype) + 0x1p-18;
+}
+
+/* On devices with rotation_before_norms. */
+static inline void check_norms_of_rotated(const op_target *target)
+{
+  for (size_t d = 0; each_case(d, d < sizeof op_dtypes / sizeof *op_dtypes); d++) {
+    scene_shape shape = scene_shapes[3];
+    shape.qk_norm = 2;
+    double error = rope_error(target, op_dtypes[d], &shape, 95, OP_RIGHT);
+    if (error > rope_tolerance(op_dtypes[d], true))
+      fail_msg("%s %s: error %.3g", target->name, yk_dtype_name(op_dtypes[d]), error);
+  }
 }
 
 /* On devices with attention_sinks: without and with a window, and inside KV groups. */

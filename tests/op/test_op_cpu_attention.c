@@ -19,6 +19,12 @@ static void test_gates(void **state)
   for_each_cpu_target(check_attention_gates);
 }
 
+static void test_norms_of_rotated(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_norms_of_rotated);
+}
+
 static void test_sinks(void **state)
 {
   (void)state;
@@ -49,6 +55,7 @@ int main(void)
       cmocka_unit_test(test_table),
       cmocka_unit_test(test_gates),
       cmocka_unit_test(test_sinks),
+      cmocka_unit_test(test_norms_of_rotated),
       cmocka_unit_test(test_random_scenes),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),

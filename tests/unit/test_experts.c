@@ -1,6 +1,8 @@
 /* Mixtures of experts in the loader: configurations, refusals, names, experts fused in one tensor. */
 #include "unit/config_fixture.h"
 
+#include <math.h>
+
 #include "each_case.h"
 #include "loader/fused_experts.h"
 #include "loader/model/weight_names.h"
@@ -147,6 +149,27 @@ static void granite_values_and_defaults(void **state)
   assert_true(c.family == YK_FAMILY_GRANITE_MOE && x->shared_ffn_size == 0 && c.qkv_bias && c.o_bias);
 }
 
+static const char hunyuan[] = "{'architectures': ['HunYuanMoEV1ForCausalLM'], 'num_experts': 6,"
+                              " 'moe_topk': [3, 3, 3, 3], 'num_shared_expert': [1, 1, 1, 1],"
+                              " 'moe_intermediate_size': 96," COMMON "}";
+
+static void hunyuan_values_and_defaults(void **state)
+{
+  (void)state;
+  yk_model_config c = config_good(hunyuan, "{'rope_scaling': {'type': 'dynamic', 'alpha': 1000.0, 'factor': 1.0}}");
+  const yk_experts_config *x = &c.experts;
+  assert_int_equal(c.family, YK_FAMILY_HUNYUAN_MOE);
+  assert_true(c.qk_norm && c.qk_norm_follows && c.rms_norm_eps == 1e-5f && !c.tie_word_embeddings);
+  assert_true(c.rope.type == YK_ROPE_DEFAULT && fabs(c.rope.theta / (1e4 * pow(1000, 16.0 / 14)) - 1) < 1e-12);
+  assert_int_equal(c.max_model_tokens, 256);
+  assert_true(x->n_experts == 6 && x->top_k == 3 && x->ffn_size == 96 && x->shared_ffn_size == 96 && x->normalise);
+  expect_layers(&c, "xxxx");
+  c = config_good(hunyuan, "{'moe_topk': 2, 'num_shared_expert': '-', 'moe_intermediate_size': '-'}");
+  assert_true(x->top_k == 2 && c.rope.theta == 1e4);
+  c = config_good(hunyuan, "{'architectures': ['HunYuanDenseV1ForCausalLM'], 'attention_bias': true}");
+  assert_true(c.family == YK_FAMILY_HUNYUAN && c.qk_norm_follows && c.qkv_bias && c.o_bias && x->n_experts == 0);
+}
+
 static void bad_values_are_refused(void **state)
 {
   (void)state;
@@ -171,6 +194,17 @@ static void bad_values_are_refused(void **state)
       {gpt_oss, "{'sliding_window': 0}", "sliding_window|found 0", YK_E_FORMAT},
       {mixtral, "{'num_local_experts': 0}", "num_local_experts|found 0", YK_E_FORMAT},
       {mixtral, "{'num_experts_per_tok': '-'}", "num_experts_per_tok|missing", YK_E_FORMAT},
+      {hunyuan, "{'moe_topk': [3, 3, 2, 3]}", "moe_topk[2] 2 beside 3|one number", YK_E_UNSUPPORTED},
+      {hunyuan, "{'moe_topk': [3, -1]}", "moe_topk[1]|from 0 on|-1", YK_E_FORMAT},
+      {hunyuan, "{'moe_topk': 7}", "moe_topk|at most the 6 experts|7", YK_E_FORMAT},
+      {hunyuan, "{'moe_topk': '-'}", "num_experts_per_tok|at least 1|0", YK_E_FORMAT},
+      {hunyuan, "{'num_experts': 0}", "num_experts|1 to 1024|0", YK_E_FORMAT},
+      {hunyuan, "{'moe_intermediate_size': [40, 40, 40, 40]}", "moe_intermediate_size 40|96", YK_E_UNSUPPORTED},
+      {hunyuan, "{'num_shared_expert': 2}", "num_shared_expert 2|supported: 1", YK_E_UNSUPPORTED},
+      {hunyuan, "{'moe_layer_num_skipped': 1}", "moe_layer_num_skipped 1|supported: 0", YK_E_UNSUPPORTED},
+      {hunyuan, "{'use_qk_norm': false}", "use_qk_norm false|true", YK_E_UNSUPPORTED},
+      {hunyuan, "{'use_cla': true}", "use_cla", YK_E_UNSUPPORTED},
+      {hunyuan, "{'rope_scaling': {'type': 'dynamic', 'factor': 2.0}}", "dynamic|alpha", YK_E_UNSUPPORTED},
       {ernie, "{'moe_k': '-'}", "num_experts_per_tok|missing", YK_E_FORMAT},
       {ernie, "{'moe_k': 7}", "moe_k|at most the 6 experts|7", YK_E_FORMAT},
       {ernie, "{'moe_norm_min': 0.1}", "moe_norm_min 0.1|0 to 1e-06", YK_E_UNSUPPORTED},
@@ -429,6 +463,7 @@ int main(void)
       cmocka_unit_test(gpt_oss_values_and_defaults),
       cmocka_unit_test(ernie_values_and_defaults),
       cmocka_unit_test(granite_values_and_defaults),
+      cmocka_unit_test(hunyuan_values_and_defaults),
       cmocka_unit_test(fused_granite_gets_names_of_experts),
       cmocka_unit_test(bad_values_are_refused),
       cmocka_unit_test(names_find_modules),
