@@ -86,7 +86,8 @@ class Families(harness.Case):
 
     def test_integers_are_alike_on_any_ranks(self):
         """If all of a model's row-parallel layers multiply integers, other rank counts change no bit."""
-        for name, dtype in (("format_w8a8", "float32"), ("format_w8a8_static", "float16")):
+        for name, dtype in (("format_w8a8", "float32"), ("format_w8a8_static", "float16"),
+                            ("hybrid_qwen3_5_w8a8", "bfloat16")):
             with open(os.path.join(harness.FAMILIES, name, "golden.json"), encoding="utf-8") as file:
                 prompts = json.load(file)["prompts"]
             found = [[(result["token_ids"], result["logprobs"], result["prompt_logprobs"]) for result in

@@ -4,13 +4,16 @@
 Each case becomes families/NAME/, as make_family_goldens.py describes it. The reference is the family's text class in
 float32, whose prompts use the form in chunks of 64 tokens. Files of Qwen3.5 have the names of models that also read
 images, with a tensor of the vision tower and one of the layer that predicts further tokens. No row of a mixture comes
-near a tie between experts (expert_choices.py).
+near a tie between experts (expert_choices.py), and no input of an int8 layer near a tie between integers. Words of GPTQ
+are written by auto_gptq 0.7.1, others by compressed_tensors 0.20; make_format_goldens.py describes how to run a script
+with them.
 """
 
 import json
 import math
 import os
 import sys
+import types
 
 import numpy as np
 import torch
@@ -21,10 +24,13 @@ import expert_choices  # noqa: E402
 import goldens  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 import make_float8_goldens as float8  # noqa: E402
+import make_format_goldens as formats  # noqa: E402
+import make_w8a8_goldens as w8a8  # noqa: E402
 
 goldens.PROMPT_LENGTHS = (1, 70, 130)
 goldens.MAX_ROUNDING = 3e-4  # lengths of q and k amplify roundings
 EXPERTS_PROMPT_LENGTHS = (5, 66)
+ROUNDED_PROMPT_LENGTHS = (1, 20, 66)
 CLASSES = {"qwen3_next": "Qwen3Next", "qwen3_5_text": "Qwen3_5", "qwen3_5_moe_text": "Qwen3_5Moe"}
 GAINS = {**families.GAINS, "in_proj_qkv": 1.3, "in_proj_qkvz": 1.3, "in_proj_z": 1.2, "in_proj_b": 1.0,
          "in_proj_a": 1.0, "in_proj_ba": 1.0, "out_proj": 1.0, "o_proj": 1.5, "down_proj": 1.2}
@@ -42,6 +48,29 @@ def pack_fp8(weight, size=32):
     spread = float8.spread(scale, size, size, weight.shape)
     code = (weight / spread).to(torch.float8_e4m3fn)
     return {"weight": code, "weight_scale_inv": scale}, code.float() * spread
+
+
+def pack_integers(pack, symmetric, dtype):
+    """4 bits in groups of 32 inputs, by a packer of make_format_goldens.py."""
+    def pack_weight(weight):
+        groups = weight.T.unflatten(0, (-1, 32))  # [groups, 32, N]
+        low, high = groups.amin(1).clamp(max=0), groups.amax(1).clamp(min=0)
+        scale = torch.maximum(-low / 8, high / 7) if symmetric else (high - low) / 15
+        scale = scale.clamp(min=1e-4).to(dtype).float()
+        zero = torch.full_like(scale, 8) if symmetric else torch.round(-low / scale).clamp(0, 15)
+        q = (torch.round(groups / scale[:, None]) + zero[:, None]).clamp(0, 15)
+        dense = (scale[:, None] * (q - zero[:, None])).flatten(0, 1).T
+        q, zero = q.flatten(0, 1).to(torch.uint8).numpy(), zero.to(torch.uint8).numpy()
+        state = pack(q, zero, scale.numpy(), 32, 4)
+        return {key: value.to(dtype) if value.is_floating_point() else value for key, value in state.items()}, dense
+    return pack_weight
+
+
+def pack_int8(weight):
+    """An int8 layer whose inputs are rounded per token: reference() computes it as w8a8.QuantLinear."""
+    scale = (weight.abs().amax(1, keepdim=True) / 127).to(torch.bfloat16)
+    code = torch.round(weight / scale.float()).clamp(-128, 127)
+    return {"weight": code.to(torch.int8), "weight_scale": scale}, code * scale.float()
 
 
 def case(name, about, model_type, pack=None, quantization=None, plain=(), without=None, reads_images=False, fused=False,
@@ -78,6 +107,27 @@ CASES = [
                  "lm_head", "in_proj_a", "in_proj_b"]},
          without={"partial_rotary_factor": 1.0}, reads_images=True, intermediate_size=96, linear_num_value_heads=3,
          linear_value_head_dim=32, rope_parameters=ROPE),
+    case("qwen3_5_gptq", "Qwen3.5, GPTQ of 4 bits; in_proj_b, in_proj_a and the layers of attention are plain",
+         "qwen3_5_text", pack=pack_integers(formats.pack_gptq(1), True, torch.float16),
+         plain=("in_proj_a", "in_proj_b", "self_attn"), dtype="float16", quantization={
+             **formats.GPTQ, "group_size": 32, "sym": True, "lm_head": False, "checkpoint_format": "gptq"},
+         without={"partial_rotary_factor": 1.0}, reads_images=True, intermediate_size=96, linear_num_value_heads=3,
+         linear_value_head_dim=32, rope_parameters=ROPE),
+    case("qwen3_5_w8a8", "Qwen3.5 in int8 with inputs per token; in_proj_b and in_proj_a are plain", "qwen3_5_text",
+         pack=pack_int8, plain=("in_proj_a", "in_proj_b"), quantization={
+             **w8a8.CONFIG, "ignore": ["lm_head", "re:.*in_proj_a$", "re:.*in_proj_b$"],
+             "config_groups": {"group_0": w8a8.group(w8a8.PER_TOKEN)}},
+         without={"partial_rotary_factor": 1.0}, intermediate_size=96, num_hidden_layers=2, full_attention_interval=2,
+         rope_parameters={**ROPE, "partial_rotary_factor": 0.5}),
+    case("qwen3_next_awq", "Qwen3-Next, AWQ as compressed-tensors with zero points; in_proj_ba is plain", "qwen3_next",
+         pack=pack_integers(formats.pack_compressed(False), False, torch.bfloat16), plain=("in_proj_ba",),
+         quantization={**COMPRESSED, "ignore": ["lm_head", "re:.*mlp.gate$", "re:.*shared_expert_gate$",
+                                                "re:.*in_proj_ba$"],
+                       "config_groups": {"group_0": {"targets": ["Linear"], "weights": {**INT4, "symmetric": False},
+                                                     "input_activations": None, "output_activations": None}}},
+         without={"num_experts_per_tok": 1}, num_hidden_layers=2, full_attention_interval=2, intermediate_size=64,
+         linear_num_key_heads=3, linear_num_value_heads=6, decoder_sparse_step=1, norm_topk_prob=True,
+         mlp_only_layers=[], partial_rotary_factor=0.25, rope_theta=10000.0, **MOE),
     case("qwen3_5_moe", "Qwen3.5 with experts in one tensor a layer and a shared expert; attention in layer 1",
          "qwen3_5_moe_text", without={"num_experts_per_tok": 1}, reads_images=True, fused=True, num_hidden_layers=2,
          layer_types=["linear_attention", "full_attention"], rope_parameters=ROPE, **MOE),
@@ -185,7 +235,7 @@ def fuse(config, tensors):
     return tensors
 
 
-def reference(config, meant):
+def reference(config, meant, written):
     import transformers
 
     config = json.loads(json.dumps(config))
@@ -201,7 +251,20 @@ def reference(config, meant):
         model.tie_weights()
     if missing or unexpected:
         raise AssertionError(f"missing {missing}, unexpected {unexpected}")
+    for module in [name[:-len(".weight")] for name, tensor in written.items() if tensor.dtype == torch.int8]:
+        parent, _, leaf = module.rpartition(".")
+        setattr(model.get_submodule(parent), leaf, w8a8.QuantLinear(written, module, w8a8.PER_TOKEN))
     return model
+
+
+def draw_prompts(spec, model, rng):
+    config, vocab = spec["config"], spec["config"]["vocab_size"]
+    if "num_experts" in config:
+        return expert_choices.draw_prompts(config, model, rng, EXPERTS_PROMPT_LENGTHS)
+    if spec["pack"] is not pack_int8:
+        return goldens.draw_prompts(model, vocab, rng)
+    no_experts = types.SimpleNamespace(are_clear=lambda: True)
+    return [w8a8.draw_experts_prompt(no_experts, model, vocab, length, rng) for length in ROUNDED_PROMPT_LENGTHS]
 
 
 def drop(config, without):
@@ -237,17 +300,16 @@ def make_case(spec, out):
     rng, folder = goldens.begin_case(spec, out)
     config = spec["config"]
     tensors, ids = draw(spec, config, rng), goldens.draw_ids(config, rng)
-    std = goldens.logits_of(reference(config, quantise(spec, tensors)[1]), ids)[20:].std(dim=-1).mean().item()
+    written, meant = quantise(spec, tensors)
+    std = goldens.logits_of(reference(config, meant, written), ids)[20:].std(dim=-1).mean().item()
     norm = "model.norm.weight"
     tensors[norm] = ((1 + tensors[norm].float()) * (goldens.LOGIT_STD / std) - 1).to(tensors[norm].dtype)
     written, meant = quantise(spec, tensors)
-    written = fuse(config, written) if spec["fused"] else written
-    goldens.write_weights(folder, with_image_names(spec, written), spec["files"])
-    model, dropped = reference(config, meant), reference(drop(config, spec["without"]), meant)
-    prompts = (expert_choices.draw_prompts(config, model, rng, EXPERTS_PROMPT_LENGTHS) if "num_experts" in config else
-               goldens.draw_prompts(model, config["vocab_size"], rng))
-    goldens.end_feature_case(spec, folder, file_config(spec, config), prompts, spec["quantization"], model, dropped,
-                              ids)
+    in_file = fuse(config, written) if spec["fused"] else written
+    goldens.write_weights(folder, with_image_names(spec, in_file), spec["files"])
+    model, dropped = reference(config, meant, written), reference(drop(config, spec["without"]), meant, written)
+    goldens.end_feature_case(spec, folder, file_config(spec, config), draw_prompts(spec, model, rng),
+                             spec["quantization"], model, dropped, ids)
 
 
 if __name__ == "__main__":
