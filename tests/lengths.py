@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """No function of C or Python has more than 60 lines, the constant tables of C functions aside; no file has more than
-750. Sources of GPU kernels are left out: an unrolled pipeline is one function.
+650. Sources of GPU kernels are left out: an unrolled pipeline is one function.
 
 First plants long functions and files in a scratch tree and fails unless each is found, so that a broken rule is
 noticed.
@@ -13,7 +13,7 @@ import tempfile
 
 import rule_check
 
-MOST_OF_FUNCTION, MOST_OF_FILE = 60, 750
+MOST_OF_FUNCTION, MOST_OF_FILE = 60, 650
 SOURCE = re.compile(r"\.(c|h|inc|py)$")
 GENERATED = {"runtime/text/unicode_tables.c", "tests/golden/delta_goldens.h", "tests/golden/rope_goldens.h"}
 
