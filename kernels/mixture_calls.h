@@ -23,6 +23,7 @@ typedef struct yk_mixture_calls {
   yk_combine_args sum;
 } yk_mixture_calls;
 
+/* yk_mixture_calls_of - the arguments of every part of a forward, which point into the mixture's scratch. */
 yk_mixture_calls yk_mixture_calls_of(const yk_mixture *mixture, const yk_mixture_args *args);
 
 /* yk_mixture_taps_fill - fills args->taps, unless NULL. */

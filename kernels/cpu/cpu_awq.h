@@ -8,6 +8,7 @@
 #include "kernels/awq_quantize.h"
 #include "kernels/device.h"
 
+/* yk_awq_quantize - out = the quantised weight. */
 int64_t yk_awq_quantize(yk_cpu_pool *pool, const yk_awq_floats *weight, const yk_awq_tensors *out);
 
 /* yk_awq_errors - errors [n, k] = the quantised w, with n_scales and k_scales undone, minus w. */

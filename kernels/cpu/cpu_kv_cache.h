@@ -13,6 +13,7 @@ typedef struct yk_cpu_kv_side {
   int64_t page_bytes;
 } yk_cpu_kv_side;
 
+/* yk_cpu_kv_keys, yk_cpu_kv_values - K or V of a layer's cache. act: the device's type of activations. */
 yk_cpu_kv_side yk_cpu_kv_keys(const yk_kv_layer *kv, const yk_head_layout *heads, yk_dtype act);
 yk_cpu_kv_side yk_cpu_kv_values(const yk_kv_layer *kv, const yk_head_layout *heads, yk_dtype act);
 

@@ -32,7 +32,9 @@ yk_status yk_kuiper_parse(const char *name, const void *bytes, uint64_t n_bytes,
 
 void yk_kuiper_close(yk_kuiper *file); /* NULL is allowed */
 
-const char *yk_kuiper_name(const yk_kuiper *file); /* without its directory */
+/* yk_kuiper_name, yk_kuiper_header_of - the file's name without its directory, and its header; both live as long as the
+ *   object. */
+const char *yk_kuiper_name(const yk_kuiper *file);
 const yk_kuiper_header *yk_kuiper_header_of(const yk_kuiper *file);
 
 /* yk_kuiper_shards - the file's tensors; the file must outlive them. Free with yk_shards_close. Errors: YK_E_NOMEM. */

@@ -10,6 +10,7 @@
  * rules, also on failure. Errors: YK_E_FORMAT, YK_E_UNSUPPORTED naming key and value, YK_E_NOMEM. */
 typedef yk_status (*yk_hf_quant_reader)(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 
+/* The readers, by quant_method. */
 yk_status yk_hf_read_awq(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 yk_status yk_hf_read_gptq(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);
 yk_status yk_hf_read_compressed(yk_json object, const char *label, yk_quant_config *quant, yk_err *err);

@@ -80,6 +80,7 @@ typedef struct yk_cluster_options {
  *   Thread: any. SIGPIPE is not raised. */
 yk_status yk_cluster_join(const yk_cluster_options *options, yk_cluster **out, char **report, yk_err *err);
 
+/* yk_cluster_process, yk_cluster_n_processes - this process's number, and the number of all. Thread: any. */
 int yk_cluster_process(const yk_cluster *cluster);
 int yk_cluster_n_processes(const yk_cluster *cluster);
 

@@ -51,7 +51,9 @@ typedef struct yk_roll_decision {
   yk_roll_peer peers[YK_CLUSTER_MAX_PROCESSES];
 } yk_roll_decision;
 
+/* yk_roll_write_decision - append the message of a decision; to->failed if memory runs out. */
 void yk_roll_write_decision(yk_strbuf *to, const yk_roll_decision *decision);
+
 /* yk_roll_read_decision - Errors: YK_E_COMM, YK_E_NOMEM; report is then NULL. */
 yk_status yk_roll_read_decision(const void *bytes, size_t n_bytes, yk_roll_decision *out, yk_err *err);
 

@@ -17,8 +17,9 @@ yk_status yk_request_read_bad_words(yk_openai_request *request, yk_json value, y
  *   if that gives as many tokens with another first one. */
 yk_status yk_request_encode_bad_words(yk_openai_request *request, const yk_engine *engine, yk_err *err);
 
+/* yk_request_read_stop_ids, yk_request_read_logprob_ids - an array of token ids; the request owns the copy. Errors:
+ *   YK_E_FORMAT, YK_E_NOMEM. */
 yk_status yk_request_read_stop_ids(yk_openai_request *request, yk_json value, yk_err *err);
-
 yk_status yk_request_read_logprob_ids(yk_openai_request *request, yk_json value, yk_err *err);
 
 /* {"50256": -100, ...} */

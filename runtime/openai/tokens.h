@@ -37,6 +37,8 @@ typedef struct yk_detokenize_request {
   char param[YK_OPENAI_PARAM_BYTES];
 } yk_detokenize_request;
 
+/* yk_detokenize_request_parse - {"tokens": [ids], "model": name}. Errors: YK_E_FORMAT, YK_E_NOMEM; out->param is then
+ *   the field at fault, or "". */
 yk_status yk_detokenize_request_parse(yk_json root, yk_detokenize_request *out, yk_err *err);
 
 /* yk_detokenize_answer_append - {"prompt": text} */

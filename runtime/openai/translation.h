@@ -38,6 +38,7 @@ typedef struct yk_translation {
   bool failed; /* an allocation failed outside the buffers */
 } yk_translation;
 
+/* yk_translation_begin - an empty body. defaults must outlive the translation. */
 void yk_translation_begin(yk_translation *t, const yk_openai_defaults *defaults);
 
 /* yk_translation_failed - whether an allocation has failed. */

@@ -28,6 +28,7 @@ typedef struct yk_metrics {
 
 void yk_metrics_init(yk_metrics *metrics);
 
+/* yk_metrics_request - count the number of samples (n) of a request. */
 void yk_metrics_request(yk_metrics *metrics, int32_t n_samples);
 
 /* yk_metrics_prompt - count a choice's prompt when it has been computed: at the first token, or at the end if there is

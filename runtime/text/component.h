@@ -39,6 +39,8 @@ typedef struct yk_metaspace {
   bool split;                                                            /* cut before every replacement */
 } yk_metaspace;
 
+/* yk_component_metaspace - read a Metaspace of tokenizer.json. Errors: YK_E_FORMAT, YK_E_UNSUPPORTED; file: in their
+ *   messages. */
 yk_status yk_component_metaspace(const char *file, yk_json part, yk_metaspace *out, yk_err *err);
 
 /* yk_component_pattern - compile {"Regex": "..."} or {"String": "..."} under "pattern". */

@@ -26,6 +26,7 @@ typedef struct yk_kv_blocks yk_kv_blocks;
  * beginnings. */
 typedef uint64_t yk_kv_chain;
 
+/* yk_kv_blocks_create - n_blocks blocks, all free. Errors: YK_E_NOMEM. */
 yk_status yk_kv_blocks_create(int32_t n_blocks, yk_kv_blocks **out, yk_err *err);
 void yk_kv_blocks_destroy(yk_kv_blocks *blocks);
 

@@ -74,7 +74,9 @@ void yk_scheduler_mark_sound(yk_scheduler *scheduler, yk_sequence *seq, int32_t 
  *   flight when their step is committed. The caller must remove the sequence itself, or release its memory. */
 void yk_scheduler_withdraw(yk_scheduler *scheduler, yk_sequence *seq);
 
+/* yk_scheduler_n_waiting - sequences that wait for their first step, or for their next after a preemption. */
 int32_t yk_scheduler_n_waiting(const yk_scheduler *scheduler);
+
 /* yk_scheduler_waiting_tokens - tokens still to be computed before every request has its first token: those of waiting
  *   sequences, of which a prefix may turn out to be computed, and the rest of the running prompts. */
 int64_t yk_scheduler_waiting_tokens(const yk_scheduler *scheduler);

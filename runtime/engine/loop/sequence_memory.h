@@ -115,6 +115,7 @@ void yk_memory_pool_begin_step(yk_memory_pool *pool);
  *   pool. *n: their number. */
 const yk_step_copy *yk_memory_pool_take_copies(yk_memory_pool *pool, int32_t *n);
 
+/* yk_memory_pool_count_states - figures of recurrent states since the pool was created; zeros without states. */
 yk_state_counts yk_memory_pool_count_states(const yk_memory_pool *pool);
 
 /* yk_memory_pool_fits - whether a memory could grow to n_tokens while n_others memories grow by one token each. */

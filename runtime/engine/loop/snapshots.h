@@ -52,6 +52,7 @@ void yk_snapshots_drop_unsound(yk_snapshots *snapshots);
 /* yk_snapshots_drop - drop the snapshot of a chain, if there is one: its KV block is no longer published. */
 void yk_snapshots_drop(yk_snapshots *snapshots, yk_kv_chain chain);
 
+/* yk_snapshots_count - figures since the snapshots were created. */
 yk_snapshot_counts yk_snapshots_count(const yk_snapshots *snapshots);
 
 #endif

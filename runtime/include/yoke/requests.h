@@ -259,6 +259,8 @@ yk_status yk_held_sequence_truncate(yk_held_sequence *sequence, size_t n_tokens,
  *   compute it again with the next append. Errors: YK_E_NOMEM. */
 yk_status yk_held_sequence_fork(yk_held_sequence *sequence, yk_held_sequence **out, yk_err *err);
 
+/* yk_held_sequence_length - number of tokens that the sequence holds: those of every append that succeeded, less
+ *   truncated ones. */
 size_t yk_held_sequence_length(const yk_held_sequence *sequence);
 
 /* yk_held_sequence_free - NULL is allowed. Must come before the engine is destroyed. */

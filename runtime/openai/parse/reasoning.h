@@ -53,6 +53,7 @@ typedef struct yk_reasoning_split {
   void *user;
 } yk_reasoning_split;
 
+/* yk_reasoning_split_byte - the next byte of the text. is_special: of a special token. */
 void yk_reasoning_split_byte(yk_reasoning_split *split, char c, bool is_special);
 
 /* yk_reasoning_split_end - the text has ended. is_cut: the model did not end it, and part of a tag is dropped. */

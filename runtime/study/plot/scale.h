@@ -21,6 +21,7 @@ typedef struct yk_ticks {
 /* Formats a number; returns text. */
 typedef const char *(*yk_number_format)(double value, char text[YK_NUMBER_TEXT]);
 
+/* yk_scale_at - the place of a value on the axis. */
 double yk_scale_at(const yk_scale *scale, double value);
 
 /* yk_ticks_* - linear: about `most` ticks, at 1, 2, 2.5, 5 times a power of ten; log: at factors of powers of ten,
