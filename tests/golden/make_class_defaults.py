@@ -22,6 +22,9 @@ FAMILIES = [
     ("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM"),
     ("glm4_moe_lite", "Glm4MoeLiteForCausalLM"), ("deepseek_v32", "DeepseekV32ForCausalLM"),
     ("glm_moe_dsa", "GlmMoeDsaForCausalLM"), ("gpt_oss", "GptOssForCausalLM"), ("gemma3_text", "Gemma3ForCausalLM"),
+    ("granitemoe", "GraniteMoeForCausalLM"), ("granitemoeshared", "GraniteMoeSharedForCausalLM"),
+    ("ernie4_5_moe", "Ernie4_5_MoeForCausalLM"), ("glm4", "Glm4ForCausalLM"),
+    ("ministral3", "Ministral3ForCausalLM"), ("mistral4", "Mistral4ForCausalLM"),
 ]
 
 
