@@ -12,16 +12,8 @@
 #include "openai/answer.h"
 #include "openai/protocol.h"
 #include "openai/tokens.h"
+#include "unit/openai_defaults.h"
 #include "yoke/process.h"
-
-static const yk_openai_defaults defaults = {.sampling = {.temperature = 1,
-                                                         .max_tokens = 16,
-                                                         .n_logprobs = -1,
-                                                         .n_prompt_logprobs = -1,
-                                                         .max_reasoning_tokens = -1},
-                                            .n_samples = 1,
-                                            .can_stream = true,
-                                            .style = {.tools = YK_TOOLS_HERMES}};
 
 static yk_status push_all(yk_openai_answer *answer, size_t choice, yk_strbuf *out, yk_err *err)
 {
@@ -61,6 +53,7 @@ static yk_status use_body(const yk_protocol *protocol, const char *body, yk_err 
   yk_token_texts *texts = NULL;
   yk_openai_answer *answer = NULL;
   yk_strbuf out = YK_STRBUF_INIT;
+  const yk_openai_defaults defaults = openai_defaults(YK_TOOLS_HERMES);
   yk_status status = yk_protocol_parse(protocol, body, strlen(body), 1 << 20, &defaults, &request, err);
   if (status == YK_OK) status = yk_openai_request_drop_body(&request, err);
   if (status == YK_OK) status = yk_token_texts_create(NULL, &texts, err);

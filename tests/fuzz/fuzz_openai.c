@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "openai/answer.h"
 #include "openai/tokens.h"
+#include "tests/unit/openai_defaults.h"
 
 enum { MAX_ANSWERED_CHOICES = 8 };
 
@@ -117,14 +118,8 @@ static void answer_request(yk_openai_request *request, const char *text, size_t 
 static void check_request(const char *body, size_t n_body, unsigned choice, size_t n_bytes)
 {
   static const yk_openai_form forms[] = {YK_FORM_COMPLETION, YK_FORM_CHAT, YK_FORM_PLAIN};
-  const yk_openai_defaults defaults = {.sampling = {.temperature = 1,
-                                                    .max_tokens = 16,
-                                                    .n_logprobs = -1,
-                                                    .n_prompt_logprobs = -1,
-                                                    .max_reasoning_tokens = -1},
-                                       .n_samples = 1,
-                                       .can_stream = choice & 4,
-                                       .style = {.tools = choice & 8 ? YK_TOOLS_HERMES : YK_TOOLS_LLAMA3_JSON}};
+  yk_openai_defaults defaults = openai_defaults(choice & 8 ? YK_TOOLS_HERMES : YK_TOOLS_LLAMA3_JSON);
+  defaults.can_stream = choice & 4;
   yk_err err = YK_ERR_INIT;
   yk_openai_request request;
   yk_openai_form form = forms[choice % 3];

@@ -12,6 +12,7 @@
 #include "openai/answer.h"
 #include "openai/answer_write.h"
 #include "openai/protocol.h"
+#include "tests/unit/openai_defaults.h"
 
 enum { MAX_ANSWERED_CHOICES = 8, MAX_BODY_BYTES = 1 << 20 };
 
@@ -122,15 +123,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
   const char *body = (const char *)data + 2;
   const size_t n_body = n_bytes - 2;
   const yk_protocol *protocol = protocols[data[0] % 4];
-  const yk_openai_defaults defaults = {.sampling = {.temperature = 1,
-                                                    .max_tokens = 16,
-                                                    .n_logprobs = -1,
-                                                    .n_prompt_logprobs = -1,
-                                                    .max_reasoning_tokens = -1},
-                                       .n_samples = 1,
-                                       .can_stream = true,
-                                       .style = {.tools = data[1] & 1 ? YK_TOOLS_HERMES : YK_TOOLS_LLAMA3_JSON,
-                                                 .reasoning = data[1] & 2 ? yk_reasoning_find("qwen3") : NULL}};
+  yk_openai_defaults defaults = openai_defaults(data[1] & 1 ? YK_TOOLS_HERMES : YK_TOOLS_LLAMA3_JSON);
+  defaults.style.reasoning = data[1] & 2 ? yk_reasoning_find("qwen3") : NULL;
   yk_err err = YK_ERR_INIT;
   yk_openai_request request;
   yk_status status = yk_protocol_parse(protocol, body, n_body, MAX_BODY_BYTES, &defaults, &request, &err);

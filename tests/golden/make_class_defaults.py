@@ -22,9 +22,7 @@ FAMILIES = [
     ("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM"),
     ("glm4_moe_lite", "Glm4MoeLiteForCausalLM"), ("deepseek_v32", "DeepseekV32ForCausalLM"),
     ("glm_moe_dsa", "GlmMoeDsaForCausalLM"), ("gpt_oss", "GptOssForCausalLM"), ("gemma3_text", "Gemma3ForCausalLM"),
-    ("granitemoe", "GraniteMoeForCausalLM"), ("granitemoeshared", "GraniteMoeSharedForCausalLM"),
-    ("ernie4_5_moe", "Ernie4_5_MoeForCausalLM"), ("glm4", "Glm4ForCausalLM"),
-    ("ministral3", "Ministral3ForCausalLM"), ("mistral4", "Mistral4ForCausalLM"),
+    ("glm4", "Glm4ForCausalLM"), ("ministral3", "Ministral3ForCausalLM"), ("mistral4", "Mistral4ForCausalLM"),
 ]
 
 
@@ -41,7 +39,7 @@ def row(model_type, name):
     is_default = rope["rope_type"] == "default"
     eos = ", ".join(str(i) for i in ids(config.eos_token_id))
     bos = -1 if config.bos_token_id is None else config.bos_token_id
-    return (f'  {{"{name}", {config.rms_norm_eps!r}, {rope["rope_theta"]!r}, {float(local)!r}, '
+    return (f'  {{"{name}", {config.rms_norm_eps!r}, {rope["rope_theta"]:g}, {local:g}, '
             f'YK_ROPE_{rope["rope_type"].upper()}, {float(rope.get("factor", 1))!r}, '
             f'{0 if is_default else rope["original_max_position_embeddings"]}, '
             f'{str(rope.get("truncate", True)).lower()}, {rope.get("partial_rotary_factor", 1.0)!r}, '

@@ -12,20 +12,6 @@
 
 enum { MAX_BODY_BYTES = 1 << 20 };
 
-yk_openai_defaults openai_defaults(yk_tool_format tools)
-{
-  return (yk_openai_defaults){.sampling = {.temperature = 1,
-                                           .top_p = 1,
-                                           .repetition_penalty = 1,
-                                           .max_tokens = 16,
-                                           .n_logprobs = -1,
-                                           .n_prompt_logprobs = -1,
-                                           .max_reasoning_tokens = -1},
-                              .n_samples = 1,
-                              .can_stream = true,
-                              .style = {.tools = tools}};
-}
-
 yk_status openai_parse_with(const yk_openai_defaults *defaults, yk_openai_form form, const char *body,
                             yk_openai_request *out, yk_err *err)
 {

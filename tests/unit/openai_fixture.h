@@ -2,10 +2,7 @@
 #ifndef TESTS_UNIT_OPENAI_FIXTURE_H
 #define TESTS_UNIT_OPENAI_FIXTURE_H
 
-#include "openai/request.h"
-
-/* Defaults without an engine: temperature 1, max_tokens 16, one sample, streams, tool calls of this format. */
-yk_openai_defaults openai_defaults(yk_tool_format tools);
+#include "unit/openai_defaults.h"
 
 /* body: with ' for ". The request must be freed whatever is returned. */
 yk_status openai_parse_with(const yk_openai_defaults *defaults, yk_openai_form form, const char *body,
