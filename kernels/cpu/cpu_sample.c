@@ -9,7 +9,7 @@
  * position), the first id whose running sum of weights exceeds u * total. Weights are float32, sums float64, so that
  * another device that adds in another order makes the same choice except for the last bits of exp.
  *
- * Before that, mask, biases and penalties adjust the logits in float32; log-probabilities and the copied logits are
+ * Before that, biases, penalties and mask adjust the logits in float32; log-probabilities and the copied logits are
  * those of the raw logits. A penalty keeps a finite logit finite: a repetition penalty of 1e-38 would otherwise produce
  * infinities, and their differences NaNs. A forced row is not adjusted, drawn or counted.
  *
@@ -32,7 +32,8 @@ typedef struct sample_context {
   const yk_sample_args *args;
 } sample_context;
 
-/* The sampler's working data of one row. */
+/* The sampler's working data of one row. With a mask, ids are numbered among those of the mask once the logits have
+ * been adjusted: the others are never drawn. */
 typedef struct row_view {
   float *scaled;  /* [n] logits, then adjusted, then divided by the temperature */
   float *weights; /* [n] exp(scaled - maximum) of kept ids */
@@ -131,26 +132,46 @@ static double report_raw(const yk_sample_args *a, const yk_sample_row *params, c
   return log_sum;
 }
 
-/* Logits of ids that the mask excludes become -infinity. */
-static void apply_mask(const uint32_t *mask, row_view *v)
+/* Number the ids of the mask among themselves, in their order. */
+static void keep_masked(const uint32_t *mask, row_view *v)
 {
+  int32_t n = 0;
   for (int32_t first = 0; first < v->n; first += 32) {
     uint32_t word = mask[first / 32];
-    int32_t n = v->n - first < 32 ? v->n - first : 32;
-    if (word == UINT32_MAX) continue;
-    for (int32_t i = 0; i < n; i++)
-      if (!(word >> i & 1)) v->scaled[first + i] = -INFINITY;
+    if (v->n - first < 32) word &= (UINT32_C(1) << (v->n - first)) - 1;
+    if (word == UINT32_MAX) {
+      memmove(v->scaled + n, v->scaled + first, 32 * sizeof *v->scaled);
+      n += 32;
+      continue;
+    }
+    if (__builtin_popcount(word) <= 8) {
+      for (; word; word &= word - 1) v->scaled[n++] = v->scaled[first + __builtin_ctz(word)];
+      continue;
+    }
+    for (int32_t id = first; word; word >>= 1, id++) { /* no branch on a bit */
+      v->scaled[n] = v->scaled[id];
+      n += (int32_t)(word & 1);
+    }
   }
+  v->n = n;
 }
 
-/* The mask, biases, then repetition, frequency and presence penalties, in this order and in float32. */
+/* The id of a number among those of the mask. */
+static int32_t masked_id(const uint32_t *mask, int32_t number)
+{
+  int32_t first = 0;
+  for (int32_t n; number >= (n = __builtin_popcount(mask[first / 32])); first += 32) number -= n;
+  uint32_t word = mask[first / 32];
+  for (; number > 0; number--) word &= word - 1;
+  return first + __builtin_ctz(word);
+}
+
+/* Biases, repetition, frequency and presence penalties, in this order and in float32; then the mask. */
 static void adjust_logits(const yk_sample_args *a, const yk_sample_row *params, const uint32_t *counts, row_view *v)
 {
-  if (params->has_mask) apply_mask(a->masks + params->first_mask, v);
   for (int64_t i = params->first_bias; i < params->first_bias + params->n_biases; i++)
     v->scaled[a->biases[i].token_id] += a->biases[i].bias;
-  if (!params->has_penalties) return;
-  for (int32_t id = 0; id < v->n; id++) {
+  for (int32_t id = 0; params->has_penalties && id < v->n; id++) {
     float logit = v->scaled[id];
     if (!counts[id] || logit == -INFINITY) continue;
     uint32_t n_output = counts[id] / YK_CPU_COUNT_OUTPUT;
@@ -161,6 +182,7 @@ static void adjust_logits(const yk_sample_args *a, const yk_sample_row *params, 
     }
     v->scaled[id] = fminf(fmaxf(logit, -FLT_MAX), FLT_MAX);
   }
+  if (params->has_mask) keep_masked(a->masks + params->first_mask, v);
 }
 
 static bool comes_before(const row_view *v, int32_t a, int32_t b)
@@ -307,6 +329,7 @@ static yk_row_state sample_row(const sample_context *c, int64_t row, row_view *v
       if (!find_maximum(v)) return YK_ROW_BANNED;
     }
     id = choose(params, v);
+    if (params->has_mask) id = masked_id(a->masks + params->first_mask, id);
     if (counts) counts[id] += YK_CPU_COUNT_OUTPUT;
   }
   if (params->want_logprob) out->logprob = (float)((double)raw_logit(a, row, id) - log_sum);
