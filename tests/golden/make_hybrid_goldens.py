@@ -27,7 +27,7 @@ import make_float8_goldens as float8  # noqa: E402
 import make_format_goldens as formats  # noqa: E402
 import make_w8a8_goldens as w8a8  # noqa: E402
 
-goldens.PROMPT_LENGTHS = (1, 70, 130)
+PROMPT_LENGTHS = (1, 70, 130)
 goldens.MAX_ROUNDING = 3e-4  # lengths of q and k amplify roundings
 EXPERTS_PROMPT_LENGTHS = (5, 66)
 ROUNDED_PROMPT_LENGTHS = (1, 20, 66)
@@ -262,7 +262,7 @@ def draw_prompts(spec, model, rng):
     if "num_experts" in config:
         return expert_choices.draw_prompts(config, model, rng, EXPERTS_PROMPT_LENGTHS)
     if spec["pack"] is not pack_int8:
-        return goldens.draw_prompts(model, vocab, rng)
+        return goldens.draw_prompts(model, vocab, rng, PROMPT_LENGTHS)
     no_experts = types.SimpleNamespace(are_clear=lambda: True)
     return [w8a8.draw_experts_prompt(no_experts, model, vocab, length, rng) for length in ROUNDED_PROMPT_LENGTHS]
 
