@@ -40,6 +40,7 @@ static const struct {
     {YK_TOOLS_HERMES, {"<tool_call>", "</tool_call>", NULL}, "Hi <tool_call>"},
     {YK_TOOLS_LLAMA3_JSON, {NULL}, "{\"name\": "},
     {YK_TOOLS_GRANITE, {"<|tool_call|>", NULL}, "Hi <|tool_call|>"},
+    {YK_TOOLS_HUNYUAN_A13B, {NULL}, "Hi <tool_calls>"},
     {YK_TOOLS_MISTRAL, {"[TOOL_CALLS]", "[ARGS]", NULL}, "Hi [TOOL_CALLS]"},
     {YK_TOOLS_MISTRAL, {"[TOOL_CALLS]", "[ARGS]", NULL}, "[TOOL_CALLS] ["},
     {YK_TOOLS_DEEPSEEK_V3, DEEPSEEK_TAGS, "Hi <｜tool▁calls▁begin｜>"},

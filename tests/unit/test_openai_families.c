@@ -165,6 +165,18 @@ static void granite(void **state)
   check(YK_TOOLS_GRANITE, rows, N_ROWS(rows));
 }
 
+static void hunyuan_a13b(void **state)
+{
+  (void)state;
+  static const sample rows[] = {{"Hi <tool_calls>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", "
+                                 "\"arguments\": {}}]</tool_calls>",
+                                 "Hi {f|{\"a\": 1}}{g|{}}"},
+                                {"<tool_calls>\n[ {\"name\": \"f\"} ]\n</tool_calls>", "{f|{}}"},
+                                {"<tool_calls>[]</tool_calls>", NULL},
+                                {"<tool_calls>[{\"name\": 1}]</tool_calls>", NULL}};
+  check(YK_TOOLS_HUNYUAN_A13B, rows, N_ROWS(rows));
+}
+
 /* ---- Values in tags ---------------------------------------------------------------------------------------------- */
 
 #define QWEN(inside)      "<tool_call>\n<function=f>\n" inside "</function>\n</tool_call>"
@@ -445,6 +457,7 @@ static void forms_of_templates(void **state)
               {"<|tool_call>call:<tool_call|><|channel>thought\n", YK_TOOLS_GEMMA4, "gemma4"},
               {"<start_function_call>call:", YK_TOOLS_FUNCTIONGEMMA, NULL},
               {"<|tool_call|>", YK_TOOLS_GRANITE, NULL},
+              {"<tool_calls>[{\"name\": n, \"arguments\": a}]</tool_calls><think>", YK_TOOLS_HUNYUAN_A13B, "qwen3"},
               {"<|python_start|>", YK_TOOLS_PYTHONIC, NULL},
               {"Environment: ipython {\"name\": f, \"parameters\": x}", YK_TOOLS_LLAMA3_JSON, NULL}};
   for (size_t i = 0; each_case(i, i < N_ROWS(rows)); i++) {
@@ -461,6 +474,7 @@ int main(void)
                                      cmocka_unit_test(kimi_k2),
                                      cmocka_unit_test(gemma),
                                      cmocka_unit_test(granite),
+                                     cmocka_unit_test(hunyuan_a13b),
                                      cmocka_unit_test(qwen3_coder),
                                      cmocka_unit_test(openai),
                                      cmocka_unit_test(seed_oss),

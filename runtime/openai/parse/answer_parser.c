@@ -30,6 +30,7 @@ static const yk_call_form *form_of(yk_tool_format format)
                                                                [YK_TOOLS_HERMES] = &yk_form_hermes,
                                                                [YK_TOOLS_LLAMA3_JSON] = &yk_form_llama3_json,
                                                                [YK_TOOLS_GRANITE] = &yk_form_granite,
+                                                               [YK_TOOLS_HUNYUAN_A13B] = &yk_form_hunyuan_a13b,
                                                                [YK_TOOLS_MISTRAL] = &yk_form_mistral,
                                                                [YK_TOOLS_DEEPSEEK_V3] = &yk_form_deepseek_v3,
                                                                [YK_TOOLS_DEEPSEEK_V31] = &yk_form_deepseek_v31,

@@ -89,9 +89,9 @@ struct yk_call_machine {
   bool has_plain_values;            /* a value looked like JSON, and was none */
 };
 
-extern const yk_call_form yk_form_hermes, yk_form_llama3_json, yk_form_granite, yk_form_mistral, yk_form_deepseek_v3,
-    yk_form_deepseek_v31, yk_form_kimi_k2, yk_form_gemma4, yk_form_functiongemma, yk_form_qwen3_coder,
-    yk_form_minimax_m2, yk_form_seed_oss, yk_form_glm45, yk_form_harmony, yk_form_pythonic;
+extern const yk_call_form yk_form_hermes, yk_form_llama3_json, yk_form_granite, yk_form_hunyuan_a13b, yk_form_mistral,
+    yk_form_deepseek_v3, yk_form_deepseek_v31, yk_form_kimi_k2, yk_form_gemma4, yk_form_functiongemma,
+    yk_form_qwen3_coder, yk_form_minimax_m2, yk_form_seed_oss, yk_form_glm45, yk_form_harmony, yk_form_pythonic;
 
 /* ---- Emitting ---------------------------------------------------------------------------------------------------- */
 

@@ -8,7 +8,9 @@ static const struct {
   yk_tool_format format;
 } names[] = {{"hermes", YK_TOOLS_HERMES},
              {"llama3_json", YK_TOOLS_LLAMA3_JSON},
+             {"ernie45", YK_TOOLS_HERMES},
              {"granite", YK_TOOLS_GRANITE},
+             {"hunyuan_a13b", YK_TOOLS_HUNYUAN_A13B},
              {"mistral", YK_TOOLS_MISTRAL},
              {"deepseek_v3", YK_TOOLS_DEEPSEEK_V3},
              {"deepseek_v31", YK_TOOLS_DEEPSEEK_V31},
@@ -48,6 +50,7 @@ static const struct {
              {"<|tool_call>", "call:", YK_TOOLS_GEMMA4},
              {"<start_function_call>", "call:", YK_TOOLS_FUNCTIONGEMMA},
              {"<|tool_call|>", "", YK_TOOLS_GRANITE},
+             {"<tool_calls>", "arguments", YK_TOOLS_HUNYUAN_A13B},
              {"<tool_call>", "arguments", YK_TOOLS_HERMES},
              {"<|python_start|>", "", YK_TOOLS_PYTHONIC},
              {"Environment: ipython", "\"parameters\": ", YK_TOOLS_LLAMA3_JSON}};

@@ -9,6 +9,7 @@ typedef enum yk_tool_format {
   YK_TOOLS_HERMES,
   YK_TOOLS_LLAMA3_JSON,
   YK_TOOLS_GRANITE,
+  YK_TOOLS_HUNYUAN_A13B,
   YK_TOOLS_MISTRAL,
   YK_TOOLS_DEEPSEEK_V3,
   YK_TOOLS_DEEPSEEK_V31,
@@ -27,10 +28,11 @@ typedef enum yk_tool_format {
 /* yk_tool_format_find - the format of one of vLLM's names ("qwen3_coder"); YK_TOOLS_NONE for any other name. */
 yk_tool_format yk_tool_format_find(const char *name);
 
-/* YK_TOOL_FORMAT_NAMES - a name of every format, for messages; qwen3_xml, glm47 and llama4_pythonic are others. */
+/* YK_TOOL_FORMAT_NAMES - a name of every format, for messages; others are ernie45, qwen3_xml, glm47 and
+ *   llama4_pythonic. */
 #define YK_TOOL_FORMAT_NAMES                                                                                           \
   "hermes, llama3_json, granite, mistral, deepseek_v3, deepseek_v31, kimi_k2, gemma4, functiongemma, qwen3_coder, "    \
-  "minimax_m2, seed_oss, glm45, pythonic, openai"
+  "minimax_m2, seed_oss, glm45, hunyuan_a13b, pythonic, openai"
 
 /* yk_tool_format_of_template - the format whose tags a chat template contains; YK_TOOLS_NONE if there are none. */
 yk_tool_format yk_tool_format_of_template(const char *template_text);
