@@ -86,6 +86,22 @@ class Trace(Base):
         self.generate("--trace", self.trace, "--max-tokens", 150)
         self.assertEqual(len(self.check_steps(self.read_trace(), 64)), 64)
 
+    def test_linear_attention(self):
+        """The operations of each kind of layer, in its layers, and a step that ends at a multiple of 64 rows."""
+        ids = ",".join(str(7 + i % 90) for i in range(150))
+        self.run_yoke("generate", "--model", os.path.join(harness.FAMILIES, "hybrid_qwen3_5"), *ON, "--trace",
+                      self.trace, "--token-ids", ids, "--max-tokens", 3, "--ignore-eos", "--max-num-batched-tokens",
+                      149, "--max-num-seqs", 2)
+        device = self.read_trace()["rank 0", "device"]
+        names = collections.Counter((event["name"], event.get("args", {}).get("layer")) for event in device)
+        for layer in range(4):
+            for name in ("in_proj", "gated delta net", "out_proj"):
+                self.assertEqual(names[name, layer], 4 if layer < 3 else 0, name)
+            for name in ("qkv_proj", "attention", "o_proj"):
+                self.assertEqual(names[name, layer], 4 if layer == 3 else 0, name)
+        steps = [event for event in device if event["name"] in STEPS]
+        self.assertEqual([event["args"]["rows"] for event in steps], [128, 22, 1, 1])
+
     def test_batch(self):
         done = self.run_yoke("batch", "--model", harness.DEMO, *ON, "-", "--trace", self.trace,
                              "--max-tokens", N_TOKENS,
