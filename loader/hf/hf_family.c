@@ -141,7 +141,7 @@ static const known_name model_types[] = {
 };
 /* Short enough for a message; the table of families in loader/README.md has the classes. */
 static const char supported_architectures[] =
-    "Llama, Mistral to Small-4, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 to 5, gpt-oss, "
+    "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 to 5, gpt-oss, "
     "Gemma 3, Seed-OSS, Ernie 4.5, Granite, Hunyuan V1, MiniCPM, FM9G, Phi-3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)

@@ -91,6 +91,7 @@ static yk_status read_format(yk_translation *t, yk_json format, yk_err *err)
     return yk_translation_wrong(t, "an object of the type \"json_schema\"", format, err);
   if (!yk_json_is(schema, YK_JSON_OBJECT))
     return yk_translation_wrong(t, "a \"schema\" that is an object", schema, err);
+  YK_TRY(yk_translation_check_strict(t, format, err));
   yk_strbuf *out = yk_translation_field(t, "response_format");
   yk_strbuf_append_str(out, "{\"type\":\"json_schema\",\"json_schema\":{\"schema\":");
   yk_json_append(out, schema, 0);

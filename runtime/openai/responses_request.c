@@ -102,6 +102,7 @@ static yk_status read_format(yk_translation *t, yk_json format, yk_err *err)
     return yk_translation_refuse(t, YK_E_INVAL, err,
                                  "expected the type \"text\", \"json_object\" or \"json_schema\", found \"%.40s\"",
                                  yk_json_text(type));
+  YK_TRY(yk_translation_check_strict(t, format, err));
   yk_strbuf *out = yk_translation_field(t, "response_format");
   if (!is_schema) {
     yk_strbuf_append_str(out, "{\"type\":\"json_object\"}");

@@ -285,9 +285,9 @@ static void append_member(yk_strbuf *out, const char *name, yk_json value)
   yk_json_append(out, value, 0);
 }
 
-yk_status yk_translation_check_strict(yk_translation *t, yk_json tool, yk_err *err)
+yk_status yk_translation_check_strict(yk_translation *t, yk_json object, yk_err *err)
 {
-  yk_json strict = yk_json_get(tool, "strict");
+  yk_json strict = yk_json_get(object, "strict");
   if (!yk_json_is_given(strict) || yk_json_is_bool(strict)) return YK_OK;
   size_t length = strlen(t->param);
   snprintf(t->param + length, sizeof t->param - length, ".strict");

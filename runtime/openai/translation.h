@@ -110,9 +110,9 @@ bool yk_translation_result(yk_translation *t, yk_json id);
 /* yk_translation_end_message - end the open message, if there is one. */
 void yk_translation_end_message(yk_translation *t);
 
-/* yk_translation_check_strict - refuse a tool's "strict" that is no boolean. The place is the tool's. Errors:
- *   YK_E_FORMAT. */
-yk_status yk_translation_check_strict(yk_translation *t, yk_json tool, yk_err *err);
+/* yk_translation_check_strict - refuse "strict" of a tool or a format that is no boolean. The place is the object's.
+ *   Errors: YK_E_FORMAT. */
+yk_status yk_translation_check_strict(yk_translation *t, yk_json object, yk_err *err);
 
 /* yk_translation_tool - add a tool. description, parameters, strict: may be absent. */
 void yk_translation_tool(yk_translation *t, yk_json name, yk_json description, yk_json parameters, yk_json strict);

@@ -197,6 +197,8 @@ static void refused_responses(void **state)
       {"{'input': 'x', 'tools': [{'type': 'function'}]}", "tools[0]", "name"},
       {"{'input': 'x', 'tool_choice': {'type': 'web_search'}}", "tool_choice", "allowed_tools"},
       {"{'input': 'x', 'tool_choice': 'required'}", "tool_choice", "tools"},
+      {"{'input': 'x', 'text': {'format': {'type': 'json_schema', 'schema': {}, 'strict': 1}}}", "text.format.strict",
+       "expected true or false, found integer"},
       {"{'input': 'x', 'tool_choice': 5}", "tool_choice", "found integer"},
       {"{'input': 'x', 'tool_choice': {'type': 'function'}}", "tool_choice.name", "expected a string, found nothing"},
       {"{'input': 'x', 'tools': [{'type': 'function', 'name': 'f', 'strict': 'yes'}]}", "tools[0].strict",
