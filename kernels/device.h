@@ -82,6 +82,7 @@ typedef struct yk_batch {
   const int32_t *state_saves;
   const int32_t *state_save_rows;
   const int32_t *block_tables; /* [n_seqs, block_table_stride] physical block of each logical block */
+  const int32_t *adapters;     /* [n_tokens] as in yk_linear_args, or NULL: no row has an adapter */
 } yk_batch;
 
 /* Layout of this rank's heads. The rank's query heads are contiguous; local query head h reads KV head (q_head_first +
@@ -320,6 +321,11 @@ typedef struct yk_device_ops {
   yk_status (*linear_sums)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
   yk_status (*linear_scale)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 
+  /* linear_adapt: sets adapter number adapter, 1 .. n_adapters, of a layer: parts [the layer's parts]. No forward that
+   * was begun before may use that adapter. NULL: the device has no adapters. */
+  yk_status (*linear_adapt)(yk_device *dev, yk_linear *linear, int32_t adapter, const yk_linear_adapter *parts,
+                            yk_err *err);
+
   /* Mixtures of experts: see mixture.h. Either all are set or all are NULL; without them, building a model with experts
    * fails. mixture_scratch_bytes: takes the layers' specifications, NULL on a rank without experts; reads no data. */
   yk_status (*mixture_create)(yk_device *dev, const yk_mixture_spec *spec, yk_mixture **out, yk_err *err);
@@ -391,6 +397,7 @@ typedef struct yk_device_limits {
   int32_t max_seqs;         /* sequences of one step, and rows sampled */
   int32_t max_model_tokens; /* longest sequence */
   int32_t vocab;
+  int32_t n_adapters; /* low-rank adapters that rows may have; 0: none */
 } yk_device_limits;
 
 /* yk_cpu_device_create - a device on the host's cores.

@@ -81,7 +81,21 @@ typedef struct yk_linear_spec {
   bool f32_output;          /* lm_head: y is float32 whatever the activation type */
   bool is_grouped;          /* a mixture's experts (mixture.h), not for linear_forward */
   int32_t max_tokens;       /* rows of the largest forward; for experts, slots */
+  /* Low-rank adapters that the layer may have, and their largest rank; 0: none. Only layers of one matrix have them,
+   * on devices with linear_adapt. */
+  int32_t n_adapters, adapter_rank;
 } yk_linear_spec;
+
+/* An adapter's matrices for one part of a layer: y += scale * B (A x) for the part's outputs. The product is added in
+ * float32 before the activation, and the sum is rounded once; where ranks add integers (yk_linear_sums_args), it is
+ * added to the rounded result. If x and A are slices of a row-parallel layer, the product is this rank's partial sum
+ * like the rest of y. */
+typedef struct yk_linear_adapter {
+  const float *a; /* host [rank, columns of x] */
+  const float *b; /* host [rank, outputs of the part]: B transposed */
+  int32_t rank;   /* 0: the adapter does not change the part */
+  float scale;
+} yk_linear_adapter;
 
 /* forward: x act [n_tokens, x_size or k_local]; y [n_tokens, y_stride] act (or f32), written in columns 0 ..
  * n_local - 1, where n_local is the sum of the parts' n (one part's if y is gated). y must not alias x. With an empty
@@ -92,6 +106,9 @@ typedef struct yk_linear_args {
   int32_t n_tokens;
   int32_t matrix;   /* 0 .. n_matrices - 1: the matrix that all rows are multiplied with */
   int64_t y_stride; /* elements between rows of y */
+  /* device [n_tokens] adapter of each row, 1 .. n_adapters, or 0: none. Rows without one have the bits that they have
+   * if no row has one. NULL: no row has one, and the forward does no work for adapters. */
+  const int32_t *adapters;
 } yk_linear_args;
 
 /* The steps of a row-parallel layer with quantised inputs. The result has the same bits on any number of ranks: ranks
@@ -110,6 +127,7 @@ typedef struct yk_linear_sums_args {
   void *y;       /* act [n_tokens, n_local] */
   bool is_zeros; /* scale: sets y to zeros */
   int32_t n_tokens;
+  const int32_t *adapters; /* scale: as in yk_linear_args, added on every rank */
 } yk_linear_sums_args;
 
 /* yk_linear_check - checks all that holds for every format: slices inside their weights, x of one size, orders within

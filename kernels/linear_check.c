@@ -143,6 +143,11 @@ yk_status yk_linear_check(const yk_linear_spec *spec, yk_err *err)
     return yk_err_set(err, YK_E_INVAL, "linear: expected 1 to %d parts, found %d", YK_MAX_LINEAR_PARTS, spec->n_parts);
   if (spec->n_matrices < 1)
     return yk_err_set(err, YK_E_INVAL, "linear: expected at least 1 matrix, found %d", spec->n_matrices);
+  if (spec->n_adapters < 0 || (spec->n_adapters > 0 && (spec->n_matrices > 1 || spec->adapter_rank < 1)))
+    return yk_err_set(err, YK_E_INVAL,
+                      "linear: expected adapters of rank 1 or more on a layer of one matrix, found %d of rank %d on %d "
+                      "matrices",
+                      spec->n_adapters, spec->adapter_rank, spec->n_matrices);
   for (int i = 0; i < spec->n_parts; i++) YK_TRY(check_part(spec, i, err));
   return check_activation(spec, err);
 }

@@ -35,6 +35,7 @@ const yk_device_abilities yk_cpu_abilities = {.name = "cpu",
                                               .expert_biases = true,
                                               .score_growth = true,
                                               .rotation_before_norms = true,
+                                              .adapters = true,
                                               .head_dim_unit = 2,
                                               .max_head_dim = INT32_MAX,
                                               .max_hidden = INT32_MAX,
@@ -51,6 +52,7 @@ static void destroy(yk_device *dev)
   free(cpu->penalty_counts);
   yk_cpu_free(dev, cpu->x_f32);
   yk_cpu_free(dev, cpu->x_quantised);
+  yk_cpu_free(dev, cpu->x_adapted);
   free(cpu);
 }
 
@@ -104,6 +106,7 @@ static const yk_device_ops ops = {
     .linear_maxima = yk_cpu_linear_maxima,
     .linear_sums = yk_cpu_linear_sums,
     .linear_scale = yk_cpu_linear_scale,
+    .linear_adapt = yk_cpu_linear_adapt,
     .mixture_create = yk_cpu_mixture_create,
     .mixture_destroy = yk_cpu_mixture_destroy,
     .mixture_scratch_bytes = yk_cpu_mixture_scratch_bytes,

@@ -39,9 +39,10 @@ typedef struct yk_cpu_device {
   float *sample_floats;     /* [n_threads, 2, vocab] of the sampler */
   int32_t *sample_ids;      /* [n_threads, 2, vocab] */
   uint32_t *penalty_counts; /* [max_seqs, vocab]; rows of one call name different slots */
-  void *x_f32;              /* inputs of a GEMM as floats; linear_create grows this and the next buffer */
+  void *x_f32;              /* inputs of a GEMM as floats; linear_create grows this and the next two buffers */
   void *x_quantised;        /* inputs of a GEMM, quantised for a weight format */
-  int64_t x_f32_bytes, x_quantised_bytes;
+  void *x_adapted;          /* products of a block of rows and the first matrices of their adapters */
+  int64_t x_f32_bytes, x_quantised_bytes, x_adapted_bytes;
   yk_cpu_chunk *chunk; /* memory of the next layer's weights; may be NULL */
 } yk_cpu_device;
 
@@ -71,6 +72,8 @@ bool yk_cpu_linear_keeps(const yk_linear_spec *spec, int i);
 yk_status yk_cpu_linear_maxima(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 yk_status yk_cpu_linear_sums(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 yk_status yk_cpu_linear_scale(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
+yk_status yk_cpu_linear_adapt(yk_device *dev, yk_linear *linear, int32_t adapter, const yk_linear_adapter *parts,
+                              yk_err *err);
 yk_status yk_cpu_mixture_create(yk_device *dev, const yk_mixture_spec *spec, yk_mixture **out, yk_err *err);
 void yk_cpu_mixture_destroy(yk_device *dev, yk_mixture *mixture);
 int64_t yk_cpu_mixture_scratch_bytes(const yk_mixture_sizes *sizes, const yk_linear_spec *gate_up,

@@ -32,7 +32,6 @@ static yk_status refuse_variants(yk_json root, const char *name, yk_err *err)
               {"lora_bias", "biases of adapters"},
               {"fan_in_fan_out", "weights that are stored transposed"},
               {"trainable_token_indices", "embeddings of single tokens"},
-              {"target_parameters", "adapters of parameters, such as fused experts"},
               {"layer_replication", "copies of layers"},
               {"alora_invocation_tokens", "activated LoRA"},
               {"arrow_config", "Arrow"}};

@@ -19,7 +19,7 @@ typedef struct generate_options {
   yk_model_options model;
   yk_sampling_options sampling;
   yk_prompts prompts;
-  const char *trace_path;
+  const char *trace_path, *adapter;
   char *schema; /* text of --json-schema, owned; NULL: none */
   size_t schema_bytes;
   int format; /* index into format_names */
@@ -68,6 +68,8 @@ static bool parse(generate_options *options, int argc, char **argv, int *exit_co
        .parse = yk_prompts_add_ids},
       {"json-schema", NULL, YK_OPTION_CALL, options, "FILE",
        .help = "outputs are JSON that satisfies the schema in this file", .parse = read_schema},
+      {"adapter", NULL, YK_OPTION_STRING, &options->adapter, "NAME", .help = "of --lora-modules, for all prompts",
+       .fallback = "none"},
       {"format", NULL, YK_OPTION_CHOICE, &options->format, .help = "json: an object a line for each sample",
        .choices = format_names},
       yk_trace_option(&options->trace_path),
@@ -95,8 +97,8 @@ static bool parse(generate_options *options, int argc, char **argv, int *exit_co
     yk_err_set(&err, YK_E_INVAL, "--logprobs: expected --format json with it, found --format text");
   else if (options->format != FORMAT_JSON && options->sampling.n_prompt_logprobs >= 0)
     yk_err_set(&err, YK_E_INVAL, "--prompt-logprobs: expected --format json with it, found --format text");
-  else
-    yk_model_options_apply(&options->model, &engine, &err);
+  else if (yk_model_options_apply(&options->model, &engine, &err) == YK_OK)
+    yk_adapter_options_check_name(&options->model.adapters, options->adapter, &err);
   if (err.code == YK_OK) return true;
   *exit_code = yk_cli_usage_error(&command, &err);
   return false;
@@ -133,6 +135,7 @@ static yk_status submit(generation *session, size_t index, yk_request **out, yk_
   const yk_prompt *prompt = prompt_of(session, index);
   size_t n_samples = (size_t)session->options->sampling.n_samples;
   yk_request_options_init(session->engine, &request);
+  request.adapter = session->options->adapter;
   request.ids = prompt->ids;
   request.n_ids = prompt->n_ids;
   if (prompt->text) {

@@ -150,6 +150,8 @@ static yk_status check(serve_options *options, yk_err *err)
     return yk_err_set(err, YK_E_INVAL,
                       "--restart-on-failure: MPI ends all processes with the first that fails; start them by --nnodes, "
                       "or leave it out");
+  if (server->adapters_folder && server->engine.max_adapters == 0)
+    return yk_err_set(err, YK_E_INVAL, "--allowed-lora-path: expected --enable-lora with it");
   server->port = options->port;
   server->max_waiting = options->max_waiting;
   server->max_connections = options->max_connections;
@@ -167,7 +169,7 @@ static yk_status check(serve_options *options, yk_err *err)
   return YK_OK;
 }
 
-enum { N_HTTP_OPTIONS = 15, N_LIMIT_OPTIONS = 8 };
+enum { N_HTTP_OPTIONS = 16, N_LIMIT_OPTIONS = 8 };
 
 static void fill_http_options(serve_options *options, yk_option out[N_HTTP_OPTIONS])
 {
@@ -200,6 +202,8 @@ static void fill_http_options(serve_options *options, yk_option out[N_HTTP_OPTIO
        .help = "between these lines", .above_min = true, .max = 86400},
       {"enable-tokenizer-info-endpoint", NULL, YK_OPTION_FLAG, &server->serves_tokenizer_info,
        .help = "serve /tokenizer_info"},
+      {"allowed-lora-path", NULL, YK_OPTION_STRING, &server->adapters_folder, "DIR",
+       .help = "clients may load adapters from folders below it, and unload adapters", .fallback = "they may not"},
       {"enable-prompt-tokens-details", NULL, YK_OPTION_FLAG, &server->reports_cached_tokens,
        .help = "usage has cached_tokens, which lets clients learn about each other's prompts"},
       {"log-requests", NULL, YK_OPTION_FLAG, &server->logs_requests, .help = "log each request, prompts too"},

@@ -65,7 +65,10 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
                              .n_processes = e->cluster ? yk_cluster_n_processes(e->cluster) : 1,
                              .has_tokenizer = e->tokenizer != NULL,
                              .embedding_size = s->embedding_size,
-                             .only_embeds = config->lacks_head};
+                             .only_embeds = config->lacks_head,
+                             .max_adapters = s->limits.n_adapters};
+  e->config = *config;
+  e->config.quant.rules = NULL; /* the checkpoint's */
   e->info.n_stages = s->world.n_stages;
   memcpy(e->info.memory, plan->memory, sizeof e->info.memory);
   memcpy(e->info.state_bytes, plan->state_bytes, sizeof e->info.state_bytes);
@@ -147,7 +150,12 @@ static yk_status load_ranks(yk_engine *e, const yk_engine_options *options, cons
   int64_t start_ns = yk_clock_now_ns();
   YK_TRY(yk_ranks_create(&e->settings, e->cluster, &e->ranks, err));
   int64_t created_ns = yk_clock_now_ns();
-  YK_TRY(yk_ranks_load(e->ranks, checkpoint, options->progress ? report_progress : NULL, &progress, err));
+  yk_open_adapters adapters;
+  yk_status status = yk_open_adapters_open(options, yk_checkpoint_config(checkpoint), &adapters, err);
+  if (status == YK_OK)
+    status = yk_ranks_load(e->ranks, checkpoint, &adapters, options->progress ? report_progress : NULL, &progress, err);
+  yk_open_adapters_close(&adapters);
+  YK_TRY(status);
   e->info.weights_s = yk_clock_seconds_since(created_ns);
   log_loading(e, (double)(created_ns - start_ns) / 1e9, yk_ranks_loaded_bytes(e->ranks) - progress.total_bytes);
   if (options->progress) options->progress(options->progress_user, progress.total_bytes, progress.total_bytes);
@@ -180,6 +188,7 @@ static yk_status start_from_checkpoint(yk_engine *e, const yk_engine_options *op
   e->info.checkpoint_bytes = yk_checkpoint_bytes(checkpoint);
   log_plan(e, &plan);
   YK_TRY(yk_checkpoint_settle(checkpoint, load_ranks(e, options, checkpoint, &plan, err), err));
+  YK_TRY(yk_adapters_create(options, &e->adapters, err));
   YK_TRY(yk_expert_counts_create(yk_checkpoint_config(checkpoint), &e->settings, &e->experts, err));
   return start_thread(e, err);
 }
@@ -268,6 +277,7 @@ bool yk_engine_destroy(yk_engine *engine)
   if (all_freed) yk_step_builder_destroy(engine->builder);                /* otherwise a rank may still read a step */
   yk_scheduler_destroy(engine->scheduler);
   yk_cache_salts_free(&engine->salts);
+  yk_adapters_destroy(&engine->adapters);
   yk_memory_pool_destroy(engine->pool);
   yk_grammars_free(engine->grammars);
   yk_tokenizer_free(engine->tokenizer);

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/adapters.h"
 #include "engine/loop/cache_salts.h"
 #include "engine/loop/scheduler.h"
 #include "engine/loop/step_builder.h"
@@ -38,6 +39,7 @@ struct yk_engine {
   yk_mpi_run *mpi;         /* that started them, or NULL; the group's if there is one */
   yk_process_group *group; /* the engine is one of several of a run, or NULL */
   bool has_one_clock;      /* all ranks' timestamps are of one clock */
+  yk_model_config config;  /* without rules of quantisation */
   yk_generation_defaults generation;
   yk_pooling_config pooling;
   int32_t eos_ids[YK_MAX_EOS_IDS + 1]; /* ids of the checkpoint and of the tokenizer */
@@ -76,6 +78,7 @@ struct yk_engine {
   yk_engine_stats stats;
   yk_profiler profiler; /* partly owned by the engine thread, like experts */
   yk_expert_counts experts;
+  yk_adapters adapters;
 };
 
 #endif

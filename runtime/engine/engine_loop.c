@@ -21,9 +21,9 @@ static void add_request(yk_engine *e, yk_request *request)
 {
   yk_sequence *seq = &request->seq;
   yk_err error = YK_ERR_INIT;
-  if (request->cache_salt)
-    yk_sequence_memory_begin_at(&seq->memory, yk_cache_salts_start(&e->salts, yk_memory_pool_blocks(e->pool),
-                                                                   request->cache_salt, request->cache_salt_bytes));
+  const yk_salt salt = {request->adapter_id, request->cache_salt, request->cache_salt_bytes};
+  if (request->cache_salt || request->adapter_id)
+    yk_sequence_memory_begin_at(&seq->memory, yk_cache_salts_start(&e->salts, yk_memory_pool_blocks(e->pool), &salt));
   if (yk_step_builder_reserve(e->builder, &seq->extras, &error) == YK_OK) {
     yk_scheduler_add(e->scheduler, seq);
     return;

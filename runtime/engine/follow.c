@@ -26,7 +26,11 @@ static yk_status load(follower *f, const yk_checkpoint *checkpoint, yk_err *err)
   YK_TRY(yk_settings_resolve(f->options, checkpoint, 0, f->cluster, &settings, &plan, err));
   settings.wires = yk_mpi_run_wires(f->mpi, f->cluster);
   YK_TRY(yk_ranks_create(&settings, f->cluster, &f->ranks, err));
-  return yk_checkpoint_settle(checkpoint, yk_ranks_load(f->ranks, checkpoint, NULL, NULL, err), err);
+  yk_open_adapters adapters;
+  yk_status status = yk_open_adapters_open(f->options, yk_checkpoint_config(checkpoint), &adapters, err);
+  if (status == YK_OK) status = yk_ranks_load(f->ranks, checkpoint, &adapters, NULL, NULL, err);
+  yk_open_adapters_close(&adapters);
+  return yk_checkpoint_settle(checkpoint, status, err);
 }
 
 static yk_status open_and_load(follower *f, yk_err *err)

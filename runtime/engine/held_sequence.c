@@ -23,6 +23,7 @@ struct yk_held_sequence {
   size_t n_tokens;        /* the caller's view of the length */
   sequence_call *pending; /* the append that is being computed; used by the engine thread only */
   int32_t n_before;       /* tokens before that append */
+  uint64_t adapter_id;    /* separates prefixes; 0: none */
 };
 
 /* ---- The owner's functions --------------------------------------------------------------------------------------- */
@@ -93,6 +94,10 @@ static const yk_sequence_owner held_sequence_owner = {.describe_row = describe_r
 static void run_create(yk_engine *e, yk_call *call)
 {
   sequence_call *c = (sequence_call *)call;
+  const yk_salt salt = {.adapter_id = c->sequence->adapter_id};
+  if (salt.adapter_id)
+    yk_sequence_memory_begin_at(&c->sequence->seq.memory,
+                                yk_cache_salts_start(&e->salts, yk_memory_pool_blocks(e->pool), &salt));
   yk_scheduler_park(e->scheduler, &c->sequence->seq);
   yk_call_answer(e, call, NULL);
 }
@@ -163,13 +168,33 @@ static void destroy(yk_held_sequence *held)
   free(held);
 }
 
+static void release_adapter(const yk_held_sequence *held)
+{
+  yk_engine *e = held->engine;
+  pthread_mutex_lock(&e->mutex);
+  yk_adapters_release(&e->adapters, held->seq.adapter);
+  pthread_mutex_unlock(&e->mutex);
+}
+
 yk_status yk_held_sequence_create(yk_engine *engine, yk_held_sequence **out, yk_err *err)
 {
+  return yk_held_sequence_create_adapted(engine, NULL, out, err);
+}
+
+yk_status yk_held_sequence_create_adapted(yk_engine *engine, const char *adapter, yk_held_sequence **out, yk_err *err)
+{
+  yk_adapter_use use;
   *out = NULL;
   YK_TRY(allocate(engine, out, err));
+  pthread_mutex_lock(&engine->mutex);
+  yk_status status = yk_adapters_acquire(&engine->adapters, adapter, &use, err);
+  pthread_mutex_unlock(&engine->mutex);
+  (*out)->seq.adapter = use.number;
+  (*out)->adapter_id = use.id;
   sequence_call call = {.call.run = run_create, .sequence = *out};
-  yk_status status = yk_call_run(engine, &call.call, err);
+  if (status == YK_OK) status = yk_call_run(engine, &call.call, err);
   if (status != YK_OK) {
+    release_adapter(*out);
     destroy(*out);
     *out = NULL;
   }
@@ -222,6 +247,10 @@ yk_status yk_held_sequence_fork(yk_held_sequence *sequence, yk_held_sequence **o
     return status;
   }
   (*out)->n_tokens = sequence->n_tokens;
+  (*out)->adapter_id = sequence->adapter_id;
+  pthread_mutex_lock(&sequence->engine->mutex);
+  yk_adapters_use_again(&sequence->engine->adapters, (*out)->seq.adapter);
+  pthread_mutex_unlock(&sequence->engine->mutex);
   return YK_OK;
 }
 
@@ -235,5 +264,6 @@ void yk_held_sequence_free(yk_held_sequence *sequence)
   if (!sequence) return;
   sequence_call call = {.call.run = run_free, .call.works_after_failure = true, .sequence = sequence};
   yk_call_run(sequence->engine, &call.call, NULL);
+  release_adapter(sequence);
   destroy(sequence);
 }

@@ -51,6 +51,7 @@ struct yk_request {
   bool lost_output; /* memory for tokens or text ran out: the request ends with an error */
   char *cache_salt; /* [cache_salt_bytes], owned; NULL: none */
   size_t cache_salt_bytes;
+  uint64_t adapter_id; /* separates prefixes; seq.adapter is in use until the engine finishes the request */
   yk_request *next_submitted;
 
   atomic_uint *n_cancels; /* the engine's counter; valid until the request is finished */

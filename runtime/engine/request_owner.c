@@ -180,6 +180,7 @@ static void finish(yk_engine *e, yk_sequence *seq, yk_finish_reason reason, cons
   yk_scheduler_remove(e->scheduler, seq);
   yk_step_builder_release(e->builder, &seq->extras);
   pthread_mutex_lock(&e->mutex);
+  yk_adapters_release(&e->adapters, seq->adapter);
   if (reason == YK_FINISH_ERROR)
     e->stats.requests_failed++;
   else

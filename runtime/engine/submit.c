@@ -160,12 +160,16 @@ static size_t collect_end_ids(const yk_engine *e, const yk_sampling *s, int32_t 
   return n;
 }
 
-/* Queue the request, unless the engine has failed or is stopping. */
-static yk_status enqueue(yk_engine *e, yk_request *request, yk_err *err)
+/* Queue the request with its adapter, unless the engine has failed or is stopping. */
+static yk_status enqueue(yk_engine *e, yk_request *request, const char *adapter, yk_err *err)
 {
+  yk_adapter_use use = {0};
   pthread_mutex_lock(&e->mutex);
   yk_err refused = e->failure;
   if (e->stopping) yk_err_set(&refused, YK_E_CANCELLED, "the engine is stopping");
+  if (refused.code == YK_OK) yk_adapters_acquire(&e->adapters, adapter, &use, &refused);
+  request->seq.adapter = use.number;
+  request->adapter_id = use.id;
   if (refused.code == YK_OK) {
     *e->inbox_end = request;
     e->inbox_end = &request->next_submitted;
@@ -245,7 +249,7 @@ static yk_status submit_ids(yk_engine *e, const int32_t *ids, size_t n_ids, cons
   if (status == YK_OK && options->embeds)
     status = yk_request_set_embedding(
         request, options->embedding_size > 0 ? options->embedding_size : e->info.embedding_size, err);
-  if (status == YK_OK) status = enqueue(e, request, err);
+  if (status == YK_OK) status = enqueue(e, request, options->adapter, err);
   if (status != YK_OK) {
     yk_request_set_waiter(request, NULL, NULL); /* the caller has no handle, so a waiter must not report the request */
     yk_request_finish(request, YK_FINISH_CANCELLED, NULL);

@@ -82,8 +82,7 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
   const yk_delta_config *delta = &source->config->delta;
   const heads h = heads_of(source);
   const yk_projection out_proj = {layer, YK_ROLE_DELTA_OUT, 0};
-  *out = (projections){.in = {.n_matrices = 1, .max_tokens = source->limits->step.max_tokens},
-                       .out = {.n_parts = 1, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens}};
+  *out = (projections){.in = yk_rank_layer_spec(source, 0), .out = yk_rank_layer_spec(source, 1)};
   if (delta->is_fused) {
     YK_TRY(add_part(source, layer, YK_ROLE_DELTA_QKVZ, yk_range_scaled(h.keys, fused_step(delta)), &out->in, err));
     YK_TRY(add_part(source, layer, YK_ROLE_DELTA_BA, yk_range_scaled(h.values, 2), &out->in, err));
@@ -223,6 +222,21 @@ static yk_status load_norm(const yk_rank_loader *loader, int32_t layer, yk_subla
   return yk_rank_load_floats(loader, &norm, &a->norm_w, err);
 }
 
+/* The roles of the parts as specify orders them. */
+static yk_status load_projections(const yk_rank_loader *loader, int32_t layer, const projections *p, yk_sublayer *a,
+                                  yk_err *err)
+{
+  static const yk_weight_role fused[] = {YK_ROLE_DELTA_QKVZ, YK_ROLE_DELTA_BA}, of_out = YK_ROLE_DELTA_OUT;
+  static const yk_weight_role split[] = {YK_ROLE_DELTA_QKV, YK_ROLE_DELTA_QKV, YK_ROLE_DELTA_QKV,
+                                         YK_ROLE_DELTA_Z,   YK_ROLE_DELTA_B,   YK_ROLE_DELTA_A};
+  const yk_adapted_place in = {.layer = layer, .roles = loader->source.config->delta.is_fused ? fused : split};
+  const yk_adapted_place out = {.layer = layer, .roles = &of_out};
+  YK_TRY(yk_rank_load_linear(loader, &p->in, &a->in, err));
+  YK_TRY(yk_adapted_add(loader->adapted, &in, &p->in, a->in, err));
+  YK_TRY(yk_row_parallel_load(loader, &p->out, &a->out, err));
+  return yk_adapted_add(loader->adapted, &out, &p->out, a->out.linear, err);
+}
+
 static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer **out, yk_err *err)
 {
   const yk_rank_source *source = &loader->source;
@@ -242,8 +256,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   YK_TRY(load_convolution(loader, layer, a, err));
   YK_TRY(load_decay(loader, layer, a, err));
   YK_TRY(load_norm(loader, layer, a, err));
-  YK_TRY(yk_rank_load_linear(loader, &p.in, &a->in, err));
-  YK_TRY(yk_row_parallel_load(loader, &p.out, &a->out, err));
+  YK_TRY(load_projections(loader, layer, &p, a, err));
   size_t n_bytes = (size_t)state_bytes(&a->layout);
   YK_TRY(yk_rank_alloc(loader, (size_t)limits->step.max_seqs * n_bytes, &a->states, err));
   if (limits->n_state_entries == 0) return YK_OK;
@@ -270,7 +283,11 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
 {
   YK_TRY(yk_sublayer_normalise(s, err));
   void *x = s->scratch, *results = (char *)s->scratch + a->results_offset_bytes;
-  yk_linear_args to_x = {.x = s->x.rows, .y = x, .n_tokens = s->batch->n_tokens, .y_stride = a->layout.x_stride};
+  yk_linear_args to_x = {.x = s->x.rows,
+                         .y = x,
+                         .n_tokens = s->batch->n_tokens,
+                         .y_stride = a->layout.x_stride,
+                         .adapters = s->batch->adapters};
   yk_row_parallel_args to_y = {.x = results, .y = s->y.rows, .scratch = (char *)s->scratch + a->out_offset_bytes};
   YK_RUN(s->operations, GEMM_QKV, s->layer, "in_proj", s->dev->ops->linear_forward(s->dev, a->in, &to_x, err));
   YK_RUN(s->operations, ATTENTION, s->layer, "gated delta net", run_heads(a, s, x, results, err));

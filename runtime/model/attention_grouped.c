@@ -42,8 +42,7 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
   int n_parts = c->attention_gates ? PART_GATES + 1 : PART_GATES;
   const yk_projection q_proj = {layer, YK_ROLE_Q, 0}, k_proj = {layer, YK_ROLE_K, 0};
   const yk_projection v_proj = {layer, YK_ROLE_V, 0}, o_proj = {layer, YK_ROLE_O, 0};
-  *out = (projections){.qkv = {.n_parts = n_parts, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens},
-                       .o = {.n_parts = 1, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens}};
+  *out = (projections){.qkv = yk_rank_layer_spec(source, n_parts), .o = yk_rank_layer_spec(source, 1)};
   YK_TRY(yk_rank_column_part(source, &q_proj, q, &out->qkv.parts[PART_Q], err));
   YK_TRY(yk_rank_column_part(source, &k_proj, kv, &out->qkv.parts[PART_K], err));
   YK_TRY(yk_rank_column_part(source, &v_proj, kv, &out->qkv.parts[PART_V], err));
@@ -159,13 +158,27 @@ static yk_status order_heads(const yk_model_config *c, yk_linear_spec *qkv, int3
   return YK_OK;
 }
 
-static yk_status load_qkv(const yk_rank_loader *loader, yk_linear_spec *qkv, yk_linear **out, yk_err *err)
+static yk_status load_qkv(const yk_rank_loader *loader, int32_t layer, yk_linear_spec *qkv, yk_linear **out,
+                          yk_err *err)
 {
+  static const yk_weight_role roles[] = {
+      [PART_Q] = YK_ROLE_Q, [PART_K] = YK_ROLE_K, [PART_V] = YK_ROLE_V, [PART_GATES] = YK_ROLE_Q};
+  const yk_adapted_place place = {.layer = layer, .roles = roles};
   int32_t *order;
   YK_TRY(order_heads(loader->source.config, qkv, &order, err));
   yk_status status = yk_rank_load_linear(loader, qkv, out, err);
+  if (status == YK_OK) status = yk_adapted_add(loader->adapted, &place, qkv, *out, err);
   free(order);
   return status;
+}
+
+static yk_status load_o(const yk_rank_loader *loader, int32_t layer, const yk_linear_spec *o, yk_row_parallel *out,
+                        yk_err *err)
+{
+  const yk_weight_role role = YK_ROLE_O;
+  const yk_adapted_place place = {.layer = layer, .roles = &role};
+  YK_TRY(yk_row_parallel_load(loader, o, out, err));
+  return yk_adapted_add(loader->adapted, &place, o, out->linear, err);
 }
 
 /* The checkpoint's scales and offsets of K's or V's cache, in the order in which a head's elements are cached. If q and
@@ -243,8 +256,8 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
     YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_K_NORM, layer, &a->k_norm_w, err));
   }
   YK_TRY(load_sinks(loader, layer, a, err));
-  YK_TRY(load_qkv(loader, &p.qkv, &a->qkv, err));
-  YK_TRY(yk_row_parallel_load(loader, &p.o, &a->o, err));
+  YK_TRY(load_qkv(loader, layer, &p.qkv, &a->qkv, err));
+  YK_TRY(load_o(loader, layer, &p.o, &a->o, err));
   return load_cache(loader, layer, a, err);
 }
 
@@ -293,7 +306,11 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
   YK_TRY(yk_sublayer_normalise(s, err));
   int32_t n = s->batch->n_tokens;
   void *qkv = s->scratch, *attended = (char *)s->scratch + a->attended_offset_bytes;
-  yk_linear_args to_qkv = {.x = s->x.rows, .y = qkv, .n_tokens = n, .y_stride = yk_head_layout_width(&a->heads)};
+  yk_linear_args to_qkv = {.x = s->x.rows,
+                           .y = qkv,
+                           .n_tokens = n,
+                           .y_stride = yk_head_layout_width(&a->heads),
+                           .adapters = s->batch->adapters};
   yk_row_parallel_args to_y = {.x = attended, .y = s->y.rows, .scratch = (char *)s->scratch + a->o_offset_bytes};
   YK_RUN(s->operations, GEMM_QKV, s->layer, "qkv_proj", s->dev->ops->linear_forward(s->dev, a->qkv, &to_qkv, err));
   YK_RUN(s->operations, OTHER, s->layer, "rotary embedding", rotate_and_cache(a, s, qkv, err));

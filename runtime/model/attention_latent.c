@@ -62,7 +62,7 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
   const yk_range heads = source->share.heads.q;
   const yk_range q = yk_range_scaled(heads, layout.nope_dim + layout.rope_dim);
   const yk_range latent = {0, layout.n_heads > 0 ? yk_latent_width(&layout) : 0};
-  const yk_linear_spec blank = {.n_parts = 1, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens};
+  const yk_linear_spec blank = yk_rank_layer_spec(source, 1);
   const yk_projection kv_a = {layer, YK_ROLE_KV_A, 0}, kv_b = {layer, YK_ROLE_KV_B, 0}, o = {layer, YK_ROLE_O, 0};
   *out = (projections){.first = blank, .q_b = blank, .o = blank};
   out->first.n_parts = 2;
@@ -172,12 +172,22 @@ static yk_status order_rotation(const yk_model_config *c, projections *p, int32_
   return YK_OK;
 }
 
-static yk_status load_projections(const yk_rank_loader *loader, projections *p, yk_sublayer *a, yk_err *err)
+static yk_status load_one(const yk_rank_loader *loader, const yk_adapted_place *place, const yk_linear_spec *spec,
+                          yk_linear **out, yk_err *err)
 {
+  YK_TRY(yk_rank_load_linear(loader, spec, out, err));
+  return yk_adapted_add(loader->adapted, place, spec, *out, err);
+}
+
+static yk_status load_projections(const yk_rank_loader *loader, int32_t layer, projections *p, yk_sublayer *a,
+                                  yk_err *err)
+{
+  const yk_weight_role of_first[] = {a->q_rank > 0 ? YK_ROLE_Q_A : YK_ROLE_Q, YK_ROLE_KV_A}, of_q_b = YK_ROLE_Q_B;
+  const yk_adapted_place first = {.layer = layer, .roles = of_first}, q_b = {.layer = layer, .roles = &of_q_b};
   int32_t *order;
   yk_status status = order_rotation(loader->source.config, p, &order, err);
-  if (status == YK_OK) status = yk_rank_load_linear(loader, &p->first, &a->first, err);
-  if (status == YK_OK && a->q_rank > 0) status = yk_rank_load_linear(loader, &p->q_b, &a->q_b, err);
+  if (status == YK_OK) status = load_one(loader, &first, &p->first, &a->first, err);
+  if (status == YK_OK && a->q_rank > 0) status = load_one(loader, &q_b, &p->q_b, &a->q_b, err);
   free(order);
   return status;
 }
@@ -193,6 +203,8 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   const yk_rank_source *source = &loader->source;
   const yk_model_config *c = source->config;
   const yk_device_ops *ops = loader->dev->ops;
+  const yk_weight_role o = YK_ROLE_O;
+  const yk_adapted_place of_o = {.layer = layer, .roles = &o};
   projections p;
   if (!ops->latent_attention)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s device: latent attention is not supported", ops->name);
@@ -205,9 +217,10 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   a->growth = c->score_growth;
   a->at = offsets_of(source, &p.o);
   YK_TRY(load_norms(loader, layer, a, err));
-  YK_TRY(load_projections(loader, &p, a, err));
+  YK_TRY(load_projections(loader, layer, &p, a, err));
   YK_TRY(yk_rank_load_matrix(loader, &p.kv_b, &a->kv_up, err));
   YK_TRY(yk_row_parallel_load(loader, &p.o, &a->o, err));
+  YK_TRY(yk_adapted_add(loader->adapted, &of_o, &p.o, a->o.linear, err));
   size_t n_blocks = (size_t)source->limits->n_kv_blocks;
   return yk_rank_alloc(loader, n_blocks * (size_t)block_bytes(&a->layout, source->dev.dtype), &a->cache, err);
 }
@@ -226,7 +239,8 @@ static yk_status project(const yk_sublayer *a, const yk_sublayer_step *s, rows *
   int64_t first_q = a->q_rank > 0 ? a->q_rank : yk_latent_q_width(&a->layout);
   int64_t width = first_q + yk_latent_width(&a->layout);
   int32_t n = s->batch->n_tokens;
-  yk_linear_args to_first = {.x = s->x.rows, .y = scratch + a->at.first, .n_tokens = n, .y_stride = width};
+  yk_linear_args to_first = {
+      .x = s->x.rows, .y = scratch + a->at.first, .n_tokens = n, .y_stride = width, .adapters = s->batch->adapters};
   *out = (rows){.q = scratch + a->at.first,
                 .latent = scratch + a->at.first + first_q * (int64_t)yk_dtype_bytes(s->dev->dtype),
                 .q_stride = width,
@@ -241,7 +255,11 @@ static yk_status project(const yk_sublayer *a, const yk_sublayer_step *s, rows *
                            .n_rows = n,
                            .hidden = a->q_rank,
                            .eps = inner_norm_eps};
-  yk_linear_args to_q = {.x = norm.y, .y = scratch + a->at.q, .n_tokens = n, .y_stride = yk_latent_q_width(&a->layout)};
+  yk_linear_args to_q = {.x = norm.y,
+                         .y = scratch + a->at.q,
+                         .n_tokens = n,
+                         .y_stride = yk_latent_q_width(&a->layout),
+                         .adapters = s->batch->adapters};
   YK_RUN(s->operations, OTHER, s->layer, "q_a_layernorm", s->dev->ops->rms_norm(s->dev, &norm, err));
   YK_RUN(s->operations, GEMM_QKV, s->layer, "q_b_proj", s->dev->ops->linear_forward(s->dev, a->q_b, &to_q, err));
   out->q = to_q.y;

@@ -11,12 +11,11 @@ typedef struct projections {
 
 static yk_status specify(const yk_rank_source *source, const yk_gated_ffn_spec *spec, projections *out, yk_err *err)
 {
-  int32_t max_tokens = source->limits->step.max_tokens;
   const yk_projection gate = {.layer = spec->layer, .role = spec->gate}, up = {.layer = spec->layer, .role = spec->up};
   const yk_projection down = {.layer = spec->layer, .role = spec->down};
-  *out = (projections){
-      .gate_up = {.n_parts = 2, .n_matrices = 1, .activation = source->config->activation, .max_tokens = max_tokens},
-      .down = {.n_parts = 1, .n_matrices = 1, .max_tokens = max_tokens}};
+  *out = (projections){.gate_up = yk_rank_layer_spec(source, 2), .down = yk_rank_layer_spec(source, 1)};
+  out->gate_up.activation = source->config->activation;
+  if (!yk_adapter_can_change(spec->gate)) out->gate_up.n_adapters = out->down.n_adapters = 0;
   YK_TRY(yk_rank_column_part(source, &gate, spec->channels, &out->gate_up.parts[0], err));
   YK_TRY(yk_rank_column_part(source, &up, spec->channels, &out->gate_up.parts[1], err));
   return yk_rank_row_part(source, &down, spec->channels, true, &out->down.parts[0], err);
@@ -72,11 +71,42 @@ yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec 
   return YK_OK;
 }
 
-static yk_status load_gate_up(const yk_rank_loader *loader, projections *p, yk_linear **out, yk_err *err)
+/* The channels that the rank's inputs of down are, in the order of gate's outputs; NULL: those of down's k. The caller
+ * frees *out. */
+static yk_status channels_of(const projections *p, int32_t **out, yk_err *err)
+{
+  const yk_linear_part *gate = &p->gate_up.parts[0], *down = &p->down.parts[0];
+  const int64_t n = yk_range_size(down->k);
+  *out = NULL;
+  if (!gate->n_order) return YK_OK;
+  *out = malloc((size_t)(n + 1) * sizeof **out);
+  if (!*out) return yk_err_set(err, YK_E_NOMEM, "no memory for the order of %lld channels", (long long)n);
+  for (int64_t i = 0; i < n; i++) (*out)[i] = (int32_t)(gate->n_order[i] - gate->n.begin + down->k.begin);
+  return YK_OK;
+}
+
+static yk_status add_adapted(const yk_rank_loader *loader, const yk_gated_ffn_spec *spec, const projections *p,
+                             const yk_gated_ffn *ffn, yk_err *err)
+{
+  const yk_weight_role gate_up[] = {spec->gate, spec->up};
+  int32_t *channels;
+  YK_TRY(channels_of(p, &channels, err));
+  const yk_adapted_place of_gate_up = {.layer = spec->layer, .roles = gate_up};
+  const yk_adapted_place of_down = {.layer = spec->layer, .roles = &spec->down, .columns = channels};
+  yk_status status = yk_adapted_add(loader->adapted, &of_gate_up, &p->gate_up, ffn->gate_up, err);
+  if (status == YK_OK) status = yk_adapted_add(loader->adapted, &of_down, &p->down, ffn->down.linear, err);
+  free(channels);
+  return status;
+}
+
+static yk_status load_linears(const yk_rank_loader *loader, const yk_gated_ffn_spec *spec, projections *p,
+                              yk_gated_ffn *out, yk_err *err)
 {
   int32_t *order = NULL;
   yk_status status = yk_gated_order_channels(&p->gate_up, &p->down, &order, err);
-  if (status == YK_OK) status = yk_rank_load_linear(loader, &p->gate_up, out, err);
+  if (status == YK_OK) status = yk_rank_load_linear(loader, &p->gate_up, &out->gate_up, err);
+  if (status == YK_OK) status = yk_row_parallel_load(loader, &p->down, &out->down, err);
+  if (status == YK_OK && p->down.n_adapters > 0) status = add_adapted(loader, spec, p, out, err);
   free(order);
   return status;
 }
@@ -87,14 +117,14 @@ yk_status yk_gated_ffn_load(const yk_rank_loader *loader, const yk_gated_ffn_spe
   YK_TRY(specify(&loader->source, spec, &p, err));
   out->width = (int32_t)yk_range_size(spec->channels);
   out->down_offset_bytes = down_offset_bytes(&loader->source, spec);
-  YK_TRY(load_gate_up(loader, &p, &out->gate_up, err));
-  return yk_row_parallel_load(loader, &p.down, &out->down, err);
+  return load_linears(loader, spec, &p, out, err);
 }
 
 yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, const yk_sublayer_step *s, void *scratch, yk_err *err)
 {
   int32_t n = s->batch->n_tokens;
-  yk_linear_args to_inner = {.x = s->x.rows, .y = scratch, .n_tokens = n, .y_stride = ffn->width};
+  yk_linear_args to_inner = {
+      .x = s->x.rows, .y = scratch, .n_tokens = n, .y_stride = ffn->width, .adapters = s->batch->adapters};
   yk_row_parallel_args to_y = {.x = scratch, .y = s->y.rows, .scratch = (char *)scratch + ffn->down_offset_bytes};
   YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "gate_up_proj",
          s->dev->ops->linear_forward(s->dev, ffn->gate_up, &to_inner, err));

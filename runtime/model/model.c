@@ -371,6 +371,11 @@ yk_status yk_model_read_expert_rows(yk_model *m, int64_t *rows, yk_err *err)
   return YK_OK;
 }
 
+yk_status yk_model_adapt(yk_model *m, const yk_adapter *adapter, int32_t number, yk_err *err)
+{
+  return yk_adapted_set(&m->adapted, m->dev, m->family, adapter, number, err);
+}
+
 yk_status yk_model_connect(yk_model *m, yk_err *err)
 {
   void *opened = NULL, *own = m->comm->rank == 0 ? m->act.logits : NULL;

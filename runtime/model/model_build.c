@@ -143,6 +143,12 @@ static yk_status make_source(const yk_checkpoint *checkpoint, const yk_model_lim
   int32_t first[YK_MAX_RANKS + 1];
   *out = source_of(checkpoint, limits, dev, place->rank, place->n_ranks);
   YK_TRY(yk_model_check_device(out->config, dev->abilities, err));
+  if (limits->n_adapters > 0 && !dev->abilities->adapters)
+    return yk_err_set(
+        err, YK_E_UNSUPPORTED,
+        "%s device: low-rank adapters (max_adapters, --enable-lora) are not supported; CPU ranks (--device "
+        "cpu) run them, and weights with the adapter merged into them run everywhere",
+        dev->abilities->name);
   if (place->n_stages == 1) return YK_OK;
   const yk_rank_source first_rank = source_of(checkpoint, limits, dev, 0, place->n_ranks);
   int64_t *layers = calloc((size_t)out->config->n_layers, sizeof *layers);
@@ -239,6 +245,7 @@ static float rounded(yk_dtype dtype, float number)
 static void set_numbers(yk_model *m, const yk_rank_source *source)
 {
   const yk_model_config *c = source->config;
+  m->family = c->family;
   m->hidden = c->hidden_size;
   m->is_first_stage = source->share.is_first_stage;
   m->is_last_stage = source->share.is_last_stage;
@@ -299,7 +306,8 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
                               .latent_scratch_bytes = dev->ops->latent_scratch_bytes,
                               .needs_kv_staging = dev->ops->needs_kv_staging};
   yk_rank_buffer repacked = {0};
-  yk_rank_loader loader = {.dev = dev, .on_bytes = on_bytes, .user = user, .repacked = &repacked};
+  yk_rank_loader loader = {
+      .dev = dev, .on_bytes = on_bytes, .user = user, .adapted = &m->adapted, .repacked = &repacked};
   const yk_rank_place place = {comm->rank, comm->n_ranks, comm->stage, comm->n_stages};
   m->dev = dev;
   m->comm = comm;
@@ -325,6 +333,7 @@ void yk_model_destroy(yk_model *model)
   yk_decode_graphs_destroy(model->graphs, dev);
   for (int32_t i = 0; model->layers && i < model->n_layers; i++) yk_layer_destroy(dev, &model->layers[i]);
   free(model->layers);
+  yk_adapted_free(&model->adapted);
   if (model->lm_head) dev->ops->linear_destroy(dev, model->lm_head);
   void *const buffers[] = {model->embedding,     model->final_norm.w, model->rope,          a->step,
                            a->residual,          a->normed,           a->attention_scratch, a->partial,

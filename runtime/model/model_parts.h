@@ -44,6 +44,8 @@ struct yk_model {
   float *rope;                           /* [max_model_tokens, 2, head_dim / 2] */
   float *local_rope;                     /* the same for layers with a window; NULL: rope */
   yk_layer *layers;                      /* [n_layers] */
+  yk_adapted adapted;                    /* layers that adapters may change */
+  yk_model_family family;
   yk_activations act;
   float *rank_0_logits;     /* the first rank's act.logits, mapped for writes of this rank; NULL: logits are gathered */
   yk_decode_graphs *graphs; /* NULL on a device without graphs */

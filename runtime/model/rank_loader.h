@@ -3,6 +3,7 @@
 #define YK_MODEL_RANK_LOADER_H
 
 #include "kernels/device.h"
+#include "model/adapted.h"
 #include "model/rank_specs.h"
 #include "model/repack.h"
 
@@ -11,6 +12,7 @@ typedef struct yk_rank_loader {
   yk_device *dev;
   void (*on_bytes)(void *user, int64_t n_bytes); /* weight bytes just loaded; may be NULL */
   void *user;
+  yk_adapted *adapted;      /* layers that adapters may change; the model's */
   yk_rank_buffer *repacked; /* memory for weights that devices take in another form; the caller frees it */
 } yk_rank_loader;
 

@@ -56,6 +56,17 @@ typedef struct yk_projection {
   int32_t expert; /* for roles that each expert has */
 } yk_projection;
 
+/* yk_rank_layer_spec - a layer of one matrix for a step's rows, with the limits' adapters; the caller sets its
+ *   parts. */
+static inline yk_linear_spec yk_rank_layer_spec(const yk_rank_source *source, int n_parts)
+{
+  return (yk_linear_spec){.n_parts = n_parts,
+                          .n_matrices = 1,
+                          .max_tokens = source->limits->step.max_tokens,
+                          .n_adapters = source->limits->n_adapters,
+                          .adapter_rank = source->limits->adapter_rank};
+}
+
 /* yk_rank_column_part - outputs n of a projection, all of K: column-parallel. If the checkpoint has several roles in
  *   one module, n is shifted by the outputs of the roles before.
  * yk_rank_row_part - inputs k of a projection, all of N: row-parallel; the bias is in rank 0's partial result only.

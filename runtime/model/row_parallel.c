@@ -39,7 +39,8 @@ static yk_linear_sums_args sums_args(const yk_sublayer_step *s, const yk_row_par
                                .sums = (int32_t *)(void *)((char *)args->scratch + maxima_bytes(n)),
                                .y = args->y,
                                .is_zeros = s->comm->rank != 0,
-                               .n_tokens = n};
+                               .n_tokens = n,
+                               .adapters = s->batch->adapters};
 }
 
 yk_status yk_row_parallel_begin(const yk_row_parallel *layer, const yk_sublayer_step *s,
@@ -60,7 +61,11 @@ yk_status yk_row_parallel_multiply(const yk_row_parallel *layer, const yk_sublay
 {
   const yk_linear_sums_args sums = sums_args(s, args);
   if (layer->in_steps) return s->dev->ops->linear_sums(s->dev, layer->linear, &sums, err);
-  const yk_linear_args floats = {.x = args->x, .y = args->y, .n_tokens = s->batch->n_tokens, .y_stride = s->hidden};
+  const yk_linear_args floats = {.x = args->x,
+                                 .y = args->y,
+                                 .n_tokens = s->batch->n_tokens,
+                                 .y_stride = s->hidden,
+                                 .adapters = s->batch->adapters};
   return s->dev->ops->linear_forward(s->dev, layer->linear, &floats, err);
 }
 

@@ -18,5 +18,6 @@ yk_batch yk_step_batch(const yk_step *step, const void *copy)
                     .state_loads = yk_step_in_copy(step, YK_STEP_STATE_LOADS, copy),
                     .state_saves = yk_step_in_copy(step, YK_STEP_STATE_SAVES, copy),
                     .state_save_rows = yk_step_in_copy(step, YK_STEP_STATE_SAVE_ROWS, copy),
-                    .block_tables = yk_step_in_copy(step, YK_STEP_BLOCK_TABLES, copy)};
+                    .block_tables = yk_step_in_copy(step, YK_STEP_BLOCK_TABLES, copy),
+                    .adapters = c->has_adapters ? yk_step_in_copy(step, YK_STEP_ADAPTERS, copy) : NULL};
 }

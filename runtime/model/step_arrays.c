@@ -82,7 +82,8 @@ yk_step_counts yk_step_counts_max(const yk_device_limits *limits)
                           .n_logits = limits->max_tokens,
                           .n_copies = YK_STEP_MAX_COPIES,
                           .n_hidden = limits->max_seqs,
-                          .n_penalty_loads = limits->max_seqs};
+                          .n_penalty_loads = limits->max_seqs,
+                          .has_adapters = limits->n_adapters > 0};
 }
 
 /* Copy n elements to `to`, then pad up to size. */

@@ -31,6 +31,7 @@ typedef struct yk_step_counts {
   int64_t n_biases;         /* over all wanted rows */
   int64_t n_mask_words;     /* over all wanted rows with a mask */
   bool is_plain;            /* yk_sample_row_is_plain holds for every wanted row */
+  bool has_adapters;        /* a row has an adapter */
   bool is_timed;            /* every rank's device records the time of each operation: step_profile.h */
 } yk_step_counts;
 
@@ -66,6 +67,7 @@ typedef struct yk_step_copy {
   A(STATE_SAVE_ROWS, state_save_rows, int32_t, RANKS, c->n_seqs, ZERO)                                                 \
   A(BLOCK_TABLES, block_tables, int32_t, RANKS, (int64_t)c->n_seqs * c->block_table_stride, ZERO)                      \
   A(WANTED_ROWS, wanted_rows, int32_t, RANKS, c->n_wanted, ZERO)                                                       \
+  A(ADAPTERS, adapters, int32_t, RANKS, c->has_adapters ? c->n_tokens : 0, ZERO)                                       \
   A(COPIES, copies, yk_step_copy, RANKS, c->n_copies, ZERO)                                                            \
   A(SAMPLING, sampling, yk_sample_row, SAMPLING, c->n_wanted, ZERO)                                                    \
   A(HIDDEN_ROWS, hidden_rows, int32_t, SAMPLING, c->n_hidden, ZERO)                                                    \

@@ -19,6 +19,7 @@ yk_step_head yk_step_head_of(const yk_step_counts *c)
                         .n_copies = c->n_copies,
                         .is_plain = c->is_plain,
                         .is_timed = c->is_timed,
+                        .has_adapters = c->has_adapters,
                         .n_penalty_tokens = c->n_penalty_tokens,
                         .n_biases = c->n_biases,
                         .n_mask_words = c->n_mask_words};
@@ -40,7 +41,8 @@ static yk_step_counts counts_of(const yk_step_head *h)
                           .n_biases = h->n_biases,
                           .n_mask_words = h->n_mask_words,
                           .is_plain = h->is_plain != 0,
-                          .is_timed = h->is_timed != 0};
+                          .is_timed = h->is_timed != 0,
+                          .has_adapters = h->has_adapters != 0};
 }
 
 static yk_status check_count(const char *name, int32_t found, int32_t min, int32_t max, yk_err *err)
@@ -59,6 +61,7 @@ static yk_status check_counts(const yk_step_head *h, const yk_device_limits *lim
   YK_TRY(check_count("KV tokens", h->max_kv_tokens, 1, most.max_kv_tokens, err));
   YK_TRY(check_count("blocks of a sequence", h->block_table_stride, 1, most.block_table_stride, err));
   YK_TRY(check_count("copies", h->n_copies, 0, most.n_copies, err));
+  YK_TRY(check_count("rows with adapters", h->has_adapters, 0, most.has_adapters, err));
   YK_TRY(check_count("wanted rows", h->n_wanted, 0, h->n_tokens, err));
   return check_count("hidden states", h->n_hidden, 0, (int32_t)yk_min_i64(h->n_wanted, most.n_hidden), err);
 }

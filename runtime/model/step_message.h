@@ -9,14 +9,14 @@
 
 #include "model/step.h"
 
-enum { YK_STEP_MESSAGE_VERSION = 4 };
+enum { YK_STEP_MESSAGE_VERSION = 5 };
 
 /* yk_step_counts in types of fixed size, without padding. */
 typedef struct yk_step_head {
   uint32_t version;
   int32_t n_tokens, n_seqs, max_rows_per_seq, max_kv_tokens, block_table_stride, n_wanted, n_logits, n_hidden;
   int32_t n_penalty_loads, n_copies;
-  uint8_t is_plain, is_timed, reserved[2];
+  uint8_t is_plain, is_timed, has_adapters, reserved[1];
   int64_t n_penalty_tokens, n_biases, n_mask_words;
 } yk_step_head;
 

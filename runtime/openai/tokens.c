@@ -151,7 +151,7 @@ static void append_created_at(int64_t created_s, yk_strbuf *out)
   yk_strbuf_append_fmt(out, ",\"created_at\":\"%s\"", text);
 }
 
-void yk_model_append(const char *name, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out)
+void yk_model_append(const char *name, const char *parent, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out)
 {
   yk_strbuf_append_str(out, "{\"id\":");
   yk_json_append_string(out, name, strlen(name));
@@ -159,20 +159,28 @@ void yk_model_append(const char *name, int64_t created_s, int32_t max_model_toke
   yk_json_append_i64(out, created_s);
   yk_strbuf_append_str(out, ",\"owned_by\":\"yoke\",\"root\":");
   yk_json_append_string(out, name, strlen(name));
-  yk_strbuf_append_fmt(out, ",\"parent\":null,\"max_model_len\":%d", max_model_tokens);
+  yk_strbuf_append_str(out, ",\"parent\":");
+  if (parent)
+    yk_json_append_string(out, parent, strlen(parent));
+  else
+    yk_strbuf_append_str(out, "null");
+  yk_strbuf_append_fmt(out, ",\"max_model_len\":%d", max_model_tokens);
   yk_strbuf_append_str(out, ",\"type\":\"model\",\"display_name\":");
   yk_json_append_string(out, name, strlen(name));
   append_created_at(created_s, out);
   yk_strbuf_append_str(out, "}");
 }
 
-void yk_models_append(const char *const *names, size_t n_names, int64_t created_s, int32_t max_model_tokens,
-                      yk_strbuf *out)
+void yk_models_append(const yk_served_names *names, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out)
 {
   yk_strbuf_append_str(out, "{\"object\":\"list\",\"data\":[");
-  for (size_t i = 0; i < n_names; i++) {
+  for (size_t i = 0; i < names->n_models; i++) {
     if (i > 0) yk_strbuf_append_str(out, ",");
-    yk_model_append(names[i], created_s, max_model_tokens, out);
+    yk_model_append(names->models[i], NULL, created_s, max_model_tokens, out);
+  }
+  for (size_t i = 0; i < names->n_adapters; i++) {
+    yk_strbuf_append_str(out, ",");
+    yk_model_append(names->adapters[i].text, names->models[0], created_s, max_model_tokens, out);
   }
   yk_strbuf_append_str(out, "],\"has_more\":false,\"models\":[]}");
 }

@@ -44,13 +44,22 @@ yk_status yk_detokenize_request_parse(yk_json root, yk_detokenize_request *out, 
 /* yk_detokenize_answer_append - {"prompt": text} */
 void yk_detokenize_answer_append(const char *text, size_t n_bytes, yk_strbuf *out);
 
-/* yk_models_append - {"object": "list", "data": [...], "has_more": false, "models": []} with an entry of data for each
- *   of names [n_names]; a name is id, root and display name. Anthropic's clients read "has_more", and in an entry
- *   "type", "display_name" and "created_at". Codex reads "models", whose entries would replace its own prompt. */
-void yk_models_append(const char *const *names, size_t n_names, int64_t created_s, int32_t max_model_tokens,
-                      yk_strbuf *out);
+/* The names of a model, at least one, and of its adapters. */
+typedef struct yk_served_names {
+  const char *const *models; /* [n_models] */
+  size_t n_models;
+  const yk_adapter_name *adapters; /* [n_adapters] */
+  size_t n_adapters;
+} yk_served_names;
 
-/* yk_model_append - one entry of that list, for /v1/models/NAME. */
-void yk_model_append(const char *name, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out);
+/* yk_models_append - {"object": "list", "data": [...], "has_more": false, "models": []} with an entry of data for each
+ *   name; a name is id, root and display name, and the parent of an adapter is the first name of the model. Anthropic's
+ *   clients read "has_more", and in an entry "type", "display_name" and "created_at". Codex reads "models", whose
+ *   entries would replace its own prompt. */
+void yk_models_append(const yk_served_names *names, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out);
+
+/* yk_model_append - one entry of that list, for /v1/models/NAME. parent: of an adapter, its base model; NULL: none. */
+void yk_model_append(const char *name, const char *parent, int64_t created_s, int32_t max_model_tokens,
+                     yk_strbuf *out);
 
 #endif

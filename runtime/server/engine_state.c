@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "server/adapters.h"
 #include "server/listen.h"
 
 /* The server thread answers a late request before a worker notices that it is late. */
@@ -87,12 +88,18 @@ bool yk_server_explain(yk_server *server, yk_reply *reply)
   return false;
 }
 
-bool yk_server_has_model(const yk_server *server, const char *model, yk_reply *reply)
+bool yk_server_has_model(const yk_server *server, yk_engine *engine, const char *model, const char **adapter,
+                         yk_reply *reply)
 {
   const yk_server_options *options = &server->options;
+  *adapter = NULL;
   if (!model || !model[0]) return true;
   for (size_t i = 0; i < options->n_model_names; i++)
     if (strcmp(model, options->model_names[i]) == 0) return true;
+  if (yk_adapter_is_loaded(engine, model)) {
+    *adapter = model;
+    return true;
+  }
   yk_reply_refuse(reply, 404, "model_not_found", "the model \"%.100s\" is not served here", model);
   return false;
 }

@@ -32,8 +32,10 @@ void yk_exchange_return_engine(yk_exchange *exchange);
  *   reason. Any thread. */
 bool yk_server_explain(yk_server *server, yk_reply *reply);
 
-/* yk_server_has_model - whether a request names the served model; NULL and "" name it too. If not, the reply is a 404.
- *   Any thread. */
-bool yk_server_has_model(const yk_server *server, const char *model, yk_reply *reply);
+/* yk_server_has_model - whether a request names the served model or an adapter of it; NULL and "" name the model too.
+ *   If not, the reply is a 404. *adapter: model if it is an adapter's name, else NULL. Any thread with a lease of the
+ *   engine. */
+bool yk_server_has_model(const yk_server *server, yk_engine *engine, const char *model, const char **adapter,
+                         yk_reply *reply);
 
 #endif

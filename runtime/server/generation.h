@@ -14,11 +14,12 @@ struct yk_generation {
   int32_t *n_tokens;     /* [n_choices] of the output, set at the choice's end */
   size_t n_choices, n_running;
   int64_t n_prompt_tokens, n_output_tokens;
-  yk_strbuf out;  /* events, or the whole answer */
-  bool is_direct; /* events are written to the connection, bypassing libmicrohttpd */
-  bool has_news;  /* the engine has more output, to be read when the client has accepted out */
-  bool has_begun; /* the stream's status has been sent: later errors are events */
-  bool has_ended; /* out holds the last byte */
+  char adapter[YK_ADAPTER_NAME_BYTES]; /* the adapter that the request names; "": none */
+  yk_strbuf out;                       /* events, or the whole answer */
+  bool is_direct;                      /* events are written to the connection, bypassing libmicrohttpd */
+  bool has_news;                       /* the engine has more output, to be read when the client has accepted out */
+  bool has_begun;                      /* the stream's status has been sent: later errors are events */
+  bool has_ended;                      /* out holds the last byte */
 };
 
 /* yk_generation_prepare - the worker's part of routes with a protocol: a submitted generation, or a reply that gives

@@ -92,6 +92,7 @@ static yk_status submit_all(yk_exchange *x, int32_t context_tokens, yk_err *err)
     yk_request_options_init(x->engine, &options);
     yk_openai_request_options_of(&g->request, i, context_tokens, &options);
     add_salt_of_key(x, salt, sizeof salt, &options);
+    options.adapter = g->adapter;
     options.waiter = x->server->waiter;
     options.user = x;
     yk_status status = yk_engine_submit(x->engine, &options, &g->requests[i], err);
@@ -109,7 +110,9 @@ static bool admit(yk_exchange *x, const yk_engine_info *info)
   yk_generation *g = x->generation;
   yk_server *server = x->server;
   size_t n_choices = yk_openai_request_choices(&g->request);
-  if (!yk_server_has_model(server, g->request.model, &x->reply)) return false;
+  const char *adapter;
+  if (!yk_server_has_model(server, x->engine, g->request.model, &adapter, &x->reply)) return false;
+  if (adapter) snprintf(g->adapter, sizeof g->adapter, "%s", adapter);
   if (!reserve(x, (int)n_choices - x->n_held, info)) return false;
   g->n_choices = n_choices;
   x->n_held = 0;
@@ -172,7 +175,8 @@ static yk_status count_tokens(yk_exchange *x, yk_openai_request *request, yk_err
   int32_t *ids = NULL;
   size_t n_ids = 0;
   YK_TRY(parse(x, request, err));
-  if (!yk_server_has_model(x->server, request->model, &x->reply)) return YK_OK;
+  const char *adapter;
+  if (!yk_server_has_model(x->server, x->engine, request->model, &adapter, &x->reply)) return YK_OK;
   request->chat.deadline_ns = yk_exchange_deadline_ns(x);
   YK_TRY(yk_chat_tokenize(&x->server->chat, x->server->log, &request->chat, x->server->options.template_kwargs, &ids,
                           &n_ids, err));
@@ -201,7 +205,7 @@ void yk_generation_begin(yk_exchange *x)
   if (g->request.request_id[0] && !x->has_clients_id) yk_request_id_choose(x, g->request.request_id);
   snprintf(id, sizeof id, "%s%s", g->request.protocol->id_prefix, x->request_id);
   yk_openai_answer_options options = {.id = id,
-                                      .model = server->options.model_names[0],
+                                      .model = g->adapter[0] ? g->adapter : server->options.model_names[0],
                                       .created_s = (int64_t)time(NULL),
                                       .with_cached_tokens = server->options.reports_cached_tokens};
   yk_server_follow_host(server); /* the worker may have seen the engine first */

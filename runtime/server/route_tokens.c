@@ -57,10 +57,12 @@ void yk_route_tokenize(yk_exchange *x)
   yk_err err = YK_ERR_INIT;
   yk_tokenize_request request = {0};
   tokens_work work;
+  const char *adapter;
   if (!begin(&work, x, &err)) return;
   if (err.code == YK_OK) yk_tokenize_request_parse(yk_json_root(work.document), &request, &err);
   request.chat.deadline_ns = yk_exchange_deadline_ns(x);
-  if (err.code == YK_OK && yk_server_has_model(x->server, request.model, &x->reply)) tokenize(&work, &request, &err);
+  if (err.code == YK_OK && yk_server_has_model(x->server, x->engine, request.model, &adapter, &x->reply))
+    tokenize(&work, &request, &err);
   end(&work, &err, request.param);
 }
 
@@ -79,9 +81,11 @@ void yk_route_detokenize(yk_exchange *x)
   yk_err err = YK_ERR_INIT;
   yk_detokenize_request request = {0};
   tokens_work work;
+  const char *adapter;
   if (!begin(&work, x, &err)) return;
   if (err.code == YK_OK) yk_detokenize_request_parse(yk_json_root(work.document), &request, &err);
-  if (err.code == YK_OK && yk_server_has_model(x->server, request.model, &x->reply)) detokenize(&work, &request, &err);
+  if (err.code == YK_OK && yk_server_has_model(x->server, x->engine, request.model, &adapter, &x->reply))
+    detokenize(&work, &request, &err);
   end(&work, &err, request.param);
   free(request.ids);
 }

@@ -1,10 +1,12 @@
 #include "server/routes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
 #include "openai/tokens.h"
+#include "server/adapters.h"
 #include "server/engine_state.h"
 #include "server/generation.h"
 #include "server/page.h"
@@ -43,6 +45,8 @@ static const yk_route routes[] = {
     {"/v1/loads", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_loads},
     {"/get_load", .is_probe = true, .methods = YK_METHOD_GET, .answer = yk_route_get_load},
     {"/tokenizer_info", .methods = YK_METHOD_GET, .prepare = yk_route_tokenizer_info},
+    {"/v1/load_lora_adapter", .methods = YK_METHOD_POST, .prepare = yk_route_load_adapter},
+    {"/v1/unload_lora_adapter", .methods = YK_METHOD_POST, .prepare = yk_route_unload_adapter},
     {"/reset_prefix_cache", .has_no_body = true, .methods = YK_METHOD_POST, .prepare = yk_route_reset_prefix_cache},
 };
 
@@ -102,9 +106,12 @@ void yk_route_file(yk_exchange *x)
 void yk_route_models(yk_exchange *x)
 {
   yk_server *server = x->server;
+  size_t n_adapters = 0;
   if (!yk_server_has_engine(x)) return;
-  yk_models_append(server->options.model_names, server->options.n_model_names, server->created_s,
-                   server->info.max_model_tokens, &x->reply.body);
+  yk_adapter_name *adapters = yk_adapter_names(server->engine, &n_adapters);
+  const yk_served_names names = {server->options.model_names, server->options.n_model_names, adapters, n_adapters};
+  yk_models_append(&names, server->created_s, server->info.max_model_tokens, &x->reply.body);
+  free(adapters);
   yk_reply_json(&x->reply);
 }
 
@@ -112,8 +119,10 @@ void yk_route_model(yk_exchange *x)
 {
   yk_server *server = x->server;
   const char *name = x->path + strlen(x->route->path);
-  if (!yk_server_has_engine(x) || !yk_server_has_model(server, name, &x->reply)) return;
-  yk_model_append(name, server->created_s, server->info.max_model_tokens, &x->reply.body);
+  const char *adapter;
+  if (!yk_server_has_engine(x) || !yk_server_has_model(server, server->engine, name, &adapter, &x->reply)) return;
+  yk_model_append(name, adapter ? server->options.model_names[0] : NULL, server->created_s,
+                  server->info.max_model_tokens, &x->reply.body);
   yk_reply_json(&x->reply);
 }
 

@@ -52,6 +52,8 @@ void yk_route_loads(yk_exchange *exchange);
 void yk_route_get_load(yk_exchange *exchange);
 void yk_route_reset_prefix_cache(yk_exchange *exchange);
 void yk_route_tokenizer_info(yk_exchange *exchange);
+void yk_route_load_adapter(yk_exchange *exchange);
+void yk_route_unload_adapter(yk_exchange *exchange);
 void yk_route_stored_response(yk_exchange *exchange);
 void yk_route_count_tokens(yk_exchange *exchange);
 

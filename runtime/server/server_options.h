@@ -38,6 +38,8 @@ typedef struct yk_server_options {
   double stats_interval_s;    /* interval of the statistics */
   bool logs_stats;            /* logs a line at each interval */
   bool serves_tokenizer_info; /* serves /tokenizer_info */
+  /* Folder below which clients may name adapters to be loaded, and may unload adapters; NULL: they may not. */
+  const char *adapters_folder;
   void (*listening)(void *user, const char *url); /* called when the port is open; may be NULL */
   void *user;
 } yk_server_options;

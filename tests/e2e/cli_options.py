@@ -301,7 +301,8 @@ class Refused(harness.Case):
                 (["--load-format", "gguf"], "--load-format gguf", "safetensors"),
                 (["--quantization", "bitsandbytes"], "--quantization bitsandbytes", "compressed-tensors"),
                 (["--kv-cache-memory-bytes", "1"], "--kv-cache-memory-bytes: use --kv-cache-bytes"),
-                (["--enable-lora"], "--enable-lora: ", "merge"), (["--lora-modules", "a=b", "c=d"], "--lora-modules: "),
+                (["--max-cpu-loras", "2"], "--max-cpu-loras: ", "--max-loras"),
+                (["--prompt-adapters", "a=b", "c=d"], "--lora-modules"),
                 (["--rope-scaling", "{}"], "--rope-scaling: use --hf-overrides"),
                 (["--swap-space"], "--swap-space: expected a value")):
             with self.subTest(arguments):

@@ -149,18 +149,25 @@ static void any_allocation_of_loading_may_fail(void **state)
     const char *dir;
     yk_weights_choice weights;
     bool expert_parallel;
-  } models[] = {{YOKE_TESTS_DIR "/golden/families/format_compressed_mixed", YK_WEIGHTS_AUTO, false},
-                {YOKE_TESTS_DIR "/golden/families/format_gptq_act_order", YK_WEIGHTS_AUTO, false},
-                {YOKE_TESTS_DIR "/golden/families/format_compressed_act_order", YK_WEIGHTS_F16, false},
-                {YOKE_TESTS_DIR "/golden/families/chatglm3_awq", YK_WEIGHTS_AUTO, false},
-                {YOKE_TESTS_DIR "/golden/families/format_kv_c8", YK_WEIGHTS_AUTO, false},
-                {YOKE_TESTS_DIR "/golden/families/format_msmodelslim_w8a16", YK_WEIGHTS_AUTO, false},
-                {YOKE_TESTS_DIR "/golden/families/deepseek_v2_act_order", YK_WEIGHTS_AUTO, false},
-                {YOKE_TESTS_DIR "/golden/families/moe_glm4", YK_WEIGHTS_F16, true}};
+    const char *adapter;
+  } models[] = {{YOKE_TESTS_DIR "/golden/families/format_compressed_mixed", YK_WEIGHTS_AUTO, false, NULL},
+                {YOKE_TESTS_DIR "/golden/families/format_gptq_act_order", YK_WEIGHTS_AUTO, false, NULL},
+                {YOKE_TESTS_DIR "/golden/families/format_compressed_act_order", YK_WEIGHTS_F16, false, NULL},
+                {YOKE_TESTS_DIR "/golden/families/chatglm3_awq", YK_WEIGHTS_AUTO, false, NULL},
+                {YOKE_TESTS_DIR "/golden/families/format_kv_c8", YK_WEIGHTS_AUTO, false, NULL},
+                {YOKE_TESTS_DIR "/golden/families/format_msmodelslim_w8a16", YK_WEIGHTS_AUTO, false, NULL},
+                {YOKE_TESTS_DIR "/golden/families/deepseek_v2_act_order", YK_WEIGHTS_AUTO, false, NULL},
+                {YOKE_TESTS_DIR "/golden/families/moe_glm4", YK_WEIGHTS_F16, true, NULL},
+                {YOKE_TESTS_DIR "/golden/families/qwen2_bf16", YK_WEIGHTS_AUTO, false,
+                 YOKE_TESTS_DIR "/golden/adapters/patterns"}};
   for (size_t i = 0; each_case(i, i < sizeof models / sizeof *models); i++) {
     yk_engine_options options = options_of(models[i].dir);
     options.weights = models[i].weights;
     options.expert_parallel = models[i].expert_parallel;
+    const yk_adapter_path adapter = {"x", models[i].adapter};
+    options.max_adapters = models[i].adapter != NULL;
+    options.n_adapters = (size_t)options.max_adapters;
+    options.adapters = &adapter;
     yk_engine *engine;
     int64_t n_allocations = 1;
     for (int64_t fail_at = 0; fail_at <= n_allocations; fail_at += fail_at == 0 ? 1 : FAIL_EVERY) {

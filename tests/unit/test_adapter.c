@@ -128,82 +128,93 @@ static void test_scales(void **state)
 
 #define GOOD "'r': 2"
 
+typedef struct refused {
+  const char *members, *tensors;
+  yk_status status;
+  const char *words;
+} refused;
+
+static const refused refused_configs[] = {
+    {"'peft_type': 'IA3'", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "adapter_config.json|peft_type|IA3"},
+    {"'peft_type': 5", Q_A(2) Q_B(2), YK_E_FORMAT, "peft_type|LORA"},
+    {GOOD ", 'use_dora': true", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "use_dora|DoRA"},
+    {GOOD ", 'use_qalora': true", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "use_qalora"},
+    {GOOD ", 'bias': 'lora_only'", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "bias|lora_only"},
+    {GOOD ", 'lora_bias': true", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "lora_bias"},
+    {GOOD ", 'modules_to_save': ['lm_head']", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "modules_to_save"},
+    {GOOD ", 'fan_in_fan_out': true", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "fan_in_fan_out"},
+    {GOOD ", 'layer_replication': [[0, 2]]", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "layer_replication"},
+    {GOOD ", 'trainable_token_indices': [1]", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "trainable_token_indices"},
+    {GOOD ", 'alora_invocation_tokens': [1]", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "alora_invocation_tokens"},
+    {GOOD ", 'init_lora_weights': 'pissa_niter_4'", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "init_lora_weights|pissa"},
+    {"'r': 0", Q_A(2) Q_B(2), YK_E_FORMAT, "r: expected|1 to 1024|found 0"},
+    {"'r': 'x'", Q_A(2) Q_B(2), YK_E_FORMAT, "r: expected"},
+    {GOOD ", 'lora_alpha': NaN", Q_A(2) Q_B(2), YK_E_FORMAT, "lora_alpha"},
+    {GOOD ", 'use_rslora': 1", Q_A(2) Q_B(2), YK_E_FORMAT, "use_rslora"},
+    {GOOD ", 'target_modules': 5", Q_A(2) Q_B(2), YK_E_FORMAT, "target_modules"},
+    {GOOD ", 'layers_to_transform': ['a']", Q_A(2) Q_B(2), YK_E_FORMAT, "layers_to_transform"},
+    {GOOD ", 'rank_pattern': []", Q_A(2) Q_B(2), YK_E_FORMAT, "rank_pattern"},
+    {GOOD ", 'rank_pattern': {'q_proj': 0}", Q_A(2) Q_B(2), YK_E_FORMAT, "rank_pattern|q_proj"},
+    {GOOD ", 'alpha_pattern': {'q_proj': 'x'}", Q_A(2) Q_B(2), YK_E_FORMAT, "alpha_pattern|q_proj"},
+    {GOOD ", 'alpha_pattern': {'(?!a)b': 1}", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "alpha_pattern|(?!a)b"},
+    {GOOD ", 'alpha_pattern': {'(a': 1}", Q_A(2) Q_B(2), YK_E_FORMAT, "alpha_pattern|(a"},
+};
+
+static const refused refused_tensors[] = {
+    {"'r': 17", Q_A(17) Q_B(17), YK_E_UNSUPPORTED, "q_proj|max_lora_rank|16|17"},
+    {"'r': 4", Q_A(2) Q_B(2), YK_E_FORMAT, "lora_A|[4, 8]|2, 8"},
+    {GOOD, Q_A(2), YK_E_FORMAT, "lora_A.weight|lora_B.weight|none"},
+    {GOOD, Q_B(2), YK_E_FORMAT, "lora_B.weight|lora_A.weight|none"},
+    {GOOD, Q_A(2) "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight F32 12 2;", YK_E_FORMAT,
+     "lora_B|[16, 2]|12, 2|another base"},
+    {GOOD, "x.lora_A.weight I32 2 8; x.lora_B.weight I32 16 2;", YK_E_FORMAT, "no module x"},
+    {GOOD,
+     "model.layers.0.self_attn.q_proj.lora_A.weight I32 2 8; model.layers.0.self_attn.q_proj.lora_B.weight F32 "
+     "16 2;",
+     YK_E_UNSUPPORTED, "q_proj|BF16|I32"},
+    {GOOD,
+     "model.layers.2.self_attn.q_proj.lora_A.weight F32 2 8; model.layers.2.self_attn.q_proj.lora_B.weight F32 "
+     "16 2;",
+     YK_E_FORMAT, "no module model.layers.2.self_attn.q_proj"},
+    {GOOD, "base_model.model.lm_head.lora_A.weight F32 2 8; base_model.model.lm_head.lora_B.weight F32 32 2;",
+     YK_E_FORMAT, "lm_head"},
+    {GOOD,
+     "model.layers.1.mlp.experts.0.up_proj.lora_A.weight F32 2 8; "
+     "model.layers.1.mlp.experts.0.up_proj.lora_B.weight F32 4 2;",
+     YK_E_UNSUPPORTED, "experts.0.up_proj|mixture"},
+    {GOOD, "model.layers.1.mlp.gate.lora_A.weight F32 2 8; model.layers.1.mlp.gate.lora_B.weight F32 2 2;",
+     YK_E_UNSUPPORTED, "mlp.gate|mixture"},
+    {GOOD, Q_A(2) Q_B(2) "model.layers.0.self_attn.q_proj.lora_magnitude_vector F32 16 1;", YK_E_UNSUPPORTED, "DoRA"},
+    {GOOD, Q_A(2) Q_B(2) "model.embed_tokens.lora_embedding_A F32 2 32;", YK_E_UNSUPPORTED, "embeddings"},
+    {GOOD, Q_A(2) Q_B(2) "score.weight F32 2 8;", YK_E_UNSUPPORTED, "score.weight"},
+    {GOOD,
+     Q_A(2) Q_B(2) "model.layers.0.self_attn.q_proj.lora_A.weight F32 2 8; "
+                   "model.layers.0.self_attn.q_proj.lora_B.weight F32 16 2;",
+     YK_E_FORMAT, "one adapter of each module"},
+    {GOOD, "", YK_E_FORMAT, "none"},
+};
+
+static void check_refused(const refused *the_case)
+{
+  const yk_model_config config = model();
+  temp_dir dir = temp_dir_make();
+  yk_err err = YK_ERR_INIT;
+  yk_adapter *adapter;
+  write_config(&dir, the_case->members);
+  write_tensors(&dir, the_case->tensors);
+  yk_status status = yk_adapter_open(dir.path, &config, 16, &adapter, &err);
+  expect_error(the_case->words, the_case->status, the_case->words, status, &err);
+  assert_null(adapter);
+  temp_dir_remove(&dir);
+}
+
 static void test_refuses(void **state)
 {
   (void)state;
-  static const struct {
-    const char *members, *tensors;
-    yk_status status;
-    const char *words;
-  } cases[] = {
-      {"'peft_type': 'IA3'", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "adapter_config.json|peft_type|IA3"},
-      {"'peft_type': 5", Q_A(2) Q_B(2), YK_E_FORMAT, "peft_type|LORA"},
-      {GOOD ", 'use_dora': true", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "use_dora|DoRA"},
-      {GOOD ", 'use_qalora': true", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "use_qalora"},
-      {GOOD ", 'bias': 'lora_only'", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "bias|lora_only"},
-      {GOOD ", 'lora_bias': true", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "lora_bias"},
-      {GOOD ", 'modules_to_save': ['lm_head']", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "modules_to_save"},
-      {GOOD ", 'fan_in_fan_out': true", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "fan_in_fan_out"},
-      {GOOD ", 'layer_replication': [[0, 2]]", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "layer_replication"},
-      {GOOD ", 'trainable_token_indices': [1]", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "trainable_token_indices"},
-      {GOOD ", 'target_parameters': ['mlp.experts.w']", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "target_parameters"},
-      {GOOD ", 'alora_invocation_tokens': [1]", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "alora_invocation_tokens"},
-      {GOOD ", 'init_lora_weights': 'pissa_niter_4'", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "init_lora_weights|pissa"},
-      {"'r': 0", Q_A(2) Q_B(2), YK_E_FORMAT, "r: expected|1 to 1024|found 0"},
-      {"'r': 'x'", Q_A(2) Q_B(2), YK_E_FORMAT, "r: expected"},
-      {GOOD ", 'lora_alpha': NaN", Q_A(2) Q_B(2), YK_E_FORMAT, "lora_alpha"},
-      {GOOD ", 'use_rslora': 1", Q_A(2) Q_B(2), YK_E_FORMAT, "use_rslora"},
-      {GOOD ", 'target_modules': 5", Q_A(2) Q_B(2), YK_E_FORMAT, "target_modules"},
-      {GOOD ", 'layers_to_transform': ['a']", Q_A(2) Q_B(2), YK_E_FORMAT, "layers_to_transform"},
-      {GOOD ", 'rank_pattern': []", Q_A(2) Q_B(2), YK_E_FORMAT, "rank_pattern"},
-      {GOOD ", 'rank_pattern': {'q_proj': 0}", Q_A(2) Q_B(2), YK_E_FORMAT, "rank_pattern|q_proj"},
-      {GOOD ", 'alpha_pattern': {'q_proj': 'x'}", Q_A(2) Q_B(2), YK_E_FORMAT, "alpha_pattern|q_proj"},
-      {GOOD ", 'alpha_pattern': {'(?!a)b': 1}", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "alpha_pattern|(?!a)b"},
-      {GOOD ", 'alpha_pattern': {'(a': 1}", Q_A(2) Q_B(2), YK_E_FORMAT, "alpha_pattern|(a"},
-      {"'r': 17", Q_A(17) Q_B(17), YK_E_UNSUPPORTED, "q_proj|max_lora_rank|16|17"},
-      {"'r': 4", Q_A(2) Q_B(2), YK_E_FORMAT, "lora_A|[4, 8]|2, 8"},
-      {GOOD, Q_A(2), YK_E_FORMAT, "lora_A.weight|lora_B.weight|none"},
-      {GOOD, Q_B(2), YK_E_FORMAT, "lora_B.weight|lora_A.weight|none"},
-      {GOOD, Q_A(2) "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight F32 12 2;", YK_E_FORMAT,
-       "lora_B|[16, 2]|12, 2|another base"},
-      {GOOD, "x.lora_A.weight I32 2 8; x.lora_B.weight I32 16 2;", YK_E_FORMAT, "no module x"},
-      {GOOD,
-       "model.layers.0.self_attn.q_proj.lora_A.weight I32 2 8; model.layers.0.self_attn.q_proj.lora_B.weight F32 "
-       "16 2;",
-       YK_E_UNSUPPORTED, "q_proj|BF16|I32"},
-      {GOOD,
-       "model.layers.2.self_attn.q_proj.lora_A.weight F32 2 8; model.layers.2.self_attn.q_proj.lora_B.weight F32 "
-       "16 2;",
-       YK_E_FORMAT, "no module model.layers.2.self_attn.q_proj"},
-      {GOOD, "base_model.model.lm_head.lora_A.weight F32 2 8; base_model.model.lm_head.lora_B.weight F32 32 2;",
-       YK_E_FORMAT, "lm_head"},
-      {GOOD,
-       "model.layers.1.mlp.experts.0.up_proj.lora_A.weight F32 2 8; "
-       "model.layers.1.mlp.experts.0.up_proj.lora_B.weight F32 4 2;",
-       YK_E_UNSUPPORTED, "experts.0.up_proj|mixture"},
-      {GOOD, "model.layers.1.mlp.gate.lora_A.weight F32 2 8; model.layers.1.mlp.gate.lora_B.weight F32 2 2;",
-       YK_E_UNSUPPORTED, "mlp.gate|mixture"},
-      {GOOD, Q_A(2) Q_B(2) "model.layers.0.self_attn.q_proj.lora_magnitude_vector F32 16 1;", YK_E_UNSUPPORTED, "DoRA"},
-      {GOOD, Q_A(2) Q_B(2) "model.embed_tokens.lora_embedding_A F32 2 32;", YK_E_UNSUPPORTED, "embeddings"},
-      {GOOD, Q_A(2) Q_B(2) "score.weight F32 2 8;", YK_E_UNSUPPORTED, "score.weight"},
-      {GOOD,
-       Q_A(2) Q_B(2) "model.layers.0.self_attn.q_proj.lora_A.weight F32 2 8; "
-                     "model.layers.0.self_attn.q_proj.lora_B.weight F32 16 2;",
-       YK_E_FORMAT, "one adapter of each module"},
-      {GOOD, "", YK_E_FORMAT, "none"},
-  };
-  const yk_model_config config = model();
-  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
-    temp_dir dir = temp_dir_make();
-    yk_err err = YK_ERR_INIT;
-    yk_adapter *adapter;
-    write_config(&dir, cases[i].members);
-    write_tensors(&dir, cases[i].tensors);
-    yk_status status = yk_adapter_open(dir.path, &config, 16, &adapter, &err);
-    expect_error(cases[i].words, cases[i].status, cases[i].words, status, &err);
-    assert_null(adapter);
-    temp_dir_remove(&dir);
-  }
+  for (size_t i = 0; each_case(i, i < sizeof refused_configs / sizeof *refused_configs); i++)
+    check_refused(&refused_configs[i]);
+  for (size_t i = 0; each_case(i, i < sizeof refused_tensors / sizeof *refused_tensors); i++)
+    check_refused(&refused_tensors[i]);
 }
 
 static void test_missing_files(void **state)

@@ -13,8 +13,9 @@
 
 static yk_kv_chain start_of(yk_cache_salts *salts, yk_kv_blocks *blocks, int number)
 {
-  char salt[32];
-  return yk_cache_salts_start(salts, blocks, salt, (size_t)snprintf(salt, sizeof salt, "salt %d", number));
+  char text[32];
+  const yk_salt salt = {.text = text, .n_bytes = (size_t)snprintf(text, sizeof text, "salt %d", number)};
+  return yk_cache_salts_start(salts, blocks, &salt);
 }
 
 static void chains_of_salts(void **state)

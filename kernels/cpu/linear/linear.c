@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "kernels/cpu/linear/adapters.h"
 #include "kernels/cpu/linear/prepared.h"
 
 enum {
@@ -138,6 +139,7 @@ static yk_status lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *
   }
   linear->x_stride = linear->n_k + YK_CPU_LANES;
   choose_row_block(linear);
+  yk_cpu_adapters_lay_out(spec, linear);
   return YK_OK;
 }
 
@@ -146,7 +148,7 @@ int64_t yk_cpu_linear_bytes(const yk_linear_spec *spec)
   yk_linear linear;
   yk_err refusal = YK_ERR_INIT;
   if (lay_out(spec, YK_F32, &linear, &refusal) != YK_OK) return 0; /* linear_create will report the reason */
-  return linear.n_matrices * linear.matrix_bytes;
+  return linear.n_matrices * linear.matrix_bytes + yk_cpu_adapters_bytes(&linear);
 }
 
 bool yk_cpu_linear_keeps(const yk_linear_spec *spec, int i)
@@ -198,6 +200,7 @@ static yk_status reserve(yk_cpu_device *cpu, const yk_linear *linear, yk_err *er
   int64_t n_rows = yk_min_i64(yk_max_i64(linear->max_tokens, 1), linear->row_block);
   int64_t x_bytes = linear->n_x_copies * n_rows * linear->x_stride * (int64_t)sizeof(float);
   YK_TRY(grow(&cpu->base, &cpu->x_f32, &cpu->x_f32_bytes, x_bytes, err));
+  YK_TRY(grow(&cpu->base, &cpu->x_adapted, &cpu->x_adapted_bytes, n_rows * yk_cpu_adapters_row_bytes(linear), err));
   return grow(&cpu->base, &cpu->x_quantised, &cpu->x_quantised_bytes, linear->quantised_bytes, err);
 }
 
@@ -220,6 +223,11 @@ yk_status yk_cpu_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_li
     return status;
   }
   linear->memory = memory;
+  status = yk_cpu_adapters_alloc(dev, linear, err);
+  if (status != YK_OK) {
+    yk_cpu_linear_destroy(dev, linear);
+    return status;
+  }
   load(cpu, spec, linear);
   *out = linear;
   return YK_OK;
@@ -229,5 +237,6 @@ void yk_cpu_linear_destroy(yk_device *dev, yk_linear *linear)
 {
   if (!linear) return;
   yk_cpu_weights_free(&yk_cpu_device_of(dev)->chunk, linear->chunk, linear->memory);
+  yk_cpu_adapters_free(dev, linear);
   free(linear);
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "kernels/cpu/linear/adapters.h"
 #include "kernels/cpu/linear/prepared.h"
 
 enum {
@@ -31,6 +32,12 @@ static char *quantised_rows(const forward_context *c, const yk_cpu_part *part)
 static float *x_row_of(const forward_context *c, int x_copy, int64_t row)
 {
   return (float *)c->cpu->x_f32 + (x_copy * c->n_rows + row) * c->linear->x_stride;
+}
+
+/* Row number row of the block times the first matrices of its adapter. */
+static float *adapted_row(const forward_context *c, int64_t row)
+{
+  return (float *)c->cpu->x_adapted + row * yk_cpu_adapters_row_floats(c->linear);
 }
 
 static void put_in_order(float *to, const float *x, const yk_cpu_part *part, const char *matrix)
@@ -72,6 +79,15 @@ static void convert_rows(void *context, int thread, int64_t begin, int64_t end)
   }
 }
 
+static void project_rows(void *context, int thread, int64_t begin, int64_t end)
+{
+  (void)thread;
+  const forward_context *c = context;
+  for (int64_t row = begin; row < end; row++)
+    yk_cpu_adapters_project(c->cpu, c->linear, c->args->adapters[c->first_row + row], x_row_of(c, 0, row),
+                            adapted_row(c, row));
+}
+
 static yk_cpu_rows rows_for(const forward_context *c, int thread, const yk_cpu_part *part)
 {
   yk_cpu_rows rows = {.simd = c->cpu->simd,
@@ -100,11 +116,16 @@ static void multiply_block(const forward_context *c, int thread, const yk_cpu_pa
     else
       for (int row = 0; row < c->n_rows; row++) memset(columns + row * YK_CPU_BLOCK_COLUMNS, 0, YK_CPU_PANEL * 4);
   }
-  if (!part->has_bias) return;
-  const float *bias = (const float *)(const void *)(c->matrix + part->bias) + first * YK_CPU_PANEL;
   int n = (int)(end - first) * YK_CPU_PANEL;
+  if (part->has_bias) {
+    const float *bias = (const float *)(const void *)(c->matrix + part->bias) + first * YK_CPU_PANEL;
+    for (int row = 0; row < c->n_rows; row++)
+      for (int i = 0; i < n; i++) acc[row * YK_CPU_BLOCK_COLUMNS + i] += bias[i];
+  }
+  if (!c->args->adapters) return;
   for (int row = 0; row < c->n_rows; row++)
-    for (int i = 0; i < n; i++) acc[row * YK_CPU_BLOCK_COLUMNS + i] += bias[i];
+    yk_cpu_adapters_add(c->cpu, c->linear, (int)(part - c->linear->parts), c->args->adapters[c->first_row + row],
+                        adapted_row(c, row), first, end, acc + row * YK_CPU_BLOCK_COLUMNS);
 }
 
 static void store_block(const forward_context *c, const yk_cpu_part *part, int64_t first, int64_t end, const float *acc)
@@ -166,6 +187,11 @@ static void sum_panels(void *context, int thread, int64_t begin, int64_t end)
   }
 }
 
+static int64_t min_projected_rows(const yk_linear *linear)
+{
+  return yk_ceil_div_i64(MIN_THREAD_MULTIPLY_ADDS, yk_max_i64(linear->x_size * yk_cpu_adapters_row_floats(linear), 1));
+}
+
 static void forward_rows(forward_context *c)
 {
   const yk_linear *linear = c->linear;
@@ -175,6 +201,7 @@ static void forward_rows(forward_context *c)
   if (n_panels == 0) return;
   yk_cpu_pool_run(c->cpu->pool, c->n_rows, yk_ceil_div_i64(YK_CPU_MIN_THREAD_INPUTS, yk_max_i64(linear->x_size, 1)),
                   convert_rows, c);
+  if (c->args->adapters) yk_cpu_pool_run(c->cpu->pool, c->n_rows, min_projected_rows(linear), project_rows, c);
   int64_t panel_multiply_adds = yk_max_i64(linear->x_size, 1) * YK_CPU_PANEL * c->n_rows * (is_gated ? 2 : 1);
   yk_cpu_task multiply = is_gated ? multiply_gated_panels : multiply_panels;
   yk_cpu_pool_run(c->cpu->pool, n_panels, yk_ceil_div_i64(MIN_THREAD_MULTIPLY_ADDS, panel_multiply_adds),

@@ -21,6 +21,10 @@ struct yk_linear {
   int64_t matrix_bytes;    /* distance between matrices, each with all its parts */
   char *memory;            /* [n_matrices, matrix_bytes] */
   yk_cpu_chunk *chunk;
+  int32_t n_adapters, adapter_rank; /* as in yk_linear_spec */
+  int64_t adapter_floats;           /* distance between adapters, each with the matrices of all parts (adapters.h) */
+  float *adapter_memory;            /* [n_adapters, adapter_floats]; NULL without adapters */
+  struct yk_cpu_adapter *adapters;  /* [n_adapters, n_parts] */
 };
 
 /* yk_cpu_quantised_row_bytes - distance between quantised rows of a part. */

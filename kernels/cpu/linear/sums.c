@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "kernels/cpu/linear/adapters.h"
 #include "kernels/cpu/linear/prepared.h"
 
 typedef struct sums_context {
@@ -46,6 +47,26 @@ static void scale_rows(void *context, int thread, int64_t begin, int64_t end)
     }
 }
 
+/* Adds the product of the row's adapter to the row's finished result. */
+static void adapt_row(const sums_context *c, int64_t row)
+{
+  const yk_linear *linear = c->linear;
+  const int32_t adapter = c->args->adapters[row];
+  const int64_t n = linear->parts[0].n;
+  yk_dtype dtype = c->cpu->base.dtype;
+  float *x = c->cpu->x_f32, *product = c->cpu->x_adapted, *y = c->cpu->scratch[0].acc[0];
+  if (adapter == 0) return;
+  c->cpu->simd->to_f32(x, dtype, yk_cpu_at(dtype, c->args->x, row * linear->x_size), (size_t)linear->x_size);
+  yk_cpu_adapters_project(c->cpu, linear, adapter, x, product);
+  for (int64_t first = 0; first < linear->parts[0].n_panels; first++) {
+    void *to = yk_cpu_at(dtype, c->args->y, row * n + first * YK_CPU_PANEL);
+    size_t n_columns = (size_t)yk_min_i64(YK_CPU_PANEL, n - first * YK_CPU_PANEL);
+    c->cpu->simd->to_f32(y, dtype, to, n_columns);
+    yk_cpu_adapters_add(c->cpu, linear, 0, adapter, product, first, first + 1, y);
+    c->cpu->simd->from_f32(to, dtype, y, n_columns);
+  }
+}
+
 static int64_t min_rows(int64_t elements)
 {
   return yk_ceil_div_i64(YK_CPU_MIN_THREAD_INPUTS, yk_max_i64(elements, 1));
@@ -72,5 +93,6 @@ yk_status yk_cpu_linear_scale(yk_device *dev, const yk_linear *linear, const yk_
     memset(args->y, 0, (size_t)(args->n_tokens * n) * yk_dtype_bytes(dev->dtype));
   else
     yk_cpu_pool_run(context.cpu->pool, args->n_tokens, min_rows(n), scale_rows, &context);
+  for (int32_t row = 0; args->adapters && row < args->n_tokens; row++) adapt_row(&context, row);
   return YK_OK;
 }

@@ -140,6 +140,7 @@ static int run_batch(batch_options *options)
                       .sampling = &options->sampling,
                       .chat = &chat,
                       .style = yk_answer_style_find(chat.tokenizer, &style),
+                      .adapters = &options->model.adapters,
                       .seed = options->model.seed,
                       .max_in_flight = (size_t)options->max_in_flight,
                       .files = &files,

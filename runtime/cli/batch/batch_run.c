@@ -118,6 +118,7 @@ static yk_status submit_choice(yk_batch_run *run, yk_batch_item *item, size_t ch
     options.sampling.seed = yk_sampling_seed(run->seed, (uint64_t)item->line.ticket.number - 1, prompt);
   options.sampling.has_seed = true;
   yk_result *result = &item->results[item->n_results++];
+  if (yk_adapter_options_has(run->adapters, request->model)) options.adapter = request->model;
   options.waiter = run->waiter;
   options.user = item;
   bool keeps = !item->answer;

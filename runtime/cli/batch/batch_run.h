@@ -12,6 +12,7 @@
 #include "cli/batch/batch_output.h"
 #include "cli/batch/batch_progress.h"
 #include "cli/interrupt.h"
+#include "cli/options/adapter_options.h"
 #include "cli/options/sampling_options.h"
 
 typedef struct yk_batch_item yk_batch_item;
@@ -21,6 +22,7 @@ typedef struct yk_batch_run {
   const yk_sampling_options *sampling; /* defaults for the lines */
   yk_batch_chat *chat;                 /* for lines of /v1/chat/completions */
   yk_answer_style style;               /* of the model's answers */
+  const yk_adapter_options *adapters;  /* a line whose model is the name of one has it */
   uint64_t seed;                       /* for lines without a seed */
   size_t max_in_flight;                /* requests */
   yk_engine *engine;

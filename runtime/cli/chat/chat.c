@@ -18,7 +18,7 @@ typedef struct chat_options {
   yk_model_options model;
   yk_sampling_options sampling;
   yk_template_options chat;
-  const char *system;
+  const char *system, *adapter;
   bool with_stats, keeps_no_history;
 } chat_options;
 
@@ -42,6 +42,8 @@ static bool parse(chat_options *options, int argc, char **argv, int *exit_code)
   const yk_option own[] = {
       {"system", NULL, YK_OPTION_STRING, &options->system, "TEXT", .help = "the system's message, before all others",
        .fallback = "none"},
+      {"adapter", NULL, YK_OPTION_STRING, &options->adapter, "NAME", .help = "of --lora-modules, for all answers",
+       .fallback = "none"},
       {"stats", NULL, YK_OPTION_FLAG, &options->with_stats, .help = "tokens/s after each answer, on stderr"},
       {"no-history", NULL, YK_OPTION_FLAG, &options->keeps_no_history,
        .help = "do not keep messages for the arrow keys of later chats, in XDG_STATE_HOME or ~/.local/state, "
@@ -64,7 +66,9 @@ static bool parse(chat_options *options, int argc, char **argv, int *exit_code)
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
   yk_engine_options engine;
-  if (yk_model_options_apply(&options->model, &engine, &err) == YK_OK) return true;
+  if (yk_model_options_apply(&options->model, &engine, &err) == YK_OK &&
+      yk_adapter_options_check_name(&options->model.adapters, options->adapter, &err) == YK_OK)
+    return true;
   *exit_code = yk_cli_usage_error(&command, &err);
   return false;
 }
@@ -144,6 +148,7 @@ static int run_chat(chat_options *options)
   yk_chat_session session = {.sampling = &options->sampling,
                              .default_kwargs = yk_json_root(options->chat.kwargs),
                              .seed = options->model.seed,
+                             .adapter = options->adapter,
                              .with_stats = options->with_stats,
                              .is_terminal = isatty(STDIN_FILENO),
                              .dims = shows_dim_text(),

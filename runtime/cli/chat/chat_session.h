@@ -13,6 +13,7 @@
 typedef struct yk_chat_session {
   const yk_sampling_options *sampling;
   yk_json default_kwargs; /* of the template: an object, or absent */
+  const char *adapter;    /* of every turn; NULL: none */
   uint64_t seed;          /* each turn derives its own seed from this */
   bool with_stats;        /* print speed to stderr after each answer */
   bool is_terminal;       /* standard input is a terminal: prompts are shown, and Ctrl-C returns to the prompt */

@@ -64,6 +64,7 @@ static yk_status submit(yk_chat_session *session, yk_think_dimmer *dimmer, yk_re
   request.sampling.has_seed = true;
   request.ids = ids;
   request.n_ids = n_ids;
+  request.adapter = session->adapter;
   status = submit_until_end(session, &request, out, err);
   if (status == YK_OK && dimmer) status = begin_dimming(session, ids, n_ids, dimmer, err);
   free(ids);

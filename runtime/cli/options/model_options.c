@@ -28,7 +28,8 @@ static yk_status parse_object(void *value, const char *text, yk_err *err)
 }
 
 enum { N_FILE_OPTIONS = 5, N_DEVICE_OPTIONS = 9, N_ENGINE_OPTIONS = 15 };
-static_assert(YK_NAMED_MODEL_OPTIONS + N_FILE_OPTIONS + N_DEVICE_OPTIONS + N_ENGINE_OPTIONS + YK_PROCESS_OPTIONS <=
+static_assert(YK_NAMED_MODEL_OPTIONS + N_FILE_OPTIONS + N_DEVICE_OPTIONS + N_ENGINE_OPTIONS + YK_ADAPTER_OPTIONS +
+                      YK_PROCESS_OPTIONS <=
                   (int)YK_MODEL_OPTIONS,
               "YK_MODEL_OPTIONS is too small");
 
@@ -137,7 +138,8 @@ static void fill_table(yk_model_options *options)
   fill_file_options(options, row += YK_NAMED_MODEL_OPTIONS);
   fill_device_options(options, row += N_FILE_OPTIONS);
   fill_engine_options(options, row += N_DEVICE_OPTIONS);
-  yk_process_options_fill(&options->processes, row + N_ENGINE_OPTIONS);
+  yk_adapter_options_fill(&options->adapters, row += N_ENGINE_OPTIONS);
+  yk_process_options_fill(&options->processes, row + YK_ADAPTER_OPTIONS);
 }
 
 void yk_model_options_init(yk_model_options *options)
@@ -161,6 +163,7 @@ void yk_model_options_init(yk_model_options *options)
   options->grammar_cache_bytes = engine.grammar_cache_bytes;
   options->state_cache_bytes = engine.state_cache_bytes;
   options->seed = engine.seed;
+  yk_adapter_options_init(&options->adapters);
   yk_process_options_init(&options->processes);
   fill_table(options);
 }
@@ -174,6 +177,7 @@ void yk_model_options_copy(const yk_model_options *options, yk_model_options *ou
 void yk_model_options_free(yk_model_options *options)
 {
   free(options->devices.ids);
+  yk_adapter_options_free(&options->adapters);
   yk_process_options_free(&options->processes);
   yk_named_model_free(&options->checkpoint);
   yk_named_model_free(&options->tokenizer);
@@ -191,6 +195,10 @@ uint32_t yk_model_options_hash(const yk_model_options *options, uint32_t hash)
   const char *const texts[] = {options->hf_overrides, options->generation_overrides, options->generation_config};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
     if (texts[i]) hash = yk_hash(yk_hash(hash, &i, sizeof i), texts[i], strlen(texts[i]) + 1);
+  for (size_t i = 0; i < options->adapters.n; i++) {
+    const yk_adapter_path *adapter = &options->adapters.items[i];
+    hash = yk_hash(yk_hash(hash, adapter->name, strlen(adapter->name) + 1), adapter->path, strlen(adapter->path) + 1);
+  }
   return hash;
 }
 
@@ -242,6 +250,7 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   YK_TRY(yk_named_model_check(&options->checkpoint, err));
   yk_engine_options_init(engine);
   YK_TRY(yk_process_options_apply(&options->processes, engine, err));
+  YK_TRY(yk_adapter_options_apply(&options->adapters, engine, err));
   YK_TRY(choose_devices(options, engine, err));
   engine->model_dir = options->checkpoint.path;
   engine->tokenizer = options->tokenizer.path;

@@ -2,13 +2,14 @@
 #ifndef YK_CLI_MODEL_OPTIONS_H
 #define YK_CLI_MODEL_OPTIONS_H
 
+#include "cli/options/adapter_options.h"
 #include "cli/options/device_ids.h"
 #include "cli/options/named_model.h"
 #include "cli/options/options.h"
 #include "cli/options/process_options.h"
 #include "yoke/yoke.h"
 
-enum { YK_MODEL_OPTIONS = 32 + YK_PROCESS_OPTIONS };
+enum { YK_MODEL_OPTIONS = 32 + YK_ADAPTER_OPTIONS + YK_PROCESS_OPTIONS };
 
 typedef struct yk_model_options {
   yk_named_model checkpoint, tokenizer;
@@ -23,6 +24,7 @@ typedef struct yk_model_options {
   int64_t kv_cache_bytes, state_cache_bytes, grammar_memory_bytes, grammar_cache_bytes;
   uint64_t seed;
   bool expert_parallel, no_prefix_reuse, dense_attention_beyond_index;
+  yk_adapter_options adapters;
   yk_process_options processes;
   yk_option table[YK_MODEL_OPTIONS];
 } yk_model_options;
@@ -46,7 +48,8 @@ yk_option_group yk_model_options_group(const yk_model_options *options);
  *   parsing and before all functions below. needs_weights: as in yk_named_model_find, which also defines the errors. */
 yk_status yk_model_options_find(yk_model_options *options, bool needs_weights, yk_err *err);
 
-/* yk_model_options_hash - continue hash with the options that change the configuration of the checkpoint's files. */
+/* yk_model_options_hash - continue hash with the options that change the configuration of the checkpoint's files, and
+ *   those that name adapters. */
 uint32_t yk_model_options_hash(const yk_model_options *options, uint32_t hash);
 
 /* yk_model_options_tokenizer - path of tokenizer and chat template: --tokenizer, else --model. */

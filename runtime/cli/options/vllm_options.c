@@ -2,7 +2,6 @@
 
 #define ONE_MACHINE  "a server is one copy of the model; start one for each, and a router in front of them"
 #define NO_PLUGINS   "Yoke runs no Python code of its users; leave it out"
-#define NO_LORA      "Yoke runs no LoRA adapters; merge the adapter into the weights, and give it that checkpoint"
 #define NO_DRAFTS    "Yoke does not decode speculatively, and does not use a model's mtp layers; leave it out"
 #define NO_MEDIA     "Yoke reads text alone; leave it out"
 #define GRAMMAR      "constrained output always uses xgrammar; leave it out"
@@ -26,7 +25,6 @@
 /* In the order of vLLM's own list, followed by options of earlier versions. */
 static const yk_foreign_option options[] = {
     /* The HTTP server */
-    REFUSED("lora-modules", NULL, SEVERAL, "", NO_LORA),
     REFUSED("chat-template-content-format", NULL, ONE, "auto", "Yoke sees from the template what it reads"),
     REFUSED("trust-request-chat-template", NULL, FLAG, "false", "templates are the server's alone; leave it out"),
     REFUSED("response-role", NULL, ONE, "assistant", "answers are the assistant's; leave it out"),
@@ -77,7 +75,7 @@ static const yk_foreign_option options[] = {
     REFUSED("enable-log-requests", NULL, FLAG, "false", "use --log-requests"),
     REFUSED("disable-log-requests", NULL, FLAG, "true", "use --log-requests"),
     PASSED("aggregate-engine-logging", NULL, FLAG),
-    REFUSED("prompt-adapters", NULL, SEVERAL, "", NO_LORA),
+    REFUSED("prompt-adapters", NULL, SEVERAL, "", "Yoke runs LoRA adapters alone: use --lora-modules"),
     /* The model */
     REFUSED("task", NULL, ONE, "auto|generate", NO_POOLING),
     REFUSED("runner", NULL, ONE, "auto|generate", NO_POOLING),
@@ -197,15 +195,12 @@ static const yk_foreign_option options[] = {
     PASSED("skip-mm-profiling", NULL, FLAG),
     PASSED("video-pruning-rate", NULL, ONE),
     /* LoRA */
-    REFUSED("enable-lora", NULL, FLAG, "false", NO_LORA),
-    REFUSED("max-loras", NULL, ONE, "", NO_LORA),
-    REFUSED("max-lora-rank", NULL, ONE, "", NO_LORA),
-    REFUSED("lora-dtype", NULL, ONE, "", NO_LORA),
-    REFUSED("enable-tower-connector-lora", NULL, FLAG, "false", NO_LORA),
-    REFUSED("max-cpu-loras", NULL, ONE, "", NO_LORA),
-    REFUSED("fully-sharded-loras", NULL, FLAG, "false", NO_LORA),
-    REFUSED("default-mm-loras", NULL, ONE, "", NO_LORA),
-    REFUSED("specialize-active-lora", NULL, FLAG, "false", NO_LORA),
+    PASSED("lora-dtype", NULL, ONE),
+    REFUSED("enable-tower-connector-lora", NULL, FLAG, "false", NO_MEDIA),
+    REFUSED("max-cpu-loras", NULL, ONE, "", "adapters stay in the memory of the ranks: use --max-loras"),
+    PASSED("fully-sharded-loras", NULL, FLAG),
+    REFUSED("default-mm-loras", NULL, ONE, "", NO_MEDIA),
+    PASSED("specialize-active-lora", NULL, FLAG),
     /* Observation */
     PASSED("show-hidden-metrics-for-version", NULL, ONE),
     REFUSED("otlp-traces-endpoint", NULL, ONE, "", "Yoke sends no traces; use /metrics, or --trace FILE"),

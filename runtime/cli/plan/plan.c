@@ -34,6 +34,9 @@ static const char *const model_option_names[] = {"model",
                                                  "gpu-memory-utilization",
                                                  "kv-cache-bytes",
                                                  "state-cache-bytes",
+                                                 "enable-lora",
+                                                 "max-loras",
+                                                 "max-lora-rank",
                                                  "log-level"};
 
 typedef struct plan_options {

@@ -18,9 +18,16 @@ typedef struct yk_cache_salts {
   uint64_t n_uses;
 } yk_cache_salts;
 
+/* An adapter and a text, which separate sequences. */
+typedef struct yk_salt {
+  uint64_t adapter_id; /* 0: none */
+  const char *text;    /* [n_bytes] */
+  size_t n_bytes;      /* 0: none */
+} yk_salt;
+
 /* yk_cache_salts_start - the start of the chain for sequences with this salt. Out of memory: a start that is used only
  *   once, so the sequence shares nothing. */
-yk_kv_chain yk_cache_salts_start(yk_cache_salts *salts, yk_kv_blocks *blocks, const char *salt, size_t n_bytes);
+yk_kv_chain yk_cache_salts_start(yk_cache_salts *salts, yk_kv_blocks *blocks, const yk_salt *salt);
 
 void yk_cache_salts_free(yk_cache_salts *salts);
 

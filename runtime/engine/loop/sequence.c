@@ -46,6 +46,7 @@ void yk_sequence_truncate(yk_sequence *seq, yk_memory_pool *pool, int32_t n_toke
 void yk_sequence_fork(const yk_sequence *seq, yk_memory_pool *pool, yk_sequence *copy)
 {
   memcpy(copy->tokens, seq->tokens, (size_t)seq->n_tokens * sizeof *seq->tokens);
+  copy->adapter = seq->adapter;
   copy->n_prompt = copy->n_tokens = seq->n_tokens;
   yk_sequence_memory_fork(&seq->memory, pool, &copy->memory);
 }

@@ -50,6 +50,7 @@ typedef struct yk_sequence {
   int32_t n_prompt;    /* tokens given by the caller */
   int32_t n_tokens;    /* prompt and output so far */
   int32_t wanted_from; /* rows at this position and later have their logits wanted */
+  int32_t adapter;     /* number of its adapter in steps; 0: none */
   bool returns_hidden; /* the last row alone is wanted, and returns its hidden state in place of a token */
 
   yk_sequence_memory memory;

@@ -177,6 +177,7 @@ static yk_step_counts measure(const yk_scheduled *items, int32_t n_items, bool i
     c.max_rows_per_seq = (int32_t)yk_max_i64(c.max_rows_per_seq, items[i].n_rows);
     c.max_kv_tokens = (int32_t)yk_max_i64(c.max_kv_tokens, kv_tokens);
     c.n_wanted += n_wanted_of(&items[i]);
+    c.has_adapters |= items[i].seq->adapter > 0;
     c.n_hidden += items[i].seq->returns_hidden ? n_wanted_of(&items[i]) : 0;
     if (!begins_to_count(&items[i])) continue;
     c.n_penalty_loads++;
@@ -199,6 +200,8 @@ static void fill_rows(const yk_step *step, const yk_scheduled *item, int32_t seq
     kv_slots[i] = yk_sequence_memory_kv_slot(&seq->memory, position);
     seq_of_row[i] = seq_index;
   }
+  int32_t *adapters = yk_step_adapters(step) + row;
+  for (int32_t i = 0; i < item->n_rows && step->counts.has_adapters; i++) adapters[i] = seq->adapter;
 }
 
 /* Describe the wanted rows of an item; `row` is its first row. n_done: wanted rows of earlier items. */

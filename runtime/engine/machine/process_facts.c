@@ -63,6 +63,11 @@ static void add_options(yk_process_facts *f, const yk_engine_options *o)
   add_number(f, "state-cache-bytes", (double)o->state_cache_bytes);
   add_number(f, "step-timeout", o->step_timeout_s);
   add_long_text(f, "hf-overrides", o->hf_overrides);
+  add_number(f, "max-loras", o->max_adapters);
+  add_number(f, "max-lora-rank", o->max_adapter_rank);
+  yk_strbuf *names = add(f, "lora-modules", YK_FACT_EQUAL);
+  for (size_t i = 0; i < o->n_adapters; i++)
+    yk_strbuf_append_fmt(names, "%s%.30s", i > 0 ? " " : "", o->adapters[i].name);
 }
 
 static void add_gpus(yk_process_facts *f, const yk_settings *s)

@@ -29,10 +29,14 @@ enum {
 
 static const double REPORT_S = 2; /* for other processes to exceed the same time limit, and to report that */
 
-/* The next command of all ranks: load the checkpoint, run the step, or read counts (each stage's first rank). The other
- * pointers are NULL. */
+/* The next command of all ranks: load the checkpoint, run the step, read counts (each stage's first rank), or take an
+ * adapter. The other pointers are NULL. */
 typedef struct command {
   const yk_checkpoint *checkpoint;
+  const yk_open_adapters *adapters; /* with the checkpoint */
+  const yk_adapter *adapter;
+  int32_t number;
+  yk_err *errors; /* [n_local] results of taking the adapter, which fails no rank */
   const yk_step *step;
   int64_t *expert_rows;
 } command;
@@ -118,7 +122,12 @@ static yk_status run_command(void *context, int rank, const void *command_ptr, y
     return yk_world_group_rank(&ranks->settings.world, rank) == 0
                ? yk_model_read_expert_rows(*model, c->expert_rows, err)
                : YK_OK;
+  if (c->adapter) {
+    yk_model_adapt(*model, c->adapter, c->number, &c->errors[index_of(ranks, rank)]);
+    return YK_OK;
+  }
   YK_TRY(load(ranks, rank, c->checkpoint, err));
+  for (int32_t i = 0; i < c->adapters->n; i++) YK_TRY(yk_model_adapt(*model, c->adapters->items[i], i + 1, err));
   return yk_model_connect(*model, err);
 }
 
@@ -248,12 +257,12 @@ yk_status yk_ranks_create(const yk_settings *settings, yk_cluster *cluster, yk_r
   return YK_OK;
 }
 
-yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
+yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint, const yk_open_adapters *adapters,
                         void (*progress)(void *user, int64_t done_bytes), void *user, yk_err *err)
 {
   ranks->progress = progress;
   ranks->progress_user = user;
-  ranks->command = (command){.checkpoint = checkpoint};
+  ranks->command = (command){.checkpoint = checkpoint, .adapters = adapters};
   YK_TRY(yk_rank_group_run(ranks->group, &ranks->command, 0, err));
   ranks->is_loaded = true;
   return yk_processes_barrier(ranks->cluster, err);
@@ -449,6 +458,18 @@ yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, size_t n, do
 {
   if (ranks->cluster && ranks->settings.world.n_stages > 1) return gather_rows(ranks, rows, n, timeout_s, err);
   return run_read_rows(ranks, rows, timeout_s, err);
+}
+
+yk_status yk_ranks_adapt(yk_ranks *ranks, const yk_adapter *adapter, int32_t number, yk_err *err)
+{
+  yk_err errors[YK_MAX_RANKS];
+  for (int i = 0; i < ranks->settings.world.n_local; i++) errors[i] = YK_ERR_INIT;
+  ranks->waiter = pthread_self();
+  ranks->command = (command){.adapter = adapter, .number = number, .errors = errors};
+  YK_TRY(yk_rank_group_run(ranks->group, &ranks->command, 0, err));
+  for (int i = 0; i < ranks->settings.world.n_local; i++)
+    if (errors[i].code != YK_OK) return yk_err_set(err, errors[i].code, "%s", errors[i].message);
+  return YK_OK;
 }
 
 const yk_step_profile *yk_ranks_profile(const yk_ranks *ranks, int rank)

@@ -9,6 +9,7 @@
 #ifndef YK_ENGINE_MACHINE_RANKS_H
 #define YK_ENGINE_MACHINE_RANKS_H
 
+#include "engine/machine/adapters.h"
 #include "engine/machine/settings.h"
 #include "model/model.h"
 #include "parallel/cluster/cluster.h"
@@ -20,13 +21,19 @@ typedef struct yk_ranks yk_ranks;
  *   Errors: YK_E_CAPACITY (more ranks than devices), YK_E_DEVICE, YK_E_COMM, YK_E_NOMEM. */
 yk_status yk_ranks_create(const yk_settings *settings, yk_cluster *cluster, yk_ranks **out, yk_err *err);
 
-/* yk_ranks_load - build every rank's model, all ranks in parallel; returns once all processes have done so. progress:
- *   called from the first rank's thread with the bytes loaded so far over this process's ranks; may be NULL. */
-yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint,
+/* yk_ranks_load - build every rank's model, all ranks in parallel; returns once all processes have done so. adapters:
+ *   become numbers 1 and up, and are not kept. progress: called from the first rank's thread with the bytes loaded so
+ *   far over this process's ranks; may be NULL. */
+yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint, const yk_open_adapters *adapters,
                         void (*progress)(void *user, int64_t done_bytes), void *user, yk_err *err);
 
 /* yk_ranks_loaded_bytes - device bytes of the weights on all ranks of this process. */
 int64_t yk_ranks_loaded_bytes(const yk_ranks *ranks);
+
+/* yk_ranks_adapt - give every rank an adapter as this number, behind the steps that have begun, none of which may use
+ *   the number. One process. Errors, after which the ranks go on without the number: those of yk_model_adapt; or their
+ *   failure. */
+yk_status yk_ranks_adapt(yk_ranks *ranks, const yk_adapter *adapter, int32_t number, yk_err *err);
 
 /* yk_ranks_begin - start a step on every rank, after the steps begun before: at most one for each pipeline stage. A
  *   yk_ranks_wait must follow; the step must not change until then. */

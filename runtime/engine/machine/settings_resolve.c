@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/host_memory.h"
 #include "base/struct_size.h"
+#include "engine/machine/adapters.h"
 #include "engine/machine/gpus.h"
 #include "engine/machine/plan_fill.h"
 #include "engine/machine/processes.h"
@@ -28,6 +29,7 @@ yk_engine_options yk_engine_options_defaults(void)
                              .grammar_memory_bytes = INT64_C(2) << 30,
                              .grammar_cache_bytes = 256 << 20,
                              .state_cache_bytes = -1,
+                             .max_adapter_rank = 16,
                              .log = {.level = YK_LOG_WARN}};
 }
 
@@ -63,6 +65,7 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
                       o->grammar_time_limit_s);
   YK_TRY(yk_check_i64("grammar_memory_bytes", o->grammar_memory_bytes, 256 << 20, INT64_C(1) << 40, err));
   YK_TRY(yk_check_i64("grammar_cache_bytes", o->grammar_cache_bytes, 0, INT64_C(1) << 40, err));
+  YK_TRY(yk_open_adapters_check(o, err));
   if (!o->python) return yk_err_set(err, YK_E_INVAL, "python: expected a program, found nothing");
   return YK_OK;
 }
@@ -251,7 +254,8 @@ static yk_status choose_lengths(const yk_engine_options *o, const yk_model_confi
   s->limits.step = (yk_device_limits){.max_tokens = o->max_batched_tokens,
                                       .max_seqs = (int32_t)yk_min_i64(o->max_seqs, o->max_batched_tokens),
                                       .max_model_tokens = longest_sequence(o, config, limit),
-                                      .vocab = config->vocab_size};
+                                      .vocab = config->vocab_size,
+                                      .n_adapters = o->max_adapters};
   return YK_OK;
 }
 
@@ -400,5 +404,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   YK_TRY(choose_kv_format(options, config, settings, err));
   settings->limits.as_16_bits = options->weights == YK_WEIGHTS_F16;
   settings->limits.expert_parallel = options->expert_parallel;
+  settings->limits.n_adapters = options->max_adapters;
+  settings->limits.adapter_rank = options->max_adapter_rank;
   return choose_memory(options, checkpoint, device_memory_bytes, cluster, settings, plan, err);
 }

@@ -32,6 +32,12 @@ typedef enum yk_kv_cache_choice {
   YK_KV_CACHE_FP8_PER_TOKEN_HEAD
 } yk_kv_cache_choice;
 
+/* A low-rank adapter (LoRA) of the model, as PEFT stores it: a directory with adapter_config.json and
+ * adapter_model.safetensors. name: 1 to 255 bytes, by which requests choose the adapter. */
+typedef struct yk_adapter_path {
+  const char *name, *path;
+} yk_adapter_path;
+
 typedef struct yk_engine_options {
   size_t struct_size;
   const char *model_dir; /* a Hugging Face checkpoint directory, or a KuiperLLama file */
@@ -109,6 +115,11 @@ typedef struct yk_engine_options {
    * Default -1: an eighth of the host's memory, at most 4 GiB, and a quarter of the memory that weights, states and
    * workspace leave on CPU ranks. */
   int64_t state_cache_bytes;
+  /* Adapters (yoke/adapters.h): how many may be loaded at a time, for which memory is kept; 0: none. On CPU ranks. */
+  int32_t max_adapters;
+  int32_t max_adapter_rank;        /* of their matrices, 1 to 1024; default 16 */
+  const yk_adapter_path *adapters; /* [n_adapters] loaded at the start, by every process */
+  size_t n_adapters;               /* at most max_adapters */
 } yk_engine_options;
 
 /* yk_engine_options_init - struct_size and every default above. Must come first. */
@@ -181,7 +192,8 @@ typedef struct yk_engine_info {
   int64_t state_bytes[YK_MAX_RANKS];       /* beside memory: recurrent states of max_seqs sequences; 0: has none */
   int64_t state_cache_bytes[YK_MAX_RANKS]; /* beside memory: all snapshots of recurrent states */
   int32_t embedding_size;                  /* numbers of an embedding; 0: the model makes none */
-  bool only_embeds; /* the model has no lm_head: requests and logits are refused, but embeddings */
+  bool only_embeds;     /* the model has no lm_head: requests and logits are refused, but embeddings */
+  int32_t max_adapters; /* that may be loaded at a time; 0: the engine has none */
 } yk_engine_info;
 
 void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size);

@@ -96,6 +96,7 @@ typedef struct yk_request_options {
    * may fill the context. Sampling parameters are not used. */
   bool embeds;
   int32_t embedding_size; /* the first so many numbers of the embedding, at most yk_engine_info's; 0: all */
+  const char *adapter;    /* name of a loaded adapter (yoke/adapters.h), only read by submit; NULL or "": none */
 } yk_request_options;
 
 /* yk_request_options_init - no prompt, special tokens added to a text, no waiter, sampling defaults from the model's
@@ -242,6 +243,11 @@ typedef enum yk_logits_of {
 
 /* yk_held_sequence_create - an empty sequence. Errors: YK_E_NOMEM. */
 yk_status yk_held_sequence_create(yk_engine *engine, yk_held_sequence **out, yk_err *err);
+
+/* yk_held_sequence_create_adapted - an empty sequence whose tokens are computed with a loaded adapter
+ *   (yoke/adapters.h); forks have it too. adapter NULL or "": none. Errors: YK_E_INVAL: no adapter has the name;
+ *   YK_E_NOMEM. */
+yk_status yk_held_sequence_create_adapted(yk_engine *engine, const char *adapter, yk_held_sequence **out, yk_err *err);
 
 /* yk_held_sequence_append - compute n_ids more tokens; blocks until done, batched with everything else that runs.
  *   logits: float32 in host memory, of the shape in yk_logits_of; raw, before any sampling parameter. May be NULL with

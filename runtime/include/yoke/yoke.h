@@ -16,6 +16,7 @@
  *
  *   yoke/engine.h    a model on its ranks: options, state, counters, planned memory
  *   yoke/requests.h  prompts to be continued, tokens and log-probabilities; waiting for any; held sequences with logits
+ *   yoke/adapters.h  low-rank adapters (LoRA), loaded by name
  *   yoke/text.h      text to token ids and back
  *   yoke/chat.h      conversations to prompts
  *   yoke/process_group.h  engines one after the other on the processes of one run
@@ -45,6 +46,7 @@
 #ifndef YK_YOKE_H
 #define YK_YOKE_H
 
+#include "yoke/adapters.h"
 #include "yoke/chat.h"
 #include "yoke/device.h"
 #include "yoke/engine.h"

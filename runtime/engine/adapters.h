@@ -1,0 +1,54 @@
+/* adapters.h - the names of an engine's adapters, and how many requests and sequences use each.
+ *
+ * An adapter's number in steps is its place in the table, from 1. A place is free for another adapter once its name is
+ * gone and nothing uses it, so that no step in flight can. All members are guarded by engine.mutex. */
+#ifndef YK_ENGINE_ADAPTERS_H
+#define YK_ENGINE_ADAPTERS_H
+
+#include "yoke/adapters.h"
+
+typedef struct yk_adapter_place {
+  char name[YK_ADAPTER_NAME_BYTES]; /* "": none */
+  uint64_t id;                      /* of this load, from 1, unlike any other's: it separates prefixes */
+  int32_t n_users;                  /* requests and held sequences */
+  bool is_loading;
+} yk_adapter_place;
+
+typedef struct yk_adapters {
+  yk_adapter_place *places; /* [n] */
+  int32_t n;
+  uint64_t n_loads;
+} yk_adapters;
+
+/* An adapter in use. */
+typedef struct yk_adapter_use {
+  int32_t number; /* 0: none */
+  uint64_t id;
+} yk_adapter_use;
+
+/* yk_adapters_create - a table of the options' places, with the names of the adapters that the ranks have loaded as
+ *   numbers 1 and up. Errors: YK_E_NOMEM. */
+yk_status yk_adapters_create(const yk_engine_options *options, yk_adapters *out, yk_err *err);
+void yk_adapters_destroy(yk_adapters *adapters);
+
+/* yk_adapters_acquire - begin to use the adapter of this name; NULL or "": none. Errors: YK_E_INVAL: no adapter has the
+ *   name. Caller holds engine.mutex; also for the next two. */
+yk_status yk_adapters_acquire(yk_adapters *adapters, const char *name, yk_adapter_use *out, yk_err *err);
+void yk_adapters_use_again(yk_adapters *adapters, int32_t number);
+void yk_adapters_release(yk_adapters *adapters, int32_t number);
+
+/* yk_adapters_find - the place with this name, which may be loading, or NULL. Caller holds engine.mutex; also for the
+ *   next two. */
+yk_adapter_place *yk_adapters_find(yk_adapters *adapters, const char *name);
+
+/* yk_adapters_next - the oldest loaded adapter with an id above after, or NULL. */
+const yk_adapter_place *yk_adapters_next(const yk_adapters *adapters, uint64_t after);
+
+/* yk_adapters_reserve - a place for the name, which is then loading. Errors: YK_E_INVAL (the name is taken),
+ *   YK_E_CAPACITY (no place is free). */
+yk_status yk_adapters_reserve(yk_adapters *adapters, const char *name, yk_adapter_place **out, yk_err *err);
+
+/* yk_adapters_miss - the error that no adapter has the name. */
+yk_status yk_adapters_miss(const char *name, yk_err *err);
+
+#endif

@@ -1,0 +1,38 @@
+/* adapters.h - low-rank adapters (LoRA) of an engine's model, which requests name (yk_request_options.adapter).
+ * Requests with different adapters, or none, run in the same steps; those with an adapter reuse only prefixes that were
+ * computed with the same one. */
+#ifndef YOKE_API_ADAPTERS_H
+#define YOKE_API_ADAPTERS_H
+
+#include "yoke/engine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { YK_ADAPTER_NAME_BYTES = 256 };
+
+typedef struct yk_adapter_name {
+  char text[YK_ADAPTER_NAME_BYTES]; /* NUL-terminated */
+} yk_adapter_name;
+
+/* yk_engine_load_adapter - read an adapter and make it available to requests under its name.
+ *   Errors: YK_E_INVAL (a name that is empty, too long or taken), YK_E_CAPACITY (max_adapters are loaded, or unloaded
+ *   ones are still in use), YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED (the adapter, naming file and tensor; an engine
+ *   without adapters, or of several processes, which load adapters at their start only), YK_E_NOMEM, the engine's
+ *   failure, or YK_E_CANCELLED if it stops. After an error the engine is as before. Thread: any. */
+yk_status yk_engine_load_adapter(yk_engine *engine, const yk_adapter_path *adapter, yk_err *err);
+
+/* yk_engine_unload_adapter - the name is gone at once. Requests and held sequences that have the adapter go on with it;
+ *   its place is free for another when the last of them has ended. Errors: YK_E_INVAL: no adapter has the name. Thread:
+ *   any. */
+yk_status yk_engine_unload_adapter(yk_engine *engine, const char *name, yk_err *err);
+
+/* yk_engine_list_adapters - the names of the loaded adapters, by age: the first n of them in out, which may be NULL if
+ *   n is 0. Returns the number of all. Thread: any. */
+size_t yk_engine_list_adapters(yk_engine *engine, yk_adapter_name *out, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,283 @@
+"""Low-rank adapters: goldens of peft on one to three ranks, stages and processes; the same bits in any company;
+adapters as models of the server and of lines of a batch; refusals."""
+
+import json
+import os
+import random
+import shutil
+import struct
+
+import harness
+from processes_case import ProcessesCase
+from safetensors_case import NAME, write_tensors
+from server_case import Case, Server
+
+ADAPTERS = os.path.join(harness.TESTS_DIR, "golden", "adapters")
+TOLERANCE = 1e-3
+QWEN = os.path.join(harness.FAMILIES, "qwen3_f32")
+
+
+def path_of(name):
+    return os.path.join(ADAPTERS, name)
+
+
+def golden(name):
+    with open(os.path.join(path_of(name), "golden.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def case_names():
+    return sorted(os.listdir(ADAPTERS))
+
+
+def with_adapters(**paths):
+    return ["--enable-lora", "--lora-modules", *(f"{name}={path}" for name, path in paths.items())]
+
+
+def scaled_copy(name, folder, **changes):
+    """A copy of an adapter with changes of its configuration."""
+    shutil.copytree(path_of(name), folder)
+    path = os.path.join(folder, "adapter_config.json")
+    with open(path, encoding="utf-8") as file:
+        config = {**json.load(file), **changes}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    return folder
+
+
+def write_random(folder, *modules):
+    """An adapter of both layers' modules, given as (name, k, n)."""
+    rng, tensors = random.Random(5), {}
+    os.mkdir(folder)
+    for layer in range(2):
+        for module, k, n in modules:
+            for part, shape in (("lora_A", [2, k]), ("lora_B", [n, 2])):
+                values = [rng.gauss(0, 1 / shape[1] ** 0.5) for _ in range(shape[0] * shape[1])]
+                tensors[f"base_model.model.model.layers.{layer}.{module}.{part}.weight"] = [
+                    "F32", shape, struct.pack(f"<{len(values)}f", *values)]
+    write_tensors(folder, tensors)
+    os.rename(os.path.join(folder, NAME), os.path.join(folder, "adapter_model.safetensors"))
+    with open(os.path.join(folder, "adapter_config.json"), "w", encoding="utf-8") as file:
+        json.dump({"peft_type": "LORA", "r": 2, "lora_alpha": 2}, file)
+
+
+class Numbers(ProcessesCase):
+    def generate(self, model, prompts, *options, processes=1):
+        ids = [part for prompt in prompts for part in ("--token-ids", ",".join(map(str, prompt)))]
+        arguments = ("generate", "--model", model, "--device", "cpu", "--dtype", "float32", "--temperature", 0, "-n", 6,
+                     "--logprobs", 0, "--prompt-logprobs", 0, "--ignore-eos", "--kv-cache-bytes", "4MiB", *ids,
+                     *options)
+        if processes == 1:
+            return self.run_json(*arguments)
+        started = self.start(processes, *arguments, "--format", "json")
+        self.end(started)
+        return [json.loads(line) for line in started[0].out.splitlines()]
+
+    def check(self, name, *options, **more):
+        wanted = golden(name)
+        model = os.path.join(harness.FAMILIES, wanted["family"])
+        found = self.generate(model, [prompt["prompt_ids"] for prompt in wanted["prompts"]],
+                              *with_adapters(x=path_of(name)), "--adapter", "x", *options, **more)
+        for prompt, result in zip(wanted["prompts"], found, strict=True):
+            for step, expected in zip(result["prompt_logprobs"], prompt["prompt_logprobs"], strict=True):
+                self.assertAlmostEqual(step["logprob"], expected, delta=TOLERANCE)
+            for i, token in enumerate(prompt["output_ids"]):
+                if result["token_ids"][i] != token:
+                    self.assertLess(prompt["margins"][i], TOLERANCE, "another token")
+                    break
+                self.assertAlmostEqual(result["logprobs"][i]["logprob"], prompt["output_logprobs"][i], delta=TOLERANCE)
+
+    def test_goldens(self):
+        self.assertGreaterEqual(len(case_names()), 1)
+        for name in case_names():
+            for options in (("--tp", 1), ("--tp", 3)):
+                with self.subTest(name=name, options=options):
+                    self.check(name, *options)
+
+    def test_goldens_in_stages_and_processes(self):
+        for options in (("--tp", 2), ("--pp", 2, "--max-num-batched-tokens", 7, "--max-num-seqs", 2)):
+            self.check("all_linear", *options)
+        self.check("all_linear", "--tp", 2, processes=2)
+        self.check("all_linear", "--pp", 2, processes=2)
+
+    def batch(self, lines, *options):
+        """The results of lines of prompts and adapters (None: none), as token ids and log-probabilities."""
+        text = "".join(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": {
+            "prompt": ids, "model": name or "m", "max_tokens": 6, "temperature": 0, "ignore_eos": True, "logprobs": 0}})
+                       + "\n" for i, (ids, name) in enumerate(lines))
+        done = self.run_yoke("batch", "--model", QWEN, "-", "--device", "cpu", "--dtype", "float32",
+                             "--kv-cache-bytes", "4MiB", *options, stdin=text)
+        answers = {int(answer["custom_id"]): answer["response"]["body"] for answer in
+                   map(json.loads, done.out.splitlines())}
+        for i, (_, name) in enumerate(lines):
+            self.assertEqual(answers[i]["model"], name or "m")
+        return [answers[i]["choices"][0]["logprobs"]["token_logprobs"] for i in range(len(lines))]
+
+    def test_the_same_bits_in_any_company(self):
+        """Rows with two adapters and with none in the same steps, prefixes that differ in their adapter alone."""
+        prompts = [prompt["prompt_ids"] for prompt in golden("all_linear")["prompts"]]
+        other = scaled_copy("all_linear", os.path.join(harness.scratch_folder(self.addCleanup), "other"), lora_alpha=-3)
+        adapters = with_adapters(x=path_of("all_linear"), y=other)
+        lines = [(prompt, name) for prompt in prompts for name in ("x", None, "y", "x", None)]
+        for n_ranks in (1, 2):
+            plain = self.batch([(prompt, None) for prompt in prompts], "--tp", n_ranks)
+            alone = {name: self.batch([(prompt, name) for prompt in prompts], "--tp", n_ranks, "--max-num-seqs", 1,
+                                      "--no-prefix-reuse", *adapters) for name in ("x", "y", None)}
+            self.assertEqual(alone[None], plain)
+            self.assertNotEqual(alone["x"], alone["y"])
+            self.assertNotEqual(alone["x"], plain)
+            for options in ((), ("--max-num-batched-tokens", 9, "--max-num-seqs", 3), ("--max-num-seqs", 1)):
+                found = self.batch(lines, "--tp", n_ranks, *adapters, *options)
+                for i, (prompt, name) in enumerate(lines):
+                    self.assertEqual(found[i], alone[name][prompts.index(prompt)], f"{n_ranks} {options} line {i}")
+
+    def test_sorted_inputs(self):
+        """A layer whose inputs are sorted by group, against its dequantised form, which sorts nothing."""
+        model = os.path.join(harness.FAMILIES, "format_gptq_act_order")
+        with open(os.path.join(model, "golden.json"), encoding="utf-8") as file:
+            prompts = [prompt["prompt_ids"] for prompt in json.load(file)["prompts"]][1:]
+        folder = os.path.join(harness.scratch_folder(self.addCleanup), "x")
+        write_random(folder, ("mlp.gate_proj", 96, 96), ("mlp.down_proj", 96, 96), ("self_attn.o_proj", 192, 96))
+        options = (*with_adapters(x=folder), "--adapter", "x")
+        plain = self.generate(model, prompts)
+        found = [self.generate(model, prompts, *options, "--tp", n_ranks, *more)
+                 for n_ranks, more in ((1, ("--weights", "f16")), (1, ()), (3, ()))]
+        for results in found[1:]:
+            for a, b, c in zip(results, found[0], plain, strict=True):
+                steps = list(zip(a["prompt_logprobs"], b["prompt_logprobs"], c["prompt_logprobs"], strict=True))
+                self.assertLess(max(abs(x["logprob"] - y["logprob"]) for x, y, _ in steps), 2e-2)
+                self.assertGreater(max(abs(x["logprob"] - y["logprob"]) for x, _, y in steps), 0.1)
+
+    def test_refusals(self):
+        base = ("generate", "--model", QWEN, "--token-ids", "5", "-n", 1)
+        x = f"x={path_of('all_linear')}"
+        for options, words in (
+                (("--lora-modules", x), ("--lora-modules", "--enable-lora")),
+                (("--enable-lora", "--lora-modules", "x"), ("NAME=PATH",)),
+                (("--enable-lora", "--lora-modules", '{"name": "x"}'), ("name and path",)),
+                (("--enable-lora", "--lora-modules", '{"name": "x", "path": "y", "z": 1}'), ('"z"',)),
+                (("--enable-lora", "--lora-modules", x, x.replace("x", "y", 1), "--max-loras", 1),
+                 ("--max-loras", "at least 2", "found 1")),
+                (("--enable-lora", "--max-lora-rank", 0), ("--max-lora-rank",)),
+                (("--enable-lora", "--adapter", "x"), ("--adapter", '"x"'))):
+            self.assert_usage_error((*base, *options), *words)
+        for options, words in (
+                (("--lora-modules", "x=/nowhere"), ("adapter x", "adapter_config.json")),
+                (("--lora-modules", x, x), ("adapters", '"x" twice')),
+                (("--lora-modules", x, "--max-lora-rank", 2), ("adapter x", "max_lora_rank", "found 3"))):
+            self.assert_error((*base, "--enable-lora", *options, "--device", "cpu"), *words)
+        done = self.run_yoke("plan", QWEN, "--device", "cuda", "--device-memory", "80GB", "--enable-lora", expect=1)
+        self.assertIn("low-rank adapters", done.err)
+
+
+@harness.of_the_program
+class Route(Case):
+    """The server, with one adapter at its start and room for another."""
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = harness.scratch_folder(cls.addClassCleanup)
+        cls.below = os.path.join(cls.folder, "below")
+        os.mkdir(cls.below)
+        scaled_copy("all_linear", os.path.join(cls.below, "other"), lora_alpha=-3)
+        scaled_copy("all_linear", os.path.join(cls.below, "dora"), use_dora=True)
+        os.symlink(path_of("all_linear"), os.path.join(cls.below, "link"))
+        cls.server = Server(cls.yoke, "--dtype", "float32", "--served-model-name", "m", "n", *with_adapters(
+            x=path_of("all_linear")), "--max-loras", 2, "--allowed-lora-path", cls.below, model=QWEN)
+        cls.addClassCleanup(cls.server.stop)
+        cls.server.wait_for()
+
+    def complete(self, model, status=200, **fields):
+        answer = self.server.post("/v1/completions", {"model": model, "prompt": [5, 9, 3, 7], "max_tokens": 6,
+                                                      "temperature": 0, "ignore_eos": True, "logprobs": 0,
+                                                      "return_token_ids": True, **fields})
+        self.assertEqual(answer.status, status, answer.text)
+        return answer.value
+
+    def tokens(self, model):
+        value = self.complete(model)
+        self.assertEqual(value["model"], "m" if model in ("m", "n") else model)
+        return value["choices"][0]["logprobs"]["token_logprobs"]
+
+    def models(self):
+        return [(model["id"], model["parent"]) for model in self.server.ask("GET", "/v1/models").value["data"]]
+
+    def load(self, name, path, status=200):
+        answer = self.server.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": path})
+        self.assertEqual(answer.status, status, answer.text)
+        return answer.text
+
+    def unload(self, name, status=200):
+        answer = self.server.post("/v1/unload_lora_adapter", {"lora_name": name})
+        self.assertEqual(answer.status, status, answer.text)
+
+    def test_models(self):
+        self.assertEqual(self.models(), [("m", None), ("n", None), ("x", "m")])
+        self.assertEqual(self.server.ask("GET", "/v1/models/x").value["parent"], "m")
+        self.assertEqual(self.server.ask("GET", "/v1/models/y").status, 404)
+        base, adapted = self.tokens("m"), self.tokens("x")
+        self.assertNotEqual(base, adapted)
+        self.assertEqual((self.tokens("n"), self.tokens("x"), self.tokens("m")), (base, adapted, base))
+        self.complete("y", status=404)
+
+    def test_load_and_unload(self):
+        self.assertIn("Success", self.load("y", "other"))
+        self.assertEqual(self.models()[2:], [("x", "m"), ("y", "m")])
+        found = self.tokens("y")
+        self.assertNotIn(found, (self.tokens("m"), self.tokens("x")))
+        self.load("y", "other", status=400)
+        self.assertIn("max_adapters", self.load("z", os.path.join(self.below, "other"), status=400))
+        self.unload("y")
+        self.complete("y", status=404)
+        self.unload("y", status=404)
+        self.load("y", os.path.join(self.below, "other"))
+        self.assertEqual(self.tokens("y"), found)
+        self.unload("y")
+
+    def test_refused(self):
+        for path in ("..", ".", "link", "/", path_of("all_linear"), "missing", "other/../../below/../.."):
+            self.assertIn("lora_path", self.load("z", path, status=400))
+        text = self.load("z", "dora", status=400)
+        self.assertIn("use_dora", text)
+        self.assertNotIn(self.folder, text)
+        self.load("m", "other", status=400)
+        for body in ({"lora_name": "z"}, {"lora_path": "other"}, {"lora_name": 5, "lora_path": "other"}, []):
+            self.assertEqual(self.server.post("/v1/load_lora_adapter", body).status, 400)
+        self.assertEqual(self.models()[2:], [("x", "m")])
+
+    def test_unload_while_requests_run(self):
+        """Requests go on with the adapter; its place is free when they have ended."""
+        self.load("y", "other")
+        expected = self.tokens("y")
+        connection = self.server.connect()
+        body = {"model": "y", "prompt": [5, 9, 3, 7], "max_tokens": 240, "temperature": 0, "ignore_eos": True,
+                "logprobs": 0, "stream": True}
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        self.assertEqual(response.status, 200)
+        first = response.readline()
+        self.unload("y")
+        self.complete("y", status=404)
+        events = [line[6:] for line in [first, *response.read().split(b"\n")] if line.startswith(b"data: {")]
+        found = [number for event in events for choice in json.loads(event)["choices"]
+                 for number in (choice["logprobs"] or {}).get("token_logprobs", [])]
+        connection.close()
+        self.assertEqual((len(found), found[:6]), (240, expected))
+        self.load("y", "other")
+        self.assertEqual(self.tokens("y"), expected)
+        self.unload("y")
+
+
+@harness.of_the_program
+class NotAllowed(Case):
+    def test_not_without_the_option(self):
+        server = Server(self.yoke, "--dtype", "float32", "--enable-lora", model=QWEN)
+        self.addCleanup(server.stop)
+        server.wait_for()
+        for path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"):
+            answer = server.post(path, {"lora_name": "x", "lora_path": "x"})
+            self.assertEqual((answer.status, "--allowed-lora-path" in answer.text), (404, True))
+
+
+if __name__ == "__main__":
+    harness.main()
