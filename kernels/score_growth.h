@@ -19,7 +19,8 @@ typedef struct yk_score_growth {
 static inline float yk_score_growth_at(const yk_score_growth *growth, int32_t position)
 {
   if (growth->beta == 0 || position < growth->period) return 1;
-  return 1 + growth->beta * logf((float)(1 + position / growth->period));
+  const int32_t n_periods = position / growth->period;
+  return 1 + growth->beta * logf((float)(1 + n_periods));
 }
 
 #ifdef __cplusplus

@@ -50,7 +50,7 @@ static bool copy_biases(yk_request *request, const yk_sampling *s, const int32_t
   bool has_bans = s->min_tokens > 0 && s->constraint_kind == YK_CONSTRAINT_NONE;
   size_t n_bans = has_bans ? n_end_ids : 0, n_most = s->n_biases + n_bans + s->n_bad_words;
   if (n_most == 0) return true;
-  request->biases = malloc(n_most * sizeof *request->biases);
+  request->biases = calloc(n_most, sizeof *request->biases);
   request->early_biases = malloc(n_most * sizeof *request->early_biases);
   if (!request->biases || !request->early_biases) return false;
   for (size_t i = 0; i < s->n_biases; i++) request->biases[request->n_biases++] = s->biases[i];
