@@ -332,7 +332,8 @@ class Plan(harness.Case):
                                   "enable-expert-parallel", "dtype", "weights", "kv-cache-dtype",
                                   "max-model-len", "dense-attention-beyond-index",
                                   "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
-                                  "kv-cache-bytes", "state-cache-bytes", "log-level"])
+                                  "kv-cache-bytes", "state-cache-bytes", "log-level", "enable-lora", "max-loras",
+                                  "max-lora-rank"])
         for option in ("--seed", "--step-timeout", "--threads", "--no-prefix-reuse"):
             self.assert_usage_error(["plan", "--model", MODEL, option, 1], f"unknown option {option}")
 
