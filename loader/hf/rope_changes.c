@@ -60,9 +60,9 @@ static void append_scaling(yk_strbuf *out, yk_json settings)
   yk_strbuf_append_str(out, "{");
   YK_JSON_EACH_KEY(key, settings)
   {
-    bool is_beside = yk_json_equals(key, theta) || yk_json_equals(key, share) ||
-                     yk_json_equals(key, "full_attention") || yk_json_equals(key, "sliding_attention");
-    if (!is_beside) yk_json_append_member(out, key, yk_json_member(key));
+    bool is_left_out = yk_json_equals(key, theta) || yk_json_equals(key, share) ||
+                       yk_json_equals(key, "full_attention") || yk_json_equals(key, "sliding_attention");
+    if (!is_left_out) yk_json_append_member(out, key, yk_json_member(key));
   }
   yk_strbuf_append_str(out, "}");
 }
