@@ -16,6 +16,7 @@ typedef struct yk_device_abilities {
   bool attention_gates;       /* yk_head_layout.has_gates */
   bool attention_sinks;       /* yk_attention_args.sinks */
   bool result_norms;          /* yk_add_norm_args.result_w */
+  bool row_norms;             /* yk_row_norms_args */
   bool expert_biases;         /* of the experts' layers of a mixture */
   bool score_growth;          /* of attention of every kind; without, contexts end where the factor begins to grow */
   bool rotation_before_norms; /* yk_qk_rope_kv_args.norms_follow */

@@ -28,6 +28,7 @@
 #include "kernels/latent.h"
 #include "kernels/linear.h"
 #include "kernels/mixture.h"
+#include "kernels/row_norms.h"
 #include "kernels/score_growth.h"
 #include "yoke/limits.h"
 #include "yoke/logit_bias.h"
@@ -349,6 +350,9 @@ typedef struct yk_device_ops {
   yk_status (*add_norm)(yk_device *dev, const yk_add_norm_args *args, yk_err *err);
   yk_status (*qk_rope_kv)(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err);
   yk_status (*attention)(yk_device *dev, const yk_attention_args *args, yk_err *err);
+  /* Norms of whole rows of q and k, before qk_rope_kv: see row_norms.h. NULL on devices without row_norms. */
+  yk_status (*row_squares)(yk_device *dev, const yk_row_norms_args *args, yk_err *err);
+  yk_status (*row_norms)(yk_device *dev, const yk_row_norms_args *args, yk_err *err);
   bool needs_kv_staging; /* for 8-bit caches: see yk_kv_layer */
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);

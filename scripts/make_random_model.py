@@ -84,8 +84,9 @@ class ModelTensors:
             self.norm(f"{layer}.query_layernorm", head)
             self.norm(f"{layer}.key_layernorm", head)
         elif config.get("use_qk_norm", config["model_type"].startswith(("qwen3", "gemma3"))):
-            self.norm(f"{layer}.q_norm", head)
-            self.norm(f"{layer}.k_norm", head)
+            is_of_rows = config["model_type"] == "minimax_m2"
+            self.norm(f"{layer}.q_norm", q if is_of_rows else head)
+            self.norm(f"{layer}.k_norm", kv if is_of_rows else head)
         is_gpt_oss = config["model_type"] == "gpt_oss"
         self.linear(f"{layer}.o_proj", q, hidden, is_gpt_oss)
         if is_gpt_oss:
@@ -165,6 +166,9 @@ class ModelTensors:
         """Mixtral's, and Granite's one by one as quantisers write them."""
         is_granite = self.config["model_type"] == "granitemoe"
         self.router(f"{name}.router.layer" if is_granite else f"{name}.gate", n_experts(self.config))
+        if self.config["model_type"] == "minimax_m2":
+            self.tensors.append(Tensor(f"{name}.e_score_correction_bias", "F32", (n_experts(self.config),),
+                                       draw_normal(0.0, 0.05, "F32")))
         for i in range(n_experts(self.config)):
             self.ffn(f"{name}.experts.{i}", self.config["intermediate_size"], ("w1", "w3", "w2"))
 
@@ -193,7 +197,7 @@ class ModelTensors:
             self.norm(f"{layer}.post_attention_layernorm", hidden)
             for name in MORE_NORMS.get(config["model_type"], ()):
                 self.norm(f"{layer}.{name}", hidden)
-            if config["model_type"] in ("mixtral", "granitemoe"):
+            if config["model_type"] in ("mixtral", "granitemoe", "minimax_m2"):
                 self.mixtral_experts(f"{layer}.block_sparse_moe")
             elif config["model_type"] == "gpt_oss":
                 self.gpt_oss_experts(f"{layer}.mlp")

@@ -84,6 +84,8 @@ yk_status yk_cpu_embed(yk_device *dev, const yk_embed_args *args, yk_err *err);
 yk_status yk_cpu_rms_norm(yk_device *dev, const yk_rms_norm_args *args, yk_err *err);
 yk_status yk_cpu_add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *err);
 yk_status yk_cpu_qk_rope_kv(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err);
+yk_status yk_cpu_row_squares(yk_device *dev, const yk_row_norms_args *args, yk_err *err);
+yk_status yk_cpu_row_norms(yk_device *dev, const yk_row_norms_args *args, yk_err *err);
 yk_status yk_cpu_attention(yk_device *dev, const yk_attention_args *args, yk_err *err);
 yk_status yk_cpu_latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err);
 yk_status yk_cpu_gated_delta(yk_device *dev, const yk_gated_delta_args *args, yk_err *err);

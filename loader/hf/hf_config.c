@@ -33,7 +33,8 @@ static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *er
 static bool has_heads_of_128(yk_model_family family)
 {
   return family == YK_FAMILY_QWEN3 || family == YK_FAMILY_GLM || family == YK_FAMILY_GLM4 ||
-         yk_family_is_ministral3(family) || family == YK_FAMILY_SEED_OSS || family == YK_FAMILY_ERNIE4_5;
+         yk_family_is_ministral3(family) || family == YK_FAMILY_MINIMAX_M2 || family == YK_FAMILY_SEED_OSS ||
+         family == YK_FAMILY_ERNIE4_5;
 }
 
 static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *err)

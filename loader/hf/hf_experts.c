@@ -94,6 +94,39 @@ static yk_status read_granite(yk_json root, const char *file, yk_model_config *c
   return read_mixtral(root, file, config, err);
 }
 
+/* MiniMax-M2. Keys of its other models, and of other routers, are in every file with these values. */
+static yk_status read_minimax(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  static const char *const required[] = {"use_routing_bias", "use_qk_norm"};
+  const char *scoring, *norms;
+  int32_t shared_size = 0;
+  for (size_t i = 0; i < sizeof required / sizeof *required; i++) {
+    bool is_on = true;
+    YK_TRY(yk_json_get_bool(root, file, required[i], false, &is_on, err));
+    if (!is_on)
+      return yk_err_set(err, YK_E_UNSUPPORTED, "%s: %s false is not supported; supported: true", file, required[i]);
+  }
+  YK_TRY(yk_json_get_str(root, file, "scoring_func", false, &scoring, err));
+  YK_TRY(yk_json_get_str(root, file, "qk_norm_type", false, &norms, err));
+  YK_TRY(yk_json_get_i32(root, file, "shared_intermediate_size", false, 0, YK_MAX_FFN, &shared_size, err));
+  if ((scoring && strcmp(scoring, "sigmoid") != 0) || (norms && strcmp(norms, "per_layer") != 0) || shared_size > 0)
+    return yk_err_set(
+        err, YK_E_UNSUPPORTED,
+        "%s: expected scoring_func sigmoid, qk_norm_type per_layer, shared_intermediate_size 0, found %s, "
+        "%s, %d: others are not supported",
+        file, scoring ? scoring : "sigmoid", norms ? norms : "per_layer", shared_size);
+  yk_json types = yk_json_get(root, "attn_type_list");
+  for (size_t i = 0; i < yk_json_size(types); i++) {
+    int64_t type = 0;
+    if (!yk_json_to_i64(yk_json_at(types, i), &type) || type != 1)
+      return yk_err_set(err, YK_E_UNSUPPORTED,
+                        "%s: attn_type_list[%zu]: layers without softmax attention are not supported", file, i);
+  }
+  config->experts.scoring = YK_SCORE_SIGMOID;
+  config->experts.has_choice_bias = true;
+  return read_mixtral(root, file, config, err);
+}
+
 /* The softmax of the chosen experts' logits is that of all logits, normalised. */
 static yk_status read_gpt_oss(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
@@ -315,6 +348,7 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
 {
   config->experts = (yk_experts_config){.n_groups = 1, .top_groups = 1, .scale = 1};
   switch (config->family) {
+  case YK_FAMILY_MINIMAX_M2: return read_minimax(root, file, config, err);
   case YK_FAMILY_MIXTRAL: return read_mixtral(root, file, config, err);
   case YK_FAMILY_GPT_OSS: return read_gpt_oss(root, file, config, err);
   case YK_FAMILY_HUNYUAN_MOE: return read_hunyuan(root, file, config, err);

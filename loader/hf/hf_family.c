@@ -39,6 +39,7 @@ static const char *const family_names[] = {
     [YK_FAMILY_GEMMA3] = "gemma3_text",
     [YK_FAMILY_GEMMA3_VL] = "gemma3",
     [YK_FAMILY_GLM4] = "glm4",
+    [YK_FAMILY_MINIMAX_M2] = "minimax_m2",
     [YK_FAMILY_MISTRAL3_VL] = "mistral3",
     [YK_FAMILY_MINISTRAL3] = "ministral3",
     [YK_FAMILY_MINISTRAL3_VL] = "mistral3",
@@ -59,6 +60,7 @@ static const known_name architectures[] = {
     {"Mistral3ForConditionalGeneration", YK_FAMILY_MISTRAL3_VL},
     {"Ministral3ForCausalLM", YK_FAMILY_MINISTRAL3},
     {"Mistral4ForCausalLM", YK_FAMILY_MISTRAL4},
+    {"MiniMaxM2ForCausalLM", YK_FAMILY_MINIMAX_M2},
     {"Qwen2ForCausalLM", YK_FAMILY_QWEN2},
     {"Qwen3ForCausalLM", YK_FAMILY_QWEN3},
     {"MiniCPMForCausalLM", YK_FAMILY_MINICPM},
@@ -102,6 +104,7 @@ static const known_name model_types[] = {
     {"mistral3", YK_FAMILY_MISTRAL3_VL},
     {"ministral3", YK_FAMILY_MINISTRAL3},
     {"mistral4", YK_FAMILY_MISTRAL4},
+    {"minimax_m2", YK_FAMILY_MINIMAX_M2},
     {"qwen2", YK_FAMILY_QWEN2},
     {"qwen3", YK_FAMILY_QWEN3},
     {"minicpm", YK_FAMILY_MINICPM},
@@ -141,8 +144,8 @@ static const known_name model_types[] = {
 };
 /* Short enough for a message; the table of families in loader/README.md has the classes. */
 static const char supported_architectures[] =
-    "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 to 5, gpt-oss, "
-    "Gemma 3, Seed-OSS, Ernie 4.5, Granite, Hunyuan V1, MiniCPM, FM9G, Phi-3";
+    "Llama, Mistral to 4, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 to 5, gpt-oss, "
+    "MiniMax, Gemma 3, Seed, Ernie, Granite, Hunyuan, MiniCPM, FM9G, Phi-3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {

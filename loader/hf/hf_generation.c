@@ -94,6 +94,7 @@ static class_ids find_class_ids(yk_model_family family)
       {YK_FAMILY_CHATGLM, -1, {-1, -1, -1}},
       {YK_FAMILY_GLM, -1, {151329, 151336, 151338}},
       {YK_FAMILY_GLM4, -1, {151329, 151336, 151338}},
+      {YK_FAMILY_MINIMAX_M2, 200034, {200020, -1, -1}},
       {YK_FAMILY_GLM4_MOE, -1, {-1, -1, -1}},
       {YK_FAMILY_GPT_OSS, -1, {-1, -1, -1}},
       {YK_FAMILY_GLM4_MOE_LITE, 0, {1, -1, -1}},

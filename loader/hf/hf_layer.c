@@ -48,6 +48,7 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
   YK_TRY(yk_json_get_bool(root, file, "attention_bias", false, &attention_bias, err));
   switch (config->family) {
   case YK_FAMILY_MISTRAL:
+  case YK_FAMILY_MINIMAX_M2:
   case YK_FAMILY_MISTRAL3_VL:
   case YK_FAMILY_MINISTRAL3:
   case YK_FAMILY_MINISTRAL3_VL:
@@ -117,6 +118,7 @@ static yk_status read_norms(yk_json root, const char *file, yk_model_config *con
   const yk_model_family family = config->family;
   const bool is_gemma3 = yk_family_is_gemma3(family), is_hybrid = yk_family_is_hybrid(family);
   config->result_norms = is_gemma3 || family == YK_FAMILY_GLM4;
+  config->row_norms = family == YK_FAMILY_MINIMAX_M2;
   config->norm_offset = is_gemma3 || is_hybrid ? 1 : 0;
   config->qk_norm = is_gemma3 || is_hybrid || family == YK_FAMILY_QWEN3 || family == YK_FAMILY_QWEN3_MOE;
   if (yk_family_is_hunyuan(family)) return read_hunyuan_norms(root, file, config, err);

@@ -139,7 +139,7 @@ static bool is_glm(yk_model_family family)
 static bool rotates_in_part(const yk_model_config *config)
 {
   return is_glm(config->family) || config->family == YK_FAMILY_GLM4_MOE || config->family == YK_FAMILY_PHI3 ||
-         yk_family_is_hybrid(config->family);
+         config->family == YK_FAMILY_MINIMAX_M2 || yk_family_is_hybrid(config->family);
 }
 
 /* partial_rotary_factor: the share of each head that rotates. */
@@ -154,6 +154,16 @@ static yk_status read_partial(yk_json object, const char *label, const yk_model_
   if (*factor != 1 && !rotates_in_part(config))
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: partial_rotary_factor %g is not supported; supported: 1", label,
                       *factor);
+  return YK_OK;
+}
+
+/* MiniMax-M2 also names the rotating elements of a head. */
+static yk_status read_rotary_dim(yk_json root, const char *file, const yk_model_config *config, double *factor,
+                                 yk_err *err)
+{
+  int32_t n = config->head_dim;
+  YK_TRY(yk_json_get_i32(root, file, "rotary_dim", false, 2, config->head_dim, &n, err));
+  *factor = (double)n / config->head_dim;
   return YK_OK;
 }
 
@@ -297,11 +307,13 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
   if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default, as the next one */
   if (config->family == YK_FAMILY_ERNIE4_5 || config->family == YK_FAMILY_ERNIE4_5_MOE) rope->theta = 5e5;
   if (config->family == YK_FAMILY_GPT_OSS) rope->theta = 1.5e5;
+  if (config->family == YK_FAMILY_MINIMAX_M2) rope->theta = 5e6;
   if (yk_family_is_ministral3(config->family) && !yk_json_is_given(yk_json_get(root, "rope_parameters")))
     rope->theta = 1e6;
   const bool is_gemma = yk_family_is_gemma3(config->family);
   if (is_gemma) rope->theta = 1e6;
   YK_TRY(yk_json_get_f64(root, file, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
+  if (config->family == YK_FAMILY_MINIMAX_M2) YK_TRY(read_rotary_dim(root, file, config, &partial, err));
   YK_TRY(read_partial(root, file, config, &partial, err));
   yk_json object;
   const char *label;

@@ -62,7 +62,8 @@ typedef enum yk_model_family {
   YK_FAMILY_MINISTRAL3,
   YK_FAMILY_MINISTRAL3_VL, /* its text part, as the next one's */
   YK_FAMILY_MISTRAL4,      /* Mistral-Small-4 */
-  YK_FAMILY_MISTRAL4_VL
+  YK_FAMILY_MISTRAL4_VL,
+  YK_FAMILY_MINIMAX_M2
 } yk_model_family;
 
 typedef enum yk_rope_type {
@@ -209,6 +210,7 @@ typedef struct yk_model_config {
   bool qkv_bias, o_bias, mlp_bias;
   bool qk_norm;             /* per-head RMSNorm of q and k, after projection */
   bool qk_norm_follows;     /* after RoPE too; else before */
+  bool row_norms;           /* RMSNorm of the whole rows of q and k, over all heads, in place of qk_norm */
   bool attention_gates;     /* q_proj has for each head its query, then a gate: results are multiplied by its sigmoid */
   bool result_norms;        /* the results of attention and FFN are normalised before they are added */
   bool attention_sinks;     /* each query head has a number that counts in its softmax as a score without a value */

@@ -84,6 +84,15 @@ static const name_table mixtral_table = {
               [YK_ROLE_EXPERT_DOWN] = "block_sparse_moe.experts.#.w2"},
 };
 
+static const name_table minimax_m2_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_ROUTER] = "block_sparse_moe.gate",
+              [YK_ROLE_CHOICE_BIAS] = "block_sparse_moe.e_score_correction_bias",
+              [YK_ROLE_EXPERT_GATE] = "block_sparse_moe.experts.#.w1",
+              [YK_ROLE_EXPERT_UP] = "block_sparse_moe.experts.#.w3",
+              [YK_ROLE_EXPERT_DOWN] = "block_sparse_moe.experts.#.w2"},
+};
+
 static const name_table glm_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_GATE] = "mlp.gate_up_proj", [YK_ROLE_UP] = "mlp.gate_up_proj"},
@@ -195,6 +204,7 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_GEMMA3: return &gemma3_table;
   case YK_FAMILY_GEMMA3_VL: return &gemma3_vl_table;
   case YK_FAMILY_GPT_OSS: return &gpt_oss_table;
+  case YK_FAMILY_MINIMAX_M2: return &minimax_m2_table;
   case YK_FAMILY_MIXTRAL: return &mixtral_table;
   case YK_FAMILY_QWEN2_MOE:
   case YK_FAMILY_QWEN3_NEXT:
@@ -283,7 +293,7 @@ bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, i
   bool is_delta = config->delta.layers[layer];
   switch (role) {
   case YK_ROLE_Q_NORM:
-  case YK_ROLE_K_NORM: return config->qk_norm && !is_delta;
+  case YK_ROLE_K_NORM: return (config->qk_norm || config->row_norms) && !is_delta;
   case YK_ROLE_ATTENTION_RESULT_NORM:
   case YK_ROLE_FFN_RESULT_NORM: return config->result_norms;
   case YK_ROLE_SINKS: return config->attention_sinks;

@@ -9,12 +9,14 @@
 #include "base/checked.h"
 #include "model/layer.h"
 #include "model/rope.h"
+#include "model/row_norms.h"
 #include "model/row_parallel.h"
 
 struct yk_sublayer {
   yk_head_layout heads;
   void *q_norm_w, *k_norm_w; /* act [head_dim] or NULL */
-  float *sinks;              /* [n_q_heads] or NULL */
+  yk_row_norms row_norms;
+  float *sinks; /* [n_q_heads] or NULL */
   yk_linear *qkv;
   yk_row_parallel o;
   yk_kv_layer kv;        /* k_staging and v_staging are not set: see cache_of */
@@ -106,6 +108,12 @@ static int64_t o_offset_bytes(const yk_rank_source *source, const yk_head_layout
          yk_round_up_i64(source->limits->step.max_tokens * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
 }
 
+/* The scratch of the norms of rows, which run before, is that of o. */
+static int64_t o_scratch_bytes(const yk_rank_source *source, const yk_linear_spec *o)
+{
+  return yk_max_i64(yk_row_parallel_scratch(source, o), yk_row_norms_scratch(source));
+}
+
 static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err)
 {
   const yk_model_device *dev = &source->dev;
@@ -116,13 +124,14 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   int64_t channels = has_channels(source) ? 2 * (int64_t)(n_channels(&heads) * sizeof(float)) : 0;
   projections p;
   YK_TRY(specify(source, layer, &p, err));
-  *out = (yk_sublayer_bytes){
-      .weights = norms + sinks + channels + yk_repack_bytes(dev, &p.qkv) + yk_repack_bytes(dev, &p.o),
-      .n_unkept = yk_repack_n_unkept(dev, &p.qkv) + yk_repack_n_unkept(dev, &p.o),
-      .n_float_inputs = yk_repack_n_float_inputs(dev, &p.qkv) + yk_repack_n_float_inputs(dev, &p.o),
-      .kv_per_block = 2 * half_kv_bytes(&heads, source->limits->kv_format, dev->dtype),
-      .kv_staging_per_block = 2 * half_staging_bytes(source, &heads),
-      .scratch = o_offset_bytes(source, &heads) + yk_row_parallel_scratch(source, &p.o)};
+  *out =
+      (yk_sublayer_bytes){.weights = norms + yk_row_norms_weight_bytes(source) + sinks + channels +
+                                     yk_repack_bytes(dev, &p.qkv) + yk_repack_bytes(dev, &p.o),
+                          .n_unkept = yk_repack_n_unkept(dev, &p.qkv) + yk_repack_n_unkept(dev, &p.o),
+                          .n_float_inputs = yk_repack_n_float_inputs(dev, &p.qkv) + yk_repack_n_float_inputs(dev, &p.o),
+                          .kv_per_block = 2 * half_kv_bytes(&heads, source->limits->kv_format, dev->dtype),
+                          .kv_staging_per_block = 2 * half_staging_bytes(source, &heads),
+                          .scratch = o_offset_bytes(source, &heads) + o_scratch_bytes(source, &p.o)};
   return YK_OK;
 }
 
@@ -255,6 +264,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
     YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_Q_NORM, layer, &a->q_norm_w, err));
     YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_K_NORM, layer, &a->k_norm_w, err));
   }
+  YK_TRY(yk_row_norms_load(loader, layer, &a->row_norms, err));
   YK_TRY(load_sinks(loader, layer, a, err));
   YK_TRY(load_qkv(loader, layer, &p.qkv, &a->qkv, err));
   YK_TRY(load_o(loader, layer, &p.o, &a->o, err));
@@ -313,6 +323,7 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
                            .adapters = s->batch->adapters};
   yk_row_parallel_args to_y = {.x = attended, .y = s->y.rows, .scratch = (char *)s->scratch + a->o_offset_bytes};
   YK_RUN(s->operations, GEMM_QKV, s->layer, "qkv_proj", s->dev->ops->linear_forward(s->dev, a->qkv, &to_qkv, err));
+  YK_TRY(yk_row_norms_run(&a->row_norms, s, &a->heads, qkv, to_y.scratch, err));
   YK_RUN(s->operations, OTHER, s->layer, "rotary embedding", rotate_and_cache(a, s, qkv, err));
   YK_RUN(s->operations, ATTENTION, s->layer, "attention", attend(a, s, qkv, attended, err));
   YK_TRY(yk_row_parallel_begin(&a->o, s, &to_y, err));
@@ -333,6 +344,8 @@ static void destroy(yk_device *dev, yk_sublayer *a)
 {
   dev->ops->free(dev, a->q_norm_w);
   dev->ops->free(dev, a->k_norm_w);
+  dev->ops->free(dev, a->row_norms.q_w);
+  dev->ops->free(dev, a->row_norms.k_w);
   dev->ops->free(dev, a->sinks);
   dev->ops->linear_destroy(dev, a->qkv);
   dev->ops->linear_destroy(dev, a->o.linear);

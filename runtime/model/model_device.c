@@ -19,6 +19,7 @@ static void list_parts(const yk_model_config *c, const yk_device_abilities *devi
       {c->attention_gates, device->attention_gates, "gates of attention"},
       {c->attention_sinks, device->attention_sinks, "attention sinks"},
       {c->result_norms, device->result_norms, "norms behind attention and FFN"},
+      {c->row_norms, device->row_norms, "norms of whole rows of q and k"},
       {c->experts.has_biases, device->expert_biases, "biases of experts"},
       {c->qk_norm_follows, device->rotation_before_norms, "norms of rotated queries and keys"},
   };

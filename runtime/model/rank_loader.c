@@ -83,6 +83,16 @@ yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role,
   return YK_OK;
 }
 
+yk_status yk_rank_load_norm(const yk_rank_loader *loader, const yk_vector_view *view, void **out, yk_err *err)
+{
+  size_t n_bytes = (size_t)view->n * yk_dtype_bytes(loader->dev->dtype);
+  if (n_bytes == 0) return YK_OK;
+  YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
+  YK_TRY(upload_converted(loader, *out, view->dtype, view->data, view->n, loader->source.config->norm_offset, 1, err));
+  report(loader, (int64_t)n_bytes);
+  return YK_OK;
+}
+
 yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, void **out,
                                  yk_err *err)
 {

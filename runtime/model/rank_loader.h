@@ -24,6 +24,10 @@ yk_status yk_rank_alloc(const yk_rank_loader *loader, size_t n_bytes, void **out
 yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, int64_t n, float scale,
                               void **out, yk_err *err);
 
+/* yk_rank_load_norm - a norm's weights from a view, plus the model's norm_offset, as act [view->n]; *out stays NULL if
+ *   n is 0. Errors: those of the device. */
+yk_status yk_rank_load_norm(const yk_rank_loader *loader, const yk_vector_view *view, void **out, yk_err *err);
+
 /* yk_rank_load_head_norm - the norm of q's or k's heads, as act [head_dim] in the device's order of a head's elements
  *   (rope.h). Errors: as above. */
 yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, void **out,

@@ -16,7 +16,8 @@ N_TOP = 16
 RELATIVES = ("gemma3", "seed_oss", "ernie4_5", "ernie4_5_moe", "granite", "granite_moe", "phi3", "glm4_moe_lite",
              "deepseek_v32", "glm_moe_dsa", "kimi_k25",
              "glm4", "glm4_awq", "phi3_longrope", "ministral3", "ministral3_awq", "mistral3", "mistral4",
-             "hunyuan", "hunyuan_moe")
+             "hunyuan", "hunyuan_moe",
+             "minimax_m2", "minimax_m2_fp8", "gemma3_vl")
 
 
 def case_names():

@@ -30,21 +30,25 @@ DENSE = {"hidden_act": "silu", "hidden_size": 64, "intermediate_size": 96, "num_
 LATENT = {**{key: value for key, value in deepseek.COMMON.items() if key != "rope_theta"},
           "n_routed_experts": 6, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 2, "norm_topk_prob": True,
           "routed_scaling_factor": 1.8, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+MINIMAX = {**DENSE, "head_dim": 16, "rotary_dim": 8, "intermediate_size": 32, "num_local_experts": 6,
+           "num_experts_per_tok": 2, "scoring_func": "sigmoid", "use_routing_bias": True, "use_qk_norm": True,
+           "qk_norm_type": "per_layer", "attn_type_list": [1, 1], "shared_intermediate_size": 0}
 NO_THETA = {key: value for key, value in DENSE.items() if key != "rope_theta"}
 GROWTH = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 32,
           "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.6}
 
 
 def case(name, architecture, model_type, about, without, common, reference=None, prefix="", inside=None, awq=None,
-         lengths=None, text_type="kimi_k2", **config):
+         lengths=None, text_type="kimi_k2", fp8=None, **config):
     """without: changes of the configuration that drop the feature of the case; "zeros": the end of the names of tensors
     that are zeros without it. reference: the class of transformers, if
     it is another one. prefix: of names in the file. inside: the key of config.json that holds the model's keys. awq:
     the group of AWQ gemm words of the layers' projections, None: plain. lengths: of other prompts than usual, and of
-    those of a second file, golden_long.json. text_type: the "model_type" inside."""
+    those of a second file, golden_long.json. text_type: the "model_type" inside. fp8: outputs and
+    inputs of a block of 8-bit floats with one scale, None: plain."""
     return {"name": name, "architecture": architecture, "model_type": model_type, "about": about, "without": without,
             "reference": reference or architecture.removesuffix("ForCausalLM"), "prefix": prefix, "inside": inside,
-            "awq": awq, "lengths": lengths, "text_type": text_type, "files": 1,
+            "awq": awq, "lengths": lengths, "text_type": text_type, "fp8": fp8, "files": 1,
             "dtype": config.pop("dtype", "bfloat16"), "config": {**common, **config}}
 
 
@@ -106,6 +110,18 @@ CASES = [
          reference="Mistral4", prefix="language_model.", inside="text_config", text_type="mistral4",
          rope_parameters={**GROWTH, "partial_rotary_factor": 1 / 3}, n_routed_experts=8, n_group=4, topk_group=2,
          num_experts_per_tok=3, moe_intermediate_size=16, num_attention_heads=5, num_key_value_heads=5),
+    case("minimax_m2", "MiniMaxM2ForCausalLM", "minimax_m2", "MiniMax-M2: norms of whole rows of q and k, over all "
+         "heads, experts chosen by corrected sigmoids, half of a head rotates", {"zeros": "e_score_correction_bias"},
+         MINIMAX, num_attention_heads=8, num_key_value_heads=4),
+    case("minimax_m2_fp8", "MiniMaxM2ForCausalLM", "minimax_m2", "as FP8 in blocks of 32 x 32; one KV head for all",
+         {"zeros": "e_score_correction_bias"}, MINIMAX, fp8=32, num_attention_heads=4, num_key_value_heads=1),
+    case("gemma3_vl", "Gemma3ForConditionalGeneration", "gemma3", "the text part of Gemma 3",
+         {"rope_local_base_freq": 100.0},
+         {key: value for key, value in DENSE.items() if key != "hidden_act"}, reference="Gemma3",
+         prefix="language_model.", inside="text_config", text_type="gemma3_text",
+         hidden_activation="gelu_pytorch_tanh", head_dim=16, num_key_value_heads=2, sliding_window=16,
+         sliding_window_pattern=2, query_pre_attn_scalar=20, rope_theta=1000.0, rope_local_base_freq=10000.0,
+         tie_word_embeddings=True),
     case("gemma3", "Gemma3ForCausalLM", "gemma3_text", "Gemma 3: norms before and behind sublayers, of 1 + w; windows "
          "of 16 with a rotary base of their own, linear scaling elsewhere; heads of 24 with the scale of 20",
          {"rope_local_base_freq": 100.0}, {key: value for key, value in DENSE.items() if key != "hidden_act"},
@@ -184,9 +200,30 @@ def draw(spec, config, model, rng):
             tensors.update({f"{module}.{part}": tensor for part, tensor in words.items()})
             continue
         drawn = torch.from_numpy((mean + std * rng.standard_normal(tuple(value.shape))).astype(np.float32))
-        exact = name.endswith("e_score_correction_bias")
+        if is_in_blocks(spec, name):
+            drawn = as_blocks(drawn, spec["fp8"])[2]
+        exact = name.endswith("e_score_correction_bias") or is_in_blocks(spec, name)
         tensors[name] = drawn if exact else drawn.to(goldens.TORCH_DTYPES[spec["dtype"]])
     return tensors
+
+
+def as_blocks(weight, size):
+    """Codes of e4m3, the scale of each block, and the exact product, for a matrix or one per expert."""
+    rows, columns = (math.ceil(n / size) for n in weight.shape[-2:])
+    codes, product = torch.empty(weight.shape, dtype=torch.float8_e4m3fn), torch.empty(weight.shape)
+    scales = torch.empty(*weight.shape[:-2], rows, columns)
+    for i in range(rows):
+        for j in range(columns):
+            part = (..., slice(i * size, (i + 1) * size), slice(j * size, (j + 1) * size))
+            scale = weight[part].float().abs().amax((-2, -1)) / 448
+            codes[part] = (weight[part].float() / scale[..., None, None]).to(torch.float8_e4m3fn)
+            product[part] = codes[part].float() * scale[..., None, None]
+            scales[..., i, j] = scale
+    return codes, scales, product
+
+
+def is_in_blocks(spec, name):
+    return spec["fp8"] and (".experts." in name or name.endswith("_proj.weight"))
 
 
 def load(spec, config, tensors):
@@ -215,6 +252,15 @@ def as_published(spec, tensors):
             names = ("gate_proj", "up_proj") if part == "gate_up_proj" else (part,)
             for key, rows in zip(names, expert.chunk(len(names)), strict=True):
                 published[f"{layer}.mlp.experts.{i}.{key}.weight"] = rows.contiguous()
+    if spec["fp8"]:
+        for name in [name for name in published if is_in_blocks(spec, name)]:
+            codes, scales, product = as_blocks(published[name], spec["fp8"])
+            if not torch.equal(product, published[name]):
+                raise AssertionError(f"{name} is not the same in blocks")
+            published[name], published[name + "_scale_inv"] = codes, scales
+    if spec["model_type"] == "minimax_m2":
+        for old, new in (("gate_proj", "w1"), ("up_proj", "w3"), ("down_proj", "w2"), (".mlp.", ".block_sparse_moe.")):
+            published = {name.replace(old, new): tensor for name, tensor in published.items()}
     return {spec["prefix"] + name: tensor for name, tensor in published.items()}
 
 
@@ -223,7 +269,7 @@ def file_config(spec, config):
     if not spec["inside"]:
         return {**keys, **config, "torch_dtype": spec["dtype"]}
     return {**keys, spec["inside"]: {**config, "model_type": spec["text_type"], "torch_dtype": spec["dtype"]},
-            "vocab_size": config["vocab_size"], "tie_word_embeddings": False}
+            "vocab_size": config["vocab_size"], "tie_word_embeddings": config["tie_word_embeddings"]}
 
 
 def make_case(spec, out):
@@ -249,8 +295,12 @@ def make_case(spec, out):
     if spec["lengths"]:
         longer = goldens.draw_prompts(model, config["vocab_size"], rng, spec["lengths"][1])
         goldens.write_golden(os.path.join(folder, "golden_long.json"), spec, longer)
-    goldens.end_feature_case(spec, folder, file_config(spec, config), prompts, families.awq_gemm(spec["awq"]),
-                              model, dropped, ids)
+    quantization = families.awq_gemm(spec["awq"])
+    if spec["fp8"]:
+        quantization = {"quant_method": "fp8", "fmt": "float8_e4m3fn", "activation_scheme": "dynamic",
+                        "weight_block_size": [spec["fp8"]] * 2,
+                        "modules_to_not_convert": ["gate", "e_score_correction_bias", "lm_head"]}
+    goldens.end_feature_case(spec, folder, file_config(spec, config), prompts, quantization, model, dropped, ids)
 
 
 if __name__ == "__main__":

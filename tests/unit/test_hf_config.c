@@ -147,6 +147,18 @@ static void mistral_relatives(void **state)
   assert_int_equal(config.window_tokens[0], 4096); /* the class default of Mistral */
 }
 
+static void minimax_m2(void **state)
+{
+  (void)state;
+  yk_model_config config = good("{'architectures': ['MiniMaxM2ForCausalLM'], 'head_dim': 32, 'rotary_dim': 8,"
+                                " 'rope_theta': '-', 'num_local_experts': 6, 'num_experts_per_tok': 2,"
+                                " 'attn_type_list': [1, 1]}");
+  assert_int_equal(config.family, YK_FAMILY_MINIMAX_M2);
+  assert_true(config.row_norms && !config.qk_norm && config.rotary_dim == 8 && config.rope.theta == 5e6);
+  assert_true(config.experts.scoring == YK_SCORE_SIGMOID && config.experts.has_choice_bias);
+  assert_true(config.experts.normalise && config.experts.ffn_size == config.ffn_size && config.experts.scale == 1);
+}
+
 static void gemma3(void **state)
 {
   (void)state;
@@ -439,6 +451,15 @@ static void unknown_models(void **state)
        YK_E_UNSUPPORTED, "rope_parameters: sliding_attention: rotary type \"yarn\""},
       {"{'architectures': ['Mistral3ForConditionalGeneration'], 'text_config': {'model_type': 'mistral5'}}",
        YK_E_UNSUPPORTED, "text_config: model_type \"mistral5\"|supported: mistral, ministral3, mistral4"},
+      {"{'architectures': ['MiniMaxM2ForCausalLM'], 'num_local_experts': 6, 'num_experts_per_tok': 2, "
+       "'attn_type_list': [1, 0]}",
+       YK_E_UNSUPPORTED, "attn_type_list[1]|softmax attention"},
+      {"{'architectures': ['MiniMaxM2ForCausalLM'], 'num_local_experts': 6, 'num_experts_per_tok': 2, 'scoring_func': "
+       "'softmax'}",
+       YK_E_UNSUPPORTED, "scoring_func sigmoid|found softmax"},
+      {"{'architectures': ['MiniMaxM2ForCausalLM'], 'num_local_experts': 6, 'num_experts_per_tok': 2, 'use_qk_norm': "
+       "false}",
+       YK_E_UNSUPPORTED, "use_qk_norm false|supported: true"},
       {"{'architectures': ['Gemma2ForCausalLM']}", YK_E_UNSUPPORTED, "Gemma2ForCausalLM|Gemma 3"},
       {"{'architectures': ['KimiLinearForCausalLM']}", YK_E_UNSUPPORTED, "KimiLinear|Kimi-K2"},
       {"{'architectures': '-', 'model_type': 'kimi_linear'}", YK_E_UNSUPPORTED, "kimi_linear|supported"},
@@ -594,6 +615,7 @@ int main(void)
       cmocka_unit_test(unknown_models),
       cmocka_unit_test(relatives),
       cmocka_unit_test(mistral_relatives),
+      cmocka_unit_test(minimax_m2),
       cmocka_unit_test(gemma3),
       cmocka_unit_test(broken_json_names_its_line),
       cmocka_unit_test(json_as_python_writes_it),
