@@ -1,6 +1,7 @@
 #include "loader/adapter/adapter.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,8 +165,11 @@ static yk_status read_module(const check *c, const yk_safetensors *file, const y
   YK_TRY(find_place(c, a, module, &place, err));
   const int32_t rank = yk_adapter_config_rank(c->numbers, module);
   if (rank == 0)
-    return yk_err_set(err, YK_E_FORMAT, "%s: rank_pattern: expected ranks of 1 to %d, found another for %s",
-                      config_file, YK_ADAPTER_MAX_RANK, module);
+    return yk_err_set(
+        err, YK_E_FORMAT,
+        "%s: rank_pattern: expected integers of 1 to %d and patterns that match in few steps, found others "
+        "for %s",
+        config_file, YK_ADAPTER_MAX_RANK, module);
   const yk_weight_module shape = yk_weight_module_of(c->config, place.role);
   YK_TRY(read_matrix(c, a, rank, shape.k, &out->a, err));
   YK_TRY(read_matrix(c, b, shape.n, rank, &out->b, err));
@@ -176,7 +180,11 @@ static yk_status read_module(const check *c, const yk_safetensors *file, const y
   out->layer = place.layer;
   out->rank = rank;
   out->scale = yk_adapter_config_scale(c->numbers, module, rank);
-  return YK_OK;
+  if (isfinite(out->scale)) return YK_OK;
+  return yk_err_set(err, YK_E_FORMAT,
+                    "%s: lora_alpha, alpha_pattern: expected a scale within float32 and patterns that match in few "
+                    "steps, found others for %s",
+                    config_file, module);
 }
 
 /* A tensor that is not the A of a module. */

@@ -1,5 +1,6 @@
 #include "loader/adapter/adapter_config.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -149,11 +150,12 @@ void yk_adapter_config_free(yk_adapter_config *config)
 float yk_adapter_config_scale(const yk_adapter_config *config, const char *module, int32_t rank)
 {
   double alpha = yk_patterns_value(&config->alphas, module, config->alpha);
-  return (float)(alpha / (config->scales_by_root ? sqrt(rank) : rank));
+  double scale = alpha / (config->scales_by_root ? sqrt(rank) : rank);
+  return fabs(scale) <= FLT_MAX ? (float)scale : NAN;
 }
 
 int32_t yk_adapter_config_rank(const yk_adapter_config *config, const char *module)
 {
   double rank = yk_patterns_value(&config->ranks, module, config->rank);
-  return rank >= 1 && rank <= YK_ADAPTER_MAX_RANK ? (int32_t)rank : 0;
+  return rank >= 1 && rank <= YK_ADAPTER_MAX_RANK && rank == floor(rank) ? (int32_t)rank : 0;
 }

@@ -26,10 +26,12 @@ yk_status yk_adapter_config_parse(const char *name, const char *text, size_t n_b
                                   yk_err *err);
 void yk_adapter_config_free(yk_adapter_config *config);
 
-/* yk_adapter_config_scale - the factor of the product of a module's two matrices. */
+/* yk_adapter_config_scale - the factor of the product of a module's two matrices; not finite: alpha / rank exceeds
+ *   float32, or a pattern of alpha_pattern is too costly. */
 float yk_adapter_config_scale(const yk_adapter_config *config, const char *module, int32_t rank);
 
-/* yk_adapter_config_rank - the rank that the configuration gives a module. */
+/* yk_adapter_config_rank - the rank that the configuration gives a module; 0: it is not an integer of 1 to
+ *   YK_ADAPTER_MAX_RANK, or a pattern of rank_pattern is too costly. */
 int32_t yk_adapter_config_rank(const yk_adapter_config *config, const char *module);
 
 #endif

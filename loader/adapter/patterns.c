@@ -1,83 +1,42 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include "loader/adapter/patterns.h"
 
-#include <ctype.h>
 #include <math.h>
-#include <regex.h>
+#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/strbuf.h"
 
-enum { MAX_PATTERN_BYTES = 512, MAX_PATTERNS = 4096 };
+/* A pattern of a file could need any number of steps, so the steps are limited. */
+enum { MAX_PATTERN_BYTES = 512, MAX_PATTERNS = 4096, MAX_STEPS = 10000, MAX_HEAP_KIB = 1024 };
 
 typedef struct yk_pattern {
-  regex_t regex;
+  pcre2_code *regex;
   double value;
 } yk_pattern;
 
-/* Appends the escape of Python at `at` (behind the backslash) in POSIX's extended syntax. Returns false if there is
- * none. */
-static bool translate_escape(yk_strbuf *out, char at, bool in_brackets)
-{
-  if (!at) return false;
-  if (at == 'd') {
-    yk_strbuf_append(out, in_brackets ? "0-9" : "[0-9]", in_brackets ? 3 : 5);
-    return true;
-  }
-  if (in_brackets && at != '.' && at != '_') return false;
-  if (!in_brackets && isalnum((unsigned char)at) && !strchr("wWsSbB", at)) return false;
-  if (!in_brackets) yk_strbuf_append(out, "\\", 1);
-  yk_strbuf_append(out, &at, 1);
-  return true;
-}
-
-/* Appends a regular expression of Python in POSIX's extended syntax; false: it has no such form. */
-static bool translate(yk_strbuf *out, const char *python)
-{
-  bool in_brackets = false;
-  for (const char *at = python; *at; at++) {
-    if (*at == '\\') {
-      if (!translate_escape(out, *++at, in_brackets)) return false;
-      continue;
-    }
-    if (!in_brackets && at[0] == '(' && at[1] == '?') {
-      if (at[2] != ':') return false;
-      yk_strbuf_append(out, "(", 1);
-      at += 2;
-      continue;
-    }
-    if (*at == '[') in_brackets = true;
-    if (*at == ']') in_brackets = false;
-    yk_strbuf_append(out, at, 1);
-  }
-  return true;
-}
-
-static yk_status compile(yk_json key, const char *file, const char *name, regex_t *out, yk_err *err)
+static yk_status compile(yk_json key, const char *file, const char *name, pcre2_code **out, yk_err *err)
 {
   const char *python = yk_json_text(key);
   const size_t n_bytes = yk_json_length(key);
-  const bool is_anchored = python[0] == '^';
-  yk_strbuf posix = YK_STRBUF_INIT;
+  yk_strbuf whole = YK_STRBUF_INIT;
+  PCRE2_UCHAR why[128] = "";
+  PCRE2_SIZE offset;
+  int code;
   if (n_bytes == 0 || n_bytes > MAX_PATTERN_BYTES || strlen(python) != n_bytes)
-    return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected keys of 1 to %d bytes, found %zu", file, name,
+    return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected keys of 1 to %d bytes without NUL, found %zu", file, name,
                       MAX_PATTERN_BYTES, n_bytes);
-  if (!is_anchored) yk_strbuf_append_str(&posix, "^(.*\\.)?(");
-  bool is_posix = translate(&posix, python);
-  yk_strbuf_append_str(&posix, is_anchored ? "" : ")$");
-  int failed = is_posix && !posix.failed ? regcomp(out, posix.data, REG_EXTENDED | REG_NOSUB) : 0;
-  yk_status status = YK_OK;
-  if (!is_posix)
-    status = yk_err_set(err, YK_E_UNSUPPORTED,
-                        "%s: %s: \"%s\": this regular expression is not supported: expected no (?...) but (?:...), and "
-                        "no escapes but \\d, \\w, \\s and those of punctuation",
-                        file, name, python);
-  else if (posix.failed || failed == REG_ESPACE)
-    status = yk_err_set(err, YK_E_NOMEM, "%s: %s: no memory for a pattern", file, name);
-  else if (failed)
-    status = yk_err_set(err, YK_E_FORMAT, "%s: %s: expected a regular expression, found \"%s\"", file, name, python);
-  yk_strbuf_free(&posix);
-  return status;
+  yk_strbuf_append_fmt(&whole, python[0] == '^' ? "%s" : "(.*\\.)?(%s)$", python);
+  *out =
+      whole.failed ? NULL : pcre2_compile((PCRE2_SPTR)whole.data, whole.length, PCRE2_ANCHORED, &code, &offset, NULL);
+  const bool lacks_memory = whole.failed || (!*out && code == PCRE2_ERROR_HEAP_FAILED);
+  yk_strbuf_free(&whole);
+  if (*out) return YK_OK;
+  if (lacks_memory) return yk_err_set(err, YK_E_NOMEM, "%s: %s: no memory for a pattern", file, name);
+  pcre2_get_error_message(code, why, sizeof why);
+  return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected a regular expression, found \"%.100s\": %s", file, name, python,
+                    (const char *)why);
 }
 
 yk_status yk_patterns_read(yk_json object, const char *file, const char *key, yk_patterns *out, yk_err *err)
@@ -104,14 +63,33 @@ yk_status yk_patterns_read(yk_json object, const char *file, const char *key, yk
 
 void yk_patterns_free(yk_patterns *patterns)
 {
-  for (size_t i = 0; i < patterns->n; i++) regfree(&patterns->patterns[i].regex);
+  for (size_t i = 0; i < patterns->n; i++) pcre2_code_free(patterns->patterns[i].regex);
   free(patterns->patterns);
   *patterns = (yk_patterns){0};
 }
 
+/* PCRE2's result: 0 or more if the pattern matches. */
+static int match(const yk_pattern *pattern, const char *module)
+{
+  pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+  pcre2_match_context *limits = pcre2_match_context_create(NULL);
+  int result = PCRE2_ERROR_NOMEMORY;
+  if (data && limits) {
+    pcre2_set_match_limit(limits, MAX_STEPS);
+    pcre2_set_heap_limit(limits, MAX_HEAP_KIB);
+    result = pcre2_match(pattern->regex, (PCRE2_SPTR)module, strlen(module), 0, 0, data, limits);
+  }
+  pcre2_match_data_free(data);
+  pcre2_match_context_free(limits);
+  return result;
+}
+
 double yk_patterns_value(const yk_patterns *patterns, const char *module, double otherwise)
 {
-  for (size_t i = 0; i < patterns->n; i++)
-    if (regexec(&patterns->patterns[i].regex, module, 0, NULL, 0) == 0) return patterns->patterns[i].value;
+  for (size_t i = 0; i < patterns->n; i++) {
+    const int result = match(&patterns->patterns[i], module);
+    if (result >= 0) return patterns->patterns[i].value;
+    if (result != PCRE2_ERROR_NOMATCH) return NAN;
+  }
   return otherwise;
 }

@@ -2,7 +2,7 @@
  * use outside loader/adapter.
  *
  * PEFT matches a key that begins with ^ from the beginning of a module's name, and any other key with the whole name or
- * the part behind a dot. Its keys are regular expressions of Python; those that POSIX cannot express are refused. */
+ * the part behind a dot. Its keys are regular expressions of Python, which PCRE2 matches with a limit of steps. */
 #ifndef YK_LOADER_ADAPTER_PATTERNS_H
 #define YK_LOADER_ADAPTER_PATTERNS_H
 
@@ -15,11 +15,12 @@ typedef struct yk_patterns {
 
 /* yk_patterns_read - an object of numbers by pattern, or nothing. file, key: in errors. Free with yk_patterns_free,
  *   after an error too. Errors: YK_E_FORMAT (not an object of finite numbers, a pattern that is no regular expression),
- *   YK_E_UNSUPPORTED (an expression beyond POSIX), YK_E_NOMEM. */
+ *   YK_E_NOMEM. */
 yk_status yk_patterns_read(yk_json object, const char *file, const char *key, yk_patterns *out, yk_err *err);
 void yk_patterns_free(yk_patterns *patterns);
 
-/* yk_patterns_value - the number of the first pattern that matches the module's name, else otherwise. */
+/* yk_patterns_value - the number of the first pattern that matches the module's name, else otherwise. NaN: a pattern
+ *   needs too many steps or too much memory. */
 double yk_patterns_value(const yk_patterns *patterns, const char *module, double otherwise);
 
 #endif

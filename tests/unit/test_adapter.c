@@ -93,6 +93,9 @@ static void test_reads_modules(void **state)
   temp_dir_remove(&dir);
 }
 
+/* Libraries need an exponential time to compile repetitions of empty texts. */
+#define NULLABLE "(.*)*(.*)*(.*)*(.*)*(.*)*(.*)*(.*)*(.*)*"
+
 /* Rank and scale of q_proj of layer 0. */
 static void test_scales(void **state)
 {
@@ -112,6 +115,8 @@ static void test_scales(void **state)
       {"'r': 4, 'lora_alpha': 8, 'rank_pattern': {'model.layers.0.self_attn.q_proj': 2}", Q_A(2) Q_B(2), 2, 4},
       {"'r': 4, 'lora_alpha': 8, 'alpha_pattern': {'^model.layers.1': 3, '^model.layers.0': 12}", Q_A(4) Q_B(4), 4, 3},
       {"'r': 4, 'lora_alpha': 8, 'alpha_pattern': {'layers.\\\\d+.*(?:k|q)_proj': 16}", Q_A(4) Q_B(4), 4, 4},
+      {"'r': 4, 'lora_alpha': 8, 'alpha_pattern': {'(?!q)q_proj': 3, '\\\\bq_proj': 16}", Q_A(4) Q_B(4), 4, 4},
+      {"'r': 4, 'lora_alpha': 8, 'alpha_pattern': {'" NULLABLE NULLABLE NULLABLE "': 16}", Q_A(4) Q_B(4), 4, 4},
       {"'r': 4, 'lora_alpha': 8, 'alpha_pattern': {'layers\\\\.[\\\\d].*?q_proj': 16}", Q_A(4) Q_B(4), 4, 4},
   };
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
@@ -156,7 +161,13 @@ static const refused refused_configs[] = {
     {GOOD ", 'rank_pattern': []", Q_A(2) Q_B(2), YK_E_FORMAT, "rank_pattern"},
     {GOOD ", 'rank_pattern': {'q_proj': 0}", Q_A(2) Q_B(2), YK_E_FORMAT, "rank_pattern|q_proj"},
     {GOOD ", 'alpha_pattern': {'q_proj': 'x'}", Q_A(2) Q_B(2), YK_E_FORMAT, "alpha_pattern|q_proj"},
-    {GOOD ", 'alpha_pattern': {'(?!a)b': 1}", Q_A(2) Q_B(2), YK_E_UNSUPPORTED, "alpha_pattern|(?!a)b"},
+    {GOOD ", 'rank_pattern': {'q_proj': 2.5}", Q_A(2) Q_B(2), YK_E_FORMAT, "rank_pattern|integers|q_proj"},
+    {GOOD ", 'lora_alpha': 1e300", Q_A(2) Q_B(2), YK_E_FORMAT, "lora_alpha|float32|q_proj"},
+    {GOOD ", 'alpha_pattern': {'q_proj': -1e39}", Q_A(2) Q_B(2), YK_E_FORMAT, "alpha_pattern|float32|q_proj"},
+    {GOOD ", 'alpha_pattern': {'(.*.*)*[!?]': 1}", Q_A(2) Q_B(2), YK_E_FORMAT, "alpha_pattern|steps|q_proj"},
+    {GOOD ", 'rank_pattern': {'(.*.*)*[!?]': 1}", Q_A(2) Q_B(2), YK_E_FORMAT, "rank_pattern|steps|q_proj"},
+    {GOOD ", 'alpha_pattern': {'((.{1,255}){1,255}){1,255}': 1}", Q_A(2) Q_B(2), YK_E_FORMAT,
+     "alpha_pattern|too large"},
     {GOOD ", 'alpha_pattern': {'(a': 1}", Q_A(2) Q_B(2), YK_E_FORMAT, "alpha_pattern|(a"},
 };
 
