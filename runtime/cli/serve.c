@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/model_path.h"
 #include "chat/template_source.h"
@@ -121,6 +122,24 @@ static void init(serve_options *options)
   server->model_names = options->names;
 }
 
+/* A request that names the model must not get an adapter's answer, nor the reverse. */
+static yk_status check_adapters(const serve_options *options, yk_err *err)
+{
+  const yk_server_options *server = &options->server;
+  struct stat folder;
+  for (size_t i = 0; i < server->n_model_names; i++)
+    if (yk_adapter_options_has(&options->model.adapters, server->model_names[i]))
+      return yk_err_set(err, YK_E_INVAL,
+                        "--lora-modules: expected names that differ from the model's, found \"%.100s\"",
+                        server->model_names[i]);
+  if (!server->adapters_folder) return YK_OK;
+  if (server->engine.max_adapters == 0)
+    return yk_err_set(err, YK_E_INVAL, "--allowed-lora-path: expected --enable-lora with it");
+  if (stat(server->adapters_folder, &folder) == 0 && S_ISDIR(folder.st_mode)) return YK_OK;
+  return yk_err_set(err, YK_E_INVAL, "--allowed-lora-path: expected a folder, found \"%.200s\"",
+                    server->adapters_folder);
+}
+
 /* Takes the keys of the options, else the key of the environment, which other users of the machine cannot see. */
 static yk_status take_keys(serve_options *options, yk_err *err)
 {
@@ -150,13 +169,12 @@ static yk_status check(serve_options *options, yk_err *err)
     return yk_err_set(err, YK_E_INVAL,
                       "--restart-on-failure: MPI ends all processes with the first that fails; start them by --nnodes, "
                       "or leave it out");
-  if (server->adapters_folder && server->engine.max_adapters == 0)
-    return yk_err_set(err, YK_E_INVAL, "--allowed-lora-path: expected --enable-lora with it");
   server->port = options->port;
   server->max_waiting = options->max_waiting;
   server->max_connections = options->max_connections;
   YK_TRY(take_keys(options, err));
   if (server->n_model_names == 0) options->names[server->n_model_names++] = options->model.checkpoint.name;
+  YK_TRY(check_adapters(options, err));
   server->chat_template = options->chat.chat_template;
   server->template_kwargs = yk_json_root(options->chat.kwargs);
   server->tool_parser = options->chat.tool_parser;

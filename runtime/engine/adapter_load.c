@@ -1,9 +1,9 @@
 /* adapter_load.c - adapters that callers load and unload while the engine runs. */
 #include <string.h>
 
-#include "base/arguments.h"
 #include "engine/call.h"
 #include "engine/engine_internal.h"
+#include "engine/machine/adapters.h"
 
 typedef struct load_call {
   yk_call call;
@@ -24,8 +24,7 @@ static yk_status check_load(const yk_engine *e, const yk_adapter_path *adapter, 
 {
   if (!adapter || !adapter->name || !adapter->path)
     return yk_err_set(err, YK_E_INVAL, "adapter: expected a name and a path, found NULL");
-  YK_TRY(
-      yk_check_i64("bytes of the adapter's name", (int64_t)strlen(adapter->name), 1, YK_ADAPTER_NAME_BYTES - 1, err));
+  YK_TRY(yk_adapter_name_check(adapter->name, err));
   if (e->adapters.n == 0)
     return yk_err_set(err, YK_E_UNSUPPORTED, "max_adapters: this engine was created without adapters");
   if (!e->cluster) return YK_OK;

@@ -33,7 +33,10 @@ static const char *text_of(yk_exchange *x, const yk_json_doc *body, const char *
   yk_json value = yk_json_get(yk_json_root(body), key);
   const char *text = yk_json_string(value);
   if (text && text[0] && strlen(text) == yk_json_length(value)) return text;
-  yk_reply_refuse(&x->reply, 400, NULL, "%s: expected a text, found %s", key, yk_json_type_name(value));
+  yk_reply_refuse(&x->reply, 400, NULL, "%s: expected a text of one or more characters without NUL, found %s", key,
+                  !text                        ? yk_json_type_name(value)
+                  : yk_json_length(value) == 0 ? "an empty one"
+                                               : "one with NUL");
   return NULL;
 }
 
@@ -65,7 +68,7 @@ static void reply_failure(yk_exchange *x, const char *resolved, size_t n_folder,
   char *at = strstr(shown.message, folder);
   if (at) memmove(at, at + strlen(folder), strlen(at + strlen(folder)) + 1);
   yk_log_write(x->server->log, YK_LOG_WARN, "adapter not loaded: %s", err->message);
-  if (shown.code == YK_E_IO || shown.code == YK_E_FORMAT)
+  if (shown.code == YK_E_IO || shown.code == YK_E_FORMAT || shown.code == YK_E_CAPACITY)
     yk_reply_refuse(&x->reply, 400, NULL, "%s", shown.message);
   else
     yk_reply_failure(&x->reply, &shown, NULL);

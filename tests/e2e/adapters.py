@@ -161,7 +161,17 @@ class Numbers(ProcessesCase):
                 (("--enable-lora", "--max-lora-rank", 0), ("--max-lora-rank",)),
                 (("--enable-lora", "--adapter", "x"), ("--adapter", '"x"'))):
             self.assert_usage_error((*base, *options), *words)
+        control = (r'{"name": "x\n", "path": "' + path_of("all_linear") + '"}')
+        nul = control.replace(r"\n", r"\u0000")
+        serve = ("serve", QWEN, "--port", 0, "--device", "cpu", "--enable-lora")
         for options, words in (
+                (("--served-model-name", "m", "x", "--lora-modules", x), ("--lora-modules", '"x"')),
+                (("--lora-modules", nul), ("--lora-modules", "name and path")),
+                (("--allowed-lora-path", "/nowhere"), ("--allowed-lora-path", '"/nowhere"')),
+                (("--allowed-lora-path", ""), ("--allowed-lora-path", '""'))):
+            self.assert_usage_error((*serve, *options), *words)
+        for options, words in (
+                (("--lora-modules", control), ("adapter's name", "control character", "10")),
                 (("--lora-modules", "x=/nowhere"), ("adapter x", "adapter_config.json")),
                 (("--lora-modules", x, x), ("adapters", '"x" twice')),
                 (("--lora-modules", x, "--max-lora-rank", 2), ("adapter x", "max_lora_rank", "found 3"))):
@@ -226,7 +236,8 @@ class Route(Case):
         found = self.tokens("y")
         self.assertNotIn(found, (self.tokens("m"), self.tokens("x")))
         self.load("y", "other", status=400)
-        self.assertIn("max_adapters", self.load("z", os.path.join(self.below, "other"), status=400))
+        text = self.load("z", os.path.join(self.below, "other"), status=400)
+        self.assertEqual(("max_adapters" in text, json.loads(text)["error"]["code"]), (True, None))
         self.unload("y")
         self.complete("y", status=404)
         self.unload("y", status=404)
@@ -241,6 +252,8 @@ class Route(Case):
         self.assertIn("use_dora", text)
         self.assertNotIn(self.folder, text)
         self.load("m", "other", status=400)
+        for name, word in (("", "empty"), ("a\0b", "NUL"), ("a\nb", "control character"), ("x" * 256, "255")):
+            self.assertIn(word, self.load(name, "other", status=400))
         for body in ({"lora_name": "z"}, {"lora_path": "other"}, {"lora_name": 5, "lora_path": "other"}, []):
             self.assertEqual(self.server.post("/v1/load_lora_adapter", body).status, 400)
         self.assertEqual(self.models()[2:], [("x", "m")])

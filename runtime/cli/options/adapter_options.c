@@ -20,19 +20,27 @@ static yk_status add(yk_adapter_options *options, const char *name, size_t n_nam
   return YK_OK;
 }
 
+/* The text of a key, or NULL: no text, an empty one, or one with NUL. */
+static const char *text_of(yk_json root, const char *key)
+{
+  yk_json value = yk_json_get(root, key);
+  const char *text = yk_json_string(value);
+  return text && text[0] && strlen(text) == yk_json_length(value) ? text : NULL;
+}
+
 /* vLLM's form with a base model, which is this one whatever its name is. */
 static yk_status add_object(yk_adapter_options *options, const char *text, yk_err *err)
 {
   yk_json_doc *doc;
   YK_TRY(yk_json_option_read(text, &doc, err));
   yk_json root = yk_json_root(doc);
-  const char *name = yk_json_string(yk_json_get(root, "name")), *path = yk_json_string(yk_json_get(root, "path"));
+  const char *name = text_of(root, "name"), *path = text_of(root, "path");
   yk_status status = YK_OK;
   YK_JSON_EACH_KEY(key, root)
   if (!yk_json_equals(key, "name") && !yk_json_equals(key, "path") && !yk_json_equals(key, "base_model_name"))
     status = yk_err_set(err, YK_E_INVAL, "expected the keys name, path and base_model_name, found \"%.60s\"",
                         yk_json_text(key));
-  if (status == YK_OK && (!name || !name[0] || !path || !path[0]))
+  if (status == YK_OK && (!name || !path))
     status = yk_err_set(err, YK_E_INVAL, "expected the keys name and path with texts, found \"%.100s\"", text);
   if (status == YK_OK) status = add(options, name, strlen(name), path, err);
   yk_json_free(doc);

@@ -6,12 +6,23 @@
 #include "base/arguments.h"
 #include "yoke/adapters.h"
 
+yk_status yk_adapter_name_check(const char *name, yk_err *err)
+{
+  YK_TRY(yk_check_i64("bytes of an adapter's name", (int64_t)strlen(name), 1, YK_ADAPTER_NAME_BYTES - 1, err));
+  for (const char *at = name; *at; at++)
+    if ((unsigned char)*at < ' ' || *at == 0x7f)
+      return yk_err_set(err, YK_E_INVAL,
+                        "an adapter's name: expected no control character, found byte %d at offset %td", *at,
+                        at - name);
+  return YK_OK;
+}
+
 static yk_status check_name(const yk_engine_options *o, size_t i, yk_err *err)
 {
   const yk_adapter_path *adapter = &o->adapters[i];
   if (!adapter->name || !adapter->path)
     return yk_err_set(err, YK_E_INVAL, "adapters: expected a name and a path, found NULL for number %zu", i);
-  YK_TRY(yk_check_i64("bytes of an adapter's name", (int64_t)strlen(adapter->name), 1, YK_ADAPTER_NAME_BYTES - 1, err));
+  YK_TRY(yk_adapter_name_check(adapter->name, err));
   for (size_t j = 0; j < i; j++)
     if (strcmp(o->adapters[j].name, adapter->name) == 0)
       return yk_err_set(err, YK_E_INVAL, "adapters: expected each name once, found \"%.100s\" twice", adapter->name);

@@ -10,6 +10,10 @@ typedef struct yk_open_adapters {
   int32_t n;
 } yk_open_adapters;
 
+/* yk_adapter_name_check - the length of an adapter's name, and that no control character is in it. Errors:
+ *   YK_E_INVAL. */
+yk_status yk_adapter_name_check(const char *name, yk_err *err);
+
 /* yk_open_adapters_check - the options of adapters: ranges, names that differ. Errors: YK_E_INVAL. */
 yk_status yk_open_adapters_check(const yk_engine_options *options, yk_err *err);
 

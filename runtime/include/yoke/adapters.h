@@ -17,10 +17,11 @@ typedef struct yk_adapter_name {
 } yk_adapter_name;
 
 /* yk_engine_load_adapter - read an adapter and make it available to requests under its name.
- *   Errors: YK_E_INVAL (a name that is empty, too long or taken), YK_E_CAPACITY (max_adapters are loaded, or unloaded
- *   ones are still in use), YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED (the adapter, naming file and tensor; an engine
- *   without adapters, or of several processes, which load adapters at their start only), YK_E_NOMEM, the engine's
- *   failure, or YK_E_CANCELLED if it stops. After an error the engine is as before. Thread: any. */
+ *   Errors: YK_E_INVAL (a name that is empty, too long or taken, or has a control character), YK_E_CAPACITY
+ *   (max_adapters are loaded, or unloaded ones are still in use), YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED (the
+ *   adapter, naming file and tensor; an engine without adapters, or of several processes, which load adapters at
+ *   their start only), YK_E_NOMEM, the engine's failure, or YK_E_CANCELLED if it stops. After an error the engine is
+ *   as before. Thread: any. */
 yk_status yk_engine_load_adapter(yk_engine *engine, const yk_adapter_path *adapter, yk_err *err);
 
 /* yk_engine_unload_adapter - the name is gone at once. Requests and held sequences that have the adapter go on with it;
