@@ -116,6 +116,9 @@ static yk_status read_minimax(yk_json root, const char *file, yk_model_config *c
         "%s, %d: others are not supported",
         file, scoring ? scoring : "sigmoid", norms ? norms : "per_layer", shared_size);
   yk_json types = yk_json_get(root, "attn_type_list");
+  if (yk_json_is_given(types) && !yk_json_is(types, YK_JSON_ARRAY))
+    return yk_err_set(err, YK_E_FORMAT, "%s: attn_type_list: expected an array of integers, found %s", file,
+                      yk_json_type_name(types));
   for (size_t i = 0; i < yk_json_size(types); i++) {
     int64_t type = 0;
     if (!yk_json_to_i64(yk_json_at(types, i), &type) || type != 1)

@@ -454,6 +454,9 @@ static void unknown_models(void **state)
       {"{'architectures': ['MiniMaxM2ForCausalLM'], 'num_local_experts': 6, 'num_experts_per_tok': 2, "
        "'attn_type_list': [1, 0]}",
        YK_E_UNSUPPORTED, "attn_type_list[1]|softmax attention"},
+      {"{'architectures': ['MiniMaxM2ForCausalLM'], 'num_local_experts': 6, 'num_experts_per_tok': 2, "
+       "'attn_type_list': 0}",
+       YK_E_FORMAT, "attn_type_list: expected an array of integers, found integer"},
       {"{'architectures': ['MiniMaxM2ForCausalLM'], 'num_local_experts': 6, 'num_experts_per_tok': 2, 'scoring_func': "
        "'softmax'}",
        YK_E_UNSUPPORTED, "scoring_func sigmoid|found softmax"},
