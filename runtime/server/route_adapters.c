@@ -22,6 +22,8 @@ static bool begin(yk_exchange *x, yk_json_doc **body)
   }
   yk_json_parse("body", x->body.data ? x->body.data : "", x->body.length, &rules, body, &err);
   yk_strbuf_free(&x->body);
+  if (err.code == YK_OK && !yk_json_is(yk_json_root(*body), YK_JSON_OBJECT))
+    yk_err_set(&err, YK_E_INVAL, "body: expected an object, found %s", yk_json_type_name(yk_json_root(*body)));
   if (err.code == YK_OK) return true;
   yk_reply_failure(&x->reply, &err, NULL);
   return false;

@@ -256,6 +256,8 @@ class Route(Case):
             self.assertIn(word, self.load(name, "other", status=400))
         for body in ({"lora_name": "z"}, {"lora_path": "other"}, {"lora_name": 5, "lora_path": "other"}, []):
             self.assertEqual(self.server.post("/v1/load_lora_adapter", body).status, 400)
+        for path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"):
+            self.assertIn("expected an object", self.server.post(path, []).text)
         self.assertEqual(self.models()[2:], [("x", "m")])
 
     def test_unload_while_requests_run(self):
