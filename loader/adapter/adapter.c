@@ -96,12 +96,12 @@ static yk_status find_place(const check *c, const yk_tensor *tensor, const char 
                       c->path, tensor->name);
   if (!is_known)
     return yk_err_set(err, YK_E_FORMAT,
-                      "%s: tensor %s: the model has no module %s in its layers: the adapter is of another base model, "
-                      "or changes embeddings or lm_head, which is not supported",
-                      c->path, tensor->name, module);
+                      "%s: tensor %s: no such module in the model's layers: another base model, or an adapter of "
+                      "embeddings or lm_head, which is not supported",
+                      c->path, tensor->name);
   if (yk_adapter_can_change(out->role)) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: adapters of the module %s are not supported", c->path,
-                    tensor->name, module);
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: adapters of this module are not supported", c->path,
+                    tensor->name);
 }
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
@@ -121,7 +121,7 @@ static yk_status read_matrix(const check *c, const yk_tensor *tensor, int64_t n_
   if (tensor->n_dims == 2 && tensor->shape[0] == n_rows && tensor->shape[1] == n_columns) return YK_OK;
   return yk_err_set(err, YK_E_FORMAT,
                     "%s: tensor %s: expected the shape [%" PRId64 ", %" PRId64 "] for this model, found %d dimensions "
-                    "of %" PRId64 ", %" PRId64 ": the adapter is of another base model, or its ranks differ from %s",
+                    "of %" PRId64 ", %" PRId64 ": another base model, or other ranks than %s",
                     c->path, tensor->name, n_rows, n_columns, tensor->n_dims, tensor->n_dims > 0 ? tensor->shape[0] : 1,
                     tensor->n_dims > 1 ? tensor->shape[1] : 1, config_file);
 }

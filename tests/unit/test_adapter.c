@@ -178,7 +178,8 @@ static const refused refused_tensors[] = {
     {GOOD, Q_B(2), YK_E_FORMAT, "lora_B.weight|lora_A.weight|none"},
     {GOOD, Q_A(2) "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight F32 12 2;", YK_E_FORMAT,
      "lora_B|[16, 2]|12, 2|another base"},
-    {GOOD, "x.lora_A.weight I32 2 8; x.lora_B.weight I32 16 2;", YK_E_FORMAT, "no module x"},
+    {GOOD, "x.lora_A.weight I32 2 8; x.lora_B.weight I32 16 2;", YK_E_FORMAT,
+     "tensor x.lora_A|no such module|embeddings or lm_head"},
     {GOOD,
      "model.layers.0.self_attn.q_proj.lora_A.weight I32 2 8; model.layers.0.self_attn.q_proj.lora_B.weight F32 "
      "16 2;",
@@ -186,7 +187,7 @@ static const refused refused_tensors[] = {
     {GOOD,
      "model.layers.2.self_attn.q_proj.lora_A.weight F32 2 8; model.layers.2.self_attn.q_proj.lora_B.weight F32 "
      "16 2;",
-     YK_E_FORMAT, "no module model.layers.2.self_attn.q_proj"},
+     YK_E_FORMAT, "tensor model.layers.2.self_attn.q_proj|no such module"},
     {GOOD, "base_model.model.lm_head.lora_A.weight F32 2 8; base_model.model.lm_head.lora_B.weight F32 32 2;",
      YK_E_FORMAT, "lm_head"},
     {GOOD,
