@@ -142,7 +142,7 @@ static void test_words(void **state)
                                      {8, 8, 8},          {520, 640, 32},     {328, 1280, 64},  {136, 5120, 5120},
                                      {72, 12288, 12288}, {64, 14336, 14336}, {3000, 512, 512}, {2056, 4096, 4096}};
   yk_device *cpu = NULL, *gpu = op_device_new(&cuda_target, YK_F16, 1, 16);
-  const yk_device_limits limits = {1, 1, 1, 1};
+  const yk_device_limits limits = {.max_tokens = 1, .max_seqs = 1, .max_model_tokens = 1, .vocab = 1};
   op_ok(yk_cpu_device_create(YK_F32, 4, &limits, &cpu, &err));
   for (size_t i = 0; each_case(i, i < sizeof sizes / sizeof *sizes - (gpu_is_small() ? 1 : 0)); i++)
     for (int type = 0; type < 3; type++) {
@@ -165,7 +165,7 @@ static void test_ties(void **state)
   (void)state;
   enum { N = 1024, K = 64 };
   yk_device *cpu = NULL, *gpu = op_device_new(&cuda_target, YK_F16, 1, 16);
-  const yk_device_limits limits = {1, 1, 1, 1};
+  const yk_device_limits limits = {.max_tokens = 1, .max_seqs = 1, .max_model_tokens = 1, .vocab = 1};
   op_ok(yk_cpu_device_create(YK_F32, 4, &limits, &cpu, &err));
   uint16_t *w = malloc(sizeof(uint16_t) * N * K);
   assert_non_null(w);
@@ -194,7 +194,7 @@ static void test_refused(void **state)
   } bad[] = {{9 * 192 + 70, NAN}, {9 * 192 + 63, -INFINITY}, {2 * 192 + 191, 1e6f}, {0, INFINITY}};
   static const int64_t groups[] = {64, 192};
   yk_device *cpu = NULL, *gpu = op_device_new(&cuda_target, YK_F16, 1, 16);
-  const yk_device_limits limits = {1, 1, 1, 1};
+  const yk_device_limits limits = {.max_tokens = 1, .max_seqs = 1, .max_model_tokens = 1, .vocab = 1};
   op_ok(yk_cpu_device_create(YK_F32, 4, &limits, &cpu, &err));
   for (size_t i = 0; each_case(i, i < sizeof bad / sizeof *bad); i++)
     for (int type = 0; type < 3; type++)
@@ -230,7 +230,7 @@ static void test_observe(void **state)
     float kept[2][KEPT * K];
     for (int which = 0; which < 2; which++) {
       yk_device *dev = NULL;
-      const yk_device_limits limits = {1, 1, 1, 1};
+      const yk_device_limits limits = {.max_tokens = 1, .max_seqs = 1, .max_model_tokens = 1, .vocab = 1};
       if (which == 0)
         op_ok(yk_cpu_device_create(gpu_dtypes[type], 2, &limits, &dev, &err));
       else
@@ -300,7 +300,7 @@ static void test_search(void **state)
   float *rows = malloc(sizeof(float) * SEARCH_ROWS * SEARCH_K);
   op_random random = {.seed = 9};
   yk_device *cpu = NULL, *gpu = op_device_new(&cuda_target, YK_BF16, 1, 16);
-  const yk_device_limits limits = {SEARCH_ROWS, 1, 1, 1};
+  const yk_device_limits limits = {.max_tokens = SEARCH_ROWS, .max_seqs = 1, .max_model_tokens = 1, .vocab = 1};
   assert_non_null(rows);
   op_ok(yk_cpu_device_create(YK_F32, 4, &limits, &cpu, &err));
   for (int i = 0; i < SEARCH_ROWS * SEARCH_K; i++) rows[i] = (float)op_normal(&random);
