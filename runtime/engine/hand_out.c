@@ -43,8 +43,9 @@ static void mark_sound(yk_engine *e, const item_results *r)
   if (n_sound > 0) yk_scheduler_mark_sound(e->scheduler, r->seq, r->position + n_sound - 1);
 }
 
-static const char *advice(const yk_engine *e)
+static const char *advice(const yk_engine *e, const yk_sequence *seq)
 {
+  if (seq->adapter > 0) return "the weights of the request's adapter are suspect, or those of the model";
   if (e->settings.dtype == YK_F16) return "float16 overflows above 65504: try dtype bfloat16 or float32";
   if (e->settings.dtype == YK_BF16) return "try dtype float32";
   return "the checkpoint's weights are suspect";
@@ -64,7 +65,7 @@ static void describe_failure(const yk_engine *e, const item_results *r, bool all
   else
     yk_err_set(err, YK_E_DEVICE, "position %d (of a prompt of %d tokens and its output): %s is %s; %s%s", position,
                n_prompt, r->seq->returns_hidden ? "a number of the hidden state" : "a logit",
-               state == YK_ROW_NAN ? "NaN" : "infinite", advice(e), all_unsound ? "; " SUSPICION : "");
+               state == YK_ROW_NAN ? "NaN" : "infinite", advice(e, r->seq), all_unsound ? "; " SUSPICION : "");
 }
 
 static bool has_failed(const item_results *r)

@@ -260,6 +260,21 @@ class Route(Case):
             self.assertIn("expected an object", self.server.post(path, []).text)
         self.assertEqual(self.models()[2:], [("x", "m")])
 
+    def test_numbers_that_are_not_finite(self):
+        """The request fails by its adapter; others go on."""
+        folder = scaled_copy("all_linear", os.path.join(self.below, "nan"))
+        path = os.path.join(folder, "adapter_model.safetensors")
+        with open(path, "r+b") as file:
+            n_header = struct.unpack("<Q", file.read(8))[0]
+            n_data = os.path.getsize(path) - 8 - n_header
+            file.seek(8 + n_header)
+            file.write(b"\xff" * n_data)
+        expected = self.tokens("m")
+        self.load("y", "nan")
+        self.assertIn("adapter", self.complete("y", status=500)["error"]["message"])
+        self.assertEqual(self.tokens("m"), expected)
+        self.unload("y")
+
     def test_unload_while_requests_run(self):
         """Requests go on with the adapter; its place is free when they have ended."""
         self.load("y", "other")
