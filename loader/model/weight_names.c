@@ -287,6 +287,12 @@ bool yk_weight_is_linear(yk_weight_role role)
   }
 }
 
+int64_t yk_weight_head_norm_size(const yk_model_config *config, yk_weight_role role)
+{
+  const int64_t n_heads = role == YK_ROLE_Q_NORM ? config->n_heads : config->n_kv_heads;
+  return config->row_norms ? n_heads * config->head_dim : config->head_dim;
+}
+
 bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, int layer)
 {
   bool has_experts = config->experts.layers[layer], is_latent = config->latent.kv_rank > 0;

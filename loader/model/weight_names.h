@@ -18,8 +18,8 @@ typedef enum yk_weight_role {
   YK_ROLE_K,                     /* linear hidden -> kv_heads * head_dim */
   YK_ROLE_V,                     /* linear hidden -> kv_heads * head_dim */
   YK_ROLE_O,                     /* linear heads * head_dim -> hidden */
-  YK_ROLE_Q_NORM,                /* vector [head_dim]; families with qk_norm */
-  YK_ROLE_K_NORM,                /* vector [head_dim] */
+  YK_ROLE_Q_NORM,                /* vector [yk_weight_head_norm_size]; families with qk_norm or row_norms */
+  YK_ROLE_K_NORM,                /* likewise */
   YK_ROLE_SINKS,                 /* vector [heads], a tensor without a suffix; families with attention_sinks */
   YK_ROLE_GATE,                  /* linear hidden -> ffn */
   YK_ROLE_UP,                    /* linear hidden -> ffn */
@@ -84,6 +84,10 @@ static inline bool yk_weight_is_float(yk_weight_role role)
 
 /* yk_weight_is_in_layer - whether a layer of the model has a role that exists once per layer (or expert). */
 bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, int layer);
+
+/* yk_weight_head_norm_size - elements of the norm of q or k (YK_ROLE_Q_NORM, YK_ROLE_K_NORM): of one head, or of all
+ *   heads with row_norms. Thread: any. */
+int64_t yk_weight_head_norm_size(const yk_model_config *config, yk_weight_role role);
 
 /* yk_weight_count - number of modules of a role in a layer: one, or one per expert; 0 if the layer lacks the role. */
 int32_t yk_weight_count(const yk_model_config *config, yk_weight_role role, int layer);

@@ -22,7 +22,7 @@ static int64_t size_of_norm(const yk_model_config *config, yk_weight_role role)
 {
   switch (role) {
   case YK_ROLE_Q_NORM:
-  case YK_ROLE_K_NORM: return config->head_dim;
+  case YK_ROLE_K_NORM: return yk_weight_head_norm_size(config, role);
   case YK_ROLE_Q_A_NORM: return config->latent.q_rank;
   case YK_ROLE_KV_A_NORM: return config->latent.kv_rank;
   case YK_ROLE_DELTA_A_LOG:

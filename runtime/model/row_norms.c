@@ -30,13 +30,13 @@ int64_t yk_row_norms_scratch(const yk_rank_source *source)
 }
 
 /* The weights of the heads, each head's elements in the order in which devices rotate. */
-static yk_status load_part(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, yk_range heads,
-                           int32_t n_heads, void **out, yk_err *err)
+static yk_status load_part(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, yk_range heads, void **out,
+                           yk_err *err)
 {
   const yk_model_config *c = loader->source.config;
   const int32_t n = c->head_dim;
   yk_vector_view view;
-  YK_TRY(yk_checkpoint_vector(loader->source.checkpoint, role, layer, (int64_t)n_heads * n, &view, err));
+  YK_TRY(yk_checkpoint_vector(loader->source.checkpoint, role, layer, yk_weight_head_norm_size(c, role), &view, err));
   const size_t element_bytes = yk_dtype_bytes(view.dtype);
   const int64_t n_own = yk_range_size(heads) * n;
   char *ordered = malloc((size_t)n_own * element_bytes + 1);
@@ -65,8 +65,8 @@ yk_status yk_row_norms_load(const yk_rank_loader *loader, int32_t layer, yk_row_
   /* A KV head that several ranks hold counts where its first query head is. */
   out->first_counted = heads->q.begin % q_per_kv == 0 ? 0 : 1;
   out->n_counted = (int32_t)yk_range_size(heads->kv) - out->first_counted;
-  YK_TRY(load_part(loader, YK_ROLE_Q_NORM, layer, heads->q, c->n_heads, &out->q_w, err));
-  return load_part(loader, YK_ROLE_K_NORM, layer, heads->kv, c->n_kv_heads, &out->k_w, err);
+  YK_TRY(load_part(loader, YK_ROLE_Q_NORM, layer, heads->q, &out->q_w, err));
+  return load_part(loader, YK_ROLE_K_NORM, layer, heads->kv, &out->k_w, err);
 }
 
 yk_status yk_row_norms_run(const yk_row_norms *norms, const yk_sublayer_step *s, const yk_head_layout *heads, void *qkv,

@@ -11,6 +11,7 @@
 #include "engine/machine/settings_resolve.h"
 #include "parallel/cluster/wire_tcp.h"
 
+enum { END_S = 10 /* for process 0 to end */ };
 enum { PINGS = 64, PING_BYTES = 8, STREAM_BYTES = 4 << 20, STREAMS = 4 };
 
 /* Result of a pair, as it is exchanged. */
@@ -50,6 +51,9 @@ yk_status yk_machine_join(const yk_machine_options *options, yk_machine_group *o
 
 void yk_machine_leave(yk_machine_group *group, bool in_order)
 {
+  yk_cluster_message end;
+  if (!yk_machine_is_first(group) && in_order) /* a follower that leaves before process 0 fails the run */
+    yk_cluster_receive(group->cluster, END_S, &end, NULL);
   if (group->cluster && !in_order) yk_processes_fail(group->cluster, YK_E_CANCELLED, NULL);
   yk_processes_leave(group->cluster);
   yk_mpi_run_end(group->mpi, in_order);

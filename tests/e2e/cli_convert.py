@@ -151,7 +151,7 @@ class Convert(harness.Case):
                 quantization = json.load(file)["quantization_config"]
             self.assertIs(quantization["lm_head"], True)
             self.assertEqual([name for name in quantization["modules_to_not_convert"] if ".experts" in name], kept)
-            self.assertEqual(f"vLLM will not load this model: {stays} (1 layers" in err, "up_proj" in stays, err)
+            self.assertEqual(f"vLLM will not load this model: {stays} (1 modules" in err, "up_proj" in stays, err)
 
     def test_a_head_of_its_own(self):
         """tie_word_embeddings is true, but the files have a different head: the head is used, and the flag is

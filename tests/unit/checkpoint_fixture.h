@@ -167,7 +167,7 @@ static inline yk_status read_layer(const yk_checkpoint *checkpoint, int layer, y
   }
   for (yk_weight_role role = YK_ROLE_Q_NORM; role <= YK_ROLE_K_NORM; role++)
     if (yk_weight_is_in_layer(c, role, layer))
-      YK_TRY(yk_checkpoint_vector(checkpoint, role, layer, c->head_dim, &vector, err));
+      YK_TRY(yk_checkpoint_vector(checkpoint, role, layer, yk_weight_head_norm_size(c, role), &vector, err));
   if (!c->delta.layers[layer]) return YK_OK;
   YK_TRY(yk_checkpoint_vector(checkpoint, YK_ROLE_DELTA_CONV, layer, 4 * yk_delta_config_channels(&c->delta), &vector,
                               err));

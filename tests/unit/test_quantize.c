@@ -122,7 +122,7 @@ static void test_mixtral(void **state)
   assert_int_equal(report.n_quantised, 4);
   assert_int_equal(report.n_kept, 3);
   assert_int_equal(report.n_shards, 1);
-  expect_words("warnings", "model.layers.1.self_attn.q_proj.weight (1 layers|model.layers.1.eh_proj.weight (1 tensors",
+  expect_words("warnings", "model.layers.1.self_attn.q_proj.weight (1 modules|model.layers.1.eh_proj.weight (1 tensors",
                r.warnings);
   check_config(&m, "[\"lm_head\", \"model.layers.0.block_sparse_moe.gate\", \"model.layers.1.eh_proj\", "
                    "\"model.layers.1.self_attn.q_proj\"]");
