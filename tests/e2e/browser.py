@@ -95,7 +95,7 @@ class Browser:
         return json.loads(message)
 
     def take(self, message):
-        if "method" in message:
+        if "method" in message and message.get("sessionId") == self.session:  # of a closed tab some come late
             self.events.append((message["method"], message["params"]))
 
     def send(self, method, **params):
