@@ -161,7 +161,7 @@ MAY_INCLUDE = {
 SYSTEM = [
     (r"^(cuda|cublas|nccl|curand|nvrtc|nvml|nvtx|cooperative_groups|mma\.h|cub/|cute/|nv/|device_|driver_types)",
      r"^(kernels/cuda/|parallel/([^/]*nccl|p2p/)|bench/|tests/.*(cuda|nccl|p2p))", "CUDA"),
-    (r"^pcre2", r"^(runtime/text/|tests/|loader/(adapter/patterns|model/quant_rules)\.c)", "PCRE2"),
+    (r"^pcre2", r"^(runtime/text/|tests/|loader/model/bounded_match\.h)", "PCRE2"),
     (r"^utf8proc", r"^(runtime/text|tests)/", "utf8proc"),
     (r"^microhttpd", r"^runtime/server/", "libmicrohttpd"),
     (r"^histedit", r"^runtime/cli/", "libedit"),

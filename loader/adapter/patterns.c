@@ -1,15 +1,13 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "loader/adapter/patterns.h"
 
 #include <math.h>
-#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "loader/model/bounded_match.h"
 
-/* A pattern of a file could need any number of steps, so the steps are limited. */
-enum { MAX_PATTERN_BYTES = 512, MAX_PATTERNS = 4096, MAX_STEPS = 10000, MAX_HEAP_KIB = 1024 };
+enum { MAX_PATTERN_BYTES = 512, MAX_PATTERNS = 4096, MAX_STEPS = 10000 };
 
 typedef struct yk_pattern {
   pcre2_code *regex;
@@ -68,26 +66,10 @@ void yk_patterns_free(yk_patterns *patterns)
   *patterns = (yk_patterns){0};
 }
 
-/* PCRE2's result: 0 or more if the pattern matches. */
-static int match(const yk_pattern *pattern, const char *module)
-{
-  pcre2_match_data *data = pcre2_match_data_create(1, NULL);
-  pcre2_match_context *limits = pcre2_match_context_create(NULL);
-  int result = PCRE2_ERROR_NOMEMORY;
-  if (data && limits) {
-    pcre2_set_match_limit(limits, MAX_STEPS);
-    pcre2_set_heap_limit(limits, MAX_HEAP_KIB);
-    result = pcre2_match(pattern->regex, (PCRE2_SPTR)module, strlen(module), 0, 0, data, limits);
-  }
-  pcre2_match_data_free(data);
-  pcre2_match_context_free(limits);
-  return result;
-}
-
 double yk_patterns_value(const yk_patterns *patterns, const char *module, double otherwise)
 {
   for (size_t i = 0; i < patterns->n; i++) {
-    const int result = match(&patterns->patterns[i], module);
+    const int result = yk_bounded_match(patterns->patterns[i].regex, module, MAX_STEPS);
     if (result >= 0) return patterns->patterns[i].value;
     if (result != PCRE2_ERROR_NOMATCH) return NAN;
   }

@@ -62,21 +62,6 @@ static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *er
   return YK_OK;
 }
 
-static bool is_latent(yk_model_family family)
-{
-  switch (family) {
-  case YK_FAMILY_DEEPSEEK_V2:
-  case YK_FAMILY_DEEPSEEK_V3:
-  case YK_FAMILY_GLM4_MOE_LITE:
-  case YK_FAMILY_KIMI_K25:
-  case YK_FAMILY_DEEPSEEK_V32:
-  case YK_FAMILY_GLM_MOE_DSA:
-  case YK_FAMILY_MISTRAL4:
-  case YK_FAMILY_MISTRAL4_VL: return true;
-  default: return false;
-  }
-}
-
 /* The class default of rms_norm_eps. */
 static float default_eps(yk_model_family family)
 {
@@ -101,7 +86,7 @@ static float default_eps(yk_model_family family)
 
 static yk_status read_heads(yk_json root, yk_model_config *config, yk_err *err)
 {
-  if (is_latent(config->family)) return yk_hf_read_latent(root, file, config, err);
+  if (yk_family_is_latent(config->family)) return yk_hf_read_latent(root, file, config, err);
   YK_TRY(read_kv_heads(root, config, err));
   return read_head_dim(root, config, err);
 }

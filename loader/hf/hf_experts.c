@@ -350,6 +350,7 @@ static yk_status read_deepseek(yk_json root, const char *file, yk_model_config *
 yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   config->experts = (yk_experts_config){.n_groups = 1, .top_groups = 1, .scale = 1};
+  if (yk_family_is_latent(config->family)) return read_deepseek(root, file, config, err);
   switch (config->family) {
   case YK_FAMILY_MINIMAX_M2: return read_minimax(root, file, config, err);
   case YK_FAMILY_MIXTRAL: return read_mixtral(root, file, config, err);
@@ -362,14 +363,6 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
   case YK_FAMILY_QWEN3_NEXT:
   case YK_FAMILY_QWEN3_5_MOE:
   case YK_FAMILY_QWEN3_5_MOE_VL: return read_qwen(root, file, config, err);
-  case YK_FAMILY_DEEPSEEK_V2:
-  case YK_FAMILY_DEEPSEEK_V3:
-  case YK_FAMILY_GLM4_MOE_LITE:
-  case YK_FAMILY_KIMI_K25:
-  case YK_FAMILY_DEEPSEEK_V32:
-  case YK_FAMILY_GLM_MOE_DSA:
-  case YK_FAMILY_MISTRAL4:
-  case YK_FAMILY_MISTRAL4_VL:
   case YK_FAMILY_GLM4_MOE: return read_deepseek(root, file, config, err);
   default: return YK_OK;
   }

@@ -257,6 +257,22 @@ static inline bool yk_family_is_gemma3(yk_model_family family)
   return family == YK_FAMILY_GEMMA3 || family == YK_FAMILY_GEMMA3_VL;
 }
 
+/* yk_family_is_latent - whether a family has latent attention. */
+static inline bool yk_family_is_latent(yk_model_family family)
+{
+  switch (family) {
+  case YK_FAMILY_DEEPSEEK_V2:
+  case YK_FAMILY_DEEPSEEK_V3:
+  case YK_FAMILY_GLM4_MOE_LITE:
+  case YK_FAMILY_KIMI_K25:
+  case YK_FAMILY_DEEPSEEK_V32:
+  case YK_FAMILY_GLM_MOE_DSA:
+  case YK_FAMILY_MISTRAL4:
+  case YK_FAMILY_MISTRAL4_VL: return true;
+  default: return false;
+  }
+}
+
 /* yk_family_is_mistral4 - whether a family is Mistral-Small-4, with or without images. */
 static inline bool yk_family_is_mistral4(yk_model_family family)
 {

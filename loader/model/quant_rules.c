@@ -1,11 +1,11 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "loader/model/quant_rules.h"
 
-#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_STEPS = 100000, MAX_HEAP_KIB = 1024, MAX_PATTERN_BYTES = 1 << 16 };
+#include "loader/model/bounded_match.h"
+
+enum { MAX_STEPS = 100000, MAX_PATTERN_BYTES = 1 << 16 };
 
 typedef struct rule {
   yk_name_match match;
@@ -85,19 +85,9 @@ void yk_quant_rules_free(yk_quant_rules *rules)
   free(rules);
 }
 
-/* A pattern from a file could need any number of steps, so the steps are limited. */
 static yk_status matches_regex(const rule *r, const char *module, bool *out, yk_err *err)
 {
-  pcre2_match_data *data = pcre2_match_data_create(1, NULL);
-  pcre2_match_context *limits = pcre2_match_context_create(NULL);
-  int result = PCRE2_ERROR_NOMEMORY;
-  if (data && limits) {
-    pcre2_set_match_limit(limits, MAX_STEPS);
-    pcre2_set_heap_limit(limits, MAX_HEAP_KIB);
-    result = pcre2_match(r->regex, (PCRE2_SPTR)module, PCRE2_ZERO_TERMINATED, 0, 0, data, limits);
-  }
-  pcre2_match_data_free(data);
-  pcre2_match_context_free(limits);
+  const int result = yk_bounded_match(r->regex, module, MAX_STEPS);
   *out = result >= 0;
   if (result >= 0 || result == PCRE2_ERROR_NOMATCH) return YK_OK;
   PCRE2_UCHAR why[128] = "";
