@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json_write.h"
+#include "grammar/characters.h"
 #include "grammar/compiler.h"
 #include "grammar/library.h"
 #include "text/token_bytes.h"
@@ -40,6 +41,7 @@ struct yk_grammars {
   yk_grammar_library *library;
   yk_ffi_any tokenizer;
   yk_token_bytes tokens;
+  yk_cut_tokens cut;
   pthread_mutex_t cache_mutex; /* guards the cache */
   entry *cache;                /* most recently used first */
 };
@@ -48,6 +50,7 @@ struct yk_matcher {
   const yk_grammars *grammars;
   yk_ffi_any object;
   bool needs_no_end_id;
+  yk_cut_character cut; /* at the end of the output */
 };
 
 /* ---- Life -------------------------------------------------------------------------------------------------------- */
@@ -92,6 +95,7 @@ void yk_grammars_free(yk_grammars *g)
   if (g->library) yk_grammar_release(g->library, &g->tokenizer);
   yk_grammar_library_free(g->library);
   yk_token_bytes_free(&g->tokens);
+  yk_cut_tokens_free(&g->cut);
   yk_strbuf_free(&g->serialised);
   yk_strbuf_free(&g->special);
   pthread_mutex_destroy(&g->compiler_mutex);
@@ -174,7 +178,8 @@ static yk_status make_tokenizer(yk_grammars *g, const yk_grammar_library *librar
   const yk_grammars_options *o = &g->options;
   yk_ffi_any vocabulary = yk_ffi_none(), ends = yk_ffi_none(), text = yk_ffi_none();
   YK_TRY(yk_token_bytes_create(o->tokenizer, o->n_ids, &g->tokens, err));
-  yk_status status = make_vocabulary(g, library, &vocabulary, err);
+  yk_status status = yk_cut_tokens_create(&g->tokens, &g->cut, err);
+  if (status == YK_OK) status = make_vocabulary(g, library, &vocabulary, err);
   if (status == YK_OK) status = make_ids(library, o->end_ids, o->n_end_ids, &ends, err);
   yk_ffi_any args[] = {vocabulary, yk_ffi_int(RAW_BYTES), yk_ffi_int(o->n_ids), ends, yk_ffi_bool(false)};
   if (status == YK_OK) status = yk_grammar_call(library, YK_TOKENIZER_NEW, args, 5, &g->tokenizer, err);
@@ -203,6 +208,7 @@ static yk_status load(yk_grammars *g, yk_err *err)
   }
   yk_grammar_release(library, &g->tokenizer);
   yk_token_bytes_free(&g->tokens);
+  yk_cut_tokens_free(&g->cut);
   yk_strbuf_free(&g->serialised);
   yk_strbuf_free(&g->special);
   yk_grammar_library_free(library);
@@ -406,24 +412,36 @@ yk_status yk_grammars_match(yk_grammars *g, yk_constraint_kind kind, const char 
 
 /* ---- Matchers ---------------------------------------------------------------------------------------------------- */
 
+/* Continues the output by bytes [n_bytes], which the method gets as its argument. False: nothing has changed. */
+static bool accept(yk_matcher *matcher, yk_grammar_method method, yk_ffi_any argument, const char *bytes,
+                   size_t n_bytes)
+{
+  yk_cut_character cut = matcher->cut;
+  yk_ffi_any result, args[] = {matcher->object, argument, yk_ffi_bool(false)};
+  if (!yk_cut_character_extend(&cut, bytes, n_bytes) ||
+      yk_grammar_call(matcher->grammars->library, method, args, 3, &result, NULL) != YK_OK || !result.integer)
+    return false;
+  matcher->cut = cut;
+  return true;
+}
+
 bool yk_matcher_accept(yk_matcher *matcher, int32_t id)
 {
-  yk_ffi_any result, args[] = {matcher->object, yk_ffi_int(id), yk_ffi_bool(false)};
-  return yk_grammar_call(matcher->grammars->library, YK_MATCHER_ACCEPT, args, 3, &result, NULL) == YK_OK &&
-         result.integer;
+  size_t n_bytes;
+  const char *bytes = yk_token_bytes_of(&matcher->grammars->tokens, id, &n_bytes);
+  return accept(matcher, YK_MATCHER_ACCEPT, yk_ffi_int(id), bytes, n_bytes);
 }
 
 bool yk_matcher_accept_text(yk_matcher *matcher, const char *text, size_t n_bytes)
 {
   yk_ffi_bytes bytes = {text, n_bytes};
-  yk_ffi_any result, args[] = {matcher->object, yk_ffi_bytes_of(&bytes), yk_ffi_bool(false)};
-  return yk_grammar_call(matcher->grammars->library, YK_MATCHER_ACCEPT_TEXT, args, 3, &result, NULL) == YK_OK &&
-         result.integer;
+  return accept(matcher, YK_MATCHER_ACCEPT_TEXT, yk_ffi_bytes_of(&bytes), text, n_bytes);
 }
 
 void yk_matcher_restart(yk_matcher *matcher)
 {
   yk_ffi_any result;
+  matcher->cut = (yk_cut_character){0};
   yk_grammar_call(matcher->grammars->library, YK_MATCHER_RESTART, &matcher->object, 1, &result, NULL);
 }
 
@@ -438,7 +456,9 @@ bool yk_matcher_has_ended(yk_matcher *matcher)
 yk_status yk_matcher_fill(yk_matcher *matcher, uint32_t *words, yk_err *err)
 {
   const yk_grammars *g = matcher->grammars;
-  return yk_grammar_fill_mask(g->library, matcher->object, words, g->options.n_ids, err);
+  YK_TRY(yk_grammar_fill_mask(g->library, matcher->object, words, g->options.n_ids, err));
+  yk_cut_tokens_exclude(&g->cut, &g->tokens, matcher->cut, words);
+  return YK_OK;
 }
 
 void yk_matcher_free(yk_matcher *matcher)

@@ -38,6 +38,15 @@ static const char BYTE_FALLBACK[] =
     "\"ByteFallback\"}, "
     "{\"type\": \"Fuse\"}, {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}]}}";
 
+/* The bytes that begin surrogates, overlong forms and code points past U+10FFFF. Ids: 0 a, 1 ED, 2 9F, 3 A0, 4 80,
+ * 5 E0, 6 97, 8 F0, 9 8F, 10 F4, 11 90; 7 is special. */
+static const char BYTES[] =
+    "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"\\u00ed\": 1, \"\\u0141\": 2, \"\\u0142\": 3, "
+    "\"\\u0122\": 4, \"\\u00e0\": 5, \"\\u0139\": 6, \"<end>\": 7, \"\\u00f0\": 8, \"\\u0131\": 9, \"\\u00f4\": 10, "
+    "\"\\u0132\": 11}, \"merges\": []}, \"decoder\": {\"type\": \"ByteLevel\"}, \"pre_tokenizer\": {\"type\": "
+    "\"ByteLevel\", \"add_prefix_space\": false}, \"added_tokens\": [{\"id\": 7, \"content\": \"<end>\", \"special\": "
+    "true}]}";
+
 static yk_tokenizer *tokenizer_of(const char *json)
 {
   yk_err err = YK_ERR_INIT;
@@ -124,11 +133,11 @@ typedef struct fixture {
   yk_grammars *grammars;
 } fixture;
 
-static fixture grammars_of(double time_limit_s, int64_t cache_bytes)
+static fixture grammars_of_tokenizer(const char *json, double time_limit_s, int64_t cache_bytes)
 {
   static const int32_t end = END;
   yk_err err = YK_ERR_INIT;
-  fixture f = {.tokenizer = tokenizer_of(BYTE_LEVEL)};
+  fixture f = {.tokenizer = tokenizer_of(json)};
   const yk_grammars_options options = {.tokenizer = f.tokenizer,
                                        .n_ids = N_IDS,
                                        .end_ids = &end,
@@ -139,6 +148,11 @@ static fixture grammars_of(double time_limit_s, int64_t cache_bytes)
                                        .cache_bytes = cache_bytes};
   assert_int_equal(yk_grammars_create(&options, &f.grammars, &err), YK_OK);
   return f;
+}
+
+static fixture grammars_of(double time_limit_s, int64_t cache_bytes)
+{
+  return grammars_of_tokenizer(BYTE_LEVEL, time_limit_s, cache_bytes);
 }
 
 static void release(fixture *f)
@@ -199,6 +213,41 @@ static void test_masks(void **state)
   yk_matcher_free(matcher);
   matcher = match(&f, YK_CONSTRAINT_GRAMMAR, "root ::= [^b]*", &end, 1);
   assert_int_equal(mask_of(matcher) & (BIT(0) | BIT(8) | BIT(11)), BIT(0)); /* any text has none either */
+  yk_matcher_free(matcher);
+  release(&f);
+}
+
+/* Whatever a constraint permits, an output is UTF-8. */
+static void test_masks_of_parts_of_characters(void **state)
+{
+  static const struct {
+    int32_t lead;
+    uint32_t next; /* ids of bytes that may follow */
+  } cases[] = {{1, BIT(2) | BIT(4) | BIT(6) | BIT(9) | BIT(11)},
+               {5, BIT(3)},
+               {8, BIT(2) | BIT(3) | BIT(6) | BIT(11)},
+               {10, BIT(4) | BIT(9)}};
+  static const char *const constraints[] = {"root ::= [^a]*", "root ::= [^a]{0,8}", "root ::= \"a\" | [^b]+"};
+  static const int32_t end = END;
+  (void)state;
+  if (!has_library()) skip();
+  fixture f = grammars_of_tokenizer(BYTES, 20, 1 << 20);
+  for (size_t i = 0; each_case(i, i < sizeof constraints / sizeof *constraints); i++) {
+    yk_matcher *matcher = match(&f, YK_CONSTRAINT_GRAMMAR, constraints[i], &end, 1);
+    for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) {
+      yk_matcher_restart(matcher);
+      assert_int_equal(mask_of(matcher) & ~(BIT(0) | BIT(END)), BIT(1) | BIT(5) | BIT(8) | BIT(10));
+      assert_true(yk_matcher_accept(matcher, cases[j].lead));
+      assert_int_equal(mask_of(matcher), cases[j].next);
+      for (int32_t id = 0; id < N_IDS; id++)
+        if (!(cases[j].next & BIT(id))) assert_false(yk_matcher_accept(matcher, id));
+    }
+    yk_matcher_free(matcher);
+  }
+  yk_matcher *matcher = match(&f, YK_CONSTRAINT_GRAMMAR, constraints[0], &end, 1);
+  assert_false(yk_matcher_accept_text(matcher, "\xed\xa0", 2));
+  assert_true(yk_matcher_accept_text(matcher, "\xed", 1));
+  assert_int_equal(mask_of(matcher), cases[0].next);
   yk_matcher_free(matcher);
   release(&f);
 }
@@ -353,7 +402,7 @@ static void test_a_grammar_that_takes_too_long(void **state)
   static const int32_t ends[] = {END};
   static int32_t drawn[N]; /* "a" */
   yk_request_constraint c;
-  uint32_t words[N_WORDS];
+  uint32_t words[N_WORDS] = {0};
   (void)state;
   if (!has_library()) skip();
   fixture f = grammars_of(20, 1 << 20);
@@ -522,6 +571,7 @@ int main(void)
       cmocka_unit_test(test_a_missing_library),
       cmocka_unit_test(test_a_broken_library),
       cmocka_unit_test(test_masks),
+      cmocka_unit_test(test_masks_of_parts_of_characters),
       cmocka_unit_test(test_without_end_ids),
       cmocka_unit_test(test_other_end_ids),
       cmocka_unit_test(test_refusals),
