@@ -21,6 +21,7 @@ typedef struct yk_device_abilities {
   bool score_growth;          /* of attention of every kind; without, contexts end where the factor begins to grow */
   bool rotation_before_norms; /* yk_qk_rope_kv_args.norms_follow */
   bool adapters;              /* yk_device_ops.linear_adapt */
+  bool mamba;                 /* yk_device_ops.mamba */
   /* Heads of attention other than latent have a multiple of head_dim_unit elements, at most max_head_dim. */
   int32_t head_dim_unit, max_head_dim;
   int32_t max_hidden, max_vocab;

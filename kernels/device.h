@@ -27,6 +27,7 @@
 #include "kernels/kv_cache.h"
 #include "kernels/latent.h"
 #include "kernels/linear.h"
+#include "kernels/mamba.h"
 #include "kernels/mixture.h"
 #include "kernels/row_norms.h"
 #include "kernels/score_growth.h"
@@ -343,6 +344,9 @@ typedef struct yk_device_ops {
 
   /* Gated delta nets: see gated_delta.h. NULL: building a model with such layers fails. */
   yk_status (*gated_delta)(yk_device *dev, const yk_gated_delta_args *args, yk_err *err);
+
+  /* Mamba2: see mamba.h. On devices with the ability. */
+  yk_status (*mamba)(yk_device *dev, const yk_mamba_args *args, yk_err *err);
 
   /* Layer operations. */
   yk_status (*embed)(yk_device *dev, const yk_embed_args *args, yk_err *err);

@@ -82,10 +82,10 @@ MAY_INCLUDE = {
                       "kernels/score_growth.h"],
     "loader/safetensors/": [BASE],
     "loader/adapter/": [BASE, "loader/model/", "loader/safetensors/"],
-    "loader/hf/": [BASE, "kernels/gated_delta.h", "loader/model/", "loader/safetensors/"],
+    "loader/hf/": [BASE, "kernels/gated_delta.h", "kernels/mamba.h", "loader/model/", "loader/safetensors/"],
     "loader/integers/": [BASE, WEIGHT, "loader/model/", "loader/safetensors/"],
     "loader/foreign/": [BASE, WEIGHT, "loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/"],
-    "loader/": [BASE, WEIGHT, "kernels/gated_delta.h", *LOADER],
+    "loader/": [BASE, WEIGHT, "kernels/gated_delta.h", "kernels/mamba.h", *LOADER],
     "parallel/p2p/": [
         BASE, "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", PTX, COMMON
     ],
@@ -99,7 +99,7 @@ MAY_INCLUDE = {
     "runtime/chat/": [YOKE, BASE, "runtime/text/"],
     "runtime/grammar/": [YOKE, BASE, "runtime/text/"],
     "runtime/trace/": [YOKE, BASE],
-    "runtime/convert/": [YOKE, BASE, WEIGHT, "kernels/gated_delta.h", "loader/", *LOADER],
+    "runtime/convert/": [YOKE, BASE, WEIGHT, "kernels/gated_delta.h", "kernels/mamba.h", "loader/", *LOADER],
     "runtime/model/": [*LOWER, *PLANS, YOKE, "kernels/cpu/", "runtime/trace/"],
     "runtime/engine/loop/": [YOKE, BASE, "kernels/", "runtime/model/"],
     "runtime/engine/observe/": [YOKE, BASE, "runtime/model/", "runtime/trace/"],

@@ -89,6 +89,7 @@ yk_status yk_cpu_row_norms(yk_device *dev, const yk_row_norms_args *args, yk_err
 yk_status yk_cpu_attention(yk_device *dev, const yk_attention_args *args, yk_err *err);
 yk_status yk_cpu_latent_attention(yk_device *dev, const yk_latent_attention_args *args, yk_err *err);
 yk_status yk_cpu_gated_delta(yk_device *dev, const yk_gated_delta_args *args, yk_err *err);
+yk_status yk_cpu_mamba(yk_device *dev, const yk_mamba_args *args, yk_err *err);
 yk_status yk_cpu_gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
 yk_status yk_cpu_sample(yk_device *dev, const yk_sample_args *args, yk_err *err);
 yk_status yk_cpu_best_logits(yk_device *dev, const yk_best_logits_args *args, yk_err *err);

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/cpu_states.h"
 
 enum { WINDOW = YK_DELTA_TAPS - 1, MAX_DIM = YK_DELTA_MAX_HEAD_DIM };
 
@@ -25,33 +26,9 @@ static int64_t matrix_floats(const yk_delta_layout *layout)
   return (int64_t)layout->key_dim * layout->value_dim;
 }
 
-/* The state that a sequence begins with, or NULL for zeros. */
-static const float *state_before(const yk_gated_delta_args *a, int32_t seq)
+static yk_cpu_states states_of(const yk_gated_delta_args *a)
 {
-  const int64_t n = yk_delta_state_floats(&a->layout);
-  const int32_t load = a->batch->state_loads[seq];
-  if (load == YK_STATE_ZERO) return NULL;
-  return load == YK_STATE_KEEP ? a->states + a->batch->seq_slots[seq] * n : a->snapshots + load * n;
-}
-
-static float *state_after(const yk_gated_delta_args *a, int32_t seq)
-{
-  return a->states + a->batch->seq_slots[seq] * yk_delta_state_floats(&a->layout);
-}
-
-/* A snapshot to save, and the row after which. */
-typedef struct save {
-  float *to; /* or NULL */
-  int64_t after_row;
-} save;
-
-static save save_of(const yk_gated_delta_args *a, int32_t seq)
-{
-  const yk_batch *batch = a->batch;
-  const int32_t entry = batch->state_saves[seq];
-  if (entry < 0) return (save){NULL, -1};
-  return (save){a->snapshots + entry * yk_delta_state_floats(&a->layout),
-                batch->row_starts[seq] + batch->state_save_rows[seq] - 1};
+  return (yk_cpu_states){a->states, a->snapshots, yk_delta_state_floats(&a->layout), a->batch};
 }
 
 /* Offset of the inputs of the convolution in a state. */
@@ -80,7 +57,8 @@ typedef struct head {
 static void begin_channels(const delta_context *c, int32_t seq, int64_t column, int64_t first, int32_t n, channels *out)
 {
   const yk_delta_layout *layout = &c->args->layout;
-  const float *before = state_before(c->args, seq);
+  const yk_cpu_states states = states_of(c->args);
+  const float *before = yk_cpu_state_before(&states, seq);
   *out = (channels){.column = column, .first = first, .n = n};
   if (!before) return;
   const float *window = before + window_offset(layout);
@@ -167,24 +145,19 @@ static void run_head(const delta_context *c, int32_t seq, int32_t index)
   const int32_t key = index / layout->values_per_key, j = index % layout->values_per_key;
   const int32_t n_k = layout->key_dim, n_v = layout->value_dim;
   const int64_t first_v = 2 * (int64_t)layout->n_key_heads * n_k, s_at = index * matrix_floats(layout);
-  const size_t s_bytes = (size_t)matrix_floats(layout) * sizeof(float);
-  const float *before = state_before(a, seq);
-  const save snapshot = save_of(a, seq);
+  const yk_cpu_states states = states_of(a);
+  const yk_cpu_save save = yk_cpu_save_of(&states, seq);
   head h = {.z = layout->z + key * layout->z_step + j * n_v,
             .b = layout->b + key * layout->ba_step + j,
             .a = layout->a + key * layout->ba_step + j,
             .index = index,
-            .s = state_after(a, seq) + s_at};
-  if (!before)
-    memset(h.s, 0, s_bytes);
-  else if (before + s_at != h.s)
-    memcpy(h.s, before + s_at, s_bytes);
+            .s = yk_cpu_state_begin(&states, seq, s_at, matrix_floats(layout))};
   begin_channels(c, seq, layout->q + key * layout->qk_step, (int64_t)key * n_k, n_k, &h.q);
   begin_channels(c, seq, layout->k + key * layout->qk_step, ((int64_t)layout->n_key_heads + key) * n_k, n_k, &h.k);
   begin_channels(c, seq, layout->v + key * layout->v_step + j * n_v, first_v + (int64_t)index * n_v, n_v, &h.v);
   for (int64_t row = a->batch->row_starts[seq]; row < a->batch->row_starts[seq + 1]; row++) {
     advance(c, row, &h);
-    if (row == snapshot.after_row) memcpy(snapshot.to + s_at, h.s, s_bytes);
+    if (row == save.after_row) memcpy(save.to + s_at, h.s, (size_t)matrix_floats(layout) * sizeof *h.s);
   }
 }
 
@@ -203,8 +176,9 @@ static void run_share(void *context, int thread, int64_t begin, int64_t end)
 /* ---- The inputs of the convolution ------------------------------------------------------------------------------- */
 
 /* A row's inputs of all channels. */
-static void gather_channels(const delta_context *c, int64_t row, float *to)
+static void gather_channels(const void *context, int64_t row, float *to)
 {
+  const delta_context *c = context;
   const yk_gated_delta_args *a = c->args;
   const yk_delta_layout *layout = &a->layout;
   const yk_dtype dtype = c->cpu->base.dtype;
@@ -221,41 +195,19 @@ static void gather_channels(const delta_context *c, int64_t row, float *to)
                            (size_t)kinds[i].n);
 }
 
-/* The inputs before row `end` of the step, oldest first, to `window`: inputs of this step's rows, or older ones of the
- * state before. Inputs are moved towards the front, so that they may be moved within one state. */
-static void store_window(const delta_context *c, int32_t seq, int64_t end, float *window)
-{
-  const yk_gated_delta_args *a = c->args;
-  const int64_t n = yk_delta_channels(&a->layout), first = a->batch->row_starts[seq];
-  const float *before = state_before(a, seq);
-  for (int t = 0; t < WINDOW; t++) {
-    const int64_t row = end - WINDOW + t;
-    if (row >= first)
-      gather_channels(c, row, window + t * n);
-    else if (before)
-      memmove(window + t * n, before + window_offset(&a->layout) + (row - first + WINDOW) * n,
-              (size_t)n * sizeof *window);
-    else
-      memset(window + t * n, 0, (size_t)n * sizeof *window);
-  }
-}
-
-/* The snapshot first: both read the state before, which the second one may overwrite. */
-static void store_windows_of(const delta_context *c, int32_t seq)
-{
-  const yk_gated_delta_args *a = c->args;
-  const int64_t offset = window_offset(&a->layout);
-  const save snapshot = save_of(a, seq);
-  if (snapshot.to) store_window(c, seq, snapshot.after_row + 1, snapshot.to + offset);
-  store_window(c, seq, a->batch->row_starts[seq + 1], state_after(a, seq) + offset);
-}
-
 static void store_windows(void *context, int thread, int64_t begin, int64_t end)
 {
   (void)thread;
   const delta_context *c = context;
+  const yk_gated_delta_args *a = c->args;
+  const yk_cpu_window window = {.states = states_of(a),
+                                .offset = window_offset(&a->layout),
+                                .n_channels = yk_delta_channels(&a->layout),
+                                .n_inputs = WINDOW,
+                                .gather = gather_channels,
+                                .user = c};
   for (int64_t seq = begin; seq < end; seq++)
-    if (c->args->batch->seq_slots[seq] >= 0) store_windows_of(c, (int32_t)seq);
+    if (a->batch->seq_slots[seq] >= 0) yk_cpu_window_store(&window, (int32_t)seq);
 }
 
 static bool is_head_dim(int32_t n)

@@ -1,8 +1,7 @@
 /* attention_delta.c - gated delta nets: see kernels/gated_delta.h.
  *
  * A rank owns whole key heads and every value head that reads them; the projections are column-parallel, out_proj is
- * row-parallel. The states of all sequences are a table of the layer on each rank; snapshots of states are a table in
- * host memory. */
+ * row-parallel. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "model/layer.h"
+#include "model/recurrent_states.h"
 #include "model/row_parallel.h"
 
 struct yk_sublayer {
@@ -17,7 +17,7 @@ struct yk_sublayer {
   yk_linear *in;
   yk_row_parallel out;
   float *conv_w, *rate, *dt_bias, *norm_w;
-  void *states, *snapshots;
+  yk_recurrent_states states;
   /* Offsets within the scratch, which begins with the projected rows: the heads' results, and the scratch of out. */
   int64_t results_offset_bytes, out_offset_bytes;
 };
@@ -240,7 +240,6 @@ static yk_status load_projections(const yk_rank_loader *loader, int32_t layer, c
 static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer **out, yk_err *err)
 {
   const yk_rank_source *source = &loader->source;
-  const yk_model_limits *limits = source->limits;
   projections p;
   if (!loader->dev->ops->gated_delta)
     return yk_err_set(err, YK_E_UNSUPPORTED,
@@ -257,10 +256,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   YK_TRY(load_decay(loader, layer, a, err));
   YK_TRY(load_norm(loader, layer, a, err));
   YK_TRY(load_projections(loader, layer, &p, a, err));
-  size_t n_bytes = (size_t)state_bytes(&a->layout);
-  YK_TRY(yk_rank_alloc(loader, (size_t)limits->step.max_seqs * n_bytes, &a->states, err));
-  if (limits->n_state_entries == 0) return YK_OK;
-  return loader->dev->ops->host_alloc(loader->dev, (size_t)limits->n_state_entries * n_bytes, &a->snapshots, err);
+  return yk_recurrent_states_load(loader, state_bytes(&a->layout), &a->states, err);
 }
 
 static yk_status run_heads(const yk_sublayer *a, const yk_sublayer_step *s, const void *x, void *y, yk_err *err)
@@ -273,8 +269,8 @@ static yk_status run_heads(const yk_sublayer *a, const yk_sublayer_step *s, cons
                                     .dt_bias = a->dt_bias,
                                     .norm_w = a->norm_w,
                                     .norm_eps = s->norm_eps,
-                                    .states = a->states,
-                                    .snapshots = a->snapshots,
+                                    .states = a->states.states,
+                                    .snapshots = a->states.snapshots,
                                     .batch = s->batch};
   return a->layout.n_key_heads == 0 ? YK_OK : s->dev->ops->gated_delta(s->dev, &args, err);
 }
@@ -298,19 +294,16 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
 
 static yk_status copy(const yk_sublayer *a, yk_device *dev, const yk_step_copy *c, yk_err *err)
 {
-  const int64_t n = state_bytes(&a->layout);
-  char *states = (char *)a->states;
-  if (c->from_slot < 0 || n == 0) return YK_OK;
-  return dev->ops->copy(dev, states + c->to_slot * n, states + c->from_slot * n, (size_t)n, err);
+  return yk_recurrent_states_copy(&a->states, dev, c, err);
 }
 
 static void destroy(yk_device *dev, yk_sublayer *a)
 {
   dev->ops->linear_destroy(dev, a->in);
   dev->ops->linear_destroy(dev, a->out.linear);
-  void *const memory[] = {a->conv_w, a->rate, a->dt_bias, a->norm_w, a->states};
+  void *const memory[] = {a->conv_w, a->rate, a->dt_bias, a->norm_w};
   for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) dev->ops->free(dev, memory[i]);
-  dev->ops->host_free(dev, a->snapshots);
+  yk_recurrent_states_free(&a->states, dev);
   free(a);
 }
 

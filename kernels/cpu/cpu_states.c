@@ -1,0 +1,41 @@
+#include "kernels/cpu/cpu_states.h"
+
+#include <string.h>
+
+float *yk_cpu_state_begin(const yk_cpu_states *states, int32_t seq, int64_t at, int64_t n)
+{
+  const float *before = yk_cpu_state_before(states, seq);
+  float *after = yk_cpu_state_after(states, seq) + at;
+  const size_t n_bytes = (size_t)n * sizeof *after;
+  if (!before)
+    memset(after, 0, n_bytes);
+  else if (before + at != after)
+    memcpy(after, before + at, n_bytes);
+  return after;
+}
+
+/* The inputs before row `end` of the step, oldest first, to `to`: inputs of this step's rows, or older ones of the
+ * state before. Inputs are moved towards the front, so that they may be moved within one state. */
+static void store(const yk_cpu_window *w, int32_t seq, int64_t end, float *to)
+{
+  const int64_t n = w->n_channels, first = w->states.batch->row_starts[seq];
+  const float *before = yk_cpu_state_before(&w->states, seq);
+  for (int t = 0; t < w->n_inputs; t++) {
+    const int64_t row = end - w->n_inputs + t;
+    if (row >= first)
+      w->gather(w->user, row, to + t * n);
+    else if (before)
+      memmove(to + t * n, before + w->offset + (row - first + w->n_inputs) * n, (size_t)n * sizeof *to);
+    else
+      memset(to + t * n, 0, (size_t)n * sizeof *to);
+  }
+}
+
+/* The snapshot first: both read the state before, which the second one may overwrite. */
+void yk_cpu_window_store(const yk_cpu_window *window, int32_t seq)
+{
+  const yk_cpu_states *states = &window->states;
+  const yk_cpu_save save = yk_cpu_save_of(states, seq);
+  if (save.to) store(window, seq, save.after_row + 1, save.to + window->offset);
+  store(window, seq, states->batch->row_starts[seq + 1], yk_cpu_state_after(states, seq) + window->offset);
+}
