@@ -24,8 +24,8 @@ yk_status yk_bare_names_prefix(yk_shards *shards, const char *embedding, const c
 yk_status yk_bare_names_extend(yk_shards *shards, yk_model_config *config, yk_err *err)
 {
   char embedding[YK_WEIGHT_NAME_BYTES], head[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(config->family, YK_ROLE_EMBEDDING, 0, embedding);
-  yk_weight_name(config->family, YK_ROLE_LM_HEAD, 0, head);
+  yk_weight_name(config, YK_ROLE_EMBEDDING, 0, embedding);
+  yk_weight_name(config, YK_ROLE_LM_HEAD, 0, head);
   YK_TRY(yk_bare_names_prefix(shards, embedding, head, err));
   config->lacks_head = config->pooling.takes_last_token && !config->tie_word_embeddings && !has_module(shards, head);
   return YK_OK;

@@ -25,6 +25,7 @@
 #include "loader/safetensors/other_formats.h"
 #include "loader/safetensors/shards.h"
 #include "loader/safetensors/tensors.h"
+#include "loader/text_names.h"
 
 struct yk_checkpoint {
   yk_model_config config;
@@ -64,7 +65,7 @@ static yk_status assume_linear(const yk_checkpoint *checkpoint, const char *modu
   const yk_model_config *config = &checkpoint->config;
   const yk_quant_scheme *scheme;
   char lm_head[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(config->family, YK_ROLE_LM_HEAD, 0, lm_head);
+  yk_weight_name(config, YK_ROLE_LM_HEAD, 0, lm_head);
   view->dtype = view->bias_dtype = config->dtype;
   view->format = YK_WEIGHT_PLAIN;
   YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
@@ -166,7 +167,7 @@ static yk_status read_norm(const yk_checkpoint *checkpoint, yk_weight_role role,
   char name[YK_WEIGHT_NAME_BYTES];
   yk_norm_tensors norm;
   yk_vector_view view = {.n = n, .dtype = checkpoint->config.dtype};
-  yk_weight_name(checkpoint->config.family, role, layer, name);
+  yk_weight_name(&checkpoint->config, role, layer, name);
   YK_TRY(find_norm(checkpoint, role, layer, &norm, err));
   if (norm.offset && role == YK_ROLE_FINAL_NORM)
     return yk_err_set(err, YK_E_UNSUPPORTED,
@@ -209,7 +210,7 @@ static yk_status read_parameter(const yk_checkpoint *checkpoint, yk_weight_role 
   char name[YK_WEIGHT_NAME_BYTES];
   yk_vector_view view = {.n = n, .dtype = YK_F32};
   yk_tensor_wish wish = wish_of(checkpoint, role, n);
-  yk_weight_name(checkpoint->config.family, role, layer, name);
+  yk_weight_name(&checkpoint->config, role, layer, name);
   char *last = yk_weight_is_bare(role) ? strrchr(name, '.') : NULL;
   if (last) {
     *last = 0;
@@ -255,7 +256,7 @@ yk_status yk_checkpoint_add_offset(const yk_checkpoint *checkpoint, yk_weight_ro
   if (!after_attention_norm && !reads_ffn_norm(role)) return YK_OK;
   YK_TRY(find_norm(checkpoint, before, layer, &norm, err));
   if (!norm.offset) return YK_OK;
-  yk_weight_name(checkpoint->config.family, before, layer, name);
+  yk_weight_name(&checkpoint->config, before, layer, name);
   const yk_tensor_wish wish = {norm.offset, YK_TENSORS_FLOAT, 1, {weight->k, 0}};
   YK_TRY(require_floats(checkpoint, name, &wish, &weight->x_offset_dtype, &weight->x_offset, err));
   weight->folds_bias = true;
@@ -276,7 +277,7 @@ yk_status yk_checkpoint_find(const yk_checkpoint *checkpoint, const yk_weight_pl
 {
   const yk_model_config *config = &checkpoint->config;
   yk_weight_module *module = &out->module;
-  yk_weight_name_of_expert(config->family, place->role, place->layer, place->expert, out->name);
+  yk_weight_name_of_expert(config, place->role, place->layer, place->expert, out->name);
   out->may_have_order = false;
   if (place->role == YK_ROLE_EMBEDDING) {
     *module = (yk_weight_module){.k = config->hidden_size, .n = config->vocab_size, .n_own = config->vocab_size};
@@ -353,8 +354,8 @@ static void choose_head(const yk_log *log, yk_checkpoint *checkpoint)
   yk_model_config *config = &checkpoint->config;
   char embedding[YK_WEIGHT_NAME_BYTES], head[YK_WEIGHT_NAME_BYTES];
   if (!config->tie_word_embeddings) return;
-  yk_weight_name(config->family, YK_ROLE_EMBEDDING, 0, embedding);
-  yk_weight_name(config->family, YK_ROLE_LM_HEAD, 0, head);
+  yk_weight_name(config, YK_ROLE_EMBEDDING, 0, embedding);
+  yk_weight_name(config, YK_ROLE_LM_HEAD, 0, head);
   yk_head found = yk_head_of(checkpoint->shards, embedding, head);
   checkpoint->is_untied = found == YK_HEAD_OWN;
   config->tie_word_embeddings = found != YK_HEAD_OWN;
@@ -366,6 +367,7 @@ static void choose_head(const yk_log *log, yk_checkpoint *checkpoint)
 static yk_status read_weights(const char *dir, const yk_log *log, yk_checkpoint *checkpoint, yk_err *err)
 {
   YK_TRY(yk_shards_open(dir, log, &checkpoint->shards, err));
+  yk_text_names_choose(checkpoint->shards, &checkpoint->config);
   YK_TRY(yk_bare_names_extend(checkpoint->shards, &checkpoint->config, err));
   YK_TRY(yk_hybrid_names_choose(checkpoint->shards, &checkpoint->config, err));
   YK_TRY(yk_fused_experts_split(&checkpoint->config, checkpoint->shards, err));

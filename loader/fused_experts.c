@@ -83,21 +83,30 @@ typedef struct pieces {
   size_t n, n_shapes;
 } pieces;
 
+/* The name of a fused tensor without its suffix. Returns the number of bytes. */
+static int name_fused(const yk_model_config *config, int32_t layer, const fused_kind *kind, char out[NAME_BYTES])
+{
+  char prefix[YK_WEIGHT_NAME_BYTES];
+  yk_weight_layer_prefix(config, prefix);
+  return snprintf(out, NAME_BYTES, "%s%d.%s", prefix, layer, kind->name);
+}
+
 /* Whether the tensor is a router's weight under another name than the family's. */
 static bool is_renamed_router(const yk_model_config *config, const yk_tensor *tensor, int32_t layer)
 {
-  char name[YK_WEIGHT_NAME_BYTES], of_family[YK_WEIGHT_NAME_BYTES];
-  snprintf(name, sizeof name, "%s%d.%s.weight", yk_weight_layer_prefix(config->family), layer, router_kind.name);
+  char name[NAME_BYTES], of_family[YK_WEIGHT_NAME_BYTES];
+  name_fused(config, layer, &router_kind, name);
+  strncat(name, ".weight", sizeof name - strlen(name) - 1);
   if (strcmp(tensor->name, name) != 0) return false;
-  yk_weight_name(config->family, YK_ROLE_ROUTER, layer, of_family);
+  yk_weight_name(config, YK_ROLE_ROUTER, layer, of_family);
   return strncmp(name, of_family, strlen(of_family)) != 0;
 }
 
 /* Fills *out and returns true if the tensor is fused or a renamed router. */
 static bool find_fused(const yk_model_config *config, const yk_tensor *tensor, fused_tensor *out)
 {
-  char prefix[YK_WEIGHT_NAME_BYTES];
-  out->layer = yk_weight_layer(config->family, tensor->name);
+  char prefix[NAME_BYTES];
+  out->layer = yk_weight_layer(config, tensor->name);
   if (out->layer < 0 || out->layer >= config->n_layers || !config->experts.layers[out->layer]) return false;
   if (is_renamed_router(config, tensor, out->layer)) {
     *out = (fused_tensor){.tensor = tensor, .layer = out->layer, .kind = &router_kind, .suffix = "weight"};
@@ -106,7 +115,7 @@ static bool find_fused(const yk_model_config *config, const yk_tensor *tensor, f
   const fused_form *form = form_of(config->family);
   for (int k = 0; k < N_KINDS; k++) {
     const fused_kind *kind = &form->kinds[k];
-    int n = snprintf(prefix, sizeof prefix, "%s%d.%s", yk_weight_layer_prefix(config->family), out->layer, kind->name);
+    int n = name_fused(config, out->layer, kind, prefix);
     if (strncmp(tensor->name, prefix, (size_t)n) != 0) continue;
     for (const fused_suffix *suffix = form->suffixes; suffix->single; suffix++) {
       if (strcmp(tensor->name + n, suffix->fused) != 0) continue;
@@ -124,9 +133,9 @@ static yk_status refuse_transposed(const yk_model_config *config, const yk_shard
 {
   for (int32_t layer = 0; config->family == YK_FAMILY_GPT_OSS && layer < config->n_layers; layer++)
     for (int k = 0; k < N_KINDS; k++) {
-      char name[YK_WEIGHT_NAME_BYTES];
+      char name[NAME_BYTES];
       const char *file = NULL;
-      snprintf(name, sizeof name, "%s%d.%s", yk_weight_layer_prefix(config->family), layer, gpt_oss_form.kinds[k].name);
+      name_fused(config, layer, &gpt_oss_form.kinds[k], name);
       if (yk_shards_find(shards, name, &file))
         return yk_err_set(err, YK_E_UNSUPPORTED,
                           "%s: tensor %s: plain experts are not supported for this family; supported: MXFP4 (%s_blocks "
@@ -144,7 +153,7 @@ static yk_status check_blocks(const yk_model_config *config, const fused_tensor 
   int64_t n = config->experts.ffn_size;
   bool is_scale = strcmp(f->suffix, "weight_scale") == 0 || strcmp(f->suffix, "weight_scale_inv") == 0;
   if (!is_scale || f->kind->n_roles == 1 || f->tensor->shape[1] == 2 * n) return YK_OK;
-  yk_weight_name(config->family, f->kind->roles[0], f->layer, module);
+  yk_weight_name(config, f->kind->roles[0], f->layer, module);
   YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
   if (!scheme || scheme->group_outputs < 1 || n % scheme->group_outputs == 0) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED,
@@ -178,7 +187,7 @@ static void add_piece(const yk_model_config *config, const fused_tensor *f, int3
   yk_tensor *piece = &out->tensors[out->n];
   bool is_one = t->n_dims == 1 || (t->n_dims == 2 && t->shape[1] == 1);
   int n_parts = is_one ? 1 : f->kind->n_roles;
-  yk_weight_name_of_expert(config->family, f->kind->roles[role], f->layer, expert, module);
+  yk_weight_name_of_expert(config, f->kind->roles[role], f->layer, expert, module);
   snprintf(name, NAME_BYTES, "%s.%s", module, f->suffix);
   uint64_t n_bytes = t->n_bytes / (uint64_t)t->shape[0] / (uint64_t)n_parts;
   *piece = (yk_tensor){.name = name, .dtype = t->dtype, .n_dims = t->n_dims - 1, .n_bytes = n_bytes};
@@ -198,7 +207,7 @@ static void add_shape(const yk_model_config *config, const fused_tensor *f, int3
   const yk_weight_module module = yk_weight_module_of(config, f->kind->roles[role]);
   char name[YK_WEIGHT_NAME_BYTES];
   int64_t *shape = out->shapes + 2 * out->n_shapes++;
-  yk_weight_name_of_expert(config->family, f->kind->roles[role], f->layer, expert, name);
+  yk_weight_name_of_expert(config, f->kind->roles[role], f->layer, expert, name);
   snprintf(out->names + out->n * NAME_BYTES, NAME_BYTES, "%s.weight_shape", name);
   shape[0] = module.n;
   shape[1] = module.k;
@@ -214,7 +223,7 @@ static void add_shape(const yk_model_config *config, const fused_tensor *f, int3
 static void add_router(const yk_model_config *config, const fused_tensor *f, pieces *out)
 {
   char module[YK_WEIGHT_NAME_BYTES], *name = out->names + out->n * NAME_BYTES;
-  yk_weight_name(config->family, YK_ROLE_ROUTER, f->layer, module);
+  yk_weight_name(config, YK_ROLE_ROUTER, f->layer, module);
   snprintf(name, NAME_BYTES, "%s.%s", module, f->suffix);
   out->tensors[out->n] = *f->tensor;
   out->tensors[out->n].name = name;

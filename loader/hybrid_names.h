@@ -6,9 +6,8 @@
 #include "loader/model/model_config.h"
 #include "loader/safetensors/shards.h"
 
-/* yk_hybrid_names_choose - the family whose names the files have (the text part of a model that reads images is also
- *   published by itself), and config->delta.is_fused, from the tensors of the first gated delta net. No effect for
- *   other families. Errors: YK_E_FORMAT if its projections have neither form. */
+/* yk_hybrid_names_choose - config->delta.is_fused, from the tensors of the first gated delta net. No effect for other
+ *   families. Errors: YK_E_FORMAT if its projections have neither form. */
 yk_status yk_hybrid_names_choose(const yk_shards *shards, yk_model_config *config, yk_err *err);
 
 #endif

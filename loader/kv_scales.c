@@ -9,7 +9,7 @@ yk_status yk_kv_scale_names_of(const yk_model_config *config, yk_weight_role rol
 {
   const char *expected = role == YK_ROLE_K ? ".k_proj" : ".v_proj";
   *out = (yk_kv_scale_names){.scale = "kv_cache_scale", .offset = "kv_cache_offset"};
-  yk_weight_name(config->family, role, layer, out->module);
+  yk_weight_name(config, role, layer, out->module);
   char *own = strrchr(out->module, '.');
   if (!own || strcmp(own, expected) != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,

@@ -42,8 +42,8 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
       if (!yk_weight_is_linear(role) || yk_weight_is_float(role) || !yk_weight_is_in_layer(config, role, layer))
         continue;
       const yk_weight_module parts = yk_weight_module_of(config, role);
-      if (parts.first_n > 0) continue;                     /* already checked under the same name */
-      yk_weight_name(config->family, role, layer, module); /* for experts, the name of the first expert */
+      if (parts.first_n > 0) continue;             /* already checked under the same name */
+      yk_weight_name(config, role, layer, module); /* for experts, the name of the first expert */
       const yk_quant_scheme *scheme;
       YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
       bool quantised = yk_quant_suffix(c->shards, module) != NULL;
@@ -91,7 +91,7 @@ static yk_status report_offsets(const checkpoint_view *c, yk_err *err)
       const yk_quant_scheme *scheme;
       yk_norm_tensors norm;
       yk_weight_role before = i < 3 ? YK_ROLE_ATTENTION_NORM : YK_ROLE_FFN_NORM;
-      yk_weight_name(config->family, readers[i], layer, module);
+      yk_weight_name(config, readers[i], layer, module);
       YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
       YK_TRY(yk_msmodelslim_norm_of(config, c->shards, before, layer, &norm, err));
       if (!yk_weight_is_in_layer(config, readers[i], layer)) continue;
@@ -158,7 +158,7 @@ static stray_kind kind_of(const yk_model_config *config, const char *name)
 {
   static const char *const towers[] = {"visual.", "vision_", "vision.", "audio_", "image_", "multi_modal_", "mm_"};
   static const char *const predictions[] = {"mtp.", "mtp_", ".eh_proj.", ".enorm.", ".hnorm."};
-  int32_t layer = yk_weight_layer(config->family, name);
+  int32_t layer = yk_weight_layer(config, name);
   if (ends_with(name, "rotary_emb.inv_freq") || ends_with(name, "rotary_pos_emb.inv_freq")) return STRAY_TABLE;
   bool is_part = has_any(name, towers, sizeof towers / sizeof *towers) ||
                  has_any(name, predictions, sizeof predictions / sizeof *predictions);
@@ -230,7 +230,7 @@ static yk_status mark_linear(const checkpoint_view *c, yk_weight_role role, int 
                              yk_err *err)
 {
   char module[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name_of_expert(c->config->family, role, layer, expert, module);
+  yk_weight_name_of_expert(c->config, role, layer, expert, module);
   const yk_tensor *bias = yk_tensors_find(c->shards, module, "bias", NULL);
   if (bias && (yk_weight_module_of(c->config, role).has_bias || yk_tensors_is_zero(bias)))
     mark(c, module, "bias", used);
@@ -242,7 +242,7 @@ static void mark_norm(const checkpoint_view *c, yk_weight_role role, int layer, 
 {
   static const char *const suffixes[] = {"weight", "bias", "module.weight", "module.bias"};
   char module[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(c->config->family, role, layer, module);
+  yk_weight_name(c->config, role, layer, module);
   if (yk_weight_is_bare(role)) {
     size_t position = yk_shards_position(c->shards, module);
     if (position < yk_shards_count(c->shards)) used[position] = true;

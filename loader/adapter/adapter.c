@@ -73,23 +73,24 @@ static bool module_of(const char *tensor, const char *suffix, char out[MODULE_BY
 }
 
 /* The name in the checkpoint's style: classes of transformers have the layers of the same model under other modules. */
-static void to_family(yk_model_family family, const char *module, char out[YK_WEIGHT_NAME_BYTES])
+static void to_family(const yk_model_config *config, const char *module, char out[YK_WEIGHT_NAME_BYTES])
 {
-  static const char *const before[] = {"model.language_model.layers.", "language_model.model.layers.", "model.layers.",
-                                       "layers."};
-  for (size_t i = 0; i < sizeof before / sizeof *before; i++)
-    if (strncmp(module, before[i], strlen(before[i])) == 0) {
-      snprintf(out, YK_WEIGHT_NAME_BYTES, "%s%s", yk_weight_layer_prefix(family), module + strlen(before[i]));
-      return;
-    }
-  snprintf(out, YK_WEIGHT_NAME_BYTES, "%s", module);
+  static const char layers[] = "layers.";
+  char prefix[YK_WEIGHT_NAME_BYTES] = "";
+  const char *within = yk_weight_within_text(module);
+  const bool is_in_layer = strncmp(within ? within : module, layers, strlen(layers)) == 0;
+  if (is_in_layer) {
+    yk_weight_layer_prefix(config, prefix);
+    module = (within ? within : module) + strlen(layers);
+  }
+  snprintf(out, YK_WEIGHT_NAME_BYTES, "%s%s", prefix, module);
 }
 
 static yk_status find_place(const check *c, const yk_tensor *tensor, const char *module, yk_weight_place *out,
                             yk_err *err)
 {
   char name[YK_WEIGHT_NAME_BYTES];
-  to_family(c->config->family, module, name);
+  to_family(c->config, module, name);
   bool is_known = yk_weight_find(c->config, name, out);
   if (strstr(module, ".experts") || strstr(module, ".shared_expert") || (is_known && out->role == YK_ROLE_ROUTER))
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: adapters of a mixture of experts are not supported",
@@ -298,13 +299,9 @@ yk_status yk_adapter_settle(const yk_adapter *adapter, yk_status status, yk_err 
 const yk_adapter_module *yk_adapter_find(const yk_adapter *adapter, yk_model_family family, yk_weight_role role,
                                          int32_t layer)
 {
-  char name[YK_WEIGHT_NAME_BYTES], other[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(family, role, layer, name);
-  for (size_t i = 0; i < adapter->n; i++) {
-    if (adapter->modules[i].layer != layer) continue;
-    yk_weight_name(family, adapter->modules[i].role, layer, other);
-    if (strcmp(name, other) == 0) return &adapter->modules[i];
-  }
+  for (size_t i = 0; i < adapter->n; i++)
+    if (adapter->modules[i].layer == layer && yk_weight_share_module(family, adapter->modules[i].role, role))
+      return &adapter->modules[i];
   return NULL;
 }
 

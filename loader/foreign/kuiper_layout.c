@@ -150,9 +150,10 @@ void yk_kuiper_header_write(const yk_kuiper_header *h, uint8_t out[YK_KUIPER_HEA
 static void add(yk_kuiper_layout *l, yk_kuiper_tensor part, yk_tensor_dtype dtype, int64_t n_rows, int64_t n_columns)
 {
   size_t i = l->n_tensors++;
+  static const yk_model_config names = {.family = YK_FAMILY_QWEN3};
   char module[YK_WEIGHT_NAME_BYTES];
   yk_tensor *tensor = &l->tensors[i];
-  yk_weight_name(YK_FAMILY_QWEN3, part.role, part.layer, module);
+  yk_weight_name(&names, part.role, part.layer, module);
   snprintf(l->names[i], YK_KUIPER_NAME_BYTES, "%s.%s", module, part.suffix);
   *tensor = (yk_tensor){.name = l->names[i], .dtype = dtype, .n_dims = n_rows ? 2 : 1};
   tensor->shape[0] = n_rows ? n_rows : n_columns;

@@ -164,7 +164,7 @@ static yk_status find_readers(const yk_model_config *config, yk_weight_role norm
   for (int i = 0; i < out->n; i++) {
     const yk_quant_scheme *scheme;
     char name[YK_WEIGHT_NAME_BYTES];
-    yk_weight_name(config->family, roles[i], layer, name);
+    yk_weight_name(config, roles[i], layer, name);
     YK_TRY(yk_quant_scheme_of(&config->quant, name, &scheme, err));
     memcpy(scheme ? out->quantised : out->of_floats, name, sizeof name);
     out->n_quantised += scheme != NULL;
@@ -189,7 +189,7 @@ yk_status yk_msmodelslim_norm_of(const yk_model_config *config, const yk_shards 
 {
   char name[YK_WEIGHT_NAME_BYTES];
   readers r;
-  yk_weight_name(config->family, role, layer, name);
+  yk_weight_name(config, role, layer, name);
   YK_TRY(find_readers(config, role, layer, &r, err));
   const yk_tensor *plain = yk_tensors_find(shards, name, "weight", NULL);
   const yk_tensor *scaled = yk_tensors_find(shards, name, "module.weight", NULL);

@@ -207,8 +207,25 @@ static yk_status choose_mistral_text(yk_json root, const char *file, yk_model_co
   return YK_OK;
 }
 
+/* Where published files of the family have the text model. */
+static yk_text_place text_place_of(yk_model_family family)
+{
+  switch (family) {
+  case YK_FAMILY_QWEN3_5_VL:
+  case YK_FAMILY_QWEN3_5_MOE_VL: return YK_TEXT_IN_MODEL;
+  case YK_FAMILY_KIMI_K25:
+  case YK_FAMILY_GEMMA3_VL:
+  case YK_FAMILY_MISTRAL3_VL:
+  case YK_FAMILY_MINISTRAL3_VL:
+  case YK_FAMILY_MISTRAL4_VL: return YK_TEXT_OUTSIDE_MODEL;
+  default: return YK_TEXT_ALONE;
+  }
+}
+
 yk_status yk_hf_read_family(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   YK_TRY(find_family(root, file, config, err));
-  return choose_mistral_text(root, file, config, err);
+  YK_TRY(choose_mistral_text(root, file, config, err));
+  config->text_place = text_place_of(config->family);
+  return YK_OK;
 }

@@ -10,7 +10,7 @@
 #define YK_QUANTIZE_FILE "quantize_config.json"
 
 /* yk_hf_read_family - config->family from the first known class of "architectures"; without that key, from
- *   "model_type". */
+ *   "model_type". Also the family's text_place. */
 yk_status yk_hf_read_family(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
 /* yk_hf_read_activation - the FFN's activation and its parameters: the family's default unless the file names one. */

@@ -78,11 +78,8 @@ static bool ends_with(const char *text, const char *end)
 
 yk_weight_kind yk_weight_kind_of(const char *tensor)
 {
-  /* The families here share Llama's prefix, or that of the text part of models that read images. */
-  yk_model_family family = yk_weight_layer(YK_FAMILY_LLAMA, tensor) < 0 ? YK_FAMILY_QWEN3_5_VL : YK_FAMILY_LLAMA;
-  if (yk_weight_layer(family, tensor) < 0) return YK_KIND_OTHER;
-  const char *name = strchr(tensor + strlen(yk_weight_layer_prefix(family)), '.');
-  if (!name++) return YK_KIND_OTHER;
+  const char *name = yk_weight_within_layer(tensor);
+  if (!name) return YK_KIND_OTHER;
   if (fits_any(name, linear_names, sizeof linear_names / sizeof *linear_names)) return YK_KIND_LINEAR;
   if (fits_any(name, gate_names, sizeof gate_names / sizeof *gate_names)) return YK_KIND_GATE;
   bool is_norm = ends_with(name, "norm.weight") || strstr(name, "_norm") || strstr(name, "layernorm");

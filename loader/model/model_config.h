@@ -40,7 +40,7 @@ typedef enum yk_model_family {
   YK_FAMILY_QWEN3_NEXT,
   YK_FAMILY_QWEN3_5,        /* also 3.6 and 3.8 */
   YK_FAMILY_QWEN3_5_MOE,    /* the same, with experts */
-  YK_FAMILY_QWEN3_5_VL,     /* the text part of a model that also reads images: names within model.language_model */
+  YK_FAMILY_QWEN3_5_VL,     /* the text part of a model that also reads images */
   YK_FAMILY_QWEN3_5_MOE_VL, /* the same, with experts */
   YK_FAMILY_SEED_OSS,
   YK_FAMILY_ERNIE4_5,
@@ -65,6 +65,14 @@ typedef enum yk_model_family {
   YK_FAMILY_MISTRAL4_VL,
   YK_FAMILY_MINIMAX_M2
 } yk_model_family;
+
+/* Where files have the text model: by itself, or as a part of a model that also reads images. */
+typedef enum yk_text_place {
+  YK_TEXT_ALONE,         /* model.layers, lm_head */
+  YK_TEXT_IN_MODEL,      /* model.language_model.layers, lm_head */
+  YK_TEXT_OUTSIDE_MODEL, /* language_model.model.layers, language_model.lm_head */
+  YK_N_TEXT_PLACES
+} yk_text_place;
 
 typedef enum yk_rope_type {
   YK_ROPE_DEFAULT,
@@ -193,6 +201,7 @@ typedef struct yk_pooling_config {
 
 typedef struct yk_model_config {
   yk_model_family family;
+  yk_text_place text_place; /* the class's form, until the files show theirs (loader/text_names.h) */
   int32_t vocab_size, hidden_size;
   int32_t ffn_size; /* of layers without experts */
   int32_t n_layers;

@@ -66,16 +66,6 @@ static const name_table qwen2_moe_table = {
               [YK_ROLE_SHARED_DOWN] = "mlp.shared_expert.down_proj"},
 };
 
-/* The text part of a model that also reads images. */
-static const name_table language_table = {
-    .layer_prefix = "model.language_model.layers.",
-    .names = {[YK_ROLE_EMBEDDING] = "model.language_model.embed_tokens",
-              [YK_ROLE_FINAL_NORM] = "model.language_model.norm",
-              [YK_ROLE_SHARED_GATE] = "mlp.shared_expert.gate_proj",
-              [YK_ROLE_SHARED_UP] = "mlp.shared_expert.up_proj",
-              [YK_ROLE_SHARED_DOWN] = "mlp.shared_expert.down_proj"},
-};
-
 static const name_table mixtral_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_ROUTER] = "block_sparse_moe.gate",
@@ -115,14 +105,6 @@ static const name_table phi3_table = {
               [YK_ROLE_UP] = "mlp.gate_up_proj"},
 };
 
-/* The text part of models of several kinds of input. */
-static const name_table wrapped_table = {
-    .layer_prefix = "language_model.model.layers.",
-    .names = {[YK_ROLE_EMBEDDING] = "language_model.model.embed_tokens",
-              [YK_ROLE_FINAL_NORM] = "language_model.model.norm",
-              [YK_ROLE_LM_HEAD] = "language_model.lm_head"},
-};
-
 static const name_table ernie4_5_moe_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_CHOICE_BIAS] = "mlp.moe_statics.e_score_correction_bias"},
@@ -153,14 +135,6 @@ static const name_table hunyuan_table = {
 static const name_table gemma3_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_FFN_NORM] = "pre_feedforward_layernorm"},
-};
-
-static const name_table gemma3_vl_table = {
-    .layer_prefix = "language_model.model.layers.",
-    .names = {[YK_ROLE_EMBEDDING] = "language_model.model.embed_tokens",
-              [YK_ROLE_FINAL_NORM] = "language_model.model.norm",
-              [YK_ROLE_LM_HEAD] = "language_model.lm_head",
-              [YK_ROLE_FFN_NORM] = "pre_feedforward_layernorm"},
 };
 
 static const name_table gpt_oss_table = {
@@ -197,21 +171,17 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_HUNYUAN:
   case YK_FAMILY_HUNYUAN_MOE: return &hunyuan_table;
   case YK_FAMILY_ERNIE4_5_MOE: return &ernie4_5_moe_table;
-  case YK_FAMILY_MISTRAL3_VL:
-  case YK_FAMILY_MINISTRAL3_VL:
-  case YK_FAMILY_MISTRAL4_VL:
-  case YK_FAMILY_KIMI_K25: return &wrapped_table;
-  case YK_FAMILY_GEMMA3: return &gemma3_table;
-  case YK_FAMILY_GEMMA3_VL: return &gemma3_vl_table;
+  case YK_FAMILY_GEMMA3:
+  case YK_FAMILY_GEMMA3_VL: return &gemma3_table;
   case YK_FAMILY_GPT_OSS: return &gpt_oss_table;
   case YK_FAMILY_MINIMAX_M2: return &minimax_m2_table;
   case YK_FAMILY_MIXTRAL: return &mixtral_table;
   case YK_FAMILY_QWEN2_MOE:
   case YK_FAMILY_QWEN3_NEXT:
   case YK_FAMILY_QWEN3_5:
-  case YK_FAMILY_QWEN3_5_MOE: return &qwen2_moe_table;
+  case YK_FAMILY_QWEN3_5_MOE:
   case YK_FAMILY_QWEN3_5_VL:
-  case YK_FAMILY_QWEN3_5_MOE_VL: return &language_table;
+  case YK_FAMILY_QWEN3_5_MOE_VL: return &qwen2_moe_table;
   default: return &llama_table;
   }
 }
@@ -222,22 +192,74 @@ static const char *name_of(yk_model_family family, yk_weight_role role)
   return name ? name : llama_table.names[role];
 }
 
-void yk_weight_name_of_expert(yk_model_family family, yk_weight_role role, int layer, int expert,
-                              char out[YK_WEIGHT_NAME_BYTES])
+/* ---- Where files have the text model ----------------------------------------------------------------------------- */
+
+static const char text_model[] = "model.";
+
+/* The texts in place of "model." before the names of the text model, and before the head's name. */
+static const struct {
+  const char *model, *head;
+} text_places[YK_N_TEXT_PLACES] = {[YK_TEXT_ALONE] = {"model.", ""},
+                                   [YK_TEXT_IN_MODEL] = {"model.language_model.", ""},
+                                   [YK_TEXT_OUTSIDE_MODEL] = {"language_model.model.", "language_model."}};
+
+/* name: of a table of this file. Returns the number of bytes. */
+static int put_name(const yk_model_config *config, const char *name, char out[YK_WEIGHT_NAME_BYTES])
 {
-  const char *name = name_of(family, role), *number = strchr(name, '#');
-  const char *prefix = table_of(family)->layer_prefix;
-  if (role < YK_ROLE_ATTENTION_NORM)
-    snprintf(out, YK_WEIGHT_NAME_BYTES, "%s", name);
-  else if (number)
-    snprintf(out, YK_WEIGHT_NAME_BYTES, "%s%d.%.*s%d%s", prefix, layer, (int)(number - name), name, expert, number + 1);
-  else
-    snprintf(out, YK_WEIGHT_NAME_BYTES, "%s%d.%s", prefix, layer, name);
+  const size_t n = strlen(text_model);
+  const bool is_inside = strncmp(name, text_model, n) == 0;
+  const char *before = is_inside ? text_places[config->text_place].model : text_places[config->text_place].head;
+  return snprintf(out, YK_WEIGHT_NAME_BYTES, "%s%s", before, is_inside ? name + n : name);
 }
 
-void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES])
+const char *yk_weight_within_text(const char *name)
 {
-  yk_weight_name_of_expert(family, role, layer, 0, out);
+  for (yk_text_place place = YK_N_TEXT_PLACES; place-- > 0;) {
+    const size_t n = strlen(text_places[place].model);
+    if (strncmp(name, text_places[place].model, n) == 0) return name + n;
+  }
+  return NULL;
+}
+
+const char *yk_weight_within_layer(const char *name)
+{
+  static const char layers[] = "layers.";
+  name = yk_weight_within_text(name);
+  if (!name || strncmp(name, layers, strlen(layers)) != 0) return NULL;
+  const char *number = name + strlen(layers), *end = number;
+  while (isdigit((unsigned char)*end)) end++;
+  return end > number && *end == '.' ? end + 1 : NULL;
+}
+
+void yk_weight_layer_prefix(const yk_model_config *config, char out[YK_WEIGHT_NAME_BYTES])
+{
+  put_name(config, table_of(config->family)->layer_prefix, out);
+}
+
+void yk_weight_name_of_expert(const yk_model_config *config, yk_weight_role role, int layer, int expert,
+                              char out[YK_WEIGHT_NAME_BYTES])
+{
+  const char *name = name_of(config->family, role), *number = strchr(name, '#');
+  if (role < YK_ROLE_ATTENTION_NORM) {
+    put_name(config, name, out);
+    return;
+  }
+  int n = put_name(config, table_of(config->family)->layer_prefix, out);
+  size_t n_left = n < YK_WEIGHT_NAME_BYTES ? (size_t)(YK_WEIGHT_NAME_BYTES - n) : 0;
+  if (number)
+    snprintf(out + n, n_left, "%d.%.*s%d%s", layer, (int)(number - name), name, expert, number + 1);
+  else
+    snprintf(out + n, n_left, "%d.%s", layer, name);
+}
+
+void yk_weight_name(const yk_model_config *config, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES])
+{
+  yk_weight_name_of_expert(config, role, layer, 0, out);
+}
+
+bool yk_weight_share_module(yk_model_family family, yk_weight_role a, yk_weight_role b)
+{
+  return strcmp(name_of(family, a), name_of(family, b)) == 0;
 }
 
 /* The number after ".experts.", or 0. */
@@ -252,12 +274,12 @@ static int32_t expert_in(const char *module)
 bool yk_weight_find(const yk_model_config *config, const char *module, yk_weight_place *out)
 {
   char name[YK_WEIGHT_NAME_BYTES];
-  *out = (yk_weight_place){.layer = yk_weight_layer(config->family, module), .expert = expert_in(module)};
+  *out = (yk_weight_place){.layer = yk_weight_layer(config, module), .expert = expert_in(module)};
   if (out->layer < 0 || out->layer >= config->n_layers) return false;
   for (yk_weight_role role = YK_ROLE_ATTENTION_NORM; role < YK_N_ROLES; role++) {
     if (out->expert >= yk_weight_count(config, role, out->layer) && role >= YK_ROLE_EXPERT_GATE) continue;
     if (!yk_weight_is_in_layer(config, role, out->layer)) continue;
-    yk_weight_name_of_expert(config->family, role, out->layer, out->expert, name);
+    yk_weight_name_of_expert(config, role, out->layer, out->expert, name);
     out->role = role;
     if (strcmp(name, module) == 0) return true;
   }
@@ -422,10 +444,9 @@ static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
 
 yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_role role)
 {
-  const char *name = name_of(config->family, role);
   yk_weight_module module = own_of(config, role);
   for (yk_weight_role other = YK_ROLE_EMBEDDING; other < YK_N_ROLES; other++) {
-    if (strcmp(name_of(config->family, other), name) != 0) continue;
+    if (!yk_weight_share_module(config->family, other, role)) continue;
     int64_t n = own_of(config, other).n_own;
     module.n += n;
     if (other < role) module.first_n += n;
@@ -433,16 +454,12 @@ yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_ro
   return module;
 }
 
-const char *yk_weight_layer_prefix(yk_model_family family)
+int32_t yk_weight_layer(const yk_model_config *config, const char *tensor)
 {
-  return table_of(family)->layer_prefix;
-}
-
-int32_t yk_weight_layer(yk_model_family family, const char *tensor)
-{
-  const char *prefix = table_of(family)->layer_prefix;
-  size_t n = strlen(prefix);
+  char prefix[YK_WEIGHT_NAME_BYTES];
   int64_t layer = 0;
+  yk_weight_layer_prefix(config, prefix);
+  const size_t n = strlen(prefix);
   if (strncmp(tensor, prefix, n) != 0 || !isdigit((unsigned char)tensor[n])) return -1;
   for (const char *c = tensor + n; isdigit((unsigned char)*c); c++)
     if (layer < INT32_MAX) layer = layer * 10 + (*c - '0');

@@ -54,12 +54,12 @@ typedef enum yk_weight_role {
 } yk_weight_role;
 
 /* yk_weight_name - the module's name, without ".weight" or ".qweight": "model.layers.3.self_attn.q_proj".
- *   layer is ignored for roles that exist once; for expert roles the name is that of expert 0. Roles whose outputs are
- *   one tensor (q, k, v; gate, up) share a name. */
-void yk_weight_name(yk_model_family family, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES]);
+ *   config: its family and text_place. layer is ignored for roles that exist once; for expert roles the name is that of
+ *   expert 0. Roles whose outputs are one tensor (q, k, v; gate, up) share a name. */
+void yk_weight_name(const yk_model_config *config, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES]);
 
 /* yk_weight_name_of_expert - the same for an expert; expert is ignored for other roles. */
-void yk_weight_name_of_expert(yk_model_family family, yk_weight_role role, int layer, int expert,
+void yk_weight_name_of_expert(const yk_model_config *config, yk_weight_role role, int layer, int expert,
                               char out[YK_WEIGHT_NAME_BYTES]);
 
 /* A module of a layer. */
@@ -104,7 +104,17 @@ typedef struct yk_weight_module {
 yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_role role);
 
 /* yk_weight_layer_prefix - the beginning of the names of a layer's tensors, before the layer's number. */
-const char *yk_weight_layer_prefix(yk_model_family family);
+void yk_weight_layer_prefix(const yk_model_config *config, char out[YK_WEIGHT_NAME_BYTES]);
+
+/* yk_weight_within_text - the name within the text model ("layers.3.mlp.up_proj") of a module or tensor, at whichever
+ *   yk_text_place the files have it; NULL: it is not within a text model, as for every name of ChatGLM. Thread: any. */
+const char *yk_weight_within_text(const char *name);
+
+/* yk_weight_within_layer - likewise the name within its layer ("mlp.up_proj"); NULL: not in a layer. Thread: any. */
+const char *yk_weight_within_layer(const char *name);
+
+/* yk_weight_share_module - whether two roles are outputs of the same module, and so have the same name. Thread: any. */
+bool yk_weight_share_module(yk_model_family family, yk_weight_role a, yk_weight_role b);
 
 /* yk_weight_is_bare - whether a role's name is that of a tensor, without a suffix such as ".weight". */
 static inline bool yk_weight_is_bare(yk_weight_role role)
@@ -114,6 +124,6 @@ static inline bool yk_weight_is_bare(yk_weight_role role)
 }
 
 /* yk_weight_layer - the layer that a tensor with this name belongs to (INT32_MAX for larger numbers); -1: none. */
-int32_t yk_weight_layer(yk_model_family family, const char *tensor);
+int32_t yk_weight_layer(const yk_model_config *config, const char *tensor);
 
 #endif

@@ -14,7 +14,7 @@ static yk_convert_item *next(yk_convert_source *s, yk_convert_kind kind, const y
 {
   yk_convert_item *item = &s->items[s->n_items++];
   *item = (yk_convert_item){.kind = kind, .role = place->role, .layer = place->layer, .suffix = "weight"};
-  yk_weight_name_of_expert(s->config->family, place->role, place->layer, place->expert, item->module);
+  yk_weight_name_of_expert(s->config, place->role, place->layer, place->expert, item->module);
   return item;
 }
 

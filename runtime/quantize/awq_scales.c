@@ -31,7 +31,7 @@ static size_t folds_per_layer(const yk_model_config *config)
 static bool is_quantised(const yk_awq_scales *s, yk_weight_role role, int32_t layer, int32_t expert)
 {
   char name[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name_of_expert(s->search.config->family, role, layer, expert, name);
+  yk_weight_name_of_expert(s->search.config, role, layer, expert, name);
   return yk_quantize_plan_has(&s->search.rank->run->plan, name);
 }
 
@@ -101,7 +101,7 @@ static yk_input_kind written_by(const yk_model_config *config, const char *modul
   char name[YK_WEIGHT_NAME_BYTES];
   yk_input_kind kind = YK_N_INPUT_KINDS;
   for (yk_weight_role role = place->role; role < YK_N_ROLES && kind == YK_N_INPUT_KINDS; role++) {
-    yk_weight_name_of_expert(config->family, role, place->layer, place->expert, name);
+    yk_weight_name_of_expert(config, role, place->layer, place->expert, name);
     if (strcmp(name, module) == 0) kind = yk_input_written_by(config, place->layer, role);
   }
   return kind;

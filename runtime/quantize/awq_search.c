@@ -156,7 +156,7 @@ static yk_status floats_of(const yk_awq_search *s, const yk_weight_place *place,
   const yk_weight_module m = yk_weight_module_of(s->config, place->role);
   char name[YK_WEIGHT_NAME_BYTES];
   yk_weight_view view;
-  yk_weight_name_of_expert(s->config->family, place->role, place->layer, place->expert, name);
+  yk_weight_name_of_expert(s->config, place->role, place->layer, place->expert, name);
   YK_TRY(yk_checkpoint_linear(s->checkpoint, name, m.k, m.n, false, &view, err));
   *out = (yk_awq_floats){.w = view.plain,
                          .dtype = view.dtype,
@@ -268,7 +268,7 @@ static yk_status read_task(const yk_awq_search *s, const yk_awq_inputs *inputs, 
     YK_TRY(yk_checkpoint_vector(s->checkpoint, t->roles.writer, inputs->layer, t->k, &t->norm, err));
   for (int i = 0; i < t->roles.n_float_readers; i++) {
     const yk_weight_module m = yk_weight_module_of(s->config, t->roles.float_readers[i]);
-    yk_weight_name(s->config->family, t->roles.float_readers[i], inputs->layer, name);
+    yk_weight_name(s->config, t->roles.float_readers[i], inputs->layer, name);
     YK_TRY(yk_checkpoint_matrix(s->checkpoint, name, m.n, m.k, &t->float_readers[i], err));
   }
   return YK_OK;

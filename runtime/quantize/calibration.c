@@ -104,7 +104,7 @@ static yk_status check_readers(const yk_checkpoint *checkpoint, int32_t layer, y
     const yk_weight_module m = yk_weight_module_of(config, roles.readers[i]);
     for (int32_t expert = 0; expert < yk_weight_count(config, roles.readers[i], layer); expert++) {
       yk_weight_view view;
-      yk_weight_name_of_expert(config->family, roles.readers[i], layer, expert, name);
+      yk_weight_name_of_expert(config, roles.readers[i], layer, expert, name);
       YK_TRY(yk_checkpoint_linear(checkpoint, name, m.k, m.n, false, &view, err));
     }
   }

@@ -32,17 +32,11 @@ static const fused_end *end_of(const yk_tensor *tensor)
   return NULL;
 }
 
-/* Whether a tensor is in a layer of a text model, or of the text part of a model that reads images. */
-static bool is_in_layer(const char *name)
-{
-  return yk_weight_layer(YK_FAMILY_LLAMA, name) >= 0 || yk_weight_layer(YK_FAMILY_QWEN3_5_VL, name) >= 0;
-}
-
 int64_t yk_experts_count(const yk_tensor *tensor)
 {
   const fused_end *end = end_of(tensor);
   bool is_float = tensor->dtype == YK_TENSOR_F16 || tensor->dtype == YK_TENSOR_BF16 || tensor->dtype == YK_TENSOR_F32;
-  if (tensor->n_dims != 3 || !is_float || !is_in_layer(tensor->name)) return 0;
+  if (tensor->n_dims != 3 || !is_float || !yk_weight_within_layer(tensor->name)) return 0;
   return end ? end->n_parts * tensor->shape[0] : 0;
 }
 

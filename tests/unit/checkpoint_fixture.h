@@ -158,7 +158,7 @@ static inline yk_status read_layer(const yk_checkpoint *checkpoint, int layer, y
     const yk_weight_role role = (yk_weight_role)(i / n_experts);
     if (!yk_weight_is_linear(role) || i % n_experts >= yk_weight_count(c, role, layer)) continue;
     const yk_weight_module m = yk_weight_module_of(c, role);
-    yk_weight_name_of_expert(c->family, role, layer, i % n_experts, name);
+    yk_weight_name_of_expert(c, role, layer, i % n_experts, name);
     YK_TRY(yk_checkpoint_linear(checkpoint, name, m.k, m.n, m.has_bias, &view, err));
     assert_int_equal(view.k, m.k);
     assert_int_equal(view.n, m.n);
@@ -186,11 +186,11 @@ static inline yk_status read_model(const char *dir, log_lines *lines, yk_err *er
   yk_weight_view view;
   yk_vector_view vector;
   char name[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(config->family, YK_ROLE_EMBEDDING, 0, name);
+  yk_weight_name(config, YK_ROLE_EMBEDDING, 0, name);
   yk_status status = yk_checkpoint_matrix(checkpoint, name, config->vocab_size, config->hidden_size, &view, err);
   if (status == YK_OK)
     status = yk_checkpoint_vector(checkpoint, YK_ROLE_FINAL_NORM, 0, config->hidden_size, &vector, err);
-  yk_weight_name(config->family, YK_ROLE_LM_HEAD, 0, name);
+  yk_weight_name(config, YK_ROLE_LM_HEAD, 0, name);
   if (status == YK_OK && !config->tie_word_embeddings)
     status = yk_checkpoint_linear(checkpoint, name, config->hidden_size, config->vocab_size, false, &view, err);
   for (int layer = 0; status == YK_OK && layer < config->n_layers; layer++) status = read_layer(checkpoint, layer, err);

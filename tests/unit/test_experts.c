@@ -120,7 +120,7 @@ static void ernie_values_and_defaults(void **state)
   assert_true(x->n_experts == 6 && x->top_k == 2 && x->ffn_size == 24 && x->shared_ffn_size == 48);
   assert_true(x->normalise && x->has_choice_bias && x->scoring == YK_SCORE_SOFTMAX && x->n_groups == 1);
   expect_layers(&c, ".xxx");
-  yk_weight_name(c.family, YK_ROLE_CHOICE_BIAS, 2, name);
+  yk_weight_name(&c, YK_ROLE_CHOICE_BIAS, 2, name);
   assert_string_equal(name, "model.layers.2.mlp.moe_statics.e_score_correction_bias");
   c = config_good(ernie, "{'moe_layer_interval': 2, 'moe_layer_start_index': 2, 'moe_num_shared_experts': 0,"
                          " 'moe_num_experts': '-', 'num_experts': 5, 'moe_k': '-', 'num_experts_per_tok': 3}");
@@ -270,20 +270,21 @@ static void names_and_modules(void **state)
   (void)state;
   yk_model_config c = config_good(mixtral, "{}");
   char name[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name_of_expert(c.family, YK_ROLE_EXPERT_UP, 3, 11, name);
+  yk_weight_name_of_expert(&c, YK_ROLE_EXPERT_UP, 3, 11, name);
   assert_string_equal(name, "model.layers.3.block_sparse_moe.experts.11.w3");
-  yk_weight_name(c.family, YK_ROLE_EXPERT_DOWN, 1023, name);
+  yk_weight_name(&c, YK_ROLE_EXPERT_DOWN, 1023, name);
   assert_string_equal(name, "model.layers.1023.block_sparse_moe.experts.0.w2");
-  yk_weight_name_of_expert(c.family, YK_ROLE_Q, 3, 11, name);
+  yk_weight_name_of_expert(&c, YK_ROLE_Q, 3, 11, name);
   assert_string_equal(name, "model.layers.3.self_attn.q_proj");
-  yk_weight_name(c.family, YK_ROLE_ROUTER, 0, name);
+  yk_weight_name(&c, YK_ROLE_ROUTER, 0, name);
   assert_string_equal(name, "model.layers.0.block_sparse_moe.gate");
   c = config_good(glm4, "{}");
-  yk_weight_name_of_expert(c.family, YK_ROLE_EXPERT_GATE, 2, 9, name);
+  yk_weight_name_of_expert(&c, YK_ROLE_EXPERT_GATE, 2, 9, name);
   assert_string_equal(name, "model.layers.2.mlp.experts.9.gate_proj");
-  yk_weight_name(c.family, YK_ROLE_SHARED_UP, 2, name);
+  yk_weight_name(&c, YK_ROLE_SHARED_UP, 2, name);
   assert_string_equal(name, "model.layers.2.mlp.shared_experts.up_proj");
-  yk_weight_name(YK_FAMILY_QWEN2_MOE, YK_ROLE_SHARED_UP, 2, name);
+  const yk_model_config qwen2_moe = {.family = YK_FAMILY_QWEN2_MOE};
+  yk_weight_name(&qwen2_moe, YK_ROLE_SHARED_UP, 2, name);
   assert_string_equal(name, "model.layers.2.mlp.shared_expert.up_proj");
   yk_weight_module m = yk_weight_module_of(&c, YK_ROLE_EXPERT_DOWN);
   assert_true(m.k == 24 && m.n == 64 && m.first_n == 0 && m.n_own == 64 && !m.has_bias);

@@ -115,7 +115,7 @@ static void other_values_are_refused(void **state)
 static void expect_module(const yk_model_config *config, yk_weight_role role, const char *name, yk_weight_module m)
 {
   char found[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(config->family, role, 2, found);
+  yk_weight_name(config, role, 2, found);
   assert_string_equal(found, name);
   const yk_weight_module have = yk_weight_module_of(config, role);
   if (have.k != m.k || have.n != m.n || have.first_n != m.first_n || have.n_own != m.n_own ||
@@ -138,8 +138,8 @@ static void fused_modules(void **state)
   expect_module(&c, YK_ROLE_GATE, gate_up, (yk_weight_module){64, 192, 0, 96, false});
   expect_module(&c, YK_ROLE_UP, gate_up, (yk_weight_module){64, 192, 96, 96, false});
   expect_module(&c, YK_ROLE_LM_HEAD, "transformer.output_layer", (yk_weight_module){64, 200, 0, 200, false});
-  assert_int_equal(yk_weight_layer(c.family, "transformer.encoder.layers.11.mlp.dense_h_to_4h.weight"), 11);
-  assert_int_equal(yk_weight_layer(c.family, "model.layers.11.mlp.down_proj.weight"), -1);
+  assert_int_equal(yk_weight_layer(&c, "transformer.encoder.layers.11.mlp.dense_h_to_4h.weight"), 11);
+  assert_int_equal(yk_weight_layer(&c, "model.layers.11.mlp.down_proj.weight"), -1);
   c = config_good(glm, "{}");
   expect_module(&c, YK_ROLE_K, "model.layers.2.self_attn.k_proj", (yk_weight_module){64, 32, 0, 32, true});
   expect_module(&c, YK_ROLE_UP, "model.layers.2.mlp.gate_up_proj", (yk_weight_module){64, 192, 96, 96, false});
@@ -164,10 +164,10 @@ static void a_fused_tensor_is_checked(void **state)
   expect_ok("open", yk_checkpoint_open(dir.path, NULL, &checkpoint, &err), &err);
   const yk_weight_module m = yk_weight_module_of(yk_checkpoint_config(checkpoint), YK_ROLE_K);
   char name[YK_WEIGHT_NAME_BYTES];
-  yk_weight_name(YK_FAMILY_CHATGLM, YK_ROLE_K, 0, name);
+  yk_weight_name(yk_checkpoint_config(checkpoint), YK_ROLE_K, 0, name);
   expect_error("shape", YK_E_FORMAT, "layers.0.self_attention.query_key_value.weight|[160, 64]|found F16 [150, 64]",
                yk_checkpoint_linear(checkpoint, name, m.k, m.n, m.has_bias, &view, &err), &err);
-  yk_weight_name(YK_FAMILY_CHATGLM, YK_ROLE_K, 1, name);
+  yk_weight_name(yk_checkpoint_config(checkpoint), YK_ROLE_K, 1, name);
   expect_error("missing", YK_E_FORMAT, "layers.1.self_attention.query_key_value.weight|is missing|[160, 64]",
                yk_checkpoint_linear(checkpoint, name, m.k, m.n, m.has_bias, &view, &err), &err);
   yk_checkpoint_close(checkpoint);

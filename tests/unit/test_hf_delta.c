@@ -54,7 +54,7 @@ static void text_part(void **state)
   assert_int_equal(c.rotary_dim, 128);
   assert_int_equal(c.dtype, YK_BF16);
   assert_true(c.tie_word_embeddings && c.rope.theta == 1e7);
-  yk_weight_name(c.family, YK_ROLE_DELTA_A_LOG, 1, name);
+  yk_weight_name(&c, YK_ROLE_DELTA_A_LOG, 1, name);
   assert_string_equal(name, "model.language_model.layers.1.linear_attn.A_log");
 }
 
