@@ -83,6 +83,12 @@ static bool names_developer(const char *text)
   return strstr(text, "\"developer\"") || strstr(text, "'developer'");
 }
 
+/* Whether the template has the refusal of Qwen3.5 and later. */
+static bool wants_system_first(const char *text)
+{
+  return strstr(text, "System message must be at the beginning");
+}
+
 static yk_template_needs read_needs(yk_json found, const char *text)
 {
   yk_json content = yk_json_get(found, "content");
@@ -91,7 +97,8 @@ static yk_template_needs read_needs(yk_json found, const char *text)
                                                                              : YK_CONTENT_EITHER,
                              .content_null = yk_json_is(yk_json_get(found, "content_null"), YK_JSON_TRUE),
                              .argument_strings = yk_json_is(yk_json_get(found, "argument_strings"), YK_JSON_TRUE),
-                             .no_developer = !names_developer(text)};
+                             .no_developer = !names_developer(text),
+                             .system_first = wants_system_first(text)};
 }
 
 static void append_text_member(yk_strbuf *out, const char *name, const char *text)

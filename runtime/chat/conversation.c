@@ -364,7 +364,8 @@ static void append_message_member(yk_strbuf *out, yk_json message, yk_json key, 
   }
 }
 
-static void append_message(yk_strbuf *out, yk_json message, yk_template_needs needs)
+/* as_user: the message is given as one of the user; the last of two members counts. */
+static void append_message(yk_strbuf *out, yk_json message, yk_template_needs needs, bool as_user)
 {
   bool is_first = true, is_assistant = has_role(message, "assistant");
   yk_strbuf_append_str(out, "{");
@@ -378,7 +379,8 @@ static void append_message(yk_strbuf *out, yk_json message, yk_template_needs ne
     append_content(out, message, YK_JSON_NONE, needs);
   }
   if (is_assistant) append_reasoning(out, message, &is_first);
-  yk_strbuf_append_str(out, "}");
+  if (as_user) append_key(out, "role", &is_first);
+  yk_strbuf_append_str(out, as_user ? "\"user\"}" : "}");
 }
 
 static bool instructs(yk_json message)
@@ -386,31 +388,48 @@ static bool instructs(yk_json message)
   return has_role(message, "system") || has_role(message, "developer");
 }
 
-/* Appends all system and developer messages as one system message. */
-static void append_instructions(yk_strbuf *out, yk_json messages, yk_template_needs needs)
+/* Number of system and developer messages at the beginning. */
+static size_t count_leading(yk_json messages)
 {
+  size_t n = 0;
+  YK_JSON_EACH(message, messages)
+  {
+    if (!instructs(message)) return n;
+    n++;
+  }
+  return n;
+}
+
+/* Appends the system and developer messages among the first n_most messages as one system message. */
+static void append_instructions(yk_strbuf *out, yk_json messages, size_t n_most, yk_template_needs needs)
+{
+  size_t n = 0;
   bool is_first = true, is_list = needs.content == YK_CONTENT_LISTS;
   yk_strbuf_append_str(out, "{\"role\": \"system\", \"content\": ");
   yk_strbuf_append_str(out, is_list ? "[{\"type\": \"text\", \"text\": \"" : "\"");
   YK_JSON_EACH(message, messages)
-  if (instructs(message)) append_texts(out, yk_json_get(message, "content"), "\n\n", &is_first);
+  if (n++ < n_most && instructs(message)) append_texts(out, yk_json_get(message, "content"), "\n\n", &is_first);
   yk_strbuf_append_str(out, is_list ? "\"}]}" : "\"}");
 }
 
 static void append_messages(yk_strbuf *out, yk_json messages, yk_template_needs needs)
 {
-  bool is_first = true, merges = false;
-  YK_JSON_EACH(message, messages) merges = merges || (needs.no_developer && has_role(message, "developer"));
+  bool is_first = true, merges_all = false;
+  YK_JSON_EACH(message, messages) merges_all = merges_all || (needs.no_developer && has_role(message, "developer"));
+  size_t i = 0, n_leading = count_leading(messages), n_merged = merges_all ? SIZE_MAX : n_leading;
+  bool merges = merges_all || (needs.system_first && n_leading > 1);
   yk_strbuf_append_str(out, "[");
   if (merges) {
     append_separator(out, &is_first);
-    append_instructions(out, messages, needs);
+    append_instructions(out, messages, n_merged, needs);
   }
   YK_JSON_EACH(message, messages)
   {
-    if (merges && instructs(message)) continue;
+    size_t at = i++;
+    bool is_late = needs.system_first && at >= n_leading && has_role(message, "system");
+    if (merges && at < n_merged && instructs(message)) continue;
     append_separator(out, &is_first);
-    append_message(out, message, needs);
+    append_message(out, message, needs, is_late);
   }
   yk_strbuf_append_str(out, "]");
 }

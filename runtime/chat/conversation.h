@@ -49,6 +49,7 @@ typedef struct yk_template_needs {
   bool content_null;     /* the template tests content for none: an assistant's absent content stays null, else "" */
   bool argument_strings; /* arguments of tool calls are used as strings and stay unchanged; else they are objects */
   bool no_developer;     /* the template lacks the role "developer", which becomes "system" */
+  bool system_first;     /* the template refuses a message of the system behind another message */
 } yk_template_needs;
 
 /* yk_chat_text_key - the key of the text in a content part of this type ("text", "refusal", ...); NULL: the type is not
@@ -71,6 +72,8 @@ yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err
  *   conversation.
  *   - If there is a developer and the template lacks the role, all system and developer messages become one system
  *   message at the beginning, with blank lines between.
+ *   - If the template takes a message of the system only at the beginning, those at the beginning become one, and each
+ *   later one keeps its place as a message of the user, so that the rendered beginning of a conversation stays the same.
  *   A failed allocation sets out->failed. */
 void yk_conversation_append(const yk_chat_conversation *conversation, yk_template_needs needs, yk_strbuf *out);
 

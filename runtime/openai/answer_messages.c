@@ -127,8 +127,10 @@ static void append_usage(const yk_openai_answer *answer, yk_strbuf *out)
   yk_answer_usage n = yk_answer_total_usage(answer);
   yk_strbuf_append_fmt(out,
                        "\"usage\":{\"input_tokens\":%lld,\"cache_creation_input_tokens\":0,"
-                       "\"cache_read_input_tokens\":%lld,\"output_tokens\":%lld}",
-                       (long long)(n.n_prompt - n.n_cached), (long long)n.n_cached, (long long)n.n_output);
+                       "\"cache_read_input_tokens\":%lld,\"output_tokens\":%lld,"
+                       "\"output_tokens_details\":{\"thinking_tokens\":%lld}}",
+                       (long long)(n.n_prompt - n.n_cached), (long long)n.n_cached, (long long)n.n_output,
+                       (long long)n.n_reasoning);
 }
 
 static void append_stop(const yk_answer_choice *c, yk_strbuf *out)
@@ -136,7 +138,7 @@ static void append_stop(const yk_answer_choice *c, yk_strbuf *out)
   bool is_string = c->stop_reason.length && c->stop_reason.data[0] == '"';
   const char *reason = "end_turn";
   if (c->finish == YK_FINISH_LENGTH)
-    reason = "max_tokens";
+    reason = c->n_output < c->answer->request->sampling.max_tokens ? "model_context_window_exceeded" : "max_tokens";
   else if (is_string)
     reason = "stop_sequence";
   else if (c->parser && yk_answer_parser_has_calls(c->parser))

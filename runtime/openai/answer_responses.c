@@ -193,7 +193,8 @@ static void append_usage(const yk_openai_answer *answer, yk_strbuf *out)
   yk_answer_usage n = yk_answer_total_usage(answer);
   yk_strbuf_append_fmt(
       out,
-      "{\"input_tokens\":%lld,\"input_tokens_details\":{\"cached_tokens\":%lld},\"output_tokens\":%lld,"
+      "{\"input_tokens\":%lld,\"input_tokens_details\":{\"cached_tokens\":%lld,\"cache_write_tokens\":0},"
+      "\"output_tokens\":%lld,"
       "\"output_tokens_details\":{\"reasoning_tokens\":%lld},\"total_tokens\":%lld}",
       (long long)n.n_prompt, (long long)n.n_cached, (long long)n.n_output, (long long)n.n_reasoning,
       (long long)(n.n_prompt + n.n_output));

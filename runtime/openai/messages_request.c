@@ -24,6 +24,12 @@ static const yk_translated_field fields[] = {
     {"context_management", YK_FIELD_PASSED},
     {"inference_geo", YK_FIELD_PASSED},
     {"speed", YK_FIELD_PASSED},
+    {"diagnostics", YK_FIELD_PASSED},
+    {"fallbacks", YK_FIELD_PASSED},
+    {"fallback_credit_token", YK_FIELD_PASSED},
+    {"billing_policy", YK_FIELD_PASSED},
+    {"thread", YK_FIELD_READ},
+    {"compaction", YK_FIELD_OFF},
     {"mcp_servers", YK_FIELD_OFF},
     {"container", YK_FIELD_OFF},
     /* further fields of chat completions */
@@ -153,17 +159,19 @@ static yk_status read_thinking_budget(yk_translation *t, yk_json body, yk_json b
   return YK_OK;
 }
 
-/* "adaptive" leaves the choice to the model. */
+/* "adaptive" and "between_tools" leave the choice to the model. */
 static yk_status read_thinking(yk_translation *t, yk_json body, yk_err *err)
 {
   yk_json thinking = yk_translation_take(t, body, "thinking"), type = yk_json_get(thinking, "type");
   bool is_off = yk_json_equals(type, "disabled"), is_on = yk_json_equals(type, "enabled");
   if (thinking.doc && !yk_json_is(type, YK_JSON_STRING))
     return yk_translation_wrong(t, "an object with a \"type\"", thinking, err);
-  if (thinking.doc && !is_off && !is_on && !yk_json_equals(type, "adaptive"))
-    return yk_translation_refuse(t, YK_E_INVAL, err,
-                                 "expected the type \"enabled\", \"disabled\" or \"adaptive\", found \"%.40s\"",
-                                 yk_json_text(type));
+  bool is_free = yk_json_equals(type, "adaptive") || yk_json_equals(type, "between_tools");
+  if (thinking.doc && !is_off && !is_on && !is_free)
+    return yk_translation_refuse(
+        t, YK_E_INVAL, err,
+        "expected the type \"enabled\", \"disabled\", \"adaptive\" or \"between_tools\", found \"%.40s\"",
+        yk_json_text(type));
   t->hides_reasoning = is_off;
   if (is_on) YK_TRY(read_thinking_budget(t, body, yk_json_get(thinking, "budget_tokens"), err));
   return write_kwargs(t, body, is_on ? "true" : is_off ? "false" : NULL, err);
@@ -174,7 +182,7 @@ static yk_status read_thinking(yk_translation *t, yk_json body, yk_err *err)
 /* Tools that Anthropic's servers run themselves; a conversation goes on without them. */
 static bool is_of_server(yk_json type)
 {
-  static const char *const prefixes[] = {"web_search", "web_fetch", "code_execution", "tool_search_tool"};
+  static const char *const prefixes[] = {"web_search", "web_fetch", "code_execution", "tool_search_tool", "advisor"};
   for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
     if (strncmp(yk_json_text(type), prefixes[i], strlen(prefixes[i])) == 0) return true;
   return false;
@@ -246,6 +254,15 @@ static yk_status read_choice(yk_translation *t, yk_json body, yk_err *err)
   return YK_OK;
 }
 
+/* A client may only ask for a conversation to be kept, not go on with one. */
+static yk_status read_thread(yk_translation *t, yk_json body, yk_err *err)
+{
+  yk_json thread = yk_translation_take(t, body, "thread");
+  if (!thread.doc || yk_json_equals(yk_json_get(thread, "type"), "create")) return YK_OK;
+  return yk_translation_refuse(t, YK_E_UNSUPPORTED, err,
+                               "messages are not stored here; send the whole conversation, without it");
+}
+
 /* ---- The body ---------------------------------------------------------------------------------------------------- */
 
 static yk_status translate(yk_translation *t, yk_json body, bool is_complete, yk_err *err)
@@ -257,6 +274,7 @@ static yk_status translate(yk_translation *t, yk_json body, bool is_complete, yk
   YK_TRY(read_thinking(t, body, err));
   YK_TRY(read_tools(t, body, err));
   YK_TRY(read_choice(t, body, err));
+  YK_TRY(read_thread(t, body, err));
   yk_json system = yk_translation_take(t, body, "system");
   if (system.doc) YK_TRY(yk_messages_read_system(t, system, err));
   return yk_messages_read_turns(t, yk_translation_take(t, body, "messages"), err);

@@ -8,6 +8,7 @@
 typedef struct place {
   yk_translation *t;
   size_t turn, block, inner;
+  size_t last_user; /* index of the last turn of the user */
 } place;
 
 static void at_block(const place *p)
@@ -106,6 +107,30 @@ static yk_status read_call(const place *p, yk_json block, yk_err *err)
   return YK_OK;
 }
 
+static bool is_one_of(yk_json type, const char *const *names, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    if (yk_json_equals(type, names[i])) return true;
+  return false;
+}
+
+/* The text of a part of a result. A reference names a tool that a search of the client has found; that tool is in
+ * "tools". */
+static yk_status read_result_part(place *p, yk_json block, yk_err *err)
+{
+  yk_json type = yk_json_get(block, "type");
+  bool is_reference = yk_json_equals(type, "tool_reference");
+  yk_json text = yk_json_get(block, is_reference ? "tool_name" : "text");
+  yk_translation_at(p->t, "messages[%zu].content[%zu].content[%zu]", p->turn, p->block, p->inner++);
+  if (yk_json_is(type, YK_JSON_STRING) && !is_reference && !yk_json_equals(type, "text"))
+    return unsupported(p->t, type, err);
+  if (!yk_json_is(text, YK_JSON_STRING))
+    return yk_translation_wrong(p->t, is_reference ? "an object with a \"tool_name\"" : "an object with a \"text\"",
+                                block, err);
+  yk_translation_text(p->t, yk_json_text(text), yk_json_length(text));
+  return YK_OK;
+}
+
 /* The texts of a result; absent: none. */
 static yk_status read_result_content(place *p, yk_json content, yk_err *err)
 {
@@ -119,13 +144,7 @@ static yk_status read_result_content(place *p, yk_json content, yk_err *err)
     return yk_translation_wrong(p->t, "a string or an array of content blocks", content, err);
   p->inner = 0;
   YK_JSON_EACH(block, content)
-  {
-    yk_json type = yk_json_get(block, "type"), text = yk_json_get(block, "text");
-    yk_translation_at(p->t, "messages[%zu].content[%zu].content[%zu]", p->turn, p->block, p->inner++);
-    if (yk_json_is(type, YK_JSON_STRING) && !yk_json_equals(type, "text")) return unsupported(p->t, type, err);
-    if (!yk_json_is(text, YK_JSON_STRING)) return yk_translation_wrong(p->t, "an object with a \"text\"", block, err);
-    yk_translation_text(p->t, yk_json_text(text), yk_json_length(text));
-  }
+  YK_TRY(read_result_part(p, block, err));
   return YK_OK;
 }
 
@@ -141,19 +160,46 @@ static yk_status read_result(place *p, yk_json block, yk_err *err)
   return read_result_content(p, yk_json_get(block, "content"), err);
 }
 
+/* The summary of an earlier part of the conversation; null: there is none. */
+static yk_status read_summary(const place *p, yk_json block, yk_err *err)
+{
+  yk_json text = yk_json_get(block, "content");
+  at_member(p, "content");
+  if (!yk_json_is_given(text)) return YK_OK;
+  if (!yk_json_is(text, YK_JSON_STRING)) return yk_translation_wrong(p->t, "a string", text, err);
+  yk_translation_text(p->t, yk_json_text(text), yk_json_length(text));
+  return YK_OK;
+}
+
 static yk_status read_users_block(place *p, yk_json block, yk_json type, yk_err *err)
 {
   if (yk_json_equals(type, "tool_result")) return read_result(p, block, err);
+  if (yk_json_equals(type, "compaction")) {
+    open_as(p->t, "user");
+    return read_summary(p, block, err);
+  }
   if (!yk_json_equals(type, "text")) return unsupported(p->t, type, err);
   open_as(p->t, "user");
   return add_text(p, block, err);
 }
 
-/* Hidden thoughts of Anthropic's own models, and results of their servers' tools, are left out. */
+/* Hidden thoughts of Anthropic's own models, and calls and results of their servers' tools, are left out. */
 static yk_status read_assistants_block(place *p, yk_json block, yk_json type, yk_err *err)
 {
-  static const char *const left_out[] = {"redacted_thinking", "server_tool_use", "web_search_tool_result",
-                                         "web_fetch_tool_result"};
+  static const char *const left_out[] = {"redacted_thinking",
+                                         "connector_text",
+                                         "fallback",
+                                         "server_tool_use",
+                                         "web_search_tool_result",
+                                         "web_fetch_tool_result",
+                                         "code_execution_tool_result",
+                                         "bash_code_execution_tool_result",
+                                         "text_editor_code_execution_tool_result",
+                                         "tool_search_tool_result",
+                                         "advisor_tool_result",
+                                         "mcp_tool_use",
+                                         "mcp_tool_result",
+                                         "mcp_tool_listing"};
   yk_json text;
   if (yk_json_equals(type, "text")) return add_text(p, block, err);
   if (yk_json_equals(type, "tool_use")) return read_call(p, block, err);
@@ -162,12 +208,20 @@ static yk_status read_assistants_block(place *p, yk_json block, yk_json type, yk
     yk_translation_reasoning(p->t, yk_json_text(text), yk_json_length(text));
     return YK_OK;
   }
-  for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
-    if (yk_json_equals(type, left_out[i])) {
-      yk_translation_note(p->t, "block type", type);
-      return YK_OK;
-    }
-  return unsupported(p->t, type, err);
+  if (yk_json_equals(type, "compaction")) return read_summary(p, block, err);
+  if (!is_one_of(type, left_out, sizeof left_out / sizeof *left_out)) return unsupported(p->t, type, err);
+  yk_translation_note(p->t, "block type", type);
+  return YK_OK;
+}
+
+/* Every tool is offered from the beginning, so that changes of the offered tools are left out. */
+static yk_status read_systems_block(place *p, yk_json block, yk_json type, yk_err *err)
+{
+  static const char *const left_out[] = {"tool_addition", "tool_removal"};
+  if (yk_json_equals(type, "text")) return add_text(p, block, err);
+  if (!is_one_of(type, left_out, sizeof left_out / sizeof *left_out)) return unsupported(p->t, type, err);
+  yk_translation_note(p->t, "block type", type);
+  return YK_OK;
 }
 
 /* ---- Turns ------------------------------------------------------------------------------------------------------- */
@@ -186,12 +240,24 @@ static yk_status read_blocks(place *p, yk_json content, const char *role, yk_err
       YK_TRY(read_users_block(p, block, type, err));
     else if (is_assistants)
       YK_TRY(read_assistants_block(p, block, type, err));
-    else if (!yk_json_equals(type, "text"))
-      return unsupported(p->t, type, err);
     else
-      YK_TRY(add_text(p, block, err));
+      YK_TRY(read_systems_block(p, block, type, err));
     p->block++;
   }
+  return YK_OK;
+}
+
+/* A message of the system may hold for one turn of the user alone, or change settings without a text. */
+static yk_status read_system_turn(place *p, yk_json turn, yk_json content, bool *is_over, yk_err *err)
+{
+  yk_json until = yk_json_get(turn, "clear_at"), config = yk_json_get(turn, "output_config");
+  bool is_for_one = yk_json_equals(until, "next_user_message");
+  if (yk_json_is_given(until) && !is_for_one && !yk_json_equals(until, "never")) {
+    yk_translation_at(p->t, "messages[%zu].clear_at", p->turn);
+    return yk_translation_wrong(p->t, "\"next_user_message\" or \"never\"", until, err);
+  }
+  bool is_setting = yk_json_is(config, YK_JSON_OBJECT) && !yk_json_is_given(content);
+  *is_over = is_setting || (is_for_one && p->turn < p->last_user);
   return YK_OK;
 }
 
@@ -210,6 +276,9 @@ static yk_status read_turn(place *p, yk_json turn, const char **role, yk_err *er
   if (!*role)
     return yk_translation_refuse(p->t, YK_E_INVAL, err,
                                  "expected \"user\", \"assistant\" or \"system\", found \"%.40s\"", yk_json_text(name));
+  bool is_over = false;
+  if (strcmp(*role, "system") == 0) YK_TRY(read_system_turn(p, turn, content, &is_over, err));
+  if (is_over) return YK_OK;
   yk_translation_at(p->t, "messages[%zu].content", p->turn);
   if (yk_json_is(content, YK_JSON_ARRAY)) return read_blocks(p, content, *role, err);
   if (!yk_json_is(content, YK_JSON_STRING))
@@ -236,6 +305,12 @@ yk_status yk_messages_read_turns(yk_translation *t, yk_json messages, yk_err *er
   const char *role = "";
   if (!yk_json_is(messages, YK_JSON_ARRAY)) return yk_translation_wrong(t, "an array of messages", messages, err);
   if (yk_json_size(messages) == 0) return yk_translation_refuse(t, YK_E_INVAL, err, "expected at least one message");
+  YK_JSON_EACH(turn, messages)
+  {
+    if (yk_json_equals(yk_json_get(turn, "role"), "user")) p.last_user = p.turn;
+    p.turn++;
+  }
+  p.turn = 0;
   YK_JSON_EACH(turn, messages)
   {
     YK_TRY(read_turn(&p, turn, &role, err));

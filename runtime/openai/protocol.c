@@ -50,9 +50,6 @@ const yk_protocol yk_protocol_embeddings = {.id_prefix = "embd-",
                                             .append_error = yk_openai_error_append,
                                             .names = embeddings_names};
 
-/* The beginning of Anthropic's own message, by which clients know when to shorten a conversation. */
-#define TOO_LONG "prompt is too long: "
-
 const yk_protocol yk_protocol_messages = {.id_prefix = "msg_",
                                           .form = YK_FORM_CHAT,
                                           .writer = &yk_answer_writer_messages,
@@ -61,7 +58,7 @@ const yk_protocol yk_protocol_messages = {.id_prefix = "msg_",
                                           .translate = yk_messages_translate,
                                           .keeps = yk_messages_keeps,
                                           .names = messages_names,
-                                          .too_long = TOO_LONG};
+                                          .shows_excess = true};
 
 const yk_protocol yk_protocol_messages_count = {.id_prefix = "msg_",
                                                 .form = YK_FORM_CHAT,
@@ -71,7 +68,7 @@ const yk_protocol yk_protocol_messages_count = {.id_prefix = "msg_",
                                                 .translate = yk_messages_translate_count,
                                                 .keeps = yk_messages_keeps,
                                                 .names = messages_names,
-                                                .too_long = TOO_LONG};
+                                                .shows_excess = true};
 
 /* ---- Names of fields --------------------------------------------------------------------------------------------- */
 
@@ -82,11 +79,15 @@ static bool begins_with_name(const char *text, const char *name)
   return strncmp(text, name, length) == 0 && (!text[length] || strchr(": [.", text[length]));
 }
 
-static void prefix(const char *beginning, char *text, size_t n_most)
+/* Clients recognise this message, read both numbers and shorten the conversation. */
+static void show_excess(char *text, size_t n_most)
 {
-  char longer[YK_ERR_MESSAGE_BYTES];
-  snprintf(longer, sizeof longer, "%s%s", beginning, text);
-  snprintf(text, n_most, "%s", longer);
+  long long most, found;
+  int n_read = sscanf(text, "prompt: expected at most %lld tokens, found %lld", &most, &found);
+  if (n_read == 2)
+    snprintf(text, n_most, "prompt is too long: %lld tokens > %lld maximum", found, most);
+  else if (n_read == 1) /* the text was given up before its end */
+    snprintf(text, n_most, "prompt is too long: more than %lld tokens > %lld maximum", most, most);
 }
 
 void yk_protocol_rename(const yk_protocol *protocol, char *text, size_t n_most)
@@ -105,7 +106,7 @@ void yk_protocol_error_of(const yk_protocol *protocol, const yk_err *err, const 
   yk_openai_error_of(err, param, out);
   for (const yk_field_name *name = protocol->names; name && name->chat; name++)
     if (name->code && err->code == YK_E_INVAL && strcmp(out->param, name->chat) == 0) out->code = name->code;
-  if (err->code == YK_E_CAPACITY && protocol->too_long) prefix(protocol->too_long, out->message, sizeof out->message);
+  if (err->code == YK_E_CAPACITY && protocol->shows_excess) show_excess(out->message, sizeof out->message);
   yk_protocol_rename(protocol, out->message, sizeof out->message);
   yk_protocol_rename(protocol, out->param, sizeof out->param);
 }
@@ -125,6 +126,7 @@ static yk_status parse_translated(yk_translation *translation, const yk_openai_d
   out->repeated = translation->echo.data;
   translation->echo = YK_STRBUF_INIT;
   out->encrypts_reasoning = translation->encrypts_reasoning;
+  out->bounds_max_tokens = true;
   if (translation->hides_reasoning) out->include_reasoning = false;
   return YK_OK;
 }

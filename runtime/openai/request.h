@@ -97,6 +97,7 @@ typedef struct yk_openai_request {
   int32_t n_samples;       /* for each prompt; a choice's index is prompt * n_samples + sample */
   yk_sampling sampling;    /* for sample 0; points into the request, its document and the defaults */
   bool has_max_tokens;     /* false: sampling.max_tokens is the default, bounded by the rest of the context */
+  bool bounds_max_tokens;  /* the rest of the context lowers any max_tokens: responses and messages */
   bool add_special_tokens; /* for texts of prompts, default true; a chat has its own */
   bool stream;
   bool include_usage;            /* a final event with the usage */
@@ -176,8 +177,8 @@ static inline size_t yk_openai_request_choices(const yk_openai_request *request)
 
 /* yk_openai_request_options_of - the engine's options for choice 0 .. yk_openai_request_choices - 1: ids and sampling,
  *   borrowed from the request; the other members as yk_request_options_init leaves them. The prompts' ids must be set.
- *   context_tokens: yk_engine_info.max_model_tokens. A body's max_tokens of at most context_tokens is lowered to the
- *   context that the prompt leaves. With logprob_token_ids no most probable tokens are requested. */
+ *   context_tokens: yk_engine_info.max_model_tokens. A body's max_tokens of at most context_tokens, in responses and
+ *   messages of any size, is lowered to the context that the prompt leaves. With logprob_token_ids no most probable tokens are requested. */
 void yk_openai_request_options_of(const yk_openai_request *request, size_t choice, int32_t context_tokens,
                                   yk_request_options *out);
 

@@ -335,11 +335,13 @@ yk_status yk_openai_request_truncate(yk_openai_request *request, int32_t context
 }
 
 /* Whether the context bounds max_tokens: if it was not requested, and, as in vLLM, if a body requests no more than the
- * context, since clients do so for any prompt. */
+ * context, since clients do so for any prompt. Agents send the same number to models of any size, so that in responses
+ * and messages the context bounds every number. */
 static bool is_bounded_by_context(const yk_openai_request *request, int32_t context_tokens)
 {
   if (request->sampling.max_tokens == -1) return false; /* the whole rest of the context */
-  return !request->has_max_tokens || (request->form != YK_FORM_PLAIN && request->sampling.max_tokens <= context_tokens);
+  if (!request->has_max_tokens || request->bounds_max_tokens) return true;
+  return request->form != YK_FORM_PLAIN && request->sampling.max_tokens <= context_tokens;
 }
 
 /* A constraint, and a limit of reasoning, concern the answer behind the reasoning. A plain completion reasons only if

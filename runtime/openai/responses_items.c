@@ -7,6 +7,20 @@
 
 /* ---- Contents ---------------------------------------------------------------------------------------------------- */
 
+/* The member of a part that holds its text; NULL: of another type. Codex calls a message between two agents encrypted,
+ * but a model of a server like this wrote it as it is. */
+static const char *text_name_of(yk_json type)
+{
+  static const char *const names[][2] = {{"input_text", "text"},
+                                         {"output_text", "text"},
+                                         {"text", "text"},
+                                         {"refusal", "refusal"},
+                                         {"encrypted_content", "encrypted_content"}};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (yk_json_equals(type, names[i][0])) return names[i][1];
+  return NULL;
+}
+
 /* Adds the texts of a content: a string, or an array of parts. */
 static yk_status read_content(yk_translation *t, yk_json content, yk_err *err)
 {
@@ -22,15 +36,14 @@ static yk_status read_content(yk_translation *t, yk_json content, yk_err *err)
   YK_JSON_EACH(part, content)
   {
     yk_json type = yk_json_get(part, "type");
-    bool is_text =
-        yk_json_equals(type, "input_text") || yk_json_equals(type, "output_text") || yk_json_equals(type, "text");
-    yk_json text = yk_json_get(part, yk_json_equals(type, "refusal") ? "refusal" : "text");
+    const char *name = text_name_of(type);
     yk_translation_at(t, "%s[%zu]", list, i++);
     if (!yk_json_is(type, YK_JSON_STRING))
       return yk_translation_wrong(t, "an object with a \"type\"", yk_json_is(part, YK_JSON_OBJECT) ? type : part, err);
-    if (!is_text && !yk_json_equals(type, "refusal"))
+    if (!name)
       return yk_translation_refuse(t, YK_E_UNSUPPORTED, err, "expected text, found content of type \"%.40s\"",
                                    yk_json_text(type));
+    yk_json text = yk_json_get(part, name);
     if (!yk_json_is(text, YK_JSON_STRING)) return yk_translation_wrong(t, "a text that is a string", text, err);
     yk_translation_text(t, yk_json_text(text), yk_json_length(text));
   }
@@ -101,21 +114,44 @@ static yk_status read_call(const input_item *item, yk_err *err)
   return YK_OK;
 }
 
-/* A call of another model, with a text in place of arguments. */
-static yk_status read_custom_call(const input_item *item, yk_err *err)
+/* A message that one agent of the client sends to another one. */
+static yk_status read_agent_message(const input_item *item, yk_err *err)
 {
-  yk_json id, name, input;
+  yk_json content = member(item, "content");
+  begin_message(item->t, "user");
+  return yk_json_is_given(content) ? read_content(item->t, content, err) : YK_OK;
+}
+
+/* A call of another model, whose arguments are the value of one member. */
+static void add_call(const input_item *item, yk_json id, yk_json name, const char *key, yk_json value)
+{
   yk_strbuf arguments = YK_STRBUF_INIT;
-  YK_TRY(read_string(item, "call_id", &id, err));
-  YK_TRY(read_string(item, "name", &name, err));
-  YK_TRY(read_string(item, "input", &input, err));
-  yk_strbuf_append_str(&arguments, "{\"input\":");
-  yk_json_append(&arguments, input, 0);
+  yk_strbuf_append_fmt(&arguments, "{\"%s\":", key);
+  yk_json_append(&arguments, value, 0);
   yk_strbuf_append_str(&arguments, "}");
   yk_translation_assistant(item->t);
   yk_translation_call(item->t, id, name, arguments.data, arguments.length);
   item->t->failed |= arguments.failed;
   yk_strbuf_free(&arguments);
+}
+
+static yk_status read_custom_call(const input_item *item, yk_err *err)
+{
+  yk_json id, name, input;
+  YK_TRY(read_string(item, "call_id", &id, err));
+  YK_TRY(read_string(item, "name", &name, err));
+  YK_TRY(read_string(item, "input", &input, err));
+  add_call(item, id, name, "input", input);
+  return YK_OK;
+}
+
+/* Codex returns the result of such a call as that of a function. */
+static yk_status read_shell_call(const input_item *item, yk_err *err)
+{
+  yk_json id, action = member(item, "action");
+  if (!yk_json_is(action, YK_JSON_OBJECT)) return yk_translation_wrong(item->t, "an object", action, err);
+  YK_TRY(read_string(item, "call_id", &id, err));
+  add_call(item, id, yk_json_get(item->value, "type"), "action", action);
   return YK_OK;
 }
 
@@ -126,6 +162,16 @@ static yk_status read_result(const input_item *item, yk_err *err)
   if (!yk_translation_result(item->t, id))
     return yk_translation_refuse(item->t, YK_E_INVAL, err,
                                  "No tool call found for function call output with call_id %.100s", yk_json_text(id));
+  return read_content(item->t, member(item, "output"), err);
+}
+
+static yk_status read_shell_result(const input_item *item, yk_err *err)
+{
+  yk_json id;
+  YK_TRY(read_string(item, "id", &id, err));
+  if (!yk_translation_result(item->t, id))
+    return yk_translation_refuse(item->t, YK_E_INVAL, err, "No tool call found for shell call output with id %.100s",
+                                 yk_json_text(id));
   return read_content(item->t, member(item, "output"), err);
 }
 
@@ -192,14 +238,15 @@ static const struct {
              {"custom_tool_call_output", read_result},
              {"item_reference", read_reference},
              {"additional_tools", read_more_tools},
+             {"agent_message", read_agent_message},
+             {"local_shell_call", read_shell_call},
+             {"local_shell_call_output", read_shell_result},
              {"web_search_call", leave_out},
              {"file_search_call", leave_out},
              {"computer_call", leave_out},
              {"computer_call_output", leave_out},
              {"image_generation_call", leave_out},
              {"code_interpreter_call", leave_out},
-             {"local_shell_call", leave_out},
-             {"local_shell_call_output", leave_out},
              {"shell_call", leave_out},
              {"shell_call_output", leave_out},
              {"apply_patch_call", leave_out},
@@ -210,6 +257,11 @@ static const struct {
              {"mcp_call", leave_out},
              {"tool_search_call", leave_out},
              {"tool_search_output", leave_out},
+             {"program", leave_out},
+             {"program_output", leave_out},
+             {"ghost_snapshot", leave_out},
+             {"compaction_summary", leave_out},
+             {"context_compaction", leave_out},
              {"compaction", leave_out}};
 
 static yk_status read_item(const input_item *item, yk_err *err)

@@ -30,10 +30,13 @@ static const yk_translated_field fields[] = {
     {"max_tool_calls", YK_FIELD_PASSED}, /* of tools that a server runs itself */
     {"stream_options", YK_FIELD_PASSED},
     {"client_metadata", YK_FIELD_PASSED},
+    {"prompt_cache_options", YK_FIELD_PASSED},
+    {"access_programs", YK_FIELD_PASSED},
     {"background", YK_FIELD_OFF},
     {"conversation", YK_FIELD_OFF},
     {"prompt", YK_FIELD_OFF},
     {"context_management", YK_FIELD_OFF},
+    {"moderation", YK_FIELD_OFF},
     /* further fields of chat completions */
     {"top_k", YK_FIELD_COPY},
     {"min_p", YK_FIELD_COPY},

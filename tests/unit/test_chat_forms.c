@@ -202,6 +202,25 @@ static void test_developers(void **state)
   check_messages(SHOW_CONTENT "{# 'developer' #}", BOTH, "[system]s[user]u[developer]d\ne[system]t");
 }
 
+/* A template that refuses a late system message gets that message in its place, from the user. */
+static void test_late_systems(void **state)
+{
+#define STRICT                                                                                                         \
+  SHOW_CONTENT                                                                                                         \
+      "{% if messages | length == 0 %}{{ raise_exception('System message must be at the beginning.') }}{% endif %}"
+  (void)state;
+  const char *const shown[][2] = {
+      {"[" MESSAGE("system", "\"s\"") ", " MESSAGE("user", "\"u\"") ", " MESSAGE("system", "\"t\"") ", " MESSAGE(
+           "system", "\"v\"") "]",
+       "[system]s[user]u[user]t[user]v"},
+      {"[" MESSAGE("system", "\"s\"") ", " MESSAGE("system", "\"t\"") ", " MESSAGE("user", "\"u\"") "]",
+       "[system]s\n\nt[user]u"},
+      {"[" MESSAGE("user", "\"u\"") ", " MESSAGE("system", "\"t\"") "]", "[user]u[user]t"},
+      {"[" MESSAGE("system", "\"s\"") ", " MESSAGE("user", "\"u\"") "]", "[system]s[user]u"},
+      {NULL, NULL}};
+  check_many(STRICT, shown);
+}
+
 /* Numbers and the order of keys reach a template in Python's reading. */
 static void test_numbers_and_keys(void **state)
 {
@@ -307,17 +326,12 @@ static void test_continued_messages(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_content_lists),
-      cmocka_unit_test(test_content_that_is_not_there),
-      cmocka_unit_test(test_forms_of_content),
-      cmocka_unit_test(test_reasoning_and_names),
-      cmocka_unit_test(test_arguments_of_calls),
-      cmocka_unit_test(test_arguments_of_the_past),
-      cmocka_unit_test(test_developers),
-      cmocka_unit_test(test_numbers_and_keys),
-      cmocka_unit_test(test_arguments_of_templates),
-      cmocka_unit_test(test_variables),
-      cmocka_unit_test(test_continued_messages),
+      cmocka_unit_test(test_content_lists),      cmocka_unit_test(test_content_that_is_not_there),
+      cmocka_unit_test(test_forms_of_content),   cmocka_unit_test(test_reasoning_and_names),
+      cmocka_unit_test(test_arguments_of_calls), cmocka_unit_test(test_arguments_of_the_past),
+      cmocka_unit_test(test_developers),         cmocka_unit_test(test_late_systems),
+      cmocka_unit_test(test_numbers_and_keys),   cmocka_unit_test(test_arguments_of_templates),
+      cmocka_unit_test(test_variables),          cmocka_unit_test(test_continued_messages),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

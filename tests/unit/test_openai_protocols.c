@@ -122,6 +122,19 @@ static void items_become_messages(void **state)
              "'custom_tool_call_output', 'call_id': 'c1', 'output': 'ok'}"),
        "[{'role': 'assistant', 'content': null, 'tool_calls': [{'id': 'c1', 'type': 'function', 'function': {'name': "
        "'p', 'arguments': '{\\'input\\':\\'x\\'}'}}]}, {'role': 'tool', 'content': 'ok', 'tool_call_id': 'c1'}]"},
+      {INPUT("{'type': 'local_shell_call', 'call_id': 'c1', 'status': 'completed', 'action': {'type': 'exec', "
+             "'command': ['ls']}}, {'type': 'function_call_output', 'call_id': 'c1', 'output': 'ok'}, {'type': "
+             "'local_shell_call_output', 'id': 'c1', 'output': 'on'}"),
+       "[{'role': 'assistant', 'content': null, 'tool_calls': [{'id': 'c1', 'type': 'function', 'function': {'name': "
+       "'local_shell_call', 'arguments': '{\\'action\\':{\\'type\\': \\'exec\\', \\'command\\': [\\'ls\\']}}'}}]}, "
+       "{'role': 'tool', 'content': 'ok', 'tool_call_id': 'c1'}, {'role': 'tool', 'content': 'on', 'tool_call_id': "
+       "'c1'}]"},
+      {INPUT(USER("x") ", {'type': 'agent_message', 'author': '/root', 'recipient': '/root/w', 'content': [{'type': "
+                       "'input_text', 'text': 'a'}, {'type': 'encrypted_content', 'encrypted_content': 'b'}]}, "
+                       "{'type': 'ghost_snapshot', 'ghost_commit': {}}, {'type': 'agent_message', 'author': 'w', "
+                       "'recipient': '/root', 'content': null}"),
+       "[" USER("x") ", {'role': 'user', 'content': [{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': "
+                     "'b'}]}, " USER("") "]"},
   };
   check_messages(&yk_protocol_responses, rows, sizeof rows / sizeof *rows);
 }
@@ -207,6 +220,9 @@ static void refused_responses(void **state)
       {"{'input': 'x', 'text': {'format': {'type': 'json_schema'}}}", "text.format.schema", "an object"},
       {"{'input': 'x', 'include': ['message.output_text.logprobs']}", "include", "not supported"},
       {"{'input': 'x', 'background': true}", "background", "not supported"},
+      {"{'input': 'x', 'moderation': {'model': 'm'}}", "moderation", "not supported"},
+      {INPUT("{'type': 'local_shell_call', 'call_id': 'c', 'action': 5}"), "input[0].action", "an object"},
+      {INPUT("{'type': 'local_shell_call_output', 'id': 'c', 'output': 'x'}"), "input[0].id", "No tool call found"},
       {"{'input': 'x', 'conversation': 'c'}", "conversation", "not supported"},
       {"{'input': 'x', 'truncation': 'auto'}", "truncation", "disabled"},
       {"{'input': 'x', 'reasoning': {'effort': 5}}", "reasoning.effort", "a string"},
@@ -243,6 +259,22 @@ static void turns_become_messages(void **state)
       {TURNS(CALL_TURN ", {'role': 'user', 'content': [{'type': 'tool_result', 'tool_use_id': 'c1', 'is_error': "
                        "true}]}"),
        "[{'role': 'assistant', 'content': null, " CALLED "}, {'role': 'tool', 'content': '', 'tool_call_id': 'c1'}]"},
+      {TURNS(CALL_TURN ", {'role': 'user', 'content': [{'type': 'tool_result', 'tool_use_id': 'c1', 'content': "
+                       "[{'type': 'tool_reference', 'tool_name': 'g'}]}]}"),
+       "[{'role': 'assistant', 'content': null, " CALLED "}, {'role': 'tool', 'content': 'g', 'tool_call_id': 'c1'}]"},
+      {TURNS("{'role': 'assistant', 'content': [{'type': 'compaction', 'content': 'S', 'signature': 's'}]}, "
+             "{'role': 'user', 'content': [{'type': 'compaction', 'content': null}, {'type': 'text', 'text': 'x'}]}"),
+       "[{'role': 'assistant', 'content': 'S'}, " USER("x") "]"},
+      {TURNS(USER("x") ", {'role': 'assistant', 'content': [{'type': 'server_tool_use', 'id': 's', 'name': 'advisor', "
+                       "'input': {}}, {'type': 'advisor_tool_result', 'tool_use_id': 's', 'content': {}}, {'type': "
+                       "'fallback', 'from': {}, 'to': {}}, {'type': 'text', 'text': 'y'}]}, " USER("z")),
+       "[" USER("x") ", {'role': 'assistant', 'content': 'y'}, " USER("z") "]"},
+      {TURNS(USER("x") ", {'role': 'system', 'clear_at': 'next_user_message', 'content': 'S'}, " USER(
+           "y") ", {'role': "
+                "'system', 'clear_at': 'next_user_message', 'content': [{'type': 'text', 'text': 'T'}, {'type': "
+                "'tool_addition', 'tool': {}}]}, {'role': 'system', 'output_config': {'effort': 'low'}}"),
+       "[{'role': 'user', 'content': [{'type': 'text', 'text': 'x'}, {'type': 'text', 'text': 'y'}]}, {'role': "
+       "'system', 'content': 'T'}]"},
       {TURNS(USER("a") ", " USER("b")),
        "[{'role': 'user', 'content': [{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b'}]}]"},
   };
@@ -349,6 +381,13 @@ static void refused_messages(void **state)
       {"{'max_tokens': 9, 'tools': [{'name': 'f', 'input_schema': {}, 'strict': 'yes'}], 'messages': [" USER("x") "]}",
        "tools[0].strict", "expected true or false, found string"},
       {"{'max_tokens': 9, 'mcp_servers': [{}], 'messages': [" USER("x") "]}", "mcp_servers", "not supported"},
+      {"{'max_tokens': 9, 'thread': {'type': 'continue', 'previous_message_id': 'm'}, 'messages': [" USER("x") "]}",
+       "thread", "not stored here"},
+      {"{'max_tokens': 9, 'compaction': {'type': 'c'}, 'messages': [" USER("x") "]}", "compaction", "not supported"},
+      {TURNS("{'role': 'system', 'clear_at': 5, 'content': 'S'}"), "messages[0].clear_at", "next_user_message"},
+      {TURNS(CALL_TURN ", {'role': 'user', 'content': [{'type': 'tool_result', 'tool_use_id': 'c1', 'content': "
+                       "[{'type': 'tool_reference'}]}]}"),
+       "messages[1].content[0].content[0]", "tool_name"},
   };
   check_refusals(&yk_protocol_messages, rows, sizeof rows / sizeof *rows);
 }
@@ -384,6 +423,42 @@ static void embeddings(void **state)
   check_refusals(&yk_protocol_embeddings, rows, sizeof rows / sizeof *rows);
 }
 
+/* Agents request as many tokens of a model of any size, and shorten a conversation by Anthropic's words. */
+static void lengths(void **state)
+{
+  (void)state;
+  static const struct {
+    const yk_protocol *protocol;
+    const char *body;
+    int32_t expected; /* with 99 tokens of context for the output */
+  } rows[] = {{&yk_protocol_messages, "{'max_tokens': 32000, 'messages': [" USER("x") "]}", 99},
+              {&yk_protocol_messages, "{'max_tokens': 9, 'messages': [" USER("x") "]}", 9},
+              {&yk_protocol_responses, "{'max_output_tokens': 32000, 'input': 'x'}", 99},
+              {&yk_protocol_chat, "{'max_tokens': 32000, 'messages': [" USER("x") "]}", 32000}};
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) {
+    yk_openai_request r = accept(rows[i].protocol, rows[i].body, NULL);
+    yk_request_options options;
+    r.prompts[0].n_ids = 1;
+    yk_openai_request_options_of(&r, 0, 100, &options);
+    assert_int_equal(options.sampling.max_tokens, rows[i].expected);
+    yk_openai_request_free(&r);
+  }
+  static const char *const texts[][2] = {
+      {"prompt: expected at most 511 tokens, found 608: this model's maximum context length is 512",
+       "prompt is too long: 608 tokens > 511 maximum"},
+      {"prompt: expected at most 512 tokens, found more in a text of 9999 bytes: this model's maximum",
+       "prompt is too long: more than 512 tokens > 512 maximum"}};
+  for (size_t i = 0; each_case(i, i < sizeof texts / sizeof *texts); i++) {
+    yk_err err = YK_ERR_INIT;
+    yk_openai_error error;
+    yk_err_set(&err, YK_E_CAPACITY, "%s", texts[i][0]);
+    yk_protocol_error_of(&yk_protocol_messages, &err, NULL, &error);
+    assert_string_equal(error.message, texts[i][1]);
+    yk_protocol_error_of(&yk_protocol_responses, &err, NULL, &error);
+    assert_int_equal(strncmp(error.message, "input: expected at most", 23), 0);
+  }
+}
+
 /* Results find their calls however many there are. */
 static void many_calls(void **state)
 {
@@ -412,6 +487,7 @@ int main(void)
                                      cmocka_unit_test(budget_without_tags),
                                      cmocka_unit_test(refused_messages),
                                      cmocka_unit_test(embeddings),
+                                     cmocka_unit_test(lengths),
                                      cmocka_unit_test(many_calls)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
