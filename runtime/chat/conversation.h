@@ -73,7 +73,7 @@ yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err
  *   - If there is a developer and the template lacks the role, all system and developer messages become one system
  *   message at the beginning, with blank lines between.
  *   - If the template takes a message of the system only at the beginning, those at the beginning become one, and each
- *   later one keeps its place as a message of the user, so that the rendered beginning of a conversation stays the same.
+ *   later one keeps its place as a message of the user, so that the conversation's beginning is rendered as before.
  *   A failed allocation sets out->failed. */
 void yk_conversation_append(const yk_chat_conversation *conversation, yk_template_needs needs, yk_strbuf *out);
 

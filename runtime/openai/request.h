@@ -178,7 +178,8 @@ static inline size_t yk_openai_request_choices(const yk_openai_request *request)
 /* yk_openai_request_options_of - the engine's options for choice 0 .. yk_openai_request_choices - 1: ids and sampling,
  *   borrowed from the request; the other members as yk_request_options_init leaves them. The prompts' ids must be set.
  *   context_tokens: yk_engine_info.max_model_tokens. A body's max_tokens of at most context_tokens, in responses and
- *   messages of any size, is lowered to the context that the prompt leaves. With logprob_token_ids no most probable tokens are requested. */
+ *   messages of any size, is lowered to the context that the prompt leaves. With logprob_token_ids no most probable
+ *   tokens are requested. */
 void yk_openai_request_options_of(const yk_openai_request *request, size_t choice, int32_t context_tokens,
                                   yk_request_options *out);
 

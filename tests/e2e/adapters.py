@@ -100,6 +100,21 @@ class Numbers(ProcessesCase):
         self.check("all_linear", "--tp", 2, processes=2)
         self.check("all_linear", "--pp", 2, processes=2)
 
+    def test_processes_with_other_weights(self):
+        """The roll call compares configuration and weights, not names alone."""
+        folder = harness.scratch_folder(self.addCleanup)
+        same = scaled_copy("all_linear", os.path.join(folder, "same"))
+        other = shutil.copytree(same, os.path.join(folder, "other"))
+        with open(os.path.join(other, "adapter_model.safetensors"), "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(b"\x3f")
+        scaled = scaled_copy("all_linear", os.path.join(folder, "scaled"), lora_alpha=-3)
+        for path in (other, scaled):
+            processes = self.start(2, "generate", "--model", QWEN, "--device", "cpu", "--tp", 2, "--token-ids", "5",
+                                   "-n", 1, "--start-timeout", 30,
+                                   more={0: with_adapters(x=same), 1: with_adapters(x=path)})
+            self.end_failed(processes, "lora-modules differs: x=")
+
     def batch(self, lines, *options):
         """The results of lines of prompts and adapters (None: none), as token ids and log-probabilities."""
         text = "".join(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": {

@@ -76,7 +76,8 @@ CLAUDE_TOOLS = [
 
 
 def billing(cch):
-    return {"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1.251.0d9; cc_entrypoint=cli; cch={cch};"}
+    text = f"x-anthropic-billing-header: cc_version=2.1.251.0d9; cc_entrypoint=cli; cch={cch};"
+    return {"type": "text", "text": text}
 
 
 CLAUDE = {"model": "demo", "max_tokens": 32000, "stream": True, "tools": CLAUDE_TOOLS, "temperature": 1, "top_k": 1,

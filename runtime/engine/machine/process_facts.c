@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "base/hash.h"
+#include "base/model_identity.h"
 #include "engine/machine/gpus.h"
 
 static yk_strbuf *add(yk_process_facts *f, const char *name, yk_fact_rule rule)
@@ -42,6 +43,27 @@ static void add_number(yk_process_facts *f, const char *name, double number)
   yk_strbuf_append_fmt(add(f, name, YK_FACT_EQUAL), "%.15g", number);
 }
 
+/* Each adapter's name with a hash of its configuration and weights; of a long list the beginning, and a hash of all.
+ * Files that cannot be read are reported when the adapter is loaded. */
+static void add_adapters(yk_process_facts *f, const yk_engine_options *o)
+{
+  enum { MAX_LIST_BYTES = 900 };
+  static const char *const files[] = {"adapter_config.json", "adapter_model.safetensors"};
+  yk_strbuf *list = add(f, "lora-modules", YK_FACT_EQUAL);
+  uint32_t all = YK_HASH_START;
+  for (size_t i = 0; i < o->n_adapters; i++) {
+    const yk_adapter_path *adapter = &o->adapters[i];
+    uint32_t identity = YK_HASH_START;
+    if (!adapter->name || !adapter->path) continue; /* refused elsewhere */
+    for (size_t n = 0; n < sizeof files / sizeof *files; n++)
+      yk_model_file_identity(adapter->path, files[n], &identity, NULL);
+    all = yk_hash(yk_hash(all, adapter->name, strlen(adapter->name) + 1), &identity, sizeof identity);
+    if (list->length < MAX_LIST_BYTES)
+      yk_strbuf_append_fmt(list, "%s%.30s=%08x", i > 0 ? " " : "", adapter->name, identity);
+  }
+  if (list->length >= MAX_LIST_BYTES) yk_strbuf_append_fmt(list, " (%08x)", all);
+}
+
 /* Options that the arithmetic, the memory or the steps of all ranks depend on. */
 static void add_options(yk_process_facts *f, const yk_engine_options *o)
 {
@@ -65,9 +87,7 @@ static void add_options(yk_process_facts *f, const yk_engine_options *o)
   add_long_text(f, "hf-overrides", o->hf_overrides);
   add_number(f, "max-loras", o->max_adapters);
   add_number(f, "max-lora-rank", o->max_adapter_rank);
-  yk_strbuf *names = add(f, "lora-modules", YK_FACT_EQUAL);
-  for (size_t i = 0; i < o->n_adapters; i++)
-    yk_strbuf_append_fmt(names, "%s%.30s", i > 0 ? " " : "", o->adapters[i].name);
+  add_adapters(f, o);
 }
 
 static void add_gpus(yk_process_facts *f, const yk_settings *s)
