@@ -73,8 +73,8 @@ yk_status yk_adapters_reserve(yk_adapters *adapters, const char *name, yk_adapte
     return YK_OK;
   }
   return yk_err_set(err, YK_E_CAPACITY,
-                    "max_adapters: expected fewer than %d adapters before another is loaded, found %d, %d of them "
-                    "unloaded but used by requests that run",
+                    "max_adapters: expected a free place for another adapter, found %d of %d taken, %d of them by "
+                    "unloaded adapters that requests still use",
                     adapters->n, adapters->n, n_leaving);
 }
 

@@ -9,7 +9,7 @@
 
 typedef struct yk_adapter_place {
   char name[YK_ADAPTER_NAME_BYTES]; /* "": none */
-  uint64_t id;                      /* of this load, from 1, unlike any other's: it separates prefixes */
+  uint64_t id;                      /* unique number of this load, from 1: separates the prefixes of adapters */
   int32_t n_users;                  /* requests and held sequences */
   bool is_loading;
 } yk_adapter_place;
@@ -31,9 +31,12 @@ typedef struct yk_adapter_use {
 yk_status yk_adapters_create(const yk_engine_options *options, yk_adapters *out, yk_err *err);
 void yk_adapters_destroy(yk_adapters *adapters);
 
-/* yk_adapters_acquire - begin to use the adapter of this name; NULL or "": none. Errors: YK_E_INVAL: no adapter has the
- *   name. Caller holds engine.mutex; also for the next two. */
+/* yk_adapters_acquire - count a user of the adapter with this name; NULL or "": no adapter. Errors: YK_E_INVAL: no
+ *   adapter has the name, or the adapter is loading. Caller holds engine.mutex; also for the next two. */
 yk_status yk_adapters_acquire(yk_adapters *adapters, const char *name, yk_adapter_use *out, yk_err *err);
+
+/* yk_adapters_use_again, yk_adapters_release - one user more, or one user less, of the adapter with this number; 0: no
+ *   adapter. */
 void yk_adapters_use_again(yk_adapters *adapters, int32_t number);
 void yk_adapters_release(yk_adapters *adapters, int32_t number);
 
@@ -41,7 +44,7 @@ void yk_adapters_release(yk_adapters *adapters, int32_t number);
  *   next two. */
 yk_adapter_place *yk_adapters_find(yk_adapters *adapters, const char *name);
 
-/* yk_adapters_next - the oldest loaded adapter with an id above after, or NULL. */
+/* yk_adapters_next - the loaded adapter with the lowest id above `after`, or NULL. */
 const yk_adapter_place *yk_adapters_next(const yk_adapters *adapters, uint64_t after);
 
 /* yk_adapters_reserve - a place for the name, which is then loading. Errors: YK_E_INVAL (the name is taken),

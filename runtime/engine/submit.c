@@ -195,7 +195,7 @@ static yk_status check_kind(const yk_engine *e, const yk_request_options *option
   if (!options->embeds) return YK_OK;
   if (!e->pooling.takes_last_token)
     return yk_err_set(err, YK_E_UNSUPPORTED, "embeds: this model makes no embeddings: %s",
-                      e->pooling.refused[0] ? e->pooling.refused : "its folder has no modules.json, which says how");
+                      e->pooling.refused[0] ? e->pooling.refused : "its folder has no modules.json to define them");
   return options->embedding_size == 0
              ? YK_OK
              : yk_check_i64("embedding_size", options->embedding_size, 1, e->info.embedding_size, err);

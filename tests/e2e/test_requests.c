@@ -317,7 +317,7 @@ static void models_without_embeddings(void **state)
   yk_request_options request = greedy(*state);
   request.embeds = true;
   refused(*state, &request, YK_E_UNSUPPORTED,
-          "embeds: this model makes no embeddings: its folder has no modules.json, which says how");
+          "embeds: this model makes no embeddings: its folder has no modules.json to define them");
 }
 
 /* No tokens and no logits without a head. */

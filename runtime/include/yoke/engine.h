@@ -52,7 +52,9 @@ typedef struct yk_engine_options {
   yk_device_kind device; /* auto: CUDA if there is any device, else CPU */
   int n_ranks;           /* of all pipeline stages: 1 .. YK_MAX_RANKS; default 1 */
   const int *device_ids; /* [ranks of this process] CUDA ordinals, or NULL for 0 .. n_ranks - 1 */
-  yk_dtype_choice dtype; /* activations; auto: the checkpoint's (float16 for AWQ with float32) */
+  /* Type of the activations. auto: the checkpoint's; float16 if that is float32 and weights are quantised, or the
+   * device is a GPU. */
+  yk_dtype_choice dtype;
   /* auto: the checkpoint's format, if a device can multiply it. f16: quantised weights are dequantised at load, each
    * rounded once to the 16-bit type of the activations (float16 if those are float32), for comparison; plain weights
    * are as with auto. */
@@ -61,9 +63,12 @@ typedef struct yk_engine_options {
    * activations; float16, bfloat16 and float32 must name that type too. int8, fp8 (e4m3): 8 bits with the checkpoint's
    * scales if those are of that type, else as the next two: a scale for each token and head. */
   yk_kv_cache_choice kv_cache_dtype;
-  int32_t max_model_tokens; /* longest prompt + output; 0: the model's own limit, lowered if KV does not fit */
-  /* requests running at once; default 256. Lowered for a model with recurrent states if those of as many sequences take
-   * more than half of the memory besides weights and workspace, on CPUs at most min(4 GiB, RAM/4) over all ranks. */
+  /* Longest prompt + output. 0: the model's own limit or the device's, and for a model with rotary factors of its own
+   * for long contexts, original_max_position_embeddings; lowered if KV does not fit. */
+  int32_t max_model_tokens;
+  /* Requests running at once; default 256. Lowered for a model with recurrent states until the states of all of them
+   * take at most half of the memory besides weights and workspace, and on CPUs at most min(4 GiB, RAM/4) over all
+   * ranks. */
   int32_t max_seqs;
   int32_t max_batched_tokens;    /* rows of one step; default 2048 */
   double gpu_memory_utilization; /* share of device memory for weights, workspace and KV; default 0.9 */
@@ -84,14 +89,15 @@ typedef struct yk_engine_options {
   void *progress_user;
   /* Pipeline stages: each has a range of the layers, and n_ranks / n_stages consecutive ranks, which split each of its
    * layers. A divisor of n_ranks, at most the number of layers; 0 means 1. As many steps as stages are in progress at
-   * once, with different sequences. More than 1 runs on CPU ranks so far. */
+   * once, with different sequences. */
   int n_stages;
-  /* Ranks in several processes. The ranks are divided among the processes in order and evenly. All options above must
-   * be equal in all processes, except device_ids, tokenizer, log and progress. Process 0 has the engine
-   * (yk_engine_create); the others follow the engine (yk_engine_follow). */
+  /* Ranks in several processes. The ranks are divided among the processes in order and evenly. Process 0 has the engine
+   * (yk_engine_create); the others follow the engine (yk_engine_follow). All options of this struct must be equal in
+   * all processes, except device_ids, tokenizer, n_cpu_threads, log, progress, process and local_process, and those
+   * that process 0 alone uses: generation, seed and constraints. */
   int n_processes;         /* 0 or 1: every rank is a thread of this process; else a divisor of n_ranks */
   int process;             /* number of this process, from 0 */
-  int local_process;       /* its number among the processes of this host: the default of device_ids begins there */
+  int local_process;       /* number of this process among those of its host; selects the default of device_ids */
   bool starts_by_mpi;      /* MPI gives n_processes, process and local_process, and connects the processes */
   const char *master_host; /* process 0 listens there: a name, an IPv4 or IPv6 address */
   int master_port;         /* 0: 29500 */
@@ -107,17 +113,18 @@ typedef struct yk_engine_options {
   double grammar_time_limit_s;  /* default 2 */
   int64_t grammar_memory_bytes; /* default 2 GiB */
   int64_t grammar_cache_bytes;  /* of compiled constraints that no request uses; default 256 MiB */
-  /* For models with sparse attention, which is computed as dense attention: contexts of more than the index_topk tokens
-   * up to which both are the same. Answers then differ from the model's. */
+  /* Models with sparse attention are computed with dense attention, which gives the same results in contexts of up to
+   * index_topk tokens. This option permits longer contexts, in which answers differ from the model's. */
   bool dense_attention_beyond_index;
   /* Host memory of all ranks for snapshots of recurrent states, from which later requests with the same beginning
    * continue; it has an effect only on models with such states. 0: none, every prompt is computed from its start.
-   * Default -1: an eighth of the host's memory, at most 4 GiB, and a quarter of the memory that weights, states and
-   * workspace leave on CPU ranks. */
+   * Default -1: an eighth of the host's memory, at most 4 GiB, and on CPU ranks also at most a quarter of the memory
+   * besides weights, workspace and states. */
   int64_t state_cache_bytes;
-  /* Adapters (yoke/adapters.h): how many may be loaded at a time, for which memory is kept; 0: none. On CPU ranks. */
+  /* Adapters (yoke/adapters.h) that may be loaded at a time: memory for all of them is allocated at the start. 0: none;
+   * GPUs take no other value. */
   int32_t max_adapters;
-  int32_t max_adapter_rank;        /* of their matrices, 1 to 1024; default 16 */
+  int32_t max_adapter_rank;        /* of the adapters' matrices, 1 to 1024; default 16 */
   const yk_adapter_path *adapters; /* [n_adapters] loaded at the start, by every process */
   size_t n_adapters;               /* at most max_adapters */
 } yk_engine_options;
@@ -135,9 +142,9 @@ static inline void yk_engine_options_init(yk_engine_options *options)
  *   left a GPU unusable in this process, the message says that a new process is needed. Nothing stays half-loaded. */
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk_err *err);
 
-/* yk_engine_call_off - process 0 cannot have an engine: the other processes, which wait in yk_engine_follow, fail with
- *   the reason. Waits up to 2 s for them. No effect in a run of one process. options: those of yk_engine_create, which
- *   must not have been called. why: code other than YK_OK. */
+/* yk_engine_call_off - for process 0, in place of yk_engine_create, which must not have been called: the other
+ *   processes, which wait in yk_engine_follow, fail with the reason `why` (code other than YK_OK). Waits up to 2 s for
+ *   them. No effect in a run of one process. */
 void yk_engine_call_off(const yk_engine_options *options, const yk_err *why);
 
 /* yk_engine_follow - run the ranks of a process other than process 0, until the engine of process 0 is destroyed.
@@ -187,13 +194,13 @@ typedef struct yk_engine_info {
   int64_t checkpoint_bytes; /* all weights in the checkpoint's files */
   yk_rank_memory memory[YK_MAX_RANKS];
   int n_stages;                            /* rank r is in pipeline stage r / (n_ranks / n_stages) */
-  int n_processes;                         /* that the ranks are divided among */
+  int n_processes;                         /* among which the ranks are divided */
   const char *rank_hosts[YK_MAX_RANKS];    /* [n_ranks] the host of each rank; NULL if there is one process */
-  int64_t state_bytes[YK_MAX_RANKS];       /* beside memory: recurrent states of max_seqs sequences; 0: has none */
+  int64_t state_bytes[YK_MAX_RANKS];       /* beside memory: recurrent states of max_seqs sequences; 0: none */
   int64_t state_cache_bytes[YK_MAX_RANKS]; /* beside memory: all snapshots of recurrent states */
-  int32_t embedding_size;                  /* numbers of an embedding; 0: the model makes none */
-  bool only_embeds;     /* the model has no lm_head: requests and logits are refused, but embeddings */
-  int32_t max_adapters; /* that may be loaded at a time; 0: the engine has none */
+  int32_t embedding_size;                  /* numbers in an embedding; 0: the model makes no embeddings */
+  bool only_embeds;     /* the model has no lm_head: requests must embed, and held sequences have no logits */
+  int32_t max_adapters; /* as in the options */
 } yk_engine_info;
 
 void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size);
@@ -226,12 +233,15 @@ typedef struct yk_engine_stats {
   uint64_t steps_by_rows[YK_STEP_SIZES];
   int32_t waiting, running;
   int64_t kv_blocks_total, kv_blocks_free;
-  /* Tokens of waiting requests, of which a prefix may be found computed, and the rest of running requests' prompts. */
+  /* Prompt tokens not yet computed: all tokens of waiting requests, although a prefix may prove to be computed already,
+   * and the rest of running requests' prompts. */
   int64_t waiting_tokens;
-  /* Snapshots of recurrent states: places and those in use; saved, and lost to later ones or with their KV blocks. */
+  /* Snapshots of recurrent states: places for snapshots, and places in use; snapshots saved, and snapshots lost because
+   * a later one took the place or KV blocks of the same tokens were lost. */
   int64_t states_total, states_used;
   uint64_t states_saved, states_evicted;
-  /* Sequences that began at a snapshot, and those that did not though KV of their beginning was there. */
+  /* Sequences that began at a snapshot, and sequences that began without one although computed KV of their beginning
+   * was held. */
   uint64_t state_hits, state_misses;
 } yk_engine_stats;
 
@@ -253,8 +263,10 @@ typedef struct yk_expert_load {
   bool holds_whole;  /* rank r holds experts first[r] .. first[r + 1] - 1; else the part parts[r] of every expert */
   int32_t first[YK_MAX_RANKS + 1];
   double parts[YK_MAX_RANKS];
-  double rank_shares[YK_MAX_RANKS]; /* a rank's share of all choices; like busiest_share 0 before the first row */
-  double busiest_share; /* largest share of a layer's choices on one rank, averaged over layers; 1 / n_ranks: even */
+  double rank_shares[YK_MAX_RANKS]; /* a rank's share of all choices; 0 before the first row */
+  /* Largest share of a layer's choices on one rank, averaged over layers: 1 / n_ranks if all ranks have the same load;
+   * 0 before the first row. */
+  double busiest_share;
 } yk_expert_load;
 
 /* yk_engine_get_expert_load - the load since the engine was created; free *out with yk_expert_load_free. waits: block

@@ -59,7 +59,8 @@ typedef struct yk_profile {
  *   Errors: YK_E_INVAL (a negative number). Thread: any, while requests run too. */
 yk_status yk_engine_set_profile(yk_engine *engine, int32_t every, yk_err *err);
 
-/* yk_engine_get_profile - the sums up to now. A step is counted when the next one begins or no work is left. */
+/* yk_engine_get_profile - the sums up to now. A step is counted when the next step begins or no work is left. Thread:
+ *   any. */
 void yk_engine_get_profile_sized(yk_engine *engine, yk_profile *out, size_t struct_size);
 static inline void yk_engine_get_profile(yk_engine *engine, yk_profile *out)
 {
@@ -78,7 +79,7 @@ yk_status yk_trace_create(const char *path, int32_t max_steps, yk_trace **out, y
 
 /* yk_engine_set_trace - time the engine's next steps, whatever its profile is, and add them to the trace until the
  *   trace is full; NULL: stop. A trace belongs to one engine at a time. The trace must outlive the engine, or be
- *   removed by NULL before. */
+ *   removed by NULL before. Thread: any. */
 void yk_engine_set_trace(yk_engine *engine, yk_trace *trace);
 
 /* yk_trace_finish - write the steps that are not written yet, and free the trace; no engine may have the trace. NULL is

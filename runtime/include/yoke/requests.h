@@ -35,9 +35,11 @@ typedef struct yk_sampling {
   int32_t top_k;                             /* 0 or -1, or more than the vocabulary: all */
   float repetition_penalty;                  /* more than 0, at most 10; for ids in prompt or output; 1: off */
   float frequency_penalty, presence_penalty; /* -2 .. 2; for ids in the output; 0: off */
-  const yk_logit_bias *biases;               /* [n_biases] logit_bias; copied by submit */
+  /* [n_biases] at most 1,024, each id at most once: added to the logits (yoke/logit_bias.h); copied by submit. */
+  const yk_logit_bias *biases;
   size_t n_biases;
-  const yk_token_ids *bad_words; /* [n_bad_words] sequences of ids that the output must not contain; copied by submit */
+  /* [n_bad_words] at most 1,024 sequences of ids that the output must not contain; copied by submit. */
+  const yk_token_ids *bad_words;
   size_t n_bad_words;
   /* [n_logprob_ids] at most YK_MAX_LOGPROB_IDS: each output token carries the log-probabilities of these ids at its
    * position, in addition to n_logprobs; copied by submit. */
@@ -51,10 +53,11 @@ typedef struct yk_sampling {
   int32_t max_tokens;
   int32_t min_tokens; /* until then end-of-sequence and stop ids are banned and stop strings ignored; 0 .. max_tokens */
   bool ignore_eos;    /* continue after the model's end-of-sequence ids */
-  /* [n_stop_ids] further ids that end the output; the id is part of the output; copied by submit. */
+  /* [n_stop_ids] at most 256 further ids that end the output; the id is part of the output; copied by submit. */
   const int32_t *stop_ids;
   size_t n_stop_ids;
-  const char *const *stop_strings; /* [n_stop_strings] non-empty UTF-8 that ends the output; copied */
+  /* [n_stop_strings] at most 256 non-empty UTF-8 strings that end the output; copied by submit. */
+  const char *const *stop_strings;
   size_t n_stop_strings;
   bool include_stop;         /* the text includes the stop string, or the text of the id, that ends it; else neither */
   bool skip_special_tokens;  /* special tokens have no text; default true. If false, output.special marks their text */
@@ -167,8 +170,9 @@ typedef struct yk_request_usage {
  *   engine's limit (the first one also loads the grammar library, which may take seconds). A refused request leaves
  *   nothing behind.
  *   Errors: YK_E_INVAL naming the parameter and its legal range, YK_E_CAPACITY for a prompt longer than the context,
- *   YK_E_UNSUPPORTED for text without a tokenizer, for embeddings of a model that makes none (with the reason) and
- *   anything else of a model that only makes embeddings, and for a constraint without the grammar library or Python,
+ *   YK_E_UNSUPPORTED for text, stop strings or reasoning tags without a tokenizer, for embeddings of a model that makes
+ *   none (with the reason), for anything but embeddings of a model without lm_head, and for a constraint without the
+ *   grammar library or Python,
  *   YK_E_FORMAT for a tokenizer that makes texts grow without end, YK_E_NOMEM, YK_E_CANCELLED when the engine stops, or
  *   the engine's own error after a rank failed. */
 yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options, yk_request **out, yk_err *err);
@@ -178,22 +182,24 @@ yk_status yk_engine_submit(yk_engine *engine, const yk_request_options *options,
  *   Errors: YK_E_AGAIN: nothing yet; call again; err is unchanged. YK_E_INVAL: timeout_s is not a number. All other
  *   errors end the request, failed with the engine or alone, without harm to other requests: YK_E_DEVICE, naming the
  *   position, if the model's logits are not finite; YK_E_INVAL if min_tokens, or a constraint together with allowed
- *   ids, biases and bad words, bans every token; YK_E_NOMEM if output was lost; YK_E_CANCELLED if the engine was
- *   destroyed. Tokens from before the failure are returned first, and each later call returns the error again. */
+ *   ids, biases and bad words, bans every token, or if the constraint takes too long to match; YK_E_NOMEM if output was
+ *   lost; YK_E_CANCELLED if the engine was destroyed. Tokens from before the failure are returned first, and each later
+ *   call returns the error again. */
 yk_status yk_request_next(yk_request *request, double timeout_s, const yk_output **out, yk_err *err);
 
 /* yk_request_cancel - request the end of the computation; the end follows with YK_FINISH_CANCELLED unless the request
- *   has ended already. */
+ *   has ended already. Thread: any. */
 void yk_request_cancel(yk_request *request);
 
-/* yk_request_get_usage - counts and times so far. */
+/* yk_request_get_usage - counts and times so far. Thread: any. */
 void yk_request_get_usage_sized(yk_request *request, yk_request_usage *out, size_t struct_size);
 static inline void yk_request_get_usage(yk_request *request, yk_request_usage *out)
 {
   yk_request_get_usage_sized(request, out, sizeof *out);
 }
 
-/* yk_request_free - cancels an unfinished request. NULL is allowed. May be called after the engine is destroyed. */
+/* yk_request_free - cancels an unfinished request. NULL is allowed. May be called after the engine is destroyed.
+ *   Thread: any, while no other thread uses the request. */
 void yk_request_free(yk_request *request);
 
 /* ---- Waiting for any of many requests ---------------------------------------------------------------------------- */
@@ -241,6 +247,8 @@ typedef enum yk_logits_of {
   YK_LOGITS_ALL   /* [n_ids, vocab_size] of every appended position */
 } yk_logits_of;
 
+/* Errors of every function below: also the engine's failure, and YK_E_CANCELLED if the engine stops. */
+
 /* yk_held_sequence_create - an empty sequence. Errors: YK_E_NOMEM. */
 yk_status yk_held_sequence_create(yk_engine *engine, yk_held_sequence **out, yk_err *err);
 
@@ -251,10 +259,11 @@ yk_status yk_held_sequence_create_adapted(yk_engine *engine, const char *adapter
 
 /* yk_held_sequence_append - compute n_ids more tokens; blocks until done, batched with everything else that runs.
  *   logits: float32 in host memory, of the shape in yk_logits_of; raw, before any sampling parameter. May be NULL with
- *   NONE. Errors: YK_E_INVAL (an id outside the vocabulary, no ids, an invalid `which`), YK_E_CAPACITY (longer than
- *   max_model_tokens), YK_E_DEVICE naming the position if the requested logits are not finite; after each of these the
- *   sequence is as before, and the contents of logits are undefined. Or the engine's own error, after which only free
- *   may be called. */
+ *   NONE. Errors: YK_E_INVAL (an id outside the vocabulary, no ids, an invalid `which`, no memory for logits given),
+ *   YK_E_UNSUPPORTED (logits of a model without lm_head), YK_E_CAPACITY (longer than max_model_tokens), YK_E_NOMEM,
+ *   YK_E_DEVICE naming the position if the requested logits are not finite; after each of these the sequence is as
+ *   before, and the contents of logits are undefined. After the engine's failure or YK_E_CANCELLED only free may be
+ *   called. */
 yk_status yk_held_sequence_append(yk_held_sequence *sequence, const int32_t *ids, size_t n_ids, yk_logits_of which,
                                   float *logits, yk_err *err);
 

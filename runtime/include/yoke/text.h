@@ -12,7 +12,8 @@ extern "C" {
  *   that the model expects around every text (a beginning-of-sequence token); the text of a chat template contains its
  *   own.
  *   Errors: YK_E_UNSUPPORTED if the checkpoint has no readable tokenizer (with the cause), YK_E_INVAL for text that is
- *   not UTF-8 or 2 GiB long or longer, YK_E_NOMEM. *ids is then NULL. */
+ *   not UTF-8, is 2 GiB long or longer, or exceeds the matching limits of the tokenizer's pattern, YK_E_NOMEM. *ids is
+ *   then NULL. */
 yk_status yk_engine_tokenize(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
                              int32_t **ids, size_t *n_ids, yk_err *err);
 
