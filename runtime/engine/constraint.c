@@ -60,6 +60,8 @@ static yk_status set_matcher(yk_request_constraint *c, const yk_constrained_mode
   if (!model->grammars) return yk_err_set(err, YK_E_UNSUPPORTED, "%s", model->no_tokenizer);
   YK_TRY(yk_grammars_match(model->grammars, sampling->constraint_kind, sampling->constraint, sampling->constraint_bytes,
                            end_ids, n_end_ids, &c->matcher, err));
+  /* Allowed ids restrict the text; where the constraint permits an end, they do not forbid it. */
+  for (size_t i = 0; c->allowed && i < n_end_ids; i++) set_bit(c->allowed, end_ids[i]);
   return find_call(c, model->n_ids, err);
 }
 
@@ -162,36 +164,26 @@ static bool fill_part(yk_request_constraint *c, const yk_constrained_output *out
   return true;
 }
 
-/* Allowed ids restrict the text; where the constraint permits an end, they do not forbid it. */
-static void restrict_to_allowed(const yk_request_constraint *c, const yk_constrained_output *output, uint32_t *words,
-                                int64_t n_words)
+static void restrict_to_allowed(const yk_request_constraint *c, uint32_t *words, int64_t n_words)
 {
-  uint64_t ends = 0; /* of the first 64 end ids: more are not the model's */
-  for (size_t i = 0; c->matcher && i < output->n_end_ids && i < 64; i++)
-    ends |= (uint64_t)has_bit(words, output->end_ids[i]) << i;
   for (int64_t i = 0; i < n_words; i++) words[i] &= c->allowed[i];
-  for (size_t i = 0; ends >> i; i++)
-    if (ends >> i & 1) set_bit(words, output->end_ids[i]);
 }
 
-static bool is_empty(const uint32_t *words, int64_t n_words)
+/* Whether the mask has more than n ids. */
+static bool has_more_than(size_t n, const uint32_t *words, int64_t n_words)
 {
-  for (int64_t i = 0; i < n_words; i++)
-    if (words[i]) return false;
-  return true;
+  size_t n_found = 0;
+  for (int64_t i = 0; i < n_words && n_found <= n; i++) n_found += (size_t)__builtin_popcount(words[i]);
+  return n_found > n;
 }
 
 /* Ends that are not wanted yet stay out, unless nothing else may follow. */
 static void drop_unwanted(const yk_constrained_output *output, size_t n_unwanted, uint32_t *words, int64_t n_words)
 {
-  uint64_t dropped = 0;
-  for (size_t i = 0; i < n_unwanted && i < 64; i++) {
-    dropped |= (uint64_t)has_bit(words, output->end_ids[i]) << i;
-    clear_bit(words, output->end_ids[i]);
-  }
-  if (!dropped || !is_empty(words, n_words)) return;
-  for (size_t i = 0; dropped >> i; i++)
-    if (dropped >> i & 1) set_bit(words, output->end_ids[i]);
+  size_t n_found = 0;
+  for (size_t i = 0; i < n_unwanted; i++) n_found += has_bit(words, output->end_ids[i]);
+  if (n_found == 0 || !has_more_than(n_found, words, n_words)) return;
+  for (size_t i = 0; i < n_unwanted; i++) clear_bit(words, output->end_ids[i]);
 }
 
 void yk_request_constraint_fill(yk_request_constraint *c, const yk_constrained_output *output, uint32_t *words,
@@ -211,6 +203,6 @@ void yk_request_constraint_fill(yk_request_constraint *c, const yk_constrained_o
   size_t n_unwanted = output->n_unwanted;
   bool has_answer = !c->matcher || c->reasoning.part != YK_OUTPUT_REASONS; /* else an end leaves none */
   if (!has_answer && n_unwanted < output->n_eos_ids) n_unwanted = output->n_eos_ids;
-  if (c->allowed) restrict_to_allowed(c, output, words, n_words);
+  if (c->allowed) restrict_to_allowed(c, words, n_words);
   if (c->matcher) drop_unwanted(output, n_unwanted, words, n_words);
 }

@@ -13,7 +13,7 @@
 
 typedef struct yk_request_constraint {
   yk_matcher *matcher;           /* NULL: none */
-  uint32_t *allowed;             /* [yk_mask_words] allowed_token_ids; NULL: every id */
+  uint32_t *allowed;             /* [yk_mask_words] allowed_token_ids, and end ids with a matcher; NULL: every id */
   yk_output_reasoning reasoning; /* precedes the constrained part */
   bool permits_call;             /* the matcher accepts reasoning.call_id at its beginning */
   int32_t n_accepted;            /* output tokens that the matcher has accepted, or that precede its part */

@@ -394,6 +394,59 @@ static void test_a_request(void **state)
   release(&f);
 }
 
+/* More end ids than bits of a word: all of them stay out of the mask while another id may follow, none of them does if
+ * nothing else may follow, and allowed ids forbid none. */
+static void test_many_end_ids(void **state)
+{
+  enum { FIRST_STOP = 11, N_STOPS = 100, N_ENDS = N_STOPS + 1, N_MANY = FIRST_STOP + N_STOPS, N_MANY_WORDS = 4 };
+  static const int32_t drawn[] = {0};
+  int32_t ends[N_ENDS] = {END};
+  uint32_t words[N_MANY_WORDS], all_ends[N_MANY_WORDS] = {BIT(END)};
+  yk_err err = YK_ERR_INIT;
+  yk_strbuf json = YK_STRBUF_INIT;
+  (void)state;
+  if (!has_library()) skip();
+  yk_strbuf_append(&json, BYTE_LEVEL, strlen(BYTE_LEVEL) - 2);
+  for (int32_t i = 1; i < N_ENDS; i++) {
+    ends[i] = FIRST_STOP + i - 1;
+    all_ends[ends[i] / 32] |= UINT32_C(1) << ends[i] % 32;
+    yk_strbuf_append_fmt(&json, ", {\"id\": %d, \"content\": \"<%d>\", \"special\": true}", ends[i], ends[i]);
+  }
+  yk_strbuf_append_str(&json, "]}");
+  fixture f = {.tokenizer = tokenizer_of(json.data)};
+  yk_strbuf_free(&json);
+  const yk_grammars_options options = {.tokenizer = f.tokenizer,
+                                       .n_ids = N_MANY,
+                                       .end_ids = ends,
+                                       .n_end_ids = 1,
+                                       .python = "python3",
+                                       .time_limit_s = 20,
+                                       .memory_limit_bytes = 1 << 30,
+                                       .cache_bytes = 1 << 20};
+  assert_int_equal(yk_grammars_create(&options, &f.grammars, &err), YK_OK);
+  const yk_constrained_model model = {f.grammars, f.tokenizer, "", N_MANY};
+  yk_constrained_output output = {.ids = drawn, .n = 1, .end_ids = ends, .n_end_ids = N_ENDS, .n_eos_ids = 1};
+  for (int more_may_follow = 0; more_may_follow < 2; more_may_follow++) {
+    yk_request_constraint c;
+    const char *regex = more_may_follow ? "a+" : "a";
+    yk_sampling s = {.constraint_kind = YK_CONSTRAINT_REGEX, .constraint = regex, .constraint_bytes = strlen(regex)};
+    s.allowed_ids = drawn;
+    s.n_allowed_ids = 1;
+    assert_int_equal(yk_request_constraint_init(&c, &model, &s, ends, N_ENDS, &err), YK_OK);
+    output.n_unwanted = 0;
+    yk_request_constraint_fill(&c, &output, words, N_MANY_WORDS);
+    assert_int_equal(words[0], all_ends[0] | (more_may_follow ? BIT(0) : 0));
+    assert_memory_equal(words + 1, all_ends + 1, sizeof words - sizeof *words);
+    output.n_unwanted = N_ENDS;
+    yk_request_constraint_fill(&c, &output, words, N_MANY_WORDS);
+    if (more_may_follow) memset(all_ends, 0, sizeof all_ends);
+    assert_int_equal(words[0], more_may_follow ? BIT(0) : all_ends[0]);
+    assert_memory_equal(words + 1, all_ends + 1, sizeof words - sizeof *words);
+    yk_request_constraint_end(&c);
+  }
+  release(&f);
+}
+
 /* An ambiguous grammar, whose masks take longer with every token, ends with an error of the request. */
 static void test_a_grammar_that_takes_too_long(void **state)
 {
@@ -580,7 +633,7 @@ int main(void)
       cmocka_unit_test(test_a_constraint_begins_behind_reasoning),
       cmocka_unit_test(test_a_call_ends_reasoning),
       cmocka_unit_test(test_a_limit_of_reasoning),
-
+      cmocka_unit_test(test_many_end_ids),
       cmocka_unit_test(test_allowed_ids_alone),
       cmocka_unit_test(test_a_grammar_that_takes_too_long),
   };
