@@ -4,7 +4,7 @@
 
 #include "loader/model/model_config.h"
 
-enum { YK_WEIGHT_NAME_BYTES = 64 };
+enum { YK_WEIGHT_NAME_BYTES = 80 }; /* of the longest name, in the last of YK_MAX_LAYERS layers */
 
 typedef enum yk_weight_role {
   YK_ROLE_EMBEDDING,             /* matrix [vocab, hidden] */

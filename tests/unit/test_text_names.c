@@ -78,8 +78,24 @@ static void names(void **state)
   assert_null(yk_weight_within_layer("model.layers.mlp.down_proj"));
 }
 
+/* A name that is cut ends at the last byte. */
+static void longest_names(void **state)
+{
+  (void)state;
+  for (int family = 0; family < AFTER_ALL; family++)
+    for (yk_text_place place = YK_TEXT_ALONE; place < YK_N_TEXT_PLACES; place++)
+      for (yk_weight_role role = YK_ROLE_EMBEDDING; role < YK_N_ROLES; role++) {
+        if (place != YK_TEXT_ALONE && !yk_family_has_parts((yk_model_family)family)) continue;
+        const yk_model_config config = {.family = (yk_model_family)family, .text_place = place};
+        char name[YK_WEIGHT_NAME_BYTES];
+        yk_weight_name_of_expert(&config, role, YK_MAX_LAYERS - 1, YK_MAX_EXPERTS - 1, name);
+        if (strlen(name) + 1 >= sizeof name) fail_msg("family %d: %s", family, name);
+      }
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(places), cmocka_unit_test(names)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(places), cmocka_unit_test(names),
+                                     cmocka_unit_test(longest_names)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
