@@ -177,6 +177,7 @@ static yk_status read_module(const check *c, const yk_safetensors *file, const y
   if (rank > c->max_rank)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: expected a rank of at most %d (max_lora_rank), found %d",
                       c->path, a->name, c->max_rank, rank);
+  out->tensor = a->name;
   out->role = place.role;
   out->layer = place.layer;
   out->rank = rank;

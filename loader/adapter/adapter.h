@@ -20,6 +20,7 @@ typedef struct yk_adapter_matrix {
 } yk_adapter_matrix;
 
 typedef struct yk_adapter_module {
+  const char *tensor;  /* name of a's tensor, for errors; lives as long as the adapter */
   yk_weight_role role; /* the first, if roles share the module */
   int32_t layer;
   int32_t rank;

@@ -9,6 +9,7 @@ typedef struct part_place {
   yk_weight_role role;
   yk_range k, n;
   int32_t *outputs; /* [size of n] rows of B, or NULL: n */
+  bool has_offset;  /* the module's input is x with an offset, whose product is part of the bias (x_offset) */
 } part_place;
 
 struct yk_adapted_layer {
@@ -57,7 +58,8 @@ yk_status yk_adapted_add(yk_adapted *adapted, const yk_adapted_place *place, con
   YK_TRY(copy_ids(place->columns, layer->x_size, &layer->columns, err));
   for (int i = 0; i < spec->n_parts; i++) {
     const yk_linear_part *part = &spec->parts[i];
-    layer->parts[i] = (part_place){.role = place->roles[i], .k = part->k, .n = part->n};
+    layer->parts[i] =
+        (part_place){.role = place->roles[i], .k = part->k, .n = part->n, .has_offset = part->weight.x_offset != NULL};
     YK_TRY(copy_ids(part->n_order, yk_range_size(part->n), &layer->parts[i].outputs, err));
   }
   return YK_OK;
@@ -87,6 +89,16 @@ static void fill_slices(const struct yk_adapted_layer *layer, const part_place *
   }
 }
 
+static yk_status check_part(const part_place *part, const yk_adapter_module *module, yk_err *err)
+{
+  if (!module || !part->has_offset) return YK_OK;
+  return yk_err_set(
+      err, YK_E_UNSUPPORTED,
+      "adapter: tensor %s: the norm before the module has an offset (msmodelslim): adapters of such modules "
+      "are not supported",
+      module->tensor);
+}
+
 static yk_status set_layer(const struct yk_adapted_layer *layer, yk_device *dev, yk_model_family family,
                            const yk_adapter *adapter, int32_t number, yk_err *err)
 {
@@ -95,6 +107,7 @@ static yk_status set_layer(const struct yk_adapted_layer *layer, yk_device *dev,
   int64_t n_floats = 0;
   for (int i = 0; i < layer->n_parts; i++) {
     modules[i] = yk_adapter_find(adapter, family, layer->parts[i].role, layer->layer);
+    YK_TRY(check_part(&layer->parts[i], modules[i], err));
     if (modules[i]) n_floats += modules[i]->rank * (layer->x_size + yk_range_size(layer->parts[i].n));
   }
   float *floats = malloc((size_t)(n_floats + 1) * sizeof *floats), *at = floats;

@@ -30,7 +30,8 @@ yk_status yk_adapted_add(yk_adapted *adapted, const yk_adapted_place *place, con
 void yk_adapted_free(yk_adapted *adapted);
 
 /* yk_adapted_set - give all layers the adapter as number 1 .. n_adapters. After an error the number must not be used.
- *   Errors: YK_E_NOMEM, YK_E_IO (the file lost bytes), those of the device. Thread: the rank's own. */
+ *   Errors: YK_E_NOMEM, YK_E_IO (the file lost bytes), YK_E_UNSUPPORTED (the norm before a module of the adapter has an
+ *   offset), those of the device. Thread: the rank's own. */
 yk_status yk_adapted_set(const yk_adapted *adapted, yk_device *dev, yk_model_family family, const yk_adapter *adapter,
                          int32_t number, yk_err *err);
 

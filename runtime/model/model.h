@@ -45,8 +45,8 @@ yk_status yk_model_connect(yk_model *model, yk_err *err);
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err);
 
 /* yk_model_adapt - give the rank's layers a low-rank adapter as number 1 .. limits->n_adapters, in place of the one
- *   that had the number. No step that has begun may use the number; after an error none may. Errors: YK_E_NOMEM,
- *   YK_E_IO, those of the device. Thread: the rank's own, between steps. */
+ *   that had the number. No step that has begun may use the number; after an error none may. Errors: those of
+ *   yk_adapted_set. Thread: the rank's own, between steps. */
 yk_status yk_model_adapt(yk_model *model, const yk_adapter *adapter, int32_t number, yk_err *err);
 
 /* yk_model_profile - the profile of the last timed step (step->counts.is_timed). Thread: any, between steps. */

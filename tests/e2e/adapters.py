@@ -163,6 +163,17 @@ class Numbers(ProcessesCase):
                 self.assertLess(max(abs(x["logprob"] - y["logprob"]) for x, y, _ in steps), 2e-2)
                 self.assertGreater(max(abs(x["logprob"] - y["logprob"]) for x, _, y in steps), 0.1)
 
+    def test_norms_with_an_offset(self):
+        """The offset is part of the biases of the layers that read the norm, and is not in an adapter's inputs."""
+        model, folder = os.path.join(harness.FAMILIES, "format_msmodelslim_w8a16"), harness.scratch_folder(self.addCleanup)
+        for name, *modules in (("read", ("self_attn.q_proj", 96, 96)),
+                               ("others", ("self_attn.o_proj", 96, 96), ("mlp.down_proj", 100, 96))):
+            write_random(os.path.join(folder, name), *modules)
+        options = ("--token-ids", "5", "-n", 1, "--device", "cpu", "--enable-lora", "--lora-modules")
+        self.assert_error(("generate", "--model", model, *options, "x=" + os.path.join(folder, "read")),
+                          "layers.0.self_attn.q_proj.lora_A.weight", "norm", "offset")
+        self.run_yoke("generate", "--model", model, *options, "x=" + os.path.join(folder, "others"), "--adapter", "x")
+
     def test_refusals(self):
         base = ("generate", "--model", QWEN, "--token-ids", "5", "-n", 1)
         x = f"x={path_of('all_linear')}"
