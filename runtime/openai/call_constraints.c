@@ -12,6 +12,7 @@
 typedef struct call_form {
   const char *begin, *arguments, *end, *separator, *trigger;
   const char *list_begin, *list_end; /* NULL: calls stand alone */
+  const char *other_text;            /* without a trigger: a pattern of texts that are no calls */
   const char *style;                 /* of the arguments, with its parameters (grammar/helper); NULL: JSON */
   bool quotes_name;                  /* the name is JSON */
   bool has_index;                    /* a number stands between the name and the arguments */
@@ -29,6 +30,15 @@ static const call_form of_mistral_list = {.begin = "{\"name\": ",
                                           .list_begin = "[TOOL_CALLS] [",
                                           .list_end = "]",
                                           .quotes_name = true};
+
+static const call_form of_phi4_mini_word = {.begin = "{\"name\": ",
+                                            .arguments = ", \"arguments\": ",
+                                            .end = "}",
+                                            .separator = ", ",
+                                            .trigger = "functools[",
+                                            .list_begin = "functools[",
+                                            .list_end = "]",
+                                            .quotes_name = true};
 
 /* YK_TOOLS_OPENAI has no form: calls are messages with channels, which the prompt begins. */
 static const call_form forms[YK_N_TOOL_FORMATS] = {
@@ -124,12 +134,29 @@ static const call_form forms[YK_N_TOOL_FORMATS] = {
                         .separator = "\n",
                         .trigger = "<tool_call>",
                         .style = "\"glm_xml\""},
+    [YK_TOOLS_PHI4_MINI] = {.begin = "{\"name\": ",
+                            .arguments = ", \"arguments\": ",
+                            .end = "}",
+                            .separator = ", ",
+                            .trigger = "<|tool_call|>",
+                            .list_begin = "<|tool_call|>[",
+                            .list_end = "]<|/tool_call|>",
+                            .quotes_name = true,
+                            .other = &of_phi4_mini_word},
+    /* Another text has no name and newline before "{". */
+    [YK_TOOLS_GLM4] = {.begin = "",
+                       .arguments = "\n",
+                       .end = "",
+                       .separator = "\n",
+                       .other_text = "([^a-zA-Z0-9_.-][\\s\\S]*|[a-zA-Z0-9_.-]+([^a-zA-Z0-9_. \\n-][\\s\\S]*| +([^ "
+                                     "\\n][\\s\\S]*)?| *\\n([^{][\\s\\S]*)?)?)?"},
     [YK_TOOLS_PYTHONIC] = {.begin = "",
                            .arguments = "(",
                            .end = ")",
                            .separator = ", ",
                            .list_begin = "[",
                            .list_end = "]",
+                           .other_text = "([^\\[][\\s\\S]*)?",
                            .style = "\"python\""},
 };
 
@@ -261,6 +288,10 @@ static void append_triggered(yk_strbuf *out, const call_form *form, const call_r
 {
   yk_strbuf_append_str(out, "{\"type\": \"triggered_tags\", \"triggers\": [");
   yk_json_append_string(out, form->trigger, strlen(form->trigger));
+  if (form->other && form->other->trigger) {
+    yk_strbuf_append_str(out, ", ");
+    yk_json_append_string(out, form->other->trigger, strlen(form->other->trigger));
+  }
   yk_strbuf_append_str(out, "], \"tags\": [");
   if (form->list_begin)
     append_list(out, form, rules);
@@ -280,7 +311,9 @@ static void append_calls_or_text(yk_strbuf *out, const call_form *form, const ca
 {
   yk_strbuf_append_str(out, "{\"type\": \"or\", \"elements\": [");
   append_calls(out, form, rules);
-  yk_strbuf_append_str(out, ", {\"type\": \"regex\", \"pattern\": \"([^\\\\[][\\\\s\\\\S]*)?\"}]}");
+  yk_strbuf_append_str(out, ", {\"type\": \"regex\", ");
+  append_key(out, "pattern", form->other_text);
+  yk_strbuf_append_str(out, "}]}");
 }
 
 /* ---- Requests ---------------------------------------------------------------------------------------------------- */

@@ -302,7 +302,7 @@ static yk_status continue_last(yk_translation *t, yk_err *err)
 yk_status yk_messages_read_turns(yk_translation *t, yk_json messages, yk_err *err)
 {
   place p = {.t = t};
-  const char *role = "";
+  const char *role = NULL;
   if (!yk_json_is(messages, YK_JSON_ARRAY)) return yk_translation_wrong(t, "an array of messages", messages, err);
   if (yk_json_size(messages) == 0) return yk_translation_refuse(t, YK_E_INVAL, err, "expected at least one message");
   YK_JSON_EACH(turn, messages)
@@ -317,5 +317,5 @@ yk_status yk_messages_read_turns(yk_translation *t, yk_json messages, yk_err *er
     p.turn++;
   }
   yk_translation_at(t, "messages");
-  return strcmp(role, "assistant") == 0 ? continue_last(t, err) : YK_OK;
+  return role && strcmp(role, "assistant") == 0 ? continue_last(t, err) : YK_OK;
 }

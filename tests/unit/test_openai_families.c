@@ -165,6 +165,48 @@ static void granite(void **state)
   check(YK_TOOLS_GRANITE, rows, N_ROWS(rows));
 }
 
+static void phi4_mini(void **state)
+{
+  (void)state;
+  static const sample rows[] = {
+      {"<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, {\"name\": \"g\", \"arguments\": {}}]"
+       "<|/tool_call|>",
+       "{f|{\"a\": [1]}}{g|{}}"},
+      {"Ok. functools[{\"name\": \"f\", \"arguments\": {\"l\": [\"a\", \"b\"]}}]", "Ok. {f|{\"l\": [\"a\", \"b\"]}}"},
+      {"<|tool_calls|>[{\"name\": \"f\"}]<|/tool_calls|>.", "{f|{}}."},
+      {"import functools\nfunctools[x] func <|tool", NULL},
+      {"functools[]", NULL},
+      {"<|tool_call|>[{\"name\": 1}]<|/tool_call|>", NULL}};
+  static const sample cuts[] = {{"a functo", "a "},
+                                {"functools[{\"name\": \"f\", \"arguments\": {\"a\"", "{f|{\"a\"!"}};
+  check(YK_TOOLS_PHI4_MINI, rows, N_ROWS(rows));
+  check_cut(YK_TOOLS_PHI4_MINI, cuts, N_ROWS(cuts));
+}
+
+static void glm4(void **state)
+{
+  (void)state;
+  static const sample rows[] = {{"get_weather\n{\"city\": \"北京\"}", "{get_weather|{\"city\": \"北京\"}}"},
+                                {"f \n{}\ng.h-1\n{\"a\": {}}\n", "{f|{}}{g.h-1|{\"a\": {}}}"},
+                                {"f\n{} and so\n{}", "{f|{}} and so\n{}"},
+                                {"f\n{}\ng", "{f|{}}\ng"},
+                                {"f\n{\"a\": oops}", "{f|{\"a\": oops}!"},
+                                {"f\n{\"a\"", "{f|{\"a\"!"},
+                                {"\nf\n{}", NULL},
+                                {"Yes\n\n{}", NULL},
+                                {"two words\n{}", NULL},
+                                {"f\n", NULL},
+                                {"f", NULL},
+                                {" f\n{}", NULL},
+                                {"\nThe weather is fine.", NULL},
+                                {"", NULL}};
+  static const sample cuts[] = {{"f\n{\"a\": 1", "{f|{\"a\": 1!"}, {"Well", NULL}};
+  check(YK_TOOLS_GLM4, rows, N_ROWS(rows));
+  check_cut(YK_TOOLS_GLM4, cuts, N_ROWS(cuts));
+  answer_check(&(answer_way){.tools = YK_TOOLS_GLM4, .reasoning = yk_reasoning_find("glm45"), .end = stop},
+               "<think>\na\n</think>\nf\n{}", "«a»{f|{}}");
+}
+
 static void hunyuan_a13b(void **state)
 {
   (void)state;
@@ -400,6 +442,35 @@ static void reasoning(void **state)
   answer_check(&cut_outside, "<thi", "");
 }
 
+/* Tags around the answer are dropped with the white space inside and outside. */
+static void reasoning_and_answer(void **state)
+{
+  (void)state;
+  static const sample hunyuan[] = {
+      {"<think>\na b\n</think>\n<answer>\nc\n d\n</answer>", "«a b»c\n d"},
+      {"<answer>\nc\n</answer>\n", "c"},
+      {"<think>\n\n</think>\n<answer>\nc < /answer>\n</answer>e", "c < /answer>e"},
+      {"<think>a</think>c</answer>", "«a»c</answer>"},
+      {"<think>a</think>\n<answer>c\n</ans", "«a»c\n</ans"},
+      {"<think>a</think>\n<answers>c", "«a»<answers>c"},
+      {"<think>a</think><answer>\nHi <tool_calls>[{\"name\": \"f\"}]</tool_calls>\n</answer>", "«a»Hi {f|{}}"},
+      {"a<answer>b</answer>", NULL},
+      {"<answer", NULL}};
+  static const sample ernie[] = {
+      {"a\n</think>\n\n\n<response>\nb\n</response>\n\n\n<tool_call>\n{\"name\": \"f\"}\n</tool_call>\n", "«a»b{f|{}}"},
+      {"</think>\n<response>\nb", "b"}};
+  static const sample cuts[] = {{"<think>a</think><answer>b\n</ans", "«a»b"},
+                                {"<think>a</think><answer>b \n", "«a»b \n"},
+                                {"<think>a</think><ans", "«a»"}};
+  answer_way way = {.tools = YK_TOOLS_HUNYUAN_A13B, .reasoning = yk_reasoning_find("hunyuan_a13b"), .end = stop};
+  check_way(&way, hunyuan, N_ROWS(hunyuan));
+  way.end = cut;
+  check_way(&way, cuts, N_ROWS(cuts));
+  way = (answer_way){
+      .tools = YK_TOOLS_HERMES, .reasoning = yk_reasoning_find("ernie45"), .begins_inside = true, .end = stop};
+  check_way(&way, ernie, N_ROWS(ernie));
+}
+
 /* Calls are found behind reasoning alone, except where a call ends the reasoning. */
 static void reasoning_and_calls(void **state)
 {
@@ -458,6 +529,11 @@ static void forms_of_templates(void **state)
               {"<start_function_call>call:", YK_TOOLS_FUNCTIONGEMMA, NULL},
               {"<|tool_call|>", YK_TOOLS_GRANITE, NULL},
               {"<tool_calls>[{\"name\": n, \"arguments\": a}]</tool_calls><think>", YK_TOOLS_HUNYUAN_A13B, "qwen3"},
+              {"<tool_calls>[{'arguments'}] <think> content.split('<answer>')", YK_TOOLS_HUNYUAN_A13B, "hunyuan_a13b"},
+              {"<tool_call>\n{\"arguments\": y}</tool_call> <think> <response>", YK_TOOLS_HERMES, "ernie45"},
+              {"message['tools'] '<|tool|>' '<|/tool|>'", YK_TOOLS_PHI4_MINI, NULL},
+              {"formatted as functools[{...}]", YK_TOOLS_PHI4_MINI, NULL},
+              {"在调用上述函数时，请使用 Json 格式表示调用的参数。<|assistant|>", YK_TOOLS_GLM4, NULL},
               {"<|python_start|>", YK_TOOLS_PYTHONIC, NULL},
               {"Environment: ipython {\"name\": f, \"parameters\": x}", YK_TOOLS_LLAMA3_JSON, NULL}};
   for (size_t i = 0; each_case(i, i < N_ROWS(rows)); i++) {
@@ -475,6 +551,8 @@ int main(void)
                                      cmocka_unit_test(gemma),
                                      cmocka_unit_test(granite),
                                      cmocka_unit_test(hunyuan_a13b),
+                                     cmocka_unit_test(phi4_mini),
+                                     cmocka_unit_test(glm4),
                                      cmocka_unit_test(qwen3_coder),
                                      cmocka_unit_test(openai),
                                      cmocka_unit_test(seed_oss),
@@ -482,6 +560,7 @@ int main(void)
                                      cmocka_unit_test(glm45),
                                      cmocka_unit_test(pythonic),
                                      cmocka_unit_test(reasoning),
+                                     cmocka_unit_test(reasoning_and_answer),
                                      cmocka_unit_test(reasoning_and_calls),
                                      cmocka_unit_test(reasoning_has_names),
                                      cmocka_unit_test(forms_of_templates)};

@@ -447,8 +447,9 @@ static void lengths(void **state)
       {"prompt: expected at most 511 tokens, found 608: this model's maximum context length is 512",
        "prompt is too long: 608 tokens > 511 maximum"},
       {"prompt: expected at most 512 tokens, found more in a text of 9999 bytes: this model's maximum",
-       "prompt is too long: more than 512 tokens > 512 maximum"}};
-  for (size_t i = 0; each_case(i, i < sizeof texts / sizeof *texts); i++) {
+       "prompt is too long: more than 512 tokens > 512 maximum"},
+      {NULL, NULL}};
+  for (size_t i = 0; each_case(i, texts[i][0] != NULL); i++) {
     yk_err err = YK_ERR_INIT;
     yk_openai_error error;
     yk_err_set(&err, YK_E_CAPACITY, "%s", texts[i][0]);

@@ -41,6 +41,8 @@ static const yk_call_form *form_of(yk_tool_format format)
                                                                [YK_TOOLS_MINIMAX_M2] = &yk_form_minimax_m2,
                                                                [YK_TOOLS_SEED_OSS] = &yk_form_seed_oss,
                                                                [YK_TOOLS_GLM45] = &yk_form_glm45,
+                                                               [YK_TOOLS_GLM4] = &yk_form_glm4,
+                                                               [YK_TOOLS_PHI4_MINI] = &yk_form_phi4_mini,
                                                                [YK_TOOLS_OPENAI] = &yk_form_harmony,
                                                                [YK_TOOLS_PYTHONIC] = &yk_form_pythonic};
   return forms[format];

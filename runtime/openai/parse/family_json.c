@@ -3,6 +3,7 @@
  * hermes (Hermes, Qwen): <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number of calls, text around
  * them. A call without arguments gets {}.
  * granite: the same objects in an array behind <|tool_call|> or <tool_call>.
+ * phi4_mini_json: the same array behind <|tool_call|> or the word functools, with an optional <|/tool_call|>.
  * hunyuan_a13b: the same array in <tool_calls></tool_calls>.
  * llama3_json: the whole answer is {"name": ..., "parameters" or "arguments": {...}}, or several with ";" between,
  * after an optional <|python_tag|>. */
@@ -174,10 +175,15 @@ static const yk_tag hermes_tags[] = {{"<tool_call>", YK_TAG_OPEN}, {"</tool_call
 static const yk_tag llama_tags[] = {{"<|python_tag|>", YK_TAG_OPEN}, {NULL, 0}};
 static const yk_tag granite_tags[] = {
     {"<|tool_call|>", YK_TAG_OPEN}, {"<tool_call>", YK_TAG_OPEN}, {"</tool_call>", YK_TAG_CLOSE}, {NULL, 0}};
+static const yk_tag phi4_mini_tags[] = {{"functools", YK_TAG_OPEN},        {"<|tool_call|>", YK_TAG_OPEN},
+                                        {"<|tool_calls|>", YK_TAG_OPEN},   {"<|/tool_call|>", YK_TAG_CLOSE},
+                                        {"<|/tool_calls|>", YK_TAG_CLOSE}, {NULL, 0}};
 static const yk_tag hunyuan_tags[] = {{"<tool_calls>", YK_TAG_OPEN}, {"</tool_calls>", YK_TAG_CLOSE}, {NULL, 0}};
 
 const yk_call_form yk_form_hermes = {.step = step_tagged, .end = end_tagged, .tags = hermes_tags};
 const yk_call_form yk_form_granite = {.step = step_tagged, .end = end_tagged, .tags = granite_tags, .has_arrays = true};
+const yk_call_form yk_form_phi4_mini = {
+    .step = step_tagged, .end = end_tagged, .tags = phi4_mini_tags, .has_arrays = true};
 const yk_call_form yk_form_hunyuan_a13b = {
     .step = step_tagged, .end = end_tagged, .tags = hunyuan_tags, .has_arrays = true};
 const yk_call_form yk_form_llama3_json = {

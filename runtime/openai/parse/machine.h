@@ -91,7 +91,8 @@ struct yk_call_machine {
 
 extern const yk_call_form yk_form_hermes, yk_form_llama3_json, yk_form_granite, yk_form_hunyuan_a13b, yk_form_mistral,
     yk_form_deepseek_v3, yk_form_deepseek_v31, yk_form_kimi_k2, yk_form_gemma4, yk_form_functiongemma,
-    yk_form_qwen3_coder, yk_form_minimax_m2, yk_form_seed_oss, yk_form_glm45, yk_form_harmony, yk_form_pythonic;
+    yk_form_qwen3_coder, yk_form_minimax_m2, yk_form_seed_oss, yk_form_glm45, yk_form_glm4, yk_form_phi4_mini,
+    yk_form_harmony, yk_form_pythonic;
 
 /* ---- Emitting ---------------------------------------------------------------------------------------------------- */
 

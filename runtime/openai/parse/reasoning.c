@@ -17,6 +17,14 @@ static const yk_reasoning parsers[] = {
     {.name = "gemma4", .tags = {"<|channel>thought", "<channel|>", NULL}},
     {.name = "granite", .tags = {"Here is my thought process:", "Here is my response:", NULL}},
     {.name = "seed_oss", .tags = {"<seed:think>", "</seed:think>", NULL}},
+    {.name = "hunyuan_a13b",
+     .tags = {"<think>", "</think>", NULL},
+     .answer_open = "<answer>",
+     .answer_close = "</answer>"},
+    {.name = "ernie45",
+     .tags = {"<think>", "</think>", NULL},
+     .answer_open = "<response>",
+     .answer_close = "</response>"},
     {.name = "openai_gptoss", .has_channels = true},
 };
 
@@ -39,6 +47,8 @@ const yk_reasoning *yk_reasoning_of_template(const char *template_text)
     if (strstr(template_text, marks[i].mark)) return yk_reasoning_find(marks[i].name);
   bool thinks = strstr(template_text, "<think>") || strstr(template_text, "</think>");
   if (!thinks) return NULL;
+  if (strstr(template_text, "<answer>")) return yk_reasoning_find("hunyuan_a13b");
+  if (strstr(template_text, "<response>")) return yk_reasoning_find("ernie45");
   return yk_reasoning_find(strstr(template_text, kimi_section) ? "kimi_k2" : "qwen3");
 }
 
@@ -88,35 +98,45 @@ static bool begins(const yk_reasoning_split *s, const char *tag, bool *is_whole)
   return true;
 }
 
+static void enter(yk_reasoning_split *s, yk_reasoning_state state)
+{
+  s->state = state;
+  s->has_text = false;
+  drop(s);
+}
+
 static void step_beginning(yk_reasoning_split *s, char c, bool is_special)
 {
-  bool is_space = s->held.length == s->n_space && yk_json_is_space(c), is_whole = false;
+  bool is_space = s->held.length == s->n_space && yk_json_is_space(c), opens = false, answers = false;
   if (!hold(s, c, is_special)) return;
   if (is_space) {
     s->n_space++;
-  } else if (!begins(s, s->tags->tags.open, &is_whole)) {
+    return;
+  }
+  bool is_part = begins(s, s->tags->tags.open, &opens);
+  is_part |= begins(s, s->tags->answer_open, &answers);
+  if (opens || answers) {
+    enter(s, opens ? YK_REASONING_INSIDE : YK_REASONING_ANSWER);
+  } else if (!is_part) {
     s->state = YK_REASONING_BEHIND;
     release(s, s->pass, s->held.length);
-  } else if (is_whole) {
-    s->state = YK_REASONING_INSIDE;
-    drop(s);
   }
 }
 
-/* White space is held, because reasoning ends without it. */
-static void step_inside(yk_reasoning_split *s, char c, bool is_special)
+/* White space is held, because a part ends without it. call: a tag that ends the part and is passed on, or NULL. */
+static void step_between(yk_reasoning_split *s, char c, bool is_special, const char *close, const char *call)
 {
   bool closes = false, ends = false, is_space = yk_json_is_space(c);
+  void (*take)(void *user, char c, bool is_special) = s->state == YK_REASONING_INSIDE ? s->reason : s->pass;
   if (is_space && s->held.length == s->n_space) {
     if (s->has_text && hold(s, c, is_special)) s->n_space++;
     return;
   }
   if (!hold(s, c, is_special)) return;
-  bool is_part = begins(s, s->tags->tags.close, &closes);
-  is_part |= begins(s, s->tags->tags.call, &ends);
+  bool is_part = begins(s, close, &closes);
+  is_part |= begins(s, call, &ends);
   if (closes) {
-    s->state = YK_REASONING_CLOSED;
-    drop(s);
+    enter(s, YK_REASONING_CLOSED);
   } else if (ends) {
     size_t n_space = s->n_space;
     s->state = YK_REASONING_BEHIND;
@@ -126,19 +146,33 @@ static void step_inside(yk_reasoning_split *s, char c, bool is_special)
     size_t n_before = s->held.length - 1;
     bool is_first = n_before == s->n_space;
     s->has_text = true;
-    release(s, s->reason, is_first ? n_before + 1 : n_before);
-    if (!is_first) step_inside(s, c, is_special); /* the byte may begin a tag */
+    release(s, take, is_first ? n_before + 1 : n_before);
+    if (!is_first) step_between(s, c, is_special, close, call); /* the byte may begin a tag */
+  }
+}
+
+/* The tag around an answer may follow. */
+static void step_closed(yk_reasoning_split *s, char c, bool is_special)
+{
+  bool is_whole = false;
+  if (s->held.length == 0 && yk_json_is_space(c)) return;
+  if (!hold(s, c, is_special)) return;
+  if (!begins(s, s->tags->answer_open, &is_whole)) {
+    s->state = YK_REASONING_BEHIND;
+    release(s, s->pass, s->held.length);
+  } else if (is_whole) {
+    enter(s, YK_REASONING_ANSWER);
   }
 }
 
 void yk_reasoning_split_byte(yk_reasoning_split *split, char c, bool is_special)
 {
+  const yk_reasoning *tags = split->tags;
   switch (split->state) {
   case YK_REASONING_BEGINNING: step_beginning(split, c, is_special); break;
-  case YK_REASONING_INSIDE: step_inside(split, c, is_special); break;
-  case YK_REASONING_CLOSED:
-    if (yk_json_is_space(c)) break;
-    split->state = YK_REASONING_BEHIND; /* fall through */
+  case YK_REASONING_INSIDE: step_between(split, c, is_special, tags->tags.close, tags->tags.call); break;
+  case YK_REASONING_CLOSED: step_closed(split, c, is_special); break;
+  case YK_REASONING_ANSWER: step_between(split, c, is_special, tags->answer_close, NULL); break;
   case YK_REASONING_BEHIND: split->pass(split->user, c, is_special); break;
   }
 }
@@ -148,10 +182,10 @@ void yk_reasoning_split_end(yk_reasoning_split *split, bool is_cut)
   bool has_tag = split->held.length > split->n_space;
   if (is_cut && has_tag)
     drop(split);
-  else if (split->state == YK_REASONING_BEGINNING)
-    release(split, split->pass, split->held.length);
   else if (split->state == YK_REASONING_INSIDE)
     release(split, split->reason, has_tag ? split->held.length : 0);
+  else
+    release(split, split->pass, split->held.length);
 }
 
 void yk_reasoning_split_free(yk_reasoning_split *split)

@@ -13,6 +13,7 @@ typedef struct yk_reasoning {
   yk_reasoning_tags tags;
   bool has_channels;  /* the channel of a message decides (family_harmony.c); there are no tags */
   bool begins_inside; /* unless the prompt closes it, an answer begins with reasoning, without the open tag */
+  const char *answer_open, *answer_close; /* around the text behind the reasoning; dropped. NULL: none */
 } yk_reasoning;
 
 /* yk_reasoning_find - the tags of a parser's name; NULL for any other name. */
@@ -20,7 +21,8 @@ const yk_reasoning *yk_reasoning_find(const char *name);
 
 /* YK_REASONING_NAMES - every name, for messages. */
 #define YK_REASONING_NAMES                                                                                             \
-  "qwen3, deepseek_r1, deepseek_v3, glm45, kimi_k2, minimax_m2, mistral, gemma4, granite, seed_oss, openai_gptoss"
+  "qwen3, deepseek_r1, deepseek_v3, glm45, kimi_k2, minimax_m2, mistral, gemma4, granite, seed_oss, hunyuan_a13b, "    \
+  "ernie45, openai_gptoss"
 
 /* yk_reasoning_of_template - the tags that a chat template contains; NULL if there are none. */
 const yk_reasoning *yk_reasoning_of_template(const char *template_text);
@@ -36,16 +38,17 @@ yk_reasoning_beginning yk_reasoning_beginning_of(const yk_reasoning *reasoning, 
 
 /* Splits text byte by byte. Owned by the parser of an answer. */
 typedef enum yk_reasoning_state {
-  YK_REASONING_BEGINNING, /* white space and part of the open tag are held */
+  YK_REASONING_BEGINNING, /* white space and part of an open tag are held */
   YK_REASONING_INSIDE,    /* white space and part of a close tag are held */
-  YK_REASONING_CLOSED,    /* white space behind the close tag is dropped */
+  YK_REASONING_CLOSED,    /* white space behind a close tag is dropped, and part of the answer's open tag held */
+  YK_REASONING_ANSWER,    /* between the answer's tags; white space and part of the close tag are held */
   YK_REASONING_BEHIND
 } yk_reasoning_state;
 
 typedef struct yk_reasoning_split {
   const yk_reasoning *tags;
   yk_reasoning_state state;
-  bool has_text;
+  bool has_text;                /* of the part between tags */
   yk_strbuf held, held_special; /* a byte that is not 0 for each byte of a special token */
   size_t n_space;               /* white space at the beginning of held, before the part of a tag */
   void (*reason)(void *user, char c, bool is_special); /* takes a byte of the reasoning */

@@ -23,6 +23,8 @@ static const struct {
              {"seed_oss", YK_TOOLS_SEED_OSS},
              {"glm45", YK_TOOLS_GLM45},
              {"glm47", YK_TOOLS_GLM45},
+             {"glm4", YK_TOOLS_GLM4},
+             {"phi4_mini_json", YK_TOOLS_PHI4_MINI},
              {"openai", YK_TOOLS_OPENAI},
              {"pythonic", YK_TOOLS_PYTHONIC},
              {"llama4_pythonic", YK_TOOLS_PYTHONIC}};
@@ -49,9 +51,12 @@ static const struct {
              {"[TOOL_CALLS]", "", YK_TOOLS_MISTRAL},
              {"<|tool_call>", "call:", YK_TOOLS_GEMMA4},
              {"<start_function_call>", "call:", YK_TOOLS_FUNCTIONGEMMA},
+             {"<|tool|>", "<|/tool|>", YK_TOOLS_PHI4_MINI},
+             {"functools[", "", YK_TOOLS_PHI4_MINI},
              {"<|tool_call|>", "", YK_TOOLS_GRANITE},
              {"<tool_calls>", "arguments", YK_TOOLS_HUNYUAN_A13B},
              {"<tool_call>", "arguments", YK_TOOLS_HERMES},
+             {"请使用 Json 格式表示调用的参数", "<|assistant|>", YK_TOOLS_GLM4},
              {"<|python_start|>", "", YK_TOOLS_PYTHONIC},
              {"Environment: ipython", "\"parameters\": ", YK_TOOLS_LLAMA3_JSON}};
 

@@ -20,6 +20,8 @@ typedef enum yk_tool_format {
   YK_TOOLS_MINIMAX_M2,
   YK_TOOLS_SEED_OSS,
   YK_TOOLS_GLM45,
+  YK_TOOLS_GLM4,
+  YK_TOOLS_PHI4_MINI,
   YK_TOOLS_PYTHONIC,
   YK_TOOLS_OPENAI, /* messages with channels */
   YK_N_TOOL_FORMATS
@@ -32,7 +34,7 @@ yk_tool_format yk_tool_format_find(const char *name);
  *   llama4_pythonic. */
 #define YK_TOOL_FORMAT_NAMES                                                                                           \
   "hermes, llama3_json, granite, mistral, deepseek_v3, deepseek_v31, kimi_k2, gemma4, functiongemma, qwen3_coder, "    \
-  "minimax_m2, seed_oss, glm45, hunyuan_a13b, pythonic, openai"
+  "minimax_m2, seed_oss, glm4, glm45, hunyuan_a13b, phi4_mini_json, pythonic, openai"
 
 /* yk_tool_format_of_template - the format whose tags a chat template contains; YK_TOOLS_NONE if there are none. */
 yk_tool_format yk_tool_format_of_template(const char *template_text);
