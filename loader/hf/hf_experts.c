@@ -183,6 +183,9 @@ static yk_status read_same(yk_json root, const char *file, const char *key, int3
 {
   yk_json value = yk_json_get(root, key);
   if (!yk_json_is(value, YK_JSON_ARRAY)) return yk_json_get_i32(root, file, key, false, 0, INT32_MAX, out, err);
+  if (yk_json_size(value) == 0)
+    return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected a number, or one for each layer, found an empty array", file,
+                      key);
   for (size_t i = 0; i < yk_json_size(value); i++) {
     yk_json element = yk_json_at(value, i);
     int64_t n = -1;

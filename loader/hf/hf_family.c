@@ -142,10 +142,11 @@ static const known_name model_types[] = {
     {"gemma3_text", YK_FAMILY_GEMMA3},
     {"gemma3", YK_FAMILY_GEMMA3_VL},
 };
-/* Short enough for a message; the table of families in loader/README.md has the classes. */
+/* Names of families without their versions, so that all fit into a message behind the name of a class; the table in
+ * loader/README.md has the classes. */
 static const char supported_architectures[] =
-    "Llama, Mistral to 4, Mixtral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM-4 to 5, gpt-oss, "
-    "MiniMax, Gemma 3, Seed, Ernie, Granite, Hunyuan, MiniCPM, FM9G, Phi-3";
+    "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek, Kimi-K2, ChatGLM, GLM, gpt-oss, MiniMax, Gemma 3, Seed, Ernie, "
+    "Granite, Hunyuan, MiniCPM, FM9G, Phi-3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {
@@ -162,8 +163,7 @@ const char *yk_model_family_name(yk_model_family family)
 static yk_status find_family(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_json classes = yk_json_get(root, "architectures");
-  const char *name = NULL, *model_type;
-  YK_TRY(yk_json_get_str(root, file, "model_type", false, &model_type, err));
+  const char *name = NULL, *model_type = NULL;
   if (yk_json_is_given(classes) && !yk_json_is(classes, YK_JSON_ARRAY))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\": expected an array of strings, found %s", file,
                       yk_json_type_name(classes));
@@ -175,6 +175,8 @@ static yk_status find_family(yk_json root, const char *file, yk_model_config *co
     config->family = known->family;
     return YK_OK;
   }
+  /* read only here: a change of the type beside classes would be without effect, and is refused */
+  if (!name) YK_TRY(yk_json_get_str(root, file, "model_type", false, &model_type, err));
   if (!name && model_type) {
     name = model_type;
     const known_name *known = find_name(model_types, sizeof model_types / sizeof *model_types, name);
@@ -184,7 +186,7 @@ static yk_status find_family(yk_json root, const char *file, yk_model_config *co
     }
   }
   if (!name) return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\" is missing", file);
-  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: architecture \"%s\" is not supported; supported: %s", file, name,
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: architecture \"%.40s\" is not supported; supported: %s", file, name,
                     supported_architectures);
 }
 

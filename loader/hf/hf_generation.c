@@ -7,7 +7,7 @@
 static const char bos_key[] = "bos_token_id", eos_key[] = "eos_token_id";
 
 /* Ids of one key that are outside the vocabulary (-1 for none, or another model's ids). The model never generates them:
- * they are ignored, with one warning per key. */
+ * they are ignored, with one warning per key. Other negative numbers are no ids, and refused. */
 typedef struct ignored_ids {
   yk_json first;
   size_t n;
@@ -32,7 +32,11 @@ static yk_status read_id(yk_json value, const char *file, const char *key, int32
   if (!yk_json_is_integer(value))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a token id, found %s", file, key,
                       yk_json_type_name(value));
-  if (yk_json_to_i64(value, &id) && id >= 0 && id < vocab_size)
+  bool is_small = yk_json_to_i64(value, &id);
+  if (is_small && id < -1)
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected a token id from 0 on, or -1 for none, found %.40s",
+                      file, key, yk_json_text(value));
+  if (is_small && id >= 0 && id < vocab_size)
     *out = (int32_t)id;
   else if (ignored->n++ == 0)
     ignored->first = value;

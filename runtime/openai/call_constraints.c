@@ -1,5 +1,6 @@
 #include "openai/call_constraints.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json_write.h"
@@ -199,8 +200,19 @@ static void append_begin(yk_strbuf *out, const call_form *form, yk_json name)
   yk_strbuf_free(&begin);
 }
 
+/* Where the schema of a tool is in the client's body, for errors. */
+static void append_place(yk_strbuf *out, const yk_openai_request *request, size_t tool)
+{
+  char usual[64];
+  const char *place = request->tool_places;
+  for (size_t i = 0; place && i < tool; i++) place += strlen(place) + 1;
+  snprintf(usual, sizeof usual, "tools[%zu].function.parameters", tool);
+  append_key(out, "place", place ? place : usual);
+}
+
 /* Arguments by the function's schema; any: every well-formed object. */
-static void append_arguments(yk_strbuf *out, const call_form *form, yk_json parameters, bool any)
+static void append_arguments(yk_strbuf *out, const call_form *form, const yk_openai_request *request, size_t tool,
+                             yk_json parameters, bool any)
 {
   yk_strbuf_append_str(out, "{\"type\": \"json_schema\", \"json_schema\": ");
   if (!any && yk_json_is(parameters, YK_JSON_OBJECT) && yk_json_size(parameters) > 0)
@@ -208,10 +220,13 @@ static void append_arguments(yk_strbuf *out, const call_form *form, yk_json para
   else
     yk_strbuf_append_str(out, "{\"type\": \"object\"}");
   if (form->style) yk_strbuf_append_fmt(out, ", \"style\": %s", form->style);
+  yk_strbuf_append_str(out, ", ");
+  append_place(out, request, tool);
   yk_strbuf_append_str(out, "}");
 }
 
-static void append_call(yk_strbuf *out, const call_form *form, yk_json function, bool any)
+static void append_call(yk_strbuf *out, const call_form *form, const yk_openai_request *request, size_t tool,
+                        yk_json function, bool any)
 {
   yk_strbuf_append_str(out, "{\"type\": \"tag\", ");
   append_begin(out, form, yk_json_get(function, "name"));
@@ -222,7 +237,7 @@ static void append_call(yk_strbuf *out, const call_form *form, yk_json function,
     append_key(out, "value", form->arguments);
     yk_strbuf_append_str(out, "}, ");
   }
-  append_arguments(out, form, yk_json_get(function, "parameters"), any);
+  append_arguments(out, form, request, tool, yk_json_get(function, "parameters"), any);
   yk_strbuf_append_str(out, form->has_index ? "]}, " : ", ");
   append_key(out, "end", form->end);
   yk_strbuf_append_str(out, "}");
@@ -230,12 +245,14 @@ static void append_call(yk_strbuf *out, const call_form *form, yk_json function,
 
 static void append_each_call(yk_strbuf *out, const call_form *form, const call_rules *rules)
 {
+  size_t i = 0;
   bool is_first = true;
   YK_JSON_EACH(tool, rules->request->chat.tools)
   {
+    size_t at = i++;
     if (rules->only && !yk_json_equals(yk_json_get(function_of(tool), "name"), rules->only)) continue;
     if (!is_first) yk_strbuf_append_str(out, ", ");
-    append_call(out, form, function_of(tool), rules->only_strict && !is_strict(tool));
+    append_call(out, form, rules->request, at, function_of(tool), rules->only_strict && !is_strict(tool));
     is_first = false;
   }
 }

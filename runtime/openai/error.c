@@ -48,6 +48,8 @@ static const struct {
     {"stop strings:", "stop", "stop: the model has no tokenizer; use stop_token_ids"},
     {"stop ids:", "stop_token_ids", NULL},
     {"number of stop ids", "stop_token_ids", NULL},
+    {"chat template:", "messages", NULL},
+    {"template arguments:", "chat_template_kwargs", NULL},
     {"number of stop strings", "stop", NULL},
     {"number of logit_bias entries", "logit_bias", NULL},
     {"number of bad_words", "bad_words", NULL},
@@ -83,6 +85,8 @@ static const char *const shared_names[] = {"prompt",
                                            "allowed_token_ids",
                                            "tool_choice",
                                            "tools",
+                                           "messages",
+                                           "documents",
                                            "embedding_size",
                                            "embeds"};
 
@@ -106,14 +110,32 @@ static const char *param_of(const char *message)
   return NULL;
 }
 
+/* A path into the body at the beginning of a message: "tools[0].function.parameters". */
+static bool take_path(const char *message, char *out, size_t n_most)
+{
+  static const char *const names[] = {"messages[", "tools[", "input[", "system["};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (strncmp(message, names[i], strlen(names[i])) != 0) continue;
+    snprintf(out, n_most, "%.*s", (int)strcspn(message, ":/ "), message);
+    return true;
+  }
+  return false;
+}
+
 static void set_param(yk_openai_error *error, const char *param)
 {
   snprintf(error->param, sizeof error->param, "%s", param ? param : "");
 }
 
-/* The message without names of files. */
+/* The message without names of files, and without the field that enforces calls before the place of a tool's schema. */
 static const char *message_of(const yk_err *err)
 {
+  static const char *const enforcing[] = {"tool_choice: ", "tools: ", "response_format: "};
+  for (size_t i = 0; i < sizeof enforcing / sizeof *enforcing; i++) {
+    size_t n = strlen(enforcing[i]);
+    bool is_place = strncmp(err->message + n, "tools[", 6) == 0 || strncmp(err->message + n, "input[", 6) == 0;
+    if (strncmp(err->message, enforcing[i], n) == 0 && is_place) return err->message + n;
+  }
   size_t found = find_engine_name(err->message);
   if (err->code == YK_E_IO || err->code == YK_E_INTERNAL || err->code == YK_E_NOMEM) return yk_status_name(err->code);
   if (err->code == YK_E_UNSUPPORTED && found < N_ENGINE_NAMES && engine_names[found].without_tokenizer)
@@ -126,8 +148,11 @@ void yk_openai_error_of(const yk_err *err, const char *param, yk_openai_error *o
   int http_status = http_status_of(err->code);
   *out = (yk_openai_error){.http_status = http_status, .type = type_of(http_status)};
   if (err->code == YK_E_CAPACITY) out->code = "context_length_exceeded";
-  if (http_status == 400) set_param(out, param && param[0] ? param : param_of(err->message));
-  snprintf(out->message, sizeof out->message, "%s", message_of(err));
+  const char *message = message_of(err);
+  snprintf(out->message, sizeof out->message, "%s", message);
+  if (http_status != 400) return;
+  if ((!param || !param[0]) && take_path(message, out->param, sizeof out->param)) return;
+  set_param(out, param && param[0] ? param : param_of(err->message));
 }
 
 void yk_openai_error_http(yk_openai_error *out, int http_status, const char *code, const char *param, const char *fmt,

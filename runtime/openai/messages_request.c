@@ -18,16 +18,16 @@ static const yk_translated_field fields[] = {
     {"output_config", YK_FIELD_READ},
     {"output_format", YK_FIELD_READ},
     {"chat_template_kwargs", YK_FIELD_READ},
-    {"metadata", YK_FIELD_PASSED},
-    {"service_tier", YK_FIELD_PASSED},
-    {"cache_control", YK_FIELD_PASSED},
-    {"context_management", YK_FIELD_PASSED},
-    {"inference_geo", YK_FIELD_PASSED},
-    {"speed", YK_FIELD_PASSED},
-    {"diagnostics", YK_FIELD_PASSED},
+    {"metadata", YK_FIELD_PASSED_OBJECT},
+    {"service_tier", YK_FIELD_PASSED_TEXT},
+    {"cache_control", YK_FIELD_PASSED_OBJECT},
+    {"context_management", YK_FIELD_PASSED_OBJECT},
+    {"inference_geo", YK_FIELD_PASSED_TEXT},
+    {"speed", YK_FIELD_PASSED_TEXT},
+    {"diagnostics", YK_FIELD_PASSED_OBJECT},
     {"fallbacks", YK_FIELD_PASSED},
     {"fallback_credit_token", YK_FIELD_PASSED},
-    {"billing_policy", YK_FIELD_PASSED},
+    {"billing_policy", YK_FIELD_PASSED_OBJECT},
     {"thread", YK_FIELD_READ},
     {"compaction", YK_FIELD_OFF},
     {"mcp_servers", YK_FIELD_OFF},
@@ -210,7 +210,7 @@ static yk_status read_tool(yk_translation *t, yk_json tool, yk_err *err)
   if (yk_json_is_given(description) && !yk_json_is(description, YK_JSON_STRING))
     return yk_translation_wrong(t, "a \"description\" that is a string", description, err);
   YK_TRY(yk_translation_check_strict(t, tool, err));
-  yk_translation_tool(t, name, description, schema, yk_json_get(tool, "strict"));
+  yk_translation_tool(t, name, description, schema, "input_schema", yk_json_get(tool, "strict"));
   return YK_OK;
 }
 

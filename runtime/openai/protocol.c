@@ -114,17 +114,21 @@ void yk_protocol_error_of(const yk_protocol *protocol, const yk_err *err, const 
 /* ---- Bodies ------------------------------------------------------------------------------------------------------ */
 
 /* The translated body is parsed like one of a client, but for its size, which the client's body bounds. */
-static yk_status parse_translated(yk_translation *translation, const yk_openai_defaults *defaults,
-                                  yk_openai_request *out, yk_err *err)
+static yk_status parse_translated(yk_translation *translation, const yk_openai_defaults *given, yk_openai_request *out,
+                                  yk_err *err)
 {
+  yk_openai_defaults defaults = *given;
+  defaults.tool_places = translation->tool_places.data;
   enum { MORE_DEPTH = 8 }; /* of tools and schemas */
   const yk_json_rules rules = {.max_depth = YK_OPENAI_MAX_DEPTH + MORE_DEPTH};
   yk_json_doc *document;
   const yk_strbuf *text = &translation->body;
   YK_TRY(yk_json_parse("body", text->data, text->length, &rules, &document, err));
-  YK_TRY(yk_openai_request_parse(document, yk_json_root(document), YK_FORM_CHAT, defaults, out, err));
+  YK_TRY(yk_openai_request_parse(document, yk_json_root(document), YK_FORM_CHAT, &defaults, out, err));
   out->repeated = translation->echo.data;
   translation->echo = YK_STRBUF_INIT;
+  out->message_places = translation->message_places.data;
+  translation->message_places = YK_STRBUF_INIT;
   out->encrypts_reasoning = translation->encrypts_reasoning;
   out->bounds_max_tokens = true;
   if (translation->hides_reasoning) out->include_reasoning = false;

@@ -52,6 +52,8 @@ typedef struct yk_openai_defaults {
   /* called for everything in a request that is ignored, such as unknown fields: kind "field", name; or NULL */
   void (*pass_over)(void *user, const char *kind, const char *name);
   void *user;
+  /* of a translated body: where the client has the parameters of each tool, each with a NUL behind it; or NULL */
+  const char *tool_places;
 } yk_openai_defaults;
 
 /* yk_openai_defaults_init - the model's own sampling, one sample, no tools, streams; max_tokens of the model's
@@ -120,6 +122,8 @@ typedef struct yk_openai_request {
   int32_t stream_interval; /* a stream's first token has its own event; later events hold so many tokens */
   char *repeated;          /* owned; responses: members of the answer that repeat the request, as JSON; else NULL */
   bool encrypts_reasoning; /* responses: reasoning is returned as "encrypted_content" too */
+  char *message_places; /* owned; of a translated body: where the client has each message, with a NUL behind; or NULL */
+  const char *tool_places; /* while the body is parsed: yk_openai_defaults.tool_places */
   bool is_empty;           /* responses: "input" has no items; the answer is empty, and no engine is needed */
   char request_id[YK_OPENAI_ID_BYTES]; /* "request_id" in visible ASCII; "": none, or not usable */
   yk_openai_chat chat;
@@ -146,6 +150,10 @@ typedef struct yk_openai_request {
 yk_status yk_openai_request_parse(yk_json_doc *document, yk_json object, yk_openai_form form,
                                   const yk_openai_defaults *defaults, yk_openai_request *out, yk_err *err);
 void yk_openai_request_free(yk_openai_request *request);
+
+/* yk_openai_request_place - replace "messages[2]" at the beginning of an error's message by the place that this message
+ *   has in the client's body, if the body was translated. */
+void yk_openai_request_place(const yk_openai_request *request, yk_err *err);
 
 /* yk_openai_request_drop_body - every choice has been submitted: free the document and everything that points into it:
  *   the texts of prompts unless they are echoed, the conversation, stop strings. Errors: YK_E_NOMEM. */

@@ -43,7 +43,9 @@ typedef enum field_kind {
   FIELD_INTERVAL,
   FIELD_BUDGET,
   FIELD_TRUNCATE,
-  FIELD_PASSED,    /* accepted and ignored: no visible effect on the answer */
+  FIELD_PASSED_TEXT, /* these are checked and ignored: no visible effect on the answer */
+  FIELD_PASSED_FLAG,
+  FIELD_PASSED_OBJECT,
   FIELD_ONLY_ZERO, /* other values are not supported */
   FIELD_ONLY_TRUE, /* the other value is not supported */
   FIELD_OFF        /* only false, or an empty string, array or object: the feature is not supported */
@@ -114,16 +116,16 @@ static const field fields[] = {
     {"stream_interval", FIELD_INTERVAL, BOTH, 0},
     {"request_id", FIELD_REQUEST_ID, BODIES, 0},
     {"priority", FIELD_ONLY_ZERO, BODIES, 0},
-    {"user", FIELD_PASSED, BODIES, 0},
-    {"metadata", FIELD_PASSED, BOTH, 0},
-    {"store", FIELD_PASSED, BOTH, 0},
-    {"service_tier", FIELD_PASSED, BOTH, 0},
-    {"safety_identifier", FIELD_PASSED, BOTH, 0},
-    {"prompt_cache_key", FIELD_PASSED, BOTH, 0},
-    {"prediction", FIELD_PASSED, CHAT, 0},
-    {"verbosity", FIELD_PASSED, CHAT, 0},
+    {"user", FIELD_PASSED_TEXT, BODIES, 0},
+    {"metadata", FIELD_PASSED_OBJECT, BOTH, 0},
+    {"store", FIELD_PASSED_FLAG, BOTH, 0},
+    {"service_tier", FIELD_PASSED_TEXT, BOTH, 0},
+    {"safety_identifier", FIELD_PASSED_TEXT, BOTH, 0},
+    {"prompt_cache_key", FIELD_PASSED_TEXT, BOTH, 0},
+    {"prediction", FIELD_PASSED_OBJECT, CHAT, 0},
+    {"verbosity", FIELD_PASSED_TEXT, CHAT, 0},
     {"include_reasoning", FIELD_FLAG, CHAT, REQUEST(include_reasoning)},
-    {"spaces_between_special_tokens", FIELD_PASSED, BOTH, 0},
+    {"spaces_between_special_tokens", FIELD_PASSED_FLAG, BOTH, 0},
     {"vllm_xargs", FIELD_OFF, BOTH, 0},
     {"return_token_offsets", FIELD_OFF, BOTH, 0},
     {"return_prompt_text", FIELD_OFF, BOTH, 0},
@@ -280,6 +282,11 @@ static yk_status read_only_true(const char *name, yk_json value, yk_err *err)
   return flag ? YK_OK : yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected true, or to be left out", name);
 }
 
+static yk_status check_kind(const char *name, yk_json value, yk_json_kind kind, const char *expected, yk_err *err)
+{
+  return yk_json_is(value, kind) ? YK_OK : yk_json_wrong_type(NULL, name, expected, value, err);
+}
+
 static yk_status read_field(yk_openai_request *request, const field *f, const yk_openai_defaults *defaults,
                             yk_json value, yk_err *err)
 {
@@ -295,7 +302,10 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   case FIELD_BUDGET:
     return yk_json_read_i32(value, NULL, f->name, -1, INT32_MAX, &request->sampling.max_reasoning_tokens, err);
   case FIELD_TRUNCATE: return read_truncation(request, value, err);
-  case FIELD_PASSED: return YK_OK;
+  case FIELD_PASSED_TEXT: return check_kind(f->name, value, YK_JSON_STRING, "a string", err);
+  case FIELD_PASSED_FLAG:
+    return yk_json_is_bool(value) ? YK_OK : check_kind(f->name, value, YK_JSON_TRUE, "true or false", err);
+  case FIELD_PASSED_OBJECT: return check_kind(f->name, value, YK_JSON_OBJECT, "an object", err);
   case FIELD_ONLY_ZERO: return read_only_zero(f->name, value, err);
   case FIELD_SALT: return read_salt(request, value, err);
   case FIELD_SEED: return yk_request_read_seed(request, value, err);

@@ -181,12 +181,27 @@ yk_status yk_openai_request_parse(yk_json_doc *document, yk_json object, yk_open
                              .tags = defaults->style.reasoning,
                              .include_reasoning = true,
                              .stream_interval = 1,
+                             .tool_places = defaults->tool_places,
                              .document = document,
                              .object = object};
   yk_chat_init(&out->chat);
   if (!yk_json_is(object, YK_JSON_OBJECT)) return yk_json_wrong_type(NULL, "body", "an object", object, err);
   YK_JSON_EACH_KEY(key, object) YK_TRY(yk_request_read_field(out, key, defaults, err));
-  return finish(out, defaults, err);
+  yk_status status = finish(out, defaults, err);
+  out->tool_places = NULL;
+  return status;
+}
+
+void yk_openai_request_place(const yk_openai_request *request, yk_err *err)
+{
+  char text[YK_ERR_MESSAGE_BYTES];
+  const char *place = request->message_places;
+  size_t message;
+  int n_read = 0;
+  if (!err || err->code == YK_OK || !place || sscanf(err->message, "messages[%zu]%n", &message, &n_read) != 1) return;
+  for (size_t i = 0; i < message; i++) place += strlen(place) + 1;
+  snprintf(text, sizeof text, "%s%s", place, err->message + n_read);
+  snprintf(err->message, sizeof err->message, "%s", text);
 }
 
 yk_status yk_openai_request_drop_body(yk_openai_request *request, yk_err *err)
@@ -230,6 +245,7 @@ void yk_openai_request_free(yk_openai_request *request)
   free(request->constraint);
   free(request->biases);
   free(request->repeated);
+  free(request->message_places);
   for (size_t i = 0; request->bad_words && i < request->sampling.n_bad_words; i++)
     free((void *)(uintptr_t)request->bad_words[i].ids);
   free(request->bad_words);

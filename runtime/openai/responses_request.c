@@ -20,18 +20,18 @@ static const yk_translated_field fields[] = {
     {"include", YK_FIELD_READ},
     {"truncation", YK_FIELD_READ},
     {"top_logprobs", YK_FIELD_READ},
-    {"user", YK_FIELD_PASSED},
-    {"metadata", YK_FIELD_PASSED},
-    {"store", YK_FIELD_PASSED},
-    {"service_tier", YK_FIELD_PASSED},
-    {"safety_identifier", YK_FIELD_PASSED},
-    {"prompt_cache_key", YK_FIELD_PASSED},
-    {"prompt_cache_retention", YK_FIELD_PASSED},
-    {"max_tool_calls", YK_FIELD_PASSED}, /* of tools that a server runs itself */
-    {"stream_options", YK_FIELD_PASSED},
-    {"client_metadata", YK_FIELD_PASSED},
-    {"prompt_cache_options", YK_FIELD_PASSED},
-    {"access_programs", YK_FIELD_PASSED},
+    {"user", YK_FIELD_PASSED_TEXT},
+    {"metadata", YK_FIELD_PASSED_OBJECT},
+    {"store", YK_FIELD_PASSED_FLAG},
+    {"service_tier", YK_FIELD_PASSED_TEXT},
+    {"safety_identifier", YK_FIELD_PASSED_TEXT},
+    {"prompt_cache_key", YK_FIELD_PASSED_TEXT},
+    {"prompt_cache_retention", YK_FIELD_PASSED_TEXT},
+    {"max_tool_calls", YK_FIELD_PASSED_NUMBER}, /* of tools that a server runs itself */
+    {"stream_options", YK_FIELD_PASSED_OBJECT},
+    {"client_metadata", YK_FIELD_PASSED_OBJECT},
+    {"prompt_cache_options", YK_FIELD_PASSED_OBJECT},
+    {"access_programs", YK_FIELD_PASSED_OBJECT},
     {"background", YK_FIELD_OFF},
     {"conversation", YK_FIELD_OFF},
     {"prompt", YK_FIELD_OFF},
@@ -225,7 +225,8 @@ static yk_status read_function(yk_translation *t, yk_json tool, yk_json allowed,
   if (yk_json_is_given(parameters) && !yk_json_is(parameters, YK_JSON_OBJECT))
     return yk_translation_wrong(t, "\"parameters\" that are an object", parameters, err);
   YK_TRY(yk_translation_check_strict(t, tool, err));
-  if (is_allowed(allowed, name)) yk_translation_tool(t, name, description, parameters, yk_json_get(tool, "strict"));
+  if (is_allowed(allowed, name))
+    yk_translation_tool(t, name, description, parameters, "parameters", yk_json_get(tool, "strict"));
   return YK_OK;
 }
 

@@ -25,8 +25,9 @@ static void append_list(yk_translation *t, const char *name, const yk_strbuf *el
 bool yk_translation_failed(const yk_translation *t)
 {
   const yk_translated_message *m = &t->message;
-  return t->failed || t->body.failed || t->echo.failed || t->messages.failed || t->tools.failed || m->parts.failed ||
-         m->reasoning.failed || m->calls.failed || m->result_of.failed;
+  return t->failed || t->body.failed || t->echo.failed || t->messages.failed || t->tools.failed ||
+         t->message_places.failed || t->tool_places.failed || m->parts.failed || m->reasoning.failed ||
+         m->calls.failed || m->result_of.failed;
 }
 
 yk_status yk_translation_end(yk_translation *t, yk_err *err)
@@ -41,8 +42,8 @@ yk_status yk_translation_end(yk_translation *t, yk_err *err)
 void yk_translation_free(yk_translation *t)
 {
   yk_translated_message *m = &t->message;
-  yk_strbuf *const buffers[] = {&t->body,  &t->echo,      &t->messages, &t->tools,
-                                &m->parts, &m->reasoning, &m->calls,    &m->result_of};
+  yk_strbuf *const buffers[] = {&t->body,  &t->echo,      &t->messages, &t->tools,     &t->message_places,
+                                &m->parts, &m->reasoning, &m->calls,    &m->result_of, &t->tool_places};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) yk_strbuf_free(buffers[i]);
   free(t->call_ids.slots);
   *t = (yk_translation){0};
@@ -69,6 +70,27 @@ static bool is_empty(yk_json value)
   return has_size ? yk_json_size(value) == 0 : yk_json_is(value, YK_JSON_STRING) && yk_json_length(value) == 0;
 }
 
+static const char *expected_of(yk_field_rule rule)
+{
+  switch (rule) {
+  case YK_FIELD_PASSED_TEXT: return "a string";
+  case YK_FIELD_PASSED_FLAG: return "true or false";
+  case YK_FIELD_PASSED_NUMBER: return "a number";
+  default: return "an object";
+  }
+}
+
+static bool is_as_expected(yk_field_rule rule, yk_json value)
+{
+  switch (rule) {
+  case YK_FIELD_PASSED_TEXT: return yk_json_is(value, YK_JSON_STRING);
+  case YK_FIELD_PASSED_FLAG: return yk_json_is_bool(value);
+  case YK_FIELD_PASSED_NUMBER: return yk_json_is(value, YK_JSON_NUMBER);
+  case YK_FIELD_PASSED_OBJECT: return yk_json_is(value, YK_JSON_OBJECT);
+  default: return true;
+  }
+}
+
 yk_status yk_translation_fields(yk_translation *t, yk_json body, const yk_translated_field *fields, size_t n,
                                 yk_err *err)
 {
@@ -83,6 +105,8 @@ yk_status yk_translation_fields(yk_translation *t, yk_json body, const yk_transl
       yk_translation_note(t, "field", key);
     else if (field->rule == YK_FIELD_COPY)
       yk_json_append(yk_translation_field(t, field->name), value, 0);
+    else if (!is_as_expected(field->rule, value))
+      return yk_translation_wrong(t, expected_of(field->rule), value, err);
     else if (field->rule == YK_FIELD_OFF && !is_empty(value))
       return yk_translation_refuse(t, YK_E_UNSUPPORTED, err, "not supported; leave it out");
   }
@@ -202,6 +226,7 @@ void yk_translation_end_message(yk_translation *t)
     m->role = NULL;
     return;
   }
+  yk_strbuf_append(&t->message_places, m->place, strlen(m->place) + 1);
   yk_strbuf_append_fmt(out, "%s{\"role\":\"%s\",\"content\":", out->length ? "," : "", m->role);
   append_content(m, out);
   if (m->reasoning.length) {
@@ -232,6 +257,7 @@ void yk_translation_message(yk_translation *t, const char *role)
 {
   yk_translation_end_message(t);
   t->message.role = role;
+  snprintf(t->message.place, sizeof t->message.place, "%.*s", (int)(strcspn(t->param, "]") + 1), t->param);
 }
 
 void yk_translation_assistant(yk_translation *t)
@@ -294,9 +320,12 @@ yk_status yk_translation_check_strict(yk_translation *t, yk_json object, yk_err 
   return yk_translation_wrong(t, "true or false", strict, err);
 }
 
-void yk_translation_tool(yk_translation *t, yk_json name, yk_json description, yk_json parameters, yk_json strict)
+void yk_translation_tool(yk_translation *t, yk_json name, yk_json description, yk_json parameters, const char *key,
+                         yk_json strict)
 {
   yk_strbuf *out = &t->tools;
+  yk_strbuf_append_fmt(&t->tool_places, "%s.%s", t->param, key);
+  yk_strbuf_append(&t->tool_places, "", 1);
   if (out->length) yk_strbuf_append_str(out, ",");
   yk_strbuf_append_str(out, "{\"type\":\"function\",\"function\":{\"name\":");
   yk_json_append(out, name, 0);

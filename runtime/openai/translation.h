@@ -11,8 +11,9 @@
 
 /* The message that is being written: texts and, of an assistant, reasoning and calls. */
 typedef struct yk_translated_message {
-  const char *role; /* static; NULL: none is open */
-  yk_strbuf parts;  /* [n_parts] content parts, separated by commas */
+  const char *role;                  /* static; NULL: none is open */
+  char place[YK_OPENAI_PARAM_BYTES]; /* of its first part in the body: "input[3]" */
+  yk_strbuf parts;                   /* [n_parts] content parts, separated by commas */
   size_t n_parts;
   yk_strbuf reasoning, calls; /* escaped text; elements of tool_calls, separated by commas */
   yk_strbuf result_of;        /* of a tool: the id of its call, as a JSON string */
@@ -32,7 +33,8 @@ typedef struct yk_translation {
   bool encrypts_reasoning;           /* yk_openai_request.encrypts_reasoning */
   char param[YK_OPENAI_PARAM_BYTES]; /* the field that is being read */
   const yk_openai_defaults *defaults;
-  yk_strbuf messages, tools; /* elements, separated by commas */
+  yk_strbuf messages, tools;             /* elements, separated by commas */
+  yk_strbuf message_places, tool_places; /* of each of these in the client's body, each with a NUL behind it */
   yk_translated_message message;
   yk_call_ids call_ids;
   bool failed; /* an allocation failed outside the buffers */
@@ -53,8 +55,12 @@ void yk_translation_free(yk_translation *t);
 typedef enum yk_field_rule {
   YK_FIELD_COPY,   /* a field of the chat completion with the same meaning, checked there */
   YK_FIELD_READ,   /* read by the translation itself */
-  YK_FIELD_PASSED, /* accepted and ignored: no visible effect on the answer */
-  YK_FIELD_OFF     /* only false, or an empty string, array or object: the feature is not supported */
+  YK_FIELD_PASSED, /* accepted and ignored: no visible effect on the answer. The others with their type checked */
+  YK_FIELD_PASSED_TEXT,
+  YK_FIELD_PASSED_FLAG,
+  YK_FIELD_PASSED_NUMBER,
+  YK_FIELD_PASSED_OBJECT,
+  YK_FIELD_OFF /* only false, or an empty string, array or object: the feature is not supported */
 } yk_field_rule;
 
 typedef struct yk_translated_field {
@@ -114,7 +120,9 @@ void yk_translation_end_message(yk_translation *t);
  *   Errors: YK_E_FORMAT. */
 yk_status yk_translation_check_strict(yk_translation *t, yk_json object, yk_err *err);
 
-/* yk_translation_tool - add a tool. description, parameters, strict: may be absent. */
-void yk_translation_tool(yk_translation *t, yk_json name, yk_json description, yk_json parameters, yk_json strict);
+/* yk_translation_tool - add the tool at param. description, parameters, strict: may be absent. key: of the client's
+ *   parameters. */
+void yk_translation_tool(yk_translation *t, yk_json name, yk_json description, yk_json parameters, const char *key,
+                         yk_json strict);
 
 #endif

@@ -62,8 +62,10 @@ static yk_status find_ids(yk_exchange *x, yk_err *err)
   if (g->request.is_empty) return YK_OK;
   if (g->request.form != YK_FORM_CHAT) return yk_openai_request_tokenize(&g->request, x->engine, err);
   yk_openai_prompt *prompt = &g->request.prompts[0];
-  YK_TRY(yk_chat_tokenize(&x->server->chat, x->server->log, &g->request.chat, x->server->options.template_kwargs,
-                          &prompt->ids, &prompt->n_ids, err));
+  yk_status status = yk_chat_tokenize(&x->server->chat, x->server->log, &g->request.chat,
+                                      x->server->options.template_kwargs, &prompt->ids, &prompt->n_ids, err);
+  yk_openai_request_place(&g->request, err);
+  if (status != YK_OK) return status;
   YK_TRY(yk_openai_chat_end(x->server->chat.renderer, &g->request, err));
   return yk_openai_request_tokenize(&g->request, x->engine, err);
 }
@@ -178,8 +180,10 @@ static yk_status count_tokens(yk_exchange *x, yk_openai_request *request, yk_err
   const char *adapter;
   if (!yk_server_has_model(x->server, x->engine, request->model, &adapter, &x->reply)) return YK_OK;
   request->chat.deadline_ns = yk_exchange_deadline_ns(x);
-  YK_TRY(yk_chat_tokenize(&x->server->chat, x->server->log, &request->chat, x->server->options.template_kwargs, &ids,
-                          &n_ids, err));
+  yk_status status = yk_chat_tokenize(&x->server->chat, x->server->log, &request->chat,
+                                      x->server->options.template_kwargs, &ids, &n_ids, err);
+  yk_openai_request_place(request, err);
+  if (status != YK_OK) return status;
   free(ids);
   yk_strbuf_append_fmt(&x->reply.body, "{\"input_tokens\":%zu}", n_ids);
   yk_reply_json(&x->reply);

@@ -207,6 +207,21 @@ class AgentFormsTest(Case):
         text = events[-1]["response"]["output"][-1]["content"][0]["text"]
         self.assertEqual(json.loads(text), {})
 
+    @unittest.skipUnless(HAS_GRAMMAR, "no grammar library")
+    def test_places_of_schemas(self):
+        """Tools that are left out, and tools of items, count."""
+        tool = {"type": "function", "name": "more", "strict": True, "parameters": {
+            "type": "object", "properties": {"x": {"not": {}}}}}
+        more = {"type": "additional_tools", "role": "developer", "tools": [CODEX_TOOLS[2], tool]}
+        for fields, place in (({"input": CODEX_INPUT, "tools": [*CODEX_TOOLS, tool]}, "tools[8]"),
+                              ({"input": [*CODEX_INPUT, more]}, "input[3].tools[1]"),
+                              ({"input": [*CODEX_INPUT, more], "tool_choice": "required"}, "input[3].tools[1]")):
+            self.assert_refused(self.server.post(RESPONSES, {**CODEX, **fields}), 400,
+                                f'{place}.parameters/properties/x/not: "not"', param=f"{place}.parameters")
+        answer = self.server.post(MESSAGES, {**CLAUDE, "messages": CLAUDE_TURNS, "tools": [
+            CLAUDE_TOOLS[2], {"name": "more", "input_schema": tool["parameters"], "strict": True}]})
+        self.assertIn('tools[1].input_schema/properties/x/not: "not"', answer.value["error"]["message"])
+
     # ---- Claude Code
 
     def claude(self, turns, path=MESSAGES, **fields):

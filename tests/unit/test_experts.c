@@ -200,6 +200,7 @@ static void bad_values_are_refused(void **state)
       {hunyuan, "{'moe_topk': '-'}", "num_experts_per_tok|at least 1|0", YK_E_FORMAT},
       {hunyuan, "{'num_experts': 0}", "num_experts|1 to 1024|0", YK_E_FORMAT},
       {hunyuan, "{'moe_intermediate_size': [40, 40, 40, 40]}", "moe_intermediate_size 40|96", YK_E_UNSUPPORTED},
+      {hunyuan, "{'num_shared_expert': []}", "num_shared_expert|one for each layer|an empty array", YK_E_FORMAT},
       {hunyuan, "{'num_shared_expert': 2}", "num_shared_expert 2|supported: 1", YK_E_UNSUPPORTED},
       {hunyuan, "{'moe_layer_num_skipped': 1}", "moe_layer_num_skipped 1|supported: 0", YK_E_UNSUPPORTED},
       {hunyuan, "{'use_qk_norm': false}", "use_qk_norm false|true", YK_E_UNSUPPORTED},

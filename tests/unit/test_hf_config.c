@@ -432,6 +432,8 @@ static void unknown_models(void **state)
       {"{'architectures': ['GPT2LMHeadModel']}", YK_E_UNSUPPORTED,
        "config.json|\"GPT2LMHeadModel\"|Llama|Mistral|Qwen2 to 3.8|MiniCPM|FM9G|gpt-oss|Phi-3"},
       {"{'architectures': ['Qwen4ExpForCausalLM']}", YK_E_UNSUPPORTED, "Qwen4Exp|Qwen2 to 3.8"},
+      {"{'architectures': ['AModelWithALongNameForConditionalGeneration']}", YK_E_UNSUPPORTED,
+       "\"AModelWithALongNameForConditionalGenerat\" is|Llama|Phi-3"},
       {"{'architectures': '-', 'model_type': 'qwen4_exp'}", YK_E_UNSUPPORTED, "qwen4_exp|supported"},
       {"{'architectures': ['Gemma3ForCausalLM'], 'final_logit_softcapping': 30}", YK_E_UNSUPPORTED,
        "final_logit_softcapping 30"},

@@ -122,6 +122,8 @@ static void bad_generation_settings(void **state)
       {"{}", "{'top_k': 1.5}", "generation_config.json|\"top_k\"|expected an integer"},
       {"{}", "{'do_sample': 1}", "generation_config.json|\"do_sample\""},
       {"{}", "{'eos_token_id': ['x']}", "generation_config.json|\"eos_token_id\"|found string"},
+      {"{'eos_token_id': [1, -5]}", "{}", "config.json|\"eos_token_id\"|from 0 on, or -1 for none, found -5"},
+      {"{}", "{'bos_token_id': -2}", "generation_config.json|\"bos_token_id\"|found -2"},
       {"{'eos_token_id': [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}", "{}", "\"eos_token_id\"|at most 16"},
   };
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {

@@ -43,7 +43,8 @@ static void constraints(void **state)
 
 #define CALL_OF_F(end)                                                                                                 \
   "\"tags\": [{\"type\": \"tag\", \"begin\": \"<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": \", "        \
-  "\"content\": {\"type\": \"json_schema\", \"json_schema\": {\"type\": \"object\"}}, \"end\": "                       \
+  "\"content\": {\"type\": \"json_schema\", \"json_schema\": {\"type\": \"object\"}, \"place\": "                      \
+  "\"tools[0].function.parameters\"}, \"end\": "                                                                       \
   "\"}\\n</tool_call>\"}], "                                                                                           \
   "\"stop_after_first\": " end "}"
 #define ONLY_CALLS(end)                                                                                                \

@@ -221,6 +221,10 @@ static void refused_responses(void **state)
       {"{'input': 'x', 'include': ['message.output_text.logprobs']}", "include", "not supported"},
       {"{'input': 'x', 'background': true}", "background", "not supported"},
       {"{'input': 'x', 'moderation': {'model': 'm'}}", "moderation", "not supported"},
+      {"{'input': 'x', 'metadata': 'm'}", "metadata", "an object, found string"},
+      {"{'input': 'x', 'store': 1}", "store", "true or false, found integer"},
+      {"{'input': 'x', 'user': {}}", "user", "a string, found object"},
+      {"{'input': 'x', 'max_tool_calls': '1'}", "max_tool_calls", "a number, found string"},
       {INPUT("{'type': 'local_shell_call', 'call_id': 'c', 'action': 5}"), "input[0].action", "an object"},
       {INPUT("{'type': 'local_shell_call_output', 'id': 'c', 'output': 'x'}"), "input[0].id", "No tool call found"},
       {"{'input': 'x', 'conversation': 'c'}", "conversation", "not supported"},
@@ -384,6 +388,7 @@ static void refused_messages(void **state)
       {"{'max_tokens': 9, 'thread': {'type': 'continue', 'previous_message_id': 'm'}, 'messages': [" USER("x") "]}",
        "thread", "not stored here"},
       {"{'max_tokens': 9, 'compaction': {'type': 'c'}, 'messages': [" USER("x") "]}", "compaction", "not supported"},
+      {"{'max_tokens': 9, 'metadata': [], 'messages': [" USER("x") "]}", "metadata", "an object, found array"},
       {TURNS("{'role': 'system', 'clear_at': 5, 'content': 'S'}"), "messages[0].clear_at", "next_user_message"},
       {TURNS(CALL_TURN ", {'role': 'user', 'content': [{'type': 'tool_result', 'tool_use_id': 'c1', 'content': "
                        "[{'type': 'tool_reference'}]}]}"),
@@ -460,6 +465,40 @@ static void lengths(void **state)
   }
 }
 
+/* Errors about messages that have been translated, and about schemas of tools, name the place in the client's body. */
+static void places(void **state)
+{
+  (void)state;
+  static const struct {
+    const yk_protocol *protocol;
+    const char *body, *message, *expected, *param;
+  } rows[] = {{&yk_protocol_responses,
+               "{'instructions': 'I', 'input': [" USER("x") ", {'type': 'reasoning', 'summary': []}, " USER("y") "]}",
+               "messages[2].role: no", "input[2].role: no", "input[2].role"},
+              {&yk_protocol_responses, "{'instructions': 'I', 'input': [" USER("x") "]}", "messages[0]: no",
+               "instructions: no", ""},
+              {&yk_protocol_responses, "{'input': [" USER("x") "]}", "chat template: no", "chat template: no", "input"},
+              {&yk_protocol_messages, "{'max_tokens': 9, 'system': 'S', 'messages': [" USER("x") ", " USER("y") "]}",
+               "messages[1].content: no", "messages[0].content: no", "messages[0].content"},
+              {&yk_protocol_chat, "{'messages': [" USER("x") "]}", "messages[0].role: no", "messages[0].role: no",
+               "messages[0].role"},
+              {&yk_protocol_chat, "{'messages': [" USER("x") "]}", "tool_choice: tools[1].function.parameters/a: no",
+               "tools[1].function.parameters/a: no", "tools[1].function.parameters"},
+              {&yk_protocol_responses, "{'input': 'x'}", "tool_choice: input[1].tools[0].parameters/a: no",
+               "input[1].tools[0].parameters/a: no", "input[1].tools[0].parameters"}};
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) {
+    yk_openai_request r = accept(rows[i].protocol, rows[i].body, NULL);
+    yk_err err = YK_ERR_INIT;
+    yk_openai_error error;
+    yk_err_set(&err, YK_E_INVAL, "%s", rows[i].message);
+    yk_openai_request_place(&r, &err);
+    yk_protocol_error_of(rows[i].protocol, &err, NULL, &error);
+    assert_string_equal(error.message, rows[i].expected);
+    assert_string_equal(error.param, rows[i].param);
+    yk_openai_request_free(&r);
+  }
+}
+
 /* Results find their calls however many there are. */
 static void many_calls(void **state)
 {
@@ -489,6 +528,7 @@ int main(void)
                                      cmocka_unit_test(refused_messages),
                                      cmocka_unit_test(embeddings),
                                      cmocka_unit_test(lengths),
+                                     cmocka_unit_test(places),
                                      cmocka_unit_test(many_calls)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

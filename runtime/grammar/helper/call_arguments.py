@@ -336,8 +336,18 @@ def gemma_schema(schema):
             todo += node
 
 
+def put_place(node, place):
+    """The format, with the place of the arguments beside the schemas of their values."""
+    for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        put_place(value, place)
+    if isinstance(node, dict) and node.get("type") == "json_schema":
+        node["place"] = place
+    return node
+
+
 def expand(node, path=""):
-    """The format with arguments in the library's own formats; path: of the node. Raises Refused."""
+    """The format with arguments in the library's own formats; path: of the node. Raises Refused, with "place" of the
+    node in its path, if the node has one."""
     if isinstance(node, list):
         return [expand(one, below(path, i)) for i, one in enumerate(node)]
     if not isinstance(node, dict):
@@ -347,9 +357,11 @@ def expand(node, path=""):
         if style == "gemma":
             gemma_schema(node["json_schema"])
         if style in STYLES:
-            return Arguments(node["json_schema"], style).in_tags()
+            return put_place(Arguments(node["json_schema"], style).in_tags(), node.get("place"))
         if style == "python":
-            return Arguments(node["json_schema"], style).in_python()
+            return put_place(Arguments(node["json_schema"], style).in_python(), node.get("place"))
     except Refused as error:
-        raise Refused(below(path, "json_schema") + error.path, error.reason) from None
+        place = node.get("place")
+        place = place if isinstance(place, str) else below(path, "json_schema")
+        raise Refused(place + error.path, error.reason) from None
     return {key: value if key == "json_schema" else expand(value, below(path, key)) for key, value in node.items()}

@@ -82,16 +82,18 @@ def quoted(choice):
 
 
 def schemas_of(value):
-    """The JSON schemas within a structural tag, with their places. Limits white space in them, too."""
+    """The JSON schemas within a structural tag, with their places: "place" beside a schema, else the path within the
+    tag. Removes "place", and limits white space."""
     todo = [(value, "")]
     while todo:
         node, path = todo.pop()
         if isinstance(node, dict):
+            place = node.pop("place", None) if "json_schema" in node else None
             if "json_schema" in node:
                 node.setdefault("max_whitespace_cnt", MOST_SPACES)
             for key, member in node.items():
                 if key == "json_schema":
-                    yield member, f"{path}/{key}"
+                    yield member, place if isinstance(place, str) else f"{path}/{key}"
                 else:
                     todo.append((member, f"{path}/{key}"))
         elif isinstance(node, list):
