@@ -7,8 +7,8 @@
 #include "base/arguments.h"
 #include "kernels/device.h"
 
-/* An ambiguous grammar has more parses with every token. All rows wait for the mask of one, so that a request may take
- * this much of the engine's thread for each token, and this much beyond over the whole output. */
+/* An ambiguous grammar has more parses with every token, and all rows of a step wait for the slowest mask. So a request
+ * may take FREE_NS of the engine thread for each token, and EXCESS_NS more over the whole output. */
 static const int64_t FREE_NS = 5000000, EXCESS_NS = 1000000000;
 
 /* Processor time of the calling thread: other load on the machine does not count. */
@@ -201,7 +201,7 @@ void yk_request_constraint_fill(yk_request_constraint *c, const yk_constrained_o
     return;
   }
   size_t n_unwanted = output->n_unwanted;
-  bool has_answer = !c->matcher || c->reasoning.part != YK_OUTPUT_REASONS; /* else an end leaves none */
+  bool has_answer = !c->matcher || c->reasoning.part != YK_OUTPUT_REASONS; /* an end within reasoning leaves none */
   if (!has_answer && n_unwanted < output->n_eos_ids) n_unwanted = output->n_eos_ids;
   if (c->allowed) restrict_to_allowed(c, words, n_words);
   if (c->matcher) drop_unwanted(output, n_unwanted, words, n_words);

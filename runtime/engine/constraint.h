@@ -1,9 +1,10 @@
-/* constraint.h - what keeps a request's output to its constraint and to its allowed ids: the mask of each drawn token.
+/* constraint.h - the mask of each token that a request draws, by its constraint, its allowed ids and the limit of its
+ * reasoning.
  *
- * The matcher lags behind the output: it accepts the last token, and fills the mask of the next, while the ranks
- * compute the step that draws it. It begins behind the reasoning; before that, the mask excludes the model's end ids,
- * and ends reasoning beyond its limit. Once the constraint permits only the end, the mask does, whatever ignore_eos and
- * min_tokens say; before that they keep end ids out of masks. */
+ * The matcher lags behind the output: while the ranks compute the step that draws a token, the matcher accepts the
+ * token before and fills the mask. The constraint holds from the end of the reasoning on; during reasoning, the mask
+ * excludes the model's end ids, and beyond the limit of reasoning permits only the close tag. ignore_eos and min_tokens
+ * keep end ids out of a mask as long as the mask has other ids. */
 #ifndef YK_ENGINE_CONSTRAINT_H
 #define YK_ENGINE_CONSTRAINT_H
 
@@ -25,8 +26,8 @@ typedef struct yk_request_constraint {
 /* The model that constraints are matched against. */
 typedef struct yk_constrained_model {
   yk_grammars *grammars;         /* NULL if the model has no tokenizer */
-  const yk_tokenizer *tokenizer; /* the same */
-  const char *no_tokenizer;      /* the reason */
+  const yk_tokenizer *tokenizer; /* NULL: none */
+  const char *no_tokenizer;      /* the reason, if tokenizer is NULL */
   int32_t n_ids;                 /* of the vocabulary */
 } yk_constrained_model;
 

@@ -1,8 +1,9 @@
 /* engine_internal.h - the engine's own state, shared by engine.c (life), engine_loop.c (the engine thread), submit.c,
  * and the owners of sequences: request_owner.c and held_sequence.c.
  *
- * Threads: the engine thread alone touches ranks, pool, scheduler and builder. Callers reach it through the inbox.
- * Locks: engine.mutex and each request's mutex; a thread never holds two of them. */
+ * Threads: the engine thread alone uses ranks (except yk_ranks_check), pool, scheduler and builder. Callers reach the
+ * engine thread through the inbox and calls. Locks: engine.mutex and each request's mutex; a thread never holds two of
+ * them. */
 #ifndef YK_ENGINE_ENGINE_INTERNAL_H
 #define YK_ENGINE_ENGINE_INTERNAL_H
 
@@ -36,7 +37,7 @@ struct yk_engine {
   yk_settings settings;
   yk_engine_info info;
   yk_cluster *cluster;     /* the processes of the run; NULL: one */
-  yk_mpi_run *mpi;         /* that started them, or NULL; the group's if there is one */
+  yk_mpi_run *mpi;         /* the MPI run that started the processes, or NULL; owned by the group if there is one */
   yk_process_group *group; /* the engine is one of several of a run, or NULL */
   bool has_one_clock;      /* all ranks' timestamps are of one clock */
   yk_model_config config;  /* without rules of quantisation */

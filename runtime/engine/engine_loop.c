@@ -61,7 +61,7 @@ static bool take_inbox(yk_engine *e)
 
 typedef struct cancelled_search {
   yk_sequence *found;
-  bool has_later; /* one is in flight */
+  bool has_later; /* a cancelled sequence is in flight, to be dropped after its step */
 } cancelled_search;
 
 static void look_for_cancelled(void *context, yk_sequence *seq)
@@ -161,7 +161,7 @@ static void record_failure(yk_engine *e, const yk_err *error)
   pthread_mutex_unlock(&e->mutex);
 }
 
-/* Count the last step once the work has run out. A failure shows with the next work. */
+/* Count the last step once the work has run out. A failure is recorded: later requests end with it. */
 static void end_work(yk_engine *e, yk_err *error)
 {
   yk_profiler_step_end(e, yk_clock_now_ns());

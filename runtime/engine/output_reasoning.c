@@ -70,7 +70,8 @@ static bool is_space(char c)
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Takes a byte of the tag or another one. Returns whether the tag is complete. */
+/* Advances in the tag by the byte c, or begins the tag again if c does not continue it. Returns whether the tag is
+ * complete. */
 static bool take(yk_output_reasoning *r, const char *tag, char c)
 {
   if (c != tag[r->n_tag]) r->n_tag = 0;
@@ -131,7 +132,7 @@ int32_t yk_output_reasoning_forced(const yk_output_reasoning *r, const int32_t *
 {
   size_t n_ids = (size_t)(n - r->first), k = r->n_close_ids - 1;
   if (r->part != YK_OUTPUT_REASONS || r->max_tokens < 0 || n - r->first < r->max_tokens) return -1;
-  /* Goes on behind the ids of the tag that have occurred. */
+  /* The longest beginning of the tag that the output ends with is continued. */
   while (k > 0 && (k > n_ids || memcmp(ids + n - k, r->close_ids, k * sizeof *ids) != 0)) k--;
   return r->close_ids[k];
 }

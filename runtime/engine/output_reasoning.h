@@ -30,8 +30,8 @@ typedef struct yk_output_reasoning {
   int32_t max_tokens; /* of the reasoning; -1: any number */
 } yk_output_reasoning;
 
-/* yk_output_reasoning_init - by the reasoning members of sampling; without tags the output answers. tokenizer: NULL
- *   if the model has none, for no_tokenizer.
+/* yk_output_reasoning_init - from the reasoning members of sampling; without tags, the whole output is the answer.
+ *   tokenizer: NULL if the model has none; no_tokenizer is then the reason.
  *   Errors: YK_E_UNSUPPORTED for tags without a tokenizer; YK_E_INVAL for a tag that is empty or repeats its first
  *   byte; YK_E_NOMEM. On failure nothing is left to free. Thread: any. */
 yk_status yk_output_reasoning_init(yk_output_reasoning *reasoning, const yk_tokenizer *tokenizer,

@@ -23,7 +23,7 @@ _Static_assert(sizeof(engine_notice) == 16, "messages have no padding");
 
 struct yk_process_group {
   yk_engine_options options; /* the processes of the run, and the log */
-  yk_mpi_run *mpi;           /* that started them, or NULL */
+  yk_mpi_run *mpi;           /* that started the processes, or NULL */
   yk_cluster *cluster;
   bool has_engine; /* process 0: announced, and not ended */
 };
@@ -119,7 +119,7 @@ yk_status yk_process_group_begin(yk_group_place *place, yk_engine_options *optio
   return status;
 }
 
-/* Answers that are errors belong to an engine whose failure process 0 has anyway. */
+/* Answers that are errors are ignored: process 0 has the failure of that engine already. */
 void yk_process_group_end(yk_process_group *group)
 {
   yk_err err = YK_ERR_INIT;
@@ -150,7 +150,7 @@ static yk_status follow_engine(yk_process_group *group, const engine_notice *not
   return yk_engine_follow_in(&options, group, follower->stops, follower->user, &has_run, is_stuck, err);
 }
 
-/* An engine that fails ends itself; whether the group goes on is the decision of process 0. */
+/* An engine that fails ends itself; process 0 decides whether another follows. */
 static yk_status answer_notice(yk_process_group *group, const yk_cluster_message *message,
                                const yk_group_follower *follower, bool *is_stuck, yk_err *err)
 {

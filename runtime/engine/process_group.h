@@ -14,7 +14,8 @@ typedef struct yk_group_place {
 } yk_group_place;
 
 /* yk_process_group_begin - process 0: announce an engine; stores the processes and the address of its roll call in
- *   *options and *place. yk_process_group_end must follow, after an error too. Errors: YK_E_INVAL, YK_E_COMM. */
+ *   *options and *place. yk_process_group_end must follow, after an error too. Errors: YK_E_INVAL, YK_E_COMM, YK_E_IO
+ *   (the address cannot be opened). */
 yk_status yk_process_group_begin(yk_group_place *place, yk_engine_options *options, yk_err *err);
 
 /* yk_process_group_end - process 0: wait until all processes are free of the engine. */

@@ -1,8 +1,11 @@
 /* request.h - one request: the engine writes tokens, a caller reads them.
  *
  * Two owners: the caller's handle, until yk_request_free, and the engine, until the request is finished. The last owner
- * to release the request frees it. mutex guards the fields below it; only the engine thread uses the fields above
- * it. */
+ * to release the request frees it.
+ *
+ * Threads: mutex guards the fields below it. Fields above are set before the request is queued; then only the engine
+ * thread changes them, until the end. Other threads read what no longer changes: yk_request_get_usage seq.n_prompt,
+ * the reader logprob_ids, and after the end the last text and the embedding. yk_request_cancel uses n_cancels. */
 #ifndef YK_ENGINE_REQUEST_H
 #define YK_ENGINE_REQUEST_H
 
@@ -37,7 +40,7 @@ struct yk_request {
   int32_t *logprob_ids;      /* [sampling.n_logprob_ids] ids whose log-probabilities the reader gets */
   float *listed_logprobs;    /* [n_logprob_ids] of the current token */
   yk_logit_bias *row_biases; /* biases and bans of the current row, if bad_words is not empty */
-  float *embedding;          /* [n_embedding] of the prompt, which is the result; NULL: tokens are */
+  float *embedding;          /* [n_embedding] of the prompt, the request's result; NULL: the result is tokens */
   int32_t n_embedding;
   yk_request_constraint constraint;
   yk_detokenizer *detokenizer; /* NULL without a tokenizer */
@@ -85,7 +88,8 @@ static inline bool yk_ids_contain(const int32_t *ids, size_t n, int32_t id)
 /* yk_request_create - a request with a copy of prompt and parameters (checked by the caller), owned by caller and
  *   engine. capacity: prompt and output tokens together. end_ids: ids that end the output and that min_tokens bans,
  *   without duplicates.
- *   Errors: YK_E_NOMEM, YK_E_INVAL (a stop string that is empty or not UTF-8). */
+ *   Errors: YK_E_NOMEM, YK_E_INVAL (a stop string that is empty or not UTF-8), YK_E_FORMAT (a tokenizer that makes
+ *   texts grow without end). */
 yk_status yk_request_create(const yk_sequence_owner *owner, const int32_t *prompt, int32_t n_prompt, int32_t capacity,
                             const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,
                             const yk_tokenizer *tokenizer, atomic_uint *n_cancels, yk_request **out, yk_err *err);
@@ -114,8 +118,8 @@ yk_status yk_request_set_embedding(yk_request *request, int32_t n, yk_err *err);
  *   thread. */
 void yk_request_embed(yk_request *request, const float *hidden, bool normalises);
 
-/* yk_request_set_constraint - before the request is queued: reserve space for its masks and take over the constraint.
- *   n_eos_ids: the first end ids are the model's. */
+/* yk_request_set_constraint - before the request is queued: count the rows for its masks [n_ids bits] among the step
+ *   memory that it needs, and take over the constraint. n_eos_ids: so many of the first end ids are the model's. */
 void yk_request_set_constraint(yk_request *request, const yk_request_constraint *constraint, size_t n_eos_ids,
                                int32_t n_ids);
 

@@ -1,4 +1,5 @@
-/* request_queue.h - what passes from the engine thread (request_write.c) to a request's reader (request_read.c). */
+/* request_queue.h - the encoding of the outputs that the engine thread (request_write.c) passes to a request's reader
+ * (request_read.c). */
 #ifndef YK_ENGINE_REQUEST_QUEUE_H
 #define YK_ENGINE_REQUEST_QUEUE_H
 

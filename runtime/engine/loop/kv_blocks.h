@@ -30,7 +30,8 @@ typedef uint64_t yk_kv_chain;
 yk_status yk_kv_blocks_create(int32_t n_blocks, yk_kv_blocks **out, yk_err *err);
 void yk_kv_blocks_destroy(yk_kv_blocks *blocks);
 
-/* yk_kv_blocks_on_unpublish - call this whenever a published block is no longer offered, with its chain. One caller. */
+/* yk_kv_blocks_on_unpublish - set the function that is called, with the block's chain, whenever a published block is no
+ *   longer offered. May be called once. */
 void yk_kv_blocks_on_unpublish(yk_kv_blocks *blocks, void (*unpublished)(void *context, yk_kv_chain chain),
                                void *context);
 

@@ -158,12 +158,13 @@ int32_t yk_sequence_memory_reuse(yk_sequence_memory *memory, yk_memory_pool *poo
  *   to be computed now. */
 void yk_sequence_memory_enter(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t n_tokens);
 
-/* yk_sequence_memory_leave - let the slot go. Recurrent states stay in it until the memory is released, or another
- *   memory takes the slot and this one is released with it. */
+/* yk_sequence_memory_leave - release the slot. Recurrent states stay valid until the memory is released, or another
+ *   memory takes the slot, which also releases this memory. */
 void yk_sequence_memory_leave(yk_sequence_memory *memory, yk_memory_pool *pool);
 
-/* yk_sequence_memory_limit_rows - how many of the next n_left rows a step with space for n_most computes. can_wait: the
- *   result may be 0, as long as n_most is below YK_STATE_STEP_ROWS; otherwise such a step ends anywhere. */
+/* yk_sequence_memory_limit_rows - how many of the next n_left rows a step with space for n_most computes. With
+ *   recurrent states, a part of the rows should end where states can be saved. If n_most, below YK_STATE_STEP_ROWS, is
+ *   too small for that: 0 with can_wait, so that the rows wait for a step with more space, else n_most. */
 int32_t yk_sequence_memory_limit_rows(const yk_sequence_memory *memory, const yk_memory_pool *pool, int32_t n_left,
                                       int32_t n_most, bool can_wait);
 
@@ -173,7 +174,7 @@ bool yk_sequence_memory_reserve(yk_sequence_memory *memory, yk_memory_pool *pool
 /* yk_sequence_memory_plan - the coming step computes the next n_rows of tokens, whose blocks are reserved. */
 void yk_sequence_memory_plan(yk_sequence_memory *memory, yk_memory_pool *pool, const int32_t *tokens, int32_t n_rows);
 
-/* yk_sequence_memory_commit - that step is over. */
+/* yk_sequence_memory_commit - the step that computed the n_rows planned last is over. */
 void yk_sequence_memory_commit(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t n_rows);
 
 /* yk_sequence_memory_truncate - keep the first n_tokens at most. If a published block is cut, its rows are computed
@@ -181,10 +182,10 @@ void yk_sequence_memory_commit(yk_sequence_memory *memory, yk_memory_pool *pool,
 void yk_sequence_memory_truncate(yk_sequence_memory *memory, yk_memory_pool *pool, int32_t n_tokens);
 
 /* yk_sequence_memory_fork - give copy, an empty memory, this memory: published blocks are shared, other blocks and
- *   states are copied by the coming step. The copy keeps its states in the slot that was left longest ago, as a parked
- *   memory. Without copies_forks, a free slot, free blocks, or space in the coming step, and while this memory runs,
- *   nothing is copied: published blocks are shared, with states none until the copy is reused. Later rows are computed
- *   again. */
+ *   states are copied by the coming step. The copy's states are in the slot that was left longest ago, as those of a
+ *   parked memory. Nothing is copied without copies_forks, a free slot, free blocks or space in the coming step, or
+ *   while this memory runs: then the published blocks are shared and later rows are computed again, but with states the
+ *   copy stays empty. */
 void yk_sequence_memory_fork(const yk_sequence_memory *memory, yk_memory_pool *pool, yk_sequence_memory *copy);
 
 /* yk_sequence_memory_park - the pool may reclaim the memory until it is unparked. unpark has no effect on a memory that

@@ -19,8 +19,7 @@ void yk_plan_fill_experts(const yk_model_memory *memory, const yk_settings *sett
 void yk_plan_note(const yk_model_config *config, const yk_model_memory *memory, int32_t wanted_seqs, yk_plan *plan);
 
 /* yk_plan_report_too_little_memory - set the reason if not one block of KV fits: either into the requested size, or
- * into total_bytes
- *   with the memory of the largest rank. */
+ *   into total_bytes with the memory of the largest rank. */
 void yk_plan_report_too_little_memory(const yk_engine_options *options, const yk_model_memory *memory,
                                       int64_t total_bytes, yk_plan *plan);
 

@@ -1,15 +1,16 @@
-/* processes.h - the processes that the ranks of a run are divided among: what they agree upon while they start, and
- * their common failure. A run of one process has no cluster: NULL. roll_call.h connects the processes. */
+/* processes.h - the processes among which the ranks of a run are divided: values that all of them agree upon at the
+ * start, and their common failure. A run of one process has no cluster: NULL. roll_call.h connects the processes. */
 #ifndef YK_ENGINE_MACHINE_PROCESSES_H
 #define YK_ENGINE_MACHINE_PROCESSES_H
 
 #include "parallel/cluster/cluster.h"
 
-/* yk_processes_leave - end in order, and free. NULL is allowed. */
+/* yk_processes_leave - end this process's part of the cluster in order, and free the cluster. NULL is allowed. */
 void yk_processes_leave(yk_cluster *cluster);
 
-/* yk_processes_fail - the failure of a process, to all of them, and as the caller's error: an earlier failure of the
- *   cluster explains the caller's and takes its place. Returns the error's code. cluster NULL: changes nothing. */
+/* yk_processes_fail - report this process's error (status, *err) to all processes. If the cluster has failed before,
+ *   *err becomes the earlier failure instead, which explains this error. Returns the code of *err. status YK_OK or
+ *   cluster NULL: changes nothing. */
 yk_status yk_processes_fail(yk_cluster *cluster, yk_status status, yk_err *err);
 
 /* yk_processes_smallest - every process calls this function with a value; *least: the least value, *process: the first

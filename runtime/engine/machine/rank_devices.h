@@ -1,5 +1,4 @@
-/* rank_devices.h - the devices of this process's ranks and their ends of the communicator. Owner: the struct's
- * owner. */
+/* rank_devices.h - the devices of this process's ranks and their ends of the communicator. */
 #ifndef YK_ENGINE_MACHINE_RANK_DEVICES_H
 #define YK_ENGINE_MACHINE_RANK_DEVICES_H
 
@@ -16,8 +15,8 @@ typedef struct yk_rank_devices {
 } yk_rank_devices;
 
 /* yk_rank_devices_open - one device per rank as in the settings, connected. cluster: the processes that have the
- *   world's ranks, all of which call this function; NULL: one process. After a failure some may be open: close
- *   them. Errors: YK_E_CAPACITY (more ranks than devices), YK_E_INVAL, YK_E_UNSUPPORTED, YK_E_DEVICE, YK_E_COMM,
+ *   world's ranks, all of which call this function; NULL: one process. yk_rank_devices_close must follow, after an
+ *   error too. Errors: YK_E_CAPACITY (more ranks than devices), YK_E_INVAL, YK_E_UNSUPPORTED, YK_E_DEVICE, YK_E_COMM,
  *   YK_E_TIMEOUT, YK_E_NOMEM. */
 yk_status yk_rank_devices_open(const yk_settings *settings, yk_cluster *cluster, yk_rank_devices *out, yk_err *err);
 

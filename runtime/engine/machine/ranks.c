@@ -53,8 +53,8 @@ struct yk_ranks {
   yk_cluster *cluster;          /* or NULL: one process; not owned */
   yk_err send_error;            /* process 0: of the last step's message */
   pthread_t waiter;             /* the thread that began the last step, and waits for it */
-  bool is_judged;               /* process 0: a stall has been, which fails the cluster */
-  bool has_answered;            /* another process: the last step, before its end */
+  bool is_judged;               /* process 0: judge_stall has run, and fails the cluster */
+  bool has_answered;            /* another process: report_stall has answered the message of the current step */
   yk_remote_profiles *remote;   /* process 0 of several: profiles of the others' ranks */
   yk_remote_sampling *sampling; /* NULL: process 0 samples */
   yk_rank_devices devices;

@@ -1,10 +1,10 @@
 /* ranks.h - the devices, communicators, models and worker threads of one engine, driven together.
  *
- * With a cluster (yk_ranks_create), every process has the object for its own ranks. Process 0 sends each step to the
- * followers (step_message.h), which run it with yk_ranks_follow; it collects their answers with the end of its own
- * ranks. The first failure of any rank of any process, or of a process, ends the work of all.
+ * With a cluster (yk_ranks_create), every process has an object for its own ranks. Process 0 sends each step to the
+ * followers (step_message.h), which run the step with yk_ranks_follow; when the step ends on its own ranks, process 0
+ * collects the followers' answers. The first failure of any rank of any process, or of a process, ends the work of all.
  *
- * Owner: the engine, or the function that follows one. Thread: one at a time (the creating thread, then the engine
+ * Owner: the engine, or yk_engine_follow. Thread: one at a time (the creating thread, then the engine
  * thread), except yk_ranks_check. */
 #ifndef YK_ENGINE_MACHINE_RANKS_H
 #define YK_ENGINE_MACHINE_RANKS_H
@@ -31,8 +31,8 @@ yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint, const 
 int64_t yk_ranks_loaded_bytes(const yk_ranks *ranks);
 
 /* yk_ranks_adapt - give every rank an adapter as this number, behind the steps that have begun, none of which may use
- *   the number. One process. Errors, after which the ranks go on without the number: those of yk_model_adapt; or their
- *   failure. */
+ *   the number. One process. Errors: those of yk_model_adapt, after which the ranks work without the adapter; or the
+ *   ranks' failure. */
 yk_status yk_ranks_adapt(yk_ranks *ranks, const yk_adapter *adapter, int32_t number, yk_err *err);
 
 /* yk_ranks_begin - start a step on every rank, after the steps begun before: at most one for each pipeline stage. A
@@ -46,8 +46,8 @@ void yk_ranks_send_late(yk_ranks *ranks, const yk_step *step);
  *   error every later step fails with the same error. */
 yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err);
 
-/* yk_ranks_follow - in a process other than process 0: wait for the next message of process 0 and do what it says, a
- *   step. timeout_s: time without a message. *is_end: the engine of process 0 has ended in order. Errors: YK_E_AGAIN
+/* yk_ranks_follow - in a process other than process 0: wait for the next message of process 0, and run its step.
+ *   timeout_s: limit of the wait. *is_end: the engine of process 0 has ended in order. Errors: YK_E_AGAIN
  *   (no message), the failure that ends the run. */
 yk_status yk_ranks_follow(yk_ranks *ranks, double timeout_s, bool *is_end, yk_err *err);
 

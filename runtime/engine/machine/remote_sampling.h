@@ -18,21 +18,22 @@ void yk_remote_sampling_destroy(yk_remote_sampling *sampling); /* NULL is allowe
 /* yk_remote_sampling_process - the process that samples. */
 int yk_remote_sampling_process(const yk_remote_sampling *sampling);
 
-/* yk_remote_sampling_has_arrays - whether the arrays for sampling of such a step are sent: not those of a plain one. */
+/* yk_remote_sampling_has_arrays - whether process 0 sends arrays for sampling with this step: a plain step (is_plain)
+ *   has none. */
 bool yk_remote_sampling_has_arrays(const yk_step *step);
 
-/* yk_remote_sampling_keep - in the process that samples: copies the block of a step, whose message is about to go.
+/* yk_remote_sampling_keep - in the process that samples: copies the block of a step, whose message is freed next.
  *   Errors: YK_E_NOMEM. */
 yk_status yk_remote_sampling_keep(yk_remote_sampling *sampling, const yk_step *step, yk_err *err);
 
-/* yk_remote_sampling_complete - in the process that samples: from a step whose block has only the arrays for ranks, and
- *   the other arrays [n_bytes] if it has any and was kept, the whole step with room for its answer, valid until the
- *   next call.
- *   Errors: YK_E_COMM (another size than the counts say), YK_E_NOMEM. */
+/* yk_remote_sampling_complete - in the process that samples: gives the step memory for its answer. If the step has
+ *   arrays for sampling (yk_remote_sampling_has_arrays), its block, kept before, is completed by these arrays [n_bytes]
+ *   and replaces step->block. All is valid until the next call.
+ *   Errors: YK_E_COMM (n_bytes differs from the size by the step's counts), YK_E_NOMEM. */
 yk_status yk_remote_sampling_complete(yk_remote_sampling *sampling, yk_step *step, const void *arrays, size_t n_bytes,
                                       yk_err *err);
 
-/* yk_remote_sampling_give - the answer of the completed step, to process 0. Errors: YK_E_COMM. */
+/* yk_remote_sampling_give - send the answer of the completed step to process 0. Errors: YK_E_COMM. */
 yk_status yk_remote_sampling_give(yk_remote_sampling *sampling, const yk_step *step, yk_err *err);
 
 /* yk_remote_sampling_take - in process 0: the answer of the oldest step that has not been taken. timeout_s <= 0: waits
