@@ -15,7 +15,8 @@ typedef struct yk_key_headers {
 } yk_key_headers;
 
 /* yk_access_has_key - whether one of the headers has one of the options' keys, or the options have no keys. *key: index
- *   of the key. Takes equally long for every wrong key of one length. Thread: any. */
+ *   of the key; unchanged if the options have no keys. Takes equally long for every wrong key of one length. Thread:
+ *   any. */
 bool yk_access_has_key(const yk_server_options *options, const yk_key_headers *headers, size_t *key);
 
 /* The addressee and the origin of a request. */

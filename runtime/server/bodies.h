@@ -1,5 +1,5 @@
-/* bodies.h - memory of requests' bodies: a limit on the sum of all bodies that are being received or prepared. After
- * that a request keeps its tokens and little else. */
+/* bodies.h - memory of requests' bodies: a limit on the sum of all bodies that are being received or prepared. A
+ * prepared request no longer has its body, but its tokens and little else. */
 #ifndef YK_SERVER_BODIES_H
 #define YK_SERVER_BODIES_H
 
@@ -7,8 +7,8 @@
 
 #include "server/exchange.h"
 
-/* A small body is always accepted, since the number of connections is limited, so that a small request is served next
- * to large ones. */
+/* Bodies of at most this size are accepted beyond the limit, so that large requests do not keep small ones out; the
+ * number of connections limits their sum. */
 enum { YK_SMALL_BODY_BYTES = 64 << 10 };
 
 /* yk_bodies_start - before the first body: freed large blocks of this process return to the system, so that the

@@ -9,8 +9,9 @@
  * while libmicrohttpd, which has written the head and will write the end, waits.
  *
  * libmicrohttpd neither times nor watches a suspended connection, and counts any byte as activity. Therefore a
- * connection must deliver a whole request within a time limit, from its start or from the previous answer, and the
- * server's own epoll watches each connection for the client's leaving. All on the server thread. */
+ * connection must deliver the head of a request within a time limit, from its start or from the previous answer, and
+ * the body within the same limit from the head on; and the server's own epoll watches each connection for the client's
+ * leaving. All on the server thread. */
 #ifndef YK_SERVER_CONNECTION_H
 #define YK_SERVER_CONNECTION_H
 
@@ -25,7 +26,8 @@ typedef struct yk_server yk_server;
 typedef struct yk_exchange yk_exchange;
 typedef struct yk_connection yk_connection;
 
-/* A client that reads none of its answer for so long is disconnected; libmicrohttpd has the same limit on its side. */
+/* A client that reads none of its answer for this time is disconnected; libmicrohttpd has the same limit on its
+ * side. */
 enum { YK_STALLED_CLIENT_S = 300 };
 
 /* Connections with the same limit, ordered by deadline. */
@@ -77,7 +79,8 @@ typedef struct yk_connections {
   void *user;
 } yk_connections;
 
-/* yk_connections_init - header_limit_ns: time for a whole request to arrive; 0: no limit. */
+/* yk_connections_init - header_limit_ns: time for the head of a request to arrive, and again for the body; 0: no
+ *   limit. */
 void yk_connections_init(yk_connections *connections, int64_t header_limit_ns, int max_open);
 
 /* yk_connections_accept - accept the clients that wait at listen_fd, up to the limit. */

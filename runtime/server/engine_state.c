@@ -113,9 +113,10 @@ bool yk_server_has_engine(yk_exchange *x)
 bool yk_exchange_lease_engine(yk_exchange *x)
 {
   yk_server *server = x->server;
-  if (atomic_load(&server->has_chat) && !atomic_load(&server->is_draining))
-    x->engine = yk_engine_host_acquire(&server->host);
-  if (!x->engine) yk_server_explain(server, &x->reply);
+  do {
+    if (atomic_load(&server->has_chat) && !atomic_load(&server->is_draining))
+      x->engine = yk_engine_host_acquire(&server->host);
+  } while (!x->engine && yk_server_explain(server, &x->reply)); /* true: the engine has begun to serve since */
   return x->engine != NULL;
 }
 

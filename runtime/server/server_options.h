@@ -24,7 +24,7 @@ typedef struct yk_server_options {
   int64_t max_held_body_bytes;
   double request_timeout_s;   /* 0: none */
   double shutdown_timeout_s;  /* time after a signal for running requests to end */
-  double header_timeout_s;    /* for a whole request to arrive */
+  double header_timeout_s;    /* for the head of a request to arrive, and again for the body; 0: none */
   const char *const *origins; /* [n_origins] origins whose pages may call from a browser; "*": any */
   size_t n_origins;
   const char *const *allowed_hosts; /* [n_allowed_hosts] names, without ports, that clients may use for the server */
