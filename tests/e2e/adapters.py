@@ -165,7 +165,8 @@ class Numbers(ProcessesCase):
 
     def test_norms_with_an_offset(self):
         """The offset is part of the biases of the layers that read the norm, and is not in an adapter's inputs."""
-        model, folder = os.path.join(harness.FAMILIES, "format_msmodelslim_w8a16"), harness.scratch_folder(self.addCleanup)
+        model = os.path.join(harness.FAMILIES, "format_msmodelslim_w8a16")
+        folder = harness.scratch_folder(self.addCleanup)
         for name, *modules in (("read", ("self_attn.q_proj", 96, 96)),
                                ("others", ("self_attn.o_proj", 96, 96), ("mlp.down_proj", 100, 96))):
             write_random(os.path.join(folder, name), *modules)
