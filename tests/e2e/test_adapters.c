@@ -103,7 +103,7 @@ static void test_places(void **state)
   assert_int_equal(yk_held_sequence_create_adapted(engine, "x", &sequence, &err), YK_OK);
   assert_int_equal(yk_engine_unload_adapter(engine, "x", &err), YK_OK);
   assert_int_equal(yk_engine_list_adapters(engine, &name, 1), 0);
-  expect_failure(YK_E_CAPACITY, "1 of them unloaded", load(engine, "y", &err), &err);
+  expect_failure(YK_E_CAPACITY, "1 of them by unloaded", load(engine, "y", &err), &err);
   yk_held_sequence_free(sequence);
   yk_err_clear(&err);
   assert_int_equal(load(engine, "y", &err), YK_OK);
@@ -143,6 +143,23 @@ static void test_refusals(void **state)
   assert_int_equal(yk_engine_unload_adapter(engine, "x", &err), YK_OK);
 }
 
+/* The roll call of a run of several processes comes first. */
+static void test_options_without_an_array(void **state)
+{
+  (void)state;
+  yk_engine_options options = fixture_options("qwen3_f32", 2);
+  options.device = YK_DEVICE_CPU;
+  options.max_adapters = 1;
+  options.n_adapters = 1;
+  options.n_processes = 2;
+  options.process = 1;
+  options.master_host = "127.0.0.1";
+  options.start_timeout_s = 0.1;
+  bool has_run, is_stuck;
+  yk_err err = YK_ERR_INIT;
+  expect_failure(YK_E_INVAL, "adapters", yk_engine_follow(&options, NULL, NULL, &has_run, &is_stuck, &err), &err);
+}
+
 static void test_an_engine_without(void **state)
 {
   (void)state;
@@ -162,6 +179,6 @@ int main(void)
       cmocka_unit_test_setup_teardown(test_requests_and_held_sequences, open_engine, close_engine),
       cmocka_unit_test_setup_teardown(test_places, open_engine, close_engine),
       cmocka_unit_test_setup_teardown(test_refusals, open_engine, close_engine),
-      cmocka_unit_test(test_an_engine_without)};
+      cmocka_unit_test(test_options_without_an_array), cmocka_unit_test(test_an_engine_without)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,10 +51,10 @@ static void add_adapters(yk_process_facts *f, const yk_engine_options *o)
   static const char *const files[] = {"adapter_config.json", "adapter_model.safetensors"};
   yk_strbuf *list = add(f, "lora-modules", YK_FACT_EQUAL);
   uint32_t all = YK_HASH_START;
-  for (size_t i = 0; i < o->n_adapters; i++) {
+  for (size_t i = 0; o->adapters && i < o->n_adapters; i++) { /* NULL is refused elsewhere */
     const yk_adapter_path *adapter = &o->adapters[i];
     uint32_t identity = YK_HASH_START;
-    if (!adapter->name || !adapter->path) continue; /* refused elsewhere */
+    if (!adapter->name || !adapter->path) continue;
     for (size_t n = 0; n < sizeof files / sizeof *files; n++)
       yk_model_file_identity(adapter->path, files[n], &identity, NULL);
     all = yk_hash(yk_hash(all, adapter->name, strlen(adapter->name) + 1), &identity, sizeof identity);
