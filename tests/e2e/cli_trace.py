@@ -154,13 +154,13 @@ class Served(Base):
 
 class SlowRank(Base):
     def test_the_others_wait(self):
-        """One stall of 100 ms before an operation of the last rank."""
+        """One stall of half a second before an operation of the last rank."""
         if N_RANKS < 2:
             self.skipTest("one rank waits for nobody")
         slow = N_RANKS - 1
         operation, kind = ("linear_forward", "stall-host") if harness.ON_CPU else ("graph_run", "stall-gpu")
         self.yoke = self.faulty
-        os.environ["YOKE_FAULT"] = f"rank={slow} operation={operation} call=12 fault={kind} seconds=0.1"
+        os.environ["YOKE_FAULT"] = f"rank={slow} operation={operation} call=12 fault={kind} seconds=0.5"
         self.addCleanup(os.environ.pop, "YOKE_FAULT")
         done = self.generate("--trace", self.trace)
         self.assertIn("hook: ", done.out)
@@ -169,9 +169,9 @@ class SlowRank(Base):
             waits = [event["dur"] for event in slices[f"rank {rank}", "device"] if event["name"] == "waiting"]
             longest_ms = max(waits, default=0) / 1e3
             if rank == slow:
-                self.assertLess(longest_ms, 90)
+                self.assertLess(longest_ms, 450)
             else:
-                self.assertGreater(longest_ms, 90)
+                self.assertGreater(longest_ms, 450)
 
 
 if __name__ == "__main__":

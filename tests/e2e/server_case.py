@@ -16,6 +16,7 @@ import harness
 
 SMALL = ("--threads", 2, "--kv-cache-bytes", "64MiB")  # starts at once
 JSON = {"Content-Type": "application/json"}
+N_LAYERS = 6  # of the demo model
 # A chat template that takes tools.
 TOOL_TEMPLATE = os.path.join(harness.TESTS_DIR, "clients", "template.jinja")
 
@@ -152,6 +153,13 @@ class Case(harness.Case):
         server = Server(program or self.yoke, *options, **more)
         self.addCleanup(self.end, server)
         return server
+
+    def start_stalled(self, place, *options, rank=0):
+        """A server with a rank that stays in an operation, at a call, and the function that lets the rank go on."""
+        until = os.path.join(harness.scratch_folder(self.addCleanup), "go_on")
+        fault = f"rank={rank} {place} fault=stall-host until={until}"
+        server = self.start(*options, program=self.faulty, env={"YOKE_FAULT": fault})
+        return server, lambda: open(until, "wb").close()
 
     def serve(self, *options, **more):
         """A server that is ready."""

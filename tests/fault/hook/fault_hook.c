@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "model/model.h"
 #include "parallel/p2p/p2p_sizes.h"
@@ -21,7 +22,7 @@
 /* The requested fault. Written while no engine exists. */
 typedef struct fault_plan {
   int rank, call;
-  char operation[32], kind[32];
+  char operation[32], kind[32], until[128];
   double seconds;
 } fault_plan;
 
@@ -45,7 +46,7 @@ static void read_word(const char *word)
                                       "illegal-address", "launch-failure", "no-memory",  "bad-peer"};
   bool known = sscanf(word, "rank=%d", &plan.rank) == 1 || sscanf(word, "call=%d", &plan.call) == 1 ||
                sscanf(word, "seconds=%lf", &plan.seconds) == 1 || sscanf(word, "operation=%31s", plan.operation) == 1 ||
-               sscanf(word, "fault=%31s", plan.kind) == 1;
+               sscanf(word, "fault=%31s", plan.kind) == 1 || sscanf(word, "until=%127s", plan.until) == 1;
   bool is_kind = !plan.kind[0];
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) is_kind |= strcmp(plan.kind, kinds[i]) == 0;
   if (known && is_kind) return;
@@ -102,6 +103,13 @@ static void sleep_for(double seconds)
   nanosleep(&left, NULL);
 }
 
+static void stall_host(void)
+{
+  static const double pause_s = 0.002;
+  sleep_for(plan.seconds);
+  while (plan.until[0] && access(plan.until, F_OK) != 0) sleep_for(pause_s);
+}
+
 #ifdef YOKE_HAVE_CUDA
 static void queue_kernel(yk_device *dev)
 {
@@ -134,7 +142,7 @@ static bool goes_wrong(yk_device *dev, const char *operation, yk_status *status,
     *status = yk_err_set(err, YK_E_DEVICE, "made to fail");
     return true;
   }
-  if (is_kind("stall-host")) sleep_for(plan.seconds);
+  if (is_kind("stall-host")) stall_host();
 #ifdef YOKE_HAVE_NCCL
   if (is_kind("bad-peer")) nccl_fault_bad_peer();
 #endif

@@ -8,7 +8,7 @@
  * call       the operation's call that fails, counted from 1
  * fault      error            the call returns an error and does nothing
  *            skip             the call does nothing, so that peers wait for the rank
- *            stall-host       the thread sleeps for `seconds` before the call
+ *            stall-host       the thread sleeps before the call for `seconds`, and until the file `until` exists
  *            stall-gpu        a kernel spins before the call, for `seconds` (0: a minute), or until fault_hook_release
  *            illegal-address  a kernel before the call writes to an invalid address
  *            launch-failure   a kernel before the call traps
