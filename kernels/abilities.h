@@ -20,6 +20,10 @@ typedef struct yk_device_abilities {
   bool expert_biases;         /* of the experts' layers of a mixture */
   bool score_growth;          /* of attention of every kind; without, contexts end where the factor begins to grow */
   bool rotation_before_norms; /* yk_qk_rope_kv_args.norms_follow */
+  bool value_norms;           /* yk_qk_rope_kv_args.norms_values */
+  bool kv_columns;            /* yk_head_layout.kv_columns other than BOTH */
+  bool residual_gain;         /* yk_add_norm_args.gain */
+  bool logit_caps;            /* yk_device_ops.cap_logits */
   bool adapters;              /* yk_device_ops.linear_adapt */
   bool mamba;                 /* yk_device_ops.mamba */
   /* Heads of attention other than latent have a multiple of head_dim_unit elements, at most max_head_dim. */

@@ -87,6 +87,13 @@ typedef struct yk_batch {
   const int32_t *adapters;     /* [n_tokens] as in yk_linear_args, or NULL: no row has an adapter */
 } yk_batch;
 
+/* The keys and values in the rows of a fused projection. */
+typedef enum yk_kv_columns {
+  YK_KV_COLUMNS_BOTH,
+  YK_KV_COLUMNS_KEYS, /* values are the keys before norm and rotation */
+  YK_KV_COLUMNS_NONE  /* another layer writes the cache that this one reads */
+} yk_kv_columns;
+
 /* Layout of this rank's heads. The rank's query heads are contiguous; local query head h reads KV head (q_head_first +
  * h) / q_per_kv - kv_head_first. This covers ranks whose range starts or ends inside a KV group. */
 typedef struct yk_head_layout {
@@ -94,13 +101,21 @@ typedef struct yk_head_layout {
   int32_t head_dim;
   int32_t q_per_kv; /* query heads per KV head, of the whole model */
   int32_t q_head_first, kv_head_first;
-  bool has_gates; /* rows end with a gate for each query head; on devices with attention_gates */
+  bool has_gates;           /* rows end with a gate for each query head; on devices with attention_gates */
+  yk_kv_columns kv_columns; /* other than BOTH: on devices with kv_columns */
 } yk_head_layout;
+
+/* yk_head_layout_kv_columns - elements of a row's keys and values. */
+static inline int64_t yk_head_layout_kv_columns(const yk_head_layout *heads)
+{
+  const int32_t n_parts = heads->kv_columns == YK_KV_COLUMNS_BOTH ? 2 : heads->kv_columns == YK_KV_COLUMNS_KEYS ? 1 : 0;
+  return (int64_t)n_parts * heads->n_kv_heads * heads->head_dim;
+}
 
 /* yk_head_layout_width - elements of a row: q heads, k heads, v heads, and gates if the layout has them. */
 static inline int64_t yk_head_layout_width(const yk_head_layout *heads)
 {
-  return ((heads->has_gates ? 2 : 1) * (int64_t)heads->n_q_heads + 2 * (int64_t)heads->n_kv_heads) * heads->head_dim;
+  return (heads->has_gates ? 2 : 1) * (int64_t)heads->n_q_heads * heads->head_dim + yk_head_layout_kv_columns(heads);
 }
 
 /* embed: y[row] = table[token_ids[row] - first_id] * scale, or zeros if the table does not hold the id.
@@ -128,6 +143,7 @@ typedef struct yk_rms_norm_args {
 /* add_norm: residual += alpha * (partials[0] + ... + partials[n_partials-1]), added in that order in float32 and
  * rounded once; then y = rms_norm(residual, w) unless w is NULL. With result_w, on devices with result_norms, the
  * sum is rounded and becomes rms_norm(sum, result_w) before it is added; y, which is then not NULL, is overwritten.
+ * With gain other than 0, on devices with residual_gain, the residual is multiplied by gain before it is rounded.
  *   partials, residual, y act [n_rows, hidden]. Partials may be other ranks' memory; residual is this rank's own, so
  * every rank computes the same bits. combine: the combination of experts, of n_rows rows, whose y is partials[0];
  * add_norm runs it first and may leave that y unwritten. NULL: partials[0] is complete. */
@@ -137,20 +153,21 @@ typedef struct yk_add_norm_args {
   int32_t n_partials;
   const void *result_w, *w;
   int32_t n_rows, hidden;
-  float alpha, eps;
+  float alpha, gain, eps;
   const yk_combine_args *combine;
 } yk_add_norm_args;
 
 /* qk_rope_kv: on the fused projection qkv act [n_tokens, yk_head_layout_width] (q heads, k heads, v heads, gates):
  * per-head RMSNorm of q and k if weights are given, rotary embedding of q (in place) and k, or, with norms_follow, the
- * rotation before the norms; then K and V, rounded to
- * act, are written to the cache at kv_slots in the cache's format (kv_cache.h). rope: f32 [n_positions, 2, head_dim/2],
- * cos then sin; first half rotates with second half. */
+ * rotation before the norms; RMSNorm of v, without weights, with norms_values; then K and V, rounded to act, are
+ * written to the cache at kv_slots in the cache's format (kv_cache.h). Without columns of keys only q changes.
+ *   rope: f32 [n_positions, 2, head_dim/2], cos then sin; first half rotates with second half. */
 typedef struct yk_qk_rope_kv_args {
   void *qkv;
   yk_head_layout heads;
   const void *q_norm_w, *k_norm_w; /* act [head_dim] or NULL */
   bool norms_follow;               /* on devices with rotation_before_norms */
+  bool norms_values;               /* on devices with value_norms */
   float norm_eps;
   const float *rope;
   yk_kv_layer kv;
@@ -284,6 +301,15 @@ typedef struct yk_best_logits_args {
   yk_best_logit *out;
 } yk_best_logits_args;
 
+/* cap_logits: l becomes cap tanh(l / cap), in place, in the first n columns of each row; infinite logits stay.
+ *   logits f32 device [n_rows, stride]. */
+typedef struct yk_cap_logits_args {
+  float *logits;
+  int32_t n_rows, n;
+  int64_t stride;
+  float cap;
+} yk_cap_logits_args;
+
 typedef struct yk_device_ops {
   const char *name;                     /* "cpu", "cuda" */
   const yk_device_abilities *abilities; /* building a model with a part that the device lacks fails */
@@ -359,6 +385,7 @@ typedef struct yk_device_ops {
   yk_status (*row_norms)(yk_device *dev, const yk_row_norms_args *args, yk_err *err);
   bool needs_kv_staging; /* for 8-bit caches: see yk_kv_layer */
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
+  yk_status (*cap_logits)(yk_device *dev, const yk_cap_logits_args *args, yk_err *err); /* NULL without logit_caps */
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);
   yk_status (*best_logits)(yk_device *dev, const yk_best_logits_args *args, yk_err *err);
 

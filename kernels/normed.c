@@ -12,6 +12,7 @@ yk_add_norm_args yk_normed_add_norm(const yk_normed *normed)
                             .n_rows = normed->n_rows,
                             .hidden = normed->hidden,
                             .alpha = normed->alpha,
+                            .gain = normed->gain,
                             .eps = normed->eps,
                             .combine = yk_partial_slots(&normed->partial)};
 }

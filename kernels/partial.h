@@ -41,7 +41,7 @@ typedef struct yk_normed {
   void *residual;
   const void *result_w, *w;
   int32_t n_rows, hidden;
-  float alpha, eps;
+  float alpha, gain, eps;
 } yk_normed;
 
 #ifdef __cplusplus

@@ -283,7 +283,7 @@ yk_status yk_checkpoint_find(const yk_checkpoint *checkpoint, const yk_weight_pl
     *module = (yk_weight_module){.k = config->hidden_size, .n = config->vocab_size, .n_own = config->vocab_size};
     return yk_checkpoint_matrix(checkpoint, out->name, module->n, module->k, &out->view, err);
   }
-  *module = yk_weight_module_of(config, place->role);
+  *module = yk_weight_module_of(config, place->role, place->layer);
   if (yk_weight_is_float(place->role)) {
     YK_TRY(yk_checkpoint_matrix(checkpoint, out->name, module->n, module->k, &out->view, err));
     if (module->has_bias && checkpoint->shards) YK_TRY(read_bias(checkpoint, out->name, &out->view, err));

@@ -10,7 +10,7 @@
  *   const yk_model_config *config = yk_checkpoint_config(checkpoint);
  *   char name[YK_WEIGHT_NAME_BYTES];
  *   yk_weight_name(config, YK_ROLE_DOWN, 3, name);
- *   yk_weight_module m = yk_weight_module_of(config, YK_ROLE_DOWN);
+ *   yk_weight_module m = yk_weight_module_of(config, YK_ROLE_DOWN, 3);
  *   yk_weight_view down;
  *   YK_TRY(yk_checkpoint_linear(checkpoint, name, m.k, m.n, m.has_bias, &down, err));
  *

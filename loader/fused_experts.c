@@ -204,7 +204,7 @@ static void add_piece(const yk_model_config *config, const fused_tensor *f, int3
 /* Add the shape tensor that packed weights need. */
 static void add_shape(const yk_model_config *config, const fused_tensor *f, int32_t expert, int role, pieces *out)
 {
-  const yk_weight_module module = yk_weight_module_of(config, f->kind->roles[role]);
+  const yk_weight_module module = yk_weight_module_of(config, f->kind->roles[role], f->layer);
   char name[YK_WEIGHT_NAME_BYTES];
   int64_t *shape = out->shapes + 2 * out->n_shapes++;
   yk_weight_name_of_expert(config, f->kind->roles[role], f->layer, expert, name);

@@ -58,7 +58,8 @@ static yk_status check(const yk_shards *shards, const yk_kv_scale_names *names, 
 yk_status yk_kv_scales_read(const yk_model_config *config, const yk_shards *shards, yk_weight_role role, int layer,
                             int64_t first, int64_t n, float *scales, float *offsets, yk_err *err)
 {
-  const int64_t n_all = (int64_t)config->n_kv_heads * config->head_dim;
+  const yk_attention_widths widths = yk_model_config_widths(config, layer);
+  const int64_t n_all = (int64_t)widths.n_kv_heads * widths.head_dim;
   yk_kv_scale_names names;
   YK_TRY(yk_kv_scale_names_of(config, role, layer, &names, err));
   YK_TRY(read_floats(shards, names.module, names.scale, !names.offset, n_all, first, n, scales, err));

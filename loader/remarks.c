@@ -41,7 +41,7 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
       char module[YK_WEIGHT_NAME_BYTES];
       if (!yk_weight_is_linear(role) || yk_weight_is_float(role) || !yk_weight_is_in_layer(config, role, layer))
         continue;
-      const yk_weight_module parts = yk_weight_module_of(config, role);
+      const yk_weight_module parts = yk_weight_module_of(config, role, layer);
       if (parts.first_n > 0) continue;             /* already checked under the same name */
       yk_weight_name(config, role, layer, module); /* for experts, the name of the first expert */
       const yk_quant_scheme *scheme;
@@ -95,7 +95,7 @@ static yk_status report_offsets(const checkpoint_view *c, yk_err *err)
       YK_TRY(yk_quant_scheme_of(&config->quant, module, &scheme, err));
       YK_TRY(yk_msmodelslim_norm_of(config, c->shards, before, layer, &norm, err));
       if (!yk_weight_is_in_layer(config, readers[i], layer)) continue;
-      bool is_first = yk_weight_module_of(config, readers[i]).first_n == 0;
+      bool is_first = yk_weight_module_of(config, readers[i], layer).first_n == 0;
       if (norm.offset && scheme && scheme->inputs != YK_INPUTS_FLOAT && is_first) note(&offsets, module);
     }
   }
@@ -114,6 +114,7 @@ static yk_status report_offsets(const checkpoint_view *c, yk_err *err)
 typedef enum stray_kind {
   STRAY_TABLE,
   STRAY_INDEXER,
+  STRAY_KEYS,
   STRAY_PARTS, /* kinds up to here are normal in a family and logged as INFO */
   STRAY_TOWER,
   STRAY_PREDICTION,
@@ -128,8 +129,9 @@ typedef enum stray_kind {
 
 static const char *const stray_texts[N_STRAY_KINDS] = {
     [STRAY_TABLE] = "of rotary frequencies (inv_freq), which the configuration gives",
+    [STRAY_KEYS] = "of keys and values of layers that read those of another layer",
     [STRAY_PARTS] =
-        "of parts that the text model does not use: a vision tower, layers that predict further tokens (mtp)",
+        "of parts that the text model does not use: vision and audio towers, layers that predict further tokens (mtp)",
     [STRAY_TOWER] = "of a vision or audio tower: the model reads text alone",
     [STRAY_PREDICTION] = "of layers that predict further tokens (mtp)",
     [STRAY_LAYER] = "of layers beyond num_hidden_layers",
@@ -156,8 +158,10 @@ static bool has_any(const char *name, const char *const *parts, size_t n)
 
 static stray_kind kind_of(const yk_model_config *config, const char *name)
 {
-  static const char *const towers[] = {"visual.", "vision_", "vision.", "audio_", "image_", "multi_modal_", "mm_"};
+  static const char *const towers[] = {"visual.", "vision_", "vision.",      "audio_",
+                                       "audio.",  "image_",  "multi_modal_", "mm_"};
   static const char *const predictions[] = {"mtp.", "mtp_", ".eh_proj.", ".enorm.", ".hnorm."};
+  static const char *const keys[] = {".k_proj.", ".v_proj.", ".k_norm.", ".v_norm."};
   int32_t layer = yk_weight_layer(config, name);
   if (ends_with(name, "rotary_emb.inv_freq") || ends_with(name, "rotary_pos_emb.inv_freq")) return STRAY_TABLE;
   bool is_part = has_any(name, towers, sizeof towers / sizeof *towers) ||
@@ -168,6 +172,8 @@ static stray_kind kind_of(const yk_model_config *config, const char *name)
     return STRAY_PREDICTION;
   if (layer >= config->n_layers) return STRAY_LAYER;
   if (strstr(name, ".self_attn.indexer.")) return STRAY_INDEXER;
+  if (layer >= 0 && yk_model_config_kv_layer(config, layer) != layer && has_any(name, keys, sizeof keys / sizeof *keys))
+    return STRAY_KEYS;
   if (ends_with(name, ".g_idx")) return STRAY_G_IDX;
   if (ends_with(name, ".bias")) return STRAY_BIAS;
   if (strstr(name, "experts.")) return STRAY_EXPERT;
@@ -232,7 +238,7 @@ static yk_status mark_linear(const checkpoint_view *c, yk_weight_role role, int 
   char module[YK_WEIGHT_NAME_BYTES];
   yk_weight_name_of_expert(c->config, role, layer, expert, module);
   const yk_tensor *bias = yk_tensors_find(c->shards, module, "bias", NULL);
-  if (bias && (yk_weight_module_of(c->config, role).has_bias || yk_tensors_is_zero(bias)))
+  if (bias && (yk_weight_module_of(c->config, role, layer).has_bias || yk_tensors_is_zero(bias)))
     mark(c, module, "bias", used);
   return mark_weight(c, module, used, err);
 }

@@ -216,6 +216,7 @@ static yk_status sum_rows(yk_comm *comm, const yk_all_reduce_add_norm_args *args
                           .n_rows = end - first,
                           .hidden = args->hidden,
                           .alpha = args->alpha,
+                          .gain = args->gain,
                           .eps = args->eps};
   for (int rank = 0; rank < comm->n_ranks; rank++) {
     const yk_all_reduce_add_norm_args *theirs = group_of(comm)->published[rank];

@@ -69,8 +69,8 @@ void yk_cpu_attend(const yk_cpu_simd *simd, yk_cpu_query *query, const float *ke
 static void apply_gate(const attention_context *c, int64_t row, int64_t head, float *output)
 {
   const yk_head_layout *heads = &c->args->heads;
-  int64_t n_before = heads->n_q_heads + 2 * heads->n_kv_heads;
-  int64_t first = row * yk_head_layout_width(heads) + (n_before + head) * heads->head_dim;
+  const int64_t first = row * yk_head_layout_width(heads) + yk_head_layout_kv_columns(heads) +
+                        (heads->n_q_heads + head) * heads->head_dim;
   for (int32_t i = 0; i < heads->head_dim; i++) {
     float gate = yk_dtype_load(c->cpu->base.dtype, c->args->qkv, (size_t)(first + i));
     output[i] /= 1.0f + expf(-gate);

@@ -78,6 +78,7 @@ void yk_cpu_norm_row(const yk_cpu_device *cpu, void *y, const void *x, const voi
     simd->to_f32(chunk, dtype, yk_cpu_at(dtype, x, i), (size_t)m);
     for (int32_t j = 0; j < m; j++) chunk[j] *= factor;
     simd->from_f32(yk_cpu_at(dtype, y, i), dtype, chunk, (size_t)m);
+    if (!w) continue;
     simd->to_f32(chunk, dtype, yk_cpu_at(dtype, y, i), (size_t)m);
     simd->to_f32(weight, dtype, yk_cpu_at(dtype, w, i), (size_t)m);
     for (int32_t j = 0; j < m; j++) chunk[j] *= weight[j];
@@ -127,6 +128,8 @@ static void add_partials(const yk_cpu_device *cpu, const yk_add_norm_args *a, in
     }
     cpu->simd->to_f32(chunk, dtype, yk_cpu_at(dtype, a->residual, first + i), (size_t)n);
     for (int32_t j = 0; j < n; j++) chunk[j] += a->alpha * sum[j];
+    if (a->gain != 0)
+      for (int32_t j = 0; j < n; j++) chunk[j] *= a->gain;
     cpu->simd->from_f32(yk_cpu_at(dtype, a->residual, first + i), dtype, chunk, (size_t)n);
   }
 }
@@ -138,6 +141,7 @@ static void add_normed_sum(const yk_cpu_device *cpu, const yk_add_norm_args *a, 
   yk_dtype dtype = cpu->base.dtype;
   sum.residual = a->y;
   sum.alpha = 1;
+  sum.gain = 0;
   memset(to, 0, (size_t)a->hidden * yk_dtype_bytes(dtype));
   add_partials(cpu, &sum, first);
   yk_cpu_norm_row(cpu, to, to, a->result_w, a->hidden, a->eps);
@@ -206,26 +210,41 @@ static void norm_and_rotate(const yk_cpu_device *cpu, const yk_qk_rope_kv_args *
   if (norm_w && a->norms_follow) yk_cpu_norm_row(cpu, head, head, norm_w, head_dim, a->norm_eps);
 }
 
+/* Stores the values of a row, which may be its keys: these then still are as they were projected. */
+static void store_values(const rope_context *c, int64_t row, float *f32)
+{
+  const yk_qk_rope_kv_args *a = c->args;
+  const yk_dtype dtype = c->cpu->base.dtype;
+  const yk_head_layout *heads = &a->heads;
+  const int32_t head_dim = heads->head_dim;
+  const int64_t before = heads->n_q_heads + (heads->kv_columns == YK_KV_COLUMNS_BOTH ? heads->n_kv_heads : 0);
+  float normed[YK_CPU_MAX_HEAD_DIM]; /* act */
+  for (int32_t h = 0; h < heads->n_kv_heads; h++) {
+    const void *v = yk_cpu_at(dtype, a->qkv, row * yk_head_layout_width(heads) + (before + h) * head_dim);
+    if (a->norms_values) yk_cpu_norm_row(c->cpu, normed, v, NULL, head_dim, a->norm_eps);
+    yk_cpu_kv_store(c->cpu, &c->values, a->batch->kv_slots[row], h, a->norms_values ? normed : v, f32);
+  }
+}
+
 static void rope_rows(void *context, int thread, int64_t begin, int64_t end)
 {
   const rope_context *c = context;
   const yk_qk_rope_kv_args *a = c->args;
   yk_dtype dtype = c->cpu->base.dtype;
   const yk_head_layout *heads = &a->heads;
-  int32_t n_q = heads->n_q_heads, n_kv = heads->n_kv_heads, head_dim = heads->head_dim;
+  const int32_t n_q = heads->n_q_heads, head_dim = heads->head_dim;
+  const int32_t n_kv = heads->kv_columns == YK_KV_COLUMNS_NONE ? 0 : heads->n_kv_heads;
   float *f32 = c->cpu->scratch[thread].keys;
   for (int64_t row = begin; row < end; row++) {
     int64_t first = row * yk_head_layout_width(heads);
     const float *rope = a->rope + (int64_t)a->batch->positions[row] * head_dim;
+    if (n_kv > 0) store_values(c, row, f32);
     for (int32_t h = 0; h < n_q + n_kv; h++)
       norm_and_rotate(c->cpu, a, yk_cpu_at(dtype, a->qkv, first + (int64_t)h * head_dim),
                       h < n_q ? a->q_norm_w : a->k_norm_w, rope, f32);
-    int64_t slot = a->batch->kv_slots[row];
-    for (int32_t h = 0; h < n_kv; h++) {
-      int64_t k = first + (int64_t)(n_q + h) * head_dim, v = k + (int64_t)n_kv * head_dim;
-      yk_cpu_kv_store(c->cpu, &c->keys, slot, h, yk_cpu_at(dtype, a->qkv, k), f32);
-      yk_cpu_kv_store(c->cpu, &c->values, slot, h, yk_cpu_at(dtype, a->qkv, v), f32);
-    }
+    for (int32_t h = 0; h < n_kv; h++)
+      yk_cpu_kv_store(c->cpu, &c->keys, a->batch->kv_slots[row], h,
+                      yk_cpu_at(dtype, a->qkv, first + (int64_t)(n_q + h) * head_dim), f32);
   }
 }
 
@@ -237,7 +256,7 @@ yk_status yk_cpu_qk_rope_kv(yk_device *dev, const yk_qk_rope_kv_args *args, yk_e
                       heads->head_dim);
   rope_context context = {yk_cpu_device_of(dev), args, yk_cpu_kv_keys(&args->kv, heads, dev->dtype),
                           yk_cpu_kv_values(&args->kv, heads, dev->dtype)};
-  int64_t elements = (int64_t)(heads->n_q_heads + 2 * heads->n_kv_heads) * heads->head_dim;
+  const int64_t elements = yk_head_layout_width(heads);
   yk_cpu_pool_run(context.cpu->pool, args->batch->n_tokens, min_rows(elements), rope_rows, &context);
   return YK_OK;
 }
@@ -261,5 +280,26 @@ yk_status yk_cpu_gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk
   (void)err;
   gather_context context = {(size_t)args->hidden * yk_dtype_bytes(dev->dtype), args};
   yk_cpu_pool_run(yk_cpu_device_of(dev)->pool, args->n_rows, min_rows(args->hidden), gather_range, &context);
+  return YK_OK;
+}
+
+/* An infinite logit stays, so that its row is found to fail. */
+static void cap_columns(void *context, int thread, int64_t begin, int64_t end)
+{
+  (void)thread;
+  const yk_cap_logits_args *a = context;
+  for (int32_t row = 0; row < a->n_rows; row++) {
+    float *logits = a->logits + row * a->stride;
+    for (int64_t i = begin; i < end; i++)
+      if (!isinf(logits[i])) logits[i] = a->cap * tanhf(logits[i] / a->cap);
+  }
+}
+
+yk_status yk_cpu_cap_logits(yk_device *dev, const yk_cap_logits_args *args, yk_err *err)
+{
+  enum { MIN_COLUMNS = 512 };
+  yk_cap_logits_args a = *args;
+  (void)err;
+  yk_cpu_pool_run(yk_cpu_device_of(dev)->pool, args->n, MIN_COLUMNS, cap_columns, &a);
   return YK_OK;
 }

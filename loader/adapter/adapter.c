@@ -171,7 +171,7 @@ static yk_status read_module(const check *c, const yk_safetensors *file, const y
         "%s: rank_pattern: expected integers of 1 to %d and patterns that match in few steps, found others "
         "for %s",
         config_file, YK_ADAPTER_MAX_RANK, module);
-  const yk_weight_module shape = yk_weight_module_of(c->config, place.role);
+  const yk_weight_module shape = yk_weight_module_of(c->config, place.role, place.layer);
   YK_TRY(read_matrix(c, a, rank, shape.k, &out->a, err));
   YK_TRY(read_matrix(c, b, shape.n, rank, &out->b, err));
   if (rank > c->max_rank)

@@ -8,6 +8,12 @@
 static const char file[] = "config.json";
 static const char generation_file[] = "generation_config.json", modules_file[] = "modules.json";
 
+/* Families whose files lack the keys with the class's default. */
+static bool has_optional_sizes(yk_model_family family)
+{
+  return family == YK_FAMILY_GEMMA3_VL || yk_family_is_gemma4(family);
+}
+
 /* If the key is missing, Llama, MiniCPM, Granite and Phi-3 have one KV head per query head. The class defaults of other
  * families fit a single model only, so the key is required there. null means one KV head per query head in every
  * family. */
@@ -19,7 +25,7 @@ static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *er
                   !yk_family_is_hunyuan(config->family) && config->family != YK_FAMILY_PHI3 &&
                   !yk_json_is(yk_json_get(root, key), YK_JSON_NULL);
   config->n_kv_heads = config->n_heads;
-  if (config->family == YK_FAMILY_GEMMA3_VL && !yk_json_get(root, key).doc) {
+  if (has_optional_sizes(config->family) && !yk_json_get(root, key).doc) {
     required = false;
     config->n_kv_heads = 4; /* the class default */
   }
@@ -41,8 +47,7 @@ static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *er
 {
   yk_json value = yk_json_get(root, "head_dim");
   bool given = yk_json_is_given(value);
-  bool is_gemma3 = yk_family_is_gemma3(config->family);
-  if (!value.doc && (yk_family_is_hybrid(config->family) || is_gemma3)) {
+  if (!value.doc && (yk_family_is_hybrid(config->family) || yk_family_is_gemma(config->family))) {
     config->head_dim = 256;
   } else if (!value.doc && config->family == YK_FAMILY_GPT_OSS) {
     config->head_dim = 64;
@@ -88,7 +93,8 @@ static yk_status read_heads(yk_json root, yk_model_config *config, yk_err *err)
 {
   if (yk_family_is_latent(config->family)) return yk_hf_read_latent(root, file, config, err);
   YK_TRY(read_kv_heads(root, config, err));
-  return read_head_dim(root, config, err);
+  YK_TRY(read_head_dim(root, config, err));
+  return yk_family_is_gemma4(config->family) ? yk_hf_read_gemma4_widths(root, file, config, err) : YK_OK;
 }
 
 /* Where every layer has experts, the key may be missing. */
@@ -100,11 +106,10 @@ static yk_status read_ffn_size(yk_json root, yk_model_config *config, yk_err *er
   return yk_json_get_i32(root, file, "intermediate_size", !has_experts, 1, YK_MAX_FFN, &config->ffn_size, err);
 }
 
-/* Files of models that also read images lack the keys with the class's default. */
 static yk_status read_sizes(yk_json root, yk_model_config *config, yk_err *err)
 {
-  const bool is_required = config->family != YK_FAMILY_GEMMA3_VL;
-  config->vocab_size = 262208;
+  const bool is_required = !has_optional_sizes(config->family);
+  config->vocab_size = yk_family_is_gemma4(config->family) ? 262144 : 262208;
   config->n_heads = 8;
   config->max_position_embeddings = 131072;
   YK_TRY(yk_json_get_i32(root, file, "vocab_size", is_required, 1, YK_MAX_VOCAB, &config->vocab_size, err));
@@ -222,6 +227,7 @@ static yk_status read_all(const documents *d, const yk_log *log, yk_model_config
     YK_TRY(yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err));
   YK_TRY(read_dtype(text, root, config, err));
   YK_TRY(yk_hf_read_windows(text, file, config, err));
+  YK_TRY(yk_hf_read_gemma4_layers(text, file, config, err));
   yk_hf_read_pooling(root, yk_json_root(d->modules), yk_json_root(d->pooling), config->hidden_size, &config->pooling);
   return yk_hf_read_generation(root, text, file, yk_json_root(d->generation), generation_file, log, config, err);
 }

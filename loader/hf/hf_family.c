@@ -38,6 +38,8 @@ static const char *const family_names[] = {
     [YK_FAMILY_GPT_OSS] = "gpt_oss",
     [YK_FAMILY_GEMMA3] = "gemma3_text",
     [YK_FAMILY_GEMMA3_VL] = "gemma3",
+    [YK_FAMILY_GEMMA4] = "gemma4_text",
+    [YK_FAMILY_GEMMA4_VL] = "gemma4",
     [YK_FAMILY_GLM4] = "glm4",
     [YK_FAMILY_MINIMAX_M2] = "minimax_m2",
     [YK_FAMILY_MISTRAL3_VL] = "mistral3",
@@ -97,6 +99,8 @@ static const known_name architectures[] = {
     {"GptOssForCausalLM", YK_FAMILY_GPT_OSS},
     {"Gemma3ForCausalLM", YK_FAMILY_GEMMA3},
     {"Gemma3ForConditionalGeneration", YK_FAMILY_GEMMA3_VL},
+    {"Gemma4ForCausalLM", YK_FAMILY_GEMMA4},
+    {"Gemma4ForConditionalGeneration", YK_FAMILY_GEMMA4_VL},
 };
 static const known_name model_types[] = {
     {"llama", YK_FAMILY_LLAMA},
@@ -141,12 +145,14 @@ static const known_name model_types[] = {
     {"gpt_oss", YK_FAMILY_GPT_OSS},
     {"gemma3_text", YK_FAMILY_GEMMA3},
     {"gemma3", YK_FAMILY_GEMMA3_VL},
+    {"gemma4_text", YK_FAMILY_GEMMA4},
+    {"gemma4", YK_FAMILY_GEMMA4_VL},
 };
 /* Names of families without their versions, so that all fit into a message behind the name of a class; the table in
  * loader/README.md has the classes. */
 static const char supported_architectures[] =
-    "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek, Kimi-K2, ChatGLM, GLM, gpt-oss, MiniMax, Gemma 3, Seed, Ernie, "
-    "Granite, Hunyuan, MiniCPM, FM9G, Phi-3";
+    "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek, Kimi-K2, ChatGLM, GLM, gpt-oss, MiniMax, Gemma 3 and 4, Seed, "
+    "Ernie, Granite, Hunyuan, MiniCPM, FM9G, Phi-3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {
@@ -214,7 +220,8 @@ static yk_text_place text_place_of(yk_model_family family)
 {
   switch (family) {
   case YK_FAMILY_QWEN3_5_VL:
-  case YK_FAMILY_QWEN3_5_MOE_VL: return YK_TEXT_IN_MODEL;
+  case YK_FAMILY_QWEN3_5_MOE_VL:
+  case YK_FAMILY_GEMMA4_VL: return YK_TEXT_IN_MODEL;
   case YK_FAMILY_KIMI_K25:
   case YK_FAMILY_GEMMA3_VL:
   case YK_FAMILY_MISTRAL3_VL:

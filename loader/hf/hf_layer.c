@@ -26,9 +26,9 @@ yk_status yk_hf_read_activation(yk_json root, const char *file, yk_model_family 
   const char *name;
   if (family == YK_FAMILY_GPT_OSS) return read_clamped(root, file, out, err);
   YK_TRY(
-      yk_json_get_str(root, file, yk_family_is_gemma3(family) ? "hidden_activation" : "hidden_act", false, &name, err));
+      yk_json_get_str(root, file, yk_family_is_gemma(family) ? "hidden_activation" : "hidden_act", false, &name, err));
   *out = (yk_activation)YK_GATED_SILU;
-  if (yk_family_is_gemma3(family)) out->kind = YK_ACTIVATION_GELU_TANH;
+  if (yk_family_is_gemma(family)) out->kind = YK_ACTIVATION_GELU_TANH;
   if (!name) return YK_OK;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (strcmp(name, known[i].name) != 0) continue;
@@ -96,7 +96,9 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
   case YK_FAMILY_MISTRAL4_VL:
   case YK_FAMILY_GPT_OSS:
   case YK_FAMILY_GEMMA3:
-  case YK_FAMILY_GEMMA3_VL: config->qkv_bias = config->o_bias = attention_bias; return YK_OK;
+  case YK_FAMILY_GEMMA3_VL:
+  case YK_FAMILY_GEMMA4:
+  case YK_FAMILY_GEMMA4_VL: config->qkv_bias = config->o_bias = attention_bias; return YK_OK;
   }
   return YK_OK;
 }
@@ -116,11 +118,13 @@ static yk_status read_hunyuan_norms(yk_json root, const char *file, yk_model_con
 static yk_status read_norms(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   const yk_model_family family = config->family;
-  const bool is_gemma3 = yk_family_is_gemma3(family), is_hybrid = yk_family_is_hybrid(family);
-  config->result_norms = is_gemma3 || family == YK_FAMILY_GLM4;
+  const bool is_gemma3 = yk_family_is_gemma3(family), is_gemma4 = yk_family_is_gemma4(family);
+  const bool is_hybrid = yk_family_is_hybrid(family);
+  config->result_norms = is_gemma3 || is_gemma4 || family == YK_FAMILY_GLM4;
+  config->value_norms = config->layer_scalars = is_gemma4;
   config->row_norms = family == YK_FAMILY_MINIMAX_M2;
   config->norm_offset = is_gemma3 || is_hybrid ? 1 : 0;
-  config->qk_norm = is_gemma3 || is_hybrid || family == YK_FAMILY_QWEN3 || family == YK_FAMILY_QWEN3_MOE;
+  config->qk_norm = is_gemma3 || is_gemma4 || is_hybrid || family == YK_FAMILY_QWEN3 || family == YK_FAMILY_QWEN3_MOE;
   if (yk_family_is_hunyuan(family)) return read_hunyuan_norms(root, file, config, err);
   if (family != YK_FAMILY_GLM4_MOE) return YK_OK;
   return yk_json_get_bool(root, file, "use_qk_norm", false, &config->qk_norm, err);
@@ -132,6 +136,6 @@ yk_status yk_hf_read_layer_options(yk_json root, const char *file, yk_model_conf
   YK_TRY(read_norms(root, file, config, err));
   config->attention_sinks = config->family == YK_FAMILY_GPT_OSS;
   config->tie_word_embeddings = config->family == YK_FAMILY_MINICPM || config->family == YK_FAMILY_ERNIE4_5 ||
-                                config->family == YK_FAMILY_ERNIE4_5_MOE || yk_family_is_gemma3(config->family);
+                                config->family == YK_FAMILY_ERNIE4_5_MOE || yk_family_is_gemma(config->family);
   return yk_json_get_bool(root, file, "tie_word_embeddings", false, &config->tie_word_embeddings, err);
 }

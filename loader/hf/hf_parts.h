@@ -42,6 +42,14 @@ yk_status yk_hf_read_latent(yk_json root, const char *file, yk_model_config *con
  *   delta nets. */
 yk_status yk_hf_read_delta(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
+/* yk_hf_read_gemma4_widths - Gemma 4: head_dim and n_kv_heads, which hold those of layers with a window, become local;
+ *   those of the other layers take their place. */
+yk_status yk_hf_read_gemma4_widths(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+
+/* yk_hf_read_gemma4_layers - Gemma 4: the layers that read the cache of others; needs the windows. Nothing for other
+ *   families. */
+yk_status yk_hf_read_gemma4_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+
 /* yk_hf_read_chatglm - sizes, biases, scales and rotation of the ChatGLM2 family, which has its own keys. */
 yk_status yk_hf_read_chatglm(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 

@@ -6,6 +6,13 @@
 static const double theta_min = 1.5, theta_max = 1e15; /* YaRN divides by ln theta */
 static const double factor_min = 1e-3, factor_max = 1e6;
 
+/* Gemma 4: only the first pairs of a head rotate, with the frequencies that they have if all rotate. */
+static bool is_proportional(yk_json object, const yk_model_config *config)
+{
+  const char *type = yk_json_string(yk_json_get(object, "rope_type"));
+  return yk_family_is_gemma4(config->family) && type && strcmp(type, "proportional") == 0;
+}
+
 static yk_status read_linear(yk_json object, const char *label, yk_rope_config *rope, yk_err *err)
 {
   rope->type = YK_ROPE_LINEAR;
@@ -97,6 +104,14 @@ static yk_status read_alpha(yk_json object, const char *label, yk_model_config *
   return YK_OK;
 }
 
+static yk_status read_proportional(yk_json object, const char *label, yk_rope_config *rope, yk_err *err)
+{
+  rope->type = YK_ROPE_PROPORTIONAL;
+  rope->share = 1;
+  YK_TRY(yk_json_get_f64(object, label, "partial_rotary_factor", false, 0, 1, &rope->share, err));
+  return yk_json_get_f64(object, label, "factor", false, factor_min, factor_max, &rope->factor, err);
+}
+
 /* n_pairs: half of the rotating elements of a head. */
 static yk_status read_scaling(yk_json root, const char *file, yk_json object, const char *label, int32_t n_pairs,
                               yk_model_config *config, yk_err *err)
@@ -112,6 +127,7 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
   if (config->family == YK_FAMILY_PHI3) return read_phi3_scaling(root, file, object, label, type, n_pairs, config, err);
   if (yk_family_is_hunyuan(config->family) && strcmp(type, "dynamic") == 0)
     return read_alpha(object, label, config, err);
+  if (is_proportional(object, config)) return read_proportional(object, label, rope, err);
   if (strcmp(type, "linear") == 0) return read_linear(object, label, rope, err);
   if (strcmp(type, "llama3") == 0) {
     YK_TRY(read_original_context(root, file, object, label, rope, err));
@@ -146,6 +162,7 @@ static bool rotates_in_part(const yk_model_config *config)
 static yk_status read_partial(yk_json object, const char *label, const yk_model_config *config, double *factor,
                               yk_err *err)
 {
+  if (is_proportional(object, config)) return YK_OK;
   YK_TRY(yk_json_get_f64(object, label, "partial_rotary_factor", false, 0, 1, factor, err));
   if (yk_family_is_mistral4(config->family)) { /* of a head's elements without and with rotation; head_dim: with it */
     const double share = (double)config->head_dim / (config->latent.nope_dim + config->head_dim);
@@ -268,7 +285,8 @@ yk_rope_config yk_hf_rope_default(int32_t max_position_embeddings)
                           .high_freq_factor = 4,
                           .beta_fast = 32,
                           .beta_slow = 1,
-                          .truncate = true};
+                          .truncate = true,
+                          .share = 1};
 }
 
 /* Families whose class has a scaling if the file has no rotary settings. */
@@ -276,6 +294,10 @@ static void set_class_scaling(yk_model_config *config)
 {
   yk_rope_config *rope = &config->rope;
   const bool is_gpt_oss = config->family == YK_FAMILY_GPT_OSS, is_mistral4 = yk_family_is_mistral4(config->family);
+  if (yk_family_is_gemma4(config->family)) {
+    rope->type = YK_ROPE_PROPORTIONAL;
+    rope->share = 0.25;
+  }
   if (!is_gpt_oss && !is_mistral4 && !yk_family_is_ministral3(config->family)) return;
   rope->type = YK_ROPE_YARN;
   rope->factor = is_gpt_oss ? 32 : is_mistral4 ? 128 : 16;
@@ -310,7 +332,7 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
   if (config->family == YK_FAMILY_MINIMAX_M2) rope->theta = 5e6;
   if (yk_family_is_ministral3(config->family) && !yk_json_is_given(yk_json_get(root, "rope_parameters")))
     rope->theta = 1e6;
-  const bool is_gemma = yk_family_is_gemma3(config->family);
+  const bool is_gemma = yk_family_is_gemma(config->family);
   if (is_gemma) rope->theta = 1e6;
   YK_TRY(yk_json_get_f64(root, file, "rope_theta", false, theta_min, theta_max, &rope->theta, err));
   if (config->family == YK_FAMILY_MINIMAX_M2) YK_TRY(read_rotary_dim(root, file, config, &partial, err));

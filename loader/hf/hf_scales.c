@@ -18,14 +18,26 @@ static yk_status read_granite_scales(yk_json root, const char *file, yk_model_co
   return YK_OK;
 }
 
-/* Read Gemma's scale of scores, and refuse caps. The embedding's factor is the root of its size. */
+/* "vision": tokens of images attend to each other in both directions, which text alone has none of. */
+static yk_status refuse_bidirectional(yk_json root, const char *file, const yk_model_config *config, yk_err *err)
+{
+  static const char key[] = "use_bidirectional_attention";
+  const char *kind = yk_json_string(yk_json_get(root, key));
+  if (yk_family_is_gemma4(config->family) && kind && strcmp(kind, "vision") == 0) return YK_OK;
+  return yk_hf_require_unset(root, file, key, err);
+}
+
+/* Read Gemma's scale of scores and cap of logits. The embedding's factor is the root of its size. */
 static yk_status read_gemma_scales(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
-  static const char *const unset[] = {"attn_logit_softcapping", "final_logit_softcapping",
-                                      "use_bidirectional_attention"};
   double scalar = 256; /* the class default */
-  for (size_t i = 0; i < sizeof unset / sizeof *unset; i++) YK_TRY(yk_hf_require_unset(root, file, unset[i], err));
-  YK_TRY(yk_json_get_f64(root, file, "query_pre_attn_scalar", false, 1e-6, 1e9, &scalar, err));
+  YK_TRY(yk_hf_require_unset(root, file, "attn_logit_softcapping", err));
+  YK_TRY(refuse_bidirectional(root, file, config, err));
+  if (yk_family_is_gemma4(config->family))
+    scalar = 1;
+  else
+    YK_TRY(yk_json_get_f64(root, file, "query_pre_attn_scalar", false, 1e-6, 1e9, &scalar, err));
+  YK_TRY(yk_json_get_f32(root, file, "final_logit_softcapping", false, 1e-3, 1e6, &config->logit_cap, err));
   config->attention_scale = (float)(1 / sqrt(scalar));
   config->embed_scale = (float)sqrt(config->hidden_size);
   config->rounds_embed_scale = true;
@@ -56,7 +68,7 @@ static yk_status read_minicpm_scales(yk_json root, const char *file, yk_model_co
 yk_status yk_hf_read_scales(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   config->embed_scale = config->residual_scale = config->logit_scale = 1;
-  if (yk_family_is_gemma3(config->family)) return read_gemma_scales(root, file, config, err);
+  if (yk_family_is_gemma(config->family)) return read_gemma_scales(root, file, config, err);
   if (config->family == YK_FAMILY_GRANITE || config->family == YK_FAMILY_GRANITE_MOE)
     return read_granite_scales(root, file, config, err);
   return config->family == YK_FAMILY_MINICPM ? read_minicpm_scales(root, file, config, err) : YK_OK;

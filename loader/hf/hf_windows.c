@@ -51,11 +51,11 @@ static yk_status apply_layer_types(yk_json root, const char *file, int32_t windo
 static yk_status read_pattern(yk_json root, const char *file, const yk_model_config *config, int32_t *window,
                               int32_t *pattern, yk_err *err)
 {
-  const bool is_gemma = yk_family_is_gemma3(config->family);
-  if (config->family != YK_FAMILY_GPT_OSS && !is_gemma) return YK_OK;
-  *window = is_gemma ? DEFAULT_WINDOW_TOKENS : 128;
-  *pattern = is_gemma ? 6 : 2;
-  if (is_gemma) YK_TRY(yk_json_get_i32(root, file, "sliding_window_pattern", false, 1, INT32_MAX, pattern, err));
+  const bool is_gemma3 = yk_family_is_gemma3(config->family), is_gemma4 = yk_family_is_gemma4(config->family);
+  if (config->family != YK_FAMILY_GPT_OSS && !is_gemma3 && !is_gemma4) return YK_OK;
+  *window = is_gemma3 ? DEFAULT_WINDOW_TOKENS : is_gemma4 ? 512 : 128;
+  *pattern = is_gemma3 || is_gemma4 ? 6 : 2;
+  if (is_gemma3) YK_TRY(yk_json_get_i32(root, file, "sliding_window_pattern", false, 1, INT32_MAX, pattern, err));
   return yk_json_get_i32(root, file, "sliding_window", false, 1, YK_MAX_POSITIONS, window, err);
 }
 

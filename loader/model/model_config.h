@@ -63,7 +63,9 @@ typedef enum yk_model_family {
   YK_FAMILY_MINISTRAL3_VL, /* its text part, as the next one's */
   YK_FAMILY_MISTRAL4,      /* Mistral-Small-4 */
   YK_FAMILY_MISTRAL4_VL,
-  YK_FAMILY_MINIMAX_M2
+  YK_FAMILY_MINIMAX_M2,
+  YK_FAMILY_GEMMA4,
+  YK_FAMILY_GEMMA4_VL /* the text part of a model that also reads images and sound */
 } yk_model_family;
 
 /* Where files have the text model: by itself, or as a part of a model that also reads images. */
@@ -79,14 +81,15 @@ typedef enum yk_rope_type {
   YK_ROPE_LINEAR,
   YK_ROPE_LLAMA3,
   YK_ROPE_YARN,
-  YK_ROPE_LONGROPE
+  YK_ROPE_LONGROPE,
+  YK_ROPE_PROPORTIONAL
 } yk_rope_type;
 
 /* Rotary embedding. Fields that a type does not use have their defaults. */
 typedef struct yk_rope_config {
   yk_rope_type type;
   double theta;
-  double factor;                            /* linear, llama3, yarn, longrope; 1 otherwise */
+  double factor;                            /* linear, llama3, yarn, longrope, proportional; 1 otherwise */
   double original_max_positions;            /* llama3, yarn, longrope: training context before scaling */
   double low_freq_factor, high_freq_factor; /* llama3; high > low */
   double beta_fast, beta_slow;              /* yarn; 32 and 1 */
@@ -95,6 +98,7 @@ typedef struct yk_rope_config {
   /* longrope: [pairs] divisors of the frequencies in contexts of up to original_max_positions, and in longer ones */
   float short_divisors[YK_MAX_HEAD_DIM / 2], long_divisors[YK_MAX_HEAD_DIM / 2];
   bool truncate; /* yarn: round the bounds of the ramp to whole dimensions; default true */
+  double share;  /* proportional: of the pairs, the first, that rotate; the others have frequency 0. 1 otherwise */
 } yk_rope_config;
 
 /* Multi-head latent attention: the projections of DeepSeek-V2, section 2.1. Its norms have a separate epsilon. */
@@ -199,14 +203,26 @@ typedef struct yk_pooling_config {
   char refused[160];     /* why modules.json gives no embeddings; "": there is no such file, or it does */
 } yk_pooling_config;
 
+/* The widths of the attention of a layer. */
+typedef struct yk_attention_widths {
+  int32_t n_kv_heads; /* n_heads is a multiple of n_kv_heads; with latent attention n_kv_heads is 1 */
+  int32_t head_dim;   /* even; not always hidden_size / n_heads */
+  int32_t rotary_dim; /* even; the first rotary_dim elements of a head rotate, the others do not */
+} yk_attention_widths;
+
 typedef struct yk_model_config {
   yk_model_family family;
   yk_text_place text_place; /* the class's form, until the files show theirs (loader/text_names.h) */
   int32_t vocab_size, hidden_size;
-  int32_t ffn_size; /* of layers without experts */
+  int32_t ffn_size;        /* of layers without experts */
+  int32_t reader_ffn_size; /* of layers that read another layer's cache (yk_model_config_kv_layer); 0: ffn_size */
   int32_t n_layers;
-  int32_t n_heads, n_kv_heads; /* n_heads is a multiple of n_kv_heads; with latent attention n_kv_heads is 1 */
-  int32_t head_dim;            /* even; not always hidden_size / n_heads */
+  int32_t n_heads;
+  /* yk_attention_widths of every layer but those that local is for: see yk_model_config_widths */
+  int32_t n_kv_heads, head_dim, rotary_dim;
+  yk_attention_widths local;  /* of layers with a window; head_dim 0: as of the others */
+  int32_t n_kv_shared_layers; /* last layers, which read the cache of the last layer of their kind before them */
+  bool values_are_keys;       /* values of layers without a window are their keys before norm and rotation */
   yk_latent_config latent;
   int32_t max_position_embeddings;
   int32_t max_model_tokens; /* longest context: max_position_embeddings, or the context extended by rope scaling */
@@ -220,8 +236,10 @@ typedef struct yk_model_config {
   bool qk_norm;             /* per-head RMSNorm of q and k, after projection */
   bool qk_norm_follows;     /* after RoPE too; else before */
   bool row_norms;           /* RMSNorm of the whole rows of q and k, over all heads, in place of qk_norm */
+  bool value_norms;         /* per-head RMSNorm of v, without weights */
   bool attention_gates;     /* q_proj has for each head its query, then a gate: results are multiplied by its sigmoid */
   bool result_norms;        /* the results of attention and FFN are normalised before they are added */
+  bool layer_scalars;       /* each layer has a factor of its result, the residual after its FFN */
   bool attention_sinks;     /* each query head has a number that counts in its softmax as a score without a value */
   float norm_offset;        /* added to the stored weights of norms: 1, or 0; not for the norm of a gated delta net */
   yk_dtype dtype;           /* of activations: torch_dtype or dtype; float16 if missing */
@@ -229,7 +247,6 @@ typedef struct yk_model_config {
   yk_rope_config rope;
   bool has_local_rope; /* layers with a window rotate by the next one */
   yk_rope_config local_rope;
-  int32_t rotary_dim;                   /* even; the first rotary_dim elements of a head rotate, the others do not */
   bool rotary_interleaved;              /* elements 2i and 2i + 1 are a pair; else i and i + rotary_dim / 2 */
   int32_t window_tokens[YK_MAX_LAYERS]; /* [n_layers] keys that a row attends to, including itself; 0: all */
   yk_score_growth score_growth;         /* of attention scores with the position of the query */
@@ -238,6 +255,7 @@ typedef struct yk_model_config {
   bool rounds_embed_scale;              /* the factor is rounded to the type of the activations */
   float residual_scale; /* factor on each branch when added to the residual: scale_depth / sqrt(layers), else 1 */
   float logit_scale;    /* factor on final hidden rows before lm_head: dim_model_base / hidden_size, else 1 */
+  float logit_cap;      /* logits l become cap tanh(l / cap); 0: none */
   int32_t bos_id;       /* -1: none */
   int32_t eos_ids[YK_MAX_EOS_IDS]; /* [n_eos_ids] union of config.json and generation_config.json */
   int32_t n_eos_ids;
@@ -247,6 +265,31 @@ typedef struct yk_model_config {
   yk_generation_defaults generation;
   yk_pooling_config pooling;
 } yk_model_config;
+
+/* yk_model_config_widths - the widths of a layer's attention. */
+static inline yk_attention_widths yk_model_config_widths(const yk_model_config *config, int32_t layer)
+{
+  if (config->window_tokens[layer] > 0 && config->local.head_dim > 0) return config->local;
+  return (yk_attention_widths){config->n_kv_heads, config->head_dim, config->rotary_dim};
+}
+
+/* yk_model_config_kv_layer - the layer whose cache a layer reads: itself, or, for the last n_kv_shared_layers, the last
+ * one before these that has a window too, or none. */
+static inline int32_t yk_model_config_kv_layer(const yk_model_config *config, int32_t layer)
+{
+  const int32_t first_shared = config->n_layers - config->n_kv_shared_layers;
+  const bool has_window = config->window_tokens[layer] > 0;
+  if (layer < first_shared) return layer;
+  for (int32_t i = first_shared - 1; i >= 0; i--)
+    if ((config->window_tokens[i] > 0) == has_window) return i;
+  return layer;
+}
+
+/* yk_model_config_has_reader_ffn - whether a layer's dense FFN has reader_ffn_size channels, not ffn_size. */
+static inline bool yk_model_config_has_reader_ffn(const yk_model_config *config, int32_t layer)
+{
+  return config->reader_ffn_size > 0 && layer >= config->n_layers - config->n_kv_shared_layers;
+}
 
 /* yk_family_is_hunyuan - whether a family is Hunyuan V1, with experts or without. */
 static inline bool yk_family_is_hunyuan(yk_model_family family)
@@ -264,6 +307,18 @@ static inline bool yk_family_is_hybrid(yk_model_family family)
 static inline bool yk_family_is_gemma3(yk_model_family family)
 {
   return family == YK_FAMILY_GEMMA3 || family == YK_FAMILY_GEMMA3_VL;
+}
+
+/* yk_family_is_gemma4 - whether a family is Gemma 4, with images and sound or without. */
+static inline bool yk_family_is_gemma4(yk_model_family family)
+{
+  return family == YK_FAMILY_GEMMA4 || family == YK_FAMILY_GEMMA4_VL;
+}
+
+/* yk_family_is_gemma - whether a family is Gemma 3 or 4. */
+static inline bool yk_family_is_gemma(yk_model_family family)
+{
+  return yk_family_is_gemma3(family) || yk_family_is_gemma4(family);
 }
 
 /* yk_family_is_latent - whether a family has latent attention. */
@@ -301,6 +356,7 @@ static inline bool yk_family_has_parts(yk_model_family family)
   switch (family) {
   case YK_FAMILY_KIMI_K25:
   case YK_FAMILY_GEMMA3_VL:
+  case YK_FAMILY_GEMMA4_VL:
   case YK_FAMILY_MISTRAL3_VL:
   case YK_FAMILY_MINISTRAL3_VL:
   case YK_FAMILY_MISTRAL4_VL: return true;

@@ -21,6 +21,7 @@ static const name_table llama_table = {
               [YK_ROLE_FFN_NORM] = "post_attention_layernorm",
               [YK_ROLE_ATTENTION_RESULT_NORM] = "post_attention_layernorm",
               [YK_ROLE_FFN_RESULT_NORM] = "post_feedforward_layernorm",
+              [YK_ROLE_LAYER_SCALAR] = "layer_scalar",
               [YK_ROLE_Q] = "self_attn.q_proj",
               [YK_ROLE_K] = "self_attn.k_proj",
               [YK_ROLE_V] = "self_attn.v_proj",
@@ -132,7 +133,7 @@ static const name_table hunyuan_table = {
               [YK_ROLE_SHARED_DOWN] = "mlp.shared_mlp.down_proj"},
 };
 
-static const name_table gemma3_table = {
+static const name_table gemma_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_FFN_NORM] = "pre_feedforward_layernorm"},
 };
@@ -172,7 +173,9 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_HUNYUAN_MOE: return &hunyuan_table;
   case YK_FAMILY_ERNIE4_5_MOE: return &ernie4_5_moe_table;
   case YK_FAMILY_GEMMA3:
-  case YK_FAMILY_GEMMA3_VL: return &gemma3_table;
+  case YK_FAMILY_GEMMA3_VL:
+  case YK_FAMILY_GEMMA4:
+  case YK_FAMILY_GEMMA4_VL: return &gemma_table;
   case YK_FAMILY_GPT_OSS: return &gpt_oss_table;
   case YK_FAMILY_MINIMAX_M2: return &minimax_m2_table;
   case YK_FAMILY_MIXTRAL: return &mixtral_table;
@@ -295,6 +298,7 @@ bool yk_weight_is_linear(yk_weight_role role)
   case YK_ROLE_FFN_NORM:
   case YK_ROLE_ATTENTION_RESULT_NORM:
   case YK_ROLE_FFN_RESULT_NORM:
+  case YK_ROLE_LAYER_SCALAR:
   case YK_ROLE_Q_NORM:
   case YK_ROLE_K_NORM:
   case YK_ROLE_SINKS:
@@ -309,25 +313,28 @@ bool yk_weight_is_linear(yk_weight_role role)
   }
 }
 
-int64_t yk_weight_head_norm_size(const yk_model_config *config, yk_weight_role role)
+int64_t yk_weight_head_norm_size(const yk_model_config *config, yk_weight_role role, int layer)
 {
-  const int64_t n_heads = role == YK_ROLE_Q_NORM ? config->n_heads : config->n_kv_heads;
-  return config->row_norms ? n_heads * config->head_dim : config->head_dim;
+  const yk_attention_widths widths = yk_model_config_widths(config, layer);
+  const int64_t n_heads = role == YK_ROLE_Q_NORM ? config->n_heads : widths.n_kv_heads;
+  return config->row_norms ? n_heads * widths.head_dim : widths.head_dim;
 }
 
 bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, int layer)
 {
   bool has_experts = config->experts.layers[layer], is_latent = config->latent.kv_rank > 0;
-  bool is_delta = config->delta.layers[layer];
+  bool is_delta = config->delta.layers[layer], reads_other = yk_model_config_kv_layer(config, layer) != layer;
   switch (role) {
-  case YK_ROLE_Q_NORM:
-  case YK_ROLE_K_NORM: return (config->qk_norm || config->row_norms) && !is_delta;
+  case YK_ROLE_Q_NORM: return (config->qk_norm || config->row_norms) && !is_delta;
+  case YK_ROLE_K_NORM: return (config->qk_norm || config->row_norms) && !is_delta && !reads_other;
+  case YK_ROLE_LAYER_SCALAR: return config->layer_scalars;
   case YK_ROLE_ATTENTION_RESULT_NORM:
   case YK_ROLE_FFN_RESULT_NORM: return config->result_norms;
   case YK_ROLE_SINKS: return config->attention_sinks;
   case YK_ROLE_Q: return config->latent.q_rank == 0 && !is_delta;
-  case YK_ROLE_K:
-  case YK_ROLE_V: return !is_latent && !is_delta;
+  case YK_ROLE_K: return !is_latent && !is_delta && !reads_other;
+  case YK_ROLE_V:
+    return !is_latent && !is_delta && !reads_other && !(config->values_are_keys && config->window_tokens[layer] == 0);
   case YK_ROLE_O: return !is_delta;
   case YK_ROLE_DELTA_QKV:
   case YK_ROLE_DELTA_Z:
@@ -409,11 +416,14 @@ static yk_weight_module delta_of(const yk_model_config *c, yk_weight_role role)
 }
 
 /* A linear role, without the roles that share its module. */
-static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
+static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role, int layer)
 {
   bool is_attention = (role >= YK_ROLE_Q && role <= YK_ROLE_O) || (role >= YK_ROLE_Q_A && role <= YK_ROLE_KV_B);
   if (c->latent.kv_rank > 0 && is_attention) return latent_of(c, role);
-  int64_t q_width = (int64_t)c->n_heads * c->head_dim, kv_width = (int64_t)c->n_kv_heads * c->head_dim;
+  const yk_attention_widths widths = yk_model_config_widths(c, layer);
+  const int64_t q_width = (int64_t)c->n_heads * widths.head_dim;
+  const int64_t kv_width = (int64_t)widths.n_kv_heads * widths.head_dim,
+                ffn = yk_model_config_has_reader_ffn(c, layer) ? c->reader_ffn_size : c->ffn_size;
   switch (role) {
   case YK_ROLE_LM_HEAD: return matrix(c->hidden_size, c->vocab_size, false);
   case YK_ROLE_Q: return matrix(c->hidden_size, q_width * (c->attention_gates ? 2 : 1), c->qkv_bias);
@@ -421,8 +431,8 @@ static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
   case YK_ROLE_V: return matrix(c->hidden_size, kv_width, c->qkv_bias);
   case YK_ROLE_O: return matrix(q_width, c->hidden_size, c->o_bias);
   case YK_ROLE_GATE:
-  case YK_ROLE_UP: return matrix(c->hidden_size, c->ffn_size, c->mlp_bias);
-  case YK_ROLE_DOWN: return matrix(c->ffn_size, c->hidden_size, c->mlp_bias);
+  case YK_ROLE_UP: return matrix(c->hidden_size, ffn, c->mlp_bias);
+  case YK_ROLE_DOWN: return matrix(ffn, c->hidden_size, c->mlp_bias);
   case YK_ROLE_ROUTER: return matrix(c->hidden_size, c->experts.n_experts, c->experts.has_biases);
   case YK_ROLE_SHARED_SCORE: return matrix(c->hidden_size, 1, false);
   case YK_ROLE_SHARED_GATE:
@@ -442,12 +452,12 @@ static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role)
   }
 }
 
-yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_role role)
+yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_role role, int layer)
 {
-  yk_weight_module module = own_of(config, role);
+  yk_weight_module module = own_of(config, role, layer);
   for (yk_weight_role other = YK_ROLE_EMBEDDING; other < YK_N_ROLES; other++) {
     if (!yk_weight_share_module(config->family, other, role)) continue;
-    int64_t n = own_of(config, other).n_own;
+    int64_t n = own_of(config, other, layer).n_own;
     module.n += n;
     if (other < role) module.first_n += n;
   }

@@ -14,6 +14,7 @@ typedef enum yk_weight_role {
   YK_ROLE_FFN_NORM,              /* vector [hidden] */
   YK_ROLE_ATTENTION_RESULT_NORM, /* vector [hidden]; families with result_norms */
   YK_ROLE_FFN_RESULT_NORM,       /* vector [hidden] */
+  YK_ROLE_LAYER_SCALAR,          /* vector [1], a tensor without a suffix; families with layer_scalars */
   YK_ROLE_Q,                     /* linear hidden -> heads * head_dim */
   YK_ROLE_K,                     /* linear hidden -> kv_heads * head_dim */
   YK_ROLE_V,                     /* linear hidden -> kv_heads * head_dim */
@@ -85,9 +86,9 @@ static inline bool yk_weight_is_float(yk_weight_role role)
 /* yk_weight_is_in_layer - whether a layer of the model has a role that exists once per layer (or expert). */
 bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, int layer);
 
-/* yk_weight_head_norm_size - elements of the norm of q or k (YK_ROLE_Q_NORM, YK_ROLE_K_NORM): of one head, or of all
- *   heads with row_norms. Thread: any. */
-int64_t yk_weight_head_norm_size(const yk_model_config *config, yk_weight_role role);
+/* yk_weight_head_norm_size - elements of a layer's norm of q or k (YK_ROLE_Q_NORM, YK_ROLE_K_NORM): of one head, or
+ *   of all heads with row_norms. Thread: any. */
+int64_t yk_weight_head_norm_size(const yk_model_config *config, yk_weight_role role, int layer);
 
 /* yk_weight_count - number of modules of a role in a layer: one, or one per expert; 0 if the layer lacks the role. */
 int32_t yk_weight_count(const yk_model_config *config, yk_weight_role role, int layer);
@@ -100,8 +101,8 @@ typedef struct yk_weight_module {
   bool has_bias;
 } yk_weight_module;
 
-/* yk_weight_module_of - the module of a linear role. */
-yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_role role);
+/* yk_weight_module_of - the module of a linear role in a layer, which is ignored for roles that exist once. */
+yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_role role, int layer);
 
 /* yk_weight_layer_prefix - the beginning of the names of a layer's tensors, before the layer's number. */
 void yk_weight_layer_prefix(const yk_model_config *config, char out[YK_WEIGHT_NAME_BYTES]);
@@ -120,7 +121,7 @@ bool yk_weight_share_module(yk_model_family family, yk_weight_role a, yk_weight_
 static inline bool yk_weight_is_bare(yk_weight_role role)
 {
   return role == YK_ROLE_DELTA_A_LOG || role == YK_ROLE_DELTA_DT_BIAS || role == YK_ROLE_SINKS ||
-         role == YK_ROLE_CHOICE_BIAS;
+         role == YK_ROLE_CHOICE_BIAS || role == YK_ROLE_LAYER_SCALAR;
 }
 
 /* yk_weight_layer - the layer that a tensor with this name belongs to (INT32_MAX for larger numbers); -1: none. */

@@ -18,11 +18,12 @@ static yk_convert_item *next(yk_convert_source *s, yk_convert_kind kind, const y
   return item;
 }
 
-static int64_t size_of_norm(const yk_model_config *config, yk_weight_role role)
+static int64_t size_of_norm(const yk_model_config *config, const yk_weight_place *place)
 {
-  switch (role) {
+  switch (place->role) {
   case YK_ROLE_Q_NORM:
-  case YK_ROLE_K_NORM: return yk_weight_head_norm_size(config, role);
+  case YK_ROLE_K_NORM: return yk_weight_head_norm_size(config, place->role, place->layer);
+  case YK_ROLE_LAYER_SCALAR: return 1;
   case YK_ROLE_Q_A_NORM: return config->latent.q_rank;
   case YK_ROLE_KV_A_NORM: return config->latent.kv_rank;
   case YK_ROLE_DELTA_A_LOG:
@@ -38,8 +39,8 @@ static yk_status add_norm(yk_convert_source *s, const yk_weight_place *place, yk
 {
   yk_convert_item *item = next(s, YK_CONVERT_VECTOR, place);
   if (yk_weight_is_bare(place->role)) item->suffix = NULL;
-  return yk_checkpoint_vector(s->checkpoint, place->role, place->layer, size_of_norm(s->config, place->role),
-                              &item->vector, err);
+  return yk_checkpoint_vector(s->checkpoint, place->role, place->layer, size_of_norm(s->config, place), &item->vector,
+                              err);
 }
 
 /* AWQ packs eight outputs into a word and supports only 4 bits in groups of neighbouring inputs. */
@@ -62,7 +63,7 @@ static yk_status check_linear(const yk_convert_item *item, yk_err *err)
 
 static yk_status add_linear(yk_convert_source *s, const yk_weight_place *place, yk_err *err)
 {
-  const yk_weight_module m = yk_weight_module_of(s->config, place->role);
+  const yk_weight_module m = yk_weight_module_of(s->config, place->role, place->layer);
   yk_convert_item *item = next(s, YK_CONVERT_MATRIX, place);
   if (m.n != m.n_own)
     return yk_err_set(err, YK_E_UNSUPPORTED,
@@ -93,6 +94,9 @@ static yk_status add_layer(yk_convert_source *s, int32_t layer, yk_err *err)
                                          YK_ROLE_Q_NORM,
                                          YK_ROLE_K_NORM,
                                          YK_ROLE_O,
+                                         YK_ROLE_ATTENTION_RESULT_NORM,
+                                         YK_ROLE_FFN_RESULT_NORM,
+                                         YK_ROLE_LAYER_SCALAR,
                                          YK_ROLE_DELTA_QKV,
                                          YK_ROLE_DELTA_Z,
                                          YK_ROLE_DELTA_B,

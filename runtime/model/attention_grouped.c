@@ -20,8 +20,10 @@ struct yk_sublayer {
   yk_linear *qkv;
   yk_row_parallel o;
   yk_kv_layer kv;        /* k_staging and v_staging are not set: see cache_of */
+  bool reads_other;      /* kv is that of another layer, which writes it and owns its memory */
   int64_t staging_bytes; /* staging pages of K, and as many of V; 0: the device needs none */
   bool norms_follow;     /* the rotation */
+  bool norms_values;
   float scale;
   yk_score_growth growth;
   int32_t window_tokens; /* 0: full attention */
@@ -35,34 +37,52 @@ typedef struct projections {
 
 enum { PART_Q, PART_K, PART_V, PART_GATES };
 
+static yk_kv_columns columns_of(const yk_model_config *c, int32_t layer)
+{
+  if (yk_model_config_kv_layer(c, layer) != layer) return YK_KV_COLUMNS_NONE;
+  return yk_weight_is_in_layer(c, YK_ROLE_V, layer) ? YK_KV_COLUMNS_BOTH : YK_KV_COLUMNS_KEYS;
+}
+
+static int n_parts_of(const yk_model_config *c, int32_t layer)
+{
+  switch (columns_of(c, layer)) {
+  case YK_KV_COLUMNS_NONE: return PART_K;
+  case YK_KV_COLUMNS_KEYS: return PART_V;
+  default: return c->attention_gates ? PART_GATES + 1 : PART_GATES;
+  }
+}
+
 static yk_status specify(const yk_rank_source *source, int32_t layer, projections *out, yk_err *err)
 {
   const yk_model_config *c = source->config;
-  const yk_rank_share *share = &source->share;
-  yk_range q = yk_range_scaled(share->heads.q, c->head_dim), kv = yk_range_scaled(share->heads.kv, c->head_dim);
+  const yk_shard_heads heads = yk_rank_heads_of(source, layer);
+  const int32_t head_dim = yk_model_config_widths(c, layer).head_dim;
+  const yk_range q = yk_range_scaled(heads.q, head_dim), kv = yk_range_scaled(heads.kv, head_dim);
   /* With gates the outputs of q and of the gates are given by order_heads, so only the size of the range counts. */
-  int n_parts = c->attention_gates ? PART_GATES + 1 : PART_GATES;
+  const int n_parts = n_parts_of(c, layer);
   const yk_projection q_proj = {layer, YK_ROLE_Q, 0}, k_proj = {layer, YK_ROLE_K, 0};
   const yk_projection v_proj = {layer, YK_ROLE_V, 0}, o_proj = {layer, YK_ROLE_O, 0};
   *out = (projections){.qkv = yk_rank_layer_spec(source, n_parts), .o = yk_rank_layer_spec(source, 1)};
   YK_TRY(yk_rank_column_part(source, &q_proj, q, &out->qkv.parts[PART_Q], err));
-  YK_TRY(yk_rank_column_part(source, &k_proj, kv, &out->qkv.parts[PART_K], err));
-  YK_TRY(yk_rank_column_part(source, &v_proj, kv, &out->qkv.parts[PART_V], err));
-  if (c->attention_gates) out->qkv.parts[PART_GATES] = out->qkv.parts[PART_Q];
+  if (n_parts > PART_K) YK_TRY(yk_rank_column_part(source, &k_proj, kv, &out->qkv.parts[PART_K], err));
+  if (n_parts > PART_V) YK_TRY(yk_rank_column_part(source, &v_proj, kv, &out->qkv.parts[PART_V], err));
+  if (n_parts > PART_GATES) out->qkv.parts[PART_GATES] = out->qkv.parts[PART_Q];
   return yk_rank_row_part(source, &o_proj, q, false, &out->o.parts[0], err);
 }
 
-static yk_head_layout heads_of(const yk_rank_source *source)
+static yk_head_layout heads_of(const yk_rank_source *source, int32_t layer)
 {
   const yk_model_config *c = source->config;
-  const yk_shard_heads *heads = &source->share.heads;
-  return (yk_head_layout){.n_q_heads = (int32_t)yk_range_size(heads->q),
-                          .n_kv_heads = (int32_t)yk_range_size(heads->kv),
-                          .head_dim = c->head_dim,
-                          .q_per_kv = c->n_heads / c->n_kv_heads,
-                          .q_head_first = (int32_t)heads->q.begin,
-                          .kv_head_first = (int32_t)heads->kv.begin,
-                          .has_gates = c->attention_gates};
+  const yk_shard_heads heads = yk_rank_heads_of(source, layer);
+  const yk_attention_widths widths = yk_model_config_widths(c, layer);
+  return (yk_head_layout){.n_q_heads = (int32_t)yk_range_size(heads.q),
+                          .n_kv_heads = (int32_t)yk_range_size(heads.kv),
+                          .head_dim = widths.head_dim,
+                          .q_per_kv = c->n_heads / widths.n_kv_heads,
+                          .q_head_first = (int32_t)heads.q.begin,
+                          .kv_head_first = (int32_t)heads.kv.begin,
+                          .has_gates = c->attention_gates,
+                          .kv_columns = columns_of(c, layer)};
 }
 
 static int64_t q_width(const yk_head_layout *heads)
@@ -70,7 +90,7 @@ static int64_t q_width(const yk_head_layout *heads)
   return (int64_t)heads->n_q_heads * heads->head_dim;
 }
 
-/* K or V of a block, in bytes. */
+/* K or V of a block in the layer's cache, its own or another one's, in bytes. */
 static int64_t half_kv_bytes(const yk_head_layout *heads, yk_kv_format format, yk_dtype dtype)
 {
   return heads->n_kv_heads * yk_kv_page_bytes(format, dtype, heads->head_dim);
@@ -117,53 +137,67 @@ static int64_t o_scratch_bytes(const yk_rank_source *source, const yk_linear_spe
 static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err)
 {
   const yk_model_device *dev = &source->dev;
-  yk_head_layout heads = heads_of(source);
+  yk_head_layout heads = heads_of(source, layer);
   int64_t element = (int64_t)yk_dtype_bytes(dev->dtype);
-  int64_t norms = source->config->qk_norm ? 2 * source->config->head_dim * element : 0;
+  const bool reads_other = heads.kv_columns == YK_KV_COLUMNS_NONE;
+  int64_t norms = source->config->qk_norm ? (reads_other ? 1 : 2) * heads.head_dim * element : 0;
   int64_t sinks = source->config->attention_sinks ? heads.n_q_heads * (int64_t)sizeof(float) : 0;
-  int64_t channels = has_channels(source) ? 2 * (int64_t)(n_channels(&heads) * sizeof(float)) : 0;
+  int64_t channels = has_channels(source) && !reads_other ? 2 * (int64_t)(n_channels(&heads) * sizeof(float)) : 0;
   projections p;
   YK_TRY(specify(source, layer, &p, err));
-  *out =
-      (yk_sublayer_bytes){.weights = norms + yk_row_norms_weight_bytes(source) + sinks + channels +
-                                     yk_repack_bytes(dev, &p.qkv) + yk_repack_bytes(dev, &p.o),
-                          .n_unkept = yk_repack_n_unkept(dev, &p.qkv) + yk_repack_n_unkept(dev, &p.o),
-                          .n_float_inputs = yk_repack_n_float_inputs(dev, &p.qkv) + yk_repack_n_float_inputs(dev, &p.o),
-                          .kv_per_block = 2 * half_kv_bytes(&heads, source->limits->kv_format, dev->dtype),
-                          .kv_staging_per_block = 2 * half_staging_bytes(source, &heads),
-                          .scratch = o_offset_bytes(source, &heads) + o_scratch_bytes(source, &p.o)};
+  *out = (yk_sublayer_bytes){
+      .weights = norms + yk_row_norms_weight_bytes(source, layer) + sinks + channels + yk_repack_bytes(dev, &p.qkv) +
+                 yk_repack_bytes(dev, &p.o),
+      .n_unkept = yk_repack_n_unkept(dev, &p.qkv) + yk_repack_n_unkept(dev, &p.o),
+      .n_float_inputs = yk_repack_n_float_inputs(dev, &p.qkv) + yk_repack_n_float_inputs(dev, &p.o),
+      .kv_per_block = reads_other ? 0 : 2 * half_kv_bytes(&heads, source->limits->kv_format, dev->dtype),
+      .kv_staging_per_block = 2 * half_staging_bytes(source, &heads),
+      .scratch = o_offset_bytes(source, &heads) + o_scratch_bytes(source, &p.o)};
   return YK_OK;
+}
+
+/* The elements of a layer's heads that rotate with each other. */
+typedef struct rotation {
+  yk_attention_widths widths;
+  bool is_interleaved;
+} rotation;
+
+static rotation rotation_of(const yk_model_config *c, int32_t layer)
+{
+  return (rotation){yk_model_config_widths(c, layer), c->rotary_interleaved};
 }
 
 /* Sets the part's n_order: of each head of the part, the elements in the device's order, or as they are. step: outputs
  * of the module from one head to the next; skip: outputs of a head before its elements. Returns the order's end. */
-static int32_t *order_part(const yk_model_config *c, yk_linear_part *part, int32_t step, int32_t skip, bool rotates,
+static int32_t *order_part(const rotation *r, yk_linear_part *part, int32_t step, int32_t skip, bool rotates,
                            int32_t *at)
 {
+  const int32_t head_dim = r->widths.head_dim;
   part->n_order = at;
-  for (int64_t n = part->n.begin; n < part->n.end; n += c->head_dim) {
-    int32_t first = (int32_t)(n / c->head_dim) * step + skip;
-    for (int32_t place = 0; place < c->head_dim; place++)
-      *at++ = first + (rotates ? yk_rotary_element(c->head_dim, c->rotary_dim, c->rotary_interleaved, place) : place);
+  for (int64_t n = part->n.begin; n < part->n.end; n += head_dim) {
+    int32_t first = (int32_t)(n / head_dim) * step + skip;
+    for (int32_t place = 0; place < head_dim; place++)
+      *at++ = first + (rotates ? yk_rotary_element(head_dim, r->widths.rotary_dim, r->is_interleaved, place) : place);
   }
   return at;
 }
 
 /* The parts of q and k get n_orders if the checkpoint's order of a head's elements differs from the device's, and q and
  * gates if they share a module. The caller frees *out, which holds the orders. */
-static yk_status order_heads(const yk_model_config *c, yk_linear_spec *qkv, int32_t **out, yk_err *err)
+static yk_status order_heads(const rotation *r, yk_linear_spec *qkv, int32_t **out, yk_err *err)
 {
-  const int32_t head_dim = c->head_dim;
-  int64_t n_outputs = 2 * yk_range_size(qkv->parts[PART_Q].n) + yk_range_size(qkv->parts[PART_K].n);
-  bool rotates = c->rotary_interleaved || c->rotary_dim != head_dim;
+  const int32_t head_dim = r->widths.head_dim;
+  const bool has_keys = qkv->n_parts > PART_K, has_gates = qkv->n_parts > PART_GATES;
+  int64_t n_outputs = 2 * yk_range_size(qkv->parts[PART_Q].n) + (has_keys ? yk_range_size(qkv->parts[PART_K].n) : 0);
+  bool rotates = r->is_interleaved || r->widths.rotary_dim != head_dim;
   *out = NULL;
-  if (!rotates && !c->attention_gates) return YK_OK;
+  if (!rotates && !has_gates) return YK_OK;
   int32_t *at = malloc((size_t)(n_outputs + 1) * sizeof *at);
   if (!at) return yk_err_set(err, YK_E_NOMEM, "no memory for the order of %lld outputs", (long long)n_outputs);
   *out = at;
-  at = order_part(c, &qkv->parts[PART_Q], c->attention_gates ? 2 * head_dim : head_dim, 0, rotates, at);
-  at = order_part(c, &qkv->parts[PART_K], head_dim, 0, rotates, at);
-  if (c->attention_gates) order_part(c, &qkv->parts[PART_GATES], 2 * head_dim, head_dim, false, at);
+  at = order_part(r, &qkv->parts[PART_Q], has_gates ? 2 * head_dim : head_dim, 0, rotates, at);
+  if (has_keys) at = order_part(r, &qkv->parts[PART_K], head_dim, 0, rotates, at);
+  if (has_gates) order_part(r, &qkv->parts[PART_GATES], 2 * head_dim, head_dim, false, at);
   return YK_OK;
 }
 
@@ -173,8 +207,9 @@ static yk_status load_qkv(const yk_rank_loader *loader, int32_t layer, yk_linear
   static const yk_weight_role roles[] = {
       [PART_Q] = YK_ROLE_Q, [PART_K] = YK_ROLE_K, [PART_V] = YK_ROLE_V, [PART_GATES] = YK_ROLE_Q};
   const yk_adapted_place place = {.layer = layer, .roles = roles};
+  const rotation r = rotation_of(loader->source.config, layer);
   int32_t *order;
-  YK_TRY(order_heads(loader->source.config, qkv, &order, err));
+  YK_TRY(order_heads(&r, qkv, &order, err));
   yk_status status = yk_rank_load_linear(loader, qkv, out, err);
   if (status == YK_OK) status = yk_adapted_add(loader->adapted, &place, qkv, *out, err);
   free(order);
@@ -195,8 +230,8 @@ static yk_status load_o(const yk_rank_loader *loader, int32_t layer, const yk_li
 static yk_status load_channels(const yk_rank_loader *loader, const yk_head_layout *heads, yk_weight_role role,
                                int32_t layer, const float **out, yk_err *err)
 {
-  const yk_model_config *c = loader->source.config;
-  const int32_t head_dim = c->head_dim;
+  const rotation r = rotation_of(loader->source.config, layer);
+  const int32_t head_dim = heads->head_dim;
   const int64_t n = (int64_t)heads->n_kv_heads * head_dim;
   void *device_channels = NULL;
   if (n == 0) return YK_OK;
@@ -210,7 +245,7 @@ static yk_status load_channels(const yk_rank_loader *loader, const yk_head_layou
   for (int64_t i = 0; status == YK_OK && i < 2 * n; i++) {
     int32_t place = (int32_t)(i % head_dim);
     int32_t element =
-        role == YK_ROLE_K ? yk_rotary_element(head_dim, c->rotary_dim, c->rotary_interleaved, place) : place;
+        role == YK_ROLE_K ? yk_rotary_element(head_dim, r.widths.rotary_dim, r.is_interleaved, place) : place;
     placed[i] = read[i - place + element];
   }
   if (status == YK_OK)
@@ -219,10 +254,24 @@ static yk_status load_channels(const yk_rank_loader *loader, const yk_head_layou
   return status;
 }
 
+/* The layer whose cache a layer reads is in the same stage, and loaded before: see divide_layers in model_build.c. */
+static void share_cache(const yk_rank_loader *loader, int32_t layer, yk_sublayer *a)
+{
+  const int32_t owner = yk_model_config_kv_layer(loader->source.config, layer);
+  const yk_sublayer *other = loader->layers[owner - loader->source.share.layers.begin].attention;
+  a->reads_other = true;
+  a->kv = other->kv;
+  a->staging_bytes = other->staging_bytes;
+}
+
 static yk_status load_cache(const yk_rank_loader *loader, int32_t layer, yk_sublayer *a, yk_err *err)
 {
   const yk_model_limits *limits = loader->source.limits;
   const yk_dtype dtype = loader->source.dev.dtype;
+  if (a->heads.kv_columns == YK_KV_COLUMNS_NONE) {
+    share_cache(loader, layer, a);
+    return YK_OK;
+  }
   size_t n_bytes = (size_t)limits->n_kv_blocks * (size_t)half_kv_bytes(&a->heads, limits->kv_format, dtype);
   a->kv.format = limits->kv_format;
   a->staging_bytes = limits->n_kv_blocks * half_staging_bytes(&loader->source, &a->heads);
@@ -253,17 +302,17 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   YK_TRY(specify(source, layer, &p, err));
   yk_sublayer *a = *out = calloc(1, sizeof *a);
   if (!a) return yk_err_set(err, YK_E_NOMEM, "no memory for the attention of a layer");
-  a->heads = heads_of(source);
-  a->scale = c->attention_scale > 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_dim);
+  a->heads = heads_of(source, layer);
+  a->scale = c->attention_scale > 0 ? c->attention_scale : 1.0f / sqrtf((float)a->heads.head_dim);
   a->growth = c->score_growth;
   a->window_tokens = c->window_tokens[layer];
   a->norms_follow = c->qk_norm_follows;
+  a->norms_values = c->value_norms;
   a->attended_offset_bytes = attended_offset_bytes(source, &a->heads);
   a->o_offset_bytes = o_offset_bytes(source, &a->heads);
-  if (c->qk_norm) {
-    YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_Q_NORM, layer, &a->q_norm_w, err));
+  if (c->qk_norm) YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_Q_NORM, layer, &a->q_norm_w, err));
+  if (c->qk_norm && a->heads.kv_columns != YK_KV_COLUMNS_NONE)
     YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_K_NORM, layer, &a->k_norm_w, err));
-  }
   YK_TRY(yk_row_norms_load(loader, layer, &a->row_norms, err));
   YK_TRY(load_sinks(loader, layer, a, err));
   YK_TRY(load_qkv(loader, layer, &p.qkv, &a->qkv, err));
@@ -289,6 +338,7 @@ static yk_status rotate_and_cache(const yk_sublayer *a, const yk_sublayer_step *
                              .q_norm_w = a->q_norm_w,
                              .k_norm_w = a->k_norm_w,
                              .norms_follow = a->norms_follow,
+                             .norms_values = a->norms_values,
                              .norm_eps = s->norm_eps,
                              .rope = a->window_tokens > 0 && s->local_rope ? s->local_rope : s->rope,
                              .kv = cache_of(a, s),
@@ -335,7 +385,7 @@ static yk_status copy(const yk_sublayer *a, yk_device *dev, const yk_step_copy *
 {
   const int64_t n = half_kv_bytes(&a->heads, a->kv.format, dev->dtype);
   char *k = a->kv.k, *v = a->kv.v;
-  if (c->from_block < 0 || n == 0) return YK_OK;
+  if (c->from_block < 0 || n == 0 || a->reads_other) return YK_OK;
   YK_TRY(dev->ops->copy(dev, k + c->to_block * n, k + c->from_block * n, (size_t)n, err));
   return dev->ops->copy(dev, v + c->to_block * n, v + c->from_block * n, (size_t)n, err);
 }
@@ -349,6 +399,7 @@ static void destroy(yk_device *dev, yk_sublayer *a)
   dev->ops->free(dev, a->sinks);
   dev->ops->linear_destroy(dev, a->qkv);
   dev->ops->linear_destroy(dev, a->o.linear);
+  if (a->reads_other) a->kv = (yk_kv_layer){0};
   dev->ops->free(dev, (void *)(uintptr_t)a->kv.k_channels);
   dev->ops->free(dev, (void *)(uintptr_t)a->kv.v_channels);
   dev->ops->free(dev, a->kv.k);

@@ -41,7 +41,7 @@ typedef struct projections {
 static yk_latent_layout layout_of(const yk_rank_source *source)
 {
   const yk_model_config *c = source->config;
-  return (yk_latent_layout){.n_heads = (int32_t)yk_range_size(source->share.heads.q),
+  return (yk_latent_layout){.n_heads = (int32_t)yk_range_size(source->share.q_heads),
                             .nope_dim = c->latent.nope_dim,
                             .rope_dim = c->head_dim,
                             .kv_rank = c->latent.kv_rank,
@@ -59,7 +59,7 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
 {
   const yk_model_config *c = source->config;
   const yk_latent_layout layout = layout_of(source);
-  const yk_range heads = source->share.heads.q;
+  const yk_range heads = source->share.q_heads;
   const yk_range q = yk_range_scaled(heads, layout.nope_dim + layout.rope_dim);
   const yk_range latent = {0, layout.n_heads > 0 ? yk_latent_width(&layout) : 0};
   const yk_linear_spec blank = yk_rank_layer_spec(source, 1);

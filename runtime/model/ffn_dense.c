@@ -9,7 +9,7 @@ struct yk_sublayer {
 
 static yk_gated_ffn_spec spec_of(const yk_rank_source *source, int32_t layer)
 {
-  return (yk_gated_ffn_spec){layer, YK_ROLE_GATE, YK_ROLE_UP, YK_ROLE_DOWN, source->share.ffn};
+  return (yk_gated_ffn_spec){layer, YK_ROLE_GATE, YK_ROLE_UP, YK_ROLE_DOWN, yk_rank_ffn_of(source, layer)};
 }
 
 static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err)

@@ -1,5 +1,8 @@
 #include "model/layer.h"
 
+#include <math.h>
+#include <string.h>
+
 typedef struct layer_kinds {
   const yk_sublayer_kind *attention, *ffn;
 } layer_kinds;
@@ -32,6 +35,22 @@ static yk_status load_result_norms(const yk_rank_loader *loader, int32_t layer, 
   return yk_rank_load_vector(loader, YK_ROLE_FFN_RESULT_NORM, layer, c->hidden_size, 1, &out->ffn_result_w, err);
 }
 
+static yk_status load_gain(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
+{
+  const yk_checkpoint *checkpoint = loader->source.checkpoint;
+  uint32_t element = 0; /* the source may be unaligned */
+  yk_vector_view view;
+  char name[YK_WEIGHT_NAME_BYTES];
+  if (!loader->source.config->layer_scalars) return YK_OK;
+  YK_TRY(yk_checkpoint_vector(checkpoint, YK_ROLE_LAYER_SCALAR, layer, 1, &view, err));
+  memcpy(&element, view.data, yk_dtype_bytes(view.dtype));
+  out->gain = yk_dtype_load(view.dtype, &element, 0);
+  if (isfinite(out->gain) && out->gain != 0) return YK_OK;
+  yk_weight_name(loader->source.config, YK_ROLE_LAYER_SCALAR, layer, name);
+  return yk_err_set(err, YK_E_FORMAT, "tensor %s: expected a finite number other than 0, found %g", name,
+                    (double)out->gain);
+}
+
 yk_status yk_layer_load(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
 {
   const yk_model_config *c = loader->source.config;
@@ -41,6 +60,7 @@ yk_status yk_layer_load(const yk_rank_loader *loader, int32_t layer, yk_layer *o
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, 1, &out->input_norm.w, err));
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FFN_NORM, layer, c->hidden_size, 1, &out->post_norm.w, err));
   YK_TRY(load_result_norms(loader, layer, out, err));
+  YK_TRY(load_gain(loader, layer, out, err));
   out->input_norm.reader = out->attention_kind->reader;
   out->post_norm.reader = out->ffn_kind->reader;
   YK_TRY(out->attention_kind->load(loader, layer, &out->attention, err));

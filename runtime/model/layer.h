@@ -38,7 +38,7 @@ typedef struct yk_sublayer_step {
   int32_t hidden;
   float norm_eps;
   const float *rope;       /* f32 device [max_model_tokens, 2, head_dim / 2], cos then sin */
-  const float *local_rope; /* the same for layers with a window; NULL: rope */
+  const float *local_rope; /* the same for layers with a window, of their head_dim; NULL: rope */
   const yk_batch *batch;
   yk_normed x;      /* n_tokens rows; if the first operation does not normalise, call yk_sublayer_normalise before */
   yk_partial y;     /* the result; state ROWS, rows act [n_tokens, hidden]; must not alias x or scratch */
@@ -71,18 +71,21 @@ extern const yk_sublayer_kind yk_attention_delta;   /* attention_delta.c */
 extern const yk_sublayer_kind yk_ffn_dense;         /* ffn_dense.c */
 extern const yk_sublayer_kind yk_ffn_experts;       /* ffn_experts.c */
 
+typedef struct yk_layer yk_layer;
+
 /* A norm after an all-reduce, and the reader of the normalised rows. */
 typedef struct yk_layer_norm {
   void *w; /* act [hidden] */
   yk_reader reader;
 } yk_layer_norm;
 
-typedef struct yk_layer {
+struct yk_layer {
   yk_layer_norm input_norm, post_norm;
   void *attention_result_w, *ffn_result_w; /* norms of the sublayers' results: act [hidden] or NULL */
   const yk_sublayer_kind *attention_kind, *ffn_kind;
   yk_sublayer *attention, *ffn;
-} yk_layer;
+  float gain; /* factor on the residual after the layer; 0: none */
+};
 
 /* yk_layer_measure - bytes of the norms and both sublayers. Reads no weights. Errors: those of the checkpoint. */
 yk_status yk_layer_measure(const yk_rank_source *source, int32_t layer, yk_layer_bytes *out, yk_err *err);

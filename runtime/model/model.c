@@ -14,34 +14,43 @@ static const yk_layer_norm *next_norm(const yk_model *m, int32_t index)
   return index + 1 < m->n_layers ? &m->layers[index + 1].input_norm : &m->final_norm;
 }
 
-/* residual += scale * sum over ranks of s->y, the sum normalised unless result_w is NULL; then the norm that the next
- * sublayer reads as s->x. With a single rank the reader does both. */
-static yk_status reduce(yk_model *m, yk_sublayer_step *s, const char *name, float scale, const void *result_w,
-                        const yk_layer_norm *norm, yk_err *err)
+/* The treatment of the sum of the ranks' results by an all-reduce. */
+typedef struct addition {
+  const char *name;
+  float alpha, gain;
+  const void *result_w;
+  const yk_layer_norm *norm;
+} addition;
+
+/* residual = gain * (residual + alpha * sum over ranks of s->y), the sum normalised unless result_w is NULL; then the
+ * norm that the next sublayer reads as s->x. With a single rank the reader does both. */
+static yk_status reduce(yk_model *m, yk_sublayer_step *s, const addition *a, yk_err *err)
 {
   s->x = (yk_normed){.state = YK_NORMED_PENDING,
                      .rows = m->act.normed,
                      .partial = s->y,
                      .residual = m->act.residual,
-                     .result_w = result_w,
-                     .w = norm->w,
+                     .result_w = a->result_w,
+                     .w = a->norm->w,
                      .n_rows = s->batch->n_tokens,
                      .hidden = m->hidden,
-                     .alpha = scale,
+                     .alpha = a->alpha,
+                     .gain = a->gain,
                      .eps = m->eps};
   s->y.state = YK_PARTIAL_ROWS;
   if (yk_comm_leaves_norm(m->comm)) return YK_OK;
   const yk_all_reduce_add_norm_args args = {.partial = s->x.partial,
                                             .residual = s->x.residual,
                                             .y = s->x.rows,
-                                            .result_w = result_w,
-                                            .w = norm->w,
+                                            .result_w = a->result_w,
+                                            .w = a->norm->w,
                                             .n_rows = s->x.n_rows,
                                             .hidden = m->hidden,
-                                            .alpha = scale,
+                                            .alpha = a->alpha,
+                                            .gain = a->gain,
                                             .eps = m->eps,
-                                            .reader = norm->reader};
-  RUN(m, ALL_REDUCE, s->layer, name, m->comm->ops->all_reduce_add_norm(m->comm, &args, err));
+                                            .reader = a->norm->reader};
+  RUN(m, ALL_REDUCE, s->layer, a->name, m->comm->ops->all_reduce_add_norm(m->comm, &args, err));
   s->x.state = YK_NORMED_ROWS;
   return YK_OK;
 }
@@ -50,14 +59,22 @@ static yk_status reduce(yk_model *m, yk_sublayer_step *s, const char *name, floa
 static yk_status run_layer(yk_model *m, yk_sublayer_step *s, int32_t index, yk_err *err)
 {
   const yk_layer *layer = &m->layers[index];
+  const addition after_attention = {.name = "all-reduce after attention",
+                                    .alpha = m->residual_scale,
+                                    .result_w = layer->attention_result_w,
+                                    .norm = &layer->post_norm};
+  const addition after_ffn = {.name = "all-reduce after FFN",
+                              .alpha = m->residual_scale,
+                              .gain = layer->gain,
+                              .result_w = layer->ffn_result_w,
+                              .norm = next_norm(m, index)};
   s->layer = m->first_layer + index;
   s->scratch = m->act.attention_scratch;
   YK_TRY(layer->attention_kind->forward(layer->attention, s, err));
-  YK_TRY(
-      reduce(m, s, "all-reduce after attention", m->residual_scale, layer->attention_result_w, &layer->post_norm, err));
+  YK_TRY(reduce(m, s, &after_attention, err));
   s->scratch = m->act.ffn_scratch;
   YK_TRY(layer->ffn_kind->forward(layer->ffn, s, err));
-  return reduce(m, s, "all-reduce after FFN", m->residual_scale, layer->ffn_result_w, next_norm(m, index), err);
+  return reduce(m, s, &after_ffn, err);
 }
 
 /* One rank holds a row of the embedding; the others contribute zeros. The sum is therefore exact and the same for any
@@ -74,8 +91,9 @@ static yk_status embed(yk_model *m, yk_sublayer_step *s, yk_err *err)
                         .n_tokens = s->batch->n_tokens,
                         .hidden = m->hidden,
                         .scale = m->embed_scale};
+  const addition after = {.name = "all-reduce after embedding", .alpha = 1, .norm = &m->layers[0].input_norm};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
-  return reduce(m, s, "all-reduce after embedding", 1, NULL, &m->layers[0].input_norm, err);
+  return reduce(m, s, &after, err);
 }
 
 static int64_t residual_bytes(const yk_model *m, int32_t n_rows)
@@ -181,6 +199,18 @@ static yk_status gather_logits(yk_model *m, int32_t count, yk_err *err)
   return m->comm->ops->gather(m->comm, m->act.logits, n_bytes, err);
 }
 
+/* logits: this rank's share of count rows. */
+static yk_status cap_logits(yk_model *m, float *logits, int32_t count, yk_err *err)
+{
+  const yk_cap_logits_args cap = {.logits = logits,
+                                  .n_rows = count,
+                                  .n = m->shard_first[m->comm->rank + 1] - m->shard_first[m->comm->rank],
+                                  .stride = m->shard_stride,
+                                  .cap = m->logit_cap};
+  RUN(m, LM_HEAD, YK_OUTSIDE_LAYERS, "cap of logits", m->dev->ops->cap_logits(m->dev, &cap, err));
+  return YK_OK;
+}
+
 /* Logits of some of the wanted rows: each rank computes its share of the vocabulary. If the step is not plain, the
  * shares are gathered and sampled on rank 0. */
 static yk_status finish_logits(yk_model *m, const yk_step *step, int32_t first, int32_t count, yk_err *err)
@@ -188,6 +218,7 @@ static yk_status finish_logits(yk_model *m, const yk_step *step, int32_t first, 
   yk_linear_args head = {
       .x = m->act.wanted, .y = own_logits(m, step, count), .n_tokens = count, .y_stride = m->shard_stride};
   RUN(m, LM_HEAD, YK_OUTSIDE_LAYERS, "lm_head", m->dev->ops->linear_forward(m->dev, m->lm_head, &head, err));
+  if (m->logit_cap > 0) YK_TRY(cap_logits(m, head.y, count, err));
   if (step->counts.is_plain) return find_bests(m, first, count, err);
   if (m->comm->n_ranks > 1) RUN(m, GATHER, YK_OUTSIDE_LAYERS, "logits gather", gather_logits(m, count, err));
   if (m->comm->rank != 0) return YK_OK;

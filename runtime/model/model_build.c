@@ -13,7 +13,7 @@
 /* ---- Sizes: one table serves planning and building -------------------------------------------------------------- */
 
 typedef struct buffer_sizes {
-  size_t step, residual, normed, partial, attention_scratch, ffn_scratch, wanted, logits, rope, timestamps;
+  size_t step, residual, normed, partial, attention_scratch, ffn_scratch, wanted, logits, rope, local_rope, timestamps;
 } buffer_sizes;
 
 typedef struct sizes {
@@ -25,6 +25,12 @@ typedef struct sizes {
 static int64_t shard_stride_of(const yk_model_config *config, int n_ranks)
 {
   return yk_range_size(yk_rank_vocab_of(config, 0, n_ranks)); /* rank 0 has the largest share */
+}
+
+/* Widths of the layers that rotate by local_rope. */
+static yk_attention_widths local_widths(const yk_model_config *c)
+{
+  return c->local.head_dim > 0 ? c->local : (yk_attention_widths){c->n_kv_heads, c->head_dim, c->rotary_dim};
 }
 
 /* Buffers whose sizes do not depend on the kinds of the layers. */
@@ -39,17 +45,19 @@ static buffer_sizes common_buffers(const yk_rank_source *source)
       share->is_last_stage && !c->lacks_head ? seqs * (size_t)shard_stride_of(c, share->n_ranks) * sizeof(float) : 0;
   size_t n_gathered = share->rank == 0 ? (size_t)share->n_ranks : 1; /* a plain step's logits stay on their rank */
   const yk_step_counts most = yk_step_counts_max(&limits->step);
-  return (buffer_sizes){.step = yk_step_layout_of(&most).rank_bytes,
-                        .residual = rows_bytes,
-                        .normed = rows_bytes,
-                        .partial = rows_bytes,
-                        .wanted = share->is_last_stage ? seqs * row_bytes : 0,
-                        .logits = n_gathered * logits,
-                        .rope = yk_rope_table_floats(limits->step.max_model_tokens, c->head_dim) * sizeof(float) *
-                                (c->has_local_rope ? 2 : 1),
-                        .timestamps =
-                            (size_t)yk_step_profile_capacity((int32_t)yk_range_size(share->layers), &limits->step) *
-                            sizeof(int64_t)};
+  return (buffer_sizes){
+      .step = yk_step_layout_of(&most).rank_bytes,
+      .residual = rows_bytes,
+      .normed = rows_bytes,
+      .partial = rows_bytes,
+      .wanted = share->is_last_stage ? seqs * row_bytes : 0,
+      .logits = n_gathered * logits,
+      .rope = yk_rope_table_floats(limits->step.max_model_tokens, c->head_dim) * sizeof(float),
+      .local_rope = c->has_local_rope
+                        ? yk_rope_table_floats(limits->step.max_model_tokens, local_widths(c).head_dim) * sizeof(float)
+                        : 0,
+      .timestamps =
+          (size_t)yk_step_profile_capacity((int32_t)yk_range_size(share->layers), &limits->step) * sizeof(int64_t)};
 }
 
 static size_t larger(size_t a, int64_t b)
@@ -118,23 +126,35 @@ static yk_rank_source source_of(const yk_checkpoint *checkpoint, const yk_model_
                           .dev = *dev};
 }
 
-/* The stages are divided by the weights of a group's first rank, so that every rank finds the same division. */
+/* The first layer of the last stage at most: layers that read the cache of another are in the stage of that layer. */
+static int32_t last_border(const yk_model_config *config)
+{
+  int32_t first = config->n_layers - 1;
+  for (int32_t i = config->n_layers - config->n_kv_shared_layers; i < config->n_layers; i++)
+    first = (int32_t)yk_min_i64(first, yk_model_config_kv_layer(config, i));
+  return first;
+}
+
+/* The stages are divided by the weights of a group's first rank, so that every rank finds the same division. Layers
+ * that must be in one stage count as one. */
 static yk_status divide_layers(const yk_rank_source *first_rank, int n_stages, int64_t *layers, int32_t *first,
                                yk_err *err)
 {
   sizes head = {.weights = 0};
   yk_stage_weights weights = {.layers = layers,
-                              .n_layers = first_rank->config->n_layers,
+                              .n_layers = last_border(first_rank->config) + 1,
                               .before = embedding_bytes(first_rank),
                               .after = first_rank->config->tie_word_embeddings ? embedding_bytes(first_rank) : 0};
   YK_TRY(measure_head(first_rank, &head, err));
   weights.after += head.weights;
-  for (int32_t i = 0; i < weights.n_layers; i++) {
+  for (int32_t i = 0; i < first_rank->config->n_layers; i++) {
     yk_layer_bytes layer;
     YK_TRY(yk_layer_measure(first_rank, i, &layer, err));
-    layers[i] = layer.norms + layer.attention.weights + layer.ffn.weights;
+    layers[yk_min_i64(i, weights.n_layers - 1)] += layer.norms + layer.attention.weights + layer.ffn.weights;
   }
-  return yk_stages_divide(&weights, n_stages, first, err);
+  YK_TRY(yk_stages_divide(&weights, n_stages, first, err));
+  first[n_stages] = first_rank->config->n_layers;
+  return YK_OK;
 }
 
 static yk_status make_source(const yk_checkpoint *checkpoint, const yk_model_limits *limits, const yk_model_device *dev,
@@ -175,9 +195,9 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
                            .n_experts = (int32_t)yk_range_size(source.share.experts),
                            .n_unkept = s.n_unkept,
                            .n_float_inputs = s.n_float_inputs,
-                           .workspace_bytes =
-                               (int64_t)(b->step + b->residual + b->normed + b->partial + b->attention_scratch +
-                                         b->ffn_scratch + b->wanted + b->logits + b->rope + b->timestamps),
+                           .workspace_bytes = (int64_t)(b->step + b->residual + b->normed + b->partial +
+                                                        b->attention_scratch + b->ffn_scratch + b->wanted + b->logits +
+                                                        b->rope + b->local_rope + b->timestamps),
                            .kv_bytes_per_block = s.kv_per_block + s.kv_staging_per_block,
                            .state_bytes_per_seq = s.state_per_seq};
   return YK_OK;
@@ -185,13 +205,14 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
 
 /* ---- Building ---------------------------------------------------------------------------------------------------- */
 
-static yk_status build_rope(const yk_rank_loader *loader, const yk_rope_config *rope, size_t n_bytes, float **out,
-                            yk_err *err)
+static yk_status build_rope(const yk_rank_loader *loader, const yk_rope_config *rope, yk_attention_widths widths,
+                            float **out, yk_err *err)
 {
-  const yk_model_config *c = loader->source.config;
+  const int32_t n_positions = loader->source.limits->step.max_model_tokens;
+  const size_t n_bytes = yk_rope_table_floats(n_positions, widths.head_dim) * sizeof(float);
   float *table = malloc(n_bytes);
   if (!table) return yk_err_set(err, YK_E_NOMEM, "no memory for the rotary table of %zu bytes", n_bytes);
-  yk_rope_table_fill(rope, c->head_dim, c->rotary_dim, loader->source.limits->step.max_model_tokens, table);
+  yk_rope_table_fill(rope, widths.head_dim, widths.rotary_dim, n_positions, table);
   void *device_table = NULL;
   yk_status status = yk_rank_alloc(loader, n_bytes, &device_table, err);
   *out = device_table;
@@ -207,9 +228,9 @@ static yk_status build_activations(yk_model *m, const yk_rank_loader *loader, yk
   void *logits = NULL, *bests = NULL, *timestamps = NULL;
   YK_TRY(measure(&loader->source, &s, err));
   const yk_model_config *c = loader->source.config;
-  size_t table_bytes = s.buffers.rope / (c->has_local_rope ? 2 : 1);
-  YK_TRY(build_rope(loader, &c->rope, table_bytes, &m->rope, err));
-  if (c->has_local_rope) YK_TRY(build_rope(loader, &c->local_rope, table_bytes, &m->local_rope, err));
+  const yk_attention_widths widths = {c->n_kv_heads, c->head_dim, c->rotary_dim};
+  YK_TRY(build_rope(loader, &c->rope, widths, &m->rope, err));
+  if (c->has_local_rope) YK_TRY(build_rope(loader, &c->local_rope, local_widths(c), &m->local_rope, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.residual, &a->residual, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.normed, &a->normed, err));
   YK_TRY(yk_rank_alloc(loader, s.buffers.attention_scratch, &a->attention_scratch, err));
@@ -258,6 +279,7 @@ static void set_numbers(yk_model *m, const yk_rank_source *source)
   m->embed_scale = c->embed_scale;
   if (c->rounds_embed_scale) m->embed_scale = rounded(m->dev->dtype, c->embed_scale);
   m->residual_scale = c->residual_scale;
+  m->logit_cap = c->logit_cap;
   m->shard_stride = (int32_t)shard_stride_of(c, source->share.n_ranks);
   for (int rank = 0; rank < source->share.n_ranks; rank++)
     m->shard_first[rank] = (int32_t)yk_rank_vocab_of(c, rank, source->share.n_ranks).begin;
@@ -277,12 +299,13 @@ static yk_status load_head(yk_model *m, const yk_rank_loader *loader, yk_err *er
   return yk_rank_load_linear(loader, &head, &m->lm_head, err);
 }
 
-static yk_status build(yk_model *m, const yk_rank_loader *loader, yk_err *err)
+static yk_status build(yk_model *m, yk_rank_loader *loader, yk_err *err)
 {
   const yk_model_limits *limits = loader->source.limits;
   set_numbers(m, &loader->source);
   m->layers = calloc((size_t)m->n_layers, sizeof *m->layers);
   if (!m->layers) return yk_err_set(err, YK_E_NOMEM, "no memory for %d layers", m->n_layers);
+  loader->layers = m->layers;
   if (needs_embedding(&loader->source)) YK_TRY(yk_rank_load_embedding(loader, &m->embedding, err));
   if (m->is_last_stage) YK_TRY(load_head(m, loader, err));
   for (int32_t i = 0; i < m->n_layers; i++) YK_TRY(yk_layer_load(loader, m->first_layer + i, &m->layers[i], err));

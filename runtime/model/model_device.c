@@ -22,18 +22,30 @@ static void list_parts(const yk_model_config *c, const yk_device_abilities *devi
       {c->row_norms, device->row_norms, "norms of whole rows of q and k"},
       {c->experts.has_biases, device->expert_biases, "biases of experts"},
       {c->qk_norm_follows, device->rotation_before_norms, "norms of rotated queries and keys"},
+      {c->value_norms, device->value_norms, "norms of values"},
+      {c->values_are_keys, device->kv_columns, "keys as values"},
+      {c->n_kv_shared_layers > 0, device->kv_columns, "keys and values shared between layers"},
+      {c->layer_scalars, device->residual_gain, "factors of layers"},
+      {c->logit_cap > 0, device->logit_caps, "a cap of logits"},
   };
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (parts[i].is_needed && !parts[i].is_supported)
       yk_strbuf_append_fmt(list, "%s%s", separator(list), parts[i].name);
 }
 
+static void check_head_dim(int32_t head_dim, const yk_device_abilities *device, yk_strbuf *list)
+{
+  if (head_dim > device->max_head_dim || head_dim % device->head_dim_unit != 0)
+    yk_strbuf_append_fmt(list, "%sheads of %d elements (supported: multiples of %d up to %d)", separator(list),
+                         head_dim, device->head_dim_unit, device->max_head_dim);
+}
+
 static void list_sizes(const yk_model_config *c, const yk_device_abilities *device, yk_strbuf *list)
 {
-  const bool is_latent = c->latent.kv_rank > 0;
-  if (!is_latent && (c->head_dim > device->max_head_dim || c->head_dim % device->head_dim_unit != 0))
-    yk_strbuf_append_fmt(list, "%sheads of %d elements (supported: multiples of %d up to %d)", separator(list),
-                         c->head_dim, device->head_dim_unit, device->max_head_dim);
+  if (c->latent.kv_rank == 0) {
+    check_head_dim(c->head_dim, device, list);
+    if (c->local.head_dim > 0 && c->local.head_dim != c->head_dim) check_head_dim(c->local.head_dim, device, list);
+  }
   if (c->hidden_size > device->max_hidden)
     yk_strbuf_append_fmt(list, "%shidden_size %d (supported: up to %d)", separator(list), c->hidden_size,
                          device->max_hidden);

@@ -35,6 +35,7 @@ struct yk_model {
   int32_t max_wanted;            /* rows that the logits buffers hold */
   float eps, embed_scale, residual_scale;
   float logit_scale;                     /* factor within final_norm.w */
+  float logit_cap;                       /* 0: none */
   int32_t shard_stride;                  /* columns of one rank's logits row, the width of the widest shard */
   int32_t shard_first[YK_MAX_RANKS + 1]; /* first vocabulary id of each rank's shard */
   void *embedding;                       /* act [this rank's vocabulary ids, hidden]; NULL if the rank has none, or
@@ -42,7 +43,7 @@ struct yk_model {
   yk_layer_norm final_norm;              /* w NULL before the last stage */
   yk_linear *lm_head;                    /* NULL: the model only makes embeddings */
   float *rope;                           /* [max_model_tokens, 2, head_dim / 2] */
-  float *local_rope;                     /* the same for layers with a window; NULL: rope */
+  float *local_rope;                     /* the same for layers with a window, of their head_dim; NULL: rope */
   yk_layer *layers;                      /* [n_layers] */
   yk_adapted adapted;                    /* layers that adapters may change */
   yk_model_family family;

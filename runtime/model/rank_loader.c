@@ -97,7 +97,8 @@ yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role ro
                                  yk_err *err)
 {
   const yk_model_config *c = loader->source.config;
-  const int32_t n = c->head_dim;
+  const yk_attention_widths widths = yk_model_config_widths(c, layer);
+  const int32_t n = widths.head_dim;
   yk_vector_view view;
   size_t n_bytes = (size_t)n * yk_dtype_bytes(loader->dev->dtype);
   YK_TRY(yk_checkpoint_vector(loader->source.checkpoint, role, layer, n, &view, err));
@@ -106,7 +107,7 @@ yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role ro
   for (int32_t place = 0; place < n; place++)
     memcpy(ordered + (size_t)place * element_bytes,
            (const char *)view.data +
-               (size_t)yk_rotary_element(n, c->rotary_dim, c->rotary_interleaved, place) * element_bytes,
+               (size_t)yk_rotary_element(n, widths.rotary_dim, c->rotary_interleaved, place) * element_bytes,
            element_bytes);
   YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
   YK_TRY(upload_converted(loader, *out, view.dtype, ordered, n, c->norm_offset, 1, err));

@@ -12,8 +12,9 @@ typedef struct yk_rank_loader {
   yk_device *dev;
   void (*on_bytes)(void *user, int64_t n_bytes); /* weight bytes just loaded; may be NULL */
   void *user;
-  yk_adapted *adapted;      /* layers that adapters may change; the model's */
-  yk_rank_buffer *repacked; /* memory for weights that devices take in another form; the caller frees it */
+  yk_adapted *adapted;           /* layers that adapters may change; the model's */
+  const struct yk_layer *layers; /* of the stage: those loaded before, for layers that read the cache of another */
+  yk_rank_buffer *repacked;      /* memory for weights that devices take in another form; the caller frees it */
 } yk_rank_loader;
 
 /* yk_rank_alloc - zeroed device memory; *out stays NULL if n_bytes is 0. Errors: YK_E_CAPACITY. */

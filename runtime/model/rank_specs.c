@@ -37,12 +37,25 @@ yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ra
                          .layers = {0, config->n_layers},
                          .is_first_stage = true,
                          .is_last_stage = true,
-                         .heads = yk_shard_heads_of(config->n_heads, config->n_kv_heads, rank, n_ranks),
-                         .delta_keys = yk_shard_range(config->delta.n_key_heads, 1, rank, n_ranks),
+                         .q_heads = yk_shard_range(config->n_heads, 1, rank, n_ranks),
                          .ffn = ffn_share(config, YK_ROLE_DOWN, config->ffn_size, rank, n_ranks),
+                         .reader_ffn = ffn_share(config, YK_ROLE_DOWN, config->reader_ffn_size, rank, n_ranks),
+                         .delta_keys = yk_shard_range(config->delta.n_key_heads, 1, rank, n_ranks),
                          .vocab = yk_rank_vocab_of(config, rank, n_ranks)};
   share_experts(config, expert_parallel, &share);
   return share;
+}
+
+yk_shard_heads yk_rank_heads_of(const yk_rank_source *source, int32_t layer)
+{
+  const yk_model_config *config = source->config;
+  const yk_attention_widths widths = yk_model_config_widths(config, layer);
+  return yk_shard_heads_of(config->n_heads, widths.n_kv_heads, source->share.rank, source->share.n_ranks);
+}
+
+yk_range yk_rank_ffn_of(const yk_rank_source *source, int32_t layer)
+{
+  return yk_model_config_has_reader_ffn(source->config, layer) ? source->share.reader_ffn : source->share.ffn;
 }
 
 static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_found_weight *found,

@@ -24,9 +24,10 @@ typedef struct yk_rank_share {
   yk_range layers;     /* of the rank's stage */
   bool is_first_stage; /* embeds */
   bool is_last_stage;  /* has the final norm and lm_head */
-  yk_shard_heads heads;
+  yk_range q_heads;    /* query heads of each layer; yk_rank_heads_of has the KV heads */
   yk_range delta_keys; /* key heads of gated delta nets, with the value heads that read them */
-  yk_range ffn;        /* columns of gate and up, rows of down's K */
+  yk_range ffn;        /* columns of gate and up, rows of down's K; yk_rank_ffn_of has those of a layer */
+  yk_range reader_ffn; /* of layers that read another layer's cache */
   yk_range shared_ffn; /* columns and rows of a shared expert */
   yk_range experts;    /* experts of each layer with experts; empty if expert_ffn is empty */
   yk_range expert_ffn; /* columns and rows of each of those experts */
@@ -48,6 +49,12 @@ typedef struct yk_rank_source {
   yk_rank_share share;
   yk_model_device dev;
 } yk_rank_source;
+
+/* yk_rank_heads_of - the rank's heads in a layer with grouped attention. */
+yk_shard_heads yk_rank_heads_of(const yk_rank_source *source, int32_t layer);
+
+/* yk_rank_ffn_of - the rank's channels of a layer's dense FFN: columns of gate and up, rows of down's K. */
+yk_range yk_rank_ffn_of(const yk_rank_source *source, int32_t layer);
 
 /* A linear layer of the checkpoint. */
 typedef struct yk_projection {

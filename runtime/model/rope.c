@@ -78,6 +78,12 @@ static float scale_longrope(const yk_rope_config *rope, int32_t rotary_dim, int3
   return rope->attention_factor > 0 ? (float)rope->attention_factor : 1;
 }
 
+static void scale_proportional(const yk_rope_config *rope, int32_t rotary_dim, float *inv_freq)
+{
+  const int32_t n_rotating = (int32_t)floor(rope->share * rotary_dim / 2);
+  for (int32_t i = 0; i < rotary_dim / 2; i++) inv_freq[i] = i < n_rotating ? inv_freq[i] / (float)rope->factor : 0;
+}
+
 float yk_rope_frequencies(const yk_rope_config *rope, int32_t rotary_dim, int32_t n_positions, float *inv_freq)
 {
   float theta_power[YK_MAX_HEAD_DIM / 2];
@@ -92,6 +98,7 @@ float yk_rope_frequencies(const yk_rope_config *rope, int32_t rotary_dim, int32_
   case YK_ROPE_LINEAR:
     for (int32_t i = 0; i < rotary_dim / 2; i++) inv_freq[i] /= (float)rope->factor;
     return 1;
+  case YK_ROPE_PROPORTIONAL: scale_proportional(rope, rotary_dim, inv_freq); return 1;
   case YK_ROPE_LLAMA3: scale_llama3(rope, rotary_dim, inv_freq); return 1;
   case YK_ROPE_YARN: scale_yarn(rope, rotary_dim, theta_power, inv_freq); return yarn_attention_factor(rope);
   case YK_ROPE_LONGROPE: return scale_longrope(rope, rotary_dim, n_positions, theta_power, inv_freq);

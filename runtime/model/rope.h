@@ -1,7 +1,7 @@
 /* rope.h - rotary position embedding: frequencies and the table of cosines and sines that every device reads.
  *
- * Frequencies follow transformers' modeling_rope_utils.py (default, linear, llama3, yarn, longrope) with the same
- * float32 rounding at each step, so that angles agree at long positions too.
+ * Frequencies follow transformers' modeling_rope_utils.py (default, linear, llama3, yarn, longrope, proportional) with
+ * the same float32 rounding at each step, so that angles agree at long positions too.
  *
  * Devices rotate the first half of a head with its second half: position i forms a pair with position i + head_dim / 2.
  * Other layouts are converted while q and k are loaded: outputs are permuted within their head (yk_rotary_element). The

@@ -15,7 +15,7 @@ typedef struct yk_row_norms {
 
 /* yk_row_norms_weight_bytes, yk_row_norms_scratch - bytes of the weights, and of the scratch of a forward of
  *   limits->step.max_tokens rows; 0 without such norms. Read no weights. */
-int64_t yk_row_norms_weight_bytes(const yk_rank_source *source);
+int64_t yk_row_norms_weight_bytes(const yk_rank_source *source, int32_t layer);
 int64_t yk_row_norms_scratch(const yk_rank_source *source);
 
 /* yk_row_norms_load - load the weights of the rank's heads. The caller frees q_w and k_w, also after an error.

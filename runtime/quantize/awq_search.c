@@ -153,7 +153,7 @@ static void make_scales(const task *t, int power, float *scales, void *norm)
 
 static yk_status floats_of(const yk_awq_search *s, const yk_weight_place *place, yk_awq_floats *out, yk_err *err)
 {
-  const yk_weight_module m = yk_weight_module_of(s->config, place->role);
+  const yk_weight_module m = yk_weight_module_of(s->config, place->role, place->layer);
   char name[YK_WEIGHT_NAME_BYTES];
   yk_weight_view view;
   yk_weight_name_of_expert(s->config, place->role, place->layer, place->expert, name);
@@ -229,10 +229,10 @@ static int64_t input_of_output(const yk_model_config *c, yk_weight_role writer, 
   return place < 0 ? -1 : n / width * latent->value_dim + place;
 }
 
-static yk_status invert(const yk_awq_search *s, const task *t, yk_awq_fold *fold, yk_err *err)
+static yk_status invert(const yk_awq_search *s, int32_t layer, const task *t, yk_awq_fold *fold, yk_err *err)
 {
   if (t->roles.writer_is_norm) return YK_OK;
-  const yk_weight_module m = yk_weight_module_of(s->config, t->roles.writer);
+  const yk_weight_module m = yk_weight_module_of(s->config, t->roles.writer, layer);
   fold->inverses = malloc((size_t)m.n * sizeof *fold->inverses);
   if (!fold->inverses) return no_memory(err);
   for (int64_t i = 0; i < m.n; i++) {
@@ -258,7 +258,7 @@ static yk_status search_grid(yk_awq_search *s, const yk_awq_inputs *inputs, cons
   make_scales(t, best, out->scales, out->norm);
   yk_log_write(&s->rank->run->options->log, YK_LOG_DEBUG, "layer %d, inputs %d, expert %d: power %g, loss %g",
                (int)inputs->layer, (int)inputs->kind, (int)inputs->expert, (double)best / GRID, losses[best]);
-  return invert(s, t, out, err);
+  return invert(s, inputs->layer, t, out, err);
 }
 
 static yk_status read_task(const yk_awq_search *s, const yk_awq_inputs *inputs, task *t, yk_err *err)
@@ -267,7 +267,7 @@ static yk_status read_task(const yk_awq_search *s, const yk_awq_inputs *inputs, 
   if (t->roles.writer_is_norm)
     YK_TRY(yk_checkpoint_vector(s->checkpoint, t->roles.writer, inputs->layer, t->k, &t->norm, err));
   for (int i = 0; i < t->roles.n_float_readers; i++) {
-    const yk_weight_module m = yk_weight_module_of(s->config, t->roles.float_readers[i]);
+    const yk_weight_module m = yk_weight_module_of(s->config, t->roles.float_readers[i], inputs->layer);
     yk_weight_name(s->config, t->roles.float_readers[i], inputs->layer, name);
     YK_TRY(yk_checkpoint_matrix(s->checkpoint, name, m.n, m.k, &t->float_readers[i], err));
   }
@@ -278,7 +278,7 @@ yk_status yk_awq_search_scales(yk_awq_search *search, const yk_awq_inputs *input
 {
   task t = {.roles = yk_input_roles_of(search->config, inputs->layer, inputs->kind),
             .norm_offset = search->config->norm_offset};
-  size_t k = (size_t)(t.k = yk_input_size(search->config, &t.roles));
+  size_t k = (size_t)(t.k = yk_input_size(search->config, inputs->layer, &t.roles));
   YK_TRY(read_task(search, inputs, &t, err));
   float *grid = malloc(GRID * k * sizeof *grid);
   t.means = malloc(k * sizeof *t.means);

@@ -101,7 +101,7 @@ static yk_status check_readers(const yk_checkpoint *checkpoint, int32_t layer, y
   const yk_input_roles roles = yk_input_roles_of(config, layer, kind);
   char name[YK_WEIGHT_NAME_BYTES];
   for (int i = 0; i < roles.n_readers; i++) {
-    const yk_weight_module m = yk_weight_module_of(config, roles.readers[i]);
+    const yk_weight_module m = yk_weight_module_of(config, roles.readers[i], layer);
     for (int32_t expert = 0; expert < yk_weight_count(config, roles.readers[i], layer); expert++) {
       yk_weight_view view;
       yk_weight_name_of_expert(config, roles.readers[i], layer, expert, name);

@@ -54,10 +54,10 @@ static inline bool yk_input_stays_float(yk_weight_role role)
   return yk_weight_is_float(role) || role == YK_ROLE_DELTA_B || role == YK_ROLE_DELTA_A || role == YK_ROLE_DELTA_BA;
 }
 
-/* yk_input_size - elements of a row. roles: roles of a layer, with readers. */
-static inline int64_t yk_input_size(const yk_model_config *config, const yk_input_roles *roles)
+/* yk_input_size - elements of a row. roles: roles of the layer, with readers. */
+static inline int64_t yk_input_size(const yk_model_config *config, int32_t layer, const yk_input_roles *roles)
 {
-  return yk_weight_module_of(config, roles->readers[0]).k;
+  return yk_weight_module_of(config, roles->readers[0], layer).k;
 }
 
 #endif

@@ -160,7 +160,7 @@ static yk_status make_input(const yk_quantize_rank *rank, const yk_calibration *
   yk_calibrated_input *input = yk_calibrated_input_of(c, layer, kind);
   yk_device *dev = rank->dev;
   if (roles.n_readers == 0) return YK_OK;
-  size_t k = (size_t)(input->k = yk_input_size(c->config, &roles)), n_rows = (size_t)rows_of(c, kind);
+  size_t k = (size_t)(input->k = yk_input_size(c->config, layer, &roles)), n_rows = (size_t)rows_of(c, kind);
   if (!(input->rows = calloc(n_rows * k, sizeof *input->rows))) return no_memory(err);
   if (kind == YK_INPUT_EXPERT_DOWN) {
     c->choices[layer] = calloc(n_rows, sizeof *c->choices[layer]);

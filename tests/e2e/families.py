@@ -17,7 +17,7 @@ RELATIVES = ("gemma3", "seed_oss", "ernie4_5", "ernie4_5_moe", "granite", "grani
              "deepseek_v32", "glm_moe_dsa", "kimi_k25",
              "glm4", "glm4_awq", "phi3_longrope", "ministral3", "ministral3_awq", "mistral3", "mistral4",
              "hunyuan", "hunyuan_moe",
-             "minimax_m2", "minimax_m2_fp8", "gemma3_vl")
+             "minimax_m2", "minimax_m2_fp8", "gemma3_vl", "gemma4")
 
 
 def case_names():

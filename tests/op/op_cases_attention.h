@@ -17,7 +17,7 @@ typedef struct scene_shape {
     int32_t cached, rows;
   } seqs[SCENE_MAX_SEQS];
   int32_t window;
-  int qk_norm; /* 0: none, 1: before the rotation, 2: after it */
+  int qk_norm; /* 0: none, 1: before the rotation, 2: after it, 3: before it, and of values */
 } scene_shape;
 
 typedef struct scene {
@@ -33,6 +33,7 @@ typedef struct scene {
   float scale;
   bool has_sinks;
   op_array sinks; /* of the query heads */
+  op_array ones;  /* [head_dim] */
 } scene;
 
 static inline int64_t cache_index(const yk_head_layout *heads, int64_t slot, int64_t kv_head)
@@ -115,6 +116,8 @@ static inline scene scene_new(yk_device *dev, const scene_shape *shape, uint32_t
   s.kv = (yk_kv_layer){.k = s.k_cache.dev, .v = s.v_cache.dev};
   s.q_norm_w = op_array_random(dev, dev->dtype, (size_t)head_dim, 1.0, &random);
   s.k_norm_w = op_array_random(dev, dev->dtype, (size_t)head_dim, 1.0, &random);
+  s.ones = op_array_new(dev, dev->dtype, (size_t)head_dim);
+  for (int32_t i = 0; i < head_dim; i++) s.ones.values[i] = 1;
   s.sinks = op_array_random(dev, YK_F32, (size_t)shape->heads.n_q_heads, 3.0, &random);
   s.rope = op_array_new(dev, YK_F32, (size_t)(s.max_tokens * head_dim));
   s.inv_freq = calloc((size_t)half, sizeof *s.inv_freq);
@@ -140,6 +143,7 @@ static inline void scene_free(yk_device *dev, scene *s)
   op_array_free(dev, &s->k_norm_w);
   op_array_free(dev, &s->rope);
   op_array_free(dev, &s->sinks);
+  op_array_free(dev, &s->ones);
   free(s->inv_freq);
   free(s->tables);
 }
@@ -151,6 +155,7 @@ static inline void run_rope(yk_device *dev, scene *s)
                              .q_norm_w = s->shape->qk_norm ? s->q_norm_w.dev : NULL,
                              .k_norm_w = s->shape->qk_norm ? s->k_norm_w.dev : NULL,
                              .norms_follow = s->shape->qk_norm == 2,
+                             .norms_values = s->shape->qk_norm == 3,
                              .norm_eps = 1e-5f,
                              .rope = s->rope.dev,
                              .kv = s->kv,
@@ -182,7 +187,8 @@ static inline double rope_error(const op_target *target, yk_dtype dtype, const s
   yk_device *dev = op_device_new(target, dtype, 3, 16);
   scene s = scene_new(dev, shape, seed);
   const yk_head_layout *heads = &shape->heads;
-  int32_t head_dim = heads->head_dim, n_rotated = heads->n_q_heads + heads->n_kv_heads;
+  const int32_t head_dim = heads->head_dim;
+  const int32_t n_rotated = heads->n_q_heads + (heads->kv_columns == YK_KV_COLUMNS_NONE ? 0 : heads->n_kv_heads);
   int64_t row_size = yk_head_layout_width(heads);
   double *qkv = calloc(s.qkv.n + 1, sizeof *qkv), *k = calloc(s.k_cache.n + 1, sizeof *k);
   double *v = calloc(s.v_cache.n + 1, sizeof *v), *normed = calloc((size_t)head_dim, sizeof *normed);
@@ -195,16 +201,19 @@ static inline double rope_error(const op_target *target, yk_dtype dtype, const s
       const double *w = h < heads->n_q_heads ? s.q_norm_w.values : s.k_norm_w.values;
       memcpy(normed, head, (size_t)head_dim * sizeof *normed);
       bool has_norm = shape->qk_norm && fault != OP_NO_QK_NORM;
-      if (has_norm && shape->qk_norm == 1) op_ref_rms_norm(dtype, normed, head, w, head_dim, (double)1e-5f, OP_RIGHT);
+      if (has_norm && shape->qk_norm != 2) op_ref_rms_norm(dtype, normed, head, w, head_dim, (double)1e-5f, OP_RIGHT);
       op_ref_rope(head, normed, head_dim, s.positions[row], s.inv_freq, fault);
       memcpy(normed, head, (size_t)head_dim * sizeof *normed);
       if (has_norm && shape->qk_norm == 2) op_ref_rms_norm(dtype, head, normed, w, head_dim, (double)1e-5f, OP_RIGHT);
     }
-    for (int32_t h = 0; h < heads->n_kv_heads; h++) {
-      int64_t at = cache_index(heads, s.slots[row], h);
-      const double *key = qkv + row * row_size + (heads->n_q_heads + h) * head_dim;
-      memcpy(k + at, key, (size_t)head_dim * sizeof *k);
-      memcpy(v + at, key + heads->n_kv_heads * head_dim, (size_t)head_dim * sizeof *v);
+    for (int32_t h = 0; h < heads->n_kv_heads && heads->kv_columns != YK_KV_COLUMNS_NONE; h++) {
+      const int64_t at = cache_index(heads, s.slots[row], h),
+                    first = row * row_size + (heads->n_q_heads + h) * head_dim;
+      const bool has_values = heads->kv_columns == YK_KV_COLUMNS_BOTH;
+      const double *value = s.qkv.values + first + (has_values ? heads->n_kv_heads * head_dim : 0);
+      memcpy(k + at, qkv + first, (size_t)head_dim * sizeof *k);
+      memcpy(v + at, value, (size_t)head_dim * sizeof *v);
+      if (shape->qk_norm == 3) op_ref_rms_norm(dtype, v + at, value, s.ones.values, head_dim, (double)1e-5f, OP_RIGHT);
     }
   }
   run_rope(dev, &s);
@@ -215,8 +224,9 @@ static inline double rope_error(const op_target *target, yk_dtype dtype, const s
     memcpy(qkv + row * row_size + heads->n_q_heads * head_dim,
            s.qkv.values + row * row_size + heads->n_q_heads * head_dim,
            (size_t)(row_size - heads->n_q_heads * head_dim) * sizeof *qkv);
-  assert_true(op_error(s.v_cache.values, v, s.v_cache.n) == 0.0);
-  double error = fmax(op_error(s.qkv.values, qkv, s.qkv.n), op_error(s.k_cache.values, k, s.k_cache.n));
+  double error = op_error(s.v_cache.values, v, s.v_cache.n);
+  assert_true(shape->qk_norm == 3 || error == 0.0);
+  error = fmax(error, fmax(op_error(s.qkv.values, qkv, s.qkv.n), op_error(s.k_cache.values, k, s.k_cache.n)));
   free(qkv);
   free(k);
   free(v);
@@ -332,20 +342,29 @@ static inline double attention_error(const op_target *target, yk_dtype dtype, co
 
 /* heads: n_q, n_kv, head_dim, q_per_kv, first q, first kv, gates; sequences {cached, rows}; window; q and k norms. */
 static const scene_shape scene_shapes[] = {
-    {{4, 2, 16, 2, 0, 0, false}, 1, {{0, 1}}, 0, true},                             /* first token */
-    {{4, 2, 16, 2, 0, 0, false}, 1, {{0, 40}}, 0, false},                           /* prefill */
-    {{8, 2, 128, 4, 0, 0, false}, 3, {{15, 1}, {16, 1}, {99, 1}}, 0, true},         /* decode */
-    {{6, 3, 80, 2, 0, 0, false}, 4, {{17, 1}, {0, 33}, {30, 5}, {63, 1}}, 0, true}, /* mixed, chunked */
-    {{4, 4, 20, 1, 0, 0, false}, 3, {{50, 1}, {0, 40}, {9, 30}}, 7, false},         /* sliding window */
-    {{4, 1, 64, 4, 0, 0, false}, 3, {{60, 20}, {100, 1}, {0, 1}}, 16, true},        /* window of a block */
-    {{5, 3, 16, 4, 7, 1, false}, 3, {{20, 3}, {0, 18}, {33, 1}}, 0, true},          /* inside KV groups */
-    {{24, 1, 16, 24, 0, 0, false}, 2, {{20, 19}, {40, 1}}, 0, false},               /* many query heads per KV head */
-    {{3, 1, 16, 8, 5, 0, false}, 1, {{5, 30}}, 33, false},                          /* end of a KV group */
-    {{2, 1, 256, 2, 0, 0, false}, 2, {{140, 1}, {3, 17}}, 100, true},
+    {{4, 2, 16, 2, 0, 0, false, YK_KV_COLUMNS_BOTH}, 1, {{0, 1}}, 0, true},                     /* first token */
+    {{4, 2, 16, 2, 0, 0, false, YK_KV_COLUMNS_BOTH}, 1, {{0, 40}}, 0, false},                   /* prefill */
+    {{8, 2, 128, 4, 0, 0, false, YK_KV_COLUMNS_BOTH}, 3, {{15, 1}, {16, 1}, {99, 1}}, 0, true}, /* decode */
+    {{6, 3, 80, 2, 0, 0, false, YK_KV_COLUMNS_BOTH},
+     4,
+     {{17, 1}, {0, 33}, {30, 5}, {63, 1}},
+     0,
+     true},                                                                                      /* mixed, chunked */
+    {{4, 4, 20, 1, 0, 0, false, YK_KV_COLUMNS_BOTH}, 3, {{50, 1}, {0, 40}, {9, 30}}, 7, false},  /* sliding window */
+    {{4, 1, 64, 4, 0, 0, false, YK_KV_COLUMNS_BOTH}, 3, {{60, 20}, {100, 1}, {0, 1}}, 16, true}, /* window of a block */
+    {{5, 3, 16, 4, 7, 1, false, YK_KV_COLUMNS_BOTH}, 3, {{20, 3}, {0, 18}, {33, 1}}, 0, true},   /* inside KV groups */
+    {{24, 1, 16, 24, 0, 0, false, YK_KV_COLUMNS_BOTH},
+     2,
+     {{20, 19}, {40, 1}},
+     0,
+     false},                                                                   /* many query heads per KV head */
+    {{3, 1, 16, 8, 5, 0, false, YK_KV_COLUMNS_BOTH}, 1, {{5, 30}}, 33, false}, /* end of a KV group */
+    {{2, 1, 256, 2, 0, 0, false, YK_KV_COLUMNS_BOTH}, 2, {{140, 1}, {3, 17}}, 100, true},
 };
 enum { N_SCENES = sizeof scene_shapes / sizeof *scene_shapes };
 
-static const scene_shape gated_scene = {{3, 2, 32, 2, 1, 0, true}, 3, {{20, 3}, {0, 18}, {33, 1}}, 0, true};
+static const scene_shape gated_scene = {
+    {3, 2, 32, 2, 1, 0, true, YK_KV_COLUMNS_BOTH}, 3, {{20, 3}, {0, 18}, {33, 1}}, 0, true};
 
 /* Rotation of normed values: the norm's two roundings and one more. */
 static inline double rope_tolerance(yk_dtype dtype, bool qk_norm)
@@ -368,6 +387,23 @@ static inline void check_norms_of_rotated(const op_target *target)
     if (error > rope_tolerance(op_dtypes[d], true))
       fail_msg("%s %s: error %.3g", target->name, yk_dtype_name(op_dtypes[d]), error);
   }
+}
+
+/* On devices with value_norms and kv_columns: values with columns of their own, values that are keys, and rows whose
+ * keys and values another layer has written; heads inside KV groups. */
+static inline void check_kv_columns(const op_target *target)
+{
+  for (size_t d = 0; d < 3; d++)
+    for (int columns = YK_KV_COLUMNS_BOTH; columns <= YK_KV_COLUMNS_NONE; columns++) {
+      scene_shape shape = scene_shapes[6];
+      shape.heads.kv_columns = (yk_kv_columns)columns;
+      shape.qk_norm = 3;
+      double rope = rope_error(target, op_dtypes[d], &shape, 97, OP_RIGHT);
+      double attention = attention_error(target, op_dtypes[d], &shape, 97, OP_RIGHT);
+      if (!(rope <= rope_tolerance(op_dtypes[d], true) && attention <= attention_tolerance(op_dtypes[d])))
+        fail_msg("%s %s, columns %d: errors of qk_rope_kv %.3g, attention %.3g", target->name,
+                 yk_dtype_name(op_dtypes[d]), columns, rope, attention);
+    }
 }
 
 /* On devices with attention_sinks: without and with a window, and inside KV groups. */

@@ -126,7 +126,7 @@ typedef struct add_norm_errors {
 } add_norm_errors;
 
 static inline add_norm_errors add_norm_error(const op_target *target, yk_dtype dtype, int32_t rows, int32_t hidden,
-                                             int32_t n_partials, bool with_norm, op_fault fault)
+                                             int32_t n_partials, bool with_norm, float gain, op_fault fault)
 {
   op_random random = {.seed = (uint32_t)(hidden * 10 + rows + n_partials)};
   yk_device *dev = op_device_new(target, dtype, 3, 16);
@@ -142,6 +142,7 @@ static inline add_norm_errors add_norm_error(const op_target *target, yk_dtype d
                            .n_rows = rows,
                            .hidden = hidden,
                            .alpha = 0.7f,
+                           .gain = gain,
                            .eps = 1e-6f};
   for (int32_t p = 0; p < n_partials; p++) {
     partials[p] = op_array_random(dev, dtype, n, 1.0, &random);
@@ -150,8 +151,8 @@ static inline add_norm_errors add_norm_error(const op_target *target, yk_dtype d
       sum[i] += fault == OP_LOST_PARTIAL && p == n_partials - 1 ? 0.0 : partials[p].values[i];
   }
   for (size_t i = 0; i < n; i++)
-    sum[i] =
-        (fault == OP_NO_RESIDUAL ? 0.0 : residual.values[i]) + (fault == OP_NO_ALPHA ? 1.0 : (double)0.7f) * sum[i];
+    sum[i] = (gain == 0 ? 1.0 : (double)gain) * ((fault == OP_NO_RESIDUAL ? 0.0 : residual.values[i]) +
+                                                 (fault == OP_NO_ALPHA ? 1.0 : (double)0.7f) * sum[i]);
   memcpy(normed, y.values, n * sizeof *normed); /* untouched without a norm */
   op_ok(dev->ops->add_norm(dev, &args, &err));
   op_array_fetch(dev, &residual);
@@ -185,13 +186,51 @@ static inline void check_rows(const op_target *target)
           expect_below(target, "rms_norm", dtype, rows, hidden,
                        rms_norm_error(target, dtype, rows, hidden, in_place, OP_RIGHT), norm_tolerance(dtype));
         for (int32_t n_partials = 1; n_partials <= 8; n_partials += 3) {
-          add_norm_errors errors = add_norm_error(target, dtype, rows, hidden, n_partials, n_partials != 4, OP_RIGHT);
+          add_norm_errors errors =
+              add_norm_error(target, dtype, rows, hidden, n_partials, n_partials != 4, 0, OP_RIGHT);
           expect_below(target, "add_norm residual", dtype, rows, hidden, errors.residual,
                        op_unit_roundoff(dtype) + 0x1p-21);
           expect_below(target, "add_norm", dtype, rows, hidden, errors.y,
                        n_partials == 4 ? 0.0 : norm_tolerance(dtype));
         }
       }
+}
+
+/* On devices with residual_gain. */
+static inline void check_residual_gain(const op_target *target)
+{
+  for (size_t d = 0; d < 3; d++) {
+    const yk_dtype dtype = op_dtypes[d];
+    add_norm_errors errors = add_norm_error(target, dtype, 5, 80, 3, true, -0.4f, OP_RIGHT);
+    expect_below(target, "add_norm residual with a gain", dtype, 5, 80, errors.residual,
+                 op_unit_roundoff(dtype) + 0x1p-21);
+    expect_below(target, "add_norm with a gain", dtype, 5, 80, errors.y, norm_tolerance(dtype));
+  }
+}
+
+/* On devices with logit_caps: columns after the first n, and infinite logits, stay. */
+static inline void check_logit_cap(const op_target *target)
+{
+  enum { N = 1500, STRIDE = 1504, ROWS = 2 };
+  op_random random = {.seed = 7};
+  yk_device *dev = op_device_new(target, YK_F32, 3, 16);
+  op_array logits = op_array_random(dev, YK_F32, ROWS * STRIDE, 60.0, &random);
+  logits.values[3] = (double)INFINITY;
+  op_array_send(dev, &logits);
+  double *expected = calloc(logits.n, sizeof *expected);
+  for (size_t i = 0; i < logits.n; i++) {
+    bool stays = i % STRIDE >= N || isinf(logits.values[i]);
+    expected[i] = stays ? logits.values[i] : 30 * tanh(logits.values[i] / 30);
+  }
+  const yk_cap_logits_args args = {.logits = logits.dev, .n_rows = ROWS, .n = N, .stride = STRIDE, .cap = 30};
+  op_ok(dev->ops->cap_logits(dev, &args, &err));
+  op_array_fetch(dev, &logits);
+  assert_true(logits.values[3] == (double)INFINITY);
+  logits.values[3] = expected[3] = 0;
+  expect_below(target, "cap_logits", YK_F32, ROWS, N, op_error(logits.values, expected, logits.n), 0x1p-21);
+  free(expected);
+  op_array_free(dev, &logits);
+  dev->ops->destroy(dev);
 }
 
 static inline void check_row_faults(const op_target *target)
@@ -201,10 +240,10 @@ static inline void check_row_faults(const op_target *target)
     double norm = 5.0 * norm_tolerance(dtype), sum = 5.0 * op_unit_roundoff(dtype);
     assert_true(rms_norm_error(target, dtype, 3, 80, false, OP_NO_NORM_WEIGHT) > norm);
     assert_true(rms_norm_error(target, dtype, 3, 80, false, OP_NO_EPS) > norm);
-    assert_true(add_norm_error(target, dtype, 3, 80, 4, true, OP_NO_RESIDUAL).residual > sum);
-    assert_true(add_norm_error(target, dtype, 3, 80, 4, true, OP_NO_ALPHA).residual > sum);
-    assert_true(add_norm_error(target, dtype, 3, 80, 4, true, OP_LOST_PARTIAL).residual > sum);
-    assert_true(add_norm_error(target, dtype, 3, 80, 4, true, OP_NO_NORM_WEIGHT).y > norm);
+    assert_true(add_norm_error(target, dtype, 3, 80, 4, true, 0, OP_NO_RESIDUAL).residual > sum);
+    assert_true(add_norm_error(target, dtype, 3, 80, 4, true, 0, OP_NO_ALPHA).residual > sum);
+    assert_true(add_norm_error(target, dtype, 3, 80, 4, true, 0, OP_LOST_PARTIAL).residual > sum);
+    assert_true(add_norm_error(target, dtype, 3, 80, 4, true, 0, OP_NO_NORM_WEIGHT).y > norm);
   }
 }
 

@@ -25,6 +25,12 @@ static void test_norms_of_rotated(void **state)
   for_each_cpu_target(check_norms_of_rotated);
 }
 
+static void test_kv_columns(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_kv_columns);
+}
+
 static void test_sinks(void **state)
 {
   (void)state;
@@ -54,6 +60,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table),
       cmocka_unit_test(test_gates),
+      cmocka_unit_test(test_kv_columns),
       cmocka_unit_test(test_sinks),
       cmocka_unit_test(test_norms_of_rotated),
       cmocka_unit_test(test_random_scenes),

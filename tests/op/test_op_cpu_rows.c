@@ -14,6 +14,13 @@ static void test_rows(void **state)
   for_each_cpu_target(check_rows);
 }
 
+static void test_gains_and_caps(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_residual_gain);
+  for_each_cpu_target(check_logit_cap);
+}
+
 static void test_planted_faults_are_seen(void **state)
 {
   (void)state;
@@ -42,6 +49,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_memory),
       cmocka_unit_test(test_rows),
+      cmocka_unit_test(test_gains_and_caps),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_bad_limits_are_refused),
   };

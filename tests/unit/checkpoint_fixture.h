@@ -157,7 +157,7 @@ static inline yk_status read_layer(const yk_checkpoint *checkpoint, int layer, y
     yk_weight_view view;
     const yk_weight_role role = (yk_weight_role)(i / n_experts);
     if (!yk_weight_is_linear(role) || i % n_experts >= yk_weight_count(c, role, layer)) continue;
-    const yk_weight_module m = yk_weight_module_of(c, role);
+    const yk_weight_module m = yk_weight_module_of(c, role, layer);
     yk_weight_name_of_expert(c, role, layer, i % n_experts, name);
     YK_TRY(yk_checkpoint_linear(checkpoint, name, m.k, m.n, m.has_bias, &view, err));
     assert_int_equal(view.k, m.k);
@@ -167,7 +167,7 @@ static inline yk_status read_layer(const yk_checkpoint *checkpoint, int layer, y
   }
   for (yk_weight_role role = YK_ROLE_Q_NORM; role <= YK_ROLE_K_NORM; role++)
     if (yk_weight_is_in_layer(c, role, layer))
-      YK_TRY(yk_checkpoint_vector(checkpoint, role, layer, yk_weight_head_norm_size(c, role), &vector, err));
+      YK_TRY(yk_checkpoint_vector(checkpoint, role, layer, yk_weight_head_norm_size(c, role, layer), &vector, err));
   if (!c->delta.layers[layer]) return YK_OK;
   YK_TRY(yk_checkpoint_vector(checkpoint, YK_ROLE_DELTA_CONV, layer, 4 * yk_delta_config_channels(&c->delta), &vector,
                               err));

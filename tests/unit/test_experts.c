@@ -100,9 +100,9 @@ static void gpt_oss_values_and_defaults(void **state)
                            " 'full_attention']}");
   assert_true(c.activation.alpha == 2 && c.activation.limit == 5 && !c.qkv_bias && !c.o_bias);
   assert_true(c.window_tokens[0] == 0 && c.window_tokens[2] == 20);
-  yk_weight_module up = yk_weight_module_of(&c, YK_ROLE_EXPERT_UP);
+  yk_weight_module up = yk_weight_module_of(&c, YK_ROLE_EXPERT_UP, 0);
   assert_true(up.n == 192 && up.first_n == 96 && up.n_own == 96 && up.has_bias);
-  assert_true(yk_weight_module_of(&c, YK_ROLE_ROUTER).has_bias);
+  assert_true(yk_weight_module_of(&c, YK_ROLE_ROUTER, 0).has_bias);
 }
 
 static const char ernie[] = "{'architectures': ['Ernie4_5_MoeForCausalLM'], 'moe_num_experts': 6, 'moe_k': 2,"
@@ -143,7 +143,7 @@ static void granite_values_and_defaults(void **state)
   assert_true(x->n_experts == 5 && x->top_k == 2 && x->ffn_size == 96 && x->normalise && x->shared_ffn_size == 40);
   assert_true(x->scoring == YK_SCORE_SOFTMAX && !x->has_choice_bias && !x->has_shared_gate);
   expect_layers(&c, "xxxx");
-  yk_weight_module up = yk_weight_module_of(&c, YK_ROLE_SHARED_UP);
+  yk_weight_module up = yk_weight_module_of(&c, YK_ROLE_SHARED_UP, 0);
   assert_true(up.k == 64 && up.n == 80 && up.first_n == 40 && up.n_own == 40);
   c = config_good(granite, "{'architectures': '-', 'model_type': 'granitemoe', 'attention_bias': true}");
   assert_true(c.family == YK_FAMILY_GRANITE_MOE && x->shared_ffn_size == 0 && c.qkv_bias && c.o_bias);
@@ -287,9 +287,9 @@ static void names_and_modules(void **state)
   const yk_model_config qwen2_moe = {.family = YK_FAMILY_QWEN2_MOE};
   yk_weight_name(&qwen2_moe, YK_ROLE_SHARED_UP, 2, name);
   assert_string_equal(name, "model.layers.2.mlp.shared_expert.up_proj");
-  yk_weight_module m = yk_weight_module_of(&c, YK_ROLE_EXPERT_DOWN);
+  yk_weight_module m = yk_weight_module_of(&c, YK_ROLE_EXPERT_DOWN, 0);
   assert_true(m.k == 24 && m.n == 64 && m.first_n == 0 && m.n_own == 64 && !m.has_bias);
-  m = yk_weight_module_of(&c, YK_ROLE_SHARED_GATE);
+  m = yk_weight_module_of(&c, YK_ROLE_SHARED_GATE, 0);
   assert_true(m.k == 64 && m.n == 48);
   assert_int_equal(yk_weight_count(&c, YK_ROLE_EXPERT_UP, 1), 12);
   assert_int_equal(yk_weight_count(&c, YK_ROLE_EXPERT_UP, 0), 0);

@@ -117,7 +117,7 @@ static void expect_module(const yk_model_config *config, yk_weight_role role, co
   char found[YK_WEIGHT_NAME_BYTES];
   yk_weight_name(config, role, 2, found);
   assert_string_equal(found, name);
-  const yk_weight_module have = yk_weight_module_of(config, role);
+  const yk_weight_module have = yk_weight_module_of(config, role, 0);
   if (have.k != m.k || have.n != m.n || have.first_n != m.first_n || have.n_own != m.n_own ||
       have.has_bias != m.has_bias)
     fail_msg("%s: found k %d, n %d, outputs from %d, %d of them, bias %d", name, (int)have.k, (int)have.n,
@@ -162,7 +162,7 @@ static void a_fused_tensor_is_checked(void **state)
   yk_weight_view view;
   yk_err err = YK_ERR_INIT;
   expect_ok("open", yk_checkpoint_open(dir.path, NULL, &checkpoint, &err), &err);
-  const yk_weight_module m = yk_weight_module_of(yk_checkpoint_config(checkpoint), YK_ROLE_K);
+  const yk_weight_module m = yk_weight_module_of(yk_checkpoint_config(checkpoint), YK_ROLE_K, 0);
   char name[YK_WEIGHT_NAME_BYTES];
   yk_weight_name(yk_checkpoint_config(checkpoint), YK_ROLE_K, 0, name);
   expect_error("shape", YK_E_FORMAT, "layers.0.self_attention.query_key_value.weight|[160, 64]|found F16 [150, 64]",

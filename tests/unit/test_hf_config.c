@@ -179,6 +179,7 @@ static void gemma3(void **state)
   config = good("{'architectures': ['Gemma3ForCausalLM'], 'rope_parameters': {'full_attention': {'rope_type': 'linear',"
                 " 'factor': 4, 'rope_theta': 77}, 'sliding_attention': {'rope_type': 'default', 'rope_theta': 55}}}");
   assert_true(config.rope.factor == 4 && config.rope.theta == 77 && config.local_rope.theta == 55);
+  assert_true(good("{'architectures': ['Gemma3ForCausalLM'], 'final_logit_softcapping': 30}").logit_cap == 30);
   /* Files of models that read images lack keys with the class's default. */
   config = good("{'architectures': ['Gemma3ForConditionalGeneration'], 'text_config': {'hidden_size': 64,"
                 " 'intermediate_size': 96, 'num_hidden_layers': 12, 'sliding_window': 1024}}");
@@ -435,8 +436,6 @@ static void unknown_models(void **state)
       {"{'architectures': ['AModelWithALongNameForConditionalGeneration']}", YK_E_UNSUPPORTED,
        "\"AModelWithALongNameForConditionalGenerat\" is|Llama|Phi-3"},
       {"{'architectures': '-', 'model_type': 'qwen4_exp'}", YK_E_UNSUPPORTED, "qwen4_exp|supported"},
-      {"{'architectures': ['Gemma3ForCausalLM'], 'final_logit_softcapping': 30}", YK_E_UNSUPPORTED,
-       "final_logit_softcapping 30"},
       {"{'architectures': ['Gemma3ForCausalLM'], 'attn_logit_softcapping': 50.0}", YK_E_UNSUPPORTED,
        "attn_logit_softcapping"},
       {"{'architectures': ['Gemma3ForCausalLM'], 'use_bidirectional_attention': true}", YK_E_UNSUPPORTED,

@@ -29,10 +29,10 @@ static void layers_and_their_modules(void **state)
                            " 'full_attention', 'linear_attention']}");
   assert_true(c.delta.is_fused && c.experts.normalise && c.experts.has_shared_gate);
   assert_true(c.delta.layers[0] && !c.delta.layers[1] && !c.delta.layers[2] && c.delta.layers[3]);
-  assert_int_equal(yk_weight_module_of(&c, YK_ROLE_DELTA_QKVZ).n, 2 * 32 + 2 * 192);
-  assert_int_equal(yk_weight_module_of(&c, YK_ROLE_DELTA_BA).n, 12);
-  assert_int_equal(yk_weight_module_of(&c, YK_ROLE_DELTA_OUT).k, 192);
-  assert_int_equal(yk_weight_module_of(&c, YK_ROLE_Q).n, 2 * 4 * 256);
+  assert_int_equal(yk_weight_module_of(&c, YK_ROLE_DELTA_QKVZ, 0).n, 2 * 32 + 2 * 192);
+  assert_int_equal(yk_weight_module_of(&c, YK_ROLE_DELTA_BA, 0).n, 12);
+  assert_int_equal(yk_weight_module_of(&c, YK_ROLE_DELTA_OUT, 0).k, 192);
+  assert_int_equal(yk_weight_module_of(&c, YK_ROLE_Q, 0).n, 2 * 4 * 256);
   assert_true(yk_weight_is_in_layer(&c, YK_ROLE_DELTA_QKVZ, 0) && !yk_weight_is_in_layer(&c, YK_ROLE_DELTA_QKV, 0));
   assert_true(!yk_weight_is_in_layer(&c, YK_ROLE_Q, 0) && yk_weight_is_in_layer(&c, YK_ROLE_Q, 1));
   assert_false(yk_weight_is_in_layer(&c, YK_ROLE_DELTA_OUT, 1));

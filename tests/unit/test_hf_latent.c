@@ -66,7 +66,7 @@ static void expect_roles(const yk_model_config *config, const expected_role *rol
     assert_int_equal(yk_weight_is_in_layer(config, roles[i].role, 0), roles[i].kind != ABSENT);
     if (roles[i].kind != ABSENT) assert_int_equal(yk_weight_is_linear(roles[i].role), roles[i].kind == LINEAR);
     if (roles[i].kind != LINEAR) continue;
-    const yk_weight_module module = yk_weight_module_of(config, roles[i].role);
+    const yk_weight_module module = yk_weight_module_of(config, roles[i].role, 0);
     assert_int_equal(module.k, roles[i].k);
     assert_int_equal(module.n, roles[i].n);
     assert_int_equal(module.has_bias, roles[i].has_bias);
