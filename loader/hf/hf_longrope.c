@@ -28,6 +28,10 @@ yk_status yk_hf_read_longrope(yk_json object, const char *label, int32_t n_pairs
 {
   yk_rope_config *rope = &config->rope;
   const double context = config->max_position_embeddings;
+  if (rope->original_max_positions < 2) /* the attention factor divides by its logarithm */
+    return yk_err_set(err, YK_E_FORMAT,
+                      "%s: key \"original_max_position_embeddings\": expected at least 2 for longrope, found %g", label,
+                      rope->original_max_positions);
   rope->type = YK_ROPE_LONGROPE;
   rope->factor = context / rope->original_max_positions;
   YK_TRY(yk_json_get_f64(object, label, "factor", false, 1e-3, 1e6, &rope->factor, err));

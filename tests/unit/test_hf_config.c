@@ -264,6 +264,9 @@ static void bad_rope_settings(void **state)
        "rope_scaling|\"long_factor\": expected an array of 2 numbers|found array of 1"},
       {"{'head_dim': 4, 'rope_scaling': {'type': 'longrope', 'short_factor': [1, 0], 'long_factor': [1, 2]}}",
        YK_E_FORMAT, "rope_scaling|short_factor[1]: expected a number from 0.001"},
+      {"{'head_dim': 4, 'rope_scaling': {'type': 'longrope', 'factor': 2, 'original_max_position_embeddings': 1,"
+       " 'short_factor': [1, 2], 'long_factor': [1, 2]}}",
+       YK_E_FORMAT, "rope_scaling|\"original_max_position_embeddings\"|at least 2|found 1"},
       {"{'rope_scaling': {'type': 'linear'}}", YK_E_FORMAT, "rope_scaling|\"factor\" is missing"},
       {"{'rope_scaling': {'factor': 4}}", YK_E_FORMAT, "rope_scaling|\"rope_type\" is missing beside \"factor\""},
       {"{'rope_parameters': {'rope_theta': 5, 'beta_fast': 4}}", YK_E_FORMAT, "rope_parameters|beside \"beta_fast\""},
@@ -467,7 +470,7 @@ static void unknown_models(void **state)
       {"{'architectures': ['Gemma2ForCausalLM']}", YK_E_UNSUPPORTED, "Gemma2ForCausalLM|Gemma 3"},
       {"{'architectures': ['KimiLinearForCausalLM']}", YK_E_UNSUPPORTED, "KimiLinear|Kimi-K2"},
       {"{'architectures': '-', 'model_type': 'kimi_linear'}", YK_E_UNSUPPORTED, "kimi_linear|supported"},
-      {"{'architectures': ['DeepseekV4ForCausalLM']}", YK_E_UNSUPPORTED, "DeepseekV4|DeepSeek-V2 to V3.2"},
+      {"{'architectures': ['DeepseekV4ForCausalLM']}", YK_E_UNSUPPORTED, "DeepseekV4|supported: Llama|DeepSeek,"},
       {"{'architectures': ['MuseGlimmerForCausalLM']}", YK_E_UNSUPPORTED, "MuseGlimmer|supported: Llama|Phi-3"},
       {"{'architectures': ['Step3p5ForCausalLM']}", YK_E_UNSUPPORTED, "Step3p5|supported"},
       {"{'architectures': ['LagunaForCausalLM']}", YK_E_UNSUPPORTED, "Laguna|supported"},
