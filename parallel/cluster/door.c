@@ -278,11 +278,18 @@ int yk_door_serve(yk_door *door, const struct pollfd *polls, int n_polls, yk_arr
   return n;
 }
 
+/* A connection that ended in a handshake may have been in the queue of a listening socket that its owner closed, which
+ * resets such connections. */
+static yk_status again_if_ended(yk_status status)
+{
+  return status == YK_E_COMM ? YK_E_AGAIN : status;
+}
+
 /* Receives a message of the server: its type's body, or the text of its refusal as an error. */
 static yk_status hear(int fd, yk_frame_type type, unsigned char body[LEADING_BYTES], int64_t deadline_ns, yk_err *err)
 {
   yk_frame head;
-  YK_TRY(yk_receive_all(fd, &head, sizeof head, deadline_ns, err));
+  YK_TRY(again_if_ended(yk_receive_all(fd, &head, sizeof head, deadline_ns, err)));
   YK_TRY(yk_frame_check(&head, type, YK_FRAME_REFUSE, 512, err));
   if (head.type == YK_FRAME_REFUSE) {
     char why[513] = "";
@@ -301,13 +308,13 @@ yk_status yk_knock(int fd, yk_secret secret, const void *body, size_t n_bytes, i
   YK_TRY(yk_nonce(client, err));
   yk_frame head = yk_frame_of(YK_FRAME_HELLO, YK_NONCE_BYTES);
   struct iovec pieces[2] = {{.iov_base = client, .iov_len = sizeof client}};
-  YK_TRY(yk_send_all(fd, &head, pieces, 1, deadline_ns, err));
+  YK_TRY(again_if_ended(yk_send_all(fd, &head, pieces, 1, deadline_ns, err)));
   YK_TRY(hear(fd, YK_FRAME_CHALLENGE, server, deadline_ns, err));
   YK_TRY(yk_proof(secret, "client", client, server, body, n_bytes, mac, err));
   head = yk_frame_of(YK_FRAME_PROOF, YK_MAC_BYTES + n_bytes);
   pieces[0] = (struct iovec){.iov_base = mac, .iov_len = sizeof mac};
   pieces[1] = (struct iovec){.iov_base = (void *)(uintptr_t)body, .iov_len = n_bytes};
-  YK_TRY(yk_send_all(fd, &head, pieces, 2, deadline_ns, err));
+  YK_TRY(again_if_ended(yk_send_all(fd, &head, pieces, 2, deadline_ns, err)));
   YK_TRY(hear(fd, YK_FRAME_ACCEPT, mac, deadline_ns, err));
   YK_TRY(yk_proof(secret, "server", client, server, NULL, 0, expected, err));
   if (yk_proof_equal(expected, mac)) return YK_OK;

@@ -57,7 +57,8 @@ void yk_arrival_refuse(yk_arrival *arrival, const char *why, const yk_log *log, 
 #define YK_REFUSED_FOR_NOW "the run is ending"
 
 /* yk_knock - the client's end: prove the key on a new connection and send the body.
- *   Errors: YK_E_COMM (refused, with the reason of the other end), YK_E_AGAIN (YK_REFUSED_FOR_NOW), YK_E_TIMEOUT. */
+ *   Errors: YK_E_COMM (refused, with the reason of the other end), YK_E_AGAIN (YK_REFUSED_FOR_NOW, or the connection
+ *   ended without a reason), YK_E_TIMEOUT. */
 yk_status yk_knock(int fd, yk_secret secret, const void *body, size_t n_bytes, int64_t deadline_ns, yk_err *err);
 
 #endif

@@ -325,6 +325,29 @@ static void strangers_disturb_nothing(void **state)
   commands_and_answers(parties);
 }
 
+/* Process 1 may connect while an earlier run of process 0 still listens, and ends without an answer. */
+static void a_connection_without_an_answer_is_tried_again(void **state)
+{
+  (void)state;
+  cluster_party parties[N];
+  pthread_t thread;
+  cluster_parties(parties, N, ranks_of, "127.0.0.1");
+  assert_int_equal(pthread_create(&thread, NULL, join_party, &parties[1]), 0);
+  int fd = -1;
+  for (struct pollfd polled = {.fd = parties[0].listener.fd, .events = POLLIN}; fd < 0; poll(&polled, 1, 1000))
+    fd = accept(polled.fd, NULL, NULL);
+  close(fd);
+  cluster_party others[] = {parties[0], parties[2]};
+  cluster_join_all(others, 2);
+  pthread_join(thread, NULL);
+  assert_int_equal(parties[1].status, YK_OK);
+  parties[0] = others[0];
+  parties[2] = others[1];
+  exchange_of_all(parties);
+  for (int p = 0; p < N; p++) free(parties[p].report);
+  commands_and_answers(parties);
+}
+
 /* One of two processes of the same number is refused and named, and the run starts with the other. */
 static void a_second_process_of_a_number_is_refused(void **state)
 {
@@ -556,6 +579,7 @@ int main(void)
       cmocka_unit_test(the_missing_are_named),
       cmocka_unit_test(an_absent_process_0_is_named),
       cmocka_unit_test(strangers_disturb_nothing),
+      cmocka_unit_test(a_connection_without_an_answer_is_tried_again),
       cmocka_unit_test(a_second_process_of_a_number_is_refused),
       cmocka_unit_test(a_failure_reaches_all),
       cmocka_unit_test(a_process_may_come_back),
