@@ -148,10 +148,9 @@ static const known_name model_types[] = {
     {"gemma4_text", YK_FAMILY_GEMMA4},
     {"gemma4", YK_FAMILY_GEMMA4_VL},
 };
-/* Names of families without their versions, so that all fit into a message behind the name of a class; the table in
- * loader/README.md has the classes. */
+/* Short, so that all fit into a message behind the name of a class; the table in loader/README.md has the classes. */
 static const char supported_architectures[] =
-    "Llama, Mistral, Mixtral, Qwen2 to 3.8, DeepSeek, Kimi-K2, ChatGLM, GLM, gpt-oss, MiniMax, Gemma 3 and 4, Seed, "
+    "Llama, Mistral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM, gpt-oss, MiniMax, Gemma 3, 4, Seed, "
     "Ernie, Granite, Hunyuan, MiniCPM, FM9G, Phi-3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
@@ -192,7 +191,7 @@ static yk_status find_family(yk_json root, const char *file, yk_model_config *co
     }
   }
   if (!name) return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\" is missing", file);
-  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: architecture \"%.40s\" is not supported; supported: %s", file, name,
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: unsupported architecture \"%.28s\"; supported: %s", file, name,
                     supported_architectures);
 }
 
