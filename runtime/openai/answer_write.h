@@ -1,5 +1,5 @@
-/* answer_write.h - the state of an answer, and the interface of those that write it: answer_push.c counts tokens and
- * parses their texts; a writer turns the parser's events into the events or the object of one protocol. */
+/* answer_write.h - the state of an answer, and the interface of its writers: answer_push.c counts tokens and parses
+ * their texts; a writer turns the parser's events into the events or the object of one protocol. */
 #ifndef YK_OPENAI_ANSWER_WRITE_H
 #define YK_OPENAI_ANSWER_WRITE_H
 

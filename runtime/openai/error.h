@@ -24,14 +24,14 @@ typedef struct yk_openai_error {
  *   param: the field at fault, or NULL: then the field with which the message begins, if the engine names one. */
 void yk_openai_error_of(const yk_err *err, const char *param, yk_openai_error *out);
 
-/* yk_openai_error_http - an error of HTTP itself: 401, 404, 405, 408, 413, 415, 429, 500, 503 and 400.
+/* yk_openai_error_http - an error of HTTP, of any status from 400 on.
  *   code: static or NULL, which stands for the usual code of the status (401 invalid_api_key, 404 none, 429
  *   rate_limit_exceeded). param: NULL for none. */
 void yk_openai_error_http(yk_openai_error *out, int http_status, const char *code, const char *param, const char *fmt,
                           ...) YK_PRINTF(5, 6);
 
-/* yk_openai_error_append - append the object as JSON, without a newline. A message that is not UTF-8 (since quoted
- *   input was cut) loses its characters beyond ASCII. */
+/* yk_openai_error_append - append the object as JSON, without a newline. In a message that is not UTF-8 (since quoted
+ *   input was cut), '?' replaces the bytes beyond ASCII. */
 void yk_openai_error_append(const yk_openai_error *error, yk_strbuf *out);
 
 /* yk_openai_error_append_text - append a text of an error as a JSON string, as above. */

@@ -122,7 +122,8 @@ static yk_status read_output(yk_translation *t, yk_json body, yk_err *err)
   return YK_OK;
 }
 
-/* Writes "chat_template_kwargs" with enable_thinking, unless the client sets that itself. thinks: NULL: not said. */
+/* Writes "chat_template_kwargs" with enable_thinking, unless the client sets that itself. thinks: "true", "false";
+ * NULL: neither. */
 static yk_status write_kwargs(yk_translation *t, yk_json body, const char *thinks, yk_err *err)
 {
   yk_json kwargs = yk_translation_take(t, body, "chat_template_kwargs");
@@ -146,7 +147,7 @@ static yk_status write_kwargs(yk_translation *t, yk_json body, const char *think
 }
 
 /* The budget becomes "thinking_token_budget", unless the client sets that itself. Clients send a budget to every model,
- * so that a model whose reasoning has no tags, or is a message with a channel, takes no notice. */
+ * so the budget is ignored for a model whose reasoning has no tags, or is a message with a channel. */
 static yk_status read_thinking_budget(yk_translation *t, yk_json body, yk_json budget, yk_err *err)
 {
   int32_t n_tokens;
@@ -179,7 +180,7 @@ static yk_status read_thinking(yk_translation *t, yk_json body, yk_err *err)
 
 /* ---- Tools ------------------------------------------------------------------------------------------------------- */
 
-/* Tools that Anthropic's servers run themselves; a conversation goes on without them. */
+/* Tools that Anthropic's servers run themselves: left out here. */
 static bool is_of_server(yk_json type)
 {
   static const char *const prefixes[] = {"web_search", "web_fetch", "code_execution", "tool_search_tool", "advisor"};
@@ -254,13 +255,13 @@ static yk_status read_choice(yk_translation *t, yk_json body, yk_err *err)
   return YK_OK;
 }
 
-/* A client may only ask for a conversation to be kept, not go on with one. */
+/* The request to store a conversation is accepted, without effect; a stored conversation cannot be continued. */
 static yk_status read_thread(yk_translation *t, yk_json body, yk_err *err)
 {
   yk_json thread = yk_translation_take(t, body, "thread");
   if (!thread.doc || yk_json_equals(yk_json_get(thread, "type"), "create")) return YK_OK;
   return yk_translation_refuse(t, YK_E_UNSUPPORTED, err,
-                               "messages are not stored here; send the whole conversation, without it");
+                               "messages are not stored here; send the whole conversation, without a thread");
 }
 
 /* ---- The body ---------------------------------------------------------------------------------------------------- */

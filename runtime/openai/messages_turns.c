@@ -27,7 +27,7 @@ static yk_status unsupported(const yk_translation *t, yk_json type, yk_err *err)
                                yk_json_text(type));
 }
 
-/* Goes on with the open message if it has this role. */
+/* Opens a message of this role, unless the open message has it. */
 static void open_as(yk_translation *t, const char *role)
 {
   if (!t->message.role || strcmp(t->message.role, role) != 0) yk_translation_message(t, role);
@@ -288,7 +288,7 @@ static yk_status read_turn(place *p, yk_json turn, const char **role, yk_err *er
   return YK_OK;
 }
 
-/* An answer goes on where a last turn of the assistant ends. */
+/* A last turn of the assistant is continued by the answer. */
 static yk_status continue_last(yk_translation *t, yk_err *err)
 {
   if (t->message.calls.length > 0)

@@ -7,8 +7,8 @@
 
 /* ---- Contents ---------------------------------------------------------------------------------------------------- */
 
-/* The member of a part that holds its text; NULL: of another type. Codex calls a message between two agents encrypted,
- * but a model of a server like this wrote it as it is. */
+/* The member of a part that holds its text; NULL: a part of another type. Messages between two agents of Codex have the
+ * type encrypted_content, but their text is plain if a model of a server like this one wrote it. */
 static const char *text_name_of(yk_json type)
 {
   static const char *const names[][2] = {{"input_text", "text"},
@@ -145,7 +145,7 @@ static yk_status read_custom_call(const input_item *item, yk_err *err)
   return YK_OK;
 }
 
-/* Codex returns the result of such a call as that of a function. */
+/* The result of a local shell call is a function_call_output: Codex sends it so. */
 static yk_status read_shell_call(const input_item *item, yk_err *err)
 {
   yk_json id, action = member(item, "action");
@@ -219,7 +219,7 @@ static yk_status read_more_tools(const input_item *item, yk_err *err)
   return yk_responses_read_tools(item->t, member(item, "tools"), YK_JSON_NONE, err);
 }
 
-/* Calls of tools that a request cannot offer here, and their results: of a conversation with another server. */
+/* Calls of tools that this server does not offer, and their results, from a conversation with another server. */
 static yk_status leave_out(const input_item *item, yk_err *err)
 {
   (void)err;

@@ -20,7 +20,8 @@ const yk_engine *yk_token_texts_engine(const yk_token_texts *texts);
 yk_status yk_token_text(yk_token_texts *texts, int32_t id, const char **text, size_t *n_bytes, yk_err *err);
 
 /* yk_token_texts_decode - append the text of ids, without special tokens; nothing without a tokenizer. Errors:
- *   YK_E_INVAL (an id outside the vocabulary), YK_E_NOMEM. */
+ *   YK_E_INVAL (an id outside the vocabulary), YK_E_FORMAT (a tokenizer that makes texts grow without end),
+ *   YK_E_NOMEM. */
 yk_status yk_token_texts_decode(yk_token_texts *texts, const int32_t *ids, size_t n_ids, yk_strbuf *out, yk_err *err);
 
 #endif

@@ -21,14 +21,15 @@ typedef struct yk_token_walk {
 } yk_token_walk;
 
 /* yk_token_walk_begin - start behind these ids, a prompt; without ids: at the beginning of a text. texts must outlive
- *   the walk. Errors: YK_E_NOMEM. */
+ *   the walk. Errors: YK_E_NOMEM, YK_E_INVAL (an id outside the vocabulary), YK_E_FORMAT (a tokenizer that makes texts
+ *   grow without end); also for the next two. */
 yk_status yk_token_walk_begin(yk_token_walk *walk, yk_token_texts *texts, const int32_t *ids, size_t n_ids,
                               yk_err *err);
 
-/* yk_token_walk_next - the text of the next token; valid until the next call of the function. Errors: YK_E_NOMEM. */
+/* yk_token_walk_next - the text of the next token; valid until the next call of the function. */
 yk_status yk_token_walk_next(yk_token_walk *walk, int32_t id, const char **text, size_t *n_bytes, yk_err *err);
 
-/* yk_token_walk_other - the text of an alternative to the last token; valid until the next call. Errors: YK_E_NOMEM. */
+/* yk_token_walk_other - the text of an alternative to the last token; valid until the next call of the function. */
 yk_status yk_token_walk_other(yk_token_walk *walk, int32_t id, const char **text, size_t *n_bytes, yk_err *err);
 
 void yk_token_walk_free(yk_token_walk *walk);

@@ -30,7 +30,8 @@ void yk_generation_prepare(yk_exchange *exchange);
  *   is the refusal. Server thread. */
 bool yk_generation_hold(yk_exchange *exchange);
 
-/* yk_generation_unhold - uncount it, unless its choices have been counted meanwhile. Server thread. */
+/* yk_generation_unhold - the exchange no longer counts as waiting, unless its choices have been counted meanwhile.
+ *   Server thread. */
 void yk_generation_unhold(yk_exchange *exchange);
 
 /* yk_generation_begin - the server thread takes the generation over from the worker. */

@@ -13,7 +13,7 @@ enum { YK_URL_BYTES = 128 };
  *   whatever host and port are. url: "http://127.0.0.1:8000", from the bound address. Errors: YK_E_IO. */
 yk_status yk_listen_open(const char *host, int port, int *fd, char url[YK_URL_BYTES], yk_err *err);
 
-/* yk_listen_is_passed - whether the socket is systemd's, which goes on listening after this process. */
+/* yk_listen_is_passed - whether the socket is systemd's, which stays open after this process. */
 bool yk_listen_is_passed(void);
 
 /* yk_listen_is_local - whether a listening socket is bound to a loopback address. */

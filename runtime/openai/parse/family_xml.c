@@ -1,4 +1,4 @@
-/* Calls whose arguments are texts in tags; the tool's schema says what they are.
+/* Calls whose arguments are texts in tags; the tool's schema determines their types.
  *
  * qwen3_coder: <tool_call><function=name><parameter=key>value</parameter></function></tool_call>; <tool_call> and the
  *   end tag of a value may be missing.

@@ -126,20 +126,20 @@ void yk_calls_drop(yk_call_machine *m);
 /* yk_calls_release - emit the held bytes as this kind. */
 void yk_calls_release(yk_call_machine *m, yk_answer_event_kind kind);
 
-/* yk_calls_hold_space - if only white space, or a byte of more, is held before a tag: hold c too, if it is one of them.
- *   False: c is another byte, or part of a tag is held. */
+/* yk_calls_hold_space - before a tag, white space and the bytes of `more` are held back: hold c too, if it is one of
+ *   these bytes. False: c is another byte, or part of a tag is held. */
 bool yk_calls_hold_space(yk_call_machine *m, char c, const char *more);
 
 /* ---- Tags -------------------------------------------------------------------------------------------------------- */
 
 enum { YK_NO_TAG = 0, YK_PART_OF_TAG = -1 };
 
-/* yk_calls_match - the roles of the tag that held is, behind n_before bytes; YK_PART_OF_TAG, YK_NO_TAG. Only tags with
- *   one of roles count. */
+/* yk_calls_match - compare held, behind its first n_before bytes, with the tags that have one of `roles`. Returns the
+ *   roles of the tag that it equals, YK_PART_OF_TAG if it is the beginning of a tag, else YK_NO_TAG. */
 int yk_calls_match(const yk_call_machine *m, unsigned roles);
 
-/* yk_calls_find - take a byte of text that ends with a tag of one of roles. Text is released as kind. Returns the tag's
- *   roles, and the tag is held; else 0. */
+/* yk_calls_find - take a byte of text that ends with a tag of one of `roles`. Text is released as kind. Returns the
+ *   roles of the tag when it is complete, which is then held; else 0. */
 int yk_calls_find(yk_call_machine *m, char c, unsigned roles, yk_answer_event_kind kind);
 
 /* ---- Objects as calls -------------------------------------------------------------------------------------------- */

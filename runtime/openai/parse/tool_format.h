@@ -1,4 +1,4 @@
-/* tool_format.h - the forms in which models write calls of tools. machine.h says how they are read. */
+/* tool_format.h - the forms in which models write calls of tools; machine.h has the functions that read them. */
 #ifndef YK_OPENAI_PARSE_TOOL_FORMAT_H
 #define YK_OPENAI_PARSE_TOOL_FORMAT_H
 

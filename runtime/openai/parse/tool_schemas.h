@@ -24,8 +24,8 @@ typedef struct yk_tool_schemas yk_tool_schemas; /* owner: the creator; constant 
 yk_status yk_tool_schemas_create(yk_json tools, yk_tool_schemas **out, yk_err *err);
 void yk_tool_schemas_free(yk_tool_schemas *schemas);
 
-/* yk_tool_schemas_types - types of a function's parameter, or else of those that the schema does not list; 0: unknown.
- *   schemas may be NULL. */
+/* yk_tool_schemas_types - types of a function's parameter; if the schema does not list the parameter, the types of
+ *   additional parameters; 0: unknown. schemas may be NULL. */
 unsigned yk_tool_schemas_types(const yk_tool_schemas *schemas, const yk_strbuf *function, const yk_strbuf *parameter);
 
 /* yk_typed_value_append - append as JSON the text [n_bytes] of an argument: null, a boolean, a number, an object or an

@@ -7,7 +7,7 @@ function make(tag, className, text = "") {
   return element;
 }
 
-// Arguments are shown indented once they are whole, and as they came if they are not JSON.
+// Arguments are shown indented once they are whole; if they are not JSON, as they arrived.
 function indented(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
@@ -81,7 +81,7 @@ export class CallsView {
     return label;
   }
 
-  // The conversation goes on: results are text from now on.
+  // The conversation has continued: results can no longer be entered, and are shown as text.
   close() {
     this.button?.remove();
     for (const label of this.element.querySelectorAll("label")) {
