@@ -26,6 +26,8 @@ typedef struct yk_device_abilities {
   bool logit_caps;            /* yk_device_ops.cap_logits */
   bool adapters;              /* yk_device_ops.linear_adapt */
   bool mamba;                 /* yk_device_ops.mamba */
+  bool plain_experts;         /* experts, and a shared one, without a gate */
+  bool latent_experts;        /* yk_mixture_sizes.latent */
   /* Heads of attention other than latent have a multiple of head_dim_unit elements, at most max_head_dim. */
   int32_t head_dim_unit, max_head_dim;
   int32_t max_hidden, max_vocab;

@@ -1,5 +1,6 @@
 /* mixture.h - a mixture of experts as one device operation: the router chooses top_k of many gated feed-forward
  * networks for each row; some families add a shared expert that every row passes.
+ * Networks without a gate have up alone in gate_up.
  *
  *   x -> router -> route ---------> slots -> gate and up, activation -> down -> combination: rows, or slots that the
  *   x -> shared expert: gate and up, activation -> down --------------------->  reader of the result combines
@@ -26,6 +27,7 @@ typedef struct yk_mixture_sizes {
   int32_t max_rows, hidden;
   int32_t width;        /* this rank's channels of an expert */
   int32_t shared_width; /* this rank's channels of the shared expert */
+  int32_t latent;       /* elements of the experts' inputs and results, on devices with latent_experts; 0: hidden */
   bool has_shared;
   bool has_shared_gate; /* the router's last output is the logit of the shared expert's gate */
   /* shares_maxima: the ranks share the channels of each expert and down's inputs are quantised per token, so the ranks
@@ -40,6 +42,7 @@ typedef struct yk_mixture_spec {
   yk_mixture_sizes sizes;
   const yk_linear *router;                       /* float32 outputs */
   const yk_linear *gate_up, *down;               /* is_grouped, one matrix per expert of the rank; or NULL */
+  const yk_linear *latent_in, *latent_out;       /* hidden -> latent -> hidden, around the experts; NULL without */
   const yk_linear *shared_gate_up, *shared_down; /* NULL without a shared expert */
   const float *choice_bias;                      /* device [n_experts] or NULL */
   int64_t *counts;                               /* device [n_experts] or NULL: see yk_route_args */
@@ -49,7 +52,7 @@ typedef struct yk_mixture_spec {
 /* Offsets of the parts of a mixture's scratch, in bytes. */
 typedef struct yk_mixture_layout {
   int64_t logits, choices, weights, slot_of_choice, starts, row_of_slot, routing, maxima, shared_inner, shared_sums,
-      inner, outputs, gate_up_staging, down_staging, end;
+      latent, inner, outputs, gate_up_staging, down_staging, end;
 } yk_mixture_layout;
 
 /* First member of each device's mixture. */
@@ -67,11 +70,13 @@ typedef enum yk_mixture_phase {
   YK_MIXTURE_SHARED_DOWN,
   YK_MIXTURE_SHARED_SUMS_EXCHANGE,
   YK_MIXTURE_SHARED_SCALING,
+  YK_MIXTURE_LATENT_IN,
   YK_MIXTURE_GATE_UP, /* experts' gate and up, with everything that the device fuses into that kernel */
   YK_MIXTURE_MAXIMA,
   YK_MIXTURE_MAXIMA_EXCHANGE,
   YK_MIXTURE_DOWN,
   YK_MIXTURE_COMBINATION,
+  YK_MIXTURE_LATENT_OUT, /* behind the combination of the experts without the shared one, whose sum follows */
   YK_MIXTURE_N_PHASES
 } yk_mixture_phase;
 

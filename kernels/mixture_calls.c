@@ -27,6 +27,18 @@ static int64_t place(int64_t *end, int64_t n_bytes)
   return at;
 }
 
+/* Elements of an expert's inputs and results. */
+static int32_t inner_size(const yk_mixture_sizes *sizes)
+{
+  return sizes->latent > 0 ? sizes->latent : sizes->hidden;
+}
+
+/* Of latent experts, for max_rows rows: their inputs, the sums of their results, and those projected back. */
+static int64_t latent_elements(const yk_mixture_sizes *sizes)
+{
+  return sizes->latent > 0 ? sizes->max_rows * (2 * (int64_t)sizes->latent + sizes->hidden) : 0;
+}
+
 /* The shared expert's sums share memory with the experts' rows, which are written later; the staging buffer of gate and
  * up shares memory with their outputs. */
 yk_mixture_layout yk_mixture_lay_out(const yk_mixture_sizes *sizes, int64_t gate_up_staging_bytes,
@@ -46,8 +58,9 @@ yk_mixture_layout yk_mixture_lay_out(const yk_mixture_sizes *sizes, int64_t gate
                           .routing = place(&end, yk_route_scratch_bytes(route, n_rows)),
                           .maxima = place(&end, sizes->shares_maxima ? n_maxima(sizes, n_rows) * word : 0),
                           .shared_inner = place(&end, n_rows * sizes->shared_width * element)};
+  at.latent = place(&end, latent_elements(sizes) * element);
   at.shared_sums = at.inner = place(&end, n_slots * sizes->width * element);
-  at.gate_up_staging = at.outputs = place(&end, n_slots * sizes->hidden * element);
+  at.gate_up_staging = at.outputs = place(&end, n_slots * inner_size(sizes) * element);
   at.down_staging = place(&end, down_staging_bytes);
   at.end = yk_max_i64(end, at.gate_up_staging + gate_up_staging_bytes);
   if (sizes->shared_in_steps)
@@ -97,6 +110,25 @@ static yk_combine_args sum_of(const yk_mixture *m, const yk_mixture_args *args, 
                            .hidden = sizes->hidden};
 }
 
+/* Latent experts read the projected rows; the sum of their results is projected back, to y if nothing else is part of
+ * y. */
+static void set_latent(const yk_mixture *m, const yk_mixture_args *args, yk_mixture_calls *calls)
+{
+  const yk_mixture_sizes *sizes = &m->spec.sizes;
+  const int32_t n = args->n_rows;
+  const int64_t n_bytes = (int64_t)sizes->max_rows * sizes->latent * (int64_t)yk_dtype_bytes(sizes->dtype);
+  char *in = scratch_at(args, m->at.latent), *sum = in + n_bytes, *out = sum + n_bytes;
+  if (sizes->latent == 0) return;
+  calls->latent_in = (yk_linear_args){.x = args->x->rows, .y = in, .n_tokens = n, .y_stride = sizes->latent};
+  calls->gate_up.x = in;
+  calls->sum.y = sum;
+  calls->sum.shared = NULL;
+  calls->sum.shared_gate = NULL;
+  calls->sum.hidden = sizes->latent;
+  calls->latent_out = (yk_linear_args){
+      .x = sum, .y = sizes->has_shared ? out : args->y->rows, .n_tokens = n, .y_stride = sizes->hidden};
+}
+
 yk_mixture_calls yk_mixture_calls_of(const yk_mixture *m, const yk_mixture_args *args)
 {
   const yk_mixture_layout *at = &m->at;
@@ -124,8 +156,9 @@ yk_mixture_calls yk_mixture_calls_of(const yk_mixture *m, const yk_mixture_args 
                                  .max_slots = max_slots,
                                  .maxima = sizes->shares_maxima ? calls.maxima.maxima : NULL,
                                  .y = scratch_at(args, at->outputs),
-                                 .y_stride = sizes->hidden,
+                                 .y_stride = inner_size(sizes),
                                  .staging = scratch_at(args, at->down_staging)};
+  set_latent(m, args, &calls);
   return calls;
 }
 

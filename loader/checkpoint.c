@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/model_path.h"
 #include "kernels/gated_delta.h"
+#include "kernels/mamba.h"
 #include "loader/bare_names.h"
 #include "loader/foreign/kuiper_config.h"
 #include "loader/fused_experts.h"
@@ -197,12 +198,14 @@ static yk_tensor_wish wish_of(const yk_checkpoint *checkpoint, yk_weight_role ro
 {
   if (role == YK_ROLE_DELTA_CONV)
     return (yk_tensor_wish){"weight", YK_TENSORS_FLOAT, 3, {n / YK_DELTA_TAPS, 1, YK_DELTA_TAPS}};
+  if (role == YK_ROLE_MAMBA_CONV)
+    return (yk_tensor_wish){"weight", YK_TENSORS_FLOAT, 3, {n / YK_MAMBA_TAPS, 1, YK_MAMBA_TAPS}};
   if (role == YK_ROLE_CHOICE_BIAS && checkpoint->config.family == YK_FAMILY_ERNIE4_5_MOE)
     return (yk_tensor_wish){"weight", YK_TENSORS_FLOAT, 2, {1, n}};
   return (yk_tensor_wish){"weight", YK_TENSORS_FLOAT, 1, {n, 0}};
 }
 
-/* A vector of a gated delta net, attention sinks, or the correction of a router's choice. Some are tensors without a
+/* A vector of a gated delta net or of Mamba2, attention sinks, or the correction of a router's choice. Some are tensors without a
  * suffix, whose last name is then the suffix. */
 static yk_status read_parameter(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
                                 yk_vector_view *out, yk_err *err)
@@ -226,7 +229,7 @@ static yk_status read_parameter(const yk_checkpoint *checkpoint, yk_weight_role 
 yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
                                yk_vector_view *out, yk_err *err)
 {
-  if (yk_weight_is_bare(role) || role == YK_ROLE_DELTA_CONV)
+  if (yk_weight_is_bare(role) || role == YK_ROLE_DELTA_CONV || role == YK_ROLE_MAMBA_CONV)
     return read_parameter(checkpoint, role, layer, n, out, err);
   return read_norm(checkpoint, role, layer, n, out, err);
 }

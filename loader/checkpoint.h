@@ -97,8 +97,8 @@ yk_status yk_checkpoint_matrix(const yk_checkpoint *checkpoint, const char *modu
 
 /* yk_checkpoint_vector - the vector of a role, as float16, bfloat16 or float32 [n]: for a norm, the weights that suit
  *   the layers that read it; for a router, the correction of its choice (e_score_correction_bias), one number per
- *   expert; for the convolution of a gated delta net, the YK_DELTA_TAPS weights of each channel. layer is ignored for
- *   the final norm. Errors: as above; YK_E_FORMAT for a NaN in a correction;
+ *   expert; for a convolution, the YK_DELTA_TAPS or YK_MAMBA_TAPS weights of each channel. layer is ignored for the
+ *   final norm. Errors: as above; YK_E_FORMAT for a NaN in a correction;
  *   YK_E_UNSUPPORTED if layers need different weights of one norm, or if the final norm has an offset (offsets of
  *   layers' norms: yk_checkpoint_find). */
 yk_status yk_checkpoint_vector(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,

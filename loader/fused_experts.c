@@ -57,11 +57,17 @@ static const fused_form gpt_oss_form = {
     {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE}, 1}, {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
     gpt_oss_suffixes};
 
+/* Nemotron-3: experts without a gate, as the class holds them. */
+static const fused_form nemotron_form = {
+    {{"mixer.experts.up_proj", {YK_ROLE_EXPERT_UP}, 1}, {"mixer.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
+    common_suffixes};
+
 static const fused_form *form_of(yk_model_family family)
 {
   switch (family) {
   case YK_FAMILY_GPT_OSS: return &gpt_oss_form;
   case YK_FAMILY_GRANITE_MOE: return &granite_form;
+  case YK_FAMILY_NEMOTRON_H: return &nemotron_form;
   default: return &common_form;
   }
 }

@@ -111,6 +111,48 @@ class ModelTensors:
         self.normal(f"{layer}.norm", (config["linear_value_head_dim"],), 1.0, 0.05)
         self.linear(f"{layer}.out_proj", values, hidden)
 
+    def mamba(self, layer):
+        config, heads = self.config, self.config["mamba_num_heads"]
+        width = heads * config["mamba_head_dim"]
+        channels = width + 2 * config["n_groups"] * config["ssm_state_size"]
+        self.linear(f"{layer}.in_proj", self.hidden, width + channels + heads)
+        self.normal(f"{layer}.conv1d", (channels, 1, config["conv_kernel"]), 0.0, 0.5)
+        vectors = (("conv1d.bias", channels, 0.0, 0.1, self.settings.dtype), ("A_log", heads, 0.0, 1.0, "F32"),
+                   ("dt_bias", heads, -2.0, 1.0, "F32"), ("D", heads, 1.0, 0.1, "F32"))
+        for name, n, mean, std, dtype in vectors:
+            self.tensors.append(Tensor(f"{layer}.{name}", dtype, (n,), draw_normal(mean, std, dtype)))
+        self.norm(f"{layer}.norm", width)
+        self.linear(f"{layer}.out_proj", width, self.hidden)
+
+    def block(self, layer, kind):
+        """A block of Nemotron-H, which is one sublayer."""
+        config, networks = self.config, []
+        self.norm(f"{layer}.norm", self.hidden)
+        if kind == "M":
+            self.mamba(f"{layer}.mixer")
+        elif kind == "*":
+            self.attention(f"{layer}.mixer")
+        elif kind == "-":
+            networks = [("", config["intermediate_size"])]
+        else:
+            self.router(f"{layer}.mixer.gate", n_experts(config))
+            self.tensors.append(Tensor(f"{layer}.mixer.gate.e_score_correction_bias", "F32", (n_experts(config),),
+                                       draw_normal(0.0, 0.05, "F32")))
+            networks = [(f".experts.{i}", config["moe_intermediate_size"]) for i in range(n_experts(config))]
+            networks.append((".shared_experts", config["moe_shared_expert_intermediate_size"]))
+        for name, size in networks:
+            self.linear(f"{layer}.mixer{name}.up_proj", self.hidden, size)
+            self.linear(f"{layer}.mixer{name}.down_proj", size, self.hidden)
+
+    def nemotron(self):
+        head_std = LOGIT_STD / math.sqrt(self.hidden)
+        self.normal("backbone.embeddings", (self.config["vocab_size"], self.hidden), 0.0, head_std)
+        for i, kind in enumerate(self.config["hybrid_override_pattern"]):
+            self.block(f"backbone.layers.{i}", kind)
+        self.norm("backbone.norm_f", self.hidden)
+        self.normal("lm_head", (self.config["vocab_size"], self.hidden), 0.0, head_std)
+        return self.tensors
+
     def latent_attention(self, layer):
         config, hidden, heads = self.config, self.hidden, self.config["num_attention_heads"]
         nope, rope, value = config["qk_nope_head_dim"], config["qk_rope_head_dim"], config["v_head_dim"]
@@ -183,6 +225,8 @@ class ModelTensors:
 
     def model(self):
         config, hidden, vocab = self.config, self.hidden, self.config["vocab_size"]
+        if "hybrid_override_pattern" in config:
+            return self.nemotron()
         head_std = LOGIT_STD / math.sqrt(hidden)  # also of a tied embedding; the first layer's norm compensates
         self.normal("model.embed_tokens", (vocab, hidden), 0.0, head_std)
         for i in range(config["num_hidden_layers"]):
@@ -328,6 +372,8 @@ def main():
         config["num_hidden_layers"] = args.layers
         if "max_window_layers" in config:
             config["max_window_layers"] = args.layers
+        if "hybrid_override_pattern" in config:
+            config["hybrid_override_pattern"] = config["hybrid_override_pattern"][:args.layers]
     config["torch_dtype"] = {"f16": "float16", "bf16": "bfloat16"}[args.dtype]
     settings = Settings(args.group_size, args.dtype.upper())
     linear_tensors, quantization = FORMATS[args.format]

@@ -1,6 +1,7 @@
 /* cpu_mixture.c - a mixture of experts on the CPU device: all parts, one after the other (kernels/mixture.h). */
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/mixture_calls.h"
 
@@ -30,9 +31,48 @@ int64_t yk_cpu_mixture_scratch_bytes(const yk_mixture_sizes *sizes, const yk_lin
   return yk_mixture_lay_out(sizes, 0, 0).end;
 }
 
+/* y += x, rounded once. */
+typedef struct sum_context {
+  yk_cpu_device *cpu;
+  void *y;
+  const void *x;
+  int64_t hidden;
+} sum_context;
+
+static void add_rows(void *context, int thread, int64_t begin, int64_t end)
+{
+  enum { BLOCK = 256 };
+  (void)thread;
+  const sum_context *c = context;
+  const yk_dtype dtype = c->cpu->base.dtype;
+  float sums[BLOCK], x[BLOCK];
+  for (int64_t i = begin * c->hidden; i < end * c->hidden; i += BLOCK) {
+    const size_t n = (size_t)yk_min_i64(BLOCK, end * c->hidden - i);
+    c->cpu->simd->to_f32(sums, dtype, yk_cpu_at(dtype, c->y, i), n);
+    c->cpu->simd->to_f32(x, dtype, yk_cpu_at(dtype, c->x, i), n);
+    for (size_t j = 0; j < n; j++) sums[j] += x[j];
+    c->cpu->simd->from_f32(yk_cpu_at(dtype, c->y, i), dtype, sums, n);
+  }
+}
+
+/* Behind the combination of latent experts. */
+static yk_status project_back(yk_device *dev, const yk_mixture *m, const yk_mixture_args *args,
+                              const yk_mixture_calls *calls, yk_err *err)
+{
+  sum_context sum = {yk_cpu_device_of(dev), args->y->rows, calls->latent_out.y, m->spec.sizes.hidden};
+  YK_TRY(yk_mixture_begin(args, YK_MIXTURE_LATENT_OUT, err));
+  YK_TRY(yk_cpu_linear_forward(dev, m->spec.latent_out, &calls->latent_out, err));
+  if (m->spec.sizes.has_shared) yk_cpu_pool_run(sum.cpu->pool, args->n_rows, 8, add_rows, &sum);
+  return YK_OK;
+}
+
 static yk_status run_experts(yk_device *dev, const yk_mixture *m, const yk_mixture_args *args,
                              const yk_mixture_calls *calls, yk_err *err)
 {
+  if (m->spec.latent_in) {
+    YK_TRY(yk_mixture_begin(args, YK_MIXTURE_LATENT_IN, err));
+    YK_TRY(yk_cpu_linear_forward(dev, m->spec.latent_in, &calls->latent_in, err));
+  }
   if (m->spec.gate_up) {
     YK_TRY(yk_mixture_begin(args, YK_MIXTURE_GATE_UP, err));
     YK_TRY(yk_cpu_grouped_forward(dev, m->spec.gate_up, &calls->gate_up, err));
@@ -55,6 +95,7 @@ yk_status yk_cpu_mixture_forward(yk_device *dev, const yk_mixture *m, const yk_m
   YK_TRY(run_experts(dev, m, args, &calls, err));
   YK_TRY(yk_mixture_begin(args, YK_MIXTURE_COMBINATION, err));
   YK_TRY(yk_cpu_combine(dev, &calls.sum, err));
+  if (m->spec.latent_out) YK_TRY(project_back(dev, m, args, &calls, err));
   args->y->state = YK_PARTIAL_ROWS;
   yk_mixture_taps_fill(m, args);
   return YK_OK;

@@ -53,7 +53,9 @@ bool yk_adapter_can_change(yk_weight_role role)
   case YK_ROLE_DELTA_A:
   case YK_ROLE_DELTA_QKVZ:
   case YK_ROLE_DELTA_BA:
-  case YK_ROLE_DELTA_OUT: return true;
+  case YK_ROLE_DELTA_OUT:
+  case YK_ROLE_MAMBA_IN:
+  case YK_ROLE_MAMBA_OUT: return true;
   default: return false;
   }
 }

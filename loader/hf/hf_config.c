@@ -39,8 +39,8 @@ static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *er
 static bool has_heads_of_128(yk_model_family family)
 {
   return family == YK_FAMILY_QWEN3 || family == YK_FAMILY_GLM || family == YK_FAMILY_GLM4 ||
-         yk_family_is_ministral3(family) || family == YK_FAMILY_MINIMAX_M2 || family == YK_FAMILY_SEED_OSS ||
-         family == YK_FAMILY_ERNIE4_5;
+         yk_family_is_ministral3(family) || family == YK_FAMILY_MINIMAX_M2 || family == YK_FAMILY_NEMOTRON_H ||
+         family == YK_FAMILY_SEED_OSS || family == YK_FAMILY_ERNIE4_5;
 }
 
 static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *err)
@@ -84,6 +84,7 @@ static float default_eps(yk_model_family family)
   case YK_FAMILY_GLM_MOE_DSA:
   case YK_FAMILY_MINISTRAL3:
   case YK_FAMILY_MINISTRAL3_VL:
+  case YK_FAMILY_NEMOTRON_H:
   case YK_FAMILY_GPT_OSS: return 1e-5f;
   default: return 1e-6f;
   }
@@ -97,13 +98,21 @@ static yk_status read_heads(yk_json root, yk_model_config *config, yk_err *err)
   return yk_family_is_gemma4(config->family) ? yk_hf_read_gemma4_widths(root, file, config, err) : YK_OK;
 }
 
-/* Where every layer has experts, the key may be missing. */
+/* Where no layer is dense, the key may be missing. */
 static yk_status read_ffn_size(yk_json root, yk_model_config *config, yk_err *err)
 {
+  const bool lacks_dense = config->family == YK_FAMILY_NEMOTRON_H && !yk_hf_has_dense_blocks(config);
   const bool has_experts = config->family == YK_FAMILY_QWEN3_5_MOE || config->family == YK_FAMILY_QWEN3_5_MOE_VL;
   if (has_experts)
     YK_TRY(yk_json_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &config->ffn_size, err));
-  return yk_json_get_i32(root, file, "intermediate_size", !has_experts, 1, YK_MAX_FFN, &config->ffn_size, err);
+  return yk_json_get_i32(root, file, "intermediate_size", !has_experts && !lacks_dense, 1, YK_MAX_FFN,
+                         &config->ffn_size, err);
+}
+
+static yk_status read_layer_count(yk_json root, yk_model_config *config, yk_err *err)
+{
+  if (config->family == YK_FAMILY_NEMOTRON_H) return yk_hf_read_blocks(root, file, config, err);
+  return yk_json_get_i32(root, file, "num_hidden_layers", true, 1, YK_MAX_LAYERS, &config->n_layers, err);
 }
 
 static yk_status read_sizes(yk_json root, yk_model_config *config, yk_err *err)
@@ -114,14 +123,15 @@ static yk_status read_sizes(yk_json root, yk_model_config *config, yk_err *err)
   config->max_position_embeddings = 131072;
   YK_TRY(yk_json_get_i32(root, file, "vocab_size", is_required, 1, YK_MAX_VOCAB, &config->vocab_size, err));
   YK_TRY(yk_json_get_i32(root, file, "hidden_size", true, 1, YK_MAX_HIDDEN, &config->hidden_size, err));
+  YK_TRY(read_layer_count(root, config, err));
   YK_TRY(read_ffn_size(root, config, err));
-  YK_TRY(yk_json_get_i32(root, file, "num_hidden_layers", true, 1, YK_MAX_LAYERS, &config->n_layers, err));
   YK_TRY(yk_json_get_i32(root, file, "num_attention_heads", is_required, 1, YK_MAX_HEADS, &config->n_heads, err));
   YK_TRY(read_heads(root, config, err));
   YK_TRY(yk_json_get_i32(root, file, "max_position_embeddings", is_required, 1, YK_MAX_POSITIONS,
                          &config->max_position_embeddings, err));
   config->rms_norm_eps = default_eps(config->family);
-  return yk_json_get_f32(root, file, "rms_norm_eps", false, 1e-20, 1, &config->rms_norm_eps, err);
+  const char *eps = config->family == YK_FAMILY_NEMOTRON_H ? "layer_norm_epsilon" : "rms_norm_eps";
+  return yk_json_get_f32(root, file, eps, false, 1e-20, 1, &config->rms_norm_eps, err);
 }
 
 /* text: the keys of the language model, which have priority. */
@@ -157,6 +167,7 @@ static yk_status read_common(yk_json root, yk_model_config *config, yk_err *err)
   YK_TRY(yk_hf_read_scales(root, file, config, err));
   YK_TRY(yk_hf_read_experts(root, file, config, err));
   YK_TRY(yk_hf_read_delta(root, file, config, err));
+  YK_TRY(yk_hf_read_mamba(root, file, config, err));
   return yk_hf_read_rope(root, file, config, err);
 }
 

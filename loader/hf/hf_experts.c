@@ -350,12 +350,44 @@ static yk_status read_deepseek(yk_json root, const char *file, yk_model_config *
   return read_dense_layers(root, file, config, err);
 }
 
+/* Nemotron-3: V3's keys and choice; the shared expert and the experts' inputs have sizes of their own. */
+static yk_status read_nemotron(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  static const char latent[] = "moe_latent_size";
+  yk_experts_config *x = &config->experts;
+  bool is_used = false;
+  int32_t n_shared = 1;
+  for (int32_t i = 0; i < config->n_layers; i++) is_used |= x->layers[i];
+  if (!is_used) return YK_OK;
+  YK_TRY(yk_json_get_i32(root, file, "n_routed_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
+  YK_TRY(read_top_k(root, file, "num_experts_per_tok", x, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_shared_expert_intermediate_size", true, 1, YK_MAX_FFN, &x->shared_ffn_size,
+                         err));
+  YK_TRY(yk_json_get_i32(root, file, latent, false, 1, YK_MAX_HIDDEN, &x->latent_size, err));
+  YK_TRY(yk_json_get_i32(root, file, "n_shared_experts", false, 0, YK_MAX_EXPERTS, &n_shared, err));
+  if (n_shared != 1)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: n_shared_experts %d is not supported for this family; supported: 1",
+                      file, n_shared);
+  if (config->mlp_bias)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: mlp_bias true is not supported beside experts; supported: false",
+                      file);
+  x->normalise = x->has_choice_bias = true;
+  x->scoring = YK_SCORE_SIGMOID;
+  x->group_score = YK_GROUP_SCORE_LARGEST_TWO;
+  YK_TRY(yk_json_get_bool(root, file, "norm_topk_prob", false, &x->normalise, err));
+  YK_TRY(yk_json_get_f32(root, file, "routed_scaling_factor", true, 1e-6, 1e6, &x->scale, err));
+  return read_groups(root, file, false, x, err);
+}
+
 yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
-  config->experts = (yk_experts_config){.n_groups = 1, .top_groups = 1, .scale = 1};
+  config->experts.n_groups = config->experts.top_groups = 1;
+  config->experts.scale = 1;
   if (yk_family_is_latent(config->family)) return read_deepseek(root, file, config, err);
   switch (config->family) {
   case YK_FAMILY_MINIMAX_M2: return read_minimax(root, file, config, err);
+  case YK_FAMILY_NEMOTRON_H: return read_nemotron(root, file, config, err);
   case YK_FAMILY_MIXTRAL: return read_mixtral(root, file, config, err);
   case YK_FAMILY_GPT_OSS: return read_gpt_oss(root, file, config, err);
   case YK_FAMILY_HUNYUAN_MOE: return read_hunyuan(root, file, config, err);

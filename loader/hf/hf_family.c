@@ -42,6 +42,7 @@ static const char *const family_names[] = {
     [YK_FAMILY_GEMMA4_VL] = "gemma4",
     [YK_FAMILY_GLM4] = "glm4",
     [YK_FAMILY_MINIMAX_M2] = "minimax_m2",
+    [YK_FAMILY_NEMOTRON_H] = "nemotron_h",
     [YK_FAMILY_MISTRAL3_VL] = "mistral3",
     [YK_FAMILY_MINISTRAL3] = "ministral3",
     [YK_FAMILY_MINISTRAL3_VL] = "mistral3",
@@ -63,6 +64,7 @@ static const known_name architectures[] = {
     {"Ministral3ForCausalLM", YK_FAMILY_MINISTRAL3},
     {"Mistral4ForCausalLM", YK_FAMILY_MISTRAL4},
     {"MiniMaxM2ForCausalLM", YK_FAMILY_MINIMAX_M2},
+    {"NemotronHForCausalLM", YK_FAMILY_NEMOTRON_H},
     {"Qwen2ForCausalLM", YK_FAMILY_QWEN2},
     {"Qwen3ForCausalLM", YK_FAMILY_QWEN3},
     {"MiniCPMForCausalLM", YK_FAMILY_MINICPM},
@@ -109,6 +111,7 @@ static const known_name model_types[] = {
     {"ministral3", YK_FAMILY_MINISTRAL3},
     {"mistral4", YK_FAMILY_MISTRAL4},
     {"minimax_m2", YK_FAMILY_MINIMAX_M2},
+    {"nemotron_h", YK_FAMILY_NEMOTRON_H},
     {"qwen2", YK_FAMILY_QWEN2},
     {"qwen3", YK_FAMILY_QWEN3},
     {"minicpm", YK_FAMILY_MINICPM},
@@ -150,8 +153,8 @@ static const known_name model_types[] = {
 };
 /* Short, so that all fit into a message behind the name of a class; the table in loader/README.md has the classes. */
 static const char supported_architectures[] =
-    "Llama, Mistral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM, gpt-oss, MiniMax, Gemma 3, 4, Seed, "
-    "Ernie, Granite, Hunyuan, MiniCPM, FM9G, Phi-3";
+    "Llama, Mistral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM, gpt-oss, MiniMax, Nemotron, Gemma 3, 4, "
+    "Seed, Ernie, Granite, Hunyuan, MiniCPM, FM9G, Phi-3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {
@@ -221,6 +224,7 @@ static yk_text_place text_place_of(yk_model_family family)
   case YK_FAMILY_QWEN3_5_VL:
   case YK_FAMILY_QWEN3_5_MOE_VL:
   case YK_FAMILY_GEMMA4_VL: return YK_TEXT_IN_MODEL;
+  case YK_FAMILY_NEMOTRON_H: return YK_TEXT_IN_BACKBONE;
   case YK_FAMILY_KIMI_K25:
   case YK_FAMILY_GEMMA3_VL:
   case YK_FAMILY_MISTRAL3_VL:

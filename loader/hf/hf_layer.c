@@ -12,7 +12,7 @@ static yk_status read_clamped(yk_json root, const char *file, yk_activation *out
   return yk_json_get_f32(root, file, "swiglu_limit", false, 1e-6, 1e6, &out->limit, err);
 }
 
-/* Names in transformers' ACT2FN. The FFN of every family is gated. */
+/* Names in transformers' ACT2FN. The FFN of every family but Nemotron-H is gated. */
 yk_status yk_hf_read_activation(yk_json root, const char *file, yk_model_family family, yk_activation *out, yk_err *err)
 {
   static const struct {
@@ -25,10 +25,13 @@ yk_status yk_hf_read_activation(yk_json root, const char *file, yk_model_family 
                {"relu2", YK_ACTIVATION_RELU2}};
   const char *name;
   if (family == YK_FAMILY_GPT_OSS) return read_clamped(root, file, out, err);
-  YK_TRY(
-      yk_json_get_str(root, file, yk_family_is_gemma(family) ? "hidden_activation" : "hidden_act", false, &name, err));
+  const char *key = yk_family_is_gemma(family)       ? "hidden_activation"
+                    : family == YK_FAMILY_NEMOTRON_H ? "mlp_hidden_act"
+                                                     : "hidden_act";
+  YK_TRY(yk_json_get_str(root, file, key, false, &name, err));
   *out = (yk_activation)YK_GATED_SILU;
   if (yk_family_is_gemma(family)) out->kind = YK_ACTIVATION_GELU_TANH;
+  if (family == YK_FAMILY_NEMOTRON_H) *out = (yk_activation){.kind = YK_ACTIVATION_RELU2};
   if (!name) return YK_OK;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (strcmp(name, known[i].name) != 0) continue;
@@ -36,8 +39,8 @@ yk_status yk_hf_read_activation(yk_json root, const char *file, yk_model_family 
     return YK_OK;
   }
   return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "%s: hidden_act \"%s\" is not supported; supported: silu (swish), gelu, gelu_pytorch_tanh, relu2",
-                    file, name);
+                    "%s: %s \"%s\" is not supported; supported: silu (swish), gelu, gelu_pytorch_tanh, relu2", file,
+                    key, name);
 }
 
 /* Every family has a case, so that the compiler names a new one without. */
@@ -55,6 +58,7 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
   case YK_FAMILY_MIXTRAL:
   case YK_FAMILY_PHI3:
   case YK_FAMILY_CHATGLM: return YK_OK; /* hf_chatglm.c */
+  case YK_FAMILY_NEMOTRON_H:
   case YK_FAMILY_LLAMA:
   case YK_FAMILY_GRANITE:
     config->qkv_bias = config->o_bias = attention_bias;

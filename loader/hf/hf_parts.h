@@ -50,6 +50,15 @@ yk_status yk_hf_read_gemma4_widths(yk_json root, const char *file, yk_model_conf
  *   families. */
 yk_status yk_hf_read_gemma4_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
+/* yk_hf_read_blocks - n_layers, the parts of each layer, and which of them are Mamba2 or a mixture: Nemotron-H, whose
+ *   blocks are one sublayer each.
+ * yk_hf_has_dense_blocks - whether one of those blocks is a feed-forward network that every row passes. */
+yk_status yk_hf_read_blocks(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+bool yk_hf_has_dense_blocks(const yk_model_config *config);
+
+/* yk_hf_read_mamba - the other fields of config->mamba; needs n_layers. No effect without such layers. */
+yk_status yk_hf_read_mamba(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+
 /* yk_hf_read_chatglm - sizes, biases, scales and rotation of the ChatGLM2 family, which has its own keys. */
 yk_status yk_hf_read_chatglm(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 

@@ -326,6 +326,8 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
   bool has_half = is_glm(config->family) || config->family == YK_FAMILY_GLM4_MOE;
   double partial = yk_family_is_hybrid(config->family) ? 0.25 : has_half ? 0.5 : 1;
   *rope = yk_hf_rope_default(config->max_position_embeddings);
+  config->max_model_tokens = config->max_position_embeddings;
+  if (config->family == YK_FAMILY_NEMOTRON_H) return YK_OK;   /* nothing rotates */
   if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default, as the next one */
   if (config->family == YK_FAMILY_ERNIE4_5 || config->family == YK_FAMILY_ERNIE4_5_MOE) rope->theta = 5e5;
   if (config->family == YK_FAMILY_GPT_OSS) rope->theta = 1.5e5;

@@ -34,6 +34,20 @@ static const char *const linear_names[] = {
     "linear_attn.in_proj_z",
     "linear_attn.in_proj_qkvz", /* Qwen3-Next */
     "linear_attn.out_proj",
+    "mixer.in_proj", /* Nemotron-H */
+    "mixer.out_proj",
+    "mixer.q_proj",
+    "mixer.k_proj",
+    "mixer.v_proj",
+    "mixer.o_proj",
+    "mixer.up_proj",
+    "mixer.down_proj",
+    "mixer.experts.#.up_proj",
+    "mixer.experts.#.down_proj",
+    "mixer.shared_experts.up_proj",
+    "mixer.shared_experts.down_proj",
+    "mixer.fc1_latent_proj",
+    "mixer.fc2_latent_proj",
     "mlp.shared_mlp.gate_proj", /* Hunyuan */
     "mlp.shared_mlp.up_proj",
     "mlp.shared_mlp.down_proj",
@@ -45,9 +59,15 @@ static const char *const linear_names[] = {
 };
 
 /* Small layers whose rounding costs accuracy and saves little. */
-static const char *const gate_names[] = {
-    "mlp.gate",    "mlp.shared_expert_gate", "block_sparse_moe.gate", "block_sparse_moe.router.layer",
-    "mlp.gate.wg", "linear_attn.in_proj_a",  "linear_attn.in_proj_b", "linear_attn.in_proj_ba"};
+static const char *const gate_names[] = {"mlp.gate",
+                                         "mlp.shared_expert_gate",
+                                         "mixer.gate",
+                                         "block_sparse_moe.gate",
+                                         "block_sparse_moe.router.layer",
+                                         "mlp.gate.wg",
+                                         "linear_attn.in_proj_a",
+                                         "linear_attn.in_proj_b",
+                                         "linear_attn.in_proj_ba"};
 
 /* Whether name is pattern followed by ".weight". */
 static bool fits(const char *name, const char *pattern)

@@ -65,14 +65,16 @@ typedef enum yk_model_family {
   YK_FAMILY_MISTRAL4_VL,
   YK_FAMILY_MINIMAX_M2,
   YK_FAMILY_GEMMA4,
-  YK_FAMILY_GEMMA4_VL /* the text part of a model that also reads images and sound */
+  YK_FAMILY_GEMMA4_VL, /* the text part of a model that also reads images and sound */
+  YK_FAMILY_NEMOTRON_H /* also Nemotron-3 */
 } yk_model_family;
 
-/* Where files have the text model: by itself, or as a part of a model that also reads images. */
+/* Where files have the text model: by itself, or as a part of a model of more parts. */
 typedef enum yk_text_place {
   YK_TEXT_ALONE,         /* model.layers, lm_head */
   YK_TEXT_IN_MODEL,      /* model.language_model.layers, lm_head */
   YK_TEXT_OUTSIDE_MODEL, /* language_model.model.layers, language_model.lm_head */
+  YK_TEXT_IN_BACKBONE,   /* backbone.layers, lm_head */
   YK_N_TEXT_PLACES
 } yk_text_place;
 
@@ -169,10 +171,11 @@ typedef struct yk_experts_config {
   int32_t top_k;           /* experts per row */
   int32_t ffn_size;        /* of one expert */
   int32_t shared_ffn_size; /* of the shared expert, which processes every row; 0: no shared expert */
-  bool has_shared_gate;    /* the shared expert's output is multiplied by the sigmoid of a linear layer's output */
-  bool has_biases;         /* of the router and of the experts' projections */
-  bool is_interleaved;     /* a module has the outputs of gate and up alternately: those of gate are the even ones */
-  bool has_choice_bias;    /* a correction is added to the scores for the choice of experts, not for their weights */
+  int32_t latent_size;  /* of the experts' inputs and results, which are projections of those of the layer; 0: hidden */
+  bool has_shared_gate; /* the shared expert's output is multiplied by the sigmoid of a linear layer's output */
+  bool has_biases;      /* of the router and of the experts' projections */
+  bool is_interleaved;  /* a module has the outputs of gate and up alternately: those of gate are the even ones */
+  bool has_choice_bias; /* a correction is added to the scores for the choice of experts, not for their weights */
   yk_expert_scoring scoring;
   int32_t n_groups, top_groups;
   yk_expert_group_score group_score;
@@ -195,6 +198,34 @@ static inline int64_t yk_delta_config_channels(const yk_delta_config *delta)
 {
   return 2 * (int64_t)delta->n_key_heads * delta->key_dim + (int64_t)delta->n_value_heads * delta->value_dim;
 }
+
+/* Mamba2 (kernels/mamba.h), which replaces the attention of some layers. */
+typedef struct yk_mamba_config {
+  int32_t n_heads; /* 0: no layer has Mamba2; a multiple of n_groups */
+  int32_t n_groups, head_dim, state_size;
+  float min_step, max_step;
+  bool has_conv_bias, has_biases; /* of the convolution; of the projections */
+  bool layers[YK_MAX_LAYERS];     /* [n_layers] whether a layer is Mamba2 */
+} yk_mamba_config;
+
+/* yk_mamba_config_width - elements of all heads. */
+static inline int64_t yk_mamba_config_width(const yk_mamba_config *mamba)
+{
+  return (int64_t)mamba->n_heads * mamba->head_dim;
+}
+
+/* yk_mamba_config_channels - channels of the convolution of all groups: x, b and c. */
+static inline int64_t yk_mamba_config_channels(const yk_mamba_config *mamba)
+{
+  return yk_mamba_config_width(mamba) + 2 * (int64_t)mamba->n_groups * mamba->state_size;
+}
+
+/* The sublayers of a layer, each behind a norm. */
+typedef enum yk_layer_parts {
+  YK_LAYER_WHOLE, /* attention, or what replaces it, then a feed-forward network */
+  YK_LAYER_ATTENTION_ALONE,
+  YK_LAYER_FFN_ALONE
+} yk_layer_parts;
 
 /* How the model makes an embedding of a text. */
 typedef struct yk_pooling_config {
@@ -243,7 +274,7 @@ typedef struct yk_model_config {
   bool attention_sinks;     /* each query head has a number that counts in its softmax as a score without a value */
   float norm_offset;        /* added to the stored weights of norms: 1, or 0; not for the norm of a gated delta net */
   yk_dtype dtype;           /* of activations: torch_dtype or dtype; float16 if missing */
-  yk_activation activation; /* of every FFN, which is gated: from hidden_act */
+  yk_activation activation; /* of every FFN: from hidden_act */
   yk_rope_config rope;
   bool has_local_rope; /* layers with a window rotate by the next one */
   yk_rope_config local_rope;
@@ -261,6 +292,8 @@ typedef struct yk_model_config {
   int32_t n_eos_ids;
   yk_experts_config experts;
   yk_delta_config delta;
+  yk_mamba_config mamba;
+  uint8_t parts[YK_MAX_LAYERS]; /* [n_layers] yk_layer_parts */
   yk_quant_config quant;
   yk_generation_defaults generation;
   yk_pooling_config pooling;
@@ -289,6 +322,18 @@ static inline int32_t yk_model_config_kv_layer(const yk_model_config *config, in
 static inline bool yk_model_config_has_reader_ffn(const yk_model_config *config, int32_t layer)
 {
   return config->reader_ffn_size > 0 && layer >= config->n_layers - config->n_kv_shared_layers;
+}
+
+/* yk_model_has_states - whether some layer keeps a recurrent state per sequence. */
+static inline bool yk_model_has_states(const yk_model_config *config)
+{
+  return config->delta.n_key_heads > 0 || config->mamba.n_heads > 0;
+}
+
+/* yk_layer_is_recurrent - whether a layer has such a state. */
+static inline bool yk_layer_is_recurrent(const yk_model_config *config, int32_t layer)
+{
+  return config->delta.layers[layer] || config->mamba.layers[layer];
 }
 
 /* yk_family_is_hunyuan - whether a family is Hunyuan V1, with experts or without. */
@@ -354,6 +399,7 @@ static inline bool yk_family_is_ministral3(yk_model_family family)
 static inline bool yk_family_has_parts(yk_model_family family)
 {
   switch (family) {
+  case YK_FAMILY_NEMOTRON_H:
   case YK_FAMILY_KIMI_K25:
   case YK_FAMILY_GEMMA3_VL:
   case YK_FAMILY_GEMMA4_VL:

@@ -55,6 +55,16 @@ static const name_table llama_table = {
               [YK_ROLE_DELTA_DT_BIAS] = "linear_attn.dt_bias",
               [YK_ROLE_DELTA_NORM] = "linear_attn.norm",
               [YK_ROLE_DELTA_OUT] = "linear_attn.out_proj",
+              [YK_ROLE_MAMBA_IN] = "mixer.in_proj",
+              [YK_ROLE_MAMBA_CONV] = "mixer.conv1d",
+              [YK_ROLE_MAMBA_CONV_BIAS] = "mixer.conv1d.bias",
+              [YK_ROLE_MAMBA_A_LOG] = "mixer.A_log",
+              [YK_ROLE_MAMBA_DT_BIAS] = "mixer.dt_bias",
+              [YK_ROLE_MAMBA_SKIP] = "mixer.D",
+              [YK_ROLE_MAMBA_NORM] = "mixer.norm",
+              [YK_ROLE_MAMBA_OUT] = "mixer.out_proj",
+              [YK_ROLE_EXPERTS_IN] = "mixer.fc1_latent_proj",
+              [YK_ROLE_EXPERTS_OUT] = "mixer.fc2_latent_proj",
               [YK_ROLE_EXPERT_GATE] = "mlp.experts.#.gate_proj",
               [YK_ROLE_EXPERT_UP] = "mlp.experts.#.up_proj",
               [YK_ROLE_EXPERT_DOWN] = "mlp.experts.#.down_proj"},
@@ -82,6 +92,26 @@ static const name_table minimax_m2_table = {
               [YK_ROLE_EXPERT_GATE] = "block_sparse_moe.experts.#.w1",
               [YK_ROLE_EXPERT_UP] = "block_sparse_moe.experts.#.w3",
               [YK_ROLE_EXPERT_DOWN] = "block_sparse_moe.experts.#.w2"},
+};
+
+static const name_table nemotron_h_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_EMBEDDING] = "model.embeddings",
+              [YK_ROLE_FINAL_NORM] = "model.norm_f",
+              [YK_ROLE_ATTENTION_NORM] = "norm",
+              [YK_ROLE_FFN_NORM] = "norm",
+              [YK_ROLE_Q] = "mixer.q_proj",
+              [YK_ROLE_K] = "mixer.k_proj",
+              [YK_ROLE_V] = "mixer.v_proj",
+              [YK_ROLE_O] = "mixer.o_proj",
+              [YK_ROLE_UP] = "mixer.up_proj",
+              [YK_ROLE_DOWN] = "mixer.down_proj",
+              [YK_ROLE_ROUTER] = "mixer.gate",
+              [YK_ROLE_CHOICE_BIAS] = "mixer.gate.e_score_correction_bias",
+              [YK_ROLE_SHARED_UP] = "mixer.shared_experts.up_proj",
+              [YK_ROLE_SHARED_DOWN] = "mixer.shared_experts.down_proj",
+              [YK_ROLE_EXPERT_UP] = "mixer.experts.#.up_proj",
+              [YK_ROLE_EXPERT_DOWN] = "mixer.experts.#.down_proj"},
 };
 
 static const name_table glm_table = {
@@ -178,6 +208,7 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_GEMMA4_VL: return &gemma_table;
   case YK_FAMILY_GPT_OSS: return &gpt_oss_table;
   case YK_FAMILY_MINIMAX_M2: return &minimax_m2_table;
+  case YK_FAMILY_NEMOTRON_H: return &nemotron_h_table;
   case YK_FAMILY_MIXTRAL: return &mixtral_table;
   case YK_FAMILY_QWEN2_MOE:
   case YK_FAMILY_QWEN3_NEXT:
@@ -204,6 +235,7 @@ static const struct {
   const char *model, *head;
 } text_places[YK_N_TEXT_PLACES] = {[YK_TEXT_ALONE] = {"model.", ""},
                                    [YK_TEXT_IN_MODEL] = {"model.language_model.", ""},
+                                   [YK_TEXT_IN_BACKBONE] = {"backbone.", ""},
                                    [YK_TEXT_OUTSIDE_MODEL] = {"language_model.model.", "language_model."}};
 
 /* name: of a table of this file. Returns the number of bytes. */
@@ -308,7 +340,13 @@ bool yk_weight_is_linear(yk_weight_role role)
   case YK_ROLE_DELTA_CONV:
   case YK_ROLE_DELTA_A_LOG:
   case YK_ROLE_DELTA_DT_BIAS:
-  case YK_ROLE_DELTA_NORM: return false;
+  case YK_ROLE_DELTA_NORM:
+  case YK_ROLE_MAMBA_CONV:
+  case YK_ROLE_MAMBA_CONV_BIAS:
+  case YK_ROLE_MAMBA_A_LOG:
+  case YK_ROLE_MAMBA_DT_BIAS:
+  case YK_ROLE_MAMBA_SKIP:
+  case YK_ROLE_MAMBA_NORM: return false;
   default: return true;
   }
 }
@@ -320,22 +358,29 @@ int64_t yk_weight_head_norm_size(const yk_model_config *config, yk_weight_role r
   return config->row_norms ? n_heads * widths.head_dim : widths.head_dim;
 }
 
-bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, int layer)
+/* A role of the attention of a layer, or of what replaces it. */
+static bool is_in_attention(const yk_model_config *config, yk_weight_role role, int layer)
 {
-  bool has_experts = config->experts.layers[layer], is_latent = config->latent.kv_rank > 0;
-  bool is_delta = config->delta.layers[layer], reads_other = yk_model_config_kv_layer(config, layer) != layer;
+  const bool is_delta = config->delta.layers[layer], is_mamba = config->mamba.layers[layer];
+  const bool is_attention = !is_delta && !is_mamba, is_latent = config->latent.kv_rank > 0;
+  const bool has_norms = (config->qk_norm || config->row_norms) && is_attention;
+  const bool has_keys = !is_latent && is_attention && yk_model_config_kv_layer(config, layer) == layer;
   switch (role) {
-  case YK_ROLE_Q_NORM: return (config->qk_norm || config->row_norms) && !is_delta;
-  case YK_ROLE_K_NORM: return (config->qk_norm || config->row_norms) && !is_delta && !reads_other;
+  case YK_ROLE_Q_NORM: return has_norms;
+  case YK_ROLE_K_NORM: return has_norms && yk_model_config_kv_layer(config, layer) == layer;
   case YK_ROLE_LAYER_SCALAR: return config->layer_scalars;
-  case YK_ROLE_ATTENTION_RESULT_NORM:
-  case YK_ROLE_FFN_RESULT_NORM: return config->result_norms;
+  case YK_ROLE_ATTENTION_RESULT_NORM: return config->result_norms;
   case YK_ROLE_SINKS: return config->attention_sinks;
-  case YK_ROLE_Q: return config->latent.q_rank == 0 && !is_delta;
-  case YK_ROLE_K: return !is_latent && !is_delta && !reads_other;
-  case YK_ROLE_V:
-    return !is_latent && !is_delta && !reads_other && !(config->values_are_keys && config->window_tokens[layer] == 0);
-  case YK_ROLE_O: return !is_delta;
+  case YK_ROLE_Q: return config->latent.q_rank == 0 && is_attention;
+  case YK_ROLE_K: return has_keys;
+  case YK_ROLE_V: return has_keys && !(config->values_are_keys && config->window_tokens[layer] == 0);
+  case YK_ROLE_O: return is_attention;
+  case YK_ROLE_Q_A:
+  case YK_ROLE_Q_A_NORM:
+  case YK_ROLE_Q_B: return config->latent.q_rank > 0;
+  case YK_ROLE_KV_A:
+  case YK_ROLE_KV_A_NORM:
+  case YK_ROLE_KV_B: return is_latent;
   case YK_ROLE_DELTA_QKV:
   case YK_ROLE_DELTA_Z:
   case YK_ROLE_DELTA_B:
@@ -347,26 +392,49 @@ bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, i
   case YK_ROLE_DELTA_DT_BIAS:
   case YK_ROLE_DELTA_NORM:
   case YK_ROLE_DELTA_OUT: return is_delta;
-  case YK_ROLE_Q_A:
-  case YK_ROLE_Q_A_NORM:
-  case YK_ROLE_Q_B: return config->latent.q_rank > 0;
-  case YK_ROLE_KV_A:
-  case YK_ROLE_KV_A_NORM:
-  case YK_ROLE_KV_B: return is_latent;
-  case YK_ROLE_GATE:
+  case YK_ROLE_MAMBA_CONV_BIAS: return is_mamba && config->mamba.has_conv_bias;
+  case YK_ROLE_MAMBA_IN:
+  case YK_ROLE_MAMBA_CONV:
+  case YK_ROLE_MAMBA_A_LOG:
+  case YK_ROLE_MAMBA_DT_BIAS:
+  case YK_ROLE_MAMBA_SKIP:
+  case YK_ROLE_MAMBA_NORM:
+  case YK_ROLE_MAMBA_OUT: return is_mamba;
+  default: return role == YK_ROLE_ATTENTION_NORM;
+  }
+}
+
+/* A role of the feed-forward network of a layer. */
+static bool is_in_ffn(const yk_model_config *config, yk_weight_role role, int layer)
+{
+  const yk_experts_config *x = &config->experts;
+  const bool has_experts = x->layers[layer], is_gated = config->activation.is_gated;
+  switch (role) {
+  case YK_ROLE_FFN_NORM: return true;
+  case YK_ROLE_FFN_RESULT_NORM: return config->result_norms;
+  case YK_ROLE_GATE: return !has_experts && is_gated;
   case YK_ROLE_UP:
   case YK_ROLE_DOWN: return !has_experts;
+  case YK_ROLE_EXPERT_GATE: return has_experts && is_gated;
   case YK_ROLE_ROUTER:
-  case YK_ROLE_EXPERT_GATE:
   case YK_ROLE_EXPERT_UP:
   case YK_ROLE_EXPERT_DOWN: return has_experts;
-  case YK_ROLE_CHOICE_BIAS: return has_experts && config->experts.has_choice_bias;
-  case YK_ROLE_SHARED_GATE:
+  case YK_ROLE_CHOICE_BIAS: return has_experts && x->has_choice_bias;
+  case YK_ROLE_SHARED_GATE: return has_experts && x->shared_ffn_size > 0 && is_gated;
   case YK_ROLE_SHARED_UP:
-  case YK_ROLE_SHARED_DOWN: return has_experts && config->experts.shared_ffn_size > 0;
-  case YK_ROLE_SHARED_SCORE: return has_experts && config->experts.has_shared_gate;
-  default: return role >= YK_ROLE_ATTENTION_NORM;
+  case YK_ROLE_SHARED_DOWN: return has_experts && x->shared_ffn_size > 0;
+  case YK_ROLE_SHARED_SCORE: return has_experts && x->has_shared_gate;
+  case YK_ROLE_EXPERTS_IN:
+  case YK_ROLE_EXPERTS_OUT: return has_experts && x->latent_size > 0;
+  default: return false;
   }
+}
+
+bool yk_weight_is_in_layer(const yk_model_config *config, yk_weight_role role, int layer)
+{
+  const uint8_t parts = config->parts[layer];
+  return (parts != YK_LAYER_FFN_ALONE && is_in_attention(config, role, layer)) ||
+         (parts != YK_LAYER_ATTENTION_ALONE && is_in_ffn(config, role, layer));
 }
 
 int32_t yk_weight_count(const yk_model_config *config, yk_weight_role role, int layer)
@@ -415,6 +483,33 @@ static yk_weight_module delta_of(const yk_model_config *c, yk_weight_role role)
   }
 }
 
+/* A linear role of Mamba2. */
+static yk_weight_module mamba_of(const yk_model_config *c, yk_weight_role role)
+{
+  const yk_mamba_config *mamba = &c->mamba;
+  const int64_t width = yk_mamba_config_width(mamba);
+  if (role == YK_ROLE_MAMBA_OUT) return matrix(width, c->hidden_size, mamba->has_biases);
+  return matrix(c->hidden_size, width + yk_mamba_config_channels(mamba) + mamba->n_heads, mamba->has_biases);
+}
+
+/* A linear role of a mixture, without the roles that share its module. */
+static yk_weight_module mixture_of(const yk_model_config *c, yk_weight_role role)
+{
+  const yk_experts_config *x = &c->experts;
+  const int64_t hidden = c->hidden_size, inner = x->latent_size > 0 ? x->latent_size : hidden;
+  switch (role) {
+  case YK_ROLE_ROUTER: return matrix(hidden, x->n_experts, x->has_biases);
+  case YK_ROLE_SHARED_SCORE: return matrix(hidden, 1, false);
+  case YK_ROLE_SHARED_GATE:
+  case YK_ROLE_SHARED_UP: return matrix(hidden, x->shared_ffn_size, false);
+  case YK_ROLE_SHARED_DOWN: return matrix(x->shared_ffn_size, hidden, false);
+  case YK_ROLE_EXPERTS_IN: return matrix(hidden, x->latent_size, false);
+  case YK_ROLE_EXPERTS_OUT: return matrix(x->latent_size, hidden, false);
+  case YK_ROLE_EXPERT_DOWN: return matrix(x->ffn_size, inner, x->has_biases);
+  default: return matrix(inner, x->ffn_size, x->has_biases);
+  }
+}
+
 /* A linear role, without the roles that share its module. */
 static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role, int layer)
 {
@@ -433,14 +528,18 @@ static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role, in
   case YK_ROLE_GATE:
   case YK_ROLE_UP: return matrix(c->hidden_size, ffn, c->mlp_bias);
   case YK_ROLE_DOWN: return matrix(ffn, c->hidden_size, c->mlp_bias);
-  case YK_ROLE_ROUTER: return matrix(c->hidden_size, c->experts.n_experts, c->experts.has_biases);
-  case YK_ROLE_SHARED_SCORE: return matrix(c->hidden_size, 1, false);
+  case YK_ROLE_ROUTER:
+  case YK_ROLE_SHARED_SCORE:
   case YK_ROLE_SHARED_GATE:
-  case YK_ROLE_SHARED_UP: return matrix(c->hidden_size, c->experts.shared_ffn_size, false);
-  case YK_ROLE_SHARED_DOWN: return matrix(c->experts.shared_ffn_size, c->hidden_size, false);
+  case YK_ROLE_SHARED_UP:
+  case YK_ROLE_SHARED_DOWN:
+  case YK_ROLE_EXPERTS_IN:
+  case YK_ROLE_EXPERTS_OUT:
   case YK_ROLE_EXPERT_GATE:
-  case YK_ROLE_EXPERT_UP: return matrix(c->hidden_size, c->experts.ffn_size, c->experts.has_biases);
-  case YK_ROLE_EXPERT_DOWN: return matrix(c->experts.ffn_size, c->hidden_size, c->experts.has_biases);
+  case YK_ROLE_EXPERT_UP:
+  case YK_ROLE_EXPERT_DOWN: return mixture_of(c, role);
+  case YK_ROLE_MAMBA_IN:
+  case YK_ROLE_MAMBA_OUT: return mamba_of(c, role);
   case YK_ROLE_DELTA_QKV:
   case YK_ROLE_DELTA_Z:
   case YK_ROLE_DELTA_B:

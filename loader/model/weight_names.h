@@ -48,6 +48,16 @@ typedef enum yk_weight_role {
   YK_ROLE_DELTA_DT_BIAS,         /* vector [value heads], a tensor without a suffix */
   YK_ROLE_DELTA_NORM,            /* vector [value_dim] */
   YK_ROLE_DELTA_OUT,             /* linear value heads * value_dim -> hidden */
+  YK_ROLE_MAMBA_IN,              /* linear hidden -> z, x, b, c, dt of all heads; MAMBA_IN to MAMBA_OUT: Mamba2 */
+  YK_ROLE_MAMBA_CONV,            /* tensor [channels, 1, YK_MAMBA_TAPS] */
+  YK_ROLE_MAMBA_CONV_BIAS,       /* vector [channels], a tensor without a suffix, as the next three */
+  YK_ROLE_MAMBA_A_LOG,           /* vector [heads] */
+  YK_ROLE_MAMBA_DT_BIAS,         /* vector [heads] */
+  YK_ROLE_MAMBA_SKIP,            /* vector [heads] */
+  YK_ROLE_MAMBA_NORM,            /* vector [heads * head_dim] */
+  YK_ROLE_MAMBA_OUT,             /* linear heads * head_dim -> hidden */
+  YK_ROLE_EXPERTS_IN,            /* linear hidden -> latent_size; this and the next one: mixtures with latent_size */
+  YK_ROLE_EXPERTS_OUT,           /* linear latent_size -> hidden */
   YK_ROLE_EXPERT_GATE,           /* linear hidden -> expert ffn; this and the following roles: one per expert */
   YK_ROLE_EXPERT_UP,             /* linear hidden -> expert ffn */
   YK_ROLE_EXPERT_DOWN,           /* linear expert ffn -> hidden */
@@ -120,8 +130,18 @@ bool yk_weight_share_module(yk_model_family family, yk_weight_role a, yk_weight_
 /* yk_weight_is_bare - whether a role's name is that of a tensor, without a suffix such as ".weight". */
 static inline bool yk_weight_is_bare(yk_weight_role role)
 {
-  return role == YK_ROLE_DELTA_A_LOG || role == YK_ROLE_DELTA_DT_BIAS || role == YK_ROLE_SINKS ||
-         role == YK_ROLE_CHOICE_BIAS || role == YK_ROLE_LAYER_SCALAR;
+  switch (role) {
+  case YK_ROLE_DELTA_A_LOG:
+  case YK_ROLE_DELTA_DT_BIAS:
+  case YK_ROLE_MAMBA_CONV_BIAS:
+  case YK_ROLE_MAMBA_A_LOG:
+  case YK_ROLE_MAMBA_DT_BIAS:
+  case YK_ROLE_MAMBA_SKIP:
+  case YK_ROLE_SINKS:
+  case YK_ROLE_LAYER_SCALAR:
+  case YK_ROLE_CHOICE_BIAS: return true;
+  default: return false;
+  }
 }
 
 /* yk_weight_layer - the layer that a tensor with this name belongs to (INT32_MAX for larger numbers); -1: none. */

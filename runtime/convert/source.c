@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "kernels/gated_delta.h"
+#include "kernels/mamba.h"
 
 enum { MIN_GROUP = 16, MAX_GROUP = 1024, PACKED = 8, OTHERS = 3 };
 
@@ -29,6 +30,12 @@ static int64_t size_of_norm(const yk_model_config *config, const yk_weight_place
   case YK_ROLE_DELTA_A_LOG:
   case YK_ROLE_DELTA_DT_BIAS: return config->delta.n_value_heads;
   case YK_ROLE_DELTA_NORM: return config->delta.value_dim;
+  case YK_ROLE_MAMBA_A_LOG:
+  case YK_ROLE_MAMBA_DT_BIAS:
+  case YK_ROLE_MAMBA_SKIP: return config->mamba.n_heads;
+  case YK_ROLE_MAMBA_NORM: return yk_mamba_config_width(&config->mamba);
+  case YK_ROLE_MAMBA_CONV: return YK_MAMBA_TAPS * yk_mamba_config_channels(&config->mamba);
+  case YK_ROLE_MAMBA_CONV_BIAS: return yk_mamba_config_channels(&config->mamba);
   case YK_ROLE_CHOICE_BIAS: return config->experts.n_experts;
   case YK_ROLE_DELTA_CONV: return YK_DELTA_TAPS * yk_delta_config_channels(&config->delta);
   default: return config->hidden_size;
@@ -108,6 +115,14 @@ static yk_status add_layer(yk_convert_source *s, int32_t layer, yk_err *err)
                                          YK_ROLE_DELTA_DT_BIAS,
                                          YK_ROLE_DELTA_NORM,
                                          YK_ROLE_DELTA_OUT,
+                                         YK_ROLE_MAMBA_IN,
+                                         YK_ROLE_MAMBA_CONV,
+                                         YK_ROLE_MAMBA_CONV_BIAS,
+                                         YK_ROLE_MAMBA_A_LOG,
+                                         YK_ROLE_MAMBA_DT_BIAS,
+                                         YK_ROLE_MAMBA_SKIP,
+                                         YK_ROLE_MAMBA_NORM,
+                                         YK_ROLE_MAMBA_OUT,
                                          YK_ROLE_FFN_NORM,
                                          YK_ROLE_GATE,
                                          YK_ROLE_UP,
@@ -116,16 +131,18 @@ static yk_status add_layer(yk_convert_source *s, int32_t layer, yk_err *err)
                                          YK_ROLE_SHARED_SCORE,
                                          YK_ROLE_SHARED_GATE,
                                          YK_ROLE_SHARED_UP,
-                                         YK_ROLE_SHARED_DOWN};
+                                         YK_ROLE_SHARED_DOWN,
+                                         YK_ROLE_EXPERTS_IN,
+                                         YK_ROLE_EXPERTS_OUT};
   for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
     const yk_weight_place place = {.role = roles[i], .layer = layer};
     if (!yk_weight_is_in_layer(s->config, place.role, layer)) continue;
     YK_TRY(yk_weight_is_linear(place.role) ? add_linear(s, &place, err) : add_norm(s, &place, err));
   }
-  for (int32_t expert = 0; expert < yk_weight_count(s->config, YK_ROLE_EXPERT_GATE, layer); expert++)
+  for (int32_t expert = 0; expert < yk_weight_count(s->config, YK_ROLE_EXPERT_DOWN, layer); expert++)
     for (yk_weight_role role = YK_ROLE_EXPERT_GATE; role <= YK_ROLE_EXPERT_DOWN; role++) {
       const yk_weight_place place = {role, layer, expert};
-      YK_TRY(add_linear(s, &place, err));
+      if (yk_weight_is_in_layer(s->config, role, layer)) YK_TRY(add_linear(s, &place, err));
     }
   const yk_weight_place correction = {.role = YK_ROLE_CHOICE_BIAS, .layer = layer};
   return yk_weight_is_in_layer(s->config, correction.role, layer) ? add_norm(s, &correction, err) : YK_OK;

@@ -6,7 +6,7 @@
 #include "loader/checkpoint.h"
 
 typedef enum yk_convert_kind {
-  YK_CONVERT_VECTOR, /* a norm, the choice correction of a router, or a vector of a gated delta net */
+  YK_CONVERT_VECTOR, /* a norm, the choice correction of a router, or a vector of a gated delta net or of Mamba2 */
   YK_CONVERT_MATRIX  /* the embedding, or the weight of a linear layer, plain or of 4-bit integers */
 } yk_convert_kind;
 

@@ -15,9 +15,10 @@
 #include "model/ffn_gated.h"
 
 struct yk_sublayer {
-  yk_linear *router;         /* float32 outputs */
-  float *choice_bias;        /* [n_experts] or NULL */
-  yk_linear *gate_up, *down; /* one matrix per expert of the rank; NULL on a rank without experts */
+  yk_linear *router;                 /* float32 outputs */
+  float *choice_bias;                /* [n_experts] or NULL */
+  yk_linear *gate_up, *down;         /* one matrix per expert of the rank; NULL on a rank without experts */
+  yk_linear *latent_in, *latent_out; /* of latent experts; NULL as gate_up */
   yk_gated_ffn shared;
   int64_t *counts; /* [n_experts] rows since the start; NULL except on rank 0 */
   int32_t n_experts;
@@ -40,6 +41,11 @@ static yk_route_spec route_of(const yk_rank_source *source)
                          .scale = x->scale,
                          .first_local = (int32_t)experts->begin,
                          .n_local = (int32_t)yk_range_size(*experts)};
+}
+
+static bool has_latent(const yk_rank_source *source)
+{
+  return source->config->experts.latent_size > 0 && yk_range_size(source->share.experts) > 0;
 }
 
 static yk_gated_ffn_spec shared_of(const yk_rank_source *source, int32_t layer)
@@ -72,6 +78,7 @@ static yk_status find_sizes(const yk_rank_source *source, int32_t layer, yk_mixt
   *out = (yk_mixture_sizes){.route = route_of(source),
                             .max_rows = source->limits->step.max_tokens,
                             .hidden = source->config->hidden_size,
+                            .latent = has_latent(source) ? x->latent_size : 0,
                             .width = (int32_t)yk_range_size(source->share.expert_ffn),
                             .shared_width = (int32_t)yk_range_size(source->share.shared_ffn),
                             .has_shared = x->shared_ffn_size > 0,
@@ -94,35 +101,61 @@ static yk_status specify_router(const yk_rank_source *source, int32_t layer, yk_
   return yk_rank_column_part(source, &score, (yk_range){0, 1}, &out->parts[1], err);
 }
 
+/* The parts of both layers in order: gate, up, down; or up, down. */
+static int n_experts_parts(const projections *p)
+{
+  return p->gate_up.n_parts + p->down.n_parts;
+}
+
+static yk_linear_part *part_at(projections *p, int index)
+{
+  return index < p->gate_up.n_parts ? &p->gate_up.parts[index] : &p->down.parts[0];
+}
+
+static yk_weight_role role_of_part(const projections *p, int index)
+{
+  static const yk_weight_role roles[] = {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP, YK_ROLE_EXPERT_DOWN};
+  return roles[index + 3 - n_experts_parts(p)];
+}
+
 /* views: [3, experts - 1] for the rank's experts after the first; NULL to compute sizes only. */
 static yk_status specify(const yk_rank_source *source, int32_t layer, yk_weight_view *views, projections *out,
                          yk_err *err)
 {
-  static const yk_weight_role roles[] = {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP, YK_ROLE_EXPERT_DOWN};
   const yk_route_spec route = route_of(source);
   const yk_linear_spec common = {.n_matrices = route.n_local,
                                  .is_grouped = true,
                                  .max_tokens = (int32_t)yk_route_max_slots(&route, source->limits->step.max_tokens)};
   *out = (projections){common, common};
-  out->gate_up.n_parts = 2;
+  out->gate_up.n_parts = yk_ffn_n_inner(&source->config->activation);
   out->gate_up.activation = source->config->activation;
   out->down.n_parts = 1;
-  yk_linear_part *const parts[] = {&out->gate_up.parts[0], &out->gate_up.parts[1], &out->down.parts[0]};
-  for (int i = 0; i < 3; i++) {
-    const yk_projection projection = {.layer = layer, .role = roles[i]};
+  for (int i = 0; i < n_experts_parts(out); i++) {
+    const yk_projection projection = {.layer = layer, .role = role_of_part(out, i)};
     yk_weight_view *of_part = views ? views + i * (route.n_local - 1) : NULL;
-    YK_TRY(yk_rank_experts_part(source, &projection, source->share.expert_ffn, of_part, parts[i], err));
+    YK_TRY(yk_rank_experts_part(source, &projection, source->share.expert_ffn, of_part, part_at(out, i), err));
   }
   return YK_OK;
+}
+
+/* The projections around latent experts, whole on every rank with experts: each rank projects its partial sum of the
+ * experts' results, and the ranks add up the projections. */
+static yk_status specify_latent(const yk_rank_source *source, int32_t layer, yk_linear_spec *in, yk_linear_spec *out,
+                                yk_err *err)
+{
+  const yk_projection in_proj = {layer, YK_ROLE_EXPERTS_IN, 0}, out_proj = {layer, YK_ROLE_EXPERTS_OUT, 0};
+  const yk_range inner = {0, source->config->experts.latent_size}, all = {0, source->config->hidden_size};
+  *in = *out = (yk_linear_spec){.n_parts = 1, .n_matrices = 1, .max_tokens = source->limits->step.max_tokens};
+  YK_TRY(yk_rank_column_part(source, &in_proj, inner, &in->parts[0], err));
+  return yk_rank_column_part(source, &out_proj, all, &out->parts[0], err);
 }
 
 /* Set how each part quantises its inputs once loaded. Returns the number of parts whose inputs stay floats. */
 static int32_t settle_inputs(const yk_rank_source *source, projections *p)
 {
-  yk_linear_part *const parts[] = {&p->gate_up.parts[0], &p->gate_up.parts[1], &p->down.parts[0]};
   int32_t n_floats = 0;
-  for (int i = 0; i < 3; i++) {
-    yk_inputs *inputs = &parts[i]->weight.inputs;
+  for (int i = 0; i < n_experts_parts(p); i++) {
+    yk_inputs *inputs = &part_at(p, i)->weight.inputs;
     if (inputs->kind == YK_INPUTS_FLOAT || yk_rank_experts_quantise(inputs)) continue;
     *inputs = (yk_inputs){.kind = YK_INPUTS_FLOAT};
     n_floats++;
@@ -158,6 +191,13 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   if (x->has_choice_bias) out->weights += x->n_experts * (int64_t)sizeof(float);
   if (source->share.rank == 0) out->weights += x->n_experts * (int64_t)sizeof(int64_t);
   if (!has_experts) return YK_OK;
+  if (has_latent(source)) {
+    yk_linear_spec in, back;
+    YK_TRY(specify_latent(source, layer, &in, &back, err));
+    out->weights += yk_repack_bytes(dev, &in) + yk_repack_bytes(dev, &back);
+    out->n_unkept += yk_repack_n_unkept(dev, &in) + yk_repack_n_unkept(dev, &back);
+    out->n_float_inputs += yk_repack_n_float_inputs(dev, &in) + yk_repack_n_float_inputs(dev, &back);
+  }
   out->experts = yk_repack_bytes(dev, &p.gate_up) + yk_repack_bytes(dev, &p.down);
   out->weights += out->experts;
   out->n_unkept += yk_repack_n_unkept(dev, &p.gate_up) + yk_repack_n_unkept(dev, &p.down);
@@ -200,6 +240,15 @@ static yk_status load_experts(const yk_rank_loader *loader, int32_t layer, yk_su
   return status;
 }
 
+static yk_status load_latent(const yk_rank_loader *loader, int32_t layer, yk_sublayer *experts, yk_err *err)
+{
+  yk_linear_spec in, out;
+  if (!has_latent(&loader->source)) return YK_OK;
+  YK_TRY(specify_latent(&loader->source, layer, &in, &out, err));
+  YK_TRY(yk_rank_load_linear(loader, &in, &experts->latent_in, err));
+  return yk_rank_load_linear(loader, &out, &experts->latent_out, err);
+}
+
 static yk_status load_router(const yk_rank_loader *loader, int32_t layer, yk_sublayer *experts, yk_err *err)
 {
   const yk_rank_source *source = &loader->source;
@@ -225,6 +274,8 @@ static yk_status create_mixture(const yk_rank_loader *loader, const yk_mixture_s
                                 .router = experts->router,
                                 .gate_up = experts->gate_up,
                                 .down = experts->down,
+                                .latent_in = experts->latent_in,
+                                .latent_out = experts->latent_out,
                                 .shared_gate_up = experts->shared.gate_up,
                                 .shared_down = experts->shared.down.linear,
                                 .choice_bias = experts->choice_bias,
@@ -247,6 +298,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   experts->n_experts = sizes.route.n_experts;
   YK_TRY(load_router(loader, layer, experts, err));
   YK_TRY(load_experts(loader, layer, experts, err));
+  YK_TRY(load_latent(loader, layer, experts, err));
   if (sizes.has_shared) YK_TRY(yk_gated_ffn_load(loader, &shared, &experts->shared, err));
   return create_mixture(loader, &sizes, experts, err);
 }
@@ -257,6 +309,8 @@ static void destroy(yk_device *dev, yk_sublayer *experts)
   dev->ops->linear_destroy(dev, experts->router);
   dev->ops->linear_destroy(dev, experts->gate_up);
   dev->ops->linear_destroy(dev, experts->down);
+  dev->ops->linear_destroy(dev, experts->latent_in);
+  dev->ops->linear_destroy(dev, experts->latent_out);
   dev->ops->free(dev, experts->choice_bias);
   dev->ops->free(dev, experts->counts);
   yk_gated_ffn_destroy(dev, &experts->shared);
@@ -284,6 +338,8 @@ static yk_status begin(void *user, yk_mixture_phase phase, yk_err *err)
       [YK_MIXTURE_SHARED_DOWN] = {YK_OPERATION_GEMM_DOWN, "down_proj"},
       [YK_MIXTURE_SHARED_SUMS_EXCHANGE] = {YK_OPERATION_ALL_REDUCE, "all-reduce of integer sums"},
       [YK_MIXTURE_SHARED_SCALING] = {YK_OPERATION_OTHER, "scaling of sums"},
+      [YK_MIXTURE_LATENT_IN] = {YK_OPERATION_GEMM_GATE_UP, "projection to latent experts"},
+      [YK_MIXTURE_LATENT_OUT] = {YK_OPERATION_GEMM_DOWN, "projection from latent experts"},
       [YK_MIXTURE_GATE_UP] = {YK_OPERATION_GEMM_GATE_UP, "experts' gate_up_proj"},
       [YK_MIXTURE_MAXIMA] = {YK_OPERATION_OTHER, "largest inputs of experts"},
       [YK_MIXTURE_MAXIMA_EXCHANGE] = {YK_OPERATION_ALL_REDUCE, "all-reduce of largest inputs of experts"},

@@ -13,11 +13,13 @@ static yk_status specify(const yk_rank_source *source, const yk_gated_ffn_spec *
 {
   const yk_projection gate = {.layer = spec->layer, .role = spec->gate}, up = {.layer = spec->layer, .role = spec->up};
   const yk_projection down = {.layer = spec->layer, .role = spec->down};
-  *out = (projections){.gate_up = yk_rank_layer_spec(source, 2), .down = yk_rank_layer_spec(source, 1)};
-  out->gate_up.activation = source->config->activation;
-  if (!yk_adapter_can_change(spec->gate)) out->gate_up.n_adapters = out->down.n_adapters = 0;
-  YK_TRY(yk_rank_column_part(source, &gate, spec->channels, &out->gate_up.parts[0], err));
-  YK_TRY(yk_rank_column_part(source, &up, spec->channels, &out->gate_up.parts[1], err));
+  const yk_activation activation = source->config->activation;
+  const int n_parts = yk_ffn_n_inner(&activation);
+  *out = (projections){.gate_up = yk_rank_layer_spec(source, n_parts), .down = yk_rank_layer_spec(source, 1)};
+  out->gate_up.activation = activation;
+  if (!yk_adapter_can_change(spec->up)) out->gate_up.n_adapters = out->down.n_adapters = 0;
+  if (activation.is_gated) YK_TRY(yk_rank_column_part(source, &gate, spec->channels, &out->gate_up.parts[0], err));
+  YK_TRY(yk_rank_column_part(source, &up, spec->channels, &out->gate_up.parts[n_parts - 1], err));
   return yk_rank_row_part(source, &down, spec->channels, true, &out->down.parts[0], err);
 }
 
@@ -56,13 +58,13 @@ yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec 
   const yk_group_places unpadded = {.n = width, .group = 1};
   *order = NULL;
   if (!part->k_is_sorted) return YK_OK;
-  int32_t *channels = *order = malloc((size_t)(2 * n_channels) * sizeof **order);
+  int32_t *channels = *order = malloc((size_t)(gate_up->n_parts * n_channels) * sizeof **order);
   if (!channels) return yk_err_set(err, YK_E_NOMEM, "no memory for the order of %lld channels", (long long)n_channels);
   for (int32_t m = 0; m < down->n_matrices; m++) {
     const yk_linear_part of_matrix = yk_linear_part_of(part, m);
     YK_TRY(yk_group_order_fill(&of_matrix.weight, &share, &unpadded, channels + m * width, NULL, err));
   }
-  for (int i = 1; i >= 0; i--) {
+  for (int i = gate_up->n_parts - 1; i >= 0; i--) {
     int64_t first = gate_up->parts[i].n.begin - part->k.begin; /* index of channel 0 among the weight's outputs */
     int32_t *outputs = channels + i * n_channels;
     for (int64_t j = 0; j < n_channels; j++) outputs[j] = (int32_t)(channels[j] + first);
@@ -71,7 +73,7 @@ yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec 
   return YK_OK;
 }
 
-/* The channels that the rank's inputs of down are, in the order of gate's outputs; NULL: those of down's k. The caller
+/* The channels that the rank's inputs of down are, in the order of the first part's outputs; NULL: those of down's k. The caller
  * frees *out. */
 static yk_status channels_of(const projections *p, int32_t **out, yk_err *err)
 {
@@ -88,7 +90,8 @@ static yk_status channels_of(const projections *p, int32_t **out, yk_err *err)
 static yk_status add_adapted(const yk_rank_loader *loader, const yk_gated_ffn_spec *spec, const projections *p,
                              const yk_gated_ffn *ffn, yk_err *err)
 {
-  const yk_weight_role gate_up[] = {spec->gate, spec->up};
+  const bool is_gated = p->gate_up.activation.is_gated;
+  const yk_weight_role gate_up[] = {is_gated ? spec->gate : spec->up, spec->up};
   int32_t *channels;
   YK_TRY(channels_of(p, &channels, err));
   const yk_adapted_place of_gate_up = {.layer = spec->layer, .roles = gate_up};

@@ -1,7 +1,7 @@
-/* ffn_gated.h - a gated feed-forward network, down(f(gate(x)) * up(x)): the network of a dense layer, or the shared
- * expert of a mixture.
+/* ffn_gated.h - a feed-forward network, gated, down(f(gate(x)) * up(x)), or without a gate, down(f(up(x))): the network
+ * of a dense layer, or the shared expert of a mixture.
  *
- * gate and up are column-parallel, down row-parallel. A rank may hold any set of the channels between them. If the
+ * gate and up are column-parallel, down row-parallel. Below, gate_up without a gate has up alone. A rank may hold any set of the channels between them. If the
  * groups of down are not runs of neighbouring inputs, the rank takes the channels that its share of the sorted inputs
  * lists, in that order, so that the input of down needs no reordering. */
 #ifndef YK_MODEL_FFN_GATED_H
@@ -9,6 +9,12 @@
 
 #include "model/layer.h"
 #include "model/row_parallel.h"
+
+/* yk_ffn_n_inner - parts before the activation: gate and up, or up alone. */
+static inline int yk_ffn_n_inner(const yk_activation *activation)
+{
+  return activation->is_gated ? 2 : 1;
+}
 
 /* Identifies the network: its roles in the checkpoint, and the rank's channels. */
 typedef struct yk_gated_ffn_spec {

@@ -10,29 +10,43 @@ typedef struct layer_kinds {
 /* The only place that chooses the kinds of a layer, from the configuration and the layer's index. */
 static layer_kinds kinds_of(const yk_model_config *config, int32_t layer)
 {
-  return (layer_kinds){.attention = config->delta.layers[layer]  ? &yk_attention_delta
-                                    : config->latent.kv_rank > 0 ? &yk_attention_latent
-                                                                 : &yk_attention_grouped,
+  layer_kinds kinds = {.attention = config->delta.layers[layer]   ? &yk_attention_delta
+                                    : config->mamba.layers[layer] ? &yk_attention_mamba
+                                    : config->latent.kv_rank > 0  ? &yk_attention_latent
+                                                                  : &yk_attention_grouped,
                        .ffn = config->experts.layers[layer] ? &yk_ffn_experts : &yk_ffn_dense};
+  if (config->parts[layer] == YK_LAYER_FFN_ALONE) kinds.attention = NULL;
+  if (config->parts[layer] == YK_LAYER_ATTENTION_ALONE) kinds.ffn = NULL;
+  return kinds;
 }
 
 yk_status yk_layer_measure(const yk_rank_source *source, int32_t layer, yk_layer_bytes *out, yk_err *err)
 {
   const yk_model_config *c = source->config;
-  *out = (yk_layer_bytes){.norms = (c->result_norms ? 4 : 2) * (int64_t)c->hidden_size *
-                                   (int64_t)yk_dtype_bytes(source->dev.dtype)};
-  layer_kinds kinds = kinds_of(c, layer);
-  YK_TRY(kinds.attention->measure(source, layer, &out->attention, err));
-  return kinds.ffn->measure(source, layer, &out->ffn, err);
+  const layer_kinds kinds = kinds_of(c, layer);
+  const int64_t n_norms = (c->result_norms ? 2 : 1) * (int64_t)(!!kinds.attention + !!kinds.ffn);
+  *out = (yk_layer_bytes){.norms = n_norms * c->hidden_size * (int64_t)yk_dtype_bytes(source->dev.dtype)};
+  if (kinds.attention) YK_TRY(kinds.attention->measure(source, layer, &out->attention, err));
+  return kinds.ffn ? kinds.ffn->measure(source, layer, &out->ffn, err) : YK_OK;
 }
 
-static yk_status load_result_norms(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
+static yk_status load_norm(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, void **out, yk_err *err)
 {
-  const yk_model_config *c = loader->source.config;
-  if (!c->result_norms) return YK_OK;
-  YK_TRY(yk_rank_load_vector(loader, YK_ROLE_ATTENTION_RESULT_NORM, layer, c->hidden_size, 1, &out->attention_result_w,
-                             err));
-  return yk_rank_load_vector(loader, YK_ROLE_FFN_RESULT_NORM, layer, c->hidden_size, 1, &out->ffn_result_w, err);
+  return yk_rank_load_vector(loader, role, layer, loader->source.config->hidden_size, 1, out, err);
+}
+
+static yk_status load_norms(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
+{
+  const bool has_results = loader->source.config->result_norms;
+  const yk_sublayer_kind *attention = out->attention_kind, *ffn = out->ffn_kind;
+  YK_TRY(load_norm(loader, attention ? YK_ROLE_ATTENTION_NORM : YK_ROLE_FFN_NORM, layer, &out->input_norm.w, err));
+  out->input_norm.reader = attention ? attention->reader : ffn->reader;
+  if (attention && has_results)
+    YK_TRY(load_norm(loader, YK_ROLE_ATTENTION_RESULT_NORM, layer, &out->attention_result_w, err));
+  if (ffn && has_results) YK_TRY(load_norm(loader, YK_ROLE_FFN_RESULT_NORM, layer, &out->ffn_result_w, err));
+  if (!attention || !ffn) return YK_OK;
+  out->post_norm.reader = ffn->reader;
+  return load_norm(loader, YK_ROLE_FFN_NORM, layer, &out->post_norm.w, err);
 }
 
 static yk_status load_gain(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
@@ -53,18 +67,13 @@ static yk_status load_gain(const yk_rank_loader *loader, int32_t layer, yk_layer
 
 yk_status yk_layer_load(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
 {
-  const yk_model_config *c = loader->source.config;
-  layer_kinds kinds = kinds_of(c, layer);
+  layer_kinds kinds = kinds_of(loader->source.config, layer);
   out->attention_kind = kinds.attention;
   out->ffn_kind = kinds.ffn;
-  YK_TRY(yk_rank_load_vector(loader, YK_ROLE_ATTENTION_NORM, layer, c->hidden_size, 1, &out->input_norm.w, err));
-  YK_TRY(yk_rank_load_vector(loader, YK_ROLE_FFN_NORM, layer, c->hidden_size, 1, &out->post_norm.w, err));
-  YK_TRY(load_result_norms(loader, layer, out, err));
+  YK_TRY(load_norms(loader, layer, out, err));
   YK_TRY(load_gain(loader, layer, out, err));
-  out->input_norm.reader = out->attention_kind->reader;
-  out->post_norm.reader = out->ffn_kind->reader;
-  YK_TRY(out->attention_kind->load(loader, layer, &out->attention, err));
-  return out->ffn_kind->load(loader, layer, &out->ffn, err);
+  if (kinds.attention) YK_TRY(kinds.attention->load(loader, layer, &out->attention, err));
+  return kinds.ffn ? kinds.ffn->load(loader, layer, &out->ffn, err) : YK_OK;
 }
 
 void yk_layer_destroy(yk_device *dev, yk_layer *layer)

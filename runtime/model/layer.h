@@ -1,4 +1,5 @@
-/* layer.h - the parts of a transformer layer: an attention and a feed-forward network (FFN), each of a kind.
+/* layer.h - the parts of a transformer layer: an attention and a feed-forward network (FFN), each of a kind; in some
+ * families a layer has one of the two.
  *
  * Both are sublayers with one interface: they read the normalised hidden rows and write this rank's partial result,
  * which the layer then sums over ranks (model.c). A new kind is a file with a yk_sublayer_kind, and a line in layer.c
@@ -68,6 +69,7 @@ typedef struct yk_sublayer_kind {
 extern const yk_sublayer_kind yk_attention_grouped; /* attention_grouped.c */
 extern const yk_sublayer_kind yk_attention_latent;  /* attention_latent.c */
 extern const yk_sublayer_kind yk_attention_delta;   /* attention_delta.c */
+extern const yk_sublayer_kind yk_attention_mamba;   /* attention_mamba.c */
 extern const yk_sublayer_kind yk_ffn_dense;         /* ffn_dense.c */
 extern const yk_sublayer_kind yk_ffn_experts;       /* ffn_experts.c */
 
@@ -80,9 +82,9 @@ typedef struct yk_layer_norm {
 } yk_layer_norm;
 
 struct yk_layer {
-  yk_layer_norm input_norm, post_norm;
+  yk_layer_norm input_norm, post_norm;     /* before the first sublayer, and before the second, if there are two */
   void *attention_result_w, *ffn_result_w; /* norms of the sublayers' results: act [hidden] or NULL */
-  const yk_sublayer_kind *attention_kind, *ffn_kind;
+  const yk_sublayer_kind *attention_kind, *ffn_kind; /* one may be NULL: the layer lacks that sublayer */
   yk_sublayer *attention, *ffn;
   float gain; /* factor on the residual after the layer; 0: none */
 };

@@ -62,16 +62,20 @@ static yk_status run_layer(yk_model *m, yk_sublayer_step *s, int32_t index, yk_e
   const addition after_attention = {.name = "all-reduce after attention",
                                     .alpha = m->residual_scale,
                                     .result_w = layer->attention_result_w,
-                                    .norm = &layer->post_norm};
+                                    .gain = layer->ffn_kind ? 0 : layer->gain,
+                                    .norm = layer->ffn_kind ? &layer->post_norm : next_norm(m, index)};
   const addition after_ffn = {.name = "all-reduce after FFN",
                               .alpha = m->residual_scale,
                               .gain = layer->gain,
                               .result_w = layer->ffn_result_w,
                               .norm = next_norm(m, index)};
   s->layer = m->first_layer + index;
-  s->scratch = m->act.attention_scratch;
-  YK_TRY(layer->attention_kind->forward(layer->attention, s, err));
-  YK_TRY(reduce(m, s, &after_attention, err));
+  if (layer->attention_kind) {
+    s->scratch = m->act.attention_scratch;
+    YK_TRY(layer->attention_kind->forward(layer->attention, s, err));
+    YK_TRY(reduce(m, s, &after_attention, err));
+  }
+  if (!layer->ffn_kind) return YK_OK;
   s->scratch = m->act.ffn_scratch;
   YK_TRY(layer->ffn_kind->forward(layer->ffn, s, err));
   return reduce(m, s, &after_ffn, err);
@@ -335,7 +339,7 @@ static yk_status copy_memory(yk_model *m, const yk_step_copy *copy, yk_err *err)
 {
   for (int32_t i = 0; i < m->n_layers; i++) {
     const yk_layer *layer = &m->layers[i];
-    YK_TRY(layer->attention_kind->copy(layer->attention, m->dev, copy, err));
+    if (layer->attention_kind) YK_TRY(layer->attention_kind->copy(layer->attention, m->dev, copy, err));
   }
   return YK_OK;
 }
@@ -393,7 +397,7 @@ yk_status yk_model_read_expert_rows(yk_model *m, int64_t *rows, yk_err *err)
   rows += (int64_t)m->n_mixtures_before * m->n_experts;
   for (int32_t i = 0; i < m->n_layers; i++) {
     const yk_layer *layer = &m->layers[i];
-    if (!layer->ffn_kind->read_expert_rows) continue;
+    if (!layer->ffn_kind || !layer->ffn_kind->read_expert_rows) continue;
     RUN(m, OTHER, m->first_layer + i, "counts of experts",
         layer->ffn_kind->read_expert_rows(layer->ffn, m->dev, rows, err));
     rows += m->n_experts;

@@ -38,6 +38,7 @@ yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ra
                          .is_first_stage = true,
                          .is_last_stage = true,
                          .q_heads = yk_shard_range(config->n_heads, 1, rank, n_ranks),
+                         .mamba_groups = yk_shard_range(config->mamba.n_groups, 1, rank, n_ranks),
                          .ffn = ffn_share(config, YK_ROLE_DOWN, config->ffn_size, rank, n_ranks),
                          .reader_ffn = ffn_share(config, YK_ROLE_DOWN, config->reader_ffn_size, rank, n_ranks),
                          .delta_keys = yk_shard_range(config->delta.n_key_heads, 1, rank, n_ranks),

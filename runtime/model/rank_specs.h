@@ -21,17 +21,18 @@ static inline yk_rank_place yk_rank_place_in(const yk_world *world, int rank)
 
 typedef struct yk_rank_share {
   int rank, n_ranks;
-  yk_range layers;     /* of the rank's stage */
-  bool is_first_stage; /* embeds */
-  bool is_last_stage;  /* has the final norm and lm_head */
-  yk_range q_heads;    /* query heads of each layer; yk_rank_heads_of has the KV heads */
-  yk_range delta_keys; /* key heads of gated delta nets, with the value heads that read them */
-  yk_range ffn;        /* columns of gate and up, rows of down's K; yk_rank_ffn_of has those of a layer */
-  yk_range reader_ffn; /* of layers that read another layer's cache */
-  yk_range shared_ffn; /* columns and rows of a shared expert */
-  yk_range experts;    /* experts of each layer with experts; empty if expert_ffn is empty */
-  yk_range expert_ffn; /* columns and rows of each of those experts */
-  yk_range vocab;      /* rows of lm_head and of the embedding */
+  yk_range layers;       /* of the rank's stage */
+  bool is_first_stage;   /* embeds */
+  bool is_last_stage;    /* has the final norm and lm_head */
+  yk_range q_heads;      /* query heads of each layer; yk_rank_heads_of has the KV heads */
+  yk_range delta_keys;   /* key heads of gated delta nets, with the value heads that read them */
+  yk_range mamba_groups; /* of Mamba2, with their heads */
+  yk_range ffn;          /* columns of gate and up, rows of down's K; yk_rank_ffn_of has those of a layer */
+  yk_range reader_ffn;   /* of layers that read another layer's cache */
+  yk_range shared_ffn;   /* columns and rows of a shared expert */
+  yk_range experts;      /* experts of each layer with experts; empty if expert_ffn is empty */
+  yk_range expert_ffn;   /* columns and rows of each of those experts */
+  yk_range vocab;        /* rows of lm_head and of the embedding */
 } yk_rank_share;
 
 /* yk_rank_share_of - the share of all layers, of a single stage. expert_parallel: each rank gets whole experts;

@@ -201,7 +201,12 @@ static yk_status prepare(yk_awq_scales *s, yk_err *err)
 
 yk_status yk_awq_scales_check(const yk_checkpoint *checkpoint, const char *dir, yk_err *err)
 {
-  const yk_weight_module gate = yk_weight_module_of(yk_checkpoint_config(checkpoint), YK_ROLE_GATE, 0);
+  const yk_model_config *config = yk_checkpoint_config(checkpoint);
+  const yk_weight_module gate = yk_weight_module_of(config, YK_ROLE_GATE, 0);
+  if (!config->activation.is_gated)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: method awq: feed-forward networks without a gate are not supported; supported: method rtn",
+                      dir);
   if (gate.n != gate.n_own)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: method awq: one tensor of gate and up is not supported; supported: method rtn, and families "

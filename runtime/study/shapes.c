@@ -114,6 +114,17 @@ static yk_status read_experts(const json_t *config, const char *path, yk_model_s
   return count_expert_layers(config, path, out, err);
 }
 
+/* Sizes as these are of layers with two sublayers. */
+static yk_status refuse_blocks(const json_t *config, const char *path, yk_err *err)
+{
+  static const char *const keys[] = {"hybrid_override_pattern", "layers_block_type"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (json_object_get(config, keys[i]))
+      return yk_err_set(err, YK_E_UNSUPPORTED,
+                        "%s: limits of models whose layers are one sublayer (%s) are not supported", path, keys[i]);
+  return YK_OK;
+}
+
 yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_err *err)
 {
   char dir[YK_MODEL_PATH_BYTES], path[YK_MODEL_PATH_BYTES + sizeof "/config.json"];
@@ -128,7 +139,8 @@ yk_status yk_model_shapes_read(const char *model_dir, yk_model_shapes *out, yk_e
   if (!json_is_object(config))
     status = yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", path, yk_tree_type_name(config));
   else
-    status = read_sizes(text, path, out, err);
+    status = refuse_blocks(text, path, err);
+  if (status == YK_OK) status = read_sizes(text, path, out, err);
   const json_t *quantised = json_object_get(config, "quantization_config") ? config : text;
   if (status == YK_OK) status = read_quantisation(quantised, path, out, err);
   if (status == YK_OK) status = read_experts(text, path, out, err);

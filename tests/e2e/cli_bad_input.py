@@ -35,7 +35,7 @@ class Broken(harness.Case):
                            *options],
                           *parts)
 
-    # ---- gated delta nets ----
+    # ---- recurrent layers ----
 
     def rename(self, model, change):
         """A copy of the model with other names of its tensors, None: without the tensor. Returns the tokens that the
@@ -55,6 +55,17 @@ class Broken(harness.Case):
         self.rename("hybrid_qwen3_5", lambda name: name.replace("in_proj_qkv", "in_projection"))
         self.refused("model.language_model.layers.0.linear_attn.in_proj_qkv.weight or ", "in_proj_qkvz.weight",
                      "found neither")
+
+    def test_tensors_of_mamba(self):
+        for name, shape in (("A_log", "[6]"), ("dt_bias", "[6]"), ("D", "[6]"), ("conv1d.bias", "[192]"),
+                            ("conv1d.weight", "[192, 1, 4]"), ("norm.weight", "[96]")):
+            tensor = f"backbone.layers.3.mixer.{name}"
+            self.rename("nemotron_nano", lambda found: None if found == tensor else found)
+            self.refused(f"{tensor} is missing, expected F16, BF16 or F32 {shape}")
+        self.rename("nemotron_nano", lambda name: name)
+        expected = self.tokens()
+        self.rename("nemotron_nano", lambda name: name.replace("backbone.", "model."))
+        self.assertEqual(self.tokens(), expected)
 
     def test_other_names_of_the_text_part(self):
         """A text model of its own under the class of models that read images."""

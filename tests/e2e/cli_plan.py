@@ -251,7 +251,8 @@ class Plan(harness.Case):
         lacks = {"gpt_oss": "attention sinks, biases of experts", "gemma3": "norms behind attention and FFN",
                  "gemma4": "norms behind attention and FFN, norms of values, keys as values, factors of layers, a cap "
                            "of logits",
-                 "hunyuan": "norms of rotated queries and keys"}
+                 "hunyuan": "norms of rotated queries and keys",
+                 "nemotron_latent": "Mamba2, experts without a gate, latent experts"}
         for name, parts in lacks.items():
             options = "--model", os.path.join(harness.FAMILIES, name), "--device-memory", "80GiB"
             message = f"cuda device: parts of the model are not supported: {parts}; CPU ranks (--device cpu) run it"

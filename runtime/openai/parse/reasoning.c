@@ -13,6 +13,7 @@ static const yk_reasoning parsers[] = {
     {.name = "glm45", .tags = {"<think>", "</think>", NULL}},
     {.name = "kimi_k2", .tags = {"<think>", "</think>", kimi_section}},
     {.name = "minimax_m2", .tags = {"<think>", "</think>", NULL}, .begins_inside = true},
+    {.name = "nemotron_v3", .tags = {"<think>", "</think>", NULL}, .begins_inside = true},
     {.name = "mistral", .tags = {"[THINK]", "[/THINK]", NULL}},
     {.name = "gemma4", .tags = {"<|channel>thought", "<channel|>", NULL}},
     {.name = "granite", .tags = {"Here is my thought process:", "Here is my response:", NULL}},

@@ -22,7 +22,7 @@ const yk_reasoning *yk_reasoning_find(const char *name);
 /* YK_REASONING_NAMES - every name, for messages. */
 #define YK_REASONING_NAMES                                                                                             \
   "qwen3, deepseek_r1, deepseek_v3, glm45, kimi_k2, minimax_m2, mistral, gemma4, granite, seed_oss, hunyuan_a13b, "    \
-  "ernie45, openai_gptoss"
+  "ernie45, nemotron_v3, openai_gptoss"
 
 /* yk_reasoning_of_template - the tags that a chat template contains; NULL if there are none. */
 const yk_reasoning *yk_reasoning_of_template(const char *template_text);
