@@ -272,6 +272,9 @@ static void test_whatever_the_order(void **state)
     play(seed, (yk_memory_rules){.reuses_prefixes = true});
     play(seed, (yk_memory_rules){.reuses_prefixes = false});
     play(seed, (yk_memory_rules){.reuses_prefixes = true, .window_tokens = 20, .narrowest_window_tokens = 20});
+    play(seed,
+         (yk_memory_rules){
+             .reuses_prefixes = seed % 2, .window_tokens = 20, .narrowest_window_tokens = 20, .copies_forks = true});
     play(seed, (yk_memory_rules){.reuses_prefixes = true, .copies_forks = true});
     play(seed, (yk_memory_rules){.reuses_prefixes = seed % 2, .has_states = true, .n_state_entries = N_ENTRIES});
     play(seed,
