@@ -45,6 +45,13 @@ def scaled_copy(name, folder, **changes):
     return folder
 
 
+def distances(results, others):
+    """Of each prompt: the largest difference of its log-probabilities."""
+    return [max(abs(x["logprob"] - y["logprob"]) for x, y in
+                zip(one["prompt_logprobs"], other["prompt_logprobs"], strict=True))
+            for one, other in zip(results, others, strict=True)]
+
+
 def write_random(folder, *modules):
     """An adapter of both layers' modules, given as (name, k, n)."""
     rng, tensors = random.Random(5), {}
@@ -158,10 +165,20 @@ class Numbers(ProcessesCase):
         found = [self.generate(model, prompts, *options, "--tp", n_ranks, *more)
                  for n_ranks, more in ((1, ("--weights", "f16")), (1, ()), (3, ()))]
         for results in found[1:]:
-            for a, b, c in zip(results, found[0], plain, strict=True):
-                steps = list(zip(a["prompt_logprobs"], b["prompt_logprobs"], c["prompt_logprobs"], strict=True))
-                self.assertLess(max(abs(x["logprob"] - y["logprob"]) for x, y, _ in steps), 2e-2)
-                self.assertGreater(max(abs(x["logprob"] - y["logprob"]) for x, _, y in steps), 0.1)
+            self.assertLess(max(distances(results, found[0])), 2e-2)
+            self.assertGreater(min(distances(results, plain)), 0.1)
+
+    def test_integer_sums(self):
+        """Layers whose integer sums ranks add: the adapter's products are added to the scaled sums."""
+        model = os.path.join(harness.FAMILIES, "format_w8a8")
+        with open(os.path.join(model, "golden.json"), encoding="utf-8") as file:
+            prompts = [prompt["prompt_ids"] for prompt in json.load(file)["prompts"]][1:]
+        folder = os.path.join(harness.scratch_folder(self.addCleanup), "x")
+        write_random(folder, ("mlp.down_proj", 100, 96), ("self_attn.o_proj", 96, 96))
+        options = (*with_adapters(x=folder), "--adapter", "x")
+        plain, alone, found = (self.generate(model, prompts, *more) for more in ((), options, (*options, "--tp", 3)))
+        self.assertLess(max(distances(found, alone)), TOLERANCE)
+        self.assertGreater(min(distances(alone, plain)), 0.1)
 
     def test_norms_with_an_offset(self):
         """The offset is part of the biases of the layers that read the norm, and is not in an adapter's inputs."""
