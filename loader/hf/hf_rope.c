@@ -180,7 +180,7 @@ static yk_status read_rotary_dim(yk_json root, const char *file, const yk_model_
 {
   int32_t n = config->head_dim;
   YK_TRY(yk_json_get_i32(root, file, "rotary_dim", false, 2, config->head_dim, &n, err));
-  *factor = (double)n / config->head_dim;
+  *factor = nextafter((double)n / config->head_dim, 1); /* times head_dim: n or more, before the cut to an integer */
   return YK_OK;
 }
 

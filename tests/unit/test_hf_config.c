@@ -155,6 +155,9 @@ static void minimax_m2(void **state)
                                 " 'attn_type_list': [1, 1]}");
   assert_int_equal(config.family, YK_FAMILY_MINIMAX_M2);
   assert_true(config.row_norms && !config.qk_norm && config.rotary_dim == 8 && config.rope.theta == 5e6);
+  config = good("{'architectures': ['MiniMaxM2ForCausalLM'], 'head_dim': 44, 'rotary_dim': 30, 'num_local_experts': 4,"
+                " 'num_experts_per_tok': 2}");
+  assert_int_equal(config.rotary_dim, 30); /* although 30 / 44.0 * 44 is less */
   assert_true(config.experts.scoring == YK_SCORE_SIGMOID && config.experts.has_choice_bias);
   assert_true(config.experts.normalise && config.experts.ffn_size == config.ffn_size && config.experts.scale == 1);
 }
