@@ -91,6 +91,7 @@ class Starts(ProcessesCase):
         processes, seconds = self.run_failing("max-num-seqs", more={1: ("--max-num-seqs", 7)})
         self.assertIn("7", processes[0].err)
         self.assertLess(seconds, 20)  # nobody waits for the start timeout
+        self.run_failing("no-prefix-reuse differs", more={1: ("--no-prefix-reuse",)})
 
     def test_differing_ranks(self):
         self.run_failing("ranks", more={1: ("--tp", 4)})

@@ -83,6 +83,7 @@ static void add_options(yk_process_facts *f, const yk_engine_options *o)
   add_number(f, "gpu-memory-utilization", o->gpu_memory_utilization);
   add_number(f, "kv-cache-bytes", (double)o->kv_cache_bytes);
   add_number(f, "state-cache-bytes", (double)o->state_cache_bytes);
+  add_number(f, "no-prefix-reuse", o->no_prefix_reuse);
   add_number(f, "step-timeout", o->step_timeout_s);
   add_long_text(f, "hf-overrides", o->hf_overrides);
   add_number(f, "max-loras", o->max_adapters);

@@ -144,7 +144,7 @@ yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk
 
 /* yk_engine_call_off - for process 0, in place of yk_engine_create, which must not have been called: the other
  *   processes, which wait in yk_engine_follow, fail with the reason `why` (code other than YK_OK). Waits up to 2 s for
- *   them. No effect in a run of one process. */
+ *   them. options: n_processes and process must be set, even with starts_by_mpi. No effect in a run of one process. */
 void yk_engine_call_off(const yk_engine_options *options, const yk_err *why);
 
 /* yk_engine_follow - run the ranks of a process other than process 0, until the engine of process 0 is destroyed.
