@@ -89,6 +89,11 @@ static bool wants_system_first(const char *text)
   return strstr(text, "System message must be at the beginning");
 }
 
+static bool has_calls_in_metadata(const char *text)
+{
+  return strstr(text, "metadata") && strstr(text, "observation") && !strstr(text, "tool_calls");
+}
+
 static yk_template_needs read_needs(yk_json found, const char *text)
 {
   yk_json content = yk_json_get(found, "content");
@@ -98,6 +103,7 @@ static yk_template_needs read_needs(yk_json found, const char *text)
                              .content_null = yk_json_is(yk_json_get(found, "content_null"), YK_JSON_TRUE),
                              .argument_strings = yk_json_is(yk_json_get(found, "argument_strings"), YK_JSON_TRUE),
                              .no_developer = !names_developer(text),
+                             .calls_in_metadata = has_calls_in_metadata(text),
                              .system_first = wants_system_first(text)};
 }
 

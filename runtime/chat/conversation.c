@@ -356,7 +356,7 @@ static void append_message_member(yk_strbuf *out, yk_json message, yk_json key, 
     append_key(out, "content", is_first);
     append_content(out, message, value, needs);
   } else if (yk_json_equals(key, "tool_calls")) {
-    if (yk_json_size(value) == 0) return;
+    if (yk_json_size(value) == 0 || needs.calls_in_metadata) return;
     append_key(out, "tool_calls", is_first);
     append_calls(out, value, needs);
   } else if (yk_json_is_given(value) && (!yk_json_equals(key, "name") || yk_json_is(value, YK_JSON_STRING))) {
@@ -364,8 +364,8 @@ static void append_message_member(yk_strbuf *out, yk_json message, yk_json key, 
   }
 }
 
-/* as_user: the message is given as one of the user; the last of two members counts. */
-static void append_message(yk_strbuf *out, yk_json message, yk_template_needs needs, bool as_user)
+/* role: in place of the message's own, since the last of two members counts; or NULL. */
+static void append_message(yk_strbuf *out, yk_json message, yk_template_needs needs, const char *role)
 {
   bool is_first = true, is_assistant = has_role(message, "assistant");
   yk_strbuf_append_str(out, "{");
@@ -379,8 +379,36 @@ static void append_message(yk_strbuf *out, yk_json message, yk_template_needs ne
     append_content(out, message, YK_JSON_NONE, needs);
   }
   if (is_assistant) append_reasoning(out, message, &is_first);
-  if (as_user) append_key(out, "role", &is_first);
-  yk_strbuf_append_str(out, as_user ? "\"user\"}" : "}");
+  if (role) append_key(out, "role", &is_first);
+  if (role) yk_json_append_string(out, role, strlen(role));
+  yk_strbuf_append_str(out, "}");
+}
+
+/* Each call as a message: GLM-4's form. */
+static void append_calls_as_messages(yk_strbuf *out, yk_json calls, bool *is_first)
+{
+  YK_JSON_EACH(call, calls)
+  {
+    yk_json function = yk_json_get(call, "function"), arguments = yk_json_get(function, "arguments");
+    yk_strbuf text = YK_STRBUF_INIT;
+    if (yk_json_is(arguments, YK_JSON_STRING))
+      yk_strbuf_append(&text, yk_json_text(arguments), yk_json_length(arguments));
+    else if (arguments.doc)
+      yk_json_append(&text, arguments, 0);
+    append_separator(out, is_first);
+    yk_strbuf_append_str(out, "{\"role\": \"assistant\", \"metadata\": ");
+    yk_json_append(out, yk_json_get(function, "name"), 0);
+    yk_strbuf_append_str(out, ", \"content\": ");
+    yk_json_append_string(out, text.length ? text.data : "{}", text.length ? text.length : 2);
+    yk_strbuf_append_str(out, "}");
+    out->failed |= text.failed;
+    yk_strbuf_free(&text);
+  }
+}
+
+static bool has_text(yk_json content)
+{
+  return yk_json_is(content, YK_JSON_STRING) ? yk_json_length(content) > 0 : yk_json_size(content) > 0;
 }
 
 static bool instructs(yk_json message)
@@ -428,8 +456,13 @@ static void append_messages(yk_strbuf *out, yk_json messages, yk_template_needs 
     size_t at = i++;
     bool is_late = needs.system_first && at >= n_leading && has_role(message, "system");
     if (merges && at < n_merged && instructs(message)) continue;
-    append_separator(out, &is_first);
-    append_message(out, message, needs, is_late);
+    yk_json calls = needs.calls_in_metadata ? yk_json_get(message, "tool_calls") : YK_JSON_NONE;
+    bool is_result = needs.calls_in_metadata && has_role(message, "tool");
+    if (yk_json_size(calls) == 0 || has_text(yk_json_get(message, "content"))) {
+      append_separator(out, &is_first);
+      append_message(out, message, needs, is_late ? "user" : is_result ? "observation" : NULL);
+    }
+    append_calls_as_messages(out, calls, &is_first);
   }
   yk_strbuf_append_str(out, "]");
 }

@@ -46,10 +46,11 @@ typedef enum yk_content_form {
 /* The forms that a template takes, as found by the helper in its syntax tree. */
 typedef struct yk_template_needs {
   yk_content_form content;
-  bool content_null;     /* the template tests content for none: an assistant's absent content stays null, else "" */
-  bool argument_strings; /* arguments of tool calls are used as strings and stay unchanged; else they are objects */
-  bool no_developer;     /* the template lacks the role "developer", which becomes "system" */
-  bool system_first;     /* the template refuses a message of the system behind another message */
+  bool content_null;      /* the template tests content for none: an assistant's absent content stays null, else "" */
+  bool argument_strings;  /* arguments of tool calls are used as strings and stay unchanged; else they are objects */
+  bool no_developer;      /* the template lacks the role "developer", which becomes "system" */
+  bool calls_in_metadata; /* the template has a call as "metadata", its name, and results as the role "observation" */
+  bool system_first;      /* the template refuses a message of the system behind another message */
 } yk_template_needs;
 
 /* yk_chat_text_key - the key of the text in a content part of this type ("text", "refusal", ...); NULL: the type is not
@@ -74,6 +75,8 @@ yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err
  *   message at the beginning, with blank lines between.
  *   - If the template takes a message of the system only at the beginning, those at the beginning become one, and each
  *   later one keeps its place as a message of the user, so that the conversation's beginning is rendered as before.
+ *   - Where the template has calls in "metadata", each call is an assistant's message of its own with the arguments as
+ *   content, and a tool's message becomes one of the role "observation".
  *   A failed allocation sets out->failed. */
 void yk_conversation_append(const yk_chat_conversation *conversation, yk_template_needs needs, yk_strbuf *out);
 

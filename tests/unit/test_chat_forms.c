@@ -219,6 +219,23 @@ static void test_late_systems(void **state)
   check_many(SHOW_CONTENT REFUSAL, shown);
 }
 
+/* GLM-4's form of calls and their results. */
+static void test_calls_in_metadata(void **state)
+{
+#define SHOW_METADATA "{% for m in messages %}[{{ m.role }}|{{ m.metadata }}]{{ m.content }}{% endfor %}"
+  (void)state;
+  static const char PAST[] = "[" MESSAGE(
+      "user", "\"u\"") ", {\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": [{\"function\": "
+                       "{\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}}, {\"function\": {\"name\": \"g\", "
+                       "\"arguments\": {\"y\": "
+                       "[2]}}}]}, " MESSAGE("tool",
+                                            "\"r\"") ", {\"role\": \"assistant\", \"content\": null, \"tool_calls\": "
+                                                     "[{\"function\": {\"name\": \"h\", \"arguments\": \"\"}}]}]";
+  check_messages(SHOW_METADATA "{# observation #}", PAST,
+                 "[user|]u[assistant|]a[assistant|f]{\"x\": 1}[assistant|g]{\"y\": [2]}[observation|]r[assistant|h]{}");
+  check_messages(SHOW_METADATA "{# observation tool_calls #}", PAST, "[user|]u[assistant|]a[tool|]r[assistant|]");
+}
+
 /* Numbers and the order of keys reach a template in Python's reading. */
 static void test_numbers_and_keys(void **state)
 {
@@ -324,12 +341,19 @@ static void test_continued_messages(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_content_lists),      cmocka_unit_test(test_content_that_is_not_there),
-      cmocka_unit_test(test_forms_of_content),   cmocka_unit_test(test_reasoning_and_names),
-      cmocka_unit_test(test_arguments_of_calls), cmocka_unit_test(test_arguments_of_the_past),
-      cmocka_unit_test(test_developers),         cmocka_unit_test(test_late_systems),
-      cmocka_unit_test(test_numbers_and_keys),   cmocka_unit_test(test_arguments_of_templates),
-      cmocka_unit_test(test_variables),          cmocka_unit_test(test_continued_messages),
+      cmocka_unit_test(test_content_lists),
+      cmocka_unit_test(test_content_that_is_not_there),
+      cmocka_unit_test(test_forms_of_content),
+      cmocka_unit_test(test_reasoning_and_names),
+      cmocka_unit_test(test_arguments_of_calls),
+      cmocka_unit_test(test_arguments_of_the_past),
+      cmocka_unit_test(test_developers),
+      cmocka_unit_test(test_late_systems),
+      cmocka_unit_test(test_calls_in_metadata),
+      cmocka_unit_test(test_numbers_and_keys),
+      cmocka_unit_test(test_arguments_of_templates),
+      cmocka_unit_test(test_variables),
+      cmocka_unit_test(test_continued_messages),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
