@@ -24,6 +24,9 @@ typedef struct yk_device_abilities {
   bool kv_columns;            /* yk_head_layout.kv_columns other than BOTH */
   bool residual_gain;         /* yk_add_norm_args.gain */
   bool logit_caps;            /* yk_device_ops.cap_logits */
+  bool unrotated_layers;      /* yk_qk_rope_kv_args.rope NULL */
+  bool attention_chunks;      /* yk_attention_args.window_is_chunk */
+  bool weighted_inputs;       /* yk_mixture_sizes.weighs_inputs */
   bool adapters;              /* yk_device_ops.linear_adapt */
   bool mamba;                 /* yk_device_ops.mamba */
   bool plain_experts;         /* experts, and a shared one, without a gate */

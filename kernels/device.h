@@ -161,7 +161,8 @@ typedef struct yk_add_norm_args {
  * per-head RMSNorm of q and k if weights are given, rotary embedding of q (in place) and k, or, with norms_follow, the
  * rotation before the norms; RMSNorm of v, without weights, with norms_values; then K and V, rounded to act, are
  * written to the cache at kv_slots in the cache's format (kv_cache.h). Without columns of keys only q changes.
- *   rope: f32 [n_positions, 2, head_dim/2], cos then sin; first half rotates with second half. */
+ *   rope: f32 [n_positions, 2, head_dim/2], cos then sin; first half rotates with second half. NULL: q
+ *   and k do not rotate, on devices with unrotated_layers. */
 typedef struct yk_qk_rope_kv_args {
   void *qkv;
   yk_head_layout heads;
@@ -180,9 +181,10 @@ typedef struct yk_qk_rope_kv_args {
  *   qkv as above (only q and gates are read); y act [n_tokens, n_q * head_dim]. With gates y is multiplied by their
  *   sigmoid before it is rounded.
  *   The row at position p attends to cache positions max(0, p - window_tokens + 1) .. p; window_tokens 0 means no
- *   window. Slots after a sequence's last token may have any content, NaNs too, and affect no row. A block that lies
- *   wholly before the window may still be loaded: its entry of the block table must name a block of finite values, as
- *   any other entry of the sequence. */
+ *   window. With window_is_chunk, on devices with attention_chunks, the first is floor(p / window_tokens) *
+ *   window_tokens: chunks of neighbouring tokens that do not see each other. Slots after a sequence's last token may
+ *   have any content, NaNs too, and affect no row. A block that lies wholly before the window may still be loaded: its
+ *   entry of the block table must name a block of finite values, as any other entry of the sequence. */
 typedef struct yk_attention_args {
   void *y;
   const void *qkv;
@@ -191,6 +193,7 @@ typedef struct yk_attention_args {
   float scale;
   yk_score_growth growth;
   int32_t window_tokens;
+  bool window_is_chunk; /* window_tokens is not 0 */
   /* device [n_q_heads] a score of each head for no token, neither scaled nor in a window. NULL: none, as on devices
    * without attention_sinks. */
   const float *sinks;

@@ -6,6 +6,9 @@
  *                             |                              -> grouped forward of down -> slots
  *                             +-> weights, slot_of_choice -> combine <------------------+
  *
+ * If the sizes of a mixture say so (weighs_inputs), the weights multiply the inputs of the experts, not their results:
+ * weigh gives a row for each slot, which gate and up read, and combine adds results as they are.
+ *
  * A choice is one expert of one row: each row makes top_k choices, by falling score. A slot is a choice whose expert
  * belongs to this rank. Slots are numbered by expert, then by row, so that the rows of one expert are contiguous. Only
  * the device has the number of slots per expert: no operation here waits for the host, and the host's counts of rows
@@ -102,13 +105,23 @@ typedef struct yk_grouped_args {
 /* yk_grouped_check - the layer must be grouped, and the slots within max_tokens. Errors: YK_E_INVAL. Thread: any. */
 yk_status yk_grouped_check(const yk_grouped_args *args, bool is_grouped, int32_t max_tokens, yk_err *err);
 
+/* weigh: y[slot] = weights[row, j] * x[row] for the slot of each choice j of a row, rounded once. All arrays are device
+ * memory; y must not alias x. Only inside mixture_forward of devices with weighted_inputs. */
+typedef struct yk_weigh_args {
+  void *y;                       /* act [*, hidden] */
+  const void *x;                 /* act [n_tokens, hidden] */
+  const float *weights;          /* [n_tokens, top_k] */
+  const int32_t *slot_of_choice; /* [n_tokens, top_k]; -1: none */
+  int32_t n_tokens, top_k, hidden;
+} yk_weigh_args;
+
 /* combine: y[row] = sum over j = 0 .. top_k - 1, in that order, of weights[row, j] * slots[slot_of_choice[row, j]],
  * then + shared[row] * sigmoid(shared_gate[row]), all in float32 and rounded once. Choices with slot -1 add nothing.
  * The result is this rank's PARTIAL result. All arrays are device memory; y may alias shared, but not slots. */
 typedef struct yk_combine_args {
   void *y;              /* act [n_tokens, hidden] */
   const void *slots;    /* act [*, hidden]: the outputs of the rank's experts; not read if no choice has a slot */
-  const float *weights; /* [n_tokens, top_k] */
+  const float *weights; /* [n_tokens, top_k], or NULL: all are 1, on devices with weighted_inputs */
   const int32_t *slot_of_choice; /* [n_tokens, top_k] */
   const void *shared;            /* act [n_tokens, hidden], this rank's part of the shared expert; or NULL: none */
   const float *shared_gate;      /* [n_tokens, shared_gate_stride], one value read per row; or NULL: a factor of 1 */

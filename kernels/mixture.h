@@ -29,6 +29,7 @@ typedef struct yk_mixture_sizes {
   int32_t shared_width; /* this rank's channels of the shared expert */
   int32_t latent;       /* elements of the experts' inputs and results, on devices with latent_experts; 0: hidden */
   bool has_shared;
+  bool weighs_inputs;   /* a choice's weight multiplies the input of its expert, not the result (experts.h) */
   bool has_shared_gate; /* the router's last output is the logit of the shared expert's gate */
   /* shares_maxima: the ranks share the channels of each expert and down's inputs are quantised per token, so the ranks
    * exchange the largest |x| of these inputs (yk_grouped_args.maxima). shared_in_steps: the ranks share the shared

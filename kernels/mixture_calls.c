@@ -40,7 +40,7 @@ static int64_t latent_elements(const yk_mixture_sizes *sizes)
 }
 
 /* The shared expert's sums share memory with the experts' rows, which are written later; the staging buffer of gate and
- * up shares memory with their outputs. */
+ * up, and their weighted inputs, share memory with the experts' rows. */
 yk_mixture_layout yk_mixture_lay_out(const yk_mixture_sizes *sizes, int64_t gate_up_staging_bytes,
                                      int64_t down_staging_bytes)
 {
@@ -100,7 +100,7 @@ static yk_combine_args sum_of(const yk_mixture *m, const yk_mixture_args *args, 
   const yk_mixture_sizes *sizes = &m->spec.sizes;
   return (yk_combine_args){.y = args->y->rows,
                            .slots = scratch_at(args, m->at.outputs),
-                           .weights = route->weights,
+                           .weights = sizes->weighs_inputs ? NULL : route->weights,
                            .slot_of_choice = route->slot_of_choice,
                            .shared = sizes->has_shared ? args->y->rows : NULL,
                            .shared_gate = sizes->has_shared_gate ? route->logits + sizes->route.n_experts : NULL,
@@ -127,6 +127,21 @@ static void set_latent(const yk_mixture *m, const yk_mixture_args *args, yk_mixt
   calls->sum.hidden = sizes->latent;
   calls->latent_out = (yk_linear_args){
       .x = sum, .y = sizes->has_shared ? out : args->y->rows, .n_tokens = n, .y_stride = sizes->hidden};
+}
+
+/* The experts read a row of weighted inputs for each slot. */
+static void weigh_inputs(const yk_mixture_sizes *sizes, void *rows, yk_mixture_calls *calls)
+{
+  calls->weigh = (yk_weigh_args){.y = rows,
+                                 .x = calls->gate_up.x,
+                                 .weights = calls->route.weights,
+                                 .slot_of_choice = calls->route.slot_of_choice,
+                                 .n_tokens = calls->route.n_tokens,
+                                 .top_k = sizes->route.top_k,
+                                 .hidden = inner_size(sizes)};
+  calls->gate_up.x = rows;
+  calls->gate_up.n_rows = calls->gate_up.max_slots;
+  calls->gate_up.row_of_slot = NULL;
 }
 
 yk_mixture_calls yk_mixture_calls_of(const yk_mixture *m, const yk_mixture_args *args)
@@ -159,6 +174,7 @@ yk_mixture_calls yk_mixture_calls_of(const yk_mixture *m, const yk_mixture_args 
                                  .y_stride = inner_size(sizes),
                                  .staging = scratch_at(args, at->down_staging)};
   set_latent(m, args, &calls);
+  if (sizes->weighs_inputs) weigh_inputs(sizes, scratch_at(args, at->outputs), &calls);
   return calls;
 }
 

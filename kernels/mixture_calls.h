@@ -18,6 +18,7 @@ typedef struct yk_mixture_calls {
   yk_route_args route; /* norm is NULL: args->x has the state of the norm */
   yk_linear_args shared_gate_up, shared_down;
   yk_linear_args latent_in, latent_out; /* of latent experts: before gate_up, and behind sum */
+  yk_weigh_args weigh;                  /* of a mixture with weighs_inputs; gate_up then reads its results */
   yk_grouped_args gate_up, down;
   yk_linear_sums_args maxima; /* maxima of down's inputs */
   int64_t n_maxima;           /* elements of their all-reduce */

@@ -9,17 +9,18 @@
 extern "C" {
 #endif
 
-/* The factor of the query at position p: 1 + beta ln(1 + floor(p / period)), so 1 up to the first period's end. */
+/* The factor of the query at position p: 1 + beta ln(1 + floor((p + shift) / period)), so 1 in the first period. */
 typedef struct yk_score_growth {
   float beta;     /* 0: the factor is 1 everywhere, as on devices without score_growth */
   int32_t period; /* positions; at least 1 if beta is not 0 */
+  int32_t shift;  /* positions by which periods begin earlier: 0 to period - 1 */
 } yk_score_growth;
 
 /* yk_score_growth_at - the factor at a position. Thread: any. */
 static inline float yk_score_growth_at(const yk_score_growth *growth, int32_t position)
 {
-  if (growth->beta == 0 || position < growth->period) return 1;
-  const int32_t n_periods = position / growth->period;
+  if (growth->beta == 0 || position < growth->period - growth->shift) return 1;
+  const int32_t n_periods = (int32_t)(((int64_t)position + growth->shift) / growth->period);
   return 1 + growth->beta * logf((float)(1 + n_periods));
 }
 

@@ -90,9 +90,12 @@ typedef struct yk_weight_view {
   /* Inputs that share a scale; whole K: group == k. AWQ, FP4: divides k. INT8, FP8: the last group may be short.
    * PLAIN: 0 */
   int64_t group;
-  int64_t group_n;     /* BLOCKS: outputs that share a scale; the last such group may be short */
-  yk_dtype dtype;      /* type of plain, otherwise of scales */
-  const void *plain;   /* PLAIN: [n, k] row-major */
+  int64_t group_n;   /* BLOCKS: outputs that share a scale; the last such group may be short */
+  yk_dtype dtype;    /* type of plain, otherwise of scales */
+  const void *plain; /* PLAIN: [n, k] row-major */
+  /* PLAIN: 0; else plain is a part of a transposed matrix, w(k, n) is its element k * plain_stride + n, and devices
+   * never receive it (loader/integers/format_plain.c) */
+  int64_t plain_stride;
   yk_packing packing;  /* for the other formats: shapes of the next three */
   const void *qweight; /* INT8: signed in ROWS; other packings add 128 to elements and zeros */
   const void *qzeros;  /* NULL in a checkpoint: every zero is 8 (AWQ; devices need them), 0 (INT8) */

@@ -53,6 +53,7 @@ yk_status yk_checkpoint_matrix(const yk_checkpoint *checkpoint, const char *modu
   if (checkpoint->shards) {
     YK_TRY(yk_tensors_require(checkpoint->shards, module, &wish, &view.dtype, &tensor, err));
     view.plain = tensor->data;
+    view.plain_stride = tensor->column_stride;
     view.tensor = tensor->name;
   }
   *out = view;

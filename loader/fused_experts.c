@@ -42,25 +42,38 @@ static const fused_suffix gpt_oss_suffixes[] = {
 typedef struct fused_form {
   fused_kind kinds[N_KINDS];
   const fused_suffix *suffixes;
+  bool is_transposed; /* [experts, inputs, outputs] */
 } fused_form;
 
 static const fused_form common_form = {{{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
                                         {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
-                                       common_suffixes};
+                                       common_suffixes,
+                                       false};
 
 static const fused_form granite_form = {{{"block_sparse_moe.input_linear", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
                                          {"block_sparse_moe.output_linear", {YK_ROLE_EXPERT_DOWN}, 1}},
-                                        common_suffixes};
+                                        common_suffixes,
+                                        false};
 
 /* gpt-oss: each expert's gate and up stay one module, with their outputs in turn (yk_experts_config.is_interleaved). */
 static const fused_form gpt_oss_form = {
     {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE}, 1}, {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
-    gpt_oss_suffixes};
+    gpt_oss_suffixes,
+    false};
+
+static const fused_suffix plain_suffixes[] = {{"", "weight"}, {"", NULL}};
+
+static const fused_form llama4_form = {
+    {{"feed_forward.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
+     {"feed_forward.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
+    plain_suffixes,
+    true};
 
 /* Nemotron-3: experts without a gate, as the class holds them. */
 static const fused_form nemotron_form = {
     {{"mixer.experts.up_proj", {YK_ROLE_EXPERT_UP}, 1}, {"mixer.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
-    common_suffixes};
+    common_suffixes,
+    false};
 
 static const fused_form *form_of(yk_model_family family)
 {
@@ -68,6 +81,8 @@ static const fused_form *form_of(yk_model_family family)
   case YK_FAMILY_GPT_OSS: return &gpt_oss_form;
   case YK_FAMILY_GRANITE_MOE: return &granite_form;
   case YK_FAMILY_NEMOTRON_H: return &nemotron_form;
+  case YK_FAMILY_LLAMA4:
+  case YK_FAMILY_LLAMA4_VL: return &llama4_form;
   default: return &common_form;
   }
 }
@@ -167,6 +182,21 @@ static yk_status check_blocks(const yk_model_config *config, const fused_tensor 
                     f->file, f->tensor->name, scheme->group_outputs, n);
 }
 
+static yk_status check_transposed(const fused_tensor *f, yk_err *err)
+{
+  const yk_tensor *t = f->tensor;
+  const bool is_float = t->dtype == YK_TENSOR_F16 || t->dtype == YK_TENSOR_BF16 || t->dtype == YK_TENSOR_F32;
+  if (!is_float)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: tensor %s: quantised experts in one transposed tensor are not supported; supported: experts "
+                      "one by one (experts.0.gate_proj ...)",
+                      f->file, t->name);
+  if (t->n_dims == 3 && t->shape[2] > 0 && t->shape[2] % f->kind->n_roles == 0) return YK_OK;
+  return yk_err_set(err, YK_E_FORMAT,
+                    "%s: tensor %s: expected [experts, inputs, outputs], with outputs of gate and up in equal numbers",
+                    f->file, t->name);
+}
+
 static yk_status check(const yk_model_config *config, const fused_tensor *f, yk_err *err)
 {
   const yk_tensor *t = f->tensor;
@@ -174,6 +204,7 @@ static yk_status check(const yk_model_config *config, const fused_tensor *f, yk_
   if (t->n_dims < 1 || t->shape[0] != config->experts.n_experts)
     return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected %d experts, found %" PRId64, f->file, t->name,
                       config->experts.n_experts, t->n_dims < 1 ? 0 : t->shape[0]);
+  if (form_of(config->family)->is_transposed) return check_transposed(f, err);
   bool is_one = t->n_dims == 1 || (t->n_dims == 2 && t->shape[1] == 1);
   if (is_one) return YK_OK;
   bool has_blocks = t->n_dims == 4 && config->family == YK_FAMILY_GPT_OSS; /* the last two are the bytes of a row */
@@ -184,6 +215,27 @@ static yk_status check(const yk_model_config *config, const fused_tensor *f, yk_
         "%" PRId64 " rows",
         f->file, t->name, (int)t->n_dims, t->shape[1]);
   return check_blocks(config, f, err);
+}
+
+/* The outputs of a role are columns of each expert's matrix [inputs, outputs]. */
+static void add_columns(const yk_model_config *config, const fused_tensor *f, int32_t expert, int role, pieces *out)
+{
+  const yk_tensor *t = f->tensor;
+  const int64_t n_inputs = t->shape[1], n_outputs = t->shape[2] / f->kind->n_roles;
+  const uint64_t of_expert = t->n_bytes / (uint64_t)t->shape[0], n_bytes = of_expert / (uint64_t)f->kind->n_roles;
+  char module[YK_WEIGHT_NAME_BYTES], *name = out->names + out->n * NAME_BYTES;
+  yk_weight_name_of_expert(config, f->kind->roles[role], f->layer, expert, module);
+  snprintf(name, NAME_BYTES, "%s.%s", module, f->suffix);
+  const uint64_t row_bytes = n_inputs > 0 ? n_bytes / (uint64_t)n_inputs : 0; /* of the role */
+  out->tensors[out->n] =
+      (yk_tensor){.name = name,
+                  .dtype = t->dtype,
+                  .n_dims = 2,
+                  .shape = {n_outputs, n_inputs},
+                  .data = (const char *)t->data + (uint64_t)expert * of_expert + (uint64_t)role * row_bytes,
+                  .n_bytes = n_bytes,
+                  .column_stride = t->shape[2]};
+  out->origins[out->n++] = f->position;
 }
 
 static void add_piece(const yk_model_config *config, const fused_tensor *f, int32_t expert, int role, pieces *out)
@@ -244,6 +296,10 @@ static void add_pieces(const yk_model_config *config, const fused_tensor *f, pie
   }
   for (int32_t expert = 0; expert < config->experts.n_experts; expert++)
     for (int role = 0; role < f->kind->n_roles; role++) {
+      if (form_of(config->family)->is_transposed) {
+        add_columns(config, f, expert, role, out);
+        continue;
+      }
       add_piece(config, f, expert, role, out);
       if (strcmp(f->suffix, "weight_packed") == 0 && config->family != YK_FAMILY_GPT_OSS)
         add_shape(config, f, expert, role, out);

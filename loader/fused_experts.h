@@ -9,6 +9,8 @@
  * Granite: ...block_sparse_moe.input_linear.weight [experts, 2 ffn, hidden] and output_linear.weight become w1, w3 and
  * w2 of ...block_sparse_moe.experts.3.
  * Nemotron-3: ...mixer.experts.up_proj [experts, ffn, hidden] and down_proj, without gates.
+ * Llama 4: ...feed_forward.experts.gate_up_proj [experts, hidden, 2 ffn] and down_proj [experts, ffn, hidden] are
+ * transposed, as the views of them are (yk_tensor.column_stride).
  * gpt-oss: ...mlp.experts.gate_up_proj_blocks [experts, 2 ffn, hidden / 32, 16], _scales [experts, 2 ffn, hidden / 32]
  * and _bias become weight_packed, weight_scale and bias of ...mlp.experts.3.gate_up_proj; down_proj likewise.
  *

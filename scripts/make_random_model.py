@@ -83,7 +83,8 @@ class ModelTensors:
         if is_hunyuan:
             self.norm(f"{layer}.query_layernorm", head)
             self.norm(f"{layer}.key_layernorm", head)
-        elif config.get("use_qk_norm", config["model_type"].startswith(("qwen3", "gemma3"))):
+        elif config["model_type"] != "llama4_text" and config.get(
+                "use_qk_norm", config["model_type"].startswith(("qwen3", "gemma3"))):
             is_of_rows = config["model_type"] == "minimax_m2"
             self.norm(f"{layer}.q_norm", q if is_of_rows else head)
             self.norm(f"{layer}.k_norm", kv if is_of_rows else head)
@@ -214,6 +215,16 @@ class ModelTensors:
         for i in range(n_experts(self.config)):
             self.ffn(f"{name}.experts.{i}", self.config["intermediate_size"], ("w1", "w3", "w2"))
 
+    def llama4_ffn(self, name, layer):
+        config, size = self.config, self.config["intermediate_size"]
+        if (layer + 1) % config["interleave_moe_layer_step"] != 0:
+            self.ffn(name, config["intermediate_size_mlp"])
+            return
+        self.router(f"{name}.router", n_experts(config))
+        for i in range(n_experts(config)):
+            self.ffn(f"{name}.experts.{i}", size)
+        self.ffn(f"{name}.shared_expert", size)
+
     def gpt_oss_experts(self, name):
         n, size, dtype = n_experts(self.config), self.config["intermediate_size"], self.settings.dtype
         self.router(f"{name}.router", n)
@@ -243,6 +254,8 @@ class ModelTensors:
                 self.norm(f"{layer}.{name}", hidden)
             if config["model_type"] in ("mixtral", "granitemoe", "minimax_m2"):
                 self.mixtral_experts(f"{layer}.block_sparse_moe")
+            elif config["model_type"] == "llama4_text":
+                self.llama4_ffn(f"{layer}.feed_forward", i)
             elif config["model_type"] == "gpt_oss":
                 self.gpt_oss_experts(f"{layer}.mlp")
             elif has_experts(config, i):

@@ -67,6 +67,13 @@ GEMMA3 = {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "
 MISTRAL_YARN = {"rope_type": "yarn", "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
                 "llama_4_scaling_beta": 0.1}
 
+LLAMA4 = {"model_type": "llama4_text", "architectures": ["Llama4ForCausalLM"], "hidden_act": "silu",
+          "attention_bias": False, "attention_chunk_size": 8192, "attn_scale": 0.1, "attn_temperature_tuning": True,
+          "bos_token_id": 200000, "eos_token_id": [200001, 200007, 200008], "floor_scale": 8192, "head_dim": 128,
+          "hidden_size": 5120, "intermediate_size": 8192, "intermediate_size_mlp": 16384, "no_rope_layer_interval": 4,
+          "num_attention_heads": 40, "num_experts_per_tok": 1, "num_hidden_layers": 48, "num_key_value_heads": 8,
+          "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": False, "vocab_size": 202048}
+
 PRESETS = {
     "qwen3-0.6b": {**QWEN3, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
                    "max_window_layers": 28, "num_attention_heads": 16, "tie_word_embeddings": True},
@@ -117,6 +124,12 @@ PRESETS = {
                         "num_key_value_heads": 2, "routed_scaling_factor": 2.5, "ssm_state_size": 128,
                         "tie_word_embeddings": False, "time_step_limit": [0.0, float("inf")], "topk_group": 1,
                         "use_bias": False, "use_conv_bias": True, "vocab_size": 131072},
+    "llama-4-scout": {**LLAMA4, "interleave_moe_layer_step": 1, "max_position_embeddings": 10485760,
+                      "num_local_experts": 16, "use_qk_norm": True,
+                      "rope_scaling": {"rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0,
+                                       "high_freq_factor": 1.0, "original_max_position_embeddings": 8192}},
+    "llama-4-maverick": {**LLAMA4, "interleave_moe_layer_step": 2, "max_position_embeddings": 1048576,
+                         "num_local_experts": 128, "use_qk_norm": False, "rope_scaling": None},
     "ministral-3-8b": {"architectures": ["Ministral3ForCausalLM"], "model_type": "ministral3", "hidden_act": "silu",
                        "bos_token_id": 1, "eos_token_id": 2, "head_dim": 128, "hidden_size": 4096,
                        "intermediate_size": 14336, "max_position_embeddings": 262144, "num_attention_heads": 32,

@@ -28,6 +28,7 @@ typedef struct tile {
 
 static int32_t first_visible(const yk_attention_args *a, int32_t position)
 {
+  if (a->window_is_chunk) return position / a->window_tokens * a->window_tokens;
   return a->window_tokens > 0 && position >= a->window_tokens ? position - a->window_tokens + 1 : 0;
 }
 

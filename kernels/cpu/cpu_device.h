@@ -100,6 +100,7 @@ yk_status yk_cpu_penalties_set(yk_device *dev, int32_t slot, const int32_t *toke
 /* The parts of a mixture: see kernels/experts.h. */
 yk_status yk_cpu_route(yk_device *dev, const yk_route_args *args, yk_err *err);
 yk_status yk_cpu_grouped_forward(yk_device *dev, const yk_linear *linear, const yk_grouped_args *args, yk_err *err);
+void yk_cpu_weigh(yk_device *dev, const yk_weigh_args *args);
 yk_status yk_cpu_combine(yk_device *dev, const yk_combine_args *args, yk_err *err);
 
 #endif

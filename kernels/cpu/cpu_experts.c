@@ -161,6 +161,38 @@ yk_status yk_cpu_route(yk_device *dev, const yk_route_args *args, yk_err *err)
   return YK_OK;
 }
 
+/* ---- Weighted inputs --------------------------------------------------------------------------------------------- */
+
+typedef struct weigh_context {
+  yk_cpu_device *cpu;
+  const yk_weigh_args *args;
+} weigh_context;
+
+static void weigh_choices(void *context, int thread, int64_t begin, int64_t end)
+{
+  (void)thread;
+  const weigh_context *c = context;
+  const yk_weigh_args *a = c->args;
+  const yk_dtype dtype = c->cpu->base.dtype;
+  float chunk[CHUNK];
+  for (int64_t choice = begin; choice < end; choice++) {
+    const int64_t slot = a->slot_of_choice[choice], row = choice / a->top_k;
+    for (int32_t i = 0, n; slot >= 0 && i < a->hidden; i += n) {
+      n = a->hidden - i < CHUNK ? a->hidden - i : CHUNK;
+      c->cpu->simd->to_f32(chunk, dtype, yk_cpu_at(dtype, a->x, row * a->hidden + i), (size_t)n);
+      for (int32_t j = 0; j < n; j++) chunk[j] *= a->weights[choice];
+      c->cpu->simd->from_f32(yk_cpu_at(dtype, a->y, slot * a->hidden + i), dtype, chunk, (size_t)n);
+    }
+  }
+}
+
+void yk_cpu_weigh(yk_device *dev, const yk_weigh_args *args)
+{
+  weigh_context context = {yk_cpu_device_of(dev), args};
+  yk_cpu_pool_run(context.cpu->pool, (int64_t)args->n_tokens * args->top_k, min_rows(args->hidden), weigh_choices,
+                  &context);
+}
+
 /* ---- The sum ----------------------------------------------------------------------------------------------------- */
 
 typedef struct combine_context {
@@ -183,14 +215,14 @@ static void combine_rows(void *context, int thread, int64_t begin, int64_t end)
   const yk_combine_args *a = c->args;
   float sum[CHUNK];
   for (int64_t row = begin; row < end; row++) {
-    const float *weights = a->weights + row * a->top_k;
+    const float *weights = a->weights ? a->weights + row * a->top_k : NULL;
     const int32_t *slots = a->slot_of_choice + row * a->top_k;
     float gate = a->shared_gate ? sigmoid(a->shared_gate[row * a->shared_gate_stride]) : 1.0f;
     for (int32_t i = 0, n; i < a->hidden; i += n) {
       n = a->hidden - i < CHUNK ? a->hidden - i : CHUNK;
       memset(sum, 0, sizeof sum);
       for (int32_t j = 0; j < a->top_k; j++)
-        if (slots[j] >= 0) add_scaled(c, sum, a->slots, (int64_t)slots[j] * a->hidden + i, n, weights[j]);
+        if (slots[j] >= 0) add_scaled(c, sum, a->slots, (int64_t)slots[j] * a->hidden + i, n, weights ? weights[j] : 1);
       if (a->shared) add_scaled(c, sum, a->shared, row * a->hidden + i, n, gate);
       yk_dtype dtype = c->cpu->base.dtype;
       c->cpu->simd->from_f32(yk_cpu_at(dtype, a->y, row * a->hidden + i), dtype, sum, (size_t)n);

@@ -75,6 +75,7 @@ static yk_status run_experts(yk_device *dev, const yk_mixture *m, const yk_mixtu
   }
   if (m->spec.gate_up) {
     YK_TRY(yk_mixture_begin(args, YK_MIXTURE_GATE_UP, err));
+    if (m->spec.sizes.weighs_inputs) yk_cpu_weigh(dev, &calls->weigh);
     YK_TRY(yk_cpu_grouped_forward(dev, m->spec.gate_up, &calls->gate_up, err));
   }
   if (m->spec.sizes.shares_maxima) YK_TRY(yk_mixture_share_maxima(dev, &linear_ops, m, args, calls, err));

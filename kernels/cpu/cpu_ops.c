@@ -197,16 +197,19 @@ void yk_cpu_rotate(float *head, const float *rope, int32_t head_dim)
   }
 }
 
-/* One head of q or k in place: RMSNorm if weights are given, and the rotation of its halves by the row's angles. */
+/* One head of q or k in place: RMSNorm if weights are given, and the rotation of its halves by the row's angles, if the
+ * layer has one. */
 static void norm_and_rotate(const yk_cpu_device *cpu, const yk_qk_rope_kv_args *a, void *head, const void *norm_w,
                             const float *rope, float *f32)
 {
   const int32_t head_dim = a->heads.head_dim;
   yk_dtype dtype = cpu->base.dtype;
   if (norm_w && !a->norms_follow) yk_cpu_norm_row(cpu, head, head, norm_w, head_dim, a->norm_eps);
-  cpu->simd->to_f32(f32, dtype, head, (size_t)head_dim);
-  yk_cpu_rotate(f32, rope, head_dim);
-  cpu->simd->from_f32(head, dtype, f32, (size_t)head_dim);
+  if (rope) {
+    cpu->simd->to_f32(f32, dtype, head, (size_t)head_dim);
+    yk_cpu_rotate(f32, rope, head_dim);
+    cpu->simd->from_f32(head, dtype, f32, (size_t)head_dim);
+  }
   if (norm_w && a->norms_follow) yk_cpu_norm_row(cpu, head, head, norm_w, head_dim, a->norm_eps);
 }
 
@@ -237,7 +240,7 @@ static void rope_rows(void *context, int thread, int64_t begin, int64_t end)
   float *f32 = c->cpu->scratch[thread].keys;
   for (int64_t row = begin; row < end; row++) {
     int64_t first = row * yk_head_layout_width(heads);
-    const float *rope = a->rope + (int64_t)a->batch->positions[row] * head_dim;
+    const float *rope = a->rope ? a->rope + (int64_t)a->batch->positions[row] * head_dim : NULL;
     if (n_kv > 0) store_values(c, row, f32);
     for (int32_t h = 0; h < n_q + n_kv; h++)
       norm_and_rotate(c->cpu, a, yk_cpu_at(dtype, a->qkv, first + (int64_t)h * head_dim),

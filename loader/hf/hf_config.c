@@ -40,7 +40,7 @@ static bool has_heads_of_128(yk_model_family family)
 {
   return family == YK_FAMILY_QWEN3 || family == YK_FAMILY_GLM || family == YK_FAMILY_GLM4 ||
          yk_family_is_ministral3(family) || family == YK_FAMILY_MINIMAX_M2 || family == YK_FAMILY_NEMOTRON_H ||
-         family == YK_FAMILY_SEED_OSS || family == YK_FAMILY_ERNIE4_5;
+         family == YK_FAMILY_SEED_OSS || family == YK_FAMILY_ERNIE4_5 || yk_family_is_llama4(family);
 }
 
 static yk_status read_head_dim(yk_json root, yk_model_config *config, yk_err *err)
@@ -85,6 +85,8 @@ static float default_eps(yk_model_family family)
   case YK_FAMILY_MINISTRAL3:
   case YK_FAMILY_MINISTRAL3_VL:
   case YK_FAMILY_NEMOTRON_H:
+  case YK_FAMILY_LLAMA4:
+  case YK_FAMILY_LLAMA4_VL:
   case YK_FAMILY_GPT_OSS: return 1e-5f;
   default: return 1e-6f;
   }
@@ -101,6 +103,8 @@ static yk_status read_heads(yk_json root, yk_model_config *config, yk_err *err)
 /* Where no layer is dense, the key may be missing. */
 static yk_status read_ffn_size(yk_json root, yk_model_config *config, yk_err *err)
 {
+  if (yk_family_is_llama4(config->family)) /* intermediate_size is that of experts */
+    return yk_json_get_i32(root, file, "intermediate_size_mlp", true, 1, YK_MAX_FFN, &config->ffn_size, err);
   const bool lacks_dense = config->family == YK_FAMILY_NEMOTRON_H && !yk_hf_has_dense_blocks(config);
   const bool has_experts = config->family == YK_FAMILY_QWEN3_5_MOE || config->family == YK_FAMILY_QWEN3_5_MOE_VL;
   if (has_experts)

@@ -388,6 +388,8 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
   switch (config->family) {
   case YK_FAMILY_MINIMAX_M2: return read_minimax(root, file, config, err);
   case YK_FAMILY_NEMOTRON_H: return read_nemotron(root, file, config, err);
+  case YK_FAMILY_LLAMA4:
+  case YK_FAMILY_LLAMA4_VL: return yk_hf_read_llama4_experts(root, file, config, err);
   case YK_FAMILY_MIXTRAL: return read_mixtral(root, file, config, err);
   case YK_FAMILY_GPT_OSS: return read_gpt_oss(root, file, config, err);
   case YK_FAMILY_HUNYUAN_MOE: return read_hunyuan(root, file, config, err);

@@ -48,6 +48,8 @@ static const char *const family_names[] = {
     [YK_FAMILY_MINISTRAL3_VL] = "mistral3",
     [YK_FAMILY_MISTRAL4] = "mistral4",
     [YK_FAMILY_MISTRAL4_VL] = "mistral3",
+    [YK_FAMILY_LLAMA4] = "llama4_text",
+    [YK_FAMILY_LLAMA4_VL] = "llama4",
 };
 
 /* A class in "architectures" or a "model_type", and its family. */
@@ -103,6 +105,8 @@ static const known_name architectures[] = {
     {"Gemma3ForConditionalGeneration", YK_FAMILY_GEMMA3_VL},
     {"Gemma4ForCausalLM", YK_FAMILY_GEMMA4},
     {"Gemma4ForConditionalGeneration", YK_FAMILY_GEMMA4_VL},
+    {"Llama4ForCausalLM", YK_FAMILY_LLAMA4},
+    {"Llama4ForConditionalGeneration", YK_FAMILY_LLAMA4_VL},
 };
 static const known_name model_types[] = {
     {"llama", YK_FAMILY_LLAMA},
@@ -112,6 +116,8 @@ static const known_name model_types[] = {
     {"mistral4", YK_FAMILY_MISTRAL4},
     {"minimax_m2", YK_FAMILY_MINIMAX_M2},
     {"nemotron_h", YK_FAMILY_NEMOTRON_H},
+    {"llama4_text", YK_FAMILY_LLAMA4},
+    {"llama4", YK_FAMILY_LLAMA4_VL},
     {"qwen2", YK_FAMILY_QWEN2},
     {"qwen3", YK_FAMILY_QWEN3},
     {"minicpm", YK_FAMILY_MINICPM},
@@ -229,7 +235,8 @@ static yk_text_place text_place_of(yk_model_family family)
   case YK_FAMILY_GEMMA3_VL:
   case YK_FAMILY_MISTRAL3_VL:
   case YK_FAMILY_MINISTRAL3_VL:
-  case YK_FAMILY_MISTRAL4_VL: return YK_TEXT_OUTSIDE_MODEL;
+  case YK_FAMILY_MISTRAL4_VL:
+  case YK_FAMILY_LLAMA4_VL: return YK_TEXT_OUTSIDE_MODEL;
   default: return YK_TEXT_ALONE;
   }
 }

@@ -99,6 +99,8 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
   case YK_FAMILY_MISTRAL4:
   case YK_FAMILY_MISTRAL4_VL:
   case YK_FAMILY_GPT_OSS:
+  case YK_FAMILY_LLAMA4:
+  case YK_FAMILY_LLAMA4_VL:
   case YK_FAMILY_GEMMA3:
   case YK_FAMILY_GEMMA3_VL:
   case YK_FAMILY_GEMMA4:
@@ -130,8 +132,11 @@ static yk_status read_norms(yk_json root, const char *file, yk_model_config *con
   config->norm_offset = is_gemma3 || is_hybrid ? 1 : 0;
   config->qk_norm = is_gemma3 || is_gemma4 || is_hybrid || family == YK_FAMILY_QWEN3 || family == YK_FAMILY_QWEN3_MOE;
   if (yk_family_is_hunyuan(family)) return read_hunyuan_norms(root, file, config, err);
-  if (family != YK_FAMILY_GLM4_MOE) return YK_OK;
-  return yk_json_get_bool(root, file, "use_qk_norm", false, &config->qk_norm, err);
+  if (yk_family_is_llama4(family)) config->qk_norm = config->qk_norm_follows = config->qk_norm_is_plain = true;
+  if (family != YK_FAMILY_GLM4_MOE && !yk_family_is_llama4(family)) return YK_OK;
+  YK_TRY(yk_json_get_bool(root, file, "use_qk_norm", false, &config->qk_norm, err));
+  config->qk_norm_follows = config->qk_norm_follows && config->qk_norm;
+  return YK_OK;
 }
 
 yk_status yk_hf_read_layer_options(yk_json root, const char *file, yk_model_config *config, yk_err *err)

@@ -32,6 +32,15 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
  *   max_position_embeddings and the rope's original_max_positions. n_pairs: half of the rotating elements of a head. */
 yk_status yk_hf_read_longrope(yk_json object, const char *label, int32_t n_pairs, yk_model_config *config, yk_err *err);
 
+/* yk_hf_read_llama4_layers - which layers of Llama 4 do not rotate, and how their scores grow; needs n_layers. */
+yk_status yk_hf_read_llama4_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+
+/* yk_hf_read_llama4_chunks - which of its layers attend to chunks; needs the layers that do not rotate. */
+yk_status yk_hf_read_llama4_chunks(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+
+/* yk_hf_read_llama4_experts - config->experts of Llama 4. */
+yk_status yk_hf_read_llama4_experts(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+
 /* yk_hf_read_experts - config->experts; needs family, n_layers and ffn_size. Zero for families without experts. */
 yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 

@@ -34,8 +34,8 @@ static yk_status read_llama3(yk_json object, const char *label, yk_rope_config *
   YK_TRY(yk_json_get_f64(object, label, "factor", true, factor_min, factor_max, &rope->factor, err));
   YK_TRY(yk_json_get_f64(object, label, "low_freq_factor", true, 1e-3, 1e6, &rope->low_freq_factor, err));
   YK_TRY(yk_json_get_f64(object, label, "high_freq_factor", true, 1e-3, 1e6, &rope->high_freq_factor, err));
-  if (rope->high_freq_factor <= rope->low_freq_factor)
-    return yk_err_set(err, YK_E_FORMAT, "%s: key \"high_freq_factor\": expected more than low_freq_factor %g, found %g",
+  if (rope->high_freq_factor < rope->low_freq_factor)
+    return yk_err_set(err, YK_E_FORMAT, "%s: key \"high_freq_factor\": expected at least low_freq_factor %g, found %g",
                       label, rope->low_freq_factor, rope->high_freq_factor);
   return YK_OK;
 }
@@ -186,8 +186,8 @@ static yk_status read_rotary_dim(yk_json root, const char *file, const yk_model_
 
 static yk_status set_rotary_dim(const char *file, double factor, yk_model_config *config, yk_err *err)
 {
-  bool has_pairs =
-      is_glm(config->family) || config->family == YK_FAMILY_ERNIE4_5 || config->family == YK_FAMILY_ERNIE4_5_MOE;
+  bool has_pairs = is_glm(config->family) || config->family == YK_FAMILY_ERNIE4_5 ||
+                   config->family == YK_FAMILY_ERNIE4_5_MOE || yk_family_is_llama4(config->family);
   config->rotary_interleaved = config->rotary_interleaved || has_pairs;
   config->rotary_dim = (int32_t)(config->head_dim * factor);
   if (config->rotary_dim < 2 || config->rotary_dim % 2 != 0)
@@ -305,7 +305,7 @@ static void set_class_scaling(yk_model_config *config)
   rope->truncate = !is_gpt_oss;
   if (is_gpt_oss) return;
   rope->mscale = rope->mscale_all_dim = 1;
-  config->score_growth = (yk_score_growth){0.1f, (int32_t)rope->original_max_positions};
+  config->score_growth = (yk_score_growth){.beta = 0.1f, .period = (int32_t)rope->original_max_positions};
 }
 
 /* Ministral-3 and Mistral-Small-4: the growth of scores with the position. */
@@ -316,7 +316,7 @@ static yk_status read_score_growth(yk_json object, const char *label, yk_model_c
   if (!yk_family_is_ministral3(config->family) && !yk_family_is_mistral4(config->family)) return YK_OK;
   YK_TRY(yk_json_get_f32(object, label, "llama_4_scaling_beta", false, 0, 1e3, &beta, err));
   YK_TRY(yk_json_get_f64(object, label, "original_max_position_embeddings", false, 1, YK_MAX_POSITIONS, &period, err));
-  config->score_growth = (yk_score_growth){beta, (int32_t)period};
+  config->score_growth = (yk_score_growth){.beta = beta, .period = (int32_t)period};
   return YK_OK;
 }
 
@@ -330,6 +330,10 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
   if (config->family == YK_FAMILY_NEMOTRON_H) return YK_OK;   /* nothing rotates */
   if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default, as the next one */
   if (config->family == YK_FAMILY_ERNIE4_5 || config->family == YK_FAMILY_ERNIE4_5_MOE) rope->theta = 5e5;
+  if (yk_family_is_llama4(config->family)) {
+    rope->theta = 5e5;
+    YK_TRY(yk_hf_read_llama4_layers(root, file, config, err));
+  }
   if (config->family == YK_FAMILY_GPT_OSS) rope->theta = 1.5e5;
   if (config->family == YK_FAMILY_MINIMAX_M2) rope->theta = 5e6;
   if (yk_family_is_ministral3(config->family) && !yk_json_is_given(yk_json_get(root, "rope_parameters")))

@@ -62,6 +62,7 @@ static yk_status read_pattern(yk_json root, const char *file, const yk_model_con
 yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   int32_t window = 0, first_layer = 0;
+  if (yk_family_is_llama4(config->family)) return yk_hf_read_llama4_chunks(root, file, config, err);
   const bool is_qwen_moe = config->family == YK_FAMILY_QWEN3_MOE || config->family == YK_FAMILY_QWEN2_MOE;
   if (config->family == YK_FAMILY_MISTRAL || config->family == YK_FAMILY_MISTRAL3_VL) {
     YK_TRY(read_window(root, file, &window, err));

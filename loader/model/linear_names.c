@@ -53,6 +53,15 @@ static const char *const linear_names[] = {
     "mlp.shared_mlp.down_proj",
     "shared_mlp.input_linear", /* Granite */
     "shared_mlp.output_linear",
+    "feed_forward.gate_proj", /* Llama 4 */
+    "feed_forward.up_proj",
+    "feed_forward.down_proj",
+    "feed_forward.shared_expert.gate_proj",
+    "feed_forward.shared_expert.up_proj",
+    "feed_forward.shared_expert.down_proj",
+    "feed_forward.experts.#.gate_proj",
+    "feed_forward.experts.#.up_proj",
+    "feed_forward.experts.#.down_proj",
     "block_sparse_moe.experts.#.w1", /* Mixtral, Granite */
     "block_sparse_moe.experts.#.w2",
     "block_sparse_moe.experts.#.w3",
@@ -67,7 +76,8 @@ static const char *const gate_names[] = {"mlp.gate",
                                          "mlp.gate.wg",
                                          "linear_attn.in_proj_a",
                                          "linear_attn.in_proj_b",
-                                         "linear_attn.in_proj_ba"};
+                                         "linear_attn.in_proj_ba",
+                                         "feed_forward.router"};
 
 /* Whether name is pattern followed by ".weight". */
 static bool fits(const char *name, const char *pattern)

@@ -65,8 +65,10 @@ typedef enum yk_model_family {
   YK_FAMILY_MISTRAL4_VL,
   YK_FAMILY_MINIMAX_M2,
   YK_FAMILY_GEMMA4,
-  YK_FAMILY_GEMMA4_VL, /* the text part of a model that also reads images and sound */
-  YK_FAMILY_NEMOTRON_H /* also Nemotron-3 */
+  YK_FAMILY_GEMMA4_VL,  /* the text part of a model that also reads images and sound */
+  YK_FAMILY_NEMOTRON_H, /* also Nemotron-3 */
+  YK_FAMILY_LLAMA4,
+  YK_FAMILY_LLAMA4_VL /* the text part of a model that also reads images, as published */
 } yk_model_family;
 
 /* Where files have the text model: by itself, or as a part of a model of more parts. */
@@ -93,7 +95,7 @@ typedef struct yk_rope_config {
   double theta;
   double factor;                            /* linear, llama3, yarn, longrope, proportional; 1 otherwise */
   double original_max_positions;            /* llama3, yarn, longrope: training context before scaling */
-  double low_freq_factor, high_freq_factor; /* llama3; high > low */
+  double low_freq_factor, high_freq_factor; /* llama3; high >= low */
   double beta_fast, beta_slow;              /* yarn; 32 and 1 */
   double attention_factor;                  /* yarn, longrope; 0: derived from factor and the two below */
   double mscale, mscale_all_dim;            /* yarn; 0: not given */
@@ -180,6 +182,7 @@ typedef struct yk_experts_config {
   int32_t n_groups, top_groups;
   yk_expert_group_score group_score;
   bool normalise;
+  bool weighs_inputs; /* weights multiply the inputs of experts, not their results */
   float scale;
   bool layers[YK_MAX_LAYERS]; /* [n_layers] whether a layer has experts */
 } yk_experts_config;
@@ -266,6 +269,7 @@ typedef struct yk_model_config {
   bool qkv_bias, o_bias, mlp_bias;
   bool qk_norm;             /* per-head RMSNorm of q and k, after projection */
   bool qk_norm_follows;     /* after RoPE too; else before */
+  bool qk_norm_is_plain;    /* without weights, and only in layers that rotate */
   bool row_norms;           /* RMSNorm of the whole rows of q and k, over all heads, in place of qk_norm */
   bool value_norms;         /* per-head RMSNorm of v, without weights */
   bool attention_gates;     /* q_proj has for each head its query, then a gate: results are multiplied by its sigmoid */
@@ -280,7 +284,10 @@ typedef struct yk_model_config {
   yk_rope_config local_rope;
   bool rotary_interleaved;              /* elements 2i and 2i + 1 are a pair; else i and i + rotary_dim / 2 */
   int32_t window_tokens[YK_MAX_LAYERS]; /* [n_layers] keys that a row attends to, including itself; 0: all */
+  bool window_is_chunk;                 /* a row attends to its chunk of window_tokens keys, up to itself */
+  bool is_unrotated[YK_MAX_LAYERS];     /* [n_layers] q and k of a layer do not rotate */
   yk_score_growth score_growth;         /* of attention scores with the position of the query */
+  bool growth_is_unrotated;             /* the growth is that of layers that do not rotate */
   float attention_scale;                /* factor on products of queries and keys; 0: 1 / sqrt(head_dim) */
   float embed_scale;                    /* factor on embedding rows: scale_emb, else 1 */
   bool rounds_embed_scale;              /* the factor is rounded to the type of the activations */
@@ -334,6 +341,18 @@ static inline bool yk_model_has_states(const yk_model_config *config)
 static inline bool yk_layer_is_recurrent(const yk_model_config *config, int32_t layer)
 {
   return config->delta.layers[layer] || config->mamba.layers[layer];
+}
+
+/* yk_model_config_norms_heads - whether the q and k of a layer are normalised per head. */
+static inline bool yk_model_config_norms_heads(const yk_model_config *config, int32_t layer)
+{
+  return config->qk_norm && !(config->qk_norm_is_plain && config->is_unrotated[layer]);
+}
+
+/* yk_family_is_llama4 - whether a family is Llama 4, with or without images. */
+static inline bool yk_family_is_llama4(yk_model_family family)
+{
+  return family == YK_FAMILY_LLAMA4 || family == YK_FAMILY_LLAMA4_VL;
 }
 
 /* yk_family_is_hunyuan - whether a family is Hunyuan V1, with experts or without. */
@@ -405,7 +424,9 @@ static inline bool yk_family_has_parts(yk_model_family family)
   case YK_FAMILY_GEMMA4_VL:
   case YK_FAMILY_MISTRAL3_VL:
   case YK_FAMILY_MINISTRAL3_VL:
-  case YK_FAMILY_MISTRAL4_VL: return true;
+  case YK_FAMILY_MISTRAL4_VL:
+  case YK_FAMILY_LLAMA4:
+  case YK_FAMILY_LLAMA4_VL: return true;
   default: return yk_family_is_hybrid(family);
   }
 }

@@ -168,6 +168,21 @@ static const name_table gemma_table = {
     .names = {[YK_ROLE_FFN_NORM] = "pre_feedforward_layernorm"},
 };
 
+/* The experts of a file are one tensor (loader/fused_experts.h), unless they are quantised. */
+static const name_table llama4_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_GATE] = "feed_forward.gate_proj",
+              [YK_ROLE_UP] = "feed_forward.up_proj",
+              [YK_ROLE_DOWN] = "feed_forward.down_proj",
+              [YK_ROLE_ROUTER] = "feed_forward.router",
+              [YK_ROLE_SHARED_GATE] = "feed_forward.shared_expert.gate_proj",
+              [YK_ROLE_SHARED_UP] = "feed_forward.shared_expert.up_proj",
+              [YK_ROLE_SHARED_DOWN] = "feed_forward.shared_expert.down_proj",
+              [YK_ROLE_EXPERT_GATE] = "feed_forward.experts.#.gate_proj",
+              [YK_ROLE_EXPERT_UP] = "feed_forward.experts.#.up_proj",
+              [YK_ROLE_EXPERT_DOWN] = "feed_forward.experts.#.down_proj"},
+};
+
 static const name_table gpt_oss_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_ROUTER] = "mlp.router",
@@ -207,6 +222,8 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_GEMMA4:
   case YK_FAMILY_GEMMA4_VL: return &gemma_table;
   case YK_FAMILY_GPT_OSS: return &gpt_oss_table;
+  case YK_FAMILY_LLAMA4:
+  case YK_FAMILY_LLAMA4_VL: return &llama4_table;
   case YK_FAMILY_MINIMAX_M2: return &minimax_m2_table;
   case YK_FAMILY_NEMOTRON_H: return &nemotron_h_table;
   case YK_FAMILY_MIXTRAL: return &mixtral_table;
@@ -363,7 +380,7 @@ static bool is_in_attention(const yk_model_config *config, yk_weight_role role, 
 {
   const bool is_delta = config->delta.layers[layer], is_mamba = config->mamba.layers[layer];
   const bool is_attention = !is_delta && !is_mamba, is_latent = config->latent.kv_rank > 0;
-  const bool has_norms = (config->qk_norm || config->row_norms) && is_attention;
+  const bool has_norms = ((config->qk_norm && !config->qk_norm_is_plain) || config->row_norms) && is_attention;
   const bool has_keys = !is_latent && is_attention && yk_model_config_kv_layer(config, layer) == layer;
   switch (role) {
   case YK_ROLE_Q_NORM: return has_norms;

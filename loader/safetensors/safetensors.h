@@ -51,6 +51,9 @@ typedef struct yk_tensor {
   int64_t shape[YK_TENSOR_MAX_DIMS];
   const void *data; /* row-major, little-endian, possibly unaligned */
   uint64_t n_bytes;
+  /* 0, as for every tensor of a file. Else the tensor is a view of a part of a transposed matrix: element (i, j) of its
+   * two dimensions is element j * column_stride + i of data. */
+  int64_t column_stride;
 } yk_tensor;
 
 typedef struct yk_safetensors yk_safetensors;

@@ -80,6 +80,10 @@ static yk_status add_linear(yk_convert_source *s, const yk_weight_place *place, 
   if (yk_weight_is_float(place->role))
     return yk_checkpoint_matrix(s->checkpoint, item->module, m.n, m.k, &item->weight, err);
   YK_TRY(yk_checkpoint_linear(s->checkpoint, item->module, m.k, m.n, m.has_bias, &item->weight, err));
+  if (item->weight.plain_stride > 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: plain experts in one transposed tensor are not converted; supported: experts one by one",
+                      item->module);
   YK_TRY(check_linear(item, err));
   s->n_quantised += yk_convert_is_quantised(item);
   return YK_OK;

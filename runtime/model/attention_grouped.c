@@ -24,9 +24,11 @@ struct yk_sublayer {
   int64_t staging_bytes; /* staging pages of K, and as many of V; 0: the device needs none */
   bool norms_follow;     /* the rotation */
   bool norms_values;
+  bool is_unrotated; /* q and k do not rotate */
   float scale;
   yk_score_growth growth;
   int32_t window_tokens; /* 0: full attention */
+  bool window_is_chunk;
   /* Offsets within the scratch, which begins with the rows of q, k and v: the attended rows, and the scratch of o. */
   int64_t attended_offset_bytes, o_offset_bytes;
 };
@@ -140,7 +142,8 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   yk_head_layout heads = heads_of(source, layer);
   int64_t element = (int64_t)yk_dtype_bytes(dev->dtype);
   const bool reads_other = heads.kv_columns == YK_KV_COLUMNS_NONE;
-  int64_t norms = source->config->qk_norm ? (reads_other ? 1 : 2) * heads.head_dim * element : 0;
+  const bool has_norms = yk_model_config_norms_heads(source->config, layer);
+  int64_t norms = has_norms ? (reads_other ? 1 : 2) * heads.head_dim * element : 0;
   int64_t sinks = source->config->attention_sinks ? heads.n_q_heads * (int64_t)sizeof(float) : 0;
   int64_t channels = has_channels(source) && !reads_other ? 2 * (int64_t)(n_channels(&heads) * sizeof(float)) : 0;
   projections p;
@@ -304,14 +307,17 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   if (!a) return yk_err_set(err, YK_E_NOMEM, "no memory for the attention of a layer");
   a->heads = heads_of(source, layer);
   a->scale = c->attention_scale > 0 ? c->attention_scale : 1.0f / sqrtf((float)a->heads.head_dim);
-  a->growth = c->score_growth;
+  if (!c->growth_is_unrotated || c->is_unrotated[layer]) a->growth = c->score_growth;
+  a->is_unrotated = c->is_unrotated[layer];
   a->window_tokens = c->window_tokens[layer];
+  a->window_is_chunk = c->window_is_chunk && a->window_tokens > 0;
   a->norms_follow = c->qk_norm_follows;
   a->norms_values = c->value_norms;
   a->attended_offset_bytes = attended_offset_bytes(source, &a->heads);
   a->o_offset_bytes = o_offset_bytes(source, &a->heads);
-  if (c->qk_norm) YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_Q_NORM, layer, &a->q_norm_w, err));
-  if (c->qk_norm && a->heads.kv_columns != YK_KV_COLUMNS_NONE)
+  const bool has_norms = yk_model_config_norms_heads(c, layer);
+  if (has_norms) YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_Q_NORM, layer, &a->q_norm_w, err));
+  if (has_norms && a->heads.kv_columns != YK_KV_COLUMNS_NONE)
     YK_TRY(yk_rank_load_head_norm(loader, YK_ROLE_K_NORM, layer, &a->k_norm_w, err));
   YK_TRY(yk_row_norms_load(loader, layer, &a->row_norms, err));
   YK_TRY(load_sinks(loader, layer, a, err));
@@ -330,6 +336,13 @@ static yk_kv_layer cache_of(const yk_sublayer *a, const yk_sublayer_step *s)
   return kv;
 }
 
+/* The table of the layer's rotation; NULL: none. */
+static const float *rope_of(const yk_sublayer *a, const yk_sublayer_step *s)
+{
+  if (a->is_unrotated) return NULL;
+  return a->window_tokens > 0 && s->local_rope ? s->local_rope : s->rope;
+}
+
 static yk_status rotate_and_cache(const yk_sublayer *a, const yk_sublayer_step *s, void *qkv, yk_err *err)
 {
   if (a->heads.n_q_heads == 0) return YK_OK;
@@ -340,7 +353,7 @@ static yk_status rotate_and_cache(const yk_sublayer *a, const yk_sublayer_step *
                              .norms_follow = a->norms_follow,
                              .norms_values = a->norms_values,
                              .norm_eps = s->norm_eps,
-                             .rope = a->window_tokens > 0 && s->local_rope ? s->local_rope : s->rope,
+                             .rope = rope_of(a, s),
                              .kv = cache_of(a, s),
                              .batch = s->batch};
   return s->dev->ops->qk_rope_kv(s->dev, &args, err);
@@ -356,6 +369,7 @@ static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, const v
                             .scale = a->scale,
                             .growth = a->growth,
                             .window_tokens = a->window_tokens,
+                            .window_is_chunk = a->window_is_chunk,
                             .sinks = a->sinks,
                             .batch = s->batch};
   return s->dev->ops->attention(s->dev, &args, err);

@@ -82,6 +82,7 @@ static yk_status find_sizes(const yk_rank_source *source, int32_t layer, yk_mixt
                             .width = (int32_t)yk_range_size(source->share.expert_ffn),
                             .shared_width = (int32_t)yk_range_size(source->share.shared_ffn),
                             .has_shared = x->shared_ffn_size > 0,
+                            .weighs_inputs = x->weighs_inputs,
                             .has_shared_gate = x->has_shared_gate,
                             .dtype = source->dev.dtype};
   if (out->has_shared) YK_TRY(yk_gated_ffn_in_steps(source, &shared, &out->shared_in_steps, err));

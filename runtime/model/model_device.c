@@ -13,6 +13,13 @@ static const char *separator(const yk_strbuf *list)
   return list->length > 0 ? ", " : "";
 }
 
+static bool has_unrotated_layers(const yk_model_config *c)
+{
+  for (int32_t i = 0; i < c->n_layers; i++)
+    if (c->is_unrotated[i]) return true;
+  return false;
+}
+
 static void list_parts(const yk_model_config *c, const yk_device_abilities *device, yk_strbuf *list)
 {
   const part parts[] = {
@@ -30,6 +37,9 @@ static void list_parts(const yk_model_config *c, const yk_device_abilities *devi
       {c->n_kv_shared_layers > 0, device->kv_columns, "keys and values shared between layers"},
       {c->layer_scalars, device->residual_gain, "factors of layers"},
       {c->logit_cap > 0, device->logit_caps, "a cap of logits"},
+      {has_unrotated_layers(c), device->unrotated_layers, "layers without rotation"},
+      {c->window_is_chunk, device->attention_chunks, "attention in chunks"},
+      {c->experts.weighs_inputs, device->weighted_inputs, "weights of experts' inputs"},
   };
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (parts[i].is_needed && !parts[i].is_supported)
@@ -76,6 +86,9 @@ yk_status yk_model_check_device(const yk_model_config *config, const yk_device_a
 int32_t yk_model_longest_context(const yk_model_config *config, const yk_device_abilities *device)
 {
   const yk_score_growth *growth = &config->score_growth;
-  const bool is_limited = growth->beta != 0 && !device->score_growth && growth->period < config->max_model_tokens;
-  return is_limited ? growth->period : config->max_model_tokens;
+  const int32_t n_constant = growth->period - growth->shift;
+  if (growth->beta == 0 || device->score_growth || n_constant >= config->max_model_tokens)
+    return config->max_model_tokens;
+  const bool is_refused = config->growth_is_unrotated && !device->unrotated_layers; /* by yk_model_check_device */
+  return is_refused ? config->max_model_tokens : n_constant;
 }

@@ -93,6 +93,18 @@ yk_status yk_rank_load_norm(const yk_rank_loader *loader, const yk_vector_view *
   return YK_OK;
 }
 
+/* The weights of a norm without weights. */
+static yk_status load_ones(const yk_rank_loader *loader, int32_t n, void **out, yk_err *err)
+{
+  const size_t n_bytes = (size_t)n * yk_dtype_bytes(loader->dev->dtype);
+  float ones[YK_MAX_HEAD_DIM];
+  for (int32_t i = 0; i < n; i++) ones[i] = 1;
+  YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
+  YK_TRY(upload_converted(loader, *out, YK_F32, ones, n, 0, 1, err));
+  report(loader, (int64_t)n_bytes);
+  return YK_OK;
+}
+
 yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, void **out,
                                  yk_err *err)
 {
@@ -101,6 +113,7 @@ yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role ro
   const int32_t n = widths.head_dim;
   yk_vector_view view;
   size_t n_bytes = (size_t)n * yk_dtype_bytes(loader->dev->dtype);
+  if (c->qk_norm_is_plain) return load_ones(loader, n, out, err);
   YK_TRY(yk_checkpoint_vector(loader->source.checkpoint, role, layer, n, &view, err));
   size_t element_bytes = yk_dtype_bytes(view.dtype);
   char ordered[YK_MAX_HEAD_DIM * sizeof(float)];

@@ -151,14 +151,27 @@ static void make_scales(const task *t, int power, float *scales, void *norm)
 
 /* ---- The loss of given scales ------------------------------------------------------------------------------------ */
 
-static yk_status floats_of(const yk_awq_search *s, const yk_weight_place *place, yk_awq_floats *out, yk_err *err)
+static yk_status rows_of(yk_awq_search *s, const yk_weight_view *view, const void **out, yk_err *err)
+{
+  const yk_tensor tensor = {.name = view->tensor,
+                            .n_dims = 2,
+                            .shape = {view->n, view->k},
+                            .data = view->plain,
+                            .n_bytes = (uint64_t)(view->n * view->k) * yk_dtype_bytes(view->dtype),
+                            .column_stride = view->plain_stride};
+  return yk_quantize_rows_of(&tensor, &s->rows_of_reader, out, err);
+}
+
+static yk_status floats_of(yk_awq_search *s, const yk_weight_place *place, yk_awq_floats *out, yk_err *err)
 {
   const yk_weight_module m = yk_weight_module_of(s->config, place->role, place->layer);
   char name[YK_WEIGHT_NAME_BYTES];
   yk_weight_view view;
   yk_weight_name_of_expert(s->config, place->role, place->layer, place->expert, name);
   YK_TRY(yk_checkpoint_linear(s->checkpoint, name, m.k, m.n, false, &view, err));
-  *out = (yk_awq_floats){.w = view.plain,
+  const void *rows;
+  YK_TRY(rows_of(s, &view, &rows, err));
+  *out = (yk_awq_floats){.w = rows,
                          .dtype = view.dtype,
                          .n = m.n,
                          .k = m.k,
@@ -329,6 +342,7 @@ void yk_awq_search_free(yk_awq_search *search)
   yk_quantize_buffer *const buffers[] = {&search->shown_rows, &search->reader, &search->grid,
                                          &search->scratch,    &search->grams,  &search->limits};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) yk_quantize_release(search->rank, buffers[i]);
+  free(search->rows_of_reader.memory);
   free(search->gathered);
   yk_calibration_free(&search->calibration);
 }

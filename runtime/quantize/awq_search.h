@@ -16,6 +16,7 @@ typedef struct yk_awq_search {
   int64_t rows_key;
   float *gathered; /* host: rows of an expert */
   yk_quantize_buffer shown_rows, reader, grid, scratch, grams, limits;
+  yk_quantize_rows rows_of_reader;
 } yk_awq_search;
 
 /* Inputs that share scales. */

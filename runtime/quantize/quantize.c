@@ -1,11 +1,12 @@
 /* quantize.c - yk_quantize: plan, calibrate if requested, and write the missing shards. */
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/struct_size.h"
-#include "base/arguments.h"
 #include "engine/machine/gpus.h"
 #include "quantize/awq_scales.h"
 #include "quantize/calibration.h"
@@ -145,6 +146,7 @@ static yk_status run_ranks(yk_quantize_run *run, yk_device *const *devs, yk_err 
     yk_awq_scales_free(rank->scales);
     yk_quantize_release(rank, &rank->weight);
     yk_quantize_release(rank, &rank->words);
+    free(rank->rows.memory);
     yk_quantize_release(rank, &rank->found);
   }
   return status_of(workers, n_ranks, err);

@@ -32,6 +32,12 @@ typedef struct yk_quantize_buffer {
   size_t n_bytes;
 } yk_quantize_buffer;
 
+/* Host memory for a transposed weight, as large as the largest so far; the owner frees the memory. */
+typedef struct yk_quantize_rows {
+  void *memory;
+  size_t n_bytes;
+} yk_quantize_rows;
+
 /* A thread with a device, which writes one shard after another. */
 typedef struct yk_quantize_rank {
   yk_quantize_run *run;
@@ -40,6 +46,7 @@ typedef struct yk_quantize_rank {
   yk_awq_scales *scales;            /* NULL: weights are not scaled */
   yk_quantize_buffer weight, words; /* of the current layer */
   yk_quantize_buffer found;
+  yk_quantize_rows rows; /* of the current layer, if it is transposed */
 } yk_quantize_rank;
 
 /* yk_quantize_progress - report progress to the caller, who may stop the run. Errors: YK_E_CANCELLED. */
@@ -54,6 +61,10 @@ void yk_quantize_release(const yk_quantize_rank *rank, yk_quantize_buffer *buffe
  *   a device that shares the host's memory, else a copy in the buffer. Errors: YK_E_CAPACITY, YK_E_DEVICE. */
 yk_status yk_quantize_show(const yk_quantize_rank *rank, yk_quantize_buffer *buffer, const void *data, size_t n_bytes,
                            const void **out, yk_err *err);
+
+/* yk_quantize_rows_of - the weight of a tensor of floats [n, k], row-major: its data, or, if the tensor has a
+ *   column_stride, a copy in the buffer. Errors: YK_E_NOMEM. */
+yk_status yk_quantize_rows_of(const yk_tensor *tensor, yk_quantize_rows *buffer, const void **out, yk_err *err);
 
 /* yk_quantize_found - wait for an operation and read its result: the loss, and whether the weight could be quantised.
  *   Errors: YK_E_FORMAT, YK_E_DEVICE. */

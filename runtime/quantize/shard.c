@@ -21,16 +21,6 @@ static yk_status advance(const yk_quantize_rank *rank, int64_t n_bytes, yk_err *
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
-static yk_status copy(const yk_quantize_rank *rank, const yk_tensor *source, yk_quantize_stream *stream, yk_err *err)
-{
-  for (uint64_t at = 0; at < source->n_bytes; at += PIECE_BYTES) {
-    uint64_t piece = source->n_bytes - at < PIECE_BYTES ? source->n_bytes - at : PIECE_BYTES;
-    YK_TRY(yk_quantize_stream_put(stream, (const char *)source->data + at, piece, err));
-    YK_TRY(advance(rank, (int64_t)piece, err));
-  }
-  return YK_OK;
-}
-
 static yk_status write_folded(const yk_quantize_rank *rank, const void *folded, uint64_t n_bytes,
                               yk_quantize_stream *stream, yk_err *err)
 {
@@ -39,6 +29,21 @@ static yk_status write_folded(const yk_quantize_rank *rank, const void *folded, 
   memcpy(buffer, folded, n_bytes);
   YK_TRY(yk_quantize_stream_put(stream, buffer, n_bytes, err));
   return advance(rank, (int64_t)n_bytes, err);
+}
+
+static yk_status copy(yk_quantize_rank *rank, const yk_tensor *source, yk_quantize_stream *stream, yk_err *err)
+{
+  if (source->column_stride > 0) {
+    const void *rows;
+    YK_TRY(yk_quantize_rows_of(source, &rank->rows, &rows, err));
+    return write_folded(rank, rows, source->n_bytes, stream, err);
+  }
+  for (uint64_t at = 0; at < source->n_bytes; at += PIECE_BYTES) {
+    uint64_t piece = source->n_bytes - at < PIECE_BYTES ? source->n_bytes - at : PIECE_BYTES;
+    YK_TRY(yk_quantize_stream_put(stream, (const char *)source->data + at, piece, err));
+    YK_TRY(advance(rank, (int64_t)piece, err));
+  }
+  return YK_OK;
 }
 
 /* The device writes the three tensors of a layer next to each other. words: device memory. */
@@ -53,7 +58,9 @@ static yk_status quantise_on(yk_quantize_rank *rank, const yk_planned_tensor *te
                                .out = {(uint32_t *)(void *)words, (uint32_t *)(void *)(words + offsets[1]),
                                        (uint16_t *)(void *)(words + offsets[2])},
                                .found = rank->found.memory};
-  YK_TRY(yk_quantize_show(rank, &rank->weight, source->data, source->n_bytes, &args.weight.w, err));
+  const void *rows;
+  YK_TRY(yk_quantize_rows_of(source, &rank->rows, &rows, err));
+  YK_TRY(yk_quantize_show(rank, &rank->weight, rows, source->n_bytes, &args.weight.w, err));
   if (rank->scales) YK_TRY(yk_awq_scales_apply(rank->scales, tensor->module, &args.weight, err));
   yk_status status = rank->dev->ops->awq_quantize(rank->dev, &args, err);
   if (status == YK_OK) status = yk_quantize_found(rank, &args.weight, NULL, err);

@@ -26,24 +26,28 @@ class Families(QuantizeCase):
     def check_names(self, model, floats, names):
         """A separate layer for every linear layer, except for routers, the gates of shared experts and the embedding.
         Experts in one tensor become one by one."""
-        fused = {name for name, (shape, _) in model.tensors.items() if name.endswith("put_linear.weight") and
-                 len(shape) == 3}
+        fused = {name for name, (shape, _) in model.tensors.items() if len(shape) == 3 and
+                 name.endswith(("put_linear.weight", ".experts.gate_up_proj", ".experts.down_proj"))}
         for name in fused:
-            for part in ("w1", "w3") if "input" in name else ("w2",):
-                expert = name.replace(name.split(".")[-2] + ".weight", f"experts.3.{part}")
+            is_first = "input" in name or "gate_up" in name
+            parts = (("w1", "w3"), ("w2",)) if "linear" in name else (("gate_proj", "up_proj"), ("down_proj",))
+            for part in parts[0 if is_first else 1]:
+                before = name.removesuffix(".weight").rpartition(".")[0].removesuffix(".experts")
+                expert = f"{before}.experts.3.{part}"
                 self.assertLessEqual({f"{expert}.qweight", f"{expert}.qzeros", f"{expert}.scales"}, names)
         for name in set(model.tensors) - fused:
             module = name.removesuffix(".weight")
             stays = (len(model.tensors[name][0]) != 2 or
                      module.endswith(("embed_tokens", "mlp.gate", "shared_expert_gate", "block_sparse_moe.gate",
-                                      "in_proj_ba", "e_score_correction_bias", "router.layer")))
+                                      "in_proj_ba", "e_score_correction_bias", "router.layer", "feed_forward.router")))
             self.assertEqual(name in floats, stays, name)
             self.assertEqual({f"{module}.{part}" for part in ("qweight", "qzeros", "scales")} <= names, not stays, name)
 
     def check_routing(self, before, after, offset):
         """In layers of experts, the norm's divisor and the router's factor are the same power of two. offset: added to
         a norm's elements."""
-        for router in (name for name in after if name.endswith(("gate.weight", "router.layer.weight"))):
+        ends = ("gate.weight", "router.layer.weight", "router.weight")
+        for router in (name for name in after if name.endswith(ends)):
             norm = ".".join(router.split(".")[:3]) + ".post_attention_layernorm.weight"
             ratios = [(offset + a) / (offset + b) for a, b in zip(before[norm], after[norm])]
             self.assertGreater(len(set(ratios)), 2)
@@ -77,6 +81,10 @@ class Families(QuantizeCase):
 
     def test_granite_moe(self):
         self.check_family("granitemoeshared")
+
+    def test_llama4(self):
+        """Transposed experts, whose inputs are weighted."""
+        self.check_family("llama4_text")
 
     def test_ernie4_5_moe(self):
         self.check_family("ernie4_5_moe")

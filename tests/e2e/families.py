@@ -18,7 +18,7 @@ RELATIVES = ("gemma3", "seed_oss", "ernie4_5", "ernie4_5_moe", "granite", "grani
              "glm4", "glm4_awq", "phi3_longrope", "ministral3", "ministral3_awq", "mistral3", "mistral4",
              "hunyuan", "hunyuan_moe",
              "minimax_m2", "minimax_m2_fp8", "gemma3_vl", "gemma4", "nemotron_latent",
-             "nemotron_nano_fp8")
+             "nemotron_nano_fp8", "llama4", "llama4_maverick", "llama4_w4a16")
 
 
 def case_names():
@@ -125,7 +125,8 @@ class Families(harness.Case):
         for name, n_ranks in (("moe_qwen3", 2), ("moe_glm4", 3), ("moe_qwen2", 4), ("moe_mixtral", 6),
                               ("deepseek_v2", 3), ("deepseek_v2_act_order", 4), ("deepseek_v3", 5),
                               ("format_w8a8_experts", 3), ("gpt_oss", 4), ("ernie4_5_moe", 3),
-                              ("granite_moe", 2), ("hunyuan_moe", 3), ("nemotron_latent", 3)):
+                              ("granite_moe", 2), ("hunyuan_moe", 3), ("nemotron_latent", 3),
+                              ("llama4_w4a16", 2)):
             self.check_case(name, "--tp", n_ranks, "--enable-expert-parallel")
 
     def test_longrope(self):
@@ -150,7 +151,7 @@ class Families(harness.Case):
     def test_prefix_reuse(self):
         """The same prompts repeatedly, at once and one after another."""
         for name, at_once in (("qwen3", 1), ("qwen3", 5), ("moe_qwen3", 5), ("deepseek_v3", 5), ("hybrid_qwen3_5", 1),
-                              ("hybrid_qwen3_5", 5), ("nemotron_h", 1), ("nemotron_h", 5)):
+                              ("hybrid_qwen3_5", 5), ("nemotron_h", 1), ("nemotron_h", 5), ("llama4", 1)):
             self.check_case(name, "--max-num-seqs", at_once, "--kv-cache-bytes", "4MiB",
                             choose=lambda prompts: [without_prompt_logprobs(prompt) for prompt in prompts * 3])
             self.assertIn("were found computed", self.last_err)

@@ -50,6 +50,7 @@ static const class_defaults golden_class_defaults[] = {
   {"Glm4ForCausalLM", 1.5625e-07, 10000, 0, YK_ROPE_DEFAULT, 1.0, 0, true, 0.5, false, -1, {151329, 151336, 151338}},
   {"Ministral3ForCausalLM", 1e-05, 1e+06, 0, YK_ROPE_YARN, 16.0, 16384, true, 1.0, false, 1, {2, -1, -1}},
   {"Mistral4ForCausalLM", 1e-06, 10000, 0, YK_ROPE_YARN, 128.0, 8192, true, 0.5, false, 1, {2, -1, -1}},
+  {"Llama4ForCausalLM", 1e-05, 500000, 0, YK_ROPE_DEFAULT, 1.0, 0, true, 1.0, false, 1, {2, -1, -1}},
 };
 /* clang-format on */
 

@@ -26,7 +26,7 @@ class Choices:
         model.register_forward_pre_hook(lambda module, args: self.margins.clear())
         for name, module in model.named_modules():
             is_router = name.endswith(("mlp.gate", "mlp.router", "block_sparse_moe.gate", "block_sparse_moe.router",
-                                       "mlp.gate.wg", "mixer.gate"))
+                                       "mlp.gate.wg", "mixer.gate", "feed_forward.router"))
             if is_router and hasattr(module, "weight"):  # Hunyuan's mlp.gate holds wg
                 module.register_forward_hook(self.note)
 

@@ -23,6 +23,7 @@ FAMILIES = [
     ("glm4_moe_lite", "Glm4MoeLiteForCausalLM"), ("deepseek_v32", "DeepseekV32ForCausalLM"),
     ("glm_moe_dsa", "GlmMoeDsaForCausalLM"), ("gpt_oss", "GptOssForCausalLM"), ("gemma3_text", "Gemma3ForCausalLM"),
     ("glm4", "Glm4ForCausalLM"), ("ministral3", "Ministral3ForCausalLM"), ("mistral4", "Mistral4ForCausalLM"),
+    ("llama4_text", "Llama4ForCausalLM"),
 ]
 
 

@@ -23,6 +23,7 @@ import expert_choices  # noqa: E402
 import goldens  # noqa: E402
 import make_deepseek_goldens as deepseek  # noqa: E402
 import make_family_goldens as families  # noqa: E402
+import make_format_goldens as formats  # noqa: E402
 
 DENSE = {"hidden_act": "silu", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 200, "max_position_embeddings": 256,
@@ -33,22 +34,29 @@ LATENT = {**{key: value for key, value in deepseek.COMMON.items() if key != "rop
 MINIMAX = {**DENSE, "head_dim": 16, "rotary_dim": 8, "intermediate_size": 32, "num_local_experts": 6,
            "num_experts_per_tok": 2, "scoring_func": "sigmoid", "use_routing_bias": True, "use_qk_norm": True,
            "qk_norm_type": "per_layer", "attn_type_list": [1, 1], "shared_intermediate_size": 0}
+LLAMA4 = {**{key: value for key, value in DENSE.items() if key != "rope_theta"}, "num_hidden_layers": 4,
+          "intermediate_size": 32, "intermediate_size_mlp": 80, "num_local_experts": 5, "num_experts_per_tok": 1,
+          "interleave_moe_layer_step": 1, "use_qk_norm": True, "no_rope_layers": [], "no_rope_layer_interval": 4,
+          "attention_chunk_size": 24, "attn_temperature_tuning": True, "floor_scale": 16, "attn_scale": 0.4,
+          "rope_parameters": {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 16.0, "low_freq_factor": 1.0,
+                              "high_freq_factor": 1.0, "original_max_position_embeddings": 64}}
 NO_THETA = {key: value for key, value in DENSE.items() if key != "rope_theta"}
 GROWTH = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 32,
           "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.6}
 
 
 def case(name, architecture, model_type, about, without, common, reference=None, prefix="", inside=None, awq=None,
-         lengths=None, text_type="kimi_k2", fp8=None, **config):
+         lengths=None, text_type="kimi_k2", fp8=None, int4=None, **config):
     """without: changes of the configuration that drop the feature of the case; "zeros": the end of the names of tensors
     that are zeros without it. reference: the class of transformers, if
     it is another one. prefix: of names in the file. inside: the key of config.json that holds the model's keys. awq:
     the group of AWQ gemm words of the layers' projections, None: plain. lengths: of other prompts than usual, and of
     those of a second file, golden_long.json. text_type: the "model_type" inside. fp8: outputs and
-    inputs of a block of 8-bit floats with one scale, None: plain."""
+    inputs of a block of 8-bit floats with one scale, None: plain. int4: the group of 4-bit integers of
+    compressed-tensors, experts one by one, None: plain."""
     return {"name": name, "architecture": architecture, "model_type": model_type, "about": about, "without": without,
             "reference": reference or architecture.removesuffix("ForCausalLM"), "prefix": prefix, "inside": inside,
-            "awq": awq, "lengths": lengths, "text_type": text_type, "fp8": fp8, "files": 1,
+            "awq": awq, "lengths": lengths, "text_type": text_type, "fp8": fp8, "int4": int4, "files": 1,
             "dtype": config.pop("dtype", "bfloat16"), "config": {**common, **config}}
 
 
@@ -115,6 +123,19 @@ CASES = [
          MINIMAX, num_attention_heads=8, num_key_value_heads=4),
     case("minimax_m2_fp8", "MiniMaxM2ForCausalLM", "minimax_m2", "as FP8 in blocks of 32 x 32; one KV head for all",
          {"zeros": "e_score_correction_bias"}, MINIMAX, fp8=32, num_attention_heads=4, num_key_value_heads=1),
+    case("llama4", "Llama4ForConditionalGeneration", "llama4", "the text part of Llama-4-Scout: chunks of 24 tokens, "
+         "norms of rotated q and k, every fourth layer without rotation and with scores that grow every 16 tokens, "
+         "inputs of experts weighted by sigmoids, experts transposed in one tensor", {"attention_chunk_size": 256},
+         LLAMA4, reference="Llama4", prefix="language_model.", inside="text_config", text_type="llama4_text",
+         head_dim=20),
+    case("llama4_maverick", "Llama4ForCausalLM", "llama4_text", "Llama-4-Maverick: dense layers between, no norms of q "
+         "and k", {"attn_temperature_tuning": False}, LLAMA4, interleave_moe_layer_step=2, use_qk_norm=False,
+         head_dim=16, num_attention_heads=6, num_key_value_heads=3, num_local_experts=8, dtype="float16",
+         no_rope_layers=[1, 0, 1, 0], rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
+    case("llama4_w4a16", "Llama4ForConditionalGeneration", "llama4", "W4A16 of compressed-tensors, experts one by one, "
+         "two for each row", {"use_qk_norm": False}, LLAMA4, int4=16, reference="Llama4", prefix="language_model.",
+         inside="text_config", text_type="llama4_text", head_dim=16, num_experts_per_tok=2, num_hidden_layers=3,
+         no_rope_layer_interval=3, moe_layers=[0, 2]),
     case("gemma3_vl", "Gemma3ForConditionalGeneration", "gemma3", "the text part of Gemma 3",
          {"rope_local_base_freq": 100.0},
          {key: value for key, value in DENSE.items() if key != "hidden_act"}, reference="Gemma3",
@@ -148,7 +169,7 @@ CASES = [
 
 def make_model(spec, config):
     keys = json.loads(json.dumps(config))
-    name = spec["reference"] + ("TextConfig" if is_gemma(spec) else "Config")
+    name = spec["reference"] + ("TextConfig" if is_gemma(spec) or is_llama4(spec) else "Config")
     made = getattr(transformers, name).from_dict(keys)
     made._attn_implementation = made._experts_implementation = "eager"
     model = getattr(transformers, spec["reference"] + "ForCausalLM")(made).float().eval()
@@ -166,9 +187,16 @@ def is_gemma(spec):
     return spec["model_type"].startswith("gemma3")
 
 
+def is_llama4(spec):
+    """Experts are transposed: [experts, inputs, outputs]."""
+    return spec["model_type"].startswith("llama4")
+
+
 def spread_of(name, shape):
     """Mean and standard deviation of a tensor."""
     part = name.split(".")[-2]
+    if ".feed_forward.experts." in name:
+        return 0.0, 1.6 / math.sqrt(shape[-2])
     if name.endswith("e_score_correction_bias"):
         return 0.0, 0.2
     if name.endswith(".bias"):
@@ -202,7 +230,9 @@ def draw(spec, config, model, rng):
         drawn = torch.from_numpy((mean + std * rng.standard_normal(tuple(value.shape))).astype(np.float32))
         if is_in_blocks(spec, name):
             drawn = as_blocks(drawn, spec["fp8"])[2]
-        exact = name.endswith("e_score_correction_bias") or is_in_blocks(spec, name)
+        if is_in_groups(spec, name):
+            drawn = in_groups(spec, name, drawn)
+        exact = name.endswith("e_score_correction_bias") or is_in_blocks(spec, name) or is_in_groups(spec, name)
         tensors[name] = drawn if exact else drawn.to(goldens.TORCH_DTYPES[spec["dtype"]])
     return tensors
 
@@ -226,6 +256,36 @@ def is_in_blocks(spec, name):
     return spec["fp8"] and (".experts." in name or name.endswith("_proj.weight"))
 
 
+def is_in_groups(spec, name):
+    return spec["int4"] and (".experts." in name or name.endswith(("_proj.weight", "_linear.weight")))
+
+
+def as_groups(spec, weight):
+    """Integers from 0 to 15 [..., outputs, inputs] around 8, the scales of their groups, and the exact product."""
+    groups = weight.float().unflatten(-1, (-1, spec["int4"]))
+    scales = (groups.abs().amax(-1) / 7).to(goldens.TORCH_DTYPES[spec["dtype"]]).float()
+    codes = (groups / scales[..., None]).round().clamp(-8, 7)
+    return (codes + 8).flatten(-2), scales, (codes * scales[..., None]).flatten(-2)
+
+
+def in_groups(spec, name, weight):
+    is_transposed = is_llama4(spec) and ".experts." in name
+    product = as_groups(spec, weight.mT if is_transposed else weight)[2]
+    return product.mT.contiguous() if is_transposed else product
+
+
+def pack_groups(spec, name, weight):
+    """The tensors of a module in the words of compressed-tensors."""
+    codes, scales, product = as_groups(spec, weight)
+    if not torch.equal(product, weight):
+        raise AssertionError(f"{name} is not the same in groups")
+    q, s = (part.T.contiguous().numpy() for part in (codes, scales))
+    packed = formats.pack_compressed(True)(q.astype(np.uint8), np.full(s.shape, 8, np.uint16), s, spec["int4"], 4)
+    dtype = goldens.TORCH_DTYPES[spec["dtype"]]
+    return {f"{name.removesuffix('.weight')}.{key}": value.to(dtype) if value.is_floating_point() else value
+            for key, value in packed.items()}
+
+
 def load(spec, config, tensors):
     model = make_model(spec, config)
     missing, unexpected = model.load_state_dict(families.dense_weights(tensors), strict=False)
@@ -236,10 +296,25 @@ def load(spec, config, tensors):
     return model
 
 
+def single_experts(spec, name, tensor):
+    """The weights [outputs, inputs] of each expert of a fused tensor."""
+    layer, _, part = name.partition(".experts.")
+    names = ("gate_proj", "up_proj") if part == "gate_up_proj" else (part,)
+    if spec["model_type"].startswith("granitemoe"):
+        names = ("w1", "w3") if part == "gate_up_proj" else ("w2",)
+    for i, expert in enumerate(tensor.mT if is_llama4(spec) else tensor):
+        for key, rows in zip(names, expert.chunk(len(names)), strict=True):
+            yield f"{layer}.experts.{i}.{key}.weight", rows.contiguous()
+
+
 def as_published(spec, tensors):
-    """The experts of a layer one by one, but for Granite's, and the prefix."""
+    """The experts of a layer one by one, but for those of Granite and Llama 4 unless they are quantised, and the
+    prefix."""
     published = {}
     for name, tensor in tensors.items():
+        if spec["int4"] and ".experts." in name:
+            published.update(single_experts(spec, name, tensor))
+            continue
         for old, new in (("moe.experts.gate_up_proj", "moe.input_linear.weight"),
                          ("moe.experts.down_proj", "moe.output_linear.weight"),
                          ("moe.router.weight", "moe.router.layer.weight")):
@@ -252,6 +327,9 @@ def as_published(spec, tensors):
             names = ("gate_proj", "up_proj") if part == "gate_up_proj" else (part,)
             for key, rows in zip(names, expert.chunk(len(names)), strict=True):
                 published[f"{layer}.mlp.experts.{i}.{key}.weight"] = rows.contiguous()
+    if spec["int4"]:
+        for name in [name for name in published if is_in_groups(spec, name)]:
+            published.update(pack_groups(spec, name, published.pop(name)))
     if spec["fp8"]:
         for name in [name for name in published if is_in_blocks(spec, name)]:
             codes, scales, product = as_blocks(published[name], spec["fp8"])
@@ -300,6 +378,9 @@ def make_case(spec, out):
         quantization = {"quant_method": "fp8", "fmt": "float8_e4m3fn", "activation_scheme": "dynamic",
                         "weight_block_size": [spec["fp8"]] * 2,
                         "modules_to_not_convert": ["gate", "e_score_correction_bias", "lm_head"]}
+    if spec["int4"]:
+        quantization = {**formats.COMPRESSED, "ignore": ["lm_head", "re:.*router.*", "re:.*gate$", "re:.*wg$"],
+                        "config_groups": {"group_0": formats.group_of(["Linear"], group_size=spec["int4"])}}
     goldens.end_feature_case(spec, folder, file_config(spec, config), prompts, quantization, model, dropped, ids)
 
 

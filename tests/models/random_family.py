@@ -30,6 +30,9 @@ FAMILIES = {
     "mixtral": {"architectures": ["MixtralForCausalLM"], "num_local_experts": 4, "num_experts_per_tok": 2},
     "granitemoeshared": {"architectures": ["GraniteMoeSharedForCausalLM"], "num_local_experts": 4,
                          "num_experts_per_tok": 2, "shared_intermediate_size": 64, "attention_multiplier": 0.25},
+    "llama4_text": {"architectures": ["Llama4ForCausalLM"], "num_local_experts": 4, "num_experts_per_tok": 1,
+                    "intermediate_size_mlp": 96, "interleave_moe_layer_step": 2, "no_rope_layers": [1, 0],
+                    "attention_chunk_size": 32, "head_dim": 16},
     "glm4_moe": {"architectures": ["Glm4MoeForCausalLM"], "n_routed_experts": 6, "num_experts_per_tok": 2,
                  "n_shared_experts": 2, "moe_intermediate_size": 32, "n_group": 3, "topk_group": 2, "head_dim": 32,
                  "first_k_dense_replace": 1, "norm_topk_prob": True, "attention_bias": True},
@@ -48,7 +51,8 @@ def has_experts(config, layer):
     for first in ("first_k_dense_replace", "moe_layer_start_index"):
         if first in config:
             return layer >= config[first]
-    return (layer + 1) % config.get("decoder_sparse_step", 1) == 0
+    step = config.get("decoder_sparse_step", config.get("interleave_moe_layer_step", 1))
+    return (layer + 1) % step == 0
 
 
 def n_experts(config):
@@ -76,7 +80,7 @@ class Model:
             if has_experts(self.config, self.layer):
                 self.experts()
             else:
-                self.network("mlp", 96)
+                self.network("feed_forward" if family == "llama4_text" else "mlp", 96)
 
     def draw(self, name, *shape, scale=0.1, mean=0.0):
         self.tensors[name] = (list(shape), [mean + self.rng.gauss(0, scale) for _ in range(math.prod(shape))])
@@ -139,6 +143,13 @@ class Model:
             self.linear("block_sparse_moe.gate", 64, n, scale=0.5)
             for expert in range(n):
                 self.network(f"block_sparse_moe.experts.{expert}", 96, ("w1", "w3", "w2"))
+            return
+        if config["model_type"] == "llama4_text":
+            experts = f"model.layers.{self.layer}.feed_forward.experts"
+            self.linear("feed_forward.router", 64, n, scale=0.5)
+            self.draw(f"{experts}.gate_up_proj", n, 64, 2 * 96, scale=1 / 8)
+            self.draw(f"{experts}.down_proj", n, 96, 64, scale=RESIDUAL_SCALE / 10)
+            self.network("feed_forward.shared_expert", 96)
             return
         if config["model_type"] == "granitemoeshared":
             layer = f"model.layers.{self.layer}"

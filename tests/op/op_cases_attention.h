@@ -32,6 +32,7 @@ typedef struct scene {
   double *inv_freq;
   float scale;
   bool has_sinks;
+  bool is_chunk;  /* the window is a chunk */
   op_array sinks; /* of the query heads */
   op_array ones;  /* [head_dim] */
 } scene;
@@ -173,6 +174,7 @@ static inline op_array run_attention(yk_device *dev, scene *s)
                             .kv = s->kv,
                             .scale = s->scale,
                             .window_tokens = s->shape->window,
+                            .window_is_chunk = s->is_chunk,
                             .sinks = s->has_sinks ? s->sinks.dev : NULL,
                             .batch = &s->batch};
   op_ok(dev->ops->attention(dev, &args, &err));
@@ -286,6 +288,13 @@ static inline double share_of_tokens(const scene *s, int32_t row, int32_t h, con
   return others / (1 + others);
 }
 
+/* The last tokens that a row attends to; 0: all. */
+static inline int32_t window_of(const scene *s, int32_t row)
+{
+  const int32_t window = s->shape->window;
+  return s->is_chunk ? s->positions[row] % window + 1 : window;
+}
+
 /* Attention of a scene, from the values of the two caches, [n_tokens, n_q_heads, head_dim]. Free with free. */
 static inline double *expected_attention(const scene *s, op_fault fault)
 {
@@ -302,7 +311,7 @@ static inline double *expected_attention(const scene *s, op_fault fault)
       for (int32_t row = s->row_starts[seq]; row < s->row_starts[seq + 1]; row++)
         op_ref_attention(expected + (row * heads->n_q_heads + h) * head_dim,
                          s->qkv.values + row * row_size + h * head_dim, keys, values, s->positions[row],
-                         s->kv_tokens[seq], s->shape->window, head_dim, (double)s->scale, fault);
+                         s->kv_tokens[seq], window_of(s, row), head_dim, (double)s->scale, fault);
       for (int32_t row = s->row_starts[seq]; s->has_sinks && row < s->row_starts[seq + 1]; row++)
         for (int32_t i = 0; i < head_dim; i++)
           expected[(row * heads->n_q_heads + h) * head_dim + i] *= share_of_tokens(s, row, h, keys);
@@ -419,6 +428,25 @@ static inline void check_attention_sinks(const op_target *target)
       if (!(error <= attention_tolerance(op_dtypes[d])))
         fail_msg("%s %s with sinks, scene %d: error %.3g", target->name, yk_dtype_name(op_dtypes[d]), indices[i],
                  error);
+      scene_free(dev, &s);
+      dev->ops->destroy(dev);
+    }
+}
+
+/* On devices with attention_chunks: of less than a block, and of several. */
+static inline void check_attention_chunks(const op_target *target)
+{
+  static const int indices[] = {4, 5};
+  for (size_t d = 0; each_case(d, d < sizeof op_dtypes / sizeof *op_dtypes); d++)
+    for (size_t i = 0; each_case(i, i < 4); i++) {
+      scene_shape shape = scene_shapes[indices[i % 2]];
+      if (i >= 2) shape.window = 37;
+      yk_device *dev = op_device_new(target, op_dtypes[d], 3, 16);
+      scene s = scene_new(dev, &shape, 85 + (uint32_t)i);
+      s.is_chunk = true;
+      double error = scene_error(dev, &s, OP_RIGHT);
+      if (!(error <= attention_tolerance(op_dtypes[d])))
+        fail_msg("%s %s in chunks of %d: error %.3g", target->name, yk_dtype_name(op_dtypes[d]), shape.window, error);
       scene_free(dev, &s);
       dev->ops->destroy(dev);
     }

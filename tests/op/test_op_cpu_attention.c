@@ -37,6 +37,12 @@ static void test_sinks(void **state)
   for_each_cpu_target(check_attention_sinks);
 }
 
+static void test_chunks(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_attention_chunks);
+}
+
 static void test_random_scenes(void **state)
 {
   (void)state;
@@ -62,6 +68,7 @@ int main(void)
       cmocka_unit_test(test_gates),
       cmocka_unit_test(test_kv_columns),
       cmocka_unit_test(test_sinks),
+      cmocka_unit_test(test_chunks),
       cmocka_unit_test(test_norms_of_rotated),
       cmocka_unit_test(test_random_scenes),
       cmocka_unit_test(test_planted_faults_are_seen),

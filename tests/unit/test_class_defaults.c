@@ -13,7 +13,7 @@ static const char required_keys[] =
     " 'num_local_experts': 4, 'num_experts_per_tok': 2, 'moe_intermediate_size': 32, 'n_routed_experts': 4,"
     " 'n_shared_experts': 1, 'shared_expert_intermediate_size': 32, 'first_k_dense_replace': 1, 'n_group': 1,"
     " 'routed_scaling_factor': 1.5, 'q_lora_rank': null, 'kv_lora_rank': 32, 'qk_nope_head_dim': 16,"
-    " 'qk_rope_head_dim': 8, 'v_head_dim': 20}";
+    " 'qk_rope_head_dim': 8, 'v_head_dim': 20, 'intermediate_size_mlp': 96}";
 
 static yk_model_config load_without(const char *class, const char *change)
 {

@@ -285,7 +285,7 @@ static void bad_rope_settings(void **state)
        "rope_scaling|\"original_max_position_embeddings\"|found 0"},
       {"{'rope_scaling': {'type': 'llama3', 'factor': 8, 'high_freq_factor': 4}}", YK_E_FORMAT,
        "rope_scaling|\"low_freq_factor\" is missing"},
-      {"{'rope_scaling': {'type': 'llama3', 'factor': 8, 'high_freq_factor': 1, 'low_freq_factor': 1}}", YK_E_FORMAT,
+      {"{'rope_scaling': {'type': 'llama3', 'factor': 8, 'high_freq_factor': 1, 'low_freq_factor': 2}}", YK_E_FORMAT,
        "rope_scaling|\"high_freq_factor\"|found 1"},
       {"{'partial_rotary_factor': 0.5}", YK_E_UNSUPPORTED, "partial_rotary_factor 0.5|supported: 1"},
       {"{'rope_parameters': {'partial_rotary_factor': 0.25}}", YK_E_UNSUPPORTED, "partial_rotary_factor 0.25"},

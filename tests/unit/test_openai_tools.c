@@ -228,6 +228,7 @@ static void formats_have_names(void **state)
   assert_int_equal(yk_tool_format_find("glm47"), YK_TOOLS_GLM45);
   assert_int_equal(yk_tool_format_find("qwen3_xml"), YK_TOOLS_QWEN3_CODER);
   assert_int_equal(yk_tool_format_find("llama4_pythonic"), YK_TOOLS_PYTHONIC);
+  assert_int_equal(yk_tool_format_find("llama4_json"), YK_TOOLS_LLAMA3_JSON);
   assert_int_equal(yk_tool_format_find("none"), YK_TOOLS_NONE);
 }
 

@@ -8,6 +8,7 @@ static const struct {
   yk_tool_format format;
 } names[] = {{"hermes", YK_TOOLS_HERMES},
              {"llama3_json", YK_TOOLS_LLAMA3_JSON},
+             {"llama4_json", YK_TOOLS_LLAMA3_JSON},
              {"ernie45", YK_TOOLS_HERMES},
              {"granite", YK_TOOLS_GRANITE},
              {"hunyuan_a13b", YK_TOOLS_HUNYUAN_A13B},
@@ -57,6 +58,7 @@ static const struct {
              {"<tool_calls>", "arguments", YK_TOOLS_HUNYUAN_A13B},
              {"<tool_call>", "arguments", YK_TOOLS_HERMES},
              {"请使用 Json 格式表示调用的参数", "<|assistant|>", YK_TOOLS_GLM4},
+             {"<|python_start|>", "\"parameters\": ", YK_TOOLS_LLAMA3_JSON},
              {"<|python_start|>", "", YK_TOOLS_PYTHONIC},
              {"Environment: ipython", "\"parameters\": ", YK_TOOLS_LLAMA3_JSON}};
 

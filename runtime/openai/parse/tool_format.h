@@ -30,8 +30,8 @@ typedef enum yk_tool_format {
 /* yk_tool_format_find - the format of one of vLLM's names ("qwen3_coder"); YK_TOOLS_NONE for any other name. */
 yk_tool_format yk_tool_format_find(const char *name);
 
-/* YK_TOOL_FORMAT_NAMES - a name of every format, for messages; others are ernie45, qwen3_xml, glm47 and
- *   llama4_pythonic. */
+/* YK_TOOL_FORMAT_NAMES - a name of every format, for messages; others are ernie45, llama4_json, qwen3_xml, glm47
+ *   and llama4_pythonic. */
 #define YK_TOOL_FORMAT_NAMES                                                                                           \
   "hermes, llama3_json, granite, mistral, deepseek_v3, deepseek_v31, kimi_k2, gemma4, functiongemma, qwen3_coder, "    \
   "minimax_m2, seed_oss, glm4, glm45, hunyuan_a13b, phi4_mini_json, pythonic, openai"
