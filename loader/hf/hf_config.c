@@ -211,8 +211,9 @@ static yk_status find_text(yk_json root, const yk_model_config *config, yk_json 
 {
   static const char key[] = "text_config";
   *text = root;
+  if (!yk_family_has_parts(config->family)) return YK_OK;
   yk_json value = yk_json_get(root, key);
-  if (!yk_family_has_parts(config->family) || !yk_json_is_given(value)) return YK_OK;
+  if (!yk_json_is_given(value)) return YK_OK;
   if (!yk_json_is(value, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected an object, found %s", file, key,
                       yk_json_type_name(value));

@@ -225,8 +225,8 @@ class Refused(harness.Case):
         for changes in ({"max_position_embeddings": 2000}, {"rope_scaling": yarn}, {"rope_parameters": yarn}):
             self.assertTrue(self.run_json(*plan, "--hf-overrides", json.dumps(changes))[0]["fits"], changes)
         self.assert_error([*plan, "--hf-overrides", '{"num_hidden_layers": 0}'], "num_hidden_layers", "found 0")
-        for changes, key in (({"max_positions": 9}, "max_positions"), ({"text_config": {"a": 1}}, "text_config.a"),
-                             ({"model_type": "llama"}, "model_type"),
+        for changes, key in (({"max_positions": 9}, "max_positions"), ({"text_config": {"a": 1}}, "text_config"),
+                             ({"text_config": 5}, "text_config"), ({"model_type": "llama"}, "model_type"),
                              ({"rope_scaling": {**yarn, "betafast": 3}}, "rope_scaling.betafast")):
             self.assert_error([*plan, "--hf-overrides", json.dumps(changes)],
                               f'--hf-overrides: key "{key}" would be without effect')
