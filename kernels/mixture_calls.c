@@ -33,7 +33,7 @@ static int32_t inner_size(const yk_mixture_sizes *sizes)
   return sizes->latent > 0 ? sizes->latent : sizes->hidden;
 }
 
-/* Of latent experts, for max_rows rows: their inputs, the sums of their results, and those projected back. */
+/* Elements for max_rows rows of latent experts: inputs, sums of results, and the sums projected back. */
 static int64_t latent_elements(const yk_mixture_sizes *sizes)
 {
   return sizes->latent > 0 ? sizes->max_rows * (2 * (int64_t)sizes->latent + sizes->hidden) : 0;

@@ -43,11 +43,17 @@ yk_status yk_hf_read_activation(yk_json root, const char *file, yk_model_family 
                     key, name);
 }
 
+/* The class default of attention_bias. */
+static bool has_attention_bias(yk_model_family family)
+{
+  return family == YK_FAMILY_GLM || family == YK_FAMILY_GLM4 || family == YK_FAMILY_SEED_OSS ||
+         family == YK_FAMILY_GPT_OSS;
+}
+
 /* Every family has a case, so that the compiler names a new one without. */
 static yk_status read_biases(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
-  bool attention_bias = config->family == YK_FAMILY_GLM || config->family == YK_FAMILY_GLM4 ||
-                        config->family == YK_FAMILY_SEED_OSS || config->family == YK_FAMILY_GPT_OSS;
+  bool attention_bias = has_attention_bias(config->family);
   YK_TRY(yk_json_get_bool(root, file, "attention_bias", false, &attention_bias, err));
   switch (config->family) {
   case YK_FAMILY_MISTRAL:

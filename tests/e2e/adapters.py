@@ -46,7 +46,7 @@ def scaled_copy(name, folder, **changes):
 
 
 def distances(results, others):
-    """Of each prompt: the largest difference of its log-probabilities."""
+    """The largest difference of the log-probabilities of each prompt."""
     return [max(abs(x["logprob"] - y["logprob"]) for x, y in
                 zip(one["prompt_logprobs"], other["prompt_logprobs"], strict=True))
             for one, other in zip(results, others, strict=True)]

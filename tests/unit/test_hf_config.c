@@ -473,7 +473,7 @@ static void unknown_models(void **state)
       {"{'architectures': ['Gemma2ForCausalLM']}", YK_E_UNSUPPORTED, "Gemma2ForCausalLM|Gemma 3"},
       {"{'architectures': ['KimiLinearForCausalLM']}", YK_E_UNSUPPORTED, "KimiLinear|Kimi-K2"},
       {"{'architectures': '-', 'model_type': 'kimi_linear'}", YK_E_UNSUPPORTED, "kimi_linear|supported"},
-      {"{'architectures': ['DeepseekV4ForCausalLM']}", YK_E_UNSUPPORTED, "DeepseekV4|supported: Llama|DeepSeek,"},
+      {"{'architectures': ['DeepseekV4ForCausalLM']}", YK_E_UNSUPPORTED, "DeepseekV4|supported: Llama|DeepSeek"},
       {"{'architectures': ['MuseGlimmerForCausalLM']}", YK_E_UNSUPPORTED, "MuseGlimmer|supported: Llama|Phi-3"},
       {"{'architectures': ['Step3p5ForCausalLM']}", YK_E_UNSUPPORTED, "Step3p5|supported"},
       {"{'architectures': ['LagunaForCausalLM']}", YK_E_UNSUPPORTED, "Laguna|supported"},
