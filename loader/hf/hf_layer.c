@@ -50,6 +50,19 @@ static bool has_attention_bias(yk_model_family family)
          family == YK_FAMILY_GPT_OSS;
 }
 
+static yk_status read_seed_biases(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  YK_TRY(yk_json_get_bool(root, file, "attention_out_bias", false, &config->o_bias, err));
+  return yk_json_get_bool(root, file, "mlp_bias", false, &config->mlp_bias, err);
+}
+
+static yk_status read_ernie_biases(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  YK_TRY(yk_json_get_bool(root, file, "use_bias", false, &config->mlp_bias, err));
+  config->qkv_bias = config->o_bias = config->mlp_bias;
+  return YK_OK;
+}
+
 /* Every family has a case, so that the compiler names a new one without. */
 static yk_status read_biases(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
@@ -69,14 +82,8 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
   case YK_FAMILY_GRANITE:
     config->qkv_bias = config->o_bias = attention_bias;
     return yk_json_get_bool(root, file, "mlp_bias", false, &config->mlp_bias, err);
-  case YK_FAMILY_SEED_OSS:
-    config->qkv_bias = attention_bias;
-    YK_TRY(yk_json_get_bool(root, file, "attention_out_bias", false, &config->o_bias, err));
-    return yk_json_get_bool(root, file, "mlp_bias", false, &config->mlp_bias, err);
-  case YK_FAMILY_ERNIE4_5:
-    YK_TRY(yk_json_get_bool(root, file, "use_bias", false, &config->mlp_bias, err));
-    config->qkv_bias = config->o_bias = config->mlp_bias;
-    return YK_OK;
+  case YK_FAMILY_SEED_OSS: config->qkv_bias = attention_bias; return read_seed_biases(root, file, config, err);
+  case YK_FAMILY_ERNIE4_5: return read_ernie_biases(root, file, config, err);
   case YK_FAMILY_ERNIE4_5_MOE: return yk_hf_require_unset(root, file, "use_bias", err);
   case YK_FAMILY_QWEN2: config->qkv_bias = true; return YK_OK;
   case YK_FAMILY_QWEN2_MOE:
