@@ -206,8 +206,8 @@ static yk_tensor_wish wish_of(const yk_checkpoint *checkpoint, yk_weight_role ro
   return (yk_tensor_wish){"weight", YK_TENSORS_FLOAT, 1, {n, 0}};
 }
 
-/* A vector of a gated delta net or of Mamba2, attention sinks, or the correction of a router's choice. Some are tensors without a
- * suffix, whose last name is then the suffix. */
+/* A vector of a gated delta net or of Mamba2, attention sinks, or the correction of a router's choice. Some are tensors
+ * without a suffix, whose last name is then the suffix. */
 static yk_status read_parameter(const yk_checkpoint *checkpoint, yk_weight_role role, int32_t layer, int64_t n,
                                 yk_vector_view *out, yk_err *err)
 {

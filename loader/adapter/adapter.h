@@ -1,8 +1,8 @@
 /* adapter.h - a low-rank adapter (LoRA) in a PEFT directory: adapter_config.json and adapter_model.safetensors.
  *
  * For a row x of a module's inputs an adapter adds scale * B (A x) to the module's outputs: A [rank, k], B [n, rank].
- * Adapters may change the linear layers of attention, of gated delta nets, of Mamba2 and of dense feed-forward networks.
- * An adapter that does more, or is of another model, is refused by name. */
+ * Adapters may change the linear layers of attention, gated delta nets, Mamba2 and dense feed-forward networks. An
+ * adapter that does more, or is of another model, is refused by name. */
 #ifndef YK_LOADER_ADAPTER_H
 #define YK_LOADER_ADAPTER_H
 

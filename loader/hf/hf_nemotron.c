@@ -1,4 +1,4 @@
-/* hf_nemotron.c - the keys of config.json of Nemotron-H and Nemotron-3: the blocks, each of one sublayer, and Mamba2. */
+/* hf_nemotron.c - the keys of config.json of Nemotron-H and Nemotron-3: blocks, each of one sublayer, and Mamba2. */
 #include <math.h>
 #include <string.h>
 

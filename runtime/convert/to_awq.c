@@ -7,6 +7,7 @@
 #include "convert/formats.h"
 #include "convert/stream.h"
 #include "kernels/gated_delta.h"
+#include "kernels/mamba.h"
 #include "loader/hf/awq_kept.h"
 #include "loader/hf/json_edit.h"
 #include "loader/hf/side_files.h"
@@ -43,13 +44,13 @@ static void add(tensors *t, const char *module, const char *suffix, yk_tensor_dt
   t->n++;
 }
 
-/* [channels, 1, YK_DELTA_TAPS] in place of one dimension. */
-static void shape_convolution(yk_tensor *tensor)
+/* [channels, 1, n_taps] in place of one dimension. */
+static void shape_convolution(yk_tensor *tensor, int n_taps)
 {
   tensor->n_dims = 3;
-  tensor->shape[0] /= YK_DELTA_TAPS;
+  tensor->shape[0] /= n_taps;
   tensor->shape[1] = 1;
-  tensor->shape[2] = YK_DELTA_TAPS;
+  tensor->shape[2] = n_taps;
 }
 
 static void add_item(tensors *t, const yk_convert_item *item, int32_t group_size)
@@ -57,7 +58,8 @@ static void add_item(tensors *t, const yk_convert_item *item, int32_t group_size
   const yk_weight_view *w = &item->weight;
   if (item->kind == YK_CONVERT_VECTOR) {
     add(t, item->module, item->suffix, dtype_of(item->vector.dtype), 0, item->vector.n);
-    if (item->role == YK_ROLE_DELTA_CONV) shape_convolution(&t->list[t->n - 1]);
+    if (item->role == YK_ROLE_DELTA_CONV) shape_convolution(&t->list[t->n - 1], YK_DELTA_TAPS);
+    if (item->role == YK_ROLE_MAMBA_CONV) shape_convolution(&t->list[t->n - 1], YK_MAMBA_TAPS);
     return;
   }
   if (yk_convert_is_quantised(item)) {

@@ -1,9 +1,9 @@
 /* ffn_gated.h - a feed-forward network, gated, down(f(gate(x)) * up(x)), or without a gate, down(f(up(x))): the network
  * of a dense layer, or the shared expert of a mixture.
  *
- * gate and up are column-parallel, down row-parallel. Below, gate_up without a gate has up alone. A rank may hold any set of the channels between them. If the
- * groups of down are not runs of neighbouring inputs, the rank takes the channels that its share of the sorted inputs
- * lists, in that order, so that the input of down needs no reordering. */
+ * gate and up are column-parallel, down row-parallel. Below, gate_up without a gate has up alone. A rank may hold any
+ * set of the channels between them. If the groups of down are not runs of neighbouring inputs, the rank takes the
+ * channels that its share of the sorted inputs lists, in that order, so that the input of down needs no reordering. */
 #ifndef YK_MODEL_FFN_GATED_H
 #define YK_MODEL_FFN_GATED_H
 

@@ -153,16 +153,27 @@ class Convert(harness.Case):
             self.assertEqual([name for name in quantization["modules_to_not_convert"] if ".experts" in name], kept)
             self.assertEqual(f"vLLM will not load this model: {stays} (1 modules" in err, "up_proj" in stays, err)
 
-    def test_norms_of_whole_rows(self):
-        """A quantised model whose norms of q and k have the size of all heads answers as before."""
-        source, out = os.path.join(self.scratch, "quantised"), self.out
-        self.run_yoke("quantize", os.path.join(harness.FAMILIES, "minimax_m2"), "-o", source, "--method", "rtn",
+    def check_rounded(self, name):
+        """A quantised model answers as before."""
+        source, out = os.path.join(self.scratch, name), os.path.join(self.scratch, f"{name}_converted")
+        self.run_yoke("quantize", os.path.join(harness.FAMILIES, name), "-o", source, "--method", "rtn",
                       "--group-size", 32)
         self.convert(source, out=out)
         arguments = ("--token-ids", "5,6,7", "--dtype", "float32", "--temperature", 0, "-n", 8, "--format", "json")
         answers = [json.loads(self.run_yoke("generate", model, "--device", "cpu", *arguments).out)["token_ids"]
                    for model in (source, out)]
         self.assertEqual(answers[0], answers[1])
+
+    def test_norms_of_whole_rows(self):
+        """Norms of q and k have the size of all heads."""
+        self.check_rounded("minimax_m2")
+
+    def test_mamba(self):
+        """Mamba2, experts without a gate, and latent ones."""
+        self.check_rounded("nemotron_latent")
+        self.assert_error(["quantize", os.path.join(harness.FAMILIES, "nemotron_nano"), "-o", self.out, "--method",
+                           "awq", "--group-size", 32, "--calibration", __file__], "networks without a gate are not "
+                          "supported; supported: method rtn")
 
     def test_a_head_of_its_own(self):
         """tie_word_embeddings is true, but the files have a different head: the head is used, and the flag is

@@ -362,11 +362,11 @@ static void check_company(yk_engine *engine, yk_engine *plain, held_tokens *held
 static void states_are_those_of_a_fresh_run(void **state)
 {
   (void)state;
-  static const char *const names[] = {"hybrid_qwen3_5", "hybrid_qwen3_5", "hybrid_qwen3_next"};
-  static const int64_t state_cache_bytes[] = {-1, 0, 1 << 20};
+  static const char *const names[] = {"hybrid_qwen3_5", "hybrid_qwen3_5", "hybrid_qwen3_next", "nemotron_h"};
+  static const int64_t state_cache_bytes[] = {-1, 0, 1 << 20, -1};
   int32_t text[LONGEST];
   fixture_prompt(11, VOCAB, text, LONGEST);
-  for (uint32_t m = 0; each_case(m, m < 3 && fixture_same_bits()); m++) {
+  for (uint32_t m = 0; each_case(m, m < 4 && fixture_same_bits()); m++) {
     yk_engine_options options = fixture_options(names[m], 1 + (int)m % 2);
     options.no_prefix_reuse = true;
     yk_engine *plain = fixture_open(&options);

@@ -52,7 +52,7 @@ EXCLUDED = ["lm_head", "backbone.embeddings", "backbone.layers.*.mixer.conv1d", 
             "backbone.layers.*.mixer.gate"]
 
 CASES = [
-    case("nano", "Nemotron-3 Nano: Mamba2 of 3 groups, experts without a gate, a shared one, attention without rotation",
+    case("nano", "Nemotron-3 Nano: Mamba2 of 3 groups, experts without a gate, a shared one, unrotated attention",
          "ME*ME", without={"num_experts_per_tok": 1}, **MOE),
     case("h", "Nemotron-H: MLP blocks; steps of at least 0.1, biases of projections, no bias of the convolution",
          "M-*M-", without={"time_step_min": TINY_STEP}, time_step_min=0.1, time_step_limit=[0.1, math.inf],
