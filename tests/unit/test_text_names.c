@@ -14,7 +14,8 @@ static const struct {
     [YK_TEXT_IN_MODEL] = {"model.language_model.layers.1.", "model.language_model.embed_tokens",
                           "model.language_model.norm", "lm_head"},
     [YK_TEXT_OUTSIDE_MODEL] = {"language_model.model.layers.1.", "language_model.model.embed_tokens",
-                               "language_model.model.norm", "language_model.lm_head"}};
+                               "language_model.model.norm", "language_model.lm_head"},
+    [YK_TEXT_IN_BACKBONE] = {"backbone.layers.1.", "backbone.embed_tokens", "backbone.norm", "lm_head"}};
 
 /* The place that is found for a file with one layer's tensor, whose name begins with layer. */
 static yk_text_place found(yk_model_family family, yk_text_place of_class, const char *layer)
