@@ -18,7 +18,8 @@ RELATIVES = ("gemma3", "seed_oss", "ernie4_5", "ernie4_5_moe", "granite", "grani
              "glm4", "glm4_awq", "phi3_longrope", "ministral3", "ministral3_awq", "mistral3", "mistral4",
              "hunyuan", "hunyuan_moe",
              "minimax_m2", "minimax_m2_fp8", "gemma3_vl", "gemma4", "nemotron_latent",
-             "nemotron_nano_fp8", "llama4", "llama4_maverick", "llama4_w4a16")
+             "nemotron_nano_fp8", "llama4", "llama4_maverick", "llama4_w4a16",
+             "phi3_longrope_w4a16", "ernie4_5_moe_w4a16", "granite_moe_w4a16")
 
 
 def case_names():

@@ -123,6 +123,20 @@ CASES = [
          MINIMAX, num_attention_heads=8, num_key_value_heads=4),
     case("minimax_m2_fp8", "MiniMaxM2ForCausalLM", "minimax_m2", "as FP8 in blocks of 32 x 32; one KV head for all",
          {"zeros": "e_score_correction_bias"}, MINIMAX, fp8=32, num_attention_heads=4, num_key_value_heads=1),
+    case("phi3_longrope_w4a16", "Phi3ForCausalLM", "phi3", "Phi-4-mini as W4A16 of compressed-tensors: q, k and v, and "
+         "gate and up, in one module each", {"rope_scaling": None}, DENSE, int4=16, partial_rotary_factor=0.75,
+         original_max_position_embeddings=256, pad_token_id=0, eos_token_id=2, sliding_window=200,
+         rope_scaling={"type": "longrope", "short_factor": [1.0, 1.05, 1.1, 1.4, 1.9, 2.5],
+                       "long_factor": [1.1, 2.0, 4.0, 8.0, 12.0, 16.0]}),
+    case("ernie4_5_moe_w4a16", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe", "Ernie 4.5 with experts as W4A16 of "
+         "compressed-tensors", {"zeros": "e_score_correction_bias"}, {**DENSE, "hidden_size": 48}, int4=16,
+         use_bias=False, moe_intermediate_size=32, moe_k=2, moe_num_experts=5, moe_num_shared_experts=1,
+         moe_layer_start_index=1, moe_layer_end_index=1, moe_layer_interval=1, tie_word_embeddings=True),
+    case("granite_moe_w4a16", "GraniteMoeSharedForCausalLM", "granitemoeshared", "Granite with experts as W4A16 of "
+         "compressed-tensors, experts one by one", {"residual_multiplier": 1.0}, {**DENSE, "hidden_size": 48}, int4=16,
+         embedding_multiplier=12.0, attention_multiplier=0.12, residual_multiplier=0.6, logits_scaling=3.0,
+         attention_bias=False, tie_word_embeddings=True, num_local_experts=5, num_experts_per_tok=2,
+         shared_intermediate_size=48, intermediate_size=32, dtype="float16"),
     case("llama4", "Llama4ForConditionalGeneration", "llama4", "the text part of Llama-4-Scout: chunks of 24 tokens, "
          "norms of rotated q and k, every fourth layer without rotation and with scores that grow every 16 tokens, "
          "inputs of experts weighted by sigmoids, experts transposed in one tensor", {"attention_chunk_size": 256},
